@@ -1,0 +1,43 @@
+package enforce
+
+import "github.com/seed-3119e985/genv/snapshot"
+
+// Status is what came of one item of a Report. The texts appear in JSON.
+type Status string
+
+const (
+	// StatusTerminated: the process ended after SIGTERM.
+	StatusTerminated Status = "terminated"
+	// StatusKilled: it ended after SIGKILL only.
+	StatusKilled Status = "killed"
+	// StatusSignalled: SIGTERM was sent, and nobody waited for the end.
+	StatusSignalled Status = "signalled"
+	// StatusSurvived: it still ran when the wait was over.
+	StatusSurvived Status = "survived"
+	// StatusGone: it had ended before anything was done.
+	StatusGone Status = "gone"
+	// StatusChanged: the PID, its devices or its environment are no longer
+	// what was judged; nothing was sent.
+	StatusChanged Status = "changed"
+	// StatusRefused: a process that is never signalled (see the reason).
+	StatusRefused Status = "refused"
+	// StatusDetached: the attachment was removed.
+	StatusDetached Status = "detached"
+	// StatusNotAttached: there was no such attachment any more.
+	StatusNotAttached Status = "not-attached"
+	// StatusFailed: it was tried and the system refused (see the reason).
+	StatusFailed Status = "failed"
+	// StatusUnknown: the connection was lost while the report ran. It is never
+	// sent again; the next cycle judges a fresh snapshot.
+	StatusUnknown Status = "unknown"
+)
+
+// Outcome is what came of one item: a termination (PID is set) or a detachment
+// (PID is 0, and Device and EID say which).
+type Outcome struct {
+	PID    snapshot.PID         `json:"pid,omitempty"`
+	Device snapshot.DeviceIndex `json:"device"`
+	EID    snapshot.EnvID       `json:"eid,omitempty"`
+	Status Status               `json:"status"`
+	Reason string               `json:"reason,omitempty"` // plain English, for refused, changed and failed
+}

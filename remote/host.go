@@ -1,0 +1,32 @@
+package remote
+
+// Host is a machine that commands are run on.
+type Host struct {
+	// Name is how the administrator calls it, how it is listed, and what is
+	// looked up in ssh_config. It is unique in a fleet.
+	Name string
+	// Address is where to connect when it is not what Name resolves to; empty
+	// leaves it to ssh_config and the resolver. Port 0 and User "" likewise.
+	Address string
+	Port    int
+	User    string
+	// GenvPath is the genv program on that host; empty means "genv".
+	GenvPath string
+	// NoSudo runs genv without `sudo -n`, for hosts on which User is root or
+	// is to see only what is its own.
+	NoSudo bool
+	// Labels are the administrator's own words about the host.
+	Labels map[string]string
+}
+
+// Genv is the command that runs genv on the host with the given arguments.
+func (h Host) Genv(args ...string) Command {
+	program := h.GenvPath
+	if program == "" {
+		program = "genv"
+	}
+	if h.NoSudo {
+		return Command{Args: append([]string{program}, args...)}
+	}
+	return Command{Args: append([]string{"sudo", "-n", program}, args...)}
+}

@@ -1,0 +1,234 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+)
+
+// ErrInvalid is wrapped by every decoding error of this package: the text is
+// not what genv 1.4.3 writes. Nothing of it may be used.
+var ErrInvalid = errors.New("not a valid genv 1.4.3 document")
+
+// The wire types name the keys of 1.4.3 in the order in which it writes them.
+// 1.4.3 decodes an object by its exact set of keys: nothing may be added.
+type (
+	wireSnapshot struct {
+		Processes    wireProcesses    `json:"processes"`
+		Environments wireEnvironments `json:"envs"`
+		Devices      wireDevices      `json:"devices"`
+	}
+	wireProcesses struct {
+		Processes []wireProcess `json:"processes"`
+	}
+	wireEnvironments struct {
+		Environments []wireEnvironment `json:"envs"`
+	}
+	wireDevices struct {
+		Devices []wireDevice `json:"devices"`
+	}
+	wireProcess struct {
+		PID   PID         `json:"pid"`
+		Usage []wireUsage `json:"used_gpu_memory"`
+		EID   *EnvID      `json:"eid"`
+	}
+	wireUsage struct {
+		Index  DeviceIndex `json:"index"`
+		Memory *string     `json:"gpu_memory"`
+	}
+	wireEnvironment struct {
+		EID       EnvID      `json:"eid"`
+		UID       UID        `json:"uid"`
+		Creation  string     `json:"creation"`
+		Username  *Username  `json:"username"`
+		Config    wireConfig `json:"config"`
+		PIDs      []PID      `json:"pids"`
+		KernelIDs []string   `json:"kernel_ids"`
+	}
+	wireConfig struct {
+		Name      *string `json:"name"`
+		GPUMemory *string `json:"gpu_memory"`
+		GPUs      *int    `json:"gpus"`
+	}
+	wireDevice struct {
+		Index       DeviceIndex      `json:"index"`
+		TotalMemory string           `json:"total_memory"`
+		Attachments []wireAttachment `json:"attachments"`
+	}
+	wireAttachment struct {
+		EID       EnvID   `json:"eid"`
+		GPUMemory *string `json:"gpu_memory"`
+		Time      string  `json:"time"`
+	}
+)
+
+// EncodeSnapshot writes a whole snapshot as `genv usage snapshot` of 1.4.3
+// prints it, without the newline at the end. What the format cannot carry is
+// left out: see Expressible.
+func EncodeSnapshot(s *Snapshot) ([]byte, error) {
+	return encode(wireSnapshot{
+		Processes:    processesToWire(s.Processes),
+		Environments: environmentsToWire(s.Environments),
+		Devices:      devicesToWire(s.Devices),
+	})
+}
+
+// EncodeProcesses writes the part that `--type processes` prints.
+func EncodeProcesses(p []Process) ([]byte, error) { return encode(processesToWire(p)) }
+
+// EncodeEnvironments writes the part that `--type envs` prints, which is also
+// the content of envs.json.
+func EncodeEnvironments(e []Environment) ([]byte, error) { return encode(environmentsToWire(e)) }
+
+// EncodeDevices writes the part that `--type devices` prints, which is also the
+// content of devices.json.
+func EncodeDevices(d []Device) ([]byte, error) { return encode(devicesToWire(d)) }
+
+// DecodeSnapshot reads what `genv usage snapshot` of 1.4.3 printed. Every field
+// is checked; an error wraps ErrInvalid and names the place.
+func DecodeSnapshot(data []byte) (*Snapshot, error) {
+	parts, err := object(data, "processes", "envs", "devices")
+	if err != nil {
+		return nil, err
+	}
+	s := &Snapshot{}
+	if s.Processes, err = DecodeProcesses(parts[0]); err != nil {
+		return nil, err
+	}
+	if s.Environments, err = DecodeEnvironments(parts[1]); err != nil {
+		return nil, err
+	}
+	if s.Devices, err = DecodeDevices(parts[2]); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// DecodeProcesses reads what EncodeProcesses wrote.
+func DecodeProcesses(data []byte) ([]Process, error) {
+	items, err := list(data, "processes", maxProcesses)
+	if err != nil {
+		return nil, err
+	}
+	return decodeEach(items, "process", decodeProcess, func(p Process) any { return p.PID })
+}
+
+// DecodeEnvironments reads what EncodeEnvironments wrote.
+func DecodeEnvironments(data []byte) ([]Environment, error) {
+	items, err := list(data, "envs", maxEnvironments)
+	if err != nil {
+		return nil, err
+	}
+	return decodeEach(items, "environment", decodeEnvironment, func(e Environment) any { return e.EID })
+}
+
+// DecodeDevices reads what EncodeDevices wrote.
+func DecodeDevices(data []byte) ([]Device, error) {
+	items, err := list(data, "devices", maxDevices)
+	if err != nil {
+		return nil, err
+	}
+	return decodeEach(items, "device", decodeDevice, func(d Device) any { return d.Index })
+}
+
+// decodeEach decodes the items of a list and refuses two with the same id.
+func decodeEach[T any](items []json.RawMessage, what string, decode func([]byte) (T, error), id func(T) any) ([]T, error) {
+	out := make([]T, 0, len(items))
+	seen := make(map[any]bool, len(items))
+	for i, raw := range items {
+		v, err := decode(raw)
+		if err != nil {
+			return nil, fmt.Errorf("%s %d: %w", what, i, err)
+		}
+		if seen[id(v)] {
+			return nil, fmt.Errorf("%w: %s %v is listed twice", ErrInvalid, what, id(v))
+		}
+		seen[id(v)] = true
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// object splits a JSON object that must have exactly the given keys.
+func object(data []byte, keys ...string) ([]json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	values := make([]json.RawMessage, len(keys))
+	for i, key := range keys {
+		value, ok := fields[key]
+		if !ok {
+			return nil, fmt.Errorf("%w: the key %q is missing", ErrInvalid, key)
+		}
+		values[i] = value
+		delete(fields, key)
+	}
+	for key := range fields {
+		return nil, fmt.Errorf("%w: %q is no key of this version", ErrInvalid, key)
+	}
+	return values, nil
+}
+
+// list splits {"key": […]} into its items, at most limit of them.
+func list(data []byte, key string, limit int) ([]json.RawMessage, error) {
+	fields, err := object(data, key)
+	if err != nil {
+		return nil, err
+	}
+	return array(fields[0], key, limit)
+}
+
+func array(data []byte, name string, limit int) ([]json.RawMessage, error) {
+	var items []json.RawMessage
+	if err := json.Unmarshal(data, &items); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
+	}
+	if items == nil {
+		return nil, fmt.Errorf("%w: %s is null", ErrInvalid, name)
+	}
+	if len(items) > limit {
+		return nil, fmt.Errorf("%w: %d %s are more than the %d that are read", ErrInvalid, len(items), name, limit)
+	}
+	return items, nil
+}
+
+// encode writes JSON as Python's json.dumps(indent=2) does: HTML stays as it
+// is, everything outside printable ASCII is escaped.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode state: %w", err)
+	}
+	return escapeNonASCII(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
+}
+
+// escapeNonASCII works on whole JSON, since only strings can hold such runes.
+func escapeNonASCII(data []byte) []byte {
+	out := make([]byte, 0, len(data))
+	for len(data) > 0 {
+		r, size := utf8.DecodeRune(data)
+		switch {
+		case r < 0x7f:
+			out = append(out, data[0])
+		case r < 0x10000:
+			out = appendEscape(out, r)
+		default: // a surrogate pair
+			out = appendEscape(out, 0xd800+(r-0x10000)>>10)
+			out = appendEscape(out, 0xdc00+(r-0x10000)&0x3ff)
+		}
+		data = data[size:]
+	}
+	return out
+}
+
+func appendEscape(out []byte, r rune) []byte {
+	hex := strconv.FormatInt(int64(r), 16)
+	return append(append(out, `\u0000`[:6-len(hex)]...), hex...)
+}

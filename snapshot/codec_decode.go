@@ -1,0 +1,237 @@
+package snapshot
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"unicode"
+	"unicode/utf8"
+)
+
+// What one host may say. The figures are far above real hosts and low enough
+// that a hostile one cannot fill the controller's memory.
+const (
+	maxProcesses    = 65536
+	maxEnvironments = 65536
+	maxDevices      = 1024
+	maxAttachments  = 65536
+	maxPIDs         = 65536
+	maxTextLength   = 4096 // bytes
+)
+
+func decodeProcess(data []byte) (p Process, err error) {
+	fields, err := object(data, "pid", "used_gpu_memory", "eid")
+	if err != nil {
+		return p, err
+	}
+	if p.PID, err = decodePID(fields[0]); err != nil {
+		return p, err
+	}
+	if p.EID, err = textOrNull[EnvID](fields[2], "eid"); err != nil {
+		return p, err
+	}
+	items, err := array(fields[1], "used_gpu_memory", maxDevices)
+	if err != nil {
+		return p, err
+	}
+	p.Usage, err = decodeEach(items, "usage", decodeUsage, func(u DeviceUsage) any { return u.Index })
+	return p, err
+}
+
+func decodeUsage(data []byte) (u DeviceUsage, err error) {
+	fields, err := object(data, "index", "gpu_memory")
+	if err != nil {
+		return u, err
+	}
+	if u.Index, err = decodeIndex(fields[0]); err != nil {
+		return u, err
+	}
+	u.Memory, err = memoryOrNull(fields[1])
+	return u, err
+}
+
+func decodeEnvironment(data []byte) (e Environment, err error) {
+	f, err := object(data, "eid", "uid", "creation", "username", "config", "pids", "kernel_ids")
+	if err != nil {
+		return e, err
+	}
+	if e.EID, err = text[EnvID](f[0], "eid"); err != nil {
+		return e, err
+	}
+	uid, err := integer(f[1], "uid", 0, math.MaxUint32)
+	if err != nil {
+		return e, err
+	}
+	e.UID = UID(uid)
+	if e.Creation, err = date(f[2], "creation"); err != nil {
+		return e, err
+	}
+	if e.Username, err = textOrNull[Username](f[3], "username"); err != nil {
+		return e, err
+	}
+	if e.Config, err = decodeConfig(f[4]); err != nil {
+		return e, err
+	}
+	if e.PIDs, err = each(f[5], "pids", maxPIDs, decodePID); err != nil {
+		return e, err
+	}
+	e.KernelIDs, err = each(f[6], "kernel_ids", maxPIDs, func(raw []byte) (string, error) {
+		return text[string](raw, "kernel id")
+	})
+	return e, err
+}
+
+func decodeConfig(data []byte) (c EnvConfig, err error) {
+	f, err := object(data, "name", "gpu_memory", "gpus")
+	if err != nil {
+		return c, err
+	}
+	if c.Name, err = textOrNull[string](f[0], "name"); err != nil {
+		return c, err
+	}
+	if c.GPUMemory, err = memoryOrNull(f[1]); err != nil {
+		return c, err
+	}
+	if string(f[2]) != "null" {
+		n, err := integer(f[2], "gpus", 0, math.MaxInt32)
+		if err != nil {
+			return c, err
+		}
+		gpus := int(n)
+		c.GPUs = &gpus
+	}
+	return c, nil
+}
+
+func decodeDevice(data []byte) (d Device, err error) {
+	f, err := object(data, "index", "total_memory", "attachments")
+	if err != nil {
+		return d, err
+	}
+	if d.Index, err = decodeIndex(f[0]); err != nil {
+		return d, err
+	}
+	if d.TotalMemory, err = memoryOrNull(f[1]); err != nil {
+		return d, err
+	}
+	if !d.TotalMemory.Known() {
+		return d, fmt.Errorf("%w: total_memory is missing", ErrInvalid)
+	}
+	items, err := array(f[2], "attachments", maxAttachments)
+	if err != nil {
+		return d, err
+	}
+	d.Attachments, err = decodeEach(items, "attachment", decodeAttachment, func(a Attachment) any { return a.EID })
+	return d, err
+}
+
+func decodeAttachment(data []byte) (a Attachment, err error) {
+	f, err := object(data, "eid", "gpu_memory", "time")
+	if err != nil {
+		return a, err
+	}
+	if a.EID, err = text[EnvID](f[0], "eid"); err != nil {
+		return a, err
+	}
+	if a.GPUMemory, err = memoryOrNull(f[1]); err != nil {
+		return a, err
+	}
+	a.Time, err = date(f[2], "time")
+	return a, err
+}
+
+func decodePID(data []byte) (PID, error) {
+	n, err := integer(data, "pid", 1, math.MaxInt32)
+	return PID(n), err
+}
+
+func decodeIndex(data []byte) (DeviceIndex, error) {
+	n, err := integer(data, "index", 0, maxDevices-1)
+	return DeviceIndex(n), err
+}
+
+func integer(data []byte, name string, low, high int64) (int64, error) {
+	var n *int64
+	if err := json.Unmarshal(data, &n); err != nil {
+		return 0, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
+	}
+	if n == nil || *n < low || *n > high {
+		return 0, fmt.Errorf("%w: %s %s is not between %d and %d", ErrInvalid, name, data, low, high)
+	}
+	return *n, nil
+}
+
+// textOrNull reads a text, or "" for null.
+func textOrNull[T ~string](data []byte, name string) (T, error) {
+	var s *string
+	if err := json.Unmarshal(data, &s); err != nil {
+		return "", fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
+	}
+	if s == nil {
+		return "", nil
+	}
+	return T(*s), CheckText(name, *s)
+}
+
+// text reads a text that must not be empty.
+func text[T ~string](data []byte, name string) (T, error) {
+	s, err := textOrNull[T](data, name)
+	if err == nil && s == "" {
+		err = fmt.Errorf("%w: %s is empty", ErrInvalid, name)
+	}
+	return s, err
+}
+
+// CheckText says whether a name or an id may stand in state: UTF-8, without
+// control characters, of at most 4096 bytes. Its error wraps ErrInvalid.
+func CheckText(name, s string) error {
+	if len(s) > maxTextLength {
+		return fmt.Errorf("%w: %s is longer than %d bytes", ErrInvalid, name, maxTextLength)
+	}
+	for i, r := range s {
+		if _, size := utf8.DecodeRuneInString(s[i:]); unicode.IsControl(r) || (r == utf8.RuneError && size == 1) {
+			return fmt.Errorf("%w: %s %q has a control character or is not UTF-8", ErrInvalid, name, s)
+		}
+	}
+	return nil
+}
+
+func memoryOrNull(data []byte) (Memory, error) {
+	s, err := textOrNull[string](data, "gpu_memory")
+	if err != nil || s == "" {
+		return Memory{}, err
+	}
+	m, err := ParseMemory(s)
+	if err != nil {
+		return Memory{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return m, nil
+}
+
+func date(data []byte, name string) (Date, error) {
+	s, err := text[string](data, name)
+	if err != nil {
+		return Date{}, err
+	}
+	d, err := ParseDate(s)
+	if err != nil {
+		return Date{}, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
+	}
+	return d, nil
+}
+
+func each[T any](data []byte, name string, limit int, decode func([]byte) (T, error)) ([]T, error) {
+	items, err := array(data, name, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]T, 0, len(items))
+	for _, raw := range items {
+		v, err := decode(raw)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}

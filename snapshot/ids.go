@@ -1,0 +1,38 @@
+package snapshot
+
+import "strconv"
+
+// Hostname names a GPU host as the administrator wrote it.
+type Hostname string
+
+// Username is a Linux account name. The empty Username means that the host
+// could not tell it.
+type Username string
+
+// EnvID identifies an environment on its host. 1.4.3 uses the PID of the shell
+// that was activated first, but any short text without control characters is
+// valid. The empty EnvID means "in no environment".
+type EnvID string
+
+// GPUUUID is NVIDIA's identity of a device ("GPU-…") or of a MIG instance
+// ("MIG-…"). It stays the same when indices are dealt anew.
+type GPUUUID string
+
+// UID is the kernel's numeric user id.
+type UID uint32
+
+// PID is a process id on a host. It says which process was meant only together
+// with the process's StartTime: the kernel hands numbers out again.
+type PID int32
+
+// StartTime is field 22 of /proc/PID/stat: clock ticks between boot and the
+// start of the process. 0 means that the host did not tell (the 1.4.3 format
+// has no room for it).
+type StartTime uint64
+
+// DeviceIndex is the index of a device on its host in nvidia-smi's order, which
+// is the order of the PCI bus.
+type DeviceIndex int
+
+// String renders the index as nvidia-smi and the state files write it.
+func (i DeviceIndex) String() string { return strconv.Itoa(int(i)) }

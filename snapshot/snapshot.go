@@ -1,0 +1,138 @@
+package snapshot
+
+// Snapshot is what one host said of itself at one moment.
+type Snapshot struct {
+	Processes    []Process
+	Environments []Environment
+	Devices      []Device
+
+	// BootID is /proc/sys/kernel/random/boot_id: start times are comparable
+	// only within one boot. Empty when the host did not tell.
+	BootID string
+	// Warnings are things the host noticed and could not put into the model,
+	// in plain English, one line each.
+	Warnings []string
+}
+
+// Process is a process that uses at least one device.
+type Process struct {
+	PID PID
+	// EID is the environment that the process claims to be in, from
+	// GENV_ENVIRONMENT_ID in its environ: its owner writes it, so it is a
+	// claim. Empty when it claims none.
+	EID EnvID
+	// EnvUnknown says that the environ could not be read: EID then says
+	// nothing, and nobody may conclude that the process is outside.
+	EnvUnknown bool
+	Usage      []DeviceUsage
+
+	// What follows is not in the 1.4.3 format.
+
+	Start StartTime
+	UID   *UID   // the kernel's word on the owner; nil when not told
+	Name  string // the command's name; empty when not told
+}
+
+// DeviceUsage is how much of one device's memory a process holds. The zero
+// Memory means that the driver would not say.
+type DeviceUsage struct {
+	Index  DeviceIndex
+	Memory Memory
+}
+
+// Environment is a registered environment.
+type Environment struct {
+	EID      EnvID
+	UID      UID
+	Creation Date
+	Username Username // empty when the host could not name the uid
+	Config   EnvConfig
+	// PIDs are the shells (or SDK processes) that are active in it, and
+	// KernelIDs its Jupyter kernels; without any of both it ends.
+	PIDs      []PID
+	KernelIDs []string
+
+	// OwnerMismatch says that the owners of its live processes are not its
+	// UID: the books were written by someone else. Not in the 1.4.3 format.
+	OwnerMismatch bool
+}
+
+// EnvConfig is what the owner configured.
+type EnvConfig struct {
+	Name      string // empty for none
+	GPUMemory Memory // capacity on each device; unknown for none
+	GPUs      *int   // how many devices to attach; nil for none
+}
+
+// Device is a GPU of the host.
+type Device struct {
+	Index       DeviceIndex
+	TotalMemory Memory
+	Attachments []Attachment
+
+	// What follows is not in the 1.4.3 format.
+
+	UUID        GPUUUID
+	Name        string
+	UsedMemory  Memory
+	Utilization *int // per cent over the driver's last sample; nil when not told
+}
+
+// Attachment gives an environment the right to use a device.
+type Attachment struct {
+	EID       EnvID
+	GPUMemory Memory // capacity; unknown for "all of it"
+	Time      Date   // when it was attached
+}
+
+// Environment returns the registered environment with the given id, or nil.
+func (s *Snapshot) Environment(eid EnvID) *Environment {
+	for i := range s.Environments {
+		if s.Environments[i].EID == eid {
+			return &s.Environments[i]
+		}
+	}
+	return nil
+}
+
+// Device returns the device at an index, or nil.
+func (s *Snapshot) Device(index DeviceIndex) *Device {
+	for i := range s.Devices {
+		if s.Devices[i].Index == index {
+			return &s.Devices[i]
+		}
+	}
+	return nil
+}
+
+// Attachment returns the attachment of an environment to the device, or nil.
+func (d *Device) Attachment(eid EnvID) *Attachment {
+	for i := range d.Attachments {
+		if d.Attachments[i].EID == eid {
+			return &d.Attachments[i]
+		}
+	}
+	return nil
+}
+
+// AttachedTo lists the indices of the devices that an environment is attached
+// to, in the order of the devices.
+func (s *Snapshot) AttachedTo(eid EnvID) []DeviceIndex {
+	var indices []DeviceIndex
+	for i := range s.Devices {
+		if s.Devices[i].Attachment(eid) != nil {
+			indices = append(indices, s.Devices[i].Index)
+		}
+	}
+	return indices
+}
+
+// Uses returns the process's usage of a device, or nil when it does not use it.
+func (p *Process) Uses(index DeviceIndex) *DeviceUsage {
+	for i := range p.Usage {
+		if p.Usage[i].Index == index {
+			return &p.Usage[i]
+		}
+	}
+	return nil
+}
