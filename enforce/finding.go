@@ -1,0 +1,111 @@
+package enforce
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Rule names a rule as its flag does. The texts appear in JSON.
+type Rule string
+
+// The rules that Evaluate knows.
+const (
+	RuleNonEnvProcesses   Rule = "non-env-processes"
+	RuleEnvDevices        Rule = "env-devices"
+	RuleEnvMemory         Rule = "env-memory"
+	RuleMaxDevicesPerUser Rule = "max-devices-per-user"
+)
+
+// Finding is a violated rule, why it is violated, and what the plan does about
+// it. Fields that a rule has no use for are empty. String is 1.4.3's line.
+type Finding struct {
+	Rule Rule `json:"rule"`
+	// Host is empty when the finding is about a user on several hosts.
+	Host snapshot.Hostname `json:"host,omitempty"`
+	PID  snapshot.PID      `json:"pid,omitempty"`
+	// EID is the environment; for non-env-processes the one that the process
+	// claims without being registered there.
+	EID  snapshot.EnvID    `json:"eid,omitempty"`
+	User snapshot.Username `json:"user,omitempty"`
+	// Devices are those that are used and not attached (env-devices), or the
+	// one that is over its capacity (env-memory).
+	Devices []snapshot.DeviceIndex `json:"devices,omitempty"`
+
+	// Memory is set for env-memory, Count for max-devices-per-user.
+	Memory *MemoryExcess `json:"memory,omitempty"`
+	Count  *CountExcess  `json:"count,omitempty"`
+
+	// Terminate and Detach are what the plan does because of this finding; a
+	// process may stand in more than one.
+	Terminate []ProcessRef `json:"terminate,omitempty"`
+	Detach    []DeviceRef  `json:"detach,omitempty"`
+}
+
+// MemoryExcess is by how much an environment is over its capacity on a device.
+type MemoryExcess struct {
+	UsedBytes     int64  `json:"used_bytes"`
+	CapacityBytes int64  `json:"capacity_bytes"`
+	Capacity      string `json:"capacity"` // as its owner wrote it
+}
+
+// OverBytes is the excess.
+func (m MemoryExcess) OverBytes() int64 { return m.UsedBytes - m.CapacityBytes }
+
+// CountExcess is by how much a user is over a cap.
+type CountExcess struct {
+	Used  int `json:"used"`
+	Limit int `json:"limit"`
+	Hosts int `json:"hosts"` // on which the user has environments
+}
+
+// ProcessRef names a process of a host.
+type ProcessRef struct {
+	Host snapshot.Hostname `json:"host"`
+	PID  snapshot.PID      `json:"pid"`
+}
+
+// DeviceRef names an attachment that is to go.
+type DeviceRef struct {
+	Host  snapshot.Hostname    `json:"host"`
+	Index snapshot.DeviceIndex `json:"device"`
+	EID   snapshot.EnvID       `json:"eid"`
+}
+
+// String is the line that users of 1.4.3 know, without a host in front.
+func (f Finding) String() string {
+	switch f.Rule {
+	case RuleNonEnvProcesses:
+		return fmt.Sprintf("Process %d is not running in a GPU environment", f.PID)
+	case RuleEnvDevices:
+		return fmt.Sprintf("Process %d from environment %s is using non-attached GPU(s) %s", f.PID, f.EID, Indices(f.Devices))
+	case RuleEnvMemory:
+		return fmt.Sprintf("Environment %s is using %s on device %s which is %s over its capacity of %s",
+			f.EID, megabytes(f.Memory.UsedBytes), Indices(f.Devices), megabytes(f.Memory.OverBytes()), f.Memory.Capacity)
+	case RuleMaxDevicesPerUser:
+		return f.capLine()
+	}
+	return fmt.Sprintf("%s: %s", f.Rule, f.User)
+}
+
+func (f Finding) capLine() string {
+	where := ""
+	if f.Host == "" {
+		where = fmt.Sprintf(" on %d hosts", f.Count.Hosts)
+	}
+	return fmt.Sprintf("User %s is using %d devices%s which is %d more than the maximum allowed",
+		f.User, f.Count.Used, where, f.Count.Used-f.Count.Limit)
+}
+
+// Indices joins device indices with commas.
+func Indices(indices []snapshot.DeviceIndex) string {
+	words := make([]string, len(indices))
+	for i, index := range indices {
+		words[i] = index.String()
+	}
+	return strings.Join(words, ",")
+}
+
+// megabytes is how the finding lines give memory: whole units of 1000000 bytes.
+func megabytes(bytes int64) string { return fmt.Sprintf("%dm", bytes/1e6) }

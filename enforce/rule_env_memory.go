@@ -1,0 +1,105 @@
+package enforce
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// envMemory brings every environment within its capacity on each device, in the
+// order of the devices.
+func (e *evaluation) envMemory(h *hostView) {
+	for _, env := range h.inOrder() {
+		attachments := slices.Clone(env.attachments)
+		slices.SortFunc(attachments, func(a, b attachment) int { return cmp.Compare(a.device, b.device) })
+		for _, a := range attachments {
+			if a.GPUMemory.Known() {
+				e.envMemoryOn(h, env, a)
+			}
+		}
+	}
+}
+
+func (e *evaluation) envMemoryOn(h *hostView, env *envView, a attachment) {
+	holders, used, unknown := env.holders(a.device)
+	excess := used - a.GPUMemory.Bytes()
+	if excess <= 0 {
+		if unknown > 0 {
+			e.note(h, "how much memory %d processes of environment %s use on device %d is not known, so its capacity is not judged", unknown, env.env.EID, a.device)
+		}
+		return
+	}
+	f := Finding{
+		Rule: RuleEnvMemory, Host: h.name, EID: env.env.EID, User: env.env.Username,
+		Devices: []snapshot.DeviceIndex{a.device},
+		Memory:  &MemoryExcess{UsedBytes: used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String()},
+	}
+	for _, p := range h.relieve(holders, excess) {
+		f.Terminate = append(f.Terminate, ProcessRef{h.name, p.PID})
+	}
+	e.find(f)
+}
+
+// holder is a process with what it holds on the device in question.
+type holder struct {
+	process *snapshot.Process
+	bytes   int64
+}
+
+// holders lists the environment's processes on a device, what they hold
+// together, and how many of them the driver told no figure for.
+func (e *envView) holders(index snapshot.DeviceIndex) (holders []holder, used int64, unknown int) {
+	for _, p := range e.processes {
+		u := p.Uses(index)
+		switch {
+		case u == nil:
+		case !u.Memory.Known():
+			unknown++
+		default:
+			holders = append(holders, holder{p, u.Memory.Bytes()})
+			used += u.Memory.Bytes()
+		}
+	}
+	return holders, used, unknown
+}
+
+// relieve ends processes until excess bytes are freed. What the report ends
+// anyway counts as freed. Then goes the smallest process that alone frees
+// enough; while none does, the largest. Ties go to the higher PID, which is
+// most often the younger process.
+func (h *hostView) relieve(holders []holder, excess int64) []*snapshot.Process {
+	var ended []*snapshot.Process
+	var rest []holder
+	for _, x := range holders {
+		if h.draft.kills(x.process) {
+			excess -= x.bytes
+			ended = append(ended, x.process)
+		} else {
+			rest = append(rest, x)
+		}
+	}
+	slices.SortFunc(rest, func(a, b holder) int { // ascending, and the higher PID first
+		return cmp.Or(cmp.Compare(a.bytes, b.bytes), cmp.Compare(b.process.PID, a.process.PID))
+	})
+	for excess > 0 && len(rest) > 0 {
+		i := nextToEnd(rest, excess)
+		h.draft.kill(rest[i].process)
+		ended = append(ended, rest[i].process)
+		excess -= rest[i].bytes
+		rest = slices.Delete(rest, i, i+1)
+	}
+	return ended
+}
+
+// nextToEnd is the position of the smallest that frees enough, or else of the
+// largest with the highest PID.
+func nextToEnd(ascending []holder, excess int64) int {
+	i, _ := slices.BinarySearchFunc(ascending, excess, func(x holder, want int64) int { return cmp.Compare(x.bytes, want) })
+	if i < len(ascending) {
+		return i
+	}
+	largest := ascending[len(ascending)-1].bytes
+	i, _ = slices.BinarySearchFunc(ascending, largest, func(x holder, want int64) int { return cmp.Compare(x.bytes, want) })
+	return i
+}
