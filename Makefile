@@ -1,0 +1,91 @@
+# Everything that is built, checked or installed here, by one name each: `make help` lists them.
+
+BIN     := bin/genv
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
+PREFIX  ?= /usr/local
+DESTDIR ?=
+
+GO        ?= go
+BUILD     := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+TESTFLAGS ?= -timeout=15m
+FUZZTIME  ?= 10s
+SOAK      ?= 10m
+
+LINTER_VERSION := v2.15.0
+LINTER         := .tools/$(LINTER_VERSION)/golangci-lint
+
+# The race detector needs cgo, and so a C compiler.
+RACE = $(shell command -v "$$($(GO) env CC)" >/dev/null 2>&1 && echo -race)
+
+# The version comes from VERSION; asking git again would fail where it distrusts the folder's owner.
+export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
+
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := build
+.PHONY: help build demo test testdeps lint format bench fuzz soak install uninstall clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## the static program, bin/genv (GOARCH=arm64 works too)
+	$(BUILD) -o $(BIN) ./cmd/genv
+
+$(BIN):
+	@$(MAKE) build
+
+demo: build ## a fleet of simulated hosts on this machine, and genv at work on it; needs no root and no GPU
+	@$(GO) run ./cmd/genv-demo -genv $(BIN)
+
+test: testdeps ## all tests, with the race detector where there is a C compiler
+	@$(if $(RACE),,echo "There is no C compiler: the tests run without the race detector.")
+	CGO_ENABLED=$(if $(RACE),1,0) $(GO) test $(RACE) $(TESTFLAGS) ./...
+
+# What the tests need beside Go: a command, and the Debian package it comes in.
+TESTDEPS := sshd:openssh-server ssh:openssh-client sudo:sudo zsh:zsh ip:iproute2 mount:mount \
+            unshare:util-linux gcc:gcc /usr/include/stdio.h:libc6-dev
+
+testdeps:
+	@missing=; for dep in $(TESTDEPS); do \
+	  PATH="$$PATH:/usr/sbin:/sbin" command -v "$${dep%%:*}" >/dev/null || [ -e "$${dep%%:*}" ] || missing="$$missing $${dep##*:}"; \
+	done; \
+	if [ "$$(id -u)" != 0 ]; then \
+	  echo "Not root: the tests with real sshd, sudo and other users' processes will be skipped."; \
+	elif [ -z "$$missing" ]; then :; \
+	elif command -v apt-get >/dev/null; then \
+	  echo "Installing what the tests need:$$missing"; \
+	  export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1; \
+	  apt-get update -qq && apt-get install -qq -y --no-install-recommends $$missing >/dev/null; \
+	else \
+	  echo "Missing, and this is no Debian to install it on; the tests that need it will be skipped:$$missing"; \
+	fi
+
+lint: $(LINTER) ## golangci-lint with .golangci.yml; the first time it is built, which takes a minute or two
+	$(LINTER) run ./...
+
+format: $(LINTER) ## gofumpt
+	$(LINTER) fmt ./...
+
+$(LINTER):
+	@echo "Building golangci-lint $(LINTER_VERSION) into $(@D)"
+	@GOBIN='$(CURDIR)/$(@D)' GOFLAGS= CGO_ENABLED=0 $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINTER_VERSION)
+
+bench: ## the benchmarks of all packages
+	$(GO) test -run '^$$' -bench . -benchmem $(TESTFLAGS) ./...
+
+fuzz: ## each fuzz test for FUZZTIME (10s)
+	@grep -roE '^func Fuzz\w+' --include='*_test.go' . | while IFS=: read -r file name; do \
+	  echo "$${name#func } in $${file%/*}"; \
+	  $(GO) test -run '^$$' -fuzz "^$${name#func }\$$" -fuzztime $(FUZZTIME) "$${file%/*}" || exit 1; \
+	done
+
+soak: ## the tests named TestSoak…, each for SOAK (10m)
+	GENV_SOAK=$(SOAK) $(GO) test $(RACE) -v -count=1 -run '^TestSoak' -timeout=24h ./...
+
+install: $(BIN) ## bin/genv to DESTDIR/PREFIX/bin (PREFIX is /usr/local)
+	install -D -m 0755 $(BIN) '$(DESTDIR)$(PREFIX)/bin/genv'
+
+uninstall: ## what install put there
+	rm -f '$(DESTDIR)$(PREFIX)/bin/genv'
+
+clean: ## bin/; the tools in .tools/ stay
+	rm -rf bin
