@@ -1,0 +1,22 @@
+// Package local takes the snapshot of the machine it runs on, out of three
+// sources: nvidia-smi says which processes use which devices, /proc who and
+// what they are, and the state files (the books) which environments are
+// registered and what is attached to them.
+//
+//	machine := &local.Machine{SMI: client, Books: store}
+//	s, err := machine.Snapshot(ctx)
+//	if err != nil {
+//		return err // nothing is known of this machine now, which is not "nothing runs"
+//	}
+//
+// A source that fails as a whole makes the snapshot fail. What cannot be told
+// of one process does not: that process is marked, and a warning says so.
+//
+// The order matters. Processes are asked for first and the books are read last,
+// because an environment is registered before anything runs in it: whatever
+// the books lack then is not registered, and no newcomer is misjudged.
+// nvidia-smi never runs while the books are locked.
+//
+// The package changes nothing but one thing: it hands the devices that the
+// books do not know yet to the books. It judges nobody: that is package enforce.
+package local

@@ -1,0 +1,82 @@
+package nvidiasmi
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Device is one line of --query-gpu.
+type Device struct {
+	Index       snapshot.DeviceIndex
+	UUID        snapshot.GPUUUID // empty when the driver would not tell
+	Name        string
+	TotalMemory snapshot.Memory // unknown for a GPU that shares the machine's memory
+	UsedMemory  snapshot.Memory
+	Utilization *int // per cent; nil when the driver would not tell, as under MIG
+}
+
+// DevicesArgs are the arguments whose output ParseDevices reads.
+func DevicesArgs() []string {
+	return []string{"--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,name", "--format=csv,noheader,nounits"}
+}
+
+// Devices lists the devices in the order of their indices. There is at least
+// one: a machine without any is ErrNoDevices.
+func (c *Client) Devices(ctx context.Context) ([]Device, error) {
+	out, err := c.ask(ctx, DevicesArgs())
+	if err != nil {
+		return nil, err
+	}
+	devices, err := ParseDevices(out)
+	if err == nil && len(devices) == 0 {
+		err = ErrNoDevices
+	}
+	return devices, err
+}
+
+// ParseDevices reads what nvidia-smi prints for DevicesArgs. Its error is
+// ErrGarbled: nothing of the output may be used.
+func ParseDevices(data []byte) ([]Device, error) {
+	var devices []Device
+	seen := map[snapshot.DeviceIndex]bool{}
+	for line := range lines(data) {
+		d, err := parseDevice(line)
+		if err != nil {
+			return nil, err
+		}
+		if seen[d.Index] {
+			return nil, fmt.Errorf("%w: GPU %d is listed twice", ErrGarbled, d.Index)
+		}
+		seen[d.Index] = true
+		devices = append(devices, d)
+	}
+	return devices, nil
+}
+
+// maxIndex is more than any machine has and what the 1.4.3 codec reads.
+const maxIndex = 1023
+
+// parseDevice reads one line. The name comes last, so that a comma in it harms
+// nothing.
+func parseDevice(line string) (Device, error) {
+	fields, err := split(line, 6)
+	if err != nil {
+		return Device{}, err
+	}
+	p := parser{line: line}
+	d := Device{
+		Index:       snapshot.DeviceIndex(p.number(fields[0], maxIndex)),
+		UUID:        p.uuid(fields[1]),
+		TotalMemory: p.memory(fields[2]),
+		UsedMemory:  p.memory(fields[3]),
+		Utilization: p.percent(fields[4]),
+		Name:        strings.TrimSpace(known(fields[5])),
+	}
+	if err := snapshot.CheckText("name", d.Name); err != nil {
+		p.fail()
+	}
+	return d, p.err
+}

@@ -1,0 +1,89 @@
+package nvidiasmi
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// What can be wrong with nvidia-smi. Each says the next step; a failure of
+// nvidia-smi itself is an *Error around one of them.
+var (
+	ErrNotInstalled    = errors.New("there is no nvidia-smi on this machine: install the NVIDIA driver, or put the folder of nvidia-smi into PATH")
+	ErrNoDriver        = errors.New("the NVIDIA driver is not loaded: try `modprobe nvidia`, and look at `dmesg` if that fails")
+	ErrVersionMismatch = errors.New("the NVIDIA driver was updated but the old one is still loaded: reboot, or end what uses the GPUs and load the new one")
+	ErrNoDevices       = errors.New("the NVIDIA driver finds no GPU: look at `lspci -d 10de:` and `dmesg`")
+	ErrGPULost         = errors.New("a GPU has fallen off the bus: look at `dmesg` for Xid, then reset it or reboot")
+	ErrPermission      = errors.New("nvidia-smi may not look at the GPUs: run it as root, or allow it to open /dev/nvidia*")
+	ErrFailed          = errors.New("nvidia-smi failed: run it by hand on this machine and look at what it says")
+	ErrTimeout         = errors.New("nvidia-smi did not answer in time: the driver may hang (look at `dmesg`); with persistence mode (`nvidia-smi -pm 1`) it answers faster")
+	ErrHung            = errors.New("an earlier nvidia-smi still hangs in the driver: look at `dmesg` for Xid; the machine may need a reboot")
+	ErrGarbled         = errors.New("nvidia-smi printed what was not understood: run it by hand on this machine and look at what it says")
+)
+
+// Error is an nvidia-smi that ran and failed. It wraps one of the errors above.
+type Error struct {
+	Err      error
+	ExitCode int
+	Text     string // the first line of what it said, escaped; may be empty
+}
+
+func (e *Error) Error() string {
+	if e.Text == "" {
+		return fmt.Sprintf("nvidia-smi exited with %d: %v", e.ExitCode, e.Err)
+	}
+	return fmt.Sprintf("nvidia-smi exited with %d (%s): %v", e.ExitCode, e.Text, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// symptoms are what drivers print, on stdout or stderr, when they fail.
+var symptoms = []struct {
+	text string
+	err  error
+}{
+	{"Driver/library version mismatch", ErrVersionMismatch},
+	{"couldn't communicate with the NVIDIA driver", ErrNoDriver},
+	{"Driver Not Loaded", ErrNoDriver},
+	{"NVML library not found", ErrNotInstalled},
+	{"couldn't find libnvidia-ml", ErrNotInstalled},
+	{"No supported GPUs were found", ErrNoDevices},
+	{"No devices were found", ErrNoDevices},
+	{"GPU is lost", ErrGPULost},
+	{"Unable to determine the device handle", ErrGPULost},
+	{"GPU requires reset", ErrGPULost},
+	{"Insufficient Permissions", ErrPermission},
+}
+
+// exitCodes are the return codes that nvidia-smi(1) lists, for failures whose
+// text says nothing.
+var exitCodes = map[int]error{4: ErrPermission, 9: ErrNoDriver, 12: ErrNotInstalled, 15: ErrGPULost, 18: ErrVersionMismatch}
+
+// Failure says what was wrong with a call: nil when it succeeded, else an
+// *Error. "No devices were found" is a failure whatever the exit code is.
+func Failure(out Output) error {
+	err := diagnose(out)
+	if err == nil {
+		return nil
+	}
+	return &Error{Err: err, ExitCode: out.ExitCode, Text: firstLine(out)}
+}
+
+func diagnose(out Output) error {
+	if out.ExitCode == 0 {
+		if strings.HasPrefix(strings.TrimSpace(string(out.Stdout)), "No devices were found") {
+			return ErrNoDevices
+		}
+		return nil
+	}
+	said := string(out.Stdout) + "\n" + string(out.Stderr)
+	for _, s := range symptoms {
+		if strings.Contains(said, s.text) {
+			return s.err
+		}
+	}
+	if err, ok := exitCodes[out.ExitCode]; ok {
+		return err
+	}
+	return ErrFailed
+}

@@ -1,0 +1,129 @@
+package nvidiasmi
+
+import (
+	"fmt"
+	"iter"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// lines are the lines of an output that are not blank, without their ends.
+func lines(data []byte) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for line := range strings.Lines(string(data)) {
+			line = strings.TrimRight(line, "\r\n\t ")
+			if line != "" && !yield(line) {
+				return
+			}
+		}
+	}
+}
+
+// split cuts a line of CSV into n fields; commas in the last one stay.
+func split(line string, n int) ([]string, error) {
+	fields := strings.SplitN(line, ",", n)
+	if len(fields) != n {
+		return nil, garbled(line)
+	}
+	return fields, nil
+}
+
+// known is the value of a field, or "" when the driver would not tell:
+// "[N/A]", "[Not Supported]", "[Insufficient Permissions]", "[Unknown Error]",
+// "[Not Found]", "[GPU requires reset]" and whatever else it puts in brackets.
+func known(field string) string {
+	field = strings.TrimSpace(field)
+	if field == "N/A" || strings.HasPrefix(field, "[") && strings.HasSuffix(field, "]") {
+		return ""
+	}
+	return field
+}
+
+// parser reads the fields of one line and keeps the first error.
+type parser struct {
+	line string
+	err  error
+}
+
+func (p *parser) fail() {
+	if p.err == nil {
+		p.err = garbled(p.line)
+	}
+}
+
+// number reads a field that must be there.
+func (p *parser) number(field string, limit int64) int64 {
+	n, err := strconv.ParseUint(strings.TrimSpace(field), 10, 63)
+	if err != nil || int64(n) > limit {
+		p.fail()
+		return 0
+	}
+	return int64(n)
+}
+
+func (p *parser) pid(field string) snapshot.PID {
+	n := p.number(field, 1<<31-1)
+	if n == 0 {
+		p.fail()
+	}
+	return snapshot.PID(n)
+}
+
+// maxMiB is an exbibyte, far beyond any device and far below an overflow.
+const maxMiB = 1 << 40
+
+func (p *parser) memory(field string) snapshot.Memory {
+	if known(field) == "" {
+		return snapshot.Memory{}
+	}
+	return snapshot.MiB(p.number(field, maxMiB))
+}
+
+func (p *parser) percent(field string) *int {
+	if known(field) == "" {
+		return nil
+	}
+	n := int(p.number(field, 100))
+	return &n
+}
+
+// uuidShape is "GPU-…" or "MIG-…", the latter in its older form with slashes.
+var uuidShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9/_-]{0,127}$`)
+
+func (p *parser) uuid(field string) snapshot.GPUUUID {
+	text := known(field)
+	if text != "" && !uuidShape.MatchString(text) {
+		p.fail()
+		return ""
+	}
+	return snapshot.GPUUUID(text)
+}
+
+// maxShown is how much of foreign text an error repeats.
+const maxShown = 120
+
+func garbled(line string) error {
+	return fmt.Errorf("%w: %s", ErrGarbled, shown(line))
+}
+
+// shown is foreign text on one line, short and safe for a terminal.
+func shown(text string) string {
+	text = strings.TrimSpace(text)
+	if len(text) > maxShown {
+		text = text[:maxShown] + "…"
+	}
+	return strconv.QuoteToASCII(text)
+}
+
+// firstLine is the first line that a call wrote, on stdout or else on stderr.
+func firstLine(out Output) string {
+	for _, stream := range [][]byte{out.Stdout, out.Stderr} {
+		for line := range lines(stream) {
+			return shown(line)
+		}
+	}
+	return ""
+}

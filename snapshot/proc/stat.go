@@ -1,0 +1,119 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Stat is what /proc/PID/stat says of a process.
+type Stat struct {
+	PID     snapshot.PID
+	Name    string // the command's name, at most 15 bytes, any bytes; a kernel thread's may be longer
+	State   byte   // R, S, D, Z, …
+	PPID    snapshot.PID
+	Flags   uint64 // PF_… of include/linux/sched.h
+	Threads int
+	Start   snapshot.StartTime
+}
+
+// kernelThread is PF_KTHREAD of include/linux/sched.h.
+const kernelThread = 0x00200000
+
+// Gone says that the process has ended and only waits for its parent to notice
+// (a zombie). A process whose first thread has ended but whose others still run
+// shows the same state, with more than one thread: that one is not gone.
+func (s Stat) Gone() bool {
+	return s.State == 'X' || s.State == 'x' || s.State == 'Z' && s.Threads <= 1
+}
+
+// IsKernelThread says that the process is the kernel's own: it has no program,
+// no environment, and is never signalled.
+func (s Stat) IsKernelThread() bool { return s.Flags&kernelThread != 0 }
+
+// Stat reads /proc/PID/stat. A zombie is told by Stat.Gone, not by an error.
+func (p *Process) Stat() (Stat, error) {
+	data, err := p.read("stat", smallLimit)
+	if err != nil {
+		return Stat{}, err
+	}
+	stat, err := ParseStat(data)
+	if err != nil {
+		return Stat{}, fmt.Errorf("%w: PID %d: %w", ErrUnreadable, p.PID, err)
+	}
+	return stat, nil
+}
+
+// Stat reads /proc/PID/stat of one process.
+func (fs FS) Stat(pid snapshot.PID) (Stat, error) {
+	return with(fs, pid, (*Process).Stat)
+}
+
+// Alive says whether the very process that started at start still runs. With
+// start 0, which is "not told", any process of that PID counts. An error
+// (ErrUnreadable) means that nobody can tell.
+func (fs FS) Alive(pid snapshot.PID, start snapshot.StartTime) (bool, error) {
+	stat, err := fs.Stat(pid)
+	if errors.Is(err, ErrGone) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return !stat.Gone() && (start == 0 || stat.Start == start), nil
+}
+
+// with opens a process for one reading.
+func with[T any](fs FS, pid snapshot.PID, read func(*Process) (T, error)) (T, error) {
+	p, err := fs.Open(pid)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	defer func() { _ = p.Close() }() // it was only read
+	return read(p)
+}
+
+var errStat = errors.New("not a line of /proc/PID/stat")
+
+// ParseStat parses a line of /proc/PID/stat. The name stands in parentheses
+// and may hold spaces, parentheses and newlines itself, so the fields are
+// counted from the last ")": field 3 is the first one after it.
+func ParseStat(data []byte) (Stat, error) {
+	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
+	if open < 0 || end < open {
+		return Stat{}, errStat
+	}
+	fields := bytes.Fields(data[end+1:])
+	if len(fields) < 20 || len(fields[0]) != 1 {
+		return Stat{}, errStat
+	}
+	n := numbers{}
+	stat := Stat{
+		Name:    string(data[open+1 : end]),
+		State:   fields[0][0],
+		PID:     snapshot.PID(n.parse(bytes.TrimSpace(data[:open]), 31)),
+		PPID:    snapshot.PID(n.parse(fields[4-3], 31)),
+		Flags:   n.parse(fields[9-3], 64),
+		Threads: int(n.parse(fields[20-3], 31)),
+		Start:   snapshot.StartTime(n.parse(fields[22-3], 64)),
+	}
+	if n.err != nil {
+		return Stat{}, fmt.Errorf("%w: %w", errStat, n.err)
+	}
+	return stat, nil
+}
+
+// numbers parses unsigned numbers and keeps the first error.
+type numbers struct{ err error }
+
+func (n *numbers) parse(text []byte, bits int) uint64 {
+	v, err := strconv.ParseUint(string(text), 10, bits)
+	if err != nil && n.err == nil {
+		n.err = err
+	}
+	return v
+}

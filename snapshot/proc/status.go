@@ -1,0 +1,55 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// UID is the kernel's word on who started the process: the real uid of
+// /proc/PID/status. A set-uid program changes its effective uid, and the owner
+// of /proc/PID follows that one (or is root when the process is not dumpable),
+// but the real uid stays that of the person.
+func (p *Process) UID() (snapshot.UID, error) {
+	data, err := p.read("status", smallLimit)
+	if err != nil {
+		return 0, err
+	}
+	uid, err := ParseUID(data)
+	if err != nil {
+		return 0, fmt.Errorf("%w: PID %d: %w", ErrUnreadable, p.PID, err)
+	}
+	return uid, nil
+}
+
+// UID is the real uid of one process.
+func (fs FS) UID(pid snapshot.PID) (snapshot.UID, error) {
+	return with(fs, pid, (*Process).UID)
+}
+
+var errStatus = errors.New("no uid in /proc/PID/status")
+
+// ParseUID finds the real uid in /proc/PID/status. The first line holds the
+// command's name, in which the kernel escapes newlines, so that no process can
+// write a line of its own.
+func ParseUID(data []byte) (snapshot.UID, error) {
+	for line := range bytes.Lines(data) {
+		rest, ok := bytes.CutPrefix(line, []byte("Uid:"))
+		if !ok {
+			continue
+		}
+		fields := bytes.Fields(rest)
+		if len(fields) != 4 { // real, effective, saved, file system
+			return 0, errStatus
+		}
+		uid, err := strconv.ParseUint(string(fields[0]), 10, 32)
+		if err != nil {
+			return 0, fmt.Errorf("%w: %w", errStatus, err)
+		}
+		return snapshot.UID(uid), nil
+	}
+	return 0, errStatus
+}
