@@ -1,0 +1,168 @@
+package enforce
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// MaxReportBytes is how much of a report DecodeReport reads: far above what a
+// host of 1024 devices can need, and low enough that it fits in any memory.
+const MaxReportBytes = 16 << 20
+
+// maxReportDevices is one more than the highest device index that the codec of
+// package snapshot reads.
+const maxReportDevices = 1024
+
+// wireReport names the keys of 1.4.3. It decodes an object by its exact set of
+// keys: nothing may be added.
+type wireReport struct {
+	Terminate json.RawMessage            `json:"terminate"` // {"processes": […]}
+	Detach    map[string]json.RawMessage `json:"detach"`    // {"<device index>": {"envs": […]}}
+}
+
+// EncodeReport writes a report as `genv usage execute` of 1.4.3 reads it on
+// stdin: one line, without a newline. The format has no room for start times,
+// nor for a process whose environment or memory is unknown: that is an error
+// (ask Process.Expressible first), never an item that is left out in silence.
+func EncodeReport(r Report) ([]byte, error) {
+	terminate, err := encodeTerminations(r.Terminate)
+	if err != nil {
+		return nil, err
+	}
+	detach, err := encodeDetachments(r.Detach)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(wireReport{Terminate: terminate, Detach: detach}); err != nil {
+		return nil, fmt.Errorf("encode report: %w", err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+func encodeTerminations(items []Termination) (json.RawMessage, error) {
+	processes := make([]snapshot.Process, 0, len(items))
+	for i := range items {
+		p := &items[i].Process
+		if !p.Expressible() {
+			return nil, fmt.Errorf("encode report: process %d has an environment or a memory that is not known, which the 1.4.3 format cannot say", p.PID)
+		}
+		processes = append(processes, *p)
+	}
+	return snapshot.EncodeProcesses(processes)
+}
+
+func encodeDetachments(items []Detachment) (map[string]json.RawMessage, error) {
+	byDevice := map[string][]snapshot.Environment{}
+	for i := range items {
+		key := items[i].Device.String()
+		byDevice[key] = append(byDevice[key], items[i].Environment)
+	}
+	out := make(map[string]json.RawMessage, len(byDevice))
+	for key, envs := range byDevice {
+		data, err := snapshot.EncodeEnvironments(envs)
+		if err != nil {
+			return nil, fmt.Errorf("encode report: device %s: %w", key, err)
+		}
+		out[key] = data
+	}
+	return out, nil
+}
+
+// DecodeReport reads what a controller of 1.4.3, or EncodeReport, wrote. Every
+// field is checked; an error wraps snapshot.ErrInvalid and names the place, and
+// then nothing of the report may be carried out. The order of the items is the
+// Report's own, whatever order they were written in.
+func DecodeReport(data []byte) (Report, error) {
+	if len(data) > MaxReportBytes {
+		return Report{}, fmt.Errorf("%w: a report of %d bytes is longer than the %d that are read", snapshot.ErrInvalid, len(data), MaxReportBytes)
+	}
+	fields, err := reportFields(data)
+	if err != nil {
+		return Report{}, err
+	}
+	var r Report
+	if r.Terminate, err = decodeTerminations(fields["terminate"]); err != nil {
+		return Report{}, fmt.Errorf("terminate: %w", err)
+	}
+	if r.Detach, err = decodeDetachments(fields["detach"]); err != nil {
+		return Report{}, fmt.Errorf("detach: %w", err)
+	}
+	return r, nil
+}
+
+// reportFields splits an object that must have exactly the keys of wireReport.
+func reportFields(data []byte) (map[string]json.RawMessage, error) {
+	fields, err := reportObject(data)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range []string{"terminate", "detach"} {
+		if _, ok := fields[key]; !ok {
+			return nil, fmt.Errorf("%w: the key %q is missing", snapshot.ErrInvalid, key)
+		}
+	}
+	for key := range fields {
+		if key != "terminate" && key != "detach" {
+			return nil, fmt.Errorf("%w: %q is no key of this version", snapshot.ErrInvalid, key)
+		}
+	}
+	return fields, nil
+}
+
+func reportObject(data []byte) (map[string]json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
+	}
+	if fields == nil {
+		return nil, fmt.Errorf("%w: null is no object", snapshot.ErrInvalid)
+	}
+	return fields, nil
+}
+
+func decodeTerminations(data []byte) ([]Termination, error) {
+	processes, err := snapshot.DecodeProcesses(data)
+	if err != nil {
+		return nil, err
+	}
+	var items []Termination
+	for i := range processes {
+		items = append(items, Termination{Process: processes[i]})
+	}
+	slices.SortFunc(items, func(a, b Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
+	return items, nil
+}
+
+func decodeDetachments(data []byte) ([]Detachment, error) {
+	devices, err := reportObject(data)
+	if err != nil {
+		return nil, err
+	}
+	var items []Detachment
+	for key, raw := range devices {
+		index, err := strconv.ParseUint(key, 10, 16)
+		if err != nil || index >= maxReportDevices || strconv.FormatUint(index, 10) != key {
+			return nil, fmt.Errorf("%w: %q is no device index", snapshot.ErrInvalid, key)
+		}
+		envs, err := snapshot.DecodeEnvironments(raw)
+		if err != nil {
+			return nil, fmt.Errorf("device %s: %w", key, err)
+		}
+		for i := range envs {
+			items = append(items, Detachment{Device: snapshot.DeviceIndex(index), Environment: envs[i]})
+		}
+	}
+	slices.SortFunc(items, func(a, b Detachment) int {
+		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Environment.EID, b.Environment.EID))
+	})
+	return items, nil
+}

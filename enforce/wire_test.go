@@ -1,0 +1,205 @@
+package enforce_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// recordedStdin is what the 1.4.3 controller wrote to `genv usage execute`.
+const recordedStdin = `{"terminate": {"processes": [{"pid": 28167, "used_gpu_memory": [{"index": 5, "gpu_memory": "640mi"}], "eid": null}]}, "detach": {}}`
+
+func TestRecordedStdinIsRead(t *testing.T) {
+	got, err := enforce.DecodeReport([]byte(recordedStdin))
+	require.NoError(t, err)
+	require.Equal(t, enforce.Report{Terminate: []enforce.Termination{{Process: snapshot.Process{
+		PID: 28167, Usage: []snapshot.DeviceUsage{{Index: 5, Memory: snapshot.MustMemory("640mi")}},
+	}}}}, got)
+}
+
+// recordedReports are all that 1.4.3 would have sent in the recorded cases.
+func recordedReports(t testing.TB) []string {
+	f, err := os.Open("testdata/cases.jsonl")
+	require.NoError(t, err)
+	defer f.Close()
+	reports := []string{recordedStdin}
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var c struct{ Reports map[string]json.RawMessage }
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &c))
+		for _, r := range c.Reports {
+			reports = append(reports, string(r))
+		}
+	}
+	require.NoError(t, lines.Err())
+	return reports
+}
+
+func TestRecordedReportsSurviveARoundTrip(t *testing.T) {
+	reports := recordedReports(t)
+	require.Greater(t, len(reports), 250)
+	for _, want := range reports {
+		r, err := enforce.DecodeReport([]byte(want))
+		require.NoError(t, err)
+		got, err := enforce.EncodeReport(r)
+		require.NoError(t, err)
+		require.JSONEq(t, inOrder(t, want), inOrder(t, string(got)))
+		require.NotContains(t, string(got), "\n", "a report is one line")
+
+		again, err := enforce.DecodeReport(got)
+		require.NoError(t, err)
+		require.Equal(t, r, again)
+	}
+}
+
+// inOrder sorts the environments of a device, whose order means nothing.
+func inOrder(t *testing.T, report string) string {
+	r, err := enforce.DecodeReport([]byte(report))
+	require.NoError(t, err)
+	var doc map[string]any
+	require.NoError(t, json.Unmarshal([]byte(report), &doc))
+	ordered := map[string][]any{}
+	for _, d := range r.Detach {
+		for _, e := range doc["detach"].(map[string]any)[d.Device.String()].(map[string]any)["envs"].([]any) {
+			if e.(map[string]any)["eid"] == string(d.Environment.EID) {
+				ordered[d.Device.String()] = append(ordered[d.Device.String()], e)
+			}
+		}
+	}
+	doc["detach"] = ordered
+	out, err := json.Marshal(doc)
+	require.NoError(t, err)
+	return string(out)
+}
+
+const (
+	oneEnv  = `{"eid":"7","uid":1,"creation":"20/11/2026 08:11:00","username":null,"config":{"name":null,"gpu_memory":null,"gpus":null},"pids":[7],"kernel_ids":[]}`
+	oneProc = `{"pid":9,"used_gpu_memory":[{"index":0,"gpu_memory":"1mi"}],"eid":"7"}`
+)
+
+func document(processes, detach string) string {
+	return `{"terminate":{"processes":[` + processes + `]},"detach":` + detach + `}`
+}
+
+func TestItemsAreReadInTheReportsOrder(t *testing.T) {
+	first, last := strings.Replace(oneProc, "9", "2", 1), strings.Replace(oneProc, "9", "30", 1)
+	other := strings.Replace(oneEnv, `"7"`, `"5"`, 1)
+	r, err := enforce.DecodeReport([]byte(document(last+","+first, `{"10":{"envs":[`+oneEnv+`]},"2":{"envs":[`+oneEnv+`,`+other+`]},"3":{"envs":[]}}`)))
+	require.NoError(t, err)
+	require.Equal(t, snapshot.PID(2), r.Terminate[0].Process.PID)
+	require.Equal(t, snapshot.PID(30), r.Terminate[1].Process.PID)
+	var order []string
+	for _, d := range r.Detach {
+		order = append(order, d.Device.String()+"/"+string(d.Environment.EID))
+	}
+	require.Equal(t, []string{"2/5", "2/7", "10/7"}, order)
+}
+
+func TestWhatIsNoReportIsRefused(t *testing.T) {
+	for name, text := range map[string]string{
+		"nothing":               "",
+		"garbage":               "sudo: a password is required",
+		"null":                  "null",
+		"a list":                "[]",
+		"cut short":             recordedStdin[:90],
+		"two documents":         recordedStdin + recordedStdin,
+		"no detach":             `{"terminate":{"processes":[]}}`,
+		"no terminate":          `{"detach":{}}`,
+		"one key more":          `{"terminate":{"processes":[]},"detach":{},"id":1}`,
+		"a key in capitals":     `{"Terminate":{"processes":[]},"detach":{}}`,
+		"terminate is null":     `{"terminate":null,"detach":{}}`,
+		"detach is null":        document("", "null"),
+		"detach is a list":      document("", "[]"),
+		"a device is null":      document("", `{"0":null}`),
+		"a device without envs": document("", `{"0":{}}`),
+		"a device -1":           document("", `{"-1":{"envs":[]}}`),
+		"a device +1":           document("", `{"+1":{"envs":[]}}`),
+		"a device 01":           document("", `{"01":{"envs":[]}}`),
+		"a device 1e1":          document("", `{"1e1":{"envs":[]}}`),
+		"a device 1024":         document("", `{"1024":{"envs":[]}}`),
+		"a device without name": document("", `{"":{"envs":[]}}`),
+		"an env twice":          document("", `{"0":{"envs":[`+oneEnv+`,`+oneEnv+`]}}`),
+		"an env with one more":  document("", `{"0":{"envs":[`+strings.Replace(oneEnv, `{`, `{"x":1,`, 1)+`]}}`),
+		"a process twice":       document(oneProc+","+oneProc, "{}"),
+		"PID 0":                 document(strings.Replace(oneProc, "9", "0", 1), "{}"),
+		"a negative PID":        document(strings.Replace(oneProc, "9", "-9", 1), "{}"),
+		"a PID of 2^31":         document(strings.Replace(oneProc, "9", "2147483648", 1), "{}"),
+		"a PID in quotes":       document(strings.Replace(oneProc, "9", `"9"`, 1), "{}"),
+		"a start time":          document(strings.Replace(oneProc, "{", `{"start":1,`, 1), "{}"),
+		"a bell in an eid":      document(strings.Replace(oneProc, `"7"`, `"7\u0007"`, 1), "{}"),
+		"17 MB":                 document(strings.Repeat(" ", 17<<20), "{}"),
+		"deep nesting":          strings.Repeat(`{"terminate":`, 20000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := enforce.DecodeReport([]byte(text))
+			require.ErrorIs(t, err, snapshot.ErrInvalid)
+			require.Equal(t, enforce.Report{}, r, "nothing of it may be used")
+		})
+	}
+}
+
+func TestAnErrorNamesThePlace(t *testing.T) {
+	_, err := enforce.DecodeReport([]byte(document("", `{"3":{"envs":[{"eid":"7"}]}}`)))
+	require.ErrorContains(t, err, "detach: device 3: environment 0: ")
+}
+
+func TestWhatTheFormatCannotSayIsNotLeftOut(t *testing.T) {
+	known := []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(1)}}
+	for name, p := range map[string]snapshot.Process{
+		"an unknown environment": {PID: 9, EnvUnknown: true, Usage: known},
+		"an unknown memory":      {PID: 9, Usage: []snapshot.DeviceUsage{{Index: 0}}},
+		"no device":              {PID: 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := enforce.EncodeReport(enforce.Report{Terminate: []enforce.Termination{{Process: p}}})
+			require.ErrorContains(t, err, "process 9")
+		})
+	}
+}
+
+func TestAnEmptyReport(t *testing.T) {
+	data, err := enforce.EncodeReport(enforce.Report{})
+	require.NoError(t, err)
+	require.Equal(t, `{"terminate":{"processes":[]},"detach":{}}`, string(data))
+	r, err := enforce.DecodeReport(data)
+	require.NoError(t, err)
+	require.True(t, r.Empty())
+}
+
+// FuzzDecodeReport: whatever is read is within bounds, and says the same after
+// a round trip.
+func FuzzDecodeReport(f *testing.F) {
+	for i, report := range recordedReports(f) {
+		if i%20 == 0 {
+			f.Add([]byte(report))
+		}
+	}
+	f.Add([]byte(document(oneProc, `{"0":{"envs":[`+oneEnv+`]}}`)))
+	f.Add([]byte(document(strings.Replace(oneProc, `"7"`, `"é\u2028😀<"`, 1), `{"1023":{"envs":[]}}`)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := enforce.DecodeReport(data)
+		if err != nil {
+			require.ErrorIs(t, err, snapshot.ErrInvalid)
+			return
+		}
+		for _, item := range r.Terminate {
+			require.Positive(t, item.Process.PID)
+			if !item.Process.Expressible() {
+				return
+			}
+		}
+		again, err := enforce.EncodeReport(r)
+		require.NoError(t, err)
+		got, err := enforce.DecodeReport(again)
+		require.NoError(t, err)
+		require.Equal(t, r, got)
+	})
+}
