@@ -1,0 +1,87 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Books are the contents of envs.json and devices.json.
+type Books struct {
+	Environments []snapshot.Environment
+	// Devices is nil while devices.json has not been made yet, which is not
+	// the same as a host without devices: see ErrNoDevices and Store.Discover.
+	Devices []snapshot.Device
+	// Warnings are what a Store noticed and could work around, in plain
+	// English, one line each. They are never written to a file.
+	Warnings []string
+}
+
+// Environment returns the registered environment with an id, or nil.
+func (b *Books) Environment(eid snapshot.EnvID) *snapshot.Environment {
+	for i := range b.Environments {
+		if b.Environments[i].EID == eid {
+			return &b.Environments[i]
+		}
+	}
+	return nil
+}
+
+// EnvironmentOf returns the environment in which a process is registered, or nil.
+func (b *Books) EnvironmentOf(pid snapshot.PID) *snapshot.Environment {
+	for i := range b.Environments {
+		if slices.Contains(b.Environments[i].PIDs, pid) {
+			return &b.Environments[i]
+		}
+	}
+	return nil
+}
+
+// EnvironmentOfKernel returns the environment in which a Jupyter kernel is
+// registered, or nil.
+func (b *Books) EnvironmentOfKernel(id string) *snapshot.Environment {
+	for i := range b.Environments {
+		if slices.Contains(b.Environments[i].KernelIDs, id) {
+			return &b.Environments[i]
+		}
+	}
+	return nil
+}
+
+// Device returns the device at an index, or nil.
+func (b *Books) Device(index snapshot.DeviceIndex) *snapshot.Device {
+	for i := range b.Devices {
+		if b.Devices[i].Index == index {
+			return &b.Devices[i]
+		}
+	}
+	return nil
+}
+
+// AttachedTo lists the indices of the devices that an environment is attached
+// to, in ascending order.
+func (b *Books) AttachedTo(eid snapshot.EnvID) []snapshot.DeviceIndex {
+	var indices []snapshot.DeviceIndex
+	for i := range b.Devices {
+		if b.Devices[i].Attachment(eid) != nil {
+			indices = append(indices, b.Devices[i].Index)
+		}
+	}
+	slices.Sort(indices)
+	return indices
+}
+
+// MayChange says whether a user may act on an environment: its own user and
+// root may. The error wraps ErrNotOwner, or ErrNoEnvironment when there is no
+// such environment.
+func (b *Books) MayChange(eid snapshot.EnvID, uid snapshot.UID) error {
+	env := b.Environment(eid)
+	if env == nil {
+		return fmt.Errorf("%w: %q; `genv envs` lists the active ones", ErrNoEnvironment, eid)
+	}
+	if uid != 0 && uid != env.UID {
+		return fmt.Errorf("%w: %q belongs to uid %d; only that user and root may change it", ErrNotOwner, eid, env.UID)
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Deactivate takes a process out of its environment and returns that
+// environment's id, or "" when the process was in none. An environment whose
+// last process and kernel has left ends, and so do its attachments.
+func (b *Books) Deactivate(pid snapshot.PID) snapshot.EnvID {
+	env := b.EnvironmentOf(pid)
+	if env == nil {
+		return ""
+	}
+	eid := env.EID
+	env.PIDs = without(env.PIDs, func(p snapshot.PID) bool { return p == pid })
+	b.dropEmpty()
+	return eid
+}
+
+// DeactivateKernel is Deactivate for a Jupyter kernel.
+func (b *Books) DeactivateKernel(id string) snapshot.EnvID {
+	env := b.EnvironmentOfKernel(id)
+	if env == nil {
+		return ""
+	}
+	eid := env.EID
+	env.KernelIDs = without(env.KernelIDs, func(k string) bool { return k == id })
+	b.dropEmpty()
+	return eid
+}
+
+// dropEmpty ends the environments that nothing lives in, and the attachments
+// of environments that do not exist.
+func (b *Books) dropEmpty() {
+	b.Environments = without(b.Environments, func(e snapshot.Environment) bool {
+		return len(e.PIDs) == 0 && len(e.KernelIDs) == 0
+	})
+	registered := make(map[snapshot.EnvID]bool, len(b.Environments))
+	for i := range b.Environments {
+		registered[b.Environments[i].EID] = true
+	}
+	for i := range b.Devices {
+		d := &b.Devices[i]
+		d.Attachments = without(d.Attachments, func(a snapshot.Attachment) bool { return !registered[a.EID] })
+	}
+}
+
+// without is slices.DeleteFunc that leaves its argument alone.
+func without[T any](items []T, drop func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(items), drop)
+}

@@ -1,0 +1,117 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// What a caller can tell apart with errors.Is.
+var (
+	// ErrCorrupt is wrapped when a state file does not hold what it should. The
+	// file is left as it is and a copy is kept: see CorruptError. Only
+	// Store.ResetEnvironments and Store.ResetDevices get past it.
+	ErrCorrupt = errors.New("state is corrupt")
+	// ErrUnsafe is wrapped when a state file is a link, a FIFO, too large or
+	// anything else that a regular state file never is. It was not read.
+	ErrUnsafe = errors.New("unsafe state file")
+	// ErrBusy is wrapped when a lock could not be had in time: see BusyError.
+	ErrBusy = errors.New("state is locked")
+	// ErrNoDevices says that devices.json has not been made yet: ask
+	// nvidia-smi, without any lock, and hand the answer to Store.Discover.
+	ErrNoDevices = errors.New("the devices of this host are not registered yet")
+	// ErrUnavailable is wrapped when devices that were asked for are taken, or
+	// not there: see TooManyError, TakenError and NoDeviceError.
+	ErrUnavailable = errors.New("not available")
+	// ErrRequest is wrapped when a request makes no sense whatever the state.
+	ErrRequest = errors.New("not a valid request")
+	// ErrNotOwner says that the environment belongs to another user.
+	ErrNotOwner = errors.New("not your environment")
+	// ErrNoEnvironment says that no such environment is registered.
+	ErrNoEnvironment = errors.New("no such environment")
+	// ErrActive says that a process is in another environment already.
+	ErrActive = errors.New("already in an active environment")
+)
+
+// CorruptError says which file is corrupt, why, and where its copy is kept.
+// It wraps ErrCorrupt and the cause.
+type CorruptError struct {
+	Path  string
+	Copy  string // empty when no copy could be kept
+	Cause error
+}
+
+func (e *CorruptError) Error() string {
+	kept := "no copy of it could be kept"
+	if e.Copy != "" {
+		kept = "a copy is kept as " + e.Copy
+	}
+	return fmt.Sprintf("%s: %v: %v; it was left as it is and %s: repair it, or start anew with --reset",
+		e.Path, ErrCorrupt, e.Cause, kept)
+}
+
+// Unwrap makes errors.Is find ErrCorrupt and the cause.
+func (e *CorruptError) Unwrap() []error { return []error{ErrCorrupt, e.Cause} }
+
+// BusyError says that a lock could not be had, and who holds it. It wraps
+// ErrBusy and the context's error.
+type BusyError struct {
+	Path   string
+	Waited time.Duration
+	Holder *Holder // nil when the kernel does not say
+	Cause  error
+}
+
+func (e *BusyError) Error() string {
+	holder := "a process that cannot be seen from here"
+	if e.Holder != nil {
+		holder = e.Holder.String()
+	}
+	return fmt.Sprintf("%s is held by %s; gave up after %v: wait for it to end, or ask its owner",
+		e.Path, holder, e.Waited.Round(time.Millisecond))
+}
+
+// Unwrap makes errors.Is find ErrBusy and the context's error.
+func (e *BusyError) Unwrap() []error { return []error{ErrBusy, e.Cause} }
+
+// TooManyError says that more devices were asked for than there are, or than
+// have room. It wraps ErrUnavailable.
+type TooManyError struct {
+	Requested int
+	Total     int // devices of the host
+	Free      int // of these, how many the environment has or could get
+}
+
+func (e *TooManyError) Error() string {
+	if e.Requested > e.Total {
+		return fmt.Sprintf("Requested more devices (%d) than total available (%d)", e.Requested, e.Total)
+	}
+	return fmt.Sprintf("Requested more devices (%d) than currently available (%d)", e.Requested, e.Free)
+}
+
+// Unwrap makes errors.Is find ErrUnavailable.
+func (e *TooManyError) Unwrap() error { return ErrUnavailable }
+
+// TakenError says that a device has no room left. It wraps ErrUnavailable.
+type TakenError struct{ Index snapshot.DeviceIndex }
+
+func (e *TakenError) Error() string { return fmt.Sprintf("Device %d is not available", e.Index) }
+
+// Unwrap makes errors.Is find ErrUnavailable.
+func (e *TakenError) Unwrap() error { return ErrUnavailable }
+
+// NoDeviceError says that the host has no device with that index. It wraps
+// ErrUnavailable.
+type NoDeviceError struct {
+	Index snapshot.DeviceIndex
+	Total int // devices of the host
+}
+
+func (e *NoDeviceError) Error() string {
+	return fmt.Sprintf("There is no device %d: this host has %d, see `genv devices`", e.Index, e.Total)
+}
+
+// Unwrap makes errors.Is find ErrUnavailable.
+func (e *NoDeviceError) Unwrap() error { return ErrUnavailable }

@@ -1,0 +1,108 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxFileSize bounds a state file, in bytes. 10,000 environments take about half.
+const maxFileSize = 8 << 20
+
+// sharedMode is the mode of every file that each user of the host may write.
+const sharedMode = 0o666
+
+// open opens an existing file of the folder, and checks that it is a regular
+// one with a single name. O_NONBLOCK keeps a FIFO from holding us.
+func (d *folder) open(name string) (*os.File, unix.Stat_t, error) {
+	var st unix.Stat_t
+	fd, err := unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return nil, st, d.unsafe(name, "is a symbolic link")
+	case errors.Is(err, unix.ENXIO):
+		return nil, st, d.unsafe(name, "is a socket")
+	case err != nil:
+		return nil, st, &fs.PathError{Op: "open", Path: d.join(name), Err: err}
+	}
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return nil, st, &fs.PathError{Op: "stat", Path: d.join(name), Err: err}
+	}
+	if why := suspicious(&st); why != "" {
+		_ = unix.Close(fd)
+		return nil, st, d.unsafe(name, why)
+	}
+	return os.NewFile(uintptr(fd), d.join(name)), st, nil
+}
+
+// suspicious says what makes a file none of ours, or "".
+func suspicious(st *unix.Stat_t) string {
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return "is not a regular file"
+	case st.Nlink > 1:
+		return "has " + strconv.FormatUint(uint64(st.Nlink), 10) + " hard links"
+	case st.Size > maxFileSize:
+		return "is larger than " + strconv.Itoa(maxFileSize>>20) + " MiB"
+	}
+	return ""
+}
+
+func (d *folder) unsafe(name, why string) error {
+	return fmt.Errorf("%w: %s %s, which genv never makes: it was not read; look who put it there and remove it",
+		ErrUnsafe, d.join(name), why)
+}
+
+// read returns the content of a file, bounded whatever happens to it meanwhile.
+func (d *folder) read(name string) ([]byte, unix.Stat_t, error) {
+	f, st, err := d.open(name)
+	if err != nil {
+		return nil, st, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	if err == nil && len(data) > maxFileSize {
+		err = d.unsafe(name, "grows while it is read")
+	}
+	return data, st, err
+}
+
+// ensure makes a shared, empty file where there is none. It gets its mode
+// before it gets its name, so that no other user ever meets it with less.
+func (d *folder) ensure(name string) error {
+	if unix.Faccessat(d.fd, name, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		return nil
+	}
+	fd, err := unix.Openat(d.fd, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, sharedMode)
+	if err != nil { // a file system without O_TMPFILE
+		return d.ensureNamed(name)
+	}
+	defer unix.Close(fd)
+	if err := unix.Fchmod(fd, sharedMode); err != nil {
+		return &fs.PathError{Op: "set the mode of", Path: d.join(name), Err: err}
+	}
+	self := "/proc/self/fd/" + strconv.Itoa(fd)
+	err = unix.Linkat(unix.AT_FDCWD, self, d.fd, name, unix.AT_SYMLINK_FOLLOW)
+	if ignore(err, unix.EEXIST) != nil {
+		return &fs.PathError{Op: "make", Path: d.join(name), Err: err}
+	}
+	return nil
+}
+
+func (d *folder) ensureNamed(name string) error {
+	fd, err := unix.Openat(d.fd, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, sharedMode)
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	if err != nil {
+		return &fs.PathError{Op: "make", Path: d.join(name), Err: err}
+	}
+	defer unix.Close(fd)
+	return unix.Fchmod(fd, sharedMode)
+}

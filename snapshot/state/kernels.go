@@ -1,0 +1,47 @@
+package state
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Kernels finds Jupyter kernels by the command lines of processes, which name
+// the kernel's connection file (kernel-ID.json). Unlike the files in the
+// owner's home folder, every user may read these; where /proc hides them, a
+// kernel that is not seen is Unknown.
+func (p procfs) Kernels(ids []string) map[string]Life {
+	lives := make(map[string]Life, len(ids))
+	absent := Unknown
+	if p.showsAll() {
+		absent = Gone
+	}
+	for _, id := range ids {
+		lives[id] = absent
+	}
+	entries, err := os.ReadDir(p.root)
+	if err != nil || len(ids) == 0 {
+		return map[string]Life{}
+	}
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		// A process that ends meanwhile has no command line, and no kernel.
+		cmdline, _ := os.ReadFile(filepath.Join(p.root, e.Name(), "cmdline"))
+		markKernels(lives, string(cmdline))
+	}
+	return lives
+}
+
+// markKernels marks the kernels whose connection file a command line names.
+func markKernels(lives map[string]Life, cmdline string) {
+	for arg := range strings.SplitSeq(cmdline, "\x00") {
+		id, isFile := strings.CutSuffix(filepath.Base(arg), ".json")
+		id, isKernel := strings.CutPrefix(id, "kernel-")
+		if _, asked := lives[id]; isFile && isKernel && asked {
+			lives[id] = Alive
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockFile guards every read-modify-write, in 1.4.3 too. It is never replaced:
+// who holds the old file would no longer exclude who opens the new one.
+const lockFile = "genv.lock"
+
+// locked opens the folder and runs f under the lock.
+func (s *Store) locked(ctx context.Context, f func(*folder) error) error {
+	dir, err := openFolder(s.dir)
+	if err != nil {
+		return err
+	}
+	defer dir.close()
+	ctx, cancel := context.WithTimeout(ctx, s.wait)
+	defer cancel()
+	lock, err := s.lock(ctx, dir, lockFile)
+	if err != nil {
+		return err
+	}
+	defer unlock(lock)
+	return f(dir)
+}
+
+// lock takes the exclusive flock on a file of the folder, which is made where
+// it is missing, and waits for it until ctx ends.
+func (s *Store) lock(ctx context.Context, dir *folder, name string) (*os.File, error) {
+	for {
+		if err := dir.ensure(name); err != nil {
+			return nil, err
+		}
+		file, st, err := dir.open(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed since
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := s.flock(ctx, file, &st); err != nil {
+			_ = file.Close()
+			return nil, err
+		}
+		if dir.stillNamed(name, &st) {
+			return file, nil
+		}
+		unlock(file) // someone removed the file while we waited for it
+	}
+}
+
+// flock polls, since a blocking flock(2) cannot be given a deadline without a
+// thread that may stay behind.
+func (s *Store) flock(ctx context.Context, file *os.File, st *unix.Stat_t) error {
+	const shortest, longest = 200 * time.Microsecond, 10 * time.Millisecond
+	begun := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for pause := shortest; ; pause = min(2*pause, longest) {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return fmt.Errorf("lock %s: %w", file.Name(), err)
+		}
+		timer.Reset(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return &BusyError{Path: file.Name(), Waited: time.Since(begun), Holder: holderOf(s.proc, st), Cause: ctx.Err()}
+		}
+	}
+}
+
+// unlock gives the lock back at once, even if a child that is just being
+// started still has the descriptor.
+func unlock(file *os.File) {
+	_ = unix.Flock(int(file.Fd()), unix.LOCK_UN)
+	_ = file.Close()
+}
+
+// stillNamed says whether a name of the folder is still that very file.
+func (d *folder) stillNamed(name string, st *unix.Stat_t) bool {
+	var now unix.Stat_t
+	err := unix.Fstatat(d.fd, name, &now, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil && now.Ino == st.Ino && now.Dev == st.Dev
+}

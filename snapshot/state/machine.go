@@ -1,0 +1,101 @@
+package state
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// Life is whether something lives. What cannot be told is Unknown, and nobody
+// may conclude from it that it is gone.
+type Life int
+
+// The three answers.
+const (
+	Unknown Life = iota
+	Alive
+	Gone
+)
+
+// Process is what a Machine tells of a PID.
+type Process struct {
+	Life  Life
+	Start snapshot.StartTime // 0 when not told
+	Owner *snapshot.UID      // nil when not told
+}
+
+// Machine is what a Store asks about the machine on which it runs.
+type Machine interface {
+	// BootID is the kernel's id of this boot, or "" when it cannot be told.
+	BootID() string
+	// Process tells of one process. A zombie is gone.
+	Process(pid snapshot.PID) Process
+	// Kernels tells which Jupyter kernels live.
+	Kernels(ids []string) map[string]Life
+}
+
+// realProc is where the kernel's own /proc is mounted.
+const realProc = "/proc"
+
+// Proc is the Machine that a /proc file system describes.
+func Proc(root string) Machine { return procfs{root: root, fs: proc.FS{Root: root}} }
+
+type procfs struct {
+	root string
+	fs   proc.FS
+}
+
+func (p procfs) BootID() string {
+	id, err := p.fs.BootID()
+	if err != nil {
+		return ""
+	}
+	return id
+}
+
+// Process reads /proc/PID. Where /proc hides the processes of others (mount
+// option hidepid), signal 0 still tells whether there is one.
+func (p procfs) Process(pid snapshot.PID) Process {
+	stat, err := p.fs.Stat(pid)
+	switch {
+	case errors.Is(err, proc.ErrGone):
+		return Process{Life: Gone}
+	case err != nil:
+		return Process{Life: p.signal0(pid)}
+	case stat.Gone():
+		return Process{Life: Gone}
+	}
+	now := Process{Life: Alive, Start: stat.Start}
+	if uid, err := p.fs.UID(pid); err == nil {
+		now.Owner = &uid
+	}
+	return now
+}
+
+// signal0 asks the kernel whether there is such a process, which it tells
+// everyone: EPERM is a yes.
+func (p procfs) signal0(pid snapshot.PID) Life {
+	if p.root != realProc {
+		return Unknown
+	}
+	switch err := unix.Kill(int(pid), 0); {
+	case errors.Is(err, unix.ESRCH):
+		return Gone
+	case err == nil || errors.Is(err, unix.EPERM):
+		return Alive
+	default:
+		return Unknown
+	}
+}
+
+// showsAll says whether /proc shows the command lines of every user: that of
+// PID 1 can be read only by root, or where /proc hides nothing.
+func (p procfs) showsAll() bool {
+	_, err := os.ReadFile(filepath.Join(p.root, "1/cmdline"))
+	return err == nil
+}

@@ -1,0 +1,154 @@
+package state
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// tempSuffix ends the name of a file that is being written.
+const tempSuffix = ".tmp"
+
+// staged is a file that is written and synced under another name.
+type staged struct{ name, temp string }
+
+// save writes what is different from what was loaded: first all files under
+// other names, then, when all of them are safe on disk, one after the other in
+// place. envs.json comes first: if we are killed between the two, what is left
+// are attachments of an environment that does not exist, which the next reader
+// drops, never an environment that lost what it held.
+func (s *Store) save(dir *folder, old *loaded, books *Books) error {
+	envs, err := checked(snapshot.EncodeEnvironments, snapshot.DecodeEnvironments, books.Environments)
+	if err != nil {
+		return err
+	}
+	contents := []content{{envsFile, old.envs, envs}}
+	if books.Devices != nil {
+		devices, err := checked(snapshot.EncodeDevices, snapshot.DecodeDevices, books.Devices)
+		if err != nil {
+			return err
+		}
+		contents = append(contents, content{devicesFile, old.devices, devices})
+	}
+	return s.replace(dir, contents)
+}
+
+// content is what a file held (nil for no file) and is to hold.
+type content struct {
+	name     string
+	old, new []byte
+}
+
+// replace writes the files that change, all of them or none.
+func (s *Store) replace(dir *folder, contents []content) error {
+	var files []staged
+	for _, c := range contents {
+		if c.old != nil && bytes.Equal(c.old, c.new) {
+			continue
+		}
+		file, err := s.stage(dir, c.name, c.new)
+		if err != nil {
+			dir.discard(files)
+			return &writeError{err}
+		}
+		files = append(files, file)
+	}
+	if err := s.commit(dir, files); err != nil {
+		return &writeError{err}
+	}
+	return nil
+}
+
+// writeError is a state that could be read but not written.
+type writeError struct{ error }
+
+func (e *writeError) Unwrap() error { return e.error }
+
+// checked encodes, and refuses what could not be read again: nothing that gets
+// into the books may make them corrupt.
+func checked[T any](encode func(T) ([]byte, error), decode func([]byte) (T, error), value T) ([]byte, error) {
+	data, err := encode(value)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := decode(data); err != nil {
+		return nil, fmt.Errorf("refused to write it: %w", err)
+	}
+	if len(data) > maxFileSize {
+		return nil, fmt.Errorf("%w: more than %d MiB of state", ErrRequest, maxFileSize>>20)
+	}
+	return data, nil
+}
+
+// stage writes a file under another name and syncs it. The name is always the
+// same: only the holder of the lock writes it, so one that is there already was
+// left by a writer that was killed.
+func (s *Store) stage(dir *folder, name string, data []byte) (staged, error) {
+	file := staged{name: name, temp: name + tempSuffix}
+	if err := dir.remove(file.temp); err != nil {
+		return file, err
+	}
+	err := dir.create(file.temp, data, true)
+	s.step("staged " + name)
+	return file, err
+}
+
+// commit moves staged files in place and syncs the folder.
+func (s *Store) commit(dir *folder, files []staged) error {
+	for i, file := range files {
+		if err := unix.Renameat(dir.fd, file.temp, dir.fd, file.name); err != nil {
+			dir.discard(files[i:])
+			return &fs.PathError{Op: "replace", Path: dir.join(file.name), Err: err}
+		}
+		s.step("renamed " + file.name)
+	}
+	if len(files) == 0 {
+		return nil
+	}
+	if err := unix.Fsync(dir.fd); err != nil {
+		return &fs.PathError{Op: "sync the folder", Path: dir.path, Err: err}
+	}
+	s.step("synced")
+	return nil
+}
+
+func (d *folder) discard(files []staged) {
+	for _, file := range files {
+		_ = d.remove(file.temp)
+	}
+}
+
+func (d *folder) remove(name string) error {
+	if err := ignore(unix.Unlinkat(d.fd, name, 0), unix.ENOENT); err != nil {
+		return &fs.PathError{Op: "remove", Path: d.join(name), Err: err}
+	}
+	return nil
+}
+
+// create writes a new shared file, and syncs it where that matters; what it
+// could not write whole it takes away again.
+func (d *folder) create(name string, data []byte, sync bool) error {
+	const flags = unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(d.fd, name, flags, 0o600)
+	if err != nil {
+		return &fs.PathError{Op: "make", Path: d.join(name), Err: err}
+	}
+	file := os.NewFile(uintptr(fd), d.join(name))
+	_, err = file.Write(data)
+	err = errors.Join(err, unix.Fchmod(fd, sharedMode))
+	if sync && err == nil {
+		err = file.Sync()
+	}
+	err = errors.Join(err, file.Close())
+	if err != nil {
+		_ = d.remove(name)
+		return fmt.Errorf("write the state: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// DefaultDir is where genv keeps its state unless GENV_TMPDIR says otherwise.
+const DefaultDir = "/var/tmp/genv"
+
+// DefaultWait is how long the lock is waited for at most.
+const DefaultWait = 10 * time.Second
+
+// Dir is the folder of the state, from an environment such as os.Getenv.
+func Dir(getenv func(string) string) string {
+	if dir := getenv("GENV_TMPDIR"); dir != "" {
+		return dir
+	}
+	return DefaultDir
+}
+
+// Options are a Store's seams to the world. The zero Options are right for a
+// real machine.
+type Options struct {
+	Proc    string           // root of the /proc file system; "" is /proc
+	Machine Machine          // nil is Proc(Options.Proc)
+	Now     func() time.Time // nil is time.Now; names the copies of corrupt files
+	Wait    time.Duration    // for the lock, at most; 0 is DefaultWait
+	// Username names a user by the kernel's uid, "" when it cannot; where it is
+	// given, an environment under another name is flagged as OwnerMismatch.
+	// It is called without any lock held.
+	Username func(context.Context, snapshot.UID) snapshot.Username
+}
+
+// Store is the folder in which a host's state is kept. It may be used by any
+// number of goroutines and processes at once.
+type Store struct {
+	dir     string
+	proc    string
+	machine Machine
+	now     func() time.Time
+	wait    time.Duration
+	name    func(context.Context, snapshot.UID) snapshot.Username
+	step    func(string) // for tests: called between the steps of a write
+}
+
+// New is the store in a folder, which is made on first use.
+func New(dir string, o Options) *Store {
+	s := &Store{dir: dir, proc: o.Proc, machine: o.Machine, now: o.Now, wait: o.Wait, name: o.Username}
+	if s.proc == "" {
+		s.proc = realProc
+	}
+	if s.machine == nil {
+		s.machine = Proc(s.proc)
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.wait <= 0 {
+		s.wait = DefaultWait
+	}
+	s.step = func(string) {}
+	return s
+}
+
+// Read returns the books without what is dead: processes and Jupyter kernels
+// that are gone, environments that had no others, and attachments of
+// environments that do not exist. As 1.4.3 does, it writes the result back if
+// anything was; where it cannot, a warning says so. With ErrNoDevices the
+// environments are valid all the same.
+//
+// The error wraps ErrBusy, ErrCorrupt or ErrUnsafe where that is the cause.
+func (s *Store) Read(ctx context.Context) (Books, error) {
+	books, err := s.update(ctx, func(*Books) error { return nil })
+	var unwritten *writeError
+	if errors.As(err, &unwritten) {
+		books.Warnings = append(books.Warnings, "the state could be read but not written: "+err.Error())
+		err = nil
+	}
+	return s.finish(ctx, books, err)
+}
+
+// ReadRaw returns the books as they stand in the files, dead parts included,
+// and writes nothing to them. It serves --no-cleanup.
+func (s *Store) ReadRaw(ctx context.Context) (Books, error) {
+	var books Books
+	err := s.locked(ctx, func(dir *folder) error {
+		read, err := s.load(ctx, dir)
+		books = read.books
+		return err
+	})
+	return s.finish(ctx, books, err)
+}
+
+// finish does for a reader what needs no lock.
+func (s *Store) finish(ctx context.Context, books Books, err error) (Books, error) {
+	if err != nil {
+		return Books{}, err
+	}
+	s.flagOwners(ctx, &books)
+	if books.Devices == nil {
+		err = ErrNoDevices
+	}
+	return books, err
+}
+
+// Update changes the books under the lock: it reads them as Read does, calls
+// change, and writes what is different. An error of change leaves the files as
+// they were and is returned as it is; any other error leaves them whole.
+func (s *Store) Update(ctx context.Context, change func(*Books) error) error {
+	_, err := s.update(ctx, change)
+	return err
+}
+
+// Discover registers the devices that nvidia-smi found: all of them when there
+// are none yet, otherwise as Books.Merge does. Its notes are among the
+// Warnings of the books that it returns.
+func (s *Store) Discover(ctx context.Context, found []snapshot.Device) (Books, error) {
+	books, err := s.update(ctx, func(b *Books) error {
+		b.Warnings = append(b.Warnings, b.Merge(found)...)
+		return nil
+	})
+	return s.finish(ctx, books, err)
+}
+
+// ResetEnvironments starts envs.json anew, with no environment in it. It is the
+// way past a corrupt or unsafe file, and never taken unless someone asks.
+func (s *Store) ResetEnvironments(ctx context.Context) error {
+	data, err := snapshot.EncodeEnvironments(nil)
+	return s.reset(ctx, content{name: envsFile, new: data}, err)
+}
+
+// ResetDevices starts devices.json anew with the devices that nvidia-smi found
+// and no attachments. See ResetEnvironments.
+func (s *Store) ResetDevices(ctx context.Context, found []snapshot.Device) error {
+	var fresh Books
+	fresh.Merge(found)
+	data, err := snapshot.EncodeDevices(fresh.Devices)
+	return s.reset(ctx, content{name: devicesFile, new: data}, err)
+}
+
+func (s *Store) reset(ctx context.Context, c content, err error) error {
+	if err != nil {
+		return err
+	}
+	return s.locked(ctx, func(dir *folder) error { return s.replace(dir, []content{c}) })
+}
+
+// update is one read-modify-write.
+func (s *Store) update(ctx context.Context, change func(*Books) error) (books Books, err error) {
+	err = s.locked(ctx, func(dir *folder) error {
+		old, err := s.load(ctx, dir)
+		if err != nil {
+			return err
+		}
+		books = old.books
+		known := s.recall(dir, old.envsStamp)
+		s.bury(&books, &known)
+		if err := change(&books); err != nil {
+			return err
+		}
+		if err := s.save(dir, &old, &books); err != nil {
+			return err
+		}
+		s.remember(dir, &books, &known)
+		return nil
+	})
+	return books, err
+}
