@@ -1,6 +1,7 @@
 package sshfleet_test
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -115,6 +116,24 @@ func TestNothingStaysBehind(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(before), string(after))
 	require.ErrorIs(t, syscall.Kill(int(job.PID), 0), syscall.ESRCH)
+}
+
+func TestConnectionsCanBeCut(t *testing.T) {
+	fleet := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01")})
+	cmd := exec.Command("ssh", "-F", fleet.SSHConfig(), "gpu-01", "echo $$; exec sleep 1000000")
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	pid, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+
+	require.NoError(t, fleet.CutConnections())
+	require.Error(t, cmd.Wait())
+	require.Equal(t, 255, cmd.ProcessState.ExitCode(), "ssh's own code for a lost connection")
+	require.False(t, ended("/proc/"+strings.TrimSpace(pid)), "the command goes on")
+
+	out, code := ssh(fleet, "gpu-01", "echo again")
+	require.Zero(t, code, out)
 }
 
 // ended says whether a process is gone but for its parent's asking.

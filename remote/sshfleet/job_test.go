@@ -34,7 +34,7 @@ func TestAJobIsARealProcessOfItsUser(t *testing.T) {
 	})
 	pid := strconv.Itoa(int(job.PID))
 
-	out, _ := ssh(fleet, "gpu-01", "ps -o user= -p "+pid+"; sudo -n cat /proc/"+pid+"/environ")
+	out, _ := ssh(fleet, "gpu-01", "stat -c %U /proc/"+pid+"; sudo -n cat /proc/"+pid+"/environ")
 	require.Equal(t, "bob\nGENV_ENVIRONMENT_ID=17\x00", out)
 	out, _ = ssh(fleet, "gpu-01", "nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader")
 	require.Equal(t, pid+", 1000 MiB\n"+pid+", [N/A]\n", out)

@@ -27,7 +27,7 @@ func Available() error {
 	if os.Geteuid() != 0 {
 		return errors.New("this is not root")
 	}
-	for _, program := range []string{"sshd", "sudo", "mount", "sleep"} {
+	for _, program := range []string{"sshd", "ssh", "sudo", "mount"} {
 		if _, err := find(program); err != nil {
 			return err
 		}

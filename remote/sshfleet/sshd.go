@@ -102,6 +102,29 @@ func (d *daemon) stop() error {
 	return d.namespace.empty()
 }
 
+// CutConnections kills the sshd of every connection, as a crash would: clients
+// see the connection end, and what they had started goes on.
+func (f *Fleet) CutConnections() error {
+	for _, d := range f.daemons {
+		pids, err := d.namespace.processes()
+		if err != nil {
+			return err
+		}
+		for _, pid := range pids {
+			if pid != d.cmd.Process.Pid && isSSHD(pid) {
+				_ = syscall.Kill(pid, syscall.SIGKILL) // gone is as good
+			}
+		}
+	}
+	return nil
+}
+
+// isSSHD knows a connection's sshd by its name: sshd, or since 9.8 sshd-session.
+func isSSHD(pid int) bool {
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return err == nil && strings.HasPrefix(string(name), "sshd")
+}
+
 func (f *Fleet) configFor(hosts []*Host) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, sshdConfig, f.Dir, f.options.maxStartups(), f.options.maxSessions())
