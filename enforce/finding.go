@@ -57,7 +57,9 @@ func (m MemoryExcess) OverBytes() int64 { return m.UsedBytes - m.CapacityBytes }
 type CountExcess struct {
 	Used  int `json:"used"`
 	Limit int `json:"limit"`
-	Hosts int `json:"hosts"` // on which the user has environments
+	// Hosts is on how many the user has environments; 0 when only this machine
+	// was judged, which has no name.
+	Hosts int `json:"hosts,omitempty"`
 }
 
 // ProcessRef names a process of a host.
@@ -91,7 +93,7 @@ func (f Finding) String() string {
 
 func (f Finding) capLine() string {
 	where := ""
-	if f.Host == "" {
+	if f.Count.Hosts > 0 {
 		where = fmt.Sprintf(" on %d hosts", f.Count.Hosts)
 	}
 	return fmt.Sprintf("User %s is using %d devices%s which is %d more than the maximum allowed",

@@ -12,6 +12,7 @@ import (
 type hostView struct {
 	name     snapshot.Hostname
 	snapshot *snapshot.Snapshot
+	inOrder  []envView // as the host listed them
 	envs     map[snapshot.EnvID]*envView
 	draft    draft
 }
@@ -31,11 +32,14 @@ type attachment struct {
 
 func newHostView(h *snapshot.Host) *hostView {
 	s := h.Snapshot
-	v := &hostView{name: h.Name, snapshot: s, envs: make(map[snapshot.EnvID]*envView, len(s.Environments))}
-	views := make([]envView, len(s.Environments))
+	v := &hostView{
+		name: h.Name, snapshot: s,
+		inOrder: make([]envView, len(s.Environments)),
+		envs:    make(map[snapshot.EnvID]*envView, len(s.Environments)),
+	}
 	for i := range s.Environments {
-		views[i].env = &s.Environments[i]
-		v.envs[s.Environments[i].EID] = &views[i]
+		v.inOrder[i].env = &s.Environments[i]
+		v.envs[s.Environments[i].EID] = &v.inOrder[i]
 	}
 	for i := range s.Devices {
 		d := &s.Devices[i]
@@ -60,15 +64,6 @@ func (h *hostView) envOf(p *snapshot.Process) *envView {
 		return nil
 	}
 	return h.envs[p.EID]
-}
-
-// inOrder lists the environments in the order of the snapshot.
-func (h *hostView) inOrder() []*envView {
-	views := make([]*envView, 0, len(h.envs))
-	for i := range h.snapshot.Environments {
-		views = append(views, h.envs[h.snapshot.Environments[i].EID])
-	}
-	return views
 }
 
 func (e *envView) attached(index snapshot.DeviceIndex) bool {

@@ -1,6 +1,10 @@
 package enforce
 
-import "github.com/seed-3119e985/genv/snapshot"
+import (
+	"fmt"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
 
 // Report is what one host is to do: first every detachment, so that nobody can
 // start anew on a device that is being taken away, then the terminations.
@@ -30,4 +34,37 @@ func (r Report) Terminates(pid snapshot.PID) bool {
 		}
 	}
 	return false
+}
+
+// String is the line that 1.4.3 prints when it signals the process.
+func (t Termination) String() string { return "Terminating " + t.object() }
+
+// Intention is the line of a dry run.
+func (t Termination) Intention() string { return "Would terminate " + t.object() }
+
+func (t Termination) object() string {
+	p := &t.Process
+	return fmt.Sprintf("process %d from environment %s that is running on GPU(s) %s", p.PID, nameEnv(p.EID), Indices(p.Indices()))
+}
+
+// String is the line that 1.4.3 prints when it removes the attachment.
+func (d Detachment) String() string { return "Detaching " + d.object() }
+
+// Intention is the line of a dry run.
+func (d Detachment) Intention() string { return "Would detach " + d.object() }
+
+func (d Detachment) object() string {
+	user := string(d.Environment.Username)
+	if user == "" {
+		user = fmt.Sprint(d.Environment.UID)
+	}
+	return fmt.Sprintf("environment %s of user %s from device %s", d.Environment.EID, user, d.Device)
+}
+
+// nameEnv is how a line names an environment, or the want of one.
+func nameEnv(eid snapshot.EnvID) string {
+	if eid == "" {
+		return "N/A"
+	}
+	return string(eid)
 }

@@ -10,7 +10,8 @@ import (
 // envMemory brings every environment within its capacity on each device, in the
 // order of the devices.
 func (e *evaluation) envMemory(h *hostView) {
-	for _, env := range h.inOrder() {
+	for i := range h.inOrder {
+		env := &h.inOrder[i]
 		attachments := slices.Clone(env.attachments)
 		slices.SortFunc(attachments, func(a, b attachment) int { return cmp.Compare(a.device, b.device) })
 		for _, a := range attachments {

@@ -22,7 +22,8 @@ func (e *evaluation) nonEnvProcesses(h *hostView) {
 // envDevices ends processes that use a device to which their environment is not
 // attached.
 func (e *evaluation) envDevices(h *hostView) {
-	for _, env := range h.inOrder() {
+	for i := range h.inOrder {
+		env := &h.inOrder[i]
 		for _, p := range env.processes {
 			foreign := env.notAttached(p)
 			if len(foreign) == 0 {

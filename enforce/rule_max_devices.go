@@ -139,7 +139,8 @@ func (e *evaluation) holdings() []*holding {
 	for order, h := range e.hosts {
 		doubtful := h.doubtfulDevices()
 		held := make(map[snapshot.Username]map[snapshot.DeviceIndex]*heldDevice)
-		for _, env := range h.inOrder() {
+		for i := range h.inOrder {
+			env := &h.inOrder[i]
 			user := env.env.Username
 			if user == "" {
 				e.note(h, "environment %s has no user name, so no cap counts it", env.env.EID)
@@ -153,7 +154,9 @@ func (e *evaluation) holdings() []*holding {
 			}
 			if held[user] == nil {
 				held[user] = make(map[snapshot.DeviceIndex]*heldDevice)
-				u.hosts++
+				if h.name != "" {
+					u.hosts++
+				}
 			}
 			u.add(held[user], h, order, env, doubtful)
 		}

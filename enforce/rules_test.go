@@ -1,0 +1,211 @@
+package enforce_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// The tables are written in a small language of their own, one host a line:
+//
+//	gpu-1 | env 10 alice 4g | env 20 bob | dev 0 10@1 20@2 | proc 500 10 0:3000 1:200
+//
+// env EID USER [CAPACITY], dev INDEX [EID@MINUTE …], proc PID EID INDEX:MIB …;
+// EID "-" is none, "?" unknown, MIB "?" unknown. A host that is "down" failed.
+func parseCluster(t *testing.T, text string) snapshot.Cluster {
+	var c snapshot.Cluster
+	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+		parts := strings.Split(line, "|")
+		h := snapshot.Host{Name: snapshot.Hostname(strings.TrimSpace(parts[0])), Snapshot: &snapshot.Snapshot{}}
+		for _, part := range parts[1:] {
+			words := strings.Fields(part)
+			switch words[0] {
+			case "down":
+				h.Snapshot, h.Err = nil, errDown
+			case "env":
+				parseEnv(h.Snapshot, words[1:])
+			case "dev":
+				parseDevice(t, h.Snapshot, words[1:])
+			case "proc":
+				parseProcess(t, h.Snapshot, words[1:])
+			default:
+				t.Fatalf("no such word: %s", words[0])
+			}
+		}
+		c.Hosts = append(c.Hosts, h)
+	}
+	return c
+}
+
+func parseEnv(s *snapshot.Snapshot, words []string) {
+	e := snapshot.Environment{EID: snapshot.EnvID(words[0]), Username: snapshot.Username(strings.Trim(words[1], "-"))}
+	if len(words) > 2 {
+		e.Config.GPUMemory = snapshot.MustMemory(words[2])
+	}
+	s.Environments = append(s.Environments, e)
+}
+
+func parseDevice(t *testing.T, s *snapshot.Snapshot, words []string) {
+	d := snapshot.Device{Index: index(t, words[0]), TotalMemory: snapshot.MiB(81559)}
+	for _, word := range words[1:] {
+		eid, minute, _ := strings.Cut(word, "@")
+		at, err := snapshot.ParseDate("20/11/2026 10:" + minute + ":00")
+		require.NoError(t, err)
+		a := snapshot.Attachment{EID: snapshot.EnvID(eid), Time: at}
+		if e := s.Environment(a.EID); e != nil {
+			a.GPUMemory = e.Config.GPUMemory
+		}
+		d.Attachments = append(d.Attachments, a)
+	}
+	s.Devices = append(s.Devices, d)
+}
+
+func parseProcess(t *testing.T, s *snapshot.Snapshot, words []string) {
+	p := snapshot.Process{PID: snapshot.PID(number(t, words[0])), EID: snapshot.EnvID(strings.Trim(words[1], "-"))}
+	if words[1] == "?" {
+		p.EID, p.EnvUnknown = "", true
+	}
+	for _, word := range words[2:] {
+		device, mib, _ := strings.Cut(word, ":")
+		u := snapshot.DeviceUsage{Index: index(t, device)}
+		if mib != "?" {
+			u.Memory = snapshot.MiB(int64(number(t, mib)))
+		}
+		p.Usage = append(p.Usage, u)
+	}
+	s.Processes = append(s.Processes, p)
+}
+
+// plan writes a plan down as the tables do.
+func planText(plan enforce.Plan) string {
+	var lines []string
+	for _, r := range plan.Reports {
+		for _, d := range r.Report.Detach {
+			lines = append(lines, string(r.Host)+" detach "+d.Device.String()+" "+string(d.Environment.EID))
+		}
+		for _, x := range r.Report.Terminate {
+			lines = append(lines, string(r.Host)+" end "+itoa(int(x.Process.PID)))
+		}
+	}
+	return strings.Join(lines, "; ")
+}
+
+func TestRules(t *testing.T) {
+	nonEnv := enforce.Policy{NonEnvProcesses: true}
+	devices := enforce.Policy{EnvDevices: true}
+	memory := enforce.Policy{EnvMemory: true}
+	all := enforce.Policy{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true}
+	for _, tt := range []struct {
+		name    string
+		policy  enforce.Policy
+		cluster string
+		want    string
+	}{
+		// non-env-processes
+		{"a process outside ends", nonEnv, `a | dev 0 | proc 5 - 0:1`, "a end 5"},
+		{"a claim that nobody registered is no environment", nonEnv, `a | dev 0 | proc 5 bogus 0:1`, "a end 5"},
+		{"an environment of another host does not count here", nonEnv, "a | env 1 alice | dev 0 1@01\nb | dev 0 | proc 5 1 0:1", "b end 5"},
+		{"a process inside stays", nonEnv, `a | env 1 alice | dev 0 1@01 | proc 5 1 0:1`, ""},
+		{"inside but not attached is another rule's", nonEnv, `a | env 1 alice | dev 0 | proc 5 1 0:1`, ""},
+		{"unknown is not outside", nonEnv, `a | dev 0 | proc 5 ? 0:1`, ""},
+		{"the rule is off", enforce.Policy{}, `a | dev 0 | proc 5 - 0:1`, ""},
+		{"a host that is down has no processes and no sentence", nonEnv, `a | down`, ""},
+
+		// env-devices
+		{"a device that is not attached", devices, `a | env 1 alice | dev 0 1@01 | dev 1 | proc 5 1 0:1 1:1`, "a end 5"},
+		{"attached to someone else", devices, `a | env 1 alice | env 2 bob | dev 0 1@01 | dev 1 2@01 | proc 5 1 1:1`, "a end 5"},
+		{"attached", devices, `a | env 1 alice | dev 0 1@01 | proc 5 1 0:1`, ""},
+		{"a shared device is everybody's who is attached", devices, `a | env 1 alice | env 2 bob | dev 0 1@01 2@02 | proc 5 1 0:1 | proc 6 2 0:1`, ""},
+		{"outside of any environment is another rule's", devices, `a | dev 0 | proc 5 - 0:1`, ""},
+		{"unknown memory does not hide the device", devices, `a | env 1 alice | dev 0 | proc 5 1 0:?`, "a end 5"},
+		{"an unknown environment is left alone", devices, `a | env 1 alice | dev 0 | proc 5 ? 0:1`, ""},
+
+		// env-memory; 4g is 4000 MB, 4000 MiB are 4194 MB
+		{"over the capacity", memory, `a | env 1 alice 4g | dev 0 1@01 | proc 5 1 0:4000`, "a end 5"},
+		{"at the capacity", memory, `a | env 1 alice 4000mi | dev 0 1@01 | proc 5 1 0:4000`, ""},
+		{"without a capacity", memory, `a | env 1 alice | dev 0 1@01 | proc 5 1 0:80000`, ""},
+		{"on another device than the attached", memory, `a | env 1 alice 4g | dev 0 1@01 | dev 1 | proc 5 1 1:80000`, ""},
+		{"each device for itself", memory, `a | env 1 alice 4g | dev 0 1@01 | dev 1 1@01 | proc 5 1 0:3000 | proc 6 1 1:3000`, ""},
+		{"the smallest that alone frees enough", memory, `a | env 1 alice 4000mi | dev 0 1@01 | proc 5 1 0:3000 | proc 6 1 0:1500 | proc 7 1 0:900`, "a end 6"},
+		{"while none does, the largest", memory, `a | env 1 alice 1000mi | dev 0 1@01 | proc 5 1 0:900 | proc 6 1 0:950 | proc 7 1 0:800`, "a end 6; a end 7"},
+		{"ties go to the higher PID", memory, `a | env 1 alice 1000mi | dev 0 1@01 | proc 5 1 0:600 | proc 6 1 0:600`, "a end 6"},
+		{"what ends anyway counts as freed", all, `a | env 1 alice 4000mi | dev 0 1@01 | dev 1 | proc 5 1 0:3000 1:10 | proc 6 1 0:2000`, "a end 5"},
+		{"what ends on an earlier device counts as freed", memory, `a | env 1 alice 1000mi | dev 0 1@01 | dev 1 1@01 | proc 5 1 0:2000 1:900 | proc 6 1 1:500`, "a end 5"},
+		{"unknown memory is not counted", memory, `a | env 1 alice 1000mi | dev 0 1@01 | proc 5 1 0:? | proc 6 1 0:900`, ""},
+		{"what is known is over by itself", memory, `a | env 1 alice 1000mi | dev 0 1@01 | proc 5 1 0:? | proc 6 1 0:1100`, "a end 6"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			plan := enforce.Evaluate(tt.policy, parseCluster(t, tt.cluster), time.Time{})
+			require.Equal(t, tt.want, planText(plan))
+			require.Equal(t, tt.want == "", len(plan.Findings) == 0)
+		})
+	}
+}
+
+func TestMaxDevices(t *testing.T) {
+	capOf := func(n int) enforce.Policy { return enforce.Policy{MaxDevicesPerUser: &n} }
+	only := func(caps map[snapshot.Username]int) enforce.Policy { return enforce.Policy{MaxDevicesForUser: caps} }
+	for _, tt := range []struct {
+		name    string
+		policy  enforce.Policy
+		cluster string
+		want    string
+	}{
+		{"at the cap", capOf(1), `a | env 1 alice | dev 0 1@01 | dev 1`, ""},
+		{"no cap", enforce.DefaultPolicy(), `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, ""},
+		{"another user's cap", only(map[snapshot.Username]int{"bob": 0}), `a | env 1 alice | dev 0 1@01`, ""},
+		{"a cap for one user alone", only(map[snapshot.Username]int{"alice": 1}), `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, "a detach 1 1"},
+		{"two users are counted apart", capOf(1), `a | env 1 alice | env 2 bob | dev 0 1@01 | dev 1 2@01`, ""},
+		{"two environments on one device count once", capOf(1), `a | env 1 alice | env 2 alice | dev 0 1@01 2@02`, ""},
+		{"and are both detached", capOf(0), `a | env 1 alice | env 2 alice | dev 0 1@01 2@02`, "a detach 0 1; a detach 0 2"},
+		{"the newest of idle ones", capOf(1), `a | env 1 alice | dev 0 1@05 | dev 1 1@01`, "a detach 0 1"},
+		{"idle before busy, however new", capOf(1), `a | env 1 alice | dev 0 1@09 | dev 1 1@01 | proc 5 1 0:1`, "a detach 1 1"},
+		{"across hosts", capOf(1), "a | env 1 alice | dev 0 1@01 | proc 5 1 0:1\nb | env 2 alice | dev 0 2@02", "b detach 0 2"},
+		{"busy when there is nothing else", capOf(0), `a | env 1 alice | dev 0 1@01 | proc 5 1 0:1`, "a detach 0 1; a end 5"},
+		{"what ends anyway before what is busy", enforce.Policy{EnvMemory: true, MaxDevicesForUser: map[snapshot.Username]int{"alice": 1}},
+			`a | env 1 alice 1g | dev 0 1@01 | dev 1 1@09 | proc 5 1 0:2000 | proc 6 1 1:1`, "a detach 0 1; a end 5"},
+		{"one process on two devices ends once, and frees both", capOf(1),
+			`a | env 1 alice | dev 0 1@01 | dev 1 1@09 | dev 2 1@05 | proc 5 1 0:1 1:1 | proc 6 1 2:1`, "a detach 0 1; a detach 1 1; a end 5"},
+		{"equal times: by host, then index", capOf(2), "b | env 1 alice | dev 0 1@01 | dev 1 1@01\na | env 1 alice | dev 0 1@01", "b detach 0 1"},
+		{"another's process on a shared device is not touched", capOf(0), `a | env 1 alice | env 2 bob | dev 0 1@01 | dev 1 2@01 | proc 5 2 1:1`, "a detach 0 1; a detach 1 2; a end 5"},
+		{"only the capped user's processes end", only(map[snapshot.Username]int{"alice": 0}), `a | env 1 alice | env 2 bob | dev 0 1@01 2@02 | proc 5 2 0:1 | proc 6 1 0:1`, "a detach 0 1; a end 6"},
+		{"a device in doubt is not idle", capOf(1), `a | env 1 alice | dev 0 1@09 | dev 1 1@01 | proc 5 ? 0:1`, "a detach 1 1"},
+		{"a user without a name has no cap", capOf(0), `a | env 1 - | dev 0 1@01`, ""},
+		{"devices of a host that is down do not count", capOf(1), "a | env 1 alice | dev 0 1@01\nb | down", ""},
+		{"an attachment of an unregistered environment is nobody's", capOf(0), `a | dev 0 7@01`, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			plan := enforce.Evaluate(tt.policy, parseCluster(t, tt.cluster), time.Time{})
+			require.Equal(t, tt.want, planText(plan))
+		})
+	}
+}
+
+func TestUnknownsAreNoted(t *testing.T) {
+	zero := 0
+	cluster := parseCluster(t, `a | env 1 - 1000mi | dev 0 1@01 | proc 5 ? 0:1 | proc 6 1 0:?`)
+	plan := enforce.Evaluate(enforce.Policy{NonEnvProcesses: true, EnvMemory: true, MaxDevicesPerUser: &zero}, cluster, time.Time{})
+	require.Empty(t, plan.Findings)
+	require.Empty(t, plan.Reports)
+	var notes []string
+	for _, n := range plan.Notes {
+		notes = append(notes, string(n.Host)+": "+n.Text)
+	}
+	require.Equal(t, []string{
+		"a: the environment of process 5 could not be read, so it is left alone",
+		"a: how much memory 1 processes of environment 1 use on device 0 is not known, so its capacity is not judged",
+		"a: environment 1 has no user name, so no cap counts it",
+	}, notes)
+}
+
+func TestThisMachineHasNoName(t *testing.T) {
+	one := 1
+	cluster := parseCluster(t, ` | env 1 alice | dev 0 1@01 | dev 1 1@02`)
+	plan := enforce.Evaluate(enforce.Policy{MaxDevicesPerUser: &one}, cluster, time.Time{})
+	require.Equal(t, "User alice is using 2 devices which is 1 more than the maximum allowed", plan.Findings[0].String())
+}
