@@ -13,6 +13,10 @@ import (
 // not what genv 1.4.3 writes. Nothing of it may be used.
 var ErrInvalid = errors.New("not a valid genv 1.4.3 document")
 
+// ErrOtherVersion is wrapped beside ErrInvalid when an object has keys that
+// 1.4.3 does not know: the other end speaks another version.
+var ErrOtherVersion = errors.New("the keys are those of another version")
+
 // The wire types name the keys of 1.4.3 in the order in which it writes them.
 // 1.4.3 decodes an object by its exact set of keys: nothing may be added.
 type (
@@ -168,7 +172,7 @@ func object(data []byte, keys ...string) ([]json.RawMessage, error) {
 		delete(fields, key)
 	}
 	for key := range fields {
-		return nil, fmt.Errorf("%w: %q is no key of this version", ErrInvalid, key)
+		return nil, fmt.Errorf("%w: %w: %q", ErrInvalid, ErrOtherVersion, key)
 	}
 	return values, nil
 }

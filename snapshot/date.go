@@ -41,3 +41,6 @@ func (d Date) IsZero() bool { return d.wall.IsZero() }
 
 // String is the date as state files hold it.
 func (d Date) String() string { return d.wall.Format(dateLayout) }
+
+// ISO is the date as YYYY-MM-DDTHH:MM:SS, without a zone, for JSON.
+func (d Date) ISO() string { return d.wall.Format("2006-01-02T15:04:05") }

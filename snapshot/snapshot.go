@@ -136,3 +136,12 @@ func (p *Process) Uses(index DeviceIndex) *DeviceUsage {
 	}
 	return nil
 }
+
+// Indices lists the devices that the process uses.
+func (p *Process) Indices() []DeviceIndex {
+	indices := make([]DeviceIndex, len(p.Usage))
+	for i, u := range p.Usage {
+		indices[i] = u.Index
+	}
+	return indices
+}

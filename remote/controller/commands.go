@@ -1,0 +1,93 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Commands is the Link that runs one genv command on the host for each
+// question, in the 1.4.3 format: `genv usage snapshot` and `genv usage execute`.
+// It works with hosts of either generation.
+type Commands struct{ Runner remote.Runner }
+
+// Snapshot implements Link.
+func (l Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
+	out, err := l.Runner.Run(ctx, host, host.Genv("usage", "snapshot"))
+	if err != nil {
+		return nil, err
+	}
+	s, err := decode(out, snapshot.DecodeSnapshot)
+	if err == nil {
+		s.Warnings = lines(out.Stderr)
+	}
+	return s, err
+}
+
+// Devices asks for the devices and their attachments alone.
+func (l Commands) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device, error) {
+	out, err := l.Runner.Run(ctx, host, host.Genv("usage", "snapshot", "--type", "devices"))
+	if err != nil {
+		return nil, err
+	}
+	return decode(out, snapshot.DecodeDevices)
+}
+
+// Environments asks for the environments alone.
+func (l Commands) Environments(ctx context.Context, host remote.Host) ([]snapshot.Environment, error) {
+	out, err := l.Runner.Run(ctx, host, host.Genv("usage", "snapshot", "--type", "envs"))
+	if err != nil {
+		return nil, err
+	}
+	return decode(out, snapshot.DecodeEnvironments)
+}
+
+// Execute implements Link.
+func (l Commands) Execute(ctx context.Context, host remote.Host, report enforce.Report) (Execution, error) {
+	stdin, err := enforce.EncodeReport(report)
+	if err != nil {
+		return Execution{}, &remote.Error{Class: remote.InvalidOutput, Err: err}
+	}
+	command := host.Genv("usage", "execute")
+	command.Stdin = stdin
+	out, err := l.Runner.Run(ctx, host, command)
+	return Execution{Lines: lines(out.Stdout), Warnings: lines(out.Stderr)}, err
+}
+
+// decode reads the JSON document in a command's output. Login shells print
+// banners before it, so it begins at the first line that begins with a brace;
+// behind it nothing but blanks may follow.
+func decode[T any](out remote.Output, parse func([]byte) (T, error)) (T, error) {
+	var none T
+	document := out.Stdout
+	for len(document) > 0 && document[0] != '{' {
+		_, rest, _ := bytes.Cut(document, []byte("\n"))
+		document = rest
+	}
+	if len(document) == 0 {
+		return none, &remote.Error{
+			Class:  remote.InvalidOutput,
+			Err:    fmt.Errorf("genv answered without a JSON document (%d bytes)", len(out.Stdout)),
+			Stderr: string(out.Stderr),
+		}
+	}
+	value, err := parse(document)
+	if err != nil {
+		class := remote.InvalidOutput
+		if errors.Is(err, snapshot.ErrOtherVersion) {
+			class = remote.Version
+		}
+		return none, &remote.Error{Class: class, Err: err, Stderr: string(out.Stderr)}
+	}
+	return value, nil
+}
+
+func lines(text []byte) []string {
+	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' || r == '\r' })
+}

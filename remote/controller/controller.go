@@ -1,0 +1,134 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Link speaks with hosts about their GPUs. Errors are *remote.Error.
+type Link interface {
+	// Snapshot asks a host for its snapshot.
+	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
+	// Execute has a host carry out a report, once. An error of the class
+	// OutcomeUnknown means that it may have been carried out, in part or whole.
+	Execute(ctx context.Context, host remote.Host, report enforce.Report) (Execution, error)
+}
+
+// Execution is what a host said it did.
+type Execution struct {
+	Lines    []string          // as the host printed them, 1.4.3's lines
+	Outcomes []enforce.Outcome // nil when the host cannot tell
+	Warnings []string          // what it noticed beside
+}
+
+// Controller holds a fleet to a policy.
+type Controller struct {
+	Hosts  []remote.Host
+	Link   Link
+	Fanout int // hosts at a time
+	// DryRun does everything but the acting.
+	DryRun bool
+	// StopAtFailure ends a cycle at the first host that fails; nothing is done
+	// then on any host.
+	StopAtFailure bool
+	Now           func() time.Time
+	// Progress, if set, is told the number of hosts that answered or failed; it
+	// is called from many goroutines.
+	Progress func(done, total int)
+}
+
+// Cycle is one turn: what was seen, concluded and done.
+type Cycle struct {
+	Number  int
+	Start   time.Time
+	Cluster snapshot.Cluster
+	Plan    enforce.Plan
+	DryRun  bool
+	Actions []Action // for each report that was sent, in the plan's order
+	// Stopped says that StopAtFailure ended the cycle before anything was done.
+	Stopped bool
+}
+
+// Action is a report that was sent to its host, and what came of it.
+type Action struct {
+	Host      snapshot.Hostname
+	Report    enforce.Report
+	Execution Execution
+	Err       error
+}
+
+// Cycle collects, evaluates and acts once.
+func (c *Controller) Cycle(ctx context.Context, number int, policy enforce.Policy) Cycle {
+	cycle := Cycle{Number: number, Start: c.Now(), DryRun: c.DryRun}
+	cycle.Cluster = c.Collect(ctx)
+	if ctx.Err() != nil || c.StopAtFailure && len(cycle.Cluster.Failed()) > 0 {
+		cycle.Stopped = true
+		return cycle
+	}
+	cycle.Plan = enforce.Evaluate(policy, cycle.Cluster, c.Now())
+	c.act(ctx, &cycle)
+	return cycle
+}
+
+// Collect asks every host for its snapshot.
+func (c *Controller) Collect(ctx context.Context) snapshot.Cluster {
+	results := Ask(ctx, c, c.Link.Snapshot)
+	cluster := snapshot.Cluster{Hosts: make([]snapshot.Host, len(results))}
+	for i, r := range results {
+		cluster.Hosts[i] = snapshot.Host{Name: snapshot.Hostname(r.Host.Name), Snapshot: r.Value, Err: r.Err}
+		if r.Err != nil {
+			cluster.Hosts[i].Snapshot = nil
+		}
+	}
+	return cluster
+}
+
+// errStopped is the cause for hosts that were not asked to the end because
+// another one failed under StopAtFailure.
+var errStopped = errors.New("stopped because another host failed")
+
+// Ask puts a question to every host of the controller, at most Fanout at a
+// time, and keeps to StopAtFailure and Progress.
+func Ask[T any](ctx context.Context, c *Controller, question func(context.Context, remote.Host) (T, error)) []remote.Result[T] {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	count := newCounter(len(c.Hosts), c.Progress)
+	return remote.Each(ctx, c.Hosts, c.Fanout, func(ctx context.Context, h remote.Host) (T, error) {
+		value, err := question(ctx, h)
+		if err != nil && c.StopAtFailure && ctx.Err() == nil {
+			cancel(&remote.Error{Class: remote.Cancelled, Err: errStopped})
+		}
+		count.add()
+		return value, err
+	})
+}
+
+// act is the choke point: the only place from which a host is changed.
+func (c *Controller) act(ctx context.Context, cycle *Cycle) {
+	if c.DryRun || len(cycle.Plan.Reports) == 0 {
+		return
+	}
+	reports := make(map[string]enforce.Report, len(cycle.Plan.Reports))
+	for _, r := range cycle.Plan.Reports {
+		reports[string(r.Host)] = r.Report
+	}
+	var hosts []remote.Host
+	for _, h := range c.Hosts {
+		if _, ok := reports[h.Name]; ok {
+			hosts = append(hosts, h)
+		}
+	}
+	results := remote.Each(ctx, hosts, c.Fanout, func(ctx context.Context, h remote.Host) (Execution, error) {
+		return c.Link.Execute(ctx, h, reports[h.Name])
+	})
+	for _, r := range results {
+		cycle.Actions = append(cycle.Actions, Action{
+			Host: snapshot.Hostname(r.Host.Name), Report: reports[r.Host.Name], Execution: r.Value, Err: r.Err,
+		})
+	}
+}
