@@ -1,0 +1,91 @@
+package shell
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Active is an environment as the variables of its shells describe it.
+type Active struct {
+	EID     snapshot.EnvID
+	Config  snapshot.EnvConfig
+	Devices []snapshot.DeviceIndex // the attached ones
+}
+
+// Variables that an environment sets in its shells. GENV_SHELL says that the
+// shell (or the one it was started from) is active.
+var environmentVariables = []string{
+	"GENV_SHELL", "GENV_ENVIRONMENT_ID", "GENV_ENVIRONMENT_NAME", "GENV_GPU_MEMORY", "GENV_GPUS",
+	"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES",
+}
+
+// Activate is the change that makes a shell one of the environment's. The
+// prompt stays as it is when the user asked for that.
+func Activate(a Active, noPrompt bool) Change {
+	change := Update(a)
+	change.Shims = ShimsAdd
+	change.Prompt = PromptAdd
+	if noPrompt {
+		change.Prompt = PromptStay
+	}
+	return change
+}
+
+// Update is the change after an attach, a detach or a config in an active
+// shell.
+func Update(a Active) Change {
+	values := map[string]string{
+		"GENV_SHELL":            "1",
+		"GENV_ENVIRONMENT_ID":   string(a.EID),
+		"GENV_ENVIRONMENT_NAME": a.Config.Name,
+		"GENV_GPU_MEMORY":       a.Config.GPUMemory.String(),
+		"GENV_GPUS":             count(a.Config.GPUs),
+		"CUDA_DEVICE_ORDER":     "PCI_BUS_ID",
+		"CUDA_VISIBLE_DEVICES":  VisibleDevices(a.Devices),
+	}
+	change := Change{Prompt: PromptReplace, Prefix: Prompt(label(a))}
+	for _, variable := range environmentVariables {
+		if value := values[variable]; value != "" {
+			change.Set = append(change.Set, Variable{variable, value})
+		} else {
+			change.Unset = append(change.Unset, variable)
+		}
+	}
+	return change
+}
+
+// Deactivate is the change that gives a shell back what it had.
+func Deactivate() Change {
+	return Change{Restore: environmentVariables, Shims: ShimsRemove, Prompt: PromptRemove}
+}
+
+// VisibleDevices is the value of CUDA_VISIBLE_DEVICES for attached devices.
+// Without any it is "-1", which hides all: CUDA takes the devices before the
+// first invalid index (CUDA C++ Programming Guide, "CUDA Environment
+// Variables"), whereas some programs take an empty value for a missing one.
+func VisibleDevices(devices []snapshot.DeviceIndex) string {
+	if len(devices) == 0 {
+		return "-1"
+	}
+	texts := make([]string, len(devices))
+	for i, device := range devices {
+		texts[i] = device.String()
+	}
+	return strings.Join(texts, ",")
+}
+
+func count(n *int) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.Itoa(*n)
+}
+
+func label(a Active) string {
+	if a.Config.Name != "" {
+		return a.Config.Name
+	}
+	return string(a.EID)
+}

@@ -1,0 +1,101 @@
+package shell
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Change is what a command does to the shell that called it. Rendered, it only
+// calls functions that Init defines. The zero Change does nothing.
+type Change struct {
+	Set     []Variable // exported variables, in order
+	Unset   []string   // variables that this environment doesn't have
+	Restore []string   // variables that get back what they were
+	Shims   ShimsChange
+	Prompt  PromptChange
+	Prefix  string // what Prompt writes, from the function Prompt
+}
+
+// Variable is an exported variable.
+type Variable struct{ Name, Value string }
+
+// ShimsChange says what happens to the folder of the shims in PATH.
+type ShimsChange int
+
+// PATH stays, gets the folder as its first entry, or gets back what it was.
+const (
+	ShimsStay ShimsChange = iota
+	ShimsAdd
+	ShimsRemove
+)
+
+// PromptChange says what happens to PS1.
+type PromptChange int
+
+// PS1 stays, gets the prefix, gets it in the place of an earlier one (if the
+// shell has one: not after --no-prompt), or loses it.
+const (
+	PromptStay PromptChange = iota
+	PromptAdd
+	PromptReplace
+	PromptRemove
+)
+
+// Render writes the change as code for an initialised shell. Every value is
+// quoted; a name or a value that no shell can hold is ErrUnquotable.
+func (c Change) Render() (string, error) {
+	var code script
+	for _, v := range c.Set {
+		code.call("__genv_set", v.Name, v.Value)
+	}
+	for _, unset := range c.Unset {
+		code.call("__genv_unset", unset)
+	}
+	switch c.Shims {
+	case ShimsStay:
+	case ShimsAdd:
+		code.call("__genv_path_add", "PATH")
+	case ShimsRemove:
+		code.call("__genv_path_remove", "PATH")
+	}
+	for _, restored := range c.Restore {
+		code.call("__genv_restore", restored)
+	}
+	switch c.Prompt {
+	case PromptStay:
+	case PromptAdd:
+		code.call("__genv_prompt", "PS1", c.Prefix)
+	case PromptReplace:
+		code.call("__genv_prompt_replace", "PS1", c.Prefix)
+	case PromptRemove:
+		code.call("__genv_prompt", "PS1", "")
+	}
+	return code.text.String(), code.err
+}
+
+// script gathers lines; its first error stays, and empties the text.
+type script struct {
+	text strings.Builder
+	err  error
+}
+
+// call adds a line that calls a function about a variable.
+func (s *script) call(function, variable string, values ...string) {
+	line := function
+	word, err := name(variable)
+	line += " " + word
+	for _, value := range values {
+		if err == nil {
+			word, err = Quote(value)
+			line += " " + word
+		}
+	}
+	if err != nil && s.err == nil {
+		s.err = fmt.Errorf("code for the shell: %w", err)
+	}
+	if s.err != nil {
+		s.text.Reset()
+		return
+	}
+	s.text.WriteString(line + "\n")
+}

@@ -1,0 +1,43 @@
+package shell
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// FindReal finds the program that a shim stands in front of: the first in PATH
+// that is neither the genv at self nor another genv's shim, nor in a folder
+// that isn't absolute. Two genvs that took each other for the real program
+// would start each other without end. Without one the error is
+// exec.ErrNotFound, and a shim ends with 127, as a shell does.
+func FindReal(program, path, self string) (string, error) {
+	own, err := os.Stat(self)
+	if err != nil {
+		return "", fmt.Errorf("looking for %s: %w", program, err)
+	}
+	for _, dir := range filepath.SplitList(path) {
+		candidate := filepath.Join(dir, program)
+		if !filepath.IsAbs(dir) || shimsFolder(dir) {
+			continue
+		}
+		info, err := os.Stat(candidate)
+		if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 &&
+			!os.SameFile(info, own) && !leadsToGenv(candidate) {
+			return candidate, nil
+		}
+	}
+	return "", fmt.Errorf("%s: %w in PATH, besides genv's own shim", program, exec.ErrNotFound)
+}
+
+// shimsFolder knows the folder of any genv's shims by its name.
+func shimsFolder(dir string) bool {
+	dir = filepath.Clean(dir)
+	return filepath.Base(dir) == "shims" && filepath.Base(filepath.Dir(dir)) == "genv"
+}
+
+func leadsToGenv(path string) bool {
+	target, err := filepath.EvalSymlinks(path)
+	return err == nil && filepath.Base(target) == "genv"
+}

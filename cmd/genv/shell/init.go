@@ -1,0 +1,74 @@
+package shell
+
+import (
+	_ "embed" // the scripts below
+	"fmt"
+	"strings"
+)
+
+//go:embed init.bash
+var initBash string
+
+//go:embed init.zsh
+var initZsh string
+
+// InitOptions is what an initialised shell has to know.
+type InitOptions struct {
+	Kind Kind
+	// Exe is the absolute path of this program.
+	Exe string
+	// Shims is the folder that an active shell has first in PATH, from
+	// EnsureShims; empty for none.
+	Shims string
+	// Preactivate has the shell activate itself; nil for no.
+	Preactivate *Preactivation
+}
+
+// Init is the code that initialises a shell. It sets no variable that a
+// program can see: what is seen comes with activation.
+func Init(o InitOptions) (string, error) {
+	templates := map[Kind]string{Bash: initBash, Zsh: initZsh}
+	template, ok := templates[o.Kind]
+	if !ok {
+		return "", fmt.Errorf("%w %q", ErrUnknownShell, o.Kind)
+	}
+	exe, err := Quote(o.Exe)
+	if err != nil {
+		return "", fmt.Errorf("the path of genv: %w", err)
+	}
+	shims, err := Quote(o.Shims)
+	if err != nil {
+		return "", fmt.Errorf("the folder of the shims: %w", err)
+	}
+	code := strings.NewReplacer("@EXE@", exe, "@SHIMS@", shims).Replace(withoutComments(template))
+	activation, err := activation(o.Preactivate)
+	return code + activation, err
+}
+
+// withoutComments drops the lines that are comments: an interactive zsh takes
+// them for commands, even in what it evaluates.
+func withoutComments(template string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(template) {
+		if text := strings.TrimSpace(line); text != "" && text[0] != '#' {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
+// activation takes the variables away and activates.
+func activation(p *Preactivation) (string, error) {
+	if p == nil {
+		return "", nil
+	}
+	words := []string{"genv"}
+	for _, arg := range p.Args() {
+		word, err := Quote(arg)
+		if err != nil {
+			return "", fmt.Errorf("%s*: %w", preactivate, err)
+		}
+		words = append(words, word)
+	}
+	return "unset " + strings.Join(p.names(), " ") + "\n" + strings.Join(words, " ") + "\n", nil
+}

@@ -1,0 +1,96 @@
+# What eval "$(genv shell --init)" defines in zsh. Comments and words in at
+# signs are filled in or dropped by Init. Each function restores zsh's own
+# options for itself: the user's may be any.
+
+typeset -gA __genv_how __genv_old
+
+# __genv_save NAME remembers a variable, once: its value, and whether it is set
+# and exported.
+function __genv_save {
+  emulate -L zsh
+  [[ -z ${__genv_how[$1]-} ]] || return 0
+  __genv_how[$1]=unset
+  if (( ${(P)+1} )); then
+    __genv_old[$1]=${(P)1}
+    __genv_how[$1]=set
+    [[ ${(Pt)1} != *-export* ]] || __genv_how[$1]=set-exported
+  fi
+}
+
+# __genv_restore NAME undoes all that followed __genv_save NAME. Without one (in
+# a shell that was started from an active one) the variable goes.
+function __genv_restore {
+  emulate -L zsh
+  case ${__genv_how[$1]-} in
+    (set) export "$1=${__genv_old[$1]}"; typeset -g +x "$1" ;;
+    (set-exported) export "$1=${__genv_old[$1]}" ;;
+    (*) unset "$1" ;;
+  esac
+  unset "__genv_how[$1]" "__genv_old[$1]"
+}
+
+function __genv_set {
+  emulate -L zsh
+  __genv_save "$1"
+  export "$1=$2"
+}
+
+function __genv_unset {
+  emulate -L zsh
+  __genv_save "$1"
+  unset "$1"
+}
+
+function __genv_path_add {
+  emulate -L zsh
+  local shims=@SHIMS@
+  [[ -n $shims && ":${PATH-}:" != *":$shims:"* ]] || return 0
+  __genv_save PATH
+  export PATH="$shims${PATH:+:$PATH}"
+}
+
+# __genv_path_remove gives PATH back whole when nobody else changed it; otherwise
+# it takes away our folder alone.
+function __genv_path_remove {
+  emulate -L zsh
+  local shims=@SHIMS@ rest=":${PATH-}:" old=${__genv_old[PATH]-}
+  if [[ -n ${__genv_how[PATH]-} && ${PATH-} == "$shims${old:+:$old}" ]]; then
+    __genv_restore PATH
+    return 0
+  fi
+  unset '__genv_how[PATH]' '__genv_old[PATH]'
+  [[ -n $shims && $rest == *":$shims:"* ]] || return 0
+  rest="${rest%%":$shims:"*}:${rest#*":$shims:"}"
+  rest=${rest#:}
+  PATH=${rest%:}
+}
+
+# __genv_prompt PS1 PREFIX: a shell without a prompt gets none.
+function __genv_prompt {
+  emulate -L zsh
+  (( ${+PS1} )) || return 0
+  PS1=$2${PS1#"${__genv_prefix-}"}
+  typeset -g __genv_prefix=$2
+}
+
+function __genv_prompt_replace {
+  emulate -L zsh
+  [[ -z ${__genv_prefix-} ]] || __genv_prompt "$1" "$2"
+}
+
+# The program writes code for this shell on descriptor 3; descriptor 4 is the
+# user's stdout meanwhile. sysparams, since $$ is not this shell in a subshell.
+function genv {
+  case ${1-} in
+    (activate|deactivate|attach|detach|config) ;;
+    (*) command @EXE@ "$@"; return ;;
+  esac
+  emulate -L zsh
+  zmodload zsh/system 2>/dev/null
+  local code='' rc=1 pid=${sysparams[pid]:-$$}
+  {
+    code=$(GENV_SHELL_KIND=zsh GENV_SHELL_PID=$pid GENV_SHELL_FD=3 command @EXE@ "$@" 3>&1 >&4 4>&-) && rc=0 || rc=$?
+  } 4>&1
+  (( rc == 0 )) || return $rc
+  eval "$code"
+}

@@ -1,0 +1,49 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+// ErrUnquotable says that a shell can't hold a text or a name.
+var ErrUnquotable = errors.New("cannot be given to a shell")
+
+// Quote makes one word of a text for bash and zsh, with any options set. Only a
+// NUL byte is refused, since no shell variable can hold one.
+func Quote(text string) (string, error) {
+	if strings.ContainsRune(text, 0) {
+		return "", fmt.Errorf("%q %w: it holds a NUL byte", text, ErrUnquotable)
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'", nil
+}
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// name passes the name of a variable.
+func name(text string) (string, error) {
+	if !identifier.MatchString(text) {
+		return "", fmt.Errorf("the variable name %q %w", text, ErrUnquotable)
+	}
+	return text, nil
+}
+
+// Prompt is what stands before the prompt of an active shell. A prompt is
+// expanded each time that it is shown (bash's promptvars, zsh's prompt_subst
+// and percent escapes), where no quoting helps: whatever could start an
+// expansion becomes a question mark.
+func Prompt(environment string) string {
+	return "(genv:" + strings.Map(harmless, environment) + ") "
+}
+
+func harmless(r rune) rune {
+	if r == unicode.ReplacementChar {
+		return '?'
+	}
+	if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(" ._:/@+,=-", r) {
+		return r
+	}
+	return '?'
+}

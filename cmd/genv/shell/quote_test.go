@@ -1,0 +1,112 @@
+package shell_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/shell"
+)
+
+var hostile = []string{
+	"", "plain", "Norwegian Wood", "it's", "'", "''", "'x", "x'", `a''b`, `\`, `\'`, `"$(id)"`, "`id`", "$HOME", "!!", "!$",
+	"a\nb\n\n", "\t", "*?[a-z]~{a,b}", "-n", "#x", "; touch /nonexistent", "a\\\nb", "é漢\u202e", "\xff\xfe", "\x01\x1b[31m", "%n%~", "=ls",
+}
+
+func TestQuotedTextComesOutTheSame(t *testing.T) {
+	for _, kind := range []shell.Kind{shell.Bash, shell.Zsh} {
+		options := map[shell.Kind][]string{shell.Bash: nil, shell.Zsh: {"-o", "rcquotes", "-o", "extendedglob", "-o", "globsubst"}}
+		var script strings.Builder
+		for _, text := range hostile {
+			quoted, err := shell.Quote(text)
+			require.NoError(t, err)
+			script.WriteString("printf '%s|end\\n' " + quoted + "\n")
+		}
+		r := newSession(t, kind).raw(script.String(), options[kind]...)
+		require.Empty(t, r.stderr, kind)
+		require.Equal(t, strings.Join(hostile, "|end\n")+"|end\n", r.stdout, kind)
+	}
+}
+
+func TestNULIsRefused(t *testing.T) {
+	_, err := shell.Quote("a\x00b")
+	require.ErrorIs(t, err, shell.ErrUnquotable)
+	for _, change := range []shell.Change{
+		{Set: []shell.Variable{{"X", "fine"}, {"Y", "a\x00"}}},
+		{Set: []shell.Variable{{"X;id", "fine"}}},
+		{Unset: []string{"$(id)"}},
+		{Restore: []string{""}},
+		{Prompt: shell.PromptAdd, Prefix: "\x00"},
+	} {
+		code, err := change.Render()
+		require.ErrorIs(t, err, shell.ErrUnquotable)
+		require.Empty(t, code)
+	}
+	_, err = shell.Init(shell.InitOptions{Kind: shell.Bash, Exe: "/a\x00b"})
+	require.ErrorIs(t, err, shell.ErrUnquotable)
+	_, err = shell.Init(shell.InitOptions{Kind: "fish", Exe: "/a"})
+	require.ErrorIs(t, err, shell.ErrUnknownShell)
+}
+
+func FuzzQuote(f *testing.F) {
+	for _, text := range hostile {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		quoted, err := shell.Quote(text)
+		require.Equal(t, strings.Contains(text, "\x00"), err != nil)
+		if err == nil {
+			require.Equal(t, text, unquote(t, quoted))
+		}
+	})
+}
+
+// unquote reads a word as POSIX (2.2, "Quoting") has it, of single quotes and
+// backslashes alone.
+func unquote(t *testing.T, word string) string {
+	var text strings.Builder
+	for word != "" {
+		switch {
+		case word[0] == '\'':
+			end := strings.IndexByte(word[1:], '\'')
+			require.GreaterOrEqual(t, end, 0, "open quote")
+			text.WriteString(word[1 : 1+end])
+			word = word[end+2:]
+		case word[0] == '\\' && len(word) > 1:
+			text.WriteByte(word[1])
+			word = word[2:]
+		default:
+			t.Fatalf("unquoted: %q", word)
+		}
+	}
+	return text.String()
+}
+
+// No name can have a prompt run anything when it is shown.
+func TestPromptIsHarmless(t *testing.T) {
+	for text, want := range map[string]string{
+		"my-env":          "(genv:my-env) ",
+		"llm/llama3:8b":   "(genv:llm/llama3:8b) ",
+		"été 2":           "(genv:été 2) ",
+		"$(id)`id`\\u%n":  "(genv:??id??id??u?n) ",
+		"a!b\n\x1b[0m'\"": "(genv:a?b???0m??) ",
+		"\xff":            "(genv:?) ",
+	} {
+		require.Equal(t, want, shell.Prompt(text))
+	}
+}
+
+func TestParseKind(t *testing.T) {
+	for text, want := range map[string]shell.Kind{
+		"bash": shell.Bash, "-bash": shell.Bash, "/usr/bin/bash": shell.Bash, "rbash\n": shell.Bash, "zsh": shell.Zsh, "-zsh": shell.Zsh, "zsh-5.9": shell.Zsh,
+	} {
+		kind, err := shell.ParseKind(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, kind)
+	}
+	for _, text := range []string{"", "sh", "dash", "fish", "-", "bashful", "python3"} {
+		_, err := shell.ParseKind(text)
+		require.ErrorIs(t, err, shell.ErrUnknownShell, text)
+	}
+}

@@ -1,0 +1,230 @@
+package shell_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/shell"
+)
+
+const shimsDir = "/opt/it's a folder/shims"
+
+// What `env | grep -E "GENV_|CUDA_VISIBLE"` shows is what 1.4.3 was recorded to
+// show, but for the two variables in which it kept its own accounts.
+func TestActivationSetsWhatUsersKnow(t *testing.T) {
+	bothShells(t, func(t *testing.T, kind shell.Kind) {
+		r := newSession(t, kind, "FAKE_NAME=my-env").run(
+			`genv activate --no-prompt >/dev/null && env | grep -E "^(GENV_|CUDA_|PATH=)" | sort`)
+		require.Empty(t, r.stderr)
+		require.Equal(t, `CUDA_DEVICE_ORDER=PCI_BUS_ID
+CUDA_VISIBLE_DEVICES=0
+GENV_ENVIRONMENT_ID=1667
+GENV_ENVIRONMENT_NAME=my-env
+GENV_GPUS=1
+GENV_GPU_MEMORY=4g
+GENV_SHELL=1
+PATH=`+shimsDir+`:/usr/bin:/bin
+`, r.stdout)
+	})
+}
+
+// state prints all that must be the same again: what is set, unset, exported.
+var state = map[shell.Kind]string{
+	shell.Bash: "state() { declare -p PATH PS1 CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER GENV_GPUS 2>/dev/null || :; compgen -v | grep -E '^(GENV|__genv_(how|old))' || :; echo \"opts:$-\"; }\n",
+	shell.Zsh:  "state() { typeset -p PATH PS1 CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER GENV_GPUS 2>/dev/null || :; set | grep -a -E '^GENV' || :; echo \"kept:${#__genv_how}${#__genv_old}\"; setopt; }\n",
+}
+
+func TestDeactivationGivesBackExactly(t *testing.T) {
+	before := []struct{ name, script string }{
+		{"nothing set", "unset CUDA_VISIBLE_DEVICES PS1"},
+		{"exported", "export CUDA_VISIBLE_DEVICES=2 CUDA_DEVICE_ORDER=FASTEST_FIRST PS1='$ '"},
+		{"set but not exported", "CUDA_VISIBLE_DEVICES=5; GENV_GPUS=mine; PS1='%~ '"},
+		{"empty", "export CUDA_VISIBLE_DEVICES=; PS1="},
+		{"hostile values", `CUDA_VISIBLE_DEVICES='a"b'\''$(touch x)` + "\n" + `!*'; PS1='\u$(id)` + "`id`" + `x '`},
+		{"exported without a value", "unset GENV_GPUS; export GENV_GPUS"}, // empty in zsh
+		{"PATH not exported", "typeset +x PATH"},
+		{"PATH with spaces", "PATH=\"$PATH:/a b:/c*\""},
+	}
+	for _, b := range before {
+		t.Run(b.name, func(t *testing.T) {
+			bothShells(t, func(t *testing.T, kind shell.Kind) {
+				r := newSession(t, kind).run(state[kind] + b.script + `
+state > $HOME/before; genv activate >/dev/null; genv config >/dev/null; genv config >/dev/null
+echo "in:$CUDA_VISIBLE_DEVICES"
+genv deactivate >/dev/null; state > $HOME/after
+/usr/bin/diff $HOME/before $HOME/after`)
+				require.Empty(t, r.stderr)
+				require.Equal(t, "in:0,3\n", r.stdout)
+				require.Zero(t, r.code)
+			})
+		})
+	}
+}
+
+func TestFailedActivationLeavesNothingBehind(t *testing.T) {
+	bothShells(t, func(t *testing.T, kind shell.Kind) {
+		r := newSession(t, kind, "FAKE_FAILURE=1").run(state[kind] + `PS1='$ '
+state > $HOME/before
+genv activate >/dev/null
+echo "status:$?"; state > $HOME/after; /usr/bin/diff $HOME/before $HOME/after`)
+		require.Equal(t, result{stdout: "status:3\n"}, r)
+	})
+}
+
+func TestShellOptions(t *testing.T) {
+	options := map[shell.Kind][]string{
+		shell.Bash: {"-u", "-e", "-eu", "-a", "-f", "-C", "--posix", "-T", "-E"},
+		shell.Zsh:  {"-u", "-e", "-eu", "-a", "-y", "-k", "-C", "--kshoptionprint", "--kshautoload", "-o ksharrays -o shwordsplit -o nounset", "-o rcquotes -o globsubst", "-o cshjunkiequotes", "-o warncreateglobal", "-o nomultios", "-o noglob", "-o posixbuiltins"},
+	}
+	bothShells(t, func(t *testing.T, kind shell.Kind) {
+		for _, o := range options[kind] {
+			t.Run(o, func(t *testing.T) {
+				r := newSession(t, kind, "FAKE_NAME=it's\n\"$(id)\"").run(state[kind]+`
+PS1='$ '; state > $HOME/before; unset CUDA_DEVICE_ORDER
+genv activate >/dev/null; echo "$GENV_ENVIRONMENT_NAME|$PS1"
+genv deactivate >/dev/null; state > $HOME/after
+/usr/bin/diff $HOME/before $HOME/after`, strings.Fields(o)...)
+				require.Empty(t, r.stderr)
+				require.Equal(t, "it's\n\"$(id)\"|(genv:it?s????id??) $ \n", r.stdout)
+				require.Zero(t, r.code)
+			})
+		}
+	})
+}
+
+func TestErrexitEndsAtAFailedActivation(t *testing.T) {
+	bothShells(t, func(t *testing.T, kind shell.Kind) {
+		r := newSession(t, kind, "FAKE_FAILURE=1").run("genv activate >/dev/null\necho still here", "-e")
+		require.Equal(t, result{code: 3}, r)
+	})
+}
+
+// An interactive zsh takes comments for commands, and expands aliases.
+func TestInteractive(t *testing.T) {
+	bothShells(t, func(t *testing.T, kind shell.Kind) {
+		r := newSession(t, kind, "FAKE_NAME=x").run("genv activate >/dev/null; print -n 2>/dev/null; echo \"$GENV_ENVIRONMENT_NAME\"", "-i")
+		require.Equal(t, "x\n", r.stdout)
+		require.NotContains(t, r.stderr, "not found")
+	})
+}
+
+func TestArgumentsSurvive(t *testing.T) {
+	bothShells(t, func(t *testing.T, kind shell.Kind) {
+		r := newSession(t, kind).run(`genv activate --name "Norwegian Wood" '' '$(id)' '*'; genv lock sh -c 'exit  7'; echo $?`)
+		require.Empty(t, r.stderr)
+		lines := strings.Split(r.stdout, "\n")
+		require.Equal(t, `args:["activate" "--name" "Norwegian Wood" "" "$(id)" "*"]`, lines[0])
+		require.Equal(t, `args:["lock" "sh" "-c" "exit  7"]`, lines[2])
+		require.Equal(t, "7", lines[3])
+	})
+}
+
+// The environment's process is the shell that was activated, a subshell too:
+// with it the environment ends.
+func TestThePIDIsTheShellsOwn(t *testing.T) {
+	bothShells(t, func(t *testing.T, kind shell.Kind) {
+		own := map[shell.Kind]string{shell.Bash: "$BASHPID", shell.Zsh: "${sysparams[pid]}"}[kind]
+		r := newSession(t, kind).run("[ -z \"$ZSH_VERSION\" ] || zmodload zsh/system\n" +
+			"genv activate; echo own:" + own + "\n(genv activate; echo own:" + own + ")\n:")
+		var pids, owns []string
+		for line := range strings.Lines(r.stdout) {
+			if pid, ok := strings.CutPrefix(line, "pid:"); ok {
+				pids = append(pids, strings.Fields(pid)[0])
+			}
+			if pid, ok := strings.CutPrefix(line, "own:"); ok {
+				owns = append(owns, strings.TrimSpace(pid))
+			}
+		}
+		require.Len(t, pids, 2)
+		require.Equal(t, owns, pids)
+		require.NotEqual(t, pids[0], pids[1])
+	})
+}
+
+// The user's own output stays output: none of it is evaluated.
+func TestOutputIsNotCode(t *testing.T) {
+	bothShells(t, func(t *testing.T, kind shell.Kind) {
+		r := newSession(t, kind).run(`out=$(genv activate '; touch /nonexistent/x'); echo "[$out]" | grep -c args`)
+		require.Equal(t, result{stdout: "1\n"}, r)
+	})
+}
+
+func TestWithoutStdoutActivationFails(t *testing.T) {
+	bothShells(t, func(t *testing.T, kind shell.Kind) {
+		r := newSession(t, kind).run(`genv activate >&- || echo "failed:${GENV_ENVIRONMENT_ID-}"`)
+		require.Equal(t, "failed:\n", r.stdout)
+	})
+}
+
+func TestWhatTheUserChangedMeanwhileStays(t *testing.T) {
+	bothShells(t, func(t *testing.T, kind shell.Kind) {
+		r := newSession(t, kind).run(`PS1='a '; genv activate >/dev/null
+PATH="/conda/bin:$PATH:/last"; PS1='(conda) b '
+genv deactivate >/dev/null; echo "$PATH|$PS1"`)
+		require.Equal(t, result{stdout: "/conda/bin:/usr/bin:/bin:/last|(conda) b \n"}, r)
+	})
+}
+
+func TestPrompt(t *testing.T) {
+	rows := []struct{ name, script, want string }{
+		{"added", "genv activate", "(genv:x) $ "},
+		{"replaced", "genv activate; FAKE_NAME=y genv config", "(genv:y) $ "},
+		{"not wanted", "genv activate --no-prompt; genv config", "$ "},
+		{"once, though initialised again", "genv activate; genv activate", "(genv:x) $ "},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			bothShells(t, func(t *testing.T, kind shell.Kind) {
+				r := newSession(t, kind, "FAKE_NAME=x").run("PS1='$ '; { " + row.script + "; } >/dev/null; echo \"$PS1|\"")
+				require.Equal(t, result{stdout: row.want + "|\n"}, r)
+			})
+		})
+	}
+}
+
+// A shell started from an active one has its variables, and no memory of what
+// they were before.
+func TestDeactivationInAChild(t *testing.T) {
+	bothShells(t, func(t *testing.T, kind shell.Kind) {
+		s := newSession(t, kind, "PATH="+shimsDir+":/usr/bin:/bin", "GENV_SHELL=1", "GENV_ENVIRONMENT_ID=1667", "CUDA_VISIBLE_DEVICES=0")
+		r := s.run(`genv deactivate >/dev/null; env | grep -E "^(GENV_|CUDA_|PATH=)"`)
+		require.Equal(t, result{stdout: "PATH=/usr/bin:/bin\n"}, r)
+	})
+}
+
+func TestPreactivation(t *testing.T) {
+	want := shell.Preactivation{Name: "it's me", GPUs: "2", GPUMemory: "4g", NoPrompt: true}
+	require.Equal(t, []string{
+		"GENV_PREACTIVATE=1", "GENV_PREACTIVATE_NAME=it's me", "GENV_PREACTIVATE_GPUS=2",
+		"GENV_PREACTIVATE_GPU_MEMORY=4g", "GENV_PREACTIVATE_NO_PROMPT=1",
+	}, want.Environ())
+	bothShells(t, func(t *testing.T, kind shell.Kind) {
+		s := newSession(t, kind, want.Environ()...)
+		got, ok := shell.PreactivationFrom(s.getenv)
+		require.True(t, ok)
+		require.Equal(t, want, got)
+		r := s.run("env | grep -E '^GENV_(PRE|ENVIRONMENT_ID)'")
+		require.Empty(t, r.stderr)
+		lines := strings.Split(r.stdout, "\n")
+		require.Equal(t, `args:["activate" "--name=it's me" "--gpus=2" "--gpu-memory=4g" "--no-prompt"]`, lines[0])
+		require.Equal(t, []string{"GENV_ENVIRONMENT_ID=1667", ""}, lines[2:])
+	})
+}
+
+func TestNoPreactivation(t *testing.T) {
+	for _, environ := range [][]string{
+		nil, {"GENV_PREACTIVATE=0"}, {"GENV_PREACTIVATE_NAME=x"}, {"GENV_PREACTIVATE=1", "GENV_ENVIRONMENT_ID=5"},
+	} {
+		_, ok := shell.PreactivationFrom(func(name string) string {
+			i := slices.IndexFunc(environ, func(e string) bool { return strings.HasPrefix(e, name+"=") })
+			if i < 0 {
+				return ""
+			}
+			return strings.TrimPrefix(environ[i], name+"=")
+		})
+		require.False(t, ok, environ)
+	}
+}

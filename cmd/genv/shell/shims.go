@@ -1,0 +1,144 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// The programs that genv stands in front of, as links to itself.
+var shims = []string{"docker", "nvidia-smi"}
+
+// ErrUnsafeShims says that the folder for the shims isn't safe to have in PATH.
+var ErrUnsafeShims = errors.New("unsafe folder")
+
+// Shim says for which program genv was started, by the name it was called with.
+func Shim(argv0 string) (program string, ok bool) {
+	base := filepath.Base(argv0)
+	return base, slices.Contains(shims, base)
+}
+
+// ShimsDir is the folder of shims for the genv at an absolute path, of which
+// EnsureShims makes the second when the first isn't there:
+//
+//   - ../lib/genv/shims beside the program's own folder, where `make install`
+//     puts it (/usr/local/lib/genv/shims);
+//   - genv/shims in the user's cache (XDG_CACHE_HOME or ~/.cache).
+//
+// Never a place that others can write to: whoever writes there chooses what
+// docker means.
+func ShimsDir(exe string, getenv func(string) string) (dir string, err error) {
+	installed := filepath.Join(filepath.Dir(exe), "..", "lib", "genv", "shims")
+	if checkShims(installed, exe) == nil {
+		return installed, nil
+	}
+	if cache := getenv("XDG_CACHE_HOME"); filepath.IsAbs(cache) {
+		return filepath.Join(cache, "genv", "shims"), nil
+	}
+	home := getenv("HOME")
+	if !filepath.IsAbs(home) {
+		return "", fmt.Errorf("no place for the shims: HOME is not an absolute path (%q)", home)
+	}
+	return filepath.Join(home, ".cache", "genv", "shims"), nil
+}
+
+// EnsureShims makes sure that a folder holds links to the genv at an absolute
+// path, and nothing else that it was not trusted with: it is created 0700 and
+// must belong to this user or root and be writable by its owner alone.
+func EnsureShims(dir, exe string) error {
+	if checkShims(dir, exe) == nil {
+		return nil
+	}
+	if err := checkHome(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return fmt.Errorf("making the folder of the shims: %w", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("making the folder of the shims: %w", err)
+	}
+	if err := checkOwner(dir); err != nil {
+		return err
+	}
+	for _, program := range shims {
+		if err := link(exe, filepath.Join(dir, program)); err != nil {
+			return fmt.Errorf("linking the shim of %s: %w", program, err)
+		}
+	}
+	return nil
+}
+
+// checkShims says whether a folder is safe and its links lead to exe.
+func checkShims(dir, exe string) error {
+	if err := checkOwner(dir); err != nil {
+		return err
+	}
+	self, err := os.Stat(exe)
+	if err != nil {
+		return err
+	}
+	for _, program := range shims {
+		info, err := os.Stat(filepath.Join(dir, program))
+		if err != nil {
+			return err
+		}
+		if !os.SameFile(info, self) {
+			return fmt.Errorf("%s in %s is not %s", program, dir, exe)
+		}
+	}
+	return nil
+}
+
+// checkOwner refuses a folder that somebody else may write to, or a link.
+func checkOwner(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.IsDir() || !ok:
+		return fmt.Errorf("%w: %s is not a folder: remove it", ErrUnsafeShims, dir)
+	case stat.Uid != 0 && int64(stat.Uid) != int64(os.Geteuid()):
+		return fmt.Errorf("%w: %s belongs to uid %d", ErrUnsafeShims, dir, stat.Uid)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("%w: others may write to %s: run chmod go-w on it", ErrUnsafeShims, dir)
+	}
+	return nil
+}
+
+// checkHome refuses to make folders in what belongs to somebody else: under
+// `sudo -E` the home is the user's and the process is root's.
+func checkHome(dir string) error {
+	parent := filepath.Dir(dir)
+	info, err := os.Stat(parent)
+	if errors.Is(err, fs.ErrNotExist) && parent != dir {
+		return checkHome(parent)
+	}
+	if err != nil {
+		return err
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int64(stat.Uid) != int64(os.Geteuid()) {
+		return fmt.Errorf("%w: %s is not this user's own, so no shims are put there", ErrUnsafeShims, parent)
+	}
+	return nil
+}
+
+// link makes a symbolic link in the place of whatever has its name, without a
+// moment in which there is none.
+func link(target, path string) error {
+	temporary := fmt.Sprintf("%s.%d", path, os.Getpid())
+	if err := os.Symlink(target, temporary); err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		_ = os.Remove(temporary)
+		return err
+	}
+	return nil
+}
