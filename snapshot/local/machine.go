@@ -8,6 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
 // SMI is what is needed of nvidia-smi; *nvidiasmi.Client is one.
@@ -17,33 +18,56 @@ type SMI interface {
 	List(ctx context.Context) ([]nvidiasmi.Listed, error)
 }
 
-// Books is what is needed of the state files.
+// Books is what is needed of the state files; *state.Store is one.
 type Books interface {
-	// Read returns the registered environments and the devices with their
-	// attachments, without those that have ended. The devices are empty when
-	// the books do not hold any yet.
-	Read(ctx context.Context) ([]snapshot.Environment, []snapshot.Device, error)
-	// AddDevices enters the devices that the books do not hold yet, and returns
-	// all that they hold then.
-	AddDevices(ctx context.Context, found []snapshot.Device) ([]snapshot.Device, error)
+	// Read returns the books without what is dead. With state.ErrNoDevices
+	// the environments are valid all the same.
+	Read(ctx context.Context) (state.Books, error)
+	// Discover registers the devices that nvidia-smi found.
+	Discover(ctx context.Context, found []snapshot.Device) (state.Books, error)
 }
 
-// Machine is this machine. Its fields are set before its first use; then it is
-// safe for concurrent use.
+// Machine is this machine. Its exported fields are set before its first use;
+// then it is safe for concurrent use. It remembers what need not be asked
+// again, so one that is kept does less work for the second snapshot.
 type Machine struct {
 	SMI   SMI
 	Proc  proc.FS // the zero FS is /proc
 	Books Books
-	// Username names a uid; an error means that nobody could. Nil means
-	// /etc/passwd.
-	Username func(snapshot.UID) (snapshot.Username, error)
 	// DevicesFor is for how long a list of devices is used again before
 	// nvidia-smi is asked anew; 0 asks for every snapshot. UsedMemory and
-	// Utilization are as old as that list. A device that is not on it makes
-	// nvidia-smi be asked at once.
+	// Utilization are as old as that list. A process on a device that is not
+	// on it makes nvidia-smi be asked at once.
 	DevicesFor time.Duration
 	// Now is the clock for DevicesFor; nil means time.Now.
 	Now func() time.Time
 
-	mu sync.Mutex
+	mu     sync.Mutex
+	memory memory
+}
+
+// memory is what one snapshot learned that the next one need not ask again.
+// Nothing in it changes once it is remembered.
+type memory struct {
+	inventory *inventory // nil for none
+	claims    map[snapshot.PID]claim
+}
+
+func (m *Machine) remembered() memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.memory
+}
+
+func (m *Machine) remember(learned memory) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.memory = learned
+}
+
+func (m *Machine) now() time.Time {
+	if m.Now == nil {
+		return time.Now()
+	}
+	return m.Now()
 }

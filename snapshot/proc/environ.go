@@ -2,6 +2,7 @@ package proc
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -18,13 +19,26 @@ import (
 func (p *Process) Environ(key string) (value string, found bool, err error) {
 	data, err := p.read("environ", environLimit)
 	if err != nil {
-		return "", false, err
+		return "", false, p.reallyGone(err)
 	}
 	value, found, told := ParseEnviron(data, key)
 	if !told {
 		return "", false, fmt.Errorf("%w: the environment of PID %d is empty", ErrUnreadable, p.PID)
 	}
 	return value, found, nil
+}
+
+// reallyGone doubts an ErrGone of environ: recent kernels say ESRCH there for
+// whatever has no memory of its own, such as a kernel thread, or a process
+// whose first thread has ended while others run.
+func (p *Process) reallyGone(err error) error {
+	if !errors.Is(err, ErrGone) {
+		return err
+	}
+	if stat, statErr := p.Stat(); statErr == nil && !stat.Gone() {
+		return fmt.Errorf("%w: PID %d has no environment", ErrUnreadable, p.PID)
+	}
+	return err
 }
 
 // Environ looks a variable up in the environment of one process.

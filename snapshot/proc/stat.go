@@ -18,6 +18,11 @@ type Stat struct {
 	Flags   uint64 // PF_… of include/linux/sched.h
 	Threads int
 	Start   snapshot.StartTime
+	// EnvAddress is where the environment lies in its memory (env_start, field
+	// 50). The kernel chooses it at random at every execve(2), so a process
+	// with the same PID, start and address still has the environ it had. 0
+	// when the kernel does not show it to us.
+	EnvAddress uint64
 }
 
 // kernelThread is PF_KTHREAD of include/linux/sched.h.
@@ -100,6 +105,9 @@ func ParseStat(data []byte) (Stat, error) {
 		Flags:   n.parse(fields[9-3], 64),
 		Threads: int(n.parse(fields[20-3], 31)),
 		Start:   snapshot.StartTime(n.parse(fields[22-3], 64)),
+	}
+	if len(fields) > 50-3 {
+		stat.EnvAddress = n.parse(fields[50-3], 64)
 	}
 	if n.err != nil {
 		return Stat{}, fmt.Errorf("%w: %w", errStat, n.err)

@@ -1,0 +1,117 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// processes asks nvidia-smi who uses which device and /proc who that is. It
+// returns the inventory by which the devices were told apart.
+func (m *Machine) processes(ctx context.Context) ([]snapshot.Process, *inventory, []string, error) {
+	usage, err := m.SMI.Apps(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	inv, err := m.inventoryFor(ctx, usage)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	used, warnings := inv.attribute(usage)
+	processes := make([]snapshot.Process, 0, len(used))
+	before, claims := m.remembered().claims, make(map[snapshot.PID]claim, len(used))
+	for _, u := range used {
+		p, more, err := m.look(u.PID, before, claims)
+		if errors.Is(err, proc.ErrGone) {
+			continue // it ended after nvidia-smi saw it
+		}
+		p.Usage = u.Usage
+		processes, warnings = append(processes, p), append(warnings, more...)
+	}
+	m.remember(memory{inventory: inv, claims: claims})
+	return processes, inv, warnings, nil
+}
+
+// attribute puts the lines of nvidia-smi together to processes, in ascending
+// order of PID, each with its devices in ascending order of index.
+func (inv *inventory) attribute(usage nvidiasmi.Usage) ([]snapshot.Process, []string) {
+	var warnings []string
+	for _, gpu := range usage.Untold {
+		warnings = append(warnings, fmt.Sprintf("the driver does not tell which processes use %s: there may be any", nameOr(gpu, "a device")))
+	}
+	byPID := map[snapshot.PID]map[snapshot.DeviceIndex]snapshot.Memory{}
+	for _, app := range merge(usage.Apps) {
+		index, ok := inv.index[app.GPU]
+		if !ok {
+			warnings = append(warnings, fmt.Sprintf("process %d uses %s, which nvidia-smi does not list: it is attributed to no device",
+				app.PID, nameOr(app.GPU, "a device without an id")))
+			continue
+		}
+		if byPID[app.PID] == nil {
+			byPID[app.PID] = map[snapshot.DeviceIndex]snapshot.Memory{}
+		}
+		before, several := byPID[app.PID][index]
+		byPID[app.PID][index] = app.Memory
+		if several { // several MIG instances of one device
+			byPID[app.PID][index] = sum(before, app.Memory)
+		}
+	}
+	return inOrder(byPID), warnings
+}
+
+func nameOr(gpu snapshot.GPUUUID, otherwise string) string {
+	if gpu == "" {
+		return otherwise
+	}
+	return string(gpu)
+}
+
+// merge makes one of several lines of one process on one device or instance:
+// they count the same memory, so the largest amount is taken.
+func merge(apps []nvidiasmi.App) []nvidiasmi.App {
+	type key struct {
+		gpu snapshot.GPUUUID
+		pid snapshot.PID
+	}
+	place := make(map[key]int, len(apps))
+	merged := make([]nvidiasmi.App, 0, len(apps))
+	for _, app := range apps {
+		i, twice := place[key{app.GPU, app.PID}]
+		if !twice {
+			place[key{app.GPU, app.PID}] = len(merged)
+			merged = append(merged, app)
+		} else if !merged[i].Memory.Known() || app.Memory.Bytes() > merged[i].Memory.Bytes() {
+			merged[i].Memory = app.Memory
+		}
+	}
+	return merged
+}
+
+// sum adds amounts of whole MiB, as nvidia-smi tells them. What is unknown in
+// part is unknown.
+func sum(a, b snapshot.Memory) snapshot.Memory {
+	if !a.Known() || !b.Known() {
+		return snapshot.Memory{}
+	}
+	return snapshot.MiB(a.Bytes()>>20 + b.Bytes()>>20)
+}
+
+func inOrder(byPID map[snapshot.PID]map[snapshot.DeviceIndex]snapshot.Memory) []snapshot.Process {
+	processes := make([]snapshot.Process, 0, len(byPID))
+	for pid, devices := range byPID {
+		p := snapshot.Process{PID: pid}
+		for index, memory := range devices {
+			p.Usage = append(p.Usage, snapshot.DeviceUsage{Index: index, Memory: memory})
+		}
+		slices.SortFunc(p.Usage, func(a, b snapshot.DeviceUsage) int { return cmp.Compare(a.Index, b.Index) })
+		processes = append(processes, p)
+	}
+	slices.SortFunc(processes, func(a, b snapshot.Process) int { return cmp.Compare(a.PID, b.PID) })
+	return processes
+}

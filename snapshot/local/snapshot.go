@@ -1,0 +1,99 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// Snapshot takes the whole snapshot: two calls of nvidia-smi, or one while its
+// list of devices is still good, and a third one only for MIG instances. The
+// processes are in ascending order of PID. An error means that nothing is
+// known; it wraps an error of nvidiasmi or of state, or the context's.
+func (m *Machine) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
+	processes, inventory, warnings, err := m.processes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	books, err := m.books(ctx, inventory)
+	if err != nil {
+		return nil, err
+	}
+	s := &snapshot.Snapshot{
+		Processes:    processes,
+		Environments: books.Environments,
+		Devices:      inventory.describe(books.Devices),
+		Warnings:     append(warnings, bookWarnings(books)...),
+	}
+	if s.BootID, err = m.Proc.BootID(); err != nil {
+		s.Warnings = append(s.Warnings, err.Error())
+	}
+	return s, nil
+}
+
+// Processes is the part of a snapshot that `--type processes` prints, and its
+// warnings. It does not look at the books.
+func (m *Machine) Processes(ctx context.Context) ([]snapshot.Process, []string, error) {
+	processes, _, warnings, err := m.processes(ctx)
+	return processes, warnings, err
+}
+
+// Environments is the part of a snapshot that `--type envs` prints, and its
+// warnings. It never runs nvidia-smi.
+func (m *Machine) Environments(ctx context.Context) ([]snapshot.Environment, []string, error) {
+	books, err := m.Books.Read(ctx)
+	if err != nil && !errors.Is(err, state.ErrNoDevices) {
+		return nil, nil, err
+	}
+	return books.Environments, bookWarnings(books), nil
+}
+
+// Devices is the part of a snapshot that `--type devices` prints, and its
+// warnings. It runs nvidia-smi only when the books hold no devices yet.
+func (m *Machine) Devices(ctx context.Context) ([]snapshot.Device, []string, error) {
+	books, err := m.Books.Read(ctx)
+	if errors.Is(err, state.ErrNoDevices) {
+		books, err = m.discover(ctx)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return books.Devices, bookWarnings(books), nil
+}
+
+func (m *Machine) discover(ctx context.Context) (state.Books, error) {
+	inventory, err := m.ask(ctx)
+	if err != nil {
+		return state.Books{}, err
+	}
+	return m.Books.Discover(ctx, inventory.found())
+}
+
+// books reads the books, and brings them in line with the devices that are
+// there when they are not.
+func (m *Machine) books(ctx context.Context, inventory *inventory) (state.Books, error) {
+	books, err := m.Books.Read(ctx)
+	if err != nil && !errors.Is(err, state.ErrNoDevices) {
+		return state.Books{}, err
+	}
+	if err == nil && inventory.agrees(books.Devices) {
+		return books, nil
+	}
+	return m.Books.Discover(ctx, inventory.found())
+}
+
+// bookWarnings are the warnings of the books and one for every environment
+// that the kernel disowns.
+func bookWarnings(books state.Books) []string {
+	warnings := books.Warnings
+	for i := range books.Environments {
+		if e := &books.Environments[i]; e.OwnerMismatch {
+			warnings = append(warnings, fmt.Sprintf(
+				"environment %q is registered for user %q (uid %d), but the kernel says otherwise of that uid or of its processes", e.EID, e.Username, e.UID))
+		}
+	}
+	return warnings
+}

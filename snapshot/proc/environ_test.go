@@ -1,0 +1,125 @@
+package proc_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+const key = "GENV_ENVIRONMENT_ID"
+
+func TestParseEnviron(t *testing.T) {
+	for name, row := range map[string]struct {
+		data, value string
+		found, told bool
+	}{
+		"there":                  {"A=1\x00" + key + "=1667\x00B=2\x00", "1667", true, true},
+		"there, last and open":   {"A=1\x00" + key + "=1667", "1667", true, true},
+		"there and empty":        {key + "=\x00", "", true, true},
+		"with = in it":           {key + "=a=b\x00", "a=b", true, true},
+		"not UTF-8":              {key + "=\xff\xfe\x00", "\xff\xfe", true, true},
+		"with a newline":         {"A=1\n" + key + "=x\x00" + key + "=1667\x00", "1667", true, true},
+		"twice: the first":       {key + "=1\x00" + key + "=2\x00", "1", true, true},
+		"absent":                 {"A=1\x00B=2\x00", "", false, true},
+		"another's prefix":       {key + "S=1\x00", "", false, true},
+		"another's suffix":       {"X" + key + "=1\x00", "", false, true},
+		"without =":              {key + "\x00", "", false, true},
+		"inside another's value": {"A=" + key + "=1\x00", "", false, true},
+		"nothing":                {"", "", false, false},
+		"only ends":              {"\x00\x00\x00", "", false, false},
+		"behind empty entries":   {"\x00\x00" + key + "=1667\x00", "1667", true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			value, found, told := proc.ParseEnviron([]byte(row.data), key)
+			require.Equal(t, row.value, value)
+			require.Equal(t, row.found, found)
+			require.Equal(t, row.told, told)
+		})
+	}
+}
+
+func TestEnvironTellsNoFromNobodyKnows(t *testing.T) {
+	fs := mount(t)
+	add(t, fs, 10, map[string]string{"environ": "A=1\x00"})
+	add(t, fs, 11, map[string]string{"environ": ""})
+	add(t, fs, 12, map[string]string{"environ": strings.Repeat("x", 9<<20)})
+	_, found, err := fs.Environ(10, key)
+	require.NoError(t, err)
+	require.False(t, found)
+	_, _, err = fs.Environ(11, key)
+	require.ErrorIs(t, err, proc.ErrUnreadable)
+	_, _, err = fs.Environ(12, key)
+	require.ErrorIs(t, err, proc.ErrUnreadable)
+	_, _, err = fs.Environ(13, key)
+	require.ErrorIs(t, err, proc.ErrGone)
+}
+
+// What execve(2) lets in is read whole.
+func TestALongEnvironIsReadToItsEnd(t *testing.T) {
+	fs := mount(t)
+	add(t, fs, 10, map[string]string{"environ": "LONG=" + strings.Repeat("x", 6<<20) + "\x00" + key + "=1667\x00"})
+	value, found, err := fs.Environ(10, key)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, "1667", value)
+}
+
+func TestEnvironOfSomebodyElseIsUnknown(t *testing.T) {
+	if os.Geteuid() == 0 {
+		dropPrivileges(t)
+	}
+	_, _, err := proc.FS{}.Environ(1, key)
+	require.ErrorIs(t, err, proc.ErrUnreadable)
+	require.NotErrorIs(t, err, proc.ErrGone)
+}
+
+// A kernel thread, on machines where a test can see one.
+func TestAKernelThreadHasNoEnvironment(t *testing.T) {
+	stat, err := proc.FS{}.Stat(2)
+	if err != nil || !stat.IsKernelThread() {
+		t.Skip("no kernel thread is visible here: this is a PID namespace")
+	}
+	_, _, err = proc.FS{}.Environ(2, key)
+	require.ErrorIs(t, err, proc.ErrUnreadable)
+}
+
+// What is no file cannot be read, which is not the same as absent.
+func TestWhatIsNoFileIsUnreadable(t *testing.T) {
+	fs := mount(t)
+	add(t, fs, 10, nil)
+	require.NoError(t, syscall.Mkdir(filepath.Join(fs.Root, "10", "environ"), 0o755))
+	_, _, err := fs.Environ(10, key)
+	require.ErrorIs(t, err, proc.ErrUnreadable)
+}
+
+func FuzzParseEnviron(f *testing.F) {
+	f.Add([]byte("A=1\x00"+key+"=1667\x00"), key)
+	f.Add([]byte("\x00\x00"), key)
+	f.Add([]byte(key+"=\xff"), key)
+	f.Fuzz(func(t *testing.T, data []byte, name string) {
+		value, found, told := proc.ParseEnviron(data, name)
+		if !found {
+			require.Empty(t, value)
+			return
+		}
+		require.True(t, told)
+		require.NotContains(t, value, "\x00")
+		require.Contains(t, string(data), name+"="+value)
+	})
+}
+
+func TestAProcessWithoutMemoryIsNotGone(t *testing.T) {
+	fs := mount(t)
+	add(t, fs, 10, map[string]string{"stat": statLine(10, "python3", "Z", 1, 0, 4, 500)}) // without environ
+	add(t, fs, 11, map[string]string{"stat": statLine(11, "python3", "Z", 1, 0, 1, 500)})
+	_, _, err := fs.Environ(10, key)
+	require.ErrorIs(t, err, proc.ErrUnreadable)
+	_, _, err = fs.Environ(11, key)
+	require.ErrorIs(t, err, proc.ErrGone)
+}

@@ -1,0 +1,238 @@
+package proc_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+func TestParseStat(t *testing.T) {
+	for name, want := range map[string]proc.Stat{
+		"a plain name":        {PID: 42, Name: "python3", State: 'S', PPID: 7, Threads: 1, Start: 123456},
+		"spaces":              {PID: 42, Name: "tmux: server", State: 'R', PPID: 1, Threads: 3, Start: 1},
+		"parentheses":         {PID: 42, Name: "a) R 1 (b", State: 'D', PPID: 7, Threads: 1, Start: 99},
+		"closing only":        {PID: 42, Name: ") Z 1 1 1", State: 'S', PPID: 7, Threads: 1, Start: 99},
+		"a newline":           {PID: 42, Name: "a\nb", State: 'S', PPID: 7, Threads: 1, Start: 99},
+		"not UTF-8":           {PID: 42, Name: "\xff\xfe", State: 'S', PPID: 7, Threads: 1, Start: 99},
+		"no name":             {PID: 42, Name: "", State: 'S', PPID: 7, Threads: 1, Start: 99},
+		"a kernel thread":     {PID: 2, Name: "kworker/u8:3-ev", State: 'I', PPID: 0, Flags: 0x208040, Threads: 1},
+		"a namespace's first": {PID: 42, Name: "sh", State: 'S', PPID: 0, Threads: 1, Start: 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			line := statLine(int(want.PID), want.Name, string(want.State), int(want.PPID), int(want.Flags), want.Threads, int(want.Start))
+			got, err := proc.ParseStat([]byte(line))
+			require.NoError(t, err)
+			want.EnvAddress = 140722
+			require.Equal(t, want, got)
+		})
+	}
+}
+
+func TestParseStatRefuses(t *testing.T) {
+	whole := statLine(42, "sh", "S", 1, 0, 1, 7)
+	for name, line := range map[string]string{
+		"nothing":              "",
+		"no name":              strings.NewReplacer("(", "", ")", "").Replace(whole),
+		"a name left open":     strings.Replace(whole, ")", "", 1),
+		"turned parentheses":   "42 )sh( S 1",
+		"cut before the start": whole[:strings.Index(whole, " 7 1000")],
+		"a word for a PID":     strings.Replace(whole, "42", "me", 1),
+		"a negative parent":    strings.Replace(whole, "S 1", "S -1", 1),
+		"a long state":         strings.Replace(whole, "S 1", "SS 1", 1),
+		"a start beyond 64bit": strings.Replace(whole, " 7 1000", " 99999999999999999999999 1000", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := proc.ParseStat([]byte(line))
+			require.Error(t, err)
+		})
+	}
+}
+
+// Before Linux 3.5 the line ended earlier.
+func TestParseStatOfAnOldKernel(t *testing.T) {
+	line := statLine(42, "sh", "S", 1, 0, 1, 7)
+	stat, err := proc.ParseStat([]byte(line[:strings.Index(line, " 140722")]))
+	require.NoError(t, err)
+	require.Equal(t, snapshot.StartTime(7), stat.Start)
+	require.Zero(t, stat.EnvAddress)
+}
+
+func TestExecMovesTheEnvironment(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "read -r line; exec cat")
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	defer func() {
+		require.NoError(t, stdin.Close())
+		require.NoError(t, cmd.Wait())
+	}()
+	pid := snapshot.PID(cmd.Process.Pid)
+	var before proc.Stat
+	require.Eventually(t, func() bool { // execve(2) sets it after it has closed what Start waits for
+		before, err = proc.FS{}.Stat(pid)
+		return err == nil && before.EnvAddress != 0
+	}, 5e9, 1e6)
+	_, err = stdin.Write([]byte("go on\n"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		after, err := proc.FS{}.Stat(pid)
+		return err == nil && after.Name == "cat" && after.Start == before.Start && after.EnvAddress != before.EnvAddress
+	}, 5e9, 1e6)
+}
+
+func TestGone(t *testing.T) {
+	for _, row := range []struct {
+		what  string
+		state byte
+		n     int
+		gone  bool
+	}{
+		{"running", 'R', 1, false},
+		{"sleeping", 'S', 4, false},
+		{"stuck in the kernel", 'D', 1, false},
+		{"stopped", 'T', 1, false},
+		{"a zombie", 'Z', 1, true},
+		{"a zombie, threads not told", 'Z', 0, true},
+		{"dead", 'X', 1, true},
+		{"its first thread ended, others run", 'Z', 5, false},
+	} {
+		require.Equal(t, row.gone, proc.Stat{State: row.state, Threads: row.n}.Gone(), row.what)
+	}
+}
+
+func TestAlive(t *testing.T) {
+	fs := mount(t)
+	add(t, fs, 10, map[string]string{"stat": statLine(10, "sh", "S", 1, 0, 1, 500)})
+	add(t, fs, 11, map[string]string{"stat": statLine(11, "sh", "Z", 1, 0, 1, 500)})
+	add(t, fs, 12, map[string]string{"stat": "rubbish"})
+	for _, row := range []struct {
+		what  string
+		pid   snapshot.PID
+		start snapshot.StartTime
+		alive bool
+	}{
+		{"the very process", 10, 500, true},
+		{"whoever has the PID", 10, 0, true},
+		{"the PID was dealt anew", 10, 499, false},
+		{"a zombie", 11, 500, false},
+		{"nobody", 13, 0, false},
+		{"no PID", 0, 0, false},
+		{"a process group", -10, 0, false},
+	} {
+		alive, err := fs.Alive(row.pid, row.start)
+		require.NoError(t, err, row.what)
+		require.Equal(t, row.alive, alive, row.what)
+	}
+	_, err := fs.Alive(12, 0)
+	require.ErrorIs(t, err, proc.ErrUnreadable)
+}
+
+// With hidepid=2 the processes of others are absent, PID 1 among them.
+func TestAbsenceSaysNothingWhereProcessesAreHidden(t *testing.T) {
+	fs := proc.FS{Root: t.TempDir()}
+	_, err := fs.Alive(10, 0)
+	require.ErrorIs(t, err, proc.ErrUnreadable)
+	require.ErrorContains(t, err, "hidepid")
+}
+
+func TestThisProcess(t *testing.T) {
+	self := snapshot.PID(os.Getpid())
+	p, err := proc.FS{}.Open(self)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.Close()) }()
+
+	stat, err := p.Stat()
+	require.NoError(t, err)
+	require.Equal(t, self, stat.PID)
+	require.Equal(t, snapshot.PID(os.Getppid()), stat.PPID)
+	require.NotZero(t, stat.Start)
+	require.False(t, stat.Gone())
+	require.False(t, stat.IsKernelThread())
+
+	uid, err := p.UID()
+	require.NoError(t, err)
+	require.Equal(t, snapshot.UID(os.Getuid()), uid)
+
+	program, err := os.Executable()
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(filepath.Base(program), p.Command(stat)))
+
+	ancestors, err := proc.FS{}.Ancestors(self)
+	require.NoError(t, err)
+	require.Equal(t, stat.PPID, ancestors[0])
+}
+
+// child starts a process that waits until its stdin is closed.
+func child(t *testing.T, env ...string) (*exec.Cmd, snapshot.PID) {
+	t.Helper()
+	cmd := exec.Command("cat")
+	cmd.Env = env
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = cmd.Wait() // some tests have waited for it already
+	})
+	return cmd, snapshot.PID(cmd.Process.Pid)
+}
+
+// What is read through a handle is of one process, whoever has its PID later.
+func TestAHandleOutlivesItsProcess(t *testing.T) {
+	cmd, pid := child(t, "GENV_ENVIRONMENT_ID=1667")
+	p, err := proc.FS{}.Open(pid)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.Close()) }()
+	eid, found, err := p.Environ("GENV_ENVIRONMENT_ID")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, "1667", eid)
+
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait() // it was killed
+	_, err = p.Stat()
+	require.ErrorIs(t, err, proc.ErrGone)
+	_, err = p.UID()
+	require.ErrorIs(t, err, proc.ErrGone)
+	_, _, err = p.Environ("GENV_ENVIRONMENT_ID")
+	require.ErrorIs(t, err, proc.ErrGone)
+}
+
+func TestAZombieIsGone(t *testing.T) {
+	cmd, pid := child(t)
+	require.NoError(t, cmd.Process.Kill())
+	require.Eventually(t, func() bool { // nobody has waited for it: it stays a zombie
+		stat, err := proc.FS{}.Stat(pid)
+		return err == nil && stat.Gone()
+	}, 5e9, 1e6)
+	alive, err := proc.FS{}.Alive(pid, 0)
+	require.NoError(t, err)
+	require.False(t, alive)
+	_, found, err := proc.FS{}.Environ(pid, "GENV_ENVIRONMENT_ID")
+	require.Error(t, err) // gone or unreadable, as kernels differ, but never "not in one"
+	require.False(t, found)
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add([]byte(statLine(42, "tmux: server", "S", 1, 0, 1, 7)))
+	f.Add([]byte(statLine(42, "a) R 1 (b", "Z", 1, 0x200000, 1, 7)))
+	f.Add([]byte("42 (sh) S 1"))
+	f.Add([]byte(")("))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		stat, err := proc.ParseStat(data)
+		if err != nil {
+			require.Zero(t, stat)
+			return
+		}
+		require.GreaterOrEqual(t, stat.PID, snapshot.PID(0))
+		require.GreaterOrEqual(t, stat.PPID, snapshot.PID(0))
+		require.Contains(t, string(data), "("+stat.Name+")")
+	})
+}
