@@ -1,0 +1,141 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/seed-3119e985/genv/remote/sshclient/config"
+)
+
+// identity is a configured key with its certificates.
+type identity struct {
+	public       ssh.PublicKey
+	signer       ssh.Signer // nil when only the agent can sign
+	certificates []*ssh.Certificate
+}
+
+// with are the identity's signers when signer holds the private key: one for
+// each certificate, then the key itself; none without a signer.
+func (id identity) with(signer ssh.Signer) []ssh.Signer {
+	if held, ok := signer.(heldKey); ok {
+		signer = held.Signer
+	}
+	if signer == nil {
+		return nil
+	}
+	var signers []ssh.Signer
+	for _, certificate := range id.certificates {
+		if s, err := ssh.NewCertSigner(certificate, signer); err == nil { // it was matched before
+			signers = append(signers, s)
+		}
+	}
+	return append(signers, signer)
+}
+
+// identities are the key files that exist, in their order, with the
+// certificates that belong to them, and what is wrong with those that do not serve.
+func (k *Keyring) identities(s config.Settings) ([]identity, []string) {
+	var all []identity
+	var notes []string
+	for _, path := range s.IdentityFiles {
+		file, err := k.file(path)
+		if err != nil {
+			notes = append(notes, err.Error())
+		}
+		if file == nil || file.public == nil {
+			continue
+		}
+		id := identity{public: file.public, signer: file.signer}
+		for _, certificate := range append([]string{path + "-cert.pub"}, s.CertificateFiles...) {
+			if c := readCertificate(certificate); c != nil && string(c.Key.Marshal()) == string(id.public.Marshal()) {
+				id.certificates = append(id.certificates, c)
+			}
+		}
+		all = append(all, id)
+	}
+	return slices.DeleteFunc(all, func(id identity) bool { return id.public == nil }), notes
+}
+
+// keyFile is what was read of a file, as long as it does not change.
+type keyFile struct {
+	public  ssh.PublicKey
+	signer  ssh.Signer
+	problem error
+	changed time.Time
+	size    int64
+}
+
+func (k *Keyring) file(path string) (*keyFile, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		public := readPublic(path + ".pub") // the private key may be in the agent
+		return &keyFile{public: public}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if file := k.files[path]; file != nil && file.changed.Equal(info.ModTime()) && file.size == info.Size() {
+		return file, file.problem
+	}
+	file := &keyFile{changed: info.ModTime(), size: info.Size()}
+	file.public, file.signer, file.problem = k.read(path, info)
+	k.files[path] = file
+	return file, file.problem
+}
+
+// maxKeyFile is far above any key's size, in bytes.
+const maxKeyFile = 1 << 20
+
+func (k *Keyring) read(path string, info fs.FileInfo) (ssh.PublicKey, ssh.Signer, error) {
+	if !info.Mode().IsRegular() || info.Size() > maxKeyFile {
+		return nil, nil, fmt.Errorf("%s is not a key file", path)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if public, _, _, _, err := ssh.ParseAuthorizedKey(content); err == nil {
+		return public, nil, nil // IdentityFile names the public key of one in the agent
+	}
+	if info.Mode().Perm()&0o077 != 0 && os.Getuid() != 0 || info.Mode().Perm()&0o077 != 0 && ownedByUs(info) {
+		return readPublic(path + ".pub"), nil, fmt.Errorf("%s can be read by others and is not used: chmod 600 %s", path, path)
+	}
+	signer, err := ssh.ParsePrivateKey(content)
+	if err == nil {
+		return signer.PublicKey(), signer, nil
+	}
+	var locked *ssh.PassphraseMissingError
+	public := readPublic(path + ".pub")
+	if !errors.As(err, &locked) {
+		return public, nil, fmt.Errorf("%s cannot be read here and is used through the agent alone: %w", path, err)
+	}
+	if locked.PublicKey != nil {
+		public = locked.PublicKey
+	}
+	return public, k.unlocking(path, public, content), nil
+}
+
+func readPublic(path string) ssh.PublicKey {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	public, _, _, _, err := ssh.ParseAuthorizedKey(content)
+	if err != nil {
+		return nil
+	}
+	return public
+}
+
+func readCertificate(path string) *ssh.Certificate {
+	certificate, _ := readPublic(path).(*ssh.Certificate)
+	return certificate
+}

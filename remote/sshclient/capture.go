@@ -1,0 +1,70 @@
+package sshclient
+
+import (
+	"bytes"
+	"io"
+	"sync"
+)
+
+// tail keeps the last bytes written to it, up to limit and as much again.
+type tail struct {
+	limit int
+	mu    sync.Mutex
+	kept  []byte
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = append(t.kept, b...)
+	if over := len(t.kept) - t.limit; over > t.limit {
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.kept)
+}
+
+// capture keeps what a command writes up to a limit. It never fails the reading
+// of it, for the SSH library would hang: what goes beyond is thrown away and
+// beyond is called once, which ends the command.
+type capture struct {
+	limit  int64
+	beyond func()
+
+	mu       sync.Mutex
+	kept     bytes.Buffer
+	overflow bool
+}
+
+func (c *capture) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	room := c.limit - int64(c.kept.Len())
+	c.kept.Write(b[:min(int64(len(b)), room)])
+	if int64(len(b)) > room && !c.overflow {
+		c.overflow = true
+		c.beyond()
+	}
+	return len(b), nil
+}
+
+// bytes is what was kept so far, the caller's own.
+func (c *capture) bytes() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return bytes.Clone(c.kept.Bytes())
+}
+
+func (c *capture) overflowed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.overflow
+}
+
+// drain reads everything, whatever comes.
+func drain(r io.Reader, c *capture) { _, _ = io.Copy(c, r) }

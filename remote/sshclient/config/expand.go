@@ -1,0 +1,52 @@
+package config
+
+import (
+	"crypto/sha1" //nolint:gosec // %C is defined as a SHA-1 of public names, no secret (ssh_config(5), TOKENS)
+	"encoding/hex"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// tokens are those that ssh_config(5) lists for file names and ProxyCommand.
+func (w identity) tokens(q Query, s Settings) map[byte]string {
+	long, _ := os.Hostname() // empty when the kernel has none, as in OpenSSH
+	short, _, _ := strings.Cut(long, ".")
+	port := strconv.Itoa(s.Port)
+	jump := ""
+	sum := sha1.Sum([]byte(long + s.HostName + port + s.User + jump)) //nolint:gosec // see above
+	return map[byte]string{
+		'%': "%", 'd': w.home, 'h': s.HostName, 'i': w.uid, 'k': or(s.HostKeyAlias, q.Host), 'L': short, 'l': long,
+		'n': q.Host, 'p': port, 'r': s.User, 'u': w.user, 'j': jump, 'C': hex.EncodeToString(sum[:]),
+	}
+}
+
+// expand fills in %x; one that is not a token stays as it is, for `ssh -G` has
+// expanded some values already.
+func expand(text string, tokens map[byte]string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '%' && i+1 < len(text) {
+			if value, ok := tokens[text[i+1]]; ok {
+				b.WriteString(value)
+				i++
+				continue
+			}
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
+}
+
+// environment fills in ${NAME}, the one form that OpenSSH knows. A name that is
+// not set is an empty text here; reading the file has refused it before.
+func environment(text string, getenv func(string) string) string {
+	for {
+		before, rest, found := strings.Cut(text, "${")
+		name, after, closed := strings.Cut(rest, "}")
+		if !found || !closed {
+			return text
+		}
+		text = before + getenv(name) + after
+	}
+}

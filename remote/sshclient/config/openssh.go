@@ -1,0 +1,88 @@
+package config
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// askOpenSSH runs `ssh -G`, which prints what ssh would do and connects to
+// nothing. The host's name is an argument of its own: no shell sees it.
+func (r *Resolver) askOpenSSH(ctx context.Context, q Query) (raw, error) {
+	var out, problems bytes.Buffer
+	ssh := exec.CommandContext(ctx, r.ssh, r.arguments(q)...)
+	ssh.Stdout, ssh.Stderr = &out, &problems
+	if err := ssh.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, sshProblem(problems.String(), err)
+	}
+	return parseOpenSSH(out.String()), nil
+}
+
+func (r *Resolver) arguments(q Query) []string {
+	arguments := []string{"-G"}
+	if r.options.File != "" {
+		arguments = append(arguments, "-F", r.options.File)
+	}
+	if q.User != "" {
+		arguments = append(arguments, "-l", q.User)
+	}
+	if q.Port != 0 {
+		arguments = append(arguments, "-p", strconv.Itoa(q.Port))
+	}
+	if q.HostName != "" {
+		arguments = append(arguments, "-o", "HostName="+strings.ReplaceAll(q.HostName, "%", "%%"))
+	}
+	return append(arguments, "--", q.Host)
+}
+
+var fileLine = regexp.MustCompile(`(?m)^(/?\S+):? line (\d+): (.*)$`)
+
+// sshProblem is ssh's own complaint with the place it names.
+func sshProblem(text string, cause error) error {
+	if m := fileLine.FindStringSubmatch(text); m != nil {
+		line, _ := strconv.Atoi(m[2])
+		return &Error{File: strings.TrimSuffix(m[1], ":"), Line: line, Problem: strings.TrimSpace(m[3])}
+	}
+	var exit *exec.ExitError
+	if text = strings.TrimSpace(text); errors.As(cause, &exit) && text != "" {
+		return &Error{Problem: "ssh -G: " + text}
+	}
+	return &Error{Problem: "ssh -G: " + cause.Error()}
+}
+
+// gathered are the keywords with several values on one line of `ssh -G`. It
+// does not quote them, so that a path with a space can only be told by the next
+// path's beginning.
+var gathered = map[string]bool{"userknownhostsfile": true, "globalknownhostsfile": true}
+
+// parseOpenSSH reads `keyword value` lines.
+func parseOpenSSH(text string) raw {
+	values := raw{}
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimRight(line, "\n"), " ")
+		if gathered[key] {
+			values[key] = paths(value)
+			continue
+		}
+		values[key] = append(values[key], value)
+	}
+	return values
+}
+
+func paths(text string) (all []string) {
+	for word := range strings.SplitSeq(text, " ") {
+		if len(all) > 0 && !strings.ContainsAny(word[:min(1, len(word))], "/~%$") {
+			all[len(all)-1] += " " + word
+			continue
+		}
+		all = append(all, word)
+	}
+	return all
+}

@@ -1,0 +1,226 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// raw holds values by lower-cased keyword, as `ssh -G` prints them: one entry
+// for most keywords, several for those that gather.
+type raw map[string][]string
+
+func (r raw) first(key string) string {
+	if values := r[key]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// Error is a configuration that cannot be honoured.
+type Error struct {
+	File    string // empty when it is not a file's fault
+	Line    int    // from 1; 0 when it is the whole file's
+	Problem string
+}
+
+func (e *Error) Error() string {
+	switch {
+	case e.File == "":
+		return e.Problem
+	case e.Line == 0:
+		return e.File + ": " + e.Problem
+	}
+	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Problem)
+}
+
+// defaultIdentities are tried when no IdentityFile is configured (ssh(1), -i).
+var defaultIdentities = []string{
+	"~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ecdsa_sk", "~/.ssh/id_ed25519", "~/.ssh/id_ed25519_sk",
+}
+
+// settings expands raw values for a host. It is the one place where both ways
+// of reading a configuration come together.
+func (r raw) settings(q Query, who identity) (Settings, error) {
+	s := Settings{User: or(r.first("user"), who.user), Port: 22, ServerAliveCountMax: 3, AddressFamily: or(strings.ToLower(r.first("addressfamily")), "any")}
+	s.HostName = strings.NewReplacer("%%", "%", "%h", q.Host).Replace(or(r.first("hostname"), q.Host))
+	if err := r.numbers(&s); err != nil {
+		return s, err
+	}
+	s.HostKeyAlias = strings.ToLower(unlessNone(r.first("hostkeyalias")))
+	tokens := who.tokens(q, s)
+	if err := r.proxy(&s, tokens); err != nil {
+		return s, err
+	}
+	r.files(&s, tokens, who)
+	s.IdentitiesOnly = yes(r.first("identitiesonly"))
+	s.HashKnownHosts = yes(r.first("hashknownhosts"))
+	s.HostKeyChecking = strictness(r.first("stricthostkeychecking"))
+	s.BindAddress = unlessNone(r.first("bindaddress"))
+	return s, r.refuse()
+}
+
+func (r raw) numbers(s *Settings) error {
+	for _, field := range []struct {
+		key string
+		set func(string) error
+	}{
+		{"port", func(v string) (err error) {
+			if s.Port, err = strconv.Atoi(v); err == nil && (s.Port < 1 || s.Port > 65535) {
+				err = strconv.ErrRange
+			}
+			return err
+		}},
+		{"connecttimeout", func(v string) (err error) { s.ConnectTimeout, err = Duration(v); return err }},
+		{"serveraliveinterval", func(v string) (err error) { s.ServerAliveInterval, err = Duration(v); return err }},
+		{"serveralivecountmax", func(v string) (err error) { s.ServerAliveCountMax, err = strconv.Atoi(v); return err }},
+	} {
+		value := unlessNone(r.first(field.key))
+		if value == "" {
+			continue
+		}
+		if err := field.set(value); err != nil {
+			return &Error{Problem: fmt.Sprintf("bad value %q for %s in ssh_config", value, field.key)}
+		}
+	}
+	return nil
+}
+
+func (r raw) proxy(s *Settings, tokens map[byte]string) error {
+	if jump := unlessNone(r.first("proxyjump")); jump != "" {
+		s.ProxyJump = strings.Split(expand(jump, tokens), ",")
+		return nil
+	}
+	command := unlessNone(r.first("proxycommand"))
+	if command == "" {
+		return nil
+	}
+	if yes(r.first("proxyusefdpass")) {
+		return &Error{Problem: "ProxyUseFdpass cannot be honoured: use a ProxyCommand that passes the data itself"}
+	}
+	s.ProxyCommand = expand(command, tokens)
+	return nil
+}
+
+func (r raw) files(s *Settings, tokens map[byte]string, who identity) {
+	expandAll := func(values []string) (paths []string) {
+		for _, value := range values {
+			if value = who.path(expand(value, tokens)); value != "" && !strings.EqualFold(value, "none") {
+				paths = append(paths, value)
+			}
+		}
+		return paths
+	}
+	identities := r["identityfile"]
+	if len(identities) == 0 {
+		identities = defaultIdentities
+	}
+	s.IdentityFiles, s.CertificateFiles = expandAll(identities), expandAll(r["certificatefile"])
+	s.UserKnownHosts = expandAll(orAll(r["userknownhostsfile"], "~/.ssh/known_hosts", "~/.ssh/known_hosts2"))
+	s.GlobalKnownHosts = expandAll(orAll(r["globalknownhostsfile"], "/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"))
+	switch agent := r.first("identityagent"); {
+	case agent == "" || agent == "SSH_AUTH_SOCK":
+		s.IdentityAgent = who.getenv("SSH_AUTH_SOCK")
+	case strings.EqualFold(agent, "none"):
+	case strings.HasPrefix(agent, "$") && !strings.HasPrefix(agent, "${"):
+		s.IdentityAgent = who.getenv(agent[1:])
+	default:
+		s.IdentityAgent = who.path(expand(agent, tokens))
+	}
+}
+
+// refuse names what would weaken or bend the connection if it were passed over.
+func (r raw) refuse() error {
+	for key, harmless := range map[string]string{
+		"revokedhostkeys": "none", "knownhostscommand": "none", "pkcs11provider": "none", "bindinterface": "none",
+		"pubkeyauthentication": "yes", "verifyhostkeydns": "no",
+	} {
+		value := strings.ToLower(r.first(key))
+		if value == "" || value == harmless || harmless == "yes" && value != "no" && value != "false" || harmless == "no" && !yes(value) {
+			continue
+		}
+		return &Error{Problem: fmt.Sprintf("%s %s in ssh_config cannot be honoured here", key, value)}
+	}
+	return nil
+}
+
+// Duration reads ssh_config's time formats: seconds, or numbers with s, m, h, d
+// and w one after the other (sshd_config(5), TIME FORMATS).
+func Duration(text string) (time.Duration, error) {
+	units := map[byte]time.Duration{'s': 1, 'm': 60, 'h': 3600, 'd': 86400, 'w': 604800}
+	var total time.Duration
+	for rest := text; rest != ""; {
+		end := strings.IndexFunc(rest, func(c rune) bool { return c < '0' || c > '9' })
+		unit, next := time.Duration(1), len(rest)
+		if end >= 0 {
+			unit, next = units[rest[end]|0x20], end+1
+		} else {
+			end = len(rest)
+		}
+		n, err := strconv.ParseUint(rest[:end], 10, 31)
+		if err != nil || unit == 0 || total > maxDuration {
+			return 0, fmt.Errorf("bad time %q", text)
+		}
+		total, rest = total+time.Duration(n)*unit*time.Second, rest[next:]
+	}
+	if text == "" || total > maxDuration {
+		return 0, fmt.Errorf("bad time %q", text)
+	}
+	return total, nil
+}
+
+// maxDuration is OpenSSH's own limit, INT_MAX seconds.
+const maxDuration = (1<<31 - 1) * time.Second
+
+func strictness(value string) Strictness {
+	switch strings.ToLower(value) {
+	case "yes", "true":
+		return StrictYes
+	case "accept-new":
+		return StrictAcceptNew
+	case "no", "false", "off":
+		return StrictOff
+	}
+	return StrictAsk
+}
+
+func yes(value string) bool {
+	return strings.EqualFold(value, "yes") || strings.EqualFold(value, "true")
+}
+
+func unlessNone(value string) string {
+	if strings.EqualFold(value, "none") {
+		return ""
+	}
+	return value
+}
+
+func or(value, fallback string) string {
+	if value == "" {
+		return fallback
+	}
+	return value
+}
+
+func orAll(values []string, fallback ...string) []string {
+	if len(values) == 0 {
+		return fallback
+	}
+	return values
+}
+
+// identity is who asks: what tokens, `~` and ${ENV} stand for.
+type identity struct {
+	user, uid, home string
+	getenv          func(string) string
+}
+
+// path makes a file name absolute as OpenSSH does, from `~`.
+func (w identity) path(name string) string {
+	name = environment(name, w.getenv)
+	if name == "~" || strings.HasPrefix(name, "~/") {
+		return w.home + name[1:]
+	}
+	return name
+}

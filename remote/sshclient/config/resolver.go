@@ -1,0 +1,171 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// Options say where to look; the zero value is what ssh(1) does by itself.
+type Options struct {
+	// File is ssh's -F: this file instead of the user's and the system's;
+	// "none" is no file at all.
+	File string
+	// SSH is the ssh program; empty is the one in PATH, "none" is not to ask.
+	SSH string
+	// Always asks ssh even where the local reader understands every line.
+	Always bool
+	// Home and Getenv replace the user's home folder and environment; SystemFile
+	// replaces /etc/ssh/ssh_config. They are for tests: ssh cannot be told of
+	// another home, so set SSH to "none" with them.
+	Home, SystemFile string
+	Getenv           func(string) string
+}
+
+// Resolver answers queries and remembers the answers for as long as the files
+// they come from stay the same. It is safe for concurrent use.
+type Resolver struct {
+	options Options
+	who     identity
+	ssh     string        // empty: not installed
+	running chan struct{} // bounds the processes
+	files   *files
+
+	mu      sync.Mutex
+	answers map[Query]answer
+}
+
+type answer struct {
+	settings Settings
+	err      error
+	stamp    string // of the files it came from
+}
+
+// New finds ssh and the user; it reads no configuration yet.
+func New(o Options) *Resolver {
+	r := &Resolver{options: o, running: make(chan struct{}, max(2, runtime.NumCPU())), answers: map[Query]answer{}}
+	r.who = whoAmI(o)
+	switch o.SSH {
+	case "none":
+	case "":
+		r.ssh, _ = exec.LookPath("ssh") // absent: the local reader serves alone
+	default:
+		r.ssh = o.SSH
+	}
+	r.files = newFiles(o, r.who)
+	return r
+}
+
+func whoAmI(o Options) identity {
+	who := identity{uid: fmt.Sprint(os.Getuid()), home: os.Getenv("HOME"), user: os.Getenv("USER"), getenv: o.Getenv}
+	if current, err := user.Current(); err == nil {
+		who.home, who.user = current.HomeDir, current.Username
+	}
+	if o.Home != "" {
+		who.home = o.Home
+	}
+	if who.getenv == nil {
+		who.getenv = os.Getenv
+	}
+	return who
+}
+
+// Resolve answers what OpenSSH would do for the host. Its error is an *Error,
+// or the context's cause.
+func (r *Resolver) Resolve(ctx context.Context, q Query) (Settings, error) {
+	if err := Valid(q); err != nil {
+		return Settings{}, err
+	}
+	stamp := r.files.stamp()
+	r.mu.Lock()
+	known, ok := r.answers[q]
+	r.mu.Unlock()
+	if ok && known.stamp == stamp {
+		return known.settings, known.err
+	}
+	fresh := answer{stamp: stamp}
+	fresh.settings, fresh.err = r.resolve(ctx, q)
+	if ctx.Err() != nil {
+		return fresh.settings, fresh.err
+	}
+	r.mu.Lock()
+	r.answers[q] = fresh
+	r.mu.Unlock()
+	return fresh.settings, fresh.err
+}
+
+func (r *Resolver) resolve(ctx context.Context, q Query) (Settings, error) {
+	values, err := r.read(ctx, q)
+	if err != nil {
+		return Settings{}, err
+	}
+	s, err := values.settings(q, r.who)
+	if err != nil {
+		return s, err
+	}
+	return s, validTarget(s)
+}
+
+// read prefers the local reader where it is sure, for a process a host is what
+// makes a cold start slow, then ssh, and is left with the reader's refusal.
+func (r *Resolver) read(ctx context.Context, q Query) (raw, error) {
+	var refusal error
+	if !r.options.Always || r.ssh == "" {
+		var values raw
+		if values, refusal = r.files.evaluate(q); refusal == nil {
+			return values, nil
+		}
+	}
+	if r.ssh == "" {
+		return nil, refusal
+	}
+	select {
+	case r.running <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-r.running }()
+	return r.askOpenSSH(ctx, q)
+}
+
+// hostName is what may stand for a host: what resolvers and addresses need, and
+// nothing that a shell or ssh's own command line could take for more.
+var hostName = regexp.MustCompile(`^[\pL\pN_.:\[\]][\pL\pN_.:%\[\]-]*$`)
+
+// userName leaves out what a shell interprets, for it can stand in a ProxyCommand.
+var userName = regexp.MustCompile(`^[\pL\pN_.@+\\][\pL\pN_.@+\\ -]*\$?$`)
+
+// Valid refuses names that could be taken for an option or for shell text.
+func Valid(q Query) error {
+	for _, name := range []string{q.Host, q.HostName} {
+		if name != "" && !hostName.MatchString(name) {
+			return &Error{Problem: fmt.Sprintf("%q is not a host name", name)}
+		}
+	}
+	if q.Host == "" {
+		return &Error{Problem: "the host's name is empty"}
+	}
+	if q.User != "" && !userName.MatchString(q.User) {
+		return &Error{Problem: fmt.Sprintf("%q is not a user name", q.User)}
+	}
+	if q.Port < 0 || q.Port > 65535 {
+		return &Error{Problem: fmt.Sprintf("%d is not a port", q.Port)}
+	}
+	return nil
+}
+
+func validTarget(s Settings) error {
+	if !hostName.MatchString(s.HostName) {
+		return &Error{Problem: fmt.Sprintf("HostName %q in ssh_config is not a host name", s.HostName)}
+	}
+	if s.ProxyCommand != "" && !userName.MatchString(s.User) || strings.HasPrefix(s.User, "-") {
+		return &Error{Problem: fmt.Sprintf("User %q in ssh_config is not a user name", s.User)}
+	}
+	return nil
+}

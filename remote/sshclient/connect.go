@@ -1,0 +1,141 @@
+package sshclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient/config"
+)
+
+// defaultConnectTimeout holds where neither the caller nor ssh_config has one.
+const defaultConnectTimeout = 10 * time.Second
+
+// target is an endpoint with what the configuration says about it.
+type target struct {
+	endpoint
+	config.Settings
+	chain []endpoint // itself, and those that need it to reach theirs
+}
+
+func (t target) address() string { return net.JoinHostPort(t.HostName, strconv.Itoa(t.Port)) }
+
+// connect makes a connection ready for commands, under one deadline.
+func (c *Client) connect(e endpoint, chain []endpoint) (*link, error) {
+	if e.loops(chain) {
+		return nil, remote.Errorf(remote.Configuration, "ProxyJump of %s leads back to itself", e.Host)
+	}
+	started := time.Now()
+	settings, err := c.resolve(e)
+	if err != nil {
+		return nil, err
+	}
+	t := target{endpoint: e, Settings: settings, chain: append(chain[:len(chain):len(chain)], e)}
+	timeout := positive(positive(c.options.ConnectTimeout, settings.ConnectTimeout), defaultConnectTimeout)
+	ctx, cancel := context.WithDeadlineCause(c.lifetime, started.Add(timeout), errTooLate{timeout})
+	defer cancel()
+	return c.login(ctx, t)
+}
+
+// resolve asks for the configuration, which has the default deadline, for its
+// own is not known yet.
+func (c *Client) resolve(e endpoint) (config.Settings, error) {
+	ctx, cancel := context.WithTimeout(c.lifetime, positive(c.options.ConnectTimeout, defaultConnectTimeout))
+	defer cancel()
+	settings, err := c.resolver.Resolve(ctx, e.Query)
+	if err != nil {
+		class := remote.Configuration
+		if ctx.Err() != nil {
+			class = remote.Timeout
+		}
+		return settings, remote.Errorf(class, "%s: %w", e.Host, err)
+	}
+	if e.via != "" {
+		settings.ProxyJump, settings.ProxyCommand = splitHops(e.via), ""
+	}
+	return settings, nil
+}
+
+// startupTries bounds how often a server that drops a connection before its
+// handshake is asked again: under MaxStartups it does so at random.
+const startupTries = 6
+
+// login dials and shakes hands, and tries again what a busy server dropped.
+func (c *Client) login(ctx context.Context, t target) (*link, error) {
+	leave, err := c.dials.enter(ctx, t.via+" "+t.address(), c.options.DialsPerDestination)
+	if err != nil {
+		return nil, stopped(ctx, "while waiting for a turn to connect to "+t.HostName)
+	}
+	defer leave()
+	pause := 100 * time.Millisecond
+	for try := 1; ; try++ {
+		l, err := c.dialAndShake(ctx, t)
+		var dropped *droppedError
+		if err == nil || !errors.As(err, &dropped) || try == startupTries {
+			return l, err
+		}
+		c.options.Log.Debug().Str("host", t.Host).Int("try", try).Err(err).Msg("the server dropped the connection at once; trying again")
+		select {
+		case <-time.After(jitter(pause)):
+			pause *= 2
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+func (c *Client) dialAndShake(ctx context.Context, t target) (*link, error) {
+	conn, hold, err := c.transport(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	l, err := c.shake(ctx, t, conn)
+	hold() // the jump host's turn was for the login
+	if err != nil {
+		_ = conn.Close() // the handshake's error says more
+		return nil, err
+	}
+	return l, nil
+}
+
+// shake does the handshake and the login; ctx's end closes the connection
+// under it, for that is the one way to stop it.
+func (c *Client) shake(ctx context.Context, t target, conn net.Conn) (*link, error) {
+	check, err := c.hostKeyCheck(t)
+	if err != nil {
+		return nil, err
+	}
+	keys := c.keyring.Keys(t.Settings)
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	sshConn, channels, requests, err := ssh.NewClientConn(conn, check.address, &ssh.ClientConfig{
+		User:              t.User,
+		Auth:              []ssh.AuthMethod{ssh.PublicKeys(keys.Signers...)},
+		HostKeyCallback:   check.callback,
+		HostKeyAlgorithms: check.algorithms,
+		ClientVersion:     "SSH-2.0-genv",
+	})
+	if err != nil {
+		if p, ok := conn.(*proxyConn); ok {
+			err = p.explain(err)
+		}
+		return nil, handshakeError(ctx, t, check, keys, err)
+	}
+	if !stop() { // too late: the connection is being closed
+		_ = sshConn.Close()
+		return nil, stopped(ctx, "while logging in to "+t.HostName)
+	}
+	return c.newLink(t, sshConn, channels, requests)
+}
+
+// errTooLate is the cause of a connect deadline.
+type errTooLate struct{ after time.Duration }
+
+func (e errTooLate) Error() string { return fmt.Sprintf("not within %s", e.after) }
+func (e errTooLate) Unwrap() error { return context.DeadlineExceeded }

@@ -1,0 +1,101 @@
+package sshclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+	"unicode"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient/auth"
+)
+
+// stopped is the error of something that ctx ended.
+func stopped(ctx context.Context, where string) *remote.Error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, context.DeadlineExceeded) {
+		return remote.Errorf(remote.Timeout, "%s: %w", where, cause)
+	}
+	return remote.Errorf(remote.Cancelled, "stopped %s: %w", where, cause)
+}
+
+// droppedError is a connection that ended before the handshake: what a server
+// does that has too many logins under way, and worth another try.
+type droppedError struct{ cause error }
+
+func (e *droppedError) Error() string {
+	return "the connection was closed before the handshake (too many logins at once? MaxStartups): " + e.cause.Error()
+}
+func (e *droppedError) Unwrap() error { return e.cause }
+
+// handshakeError sorts what the SSH library says by how far it came.
+func handshakeError(ctx context.Context, t target, check *hostKeyCheck, keys auth.Keys, err error) error {
+	err = printableError(err)
+	text := err.Error()
+	switch {
+	case check.refused != nil:
+		return check.refused
+	case ctx.Err() != nil:
+		return stopped(ctx, "connected to "+t.address()+", but it did not finish the login")
+	case check.seen && (strings.Contains(text, "unable to authenticate") || strings.Contains(text, "Too many authentication failures")):
+		return remote.Errorf(remote.Auth, "%s refuses user %s: %s", t.address(), t.User, keys.Tried())
+	case check.seen:
+		return remote.Errorf(remote.Unreachable, "%s ended the login: %w", t.address(), err)
+	case isDrop(err):
+		return &remote.Error{Class: remote.Unreachable, Err: fmt.Errorf("%s: %w", t.address(), &droppedError{err})}
+	}
+	return remote.Errorf(remote.Unreachable, "what answers at %s does not speak our SSH: %w", t.address(), err)
+}
+
+func isDrop(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed)
+}
+
+// printableError is err with its text made safe for a terminal: servers have a
+// say in it.
+func printableError(err error) error {
+	if text := err.Error(); printable(text) != text {
+		return &escapedError{err}
+	}
+	return err
+}
+
+type escapedError struct{ error }
+
+func (e *escapedError) Error() string { return printable(e.error.Error()) }
+func (e *escapedError) Unwrap() error { return e.error }
+
+// printable escapes what could move a cursor or hide text: control characters,
+// invisible and reordering ones, and bytes that are not UTF-8.
+func printable(text string) string {
+	var b strings.Builder
+	for i, r := range text {
+		switch {
+		case r == unicode.ReplacementChar && text[i] != "\uFFFD"[0]:
+			fmt.Fprintf(&b, `\x%02x`, text[i])
+		case unicode.IsGraphic(r):
+			b.WriteRune(r)
+		default:
+			quoted := strconv.QuoteRuneToASCII(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+	}
+	return b.String()
+}
+
+// lastLine is the last line with text in it, printable and not too long.
+func lastLine(text string) string {
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	for i := len(lines) - 1; i >= 0; i-- {
+		if line := strings.TrimSpace(lines[i]); line != "" {
+			return printable(line[:min(len(line), 300)])
+		}
+	}
+	return ""
+}

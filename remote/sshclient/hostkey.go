@@ -1,0 +1,80 @@
+package sshclient
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
+)
+
+// hostKeyCheck is one handshake's check, with what it found.
+type hostKeyCheck struct {
+	address    string // name:port under which the key is looked up
+	algorithms []string
+	callback   ssh.HostKeyCallback
+	seen       bool  // a key was shown
+	refused    error // why it was not taken
+}
+
+func (c *Client) hostKeyCheck(t target) (*hostKeyCheck, error) {
+	files := slices.Concat(t.UserKnownHosts, t.GlobalKnownHosts)
+	db, err := c.hostKeys.Load(files...)
+	if err != nil {
+		return nil, &remote.Error{Class: remote.Configuration, Err: err}
+	}
+	check := &hostKeyCheck{address: hostkeys.Address(t.HostName, t.Port)}
+	if t.HostKeyAlias != "" {
+		check.address = hostkeys.Address(t.HostKeyAlias, 22)
+	}
+	check.algorithms = db.Algorithms(check.address)
+	check.callback = func(_ string, from net.Addr, key ssh.PublicKey) error {
+		check.seen = true
+		check.refused = c.judge(t, check.address, from, key, db.Check(check.address, from, key))
+		return check.refused
+	}
+	return check, nil
+}
+
+// judge turns the known_hosts' word into a decision.
+func (c *Client) judge(t target, address string, from net.Addr, key ssh.PublicKey, err error) error {
+	if err == nil {
+		return nil
+	}
+	if c.options.InsecureHostKeys {
+		c.options.Log.Warn().Str("host", t.Host).Str("fingerprint", ssh.FingerprintSHA256(key)).
+			Msg("INSECURE: the host's key is taken unchecked, as asked for in this run: " + err.Error())
+		return nil
+	}
+	var unknown *hostkeys.Unknown
+	if !errors.As(err, &unknown) {
+		return &remote.Error{Class: remote.HostKeyChanged, Err: fmt.Errorf("%w; nothing was sent", err)}
+	}
+	if t.HostKeyChecking == config.StrictAcceptNew {
+		if err = c.hostKeys.Accept(t.UserKnownHosts, t.HashKnownHosts, address, from, key); err == nil {
+			return nil
+		}
+		if !errors.As(err, &unknown) {
+			return &remote.Error{Class: remote.HostKey, Err: err}
+		}
+	}
+	return remote.Errorf(remote.HostKey, "%w. If that is the host's own, add it: %s", err, addCommand(t))
+}
+
+// addCommand is what adds the host's key, once its fingerprint is right.
+func addCommand(t target) string {
+	file := "~/.ssh/known_hosts"
+	if len(t.UserKnownHosts) > 0 {
+		file = remote.Quote(t.UserKnownHosts[0])
+	}
+	if len(t.ProxyJump) > 0 || t.ProxyCommand != "" || t.HostKeyAlias != "" {
+		return "ssh -o StrictHostKeyChecking=ask " + remote.Quote(t.Host) + " true"
+	}
+	return "ssh-keyscan -p " + strconv.Itoa(t.Port) + " " + remote.Quote(t.HostName) + " >> " + file
+}

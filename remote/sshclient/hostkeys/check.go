@@ -1,0 +1,110 @@
+package hostkeys
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/skeema/knownhosts"
+	"golang.org/x/crypto/ssh"
+	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
+)
+
+// DB is the content of some known_hosts files at one time.
+type DB struct {
+	known  *knownhosts.HostKeyDB
+	places []Place // of each line that the library was given
+	stamp  string
+}
+
+// Unknown is a host of which no key is known.
+type Unknown struct {
+	Name string // as it would stand in known_hosts
+	Key  ssh.PublicKey
+}
+
+func (e *Unknown) Error() string {
+	return fmt.Sprintf("no key of %s is known; it shows a %s key with fingerprint %s", e.Name, e.Key.Type(), ssh.FingerprintSHA256(e.Key))
+}
+
+// Changed is a host whose key is none of those known for it, or is revoked.
+type Changed struct {
+	Name    string
+	Key     ssh.PublicKey
+	Known   []Place // the lines that name other keys, or revoke this one
+	Revoked bool
+}
+
+func (e *Changed) Error() string {
+	shown := fmt.Sprintf("%s with fingerprint %s", e.Key.Type(), ssh.FingerprintSHA256(e.Key))
+	if e.Revoked {
+		return fmt.Sprintf("THE KEY OF %s IS REVOKED at %s: %s", e.Name, e.Known[0], shown)
+	}
+	return fmt.Sprintf("THE KEY OF %s HAS CHANGED: it shows %s, but %s says otherwise", e.Name, shown, e.Known[0])
+}
+
+// Address is the `name:port` under which a host is looked up, in lower case.
+func Address(name string, port int) string {
+	return net.JoinHostPort(strings.ToLower(name), fmt.Sprint(port))
+}
+
+// Algorithms are the host key algorithms to ask for: those of the keys known for
+// the address, in the order of known_hosts, then the others, so that a host
+// without its old key is told as changed. Certificates are asked for only where
+// an authority is known.
+func (db *DB) Algorithms(address string) []string {
+	known := db.known.HostKeyAlgorithms(address)
+	algorithms := make([]string, 0, len(known)+8)
+	for _, algorithm := range known {
+		if algorithm != ssh.KeyAlgoRSA && algorithm != ssh.CertAlgoRSAv01 { // their signatures are SHA-1
+			algorithms = append(algorithms, algorithm)
+		}
+	}
+	for _, algorithm := range ssh.SupportedAlgorithms().HostKeys {
+		if !strings.Contains(algorithm, "-cert-") && !slices.Contains(algorithms, algorithm) {
+			algorithms = append(algorithms, algorithm)
+		}
+	}
+	return algorithms
+}
+
+// Check returns nil for a key that is known for the address, *Unknown,
+// *Changed, or another error for a certificate that does not hold.
+func (db *DB) Check(address string, remote net.Addr, key ssh.PublicKey) error {
+	err := db.known.HostKeyCallback()(address, remote, key)
+	name := knownhosts.Normalize(address)
+	var revoked *xknownhosts.RevokedError
+	var keyErr *xknownhosts.KeyError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &revoked):
+		return &Changed{Name: name, Key: key, Known: []Place{db.place(revoked.Revoked)}, Revoked: true}
+	case !errors.As(err, &keyErr):
+		return fmt.Errorf("the host certificate of %s does not hold: %w", name, err)
+	}
+	changed := &Changed{Name: name, Key: key}
+	for _, known := range db.known.HostKeys(address) {
+		if known.Cert {
+			continue // an authority says nothing about a plain key
+		}
+		for _, want := range keyErr.Want {
+			if string(want.Key.Marshal()) == string(known.Marshal()) {
+				changed.Known = append(changed.Known, db.place(want))
+			}
+		}
+	}
+	if len(changed.Known) == 0 {
+		return &Unknown{Name: name, Key: key}
+	}
+	return changed
+}
+
+func (db *DB) place(known xknownhosts.KnownKey) Place {
+	if known.Line < 1 || known.Line > len(db.places) {
+		return Place{known.Filename, known.Line}
+	}
+	return db.places[known.Line-1]
+}

@@ -1,0 +1,133 @@
+package hostkeys
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"strconv"
+
+	"github.com/rs/zerolog"
+	"github.com/skeema/knownhosts"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
+)
+
+// Place is a line of a known_hosts file.
+type Place struct {
+	File string
+	Line int
+}
+
+func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
+
+// maxFile bounds what is read of one file, in bytes.
+const maxFile = 64 << 20
+
+// read puts all the files' good lines into one, so that the library, which
+// orders keys by the file's name, keeps the order of the configuration.
+func read(files []string, log zerolog.Logger) (*DB, error) {
+	var lines [][]byte
+	var places []Place
+	for _, file := range files {
+		content, err := readFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the known hosts: %w", err)
+		}
+		number := 0
+		for line := range bytes.Lines(content) {
+			number++
+			line, err := clean(line)
+			if err != nil {
+				log.Warn().Str("file", file).Int("line", number).Err(err).Msg("known_hosts: line skipped")
+			}
+			if line != nil {
+				lines, places = append(lines, line), append(places, Place{file, number})
+			}
+		}
+	}
+	return parse(lines, places, log)
+}
+
+func readFile(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if name != os.DevNull && !info.Mode().IsRegular() || info.Size() > maxFile {
+		return nil, fmt.Errorf("%s is not a regular file of at most %d MiB", name, maxFile>>20)
+	}
+	return os.ReadFile(name)
+}
+
+// clean lower-cases the names of a line, which OpenSSH compares so, and returns
+// nil for a line without an entry.
+func clean(line []byte) ([]byte, error) {
+	line = bytes.TrimSpace(line)
+	if len(line) == 0 || line[0] == '#' {
+		return nil, nil
+	}
+	if _, _, _, _, _, err := ssh.ParseKnownHosts(line); err != nil {
+		return nil, err
+	}
+	marker, rest := []byte(nil), line
+	if line[0] == '@' {
+		end := bytes.IndexAny(line, " \t")
+		marker, rest = line[:end+1], bytes.TrimLeft(line[end:], " \t")
+	}
+	names, keys, found := bytes.Cut(bytes.ReplaceAll(rest, []byte("\t"), []byte(" ")), []byte(" "))
+	if !found {
+		return nil, errors.New("no key")
+	}
+	if names[0] != '|' {
+		names = bytes.ToLower(names)
+	}
+	return bytes.Join([][]byte{append(bytes.Clone(marker), names...), bytes.TrimLeft(keys, " ")}, []byte(" ")), nil
+}
+
+var atLine = regexp.MustCompile(`knownhosts: \S+?:(\d+): `)
+
+// parse has the library read the lines. One that only the library objects to is
+// blanked and the rest is read again.
+func parse(lines [][]byte, places []Place, log zerolog.Logger) (*DB, error) {
+	for range maxObjections {
+		db, err := load(lines)
+		if err == nil {
+			return &DB{known: db, places: places}, nil
+		}
+		m := atLine.FindStringSubmatch(err.Error())
+		if m == nil {
+			return nil, err
+		}
+		number, _ := strconv.Atoi(m[1])
+		if number < 1 || number > len(lines) || len(lines[number-1]) == 0 {
+			return nil, err
+		}
+		at := places[number-1]
+		log.Warn().Str("file", at.File).Int("line", at.Line).Msg("known_hosts: line skipped: " + err.Error()[len(m[0]):])
+		lines[number-1] = nil
+	}
+	return nil, fmt.Errorf("%s: more than %d bad lines", places[0].File, maxObjections)
+}
+
+// maxObjections bounds the work on a file that is no known_hosts file.
+const maxObjections = 100
+
+// load gives the library, which reads files by name, one that is in memory.
+func load(lines [][]byte) (*knownhosts.HostKeyDB, error) {
+	fd, err := unix.MemfdCreate("known_hosts", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memory file for known hosts: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "known_hosts")
+	defer func() { _ = file.Close() }() // it was only ever in memory
+	if _, err := file.Write(append(bytes.Join(lines, []byte("\n")), '\n')); err != nil {
+		return nil, fmt.Errorf("memory file for known hosts: %w", err)
+	}
+	return knownhosts.NewDB(fmt.Sprintf("/proc/self/fd/%d", fd))
+}

@@ -1,0 +1,112 @@
+package sshclient
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/remote"
+)
+
+// proxyGrace is how long a ProxyCommand has to end after its hang-up.
+const proxyGrace = 2 * time.Second
+
+// proxyCommand runs a ProxyCommand as OpenSSH does: by the shell, which `exec`
+// replaces, with one end of a socket as its stdin and stdout. It is the
+// administrator's own text; names that come into it through tokens were checked
+// to hold nothing that a shell interprets.
+func (c *Client) proxyCommand(text string) (net.Conn, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, remote.Errorf(remote.Unreachable, "ProxyCommand: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "proxy"), os.NewFile(uintptr(pair[1]), "proxy")
+	conn, err := net.FileConn(ours)
+	_ = ours.Close() // FileConn has its own copy
+	if err != nil {
+		_ = theirs.Close()
+		return nil, remote.Errorf(remote.Unreachable, "ProxyCommand: %w", err)
+	}
+	command := exec.Command("/bin/sh", "-c", "exec "+text)
+	stderr := &tail{limit: 4 << 10}
+	command.Stdin, command.Stdout, command.Stderr = theirs, theirs, stderr
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.WaitDelay = proxyGrace
+	err = command.Start()
+	_ = theirs.Close() // the command has it
+	if err != nil {
+		_ = conn.Close()
+		return nil, remote.Errorf(remote.Unreachable, "ProxyCommand: %w", err)
+	}
+	p := &proxyConn{Conn: conn, command: command, stderr: stderr, ended: make(chan struct{})}
+	if !c.spawn(p.wait) {
+		_ = conn.Close()
+		p.wait()
+		return nil, &remote.Error{Class: remote.Cancelled, Err: errClosed}
+	}
+	return p, nil
+}
+
+// proxyConn is a connection whose other end is a process of ours.
+type proxyConn struct {
+	net.Conn
+	command *exec.Cmd
+	stderr  *tail
+	ended   chan struct{}
+
+	mu     sync.Mutex
+	closed bool
+	killer *time.Timer
+}
+
+func (p *proxyConn) wait() {
+	_ = p.command.Wait() // its status says less than its stderr
+	close(p.ended)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.killer != nil {
+		p.killer.Stop()
+	}
+}
+
+// Close hangs up on the command and its children, and ends them if they stay.
+func (p *proxyConn) Close() error {
+	err := p.Conn.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.closed = true
+		p.signal(unix.SIGHUP)
+		p.killer = time.AfterFunc(proxyGrace, func() { p.signal(unix.SIGKILL) })
+	}
+	return err
+}
+
+// signal reaches the command's process group while its leader is not yet
+// waited for, so that the number is still its own.
+func (p *proxyConn) signal(signal unix.Signal) {
+	select {
+	case <-p.ended:
+	default:
+		_ = unix.Kill(-p.command.Process.Pid, signal) // gone already: as wanted
+	}
+}
+
+// explain adds what the command last wrote to stderr to the error of its
+// connection. A command that has failed is given a moment to say so.
+func (p *proxyConn) explain(err error) error {
+	select {
+	case <-p.ended:
+	case <-time.After(proxyGrace / 10):
+	}
+	if line := lastLine(p.stderr.String()); line != "" {
+		return fmt.Errorf("%w (ProxyCommand: %s)", err, line)
+	}
+	return err
+}

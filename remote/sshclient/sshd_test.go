@@ -1,0 +1,189 @@
+package sshclient_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient"
+)
+
+// sshd is a real OpenSSH server with a folder of its own and one login key.
+type sshd struct {
+	dir, address string
+	port         int
+	process      *os.Process
+}
+
+var lastAddress atomic.Int32
+
+// freshAddress is a loopback address that no other test of this run uses.
+func freshAddress() string {
+	n := lastAddress.Add(1)
+	return fmt.Sprintf("127.77.%d.%d", n/250, n%250+1)
+}
+
+func freePort(t testing.TB, address string) int {
+	t.Helper()
+	l, err := net.Listen("tcp", address+":0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func run(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	require.NoError(t, err, "%s %v: %s", name, args, out)
+	return string(out)
+}
+
+// startSSHD starts a server with an ed25519 host key, which accepts dir/id, and
+// ends it with the test.
+func startSSHD(t testing.TB, config ...string) *sshd {
+	t.Helper()
+	program, err := exec.LookPath("sshd")
+	if err != nil {
+		program = "/usr/sbin/sshd"
+	}
+	_, err = os.Stat(program)
+	needs(t, err == nil && os.Getuid() == 0, "OpenSSH's sshd, and root to start it")
+	require.NoError(t, os.MkdirAll("/run/sshd", 0o755))
+	s := &sshd{dir: t.TempDir(), address: freshAddress()}
+	s.port = freePort(t, s.address)
+	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.file("hostkey"))
+	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.file("id"))
+	s.write(t, "authorized", s.read(t, "id.pub"))
+	s.write(t, "known_hosts", fmt.Sprintf("[%s]:%d %s", s.address, s.port, s.read(t, "hostkey.pub")))
+	s.write(t, "sshd_config", strings.Join(append(config,
+		fmt.Sprintf("Port %d", s.port), "ListenAddress "+s.address, "HostKey "+s.file("hostkey"), "PidFile none",
+		"AuthorizedKeysFile "+s.file("authorized"), "UsePAM no", "StrictModes no", "PermitRootLogin yes",
+		"PasswordAuthentication no", "LogLevel VERBOSE"), "\n"))
+	s.start(t, program)
+	return s
+}
+
+func (s *sshd) start(t testing.TB, program string) {
+	t.Helper()
+	log, err := os.OpenFile(s.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	server := exec.Command(program, "-D", "-e", "-f", s.file("sshd_config"))
+	server.Stderr = log
+	require.NoError(t, server.Start())
+	s.process = server.Process
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+		_ = log.Close()
+		if t.Failed() {
+			t.Logf("sshd's log:\n%s", s.read(t, "log"))
+		}
+	})
+	require.Eventually(t, func() bool {
+		conn, err := net.DialTimeout("tcp", s.target(), time.Second)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	}, 10*time.Second, 10*time.Millisecond, "sshd did not start")
+}
+
+func (s *sshd) target() string          { return fmt.Sprintf("%s:%d", s.address, s.port) }
+func (s *sshd) file(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *sshd) read(t testing.TB, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(s.file(name))
+	require.NoError(t, err)
+	return string(content)
+}
+
+func (s *sshd) write(t testing.TB, name, content string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(s.file(name), []byte(content), 0o600))
+}
+
+// config is an ssh_config that reaches the server as "gpu"; first come the
+// lines given, which win.
+func (s *sshd) config(t testing.TB, lines ...string) string {
+	t.Helper()
+	text := strings.Join(lines, "\n") + fmt.Sprintf(`
+Host gpu gpu-*
+  HostName %s
+  Port %d
+Host *
+  User root
+  IdentityFile %s
+  IdentityAgent none
+  UserKnownHostsFile %s
+  GlobalKnownHostsFile /dev/null
+`, s.address, s.port, s.file("id"), s.file("known_hosts"))
+	name := fmt.Sprintf("config-%d", lastAddress.Add(1))
+	s.write(t, name, text)
+	return s.file(name)
+}
+
+var gpu = remote.Host{Name: "gpu"}
+
+// newClient makes one that is closed with the test.
+func newClient(t testing.TB, o sshclient.Options) *sshclient.Client {
+	t.Helper()
+	c, err := sshclient.New(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+func sh(script string) remote.Command { return remote.Command{Args: []string{"sh", "-c", script}} }
+
+// requireClass fails unless err is of the class.
+func requireClass(t testing.TB, class remote.Class, err error) {
+	t.Helper()
+	require.Error(t, err)
+	require.Equal(t, class, remote.ClassOf(err), "%v", err)
+}
+
+func TestRunOverSSHD(t *testing.T) {
+	s := startSSHD(t)
+	c := newClient(t, sshclient.Options{ConfigFile: s.config(t)})
+	ctx := context.Background()
+
+	t.Run("output and arguments arrive as they are", func(t *testing.T) {
+		out, err := c.Run(ctx, gpu, remote.Command{Args: []string{"printf", "%s|", "a b", "$HOME", "it's", "`id`", ""}})
+		require.NoError(t, err)
+		require.Equal(t, "a b|$HOME|it's|`id`||", string(out.Stdout))
+	})
+	t.Run("stdin", func(t *testing.T) {
+		input := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
+		out, err := c.Run(ctx, gpu, remote.Command{Args: []string{"cat"}, Stdin: input})
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(input, out.Stdout), "4 MiB there and back")
+	})
+	t.Run("a command may leave its stdin unread", func(t *testing.T) {
+		_, err := c.Run(ctx, gpu, remote.Command{Args: []string{"true"}, Stdin: make([]byte, 8<<20)})
+		require.NoError(t, err)
+	})
+	t.Run("exit status and the last words", func(t *testing.T) {
+		out, err := c.Run(ctx, gpu, sh("echo some; echo first >&2; printf 'l\\033[31mast\\n' >&2; exit 3"))
+		requireClass(t, remote.CommandFailed, err)
+		require.EqualError(t, err, `gpu: exit status 3: l\x1b[31mast`)
+		require.Equal(t, "some\n", string(out.Stdout))
+		var e *remote.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, "first\nl\x1b[31mast\n", e.Stderr, "whole, as it came")
+	})
+	t.Run("one connection serves them all", func(t *testing.T) {
+		require.Equal(t, 1, strings.Count(s.read(t, "log"), "Accepted publickey"))
+	})
+}

@@ -1,0 +1,86 @@
+package sshclient
+
+import (
+	"context"
+	"net"
+	"strings"
+
+	"github.com/seed-3119e985/genv/remote"
+)
+
+// transport opens the way to the host's sshd: through jump hosts, a command, or
+// TCP. The caller calls hold when the login is over.
+func (c *Client) transport(ctx context.Context, t target) (conn net.Conn, hold func(), err error) {
+	hold = func() {}
+	switch {
+	case len(t.ProxyJump) > 0:
+		return c.jump(ctx, t)
+	case t.ProxyCommand != "":
+		conn, err = c.proxyCommand(t.ProxyCommand)
+	default:
+		conn, err = c.dial(ctx, t)
+	}
+	return conn, hold, err
+}
+
+// dial resolves the name anew and tries its addresses, IPv6 and IPv4 side by
+// side (RFC 8305, by net.Dialer).
+func (c *Client) dial(ctx context.Context, t target) (net.Conn, error) {
+	network := map[string]string{"inet": "tcp4", "inet6": "tcp6"}[t.AddressFamily]
+	if network == "" {
+		network = "tcp"
+	}
+	var dialer net.Dialer
+	if t.BindAddress != "" {
+		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(t.BindAddress)}
+		if net.ParseIP(t.BindAddress) == nil {
+			return nil, remote.Errorf(remote.Configuration, "BindAddress %q in ssh_config is not an address", t.BindAddress)
+		}
+	}
+	conn, err := dialer.DialContext(ctx, network, t.address())
+	switch {
+	case err == nil:
+		return conn, nil
+	case ctx.Err() != nil && c.lifetime.Err() == nil: // the packets are lost: nobody is there
+		return nil, remote.Errorf(remote.Unreachable, "no connection to %s: %w", t.address(), context.Cause(ctx))
+	case ctx.Err() != nil:
+		return nil, stopped(ctx, "while connecting to "+t.address())
+	}
+	return nil, remote.Errorf(remote.Unreachable, "no connection to %s: %w", t.address(), err)
+}
+
+// jump reaches the host through the last hop of its chain. The hop's connection
+// is shared by all hosts behind it.
+func (c *Client) jump(ctx context.Context, t target) (net.Conn, func(), error) {
+	last := len(t.ProxyJump) - 1
+	e, err := hop(t.ProxyJump[last], t.ProxyJump[:last])
+	if err != nil {
+		return nil, nil, remote.Errorf(remote.Configuration, "%s: %w", t.Host, err)
+	}
+	p, err := c.peer(e)
+	if err != nil {
+		return nil, nil, err
+	}
+	if e.loops(t.chain) {
+		return nil, nil, remote.Errorf(remote.Configuration, "ProxyJump of %s leads back to %s", t.Host, e.Host)
+	}
+	bastion, err := p.connected(ctx, t.chain)
+	if err != nil {
+		return nil, nil, remote.Errorf(remote.ClassOf(err), "jump host %s: %w", e.Host, err)
+	}
+	hold, err := c.dials.enter(ctx, "via "+e.via+" "+e.Host, c.options.DialsPerBastion)
+	if err != nil {
+		return nil, nil, stopped(ctx, "while waiting for a turn at jump host "+e.Host)
+	}
+	conn, err := bastion.ssh.DialContext(ctx, "tcp", t.address())
+	if err != nil {
+		hold()
+		if c.lifetime.Err() != nil {
+			return nil, nil, stopped(ctx, "while connecting to "+t.address())
+		}
+		return nil, nil, remote.Errorf(remote.Unreachable, "no connection from jump host %s to %s: %w", e.Host, t.address(), printableError(err))
+	}
+	return conn, hold, nil
+}
+
+func splitHops(via string) []string { return strings.Split(via, ",") }

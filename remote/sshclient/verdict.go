@@ -1,0 +1,83 @@
+package sshclient
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/seed-3119e985/genv/remote"
+)
+
+// verdict is what the end of a command means. captures are those beside stderr
+// whose cap counts.
+func (s *Session) verdict(captures ...*capture) error {
+	for _, c := range append(captures, s.stderr) {
+		if c.overflowed() {
+			return remote.Errorf(remote.InvalidOutput, "%s: the command wrote more than %d bytes to %s and was given up", s.host, c.limit, s.stream(c))
+		}
+	}
+	var exit *ssh.ExitError
+	switch {
+	case s.failed == nil:
+		return nil
+	case errors.As(s.failed, &exit):
+		return exitError(s.host, exit.ExitStatus(), exit.Signal(), s.Stderr())
+	case !s.line.alive():
+		return remote.Errorf(remote.OutcomeUnknown, "%s: cut off while the command ran: %w", s.host, s.line.reason())
+	}
+	return remote.Errorf(remote.OutcomeUnknown, "%s: the command ended without a status: %w", s.host, printableError(s.failed))
+}
+
+func (s *Session) stream(c *capture) string {
+	if c == s.stderr {
+		return "stderr"
+	}
+	return "stdout"
+}
+
+// What sudo and shells say, in the C locale; exit statuses do not tell these apart.
+var (
+	sudoPassword = regexp.MustCompile(`(?m)^sudo: (a password is required|a terminal is required|no tty present|sorry, you must have a tty)`)
+	sudoRefused  = regexp.MustCompile(`(?m)(is not in the sudoers file|^Sorry, user \S+ (is not allowed|may not run sudo)|^sudo: .*(not allowed|unknown user))`)
+	sudoMissing  = regexp.MustCompile(`(?m)(^|[ :])sudo: (command )?not found|[Uu]nknown command: '?sudo`)
+	notFound     = regexp.MustCompile(`(?m)^sudo: (\S+): command not found`)
+)
+
+// exitError sorts a command's failure by what the administrator can do.
+func exitError(host string, status int, signal string, stderr []byte) *remote.Error {
+	text := string(stderr)
+	last := lastLine(text)
+	e := func(class remote.Class, format string, args ...any) *remote.Error {
+		return &remote.Error{Class: class, Err: fmt.Errorf("%s: %s", host, fmt.Sprintf(format, args...)), Stderr: text}
+	}
+	switch {
+	case sudoPassword.MatchString(text):
+		return e(remote.Sudo, "sudo wants a password: %s", last)
+	case sudoRefused.MatchString(text):
+		return e(remote.Sudo, "sudo does not allow it: %s", last)
+	case status == 127 && sudoMissing.MatchString(text):
+		return e(remote.Sudo, "there is no sudo: %s", last)
+	case notFound.MatchString(text), status == 127:
+		return e(remote.GenvMissing, "the program is not there: %s", orElse(last, "exit status 127"))
+	case signal != "":
+		return e(remote.CommandFailed, "the command was ended by signal %s", withTail(printable(signal), last))
+	}
+	return e(remote.CommandFailed, "exit status %d%s", status, withTail("", last))
+}
+
+func withTail(text, last string) string {
+	if last == "" {
+		return text
+	}
+	return text + ": " + last
+}
+
+func orElse(text, otherwise string) string {
+	if strings.TrimSpace(text) == "" {
+		return otherwise
+	}
+	return text
+}
