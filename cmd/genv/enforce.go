@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func (p *program) enforceCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "enforce",
+		Usage:  "hold this machine to the rules, cycle after cycle",
+		Flags:  append(policyFlags(), formatFlag()),
+		Action: p.enforceHere,
+	}
+}
+
+// enforceHere is the controller's loop over a single host without a name: this
+// machine.
+func (p *program) enforceHere(c *cli.Context) error {
+	if err := refuseArguments(c); err != nil {
+		return err
+	}
+	format, err := formatOf(c, "tui", "json")
+	if err != nil {
+		return err
+	}
+	policy, err := policyOf(c)
+	if err != nil {
+		return err
+	}
+	schedule, err := scheduleOf(c)
+	if err != nil {
+		return err
+	}
+	host, err := p.openHost()
+	if err != nil {
+		return err
+	}
+	here := &fleet{
+		Controller: &controller.Controller{
+			Hosts: []remote.Host{{}}, Link: &selfLink{host: host}, Fanout: 1, DryRun: c.Bool("dry-run"), Now: p.now,
+		},
+		bar: &progress{},
+	}
+	return p.turn(c.Context, here, policy, schedule, format)
+}
+
+// selfLink is the Link to this machine.
+type selfLink struct{ host *host }
+
+func (l *selfLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
+	s, err := l.host.machine.Snapshot(ctx)
+	if err != nil {
+		return nil, &remote.Error{Class: remote.CommandFailed, Err: err}
+	}
+	return s, nil
+}
+
+func (l *selfLink) Execute(ctx context.Context, _ remote.Host, report enforce.Report) (controller.Execution, error) {
+	var done controller.Execution
+	done.Outcomes = l.host.carryOut(ctx, report, executeGrace, func(line string) { done.Lines = append(done.Lines, line) })
+	for _, o := range done.Outcomes {
+		if text := remark(o); text != "" {
+			done.Warnings = append(done.Warnings, text)
+		}
+	}
+	return done, nil
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The exit codes, in one place. README.md documents them.
+const (
+	exitOK         = 0 // all hosts answered
+	exitFailed     = 1 // wrong usage or configuration: nothing was done
+	exitSomeFailed = 3 // some hosts failed
+	exitNoneLeft   = 4 // no host answered
+)
+
+// exitError carries an exit code; err is nil when all has been said already.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usage is a wrong word of the user's; nothing has been done yet.
+func usage(format string, args ...any) error {
+	return &exitError{code: exitFailed, err: fmt.Errorf(format, args...)}
+}
+
+// exitCode decides.
+func exitCode(err error) int {
+	var exit *exitError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &exit):
+		return exit.code
+	default:
+		return exitFailed
+	}
+}
+
+// fleetExit is the exit code of work on several hosts.
+func fleetExit(failed, total int, quiet bool) error {
+	switch {
+	case failed == 0:
+		return nil
+	case failed == total:
+		return &exitError{code: exitNoneLeft}
+	case quiet:
+		return nil
+	default:
+		return &exitError{code: exitSomeFailed}
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/local"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// smiTimeout is how long nvidia-smi may take: without persistence mode it needs
+// up to 3 s a GPU, and a controller waits 30 s for the whole command.
+const smiTimeout = 25 * time.Second
+
+// host is this machine as a GPU host.
+type host struct {
+	machine *local.Machine
+	store   *state.Store
+	// spare carries out detachments only: GENV_TERMINATE_PROCESSES=0 says so.
+	spare bool
+}
+
+func (p *program) openHost() (*host, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	store := state.New(state.Dir(p.getenv), state.Options{Now: p.now})
+	return &host{
+		machine: &local.Machine{SMI: &lateSMI{path: p.getenv("PATH"), self: self}, Books: store, Now: p.now},
+		store:   store,
+		spare:   p.getenv("GENV_TERMINATE_PROCESSES") == "0",
+	}, nil
+}
+
+// carryOut does what a report says, and says a line for each thing done.
+func (h *host) carryOut(ctx context.Context, report enforce.Report, grace time.Duration, say func(string)) []enforce.Outcome {
+	spared := []enforce.Termination(nil)
+	if h.spare {
+		spared, report.Terminate = report.Terminate, nil
+	}
+	executor := enforcelocal.New(apps{h.machine}, h.store, enforcelocal.Options{Grace: grace, Say: say})
+	outcomes := executor.Execute(ctx, report)
+	for _, t := range spared {
+		outcomes = append(outcomes, enforce.Outcome{
+			PID: t.Process.PID, EID: t.Process.EID, Status: enforce.StatusRefused, Reason: "GENV_TERMINATE_PROCESSES=0 on this host",
+		})
+	}
+	return outcomes
+}
+
+// apps is what an executor asks the driver anew.
+type apps struct{ machine *local.Machine }
+
+func (a apps) Apps(ctx context.Context) ([]snapshot.Process, error) {
+	processes, _, err := a.machine.Processes(ctx)
+	return processes, err
+}
+
+// lateSMI looks for nvidia-smi when it is first needed: much of what genv does
+// on a host needs none.
+type lateSMI struct {
+	path, self string
+	client     *nvidiasmi.Client
+}
+
+func (s *lateSMI) find() (*nvidiasmi.Client, error) {
+	if s.client == nil {
+		path, err := nvidiasmi.Find(s.path, s.self)
+		if err != nil {
+			return nil, err
+		}
+		s.client = nvidiasmi.New(nvidiasmi.Exec{Path: path}, smiTimeout)
+	}
+	return s.client, nil
+}
+
+func (s *lateSMI) Apps(ctx context.Context) (nvidiasmi.Usage, error) {
+	client, err := s.find()
+	if err != nil {
+		return nvidiasmi.Usage{}, err
+	}
+	return client.Apps(ctx)
+}
+
+func (s *lateSMI) Devices(ctx context.Context) ([]nvidiasmi.Device, error) {
+	client, err := s.find()
+	if err != nil {
+		return nil, err
+	}
+	return client.Devices(ctx)
+}
+
+func (s *lateSMI) List(ctx context.Context) ([]nvidiasmi.Listed, error) {
+	client, err := s.find()
+	if err != nil {
+		return nil, err
+	}
+	return client.List(ctx)
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/inventory"
+	"github.com/seed-3119e985/genv/remote/sshclient"
+)
+
+func (p *program) remoteCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "remote",
+		Usage: "work on many hosts over SSH",
+		Flags: remoteFlags(),
+		Subcommands: []*cli.Command{
+			p.remoteEnforceCommand(),
+			p.remoteDevicesCommand(),
+			p.remoteEnvsCommand(),
+			p.remoteQueryCommand(),
+		},
+	}
+}
+
+// remoteFlags are taken by `genv remote` and by each of its commands.
+func remoteFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "hosts: `a,b`, gpu[01-16].lab, @group, hosts.yaml"},
+		&cli.StringFlag{Name: "hostfile", Usage: "`FILE` of hosts, one a line or YAML"},
+		&cli.StringSliceFlag{Name: "exclude", Aliases: []string{"x"}, Usage: "hosts to leave out, written as with -H"},
+		&cli.StringFlag{Name: "username", Aliases: []string{"l"}, Usage: "user to log in as"},
+		&cli.StringFlag{Name: "timeout", Aliases: []string{"t"}, DefaultText: "10, or ssh_config's ConnectTimeout", Usage: "for connecting, the handshake included, in seconds"},
+		&cli.StringFlag{Name: "command-timeout", Value: "30", Usage: "for a command on a host, in seconds"},
+		&cli.IntFlag{Name: "fanout", Value: 64, Usage: "hosts at a time"},
+		&cli.BoolFlag{Name: "exit-on-error", Aliases: []string{"e"}, Usage: "stop at the first host that fails"},
+		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing of hosts that failed"},
+		&cli.StringFlag{Name: "ssh-config", Aliases: []string{"F"}, Usage: "ssh configuration `FILE` instead of ~/.ssh/config"},
+		&cli.BoolFlag{Name: "insecure-ignore-host-keys", Usage: "connect to hosts whose keys nobody checked, in this run"},
+		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log to stderr what is done"},
+	}
+}
+
+// fleet is what a `genv remote` command works with.
+type fleet struct {
+	*controller.Controller
+	client *sshclient.Client
+	quiet  bool
+	bar    *progress
+}
+
+// openFleet reads the flags that all remote commands share. Nothing is
+// connected yet; Close ends what was.
+func (p *program) openFleet(c *cli.Context) (*fleet, error) {
+	if err := refuseArguments(c); err != nil {
+		return nil, err
+	}
+	hosts, err := p.hostsOf(c)
+	if err != nil {
+		return nil, err
+	}
+	fanout := given(c, "fanout").Int("fanout")
+	if fanout < 1 {
+		return nil, usage("--fanout %d: write 1 or more", fanout)
+	}
+	client, err := p.clientOf(c)
+	if err != nil {
+		return nil, err
+	}
+	bar := newProgress(p.err)
+	return &fleet{
+		Controller: &controller.Controller{
+			Hosts: hosts, Link: controller.Commands{Runner: client}, Fanout: fanout,
+			StopAtFailure: given(c, "exit-on-error").Bool("exit-on-error"), Now: p.now, Progress: bar.tell,
+		},
+		client: client,
+		quiet:  given(c, "quiet").Bool("quiet"),
+		bar:    bar,
+	}, nil
+}
+
+func (f *fleet) Close() {
+	f.bar.end()
+	f.client.Close()
+}
+
+func (p *program) hostsOf(c *cli.Context) ([]remote.Host, error) {
+	selection := inventory.Selection{
+		Hosts:        allGiven(c, "host"),
+		HostFile:     given(c, "hostfile").String("hostfile"),
+		Exclude:      allGiven(c, "exclude"),
+		User:         given(c, "username").String("username"),
+		DefaultFiles: inventory.DefaultFiles(p.getenv),
+	}
+	return inventory.Load(selection, func(path string) (io.ReadCloser, error) { return os.Open(path) })
+}
+
+func (p *program) clientOf(c *cli.Context) (*sshclient.Client, error) {
+	var connect time.Duration // 0 leaves it to ssh_config's ConnectTimeout, or 10 s
+	if isGiven(c, "timeout") {
+		var err error
+		if connect, err = positiveDuration(c, "timeout"); err != nil {
+			return nil, err
+		}
+	}
+	command, err := positiveDuration(c, "command-timeout")
+	if err != nil {
+		return nil, err
+	}
+	return sshclient.New(sshclient.Options{
+		ConnectTimeout:   connect,
+		CommandTimeout:   command,
+		ConfigFile:       given(c, "ssh-config").String("ssh-config"),
+		InsecureHostKeys: given(c, "insecure-ignore-host-keys").Bool("insecure-ignore-host-keys"),
+		Prompt:           prompt(p.in, p.err),
+		Log:              p.logger(c),
+	})
+}
+
+func positiveDuration(c *cli.Context, flag string) (time.Duration, error) {
+	text := given(c, flag).String(flag)
+	d, err := duration(text)
+	if err != nil || d <= 0 {
+		return 0, usage("--%s %q: write seconds, such as 10, or a duration such as 500ms", flag, text)
+	}
+	return d, nil
+}
+
+// logger writes to stderr: warnings, or all with --verbose.
+func (p *program) logger(c *cli.Context) zerolog.Logger {
+	level := zerolog.WarnLevel
+	if given(c, "verbose").Bool("verbose") {
+		level = zerolog.DebugLevel
+	}
+	out := zerolog.ConsoleWriter{Out: p.err, NoColor: !colourful(p.err, p.getenv), TimeFormat: time.TimeOnly}
+	return zerolog.New(out).Level(level).With().Timestamp().Logger()
+}
+
+// commands asks hosts one genv command at a time.
+func (f *fleet) commands() controller.Commands { return controller.Commands{Runner: f.client} }

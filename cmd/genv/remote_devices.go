@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func (p *program) remoteDevicesCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "devices",
+		Usage:  "list the devices of every host, and how many are available",
+		Flags:  append(remoteFlags(), listFlags()...),
+		Action: p.remoteDevices,
+	}
+}
+
+func listFlags() []cli.Flag {
+	return []cli.Flag{
+		formatFlag(),
+		&cli.BoolFlag{Name: "no-header", Usage: "leave out the names of the columns"},
+		&cli.BoolFlag{Name: "no-summary", Usage: "leave out the summary"},
+	}
+}
+
+// devicesDocument is the JSON of `genv remote devices`; docs/json.md describes it.
+type devicesDocument struct {
+	Schema    string        `json:"schema"`
+	Total     int           `json:"total"`
+	Available int           `json:"available"`
+	Hosts     []hostDevices `json:"hosts"`
+	Failed    []failure     `json:"failed"`
+}
+
+type hostDevices struct {
+	Host      string           `json:"host"`
+	Total     int              `json:"total"`
+	Available int              `json:"available"`
+	Devices   []deviceDocument `json:"devices"`
+}
+
+type deviceDocument struct {
+	Index            snapshot.DeviceIndex `json:"index"`
+	TotalMemoryBytes int64                `json:"total_memory_bytes"`
+	Environments     []snapshot.EnvID     `json:"environments"`
+}
+
+func (p *program) remoteDevices(c *cli.Context) error {
+	format, err := formatOf(c, "tui", "csv", "json")
+	if err != nil {
+		return err
+	}
+	f, err := p.openFleet(c)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	results := controller.Ask(c.Context, f.Controller, f.commands().Devices)
+	document := devicesDocumentOf(results)
+	f.bar.end()
+	if format == "json" {
+		err = writeJSON(p.out, document)
+	} else {
+		err = p.writeDevices(c, document, format)
+	}
+	if err != nil {
+		return err
+	}
+	return p.conclude(f, document.Failed)
+}
+
+func devicesDocumentOf(results []remote.Result[[]snapshot.Device]) devicesDocument {
+	document := devicesDocument{Schema: "genv.remote.devices/1", Hosts: []hostDevices{}, Failed: failuresOf(results)}
+	for _, r := range results {
+		if r.Err != nil {
+			continue
+		}
+		host := hostDevices{Host: r.Host.Name, Total: len(r.Value), Devices: []deviceDocument{}}
+		for _, d := range r.Value {
+			device := deviceDocument{Index: d.Index, TotalMemoryBytes: d.TotalMemory.Bytes(), Environments: []snapshot.EnvID{}}
+			for _, a := range d.Attachments {
+				device.Environments = append(device.Environments, a.EID)
+			}
+			if len(d.Attachments) == 0 {
+				host.Available++
+			}
+			host.Devices = append(host.Devices, device)
+		}
+		document.Total += host.Total
+		document.Available += host.Available
+		document.Hosts = append(document.Hosts, host)
+	}
+	return document
+}
+
+func (p *program) writeDevices(c *cli.Context, document devicesDocument, format string) error {
+	t := &table{
+		columns:  []column{{"HOST", 25}, {"TOTAL", 9}, {"AVAILABLE", 0}},
+		noHeader: c.Bool("no-header"),
+	}
+	for _, h := range document.Hosts {
+		t.add(h.Host, strconv.Itoa(h.Total), strconv.Itoa(h.Available))
+	}
+	if err := t.write(p.out, format); err != nil || c.Bool("no-summary") {
+		return err
+	}
+	_, err := fmt.Fprintf(p.out, "\nTotal %d devices with %d available on %d hosts\n", document.Total, document.Available, len(document.Hosts))
+	return err
+}

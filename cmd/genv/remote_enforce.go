@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func (p *program) remoteEnforceCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "enforce",
+		Usage:  "hold all hosts to the rules, cycle after cycle",
+		Flags:  append(append(remoteFlags(), policyFlags()...), formatFlag()),
+		Action: p.remoteEnforce,
+	}
+}
+
+func (p *program) remoteEnforce(c *cli.Context) error {
+	format, err := formatOf(c, "tui", "json")
+	if err != nil {
+		return err
+	}
+	policy, err := policyOf(c)
+	if err != nil {
+		return err
+	}
+	schedule, err := scheduleOf(c)
+	if err != nil {
+		return err
+	}
+	f, err := p.openFleet(c)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	f.DryRun = given(c, "dry-run").Bool("dry-run")
+	return p.turn(c.Context, f, policy, schedule, format)
+}
+
+// turn runs the controller's loop and shows each cycle. The exit code is that
+// of the last cycle that ran to its end.
+func (p *program) turn(ctx context.Context, f *fleet, policy enforce.Policy, s controller.Schedule, format string) error {
+	var last error
+	shown := &cycleWriter{out: p.out, err: p.err, format: format, quiet: f.quiet}
+	err := f.Loop(ctx, policy, s, func(cycle controller.Cycle) error {
+		f.bar.end()
+		if ctx.Err() != nil && len(cycle.Actions) == 0 {
+			return nil // cut off before anything was done: it says nothing of the hosts
+		}
+		last = fleetExit(len(failuresOfCycle(cycle)), len(f.Hosts), f.quiet)
+		if err := shown.write(cycle); err != nil {
+			return err
+		}
+		if cycle.Stopped {
+			return last
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return last
+}
+
+// cycleWriter shows cycles to people, or as one JSON document a line.
+type cycleWriter struct {
+	out, err io.Writer
+	format   string
+	quiet    bool
+	failed   []failure // of the cycle before: told again only when they change
+	warned   map[string]bool
+}
+
+func (w *cycleWriter) write(cycle controller.Cycle) error {
+	failures := failuresOfCycle(cycle)
+	if w.format == "json" {
+		if err := writeJSON(w.out, enforceDocumentOf(cycle, failures)); err != nil {
+			return err
+		}
+	} else if err := writeCycle(w.out, cycle); err != nil {
+		return err
+	}
+	if !w.quiet && !slices.Equal(failures, w.failed) {
+		writeFailures(w.err, failures, len(cycle.Cluster.Hosts))
+	}
+	w.failed = failures
+	w.writeNotes(cycle)
+	return nil
+}
+
+// writeNotes tells on stderr, once each, what could not be judged and what the
+// hosts warned of.
+func (w *cycleWriter) writeNotes(cycle controller.Cycle) {
+	now := make(map[string]bool)
+	tell := func(host snapshot.Hostname, text string) {
+		line := printable(oneLine(on(host, text)))
+		if !w.warned[line] && !now[line] && w.format != "json" && !w.quiet {
+			fmt.Fprintln(w.err, line)
+		}
+		now[line] = true
+	}
+	for _, n := range cycle.Plan.Notes {
+		tell(n.Host, n.Text)
+	}
+	for _, h := range cycle.Cluster.Answered() {
+		for _, text := range h.Snapshot.Warnings {
+			tell(h.Name, text)
+		}
+	}
+	for _, a := range cycle.Actions {
+		for _, text := range a.Execution.Warnings {
+			tell(a.Host, text)
+		}
+	}
+	w.warned = now
+}
+
+// writeCycle prints 1.4.3's lines: the findings, then what was done.
+func writeCycle(out io.Writer, cycle controller.Cycle) error {
+	for _, f := range cycle.Plan.Findings {
+		if _, err := fmt.Fprintln(out, printable(on(f.Host, f.String()))); err != nil {
+			return err
+		}
+	}
+	if cycle.DryRun {
+		return writeIntentions(out, cycle.Plan)
+	}
+	for _, a := range cycle.Actions {
+		for _, text := range a.Execution.Lines {
+			if _, err := fmt.Fprintln(out, printable(on(a.Host, text))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// writeIntentions prints what a dry run leaves undone.
+func writeIntentions(out io.Writer, plan enforce.Plan) error {
+	for _, r := range plan.Reports {
+		for _, d := range r.Report.Detach {
+			if _, err := fmt.Fprintln(out, printable(on(r.Host, d.Intention()))); err != nil {
+				return err
+			}
+		}
+		for _, t := range r.Report.Terminate {
+			if _, err := fmt.Fprintln(out, printable(on(r.Host, t.Intention()))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// on puts a host in front of a line; this machine has no name.
+func on(host snapshot.Hostname, text string) string {
+	if host == "" {
+		return text
+	}
+	return fmt.Sprintf("[%s] %s", host, text)
+}
+
+// failuresOfCycle lists the hosts that did not answer, and those of which
+// nobody knows whether they did what they were sent.
+func failuresOfCycle(cycle controller.Cycle) []failure {
+	failures := []failure{}
+	for _, h := range cycle.Cluster.Failed() {
+		failures = append(failures, failureOf(string(h.Name), h.Err))
+	}
+	for _, a := range cycle.Actions {
+		if a.Err != nil {
+			failures = append(failures, failureOf(string(a.Host), a.Err))
+		}
+	}
+	return failures
+}
+
+// enforceDocument is the JSON of one cycle; docs/json.md describes it.
+type enforceDocument struct {
+	Schema   string            `json:"schema"`
+	Cycle    int               `json:"cycle"`
+	Time     string            `json:"time"`
+	DryRun   bool              `json:"dry_run"`
+	Hosts    int               `json:"hosts"`
+	Answered int               `json:"answered"`
+	Findings []findingDocument `json:"findings"`
+	Notes    []enforce.Note    `json:"notes"`
+	Reports  []reportDocument  `json:"reports"`
+	Failed   []failure         `json:"failed"`
+}
+
+type findingDocument struct {
+	enforce.Finding
+	Line string `json:"line"`
+}
+
+type reportDocument struct {
+	Host      snapshot.Hostname   `json:"host"`
+	Terminate []terminateDocument `json:"terminate"`
+	Detach    []enforce.DeviceRef `json:"detach"`
+	// Sent says that the host was told; lines and outcomes are its answer.
+	Sent     bool              `json:"sent"`
+	Lines    []string          `json:"lines"`
+	Outcomes []enforce.Outcome `json:"outcomes"`
+}
+
+type terminateDocument struct {
+	PID     snapshot.PID           `json:"pid"`
+	EID     snapshot.EnvID         `json:"eid,omitempty"`
+	Devices []snapshot.DeviceIndex `json:"devices"`
+}
+
+func enforceDocumentOf(cycle controller.Cycle, failures []failure) enforceDocument {
+	document := enforceDocument{
+		Schema: "genv.remote.enforce/1", Cycle: cycle.Number, Time: cycle.Start.Format("2006-01-02T15:04:05.000Z07:00"),
+		DryRun: cycle.DryRun, Hosts: len(cycle.Cluster.Hosts), Answered: len(cycle.Cluster.Answered()),
+		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Reports: []reportDocument{}, Failed: failures,
+	}
+	for _, f := range cycle.Plan.Findings {
+		document.Findings = append(document.Findings, findingDocument{Finding: f, Line: f.String()})
+	}
+	for _, r := range cycle.Plan.Reports {
+		document.Reports = append(document.Reports, reportDocumentOf(r, cycle.Actions))
+	}
+	return document
+}
+
+func reportDocumentOf(r enforce.HostReport, actions []controller.Action) reportDocument {
+	document := reportDocument{Host: r.Host, Terminate: []terminateDocument{}, Detach: []enforce.DeviceRef{}, Lines: []string{}, Outcomes: []enforce.Outcome{}}
+	for _, t := range r.Report.Terminate {
+		document.Terminate = append(document.Terminate, terminateDocument{PID: t.Process.PID, EID: t.Process.EID, Devices: t.Process.Indices()})
+	}
+	for _, d := range r.Report.Detach {
+		document.Detach = append(document.Detach, enforce.DeviceRef{Host: r.Host, Index: d.Device, EID: d.Environment.EID})
+	}
+	for _, a := range actions {
+		if a.Host == r.Host {
+			document.Sent = true
+			document.Lines = append(document.Lines, a.Execution.Lines...)
+			document.Outcomes = append(document.Outcomes, a.Execution.Outcomes...)
+		}
+	}
+	return document
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"golang.org/x/term"
+)
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// colourful follows https://no-color.org: any NO_COLOR that is not empty says no.
+func colourful(w io.Writer, getenv func(string) string) bool {
+	return isTerminal(w) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
+}
+
+// prompt asks for a secret on the terminal; nil where there is none.
+func prompt(in io.Reader, out io.Writer) func(string) ([]byte, error) {
+	f, ok := in.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) || !isTerminal(out) {
+		return nil
+	}
+	return func(question string) ([]byte, error) {
+		fmt.Fprint(out, question)
+		defer fmt.Fprintln(out)
+		return term.ReadPassword(int(f.Fd()))
+	}
+}
+
+// printable escapes what a host could do to a terminal: control characters,
+// and format characters that reorder or hide text. Newlines stay.
+func printable(s string) string {
+	if strings.IndexFunc(s, hidden) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if hidden(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func hidden(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
+
+// progressDelay is how long a fan-out runs before it shows progress.
+const progressDelay = time.Second
+
+// progress is a line on stderr that says how far a fan-out has come. It is
+// shown only on a terminal, and only when the fan-out lasts.
+type progress struct {
+	out   io.Writer
+	mu    sync.Mutex
+	begun time.Time
+	shown bool
+}
+
+func newProgress(out io.Writer) *progress {
+	if !isTerminal(out) {
+		return &progress{}
+	}
+	return &progress{out: out}
+}
+
+// tell is called as hosts answer, from many goroutines.
+func (p *progress) tell(done, total int) {
+	if p.out == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.begun.IsZero() {
+		p.begun = time.Now()
+	}
+	if done == total {
+		p.clear()
+		p.begun = time.Time{}
+	} else if time.Since(p.begun) > progressDelay {
+		fmt.Fprintf(p.out, "\r\x1b[K%d of %d hosts …", done, total)
+		p.shown = true
+	}
+}
+
+// end removes the line, if it stands.
+func (p *progress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+}
+
+func (p *progress) clear() {
+	if p.shown {
+		fmt.Fprint(p.out, "\r\x1b[K")
+		p.shown = false
+	}
+}

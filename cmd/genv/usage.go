@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// executeGrace is how long `genv usage execute` waits for processes to end, so
+// that it can tell what came of them. It lies well within a controller's
+// deadline for a command.
+const executeGrace = 10 * time.Second
+
+func (p *program) usageCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "usage",
+		Usage: "what a controller runs on this host",
+		Subcommands: []*cli.Command{
+			{
+				Name:   "snapshot",
+				Usage:  "print what uses the devices of this host, as JSON",
+				Flags:  []cli.Flag{&cli.StringFlag{Name: "type", Usage: "only one `PART`: devices, envs or processes"}},
+				Action: p.usageSnapshot,
+			},
+			{
+				Name:   "execute",
+				Usage:  "carry out the report on stdin, and print a line for each thing done",
+				Action: p.usageExecute,
+			},
+		},
+	}
+}
+
+func (p *program) usageSnapshot(c *cli.Context) error {
+	if err := refuseArguments(c); err != nil {
+		return err
+	}
+	host, err := p.openHost()
+	if err != nil {
+		return err
+	}
+	document, warnings, err := host.document(c, c.String("type"))
+	if err != nil {
+		return err
+	}
+	for _, w := range warnings {
+		fmt.Fprintln(p.err, printable(w))
+	}
+	_, err = p.out.Write(append(document, '\n'))
+	return err
+}
+
+// document is the JSON for a part of the snapshot, or the whole.
+func (h *host) document(c *cli.Context, part string) ([]byte, []string, error) {
+	switch part {
+	case "":
+		s, err := h.machine.Snapshot(c.Context)
+		if err != nil {
+			return nil, nil, err
+		}
+		return withWarnings(snapshot.EncodeSnapshot(s))(append(s.Warnings, unexpressed(s.Processes)...))
+	case "devices":
+		devices, warnings, err := h.machine.Devices(c.Context)
+		if err != nil {
+			return nil, nil, err
+		}
+		return withWarnings(snapshot.EncodeDevices(devices))(warnings)
+	case "envs":
+		envs, warnings, err := h.machine.Environments(c.Context)
+		if err != nil {
+			return nil, nil, err
+		}
+		return withWarnings(snapshot.EncodeEnvironments(envs))(warnings)
+	case "processes":
+		processes, warnings, err := h.machine.Processes(c.Context)
+		if err != nil {
+			return nil, nil, err
+		}
+		return withWarnings(snapshot.EncodeProcesses(processes))(append(warnings, unexpressed(processes)...))
+	}
+	return nil, nil, usage("--type %q: write devices, envs or processes", part)
+}
+
+func withWarnings(document []byte, err error) func([]string) ([]byte, []string, error) {
+	return func(warnings []string) ([]byte, []string, error) { return document, warnings, err }
+}
+
+// unexpressed tells of the processes that the 1.4.3 format has no words for.
+func unexpressed(processes []snapshot.Process) []string {
+	var warnings []string
+	for i := range processes {
+		if p := &processes[i]; !p.EnvUnknown && !p.Expressible() {
+			warnings = append(warnings, fmt.Sprintf("how much memory process %d uses is not known, so this format leaves it out", p.PID))
+		}
+	}
+	return warnings
+}
+
+func (p *program) usageExecute(c *cli.Context) error {
+	if err := refuseArguments(c); err != nil {
+		return err
+	}
+	input, err := io.ReadAll(io.LimitReader(p.in, enforce.MaxReportBytes+1))
+	if err != nil {
+		return fmt.Errorf("read the report: %w", err)
+	}
+	report, err := enforce.DecodeReport(input)
+	if err != nil {
+		return usage("the report on stdin: %w", err)
+	}
+	host, err := p.openHost()
+	if err != nil {
+		return err
+	}
+	say := func(line string) { fmt.Fprintln(p.out, line) }
+	for _, o := range host.carryOut(c.Context, report, executeGrace, say) {
+		if text := remark(o); text != "" {
+			fmt.Fprintln(p.err, printable(text))
+		}
+	}
+	return nil
+}
+
+// remark is a line about an outcome that is not simply what was asked for.
+func remark(o enforce.Outcome) string {
+	what := fmt.Sprintf("process %d", o.PID)
+	if o.PID == 0 {
+		what = fmt.Sprintf("environment %s on device %s", o.EID, o.Device)
+	}
+	switch o.Status {
+	case enforce.StatusTerminated, enforce.StatusDetached, enforce.StatusGone, enforce.StatusNotAttached, enforce.StatusSignalled:
+		return ""
+	}
+	if o.Reason == "" {
+		return fmt.Sprintf("%s: %s", what, o.Status)
+	}
+	return fmt.Sprintf("%s: %s: %s", what, o.Status, o.Reason)
+}
