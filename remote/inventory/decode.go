@@ -1,0 +1,168 @@
+package inventory
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot/hostpattern"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+)
+
+// settings are what both `defaults:` and an entry of `hosts:` may say.
+type settings struct {
+	port   int
+	user   string
+	genv   string
+	sudo   *bool
+	labels map[string]string
+}
+
+// add reads a YAML file into the fleet.
+func (f *fleet) add(file yamlFile) error {
+	doc := strictyaml.Parse(file.path, file.data)
+	f.files = append(f.files, file.path)
+	var defaults settings
+	var hosts, groups *strictyaml.Node
+	doc.Root().Map(strictyaml.Keys{
+		"defaults": func(n *strictyaml.Node) { n.Map(defaults.keys()) },
+		"hosts":    func(n *strictyaml.Node) { hosts = n },
+		"groups":   func(n *strictyaml.Node) { groups = n },
+	})
+	if hosts != nil { // behind the defaults and before the groups, wherever it stands
+		hosts.List(func(n *strictyaml.Node) { f.addEntry(n, defaults) })
+	}
+	if groups != nil && doc.Err() == nil {
+		f.addGroups(groups)
+	}
+	if err := doc.Err(); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+func (s *settings) keys() strictyaml.Keys {
+	return strictyaml.Keys{
+		"port": func(n *strictyaml.Node) { s.port = n.Int(1, 65535) },
+		"user": func(n *strictyaml.Node) {
+			s.user = n.Text()
+			if err := checkUser(s.user); err != nil {
+				n.Failf("%v", err)
+			}
+		},
+		"genv": func(n *strictyaml.Node) { s.genv = n.Text() },
+		"sudo": func(n *strictyaml.Node) { sudo := n.Bool(); s.sudo = &sudo },
+		"labels": func(n *strictyaml.Node) {
+			s.labels = map[string]string{}
+			n.Each(func(key, value *strictyaml.Node) { s.labels[key.Text()] = value.Scalar() })
+		},
+	}
+}
+
+// over is a host with these settings, and with the defaults where there is none.
+func (s settings) over(defaults settings) remote.Host {
+	labels := maps.Clone(defaults.labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, s.labels)
+	sudo := cmp.Or(s.sudo, defaults.sudo)
+	return remote.Host{
+		Port:     cmp.Or(s.port, defaults.port),
+		User:     cmp.Or(s.user, defaults.user),
+		GenvPath: cmp.Or(s.genv, defaults.genv),
+		NoSudo:   sudo != nil && !*sudo,
+		Labels:   labels,
+	}
+}
+
+// addEntry reads an item of `hosts:`, a pattern or a mapping.
+func (f *fleet) addEntry(n *strictyaml.Node, defaults settings) {
+	if !n.IsMap() {
+		t, ok := readTarget(n)
+		if ok {
+			s := settings{user: t.user, port: t.port}
+			f.addHosts(n, t.pattern.Expand(), nil, s.over(defaults))
+		}
+		return
+	}
+	var s settings
+	var name, address *strictyaml.Node
+	keys := s.keys()
+	keys["name"] = func(n *strictyaml.Node) { name = n }
+	keys["address"] = func(n *strictyaml.Node) { address = n }
+	n.Map(keys)
+	if name == nil {
+		n.Failf("the host has no name; add `name:`")
+		return
+	}
+	names := expand(name)
+	addresses := expand(address)
+	if len(addresses) > 0 && len(addresses) != len(names) {
+		address.Failf("address: %d addresses for %d names; write a range of as many", len(addresses), len(names))
+		return
+	}
+	f.addHosts(name, names, addresses, s.over(defaults))
+}
+
+// readTarget reads a text as a target.
+func readTarget(n *strictyaml.Node) (target, bool) {
+	text := n.Text()
+	if text == "" {
+		return target{}, false
+	}
+	if strings.HasPrefix(text, "@") {
+		n.Failf("%s: a group is not allowed here; it belongs into `groups:`", text)
+		return target{}, false
+	}
+	t, err := parseTarget(text)
+	if err != nil {
+		n.Failf("%v", err)
+	}
+	return t, err == nil
+}
+
+// expand reads a pattern that has neither user nor port; nil is none.
+func expand(n *strictyaml.Node) []string {
+	if n == nil {
+		return nil
+	}
+	text := n.Text()
+	if text == "" {
+		return nil
+	}
+	t, err := parseTarget(text)
+	if err == nil && (t.user != "" || t.port != 0) {
+		err = fmt.Errorf("%q holds more than a host; write `user:` and `port:` on lines of their own", text)
+	}
+	if err != nil {
+		n.Failf("%v", err)
+		return nil
+	}
+	return t.pattern.Expand()
+}
+
+// addHosts adds hosts with the same settings, each under its own name.
+func (f *fleet) addHosts(n *strictyaml.Node, names, addresses []string, like remote.Host) {
+	if len(f.hosts)+len(names) > MaxHosts {
+		n.Failf("that makes more than %d hosts; write a smaller range", MaxHosts)
+		return
+	}
+	for i, name := range names {
+		key := hostpattern.Fold(name)
+		if place, ok := f.places[key]; ok {
+			n.Failf("host %s stands at %s already; remove one of them", name, place)
+			return
+		}
+		host := like
+		host.Name, host.Labels = name, maps.Clone(like.Labels)
+		if addresses != nil {
+			host.Address = addresses[i]
+		}
+		f.places[key] = n.Place().String()
+		f.index[key] = len(f.hosts)
+		f.hosts = append(f.hosts, host)
+	}
+}

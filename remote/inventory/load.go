@@ -1,0 +1,117 @@
+package inventory
+
+import (
+	"path/filepath"
+
+	"github.com/seed-3119e985/genv/remote"
+)
+
+// MaxHosts is how many hosts a selection may have before exclusion.
+const MaxHosts = 100_000
+
+// Selection says which hosts are meant, as flags.
+type Selection struct {
+	// Hosts are the values of -H, each a list separated by commas.
+	Hosts []string
+	// HostFile is the value of --hostfile, plain or YAML; "" for none.
+	HostFile string
+	// Exclude are the values of -x, written as those of -H, without files. One
+	// that is no host of the selection or the inventory is an error: it might
+	// be the misspelt name of a host that was to be spared.
+	Exclude []string
+	// User is the value of -l: it stands over the user of a YAML file, and
+	// under the one of user@host. "" for none.
+	User string
+	// DefaultFiles are where names and groups are looked up when no YAML file
+	// is given: the first that exists.
+	DefaultFiles []string
+}
+
+// Load returns the hosts of a selection in the order in which they are named,
+// each once; there is at least one. Its errors are ErrUsage.
+func Load(sel Selection, open Open) ([]remote.Host, error) {
+	if err := checkUser(sel.User); err != nil {
+		return nil, usagef("-l: %w", err)
+	}
+	words, files, err := sel.read(open)
+	if err != nil {
+		return nil, err
+	}
+	known, err := findFleet(files, sel.DefaultFiles, len(words) > 0, open)
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := choose(words, known)
+	if err != nil {
+		return nil, err
+	}
+	if len(chosen.picks) == 0 {
+		return nil, sel.noHosts(words, known)
+	}
+	left, err := exclude(chosen, sel.Exclude, known)
+	if err != nil {
+		return nil, err
+	}
+	return left.hosts(known, sel.User), nil
+}
+
+// source is a word that names hosts, and where it was written.
+type source struct{ text, place string }
+
+// read gathers the words of -H and of a plain host file, and the YAML files.
+func (sel Selection) read(open Open) (words []source, files []yamlFile, err error) {
+	seen := map[string]bool{} // of the files that were read
+	for _, item := range splitAll(sel.Hosts, "-H") {
+		if !isFile(item.text) {
+			words = append(words, item)
+			continue
+		}
+		if seen[filepath.Clean(item.text)] {
+			continue
+		}
+		seen[filepath.Clean(item.text)] = true
+		data, err := readFile(item.text, "-H "+item.text, open)
+		if err != nil {
+			return nil, nil, err
+		}
+		files = append(files, yamlFile{item.text, data})
+	}
+	if sel.HostFile == "" || seen[filepath.Clean(sel.HostFile)] {
+		return words, files, nil
+	}
+	data, err := readFile(sel.HostFile, "--hostfile "+sel.HostFile, open)
+	if err != nil {
+		return nil, nil, err
+	}
+	if isYAML(sel.HostFile, data) {
+		return words, append(files, yamlFile{sel.HostFile, data}), nil
+	}
+	return append(words, plainLines(sel.HostFile, data)...), files, nil
+}
+
+// noHosts is the error for a selection that means no host at all.
+func (sel Selection) noHosts(words []source, f *fleet) error {
+	switch {
+	case len(words) > 0:
+		return usagef("%s: %s has no hosts; add some to the group", words[0].place, words[0].text)
+	case f.strict:
+		return usagef("%s: there are no hosts in it; add some under `hosts:`", f.in())
+	case sel.HostFile != "":
+		return usagef("--hostfile %s: there are no hosts in it; write one a line", sel.HostFile)
+	default:
+		return usagef("no hosts are named; use -H a,b or --hostfile FILE")
+	}
+}
+
+// DefaultFiles are the places of a fleet's hosts.yaml: genv/hosts.yaml in the
+// user's configuration folder ($XDG_CONFIG_HOME, else ~/.config), then
+// /etc/genv/hosts.yaml.
+func DefaultFiles(getenv func(string) string) []string {
+	var files []string
+	if dir := getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		files = append(files, filepath.Join(dir, "genv/hosts.yaml"))
+	} else if home := getenv("HOME"); filepath.IsAbs(home) {
+		files = append(files, filepath.Join(home, ".config/genv/hosts.yaml"))
+	}
+	return append(files, "/etc/genv/hosts.yaml")
+}

@@ -1,0 +1,109 @@
+package inventory
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot/hostpattern"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+)
+
+// Open opens a file for reading. A file that does not exist is fs.ErrNotExist.
+type Open func(path string) (io.ReadCloser, error)
+
+// OpenFile is the Open of this machine.
+func OpenFile(path string) (io.ReadCloser, error) { return os.Open(path) }
+
+type yamlFile struct {
+	path string
+	data []byte
+}
+
+// readFile reads a whole file, up to the size that is allowed.
+func readFile(path, place string, open Open) ([]byte, error) {
+	file, err := open(path)
+	if err != nil {
+		return nil, usagef("%s: %w; check the path and its permissions", place, bare(err))
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, strictyaml.MaxSize+1))
+	if err != nil {
+		return nil, usagef("%s: %w; check that it is a file", place, bare(err))
+	}
+	if len(data) > strictyaml.MaxSize {
+		return nil, usagef("%s: the file is larger than %d bytes; is it a list of hosts?", place, strictyaml.MaxSize)
+	}
+	return data, nil
+}
+
+// bare is an error of the file system without the path, which the place names.
+func bare(err error) error {
+	var e *fs.PathError
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+// isFile tells a file among the items of -H by its name.
+func isFile(item string) bool {
+	return strings.Contains(item, "/") || isYAMLName(item)
+}
+
+func isYAMLName(path string) bool {
+	ext := strings.ToLower(filepath.Ext(path))
+	return ext == ".yaml" || ext == ".yml"
+}
+
+// isYAML tells a YAML file from a plain list by its name, or by its first line
+// that is not empty and no comment.
+func isYAML(path string, data []byte) bool {
+	if isYAMLName(path) {
+		return true
+	}
+	for line := range bytes.Lines(data) {
+		text := withoutComment(string(line))
+		if text == "" {
+			continue
+		}
+		key, _, ok := strings.Cut(text, ":")
+		return text == "---" || text[0] == '{' || text[0] == '%' || ok && (key == "defaults" || key == "hosts" || key == "groups")
+	}
+	return false
+}
+
+// plainLines are the hosts of a plain file, one a line.
+func plainLines(path string, data []byte) []source {
+	var words []source
+	number := 0
+	for line := range bytes.Lines(data) {
+		number++
+		if text := withoutComment(string(line)); text != "" {
+			words = append(words, source{text, fmt.Sprintf("%s:%d", path, number)})
+		}
+	}
+	return words
+}
+
+// withoutComment cuts a # and what follows. No host name has a # in it.
+func withoutComment(line string) string {
+	line, _, _ = strings.Cut(strings.TrimPrefix(line, "\uFEFF"), "#")
+	return strings.TrimSpace(line)
+}
+
+// splitAll cuts the values of a flag at their commas.
+func splitAll(values []string, flag string) []source {
+	var items []source
+	for _, value := range values {
+		for _, item := range hostpattern.Split(value) {
+			items = append(items, source{item, flag})
+		}
+	}
+	return items
+}

@@ -1,0 +1,99 @@
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot/hostpattern"
+)
+
+// target is [user@]name[:port], where the name may stand for several hosts.
+type target struct {
+	user    string
+	pattern hostpattern.Pattern
+	port    int // 0 if none was written
+}
+
+func parseTarget(text string) (target, error) {
+	var t target
+	rest := text
+	if user, host, ok := strings.Cut(text, "@"); ok {
+		if strings.Contains(host, "@") {
+			return target{}, fmt.Errorf("%q has more than one @; write it as user@host:port", text)
+		}
+		if user == "" {
+			return target{}, fmt.Errorf("%q has no user before the @; write it as user@host, or @group alone", text)
+		}
+		if err := checkUser(user); err != nil {
+			return target{}, fmt.Errorf("%q: %w", text, err)
+		}
+		t.user, rest = user, host
+	}
+	host, port, err := splitPort(rest)
+	if err != nil {
+		return target{}, fmt.Errorf("%q: %w", text, err)
+	}
+	t.port = port
+	t.pattern, err = hostpattern.Parse(host)
+	return t, err
+}
+
+// splitPort parts the port from a host. A bracket at the beginning that holds a
+// colon is an IPv6 address and no range.
+func splitPort(text string) (host string, port int, err error) {
+	if inside, rest, closed := strings.Cut(text, "]"); closed && strings.HasPrefix(inside, "[") && strings.Contains(inside, ":") {
+		return splitBracketed(inside[1:], rest)
+	}
+	if _, err := netip.ParseAddr(text); err == nil {
+		return text, 0, nil
+	}
+	host, digits, ok := strings.Cut(text, ":")
+	if !ok {
+		return text, 0, nil
+	}
+	if strings.Contains(digits, ":") {
+		return "", 0, errors.New("an IPv6 address with a port stands in brackets; write it as [::1]:22")
+	}
+	port, err = parsePort(digits)
+	return host, port, err
+}
+
+// splitBracketed reads what stood in and behind the brackets of [::1]:22.
+func splitBracketed(address, rest string) (host string, port int, err error) {
+	if _, err := netip.ParseAddr(address); err != nil {
+		return "", 0, fmt.Errorf("[%s] is no IPv6 address; write it as [::1]:22", address)
+	}
+	if rest == "" {
+		return address, 0, nil
+	}
+	digits, ok := strings.CutPrefix(rest, ":")
+	if !ok {
+		return "", 0, errors.New("an IPv6 address in brackets is followed by nothing but a port; write it as [::1]:22")
+	}
+	port, err = parsePort(digits)
+	return address, port, err
+}
+
+func parsePort(digits string) (int, error) {
+	port, err := strconv.ParseUint(digits, 10, 16)
+	if err != nil || port == 0 {
+		return 0, fmt.Errorf("%q is no port; write a number from 1 to 65535", digits)
+	}
+	return int(port), nil
+}
+
+// checkUser lets through what account names are made of, in directories other
+// than /etc/passwd too. A dash at the beginning would be an option to ssh.
+func checkUser(user string) error {
+	strange := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"'@:,/[]`, r) }
+	if i := strings.IndexFunc(user, strange); i >= 0 {
+		return fmt.Errorf("the user name %q holds a character that account names don't have; write the name alone", user)
+	}
+	if strings.HasPrefix(user, "-") {
+		return fmt.Errorf("the user name %q begins with a dash; write the name alone", user)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package hostpattern_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/hostpattern"
+)
+
+func TestExpand(t *testing.T) {
+	tests := []struct{ pattern, want string }{
+		{"gpu1", "gpu1"},
+		{"GPU-1.Lab.", "GPU-1.Lab."},
+		{"g[1-3]", "g1 g2 g3"},
+		{"g[01-03].lab", "g01.lab g02.lab g03.lab"},
+		{"g[8-11]", "g8 g9 g10 g11"},
+		{"g[08-11]", "g08 g09 g10 g11"},
+		{"g[98-101]", "g98 g99 g100 g101"},
+		{"g[1,3,5-7]", "g1 g3 g5 g6 g7"},
+		{"g[ 1 , 3 ]", "g1 g3"},
+		{"g[007]", "g007"},
+		{"g[0]", "g0"},
+		{"[1-2]g", "1g 2g"},
+		{"r[1-2]-[a]", ""},
+		{"r[1-2]g[01-02]x", "r1g01x r1g02x r2g01x r2g02x"},
+		{"[1-2][3-4]", "13 14 23 24"},
+		{"10.0.0.[1-2]", "10.0.0.1 10.0.0.2"},
+		{"::1", "::1"},
+		{"fe80::1%eth0", "fe80::1%eth0"},
+		{"10.0.0.1", "10.0.0.1"},
+	}
+	for _, test := range tests {
+		t.Run(test.pattern, func(t *testing.T) {
+			p, err := hostpattern.Parse(test.pattern)
+			if test.want == "" {
+				require.Error(t, err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, test.want, strings.Join(p.Expand(), " "))
+			require.Equal(t, len(p.Expand()), p.Count())
+			require.Equal(t, test.pattern, p.String())
+		})
+	}
+}
+
+func TestParseErrorsSayWhatToWrite(t *testing.T) {
+	long := strings.Repeat("a", 254)
+	tests := []struct{ pattern, want string }{
+		{"", "the host name is empty; write one"},
+		{"g[3-1]", `"g[3-1]": the range 3-1 runs backwards; write 1-3`},
+		{"g[1-3", `"g[1-3": a bracket is not closed; write it as gpu[1-4]`},
+		{"g1]", `"g1]": a bracket is closed that was not opened; write it as gpu[1-4]`},
+		{"g[]", `"g[]": "" is not a range of numbers; write it as [01-16] or [1,3,5-8]`},
+		{"g[1,]", `"g[1,]": "" is not a range of numbers; write it as [01-16] or [1,3,5-8]`},
+		{"g[a-c]", `"g[a-c]": "a-c" is not a range of numbers; write it as [01-16] or [1,3,5-8]`},
+		{"g[1-2-3]", `"g[1-2-3]": "1-2-3" is not a range of numbers; write it as [01-16] or [1,3,5-8]`},
+		{"g[-3]", `"g[-3]": "-3" is not a range of numbers; write it as [01-16] or [1,3,5-8]`},
+		{"g[[1]]", `"g[[1]]": "[1" is not a range of numbers; write it as [01-16] or [1,3,5-8]`},
+		{"g[1234567890]", `"g[1234567890]": "1234567890" is not a range of numbers; write it as [01-16] or [1,3,5-8]`},
+		{"g[1-016]", `"g[1-016]": the numbers of 1-016 are padded to different widths; write both with the same number of digits`},
+		{"g[001-16]", `"g[001-16]": the numbers of 001-16 are padded to different widths; write both with the same number of digits`},
+		{"a[1-999999999]", `"a[1-999999999]" stands for more than 100000 hosts; write a smaller range`},
+		{"a[1-1000]b[1-1000]", `"a[1-1000]b[1-1000]" stands for more than 100000 hosts; write a smaller range`},
+		{"-x", `"-x": a host name begins with a letter or a digit`},
+		{".x", `".x": a host name begins with a letter or a digit`},
+		{"a b", `"a b": ' ' stands in no host name; names have letters, digits, '-', '_' and '.'`},
+		{"a;b", `"a;b": ';' stands in no host name; names have letters, digits, '-', '_' and '.'`},
+		{"gpü", `"gpü": 'ü' stands in no host name; names have letters, digits, '-', '_' and '.'`},
+		{"a\x1b[1m", `"a\x1b[1m": '\x1b' stands in no host name; names have letters, digits, '-', '_' and '.'`},
+		{"fe80::1%$(id)", `'$' stands in no host name; names have letters, digits, '-', '_' and '.'`},
+		{long, `"aaaaaaaaaaaaaaaaaaaa"…: a host name has at most 253 characters`},
+	}
+	for _, test := range tests {
+		t.Run(test.pattern, func(t *testing.T) {
+			p, err := hostpattern.Parse(test.pattern)
+			require.EqualError(t, err, test.want)
+			require.Empty(t, p.Expand())
+			require.False(t, p.Matches(test.pattern))
+		})
+	}
+}
+
+func TestMatches(t *testing.T) {
+	tests := []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"gpu", "GPU", true},
+		{"Gpu", "gpu.", true},
+		{"gpu.", "GPU", true},
+		{"gpu", "gpu1", false},
+		{"gpu[1-3]", "gpu2", true},
+		{"gpu[1-3]", "gpu4", false},
+		{"gpu[1-3]", "gpu02", false},
+		{"gpu[01-03]", "gpu2", false},
+		{"gpu[01-03]", "GPU02", true},
+		{"gpu[8-11]", "gpu10", true},
+		{"gpu[8-11]", "gpu08", false},
+		{"gpu[1-3]", "gpu", false},
+		{"gpu[1-3]", "gpu2.lab", false},
+		{"g[1-20]x[1]", "g12x1", true},
+		{"[1-20][1-20]", "1111", true},
+		{"[1-2][3]", "13", true},
+		{"[1-2][3]", "1", false},
+	}
+	for _, test := range tests {
+		p, err := hostpattern.Parse(test.pattern)
+		require.NoError(t, err)
+		require.Equal(t, test.want, p.Matches(test.name), "%s against %s", test.pattern, test.name)
+	}
+}
+
+func TestSplit(t *testing.T) {
+	tests := []struct {
+		list string
+		want []string
+	}{
+		{"a", []string{"a"}},
+		{"a,b", []string{"a", "b"}},
+		{" a , b ", []string{"a", "b"}},
+		{"g[1,3],h", []string{"g[1,3]", "h"}},
+		{"g[1,3", []string{"g[1,3"}},
+		{"g],h", []string{"g]", "h"}},
+		{"[::1]:22,b", []string{"[::1]:22", "b"}},
+		{"a,,b", []string{"a", "", "b"}},
+		{"", []string{""}},
+	}
+	for _, test := range tests {
+		require.Equal(t, test.want, hostpattern.Split(test.list), test.list)
+	}
+}
+
+// FuzzParse: what a pattern stands for is bounded, and each of its names is a
+// pattern that stands for itself and that the pattern matches.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"gpu[01-16].lab", "a[1,3,5-8]b[1-2]", "::1", "fe80::1%eth0", "a[1-999999999]", "g[3-1]", "[1][1]", "-a", "[[", "]", "Ax."} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := hostpattern.Parse(text)
+		if err != nil {
+			require.NotContains(t, err.Error(), "\n")
+			return
+		}
+		names := p.Expand()
+		require.LessOrEqual(t, len(names), hostpattern.MaxCount)
+		require.Len(t, names, p.Count())
+		for _, name := range names[:min(len(names), 50)] {
+			literal, err := hostpattern.Parse(name)
+			require.NoError(t, err)
+			require.Equal(t, []string{name}, literal.Expand())
+			require.True(t, p.Matches(strings.ToUpper(name)), name)
+		}
+	})
+}

@@ -1,0 +1,160 @@
+package strictyaml_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+)
+
+// values is one key of every type.
+type values struct {
+	text, scalar, choice string
+	flag                 bool
+	count                int
+	wait                 time.Duration
+	list                 []string
+	byName               map[string]string
+	order                []string
+	place                strictyaml.Place
+}
+
+func read(data string) (values, *strictyaml.Document) {
+	v := values{byName: map[string]string{}}
+	doc := strictyaml.Parse("f.yaml", []byte(data))
+	doc.Root().Map(strictyaml.Keys{
+		"text":   func(n *strictyaml.Node) { v.text, v.place = n.Text(), n.Place() },
+		"scalar": func(n *strictyaml.Node) { v.scalar = n.Scalar() },
+		"choice": func(n *strictyaml.Node) { v.choice = n.OneOf("ignore", "hold") },
+		"flag":   func(n *strictyaml.Node) { v.flag = n.Bool() },
+		"count":  func(n *strictyaml.Node) { v.count = n.Int(-5, 100) },
+		"wait":   func(n *strictyaml.Node) { v.wait = n.Duration(0) },
+		"list":   func(n *strictyaml.Node) { n.List(func(n *strictyaml.Node) { v.list = append(v.list, n.Text()) }) },
+		"names": func(n *strictyaml.Node) {
+			n.Each(func(key, value *strictyaml.Node) {
+				v.byName[key.Text()] = value.Scalar()
+				v.order = append(v.order, key.Text())
+			})
+		},
+	})
+	return v, doc
+}
+
+func TestValues(t *testing.T) {
+	v, doc := read("\uFEFF# c\r\ntext: 'a: b'\r\nscalar: 0x1F\nchoice: hold\nflag: true\ncount: 010\n" +
+		"wait: 1h30m\nlist:\n  - gpu-[01-02]\n  - \"@lab\"\nnames: {z: 1, a: true, 5: \"\"}\n")
+	require.NoError(t, doc.Err())
+	require.NoError(t, doc.All())
+	require.Equal(t, values{
+		text: "a: b", scalar: "0x1F", choice: "hold", flag: true, count: 10, wait: 90 * time.Minute,
+		list: []string{"gpu-[01-02]", "@lab"}, byName: map[string]string{"z": "1", "a": "true", "5": ""}, order: []string{"z", "a", "5"},
+		place: strictyaml.Place{File: "f.yaml", Line: 2, Column: 7},
+	}, v)
+}
+
+func TestErrors(t *testing.T) {
+	const quotes = `; put quotes around words with special characters, as in "@group" or ["gpu-[01-04]"]`
+	tests := []struct{ name, data, want string }{
+		{"empty", "", "f.yaml:1:1: there is nothing in the file but comments; write its keys"},
+		{"comments only", "# a\n", `f.yaml:1:1: there is nothing in the file but comments; write its keys (in "# a")`},
+		{"unknown key", "txet: a", `f.yaml:1:1: unknown key "txet"; did you mean "text"? (in "txet: a")`},
+		{"far from all", "zzzzzz: a", `f.yaml:1:1: unknown key "zzzzzz"; known are choice, count, flag, list, names, scalar, text, wait (in "zzzzzz: a")`},
+		{"number for text", "text: 22", `f.yaml:1:7: text: expected text, but there is a number "22"; put it in quotes (in "text: 22")`},
+		{"bool for text", "text: false", `f.yaml:1:7: text: expected text, but there is false; put it in quotes (in "text: false")`},
+		{"empty text", `text: ""`, `f.yaml:1:7: text: the text is empty; write it, or remove the line (in "text: \"\"")`},
+		{"no text", "text: ~", "f.yaml:1:1: text: expected text, as in `word`, but there is nothing (in \"text: ~\")"},
+		{"yes", "flag: yes", "f.yaml:1:7: flag: expected true or false, as in `true`, but there is text \"yes\" (in \"flag: yes\")"},
+		{"a misspelt choice", "choice: holt", `f.yaml:1:9: choice: "holt" is not known here; did you mean "hold"? (in "choice: holt")`},
+		{"no choice", "choice: maybe", `f.yaml:1:9: choice: "maybe" is not known here; known are ignore, hold (in "choice: maybe")`},
+		{"too high", "count: 101", `f.yaml:1:8: count: 101 is not a whole number from -5 to 100 (in "count: 101")`},
+		{"too low", "count: -6", `f.yaml:1:8: count: -6 is not a whole number from -5 to 100 (in "count: -6")`},
+		{"hexadecimal", "count: 0x10", `f.yaml:1:8: count: 0x10 is not a whole number from -5 to 100 (in "count: 0x10")`},
+		{"infinity", "count: .inf", `f.yaml:1:8: count: .inf is not a whole number from -5 to 100 (in "count: .inf")`},
+		{"no unit", "wait: 10", `f.yaml:1:7: wait: a duration has a unit: write 10s, 10m or 10h (in "wait: 10")`},
+		{"no duration", "wait: soon", `f.yaml:1:7: wait: "soon" is not a duration; write it as 10s, 15m or 1h30m (in "wait: soon")`},
+		{"negative", "wait: -1s", `f.yaml:1:7: wait: -1s is shorter than 0s (in "wait: -1s")`},
+		{"list for text", "text: [a]", "f.yaml:1:7: text: expected text, as in `word`, but there is a list (in \"text: [a]\")"},
+		{"text for list", "list: a", "f.yaml:1:7: list: expected a list, as in `- item`, but there is text \"a\" (in \"list: a\")"},
+		{"list for mapping", "names: [a]", "f.yaml:1:8: names: expected a mapping, as in `name: value`, but there is a list (in \"names: [a]\")"},
+		{"twice", "text: a\ntext: b", `f.yaml:2:1: mapping key "text" already defined at [1:1] (in "text: b")`},
+		{"anchor", "text: &x a", `f.yaml:1:7: anchors, aliases and tags are not read; write the value itself (in "text: &x a")`},
+		{"tag", "text: !!str a", `f.yaml:1:7: anchors, aliases and tags are not read; write the value itself (in "text: !!str a")`},
+		{"merge", "<<: {text: a}", `f.yaml:1:1: a key is one word; merge keys, lists and mappings are not read as keys (in "<<: {text: a}")`},
+		{"complex key", "? [a]\n: b", `f.yaml:2:1: found an invalid key for this map (in ": b")`},
+		{"block text", "text: |\n  a\n  b\n", `f.yaml:1:7: text stands on one line; write it behind the key, in quotes if need be (in "text: |")`},
+		{"control character", `text: "a\x1b[1m"`, `f.yaml:1:7: the text holds a line break or another control character; remove it (in "text: \"a\\x1b[1m\"")`},
+		{"two documents", "text: a\n---\ntext: b\n", `f.yaml:3:1: a second document begins here; a file holds one, so remove the --- before it (in "text: b")`},
+		{"reserved", "list:\n  - @lab", `f.yaml:2:5: '@' is a reserved character` + quotes + ` (in "- @lab")`},
+		{"not UTF-8", "text: a\nscalar: \xff", "f.yaml:2:1: the line is not UTF-8; save the file as UTF-8 (in \"scalar: \uFFFD\")"},
+		{"deep", "list: " + strings.Repeat("[", 1<<20), `f.yaml:1:1: values nest deeper than 64 levels; close the brackets, or write it flatter (in "list: ` + strings.Repeat("[", 54) + `…")`},
+		{"deep lists", strings.Repeat("- ", 1<<20), `f.yaml:1:1: values nest deeper than 64 levels; close the brackets, or write it flatter (in "` + strings.Repeat("- ", 30) + `…")`},
+		{"huge", "# " + strings.Repeat("a", strictyaml.MaxSize), `f.yaml:1:1: the file has 4194306 bytes, more than the 4194304 that are read; split it`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, doc := read(test.data)
+			require.EqualError(t, doc.Err(), test.want)
+			var e *strictyaml.Error
+			require.ErrorAs(t, doc.Err(), &e)
+			require.Equal(t, "f.yaml", e.Place.File)
+		})
+	}
+}
+
+func TestAllErrorsOfAFile(t *testing.T) {
+	_, doc := read("wait: 1\ncount: a\nflag: 3\n")
+	require.EqualError(t, doc.All(), "f.yaml:1:7: wait: a duration has a unit: write 1s, 1m or 1h (in \"wait: 1\")\n"+
+		"f.yaml:2:8: count: expected a number, as in `-5`, but there is text \"a\" (in \"count: a\")\n"+
+		"f.yaml:3:7: flag: expected true or false, as in `true`, but there is a number \"3\" (in \"flag: 3\")")
+
+	_, doc = read("list:\n" + strings.Repeat("  - 1\n", 1000))
+	require.Equal(t, 20, strings.Count(doc.All().Error(), "quotes"), "the rest tends to follow from the first")
+}
+
+// The first error by its place is what an editor jumps to, whatever the order
+// in which the reader asked.
+func TestErrIsTheFirstInTheFile(t *testing.T) {
+	doc := strictyaml.Parse("f.yaml", []byte("a: 1\nb: 2\n"))
+	var nodes []*strictyaml.Node
+	doc.Root().Each(func(_, value *strictyaml.Node) { nodes = append(nodes, value) })
+	nodes[1].Failf("second")
+	nodes[0].Failf("first")
+	require.EqualError(t, doc.Err(), `f.yaml:1:4: first (in "a: 1")`)
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"port", "user", "gpu-01", "gpu-02", "max-devices-per-user"}
+	for word, want := range map[string]string{
+		"prot": "port", "ports": "port", "PORT": "port", "usr": "user", "gpu-1": "gpu-01", "gpu-02": "gpu-02",
+		"max-device-per-usr": "max-devices-per-user", "x": "", "": "", "something": "", "po": "",
+	} {
+		require.Equal(t, want, strictyaml.Nearest(word, known), word)
+	}
+}
+
+// FuzzParse: any bytes give a tree that can be read whole, or an error that has
+// one line and a place within the file.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		"text: a", "list: [a, {b: c}]", "names:\n  a: 1\n  - b\n", "? a\n: b", "a: &x 1\nb: *x", "<<: *x", "---\n---\n", "- - - a",
+		"text: \"\\u0000\"", "%YAML 1.2\n---\na: 1", "a: |\n b\n", "{a: {b: [", "\xef\xbb\xbf", "a:\r\n\tb", "\r0", "a: !!binary x", "'", "\"", ": :", "[,]", "{,}",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, data string) {
+		_, doc := read(data)
+		err := doc.Err()
+		if err == nil {
+			return
+		}
+		require.NotContains(t, err.Error(), "\n")
+		var e *strictyaml.Error
+		require.ErrorAs(t, err, &e)
+		require.Positive(t, e.Place.Line)
+		require.Positive(t, e.Place.Column)
+		require.LessOrEqual(t, e.Place.Line, strings.Count(data, "\n")+strings.Count(data, "\r")+1)
+	})
+}
