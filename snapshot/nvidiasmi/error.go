@@ -60,7 +60,8 @@ var symptoms = []struct {
 var exitCodes = map[int]error{4: ErrPermission, 9: ErrNoDriver, 12: ErrNotInstalled, 15: ErrGPULost, 18: ErrVersionMismatch}
 
 // Failure says what was wrong with a call: nil when it succeeded, else an
-// *Error. "No devices were found" is a failure whatever the exit code is.
+// *Error. A complaint in place of a line of the answer is a failure whatever
+// the exit code is: part of the answer is missing.
 func Failure(out Output) error {
 	err := diagnose(out)
 	if err == nil {
@@ -71,10 +72,7 @@ func Failure(out Output) error {
 
 func diagnose(out Output) error {
 	if out.ExitCode == 0 {
-		if strings.HasPrefix(strings.TrimSpace(string(out.Stdout)), "No devices were found") {
-			return ErrNoDevices
-		}
-		return nil
+		return complaint(out.Stdout)
 	}
 	said := string(out.Stdout) + "\n" + string(out.Stderr)
 	for _, s := range symptoms {
@@ -86,4 +84,17 @@ func diagnose(out Output) error {
 		return err
 	}
 	return ErrFailed
+}
+
+// complaint looks for a line that no answer begins with.
+func complaint(stdout []byte) error {
+	for line := range lines(stdout) {
+		switch {
+		case strings.HasPrefix(line, "No devices were found"):
+			return ErrNoDevices
+		case strings.HasPrefix(line, "Unable to determine the device handle"):
+			return ErrGPULost
+		}
+	}
+	return nil
 }

@@ -12,7 +12,6 @@ import (
 // Listed is a device of `nvidia-smi -L` with the MIG instances under it.
 type Listed struct {
 	Index snapshot.DeviceIndex
-	Name  string
 	UUID  snapshot.GPUUUID
 	MIG   []snapshot.GPUUUID
 }
@@ -30,8 +29,8 @@ func (c *Client) List(ctx context.Context) ([]Listed, error) {
 }
 
 var (
-	gpuLine = regexp.MustCompile(`^GPU (\d{1,4}): (.*) \(UUID: ([^()\s]+)\)$`)
-	migLine = regexp.MustCompile(`^\s+MIG .*\(UUID: ([^()\s]+)\)$`)
+	gpuLine = regexp.MustCompile(`^GPU (\d{1,4}): .* \(UUID: ([A-Za-z0-9/_-]{1,128})\)$`)
+	migLine = regexp.MustCompile(`^\s+MIG .*\(UUID: ([A-Za-z0-9/_-]{1,128})\)$`)
 )
 
 // ParseList reads what `nvidia-smi -L` prints. Its error is ErrGarbled. Lines
@@ -41,7 +40,7 @@ func ParseList(data []byte) ([]Listed, error) {
 	for line := range lines(data) {
 		if m := gpuLine.FindStringSubmatch(line); m != nil {
 			index, _ := strconv.Atoi(m[1]) // at most four digits
-			devices = append(devices, Listed{Index: snapshot.DeviceIndex(index), Name: m[2], UUID: snapshot.GPUUUID(m[3])})
+			devices = append(devices, Listed{Index: snapshot.DeviceIndex(index), UUID: snapshot.GPUUUID(m[2])})
 			continue
 		}
 		if line[0] != ' ' && line[0] != '\t' || len(devices) == 0 {

@@ -13,10 +13,10 @@ import (
 )
 
 var (
-	// ErrGone: there is no such process any more. What was judged has ended.
+	// ErrGone says that there is no such process any more: it has ended.
 	ErrGone = errors.New("the process has ended")
-	// ErrUnreadable: the process may well be there, but the kernel does not
-	// show this of it. Conclude nothing.
+	// ErrUnreadable says that the process may well be there, but the kernel
+	// does not show this of it. Conclude nothing.
 	ErrUnreadable = errors.New("the process cannot be read")
 )
 

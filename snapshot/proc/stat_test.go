@@ -42,7 +42,7 @@ func TestParseStatRefuses(t *testing.T) {
 		"no name":              strings.NewReplacer("(", "", ")", "").Replace(whole),
 		"a name left open":     strings.Replace(whole, ")", "", 1),
 		"turned parentheses":   "42 )sh( S 1",
-		"cut before the start": whole[:strings.Index(whole, " 7 1000")],
+		"cut before the start": upTo(whole, " 7 1000"),
 		"a word for a PID":     strings.Replace(whole, "42", "me", 1),
 		"a negative parent":    strings.Replace(whole, "S 1", "S -1", 1),
 		"a long state":         strings.Replace(whole, "S 1", "SS 1", 1),
@@ -58,7 +58,7 @@ func TestParseStatRefuses(t *testing.T) {
 // Before Linux 3.5 the line ended earlier.
 func TestParseStatOfAnOldKernel(t *testing.T) {
 	line := statLine(42, "sh", "S", 1, 0, 1, 7)
-	stat, err := proc.ParseStat([]byte(line[:strings.Index(line, " 140722")]))
+	stat, err := proc.ParseStat([]byte(upTo(line, " 140722")))
 	require.NoError(t, err)
 	require.Equal(t, snapshot.StartTime(7), stat.Start)
 	require.Zero(t, stat.EnvAddress)
@@ -85,6 +85,11 @@ func TestExecMovesTheEnvironment(t *testing.T) {
 		after, err := proc.FS{}.Stat(pid)
 		return err == nil && after.Name == "cat" && after.Start == before.Start && after.EnvAddress != before.EnvAddress
 	}, 5e9, 1e6)
+}
+
+func upTo(line, mark string) string {
+	before, _, _ := strings.Cut(line, mark)
+	return before
 }
 
 func TestGone(t *testing.T) {

@@ -1,0 +1,157 @@
+package nvidiasmi_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+)
+
+// answers is a Runner that prints the text for the first argument, and fails on
+// what it does not expect.
+func answers(texts map[string]string) runner {
+	return func(_ context.Context, args ...string) (nvidiasmi.Output, error) {
+		name, _, _ := strings.Cut(args[0], "=")
+		text, ok := texts[name]
+		if !ok {
+			return nvidiasmi.Output{}, errors.New("not expected: " + strings.Join(args, " "))
+		}
+		return nvidiasmi.Output{Stdout: []byte(text)}, nil
+	}
+}
+
+func TestClientAsks(t *testing.T) {
+	client := nvidiasmi.New(answers(map[string]string{
+		"--query-gpu":          "0, GPU-1, 16160, 3, 0, V100\n",
+		"--query-compute-apps": "GPU-1, 711, 5\n",
+		"-L":                   "GPU 0: V100 (UUID: GPU-1)\n",
+	}), 0)
+	devices, err := client.Devices(t.Context())
+	require.NoError(t, err)
+	require.Len(t, devices, 1)
+	usage, err := client.Apps(t.Context())
+	require.NoError(t, err)
+	require.Len(t, usage.Apps, 1)
+	listed, err := client.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, listed, 1)
+}
+
+// What is asked is what stand-ins and older drivers must understand.
+func TestTheQuestions(t *testing.T) {
+	require.Equal(t, "--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,name --format=csv,noheader,nounits", strings.Join(nvidiasmi.DevicesArgs(), " "))
+	require.Equal(t, "--query-compute-apps=gpu_uuid,pid,used_gpu_memory --format=csv,noheader,nounits", strings.Join(nvidiasmi.AppsArgs(), " "))
+	require.Equal(t, "-L", strings.Join(nvidiasmi.ListArgs(), " "))
+}
+
+func TestNoDevicesInAnAnswerIsAnError(t *testing.T) {
+	client := nvidiasmi.New(answers(map[string]string{"--query-gpu": "\n"}), 0)
+	_, err := client.Devices(t.Context())
+	require.ErrorIs(t, err, nvidiasmi.ErrNoDevices)
+}
+
+// stuck is a Runner whose calls no signal ends, until release is called.
+func stuck() (r runner, running *atomic.Int32, release func()) {
+	gate := make(chan struct{})
+	running = new(atomic.Int32)
+	return func(context.Context, ...string) (nvidiasmi.Output, error) {
+		running.Add(1)
+		defer running.Add(-1)
+		<-gate
+		return nvidiasmi.Output{Stdout: []byte("late")}, nil
+	}, running, sync.OnceFunc(func() { close(gate) })
+}
+
+func TestAHungCallIsOutstandingOnce(t *testing.T) {
+	r, running, release := stuck()
+	defer release()
+	client := nvidiasmi.New(r, 20*time.Millisecond)
+
+	_, err := client.Apps(t.Context())
+	require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	for range 2 {
+		_, err = client.Apps(t.Context())
+		require.ErrorIs(t, err, nvidiasmi.ErrHung)
+	}
+	require.Equal(t, int32(1), running.Load())
+}
+
+func TestAClientRecoversWhenTheHungCallComesBack(t *testing.T) {
+	r, running, release := stuck()
+	defer release()
+	hang := true
+	client := nvidiasmi.New(runner(func(ctx context.Context, args ...string) (nvidiasmi.Output, error) {
+		if hang {
+			return r(ctx, args...)
+		}
+		return nvidiasmi.Output{Stdout: []byte("GPU-1, 711, 5\n")}, nil
+	}), 20*time.Millisecond)
+	_, err := client.Apps(t.Context())
+	require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
+
+	release()
+	require.Eventually(t, func() bool { return running.Load() == 0 }, 5*time.Second, time.Millisecond)
+	hang = false
+	usage, err := client.Apps(t.Context()) // and what came late was dropped
+	require.NoError(t, err)
+	require.Len(t, usage.Apps, 1)
+}
+
+func TestACallerThatGivesUpLearnsWhy(t *testing.T) {
+	r, _, release := stuck()
+	defer release()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopped := errors.New("stopped by the user")
+	cancel(stopped)
+	_, err := nvidiasmi.New(r, 0).Apps(ctx)
+	require.ErrorIs(t, err, stopped)
+	require.NotErrorIs(t, err, nvidiasmi.ErrTimeout)
+}
+
+func TestTheNearerDeadlineCounts(t *testing.T) {
+	r, _, release := stuck()
+	defer release()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := nvidiasmi.New(r, time.Hour).Apps(ctx)
+	require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
+}
+
+func TestQuestionsAtOnceAreAskedOneByOne(t *testing.T) {
+	var running, most atomic.Int32
+	client := nvidiasmi.New(runner(func(context.Context, ...string) (nvidiasmi.Output, error) {
+		if n := running.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		defer running.Add(-1)
+		return nvidiasmi.Output{Stdout: []byte("GPU-1, 711, 5\n")}, nil
+	}), 0)
+	var group sync.WaitGroup
+	errs := make([]error, 16)
+	for i := range errs {
+		group.Go(func() { _, errs[i] = client.Apps(t.Context()) })
+	}
+	group.Wait()
+	require.NoError(t, errors.Join(errs...))
+	require.Equal(t, int32(1), most.Load())
+}
+
+func TestErrorsOfTheRunnerArePassedOn(t *testing.T) {
+	client := nvidiasmi.New(runner(func(context.Context, ...string) (nvidiasmi.Output, error) {
+		return nvidiasmi.Output{}, nvidiasmi.ErrNotInstalled
+	}), 0)
+	_, err := client.Devices(t.Context())
+	require.ErrorIs(t, err, nvidiasmi.ErrNotInstalled)
+	_, err = client.Apps(t.Context())
+	require.ErrorIs(t, err, nvidiasmi.ErrNotInstalled)
+	_, err = client.List(t.Context())
+	require.ErrorIs(t, err, nvidiasmi.ErrNotInstalled)
+}

@@ -1,0 +1,76 @@
+package nvidiasmi_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+)
+
+func TestParseList(t *testing.T) {
+	for name, want := range map[string][]nvidiasmi.Listed{
+		"driver-470-list.txt": {
+			{Index: 0, UUID: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000000"},
+			{Index: 1, UUID: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000001"},
+		},
+		"driver-535-mig-list.txt": {
+			{Index: 0, UUID: "GPU-5a5c3f2e-0002-4c4b-9f1e-000000000000", MIG: []snapshot.GPUUUID{
+				"MIG-a0000000-0001-5fef-9c87-000000000001", "MIG-a0000000-0001-5fef-9c87-000000000002",
+			}},
+			{Index: 1, UUID: "GPU-5a5c3f2e-0002-4c4b-9f1e-000000000001"},
+		},
+		"driver-450-mig-list.txt": {
+			{Index: 0, UUID: "GPU-5a5c3f2e-0003-4c4b-9f1e-000000000000", MIG: []snapshot.GPUUUID{
+				"MIG-GPU-5a5c3f2e-0003-4c4b-9f1e-000000000000/1/0", "MIG-GPU-5a5c3f2e-0003-4c4b-9f1e-000000000000/2/0",
+			}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := nvidiasmi.ParseList(constructed(t, name))
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		})
+	}
+}
+
+func TestParseListPassesOverOtherLinesUnderADevice(t *testing.T) {
+	got, err := nvidiasmi.ParseList([]byte("GPU 0: X (UUID: GPU-1)\n  (No MIG devices)\n  MIG 1g.5gb Device 0: (UUID: MIG-1)\n"))
+	require.NoError(t, err)
+	require.Equal(t, []nvidiasmi.Listed{{UUID: "GPU-1", MIG: []snapshot.GPUUUID{"MIG-1"}}}, got)
+}
+
+func TestParseListRefuses(t *testing.T) {
+	for name, text := range map[string]string{
+		"nothing":                  "",
+		"an instance of no device": "  MIG 1g.5gb Device 0: (UUID: MIG-1)\n",
+		"a cut line":               "GPU 0: X (UUID: GPU-1)\nGPU 1: X (UU",
+		"a message":                "GPU 0: X (UUID: GPU-1)\nSomething is wrong with GPU 1\n",
+		"CSV":                      "0, GPU-1",
+		"an escape in an id":       "GPU 0: X (UUID: GPU-\x1b1)\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := nvidiasmi.ParseList([]byte(text))
+			require.ErrorIs(t, err, nvidiasmi.ErrGarbled)
+		})
+	}
+}
+
+func FuzzParseList(f *testing.F) {
+	for _, name := range []string{"driver-470-list.txt", "driver-535-mig-list.txt", "driver-450-mig-list.txt"} {
+		f.Add(constructed(f, name))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		devices, err := nvidiasmi.ParseList(data)
+		if err != nil {
+			require.ErrorIs(t, err, nvidiasmi.ErrGarbled)
+			require.Empty(t, devices)
+			return
+		}
+		require.NotEmpty(t, devices)
+		for _, d := range devices {
+			require.NotEmpty(t, d.UUID)
+		}
+	})
+}

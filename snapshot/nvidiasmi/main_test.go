@@ -1,0 +1,30 @@
+package nvidiasmi_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// constructed is an output from testdata/constructed.
+func constructed(t testing.TB, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata/constructed", name))
+	require.NoError(t, err)
+	return data
+}
+
+// runner is a Runner that is a function.
+type runner func(ctx context.Context, args ...string) (nvidiasmi.Output, error)
+
+func (r runner) Run(ctx context.Context, args ...string) (nvidiasmi.Output, error) {
+	return r(ctx, args...)
+}
