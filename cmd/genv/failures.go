@@ -20,7 +20,8 @@ type failure struct {
 
 func failureOf(host string, err error) failure {
 	class := remote.ClassOf(err)
-	return failure{Host: host, Class: class, Error: err.Error(), NextStep: class.NextStep()}
+	text := strings.TrimPrefix(err.Error(), host+": ")
+	return failure{Host: host, Class: class, Error: text, NextStep: class.NextStep()}
 }
 
 // failuresOf lists the failures among results, in the order of the hosts.
