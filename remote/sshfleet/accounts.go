@@ -53,14 +53,14 @@ root ALL=(ALL:ALL) ALL
 ` + clerk + ` ALL=(ALL:ALL) ALL
 `
 
-// writeAccounts writes users, groups and sudo's rules below dir, with a home
-// folder for each, and returns what they cover.
-func writeAccounts(dir string) ([]cover, error) {
+// writeAccounts writes users, groups and sudo's rules, with a home folder for
+// each user, and returns what they cover.
+func (f *Fleet) writeAccounts() ([]cover, error) {
 	passwd := "root:x:0:0:root:/root:/bin/sh\nsshd:x:60800:60800::/run/sshd:/usr/sbin/nologin\n"
 	group := "root:x:0:\nsshd:x:60800:\n"
 	shadow := "root:*:19000:0:99999:7:::\nsshd:*:19000:0:99999:7:::\n"
 	for i, name := range accounts {
-		uid, home := firstUID+i, filepath.Join(dir, "home", name)
+		uid, home := firstUID+i, f.home(name)
 		passwd += fmt.Sprintf("%s:x:%d:%d::%s:/bin/bash\n", name, uid, uid, home)
 		group += fmt.Sprintf("%s:x:%d:\n", name, uid)
 		shadow += name + ":*:19000:0:99999:7:::\n"
@@ -68,15 +68,17 @@ func writeAccounts(dir string) ([]cover, error) {
 			return nil, err
 		}
 	}
-	return writeEtc(dir, []etcFile{
+	return writeEtc(f.Dir, []etcFile{
 		{"passwd", 0o644, passwd},
 		{"group", 0o644, group},
 		{"shadow", 0o600, shadow},
 		{"nsswitch.conf", 0o644, "passwd: files\ngroup: files\nshadow: files\nhosts: files\nsudoers: files\n"},
-		{"sudoers", 0o440, fmt.Sprintf(sudoers, dir)},
+		{"sudoers", 0o440, fmt.Sprintf(sudoers, f.Dir)},
 		{"pam.d/sudo", 0o644, "auth required pam_unix.so\naccount required pam_permit.so\nsession required pam_permit.so\n"},
 	})
 }
+
+func (f *Fleet) home(user string) string { return filepath.Join(f.Dir, "home", user) }
 
 func makeHome(home string, uid int) error {
 	if err := os.MkdirAll(home, 0o755); err != nil {

@@ -94,7 +94,7 @@ func (f *Fleet) open() error {
 			return err
 		}
 	}
-	covers, err := writeAccounts(f.Dir)
+	covers, err := f.writeAccounts()
 	if err != nil {
 		return err
 	}

@@ -13,9 +13,12 @@ import (
 // Job is a process to be started on a host.
 type Job struct {
 	User string // alice, bob or carol
-	// Env is its whole environment, as NAME=value; see Env.Var for one that
-	// puts it in an environment of genv.
+	// Env is its environment beside USER, HOME and PATH, as NAME=value; see
+	// Env.Var for one that puts it in an environment of genv.
 	Env []string
+	// Bare leaves it without any environment, as a process that has hidden its
+	// own.
+	Bare bool
 	// Uses are the devices that it seems to use; none for a process that
 	// nvidia-smi does not show.
 	Uses []Use
@@ -69,7 +72,7 @@ func (h *Host) start(job Job) (*Process, error) {
 		cmd = exec.Command("/bin/sh", "-c", ignoreTerm)
 	}
 	cmd.Dir = "/"
-	cmd.Env = append([]string{}, job.Env...) // not nil: that would be this process's own
+	cmd.Env = h.jobEnviron(job)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)},
 		Pdeathsig:  syscall.SIGKILL,
@@ -83,6 +86,13 @@ func (h *Host) start(job Job) (*Process, error) {
 	h.mu.Unlock()
 	go p.wait()
 	return p, nil
+}
+
+func (h *Host) jobEnviron(job Job) []string {
+	if job.Bare {
+		return []string{} // nil would be this process's own
+	}
+	return append([]string{"USER=" + job.User, "HOME=" + h.fleet.home(job.User), "PATH=" + pathWithoutLocal}, job.Env...)
 }
 
 // startAndListen starts the command and, if it is to say so, waits until it is

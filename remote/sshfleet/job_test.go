@@ -35,7 +35,7 @@ func TestAJobIsARealProcessOfItsUser(t *testing.T) {
 	pid := strconv.Itoa(int(job.PID))
 
 	out, _ := ssh(fleet, "gpu-01", "stat -c %U /proc/"+pid+"; sudo -n cat /proc/"+pid+"/environ")
-	require.Equal(t, "bob\nGENV_ENVIRONMENT_ID=17\x00", out)
+	require.Regexp(t, "^bob\nUSER=bob\x00.*\x00GENV_ENVIRONMENT_ID=17\x00$", out)
 	out, _ = ssh(fleet, "gpu-01", "nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader")
 	require.Equal(t, pid+", 1000 MiB\n"+pid+", [N/A]\n", out)
 	out, _ = ssh(fleet, "gpu-02", "nvidia-smi --query-compute-apps=pid --format=csv,noheader")
@@ -60,6 +60,14 @@ func TestAJobMayIgnoreTerm(t *testing.T) {
 	require.Zero(t, job.EndedBy())
 	job.Kill()
 	require.Equal(t, syscall.SIGKILL, job.EndedBy())
+}
+
+func TestABareJobHasNoEnvironment(t *testing.T) {
+	fleet := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01")})
+	job := startJob(t, fleet.Host("gpu-01"), sshfleet.Job{User: "alice", Bare: true})
+	environ, err := os.ReadFile("/proc/" + strconv.Itoa(int(job.PID)) + "/environ")
+	require.NoError(t, err)
+	require.Empty(t, environ)
 }
 
 func TestActivateWritesStateAsGenvDoes(t *testing.T) {
