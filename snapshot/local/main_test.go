@@ -1,0 +1,165 @@
+package local_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/local"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// machine is a machine whose sources are written down.
+type machine struct {
+	local.Machine
+	t     *testing.T
+	smi   *smi
+	books *books
+	asked []string // of its sources, in order
+}
+
+// smi is what nvidia-smi prints.
+type smi struct {
+	m                   *machine
+	apps, devices, list string
+	err                 error
+}
+
+// books are the state files.
+type books struct {
+	m *machine
+	state.Books
+	err error
+}
+
+const (
+	bootID     = "6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2b11"
+	twoDevices = "0, GPU-0, 81559, 10, 0, H100\n1, GPU-1, 81559, 20, 50, H100\n"
+	migList    = "GPU 0: H100 (UUID: GPU-0)\n  MIG 1g.10gb Device 0: (UUID: MIG-a)\n  MIG 1g.10gb Device 1: (UUID: MIG-b)\n" +
+		"GPU 1: H100 (UUID: GPU-1)\n"
+)
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{t: t}
+	m.smi = &smi{m: m, devices: twoDevices, list: migList}
+	m.books = &books{m: m}
+	m.books.Devices = []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}
+	m.SMI, m.Books, m.Proc = m.smi, m.books, proc.FS{Root: t.TempDir()}
+	m.write("sys/kernel/random/boot_id", bootID+"\n")
+	m.process(1, 0, 2, "HOME=/\x00")
+	return m
+}
+
+// process adds a process to /proc, whose environ lies where its start says.
+func (m *machine) process(pid, uid, start int, environ string) {
+	m.write(fmt.Sprintf("%d/stat", pid), stat(pid, "python3", "S", start, start+1000))
+	m.write(fmt.Sprintf("%d/status", pid), fmt.Sprintf("Name:\tpython3\nUid:\t%d\t%d\t%d\t%d\n", uid, uid, uid, uid))
+	m.write(fmt.Sprintf("%d/environ", pid), environ)
+}
+
+func stat(pid int, name, state string, start, address int) string {
+	return fmt.Sprintf("%d (%s) %s 1 5 5 0 -1 0 1 0 0 0 5 6 0 0 20 0 1 0 %d 1 1 1 1 1 0 0 0 0 0 1 1 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 %d 9 0\n",
+		pid, name, state, start, address)
+}
+
+func (m *machine) write(name, content string) {
+	m.t.Helper()
+	path := filepath.Join(m.Proc.Root, name)
+	require.NoError(m.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(m.t, os.WriteFile(path, []byte(content), 0o644))
+}
+
+func (m *machine) remove(pid int) {
+	m.t.Helper()
+	require.NoError(m.t, os.RemoveAll(filepath.Join(m.Proc.Root, strconv.Itoa(pid))))
+}
+
+func (m *machine) snapshot() *snapshot.Snapshot {
+	m.t.Helper()
+	s, err := m.Snapshot(m.t.Context())
+	require.NoError(m.t, err)
+	return s
+}
+
+// take is what was asked since the last time.
+func (m *machine) take() []string {
+	asked := m.asked
+	m.asked = nil
+	return asked
+}
+
+func (s *smi) ask(what string) error {
+	s.m.asked = append(s.m.asked, what)
+	return s.err
+}
+
+func (s *smi) Apps(context.Context) (nvidiasmi.Usage, error) {
+	if err := s.ask("apps"); err != nil {
+		return nvidiasmi.Usage{}, err
+	}
+	return nvidiasmi.ParseApps([]byte(s.apps))
+}
+
+func (s *smi) Devices(context.Context) ([]nvidiasmi.Device, error) {
+	if err := s.ask("devices"); err != nil {
+		return nil, err
+	}
+	return nvidiasmi.ParseDevices([]byte(s.devices))
+}
+
+func (s *smi) List(context.Context) ([]nvidiasmi.Listed, error) {
+	if err := s.ask("list"); err != nil {
+		return nil, err
+	}
+	return nvidiasmi.ParseList([]byte(s.list))
+}
+
+func (b *books) Read(context.Context) (state.Books, error) {
+	b.m.asked = append(b.m.asked, "read")
+	if b.err == nil && b.Devices == nil {
+		return b.Books, state.ErrNoDevices
+	}
+	return b.Books, b.err
+}
+
+func (b *books) Discover(_ context.Context, found []snapshot.Device) (state.Books, error) {
+	b.m.asked = append(b.m.asked, "discover")
+	if b.err != nil {
+		return state.Books{}, b.err
+	}
+	notes := b.Merge(found)
+	merged := b.Books
+	merged.Warnings = notes
+	return merged, nil
+}
+
+// listed is an nvidia-smi that costs nothing: it lists processes on one device.
+type listed struct{ pids []snapshot.PID }
+
+func (l listed) Apps(context.Context) (nvidiasmi.Usage, error) {
+	var u nvidiasmi.Usage
+	for _, pid := range l.pids {
+		u.Apps = append(u.Apps, nvidiasmi.App{GPU: "GPU-0", PID: pid, Memory: snapshot.MiB(100)})
+	}
+	return u, nil
+}
+
+func (l listed) Devices(context.Context) ([]nvidiasmi.Device, error) {
+	return []nvidiasmi.Device{{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}, nil
+}
+
+func (l listed) List(context.Context) ([]nvidiasmi.Listed, error) {
+	return nil, nvidiasmi.ErrGarbled // it has no MIG instances to ask for
+}

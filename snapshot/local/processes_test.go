@@ -1,0 +1,189 @@
+package local_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func usage(index snapshot.DeviceIndex, mib int64) snapshot.DeviceUsage {
+	return snapshot.DeviceUsage{Index: index, Memory: snapshot.MiB(mib)}
+}
+
+func TestAttribution(t *testing.T) {
+	for name, row := range map[string]struct {
+		apps     string
+		want     []snapshot.DeviceUsage // of process 100; nil when it is not listed
+		warnings int
+		list     bool
+	}{
+		"one device":                       {"GPU-0, 100, 5", []snapshot.DeviceUsage{usage(0, 5)}, 0, false},
+		"two devices":                      {"GPU-1, 100, 5\nGPU-0, 100, 6", []snapshot.DeviceUsage{usage(0, 6), usage(1, 5)}, 0, false},
+		"memory not told":                  {"GPU-0, 100, [N/A]", []snapshot.DeviceUsage{{Index: 0}}, 0, false},
+		"listed twice: the same memory":    {"GPU-0, 100, 5\nGPU-0, 100, 6", []snapshot.DeviceUsage{usage(0, 6)}, 0, false},
+		"listed twice, told once":          {"GPU-0, 100, [N/A]\nGPU-0, 100, 6", []snapshot.DeviceUsage{usage(0, 6)}, 0, false},
+		"listed twice, told first":         {"GPU-0, 100, 6\nGPU-0, 100, [N/A]", []snapshot.DeviceUsage{usage(0, 6)}, 0, false},
+		"a MIG instance":                   {"MIG-a, 100, 5", []snapshot.DeviceUsage{usage(0, 5)}, 0, true},
+		"two instances of a device":        {"MIG-a, 100, 5\nMIG-b, 100, 6", []snapshot.DeviceUsage{usage(0, 11)}, 0, true},
+		"two instances, one not told":      {"MIG-a, 100, 5\nMIG-b, 100, [N/A]", []snapshot.DeviceUsage{{Index: 0}}, 0, true},
+		"an instance and a device":         {"MIG-a, 100, 5\nGPU-1, 100, 6", []snapshot.DeviceUsage{usage(0, 5), usage(1, 6)}, 0, true},
+		"an id that nobody knows":          {"GPU-9, 100, 5", nil, 1, true},
+		"an id that nobody knows, and one": {"GPU-9, 100, 5\nGPU-1, 100, 6", []snapshot.DeviceUsage{usage(1, 6)}, 1, true},
+		"no id":                            {"[N/A], 100, 5", nil, 1, false},
+		"processes that are not told":      {"GPU-0, [Not Supported], [Not Supported]", nil, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.process(100, 1001, 5000, "A=1\x00")
+			m.smi.apps = row.apps
+			s := m.snapshot()
+			require.Len(t, s.Warnings, row.warnings, s.Warnings)
+			require.Equal(t, row.list, strings.Contains(strings.Join(m.take(), " "), "list"))
+			if row.want == nil {
+				require.Empty(t, s.Processes)
+				return
+			}
+			require.Len(t, s.Processes, 1)
+			require.Equal(t, row.want, s.Processes[0].Usage)
+		})
+	}
+}
+
+func TestAnIDThatNobodyKnowsIsAskedForOnce(t *testing.T) {
+	m := newMachine(t)
+	m.DevicesFor = time.Hour
+	m.smi.apps = "GPU-9, 100, 5\nMIG-a, 100, 5\n"
+	m.process(100, 1001, 5000, "A=1\x00")
+	require.Len(t, m.snapshot().Warnings, 1)
+	require.Equal(t, []string{"apps", "devices", "list", "read"}, m.take())
+	s := m.snapshot()
+	require.Equal(t, []string{"apps", "read"}, m.take())
+	require.Len(t, s.Warnings, 1)
+	require.Equal(t, []snapshot.DeviceUsage{usage(0, 5)}, s.Processes[0].Usage)
+}
+
+// One process in the lists of nvidia-smi, and what /proc says of it.
+func TestIdentity(t *testing.T) {
+	whole := snapshot.Process{PID: 100, EID: "2020", Start: 5000, UID: uid(1001), Name: "python3"}
+	change := func(change func(*snapshot.Process)) *snapshot.Process {
+		p := whole
+		change(&p)
+		return &p
+	}
+	for name, row := range map[string]struct {
+		spoil    func(*machine)
+		want     *snapshot.Process // nil when it is left out
+		warnings int
+	}{
+		"in an environment": {func(*machine) {}, &whole, 0},
+		"in none": {
+			func(m *machine) { m.write("100/environ", "A=1\x00") },
+			change(func(p *snapshot.Process) { p.EID = "" }), 0,
+		},
+		"an empty claim": {
+			func(m *machine) { m.write("100/environ", "GENV_ENVIRONMENT_ID=\x00") },
+			change(func(p *snapshot.Process) { p.EID = "" }), 0,
+		},
+		"an impossible claim": {
+			func(m *machine) { m.write("100/environ", "GENV_ENVIRONMENT_ID=\x1b[31m\x00") },
+			change(func(p *snapshot.Process) { p.EID = "" }), 1,
+		},
+		"a claim that is not UTF-8": {
+			func(m *machine) { m.write("100/environ", "GENV_ENVIRONMENT_ID=\xff\x00") },
+			change(func(p *snapshot.Process) { p.EID = "" }), 1,
+		},
+		"an endless claim": {
+			func(m *machine) { m.write("100/environ", "GENV_ENVIRONMENT_ID="+strings.Repeat("x", 1<<20)+"\x00") },
+			change(func(p *snapshot.Process) { p.EID = "" }), 1,
+		},
+		"an empty environ": {
+			func(m *machine) { m.write("100/environ", "") },
+			change(func(p *snapshot.Process) { p.EID, p.EnvUnknown = "", true }), 1,
+		},
+		"a garbled status": {
+			func(m *machine) { m.write("100/status", "rubbish") },
+			change(func(p *snapshot.Process) { p.UID = nil }), 1,
+		},
+		"a garbled stat": {
+			func(m *machine) { m.write("100/stat", "rubbish") },
+			change(func(p *snapshot.Process) { p.Start, p.Name = 0, "" }), 1,
+		},
+		"a name to obey": {
+			func(m *machine) { m.write("100/stat", stat(100, "\x1b[2J\xff", "S", 5000, 6000)) },
+			change(func(p *snapshot.Process) { p.Name = "?[2J?" }), 0,
+		},
+		"ended":    {func(m *machine) { m.remove(100) }, nil, 0},
+		"a zombie": {func(m *machine) { m.write("100/stat", stat(100, "python3", "Z", 5000, 0)) }, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.smi.apps = "GPU-0, 100, 5\n"
+			m.process(100, 1001, 5000, "GENV_ENVIRONMENT_ID=2020\x00")
+			row.spoil(m)
+			s := m.snapshot()
+			require.Len(t, s.Warnings, row.warnings, s.Warnings)
+			for _, w := range s.Warnings {
+				require.NotContains(t, w, "\x1b")
+			}
+			if row.want == nil {
+				require.Empty(t, s.Processes)
+				return
+			}
+			row.want.Usage = []snapshot.DeviceUsage{usage(0, 5)}
+			require.Equal(t, []snapshot.Process{*row.want}, s.Processes)
+		})
+	}
+}
+
+// Where /proc hides the processes of others, PID 1 is absent too.
+func TestAHiddenProcessIsUnknown(t *testing.T) {
+	m := newMachine(t)
+	m.remove(1)
+	m.smi.apps = "GPU-0, 100, 5\n"
+	s := m.snapshot()
+	require.Equal(t, []snapshot.Process{{PID: 100, EnvUnknown: true, Usage: []snapshot.DeviceUsage{usage(0, 5)}}}, s.Processes)
+	require.Len(t, s.Warnings, 1)
+}
+
+func TestAnEnvironIsReadAgainOnlyWhenItMayBeAnother(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*machine)
+		again  bool
+	}{
+		"nothing changed":      {func(*machine) {}, false},
+		"another process":      {func(m *machine) { m.write("100/stat", stat(100, "python3", "S", 7000, 6000)) }, true},
+		"another program":      {func(m *machine) { m.write("100/stat", stat(100, "python3", "S", 5000, 6001)) }, true},
+		"another name":         {func(m *machine) { m.write("100/stat", stat(100, "bash", "S", 5000, 6000)) }, true},
+		"address not shown":    {func(m *machine) { m.write("100/stat", stat(100, "python3", "S", 5000, 0)) }, true},
+		"it was away meantime": {func(m *machine) { m.smi.apps = ""; m.snapshot(); m.smi.apps = "GPU-0, 100, 5\n" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.smi.apps = "GPU-0, 100, 5\n"
+			m.process(100, 1001, 5000, "GENV_ENVIRONMENT_ID=before\x00")
+			require.Equal(t, snapshot.EnvID("before"), m.snapshot().Processes[0].EID)
+			m.write("100/environ", "GENV_ENVIRONMENT_ID=after\x00")
+			row.change(m)
+			want := snapshot.EnvID("before")
+			if row.again {
+				want = "after"
+			}
+			require.Equal(t, want, m.snapshot().Processes[0].EID)
+		})
+	}
+}
+
+func TestAnEnvironThatCouldNotBeReadIsTriedAgain(t *testing.T) {
+	m := newMachine(t)
+	m.smi.apps = "GPU-0, 100, 5\n"
+	m.process(100, 1001, 5000, "")
+	require.True(t, m.snapshot().Processes[0].EnvUnknown)
+	m.write("100/environ", "GENV_ENVIRONMENT_ID=2020\x00")
+	p := m.snapshot().Processes[0]
+	require.False(t, p.EnvUnknown)
+	require.Equal(t, snapshot.EnvID("2020"), p.EID)
+}

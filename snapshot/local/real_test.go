@@ -1,0 +1,125 @@
+package local_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/local"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// sleeper starts a process that ends with the test.
+func sleeper(t testing.TB, env ...string) snapshot.PID {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	cmd.Env = env
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		require.NoError(t, cmd.Process.Kill())
+		_ = cmd.Wait() // it was killed
+	})
+	pid := snapshot.PID(cmd.Process.Pid)
+	require.Eventually(t, func() bool { // execve(2) is done with it
+		_, _, err := proc.FS{}.Environ(pid, "HOME")
+		return err == nil
+	}, 10*time.Second, time.Millisecond)
+	return pid
+}
+
+// realMachine is this machine with state of its own, and a program in the place of
+// nvidia-smi that lists the given processes, each with 100 MiB on GPU 0.
+func realMachine(t testing.TB, pids ...snapshot.PID) (*local.Machine, *state.Store) {
+	t.Helper()
+	dir := t.TempDir()
+	body := "#!/bin/sh\ncase $1 in\n--query-gpu=*) echo '0, GPU-0, 81559, 100, 7, H100' ;;\n--query-compute-apps=*) :\n"
+	for _, pid := range pids {
+		body += fmt.Sprintf("echo 'GPU-0, %d, 100'\n", pid)
+	}
+	path := filepath.Join(dir, "nvidia-smi")
+	require.NoError(t, os.WriteFile(path, []byte(body+";;\n*) exit 2 ;;\nesac\n"), 0o755))
+	store := state.New(filepath.Join(dir, "state"), state.Options{})
+	return &local.Machine{SMI: nvidiasmi.New(nvidiasmi.Exec{Path: path}, time.Minute), Books: store}, store
+}
+
+func TestTheRealSources(t *testing.T) {
+	member := sleeper(t, "HOME=/", "GENV_ENVIRONMENT_ID=2020")
+	outsider := sleeper(t, "HOME=/")
+	machine, store := realMachine(t, member, outsider)
+	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+		return b.Activate(state.Activation{EID: "2020", UID: snapshot.UID(os.Getuid()), Username: "somebody", PID: member, At: snapshot.DateOf(time.Now())})
+	}))
+
+	s, err := machine.Snapshot(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, s.Warnings)
+	require.NotEmpty(t, s.BootID)
+	require.Len(t, s.Devices, 1)
+	require.Equal(t, snapshot.GPUUUID("GPU-0"), s.Devices[0].UUID)
+	require.NotNil(t, s.Environment("2020"))
+	require.False(t, s.Environment("2020").OwnerMismatch)
+	claims := map[snapshot.PID]snapshot.EnvID{}
+	for _, p := range s.Processes {
+		claims[p.PID] = p.EID
+		require.False(t, p.EnvUnknown)
+		require.NotZero(t, p.Start)
+		require.Equal(t, uid(snapshot.UID(os.Getuid())), p.UID)
+		require.Equal(t, "sleep", p.Name)
+	}
+	require.Equal(t, map[snapshot.PID]snapshot.EnvID{member: "2020", outsider: ""}, claims)
+
+	// The devices are in the books now, and 1.4.3 can read all of it.
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, books.Devices, 1)
+	wire, err := snapshot.EncodeSnapshot(s)
+	require.NoError(t, err)
+	decoded, err := snapshot.DecodeSnapshot(wire)
+	require.NoError(t, err)
+	require.Len(t, decoded.Processes, 2)
+}
+
+func TestLook(t *testing.T) {
+	pid := sleeper(t, "HOME=/", "GENV_ENVIRONMENT_ID=2020")
+	p, err := proc.FS{}.Open(pid)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.Close()) }()
+	seen, warnings, err := local.Look(p)
+	require.NoError(t, err)
+	require.Empty(t, warnings)
+	require.Equal(t, pid, seen.PID)
+	require.Equal(t, snapshot.EnvID("2020"), seen.EID)
+	require.NotZero(t, seen.Start)
+	require.Nil(t, seen.Usage)
+}
+
+// BenchmarkSnapshot is the work beyond nvidia-smi: 12 processes, their /proc
+// and the state files. "first" is a program that runs once, "again" one that
+// stays.
+func BenchmarkSnapshot(b *testing.B) {
+	var pids []snapshot.PID
+	for range 12 {
+		pids = append(pids, sleeper(b, "HOME=/", "GENV_ENVIRONMENT_ID=2020"))
+	}
+	kept, store := realMachine(b)
+	kept.SMI, kept.DevicesFor = listed{pids}, time.Hour
+	for name, machine := range map[string]func() *local.Machine{
+		"first": func() *local.Machine { return &local.Machine{SMI: kept.SMI, Books: store} },
+		"again": func() *local.Machine { return kept },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				_, err := machine().Snapshot(b.Context())
+				require.NoError(b, err)
+			}
+		})
+	}
+}

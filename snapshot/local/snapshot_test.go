@@ -1,0 +1,200 @@
+package local_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+func uid(n snapshot.UID) *snapshot.UID { return &n }
+func per(cent int) *int                { return &cent }
+
+func TestSnapshot(t *testing.T) {
+	m := newMachine(t)
+	m.smi.apps = "GPU-1, 200, 9000\nGPU-0, 200, 512\nGPU-0, 100, 7\n"
+	m.process(100, 1001, 5000, "A=1\x00")
+	m.process(200, 1002, 6000, "GENV_ENVIRONMENT_ID=2020\x00")
+	env := snapshot.Environment{EID: "2020", UID: 1002, PIDs: []snapshot.PID{200}}
+	m.books.Environments = []snapshot.Environment{env}
+	m.books.Devices[1].Attachments = []snapshot.Attachment{{EID: "2020"}}
+
+	require.Equal(t, &snapshot.Snapshot{
+		Processes: []snapshot.Process{
+			{PID: 100, Start: 5000, UID: uid(1001), Name: "python3", Usage: []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(7)}}},
+			{PID: 200, EID: "2020", Start: 6000, UID: uid(1002), Name: "python3", Usage: []snapshot.DeviceUsage{
+				{Index: 0, Memory: snapshot.MiB(512)}, {Index: 1, Memory: snapshot.MiB(9000)},
+			}},
+		},
+		Environments: []snapshot.Environment{env},
+		Devices: []snapshot.Device{
+			{Index: 0, TotalMemory: snapshot.MiB(81559), UUID: "GPU-0", Name: "H100", UsedMemory: snapshot.MiB(10), Utilization: per(0)},
+			{
+				Index: 1, TotalMemory: snapshot.MiB(81559), UUID: "GPU-1", Name: "H100", UsedMemory: snapshot.MiB(20), Utilization: per(50),
+				Attachments: []snapshot.Attachment{{EID: "2020"}},
+			},
+		},
+		BootID: bootID,
+	}, m.snapshot())
+}
+
+// An environment is registered before anything runs in it, so a newcomer is
+// never misjudged when the books are read after the processes.
+func TestTheBooksAreReadLast(t *testing.T) {
+	m := newMachine(t)
+	m.smi.apps = "GPU-0, 100, 7\n"
+	m.process(100, 1001, 5000, "A=1\x00")
+	m.snapshot()
+	require.Equal(t, []string{"apps", "devices", "read"}, m.take())
+}
+
+func TestASourceThatFailsIsNotAnEmptyMachine(t *testing.T) {
+	for name, row := range map[string]struct{ smi, books, want error }{
+		"nvidia-smi": {smi: nvidiasmi.ErrHung, want: nvidiasmi.ErrHung},
+		"no devices": {smi: nvidiasmi.ErrNoDevices, want: nvidiasmi.ErrNoDevices},
+		"the books":  {books: state.ErrCorrupt, want: state.ErrCorrupt},
+		"the lock":   {books: state.ErrBusy, want: state.ErrBusy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.smi.err, m.books.err = row.smi, row.books
+			s, err := m.Snapshot(t.Context())
+			require.ErrorIs(t, err, row.want)
+			require.Nil(t, s)
+		})
+	}
+}
+
+func TestGarbageFromNvidiaSMIIsNotAnEmptyMachine(t *testing.T) {
+	for _, spoil := range []func(*smi){
+		func(s *smi) { s.apps = "GPU-0, 1" },
+		func(s *smi) { s.devices = "rubbish" },
+		func(s *smi) { s.apps, s.list = "MIG-a, 1, 5", "rubbish" },
+	} {
+		m := newMachine(t)
+		spoil(m.smi)
+		_, err := m.Snapshot(t.Context())
+		require.ErrorIs(t, err, nvidiasmi.ErrGarbled)
+	}
+}
+
+func TestDevicesAreHandedToTheBooks(t *testing.T) {
+	attached := []snapshot.Attachment{{EID: "2020"}}
+	for name, row := range map[string]struct {
+		books    []snapshot.Device
+		devices  string
+		discover bool
+		want     []snapshot.DeviceIndex
+	}{
+		"the same":              {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}, twoDevices, false, []snapshot.DeviceIndex{0, 1}},
+		"written otherwise":     {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MustMemory("85520809984")}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}, twoDevices, false, []snapshot.DeviceIndex{0, 1}},
+		"none in the books":     {nil, twoDevices, true, []snapshot.DeviceIndex{0, 1}},
+		"a new one":             {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}}, twoDevices, true, []snapshot.DeviceIndex{0, 1}},
+		"one is gone":           {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}, "0, GPU-0, 81559, 1, 0, H100\n", true, []snapshot.DeviceIndex{0}},
+		"one is gone, attached": {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559), Attachments: attached}}, "0, GPU-0, 81559, 1, 0, H100\n", true, []snapshot.DeviceIndex{0, 1}},
+		"another memory":        {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(40960)}}, "0, GPU-0, 81559, 1, 0, H100\n", true, []snapshot.DeviceIndex{0}},
+		"memory not told":       {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}}, "0, GPU-0, [Unknown Error], 1, 0, H100\n", false, []snapshot.DeviceIndex{0}},
+		"never told":            {[]snapshot.Device{}, "0, GPU-0, [N/A], [N/A], 0, GB10\n", false, []snapshot.DeviceIndex{0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.books.Devices, m.smi.devices = row.books, row.devices
+			s := m.snapshot()
+			want := []string{"apps", "devices", "read"}
+			if row.discover {
+				want = append(want, "discover")
+			}
+			require.Equal(t, want, m.take())
+			var indices []snapshot.DeviceIndex
+			for _, d := range s.Devices {
+				indices = append(indices, d.Index)
+			}
+			require.Equal(t, row.want, indices)
+		})
+	}
+}
+
+func TestPartsOfASnapshotAskForLess(t *testing.T) {
+	m := newMachine(t)
+	m.books.Environments = []snapshot.Environment{{EID: "2020"}}
+	environments, _, err := m.Environments(t.Context())
+	require.NoError(t, err)
+	require.Len(t, environments, 1)
+	require.Equal(t, []string{"read"}, m.take())
+
+	devices, _, err := m.Devices(t.Context())
+	require.NoError(t, err)
+	require.Len(t, devices, 2)
+	require.Equal(t, []string{"read"}, m.take())
+
+	_, _, err = m.Processes(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"apps", "devices"}, m.take())
+
+	m.books.Devices = nil
+	environments, _, err = m.Environments(t.Context()) // though there are no devices yet
+	require.NoError(t, err)
+	require.Len(t, environments, 1)
+	require.Equal(t, []string{"read"}, m.take())
+	devices, _, err = m.Devices(t.Context())
+	require.NoError(t, err)
+	require.Len(t, devices, 2)
+	require.Equal(t, []string{"read", "devices", "discover"}, m.take())
+}
+
+func TestPartsFailAsAWhole(t *testing.T) {
+	m := newMachine(t)
+	m.books.err, m.smi.err = state.ErrCorrupt, nvidiasmi.ErrNoDriver
+	_, _, err := m.Environments(t.Context())
+	require.ErrorIs(t, err, state.ErrCorrupt)
+	_, _, err = m.Devices(t.Context())
+	require.ErrorIs(t, err, state.ErrCorrupt)
+	_, _, err = m.Processes(t.Context())
+	require.ErrorIs(t, err, nvidiasmi.ErrNoDriver)
+	m.books.err, m.books.Devices = nil, nil
+	_, _, err = m.Devices(t.Context())
+	require.ErrorIs(t, err, nvidiasmi.ErrNoDriver)
+}
+
+func TestAListOfDevicesIsUsedAgain(t *testing.T) {
+	m := newMachine(t)
+	m.smi.apps = "GPU-0, 100, 7\n"
+	m.process(100, 1001, 5000, "A=1\x00")
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	m.DevicesFor, m.Now = time.Minute, func() time.Time { return now }
+	m.snapshot()
+	m.take()
+	m.snapshot()
+	require.Equal(t, []string{"apps", "read"}, m.take(), "while it is fresh")
+
+	now = now.Add(time.Minute)
+	m.snapshot()
+	require.Equal(t, []string{"apps", "devices", "read"}, m.take(), "not when it is old")
+
+	m.smi.apps = "GPU-2, 100, 7\n"
+	m.smi.devices += "2, GPU-2, 81559, 0, 0, H100\n"
+	require.Equal(t, snapshot.DeviceIndex(2), m.snapshot().Processes[0].Usage[0].Index)
+	require.Equal(t, []string{"apps", "devices", "read", "discover"}, m.take(), "nor when it lacks a device")
+}
+
+func TestWarningsOfTheBooks(t *testing.T) {
+	m := newMachine(t)
+	m.books.Warnings = []string{"something was worked around"}
+	m.books.Environments = []snapshot.Environment{{EID: "2020", UID: 1002, Username: "bob", OwnerMismatch: true}, {EID: "1667"}}
+	s := m.snapshot()
+	require.Len(t, s.Warnings, 2)
+	require.Equal(t, "something was worked around", s.Warnings[0])
+	require.Contains(t, s.Warnings[1], `"2020"`)
+}
+
+func TestABootThatIsNotToldIsAWarning(t *testing.T) {
+	m := newMachine(t)
+	m.write("sys/kernel/random/boot_id", "rubbish")
+	s := m.snapshot()
+	require.Empty(t, s.BootID)
+	require.Len(t, s.Warnings, 1)
+}
