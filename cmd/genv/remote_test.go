@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/sim"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// answers is a host that answers the three forms of `usage snapshot` with a
+// snapshot, and `usage execute` with a line a process.
+func answers(s *snapshot.Snapshot) sim.Func {
+	return func(_ context.Context, r *sim.Request) int {
+		var document []byte
+		var err error
+		switch r.Line {
+		case "sudo -n genv usage snapshot":
+			document, err = snapshot.EncodeSnapshot(s)
+		case "sudo -n genv usage snapshot --type devices":
+			document, err = snapshot.EncodeDevices(s.Devices)
+		case "sudo -n genv usage snapshot --type envs":
+			document, err = snapshot.EncodeEnvironments(s.Environments)
+		default:
+			fmt.Fprintln(r.Stderr, "not expected:", r.Line)
+			return 99
+		}
+		if err != nil {
+			return 98
+		}
+		_, _ = r.Stdout.Write(append(document, '\n'))
+		return 0
+	}
+}
+
+// says is a host that prints a text whatever it is asked.
+func says(text string) sim.Func {
+	return func(_ context.Context, r *sim.Request) int {
+		_, _ = io.WriteString(r.Stdout, text)
+		return 0
+	}
+}
+
+func startSim(t *testing.T, hosts ...sim.HostOptions) *sim.Fleet {
+	for i := range hosts {
+		hosts[i].Address = fmt.Sprintf("127.91.7.%d", i+1)
+	}
+	f, err := sim.Start(sim.Options{Dir: t.TempDir(), Hosts: hosts})
+	require.NoError(t, err)
+	t.Cleanup(f.Close)
+	return f
+}
+
+func date(t *testing.T, text string) snapshot.Date {
+	d, err := snapshot.ParseDate(text)
+	require.NoError(t, err)
+	return d
+}
+
+// recordedFleet is the fleet on which 1.4.3's `genv remote` was recorded.
+func recordedFleet(t *testing.T) *sim.Fleet {
+	env := func(eid snapshot.EnvID, user snapshot.Username, name, created string) snapshot.Environment {
+		return snapshot.Environment{
+			EID: eid, UID: 1001, Username: user, Creation: date(t, "20/11/2026 "+created),
+			Config: snapshot.EnvConfig{Name: name}, PIDs: []snapshot.PID{77},
+		}
+	}
+	devices := func(attached map[int]snapshot.EnvID) []snapshot.Device {
+		var list []snapshot.Device
+		for i := range 8 {
+			d := snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MiB(81559)}
+			if eid, ok := attached[i]; ok {
+				d.Attachments = []snapshot.Attachment{{EID: eid, Time: date(t, "20/11/2026 21:11:26")}}
+			}
+			list = append(list, d)
+		}
+		return list
+	}
+	one := &snapshot.Snapshot{
+		Environments: []snapshot.Environment{env("1667", "alice", "my-env", "21:11:25")},
+		Devices:      devices(map[int]snapshot.EnvID{0: "1667", 1: "1667"}),
+	}
+	two := &snapshot.Snapshot{
+		Environments: []snapshot.Environment{env("2020", "alice", "", "21:11:26"), env("3030", "bob", "llm/llama3/11434", "21:11:26")},
+		Devices:      devices(map[int]snapshot.EnvID{0: "2020", 3: "3030"}),
+	}
+	f := startSim(t, sim.HostOptions{Name: "gpu-server-1", Handler: answers(one)}, sim.HostOptions{Name: "gpu-server-2", Handler: answers(two)},
+		sim.HostOptions{Name: "gpu-server-dead", Handler: answers(one)})
+	f.Host("gpu-server-dead").Inject(sim.Down())
+	return f
+}
+
+func TestRecordedRemoteCommands(t *testing.T) {
+	f := recordedFleet(t)
+	for _, tt := range []struct {
+		args string
+		want string
+		code int
+	}{
+		{args: "devices", want: `HOST                     TOTAL    AVAILABLE
+gpu-server-1             8        6
+gpu-server-2             8        6
+
+Total 16 devices with 12 available on 2 hosts
+`},
+		{args: "devices --format csv --no-summary", want: `HOST,TOTAL,AVAILABLE
+gpu-server-1,8,6
+gpu-server-2,8,6
+`},
+		// 1.4.3 lets a long name run into the next column; here it makes room.
+		{args: "envs --timestamp", want: `HOST                     ID      USER            NAME              CREATED
+gpu-server-1             1667    alice           my-env            20/11/2026 21:11:25
+gpu-server-2             2020    alice                             20/11/2026 21:11:26
+gpu-server-2             3030    bob             llm/llama3/11434  20/11/2026 21:11:26
+
+Total 3 environments on 2 hosts
+`},
+		{args: "envs --format csv --no-header --timestamp", want: `gpu-server-1,1667,alice,my-env,20/11/2026 21:11:25
+gpu-server-2,2020,alice,,20/11/2026 21:11:26
+gpu-server-2,3030,bob,llm/llama3/11434,20/11/2026 21:11:26
+
+Total 3 environments on 2 hosts
+`},
+		{args: "query --name my-env --query hostname eid creation", want: "gpu-server-1,1667,20/11/2026 21:11:25\n"},
+		{args: "query --query eid username config.name --name nobody", want: ""},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			before := append([]string{"remote", "-F", f.SSHConfig(), "-H", "gpu-server-1,gpu-server-2"}, strings.Fields(tt.args)...)
+			words := strings.Fields(tt.args)
+			after := append([]string{"remote", words[0], "-F", f.SSHConfig(), "-H", "gpu-server-1,gpu-server-2"}, words[1:]...)
+			for _, args := range [][]string{before, after} {
+				r := genv(t, args...)
+				require.Equal(t, result{out: tt.want}, r, "%q", args)
+			}
+		})
+	}
+}
+
+func TestAHostThatIsDown(t *testing.T) {
+	f := recordedFleet(t)
+	hosts := "gpu-server-1,gpu-server-2,gpu-server-dead,gpu-server-1"
+	table := `HOST                     TOTAL    AVAILABLE
+gpu-server-1             8        6
+gpu-server-2             8        6
+
+Total 16 devices with 12 available on 2 hosts
+`
+	loud := genv(t, "remote", "-F", f.SSHConfig(), "-H", hosts, "devices")
+	require.Equal(t, table, loud.out)
+	require.Equal(t, exitSomeFailed, loud.code)
+	require.Contains(t, loud.err, "1 of 3 hosts failed:\n  unreachable (1)\n    gpu-server-dead: ")
+	require.Contains(t, loud.err, "next: check that the host is up")
+
+	quiet := genv(t, "remote", "-q", "-F", f.SSHConfig(), "-H", hosts, "devices")
+	require.Equal(t, result{out: table}, quiet)
+
+	none := genv(t, "remote", "-q", "-F", f.SSHConfig(), "-H", "gpu-server-dead", "devices", "--format", "json")
+	require.Equal(t, exitNoneLeft, none.code)
+	var document devicesDocument
+	require.NoError(t, json.Unmarshal([]byte(none.out), &document))
+	require.Equal(t, "gpu-server-dead", document.Failed[0].Host)
+	require.EqualValues(t, "unreachable", document.Failed[0].Class)
+
+	first := genv(t, "remote", "-e", "-F", f.SSHConfig(), "-H", hosts, "devices")
+	require.Contains(t, []int{exitSomeFailed, exitNoneLeft}, first.code, "the others may have answered before")
+}
+
+// TestHostsThatTalkNonsense: each is named with its cause, memory stays
+// bounded, and the healthy host's answer is used.
+func TestHostsThatTalkNonsense(t *testing.T) {
+	good := &snapshot.Snapshot{Devices: []snapshot.Device{{TotalMemory: snapshot.MiB(80000)}}}
+	whole, err := snapshot.EncodeDevices(good.Devices)
+	require.NoError(t, err)
+	f := startSim(t,
+		sim.HostOptions{Name: "good", Handler: answers(good)},
+		sim.HostOptions{Name: "banner", Handler: says("Welcome to gpu!\nno mail\n" + string(whole) + "\n")},
+		sim.HostOptions{Name: "nothing", Handler: says("")},
+		sim.HostOptions{Name: "garbage", Handler: says("\x1b[2Jhello\x00\xff")},
+		sim.HostOptions{Name: "half", Handler: says(string(whole[:len(whole)/2]))},
+		sim.HostOptions{Name: "twice", Handler: says(string(whole) + string(whole))},
+		sim.HostOptions{Name: "other", Handler: says(`{"devices": [{"index": 0, "uuid": "GPU-1", "total_memory": "1g", "attachments": []}]}`)},
+		sim.HostOptions{Name: "flood", Handler: answers(good)},
+		sim.HostOptions{Name: "silent", Handler: sim.Func(func(ctx context.Context, _ *sim.Request) int { <-ctx.Done(); return 0 })},
+	)
+	f.Host("flood").Inject(sim.Flood(100 << 20))
+	r := genv(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "good,banner,nothing,garbage,half,twice,other,flood,silent", "--format", "json", "--command-timeout", "3")
+	require.Equal(t, exitSomeFailed, r.code)
+	require.NotContains(t, r.err, "\x1b")
+	var document devicesDocument
+	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
+	require.Equal(t, 2, document.Total)
+	classes := map[string]string{}
+	for _, f := range document.Failed {
+		classes[f.Host] = string(f.Class)
+	}
+	require.Equal(t, map[string]string{
+		"nothing": "invalid-output", "garbage": "invalid-output", "half": "invalid-output", "twice": "invalid-output",
+		"other": "version", "flood": "invalid-output", "silent": "timeout",
+	}, classes)
+}
+
+func TestWrongUsage(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"remote devices", "no hosts are named"},
+		{"remote enforce -H gpu[3-1]", `"gpu[3-1]"`},
+		{"remote enforce -H a@b@c", `"a@b@c"`},
+		{"remote enforce -H @nobody", "nobody"},
+		{"remote enforce -H /no/such/hosts.yaml", "/no/such/hosts.yaml"},
+		{"remote enforce --hostfile /no/such/file", "/no/such/file"},
+		{"remote enforce -H a --interval -1", `--interval "-1"`},
+		{"remote enforce -H a --interval nan", `--interval "nan"`},
+		{"remote enforce -H a --cycles -1", "--cycles -1"},
+		{"remote enforce -H a --max-devices-per-user -1", "--max-devices-per-user -1"},
+		{"remote enforce -H a --max-devices-per-user x", `"x"`},
+		{"remote enforce -H a --max-devices-for-user john=x", `"john=x"`},
+		{"remote enforce -H a --max-devices-for-user john=1 john=2", "john has both 1 and 2"},
+		{"remote enforce -H a --env-memory --no-env-memory", "exclude each other"},
+		{"remote enforce -H a --fanout 0", "--fanout 0"},
+		{"remote enforce -H a -t 0", `--timeout "0"`},
+		{"remote enforce -H a --format csv", `--format "csv"`},
+		{"remote devices -H a extra", `"extra"`},
+		{"remote query -H a", "--query is missing"},
+		{"remote query -H a --query nonsense", `"nonsense"`},
+		{"remote nonsense", `"nonsense"`},
+		{"nonsense", `"nonsense"`},
+		{"enforce --nonsense", "-nonsense"},
+		{"usage snapshot --type nonsense", `"nonsense"`},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			r := genv(t, strings.Fields(tt.args)...)
+			require.Equal(t, exitFailed, r.code)
+			require.Empty(t, r.out)
+			require.Contains(t, r.err, tt.want)
+			require.Equal(t, 1, strings.Count(r.err, "\n"), "one line: %s", r.err)
+		})
+	}
+}
