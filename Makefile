@@ -69,7 +69,8 @@ $(LINTER):
 	@echo "Building golangci-lint $(LINTER_VERSION) into $(@D)"
 	@GOBIN='$(CURDIR)/$(@D)' GOFLAGS= CGO_ENABLED=0 $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINTER_VERSION)
 
-bench: ## the benchmarks of all packages
+bench: build ## genv against its goals, as a table, then the benchmarks of all packages
+	@$(GO) run ./cmd/genv-bench -genv $(BIN)
 	$(GO) test -run '^$$' -bench . -benchmem $(TESTFLAGS) ./...
 
 fuzz: ## each fuzz test for FUZZTIME (10s)

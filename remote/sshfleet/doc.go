@@ -7,7 +7,11 @@
 //			Hosts: sshfleet.Named("gpu-01", "gpu-02"),
 //			Genv:  sshfleet.Build(t, "cmd/genv"),
 //		})
-//		job, err := fleet.Host("gpu-01").StartJob(sshfleet.Job{User: "alice", Devices: …})
+//		host := fleet.Host("gpu-01")
+//		env, err := host.Activate(sshfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+//		job, err := host.StartJob(sshfleet.Job{
+//			User: "alice", Env: []string{env.Var()}, Uses: []sshfleet.Use{{Device: 0, MiB: 500}},
+//		})
 //		…
 //		// ssh -F fleet.SSHConfig() gpu-01 sudo -n genv usage snapshot
 //	}
