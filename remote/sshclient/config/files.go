@@ -1,9 +1,204 @@
 package config
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+)
 
-type files struct{}
+// line is one line of a file with content.
+type line struct {
+	place    Error // its file and number
+	keyword  string
+	words    []string
+	included []*file // of an Include
+}
 
-func newFiles(Options, identity) *files      { return &files{} }
-func (f *files) stamp() string               { return "" }
-func (f *files) evaluate(Query) (raw, error) { return nil, errors.New("todo") }
+type file struct{ lines []line }
+
+// files are the configuration files that hold, read again when one changes.
+type files struct {
+	roots []root
+	who   identity
+
+	mu      sync.Mutex
+	watched []string // everything whose change means reading again
+	seen    string   // the stamp of what was read
+	tree    []*file
+	refused error // the first line that cannot be honoured
+
+	values map[string]raw // by the text of the lines that hold
+}
+
+// root is a file to begin with, and how ssh treats it.
+type root struct {
+	path, relative string // relative: where the Includes' relative names start
+	must, private  bool   // it has to exist; its mode is checked
+	user           bool   // `~` is allowed in Includes
+}
+
+func newFiles(o Options, who identity) *files {
+	f := &files{who: who, values: map[string]raw{}}
+	home := filepath.Join(who.home, ".ssh")
+	system := or(o.SystemFile, "/etc/ssh/ssh_config")
+	switch {
+	case strings.EqualFold(o.File, "none"):
+	case o.File != "":
+		f.roots = []root{{path: o.File, relative: home, must: true, user: true}}
+	default:
+		f.roots = []root{
+			{path: filepath.Join(home, "config"), relative: home, private: true, user: true},
+			{path: system, relative: filepath.Dir(system)},
+		}
+	}
+	return f
+}
+
+// stamp changes when a file does; it reads them again then.
+func (f *files) stamp() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now := stampOf(f.watched); f.seen == "" || now != f.seen {
+		f.load()
+		f.seen = stampOf(f.watched)
+		f.values = map[string]raw{}
+	}
+	return f.seen
+}
+
+func (f *files) load() {
+	f.watched, f.tree, f.refused = nil, nil, nil
+	for _, r := range f.roots {
+		if loaded := f.read(r.path, r, 0); loaded != nil {
+			f.tree = append(f.tree, loaded)
+		}
+	}
+}
+
+func stampOf(paths []string) string {
+	var b strings.Builder
+	b.WriteByte('.')
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil {
+			fmt.Fprintf(&b, "%d %d;", info.ModTime().UnixNano(), info.Size())
+		} else {
+			b.WriteString("-;")
+		}
+	}
+	return b.String()
+}
+
+// Limits: OpenSSH's own for the depth of Includes, ours for a file's size.
+const (
+	maxDepth = 16
+	maxSize  = 4 << 20
+)
+
+// read returns nil for a file that ssh would pass over.
+func (f *files) read(path string, r root, depth int) *file {
+	f.watched = append(f.watched, path)
+	whole := Error{File: path}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) && (depth > 0 || !r.must) {
+		return nil
+	}
+	switch {
+	case err != nil:
+		f.refuse(whole, err.Error())
+		return nil
+	case !info.Mode().IsRegular() && path != os.DevNull || info.Size() > maxSize || depth > maxDepth:
+		f.refuse(whole, "not a regular file of at most 4 MiB, or included too deeply")
+		return nil
+	case r.private && !trusted(info):
+		f.refuse(whole, "bad owner or permissions: it must be yours, and nobody else's to write")
+		return nil
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		f.refuse(whole, err.Error())
+		return nil
+	}
+	return f.parse(path, string(content), r, depth)
+}
+
+// trusted is the check that ssh makes of the user's own files.
+func trusted(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && (stat.Uid == 0 || int(stat.Uid) == os.Getuid()) && info.Mode().Perm()&0o022 == 0
+}
+
+func (f *files) parse(path, content string, r root, depth int) *file {
+	parsed := &file{}
+	number := 0
+	for text := range strings.Lines(content) {
+		number++
+		keyword, words, problem := lex(text)
+		l := line{place: Error{File: path, Line: number}, keyword: keyword, words: words}
+		switch {
+		case problem != "":
+		case keyword == "":
+			continue
+		case keyword == "include":
+			l.included, problem = f.include(words, r, depth)
+		case keyword == "host":
+			if len(words) == 0 {
+				problem = "Host has no pattern"
+			}
+		case keyword == "match":
+			problem = vetMatch(words)
+		default:
+			problem = vet(keyword, words)
+		}
+		if problem != "" {
+			f.refuse(l.place, problem)
+			continue
+		}
+		parsed.lines = append(parsed.lines, l)
+	}
+	return parsed
+}
+
+func (f *files) refuse(at Error, problem string) {
+	if f.refused == nil {
+		at.Problem = problem
+		f.refused = &at
+	}
+}
+
+func (f *files) include(patterns []string, r root, depth int) (included []*file, problem string) {
+	if len(patterns) == 0 {
+		return nil, "Include has no file"
+	}
+	for _, pattern := range patterns {
+		switch {
+		case strings.ContainsAny(pattern, `%${}\`):
+			return nil, "this Include cannot be honoured"
+		case strings.HasPrefix(pattern, "~/") && r.user:
+			pattern = f.who.home + pattern[1:]
+		case strings.HasPrefix(pattern, "~"):
+			return nil, "this Include cannot be honoured"
+		case !filepath.IsAbs(pattern):
+			pattern = filepath.Join(r.relative, pattern)
+		}
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			return nil, err.Error()
+		}
+		f.watched = append(f.watched, filepath.Dir(pattern))
+		for _, name := range slices.Sorted(slices.Values(names)) {
+			if strings.HasPrefix(filepath.Base(name), ".") && !strings.HasPrefix(filepath.Base(pattern), ".") {
+				continue // the C library's glob leaves these out
+			}
+			if loaded := f.read(name, r, depth+1); loaded != nil {
+				included = append(included, loaded)
+			}
+		}
+	}
+	return included, ""
+}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"os/user"
 	"strconv"
 	"strings"
 	"time"
@@ -44,7 +45,7 @@ var defaultIdentities = []string{
 // of reading a configuration come together.
 func (r raw) settings(q Query, who identity) (Settings, error) {
 	s := Settings{User: or(r.first("user"), who.user), Port: 22, ServerAliveCountMax: 3, AddressFamily: or(strings.ToLower(r.first("addressfamily")), "any")}
-	s.HostName = strings.NewReplacer("%%", "%", "%h", q.Host).Replace(or(r.first("hostname"), q.Host))
+	s.HostName = strings.ToLower(strings.NewReplacer("%%", "%", "%h", q.Host).Replace(or(r.first("hostname"), q.Host)))
 	if err := r.numbers(&s); err != nil {
 		return s, err
 	}
@@ -216,11 +217,20 @@ type identity struct {
 	getenv          func(string) string
 }
 
-// path makes a file name absolute as OpenSSH does, from `~`.
+// path makes a file name absolute as OpenSSH does, from `~` and `~name`.
 func (w identity) path(name string) string {
 	name = environment(name, w.getenv)
-	if name == "~" || strings.HasPrefix(name, "~/") {
-		return w.home + name[1:]
+	if !strings.HasPrefix(name, "~") {
+		return name
 	}
-	return name
+	who, rest, _ := strings.Cut(name[1:], "/")
+	home := w.home
+	if who != "" {
+		other, err := user.Lookup(who)
+		if err != nil {
+			return name
+		}
+		home = other.HomeDir
+	}
+	return strings.TrimSuffix(home+"/"+rest, "/")
 }

@@ -1,0 +1,188 @@
+package config_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/sshclient/config"
+)
+
+// What OpenSSH and the local reader both have to read alike. The first ones are
+// those that the library alone gets wrong.
+var agreed = map[string]string{
+	"Fedora's stock Match final":      "Host gpu\n Port 2201\nMatch final all\n Include /nonexistent/opensshserver.config\n GSSAPIAuthentication yes\n ForwardX11Trusted yes\n User late\n",
+	"final sees the name as HostName": "Host gpu\n HostName %h.lab\nHost gpu.lab\n Port 2202\nMatch final host gpu.lab\n User bob\n",
+	"Match user":                      "Match user alice\n Port 2203\nMatch user root,bob\n Port 2204\n",
+	"Match user after User":           "Host gpu\n User alice\nMatch user alice\n Port 2205\n",
+	"Match originalhost":              "Host gpu\n HostName other\nMatch originalhost gpu\n Port 2206\nMatch host gpu\n Port 2207\n",
+	"Match canonical":                 "Match canonical\n Port 2208\n",
+	"Match !host":                     "Match !host gpu\n Port 2209\nMatch !host other\n User bob\n",
+	"Match with a list":               "Match host a,gpu\n Port 2210\n",
+	"Match with two criteria":         "Match host gpu user bob\n Port 2211\nMatch host gpu user root\n Port 2212\n",
+	"Match localuser":                 "Match localuser root\n Port 2213\nMatch localuser nobody\n Port 2214\n",
+	"Host with tabs":                  "Host\tother\tgpu\n\tPort\t2215\n",
+	"Host with quotes":                "Host \"gpu\"\n Port \"2216\"\n",
+	"HostName %h":                     "Host gpu\n HostName %h.lab\n",
+	"HostName %%":                     "Host gpu\n HostName fe80::1\n",
+	"tilde and environment":           "IdentityFile ~/.ssh/k\nCertificateFile ${GENV_TEST_DIR}/c\nIdentityAgent ${GENV_TEST_DIR}/agent\nUserKnownHostsFile ~/kh ${GENV_TEST_DIR}/kh2\n",
+	"tokens":                          "Host gpu\n HostName %h.lab\n User bob\n Port 2217\n IdentityFile %d/%h-%n-%p-%r-%u-%i-%%\n CertificateFile %d/%h\n UserKnownHostsFile /kh/%h/%r\n ProxyCommand nc -X %h %p %n %r %%\n",
+	"time units":                      "ConnectTimeout 1m\nServerAliveInterval 1h30m\nServerAliveCountMax 7\n",
+	"ProxyCommand with #":             "ProxyCommand ssh -W foo\n",
+	"several IdentityFile":            "IdentityFile /a\nHost gpu\n IdentityFile /b\nHost *\n IdentityFile /c\n IdentityFile /a\n",
+	"first value wins":                "Host gpu\n Port 2218\nHost *\n Port 22\n User bob\n User carol\n",
+	"case and equals signs":           "host=gpu\n PORT = 2219\n hostname=Gpu.LAB\n identitiesonly=YES\n",
+	"negated patterns":                "Host * !gpu\n Port 2220\nHost !other *\n User bob\n",
+	"question marks":                  "Host gp?\n Port 2221\nHost gpu?\n User bob\n",
+	"comments":                        "# a comment\nHost gpu # another\n Port 2222 # and another\n #last\n",
+	"ProxyJump then ProxyCommand":     "Host gpu\n ProxyJump a,u@b:2222\n ProxyCommand nc\n",
+	"ProxyCommand then ProxyJump":     "Host gpu\n ProxyCommand nc %h\nHost *\n ProxyJump a\n",
+	"ProxyJump none":                  "Host gpu\n ProxyJump none\nHost *\n ProxyJump a\n",
+	"ProxyCommand none":               "Host gpu\n ProxyCommand none\nHost *\n ProxyJump a\n",
+	"an Include in a block":           "Host other\n Include %[1]s/included\nHost *\n User late\n",
+	"an Include that holds":           "Host gpu\n Include %[1]s/incl*\nHost *\n User late\n",
+	"host key checking":               "StrictHostKeyChecking accept-new\nHashKnownHosts yes\nHostKeyAlias Fleet\nGlobalKnownHostsFile /g1 /g2\n",
+	"checking off":                    "StrictHostKeyChecking off\nAddressFamily INET6\nBindAddress 127.0.0.1\n",
+	"no agent":                        "IdentityAgent none\nIdentitiesOnly yes\nIdentityFile none\nCertificateFile none\n",
+	"the usual agent":                 "IdentityAgent SSH_AUTH_SOCK\n",
+	"an agent by variable":            "IdentityAgent $GENV_TEST_DIR\n",
+	"spaces in names":                 "IdentityFile \"/a b/c\"\nUserKnownHostsFile \"/a b\" /c\n",
+	"nothing":                         "",
+	"windows lines":                   "Host gpu\r\n Port 2223\r\n",
+}
+
+func TestBothWaysAgree(t *testing.T) {
+	needsSSH(t)
+	dir := t.TempDir()
+	t.Setenv("GENV_TEST_DIR", dir)
+	t.Setenv("SSH_AUTH_SOCK", "/agent.sock")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "included"), []byte("Port 2299\nHost gpu\n User incl\nHost *\n IdentityFile /i\n"), 0o600))
+	for name, text := range agreed {
+		t.Run(name, func(t *testing.T) {
+			file := write(t, strings.ReplaceAll(text, "%[1]s", dir))
+			for _, q := range []config.Query{
+				{Host: "gpu"},
+				{Host: "other"},
+				{Host: "GPU"},
+				{Host: "gpu", User: "alice"},
+				{Host: "gpu", HostName: "10.0.0.1", Port: 2300},
+				{Host: "gpu7", User: "bob", HostName: "gpu"},
+			} {
+				local, openssh, localErr, opensshErr := both(t, file, q)
+				require.NoError(t, opensshErr, "%+v", q)
+				require.NoError(t, localErr, "%+v", q)
+				require.Equal(t, openssh, local, "%+v\n%s", q, text)
+			}
+		})
+	}
+}
+
+// What only ssh can tell: the local reader names the line.
+func TestRefusedWithItsPlace(t *testing.T) {
+	for name, tt := range map[string]struct {
+		text string
+		line int
+	}{
+		"Match exec":             {"Host gpu\n Port 1\nMatch exec \"true\"\n Port 2\n", 3},
+		"Match with =":           {"Match host=gpu\n", 1},
+		"a comment in a command": {"Host gpu\n ProxyCommand nc foo#bar\n", 2},
+		"an unknown keyword":     {"Prot 22\n", 1},
+		"a bad port":             {"Host *\n\n Port 70000\n", 3},
+		"a bad time":             {"ConnectTimeout 5x\n", 1},
+		"canonical names":        {"CanonicalizeHostname yes\n", 1},
+		"revoked keys":           {"RevokedHostKeys /etc/ssh/revoked\n", 1},
+		"no login by key":        {"PubkeyAuthentication no\n", 1},
+		"a backslash":            {"IdentityFile /a\\ b\n", 1},
+		"an open quote":          {"IdentityFile \"/a b\n", 1},
+		"an unset variable":      {"IdentityFile ${GENV_TEST_UNSET}/k\n", 1},
+		"a value too many":       {"Port 22 23\n", 1},
+		"no value":               {"User\n", 1},
+		"a command of hosts":     {"KnownHostsCommand /bin/x\n", 1},
+		"an unknown token":       {"IdentityFile %Z\n", 1},
+		"Include with variables": {"Include ${HOME}/x\n", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := write(t, tt.text)
+			_, err := config.New(config.Options{File: file, SSH: "none"}).Resolve(t.Context(), config.Query{Host: "gpu"})
+			var e *config.Error
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, file, e.File)
+			require.Equal(t, tt.line, e.Line)
+			require.NotEmpty(t, e.Problem)
+		})
+	}
+}
+
+// generate makes a configuration of lines that mean something together.
+func generate(r *rand.Rand) string {
+	pick := func(from ...string) string { return from[r.IntN(len(from))] }
+	name := func() string {
+		return pick("gpu", "gpu-0?", "gpu-*", "*", "!gpu-01", "*.lab", "bast?on", "gpu.lab", "gpu-01.lab", "GPU")
+	}
+	var b strings.Builder
+	for range 3 + r.IntN(14) {
+		switch r.IntN(14) {
+		case 0, 1:
+			fmt.Fprintf(&b, "Host %s %s\n", name(), name())
+		case 2:
+			fmt.Fprintf(&b, "Match %s %s,%s\n", pick("host", "originalhost", "!host", "final host", "canonical host"), name(), name())
+		case 3:
+			b.WriteString(pick("Match all\n", "Match final all\n", "Match user alice\n", "Match user root localuser root\n", "Match !user bob host gpu\n", "match\tFINAL\n"))
+		case 4:
+			fmt.Fprintf(&b, "\tHostName%s%s\n", pick(" ", "=", " = ", "\t"), pick("%h.lab", "10.0.0.1", "gpu-01.lab", "\"%h\"", "::1"))
+		case 5:
+			fmt.Fprintf(&b, "  Port %d\n", 1+r.IntN(65535))
+		case 6:
+			fmt.Fprintf(&b, "User %s\n", pick("alice", "bob", "root"))
+		case 7:
+			fmt.Fprintf(&b, "IdentityFile %s\n", pick("~/.ssh/%h", "/k/%r@%n:%p", "\"/a b\"", "none", "%d/x", "/k1", "/k2"))
+		case 8:
+			fmt.Fprintf(&b, "%s\n", pick("ProxyJump a,b:22", "ProxyJump none", "ProxyCommand nc %h %p", "ProxyCommand none", "ProxyCommand sh -c \"x '%h'\""))
+		case 9:
+			fmt.Fprintf(&b, "%s\n", pick("ConnectTimeout 1m30", "ConnectTimeout none", "ServerAliveInterval 15", "ServerAliveCountMax 0", "ServerAliveInterval 2H"))
+		case 10:
+			fmt.Fprintf(&b, "%s\n", pick("UserKnownHostsFile ~/a /b/%h", "GlobalKnownHostsFile /g /h", "HostKeyAlias x", "UserKnownHostsFile none", "UserKnownHostsFile /dev/null"))
+		case 11:
+			fmt.Fprintf(&b, "%s\n", pick("StrictHostKeyChecking no", "StrictHostKeyChecking YES", "StrictHostKeyChecking accept-new", "HashKnownHosts yes", "IdentitiesOnly yes", "IdentitiesOnly no"))
+		case 12:
+			fmt.Fprintf(&b, "%s\n", pick("AddressFamily inet", "BindAddress 127.0.0.1", "IdentityAgent none", "IdentityAgent /s/%h", "CertificateFile /c/%r", "CertificateFile ~/c"))
+		case 13:
+			fmt.Fprintf(&b, "%s\n", pick("# comment", "", "SendEnv LANG LC_*", "ForwardAgent no", "Port 22 # trailing", "  # Port 1"))
+		}
+	}
+	return b.String()
+}
+
+// TestGeneratedConfigurations compares both ways: whatever the local reader
+// accepts, ssh reads the same; what ssh refuses, it refuses too.
+func TestGeneratedConfigurations(t *testing.T) {
+	needsSSH(t)
+	const seed, rounds = 20240607, 250
+	r := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // the same configurations on every run
+	refused := 0
+	for round := range rounds {
+		text := generate(r)
+		file := write(t, text)
+		q := config.Query{Host: []string{"gpu", "gpu-01", "bastion", "x.lab", "Gpu-01"}[r.IntN(5)]}
+		if r.IntN(4) == 0 {
+			q.User = "alice"
+		}
+		if r.IntN(4) == 0 {
+			q.HostName = "gpu-02.lab"
+		}
+		local, openssh, localErr, opensshErr := both(t, file, q)
+		if localErr != nil {
+			refused++
+			require.ErrorAs(t, localErr, new(*config.Error), "%s", text)
+			continue
+		}
+		require.NoError(t, opensshErr, "round %d: ssh refuses what was read:\n%s", round, text)
+		require.Equal(t, openssh, local, "round %d, %+v:\n%s", round, q, text)
+	}
+	require.Less(t, refused, rounds/10, "the local reader is meant to understand these")
+}

@@ -1,0 +1,121 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// arity is how many words a keyword has; several are kept as one value.
+type arity int
+
+const (
+	one  arity = iota // one word, the first line wins
+	many              // one or more words, the first line wins
+	each              // one word, every line counts
+)
+
+// honoured are the keywords whose values reach Settings, with what ssh accepts
+// there. Another value is left to ssh, or refused.
+var honoured = map[string]struct {
+	arity arity
+	valid func(string) bool
+}{
+	"hostname": {one, onlyTokens("%h")}, "user": {one, onlyTokens()}, "port": {one, isPort},
+	"proxyjump": {one, onlyTokens()}, "proxycommand": {one, onlyTokens("%h", "%n", "%p", "%r")}, "proxyusefdpass": {one, isFlag},
+	"identityfile": {each, isFileName}, "certificatefile": {each, isFileName},
+	"identitiesonly": {one, isFlag}, "identityagent": {one, isFileName},
+	"userknownhostsfile": {many, isFileName}, "globalknownhostsfile": {many, onlyTokens()},
+	"hostkeyalias": {one, onlyTokens()}, "hashknownhosts": {one, isFlag},
+	"stricthostkeychecking": {one, oneOf("yes", "no", "off", "ask", "accept-new", "true", "false")},
+	"connecttimeout":        {one, isTime}, "serveraliveinterval": {one, isTime}, "serveralivecountmax": {one, isNumber},
+	"addressfamily": {one, oneOf("any", "inet", "inet6")}, "bindaddress": {one, onlyTokens()},
+}
+
+// onlyIf are keywords that may have no other value than one that changes
+// nothing here.
+var onlyIf = map[string][]string{
+	"canonicalizehostname": {"no", "false", "none"}, "revokedhostkeys": {"none"}, "knownhostscommand": {"none"},
+	"pkcs11provider": {"none"}, "bindinterface": {"none"}, "pubkeyauthentication": {"yes", "true"}, "verifyhostkeydns": {"no", "false"},
+}
+
+// passedOver are the keywords of ssh_config(5) that change nothing of what genv
+// does with a host.
+var passedOver = strings.Fields(`addkeystoagent batchmode canonicaldomains canonicalizefallbacklocal canonicalizemaxdots
+canonicalizepermittedcnames casignaturealgorithms challengeresponseauthentication checkhostip ciphers clearallforwardings
+compression connectionattempts controlmaster controlpath controlpersist dynamicforward enableescapecommandline
+enablesshkeysign escapechar exitonforwardfailure fingerprinthash forkafterauthentication forwardagent forwardx11
+forwardx11timeout forwardx11trusted gatewayports gssapiauthentication gssapiclientidentity gssapidelegatecredentials
+gssapikexalgorithms gssapikeyexchange gssapirenewalforcesrekey gssapiserveridentity gssapitrustdns hostbasedacceptedalgorithms
+hostbasedauthentication hostkeyalgorithms ipqos kbdinteractiveauthentication kbdinteractivedevices kexalgorithms localcommand
+localforward loglevel logverbose macs nohostauthenticationforlocalhost numberofpasswordprompts obscurekeystroketiming
+passwordauthentication permitlocalcommand permitremoteopen preferredauthentications pubkeyacceptedalgorithms
+pubkeyacceptedkeytypes rekeylimit remotecommand remoteforward requesttty requiredrsasize sendenv sessiontype setenv stdinnull
+streamlocalbindmask streamlocalbindunlink syslogfacility tcpkeepalive tunnel tunneldevice updatehostkeys visualhostkey
+xauthlocation channeltimeout`)
+
+// vet tells what cannot be honoured about a line that is no Host, Match or Include.
+func vet(keyword string, words []string) string {
+	if len(words) == 0 || words[0] == "" {
+		return keyword + " has no value"
+	}
+	if h, ok := honoured[keyword]; ok {
+		if h.arity != many && len(words) != 1 {
+			return keyword + " has more than one value"
+		}
+		for _, word := range words {
+			if !h.valid(word) {
+				return "the value of " + keyword + " cannot be honoured: " + strconv.Quote(word)
+			}
+		}
+		return ""
+	}
+	if harmless, ok := onlyIf[keyword]; ok && len(words) == 1 && slices.Contains(harmless, strings.ToLower(words[0])) {
+		return ""
+	}
+	if slices.Contains(passedOver, keyword) {
+		return ""
+	}
+	return keyword + " cannot be honoured"
+}
+
+func oneOf(values ...string) func(string) bool {
+	return func(value string) bool { return slices.Contains(values, strings.ToLower(value)) }
+}
+
+func isFlag(value string) bool { return oneOf("yes", "no", "true", "false")(value) }
+
+func isPort(value string) bool {
+	port, err := strconv.Atoi(value)
+	return err == nil && port > 0 && port < 65536 && value == strconv.Itoa(port)
+}
+
+func isNumber(value string) bool {
+	n, err := strconv.Atoi(value)
+	return err == nil && n >= 0 && value == strconv.Itoa(n)
+}
+
+func isTime(value string) bool {
+	_, err := Duration(value)
+	return err == nil || strings.EqualFold(value, "none")
+}
+
+// onlyTokens accepts a value whose percent signs are those tokens or doubled,
+// and which has no ${ENV}.
+func onlyTokens(tokens ...string) func(string) bool {
+	pairs := []string{"%%", ""}
+	for _, token := range tokens {
+		pairs = append(pairs, token, "")
+	}
+	strip := strings.NewReplacer(pairs...)
+	return func(value string) bool {
+		return !strings.Contains(strip.Replace(value), "%") && !strings.Contains(value, "${")
+	}
+}
+
+// isFileName accepts the tokens of every version of OpenSSH since 8.0; what
+// ${ENV} names is looked at when the host is known.
+func isFileName(value string) bool {
+	rest := strings.NewReplacer("%%", "", "%d", "", "%h", "", "%i", "", "%L", "", "%l", "", "%n", "", "%p", "", "%r", "", "%u", "").Replace(value)
+	return !strings.Contains(rest, "%") && strings.Count(value, "${") <= strings.Count(value, "}")
+}

@@ -1,0 +1,56 @@
+package config_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/remote/sshclient/config"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// needsSSH skips a test that compares with OpenSSH where there is none; with
+// CI=true that is a failure.
+func needsSSH(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("ssh"); err == nil {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("this test needs OpenSSH's ssh, and CI must not skip it")
+	}
+	t.Skip("skipped: this test needs OpenSSH's ssh")
+}
+
+func write(t testing.TB, content string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "config")
+	require.NoError(t, os.WriteFile(name, []byte(content), 0o600))
+	return name
+}
+
+// both resolves a query by the local reader alone and by ssh alone.
+func both(t testing.TB, file string, q config.Query) (local, openssh config.Settings, localErr, opensshErr error) {
+	t.Helper()
+	local, localErr = config.New(config.Options{File: file, SSH: "none"}).Resolve(t.Context(), q)
+	openssh, opensshErr = config.New(config.Options{File: file, Always: true}).Resolve(t.Context(), q)
+	return comparable(local), comparable(openssh), localErr, opensshErr
+}
+
+// comparable leaves out the default keys that only some versions of ssh list.
+func comparable(s config.Settings) config.Settings {
+	var kept []string
+	for _, name := range s.IdentityFiles {
+		if !strings.HasSuffix(name, "/.ssh/id_xmss") && !strings.HasSuffix(name, "/.ssh/id_dsa") {
+			kept = append(kept, name)
+		}
+	}
+	s.IdentityFiles = kept
+	return s
+}

@@ -1,0 +1,122 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// walk selects the lines that hold for one host, in the order in which ssh
+// reads them. The first line of a keyword wins, but for those that gather.
+type walk struct {
+	query    Query
+	who      identity
+	host     string // what Host patterns are held against
+	final    bool   // the second reading, which `Match final` asks for
+	selected []line
+
+	wantsFinal bool
+}
+
+// evaluate reads the configuration for a host; its error is the *Error of the
+// first line anywhere that cannot be honoured.
+func (f *files) evaluate(q Query) (raw, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refused != nil {
+		return nil, f.refused
+	}
+	w := &walk{query: q, who: f.who, host: q.Host}
+	w.preset()
+	w.all(f.tree)
+	if w.wantsFinal {
+		w.host, w.final = strings.ToLower(w.target()), true
+		if w.first("hostname") == "" { // the second reading does not rename the host
+			w.selected = append(w.selected, line{keyword: "hostname", words: []string{strings.ReplaceAll(w.host, "%", "%%")}})
+		}
+		w.all(f.tree)
+	}
+	values, err := f.decode(w.selected)
+	if err == nil {
+		err = f.environmentSet(w.selected)
+	}
+	return values, err
+}
+
+// preset holds what the command line says, before any file.
+func (w *walk) preset() {
+	add := func(keyword, value string) {
+		if value != "" {
+			w.selected = append(w.selected, line{keyword: keyword, words: []string{value}})
+		}
+	}
+	add("hostname", strings.ReplaceAll(w.query.HostName, "%", "%%"))
+	add("user", w.query.User)
+	if w.query.Port != 0 {
+		add("port", fmt.Sprint(w.query.Port))
+	}
+}
+
+func (w *walk) all(tree []*file) {
+	for _, f := range tree {
+		w.file(f, true)
+	}
+}
+
+// file goes through a file; within an Include in a block that does not hold,
+// nothing does.
+func (w *walk) file(f *file, may bool) {
+	active := may
+	for _, l := range f.lines {
+		switch l.keyword {
+		case "host":
+			active = may && matchesAny(l.words, w.host)
+		case "match":
+			active = w.holds(l.words) && may
+		case "include":
+			for _, included := range l.included {
+				w.file(included, active)
+			}
+		default:
+			if active && w.counts(l) {
+				w.selected = append(w.selected, l)
+			}
+		}
+	}
+}
+
+// counts tells whether a line still adds something.
+func (w *walk) counts(l line) bool {
+	h, ok := honoured[l.keyword]
+	if !ok || isUnset(l) {
+		return false
+	}
+	for _, s := range w.selected {
+		switch {
+		case s.keyword == l.keyword && (h.arity != each || slices.Equal(s.words, l.words)):
+			return false
+		case s.keyword == "proxyjump" && !strings.EqualFold(s.words[0], "none") && l.keyword == "proxycommand", s.keyword == "proxycommand" && l.keyword == "proxyjump":
+			return false // they stand for each other
+		}
+	}
+	return true
+}
+
+func (w *walk) first(keyword string) string {
+	for _, s := range w.selected {
+		if s.keyword == keyword {
+			return s.words[0]
+		}
+	}
+	return ""
+}
+
+// target is the host's name so far, after HostName.
+func (w *walk) target() string {
+	return strings.NewReplacer("%%", "%", "%h", w.query.Host).Replace(or(w.first("hostname"), w.query.Host))
+}
+
+// isUnset is a time of "none", which leaves room for a later line.
+func isUnset(l line) bool {
+	return strings.EqualFold(l.words[0], "none") && (l.keyword == "connecttimeout" || l.keyword == "serveraliveinterval")
+}
