@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -171,8 +173,8 @@ func object(data []byte, keys ...string) ([]json.RawMessage, error) {
 		values[i] = value
 		delete(fields, key)
 	}
-	for key := range fields {
-		return nil, fmt.Errorf("%w: %w: %q", ErrInvalid, ErrOtherVersion, key)
+	if len(fields) > 0 {
+		return nil, fmt.Errorf("%w: %w: %.100q", ErrInvalid, ErrOtherVersion, slices.Min(slices.Collect(maps.Keys(fields))))
 	}
 	return values, nil
 }

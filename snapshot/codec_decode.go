@@ -153,7 +153,7 @@ func decodeIndex(data []byte) (DeviceIndex, error) {
 func integer(data []byte, name string, low, high int64) (int64, error) {
 	var n *int64
 	if err := json.Unmarshal(data, &n); err != nil {
-		return 0, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
+		return 0, fmt.Errorf("%w: %s is no whole number of at most 64 bits", ErrInvalid, name) // err repeats all its digits
 	}
 	if n == nil || *n < low || *n > high {
 		return 0, fmt.Errorf("%w: %s %s is not between %d and %d", ErrInvalid, name, data, low, high)

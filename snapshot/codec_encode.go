@@ -62,6 +62,9 @@ func environmentToWire(e *Environment) wireEnvironment {
 func devicesToWire(devices []Device) wireDevices {
 	out := make([]wireDevice, 0, len(devices))
 	for _, d := range devices {
+		if !d.TotalMemory.Known() {
+			continue // there a memory must be a number: see Expressible
+		}
 		attachments := make([]wireAttachment, 0, len(d.Attachments))
 		for _, a := range d.Attachments {
 			attachments = append(attachments, wireAttachment{

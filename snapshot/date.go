@@ -16,7 +16,8 @@ type Date struct{ wall time.Time }
 // ParseDate reads "DD/MM/YYYY HH:MM:SS".
 func ParseDate(text string) (Date, error) {
 	t, err := time.ParseInLocation(dateLayout, text, time.UTC)
-	if err != nil {
+	// time.Parse lets fractions of a second and single digits pass.
+	if err != nil || t.Format(dateLayout) != text {
 		return Date{}, fmt.Errorf("%q is no date of the form DD/MM/YYYY HH:MM:SS", text)
 	}
 	return Date{wall: t}, nil

@@ -21,8 +21,13 @@ var memoryUnits = []struct {
 	suffix string
 	factor int64
 }{ // longest suffix first
-	{"ki", 1 << 10}, {"mi", 1 << 20}, {"gi", 1 << 30},
-	{"b", 1}, {"k", 1e3}, {"m", 1e6}, {"g", 1e9},
+	{"ki", 1 << 10},
+	{"mi", 1 << 20},
+	{"gi", 1 << 30},
+	{"b", 1},
+	{"k", 1e3},
+	{"m", 1e6},
+	{"g", 1e9},
 }
 
 // ParseMemory reads an amount such as "4g", "81559mi" or "44040192". Upper case

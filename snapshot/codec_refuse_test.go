@@ -1,0 +1,137 @@
+package snapshot_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Valid parts, to be spoilt one at a time.
+const (
+	goodProcess    = `{"pid": 5, "used_gpu_memory": [{"index": 0, "gpu_memory": "7mi"}], "eid": "2020"}`
+	goodAttachment = `{"eid": "2020", "gpu_memory": "4g", "time": "20/11/2026 21:10:33"}`
+	goodDevice     = `{"index": 0, "total_memory": "81559mi", "attachments": [` + goodAttachment + `]}`
+	goodEnv        = `{"eid": "2020", "uid": 1002, "creation": "20/11/2026 21:10:32", "username": "bob",` +
+		` "config": {"name": null, "gpu_memory": "4g", "gpus": 2}, "pids": [25938], "kernel_ids": ["k1"]}`
+)
+
+func document(processes, envs, devices string) []byte {
+	return fmt.Appendf(nil, `{"processes": {"processes": [%s]}, "envs": {"envs": [%s]}, "devices": {"devices": [%s]}}`, processes, envs, devices)
+}
+
+func TestTheGoodPartsAreGood(t *testing.T) {
+	s, err := snapshot.DecodeSnapshot(document(goodProcess, goodEnv, goodDevice))
+	require.NoError(t, err)
+	require.Equal(t, snapshot.PID(5), s.Processes[0].PID)
+	require.False(t, s.Processes[0].EnvUnknown)
+	require.Equal(t, 2, *s.Environments[0].Config.GPUs)
+	require.Equal(t, snapshot.MustMemory("4g"), s.Devices[0].Attachments[0].GPUMemory)
+}
+
+func TestEveryFieldIsChecked(t *testing.T) {
+	long := `"` + strings.Repeat("x", 5000) + `"`
+	for _, row := range []struct{ what, part, with string }{
+		{"a PID of 0", `"pid": 5`, `"pid": 0`},
+		{"a negative PID", `"pid": 5`, `"pid": -5`},
+		{"a PID that is text", `"pid": 5`, `"pid": "5"`},
+		{"a PID that is no whole number", `"pid": 5`, `"pid": 5.5`},
+		{"a PID beyond 31 bits", `"pid": 5`, `"pid": 2147483648`},
+		{"no PID", `"pid": 5`, `"pid": null`},
+		{"an endless PID", `"pid": 5`, `"pid": ` + strings.Repeat("9", 1<<20)},
+		{"a usage that is null", `[{"index": 0, "gpu_memory": "7mi"}]`, `null`},
+		{"a usage twice", `[{"index": 0, "gpu_memory": "7mi"}]`, `[{"index": 0, "gpu_memory": "7mi"}, {"index": 0, "gpu_memory": "7mi"}]`},
+		{"a negative index", `"index": 0, "gpu_memory"`, `"index": -1, "gpu_memory"`},
+		{"a huge index", `"index": 0, "gpu_memory"`, `"index": 1024, "gpu_memory"`},
+		{"memory that is none", `"7mi"`, `"7 apples"`},
+		{"memory that is a number", `"7mi"`, `7`},
+		{"negative memory", `"7mi"`, `"-7mi"`},
+		{"an escape in an id", `"eid": "2020"}`, `"eid": "\u001b[31m"}`},
+		{"an id that is a number", `"eid": "2020"}`, `"eid": 2020}`},
+		{"a long id", `"eid": "2020"}`, `"eid": ` + long + `}`},
+		{"a key more", `"pid": 5`, `"pid": 5, "start": 7`},
+		{"a key less", `"pid": 5, `, ``},
+		{"a key in upper case", `"pid": 5`, `"PID": 5`},
+		{"a long key", `"pid": 5`, `"pid": 5, ` + long + `: 1`},
+
+		{"an environment without an id", `"eid": "2020", "uid"`, `"eid": null, "uid"`},
+		{"an environment with an empty id", `"eid": "2020", "uid"`, `"eid": "", "uid"`},
+		{"a negative uid", `1002`, `-1`},
+		{"a uid beyond 32 bits", `1002`, `4294967296`},
+		{"another date", `"20/11/2026 21:10:32"`, `"2026-11-20T21:10:32Z"`},
+		{"no date", `"20/11/2026 21:10:32"`, `null`},
+		{"a newline in a user", `"bob"`, `"bob\nroot"`},
+		{"a C1 control in a user", `"bob"`, `"bob\u009b"`},
+		{"a negative number of GPUs", `"gpus": 2`, `"gpus": -2`},
+		{"half a GPU", `"gpus": 2`, `"gpus": 0.5`},
+		{"a configuration that is null", `{"name": null, "gpu_memory": "4g", "gpus": 2}`, `null`},
+		{"PIDs that are null", `[25938]`, `null`},
+		{"PID 0 among PIDs", `[25938]`, `[25938, 0]`},
+		{"PID -1 among PIDs", `[25938]`, `[-1]`},
+		{"a kernel without an id", `["k1"]`, `[null]`},
+
+		{"a device without memory", `"81559mi"`, `null`},
+		{"an attachment without an id", `{"eid": "2020", "gpu_memory": "4g", "time"`, `{"eid": null, "gpu_memory": "4g", "time"`},
+		{"an attachment twice", goodAttachment, goodAttachment + "," + goodAttachment},
+		{"an attachment without a date", `"20/11/2026 21:10:33"`, `null`},
+	} {
+		t.Run(row.what, func(t *testing.T) {
+			good := string(document(goodProcess, goodEnv, goodDevice))
+			bad := strings.Replace(good, row.part, row.with, 1)
+			require.NotEqual(t, good, bad, "the row spoils nothing")
+			s, err := snapshot.DecodeSnapshot([]byte(bad))
+			require.ErrorIs(t, err, snapshot.ErrInvalid)
+			require.Nil(t, s)
+			require.Less(t, len(err.Error()), 20000, "an error is short")
+			require.NotContains(t, err.Error(), "\x1b")
+		})
+	}
+}
+
+func TestTwoOfAKindAreRefused(t *testing.T) {
+	for _, bad := range [][]byte{
+		document(goodProcess+","+goodProcess, goodEnv, goodDevice),
+		document(goodProcess, goodEnv+","+goodEnv, goodDevice),
+		document(goodProcess, goodEnv, goodDevice+","+goodDevice),
+	} {
+		_, err := snapshot.DecodeSnapshot(bad)
+		require.ErrorIs(t, err, snapshot.ErrInvalid)
+		require.ErrorContains(t, err, "twice")
+	}
+}
+
+func TestWhatIsNoDocumentIsRefused(t *testing.T) {
+	good := string(document(goodProcess, goodEnv, goodDevice))
+	for what, bad := range map[string]string{
+		"nothing":            "",
+		"null":               "null",
+		"a list":             "[]",
+		"an empty object":    "{}",
+		"half of it":         good[:len(good)/2],
+		"something after it": good + "x",
+		"two of it":          good + good,
+		"noise before it":    "Welcome to gpu01\n" + good,
+		"another document":   `{"envs": []}`,
+		"deep nesting":       strings.Repeat("[", 100000),
+		"too many devices":   string(document("", "", strings.Repeat("{},", 1024)+"{}")),
+	} {
+		_, err := snapshot.DecodeSnapshot([]byte(bad))
+		require.ErrorIs(t, err, snapshot.ErrInvalid, what)
+	}
+	for cut := range len(good) { // a host that was cut off, wherever
+		_, err := snapshot.DecodeSnapshot([]byte(good[:cut]))
+		require.ErrorIs(t, err, snapshot.ErrInvalid)
+	}
+}
+
+func TestCheckText(t *testing.T) {
+	for _, good := range []string{"", "alice", "Norwegian Wood", "日本語", "\u202e", `$(reboot)`, strings.Repeat("x", 4096)} {
+		require.NoError(t, snapshot.CheckText("name", good))
+	}
+	for _, bad := range []string{"\n", "a\x00b", "\x1b[31m", "\x7f", "\u009b", "\xff", "é\xc3", strings.Repeat("x", 4097)} {
+		require.ErrorIs(t, snapshot.CheckText("name", bad), snapshot.ErrInvalid)
+	}
+}
