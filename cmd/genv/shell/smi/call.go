@@ -1,0 +1,183 @@
+package smi
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Call is a command line of nvidia-smi whose output can be rewritten.
+type Call struct {
+	form     form
+	args     []string
+	fields   []string // of form gpus or apps
+	header   bool     // likewise
+	selected string   // the operand of -i; empty for none
+}
+
+type form int
+
+const (
+	table form = iota
+	list
+	query
+	xml
+	gpus
+	apps
+)
+
+// Parse understands a command line, without the program's name. What it doesn't
+// know is not ok: it is for the real program alone.
+func Parse(args []string) (Call, bool) {
+	var p parser
+	for i := 0; i < len(args); i++ {
+		flag, value, joined := strings.Cut(args[i], "=")
+		if !joined && (flag == "-i" || flag == "-d") && i+1 < len(args) {
+			i++
+			value, joined = args[i], true
+		}
+		if !p.take(flag, value, joined) {
+			return Call{}, false
+		}
+	}
+	return p.call(args)
+}
+
+// parser remembers what was given. Nothing may come twice.
+type parser struct {
+	values map[string]string
+}
+
+var (
+	switches = map[string]string{"-L": "L", "--list-gpus": "L", "-q": "q", "--query": "q", "-x": "x", "--xml-format": "x"}
+	operands = map[string]string{
+		"-i": "i", "--id": "i", "-d": "d", "--display": "d",
+		"--query-gpu": "gpus", "--query-compute-apps": "apps", "--format": "format",
+	}
+)
+
+func (p *parser) take(flag, value string, joined bool) bool {
+	known := switches
+	if joined {
+		known = operands
+	}
+	key, ok := known[flag]
+	if _, twice := p.values[key]; !ok || twice || joined && value == "" {
+		return false
+	}
+	if p.values == nil {
+		p.values = map[string]string{}
+	}
+	p.values[key] = value
+	return true
+}
+
+// forms are the combinations that nvidia-smi knows; -i goes with each.
+var forms = []struct {
+	keys string
+	form form
+}{
+	{"", table},
+	{"L", list},
+	{"q", query},
+	{"d q", query},
+	{"q x", xml},
+	{"d q x", xml},
+	{"format gpus", gpus},
+	{"apps format", apps},
+}
+
+func (p *parser) call(args []string) (Call, bool) {
+	var keys []string
+	for key := range p.values {
+		if key != "i" {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	for _, f := range forms {
+		if f.keys == strings.Join(keys, " ") {
+			call := Call{form: f.form, args: args, selected: p.values["i"]}
+			return call.finish(p.values)
+		}
+	}
+	return Call{}, false
+}
+
+// finish reads the operands that a form depends on.
+func (c Call) finish(values map[string]string) (Call, bool) {
+	switch c.form {
+	case gpus, apps:
+		c.fields = strings.Split(values["gpus"]+values["apps"], ",")
+		options := strings.Split(values["format"], ",")
+		c.header = !slices.Contains(options, "noheader")
+		return c, slices.Contains(options, "csv")
+	case query, xml:
+		// The sections carry no index: it is told by their order, or by a
+		// selection of one.
+		_, single := c.single()
+		return c, c.selected == "" || single
+	case table, list:
+	}
+	return c, true
+}
+
+// single is the device that -i names by its index, if it names only one.
+func (c Call) single() (string, bool) {
+	n, err := strconv.ParseUint(c.selected, 10, 16)
+	return strconv.FormatUint(n, 10), err == nil
+}
+
+// Outside says that the call selects a device that the view doesn't have: the
+// answer is NoDevices.
+func (c Call) Outside(v View) bool {
+	index, ok := c.single()
+	return ok && v.device(index) == nil
+}
+
+// NoDevices is what nvidia-smi says, with status 6, when a selection names no
+// device that it has.
+const (
+	NoDevices       = "No devices were found\n"
+	NoDevicesStatus = 6
+)
+
+// Args are the arguments for the real program: to a query the field is added by
+// which rows are chosen.
+func (c Call) Args() []string {
+	args := slices.Clone(c.args)
+	for i, arg := range args {
+		switch flag, value, _ := strings.Cut(arg, "="); flag {
+		case "--query-gpu":
+			args[i] = flag + "=index," + value
+		case "--query-compute-apps":
+			args[i] = flag + "=pid," + value
+		}
+	}
+	return args
+}
+
+// Rewrite shows what of an output is in the view; not ok when the output isn't
+// what it should be.
+func (c Call) Rewrite(out []byte, v View) ([]byte, bool) {
+	var text string
+	var ok bool
+	switch c.form {
+	case table:
+		text, ok = rewriteTable(string(out), v)
+	case list:
+		text, ok = rewriteList(string(out), v)
+	case query:
+		text, ok = c.rewriteSections(string(out), v, textDialect)
+	case xml:
+		text, ok = c.rewriteSections(string(out), v, xmlDialect)
+	case gpus:
+		text, ok = c.rewriteCSV(string(out), "index", v.gpuRow)
+	case apps:
+		text, ok = c.rewriteCSV(string(out), "pid", v.appRow)
+	}
+	if !ok {
+		return out, false
+	}
+	return []byte(text), true
+}

@@ -1,0 +1,59 @@
+package smi
+
+import (
+	"slices"
+	"strings"
+)
+
+// separator is what nvidia-smi writes between columns. It quotes nothing.
+const separator = ", "
+
+// rewriteCSV drops the first column, which was added to the query, and the rows
+// that it doesn't choose.
+func (c Call) rewriteCSV(out, column string, row func(c Call, key, rest string) (string, bool)) (string, bool) {
+	var kept strings.Builder
+	header := c.header
+	for line := range strings.Lines(out) {
+		key, rest, ok := strings.Cut(line, separator)
+		switch {
+		case !ok || header && (key != column || strings.Count(rest, separator) != len(c.fields)-1) || !header && !decimal(key):
+			return "", false
+		case header:
+			header = false
+			kept.WriteString(rest)
+		default:
+			if text, in := row(c, key, rest); in {
+				kept.WriteString(text)
+			}
+		}
+	}
+	return kept.String(), !header
+}
+
+// gpuRow is the row of an attached device.
+func (v View) gpuRow(c Call, index, rest string) (string, bool) {
+	device := v.device(index)
+	if device == nil {
+		return "", false
+	}
+	text, newline := strings.CutSuffix(rest, "\n")
+	columns := strings.Split(text, separator)
+	for i, field := range c.fields {
+		if len(columns) == len(c.fields) && strings.TrimSpace(field) == "memory.total" {
+			number, unit, _ := strings.Cut(columns[i], " ")
+			columns[i] = strings.TrimSpace(device.total(number) + " " + unit)
+		}
+	}
+	text = strings.Join(columns, separator)
+	if newline {
+		text += "\n"
+	}
+	return text, true
+}
+
+// appRow is the row of a process of the environment.
+func (v View) appRow(_ Call, pid, rest string) (string, bool) { return rest, v.owns(pid) }
+
+func decimal(text string) bool {
+	return text != "" && !slices.ContainsFunc([]byte(text), func(b byte) bool { return b < '0' || b > '9' })
+}

@@ -1,0 +1,92 @@
+package smi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"syscall"
+)
+
+// Shim answers one call of nvidia-smi.
+type Shim struct {
+	Real    string   // the real program, by its path
+	Args    []string // without the program's name
+	Environ []string
+	// Bypass hands the call over unseen: outside an environment, or with
+	// GENV_BYPASS=1.
+	Bypass bool
+	// View is asked only for calls that are understood. It is not asked while
+	// nvidia-smi runs.
+	View           func() (View, error)
+	Stdout, Stderr io.Writer
+	// Exec becomes another program, as syscall.Exec does: it returns only when
+	// that failed.
+	Exec func(path string, argv, environ []string) error
+}
+
+// Run answers and tells the exit status. An error says that the real program
+// could not be started.
+func (s Shim) Run(ctx context.Context) (status int, err error) {
+	call, ok := Parse(s.Args)
+	if s.Bypass || !ok {
+		return s.handOver()
+	}
+	view, err := s.View()
+	if err != nil {
+		_, _ = fmt.Fprintf(s.Stderr, "genv: showing all devices of this host: %v\n", err)
+		return s.handOver()
+	}
+	if call.Outside(view) {
+		_, err := io.WriteString(s.Stdout, NoDevices)
+		return NoDevicesStatus, err
+	}
+	return s.rewritten(ctx, call, view)
+}
+
+// rewritten runs the real program and shows its output in the view. What isn't
+// understood, an error among it, the real program shows itself.
+func (s Shim) rewritten(ctx context.Context, call Call, view View) (int, error) {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, s.Real, call.Args()...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = s.Environ, &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return 0, fmt.Errorf("starting %s: %w", s.Real, err)
+	}
+	out, ok := call.Rewrite(stdout.Bytes(), view)
+	switch {
+	case err == nil && ok:
+		_, err = s.Stdout.Write(out)
+		_, _ = s.Stderr.Write(stderr.Bytes())
+		return 0, err
+	case call.form == gpus || call.form == apps:
+		return s.handOver() // the output has a column that nobody asked for
+	}
+	_, _ = s.Stderr.Write(stderr.Bytes())
+	_, err = s.Stdout.Write(stdout.Bytes())
+	return exitStatus(cmd.ProcessState.Sys()), err
+}
+
+func (s Shim) handOver() (int, error) {
+	argv := append([]string{s.Real}, s.Args...)
+	if err := s.Exec(s.Real, argv, s.Environ); err != nil {
+		return 0, fmt.Errorf("starting %s: %w", s.Real, err)
+	}
+	return 0, nil
+}
+
+// exitStatus is what a shell would tell of an end.
+func exitStatus(sys any) int {
+	status, ok := sys.(syscall.WaitStatus)
+	switch {
+	case !ok:
+		return 1
+	case status.Signaled():
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}

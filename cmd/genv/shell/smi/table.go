@@ -1,0 +1,169 @@
+package smi
+
+import (
+	"regexp"
+	"strings"
+)
+
+// The table has up to three parts, each with a heading that ends in a line of
+// "=", followed by rows that lines of "-" separate: devices (two or three rows
+// each), MIG instances (two rows each), and processes (a row each). So it is
+// with the drivers from 470 to 610; up to 440 it has no instances, and a
+// process no GI and CI.
+var (
+	deviceRow = regexp.MustCompile(`^\|\s+(\d+)\s\s+\S`)
+	migRow    = regexp.MustCompile(`^\|\s+(\d+)\s+\d+\s+\d+\s+\d+\s*\|`)
+	memoryRow = regexp.MustCompile(`^(\|[^|]*\|\s*\d+MiB\s*/\s*)(\d+)(MiB\s*\|.*)$`)
+	appRow    = regexp.MustCompile(`^\|\s+(\d+)\s+(?:(?:N/A|\d+)\s+(?:N/A|\d+)\s+)?(\d+)\s+[CGM+]+\s`)
+)
+
+const noApps = "|  No running processes found"
+
+// part is one of the table's parts, by its heading.
+type part struct {
+	heading string
+	// keep says what of a block between two borders is shown, nil for nothing;
+	// false when it isn't what it should be.
+	keep func(v View, block []string) ([]string, bool)
+}
+
+var parts = []part{
+	{"| GPU  Name", keepDevice},
+	{"| MIG devices:", keepInstance},
+	{"| Processes:", keepApps},
+}
+
+// rewriteTable keeps the attached devices and the environment's processes.
+func rewriteTable(out string, v View) (string, bool) {
+	t := tableRewriter{view: v}
+	for line := range strings.SplitSeq(out, "\n") {
+		if !t.line(line) {
+			return "", false
+		}
+	}
+	return strings.Join(t.kept, "\n"), t.devices && t.apps && t.rows == nil
+}
+
+type tableRewriter struct {
+	view    View
+	kept    []string
+	heading *part // the last one that was read
+	rows    *part // the one whose rows are being read
+	block   []string
+	border  string // that came last and wasn't kept
+	shown   bool   // a block of this part was kept
+	devices bool   // the first part was there
+	apps    bool   // the last part was
+}
+
+// line takes one line; false when it isn't what it should be.
+func (t *tableRewriter) line(line string) bool {
+	switch {
+	case t.rows == nil:
+		return t.outside(line)
+	case strings.HasPrefix(line, "|"):
+		t.block = append(t.block, line)
+		return true
+	case strings.HasPrefix(line, "+-"):
+		return t.endBlock(line)
+	case strings.TrimSpace(line) == "" && len(t.block) == 0:
+		if !t.shown {
+			t.kept = append(t.kept, t.border)
+		}
+		t.kept = append(t.kept, line)
+		t.rows, t.heading = nil, nil
+		return true
+	}
+	return false
+}
+
+// outside is between parts and in their headings.
+func (t *tableRewriter) outside(line string) bool {
+	for i := range parts {
+		if strings.HasPrefix(line, parts[i].heading) {
+			t.heading = &parts[i]
+		}
+	}
+	t.kept = append(t.kept, line)
+	if !strings.HasPrefix(line, "|==") {
+		return deviceRow.FindString(line) == "" // rows belong under a heading
+	}
+	t.rows, t.shown, t.border = t.heading, false, ""
+	t.devices = t.devices || t.rows == &parts[0]
+	t.apps = t.apps || t.rows == &parts[len(parts)-1]
+	return t.rows != nil
+}
+
+func (t *tableRewriter) endBlock(border string) bool {
+	kept, ok := t.rows.keep(t.view, t.block)
+	t.block, t.border = nil, border
+	if kept != nil {
+		t.kept, t.shown = append(append(t.kept, kept...), border), true
+	}
+	return ok
+}
+
+// keepDevice is for a device's rows, of which the first has its index.
+func keepDevice(v View, block []string) ([]string, bool) {
+	if len(block) < 2 || len(block) > 4 {
+		return nil, false
+	}
+	if !firstOnly(deviceRow, block) {
+		return nil, false
+	}
+	device := v.device(deviceRow.FindStringSubmatch(block[0])[1])
+	if device == nil {
+		return nil, true
+	}
+	for i, row := range block {
+		if m := memoryRow.FindStringSubmatch(row); m != nil {
+			block[i] = m[1] + device.total(m[2]) + m[3]
+		}
+	}
+	return block, true
+}
+
+// firstOnly says that the first row has an index and no other has: none of them
+// belongs to another device.
+func firstOnly(indexed *regexp.Regexp, block []string) bool {
+	for i, row := range block {
+		if indexed.MatchString(row) != (i == 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// keepInstance is for a MIG instance's rows, of which the first has the index
+// of its GPU.
+func keepInstance(v View, block []string) ([]string, bool) {
+	if len(block) == 1 && strings.HasPrefix(block[0], "|  No MIG devices found") {
+		return block, true
+	}
+	if len(block) == 0 || !firstOnly(migRow, block) {
+		return nil, false
+	}
+	if v.device(migRow.FindStringSubmatch(block[0])[1]) == nil {
+		return nil, true
+	}
+	return block, true
+}
+
+// keepApps is for all the processes, a row each.
+func keepApps(v View, block []string) ([]string, bool) {
+	var kept []string
+	for _, row := range block {
+		match := appRow.FindStringSubmatch(row)
+		switch {
+		case match == nil && !(len(block) == 1 && strings.HasPrefix(row, noApps)):
+			return nil, false
+		case match == nil || v.device(match[1]) != nil && v.owns(match[2]):
+			kept = append(kept, row)
+		}
+	}
+	if len(kept) == 0 && len(block) > 0 {
+		width := max(len(block[0])-len(noApps)-1, 0)
+		kept = []string{noApps + strings.Repeat(" ", width) + "|"}
+	}
+	return kept, kept != nil
+}
