@@ -27,6 +27,9 @@ func (d *folder) open(name string) (*os.File, unix.Stat_t, error) {
 		return nil, st, d.unsafe(name, "is a symbolic link")
 	case errors.Is(err, unix.ENXIO):
 		return nil, st, d.unsafe(name, "is a socket")
+	case errors.Is(err, unix.EACCES):
+		return nil, st, fmt.Errorf("%s cannot be read by uid %d: its owner or root has to `chmod a+rw` it: %w",
+			d.join(name), os.Geteuid(), err)
 	case err != nil:
 		return nil, st, &fs.PathError{Op: "open", Path: d.join(name), Err: err}
 	}
@@ -47,7 +50,7 @@ func suspicious(st *unix.Stat_t) string {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return "is not a regular file"
 	case st.Nlink > 1:
-		return "has " + strconv.FormatUint(uint64(st.Nlink), 10) + " hard links"
+		return fmt.Sprintf("has %d hard links", st.Nlink)
 	case st.Size > maxFileSize:
 		return "is larger than " + strconv.Itoa(maxFileSize>>20) + " MiB"
 	}

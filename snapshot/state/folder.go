@@ -78,7 +78,7 @@ func (d *folder) subfolder(name, path string) (*folder, error) {
 	}
 	err = errors.Join(
 		unix.Fchmodat(d.fd, temp, 0o777, 0),
-		ignore(unix.Renameat2(d.fd, temp, d.fd, name, unix.RENAME_NOREPLACE), unix.EEXIST),
+		ignore(d.rename(temp, name), unix.EEXIST, unix.ENOTEMPTY),
 	)
 	_ = unix.Unlinkat(d.fd, temp, unix.AT_REMOVEDIR) // gone, unless another process was first
 	if err != nil {
@@ -86,6 +86,16 @@ func (d *folder) subfolder(name, path string) (*folder, error) {
 	}
 	sub, err = openDir(d.fd, name, unix.O_NOFOLLOW)
 	return named(sub, path), unsafeDir(err, path)
+}
+
+// rename gives a new folder its name, unless there is one. NFS knows no
+// RENAME_NOREPLACE; there an empty folder may be replaced.
+func (d *folder) rename(temp, name string) error {
+	err := unix.Renameat2(d.fd, temp, d.fd, name, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) {
+		err = unix.Renameat(d.fd, temp, d.fd, name)
+	}
+	return err
 }
 
 func named(d *folder, path string) *folder {

@@ -73,10 +73,9 @@ func lockOwner(locks string, st *unix.Stat_t) snapshot.PID {
 		if len(f) < 6 || f[1] != "FLOCK" {
 			continue
 		}
-		i := max(strings.LastIndex(f[5], ":"), 0)
-		dev, ino := f[5][:i], strings.TrimPrefix(f[5][i:], ":")
+		dev, same := strings.CutSuffix(f[5], ":"+inode)
 		pid, err := strconv.ParseInt(f[4], 10, 32)
-		if err != nil || ino != inode {
+		if err != nil || !same {
 			continue
 		}
 		if dev == device {

@@ -37,8 +37,8 @@ func stampOf(st *unix.Stat_t) stamp {
 
 // identities is the content of the file, and what was made of it.
 type identities struct {
-	Envs      stamp                                `json:"envs_json"`
-	BootID    string                               `json:"boot_id"`
+	Envs      stamp                               `json:"envs_json"`
+	BootID    string                              `json:"boot_id"`
 	Processes map[snapshot.PID]snapshot.StartTime `json:"start_times"`
 
 	rebooted bool // since they were written

@@ -67,6 +67,7 @@ func decodeFile[T any](ctx context.Context, s *Store, dir *folder, name string, 
 		if err == nil {
 			return decoded, st, nil
 		}
+		s.step("unreadable " + name)
 		if attempt == attempts || !sleep(ctx, pause) {
 			return decoded, st, s.corrupt(dir, name, data, &st, err)
 		}

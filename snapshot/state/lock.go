@@ -35,7 +35,7 @@ func (s *Store) locked(ctx context.Context, f func(*folder) error) error {
 // lock takes the exclusive flock on a file of the folder, which is made where
 // it is missing, and waits for it until ctx ends.
 func (s *Store) lock(ctx context.Context, dir *folder, name string) (*os.File, error) {
-	for {
+	for ctx.Err() == nil {
 		if err := dir.ensure(name); err != nil {
 			return nil, err
 		}
@@ -55,16 +55,14 @@ func (s *Store) lock(ctx context.Context, dir *folder, name string) (*os.File, e
 		}
 		unlock(file) // someone removed the file while we waited for it
 	}
+	return nil, &BusyError{Path: dir.join(name), Cause: ctx.Err()}
 }
 
 // flock polls, since a blocking flock(2) cannot be given a deadline without a
 // thread that may stay behind.
 func (s *Store) flock(ctx context.Context, file *os.File, st *unix.Stat_t) error {
-	const shortest, longest = 200 * time.Microsecond, 10 * time.Millisecond
 	begun := time.Now()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for pause := shortest; ; pause = min(2*pause, longest) {
+	for {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
@@ -74,13 +72,17 @@ func (s *Store) flock(ctx context.Context, file *os.File, st *unix.Stat_t) error
 		case !errors.Is(err, unix.EWOULDBLOCK):
 			return fmt.Errorf("lock %s: %w", file.Name(), err)
 		}
-		timer.Reset(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
+		if !sleep(ctx, pauseAfter(time.Since(begun))) {
 			return &BusyError{Path: file.Name(), Waited: time.Since(begun), Holder: holderOf(s.proc, st), Cause: ctx.Err()}
 		}
 	}
+}
+
+// pauseAfter is how long to wait before the next try: short at first, since the
+// lock is mostly held for some milliseconds, and then a thousandth of the time
+// that it took already, so that a job that waits for hours costs nothing.
+func pauseAfter(waited time.Duration) time.Duration {
+	return min(max(waited/1000, 500*time.Microsecond), 100*time.Millisecond)
 }
 
 // unlock gives the lock back at once, even if a child that is just being

@@ -146,7 +146,10 @@ func (s *Store) reset(ctx context.Context, c content, err error) error {
 	if err != nil {
 		return err
 	}
-	return s.locked(ctx, func(dir *folder) error { return s.replace(dir, []content{c}) })
+	return s.locked(ctx, func(dir *folder) error {
+		_, _ = s.load(ctx, dir) // for the copies that it keeps of what is corrupt
+		return s.replace(dir, []content{c})
+	})
 }
 
 // update is one read-modify-write.

@@ -1,0 +1,155 @@
+package state_test
+
+import (
+	"math"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+type indices = []snapshot.DeviceIndex
+
+// hold is an attachment of an environment; memory "" is the whole device.
+func attachment(eid snapshot.EnvID, memory string) snapshot.Attachment {
+	a := snapshot.Attachment{EID: eid, Time: at("10:00:00")}
+	if memory != "" {
+		a.GPUMemory = snapshot.MustMemory(memory)
+	}
+	return a
+}
+
+// recordedBooks are devices as in the recording of 1.4.3: 1667 has 0 and 1
+// whole, 2020 has 4g on 3 and, over-subscribed, on 0.
+func recordedBooks() state.Books {
+	b := state.Books{Devices: gpus(8)}
+	b.Devices[0].Attachments = []snapshot.Attachment{attachment("1667", ""), attachment("2020", "4g")}
+	b.Devices[1].Attachments = []snapshot.Attachment{attachment("1667", "")}
+	b.Devices[3].Attachments = []snapshot.Attachment{attachment("2020", "4g")}
+	return b
+}
+
+func TestAttachGives(t *testing.T) {
+	memory := snapshot.MustMemory
+	tests := []struct {
+		name    string
+		request state.AttachRequest
+		want    indices
+	}{
+		{"the free devices, lowest index first", state.AttachRequest{EID: "9", Count: 2}, indices{2, 4}},
+		{"what it has counts", state.AttachRequest{EID: "1667", Count: 2}, indices{0, 1}},
+		{"nothing when it has more", state.AttachRequest{EID: "1667", Count: 1}, indices{0, 1}},
+		{"what is missing to the count", state.AttachRequest{EID: "1667", Count: 3}, indices{0, 1, 2}},
+		{"an index, and says all it has", state.AttachRequest{EID: "1667", Indices: indices{5}}, indices{0, 1, 5}},
+		{"an index it has already", state.AttachRequest{EID: "1667", Indices: indices{0}}, indices{0, 1}},
+		{"an index twice as once", state.AttachRequest{EID: "9", Indices: indices{7, 7}}, indices{7}},
+		{"shared: least populated first", state.AttachRequest{EID: "9", Count: 1, Memory: memory("8g")}, indices{2}},
+		{"shared: a populated one by index", state.AttachRequest{EID: "9", Indices: indices{3}, Memory: memory("8g")}, indices{3}},
+		{"shared: populated ones last", state.AttachRequest{EID: "9", Count: 6, Memory: memory("8g")}, indices{2, 3, 4, 5, 6, 7}},
+		{"shared: to the last byte", state.AttachRequest{EID: "9", Indices: indices{2}, Memory: memory("81920mi")}, indices{2}},
+		{"over-subscribed: a taken one", state.AttachRequest{EID: "9", Indices: indices{0}, OverSubscribe: true}, indices{0}},
+		{"over-subscribed: still least populated first", state.AttachRequest{EID: "9", Count: 7, OverSubscribe: true}, indices{1, 2, 3, 4, 5, 6, 7}},
+		{"over-subscribed: more than the memory", state.AttachRequest{EID: "9", Indices: indices{2}, Memory: memory("999g"), OverSubscribe: true}, indices{2}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := recordedBooks()
+			tt.request.At = at("12:00:00")
+			got, err := b.Attach(tt.request)
+			require.NoError(t, err)
+			require.Equal(t, tt.want, got)
+			require.Equal(t, tt.want, b.AttachedTo(tt.request.EID))
+		})
+	}
+}
+
+func TestAttachRecordsCapacityAndTime(t *testing.T) {
+	b := recordedBooks()
+	_, err := b.Attach(state.AttachRequest{EID: "9", Count: 1, Memory: snapshot.MustMemory("4g"), At: at("12:00:00")})
+	require.NoError(t, err)
+	require.Equal(t, &snapshot.Attachment{EID: "9", GPUMemory: snapshot.MustMemory("4g"), Time: at("12:00:00")}, b.Devices[2].Attachment("9"))
+}
+
+func TestAttachRefusesAndChangesNothing(t *testing.T) {
+	memory := snapshot.MustMemory
+	tests := []struct {
+		name    string
+		request state.AttachRequest
+		is      error
+		message string
+	}{
+		{"more than there are", state.AttachRequest{EID: "9", Count: 9}, state.ErrUnavailable, "Requested more devices (9) than total available (8)"},
+		{"more than there are, over-subscribed", state.AttachRequest{EID: "9", Count: 9, OverSubscribe: true}, state.ErrUnavailable, "Requested more devices (9) than total available (8)"},
+		{"more than are free", state.AttachRequest{EID: "9", Count: 6}, state.ErrUnavailable, "Requested more devices (6) than currently available (5)"},
+		{"more than are free, with some held", state.AttachRequest{EID: "1667", Count: 8}, state.ErrUnavailable, "Requested more devices (8) than currently available (7)"},
+		{"a taken device", state.AttachRequest{EID: "9", Indices: indices{0}}, state.ErrUnavailable, "Device 0 is not available"},
+		{"a shared device as a whole", state.AttachRequest{EID: "9", Indices: indices{3}}, state.ErrUnavailable, "Device 3 is not available"},
+		{"a share of a whole device", state.AttachRequest{EID: "9", Indices: indices{1}, Memory: memory("1m")}, state.ErrUnavailable, "Device 1 is not available"},
+		{"a byte too much", state.AttachRequest{EID: "9", Indices: indices{2}, Memory: memory("85899345921")}, state.ErrUnavailable, "Device 2 is not available"},
+		{"a share that does not fit the rest", state.AttachRequest{EID: "9", Indices: indices{3}, Memory: memory("82g")}, state.ErrUnavailable, "Device 3 is not available"},
+		{"one of two taken", state.AttachRequest{EID: "9", Indices: indices{2, 0}}, state.ErrUnavailable, "Device 0 is not available"},
+		{"no such device", state.AttachRequest{EID: "9", Indices: indices{99}}, state.ErrUnavailable, "There is no device 99: this host has 8, see `genv devices`"},
+		{"a negative index", state.AttachRequest{EID: "9", Indices: indices{-1}}, state.ErrUnavailable, "There is no device -1: this host has 8, see `genv devices`"},
+		{"none", state.AttachRequest{EID: "9"}, state.ErrRequest, "not a valid request: 0 devices: ask for at least 1"},
+		{"fewer than none", state.AttachRequest{EID: "9", Count: -1}, state.ErrRequest, "not a valid request: -1 devices: ask for at least 1"},
+		{"both ways", state.AttachRequest{EID: "9", Count: 1, Indices: indices{2}}, state.ErrRequest, "not a valid request: give a number of devices or their indices, not both"},
+		{"no memory at all", state.AttachRequest{EID: "9", Count: 1, Memory: memory("0g")}, state.ErrRequest, "not a valid request: a capacity of 0g is no memory at all"},
+		{"no id", state.AttachRequest{Count: 1}, state.ErrRequest, "not a valid request: an environment needs an id"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := recordedBooks()
+			_, err := b.Attach(tt.request)
+			require.ErrorIs(t, err, tt.is)
+			require.EqualError(t, err, tt.message)
+			require.Equal(t, recordedBooks(), b)
+		})
+	}
+}
+
+func TestAttachRefusesAnIDWithControlCharacters(t *testing.T) {
+	b := recordedBooks()
+	_, err := b.Attach(state.AttachRequest{EID: "a\x1b[2J", Count: 1})
+	require.ErrorIs(t, err, state.ErrRequest)
+}
+
+func TestAttachNeedsToKnowTheDevices(t *testing.T) {
+	var b state.Books
+	_, err := b.Attach(state.AttachRequest{EID: "9", Count: 1})
+	require.ErrorIs(t, err, state.ErrNoDevices)
+}
+
+func TestCapacitiesThatOverflowLeaveNoRoom(t *testing.T) {
+	huge := strconv.FormatInt(math.MaxInt64, 10)
+	b := state.Books{Devices: gpus(1)}
+	b.Devices[0].TotalMemory = snapshot.MustMemory(huge)
+	b.Devices[0].Attachments = []snapshot.Attachment{attachment("1", huge), attachment("2", huge)}
+	_, err := b.Attach(state.AttachRequest{EID: "9", Count: 1, Memory: snapshot.MustMemory("1")})
+	require.ErrorIs(t, err, state.ErrUnavailable)
+}
+
+func TestDetach(t *testing.T) {
+	tests := []struct {
+		name    string
+		eid     snapshot.EnvID
+		indices indices
+		want    indices
+	}{
+		{"one", "1667", indices{1}, indices{0}},
+		{"all", "1667", nil, nil},
+		{"one that it has not", "1667", indices{5}, indices{0, 1}},
+		{"one that there is not", "1667", indices{99}, indices{0, 1}},
+		{"an environment without any", "9", nil, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := recordedBooks()
+			require.Equal(t, tt.want, b.Detach(tt.eid, tt.indices...))
+			require.Equal(t, tt.want, b.AttachedTo(tt.eid))
+			require.Equal(t, indices{0, 3}, b.AttachedTo("2020"), "others keep theirs")
+		})
+	}
+}

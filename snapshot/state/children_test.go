@@ -1,0 +1,72 @@
+package state_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// enter is an update that changes both files.
+func enter(pid snapshot.PID) func(*state.Books) error {
+	return func(b *state.Books) error {
+		eid := snapshot.EnvID(fmt.Sprint(pid))
+		err := b.Activate(state.Activation{EID: eid, UID: snapshot.UID(os.Getuid()), PID: pid, At: at("12:00:00")})
+		if err != nil {
+			return err
+		}
+		_, err = b.Attach(state.AttachRequest{EID: eid, Count: 1, At: at("12:00:01")})
+		return err
+	}
+}
+
+// firstUse is a child: DIR UMASK, uses a folder for the first time.
+func firstUse(args []string) error {
+	syscall.Umask(number(args[1]))
+	store := everyoneLives(args[0])
+	if _, err := store.Discover(context.Background(), gpus(2)); err != nil {
+		return err
+	}
+	if err := store.Update(context.Background(), enter(7)); err != nil {
+		return err
+	}
+	release, err := store.LockDevices(context.Background(), []snapshot.DeviceIndex{0, 1})
+	if err == nil {
+		release()
+	}
+	return err
+}
+
+// dieAt is a child: DIR STEP, kills itself at a step of a write.
+func dieAt(args []string) error {
+	store := everyoneLives(args[0])
+	store.OnStep(func(step string) {
+		if step == args[1] {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+	})
+	err := store.Update(context.Background(), enter(20))
+	return fmt.Errorf("lived on past the step %q: %w", args[1], err)
+}
+
+// hold is a child: DIR, holds the lock until its stdin is closed.
+func hold(args []string) error {
+	return everyoneLives(args[0]).Update(context.Background(), func(*state.Books) error {
+		fmt.Println("held")
+		_, err := io.Copy(io.Discard, os.Stdin)
+		return err
+	})
+}
+
+// printOwners is a child: DIR, reads the books as an ordinary user.
+func printOwners(args []string) error {
+	books, err := state.New(args[0], state.Options{}).Read(context.Background())
+	for _, e := range books.Environments {
+		fmt.Printf("%s %v %v\n", e.EID, e.PIDs, e.OwnerMismatch)
+	}
+	return err
+}

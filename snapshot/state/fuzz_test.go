@@ -1,0 +1,109 @@
+package state_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// FuzzBooks lets any two files be the state. If they are read at all, whatever
+// is done to the books can be written and read again, and no device is given
+// away twice.
+func FuzzBooks(f *testing.F) {
+	envs, err := os.ReadFile(filepath.Join(recorded, "envs.json"))
+	require.NoError(f, err)
+	devices, err := os.ReadFile(filepath.Join(recorded, "devices.json"))
+	require.NoError(f, err)
+	f.Add(envs, devices, "9", 2, 0, "4g", int32(77))
+	f.Add([]byte(`{"envs": [`+one+`]}`), []byte(`{"devices": []}`), "1", 0, 3, "", int32(1))
+	f.Add([]byte(`{"envs": []}`), []byte(`{"devices": [{"index": 1, "total_memory": "1g", "attachments": []}]}`), "\x00", -1, -1, "1gi", int32(-5))
+	f.Add([]byte(``), []byte(`{"devices": null}`), "", 0, 0, "x", int32(0))
+	f.Fuzz(func(t *testing.T, envs, devices []byte, eid string, count, index int, memory string, pid int32) {
+		books, ok := booksOf(envs, devices)
+		if !ok {
+			return
+		}
+		capacity, _ := snapshot.ParseMemory(memory) // what is no memory asks for whole devices
+		request := state.AttachRequest{EID: snapshot.EnvID(eid), Memory: capacity, At: at("12:00:00")}
+		if request.Count = count; count == 0 {
+			request.Indices = indices{snapshot.DeviceIndex(index)}
+		}
+		fits := exclusive(&books) == nil
+		_ = books.Activate(state.Activation{EID: request.EID, PID: snapshot.PID(pid), At: request.At})
+		got, err := books.Attach(request)
+		if err == nil {
+			require.Equal(t, got, books.AttachedTo(request.EID))
+			require.GreaterOrEqual(t, len(got), request.Count)
+		}
+		if fits {
+			require.NoError(t, exclusive(&books))
+		}
+		again(t, &books)
+		books.Merge(gpus(2))
+		books.Deactivate(snapshot.PID(pid))
+		books.Detach(request.EID)
+		require.Empty(t, books.AttachedTo(request.EID))
+		again(t, &books)
+	})
+}
+
+func booksOf(envs, devices []byte) (books state.Books, ok bool) {
+	var err error
+	if books.Environments, err = snapshot.DecodeEnvironments(envs); err != nil {
+		return books, false
+	}
+	books.Devices, err = snapshot.DecodeDevices(devices)
+	return books, err == nil
+}
+
+// again writes the books and reads them.
+func again(t *testing.T, books *state.Books) {
+	t.Helper()
+	envs, err := snapshot.EncodeEnvironments(books.Environments)
+	require.NoError(t, err)
+	devices, err := snapshot.EncodeDevices(books.Devices)
+	require.NoError(t, err)
+	_, ok := booksOf(envs, devices)
+	require.True(t, ok, "%s\n%s", envs, devices)
+}
+
+// FuzzStateFiles lets a folder hold any two files: they are read, or they are
+// refused and left as they are.
+func FuzzStateFiles(f *testing.F) {
+	envs, err := os.ReadFile(filepath.Join(recorded, "envs.json"))
+	require.NoError(f, err)
+	f.Add(envs, []byte(`{"boot_id": "x", "start_times": {"25936": 1}}`))
+	f.Add([]byte(`{"envs": [`), []byte(`{`))
+	f.Fuzz(func(t *testing.T, envs, identities []byte) {
+		dir := t.TempDir()
+		put(t, dir, "envs.json", string(envs))
+		put(t, dir, "devices.json", `{"devices": []}`)
+		put(t, dir, "genv.identities.json", string(identities))
+		_, err := everyoneLives(dir).ReadRaw(t.Context())
+		if err != nil {
+			require.ErrorIs(t, err, state.ErrCorrupt)
+		}
+		_, again := everyoneLives(dir).Read(t.Context())
+		require.Equal(t, err == nil, again == nil)
+		if err != nil {
+			require.Equal(t, string(envs), readFile(t, filepath.Join(dir, "envs.json")))
+		}
+	})
+}
+
+func FuzzLockOwner(f *testing.F) {
+	f.Add("1: FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF\n")
+	f.Add("1: -> FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF\n")
+	f.Fuzz(func(t *testing.T, locks string) {
+		if pid := state.LockOwner(locks, 1, 131); pid != 0 {
+			require.Contains(t, locks, "FLOCK")
+			require.Contains(t, locks, strconv.Itoa(max(pid, -pid)))
+		}
+	})
+}

@@ -1,0 +1,147 @@
+package state_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// procFolder is a /proc made of files, with PID 1 in it unless it hides.
+func procFolder(t *testing.T, entries map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, content := range entries {
+		path := filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	}
+	return root
+}
+
+const (
+	initLine  = "1 (init) S 0 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0"
+	shellLine = "7 (a) b (c) S 1 7 7 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0"
+	zombie    = "8 (dead) Z 1 8 8 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 4712 0 0"
+	status    = "Name:\ta\nUid:\t1001\t1001\t1001\t1001\n"
+)
+
+func TestProcProcess(t *testing.T) {
+	machine := state.Proc(procFolder(t, map[string]string{
+		"1/stat": initLine, "1/cmdline": "init\x00", "sys/kernel/random/boot_id": "d0f5db2e-268c-4e81-b39e-277a5b8587e7\n",
+		"7/stat": shellLine, "7/status": status, "8/stat": zombie, "9/stat": "garbage", "10/stat": shellLine,
+	}))
+	require.Equal(t, "d0f5db2e-268c-4e81-b39e-277a5b8587e7", machine.BootID())
+	require.Equal(t, state.Process{Life: state.Alive, Start: 4711, Owner: uidOf(1001)}, machine.Process(7))
+	require.Equal(t, state.Process{Life: state.Gone}, machine.Process(8), "a zombie")
+	require.Equal(t, state.Process{Life: state.Unknown}, machine.Process(9), "what cannot be parsed")
+	require.Equal(t, state.Process{Life: state.Alive, Start: 4711}, machine.Process(10), "an owner that cannot be told")
+	require.Equal(t, state.Process{Life: state.Gone}, machine.Process(11))
+}
+
+func TestProcThatHidesTheProcessesOfOthers(t *testing.T) {
+	machine := state.Proc(procFolder(t, map[string]string{"7/stat": shellLine, "7/cmdline": "sh\x00"}))
+	require.Equal(t, state.Unknown, machine.Process(11).Life)
+	require.Equal(t, map[string]state.Life{"k": state.Unknown}, machine.Kernels([]string{"k"}))
+	require.Empty(t, machine.BootID())
+}
+
+func TestKernels(t *testing.T) {
+	machine := state.Proc(procFolder(t, map[string]string{
+		"1/cmdline":    "init\x00",
+		"7/cmdline":    "python\x00-m\x00ipykernel_launcher\x00-f\x00/home/a/.local/share/jupyter/runtime/kernel-0f1e-22.json\x00",
+		"8/cmdline":    "python\x00--f=/run/user/1/kernel-v2-1234abc.json\x00",
+		"9/cmdline":    "vi\x00kernel-dead.json.swp\x00",
+		"10/cmdline":   "grep\x00kernel-dead\x00",
+		"self/cmdline": "python\x00kernel-dead.json\x00",
+	}))
+	require.Equal(t, map[string]state.Life{
+		"0f1e-22": state.Alive, "v2-1234abc": state.Alive, "dead": state.Gone, "0f1e": state.Gone, "": state.Gone,
+	}, machine.Kernels([]string{"0f1e-22", "v2-1234abc", "dead", "0f1e", ""}))
+	require.Empty(t, machine.Kernels(nil))
+}
+
+func TestAKernelIsNotLostBecauseAnotherUserLooks(t *testing.T) {
+	needsRoot(t)
+	dir := sharedDir(t)
+	kernel := exec.CommandContext(t.Context(), "sh", "-c", "read line", "kernel-0f1e.json")
+	stdin, err := kernel.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, kernel.Start())
+	store := state.New(dir, state.Options{})
+	_, err = store.Discover(t.Context(), gpus(1))
+	require.NoError(t, err)
+	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+		return b.Activate(state.Activation{EID: "7", KernelID: "0f1e", At: at("12:00:00")})
+	}))
+	output, err := asUser(child(t.Context(), "owners", dir), 4001).CombinedOutput()
+	require.NoError(t, err, string(output))
+	require.Equal(t, "7 [] false\n", string(output))
+
+	require.NoError(t, stdin.Close())
+	_ = kernel.Wait() // `read` ends with 1 at the end of its input
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Nil(t, books.Environment("7"))
+}
+
+func TestARealProcessOfItsOwnUser(t *testing.T) {
+	store := state.New(sharedDir(t), state.Options{Username: state.Users{}.Username})
+	_, err := store.Discover(t.Context(), gpus(1))
+	require.NoError(t, err)
+	me := snapshot.UID(os.Getuid())
+	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+		return b.Activate(state.Activation{
+			EID: "me", UID: me, PID: snapshot.PID(os.Getpid()), At: at("12:00:00"),
+			Username: state.Users{}.Username(t.Context(), me),
+		})
+	}))
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.False(t, books.Environment("me").OwnerMismatch)
+}
+
+func TestUsername(t *testing.T) {
+	unknown := func(string) (*user.User, error) { return nil, errors.New("unknown") }
+	local := func(string) (*user.User, error) { return &user.User{Username: "alice"}, nil }
+	getent := func(line string) func(context.Context, string) ([]byte, error) {
+		return func(_ context.Context, uid string) ([]byte, error) {
+			if uid != "1001" {
+				return nil, errors.New("asked for " + uid)
+			}
+			return []byte(line), nil
+		}
+	}
+	tests := []struct {
+		name  string
+		users state.Users
+		want  snapshot.Username
+	}{
+		{"of /etc/passwd", state.Users{Passwd: local, Getent: getent("")}, "alice"},
+		{"of a directory", state.Users{Passwd: unknown, Getent: getent("raz:*:1001:100:Raz:/home/raz:/bin/sh\n")}, "raz"},
+		{"of another uid", state.Users{Passwd: unknown, Getent: getent("raz:*:1002:100:Raz:/home/raz:/bin/sh\n")}, ""},
+		{"garbage", state.Users{Passwd: unknown, Getent: getent("1001")}, ""},
+		{"a control character", state.Users{Passwd: unknown, Getent: getent("r\x1bz:*:1001:100:Raz:/home/raz:/bin/sh\n")}, ""},
+		{"too long", state.Users{Passwd: unknown, Getent: getent(strings.Repeat("x", 5000) + ":*:1001:1::/:/bin/sh\n")}, ""},
+		{"nobody knows", state.Users{Passwd: unknown, Getent: func(context.Context, string) ([]byte, error) { return nil, errors.New("exit status 2") }}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			require.Equal(t, tt.want, tt.users.Username(t.Context(), 1001))
+		})
+	}
+}
+
+func TestRealUsers(t *testing.T) {
+	require.Equal(t, snapshot.Username("root"), state.Users{}.Username(t.Context(), 0))
+	require.Empty(t, state.Users{}.Username(t.Context(), 4_000_000_000), "a uid that nobody has")
+}

@@ -1,0 +1,153 @@
+package state_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// roles are what a child process of a test may be. Its arguments follow.
+var roles = map[string]func(args []string) error{
+	"first-use": firstUse,
+	"die-at":    dieAt,
+	"hold":      hold,
+	"worker":    worker,
+	"legacy":    legacy,
+	"owners":    printOwners,
+}
+
+const roleVariable = "GENV_STATE_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	role, isChild := os.LookupEnv(roleVariable)
+	if !isChild {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	if err := roles[role](os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, role+":", err)
+		os.Exit(1)
+	}
+}
+
+// child is this test binary in a role. /proc/self/exe can be run by a user who
+// may not enter the folder where the binary lies.
+func child(ctx context.Context, role string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	return cmd
+}
+
+// asUser lets a child run as a user, who needs no account for it.
+func asUser(cmd *exec.Cmd, uid int) *exec.Cmd {
+	if uid != os.Geteuid() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	}
+	return cmd
+}
+
+// sharedDir is a place for a state folder that every user can reach.
+func sharedDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	require.NoError(t, os.Chmod(dir, 0o777))
+	return filepath.Join(dir, "genv")
+}
+
+// needsRoot skips a test that only root can do; in CI that is a failure.
+func needsRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("this test has to run as root")
+	}
+	t.Skip("only root can do this: run it with sudo")
+}
+
+// town is a Machine of invented processes. Who is not in it is alive, and
+// nothing is known of them but that.
+type town struct {
+	boot    string
+	people  map[snapshot.PID]state.Process
+	kernels map[string]state.Life
+}
+
+func (m *town) BootID() string { return m.boot }
+
+func (m *town) Process(pid snapshot.PID) state.Process {
+	if p, ok := m.people[pid]; ok {
+		return p
+	}
+	return state.Process{Life: state.Alive}
+}
+
+func (m *town) Kernels(ids []string) map[string]state.Life {
+	lives := map[string]state.Life{}
+	for _, id := range ids {
+		lives[id] = m.kernels[id]
+	}
+	return lives
+}
+
+// everyoneLives is a Store on a machine where every process is alive.
+func everyoneLives(dir string) *state.Store {
+	return state.New(dir, state.Options{Machine: &town{}})
+}
+
+func at(text string) snapshot.Date {
+	d, err := snapshot.ParseDate("20/11/2026 " + text)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+// gpus are n devices of 80 GiB without attachments.
+func gpus(n int) []snapshot.Device {
+	devices := make([]snapshot.Device, n)
+	for i := range devices {
+		devices[i] = snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MustMemory("81920mi")}
+	}
+	return devices
+}
+
+// files are the names in a folder.
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(data)
+}
+
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}

@@ -1,0 +1,303 @@
+package state_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+const recorded = "../testdata/genv-1.4.3/state"
+
+// recordedFolder is a state folder that 1.4.3 has written.
+func recordedFolder(t *testing.T) string {
+	t.Helper()
+	dir := sharedDir(t)
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, os.Chmod(dir, 0o777))
+	for _, name := range []string{"envs.json", "devices.json"} {
+		put(t, dir, name, readFile(t, filepath.Join(recorded, name)))
+	}
+	return dir
+}
+
+func put(t *testing.T, dir, name, content string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	require.NoError(t, os.Chmod(filepath.Join(dir, name), 0o666))
+}
+
+func TestDir(t *testing.T) {
+	require.Equal(t, "/var/tmp/genv", state.Dir(func(string) string { return "" }))
+	require.Equal(t, "/x", state.Dir(func(name string) string { return map[string]string{"GENV_TMPDIR": "/x"}[name] }))
+}
+
+func TestEverythingIsMadeOnFirstUseForEveryUser(t *testing.T) {
+	for _, umask := range []string{"0", "63", "511"} { // 0, 077, 0777
+		t.Run(umask, func(t *testing.T) {
+			dir := sharedDir(t)
+			output, err := child(t.Context(), "first-use", dir, umask).CombinedOutput()
+			require.NoError(t, err, string(output))
+			for name, mode := range map[string]fs.FileMode{
+				".": fs.ModeDir | 0o777, "devices": fs.ModeDir | 0o777,
+				"envs.json": 0o666, "devices.json": 0o666, "genv.lock": 0o666, "genv.identities.json": 0o666,
+				"devices/0.lock": 0o666, "devices/1.lock": 0o666,
+			} {
+				info, err := os.Lstat(filepath.Join(dir, name))
+				require.NoError(t, err)
+				require.Equal(t, mode, info.Mode(), name)
+			}
+			require.Len(t, files(t, dir), 5, "nothing else is left")
+		})
+	}
+}
+
+func TestAFolderKeepsTheModeThatItHas(t *testing.T) {
+	dir := sharedDir(t)
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	_, err := everyoneLives(dir).Discover(t.Context(), gpus(1))
+	require.NoError(t, err)
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o700), info.Mode().Perm())
+}
+
+func TestWhat143WroteIsReadAndLeftAsItIs(t *testing.T) {
+	dir := recordedFolder(t)
+	books, err := everyoneLives(dir).Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, books.Environments, 2)
+	require.Equal(t, indices{0, 1}, books.AttachedTo("1667"))
+	for _, name := range []string{"envs.json", "devices.json"} {
+		require.Equal(t, readFile(t, filepath.Join(recorded, name)), readFile(t, filepath.Join(dir, name)))
+	}
+}
+
+func TestAnUpdateIsWrittenAs143Reads(t *testing.T) {
+	dir := recordedFolder(t)
+	store := everyoneLives(dir)
+	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+		b.Detach("1667")
+		_, err := b.Attach(state.AttachRequest{EID: "1667", Indices: indices{0, 1}, OverSubscribe: true, At: at("21:10:33")})
+		b.Detach("2020", 0)
+		_, err2 := b.Attach(state.AttachRequest{EID: "2020", Indices: indices{0}, Memory: snapshot.MustMemory("4g"), OverSubscribe: true, At: at("21:10:34")})
+		return errors.Join(err, err2)
+	}))
+	require.Equal(t, readFile(t, filepath.Join(recorded, "devices.json")), readFile(t, filepath.Join(dir, "devices.json")))
+}
+
+func TestAnErrorOfTheChangeLeavesTheFilesAlone(t *testing.T) {
+	dir := recordedFolder(t)
+	refused := errors.New("refused")
+	err := everyoneLives(dir).Update(t.Context(), func(b *state.Books) error {
+		b.Detach("1667")
+		b.Deactivate(25938)
+		return refused
+	})
+	require.Equal(t, refused, err)
+	for _, name := range []string{"envs.json", "devices.json"} {
+		require.Equal(t, readFile(t, filepath.Join(recorded, name)), readFile(t, filepath.Join(dir, name)))
+	}
+}
+
+func TestBooksThatCouldNotBeReadAgainAreNotWritten(t *testing.T) {
+	dir := recordedFolder(t)
+	err := everyoneLives(dir).Update(t.Context(), func(b *state.Books) error {
+		b.Environments[0].Config.Name = "a\nb"
+		return nil
+	})
+	require.ErrorIs(t, err, snapshot.ErrInvalid)
+	require.Equal(t, readFile(t, filepath.Join(recorded, "envs.json")), readFile(t, filepath.Join(dir, "envs.json")))
+}
+
+func TestDevicesAreNotKnownBeforeTheyAreDiscovered(t *testing.T) {
+	dir := sharedDir(t)
+	store := everyoneLives(dir)
+	_, err := store.Read(t.Context())
+	require.ErrorIs(t, err, state.ErrNoDevices)
+	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+		return b.Activate(state.Activation{EID: "7", PID: 7, At: at("12:00:00")})
+	}), "an environment needs no device")
+	books, err := store.Read(t.Context())
+	require.ErrorIs(t, err, state.ErrNoDevices)
+	require.Len(t, books.Environments, 1, "the environments are valid all the same")
+	require.NoFileExists(t, filepath.Join(dir, "devices.json"))
+	require.ErrorIs(t, store.Update(t.Context(), enter(8)), state.ErrNoDevices)
+
+	books, err = store.Discover(t.Context(), gpus(2))
+	require.NoError(t, err)
+	require.Equal(t, gpus(2), books.Devices)
+	_, err = store.Read(t.Context())
+	require.NoError(t, err)
+}
+
+func TestAHostWithoutDevicesIsNotOneWhoseDevicesAreUnknown(t *testing.T) {
+	store := everyoneLives(sharedDir(t))
+	_, err := store.Discover(t.Context(), nil)
+	require.NoError(t, err)
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, books.Devices)
+}
+
+func TestDiscoverSaysWhatItKept(t *testing.T) {
+	store := everyoneLives(recordedFolder(t))
+	books, err := store.Discover(t.Context(), nil)
+	require.NoError(t, err)
+	require.Len(t, books.Warnings, 3, "0, 1 and 3 are attached")
+	require.Len(t, books.Devices, 3)
+}
+
+func TestReadRawKeepsTheDeadAndWritesNothing(t *testing.T) {
+	dir := recordedFolder(t)
+	store := state.New(dir, state.Options{Machine: graveyard()})
+	books, err := store.ReadRaw(t.Context())
+	require.NoError(t, err)
+	require.Len(t, books.Environments, 2)
+	require.Equal(t, readFile(t, filepath.Join(recorded, "envs.json")), readFile(t, filepath.Join(dir, "envs.json")))
+}
+
+// graveyard is a machine where all processes of the recording are gone.
+func graveyard() *town {
+	dead := state.Process{Life: state.Gone}
+	return &town{people: map[snapshot.PID]state.Process{25936: dead, 25937: dead, 25938: dead}}
+}
+
+func TestReadDropsTheDeadAndWritesThatBack(t *testing.T) {
+	dir := recordedFolder(t)
+	store := state.New(dir, state.Options{Machine: graveyard()})
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, books.Environments)
+	require.Empty(t, books.AttachedTo("1667"))
+
+	raw, err := store.ReadRaw(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, raw.Environments)
+	require.Empty(t, raw.AttachedTo("2020"))
+	require.JSONEq(t, `{"envs": []}`, readFile(t, filepath.Join(dir, "envs.json")))
+}
+
+func TestWhatDiesAndWhatLives(t *testing.T) {
+	tests := []struct {
+		name    string
+		process state.Life
+		kernel  state.Life
+		lives   bool
+	}{
+		{"both gone", state.Gone, state.Gone, false},
+		{"the process lives", state.Alive, state.Gone, true},
+		{"the process cannot be seen", state.Unknown, state.Gone, true},
+		{"the kernel lives", state.Gone, state.Alive, true},
+		{"the kernel cannot be seen", state.Gone, state.Unknown, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			machine := &town{
+				people:  map[snapshot.PID]state.Process{7: {Life: tt.process}},
+				kernels: map[string]state.Life{"k": tt.kernel},
+			}
+			dir := sharedDir(t)
+			require.NoError(t, everyoneLives(dir).Update(t.Context(), func(b *state.Books) error {
+				return b.Activate(state.Activation{EID: "7", PID: 7, KernelID: "k", At: at("12:00:00")})
+			}))
+			books, err := state.New(dir, state.Options{Machine: machine}).Read(t.Context())
+			require.ErrorIs(t, err, state.ErrNoDevices)
+			require.Equal(t, tt.lives, books.Environment("7") != nil)
+		})
+	}
+}
+
+func TestResetIsTheWayPastWhatIsBroken(t *testing.T) {
+	for _, broken := range []string{"{", ""} {
+		dir := recordedFolder(t)
+		put(t, dir, "envs.json", broken)
+		put(t, dir, "devices.json", broken)
+		store := everyoneLives(dir)
+		_, err := store.Read(t.Context())
+		require.ErrorIs(t, err, state.ErrCorrupt)
+		require.NoError(t, store.ResetEnvironments(t.Context()))
+		require.NoError(t, store.ResetDevices(t.Context(), gpus(2)))
+		books, err := store.Read(t.Context())
+		require.NoError(t, err)
+		require.Len(t, books.Devices, 2)
+		require.Empty(t, books.AttachedTo("1667"))
+		require.Empty(t, books.Environments)
+	}
+}
+
+func TestResetKeepsWhatWasCorrupt(t *testing.T) {
+	dir := recordedFolder(t)
+	put(t, dir, "envs.json", "{")
+	require.NoError(t, everyoneLives(dir).ResetEnvironments(t.Context()))
+	copies, err := filepath.Glob(filepath.Join(dir, "envs.json.corrupt-*"))
+	require.NoError(t, err)
+	require.Len(t, copies, 1)
+	require.Equal(t, "{", readFile(t, copies[0]))
+}
+
+func TestResetReplacesALinkAndNotItsTarget(t *testing.T) {
+	dir := recordedFolder(t)
+	target := filepath.Join(t.TempDir(), "target")
+	require.NoError(t, os.WriteFile(target, []byte("precious"), 0o600))
+	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
+	require.NoError(t, os.Symlink(target, filepath.Join(dir, "envs.json")))
+	store := everyoneLives(dir)
+	require.NoError(t, store.ResetEnvironments(t.Context()))
+	require.Equal(t, "precious", readFile(t, target))
+	_, err := store.Read(t.Context())
+	require.NoError(t, err)
+}
+
+func TestOwnersThatTheKernelContradicts(t *testing.T) {
+	uid := func(n snapshot.UID) state.Process { return state.Process{Life: state.Alive, Owner: &n} }
+	unseen := state.Process{Life: state.Alive}
+	names := func(_ context.Context, uid snapshot.UID) snapshot.Username {
+		return map[snapshot.UID]snapshot.Username{1001: "alice"}[uid]
+	}
+	tests := []struct {
+		name     string
+		uid      snapshot.UID
+		username snapshot.Username
+		people   []state.Process
+		mismatch bool
+	}{
+		{"its own processes", 1001, "alice", []state.Process{uid(1001), uid(1001)}, false},
+		{"root among them", 1001, "alice", []state.Process{uid(1001), uid(0)}, false},
+		{"owners that cannot be told", 1001, "alice", []state.Process{unseen}, false},
+		{"a name that cannot be told", 1009, "zoe", []state.Process{uid(1009)}, false},
+		{"no name in the books", 1001, "", []state.Process{uid(1001)}, false},
+		{"root's own", 0, "root", []state.Process{uid(0)}, false},
+		{"somebody else's", 1001, "alice", []state.Process{uid(1002)}, true},
+		{"somebody else's among its own", 1001, "alice", []state.Process{uid(1001), uid(1002)}, true},
+		{"root's alone", 1001, "alice", []state.Process{uid(0)}, true},
+		{"another name", 1001, "bob", []state.Process{uid(1001)}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			machine := &town{people: map[snapshot.PID]state.Process{}}
+			store := state.New(sharedDir(t), state.Options{Machine: machine, Username: names})
+			require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+				for i, p := range tt.people {
+					pid := snapshot.PID(i + 1)
+					machine.people[pid] = p
+					if err := b.Activate(state.Activation{EID: "e", UID: 0, PID: pid, Username: tt.username, At: at("12:00:00")}); err != nil {
+						return err
+					}
+				}
+				b.Environment("e").UID = tt.uid
+				return nil
+			}))
+			books, err := store.Read(t.Context())
+			require.ErrorIs(t, err, state.ErrNoDevices)
+			require.Equal(t, tt.mismatch, books.Environment("e").OwnerMismatch)
+		})
+	}
+}
