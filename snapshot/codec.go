@@ -78,7 +78,7 @@ func EncodeSnapshot(s *Snapshot) ([]byte, error) {
 	return encode(wireSnapshot{
 		Processes:    processesToWire(s.Processes),
 		Environments: environmentsToWire(s.Environments),
-		Devices:      devicesToWire(s.Devices),
+		Devices:      devicesToWire(expressible(s.Devices)),
 	})
 }
 
@@ -91,7 +91,7 @@ func EncodeEnvironments(e []Environment) ([]byte, error) { return encode(environ
 
 // EncodeDevices writes the part that `--type devices` prints, which is also the
 // content of devices.json.
-func EncodeDevices(d []Device) ([]byte, error) { return encode(devicesToWire(d)) }
+func EncodeDevices(d []Device) ([]byte, error) { return encode(devicesToWire(expressible(d))) }
 
 // DecodeSnapshot reads what `genv usage snapshot` of 1.4.3 printed. Every field
 // is checked; an error wraps ErrInvalid and names the place.

@@ -1,5 +1,7 @@
 package snapshot
 
+import "slices"
+
 func processesToWire(processes []Process) wireProcesses {
 	out := make([]wireProcess, 0, len(processes))
 	for i := range processes {
@@ -59,12 +61,15 @@ func environmentToWire(e *Environment) wireEnvironment {
 	}
 }
 
+// expressible are the devices that the 1.4.3 format can carry: those whose
+// memory is a number.
+func expressible(devices []Device) []Device {
+	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return !d.TotalMemory.Known() })
+}
+
 func devicesToWire(devices []Device) wireDevices {
 	out := make([]wireDevice, 0, len(devices))
 	for _, d := range devices {
-		if !d.TotalMemory.Known() {
-			continue // there a memory must be a number: see Expressible
-		}
 		attachments := make([]wireAttachment, 0, len(d.Attachments))
 		for _, a := range d.Attachments {
 			attachments = append(attachments, wireAttachment{
