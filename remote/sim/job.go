@@ -14,8 +14,11 @@ import (
 // JobOptions describe a process that seems to use devices.
 type JobOptions struct {
 	// Command is a program and its arguments that lasts until it is ended,
-	// such as "sleep", "infinity". It is looked up on the machine's PATH.
+	// such as "sleep", "infinity". It is looked up on the caller's PATH. It
+	// should have no children: ending a job ends this one process.
 	Command []string
+	// Title is what ps shows in the place of Command[0]; empty for just that.
+	Title string
 	// Name is the name under which nvidia-smi lists it; empty for Command[0].
 	Name string
 	// Environment is its GENV_ENVIRONMENT_ID; empty for a process that is in
@@ -75,6 +78,9 @@ func (m *Machine) Start(o JobOptions) (*Job, error) {
 
 func (m *Machine) command(o JobOptions) *exec.Cmd {
 	cmd := exec.Command(o.Command[0], o.Command[1:]...)
+	if o.Title != "" {
+		cmd.Args[0] = o.Title
+	}
 	cmd.Dir = "/"
 	cmd.Env = append(m.Environ(), o.Environ...)
 	if o.Environment != "" {
