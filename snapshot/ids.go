@@ -36,3 +36,13 @@ type DeviceIndex int
 
 // String renders the index as nvidia-smi and the state files write it.
 func (i DeviceIndex) String() string { return strconv.Itoa(int(i)) }
+
+// Claim is the environment that a process claims by this value of
+// GENV_ENVIRONMENT_ID. A value that no environment can have as its id (see
+// CheckText) claims none: otherwise garbage would be a way out of every rule.
+func Claim(value string) EnvID {
+	if CheckText("eid", value) != nil {
+		return ""
+	}
+	return EnvID(value)
+}

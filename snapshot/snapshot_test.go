@@ -57,3 +57,11 @@ func TestAHostThatDidNotAnswerIsNotAnEmptyHost(t *testing.T) {
 	require.Equal(t, []snapshot.Hostname{"a", "e"}, names(c.Answered()))
 	require.Equal(t, []snapshot.Hostname{"b", "c", "d"}, names(c.Failed()))
 }
+
+func TestClaim(t *testing.T) {
+	for value, want := range map[string]snapshot.EnvID{
+		"1667": "1667", "bogus": "bogus", "": "", "\x1b[31m": "", "\xff": "", "16\n67": "",
+	} {
+		require.Equal(t, want, snapshot.Claim(value), "%q", value)
+	}
+}

@@ -14,7 +14,7 @@ import (
 // it claims to be in; Usage is left empty. What cannot be told is left unknown,
 // and a warning says so. The only error is proc.ErrGone: it has ended.
 //
-// An id that could never be registered (see snapshot.CheckText) is no claim:
+// An id that could never be registered (see snapshot.Claim) is no claim:
 // the process is in no environment.
 func Look(p *proc.Process) (snapshot.Process, []string, error) {
 	return look(p, func(proc.Stat) (claim, error) { return readClaim(p) })
@@ -68,10 +68,11 @@ func readClaim(p *proc.Process) (claim, error) {
 	if err != nil {
 		return claim{}, err
 	}
-	if snapshot.CheckText(claimKey, value) != nil {
-		return claim{warning: fmt.Sprintf("process %d has a %s that no environment can have: it is in none", p.PID, claimKey)}, nil
+	c := claim{eid: snapshot.Claim(value)}
+	if c.eid == "" && value != "" {
+		c.warning = fmt.Sprintf("process %d has a %s that no environment can have: it is in none", p.PID, claimKey)
 	}
-	return claim{eid: snapshot.EnvID(value)}, nil
+	return c, nil
 }
 
 // look is Look by PID. It reads the environ only of a process that was not
