@@ -83,8 +83,8 @@ func TestAKernelIsNotLostBecauseAnotherUserLooks(t *testing.T) {
 	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
 		return b.Activate(state.Activation{EID: "7", KernelID: "0f1e", At: at("12:00:00")})
 	}))
-	output, err := asUser(child(t.Context(), "owners", dir), 4001).CombinedOutput()
-	require.NoError(t, err, string(output))
+	output, err := asUser(child(t.Context(), "owners", dir), 4001).Output()
+	require.NoError(t, err)
 	require.Equal(t, "7 [] false\n", string(output))
 
 	require.NoError(t, stdin.Close())
