@@ -1,0 +1,29 @@
+// Package policy reads the policy file: which rules hold, for whom, where and
+// when, and who is exempt.
+//
+//	file, err := policy.Parse("policy.yaml", data)
+//	here := file.Resolve(policy.Query{Host: "gpu-01", User: "alice", At: time.Now()})
+//	if here.Idle.On {
+//		fmt.Println("idle after", here.Idle.Value.After, "says", here.Idle.From)
+//	}
+//
+// # Which value holds
+//
+// Every setting has a value built in, one in `defaults:`, and values in
+// `overrides:`. Of the overrides that select a host, a user and a time, the
+// most specific one that has the setting wins. Compared are, in this order:
+//
+//  1. users: a user's name, then a group of users, then none
+//  2. hosts: a name, then a pattern of names, then none
+//  3. labels: more of them before fewer
+//  4. time: with a schedule, then without
+//  5. of two that are equal in all of these, the later in the file; with two
+//     schedules that overlap this is an error, since it would change the rule
+//     in the middle of the hours that somebody wrote down
+//
+// Every value keeps the place in the file that it comes from; Explain tells it.
+//
+// The package decides nothing about processes, has no clock and reads no file:
+// the time and the bytes are arguments. What hosts and labels there are is the
+// business of remote/inventory.
+package policy

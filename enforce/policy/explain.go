@@ -1,0 +1,39 @@
+package policy
+
+import "strconv"
+
+// Explanation is a setting, what it is, and where that comes from.
+type Explanation struct {
+	Key   string `json:"key"` // as in the file
+	Value string `json:"value"`
+	From  string `json:"from"`
+}
+
+// Explain is what holds for a host and a user at a time, and why: exemptions
+// first, then the settings, then what holds for the whole fleet.
+func (f *File) Explain(q Query) []Explanation {
+	var list []Explanation
+	if from, ok := f.Exempt.Host(q.Host); ok {
+		list = append(list, Explanation{"exempt", "host " + string(q.Host), from.String()})
+	}
+	if from, ok := f.Exempt.User(q.User); ok {
+		list = append(list, Explanation{"exempt", "user " + string(q.User), from.String()})
+	}
+	settings := f.Resolve(q)
+	for _, field := range fields {
+		list = append(list, Explanation{field.key, field.text(&settings), field.from(&settings).String()})
+	}
+	return append(list,
+		Explanation{"max-terminations", limitText(f.Limits.MaxTerminations), f.Limits.MaxTerminations.From.String()},
+		Explanation{"max-percent", limitText(f.Limits.MaxPercent), f.Limits.MaxPercent.From.String()},
+		Explanation{"unreachable", string(f.Unreachable.Value), f.Unreachable.From.String()},
+		Explanation{"tell-users", map[bool]string{true: "on", false: "off"}[f.TellUsers.On], f.TellUsers.From.String()},
+	)
+}
+
+func limitText(v Value[int]) string {
+	if !v.On {
+		return "off"
+	}
+	return strconv.Itoa(v.Value)
+}

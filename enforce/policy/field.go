@@ -1,0 +1,185 @@
+package policy
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+)
+
+// scope is by what a setting may differ; every setting may differ by time.
+type scope int
+
+const (
+	byHost scope = 1 << iota
+	byUser
+)
+
+// field is a setting: its key in the file and what can be done with it.
+type field struct {
+	key   string
+	scope scope
+	read  func(*Settings, *strictyaml.Node, Source)
+	merge func(to, from *Settings) // takes over what is set
+	isSet func(*Settings) bool
+	text  func(*Settings) string
+	from  func(*Settings) Source
+}
+
+const (
+	year   = 365 * 24 * time.Hour
+	maxCap = 1_000_000
+)
+
+// fields are the settings in the order in which they are explained.
+var fields = []field{
+	newSwitch("non-env-processes", byHost, func(s *Settings) *Value[bool] { return &s.NonEnvProcesses }),
+	newSwitch("env-devices", byHost, func(s *Settings) *Value[bool] { return &s.EnvDevices }),
+	newSwitch("env-memory", byHost, func(s *Settings) *Value[bool] { return &s.EnvMemory }),
+	newField("max-devices-per-user", byUser, "2", func(s *Settings) *Value[int] { return &s.MaxDevices }, readCap, strconv.Itoa),
+	newField("max-memory-per-user", byUser, "80g", func(s *Settings) *Value[snapshot.Memory] { return &s.MaxMemory }, readMemory, snapshot.Memory.String),
+	newField("max-envs-per-user", byUser, "4", func(s *Settings) *Value[int] { return &s.MaxEnvs }, readCap, strconv.Itoa),
+	newField("idle", byHost|byUser, "{after: 2h, below: 5%}", func(s *Settings) *Value[Idle] { return &s.Idle }, readIdle, Idle.String),
+	newField("max-duration", byHost|byUser, "7d", func(s *Settings) *Value[time.Duration] { return &s.MaxDuration }, durationFrom(time.Minute), strictyaml.FormatDuration),
+	newField("warn", byHost|byUser, "{for: 10m}", func(s *Settings) *Value[Warn] { return &s.Warn }, readWarn, Warn.String),
+	newField("grace", byHost, "10s", func(s *Settings) *Value[time.Duration] { return &s.Grace }, readGrace, strictyaml.FormatDuration),
+	newSwitch("kill", byHost, func(s *Settings) *Value[bool] { return &s.Kill }),
+}
+
+// newField makes a setting with a value, which `false` switches off.
+func newField[T any](key string, scope scope, example string, at func(*Settings) *Value[T], read func(*strictyaml.Node) T, text func(T) string) field {
+	return field{
+		key: key, scope: scope,
+		read: func(s *Settings, n *strictyaml.Node, from Source) {
+			v := Value[T]{From: from}
+			switch {
+			case !n.IsBool():
+				v.On, v.Value = true, read(n)
+			case n.Bool():
+				n.Failf("%s: true does not say how; write %s, or false for none", key, example)
+			}
+			*at(s) = v
+		},
+		merge: func(to, from *Settings) {
+			if v := at(from); v.From != (Source{}) {
+				*at(to) = *v
+			}
+		},
+		isSet: func(s *Settings) bool { return at(s).From != Source{} },
+		text: func(s *Settings) string {
+			if v := at(s); v.On {
+				return text(v.Value)
+			}
+			return "off"
+		},
+		from: func(s *Settings) Source { return at(s).From },
+	}
+}
+
+// newSwitch makes a setting that is on or off and nothing else.
+func newSwitch(key string, scope scope, at func(*Settings) *Value[bool]) field {
+	f := newField(key, scope, "true", at, nil, func(bool) string { return "on" })
+	f.read = func(s *Settings, n *strictyaml.Node, from Source) {
+		on := n.Bool()
+		*at(s) = Value[bool]{On: on, Value: on, From: from}
+	}
+	return f
+}
+
+// readSettings reads a mapping of settings, of which some may not differ by
+// what an override selects.
+func readSettings(n *strictyaml.Node, s *Settings, selects scope, by string) {
+	keys := strictyaml.Keys{}
+	for _, f := range fields {
+		keys[f.key] = func(n *strictyaml.Node) {
+			switch {
+			case selects&byHost > f.scope&byHost:
+				n.Failf("%s counts on all hosts together and cannot differ by host; select users, or move it to `defaults:`", f.key)
+			case selects&byUser > f.scope&byUser:
+				n.Failf("%s cannot differ by user; select hosts, or put the users under `exempt:`", f.key)
+			default:
+				f.read(s, n, Source{Place: n.Place(), By: by})
+			}
+		}
+	}
+	n.Map(keys)
+}
+
+func readCap(n *strictyaml.Node) int {
+	if strings.HasPrefix(n.Scalar(), "-") {
+		n.Failf("a cap of %s is less than nothing; write 0 or more, or false for no cap", n.Scalar())
+		return 0
+	}
+	return n.Int(0, maxCap)
+}
+
+func readMemory(n *strictyaml.Node) snapshot.Memory {
+	m, err := snapshot.ParseMemory(n.Scalar())
+	if err != nil {
+		n.Failf("%v, or false for no cap", err)
+	}
+	return m
+}
+
+func durationFrom(low time.Duration) func(*strictyaml.Node) time.Duration {
+	return func(n *strictyaml.Node) time.Duration { return n.Duration(low, year) }
+}
+
+// readGrace reads for how long a process may take to end. A report is carried
+// out while the controller waits, so it cannot be long.
+func readGrace(n *strictyaml.Node) time.Duration { return n.Duration(0, 10*time.Minute) }
+
+func readIdle(n *strictyaml.Node) Idle {
+	var idle Idle
+	said := false
+	n.Map(strictyaml.Keys{
+		"after": func(n *strictyaml.Node) { said, idle.After = true, n.Duration(time.Minute, year) },
+		"below": func(n *strictyaml.Node) { idle.Below = readPercent(n) },
+	})
+	if n.IsMap() && !said {
+		n.Failf("idle: say for how long, as in {after: 2h}")
+	}
+	return idle
+}
+
+func readPercent(n *strictyaml.Node) int {
+	text := n.Scalar()
+	p, err := strconv.Atoi(strings.TrimSuffix(text, "%"))
+	if err != nil || p < 0 || p > 100 {
+		n.Failf("%q is not a percentage; write it as 5%%", text)
+		return 0
+	}
+	return p
+}
+
+// String is the setting as it is written in a file.
+func (i Idle) String() string {
+	if i.Below == 0 {
+		return fmt.Sprintf("{after: %s}", strictyaml.FormatDuration(i.After))
+	}
+	return fmt.Sprintf("{after: %s, below: %d%%}", strictyaml.FormatDuration(i.After), i.Below)
+}
+
+func readWarn(n *strictyaml.Node) Warn {
+	var warn Warn
+	said := 0
+	n.Map(strictyaml.Keys{
+		"cycles": func(n *strictyaml.Node) { warn.Cycles = n.Int(1, maxCap); said++ },
+		"for":    func(n *strictyaml.Node) { warn.For = n.Duration(time.Second, year); said++ },
+	})
+	if n.IsMap() && said != 1 {
+		n.Failf("warn: write one of {cycles: 3} and {for: 10m}, or false to act at once")
+	}
+	return warn
+}
+
+// String is the setting as it is written in a file.
+func (w Warn) String() string {
+	if w.Cycles > 0 {
+		return fmt.Sprintf("{cycles: %d}", w.Cycles)
+	}
+	return fmt.Sprintf("{for: %s}", strictyaml.FormatDuration(w.For))
+}

@@ -1,0 +1,159 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+)
+
+// File is a policy file. The zero File has no rule on; Default is what holds
+// without a file.
+type File struct {
+	// Defaults hold wherever no override says otherwise. What the file leaves
+	// out is built in: see Default.
+	Defaults  Settings
+	Overrides []Override
+	// Groups are the users of each group, other groups in it resolved.
+	Groups map[string][]string
+	// Schedules are the times that overrides may name.
+	Schedules map[string]*Schedule
+	Exempt    Exemptions
+	Limits    Limits
+	// Unreachable says what caps do while hosts are missing.
+	Unreachable Value[Unreachable]
+	// TellUsers says whether users are told on their terminals.
+	TellUsers Value[bool]
+	Hooks     []Hook
+}
+
+// Value is a setting and where it comes from. The zero Value is one that
+// nobody set.
+type Value[T any] struct {
+	// On says that it holds; a setting that is switched off has no Value.
+	On    bool
+	Value T
+	From  Source
+}
+
+// Source is where a value comes from. The zero Source means that there is none.
+type Source struct {
+	// Place is where it stands in the file; zero for what is built in.
+	Place strictyaml.Place
+	// By says which part of the file or program it is, as "defaults".
+	By string
+}
+
+// String is the source in words, with file and line.
+func (s Source) String() string {
+	if s.Place.Line == 0 {
+		return s.By
+	}
+	return s.By + ", " + s.Place.String()
+}
+
+// Settings are what may differ by host, user and time. A Value whose Source is
+// zero is not set.
+type Settings struct {
+	// The rules, which may differ by host and time. Their Value is of no use.
+	NonEnvProcesses Value[bool]
+	EnvDevices      Value[bool]
+	EnvMemory       Value[bool]
+	// The caps, which may differ by user and time: they count on all hosts
+	// together. On with 0 means that the user may have none.
+	MaxDevices Value[int]
+	MaxMemory  Value[snapshot.Memory] // of the devices that are attached
+	MaxEnvs    Value[int]
+	// What may differ by all three. A detachment, never a kill, follows.
+	Idle        Value[Idle]
+	MaxDuration Value[time.Duration] // of an attachment
+	Warn        Value[Warn]
+	// How processes are ended, which may differ by host and time. Kill says
+	// whether SIGKILL follows when Grace is over.
+	Grace Value[time.Duration]
+	Kill  Value[bool]
+}
+
+// Idle says when an attached device counts as idle.
+type Idle struct {
+	// After is for how long it has to be.
+	After time.Duration
+	// Below is the utilisation in per cent under which a device with processes
+	// counts as idle too; 0 for only devices without a process.
+	Below int
+}
+
+// Warn says for how long a finding has to stand before something is done: one
+// of Cycles and For is set.
+type Warn struct {
+	Cycles int
+	For    time.Duration
+}
+
+// Limits hold a cycle back that would do more than anybody meant. A limit that
+// is not On does not hold.
+type Limits struct {
+	MaxTerminations Value[int] // processes a cycle
+	MaxPercent      Value[int] // of the fleet's GPU processes a cycle
+}
+
+// Unreachable says what caps do while hosts are missing.
+type Unreachable string
+
+// The ways with missing hosts.
+const (
+	Ignore Unreachable = "ignore" // their devices don't count: too lenient at worst
+	Hold   Unreachable = "hold"   // caps wait until they are back
+)
+
+// Event is what hooks are told of.
+type Event string
+
+// The events.
+const (
+	OnWarn Event = "warn" // a user is warned
+	OnAct  Event = "act"  // a report was carried out, or its outcome is unknown
+	OnHold Event = "hold" // a cycle was held back by the limits
+)
+
+// Hook is a program or a web address that is told of events, as JSON.
+type Hook struct {
+	// Command is a program with its arguments, which reads the JSON on stdin;
+	// Webhook a URL to which it is posted. One of them is set.
+	Command []string
+	Webhook string
+	On      []Event
+	Timeout time.Duration // for each try
+	Retries int           // after the first try
+	From    Source
+}
+
+// Default is the policy without a file, which is what `genv enforce` does
+// without a flag; as in 1.4.3, with limits that nobody meets by intention.
+func Default() *File {
+	builtIn := Source{By: "built in"}
+	return &File{
+		Defaults: Settings{
+			NonEnvProcesses: Value[bool]{From: builtIn},
+			EnvDevices:      Value[bool]{On: true, From: builtIn},
+			EnvMemory:       Value[bool]{On: true, From: builtIn},
+			MaxDevices:      Value[int]{From: builtIn},
+			MaxMemory:       Value[snapshot.Memory]{From: builtIn},
+			MaxEnvs:         Value[int]{From: builtIn},
+			Idle:            Value[Idle]{From: builtIn},
+			MaxDuration:     Value[time.Duration]{From: builtIn},
+			Warn:            Value[Warn]{From: builtIn},
+			Grace:           Value[time.Duration]{On: true, Value: 10 * time.Second, From: builtIn},
+			Kill:            Value[bool]{From: builtIn},
+		},
+		Limits: Limits{
+			MaxTerminations: Value[int]{On: true, Value: 1000, From: builtIn},
+			MaxPercent:      Value[int]{From: builtIn},
+		},
+		Unreachable: Value[Unreachable]{On: true, Value: Ignore, From: builtIn},
+		TellUsers:   Value[bool]{On: true, From: builtIn},
+	}
+}
+
+// Get is the value, and whether it holds.
+func (v Value[T]) Get() (T, bool) { return v.Value, v.On }

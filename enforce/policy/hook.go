@@ -1,0 +1,55 @@
+package policy
+
+import (
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+)
+
+// readHook reads an item of `hooks:`.
+func (r *reader) readHook(n *strictyaml.Node) {
+	hook := Hook{
+		On: []Event{OnWarn, OnAct, OnHold}, Timeout: 5 * time.Second, Retries: 2,
+		From: Source{Place: n.Place(), By: "hooks"},
+	}
+	said := 0
+	n.Map(strictyaml.Keys{
+		"command": func(n *strictyaml.Node) { hook.Command = readCommand(n); said++ },
+		"webhook": func(n *strictyaml.Node) { hook.Webhook = readURL(n); said++ },
+		"events": func(n *strictyaml.Node) {
+			hook.On = nil
+			n.List(func(n *strictyaml.Node) {
+				hook.On = append(hook.On, Event(n.OneOf(string(OnWarn), string(OnAct), string(OnHold))))
+			})
+		},
+		"timeout": func(n *strictyaml.Node) { hook.Timeout = n.Duration(100*time.Millisecond, time.Minute) },
+		"retries": func(n *strictyaml.Node) { hook.Retries = n.Int(0, 10) },
+	})
+	if n.IsMap() && said != 1 {
+		n.Failf("a hook is either a command or a webhook; write `command: [/usr/local/bin/notify]` or `webhook: https://…`")
+	}
+	r.file.Hooks = append(r.file.Hooks, hook)
+}
+
+// readCommand reads a program and its arguments. No shell is involved, and no
+// search path: who may write the file decides what runs.
+func readCommand(n *strictyaml.Node) []string {
+	var command []string
+	n.List(func(n *strictyaml.Node) { command = append(command, n.Text()) })
+	if n.IsList() && (len(command) == 0 || !filepath.IsAbs(command[0])) {
+		n.Failf("the command begins with the full path of a program, as in [/usr/local/bin/notify, --quiet]")
+	}
+	return command
+}
+
+func readURL(n *strictyaml.Node) string {
+	text := n.Text()
+	u, err := url.Parse(text)
+	if text != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		n.Failf("%q is no web address; write it as https://chat.example.org/hooks/1", text)
+		return ""
+	}
+	return text
+}

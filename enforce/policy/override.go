@@ -1,0 +1,138 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot/hostpattern"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+)
+
+// Override is settings for some hosts, users and times. What it names must all
+// match: one of the hosts, every label, one of the users, and the schedule.
+type Override struct {
+	Hosts  []hostpattern.Pattern // none for every host
+	Labels map[string]string
+	// Users are named one by one, and Members by their groups. None of both is
+	// every user.
+	Users   []string
+	Members []string
+	When    *Schedule // nil for always
+	Set     Settings
+	Place   strictyaml.Place
+
+	words selection
+}
+
+// selection is an override's selectors as they were written, for Explain.
+type selection struct{ hosts, labels, users []string }
+
+// matches says whether the override holds for a query, and how specific it is.
+func (o *Override) matches(q Query) (rank, bool) {
+	var r rank
+	if len(o.Users)+len(o.Members) > 0 {
+		switch user := string(q.User); {
+		case slices.Contains(o.Users, user):
+			r.user = 2
+		case slices.Contains(o.Members, user):
+			r.user = 1
+		default:
+			return rank{}, false
+		}
+	}
+	if len(o.Hosts) > 0 {
+		if r.host = hostRank(o.Hosts, string(q.Host)); r.host == 0 {
+			return rank{}, false
+		}
+	}
+	for key, value := range o.Labels {
+		if has, ok := q.Labels[key]; !ok || has != value {
+			return rank{}, false
+		}
+	}
+	r.labels = len(o.Labels)
+	if o.When != nil {
+		if !o.When.Contains(q.At) {
+			return rank{}, false
+		}
+		r.time = 1
+	}
+	return r, true
+}
+
+// hostRank is 2 for a name, 1 for a pattern with ranges, 0 for neither.
+func hostRank(patterns []hostpattern.Pattern, host string) int {
+	best := 0
+	for _, p := range patterns {
+		switch {
+		case !p.Matches(host):
+		case p.Count() == 1:
+			return 2
+		default:
+			best = 1
+		}
+	}
+	return best
+}
+
+// String is the override in words: whom it is for.
+func (o *Override) String() string {
+	var parts []string
+	for _, part := range []struct {
+		name  string
+		words []string
+	}{{"users", o.words.users}, {"hosts", o.words.hosts}, {"labels", o.words.labels}} {
+		if len(part.words) > 0 {
+			parts = append(parts, part.name+" "+strings.Join(part.words, ", "))
+		}
+	}
+	if o.When != nil {
+		parts = append(parts, "schedule "+o.When.Name)
+	}
+	return "override for " + strings.Join(parts, "; ")
+}
+
+// readOverride reads one item of `overrides:`.
+func (r *reader) readOverride(n *strictyaml.Node) {
+	o := Override{Place: n.Place()}
+	var set *strictyaml.Node
+	n.Map(strictyaml.Keys{
+		"hosts":  func(n *strictyaml.Node) { o.Hosts, o.words.hosts = r.readHosts(n) },
+		"labels": func(n *strictyaml.Node) { o.readLabels(n) },
+		"users":  func(n *strictyaml.Node) { o.Users, o.Members, o.words.users = r.readUsers(n) },
+		"when":   func(n *strictyaml.Node) { o.When = r.readWhen(n) },
+		"set":    func(n *strictyaml.Node) { set = n },
+	})
+	switch {
+	case !n.IsMap() || set == nil && r.failed(): // it may stand under a misspelt key
+		return
+	case set == nil:
+		n.Failf("the override sets nothing; add `set:` with the settings that differ")
+		return
+	case len(o.Hosts)+len(o.Labels)+len(o.Users)+len(o.Members) == 0 && o.When == nil && !r.failed():
+		n.Failf("the override is for everybody, everywhere, always; name hosts, labels, users or when, or move it to `defaults:`")
+	}
+	readSettings(set, &o.Set, o.scope(), o.String())
+	r.file.Overrides = append(r.file.Overrides, o)
+}
+
+func (o *Override) readLabels(n *strictyaml.Node) {
+	o.Labels = map[string]string{}
+	n.Each(func(key, value *strictyaml.Node) { o.Labels[key.Text()] = value.Scalar() })
+	for _, key := range slices.Sorted(maps.Keys(o.Labels)) {
+		o.words.labels = append(o.words.labels, key+"="+o.Labels[key])
+	}
+}
+
+// scope is by what the override selects, time aside.
+func (o *Override) scope() scope {
+	var s scope
+	if len(o.Hosts)+len(o.Labels) > 0 {
+		s |= byHost
+	}
+	if len(o.words.users) > 0 {
+		s |= byUser
+	}
+	return s
+}

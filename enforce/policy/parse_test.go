@@ -1,0 +1,233 @@
+package policy_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+)
+
+func parse(t *testing.T, text string) *policy.File {
+	t.Helper()
+	file, err := policy.Parse("p.yaml", []byte(text))
+	require.NoError(t, err)
+	return file
+}
+
+// bad is a policy file, and the beginning or a part of what is said of it.
+type bad struct{ name, yaml, want string }
+
+func refused(t *testing.T, tests []bad) {
+	t.Helper()
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			file, err := policy.Parse("p.yaml", []byte(test.yaml))
+			require.ErrorContains(t, err, test.want)
+			require.NotContains(t, err.Error(), "\n")
+			require.Nil(t, file, "nothing of a broken policy may come into force")
+			var e *strictyaml.Error
+			require.ErrorAs(t, err, &e)
+		})
+	}
+}
+
+func TestRefusedSettings(t *testing.T) {
+	refused(t, []bad{
+		{"unknown top key", "default: {}", `p.yaml:1:1: unknown key "default"; did you mean "defaults"?`},
+		{"unknown rule", "defaults:\n  env-device: true", `p.yaml:2:3: unknown key "env-device"; did you mean "env-devices"?`},
+		{"a flag's name", "defaults:\n  max-device-per-users: 3", `p.yaml:2:3: unknown key "max-device-per-users"; did you mean "max-devices-per-user"?`},
+		{"far from all", "defaults:\n  colour: 3", `p.yaml:2:3: unknown key "colour"; known are env-devices, env-memory, grace, idle, kill, max-devices-per-user, max-duration, max-envs-per-user, max-memory-per-user, non-env-processes, warn`},
+		{"empty", "", "p.yaml:1:1: there is nothing in the file but comments; write its keys"},
+		{"cap of -1", "defaults:\n  max-devices-per-user: -1", "p.yaml:2:25: a cap of -1 is less than nothing; write 0 or more, or false for no cap"},
+		{"cap of half", "defaults:\n  max-envs-per-user: 1.5", "p.yaml:2:22: max-envs-per-user: 1.5 is not a whole number from 0 to 1000000"},
+		{"cap as text", "defaults:\n  max-envs-per-user: two", "p.yaml:2:22: max-envs-per-user: expected a number, as in `0`, but there is text \"two\""},
+		{"cap that is true", "defaults:\n  max-devices-per-user: true", "p.yaml:2:25: max-devices-per-user: true does not say how; write 2, or false for none"},
+		{"memory", "defaults:\n  max-memory-per-user: lots", `p.yaml:2:24: "lots" is no amount of memory: write a whole number with a unit of b, k, m, g, ki, mi or gi, such as 4g, or false for no cap`},
+		{"negative memory", "defaults:\n  max-memory-per-user: -4g", `p.yaml:2:24: "-4g" is no amount of memory`},
+		{"a rule as text", "defaults:\n  env-memory: on", "p.yaml:2:15: env-memory: expected true or false, as in `true`, but there is text \"on\""},
+		{"idle without a time", "defaults:\n  idle: {below: 5%}", "p.yaml:2:10: idle: say for how long, as in {after: 2h}"},
+		{"idle that is true", "defaults:\n  idle: true", "p.yaml:2:9: idle: true does not say how; write {after: 2h, below: 5%}, or false for none"},
+		{"idle too short", "defaults:\n  idle: {after: 10s}", "p.yaml:2:17: after: 10s is not from 1m to 365d"},
+		{"idle as a number", "defaults:\n  idle: {after: 10}", "p.yaml:2:17: after: a duration has a unit: write 10s, 10m or 10h"},
+		{"percentage", "defaults:\n  idle: {after: 2h, below: 101%}", `p.yaml:2:28: "101%" is not a percentage; write it as 5%`},
+		{"percentage", "defaults:\n  idle: {after: 2h, below: -1}", `p.yaml:2:28: "-1" is not a percentage; write it as 5%`},
+		{"duration", "defaults:\n  max-duration: 400d", "p.yaml:2:17: max-duration: 400d is not from 1m to 365d"},
+		{"grace", "defaults:\n  grace: 11m", "p.yaml:2:10: grace: 11m is not from 0s to 10m"},
+		{"warn both", "defaults:\n  warn: {cycles: 3, for: 10m}", "p.yaml:2:10: warn: write one of {cycles: 3} and {for: 10m}, or false to act at once"},
+		{"warn neither", "defaults:\n  warn: {}", "p.yaml:2:9: warn: write one of {cycles: 3} and {for: 10m}, or false to act at once"},
+		{"warn of no cycles", "defaults:\n  warn: {cycles: 0}", "p.yaml:2:18: cycles: 0 is not a whole number from 1 to 1000000"},
+	})
+}
+
+func TestRefusedOverrides(t *testing.T) {
+	const (
+		users = "overrides:\n  - users: [bob]\n    set:\n      "
+		hosts = "overrides:\n  - hosts: [a]\n    set:\n      "
+	)
+	refused(t, []bad{
+		{"a cap by host", hosts + "max-devices-per-user: 1", "p.yaml:4:29: max-devices-per-user counts on all hosts together and cannot differ by host; select users, or move it to `defaults:`"},
+		{"a cap by label", "overrides:\n  - labels: {a: b}\n    users: [bob]\n    set: {max-envs-per-user: 1}", "max-envs-per-user counts on all hosts together and cannot differ by host"},
+		{"a rule by user", users + "env-memory: false", "p.yaml:4:19: env-memory cannot differ by user; select hosts, or put the users under `exempt:`"},
+		{"grace by user", users + "grace: 1s", "p.yaml:4:14: grace cannot differ by user; select hosts, or put the users under `exempt:`"},
+		{"for everybody", "overrides:\n  - set: {env-memory: false}", "p.yaml:2:5: the override is for everybody, everywhere, always; name hosts, labels, users or when, or move it to `defaults:`"},
+		{"sets nothing", "overrides:\n  - users: [bob]", "p.yaml:2:5: the override sets nothing; add `set:` with the settings that differ"},
+		{"settings beside set", "overrides:\n  - users: [bob]\n    max-devices-per-user: 3", `p.yaml:3:5: unknown key "max-devices-per-user"; known are hosts, labels, set, users, when`},
+		{"a mapping of overrides", "overrides:\n  bob: {}", "p.yaml:2:3: overrides: expected a list, as in `- item`, but there is a mapping"},
+		{"text as override", "overrides:\n  - bob", "p.yaml:2:5: expected a mapping, as in `key: value`, but there is text \"bob\""},
+		{"unknown group", "overrides:\n  - users: [\"@stundets\"]\n    set: {idle: false}\ngroups:\n  students: [a]", "p.yaml:2:13: @stundets: there is no such group in `groups:`; did you mean @students?"},
+		{"no groups", "overrides:\n  - users: [\"@x\"]\n    set: {idle: false}", "p.yaml:2:13: @x: there is no such group in `groups:`; add it there"},
+		{"two users in one word", "overrides:\n  - users: [\"a, b\"]\n    set: {idle: false}", `p.yaml:2:13: "a, b" is no user name; write one name, or "@group"`},
+		{"bad host pattern", "overrides:\n  - hosts: [\"gpu[3-1]\"]\n    set: {idle: false}", `p.yaml:2:13: "gpu[3-1]": the range 3-1 runs backwards; write 1-3`},
+		{"a host group", "overrides:\n  - hosts: [\"@lab\"]\n    set: {idle: false}", `p.yaml:2:13: "@lab": '@' stands in no host name`},
+		{"a circle of groups", "groups:\n  a: [\"@b\"]\n  b: [\"@a\"]", "p.yaml:3:7: group a contains itself: a > b > a; remove one of these"},
+		{"a group in a group", "groups:\n  a: [\"@c\"]", "p.yaml:2:7: @c: there is no such group in `groups:`; add it there"},
+	})
+}
+
+func TestRefusedSchedules(t *testing.T) {
+	const schedules = "timezone: UTC\nschedules:\n  s:\n    - "
+	refused(t, []bad{
+		{"no zone", "schedules:\n  s: [{days: mon}]", "p.yaml:2:3: schedules: it is not said in which zone; add `timezone:` with a name as Europe/Berlin or UTC"},
+		{"unknown zone", "timezone: Europe/Berlim", `p.yaml:1:11: timezone: "Europe/Berlim" is not known; write a name as Europe/Berlin, Asia/Jerusalem or UTC`},
+		{"this machine's zone", "timezone: Local", `p.yaml:1:11: timezone: "Local" is not known`},
+		{"unknown schedule", "timezone: UTC\nschedules:\n  office: [{hours: 8-18}]\noverrides:\n  - when: ofice\n    set: {idle: false}", `p.yaml:5:11: when: "ofice" is not known here; did you mean "office"?`},
+		{"no schedules", "overrides:\n  - when: office\n    set: {idle: false}", "p.yaml:2:11: when: there are no schedules in the file; add some under `schedules:`"},
+		{"no hours", "timezone: UTC\nschedules:\n  s: []", "p.yaml:3:6: the schedule has no hours; write them as {days: mon-fri, hours: 8-18}"},
+		{"full names", schedules + "{days: monday}", `p.yaml:4:14: days: "monday" is not known; write them as mon-fri, with mon, tue, wed, thu, fri, sat, sun`},
+		{"hours backwards are nights, equal ones an error", schedules + "{hours: 8-8}", `p.yaml:4:15: hours: "8-8" end where they begin; leave them out for the whole day`},
+		{"hour 25", schedules + "{hours: 8-25}", `p.yaml:4:15: hours: "8-25" are no hours; write them as 8-18 or 08:00-18:30`},
+		{"minute 60", schedules + `{hours: "8:00-9:60"}`, `p.yaml:4:15: hours: "8:00-9:60" are no hours; write them as 8-18 or 08:00-18:30`},
+		{"from midnight's end", schedules + "{hours: 24-3}", `p.yaml:4:15: hours: "24-3" are no hours`},
+		{"one hour", schedules + "{hours: \"8\"}", `p.yaml:4:15: hours: "8" are no hours`},
+		{"twice in a schedule", schedules + "{days: mon-fri, hours: 8-18}\n    - {days: wed, hours: 12-20}", "p.yaml:5:8: wed 12:00 stands in the schedule twice; write hours that are apart"},
+		{"twice over midnight", schedules + "{days: sun, hours: 22-6}\n    - {days: mon, hours: 5-7}", "p.yaml:5:8: mon 05:00 stands in the schedule twice"},
+		{"a day twice", schedules + "{days: [mon, mon]}", "p.yaml:4:8: mon 00:00 stands in the schedule twice"},
+	})
+}
+
+func TestRefusedTheFleet(t *testing.T) {
+	refused(t, []bad{
+		{"a limit over all", "limits: {max-percent: 101}", "p.yaml:1:23: max-percent: 101 is not a whole number from 0 to 100"},
+		{"a negative limit", "limits: {max-terminations: -1}", "p.yaml:1:28: max-terminations: -1 is not a whole number from 0 to 1000000"},
+		{"unreachable", "unreachable: holt", `p.yaml:1:14: unreachable: "holt" is not known here; did you mean "hold"?`},
+		{"tell-users", "tell-users: maybe", "p.yaml:1:13: tell-users: expected true or false"},
+	})
+}
+
+func TestRefusedExemptions(t *testing.T) {
+	refused(t, []bad{
+		{"uid", "exempt: {uids: [-1]}", "p.yaml:1:17: -1 is not a whole number from 0 to 4294967294"},
+		{"uid as name", "exempt: {uids: [root]}", "p.yaml:1:17: expected a number, as in `0`, but there is text \"root\""},
+		{"unknown exemption", "exempt: {user: [root]}", `p.yaml:1:10: unknown key "user"; did you mean "users"?`},
+		{"exempt group", "exempt: {users: [\"@x\"]}", "p.yaml:1:18: @x: there is no such group in `groups:`; add it there"},
+		{"environment by name alone", "exempt: {environments: [{name: llm}]}", "p.yaml:1:26: an environment is named by {user: bob, name: train}, or by {host: gpu-01, eid: 4711}; anybody may take a name"},
+		{"environment by id alone", "exempt: {environments: [{eid: 4711}]}", "an environment is named by {user: bob, name: train}"},
+		{"environment by both", "exempt: {environments: [{eid: 4711, host: a, user: bob}]}", "an environment is named by {user: bob, name: train}"},
+		{"process without name", "exempt: {processes: [{user: root}]}", "p.yaml:1:23: the process has no name; add `name:`"},
+		{"device", "exempt: {devices: [gpu-01]}", `p.yaml:1:20: "gpu-01" is no device; write it as gpu-01:0, gpu-[01-04]:[0-3], or by its UUID, GPU-…`},
+		{"device index", "exempt: {devices: [\"gpu-01:x\"]}", `p.yaml:1:20: "x" is no index of a device; write a number, as in gpu-01:0`},
+		{"device without index", "exempt: {devices: [\"gpu-01:\"]}", "p.yaml:1:20: there is something missing; write it as gpu-01, or gpu-01:0 for a device"},
+		{"exempt host", "exempt: {hosts: [\"a b\"]}", `p.yaml:1:18: "a b": ' ' stands in no host name`},
+	})
+}
+
+func TestRefusedHooks(t *testing.T) {
+	refused(t, []bad{
+		{"hook without a way", "hooks:\n  - timeout: 5s", "p.yaml:2:5: a hook is either a command or a webhook"},
+		{"hook with both", "hooks:\n  - command: [/bin/x]\n    webhook: https://x", "p.yaml:2:5: a hook is either a command or a webhook"},
+		{"a shell line", "hooks:\n  - command: notify me", "p.yaml:2:14: command: expected a list, as in `- item`, but there is text \"notify me\""},
+		{"a program by search", "hooks:\n  - command: [notify]", "p.yaml:2:14: the command begins with the full path of a program, as in [/usr/local/bin/notify, --quiet]"},
+		{"no program", "hooks:\n  - command: []", "p.yaml:2:14: the command begins with the full path of a program"},
+		{"a file as web address", "hooks:\n  - webhook: file:///etc/passwd", `p.yaml:2:14: "file:///etc/passwd" is no web address; write it as https://chat.example.org/hooks/1`},
+		{"a web address without host", "hooks:\n  - webhook: https:///x", `p.yaml:2:14: "https:///x" is no web address`},
+		{"a hook that may hang", "hooks:\n  - command: [/bin/x]\n    timeout: 2h", "p.yaml:3:14: timeout: 2h is not from 100ms to 1m"},
+		{"tries without end", "hooks:\n  - command: [/bin/x]\n    retries: 100", "p.yaml:3:14: retries: 100 is not a whole number from 0 to 10"},
+		{"unknown event", "hooks:\n  - command: [/bin/x]\n    events: [warned]", `p.yaml:3:14: "warned" is not known here; did you mean "warn"?`},
+	})
+}
+
+func TestOverlappingSchedules(t *testing.T) {
+	const head = "timezone: UTC\nschedules:\n  day: [{days: mon-fri, hours: 8-18}]\n  noon: [{days: wed, hours: 12-13}]\n" +
+		"  night: [{days: mon-fri, hours: 18-8}]\ngroups: {g: [ann, bob], h: [bob, eve], i: [eve]}\noverrides:\n"
+	override := func(selects, when, set string) string {
+		return "  - {" + selects + ", when: " + when + ", set: {" + set + "}}\n"
+	}
+	tests := []struct {
+		name, a, b string
+		overlap    bool
+	}{
+		{"the same hosts", override("hosts: [a]", "day", "idle: false"), override("hosts: [a]", "noon", "idle: {after: 1h}"), true},
+		{"the same schedule", override("hosts: [a]", "day", "idle: false"), override("hosts: [a]", "day", "idle: {after: 1h}"), true},
+		{"nobody in particular", "  - {when: day, set: {idle: false}}\n", "  - {when: noon, set: {idle: false}}\n", true},
+		{"hosts in common", override(`hosts: ["a[1-3]"]`, "day", "kill: true"), override(`hosts: ["a[3-5]"]`, "noon", "kill: false"), true},
+		{"the same labels", override("labels: {a: b}", "day", "kill: true"), override("labels: {a: b}", "noon", "kill: false"), true},
+		{"a user in both", override("users: [bob]", "day", "idle: false"), override("users: [eve, bob]", "noon", "idle: {after: 1h}"), true},
+		{"a user in both groups", override(`users: ["@g"]`, "day", "max-envs-per-user: 1"), override(`users: ["@h"]`, "noon", "max-envs-per-user: 2"), true},
+
+		{"other hours", override("hosts: [a]", "day", "idle: false"), override("hosts: [a]", "night", "idle: {after: 1h}"), false},
+		{"other hosts", override("hosts: [a]", "day", "idle: false"), override("hosts: [b]", "noon", "idle: {after: 1h}"), false},
+		{"other settings", override("hosts: [a]", "day", "idle: false"), override("hosts: [a]", "noon", "kill: true"), false},
+		{"other users", override(`users: ["@g"]`, "day", "idle: false"), override(`users: ["@i"]`, "noon", "idle: {after: 1h}"), false},
+		{"a name over a group", override(`users: ["@g"]`, "day", "idle: false"), override("users: [bob]", "noon", "idle: {after: 1h}"), false},
+		{"a name over a pattern", override(`hosts: ["a[1-3]"]`, "day", "idle: false"), override("hosts: [a2]", "noon", "idle: {after: 1h}"), false},
+		{"hosts over none", "  - {when: day, set: {idle: false}}\n", override("hosts: [a]", "noon", "idle: {after: 1h}"), false},
+		{"more labels", override("labels: {a: b}", "day", "idle: false"), override("labels: {a: b, c: d}", "noon", "idle: {after: 1h}"), false},
+		{"one without a schedule", override("hosts: [a]", "day", "idle: false"), "  - {hosts: [a], set: {idle: {after: 1h}}}\n", false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := policy.Parse("p.yaml", []byte(head+test.a+test.b))
+			if !test.overlap {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, "p.yaml:9:")
+			require.ErrorContains(t, err, "at p.yaml:8:")
+			require.ErrorContains(t, err, "for the same hosts and users; make their hours apart")
+		})
+	}
+	_, err := policy.Parse("p.yaml", []byte(head+tests[0].a+tests[0].b))
+	require.ErrorContains(t, err, "p.yaml:9:6: on wed 12:00 both schedule noon here and schedule day at p.yaml:8:6 set idle for the same hosts and users; make their hours apart")
+}
+
+func TestCheckTellsAllThatIsWrong(t *testing.T) {
+	err := policy.Check("p.yaml", []byte("defaults: {env-memory: 1}\nunreachable: x\n"))
+	require.Equal(t, 2, len(strings.Split(err.Error(), "\n")), err)
+	require.NoError(t, policy.Check("p.yaml", []byte("unreachable: hold\n")))
+}
+
+func example(t *testing.T) *policy.File {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "policy.example.yaml"))
+	require.NoError(t, err)
+	file, err := policy.Parse("policy.example.yaml", data)
+	require.NoError(t, err)
+	return file
+}
+
+// FuzzParse: any bytes are a policy that can be asked, or errors of one line
+// each with a place.
+func FuzzParse(f *testing.F) {
+	data, err := os.ReadFile(filepath.Join("..", "..", "policy.example.yaml"))
+	require.NoError(f, err)
+	f.Add(string(data), "gpu-01", "bob")
+	f.Add("defaults: {idle: {after: 1h}}", "", "")
+	f.Add("timezone: UTC\nschedules: {s: [{days: sun-mon, hours: 22-6}]}\noverrides: [{when: s, set: {kill: true}}]", "a", "b")
+	f.Add("exempt: {processes: ['*'], devices: ['a[1-2]:[0-3]']}", "a1", "u")
+	f.Fuzz(func(t *testing.T, text, host, user string) {
+		file, err := policy.Parse("p.yaml", []byte(text))
+		if err != nil {
+			require.Nil(t, file)
+			require.NotContains(t, err.Error(), "\n")
+			require.Error(t, policy.Check("p.yaml", []byte(text)))
+			return
+		}
+		require.NoError(t, policy.Check("p.yaml", []byte(text)))
+		ask(t, file, host, user)
+	})
+}

@@ -1,0 +1,53 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Query is a question to the policy. A part that is empty selects nothing:
+// without a User, overrides for users do not hold, and likewise for Host and
+// Labels.
+type Query struct {
+	Host   snapshot.Hostname
+	Labels map[string]string // of the host
+	User   snapshot.Username
+	At     time.Time
+}
+
+// Resolve is what holds for a host, a user and a time: each setting from the
+// most specific place that has it, with that place. Exemptions are apart; see
+// File.Exempt.
+func (f *File) Resolve(q Query) Settings {
+	var layers []layer
+	for i := range f.Overrides {
+		if rank, ok := f.Overrides[i].matches(q); ok {
+			layers = append(layers, layer{rank, &f.Overrides[i].Set})
+		}
+	}
+	slices.SortStableFunc(layers, func(a, b layer) int { return a.rank.compare(b.rank) })
+	result := f.Defaults
+	for _, l := range layers {
+		for _, field := range fields {
+			field.merge(&result, l.set)
+		}
+	}
+	return result
+}
+
+// layer is the settings of an override that matches.
+type layer struct {
+	rank rank
+	set  *Settings
+}
+
+// rank is how specific an override is; the higher one wins.
+type rank struct{ user, host, labels, time int }
+
+func (r rank) compare(other rank) int {
+	return cmp.Or(cmp.Compare(r.user, other.user), cmp.Compare(r.host, other.host),
+		cmp.Compare(r.labels, other.labels), cmp.Compare(r.time, other.time))
+}

@@ -1,0 +1,291 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// berlin is a moment of the clock on the wall there; 16 November 2026 is a Monday.
+func berlin(t testing.TB, text string) time.Time {
+	t.Helper()
+	zone, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	at, err := time.ParseInLocation("2006-01-02 15:04", text, zone)
+	require.NoError(t, err)
+	return at
+}
+
+// ask puts every question to a file. Whatever a file says, a setting has a
+// source, and asking twice gives the same answer.
+func ask(t *testing.T, file *policy.File, host, user string) {
+	t.Helper()
+	q := policy.Query{Host: snapshot.Hostname(host), User: snapshot.Username(user), At: berlin(t, "2026-11-16 12:00")}
+	require.Equal(t, file.Resolve(q), file.Resolve(q))
+	for _, e := range file.Explain(q) {
+		require.NotEmpty(t, e.Key)
+		require.NotEmpty(t, e.Value, e.Key)
+		require.NotEmpty(t, e.From, e.Key)
+	}
+	file.Exempt.Process(user, "")
+	file.Exempt.Environment(q.Host, "1", q.User, host)
+	file.Exempt.Device(q.Host, 0, "")
+}
+
+func TestTheMostSpecificWins(t *testing.T) {
+	file := parse(t, `
+timezone: Europe/Berlin
+groups: {team: [ann, bob], all: ["@team", eve]}
+schedules: {day: [{days: mon-fri, hours: 8-18}]}
+defaults: {idle: {after: 1h}}
+overrides:
+  - {hosts: [gpu-1], set: {idle: {after: 2h}}}
+  - {hosts: ["gpu-[1-9]"], set: {idle: {after: 3h}}}
+  - {labels: {gpu: h100, rack: a}, set: {idle: {after: 4h}}}
+  - {labels: {gpu: h100}, set: {idle: {after: 5h}}}
+  - {labels: {rack: b}, set: {idle: {after: 6h}}}
+  - {users: ["@team"], set: {idle: {after: 7h}}}
+  - {users: [bob], hosts: [gpu-7], set: {idle: {after: 8h}}}
+  - {users: [bob], set: {idle: {after: 9h}}}
+  - {users: ["@all"], set: {idle: {after: 10h}}}
+  - {when: day, labels: {rack: b}, set: {idle: {after: 11h}}}
+  - {users: [zoe], set: {idle: false}}
+`)
+	noon, night := berlin(t, "2026-11-16 12:00"), berlin(t, "2026-11-16 22:00")
+	tests := []struct {
+		name  string
+		q     policy.Query
+		hours int
+	}{
+		{"defaults", policy.Query{Host: "x", At: noon}, 1},
+		{"a host's name over a pattern", policy.Query{Host: "gpu-1", At: noon}, 2},
+		{"whatever its case", policy.Query{Host: "GPU-1", At: noon}, 2},
+		{"a pattern", policy.Query{Host: "gpu-2", At: noon}, 3},
+		{"a pattern over labels", policy.Query{Host: "gpu-2", Labels: map[string]string{"gpu": "h100", "rack": "a"}, At: noon}, 3},
+		{"more labels over fewer", policy.Query{Host: "x", Labels: map[string]string{"gpu": "h100", "rack": "a"}, At: noon}, 4},
+		{"a label", policy.Query{Host: "x", Labels: map[string]string{"gpu": "h100"}, At: noon}, 5},
+		{"another value of it", policy.Query{Host: "x", Labels: map[string]string{"gpu": "a100"}, At: noon}, 1},
+		{"the later of two labels", policy.Query{Host: "x", Labels: map[string]string{"gpu": "h100", "rack": "b"}, At: night}, 6},
+		{"with a schedule over without", policy.Query{Host: "x", Labels: map[string]string{"rack": "b"}, At: noon}, 11},
+		{"outside of the schedule", policy.Query{Host: "x", Labels: map[string]string{"rack": "b"}, At: night}, 6},
+		{"a user's name over the group", policy.Query{Host: "x", User: "bob", At: noon}, 9},
+		{"a user over a host", policy.Query{Host: "gpu-1", User: "bob", At: noon}, 9},
+		{"a user on a host over the user", policy.Query{Host: "gpu-7", User: "bob", At: noon}, 8},
+		{"the later of two groups", policy.Query{Host: "x", User: "ann", At: noon}, 10},
+		{"a group of a group", policy.Query{Host: "x", User: "eve", At: noon}, 10},
+		{"nobody's user", policy.Query{Host: "x", User: "joe", At: noon}, 1},
+		{"no user asked for", policy.Query{Host: "gpu-7", At: noon}, 3},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			idle := file.Resolve(test.q).Idle
+			require.True(t, idle.On)
+			require.Equal(t, time.Duration(test.hours)*time.Hour, idle.Value.After, idle.From)
+		})
+	}
+	require.False(t, file.Resolve(policy.Query{User: "zoe", At: noon}).Idle.On, "an override can switch off")
+}
+
+func TestSettingsAreOverriddenOneByOne(t *testing.T) {
+	file := parse(t, "defaults: {max-devices-per-user: 4, max-envs-per-user: 3}\noverrides:\n  - {users: [bob], set: {max-devices-per-user: 0}}\n  - {users: [eve], set: {max-envs-per-user: false}}\n")
+	bob, eve := file.Resolve(policy.Query{User: "bob"}), file.Resolve(policy.Query{User: "eve"})
+	n, capped := bob.MaxDevices.Get()
+	require.True(t, capped, "a cap of 0 is a cap")
+	require.Zero(t, n)
+	require.Equal(t, 3, bob.MaxEnvs.Value)
+	require.Equal(t, 4, eve.MaxDevices.Value)
+	_, capped = eve.MaxEnvs.Get()
+	require.False(t, capped)
+}
+
+func TestDefaultIsWhatEnforceDoesWithoutAFlag(t *testing.T) {
+	for name, file := range map[string]*policy.File{"built in": policy.Default(), "a file that says nothing of it": parse(t, "unreachable: hold")} {
+		s := file.Resolve(policy.Query{Host: "h", User: "u"})
+		require.True(t, s.EnvDevices.On && s.EnvMemory.On, name)
+		require.False(t, s.NonEnvProcesses.On || s.MaxDevices.On || s.MaxMemory.On || s.MaxEnvs.On || s.Idle.On || s.MaxDuration.On || s.Warn.On || s.Kill.On, name)
+		require.Equal(t, 10*time.Second, s.Grace.Value)
+		require.Equal(t, "built in", s.Grace.From.String())
+	}
+	require.Equal(t, policy.Ignore, policy.Default().Unreachable.Value)
+}
+
+func TestSchedules(t *testing.T) {
+	file := parse(t, `
+timezone: Europe/Berlin
+schedules:
+  office: [{days: mon-fri, hours: 8-18}]
+  nights: [{days: "fri,sun", hours: "22:30-06:15"}]
+  weekend: [{days: [sat, sun]}]
+  wrapped: [{days: sat-mon, hours: 0-1}]
+  always: [{hours: 0-24}]
+`)
+	tests := []struct {
+		at   string
+		want string // of the schedules, the first letters
+	}{
+		{"2026-11-16 07:59", "a"},
+		{"2026-11-16 08:00", "oa"},
+		{"2026-11-16 17:59", "oa"},
+		{"2026-11-16 18:00", "a"},
+		{"2026-11-20 22:29", "a"},   // Friday
+		{"2026-11-20 22:30", "na"},  // begins
+		{"2026-11-21 06:14", "nwa"}, // Saturday
+		{"2026-11-21 06:15", "wa"},
+		{"2026-11-21 00:30", "nwra"},
+		{"2026-11-21 23:00", "wa"}, // not a night of Saturday
+		{"2026-11-22 23:00", "nwa"},
+		{"2026-11-23 00:30", "nra"}, // Sunday's night, into Monday
+		{"2026-11-23 06:14", "na"},
+		{"2026-11-23 06:15", "a"},
+		{"2026-11-24 00:30", "a"},
+		{"2026-03-29 03:30", "nwa"}, // the clock was put forward an hour before
+		{"2026-10-25 02:30", "nwa"}, // this half hour comes twice
+	}
+	for _, test := range tests {
+		at := berlin(t, test.at)
+		got := ""
+		for _, s := range []struct{ name, letter string }{{"office", "o"}, {"nights", "n"}, {"weekend", "w"}, {"wrapped", "r"}, {"always", "a"}} {
+			if file.Schedules[s.name].Contains(at.UTC()) {
+				got += s.letter
+			}
+		}
+		if test.at == "2026-03-29 03:30" || test.at == "2026-10-25 02:30" {
+			test.want = "wa" // Saturday has no night
+		}
+		require.Equal(t, test.want, got, test.at)
+	}
+}
+
+func TestExemptions(t *testing.T) {
+	e := &example(t).Exempt
+	yes := func(_ policy.Source, ok bool) bool { return ok }
+
+	require.True(t, yes(e.User("raz")), "by his group")
+	require.True(t, yes(e.User("root")))
+	require.False(t, yes(e.User("carol")))
+	require.False(t, yes(e.User("")))
+	require.True(t, yes(e.UID(0)))
+	require.False(t, yes(e.UID(1000)))
+	require.False(t, yes(e.Host("gpu-01")))
+
+	require.True(t, yes(e.Device("gpu-01", 0, "")))
+	require.True(t, yes(e.Device("GPU-01", 0, "GPU-1")))
+	require.False(t, yes(e.Device("gpu-01", 1, "")))
+	require.False(t, yes(e.Device("gpu-02", 0, "")))
+	require.False(t, yes(e.Device("gpu-01", 10, "")))
+
+	require.True(t, yes(e.Process("nvidia-cuda-mps-server", "")))
+	require.True(t, yes(e.Process("nvidia-cuda-mps", "")), "as the kernel cuts it")
+	require.False(t, yes(e.Process("nvidia", "")))
+	require.False(t, yes(e.Process("nvidia-cuda-mps-server2", "")))
+	require.True(t, yes(e.Process("Xorg.bin", "root")))
+	require.False(t, yes(e.Process("Xorg", "eve")), "a name that anybody can take")
+	require.False(t, yes(e.Process("Xorg", "")))
+	require.False(t, yes(e.Process("", "")))
+
+	require.True(t, yes(e.Environment("gpu-01", "9", "carol", "llm/llama3/11434")))
+	require.False(t, yes(e.Environment("gpu-01", "9", "eve", "llm/llama3/11434")), "a name that anybody can take")
+	require.False(t, yes(e.Environment("gpu-01", "9", "carol", "train")))
+	require.True(t, yes(e.Environment("gpu-02", "4711", "eve", "")))
+	require.False(t, yes(e.Environment("gpu-01", "4711", "eve", "")), "the same id on another host")
+
+	from, _ := e.User("raz")
+	require.Regexp(t, `^exempt, policy\.example\.yaml:\d+:\d+$`, from.String())
+}
+
+func TestNothingIsExemptWithoutAFile(t *testing.T) {
+	e := &policy.Default().Exempt
+	for _, ok := range []bool{
+		second(e.User("")), second(e.UID(0)), second(e.Host("")), second(e.Device("", 0, "")),
+		second(e.Process("", "")), second(e.Environment("", "", "", "")),
+	} {
+		require.False(t, ok)
+	}
+}
+
+func second(_ policy.Source, ok bool) bool { return ok }
+
+func TestMoreExemptions(t *testing.T) {
+	e := &parse(t, "exempt:\n  hosts: [\"a[1-2]\"]\n  devices: [GPU-12, MIG-3, \"::1:0\", \"b[1-2]:[0,2-3]\"]\n  processes: [\"a*b*c\", \"(x\"]\n").Exempt
+	require.True(t, second(e.Host("A2")))
+	require.False(t, second(e.Host("a3")))
+	require.True(t, second(e.Device("x", 9, "GPU-12")))
+	require.True(t, second(e.Device("x", 9, "MIG-3")))
+	require.False(t, second(e.Device("x", 9, "GPU-1")))
+	require.True(t, second(e.Device("b2", 3, "")))
+	require.False(t, second(e.Device("b2", 1, "")))
+	require.True(t, second(e.Device("::1", 0, "")))
+	require.True(t, second(e.Process("a-b\nc", "")))
+	require.False(t, second(e.Process("a-c-b", "")))
+	require.True(t, second(e.Process("(x", "")), "no regular expression")
+}
+
+func TestExample(t *testing.T) {
+	file := example(t)
+	day, night := berlin(t, "2026-11-16 12:00"), berlin(t, "2026-11-16 22:00")
+	devices := func(user string, at time.Time) int {
+		return file.Resolve(policy.Query{Host: "gpu-01", User: snapshot.Username(user), At: at}).MaxDevices.Value
+	}
+	require.Equal(t, 4, devices("zoe", day))
+	require.Equal(t, 1, devices("alice", day))
+	require.Equal(t, 4, devices("alice", night))
+	require.Equal(t, 3, devices("bob", night), "his name over his group, whatever the hour")
+
+	h100 := file.Resolve(policy.Query{Host: "gpu-03", Labels: map[string]string{"gpu": "h100"}, At: day})
+	require.Equal(t, policy.Idle{After: time.Hour, Below: 10}, h100.Idle.Value)
+	require.False(t, file.Resolve(policy.Query{Host: "gpu-04", At: day}).NonEnvProcesses.On)
+	require.True(t, file.Resolve(policy.Query{Host: "gpu-04", At: night}).NonEnvProcesses.On)
+	require.Equal(t, int64(320e9), h100.MaxMemory.Value.Bytes())
+	require.Equal(t, policy.Warn{For: 30 * time.Minute}, h100.Warn.Value)
+
+	require.Len(t, file.Hooks, 2)
+	require.Equal(t, []string{"/usr/local/bin/genv-notify"}, file.Hooks[0].Command)
+	require.Equal(t, []policy.Event{policy.OnHold}, file.Hooks[1].On)
+	require.Equal(t, 2, file.Hooks[1].Retries)
+	require.Equal(t, 50, file.Limits.MaxPercent.Value)
+}
+
+func TestExplain(t *testing.T) {
+	file := parse(t, `timezone: UTC
+groups: {team: [bob]}
+schedules: {day: [{hours: 8-18}]}
+defaults:
+  max-devices-per-user: 2
+  warn: {cycles: 3}
+overrides:
+  - users: ["@team"]
+    labels: {gpu: h100, rack: 2}
+    when: day
+    set: {idle: {after: 90m, below: 5}}
+  - hosts: ["gpu-[1-4]"]
+    set:
+      kill: true
+exempt: {users: [bob], hosts: [gpu-2]}
+limits: {max-percent: 20, max-terminations: 0}
+tell-users: false
+`)
+	got := file.Explain(policy.Query{Host: "gpu-2", User: "bob", Labels: map[string]string{"gpu": "h100", "rack": "2"}, At: berlin(t, "2026-11-16 12:00")})
+	require.Equal(t, []policy.Explanation{
+		{Key: "exempt", Value: "host gpu-2", From: "exempt, p.yaml:15:32"},
+		{Key: "exempt", Value: "user bob", From: "exempt, p.yaml:15:18"},
+		{Key: "non-env-processes", Value: "off", From: "built in"},
+		{Key: "env-devices", Value: "on", From: "built in"},
+		{Key: "env-memory", Value: "on", From: "built in"},
+		{Key: "max-devices-per-user", Value: "2", From: "defaults, p.yaml:5:25"},
+		{Key: "max-memory-per-user", Value: "off", From: "built in"},
+		{Key: "max-envs-per-user", Value: "off", From: "built in"},
+		{Key: "idle", Value: "{after: 1h30m, below: 5%}", From: "override for users @team; labels gpu=h100, rack=2; schedule day, p.yaml:11:18"},
+		{Key: "max-duration", Value: "off", From: "built in"},
+		{Key: "warn", Value: "{cycles: 3}", From: "defaults, p.yaml:6:10"},
+		{Key: "grace", Value: "10s", From: "built in"},
+		{Key: "kill", Value: "on", From: "override for hosts gpu-[1-4], p.yaml:14:13"},
+		{Key: "max-terminations", Value: "off", From: "limits, p.yaml:16:45"},
+		{Key: "max-percent", Value: "20", From: "limits, p.yaml:16:23"},
+		{Key: "unreachable", Value: "ignore", From: "built in"},
+		{Key: "tell-users", Value: "off", From: "the file, p.yaml:17:13"},
+	}, got)
+}
