@@ -216,8 +216,9 @@ func TestHostsThatFail(t *testing.T) {
 	}
 	require.Equal(t, map[string]string{
 		"corrupt": "command-failed", "link": "command-failed", "fifo": "command-failed", "huge": "command-failed",
-		"password": "sudo", "nosudoer": "sudo", "nogenv": "genv-missing", "mismatch": "command-failed", "lost": "command-failed",
+		"password": "sudo", "nosudoer": "sudo", "mismatch": "command-failed", "lost": "command-failed",
 	}, classes, r.out)
+	require.Equal(t, map[string]string{"good": "stream", "nogenv": "read-only"}, document.Via)
 	require.Contains(t, r.err, "Driver/library version mismatch")
 	for path, content := range untouched {
 		got, err := os.ReadFile(path)

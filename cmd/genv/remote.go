@@ -49,9 +49,10 @@ func remoteFlags() []cli.Flag {
 // fleet is what a `genv remote` command works with.
 type fleet struct {
 	*controller.Controller
-	client *sshclient.Client
-	quiet  bool
-	bar    *progress
+	client  *sshclient.Client
+	timeout time.Duration // for a command
+	quiet   bool
+	bar     *progress
 }
 
 // openFleet reads the flags that all remote commands share. Nothing is
@@ -68,7 +69,11 @@ func (p *program) openFleet(c *cli.Context) (*fleet, error) {
 	if fanout < 1 {
 		return nil, usage("--fanout %d: write 1 or more", fanout)
 	}
-	client, err := p.clientOf(c)
+	timeout, err := positiveDuration(c, "command-timeout")
+	if err != nil {
+		return nil, err
+	}
+	client, err := p.clientOf(c, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +83,10 @@ func (p *program) openFleet(c *cli.Context) (*fleet, error) {
 			Hosts: hosts, Link: controller.Commands{Runner: client}, Fanout: fanout,
 			StopAtFailure: given(c, "exit-on-error").Bool("exit-on-error"), Now: p.now, Progress: bar.tell,
 		},
-		client: client,
-		quiet:  given(c, "quiet").Bool("quiet"),
-		bar:    bar,
+		client:  client,
+		timeout: timeout,
+		quiet:   given(c, "quiet").Bool("quiet"),
+		bar:     bar,
 	}, nil
 }
 
@@ -100,17 +106,13 @@ func (p *program) hostsOf(c *cli.Context) ([]remote.Host, error) {
 	return inventory.Load(selection, func(path string) (io.ReadCloser, error) { return os.Open(path) })
 }
 
-func (p *program) clientOf(c *cli.Context) (*sshclient.Client, error) {
+func (p *program) clientOf(c *cli.Context, command time.Duration) (*sshclient.Client, error) {
 	var connect time.Duration // 0 leaves it to ssh_config's ConnectTimeout, or 10 s
 	if isGiven(c, "timeout") {
 		var err error
 		if connect, err = positiveDuration(c, "timeout"); err != nil {
 			return nil, err
 		}
-	}
-	command, err := positiveDuration(c, "command-timeout")
-	if err != nil {
-		return nil, err
 	}
 	return sshclient.New(sshclient.Options{
 		ConnectTimeout:   connect,
@@ -139,6 +141,15 @@ func (p *program) logger(c *cli.Context) zerolog.Logger {
 	}
 	out := zerolog.ConsoleWriter{Out: p.err, NoColor: !colourful(p.err, p.getenv), TimeFormat: time.TimeOnly}
 	return zerolog.New(out).Level(level).With().Timestamp().Logger()
+}
+
+// converse has the controller keep a conversation with every host.
+func (f *fleet) converse(log zerolog.Logger) *controller.Streams {
+	talks := &controller.Streams{
+		Start: startOver(f.client), Runner: f.client, Timeout: f.timeout, Grace: executeGrace, Log: log,
+	}
+	f.Link = talks
+	return talks
 }
 
 // commands asks hosts one genv command at a time.

@@ -41,6 +41,8 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	}
 	defer f.Close()
 	f.DryRun = given(c, "dry-run").Bool("dry-run")
+	talks := f.converse(p.logger(c))
+	defer talks.Close()
 	return p.turn(c.Context, f, policy, schedule, format)
 }
 
@@ -190,6 +192,7 @@ type enforceDocument struct {
 	DryRun   bool              `json:"dry_run"`
 	Hosts    int               `json:"hosts"`
 	Answered int               `json:"answered"`
+	Via      map[string]string `json:"via"`
 	Findings []findingDocument `json:"findings"`
 	Notes    []enforce.Note    `json:"notes"`
 	Reports  []reportDocument  `json:"reports"`
@@ -221,6 +224,7 @@ func enforceDocumentOf(cycle controller.Cycle, failures []failure) enforceDocume
 	document := enforceDocument{
 		Schema: "genv.remote.enforce/1", Cycle: cycle.Number, Time: cycle.Start.Format("2006-01-02T15:04:05.000Z07:00"),
 		DryRun: cycle.DryRun, Hosts: len(cycle.Cluster.Hosts), Answered: len(cycle.Cluster.Answered()),
+		Via:      viaOf(cycle),
 		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Reports: []reportDocument{}, Failed: failures,
 	}
 	for _, f := range cycle.Plan.Findings {
@@ -230,6 +234,14 @@ func enforceDocumentOf(cycle controller.Cycle, failures []failure) enforceDocume
 		document.Reports = append(document.Reports, reportDocumentOf(r, cycle.Actions))
 	}
 	return document
+}
+
+func viaOf(cycle controller.Cycle) map[string]string {
+	via := make(map[string]string, len(cycle.Via))
+	for host, v := range cycle.Via {
+		via[string(host)] = string(v)
+	}
+	return via
 }
 
 func reportDocumentOf(r enforce.HostReport, actions []controller.Action) reportDocument {

@@ -32,6 +32,7 @@ func (p *program) usageCommand() *cli.Command {
 				Usage:  "carry out the report on stdin, and print a line for each thing done",
 				Action: p.usageExecute,
 			},
+			p.usageServeCommand(),
 		},
 	}
 }

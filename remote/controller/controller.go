@@ -47,6 +47,8 @@ type Cycle struct {
 	Number  int
 	Start   time.Time
 	Cluster snapshot.Cluster
+	// Via is how each host that answered was spoken with, where the Link knows.
+	Via     map[snapshot.Hostname]Via
 	Plan    enforce.Plan
 	DryRun  bool
 	Actions []Action // for each report that was sent, in the plan's order
@@ -66,6 +68,7 @@ type Action struct {
 func (c *Controller) Cycle(ctx context.Context, number int, policy enforce.Policy) Cycle {
 	cycle := Cycle{Number: number, Start: c.Now(), DryRun: c.DryRun}
 	cycle.Cluster = c.Collect(ctx)
+	cycle.Via = c.via(cycle.Cluster)
 	if ctx.Err() != nil || c.StopAtFailure && len(cycle.Cluster.Failed()) > 0 {
 		cycle.Stopped = true
 		return cycle
@@ -86,6 +89,21 @@ func (c *Controller) Collect(ctx context.Context) snapshot.Cluster {
 		}
 	}
 	return cluster
+}
+
+// via asks the Link how it spoke with the hosts that answered.
+func (c *Controller) via(cluster snapshot.Cluster) map[snapshot.Hostname]Via {
+	link, ok := c.Link.(interface{ Via(remote.Host) Via })
+	if !ok {
+		return nil
+	}
+	via := make(map[snapshot.Hostname]Via)
+	for i, h := range cluster.Hosts {
+		if h.Err == nil {
+			via[h.Name] = link.Via(c.Hosts[i])
+		}
+	}
+	return via
 }
 
 // errStopped is the cause for hosts that were not asked to the end because

@@ -1,0 +1,68 @@
+package enforce
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// nativeReport is a report in the format of our own hosts and controllers. It
+// carries start times, and processes whose memory nobody knows.
+type nativeReport struct {
+	Terminate json.RawMessage            `json:"terminate"`
+	Detach    map[string]json.RawMessage `json:"detach"` // as in the 1.4.3 format
+}
+
+// EncodeNativeReport writes a report with all that is known of its processes.
+func EncodeNativeReport(r Report) ([]byte, error) {
+	processes := make([]snapshot.Process, len(r.Terminate))
+	for i := range r.Terminate {
+		processes[i] = r.Terminate[i].Process
+	}
+	terminate, err := snapshot.EncodeNativeProcesses(processes)
+	if err != nil {
+		return nil, fmt.Errorf("encode report: %w", err)
+	}
+	detach, err := encodeDetachments(r.Detach)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(nativeReport{Terminate: terminate, Detach: detach})
+}
+
+// DecodeNativeReport reads what EncodeNativeReport wrote. Every field is
+// checked; an error wraps snapshot.ErrInvalid, and then nothing of the report
+// may be carried out.
+func DecodeNativeReport(data []byte) (Report, error) {
+	var n nativeReport
+	if len(data) > MaxReportBytes {
+		return Report{}, fmt.Errorf("%w: a report of %d bytes", snapshot.ErrInvalid, len(data))
+	}
+	if err := json.Unmarshal(data, &n); err != nil {
+		return Report{}, fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
+	}
+	processes, err := snapshot.DecodeNativeProcesses(n.Terminate)
+	if err != nil {
+		return Report{}, fmt.Errorf("terminate: %w", err)
+	}
+	var r Report
+	for i := range processes {
+		if processes[i].EnvUnknown {
+			return Report{}, fmt.Errorf("%w: process %d was judged without its environment", snapshot.ErrInvalid, processes[i].PID)
+		}
+		r.Terminate = append(r.Terminate, Termination{Process: processes[i]})
+	}
+	slices.SortFunc(r.Terminate, func(a, b Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
+	if n.Detach == nil {
+		return r, nil
+	}
+	detach, err := json.Marshal(n.Detach)
+	if err != nil {
+		return Report{}, fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
+	}
+	r.Detach, err = decodeDetachments(detach)
+	return r, err
+}

@@ -1,0 +1,40 @@
+package controller
+
+import (
+	"encoding/json"
+
+	"github.com/seed-3119e985/genv/enforce"
+)
+
+// The requests of `genv usage serve`, and their bodies as JSON.
+// docs/protocol.md describes them.
+const (
+	RequestSnapshot = "snapshot"
+	RequestExecute  = "execute"
+	RequestPing     = "ping"
+)
+
+// SnapshotRequest asks for a snapshot, unless it is still the one of Revision.
+type SnapshotRequest struct {
+	Revision uint64 `json:"revision"` // of the snapshot at hand; 0 for none
+}
+
+// SnapshotAnswer is the snapshot, or the word that nothing changed: then it has
+// the revision that was asked with, and no snapshot.
+type SnapshotAnswer struct {
+	Revision uint64          `json:"revision"`
+	Snapshot json.RawMessage `json:"snapshot,omitempty"` // snapshot.EncodeNative
+}
+
+// ExecuteRequest has a report carried out.
+type ExecuteRequest struct {
+	Report  json.RawMessage `json:"report"` // enforce.EncodeNativeReport
+	GraceMS int64           `json:"grace_ms"`
+	Kill    bool            `json:"kill"`
+}
+
+// ExecuteAnswer says what came of it, an outcome for each item.
+type ExecuteAnswer struct {
+	Lines    []string          `json:"lines"`
+	Outcomes []enforce.Outcome `json:"outcomes"`
+}

@@ -1,0 +1,111 @@
+package controller
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+)
+
+// readOnly looks at a host that has no genv, with nvidia-smi and /proc, as the
+// login and without sudo. There are no environments on such a host and nobody
+// can read what its processes claim, so every process is unknown: nothing can
+// be judged there, and nothing is done.
+func readOnly(ctx context.Context, runner remote.Runner, host remote.Host) (*snapshot.Snapshot, error) {
+	devices, err := runner.Run(ctx, host, smi(nvidiasmi.DevicesArgs()))
+	if err != nil {
+		return nil, err
+	}
+	apps, err := runner.Run(ctx, host, smi(nvidiasmi.AppsArgs()))
+	if err != nil {
+		return nil, err
+	}
+	s := &snapshot.Snapshot{Warnings: []string{"there is no genv on this host: it is only read, and nothing is enforced"}}
+	found, err := nvidiasmi.ParseDevices(devices.Stdout)
+	if err != nil {
+		return nil, &remote.Error{Class: remote.InvalidOutput, Err: err}
+	}
+	usage, err := nvidiasmi.ParseApps(apps.Stdout)
+	if err != nil {
+		return nil, &remote.Error{Class: remote.InvalidOutput, Err: err}
+	}
+	byUUID := make(map[snapshot.GPUUUID]snapshot.DeviceIndex)
+	for _, d := range found {
+		byUUID[d.UUID] = d.Index
+		s.Devices = append(s.Devices, snapshot.Device{
+			Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, UsedMemory: d.UsedMemory, Utilization: d.Utilization,
+		})
+	}
+	s.Processes = processesOf(usage.Apps, byUUID)
+	describe(ctx, runner, host, s.Processes)
+	return s, nil
+}
+
+func smi(args []string) remote.Command {
+	return remote.Command{Args: append([]string{"env", "LC_ALL=C", "GENV_BYPASS=1", "nvidia-smi"}, args...)}
+}
+
+// processesOf gathers what each process uses; a device that nobody knows is
+// left out.
+func processesOf(apps []nvidiasmi.App, byUUID map[snapshot.GPUUUID]snapshot.DeviceIndex) []snapshot.Process {
+	var list []snapshot.Process
+	at := make(map[snapshot.PID]int)
+	for _, a := range apps {
+		index, known := byUUID[a.GPU]
+		if !known {
+			continue
+		}
+		i, seen := at[a.PID]
+		if !seen {
+			i = len(list)
+			at[a.PID] = i
+			list = append(list, snapshot.Process{PID: a.PID, EnvUnknown: true})
+		}
+		if list[i].Uses(index) == nil {
+			list[i].Usage = append(list[i].Usage, snapshot.DeviceUsage{Index: index, Memory: a.Memory})
+		}
+	}
+	return list
+}
+
+// describe adds the owners and names of processes, as far as /proc shows them.
+// A process that has ended meanwhile makes cat fail for it alone.
+func describe(ctx context.Context, runner remote.Runner, host remote.Host, processes []snapshot.Process) {
+	if len(processes) == 0 {
+		return
+	}
+	args := []string{"cat"}
+	byPID := make(map[string]*snapshot.Process)
+	for i := range processes {
+		pid := strconv.Itoa(int(processes[i].PID))
+		args = append(args, fmt.Sprintf("/proc/%s/status", pid))
+		byPID[pid] = &processes[i]
+	}
+	out, _ := runner.Run(ctx, host, remote.Command{Args: args}) // what came is used, and more is not needed
+	var name string
+	var p *snapshot.Process
+	lines := bufio.NewScanner(bytes.NewReader(out.Stdout))
+	for lines.Scan() {
+		key, value, _ := strings.Cut(lines.Text(), ":\t")
+		switch key {
+		case "Name":
+			name, p = value, nil
+		case "Pid":
+			if p = byPID[value]; p != nil && snapshot.CheckText("name", name) == nil {
+				p.Name = name
+			}
+		case "Uid":
+			real, _, _ := strings.Cut(value, "\t")
+			if n, err := strconv.ParseUint(real, 10, 32); err == nil && p != nil {
+				uid := snapshot.UID(n)
+				p.UID = &uid
+			}
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package snapshot
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// The native types are the format in which our own hosts and controllers speak
+// (genv usage serve): all that a Snapshot holds, unknowns as unknown. Keys may
+// be added to it: a decoder passes over those that it does not know.
+type (
+	nativeSnapshot struct {
+		BootID       string              `json:"boot_id,omitempty"`
+		Processes    []nativeProcess     `json:"processes"`
+		Environments []nativeEnvironment `json:"envs"`
+		Devices      []nativeDevice      `json:"devices"`
+		Warnings     []string            `json:"warnings,omitempty"`
+	}
+	nativeProcess struct {
+		PID        PID         `json:"pid"`
+		Start      StartTime   `json:"start,omitempty"`
+		UID        *UID        `json:"uid,omitempty"`
+		Name       string      `json:"name,omitempty"`
+		EID        EnvID       `json:"eid,omitempty"`
+		EnvUnknown bool        `json:"env_unknown,omitempty"`
+		Usage      []wireUsage `json:"used_gpu_memory"`
+	}
+	nativeEnvironment struct {
+		wireEnvironment
+		OwnerMismatch bool `json:"owner_mismatch,omitempty"`
+	}
+	nativeDevice struct {
+		wireDevice
+		UUID        GPUUUID `json:"uuid,omitempty"`
+		Name        string  `json:"name,omitempty"`
+		UsedMemory  *string `json:"used_memory,omitempty"`
+		Utilization *int    `json:"utilization,omitempty"`
+	}
+)
+
+// EncodeNative writes all that a snapshot holds, as one line of JSON.
+func EncodeNative(s *Snapshot) ([]byte, error) {
+	n := nativeSnapshot{
+		BootID: s.BootID, Warnings: s.Warnings,
+		Processes: nativeProcesses(s.Processes), Environments: []nativeEnvironment{}, Devices: []nativeDevice{},
+	}
+	for i, e := range environmentsToWire(s.Environments).Environments {
+		n.Environments = append(n.Environments, nativeEnvironment{e, s.Environments[i].OwnerMismatch})
+	}
+	for i, w := range devicesToWire(s.Devices).Devices {
+		d := &s.Devices[i]
+		n.Devices = append(n.Devices, nativeDevice{w, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization})
+	}
+	return json.Marshal(n)
+}
+
+func nativeProcesses(processes []Process) []nativeProcess {
+	out := make([]nativeProcess, 0, len(processes))
+	for i := range processes {
+		p := &processes[i]
+		out = append(out, nativeProcess{p.PID, p.Start, p.UID, p.Name, p.EID, p.EnvUnknown, usageToWire(p.Usage)})
+	}
+	return out
+}
+
+// EncodeNativeProcesses writes processes as EncodeNative does, for reports.
+func EncodeNativeProcesses(processes []Process) ([]byte, error) {
+	return json.Marshal(nativeProcesses(processes))
+}
+
+// DecodeNativeProcesses reads what EncodeNativeProcesses wrote.
+func DecodeNativeProcesses(data []byte) ([]Process, error) {
+	var list []nativeProcess
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return processesFromNative(list)
+}
+
+// DecodeNative reads what EncodeNative wrote. Every field is checked; an error
+// wraps ErrInvalid.
+func DecodeNative(data []byte) (*Snapshot, error) {
+	var n nativeSnapshot
+	if err := json.Unmarshal(data, &n); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if n.Processes == nil || n.Environments == nil || n.Devices == nil {
+		return nil, fmt.Errorf("%w: a part of the snapshot is missing", ErrInvalid)
+	}
+	if len(n.Environments) > maxEnvironments || len(n.Devices) > maxDevices || len(n.Warnings) > maxWarnings {
+		return nil, fmt.Errorf("%w: more of it than is read", ErrInvalid)
+	}
+	s := &Snapshot{BootID: n.BootID}
+	err := CheckText("boot_id", n.BootID)
+	for _, w := range n.Warnings {
+		s.Warnings = append(s.Warnings, clip(w))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.Processes, err = processesFromNative(n.Processes); err != nil {
+		return nil, err
+	}
+	if s.Environments, err = environmentsFromNative(n.Environments); err != nil {
+		return nil, err
+	}
+	s.Devices, err = devicesFromNative(n.Devices)
+	return s, err
+}
+
+// maxWarnings is how many lines a host may warn in.
+const maxWarnings = 4096
+
+// clip keeps a warning short; whoever prints it escapes it.
+func clip(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxTextLength)], "")
+}

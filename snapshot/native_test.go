@@ -1,0 +1,91 @@
+package snapshot_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// everything is a snapshot with something in every field.
+func everything(t testing.TB) *snapshot.Snapshot {
+	at, err := snapshot.ParseDate("20/11/2026 21:10:32")
+	require.NoError(t, err)
+	uid, gpus, percent := snapshot.UID(1001), 2, 97
+	return &snapshot.Snapshot{
+		BootID: "6f2c", Warnings: []string{"a warning"},
+		Processes: []snapshot.Process{
+			{PID: 7, EID: "1667", Start: 12345, UID: &uid, Name: "python", Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(5)}}},
+			{PID: 8, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 0}}},
+		},
+		Environments: []snapshot.Environment{{
+			EID: "1667", UID: uid, Creation: at, Username: "alice", PIDs: []snapshot.PID{3}, KernelIDs: []string{"k"}, OwnerMismatch: true,
+			Config: snapshot.EnvConfig{Name: "Norwegian Wood", GPUMemory: snapshot.MustMemory("4g"), GPUs: &gpus},
+		}},
+		Devices: []snapshot.Device{{
+			Index: 1, TotalMemory: snapshot.MiB(81559), UUID: "GPU-1", Name: "H100", UsedMemory: snapshot.MiB(5), Utilization: &percent,
+			Attachments: []snapshot.Attachment{{EID: "1667", GPUMemory: snapshot.MustMemory("4g"), Time: at}},
+		}},
+	}
+}
+
+func TestNativeCarriesEverything(t *testing.T) {
+	want := everything(t)
+	data, err := snapshot.EncodeNative(want)
+	require.NoError(t, err)
+	got, err := snapshot.DecodeNative(data)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+func TestNativeRefuses(t *testing.T) {
+	for name, text := range map[string]string{
+		"nothing":             ``,
+		"a part is missing":   `{"processes":[],"envs":[]}`,
+		"a null part":         `{"processes":null,"envs":[],"devices":[]}`,
+		"PID 0":               `{"processes":[{"pid":0,"used_gpu_memory":[]}],"envs":[],"devices":[]}`,
+		"a PID twice":         `{"processes":[{"pid":7,"used_gpu_memory":[]},{"pid":7,"used_gpu_memory":[]}],"envs":[],"devices":[]}`,
+		"a device below 0":    `{"processes":[{"pid":7,"used_gpu_memory":[{"index":-1}]}],"envs":[],"devices":[]}`,
+		"a bad memory":        `{"processes":[{"pid":7,"used_gpu_memory":[{"index":0,"gpu_memory":"much"}]}],"envs":[],"devices":[]}`,
+		"a control character": `{"processes":[{"pid":7,"name":"\u001b[2J","used_gpu_memory":[]}],"envs":[],"devices":[]}`,
+		"no id":               `{"processes":[],"envs":[{"eid":"","creation":"20/11/2026 21:10:32"}],"devices":[]}`,
+		"no date":             `{"processes":[],"envs":[{"eid":"1","creation":""}],"devices":[]}`,
+		"150 per cent":        `{"processes":[],"envs":[],"devices":[{"index":0,"utilization":150}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := snapshot.DecodeNative([]byte(text))
+			require.ErrorIs(t, err, snapshot.ErrInvalid)
+		})
+	}
+}
+
+// FuzzDecodeNative: what is accepted says the same when it is written and read
+// again.
+func FuzzDecodeNative(f *testing.F) {
+	data, err := snapshot.EncodeNative(everything(f))
+	require.NoError(f, err)
+	f.Add(data)
+	full, err := os.ReadFile(recorded + "/wire/usage-snapshot-full.json")
+	require.NoError(f, err)
+	f.Add(full)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := snapshot.DecodeNative(data)
+		if err != nil {
+			return
+		}
+		again, err := snapshot.EncodeNative(s)
+		require.NoError(t, err)
+		back, err := snapshot.DecodeNative(again)
+		require.NoError(t, err)
+		require.Equal(t, again, must(snapshot.EncodeNative(back)))
+	})
+}
+
+func must(data []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
