@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/remote/inventory"
+	"github.com/seed-3119e985/genv/remote/sim/gpus"
+)
+
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "nvidia-smi" {
+		os.Exit(gpus.Main(os.Args[1:], os.Stdout, os.Stderr, os.Getenv))
+	}
+	if ending := os.Getenv(jobVariable); ending != "" {
+		os.Exit(work(ending))
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if built != "" {
+			_ = os.RemoveAll(built)
+		}
+		os.Exit(code)
+	}))
+}
+
+// built is the folder of the genv that the tests show.
+var built string
+
+// demo runs the whole program and looks whether anything is left of it.
+func demo(t *testing.T, ctx context.Context, out io.Writer, args ...string) (code int, stderr string) { //nolint:revive // t first, as in all helpers
+	t.Helper()
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	before := children(t)
+	var errors bytes.Buffer
+	code = run(ctx, args, out, &errors, func(string) string { return "" })
+	left, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Empty(t, left)
+	require.Equal(t, before, children(t), "processes are left")
+	return code, errors.String()
+}
+
+// children lists this process's children, of all its threads (man 5 proc_tid_children).
+func children(t *testing.T) string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/self/task/*/children")
+	require.NoError(t, err)
+	var all strings.Builder
+	for _, file := range files {
+		data, _ := os.ReadFile(file) // a thread may end meanwhile
+		all.Write(data)
+	}
+	return all.String()
+}
+
+// genv builds the program once for all tests.
+func genv(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(built, "genv")
+	if built == "" {
+		var err error
+		built, err = os.MkdirTemp("", "genv-demo-test-")
+		require.NoError(t, err)
+		program = filepath.Join(built, "genv")
+		out, err := exec.Command("go", "build", "-o", program, "../genv").CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+	return program
+}
+
+func TestTheDemoEndsWellAndLeavesNothing(t *testing.T) {
+	var out bytes.Buffer
+	code, stderr := demo(t, t.Context(), &out, "-genv", genv(t), "-hosts", "")
+	require.Zero(t, code, out.String()+stderr)
+	require.Empty(t, stderr)
+	require.NotContains(t, out.String(), "\x1b") // no terminal, no colours
+	for _, line := range []string{
+		"is not running in a GPU environment", "is using non-attached GPU(s) 3", "over its capacity of 20g",
+		"User erin is using 4 devices on 2 hosts which is 2 more than the maximum allowed",
+		"[gpu-04] Detaching environment", "Total 24 devices with 16 available on 4 hosts",
+		"the 4 processes that broke a rule have ended", "the dry run had changed nothing",
+	} {
+		require.Contains(t, out.String(), line)
+	}
+	require.Equal(t, 4, strings.Count(out.String(), "Terminating process"))
+}
+
+func TestAnotherPortWhenItIsTaken(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.77.0.3:7722")
+	if err == nil { // else somebody else has it, which is as good
+		defer listener.Close()
+	}
+	var out bytes.Buffer
+	code, stderr := demo(t, t.Context(), &out, "-genv", genv(t), "-hosts", "../../hosts.example.yaml")
+	require.Zero(t, code, out.String()+stderr)
+	require.Contains(t, out.String(), "Another program listens on port 7722")
+}
+
+func TestAGenvThatDoesNothingIsFoundOut(t *testing.T) {
+	var out bytes.Buffer
+	code, _ := demo(t, t.Context(), &out, "-genv", "/bin/true", "-hosts", "")
+	require.Equal(t, exitWrong, code)
+	require.Equal(t, 4, strings.Count(out.String(), "still runs"), out.String())
+	require.Contains(t, out.String(), "erin on gpu-04 is attached to devices [0 1 2], not [0]")
+}
+
+func TestAGenvThatFailsEndsTheDemo(t *testing.T) {
+	code, stderr := demo(t, t.Context(), io.Discard, "-genv", "/bin/false", "-hosts", "")
+	require.Equal(t, exitWrong, code)
+	require.Contains(t, stderr, "genv remote devices ended with exit status 1")
+}
+
+// interrupter stops the demo at a text.
+type interrupter struct {
+	bytes.Buffer
+	text string
+	stop func()
+}
+
+func (i *interrupter) Write(p []byte) (int, error) {
+	n, err := i.Buffer.Write(p)
+	if strings.Contains(i.String(), i.text) {
+		i.stop()
+	}
+	return n, err
+}
+
+func TestInterruptLeavesNothing(t *testing.T) {
+	for _, text := range []string{"4 GPU hosts", "Now for real", "Terminating"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		code, stderr := demo(t, ctx, &interrupter{text: text, stop: cancel}, "-genv", genv(t), "-hosts", "")
+		require.Equal(t, exitInterrupted, code, text)
+		require.Contains(t, stderr, "interrupted")
+	}
+}
+
+func TestWrongUsage(t *testing.T) {
+	code, stderr := demo(t, t.Context(), io.Discard, "-genv", "/nonexistent/genv")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "make build")
+	code, _ = demo(t, t.Context(), io.Discard, "-nonsense")
+	require.Equal(t, exitUsage, code)
+}
+
+// The example of a hosts file works as it stands with the demo's fleet.
+func TestTheExampleDescribesTheDemosHosts(t *testing.T) {
+	hosts, err := inventory.Load(inventory.Selection{Hosts: []string{"../../hosts.example.yaml"}},
+		func(path string) (io.ReadCloser, error) { return os.Open(path) })
+	require.NoError(t, err)
+	require.Len(t, hosts, len(hostSpecs))
+	for i, spec := range hostSpecs {
+		require.Equal(t, spec.name, hosts[i].Name)
+		require.Equal(t, spec.address, hosts[i].Address)
+		require.Equal(t, port, hosts[i].Port)
+	}
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// The exit codes of the demo.
+const (
+	exitWrong       = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+// childGrace is how long genv has to end when the demo is cut short.
+const childGrace = 5 * time.Second
+
+// show is one run of the demo.
+type show struct {
+	*stage
+	paper
+	ctx    context.Context // ends when somebody interrupts the demo
+	stderr io.Writer
+	genv   string
+	getenv func(string) string
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
+	flags := flag.NewFlagSet("genv-demo", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	genv := flags.String("genv", "bin/genv", "the genv program to show")
+	hosts := flags.String("hosts", "hosts.example.yaml", "the hosts file that describes the demo's fleet; empty to write one")
+	if err := flags.Parse(args); err != nil {
+		return exitUsage
+	}
+	program, err := filepath.Abs(*genv)
+	if err == nil {
+		_, err = os.Stat(program)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "genv-demo: %v: build it with `make build`, or name it with -genv\n", err)
+		return exitUsage
+	}
+	if _, err := os.Stat(*hosts); err != nil {
+		*hosts = ""
+	}
+	s, err := build(program, *hosts, time.Now())
+	d := &show{stage: s, paper: newPaper(stdout, getenv), ctx: ctx, stderr: stderr, genv: program, getenv: getenv}
+	code := exitWrong
+	if err == nil {
+		code, err = d.play()
+	}
+	if closing := s.Close(); err == nil {
+		err = closing
+	}
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "\ngenv-demo: interrupted; everything it started has ended")
+		return exitInterrupted
+	case err != nil:
+		fmt.Fprintf(stderr, "genv-demo: %v\n", err)
+		return exitWrong
+	}
+	return code
+}
+
+// play shows all scenes; its error is one of the demo, not of what it shows.
+func (d *show) play() (int, error) {
+	d.introduce(d.stage)
+	enforce := append([]string{"enforce"}, rules...)
+	d.say("First a look at the fleet: devices that nobody has attached are available.")
+	if err := d.run("devices"); err != nil {
+		return 0, err
+	}
+	d.say("What would be done? A dry run asks every host, judges, and touches nothing.")
+	if err := d.run(append(enforce, "--dry-run", "--cycles", "1")...); err != nil {
+		return 0, err
+	}
+	wrong := d.wrongs(d.ctx, false)
+	d.say("Now for real, two cycles a second apart: the second finds nothing left to do.")
+	if err := d.run(append(enforce, "--interval", "1", "--cycles", "2")...); err != nil {
+		return 0, err
+	}
+	d.say("Two devices of erin's are available again.")
+	if err := d.run("devices"); err != nil {
+		return 0, err
+	}
+	wrong = append(wrong, d.wrongs(d.ctx, true)...)
+	d.conclude(d.stage, wrong)
+	if len(wrong) > 0 {
+		return exitWrong, nil
+	}
+	return 0, nil
+}
+
+// run is what a person would type: genv remote with the fleet's ssh_config.
+func (d *show) run(words ...string) error {
+	args := append([]string{"remote", "-F", d.fleet.SSHConfig(), "-H", d.hosts}, words...)
+	d.command("genv " + strings.Join(args, " "))
+	cmd := exec.CommandContext(d.ctx, d.genv, args...)
+	cmd.Stdout, cmd.Stderr = d.out, d.stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = childGrace
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return fmt.Errorf("genv remote %s ended with %s", words[0], exit.ProcessState)
+	}
+	return err
+}
