@@ -46,7 +46,11 @@ func (m *Machine) inventoryFor(ctx context.Context, usage nvidiasmi.Usage) (*inv
 	if err == nil && inv.lacks(usage) {
 		err = m.addInstances(ctx, inv, usage)
 	}
-	return inv, err
+	if err != nil {
+		return nil, err
+	}
+	m.rememberDevices(inv)
+	return inv, nil
 }
 
 // lacks says whether a process uses a device that was not asked for yet.

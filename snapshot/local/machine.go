@@ -46,8 +46,8 @@ type Machine struct {
 	memory memory
 }
 
-// memory is what one snapshot learned that the next one need not ask again.
-// Nothing in it changes once it is remembered.
+// memory is what a snapshot learned that the next one need not ask again.
+// Nothing that it refers to changes once it is remembered.
 type memory struct {
 	inventory *inventory // nil for none
 	claims    map[snapshot.PID]claim
@@ -59,10 +59,16 @@ func (m *Machine) remembered() memory {
 	return m.memory
 }
 
-func (m *Machine) remember(learned memory) {
+func (m *Machine) rememberDevices(inv *inventory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.memory = learned
+	m.memory.inventory = inv
+}
+
+func (m *Machine) rememberClaims(claims map[snapshot.PID]claim) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.memory.claims = claims
 }
 
 func (m *Machine) now() time.Time {

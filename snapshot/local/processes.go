@@ -2,7 +2,6 @@ package local
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,17 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// processes asks nvidia-smi who uses which device and /proc who that is. It
-// returns the inventory by which the devices were told apart.
-func (m *Machine) processes(ctx context.Context) ([]snapshot.Process, *inventory, []string, error) {
-	usage, err := m.SMI.Apps(ctx)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	inv, err := m.inventoryFor(ctx, usage)
-	if err != nil {
-		return nil, nil, nil, err
-	}
+// identify asks /proc who the processes are that use devices.
+func (m *Machine) identify(usage nvidiasmi.Usage, inv *inventory) ([]snapshot.Process, []string) {
 	used, warnings := inv.attribute(usage)
 	processes := make([]snapshot.Process, 0, len(used))
 	before, claims := m.remembered().claims, make(map[snapshot.PID]claim, len(used))
@@ -34,8 +24,8 @@ func (m *Machine) processes(ctx context.Context) ([]snapshot.Process, *inventory
 		p.Usage = u.Usage
 		processes, warnings = append(processes, p), append(warnings, more...)
 	}
-	m.remember(memory{inventory: inv, claims: claims})
-	return processes, inv, warnings, nil
+	m.rememberClaims(claims)
+	return processes, warnings
 }
 
 // attribute puts the lines of nvidia-smi together to processes, in ascending

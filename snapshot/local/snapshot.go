@@ -14,10 +14,15 @@ import (
 // processes are in ascending order of PID. An error means that nothing is
 // known; it wraps an error of nvidiasmi or of state, or the context's.
 func (m *Machine) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
-	processes, inventory, warnings, err := m.processes(ctx)
+	usage, err := m.SMI.Apps(ctx)
 	if err != nil {
 		return nil, err
 	}
+	inventory, err := m.inventoryFor(ctx, usage)
+	if err != nil {
+		return nil, err
+	}
+	processes, warnings := m.identify(usage, inventory)
 	books, err := m.books(ctx, inventory)
 	if err != nil {
 		return nil, err
@@ -35,10 +40,22 @@ func (m *Machine) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 }
 
 // Processes is the part of a snapshot that `--type processes` prints, and its
-// warnings. It does not look at the books.
+// warnings. It does not look at the books, and it asks nvidia-smi once when
+// nobody uses a device.
 func (m *Machine) Processes(ctx context.Context) ([]snapshot.Process, []string, error) {
-	processes, _, warnings, err := m.processes(ctx)
-	return processes, warnings, err
+	usage, err := m.SMI.Apps(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	inventory := &inventory{}
+	if len(usage.Apps) > 0 {
+		inventory, err = m.inventoryFor(ctx, usage)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	processes, warnings := m.identify(usage, inventory)
+	return processes, warnings, nil
 }
 
 // Environments is the part of a snapshot that `--type envs` prints, and its

@@ -133,6 +133,13 @@ func TestPartsOfASnapshotAskForLess(t *testing.T) {
 
 	_, _, err = m.Processes(t.Context())
 	require.NoError(t, err)
+	require.Equal(t, []string{"apps"}, m.take(), "nobody uses a device")
+
+	m.smi.apps = "GPU-0, 100, 7\n"
+	m.process(100, 1001, 5000, "A=1\x00")
+	processes, _, err := m.Processes(t.Context())
+	require.NoError(t, err)
+	require.Len(t, processes, 1)
 	require.Equal(t, []string{"apps", "devices"}, m.take())
 
 	m.books.Devices = nil

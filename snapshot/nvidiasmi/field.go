@@ -3,7 +3,6 @@ package nvidiasmi
 import (
 	"fmt"
 	"iter"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -90,16 +89,21 @@ func (p *parser) percent(field string) *int {
 	return &n
 }
 
-// uuidShape is "GPU-…" or "MIG-…", the latter in its older form with slashes.
-var uuidShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9/_-]{0,127}$`)
-
 func (p *parser) uuid(field string) snapshot.GPUUUID {
 	text := known(field)
-	if text != "" && !uuidShape.MatchString(text) {
+	if text != "" && !isUUID(text) {
 		p.fail()
 		return ""
 	}
 	return snapshot.GPUUUID(text)
+}
+
+// isUUID says whether a text looks like "GPU-…" or "MIG-…", the latter with
+// slashes in older drivers.
+func isUUID(text string) bool {
+	return text != "" && len(text) <= 128 && strings.IndexFunc(text, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '/')
+	}) < 0
 }
 
 // maxShown is how much of foreign text an error repeats.

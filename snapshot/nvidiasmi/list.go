@@ -3,8 +3,8 @@ package nvidiasmi
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -28,31 +28,49 @@ func (c *Client) List(ctx context.Context) ([]Listed, error) {
 	return ParseList(out)
 }
 
-var (
-	gpuLine = regexp.MustCompile(`^GPU (\d{1,4}): .* \(UUID: ([A-Za-z0-9/_-]{1,128})\)$`)
-	migLine = regexp.MustCompile(`^\s+MIG .*\(UUID: ([A-Za-z0-9/_-]{1,128})\)$`)
-)
-
 // ParseList reads what `nvidia-smi -L` prints. Its error is ErrGarbled. Lines
 // under a device that name no MIG instance are passed over.
 func ParseList(data []byte) ([]Listed, error) {
 	var devices []Listed
 	for line := range lines(data) {
-		if m := gpuLine.FindStringSubmatch(line); m != nil {
-			index, _ := strconv.Atoi(m[1]) // at most four digits
-			devices = append(devices, Listed{Index: snapshot.DeviceIndex(index), UUID: snapshot.GPUUUID(m[2])})
+		uuid, named := listedUUID(line)
+		if line[0] != ' ' && line[0] != '\t' {
+			index, ok := listedIndex(line)
+			if !ok || !named {
+				return nil, garbled(line)
+			}
+			devices = append(devices, Listed{Index: index, UUID: uuid})
 			continue
 		}
-		if line[0] != ' ' && line[0] != '\t' || len(devices) == 0 {
+		if len(devices) == 0 {
 			return nil, garbled(line)
 		}
-		if m := migLine.FindStringSubmatch(line); m != nil {
+		if named && strings.HasPrefix(strings.TrimLeft(line, " \t"), "MIG ") {
 			last := &devices[len(devices)-1]
-			last.MIG = append(last.MIG, snapshot.GPUUUID(m[1]))
+			last.MIG = append(last.MIG, uuid)
 		}
 	}
 	if len(devices) == 0 {
 		return nil, fmt.Errorf("%w: it lists no GPU", ErrGarbled)
 	}
 	return devices, nil
+}
+
+// listedIndex is N in "GPU N: …".
+func listedIndex(line string) (snapshot.DeviceIndex, bool) {
+	rest, isGPU := strings.CutPrefix(line, "GPU ")
+	number, _, ends := strings.Cut(rest, ":")
+	index, err := strconv.ParseUint(number, 10, 31)
+	return snapshot.DeviceIndex(index), isGPU && ends && err == nil && index <= maxIndex
+}
+
+// listedUUID is X in "… (UUID: X)" at the end of a line.
+func listedUUID(line string) (snapshot.GPUUUID, bool) {
+	const mark = "(UUID: "
+	at := strings.LastIndex(line, mark)
+	if at < 0 {
+		return "", false
+	}
+	uuid, ends := strings.CutSuffix(line[at+len(mark):], ")")
+	return snapshot.GPUUUID(uuid), ends && isUUID(uuid)
 }

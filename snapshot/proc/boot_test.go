@@ -26,7 +26,7 @@ func TestBootID(t *testing.T) {
 	id, err := fs.BootID()
 	require.NoError(t, err)
 	require.Equal(t, "6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2b11", id)
-	for _, bad := range []string{"", "rubbish\n", "6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2b11 more"} {
+	for _, bad := range []string{"", "rubbish\n", "6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2bzz", "6f1f5d0b08f7c04d8309d0e03a4f1c0c2b11", "6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2b11 more"} {
 		write(bad)
 		_, err = fs.BootID()
 		require.Error(t, err, bad)
