@@ -80,7 +80,8 @@ func newSession(t *testing.T, kind shell.Kind, environ ...string) *session {
 		t.Skipf("%s is not installed", kind)
 	}
 	options := map[shell.Kind][]string{shell.Bash: {path, "--norc", "--noprofile"}, shell.Zsh: {path, "-f"}}
-	environ = append([]string{"FAKE_GENV=1", "PATH=/usr/bin:/bin", "HOME=" + t.TempDir()}, environ...)
+	// Built with the race detector, a program would sleep a second at its end.
+	environ = append([]string{"FAKE_GENV=1", "GORACE=atexit_sleep_ms=0", "PATH=/usr/bin:/bin", "HOME=" + t.TempDir()}, environ...)
 	return &session{t: t, kind: kind, options: options[kind], environ: environ}
 }
 
@@ -102,7 +103,7 @@ func (s *session) run(script string, options ...string) result {
 	require.NoError(s.t, err)
 	file := filepath.Join(s.t.TempDir(), "init")
 	require.NoError(s.t, os.WriteFile(file, []byte(code), 0o600))
-	return s.raw("eval \"$(cat '"+file+"')\"\n"+script, options...)
+	return s.raw("init='"+file+"'\neval \"$(cat \"$init\")\"\n"+script, options...)
 }
 
 func (s *session) raw(script string, options ...string) result {

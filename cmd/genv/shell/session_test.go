@@ -173,7 +173,8 @@ func TestPrompt(t *testing.T) {
 		{"added", "genv activate", "(genv:x) $ "},
 		{"replaced", "genv activate; FAKE_NAME=y genv config", "(genv:y) $ "},
 		{"not wanted", "genv activate --no-prompt; genv config", "$ "},
-		{"once, though initialised again", "genv activate; genv activate", "(genv:x) $ "},
+		{"once, though initialised again", "genv activate; eval \"$(cat \"$init\")\"; genv activate", "(genv:x) $ "},
+		{"given back, though initialised again", "genv activate; eval \"$(cat \"$init\")\"; genv deactivate", "$ "},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {

@@ -1,0 +1,121 @@
+package docker
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Why a container can't have the devices that it asks for.
+var (
+	ErrNoDevices   = errors.New("no device is attached")
+	ErrTooMany     = errors.New("more devices than are attached")
+	ErrNotAttached = errors.New("not an attached device")
+	ErrRequest     = errors.New("not understood")
+)
+
+// gpus rewrites the value of --gpus, which is a line of CSV: "all", a number, or
+// fields such as count=2, "device=0,1" and driver=nvidia.
+func (env Environment) gpus(value string) (string, error) {
+	fields, err := csv.NewReader(strings.NewReader(value)).Read()
+	if err != nil {
+		return "", fmt.Errorf("--gpus %s: %w: %w", value, ErrRequest, err)
+	}
+	what, kept := "--gpus "+value, []string{}
+	request := func() ([]snapshot.DeviceIndex, error) { return env.first(what, "1") } // docker's default
+	for i, field := range fields {
+		key, operand, named := strings.Cut(field, "=")
+		switch {
+		case !named && i == 0:
+			request = func() ([]snapshot.DeviceIndex, error) { return env.first(what, field) }
+		case key == "count":
+			request = func() ([]snapshot.DeviceIndex, error) { return env.first(what, operand) }
+		case key == "device":
+			request = func() ([]snapshot.DeviceIndex, error) { return env.pick(what, operand) }
+		case key == "driver" || key == "capabilities" || key == "options":
+			kept = append(kept, field)
+		default:
+			return "", fmt.Errorf("%s: %w: write --gpus all, a number, or '\"device=0,1\"'", what, ErrRequest)
+		}
+	}
+	devices, err := request()
+	if err != nil {
+		return "", err
+	}
+	if len(devices) == 0 {
+		return value, nil // --gpus 0
+	}
+	return line(append([]string{"device=" + join(devices)}, kept...))
+}
+
+// first picks so many of the attached devices, or all.
+func (env Environment) first(what, count string) ([]snapshot.DeviceIndex, error) {
+	if count == "all" || count == "-1" {
+		return env.pick(what, "all")
+	}
+	n, err := strconv.ParseUint(count, 10, 16)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w: %q is no number of devices", what, ErrRequest, count)
+	case n > 0 && len(env.Devices) == 0:
+		return nil, env.noDevices(what)
+	case n > uint64(len(env.Devices)):
+		return nil, fmt.Errorf("%s: %w (%d): run genv attach --count %d first", what, ErrTooMany, len(env.Devices), n)
+	}
+	return env.Devices[:n], nil
+}
+
+// pick passes listed devices that are attached, or all.
+func (env Environment) pick(what, list string) ([]snapshot.DeviceIndex, error) {
+	if len(env.Devices) == 0 {
+		return nil, env.noDevices(what)
+	}
+	if list == "all" {
+		return env.Devices, nil
+	}
+	var devices []snapshot.DeviceIndex
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.ParseUint(text, 10, 16)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w: name devices by their index, %q is none", what, ErrRequest, text)
+		}
+		if !slices.Contains(env.Devices, snapshot.DeviceIndex(n)) {
+			return nil, fmt.Errorf("%s: %d is %w: this environment has %s", what, n, ErrNotAttached, join(env.Devices))
+		}
+		devices = append(devices, snapshot.DeviceIndex(n))
+	}
+	return devices, nil
+}
+
+func (env Environment) noDevices(what string) error {
+	return fmt.Errorf("%s: %w to environment %s: run genv attach first", what, ErrNoDevices, env.EID)
+}
+
+// line writes fields as docker reads them.
+func line(fields []string) (string, error) {
+	var text strings.Builder
+	w := csv.NewWriter(&text)
+	if err := w.Write(fields); err != nil {
+		return "", err
+	}
+	w.Flush()
+	return strings.TrimSuffix(text.String(), "\n"), w.Error()
+}
+
+// cdi is how --device names GPUs by the Container Device Interface.
+const cdi = "nvidia.com/gpu="
+
+// cdi rewrites one such flag, which names one device or all.
+func (env Environment) cdi(value string) ([]string, error) {
+	devices, err := env.pick("--device "+value, strings.TrimPrefix(value, cdi))
+	var args []string
+	for _, device := range devices {
+		args = append(args, "--device", cdi+device.String())
+	}
+	return args, err
+}

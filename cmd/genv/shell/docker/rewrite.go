@@ -1,0 +1,139 @@
+package docker
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Environment is what a container gets to know and to use.
+type Environment struct {
+	EID     snapshot.EnvID
+	Name    string
+	Devices []snapshot.DeviceIndex // the attached ones
+}
+
+// Call is a command line of docker that starts a container.
+type Call struct {
+	head  []string // up to the command, with it
+	flags []flag
+	rest  []string // from the image on
+}
+
+// Parse finds the flags of `docker [container] run|create`; ok is false for
+// every other command, and for one that docker refuses for its missing value.
+// An error is ErrUnknownFlag.
+func Parse(args []string) (Call, bool, error) {
+	call, ok, err := parse(args)
+	if errors.Is(err, errNoValue) {
+		err = nil
+	}
+	return call, ok, err
+}
+
+func parse(args []string) (call Call, ok bool, err error) {
+	_, rest, err := globalFlags.read(args)
+	if err != nil {
+		return Call{}, false, err
+	}
+	if len(rest) > 0 && rest[0] == "container" {
+		rest = rest[1:]
+	}
+	if len(rest) == 0 || rest[0] != "run" && rest[0] != "create" {
+		return Call{}, false, nil
+	}
+	call.head = args[:len(args)-len(rest)+1]
+	call.flags, call.rest, err = runFlags.read(rest[1:])
+	return call, err == nil, err
+}
+
+// The variable by which NVIDIA's container runtime chooses devices, and the
+// value with which it chooses none.
+const (
+	visible     = "NVIDIA_VISIBLE_DEVICES"
+	visibleNone = "void"
+)
+
+// Args is the command line in the environment. Its error is ErrNotAttached,
+// ErrTooMany, ErrNoDevices or ErrRequest, and is a whole message.
+func (c Call) Args(env Environment) ([]string, error) {
+	args := slices.Clone(c.head)
+	variables := []string{"GENV_ENVIRONMENT_ID=" + string(env.EID)}
+	if env.Name != "" {
+		variables = append(variables, "GENV_ENVIRONMENT_NAME="+env.Name)
+	}
+	for _, f := range c.flags {
+		replaced, err := env.flag(f)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, replaced...)
+	}
+	devices, err := env.visible(c.flags)
+	if err != nil {
+		return nil, err
+	}
+	if devices != "" {
+		variables = append(variables, visible+"="+devices)
+	}
+	for _, variable := range variables { // behind the user's: the last one counts
+		args = append(args, "-e", variable)
+	}
+	return append(args, c.rest...), nil
+}
+
+// flag is what stands in the place of a flag.
+func (env Environment) flag(f flag) ([]string, error) {
+	switch {
+	case f.name == "--gpus" && f.value != "":
+		value, err := env.gpus(f.value)
+		return []string{"--gpus", value}, err
+	case f.name == "--device" && strings.HasPrefix(f.value, cdi):
+		return env.cdi(f.value)
+	}
+	return f.args, nil
+}
+
+// visible is the value for NVIDIA_VISIBLE_DEVICES; empty to leave it alone. The
+// nvidia runtime goes by it even if only the image says it, and the images of
+// CUDA say "all".
+func (env Environment) visible(flags []flag) (string, error) {
+	gpus, runtime := false, false
+	for _, f := range slices.Backward(flags) { // the last one counts
+		name, list, given := strings.Cut(f.value, "=")
+		if (f.name == "-e" || f.name == "--env") && name == visible {
+			if !given {
+				list = "all" // taken over from the shell, whatever it says there
+			}
+			return env.visibleList(f, list)
+		}
+		gpus = gpus || f.name == "--gpus"
+		runtime = runtime || f.name == "--runtime" && f.value == "nvidia"
+	}
+	if gpus || !runtime {
+		return "", nil // docker itself goes by --gpus
+	}
+	return join(env.Devices), nil
+}
+
+func (env Environment) visibleList(f flag, list string) (string, error) {
+	if list == "" || list == "none" || list == visibleNone {
+		return list, nil
+	}
+	devices, err := env.pick(strings.Join(f.args, " "), list)
+	return join(devices), err
+}
+
+// join lists devices as NVIDIA's runtime reads them.
+func join(devices []snapshot.DeviceIndex) string {
+	if len(devices) == 0 {
+		return visibleNone
+	}
+	texts := make([]string, len(devices))
+	for i, device := range devices {
+		texts[i] = device.String()
+	}
+	return strings.Join(texts, ",")
+}

@@ -1,0 +1,214 @@
+package docker_test
+
+import (
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/shell/docker"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+var two = docker.Environment{EID: "1667", Name: "my env", Devices: []snapshot.DeviceIndex{1, 3}}
+
+const (
+	ids = "-e|GENV_ENVIRONMENT_ID=1667|-e|GENV_ENVIRONMENT_NAME=my env"
+	gpu = `--gpus|"device=1,3"`
+)
+
+// words takes a line apart at "|", so that a word may have spaces.
+func words(line string) []string {
+	if line == "" {
+		return nil
+	}
+	return strings.Split(line, "|")
+}
+
+func rewrite(t *testing.T, args []string, env docker.Environment) ([]string, error) {
+	t.Helper()
+	call, ok, err := docker.Parse(args)
+	require.NoError(t, err)
+	require.True(t, ok)
+	return call.Args(env)
+}
+
+func TestContainersGetTheAttachedDevices(t *testing.T) {
+	for line, want := range map[string]string{
+		"run|cuda":                                  "run|" + ids + "|cuda",
+		"run|--gpus|all|cuda|nvidia-smi":            "run|" + gpu + "|" + ids + "|cuda|nvidia-smi",
+		"run|--gpus=all|cuda":                       "run|" + gpu + "|" + ids + "|cuda",
+		"run|--gpus|2|cuda":                         "run|" + gpu + "|" + ids + "|cuda",
+		"run|--gpus|1|cuda":                         "run|--gpus|device=1|" + ids + "|cuda",
+		"run|--gpus|0|cuda":                         "run|--gpus|0|" + ids + "|cuda",
+		"run|--gpus|device=3|cuda":                  "run|--gpus|device=3|" + ids + "|cuda",
+		`run|--gpus|"device=3,1"|cuda`:              `run|--gpus|"device=3,1"|` + ids + "|cuda",
+		`run|--gpus|device=all|cuda`:                "run|" + gpu + "|" + ids + "|cuda",
+		`run|--gpus|all,"capabilities=a,b"|cuda`:    `run|--gpus|"device=1,3","capabilities=a,b"|` + ids + "|cuda",
+		"run|--gpus|count=all,driver=nvidia|cuda":   `run|--gpus|"device=1,3",driver=nvidia|` + ids + "|cuda",
+		"run|--gpus|driver=nvidia|cuda":             `run|--gpus|device=1,driver=nvidia|` + ids + "|cuda",
+		"container|create|--gpus|all|cuda":          "container|create|" + gpu + "|" + ids + "|cuda",
+		"-H|tcp://h|--tls|-c|x|run|--gpus|all|cuda": "-H|tcp://h|--tls|-c|x|run|" + gpu + "|" + ids + "|cuda",
+
+		// what stands in the container's command is not docker's
+		"run|--gpus|all|cuda|sh|--gpus|all|-e|x": "run|" + gpu + "|" + ids + "|cuda|sh|--gpus|all|-e|x",
+		"run|cuda|docker|run|--gpus|all|cuda":    "run|" + ids + "|cuda|docker|run|--gpus|all|cuda",
+		"run|--gpus|all|--|cuda|--gpus":          "run|" + gpu + "|" + ids + "|--|cuda|--gpus",
+
+		// flags that take a value, and those that don't
+		"run|--name|--gpus|cuda":                            "run|--name|--gpus|" + ids + "|cuda",
+		"run|-it|--rm=true|-eA=b|-v|/a:/b|--gpus|all|c|all": "run|-it|--rm=true|-eA=b|-v|/a:/b|" + gpu + "|" + ids + "|c|all",
+		"run|-itv|/a:/b|-dp=80:80|--gpus|all|cuda":          "run|-itv|/a:/b|-dp=80:80|" + gpu + "|" + ids + "|cuda",
+		"run|-e|GENV_ENVIRONMENT_ID=9|cuda":                 "run|-e|GENV_ENVIRONMENT_ID=9|" + ids + "|cuda",
+		"run|--entrypoint||--gpus|all|cuda":                 "run|--entrypoint||" + gpu + "|" + ids + "|cuda",
+
+		// the other ways to devices
+		"run|--runtime|nvidia|cuda":                        "run|--runtime|nvidia|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=1,3|cuda",
+		"run|--runtime=nvidia|--gpus|1|cuda":               "run|--runtime=nvidia|--gpus|device=1|" + ids + "|cuda",
+		"run|--runtime|runc|cuda":                          "run|--runtime|runc|" + ids + "|cuda",
+		"run|-e|NVIDIA_VISIBLE_DEVICES=all|cuda":           "run|-e|NVIDIA_VISIBLE_DEVICES=all|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=1,3|cuda",
+		"run|-ite|NVIDIA_VISIBLE_DEVICES|cuda":             "run|-ite|NVIDIA_VISIBLE_DEVICES|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=1,3|cuda",
+		"run|--env=NVIDIA_VISIBLE_DEVICES=3|cuda":          "run|--env=NVIDIA_VISIBLE_DEVICES=3|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=3|cuda",
+		"run|-e|NVIDIA_VISIBLE_DEVICES=void|cuda":          "run|-e|NVIDIA_VISIBLE_DEVICES=void|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=void|cuda",
+		"run|--device|nvidia.com/gpu=all|cuda":             "run|--device|nvidia.com/gpu=1|--device|nvidia.com/gpu=3|" + ids + "|cuda",
+		"run|--device=nvidia.com/gpu=3|--device|/dev/a|c":  "run|--device|nvidia.com/gpu=3|--device|/dev/a|" + ids + "|c",
+		"run|--gpus|all|-e|NVIDIA_DRIVER_CAPABILITIES=a|c": "run|" + gpu + "|-e|NVIDIA_DRIVER_CAPABILITIES=a|" + ids + "|c",
+	} {
+		got, err := rewrite(t, words(line), two)
+		require.NoError(t, err, line)
+		require.Equal(t, words(want), got, line)
+	}
+}
+
+func TestContainersThatGetNoMoreThanIsAttached(t *testing.T) {
+	none := docker.Environment{EID: "1667"}
+	for _, row := range []struct {
+		line string
+		env  docker.Environment
+		want error
+	}{
+		{"run|--gpus|3|c", two, docker.ErrTooMany},
+		{"run|--gpus|count=4|c", two, docker.ErrTooMany},
+		{"run|--gpus|device=0|c", two, docker.ErrNotAttached},
+		{`run|--gpus|"device=1,2"|c`, two, docker.ErrNotAttached},
+		{"run|--device|nvidia.com/gpu=0|c", two, docker.ErrNotAttached},
+		{"run|-e|NVIDIA_VISIBLE_DEVICES=0|c", two, docker.ErrNotAttached},
+		{"run|--gpus|device=GPU-123|c", two, docker.ErrRequest},
+		{"run|--gpus|device=|c", two, docker.ErrRequest},
+		{"run|--gpus|-2|c", two, docker.ErrRequest},
+		{"run|--gpus|many|c", two, docker.ErrRequest},
+		{"run|--gpus|device=0,1|c", two, docker.ErrRequest}, // docker wants quotes
+		{`run|--gpus|"all|c`, two, docker.ErrRequest},
+		{"run|--gpus|share=all|c", two, docker.ErrRequest},
+		{"run|--gpus|all|c", none, docker.ErrNoDevices},
+		{"run|--gpus|1|c", none, docker.ErrNoDevices},
+		{"run|--gpus|device=0|c", none, docker.ErrNoDevices},
+		{"run|--gpus|driver=nvidia|c", none, docker.ErrNoDevices},
+		{"run|--device|nvidia.com/gpu=all|c", none, docker.ErrNoDevices},
+		{"run|-e|NVIDIA_VISIBLE_DEVICES=all|c", none, docker.ErrNoDevices},
+	} {
+		args, err := rewrite(t, words(row.line), row.env)
+		require.ErrorIs(t, err, row.want, row.line)
+		require.Empty(t, args)
+		require.NotContains(t, err.Error(), "\n")
+	}
+}
+
+func TestAnEnvironmentWithoutDevices(t *testing.T) {
+	none := docker.Environment{EID: "1667"}
+	for line, want := range map[string]string{
+		"run|ubuntu":                "run|-e|GENV_ENVIRONMENT_ID=1667|ubuntu",
+		"run|--runtime|nvidia|cuda": "run|--runtime|nvidia|-e|GENV_ENVIRONMENT_ID=1667|-e|NVIDIA_VISIBLE_DEVICES=void|cuda",
+	} {
+		got, err := rewrite(t, words(line), none)
+		require.NoError(t, err)
+		require.Equal(t, words(want), got)
+	}
+}
+
+func TestOtherCommandsAreLeftAlone(t *testing.T) {
+	for _, line := range []string{
+		"", "ps", "ps|-a", "compose|run|--gpus|all", "exec|-it|c|run", "build|--gpus|all|.", "container|ls", "container", "image|run", "--version", "-c|run|ps", "--", "--|run",
+		"run|--gpus", "run|-it|-e", "--context", // docker says what is missing
+	} {
+		_, ok, err := docker.Parse(words(line))
+		require.NoError(t, err, line)
+		require.False(t, ok, line)
+	}
+}
+
+func TestUnknownFlags(t *testing.T) {
+	for _, line := range []string{"run|--new-flag|x|cuda", "run|-Z|cuda", "run|-itZ|cuda", "--new|run|cuda", "run|--dns --dns-opt|cuda"} {
+		_, ok, err := docker.Parse(words(line))
+		require.ErrorIs(t, err, docker.ErrUnknownFlag, line)
+		require.False(t, ok, line)
+	}
+}
+
+func FuzzRewrite(f *testing.F) {
+	f.Add("run|-it|--gpus|all|cuda|sh")
+	f.Add(`--tls|container|create|--gpus|"device=1,3",driver=x|-e|NVIDIA_VISIBLE_DEVICES=all|c`)
+	f.Fuzz(func(t *testing.T, line string) {
+		args := words(line)
+		call, ok, err := docker.Parse(args)
+		if !ok || err != nil {
+			return
+		}
+		got, err := call.Args(two)
+		if err != nil {
+			return
+		}
+		id := "GENV_ENVIRONMENT_ID=1667"
+		require.Contains(t, got, id)
+		again, ok, err := docker.Parse(got)
+		require.NoError(t, err)
+		require.True(t, ok)
+		same, err := again.Args(two)
+		require.NoError(t, err, "what was rewritten asks for attached devices alone")
+		require.Subset(t, same, got)
+	})
+}
+
+// harness has no docker: who is handed what is all that is seen.
+func shim(handed *[]string, environment func() (docker.Environment, error), args ...string) (docker.Shim, *strings.Builder) {
+	stderr := &strings.Builder{}
+	return docker.Shim{
+		Real: "/usr/bin/docker", Args: args, Environment: environment, Stderr: stderr,
+		Exec: func(_ string, argv, _ []string) error {
+			*handed = argv
+			return nil
+		},
+	}, stderr
+}
+
+func TestShim(t *testing.T) {
+	attached := func() (docker.Environment, error) { return two, nil }
+	broken := func() (docker.Environment, error) { return docker.Environment{}, errors.New("envs.json is corrupt") }
+	var handed []string
+
+	s, _ := shim(&handed, attached, words("run|--gpus|all|c")...)
+	require.NoError(t, s.Run())
+	require.Equal(t, words("/usr/bin/docker|run|"+gpu+"|"+ids+"|c"), handed)
+
+	s, _ = shim(&handed, broken, words("ps")...)
+	require.NoError(t, s.Run(), "the books are not needed")
+
+	s, _ = shim(&handed, broken, words("run|--gpus|all|c")...)
+	handed = nil
+	require.ErrorContains(t, s.Run(), "GENV_BYPASS")
+	require.Nil(t, handed)
+
+	s.Bypass = true
+	require.NoError(t, s.Run())
+	require.Equal(t, words("/usr/bin/docker|run|--gpus|all|c"), handed)
+
+	s, stderr := shim(&handed, attached, words("run|--new|x|c")...)
+	require.NoError(t, s.Run())
+	require.Equal(t, words("/usr/bin/docker|run|--new|x|c"), handed)
+	require.Contains(t, stderr.String(), "unknown flag --new")
+
+	s.Exec = func(string, []string, []string) error { return exec.ErrNotFound }
+	require.ErrorIs(t, s.Run(), exec.ErrNotFound)
+}

@@ -1,0 +1,57 @@
+package docker
+
+import (
+	"fmt"
+	"io"
+)
+
+// Shim answers one call of docker.
+type Shim struct {
+	Real    string   // the real docker, by its path
+	Args    []string // without the program's name
+	Environ []string
+	// Bypass hands the call over as it is: outside an environment, or with
+	// GENV_BYPASS=1.
+	Bypass bool
+	// Environment is asked only for calls that start a container.
+	Environment func() (Environment, error)
+	Stderr      io.Writer
+	// Exec becomes another program, as syscall.Exec does: it returns only when
+	// that failed.
+	Exec func(path string, argv, environ []string) error
+}
+
+// FailedStatus is docker's own exit status when it can't start a container:
+// docker-run(1), "EXIT STATUS".
+const FailedStatus = 125
+
+// Run becomes docker, or returns why not: an error is a message for the user,
+// after which the program ends with FailedStatus.
+func (s Shim) Run() error {
+	args, err := s.args()
+	if err != nil {
+		return err
+	}
+	if err := s.Exec(s.Real, append([]string{s.Real}, args...), s.Environ); err != nil {
+		return fmt.Errorf("starting %s: %w", s.Real, err)
+	}
+	return nil
+}
+
+func (s Shim) args() ([]string, error) {
+	if s.Bypass {
+		return s.Args, nil
+	}
+	call, ok, err := Parse(s.Args)
+	if err != nil {
+		_, _ = fmt.Fprintf(s.Stderr, "genv: docker is called as written, its devices not limited to the attached ones: %v\n", err)
+	}
+	if !ok {
+		return s.Args, nil
+	}
+	env, err := s.Environment()
+	if err != nil {
+		return nil, fmt.Errorf("which devices are attached is not known (GENV_BYPASS=1 runs docker without asking): %w", err)
+	}
+	return call.Args(env)
+}
