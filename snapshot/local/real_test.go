@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -85,6 +86,21 @@ func TestTheRealSources(t *testing.T) {
 	decoded, err := snapshot.DecodeSnapshot(wire)
 	require.NoError(t, err)
 	require.Len(t, decoded.Processes, 2)
+}
+
+func TestSnapshotsAtOnce(t *testing.T) {
+	machine, _ := realMachine(t)
+	machine.SMI, machine.DevicesFor = listed{[]snapshot.PID{sleeper(t, "HOME=/", "GENV_ENVIRONMENT_ID=2020")}}, time.Nanosecond
+	var group sync.WaitGroup
+	snapshots, errs := make([]*snapshot.Snapshot, 8), make([]error, 8)
+	for i := range snapshots {
+		group.Go(func() { snapshots[i], errs[i] = machine.Snapshot(t.Context()) })
+	}
+	group.Wait()
+	for i, s := range snapshots {
+		require.NoError(t, errs[i])
+		require.Equal(t, snapshots[0].Processes, s.Processes)
+	}
 }
 
 func TestLook(t *testing.T) {

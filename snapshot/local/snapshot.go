@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -105,7 +106,7 @@ func (m *Machine) books(ctx context.Context, inventory *inventory) (state.Books,
 // bookWarnings are the warnings of the books and one for every environment
 // that the kernel disowns.
 func bookWarnings(books state.Books) []string {
-	warnings := books.Warnings
+	warnings := slices.Clone(books.Warnings)
 	for i := range books.Environments {
 		if e := &books.Environments[i]; e.OwnerMismatch {
 			warnings = append(warnings, fmt.Sprintf(
