@@ -11,8 +11,9 @@ const (
 	MaxSize = 4 << 20
 	// maxErrors is after how many errors no more are gathered: the rest tend
 	// to follow from the first ones.
-	maxErrors = 20
-	maxQuoted = 60 // runes of the offending line that an error repeats
+	maxErrors  = 20
+	maxQuoted  = 60  // runes of the offending line that an error repeats
+	maxMessage = 400 // runes of a message, which may repeat what was written
 )
 
 // Document is a parsed file and the errors that were found in it so far.
@@ -81,7 +82,7 @@ func (d *Document) fail(line, column int, message string) {
 	}
 	d.errs = append(d.errs, &Error{
 		Place:   Place{File: d.file, Line: line, Column: column},
-		Message: message,
+		Message: cut(message, maxMessage),
 		Source:  d.source(line),
 	})
 }
@@ -91,9 +92,17 @@ func (d *Document) source(line int) string {
 	if line < 1 || line > len(d.lines) {
 		return ""
 	}
-	text := []rune(strings.TrimSpace(d.lines[line-1]))
-	if len(text) > maxQuoted {
-		return string(text[:maxQuoted]) + "…"
+	return cut(strings.TrimSpace(d.lines[line-1]), maxQuoted)
+}
+
+// cut is the beginning of a text, as far as it fits.
+func cut(text string, runes int) string {
+	count := 0
+	for i := range text {
+		if count == runes {
+			return text[:i] + "…"
+		}
+		count++
 	}
-	return string(text)
+	return text
 }

@@ -3,7 +3,6 @@ package strictyaml
 import (
 	"fmt"
 	"strconv"
-	"time"
 )
 
 // Node is a value in a document. Its readers record an error in the document
@@ -38,6 +37,9 @@ func (n *Node) IsList() bool { return n.kind == list }
 
 // IsText says whether the value is text, quoted or plain.
 func (n *Node) IsText() bool { return n.kind == word }
+
+// IsBool says whether the value is true or false.
+func (n *Node) IsBool() bool { return n.kind == boolean }
 
 // want says whether the node is of a kind, and complains if it is not.
 func (n *Node) want(k kind, example string) bool {
@@ -109,28 +111,4 @@ func (n *Node) Int(low, high int) int {
 		return 0
 	}
 	return i
-}
-
-// Duration is a time of at least low with its unit, as 10s, 15m or 1h30m.
-func (n *Node) Duration(low time.Duration) time.Duration {
-	if n.kind == number && n.text == "0" && low <= 0 {
-		return 0
-	}
-	if n.kind == number {
-		n.Failf("%sa duration has a unit: write %ss, %sm or %sh", n.label(), n.text, n.text, n.text)
-		return 0
-	}
-	if !n.want(word, "10s") {
-		return 0
-	}
-	d, err := time.ParseDuration(n.text)
-	if err != nil {
-		n.Failf("%s%q is not a duration; write it as 10s, 15m or 1h30m", n.label(), n.text)
-		return 0
-	}
-	if d < low {
-		n.Failf("%s%s is shorter than %s", n.label(), n.text, low)
-		return 0
-	}
-	return d
 }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 )
 
@@ -44,7 +45,9 @@ func (d *Document) legible() bool {
 			d.fail(i+1, 1, "the line is not UTF-8; save the file as UTF-8")
 			return false
 		}
-		line, _, _ = strings.Cut(line, "#")
+		if line, _, _ = strings.Cut(line, "#"); strings.TrimSpace(line) == "" {
+			continue
+		}
 		flow = max(0, flow+strings.Count(line, "[")+strings.Count(line, "{")-strings.Count(line, "]")-strings.Count(line, "}"))
 		if flow > maxDepth || indicators(line) > maxDepth {
 			d.fail(i+1, 1, fmt.Sprintf("values nest deeper than %d levels; close the brackets, or write it flatter", maxDepth))
@@ -68,7 +71,7 @@ func indicators(line string) int {
 }
 
 func (d *Document) parse(text string) {
-	file, err := parser.ParseBytes([]byte(text), 0)
+	file, err := parseBytes([]byte(text))
 	if err != nil {
 		d.syntaxError(err)
 		return
@@ -88,6 +91,16 @@ func (d *Document) parse(text string) {
 	if !seen {
 		d.fail(1, 1, "there is nothing in the file but comments; write its keys")
 	}
+}
+
+// parseBytes is the parser, of which nobody knows that it cannot panic.
+func parseBytes(data []byte) (file *ast.File, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("this cannot be read as YAML (%v)", reason)
+		}
+	}()
+	return parser.ParseBytes(data, 0)
 }
 
 // syntaxError takes over an error of the parser, with a hint for the two

@@ -1,6 +1,7 @@
 package strictyaml_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func read(data string) (values, *strictyaml.Document) {
 		"choice": func(n *strictyaml.Node) { v.choice = n.OneOf("ignore", "hold") },
 		"flag":   func(n *strictyaml.Node) { v.flag = n.Bool() },
 		"count":  func(n *strictyaml.Node) { v.count = n.Int(-5, 100) },
-		"wait":   func(n *strictyaml.Node) { v.wait = n.Duration(0) },
+		"wait":   func(n *strictyaml.Node) { v.wait = n.Duration(0, 30*24*time.Hour) },
 		"list":   func(n *strictyaml.Node) { n.List(func(n *strictyaml.Node) { v.list = append(v.list, n.Text()) }) },
 		"names": func(n *strictyaml.Node) {
 			n.Each(func(key, value *strictyaml.Node) {
@@ -74,8 +75,12 @@ func TestErrors(t *testing.T) {
 		{"hexadecimal", "count: 0x10", `f.yaml:1:8: count: 0x10 is not a whole number from -5 to 100 (in "count: 0x10")`},
 		{"infinity", "count: .inf", `f.yaml:1:8: count: .inf is not a whole number from -5 to 100 (in "count: .inf")`},
 		{"no unit", "wait: 10", `f.yaml:1:7: wait: a duration has a unit: write 10s, 10m or 10h (in "wait: 10")`},
-		{"no duration", "wait: soon", `f.yaml:1:7: wait: "soon" is not a duration; write it as 10s, 15m or 1h30m (in "wait: soon")`},
-		{"negative", "wait: -1s", `f.yaml:1:7: wait: -1s is shorter than 0s (in "wait: -1s")`},
+		{"no duration", "wait: soon", `f.yaml:1:7: wait: "soon" is not a duration; write it as 10s, 15m, 1h30m or 7d (in "wait: soon")`},
+		{"negative", "wait: -1s", `f.yaml:1:7: wait: -1s is not from 0s to 30d (in "wait: -1s")`},
+		{"too long", "wait: 31d", `f.yaml:1:7: wait: 31d is not from 0s to 30d (in "wait: 31d")`},
+		{"days of what", "wait: 1.5d", `f.yaml:1:7: wait: "1.5d" is not a duration; write it as 10s, 15m, 1h30m or 7d (in "wait: 1.5d")`},
+		{"days backwards", "wait: 2d-1h", `f.yaml:1:7: wait: "2d-1h" is not a duration; write it as 10s, 15m, 1h30m or 7d (in "wait: 2d-1h")`},
+		{"list for duration", "wait: [1s]", "f.yaml:1:7: wait: expected text, as in `10s`, but there is a list (in \"wait: [1s]\")"},
 		{"list for text", "text: [a]", "f.yaml:1:7: text: expected text, as in `word`, but there is a list (in \"text: [a]\")"},
 		{"text for list", "list: a", "f.yaml:1:7: list: expected a list, as in `- item`, but there is text \"a\" (in \"list: a\")"},
 		{"list for mapping", "names: [a]", "f.yaml:1:8: names: expected a mapping, as in `name: value`, but there is a list (in \"names: [a]\")"},
@@ -88,9 +93,11 @@ func TestErrors(t *testing.T) {
 		{"control character", `text: "a\x1b[1m"`, `f.yaml:1:7: the text holds a line break or another control character; remove it (in "text: \"a\\x1b[1m\"")`},
 		{"two documents", "text: a\n---\ntext: b\n", `f.yaml:3:1: a second document begins here; a file holds one, so remove the --- before it (in "text: b")`},
 		{"reserved", "list:\n  - @lab", `f.yaml:2:5: '@' is a reserved character` + quotes + ` (in "- @lab")`},
-		{"not UTF-8", "text: a\nscalar: \xff", "f.yaml:2:1: the line is not UTF-8; save the file as UTF-8 (in \"scalar: \uFFFD\")"},
+		{"not UTF-8", "text: a\nscalar: \xff", "f.yaml:2:1: the line is not UTF-8; save the file as UTF-8 (in \"scalar: \\xff\")"},
 		{"deep", "list: " + strings.Repeat("[", 1<<20), `f.yaml:1:1: values nest deeper than 64 levels; close the brackets, or write it flatter (in "list: ` + strings.Repeat("[", 54) + `…")`},
-		{"deep lists", strings.Repeat("- ", 1<<20), `f.yaml:1:1: values nest deeper than 64 levels; close the brackets, or write it flatter (in "` + strings.Repeat("- ", 30) + `…")`},
+		{"deep by indentation", "list:\n" + strings.Repeat(" ", 130) + "- a", "f.yaml:2:1: values nest deeper than 64 levels; close the brackets, or write it flatter (in \"- a\")"},
+		{"deep lists", strings.Repeat("- ", 1<<20) + "a", `f.yaml:1:1: values nest deeper than 64 levels; close the brackets, or write it flatter (in "` + strings.Repeat("- ", 30) + `…")`},
+		{"a long key", strings.Repeat("k", 1000) + ": 1", `f.yaml:1:1: unknown key "` + strings.Repeat("k", 387) + `… (in "` + strings.Repeat("k", 60) + `…")`},
 		{"huge", "# " + strings.Repeat("a", strictyaml.MaxSize), `f.yaml:1:1: the file has 4194306 bytes, more than the 4194304 that are read; split it`},
 	}
 	for _, test := range tests {
@@ -132,6 +139,61 @@ func TestNearest(t *testing.T) {
 		"max-device-per-usr": "max-devices-per-user", "x": "", "": "", "something": "", "po": "",
 	} {
 		require.Equal(t, want, strictyaml.Nearest(word, known), word)
+	}
+}
+
+func TestCommentsNestNothing(t *testing.T) {
+	v, doc := read("text: a # " + strings.Repeat("[", 100) + "\n" + strings.Repeat(" ", 200) + "# far to the right\n" +
+		"# - - - " + strings.Repeat("{", 100) + "\n" + strings.Repeat(" ", 200) + "\nchoice: hold\n")
+	require.NoError(t, doc.Err())
+	require.Equal(t, "a", v.text)
+	require.Equal(t, "hold", v.choice)
+}
+
+func TestDurations(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0": 0, "0s": 0, "10s": 10 * time.Second, "1h30m": 90 * time.Minute, "500ms": 500 * time.Millisecond, "2h": 2 * time.Hour,
+		"7d": 168 * time.Hour, "1d12h": 36 * time.Hour, "1d1s": 24*time.Hour + time.Second,
+	} {
+		v, doc := read("wait: " + text)
+		require.NoError(t, doc.Err(), text)
+		require.Equal(t, want, v.wait, text)
+		if text != "0" {
+			require.Equal(t, text, strictyaml.FormatDuration(want))
+		}
+	}
+}
+
+func TestGroups(t *testing.T) {
+	read := func(data string) (map[string][]string, error) {
+		doc := strictyaml.Parse("f.yaml", []byte(data))
+		groups := strictyaml.Groups{
+			Members: func(item *strictyaml.Node) []string { return []string{item.Text()} },
+			Other: func(name string) ([]string, error) {
+				if name == "others" {
+					return []string{"o1", "o2"}, nil
+				}
+				return nil, errors.New("nobody knows it; name another")
+			},
+			Fold: strings.ToLower,
+		}.Read(doc.Root())
+		return groups, doc.Err()
+	}
+	groups, err := read("a: [\"@b\", z, Y]\nb: [x, y]\nc: [\"@others\", o1]\nd: []\n")
+	require.NoError(t, err)
+	require.Equal(t, map[string][]string{"a": {"x", "y", "z"}, "b": {"x", "y"}, "c": {"o1", "o2"}, "d": nil}, groups)
+
+	for data, want := range map[string]string{
+		"a: [\"@b\"]\nb: [\"@a\"]": "f.yaml:2:5: group a contains itself: a > b > a; remove one of these",
+		"a: [\"@c\"]":              "f.yaml:1:5: @c: nobody knows it; name another",
+		"a b: [x]":                 "f.yaml:1:1: \"a b\" is no name for a group; use letters, digits, '-', '_' and '.'",
+		"\"@\": [x]":               "f.yaml:1:1: \"\" is no name for a group; use letters, digits, '-', '_' and '.'",
+		"\"@a\": [x]\na: [y]":      "f.yaml:2:1: group a stands twice; remove one of them",
+		"a: [[x]]":                 "f.yaml:1:5: expected text, as in `word`, but there is a list",
+		"a: x":                     "f.yaml:1:4: a: expected a list, as in `- item`, but there is text \"x\"",
+	} {
+		_, err := read(data)
+		require.ErrorContains(t, err, want)
 	}
 }
 
