@@ -82,7 +82,7 @@ func (s *Store) flock(ctx context.Context, file *os.File, st *unix.Stat_t) error
 // lock is mostly held for some milliseconds, and then a thousandth of the time
 // that it took already, so that a job that waits for hours costs nothing.
 func pauseAfter(waited time.Duration) time.Duration {
-	return min(max(waited/1000, 500*time.Microsecond), 100*time.Millisecond)
+	return min(max(waited/1000, time.Millisecond), 100*time.Millisecond)
 }
 
 // unlock gives the lock back at once, even if a child that is just being

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -24,34 +25,57 @@ type staged struct{ name, temp string }
 // are attachments of an environment that does not exist, which the next reader
 // drops, never an environment that lost what it held.
 func (s *Store) save(dir *folder, old *loaded, books *Books) error {
-	envs, err := checked(snapshot.EncodeEnvironments, snapshot.DecodeEnvironments, books.Environments)
+	envs, err := snapshot.EncodeEnvironments(books.Environments)
 	if err != nil {
 		return err
 	}
 	contents := []content{{envsFile, old.envs, envs}}
 	if books.Devices != nil {
-		devices, err := checked(snapshot.EncodeDevices, snapshot.DecodeDevices, books.Devices)
+		devices, err := snapshot.EncodeDevices(books.Devices)
 		if err != nil {
 			return err
 		}
 		contents = append(contents, content{devicesFile, old.devices, devices})
 	}
+	contents = slices.DeleteFunc(contents, content.same)
+	if err := checkReadable(contents); err != nil {
+		return err
+	}
 	return s.replace(dir, contents)
 }
 
-// content is what a file held (nil for no file) and is to hold.
+// content is what a file holds (nil for no file) and is to hold.
 type content struct {
 	name     string
 	old, new []byte
 }
 
-// replace writes the files that change, all of them or none.
+func (c content) same() bool { return c.old != nil && bytes.Equal(c.old, c.new) }
+
+// checkReadable refuses what could not be read again: nothing that gets into
+// the books may make them corrupt.
+func checkReadable(contents []content) error {
+	for _, c := range contents {
+		var err error
+		if c.name == envsFile {
+			_, err = snapshot.DecodeEnvironments(c.new)
+		} else {
+			_, err = snapshot.DecodeDevices(c.new)
+		}
+		if err != nil {
+			return fmt.Errorf("refused to write %s: %w", c.name, err)
+		}
+		if len(c.new) > maxFileSize {
+			return fmt.Errorf("%w: %s would be larger than %d MiB", ErrRequest, c.name, maxFileSize>>20)
+		}
+	}
+	return nil
+}
+
+// replace writes the files, all of them or none.
 func (s *Store) replace(dir *folder, contents []content) error {
 	var files []staged
 	for _, c := range contents {
-		if c.old != nil && bytes.Equal(c.old, c.new) {
-			continue
-		}
 		file, err := s.stage(dir, c.name, c.new)
 		if err != nil {
 			dir.discard(files)
@@ -69,22 +93,6 @@ func (s *Store) replace(dir *folder, contents []content) error {
 type writeError struct{ error }
 
 func (e *writeError) Unwrap() error { return e.error }
-
-// checked encodes, and refuses what could not be read again: nothing that gets
-// into the books may make them corrupt.
-func checked[T any](encode func(T) ([]byte, error), decode func([]byte) (T, error), value T) ([]byte, error) {
-	data, err := encode(value)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := decode(data); err != nil {
-		return nil, fmt.Errorf("refused to write it: %w", err)
-	}
-	if len(data) > maxFileSize {
-		return nil, fmt.Errorf("%w: more than %d MiB of state", ErrRequest, maxFileSize>>20)
-	}
-	return data, nil
-}
 
 // stage writes a file under another name and syncs it. The name is always the
 // same: only the holder of the lock writes it, so one that is there already was
