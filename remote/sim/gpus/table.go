@@ -30,7 +30,7 @@ func showTable(w io.Writer, h Host, now time.Time) error {
 	for _, d := range h.Devices {
 		tableDevice(&b, h, d)
 	}
-	fmt.Fprintf(&b, "%s\n%s\n", tableBlank, tableEdge)
+	fmt.Fprintln(&b, tableBlank)
 	tableProcesses(&b, h)
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -41,8 +41,8 @@ func tableDevice(b *strings.Builder, h Host, d Device) {
 	if h.busy(d) {
 		load = 97
 	}
-	fmt.Fprintf(b, "| %3d  %-27.27s On  |   %s Off |                    0 |\n", d.Index, d.Name, busID(d.Index))
-	fmt.Fprintf(b, "| N/A  %3dC    P0            %4dW / %4dW | %7dMiB / %6dMiB |    %3d%%      Default |\n",
+	fmt.Fprintf(b, "| %3d  %-30.30s  On |   %s Off |                    0 |\n", d.Index, d.Name, busID(d.Index))
+	fmt.Fprintf(b, "| N/A  %3dC    P0           %4dW / %4dW | %7dMiB / %6dMiB |    %3d%%      Default |\n",
 		31+load/3, 70+5*load, 700, h.used(d), d.TotalMiB, load)
 	fmt.Fprintf(b, "|                                         |                        | %20s |\n", migMode(d))
 	fmt.Fprintln(b, tableRow)
