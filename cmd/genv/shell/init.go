@@ -45,8 +45,8 @@ func Init(o InitOptions) (string, error) {
 	return code + activation, err
 }
 
-// withoutComments drops the lines that are comments: an interactive zsh takes
-// them for commands, even in what it evaluates.
+// withoutComments drops the lines that are comments: they are for readers of the
+// source, not for every shell that starts.
 func withoutComments(template string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(template) {

@@ -102,10 +102,18 @@ func TestErrexitEndsAtAFailedActivation(t *testing.T) {
 	})
 }
 
-// An interactive zsh takes comments for commands, and expands aliases.
+// With allexport, what the functions keep stays the shell's own all the same.
+func TestAllexportSharesNothing(t *testing.T) {
+	bothShells(t, func(t *testing.T, kind shell.Kind) {
+		r := newSession(t, kind, "FAKE_NAME=x").run(`PS1='$ '; typeset +x PS1; CUDA_VISIBLE_DEVICES=7; set -a
+genv activate >/dev/null; echo "$PS1"; env | grep -E '^(PS1|__genv)'; after=1; env | grep after`)
+		require.Equal(t, result{stdout: "(genv:x) $ \nafter=1\n"}, r)
+	})
+}
+
 func TestInteractive(t *testing.T) {
 	bothShells(t, func(t *testing.T, kind shell.Kind) {
-		r := newSession(t, kind, "FAKE_NAME=x").run("genv activate >/dev/null; print -n 2>/dev/null; echo \"$GENV_ENVIRONMENT_NAME\"", "-i")
+		r := newSession(t, kind, "FAKE_NAME=x").run("genv activate >/dev/null; echo \"$GENV_ENVIRONMENT_NAME\"", "-i")
 		require.Equal(t, "x\n", r.stdout)
 		require.NotContains(t, r.stderr, "not found")
 	})
