@@ -201,7 +201,7 @@ func TestCheckTellsAllThatIsWrong(t *testing.T) {
 	require.NoError(t, policy.Check("p.yaml", []byte("unreachable: hold\n")))
 }
 
-func example(t *testing.T) *policy.File {
+func example(t testing.TB) *policy.File {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "policy.example.yaml"))
 	require.NoError(t, err)
