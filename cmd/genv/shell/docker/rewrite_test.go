@@ -65,16 +65,17 @@ func TestContainersGetTheAttachedDevices(t *testing.T) {
 		"run|--entrypoint||--gpus|all|cuda":                 "run|--entrypoint||" + gpu + "|" + ids + "|cuda",
 
 		// the other ways to devices
-		"run|--runtime|nvidia|cuda":                        "run|--runtime|nvidia|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=1,3|cuda",
-		"run|--runtime=nvidia|--gpus|1|cuda":               "run|--runtime=nvidia|--gpus|device=1|" + ids + "|cuda",
-		"run|--runtime|runc|cuda":                          "run|--runtime|runc|" + ids + "|cuda",
-		"run|-e|NVIDIA_VISIBLE_DEVICES=all|cuda":           "run|-e|NVIDIA_VISIBLE_DEVICES=all|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=1,3|cuda",
-		"run|-ite|NVIDIA_VISIBLE_DEVICES|cuda":             "run|-ite|NVIDIA_VISIBLE_DEVICES|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=1,3|cuda",
-		"run|--env=NVIDIA_VISIBLE_DEVICES=3|cuda":          "run|--env=NVIDIA_VISIBLE_DEVICES=3|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=3|cuda",
-		"run|-e|NVIDIA_VISIBLE_DEVICES=void|cuda":          "run|-e|NVIDIA_VISIBLE_DEVICES=void|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=void|cuda",
-		"run|--device|nvidia.com/gpu=all|cuda":             "run|--device|nvidia.com/gpu=1|--device|nvidia.com/gpu=3|" + ids + "|cuda",
-		"run|--device=nvidia.com/gpu=3|--device|/dev/a|c":  "run|--device|nvidia.com/gpu=3|--device|/dev/a|" + ids + "|c",
-		"run|--gpus|all|-e|NVIDIA_DRIVER_CAPABILITIES=a|c": "run|" + gpu + "|-e|NVIDIA_DRIVER_CAPABILITIES=a|" + ids + "|c",
+		"run|--runtime|nvidia|cuda":                                     "run|--runtime|nvidia|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=1,3|cuda",
+		"run|--runtime=nvidia|--gpus|1|cuda":                            "run|--runtime=nvidia|--gpus|device=1|" + ids + "|cuda",
+		"run|--runtime|runc|cuda":                                       "run|--runtime|runc|" + ids + "|cuda",
+		"run|-e|NVIDIA_VISIBLE_DEVICES=all|cuda":                        "run|-e|NVIDIA_VISIBLE_DEVICES=all|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=1,3|cuda",
+		"run|-ite|NVIDIA_VISIBLE_DEVICES|cuda":                          "run|-ite|NVIDIA_VISIBLE_DEVICES|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=1,3|cuda",
+		"run|--env=NVIDIA_VISIBLE_DEVICES=3|cuda":                       "run|--env=NVIDIA_VISIBLE_DEVICES=3|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=3|cuda",
+		"run|-e|NVIDIA_VISIBLE_DEVICES=0|-e|NVIDIA_VISIBLE_DEVICES=3|c": "run|-e|NVIDIA_VISIBLE_DEVICES=0|-e|NVIDIA_VISIBLE_DEVICES=3|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=3|c",
+		"run|-e|NVIDIA_VISIBLE_DEVICES=void|cuda":                       "run|-e|NVIDIA_VISIBLE_DEVICES=void|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=void|cuda",
+		"run|--device|nvidia.com/gpu=all|cuda":                          "run|--device|nvidia.com/gpu=1|--device|nvidia.com/gpu=3|" + ids + "|cuda",
+		"run|--device=nvidia.com/gpu=3|--device|/dev/a|c":               "run|--device|nvidia.com/gpu=3|--device|/dev/a|" + ids + "|c",
+		"run|--gpus|all|-e|NVIDIA_DRIVER_CAPABILITIES=a|c":              "run|" + gpu + "|-e|NVIDIA_DRIVER_CAPABILITIES=a|" + ids + "|c",
 	} {
 		got, err := rewrite(t, words(line), two)
 		require.NoError(t, err, line)
