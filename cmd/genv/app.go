@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/shell"
 )
 
 // program is what the commands see of the world outside.
@@ -20,6 +22,9 @@ type program struct {
 
 // run carries out one command line and returns the exit code.
 func (p *program) run(ctx context.Context, args []string) int {
+	if name, ok := shell.Shim(args[0]); ok {
+		return p.shim(ctx, name, args[1:])
+	}
 	err := p.app().RunContext(ctx, arrange(args))
 	var exit *exitError
 	if err != nil && !(errors.As(err, &exit) && exit.err == nil) {
@@ -40,12 +45,12 @@ func (p *program) app() *cli.App {
 		HideHelpCommand:           true,
 		CustomAppHelpTemplate:     "",
 		ExitErrHandler:            func(*cli.Context, error) {}, // run decides
-		Commands: []*cli.Command{
+		Commands: append(p.personCommands(),
 			p.enforceCommand(),
 			p.remoteCommand(),
 			p.usageCommand(),
 			p.versionCommand(),
-		},
+		),
 	}
 	for _, command := range app.Commands {
 		prepare(command)

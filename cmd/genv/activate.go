@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/shell"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+func (p *program) activateCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "activate",
+		Usage:  "give this shell an environment",
+		Flags:  activationFlags(),
+		Action: p.plainly(p.activate),
+	}
+}
+
+// activationFlags are those of `genv activate`, here and on a host.
+func activationFlags() []cli.Flag {
+	return append(settingFlags(),
+		&cli.StringFlag{Name: "id", Aliases: []string{"eid"}, Usage: "enter the environment of this `ID`, from another terminal for example"},
+		&cli.BoolFlag{Name: "no-prompt", Usage: "leave the shell's prompt as it is"},
+		&cli.BoolFlag{Name: "no-attach", Usage: "attach no devices yet"},
+		overSubscribeFlag(),
+	)
+}
+
+func overSubscribeFlag() cli.Flag {
+	return &cli.BoolFlag{
+		Name: "over-subscribe", Aliases: []string{"o"}, EnvVars: []string{"GENV_ALLOW_OVER_SUBSCRIPTION"},
+		Usage: "take devices whether they have room or not",
+	}
+}
+
+func (p *program) activate(c *cli.Context) error {
+	if err := refuseArguments(c); err != nil {
+		return err
+	}
+	caller, err := shell.CallerFrom(p.getenv)
+	if err != nil {
+		return err
+	}
+	who, err := p.person()
+	if err != nil {
+		return err
+	}
+	if who.eid != "" {
+		return who.alreadyActive(c.Context)
+	}
+	a := state.Activation{EID: snapshot.EnvID(c.String("id")), PID: caller.PID, At: snapshot.DateOf(p.now())}
+	if a.Config, err = p.wanted(c); err != nil {
+		return err
+	}
+	if err := who.identify(c.Context, &a); err != nil {
+		return err
+	}
+	active, err := who.enter(c.Context, a, !c.Bool("no-attach"), c.Bool("over-subscribe"))
+	if err != nil {
+		return err
+	}
+	if err := caller.Apply(shell.Activate(active, c.Bool("no-prompt"))); err != nil {
+		return who.leave(c.Context, a.PID, err)
+	}
+	return nil
+}
+
+func (w *person) alreadyActive(ctx context.Context) error {
+	books, err := w.books(ctx)
+	if err == nil && books.Environment(w.eid) == nil {
+		return endedError{w.eid}
+	}
+	return errActive
+}
+
+// wanted is the configuration that was saved, and over it what the flags say.
+// An environment that is entered by its id has its own.
+func (p *program) wanted(c *cli.Context) (snapshot.EnvConfig, error) {
+	var config snapshot.EnvConfig
+	if dir, err := p.home(); err == nil && !c.IsSet("id") {
+		if err := loadSettings(dir, &config, settings); err != nil {
+			return config, err
+		}
+	}
+	return config, readSettings(c, &config)
+}
+
+// identify fills in who the process belongs to, by the kernel's word. Nobody
+// but root puts another user's process into the books.
+func (w *person) identify(ctx context.Context, a *state.Activation) error {
+	a.UID = w.uid
+	if a.PID != 0 {
+		owner, err := w.machine.Proc.UID(a.PID)
+		if err != nil {
+			return err
+		}
+		if w.uid != 0 && owner != w.uid {
+			return fmt.Errorf("%w: process %d belongs to uid %d: only that user and root may activate it", state.ErrNotOwner, a.PID, owner)
+		}
+		a.UID = owner
+	}
+	a.Username = state.Users{}.Username(ctx, a.UID)
+	return nil
+}
+
+// enter registers a process and attaches the devices that its configuration
+// asks for: all of it or nothing.
+func (w *person) enter(ctx context.Context, a state.Activation, attach, overSubscribe bool) (active shell.Active, err error) {
+	err = w.update(ctx, func(b *state.Books) error {
+		a := a
+		if a.EID == "" {
+			a.EID = freeID(b, a.PID)
+		}
+		if err := b.Activate(a); err != nil {
+			return err
+		}
+		config := b.Environment(a.EID).Config
+		if attach && config.GPUs != nil {
+			if _, err := b.Attach(state.AttachRequest{
+				EID: a.EID, Count: *config.GPUs, Memory: config.GPUMemory, OverSubscribe: overSubscribe, At: a.At,
+			}); err != nil {
+				return err
+			}
+		}
+		active = activeOf(b, a.EID)
+		return nil
+	})
+	return active, err
+}
+
+// freeID is the process's PID, as in 1.4.3, unless an environment whose first
+// shell had that PID has outlived it.
+func freeID(b *state.Books, pid snapshot.PID) snapshot.EnvID {
+	eid := snapshot.EnvID(fmt.Sprint(pid))
+	for n := 2; b.Environment(eid) != nil; n++ {
+		eid = snapshot.EnvID(fmt.Sprintf("%d-%d", pid, n))
+	}
+	return eid
+}
+
+// leave undoes an activation of which the shell could not be told.
+func (w *person) leave(ctx context.Context, pid snapshot.PID, cause error) error {
+	err := w.store.Update(ctx, func(b *state.Books) error {
+		b.Deactivate(pid)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w; and the environment is still registered: %w", cause, err)
+	}
+	return cause
+}
+
+// activeOf is a registered environment as its shells know it.
+func activeOf(b *state.Books, eid snapshot.EnvID) shell.Active {
+	return shell.Active{EID: eid, Config: b.Environment(eid).Config, Devices: b.AttachedTo(eid)}
+}

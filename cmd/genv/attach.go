@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/shell"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+func (p *program) attachCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "attach",
+		Usage: "attach devices to this environment: as many as it is configured with, or one",
+		Flags: append(attachFlags(),
+			&cli.BoolFlag{Name: "refresh", Usage: "attach nothing; tell this shell what another terminal attached or detached"}),
+		Action: p.plainly(p.attach),
+	}
+}
+
+// attachFlags are those of `genv attach` and `genv devices attach`.
+func attachFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "count", Usage: "have `N` devices attached in all"},
+		indexFlag("attach these devices: `INDEX`, or several with commas"),
+		overSubscribeFlag(),
+	}
+}
+
+func indexFlag(usage string) cli.Flag { return &cli.StringFlag{Name: "index", Usage: usage} }
+
+func (p *program) attach(c *cli.Context) error {
+	if err := refuseArguments(c); err != nil {
+		return err
+	}
+	request, err := attachRequest(c)
+	if err != nil {
+		return err
+	}
+	if c.Bool("refresh") && (request.Count != 0 || request.Indices != nil) {
+		return usage("--refresh attaches nothing: leave out --count and --index")
+	}
+	request.At = snapshot.DateOf(p.now())
+	return p.inShell(c.Context, func(b *state.Books, env *snapshot.Environment) error {
+		if c.Bool("refresh") {
+			return nil
+		}
+		return attachTo(b, env, request)
+	})
+}
+
+// inShell changes the environment in which the command was typed, and then the
+// shell. An error changes neither.
+func (p *program) inShell(ctx context.Context, change func(*state.Books, *snapshot.Environment) error) error {
+	who, err := p.person()
+	if err != nil {
+		return err
+	}
+	eid, err := who.active(ctx)
+	if err != nil {
+		return err
+	}
+	caller, err := shell.CallerFrom(p.getenv)
+	if err != nil {
+		return err
+	}
+	var active shell.Active
+	err = who.update(ctx, func(b *state.Books) error {
+		env, err := who.mine(b, eid)
+		if err != nil {
+			return err
+		}
+		if err := change(b, env); err != nil {
+			return err
+		}
+		active = activeOf(b, eid)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return caller.Apply(shell.Update(active))
+}
+
+// attachTo attaches what was asked for, or else what the environment is
+// configured with.
+func attachTo(b *state.Books, env *snapshot.Environment, r state.AttachRequest) error {
+	r.EID, r.Memory = env.EID, env.Config.GPUMemory
+	if r.Count == 0 && r.Indices == nil {
+		r.Count = 1
+		if env.Config.GPUs != nil {
+			r.Count = *env.Config.GPUs
+		}
+	}
+	_, err := b.Attach(r)
+	return err
+}
+
+// attachRequest reads attachFlags.
+func attachRequest(c *cli.Context) (state.AttachRequest, error) {
+	r := state.AttachRequest{OverSubscribe: c.Bool("over-subscribe")}
+	if c.IsSet("count") {
+		n, err := strconv.Atoi(c.String("count"))
+		if err != nil || n < 1 {
+			return r, usage("--count %q: write how many devices you need in all, 1 or more", c.String("count"))
+		}
+		r.Count = n
+	}
+	var err error
+	r.Indices, err = indices(c)
+	if err == nil && r.Count != 0 && r.Indices != nil {
+		err = usage("--count and --index exclude each other")
+	}
+	return r, err
+}
+
+// indices reads --index.
+func indices(c *cli.Context) ([]snapshot.DeviceIndex, error) {
+	if !c.IsSet("index") {
+		return nil, nil
+	}
+	var list []snapshot.DeviceIndex
+	for word := range strings.SplitSeq(c.String("index"), ",") {
+		n, err := strconv.ParseUint(word, 10, 16)
+		if err != nil {
+			return nil, usage("--index %q: write the index of a device, such as 0, or several, such as 0,2; `genv devices` lists them", c.String("index"))
+		}
+		list = append(list, snapshot.DeviceIndex(n))
+	}
+	return list, nil
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+func (p *program) configCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "config",
+		Usage:     "show or change the configuration of this environment",
+		ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",
+		Flags: append(configFlags(),
+			&cli.BoolFlag{Name: "save", Usage: "save the configuration in the folder that `genv home` prints"},
+			&cli.BoolFlag{Name: "load", Usage: "take the configuration that was saved there"}),
+		Action: p.plainly(p.config),
+	}
+}
+
+func configFlags() []cli.Flag {
+	return []cli.Flag{&cli.BoolFlag{Name: "clear", Usage: "remove the setting, or all"}}
+}
+
+// configRequest is what is to be done with which settings.
+type configRequest struct {
+	which             []setting
+	value             *string // nil to show
+	clear, save, load bool
+}
+
+// readConfigRequest takes switches behind the words too, as 1.4.3 does.
+func readConfigRequest(c *cli.Context) (configRequest, error) {
+	r := configRequest{which: settings, clear: c.Bool("clear"), save: c.Bool("save"), load: c.Bool("load")}
+	words := c.Args().Slice()
+	for name, on := range map[string]*bool{"clear": &r.clear, "save": &r.save, "load": &r.load} {
+		if i := slices.Index(words, "--"+name); i >= 0 && slices.Contains(c.Command.VisibleFlags(), flagNamed(c, name)) {
+			*on, words = true, slices.Delete(words, i, i+1)
+		}
+	}
+	if len(words) > 2 {
+		return r, usage("%q is one word too many; a value with spaces stands in quotes", words[2])
+	}
+	if len(words) > 0 {
+		one, err := settingNamed(words[0])
+		if err != nil {
+			return r, err
+		}
+		r.which = []setting{one}
+	}
+	if len(words) == 2 {
+		if words[1] == "" {
+			return r, usage("the value is empty: write `genv config %s --clear` to remove it", words[0])
+		}
+		r.value = &words[1]
+	}
+	return r, r.check()
+}
+
+func flagNamed(c *cli.Context, name string) cli.Flag {
+	for _, f := range c.Command.Flags {
+		if slices.Contains(f.Names(), name) {
+			return f
+		}
+	}
+	return nil
+}
+
+func (r *configRequest) check() error {
+	asked := 0
+	for _, on := range []bool{r.value != nil, r.clear, r.save, r.load} {
+		if on {
+			asked++
+		}
+	}
+	if asked > 1 {
+		return usage("a value, --clear, --save and --load exclude each other")
+	}
+	if r.value != nil {
+		var probe snapshot.EnvConfig
+		return r.which[0].set(&probe, *r.value)
+	}
+	return nil
+}
+
+func (p *program) config(c *cli.Context) error {
+	request, err := readConfigRequest(c)
+	if err != nil {
+		return err
+	}
+	who, err := p.person()
+	if err != nil {
+		return err
+	}
+	eid, err := who.active(c.Context)
+	if err != nil {
+		return err
+	}
+	if request.value == nil && !request.clear && !request.load {
+		return p.showOrSave(c.Context, who, eid, request)
+	}
+	var saved snapshot.EnvConfig
+	if request.load {
+		dir, err := p.home()
+		if err != nil {
+			return err
+		}
+		if err := loadSettings(dir, &saved, request.which); err != nil {
+			return err
+		}
+	}
+	return p.inShell(c.Context, func(b *state.Books, env *snapshot.Environment) error {
+		return reconfigure(b, env, request, &saved)
+	})
+}
+
+// showOrSave only reads the books.
+func (p *program) showOrSave(ctx context.Context, who *person, eid snapshot.EnvID, r configRequest) error {
+	books, err := who.books(ctx)
+	if err != nil {
+		return err
+	}
+	env := books.Environment(eid)
+	if env == nil {
+		_, err := who.mine(&books, eid)
+		return err
+	}
+	if r.save {
+		dir, err := p.home()
+		if err != nil {
+			return err
+		}
+		return saveSettings(dir, &env.Config, r.which)
+	}
+	_, err = fmt.Fprint(p.out, printable(configText(&env.Config, r.which)))
+	return err
+}
+
+// configText lists the settings that have a value; one that was asked for by
+// its name stands without it.
+func configText(config *snapshot.EnvConfig, which []setting) string {
+	var b strings.Builder
+	for _, s := range which {
+		value := s.get(config)
+		switch {
+		case value == "":
+		case len(which) == 1:
+			b.WriteString(value + "\n")
+		default:
+			b.WriteString(s.name + ": " + value + "\n")
+		}
+	}
+	return b.String()
+}
+
+// reconfigure changes the settings that were asked for, from the value, from
+// what was saved, or to none.
+func reconfigure(b *state.Books, env *snapshot.Environment, r configRequest, saved *snapshot.EnvConfig) error {
+	config := env.Config
+	for _, s := range r.which {
+		text := s.get(saved)
+		switch {
+		case r.value != nil:
+			text = *r.value
+		case r.load && text == "":
+			continue // what was not saved stays
+		case r.clear:
+			text = ""
+		}
+		if err := s.set(&config, text); err != nil {
+			return err
+		}
+	}
+	return b.Configure(env.EID, config)
+}

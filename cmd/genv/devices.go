@@ -1,0 +1,238 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+func (p *program) devicesCommand() *cli.Command {
+	eid := &cli.StringFlag{Name: "eid", Usage: "`ID` of the environment; the one of this shell unless given"}
+	return &cli.Command{
+		Name:   "devices",
+		Usage:  "list the devices of this host and who is attached to them",
+		Flags:  bookFlags(),
+		Action: p.plainly(p.devicesPs),
+		Subcommands: []*cli.Command{
+			{Name: "ps", Usage: "list them", Flags: bookFlags(), Action: p.plainly(p.devicesPs)},
+			{
+				Name: "attach", Usage: "attach devices to an environment and print all that it has then",
+				Flags:  append(attachFlags(), eid, &cli.StringFlag{Name: "gpu-memory", Usage: "`CAPACITY` on each, instead of the environment's"}),
+				Action: p.plainly(p.devicesAttach),
+			},
+			{
+				Name: "detach", Usage: "detach devices from an environment and print those that it still has",
+				Flags: []cli.Flag{eid, indexFlag("these alone: `INDEX`, or several with commas")}, Action: p.plainly(p.devicesDetach),
+			},
+			{Name: "find", Usage: "print the devices of an environment", Flags: []cli.Flag{eid}, Action: p.plainly(p.devicesFind)},
+			{
+				Name: "query", Usage: "print facts about devices, one a line",
+				Flags: append(bookFlags(), indexFlag("these alone: `INDEX`, or several with commas"),
+					&cli.StringSliceFlag{Name: "query", Usage: "`WHAT` to print, several values allowed: " + strings.Join(deviceQueryNames(), " ")}),
+				Action: p.plainly(p.devicesQuery),
+			},
+		},
+	}
+}
+
+// bookFlags are those of the commands that list.
+func bookFlags() []cli.Flag {
+	return []cli.Flag{
+		formatFlag(),
+		&cli.BoolFlag{Name: "no-header", Usage: "leave out the names of the columns"},
+		&cli.BoolFlag{Name: "timestamp", Usage: "print times instead of ages"},
+		&cli.BoolFlag{Name: "no-cleanup", Usage: "show what has ended as well, and change nothing"},
+		&cli.BoolFlag{Name: "reset", Usage: "start the file anew first (only root may)"},
+	}
+}
+
+// errResetRoot is for --reset: what is in the files belongs to many users.
+var errResetRoot = errors.New("--reset takes from all users what they have: only root may, with `sudo -E env PATH=$PATH genv …`")
+
+// deviceBooks are the books for a command that lists devices.
+func (p *program) deviceBooks(c *cli.Context) (state.Books, error) {
+	who, err := p.person()
+	if err != nil {
+		return state.Books{}, err
+	}
+	if given(c, "reset").Bool("reset") {
+		if who.uid != 0 {
+			return state.Books{}, errResetRoot
+		}
+		found, err := who.machine.Found(c.Context)
+		if err != nil {
+			return state.Books{}, err
+		}
+		if err := who.store.ResetDevices(c.Context, found); err != nil {
+			return state.Books{}, err
+		}
+	}
+	books, err := who.devices(c.Context, given(c, "no-cleanup").Bool("no-cleanup"))
+	p.warn(books.Warnings)
+	return books, err
+}
+
+func (p *program) devicesPs(c *cli.Context) error {
+	if c.Args().Present() {
+		return refuseUnknown(c)
+	}
+	format, err := formatOf(c, "tui", "csv", "json")
+	if err != nil {
+		return err
+	}
+	books, err := p.deviceBooks(c)
+	if err != nil {
+		return err
+	}
+	if format == "json" {
+		return writeJSON(p.out, localDevicesOf(&books))
+	}
+	t := &table{
+		columns:  []column{{"ID", 8}, {"ENV ID", 12}, {"ENV NAME", 16}, {"ATTACHED", 0}},
+		noHeader: given(c, "no-header").Bool("no-header"),
+	}
+	timestamp := given(c, "timestamp").Bool("timestamp")
+	for _, d := range books.Devices {
+		for _, a := range d.Attachments {
+			t.add(d.Index.String(), string(a.EID), nameOf(&books, a.EID), p.moment(a.Time, timestamp))
+		}
+		if len(d.Attachments) == 0 {
+			t.add(d.Index.String(), "", "", "")
+		}
+	}
+	return t.write(p.out, format)
+}
+
+func nameOf(b *state.Books, eid snapshot.EnvID) string {
+	if env := b.Environment(eid); env != nil {
+		return env.Config.Name
+	}
+	return ""
+}
+
+// localDevices is the JSON of `genv devices`; docs/json.md describes it.
+type localDevices struct {
+	Schema  string        `json:"schema"`
+	Devices []localDevice `json:"devices"`
+}
+
+type localDevice struct {
+	Index            snapshot.DeviceIndex `json:"index"`
+	TotalMemoryBytes int64                `json:"total_memory_bytes"`
+	Attachments      []localAttachment    `json:"attachments"`
+}
+
+type localAttachment struct {
+	EID            snapshot.EnvID `json:"eid"`
+	Name           string         `json:"name"`
+	GPUMemoryBytes *int64         `json:"gpu_memory_bytes"`
+	Attached       string         `json:"attached"` // this host's wall clock, YYYY-MM-DDTHH:MM:SS
+}
+
+func localDevicesOf(b *state.Books) localDevices {
+	document := localDevices{Schema: "genv.devices/1", Devices: []localDevice{}}
+	for _, d := range b.Devices {
+		device := localDevice{Index: d.Index, TotalMemoryBytes: d.TotalMemory.Bytes(), Attachments: []localAttachment{}}
+		for _, a := range d.Attachments {
+			attachment := localAttachment{EID: a.EID, Name: nameOf(b, a.EID), Attached: a.Time.ISO()}
+			if a.GPUMemory.Known() {
+				bytes := a.GPUMemory.Bytes()
+				attachment.GPUMemoryBytes = &bytes
+			}
+			device.Attachments = append(device.Attachments, attachment)
+		}
+		document.Devices = append(document.Devices, device)
+	}
+	return document
+}
+
+// deviceQueries are the words of `genv devices query --query` and what each
+// prints, in 1.4.3's way: lists with spaces between, and none within.
+var deviceQueries = map[string]func(*snapshot.Device) string{
+	"index":        func(d *snapshot.Device) string { return d.Index.String() },
+	"total_memory": func(d *snapshot.Device) string { return d.TotalMemory.String() },
+	"eids": func(d *snapshot.Device) string {
+		return eachAttachment(d, func(a *snapshot.Attachment) string { return string(a.EID) })
+	},
+	"attachments": func(d *snapshot.Device) string {
+		return eachAttachment(d, func(a *snapshot.Attachment) string {
+			return fmt.Sprintf("%s+%s+%s", a.EID, a.GPUMemory, strings.ReplaceAll(a.Time.String(), " ", "_"))
+		})
+	},
+}
+
+func deviceQueryNames() []string { return slices.Sorted(maps.Keys(deviceQueries)) }
+
+func eachAttachment(d *snapshot.Device, text func(*snapshot.Attachment) string) string {
+	words := make([]string, len(d.Attachments))
+	for i := range d.Attachments {
+		words[i] = text(&d.Attachments[i])
+	}
+	return strings.Join(words, " ")
+}
+
+func (p *program) devicesQuery(c *cli.Context) error {
+	if err := refuseArguments(c); err != nil {
+		return err
+	}
+	queries := c.StringSlice("query")
+	for _, q := range queries {
+		if deviceQueries[q] == nil {
+			return usage("--query %q: write one of %s", q, strings.Join(deviceQueryNames(), " "))
+		}
+	}
+	if len(queries) == 0 {
+		return usage("--query is missing: write one or more of %s", strings.Join(deviceQueryNames(), " "))
+	}
+	list, err := indices(c)
+	if err != nil {
+		return err
+	}
+	format, err := formatOf(c, "tui", "csv", "json")
+	if err != nil {
+		return err
+	}
+	books, err := p.deviceBooks(c)
+	if err != nil {
+		return err
+	}
+	if err := keepDevices(&books, list); err != nil {
+		return err
+	}
+	if format == "json" {
+		return writeJSON(p.out, localDevicesOf(&books))
+	}
+	t := &table{noHeader: true}
+	for i := range books.Devices {
+		row := make([]string, len(queries))
+		for j, q := range queries {
+			row[j] = deviceQueries[q](&books.Devices[i])
+		}
+		t.add(row...)
+	}
+	return t.writeCSV(p.out)
+}
+
+// keepDevices keeps the devices that are on a list, if there is one.
+func keepDevices(b *state.Books, list []snapshot.DeviceIndex) error {
+	if list == nil {
+		return nil
+	}
+	var kept []snapshot.Device
+	for _, index := range list {
+		d := b.Device(index)
+		if d == nil {
+			return &state.NoDeviceError{Index: index, Total: len(b.Devices)}
+		}
+		kept = append(kept, *d)
+	}
+	b.Devices = kept
+	return nil
+}

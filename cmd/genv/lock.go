@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func (p *program) lockCommand() *cli.Command {
+	return &cli.Command{
+		Name:            "lock",
+		Usage:           "run a command while no other `genv lock` runs on this environment's devices",
+		ArgsUsage:       "COMMAND [ARGUMENT…]",
+		SkipFlagParsing: true, // all that follows is the command's
+		Action:          p.plainly(p.lock),
+	}
+}
+
+func (p *program) lock(c *cli.Context) error {
+	words := c.Args().Slice()
+	switch {
+	case len(words) == 1 && (words[0] == "--help" || words[0] == "-h"):
+		return cli.ShowSubcommandHelp(c)
+	case len(words) > 0 && words[0] == "--":
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		return usage("there is no command to run: write `genv lock COMMAND`")
+	}
+	who, err := p.person()
+	if err != nil {
+		return err
+	}
+	devices, err := who.lockable(c.Context)
+	if errors.Is(err, errNotActive) {
+		fmt.Fprintln(p.err, "genv: no device is locked, since this shell is in no environment: run `genv activate` first")
+	} else if err != nil {
+		return err
+	}
+	release, err := who.store.LockDevices(c.Context, devices)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return p.child(words)
+}
+
+// lockable are the devices of the environment in which the command was typed.
+func (w *person) lockable(ctx context.Context) ([]snapshot.DeviceIndex, error) {
+	eid, err := w.active(ctx)
+	if err != nil {
+		return nil, err
+	}
+	books, err := w.books(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.mine(&books, eid); err != nil {
+		return nil, err
+	}
+	return books.AttachedTo(eid), nil
+}
+
+// What a shell tells of a command that it could not run: bash(1), "EXIT STATUS".
+const (
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignalled     = 128 // and the signal's number
+)
+
+// child runs a command in this one's place as far as others can tell: its
+// status is ours, and signals are passed on.
+func (p *program) child(words []string) error {
+	cmd := exec.Command(words[0], words[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.in, p.out, p.err
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, passedOn...)
+	defer signal.Stop(signals)
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(p.err, "genv lock:", printable(err.Error()))
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+			return &exitError{code: exitNotFound}
+		}
+		return &exitError{code: exitNotExecutable}
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	for {
+		select {
+		case s := <-signals:
+			if !fromTerminal(s) {
+				_ = cmd.Process.Signal(s) // it may have ended meanwhile
+			}
+		case err := <-done:
+			return statusOf(err)
+		}
+	}
+}
+
+// passedOn are the signals by which others ask a program for something.
+var passedOn = []os.Signal{
+	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
+}
+
+// fromTerminal says that a signal is one of those that the terminal sends to
+// all of its foreground processes: the command has got it already, and many
+// programs take a second Ctrl-C for an order to drop everything.
+func fromTerminal(s os.Signal) bool {
+	if s != syscall.SIGINT && s != syscall.SIGQUIT {
+		return false
+	}
+	terminal, err := os.OpenFile("/dev/tty", os.O_RDONLY|unix.O_NOCTTY, 0)
+	if err != nil {
+		return false // there is none
+	}
+	defer terminal.Close()
+	foreground, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPGRP)
+	return err == nil && foreground == unix.Getpgrp()
+}
+
+func statusOf(err error) error {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &exit):
+		return err
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return &exitError{code: exitSignalled + int(status.Signal())}
+	}
+	return &exitError{code: exit.ExitCode()}
+}

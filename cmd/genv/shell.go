@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/shell"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+func (p *program) shellCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "shell",
+		Usage: `what a shell evaluates: eval "$(genv shell --init)"`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "init", Usage: "print what initialises a shell"},
+			&cli.StringFlag{Name: "shell", Usage: "bash or zsh, instead of the one that asks"},
+		},
+		Action: p.plainly(p.shellInit),
+	}
+}
+
+func (p *program) shellInit(c *cli.Context) error {
+	if err := refuseArguments(c); err != nil {
+		return err
+	}
+	if !c.Bool("init") {
+		return usage(`--init is missing: add eval "$(genv shell --init)" to your ~/.bashrc or ~/.zshrc`)
+	}
+	kind, err := p.shellKind(c.String("shell"))
+	if err != nil {
+		return err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	options := shell.InitOptions{Kind: kind, Exe: exe}
+	if preactivation, ok := shell.PreactivationFrom(p.getenv); ok {
+		options.Preactivate = &preactivation
+	}
+	if options.Shims, err = p.shims(exe); err != nil {
+		// A shell without shims is worth more than none.
+		fmt.Fprintln(p.err, printable(fmt.Sprintf("genv: nvidia-smi and docker will show all devices: %v", err)))
+	}
+	code, err := shell.Init(options)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(p.out, code)
+	return err
+}
+
+func (p *program) shims(exe string) (string, error) {
+	dir, err := shell.ShimsDir(exe, p.getenv)
+	if err != nil {
+		return "", err
+	}
+	if err := shell.EnsureShims(dir, exe); err != nil {
+		return "", err
+	}
+	return dir, nil
+}
+
+// shellKind is the shell that was named, or the nearest parent that is one: a
+// login shell in SHELL need not be the one that evaluates this.
+func (p *program) shellKind(name string) (shell.Kind, error) {
+	if name != "" {
+		return shell.ParseKind(name)
+	}
+	fs := proc.FS{}
+	pid := snapshot.PID(os.Getppid())
+	for range 8 { // su, sudo, script and their like stand between at most
+		stat, err := fs.Stat(pid)
+		if err != nil {
+			break
+		}
+		if kind, err := shell.ParseKind(stat.Name); err == nil {
+			return kind, nil
+		}
+		pid = stat.PPID
+	}
+	return shell.ParseKind(p.getenv("SHELL"))
+}
