@@ -48,7 +48,7 @@ func fleet(hosts int) snapshot.Cluster {
 func BenchmarkEvaluate(b *testing.B) {
 	cluster := fleet(10_000)
 	limit := 150
-	policy := enforce.Policy{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevicesPerUser: &limit}
+	policy := enforce.Flags{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevicesPerUser: &limit}
 	b.ReportAllocs()
 	var plan enforce.Plan
 	for b.Loop() {

@@ -31,13 +31,13 @@ type recordedCase struct {
 		Hostname snapshot.Hostname `json:"hostname"`
 		Snapshot json.RawMessage   `json:"snapshot"`
 	} `json:"hosts"`
-	Findings           []string                             `json:"findings"`
-	TerminateBeforeCap map[snapshot.Hostname][]snapshot.PID `json:"terminate_before_cap"`
+	Findings           []string                              `json:"findings"`
+	TerminateBeforeCap map[snapshot.Hostname][]snapshot.PID  `json:"terminate_before_cap"`
 	Reports            map[snapshot.Hostname]json.RawMessage `json:"reports"`
 }
 
-func (c *recordedCase) policy() enforce.Policy {
-	return enforce.Policy{
+func (c *recordedCase) policy() enforce.Flags {
+	return enforce.Flags{
 		NonEnvProcesses: c.Options.NonEnvProcesses, EnvDevices: c.Options.EnvDevices, EnvMemory: c.Options.EnvMemory,
 		MaxDevicesPerUser: c.Options.MaxDevicesPerUser, MaxDevicesForUser: c.Options.MaxDevicesForUser,
 	}

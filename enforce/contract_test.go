@@ -51,7 +51,7 @@ func TestRecordedTerminations(t *testing.T) {
 
 // terminationsByContract reads contract.md word for word, without any of the
 // package's own code: slow and plain.
-func terminationsByContract(policy enforce.Policy, s *snapshot.Snapshot) []snapshot.PID {
+func terminationsByContract(policy enforce.Flags, s *snapshot.Snapshot) []snapshot.PID {
 	dead := map[snapshot.PID]bool{}
 	for _, p := range s.Processes {
 		env := s.Environment(p.EID)

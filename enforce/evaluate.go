@@ -10,44 +10,72 @@ import (
 // Evaluate judges a cluster by a policy at a moment. Hosts without a snapshot
 // are not judged and lend nothing to anybody's count. The rules run in a fixed
 // order over all hosts, since the later ones take into account what the
-// earlier ones end anyway: non-env-processes, env-devices, env-memory, and the
-// caps across hosts.
+// earlier ones end anyway: non-env-processes, env-devices, env-memory, idle,
+// max-duration, and the caps across hosts.
+//
+// It knows only this moment: rules that need to have watched for a while are
+// for Standing.Judge.
 func Evaluate(policy Policy, cluster snapshot.Cluster, now time.Time) Plan {
-	e := &evaluation{policy: policy, now: now}
-	for i := range cluster.Hosts {
-		h := &cluster.Hosts[i]
-		if h.Err == nil && h.Snapshot != nil {
-			e.hosts = append(e.hosts, newHostView(h))
-		}
-	}
-	e.onEachHost(true, e.noteUnknowns)
-	e.onEachHost(policy.NonEnvProcesses, e.nonEnvProcesses)
-	e.onEachHost(policy.EnvDevices, e.envDevices)
-	e.onEachHost(policy.EnvMemory, e.envMemory)
-	e.maxDevices()
-	return e.finish()
+	return new(Standing).Judge(policy, cluster, now)
 }
 
 // evaluation is the state of one Evaluate.
 type evaluation struct {
 	policy   Policy
+	fleet    Fleet
 	now      time.Time
+	standing *Standing
 	hosts    []*hostView
+	missing  []snapshot.Hostname
 	findings []Finding
 	notes    []Note
 }
 
-// onEachHost runs a rule over all hosts, when the policy has it.
-func (e *evaluation) onEachHost(on bool, rule func(*hostView)) {
-	if !on {
-		return
+func newEvaluation(policy Policy, cluster snapshot.Cluster, now time.Time, standing *Standing) *evaluation {
+	e := &evaluation{policy: policy, fleet: policy.Fleet(), now: now, standing: standing}
+	for i := range cluster.Hosts {
+		h := &cluster.Hosts[i]
+		switch {
+		case h.Err != nil || h.Snapshot == nil:
+			e.missing = append(e.missing, h.Name)
+		default:
+			if _, exempt := policy.Exempt(Subject{Host: h.Name}); !exempt {
+				e.hosts = append(e.hosts, newHostView(h, policy, now))
+			}
+		}
 	}
+	return e
+}
+
+func (e *evaluation) run() {
+	e.onEachHost(e.noteUnknowns)
+	e.onEachHost(e.nonEnvProcesses)
+	e.onEachHost(e.envDevices)
+	e.onEachHost(e.envMemory)
+	e.watchIdle()
+	e.onEachHost(e.idleDevices)
+	e.onEachHost(e.maxDuration)
+	e.caps()
+}
+
+func (e *evaluation) onEachHost(rule func(*hostView)) {
 	for _, h := range e.hosts {
 		rule(h)
 	}
 }
 
-func (e *evaluation) find(f Finding) { e.findings = append(e.findings, f) }
+// find adds a finding, and says whether the time to act on it has come.
+func (e *evaluation) find(f *Finding, warn Warn) (due bool) {
+	stood := e.standing.stands(f.ID, e.now)
+	due, at := stood.due(warn, e.now)
+	f.Since, f.Cycles = stood.since, stood.cycles
+	if !due {
+		f.Pending, f.Due = true, at
+	}
+	return due
+}
+
+func (e *evaluation) add(f Finding) { e.findings = append(e.findings, f) }
 
 func (e *evaluation) note(h *hostView, format string, args ...any) {
 	e.notes = append(e.notes, Note{Host: h.name, Text: fmt.Sprintf(format, args...)})
@@ -65,9 +93,32 @@ func (e *evaluation) noteUnknowns(h *hostView) {
 func (e *evaluation) finish() Plan {
 	plan := Plan{Findings: e.findings, Notes: e.notes}
 	for _, h := range e.hosts {
-		if r := h.draft.report(); !r.Empty() {
-			plan.Reports = append(plan.Reports, HostReport{Host: h.name, Report: r})
+		r := h.draft.report()
+		if r.Empty() {
+			continue
 		}
+		r.Grace, r.Kill = h.settings.Grace, h.settings.Kill
+		plan.Reports = append(plan.Reports, HostReport{Host: h.name, Report: r})
 	}
+	plan.Held = e.held(plan)
 	return plan
+}
+
+// held says why the plan is more than the limits allow; empty when it is not.
+func (e *evaluation) held(plan Plan) string {
+	ends, processes := 0, 0
+	for _, r := range plan.Reports {
+		ends += len(r.Report.Terminate)
+	}
+	for _, h := range e.hosts {
+		processes += len(h.snapshot.Processes)
+	}
+	l := e.fleet.Limits
+	if l.MaxTerminations > 0 && ends > l.MaxTerminations {
+		return fmt.Sprintf("%d processes would be terminated, and the limit is %d a cycle", ends, l.MaxTerminations)
+	}
+	if l.MaxPercent > 0 && ends*100 > l.MaxPercent*processes {
+		return fmt.Sprintf("%d of %d GPU processes would be terminated, and the limit is %d per cent a cycle", ends, processes, l.MaxPercent)
+	}
+	return ""
 }

@@ -3,6 +3,7 @@ package enforce
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -16,12 +17,19 @@ const (
 	RuleEnvDevices        Rule = "env-devices"
 	RuleEnvMemory         Rule = "env-memory"
 	RuleMaxDevicesPerUser Rule = "max-devices-per-user"
+	RuleMaxMemoryPerUser  Rule = "max-memory-per-user"
+	RuleMaxEnvsPerUser    Rule = "max-envs-per-user"
+	RuleIdle              Rule = "idle"
+	RuleMaxDuration       Rule = "max-duration"
 )
 
 // Finding is a violated rule, why it is violated, and what the plan does about
 // it. Fields that a rule has no use for are empty. String is 1.4.3's line.
 type Finding struct {
-	Rule Rule `json:"rule"`
+	// ID is the same for the same violation in every cycle, and joins finding,
+	// report and outcome in the audit log.
+	ID   string `json:"id"`
+	Rule Rule   `json:"rule"`
 	// Host is empty when the finding is about a user on several hosts.
 	Host snapshot.Hostname `json:"host,omitempty"`
 	PID  snapshot.PID      `json:"pid,omitempty"`
@@ -33,12 +41,23 @@ type Finding struct {
 	// one that is over its capacity (env-memory).
 	Devices []snapshot.DeviceIndex `json:"devices,omitempty"`
 
-	// Memory is set for env-memory, Count for max-devices-per-user.
+	// Memory is set for env-memory and max-memory-per-user, Count for the caps,
+	// For and Limit (how long it lasted, and how long it may) for idle and
+	// max-duration.
 	Memory *MemoryExcess `json:"memory,omitempty"`
 	Count  *CountExcess  `json:"count,omitempty"`
+	For    time.Duration `json:"for_ns,omitempty"`
+	Limit  time.Duration `json:"limit_ns,omitempty"`
 
-	// Terminate and Detach are what the plan does because of this finding; a
-	// process may stand in more than one.
+	// Since is when it was first seen without a break, and Cycles in how many
+	// cycles. While it is Pending nothing is done; Due is then the earliest time.
+	Since   time.Time `json:"since"`
+	Cycles  int       `json:"cycles"`
+	Pending bool      `json:"pending,omitempty"`
+	Due     time.Time `json:"due,omitzero"`
+
+	// Terminate and Detach are what the plan does because of this finding, or
+	// will do once it is due; a process may stand in more than one.
 	Terminate []ProcessRef `json:"terminate,omitempty"`
 	Detach    []DeviceRef  `json:"detach,omitempty"`
 }
@@ -47,7 +66,7 @@ type Finding struct {
 type MemoryExcess struct {
 	UsedBytes     int64  `json:"used_bytes"`
 	CapacityBytes int64  `json:"capacity_bytes"`
-	Capacity      string `json:"capacity"` // as its owner wrote it
+	Capacity      string `json:"capacity,omitempty"` // as its owner wrote it
 }
 
 // OverBytes is the excess.
@@ -86,18 +105,35 @@ func (f Finding) String() string {
 		return fmt.Sprintf("Environment %s is using %s on device %s which is %s over its capacity of %s",
 			f.EID, megabytes(f.Memory.UsedBytes), Indices(f.Devices), megabytes(f.Memory.OverBytes()), f.Memory.Capacity)
 	case RuleMaxDevicesPerUser:
-		return f.capLine()
+		return fmt.Sprintf("User %s is using %d devices%s which is %d more than the maximum allowed",
+			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
+	case RuleMaxMemoryPerUser:
+		return fmt.Sprintf("User %s is using %s of device memory%s which is %s more than the maximum allowed",
+			f.User, megabytes(f.Memory.UsedBytes), f.Count.where(), megabytes(f.Memory.OverBytes()))
+	case RuleMaxEnvsPerUser:
+		return fmt.Sprintf("User %s has %d environments%s which is %d more than the maximum allowed",
+			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
+	case RuleIdle:
+		return fmt.Sprintf("Environment %s has not used device %s for %s, and %s are allowed", f.EID, Indices(f.Devices), short(f.For), short(f.Limit))
+	case RuleMaxDuration:
+		return fmt.Sprintf("Environment %s is attached to device %s for %s, and %s are allowed", f.EID, Indices(f.Devices), short(f.For), short(f.Limit))
 	}
-	return fmt.Sprintf("%s: %s", f.Rule, f.User)
+	return string(f.Rule)
 }
 
-func (f Finding) capLine() string {
-	where := ""
-	if f.Count.Hosts > 0 {
-		where = fmt.Sprintf(" on %d hosts", f.Count.Hosts)
+func (c CountExcess) where() string {
+	if c.Hosts == 0 {
+		return ""
 	}
-	return fmt.Sprintf("User %s is using %d devices%s which is %d more than the maximum allowed",
-		f.User, f.Count.Used, where, f.Count.Used-f.Count.Limit)
+	return fmt.Sprintf(" on %d hosts", c.Hosts)
+}
+
+// short is a duration in hours and minutes, or in seconds below a minute.
+func short(d time.Duration) string {
+	if d < time.Minute {
+		return d.Round(time.Second).String()
+	}
+	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 }
 
 // Indices joins device indices with commas.

@@ -2,19 +2,27 @@ package enforce
 
 import (
 	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// hostView is a host's snapshot with the indices that the rules need, and the
-// draft of its report. A snapshot may hold many thousand environments (a
-// hostile host's does), so nothing here is looked up by scanning.
+// hostView is what the rules see of a host: its snapshot without what is
+// exempt, the indices that they need, and the draft of its report. A snapshot
+// may hold many thousand environments (a hostile host's does), so nothing here
+// is looked up by scanning.
 type hostView struct {
 	name     snapshot.Hostname
+	labels   map[string]string
 	snapshot *snapshot.Snapshot
-	inOrder  []envView // as the host listed them
+	settings Settings   // of the host, whoever the user
+	inOrder  []*envView // as the host listed them, without those that are exempt
 	envs     map[snapshot.EnvID]*envView
-	draft    draft
+	// kept are processes that are exempt: no rule sees them, and what they use
+	// is taken from nobody.
+	kept          map[snapshot.PID]bool
+	exemptDevices map[snapshot.DeviceIndex]bool
+	draft         draft
 }
 
 // envView is a registered environment with its processes and attachments.
@@ -22,39 +30,79 @@ type envView struct {
 	env         *snapshot.Environment
 	processes   []*snapshot.Process
 	attachments []attachment
+	exempt      bool
 }
 
 // attachment is an attachment together with its device.
 type attachment struct {
-	device snapshot.DeviceIndex
 	*snapshot.Attachment
+	device *snapshot.Device
 }
 
-func newHostView(h *snapshot.Host) *hostView {
+func newHostView(h *snapshot.Host, policy Policy, now time.Time) *hostView {
 	s := h.Snapshot
 	v := &hostView{
-		name: h.Name, snapshot: s,
-		inOrder: make([]envView, len(s.Environments)),
-		envs:    make(map[snapshot.EnvID]*envView, len(s.Environments)),
+		name: h.Name, labels: h.Labels, snapshot: s,
+		settings: policy.Settings(Query{Host: h.Name, Labels: h.Labels, At: now}),
+		inOrder:  make([]*envView, 0, len(s.Environments)),
+		envs:     make(map[snapshot.EnvID]*envView, len(s.Environments)),
 	}
-	for i := range s.Environments {
-		v.inOrder[i].env = &s.Environments[i]
-		v.envs[s.Environments[i].EID] = &v.inOrder[i]
+	v.addEnvironments(policy)
+	v.addAttachments(policy)
+	v.addProcesses(policy)
+	return v
+}
+
+func (h *hostView) addEnvironments(policy Policy) {
+	views := make([]envView, len(h.snapshot.Environments))
+	for i := range views {
+		view := &views[i]
+		view.env = &h.snapshot.Environments[i]
+		_, view.exempt = policy.Exempt(Subject{Host: h.name, Environment: view.env})
+		h.envs[view.env.EID] = view
+		if !view.exempt {
+			h.inOrder = append(h.inOrder, view)
+		}
 	}
-	for i := range s.Devices {
-		d := &s.Devices[i]
+}
+
+func (h *hostView) addAttachments(policy Policy) {
+	for i := range h.snapshot.Devices {
+		d := &h.snapshot.Devices[i]
+		if _, exempt := policy.Exempt(Subject{Host: h.name, Device: d}); exempt {
+			if h.exemptDevices == nil {
+				h.exemptDevices = make(map[snapshot.DeviceIndex]bool)
+			}
+			h.exemptDevices[d.Index] = true
+			continue
+		}
 		for j := range d.Attachments {
-			if env := v.envs[d.Attachments[j].EID]; env != nil {
-				env.attachments = append(env.attachments, attachment{d.Index, &d.Attachments[j]})
+			if env := h.envs[d.Attachments[j].EID]; env != nil {
+				env.attachments = append(env.attachments, attachment{&d.Attachments[j], d})
 			}
 		}
 	}
-	for i := range s.Processes {
-		if env := v.envOf(&s.Processes[i]); env != nil {
-			env.processes = append(env.processes, &s.Processes[i])
+}
+
+func (h *hostView) addProcesses(policy Policy) {
+	for i := range h.snapshot.Processes {
+		p := &h.snapshot.Processes[i]
+		env := h.envOf(p)
+		subject := Subject{Host: h.name, Process: p}
+		if env != nil {
+			subject.Environment = env.env
+		}
+		_, exempt := policy.Exempt(subject)
+		switch {
+		case exempt || env != nil && env.exempt:
+			if h.kept == nil {
+				h.kept = make(map[snapshot.PID]bool)
+			}
+			h.kept[p.PID] = true
+		case env != nil:
+			env.processes = append(env.processes, p)
 		}
 	}
-	return v
 }
 
 // envOf is the registered environment of a process; nil when it is in none or
@@ -66,6 +114,11 @@ func (h *hostView) envOf(p *snapshot.Process) *envView {
 	return h.envs[p.EID]
 }
 
-func (e *envView) attached(index snapshot.DeviceIndex) bool {
-	return slices.ContainsFunc(e.attachments, func(a attachment) bool { return a.device == index })
+// query asks the policy about a user on this host.
+func (e *evaluation) query(h *hostView, user snapshot.Username) Settings {
+	return e.policy.Settings(Query{Host: h.name, Labels: h.labels, User: user, At: e.now})
+}
+
+func (h *hostView) attached(env *envView, index snapshot.DeviceIndex) bool {
+	return slices.ContainsFunc(env.attachments, func(a attachment) bool { return a.device.Index == index })
 }

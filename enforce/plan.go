@@ -7,13 +7,16 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Plan is what Evaluate concluded.
+// Plan is what was concluded.
 type Plan struct {
 	Findings []Finding
 	// Reports holds the hosts that have something to do, in the cluster's order.
 	Reports []HostReport
 	// Notes say what could not be judged, and why nothing is done about it.
 	Notes []Note
+	// Held says why the policy's limits forbid to carry out the reports; empty
+	// when they don't. A plan that is held is held as a whole.
+	Held string
 }
 
 // HostReport is the report of one host.
@@ -30,16 +33,27 @@ type Note struct {
 
 // draft collects what is to be done on one host while the rules run.
 type draft struct {
-	terminate map[snapshot.PID]*snapshot.Process
-	detach    []Detachment
+	terminate map[snapshot.PID]*Termination
+	detach    map[deviceOfEnv]*Detachment
 }
 
-// kill puts a process into the report; once is enough.
-func (d *draft) kill(p *snapshot.Process) {
+// deviceOfEnv is an attachment on a host.
+type deviceOfEnv struct {
+	device snapshot.DeviceIndex
+	eid    snapshot.EnvID
+}
+
+// kill puts a process into the report because of a finding.
+func (d *draft) kill(p *snapshot.Process, because string) {
 	if d.terminate == nil {
-		d.terminate = make(map[snapshot.PID]*snapshot.Process)
+		d.terminate = make(map[snapshot.PID]*Termination)
 	}
-	d.terminate[p.PID] = p
+	t := d.terminate[p.PID]
+	if t == nil {
+		t = &Termination{Process: *p}
+		d.terminate[p.PID] = t
+	}
+	t.Because = append(t.Because, because)
 }
 
 func (d *draft) kills(p *snapshot.Process) bool {
@@ -47,15 +61,36 @@ func (d *draft) kills(p *snapshot.Process) bool {
 	return ok
 }
 
+// take puts a detachment into the report because of a finding.
+func (d *draft) take(device snapshot.DeviceIndex, env *snapshot.Environment, because string) {
+	if d.detach == nil {
+		d.detach = make(map[deviceOfEnv]*Detachment)
+	}
+	key := deviceOfEnv{device, env.EID}
+	x := d.detach[key]
+	if x == nil {
+		x = &Detachment{Device: device, Environment: *env}
+		d.detach[key] = x
+	}
+	x.Because = append(x.Because, because)
+}
+
+func (d *draft) takes(device snapshot.DeviceIndex, eid snapshot.EnvID) bool {
+	_, ok := d.detach[deviceOfEnv{device, eid}]
+	return ok
+}
+
 func (d *draft) report() Report {
 	var r Report
-	for _, p := range d.terminate {
-		r.Terminate = append(r.Terminate, Termination{Process: *p})
+	for _, t := range d.terminate {
+		r.Terminate = append(r.Terminate, *t)
 	}
 	slices.SortFunc(r.Terminate, func(a, b Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
-	slices.SortStableFunc(d.detach, func(a, b Detachment) int {
+	for _, x := range d.detach {
+		r.Detach = append(r.Detach, *x)
+	}
+	slices.SortFunc(r.Detach, func(a, b Detachment) int {
 		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Environment.EID, b.Environment.EID))
 	})
-	r.Detach = d.detach
 	return r
 }

@@ -1,9 +1,36 @@
 package enforce
 
-import "github.com/seed-3119e985/genv/snapshot"
+import (
+	"time"
 
-// Policy says which rules hold. The zero Policy enforces nothing.
-type Policy struct {
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Policy says which rules hold, for whom, where and when. Its answers depend on
+// the arguments alone. Flags is the policy of a command line; package
+// enforce/policy reads one from a file.
+type Policy interface {
+	// Settings is what holds for a query.
+	Settings(Query) Settings
+	// Exempt says whether no rule may touch a subject, and why.
+	Exempt(Subject) (reason string, exempt bool)
+	// Fleet is what holds for the fleet as a whole.
+	Fleet() Fleet
+}
+
+// Query asks what holds on a host, for a user, at a moment. The rules of a host
+// are asked for without a user, and a user's caps, which count on all hosts
+// together, without a host.
+type Query struct {
+	Host   snapshot.Hostname
+	Labels map[string]string // of the host
+	User   snapshot.Username
+	At     time.Time
+}
+
+// Settings are what may differ by host, user and time. The zero Settings
+// enforce nothing.
+type Settings struct {
 	// NonEnvProcesses terminates processes that are in no environment that is
 	// registered on their host.
 	NonEnvProcesses bool
@@ -13,6 +40,68 @@ type Policy struct {
 	// EnvMemory terminates processes until their environment is within its
 	// memory capacity again, device by device.
 	EnvMemory bool
+
+	// The caps of a user on all hosts together; nil for none.
+	MaxDevices *int
+	MaxMemory  *int64 // bytes of the devices that are attached
+	MaxEnvs    *int
+
+	// Idle detaches devices that nobody uses; nil for never.
+	Idle *Idle
+	// MaxDuration detaches what was attached longer ago; 0 for never.
+	MaxDuration time.Duration
+
+	// Warn is how long a finding has to stand before anything is done.
+	Warn Warn
+	// Grace is how long a process has to end after SIGTERM; Kill has SIGKILL
+	// follow then.
+	Grace time.Duration
+	Kill  bool
+}
+
+// Idle says when an attached device counts as idle.
+type Idle struct {
+	// After is for how long nothing must have used it, without a break.
+	After time.Duration
+	// Below is the utilization in per cent under which a device counts as idle
+	// although processes hold it; 0 for only devices without a process.
+	Below int
+}
+
+// Warn is how long a finding has to stand before it is acted on: for a number
+// of cycles and for a time, whichever is longer. The zero Warn acts at once.
+type Warn struct {
+	Cycles int
+	For    time.Duration
+}
+
+// Fleet is what holds for the fleet as a whole.
+type Fleet struct {
+	// HoldCaps has the caps wait while a host did not answer. Otherwise that
+	// host's devices do not count, which can only be too lenient.
+	HoldCaps bool
+	Limits   Limits
+}
+
+// Limits hold back a cycle that would do more than anybody meant. 0 is no limit.
+type Limits struct {
+	MaxTerminations int // processes a cycle
+	MaxPercent      int // of the GPU processes of the hosts that answered
+}
+
+// Subject is what a policy may exempt: a process, an environment or a device
+// on a host. What a subject does not have, or nobody knows, is empty or nil.
+type Subject struct {
+	Host        snapshot.Hostname
+	Device      *snapshot.Device
+	Environment *snapshot.Environment
+	Process     *snapshot.Process
+}
+
+// Flags is the policy that a command line can say. The zero Flags enforce
+// nothing, exempt nobody and know no limit.
+type Flags struct {
+	NonEnvProcesses, EnvDevices, EnvMemory bool
 	// MaxDevicesPerUser is how many devices a user may have attached on all
 	// hosts together; nil for no cap. MaxDevicesForUser says it for one user,
 	// over MaxDevicesPerUser or alone.
@@ -20,16 +109,20 @@ type Policy struct {
 	MaxDevicesForUser map[snapshot.Username]int
 }
 
-// DefaultPolicy is what `genv enforce` does without a flag, as in 1.4.3.
-func DefaultPolicy() Policy { return Policy{EnvDevices: true, EnvMemory: true} }
+// DefaultFlags is what `genv enforce` does without a flag, as in 1.4.3.
+func DefaultFlags() Flags { return Flags{EnvDevices: true, EnvMemory: true} }
 
-// MaxDevices is the cap that holds for a user, and whether there is one.
-func (p *Policy) MaxDevices(user snapshot.Username) (limit int, capped bool) {
-	if n, ok := p.MaxDevicesForUser[user]; ok {
-		return n, true
+// Settings implements Policy.
+func (f Flags) Settings(q Query) Settings {
+	s := Settings{NonEnvProcesses: f.NonEnvProcesses, EnvDevices: f.EnvDevices, EnvMemory: f.EnvMemory, MaxDevices: f.MaxDevicesPerUser}
+	if n, ok := f.MaxDevicesForUser[q.User]; ok {
+		s.MaxDevices = &n
 	}
-	if p.MaxDevicesPerUser != nil {
-		return *p.MaxDevicesPerUser, true
-	}
-	return 0, false
+	return s
 }
+
+// Exempt implements Policy.
+func (Flags) Exempt(Subject) (string, bool) { return "", false }
+
+// Fleet implements Policy.
+func (Flags) Fleet() Fleet { return Fleet{} }

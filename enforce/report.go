@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -11,16 +12,25 @@ import (
 type Report struct {
 	Terminate []Termination // in ascending order of PID
 	Detach    []Detachment  // in order of device, then environment
+
+	// Grace is how long processes have to end after SIGTERM, 0 for the host's
+	// own; Kill has SIGKILL follow then. A 1.4.3 host knows of neither.
+	Grace time.Duration
+	Kill  bool
 }
 
 // Termination names a process as it was judged: PID, start time, devices and
 // environment. The host signals it only if all of them still hold.
-type Termination struct{ Process snapshot.Process }
+type Termination struct {
+	Process snapshot.Process
+	Because []string // ids of the findings
+}
 
 // Detachment takes a device from an environment.
 type Detachment struct {
 	Device      snapshot.DeviceIndex
 	Environment snapshot.Environment
+	Because     []string // ids of the findings
 }
 
 // Empty says that there is nothing to do.

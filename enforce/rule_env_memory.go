@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -10,10 +11,12 @@ import (
 // envMemory brings every environment within its capacity on each device, in the
 // order of the devices.
 func (e *evaluation) envMemory(h *hostView) {
-	for i := range h.inOrder {
-		env := &h.inOrder[i]
+	if !h.settings.EnvMemory {
+		return
+	}
+	for _, env := range h.inOrder {
 		attachments := slices.Clone(env.attachments)
-		slices.SortFunc(attachments, func(a, b attachment) int { return cmp.Compare(a.device, b.device) })
+		slices.SortFunc(attachments, func(a, b attachment) int { return cmp.Compare(a.device.Index, b.device.Index) })
 		for _, a := range attachments {
 			if a.GPUMemory.Known() {
 				e.envMemoryOn(h, env, a)
@@ -23,23 +26,30 @@ func (e *evaluation) envMemory(h *hostView) {
 }
 
 func (e *evaluation) envMemoryOn(h *hostView, env *envView, a attachment) {
-	holders, used, unknown := env.holders(a.device)
+	index := a.device.Index
+	holders, used, unknown := env.holders(index)
 	excess := used - a.GPUMemory.Bytes()
 	if excess <= 0 {
 		if unknown > 0 {
-			e.note(h, "how much memory %d processes of environment %s use on device %d is not known, so its capacity is not judged", unknown, env.env.EID, a.device)
+			e.note(h, "how much memory %d processes of environment %s use on device %d is not known, so its capacity is not judged", unknown, env.env.EID, index)
 		}
 		return
 	}
 	f := Finding{
+		ID:   fmt.Sprintf("%s/%s/%s/%d", RuleEnvMemory, h.name, env.env.EID, index),
 		Rule: RuleEnvMemory, Host: h.name, EID: env.env.EID, User: env.env.Username,
-		Devices: []snapshot.DeviceIndex{a.device},
+		Devices: []snapshot.DeviceIndex{index},
 		Memory:  &MemoryExcess{UsedBytes: used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String()},
 	}
-	for _, p := range h.relieve(holders, excess) {
+	ending := h.relieve(holders, excess)
+	due := e.find(&f, e.query(h, env.env.Username).Warn)
+	for _, p := range ending {
 		f.Terminate = append(f.Terminate, ProcessRef{h.name, p.PID})
+		if due {
+			h.draft.kill(p, f.ID)
+		}
 	}
-	e.find(f)
+	e.add(f)
 }
 
 // holder is a process with what it holds on the device in question.
@@ -65,8 +75,8 @@ func (e *envView) holders(index snapshot.DeviceIndex) (holders []holder, used in
 	return holders, used, unknown
 }
 
-// relieve ends processes until excess bytes are freed. What the report ends
-// anyway counts as freed. Then goes the smallest process that alone frees
+// relieve chooses processes that free excess bytes together. What the report
+// ends anyway counts as freed. Then goes the smallest process that alone frees
 // enough; while none does, the largest. Ties go to the higher PID, which is
 // most often the younger process.
 func (h *hostView) relieve(holders []holder, excess int64) []*snapshot.Process {
@@ -85,7 +95,6 @@ func (h *hostView) relieve(holders []holder, excess int64) []*snapshot.Process {
 	})
 	for excess > 0 && len(rest) > 0 {
 		i := nextToEnd(rest, excess)
-		h.draft.kill(rest[i].process)
 		ended = append(ended, rest[i].process)
 		excess -= rest[i].bytes
 		rest = slices.Delete(rest, i, i+1)
@@ -96,11 +105,15 @@ func (h *hostView) relieve(holders []holder, excess int64) []*snapshot.Process {
 // nextToEnd is the position of the smallest that frees enough, or else of the
 // largest with the highest PID.
 func nextToEnd(ascending []holder, excess int64) int {
-	i, _ := slices.BinarySearchFunc(ascending, excess, func(x holder, want int64) int { return cmp.Compare(x.bytes, want) })
+	i := firstOf(ascending, excess)
 	if i < len(ascending) {
 		return i
 	}
-	largest := ascending[len(ascending)-1].bytes
-	i, _ = slices.BinarySearchFunc(ascending, largest, func(x holder, want int64) int { return cmp.Compare(x.bytes, want) })
+	return firstOf(ascending, ascending[len(ascending)-1].bytes)
+}
+
+// firstOf is the position of the first that holds as many bytes or more.
+func firstOf(ascending []holder, bytes int64) int {
+	i, _ := slices.BinarySearchFunc(ascending, bytes, func(x holder, want int64) int { return cmp.Compare(x.bytes, want) })
 	return i
 }

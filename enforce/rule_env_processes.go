@@ -1,51 +1,62 @@
 package enforce
 
-import "github.com/seed-3119e985/genv/snapshot"
+import (
+	"fmt"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
 
 // nonEnvProcesses ends processes that are in no environment of this host. A
 // claim alone is not enough: anybody can write GENV_ENVIRONMENT_ID=bogus, so the
 // environment must be registered.
 func (e *evaluation) nonEnvProcesses(h *hostView) {
+	if !h.settings.NonEnvProcesses {
+		return
+	}
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
-		if p.EnvUnknown || h.envOf(p) != nil {
+		if p.EnvUnknown || h.kept[p.PID] || h.envOf(p) != nil {
 			continue
 		}
-		h.draft.kill(p)
-		e.find(Finding{
-			Rule: RuleNonEnvProcesses, Host: h.name, PID: p.PID, EID: p.EID,
-			Terminate: []ProcessRef{{h.name, p.PID}},
-		})
+		e.endProcess(h, p, h.settings.Warn, Finding{Rule: RuleNonEnvProcesses})
 	}
 }
 
 // envDevices ends processes that use a device to which their environment is not
 // attached.
 func (e *evaluation) envDevices(h *hostView) {
-	for i := range h.inOrder {
-		env := &h.inOrder[i]
+	if !h.settings.EnvDevices {
+		return
+	}
+	for _, env := range h.inOrder {
 		for _, p := range env.processes {
-			foreign := env.notAttached(p)
-			if len(foreign) == 0 {
-				continue
+			if foreign := h.notAttached(env, p); len(foreign) > 0 {
+				user := env.env.Username
+				e.endProcess(h, p, e.query(h, user).Warn, Finding{Rule: RuleEnvDevices, User: user, Devices: foreign})
 			}
-			h.draft.kill(p)
-			e.find(Finding{
-				Rule: RuleEnvDevices, Host: h.name, PID: p.PID, EID: p.EID, User: env.env.Username, Devices: foreign,
-				Terminate: []ProcessRef{{h.name, p.PID}},
-			})
 		}
 	}
 }
 
 // notAttached lists the devices that a process of the environment uses without
 // an attachment, in the order in which the host named them.
-func (e *envView) notAttached(p *snapshot.Process) []snapshot.DeviceIndex {
+func (h *hostView) notAttached(env *envView, p *snapshot.Process) []snapshot.DeviceIndex {
 	var foreign []snapshot.DeviceIndex
 	for _, u := range p.Usage {
-		if !e.attached(u.Index) {
+		if !h.attached(env, u.Index) && !h.exemptDevices[u.Index] {
 			foreign = append(foreign, u.Index)
 		}
 	}
 	return foreign
+}
+
+// endProcess is a finding about one process, which ends once it is due.
+func (e *evaluation) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Finding) {
+	f.ID = fmt.Sprintf("%s/%s/%d/%d", f.Rule, h.name, p.PID, p.Start)
+	f.Host, f.PID, f.EID = h.name, p.PID, p.EID
+	f.Terminate = []ProcessRef{{h.name, p.PID}}
+	if e.find(&f, warn) {
+		h.draft.kill(p, f.ID)
+	}
+	e.add(f)
 }

@@ -96,13 +96,13 @@ func planText(plan enforce.Plan) string {
 }
 
 func TestRules(t *testing.T) {
-	nonEnv := enforce.Policy{NonEnvProcesses: true}
-	devices := enforce.Policy{EnvDevices: true}
-	memory := enforce.Policy{EnvMemory: true}
-	all := enforce.Policy{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true}
+	nonEnv := enforce.Flags{NonEnvProcesses: true}
+	devices := enforce.Flags{EnvDevices: true}
+	memory := enforce.Flags{EnvMemory: true}
+	all := enforce.Flags{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true}
 	for _, tt := range []struct {
 		name    string
-		policy  enforce.Policy
+		policy  enforce.Flags
 		cluster string
 		want    string
 	}{
@@ -113,7 +113,7 @@ func TestRules(t *testing.T) {
 		{"a process inside stays", nonEnv, `a | env 1 alice | dev 0 1@01 | proc 5 1 0:1`, ""},
 		{"inside but not attached is another rule's", nonEnv, `a | env 1 alice | dev 0 | proc 5 1 0:1`, ""},
 		{"unknown is not outside", nonEnv, `a | dev 0 | proc 5 ? 0:1`, ""},
-		{"the rule is off", enforce.Policy{}, `a | dev 0 | proc 5 - 0:1`, ""},
+		{"the rule is off", enforce.Flags{}, `a | dev 0 | proc 5 - 0:1`, ""},
 		{"a host that is down has no processes and no sentence", nonEnv, `a | down`, ""},
 
 		// env-devices
@@ -148,16 +148,16 @@ func TestRules(t *testing.T) {
 }
 
 func TestMaxDevices(t *testing.T) {
-	capOf := func(n int) enforce.Policy { return enforce.Policy{MaxDevicesPerUser: &n} }
-	only := func(caps map[snapshot.Username]int) enforce.Policy { return enforce.Policy{MaxDevicesForUser: caps} }
+	capOf := func(n int) enforce.Flags { return enforce.Flags{MaxDevicesPerUser: &n} }
+	only := func(caps map[snapshot.Username]int) enforce.Flags { return enforce.Flags{MaxDevicesForUser: caps} }
 	for _, tt := range []struct {
 		name    string
-		policy  enforce.Policy
+		policy  enforce.Flags
 		cluster string
 		want    string
 	}{
 		{"at the cap", capOf(1), `a | env 1 alice | dev 0 1@01 | dev 1`, ""},
-		{"no cap", enforce.DefaultPolicy(), `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, ""},
+		{"no cap", enforce.DefaultFlags(), `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, ""},
 		{"another user's cap", only(map[snapshot.Username]int{"bob": 0}), `a | env 1 alice | dev 0 1@01`, ""},
 		{"a cap for one user alone", only(map[snapshot.Username]int{"alice": 1}), `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, "a detach 1 1"},
 		{"two users are counted apart", capOf(1), `a | env 1 alice | env 2 bob | dev 0 1@01 | dev 1 2@01`, ""},
@@ -167,7 +167,7 @@ func TestMaxDevices(t *testing.T) {
 		{"idle before busy, however new", capOf(1), `a | env 1 alice | dev 0 1@09 | dev 1 1@01 | proc 5 1 0:1`, "a detach 1 1"},
 		{"across hosts", capOf(1), "a | env 1 alice | dev 0 1@01 | proc 5 1 0:1\nb | env 2 alice | dev 0 2@02", "b detach 0 2"},
 		{"busy when there is nothing else", capOf(0), `a | env 1 alice | dev 0 1@01 | proc 5 1 0:1`, "a detach 0 1; a end 5"},
-		{"what ends anyway before what is busy", enforce.Policy{EnvMemory: true, MaxDevicesForUser: map[snapshot.Username]int{"alice": 1}},
+		{"what ends anyway before what is busy", enforce.Flags{EnvMemory: true, MaxDevicesForUser: map[snapshot.Username]int{"alice": 1}},
 			`a | env 1 alice 1g | dev 0 1@01 | dev 1 1@09 | proc 5 1 0:2000 | proc 6 1 1:1`, "a detach 0 1; a end 5"},
 		{"one process on two devices ends once, and frees both", capOf(1),
 			`a | env 1 alice | dev 0 1@01 | dev 1 1@09 | dev 2 1@05 | proc 5 1 0:1 1:1 | proc 6 1 2:1`, "a detach 0 1; a detach 1 1; a end 5"},
@@ -189,7 +189,7 @@ func TestMaxDevices(t *testing.T) {
 func TestUnknownsAreNoted(t *testing.T) {
 	zero := 0
 	cluster := parseCluster(t, `a | env 1 - 1000mi | dev 0 1@01 | proc 5 ? 0:1 | proc 6 1 0:?`)
-	plan := enforce.Evaluate(enforce.Policy{NonEnvProcesses: true, EnvMemory: true, MaxDevicesPerUser: &zero}, cluster, time.Time{})
+	plan := enforce.Evaluate(enforce.Flags{NonEnvProcesses: true, EnvMemory: true, MaxDevicesPerUser: &zero}, cluster, time.Time{})
 	require.Empty(t, plan.Findings)
 	require.Empty(t, plan.Reports)
 	var notes []string
@@ -206,6 +206,6 @@ func TestUnknownsAreNoted(t *testing.T) {
 func TestThisMachineHasNoName(t *testing.T) {
 	one := 1
 	cluster := parseCluster(t, ` | env 1 alice | dev 0 1@01 | dev 1 1@02`)
-	plan := enforce.Evaluate(enforce.Policy{MaxDevicesPerUser: &one}, cluster, time.Time{})
+	plan := enforce.Evaluate(enforce.Flags{MaxDevicesPerUser: &one}, cluster, time.Time{})
 	require.Equal(t, "User alice is using 2 devices which is 1 more than the maximum allowed", plan.Findings[0].String())
 }

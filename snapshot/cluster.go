@@ -9,6 +9,7 @@ type Cluster struct{ Hosts []Host }
 // zero: Snapshot is nil exactly when Err is not.
 type Host struct {
 	Name     Hostname
+	Labels   map[string]string // the administrator's own words about the host
 	Snapshot *Snapshot
 	Err      error
 }

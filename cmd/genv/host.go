@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -44,7 +43,7 @@ func (h *host) carryOut(ctx context.Context, report enforce.Report, grace time.D
 	if h.spare {
 		spared, report.Terminate = report.Terminate, nil
 	}
-	executor := enforcelocal.New(apps{h.machine}, h.store, enforcelocal.Options{Grace: grace, Say: say})
+	executor := enforcelocal.New(h.machine, h.store, enforcelocal.Options{Grace: grace, Say: say})
 	outcomes := executor.Execute(ctx, report)
 	for _, t := range spared {
 		outcomes = append(outcomes, enforce.Outcome{
@@ -52,14 +51,6 @@ func (h *host) carryOut(ctx context.Context, report enforce.Report, grace time.D
 		})
 	}
 	return outcomes
-}
-
-// apps is what an executor asks the driver anew.
-type apps struct{ machine *local.Machine }
-
-func (a apps) Apps(ctx context.Context) ([]snapshot.Process, error) {
-	processes, _, err := a.machine.Processes(ctx)
-	return processes, err
 }
 
 // lateSMI looks for nvidia-smi when it is first needed: much of what genv does

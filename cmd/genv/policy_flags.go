@@ -34,8 +34,8 @@ func onOff(rule enforce.Rule, text string) []cli.Flag {
 }
 
 // policyOf reads the policy from the flags.
-func policyOf(c *cli.Context) (enforce.Policy, error) {
-	policy := enforce.DefaultPolicy()
+func policyOf(c *cli.Context) (enforce.Flags, error) {
+	policy := enforce.DefaultFlags()
 	for rule, on := range map[enforce.Rule]*bool{
 		enforce.RuleNonEnvProcesses: &policy.NonEnvProcesses,
 		enforce.RuleEnvDevices:      &policy.EnvDevices,

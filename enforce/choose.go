@@ -1,0 +1,86 @@
+package enforce
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// What it costs the user to lose a device, the least first.
+const (
+	costIdle = iota
+	costEndsAnyway
+	costBusy
+)
+
+// choice is a choice of devices in the making, on which nothing else depends
+// yet: who would end because of it is kept here.
+type choice struct {
+	ending map[*snapshot.Process]bool
+	chosen []*heldDevice
+	taken  map[*heldDevice]bool
+}
+
+// choose takes devices until it is enough: idle ones first, then those whose
+// processes the plan ends anyway, then the others; within each the newest
+// attachment first, then by host and index. Once a busy device is taken, its
+// processes end, and what else they alone used on that host goes before the
+// next busy one.
+func choose(devices []*heldDevice, enough func(chosen []*heldDevice) bool) []*heldDevice {
+	c := &choice{ending: map[*snapshot.Process]bool{}, taken: map[*heldDevice]bool{}}
+	var queue []*heldDevice
+	byHost := make(map[*hostView][]*heldDevice)
+	for _, d := range devices {
+		if !d.untouchable {
+			queue = append(queue, d)
+		}
+	}
+	slices.SortStableFunc(queue, func(a, b *heldDevice) int {
+		return cmp.Or(cmp.Compare(c.cost(a), c.cost(b)), b.newest.Compare(a.newest), cmp.Compare(a.order, b.order), cmp.Compare(a.device.Index, b.device.Index))
+	})
+	for _, d := range queue {
+		byHost[d.host] = append(byHost[d.host], d)
+	}
+	for _, d := range queue {
+		if enough(c.chosen) {
+			break
+		}
+		if !c.take(d) || len(d.users) == 0 {
+			continue
+		}
+		for _, other := range byHost[d.host] {
+			if !enough(c.chosen) && c.cost(other) < costBusy {
+				c.take(other)
+			}
+		}
+	}
+	return c.chosen
+}
+
+func (c *choice) take(d *heldDevice) bool {
+	if c.taken[d] {
+		return false
+	}
+	c.taken[d] = true
+	c.chosen = append(c.chosen, d)
+	for _, p := range d.users {
+		c.ending[p] = true
+	}
+	return true
+}
+
+func (c *choice) cost(d *heldDevice) int {
+	switch {
+	case d.doubtful:
+		return costBusy
+	case len(d.users) == 0:
+		return costIdle
+	}
+	for _, p := range d.users {
+		if !c.ending[p] && !d.host.draft.kills(p) {
+			return costBusy
+		}
+	}
+	return costEndsAnyway
+}

@@ -1,0 +1,158 @@
+package enforce
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// caps takes devices from users who are over a cap: never more than the excess,
+// and those first whose loss hurts least.
+func (e *evaluation) caps() {
+	for _, u := range e.holdings() {
+		s := e.policy.Settings(Query{User: u.user, At: e.now})
+		if s.MaxDevices == nil && s.MaxMemory == nil && s.MaxEnvs == nil {
+			continue
+		}
+		if e.fleet.HoldCaps && len(e.missing) > 0 {
+			e.notes = append(e.notes, Note{Text: fmt.Sprintf("the caps of user %s wait, since %d hosts did not answer", u.user, len(e.missing))})
+			continue
+		}
+		if s.MaxEnvs != nil {
+			e.maxEnvs(u, *s.MaxEnvs, s.Warn)
+		}
+		if s.MaxDevices != nil {
+			e.maxDevices(u, *s.MaxDevices, s.Warn)
+		}
+		if s.MaxMemory != nil {
+			e.maxMemory(u, *s.MaxMemory, s.Warn)
+		}
+	}
+}
+
+func (e *evaluation) maxDevices(u *holding, limit int, warn Warn) {
+	held := u.held()
+	if len(held) <= limit {
+		return
+	}
+	taken := choose(held, func(chosen []*heldDevice) bool { return len(chosen) >= len(held)-limit })
+	e.take(u, taken, warn, Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(held), Limit: limit, Hosts: u.hosts}})
+}
+
+func (e *evaluation) maxMemory(u *holding, limit int64, warn Warn) {
+	held := u.held()
+	used := int64(0)
+	known := held[:0:0]
+	for _, d := range held {
+		n, ok := d.bytes()
+		if !ok {
+			e.note(d.host, "the memory of device %d is not known, so no cap of memory counts it", d.device.Index)
+			continue
+		}
+		used += n
+		known = append(known, d)
+	}
+	if used <= limit {
+		return
+	}
+	enough := func(chosen []*heldDevice) bool { return used-sum(chosen) <= limit }
+	taken := spareNeedless(choose(known, enough), enough)
+	e.take(u, taken, warn, Finding{
+		Rule:   RuleMaxMemoryPerUser,
+		Memory: &MemoryExcess{UsedBytes: used, CapacityBytes: limit}, Count: &CountExcess{Used: len(known), Hosts: u.hosts},
+	})
+}
+
+func sum(devices []*heldDevice) int64 {
+	total := int64(0)
+	for _, d := range devices {
+		n, _ := d.bytes() // those of unknown memory are not among them
+		total += n
+	}
+	return total
+}
+
+// spareNeedless gives back what turned out not to be needed, the costliest first.
+func spareNeedless(chosen []*heldDevice, enough func([]*heldDevice) bool) []*heldDevice {
+	for i := len(chosen) - 1; i >= 0; i-- {
+		if without := slices.Delete(slices.Clone(chosen), i, i+1); enough(without) {
+			chosen = without
+		}
+	}
+	return chosen
+}
+
+// maxEnvs takes the devices of environments beyond the cap: those without any
+// first, from which there is nothing to take, then those without a process,
+// then the newest. The environments themselves stay: they are people's shells.
+func (e *evaluation) maxEnvs(u *holding, limit int, warn Warn) {
+	if len(u.envs) <= limit {
+		return
+	}
+	envs := slices.Clone(u.envs)
+	slices.SortStableFunc(envs, func(a, b userEnv) int {
+		return cmp.Or(cmp.Compare(a.cost(), b.cost()), b.env.Creation.Compare(a.env.Creation), cmp.Compare(a.order, b.order), cmp.Compare(a.env.EID, b.env.EID))
+	})
+	f := Finding{Rule: RuleMaxEnvsPerUser, User: u.user, ID: capID(RuleMaxEnvsPerUser, u.user), Count: &CountExcess{Used: len(envs), Limit: limit, Hosts: u.hosts}}
+	due := e.find(&f, warn)
+	for _, env := range envs[:len(envs)-limit] {
+		for _, a := range env.attachments {
+			if !env.host.keeps(env.envView, a.device.Index) {
+				e.loses(&f, due, env.host, env.envView, a.device.Index, env.processes)
+			}
+		}
+	}
+	e.add(f)
+}
+
+// cost is 0 for an environment that has nothing to lose, 1 for one without
+// processes, 2 for a busy one.
+func (u userEnv) cost() int {
+	return min(len(u.attachments), 1) + min(len(u.processes), 1)
+}
+
+// take is a finding about a user who loses devices once it is due.
+func (e *evaluation) take(u *holding, taken []*heldDevice, warn Warn, f Finding) {
+	f.User, f.ID = u.user, capID(f.Rule, u.user)
+	due := e.find(&f, warn)
+	for _, d := range taken {
+		for _, env := range d.envs {
+			e.loses(&f, due, d.host, env, d.device.Index, env.processes)
+		}
+	}
+	e.add(f)
+}
+
+func capID(rule Rule, user snapshot.Username) string { return fmt.Sprintf("%s/%s", rule, user) }
+
+// loses notes that an environment is to lose a device, and that its processes
+// which would go on using it are to end; if it is due, in the report as well.
+func (e *evaluation) loses(f *Finding, due bool, h *hostView, env *envView, index snapshot.DeviceIndex, processes []*snapshot.Process) {
+	f.Detach = append(f.Detach, DeviceRef{h.name, index, env.env.EID})
+	if due {
+		h.draft.take(index, env.env, f.ID)
+	}
+	for _, p := range processes {
+		ref := ProcessRef{h.name, p.PID}
+		if p.Uses(index) == nil || slices.Contains(f.Terminate, ref) {
+			continue
+		}
+		f.Terminate = append(f.Terminate, ref)
+		if due {
+			h.draft.kill(p, f.ID)
+		}
+	}
+}
+
+// held lists the devices that count for the user's caps.
+func (u *holding) held() []*heldDevice {
+	var held []*heldDevice
+	for _, d := range u.devices {
+		if !d.going() {
+			held = append(held, d)
+		}
+	}
+	return held
+}

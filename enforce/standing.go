@@ -1,0 +1,87 @@
+package enforce
+
+import (
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Standing remembers from cycle to cycle how long things have stood: since when
+// a finding is there, and since when a device is idle. Evaluate knows only the
+// present; Judge knows what its Standing was shown before. The zero Standing
+// has been shown nothing. It has no clock: times are arguments.
+//
+// It is only ever too lenient: what it was not shown, because it began anew or
+// because a host did not answer, counts as a fresh start.
+type Standing struct {
+	findings map[string]*stood
+	idle     map[string]time.Time // by attachment
+	cycle    int
+}
+
+// stood is since when something is there without a break.
+type stood struct {
+	since  time.Time
+	cycles int // in which it was there, this one included
+	last   int // the cycle in which it was last there
+}
+
+// Judge is Evaluate with a memory. Call it once a cycle.
+func (s *Standing) Judge(policy Policy, cluster snapshot.Cluster, now time.Time) Plan {
+	s.cycle++
+	e := newEvaluation(policy, cluster, now, s)
+	e.run()
+	s.forget()
+	return e.finish()
+}
+
+// stands counts a finding, and says since when it is there.
+func (s *Standing) stands(id string, now time.Time) stood {
+	if s.findings == nil {
+		s.findings = make(map[string]*stood)
+	}
+	f := s.findings[id]
+	if f == nil {
+		f = &stood{since: now}
+		s.findings[id] = f
+	}
+	if f.last != s.cycle {
+		f.cycles++
+		f.last = s.cycle
+	}
+	return *f
+}
+
+// forget drops the findings that are there no more.
+func (s *Standing) forget() {
+	for id, f := range s.findings {
+		if f.last != s.cycle {
+			delete(s.findings, id)
+		}
+	}
+}
+
+// due says whether a finding has stood for as long as warn wants, and if not,
+// the earliest time at which it will have.
+func (f stood) due(warn Warn, now time.Time) (bool, time.Time) {
+	at := f.since.Add(warn.For)
+	return f.cycles > warn.Cycles && !now.Before(at), at
+}
+
+// watchIdle notes which attachments are idle now, and drops those that are
+// not, or of which nobody knows.
+func (s *Standing) watchIdle(idle map[string]bool, now time.Time) {
+	if s.idle == nil {
+		s.idle = make(map[string]time.Time)
+	}
+	for id := range s.idle {
+		if !idle[id] {
+			delete(s.idle, id)
+		}
+	}
+	for id := range idle {
+		if _, known := s.idle[id]; !known {
+			s.idle[id] = now
+		}
+	}
+}
