@@ -64,15 +64,16 @@ func children(t *testing.T) string {
 	return all.String()
 }
 
-// genv builds the program once for all tests.
+// genv builds the program, once for all tests.
 func genv(t *testing.T) string {
 	t.Helper()
-	program := filepath.Join(built, "genv")
 	if built == "" {
 		var err error
 		built, err = os.MkdirTemp("", "genv-demo-test-")
 		require.NoError(t, err)
-		program = filepath.Join(built, "genv")
+	}
+	program := filepath.Join(built, "genv")
+	if _, err := os.Stat(program); err != nil {
 		out, err := exec.Command("go", "build", "-o", program, "../genv").CombinedOutput()
 		require.NoError(t, err, string(out))
 	}
