@@ -2,10 +2,16 @@
 // when, and who is exempt.
 //
 //	file, err := policy.Parse("policy.yaml", data)
-//	here := file.Resolve(policy.Query{Host: "gpu-01", User: "alice", At: time.Now()})
-//	if here.Idle.On {
-//		fmt.Println("idle after", here.Idle.Value.After, "says", here.Idle.From)
+//	if err != nil {
+//		return err // one line with the place and what was meant
 //	}
+//	plan := enforce.Evaluate(file, cluster, time.Now())
+//	for _, e := range file.Explain(policy.Query{Host: "gpu-01", User: "bob", At: time.Now()}) {
+//		fmt.Println(e.Key, e.Value, e.From)
+//	}
+//
+// A File is an enforce.Policy. Flags of the command line stand over it: see
+// File.Flags.
 //
 // # Which value holds
 //

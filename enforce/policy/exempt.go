@@ -106,7 +106,7 @@ func (e *Exemptions) Device(host snapshot.Hostname, index snapshot.DeviceIndex, 
 }
 
 func (r *reader) readExempt(n *strictyaml.Node) {
-	e := &r.file.Exempt
+	e := &r.file.Exemptions
 	e.users, e.uids, e.uuids = map[snapshot.Username]Source{}, map[snapshot.UID]Source{}, map[snapshot.GPUUUID]Source{}
 	n.Map(strictyaml.Keys{
 		"users":        func(n *strictyaml.Node) { r.exemptUsers(n) },
@@ -128,10 +128,10 @@ func (r *reader) exemptUsers(n *strictyaml.Node) {
 				item.Failf("@%s: %v", group, err)
 			}
 			for _, user := range users {
-				r.file.Exempt.users[snapshot.Username(user)] = exemptAt(item)
+				r.file.Exemptions.users[snapshot.Username(user)] = exemptAt(item)
 			}
 		} else if user, ok := readUser(item); ok {
-			r.file.Exempt.users[snapshot.Username(user)] = exemptAt(item)
+			r.file.Exemptions.users[snapshot.Username(user)] = exemptAt(item)
 		}
 	})
 }

@@ -13,10 +13,10 @@ type Explanation struct {
 // first, then the settings, then what holds for the whole fleet.
 func (f *File) Explain(q Query) []Explanation {
 	var list []Explanation
-	if from, ok := f.Exempt.Host(q.Host); ok {
+	if from, ok := f.Exemptions.Host(q.Host); ok {
 		list = append(list, Explanation{"exempt", "host " + string(q.Host), from.String()})
 	}
-	if from, ok := f.Exempt.User(q.User); ok {
+	if from, ok := f.Exemptions.User(q.User); ok {
 		list = append(list, Explanation{"exempt", "user " + string(q.User), from.String()})
 	}
 	settings := f.Resolve(q)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
@@ -42,9 +43,9 @@ var fields = []field{
 	newField("max-devices-per-user", byUser, "2", func(s *Settings) *Value[int] { return &s.MaxDevices }, readCap, strconv.Itoa),
 	newField("max-memory-per-user", byUser, "80g", func(s *Settings) *Value[snapshot.Memory] { return &s.MaxMemory }, readMemory, snapshot.Memory.String),
 	newField("max-envs-per-user", byUser, "4", func(s *Settings) *Value[int] { return &s.MaxEnvs }, readCap, strconv.Itoa),
-	newField("idle", byHost|byUser, "{after: 2h, below: 5%}", func(s *Settings) *Value[Idle] { return &s.Idle }, readIdle, Idle.String),
+	newField("idle", byHost|byUser, "{after: 2h, below: 5%}", func(s *Settings) *Value[enforce.Idle] { return &s.Idle }, readIdle, idleText),
 	newField("max-duration", byHost|byUser, "7d", func(s *Settings) *Value[time.Duration] { return &s.MaxDuration }, durationFrom(time.Minute), strictyaml.FormatDuration),
-	newField("warn", byHost|byUser, "{for: 10m}", func(s *Settings) *Value[Warn] { return &s.Warn }, readWarn, Warn.String),
+	newField("warn", byHost|byUser, "{for: 10m}", func(s *Settings) *Value[enforce.Warn] { return &s.Warn }, readWarn, warnText),
 	newField("grace", byHost, "10s", func(s *Settings) *Value[time.Duration] { return &s.Grace }, readGrace, strictyaml.FormatDuration),
 	newSwitch("kill", byHost, func(s *Settings) *Value[bool] { return &s.Kill }),
 }
@@ -132,8 +133,8 @@ func durationFrom(low time.Duration) func(*strictyaml.Node) time.Duration {
 // out while the controller waits, so it cannot be long.
 func readGrace(n *strictyaml.Node) time.Duration { return n.Duration(0, 10*time.Minute) }
 
-func readIdle(n *strictyaml.Node) Idle {
-	var idle Idle
+func readIdle(n *strictyaml.Node) enforce.Idle {
+	var idle enforce.Idle
 	said := false
 	n.Map(strictyaml.Keys{
 		"after": func(n *strictyaml.Node) { said, idle.After = true, n.Duration(time.Minute, year) },
@@ -155,16 +156,16 @@ func readPercent(n *strictyaml.Node) int {
 	return p
 }
 
-// String is the setting as it is written in a file.
-func (i Idle) String() string {
+// idleText is the setting as it is written in a file.
+func idleText(i enforce.Idle) string {
 	if i.Below == 0 {
 		return fmt.Sprintf("{after: %s}", strictyaml.FormatDuration(i.After))
 	}
 	return fmt.Sprintf("{after: %s, below: %d%%}", strictyaml.FormatDuration(i.After), i.Below)
 }
 
-func readWarn(n *strictyaml.Node) Warn {
-	var warn Warn
+func readWarn(n *strictyaml.Node) enforce.Warn {
+	var warn enforce.Warn
 	said := 0
 	n.Map(strictyaml.Keys{
 		"cycles": func(n *strictyaml.Node) { warn.Cycles = n.Int(1, maxCap); said++ },
@@ -176,8 +177,8 @@ func readWarn(n *strictyaml.Node) Warn {
 	return warn
 }
 
-// String is the setting as it is written in a file.
-func (w Warn) String() string {
+// warnText is the setting as it is written in a file.
+func warnText(w enforce.Warn) string {
 	if w.Cycles > 0 {
 		return fmt.Sprintf("{cycles: %d}", w.Cycles)
 	}

@@ -3,6 +3,7 @@ package policy
 import (
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
@@ -18,13 +19,19 @@ type File struct {
 	Groups map[string][]string
 	// Schedules are the times that overrides may name.
 	Schedules map[string]*Schedule
-	Exempt    Exemptions
-	Limits    Limits
+	// Exemptions are under `exempt:`.
+	Exemptions Exemptions
+	Limits     Limits
 	// Unreachable says what caps do while hosts are missing.
 	Unreachable Value[Unreachable]
 	// TellUsers says whether users are told on their terminals.
 	TellUsers Value[bool]
 	Hooks     []Hook
+
+	// Flags stand over everything in the file, and UserFlags over Flags. Their
+	// Sources name the flag.
+	Flags     Settings
+	UserFlags map[snapshot.Username]Settings
 }
 
 // Value is a setting and where it comes from. The zero Value is one that
@@ -65,29 +72,13 @@ type Settings struct {
 	MaxMemory  Value[snapshot.Memory] // of the devices that are attached
 	MaxEnvs    Value[int]
 	// What may differ by all three. A detachment, never a kill, follows.
-	Idle        Value[Idle]
+	Idle        Value[enforce.Idle]
 	MaxDuration Value[time.Duration] // of an attachment
-	Warn        Value[Warn]
+	Warn        Value[enforce.Warn]
 	// How processes are ended, which may differ by host and time. Kill says
 	// whether SIGKILL follows when Grace is over.
 	Grace Value[time.Duration]
 	Kill  Value[bool]
-}
-
-// Idle says when an attached device counts as idle.
-type Idle struct {
-	// After is for how long it has to be.
-	After time.Duration
-	// Below is the utilisation in per cent under which a device with processes
-	// counts as idle too; 0 for only devices without a process.
-	Below int
-}
-
-// Warn says for how long a finding has to stand before something is done: one
-// of Cycles and For is set.
-type Warn struct {
-	Cycles int
-	For    time.Duration
 }
 
 // Limits hold a cycle back that would do more than anybody meant. A limit that
@@ -140,9 +131,9 @@ func Default() *File {
 			MaxDevices:      Value[int]{From: builtIn},
 			MaxMemory:       Value[snapshot.Memory]{From: builtIn},
 			MaxEnvs:         Value[int]{From: builtIn},
-			Idle:            Value[Idle]{From: builtIn},
+			Idle:            Value[enforce.Idle]{From: builtIn},
 			MaxDuration:     Value[time.Duration]{From: builtIn},
-			Warn:            Value[Warn]{From: builtIn},
+			Warn:            Value[enforce.Warn]{From: builtIn},
 			Grace:           Value[time.Duration]{On: true, Value: 10 * time.Second, From: builtIn},
 			Kill:            Value[bool]{From: builtIn},
 		},

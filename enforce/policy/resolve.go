@@ -3,24 +3,18 @@ package policy
 import (
 	"cmp"
 	"slices"
-	"time"
 
-	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/enforce"
 )
 
 // Query is a question to the policy. A part that is empty selects nothing:
 // without a User, overrides for users do not hold, and likewise for Host and
 // Labels.
-type Query struct {
-	Host   snapshot.Hostname
-	Labels map[string]string // of the host
-	User   snapshot.Username
-	At     time.Time
-}
+type Query = enforce.Query
 
 // Resolve is what holds for a host, a user and a time: each setting from the
 // most specific place that has it, with that place. Exemptions are apart; see
-// File.Exempt.
+// File.Exemptions.
 func (f *File) Resolve(q Query) Settings {
 	var layers []layer
 	for i := range f.Overrides {
@@ -31,11 +25,20 @@ func (f *File) Resolve(q Query) Settings {
 	slices.SortStableFunc(layers, func(a, b layer) int { return a.rank.compare(b.rank) })
 	result := f.Defaults
 	for _, l := range layers {
-		for _, field := range fields {
-			field.merge(&result, l.set)
-		}
+		result.merge(l.set)
+	}
+	result.merge(&f.Flags)
+	if own, ok := f.UserFlags[q.User]; ok {
+		result.merge(&own)
 	}
 	return result
+}
+
+// merge takes over what is set in other settings.
+func (s *Settings) merge(from *Settings) {
+	for _, field := range fields {
+		field.merge(s, from)
+	}
 }
 
 // layer is the settings of an override that matches.

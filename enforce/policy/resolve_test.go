@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -31,9 +32,9 @@ func ask(t *testing.T, file *policy.File, host, user string) {
 		require.NotEmpty(t, e.Value, e.Key)
 		require.NotEmpty(t, e.From, e.Key)
 	}
-	file.Exempt.Process(user, "")
-	file.Exempt.Environment(q.Host, "1", q.User, host)
-	file.Exempt.Device(q.Host, 0, "")
+	file.Exemptions.Process(user, "")
+	file.Exemptions.Environment(q.Host, "1", q.User, host)
+	file.Exemptions.Device(q.Host, 0, "")
 }
 
 func TestTheMostSpecificWins(t *testing.T) {
@@ -161,7 +162,7 @@ schedules:
 }
 
 func TestExemptions(t *testing.T) {
-	e := &example(t).Exempt
+	e := &example(t).Exemptions
 	yes := func(_ policy.Source, ok bool) bool { return ok }
 
 	require.True(t, yes(e.User("raz")), "by his group")
@@ -198,7 +199,7 @@ func TestExemptions(t *testing.T) {
 }
 
 func TestNothingIsExemptWithoutAFile(t *testing.T) {
-	e := &policy.Default().Exempt
+	e := &policy.Default().Exemptions
 	for _, ok := range []bool{
 		second(e.User("")), second(e.UID(0)), second(e.Host("")), second(e.Device("", 0, "")),
 		second(e.Process("", "")), second(e.Environment("", "", "", "")),
@@ -210,7 +211,7 @@ func TestNothingIsExemptWithoutAFile(t *testing.T) {
 func second(_ policy.Source, ok bool) bool { return ok }
 
 func TestMoreExemptions(t *testing.T) {
-	e := &parse(t, "exempt:\n  hosts: [\"a[1-2]\"]\n  devices: [GPU-12, MIG-3, \"::1:0\", \"b[1-2]:[0,2-3]\"]\n  processes: [\"a*b*c\", \"(x\"]\n").Exempt
+	e := &parse(t, "exempt:\n  hosts: [\"a[1-2]\"]\n  devices: [GPU-12, MIG-3, \"::1:0\", \"b[1-2]:[0,2-3]\"]\n  processes: [\"a*b*c\", \"(x\"]\n").Exemptions
 	require.True(t, second(e.Host("A2")))
 	require.False(t, second(e.Host("a3")))
 	require.True(t, second(e.Device("x", 9, "GPU-12")))
@@ -236,11 +237,11 @@ func TestExample(t *testing.T) {
 	require.Equal(t, 3, devices("bob", night), "his name over his group, whatever the hour")
 
 	h100 := file.Resolve(policy.Query{Host: "gpu-03", Labels: map[string]string{"gpu": "h100"}, At: day})
-	require.Equal(t, policy.Idle{After: time.Hour, Below: 10}, h100.Idle.Value)
+	require.Equal(t, enforce.Idle{After: time.Hour, Below: 10}, h100.Idle.Value)
 	require.False(t, file.Resolve(policy.Query{Host: "gpu-04", At: day}).NonEnvProcesses.On)
 	require.True(t, file.Resolve(policy.Query{Host: "gpu-04", At: night}).NonEnvProcesses.On)
 	require.Equal(t, int64(320e9), h100.MaxMemory.Value.Bytes())
-	require.Equal(t, policy.Warn{For: 30 * time.Minute}, h100.Warn.Value)
+	require.Equal(t, enforce.Warn{For: 30 * time.Minute}, h100.Warn.Value)
 
 	require.Len(t, file.Hooks, 2)
 	require.Equal(t, []string{"/usr/local/bin/genv-notify"}, file.Hooks[0].Command)

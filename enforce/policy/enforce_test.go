@@ -1,0 +1,117 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func TestWhatEnforceIsTold(t *testing.T) {
+	file := parse(t, `
+defaults: {non-env-processes: true, env-memory: false, max-devices-per-user: 2, max-memory-per-user: 80g, max-envs-per-user: 0,
+  idle: {after: 2h, below: 5}, max-duration: 7d, warn: {cycles: 3}, grace: 30s, kill: true}
+overrides:
+  - users: [bob]
+    set: {max-devices-per-user: false, max-memory-per-user: false, idle: false, max-duration: false, warn: false}
+unreachable: hold
+limits: {max-terminations: 7, max-percent: 20}
+`)
+	devices, memory, envs := 2, int64(80e9), 0
+	require.Equal(t, enforce.Settings{
+		NonEnvProcesses: true, EnvDevices: true, MaxDevices: &devices, MaxMemory: &memory, MaxEnvs: &envs,
+		Idle: &enforce.Idle{After: 2 * time.Hour, Below: 5}, MaxDuration: 168 * time.Hour, Warn: enforce.Warn{Cycles: 3},
+		Grace: 30 * time.Second, Kill: true,
+	}, file.Settings(enforce.Query{User: "ann"}))
+	require.Equal(t, enforce.Settings{
+		NonEnvProcesses: true, EnvDevices: true, MaxEnvs: &envs, Grace: 30 * time.Second, Kill: true,
+	}, file.Settings(enforce.Query{User: "bob"}))
+	require.Equal(t, enforce.Fleet{HoldCaps: true, Limits: enforce.Limits{MaxTerminations: 7, MaxPercent: 20}}, file.Fleet())
+}
+
+func TestGraceOfNothingIsToldAsNothing(t *testing.T) {
+	for text, want := range map[string]time.Duration{"0s": 0, "1m": time.Minute} {
+		require.Equal(t, want, parse(t, "defaults: {grace: "+text+"}").Settings(enforce.Query{}).Grace)
+	}
+}
+
+func TestFlagsStandOverTheFile(t *testing.T) {
+	file := parse(t, "defaults: {env-devices: true, max-devices-per-user: 4}\noverrides:\n  - {users: [bob], set: {max-devices-per-user: 3}}\n  - {hosts: [a], set: {env-devices: true}}\n")
+	file.Flags.EnvDevices = policy.Value[bool]{From: policy.Source{By: "--no-env-devices"}}
+	file.Flags.MaxDevices = policy.Value[int]{On: true, Value: 1, From: policy.Source{By: "--max-devices-per-user"}}
+	file.UserFlags = map[snapshot.Username]policy.Settings{
+		"eve": {MaxDevices: policy.Value[int]{On: true, Value: 5, From: policy.Source{By: "--max-devices-for-user"}}},
+	}
+	require.False(t, file.Settings(enforce.Query{Host: "a"}).EnvDevices)
+	require.True(t, file.Settings(enforce.Query{Host: "a"}).EnvMemory, "what no flag says is left alone")
+	require.Equal(t, 1, *file.Settings(enforce.Query{User: "bob"}).MaxDevices)
+	require.Equal(t, 5, *file.Settings(enforce.Query{User: "eve"}).MaxDevices)
+	require.Contains(t, file.Explain(enforce.Query{User: "bob"}), policy.Explanation{Key: "max-devices-per-user", Value: "1", From: "--max-devices-per-user"})
+}
+
+func TestExemptSubjects(t *testing.T) {
+	file := parse(t, `
+exempt:
+  users: [carol, root]
+  uids: [77]
+  hosts: [free]
+  devices: ["h:0", GPU-7]
+  processes: [Xorg, {name: mps, user: root}]
+  environments: [{user: dave, name: train}, {host: h, eid: 5}]
+`)
+	uid := func(n snapshot.UID) *snapshot.UID { return &n }
+	carols := &snapshot.Environment{EID: "1", UID: 10, Username: "carol"}
+	daves := &snapshot.Environment{EID: "2", UID: 11, Username: "dave", Config: snapshot.EnvConfig{Name: "train"}}
+	process := func(owner *snapshot.UID, name string, devices ...snapshot.DeviceIndex) *snapshot.Process {
+		p := &snapshot.Process{PID: 9, UID: owner, Name: name}
+		for _, d := range devices {
+			p.Usage = append(p.Usage, snapshot.DeviceUsage{Index: d})
+		}
+		return p
+	}
+	tests := []struct {
+		name    string
+		subject enforce.Subject
+		want    string // the beginning of the reason; "" if nothing is exempt
+	}{
+		{"nothing", enforce.Subject{}, ""},
+		{"a process of nobody", enforce.Subject{Host: "h", Process: process(nil, "python", 1)}, ""},
+		{"a host", enforce.Subject{Host: "free", Process: process(uid(1000), "python", 1)}, "host free: exempt, p.yaml:5:"},
+		{"an attachment of carol's", enforce.Subject{Host: "h", Environment: carols}, "user carol"},
+		{"a process of carol's", enforce.Subject{Host: "h", Environment: carols, Process: process(uid(10), "python", 1)}, "user carol"},
+		{"a process whose owner was not told", enforce.Subject{Host: "h", Environment: carols, Process: process(nil, "python", 1)}, "user carol"},
+		{"a process that claims to be carol's", enforce.Subject{Host: "h", Environment: carols, Process: process(uid(12), "python", 1)}, ""},
+		{"an environment in forged books", enforce.Subject{Host: "h", Environment: &snapshot.Environment{EID: "1", UID: 10, Username: "carol", OwnerMismatch: true}}, ""},
+		{"root, outside of every environment", enforce.Subject{Host: "h", Process: process(uid(0), "x", 1)}, "user root"},
+		{"a uid", enforce.Subject{Host: "h", Process: process(uid(77), "x", 1)}, "uid 77"},
+		{"a uid by its environment", enforce.Subject{Host: "h", Environment: &snapshot.Environment{EID: "3", UID: 77}}, "uid 77"},
+		{"a process's name", enforce.Subject{Host: "h", Process: process(uid(1), "Xorg", 1)}, "process Xorg"},
+		{"a name that has to be root's", enforce.Subject{Host: "h", Process: process(uid(1), "mps", 1)}, ""},
+		{"a named environment", enforce.Subject{Host: "h", Environment: daves}, "environment 2"},
+		{"a name that is not its owner's", enforce.Subject{Host: "h", Environment: daves, Process: process(uid(12), "x", 1)}, ""},
+		{"an environment by id", enforce.Subject{Host: "h", Environment: &snapshot.Environment{EID: "5", UID: 12}}, "environment 5"},
+		{"the id elsewhere", enforce.Subject{Host: "g", Environment: &snapshot.Environment{EID: "5", UID: 12}}, ""},
+		{"a device", enforce.Subject{Host: "h", Device: &snapshot.Device{Index: 0}}, "device"},
+		{"a device by UUID", enforce.Subject{Host: "g", Device: &snapshot.Device{Index: 3, UUID: "GPU-7"}}, "device"},
+		{"another device", enforce.Subject{Host: "h", Device: &snapshot.Device{Index: 1}, Process: process(uid(1), "x", 0)}, ""},
+		{"a process on it", enforce.Subject{Host: "h", Process: process(uid(1), "x", 0)}, "device"},
+		{"a process on it and another", enforce.Subject{Host: "h", Process: process(uid(1), "x", 0, 1)}, ""},
+		{"a process on none", enforce.Subject{Host: "h", Process: process(uid(1), "x")}, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			reason, exempt := file.Exempt(test.subject)
+			require.Equal(t, test.want != "", exempt, reason)
+			if exempt {
+				require.Regexp(t, "^"+test.want, reason)
+				require.Regexp(t, `: exempt, p\.yaml:\d+:\d+$`, reason)
+			} else {
+				require.Empty(t, reason)
+			}
+		})
+	}
+}
