@@ -1,0 +1,210 @@
+package local_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+const (
+	roleVariable = "GENV_TEST_ROLE"
+	envVariable  = "GENV_ENVIRONMENT_ID"
+)
+
+// roles are what the test binary does when a test starts it anew. All of them
+// answer each line of stdin with that line.
+var roles = map[string]func(){
+	"gentle":   echo,
+	"stubborn": func() { signal.Ignore(unix.SIGTERM); echo() },
+	"parent":   parent,
+	"init":     initOfItsOwn,
+	"turncoat": turncoat,
+	"reuse":    reusePIDs,
+}
+
+func TestMain(m *testing.M) {
+	if role, ok := roles[os.Getenv(roleVariable)]; ok {
+		role()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func echo() {
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		fmt.Println(lines.Text())
+	}
+}
+
+// parent starts the program that $GENV_TEST_CHILD names, tells its PID, and ends
+// when it does.
+func parent() {
+	cmd := exec.Command(os.Getenv("GENV_TEST_CHILD"))
+	cmd.Env = append(os.Environ(), roleVariable+"=gentle")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: person, Gid: person}}
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(cmd.Process.Pid)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	_ = in.Close()
+	_ = cmd.Wait()
+}
+
+// turncoat becomes another program, in another environment, at its first line.
+func turncoat() {
+	_, _ = os.Stdin.Read(make([]byte, 1)) // no more: what follows is for the other program
+	exe, err := os.Executable()
+	if err == nil {
+		err = syscall.Exec(exe, []string{exe}, []string{roleVariable + "=gentle", envVariable + "=other"})
+	}
+	fmt.Println(err)
+}
+
+// person is the uid of nobody in particular who is no system account.
+const person = 54321
+
+// child is a real process.
+type child struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	out   *bufio.Reader
+	ended bool
+}
+
+type option func(*exec.Cmd)
+
+func in(eid string) option {
+	return func(c *exec.Cmd) { c.Env = append(c.Env, envVariable+"="+eid) }
+}
+
+func as(uid uint32) option {
+	return func(c *exec.Cmd) {
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	}
+}
+
+func variable(text string) option { return func(c *exec.Cmd) { c.Env = append(c.Env, text) } }
+
+// called makes a process go by a name, its program's file too.
+func called(t *testing.T, name string) option {
+	path := program(t, name)
+	return func(c *exec.Cmd) { c.Path = path }
+}
+
+// program is the test binary under another name, where everybody may start it.
+func program(t *testing.T, name string) string {
+	dir, err := os.MkdirTemp("", "genv-test")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	data, err := os.ReadFile("/proc/self/exe")
+	require.NoError(t, err)
+	path := filepath.Join(dir, name)
+	require.NoError(t, os.WriteFile(path, data, 0o755))
+	return path
+}
+
+func start(t *testing.T, role string, options ...option) *child {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{roleVariable + "=" + role}
+	for _, set := range options {
+		set(cmd)
+	}
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	c := &child{t: t, cmd: cmd, in: in, out: bufio.NewReader(out)}
+	t.Cleanup(func() {
+		if !c.ended {
+			_ = cmd.Process.Kill()
+			c.wait()
+		}
+	})
+	return c
+}
+
+// ready starts a process and waits until it answers.
+func ready(t *testing.T, role string, options ...option) *child {
+	c := start(t, role, options...)
+	c.answers()
+	return c
+}
+
+// answers requires that the process still does its work: whatever signal was
+// sent before would have reached it by now.
+func (c *child) answers() {
+	for _, word := range []string{"once", "twice"} {
+		_, err := fmt.Fprintln(c.in, word)
+		require.NoError(c.t, err)
+		line, err := c.out.ReadString('\n')
+		require.NoError(c.t, err)
+		require.Equal(c.t, word, strings.TrimSpace(line))
+	}
+}
+
+func (c *child) wait() syscall.WaitStatus {
+	_ = c.cmd.Wait() // its state says more
+	c.ended = true
+	return c.cmd.ProcessState.Sys().(syscall.WaitStatus)
+}
+
+func (c *child) endedBy(sig syscall.Signal) {
+	status := c.wait()
+	require.True(c.t, status.Signaled(), "it ended by itself")
+	require.Equal(c.t, sig, status.Signal())
+}
+
+func (c *child) pid() snapshot.PID { return snapshot.PID(c.cmd.Process.Pid) }
+
+func (c *child) stat() proc.Stat {
+	stat, err := proc.FS{}.Stat(c.pid())
+	require.NoError(c.t, err)
+	return stat
+}
+
+// judged is the process as a snapshot would show it, on the given devices.
+func (c *child) judged(eid snapshot.EnvID, devices ...snapshot.DeviceIndex) snapshot.Process {
+	return snapshot.Process{PID: c.pid(), EID: eid, Start: c.stat().Start, Usage: usage(devices...)}
+}
+
+func usage(devices ...snapshot.DeviceIndex) []snapshot.DeviceUsage {
+	var all []snapshot.DeviceUsage
+	for _, d := range devices {
+		all = append(all, snapshot.DeviceUsage{Index: d, Memory: snapshot.MiB(1)})
+	}
+	return all
+}
+
+// needsRoot skips a test where it can't be done; in CI that is a failure.
+func needsRoot(t *testing.T) {
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("only root can do this test, and CI=true lets none be skipped")
+	}
+	t.Skip("only root can do this test: sudo make test")
+}

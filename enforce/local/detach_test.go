@@ -1,0 +1,197 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+var (
+	morning = snapshot.DateOf(time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC))
+	evening = snapshot.DateOf(time.Date(2026, 11, 20, 20, 0, 0, 0, time.UTC))
+)
+
+func environment(eid snapshot.EnvID, uid snapshot.UID, name snapshot.Username) snapshot.Environment {
+	return snapshot.Environment{EID: eid, UID: uid, Username: name, Creation: morning, PIDs: []snapshot.PID{snapshot.PID(os.Getpid())}}
+}
+
+func device(index snapshot.DeviceIndex, eids ...snapshot.EnvID) snapshot.Device {
+	d := snapshot.Device{Index: index, TotalMemory: snapshot.MiB(100), Attachments: []snapshot.Attachment{}}
+	for _, eid := range eids {
+		d.Attachments = append(d.Attachments, snapshot.Attachment{EID: eid, Time: evening})
+	}
+	return d
+}
+
+func TestDetachments(t *testing.T) {
+	raz := environment("7", 1001, "raz")
+	newer := raz
+	newer.Creation = evening
+	stolen := raz
+	stolen.UID = 1002
+	untouched := []snapshot.Device{device(0, "7", "8"), device(1, "7")}
+	for name, r := range map[string]struct {
+		envs   []snapshot.Environment
+		judged snapshot.Environment
+		device snapshot.DeviceIndex
+		want   enforce.Outcome
+		line   string
+		left   []snapshot.Device
+	}{
+		"it is attached": {
+			[]snapshot.Environment{raz},
+			raz, 0,
+			enforce.Outcome{EID: "7", Status: enforce.StatusDetached},
+			"Detaching environment 7 of user raz from device 0",
+			[]snapshot.Device{device(0, "8"), device(1, "7")},
+		},
+		"its user has no name": {
+			[]snapshot.Environment{raz},
+			environment("7", 1001, ""), 0,
+			enforce.Outcome{EID: "7", Status: enforce.StatusDetached},
+			"Detaching environment 7 of user 1001 from device 0",
+			[]snapshot.Device{device(0, "8"), device(1, "7")},
+		},
+		"its user has a name that would ring": {
+			[]snapshot.Environment{raz},
+			environment("7", 1001, "raz\a"), 0,
+			enforce.Outcome{EID: "7", Status: enforce.StatusDetached},
+			`Detaching environment 7 of user "raz\a" from device 0`,
+			[]snapshot.Device{device(0, "8"), device(1, "7")},
+		},
+		"only the attachment is left of it": {
+			nil, raz, 0,
+			enforce.Outcome{EID: "7", Status: enforce.StatusDetached},
+			"Detaching environment 7 of user raz from device 0",
+			[]snapshot.Device{device(0, "8"), device(1, "7")},
+		},
+		"it is not attached there": {
+			[]snapshot.Environment{raz},
+			environment("9", 1001, "raz"), 0,
+			enforce.Outcome{EID: "9", Status: enforce.StatusNotAttached},
+			"",
+			untouched,
+		},
+		"there is no such device": {
+			[]snapshot.Environment{raz},
+			raz, 2,
+			enforce.Outcome{EID: "7", Device: 2, Status: enforce.StatusNotAttached},
+			"",
+			untouched,
+		},
+		"the id was given to a newer environment": {
+			[]snapshot.Environment{newer},
+			raz, 1,
+			enforce.Outcome{EID: "7", Device: 1, Status: enforce.StatusChanged, Reason: "environment 7 was registered anew since it was judged"},
+			"",
+			untouched,
+		},
+		"the id was given to somebody else": {
+			[]snapshot.Environment{stolen},
+			raz, 1,
+			enforce.Outcome{EID: "7", Device: 1, Status: enforce.StatusChanged, Reason: "environment 7 was registered anew since it was judged"},
+			"",
+			untouched,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(local.Options{})
+			s.books.content = state.Books{Environments: r.envs, Devices: []snapshot.Device{device(0, "7", "8"), device(1, "7")}}
+			got := s.x.Execute(context.Background(), detaching(r.judged, r.device))
+			require.Equal(t, []enforce.Outcome{r.want}, got)
+			require.Equal(t, r.left, s.books.content.Devices)
+			require.Equal(t, r.line, strings.Join(s.lines, "\n"))
+		})
+	}
+}
+
+func detaching(e snapshot.Environment, devices ...snapshot.DeviceIndex) enforce.Report {
+	var r enforce.Report
+	for _, d := range devices {
+		r.Detach = append(r.Detach, enforce.Detachment{Device: d, Environment: e})
+	}
+	return r
+}
+
+// TestTheBooksOnDisk does it with the real ones, which another may change in
+// between.
+func TestTheBooksOnDisk(t *testing.T) {
+	store := state.New(t.TempDir(), state.Options{})
+	mine := environment("7", snapshot.UID(os.Getuid()), "raz")
+	require.NoError(t, store.Update(context.Background(), func(b *state.Books) error {
+		b.Environments = []snapshot.Environment{mine}
+		b.Devices = []snapshot.Device{device(0, "7"), device(1, "7"), device(2, "7")}
+		return nil
+	}))
+	x := local.New(&machine{}, store, local.Options{})
+	got := x.Execute(context.Background(), detaching(mine, 0, 2, 2))
+	require.Equal(t, []enforce.Outcome{
+		{EID: "7", Device: 0, Status: enforce.StatusDetached},
+		{EID: "7", Device: 2, Status: enforce.StatusDetached},
+		{EID: "7", Device: 2, Status: enforce.StatusNotAttached},
+	}, got)
+	books, err := store.Read(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, []snapshot.DeviceIndex{1}, books.AttachedTo("7"))
+}
+
+// TestWhenDetachingFailsItsEnvironmentIsLeftAlone: its process would only start
+// again on the device that it kept. Others are not held up.
+func TestWhenDetachingFailsItsEnvironmentIsLeftAlone(t *testing.T) {
+	mine, others := ready(t, "gentle", in("7")), ready(t, "gentle", in("8"))
+	report := detaching(environment("7", 1001, "raz"), 0)
+	report.Terminate = []enforce.Termination{{Process: mine.judged("7", 0)}, {Process: others.judged("8", 0)}}
+	s := newScene(local.Options{Grace: oneGrace}, mine.judged("7", 0), others.judged("8", 0))
+	s.books.err = errors.New("state is corrupt")
+	got := s.x.Execute(context.Background(), report)
+	require.Equal(t, enforce.Outcome{EID: "7", Status: enforce.StatusFailed, Reason: "the attachment was not removed: state is corrupt"}, got[0])
+	require.Equal(t, enforce.Outcome{
+		PID: mine.pid(), EID: "7", Status: enforce.StatusFailed,
+		Reason: "not begun, since its environment kept device 0: the attachment was not removed: state is corrupt",
+	}, got[1])
+	require.Equal(t, enforce.StatusTerminated, got[2].Status)
+	require.Len(t, s.lines, 1)
+	mine.answers()
+}
+
+// TestDetachmentsComeFirst: nobody can start anew on a device that is being
+// taken away.
+func TestDetachmentsComeFirst(t *testing.T) {
+	c := ready(t, "gentle", in("7"))
+	report := detaching(environment("7", 1001, "raz"), 0)
+	report.Terminate = []enforce.Termination{{Process: c.judged("7", 0)}}
+	s := newScene(local.Options{Grace: oneGrace}, c.judged("7", 0))
+	s.books.content.Devices = []snapshot.Device{device(0, "7")}
+	s.machine.then = func() { require.Len(t, s.lines, 1) }
+	got := s.x.Execute(context.Background(), report)
+	require.Equal(t, enforce.StatusDetached, got[0].Status)
+	require.Equal(t, enforce.StatusTerminated, got[1].Status)
+	require.Len(t, s.lines, 2)
+}
+
+func TestAnEndedContextDetachesNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	s := newScene(local.Options{})
+	s.books.content.Devices = []snapshot.Device{device(0, "7")}
+	got := s.x.Execute(ctx, detaching(environment("7", 1001, "raz"), 0))
+	require.Equal(t, enforce.StatusFailed, got[0].Status)
+	require.Empty(t, s.lines)
+}
+
+func TestAnEmptyReportAsksNobody(t *testing.T) {
+	s := newScene(local.Options{Grace: oneGrace})
+	s.books.err = errors.New("nobody should have asked")
+	require.Empty(t, s.x.Execute(context.Background(), enforce.Report{}))
+	require.Zero(t, s.machine.asked)
+}

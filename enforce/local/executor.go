@@ -1,0 +1,120 @@
+package local
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// Machine says which processes use this machine's devices now; the Machine of
+// snapshot/local is one.
+type Machine interface {
+	// Processes asks the driver anew, never a cache, and adds warnings in plain
+	// English. PID and the devices of Usage are read of each process, nothing
+	// else. An error means that nobody knows: then nothing is signalled.
+	Processes(ctx context.Context) (processes []snapshot.Process, warnings []string, err error)
+}
+
+// Books are this machine's state files; *state.Store is one.
+type Books interface {
+	// Update hands the books to change under their lock, and writes what is
+	// different afterwards. An error means that nothing was written.
+	Update(ctx context.Context, change func(*state.Books) error) error
+}
+
+// Options are how an Executor goes about its work. The zero Options send SIGTERM
+// and wait for nobody, as 1.4.3 does.
+type Options struct {
+	// Grace is how long processes have to end after SIGTERM; 0 to not wait.
+	Grace time.Duration
+	// Kill sends SIGKILL to what still runs, and still is what was judged, when
+	// Grace is over. Without a Grace there is no SIGKILL.
+	Kill bool
+	// KillWait is how long a process has to end after SIGKILL, 0 for 10 s. It
+	// can't refuse, but the driver takes seconds to free a large GPU's memory.
+	KillWait time.Duration
+	// Unprotected are names of daemons (such as "nvidia-cuda-mps-server") that
+	// may be signalled although Protected has them.
+	Unprotected []string
+	// Say gets 1.4.3's line for each thing that was done, right when it was
+	// done; nil to say nothing. It is called by Execute's own goroutine.
+	Say func(line string)
+	// ProcRoot is where the proc file system is; empty for /proc.
+	ProcRoot string
+}
+
+// Executor carries out reports on this machine, one at a time. Keep it between
+// cycles: it remembers which processes even SIGKILL did not end.
+type Executor struct {
+	machine Machine
+	books   Books
+	options Options
+
+	mu         sync.Mutex // held while a report is carried out
+	unkillable map[identity]bool
+}
+
+// identity is a process of this boot.
+type identity struct {
+	pid   snapshot.PID
+	start snapshot.StartTime
+}
+
+// New makes an Executor.
+func New(machine Machine, books Books, options Options) *Executor {
+	return &Executor{machine: machine, books: books, options: options, unkillable: map[identity]bool{}}
+}
+
+// Execute does once what the report says, first the detachments, then the
+// terminations, and tells the outcome of each item: those of report.Detach in
+// their order, then those of report.Terminate in theirs. Nothing is tried
+// again. When ctx ends, no further step is begun; what was not begun is
+// StatusFailed.
+//
+// Calls wait for each other. Whoever gives the same report twice has it carried
+// out twice: that it happens once is the caller's to see to.
+func (x *Executor) Execute(ctx context.Context, report enforce.Report) []enforce.Outcome {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	outcomes := make([]enforce.Outcome, len(report.Detach)+len(report.Terminate))
+	detached, ended := outcomes[:len(report.Detach)], outcomes[len(report.Detach):]
+	x.detach(ctx, report.Detach, detached)
+	x.terminate(ctx, report.Terminate, ended, spared(detached))
+	return outcomes
+}
+
+// forgetDead drops what has ended after all from the memory of the unkillable.
+func (x *Executor) forgetDead() {
+	for id := range x.unkillable {
+		if alive, err := x.proc().Alive(id.pid, id.start); err == nil && !alive {
+			delete(x.unkillable, id)
+		}
+	}
+}
+
+func (x *Executor) say(line string) {
+	if x.options.Say != nil {
+		x.options.Say(line)
+	}
+}
+
+func (x *Executor) killWait() time.Duration {
+	if x.options.KillWait > 0 {
+		return x.options.KillWait
+	}
+	return 10 * time.Second
+}
+
+func (x *Executor) root() string {
+	if x.options.ProcRoot == "" {
+		return "/proc"
+	}
+	return x.options.ProcRoot
+}
+
+func (x *Executor) proc() proc.FS { return proc.FS{Root: x.root()} }

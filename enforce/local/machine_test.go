@@ -1,0 +1,83 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// machine answers with what a test set up.
+type machine struct {
+	apps  []snapshot.Process
+	err   error
+	asked int
+	then  func() // called at each question, before the answer
+}
+
+func (m *machine) Processes(context.Context) ([]snapshot.Process, []string, error) {
+	m.asked++
+	if m.then != nil {
+		m.then()
+	}
+	return m.apps, nil, m.err
+}
+
+// books holds its content in memory.
+type books struct {
+	content state.Books
+	err     error
+}
+
+func (b *books) Update(_ context.Context, change func(*state.Books) error) error {
+	if b.err != nil {
+		return b.err
+	}
+	return change(&b.content)
+}
+
+// scene is an Executor and what it stands on.
+type scene struct {
+	machine *machine
+	books   *books
+	lines   []string
+	x       *local.Executor
+}
+
+func newScene(o local.Options, apps ...snapshot.Process) *scene {
+	s := &scene{machine: &machine{apps: apps}, books: &books{}}
+	o.Say = func(line string) { s.lines = append(s.lines, line) }
+	s.x = local.New(s.machine, s.books, o)
+	return s
+}
+
+// terminate carries out a report of terminations.
+func (s *scene) terminate(t *testing.T, processes ...snapshot.Process) []enforce.Outcome {
+	return s.terminateIn(t, context.Background(), processes...)
+}
+
+func (s *scene) terminateIn(t *testing.T, ctx context.Context, processes ...snapshot.Process) []enforce.Outcome { //nolint:revive // t first, as everywhere in tests
+	var report enforce.Report
+	for _, p := range processes {
+		report.Terminate = append(report.Terminate, enforce.Termination{Process: p})
+	}
+	outcomes := s.x.Execute(ctx, report)
+	require.Len(t, outcomes, len(processes))
+	for i, p := range processes {
+		require.Equal(t, p.PID, outcomes[i].PID)
+		require.Equal(t, p.EID, outcomes[i].EID)
+	}
+	return outcomes
+}
+
+// oneGrace is more than any of these processes needs to end.
+const oneGrace = time.Minute
+
+var errDriver = errors.New("the driver is ill")

@@ -1,0 +1,182 @@
+package local_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+func number(text string) (snapshot.PID, bool) {
+	n, err := strconv.Atoi(text)
+	return snapshot.PID(n), err == nil
+}
+
+func TestSomePIDsAreNeverSignalled(t *testing.T) {
+	for name, r := range map[string]struct {
+		pid    int
+		reason string
+	}{
+		"PID 1":             {1, "PID 1 is never signalled"},
+		"everybody":         {-1, "PID -1 is never signalled"},
+		"our process group": {0, "PID 0 is never signalled"},
+		"another group":     {-os.Getppid(), "is never signalled"},
+		"ourselves":         {os.Getpid(), "it is genv itself"},
+		"our parent":        {os.Getppid(), "genv itself descends from it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := snapshot.Process{PID: snapshot.PID(r.pid), Usage: usage(0)}
+			s := newScene(local.Options{Grace: oneGrace, Kill: true, Unprotected: local.Protected()}, p)
+			got := s.terminate(t, p)[0]
+			require.Equal(t, enforce.StatusRefused, got.Status)
+			require.Contains(t, got.Reason, r.reason)
+			require.Empty(t, s.lines)
+		})
+	}
+}
+
+func TestAKernelThreadIsNeverSignalled(t *testing.T) {
+	pid, found := kernelThread()
+	if !found {
+		t.Skip("no kernel thread is to be seen from this PID namespace; the next test needs none")
+	}
+	p := snapshot.Process{PID: pid, Usage: usage(0)}
+	s := newScene(local.Options{Grace: oneGrace, Kill: true, Unprotected: local.Protected()}, p)
+	got := s.terminate(t, p)[0]
+	require.Equal(t, enforce.StatusRefused, got.Status)
+	require.Equal(t, "it is a kernel thread", got.Reason)
+	require.Empty(t, s.lines)
+}
+
+func kernelThread() (snapshot.PID, bool) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, ok := number(e.Name())
+		if stat, err := (proc.FS{}).Stat(pid); ok && err == nil && stat.IsKernelThread() {
+			return pid, true
+		}
+	}
+	return 0, false
+}
+
+// TestWhatProcSaysIsAKernelThread makes a process look like one.
+func TestWhatProcSaysIsAKernelThread(t *testing.T) {
+	c := ready(t, "gentle")
+	root := fakeProc(t, os.Getpid())
+	write(t, root, c.pid(), "stat", statLine(int(c.pid()), 2, 0x208040))
+	write(t, root, c.pid(), "status", "Name:\tx\nUid:\t0\t0\t0\t0\n")
+	p := c.judged("", 0)
+	p.Start = 0
+	s := newScene(local.Options{Grace: oneGrace, Kill: true, ProcRoot: root}, p)
+	require.Equal(t, "it is a kernel thread", s.terminate(t, p)[0].Reason)
+	c.answers()
+}
+
+// TestAProcOfAnotherNamespaceStopsEverything: its numbers are of others.
+func TestAProcOfAnotherNamespaceStopsEverything(t *testing.T) {
+	c := ready(t, "gentle")
+	p := c.judged("", 0)
+	s := newScene(local.Options{Grace: oneGrace, ProcRoot: fakeProc(t, 1)}, p)
+	got := s.terminate(t, p)[0]
+	require.Equal(t, enforce.StatusFailed, got.Status)
+	require.Contains(t, got.Reason, "is of another PID namespace: mount proc anew")
+	c.answers()
+}
+
+// fakeProc is a /proc in which we have the given PID and no parent.
+func fakeProc(t *testing.T, self int) string {
+	root := t.TempDir()
+	require.NoError(t, os.Symlink(strconv.Itoa(self), filepath.Join(root, "self")))
+	write(t, root, 1, "stat", statLine(1, 0, 0))
+	write(t, root, snapshot.PID(self), "stat", statLine(self, 0, 0))
+	return root
+}
+
+func write(t *testing.T, root string, pid snapshot.PID, name, text string) {
+	dir := filepath.Join(root, strconv.Itoa(int(pid)))
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+}
+
+func statLine(pid, ppid, flags int) string {
+	fields := strings.Fields("S 0 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 77 " + strings.Repeat("0 ", 30))
+	fields[1], fields[6] = strconv.Itoa(ppid), strconv.Itoa(flags)
+	return strconv.Itoa(pid) + " (x) " + strings.Join(fields, " ") + "\n"
+}
+
+// TestTheSystemsDaemonsAreProtectedByName: what a system account runs.
+func TestTheSystemsDaemonsAreProtectedByName(t *testing.T) {
+	needsRoot(t)
+	for _, r := range []struct {
+		name string
+		uid  uint32
+	}{
+		{"sshd", 0},
+		{"systemd", 0},
+		{"nvidia-persistenced", 999},
+		{"nv-hostengine", 998},
+		{"nvidia-cuda-mps-control", 0},
+		{"nvidia-cuda-mps-server", 0},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			c := ready(t, "gentle", called(t, r.name), as(r.uid))
+			judged := c.judged("", 0)
+			s := newScene(local.Options{Grace: oneGrace, Kill: true}, judged)
+			got := s.terminate(t, judged)[0]
+			require.Equal(t, enforce.StatusRefused, got.Status)
+			require.Equal(t, "it is "+r.name+", which is never signalled unless it is named in the policy", got.Reason)
+			require.Empty(t, s.lines)
+			c.answers()
+
+			s = newScene(local.Options{Grace: oneGrace, Unprotected: []string{r.name}}, judged)
+			require.Equal(t, enforce.StatusTerminated, s.terminate(t, judged)[0].Status)
+		})
+	}
+}
+
+// TestInAContainerEverybodyCanBeRoot: so the name counts for nothing there.
+func TestInAContainerEverybodyCanBeRoot(t *testing.T) {
+	needsRoot(t)
+	c := ready(t, "gentle", called(t, "sshd"), func(cmd *exec.Cmd) {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
+	})
+	judged := c.judged("", 0)
+	s := newScene(local.Options{Grace: oneGrace}, judged)
+	require.Equal(t, enforce.StatusTerminated, s.terminate(t, judged)[0].Status)
+}
+
+// TestTheSystemsMPSServersAreProtected: they run under the uid of the client,
+// and their parent tells them from one that the client started himself.
+func TestTheSystemsMPSServersAreProtected(t *testing.T) {
+	needsRoot(t)
+	for name, protected := range map[string]bool{"nvidia-cuda-mps-control": true, "bash": false} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, "parent", called(t, name), variable("GENV_TEST_CHILD="+program(t, "nvidia-cuda-mps-server")))
+			line, err := c.out.ReadString('\n')
+			require.NoError(t, err)
+			pid, ok := number(strings.TrimSpace(line))
+			require.True(t, ok, line)
+			p := snapshot.Process{PID: pid, Usage: usage(0)}
+			s := newScene(local.Options{Grace: oneGrace}, p)
+			got := s.terminate(t, p)[0]
+			if !protected {
+				require.Equal(t, enforce.StatusTerminated, got.Status)
+				return
+			}
+			require.Equal(t, enforce.StatusRefused, got.Status)
+			require.Contains(t, got.Reason, "it is nvidia-cuda-mps-server")
+			require.NoError(t, unix.Kill(int(pid), 0))
+		})
+	}
+}

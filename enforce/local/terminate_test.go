@@ -1,0 +1,237 @@
+package local_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// TestWhatWasJudgedIsTerminated: each row still is what was judged.
+func TestWhatWasJudgedIsTerminated(t *testing.T) {
+	type row struct {
+		name    string
+		root    bool
+		options []option
+		eid     snapshot.EnvID
+		change  func(judged, now *snapshot.Process)
+	}
+	uid := snapshot.UID(os.Getuid())
+	for _, r := range []row{
+		{name: "all of it", options: []option{in("7")}, eid: "7"},
+		{name: "a report of 1.4.3, without a start time", options: []option{in("7")}, eid: "7", change: func(judged, _ *snapshot.Process) { judged.Start = 0 }},
+		{name: "the owner too", options: []option{in("7")}, eid: "7", change: func(judged, _ *snapshot.Process) { judged.UID = &uid }},
+		{name: "in no environment"},
+		{name: "in no environment, said with nothing", options: []option{in("")}},
+		{name: "in no environment, said with an id that none can have", options: []option{in("7\x1b[2J")}},
+		{name: "in an environment of spaces", options: []option{in("a b")}, eid: "a b"},
+		{name: "on one more device now", options: []option{in("7")}, eid: "7", change: func(_, now *snapshot.Process) { now.Usage = usage(4, 1, 0) }},
+		{name: "with other memory now", options: []option{in("7")}, eid: "7", change: func(judged, _ *snapshot.Process) { judged.Usage[0].Memory = snapshot.MiB(99) }},
+		{name: "called sshd by its owner", root: true, options: []option{in("7"), as(person), called(t, "sshd")}, eid: "7"},
+		{name: "called a kernel thread by its owner", options: []option{in("7"), called(t, "kworker 0:1")}, eid: "7"},
+		{name: "an MPS server that a person started", root: true, options: []option{in("7"), as(person), called(t, "nvidia-cuda-mps-server")}, eid: "7"},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			if r.root {
+				needsRoot(t)
+			}
+			c := ready(t, "gentle", r.options...)
+			judged := c.judged(r.eid, 0, 1)
+			now := snapshot.Process{PID: c.pid(), Usage: usage(0, 1)}
+			if r.change != nil {
+				r.change(&judged, &now)
+			}
+			s := newScene(local.Options{Grace: oneGrace}, now)
+			got := s.terminate(t, judged)[0]
+			require.Equal(t, enforce.StatusTerminated, got.Status, got.Reason)
+			require.Empty(t, got.Reason)
+			c.endedBy(unix.SIGTERM)
+
+			name := r.eid
+			if name == "" {
+				name = "N/A"
+			}
+			require.Equal(t, []string{fmt.Sprintf("Terminating process %d from environment %s that is running on GPU(s) 0,1", c.pid(), name)}, s.lines)
+		})
+	}
+}
+
+// TestWhatIsNoLongerWhatWasJudgedIsLeftAlone: each row differs in one thing.
+func TestWhatIsNoLongerWhatWasJudgedIsLeftAlone(t *testing.T) {
+	other := snapshot.UID(person)
+	for name, r := range map[string]struct {
+		options []option
+		eid     snapshot.EnvID
+		change  func(judged *snapshot.Process, m *machine)
+		status  enforce.Status
+		reason  string
+	}{
+		"another start time": {
+			change: func(p *snapshot.Process, _ *machine) { p.Start-- },
+			status: enforce.StatusChanged, reason: "started at another time",
+		},
+		"another owner": {
+			change: func(p *snapshot.Process, _ *machine) { p.UID = &other },
+			status: enforce.StatusChanged, reason: "uid 54321 was judged",
+		},
+		"another environment": {
+			options: []option{in("8")}, eid: "7",
+			status: enforce.StatusChanged, reason: "it is in environment 8, and environment 7 was judged",
+		},
+		"in an environment, and none was judged": {
+			options: []option{in("8")},
+			status:  enforce.StatusChanged, reason: "it is in environment 8, and environment N/A was judged",
+		},
+		"in none, and one was judged": {
+			eid:    "7",
+			status: enforce.StatusChanged, reason: "it is in environment N/A, and environment 7 was judged",
+		},
+		"a longer name of the same beginning": {
+			options: []option{in("77")}, eid: "7",
+			status: enforce.StatusChanged, reason: "it is in environment 77",
+		},
+		"an id that no environment can have": {
+			options: []option{in("7\x1b[2J")}, eid: "7",
+			status: enforce.StatusChanged, reason: "it is in environment N/A",
+		},
+		"a variable that only ends like ours": {
+			options: []option{variable("XGENV_ENVIRONMENT_ID=7")}, eid: "7",
+			status: enforce.StatusChanged, reason: "it is in environment N/A",
+		},
+		"another device": {
+			change: func(_ *snapshot.Process, m *machine) { m.apps[0].Usage = usage(2, 3) },
+			status: enforce.StatusChanged, reason: "it does not use GPU(s) 0,1 any more",
+		},
+		"one of two devices freed": {
+			change: func(_ *snapshot.Process, m *machine) { m.apps[0].Usage = usage(0) },
+			status: enforce.StatusChanged, reason: "it does not use GPU(s) 1 any more",
+		},
+		"only others use devices": {
+			change: func(_ *snapshot.Process, m *machine) { m.apps[0].PID++ },
+			status: enforce.StatusChanged, reason: "it does not use GPU(s) 0,1 any more",
+		},
+		"the driver does not answer": {
+			change: func(_ *snapshot.Process, m *machine) { m.err = errDriver },
+			status: enforce.StatusFailed, reason: "the driver is ill",
+		},
+		"judged in an unknown environment": {
+			change: func(p *snapshot.Process, _ *machine) { p.EnvUnknown = true },
+			status: enforce.StatusRefused, reason: "its environment was not known",
+		},
+		"judged without a device": {
+			change: func(p *snapshot.Process, _ *machine) { p.Usage = nil },
+			status: enforce.StatusRefused, reason: "it used no device",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := ready(t, "gentle", r.options...)
+			judged := c.judged(r.eid, 0, 1)
+			s := newScene(local.Options{Grace: oneGrace, Kill: true}, snapshot.Process{PID: c.pid(), Usage: usage(0, 1)})
+			if r.change != nil {
+				r.change(&judged, s.machine)
+			}
+			got := s.terminate(t, judged)[0]
+			require.Equal(t, r.status, got.Status, got.Reason)
+			require.Contains(t, got.Reason, r.reason)
+			require.Empty(t, s.lines)
+			c.answers()
+		})
+	}
+}
+
+func TestAProcessThatBecameAnotherProgramIsLeftAlone(t *testing.T) {
+	c := start(t, "turncoat", in("7"))
+	judged := c.judged("7", 0)
+	_, err := fmt.Fprint(c.in, "!")
+	require.NoError(t, err)
+	c.answers()
+	s := newScene(local.Options{Grace: oneGrace}, judged)
+	got := s.terminate(t, judged)[0]
+	require.Equal(t, enforce.StatusChanged, got.Status)
+	require.Contains(t, got.Reason, "it is in environment other")
+	c.answers()
+}
+
+func TestWhatEndedIsGone(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, c *child){
+		"reaped": func(_ *testing.T, c *child) { c.wait() },
+		"a zombie": func(t *testing.T, c *child) {
+			require.NoError(t, unix.Waitid(unix.P_PID, int(c.pid()), nil, unix.WEXITED|unix.WNOWAIT, nil))
+			require.Equal(t, byte('Z'), c.stat().State)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := ready(t, "gentle", in("7"))
+			judged := c.judged("7", 0)
+			require.NoError(t, unix.Kill(int(c.pid()), unix.SIGKILL))
+			end(t, c)
+			s := newScene(local.Options{Grace: oneGrace, Kill: true}, judged)
+			require.Equal(t, enforce.StatusGone, s.terminate(t, judged)[0].Status)
+			require.Empty(t, s.lines)
+		})
+	}
+}
+
+// TestWhatEndsDuringTheQuestionIsGone: the PID could be another's by then, and
+// nothing that is read by it counts.
+func TestWhatEndsDuringTheQuestionIsGone(t *testing.T) {
+	c := ready(t, "gentle", in("7"))
+	judged := c.judged("7", 0)
+	s := newScene(local.Options{Grace: oneGrace}, judged)
+	s.machine.then = func() {
+		require.NoError(t, unix.Kill(int(c.pid()), unix.SIGKILL))
+		c.wait()
+	}
+	require.Equal(t, enforce.StatusGone, s.terminate(t, judged)[0].Status)
+	require.Empty(t, s.lines)
+}
+
+func TestNobodyWaitsWithoutAGrace(t *testing.T) {
+	c := ready(t, "stubborn", in("7"))
+	judged := c.judged("7", 0)
+	s := newScene(local.Options{Kill: true}, judged)
+	require.Equal(t, enforce.Outcome{PID: c.pid(), EID: "7", Status: enforce.StatusSignalled}, s.terminate(t, judged)[0])
+	require.Len(t, s.lines, 1)
+	c.answers()
+}
+
+func TestOneThatIsListedTwiceIsSignalledOnce(t *testing.T) {
+	c := ready(t, "stubborn", in("7"))
+	judged := c.judged("7", 0)
+	s := newScene(local.Options{}, judged)
+	got := s.terminate(t, judged, judged)
+	require.Equal(t, enforce.StatusSignalled, got[0].Status)
+	require.Equal(t, enforce.Outcome{PID: c.pid(), EID: "7", Status: enforce.StatusRefused, Reason: "it is listed twice"}, got[1])
+	require.Len(t, s.lines, 1)
+}
+
+func TestAStoppedJobEndsToo(t *testing.T) {
+	c := ready(t, "gentle", in("7"))
+	require.NoError(t, unix.Kill(int(c.pid()), unix.SIGSTOP))
+	require.Eventually(t, func() bool { return c.stat().State == 'T' }, time.Minute, time.Millisecond)
+	judged := c.judged("7", 0)
+	s := newScene(local.Options{Grace: oneGrace}, judged)
+	require.Equal(t, enforce.StatusTerminated, s.terminate(t, judged)[0].Status)
+	c.endedBy(unix.SIGTERM)
+}
+
+func TestOthersAreTerminatedBesideWhatIsNot(t *testing.T) {
+	first, second, third := ready(t, "gentle", in("7")), ready(t, "gentle", in("8")), ready(t, "gentle", in("7"))
+	report := []snapshot.Process{first.judged("7", 0), second.judged("7", 0), third.judged("7", 0)}
+	s := newScene(local.Options{Grace: oneGrace}, report...)
+	got := s.terminate(t, report...)
+	require.Equal(t, enforce.StatusTerminated, got[0].Status)
+	require.Equal(t, enforce.StatusChanged, got[1].Status)
+	require.Equal(t, enforce.StatusTerminated, got[2].Status)
+	require.Equal(t, 1, s.machine.asked, "the GPUs are asked once for a report")
+	first.endedBy(unix.SIGTERM)
+	second.answers()
+	third.endedBy(unix.SIGTERM)
+}

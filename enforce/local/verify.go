@@ -1,0 +1,175 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// environmentVariable is what a process claims its environment with.
+const environmentVariable = "GENV_ENVIRONMENT_ID"
+
+// verdict is why a process isn't signalled. Its zero value has no objection.
+type verdict struct {
+	status enforce.Status
+	reason string
+}
+
+func (v verdict) objects() bool { return v.status != "" }
+
+func gone() verdict { return verdict{enforce.StatusGone, ""} }
+
+func changed(format string, args ...any) verdict {
+	return verdict{enforce.StatusChanged, fmt.Sprintf(format, args...)}
+}
+
+func refused(format string, args ...any) verdict {
+	return verdict{enforce.StatusRefused, fmt.Sprintf(format, args...)}
+}
+
+func failed(format string, args ...any) verdict {
+	return verdict{enforce.StatusFailed, fmt.Sprintf(format, args...)}
+}
+
+// apps asks which processes use devices now. It is asked after the processes
+// are held by pidfds: one that lives on through the question is the one that
+// the driver speaks of.
+func (x *Executor) apps(ctx context.Context) (map[snapshot.PID]*snapshot.Process, error) {
+	processes, _, err := x.machine.Processes(ctx) // its warnings are of others: what is judged here is listed or not
+	if err != nil {
+		return nil, err
+	}
+	byPID := make(map[snapshot.PID]*snapshot.Process, len(processes))
+	for i := range processes {
+		byPID[processes[i].PID] = &processes[i]
+	}
+	return byPID, nil
+}
+
+// verify says whether the process that a target holds is still what was judged.
+//
+// All that inspect reads, it reads by PID, and a PID is dealt anew only after
+// its process was reaped. So first everything is read, and only then the pidfd
+// is asked whether its process is still there: if it is, it was there all along
+// and what was read is of it. If it isn't, what was read may be of another.
+func (x *Executor) verify(t *target, apps map[snapshot.PID]*snapshot.Process) verdict {
+	v := x.inspect(t, apps)
+	ended, err := t.fd.ended()
+	if err != nil {
+		return failed("%v", err)
+	}
+	err = t.fd.signal(0)
+	switch {
+	case ended || errors.Is(err, unix.ESRCH):
+		return gone()
+	case v.objects():
+		return v
+	}
+	return sendVerdict(err)
+}
+
+// sendVerdict says what an error of sending a signal means.
+func sendVerdict(err error) verdict {
+	switch {
+	case err == nil:
+		return verdict{}
+	case errors.Is(err, unix.ESRCH):
+		return gone()
+	case errors.Is(err, unix.EPERM):
+		return failed("not permitted to signal it: run genv as root (sudo)")
+	}
+	return failed("signal: %v", err)
+}
+
+// inspect compares the process that goes by the judged PID now with what was
+// judged.
+func (x *Executor) inspect(t *target, apps map[snapshot.PID]*snapshot.Process) verdict {
+	p, err := x.proc().Open(t.judged.PID)
+	if err != nil {
+		return unreadable(err)
+	}
+	defer func() { _ = p.Close() }() // it was only read
+	stat, err := p.Stat()
+	if err != nil {
+		return unreadable(err)
+	}
+	uid, err := p.UID()
+	if err != nil {
+		return unreadable(err)
+	}
+	t.start, t.state = stat.Start, stat.State
+	if v := x.inspectIdentity(t, stat, uid); v.objects() {
+		return v
+	}
+	if v := inspectEnvironment(t.judged, p); v.objects() {
+		return v
+	}
+	return inspectDevices(t.judged, apps[t.judged.PID])
+}
+
+func (x *Executor) inspectIdentity(t *target, stat proc.Stat, uid snapshot.UID) verdict {
+	judged := t.judged
+	switch {
+	case stat.IsKernelThread():
+		return refused("it is a kernel thread")
+	case judged.Start != 0 && judged.Start != stat.Start:
+		return changed("the PID was given to another process, which started at another time")
+	case judged.UID != nil && *judged.UID != uid:
+		return changed("it belongs to uid %d, and uid %d was judged", uid, *judged.UID)
+	case x.unkillable[identity{judged.PID, stat.Start}]:
+		return verdict{enforce.StatusSurvived, "SIGKILL was sent to it in an earlier cycle and has not ended it; it is not signalled again"}
+	}
+	if name := x.protectedName(stat, uid); name != "" {
+		return refused("it is %s, which is never signalled unless it is named in the policy", name)
+	}
+	return verdict{}
+}
+
+// inspectEnvironment compares a claim with the claim that was judged.
+func inspectEnvironment(judged *snapshot.Process, p *proc.Process) verdict {
+	claim, _, err := p.Environ(environmentVariable)
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return failed("not permitted to read its environment: run genv as root (sudo)")
+	case err != nil:
+		return changed("its environment can't be read any more; it may be ending")
+	case snapshot.Claim(claim) != judged.EID:
+		return changed("it is in environment %s, and environment %s was judged", nameEnv(snapshot.Claim(claim)), nameEnv(judged.EID))
+	}
+	return verdict{}
+}
+
+// inspectDevices asks for every device with which the process was judged: the
+// report doesn't say which one was the ground. One more does it no good; one
+// less, and the next cycle judges anew.
+func inspectDevices(judged, now *snapshot.Process) verdict {
+	var freed []snapshot.DeviceIndex
+	for _, usage := range judged.Usage {
+		if now == nil || now.Uses(usage.Index) == nil {
+			freed = append(freed, usage.Index)
+		}
+	}
+	if len(freed) == 0 {
+		return verdict{}
+	}
+	slices.Sort(freed)
+	return changed("it does not use GPU(s) %s any more", join(freed))
+}
+
+func unreadable(err error) verdict {
+	switch {
+	case errors.Is(err, proc.ErrGone): // though the pidfd says it is there
+		return changed("it can't be seen in /proc any more")
+	case errors.Is(err, os.ErrPermission):
+		return failed("not permitted to look at it: run genv as root (sudo)")
+	}
+	return failed("%v", err)
+}

@@ -1,0 +1,13 @@
+package local_test
+
+import (
+	"github.com/seed-3119e985/genv/enforce/local"
+	snapshotlocal "github.com/seed-3119e985/genv/snapshot/local"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// The real parts fit.
+var (
+	_ local.Machine = (*snapshotlocal.Machine)(nil)
+	_ local.Books   = (*state.Store)(nil)
+)
