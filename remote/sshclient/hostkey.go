@@ -36,7 +36,9 @@ func (c *Client) hostKeyCheck(t target) (*hostKeyCheck, error) {
 	check.algorithms = db.Algorithms(check.address)
 	check.callback = func(_ string, from net.Addr, key ssh.PublicKey) error {
 		check.seen = true
-		check.refused = c.judge(t, check.address, from, key, db.Check(check.address, from, key))
+		if err := c.judge(t, check.address, from, key, db.Check(check.address, from, key)); err != nil {
+			check.refused = &keyRefusal{err, func() bool { now, err := c.hostKeys.Load(files...); return err != nil || now != db }}
+		}
 		return check.refused
 	}
 	return check, nil
@@ -78,3 +80,11 @@ func addCommand(t target) string {
 	}
 	return "ssh-keyscan -p " + strconv.Itoa(t.Port) + " " + remote.Quote(t.HostName) + " >> " + file
 }
+
+// keyRefusal is a host key that was not taken, by what known_hosts said then.
+type keyRefusal struct {
+	error
+	outdated func() bool // known_hosts has changed since
+}
+
+func (e *keyRefusal) Unwrap() error { return e.error }

@@ -1,13 +1,27 @@
 package sshclient_test
 
 import (
+	"fmt"
 	"os"
+	"sync"
 	"testing"
+	"text/tabwriter"
 
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/remote"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := observed.print(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+		os.Exit(code)
+	}))
+}
 
 // needs skips a test whose real part is missing, saying so; with CI=true that
 // is a failure, so that nothing is passed over there.
@@ -20,4 +34,44 @@ func needs(t testing.TB, there bool, what string) {
 	default:
 		t.Skipf("skipped: this test needs %s", what)
 	}
+}
+
+// observed is the table of faults and what an administrator sees of them. It is
+// written to the file that GENV_FAULT_TABLE names.
+var observed table
+
+type table struct {
+	mu   sync.Mutex
+	rows []string
+}
+
+func (o *table) print() error {
+	name := os.Getenv("GENV_FAULT_TABLE")
+	if name == "" {
+		return nil
+	}
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(file, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "FAULT\tCLASS\tOBSERVED")
+	for _, row := range o.rows {
+		fmt.Fprintln(w, row)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// requireClass fails unless err is of the class, and notes what was observed.
+func requireClass(t testing.TB, class remote.Class, err error) {
+	t.Helper()
+	require.Error(t, err)
+	observed.mu.Lock()
+	observed.rows = append(observed.rows, fmt.Sprintf("%s\t%s\t%s", t.Name(), remote.ClassOf(err), err))
+	observed.mu.Unlock()
+	require.Equal(t, class, remote.ClassOf(err), "%v", err)
+	require.NotEmpty(t, remote.ClassOf(err).NextStep())
 }

@@ -35,6 +35,10 @@ func (p *penalty) standing() error {
 	if p.err == nil || wait <= 0 {
 		return nil
 	}
+	var key *keyRefusal
+	if errors.As(p.err, &key) && key.outdated() {
+		return nil // the administrator has just seen to it
+	}
 	var e *remote.Error
 	if !errors.As(p.err, &e) {
 		return p.err

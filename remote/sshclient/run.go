@@ -17,7 +17,7 @@ func (c *Client) Run(ctx context.Context, h remote.Host, command remote.Command)
 		return remote.Output{}, err
 	}
 	defer s.Close()
-	ctx, cancel := context.WithTimeoutCause(ctx, c.options.CommandTimeout, errTooLate{c.options.CommandTimeout})
+	ctx, cancel := c.commandContext(ctx)
 	defer cancel()
 	if err := s.start(ctx, c, command.ShellLine()); err != nil {
 		return remote.Output{}, err

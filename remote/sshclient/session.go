@@ -72,13 +72,20 @@ func (c *Client) open(ctx context.Context, h remote.Host) (*Session, error) {
 			return nil, err
 		}
 		s, err := c.openOn(ctx, l, h.Name)
-		if err == nil || fresh || l.alive() {
+		if err == nil || fresh || l.alive() || ctx.Err() != nil {
 			return s, err
 		}
 	}
 }
 
+// commandContext has a command's deadline, counted from now.
+func (c *Client) commandContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, c.options.CommandTimeout, errTooLate{c.options.CommandTimeout})
+}
+
 func (c *Client) openOn(ctx context.Context, l *link, host string) (*Session, error) {
+	ctx, cancel := c.commandContext(ctx)
+	defer cancel()
 	select {
 	case l.sessions <- struct{}{}:
 	case <-l.done:

@@ -147,13 +147,6 @@ func newClient(t testing.TB, o sshclient.Options) *sshclient.Client {
 
 func sh(script string) remote.Command { return remote.Command{Args: []string{"sh", "-c", script}} }
 
-// requireClass fails unless err is of the class.
-func requireClass(t testing.TB, class remote.Class, err error) {
-	t.Helper()
-	require.Error(t, err)
-	require.Equal(t, class, remote.ClassOf(err), "%v", err)
-}
-
 func TestRunOverSSHD(t *testing.T) {
 	s := startSSHD(t)
 	c := newClient(t, sshclient.Options{ConfigFile: s.config(t)})

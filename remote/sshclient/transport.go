@@ -45,6 +45,8 @@ func (c *Client) dial(ctx context.Context, t target) (net.Conn, error) {
 		return nil, remote.Errorf(remote.Unreachable, "no connection to %s: %w", t.address(), context.Cause(ctx))
 	case ctx.Err() != nil:
 		return nil, stopped(ctx, "while connecting to "+t.address())
+	case isDrop(err):
+		err = &droppedError{err}
 	}
 	return nil, remote.Errorf(remote.Unreachable, "no connection to %s: %w", t.address(), err)
 }

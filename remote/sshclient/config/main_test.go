@@ -40,11 +40,11 @@ func both(t testing.TB, file string, q config.Query) (local, openssh config.Sett
 	t.Helper()
 	local, localErr = config.New(config.Options{File: file, SSH: "none"}).Resolve(t.Context(), q)
 	openssh, opensshErr = config.New(config.Options{File: file, Always: true}).Resolve(t.Context(), q)
-	return comparable(local), comparable(openssh), localErr, opensshErr
+	return withoutRareDefaults(local), withoutRareDefaults(openssh), localErr, opensshErr
 }
 
-// comparable leaves out the default keys that only some versions of ssh list.
-func comparable(s config.Settings) config.Settings {
+// withoutRareDefaults leaves out the default keys that only some versions of ssh list.
+func withoutRareDefaults(s config.Settings) config.Settings {
 	var kept []string
 	for _, name := range s.IdentityFiles {
 		if !strings.HasSuffix(name, "/.ssh/id_xmss") && !strings.HasSuffix(name, "/.ssh/id_dsa") {
