@@ -12,20 +12,25 @@ import (
 // was started with: what it set or unset later is not there, and its owner
 // wrote it, so it is a claim and not a proof. The value is raw bytes.
 //
-// found is false only when the environment was read and the variable is not in
-// it. An empty environ says nothing (kernel threads, zombies and programs that
-// write their title over it have one): that is ErrUnreadable, as is one that
-// belongs to somebody else. A process that ended is ErrGone.
+// found is false only when it is certain that the process was started without
+// the variable. An environ that shows nothing says nothing, since kernel
+// threads, zombies and programs that write their title over it (setproctitle)
+// have such a one: that is ErrUnreadable, as is one that belongs to somebody
+// else. But a process that was started with an empty environment, as by
+// `env -i`, is told by Stat.NoEnviron. A process that ended is ErrGone.
 func (p *Process) Environ(key string) (value string, found bool, err error) {
 	data, err := p.read("environ", environLimit)
 	if err != nil {
 		return "", false, p.reallyGone(err)
 	}
 	value, found, told := ParseEnviron(data, key)
-	if !told {
-		return "", false, fmt.Errorf("%w: the environment of PID %d is empty", ErrUnreadable, p.PID)
+	if told {
+		return value, found, nil
 	}
-	return value, found, nil
+	if stat, err := p.Stat(); err == nil && len(data) == 0 && stat.NoEnviron && !stat.Gone() {
+		return "", false, nil
+	}
+	return "", false, fmt.Errorf("%w: the environment of PID %d is empty or overwritten", ErrUnreadable, p.PID)
 }
 
 // reallyGone doubts an ErrGone of environ: recent kernels say ESRCH there for
@@ -53,14 +58,18 @@ func (fs FS) Environ(pid snapshot.PID, key string) (value string, found bool, er
 
 // ParseEnviron looks a variable up in the content of /proc/PID/environ: entries
 // that end with a NUL, of any bytes, some without "=". The first entry counts,
-// as it does for getenv(3). told is false when there is no entry at all, which
-// a program that wrote its title over its environment leaves behind.
+// as it does for getenv(3). told is false when the variable is not there and
+// the content does not begin as an environment does: with nothing but NULs, or
+// with the end of a title, a program has written over it.
 func ParseEnviron(data []byte, key string) (value string, found, told bool) {
 	prefix := []byte(key + "=")
-	for len(data) > 0 {
+	for first := true; len(data) > 0; {
 		entry, rest, _ := bytes.Cut(data, []byte{0})
 		data = rest
-		told = told || len(entry) > 0
+		if first && len(entry) > 0 {
+			first = false
+			told = bytes.IndexByte(entry, '=') > 0
+		}
 		if v, ok := bytes.CutPrefix(entry, prefix); ok {
 			return string(v), true, true
 		}

@@ -2,13 +2,16 @@ package proc_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
@@ -29,7 +32,9 @@ func TestParseEnviron(t *testing.T) {
 		"absent":                 {"A=1\x00B=2\x00", "", false, true},
 		"another's prefix":       {key + "S=1\x00", "", false, true},
 		"another's suffix":       {"X" + key + "=1\x00", "", false, true},
-		"without =":              {key + "\x00", "", false, true},
+		"without =":              {"A=1\x00" + key + "\x00", "", false, true},
+		"the end of a title":     {"n.py --epochs 3\x00\x00\x00\x00", "", false, false},
+		"behind a title's end":   {"n.py\x00" + key + "=1667\x00", "1667", true, true},
 		"inside another's value": {"A=" + key + "=1\x00", "", false, true},
 		"nothing":                {"", "", false, false},
 		"only ends":              {"\x00\x00\x00", "", false, false},
@@ -58,6 +63,20 @@ func TestEnvironTellsNoFromNobodyKnows(t *testing.T) {
 	require.ErrorIs(t, err, proc.ErrUnreadable)
 	_, _, err = fs.Environ(13, key)
 	require.ErrorIs(t, err, proc.ErrGone)
+}
+
+// A real process that was started without an environment is certain to be in none.
+func TestEnvDashI(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	cmd.Env = []string{}
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	// In the middle of execve(2) there is no environment to see yet: that is
+	// unknown, for a moment.
+	require.Eventually(t, func() bool {
+		_, found, err := proc.FS{}.Environ(snapshot.PID(cmd.Process.Pid), key)
+		return err == nil && !found
+	}, 10*time.Second, time.Millisecond)
 }
 
 // What execve(2) lets in is read whole.

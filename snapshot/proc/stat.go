@@ -23,6 +23,11 @@ type Stat struct {
 	// with the same PID, start and address still has the environ it had. 0
 	// when the kernel does not show it to us.
 	EnvAddress uint64
+	// NoEnviron says that it was started with an empty environment: the kernel
+	// shows where it lies, and that nothing is there (env_end, field 51, is
+	// env_start). A program that wrote its title over its environment still
+	// has the room for it.
+	NoEnviron bool
 }
 
 // kernelThread is PF_KTHREAD of include/linux/sched.h.
@@ -106,8 +111,9 @@ func ParseStat(data []byte) (Stat, error) {
 		Threads: int(n.parse(fields[20-3], 31)),
 		Start:   snapshot.StartTime(n.parse(fields[22-3], 64)),
 	}
-	if len(fields) > 50-3 {
+	if len(fields) > 51-3 {
 		stat.EnvAddress = n.parse(fields[50-3], 64)
+		stat.NoEnviron = stat.EnvAddress != 0 && n.parse(fields[51-3], 64) == stat.EnvAddress
 	}
 	if n.err != nil {
 		return Stat{}, fmt.Errorf("%w: %w", errStat, n.err)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -195,10 +196,10 @@ func TestAHandleOutlivesItsProcess(t *testing.T) {
 	p, err := proc.FS{}.Open(pid)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close()) }()
-	eid, found, err := p.Environ("GENV_ENVIRONMENT_ID")
-	require.NoError(t, err)
-	require.True(t, found)
-	require.Equal(t, "1667", eid)
+	require.Eventually(t, func() bool { // not in the middle of execve(2), when there is none to see
+		eid, found, err := p.Environ("GENV_ENVIRONMENT_ID")
+		return err == nil && found && eid == "1667"
+	}, 10*time.Second, time.Millisecond)
 
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
