@@ -20,6 +20,7 @@ func (p *program) remoteCommand() *cli.Command {
 		Usage: "work on many hosts over SSH",
 		Flags: remoteFlags(),
 		Subcommands: []*cli.Command{
+			p.remoteActivateCommand(),
 			p.remoteEnforceCommand(),
 			p.remoteDevicesCommand(),
 			p.remoteEnvsCommand(),
@@ -92,7 +93,7 @@ func (p *program) openFleet(c *cli.Context) (*fleet, error) {
 
 func (f *fleet) Close() {
 	f.bar.end()
-	f.client.Close()
+	_ = f.client.Close() // it returns nil
 }
 
 func (p *program) hostsOf(c *cli.Context) ([]remote.Host, error) {

@@ -92,7 +92,7 @@ func recordedFleet(t *testing.T) *sim.Fleet {
 	}
 	f := startSim(t, sim.HostOptions{Name: "gpu-server-1", Handler: answers(one)}, sim.HostOptions{Name: "gpu-server-2", Handler: answers(two)},
 		sim.HostOptions{Name: "gpu-server-dead", Handler: answers(one)})
-	f.Host("gpu-server-dead").Inject(sim.Down())
+	require.NoError(t, f.Host("gpu-server-dead").Inject(sim.Down()))
 	return f
 }
 
@@ -188,7 +188,7 @@ func TestHostsThatTalkNonsense(t *testing.T) {
 		sim.HostOptions{Name: "flood", Handler: answers(good)},
 		sim.HostOptions{Name: "silent", Handler: sim.Func(func(ctx context.Context, _ *sim.Request) int { <-ctx.Done(); return 0 })},
 	)
-	f.Host("flood").Inject(sim.Flood(100 << 20))
+	require.NoError(t, f.Host("flood").Inject(sim.Flood(100<<20)))
 	r := genv(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "good,banner,nothing,garbage,half,twice,other,flood,silent", "--format", "json", "--command-timeout", "3")
 	require.Equal(t, exitSomeFailed, r.code)
 	require.NotContains(t, r.err, "\x1b")
