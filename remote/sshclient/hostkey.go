@@ -34,9 +34,9 @@ func (c *Client) hostKeyCheck(t target) (*hostKeyCheck, error) {
 		check.address = hostkeys.Address(t.HostKeyAlias, 22)
 	}
 	check.algorithms = db.Algorithms(check.address)
-	check.callback = func(_ string, from net.Addr, key ssh.PublicKey) error {
+	check.callback = func(_ string, _ net.Addr, key ssh.PublicKey) error {
 		check.seen = true
-		if err := c.judge(t, check.address, from, key, db.Check(check.address, from, key)); err != nil {
+		if err := c.judge(t, check.address, key, db.Check(check.address, key)); err != nil {
 			check.refused = &keyRefusal{err, func() bool { now, err := c.hostKeys.Load(files...); return err != nil || now != db }}
 		}
 		return check.refused
@@ -45,7 +45,7 @@ func (c *Client) hostKeyCheck(t target) (*hostKeyCheck, error) {
 }
 
 // judge turns the known_hosts' word into a decision.
-func (c *Client) judge(t target, address string, from net.Addr, key ssh.PublicKey, err error) error {
+func (c *Client) judge(t target, address string, key ssh.PublicKey, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -55,11 +55,15 @@ func (c *Client) judge(t target, address string, from net.Addr, key ssh.PublicKe
 		return nil
 	}
 	var unknown *hostkeys.Unknown
-	if !errors.As(err, &unknown) {
+	var changed *hostkeys.Changed
+	switch {
+	case errors.As(err, &changed):
 		return &remote.Error{Class: remote.HostKeyChanged, Err: fmt.Errorf("%w; nothing was sent", err)}
+	case !errors.As(err, &unknown):
+		return &remote.Error{Class: remote.HostKey, Err: err}
 	}
 	if t.HostKeyChecking == config.StrictAcceptNew {
-		if err = c.hostKeys.Accept(t.UserKnownHosts, t.HashKnownHosts, address, from, key); err == nil {
+		if err = c.hostKeys.Accept(t.UserKnownHosts, t.HashKnownHosts, address, key); err == nil {
 			return nil
 		}
 		if !errors.As(err, &unknown) {

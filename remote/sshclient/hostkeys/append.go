@@ -3,7 +3,6 @@ package hostkeys
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 
@@ -16,7 +15,7 @@ import (
 // Accept adds the key of a host that is still unknown to the first of the files,
 // as StrictHostKeyChecking accept-new asks; with hash, the name is hashed. Two
 // of us, or of OpenSSH, that append at once leave two whole lines.
-func (s *Store) Accept(files []string, hash bool, address string, remote net.Addr, key ssh.PublicKey) error {
+func (s *Store) Accept(files []string, hash bool, address string, key ssh.PublicKey) error {
 	if len(files) == 0 {
 		return errors.New("there is no user known_hosts file to add the key to")
 	}
@@ -27,7 +26,7 @@ func (s *Store) Accept(files []string, hash bool, address string, remote net.Add
 		return err
 	}
 	var unknown *Unknown
-	if err := db.Check(address, remote, key); !errors.As(err, &unknown) {
+	if err := db.Check(address, key); !errors.As(err, &unknown) {
 		return err
 	}
 	name := knownhosts.Normalize(address)

@@ -72,8 +72,10 @@ func (db *DB) Algorithms(address string) []string {
 
 // Check returns nil for a key that is known for the address, *Unknown,
 // *Changed, or another error for a certificate that does not hold.
-func (db *DB) Check(address string, remote net.Addr, key ssh.PublicKey) error {
-	err := db.known.HostKeyCallback()(address, remote, key)
+func (db *DB) Check(address string, key ssh.PublicKey) error {
+	// Keys go by the name alone; the library wants some TCP address even where a
+	// proxy's pipe has none.
+	err := db.known.HostKeyCallback()(address, &net.TCPAddr{IP: net.IPv4zero}, key)
 	name := knownhosts.Normalize(address)
 	var revoked *xknownhosts.RevokedError
 	var keyErr *xknownhosts.KeyError

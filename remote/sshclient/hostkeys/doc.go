@@ -10,5 +10,5 @@
 //	store := hostkeys.NewStore(log)
 //	db, err := store.Load("/home/alice/.ssh/known_hosts")
 //	config.HostKeyAlgorithms = db.Algorithms("gpu-07:22")
-//	err = db.Check("gpu-07:22", conn.RemoteAddr(), key) // *Unknown, *Changed
+//	err = db.Check("gpu-07:22", key) // *Unknown, *Changed
 package hostkeys

@@ -1,0 +1,229 @@
+package hostkeys_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
+)
+
+func signer(t testing.TB, key any, err error) ssh.Signer {
+	t.Helper()
+	require.NoError(t, err)
+	s, err := ssh.NewSignerFromKey(key)
+	require.NoError(t, err)
+	return s
+}
+
+func ed(t testing.TB) ssh.Signer {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	return signer(t, key, err)
+}
+
+func line(key ssh.PublicKey) string { return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) }
+
+func load(t testing.TB, content ...string) (*hostkeys.DB, string) {
+	t.Helper()
+	var log bytes.Buffer
+	var files []string
+	for i, text := range content {
+		name := filepath.Join(t.TempDir(), fmt.Sprint("known_hosts", i))
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		files = append(files, name)
+	}
+	db, err := hostkeys.NewStore(zerolog.New(&log)).Load(append(files, "/nonexistent/known_hosts")...)
+	require.NoError(t, err)
+	return db, log.String()
+}
+
+func TestFormsOfNames(t *testing.T) {
+	key := ed(t).PublicKey()
+	k := line(key)
+	for name, tt := range map[string]struct {
+		file    string
+		known   []string
+		unknown []string
+	}{
+		"a name":          {"gpu " + k, []string{"gpu:22"}, []string{"gpu:2222", "gpu2:22"}},
+		"a port":          {"[gpu]:2222 " + k, []string{"gpu:2222"}, []string{"gpu:22"}},
+		"several":         {"gpu,10.0.0.1 " + k, []string{"gpu:22", "10.0.0.1:22"}, nil},
+		"upper case":      {"GPU.Lab " + k, []string{"gpu.lab:22"}, nil},
+		"wildcards":       {"gpu-?.lab,*.dc " + k, []string{"gpu-1.lab:22", "x.dc:22", "x.dc:2222"}, []string{"gpu-10.lab:22"}},
+		"negated":         {"*.lab,!bad.lab " + k, []string{"a.lab:22"}, []string{"bad.lab:22"}},
+		"hashed":          {knownhosts.HashHostname("gpu") + " " + k, []string{"gpu:22"}, []string{"gpu2:22"}},
+		"hashed, a port":  {knownhosts.HashHostname("[gpu]:2222") + " " + k, []string{"gpu:2222"}, []string{"gpu:22"}},
+		"IPv6":            {"fe80::1 " + k + "\n[::1]:2222 " + k, []string{"[fe80::1]:22", "[::1]:2222"}, []string{"[::1]:22"}},
+		"tabs":            {"gpu\t" + strings.ReplaceAll(k, " ", "\t") + "\tcomment here", []string{"gpu:22"}, nil},
+		"windows lines":   {"gpu " + k + "\r\n", []string{"gpu:22"}, nil},
+		"no last newline": {"# comment\n\ngpu " + k, []string{"gpu:22"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, _ := load(t, tt.file)
+			for _, address := range tt.known {
+				require.NoError(t, db.Check(address, key), address)
+			}
+			for _, address := range tt.unknown {
+				require.ErrorAs(t, db.Check(address, key), new(*hostkeys.Unknown), address)
+			}
+		})
+	}
+}
+
+func TestBadLinesAreSkipped(t *testing.T) {
+	key := ed(t).PublicKey()
+	for name, bad := range map[string]string{
+		"half a line": "gpu ssh-ed25519", "no key": "gpu", "bad base64": "gpu ssh-ed25519 AAAA!!!", "a type that does not fit": "gpu ssh-rsa " + strings.Fields(line(key))[1],
+		"an unknown marker": "@never gpu " + line(key), "a bad hash": "|1|x|y " + line(key), "a hash of another kind": "|2|QQ==|QQ== " + line(key),
+		"a bare negation": "! " + line(key), "a bad port": "[gpu " + line(key), "SSH 1": "gpu 1024 35 123456789", "binary": "\x00\xff\xfe",
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, log := load(t, "first "+line(key)+"\n"+bad+"\nlast "+line(key)+"\n")
+			require.NoError(t, db.Check("first:22", key))
+			require.NoError(t, db.Check("last:22", key))
+			require.Contains(t, log, `"line":2`)
+		})
+	}
+}
+
+func TestUnknownChangedRevoked(t *testing.T) {
+	right, wrong := ed(t).PublicKey(), ed(t).PublicKey()
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	other := signer(t, rsaKey, err).PublicKey()
+	db, _ := load(t, "# one\n", "\ngpu "+line(right)+"\ngone "+line(other)+"\n@revoked * "+line(wrong)+"\nbad "+line(wrong))
+	require.NoError(t, db.Check("gpu:22", right))
+	require.ErrorAs(t, db.Check("new:22", right), new(*hostkeys.Unknown))
+	var changed *hostkeys.Changed
+	require.ErrorAs(t, db.Check("gpu:22", other), &changed)
+	require.False(t, changed.Revoked)
+	require.Equal(t, 2, changed.Known[0].Line)
+	require.True(t, strings.HasSuffix(changed.Known[0].File, "known_hosts1"), "%v names the real file", changed.Known)
+	require.ErrorAs(t, db.Check("gone:22", right), &changed, "known by another type of key is not unknown")
+	for _, host := range []string{"gpu:22", "new:22", "bad:22"} {
+		require.ErrorAs(t, db.Check(host, wrong), &changed)
+		require.True(t, changed.Revoked)
+	}
+}
+
+func TestAuthorities(t *testing.T) {
+	ca, host := ed(t), ed(t)
+	certificate := func(change func(*ssh.Certificate)) ssh.PublicKey {
+		c := &ssh.Certificate{Key: host.PublicKey(), CertType: ssh.HostCert, ValidPrincipals: []string{"gpu.lab"}, ValidBefore: ssh.CertTimeInfinity}
+		if change != nil {
+			change(c)
+		}
+		require.NoError(t, c.SignCert(rand.Reader, ca))
+		return c
+	}
+	db, _ := load(t, "@cert-authority *.lab "+line(ca.PublicKey()))
+	require.NoError(t, db.Check("gpu.lab:22", certificate(nil)))
+	require.Error(t, db.Check("gpu.dc:22", certificate(nil)), "not this authority's")
+	require.Error(t, db.Check("gpu2.lab:22", certificate(nil)), "another host's")
+	require.Error(t, db.Check("gpu.lab:22", certificate(func(c *ssh.Certificate) { c.ValidBefore = uint64(time.Now().Add(-time.Hour).Unix()) })))
+	require.Error(t, db.Check("gpu.lab:22", certificate(func(c *ssh.Certificate) { c.CertType = ssh.UserCert })))
+	require.ErrorAs(t, db.Check("gpu.lab:22", host.PublicKey()), new(*hostkeys.Unknown), "a plain key where an authority is known")
+	require.Equal(t, ssh.CertAlgoED25519v01, db.Algorithms("gpu.lab:22")[0])
+	require.NotContains(t, strings.Join(db.Algorithms("gpu.dc:22"), " "), "-cert-")
+
+	revoked, _ := load(t, "@cert-authority *.lab "+line(ca.PublicKey())+"\n@revoked * "+line(host.PublicKey()))
+	require.Error(t, revoked.Check("gpu.lab:22", certificate(nil)))
+}
+
+func TestAlgorithmsFollowKnownHosts(t *testing.T) {
+	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ec := signer(t, ecKey, err).PublicKey()
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	r := signer(t, rsaKey, err).PublicKey()
+	db, _ := load(t, "gpu "+line(r)+"\ngpu "+line(ec)+"\n", "gpu "+line(ed(t).PublicKey())+"\n")
+	require.Equal(t, []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256, ssh.KeyAlgoECDSA256, ssh.KeyAlgoED25519}, db.Algorithms("gpu:22")[:4])
+	require.NotContains(t, db.Algorithms("gpu:22"), ssh.KeyAlgoRSA, "no SHA-1")
+	require.Contains(t, db.Algorithms("new:22"), ssh.KeyAlgoED25519)
+}
+
+func TestReloadAndAccept(t *testing.T) {
+	store := hostkeys.NewStore(zerolog.Nop())
+	file := filepath.Join(t.TempDir(), "new", "known_hosts")
+	first, err := store.Load(file)
+	require.NoError(t, err)
+	same, err := store.Load(file)
+	require.NoError(t, err)
+	require.Same(t, first, same, "read once")
+
+	keys := make([]ssh.PublicKey, 20)
+	var all sync.WaitGroup
+	for i := range keys {
+		keys[i] = ed(t).PublicKey()
+		for range 2 { // twice each: added once
+			all.Go(func() {
+				require.NoError(t, store.Accept([]string{file}, i%2 == 0, fmt.Sprintf("gpu-%d:22", i), keys[i]))
+			})
+		}
+	}
+	all.Wait()
+	db, err := store.Load(file)
+	require.NoError(t, err)
+	for i, key := range keys {
+		require.NoError(t, db.Check(fmt.Sprintf("gpu-%d:22", i), key))
+	}
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, 20, strings.Count(string(content), "\n"))
+	require.NotContains(t, string(content), "gpu-0 ", "hashed")
+	require.Contains(t, string(content), "gpu-1 ")
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	var changed *hostkeys.Changed
+	require.ErrorAs(t, store.Accept([]string{file}, false, "gpu-1:22", ed(t).PublicKey()), &changed, "accept-new takes no other key")
+	require.NoError(t, os.WriteFile(file, []byte("cut off"), 0o600))
+	require.NoError(t, store.Accept([]string{file}, false, "[::1]:2222", keys[0]))
+	content, err = os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "cut off\n[::1]:2222 "+line(keys[0])+"\n", string(content), "a line of its own")
+	require.Error(t, store.Accept(nil, false, "x:22", keys[0]))
+}
+
+func TestFilesThatAreNone(t *testing.T) {
+	_, err := hostkeys.NewStore(zerolog.Nop()).Load(t.TempDir())
+	require.Error(t, err, "a folder")
+	_, err = hostkeys.NewStore(zerolog.Nop()).Load(os.DevNull)
+	require.NoError(t, err)
+}
+
+// FuzzLoad: no content of a file makes a key known that does not stand there,
+// and none hides the good line behind it.
+func FuzzLoad(f *testing.F) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	key := signer(f, private, err).PublicKey()
+	for _, seed := range []string{"", "gpu", "# x", "@cert-authority * ssh-ed25519 A", "|1|a|b ssh-rsa AAAA", "[x ssh-rsa", "@revoked"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.Contains(text, "@revoked") {
+			return
+		}
+		db, _ := load(t, text+"\nlast.host "+line(key)+"\n")
+		if !strings.Contains(text, strings.Fields(line(key))[1]) {
+			require.Error(t, db.Check("other.host:22", key))
+		}
+		if !strings.Contains(text, "ssh-") && !strings.Contains(text, "ecdsa-") {
+			require.NoError(t, db.Check("last.host:22", key))
+		}
+	})
+}

@@ -1,0 +1,198 @@
+package sshclient_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient"
+)
+
+// key makes a login key that the server accepts, with ssh-keygen's options.
+func (s *sshd) key(t testing.TB, name string, options ...string) string {
+	t.Helper()
+	run(t, "ssh-keygen", append([]string{"-q", "-C", name, "-f", s.file(name)}, options...)...)
+	s.write(t, "authorized", s.read(t, "authorized")+s.read(t, name+".pub"))
+	return s.file(name)
+}
+
+// agent runs an ssh-agent with the keys given, until the test ends.
+func (s *sshd) agent(t testing.TB, keys ...string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "agent") // t.TempDir can be too long for a socket
+	require.NoError(t, err)
+	socket := filepath.Join(dir, "s")
+	agent := exec.Command("ssh-agent", "-D", "-a", socket)
+	require.NoError(t, agent.Start())
+	t.Cleanup(func() {
+		_ = agent.Process.Kill()
+		_ = agent.Wait()
+		_ = os.RemoveAll(dir)
+	})
+	require.Eventually(t, func() bool { _, err := os.Stat(socket); return err == nil }, 5e9, 5e6)
+	for _, key := range keys {
+		add := exec.Command("ssh-add", "-q", key)
+		add.Env = append(os.Environ(), "SSH_AUTH_SOCK="+socket)
+		out, err := add.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	return socket
+}
+
+func TestKeyFormats(t *testing.T) {
+	s := startSSHD(t)
+	for name, options := range map[string][]string{
+		"ed25519": {"-t", "ed25519", "-N", ""}, "rsa-openssh": {"-t", "rsa", "-b", "3072", "-N", ""},
+		"rsa-pem": {"-t", "rsa", "-b", "2048", "-m", "PEM", "-N", ""}, "rsa-pkcs8": {"-t", "rsa", "-b", "2048", "-m", "PKCS8", "-N", ""},
+		"ecdsa-256": {"-t", "ecdsa", "-b", "256", "-N", ""}, "ecdsa-521-pem": {"-t", "ecdsa", "-b", "521", "-m", "PEM", "-N", ""},
+		"ecdsa-384-pkcs8": {"-t", "ecdsa", "-b", "384", "-m", "PKCS8", "-N", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := s.key(t, name, options...)
+			c := newClient(t, sshclient.Options{ConfigFile: s.only(t, key)})
+			_, err := c.Run(t.Context(), gpu, sh("true"))
+			require.NoError(t, err)
+		})
+	}
+}
+
+func TestLockedKeys(t *testing.T) {
+	s := startSSHD(t)
+	for name, options := range map[string][]string{
+		"openssh": {"-t", "ed25519"}, "pem": {"-t", "rsa", "-b", "2048", "-m", "PEM"},
+	} {
+		key := s.key(t, name, append(options, "-N", "secret")...)
+		config := s.only(t, key)
+		t.Run(name+" asked once for all hosts", func(t *testing.T) {
+			asked := 0
+			c := newClient(t, sshclient.Options{ConfigFile: config, Prompt: func(question string) ([]byte, error) {
+				asked++
+				require.Contains(t, question, key)
+				return []byte("secret"), nil
+			}})
+			for _, host := range []string{"gpu", "gpu-1", "gpu-2"} {
+				_, err := c.Run(t.Context(), remote.Host{Name: host}, sh("true"))
+				require.NoError(t, err)
+			}
+			require.Equal(t, 1, asked)
+		})
+		t.Run(name+" and nobody to ask", func(t *testing.T) {
+			c := newClient(t, sshclient.Options{ConfigFile: config})
+			_, err := c.Run(t.Context(), gpu, sh("true"))
+			requireClass(t, remote.Auth, err)
+			require.ErrorContains(t, err, "locked")
+		})
+		t.Run(name+" and a wrong passphrase", func(t *testing.T) {
+			c := newClient(t, sshclient.Options{ConfigFile: config, Prompt: func(string) ([]byte, error) { return []byte("wrong"), nil }})
+			_, err := c.Run(t.Context(), gpu, sh("true"))
+			requireClass(t, remote.Auth, err)
+		})
+		t.Run(name+" and no answer", func(t *testing.T) {
+			c := newClient(t, sshclient.Options{ConfigFile: config, Prompt: func(string) ([]byte, error) { return nil, errors.New("no terminal") }})
+			_, err := c.Run(t.Context(), gpu, sh("true"))
+			requireClass(t, remote.Auth, err)
+		})
+	}
+}
+
+// only is a configuration in which a key file, and lines, are all there is.
+func (s *sshd) only(t testing.TB, key string, lines ...string) string {
+	t.Helper()
+	name := s.config(t, append([]string{"IdentityFile " + key, "IdentitiesOnly yes"}, lines...)...)
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(name, []byte(strings.ReplaceAll(string(text), "IdentityFile "+s.file("id")+"\n", "")), 0o600))
+	return name
+}
+
+func TestAgents(t *testing.T) {
+	s := startSSHD(t)
+	held := s.key(t, "held", "-t", "ed25519", "-N", "")
+	rsa := s.key(t, "rsa", "-t", "rsa", "-b", "2048", "-N", "")
+	var strangers []string
+	for _, name := range []string{"s1", "s2", "s3", "s4", "s5", "s6", "s7"} {
+		run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.file(name))
+		strangers = append(strangers, s.file(name))
+	}
+	for name, tt := range map[string]struct {
+		keys   []string
+		only   string // IdentityFile
+		lines  []string
+		remove bool // the private key files go away
+		fails  bool
+	}{
+		"a key that only the agent has":                       {keys: []string{held}, only: "none", lines: []string{"IdentitiesOnly no"}},
+		"an RSA key in the agent":                             {keys: []string{rsa}, only: "none", lines: []string{"IdentitiesOnly no"}},
+		"IdentitiesOnly leaves the agent's others out":        {keys: []string{held}, only: s.file("s1"), fails: true},
+		"IdentitiesOnly picks one of many by its public file": {keys: append(strangers[:7:7], held), only: held + ".pub"},
+		"a configured key comes before the agent's seven":     {keys: append(strangers[:7:7], held), only: held, lines: []string{"IdentitiesOnly no"}},
+		"six wrong keys are where servers stop":               {keys: append(strangers[:7:7], held), only: "none", lines: []string{"IdentitiesOnly no"}, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			socket := s.agent(t, tt.keys...)
+			lines := append(tt.lines, "IdentityAgent "+socket)
+			config := write(t, strings.Join(lines, "\n")+"\n"+readFile(t, s.only(t, tt.only)))
+			c := newClient(t, sshclient.Options{ConfigFile: config})
+			_, err := c.Run(t.Context(), gpu, sh("true"))
+			if tt.fails {
+				requireClass(t, remote.Auth, err)
+				return
+			}
+			require.NoError(t, err)
+		})
+	}
+	t.Run("an agent that is gone", func(t *testing.T) {
+		c := newClient(t, sshclient.Options{ConfigFile: write(t, "IdentityAgent /nonexistent/agent\n"+readFile(t, s.only(t, held)))})
+		_, err := c.Run(t.Context(), gpu, sh("true"))
+		require.NoError(t, err, "the key file serves")
+	})
+}
+
+func write(t testing.TB, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "config")
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	return name
+}
+
+func readFile(t testing.TB, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return string(content)
+}
+
+func TestCertificates(t *testing.T) {
+	ca := filepath.Join(t.TempDir(), "ca")
+	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", ca)
+	s := startSSHD(t, "TrustedUserCAKeys "+ca+".pub")
+	for name, kind := range map[string]string{"c-ed25519": "ed25519", "c-rsa": "rsa", "c-ecdsa": "ecdsa"} {
+		run(t, "ssh-keygen", "-q", "-t", kind, "-N", "", "-f", s.file(name))
+		run(t, "ssh-keygen", "-q", "-s", ca, "-I", "id", "-n", "root", s.file(name)+".pub")
+		t.Run(name+" beside its key", func(t *testing.T) {
+			c := newClient(t, sshclient.Options{ConfigFile: s.only(t, s.file(name))})
+			_, err := c.Run(t.Context(), gpu, sh("true"))
+			require.NoError(t, err)
+		})
+		t.Run(name+" as CertificateFile, the key in the agent", func(t *testing.T) {
+			socket := s.agent(t, s.file(name))
+			require.NoError(t, os.Rename(s.file(name)+"-cert.pub", s.file(name)+".crt"))
+			c := newClient(t, sshclient.Options{ConfigFile: write(t, "IdentityAgent "+socket+"\nCertificateFile "+s.file(name)+".crt\n"+readFile(t, s.only(t, s.file(name)+".pub")))})
+			_, err := c.Run(t.Context(), gpu, sh("true"))
+			require.NoError(t, err)
+		})
+	}
+	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.file("other"))
+	run(t, "ssh-keygen", "-q", "-s", ca, "-I", "id", "-n", "nobody", s.file("other")+".pub")
+	t.Run("for another user", func(t *testing.T) {
+		c := newClient(t, sshclient.Options{ConfigFile: s.only(t, s.file("other"))})
+		_, err := c.Run(t.Context(), gpu, sh("true"))
+		requireClass(t, remote.Auth, err)
+	})
+}
