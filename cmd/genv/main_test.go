@@ -11,7 +11,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		removePrograms()
+		os.Exit(code)
+	}))
+}
 
 // result is what a command line printed, and its exit code.
 type result struct {

@@ -71,8 +71,8 @@ func setGPUs(c *snapshot.EnvConfig, text string) error {
 }
 
 func setName(c *snapshot.EnvConfig, text string) error {
-	if err := snapshot.CheckText("name", text); err != nil {
-		return usage("%w: choose another name", err)
+	if snapshot.CheckText("name", text) != nil {
+		return usage("the name %q is too long, or has characters that no terminal shows: choose another one", text)
 	}
 	c.Name = text
 	return nil
