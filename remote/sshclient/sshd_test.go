@@ -69,7 +69,8 @@ func startSSHD(t testing.TB, config ...string) *sshd {
 	s.write(t, "sshd_config", strings.Join(append(config,
 		fmt.Sprintf("Port %d", s.port), "ListenAddress "+s.address, "HostKey "+s.file("hostkey"), "PidFile none",
 		"AuthorizedKeysFile "+s.file("authorized"), "UsePAM no", "StrictModes no", "PermitRootLogin yes",
-		"PasswordAuthentication no", "LogLevel VERBOSE"), "\n"))
+		"PasswordAuthentication no", "LogLevel VERBOSE",
+		"SetEnv SHLVL=2" /* so that bash reads no rc file of this machine */), "\n"))
 	s.start(t, program)
 	return s
 }
