@@ -1,12 +1,15 @@
 package sshclient_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"testing"
 	"text/tabwriter"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -74,4 +77,16 @@ func requireClass(t testing.TB, class remote.Class, err error) {
 	observed.mu.Unlock()
 	require.Equal(t, class, remote.ClassOf(err), "%v", err)
 	require.NotEmpty(t, remote.ClassOf(err).NextStep())
+}
+
+// logTo is a logger that several goroutines may write to.
+func logTo(w io.Writer) zerolog.Logger { return zerolog.New(zerolog.SyncWriter(w)) }
+
+func appendTo(name, text string) error {
+	file, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(text)
+	return errors.Join(err, file.Close())
 }

@@ -1,0 +1,226 @@
+package sshclient_test
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient"
+)
+
+func TestStream(t *testing.T) {
+	s := startSSHD(t)
+	c := newClient(t, sshclient.Options{ConfigFile: s.config(t), CommandTimeout: time.Second})
+
+	t.Run("lines there and back, beyond a command's deadline", func(t *testing.T) {
+		session, err := c.Start(t.Context(), gpu, remote.Command{Args: []string{"cat"}, Stdin: []byte("hello\n")})
+		require.NoError(t, err)
+		defer session.Close()
+		lines := bufio.NewReader(session.Stdout)
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "hello\n", line)
+		time.Sleep(1100 * time.Millisecond) // a stream outlives CommandTimeout
+		for i := range 100 {
+			_, err := session.Stdin.Write([]byte(strconv.Itoa(i) + "\n"))
+			require.NoError(t, err)
+			line, err := lines.ReadString('\n')
+			require.NoError(t, err)
+			require.Equal(t, strconv.Itoa(i)+"\n", line)
+		}
+		require.NoError(t, session.Stdin.Close())
+		_, err = lines.ReadString('\n')
+		require.ErrorIs(t, err, io.EOF)
+		require.NoError(t, session.Wait())
+	})
+	t.Run("its exit status and stderr", func(t *testing.T) {
+		session, err := c.Start(t.Context(), gpu, sh("echo sudo: a password is required >&2; exit 1"))
+		require.NoError(t, err)
+		defer session.Close()
+		_, err = io.ReadAll(session.Stdout)
+		require.NoError(t, err)
+		requireClass(t, remote.Sudo, session.Wait())
+		require.Equal(t, "sudo: a password is required\n", string(session.Stderr()))
+	})
+	t.Run("closing it ends its stdin, and it twice is once", func(t *testing.T) {
+		session, err := c.Start(t.Context(), gpu, sh("cat; echo the end > "+s.file("ended")))
+		require.NoError(t, err)
+		session.Close()
+		session.Close()
+		_, err = io.ReadAll(session.Stdout)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return exec.Command("test", "-s", s.file("ended")).Run() == nil }, 5*time.Second, 10*time.Millisecond)
+		_, err = c.Run(t.Context(), gpu, sh("true"))
+		require.NoError(t, err, "its place on the connection is free again")
+	})
+	t.Run("a flood on stderr ends it", func(t *testing.T) {
+		session, err := c.Start(t.Context(), gpu, sh("yes >&2"))
+		require.NoError(t, err)
+		defer session.Close()
+		requireClass(t, remote.InvalidOutput, session.Wait())
+		require.LessOrEqual(t, len(session.Stderr()), 256<<10)
+	})
+	t.Run("a client that is closed", func(t *testing.T) {
+		c := newClient(t, sshclient.Options{ConfigFile: s.config(t)})
+		session, err := c.Start(t.Context(), gpu, sh("cat"))
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		requireClass(t, remote.OutcomeUnknown, session.Wait())
+		session.Close()
+	})
+}
+
+// children are the processes that serve a login of the server.
+func (s *sshd) children(t testing.TB) []int {
+	t.Helper()
+	out, err := exec.Command("pgrep", "-P", strconv.Itoa(s.process.Pid)).Output()
+	require.NoError(t, err)
+	var pids []int
+	for word := range strings.FieldsSeq(string(out)) {
+		pid, err := strconv.Atoi(word)
+		require.NoError(t, err)
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+func TestSSHDFreezesOrDies(t *testing.T) {
+	_, err := exec.LookPath("pgrep")
+	needs(t, err == nil, "pgrep")
+	for name, tt := range map[string]struct {
+		signal unix.Signal
+		says   string
+	}{
+		"frozen": {unix.SIGSTOP, "no sign of life"},
+		"killed": {unix.SIGKILL, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startSSHD(t)
+			c := newClient(t, sshclient.Options{ConfigFile: s.config(t, "ServerAliveCountMax 2"), KeepAlive: 150 * time.Millisecond})
+			session, err := c.Start(t.Context(), gpu, sh("echo started; cat"))
+			require.NoError(t, err)
+			defer session.Close()
+			_, err = io.ReadFull(session.Stdout, make([]byte, len("started")))
+			require.NoError(t, err)
+			for _, pid := range s.children(t) {
+				require.NoError(t, unix.Kill(pid, tt.signal))
+				defer func() { _ = unix.Kill(pid, unix.SIGKILL) }()
+			}
+			err = session.Wait()
+			requireClass(t, remote.OutcomeUnknown, err)
+			require.ErrorContains(t, err, tt.says)
+			_, err = c.Run(t.Context(), gpu, sh("true"))
+			require.NoError(t, err, "a fresh connection")
+		})
+	}
+}
+
+// TestOneDeadHostDelaysNobody has a host whose packets are lost.
+func TestOneDeadHostDelaysNobody(t *testing.T) {
+	f := startFake(t, nil)
+	silent := startFake(t, func(f *fake) {
+		f.accept = func(conn net.Conn, _ int32) bool { _, _ = io.Copy(io.Discard, conn); return false }
+	})
+	config := f.config("Host dead", " HostName "+silent.address().IP.String(), " Port "+strconv.Itoa(silent.address().Port))
+	c := newClient(t, sshclient.Options{ConfigFile: config, ConnectTimeout: 2 * time.Second})
+	var dead sync.WaitGroup
+	ended := make(chan struct{})
+	dead.Go(func() {
+		_, err := c.Run(t.Context(), remote.Host{Name: "dead"}, snapshot)
+		requireClass(t, remote.Timeout, err)
+		close(ended)
+	})
+	var others sync.WaitGroup
+	for i := range 20 {
+		others.Go(func() {
+			_, err := c.Run(t.Context(), remote.Host{Name: "gpu-" + strconv.Itoa(i)}, snapshot)
+			require.NoError(t, err)
+		})
+	}
+	others.Wait()
+	select {
+	case <-ended:
+		t.Fatal("the others waited for the dead host")
+	default:
+	}
+	dead.Wait()
+}
+
+func TestAcceptNewAndInsecure(t *testing.T) {
+	s := startSSHD(t)
+	known := s.read(t, "known_hosts")
+	s.write(t, "known_hosts", "")
+	var log bytes.Buffer
+	c := newClient(t, sshclient.Options{ConfigFile: s.config(t), InsecureHostKeys: true, Log: logTo(&log)})
+	_, err := c.Run(t.Context(), gpu, sh("true"))
+	require.NoError(t, err)
+	require.Contains(t, log.String(), "INSECURE")
+	require.Empty(t, s.read(t, "known_hosts"))
+
+	c = newClient(t, sshclient.Options{ConfigFile: s.config(t, "StrictHostKeyChecking accept-new")})
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			_, err := c.Run(t.Context(), remote.Host{Name: "gpu-" + strconv.Itoa(i)}, sh("true"))
+			require.NoError(t, err)
+		})
+	}
+	all.Wait()
+	require.Equal(t, strings.Fields(known)[:3], strings.Fields(s.read(t, "known_hosts")), "one line, as OpenSSH writes it")
+}
+
+func TestAddressFamilies(t *testing.T) {
+	listener, err := net.Listen("tcp6", "[::1]:0")
+	needs(t, err == nil, "IPv6 on the loopback")
+	f := startFake(t, func(f *fake) {
+		_ = f.listener.Close()
+		f.listener = listener
+		f.known(f.key.PublicKey())
+	})
+	port := f.address().Port
+	for name, tt := range map[string]struct {
+		host  remote.Host
+		lines []string
+		fails bool
+	}{
+		"an IPv6 address":                 {host: remote.Host{Name: "::1", Port: port}},
+		"as HostName":                     {host: gpu},
+		"an address of another family":    {host: gpu, lines: []string{"AddressFamily inet"}, fails: true},
+		"both families, one of them dead": {host: remote.Host{Name: "localhost", Port: port}, lines: []string{"HostKeyAlias six"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tt.host.Name == "localhost" {
+				addresses, _ := net.LookupHost("localhost")
+				needs(t, len(addresses) > 1, "a localhost with an IPv6 address")
+				f.t = t
+				require.NoError(t, appendTo(f.dir+"/known_hosts", "six "+string(ssh.MarshalAuthorizedKey(f.key.PublicKey()))))
+			}
+			c := newClient(t, sshclient.Options{ConfigFile: f.config(tt.lines...), ConnectTimeout: 3 * time.Second})
+			_, err := c.Run(t.Context(), tt.host, snapshot)
+			if tt.fails {
+				requireClass(t, remote.Unreachable, err)
+				return
+			}
+			require.NoError(t, err)
+		})
+	}
+}
+
+func TestEnoughDescriptors(t *testing.T) {
+	require.NoError(t, sshclient.EnoughDescriptors(1))
+	err := sshclient.EnoughDescriptors(1 << 40)
+	requireClass(t, remote.Configuration, err)
+	require.ErrorContains(t, err, "ulimit -n")
+}
