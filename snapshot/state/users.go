@@ -2,6 +2,8 @@ package state
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
 	"os/user"
 	"strconv"
@@ -13,7 +15,8 @@ import (
 
 // Users names users by their uid.
 type Users struct {
-	// Passwd looks a uid up in /etc/passwd; nil is os/user.
+	// Passwd looks a uid up in /etc/passwd; nil reads it. os/user would take
+	// the word of USER for the user of this process where the file lacks him.
 	Passwd func(uid string) (*user.User, error)
 	// Getent runs `getent passwd UID`, which also asks LDAP and its like; nil
 	// is getent(1), where there is one, for two seconds at most.
@@ -26,7 +29,7 @@ func (u Users) Username(ctx context.Context, uid snapshot.UID) snapshot.Username
 	id := strconv.FormatUint(uint64(uid), 10)
 	passwd, getent := u.Passwd, u.Getent
 	if passwd == nil {
-		passwd = user.LookupId
+		passwd = fromPasswd
 	}
 	if getent == nil {
 		getent = runGetent
@@ -39,6 +42,19 @@ func (u Users) Username(ctx context.Context, uid snapshot.UID) snapshot.Username
 		return ""
 	}
 	return parsePasswd(string(line), id)
+}
+
+func fromPasswd(uid string) (*user.User, error) {
+	data, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(data)) {
+		if name := parsePasswd(line, uid); name != "" {
+			return &user.User{Uid: uid, Username: string(name)}, nil
+		}
+	}
+	return nil, fmt.Errorf("uid %s is not in /etc/passwd", uid)
 }
 
 // parsePasswd takes the name from a passwd(5) line, name:x:uid:…, of that uid.
