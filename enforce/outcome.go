@@ -32,6 +32,16 @@ const (
 	StatusUnknown Status = "unknown"
 )
 
+// Known says whether s is one of the above.
+func (s Status) Known() bool {
+	switch s {
+	case StatusTerminated, StatusKilled, StatusSignalled, StatusSurvived, StatusGone, StatusChanged, StatusRefused,
+		StatusDetached, StatusNotAttached, StatusFailed, StatusUnknown:
+		return true
+	}
+	return false
+}
+
 // Outcome is what came of one item: a termination (PID is set) or a detachment
 // (PID is 0, and Device and EID say which).
 type Outcome struct {

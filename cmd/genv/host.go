@@ -22,6 +22,9 @@ type host struct {
 	store   *state.Store
 	// spare carries out detachments only: GENV_TERMINATE_PROCESSES=0 says so.
 	spare bool
+
+	executor *enforcelocal.Executor
+	say      func(string) // gets its lines
 }
 
 func (p *program) openHost() (*host, error) {
@@ -30,21 +33,24 @@ func (p *program) openHost() (*host, error) {
 		return nil, err
 	}
 	store := state.New(state.Dir(p.getenv), state.Options{Now: p.now})
-	return &host{
+	h := &host{
 		machine: &local.Machine{SMI: &lateSMI{path: p.getenv("PATH"), self: self}, Books: store, Now: p.now},
 		store:   store,
 		spare:   p.getenv("GENV_TERMINATE_PROCESSES") == "0",
-	}, nil
+	}
+	h.executor = enforcelocal.New(h.machine, h.store, enforcelocal.Options{Grace: executeGrace, Say: func(line string) { h.say(line) }})
+	return h, nil
 }
 
-// carryOut does what a report says, and says a line for each thing done.
-func (h *host) carryOut(ctx context.Context, report enforce.Report, grace time.Duration, say func(string)) []enforce.Outcome {
+// carryOut does what a report says, and says a line for each thing done. One
+// report is carried out at a time.
+func (h *host) carryOut(ctx context.Context, report enforce.Report, say func(string)) []enforce.Outcome {
 	spared := []enforce.Termination(nil)
 	if h.spare {
 		spared, report.Terminate = report.Terminate, nil
 	}
-	executor := enforcelocal.New(h.machine, h.store, enforcelocal.Options{Grace: grace, Say: say})
-	outcomes := executor.Execute(ctx, report)
+	h.say = say
+	outcomes := h.executor.Execute(ctx, report)
 	for _, t := range spared {
 		outcomes = append(outcomes, enforce.Outcome{
 			PID: t.Process.PID, EID: t.Process.EID, Status: enforce.StatusRefused, Reason: "GENV_TERMINATE_PROCESSES=0 on this host",

@@ -11,9 +11,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// executeGrace is how long `genv usage execute` waits for processes to end, so
-// that it can tell what came of them. It lies well within a controller's
-// deadline for a command.
+// executeGrace is how long processes have to end when the report does not say,
+// so that this host can tell what came of them. It lies well within a
+// controller's deadline for a command.
 const executeGrace = 10 * time.Second
 
 func (p *program) usageCommand() *cli.Command {
@@ -119,7 +119,7 @@ func (p *program) usageExecute(c *cli.Context) error {
 		return err
 	}
 	say := func(line string) { fmt.Fprintln(p.out, line) }
-	for _, o := range host.carryOut(c.Context, report, executeGrace, say) {
+	for _, o := range host.carryOut(c.Context, report, say) {
 		if text := remark(o); text != "" {
 			fmt.Fprintln(p.err, printable(text))
 		}

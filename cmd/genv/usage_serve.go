@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -38,25 +38,43 @@ func (p *program) usageServe(c *cli.Context) error {
 	if err := refuseArguments(c); err != nil {
 		return err
 	}
-	// When sudo dies the kernel tells us: nobody may be left on a host that no
-	// controller asks. prctl(2): the signal is for the death of the parent.
-	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {
-		return fmt.Errorf("ask the kernel for the parent's death: %w", err)
+	if idle := c.Duration("idle"); idle <= 0 {
+		return usage("--idle %s: write a duration such as 10m", idle)
+	}
+	if err := endWithParent(os.Getppid()); err != nil {
+		return err
 	}
 	host, err := p.openHost()
 	if err != nil {
 		return err
 	}
 	host.machine.DevicesFor = devicesFor
-	greeting := stream.Greeting{
-		Protocol: stream.Version, Genv: version,
-		Capabilities: []string{controller.RequestSnapshot, controller.RequestExecute, controller.RequestPing},
+	server := &stream.Server{
+		Token: c.String("token"), Idle: c.Duration("idle"), Handler: &served{host: host},
+		Greeting: stream.Greeting{
+			Protocol: stream.Version, Genv: version,
+			Capabilities: []string{controller.RequestSnapshot, controller.RequestExecute, controller.RequestPing},
+		},
 	}
-	err = stream.Serve(c.Context, io.NopCloser(p.in), p.out, c.String("token"), greeting, &served{host: host}, c.Duration("idle"))
+	err = server.Serve(c.Context, p.in, p.out)
 	if errors.Is(err, stream.ErrIdle) || errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
+}
+
+// endWithParent has the kernel send SIGTERM when the parent dies, which is sudo
+// or the connection's sshd: nobody may be left on a host whom no controller
+// asks. The kernel tells of deaths after prctl(2) alone, so a parent that is
+// another one by then has died before.
+func endWithParent(parent int) error {
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {
+		return fmt.Errorf("ask the kernel for the parent's death: %w", err)
+	}
+	if now := os.Getppid(); now != parent {
+		return fmt.Errorf("the parent, process %d, has ended", parent)
+	}
+	return nil
 }
 
 // served answers one controller.
@@ -66,17 +84,18 @@ type served struct {
 	last     []byte // the snapshot of that revision, encoded
 }
 
-// Handle implements stream.Handler.
-func (s *served) Handle(ctx context.Context, name string, body []byte) ([]byte, error) {
-	switch name {
+// Handle implements stream.Handler. A report that was begun is carried out to
+// its end, even if the controller has hung up; a snapshot is not.
+func (s *served) Handle(ctx context.Context, r stream.Request) ([]byte, error) {
+	switch r.Name {
 	case controller.RequestSnapshot:
-		return s.snapshot(ctx, body)
+		return s.snapshot(r.Wanted, r.Body)
 	case controller.RequestExecute:
-		return s.execute(ctx, body)
+		return s.execute(ctx, r.Body)
 	case controller.RequestPing:
-		return body, nil
+		return r.Body, nil
 	}
-	return nil, fmt.Errorf("%q is no request of this version", name)
+	return nil, fmt.Errorf("%q is no request of this version", r.Name)
 }
 
 func (s *served) snapshot(ctx context.Context, body []byte) ([]byte, error) {
@@ -112,8 +131,22 @@ func (s *served) execute(ctx context.Context, body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if report.Grace, err = graceOf(request); err != nil {
+		return nil, err
+	}
+	report.Kill = request.Kill
 	answer := controller.ExecuteAnswer{Lines: []string{}}
 	say := func(line string) { answer.Lines = append(answer.Lines, line) }
-	answer.Outcomes = s.host.carryOut(ctx, report, time.Duration(request.GraceMS)*time.Millisecond, say)
+	answer.Outcomes = s.host.carryOut(ctx, report, say)
 	return json.Marshal(answer)
+}
+
+// maxGrace bounds how long a report may keep this host from answering.
+const maxGrace = time.Hour
+
+func graceOf(r controller.ExecuteRequest) (time.Duration, error) {
+	if r.GraceMS < 0 || r.GraceMS > maxGrace.Milliseconds() {
+		return 0, fmt.Errorf("a grace of %d ms: it is 0 to %s", r.GraceMS, maxGrace)
+	}
+	return time.Duration(r.GraceMS) * time.Millisecond, nil
 }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -30,10 +31,12 @@ type Books interface {
 // Options are how an Executor goes about its work. The zero Options send SIGTERM
 // and wait for nobody, as 1.4.3 does.
 type Options struct {
-	// Grace is how long processes have to end after SIGTERM; 0 to not wait.
+	// Grace is how long processes have to end after SIGTERM when the report
+	// leaves it to this machine; 0 to not wait.
 	Grace time.Duration
-	// Kill sends SIGKILL to what still runs, and still is what was judged, when
-	// Grace is over. Without a Grace there is no SIGKILL.
+	// Kill sends SIGKILL, even if the report does not ask for it, to what still
+	// runs, and still is what was judged, when the grace is over. Without a
+	// grace there is no SIGKILL.
 	Kill bool
 	// KillWait is how long a process has to end after SIGKILL, 0 for 10 s. It
 	// can't refuse, but the driver takes seconds to free a large GPU's memory.
@@ -57,6 +60,8 @@ type Executor struct {
 
 	mu         sync.Mutex // held while a report is carried out
 	unkillable map[identity]bool
+	grace      time.Duration // for the report that is carried out
+	kills      bool          // likewise
 }
 
 // identity is a process of this boot.
@@ -81,6 +86,7 @@ func New(machine Machine, books Books, options Options) *Executor {
 func (x *Executor) Execute(ctx context.Context, report enforce.Report) []enforce.Outcome {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.grace, x.kills = cmp.Or(report.Grace, x.options.Grace), x.options.Kill || report.Kill
 	outcomes := make([]enforce.Outcome, len(report.Detach)+len(report.Terminate))
 	detached, ended := outcomes[:len(report.Detach)], outcomes[len(report.Detach):]
 	x.detach(ctx, report.Detach, detached)

@@ -33,16 +33,16 @@ func (x *Executor) terminate(ctx context.Context, items []enforce.Termination, o
 		}
 	}()
 	left := x.term(ctx, targets)
-	if x.options.Grace <= 0 {
+	if x.grace <= 0 {
 		return
 	}
-	left, err := await(ctx, left, x.options.Grace, enforce.StatusTerminated)
-	if err == nil && x.options.Kill {
+	left, err := await(ctx, left, x.grace, enforce.StatusTerminated)
+	if err == nil && x.kills {
 		x.kill(ctx, left)
 		return
 	}
 	for _, t := range left {
-		t.conclude(unended(err, "SIGTERM", x.options.Grace))
+		t.conclude(unended(err, "SIGTERM", x.grace))
 	}
 }
 
@@ -70,7 +70,7 @@ func (x *Executor) kill(ctx context.Context, targets []*target) {
 		case v.status == enforce.StatusGone:
 			t.conclude(verdict{status: enforce.StatusTerminated})
 		case v.objects():
-			t.conclude(verdict{enforce.StatusSurvived, fmt.Sprintf("it still ran %s after SIGTERM; SIGKILL was not sent: %s", x.options.Grace, v.reason)})
+			t.conclude(verdict{enforce.StatusSurvived, fmt.Sprintf("it still ran %s after SIGTERM; SIGKILL was not sent: %s", x.grace, v.reason)})
 		default:
 			struck = append(struck, t)
 		}

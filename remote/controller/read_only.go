@@ -26,7 +26,7 @@ func readOnly(ctx context.Context, runner remote.Runner, host remote.Host) (*sna
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshot.Snapshot{Warnings: []string{"there is no genv on this host: it is only read, and nothing is enforced"}}
+	s := &snapshot.Snapshot{}
 	found, err := nvidiasmi.ParseDevices(devices.Stdout)
 	if err != nil {
 		return nil, &remote.Error{Class: remote.InvalidOutput, Err: err}

@@ -1,10 +1,9 @@
 package controller
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
-	"io"
 	"sync"
 	"time"
 
@@ -12,21 +11,8 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/stream"
 	"github.com/seed-3119e985/genv/snapshot"
 )
-
-// Session is a command that stays on a host. Wait returns its error after
-// Stdout has ended, an *remote.Error.
-type Session interface {
-	io.Reader // its stdout
-	io.Writer // its stdin
-	io.Closer
-	Wait() error
-}
-
-// Start begins a command that stays.
-type Start func(ctx context.Context, host remote.Host, command remote.Command) (Session, error)
 
 // Via is how a host is spoken with. The texts appear in JSON.
 type Via string
@@ -40,33 +26,27 @@ const (
 )
 
 // Streams is the Link that keeps a conversation with every host, and falls back
-// by itself to what the host understands.
+// by itself to what the host understands. Its fields are set before its first
+// use; then it is safe for concurrent use. Close ends it.
 type Streams struct {
 	Start  Start
 	Runner remote.Runner // for hosts without streams
-	// Timeout is the deadline of a question, in place of the Runner's.
+	// Timeout is the deadline of a question, the greeting before the first one
+	// included. A report has the time that its processes get to end on top.
 	Timeout time.Duration
-	// Grace is how long a host waits for processes to end; Kill has it send
-	// SIGKILL then.
-	Grace time.Duration
-	Kill  bool
-	Log   zerolog.Logger
+	// Fanout is how many hosts at a time are logged in to or given commands; 0
+	// is no bound. A question in a conversation that stands waits for nobody.
+	Fanout int
+	Log    zerolog.Logger
 
-	mu    sync.Mutex
-	talks map[string]*talk
+	mu      sync.Mutex
+	talks   map[string]*talk
+	slots   chan struct{}
+	closing sync.WaitGroup // sessions that are being closed
 }
 
-// talk is what is going on with one host. Its mutex makes sure that one
-// question is under way at a time.
-type talk struct {
-	mu       sync.Mutex
-	via      Via // empty until it is found out
-	session  Session
-	client   *stream.Client
-	revision uint64
-	last     *snapshot.Snapshot // of that revision
-}
-
+// talk finds or begins what is known of a host. It is under its mutex when it
+// is used, so that one question is under way at a time.
 func (s *Streams) talk(host remote.Host) *talk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +55,7 @@ func (s *Streams) talk(host remote.Host) *talk {
 	}
 	t := s.talks[host.Name]
 	if t == nil {
-		t = &talk{}
+		t = &talk{streams: s, host: host}
 		s.talks[host.Name] = t
 	}
 	return t
@@ -89,25 +69,45 @@ func (s *Streams) Via(host remote.Host) Via {
 	return t.via
 }
 
-// Close ends all conversations.
-func (s *Streams) Close() {
+// Keep goes on with the hosts that are still to be spoken with in the same
+// way, and ends what there is with all others. How hosts without streams are
+// spoken with is found out anew.
+func (s *Streams) Keep(hosts []remote.Host) {
+	kept := make(map[string]remote.Host, len(hosts))
+	for _, h := range hosts {
+		kept[h.Name] = h
+	}
 	s.mu.Lock()
-	talks := s.talks
-	s.talks = nil
+	var over []*talk
+	for name, t := range s.talks {
+		if h, ok := kept[name]; !ok || !sameWay(h, t.host) {
+			over = append(over, t)
+			delete(s.talks, name)
+		}
+	}
+	var rest []*talk
+	for _, t := range s.talks {
+		rest = append(rest, t)
+	}
 	s.mu.Unlock()
-	for _, t := range talks {
-		t.mu.Lock()
-		t.end()
-		t.mu.Unlock()
+	for _, t := range over {
+		t.locked(t.end)
+	}
+	for _, t := range rest {
+		t.locked(t.reconsider)
 	}
 }
 
-// end forgets everything about the host but that it exists.
-func (t *talk) end() {
-	if t.session != nil {
-		_ = t.session.Close() // whatever it says, it is over
-	}
-	t.via, t.session, t.client, t.revision, t.last = "", nil, nil, 0, nil
+// sameWay says whether two hosts are reached and commanded alike.
+func sameWay(a, b remote.Host) bool {
+	return a.Name == b.Name && a.Address == b.Address && a.Port == b.Port && a.User == b.User &&
+		a.GenvPath == b.GenvPath && a.NoSudo == b.NoSudo
+}
+
+// Close ends all conversations and waits for their sessions' ends.
+func (s *Streams) Close() {
+	s.Keep(nil)
+	s.closing.Wait()
 }
 
 // Snapshot implements Link.
@@ -115,37 +115,15 @@ func (s *Streams) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 	t := s.talk(host)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
-	defer cancel()
 	kept := t.via == ViaStream
-	taken, err := s.snapshot(ctx, t, host)
-	if err != nil && kept && remote.ClassOf(err) == remote.OutcomeUnknown && ctx.Err() == nil {
+	taken, err := t.snapshot(ctx)
+	if err != nil && kept && errors.Is(err, errCut) && ctx.Err() == nil {
 		// The conversation was from an earlier cycle and had ended since. A
 		// question for a snapshot changes nothing, so it may be put again.
-		taken, err = s.snapshot(ctx, t, host)
+		taken, err = t.snapshot(ctx)
 	}
 	if err != nil && remote.ClassOf(err) == remote.OutcomeUnknown {
 		err = &remote.Error{Class: remote.Unreachable, Err: err} // nothing was to be done, so nothing is unknown
-	}
-	return taken, err
-}
-
-func (s *Streams) snapshot(ctx context.Context, t *talk, host remote.Host) (*snapshot.Snapshot, error) {
-	if err := s.begin(ctx, t, host); err != nil {
-		return nil, err
-	}
-	var taken *snapshot.Snapshot
-	var err error
-	switch t.via {
-	case ViaStream:
-		taken, err = t.ask(ctx)
-	case ViaCommands:
-		taken, err = Commands{s.Runner}.Snapshot(ctx, host)
-	default:
-		taken, err = readOnly(ctx, s.Runner, host)
-	}
-	if err != nil && !errors.Is(err, stream.ErrRefused) {
-		t.end()
 	}
 	return taken, err
 }
@@ -155,67 +133,41 @@ func (s *Streams) Execute(ctx context.Context, host remote.Host, report enforce.
 	t := s.talk(host)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout+s.Grace)
-	defer cancel()
-	if err := s.begin(ctx, t, host); err != nil {
-		return Execution{}, err
-	}
-	switch t.via {
-	case ViaStream:
-		done, err := t.execute(ctx, report, s.Grace, s.Kill)
-		if err != nil && !errors.Is(err, stream.ErrRefused) {
-			t.end()
-		}
-		return done, err
-	case ViaCommands:
-		return Commands{s.Runner}.Execute(ctx, host, report)
-	default:
-		return Execution{}, remote.Errorf(remote.GenvMissing, "there is no genv on %s, so it is only read", host.Name)
-	}
+	return t.carryOut(ctx, report)
 }
 
-// begin finds out how the host can be spoken with, and begins.
-func (s *Streams) begin(ctx context.Context, t *talk, host remote.Host) error {
-	if t.via != "" {
-		return nil
+// What a host needs beside the Timeout to carry out a report: the time that
+// processes get when the report leaves it to the host, and what the kernel and
+// the driver get after SIGKILL.
+const (
+	ownGrace = 10 * time.Second
+	killWait = 10 * time.Second
+)
+
+// timeFor is the deadline of a report.
+func (s *Streams) timeFor(report enforce.Report) time.Duration {
+	limit := s.Timeout + cmp.Or(report.Grace, ownGrace)
+	if report.Kill {
+		limit += killWait
 	}
-	err := s.open(ctx, t, host)
-	switch class := remote.ClassOf(err); {
-	case err == nil:
-		t.via = ViaStream
-	case class == remote.CommandFailed:
-		t.via = ViaCommands // 1.4.3 exits with 2 on a word that it does not know
-	case class == remote.GenvMissing:
-		t.via = ViaReadOnly
-	default:
-		return err
-	}
-	s.Log.Debug().Str("host", host.Name).Str("via", string(t.via)).AnErr("because", err).Msg("speaking with the host")
-	return nil
+	return limit
 }
 
-// open starts `genv usage serve` and reads its greeting.
-func (s *Streams) open(ctx context.Context, t *talk, host remote.Host) error {
-	token := rand.Text()
-	session, err := s.Start(ctx, host, host.Genv("usage", "serve", "--token", token))
-	if err != nil {
-		return err
+// enter waits until few enough hosts are logged in to.
+func (s *Streams) enter(ctx context.Context) (leave func(), err error) {
+	if s.Fanout <= 0 {
+		return func() {}, nil
 	}
-	client, err := stream.Open(ctx, session, session, session, token)
-	if err == nil {
-		t.session, t.client = session, client
-		return nil
+	s.mu.Lock()
+	if s.slots == nil {
+		s.slots = make(chan struct{}, s.Fanout)
 	}
-	defer session.Close()
-	switch {
-	case ctx.Err() != nil:
-		return remote.Errorf(remote.Timeout, "no greeting from genv: %w", err)
-	case errors.Is(err, stream.ErrVersion):
-		return &remote.Error{Class: remote.Version, Err: err}
-	case errors.Is(err, stream.ErrNoGreeting) && errors.Is(err, io.EOF):
-		if ended := session.Wait(); ended != nil {
-			return ended
-		}
+	slots := s.slots
+	s.mu.Unlock()
+	select {
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
+	case <-ctx.Done():
+		return nil, remote.Errorf(remote.Cancelled, "stopped before it was begun: %w", context.Cause(ctx))
 	}
-	return &remote.Error{Class: remote.InvalidOutput, Err: err}
 }

@@ -2,9 +2,11 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/rand"
 	"errors"
-	"fmt"
+	"io"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -13,71 +15,196 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// ask puts the question for a snapshot. One that did not change is the same
-// value as before.
-func (t *talk) ask(ctx context.Context) (*snapshot.Snapshot, error) {
-	var answer SnapshotAnswer
-	if err := t.call(ctx, RequestSnapshot, SnapshotRequest{Revision: t.revision}, &answer); err != nil {
-		return nil, err
+// Session is a command that stays on a host. Close ends it; Wait returns its
+// error after Stdout has ended, an *remote.Error, and returns after Close too.
+type Session interface {
+	io.Reader // its stdout
+	io.Writer // its stdin
+	io.Closer
+	Wait() error
+}
+
+// Start begins a command that stays.
+type Start func(ctx context.Context, host remote.Host, command remote.Command) (Session, error)
+
+// talk is what is going on with one host.
+type talk struct {
+	streams *Streams
+	host    remote.Host
+
+	mu       sync.Mutex
+	via      Via       // empty until it is found out
+	since    time.Time // when it was
+	session  Session
+	client   *stream.Client
+	revision uint64
+	last     *snapshot.Snapshot // of that revision
+}
+
+// errCut is wrapped when a conversation had ended at the other end.
+var errCut = errors.New("the conversation was cut off")
+
+// fallbackFor is for how long a host without streams is taken for one: it may
+// have been given another genv since.
+const fallbackFor = time.Hour
+
+func (t *talk) locked(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f()
+}
+
+// end forgets everything about the host but that it exists. A host that is
+// frozen takes its time to agree, and nobody waits for it here.
+func (t *talk) end() {
+	if session := t.session; session != nil {
+		t.streams.closing.Go(func() { _ = session.Close() }) // whatever it says, it is over
 	}
-	if answer.Snapshot == nil {
-		if t.last == nil || answer.Revision != t.revision {
-			return nil, remote.Errorf(remote.InvalidOutput, "revision %d is said to be unchanged, and %d is at hand", answer.Revision, t.revision)
+	t.via, t.session, t.client, t.revision, t.last = "", nil, nil, 0, nil
+}
+
+// reconsider forgets how a host without streams is spoken with.
+func (t *talk) reconsider() {
+	if t.via != ViaStream {
+		t.end()
+	}
+}
+
+// open is ready to speak with the host: it stands in the queue if the host has
+// to be logged in to, and begins. ctx then has the time limit.
+func (t *talk) open(ctx context.Context, limit time.Duration) (_ context.Context, done func(), err error) {
+	if t.via != ViaStream && time.Since(t.since) > fallbackFor {
+		t.reconsider()
+	}
+	leave := func() {}
+	if t.via != ViaStream {
+		if leave, err = t.streams.enter(ctx); err != nil {
+			return nil, nil, err
 		}
-		return t.last, nil
 	}
-	taken, err := snapshot.DecodeNative(answer.Snapshot)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	done = func() { cancel(); leave() }
+	if t.via == "" {
+		err = t.begin(ctx)
+	}
 	if err != nil {
-		return nil, &remote.Error{Class: remote.InvalidOutput, Err: err}
+		done()
+		return nil, nil, err
 	}
-	t.revision, t.last = answer.Revision, taken
-	return taken, nil
+	return ctx, done, nil
 }
 
-// execute sends a report, once, and checks that each item has its outcome.
-func (t *talk) execute(ctx context.Context, report enforce.Report, grace time.Duration, kill bool) (Execution, error) {
-	encoded, err := enforce.EncodeNativeReport(report)
-	if err != nil {
-		return Execution{}, &remote.Error{Class: remote.InvalidOutput, Err: err}
+// begin finds out how the host can be spoken with.
+func (t *talk) begin(ctx context.Context) error {
+	err := t.greet(ctx)
+	switch class := remote.ClassOf(err); {
+	case err == nil:
+		t.via = ViaStream
+	case class == remote.CommandFailed && knowsNoServe(err):
+		t.via = ViaCommands
+	case class == remote.GenvMissing:
+		t.via = ViaReadOnly
+	default:
+		return err
 	}
-	var answer ExecuteAnswer
-	request := ExecuteRequest{Report: encoded, GraceMS: grace.Milliseconds(), Kill: kill}
-	if err := t.call(ctx, RequestExecute, request, &answer); err != nil {
-		return Execution{}, err
+	t.since = time.Now()
+	event := t.streams.Log.Info()
+	if t.via == ViaReadOnly {
+		event = t.streams.Log.Warn()
 	}
-	done := Execution{Lines: answer.Lines, Outcomes: answer.Outcomes}
-	if items := len(report.Detach) + len(report.Terminate); len(done.Outcomes) != items {
-		return done, remote.Errorf(remote.OutcomeUnknown, "%d outcomes came for %d items", len(done.Outcomes), items)
-	}
-	return done, nil
+	event.Str("host", t.host.Name).Str("via", string(t.via)).AnErr("because", err).Msg(sayings[t.via])
+	return nil
 }
 
-func (t *talk) call(ctx context.Context, name string, request, answer any) error {
-	body, err := json.Marshal(request)
+var sayings = map[Via]string{
+	ViaStream:   "a conversation with genv",
+	ViaCommands: "genv there is an older one: one command for each question",
+	ViaReadOnly: "there is no genv on this host: it is only read, and nothing is enforced",
+}
+
+// knowsNoServe tells a genv that has no `usage serve` from one that has and
+// failed: Python's argparse, with which 1.4.3 reads its command line, says so.
+func knowsNoServe(err error) bool {
+	var e *remote.Error
+	return errors.As(err, &e) && strings.Contains(e.Stderr, "invalid choice: 'serve'")
+}
+
+// greet starts `genv usage serve` and reads its greeting.
+func (t *talk) greet(ctx context.Context) error {
+	token := rand.Text()
+	session, err := t.streams.Start(ctx, t.host, t.host.Genv("usage", "serve", "--token", token))
 	if err != nil {
-		return fmt.Errorf("encode %s: %w", name, err)
+		return err
 	}
-	reply, err := t.client.Call(ctx, name, body)
-	if err != nil {
-		return classify(ctx, err)
+	t.session = session
+	t.client, err = stream.Open(ctx, session, session, token)
+	if err == nil {
+		return nil
 	}
-	if err := json.Unmarshal(reply, answer); err != nil {
-		return remote.Errorf(remote.InvalidOutput, "the answer to %s: %w", name, err)
+	defer t.end()
+	if errors.Is(err, stream.ErrNoGreeting) && errors.Is(err, io.EOF) {
+		if ended := t.verdict(ctx); ended != nil {
+			return ended
+		}
+	}
+	return t.classify(ctx, err)
+}
+
+// verdict is the session's own word on why its output ended, nil when it has
+// none.
+func (t *talk) verdict(ctx context.Context) error {
+	said := make(chan error, 1)
+	session := t.session
+	t.streams.closing.Go(func() { said <- session.Wait() })
+	timer := time.NewTimer(time.Second) // the exit status follows the output at once, if at all
+	defer timer.Stop()
+	select {
+	case err := <-said:
+		return err
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 	return nil
 }
 
-// classify says what became of a call.
-func classify(ctx context.Context, err error) error {
-	switch {
-	case errors.Is(err, stream.ErrRefused):
-		return &remote.Error{Class: remote.CommandFailed, Err: err}
-	case errors.Is(err, stream.ErrProtocol):
-		return &remote.Error{Class: remote.InvalidOutput, Err: err}
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return remote.Errorf(remote.Timeout, "no answer in time: %w", err)
-	case ctx.Err() != nil:
-		return &remote.Error{Class: remote.Cancelled, Err: err}
+// snapshot asks the host for its snapshot, in the way that it understands.
+func (t *talk) snapshot(ctx context.Context) (taken *snapshot.Snapshot, err error) {
+	ctx, done, err := t.open(ctx, t.streams.Timeout)
+	if err != nil {
+		return nil, err
 	}
-	return remote.Errorf(remote.OutcomeUnknown, "the conversation was cut off: %w", err)
+	defer done()
+	switch t.via {
+	case ViaStream:
+		taken, err = t.ask(ctx)
+	case ViaCommands:
+		taken, err = Commands{t.streams.Runner}.Snapshot(ctx, t.host)
+	default:
+		taken, err = readOnly(ctx, t.streams.Runner, t.host)
+	}
+	if err != nil && !errors.Is(err, stream.ErrRefused) {
+		t.end()
+	}
+	return taken, err
+}
+
+// carryOut has the host carry out a report, in the way that it understands.
+func (t *talk) carryOut(ctx context.Context, report enforce.Report) (Execution, error) {
+	ctx, done, err := t.open(ctx, t.streams.timeFor(report))
+	if err != nil {
+		return Execution{}, err
+	}
+	defer done()
+	switch t.via {
+	case ViaStream:
+		done, err := t.execute(ctx, report)
+		if err != nil && !errors.Is(err, stream.ErrRefused) {
+			t.end()
+		}
+		return done, err
+	case ViaCommands:
+		return Commands{t.streams.Runner}.Execute(ctx, t.host, report)
+	default:
+		return Execution{}, remote.Errorf(remote.GenvMissing, "there is no genv on %s, so it is only read", t.host.Name)
+	}
 }

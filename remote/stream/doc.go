@@ -4,7 +4,8 @@
 //
 // On the host:
 //
-//	err := stream.Serve(ctx, stdin, stdout, token, greeting, handler, idle)
+//	s := stream.Server{Token: token, Greeting: greeting, Handler: handler, Idle: time.Minute}
+//	err := s.Serve(ctx, stdin, stdout)
 //
 // On the controller:
 //
