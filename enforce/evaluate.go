@@ -35,19 +35,20 @@ func newEvaluation(policy Policy, cluster snapshot.Cluster, now time.Time, stand
 	e := &evaluation{policy: policy, fleet: policy.Fleet(), now: now, standing: standing}
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
+		_, exempt := policy.Exempt(Subject{Host: h.Name})
 		switch {
+		case exempt: // whether it answered makes no difference to anybody
 		case h.Err != nil || h.Snapshot == nil:
 			e.missing = append(e.missing, h.Name)
 		default:
-			if _, exempt := policy.Exempt(Subject{Host: h.Name}); !exempt {
-				e.hosts = append(e.hosts, newHostView(h, policy, now))
-			}
+			e.hosts = append(e.hosts, newHostView(h, policy, &e.fleet, now))
 		}
 	}
 	return e
 }
 
 func (e *evaluation) run() {
+	e.standing.review(e.hosts)
 	e.onEachHost(e.noteUnknowns)
 	e.onEachHost(e.nonEnvProcesses)
 	e.onEachHost(e.envDevices)
@@ -91,13 +92,13 @@ func (e *evaluation) noteUnknowns(h *hostView) {
 }
 
 func (e *evaluation) finish() Plan {
-	plan := Plan{Findings: e.findings, Notes: e.notes}
+	plan := Plan{Findings: e.findings, Notes: e.notes, TellUsers: e.fleet.TellUsers}
 	for _, h := range e.hosts {
 		r := h.draft.report()
 		if r.Empty() {
 			continue
 		}
-		r.Grace, r.Kill = h.settings.Grace, h.settings.Kill
+		r.Grace, r.Kill, r.Unprotected = h.settings.Grace, h.settings.Kill, e.fleet.Unprotected
 		plan.Reports = append(plan.Reports, HostReport{Host: h.name, Report: r})
 	}
 	plan.Held = e.held(plan)

@@ -37,6 +37,9 @@ type Finding struct {
 	// claims without being registered there.
 	EID  snapshot.EnvID    `json:"eid,omitempty"`
 	User snapshot.Username `json:"user,omitempty"`
+	// UID is the kernel's word on whose process or environment it is; nil when
+	// the host did not tell, or its books are in doubt.
+	UID *snapshot.UID `json:"uid,omitempty"`
 	// Devices are those that are used and not attached (env-devices), or the
 	// one that is over its capacity (env-memory).
 	Devices []snapshot.DeviceIndex `json:"devices,omitempty"`
@@ -55,6 +58,14 @@ type Finding struct {
 	Cycles  int       `json:"cycles"`
 	Pending bool      `json:"pending,omitempty"`
 	Due     time.Time `json:"due,omitzero"`
+	// Waits says for what it waits beside time.
+	Waits string `json:"waits,omitempty"`
+	// HostsMissing is how many hosts did not answer and are not in Count and
+	// Memory: the user may have more.
+	HostsMissing int `json:"hosts_missing,omitempty"`
+	// Stuck are the processes that would have to end and could not be ended
+	// before, each with why. Nobody tries again.
+	Stuck []StuckProcess `json:"stuck,omitempty"`
 
 	// Terminate and Detach are what the plan does because of this finding, or
 	// will do once it is due; a process may stand in more than one.
@@ -85,6 +96,12 @@ type CountExcess struct {
 type ProcessRef struct {
 	Host snapshot.Hostname `json:"host"`
 	PID  snapshot.PID      `json:"pid"`
+}
+
+// StuckProcess is a process that cannot be ended, in plain English.
+type StuckProcess struct {
+	ProcessRef
+	Reason string `json:"reason"`
 }
 
 // DeviceRef names an attachment that is to go.

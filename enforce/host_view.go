@@ -15,7 +15,9 @@ type hostView struct {
 	name     snapshot.Hostname
 	labels   map[string]string
 	snapshot *snapshot.Snapshot
-	settings Settings   // of the host, whoever the user
+	settings *Settings // of the host, whoever the user
+	zone     *time.Location
+	byUser   map[snapshot.Username]*Settings
 	inOrder  []*envView // as the host listed them, without those that are exempt
 	envs     map[snapshot.EnvID]*envView
 	// kept are processes that are exempt: no rule sees them, and what they use
@@ -31,6 +33,7 @@ type envView struct {
 	processes   []*snapshot.Process
 	attachments []attachment
 	exempt      bool
+	settings    *Settings // of its user here
 }
 
 // attachment is an attachment together with its device.
@@ -39,21 +42,33 @@ type attachment struct {
 	device *snapshot.Device
 }
 
-func newHostView(h *snapshot.Host, policy Policy, now time.Time) *hostView {
+func newHostView(h *snapshot.Host, policy Policy, fleet *Fleet, now time.Time) *hostView {
 	s := h.Snapshot
+	settings := policy.Settings(Query{Host: h.Name, Labels: h.Labels, At: now})
 	v := &hostView{
-		name: h.Name, labels: h.Labels, snapshot: s,
-		settings: policy.Settings(Query{Host: h.Name, Labels: h.Labels, At: now}),
-		inOrder:  make([]*envView, 0, len(s.Environments)),
-		envs:     make(map[snapshot.EnvID]*envView, len(s.Environments)),
+		name: h.Name, labels: h.Labels, snapshot: s, zone: s.Location(), settings: &settings,
+		byUser:  make(map[snapshot.Username]*Settings),
+		inOrder: make([]*envView, 0, len(s.Environments)),
+		envs:    make(map[snapshot.EnvID]*envView, len(s.Environments)),
 	}
-	v.addEnvironments(policy)
+	v.addEnvironments(policy, now)
 	v.addAttachments(policy)
-	v.addProcesses(policy)
+	v.addProcesses(policy, fleet)
 	return v
 }
 
-func (h *hostView) addEnvironments(policy Policy) {
+// ask asks the policy about a user on this host, once a cycle.
+func (h *hostView) ask(policy Policy, user snapshot.Username, now time.Time) *Settings {
+	s, known := h.byUser[user]
+	if !known {
+		settings := policy.Settings(Query{Host: h.name, Labels: h.labels, User: user, At: now})
+		s = &settings
+		h.byUser[user] = s
+	}
+	return s
+}
+
+func (h *hostView) addEnvironments(policy Policy, now time.Time) {
 	views := make([]envView, len(h.snapshot.Environments))
 	for i := range views {
 		view := &views[i]
@@ -61,6 +76,7 @@ func (h *hostView) addEnvironments(policy Policy) {
 		_, view.exempt = policy.Exempt(Subject{Host: h.name, Environment: view.env})
 		h.envs[view.env.EID] = view
 		if !view.exempt {
+			view.settings = h.ask(policy, view.env.Username, now)
 			h.inOrder = append(h.inOrder, view)
 		}
 	}
@@ -84,7 +100,7 @@ func (h *hostView) addAttachments(policy Policy) {
 	}
 }
 
-func (h *hostView) addProcesses(policy Policy) {
+func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
 		env := h.envOf(p)
@@ -94,7 +110,7 @@ func (h *hostView) addProcesses(policy Policy) {
 		}
 		_, exempt := policy.Exempt(subject)
 		switch {
-		case exempt || env != nil && env.exempt:
+		case exempt || env != nil && env.exempt || fleet.protects(p):
 			if h.kept == nil {
 				h.kept = make(map[snapshot.PID]bool)
 			}
@@ -112,11 +128,6 @@ func (h *hostView) envOf(p *snapshot.Process) *envView {
 		return nil
 	}
 	return h.envs[p.EID]
-}
-
-// query asks the policy about a user on this host.
-func (e *evaluation) query(h *hostView, user snapshot.Username) Settings {
-	return e.policy.Settings(Query{Host: h.name, Labels: h.labels, User: user, At: e.now})
 }
 
 func (h *hostView) attached(env *envView, index snapshot.DeviceIndex) bool {

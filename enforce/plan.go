@@ -17,6 +17,8 @@ type Plan struct {
 	// Held says why the policy's limits forbid to carry out the reports; empty
 	// when they don't. A plan that is held is held as a whole.
 	Held string
+	// TellUsers has the users of findings told on their terminals.
+	TellUsers bool
 }
 
 // HostReport is the report of one host.

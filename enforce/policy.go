@@ -81,6 +81,11 @@ type Fleet struct {
 	// host's devices do not count, which can only be too lenient.
 	HoldCaps bool
 	Limits   Limits
+	// TellUsers has users told on their terminals what is wrong.
+	TellUsers bool
+	// Unprotected are names of daemons that may be ended although their host
+	// protects them.
+	Unprotected []string
 }
 
 // Limits hold back a cycle that would do more than anybody meant. 0 is no limit.

@@ -17,6 +17,9 @@ type Report struct {
 	// own; Kill has SIGKILL follow then. A 1.4.3 host knows of neither.
 	Grace time.Duration
 	Kill  bool
+	// Unprotected are names of daemons that may be ended although the host
+	// protects them.
+	Unprotected []string
 }
 
 // Termination names a process as it was judged: PID, start time, devices and

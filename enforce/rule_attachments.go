@@ -12,16 +12,16 @@ func attachmentID(h *hostView, env *envView, a attachment) string {
 
 // watchIdle shows the Standing which attachments are idle now.
 func (e *evaluation) watchIdle() {
-	idle := make(map[string]bool)
+	idle := make(map[string]time.Duration)
 	for _, h := range e.hosts {
 		for _, env := range h.inOrder {
-			rule := e.query(h, env.env.Username).Idle
+			rule := env.settings.Idle
 			if rule == nil {
 				continue
 			}
 			for _, a := range env.attachments {
 				if h.isIdle(env, a, rule.Below) {
-					idle[attachmentID(h, env, a)] = true
+					idle[attachmentID(h, env, a)] = rule.After
 				}
 			}
 		}
@@ -45,10 +45,11 @@ func (h *hostView) isIdle(env *envView, a attachment, below int) bool {
 	return true
 }
 
-// idleDevices detaches what was idle for long enough. It ends nobody's process.
+// idleDevices detaches what was idle for long enough. It ends nobody's process:
+// see Standing.release.
 func (e *evaluation) idleDevices(h *hostView) {
 	for _, env := range h.inOrder {
-		settings := e.query(h, env.env.Username)
+		settings := env.settings
 		if settings.Idle == nil {
 			continue
 		}
@@ -62,15 +63,15 @@ func (e *evaluation) idleDevices(h *hostView) {
 }
 
 // maxDuration detaches what was attached too long ago, by the host's own wall
-// clock. It ends nobody's process.
+// clock. Processes that go on using the device are then for env-devices.
 func (e *evaluation) maxDuration(h *hostView) {
 	for _, env := range h.inOrder {
-		settings := e.query(h, env.env.Username)
+		settings := env.settings
 		if settings.MaxDuration <= 0 {
 			continue
 		}
 		for _, a := range env.attachments {
-			if lasted := e.now.Sub(a.Time.In(time.Local)); lasted > settings.MaxDuration {
+			if lasted := e.now.Sub(a.Time.In(h.zone)); lasted > settings.MaxDuration {
 				e.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleMaxDuration, For: lasted, Limit: settings.MaxDuration})
 			}
 		}
@@ -79,11 +80,14 @@ func (e *evaluation) maxDuration(h *hostView) {
 
 func (e *evaluation) detachOld(h *hostView, env *envView, a attachment, warn Warn, f Finding) {
 	f.ID = fmt.Sprintf("%s/%s", f.Rule, attachmentID(h, env, a))
-	f.Host, f.EID, f.User = h.name, env.env.EID, env.env.Username
+	f.Host, f.EID, f.User, f.UID = h.name, env.env.EID, env.env.Username, env.uid()
 	f.Devices = append(f.Devices, a.device.Index)
 	f.Detach = []DeviceRef{{h.name, a.device.Index, env.env.EID}}
 	if e.find(&f, warn) {
 		h.draft.take(a.device.Index, env.env, f.ID)
+		if f.Rule == RuleIdle {
+			e.standing.release(h, env, a.device.Index)
+		}
 	}
 	e.add(f)
 }

@@ -11,15 +11,14 @@ import (
 // caps takes devices from users who are over a cap: never more than the excess,
 // and those first whose loss hurts least.
 func (e *evaluation) caps() {
+	capped := false
+	defer func() { e.noteMissing(capped) }()
 	for _, u := range e.holdings() {
 		s := e.policy.Settings(Query{User: u.user, At: e.now})
 		if s.MaxDevices == nil && s.MaxMemory == nil && s.MaxEnvs == nil {
 			continue
 		}
-		if e.fleet.HoldCaps && len(e.missing) > 0 {
-			e.notes = append(e.notes, Note{Text: fmt.Sprintf("the caps of user %s wait, since %d hosts did not answer", u.user, len(e.missing))})
-			continue
-		}
+		capped = true
 		if s.MaxEnvs != nil {
 			e.maxEnvs(u, *s.MaxEnvs, s.Warn)
 		}
@@ -29,6 +28,26 @@ func (e *evaluation) caps() {
 		if s.MaxMemory != nil {
 			e.maxMemory(u, *s.MaxMemory, s.Warn)
 		}
+	}
+}
+
+// findCap is find for a cap, which knows of hosts that did not answer. Their
+// devices do not count, so the user may be over by more, never by less; what
+// hurts least to lose may be there, though, so the policy can have caps wait.
+func (e *evaluation) findCap(f *Finding, warn Warn) (due bool) {
+	due = e.find(f, warn)
+	f.HostsMissing = len(e.missing)
+	if e.fleet.HoldCaps && f.HostsMissing > 0 {
+		f.Pending, f.Waits = true, fmt.Sprintf("%d of the hosts did not answer, and the policy has caps wait for them", f.HostsMissing)
+		return false
+	}
+	return due
+}
+
+// noteMissing says once a cycle that caps were counted without some hosts.
+func (e *evaluation) noteMissing(capped bool) {
+	if n := len(e.missing); capped && n > 0 {
+		e.notes = append(e.notes, Note{Text: fmt.Sprintf("%d of the hosts did not answer: what users have there does not count for their caps", n)})
 	}
 }
 
@@ -96,7 +115,7 @@ func (e *evaluation) maxEnvs(u *holding, limit int, warn Warn) {
 		return cmp.Or(cmp.Compare(a.cost(), b.cost()), b.env.Creation.Compare(a.env.Creation), cmp.Compare(a.order, b.order), cmp.Compare(a.env.EID, b.env.EID))
 	})
 	f := Finding{Rule: RuleMaxEnvsPerUser, User: u.user, ID: capID(RuleMaxEnvsPerUser, u.user), Count: &CountExcess{Used: len(envs), Limit: limit, Hosts: u.hosts}}
-	due := e.find(&f, warn)
+	due := e.findCap(&f, warn)
 	for _, env := range envs[:len(envs)-limit] {
 		for _, a := range env.attachments {
 			if !env.host.keeps(env.envView, a.device.Index) {
@@ -116,7 +135,7 @@ func (u userEnv) cost() int {
 // take is a finding about a user who loses devices once it is due.
 func (e *evaluation) take(u *holding, taken []*heldDevice, warn Warn, f Finding) {
 	f.User, f.ID = u.user, capID(f.Rule, u.user)
-	due := e.find(&f, warn)
+	due := e.findCap(&f, warn)
 	for _, d := range taken {
 		for _, env := range d.envs {
 			e.loses(&f, due, d.host, env, d.device.Index, env.processes)
@@ -135,15 +154,16 @@ func (e *evaluation) loses(f *Finding, due bool, h *hostView, env *envView, inde
 		h.draft.take(index, env.env, f.ID)
 	}
 	for _, p := range processes {
-		ref := ProcessRef{h.name, p.PID}
-		if p.Uses(index) == nil || slices.Contains(f.Terminate, ref) {
-			continue
-		}
-		f.Terminate = append(f.Terminate, ref)
-		if due {
-			h.draft.kill(p, f.ID)
+		if p.Uses(index) != nil && !f.names(ProcessRef{h.name, p.PID}) {
+			e.end(f, due, h, p)
 		}
 	}
+}
+
+// names says whether a process is dealt with already.
+func (f *Finding) names(ref ProcessRef) bool {
+	return slices.Contains(f.Terminate, ref) ||
+		slices.ContainsFunc(f.Stuck, func(s StuckProcess) bool { return s.ProcessRef == ref })
 }
 
 // held lists the devices that count for the user's caps.

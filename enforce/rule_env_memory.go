@@ -37,17 +37,14 @@ func (e *evaluation) envMemoryOn(h *hostView, env *envView, a attachment) {
 	}
 	f := Finding{
 		ID:   fmt.Sprintf("%s/%s/%s/%d", RuleEnvMemory, h.name, env.env.EID, index),
-		Rule: RuleEnvMemory, Host: h.name, EID: env.env.EID, User: env.env.Username,
+		Rule: RuleEnvMemory, Host: h.name, EID: env.env.EID, User: env.env.Username, UID: env.uid(),
 		Devices: []snapshot.DeviceIndex{index},
 		Memory:  &MemoryExcess{UsedBytes: used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String()},
 	}
-	ending := h.relieve(holders, excess)
-	due := e.find(&f, e.query(h, env.env.Username).Warn)
+	ending := e.relieve(h, holders, excess)
+	due := e.find(&f, env.settings.Warn)
 	for _, p := range ending {
-		f.Terminate = append(f.Terminate, ProcessRef{h.name, p.PID})
-		if due {
-			h.draft.kill(p, f.ID)
-		}
+		e.end(&f, due, h, p)
 	}
 	e.add(f)
 }
@@ -76,14 +73,15 @@ func (e *envView) holders(index snapshot.DeviceIndex) (holders []holder, used in
 }
 
 // relieve chooses processes that free excess bytes together. What the report
-// ends anyway counts as freed. Then goes the smallest process that alone frees
+// ends anyway counts as freed, and so does what cannot be ended: nobody else
+// pays for it. Then goes the smallest process that alone frees
 // enough; while none does, the largest. Ties go to the higher PID, which is
 // most often the younger process.
-func (h *hostView) relieve(holders []holder, excess int64) []*snapshot.Process {
+func (e *evaluation) relieve(h *hostView, holders []holder, excess int64) []*snapshot.Process {
 	var ended []*snapshot.Process
 	var rest []holder
 	for _, x := range holders {
-		if h.draft.kills(x.process) {
+		if _, stuck := e.standing.stuckBecause(h.name, x.process); stuck || h.draft.kills(x.process) {
 			excess -= x.bytes
 			ended = append(ended, x.process)
 		} else {

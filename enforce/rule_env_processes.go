@@ -18,7 +18,7 @@ func (e *evaluation) nonEnvProcesses(h *hostView) {
 		if p.EnvUnknown || h.kept[p.PID] || h.envOf(p) != nil {
 			continue
 		}
-		e.endProcess(h, p, h.settings.Warn, Finding{Rule: RuleNonEnvProcesses})
+		e.endProcess(h, p, h.settings.Warn, Finding{Rule: RuleNonEnvProcesses, UID: p.UID})
 	}
 }
 
@@ -30,9 +30,8 @@ func (e *evaluation) envDevices(h *hostView) {
 	}
 	for _, env := range h.inOrder {
 		for _, p := range env.processes {
-			if foreign := h.notAttached(env, p); len(foreign) > 0 {
-				user := env.env.Username
-				e.endProcess(h, p, e.query(h, user).Warn, Finding{Rule: RuleEnvDevices, User: user, Devices: foreign})
+			if foreign := e.notAttached(h, env, p); len(foreign) > 0 {
+				e.endProcess(h, p, env.settings.Warn, Finding{Rule: RuleEnvDevices, User: env.env.Username, UID: env.uid(), Devices: foreign})
 			}
 		}
 	}
@@ -40,10 +39,10 @@ func (e *evaluation) envDevices(h *hostView) {
 
 // notAttached lists the devices that a process of the environment uses without
 // an attachment, in the order in which the host named them.
-func (h *hostView) notAttached(env *envView, p *snapshot.Process) []snapshot.DeviceIndex {
+func (e *evaluation) notAttached(h *hostView, env *envView, p *snapshot.Process) []snapshot.DeviceIndex {
 	var foreign []snapshot.DeviceIndex
 	for _, u := range p.Usage {
-		if !h.attached(env, u.Index) && !h.exemptDevices[u.Index] {
+		if !h.attached(env, u.Index) && !h.exemptDevices[u.Index] && !e.standing.releases(h, env, u.Index) {
 			foreign = append(foreign, u.Index)
 		}
 	}
@@ -54,9 +53,29 @@ func (h *hostView) notAttached(env *envView, p *snapshot.Process) []snapshot.Dev
 func (e *evaluation) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Finding) {
 	f.ID = fmt.Sprintf("%s/%s/%d/%d", f.Rule, h.name, p.PID, p.Start)
 	f.Host, f.PID, f.EID = h.name, p.PID, p.EID
-	f.Terminate = []ProcessRef{{h.name, p.PID}}
-	if e.find(&f, warn) {
+	due := e.find(&f, warn)
+	e.end(&f, due, h, p)
+	e.add(f)
+}
+
+// end has a finding end a process, once it is due and unless that was tried in
+// vain before.
+func (e *evaluation) end(f *Finding, due bool, h *hostView, p *snapshot.Process) {
+	ref := ProcessRef{h.name, p.PID}
+	if reason, stuck := e.standing.stuckBecause(h.name, p); stuck {
+		f.Stuck = append(f.Stuck, StuckProcess{ref, reason})
+		return
+	}
+	f.Terminate = append(f.Terminate, ref)
+	if due {
 		h.draft.kill(p, f.ID)
 	}
-	e.add(f)
+}
+
+// uid is whose the environment is, unless its books are in doubt.
+func (v *envView) uid() *snapshot.UID {
+	if v.env.OwnerMismatch {
+		return nil
+	}
+	return &v.env.UID
 }

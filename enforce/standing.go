@@ -16,6 +16,9 @@ import (
 type Standing struct {
 	findings map[string]*stood
 	idle     map[string]time.Time // by attachment
+	looked   time.Time            // when idle was last brought up to date
+	released map[releasedDevice]bool
+	stuck    map[stuckProcess]string // why it cannot be ended
 	cycle    int
 }
 
@@ -68,14 +71,21 @@ func (f stood) due(warn Warn, now time.Time) (bool, time.Time) {
 	return f.cycles > warn.Cycles && !now.Before(at), at
 }
 
+// looksADuration is how often idleness must have been looked at, at least, in
+// the time that makes it idleness: a device that was idle at both ends of a
+// night in which nobody looked was not seen idle all night.
+const looksADuration = 4
+
 // watchIdle notes which attachments are idle now, and drops those that are
-// not, or of which nobody knows.
-func (s *Standing) watchIdle(idle map[string]bool, now time.Time) {
+// not, or of which nobody knows. The map says how long each may be.
+func (s *Standing) watchIdle(idle map[string]time.Duration, now time.Time) {
 	if s.idle == nil {
 		s.idle = make(map[string]time.Time)
 	}
+	gap := now.Sub(s.looked)
+	s.looked = now
 	for id := range s.idle {
-		if !idle[id] {
+		if after, still := idle[id]; !still || gap > after/looksADuration {
 			delete(s.idle, id)
 		}
 	}

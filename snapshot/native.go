@@ -12,6 +12,7 @@ import (
 type (
 	nativeSnapshot struct {
 		BootID       string              `json:"boot_id,omitempty"`
+		UTCOffset    *int                `json:"utc_offset_s,omitempty"`
 		Processes    []nativeProcess     `json:"processes"`
 		Environments []nativeEnvironment `json:"envs"`
 		Devices      []nativeDevice      `json:"devices"`
@@ -22,6 +23,7 @@ type (
 		Start      StartTime   `json:"start,omitempty"`
 		UID        *UID        `json:"uid,omitempty"`
 		Name       string      `json:"name,omitempty"`
+		Protected  string      `json:"protected,omitempty"`
 		EID        EnvID       `json:"eid,omitempty"`
 		EnvUnknown bool        `json:"env_unknown,omitempty"`
 		Usage      []wireUsage `json:"used_gpu_memory"`
@@ -42,7 +44,7 @@ type (
 // EncodeNative writes all that a snapshot holds, as one line of JSON.
 func EncodeNative(s *Snapshot) ([]byte, error) {
 	n := nativeSnapshot{
-		BootID: s.BootID, Warnings: s.Warnings,
+		BootID: s.BootID, UTCOffset: s.UTCOffset, Warnings: s.Warnings,
 		Processes: nativeProcesses(s.Processes), Environments: []nativeEnvironment{}, Devices: []nativeDevice{},
 	}
 	for i, e := range environmentsToWire(s.Environments).Environments {
@@ -59,7 +61,7 @@ func nativeProcesses(processes []Process) []nativeProcess {
 	out := make([]nativeProcess, 0, len(processes))
 	for i := range processes {
 		p := &processes[i]
-		out = append(out, nativeProcess{p.PID, p.Start, p.UID, p.Name, p.EID, p.EnvUnknown, usageToWire(p.Usage)})
+		out = append(out, nativeProcess{p.PID, p.Start, p.UID, p.Name, p.Protected, p.EID, p.EnvUnknown, usageToWire(p.Usage)})
 	}
 	return out
 }
@@ -91,7 +93,10 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 	if len(n.Environments) > maxEnvironments || len(n.Devices) > maxDevices || len(n.Warnings) > maxWarnings {
 		return nil, fmt.Errorf("%w: more of it than is read", ErrInvalid)
 	}
-	s := &Snapshot{BootID: n.BootID}
+	if o := n.UTCOffset; o != nil && (*o < -maxOffset || *o > maxOffset) {
+		return nil, fmt.Errorf("%w: a clock %d seconds from UTC", ErrInvalid, *o)
+	}
+	s := &Snapshot{BootID: n.BootID, UTCOffset: n.UTCOffset}
 	err := CheckText("boot_id", n.BootID)
 	for _, w := range n.Warnings {
 		s.Warnings = append(s.Warnings, clip(w))
@@ -111,6 +116,9 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 
 // maxWarnings is how many lines a host may warn in.
 const maxWarnings = 4096
+
+// maxOffset is further from UTC than any zone is, in seconds.
+const maxOffset = 24 * 60 * 60
 
 // clip keeps a warning short; whoever prints it escapes it.
 func clip(text string) string {

@@ -13,11 +13,12 @@ import (
 func everything(t testing.TB) *snapshot.Snapshot {
 	at, err := snapshot.ParseDate("20/11/2026 21:10:32")
 	require.NoError(t, err)
-	uid, gpus, percent := snapshot.UID(1001), 2, 97
+	uid, gpus, percent, offset := snapshot.UID(1001), 2, 97, 7200
 	return &snapshot.Snapshot{
-		BootID: "6f2c", Warnings: []string{"a warning"},
+		BootID: "6f2c", UTCOffset: &offset, Warnings: []string{"a warning"},
 		Processes: []snapshot.Process{
 			{PID: 7, EID: "1667", Start: 12345, UID: &uid, Name: "python", Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(5)}}},
+			{PID: 9, Protected: "nvidia-cuda-mps-server", Usage: []snapshot.DeviceUsage{{Index: 1}}},
 			{PID: 8, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 0}}},
 		},
 		Environments: []snapshot.Environment{{
@@ -52,6 +53,7 @@ func TestNativeRefuses(t *testing.T) {
 		"a control character": `{"processes":[{"pid":7,"name":"\u001b[2J","used_gpu_memory":[]}],"envs":[],"devices":[]}`,
 		"no id":               `{"processes":[],"envs":[{"eid":"","creation":"20/11/2026 21:10:32"}],"devices":[]}`,
 		"no date":             `{"processes":[],"envs":[{"eid":"1","creation":""}],"devices":[]}`,
+		"a clock of nowhere":  `{"utc_offset_s":90000,"processes":[],"envs":[],"devices":[]}`,
 		"150 per cent":        `{"processes":[],"envs":[],"devices":[{"index":0,"utilization":150}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {

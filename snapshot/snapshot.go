@@ -1,5 +1,7 @@
 package snapshot
 
+import "time"
+
 // Snapshot is what one host said of itself at one moment.
 type Snapshot struct {
 	Processes    []Process
@@ -9,6 +11,9 @@ type Snapshot struct {
 	// BootID is /proc/sys/kernel/random/boot_id: start times are comparable
 	// only within one boot. Empty when the host did not tell.
 	BootID string
+	// UTCOffset is how many seconds the host's wall clock is east of UTC; nil
+	// when not told. Dates are on that clock.
+	UTCOffset *int
 	// Warnings are things the host noticed and could not put into the model,
 	// in plain English, one line each.
 	Warnings []string
@@ -31,6 +36,9 @@ type Process struct {
 	Start StartTime
 	UID   *UID   // the kernel's word on the owner; nil when not told
 	Name  string // the command's name; empty when not told
+	// Protected is the name of the daemon that it is, when the host would
+	// refuse to end it for that; empty when not, or not told.
+	Protected string
 }
 
 // DeviceUsage is how much of one device's memory a process holds. The zero
@@ -83,6 +91,15 @@ type Attachment struct {
 	EID       EnvID
 	GPUMemory Memory // capacity; unknown for "all of it"
 	Time      Date   // when it was attached
+}
+
+// Location is the zone of the host's wall clock; this machine's where the host
+// did not tell.
+func (s *Snapshot) Location() *time.Location {
+	if s.UTCOffset == nil {
+		return time.Local
+	}
+	return time.FixedZone("", *s.UTCOffset)
 }
 
 // Environment returns the registered environment with the given id, or nil.

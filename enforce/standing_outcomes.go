@@ -1,0 +1,114 @@
+package enforce
+
+import "github.com/seed-3119e985/genv/snapshot"
+
+// releasedDevice is a device that was taken from an environment because it was
+// idle.
+type releasedDevice struct {
+	host  snapshot.Hostname
+	eid   snapshot.EnvID
+	index snapshot.DeviceIndex
+}
+
+// stuckProcess is a process that could not be ended.
+type stuckProcess struct {
+	host  snapshot.Hostname
+	pid   snapshot.PID
+	start snapshot.StartTime
+}
+
+// release remembers that a device goes because it was idle. The rule ends
+// nobody's process, so the processes that still hold the device must not end in
+// the next cycle for using it without an attachment: they are let be until
+// somebody else is attached to it.
+func (s *Standing) release(h *hostView, env *envView, index snapshot.DeviceIndex) {
+	if s.released == nil {
+		s.released = make(map[releasedDevice]bool)
+	}
+	s.released[releasedDevice{h.name, env.env.EID, index}] = true
+}
+
+// releases says whether an environment's processes may linger on a device.
+func (s *Standing) releases(h *hostView, env *envView, index snapshot.DeviceIndex) bool {
+	if len(s.released) == 0 || !s.released[releasedDevice{h.name, env.env.EID, index}] {
+		return false
+	}
+	d := h.snapshot.Device(index)
+	return d != nil && len(d.Attachments) == 0
+}
+
+// Learn tells the Standing what came of a report, outcome by outcome. A process
+// that even SIGKILL did not end hangs in the kernel, and one that its host
+// refuses to end will be refused again: they stay in the findings, and nobody
+// tries again for as long as they are there.
+func (s *Standing) Learn(host snapshot.Hostname, report Report, outcomes []Outcome) {
+	start := make(map[snapshot.PID]snapshot.StartTime, len(report.Terminate))
+	for i := range report.Terminate {
+		p := &report.Terminate[i].Process
+		start[p.PID] = p.Start
+	}
+	for _, o := range outcomes {
+		hopeless := o.Status == StatusRefused || o.Status == StatusSurvived && report.Kill
+		if o.PID == 0 || !hopeless || start[o.PID] == 0 {
+			continue
+		}
+		if s.stuck == nil {
+			s.stuck = make(map[stuckProcess]string)
+		}
+		s.stuck[stuckProcess{host, o.PID, start[o.PID]}] = o.Reason
+	}
+}
+
+// stuckBecause says why a process cannot be ended.
+func (s *Standing) stuckBecause(host snapshot.Hostname, p *snapshot.Process) (reason string, stuck bool) {
+	if len(s.stuck) == 0 {
+		return "", false
+	}
+	reason, stuck = s.stuck[stuckProcess{host, p.PID, p.Start}]
+	return reason, stuck
+}
+
+// review forgets what the hosts that answered no longer show.
+func (s *Standing) review(hosts []*hostView) {
+	if len(s.released)+len(s.stuck) == 0 {
+		return
+	}
+	byName := make(map[snapshot.Hostname]*hostView, len(hosts))
+	for _, h := range hosts {
+		byName[h.name] = h
+	}
+	for r := range s.released {
+		if h := byName[r.host]; h != nil && !h.lingers(r.eid, r.index) {
+			delete(s.released, r)
+		}
+	}
+	for p := range s.stuck {
+		if h := byName[p.host]; h != nil && !h.runs(p.pid, p.start) {
+			delete(s.stuck, p)
+		}
+	}
+}
+
+// lingers says whether an environment's processes use a device without an
+// attachment.
+func (h *hostView) lingers(eid snapshot.EnvID, index snapshot.DeviceIndex) bool {
+	env := h.envs[eid]
+	if env == nil || h.attached(env, index) {
+		return false
+	}
+	for _, p := range env.processes {
+		if p.Uses(index) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *hostView) runs(pid snapshot.PID, start snapshot.StartTime) bool {
+	for i := range h.snapshot.Processes {
+		if p := &h.snapshot.Processes[i]; p.PID == pid && p.Start == start {
+			return true
+		}
+	}
+	return false
+}
