@@ -77,7 +77,7 @@ func reuse() error {
 	}
 	x := local.New(r, nil, local.Options{})
 	began := time.Now()
-	for i := range n {
+	for i := 0; r.before+r.during < n; i++ {
 		step := r.reusedDuring
 		switch {
 		case i%100 == 0:
