@@ -136,7 +136,7 @@ func TestAgents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			socket := s.agent(t, tt.keys...)
-			lines := append(tt.lines, "IdentityAgent "+socket)
+			lines := append([]string{"IdentityAgent " + socket}, tt.lines...)
 			config := write(t, strings.Join(lines, "\n")+"\n"+readFile(t, s.only(t, tt.only)))
 			c := newClient(t, sshclient.Options{ConfigFile: config})
 			_, err := c.Run(t.Context(), gpu, sh("true"))

@@ -24,6 +24,7 @@ type sshd struct {
 	dir, address string
 	port         int
 	process      *os.Process
+	prefix       []string // a command that runs the server elsewhere
 }
 
 var lastAddress atomic.Int32
@@ -53,6 +54,15 @@ func run(t testing.TB, name string, args ...string) string {
 // ends it with the test.
 func startSSHD(t testing.TB, config ...string) *sshd {
 	t.Helper()
+	s := &sshd{dir: t.TempDir(), address: freshAddress()}
+	s.port = freePort(t, s.address)
+	s.prepare(t, config...)
+	return s
+}
+
+// prepare writes the server's files and starts it.
+func (s *sshd) prepare(t testing.TB, config ...string) {
+	t.Helper()
 	program, err := exec.LookPath("sshd")
 	if err != nil {
 		program = "/usr/sbin/sshd"
@@ -60,8 +70,6 @@ func startSSHD(t testing.TB, config ...string) *sshd {
 	_, err = os.Stat(program)
 	needs(t, err == nil && os.Getuid() == 0, "OpenSSH's sshd, and root to start it")
 	require.NoError(t, os.MkdirAll("/run/sshd", 0o755))
-	s := &sshd{dir: t.TempDir(), address: freshAddress()}
-	s.port = freePort(t, s.address)
 	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.file("hostkey"))
 	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.file("id"))
 	s.write(t, "authorized", s.read(t, "id.pub"))
@@ -71,15 +79,14 @@ func startSSHD(t testing.TB, config ...string) *sshd {
 		"AuthorizedKeysFile "+s.file("authorized"), "UsePAM no", "StrictModes no", "PermitRootLogin yes",
 		"PasswordAuthentication no", "LogLevel VERBOSE",
 		"SetEnv SHLVL=2" /* so that bash reads no rc file of this machine */), "\n"))
-	s.start(t, program)
-	return s
+	s.start(t, append(s.prefix, program, "-D", "-e", "-f", s.file("sshd_config")))
 }
 
-func (s *sshd) start(t testing.TB, program string) {
+func (s *sshd) start(t testing.TB, command []string) {
 	t.Helper()
 	log, err := os.OpenFile(s.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(t, err)
-	server := exec.Command(program, "-D", "-e", "-f", s.file("sshd_config"))
+	server := exec.Command(command[0], command[1:]...)
 	server.Stderr = log
 	require.NoError(t, server.Start())
 	s.process = server.Process
