@@ -29,7 +29,7 @@ type row struct{ what, figure, goal, detail string }
 
 func (b *bench) run(ctx context.Context) error {
 	var rows []row
-	for _, measure := range []func(context.Context) ([]row, error){b.fleetRows} {
+	for _, measure := range []func(context.Context) ([]row, error){b.hostRows, b.fleetRows} {
 		more, err := measure(ctx)
 		if err != nil {
 			return err
