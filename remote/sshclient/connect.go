@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
 	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient/auth"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
@@ -38,9 +40,35 @@ func (c *Client) connect(e endpoint, chain []endpoint) (*link, error) {
 	}
 	t := target{endpoint: e, Settings: settings, chain: append(chain[:len(chain):len(chain)], e)}
 	timeout := positive(positive(c.options.ConnectTimeout, settings.ConnectTimeout), defaultConnectTimeout)
-	ctx, cancel := context.WithDeadlineCause(c.lifetime, started.Add(timeout), errTooLate{timeout})
-	defer cancel()
-	return c.login(ctx, t)
+	for {
+		ctx, cancel := context.WithDeadlineCause(c.lifetime, started.Add(timeout), errTooLate{timeout})
+		l, err := c.login(ctx, t)
+		late := errors.Is(context.Cause(ctx), context.DeadlineExceeded)
+		cancel()
+		if err == nil || !late || !c.keyring.AnsweredSince(started) {
+			return l, err
+		}
+		started = time.Now() // it was the user who took that long, with a passphrase
+	}
+}
+
+// errNoMoreKeys ends a login when all keys were refused.
+var errNoMoreKeys = errors.New("no key was accepted")
+
+// oneByOne offers each key as a try of its own, so that one which cannot sign
+// after all, a locked or an unconfirmed one, does not end the login.
+func oneByOne(keys auth.Keys) ssh.ClientAuthCallback {
+	next := 0
+	return func(now *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
+		if !slices.Contains(now.AllowedMethods, "publickey") {
+			return nil, fmt.Errorf("%w: the server takes no keys now, but %q", errNoMoreKeys, now.AllowedMethods)
+		}
+		if next == len(keys.Signers) {
+			return nil, errNoMoreKeys
+		}
+		next++
+		return ssh.PublicKeys(keys.Signers[next-1]), nil
+	}
 }
 
 // resolve asks for the configuration, which has the default deadline, for its
@@ -116,7 +144,7 @@ func (c *Client) shake(ctx context.Context, t target, conn net.Conn) (*link, err
 	defer stop()
 	sshConn, channels, requests, err := ssh.NewClientConn(conn, check.address, &ssh.ClientConfig{
 		User:              t.User,
-		Auth:              []ssh.AuthMethod{ssh.PublicKeys(keys.Signers...)},
+		AuthCallback:      oneByOne(keys),
 		HostKeyCallback:   check.callback,
 		HostKeyAlgorithms: check.algorithms,
 		ClientVersion:     "SSH-2.0-genv",

@@ -42,8 +42,8 @@ func handshakeError(ctx context.Context, t target, check *hostKeyCheck, keys aut
 		return check.refused
 	case ctx.Err() != nil:
 		return stopped(ctx, "connected to "+t.address()+", but it did not finish the login")
-	case check.seen && (strings.Contains(text, "unable to authenticate") || strings.Contains(text, "Too many authentication failures")):
-		return remote.Errorf(remote.Auth, "%s refuses user %s: %s", t.address(), t.User, keys.Tried())
+	case errors.Is(err, errNoMoreKeys), check.seen && strings.Contains(text, "Too many authentication failures"):
+		return remote.Errorf(remote.Auth, "%s refuses user %s: %w; %s", t.address(), t.User, err, keys.Tried())
 	case check.seen:
 		return remote.Errorf(remote.Unreachable, "%s ended the login: %w", t.address(), err)
 	case isDrop(err):

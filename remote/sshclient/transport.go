@@ -2,8 +2,10 @@ package sshclient
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
+	"syscall"
 
 	"github.com/seed-3119e985/genv/remote"
 )
@@ -45,6 +47,8 @@ func (c *Client) dial(ctx context.Context, t target) (net.Conn, error) {
 		return nil, remote.Errorf(remote.Unreachable, "no connection to %s: %w", t.address(), context.Cause(ctx))
 	case ctx.Err() != nil:
 		return nil, stopped(ctx, "while connecting to "+t.address())
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return nil, remote.Errorf(remote.Configuration, "too many open files: raise the limit with `ulimit -n`: %w", err)
 	case isDrop(err):
 		err = &droppedError{err}
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -13,7 +14,7 @@ import (
 )
 
 // agentPatience bounds one request: an agent may ask its user to confirm.
-const agentPatience = 30 * time.Second
+const agentPatience = 10 * time.Second
 
 // listFor is how long an agent's list is taken as it was: a hundred hosts that
 // are dialled at once need it once.
@@ -24,7 +25,7 @@ type agentConn struct {
 	path string
 
 	mu     sync.Mutex
-	conn   net.Conn
+	live   atomic.Pointer[patient] // closed from outside, while mu is held by who waits
 	keys   map[string]heldKey
 	listed time.Time
 	failed error
@@ -66,14 +67,16 @@ func (a *agentConn) list() (map[string]heldKey, error) {
 }
 
 func (a *agentConn) ask() (map[string]heldKey, error) {
-	if a.conn == nil {
-		conn, err := net.DialTimeout("unix", a.path, agentPatience)
+	conn := a.live.Load()
+	if conn == nil {
+		opened, err := net.DialTimeout("unix", a.path, agentPatience)
 		if err != nil {
 			return nil, fmt.Errorf("the agent does not answer: %w", err)
 		}
-		a.conn = patient{conn}
+		conn = &patient{opened}
+		a.live.Store(conn)
 	}
-	signers, err := agent.NewClient(a.conn).Signers()
+	signers, err := agent.NewClient(conn).Signers()
 	if err != nil {
 		return nil, fmt.Errorf("the agent at %s does not list its keys: %w", a.path, err)
 	}
@@ -84,17 +87,11 @@ func (a *agentConn) ask() (map[string]heldKey, error) {
 	return keys, nil
 }
 
+// drop closes the connection, which frees who waits for an answer on it.
 func (a *agentConn) drop() {
-	if a.conn != nil {
-		_ = a.conn.Close() // a local socket that holds nothing of ours
-		a.conn = nil
+	if conn := a.live.Swap(nil); conn != nil {
+		_ = conn.Close() // a local socket that holds nothing of ours
 	}
-}
-
-func (a *agentConn) close() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.drop()
 }
 
 func inOrder(held map[string]heldKey) []ssh.Signer {
@@ -113,7 +110,7 @@ func inOrder(held map[string]heldKey) []ssh.Signer {
 // patient gives each request its deadline.
 type patient struct{ net.Conn }
 
-func (p patient) Write(b []byte) (int, error) {
+func (p *patient) Write(b []byte) (int, error) {
 	if err := p.SetDeadline(time.Now().Add(agentPatience)); err != nil {
 		return 0, err
 	}

@@ -120,7 +120,16 @@ func (k *Keyring) read(path string, info fs.FileInfo) (ssh.PublicKey, ssh.Signer
 	if locked.PublicKey != nil {
 		public = locked.PublicKey
 	}
-	return public, k.unlocking(path, public, content), nil
+	signer = k.unlocking(path, public, content)
+	switch {
+	case public == nil:
+		err = fmt.Errorf("%s is locked with a passphrase and has no %s.pub beside it: ssh-add it", path, path)
+	case signer == nil:
+		err = fmt.Errorf("%s is locked with a passphrase: ssh-add it", path)
+	default:
+		err = nil
+	}
+	return public, signer, err
 }
 
 func readPublic(path string) ssh.PublicKey {

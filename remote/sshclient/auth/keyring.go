@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/crypto/ssh"
@@ -29,20 +31,35 @@ type Keyring struct {
 	mu      sync.Mutex
 	agents  map[string]*agentConn
 	files   map[string]*keyFile
+	done    bool
+	closed  chan struct{} // frees who waits for a passphrase
+
+	asking   sync.Mutex // one question at a time on a terminal
+	answered atomic.Int64
 }
 
 // NewKeyring opens nothing yet.
 func NewKeyring(o Options) *Keyring {
-	return &Keyring{options: o, agents: map[string]*agentConn{}, files: map[string]*keyFile{}}
+	return &Keyring{options: o, agents: map[string]*agentConn{}, files: map[string]*keyFile{}, closed: make(chan struct{})}
 }
 
 // Close ends the connections to agents.
 func (k *Keyring) Close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, a := range k.agents {
-		a.close()
+	if !k.done {
+		k.done = true
+		close(k.closed)
 	}
+	for _, a := range k.agents {
+		a.drop()
+	}
+}
+
+// AnsweredSince tells whether the user was asked for a passphrase and answered
+// after the time given: a deadline that passed meanwhile was not the host's.
+func (k *Keyring) AnsweredSince(start time.Time) bool {
+	return k.answered.Load() > start.UnixNano()
 }
 
 // Keys are what to offer, in order, and what an administrator should know if

@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -24,28 +25,49 @@ func (k *Keyring) unlocking(path string, public ssh.PublicKey, content []byte) s
 	if k.options.Prompt == nil || public == nil {
 		return nil
 	}
-	return &lockedKey{path: path, public: public, open: sync.OnceValues(func() (ssh.AlgorithmSigner, error) {
-		passphrase, err := k.options.Prompt(fmt.Sprintf("Passphrase for %s: ", path))
-		if err != nil {
-			return nil, fmt.Errorf("no passphrase for %s: %w", path, err)
-		}
-		signer, err := ssh.ParsePrivateKeyWithPassphrase(content, passphrase)
-		clear(passphrase)
-		if err != nil {
-			return nil, fmt.Errorf("%s stays locked: %w", path, err)
-		}
-		opened, ok := signer.(ssh.AlgorithmSigner)
-		if !ok {
-			return nil, errors.New(path + ": a key of a kind that cannot sign here")
-		}
-		return opened, nil
+	return &lockedKey{public: public, closed: k.closed, open: sync.OnceValue(func() *opened {
+		result := &opened{known: make(chan struct{})}
+		go func() { // a terminal's answer cannot be called off; Close does not wait for it
+			defer close(result.known)
+			if result.signer, result.err = k.ask(path, content); result.err != nil {
+				k.options.Log.Warn().Err(result.err).Msg("a key is left out")
+			}
+		}()
+		return result
 	})}
 }
 
+func (k *Keyring) ask(path string, content []byte) (ssh.AlgorithmSigner, error) {
+	k.asking.Lock()
+	passphrase, err := k.options.Prompt(fmt.Sprintf("Passphrase for %s: ", path))
+	k.asking.Unlock()
+	k.answered.Store(time.Now().UnixNano())
+	if err != nil {
+		return nil, fmt.Errorf("no passphrase for %s: %w", path, err)
+	}
+	signer, err := ssh.ParsePrivateKeyWithPassphrase(content, passphrase)
+	clear(passphrase)
+	if err != nil {
+		return nil, fmt.Errorf("%s stays locked: %w", path, err)
+	}
+	able, ok := signer.(ssh.AlgorithmSigner)
+	if !ok {
+		return nil, errors.New(path + ": a key of a kind that cannot sign here")
+	}
+	return able, nil
+}
+
+// opened is what came of asking for a passphrase.
+type opened struct {
+	known  chan struct{} // closed when the rest may be read
+	signer ssh.AlgorithmSigner
+	err    error
+}
+
 type lockedKey struct {
-	path   string
 	public ssh.PublicKey
-	open   func() (ssh.AlgorithmSigner, error)
+	closed <-chan struct{}
+	open   func() *opened // begins with the first call
 }
 
 func (l *lockedKey) PublicKey() ssh.PublicKey { return l.public }
@@ -55,9 +77,14 @@ func (l *lockedKey) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
 }
 
 func (l *lockedKey) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
-	signer, err := l.open()
-	if err != nil {
-		return nil, err
+	result := l.open()
+	select {
+	case <-result.known:
+		if result.err != nil {
+			return nil, result.err
+		}
+		return result.signer.SignWithAlgorithm(rand, data, algorithm)
+	case <-l.closed:
+		return nil, errors.New("nobody waits for the passphrase any more")
 	}
-	return signer.SignWithAlgorithm(rand, data, algorithm)
 }
