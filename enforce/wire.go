@@ -28,8 +28,9 @@ type wireReport struct {
 
 // EncodeReport writes a report as `genv usage execute` of 1.4.3 reads it on
 // stdin: one line, without a newline. The format has no room for start times,
-// nor for a process whose environment or memory is unknown: that is an error
-// (ask Process.Expressible first), never an item that is left out in silence.
+// grace, SIGKILL, names or ids of findings: 1.4.3 knows of none. Nor has it for
+// a process whose environment or memory is unknown: that is an error (ask
+// Process.Expressible first), never an item that is left out in silence.
 func EncodeReport(r Report) ([]byte, error) {
 	terminate, err := encodeTerminations(r.Terminate)
 	if err != nil {

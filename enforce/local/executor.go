@@ -3,6 +3,7 @@ package local
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,7 +43,8 @@ type Options struct {
 	// can't refuse, but the driver takes seconds to free a large GPU's memory.
 	KillWait time.Duration
 	// Unprotected are names of daemons (such as "nvidia-cuda-mps-server") that
-	// may be signalled although Protected has them.
+	// may be signalled although Protected has them, beside those that a report
+	// names itself.
 	Unprotected []string
 	// Say gets 1.4.3's line for each thing that was done, right when it was
 	// done; nil to say nothing. It is called by Execute's own goroutine.
@@ -60,8 +62,10 @@ type Executor struct {
 
 	mu         sync.Mutex // held while a report is carried out
 	unkillable map[identity]bool
-	grace      time.Duration // for the report that is carried out
-	kills      bool          // likewise
+	// Of the report that is carried out:
+	grace       time.Duration
+	kills       bool
+	unprotected []string
 }
 
 // identity is a process of this boot.
@@ -87,6 +91,7 @@ func (x *Executor) Execute(ctx context.Context, report enforce.Report) []enforce
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.grace, x.kills = cmp.Or(report.Grace, x.options.Grace), x.options.Kill || report.Kill
+	x.unprotected = slices.Concat(x.options.Unprotected, report.Unprotected)
 	outcomes := make([]enforce.Outcome, len(report.Detach)+len(report.Terminate))
 	detached, ended := outcomes[:len(report.Detach)], outcomes[len(report.Detach):]
 	x.detach(ctx, report.Detach, detached)

@@ -42,6 +42,22 @@ func TestWhatIgnoresSIGTERMSurvivesUnlessThePolicySaysKill(t *testing.T) {
 	c.endedBy(unix.SIGKILL)
 }
 
+// TestAReportsOwnGraceAndKill: they go before what this machine would do.
+func TestAReportsOwnGraceAndKill(t *testing.T) {
+	c := ready(t, "stubborn", in("7"))
+	judged := c.judged("7", 0)
+	report := enforce.Report{Terminate: []enforce.Termination{{Process: judged}}, Grace: aMoment}
+	s := newScene(local.Options{Grace: oneGrace}, judged)
+	got := s.x.Execute(context.Background(), report)[0]
+	require.Equal(t, enforce.StatusSurvived, got.Status)
+	require.Equal(t, "it did not end within 20ms of SIGTERM", got.Reason)
+	c.answers()
+
+	report.Kill = true
+	require.Equal(t, enforce.StatusKilled, s.x.Execute(context.Background(), report)[0].Status)
+	c.endedBy(unix.SIGKILL)
+}
+
 // TestSIGKILLIsOnlyForWhatStillIsWhatWasJudged: it survived SIGTERM, and then
 // something changed.
 func TestSIGKILLIsOnlyForWhatStillIsWhatWasJudged(t *testing.T) {

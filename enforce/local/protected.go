@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Protected are the daemons that are never signalled, unless Options name them:
+// Protected are the daemons that are never signalled, unless Options or the report name them:
 // those that carry the machine, our own way in, and NVIDIA's.
 //
 // A name alone protects nobody. The owner of a process chooses its name
@@ -52,7 +52,7 @@ const (
 func (x *Executor) protectedName(stat proc.Stat, uid snapshot.UID) string {
 	name := x.nameOf(stat)
 	switch {
-	case name == "" || slices.Contains(x.options.Unprotected, name) || !x.sameNamespace(stat.PID):
+	case name == "" || slices.Contains(x.unprotected, name) || !x.sameNamespace(stat.PID):
 		return ""
 	case uid < firstPersonUID:
 		return name

@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -139,6 +140,11 @@ func TestTheSystemsDaemonsAreProtectedByName(t *testing.T) {
 			require.Empty(t, s.lines)
 			c.answers()
 
+			report := enforce.Report{Terminate: []enforce.Termination{{Process: judged}}, Unprotected: []string{r.name}}
+			require.Equal(t, enforce.StatusTerminated, s.x.Execute(context.Background(), report)[0].Status)
+
+			c = ready(t, "gentle", called(t, r.name), as(r.uid))
+			judged = c.judged("", 0)
 			s = newScene(local.Options{Grace: oneGrace, Unprotected: []string{r.name}}, judged)
 			require.Equal(t, enforce.StatusTerminated, s.terminate(t, judged)[0].Status)
 		})

@@ -27,7 +27,7 @@ import (
 
 const (
 	reusesVariable = "GENV_PID_REUSES"
-	defaultReuses  = 20000
+	defaultReuses  = 10000
 	reusedPID      = 4242
 )
 

@@ -65,7 +65,7 @@ func TestWhatWasJudgedIsTerminated(t *testing.T) {
 
 // TestWhatIsNoLongerWhatWasJudgedIsLeftAlone: each row differs in one thing.
 func TestWhatIsNoLongerWhatWasJudgedIsLeftAlone(t *testing.T) {
-	other := snapshot.UID(person)
+	other := snapshot.UID(os.Getuid() + 1)
 	for name, r := range map[string]struct {
 		options []option
 		eid     snapshot.EnvID
@@ -79,7 +79,7 @@ func TestWhatIsNoLongerWhatWasJudgedIsLeftAlone(t *testing.T) {
 		},
 		"another owner": {
 			change: func(p *snapshot.Process, _ *machine) { p.UID = &other },
-			status: enforce.StatusChanged, reason: "uid 54321 was judged",
+			status: enforce.StatusChanged, reason: fmt.Sprintf("uid %d was judged", other),
 		},
 		"another environment": {
 			options: []option{in("8")}, eid: "7",
