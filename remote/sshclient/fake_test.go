@@ -36,8 +36,9 @@ type fake struct {
 	// accept, if set, has a new connection first, with its number from 1;
 	// false means that it is done with it.
 	accept func(conn net.Conn, number int32) bool
-	// refuse, if set, tells whether a key is refused.
+	// refuse refuses every key; also is one more that is taken.
 	refuse bool
+	also   ssh.PublicKey
 	// session, if set, tells whether a session is refused.
 	session func(number int32) bool
 	// command is what a command does; the channel is closed after it.
@@ -141,10 +142,12 @@ func (f *fake) handle(conn net.Conn) {
 	config := &ssh.ServerConfig{
 		PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 			f.logins.Add(1)
-			if f.refuse || string(key.Marshal()) != string(f.login.PublicKey().Marshal()) {
-				return nil, errors.New("no")
+			for _, good := range []ssh.PublicKey{f.login.PublicKey(), f.also} {
+				if !f.refuse && good != nil && string(key.Marshal()) == string(good.Marshal()) {
+					return nil, nil
+				}
 			}
-			return nil, nil
+			return nil, errors.New("no")
 		},
 		BannerCallback: func(ssh.ConnMetadata) string { return f.banner },
 	}

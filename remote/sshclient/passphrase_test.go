@@ -1,0 +1,72 @@
+package sshclient_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient"
+)
+
+// lock puts a login key behind the passphrase "secret" beside the fake's own.
+func (f *fake) lock(name string) string {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(f.t, err)
+	signer, err := ssh.NewSignerFromKey(private)
+	require.NoError(f.t, err)
+	f.also = signer.PublicKey()
+	block, err := ssh.MarshalPrivateKeyWithPassphrase(private, "", []byte("secret"))
+	require.NoError(f.t, err)
+	file := filepath.Join(f.dir, name)
+	require.NoError(f.t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
+	return file
+}
+
+func TestThePassphraseMayTakeLongerThanTheConnection(t *testing.T) {
+	var key string
+	f := startFake(t, func(f *fake) { key = f.lock("locked"); require.NoError(t, os.Remove(filepath.Join(f.dir, "id"))) })
+	c := newClient(t, sshclient.Options{
+		ConfigFile: f.config("IdentityFile " + key), ConnectTimeout: 500 * time.Millisecond,
+		Prompt: func(string) ([]byte, error) { time.Sleep(800 * time.Millisecond); return []byte("secret"), nil },
+	})
+	_, err := c.Run(t.Context(), gpu, snapshot)
+	require.NoError(t, err)
+}
+
+func TestClosingWhileThePassphraseIsAskedFor(t *testing.T) {
+	var key string
+	f := startFake(t, func(f *fake) { key = f.lock("locked") })
+	asked, answer := make(chan struct{}), make(chan struct{})
+	c := newClient(t, sshclient.Options{ConfigFile: f.config("IdentityFile " + key), Prompt: func(string) ([]byte, error) {
+		close(asked)
+		<-answer
+		return []byte("secret"), nil
+	}})
+	var running sync.WaitGroup
+	running.Go(func() {
+		_, err := c.Run(context.Background(), gpu, snapshot)
+		requireClass(t, remote.Cancelled, err)
+	})
+	<-asked
+	require.NoError(t, c.Close())
+	running.Wait()
+	close(answer)
+}
+
+func TestAKeyThatStaysLockedLeavesTheOthersATry(t *testing.T) {
+	var key string
+	f := startFake(t, func(f *fake) { key = f.lock("locked") })
+	c := newClient(t, sshclient.Options{ConfigFile: f.config("IdentityFile " + key), Prompt: func(string) ([]byte, error) { return []byte("wrong"), nil }})
+	_, err := c.Run(t.Context(), gpu, snapshot)
+	require.NoError(t, err)
+}
