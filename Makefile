@@ -82,11 +82,16 @@ fuzz: ## each fuzz test for FUZZTIME (10s)
 soak: ## the tests named TestSoak…, each for SOAK (10m)
 	GENV_SOAK=$(SOAK) $(GO) test $(RACE) -v -count=1 -run '^TestSoak' -timeout=24h ./...
 
-install: $(BIN) ## bin/genv to DESTDIR/PREFIX/bin (PREFIX is /usr/local)
+SHIMS := nvidia-smi docker
+
+install: $(BIN) ## bin/genv to DESTDIR/PREFIX/bin (PREFIX is /usr/local), and its shims to lib/genv/shims
 	install -D -m 0755 $(BIN) '$(DESTDIR)$(PREFIX)/bin/genv'
+	install -d -m 0755 '$(DESTDIR)$(PREFIX)/lib/genv/shims'
+	for shim in $(SHIMS); do ln -sfn ../../../bin/genv '$(DESTDIR)$(PREFIX)/lib/genv/shims/'$$shim; done
 
 uninstall: ## what install put there
-	rm -f '$(DESTDIR)$(PREFIX)/bin/genv'
+	rm -f '$(DESTDIR)$(PREFIX)/bin/genv' $(SHIMS:%='$(DESTDIR)$(PREFIX)/lib/genv/shims/%')
+	rmdir '$(DESTDIR)$(PREFIX)/lib/genv/shims' '$(DESTDIR)$(PREFIX)/lib/genv' 2>/dev/null || :
 
 clean: ## bin/; the tools in .tools/ stay
 	rm -rf bin
