@@ -14,35 +14,35 @@ import (
 
 // ask puts the question for a snapshot. One that did not change is the same
 // value as before.
-func (t *talk) ask(ctx context.Context) (*snapshot.Snapshot, error) {
+func (l *line) ask(ctx context.Context) (*snapshot.Snapshot, error) {
 	var answer SnapshotAnswer
-	if err := t.call(ctx, RequestSnapshot, SnapshotRequest{Revision: t.revision}, &answer); err != nil {
+	if err := l.call(ctx, RequestSnapshot, SnapshotRequest{Revision: l.revision}, &answer); err != nil {
 		return nil, err
 	}
 	if answer.Snapshot == nil {
-		if t.last == nil || answer.Revision != t.revision {
-			return nil, remote.Errorf(remote.InvalidOutput, "revision %d is said to be unchanged, and %d is at hand", answer.Revision, t.revision)
+		if l.last == nil || answer.Revision != l.revision {
+			return nil, remote.Errorf(remote.InvalidOutput, "revision %d is said to be unchanged, and %d is at hand", answer.Revision, l.revision)
 		}
-		return t.last, nil
+		return l.last, nil
 	}
 	taken, err := snapshot.DecodeNative(answer.Snapshot)
 	if err != nil {
 		return nil, &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}
-	t.revision, t.last = answer.Revision, taken
+	l.revision, l.last = answer.Revision, taken
 	return taken, nil
 }
 
 // execute sends a report, once, and checks that each item has its outcome. Once
 // it is sent, whatever goes wrong leaves the outcome unknown.
-func (t *talk) execute(ctx context.Context, report enforce.Report) (Execution, error) {
+func (l *line) execute(ctx context.Context, report enforce.Report) (Execution, error) {
 	encoded, err := enforce.EncodeNativeReport(report)
 	if err != nil {
 		return Execution{}, &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}
 	var answer ExecuteAnswer
 	request := ExecuteRequest{Report: encoded, GraceMS: report.Grace.Milliseconds(), Kill: report.Kill}
-	err = t.call(ctx, RequestExecute, request, &answer)
+	err = l.call(ctx, RequestExecute, request, &answer)
 	if err == nil {
 		err = paired(report, answer.Outcomes)
 	}
@@ -74,14 +74,17 @@ func paired(report enforce.Report, outcomes []enforce.Outcome) error {
 	return nil
 }
 
-func (t *talk) call(ctx context.Context, name string, request, answer any) error {
+func (l *line) call(ctx context.Context, name string, request, answer any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
-	reply, err := t.client.Call(ctx, name, body)
+	reply, err := l.client.Call(ctx, name, body)
+	if errors.Is(err, stream.ErrEnded) && ctx.Err() == nil {
+		return l.cut(ctx, err)
+	}
 	if err != nil {
-		return t.classify(ctx, err)
+		return classify(ctx, err)
 	}
 	if err := json.Unmarshal(reply, answer); err != nil {
 		return remote.Errorf(remote.InvalidOutput, "the answer to %s: %w", name, err)
@@ -90,35 +93,34 @@ func (t *talk) call(ctx context.Context, name string, request, answer any) error
 }
 
 // classify says what became of a question.
-func (t *talk) classify(ctx context.Context, err error) error {
+func classify(ctx context.Context, err error) error {
+	var known *remote.Error
 	switch {
+	case errors.As(err, &known):
+		return err
 	case errors.Is(err, stream.ErrRefused):
 		return &remote.Error{Class: remote.CommandFailed, Err: err}
 	case errors.Is(err, stream.ErrVersion):
 		return &remote.Error{Class: remote.Version, Err: err}
-	case errors.Is(err, stream.ErrProtocol), errors.Is(err, stream.ErrNoGreeting):
-		return &remote.Error{Class: remote.InvalidOutput, Err: err}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return remote.Errorf(remote.Timeout, "no answer in time: %w", err)
 	case ctx.Err() != nil:
 		return &remote.Error{Class: remote.Cancelled, Err: err}
 	}
-	return t.cut(ctx, err)
+	return &remote.Error{Class: remote.InvalidOutput, Err: err} // ErrProtocol, ErrNoGreeting
 }
 
 // cut says why a conversation ended at the other end. That the host wrote too
-// much, or that its genv failed, is that host's error; that the connection or
-// the idle time was over is nobody's.
-func (t *talk) cut(ctx context.Context, err error) error {
-	ended := t.verdict(ctx)
-	switch remote.ClassOf(ended) {
-	case remote.OutcomeUnknown:
-		return remote.Errorf(remote.OutcomeUnknown, "%w: %w", errCut, ended)
-	case remote.CommandFailed: // it was killed, or failed: a new one may do better
-		if ended == nil {
-			return remote.Errorf(remote.OutcomeUnknown, "%w: %w", errCut, err)
-		}
-		return remote.Errorf(remote.CommandFailed, "%w: %w", errCut, ended)
+// much is that host's error; that the connection or the idle time was over is
+// nobody's, and a genv that failed or was killed may do better the next time.
+func (l *line) cut(ctx context.Context, err error) error {
+	ended := l.verdict(ctx)
+	if ended == nil {
+		return remote.Errorf(remote.OutcomeUnknown, "%w: %w", errCut, err)
+	}
+	switch class := remote.ClassOf(ended); class {
+	case remote.OutcomeUnknown, remote.CommandFailed:
+		return remote.Errorf(class, "%w: %w", errCut, ended)
 	}
 	return ended
 }

@@ -66,7 +66,10 @@ func (s *Streams) Via(host remote.Host) Via {
 	t := s.talk(host)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.via
+	if t.line == nil {
+		return ""
+	}
+	return t.line.via
 }
 
 // Keep goes on with the hosts that are still to be spoken with in the same
@@ -115,12 +118,12 @@ func (s *Streams) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 	t := s.talk(host)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	kept := t.via == ViaStream
-	taken, err := t.snapshot(ctx)
+	kept := t.line != nil && t.line.via == ViaStream
+	taken, err := t.snapshot(ctx, laterPatience)
 	if err != nil && kept && errors.Is(err, errCut) && ctx.Err() == nil {
 		// The conversation was from an earlier cycle and had ended since. A
 		// question for a snapshot changes nothing, so it may be put again.
-		taken, err = t.snapshot(ctx)
+		taken, err = t.snapshot(ctx, firstPatience)
 	}
 	if err != nil && remote.ClassOf(err) == remote.OutcomeUnknown {
 		err = &remote.Error{Class: remote.Unreachable, Err: err} // nothing was to be done, so nothing is unknown
