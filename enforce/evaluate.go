@@ -93,11 +93,18 @@ func (e *evaluation) noteUnknowns(h *hostView) {
 
 func (e *evaluation) finish() Plan {
 	plan := Plan{Findings: e.findings, Notes: e.notes, TellUsers: e.fleet.TellUsers}
+	lines := make(map[string]string)
+	for i := range e.findings {
+		if f := &e.findings[i]; !f.Pending {
+			lines[f.ID] = f.String()
+		}
+	}
 	for _, h := range e.hosts {
 		r := h.draft.report()
 		if r.Empty() {
 			continue
 		}
+		r.explain(lines)
 		r.Grace, r.Kill, r.Unprotected = h.settings.Grace, h.settings.Kill, e.fleet.Unprotected
 		plan.Reports = append(plan.Reports, HostReport{Host: h.name, Report: r})
 	}

@@ -20,6 +20,9 @@ type Report struct {
 	// Unprotected are names of daemons that may be ended although the host
 	// protects them.
 	Unprotected []string
+
+	// ID is what the controller's log calls it; empty for none.
+	ID string
 }
 
 // Termination names a process as it was judged: PID, start time, devices and
@@ -27,6 +30,7 @@ type Report struct {
 type Termination struct {
 	Process snapshot.Process
 	Because []string // ids of the findings
+	Why     []string // the findings as people read them
 }
 
 // Detachment takes a device from an environment.
@@ -34,10 +38,37 @@ type Detachment struct {
 	Device      snapshot.DeviceIndex
 	Environment snapshot.Environment
 	Because     []string // ids of the findings
+	Why         []string // the findings as people read them
 }
 
 // Empty says that there is nothing to do.
 func (r Report) Empty() bool { return len(r.Terminate) == 0 && len(r.Detach) == 0 }
+
+// Reasons are, for each item in the order of its outcomes, the findings as
+// people read them.
+func (r Report) Reasons() [][]string {
+	reasons := make([][]string, 0, len(r.Detach)+len(r.Terminate))
+	for i := range r.Detach {
+		reasons = append(reasons, r.Detach[i].Why)
+	}
+	for i := range r.Terminate {
+		reasons = append(reasons, r.Terminate[i].Why)
+	}
+	return reasons
+}
+
+// SetReasons takes what Reasons gave; nothing when it is of another report.
+func (r Report) SetReasons(reasons [][]string) {
+	if len(reasons) != len(r.Detach)+len(r.Terminate) {
+		return
+	}
+	for i := range r.Detach {
+		r.Detach[i].Why = reasons[i]
+	}
+	for i := range r.Terminate {
+		r.Terminate[i].Why = reasons[len(r.Detach)+i]
+	}
+}
 
 // Terminates says whether the report ends the process with this PID.
 func (r Report) Terminates(pid snapshot.PID) bool {
@@ -80,4 +111,22 @@ func nameEnv(eid snapshot.EnvID) string {
 		return "N/A"
 	}
 	return string(eid)
+}
+
+// explain adds the lines of the findings to the items, by the findings' ids.
+func (r Report) explain(lines map[string]string) {
+	for i := range r.Detach {
+		r.Detach[i].Why = linesOf(r.Detach[i].Because, lines)
+	}
+	for i := range r.Terminate {
+		r.Terminate[i].Why = linesOf(r.Terminate[i].Because, lines)
+	}
+}
+
+func linesOf(ids []string, lines map[string]string) []string {
+	list := make([]string, len(ids))
+	for i, id := range ids {
+		list[i] = lines[id]
+	}
+	return list
 }

@@ -2,10 +2,12 @@ package controller
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -40,6 +42,21 @@ type Controller struct {
 	// Progress, if set, is told the number of hosts that answered or failed; it
 	// is called from many goroutines.
 	Progress func(done, total int)
+
+	// Audit keeps the record; nil for none. What cannot be recorded is not
+	// done, unless ActUnrecorded.
+	Audit         Recorder
+	ActUnrecorded bool
+	// Hooks are told of warnings, actions and held cycles; nil for none.
+	Hooks Hooks
+
+	// What is remembered from cycle to cycle. Cycles do not overlap.
+	run      string // the name of this run in the log
+	standing enforce.Standing
+	decided  map[string]decided
+	failing  map[snapshot.Hostname]bool
+	told     map[string]toldFinding
+	held     string
 }
 
 // Cycle is one turn: what was seen, concluded and done.
@@ -54,6 +71,13 @@ type Cycle struct {
 	Actions []Action // for each report that was sent, in the plan's order
 	// Stopped says that StopAtFailure ended the cycle before anything was done.
 	Stopped bool
+	// Told are the users who were told of a finding, or could not be.
+	Told []Told
+	// Unrecorded is why the record could not be kept. Without Actions, nothing
+	// was done for that.
+	Unrecorded error
+
+	outcomes []audit.Record
 }
 
 // Action is a report that was sent to its host, and what came of it.
@@ -73,8 +97,11 @@ func (c *Controller) Cycle(ctx context.Context, number int, policy enforce.Polic
 		cycle.Stopped = true
 		return cycle
 	}
-	cycle.Plan = enforce.Evaluate(policy, cycle.Cluster, c.Now())
-	c.act(ctx, &cycle)
+	if c.run == "" {
+		c.run = rand.Text()[:8]
+	}
+	cycle.Plan = c.standing.Judge(policy, cycle.Cluster, c.Now())
+	c.carryOut(ctx, &cycle)
 	return cycle
 }
 
@@ -83,7 +110,7 @@ func (c *Controller) Collect(ctx context.Context) snapshot.Cluster {
 	results := Ask(ctx, c, c.Link.Snapshot)
 	cluster := snapshot.Cluster{Hosts: make([]snapshot.Host, len(results))}
 	for i, r := range results {
-		cluster.Hosts[i] = snapshot.Host{Name: snapshot.Hostname(r.Host.Name), Snapshot: r.Value, Err: r.Err}
+		cluster.Hosts[i] = snapshot.Host{Name: snapshot.Hostname(r.Host.Name), Labels: r.Host.Labels, Snapshot: r.Value, Err: r.Err}
 		if r.Err != nil {
 			cluster.Hosts[i].Snapshot = nil
 		}
@@ -124,29 +151,4 @@ func Ask[T any](ctx context.Context, c *Controller, question func(context.Contex
 		count.add()
 		return value, err
 	})
-}
-
-// act is the choke point: the only place from which a host is changed.
-func (c *Controller) act(ctx context.Context, cycle *Cycle) {
-	if c.DryRun || len(cycle.Plan.Reports) == 0 {
-		return
-	}
-	reports := make(map[string]enforce.Report, len(cycle.Plan.Reports))
-	for _, r := range cycle.Plan.Reports {
-		reports[string(r.Host)] = r.Report
-	}
-	var hosts []remote.Host
-	for _, h := range c.Hosts {
-		if _, ok := reports[h.Name]; ok {
-			hosts = append(hosts, h)
-		}
-	}
-	results := remote.Each(ctx, hosts, c.Fanout, func(ctx context.Context, h remote.Host) (Execution, error) {
-		return c.Link.Execute(ctx, h, reports[h.Name])
-	})
-	for _, r := range results {
-		cycle.Actions = append(cycle.Actions, Action{
-			Host: snapshot.Hostname(r.Host.Name), Report: reports[r.Host.Name], Execution: r.Value, Err: r.Err,
-		})
-	}
 }

@@ -31,6 +31,12 @@ type ExecuteRequest struct {
 	Report  json.RawMessage `json:"report"` // enforce.EncodeNativeReport
 	GraceMS int64           `json:"grace_ms"`
 	Kill    bool            `json:"kill"`
+	// Unprotected are names of daemons that may be ended.
+	Unprotected []string `json:"unprotected,omitempty"`
+	// ID is what the controller's log calls the report, and Because holds for
+	// each item, in the order of the outcomes, the findings as people read them.
+	ID      string     `json:"id,omitempty"`
+	Because [][]string `json:"because,omitempty"`
 }
 
 // ExecuteAnswer says what came of it, an outcome for each item.

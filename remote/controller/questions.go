@@ -41,7 +41,7 @@ func (l *line) execute(ctx context.Context, report enforce.Report) (Execution, e
 		return Execution{}, &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}
 	var answer ExecuteAnswer
-	request := ExecuteRequest{Report: encoded, GraceMS: report.Grace.Milliseconds(), Kill: report.Kill}
+	request := ExecuteRequest{Report: encoded, GraceMS: report.Grace.Milliseconds(), Kill: report.Kill, Unprotected: report.Unprotected, ID: report.ID, Because: report.Reasons()}
 	err = l.call(ctx, RequestExecute, request, &answer)
 	if err == nil {
 		err = paired(report, answer.Outcomes)

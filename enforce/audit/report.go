@@ -1,0 +1,63 @@
+package audit
+
+import (
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Items are the records of a report's items, in the order of its outcomes. The
+// snapshot, if there is one, tells whose the processes are.
+func Items(host snapshot.Hostname, r enforce.Report, s *snapshot.Snapshot) []Record {
+	records := make([]Record, 0, len(r.Detach)+len(r.Terminate))
+	for i := range r.Detach {
+		d := &r.Detach[i]
+		record := Record{
+			Kind: KindReport, IDs: d.Because, Host: host, Device: &d.Device, EID: d.Environment.EID, User: d.Environment.Username,
+			Text: d.Intention(),
+		}
+		if !d.Environment.OwnerMismatch {
+			record.UID = &d.Environment.UID
+		}
+		records = append(records, record)
+	}
+	for i := range r.Terminate {
+		t := &r.Terminate[i]
+		records = append(records, Record{
+			Kind: KindReport, IDs: t.Because, Host: host, PID: t.Process.PID, Start: t.Process.Start, EID: t.Process.EID,
+			UID: t.Process.UID, User: userOf(&t.Process, s), Text: t.Intention(),
+		})
+	}
+	return records
+}
+
+// userOf is the name of a process's user, if an environment of the host has it:
+// that of the kernel's uid, or else that of the environment it claims.
+func userOf(p *snapshot.Process, s *snapshot.Snapshot) snapshot.Username {
+	if s == nil {
+		return ""
+	}
+	for i := range s.Environments {
+		e := &s.Environments[i]
+		if e.OwnerMismatch {
+			continue
+		}
+		if p.UID != nil && e.UID == *p.UID || p.UID == nil && p.EID != "" && e.EID == p.EID {
+			return e.Username
+		}
+	}
+	return ""
+}
+
+// Outcomes makes records of what came of a report from the records of its
+// items.
+func Outcomes(items []Record, outcomes []enforce.Outcome) []Record {
+	records := make([]Record, len(items))
+	for i, r := range items {
+		r.Kind, r.Text = KindOutcome, ""
+		if i < len(outcomes) {
+			r.Status, r.Reason = outcomes[i].Status, outcomes[i].Reason
+		}
+		records[i] = r
+	}
+	return records
+}

@@ -1,0 +1,144 @@
+package enforce
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Telling is what one user is to be told on one host about a finding: what is
+// wrong, what follows, when, and how to get right.
+type Telling struct {
+	Host snapshot.Hostname
+	UID  snapshot.UID
+	ID   string // of the finding
+	Text string
+}
+
+// Tellings are those of a finding, one for each user and host whose processes
+// or devices are at stake, in the cluster's order. A user of whom the host did
+// not tell the uid cannot be told. The hosts are those of the cluster by name.
+func (f *Finding) Tellings(hosts map[snapshot.Hostname]*snapshot.Host, now time.Time) []Telling {
+	var list []Telling
+	at := make(map[target]*stake)
+	var order []target
+	add := func(t target, ok bool) *stake {
+		if !ok {
+			return &stake{}
+		}
+		if at[t] == nil {
+			at[t] = &stake{}
+			order = append(order, t)
+		}
+		return at[t]
+	}
+	for _, ref := range f.Terminate {
+		s := add(ownerOfProcess(hosts, ref))
+		s.pids = append(s.pids, fmt.Sprint(ref.PID))
+	}
+	for _, ref := range f.Detach {
+		s := add(ownerOfDevice(hosts, ref))
+		if !slices.Contains(s.devices, ref.Index) {
+			s.devices = append(s.devices, ref.Index)
+		}
+	}
+	for _, t := range order {
+		text := fmt.Sprintf("%s.\n%s %s.\n%s", f, f.when(now), at[t].fate(f.Pending), f.Rule.advice())
+		list = append(list, Telling{Host: t.host, UID: t.uid, ID: f.ID, Text: text})
+	}
+	return list
+}
+
+// target is a user on a host.
+type target struct {
+	host snapshot.Hostname
+	uid  snapshot.UID
+}
+
+// stake is what a user is about to lose on a host.
+type stake struct {
+	pids    []string
+	devices []snapshot.DeviceIndex
+}
+
+func ownerOfProcess(hosts map[snapshot.Hostname]*snapshot.Host, ref ProcessRef) (target, bool) {
+	h := hosts[ref.Host]
+	if h == nil || h.Snapshot == nil {
+		return target{}, false
+	}
+	for i := range h.Snapshot.Processes {
+		if p := &h.Snapshot.Processes[i]; p.PID == ref.PID && p.UID != nil {
+			return target{ref.Host, *p.UID}, true
+		}
+	}
+	return target{}, false
+}
+
+func ownerOfDevice(hosts map[snapshot.Hostname]*snapshot.Host, ref DeviceRef) (target, bool) {
+	h := hosts[ref.Host]
+	if h == nil || h.Snapshot == nil {
+		return target{}, false
+	}
+	e := h.Snapshot.Environment(ref.EID)
+	if e == nil || e.OwnerMismatch {
+		return target{}, false
+	}
+	return target{ref.Host, e.UID}, true
+}
+
+// when begins the sentence about what follows.
+func (f *Finding) when(now time.Time) string {
+	left := f.Due.Sub(now)
+	switch {
+	case !f.Pending:
+		return "Now"
+	case f.Waits != "":
+		return "Unless this changes, once all hosts answer"
+	case left <= 0:
+		return "Unless this changes soon,"
+	}
+	return fmt.Sprintf("Unless this changes, in %s", short(left))
+}
+
+// fate is what follows.
+func (s *stake) fate(pending bool) string {
+	be := "is"
+	if pending {
+		be = "will be"
+	}
+	var parts []string
+	if len(s.pids) > 0 {
+		parts = append(parts, fmt.Sprintf("process %s %s ended", strings.Join(s.pids, ", "), be))
+	}
+	if len(s.devices) > 0 {
+		parts = append(parts, fmt.Sprintf("device %s %s detached", Indices(s.devices), be))
+	}
+	return strings.Join(parts, " and ")
+}
+
+// advice is how to get right, and to stay it.
+func (r Rule) advice() string {
+	switch r {
+	case RuleNonEnvProcesses:
+		return "Start GPU work in an environment: genv activate, genv attach, then run it in that shell."
+	case RuleEnvDevices:
+		return "Use only devices that are attached: genv devices shows them, genv attach attaches one."
+	case RuleEnvMemory:
+		return "Use less memory on that device, or give the environment more: genv config gpu-memory."
+	case RuleMaxDevicesPerUser, RuleMaxMemoryPerUser:
+		return "Give back devices that you need less: genv detach."
+	case RuleMaxEnvsPerUser:
+		return "End environments that you need no more: genv deactivate, or exit their shells."
+	case RuleIdle:
+		return "Your processes stay. Attach it again when you need it: genv attach."
+	case RuleMaxDuration:
+		return "Save your work. Attach it again afterwards, if it is free: genv attach."
+	}
+	return "Ask your administrator."
+}
+
+// Advice is how to get right, in a sentence.
+func (f *Finding) Advice() string { return f.Rule.advice() }

@@ -1,0 +1,117 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// acts says whether the cycle changes anything on any host.
+func (cycle *Cycle) acts() bool { return !cycle.DryRun && cycle.Plan.Held == "" }
+
+// carryOut records what was concluded, does it, and records what came of it.
+// Nothing is done that is not recorded before, unless ActUnrecorded.
+func (c *Controller) carryOut(ctx context.Context, cycle *Cycle) {
+	cycle.Unrecorded = c.recordIntentions(cycle)
+	if cycle.Unrecorded != nil && !c.ActUnrecorded {
+		return
+	}
+	if cycle.acts() {
+		c.act(ctx, cycle)
+	}
+	c.notify(cycle)
+}
+
+// act is the choke point: the only place from which a host is changed.
+func (c *Controller) act(ctx context.Context, cycle *Cycle) {
+	messages := c.messages(cycle)
+	reports := make(map[string]enforce.Report, len(cycle.Plan.Reports))
+	for _, r := range cycle.Plan.Reports {
+		r.Report.ID = c.reportID(cycle, r.Host)
+		reports[string(r.Host)] = r.Report
+	}
+	var hosts []remote.Host
+	for _, h := range c.Hosts {
+		if _, ok := reports[h.Name]; ok || len(messages[h.Name]) > 0 {
+			hosts = append(hosts, h)
+		}
+	}
+	results := remote.Each(ctx, hosts, c.Fanout, func(ctx context.Context, h remote.Host) (visit, error) {
+		v := visit{told: c.tell(ctx, h, messages[h.Name])}
+		report, ok := reports[h.Name]
+		if !ok {
+			return v, nil
+		}
+		if ctx.Err() != nil {
+			return v, remote.Errorf(remote.Cancelled, "stopped before the report was sent: %w", context.Cause(ctx))
+		}
+		var err error
+		v.execution, err = c.Link.Execute(context.WithoutCancel(ctx), h, report) // what was begun is waited for
+		return v, err
+	})
+	var records []audit.Record
+	for _, r := range results {
+		cycle.Told = append(cycle.Told, r.Value.told...)
+		if report, ok := reports[r.Host.Name]; ok {
+			a := Action{Host: snapshot.Hostname(r.Host.Name), Report: report, Execution: r.Value.execution, Err: r.Err}
+			cycle.Actions = append(cycle.Actions, a)
+			c.standing.Learn(a.Host, report, a.Execution.Outcomes)
+			records = append(records, audit.Outcomes(c.itemRecords(cycle, enforce.HostReport{Host: a.Host, Report: report}), a.outcomes())...)
+		}
+	}
+	cycle.outcomes = c.stamp(cycle, append(toldRecords(cycle.Told), records...))
+	if c.Audit != nil && len(cycle.outcomes) > 0 {
+		if err := c.Audit.Append(cycle.outcomes...); err != nil {
+			cycle.Unrecorded = err
+		}
+	}
+}
+
+// visit is what came of a host in the acting part of a cycle.
+type visit struct {
+	told      []Told
+	execution Execution
+}
+
+// nothingDone are the classes of errors after which it is certain that the host
+// did nothing.
+var nothingDone = []remote.Class{
+	remote.Unreachable, remote.HostKey, remote.HostKeyChanged, remote.Auth, remote.Sudo, remote.GenvMissing, remote.Version, remote.Configuration,
+	remote.Cancelled,
+}
+
+// outcomes are what came of each item, as far as anybody can tell: from the
+// host's outcomes; or of 1.4.3, which has none, from its lines.
+func (a *Action) outcomes() []enforce.Outcome {
+	if a.Err == nil && a.Execution.Outcomes != nil {
+		return a.Execution.Outcomes
+	}
+	fallback := enforce.Outcome{Status: enforce.StatusUnknown, Reason: "the host did not say what came of it"}
+	if a.Err != nil {
+		fallback.Reason = a.Err.Error()
+		if errors.Is(a.Err, stream.ErrNotSent) || slices.Contains(nothingDone, remote.ClassOf(a.Err)) {
+			fallback.Status = enforce.StatusFailed
+		}
+	}
+	var list []enforce.Outcome
+	said := func(line string, status enforce.Status) enforce.Outcome {
+		if slices.ContainsFunc(a.Execution.Lines, func(l string) bool { return strings.TrimSpace(l) == line }) {
+			return enforce.Outcome{Status: status}
+		}
+		return fallback
+	}
+	for _, d := range a.Report.Detach {
+		list = append(list, said(d.String(), enforce.StatusDetached))
+	}
+	for _, t := range a.Report.Terminate {
+		list = append(list, said(t.String(), enforce.StatusSignalled))
+	}
+	return list
+}

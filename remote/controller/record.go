@@ -1,0 +1,162 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Recorder keeps the record; *audit.Log is one.
+type Recorder interface {
+	Append(...audit.Record) error
+	// Reserve makes sure that as many bytes can be appended.
+	Reserve(bytes int64) error
+}
+
+// bytesAnItem is what the records of an item's outcome need at most, but for a
+// host that says a lot.
+const bytesAnItem = 2 << 10
+
+// recordIntentions writes down what was found and decided, and what is about to
+// be done, before anything is done.
+func (c *Controller) recordIntentions(cycle *Cycle) error {
+	if c.Audit == nil {
+		return nil
+	}
+	records := c.findingRecords(cycle)
+	records = append(records, c.failureRecords(cycle)...)
+	items := 0
+	if cycle.acts() {
+		for _, r := range cycle.Plan.Reports {
+			records = append(records, c.itemRecords(cycle, r)...)
+			items += len(r.Report.Detach) + len(r.Report.Terminate)
+		}
+	}
+	if err := c.Audit.Append(c.stamp(cycle, records)...); err != nil {
+		return err
+	}
+	if items == 0 {
+		return nil
+	}
+	return c.Audit.Reserve(int64(items) * bytesAnItem)
+}
+
+// stamp gives records what all records of a cycle have.
+func (c *Controller) stamp(cycle *Cycle, records []audit.Record) []audit.Record {
+	now := c.Now().UTC()
+	for i := range records {
+		records[i].Time, records[i].Run, records[i].Cycle = now, c.run, cycle.Number
+	}
+	return records
+}
+
+// findingRecords are the findings that are new, on which something else was
+// decided than before, or because of which something is done; and those that
+// are there no more.
+func (c *Controller) findingRecords(cycle *Cycle) []audit.Record {
+	if c.decided == nil {
+		c.decided = make(map[string]decided)
+	}
+	var records []audit.Record
+	seen := make(map[string]bool, len(cycle.Plan.Findings))
+	for i := range cycle.Plan.Findings {
+		f := &cycle.Plan.Findings[i]
+		seen[f.ID] = true
+		d := cycle.decision(f)
+		if before, known := c.decided[f.ID]; known && before.decision == d && d != audit.DecisionAct {
+			continue
+		}
+		c.decided[f.ID] = decided{f.Host, d}
+		records = append(records, audit.Record{
+			Kind: audit.KindFinding, IDs: []string{f.ID}, Rule: f.Rule, Decision: d, Host: f.Host, User: f.User, UID: f.UID,
+			PID: f.PID, EID: f.EID, Text: f.String(), Finding: f,
+		})
+	}
+	return append(records, c.clearedRecords(cycle, seen)...)
+}
+
+// decided is what was recorded of a finding last.
+type decided struct {
+	host     snapshot.Hostname
+	decision audit.Decision
+}
+
+// clearedRecords are of findings that are gone. Those of a host that did not
+// answer may still be there.
+func (c *Controller) clearedRecords(cycle *Cycle, seen map[string]bool) []audit.Record {
+	var gone []string
+	missing := make(map[snapshot.Hostname]bool)
+	for _, h := range cycle.Cluster.Failed() {
+		missing[h.Name] = true
+	}
+	for id, d := range c.decided {
+		if !seen[id] && !missing[d.host] {
+			gone = append(gone, id)
+		}
+	}
+	slices.Sort(gone)
+	var records []audit.Record
+	for _, id := range gone {
+		records = append(records, audit.Record{Kind: audit.KindCleared, IDs: []string{id}, Host: c.decided[id].host})
+		delete(c.decided, id)
+	}
+	return records
+}
+
+// decision is what the cycle does about a finding.
+func (cycle *Cycle) decision(f *enforce.Finding) audit.Decision {
+	switch {
+	case f.Pending:
+		return audit.DecisionWait
+	case len(f.Terminate)+len(f.Detach) == 0 && len(f.Stuck) > 0:
+		return audit.DecisionStuck
+	case len(f.Terminate)+len(f.Detach) == 0:
+		return audit.DecisionNone
+	case cycle.Plan.Held != "":
+		return audit.DecisionHold
+	case cycle.DryRun:
+		return audit.DecisionDryRun
+	}
+	return audit.DecisionAct
+}
+
+// failureRecords are of hosts that did not answer, when they begin to, and of a
+// cycle that was held back.
+func (c *Controller) failureRecords(cycle *Cycle) []audit.Record {
+	var records []audit.Record
+	failing := make(map[snapshot.Hostname]bool)
+	for _, h := range cycle.Cluster.Failed() {
+		failing[h.Name] = true
+		if !c.failing[h.Name] {
+			records = append(records, audit.Record{Kind: audit.KindFailed, Host: h.Name, Reason: fmt.Sprintf("%s: %v", remote.ClassOf(h.Err), h.Err)})
+		}
+	}
+	c.failing = failing
+	if held := cycle.Plan.Held; held != "" {
+		records = append(records, audit.Record{Kind: audit.KindHeld, Reason: held})
+	}
+	return records
+}
+
+// reportID joins the items of what a host is sent in a cycle with what came of
+// them.
+func (c *Controller) reportID(cycle *Cycle, host snapshot.Hostname) string {
+	return fmt.Sprintf("%s/%d/%s", c.run, cycle.Number, host)
+}
+
+// itemRecords are the items of a report in the order of its outcomes.
+func (c *Controller) itemRecords(cycle *Cycle, r enforce.HostReport) []audit.Record {
+	var s *snapshot.Snapshot
+	if i := slices.IndexFunc(cycle.Cluster.Hosts, func(h snapshot.Host) bool { return h.Name == r.Host }); i >= 0 {
+		s = cycle.Cluster.Hosts[i].Snapshot
+	}
+	records := audit.Items(r.Host, r.Report, s)
+	for i := range records {
+		records[i].Report = c.reportID(cycle, r.Host)
+	}
+	return records
+}

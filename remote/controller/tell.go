@@ -1,0 +1,172 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// RequestTell is the request of `genv usage serve` that tells users something
+// on their terminals, as write(1) does.
+const RequestTell = "tell"
+
+// TellRequest has users told.
+type TellRequest struct {
+	Messages []Message `json:"messages"`
+}
+
+// Message is for the terminals of one user.
+type Message struct {
+	UID  snapshot.UID `json:"uid"`
+	Text string       `json:"text"` // lines of plain text
+}
+
+// TellAnswer says on how many terminals each message was shown, in the order of
+// the request. A user who is not logged in, or takes no messages, has none.
+type TellAnswer struct {
+	Terminals []int `json:"terminals"`
+}
+
+// Teller is a Link that can tell users something on their terminals.
+type Teller interface {
+	// Tell has a host tell its users, and returns on how many terminals each
+	// message was shown. ErrCannotTell: the host does not know how to.
+	Tell(ctx context.Context, host remote.Host, messages []Message) (terminals []int, err error)
+}
+
+// ErrCannotTell says that the genv on the host cannot tell users anything.
+var ErrCannotTell = errors.New("the genv there cannot tell users anything")
+
+// Told is that a user was told of a finding, or why not.
+type Told struct {
+	enforce.Telling
+	Terminals int
+	Err       error
+}
+
+// tellTimeout bounds the telling, which must not keep anybody from acting.
+const tellTimeout = 5 * time.Second
+
+// tell tells a host's users what is about to happen. That it fails is told to
+// the administrator, and keeps nobody from acting.
+func (c *Controller) tell(ctx context.Context, host remote.Host, tellings []enforce.Telling) []Told {
+	if len(tellings) == 0 {
+		return nil
+	}
+	list := make([]Told, len(tellings))
+	messages := make([]Message, len(tellings))
+	for i, t := range tellings {
+		list[i].Telling = t
+		messages[i] = Message{UID: t.UID, Text: t.Text}
+	}
+	terminals, err := c.tellHost(ctx, host, messages)
+	for i := range list {
+		list[i].Err = err
+		if i < len(terminals) {
+			list[i].Terminals = terminals[i]
+		}
+	}
+	return list
+}
+
+func (c *Controller) tellHost(ctx context.Context, host remote.Host, messages []Message) ([]int, error) {
+	teller, ok := c.Link.(Teller)
+	if !ok {
+		return nil, ErrCannotTell
+	}
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	return teller.Tell(ctx, host, messages)
+}
+
+// stage is how much a user was told of a finding.
+type stage int
+
+const (
+	toldToWait stage = iota + 1
+	toldOfAct
+)
+
+// messages are what users are to be told in this cycle: of a finding at first
+// sight, and when it is acted on, each once for as long as it stands.
+func (c *Controller) messages(cycle *Cycle) map[string][]enforce.Telling {
+	if !cycle.Plan.TellUsers {
+		return nil
+	}
+	hosts := make(map[snapshot.Hostname]*snapshot.Host)
+	missing := make(map[snapshot.Hostname]bool)
+	for i := range cycle.Cluster.Hosts {
+		h := &cycle.Cluster.Hosts[i]
+		hosts[h.Name] = h
+		missing[h.Name] = h.Snapshot == nil
+	}
+	list := make(map[string][]enforce.Telling)
+	told := make(map[string]toldFinding)
+	for i := range cycle.Plan.Findings {
+		f := &cycle.Plan.Findings[i]
+		now := toldFinding{f.Host, toldToWait}
+		if !f.Pending {
+			now.stage = toldOfAct
+		}
+		told[f.ID] = now
+		if c.told[f.ID].stage >= now.stage {
+			told[f.ID] = c.told[f.ID]
+			continue
+		}
+		for _, t := range f.Tellings(hosts, c.Now()) {
+			list[string(t.Host)] = append(list[string(t.Host)], t)
+		}
+	}
+	for id, before := range c.told {
+		if missing[before.host] {
+			told[id] = before // it may still be there
+		}
+	}
+	c.told = told
+	return list
+}
+
+type toldFinding struct {
+	host  snapshot.Hostname
+	stage stage
+}
+
+// toldRecords are for the log.
+func toldRecords(told []Told) []audit.Record {
+	var records []audit.Record
+	for _, t := range told {
+		r := audit.Record{Kind: audit.KindTold, IDs: []string{t.ID}, Host: t.Host, UID: &t.UID, Text: t.Text}
+		switch {
+		case t.Err != nil:
+			r.Reason = t.Err.Error()
+		case t.Terminals == 0:
+			r.Reason = "not logged in, or takes no messages (mesg n)"
+		}
+		records = append(records, r)
+	}
+	return records
+}
+
+// Tell implements Teller.
+func (s *Streams) Tell(ctx context.Context, host remote.Host, messages []Message) ([]int, error) {
+	t := s.talk(host)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.line == nil || t.line.via != ViaStream || !t.line.client.Greeting.Can(RequestTell) {
+		return nil, ErrCannotTell // it is not worth a login
+	}
+	var answer TellAnswer
+	if err := t.line.call(ctx, RequestTell, TellRequest{Messages: messages}, &answer); err != nil {
+		if !errors.Is(err, stream.ErrRefused) {
+			t.hangUp(err)
+		}
+		return nil, err
+	}
+	return answer.Terminals, nil
+}
