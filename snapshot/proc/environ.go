@@ -19,7 +19,7 @@ import (
 // else. But a process that was started with an empty environment, as by
 // `env -i`, is told by Stat.NoEnviron. A process that ended is ErrGone.
 func (p *Process) Environ(key string) (value string, found bool, err error) {
-	data, err := p.read("environ", environLimit)
+	data, err := p.readEnviron()
 	if err != nil {
 		return "", false, p.reallyGone(err)
 	}
@@ -31,6 +31,39 @@ func (p *Process) Environ(key string) (value string, found bool, err error) {
 		return "", false, nil
 	}
 	return "", false, fmt.Errorf("%w: the environment of PID %d is empty or overwritten", ErrUnreadable, p.PID)
+}
+
+// readEnviron reads the environ of the process, or of a thread of it: once the
+// first thread has ended the process shows none of its own, and others may run
+// on for ever.
+func (p *Process) readEnviron() ([]byte, error) {
+	data, err := p.read("environ", environLimit)
+	if len(data) > 0 {
+		return data, nil
+	}
+	if stat, statErr := p.Stat(); statErr != nil || stat.State != 'Z' || stat.Gone() {
+		return data, err
+	}
+	threads, listErr := p.threads()
+	if listErr != nil {
+		return data, err
+	}
+	for _, thread := range threads {
+		if theirs, threadErr := p.read("task/"+thread+"/environ", environLimit); threadErr == nil && len(theirs) > 0 {
+			return theirs, nil
+		}
+	}
+	return data, err
+}
+
+// threads lists the ids of the process's threads.
+func (p *Process) threads() ([]string, error) {
+	dir, err := p.dir.Open("task")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }() // it was only read
+	return dir.Readdirnames(-1)
 }
 
 // reallyGone doubts an ErrGone of environ: recent kernels say ESRCH there for

@@ -145,3 +145,19 @@ func TestAProcessWithoutMemoryIsNotGone(t *testing.T) {
 	_, _, err = fs.Environ(11, key)
 	require.ErrorIs(t, err, proc.ErrGone)
 }
+
+// A process whose first thread has ended is told by its other threads, so that
+// ending it is no way out.
+func TestEnvironOfAProcessWithoutItsFirstThread(t *testing.T) {
+	fs := mount(t)
+	add(t, fs, 10, map[string]string{
+		"stat":            "10 (train) Z" + strings.Repeat(" 1", 16) + " 2 0 77" + strings.Repeat(" 0", 29),
+		"environ":         "",
+		"task/10/environ": "",
+		"task/11/environ": key + "=1667\x00",
+	})
+	value, found, err := fs.Environ(10, key)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, "1667", value)
+}

@@ -39,6 +39,7 @@ func add(t *testing.T, fs proc.FS, pid snapshot.PID, files map[string]string) {
 	dir := filepath.Join(fs.Root, strconv.Itoa(int(pid)))
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	for name, content := range files {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
 	}
 }
