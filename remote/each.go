@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -36,11 +37,21 @@ func Each[T any](ctx context.Context, hosts []Host, limit int, do func(context.C
 func one[T any](ctx context.Context, host Host, do func(context.Context, Host) (T, error)) Result[T] {
 	r := Result[T]{Host: host}
 	if ctx.Err() != nil {
-		r.Err = context.Cause(ctx)
+		r.Err = notBegun(context.Cause(ctx))
 		return r
 	}
 	start := time.Now()
 	r.Value, r.Err = do(ctx, host)
 	r.Elapsed = time.Since(start)
 	return r
+}
+
+// notBegun is the error of a host for which nothing was done; a cause that has
+// a class keeps it.
+func notBegun(cause error) error {
+	var known *Error
+	if errors.As(cause, &known) {
+		return cause
+	}
+	return Errorf(Cancelled, "not begun: %w", cause)
 }

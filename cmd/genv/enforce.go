@@ -48,7 +48,7 @@ func (p *program) enforceHere(c *cli.Context) error {
 		},
 		bar: &progress{},
 	}
-	return p.turn(c.Context, here, policy, schedule, format)
+	return p.turn(c, here, policy, schedule, format, func() (enforce.Policy, error) { return policyOf(c) })
 }
 
 // selfLink is the Link to this machine.

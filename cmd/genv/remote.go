@@ -52,6 +52,7 @@ type fleet struct {
 	*controller.Controller
 	client  *sshclient.Client
 	timeout time.Duration // for a command
+	atOnce  int           // hosts that are logged in to at a time
 	quiet   bool
 	bar     *progress
 }
@@ -86,6 +87,7 @@ func (p *program) openFleet(c *cli.Context) (*fleet, error) {
 		},
 		client:  client,
 		timeout: timeout,
+		atOnce:  fanout,
 		quiet:   given(c, "quiet").Bool("quiet"),
 		bar:     bar,
 	}, nil
@@ -147,7 +149,7 @@ func (p *program) logger(c *cli.Context) zerolog.Logger {
 // converse has the controller keep a conversation with every host.
 func (f *fleet) converse(log zerolog.Logger) *controller.Streams {
 	talks := &controller.Streams{
-		Start: startOver(f.client), Runner: f.client, Timeout: f.timeout, Fanout: f.Fanout, Log: log,
+		Start: startOver(f.client), Runner: f.client, Timeout: f.timeout, Fanout: f.atOnce, Log: log,
 	}
 	f.Link, f.Fanout = talks, len(f.Hosts) // where a conversation stands, a question costs next to nothing
 	return talks

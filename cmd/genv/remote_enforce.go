@@ -1,11 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -43,16 +44,45 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	f.DryRun = given(c, "dry-run").Bool("dry-run")
 	talks := f.converse(p.logger(c))
 	defer talks.Close()
-	return p.turn(c.Context, f, policy, schedule, format)
+	return p.turn(c, f, policy, schedule, format, func() (enforce.Policy, error) { return p.reread(c, f, talks) })
+}
+
+// reread is what SIGHUP asks for: the hosts and the policy as they stand now.
+func (p *program) reread(c *cli.Context, f *fleet, talks *controller.Streams) (enforce.Policy, error) {
+	policy, err := policyOf(c)
+	if err != nil {
+		return nil, err
+	}
+	hosts, err := p.hostsOf(c)
+	if err != nil {
+		return nil, err
+	}
+	old := f.Hosts
+	f.client.Forget(talks.Keep(hosts)...)
+	f.Hosts, f.Fanout = hosts, len(hosts)
+	log := p.logger(c).Level(zerolog.InfoLevel)
+	log.Info().Int("hosts", len(hosts)).Int("before", len(old)).Msg("SIGHUP: hosts and policy were read again")
+	return policy, nil
+}
+
+// cycleLimit is after how long a cycle counts as stuck: every host may need its
+// time twice, as many at a time as are logged in to, and then there are reports
+// with a grace for their processes.
+func (f *fleet) cycleLimit() time.Duration {
+	turns := time.Duration(len(f.Hosts)/max(f.atOnce, 1) + 1)
+	return turns*2*(f.timeout+time.Minute) + 2*maxGrace
 }
 
 // turn runs the controller's loop and shows each cycle. The exit code is that
 // of the last cycle that ran to its end.
-func (p *program) turn(ctx context.Context, f *fleet, policy enforce.Policy, s controller.Schedule, format string) error {
+func (p *program) turn(c *cli.Context, f *fleet, policy enforce.Policy, s controller.Schedule, format string, reread func() (enforce.Policy, error)) error {
 	var last error
+	ctx, service, end := startService(c.Context, p.logger(c), &s, f.cycleLimit(), reread)
+	defer end()
 	shown := &cycleWriter{out: p.out, err: p.err, format: format, quiet: f.quiet}
 	err := f.Loop(ctx, policy, s, func(cycle controller.Cycle) error {
 		f.bar.end()
+		service.tell(cycle)
 		if ctx.Err() != nil && len(cycle.Actions) == 0 {
 			return nil // cut off before anything was done: it says nothing of the hosts
 		}

@@ -73,32 +73,32 @@ func (s *Streams) Via(host remote.Host) Via {
 }
 
 // Keep goes on with the hosts that are still to be spoken with in the same
-// way, and ends what there is with all others. How hosts without streams are
-// spoken with is found out anew.
-func (s *Streams) Keep(hosts []remote.Host) {
+// way, and ends what there is with all others, which it returns. How hosts
+// without streams are spoken with is found out anew.
+func (s *Streams) Keep(hosts []remote.Host) (over []remote.Host) {
 	kept := make(map[string]remote.Host, len(hosts))
 	for _, h := range hosts {
 		kept[h.Name] = h
 	}
 	s.mu.Lock()
-	var over []*talk
+	var ended, rest []*talk
 	for name, t := range s.talks {
 		if h, ok := kept[name]; !ok || !sameWay(h, t.host) {
-			over = append(over, t)
+			ended = append(ended, t)
 			delete(s.talks, name)
+		} else {
+			rest = append(rest, t)
 		}
 	}
-	var rest []*talk
-	for _, t := range s.talks {
-		rest = append(rest, t)
-	}
 	s.mu.Unlock()
-	for _, t := range over {
+	for _, t := range ended {
 		t.locked(t.end)
+		over = append(over, t.host)
 	}
 	for _, t := range rest {
 		t.locked(t.reconsider)
 	}
+	return over
 }
 
 // sameWay says whether two hosts are reached and commanded alike.

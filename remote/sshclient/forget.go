@@ -1,0 +1,22 @@
+package sshclient
+
+import "github.com/seed-3119e985/genv/remote"
+
+// Forget closes the connections to hosts that left the fleet. What runs there
+// ends; who goes through one of them as a jump host connects anew.
+func (c *Client) Forget(hosts ...remote.Host) {
+	for _, h := range hosts {
+		if p := c.remove(c.endpointOf(h)); p != nil {
+			p.close()
+		}
+	}
+}
+
+// remove takes the peer for an endpoint out of the client, if there is one.
+func (c *Client) remove(e endpoint) *peer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.peers[e]
+	delete(c.peers, e)
+	return p
+}
