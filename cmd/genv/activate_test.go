@@ -178,3 +178,16 @@ func TestPreactivatedShell(t *testing.T) {
 		require.Equal(t, said{status: "1"}, shell.say(`env | grep GENV_PREACTIVATE`))
 	})
 }
+
+func TestWhichShellIsInitialised(t *testing.T) {
+	u := newStation(t).me()
+	for line, want := range map[string]string{
+		`bash -c 'genv shell --init; :' | head -1`:                        "function __genv_save {",
+		`SHELL=/bin/zsh bash -c 'genv shell --init; :' | grep -c emulate`: "0",
+		`genv shell --init --shell zsh | head -1`:                         "typeset -gA __genv_how __genv_old",
+		`sh -c 'genv shell --init; :' 2>&1`:                               `--shell bash`,
+	} {
+		shell := u.openBare("bash")
+		require.Contains(t, shell.say(line).text, want, line)
+	}
+}

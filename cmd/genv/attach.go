@@ -64,7 +64,7 @@ func (p *program) inShell(ctx context.Context, change func(*state.Books, *snapsh
 	if err != nil {
 		return err
 	}
-	caller, err := shell.CallerFrom(p.getenv)
+	caller, err := p.caller(who)
 	if err != nil {
 		return err
 	}

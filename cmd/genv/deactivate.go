@@ -28,7 +28,7 @@ func (p *program) deactivate(c *cli.Context) error {
 	if _, err := who.active(c.Context); err != nil {
 		return err
 	}
-	caller, err := shell.CallerFrom(p.getenv)
+	caller, err := p.caller(who)
 	if err != nil {
 		return err
 	}

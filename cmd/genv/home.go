@@ -34,6 +34,8 @@ func (p *program) homeCommand() *cli.Command {
 }
 
 // errNoHome is 1.4.3's text, which ends with an empty line when printed.
+//
+//nolint:revive // its words, as they are
 var errNoHome = errors.New(`Could not find any Genv configuration directory.
 
 Create a directory named '.genv' under one of the following directories:

@@ -46,11 +46,13 @@ func (p *program) lock(c *cli.Context) error {
 	} else if err != nil {
 		return err
 	}
-	release, err := who.store.LockDevices(c.Context, devices)
-	if err != nil {
-		return err
+	if len(devices) > 0 {
+		release, err := who.store.LockDevices(c.Context, devices)
+		if err != nil {
+			return err
+		}
+		defer release()
 	}
-	defer release()
 	return p.child(words)
 }
 

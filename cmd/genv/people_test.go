@@ -131,3 +131,24 @@ func TestFullDisk(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(s.state, "filler")))
 	require.Equal(t, said{text: "0,1\n"}, shell.say("genv attach --count 2; echo $CUDA_VISIBLE_DEVICES"))
 }
+
+func TestSudoCannotChangeTheShell(t *testing.T) {
+	u := newStation(t).me().with("GENV_ENVIRONMENT_ID=77", "SUDO_UID=1000")
+	needsRoot(t)
+	for _, command := range []string{"attach", "detach", "deactivate", "config --clear"} {
+		r := u.run(append([]string{"genv"}, strings.Fields(command)...)...)
+		require.Equal(t, 1, r.code)
+		require.Contains(t, r.err, "sudo cannot change the shell that this was typed in")
+	}
+}
+
+func TestStateThatMayNotBeMade(t *testing.T) {
+	s := newStation(t)
+	require.NoError(t, os.Mkdir(s.path("closed"), 0o755))
+	u := s.person("alice", alice)
+	u.env = []string{"GENV_TMPDIR=" + s.path("closed/state")}
+	r := u.run("genv", "devices")
+	require.Equal(t, 1, r.code)
+	require.Equal(t, "make the folder "+s.path("closed/state")+": permission denied; ask its owner or root to let you, or set GENV_TMPDIR on the whole host\n", r.err)
+	require.Equal(t, result{code: 7, err: "genv: no device is locked, since this shell is in no environment: run `genv activate` first\n"}, u.run("genv", "lock", "sh", "-c", "exit 7"))
+}

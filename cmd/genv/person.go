@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -48,8 +50,8 @@ func (p *program) person() (*person, error) {
 
 // In the words of 1.4.3.
 var (
-	errNotActive = errors.New("Not running in an active environment")     //nolint:revive,staticcheck // 1.4.3's words
-	errActive    = errors.New("Already running in an active environment") //nolint:revive,staticcheck // 1.4.3's words
+	errNotActive = errors.New("Not running in an active environment")     //nolint:staticcheck // 1.4.3's words
+	errActive    = errors.New("Already running in an active environment") //nolint:staticcheck // 1.4.3's words
 )
 
 // active is the environment in which the command was typed. sudo drops the
@@ -79,6 +81,16 @@ func (w *person) notActive() error {
 		return errNotActive
 	}
 	return nil
+}
+
+// caller is the shell that is to be changed. Under sudo there is none, however
+// well it was initialised.
+func (p *program) caller(who *person) (shell.Caller, error) {
+	caller, err := shell.CallerFrom(p.getenv)
+	if err != nil && who.sudoed && who.eid != "" {
+		err = errors.New("sudo cannot change the shell that this was typed in: run it without sudo, or `genv devices attach` with sudo and then `genv attach --refresh` without")
+	}
+	return caller, err
 }
 
 // mine is a registered environment that this user may change.
@@ -156,6 +168,10 @@ func advised(err error) string {
 		if slices.ContainsFunc(advice.causes, func(cause error) bool { return errors.Is(err, cause) }) {
 			return oneLine(err.Error()) + "; " + advice.step
 		}
+	}
+	var path *fs.PathError
+	if errors.As(err, &path) && errors.Is(path, fs.ErrPermission) {
+		return oneLine(err.Error()) + "; ask its owner or root to let you, or set GENV_TMPDIR on the whole host"
 	}
 	return err.Error()
 }

@@ -93,7 +93,7 @@ func settingNamed(name string) (setting, error) {
 func settingFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "name", Usage: "`NAME` of the environment"},
-		&cli.StringFlag{Name: "gpus", Usage: "how many devices to attach"},
+		&cli.StringFlag{Name: "gpus", Usage: "attach `N` devices"},
 		&cli.StringFlag{Name: "gpu-memory", Usage: "`CAPACITY` on each device, such as 4g; shares devices with others"},
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -65,23 +66,22 @@ func (p *program) shims(exe string) (string, error) {
 	return dir, nil
 }
 
-// shellKind is the shell that was named, or the nearest parent that is one: a
-// login shell in SHELL need not be the one that evaluates this.
+// shellKind is the shell that was named, or the one that runs this: a login
+// shell in SHELL need not be the one that evaluates it.
 func (p *program) shellKind(name string) (shell.Kind, error) {
 	if name != "" {
 		return shell.ParseKind(name)
 	}
 	fs := proc.FS{}
-	pid := snapshot.PID(os.Getppid())
-	for range 8 { // su, sudo, script and their like stand between at most
-		stat, err := fs.Stat(pid)
-		if err != nil {
-			break
-		}
-		if kind, err := shell.ParseKind(stat.Name); err == nil {
-			return kind, nil
-		}
-		pid = stat.PPID
+	parent, err := fs.Stat(snapshot.PID(os.Getppid()))
+	for err == nil && slices.Contains(wrappers, parent.Name) {
+		parent, err = fs.Stat(parent.PPID)
 	}
-	return shell.ParseKind(p.getenv("SHELL"))
+	if err != nil {
+		return shell.ParseKind(p.getenv("SHELL"))
+	}
+	return shell.ParseKind(parent.Name)
 }
+
+// wrappers may stand between a shell and what it runs.
+var wrappers = []string{"sudo", "su", "timeout", "setpriv", "strace"}

@@ -36,7 +36,7 @@ func (p *program) startShim(ctx context.Context, name string, args []string) (in
 	if err != nil {
 		return 0, err
 	}
-	real, err := shell.FindReal(name, p.getenv("PATH"), self)
+	program, err := shell.FindReal(name, p.getenv("PATH"), self)
 	if err != nil {
 		return 0, err
 	}
@@ -47,12 +47,12 @@ func (p *program) startShim(ctx context.Context, name string, args []string) (in
 	bypass := who.eid == "" || p.getenv("GENV_BYPASS") == "1"
 	if name == "docker" {
 		return 0, docker.Shim{
-			Real: real, Args: args, Environ: os.Environ(), Bypass: bypass, Stderr: p.err, Exec: syscall.Exec,
+			Real: program, Args: args, Environ: os.Environ(), Bypass: bypass, Stderr: p.err, Exec: syscall.Exec,
 			Environment: func() (docker.Environment, error) { return who.container(ctx) },
 		}.Run()
 	}
 	return smi.Shim{
-		Real: real, Args: args, Environ: os.Environ(), Bypass: bypass, Stdout: p.out, Stderr: p.err, Exec: syscall.Exec,
+		Real: program, Args: args, Environ: os.Environ(), Bypass: bypass, Stdout: p.out, Stderr: p.err, Exec: syscall.Exec,
 		View: func() (smi.View, error) { return who.view(ctx) },
 	}.Run(ctx)
 }
