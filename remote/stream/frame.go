@@ -86,7 +86,7 @@ func readFrame(r io.Reader) (*frame, error) {
 	var rest bytes.Buffer
 	length := int64(nameLength) + int64(bodyLength) + 4
 	if n, err := io.CopyN(&rest, r, length); err != nil {
-		return nil, fmt.Errorf("%w: cut after %d of %d bytes of a frame: %w", ErrProtocol, n, length, err)
+		return nil, fmt.Errorf("%w: cut after %d of %d bytes of a frame: %s", ErrProtocol, n, length, err.Error()) // not wrapped: it is no orderly end
 	}
 	return checkFrame(header, rest.Bytes(), nameLength)
 }

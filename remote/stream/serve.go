@@ -138,7 +138,7 @@ func readRequests(ctx context.Context, in io.Reader, hungUp func()) <-chan recei
 func receive(in io.Reader, last uint64) received {
 	f, err := readFrame(in)
 	switch {
-	case errors.Is(err, io.EOF) && !errors.Is(err, ErrProtocol):
+	case errors.Is(err, io.EOF):
 		return received{err: io.EOF}
 	case err != nil:
 		return received{err: fmt.Errorf("read a request: %w", err)}
