@@ -133,6 +133,17 @@ func TestUninitialisedShell(t *testing.T) {
 	}
 }
 
+// A shell that lost its variables is still in the books: it can leave.
+func TestDeactivationWithoutTheVariable(t *testing.T) {
+	shell := newStation(t).me().open("bash")
+	require.Equal(t, said{}, shell.say("genv activate --gpus 1; unset GENV_ENVIRONMENT_ID"))
+	again := shell.say("genv activate")
+	require.Equal(t, "1", again.status)
+	require.Contains(t, again.text, "run `genv deactivate`")
+	require.Equal(t, said{}, shell.say("genv deactivate; genv activate --no-attach --gpus 2"))
+	require.Equal(t, said{text: shell.pid() + " -1\n"}, shell.say("echo $GENV_ENVIRONMENT_ID $CUDA_VISIBLE_DEVICES"))
+}
+
 // The id of an environment is the PID of its first shell; PIDs are dealt anew.
 func TestAnIDIsNotTakenTwice(t *testing.T) {
 	u := newStation(t).me()

@@ -40,7 +40,7 @@ func readConfigRequest(c *cli.Context) (configRequest, error) {
 	r := configRequest{which: settings, clear: c.Bool("clear"), save: c.Bool("save"), load: c.Bool("load")}
 	words := c.Args().Slice()
 	for name, on := range map[string]*bool{"clear": &r.clear, "save": &r.save, "load": &r.load} {
-		if i := slices.Index(words, "--"+name); i >= 0 && slices.Contains(c.Command.VisibleFlags(), flagNamed(c, name)) {
+		if i := slices.Index(words, "--"+name); i >= 0 && takes(c.Command, name) {
 			*on, words = true, slices.Delete(words, i, i+1)
 		}
 	}
@@ -63,13 +63,9 @@ func readConfigRequest(c *cli.Context) (configRequest, error) {
 	return r, r.check()
 }
 
-func flagNamed(c *cli.Context, name string) cli.Flag {
-	for _, f := range c.Command.Flags {
-		if slices.Contains(f.Names(), name) {
-			return f
-		}
-	}
-	return nil
+// takes says whether a command has a flag; `genv envs config` has fewer.
+func takes(command *cli.Command, flag string) bool {
+	return slices.ContainsFunc(command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), flag) })
 }
 
 func (r *configRequest) check() error {

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"errors"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -25,11 +30,12 @@ func (p *program) deactivate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := who.active(c.Context); err != nil {
-		return err
-	}
+	_, inactive := who.active(c.Context)
 	caller, err := p.caller(who)
-	if err != nil {
+	if errors.Is(inactive, errNotActive) && err == nil {
+		inactive, err = who.unregistered(c.Context, caller.PID)
+	}
+	if err := cmp.Or(inactive, err); err != nil {
 		return err
 	}
 	activation := state.Activation{PID: caller.PID}
@@ -43,4 +49,14 @@ func (p *program) deactivate(c *cli.Context) error {
 		return err
 	}
 	return caller.Apply(shell.Deactivate())
+}
+
+// unregistered is errNotActive, unless the books have the shell although it has
+// lost the variable that says so.
+func (w *person) unregistered(ctx context.Context, pid snapshot.PID) (inactive, err error) {
+	books, err := w.books(ctx)
+	if err != nil || books.EnvironmentOf(pid) != nil {
+		return nil, err
+	}
+	return errNotActive, nil
 }

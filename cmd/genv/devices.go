@@ -53,6 +53,17 @@ func bookFlags() []cli.Flag {
 	}
 }
 
+// refuseBookFlags is for commands that list nothing: bookFlags that stand before
+// them would be ignored.
+func refuseBookFlags(c *cli.Context) error {
+	for _, flag := range bookFlags() {
+		if isGiven(c, flag.Names()[0]) {
+			return usage("--%s goes with the commands that list, not with %s", flag.Names()[0], c.Command.Name)
+		}
+	}
+	return nil
+}
+
 // errResetRoot is for --reset: what is in the files belongs to many users.
 var errResetRoot = errors.New("--reset takes from all users what they have: only root may, with `sudo -E env PATH=$PATH genv …`")
 

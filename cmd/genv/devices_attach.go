@@ -50,6 +50,9 @@ func (p *program) devicesDetach(c *cli.Context) error {
 // is nobody's; as in 1.4.3 it can be given devices, which it has until the books
 // are next read.
 func (p *program) withDevicesOf(c *cli.Context, change func(b *state.Books, env *snapshot.Environment) error) error {
+	if err := refuseBookFlags(c); err != nil {
+		return err
+	}
 	who, err := p.person()
 	if err != nil {
 		return err
@@ -102,7 +105,7 @@ func (p *program) devicesFind(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	books, err := who.devices(c.Context, false)
+	books, err := p.deviceBooks(c)
 	if err != nil {
 		return err
 	}

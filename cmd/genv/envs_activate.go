@@ -53,6 +53,9 @@ func (r resident) String() string {
 
 func (p *program) envsActivate(c *cli.Context) error {
 	r, err := residentOf(c)
+	if err == nil {
+		err = refuseBookFlags(c)
+	}
 	if err != nil {
 		return err
 	}
@@ -81,6 +84,9 @@ func (p *program) envsActivate(c *cli.Context) error {
 // run when they end.
 func (p *program) envsDeactivate(c *cli.Context) error {
 	r, err := residentOf(c)
+	if err == nil {
+		err = refuseBookFlags(c)
+	}
 	if err != nil {
 		return err
 	}
@@ -110,11 +116,7 @@ func (p *program) envsFind(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	who, err := p.person()
-	if err != nil {
-		return err
-	}
-	books, err := who.books(c.Context)
+	books, err := p.environmentBooks(c)
 	if err != nil {
 		return err
 	}
@@ -128,6 +130,9 @@ func (p *program) envsFind(c *cli.Context) error {
 
 func (p *program) envsConfig(c *cli.Context) error {
 	request, err := readConfigRequest(c)
+	if err == nil {
+		err = refuseBookFlags(c)
+	}
 	if err != nil {
 		return err
 	}

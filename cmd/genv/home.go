@@ -35,7 +35,7 @@ func (p *program) homeCommand() *cli.Command {
 
 // errNoHome is 1.4.3's text, which ends with an empty line when printed.
 //
-//nolint:revive // its words, as they are
+//nolint:revive,staticcheck // its words, as they are
 var errNoHome = errors.New(`Could not find any Genv configuration directory.
 
 Create a directory named '.genv' under one of the following directories:
@@ -70,7 +70,7 @@ func workingDirectory() string {
 
 func ownedBy(info fs.FileInfo, uid int) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && (int(stat.Uid) == uid || uid == 0)
+	return ok && int64(stat.Uid) == int64(uid)
 }
 
 // loadSettings reads the files of a .genv folder: one for each setting, named
@@ -125,10 +125,14 @@ func saveSettings(dir string, config *snapshot.EnvConfig, which []setting) error
 }
 
 func writeSetting(path, text string) error {
-	temporary := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())
-	defer os.Remove(temporary) // nothing is there after the rename
-	if err := os.WriteFile(temporary, []byte(text), 0o600); err != nil {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
 		return err
 	}
-	return os.Rename(temporary, path)
+	defer os.Remove(file.Name()) // nothing is there after the rename
+	_, err = file.WriteString(text)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
 }

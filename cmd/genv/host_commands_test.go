@@ -65,6 +65,7 @@ func TestBadInput(t *testing.T) {
 		"envs activate --kernel-id x", "envs activate --pid 999999999", "envs activate --eid 5 --pid $$", "envs activate --eid 5 --kernel-id x --uid 77",
 		"envs find --pid 1", "envs find", "envs query", "envs query --query nonsense", "envs query --eid none --query eid", "envs config --eid none",
 		"envs config --eid none name x", "envs deactivate",
+		"devices --reset attach --count 1", "devices --no-cleanup detach", "envs --reset deactivate --pid 1", "envs --format json config --eid x",
 	} {
 		said := shell.say("genv " + line)
 		require.Equal(t, "1", said.status, "%s: %s", line, said.text)
