@@ -21,7 +21,7 @@ func stopped(ctx context.Context, where string) *remote.Error {
 	if errors.Is(cause, context.DeadlineExceeded) {
 		return remote.Errorf(remote.Timeout, "%s: %w", where, cause)
 	}
-	return remote.Errorf(remote.Cancelled, "stopped %s: %w", where, cause)
+	return remote.Errorf(remote.Cancelled, "%s: stopped: %w", where, cause)
 }
 
 // droppedError is a connection that ended before the handshake: what a server
@@ -46,8 +46,10 @@ func handshakeError(ctx context.Context, t target, check *hostKeyCheck, keys aut
 		return remote.Errorf(remote.Auth, "%s refuses user %s: %w; %s", t.address(), t.User, err, keys.Tried())
 	case check.seen:
 		return remote.Errorf(remote.Unreachable, "%s ended the login: %w", t.address(), err)
+	case t.ProxyCommand != "": // what it does at once it does every time
+		return remote.Errorf(remote.Unreachable, "no connection to %s through its ProxyCommand: %w", t.Host, err)
 	case isDrop(err):
-		return &remote.Error{Class: remote.Unreachable, Err: fmt.Errorf("%s: %w", t.address(), &droppedError{err})}
+		return remote.Errorf(remote.Unreachable, "%s: %w", t.address(), &droppedError{err})
 	}
 	return remote.Errorf(remote.Unreachable, "what answers at %s does not speak our SSH: %w", t.address(), err)
 }

@@ -1,6 +1,7 @@
 package sshclient
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -27,8 +28,10 @@ type link struct {
 
 func (c *Client) newLink(t target, conn ssh.Conn, channels <-chan ssh.NewChannel, requests <-chan *ssh.Request) (*link, error) {
 	l := &link{ssh: ssh.NewClient(conn, channels, requests), sessions: make(chan struct{}, sessionsPerLink), done: make(chan struct{})}
+	forget := context.AfterFunc(c.lifetime, func() { l.close(errClosed) }) // also where no peer has it any more
 	watch := func() {
 		l.end(l.ssh.Wait())
+		forget()
 		_ = l.ssh.Close() // it is over already
 	}
 	interval, count := positive(t.ServerAliveInterval, c.options.KeepAlive), positive(t.ServerAliveCountMax, 3)
@@ -45,6 +48,17 @@ func (l *link) alive() bool {
 		return false
 	default:
 		return true
+	}
+}
+
+// endsSoon tells whether the connection is over, or is in the next moment: its
+// sessions learn of its end a little earlier.
+func (l *link) endsSoon() bool {
+	select {
+	case <-l.done:
+		return true
+	case <-time.After(closeGrace / 4):
+		return false
 	}
 }
 

@@ -1,10 +1,10 @@
 package sshclient_test
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"text/tabwriter"
@@ -48,6 +48,13 @@ type table struct {
 	rows []string
 }
 
+func (o *table) last() string {
+	if len(o.rows) == 0 {
+		return ""
+	}
+	return o.rows[len(o.rows)-1]
+}
+
 func (o *table) print() error {
 	name := os.Getenv("GENV_FAULT_TABLE")
 	if name == "" {
@@ -73,7 +80,9 @@ func requireClass(t testing.TB, class remote.Class, err error) {
 	t.Helper()
 	require.Error(t, err)
 	observed.mu.Lock()
-	observed.rows = append(observed.rows, fmt.Sprintf("%s\t%s\t%s", t.Name(), remote.ClassOf(err), err))
+	if row := fmt.Sprintf("%s\t%s\t%s", t.Name(), remote.ClassOf(err), err); !strings.HasPrefix(observed.last(), t.Name()+"\t") {
+		observed.rows = append(observed.rows, row)
+	}
 	observed.mu.Unlock()
 	require.Equal(t, class, remote.ClassOf(err), "%v", err)
 	require.NotEmpty(t, remote.ClassOf(err).NextStep())
@@ -81,12 +90,3 @@ func requireClass(t testing.TB, class remote.Class, err error) {
 
 // logTo is a logger that several goroutines may write to.
 func logTo(w io.Writer) zerolog.Logger { return zerolog.New(zerolog.SyncWriter(w)) }
-
-func appendTo(name, text string) error {
-	file, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteString(text)
-	return errors.Join(err, file.Close())
-}

@@ -36,6 +36,7 @@ type peer struct {
 	link    *link
 	attempt *attempt
 	penalty penalty
+	closed  bool // what is still in the making is not wanted any more
 }
 
 // attempt is a connection in the making, which several callers may wait for.
@@ -93,6 +94,9 @@ func (p *peer) try(a *attempt, chain []endpoint) {
 	p.attempt = nil
 	if a.err == nil {
 		p.link = a.link
+		if p.closed {
+			a.link.close(errClosed)
+		}
 	}
 	p.penalty.record(a.err)
 	p.mu.Unlock()
@@ -103,6 +107,7 @@ func (p *peer) try(a *attempt, chain []endpoint) {
 func (p *peer) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.closed = true
 	if p.link != nil {
 		p.link.close(errClosed)
 	}

@@ -157,6 +157,9 @@ func within[T any](ctx context.Context, c *Client, l *link, call func() (T, erro
 // start asks the host to run the line. From the request on the command may run,
 // so that a connection which ends without an answer leaves the outcome unknown.
 func (s *Session) start(ctx context.Context, c *Client, line string) error {
+	if ctx.Err() != nil {
+		return stopped(ctx, s.host+": before the command was started")
+	}
 	stdin, err := s.ssh.StdinPipe()
 	if err != nil {
 		return remote.Errorf(remote.Unreachable, "%s: %w", s.host, err)
@@ -174,6 +177,8 @@ func (s *Session) start(ctx context.Context, c *Client, line string) error {
 	_, err = within(ctx, c, s.line, func() (struct{}, error) { return struct{}{}, s.ssh.Start(line) })
 	switch {
 	case err == nil:
+	case errors.Is(err, errClosed): // before anything was sent
+		return &remote.Error{Class: remote.Cancelled, Err: errClosed}
 	case !s.line.alive() || errors.Is(err, io.EOF):
 		return remote.Errorf(remote.OutcomeUnknown, "%s: cut off as the command was started: %w", s.host, s.line.reason())
 	default:
@@ -182,11 +187,10 @@ func (s *Session) start(ctx context.Context, c *Client, line string) error {
 	s.drains.Add(1)
 	if !c.spawn(func() { defer s.drains.Done(); drain(stderr, s.stderr) }) {
 		s.drains.Done()
-		return &remote.Error{Class: remote.Cancelled, Err: errClosed}
+		return remote.Errorf(remote.OutcomeUnknown, "%s: cut off as the command was started: %w", s.host, errClosed)
 	}
-	s.begun = c.spawn(s.wait)
-	if !s.begun {
-		return &remote.Error{Class: remote.Cancelled, Err: errClosed}
+	if s.begun = c.spawn(s.wait); !s.begun {
+		return remote.Errorf(remote.OutcomeUnknown, "%s: cut off as the command was started: %w", s.host, errClosed)
 	}
 	return nil
 }
