@@ -32,9 +32,13 @@ func activationFlags() []cli.Flag {
 
 func overSubscribeFlag() cli.Flag {
 	return &cli.BoolFlag{
-		Name: "over-subscribe", Aliases: []string{"o"}, EnvVars: []string{"GENV_ALLOW_OVER_SUBSCRIPTION"},
-		Usage: "take devices whether they have room or not",
+		Name: "over-subscribe", Aliases: []string{"o"},
+		Usage: "take devices whether they have room or not, as with GENV_ALLOW_OVER_SUBSCRIPTION=1",
 	}
+}
+
+func (p *program) overSubscribe(c *cli.Context) bool {
+	return c.Bool("over-subscribe") || p.getenv("GENV_ALLOW_OVER_SUBSCRIPTION") == "1"
 }
 
 func (p *program) activate(c *cli.Context) error {
@@ -59,7 +63,7 @@ func (p *program) activate(c *cli.Context) error {
 	if err := who.identify(c.Context, &a); err != nil {
 		return err
 	}
-	active, err := who.enter(c.Context, a, !c.Bool("no-attach"), c.Bool("over-subscribe"))
+	active, err := who.enter(c.Context, a, !c.Bool("no-attach"), p.overSubscribe(c))
 	if err != nil {
 		return err
 	}

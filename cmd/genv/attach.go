@@ -37,7 +37,7 @@ func (p *program) attach(c *cli.Context) error {
 	if err := refuseArguments(c); err != nil {
 		return err
 	}
-	request, err := attachRequest(c)
+	request, err := p.attachRequest(c)
 	if err != nil {
 		return err
 	}
@@ -101,8 +101,8 @@ func attachTo(b *state.Books, env *snapshot.Environment, r state.AttachRequest) 
 }
 
 // attachRequest reads attachFlags.
-func attachRequest(c *cli.Context) (state.AttachRequest, error) {
-	r := state.AttachRequest{OverSubscribe: c.Bool("over-subscribe")}
+func (p *program) attachRequest(c *cli.Context) (state.AttachRequest, error) {
+	r := state.AttachRequest{OverSubscribe: p.overSubscribe(c)}
 	if c.IsSet("count") {
 		n, err := strconv.Atoi(c.String("count"))
 		if err != nil || n < 1 {

@@ -15,7 +15,7 @@ func (p *program) devicesAttach(c *cli.Context) error {
 	if err := refuseArguments(c); err != nil {
 		return err
 	}
-	request, err := attachRequest(c)
+	request, err := p.attachRequest(c)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (p *program) remoteActivate(c *cli.Context) error {
 	for i := range f.Hosts {
 		f.Hosts[i].NoSudo = true // who activates need be no administrator, and anyone may see the devices
 	}
-	request := state.AttachRequest{EID: "new", Count: 1, Memory: config.GPUMemory, OverSubscribe: c.Bool("over-subscribe")}
+	request := state.AttachRequest{EID: "new", Count: 1, Memory: config.GPUMemory, OverSubscribe: p.overSubscribe(c)}
 	if config.GPUs != nil {
 		request.Count = *config.GPUs
 	}
@@ -61,7 +61,7 @@ func (p *program) remoteActivate(c *cli.Context) error {
 	f.Close() // exec closes nothing
 	environ := shell.Preactivation{
 		Name: config.Name, GPUs: strconv.Itoa(request.Count), GPUMemory: config.GPUMemory.String(),
-		NoPrompt: c.Bool("no-prompt"), NoAttach: c.Bool("no-attach"), OverSubscribe: c.Bool("over-subscribe"),
+		NoPrompt: c.Bool("no-prompt"), NoAttach: c.Bool("no-attach"), OverSubscribe: p.overSubscribe(c),
 	}.Environ()
 	args, err := sshArgs(c, host, environ)
 	if err != nil {
