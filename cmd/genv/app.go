@@ -47,6 +47,8 @@ func (p *program) app() *cli.App {
 		ExitErrHandler:            func(*cli.Context, error) {}, // run decides
 		Commands: append(p.personCommands(),
 			p.enforceCommand(),
+			p.policyCommand(),
+			p.historyCommand(),
 			p.remoteCommand(),
 			p.usageCommand(),
 			p.versionCommand(),

@@ -30,10 +30,6 @@ func (p *program) enforceHere(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	policy, err := policyOf(c)
-	if err != nil {
-		return err
-	}
 	schedule, err := scheduleOf(c)
 	if err != nil {
 		return err
@@ -44,18 +40,23 @@ func (p *program) enforceHere(c *cli.Context) error {
 	}
 	here := &fleet{
 		Controller: &controller.Controller{
-			Hosts: []remote.Host{{}}, Link: &selfLink{host: host}, Fanout: 1, DryRun: c.Bool("dry-run"), Now: p.now,
+			Hosts: []remote.Host{{}}, Link: &selfLink{host: host}, Fanout: 1, Now: p.now,
 		},
 		bar: &progress{},
 	}
-	return p.turn(c, here, policy, schedule, format, func() (enforce.Policy, error) { return policyOf(c) })
+	rules, err := p.beginEnforcement(c, here)
+	if err != nil {
+		return err
+	}
+	defer rules.close()
+	return p.turn(c, here, rules.policy, schedule, format, rules.reread)
 }
 
 // selfLink is the Link to this machine.
 type selfLink struct{ host *host }
 
 func (l *selfLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
-	s, err := l.host.machine.Snapshot(ctx)
+	s, err := l.host.snapshot(ctx)
 	if err != nil {
 		return nil, &remote.Error{Class: remote.CommandFailed, Err: err}
 	}
@@ -70,5 +71,11 @@ func (l *selfLink) Execute(ctx context.Context, _ remote.Host, report enforce.Re
 			done.Warnings = append(done.Warnings, text)
 		}
 	}
+	done.Warnings = append(done.Warnings, l.host.record.warnings()...)
 	return done, nil
+}
+
+// Tell implements controller.Teller.
+func (*selfLink) Tell(_ context.Context, _ remote.Host, messages []controller.Message) ([]int, error) {
+	return tellUsers(messages)
 }

@@ -25,6 +25,7 @@ type host struct {
 
 	executor *enforcelocal.Executor
 	say      func(string) // gets its lines
+	record   *hostRecord
 }
 
 func (p *program) openHost() (*host, error) {
@@ -38,6 +39,7 @@ func (p *program) openHost() (*host, error) {
 		store:   store,
 		spare:   p.getenv("GENV_TERMINATE_PROCESSES") == "0",
 	}
+	h.record = p.openHostRecord(h.machine.Proc)
 	h.executor = enforcelocal.New(h.machine, h.store, enforcelocal.Options{Grace: executeGrace, Say: func(line string) { h.say(line) }})
 	return h, nil
 }
@@ -50,12 +52,14 @@ func (h *host) carryOut(ctx context.Context, report enforce.Report, say func(str
 		spared, report.Terminate = report.Terminate, nil
 	}
 	h.say = say
+	h.record.begin(report, spared)
 	outcomes := h.executor.Execute(ctx, report)
 	for _, t := range spared {
 		outcomes = append(outcomes, enforce.Outcome{
 			PID: t.Process.PID, EID: t.Process.EID, Status: enforce.StatusRefused, Reason: "GENV_TERMINATE_PROCESSES=0 on this host",
 		})
 	}
+	h.record.end(outcomes)
 	return outcomes
 }
 

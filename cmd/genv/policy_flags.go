@@ -8,6 +8,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -17,7 +19,13 @@ func policyFlags() []cli.Flag {
 	flags := []cli.Flag{
 		&cli.StringFlag{Name: "interval", Value: "10", Usage: "time between cycles, in seconds or as 500ms; 0 runs once"},
 		&cli.IntFlag{Name: "cycles", Usage: "end after `N` cycles; 0 never ends"},
-		&cli.BoolFlag{Name: "dry-run", Usage: "say what would be done and do nothing"},
+		&cli.BoolFlag{Name: "dry-run", Usage: "say what would be done, and why, and do nothing"},
+		&cli.BoolFlag{Name: "exit-code", Usage: "exit with 2 when a dry run finds something to do"},
+		&cli.StringFlag{Name: "policy", Usage: "policy `FILE`; flags stand over it"},
+		&cli.StringFlag{Name: "audit-log", Usage: "append what is found, decided and done to `FILE`, as JSON lines"},
+		&cli.StringFlag{Name: "audit-size", Value: "64m", Usage: "rotate that file when it is so long"},
+		&cli.IntFlag{Name: "audit-keep", Value: audit.DefaultKeep, Usage: "keep `N` rotated files"},
+		&cli.BoolFlag{Name: "act-unrecorded", Usage: "go on acting when that file cannot be written"},
 		&cli.IntFlag{Name: "max-devices-per-user", Usage: "devices that a user may have attached on all hosts together"},
 		&cli.StringSliceFlag{Name: "max-devices-for-user", Usage: "the same for single users, as `USER=N` …"},
 	}
@@ -33,34 +41,41 @@ func onOff(rule enforce.Rule, text string) []cli.Flag {
 	}
 }
 
-// policyOf reads the policy from the flags.
-func policyOf(c *cli.Context) (enforce.Flags, error) {
-	policy := enforce.DefaultFlags()
-	for rule, on := range map[enforce.Rule]*bool{
-		enforce.RuleNonEnvProcesses: &policy.NonEnvProcesses,
-		enforce.RuleEnvDevices:      &policy.EnvDevices,
-		enforce.RuleEnvMemory:       &policy.EnvMemory,
+// flagsOver puts the flags that were given over a policy.
+func flagsOver(c *cli.Context, file *policy.File) error {
+	for rule, value := range map[enforce.Rule]*policy.Value[bool]{
+		enforce.RuleNonEnvProcesses: &file.Flags.NonEnvProcesses,
+		enforce.RuleEnvDevices:      &file.Flags.EnvDevices,
+		enforce.RuleEnvMemory:       &file.Flags.EnvMemory,
 	} {
 		name, negation := string(rule), "no-"+string(rule)
 		switch yes, no := isGiven(c, name), isGiven(c, negation); {
 		case yes && no:
-			return policy, usage("--%s and --%s exclude each other", name, negation)
+			return usage("--%s and --%s exclude each other", name, negation)
 		case yes:
-			*on = given(c, name).Bool(name)
+			*value = flagValue(name, given(c, name).Bool(name))
 		case no:
-			*on = !given(c, negation).Bool(negation)
+			*value = flagValue(negation, !given(c, negation).Bool(negation))
 		}
 	}
 	if isGiven(c, "max-devices-per-user") {
 		n := given(c, "max-devices-per-user").Int("max-devices-per-user")
 		if n < 0 {
-			return policy, usage("--max-devices-per-user %d: a cap is 0 or more", n)
+			return usage("--max-devices-per-user %d: a cap is 0 or more", n)
 		}
-		policy.MaxDevicesPerUser = &n
+		file.Flags.MaxDevices = policy.Value[int]{On: true, Value: n, From: policy.Source{By: "--max-devices-per-user"}}
 	}
-	var err error
-	policy.MaxDevicesForUser, err = userCaps(allGiven(c, "max-devices-for-user"))
-	return policy, err
+	caps, err := userCaps(allGiven(c, "max-devices-for-user"))
+	file.UserFlags = make(map[snapshot.Username]policy.Settings, len(caps))
+	for user, n := range caps {
+		limit := policy.Value[int]{On: true, Value: n, From: policy.Source{By: "--max-devices-for-user"}}
+		file.UserFlags[user] = policy.Settings{MaxDevices: limit}
+	}
+	return err
+}
+
+func flagValue(name string, on bool) policy.Value[bool] {
+	return policy.Value[bool]{On: on, Value: on, From: policy.Source{By: "--" + name}}
 }
 
 // userCaps reads john=3 paul=2, each word also with commas.

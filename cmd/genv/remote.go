@@ -22,6 +22,7 @@ func (p *program) remoteCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			p.remoteActivateCommand(),
 			p.remoteEnforceCommand(),
+			p.remoteHistoryCommand(),
 			p.remoteDevicesCommand(),
 			p.remoteEnvsCommand(),
 			p.remoteQueryCommand(),

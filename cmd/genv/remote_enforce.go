@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -28,10 +30,6 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	policy, err := policyOf(c)
-	if err != nil {
-		return err
-	}
 	schedule, err := scheduleOf(c)
 	if err != nil {
 		return err
@@ -41,19 +39,23 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 		return err
 	}
 	defer f.Close()
-	f.DryRun = given(c, "dry-run").Bool("dry-run")
+	rules, err := p.beginEnforcement(c, f)
+	if err != nil {
+		return err
+	}
+	defer rules.close()
 	talks := f.converse(p.logger(c))
 	defer talks.Close()
-	return p.turn(c, f, policy, schedule, format, func() (enforce.Policy, error) { return p.reread(c, f, talks) })
+	return p.turn(c, f, rules.policy, schedule, format, func() (enforce.Policy, error) { return p.reread(c, f, talks, rules) })
 }
 
 // reread is what SIGHUP asks for: the hosts and the policy as they stand now.
-func (p *program) reread(c *cli.Context, f *fleet, talks *controller.Streams) (enforce.Policy, error) {
-	policy, err := policyOf(c)
+func (p *program) reread(c *cli.Context, f *fleet, talks *controller.Streams, rules *enforcement) (enforce.Policy, error) {
+	hosts, err := p.hostsOf(c)
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := p.hostsOf(c)
+	policy, err := rules.reread()
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +88,7 @@ func (p *program) turn(c *cli.Context, f *fleet, policy enforce.Policy, s contro
 		if ctx.Err() != nil && len(cycle.Actions) == 0 {
 			return nil // cut off before anything was done: it says nothing of the hosts
 		}
-		last = fleetExit(len(failuresOfCycle(cycle)), len(f.Hosts), f.quiet)
+		last = cycleExit(&cycle, f, given(c, "exit-code").Bool("exit-code"))
 		if err := shown.write(cycle); err != nil {
 			return err
 		}
@@ -107,6 +109,7 @@ type cycleWriter struct {
 	format   string
 	quiet    bool
 	failed   []failure // of the cycle before: told again only when they change
+	remarks  []string  // likewise
 	warned   map[string]bool
 }
 
@@ -123,8 +126,21 @@ func (w *cycleWriter) write(cycle controller.Cycle) error {
 		writeFailures(w.err, failures, len(cycle.Cluster.Hosts))
 	}
 	w.failed = failures
+	w.writeRemarks(&cycle)
 	w.writeNotes(cycle)
 	return nil
+}
+
+// writeRemarks tells on stderr, also with -q and for programs, what was not done
+// for the limits' or the record's sake.
+func (w *cycleWriter) writeRemarks(cycle *controller.Cycle) {
+	remarks := remarksOfCycle(cycle)
+	for _, text := range remarks {
+		if !slices.Contains(w.remarks, text) {
+			fmt.Fprintln(w.err, printable(oneLine(text)))
+		}
+	}
+	w.remarks = remarks
 }
 
 // writeNotes tells on stderr, once each, what could not be judged and what the
@@ -156,8 +172,9 @@ func (w *cycleWriter) writeNotes(cycle controller.Cycle) {
 
 // writeCycle prints 1.4.3's lines: the findings, then what was done.
 func writeCycle(out io.Writer, cycle controller.Cycle) error {
-	for _, f := range cycle.Plan.Findings {
-		if _, err := fmt.Fprintln(out, printable(on(f.Host, f.String()))); err != nil {
+	for i := range cycle.Plan.Findings {
+		f := &cycle.Plan.Findings[i]
+		if _, err := fmt.Fprintln(out, printable(on(f.Host, f.String()+waitOf(f, cycle.Start)))); err != nil {
 			return err
 		}
 	}
@@ -174,16 +191,41 @@ func writeCycle(out io.Writer, cycle controller.Cycle) error {
 	return nil
 }
 
+// waitOf says why nothing is done about a finding; empty when something is, or
+// would be, as in 1.4.3.
+func waitOf(f *enforce.Finding, now time.Time) string {
+	left := f.Due.Sub(now).Round(time.Second)
+	switch {
+	case f.Waits != "":
+		return fmt.Sprintf(" (waits: %s)", f.Waits)
+	case f.Pending && left > 0:
+		return fmt.Sprintf(" (waits for %s)", left)
+	case f.Pending:
+		return " (waits for more cycles)"
+	case len(f.Stuck) > 0:
+		return fmt.Sprintf(" (process %d cannot be ended)", f.Stuck[0].PID)
+	}
+	return ""
+}
+
+// because is the reasons of an intention.
+func because(why []string) string {
+	if len(why) == 0 {
+		return ""
+	}
+	return " because: " + strings.Join(why, "; ")
+}
+
 // writeIntentions prints what a dry run leaves undone.
 func writeIntentions(out io.Writer, plan enforce.Plan) error {
 	for _, r := range plan.Reports {
 		for _, d := range r.Report.Detach {
-			if _, err := fmt.Fprintln(out, printable(on(r.Host, d.Intention()))); err != nil {
+			if _, err := fmt.Fprintln(out, printable(on(r.Host, d.Intention()+because(d.Why)))); err != nil {
 				return err
 			}
 		}
 		for _, t := range r.Report.Terminate {
-			if _, err := fmt.Fprintln(out, printable(on(r.Host, t.Intention()))); err != nil {
+			if _, err := fmt.Fprintln(out, printable(on(r.Host, t.Intention()+because(t.Why)))); err != nil {
 				return err
 			}
 		}
@@ -227,11 +269,26 @@ type enforceDocument struct {
 	Notes    []enforce.Note    `json:"notes"`
 	Reports  []reportDocument  `json:"reports"`
 	Failed   []failure         `json:"failed"`
+	// Held says why the limits held the cycle back, and Unrecorded why the
+	// record could not be kept.
+	Held       string         `json:"held,omitempty"`
+	Unrecorded string         `json:"unrecorded,omitempty"`
+	Told       []toldDocument `json:"told"`
+}
+
+// toldDocument is a user who was told of a finding.
+type toldDocument struct {
+	Host      snapshot.Hostname `json:"host,omitempty"`
+	UID       snapshot.UID      `json:"uid"`
+	ID        string            `json:"id"`
+	Terminals int               `json:"terminals"`
+	Error     string            `json:"error,omitempty"`
 }
 
 type findingDocument struct {
 	enforce.Finding
-	Line string `json:"line"`
+	Line     string         `json:"line"`
+	Decision audit.Decision `json:"decision"`
 }
 
 type reportDocument struct {
@@ -257,8 +314,20 @@ func enforceDocumentOf(cycle controller.Cycle, failures []failure) enforceDocume
 		Via:      viaOf(cycle),
 		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Reports: []reportDocument{}, Failed: failures,
 	}
-	for _, f := range cycle.Plan.Findings {
-		document.Findings = append(document.Findings, findingDocument{Finding: f, Line: f.String()})
+	for i := range cycle.Plan.Findings {
+		f := &cycle.Plan.Findings[i]
+		document.Findings = append(document.Findings, findingDocument{Finding: *f, Line: f.String(), Decision: cycle.Decision(f)})
+	}
+	document.Held, document.Told = cycle.Plan.Held, []toldDocument{}
+	if cycle.Unrecorded != nil {
+		document.Unrecorded = cycle.Unrecorded.Error()
+	}
+	for _, t := range cycle.Told {
+		told := toldDocument{Host: t.Host, UID: t.UID, ID: t.ID, Terminals: t.Terminals}
+		if t.Err != nil {
+			told.Error = t.Err.Error()
+		}
+		document.Told = append(document.Told, told)
 	}
 	for _, r := range cycle.Plan.Reports {
 		document.Reports = append(document.Reports, reportDocumentOf(r, cycle.Actions))

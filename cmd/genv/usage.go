@@ -124,6 +124,9 @@ func (p *program) usageExecute(c *cli.Context) error {
 			fmt.Fprintln(p.err, printable(text))
 		}
 	}
+	for _, text := range host.record.warnings() {
+		fmt.Fprintln(p.err, printable(text))
+	}
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce"
+	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/stream"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -53,7 +54,7 @@ func (p *program) usageServe(c *cli.Context) error {
 		Token: c.String("token"), Idle: c.Duration("idle"), Handler: &served{host: host},
 		Greeting: stream.Greeting{
 			Protocol: stream.Version, Genv: version,
-			Capabilities: []string{controller.RequestSnapshot, controller.RequestExecute, controller.RequestPing},
+			Capabilities: []string{controller.RequestSnapshot, controller.RequestExecute, controller.RequestTell, controller.RequestPing},
 		},
 	}
 	err = server.Serve(c.Context, p.in, p.out)
@@ -92,6 +93,8 @@ func (s *served) Handle(ctx context.Context, r stream.Request) ([]byte, error) {
 		return s.snapshot(r.Wanted, r.Body)
 	case controller.RequestExecute:
 		return s.execute(ctx, r.Body)
+	case controller.RequestTell:
+		return s.tell(r.Body)
 	case controller.RequestPing:
 		return r.Body, nil
 	}
@@ -103,7 +106,7 @@ func (s *served) snapshot(ctx context.Context, body []byte) ([]byte, error) {
 	if err := json.Unmarshal(body, &request); err != nil {
 		return nil, err
 	}
-	now, err := s.host.machine.Snapshot(ctx)
+	now, err := s.host.snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -134,10 +137,12 @@ func (s *served) execute(ctx context.Context, body []byte) ([]byte, error) {
 	if report.Grace, err = graceOf(request); err != nil {
 		return nil, err
 	}
-	report.Kill = request.Kill
+	report.Kill, report.Unprotected, report.ID = request.Kill, request.Unprotected, request.ID
+	report.SetReasons(request.Because)
 	answer := controller.ExecuteAnswer{Lines: []string{}}
 	say := func(line string) { answer.Lines = append(answer.Lines, line) }
 	answer.Outcomes = s.host.carryOut(ctx, report, say)
+	answer.Warnings = s.host.record.warnings()
 	return json.Marshal(answer)
 }
 
@@ -149,4 +154,37 @@ func graceOf(r controller.ExecuteRequest) (time.Duration, error) {
 		return 0, fmt.Errorf("a grace of %d ms: it is 0 to %s", r.GraceMS, maxGrace)
 	}
 	return time.Duration(r.GraceMS) * time.Millisecond, nil
+}
+
+// maxMessages is how much one request may have told.
+const maxMessages = 1024
+
+// tell shows messages to users on their terminals.
+func (s *served) tell(body []byte) ([]byte, error) {
+	var request controller.TellRequest
+	if err := json.Unmarshal(body, &request); err != nil {
+		return nil, err
+	}
+	if len(request.Messages) > maxMessages {
+		return nil, fmt.Errorf("%d messages: at most %d are shown", len(request.Messages), maxMessages)
+	}
+	terminals, err := tellUsers(request.Messages)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(controller.TellAnswer{Terminals: terminals})
+}
+
+// tellUsers shows messages on this machine's terminals, and counts them.
+func tellUsers(messages []controller.Message) ([]int, error) {
+	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
+	terminals := make([]int, len(messages))
+	for i, m := range messages {
+		told, err := here.Tell(m.UID, m.Text)
+		if err != nil {
+			return nil, err
+		}
+		terminals[i] = told
+	}
+	return terminals, nil
 }

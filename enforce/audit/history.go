@@ -25,13 +25,14 @@ type Entry struct {
 	IDs    []string  `json:"ids"`
 	Told   time.Time `json:"told,omitzero"`
 	Report string    `json:"report,omitempty"`
+	By     string    `json:"by,omitempty"` // on a host: the account that had it done
 }
 
 // History joins the records of a log to what was done and why, the oldest
 // first. A report without an outcome is of a controller that ended before it
 // heard: nobody knows what came of it.
 func History(path string, q Query) ([]Entry, Damage, error) {
-	j := joiner{why: map[string]string{}, told: map[string]time.Time{}, open: map[item]*Entry{}}
+	j := joiner{told: map[string]time.Time{}, open: map[item]*Entry{}}
 	damage, err := Scan(path, func(r *Record) error { j.add(r, &q); return nil })
 	list := make([]Entry, 0, len(j.list))
 	for _, e := range j.list {
@@ -49,7 +50,6 @@ type item struct {
 }
 
 type joiner struct {
-	why  map[string]string    // the line of each finding, by its id
 	told map[string]time.Time // when its user was told first
 	open map[item]*Entry      // reports without an outcome yet
 	list []*Entry
@@ -57,10 +57,6 @@ type joiner struct {
 
 func (j *joiner) add(r *Record, q *Query) {
 	switch r.Kind {
-	case KindFinding:
-		for _, id := range r.IDs {
-			j.why[id] = r.Text
-		}
 	case KindCleared:
 		for _, id := range r.IDs {
 			delete(j.told, id)
@@ -87,10 +83,9 @@ func (j *joiner) action(r *Record) {
 	if e == nil {
 		e = &Entry{
 			Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device, Report: r.Report,
-			IDs: r.IDs, Status: enforce.StatusUnknown, Reason: "the controller ended before it heard what came of it",
+			IDs: r.IDs, Why: r.Why, By: r.By, Status: enforce.StatusUnknown, Reason: "genv ended before it knew what came of it",
 		}
 		for _, id := range r.IDs {
-			e.Why = append(e.Why, j.why[id])
 			if told := j.told[id]; e.Told.IsZero() || !told.IsZero() && told.Before(e.Told) {
 				e.Told = told
 			}

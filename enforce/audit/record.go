@@ -64,6 +64,10 @@ type Record struct {
 	// Text is the finding's or the action's line, and Reason says more.
 	Text   string `json:"text,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// Why are the findings because of which it was done, as people read them.
+	Why []string `json:"why,omitempty"`
+	// By is the account that had a host do it.
+	By string `json:"by,omitempty"`
 	// Finding is the finding in full.
 	Finding *enforce.Finding `json:"finding,omitempty"`
 }

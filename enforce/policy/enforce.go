@@ -42,8 +42,9 @@ func (v Value[T]) pointer() *T {
 // Fleet implements enforce.Policy.
 func (f *File) Fleet() enforce.Fleet {
 	return enforce.Fleet{
-		HoldCaps: f.Unreachable.Value == Hold,
-		Limits:   enforce.Limits{MaxTerminations: f.Limits.MaxTerminations.Value, MaxPercent: f.Limits.MaxPercent.Value},
+		HoldCaps:  f.Unreachable.Value == Hold,
+		TellUsers: f.TellUsers.On,
+		Limits:    enforce.Limits{MaxTerminations: f.Limits.MaxTerminations.Value, MaxPercent: f.Limits.MaxPercent.Value},
 	}
 }
 

@@ -43,4 +43,6 @@ type ExecuteRequest struct {
 type ExecuteAnswer struct {
 	Lines    []string          `json:"lines"`
 	Outcomes []enforce.Outcome `json:"outcomes"`
+	// Warnings are what the host noticed beside.
+	Warnings []string `json:"warnings,omitempty"`
 }

@@ -47,7 +47,7 @@ func (c *Controller) notify(cycle *Cycle) {
 		c.tellHooks(cycle, Notice{Event: EventWarn, Findings: warned})
 	}
 	if len(cycle.Actions) > 0 {
-		acted := cycle.findings(func(f *enforce.Finding) bool { return cycle.decision(f) == audit.DecisionAct })
+		acted := cycle.findings(func(f *enforce.Finding) bool { return cycle.Decision(f) == audit.DecisionAct })
 		c.tellHooks(cycle, Notice{Event: EventAct, Findings: acted, Outcomes: cycle.outcomes})
 	}
 	if held := cycle.Plan.Held; held != "" && held != c.held {

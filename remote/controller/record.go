@@ -66,7 +66,7 @@ func (c *Controller) findingRecords(cycle *Cycle) []audit.Record {
 	for i := range cycle.Plan.Findings {
 		f := &cycle.Plan.Findings[i]
 		seen[f.ID] = true
-		d := cycle.decision(f)
+		d := cycle.Decision(f)
 		if before, known := c.decided[f.ID]; known && before.decision == d && d != audit.DecisionAct {
 			continue
 		}
@@ -107,8 +107,8 @@ func (c *Controller) clearedRecords(cycle *Cycle, seen map[string]bool) []audit.
 	return records
 }
 
-// decision is what the cycle does about a finding.
-func (cycle *Cycle) decision(f *enforce.Finding) audit.Decision {
+// Decision is what the cycle does about a finding.
+func (cycle *Cycle) Decision(f *enforce.Finding) audit.Decision {
 	switch {
 	case f.Pending:
 		return audit.DecisionWait

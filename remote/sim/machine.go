@@ -60,6 +60,7 @@ func (m *Machine) Environ() []string {
 		"HOME=" + m.dir,
 		"LC_ALL=C",
 		"GENV_TMPDIR=" + m.StateDir(),
+		"GENV_AUDIT_LOG=" + m.StateDir() + ".audit/audit.jsonl",
 		gpus.EnvFile + "=" + m.GPUs(),
 	}
 }

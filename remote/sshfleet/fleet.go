@@ -153,6 +153,7 @@ func (h *Host) environ() []string {
 	environ := []string{
 		"PATH=" + h.path(),
 		"GENV_TMPDIR=" + h.State,
+		"GENV_AUDIT_LOG=" + h.AuditLog(),
 		gpus.EnvFile + "=" + h.GPUs,
 	}
 	if h.options.Fault != "" {
@@ -160,6 +161,9 @@ func (h *Host) environ() []string {
 	}
 	return environ
 }
+
+// AuditLog is where genv on the host records what it does.
+func (h *Host) AuditLog() string { return filepath.Join(h.Dir, "log", "audit.jsonl") }
 
 // path is where the login looks for programs.
 func (h *Host) path() string {

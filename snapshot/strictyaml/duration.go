@@ -54,6 +54,9 @@ func parseDuration(text string) (time.Duration, bool) {
 	return d + more, err == nil && more >= 0 && more < math.MaxInt64-d
 }
 
+// ParseDuration reads a duration as files have it, such as 90s, 2h30m or 7d.
+func ParseDuration(text string) (time.Duration, bool) { return parseDuration(text) }
+
 // FormatDuration is a duration as it is written in a file: 10s, 15m, 1h30m, 7d.
 func FormatDuration(d time.Duration) string {
 	if d >= day && d%time.Second == 0 {

@@ -1,0 +1,159 @@
+package local
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Terminals tells users something on their terminals, as write(1) does: on
+// those that belong to them by the kernel's word, and only while they take
+// messages (mesg(1): the group may write).
+type Terminals struct {
+	// Dev is where the terminals are; empty for /dev.
+	Dev string
+	// Host is named in the message, and Now is the time of it.
+	Host string
+	Now  func() time.Time
+}
+
+// maxTerminals is on how many terminals a user is told, those used last first.
+const maxTerminals = 8
+
+// maxTold is how long a message may be, in bytes.
+const maxTold = 2000
+
+// terminal is one that a user might be told on.
+type terminal struct {
+	path string
+	used time.Time // when something was typed on it last
+}
+
+// Tell shows a text to a user, and returns on how many terminals: none is no
+// error. The text's control characters are shown escaped. It waits for no
+// terminal: one that takes no output (Ctrl-S) is passed over.
+func (t Terminals) Tell(uid snapshot.UID, text string) (told int, err error) {
+	list, err := t.of(uid)
+	if err != nil {
+		return 0, err
+	}
+	message := t.message(text)
+	for _, each := range list[:min(len(list), maxTerminals)] {
+		if show(each.path, uid, message) == nil {
+			told++
+		}
+	}
+	return told, nil
+}
+
+// of lists the terminals of a user that take messages, the one used last first.
+func (t Terminals) of(uid snapshot.UID) ([]terminal, error) {
+	dev := cmp.Or(t.Dev, "/dev")
+	var list []terminal
+	for _, pattern := range []string{"pts/[0-9]*", "tty[0-9]*"} {
+		paths, err := filepath.Glob(filepath.Join(dev, pattern))
+		if err != nil {
+			return nil, fmt.Errorf("look for terminals: %w", err)
+		}
+		for _, path := range paths {
+			var st unix.Stat_t
+			if unix.Lstat(path, &st) == nil && takesMessages(&st, uid) {
+				list = append(list, terminal{path, time.Unix(st.Atim.Unix())})
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b terminal) int { return b.used.Compare(a.used) })
+	return list, nil
+}
+
+// The majors of terminals that people sit at: the virtual consoles, and the
+// slaves of pseudo-terminals (Documentation/admin-guide/devices.txt).
+const (
+	majorConsole  = 4
+	majorFirstPTS = 136
+	majorLastPTS  = 143
+)
+
+// takesMessages says whether a file is a terminal of the user's that takes
+// messages.
+func takesMessages(st *unix.Stat_t, uid snapshot.UID) bool {
+	major := unix.Major(st.Rdev)
+	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Uid == uint32(uid) && st.Mode&unix.S_IWGRP != 0 &&
+		(major == majorConsole || major >= majorFirstPTS && major <= majorLastPTS)
+}
+
+// show writes to a terminal, if what was opened still is one of the user's:
+// numbers of terminals are dealt anew like PIDs.
+func show(path string, uid snapshot.UID, message []byte) error {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }() // what was written is with the driver
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if !takesMessages(&st, uid) {
+		return fmt.Errorf("%s: %w", path, errors.ErrUnsupported)
+	}
+	n, err := unix.Write(fd, message)
+	if err == nil && n < len(message) {
+		err = unix.EAGAIN
+	}
+	return err
+}
+
+// message is what appears: a bell, who says it, and the text, beginning and
+// ending with a new line whatever stands on the terminal.
+func (t Terminals) message(text string) []byte {
+	var b strings.Builder
+	host := cmp.Or(t.Host, "this host")
+	now := time.Now
+	if t.Now != nil {
+		now = t.Now
+	}
+	fmt.Fprintf(&b, "\r\n\aMessage from genv on %s at %s:\r\n", visible(host), now().Format("15:04"))
+	if len(text) > maxTold {
+		text = strings.ToValidUTF8(text[:maxTold], "") + " …"
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		b.WriteString("  " + visible(line) + "\r\n")
+	}
+	return []byte(b.String())
+}
+
+// visible is a text in which nothing is hidden and nothing moves the cursor:
+// each character that is not to be seen is shown as its code.
+func visible(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
+	}
+	return b.String()
+}
+
+// Hostname is what a host calls itself, for Terminals.
+func Hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return name
+}
