@@ -95,7 +95,8 @@ func (s *sshd) start(t testing.TB, command []string) {
 		_ = server.Wait()
 		_ = log.Close()
 		if t.Failed() {
-			t.Logf("sshd's log:\n%s", s.read(t, "log"))
+			text := s.read(t, "log")
+			t.Logf("the end of sshd's log:\n%s", text[max(0, len(text)-2000):])
 		}
 	})
 	require.Eventually(t, func() bool {
