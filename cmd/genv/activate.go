@@ -112,20 +112,21 @@ func (w *person) identify(ctx context.Context, a *state.Activation) error {
 }
 
 // enter registers a process and attaches the devices that its configuration
-// asks for: all of it or nothing.
+// asks for: all of it or nothing. An environment that is there already has the
+// devices that it has, unless more are asked for now.
 func (w *person) enter(ctx context.Context, a state.Activation, attach, overSubscribe bool) (active shell.Active, err error) {
 	err = w.update(ctx, func(b *state.Books) error {
 		a := a
 		if a.EID == "" {
 			a.EID = freeID(b, a.PID)
 		}
+		count := a.Config.GPUs
 		if err := b.Activate(a); err != nil {
 			return err
 		}
-		config := b.Environment(a.EID).Config
-		if attach && config.GPUs != nil {
+		if attach && count != nil {
 			if _, err := b.Attach(state.AttachRequest{
-				EID: a.EID, Count: *config.GPUs, Memory: config.GPUMemory, OverSubscribe: overSubscribe, At: a.At,
+				EID: a.EID, Count: *count, Memory: b.Environment(a.EID).Config.GPUMemory, OverSubscribe: overSubscribe, At: a.At,
 			}); err != nil {
 				return err
 			}
