@@ -101,8 +101,8 @@ func describe(ctx context.Context, runner remote.Runner, host remote.Host, proce
 				p.Name = name
 			}
 		case "Uid":
-			real, _, _ := strings.Cut(value, "\t")
-			if n, err := strconv.ParseUint(real, 10, 32); err == nil && p != nil {
+			owner, _, _ := strings.Cut(value, "\t")
+			if n, err := strconv.ParseUint(owner, 10, 32); err == nil && p != nil {
 				uid := snapshot.UID(n)
 				p.UID = &uid
 			}

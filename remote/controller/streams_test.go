@@ -1,0 +1,298 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/sim"
+	"github.com/seed-3119e985/genv/remote/sim/genvhost"
+	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func reportOn(s *snapshot.Snapshot) enforce.Report {
+	var r enforce.Report
+	for _, p := range s.Processes {
+		r.Terminate = append(r.Terminate, enforce.Termination{Process: p})
+	}
+	return r
+}
+
+func TestAConversation(t *testing.T) {
+	h := genvhost.New(busy(2))
+	f := startFleet(t, 10*time.Second, h)
+	first, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+	require.NoError(t, err)
+	require.Len(t, first.Processes, 2)
+	require.EqualValues(t, 77, first.Processes[0].Start)
+	again, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+	require.NoError(t, err)
+	require.Same(t, first, again, "nothing changed, so nothing was sent")
+
+	done, err := f.streams.Execute(t.Context(), f.hosts[0], reportOn(first))
+	require.NoError(t, err)
+	require.Equal(t, []enforce.Outcome{{PID: 1000, Status: enforce.StatusTerminated}, {PID: 1001, Status: enforce.StatusTerminated}}, done.Outcomes)
+	after, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+	require.NoError(t, err)
+	require.Empty(t, after.Processes)
+	require.Equal(t, 1, f.Hosts()[0].Counts().Commands, "one command served all of it")
+	require.Equal(t, controller.ViaStream, f.streams.Via(f.hosts[0]))
+}
+
+// TestBadConversations: the conversation ends with its class of error, nothing
+// of it is used, and the next one is good.
+func TestBadConversations(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		mood  genvhost.Mood
+		class remote.Class // empty: the question is put again, in a new conversation
+	}{
+		{"frozen", genvhost.Mood{Freeze: true}, remote.Timeout},
+		{"too slow", genvhost.Mood{Wait: time.Hour}, remote.Timeout},
+		{"no answer", genvhost.Mood{Twist: genvhost.Silent}, remote.Timeout},
+		{"garbled", genvhost.Mood{Twist: genvhost.Garbled}, remote.InvalidOutput},
+		{"other bytes", genvhost.Mood{Twist: genvhost.Noise}, remote.InvalidOutput},
+		{"cut", genvhost.Mood{Twist: genvhost.Cut}, remote.InvalidOutput},
+		{"hung up", genvhost.Mood{Twist: genvhost.Hangup}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := genvhost.New(busy(1))
+			f := startFleet(t, time.Second, h)
+			_, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+			require.NoError(t, err)
+			once := make(chan struct{}, 1)
+			once <- struct{}{}
+			h.Behave(func(string) genvhost.Mood {
+				select {
+				case <-once:
+					return tt.mood
+				default:
+					return genvhost.Mood{}
+				}
+			})
+			s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+			if tt.class != "" {
+				require.Error(t, err)
+				require.Equal(t, tt.class, remote.ClassOf(err), "%v", err)
+				require.Nil(t, s)
+				require.Empty(t, f.streams.Via(f.hosts[0]))
+				s = eventually(t, f, 0)
+			}
+			require.Len(t, s.Processes, 1)
+			require.Equal(t, 2, f.Hosts()[0].Counts().Commands, "a conversation before, and one after")
+		})
+	}
+}
+
+// eventually is the host's next snapshot: one that was lost is reached again
+// behind the cycles' back.
+func eventually(t *testing.T, f *fleet, host int) (s *snapshot.Snapshot) {
+	require.Eventually(t, func() (ok bool) {
+		var err error
+		s, err = f.streams.Snapshot(t.Context(), f.hosts[host])
+		return err == nil
+	}, 20*time.Second, 10*time.Millisecond)
+	return s
+}
+
+// TestReportsInBadConversations: once a report was sent nobody may say that it
+// was not carried out, and nobody sends it again.
+func TestReportsInBadConversations(t *testing.T) {
+	for name, mood := range map[string]genvhost.Mood{
+		"no answer": {Twist: genvhost.Silent}, "garbled": {Twist: genvhost.Garbled}, "other bytes": {Twist: genvhost.Noise},
+		"cut": {Twist: genvhost.Cut}, "hung up": {Twist: genvhost.Hangup},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := genvhost.New(busy(1))
+			f := startFleet(t, time.Second, h)
+			s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+			require.NoError(t, err)
+			h.Behave(func(request string) genvhost.Mood {
+				if request == controller.RequestExecute {
+					return mood
+				}
+				return genvhost.Mood{}
+			})
+			report := reportOn(s)
+			report.Grace = time.Millisecond
+			done, err := f.streams.Execute(t.Context(), f.hosts[0], report)
+			require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(err), "%v", err)
+			require.Equal(t, controller.Execution{}, done)
+			require.Len(t, h.Carried(), 1)
+			require.Empty(t, eventually(t, f, 0).Processes)
+			require.Len(t, h.Carried(), 1)
+		})
+	}
+}
+
+// serves is a host whose genv answers in a way of its own.
+type serves func(ctx context.Context, r stream.Request) ([]byte, error)
+
+func (f serves) Handle(ctx context.Context, r stream.Request) ([]byte, error) { return f(ctx, r) }
+
+// speaking is a host with our protocol and an answer of its own to everything.
+func speaking(g stream.Greeting, f serves) sim.Func {
+	return func(ctx context.Context, r *sim.Request) int {
+		token := r.Line[strings.LastIndexByte(r.Line, ' ')+1:]
+		return genvhost.Speak(ctx, r, nil, stream.Server{Token: token, Greeting: g, Handler: f, Idle: time.Hour})
+	}
+}
+
+var ours = stream.Greeting{Protocol: stream.Version}
+
+func always(text string) sim.Func {
+	return speaking(ours, func(context.Context, stream.Request) ([]byte, error) { return []byte(text), nil })
+}
+
+// TestHostsThatSpeakWrongly: each is told by its class, and nothing is used.
+func TestHostsThatSpeakWrongly(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		handler sim.Handler
+		faults  []sim.Fault
+		class   remote.Class
+		says    string
+	}{
+		{"another version", speaking(stream.Greeting{Protocol: 2}, nil), nil, remote.Version, "version 2"},
+		{"no greeting", sim.Func(func(ctx context.Context, _ *sim.Request) int { <-ctx.Done(); return 0 }), nil, remote.Timeout, ""},
+		{"another program", prints(0, "hello\n", ""), nil, remote.InvalidOutput, "no greeting"},
+		{"sudo wants a password", prints(1, "", "sudo: a password is required\n"), nil, remote.Sudo, ""},
+		{"a genv that fails", prints(1, "", "genv: no\n"), nil, remote.CommandFailed, "genv: no"},
+		{"a genv that knows no such word but another", prints(2, "", "error: unknown command\n"), nil, remote.CommandFailed, ""},
+		{"it says no", speaking(ours, func(context.Context, stream.Request) ([]byte, error) { return nil, io.ErrShortBuffer }), nil, remote.CommandFailed, "short buffer"},
+		{"no JSON", always("yes"), nil, remote.InvalidOutput, ""},
+		{"no snapshot and no revision", always("{}"), nil, remote.InvalidOutput, "unchanged"},
+		{"unchanged what was never sent", always(`{"revision":7}`), nil, remote.InvalidOutput, "unchanged"},
+		{"half a snapshot", always(`{"revision":1,"snapshot":{"processes":[],"envs":[]}}`), nil, remote.InvalidOutput, ""},
+		{"a snapshot with PID 0", always(`{"revision":1,"snapshot":{"processes":[{"pid":0}],"envs":[],"devices":[]}}`), nil, remote.InvalidOutput, ""},
+		{"a flood before the greeting", genvhost.New(busy(1)), []sim.Fault{sim.Flood(8 << 20)}, remote.InvalidOutput, "no greeting"},
+		{"a flood on stderr", sim.Func(flooding), nil, remote.InvalidOutput, "stderr"},
+		{"dropped as it greets", genvhost.New(busy(1)), []sim.Fault{sim.DropAfter(10)}, remote.Unreachable, ""},
+		{"frozen as it greets", genvhost.New(busy(1)), []sim.Fault{sim.FreezeAfter(10)}, remote.Timeout, ""},
+		{"dropped as it answers", genvhost.New(busy(1)), []sim.Fault{sim.DropAfter(200)}, remote.InvalidOutput, "cut"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := startFleet(t, 2*time.Second, tt.handler)
+			require.NoError(t, f.Hosts()[0].Inject(tt.faults...))
+			s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+			require.Nil(t, s)
+			require.Error(t, err)
+			require.Equal(t, tt.class, remote.ClassOf(err), "%v", err)
+			require.ErrorContains(t, err, tt.says)
+		})
+	}
+}
+
+func prints(status int, out, errs string) sim.Func {
+	return func(_ context.Context, r *sim.Request) int {
+		_, _ = io.WriteString(r.Stdout, out)
+		_, _ = io.WriteString(r.Stderr, errs)
+		return status
+	}
+}
+
+// flooding writes more to stderr than anybody keeps, when it is asked.
+func flooding(ctx context.Context, r *sim.Request) int {
+	flood := func(_ context.Context, asked stream.Request) ([]byte, error) {
+		_, _ = io.WriteString(r.Stderr, strings.Repeat("what a day\n", 1<<16)) // it may be cut off before the end
+		<-asked.Wanted.Done()
+		return nil, io.ErrClosedPipe
+	}
+	return speaking(ours, flood)(ctx, r)
+}
+
+// TestWrongOutcomes: outcomes that do not belong to the items say nothing.
+func TestWrongOutcomes(t *testing.T) {
+	s := busy(2)
+	encoded, err := snapshot.EncodeNative(s)
+	require.NoError(t, err)
+	for name, outcomes := range map[string]string{
+		"none":             `[]`,
+		"too few":          `[{"pid":1000,"device":0,"status":"terminated"}]`,
+		"too many":         `[{"pid":1000,"device":0,"status":"terminated"},{"pid":1001,"device":0,"status":"gone"},{"pid":7,"device":0,"status":"gone"}]`,
+		"another PID":      `[{"pid":1000,"device":0,"status":"terminated"},{"pid":1,"device":0,"status":"terminated"}]`,
+		"another order":    `[{"pid":1001,"device":0,"status":"terminated"},{"pid":1000,"device":0,"status":"terminated"}]`,
+		"another eid":      `[{"pid":1000,"device":0,"eid":"9","status":"terminated"},{"pid":1001,"device":0,"status":"terminated"}]`,
+		"a detachment":     `[{"device":0,"status":"detached"},{"pid":1001,"device":0,"status":"terminated"}]`,
+		"an unknown word":  `[{"pid":1000,"device":0,"status":"vanished"},{"pid":1001,"device":0,"status":"terminated"}]`,
+		"no list":          `7`,
+		"nothing":          `null`,
+		"one twice":        `[{"pid":1000,"device":0,"status":"terminated"},{"pid":1000,"device":0,"status":"terminated"}]`,
+		"without a status": `[{"pid":1000,"device":0},{"pid":1001,"device":0}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := startFleet(t, 2*time.Second, speaking(ours, func(_ context.Context, r stream.Request) ([]byte, error) {
+				if r.Name == controller.RequestSnapshot {
+					return fmt.Appendf(nil, `{"revision":1,"snapshot":%s}`, encoded), nil
+				}
+				return fmt.Appendf(nil, `{"lines":["Terminating"],"outcomes":%s}`, outcomes), nil
+			}))
+			taken, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+			require.NoError(t, err)
+			done, err := f.streams.Execute(t.Context(), f.hosts[0], reportOn(taken))
+			require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(err), "%v", err)
+			require.Equal(t, controller.Execution{}, done)
+			require.Empty(t, f.streams.Via(f.hosts[0]), "that conversation is over")
+		})
+	}
+}
+
+func TestFallingBack(t *testing.T) {
+	old := genvhost.New(busy(1)).Old()
+	f := startFleet(t, 5*time.Second, old, genvhost.New(busy(1)), sim.Func(noGenv))
+	for range 3 {
+		s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+		require.NoError(t, err)
+		require.Len(t, s.Processes, 1)
+		require.Zero(t, s.Processes[0].Start, "1.4.3 does not tell")
+	}
+	require.Equal(t, controller.ViaCommands, f.streams.Via(f.hosts[0]))
+	require.Equal(t, 4, f.Hosts()[0].Counts().Commands, "serve is tried once")
+	s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+	require.NoError(t, err)
+	done, err := f.streams.Execute(t.Context(), f.hosts[0], reportOn(s))
+	require.NoError(t, err)
+	require.Nil(t, done.Outcomes)
+	require.Equal(t, []string{"Terminating process 1000 from environment N/A that is running on GPU(s) 0"}, done.Lines)
+
+	s, err = f.streams.Snapshot(t.Context(), f.hosts[2])
+	require.NoError(t, err)
+	require.Equal(t, controller.ViaReadOnly, f.streams.Via(f.hosts[2]))
+	require.Len(t, s.Devices, 1)
+	require.Len(t, s.Processes, 1)
+	require.True(t, s.Processes[0].EnvUnknown, "so that nothing follows from it")
+	_, err = f.streams.Execute(t.Context(), f.hosts[2], reportOn(s))
+	require.Equal(t, remote.GenvMissing, remote.ClassOf(err))
+
+	_, err = f.streams.Snapshot(t.Context(), f.hosts[1])
+	require.NoError(t, err)
+	require.Empty(t, f.streams.Keep(f.hosts))
+	require.Equal(t, controller.ViaStream, f.streams.Via(f.hosts[1]))
+	require.Empty(t, f.streams.Via(f.hosts[0]), "it may have been given our genv since")
+	require.Equal(t, f.hosts[1:2], f.streams.Keep([]remote.Host{f.hosts[0], {Name: "h2"}}))
+}
+
+// noGenv is a host with a driver and no genv.
+func noGenv(_ context.Context, r *sim.Request) int {
+	switch {
+	case strings.HasPrefix(r.Line, "sudo -n genv"):
+		fmt.Fprintln(r.Stderr, "sudo: genv: command not found")
+		return 1
+	case strings.Contains(r.Line, "query-gpu"):
+		fmt.Fprintln(r.Stdout, "0, GPU-1, 81559, 10, 3, NVIDIA H100")
+	case strings.Contains(r.Line, "query-compute-apps"):
+		fmt.Fprintln(r.Stdout, "GPU-1, 77, 10")
+	default:
+		return 1
+	}
+	return 0
+}
