@@ -9,6 +9,47 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
+// books are the books without what is dead. A host whose devices are not
+// registered yet has environments all the same.
+func (h *host) books(ctx context.Context) (state.Books, error) {
+	books, err := h.store.Read(ctx)
+	if errors.Is(err, state.ErrNoDevices) {
+		err = nil
+	}
+	return books, err
+}
+
+// rawBooks are the books as they stand in the files.
+func (h *host) rawBooks(ctx context.Context) (state.Books, error) {
+	books, err := h.store.ReadRaw(ctx)
+	if errors.Is(err, state.ErrNoDevices) {
+		err = nil
+	}
+	return books, err
+}
+
+// update changes the books. Where that fails for want of devices, nvidia-smi is
+// asked, without the lock, whether there are more than the books know.
+func (h *host) update(ctx context.Context, change func(*state.Books) error) error {
+	err := h.store.Update(ctx, change)
+	var tooMany *state.TooManyError
+	var none *state.NoDeviceError
+	if !errors.Is(err, state.ErrNoDevices) && !errors.As(err, &tooMany) && !errors.As(err, &none) {
+		return err
+	}
+	switch found, smiErr := h.machine.Found(ctx); {
+	case smiErr != nil && errors.Is(err, state.ErrNoDevices):
+		return smiErr
+	case smiErr != nil:
+		return err
+	default:
+		if _, err := h.store.Discover(ctx, found); err != nil {
+			return err
+		}
+	}
+	return h.store.Update(ctx, change)
+}
+
 // devices are the books with the devices of this host. nvidia-smi is slow, so
 // it is asked only when the books hold no devices yet, or the driver has more.
 func (h *host) devices(ctx context.Context, raw bool) (state.Books, error) {

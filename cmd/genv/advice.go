@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+)
+
+// In the words of 1.4.3.
+var (
+	errNotActive = errors.New("Not running in an active environment")     //nolint:staticcheck // 1.4.3's words
+	errActive    = errors.New("Already running in an active environment") //nolint:staticcheck // 1.4.3's words
+)
+
+// endedError is a shell whose environment ended without it: the books were
+// reset, or the shells that were registered in it have ended.
+type endedError struct{ eid snapshot.EnvID }
+
+func (e endedError) Error() string {
+	return fmt.Sprintf("Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a new one", e.eid)
+}
+
+// plainly has a command's errors printed as 1.4.3 does, in its words alone.
+func (p *program) plainly(action cli.ActionFunc) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		err := action(c)
+		var exit *exitError
+		if err == nil || errors.As(err, &exit) {
+			return err
+		}
+		fmt.Fprintln(p.err, printable(advised(err)))
+		return &exitError{code: exitFailed}
+	}
+}
+
+// advised is an error with the next step where the cause doesn't say it.
+func advised(err error) string {
+	for _, advice := range []struct {
+		causes []error
+		step   string
+	}{
+		{[]error{unix.ENOSPC, unix.EDQUOT}, "nothing was changed: make room there, then run it again"},
+		{[]error{unix.EROFS}, "nothing was changed: remount it read-write, or set GENV_TMPDIR on the whole host"},
+		{[]error{nvidiasmi.ErrNoDevices}, "genv can attach no device before that"},
+	} {
+		if slices.ContainsFunc(advice.causes, func(cause error) bool { return errors.Is(err, cause) }) {
+			return oneLine(err.Error()) + "; " + advice.step
+		}
+	}
+	var path *fs.PathError
+	if errors.As(err, &path) && errors.Is(path, fs.ErrPermission) {
+		return oneLine(err.Error()) + "; ask its owner or root to let you, or set GENV_TMPDIR on the whole host"
+	}
+	return err.Error()
+}
+
+// warn prints what was noticed and could be worked around.
+func (p *program) warn(warnings []string) {
+	for _, w := range warnings {
+		fmt.Fprintln(p.err, printable(w))
+	}
+}

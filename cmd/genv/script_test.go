@@ -1,0 +1,32 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+)
+
+// TestScripts runs the scripts of testdata/script, each on a station of its own
+// with a live process of this user, $PID.
+func TestScripts(t *testing.T) {
+	scripts, err := filepath.Glob("testdata/script/*.txtar")
+	require.NoError(t, err)
+	require.NotEmpty(t, scripts)
+	for _, script := range scripts {
+		t.Run(filepath.Base(script), func(t *testing.T) {
+			s := newStation(t)
+			environ := append(s.env, "PID="+pidText(startSleeper(t, os.Getuid())))
+			testscript.Run(t, testscript.Params{Files: []string{script}, Setup: func(env *testscript.Env) error {
+				for _, entry := range environ {
+					name, value, _ := strings.Cut(entry, "=")
+					env.Setenv(name, value)
+				}
+				return nil
+			}})
+		})
+	}
+}
