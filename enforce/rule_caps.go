@@ -76,8 +76,14 @@ func (e *evaluation) maxMemory(u *holding, limit int64, warn Warn) {
 	if used <= limit {
 		return
 	}
-	enough := func(chosen []*heldDevice) bool { return used-sum(chosen) <= limit }
-	taken := spareNeedless(choose(known, enough), enough)
+	counted, freed := 0, int64(0) // choose only ever adds
+	enough := func(chosen []*heldDevice) bool {
+		freed += sum(chosen[counted:])
+		counted = len(chosen)
+		return used-freed <= limit
+	}
+	taken := choose(known, enough)
+	taken = spareNeedless(taken, limit-(used-sum(taken)))
 	e.take(u, taken, warn, Finding{
 		Rule:   RuleMaxMemoryPerUser,
 		Memory: &MemoryExcess{UsedBytes: used, CapacityBytes: limit}, Count: &CountExcess{Used: len(known), Hosts: u.hosts},
@@ -93,11 +99,13 @@ func sum(devices []*heldDevice) int64 {
 	return total
 }
 
-// spareNeedless gives back what turned out not to be needed, the costliest first.
-func spareNeedless(chosen []*heldDevice, enough func([]*heldDevice) bool) []*heldDevice {
+// spareNeedless gives back what turned out not to be needed, the costliest
+// first: surplus is by how many bytes too much was chosen.
+func spareNeedless(chosen []*heldDevice, surplus int64) []*heldDevice {
 	for i := len(chosen) - 1; i >= 0; i-- {
-		if without := slices.Delete(slices.Clone(chosen), i, i+1); enough(without) {
-			chosen = without
+		if n, _ := chosen[i].bytes(); n <= surplus {
+			surplus -= n
+			chosen = slices.Delete(chosen, i, i+1)
 		}
 	}
 	return chosen

@@ -43,8 +43,8 @@ func (v Value[T]) pointer() *T {
 func (f *File) Fleet() enforce.Fleet {
 	return enforce.Fleet{
 		HoldCaps:  f.Unreachable.Value == Hold,
-		TellUsers: f.TellUsers.On,
-		Limits:    enforce.Limits{MaxTerminations: f.Limits.MaxTerminations.Value, MaxPercent: f.Limits.MaxPercent.Value},
+		TellUsers: f.TellUsers.On, Unprotected: f.Unprotected,
+		Limits: enforce.Limits{MaxTerminations: f.Limits.MaxTerminations.Value, MaxPercent: f.Limits.MaxPercent.Value},
 	}
 }
 

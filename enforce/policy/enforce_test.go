@@ -30,13 +30,12 @@ limits: {max-terminations: 7, max-percent: 20}
 	require.Equal(t, enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, MaxEnvs: &envs, Grace: 30 * time.Second, Kill: true,
 	}, file.Settings(enforce.Query{User: "bob"}))
-	require.Equal(t, enforce.Fleet{HoldCaps: true, Limits: enforce.Limits{MaxTerminations: 7, MaxPercent: 20}}, file.Fleet())
+	require.Equal(t, enforce.Fleet{HoldCaps: true, TellUsers: true, Limits: enforce.Limits{MaxTerminations: 7, MaxPercent: 20}}, file.Fleet())
 }
 
-func TestGraceOfNothingIsToldAsNothing(t *testing.T) {
-	for text, want := range map[string]time.Duration{"0s": 0, "1m": time.Minute} {
-		require.Equal(t, want, parse(t, "defaults: {grace: "+text+"}").Settings(enforce.Query{}).Grace)
-	}
+func TestDaemonsThatAreNamedAreNotProtected(t *testing.T) {
+	require.Empty(t, parse(t, "unreachable: hold").Fleet().Unprotected)
+	require.Equal(t, []string{"nvidia-cuda-mps-server"}, parse(t, "unprotected: [nvidia-cuda-mps-server]").Fleet().Unprotected)
 }
 
 func TestFlagsStandOverTheFile(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hostpattern"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
@@ -183,6 +184,14 @@ func (e *Exemptions) readEnvironment(n *strictyaml.Node) {
 
 func (e *Exemptions) readHost(n *strictyaml.Node) {
 	e.hosts = append(e.hosts, placed[struct{}]{host: readPattern(n, n.Text()), from: exemptAt(n)})
+}
+
+// readUnprotected reads names of daemons that are protected otherwise. No name
+// of another will do: nothing else is protected, so it would be a misspelling.
+func (r *reader) readUnprotected(n *strictyaml.Node) {
+	n.List(func(item *strictyaml.Node) {
+		r.file.Unprotected = append(r.file.Unprotected, item.OneOf(enforce.Protected()...))
+	})
 }
 
 // readDevice reads host:index, both with ranges, or the UUID of a device.

@@ -131,7 +131,7 @@ func durationFrom(low time.Duration) func(*strictyaml.Node) time.Duration {
 
 // readGrace reads for how long a process may take to end. A report is carried
 // out while the controller waits, so it cannot be long.
-func readGrace(n *strictyaml.Node) time.Duration { return n.Duration(0, 10*time.Minute) }
+func readGrace(n *strictyaml.Node) time.Duration { return n.Duration(time.Second, 10*time.Minute) }
 
 func readIdle(n *strictyaml.Node) enforce.Idle {
 	var idle enforce.Idle

@@ -21,7 +21,10 @@ type File struct {
 	Schedules map[string]*Schedule
 	// Exemptions are under `exempt:`.
 	Exemptions Exemptions
-	Limits     Limits
+	// Unprotected are daemons that may be ended although they are of those that
+	// are protected everywhere (enforce.Protected).
+	Unprotected []string
+	Limits      Limits
 	// Unreachable says what caps do while hosts are missing.
 	Unreachable Value[Unreachable]
 	// TellUsers says whether users are told on their terminals.

@@ -51,6 +51,7 @@ func parse(name string, data []byte) (*File, *strictyaml.Document) {
 		{"defaults", func(n *strictyaml.Node) { readSettings(n, &r.file.Defaults, 0, "defaults") }},
 		{"overrides", func(n *strictyaml.Node) { n.List(r.readOverride) }},
 		{"exempt", r.readExempt},
+		{"unprotected", r.readUnprotected},
 		{"limits", r.readLimits},
 		{"unreachable", r.readUnreachable},
 		{"tell-users", r.readTellUsers},

@@ -57,7 +57,7 @@ func TestRefusedSettings(t *testing.T) {
 		{"percentage", "defaults:\n  idle: {after: 2h, below: 101%}", `p.yaml:2:28: "101%" is not a percentage; write it as 5%`},
 		{"percentage", "defaults:\n  idle: {after: 2h, below: -1}", `p.yaml:2:28: "-1" is not a percentage; write it as 5%`},
 		{"duration", "defaults:\n  max-duration: 400d", "p.yaml:2:17: max-duration: 400d is not from 1m to 365d"},
-		{"grace", "defaults:\n  grace: 11m", "p.yaml:2:10: grace: 11m is not from 0s to 10m"},
+		{"grace", "defaults:\n  grace: 11m", "p.yaml:2:10: grace: 11m is not from 1s to 10m"},
 		{"warn both", "defaults:\n  warn: {cycles: 3, for: 10m}", "p.yaml:2:10: warn: write one of {cycles: 3} and {for: 10m}, or false to act at once"},
 		{"warn neither", "defaults:\n  warn: {}", "p.yaml:2:9: warn: write one of {cycles: 3} and {for: 10m}, or false to act at once"},
 		{"warn of no cycles", "defaults:\n  warn: {cycles: 0}", "p.yaml:2:18: cycles: 0 is not a whole number from 1 to 1000000"},
@@ -123,6 +123,8 @@ func TestRefusedExemptions(t *testing.T) {
 	refused(t, []bad{
 		{"uid", "exempt: {uids: [-1]}", "p.yaml:1:17: -1 is not a whole number from 0 to 4294967294"},
 		{"uid as name", "exempt: {uids: [root]}", "p.yaml:1:17: expected a number, as in `0`, but there is text \"root\""},
+		{"a daemon that nobody protects", "unprotected: [nvidia-cuda-mps-sever]", `p.yaml:1:15: "nvidia-cuda-mps-sever" is not known here; did you mean "nvidia-cuda-mps-server"?`},
+		{"no time to end", "defaults: {grace: 0s}", "p.yaml:1:19: grace: 0s is not from 1s to 10m"},
 		{"unknown exemption", "exempt: {user: [root]}", `p.yaml:1:10: unknown key "user"; did you mean "users"?`},
 		{"exempt group", "exempt: {users: [\"@x\"]}", "p.yaml:1:18: @x: there is no such group in `groups:`; add it there"},
 		{"environment by name alone", "exempt: {environments: [{name: llm}]}", "p.yaml:1:26: an environment is named by {user: bob, name: train}, or by {host: gpu-01, eid: 4711}; anybody may take a name"},

@@ -27,7 +27,9 @@ func (f *File) Resolve(q Query) Settings {
 	for _, l := range layers {
 		result.merge(l.set)
 	}
-	result.merge(&f.Flags)
+	if f.Flags != (Settings{}) {
+		result.merge(&f.Flags)
+	}
 	if own, ok := f.UserFlags[q.User]; ok {
 		result.merge(&own)
 	}
