@@ -1,0 +1,105 @@
+package auth_test
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+
+	"github.com/seed-3119e985/genv/remote/sshclient/auth"
+	"github.com/seed-3119e985/genv/remote/sshclient/config"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// key writes a key file, and its .pub, and returns the name and the public key.
+func key(t *testing.T, name string, mode os.FileMode) (string, ssh.PublicKey, ed25519.PrivateKey) {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	block, err := ssh.MarshalPrivateKey(private, "")
+	require.NoError(t, err)
+	signer, err := ssh.NewSignerFromKey(private)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), mode))
+	require.NoError(t, os.WriteFile(file+".pub", ssh.MarshalAuthorizedKey(signer.PublicKey()), 0o644))
+	return file, signer.PublicKey(), private
+}
+
+// serve is an agent with the keys given.
+func serve(t *testing.T, keys ...ed25519.PrivateKey) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "agent") // t.TempDir can be too long for a socket
+	require.NoError(t, err)
+	ring := agent.NewKeyring()
+	for _, k := range keys {
+		require.NoError(t, ring.Add(agent.AddedKey{PrivateKey: k}))
+	}
+	listener, err := net.Listen("unix", filepath.Join(dir, "s"))
+	require.NoError(t, err)
+	go func() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			go func() {
+				_ = agent.ServeAgent(ring, conn)
+				_ = conn.Close()
+			}()
+		}
+	}()
+	t.Cleanup(func() { _ = listener.Close(); _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
+}
+
+func offered(keys auth.Keys) (prints []string) {
+	for _, signer := range keys.Signers {
+		prints = append(prints, ssh.FingerprintSHA256(signer.PublicKey()))
+	}
+	return prints
+}
+
+func TestOrder(t *testing.T) {
+	file, public, _ := key(t, "file", 0o600)
+	held, heldPublic, heldPrivate := key(t, "held", 0o600)
+	_, strangerPublic, stranger := key(t, "stranger", 0o600)
+	ring := auth.NewKeyring(auth.Options{})
+	defer ring.Close()
+	s := config.Settings{IdentityFiles: []string{file, held}, IdentityAgent: serve(t, stranger, heldPrivate)}
+	require.Equal(t, []string{ssh.FingerprintSHA256(heldPublic), ssh.FingerprintSHA256(strangerPublic), ssh.FingerprintSHA256(public)},
+		offered(ring.Keys(s)), "configured keys of the agent, its others, then files, each once")
+	s.IdentitiesOnly = true
+	require.Equal(t, []string{ssh.FingerprintSHA256(heldPublic), ssh.FingerprintSHA256(public)}, offered(ring.Keys(s)))
+	s.IdentityAgent = ""
+	require.Equal(t, []string{ssh.FingerprintSHA256(public), ssh.FingerprintSHA256(heldPublic)}, offered(ring.Keys(s)))
+}
+
+func TestFilesThatDoNotServe(t *testing.T) {
+	open, _, _ := key(t, "open", 0o644)
+	garbage := filepath.Join(t.TempDir(), "garbage")
+	require.NoError(t, os.WriteFile(garbage, []byte("-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n"), 0o600))
+	ring := auth.NewKeyring(auth.Options{})
+	defer ring.Close()
+	for name, says := range map[string]string{
+		open: "chmod 600", garbage: "cannot be read", t.TempDir(): "not a key file", "/nonexistent/key": "no key to offer",
+	} {
+		keys := ring.Keys(config.Settings{IdentityFiles: []string{name}})
+		require.Empty(t, keys.Signers, name)
+		require.Contains(t, keys.Tried(), says)
+	}
+}
+
+func TestAnAgentThatIsGone(t *testing.T) {
+	file, _, _ := key(t, "file", 0o600)
+	ring := auth.NewKeyring(auth.Options{})
+	defer ring.Close()
+	keys := ring.Keys(config.Settings{IdentityFiles: []string{file}, IdentityAgent: "/nonexistent/agent"})
+	require.Len(t, keys.Signers, 1, "the file serves")
+	require.Contains(t, keys.Tried(), "agent does not answer")
+}
