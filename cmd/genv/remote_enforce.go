@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -261,6 +262,7 @@ type enforceDocument struct {
 	Schema   string            `json:"schema"`
 	Cycle    int               `json:"cycle"`
 	Time     string            `json:"time"`
+	TookMS   float64           `json:"took_ms"`
 	DryRun   bool              `json:"dry_run"`
 	Hosts    int               `json:"hosts"`
 	Answered int               `json:"answered"`
@@ -310,6 +312,7 @@ type terminateDocument struct {
 func enforceDocumentOf(cycle controller.Cycle, failures []failure) enforceDocument {
 	document := enforceDocument{
 		Schema: "genv.remote.enforce/1", Cycle: cycle.Number, Time: cycle.Start.Format("2006-01-02T15:04:05.000Z07:00"),
+		TookMS: math.Round(cycle.Took.Seconds()*1e6) / 1e3,
 		DryRun: cycle.DryRun, Hosts: len(cycle.Cluster.Hosts), Answered: len(cycle.Cluster.Answered()),
 		Via:      viaOf(cycle),
 		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Reports: []reportDocument{}, Failed: failures,

@@ -63,6 +63,7 @@ type Controller struct {
 type Cycle struct {
 	Number  int
 	Start   time.Time
+	Took    time.Duration // set by Loop
 	Cluster snapshot.Cluster
 	// Via is how each host that answered was spoken with, where the Link knows.
 	Via     map[snapshot.Hostname]Via

@@ -38,7 +38,10 @@ func (c *Controller) Loop(ctx context.Context, policy enforce.Policy, s Schedule
 	start := time.Now() // carries the monotonic clock: steps of the wall clock do not matter
 	for number := 1; ; number++ {
 		s.Step(0)
-		if err := each(c.Cycle(ctx, number, policy)); err != nil {
+		begun := time.Now()
+		cycle := c.Cycle(ctx, number, policy)
+		cycle.Took = time.Since(begun)
+		if err := each(cycle); err != nil {
 			return err
 		}
 		if s.Interval == 0 || number == s.Cycles || ctx.Err() != nil {
