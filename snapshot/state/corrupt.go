@@ -20,14 +20,16 @@ var errTooManyCopies = errors.New("too many copies of corrupt files")
 // corrupt file is kept once, however often it is read.
 func (s *Store) corrupt(dir *folder, name string, data []byte, st *unix.Stat_t, cause error) error {
 	e := &CorruptError{Path: dir.join(name), Cause: cause}
-	if kept, err := dir.keep(name, data, time.Unix(st.Mtim.Unix()).In(s.now().Location())); err == nil {
+	if kept, err := dir.keep(name, data, st.Mode&sharedMode, time.Unix(st.Mtim.Unix()).In(s.now().Location())); err == nil {
 		e.Copy = dir.join(kept)
 	}
 	return e
 }
 
-// keep writes a copy of a file's content beside it, unless one is there.
-func (d *folder) keep(name string, data []byte, changed time.Time) (string, error) {
+// keep writes a copy of a file's content beside it, unless one is there. Nobody
+// may read the copy who could not read the original: a user may have linked
+// somebody else's file here, for a moment in which nobody counted its names.
+func (d *folder) keep(name string, data []byte, mode uint32, changed time.Time) (string, error) {
 	prefix := name + ".corrupt-"
 	aside := prefix + changed.Format("20060102-150405")
 	if old, _, err := d.read(aside); err == nil && bytes.Equal(old, data) {
@@ -36,7 +38,7 @@ func (d *folder) keep(name string, data []byte, changed time.Time) (string, erro
 	if n, err := d.count(prefix); err != nil || n >= maxCopies {
 		return "", errTooManyCopies
 	}
-	return aside, d.create(aside, data, true)
+	return aside, d.create(aside, data, mode, true)
 }
 
 // count is how many files of the folder begin with prefix.

@@ -26,11 +26,11 @@ func (d *folder) join(name string) string { return filepath.Join(d.path, name) }
 // openFolder opens the state folder, and makes it where it is missing. It
 // follows a link in its place only if root or the caller made it.
 func openFolder(path string) (*folder, error) {
-	if err := checkLink(path); err != nil {
-		return nil, err
-	}
-	d, err := openDir(unix.AT_FDCWD, path, 0)
-	if !errors.Is(err, fs.ErrNotExist) {
+	d, err := openDir(unix.AT_FDCWD, path, unix.O_NOFOLLOW)
+	switch {
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		return openLink(path)
+	case !errors.Is(err, fs.ErrNotExist):
 		return d, err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -44,16 +44,37 @@ func openFolder(path string) (*folder, error) {
 	return parent.subfolder(filepath.Base(path), path)
 }
 
-// checkLink refuses a link that another user planted: /var/tmp is everyone's.
-func checkLink(path string) error {
+// openLink opens the folder that a link in the folder's place leads to, and
+// refuses a link that another user planted: /var/tmp is everyone's. The link is
+// held while its owner is looked at and its target is read, so that nobody can
+// put another in its place in between.
+func openLink(path string) (*folder, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
 	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK {
-		return nil //nolint:nilerr // what is wrong with it shows when it is opened
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
-	if st.Uid != 0 && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%w: %s is a link that uid %d made: remove it, or set GENV_TMPDIR", ErrUnsafe, path, st.Uid)
+	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return nil, unsafeDir(unix.ENOTDIR, path)
 	}
-	return nil
+	if (st.Uid != 0 && int(st.Uid) != os.Geteuid()) || st.Nlink > 1 {
+		return nil, fmt.Errorf("%w: %s is a link that uid %d made: remove it, or set GENV_TMPDIR", ErrUnsafe, path, st.Uid)
+	}
+	target := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", target)
+	if err != nil {
+		return nil, &fs.PathError{Op: "read the link", Path: path, Err: err}
+	}
+	to := string(target[:n])
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(filepath.Dir(path), to)
+	}
+	d, err := openDir(unix.AT_FDCWD, to, 0)
+	return named(d, path), err
 }
 
 func openDir(at int, path string, flags int) (*folder, error) {

@@ -200,6 +200,20 @@ func TestCorruptFilesAreKeptAsideAndLeft(t *testing.T) {
 const one = `{"eid":"1","uid":1,"creation":"20/11/2026 21:10:33","username":null,` +
 	`"config":{"name":null,"gpu_memory":null,"gpus":null},"pids":[1],"kernel_ids":[]}`
 
+func TestACopyIsForThoseWhoMayReadTheOriginal(t *testing.T) {
+	for _, mode := range []os.FileMode{0o666, 0o640, 0o600} {
+		dir := recordedFolder(t)
+		put(t, dir, "envs.json", "root:secret:")
+		require.NoError(t, os.Chmod(filepath.Join(dir, "envs.json"), mode))
+		_, err := everyoneLives(dir).Read(t.Context())
+		var corrupt *state.CorruptError
+		require.ErrorAs(t, err, &corrupt)
+		info, err := os.Stat(corrupt.Copy)
+		require.NoError(t, err)
+		require.Equal(t, mode, info.Mode())
+	}
+}
+
 func TestCopiesOfCorruptFilesAreBounded(t *testing.T) {
 	dir := recordedFolder(t)
 	store := everyoneLives(dir)

@@ -99,7 +99,7 @@ func (s *Store) remember(dir *folder, b *Books, known *identities) {
 	if err != nil || dir.remove(identityFile+tempSuffix) != nil {
 		return
 	}
-	if dir.create(identityFile+tempSuffix, data, false) == nil {
+	if dir.create(identityFile+tempSuffix, data, sharedMode, false) == nil {
 		_ = unix.Renameat(dir.fd, identityFile+tempSuffix, dir.fd, identityFile)
 	}
 }

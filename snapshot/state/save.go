@@ -102,7 +102,7 @@ func (s *Store) stage(dir *folder, name string, data []byte) (staged, error) {
 	if err := dir.remove(file.temp); err != nil {
 		return file, err
 	}
-	err := dir.create(file.temp, data, true)
+	err := dir.create(file.temp, data, sharedMode, true)
 	s.step("staged " + name)
 	return file, err
 }
@@ -139,9 +139,9 @@ func (d *folder) remove(name string) error {
 	return nil
 }
 
-// create writes a new shared file, and syncs it where that matters; what it
+// create writes a new file, and syncs it where that matters; what it
 // could not write whole it takes away again.
-func (d *folder) create(name string, data []byte, sync bool) error {
+func (d *folder) create(name string, data []byte, mode uint32, sync bool) error {
 	const flags = unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(d.fd, name, flags, 0o600)
 	if err != nil {
@@ -149,7 +149,7 @@ func (d *folder) create(name string, data []byte, sync bool) error {
 	}
 	file := os.NewFile(uintptr(fd), d.join(name))
 	_, err = file.Write(data)
-	err = errors.Join(err, unix.Fchmod(fd, sharedMode))
+	err = errors.Join(err, unix.Fchmod(fd, mode))
 	if sync && err == nil {
 		err = file.Sync()
 	}
