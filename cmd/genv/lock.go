@@ -8,11 +8,13 @@ import (
 	"os/exec"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
 func (p *program) lockCommand() *cli.Command {
@@ -47,13 +49,33 @@ func (p *program) lock(c *cli.Context) error {
 		return err
 	}
 	if len(devices) > 0 {
-		release, err := who.store.LockDevices(c.Context, devices)
+		release, err := p.lockDevices(c.Context, who, devices)
 		if err != nil {
 			return err
 		}
 		defer release()
 	}
 	return p.child(words)
+}
+
+// patience is how long `genv lock` waits in silence.
+const patience = 2 * time.Second
+
+// lockDevices waits as long as it takes, and says for whom.
+func (p *program) lockDevices(ctx context.Context, who *person, devices []snapshot.DeviceIndex) (release func(), err error) {
+	soon, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	release, err = who.store.LockDevices(soon, devices)
+	var busy *state.BusyError
+	if !errors.As(err, &busy) || ctx.Err() != nil {
+		return release, err
+	}
+	holder := "a process that cannot be seen from here"
+	if busy.Holder != nil {
+		holder = busy.Holder.String()
+	}
+	fmt.Fprintln(p.err, printable(fmt.Sprintf("genv: waiting for %s, which is held by %s", busy.Path, holder)))
+	return who.store.LockDevices(ctx, devices)
 }
 
 // lockable are the devices of the environment in which the command was typed.

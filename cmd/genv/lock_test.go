@@ -120,12 +120,17 @@ func TestLockGivesUpWhenInterrupted(t *testing.T) {
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	require.Equal(t, 9, u.run("true").orHeld(t, u, filepath.Join(s.state, "devices", "1.lock")).code)
-	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	line, err := bufio.NewReader(stderr).ReadString('\n')
+	lines := bufio.NewReader(stderr)
+	waiting, err := lines.ReadString('\n')
 	require.NoError(t, err)
-	require.Contains(t, line, "3.lock is held by")
-	require.Contains(t, line, strconv.Itoa(os.Getpid()), "the holder is named")
+	require.Contains(t, waiting, "waiting for "+held.Name())
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	gaveUp, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, gaveUp, "3.lock is held by")
+	for _, line := range []string{waiting, gaveUp} {
+		require.Contains(t, line, strconv.Itoa(os.Getpid()), "the holder is named")
+	}
 	_ = cmd.Wait() // the status is looked at
 	require.Equal(t, 1, cmd.ProcessState.ExitCode())
 	require.NoFileExists(t, s.path("ran"))

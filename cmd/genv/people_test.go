@@ -128,6 +128,10 @@ func TestFullDisk(t *testing.T) {
 		require.Equal(t, before, shell.say(variables))
 	}
 	require.Contains(t, shell.say("genv status").text, "Attached to GPUs at indices 0\n")
+	newcomer := s.me().open("bash")
+	require.Contains(t, newcomer.say("genv activate --gpus 1").text, "no space left on device; nothing was changed")
+	require.Equal(t, said{status: "1"}, newcomer.say("env | grep -E 'GENV_(SHELL|ENV)|CUDA'"))
+	require.Equal(t, files, s.stateFiles())
 	require.NoError(t, os.Remove(filepath.Join(s.state, "filler")))
 	require.Equal(t, said{text: "0,1\n"}, shell.say("genv attach --count 2; echo $CUDA_VISIBLE_DEVICES"))
 }
