@@ -9,6 +9,7 @@ GO        ?= go
 BUILD     := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 TESTFLAGS ?= -timeout=15m
 FUZZTIME  ?= 10s
+FAULTS    := .tools/faults.txt
 SOAK      ?= 10m
 
 LINTER_VERSION := v2.15.0
@@ -38,7 +39,9 @@ demo: build ## a fleet of simulated hosts on this machine, and genv at work on i
 
 test: testdeps ## all tests, with the race detector where there is a C compiler
 	@$(if $(RACE),,echo "There is no C compiler: the tests run without the race detector.")
-	CGO_ENABLED=$(if $(RACE),1,0) $(GO) test $(RACE) $(TESTFLAGS) ./...
+	@mkdir -p $(dir $(FAULTS)) && rm -f $(FAULTS)
+	CGO_ENABLED=$(if $(RACE),1,0) GENV_FAULT_TABLE='$(CURDIR)/$(FAULTS)' $(GO) test $(RACE) $(TESTFLAGS) ./...
+	@if [ -s $(FAULTS) ]; then echo; cat $(FAULTS); fi
 
 # What the tests need beside Go: a command, and the Debian package it comes in.
 TESTDEPS := sshd:openssh-server ssh:openssh-client sudo:sudo zsh:zsh ip:iproute2 mount:mount \
