@@ -17,6 +17,8 @@ import (
 //
 // env EID USER [CAPACITY], dev INDEX [EID@MINUTE …], proc PID EID INDEX:MIB …;
 // EID "-" is none, "?" unknown, MIB "?" unknown. A host that is "down" failed.
+// Behind the index of a device u7 is a utilization of 7 per cent, and m? a memory
+// that nobody knows.
 func parseCluster(t *testing.T, text string) snapshot.Cluster {
 	var c snapshot.Cluster
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
@@ -53,6 +55,15 @@ func parseEnv(s *snapshot.Snapshot, words []string) {
 func parseDevice(t *testing.T, s *snapshot.Snapshot, words []string) {
 	d := snapshot.Device{Index: index(t, words[0]), TotalMemory: snapshot.MiB(81559)}
 	for _, word := range words[1:] {
+		if percent, ok := strings.CutPrefix(word, "u"); ok {
+			u := number(t, percent)
+			d.Utilization = &u
+			continue
+		}
+		if word == "m?" {
+			d.TotalMemory = snapshot.Memory{}
+			continue
+		}
 		eid, minute, _ := strings.Cut(word, "@")
 		at, err := snapshot.ParseDate("20/11/2026 10:" + minute + ":00")
 		require.NoError(t, err)
@@ -66,7 +77,7 @@ func parseDevice(t *testing.T, s *snapshot.Snapshot, words []string) {
 }
 
 func parseProcess(t *testing.T, s *snapshot.Snapshot, words []string) {
-	p := snapshot.Process{PID: snapshot.PID(number(t, words[0])), EID: snapshot.EnvID(strings.Trim(words[1], "-"))}
+	p := snapshot.Process{PID: snapshot.PID(number(t, words[0])), EID: snapshot.EnvID(strings.Trim(words[1], "-")), Start: 1}
 	if words[1] == "?" {
 		p.EID, p.EnvUnknown = "", true
 	}

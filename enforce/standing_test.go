@@ -1,0 +1,217 @@
+package enforce_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func TestWarn(t *testing.T) {
+	outside := `a | dev 0 | proc 5 - 0:10`
+	after := func(w enforce.Warn) stated { return stated{all: enforce.Settings{NonEnvProcesses: true, Warn: w}} }
+	tell(t, []story{
+		{"at once", after(enforce.Warn{}), []cycle{{0, outside, "a end 5"}}},
+		{"after a time", after(enforce.Warn{For: 10 * time.Minute}), []cycle{{0, outside, ""}, {9, outside, ""}, {10, outside, "a end 5"}, {11, outside, "a end 5"}}},
+		{"after cycles", after(enforce.Warn{Cycles: 2}), []cycle{{0, outside, ""}, {1, outside, ""}, {2, outside, "a end 5"}}},
+		{"after both", after(enforce.Warn{Cycles: 1, For: 10 * time.Minute}), []cycle{{0, outside, ""}, {1, outside, ""}, {10, outside, "a end 5"}}},
+
+		{"who got right in between begins anew", after(enforce.Warn{For: 10 * time.Minute}), []cycle{{0, outside, ""}, {5, `a | dev 0`, ""}, {10, outside, ""}, {20, outside, "a end 5"}}},
+		{"another process has its own time", after(enforce.Warn{For: 10 * time.Minute}), []cycle{{0, outside, ""}, {10, `a | dev 0 | proc 6 - 0:10`, ""}}},
+		{"a host that did not answer in between", after(enforce.Warn{For: 10 * time.Minute}), []cycle{{0, outside, ""}, {5, `a | down`, ""}, {10, outside, ""}}},
+		{"a cap", stated{all: enforce.Settings{MaxDevices: ptr(0), Warn: enforce.Warn{Cycles: 1}}}, []cycle{{0, busyDevice, ""}, {1, busyDevice, "a detach 0 1; a end 5"}}},
+		{"memory", stated{all: enforce.Settings{EnvMemory: true, Warn: enforce.Warn{Cycles: 1}}}, []cycle{
+			{0, `a | env 1 alice 1g | dev 0 1@01 | proc 5 1 0:2000`, ""}, {1, `a | env 1 alice 1g | dev 0 1@01 | proc 5 1 0:2000`, "a end 5"}}},
+	})
+}
+
+func TestAFindingThatWaitsSaysSo(t *testing.T) {
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{For: 10 * time.Minute}}}
+	var standing enforce.Standing
+	cluster := parseCluster(t, `a | dev 0 | proc 5 - 0:10`)
+	standing.Judge(policy, cluster, noon(0))
+	f := standing.Judge(policy, cluster, noon(4)).Findings[0]
+	require.True(t, f.Pending)
+	require.Equal(t, 2, f.Cycles)
+	require.Equal(t, noon(0), f.Since)
+	require.Equal(t, noon(10), f.Due)
+	require.Equal(t, []enforce.ProcessRef{{Host: "a", PID: 5}}, f.Terminate, "what will be done")
+}
+
+func TestMissingHosts(t *testing.T) {
+	over := "a | env 1 alice | dev 0 1@01 | dev 1 1@02\nb | down"
+	ignore := stated{all: enforce.Settings{MaxDevices: ptr(1)}}
+	hold := stated{all: ignore.all, fleet: enforce.Fleet{HoldCaps: true}}
+	spared := stated{all: ignore.all, fleet: hold.fleet, exempt: func(s enforce.Subject) bool { return s.Host == "b" && s.Process == nil }}
+	tell(t, []story{
+		{"do not count", ignore, []cycle{{0, over, "a detach 1 1"}}},
+		{"have caps wait", hold, []cycle{{0, over, ""}, {1, "a | env 1 alice | dev 0 1@01 | dev 1 1@02\nb", "a detach 1 1"}}},
+		{"have nothing else wait", stated{all: enforce.Settings{NonEnvProcesses: true, MaxDuration: time.Hour}, fleet: hold.fleet},
+			[]cycle{{9, "a | env 1 alice | dev 0 1@01 | proc 5 - 0:1\nb | down", "a detach 0 1; a end 5"}}},
+		{"are waited for only if they matter", spared, []cycle{{0, over, "a detach 1 1"}}},
+	})
+	for _, policy := range []stated{ignore, hold} {
+		plan := enforce.Evaluate(policy, parseCluster(t, over), noon(0))
+		require.Equal(t, 1, plan.Findings[0].HostsMissing, "it is in the finding either way")
+		require.Equal(t, policy.fleet.HoldCaps, plan.Findings[0].Pending)
+		require.Equal(t, policy.fleet.HoldCaps, plan.Findings[0].Waits != "")
+		require.Len(t, plan.Notes, 1)
+	}
+	require.Empty(t, enforce.Evaluate(stated{}, parseCluster(t, over), noon(0)).Notes, "without caps nothing is said")
+}
+
+func TestLimits(t *testing.T) {
+	three := "a | dev 0 | proc 5 - 0:1 | proc 6 - 0:1 | proc 7 - 0:1 | env 1 alice | dev 1 1@01 | proc 8 1 1:1"
+	for _, tt := range []struct {
+		name   string
+		limits enforce.Limits
+		held   bool
+	}{
+		{"none", enforce.Limits{}, false},
+		{"as many as allowed", enforce.Limits{MaxTerminations: 3}, false},
+		{"as large a part as allowed", enforce.Limits{MaxPercent: 75}, false},
+		{"more than allowed", enforce.Limits{MaxTerminations: 2}, true},
+		{"a larger part than allowed", enforce.Limits{MaxPercent: 74}, true},
+		{"one of both is enough", enforce.Limits{MaxTerminations: 100, MaxPercent: 10}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: tt.limits}}
+			plan := enforce.Evaluate(policy, parseCluster(t, three), noon(0))
+			require.Equal(t, tt.held, plan.Held != "", plan.Held)
+		})
+	}
+}
+
+func TestExempt(t *testing.T) {
+	all := enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: ptr(0), MaxMemory: ptr(int64(0)), MaxEnvs: ptr(0), MaxDuration: time.Minute}
+	text := `a | env 1 alice 1g | dev 0 1@01 | dev 1 | proc 5 1 0:2000 | proc 6 - 1:5 | proc 7 1 1:5`
+	everything := "a detach 0 1; a end 5; a end 6; a end 7"
+	for _, tt := range []struct {
+		name   string
+		exempt func(enforce.Subject) bool
+		want   string
+	}{
+		{"nothing", func(enforce.Subject) bool { return false }, everything},
+		{"another host", func(s enforce.Subject) bool { return s.Host == "b" }, everything},
+		{"another process", func(s enforce.Subject) bool { return s.Process != nil && s.Process.PID == 9 }, everything},
+		{"another environment", func(s enforce.Subject) bool { return s.Environment != nil && s.Environment.EID == "9" }, everything},
+		{"another device", func(s enforce.Subject) bool { return s.Device != nil && s.Device.Index == 9 }, everything},
+
+		{"the host", func(s enforce.Subject) bool { return s.Host == "a" && s.Process == nil && s.Environment == nil && s.Device == nil }, ""},
+		{"the process outside", func(s enforce.Subject) bool { return s.Process != nil && s.Process.PID == 6 }, "a detach 0 1; a end 5; a end 7"},
+		{"a process on another device", func(s enforce.Subject) bool { return s.Process != nil && s.Process.PID == 7 }, "a detach 0 1; a end 5; a end 6"},
+		{"a process keeps its device", func(s enforce.Subject) bool { return s.Process != nil && s.Process.PID == 5 }, "a detach 0 1; a end 6; a end 7"},
+		{"the environment with its processes", func(s enforce.Subject) bool { return s.Environment != nil && s.Environment.EID == "1" }, "a end 6"},
+		{"the device for which nobody pays", func(s enforce.Subject) bool { return s.Device != nil && s.Device.Index == 1 }, "a detach 0 1; a end 5; a end 6"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			policy := stated{all: all, exempt: tt.exempt}
+			require.Equal(t, tt.want, planText(enforce.Evaluate(policy, parseCluster(t, text), noon(0))))
+		})
+	}
+}
+
+// An exempt process keeps its device from the caps; how long the device may be
+// attached is another matter.
+func TestAnExemptProcessKeepsItsDeviceFromTheCaps(t *testing.T) {
+	policy := stated{
+		all:    enforce.Settings{MaxDevices: ptr(0), MaxMemory: ptr(int64(0)), MaxEnvs: ptr(0)},
+		exempt: func(s enforce.Subject) bool { return s.Process != nil },
+	}
+	require.Empty(t, planText(enforce.Evaluate(policy, parseCluster(t, busyDevice), noon(0))))
+}
+
+func TestProtectedDaemons(t *testing.T) {
+	cluster := parseCluster(t, `a | dev 0 | proc 5 - 0:1 | proc 6 - 0:1`)
+	cluster.Hosts[0].Snapshot.Processes[0].Protected = "nvidia-cuda-mps-server"
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
+	plan := enforce.Evaluate(policy, cluster, noon(0))
+	require.Equal(t, "a end 6", planText(plan))
+	require.Len(t, plan.Findings, 1, "and nothing is said of it, cycle after cycle")
+	policy.fleet.Unprotected = []string{"sshd"}
+	require.Equal(t, "a end 6", planText(enforce.Evaluate(policy, cluster, noon(0))), "another name")
+	policy.fleet.Unprotected = []string{"nvidia-cuda-mps-server"}
+	plan = enforce.Evaluate(policy, cluster, noon(0))
+	require.Equal(t, "a end 5; a end 6", planText(plan))
+	require.Equal(t, policy.fleet.Unprotected, plan.Reports[0].Report.Unprotected, "or the host would refuse")
+}
+
+func TestWhatCannotBeEndedIsNotTriedAgain(t *testing.T) {
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, EnvMemory: true, MaxDevices: ptr(0), Kill: true, Grace: time.Second}}
+	text := `a | env 1 alice | dev 0 1@01 | proc 5 - 0:1 | proc 6 1 0:1`
+	for _, tt := range []struct {
+		name    string
+		kill    bool
+		outcome enforce.Outcome
+		again   string
+	}{
+		{"it survived SIGKILL", true, enforce.Outcome{PID: 5, Status: enforce.StatusSurvived, Reason: "hangs"}, "a detach 0 1; a end 6"},
+		{"its host refuses", false, enforce.Outcome{PID: 5, Status: enforce.StatusRefused, Reason: "hangs"}, "a detach 0 1; a end 6"},
+		{"it survived SIGTERM, and may have needed longer", false, enforce.Outcome{PID: 5, Status: enforce.StatusSurvived}, "a detach 0 1; a end 5; a end 6"},
+		{"it was another", true, enforce.Outcome{PID: 5, Status: enforce.StatusChanged}, "a detach 0 1; a end 5; a end 6"},
+		{"nobody knows", true, enforce.Outcome{PID: 5, Status: enforce.StatusUnknown}, "a detach 0 1; a end 5; a end 6"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var standing enforce.Standing
+			first := standing.Judge(policy, parseCluster(t, text), noon(0))
+			report := first.Reports[0].Report
+			report.Kill = tt.kill
+			standing.Learn("a", report, []enforce.Outcome{{EID: "1", Status: enforce.StatusDetached}, tt.outcome, {PID: 6, Status: enforce.StatusGone}})
+			standing.Judge(policy, parseCluster(t, "a | down"), noon(1)) // is no proof that it is gone
+			second := standing.Judge(policy, parseCluster(t, text), noon(2))
+			require.Equal(t, tt.again, planText(second))
+			if tt.again == "a detach 0 1; a end 6" {
+				require.Equal(t, []enforce.StuckProcess{{ProcessRef: enforce.ProcessRef{Host: "a", PID: 5}, Reason: "hangs"}}, second.Findings[0].Stuck)
+			}
+			standing.Judge(policy, parseCluster(t, `a | dev 0`), noon(3))
+			require.Equal(t, "a end 5", planText(standing.Judge(policy, parseCluster(t, `a | dev 0 | proc 5 - 0:1`), noon(4))), "it went, and came back")
+		})
+	}
+}
+
+// Nobody else of the environment pays for a process that cannot be ended.
+func TestMemoryOfAStuckProcessCountsAsFreed(t *testing.T) {
+	policy := stated{all: enforce.Settings{EnvMemory: true}}
+	text := `a | env 1 alice 1000mi | dev 0 1@01 | proc 5 1 0:1500 | proc 6 1 0:900`
+	var standing enforce.Standing
+	first := standing.Judge(policy, parseCluster(t, text), noon(0))
+	require.Equal(t, "a end 5", planText(first))
+	standing.Learn("a", first.Reports[0].Report, []enforce.Outcome{{PID: 5, Status: enforce.StatusRefused}})
+	require.Empty(t, planText(standing.Judge(policy, parseCluster(t, text), noon(1))))
+}
+
+func TestReportsCarryTheLadderAndTheReasons(t *testing.T) {
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Grace: 30 * time.Second, Kill: true}}
+	plan := enforce.Evaluate(policy, parseCluster(t, `a | dev 0 | proc 5 - 0:1`), noon(0))
+	r := plan.Reports[0].Report
+	require.Equal(t, 30*time.Second, r.Grace)
+	require.True(t, r.Kill)
+	require.Equal(t, []string{plan.Findings[0].ID}, r.Terminate[0].Because)
+	require.Equal(t, []string{"Process 5 is not running in a GPU environment"}, r.Terminate[0].Why)
+	require.Equal(t, [][]string{{"Process 5 is not running in a GPU environment"}}, r.Reasons())
+}
+
+func TestTellings(t *testing.T) {
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, MaxDevices: ptr(0), Warn: enforce.Warn{For: 10 * time.Minute}}}
+	cluster := parseCluster(t, "a | env 1 alice | dev 0 1@01 | proc 5 - 0:1 | proc 6 1 0:1\nb | env 2 alice | dev 0 2@01 | proc 7 - 0:1")
+	bob := snapshot.UID(1002)
+	cluster.Hosts[0].Snapshot.Processes[0].UID = &bob
+	cluster.Hosts[0].Snapshot.Environments[0].UID = 1001
+	cluster.Hosts[1].Snapshot.Environments[0].UID = 1001
+	cluster.Hosts[1].Snapshot.Environments[0].OwnerMismatch = true // whoever wrote that is not to be believed
+	hosts := map[snapshot.Hostname]*snapshot.Host{"a": &cluster.Hosts[0], "b": &cluster.Hosts[1]}
+	var told []enforce.Telling
+	plan := enforce.Evaluate(policy, cluster, noon(0))
+	for i := range plan.Findings {
+		told = append(told, plan.Findings[i].Tellings(hosts, noon(4))...)
+	}
+	require.Equal(t, []enforce.Telling{
+		{Host: "a", UID: 1002, ID: plan.Findings[0].ID, Text: "Process 5 is not running in a GPU environment.\n" +
+			"Unless this changes, in 6m process 5 will be ended.\nStart GPU work in an environment: genv activate, genv attach, then run it in that shell."},
+		{Host: "a", UID: 1001, ID: plan.Findings[2].ID, Text: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed.\n" +
+			"Unless this changes, in 6m device 0 will be detached.\nGive back devices that you need less: genv detach."},
+	}, told, "process 7's and 6's users are not known, and the books of b are in doubt")
+}

@@ -1,0 +1,188 @@
+package enforce_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// stated is a policy that says the same to everybody, everywhere, always,
+// unless for says otherwise.
+type stated struct {
+	all    enforce.Settings
+	asked  func(enforce.Query, *enforce.Settings)
+	exempt func(enforce.Subject) bool
+	fleet  enforce.Fleet
+}
+
+func (s stated) Settings(q enforce.Query) enforce.Settings {
+	settings := s.all
+	if s.asked != nil {
+		s.asked(q, &settings)
+	}
+	return settings
+}
+
+func (s stated) Exempt(subject enforce.Subject) (string, bool) {
+	return "stated", s.exempt != nil && s.exempt(subject)
+}
+
+func (s stated) Fleet() enforce.Fleet { return s.fleet }
+
+func ptr[T any](v T) *T { return &v }
+
+// noon is when the tables begin: attachments are made at 10:MM of this day.
+func noon(minutes int) time.Time {
+	return time.Date(2026, 11, 20, 12, minutes, 0, 0, time.Local)
+}
+
+// cycle is a minute after noon, what the hosts say then, and what follows.
+type cycle struct {
+	minute  int
+	cluster string
+	want    string
+}
+
+// story is a policy and what it does in several cycles.
+type story struct {
+	name   string
+	policy stated
+	cycles []cycle
+}
+
+func tell(t *testing.T, stories []story) {
+	for _, s := range stories {
+		t.Run(s.name, func(t *testing.T) {
+			var standing enforce.Standing
+			for i, c := range s.cycles {
+				plan := standing.Judge(s.policy, parseCluster(t, c.cluster), noon(c.minute))
+				require.Equal(t, c.want, planText(plan), "cycle %d", i+1)
+			}
+		})
+	}
+}
+
+const (
+	idleDevice = `a | env 1 alice | dev 0 1@01`
+	busyDevice = `a | env 1 alice | dev 0 1@01 | proc 5 1 0:10`
+)
+
+func TestIdle(t *testing.T) {
+	hour := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}}}
+	five := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour, Below: 5}}}
+	both := stated{all: enforce.Settings{EnvDevices: true, Idle: &enforce.Idle{After: time.Hour, Below: 5}}}
+	every := func(text string, want ...string) []cycle {
+		var list []cycle
+		for i, w := range want {
+			list = append(list, cycle{minute: i * 15, cluster: text, want: w})
+		}
+		return list
+	}
+	tell(t, []story{
+		{"after an hour without a process", hour, every(idleDevice, "", "", "", "", "a detach 0 1")},
+		{"another's process does not use it", hour, every(`a | env 1 alice | env 2 bob | dev 0 1@01 2@02 | proc 5 2 0:10`, "", "", "", "", "a detach 0 1")},
+		{"computing next to nothing", five, every(`a | env 1 alice | dev 0 u4 1@01 | proc 5 1 0:10`, "", "", "", "", "a detach 0 1")},
+		{"without a process, whatever is computed", five, every(`a | env 1 alice | dev 0 u90 1@01`, "", "", "", "", "a detach 0 1")},
+		{"its processes are not ended for it, while nobody else is given the device", both, append(
+			every(`a | env 1 alice | dev 0 u4 1@01 | proc 5 1 0:10`, "", "", "", "", "a detach 0 1"),
+			cycle{75, `a | env 1 alice | env 2 bob | dev 0 u4 | proc 5 1 0:10`, ""},
+			cycle{76, `a | env 1 alice | env 2 bob | dev 0 u4 | proc 5 1 0:10 | proc 6 1 0:10`, ""},
+			cycle{77, `a | env 1 alice | env 2 bob | dev 0 u4 2@09 | proc 5 1 0:10`, "a end 5"})},
+		{"who comes back to it later has no leave", both, append(
+			every(`a | env 1 alice | dev 0 u4 1@01 | proc 5 1 0:10`, "", "", "", "", "a detach 0 1"),
+			cycle{75, `a | env 1 alice | dev 0`, ""},
+			cycle{76, `a | env 1 alice | dev 0 | proc 6 1 0:10`, "a end 6"})},
+
+		{"not before the hour is over", hour, every(idleDevice, "", "", "", "")},
+		{"a process all the time", hour, every(busyDevice, "", "", "", "", "", "")},
+		{"a process once in between", hour, append(every(idleDevice, "", "", ""), cycle{40, busyDevice, ""}, cycle{50, idleDevice, ""}, cycle{60, idleDevice, ""}, cycle{70, idleDevice, ""})},
+		{"a process of an unknown environment", hour, every(`a | env 1 alice | dev 0 1@01 | proc 5 ? 0:10`, "", "", "", "", "", "")},
+		{"processes alone, without a limit of utilization", hour, every(`a | env 1 alice | dev 0 u0 1@01 | proc 5 1 0:10`, "", "", "", "", "", "")},
+		{"computing enough", five, every(`a | env 1 alice | dev 0 u5 1@01 | proc 5 1 0:10`, "", "", "", "", "", "")},
+		{"an unknown utilization", five, every(busyDevice, "", "", "", "", "", "")},
+		{"enough once in between", five, []cycle{
+			{0, `a | env 1 alice | dev 0 u4 1@01 | proc 5 1 0:10`, ""}, {15, `a | env 1 alice | dev 0 u4 1@01 | proc 5 1 0:10`, ""},
+			{30, `a | env 1 alice | dev 0 u50 1@01 | proc 5 1 0:10`, ""}, {45, `a | env 1 alice | dev 0 u4 1@01 | proc 5 1 0:10`, ""},
+			{60, `a | env 1 alice | dev 0 u4 1@01 | proc 5 1 0:10`, ""}, {75, `a | env 1 alice | dev 0 u4 1@01 | proc 5 1 0:10`, ""}}},
+		{"attached anew in between", hour, append(every(idleDevice, "", "", ""), cycle{45, `a | env 1 alice | dev 0 1@50`, ""}, cycle{60, `a | env 1 alice | dev 0 1@50`, ""})},
+		{"a host that did not answer in between", hour, append(every(idleDevice, "", "", ""), cycle{45, `a | down`, ""}, cycle{60, idleDevice, ""}, cycle{75, idleDevice, ""})},
+		{"nobody looked in between", hour, []cycle{{0, idleDevice, ""}, {600, idleDevice, ""}, {610, idleDevice, ""}}},
+		{"the rule is off", stated{}, every(idleDevice, "", "", "", "", "")},
+		{"exempt", stated{all: hour.all, exempt: func(s enforce.Subject) bool { return s.Environment != nil }}, every(idleDevice, "", "", "", "", "")},
+	})
+}
+
+func TestMaxDuration(t *testing.T) {
+	two := enforce.Settings{MaxDuration: 2 * time.Hour}
+	tell(t, []story{
+		{"longer than allowed", stated{all: two}, []cycle{{2, idleDevice, "a detach 0 1"}}},
+		{"busy or not, and nobody's process ends for it", stated{all: two}, []cycle{{2, busyDevice, "a detach 0 1"}}},
+		{"each attachment for itself", stated{all: two}, []cycle{{5, `a | env 1 alice | dev 0 1@01 | dev 1 1@09`, "a detach 0 1"}}},
+		{"each user for himself", stated{asked: func(q enforce.Query, s *enforce.Settings) {
+			if q.User == "bob" {
+				s.MaxDuration = time.Hour
+			}
+		}}, []cycle{{0, `a | env 1 alice | env 2 bob | dev 0 1@01 2@01`, "a detach 0 2"}}},
+
+		{"as long as allowed", stated{all: two}, []cycle{{1, idleDevice, ""}}},
+		{"an attachment of the future", stated{all: two}, []cycle{{-600, idleDevice, ""}}},
+		{"no limit", stated{}, []cycle{{600, idleDevice, ""}}},
+		{"exempt", stated{all: two, exempt: func(s enforce.Subject) bool { return s.Device != nil }}, []cycle{{2, idleDevice, ""}}},
+		{"a host that is down", stated{all: two}, []cycle{{2, `a | down`, ""}}},
+	})
+}
+
+// The clock on the wall of a host decides for how long something was attached
+// there.
+func TestMaxDurationByTheHostsOwnClock(t *testing.T) {
+	cluster := parseCluster(t, idleDevice) // attached at 10:01 on that clock
+	policy := stated{all: enforce.Settings{MaxDuration: time.Hour}}
+	at := time.Date(2026, 11, 20, 10, 30, 0, 0, time.UTC)
+	for offset, want := range map[int]string{0: "", -3600: "", 3600: "a detach 0 1"} {
+		cluster.Hosts[0].Snapshot.UTCOffset = &offset
+		require.Equal(t, want, planText(enforce.Evaluate(policy, cluster, at)), "%d s east of UTC", offset)
+	}
+}
+
+func TestMaxMemory(t *testing.T) {
+	limit := func(text string) stated {
+		return stated{all: enforce.Settings{MaxMemory: ptr(snapshot.MustMemory(text).Bytes())}}
+	}
+	tell(t, []story{
+		{"whole devices count whole", limit("100g"), []cycle{{0, `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, "a detach 1 1"}}},
+		{"on all hosts together", limit("100g"), []cycle{{0, "a | env 1 alice | dev 0 1@01\nb | env 2 alice | dev 0 2@02", "b detach 0 2"}}},
+		{"shared devices count their capacity", limit("9g"), []cycle{{0, `a | env 1 alice 5g | dev 0 1@01 | dev 1 1@02`, "a detach 1 1"}}},
+		{"idle before busy", limit("100g"), []cycle{{0, `a | env 1 alice | dev 0 1@01 | dev 1 1@02 | proc 5 1 1:10`, "a detach 0 1"}}},
+		{"busy when there is nothing else", limit("50g"), []cycle{{0, busyDevice, "a detach 0 1; a end 5"}}},
+		{"what was not needed is given back", limit("91g"), []cycle{{0, `a | env 1 alice 5g | env 2 alice | dev 0 1@09 | dev 1 2@02 | dev 2 2@01`, "a detach 1 2"}}},
+		{"no more of one device than it has", limit("90g"), []cycle{{0, `a | env 1 alice | env 2 alice | dev 0 1@01 2@02`, ""}}},
+
+		{"at the cap", limit("10g"), []cycle{{0, `a | env 1 alice 5g | dev 0 1@01 | dev 1 1@02`, ""}}},
+		{"two users are counted apart", limit("90g"), []cycle{{0, `a | env 1 alice | env 2 bob | dev 0 1@01 | dev 1 2@02`, ""}}},
+		{"no cap", stated{}, []cycle{{0, `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, ""}}},
+		{"unknown memory is not counted", limit("90g"), []cycle{{0, `a | env 1 alice | dev 0 1@01 | dev 1 m? 1@02`, ""}}},
+		{"nor taken", limit("50g"), []cycle{{0, `a | env 1 alice | dev 0 1@01 | dev 1 m? 1@02`, "a detach 0 1"}}},
+		{"a host that is down", limit("90g"), []cycle{{0, "a | env 1 alice | dev 0 1@01\nb | down", ""}}},
+		{"a user without a name", limit("1g"), []cycle{{0, `a | env 1 - | dev 0 1@01`, ""}}},
+	})
+}
+
+func TestMaxEnvs(t *testing.T) {
+	one := stated{all: enforce.Settings{MaxEnvs: ptr(1)}}
+	tell(t, []story{
+		{"the newest loses its devices", one, []cycle{{0, `a | env 1 alice | env 2 alice | dev 0 1@01 | dev 1 2@02`, "a detach 0 1"}}}, // equally new: by id
+		{"without processes first", one, []cycle{{0, `a | env 1 alice | env 2 alice | dev 0 1@01 | dev 1 2@02 | proc 5 1 0:10`, "a detach 1 2"}}},
+		{"busy ones when there are no others", stated{all: enforce.Settings{MaxEnvs: ptr(0)}}, []cycle{{0, busyDevice, "a detach 0 1; a end 5"}}},
+		{"on all hosts together", one, []cycle{{0, "a | env 1 alice | dev 0 1@01 | proc 5 1 0:9\nb | env 2 alice | dev 0 2@02", "b detach 0 2"}}},
+
+		{"at the cap", one, []cycle{{0, idleDevice, ""}}},
+		{"one without devices has nothing to lose, and counts", one, []cycle{{0, `a | env 1 alice | env 2 alice | dev 0 1@01`, ""}}},
+		{"two users are counted apart", one, []cycle{{0, `a | env 1 alice | env 2 bob | dev 0 1@01 | dev 1 2@02`, ""}}},
+		{"no cap", stated{}, []cycle{{0, `a | env 1 alice | env 2 alice | dev 0 1@01 | dev 1 2@02`, ""}}},
+		{"a user without a name", stated{all: enforce.Settings{MaxEnvs: ptr(0)}}, []cycle{{0, `a | env 1 - | dev 0 1@01`, ""}}},
+	})
+}
