@@ -1,0 +1,133 @@
+package audit_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// story is a log in which bob loses a process and a device, and alice's process
+// has an unknown fate.
+func story(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	log := audit.Log{Path: path}
+	alice, bob, device := ptr(snapshot.UID(1001)), ptr(snapshot.UID(1002)), ptr(snapshot.DeviceIndex(0))
+	why := []string{"User bob is using 2 devices"}
+	require.NoError(t, log.Append(
+		audit.Record{Time: at(0), Kind: audit.KindFinding, IDs: []string{"cap"}, Text: why[0], Decision: audit.DecisionWait},
+		audit.Record{Time: at(1), Kind: audit.KindTold, IDs: []string{"cap"}, Host: "a", UID: bob},
+		audit.Record{Time: at(2), Kind: audit.KindTold, IDs: []string{"out"}, Host: "a", UID: alice, Reason: "not logged in"},
+		audit.Record{Time: at(5), Kind: audit.KindReport, Report: "r/1/a", IDs: []string{"cap"}, Why: why, Host: "a", User: "bob", UID: bob, EID: "10", Device: device},
+		audit.Record{Time: at(5), Kind: audit.KindReport, Report: "r/1/a", IDs: []string{"cap"}, Why: why, Host: "a", User: "bob", UID: bob, EID: "10", PID: 5},
+		audit.Record{Time: at(5), Kind: audit.KindReport, Report: "r/1/b", IDs: []string{"out"}, Why: []string{"outside"}, Host: "b", UID: alice, PID: 5},
+		audit.Record{Time: at(6), Kind: audit.KindOutcome, Report: "r/1/a", IDs: []string{"cap"}, Host: "a", User: "bob", UID: bob, EID: "10", Device: device, Status: enforce.StatusDetached},
+		audit.Record{Time: at(7), Kind: audit.KindOutcome, Report: "r/1/a", IDs: []string{"cap"}, Host: "a", User: "bob", UID: bob, EID: "10", PID: 5, Status: enforce.StatusTerminated},
+	))
+	return path
+}
+
+func TestHistoryJoins(t *testing.T) {
+	entries, _, err := audit.History(story(t), audit.Query{})
+	require.NoError(t, err)
+	require.Len(t, entries, 3)
+	require.Equal(t, enforce.StatusDetached, entries[0].Status)
+	require.Equal(t, at(6), entries[0].Time)
+	require.Equal(t, []string{"User bob is using 2 devices"}, entries[0].Why)
+	require.Equal(t, at(1), entries[0].Told)
+	require.Equal(t, enforce.StatusTerminated, entries[1].Status)
+	require.Equal(t, enforce.StatusUnknown, entries[2].Status, "the controller ended before it heard")
+	require.Zero(t, entries[2].Told, "nobody could be told")
+}
+
+func TestHistorySelects(t *testing.T) {
+	path := story(t)
+	for _, tt := range []struct {
+		query audit.Query
+		want  int
+	}{
+		{audit.Query{User: "bob"}, 2},
+		{audit.Query{User: "1001"}, 1},
+		{audit.Query{Host: "b"}, 1},
+		{audit.Query{PID: 5}, 2},
+		{audit.Query{PID: 5, Host: "a"}, 1},
+		{audit.Query{Since: at(7)}, 1},
+		{audit.Query{User: "carol"}, 0},
+		{audit.Query{PID: 6}, 0},
+		{audit.Query{Since: at(8)}, 0},
+	} {
+		entries, _, err := audit.History(path, tt.query)
+		require.NoError(t, err)
+		require.Len(t, entries, tt.want, "%+v", tt.query)
+	}
+}
+
+func TestUsersSeeTheirOwnAlone(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can keep a log for others")
+	}
+	dir, err := os.MkdirTemp("", "audit-") // t.TempDir is below a folder that others may not enter
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	path := filepath.Join(dir, "log", "audit.jsonl")
+	log, err := audit.NewHostLog(path)
+	require.NoError(t, err)
+	for _, uid := range []snapshot.UID{60001, 60002} {
+		users, err := log.Append(audit.Record{Time: at(0), Kind: audit.KindOutcome, UID: &uid, PID: 5})
+		require.NoError(t, err)
+		if users != nil {
+			t.Skipf("this file system has no access control lists: %v", users)
+		}
+	}
+	cat := func(uid uint32, name string) (string, error) {
+		cmd := exec.Command("/bin/cat", name)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: 60009}}
+		out, err := cmd.Output()
+		return string(out), err
+	}
+	own, err := cat(60001, audit.UserLog(path, 60001))
+	require.NoError(t, err)
+	require.Contains(t, own, `"uid":60001`)
+	require.NotContains(t, own, `"uid":60002`)
+	for _, name := range []string{path, audit.UserLog(path, 60002)} {
+		_, err := cat(60001, name)
+		var exit *exec.ExitError
+		require.True(t, errors.As(err, &exit), name)
+	}
+	sh := exec.Command("/bin/sh", "-c", "echo forged >> "+audit.UserLog(path, 60001)+" || rm "+audit.UserLog(path, 60001))
+	sh.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 60001, Gid: 60009}}
+	require.Error(t, sh.Run(), "read, and no more")
+}
+
+// FuzzScan: whatever stands in a log, what comes out are records, and whole
+// lines are told apart.
+func FuzzScan(f *testing.F) {
+	line, err := json.Marshal(audit.Record{Time: at(0), Kind: audit.KindHeld})
+	require.NoError(f, err)
+	f.Add(append(line, '\n'))
+	f.Add([]byte("{\"kind\":\"held\"}\nnot json\n\n{}"))
+	f.Add([]byte(strings.Repeat("x", 100_000)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), "audit.jsonl")
+		require.NoError(t, os.WriteFile(path, data, 0o600))
+		lines := 0
+		damage, err := audit.Scan(path, func(r *audit.Record) error {
+			require.NotEmpty(t, r.Kind)
+			lines++
+			return nil
+		})
+		require.NoError(t, err)
+		require.LessOrEqual(t, lines+damage.Lines, strings.Count(string(data), "\n")+1)
+	})
+}

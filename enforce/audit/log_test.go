@@ -1,0 +1,201 @@
+package audit_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func at(minute int) time.Time { return time.Date(2026, 11, 20, 10, minute, 0, 0, time.UTC) }
+
+func ptr[T any](v T) *T { return &v }
+
+func read(t *testing.T, path string) ([]audit.Record, audit.Damage) {
+	var list []audit.Record
+	damage, err := audit.Scan(path, func(r *audit.Record) error { list = append(list, *r); return nil })
+	require.NoError(t, err)
+	return list, damage
+}
+
+func TestWhatIsAppendedIsRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	want := []audit.Record{
+		{Time: at(1), Kind: audit.KindFinding, Run: "r", Cycle: 3, IDs: []string{"f"}, Rule: enforce.RuleIdle, Decision: audit.DecisionAct, Host: "a", User: "bob", UID: ptr(snapshot.UID(7)), Text: "line", Finding: &enforce.Finding{ID: "f", Rule: enforce.RuleIdle}},
+		{Time: at(2), Kind: audit.KindReport, IDs: []string{"f"}, Report: "r/3/a", Host: "a", PID: 5, Start: 9, EID: "10", Why: []string{"why"}},
+		{Time: at(3), Kind: audit.KindOutcome, IDs: []string{"f"}, Report: "r/3/a", Host: "a", Device: ptr(snapshot.DeviceIndex(0)), EID: "10", Status: enforce.StatusDetached, Reason: "x", By: "admin"},
+	}
+	log := audit.Log{Path: path}
+	require.NoError(t, log.Append(want[:2]...))
+	require.NoError(t, log.Append(want[2:]...))
+	got, damage := read(t, path)
+	require.Equal(t, want, got)
+	require.Zero(t, damage)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+}
+
+func TestNoLogIsNoRecord(t *testing.T) {
+	list, damage := read(t, filepath.Join(t.TempDir(), "none"))
+	require.Empty(t, list)
+	require.Zero(t, damage)
+}
+
+func TestRotation(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	log := audit.Log{Path: path, MaxBytes: 1000, Keep: 3}
+	for i := range 100 {
+		require.NoError(t, log.Append(audit.Record{Time: at(0), Kind: audit.KindHeld, Cycle: i, Reason: strings.Repeat("x", 100)}))
+	}
+	list, _ := read(t, path)
+	require.Equal(t, 99, list[len(list)-1].Cycle)
+	for i := range list[1:] {
+		require.Equal(t, list[i].Cycle+1, list[i+1].Cycle, "in order, with no gap at the edges of files")
+	}
+	files, err := filepath.Glob(path + "*")
+	require.NoError(t, err)
+	require.Len(t, files, 4)
+	for _, name := range files {
+		info, err := os.Stat(name)
+		require.NoError(t, err)
+		require.Less(t, info.Size(), int64(1300))
+	}
+}
+
+func TestSeveralWriters(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	done := make(chan error)
+	for w := range 4 {
+		go func() {
+			log := audit.Log{Path: path, MaxBytes: 2000, Keep: 1000}
+			for i := range 25 {
+				if err := log.Append(audit.Record{Time: at(0), Kind: audit.KindHeld, Run: fmt.Sprint(w), Cycle: i}); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range 4 {
+		require.NoError(t, <-done)
+	}
+	list, damage := read(t, path)
+	require.Len(t, list, 100)
+	require.Zero(t, damage)
+}
+
+func TestALineThatWasCutIsEndedAndPassedOver(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	log := audit.Log{Path: path}
+	require.NoError(t, log.Append(audit.Record{Time: at(0), Kind: audit.KindHeld, Cycle: 1}))
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for cut := range len(whole) {
+		require.NoError(t, os.WriteFile(path, append(whole, whole[:cut]...), 0o600))
+		require.NoError(t, (&audit.Log{Path: path}).Append(audit.Record{Time: at(0), Kind: audit.KindHeld, Cycle: 2}))
+		list, damage := read(t, path)
+		require.Equal(t, 2, list[len(list)-1].Cycle, "cut after %d bytes", cut)
+		require.GreaterOrEqual(t, len(list), 2)
+		require.LessOrEqual(t, damage.Lines, 1)
+	}
+}
+
+func TestWhatIsNoFileOfOursIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	other := filepath.Join(dir, "other")
+	require.NoError(t, os.WriteFile(other, []byte("precious\n"), 0o600))
+	path := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, os.Symlink(other, path("link")))
+	require.NoError(t, os.Link(other, path("hard")))
+	require.NoError(t, os.Mkdir(path("folder"), 0o700))
+	require.NoError(t, unix.Mkfifo(path("fifo"), 0o600))
+	names := []string{"link", "hard", "folder", "fifo", "none/audit"}
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.WriteFile(path("theirs"), nil, 0o666))
+		require.NoError(t, os.Chown(path("theirs"), 1000, 1000))
+		names = append(names, "theirs")
+	}
+	for _, name := range names {
+		log := audit.Log{Path: path(name)}
+		require.ErrorIs(t, log.Append(audit.Record{Kind: audit.KindHeld}), audit.ErrNotWritten, name)
+	}
+	data, err := os.ReadFile(other)
+	require.NoError(t, err)
+	require.Equal(t, "precious\n", string(data))
+}
+
+func TestAFullDiskKeepsWhatWasWrittenAndLosesNothing(t *testing.T) {
+	dir := smallDisk(t)
+	log := audit.Log{Path: filepath.Join(dir, "audit.jsonl")}
+	record := func(i int) audit.Record {
+		return audit.Record{Time: at(0), Kind: audit.KindOutcome, Cycle: i, Reason: strings.Repeat("x", 1000)}
+	}
+	n := 0
+	for ; n < 10000; n++ {
+		if err := log.Append(record(n)); err != nil {
+			require.ErrorIs(t, err, audit.ErrNotWritten)
+			require.ErrorIs(t, err, unix.ENOSPC)
+			break
+		}
+	}
+	require.Greater(t, n, 10)
+	list, damage := read(t, log.Path)
+	require.Len(t, list, n, "the file ends with a whole line")
+	require.Zero(t, damage)
+	require.ErrorIs(t, log.Reserve(4096), audit.ErrNotWritten, "nothing more can be promised")
+	require.ErrorIs(t, log.Append(record(n+1)), audit.ErrNotWritten)
+
+	require.NoError(t, os.Remove(filepath.Join(dir, "ballast")))
+	require.NoError(t, log.Append(record(n+2)))
+	list, damage = read(t, log.Path)
+	require.Len(t, list, n+3, "what waited was written first")
+	require.Equal(t, n+2, list[n+2].Cycle)
+	require.Zero(t, damage)
+}
+
+func TestWhatIsReservedCanBeWritten(t *testing.T) {
+	dir := smallDisk(t)
+	log := audit.Log{Path: filepath.Join(dir, "audit.jsonl")}
+	require.NoError(t, log.Append(audit.Record{Time: at(0), Kind: audit.KindReport}))
+	require.NoError(t, log.Reserve(64<<10))
+	fill(t, filepath.Join(dir, "more"))
+	for i := range 50 {
+		require.NoError(t, log.Append(audit.Record{Time: at(0), Kind: audit.KindOutcome, Cycle: i, Reason: strings.Repeat("x", 1000)}))
+	}
+}
+
+// smallDisk is a file system of 1 MiB with a third of it as ballast.
+func smallDisk(t *testing.T) string {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount a small file system")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("no file system can be mounted here: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 300<<10), 0o600))
+	return dir
+}
+
+// fill uses up what is left of a file system.
+func fill(t *testing.T, path string) {
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	defer f.Close()
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	require.ErrorIs(t, err, unix.ENOSPC)
+}
