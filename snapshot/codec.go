@@ -128,7 +128,18 @@ func DecodeEnvironments(data []byte) ([]Environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decodeEach(items, "environment", decodeEnvironment, func(e Environment) any { return e.EID })
+	envs, err := decodeEach(items, "environment", decodeEnvironment, func(e Environment) any { return e.EID })
+	if err != nil {
+		return nil, err
+	}
+	living := 0
+	for i := range envs {
+		living += len(envs[i].PIDs) + len(envs[i].KernelIDs)
+	}
+	if living > maxPIDs { // each of them is looked up, under the lock
+		return nil, fmt.Errorf("%w: %d pids and kernels are more than the %d that are read", ErrInvalid, living, maxPIDs)
+	}
+	return envs, nil
 }
 
 // DecodeDevices reads what EncodeDevices wrote.

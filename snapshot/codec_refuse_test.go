@@ -127,6 +127,19 @@ func TestWhatIsNoDocumentIsRefused(t *testing.T) {
 	}
 }
 
+// Every one of them costs a look at /proc while everybody waits for the lock.
+func TestTheProcessesOfAllEnvironmentsTogetherAreBounded(t *testing.T) {
+	pids := `"pids": [` + strings.Repeat("7,", 39_999) + "7]"
+	env := func(eid string) string {
+		return strings.Replace(strings.Replace(goodEnv, `"pids": [25938]`, pids, 1), "2020", eid, 1)
+	}
+	_, err := snapshot.DecodeEnvironments([]byte(`{"envs": [` + env("1") + `]}`))
+	require.NoError(t, err)
+	_, err = snapshot.DecodeEnvironments([]byte(`{"envs": [` + env("1") + "," + env("2") + `]}`))
+	require.ErrorIs(t, err, snapshot.ErrInvalid)
+	require.ErrorContains(t, err, "80002 pids and kernels are more than the 65536 that are read")
+}
+
 func TestCheckText(t *testing.T) {
 	for _, good := range []string{"", "alice", "Norwegian Wood", "日本語", "\u202e", `$(reboot)`, strings.Repeat("x", 4096)} {
 		require.NoError(t, snapshot.CheckText("name", good))

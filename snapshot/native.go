@@ -90,7 +90,7 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 	if n.Processes == nil || n.Environments == nil || n.Devices == nil {
 		return nil, fmt.Errorf("%w: a part of the snapshot is missing", ErrInvalid)
 	}
-	if len(n.Environments) > maxEnvironments || len(n.Devices) > maxDevices || len(n.Warnings) > maxWarnings {
+	if len(n.Environments) > maxEnvironments || len(n.Devices) > maxDevices {
 		return nil, fmt.Errorf("%w: more of it than is read", ErrInvalid)
 	}
 	if o := n.UTCOffset; o != nil && (*o < -maxOffset || *o > maxOffset) {
@@ -98,7 +98,7 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 	}
 	s := &Snapshot{BootID: n.BootID, UTCOffset: n.UTCOffset}
 	err := CheckText("boot_id", n.BootID)
-	for _, w := range n.Warnings {
+	for _, w := range n.Warnings[:min(len(n.Warnings), maxWarnings)] {
 		s.Warnings = append(s.Warnings, clip(w))
 	}
 	if err != nil {
@@ -114,7 +114,8 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 	return s, err
 }
 
-// maxWarnings is how many lines a host may warn in.
+// maxWarnings is in how many lines a host may warn; the others are dropped. It
+// is no reason to know nothing of the host: its users can make it warn.
 const maxWarnings = 4096
 
 // maxOffset is further from UTC than any zone is, in seconds.

@@ -41,6 +41,19 @@ func TestNativeCarriesEverything(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
+// Users of a host can have it warn as often as they like; that must not hide
+// what it says.
+func TestTooManyWarningsAreDroppedAlone(t *testing.T) {
+	loud := everything(t)
+	loud.Warnings = make([]string, 100_000)
+	data, err := snapshot.EncodeNative(loud)
+	require.NoError(t, err)
+	got, err := snapshot.DecodeNative(data)
+	require.NoError(t, err)
+	require.Equal(t, loud.Processes, got.Processes)
+	require.Len(t, got.Warnings, 4096)
+}
+
 func TestNativeRefuses(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":             ``,

@@ -103,15 +103,26 @@ func (m *Machine) books(ctx context.Context, inventory *inventory) (state.Books,
 	return m.Books.Discover(ctx, inventory.found())
 }
 
+// maxDisowned is how many environments that the kernel disowns are named: any
+// user can register as many as there is room for.
+const maxDisowned = 20
+
 // bookWarnings are the warnings of the books and one for every environment
 // that the kernel disowns.
 func bookWarnings(books state.Books) []string {
 	warnings := slices.Clone(books.Warnings)
+	disowned := 0
 	for i := range books.Environments {
-		if e := &books.Environments[i]; e.OwnerMismatch {
-			warnings = append(warnings, fmt.Sprintf(
-				"environment %q is registered for user %q (uid %d), but the kernel says otherwise of that uid or of its processes", e.EID, e.Username, e.UID))
+		e := &books.Environments[i]
+		if !e.OwnerMismatch {
+			continue
 		}
+		if disowned++; disowned <= maxDisowned {
+			warnings = append(warnings, fmt.Sprintf("environment %.200q is registered for user %.100q (uid %d), but the kernel says otherwise of that uid or of its processes", e.EID, e.Username, e.UID))
+		}
+	}
+	if more := disowned - maxDisowned; more > 0 {
+		warnings = append(warnings, fmt.Sprintf("the same is true of %d more environments: look who writes them into envs.json", more))
 	}
 	return warnings
 }

@@ -1,6 +1,8 @@
 package local_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -204,4 +206,19 @@ func TestABootThatIsNotToldIsAWarning(t *testing.T) {
 	s := m.snapshot()
 	require.Empty(t, s.BootID)
 	require.Len(t, s.Warnings, 1)
+}
+
+// Any user can register environments in the names of others, as many as there
+// is room for.
+func TestWarningsOfTheBooksAreBounded(t *testing.T) {
+	m := newMachine(t)
+	for i := range 5000 {
+		m.books.Environments = append(m.books.Environments, snapshot.Environment{
+			EID: snapshot.EnvID(fmt.Sprint(i)), Username: snapshot.Username(strings.Repeat("x", 4096)), OwnerMismatch: true,
+		})
+	}
+	warnings := m.snapshot().Warnings
+	require.Len(t, warnings, 21)
+	require.Less(t, len(warnings[0]), 400)
+	require.Contains(t, warnings[20], "4980 more environments")
 }

@@ -15,7 +15,7 @@ func (b *Books) clean(goneProcess func(snapshot.PID) bool, goneKernel func(strin
 }
 
 // bury cleans the books by what the machine says.
-func (s *Store) bury(b *Books, known *identities) {
+func (s *Store) bury(b *Books, known *identities, process func(snapshot.PID) Process) {
 	var kernels []string
 	for i := range b.Environments {
 		kernels = append(kernels, b.Environments[i].KernelIDs...)
@@ -25,8 +25,22 @@ func (s *Store) bury(b *Books, known *identities) {
 		lives = s.machine.Kernels(kernels)
 	}
 	b.clean(
-		func(pid snapshot.PID) bool { return known.gone(pid, s.machine.Process(pid)) },
+		func(pid snapshot.PID) bool { return known.gone(pid, process(pid)) },
 		func(id string) bool { return lives[id] == Gone },
 	)
 	known.forget(b)
+}
+
+// once asks no question twice: who writes the same PID into envs.json a million
+// times keeps nobody waiting for the lock.
+func once[K comparable, V any](ask func(K) V) func(K) V {
+	answers := make(map[K]V)
+	return func(k K) V {
+		answer, asked := answers[k]
+		if !asked {
+			answer = ask(k)
+			answers[k] = answer
+		}
+		return answer
+	}
 }

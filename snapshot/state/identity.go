@@ -77,7 +77,7 @@ func (s *Store) recall(dir *folder, envs stamp) identities {
 // remember writes down which processes the books mean, for the envs.json that
 // stands now. It is not synced, and its errors are nobody's business: without
 // it the books are as good as those of 1.4.3.
-func (s *Store) remember(dir *folder, b *Books, known *identities) {
+func (s *Store) remember(dir *folder, b *Books, known *identities, process func(snapshot.PID) Process) {
 	var st unix.Stat_t
 	if unix.Fstatat(dir.fd, envsFile, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return
@@ -87,7 +87,7 @@ func (s *Store) remember(dir *folder, b *Books, known *identities) {
 		for _, pid := range b.Environments[i].PIDs {
 			start := known.Processes[pid]
 			if start == 0 {
-				start = s.machine.Process(pid).Start
+				start = process(pid).Start
 			}
 			next.Processes[pid] = start
 		}
@@ -111,7 +111,11 @@ func (k *identities) same(o *identities) bool {
 // forget drops the identities of processes that are not in the books: when such
 // a PID comes back, it is another process.
 func (k *identities) forget(b *Books) {
-	maps.DeleteFunc(k.Processes, func(pid snapshot.PID, _ snapshot.StartTime) bool {
-		return b.EnvironmentOf(pid) == nil
-	})
+	registered := make(map[snapshot.PID]bool)
+	for i := range b.Environments {
+		for _, pid := range b.Environments[i].PIDs {
+			registered[pid] = true
+		}
+	}
+	maps.DeleteFunc(k.Processes, func(pid snapshot.PID, _ snapshot.StartTime) bool { return !registered[pid] })
 }

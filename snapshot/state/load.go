@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"context"
 	"io/fs"
 	"time"
@@ -44,18 +45,23 @@ func (s *Store) load(ctx context.Context, dir *folder) (l loaded, err error) {
 // does not keep the lock to the end; after that the file is corrupt.
 func decodeFile[T any](ctx context.Context, s *Store, dir *folder, name string, decode func([]byte) ([]T, error)) ([]T, []byte, unix.Stat_t, error) {
 	const attempts, pause = 5, 10 * time.Millisecond
+	var before []byte
+	var cause error
 	for attempt := 1; ; attempt++ {
 		data, st, err := dir.read(name)
 		if err != nil {
 			return nil, nil, st, err
 		}
-		decoded, err := decode(data)
-		if err == nil {
-			return decoded, data, st, nil
+		if attempt == 1 || !bytes.Equal(data, before) { // the same text again would only take its time again
+			var decoded []T
+			if decoded, cause = decode(data); cause == nil {
+				return decoded, data, st, nil
+			}
+			before = data
 		}
 		s.step("unreadable " + name)
 		if attempt == attempts || !sleep(ctx, pause) {
-			return nil, nil, st, s.corrupt(dir, name, data, &st, err)
+			return nil, nil, st, s.corrupt(dir, name, data, &st, cause)
 		}
 	}
 }

@@ -2,23 +2,42 @@ package state
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+// namesWithin is how long the users of the books are named for at most, one
+// directory service after the other: anybody can register as many as there is
+// room for.
+const namesWithin = 5 * time.Second
+
 // flagOwners marks the environments whose books disagree with the kernel. It
 // runs after the lock is given back, since to name a user can take a while.
 func (s *Store) flagOwners(ctx context.Context, b *Books) {
-	names := make(map[snapshot.UID]snapshot.Username)
+	ctx, cancel := context.WithTimeout(ctx, namesWithin)
+	defer cancel()
+	process, unnamed := once(s.machine.Process), 0
+	name := once(func(uid snapshot.UID) snapshot.Username {
+		if ctx.Err() != nil {
+			unnamed++
+			return ""
+		}
+		return s.name(ctx, uid)
+	})
 	for i := range b.Environments {
 		env := &b.Environments[i]
 		owners := make([]snapshot.UID, 0, len(env.PIDs))
 		for _, pid := range env.PIDs {
-			if p := s.machine.Process(pid); p.Life == Alive && p.Owner != nil {
+			if p := process(pid); p.Life == Alive && p.Owner != nil {
 				owners = append(owners, *p.Owner)
 			}
 		}
-		env.OwnerMismatch = ownersDiffer(env.UID, owners) || s.misnamed(ctx, env, names)
+		env.OwnerMismatch = ownersDiffer(env.UID, owners) || s.name != nil && misnamed(env, name)
+	}
+	if unnamed > 0 {
+		b.Warnings = append(b.Warnings, fmt.Sprintf("%d users of environments could not be named within %s", unnamed, namesWithin))
 	}
 }
 
@@ -37,13 +56,10 @@ func ownersDiffer(uid snapshot.UID, owners []snapshot.UID) bool {
 
 // misnamed says whether the environment stands under a name that its uid does
 // not have. Names that are not known speak against nobody.
-func (s *Store) misnamed(ctx context.Context, env *snapshot.Environment, names map[snapshot.UID]snapshot.Username) bool {
-	if s.name == nil || env.Username == "" {
+func misnamed(env *snapshot.Environment, name func(snapshot.UID) snapshot.Username) bool {
+	if env.Username == "" {
 		return false
 	}
-	if _, asked := names[env.UID]; !asked {
-		names[env.UID] = s.name(ctx, env.UID)
-	}
-	name := names[env.UID]
-	return name != "" && name != env.Username
+	found := name(env.UID)
+	return found != "" && found != env.Username
 }

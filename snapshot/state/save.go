@@ -39,7 +39,7 @@ func (s *Store) save(dir *folder, old *loaded, books *Books) error {
 	}
 	contents = slices.DeleteFunc(contents, content.same)
 	if err := checkReadable(contents); err != nil {
-		return err
+		return &writeError{err}
 	}
 	return s.replace(dir, contents)
 }

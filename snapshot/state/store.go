@@ -161,14 +161,15 @@ func (s *Store) update(ctx context.Context, change func(*Books) error) (books Bo
 		}
 		books = old.books
 		known := s.recall(dir, old.envsStamp)
-		s.bury(&books, &known)
+		process := once(s.machine.Process)
+		s.bury(&books, &known, process)
 		if err := change(&books); err != nil {
 			return err
 		}
 		if err := s.save(dir, &old, &books); err != nil {
 			return err
 		}
-		s.remember(dir, &books, &known)
+		s.remember(dir, &books, &known, process)
 		return nil
 	})
 	return books, err

@@ -1,0 +1,76 @@
+package state_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// census counts how often it is asked about a process.
+type census struct {
+	town
+	asked map[snapshot.PID]int
+}
+
+func (c *census) Process(pid snapshot.PID) state.Process {
+	c.asked[pid]++
+	return c.town.Process(pid)
+}
+
+func TestTheSamePIDManyTimesIsLookedUpOnce(t *testing.T) {
+	dir := recordedFolder(t)
+	put(t, dir, "envs.json", fmt.Sprintf(`{"envs": [%s]}`, strings.Replace(one, `[1]`, `[1`+strings.Repeat(`,1`, 60_000)+`]`, 1)))
+	machine := &census{asked: map[snapshot.PID]int{}}
+	books, err := state.New(dir, state.Options{Machine: machine}).Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, books.Environments, 1)
+	require.LessOrEqual(t, machine.asked[1], 2, "under the lock, and after it")
+}
+
+func TestADirectoryServiceThatHangsHoldsNobodyForLong(t *testing.T) {
+	dir := recordedFolder(t)
+	envs := make([]string, 1000)
+	for i := range envs {
+		text := strings.Replace(one, `"eid":"1","uid":1`, fmt.Sprintf(`"eid":"%d","uid":%d`, i, 100_000+i), 1)
+		envs[i] = strings.Replace(text, `"username":null`, `"username":"x"`, 1)
+	}
+	put(t, dir, "envs.json", `{"envs": [`+strings.Join(envs, ",")+`]}`)
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		name := func(ctx context.Context, _ snapshot.UID) snapshot.Username {
+			asked++
+			<-ctx.Done()
+			return ""
+		}
+		books, err := state.New(dir, state.Options{Machine: &town{}, Username: name}).Read(t.Context())
+		require.NoError(t, err)
+		require.Len(t, books.Environments, 1000)
+		require.Equal(t, 1, asked)
+		require.Equal(t, []string{"999 users of environments could not be named within 5s"}, books.Warnings)
+	})
+}
+
+// What is read well may not fit when it is written as 1.4.3 writes it. Then the
+// host is judged by what was read.
+func TestBooksThatCannotBeWrittenAreReadAllTheSame(t *testing.T) {
+	dir := recordedFolder(t)
+	envs := make([]string, 50_000)
+	for i := range envs {
+		envs[i] = strings.Replace(one, `"eid":"1"`, fmt.Sprintf(`"eid":"%d"`, i), 1)
+	}
+	put(t, dir, "envs.json", `{"envs": [`+strings.Join(envs, ",")+`]}`)
+	store := everyoneLives(dir)
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, books.Environments, 50_000)
+	require.Len(t, books.Warnings, 1)
+	require.Contains(t, books.Warnings[0], "larger than 8 MiB")
+	require.ErrorIs(t, store.Update(t.Context(), enter(7)), state.ErrRequest)
+}
