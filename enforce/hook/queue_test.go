@@ -1,0 +1,145 @@
+package hook_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/enforce/hook"
+	"github.com/seed-3119e985/genv/enforce/policy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// failures gathers what did not arrive.
+type failures struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (f *failures) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list = append(f.list, err.Error())
+}
+
+// tellOnce tells one hook of one event, and returns what failed.
+func tellOnce(t *testing.T, h policy.Hook, event, body string) []string {
+	t.Helper()
+	if h.On == nil {
+		h.On = []policy.Event{policy.OnWarn, policy.OnAct}
+	}
+	if h.Timeout == 0 {
+		h.Timeout = 10 * time.Second
+	}
+	var failed failures
+	q := hook.New([]policy.Hook{h}, failed.add)
+	q.Tell(event, []byte(body))
+	q.Close(time.Minute)
+	q.Tell(event, []byte("too late, and no harm"))
+	return failed.list
+}
+
+// script is a program that does what the shell text says.
+func script(t *testing.T, text string) []string {
+	path := filepath.Join(t.TempDir(), "hook")
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700))
+	return []string{path, "an argument"}
+}
+
+func TestACommandGetsTheEventOnItsStdin(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	failed := tellOnce(t, policy.Hook{Command: script(t, `{ echo "$1 $GENV_EVENT"; cat; } > `+out)}, "warn", `{"a":1}`)
+	require.Empty(t, failed)
+	data, err := os.ReadFile(out)
+	require.NoError(t, err)
+	require.Equal(t, "an argument warn\n{\"a\":1}", string(data))
+}
+
+func TestOnlyTheEventsThatAreWanted(t *testing.T) {
+	require.Empty(t, tellOnce(t, policy.Hook{Command: []string{"/bin/false"}, On: []policy.Event{policy.OnHold}}, "warn", ""))
+}
+
+func TestACommandThatFailsSaysWhy(t *testing.T) {
+	for name, tt := range map[string]struct {
+		hook policy.Hook
+		want string
+	}{
+		"it says no":      {policy.Hook{Command: script(t, "echo no such channel >&2; exit 3")}, "exit status 3: no such channel"},
+		"it is not there": {policy.Hook{Command: []string{"/no/such/program"}}, "no such file"},
+		"it hangs, with children": {policy.Hook{Command: script(t, "sleep 1000 & sleep 1000"), Timeout: 200 * time.Millisecond},
+			"it did not end within 200ms and was killed"},
+		"it says a lot": {policy.Hook{Command: script(t, "yes 2>&1 | head -c 1000000; exit 1")}, "exit status 1: y y"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failed := tellOnce(t, tt.hook, "act", "x")
+			require.Len(t, failed, 1)
+			require.Contains(t, failed[0], tt.want)
+			require.Less(t, len(failed[0]), 1000)
+		})
+	}
+}
+
+func TestAWebhookIsTriedAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answers []int
+		retries int
+		tries   int
+		fails   bool
+	}{
+		"at once":                     {[]int{200}, 2, 1, false},
+		"nothing to say":              {[]int{204}, 2, 1, false},
+		"after a hiccup":              {[]int{503, 200}, 2, 2, false},
+		"not for ever":                {[]int{500, 500, 500, 200}, 1, 2, true},
+		"not when it is our mistake":  {[]int{404, 200}, 2, 1, true},
+		"not elsewhere":               {[]int{302, 200}, 2, 1, true},
+		"when it is asked for a rest": {[]int{429, 200}, 2, 2, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tries := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				if err != nil || string(body) != `{"a":1}` || r.Header.Get("Content-Type") != "application/json" {
+					t.Errorf("got %q, %v", body, err)
+				}
+				w.Header().Set("Location", "/elsewhere")
+				w.WriteHeader(tt.answers[tries])
+				tries++
+			}))
+			defer server.Close()
+			defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+			failed := tellOnce(t, policy.Hook{Webhook: server.URL + "/secret?token=1", Retries: tt.retries}, "act", `{"a":1}`)
+			require.Equal(t, tt.fails, len(failed) == 1, failed)
+			require.Equal(t, tt.tries, tries)
+			require.NotContains(t, strings.Join(failed, ""), "secret", "an address may be a password")
+		})
+	}
+}
+
+// A hook that hangs keeps nobody waiting, costs no more than its queue, and
+// says what is dropped.
+func TestASlowHookKeepsNobodyWaiting(t *testing.T) {
+	var failed failures
+	slow := policy.Hook{Command: script(t, "exec sleep 1000"), Timeout: time.Hour, On: []policy.Event{policy.OnWarn}}
+	out := filepath.Join(t.TempDir(), "out")
+	quick := policy.Hook{Command: script(t, "echo told >> "+out), Timeout: time.Minute, On: []policy.Event{policy.OnWarn}}
+	q := hook.New([]policy.Hook{slow, quick}, failed.add)
+	q.Tell("warn", nil)
+	require.Eventually(t, func() bool { _, err := os.Stat(out); return err == nil }, time.Minute, time.Millisecond)
+	for range 500 {
+		q.Tell("warn", nil)
+	}
+	q.Close(0)
+	require.Greater(t, len(failed.list), 400)
+	require.Contains(t, failed.list[0], "it is too slow: an event \"warn\" is dropped, since 64 wait already")
+}
