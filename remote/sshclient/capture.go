@@ -66,5 +66,6 @@ func (c *capture) overflowed() bool {
 	return c.overflow
 }
 
-// drain reads everything, whatever comes.
-func drain(r io.Reader, c *capture) { _, _ = io.Copy(c, r) }
+// drain reads everything, whatever comes. It waits for as long as a command
+// stays, with a thousand hosts a thousand times, so its buffer is a small one.
+func drain(r io.Reader, c *capture) { _, _ = io.CopyBuffer(c, r, make([]byte, 2<<10)) }
