@@ -105,7 +105,7 @@ func (c *Client) openOn(ctx context.Context, l *link, host string) (*Session, er
 // it is asked again on the same connection until ctx ends.
 func (c *Client) channel(ctx context.Context, l *link, host string) (*ssh.Session, error) {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		session, err := within(ctx, c, l, l.ssh.NewSession)
+		session, err := within(ctx, l, l.ssh.NewSession)
 		var refused *ssh.OpenChannelError
 		switch {
 		case err == nil:
@@ -124,33 +124,40 @@ func (c *Client) channel(ctx context.Context, l *link, host string) (*ssh.Sessio
 	}
 }
 
-// within waits for a call of the SSH library, which heeds no context; when ctx
-// ends first the connection is closed, since that is what frees the call.
-func within[T any](ctx context.Context, c *Client, l *link, call func() (T, error)) (T, error) {
+// within waits for a call of the SSH library, which heeds no context: until ctx
+// ends, and then the connection is closed, which is what frees the call. Even
+// that does not free a NewSession that began while the connection was just
+// ending (the library enters the channel after it has told all channels of the
+// end), so once the connection is over, a call has closeGrace to return. Then
+// its goroutine is left behind, which is why Close must not wait for it.
+func within[T any](ctx context.Context, l *link, call func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
 	done := make(chan result, 1)
-	if !c.spawn(func() {
+	go func() {
 		value, err := call()
 		done <- result{value, err}
-	}) {
-		var none T
-		return none, errClosed
-	}
+	}()
 	select {
 	case r := <-done:
 		return r.value, r.err
+	case <-l.done:
 	case <-ctx.Done():
 		select {
 		case r := <-done:
 			return r.value, r.err
 		case <-time.After(closeGrace):
+			l.close(fmt.Errorf("the host did not react: %w", context.Cause(ctx)))
 		}
-		l.close(fmt.Errorf("the host did not react: %w", context.Cause(ctx)))
-		r := <-done
+	}
+	select {
+	case r := <-done:
 		return r.value, errors.Join(r.err, context.Cause(ctx))
+	case <-time.After(closeGrace):
+		var none T
+		return none, errors.Join(l.reason(), context.Cause(ctx))
 	}
 }
 
@@ -174,7 +181,7 @@ func (s *Session) start(ctx context.Context, c *Client, line string) error {
 	}
 	s.Stdin, s.Stdout = stdin, stdout
 	s.stderr = &capture{limit: c.options.MaxStderr, beyond: s.abort}
-	_, err = within(ctx, c, s.line, func() (struct{}, error) { return struct{}{}, s.ssh.Start(line) })
+	_, err = within(ctx, s.line, func() (struct{}, error) { return struct{}{}, s.ssh.Start(line) })
 	switch {
 	case err == nil:
 	case errors.Is(err, errClosed): // before anything was sent
