@@ -68,6 +68,9 @@ func (p *program) openFleet(c *cli.Context) (*fleet, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := sshclient.EnoughDescriptors(len(hosts)); err != nil {
+		return nil, err
+	}
 	fanout := given(c, "fanout").Int("fanout")
 	if fanout < 1 {
 		return nil, usage("--fanout %d: write 1 or more", fanout)
