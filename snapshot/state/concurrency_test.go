@@ -200,9 +200,9 @@ func legacy(args []string) error {
 }
 
 // pace leaves the lock to others between two turns: flock(2) is not fair, and a
-// loop without a pause would have it all the time. A real 1.4.3 takes 100 times
+// loop without a pause would have it all the time. A real 1.4.3 takes 20 times
 // as long to start.
-const pace = 2 * time.Millisecond
+const pace = 10 * time.Millisecond
 
 func legacyTurn(dir string, count int) error {
 	lock, err := os.Open(filepath.Join(dir, "genv.lock"))
