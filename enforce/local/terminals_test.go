@@ -1,0 +1,126 @@
+package local_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// login is a real terminal of a user's.
+type login struct{ screen, tty *os.File }
+
+func logIn(t *testing.T, uid snapshot.UID, mode os.FileMode) *login {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give terminals to users")
+	}
+	screen, tty, err := pty.Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = screen.Close(); _ = tty.Close() })
+	require.NoError(t, os.Chown(tty.Name(), int(uid), 5)) // 5 is the group tty
+	require.NoError(t, os.Chmod(tty.Name(), mode))
+	return &login{screen, tty}
+}
+
+// shows is what has appeared on the screen; it waits for the first of it.
+func (l *login) shows(t *testing.T, patience time.Duration) string {
+	fds := []unix.PollFd{{Fd: int32(l.screen.Fd()), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, int(patience.Milliseconds()))
+	require.NoError(t, err)
+	if n == 0 {
+		return ""
+	}
+	text := make([]byte, 8192)
+	n, err = l.screen.Read(text)
+	require.NoError(t, err)
+	return string(text[:n])
+}
+
+const (
+	takesMessages = 0o620 // mesg y
+	takesNone     = 0o600 // mesg n
+)
+
+// Users that no machine has: nobody else's terminals are written to.
+const (
+	oneUser     = snapshot.UID(60771)
+	anotherUser = snapshot.UID(60772)
+)
+
+func TestOnlyTheUserIsTold(t *testing.T) {
+	hers, herOther, his := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages), logIn(t, anotherUser, takesMessages)
+	told, err := local.Terminals{Host: "gpu-01", Now: func() time.Time { return time.Date(2026, 11, 20, 22, 5, 0, 0, time.UTC) }}.Tell(oneUser, "Process 5 is not running in a GPU environment.\nStart it in one.")
+	require.NoError(t, err)
+	require.Equal(t, 2, told)
+	want := "\r\r\n\aMessage from genv on gpu-01 at 22:05:\r\r\n  Process 5 is not running in a GPU environment.\r\r\n  Start it in one.\r\r\n"
+	require.Equal(t, want, hers.shows(t, time.Minute), "the terminal adds a return to each line")
+	require.Equal(t, want, herOther.shows(t, time.Minute))
+	require.Empty(t, his.shows(t, 50*time.Millisecond))
+}
+
+func TestWhoTakesNoMessagesIsLeftAlone(t *testing.T) {
+	quiet := logIn(t, oneUser, takesNone)
+	told, err := local.Terminals{}.Tell(oneUser, "x")
+	require.NoError(t, err)
+	require.Zero(t, told)
+	require.Empty(t, quiet.shows(t, 50*time.Millisecond))
+}
+
+func TestWhoIsNotLoggedInIsNoError(t *testing.T) {
+	told, err := local.Terminals{}.Tell(60773, "x")
+	require.NoError(t, err)
+	require.Zero(t, told)
+}
+
+// A name in a finding may be anybody's, so it may do nothing to a terminal.
+func TestControlCharactersAreShown(t *testing.T) {
+	hers := logIn(t, oneUser, takesMessages)
+	_, err := local.Terminals{}.Tell(oneUser, "a\x1b[2J\x07\rb\u202ec\x9b1md\xff"+strings.Repeat("x", 10_000))
+	require.NoError(t, err)
+	text := hers.shows(t, time.Minute)
+	require.Contains(t, text, `a\x1b[2J\a\rb\u202ec`)
+	require.NotContains(t, text, "\x1b")
+	require.Less(t, len(text), 3000)
+}
+
+// A terminal that takes no output (Ctrl-S) keeps nobody waiting.
+func TestAStoppedTerminalIsPassedOver(t *testing.T) {
+	stopped, other := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages)
+	require.NoError(t, unix.IoctlSetInt(int(stopped.tty.Fd()), unix.TCXONC, unix.TCOOFF))
+	told, err := local.Terminals{}.Tell(oneUser, "x")
+	require.NoError(t, err)
+	require.Equal(t, 1, told)
+	require.NotEmpty(t, other.shows(t, time.Minute))
+	require.NoError(t, unix.IoctlSetInt(int(stopped.tty.Fd()), unix.TCXONC, unix.TCOON))
+}
+
+// What only looks like a terminal is none.
+func TestFilesAndLinksAreNoTerminals(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files to users")
+	}
+	dev := t.TempDir()
+	require.NoError(t, os.Mkdir(dev+"/pts", 0o755))
+	file := dev + "/pts/1"
+	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o660))
+	require.NoError(t, os.Chmod(file, 0o660))
+	require.NoError(t, os.Chown(file, int(oneUser), 0))
+	hers := logIn(t, oneUser, takesMessages)
+	require.NoError(t, os.Symlink(hers.tty.Name(), dev+"/pts/2"))
+	require.NoError(t, unix.Mknod(dev+"/pts/3", unix.S_IFCHR|0o620, int(unix.Mkdev(1, 3)))) // /dev/null
+	require.NoError(t, os.Chown(dev+"/pts/3", int(oneUser), 0))
+	told, err := local.Terminals{Dev: dev}.Tell(oneUser, "x")
+	require.NoError(t, err)
+	require.Zero(t, told)
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "precious", string(data))
+	require.Empty(t, hers.shows(t, 50*time.Millisecond))
+}
