@@ -96,6 +96,9 @@ func EncodeDevices(d []Device) ([]byte, error) { return encode(devicesToWire(exp
 // DecodeSnapshot reads what `genv usage snapshot` of 1.4.3 printed. Every field
 // is checked; an error wraps ErrInvalid and names the place.
 func DecodeSnapshot(data []byte) (*Snapshot, error) {
+	if err := checkAmount(data); err != nil {
+		return nil, err
+	}
 	parts, err := object(data, "processes", "envs", "devices")
 	if err != nil {
 		return nil, err
@@ -192,6 +195,9 @@ func object(data []byte, keys ...string) ([]json.RawMessage, error) {
 
 // list splits {"key": […]} into its items, at most limit of them.
 func list(data []byte, key string, limit int) ([]json.RawMessage, error) {
+	if err := checkAmount(data); err != nil {
+		return nil, err
+	}
 	fields, err := object(data, key)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -17,7 +18,19 @@ const (
 	maxAttachments  = 65536
 	maxPIDs         = 65536
 	maxTextLength   = 4096 // bytes
+	// maxValues is of a whole document. A list of empty objects takes a hundred
+	// times its length in memory, so what is too much is refused unread.
+	maxValues = 1 << 20
 )
+
+// checkAmount refuses more values than maxValues. A comma stands between any
+// two; those in texts count too, which only makes it stricter.
+func checkAmount(data []byte) error {
+	if n := bytes.Count(data, []byte{','}); n > maxValues {
+		return fmt.Errorf("%w: %d values are more than the %d that are read", ErrInvalid, n, maxValues)
+	}
+	return nil
+}
 
 func decodeProcess(data []byte) (p Process, err error) {
 	fields, err := object(data, "pid", "used_gpu_memory", "eid")

@@ -2,6 +2,7 @@ package snapshot_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -138,6 +139,29 @@ func TestTheProcessesOfAllEnvironmentsTogetherAreBounded(t *testing.T) {
 	_, err = snapshot.DecodeEnvironments([]byte(`{"envs": [` + env("1") + "," + env("2") + `]}`))
 	require.ErrorIs(t, err, snapshot.ErrInvalid)
 	require.ErrorContains(t, err, "80002 pids and kernels are more than the 65536 that are read")
+}
+
+// Every value of a document takes memory, also one that is refused later: a
+// host must not be able to fill the controller's.
+func TestWhatIsTooMuchIsRefusedUnread(t *testing.T) {
+	for _, value := range []string{"{}", "0", "null"} {
+		many := strings.Repeat(value+",", 2<<20) + value
+		for name, row := range map[string]struct {
+			data   []byte
+			decode func([]byte) error
+		}{
+			"a snapshot":        {document(many, "", ""), func(d []byte) error { _, err := snapshot.DecodeSnapshot(d); return err }},
+			"envs.json":         {[]byte(`{"envs": [` + many + `]}`), func(d []byte) error { _, err := snapshot.DecodeEnvironments(d); return err }},
+			"the native format": {[]byte(`{"processes":[],"devices":[],"envs":[` + many + `]}`), func(d []byte) error { _, err := snapshot.DecodeNative(d); return err }},
+			"a native report":   {[]byte("[" + many + "]"), func(d []byte) error { _, err := snapshot.DecodeNativeProcesses(d); return err }},
+		} {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			require.ErrorIs(t, row.decode(row.data), snapshot.ErrInvalid, name)
+			runtime.ReadMemStats(&after)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20), "bytes for %s of %q", name, value)
+		}
+	}
 }
 
 func TestCheckText(t *testing.T) {

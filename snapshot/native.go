@@ -73,6 +73,9 @@ func EncodeNativeProcesses(processes []Process) ([]byte, error) {
 
 // DecodeNativeProcesses reads what EncodeNativeProcesses wrote.
 func DecodeNativeProcesses(data []byte) ([]Process, error) {
+	if err := checkAmount(data); err != nil {
+		return nil, err
+	}
 	var list []nativeProcess
 	if err := json.Unmarshal(data, &list); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -83,6 +86,9 @@ func DecodeNativeProcesses(data []byte) ([]Process, error) {
 // DecodeNative reads what EncodeNative wrote. Every field is checked; an error
 // wraps ErrInvalid.
 func DecodeNative(data []byte) (*Snapshot, error) {
+	if err := checkAmount(data); err != nil {
+		return nil, err
+	}
 	var n nativeSnapshot
 	if err := json.Unmarshal(data, &n); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
