@@ -37,8 +37,11 @@ type DeviceIndex int
 // String renders the index as nvidia-smi and the state files write it.
 func (i DeviceIndex) String() string { return strconv.Itoa(int(i)) }
 
+// ClaimVariable is the variable by which a process claims its environment.
+const ClaimVariable = "GENV_ENVIRONMENT_ID"
+
 // Claim is the environment that a process claims by this value of
-// GENV_ENVIRONMENT_ID. A value that no environment can have as its id (see
+// ClaimVariable. A value that no environment can have as its id (see
 // CheckText) claims none: otherwise garbage would be a way out of every rule.
 func Claim(value string) EnvID {
 	if CheckText("eid", value) != nil {

@@ -14,7 +14,9 @@
 // devices and environment are those of the report, the signal goes through that
 // same pidfd. A PID that was handed out anew meanwhile can't receive it.
 //
-// Some processes are never signalled, whatever a report says: see Protected.
+// Some processes are never signalled, whatever a report says: PID 1, kernel
+// threads, genv itself and all it descends from, and daemons that carry a
+// machine (see enforce.Protected).
 //
 // Every step stands alone: an executor that dies halfway leaves nothing to be
 // repaired, and the next cycle judges what is there then.

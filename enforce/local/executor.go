@@ -43,8 +43,8 @@ type Options struct {
 	// can't refuse, but the driver takes seconds to free a large GPU's memory.
 	KillWait time.Duration
 	// Unprotected are names of daemons (such as "nvidia-cuda-mps-server") that
-	// may be signalled although Protected has them, beside those that a report
-	// names itself.
+	// may be signalled although enforce.Protected has them, beside those that a
+	// report names itself.
 	Unprotected []string
 	// Say gets 1.4.3's line for each thing that was done, right when it was
 	// done; nil to say nothing. It is called by Execute's own goroutine.

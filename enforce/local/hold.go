@@ -80,7 +80,8 @@ func take(pid snapshot.PID) (pidfd, verdict) {
 	return fd, failed("pidfd_open: %v", err)
 }
 
-// untouchable are this process and all that it descends from, with the reason. PID numbers mean something only if /proc is of our own PID namespace.
+// untouchable are this process and all that it descends from, with the reason.
+// PIDs mean something only if /proc is of our own PID namespace.
 func (x *Executor) untouchable() (map[snapshot.PID]string, error) {
 	self := snapshot.PID(os.Getpid())
 	link, err := os.Readlink(filepath.Join(x.root(), "self"))

@@ -3,21 +3,22 @@ package local
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// The lines are those of 1.4.3. Users know them, and scripts look for them.
+// The lines are those of 1.4.3 (users know them, and scripts look for them), with
+// nothing in them that a terminal would obey.
 
 func signalLine(sig unix.Signal, p *snapshot.Process) string {
 	verb := "Terminating"
 	if sig == unix.SIGKILL { // 1.4.3 has no line for it: it never looked back
 		verb = "Killing"
 	}
-	return fmt.Sprintf("%s process %d from environment %s that is running on GPU(s) %s", verb, p.PID, nameEnv(p.EID), join(indices(p)))
+	return fmt.Sprintf("%s process %d from environment %s that is running on GPU(s) %s", verb, p.PID, nameEnv(p.EID), enforce.Indices(p.Indices()))
 }
 
 func detachingLine(device snapshot.DeviceIndex, e *snapshot.Environment) string {
@@ -42,20 +43,4 @@ func printable(text string) string {
 		return strconv.QuoteToASCII(text)
 	}
 	return text
-}
-
-func indices(p *snapshot.Process) []snapshot.DeviceIndex {
-	var all []snapshot.DeviceIndex
-	for _, usage := range p.Usage {
-		all = append(all, usage.Index)
-	}
-	return all
-}
-
-func join(devices []snapshot.DeviceIndex) string {
-	texts := make([]string, len(devices))
-	for i, d := range devices {
-		texts[i] = d.String()
-	}
-	return strings.Join(texts, ",")
 }

@@ -5,14 +5,38 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Protected are the daemons that are never signalled, unless Options or the report name them:
-// those that carry the machine, our own way in, and NVIDIA's.
+const (
+	mpsServer  = "nvidia-cuda-mps-server"
+	mpsControl = "nvidia-cuda-mps-control"
+)
+
+const firstPersonUID = 1000 // UID_MIN of login.defs(5); below it are system accounts
+
+// Protects is the name of the daemon (one of enforce.Protected) by which a
+// process would be refused, or "" when it would not. It is for snapshots: no
+// rule need speak of such a process.
+func (x *Executor) Protects(pid snapshot.PID) string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.unprotected = x.options.Unprotected
+	stat, err := x.proc().Stat(pid)
+	if err != nil {
+		return ""
+	}
+	uid, err := x.proc().UID(pid)
+	if err != nil {
+		return ""
+	}
+	return x.protectedName(stat, uid)
+}
+
+// protectedName is the name by which a process is protected, or "".
 //
 // A name alone protects nobody. The owner of a process chooses its name
 // (prctl(2), or the name of a link to the program), and can also start a true
@@ -26,29 +50,6 @@ import (
 //     nvidia-cuda-mps-control that is itself protected: it starts servers under
 //     the uid of the client, and only it decides who its children are. The MPS
 //     daemon that a user starts for himself is the user's own.
-//
-// Whatever the names: PID 1, kernel threads, this process and all it descends
-// from are never signalled.
-func Protected() []string {
-	return []string{
-		"systemd", "init", "sshd", "sshd-session", "sshd-auth",
-		mpsServer, mpsControl,
-		"nvidia-persistenced", "nvidia-fabricmanager", "nv-fabricmanager", "nvidia-imex", "nvidia-powerd",
-		"nvidia-gridd", "nvidia-vgpu-mgr", "nvidia-vgpud", "nv-hostengine", "dcgm", "dcgm-exporter",
-	}
-}
-
-const (
-	mpsServer  = "nvidia-cuda-mps-server"
-	mpsControl = "nvidia-cuda-mps-control"
-)
-
-const (
-	firstPersonUID = 1000 // UID_MIN of login.defs(5); below it are system accounts
-	maxCommLength  = 15   // TASK_COMM_LEN of include/linux/sched.h, less the NUL
-)
-
-// protectedName is the name by which a process is protected, or "".
 func (x *Executor) protectedName(stat proc.Stat, uid snapshot.UID) string {
 	name := x.nameOf(stat)
 	switch {
@@ -65,14 +66,12 @@ func (x *Executor) protectedName(stat proc.Stat, uid snapshot.UID) string {
 // nameOf is the protected name that a process goes by, or "": that of its
 // program, else that of the command, of which the kernel keeps 15 bytes only.
 func (x *Executor) nameOf(stat proc.Stat) string {
-	program, _ := os.Readlink(x.path(stat.PID, "exe")) // where it can't be read, the command must do
-	program = strings.TrimSuffix(filepath.Base(program), " (deleted)")
-	names := Protected()
-	if slices.Contains(names, program) {
+	names := enforce.Protected()
+	if program := x.proc().Program(stat.PID); slices.Contains(names, program) {
 		return program
 	}
 	for _, name := range names {
-		if name[:min(len(name), maxCommLength)] == stat.Name {
+		if name[:min(len(name), proc.NameLength)] == stat.Name {
 			return name
 		}
 	}
@@ -91,14 +90,14 @@ func (x *Executor) isSystemsOwnMPS(pid snapshot.PID) bool {
 // sameNamespace says whether a process is in our own PID namespace. Where that
 // can't be read we couldn't signal it either, and call it so.
 func (x *Executor) sameNamespace(pid snapshot.PID) bool {
-	theirs, err := os.Readlink(x.path(pid, "ns/pid"))
+	theirs, err := x.namespace(pid)
 	if err != nil {
 		return true
 	}
-	ours, err := os.Readlink(x.path(snapshot.PID(os.Getpid()), "ns/pid"))
+	ours, err := x.namespace(snapshot.PID(os.Getpid()))
 	return err != nil || theirs == ours
 }
 
-func (x *Executor) path(pid snapshot.PID, name string) string {
-	return filepath.Join(x.root(), strconv.Itoa(int(pid)), name)
+func (x *Executor) namespace(pid snapshot.PID) (string, error) {
+	return os.Readlink(filepath.Join(x.root(), strconv.Itoa(int(pid)), "ns/pid"))
 }

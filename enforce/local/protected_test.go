@@ -38,7 +38,7 @@ func TestSomePIDsAreNeverSignalled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := snapshot.Process{PID: snapshot.PID(r.pid), Usage: usage(0)}
-			s := newScene(local.Options{Grace: oneGrace, Kill: true, Unprotected: local.Protected()}, p)
+			s := newScene(local.Options{Grace: oneGrace, Kill: true, Unprotected: enforce.Protected()}, p)
 			got := s.terminate(t, p)[0]
 			require.Equal(t, enforce.StatusRefused, got.Status)
 			require.Contains(t, got.Reason, r.reason)
@@ -53,7 +53,7 @@ func TestAKernelThreadIsNeverSignalled(t *testing.T) {
 		t.Skip("no kernel thread is to be seen from this PID namespace; the next test needs none")
 	}
 	p := snapshot.Process{PID: pid, Usage: usage(0)}
-	s := newScene(local.Options{Grace: oneGrace, Kill: true, Unprotected: local.Protected()}, p)
+	s := newScene(local.Options{Grace: oneGrace, Kill: true, Unprotected: enforce.Protected()}, p)
 	got := s.terminate(t, p)[0]
 	require.Equal(t, enforce.StatusRefused, got.Status)
 	require.Equal(t, "it is a kernel thread", got.Reason)

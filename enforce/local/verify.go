@@ -14,9 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// environmentVariable is what a process claims its environment with.
-const environmentVariable = "GENV_ENVIRONMENT_ID"
-
 // verdict is why a process isn't signalled. Its zero value has no objection.
 type verdict struct {
 	status enforce.Status
@@ -135,7 +132,7 @@ func (x *Executor) inspectIdentity(t *target, stat proc.Stat, uid snapshot.UID) 
 
 // inspectEnvironment compares a claim with the claim that was judged.
 func inspectEnvironment(judged *snapshot.Process, p *proc.Process) verdict {
-	claim, _, err := p.Environ(environmentVariable)
+	claim, _, err := p.Environ(snapshot.ClaimVariable)
 	switch {
 	case errors.Is(err, os.ErrPermission):
 		return failed("not permitted to read its environment: run genv as root (sudo)")
@@ -161,7 +158,7 @@ func inspectDevices(judged, now *snapshot.Process) verdict {
 		return verdict{}
 	}
 	slices.Sort(freed)
-	return changed("it does not use GPU(s) %s any more", join(freed))
+	return changed("it does not use GPU(s) %s any more", enforce.Indices(freed))
 }
 
 func unreadable(err error) verdict {

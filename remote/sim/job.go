@@ -84,7 +84,7 @@ func (m *Machine) command(o JobOptions) *exec.Cmd {
 	cmd.Dir = "/"
 	cmd.Env = append(m.Environ(), o.Environ...)
 	if o.Environment != "" {
-		cmd.Env = append(cmd.Env, "GENV_ENVIRONMENT_ID="+string(o.Environment))
+		cmd.Env = append(cmd.Env, snapshot.ClaimVariable+"="+string(o.Environment))
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: o.Credential}
 	return cmd

@@ -28,7 +28,7 @@ type Env struct {
 }
 
 // Var is the variable that puts a Job in the environment.
-func (e *Env) Var() string { return "GENV_ENVIRONMENT_ID=" + string(e.EID) }
+func (e *Env) Var() string { return snapshot.ClaimVariable + "=" + string(e.EID) }
 
 // Activate starts a shell of the user (a process that waits, for that matter),
 // and writes its environment into the host's state as genv 1.4.3 does.

@@ -46,9 +46,6 @@ func look(p *proc.Process, claimOf func(proc.Stat) (claim, error)) (snapshot.Pro
 	return seen, warnings, nil
 }
 
-// claimKey is the variable in which a process claims its environment.
-const claimKey = "GENV_ENVIRONMENT_ID"
-
 // claim is what a process says of its environment.
 type claim struct {
 	eid     snapshot.EnvID
@@ -64,13 +61,13 @@ type image struct {
 }
 
 func readClaim(p *proc.Process) (claim, error) {
-	value, _, err := p.Environ(claimKey)
+	value, _, err := p.Environ(snapshot.ClaimVariable)
 	if err != nil {
 		return claim{}, err
 	}
 	c := claim{eid: snapshot.Claim(value)}
 	if c.eid == "" && value != "" {
-		c.warning = fmt.Sprintf("process %d has a %s that no environment can have: it is in none", p.PID, claimKey)
+		c.warning = fmt.Sprintf("process %d has a %s that no environment can have: it is in none", p.PID, snapshot.ClaimVariable)
 	}
 	return c, nil
 }

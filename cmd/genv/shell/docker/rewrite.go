@@ -60,7 +60,7 @@ const (
 // ErrTooMany, ErrNoDevices or ErrRequest, and is a whole message.
 func (c Call) Args(env Environment) ([]string, error) {
 	args := slices.Clone(c.head)
-	variables := []string{"GENV_ENVIRONMENT_ID=" + string(env.EID)}
+	variables := []string{snapshot.ClaimVariable + "=" + string(env.EID)}
 	if env.Name != "" {
 		variables = append(variables, "GENV_ENVIRONMENT_NAME="+env.Name)
 	}
