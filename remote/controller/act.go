@@ -19,8 +19,10 @@ func (cycle *Cycle) acts() bool { return !cycle.DryRun && cycle.Plan.Held == "" 
 // carryOut records what was concluded, does it, and records what came of it.
 // Nothing is done that is not recorded before, unless ActUnrecorded.
 func (c *Controller) carryOut(ctx context.Context, cycle *Cycle) {
-	cycle.Unrecorded = c.recordIntentions(cycle)
-	if cycle.Unrecorded != nil && !c.ActUnrecorded {
+	intended, err := c.recordIntentions(cycle)
+	cycle.Unrecorded = err
+	if err != nil && !c.ActUnrecorded {
+		c.recordNothingDone(cycle, intended, err)
 		return
 	}
 	if cycle.acts() {

@@ -22,27 +22,39 @@ type Recorder interface {
 const bytesAnItem = 2 << 10
 
 // recordIntentions writes down what was found and decided, and what is about to
-// be done, before anything is done.
-func (c *Controller) recordIntentions(cycle *Cycle) error {
+// be done, before anything is done. It returns the latter: those records may
+// be written even when there is an error.
+func (c *Controller) recordIntentions(cycle *Cycle) (items []audit.Record, err error) {
 	if c.Audit == nil {
-		return nil
+		return nil, nil
+	}
+	if err := c.Audit.Append(); err != nil {
+		return nil, err // what waits to be written is enough
 	}
 	records := c.findingRecords(cycle)
 	records = append(records, c.failureRecords(cycle)...)
-	items := 0
 	if cycle.acts() {
 		for _, r := range cycle.Plan.Reports {
-			records = append(records, c.itemRecords(cycle, r)...)
-			items += len(r.Report.Detach) + len(r.Report.Terminate)
+			items = append(items, c.itemRecords(cycle, r)...)
 		}
 	}
-	if err := c.Audit.Append(c.stamp(cycle, records)...); err != nil {
-		return err
+	if err := c.Audit.Append(c.stamp(cycle, append(records, items...))...); err != nil {
+		return items, err
 	}
-	if items == 0 {
-		return nil
+	if len(items) == 0 {
+		return nil, nil
 	}
-	return c.Audit.Reserve(int64(items) * bytesAnItem)
+	return items, c.Audit.Reserve(int64(len(items)) * bytesAnItem)
+}
+
+// recordNothingDone closes the records of what was not done after all.
+func (c *Controller) recordNothingDone(cycle *Cycle, intended []audit.Record, why error) {
+	outcomes := make([]enforce.Outcome, len(intended))
+	for i := range outcomes {
+		outcomes[i] = enforce.Outcome{Status: enforce.StatusFailed, Reason: fmt.Sprintf("nothing was done: %v", why)}
+	}
+	records := c.stamp(cycle, audit.Outcomes(intended, outcomes))
+	_ = c.Audit.Append(records...) // they wait to be written with the rest
 }
 
 // stamp gives records what all records of a cycle have.

@@ -1,0 +1,361 @@
+package controller_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// paper is a fleet on paper: hosts with processes outside of environments,
+// which a report ends one by one until it is cut off.
+type paper struct {
+	t       *testing.T
+	hosts   map[string][]snapshot.PID
+	signals map[snapshot.PID]int
+	// cut ends a report after so many items; negative for never.
+	cut  int
+	lost error // what the controller hears then
+	down bool
+
+	told   []controller.Message
+	tellIs error
+}
+
+func newPaper(t *testing.T) *paper {
+	return &paper{t: t, hosts: map[string][]snapshot.PID{"a": {5, 6, 7}, "b": {8}}, signals: map[snapshot.PID]int{}, cut: -1}
+}
+
+func uidOf(pid snapshot.PID) snapshot.UID { return 1000 + snapshot.UID(pid) }
+
+func (p *paper) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, error) {
+	if p.down && h.Name == "a" {
+		return nil, remote.Errorf(remote.Unreachable, "no route")
+	}
+	s := &snapshot.Snapshot{}
+	for _, pid := range p.hosts[h.Name] {
+		uid := uidOf(pid)
+		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: &uid, Usage: []snapshot.DeviceUsage{{Index: 0}}})
+	}
+	return s, nil
+}
+
+func (p *paper) Execute(_ context.Context, h remote.Host, r enforce.Report) (controller.Execution, error) {
+	var done controller.Execution
+	for i, x := range r.Terminate {
+		if h.Name == "a" && i == p.cut {
+			return controller.Execution{}, p.lost
+		}
+		p.signals[x.Process.PID]++
+		p.hosts[h.Name] = slices.DeleteFunc(p.hosts[h.Name], func(pid snapshot.PID) bool { return pid == x.Process.PID })
+		done.Outcomes = append(done.Outcomes, enforce.Outcome{PID: x.Process.PID, Status: enforce.StatusTerminated})
+	}
+	if h.Name == "a" && p.cut == len(r.Terminate) {
+		return controller.Execution{}, p.lost
+	}
+	return done, nil
+}
+
+func (p *paper) Tell(_ context.Context, _ remote.Host, messages []controller.Message) ([]int, error) {
+	if p.tellIs != nil {
+		return nil, p.tellIs
+	}
+	p.told = append(p.told, messages...)
+	return make([]int, len(messages)), nil
+}
+
+func (p *paper) controller(log controller.Recorder) *controller.Controller {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	return &controller.Controller{
+		Hosts: []remote.Host{{Name: "a", Labels: map[string]string{"gpu": "h100"}}, {Name: "b"}}, Link: p, Fanout: 1, Audit: log,
+		Now: func() time.Time { now = now.Add(time.Second); return now },
+	}
+}
+
+// strict ends processes outside of environments.
+type strict struct {
+	enforce.Flags
+	warn   enforce.Warn
+	limits enforce.Limits
+	tell   bool
+	only   string // the label that hosts must have, if any
+}
+
+func (s strict) Settings(q enforce.Query) enforce.Settings {
+	return enforce.Settings{NonEnvProcesses: s.only == "" || q.Labels["gpu"] == s.only, Warn: s.warn, Grace: time.Second, Kill: true}
+}
+func (s strict) Fleet() enforce.Fleet { return enforce.Fleet{Limits: s.limits, TellUsers: s.tell} }
+
+// What a host was told and nobody heard of is unknown, is never sent again, and
+// the next cycle does what is left.
+func TestAReportCutOffAtEveryStep(t *testing.T) {
+	for cut := range 4 {
+		for _, class := range []remote.Class{remote.OutcomeUnknown, remote.Timeout, remote.InvalidOutput, remote.CommandFailed} {
+			t.Run(fmt.Sprintf("%d %s", cut, class), func(t *testing.T) {
+				p := newPaper(t)
+				p.cut, p.lost = cut, remote.Errorf(class, "cut off")
+				path := filepath.Join(t.TempDir(), "audit.jsonl")
+				c := p.controller(&audit.Log{Path: path})
+				first := c.Cycle(t.Context(), 1, strict{})
+				require.Len(t, first.Actions, 2)
+				require.NoError(t, first.Unrecorded)
+
+				entries, _, err := audit.History(path, audit.Query{Host: "a"})
+				require.NoError(t, err)
+				require.Len(t, entries, 3, "no outcome is lost")
+				for _, e := range entries {
+					require.Equal(t, enforce.StatusUnknown, e.Status)
+					require.Equal(t, "cut off", e.Reason)
+					require.Equal(t, []string{fmt.Sprintf("Process %d is not running in a GPU environment", e.PID)}, e.Why)
+				}
+
+				p.cut = -1
+				second := c.Cycle(t.Context(), 2, strict{})
+				require.Len(t, second.Plan.Findings, 3-cut, "what is left")
+				require.Equal(t, map[snapshot.PID]int{5: 1, 6: 1, 7: 1, 8: 1}, p.signals, "none twice, none forgotten")
+				entries, _, err = audit.History(path, audit.Query{Host: "a", Since: second.Start})
+				require.NoError(t, err)
+				require.Len(t, entries, 3-cut)
+				for _, e := range entries {
+					require.Equal(t, enforce.StatusTerminated, e.Status)
+				}
+			})
+		}
+	}
+}
+
+func TestAHostThatWasNeverReachedDidNothing(t *testing.T) {
+	p := newPaper(t)
+	p.cut, p.lost = 0, remote.Errorf(remote.Unreachable, "no route")
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	p.controller(&audit.Log{Path: path}).Cycle(t.Context(), 1, strict{})
+	entries, _, err := audit.History(path, audit.Query{PID: 5})
+	require.NoError(t, err)
+	require.Equal(t, enforce.StatusFailed, entries[0].Status)
+}
+
+// full is a log that cannot be written from some call on.
+type full struct {
+	audit.Log
+	calls, from int
+}
+
+var errFull = errors.New("no space left on device")
+
+func (f *full) Append(records ...audit.Record) error {
+	if f.calls++; f.calls > f.from {
+		return errFull
+	}
+	return f.Log.Append(records...)
+}
+
+func (f *full) Reserve(int64) error {
+	if f.calls++; f.calls > f.from {
+		return errFull
+	}
+	return nil
+}
+
+func TestNothingIsDoneUnrecorded(t *testing.T) {
+	for from, acts := range map[int]bool{0: false, 1: false, 2: false, 3: true} { // what waits, findings, the room for outcomes, outcomes
+		for _, anyway := range []bool{false, true} {
+			t.Run(fmt.Sprint(from, anyway), func(t *testing.T) {
+				p := newPaper(t)
+				log := &full{Log: audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}, from: from}
+				c := p.controller(log)
+				c.ActUnrecorded = anyway
+				first := c.Cycle(t.Context(), 1, strict{tell: true})
+				require.ErrorIs(t, first.Unrecorded, errFull)
+				require.Equal(t, acts || anyway, len(p.signals) == 4)
+				require.Equal(t, acts || anyway, len(p.told) > 0)
+
+				p.hosts["b"] = append(p.hosts["b"], 9)
+				c.Cycle(t.Context(), 2, strict{})
+				require.Equal(t, anyway, p.signals[9] == 1, "as long as the log cannot be written")
+				log.from = 1000
+				third := c.Cycle(t.Context(), 3, strict{})
+				require.NoError(t, third.Unrecorded)
+				require.Equal(t, 1, p.signals[9])
+			})
+		}
+	}
+}
+
+// On a disk that is full when a cycle begins, full in the middle of it and free
+// again, the log ends up with an outcome for each thing that was to be done.
+func TestAFullDiskLosesNoOutcome(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, "size=256k"); err != nil {
+		t.Skipf("only root can mount a small file system: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
+	p := newPaper(t)
+	path := filepath.Join(dir, "audit.jsonl")
+	c := p.controller(&audit.Log{Path: path})
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	_ = os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 1<<20), 0o600) // as much as fits
+	for number := range 3 {
+		require.ErrorIs(t, c.Cycle(t.Context(), number+1, strict{}).Unrecorded, unix.ENOSPC)
+	}
+	require.Empty(t, p.signals)
+	require.NoError(t, os.Remove(filepath.Join(dir, "ballast")))
+	require.NoError(t, c.Cycle(t.Context(), 4, strict{}).Unrecorded)
+	require.Len(t, p.signals, 4)
+	entries, damage, err := audit.History(path, audit.Query{})
+	require.NoError(t, err)
+	require.Zero(t, damage)
+	status := map[enforce.Status]int{}
+	for _, e := range entries {
+		status[e.Status]++
+	}
+	require.Equal(t, map[enforce.Status]int{enforce.StatusFailed: 4, enforce.StatusTerminated: 4}, status)
+}
+
+func TestWhatIsHeldOrDryTouchesNobody(t *testing.T) {
+	for name, tt := range map[string]struct {
+		policy   strict
+		dry      bool
+		decision audit.Decision
+	}{
+		"held":    {strict{tell: true, limits: enforce.Limits{MaxTerminations: 3}}, false, audit.DecisionHold},
+		"dry run": {strict{tell: true}, true, audit.DecisionDryRun},
+		"waiting": {strict{warn: enforce.Warn{Cycles: 3}}, false, audit.DecisionWait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPaper(t)
+			path := filepath.Join(t.TempDir(), "audit.jsonl")
+			c := p.controller(&audit.Log{Path: path})
+			c.DryRun = tt.dry
+			for number := range 3 {
+				cycle := c.Cycle(t.Context(), number+1, tt.policy)
+				require.Empty(t, cycle.Actions)
+				require.Equal(t, name == "held", cycle.Plan.Held != "")
+			}
+			require.Empty(t, p.signals)
+			require.Empty(t, p.told)
+			findings := 0
+			_, err := audit.Scan(path, func(r *audit.Record) error {
+				if r.Kind == audit.KindFinding {
+					findings++
+					require.Equal(t, tt.decision, r.Decision)
+				}
+				return nil
+			})
+			require.NoError(t, err)
+			require.Equal(t, 4, findings, "once each, however many cycles")
+		})
+	}
+}
+
+func TestLabelsReachThePolicy(t *testing.T) {
+	p := newPaper(t)
+	p.controller(nil).Cycle(t.Context(), 1, strict{only: "h100"})
+	require.Equal(t, map[snapshot.PID]int{5: 1, 6: 1, 7: 1}, p.signals)
+}
+
+func TestUsersAreToldAtFirstSightAndAtTheActOnceEach(t *testing.T) {
+	p := newPaper(t)
+	c := p.controller(nil)
+	policy := strict{tell: true, warn: enforce.Warn{Cycles: 3}}
+	for number := range 3 {
+		c.Cycle(t.Context(), number+1, policy)
+		require.Len(t, p.told, 4, "cycle %d", number+1)
+	}
+	require.Equal(t, uidOf(5), p.told[0].UID)
+	require.Contains(t, p.told[0].Text, "Unless this changes soon, process 5 will be ended.")
+	p.down = true
+	c.Cycle(t.Context(), 4, policy) // b is due; a did not answer, so what stands there is not known
+	require.Len(t, p.told, 5)
+	require.Contains(t, p.told[4].Text, "Now process 8 is ended.")
+	p.down = false
+	c.Cycle(t.Context(), 5, policy)
+	require.Len(t, p.told, 5, "who was told of it before is not told again")
+}
+
+func TestWhoCannotBeToldIsTreatedAlike(t *testing.T) {
+	p := newPaper(t)
+	p.tellIs = controller.ErrCannotTell
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	cycle := p.controller(&audit.Log{Path: path}).Cycle(t.Context(), 1, strict{tell: true})
+	require.Len(t, cycle.Told, 4)
+	require.ErrorIs(t, cycle.Told[0].Err, controller.ErrCannotTell)
+	require.Len(t, p.signals, 4)
+	said := 0
+	_, err := audit.Scan(path, func(r *audit.Record) error {
+		if r.Kind == audit.KindTold {
+			said++
+			require.Equal(t, controller.ErrCannotTell.Error(), r.Reason)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, 4, said)
+}
+
+// heard are the events that hooks are told of.
+type heard []string
+
+func (h *heard) Tell(event string, body []byte) {
+	var n controller.Notice
+	if err := json.Unmarshal(body, &n); err != nil || n.Event != event || n.Schema != "genv.hook/1" {
+		event = "garbled"
+	}
+	*h = append(*h, fmt.Sprintf("%s %d %d %t", event, len(n.Findings), len(n.Outcomes), n.Held != ""))
+}
+
+func TestHooksAreToldOfWarningsActionsAndHeldCycles(t *testing.T) {
+	var hooks heard
+	p := newPaper(t)
+	c := p.controller(nil)
+	c.Hooks = &hooks
+	c.Cycle(t.Context(), 1, strict{warn: enforce.Warn{Cycles: 2}})
+	c.Cycle(t.Context(), 2, strict{warn: enforce.Warn{Cycles: 2}})
+	c.Cycle(t.Context(), 3, strict{limits: enforce.Limits{MaxTerminations: 1}})
+	c.Cycle(t.Context(), 4, strict{limits: enforce.Limits{MaxTerminations: 1}})
+	c.DryRun = true
+	c.Cycle(t.Context(), 5, strict{})
+	c.DryRun = false
+	c.Cycle(t.Context(), 6, strict{})
+	require.Equal(t, heard{"warn 4 0 false", "hold 0 0 true", "act 4 4 false"}, hooks)
+}
+
+// A 1.4.3 host has no outcomes: its lines say what it did.
+func TestLinesStandForOutcomes(t *testing.T) {
+	old := &oldHost{}
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	c := &controller.Controller{Hosts: []remote.Host{{Name: "a"}}, Link: old, Fanout: 1, Now: time.Now, Audit: &audit.Log{Path: path}}
+	c.Cycle(t.Context(), 1, strict{})
+	entries, _, err := audit.History(path, audit.Query{})
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+	require.Equal(t, enforce.StatusSignalled, entries[0].Status)
+	require.Equal(t, enforce.StatusUnknown, entries[1].Status)
+}
+
+type oldHost struct{}
+
+func (*oldHost) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error) {
+	s := &snapshot.Snapshot{}
+	for _, pid := range []snapshot.PID{5, 6} {
+		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Usage: []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(1)}}})
+	}
+	return s, nil
+}
+
+func (*oldHost) Execute(context.Context, remote.Host, enforce.Report) (controller.Execution, error) {
+	return controller.Execution{Lines: []string{"Terminating process 5 from environment N/A that is running on GPU(s) 0"}}, nil
+}
