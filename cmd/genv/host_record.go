@@ -104,7 +104,7 @@ func (h *host) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	_, offset := h.record.now().Zone()
 	s.UTCOffset = &offset
 	for i := range s.Processes {
-		s.Processes[i].Protected = h.executor.Protects(s.Processes[i].PID)
+		s.Processes[i].Protected = h.executor.Protects(&s.Processes[i])
 	}
 	return s, nil
 }

@@ -20,20 +20,20 @@ const firstPersonUID = 1000 // UID_MIN of login.defs(5); below it are system acc
 
 // Protects is the name of the daemon (one of enforce.Protected) by which a
 // process would be refused, or "" when it would not. It is for snapshots: no
-// rule need speak of such a process.
-func (x *Executor) Protects(pid snapshot.PID) string {
+// rule need speak of such a process. Most are a person's and no MPS server, and
+// of those nothing more is read.
+func (x *Executor) Protects(p *snapshot.Process) string {
+	if p.UID == nil || *p.UID >= firstPersonUID && p.Name != "" && p.Name != mpsServer[:proc.NameLength] && p.Name != mpsServer {
+		return ""
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.unprotected = x.options.Unprotected
-	stat, err := x.proc().Stat(pid)
+	stat, err := x.proc().Stat(p.PID)
 	if err != nil {
 		return ""
 	}
-	uid, err := x.proc().UID(pid)
-	if err != nil {
-		return ""
-	}
-	return x.protectedName(stat, uid)
+	return x.protectedName(stat, *p.UID)
 }
 
 // protectedName is the name by which a process is protected, or "".

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -77,11 +78,13 @@ func (p *Process) slurp(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
+	// Most of it comes with one call, where io.ReadAll would need several.
+	data := bytes.NewBuffer(make([]byte, 0, 4<<10))
+	_, err = data.ReadFrom(io.LimitReader(f, limit+1))
+	if err == nil && int64(data.Len()) > limit {
 		err = fmt.Errorf("%s is longer than %d bytes", name, limit)
 	}
-	return data, err
+	return data.Bytes(), err
 }
 
 // classify is classify for the folder of a process: where /proc is mounted

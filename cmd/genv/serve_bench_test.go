@@ -1,0 +1,50 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/sim"
+	"github.com/seed-3119e985/genv/remote/sim/gpus"
+	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// BenchmarkUnchangedSnapshot is what `genv usage serve` does when nothing
+// happened on its host: eight processes in an environment, on eight devices.
+func BenchmarkUnchangedSnapshot(b *testing.B) {
+	machine, err := sim.NewMachine(b.TempDir(), gpus.Devices("bench", 8, "NVIDIA H100 80GB HBM3", 81559), sshfleet.Build(b, "remote/sim/gpus/nvidia-smi"))
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, machine.Close()) })
+	for i := range snapshot.DeviceIndex(8) {
+		_, err := machine.Start(sim.JobOptions{Command: []string{"sleep", "infinity"}, Environment: "1", Uses: []sim.Use{{Device: i, MiB: 100}}})
+		require.NoError(b, err)
+	}
+	b.Setenv(gpus.EnvFile, machine.GPUs())
+	environ := map[string]string{"GENV_TMPDIR": machine.StateDir(), "PATH": filepath.Dir(machine.GPUs()) + "/bin"}
+	p := &program{in: os.Stdin, getenv: func(key string) string { return environ[key] }, now: time.Now}
+	host, err := p.openHost()
+	require.NoError(b, err)
+	host.machine.DevicesFor = devicesFor
+	s := &served{host: host}
+	ask := func(revision uint64) (answer controller.SnapshotAnswer) {
+		body, err := json.Marshal(controller.SnapshotRequest{Revision: revision})
+		require.NoError(b, err)
+		reply, err := s.Handle(b.Context(), stream.Request{Name: controller.RequestSnapshot, Body: body, Wanted: b.Context()})
+		require.NoError(b, err)
+		require.NoError(b, json.Unmarshal(reply, &answer))
+		return answer
+	}
+	first := ask(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		require.Nil(b, ask(first.Revision).Snapshot)
+	}
+}
