@@ -122,7 +122,7 @@ func DecodeProcesses(data []byte) ([]Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decodeEach(items, "process", decodeProcess, func(p Process) any { return p.PID })
+	return decodeEach(items, "process", decodeProcess, processID)
 }
 
 // DecodeEnvironments reads what EncodeEnvironments wrote.
@@ -131,7 +131,7 @@ func DecodeEnvironments(data []byte) ([]Environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	envs, err := decodeEach(items, "environment", decodeEnvironment, func(e Environment) any { return e.EID })
+	envs, err := decodeEach(items, "environment", decodeEnvironment, environmentID)
 	if err != nil {
 		return nil, err
 	}
@@ -151,15 +151,22 @@ func DecodeDevices(data []byte) ([]Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decodeEach(items, "device", decodeDevice, func(d Device) any { return d.Index })
+	return decodeEach(items, "device", decodeDevice, deviceID)
 }
 
+// What an item is known by in its list.
+func processID(p Process) PID           { return p.PID }
+func environmentID(e Environment) EnvID { return e.EID }
+func deviceID(d Device) DeviceIndex     { return d.Index }
+func attachmentID(a Attachment) EnvID   { return a.EID }
+func usageID(u DeviceUsage) DeviceIndex { return u.Index }
+
 // decodeEach decodes the items of a list and refuses two with the same id.
-func decodeEach[T any](items []json.RawMessage, what string, decode func([]byte) (T, error), id func(T) any) ([]T, error) {
-	out := make([]T, 0, len(items))
-	seen := make(map[any]bool, len(items))
-	for i, raw := range items {
-		v, err := decode(raw)
+func decodeEach[From, To any, ID comparable](items []From, what string, decode func(From) (To, error), id func(To) ID) ([]To, error) {
+	out := make([]To, 0, len(items))
+	seen := make(map[ID]bool, len(items))
+	for i, item := range items {
+		v, err := decode(item)
 		if err != nil {
 			return nil, fmt.Errorf("%s %d: %w", what, i, err)
 		}

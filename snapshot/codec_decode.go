@@ -32,7 +32,7 @@ func checkAmount(data []byte) error {
 	return nil
 }
 
-func decodeProcess(data []byte) (p Process, err error) {
+func decodeProcess(data json.RawMessage) (p Process, err error) {
 	fields, err := object(data, "pid", "used_gpu_memory", "eid")
 	if err != nil {
 		return p, err
@@ -47,11 +47,11 @@ func decodeProcess(data []byte) (p Process, err error) {
 	if err != nil {
 		return p, err
 	}
-	p.Usage, err = decodeEach(items, "usage", decodeUsage, func(u DeviceUsage) any { return u.Index })
+	p.Usage, err = decodeEach(items, "usage", decodeUsage, usageID)
 	return p, err
 }
 
-func decodeUsage(data []byte) (u DeviceUsage, err error) {
+func decodeUsage(data json.RawMessage) (u DeviceUsage, err error) {
 	fields, err := object(data, "index", "gpu_memory")
 	if err != nil {
 		return u, err
@@ -63,7 +63,7 @@ func decodeUsage(data []byte) (u DeviceUsage, err error) {
 	return u, err
 }
 
-func decodeEnvironment(data []byte) (e Environment, err error) {
+func decodeEnvironment(data json.RawMessage) (e Environment, err error) {
 	f, err := object(data, "eid", "uid", "creation", "username", "config", "pids", "kernel_ids")
 	if err != nil {
 		return e, err
@@ -116,7 +116,7 @@ func decodeConfig(data []byte) (c EnvConfig, err error) {
 	return c, nil
 }
 
-func decodeDevice(data []byte) (d Device, err error) {
+func decodeDevice(data json.RawMessage) (d Device, err error) {
 	f, err := object(data, "index", "total_memory", "attachments")
 	if err != nil {
 		return d, err
@@ -134,11 +134,11 @@ func decodeDevice(data []byte) (d Device, err error) {
 	if err != nil {
 		return d, err
 	}
-	d.Attachments, err = decodeEach(items, "attachment", decodeAttachment, func(a Attachment) any { return a.EID })
+	d.Attachments, err = decodeEach(items, "attachment", decodeAttachment, attachmentID)
 	return d, err
 }
 
-func decodeAttachment(data []byte) (a Attachment, err error) {
+func decodeAttachment(data json.RawMessage) (a Attachment, err error) {
 	f, err := object(data, "eid", "gpu_memory", "time")
 	if err != nil {
 		return a, err

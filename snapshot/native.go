@@ -113,10 +113,10 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 	if s.Processes, err = processesFromNative(n.Processes); err != nil {
 		return nil, err
 	}
-	if s.Environments, err = environmentsFromNative(n.Environments); err != nil {
+	if s.Environments, err = decodeEach(n.Environments, "environment", nativeEnvironment.environment, environmentID); err != nil {
 		return nil, err
 	}
-	s.Devices, err = devicesFromNative(n.Devices)
+	s.Devices, err = decodeEach(n.Devices, "device", nativeDevice.device, deviceID)
 	return s, err
 }
 

@@ -9,23 +9,10 @@ func processesFromNative(list []nativeProcess) ([]Process, error) {
 	if len(list) > maxProcesses {
 		return nil, fmt.Errorf("%w: %d processes are more than the %d that are read", ErrInvalid, len(list), maxProcesses)
 	}
-	seen := make(map[PID]bool, len(list))
-	out := make([]Process, 0, len(list))
-	for _, n := range list {
-		p, err := n.process()
-		if err != nil {
-			return nil, fmt.Errorf("process %d: %w", n.PID, err)
-		}
-		if seen[p.PID] {
-			return nil, fmt.Errorf("%w: process %d is listed twice", ErrInvalid, p.PID)
-		}
-		seen[p.PID] = true
-		out = append(out, p)
-	}
-	return out, nil
+	return decodeEach(list, "process", nativeProcess.process, processID)
 }
 
-func (n *nativeProcess) process() (Process, error) {
+func (n nativeProcess) process() (Process, error) {
 	p := Process{PID: n.PID, Start: n.Start, UID: n.UID, Name: n.Name, Protected: n.Protected, EID: n.EID, EnvUnknown: n.EnvUnknown}
 	if n.PID < 1 || len(n.Usage) > maxDevices {
 		return p, fmt.Errorf("%w: its numbers", ErrInvalid)
@@ -33,39 +20,21 @@ func (n *nativeProcess) process() (Process, error) {
 	if err := checkTexts(string(n.EID), n.Name, n.Protected); err != nil {
 		return p, err
 	}
-	seen := make(map[DeviceIndex]bool, len(n.Usage))
-	for _, u := range n.Usage {
-		memory, err := knownOrNot(u.Memory)
-		if err != nil {
-			return p, err
-		}
-		if !u.Index.valid() || seen[u.Index] {
-			return p, fmt.Errorf("%w: device %d", ErrInvalid, u.Index)
-		}
-		seen[u.Index] = true
-		p.Usage = append(p.Usage, DeviceUsage{Index: u.Index, Memory: memory})
-	}
-	return p, nil
+	var err error
+	p.Usage, err = decodeEach(n.Usage, "usage", usageFromNative, usageID)
+	return p, err
 }
 
-func environmentsFromNative(list []nativeEnvironment) ([]Environment, error) {
-	seen := make(map[EnvID]bool, len(list))
-	out := make([]Environment, 0, len(list))
-	for _, n := range list {
-		e, err := n.environment()
-		if err != nil {
-			return nil, fmt.Errorf("environment %q: %w", n.EID, err)
-		}
-		if seen[e.EID] {
-			return nil, fmt.Errorf("%w: environment %q is listed twice", ErrInvalid, e.EID)
-		}
-		seen[e.EID] = true
-		out = append(out, e)
+func usageFromNative(w wireUsage) (u DeviceUsage, err error) {
+	if !w.Index.valid() {
+		return u, fmt.Errorf("%w: device %d", ErrInvalid, w.Index)
 	}
-	return out, nil
+	u.Index = w.Index
+	u.Memory, err = knownOrNot(w.Memory)
+	return u, err
 }
 
-func (n *nativeEnvironment) environment() (Environment, error) {
+func (n nativeEnvironment) environment() (Environment, error) {
 	e := Environment{EID: n.EID, UID: n.UID, PIDs: n.PIDs, KernelIDs: n.KernelIDs, OwnerMismatch: n.OwnerMismatch}
 	e.Config.GPUs = n.Config.GPUs
 	if n.Username != nil {
@@ -96,24 +65,7 @@ func (n *nativeEnvironment) environment() (Environment, error) {
 	return e, err
 }
 
-func devicesFromNative(list []nativeDevice) ([]Device, error) {
-	seen := make(map[DeviceIndex]bool, len(list))
-	out := make([]Device, 0, len(list))
-	for _, n := range list {
-		d, err := n.device()
-		if err != nil {
-			return nil, fmt.Errorf("device %d: %w", n.Index, err)
-		}
-		if seen[d.Index] {
-			return nil, fmt.Errorf("%w: device %d is listed twice", ErrInvalid, d.Index)
-		}
-		seen[d.Index] = true
-		out = append(out, d)
-	}
-	return out, nil
-}
-
-func (n *nativeDevice) device() (Device, error) {
+func (n nativeDevice) device() (Device, error) {
 	d := Device{Index: n.Index, UUID: n.UUID, Name: n.Name, Utilization: n.Utilization}
 	if !d.Index.valid() || len(n.Attachments) > maxAttachments {
 		return d, fmt.Errorf("%w: its numbers", ErrInvalid)
@@ -131,32 +83,25 @@ func (n *nativeDevice) device() (Device, error) {
 	if d.UsedMemory, err = knownOrNot(n.UsedMemory); err != nil {
 		return d, err
 	}
-	d.Attachments, err = attachmentsFromNative(n.Attachments)
+	d.Attachments, err = decodeEach(n.Attachments, "attachment", attachmentFromNative, attachmentID)
 	return d, err
 }
 
-func attachmentsFromNative(list []wireAttachment) ([]Attachment, error) {
-	seen := make(map[EnvID]bool, len(list))
-	out := make([]Attachment, 0, len(list))
-	for _, w := range list {
-		a := Attachment{EID: w.EID}
-		err := CheckText("eid", string(w.EID))
-		if err != nil {
-			return nil, err
-		}
-		if w.EID == "" || seen[w.EID] {
-			return nil, fmt.Errorf("%w: the attachment of %q", ErrInvalid, w.EID)
-		}
-		seen[w.EID] = true
-		if a.GPUMemory, err = knownOrNot(w.GPUMemory); err != nil {
-			return nil, err
-		}
-		if a.Time, err = ParseDate(w.Time); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
-		}
-		out = append(out, a)
+func attachmentFromNative(w wireAttachment) (a Attachment, err error) {
+	if err := CheckText("eid", string(w.EID)); err != nil {
+		return a, err
 	}
-	return out, nil
+	if w.EID == "" {
+		return a, fmt.Errorf("%w: an attachment of nobody", ErrInvalid)
+	}
+	a.EID = w.EID
+	if a.GPUMemory, err = knownOrNot(w.GPUMemory); err != nil {
+		return a, err
+	}
+	if a.Time, err = ParseDate(w.Time); err != nil {
+		return a, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return a, nil
 }
 
 func (i DeviceIndex) valid() bool { return i >= 0 && i < maxDevices }
