@@ -103,24 +103,10 @@ func (s *Snapshot) Location() *time.Location {
 }
 
 // Environment returns the registered environment with the given id, or nil.
-func (s *Snapshot) Environment(eid EnvID) *Environment {
-	for i := range s.Environments {
-		if s.Environments[i].EID == eid {
-			return &s.Environments[i]
-		}
-	}
-	return nil
-}
+func (s *Snapshot) Environment(eid EnvID) *Environment { return FindEnvironment(s.Environments, eid) }
 
 // Device returns the device at an index, or nil.
-func (s *Snapshot) Device(index DeviceIndex) *Device {
-	for i := range s.Devices {
-		if s.Devices[i].Index == index {
-			return &s.Devices[i]
-		}
-	}
-	return nil
-}
+func (s *Snapshot) Device(index DeviceIndex) *Device { return FindDevice(s.Devices, index) }
 
 // Attachment returns the attachment of an environment to the device, or nil.
 func (d *Device) Attachment(eid EnvID) *Attachment {
@@ -134,11 +120,35 @@ func (d *Device) Attachment(eid EnvID) *Attachment {
 
 // AttachedTo lists the indices of the devices that an environment is attached
 // to, in the order of the devices.
-func (s *Snapshot) AttachedTo(eid EnvID) []DeviceIndex {
+func (s *Snapshot) AttachedTo(eid EnvID) []DeviceIndex { return AttachedTo(s.Devices, eid) }
+
+// FindEnvironment returns the environment of a list with the given id, or nil.
+func FindEnvironment(environments []Environment, eid EnvID) *Environment {
+	for i := range environments {
+		if environments[i].EID == eid {
+			return &environments[i]
+		}
+	}
+	return nil
+}
+
+// FindDevice returns the device of a list at an index, or nil.
+func FindDevice(devices []Device, index DeviceIndex) *Device {
+	for i := range devices {
+		if devices[i].Index == index {
+			return &devices[i]
+		}
+	}
+	return nil
+}
+
+// AttachedTo lists the indices of those devices that an environment is attached
+// to, in the order of the devices.
+func AttachedTo(devices []Device, eid EnvID) []DeviceIndex {
 	var indices []DeviceIndex
-	for i := range s.Devices {
-		if s.Devices[i].Attachment(eid) != nil {
-			indices = append(indices, s.Devices[i].Index)
+	for i := range devices {
+		if devices[i].Attachment(eid) != nil {
+			indices = append(indices, devices[i].Index)
 		}
 	}
 	return indices

@@ -55,7 +55,6 @@ func (s *stage) wrongAttachments(host string, enforced bool) []string {
 	if err != nil {
 		return []string{fmt.Sprintf("%s: devices.json: %v", host, err)}
 	}
-	books := snapshot.Snapshot{Devices: devices}
 	var wrong []string
 	for _, spec := range envSpecs {
 		if spec.host != host {
@@ -67,7 +66,7 @@ func (s *stage) wrongAttachments(host string, enforced bool) []string {
 				want = append(want, a.device)
 			}
 		}
-		if got := books.AttachedTo(s.envs[envKey{host, spec.user}]); !slices.Equal(got, want) {
+		if got := snapshot.AttachedTo(devices, s.envs[envKey{host, spec.user}]); !slices.Equal(got, want) {
 			wrong = append(wrong, fmt.Sprintf("%s on %s is attached to devices %v, not %v", spec.user, host, got, want))
 		}
 	}

@@ -20,12 +20,7 @@ type Books struct {
 
 // Environment returns the registered environment with an id, or nil.
 func (b *Books) Environment(eid snapshot.EnvID) *snapshot.Environment {
-	for i := range b.Environments {
-		if b.Environments[i].EID == eid {
-			return &b.Environments[i]
-		}
-	}
-	return nil
+	return snapshot.FindEnvironment(b.Environments, eid)
 }
 
 // EnvironmentOf returns the environment in which a process is registered, or nil.
@@ -51,34 +46,33 @@ func (b *Books) EnvironmentOfKernel(id string) *snapshot.Environment {
 
 // Device returns the device at an index, or nil.
 func (b *Books) Device(index snapshot.DeviceIndex) *snapshot.Device {
-	for i := range b.Devices {
-		if b.Devices[i].Index == index {
-			return &b.Devices[i]
-		}
-	}
-	return nil
+	return snapshot.FindDevice(b.Devices, index)
 }
 
 // AttachedTo lists the indices of the devices that an environment is attached
 // to, in ascending order.
 func (b *Books) AttachedTo(eid snapshot.EnvID) []snapshot.DeviceIndex {
-	var indices []snapshot.DeviceIndex
-	for i := range b.Devices {
-		if b.Devices[i].Attachment(eid) != nil {
-			indices = append(indices, b.Devices[i].Index)
-		}
-	}
+	indices := snapshot.AttachedTo(b.Devices, eid)
 	slices.Sort(indices)
 	return indices
+}
+
+// registered is the environment with an id, or ErrNoEnvironment.
+func (b *Books) registered(eid snapshot.EnvID) (*snapshot.Environment, error) {
+	env := b.Environment(eid)
+	if env == nil {
+		return nil, fmt.Errorf("%w: %q; `genv envs` lists the active ones", ErrNoEnvironment, eid)
+	}
+	return env, nil
 }
 
 // MayChange says whether a user may act on an environment: its own user and
 // root may. The error wraps ErrNotOwner, or ErrNoEnvironment when there is no
 // such environment.
 func (b *Books) MayChange(eid snapshot.EnvID, uid snapshot.UID) error {
-	env := b.Environment(eid)
-	if env == nil {
-		return fmt.Errorf("%w: %q; `genv envs` lists the active ones", ErrNoEnvironment, eid)
+	env, err := b.registered(eid)
+	if err != nil {
+		return err
 	}
 	if uid != 0 && uid != env.UID {
 		return fmt.Errorf("%w: %q belongs to uid %d; only that user and root may change it", ErrNotOwner, eid, env.UID)

@@ -9,9 +9,9 @@ import (
 // Configure replaces the configuration of an environment; attachments that it
 // has already stay as they are. The error wraps ErrNoEnvironment or ErrRequest.
 func (b *Books) Configure(eid snapshot.EnvID, config snapshot.EnvConfig) error {
-	env := b.Environment(eid)
-	if env == nil {
-		return fmt.Errorf("%w: %q; `genv envs` lists the active ones", ErrNoEnvironment, eid)
+	env, err := b.registered(eid)
+	if err != nil {
+		return err
 	}
 	if err := checkConfig(config); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 func (b *Books) Merge(found []snapshot.Device) (notes []string) {
 	kept := make([]snapshot.Device, 0, len(found))
 	for _, d := range b.Devices {
-		now := deviceAt(found, d.Index)
+		now := snapshot.FindDevice(found, d.Index)
 		switch {
 		case now != nil && now.TotalMemory.Known():
 			d.TotalMemory = sameMemory(d.TotalMemory, now.TotalMemory)
@@ -31,9 +31,11 @@ func (b *Books) Merge(found []snapshot.Device) (notes []string) {
 		kept = append(kept, d)
 	}
 	for _, d := range found {
-		if deviceAt(b.Devices, d.Index) == nil && d.TotalMemory.Known() {
+		switch {
+		case b.Device(d.Index) != nil:
+		case d.TotalMemory.Known():
 			kept = append(kept, snapshot.Device{Index: d.Index, TotalMemory: d.TotalMemory})
-		} else if deviceAt(b.Devices, d.Index) == nil {
+		default:
 			notes = append(notes, fmt.Sprintf("device %d is not registered: nvidia-smi does not tell its memory", d.Index))
 		}
 	}
@@ -48,12 +50,4 @@ func sameMemory(old, found snapshot.Memory) snapshot.Memory {
 		return old
 	}
 	return found
-}
-
-func deviceAt(devices []snapshot.Device, index snapshot.DeviceIndex) *snapshot.Device {
-	i := slices.IndexFunc(devices, func(d snapshot.Device) bool { return d.Index == index })
-	if i < 0 {
-		return nil
-	}
-	return &devices[i]
 }
