@@ -10,17 +10,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Look says who a process is: its start, owner, name, and the environment that
+// identity says who a process is: its start, owner, name, and the environment that
 // it claims to be in; Usage is left empty. What cannot be told is left unknown,
 // and a warning says so. The only error is proc.ErrGone: it has ended.
-//
-// An id that could never be registered (see snapshot.Claim) is no claim:
-// the process is in no environment.
-func Look(p *proc.Process) (snapshot.Process, []string, error) {
-	return look(p, func(proc.Stat) (claim, error) { return readClaim(p) })
-}
-
-func look(p *proc.Process, claimOf func(proc.Stat) (claim, error)) (snapshot.Process, []string, error) {
+func identity(p *proc.Process, claimOf func(proc.Stat) (claim, error)) (snapshot.Process, []string, error) {
 	stat, statErr := p.Stat()
 	if statErr == nil && stat.Gone() {
 		statErr = proc.ErrGone
@@ -60,6 +53,8 @@ type image struct {
 	name    string
 }
 
+// readClaim reads the environ. An id that could never be registered (see
+// snapshot.Claim) is no claim: the process is in no environment.
 func readClaim(p *proc.Process) (claim, error) {
 	value, _, err := p.Environ(snapshot.ClaimVariable)
 	if err != nil {
@@ -72,7 +67,7 @@ func readClaim(p *proc.Process) (claim, error) {
 	return c, nil
 }
 
-// look is Look by PID. It reads the environ only of a process that was not
+// look is identity by PID. It reads the environ only of a process that was not
 // there the last time, or has run another program since, and adds what it
 // learned to claims.
 func (m *Machine) look(pid snapshot.PID, before, claims map[snapshot.PID]claim) (snapshot.Process, []string, error) {
@@ -84,7 +79,7 @@ func (m *Machine) look(pid snapshot.PID, before, claims map[snapshot.PID]claim) 
 		return snapshot.Process{PID: pid, EnvUnknown: true}, []string{err.Error()}, nil
 	}
 	defer func() { _ = p.Close() }() // it was only read
-	return look(p, func(stat proc.Stat) (claim, error) {
+	return identity(p, func(stat proc.Stat) (claim, error) {
 		c, now := before[pid], image{stat.Start, stat.EnvAddress, stat.Name}
 		if c.of == now && now.address != 0 {
 			claims[pid] = c

@@ -11,11 +11,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// identify asks /proc who the processes are that use devices.
-func (m *Machine) identify(usage nvidiasmi.Usage, inv *inventory) ([]snapshot.Process, []string) {
+// identify asks /proc who the processes are that use devices, but for the
+// claims that are known from before.
+func (m *Machine) identify(usage nvidiasmi.Usage, inv *inventory, before map[snapshot.PID]claim) ([]snapshot.Process, []string) {
 	used, warnings := inv.attribute(usage)
 	processes := make([]snapshot.Process, 0, len(used))
-	before, claims := m.remembered().claims, make(map[snapshot.PID]claim, len(used))
+	claims := make(map[snapshot.PID]claim, len(used))
 	for _, u := range used {
 		p, more, err := m.look(u.PID, before, claims)
 		if errors.Is(err, proc.ErrGone) {

@@ -187,3 +187,18 @@ func TestAnEnvironThatCouldNotBeReadIsTriedAgain(t *testing.T) {
 	require.False(t, p.EnvUnknown)
 	require.Equal(t, snapshot.EnvID("2020"), p.EID)
 }
+
+// A process writes another id over its environment, in place: what it is judged
+// by is what is compared when it is to end.
+func TestAClaimThatWasOverwrittenIsNoticedWhenTheProcessIsVerified(t *testing.T) {
+	m := newMachine(t)
+	m.smi.apps = "GPU-0, 100, 7\n"
+	m.process(100, 1001, 5000, "GENV_ENVIRONMENT_ID=1667\x00")
+	require.Equal(t, snapshot.EnvID("1667"), m.snapshot().Processes[0].EID)
+
+	m.process(100, 1001, 5000, "GENV_ENVIRONMENT_ID=2020\x00")
+	processes, _, err := m.Processes(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, snapshot.EnvID("2020"), processes[0].EID)
+	require.Equal(t, snapshot.EnvID("2020"), m.snapshot().Processes[0].EID)
+}

@@ -103,20 +103,6 @@ func TestSnapshotsAtOnce(t *testing.T) {
 	}
 }
 
-func TestLook(t *testing.T) {
-	pid := sleeper(t, "HOME=/", "GENV_ENVIRONMENT_ID=2020")
-	p, err := proc.FS{}.Open(pid)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, p.Close()) }()
-	seen, warnings, err := local.Look(p)
-	require.NoError(t, err)
-	require.Empty(t, warnings)
-	require.Equal(t, pid, seen.PID)
-	require.Equal(t, snapshot.EnvID("2020"), seen.EID)
-	require.NotZero(t, seen.Start)
-	require.Nil(t, seen.Usage)
-}
-
 // BenchmarkSnapshot is the work beyond nvidia-smi: 12 processes, their /proc
 // and the state files. "first" is a program that runs once, "again" one that
 // stays.

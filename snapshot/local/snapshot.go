@@ -23,7 +23,7 @@ func (m *Machine) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	processes, warnings := m.identify(usage, inventory)
+	processes, warnings := m.identify(usage, inventory, m.remembered().claims)
 	books, err := m.books(ctx, inventory)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,9 @@ func (m *Machine) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 
 // Processes is the part of a snapshot that `--type processes` prints, and its
 // warnings. It does not look at the books, and it asks nvidia-smi once when
-// nobody uses a device.
+// nobody uses a device. All claims are read anew, and are those of the next
+// snapshot: a process may have overwritten its own since it was judged, and
+// would be judged by the old one and spared for the new one in every cycle.
 func (m *Machine) Processes(ctx context.Context) ([]snapshot.Process, []string, error) {
 	usage, err := m.SMI.Apps(ctx)
 	if err != nil {
@@ -55,7 +57,7 @@ func (m *Machine) Processes(ctx context.Context) ([]snapshot.Process, []string, 
 	if err != nil {
 		return nil, nil, err
 	}
-	processes, warnings := m.identify(usage, inventory)
+	processes, warnings := m.identify(usage, inventory, nil)
 	return processes, warnings, nil
 }
 
@@ -83,11 +85,21 @@ func (m *Machine) Devices(ctx context.Context) ([]snapshot.Device, []string, err
 }
 
 func (m *Machine) discover(ctx context.Context) (state.Books, error) {
-	inventory, err := m.ask(ctx)
+	found, err := m.Found(ctx)
 	if err != nil {
 		return state.Books{}, err
 	}
-	return m.Books.Discover(ctx, inventory.found())
+	return m.Books.Discover(ctx, found)
+}
+
+// Found asks nvidia-smi for the devices that are there now, without their
+// attachments, for Books to register. It does not look at the books.
+func (m *Machine) Found(ctx context.Context) ([]snapshot.Device, error) {
+	inventory, err := m.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return inventory.found(), nil
 }
 
 // books reads the books, and brings them in line with the devices that are

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -111,8 +110,13 @@ func TestARealProcessOfItsOwnUser(t *testing.T) {
 }
 
 func TestUsername(t *testing.T) {
-	unknown := func(string) (*user.User, error) { return nil, errors.New("unknown") }
-	local := func(string) (*user.User, error) { return &user.User{Username: "alice"}, nil }
+	passwd := func(line string) string {
+		path := filepath.Join(t.TempDir(), "passwd")
+		require.NoError(t, os.WriteFile(path, []byte(line), 0o600))
+		return path
+	}
+	unknown := passwd("root:x:0:0:root:/root:/bin/sh\nalice:x:100:1001::/home/alice:/bin/sh\n1001\n")
+	local := passwd("root:x:0:0:root:/root:/bin/sh\nalice:x:1001:1001::/home/alice:/bin/sh\n")
 	getent := func(line string) func(context.Context, string) ([]byte, error) {
 		return func(_ context.Context, uid string) ([]byte, error) {
 			if uid != "1001" {
@@ -127,6 +131,7 @@ func TestUsername(t *testing.T) {
 		want  snapshot.Username
 	}{
 		{"of /etc/passwd", state.Users{Passwd: local, Getent: getent("")}, "alice"},
+		{"of a directory, where there is no such file", state.Users{Passwd: "/none", Getent: getent("raz:*:1001:100:Raz:/home/raz:/bin/sh\n")}, "raz"},
 		{"of a directory", state.Users{Passwd: unknown, Getent: getent("raz:*:1001:100:Raz:/home/raz:/bin/sh\n")}, "raz"},
 		{"of another uid", state.Users{Passwd: unknown, Getent: getent("raz:*:1002:100:Raz:/home/raz:/bin/sh\n")}, ""},
 		{"garbage", state.Users{Passwd: unknown, Getent: getent("1001")}, ""},

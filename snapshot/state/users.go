@@ -1,11 +1,10 @@
 package state
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"strconv"
 	"strings"
 	"time"
@@ -15,9 +14,9 @@ import (
 
 // Users names users by their uid.
 type Users struct {
-	// Passwd looks a uid up in /etc/passwd; nil reads it. os/user would take
-	// the word of USER for the user of this process where the file lacks him.
-	Passwd func(uid string) (*user.User, error)
+	// Passwd is the file that is read first; empty for /etc/passwd. os/user would
+	// take the word of USER for the user of this process where the file lacks him.
+	Passwd string
 	// Getent runs `getent passwd UID`, which also asks LDAP and its like; nil
 	// is getent(1), where there is one, for two seconds at most.
 	Getent func(ctx context.Context, uid string) ([]byte, error)
@@ -27,15 +26,12 @@ type Users struct {
 // asked first, since an unreachable directory service can take seconds.
 func (u Users) Username(ctx context.Context, uid snapshot.UID) snapshot.Username {
 	id := strconv.FormatUint(uint64(uid), 10)
-	passwd, getent := u.Passwd, u.Getent
-	if passwd == nil {
-		passwd = fromPasswd
+	if name := nameIn(cmp.Or(u.Passwd, "/etc/passwd"), id); name != "" {
+		return name
 	}
+	getent := u.Getent
 	if getent == nil {
 		getent = runGetent
-	}
-	if found, err := passwd(id); err == nil {
-		return checkedName(found.Username)
 	}
 	line, err := getent(ctx, id)
 	if err != nil {
@@ -44,34 +40,28 @@ func (u Users) Username(ctx context.Context, uid snapshot.UID) snapshot.Username
 	return parsePasswd(string(line), id)
 }
 
-func fromPasswd(uid string) (*user.User, error) {
-	data, err := os.ReadFile("/etc/passwd")
+// nameIn looks a uid up in a file like /etc/passwd.
+func nameIn(passwd, uid string) snapshot.Username {
+	data, err := os.ReadFile(passwd)
 	if err != nil {
-		return nil, err
+		return ""
 	}
 	for line := range strings.Lines(string(data)) {
 		if name := parsePasswd(line, uid); name != "" {
-			return &user.User{Uid: uid, Username: string(name)}, nil
+			return name
 		}
 	}
-	return nil, fmt.Errorf("uid %s is not in /etc/passwd", uid)
+	return ""
 }
 
-// parsePasswd takes the name from a passwd(5) line, name:x:uid:…, of that uid.
+// parsePasswd takes the name from a passwd(5) line, name:x:uid:…, of that uid;
+// "" where it is of another, or state could not hold the name.
 func parsePasswd(line, uid string) snapshot.Username {
 	fields := strings.Split(strings.TrimSuffix(line, "\n"), ":")
-	if len(fields) != 7 || fields[2] != uid {
+	if len(fields) != 7 || fields[2] != uid || snapshot.CheckText("the username", fields[0]) != nil {
 		return ""
 	}
-	return checkedName(fields[0])
-}
-
-// checkedName is the name, or "" if state could not hold it.
-func checkedName(name string) snapshot.Username {
-	if snapshot.CheckText("the username", name) != nil {
-		return ""
-	}
-	return snapshot.Username(name)
+	return snapshot.Username(fields[0])
 }
 
 func runGetent(ctx context.Context, uid string) ([]byte, error) {
