@@ -151,6 +151,21 @@ func TestALeftoverIsReplacedAndNeverFollowed(t *testing.T) {
 	require.ElementsMatch(t, []string{"envs.json", "devices.json", "genv.lock", "genv.identities.json"}, files(t, dir))
 }
 
+// What is in the way of writing must not keep a device from being taken back.
+func TestAFolderInTheWayOfWritingIsPassedBy(t *testing.T) {
+	dir := recordedFolder(t)
+	for _, name := range []string{"envs.json.tmp", "devices.json.tmp"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, name, "full"), 0o777))
+	}
+	require.NoError(t, everyoneLives(dir).Update(t.Context(), enter(7)))
+	books, err := everyoneLives(dir).Read(t.Context())
+	require.NoError(t, err)
+	require.NotNil(t, books.Environment("7"))
+	require.ElementsMatch(t, []string{
+		"envs.json", "devices.json", "genv.lock", "genv.identities.json", "envs.json.tmp", "devices.json.tmp",
+	}, files(t, dir))
+}
+
 func TestAFileThatMayNotBeRead(t *testing.T) {
 	needsRoot(t) // to become somebody else
 	dir := recordedFolder(t)

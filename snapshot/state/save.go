@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -96,13 +98,18 @@ func (e *writeError) Unwrap() error { return e.error }
 
 // stage writes a file under another name and syncs it. The name is always the
 // same: only the holder of the lock writes it, so one that is there already was
-// left by a writer that was killed.
+// left by a writer that was killed. A folder in its place was put there to keep
+// us from writing.
 func (s *Store) stage(dir *folder, name string, data []byte) (staged, error) {
 	file := staged{name: name, temp: name + tempSuffix}
-	if err := dir.remove(file.temp); err != nil {
+	err := dir.remove(file.temp)
+	if errors.Is(err, unix.EISDIR) {
+		file.temp, err = name+"."+strconv.FormatUint(rand.Uint64(), 36)+tempSuffix, nil
+	}
+	if err != nil {
 		return file, err
 	}
-	err := dir.create(file.temp, data, sharedMode, true)
+	err = dir.create(file.temp, data, sharedMode, true)
 	s.step("staged " + name)
 	return file, err
 }
