@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/sim/gpus"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // JobOptions describe a process that seems to use devices.
@@ -38,39 +40,22 @@ type Use struct {
 	MiB    int64 // negative for "the driver does not say"
 }
 
-// Job is a process that was started on a Machine, in a process group of its
-// own, so that a terminal's Ctrl-C does not reach it.
-type Job struct {
-	pid   int
-	cmd   *exec.Cmd
-	start uint64
-	done  chan struct{}
-}
-
-// Start starts a job and puts it on its devices. It ends with the caller at
-// the latest: the kernel kills it when this process dies.
+// Start starts a job and puts it on its devices. It is in a process group of its
+// own, so that a terminal's Ctrl-C does not reach it, and ends with the caller
+// at the latest: the kernel kills it when this process dies.
 func (m *Machine) Start(o JobOptions) (*Job, error) {
 	if len(o.Command) == 0 {
 		return nil, errors.New("a job needs a command")
 	}
-	cmd := m.command(o)
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start a job: %w", err)
+	j, err := StartJob(m.command(o))
+	if err != nil {
+		return nil, err
 	}
-	j := &Job{pid: cmd.Process.Pid, cmd: cmd, done: make(chan struct{})}
-	start, _, err := gpus.Start("/proc", j.pid) // before Wait: the PID is surely still its own
-	j.start = start
-	go func() {
-		_ = cmd.Wait() // how it ended is in cmd.ProcessState
-		close(j.done)
-	}()
 	m.mu.Lock()
 	m.jobs = append(m.jobs, j)
 	m.mu.Unlock()
-	if err == nil {
-		err = m.change(func(h *gpus.Host) { h.Apps = append(h.Apps, apps(j, o)...) })
-	}
-	if err != nil {
+	apps := j.Apps(cmp.Or(o.Name, o.Command[0]), o.Uses)
+	if err := m.change(func(h *gpus.Host) { h.Apps = append(h.Apps, apps...) }); err != nil {
 		return nil, errors.Join(err, j.Kill())
 	}
 	return j, nil
@@ -90,27 +75,47 @@ func (m *Machine) command(o JobOptions) *exec.Cmd {
 	return cmd
 }
 
-func apps(j *Job, o JobOptions) []gpus.App {
-	name := o.Name
-	if name == "" {
-		name = o.Command[0]
+// Job is a process that was started. It is a child of this process, which reaps
+// it as soon as it ends.
+type Job struct {
+	cmd   *exec.Cmd
+	start snapshot.StartTime
+	done  chan struct{}
+}
+
+// StartJob starts a command as a job that no nvidia-smi shows: see Apps.
+func StartJob(cmd *exec.Cmd) (*Job, error) {
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start a job: %w", err)
 	}
-	list := make([]gpus.App, 0, len(o.Uses))
-	for _, u := range o.Uses {
-		app := gpus.App{PID: j.pid, Start: j.start, Device: int(u.Device), Name: name}
+	j := &Job{cmd: cmd, done: make(chan struct{})}
+	stat, err := proc.FS{}.Stat(j.PID()) // before Wait: the PID is surely still its own
+	j.start = stat.Start
+	go func() {
+		_ = cmd.Wait() // how it ended is in cmd.ProcessState
+		close(j.done)
+	}()
+	if err != nil {
+		return nil, errors.Join(err, j.Kill())
+	}
+	return j, nil
+}
+
+// Apps is the job as nvidia-smi lists it under a name: once for each use.
+func (j *Job) Apps(name string, uses []Use) []gpus.App {
+	apps := make([]gpus.App, 0, len(uses))
+	for _, u := range uses {
+		app := gpus.App{PID: int(j.PID()), Start: uint64(j.start), Device: int(u.Device), Name: name}
 		if u.MiB >= 0 {
 			app.UsedMiB = &u.MiB
 		}
-		list = append(list, app)
+		apps = append(apps, app)
 	}
-	return list
+	return apps
 }
 
-// PID is the job's process id, which is also its process group's.
-func (j *Job) PID() snapshot.PID { return snapshot.PID(j.pid) }
-
-// StartTime is field 22 of its /proc/PID/stat.
-func (j *Job) StartTime() snapshot.StartTime { return snapshot.StartTime(j.start) }
+// PID is the job's process id.
+func (j *Job) PID() snapshot.PID { return snapshot.PID(j.cmd.Process.Pid) }
 
 // Done is closed when the job has ended.
 func (j *Job) Done() <-chan struct{} { return j.done }
@@ -153,7 +158,7 @@ func (j *Job) Kill() error {
 // that got the number later.
 func (j *Job) signal(sig os.Signal) error {
 	if err := j.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("end job %d: %w", j.pid, err)
+		return fmt.Errorf("end job %d: %w", j.PID(), err)
 	}
 	return nil
 }

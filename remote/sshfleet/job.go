@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"syscall"
 
+	"github.com/seed-3119e985/genv/remote/sim"
 	"github.com/seed-3119e985/genv/remote/sim/gpus"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -27,19 +28,14 @@ type Job struct {
 }
 
 // Use is how much of a device a job seems to use.
-type Use struct {
-	Device snapshot.DeviceIndex
-	MiB    int64 // negative when the driver would not say
-}
+type Use = sim.Use
 
-// Process is a job that was started. It is a child of this process, which
-// reaps it as soon as it ends.
+// Process is a job that was started.
 type Process struct {
 	PID  snapshot.PID
 	User string
 
-	cmd   *exec.Cmd
-	ended chan struct{}
+	job *sim.Job
 }
 
 // The programs of jobs: they wait to be ended. A signal that is ignored stays so
@@ -77,14 +73,14 @@ func (h *Host) start(job Job) (*Process, error) {
 		Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)},
 		Pdeathsig:  syscall.SIGKILL,
 	}
-	if err := startAndListen(cmd, job.IgnoreTerm); err != nil {
+	p := &Process{User: job.User}
+	if p.job, err = startAndListen(cmd, job.IgnoreTerm); err != nil {
 		return nil, err
 	}
-	p := &Process{PID: snapshot.PID(cmd.Process.Pid), User: job.User, cmd: cmd, ended: make(chan struct{})}
+	p.PID = p.job.PID()
 	h.mu.Lock()
 	h.processes = append(h.processes, p)
 	h.mu.Unlock()
-	go p.wait()
 	return p, nil
 }
 
@@ -97,63 +93,40 @@ func (h *Host) jobEnviron(job Job) []string {
 
 // startAndListen starts the command and, if it is to say so, waits until it is
 // ready.
-func startAndListen(cmd *exec.Cmd, speaks bool) error {
+func startAndListen(cmd *exec.Cmd, speaks bool) (*sim.Job, error) {
 	if !speaks {
-		return cmd.Start()
+		return sim.StartJob(cmd)
 	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return err
+	job, err := sim.StartJob(cmd)
+	if err != nil {
+		return nil, err
 	}
 	if _, err := stdout.Read(make([]byte, 1)); err != nil {
-		return errors.Join(err, cmd.Process.Kill(), cmd.Wait())
+		return nil, errors.Join(err, job.Kill())
 	}
-	return nil
-}
-
-func (p *Process) wait() {
-	_ = p.cmd.Wait() // how it ended is in ProcessState
-	close(p.ended)
+	return job, nil
 }
 
 // Ended is closed when the process has ended and is reaped.
-func (p *Process) Ended() <-chan struct{} { return p.ended }
+func (p *Process) Ended() <-chan struct{} { return p.job.Done() }
 
 // Running says whether the process has not ended yet.
-func (p *Process) Running() bool {
-	select {
-	case <-p.ended:
-		return false
-	default:
-		return true
-	}
-}
+func (p *Process) Running() bool { return p.job.Running() }
 
 // EndedBy is the signal that ended the process; 0 while it runs.
-func (p *Process) EndedBy() syscall.Signal {
-	if p.Running() {
-		return 0
-	}
-	return p.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal()
-}
+func (p *Process) EndedBy() syscall.Signal { return p.job.Signal() }
 
 // Kill ends the process, if it still runs, and waits for the end.
-func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // ended is as good
-	<-p.ended
-}
+func (p *Process) Kill() { _ = p.job.Kill() } // ended is as good
 
 // show registers what a process uses with the stand-in for nvidia-smi.
 func (h *Host) show(p *Process, uses []Use) error {
 	if len(uses) == 0 {
 		return nil
-	}
-	start, _, err := gpus.Start("/proc", int(p.PID))
-	if err != nil {
-		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,12 +134,6 @@ func (h *Host) show(p *Process, uses []Use) error {
 	if err != nil {
 		return err
 	}
-	for _, u := range uses {
-		app := gpus.App{PID: int(p.PID), Start: start, Device: int(u.Device), Name: p.cmd.Path}
-		if u.MiB >= 0 {
-			app.UsedMiB = &u.MiB
-		}
-		simulated.Apps = append(simulated.Apps, app)
-	}
+	simulated.Apps = append(simulated.Apps, p.job.Apps("/bin/sleep", uses)...)
 	return simulated.Write(h.GPUs)
 }

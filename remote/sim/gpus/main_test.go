@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/sim/gpus"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // lab is a host with three devices, one of them in MIG mode, one broken.
@@ -181,9 +183,9 @@ func TestXMLTellsDevicesAndProcesses(t *testing.T) {
 func TestOnlyTheLivingUseGPUs(t *testing.T) {
 	cmd := exec.Command("sleep", "600")
 	require.NoError(t, cmd.Start())
-	start, alive, err := gpus.Start("/proc", cmd.Process.Pid)
+	stat, err := proc.FS{}.Stat(snapshot.PID(cmd.Process.Pid))
 	require.NoError(t, err)
-	require.True(t, alive)
+	start := uint64(stat.Start)
 	h := lab()
 	h.Apps = []gpus.App{
 		{PID: cmd.Process.Pid, Start: start, Name: "it"},
