@@ -107,6 +107,9 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 	for _, w := range n.Warnings[:min(len(n.Warnings), maxWarnings)] {
 		s.Warnings = append(s.Warnings, clip(w))
 	}
+	if more := len(n.Warnings) - maxWarnings; more > 0 {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%d more warnings, which are not shown", more))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +125,7 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 
 // maxWarnings is in how many lines a host may warn; the others are dropped. It
 // is no reason to know nothing of the host: its users can make it warn.
-const maxWarnings = 4096
+const maxWarnings = 256
 
 // maxOffset is further from UTC than any zone is, in seconds.
 const maxOffset = 24 * 60 * 60
