@@ -44,7 +44,8 @@ var ErrNotWritten = errors.New("the audit log was not written")
 const maxBacklog = 64 << 20
 
 // Append writes records, and those that could not be written before, and
-// returns when they are on the disk.
+// returns when they are on the disk. With no records at all it finds out whether
+// some could be.
 func (l *Log) Append(records ...Record) error {
 	lines, err := encode(records)
 	if err != nil {
@@ -57,10 +58,7 @@ func (l *Log) Append(records ...Record) error {
 	} else {
 		err = fmt.Errorf("%d bytes are dropped: there are %d in memory", len(lines), len(l.backlog))
 	}
-	if len(l.backlog) > 0 {
-		err = errors.Join(err, l.locked(l.flush))
-	}
-	if err != nil {
+	if err := errors.Join(err, l.locked(l.flush)); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotWritten, err)
 	}
 	return nil
@@ -113,6 +111,9 @@ func (l *Log) locked(do func(f *os.File, size int64) error) error {
 // flush writes the backlog. A write that fails halfway is taken back, so that
 // the file never holds a part of a line.
 func (l *Log) flush(f *os.File, size int64) error {
+	if len(l.backlog) == 0 {
+		return nil
+	}
 	if _, err := f.Write(l.backlog); err != nil {
 		return errors.Join(err, f.Truncate(size))
 	}
