@@ -2,40 +2,94 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-3119e985/genv/remote/sshfleet"
 )
 
 // bench holds what the rows share.
 type bench struct {
-	genv  string
-	hosts int
-	runs  int
-	out   io.Writer
+	genv          string
+	hosts, many   int
+	runs          int
+	only          string
+	out, progress io.Writer
 }
 
 // row is a line of the table: a ratio or a figure, and the goal for it.
 type row struct{ what, figure, goal, detail string }
 
+// group is rows that are measured together.
+type group struct {
+	name    string
+	ssh     bool // on a fleet of real sshd
+	measure func(context.Context, *sshfleet.Fleet) ([]row, error)
+}
+
 func (b *bench) run(ctx context.Context) error {
+	genv, err := filepath.Abs(b.genv)
+	if err != nil {
+		return err
+	}
+	b.genv = genv
 	var rows []row
-	for _, measure := range []func(context.Context) ([]row, error){b.hostRows, b.fleetRows} {
-		more, err := measure(ctx)
+	for _, g := range []group{
+		{"cold", true, b.coldRows},
+		{"steady", true, b.steadyRows},
+		{"many", false, b.manyRows},
+		{"kill", true, b.killRows},
+		{"server", true, b.serverRows},
+		{"desk", false, func(ctx context.Context, _ *sshfleet.Fleet) ([]row, error) { return b.hostRows(ctx) }},
+	} {
+		if b.only != "" && b.only != g.name {
+			continue
+		}
+		fmt.Fprintf(b.progress, "measuring: %s\n", g.name)
+		more, err := b.measure(ctx, g)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", g.name, err)
 		}
 		rows = append(rows, more...)
 	}
+	return b.print(rows)
+}
+
+// measure gives each group that needs one a fleet of its own.
+func (b *bench) measure(ctx context.Context, g group) (rows []row, err error) {
+	if !g.ssh {
+		return g.measure(ctx, nil)
+	}
+	if err := sshfleet.Available(); err != nil {
+		return []row{{what: g.name + ": rows with real sshd", figure: "left out", detail: err.Error()}}, nil
+	}
+	fleet, err := sshfleet.Open(sshfleet.Options{Hosts: sshfleet.Named(b.names()...), Genv: b.genv})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, fleet.Close()) }()
+	return g.measure(ctx, fleet)
+}
+
+// names are those of the hosts of real sshd.
+func (b *bench) names() []string { return numbered("gpu", b.hosts) }
+
+func numbered(prefix string, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s-%04d", prefix, i+1)
+	}
+	return names
+}
+
+// print writes the table: ratios first, then the figures.
+func (b *bench) print(rows []row) error {
+	slices.SortStableFunc(rows, func(x, y row) int { return isRatio(y) - isRatio(x) })
 	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "WHAT\tFIGURE\tGOAL\tDETAIL")
 	for _, r := range rows {
@@ -44,91 +98,85 @@ func (b *bench) run(ctx context.Context) error {
 	return w.Flush()
 }
 
-// fleetRows measures against a fleet of real sshd.
-func (b *bench) fleetRows(ctx context.Context) ([]row, error) {
-	if err := sshfleet.Available(); err != nil {
-		return []row{{what: "rows with real sshd", figure: "left out", detail: err.Error()}}, nil
+func isRatio(r row) int {
+	if last, ok := lastRune(r.figure); ok && last == '×' {
+		return 1
 	}
-	names := make([]string, b.hosts)
-	for i := range names {
-		names[i] = fmt.Sprintf("gpu-%03d", i+1)
-	}
-	genv, err := filepath.Abs(b.genv)
-	if err != nil {
-		return nil, err
-	}
-	fleet, err := sshfleet.Open(sshfleet.Options{Hosts: sshfleet.Named(names...), Genv: genv})
-	if err != nil {
-		return nil, err
-	}
-	defer fleet.Close()
-	ours, theirs, err := b.pair(
-		func() error { return b.coldDevices(ctx, fleet, names) },
-		func() error { return sshFanOut(ctx, fleet, names, 64, "sudo -n genv usage snapshot --type devices") },
-	)
-	if err != nil {
-		return nil, err
-	}
-	return []row{{
-		what:   fmt.Sprintf("cold one-shot, %d hosts: ssh fanned out / genv remote devices", b.hosts),
-		figure: fmt.Sprintf("%.1f×", theirs.Seconds()/ours.Seconds()), goal: "≥ 4×",
-		detail: fmt.Sprintf("ssh %.2f s, genv %.2f s", theirs.Seconds(), ours.Seconds()),
-	}}, nil
+	return 0
 }
 
-func (b *bench) coldDevices(ctx context.Context, fleet *sshfleet.Fleet, names []string) error {
-	cmd := exec.CommandContext(ctx, b.genv, "remote", "-F", fleet.SSHConfig(), "-H", strings.Join(names, ","), "devices")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("genv remote devices: %w: %s", err, out)
+func lastRune(s string) (rune, bool) {
+	all := []rune(s)
+	if len(all) == 0 {
+		return 0, false
 	}
-	return nil
+	return all[len(all)-1], true
 }
 
-// sshFanOut is what an administrator would script: the same command on every
-// host, some at a time.
-func sshFanOut(ctx context.Context, fleet *sshfleet.Fleet, names []string, atOnce int, command string) error {
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	for _, name := range names {
-		group.Go(func() error {
-			out, err := exec.CommandContext(ctx, "ssh", "-F", fleet.SSHConfig(), name, command).CombinedOutput()
-			if err != nil {
-				return fmt.Errorf("ssh %s: %w: %s", name, err, out)
-			}
-			return nil
-		})
+// ratio is how many times as fast ours is.
+func ratio(what, goal string, ours, theirs time.Duration) row {
+	return row{
+		what: what, figure: fmt.Sprintf("%.1f×", theirs.Seconds()/ours.Seconds()), goal: goal,
+		detail: fmt.Sprintf("%s against %s", brief(theirs), brief(ours)),
 	}
-	return group.Wait()
 }
 
-// pair runs two things in turn, once to warm up and then b.runs times, and
-// returns the median of each: what the machine does beside hits both alike.
-func (b *bench) pair(ours, theirs func() error) (time.Duration, time.Duration, error) {
-	var a, c []time.Duration
+func brief(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		return fmt.Sprintf("%.2f s", d.Seconds())
+	case d >= time.Millisecond:
+		return fmt.Sprintf("%.1f ms", d.Seconds()*1e3)
+	}
+	return fmt.Sprintf("%.0f µs", d.Seconds()*1e6)
+}
+
+// inTurn runs things one after the other, once to warm up and then b.runs
+// times, and returns the median of each: what the machine does beside hits all
+// alike.
+func (b *bench) inTurn(things ...func() (time.Duration, error)) ([]time.Duration, error) {
+	taken := make([][]time.Duration, len(things))
 	for i := range b.runs + 1 {
-		x, err := timed(ours)
-		if err != nil {
-			return 0, 0, err
-		}
-		y, err := timed(theirs)
-		if err != nil {
-			return 0, 0, err
-		}
-		if i > 0 {
-			a, c = append(a, x), append(c, y)
+		for n, thing := range things {
+			d, err := thing()
+			if err != nil {
+				return nil, err
+			}
+			if i > 0 {
+				taken[n] = append(taken[n], d)
+			}
 		}
 	}
-	return median(a), median(c), nil
+	medians := make([]time.Duration, len(things))
+	for n := range taken {
+		medians[n] = quantile(taken[n], 0.5)
+	}
+	return medians, nil
 }
 
-func timed(f func() error) (time.Duration, error) {
-	start := time.Now()
-	err := f()
-	return time.Since(start), err
+// pair is inTurn for two.
+func (b *bench) pair(ours, theirs func() error) (time.Duration, time.Duration, error) {
+	medians, err := b.inTurn(timed(ours), timed(theirs))
+	if err != nil {
+		return 0, 0, err
+	}
+	return medians[0], medians[1], nil
 }
 
-func median(d []time.Duration) time.Duration {
-	slices.Sort(d)
-	return d[len(d)/2]
+func timed(f func() error) func() (time.Duration, error) {
+	return func() (time.Duration, error) {
+		start := time.Now()
+		err := f()
+		return time.Since(start), err
+	}
+}
+
+// quantile is the value below which a part q of them lies; of none it is 0.
+func quantile[T time.Duration | float64](values []T, q float64) T {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }

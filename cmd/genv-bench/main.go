@@ -12,14 +12,21 @@ import (
 )
 
 func main() {
-	genv := flag.String("genv", "bin/genv", "the program to measure")
-	hosts := flag.Int("hosts", 100, "hosts of real sshd")
-	runs := flag.Int("runs", 5, "runs of each row, of which the median counts")
+	b := &bench{out: os.Stdout, progress: os.Stderr}
+	flag.StringVar(&b.genv, "genv", "bin/genv", "the program to measure")
+	flag.IntVar(&b.hosts, "hosts", 100, "hosts of real sshd")
+	flag.IntVar(&b.many, "many", 1000, "hosts inside a process")
+	flag.IntVar(&b.runs, "runs", 5, "runs of each row, of which the median counts")
+	flag.StringVar(&b.only, "only", "", "only the rows of `GROUP`: cold, steady, many, kill, server, desk")
+	serve := flag.String("serve", "", "be a fleet of -many hosts with its files in `DIR`, until stdin ends")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	b := &bench{genv: *genv, hosts: *hosts, runs: *runs, out: os.Stdout}
-	if err := b.run(ctx); err != nil {
+	run := b.run
+	if *serve != "" {
+		run = func(context.Context) error { return serveFleet(*serve, b.many, os.Stdin, os.Stdout) }
+	}
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "genv-bench:", err)
 		os.Exit(1)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,24 +16,41 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshfleet"
 	"github.com/seed-3119e985/genv/remote/stream"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
 // BenchmarkUnchangedSnapshot is what `genv usage serve` does when nothing
-// happened on its host: eight processes in an environment, on eight devices.
+// happened on its host: four environments with two devices and two processes.
 func BenchmarkUnchangedSnapshot(b *testing.B) {
 	machine, err := sim.NewMachine(b.TempDir(), gpus.Devices("bench", 8, "NVIDIA H100 80GB HBM3", 81559), sshfleet.Build(b, "remote/sim/gpus/nvidia-smi"))
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, machine.Close()) })
-	for i := range snapshot.DeviceIndex(8) {
-		_, err := machine.Start(sim.JobOptions{Command: []string{"sleep", "infinity"}, Environment: "1", Uses: []sim.Use{{Device: i, MiB: 100}}})
+	var books state.Books
+	for i := range snapshot.DeviceIndex(4) {
+		shell, err := machine.Start(sim.JobOptions{Command: []string{"sleep", "infinity"}})
 		require.NoError(b, err)
+		eid := snapshot.EnvID(strconv.Itoa(int(shell.PID())))
+		books.Environments = append(books.Environments, snapshot.Environment{
+			EID: eid, UID: snapshot.UID(os.Getuid()), Creation: snapshot.DateOf(time.Now()), PIDs: []snapshot.PID{shell.PID()},
+		})
+		for k := range snapshot.DeviceIndex(2) {
+			_, err := machine.Start(sim.JobOptions{Command: []string{"sleep", "infinity"}, Environment: eid, Uses: []sim.Use{{Device: 2*i + k, MiB: 100}}})
+			require.NoError(b, err)
+			books.Devices = append(books.Devices, snapshot.Device{
+				Index: 2*i + k, TotalMemory: snapshot.MiB(81559), Attachments: []snapshot.Attachment{{EID: eid, Time: snapshot.DateOf(time.Now())}},
+			})
+		}
 	}
 	b.Setenv(gpus.EnvFile, machine.GPUs())
 	environ := map[string]string{"GENV_TMPDIR": machine.StateDir(), "PATH": filepath.Dir(machine.GPUs()) + "/bin"}
 	p := &program{in: os.Stdin, getenv: func(key string) string { return environ[key] }, now: time.Now}
 	host, err := p.openHost()
 	require.NoError(b, err)
-	host.machine.DevicesFor = devicesFor
+	require.NoError(b, host.store.Update(b.Context(), func(old *state.Books) error {
+		*old = books
+		return nil
+	}))
+	host.machine.DevicesFor, host.machine.Books = devicesFor, state.Keep(host.store)
 	s := &served{host: host}
 	ask := func(revision uint64) (answer controller.SnapshotAnswer) {
 		body, err := json.Marshal(controller.SnapshotRequest{Revision: revision})

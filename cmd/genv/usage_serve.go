@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -17,7 +18,12 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/stream"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
+
+// gcPercentServed has the collector of garbage run seldom: there is little of
+// it, and processor time is dearer to a host than some megabytes.
+const gcPercentServed = 400
 
 // devicesFor is for how long a served list of devices is used again. A process
 // on a device that is not on it makes it be asked at once.
@@ -50,6 +56,8 @@ func (p *program) usageServe(c *cli.Context) error {
 		return err
 	}
 	host.machine.DevicesFor = devicesFor
+	host.machine.Books = state.Keep(host.store)
+	debug.SetGCPercent(gcPercentServed)
 	server := &stream.Server{
 		Token: c.String("token"), Idle: c.Duration("idle"), Handler: &served{host: host},
 		Greeting: stream.Greeting{

@@ -79,7 +79,7 @@ func (p *Process) slurp(name string, limit int64) ([]byte, error) {
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	// Most of it comes with one call, where io.ReadAll would need several.
-	data := bytes.NewBuffer(make([]byte, 0, 4<<10))
+	data := bytes.NewBuffer(make([]byte, 0, 2<<10))
 	_, err = data.ReadFrom(io.LimitReader(f, limit+1))
 	if err == nil && int64(data.Len()) > limit {
 		err = fmt.Errorf("%s is longer than %d bytes", name, limit)

@@ -74,7 +74,12 @@ func New(dir string, o Options) *Store {
 //
 // The error wraps ErrBusy, ErrCorrupt or ErrUnsafe where that is the cause.
 func (s *Store) Read(ctx context.Context) (Books, error) {
-	books, err := s.update(ctx, func(*Books) error { return nil })
+	return s.readThen(ctx, func(*folder) {})
+}
+
+// readThen is Read, with something to look at while the lock is held.
+func (s *Store) readThen(ctx context.Context, look func(*folder)) (Books, error) {
+	books, err := s.updateThen(ctx, func(*Books) error { return nil }, look)
 	var unwritten *writeError
 	if errors.As(err, &unwritten) {
 		books.Warnings = append(books.Warnings, "the state could be read but not written: "+err.Error())
@@ -154,6 +159,12 @@ func (s *Store) reset(ctx context.Context, c content, err error) error {
 
 // update is one read-modify-write.
 func (s *Store) update(ctx context.Context, change func(*Books) error) (books Books, err error) {
+	return s.updateThen(ctx, change, func(*folder) {})
+}
+
+// updateThen is update, and then, under the same lock, a look at what stands in
+// the folder.
+func (s *Store) updateThen(ctx context.Context, change func(*Books) error, look func(*folder)) (books Books, err error) {
 	err = s.locked(ctx, func(dir *folder) error {
 		old, err := s.load(ctx, dir)
 		if err != nil {
@@ -170,6 +181,7 @@ func (s *Store) update(ctx context.Context, change func(*Books) error) (books Bo
 			return err
 		}
 		s.remember(dir, &books, &known, process)
+		look(dir)
 		return nil
 	})
 	return books, err

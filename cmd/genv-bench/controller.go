@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// controlled is a running `genv remote enforce`.
+type controlled struct {
+	cmd    *exec.Cmd
+	lines  *bufio.Scanner
+	stderr bytes.Buffer
+}
+
+// document is what is read of a cycle.
+type document struct {
+	TookMS   float64 `json:"took_ms"`
+	Hosts    int     `json:"hosts"`
+	Answered int     `json:"answered"`
+	Reports  []struct {
+		Host string `json:"host"`
+		Sent bool   `json:"sent"`
+	} `json:"reports"`
+}
+
+// startController starts one and lets it settle: a few cycles after all hosts
+// have answered.
+func (b *bench) startController(ctx context.Context, sshConfig string, names []string, interval time.Duration, flags ...string) (*controlled, error) {
+	args := append([]string{
+		"remote", "-F", sshConfig, "-H", strings.Join(names, ","), "-q", "enforce",
+		"--interval", interval.String(), "--format", "json",
+	}, flags...)
+	c := &controlled{cmd: exec.CommandContext(ctx, b.genv, args...)}
+	c.cmd.Stderr = &c.stderr
+	c.cmd.Cancel = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	c.lines = bufio.NewScanner(out)
+	c.lines.Buffer(nil, 64<<20)
+	if err := c.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for range 100 {
+		d, err := c.next()
+		if err != nil {
+			c.end()
+			return nil, err
+		}
+		if d.Answered == len(names) {
+			_, err = c.cycles(3)
+			return c, err
+		}
+	}
+	c.end()
+	return nil, fmt.Errorf("not all of the %d hosts answered: %s", len(names), c.stderr.Bytes())
+}
+
+func (c *controlled) next() (document, error) {
+	var d document
+	if !c.lines.Scan() {
+		return d, fmt.Errorf("the controller ended: %w: %s", orEOF(c.lines.Err()), c.stderr.Bytes())
+	}
+	return d, json.Unmarshal(c.lines.Bytes(), &d)
+}
+
+func orEOF(err error) error {
+	if err == nil {
+		return io.EOF
+	}
+	return err
+}
+
+// cycles is how long the next n cycles take. Those that were waiting to be read
+// are of the past. Then the controller stands still, until the next call.
+func (c *controlled) cycles(n int) ([]time.Duration, error) {
+	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		return nil, err
+	}
+	var taken []time.Duration
+	for i := range n + 1 {
+		d, err := c.next()
+		if err != nil {
+			return nil, err
+		}
+		if d.Answered != d.Hosts {
+			return nil, fmt.Errorf("%d of %d hosts answered: %s", d.Answered, d.Hosts, c.stderr.Bytes())
+		}
+		if i > 0 { // the first was stood still in
+			taken = append(taken, time.Duration(d.TookMS*1e6))
+		}
+	}
+	return taken, c.cmd.Process.Signal(syscall.SIGSTOP)
+}
+
+func (c *controlled) end() {
+	_ = c.cmd.Process.Signal(syscall.SIGCONT)
+	_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	_ = c.cmd.Wait()
+}
+
+// residentKiB is what /proc/PID/status says under a name: VmRSS, VmHWM.
+func residentKiB(pid int, name string) (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strconv.ParseInt(strings.Fields(value)[0], 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("no %s in /proc/%d/status", name, pid)
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-3119e985/genv/remote/sshfleet"
+)
+
+// spread is over how long the violations of killRows are spread.
+const spread = 20 * time.Second
+
+// killRows is the time from the moment at which a process breaks a rule, on a
+// host of its own and at a random time, to the moment at which it is ended.
+func (b *bench) killRows(ctx context.Context, fleet *sshfleet.Fleet) ([]row, error) {
+	c, err := b.startController(ctx, fleet.SSHConfig(), b.names(), time.Second, "--non-env-processes")
+	if err != nil {
+		return nil, err
+	}
+	defer c.end()
+	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		return nil, err
+	}
+	go func() { // its output must flow
+		for c.lines.Scan() {
+		}
+	}()
+	times := make([]time.Duration, b.hosts)
+	var group errgroup.Group
+	for i, h := range fleet.Hosts() {
+		group.Go(func() (err error) {
+			times[i], err = violate(ctx, h)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return []row{{
+		what: fmt.Sprintf("violation to SIGTERM, p99, --interval 1s, %d hosts", b.hosts), figure: brief(quantile(times, 0.99)), goal: "≤ 1.5 s",
+		detail: fmt.Sprintf("p50 %s, %d violations within %s", brief(quantile(times, 0.5)), len(times), spread),
+	}}, nil
+}
+
+func violate(ctx context.Context, h *sshfleet.Host) (time.Duration, error) {
+	time.Sleep(rand.N(spread)) //nolint:gosec // spreads load
+	begun := time.Now()
+	job, err := h.StartJob(sshfleet.Job{User: "alice", Env: []string{"PATH=/usr/bin:/bin"}, Uses: []sshfleet.Use{{Device: 0, MiB: 10}}})
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case <-job.Ended():
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	case <-time.After(time.Minute):
+		return 0, errors.New("a violation on " + h.Name + " was not ended within a minute")
+	}
+	if job.EndedBy() != syscall.SIGTERM {
+		return 0, fmt.Errorf("the process on %s ended by %v", h.Name, job.EndedBy())
+	}
+	return time.Since(begun), nil
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/sim"
+	"github.com/seed-3119e985/genv/remote/sim/genvhost"
+	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// serveFleet is a process with many hosts in it, until in ends. It says a line
+// when they listen.
+func serveFleet(dir string, many int, in io.Reader, out io.Writer) error {
+	options := sim.Options{Dir: dir}
+	for i, name := range numbered("sim", many) {
+		options.Hosts = append(options.Hosts, sim.HostOptions{
+			Name: name, Address: fmt.Sprintf("127.94.%d.%d", i/250, i%250+1), Handler: genvhost.New(eightGPUs(i)),
+		})
+	}
+	fleet, err := sim.Start(options)
+	if err != nil {
+		return err
+	}
+	defer fleet.Close()
+	fmt.Fprintln(out, "ready")
+	_, err = io.Copy(io.Discard, in)
+	return err
+}
+
+// eightGPUs is a host that is in use: four environments with two devices each,
+// and two processes on each device.
+func eightGPUs(seed int) *snapshot.Snapshot {
+	s := &snapshot.Snapshot{BootID: "5c1ac0de-0000-4000-8000-000000000000"}
+	at := snapshot.DateOf(time.Date(2026, 11, 20, 10, 0, 0, 0, time.Local))
+	for i := range 8 {
+		index, eid := snapshot.DeviceIndex(i), snapshot.EnvID(strconv.Itoa(2000+i/2))
+		uid := snapshot.UID(1000 + (seed+i/2)%50)
+		user := snapshot.Username(fmt.Sprintf("user%d", uid))
+		if i%2 == 0 {
+			s.Environments = append(s.Environments, snapshot.Environment{EID: eid, UID: uid, Username: user, Creation: at, PIDs: []snapshot.PID{snapshot.PID(2000 + i/2)}})
+		}
+		percent := 97
+		s.Devices = append(s.Devices, snapshot.Device{
+			Index: index, TotalMemory: snapshot.MiB(81559), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%08d-%d", seed, i)),
+			Name: "NVIDIA H100 80GB HBM3", UsedMemory: snapshot.MiB(60000), Utilization: &percent,
+			Attachments: []snapshot.Attachment{{EID: eid, Time: at}},
+		})
+		for k := range 2 {
+			s.Processes = append(s.Processes, snapshot.Process{
+				PID: snapshot.PID(5000 + 10*i + k), EID: eid, Start: snapshot.StartTime(100000 + i), UID: &uid, Name: "python",
+				Usage: []snapshot.DeviceUsage{{Index: index, Memory: snapshot.MiB(30000)}},
+			})
+		}
+	}
+	return s
+}
+
+// manyRows is a controller with more hosts than this machine could run sshds,
+// and the servers, in another process, beside it.
+func (b *bench) manyRows(ctx context.Context, _ *sshfleet.Fleet) ([]row, error) {
+	config, end, err := b.startServers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	c, err := b.startController(ctx, config, numbered("sim", b.many), 400*time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	defer c.end()
+	before, err := cpuOf(c.cmd.Process.Pid)
+	if err != nil {
+		return nil, err
+	}
+	n := 8 * b.runs
+	cycles, err := c.cycles(n)
+	if err != nil {
+		return nil, err
+	}
+	after, err := cpuOf(c.cmd.Process.Pid)
+	if err != nil {
+		return nil, err
+	}
+	resident, err := residentKiB(c.cmd.Process.Pid, "VmRSS")
+	if err != nil {
+		return nil, err
+	}
+	most, err := residentKiB(c.cmd.Process.Pid, "VmHWM")
+	if err != nil {
+		return nil, err
+	}
+	each := (after - before) / time.Duration((n+1)*b.many)
+	return []row{
+		{
+			what: fmt.Sprintf("steady cycle, %d in-process hosts", b.many), figure: brief(quantile(cycles, 0.5)), goal: "≤ 0.3 s",
+			detail: fmt.Sprintf("%d cycles, best %s, p99 %s; the servers take the same processors", n, brief(quantile(cycles, 0)), brief(quantile(cycles, 0.99))),
+		},
+		{what: "controller: CPU a host and cycle", figure: brief(each), goal: "≤ 150 µs", detail: "user and system, unchanged hosts"},
+		{
+			what: fmt.Sprintf("controller: memory with %d hosts", b.many), figure: fmt.Sprintf("%d MB", resident*1024/1e6), goal: "≤ 150 MB",
+			detail: fmt.Sprintf("resident; at most %d MB", most*1024/1e6),
+		},
+	}, nil
+}
+
+// startServers starts this program anew as a fleet, and returns its ssh_config.
+func (b *bench) startServers(ctx context.Context) (config string, end func(), err error) {
+	dir, err := os.MkdirTemp("", "genv-bench-")
+	if err != nil {
+		return "", nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, "-serve", dir, "-many", strconv.Itoa(b.many))
+	cmd.Stderr = b.progress
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", nil, err
+	}
+	end = func() {
+		_ = in.Close() // and so it ends
+		_ = cmd.Wait()
+		_ = os.RemoveAll(dir)
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		end()
+		return "", nil, fmt.Errorf("the fleet did not start: %w", err)
+	}
+	return filepath.Join(dir, "ssh_config"), end, nil
+}

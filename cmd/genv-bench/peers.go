@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-3119e985/genv/remote/sshfleet"
+)
+
+// atOnce is how many hosts everybody works on at a time.
+const atOnce = 64
+
+// peer is another way to run a command on every host.
+type peer struct {
+	name string
+	run  func(ctx context.Context, command string) error
+}
+
+// peersOn are those that this machine has.
+func peersOn(fleet *sshfleet.Fleet, names []string) ([]peer, error) {
+	peers := []peer{{"ssh", func(ctx context.Context, command string) error { return sshFanOut(ctx, fleet, names, command) }}}
+	options := "-F " + fleet.SSHConfig()
+	list, fan := strings.Join(names, ","), strconv.Itoa(atOnce)
+	if path, err := exec.LookPath("clush"); err == nil {
+		peers = append(peers, peer{"clush", func(ctx context.Context, command string) error {
+			return quietly(exec.CommandContext(ctx, path, "-w", list, "-f", fan, "-o", options, "-L", command))
+		}})
+	}
+	if path, err := exec.LookPath("pdsh"); err == nil {
+		// pdsh's ssh reads PDSH_SSH_ARGS_APPEND; host names are looked up by ssh.
+		peers = append(peers, peer{"pdsh", func(ctx context.Context, command string) error {
+			cmd := exec.CommandContext(ctx, path, "-R", "ssh", "-w", list, "-f", fan, command)
+			cmd.Env = append(os.Environ(), "PDSH_SSH_ARGS_APPEND="+options)
+			return quietly(cmd)
+		}})
+	}
+	return peers, nil
+}
+
+// sshFanOut is what an administrator would script: the same command on every
+// host, some at a time.
+func sshFanOut(ctx context.Context, fleet *sshfleet.Fleet, names []string, command string) error {
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for _, name := range names {
+		group.Go(func() error { return quietly(exec.CommandContext(ctx, "ssh", "-F", fleet.SSHConfig(), name, command)) })
+	}
+	return group.Wait()
+}
+
+func quietly(cmd *exec.Cmd) error {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, out[:min(len(out), 2000)])
+	}
+	return nil
+}
+
+// coldRows is one command on every host, from nothing.
+func (b *bench) coldRows(ctx context.Context, fleet *sshfleet.Fleet) ([]row, error) {
+	return b.against(ctx, fleet, "cold one-shot", "≥ 4×", "sudo -n genv usage snapshot --type devices", timed(func() error {
+		return quietly(exec.CommandContext(ctx, b.genv, "remote", "-F", fleet.SSHConfig(), "-H", strings.Join(b.names(), ","), "devices"))
+	}))
+}
+
+// steadyRows is one cycle of enforcement, with everything that hosts do for it.
+func (b *bench) steadyRows(ctx context.Context, fleet *sshfleet.Fleet) ([]row, error) {
+	c, err := b.startController(ctx, fleet.SSHConfig(), b.names(), 500*time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	defer c.end()
+	const command = "sudo -n genv usage snapshot"
+	return b.against(ctx, fleet, "steady cycle", "≥ 50×", command, func() (time.Duration, error) {
+		cycles, err := c.cycles(5)
+		return quantile(cycles, 0.5), err
+	})
+}
+
+// against measures ours and every peer in turn. While the peers run, a
+// controller of ours stands still.
+func (b *bench) against(ctx context.Context, fleet *sshfleet.Fleet, what, goal, command string, ours func() (time.Duration, error)) ([]row, error) {
+	peers, err := peersOn(fleet, b.names())
+	if err != nil {
+		return nil, err
+	}
+	things := []func() (time.Duration, error){ours}
+	for _, p := range peers {
+		things = append(things, timed(func() error { return p.run(ctx, command) }))
+	}
+	medians, err := b.inTurn(things...)
+	if err != nil {
+		return nil, err
+	}
+	var rows []row
+	for i, p := range peers {
+		if i > 0 {
+			goal = ""
+		}
+		rows = append(rows, ratio(fmt.Sprintf("%s, %d hosts of real sshd, against %s", what, b.hosts, p.name), goal, medians[0], medians[i+1]))
+	}
+	return rows, nil
+}

@@ -1,0 +1,127 @@
+package state
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Kept is a Store for somebody who reads the books again and again: while the
+// files are the ones that were read, and the processes in them live, Read
+// answers without the lock and without the files' contents. It is safe for
+// concurrent use.
+type Kept struct {
+	*Store
+
+	mu   sync.Mutex
+	last reading
+}
+
+// reading is what was read, and what it was read from.
+type reading struct {
+	valid     bool
+	at        time.Time
+	files     [2]mark
+	processes map[snapshot.PID]Process
+	books     Books
+}
+
+// mark tells one version of a file from another. Its owner may set the time of
+// a change as he likes; the time at which the kernel noted that, he may not.
+type mark struct {
+	device uint64
+	noted  int64
+	stamp
+}
+
+// Keep is a Kept of a store.
+func Keep(s *Store) *Kept { return &Kept{Store: s} }
+
+// settled is how old a file must be for its times to say anything: one that is
+// written twice within a tick of the file system's clock, to the same length,
+// looks unchanged.
+const settled = 2 * time.Second
+
+// keptFor bounds how long anything that goes unnoticed here can last.
+const keptFor = time.Minute
+
+// Read is Store.Read. Who gets the books owns them.
+func (k *Kept) Read(ctx context.Context) (Books, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stands() {
+		return k.last.copy(), nil
+	}
+	next := reading{at: time.Now()}
+	books, err := k.Store.readThen(ctx, func(dir *folder) { next.files, next.valid = k.marks(dir.path) })
+	next.valid = next.valid && err == nil && len(books.Warnings) == 0 && next.settled(k.now())
+	next.books = books
+	next.processes = map[snapshot.PID]Process{}
+	for i := range books.Environments {
+		e := &books.Environments[i]
+		next.valid = next.valid && len(e.KernelIDs) == 0 // whether these live is not to be told by a PID
+		for _, pid := range e.PIDs {
+			next.processes[pid] = k.machine.Process(pid)
+		}
+	}
+	k.last = next
+	return k.last.copy(), err
+}
+
+// stands says whether what was read last is what would be read now.
+func (k *Kept) stands() bool {
+	if !k.last.valid || time.Since(k.last.at) > keptFor {
+		return false
+	}
+	if files, ok := k.marks(k.dir); !ok || files != k.last.files {
+		return false
+	}
+	for pid, was := range k.last.processes {
+		if now := k.machine.Process(pid); !was.same(now) {
+			return false
+		}
+	}
+	return true
+}
+
+// same says whether two looks at a PID saw the same living process.
+func (p Process) same(o Process) bool {
+	return p.Life == Alive && o.Life == Alive && p.Start == o.Start &&
+		p.Owner != nil && o.Owner != nil && *p.Owner == *o.Owner
+}
+
+// marks looks at the files by their names, following no link.
+func (k *Kept) marks(dir string) (marks [2]mark, ok bool) {
+	for i, name := range [...]string{envsFile, devicesFile} {
+		var st unix.Stat_t
+		if unix.Lstat(dir+"/"+name, &st) != nil {
+			return marks, false
+		}
+		marks[i] = mark{device: st.Dev, noted: st.Ctim.Nano(), stamp: stampOf(&st)}
+	}
+	return marks, true
+}
+
+func (r *reading) settled(now time.Time) bool {
+	for _, f := range r.files {
+		if now.Sub(time.Unix(0, f.noted)) < settled {
+			return false
+		}
+	}
+	return true
+}
+
+// copy is the books for a caller to keep: lists that anybody might change are
+// the caller's own.
+func (r *reading) copy() Books {
+	b := r.books
+	b.Environments = slices.Clone(b.Environments)
+	b.Devices = slices.Clone(b.Devices)
+	b.Warnings = slices.Clone(b.Warnings)
+	return b
+}
