@@ -118,7 +118,7 @@ func (s *stage) listen(genv string) error {
 	options := sim.Options{Dir: s.dir, Port: port}
 	for _, spec := range hostSpecs {
 		options.Hosts = append(options.Hosts, sim.HostOptions{
-			Name: spec.name, Address: spec.address, Handler: sim.Exec(genv, s.machines[spec.name]),
+			Name: spec.name, Address: spec.address, Handler: &sim.Exec{Genv: genv, Machine: s.machines[spec.name]},
 		})
 	}
 	var err error

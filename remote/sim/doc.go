@@ -8,7 +8,7 @@
 // known_hosts and ssh_config into a folder, so that any SSH client can use it:
 //
 //	fleet, err := sim.Start(sim.Options{Dir: dir, Hosts: []sim.HostOptions{
-//		{Name: "gpu-01", Address: "127.77.0.1", Handler: sim.Exec(genv, machine)},
+//		{Name: "gpu-01", Address: "127.77.0.1", Handler: &sim.Exec{Genv: genv, Machine: machine}},
 //	}})
 //	…
 //	defer fleet.Close()

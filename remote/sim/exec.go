@@ -21,12 +21,7 @@ import (
 //
 // When the session or the connection ends, the command's stdin ends, as under
 // sshd, and Grace later its whole process group is killed.
-func Exec(genv string, machine *Machine) *Execution {
-	return &Execution{Genv: genv, Machine: machine}
-}
-
-// Execution is the Handler that Exec makes.
-type Execution struct {
+type Exec struct {
 	Genv    string // the path of the program
 	Machine *Machine
 	// Grace is how long a command may go on after its client has gone.
@@ -47,7 +42,7 @@ const (
 const drainDelay = 10 * time.Second
 
 // Handle runs the command.
-func (e *Execution) Handle(ctx context.Context, r *Request) int {
+func (e *Exec) Handle(ctx context.Context, r *Request) int {
 	words, err := Words(r.Line)
 	if err != nil {
 		fmt.Fprintf(r.Stderr, "sh: %v\n", err)
@@ -77,7 +72,7 @@ func withoutSudo(words []string) []string {
 	return words
 }
 
-func (e *Execution) program(word string) (path string, ok bool) {
+func (e *Exec) program(word string) (path string, ok bool) {
 	switch word {
 	case "genv", e.Genv:
 		return e.Genv, true
@@ -87,7 +82,7 @@ func (e *Execution) program(word string) (path string, ok bool) {
 	return "", false
 }
 
-func (e *Execution) run(ctx context.Context, cmd *exec.Cmd, r *Request) (status int, err error) {
+func (e *Exec) run(ctx context.Context, cmd *exec.Cmd, r *Request) (status int, err error) {
 	cmd.Env = append(e.Machine.Environ(), e.Environ...)
 	cmd.Dir = e.Machine.dir
 	cmd.Stdout, cmd.Stderr = r.Stdout, r.Stderr
@@ -115,7 +110,7 @@ func (e *Execution) run(ctx context.Context, cmd *exec.Cmd, r *Request) (status 
 
 // endWithClient ends a command whose client has gone. The process group's
 // number is the child's own, for it is signalled before Wait returns.
-func (e *Execution) endWithClient(ctx context.Context, group int, stdin io.Closer, ended <-chan struct{}) {
+func (e *Exec) endWithClient(ctx context.Context, group int, stdin io.Closer, ended <-chan struct{}) {
 	select {
 	case <-ended:
 		return

@@ -26,11 +26,11 @@ func newMachine(t *testing.T) *sim.Machine {
 }
 
 // execution is a host whose genv is this test binary.
-func execution(t *testing.T) *sim.Execution {
+func execution(t *testing.T) *sim.Exec {
 	t.Helper()
 	program, err := os.Executable()
 	require.NoError(t, err)
-	e := sim.Exec(program, newMachine(t))
+	e := &sim.Exec{Genv: program, Machine: newMachine(t)}
 	e.Environ = []string{helperVariable + "=1", promptEnd}
 	return e
 }
@@ -120,7 +120,7 @@ func TestGraceLetsACommandEndByItself(t *testing.T) {
 }
 
 func TestExecWithoutTheProgram(t *testing.T) {
-	fleet := startFleet(t, sim.Exec("/nonexistent/genv", newMachine(t)))
+	fleet := startFleet(t, &sim.Exec{Genv: "/nonexistent/genv", Machine: newMachine(t)})
 	got := run(t, login(t, fleet, fleet.Hosts()[0]), "genv usage snapshot", "")
 	require.Equal(t, 127, status(t, got.err))
 	require.Contains(t, got.stderr, "no such file")

@@ -101,6 +101,38 @@ func (f *Fleet) addHost(i int, o HostOptions) error {
 	return nil
 }
 
+// portAttempts is how often another free port is tried when the first host's
+// is taken on another address.
+const portAttempts = 16
+
+// listen opens all listeners on one port.
+func (f *Fleet) listen(port int) (err error) {
+	attempts := 1
+	if port == 0 {
+		attempts = portAttempts
+	}
+	for range attempts {
+		if err = f.listenAll(port); !errors.Is(err, ErrPortInUse) {
+			return err
+		}
+		for _, h := range f.hosts {
+			h.stopListening()
+		}
+	}
+	return err
+}
+
+func (f *Fleet) listenAll(port int) error {
+	for _, h := range f.hosts {
+		if err := h.listen(port); err != nil {
+			return err
+		}
+		port = h.port()
+	}
+	f.port = port
+	return nil
+}
+
 // Close ends all connections, the commands that run and the listeners, and
 // waits until every goroutine of the fleet has ended.
 func (f *Fleet) Close() {

@@ -121,35 +121,3 @@ func (h *Host) accept(listener net.Listener) {
 		h.fleet.work.Go(func() { h.serve(conn) })
 	}
 }
-
-// portAttempts is how often another free port is tried when the first host's
-// is taken on another address.
-const portAttempts = 16
-
-// listen opens all listeners on one port.
-func (f *Fleet) listen(port int) (err error) {
-	attempts := 1
-	if port == 0 {
-		attempts = portAttempts
-	}
-	for range attempts {
-		if err = f.listenAll(port); !errors.Is(err, ErrPortInUse) {
-			return err
-		}
-		for _, h := range f.hosts {
-			h.stopListening()
-		}
-	}
-	return err
-}
-
-func (f *Fleet) listenAll(port int) error {
-	for _, h := range f.hosts {
-		if err := h.listen(port); err != nil {
-			return err
-		}
-		port = h.port()
-	}
-	f.port = port
-	return nil
-}
