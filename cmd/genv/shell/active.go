@@ -2,7 +2,6 @@ package shell
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -69,11 +68,7 @@ func VisibleDevices(devices []snapshot.DeviceIndex) string {
 	if len(devices) == 0 {
 		return "-1"
 	}
-	texts := make([]string, len(devices))
-	for i, device := range devices {
-		texts[i] = device.String()
-	}
-	return strings.Join(texts, ",")
+	return snapshot.JoinIndices(devices)
 }
 
 func count(n *int) string {

@@ -5,13 +5,13 @@ package shell
 // environment. They are taken away before the activation, so that no shell that
 // is started from the new one activates again.
 //
-//	GENV_PREACTIVATE=1               activate at all
-//	GENV_PREACTIVATE_EID             --id
-//	GENV_PREACTIVATE_NAME            --name
-//	GENV_PREACTIVATE_GPUS            --gpus
-//	GENV_PREACTIVATE_GPU_MEMORY      --gpu-memory
-//	GENV_PREACTIVATE_NO_PROMPT=1     --no-prompt
-//	GENV_PREACTIVATE_NO_ATTACH=1     --no-attach
+//	GENV_PREACTIVATE=1                 activate at all
+//	GENV_PREACTIVATE_EID               --id
+//	GENV_PREACTIVATE_NAME              --name
+//	GENV_PREACTIVATE_GPUS              --gpus
+//	GENV_PREACTIVATE_GPU_MEMORY        --gpu-memory
+//	GENV_PREACTIVATE_NO_PROMPT=1       --no-prompt
+//	GENV_PREACTIVATE_NO_ATTACH=1       --no-attach
 //	GENV_PREACTIVATE_OVER_SUBSCRIBE=1  --over-subscribe
 type Preactivation struct {
 	EID, Name, GPUs, GPUMemory        string // empty for none

@@ -131,9 +131,5 @@ func join(devices []snapshot.DeviceIndex) string {
 	if len(devices) == 0 {
 		return visibleNone
 	}
-	texts := make([]string, len(devices))
-	for i, device := range devices {
-		texts[i] = device.String()
-	}
-	return strings.Join(texts, ",")
+	return snapshot.JoinIndices(devices)
 }
