@@ -23,6 +23,7 @@ import (
 const (
 	roleVariable = "GENV_TEST_ROLE"
 	envVariable  = "GENV_ENVIRONMENT_ID"
+	promptEnd    = "GORACE=atexit_sleep_ms=0" // with the race detector a program waits a second otherwise
 )
 
 // roles are what the test binary does when a test starts it anew. All of them
@@ -127,7 +128,7 @@ func program(t *testing.T, name string) string {
 
 func start(t *testing.T, role string, options ...option) *child {
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = []string{roleVariable + "=" + role}
+	cmd.Env = []string{roleVariable + "=" + role, promptEnd}
 	for _, set := range options {
 		set(cmd)
 	}
