@@ -130,7 +130,7 @@ func bookWarnings(books state.Books) []string {
 			continue
 		}
 		if disowned++; disowned <= maxDisowned {
-			warnings = append(warnings, fmt.Sprintf("environment %.200q is registered for user %.100q (uid %d), but the kernel says otherwise of that uid or of its processes", e.EID, e.Username, e.UID))
+			warnings = append(warnings, fmt.Sprintf("environment %.200q is registered for uid %d (%.100q), but under another name, or for processes of somebody else", e.EID, e.UID, e.Username))
 		}
 	}
 	if more := disowned - maxDisowned; more > 0 {

@@ -34,7 +34,10 @@ func (s *Store) flagOwners(ctx context.Context, b *Books) {
 				owners = append(owners, *p.Owner)
 			}
 		}
-		env.OwnerMismatch = ownersDiffer(env.UID, owners) || s.name != nil && misnamed(env, name)
+		env.OwnerMismatch = ownersDiffer(env.UID, owners)
+		if s.name != nil {
+			env.OwnerMismatch = rename(env, name(env.UID)) || env.OwnerMismatch
+		}
 	}
 	if unnamed > 0 {
 		b.Warnings = append(b.Warnings, fmt.Sprintf("%d users of environments could not be named within %s", unnamed, namesWithin))
@@ -54,12 +57,15 @@ func ownersDiffer(uid snapshot.UID, owners []snapshot.UID) bool {
 	return len(owners) > 0 && !own
 }
 
-// misnamed says whether the environment stands under a name that its uid does
-// not have. Names that are not known speak against nobody.
-func misnamed(env *snapshot.Environment, name func(snapshot.UID) snapshot.Username) bool {
-	if env.Username == "" {
+// rename has the environment stand under the name that its uid has, and says
+// whether it stood under another one: what counts for a user is what the kernel
+// says is his, whatever is written into envs.json. A name that is not known
+// speaks against nobody.
+func rename(env *snapshot.Environment, name snapshot.Username) (misnamed bool) {
+	if name == "" || name == env.Username {
 		return false
 	}
-	found := name(env.UID)
-	return found != "" && found != env.Username
+	misnamed = env.Username != ""
+	env.Username = name
+	return misnamed
 }

@@ -30,8 +30,9 @@ type Options struct {
 	Now     func() time.Time // nil is time.Now; names the copies of corrupt files
 	Wait    time.Duration    // for the lock, at most; 0 is DefaultWait
 	// Username names a user by the kernel's uid, "" when it cannot; where it is
-	// given, an environment under another name is flagged as OwnerMismatch.
-	// It is called without any lock held.
+	// given, an environment is read under that name, and one that stands in the
+	// books under another is flagged as OwnerMismatch. It is called without any
+	// lock held.
 	Username func(context.Context, snapshot.UID) snapshot.Username
 }
 
