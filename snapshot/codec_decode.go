@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"unicode"
-	"unicode/utf8"
 )
 
 // What one host may say. The figures are far above real hosts and low enough
@@ -161,90 +159,4 @@ func decodePID(data []byte) (PID, error) {
 func decodeIndex(data []byte) (DeviceIndex, error) {
 	n, err := integer(data, "index", 0, maxDevices-1)
 	return DeviceIndex(n), err
-}
-
-func integer(data []byte, name string, low, high int64) (int64, error) {
-	var n *int64
-	if err := json.Unmarshal(data, &n); err != nil {
-		return 0, fmt.Errorf("%w: %s is no whole number of at most 64 bits", ErrInvalid, name) // err repeats all its digits
-	}
-	if n == nil || *n < low || *n > high {
-		return 0, fmt.Errorf("%w: %s %s is not between %d and %d", ErrInvalid, name, data, low, high)
-	}
-	return *n, nil
-}
-
-// textOrNull reads a text, or "" for null.
-func textOrNull[T ~string](data []byte, name string) (T, error) {
-	var s *string
-	if err := json.Unmarshal(data, &s); err != nil {
-		return "", fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
-	}
-	if s == nil {
-		return "", nil
-	}
-	return T(*s), CheckText(name, *s)
-}
-
-// text reads a text that must not be empty.
-func text[T ~string](data []byte, name string) (T, error) {
-	s, err := textOrNull[T](data, name)
-	if err == nil && s == "" {
-		err = fmt.Errorf("%w: %s is empty", ErrInvalid, name)
-	}
-	return s, err
-}
-
-// CheckText says whether a name or an id may stand in state: UTF-8, without
-// control characters, of at most 4096 bytes. Its error wraps ErrInvalid.
-func CheckText(name, s string) error {
-	if len(s) > maxTextLength {
-		return fmt.Errorf("%w: %s is longer than %d bytes", ErrInvalid, name, maxTextLength)
-	}
-	for i, r := range s {
-		if _, size := utf8.DecodeRuneInString(s[i:]); unicode.IsControl(r) || (r == utf8.RuneError && size == 1) {
-			return fmt.Errorf("%w: %s %q has a control character or is not UTF-8", ErrInvalid, name, s)
-		}
-	}
-	return nil
-}
-
-func memoryOrNull(data []byte) (Memory, error) {
-	s, err := textOrNull[string](data, "gpu_memory")
-	if err != nil || s == "" {
-		return Memory{}, err
-	}
-	m, err := ParseMemory(s)
-	if err != nil {
-		return Memory{}, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	return m, nil
-}
-
-func date(data []byte, name string) (Date, error) {
-	s, err := text[string](data, name)
-	if err != nil {
-		return Date{}, err
-	}
-	d, err := ParseDate(s)
-	if err != nil {
-		return Date{}, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
-	}
-	return d, nil
-}
-
-func each[T any](data []byte, name string, limit int, decode func([]byte) (T, error)) ([]T, error) {
-	items, err := array(data, name, limit)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]T, 0, len(items))
-	for _, raw := range items {
-		v, err := decode(raw)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	return out, nil
 }

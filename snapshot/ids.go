@@ -1,8 +1,11 @@
 package snapshot
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Hostname names a GPU host as the administrator wrote it.
@@ -61,4 +64,18 @@ func Claim(value string) EnvID {
 		return ""
 	}
 	return EnvID(value)
+}
+
+// CheckText says whether a name or an id may stand in state: UTF-8, without
+// control characters, of at most 4096 bytes. Its error wraps ErrInvalid.
+func CheckText(name, s string) error {
+	if len(s) > maxTextLength {
+		return fmt.Errorf("%w: %s is longer than %d bytes", ErrInvalid, name, maxTextLength)
+	}
+	for i, r := range s {
+		if _, size := utf8.DecodeRuneInString(s[i:]); unicode.IsControl(r) || (r == utf8.RuneError && size == 1) {
+			return fmt.Errorf("%w: %s %q has a control character or is not UTF-8", ErrInvalid, name, s)
+		}
+	}
+	return nil
 }
