@@ -24,7 +24,8 @@ func TestWarn(t *testing.T) {
 		{"a host that did not answer in between", after(enforce.Warn{For: 10 * time.Minute}), []cycle{{0, outside, ""}, {5, `a | down`, ""}, {10, outside, ""}}},
 		{"a cap", stated{all: enforce.Settings{MaxDevices: ptr(0), Warn: enforce.Warn{Cycles: 1}}}, []cycle{{0, busyDevice, ""}, {1, busyDevice, "a detach 0 1; a end 5"}}},
 		{"memory", stated{all: enforce.Settings{EnvMemory: true, Warn: enforce.Warn{Cycles: 1}}}, []cycle{
-			{0, `a | env 1 alice 1g | dev 0 1@01 | proc 5 1 0:2000`, ""}, {1, `a | env 1 alice 1g | dev 0 1@01 | proc 5 1 0:2000`, "a end 5"}}},
+			{0, `a | env 1 alice 1g | dev 0 1@01 | proc 5 1 0:2000`, ""}, {1, `a | env 1 alice 1g | dev 0 1@01 | proc 5 1 0:2000`, "a end 5"},
+		}},
 	})
 }
 
@@ -49,8 +50,11 @@ func TestMissingHosts(t *testing.T) {
 	tell(t, []story{
 		{"do not count", ignore, []cycle{{0, over, "a detach 1 1"}}},
 		{"have caps wait", hold, []cycle{{0, over, ""}, {1, "a | env 1 alice | dev 0 1@01 | dev 1 1@02\nb", "a detach 1 1"}}},
-		{"have nothing else wait", stated{all: enforce.Settings{NonEnvProcesses: true, MaxDuration: time.Hour}, fleet: hold.fleet},
-			[]cycle{{9, "a | env 1 alice | dev 0 1@01 | proc 5 - 0:1\nb | down", "a detach 0 1; a end 5"}}},
+		{
+			"have nothing else wait",
+			stated{all: enforce.Settings{NonEnvProcesses: true, MaxDuration: time.Hour}, fleet: hold.fleet},
+			[]cycle{{9, "a | env 1 alice | dev 0 1@01 | proc 5 - 0:1\nb | down", "a detach 0 1; a end 5"}},
+		},
 		{"are waited for only if they matter", spared, []cycle{{0, over, "a detach 1 1"}}},
 	})
 	for _, policy := range []stated{ignore, hold} {
@@ -100,7 +104,9 @@ func TestExempt(t *testing.T) {
 		{"another environment", func(s enforce.Subject) bool { return s.Environment != nil && s.Environment.EID == "9" }, everything},
 		{"another device", func(s enforce.Subject) bool { return s.Device != nil && s.Device.Index == 9 }, everything},
 
-		{"the host", func(s enforce.Subject) bool { return s.Host == "a" && s.Process == nil && s.Environment == nil && s.Device == nil }, ""},
+		{"the host", func(s enforce.Subject) bool {
+			return s.Host == "a" && s.Process == nil && s.Environment == nil && s.Device == nil
+		}, ""},
 		{"the process outside", func(s enforce.Subject) bool { return s.Process != nil && s.Process.PID == 6 }, "a detach 0 1; a end 5; a end 7"},
 		{"a process on another device", func(s enforce.Subject) bool { return s.Process != nil && s.Process.PID == 7 }, "a detach 0 1; a end 5; a end 6"},
 		{"a process keeps its device", func(s enforce.Subject) bool { return s.Process != nil && s.Process.PID == 5 }, "a detach 0 1; a end 6; a end 7"},

@@ -66,12 +66,7 @@ func (l *selfLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snaps
 func (l *selfLink) Execute(ctx context.Context, _ remote.Host, report enforce.Report) (controller.Execution, error) {
 	var done controller.Execution
 	done.Outcomes = l.host.carryOut(ctx, report, func(line string) { done.Lines = append(done.Lines, line) })
-	for _, o := range done.Outcomes {
-		if text := remark(o); text != "" {
-			done.Warnings = append(done.Warnings, text)
-		}
-	}
-	done.Warnings = append(done.Warnings, l.host.record.warnings()...)
+	done.Warnings = l.host.record.warnings()
 	return done, nil
 }
 

@@ -12,7 +12,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Setenv("GENV_AUDIT_LOG", "off") // or tests that run as root write into this machine's own
+	if err := os.Setenv("GENV_AUDIT_LOG", "off"); err != nil { // or tests that run as root write into this machine's own
+		panic(err)
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		removePrograms()
 		os.Exit(code)

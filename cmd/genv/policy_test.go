@@ -18,7 +18,9 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote/sim"
 	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // labPolicy says what the flags of lab.enforce say, and more.
@@ -233,4 +235,17 @@ func TestExplainAsJSON(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 	require.Equal(t, "genv.policy.explain/1", document.Schema)
 	require.Contains(t, document.Settings, policy.Explanation{Key: "max-devices-per-user", Value: "3", From: "override for users bob, ../../policy.example.yaml:55:29"})
+}
+
+// A device that was taken away is free when its processes are gone.
+func TestADeviceIsFreeWhenItsProcessesAre(t *testing.T) {
+	s := &snapshot.Snapshot{
+		Devices:   []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(1)}, {Index: 1, TotalMemory: snapshot.MiB(1)}},
+		Processes: []snapshot.Process{{PID: 5, Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(1)}}}},
+	}
+	f := startSim(t, sim.HostOptions{Name: "gpu-01", Handler: answers(s)})
+	for flag, want := range map[string]string{"--processes": "gpu-01,2,1\n", "--processes=false": "gpu-01,2,2\n"} {
+		r := genv(t, "remote", "-F", f.SSHConfig(), "-H", "gpu-01", "devices", "--format", "csv", "--no-header", "--no-summary", flag)
+		require.Equal(t, result{out: want}, r)
+	}
 }

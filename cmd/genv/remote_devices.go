@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 
@@ -13,9 +14,10 @@ import (
 
 func (p *program) remoteDevicesCommand() *cli.Command {
 	return &cli.Command{
-		Name:   "devices",
-		Usage:  "list the devices of every host, and how many are available",
-		Flags:  append(remoteFlags(), listFlags()...),
+		Name:  "devices",
+		Usage: "list the devices of every host, and how many are available",
+		Flags: append(append(remoteFlags(), listFlags()...),
+			&cli.BoolFlag{Name: "processes", Usage: "ask nvidia-smi, too: only a device that no process uses is available"}),
 		Action: p.remoteDevices,
 	}
 }
@@ -48,6 +50,8 @@ type deviceDocument struct {
 	Index            snapshot.DeviceIndex `json:"index"`
 	TotalMemoryBytes int64                `json:"total_memory_bytes"`
 	Environments     []snapshot.EnvID     `json:"environments"`
+	// Processes are those that use it; missing when nobody asked.
+	Processes []snapshot.PID `json:"processes,omitzero"`
 }
 
 func (p *program) remoteDevices(c *cli.Context) error {
@@ -60,8 +64,11 @@ func (p *program) remoteDevices(c *cli.Context) error {
 		return err
 	}
 	defer f.Close()
-	results := controller.Ask(c.Context, f.Controller, f.commands().Devices)
-	document := devicesDocumentOf(results)
+	question := f.devices
+	if given(c, "processes").Bool("processes") {
+		question = f.devicesInUse
+	}
+	document := devicesDocumentOf(controller.Ask(c.Context, f.Controller, question))
 	f.bar.end()
 	if format == "json" {
 		err = writeJSON(p.out, document)
@@ -74,22 +81,54 @@ func (p *program) remoteDevices(c *cli.Context) error {
 	return p.conclude(f, document.Failed)
 }
 
-func devicesDocumentOf(results []remote.Result[[]snapshot.Device]) devicesDocument {
+// devices asks for the devices by the books alone: that takes no nvidia-smi.
+func (f *fleet) devices(ctx context.Context, h remote.Host) ([]deviceDocument, error) {
+	devices, err := f.commands().Devices(ctx, h)
+	return deviceDocuments(devices), err
+}
+
+// devicesInUse asks for the processes on the devices as well: those of a device
+// that was just taken away may not have ended yet, or never will.
+func (f *fleet) devicesInUse(ctx context.Context, h remote.Host) ([]deviceDocument, error) {
+	s, err := f.commands().Snapshot(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	devices := deviceDocuments(s.Devices)
+	for i := range devices {
+		devices[i].Processes = []snapshot.PID{}
+		for j := range s.Processes {
+			if p := &s.Processes[j]; p.Uses(devices[i].Index) != nil {
+				devices[i].Processes = append(devices[i].Processes, p.PID)
+			}
+		}
+	}
+	return devices, nil
+}
+
+func deviceDocuments(devices []snapshot.Device) []deviceDocument {
+	list := []deviceDocument{}
+	for _, d := range devices {
+		device := deviceDocument{Index: d.Index, TotalMemoryBytes: d.TotalMemory.Bytes(), Environments: []snapshot.EnvID{}}
+		for _, a := range d.Attachments {
+			device.Environments = append(device.Environments, a.EID)
+		}
+		list = append(list, device)
+	}
+	return list
+}
+
+func devicesDocumentOf(results []remote.Result[[]deviceDocument]) devicesDocument {
 	document := devicesDocument{Schema: "genv.remote.devices/1", Hosts: []hostDevices{}, Failed: failuresOf(results)}
 	for _, r := range results {
 		if r.Err != nil {
 			continue
 		}
-		host := hostDevices{Host: r.Host.Name, Total: len(r.Value), Devices: []deviceDocument{}}
+		host := hostDevices{Host: r.Host.Name, Total: len(r.Value), Devices: r.Value}
 		for _, d := range r.Value {
-			device := deviceDocument{Index: d.Index, TotalMemoryBytes: d.TotalMemory.Bytes(), Environments: []snapshot.EnvID{}}
-			for _, a := range d.Attachments {
-				device.Environments = append(device.Environments, a.EID)
-			}
-			if len(d.Attachments) == 0 {
+			if len(d.Environments)+len(d.Processes) == 0 {
 				host.Available++
 			}
-			host.Devices = append(host.Devices, device)
 		}
 		document.Total += host.Total
 		document.Available += host.Available

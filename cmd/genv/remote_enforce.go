@@ -167,6 +167,16 @@ func (w *cycleWriter) writeNotes(cycle controller.Cycle) {
 		for _, text := range a.Execution.Warnings {
 			tell(a.Host, text)
 		}
+		for _, o := range a.Execution.Outcomes {
+			if text := remark(o); text != "" {
+				tell(a.Host, text)
+			}
+		}
+	}
+	for _, t := range cycle.Told {
+		if t.Err != nil {
+			tell(t.Host, "its users are not told: "+t.Err.Error())
+		}
 	}
 	w.warned = now
 }

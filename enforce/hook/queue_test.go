@@ -76,8 +76,10 @@ func TestACommandThatFailsSaysWhy(t *testing.T) {
 	}{
 		"it says no":      {policy.Hook{Command: script(t, "echo no such channel >&2; exit 3")}, "exit status 3: no such channel"},
 		"it is not there": {policy.Hook{Command: []string{"/no/such/program"}}, "no such file"},
-		"it hangs, with children": {policy.Hook{Command: script(t, "sleep 1000 & sleep 1000"), Timeout: 200 * time.Millisecond},
-			"it did not end within 200ms and was killed"},
+		"it hangs, with children": {
+			policy.Hook{Command: script(t, "sleep 1000 & sleep 1000"), Timeout: 200 * time.Millisecond},
+			"it did not end within 200ms and was killed",
+		},
 		"it says a lot": {policy.Hook{Command: script(t, "yes 2>&1 | head -c 1000000; exit 1")}, "exit status 1: y y"},
 	} {
 		t.Run(name, func(t *testing.T) {

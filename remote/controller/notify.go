@@ -9,7 +9,9 @@ import (
 )
 
 // Hooks are told of events; *hook.Queue is one. Tell must not wait for anybody.
-type Hooks interface{ Tell(event string, body []byte) }
+type Hooks interface {
+	Tell(event string, body []byte)
+}
 
 // The events.
 const (

@@ -49,7 +49,7 @@ func (l *line) execute(ctx context.Context, report enforce.Report) (Execution, e
 	if err != nil && !errors.Is(err, stream.ErrRefused) && !errors.Is(err, stream.ErrNotSent) {
 		return Execution{}, remote.Errorf(remote.OutcomeUnknown, "the report was sent, and what came of it is not known: %w", err)
 	}
-	return Execution{Lines: answer.Lines, Outcomes: answer.Outcomes, Warnings: answer.Warnings}, err
+	return Execution(answer), err
 }
 
 // paired checks that there is one outcome for each item, in the order of the

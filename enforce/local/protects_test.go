@@ -1,0 +1,44 @@
+package local_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// A snapshot names a daemon by the same judgement by which it is refused.
+func TestProtects(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start processes of others")
+	}
+	folder, err := os.MkdirTemp("", "protects-") // where every user may come
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	require.NoError(t, os.Chmod(folder, 0o755))
+	sleep, err := os.ReadFile("/bin/sleep")
+	require.NoError(t, err)
+	start := func(name string, uid uint32) snapshot.PID {
+		program := filepath.Join(folder, name)
+		require.NoError(t, os.WriteFile(program+".new", sleep, 0o755))
+		require.NoError(t, os.Rename(program+".new", program))
+		cmd := exec.Command(program, "1000")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: syscall.SIGKILL}
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		return snapshot.PID(cmd.Process.Pid)
+	}
+	x := local.New(nil, nil, local.Options{})
+	require.Equal(t, "nvidia-persistenced", x.Protects(start("nvidia-persistenced", 0)))
+	require.Empty(t, x.Protects(start("nvidia-persistenced", 60771)), "anybody can take a name")
+	require.Empty(t, x.Protects(start("python", 0)))
+	require.Empty(t, x.Protects(1<<30), "nobody")
+	named := local.New(nil, nil, local.Options{Unprotected: []string{"nvidia-persistenced"}})
+	require.Empty(t, named.Protects(start("nvidia-persistenced", 0)))
+}
