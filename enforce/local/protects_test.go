@@ -24,7 +24,7 @@ func TestProtects(t *testing.T) {
 	require.NoError(t, os.Chmod(folder, 0o755))
 	sleep, err := os.ReadFile("/bin/sleep")
 	require.NoError(t, err)
-	start := func(name string, uid uint32) snapshot.PID {
+	start := func(name string, uid uint32) *snapshot.Process {
 		program := filepath.Join(folder, name)
 		require.NoError(t, os.WriteFile(program+".new", sleep, 0o755))
 		require.NoError(t, os.Rename(program+".new", program))
@@ -32,13 +32,16 @@ func TestProtects(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: syscall.SIGKILL}
 		require.NoError(t, cmd.Start())
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-		return snapshot.PID(cmd.Process.Pid)
+		owner := snapshot.UID(uid)
+		return &snapshot.Process{PID: snapshot.PID(cmd.Process.Pid), UID: &owner, Name: name[:min(len(name), 15)]}
 	}
 	x := local.New(nil, nil, local.Options{})
 	require.Equal(t, "nvidia-persistenced", x.Protects(start("nvidia-persistenced", 0)))
 	require.Empty(t, x.Protects(start("nvidia-persistenced", 60771)), "anybody can take a name")
 	require.Empty(t, x.Protects(start("python", 0)))
-	require.Empty(t, x.Protects(1<<30), "nobody")
+	root := snapshot.UID(0)
+	require.Empty(t, x.Protects(&snapshot.Process{PID: 1 << 30, UID: &root}), "it has ended")
+	require.Empty(t, x.Protects(&snapshot.Process{PID: 1}), "nobody knows whose it is")
 	named := local.New(nil, nil, local.Options{Unprotected: []string{"nvidia-persistenced"}})
 	require.Empty(t, named.Protects(start("nvidia-persistenced", 0)))
 }
