@@ -121,11 +121,4 @@ func (x *Executor) killWait() time.Duration {
 	return 10 * time.Second
 }
 
-func (x *Executor) root() string {
-	if x.options.ProcRoot == "" {
-		return "/proc"
-	}
-	return x.options.ProcRoot
-}
-
-func (x *Executor) proc() proc.FS { return proc.FS{Root: x.root()} }
+func (x *Executor) proc() proc.FS { return proc.FS{Root: x.options.ProcRoot} }

@@ -3,10 +3,7 @@ package local
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -81,16 +78,11 @@ func take(pid snapshot.PID) (pidfd, verdict) {
 }
 
 // untouchable are this process and all that it descends from, with the reason.
-// PIDs mean something only if /proc is of our own PID namespace.
 func (x *Executor) untouchable() (map[snapshot.PID]string, error) {
-	self := snapshot.PID(os.Getpid())
-	link, err := os.Readlink(filepath.Join(x.root(), "self"))
-	if err != nil {
+	if err := x.proc().CheckNamespace(); err != nil {
 		return nil, err
 	}
-	if link != strconv.Itoa(int(self)) {
-		return nil, fmt.Errorf("%s is of another PID namespace: mount proc anew", x.root())
-	}
+	self := snapshot.PID(os.Getpid())
 	ancestors, err := x.proc().Ancestors(self)
 	if err != nil {
 		return nil, err

@@ -2,9 +2,7 @@ package local
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -90,14 +88,10 @@ func (x *Executor) isSystemsOwnMPS(pid snapshot.PID) bool {
 // sameNamespace says whether a process is in our own PID namespace. Where that
 // can't be read we couldn't signal it either, and call it so.
 func (x *Executor) sameNamespace(pid snapshot.PID) bool {
-	theirs, err := x.namespace(pid)
+	theirs, err := x.proc().Namespace(pid)
 	if err != nil {
 		return true
 	}
-	ours, err := x.namespace(snapshot.PID(os.Getpid()))
+	ours, err := x.proc().Namespace(snapshot.PID(os.Getpid()))
 	return err != nil || theirs == ours
-}
-
-func (x *Executor) namespace(pid snapshot.PID) (string, error) {
-	return os.Readlink(filepath.Join(x.root(), strconv.Itoa(int(pid)), "ns/pid"))
 }
