@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/enforce"
+	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -44,7 +45,7 @@ func (p *program) enforceHere(c *cli.Context) error {
 		},
 		bar: &progress{},
 	}
-	rules, err := p.beginEnforcement(c, here)
+	rules, err := p.beginEnforcement(c, here, enforcelocal.Hostname())
 	if err != nil {
 		return err
 	}
@@ -71,6 +72,6 @@ func (l *selfLink) Execute(ctx context.Context, _ remote.Host, report enforce.Re
 }
 
 // Tell implements controller.Teller.
-func (*selfLink) Tell(_ context.Context, _ remote.Host, messages []controller.Message) ([]int, error) {
-	return tellUsers(messages)
+func (l *selfLink) Tell(_ context.Context, _ remote.Host, messages []controller.Message) ([]int, error) {
+	return l.host.tell(messages)
 }

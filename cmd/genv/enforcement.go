@@ -22,13 +22,14 @@ type enforcement struct {
 	program *program
 	context *cli.Context
 	fleet   *fleet
-	policy  *policy.File
+	here    snapshot.Hostname // the name of this machine, if it is the only host
+	policy  enforce.Policy
 	hooks   *hook.Queue
 }
 
 // beginEnforcement reads the policy and opens what it needs. Whatever is wrong
 // is said before anything is done.
-func (p *program) beginEnforcement(c *cli.Context, f *fleet) (*enforcement, error) {
+func (p *program) beginEnforcement(c *cli.Context, f *fleet, here string) (*enforcement, error) {
 	file, err := policyOf(c)
 	if err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func (p *program) beginEnforcement(c *cli.Context, f *fleet) (*enforcement, erro
 	if f.Audit, err = auditOf(c); err != nil {
 		return nil, err
 	}
-	e := &enforcement{program: p, context: c, fleet: f}
+	e := &enforcement{program: p, context: c, fleet: f, here: snapshot.Hostname(here)}
 	e.enact(file)
 	return e, nil
 }
@@ -51,6 +52,9 @@ func (e *enforcement) enact(file *policy.File) {
 	log := e.program.logger(e.context)
 	e.hooks = hook.New(file.Hooks, func(err error) { log.Warn().Err(err).Msg("nobody else was kept waiting") })
 	e.policy, e.fleet.Hooks = file, e.hooks
+	if e.here != "" {
+		e.policy = policyHere{file, e.here}
+	}
 }
 
 // reread reads the policy again. An error leaves the one in force.
@@ -60,7 +64,26 @@ func (e *enforcement) reread() (enforce.Policy, error) {
 		return nil, err
 	}
 	e.enact(file)
-	return file, nil
+	return e.policy, nil
+}
+
+// policyHere is a policy for this machine, which goes without a name in
+// findings, and by its own in the policy.
+type policyHere struct {
+	enforce.Policy
+	name snapshot.Hostname
+}
+
+// Settings implements enforce.Policy.
+func (p policyHere) Settings(q enforce.Query) enforce.Settings {
+	q.Host = p.name
+	return p.Policy.Settings(q)
+}
+
+// Exempt implements enforce.Policy.
+func (p policyHere) Exempt(s enforce.Subject) (string, bool) {
+	s.Host = p.name
+	return p.Policy.Exempt(s)
 }
 
 // hookPatience is how long the end of a run waits for what hooks were to be

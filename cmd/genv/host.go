@@ -22,6 +22,8 @@ type host struct {
 	store   *state.Store
 	// spare carries out detachments only: GENV_TERMINATE_PROCESSES=0 says so.
 	spare bool
+	// silent tells users nothing on their terminals: GENV_TELL=off says so.
+	silent bool
 
 	executor *enforcelocal.Executor
 	say      func(string) // gets its lines
@@ -38,6 +40,7 @@ func (p *program) openHost() (*host, error) {
 		machine: &local.Machine{SMI: &lateSMI{path: p.getenv("PATH"), self: self}, Books: store, Now: p.now},
 		store:   store,
 		spare:   p.getenv("GENV_TERMINATE_PROCESSES") == "0",
+		silent:  p.getenv("GENV_TELL") == "off",
 	}
 	h.record = p.openHostRecord(h.machine.Proc)
 	h.executor = enforcelocal.New(h.machine, h.store, enforcelocal.Options{Grace: executeGrace, Say: func(line string) { h.say(line) }})

@@ -40,7 +40,7 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 		return err
 	}
 	defer f.Close()
-	rules, err := p.beginEnforcement(c, f)
+	rules, err := p.beginEnforcement(c, f, "")
 	if err != nil {
 		return err
 	}
@@ -171,11 +171,6 @@ func (w *cycleWriter) writeNotes(cycle controller.Cycle) {
 			if text := remark(o); text != "" {
 				tell(a.Host, text)
 			}
-		}
-	}
-	for _, t := range cycle.Told {
-		if t.Err != nil {
-			tell(t.Host, "its users are not told: "+t.Err.Error())
 		}
 	}
 	w.warned = now

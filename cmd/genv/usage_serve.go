@@ -176,17 +176,20 @@ func (s *served) tell(body []byte) ([]byte, error) {
 	if len(request.Messages) > maxMessages {
 		return nil, fmt.Errorf("%d messages: at most %d are shown", len(request.Messages), maxMessages)
 	}
-	terminals, err := tellUsers(request.Messages)
+	terminals, err := s.host.tell(request.Messages)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(controller.TellAnswer{Terminals: terminals})
 }
 
-// tellUsers shows messages on this machine's terminals, and counts them.
-func tellUsers(messages []controller.Message) ([]int, error) {
+// tell shows messages on this machine's terminals, and counts those.
+func (h *host) tell(messages []controller.Message) ([]int, error) {
 	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
 	terminals := make([]int, len(messages))
+	if h.silent {
+		return terminals, nil
+	}
 	for i, m := range messages {
 		told, err := here.Tell(m.UID, m.Text)
 		if err != nil {

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote/sim"
+	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// buffer is written to by a command and read by its test.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// running is a command line that runs while the test goes on.
+type running struct {
+	out, err buffer
+	end      func() int // has it end, and returns its exit code
+}
+
+func begin(t *testing.T, args ...string) *running {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	r := &running{}
+	code := make(chan int, 1)
+	p := &program{in: strings.NewReader(""), out: &r.out, err: &r.err, getenv: os.Getenv, now: time.Now}
+	go func() { code <- p.run(ctx, append([]string{"genv"}, args...)) }()
+	r.end = sync.OnceValue(func() int { cancel(); return <-code })
+	t.Cleanup(func() { r.end() })
+	return r
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	require.Eventually(t, is, time.Minute, 20*time.Millisecond, what)
+}
+
+// A host's genv is killed while it waits for processes to end: the outcome is
+// unknown and stands in the log, nothing is sent again, and the next cycle judges
+// what is there then.
+func TestAHostsGenvIsKilledWithinAReport(t *testing.T) {
+	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01"), Genv: sshfleet.Build(t, "cmd/genv")})
+	h := f.Host("gpu-01")
+	job, err := h.StartJob(sshfleet.Job{User: "bob", Env: outside, IgnoreTerm: true, Uses: []sshfleet.Use{{Device: 0, MiB: 10}}})
+	require.NoError(t, err)
+	dir := t.TempDir()
+	log, file := filepath.Join(dir, "audit.jsonl"), filepath.Join(dir, "policy.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("defaults: {non-env-processes: true, grace: 3s, kill: true}\n"), 0o600))
+	run := begin(t, "remote", "-F", f.SSHConfig(), "-H", "gpu-01", "enforce", "--policy", file, "--audit-log", log, "--interval", "200ms")
+	eventually(t, "the host records what it is about to do", func() bool { data, _ := os.ReadFile(h.AuditLog()); return bytes.Contains(data, []byte(`"report"`)) })
+	killServe(t, f)
+	eventually(t, "SIGKILL ends the process in the end", func() bool { return !job.Running() })
+	eventually(t, "and that is recorded", func() bool {
+		e, _, _ := audit.History(log, audit.Query{})
+		return len(e) > 1 && e[len(e)-1].Status == enforce.StatusKilled
+	})
+	run.end()
+
+	entries, _, err := audit.History(log, audit.Query{PID: job.PID})
+	require.NoError(t, err)
+	require.Equal(t, enforce.StatusUnknown, entries[0].Status, "%s\n%s", run.out.String(), run.err.String())
+	require.Contains(t, entries[0].Reason, "what came of it is not known")
+	there, _, err := audit.History(h.AuditLog(), audit.Query{})
+	require.NoError(t, err)
+	require.Equal(t, enforce.StatusUnknown, there[0].Status, "the host did not know either")
+	require.Equal(t, entries[0].Report, there[0].Report, "the two logs can be joined")
+	reports := map[string]int{}
+	_, err = audit.Scan(h.AuditLog(), func(r *audit.Record) error {
+		if r.Kind == audit.KindReport {
+			reports[r.Report]++
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	for id, times := range reports {
+		require.Equal(t, 1, times, "report %s was sent once", id)
+	}
+}
+
+// killServe kills the genv that serves the fleet's host.
+func killServe(t *testing.T, f *sshfleet.Fleet) {
+	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	killed := 0
+	for _, path := range commands {
+		words, _ := os.ReadFile(path) // gone meanwhile is no genv
+		program, _ := os.Readlink(filepath.Join(filepath.Dir(path), "exe"))
+		if strings.HasPrefix(program, f.Dir) && bytes.Contains(words, []byte("usage\x00serve")) {
+			var pid int
+			_, err := fmt.Sscanf(path, "/proc/%d/", &pid)
+			require.NoError(t, err)
+			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+			killed++
+		}
+	}
+	require.Equal(t, 1, killed)
+}
+
+// A policy that is wrong when SIGHUP has it read again changes nothing.
+func TestThePolicyInForceStaysInForce(t *testing.T) {
+	s := &snapshot.Snapshot{
+		Devices:   []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(1)}},
+		Processes: []snapshot.Process{{PID: 5, Usage: []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(1)}}}},
+	}
+	old := sim.Func(func(ctx context.Context, r *sim.Request) int { // genv 1.4.3
+		if strings.Contains(r.Line, "usage serve") {
+			fmt.Fprintln(r.Stderr, "genv usage: error: argument command: invalid choice: 'serve'")
+			return 2
+		}
+		return answers(s)(ctx, r)
+	})
+	f := startSim(t, sim.HostOptions{Name: "gpu-01", Handler: old})
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
+	write("defaults: {non-env-processes: true}\n")
+	run := begin(t, "remote", "-F", f.SSHConfig(), "-H", "gpu-01", "enforce", "--policy", file, "--interval", "50ms", "--dry-run")
+	const finding = "Process 5 is not running in a GPU environment"
+	found := func() int { return strings.Count(run.out.String(), finding) }
+	eventually(t, "the first cycle", func() bool { return found() > 0 })
+
+	write("defaults: {non-env-process: false}\n")
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+	eventually(t, "the mistake is said", func() bool {
+		return strings.Contains(run.err.String(), `policy.yaml:1:12: unknown key \"non-env-process\"`) || strings.Contains(run.err.String(), `unknown key "non-env-process"`)
+	})
+	before := found()
+	eventually(t, "and the policy is still in force", func() bool { return found() > before+2 })
+
+	write("defaults: {non-env-processes: false}\n")
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+	eventually(t, "one that is right is put into force", func() bool {
+		n := found()
+		time.Sleep(300 * time.Millisecond) // several cycles
+		return n == found()
+	})
+}
