@@ -1,6 +1,7 @@
 package state
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -28,11 +29,26 @@ func (p procfs) Kernels(ids []string) map[string]Life {
 		if _, err := strconv.Atoi(e.Name()); err != nil {
 			continue
 		}
-		// A process that ends meanwhile has no command line, and no kernel.
-		cmdline, _ := os.ReadFile(filepath.Join(p.root, e.Name(), "cmdline"))
-		markKernels(lives, string(cmdline))
+		markKernels(lives, commandLine(filepath.Join(p.root, e.Name(), "cmdline")))
 	}
 	return lives
+}
+
+// maxCommandLine is how much of a command line is read, in bytes. A kernel's
+// file is among the first arguments, and any user can start processes with
+// megabytes of others, while everybody waits for the lock.
+const maxCommandLine = 64 << 10
+
+// commandLine is the beginning of a command line. A process that ends meanwhile
+// has none, and is no kernel.
+func commandLine(path string) string {
+	file, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	text, _ := io.ReadAll(io.LimitReader(file, maxCommandLine))
+	return string(text)
 }
 
 // markKernels marks the kernels whose connection file a command line names.

@@ -61,6 +61,7 @@ func TestKernels(t *testing.T) {
 		"8/cmdline":    "python\x00--f=/run/user/1/kernel-v2-1234abc.json\x00",
 		"9/cmdline":    "vi\x00kernel-dead.json.swp\x00",
 		"10/cmdline":   "grep\x00kernel-dead\x00",
+		"11/cmdline":   strings.Repeat("x", 1<<20) + "\x00kernel-dead.json\x00", // nobody reads megabytes under the lock
 		"self/cmdline": "python\x00kernel-dead.json\x00",
 	}))
 	require.Equal(t, map[string]state.Life{
