@@ -82,7 +82,7 @@ func (s *Store) flock(ctx context.Context, file *os.File, st *unix.Stat_t) error
 // since the lock is mostly held for milliseconds and who tries less often gets
 // it less often; then longer, so that a job that waits for hours costs nothing.
 func pauseAfter(waited time.Duration) time.Duration {
-	return min(max(waited/10_000, time.Millisecond), 100*time.Millisecond)
+	return min(max(waited/10_000, 2*time.Millisecond), 100*time.Millisecond)
 }
 
 // unlock gives the lock back at once, even if a child that is just being
