@@ -18,7 +18,11 @@ func (e *evaluation) nonEnvProcesses(h *hostView) {
 		if p.EnvUnknown || h.kept[p.PID] || h.envOf(p) != nil {
 			continue
 		}
-		e.endProcess(h, p, h.settings.Warn, Finding{Rule: RuleNonEnvProcesses, UID: p.UID})
+		settings := h.settings
+		if p.Username != "" {
+			settings = h.ask(e.policy, p.Username, e.now)
+		}
+		e.endProcess(h, p, settings.Warn, Finding{Rule: RuleNonEnvProcesses, User: p.Username, UID: p.UID})
 	}
 }
 

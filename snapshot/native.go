@@ -23,6 +23,7 @@ type (
 		Start      StartTime   `json:"start,omitempty"`
 		UID        *UID        `json:"uid,omitempty"`
 		Name       string      `json:"name,omitempty"`
+		Username   Username    `json:"user,omitempty"`
 		Protected  string      `json:"protected,omitempty"`
 		EID        EnvID       `json:"eid,omitempty"`
 		EnvUnknown bool        `json:"env_unknown,omitempty"`
@@ -61,7 +62,7 @@ func nativeProcesses(processes []Process) []nativeProcess {
 	out := make([]nativeProcess, 0, len(processes))
 	for i := range processes {
 		p := &processes[i]
-		out = append(out, nativeProcess{p.PID, p.Start, p.UID, p.Name, p.Protected, p.EID, p.EnvUnknown, usageToWire(p.Usage)})
+		out = append(out, nativeProcess{p.PID, p.Start, p.UID, p.Name, p.Username, p.Protected, p.EID, p.EnvUnknown, usageToWire(p.Usage)})
 	}
 	return out
 }

@@ -13,11 +13,11 @@ func processesFromNative(list []nativeProcess) ([]Process, error) {
 }
 
 func (n nativeProcess) process() (Process, error) {
-	p := Process{PID: n.PID, Start: n.Start, UID: n.UID, Name: n.Name, Protected: n.Protected, EID: n.EID, EnvUnknown: n.EnvUnknown}
+	p := Process{PID: n.PID, Start: n.Start, UID: n.UID, Name: n.Name, Username: n.Username, Protected: n.Protected, EID: n.EID, EnvUnknown: n.EnvUnknown}
 	if n.PID < 1 || len(n.Usage) > maxDevices {
 		return p, fmt.Errorf("%w: its numbers", ErrInvalid)
 	}
-	if err := checkTexts(string(n.EID), n.Name, n.Protected); err != nil {
+	if err := checkTexts(string(n.EID), n.Name, string(n.Username), n.Protected); err != nil {
 		return p, err
 	}
 	var err error

@@ -17,7 +17,7 @@ func everything(t testing.TB) *snapshot.Snapshot {
 	return &snapshot.Snapshot{
 		BootID: "6f2c", UTCOffset: &offset, Warnings: []string{"a warning"},
 		Processes: []snapshot.Process{
-			{PID: 7, EID: "1667", Start: 12345, UID: &uid, Name: "python", Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(5)}}},
+			{PID: 7, EID: "1667", Start: 12345, UID: &uid, Name: "python", Username: "alice", Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(5)}}},
 			{PID: 9, Protected: "nvidia-cuda-mps-server", Usage: []snapshot.DeviceUsage{{Index: 1}}},
 			{PID: 8, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 0}}},
 		},

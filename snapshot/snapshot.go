@@ -36,6 +36,8 @@ type Process struct {
 	Start StartTime
 	UID   *UID   // the kernel's word on the owner; nil when not told
 	Name  string // the command's name; empty when not told
+	// Username is the host's name for UID; empty when not told.
+	Username Username
 	// Protected is the name of the daemon that it is, when the host would
 	// refuse to end it for that; empty when not, or not told.
 	Protected string

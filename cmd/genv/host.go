@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -28,6 +29,7 @@ type host struct {
 	executor *enforcelocal.Executor
 	say      func(string) // gets its lines
 	record   *hostRecord
+	names    map[snapshot.UID]snapshot.Username // of those who own processes
 }
 
 func (p *program) openHost() (*host, error) {

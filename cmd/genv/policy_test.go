@@ -158,6 +158,7 @@ func requireHistory(t *testing.T, l *lab, log string) {
 		status[e.Status]++
 	}
 	require.Equal(t, map[enforce.Status]int{enforce.StatusDetached: 2, enforce.StatusTerminated: 3}, status, "dry runs and held cycles did nothing")
+	require.Equal(t, 2, strings.Count(genv(t, "remote", "history", "--audit-log", log, "--user", "carol", "--no-header").out, "terminated"), "outside of environments, too")
 	require.Empty(t, genv(t, "remote", "history", "--audit-log", log, "--user", "eve", "--no-header").out)
 }
 

@@ -33,8 +33,8 @@ func Items(host snapshot.Hostname, r enforce.Report, s *snapshot.Snapshot) []Rec
 // userOf is the name of a process's user, if an environment of the host has it:
 // that of the kernel's uid, or else that of the environment it claims.
 func userOf(p *snapshot.Process, s *snapshot.Snapshot) snapshot.Username {
-	if s == nil {
-		return ""
+	if p.Username != "" || s == nil {
+		return p.Username
 	}
 	for i := range s.Environments {
 		e := &s.Environments[i]

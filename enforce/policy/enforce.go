@@ -107,6 +107,8 @@ func ownerOf(s enforce.Subject) owner {
 	switch {
 	case o.environment != nil:
 		o.user = o.environment.Username
+	case s.Process != nil && s.Process.Username != "":
+		o.user = s.Process.Username
 	case o.uid != nil && *o.uid == 0:
 		o.user = "root"
 	}

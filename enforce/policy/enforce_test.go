@@ -86,6 +86,8 @@ exempt:
 		{"a process that claims to be carol's", enforce.Subject{Host: "h", Environment: carols, Process: process(uid(12), "python", 1)}, ""},
 		{"an environment in forged books", enforce.Subject{Host: "h", Environment: &snapshot.Environment{EID: "1", UID: 10, Username: "carol", OwnerMismatch: true}}, ""},
 		{"root, outside of every environment", enforce.Subject{Host: "h", Process: process(uid(0), "x", 1)}, "user root"},
+		{"carol, outside of every environment", enforce.Subject{Host: "h", Process: &snapshot.Process{PID: 9, UID: uid(10), Username: "carol"}}, "user carol"},
+		{"somebody else who claims to be in hers", enforce.Subject{Host: "h", Environment: carols, Process: &snapshot.Process{PID: 9, UID: uid(12), Username: "eve"}}, ""},
 		{"a uid", enforce.Subject{Host: "h", Process: process(uid(77), "x", 1)}, "uid 77"},
 		{"a uid by its environment", enforce.Subject{Host: "h", Environment: &snapshot.Environment{EID: "3", UID: 77}}, "uid 77"},
 		{"a process's name", enforce.Subject{Host: "h", Process: process(uid(1), "Xorg", 1)}, "process Xorg"},
