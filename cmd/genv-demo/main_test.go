@@ -156,8 +156,7 @@ func TestWrongUsage(t *testing.T) {
 
 // The example of a hosts file works as it stands with the demo's fleet.
 func TestTheExampleDescribesTheDemosHosts(t *testing.T) {
-	hosts, err := inventory.Load(inventory.Selection{Hosts: []string{"../../hosts.example.yaml"}},
-		func(path string) (io.ReadCloser, error) { return os.Open(path) })
+	hosts, err := inventory.Load(inventory.Selection{Hosts: []string{"../../hosts.example.yaml"}}, inventory.OpenFile)
 	require.NoError(t, err)
 	require.Len(t, hosts, len(hostSpecs))
 	for i, spec := range hostSpecs {

@@ -46,9 +46,10 @@ func ShimsDir(exe string, getenv func(string) string) (dir string, err error) {
 	return filepath.Join(home, ".cache", "genv", "shims"), nil
 }
 
-// EnsureShims makes sure that a folder holds links to the genv at an absolute
-// path, and nothing else that it was not trusted with: it is created 0700 and
-// must belong to this user or root and be writable by its owner alone.
+// EnsureShims makes sure that a folder holds the shims, links to the genv at an
+// absolute path. The folder is made 0700, and one that is there already must
+// belong to this user or root and be writable by its owner alone: else the error
+// is ErrUnsafeShims.
 func EnsureShims(dir, exe string) error {
 	if checkShims(dir, exe) == nil {
 		return nil
