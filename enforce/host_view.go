@@ -110,7 +110,7 @@ func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
 		}
 		_, exempt := policy.Exempt(subject)
 		switch {
-		case exempt || env != nil && env.exempt || fleet.protects(p):
+		case exempt || env != nil && env.exempt || fleet.protects(p) || h.onExemptOnly(p):
 			if h.kept == nil {
 				h.kept = make(map[snapshot.PID]bool)
 			}
@@ -119,6 +119,20 @@ func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
 			env.processes = append(env.processes, p)
 		}
 	}
+}
+
+// onExemptOnly says whether all devices that a process uses are exempt: work
+// there is no licence for the others.
+func (h *hostView) onExemptOnly(p *snapshot.Process) bool {
+	if len(h.exemptDevices) == 0 || len(p.Usage) == 0 {
+		return false
+	}
+	for _, u := range p.Usage {
+		if !h.exemptDevices[u.Index] {
+			return false
+		}
+	}
+	return true
 }
 
 // envOf is the registered environment of a process; nil when it is in none or

@@ -35,6 +35,9 @@ func (p *program) beginEnforcement(c *cli.Context, f *fleet, here string) (*enfo
 		return nil, err
 	}
 	f.DryRun = given(c, "dry-run").Bool("dry-run")
+	if isGiven(c, "exit-code") && !f.DryRun {
+		return nil, usage("--exit-code says whether there is something to do: write it with --dry-run")
+	}
 	f.ActUnrecorded = given(c, "act-unrecorded").Bool("act-unrecorded")
 	if f.Audit, err = auditOf(c); err != nil {
 		return nil, err

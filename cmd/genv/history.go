@@ -44,7 +44,7 @@ func (p *program) remoteHistory(c *cli.Context) error {
 	if path == "" {
 		path = p.getenv("GENV_AUDIT_LOG")
 	}
-	if path == "" {
+	if path == "" || path == "off" {
 		return usage("name the log that `genv remote enforce --audit-log FILE` keeps: --audit-log FILE, or GENV_AUDIT_LOG")
 	}
 	hosts := allGiven(c, "host")

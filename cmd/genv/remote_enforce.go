@@ -112,7 +112,11 @@ type cycleWriter struct {
 	failed   []failure // of the cycle before: told again only when they change
 	remarks  []string  // likewise
 	warned   map[string]bool
+	decided  map[string]audit.Decision // of the findings of the cycle before
 }
+
+// quiet are the decisions that are told once.
+var quiet = []audit.Decision{audit.DecisionWait, audit.DecisionHold, audit.DecisionStuck}
 
 func (w *cycleWriter) write(cycle controller.Cycle) error {
 	failures := failuresOfCycle(cycle)
@@ -120,7 +124,7 @@ func (w *cycleWriter) write(cycle controller.Cycle) error {
 		if err := writeJSON(w.out, enforceDocumentOf(cycle, failures)); err != nil {
 			return err
 		}
-	} else if err := writeCycle(w.out, cycle); err != nil {
+	} else if err := w.writeCycle(cycle); err != nil {
 		return err
 	}
 	if !w.quiet && !slices.Equal(failures, w.failed) {
@@ -176,10 +180,18 @@ func (w *cycleWriter) writeNotes(cycle controller.Cycle) {
 	w.warned = now
 }
 
-// writeCycle prints 1.4.3's lines: the findings, then what was done.
-func writeCycle(out io.Writer, cycle controller.Cycle) error {
+// writeCycle prints 1.4.3's lines: the findings, then what was done. A finding
+// about which nothing is done is told when that begins, not in every cycle.
+func (w *cycleWriter) writeCycle(cycle controller.Cycle) error {
+	out, before := w.out, w.decided
+	w.decided = make(map[string]audit.Decision, len(cycle.Plan.Findings))
 	for i := range cycle.Plan.Findings {
 		f := &cycle.Plan.Findings[i]
+		decision := cycle.Decision(f)
+		w.decided[f.ID] = decision
+		if before[f.ID] == decision && slices.Contains(quiet, decision) {
+			continue
+		}
 		if _, err := fmt.Fprintln(out, printable(on(f.Host, f.String()+waitOf(f, cycle.Start)))); err != nil {
 			return err
 		}

@@ -1,0 +1,77 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// judged is how many processes end on a host of label h100 on which bob has one
+// outside of environments, at a moment.
+func judged(t *testing.T, text string, at time.Time) int {
+	uid := snapshot.UID(1002)
+	process := snapshot.Process{PID: 5, Start: 1, UID: &uid, Username: "bob", Name: "python", Usage: []snapshot.DeviceUsage{{Index: 3}}}
+	s := &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 3, UUID: "GPU-1"}}, Processes: []snapshot.Process{process}}
+	cluster := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu-01", Labels: map[string]string{"gpu": "h100"}, Snapshot: s}}}
+	ended := 0
+	for _, r := range enforce.Evaluate(parse(t, text), cluster, at).Reports {
+		ended += len(r.Report.Terminate)
+	}
+	return ended
+}
+
+// A rule on weekdays from 8 to 18, in the zone of the file.
+func TestAScheduledRuleActsInItsHoursAlone(t *testing.T) {
+	const office = "timezone: Europe/Berlin\nschedules: {office: [{days: mon-fri, hours: 8-18}]}\noverrides:\n  - {when: office, set: {non-env-processes: true}}\n"
+	for at, want := range map[string]int{
+		"2026-11-20T10:00:00+01:00": 1, // a Friday
+		"2026-11-20T08:00:00+01:00": 1,
+		"2026-11-20T16:59:59Z":      1,
+		"2026-07-17T06:00:00Z":      1, // summer time
+
+		"2026-11-20T07:59:59+01:00": 0,
+		"2026-11-20T17:00:00Z":      0,
+		"2026-11-21T10:00:00+01:00": 0, // a Saturday
+		"2026-11-22T10:00:00+01:00": 0,
+		"2026-07-17T05:59:00Z":      0,
+	} {
+		moment, err := time.Parse(time.RFC3339, at)
+		require.NoError(t, err)
+		require.Equal(t, want, judged(t, office, moment), at)
+	}
+}
+
+func TestWhomAFileSpares(t *testing.T) {
+	const on = "defaults: {non-env-processes: true}\n"
+	for text, want := range map[string]int{
+		"":                                  1,
+		"exempt: {users: [carol]}":          1,
+		"exempt: {uids: [1003]}":            1,
+		"exempt: {hosts: [gpu-02]}":         1,
+		"exempt: {devices: [\"gpu-01:4\"]}": 1,
+		"exempt: {devices: [GPU-2]}":        1,
+		"exempt: {processes: [Xorg]}":       1,
+		"exempt: {processes: [{name: python, user: carol}]}":                  1,
+		"exempt: {environments: [{user: bob, name: train}]}":                  1,
+		"overrides: [{hosts: [gpu-02], set: {non-env-processes: false}}]":     1,
+		"overrides: [{labels: {gpu: a100}, set: {non-env-processes: false}}]": 1,
+
+		"exempt: {users: [bob]}":                                              0,
+		"groups: {staff: [bob]}\nexempt: {users: [\"@staff\"]}":               0,
+		"exempt: {uids: [1002]}":                                              0,
+		"exempt: {hosts: [\"gpu-[01-09]\"]}":                                  0,
+		"exempt: {devices: [\"gpu-01:[2-3]\"]}":                               0,
+		"exempt: {devices: [GPU-1]}":                                          0,
+		"exempt: {processes: [pyth*]}":                                        0,
+		"exempt: {processes: [{name: python, user: bob}]}":                    0,
+		"overrides: [{hosts: [gpu-01], set: {non-env-processes: false}}]":     0,
+		"overrides: [{labels: {gpu: h100}, set: {non-env-processes: false}}]": 0,
+		"overrides: [{users: [bob], set: {warn: {cycles: 2}}}]":               0,
+	} {
+		require.Equal(t, want, judged(t, on+text+"\n", time.Now()), text)
+	}
+}
