@@ -10,7 +10,7 @@ BUILD     := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version
 TESTFLAGS ?= -timeout=15m
 FUZZTIME  ?= 10s
 FAULTS    := .tools/faults.txt
-SOAK      ?= 10m
+SOAK      ?= 2m
 
 LINTER_VERSION := v2.15.0
 LINTER         := .tools/$(LINTER_VERSION)/golangci-lint
@@ -82,7 +82,7 @@ fuzz: ## each fuzz test for FUZZTIME (10s)
 	  $(GO) test -run '^$$' -fuzz "^$${name#func }\$$" -fuzztime $(FUZZTIME) "$${file%/*}" || exit 1; \
 	done
 
-soak: ## the tests named TestSoak…, each for SOAK (10m)
+soak: ## the tests named TestSoak…, each for SOAK (2m)
 	GENV_SOAK=$(SOAK) $(GO) test $(RACE) -v -count=1 -run '^TestSoak' -timeout=24h ./...
 
 SHIMS := nvidia-smi docker

@@ -123,7 +123,7 @@ func (s *Streams) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 	if err != nil && kept && errors.Is(err, errCut) && ctx.Err() == nil {
 		// The conversation was from an earlier cycle and had ended since. A
 		// question for a snapshot changes nothing, so it may be put again.
-		taken, err = t.snapshot(ctx, firstPatience)
+		taken, err = t.snapshot(ctx, min(firstPatience, s.Timeout/2))
 	}
 	if err != nil && remote.ClassOf(err) == remote.OutcomeUnknown {
 		err = &remote.Error{Class: remote.Unreachable, Err: err} // nothing was to be done, so nothing is unknown

@@ -26,8 +26,8 @@ type talk struct {
 // errCut is wrapped when a conversation had ended at the other end.
 var errCut = errors.New("the conversation was cut off")
 
-// How long a host that was lost is waited for in the cycle that finds it lost,
-// and in later ones. The attempt to reach it goes on behind the back of the
+// How long a host that was lost is waited for at most in the cycle that finds it
+// lost, and in later ones. The attempt to reach it goes on behind the back of the
 // cycles, so that a dead host does not delay the living ones.
 const (
 	firstPatience = time.Second

@@ -1,0 +1,346 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/sim"
+	"github.com/seed-3119e985/genv/remote/sim/genvhost"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// soakTime is how long to soak: GENV_SOAK, or no more than to see that the test
+// itself works, and then nothing is said of times.
+func soakTime(t *testing.T) (d time.Duration, long bool) {
+	text := os.Getenv("GENV_SOAK")
+	if text == "" {
+		return 3 * time.Second, false
+	}
+	d, err := time.ParseDuration(text)
+	require.NoError(t, err, "GENV_SOAK is a duration such as 2m")
+	return d, true
+}
+
+const (
+	soakHosts    = 100
+	steadyHosts  = 10 // of these, how many never fail
+	soakInterval = 200 * time.Millisecond
+	// A cycle waits for hosts that froze since the one before, and then for
+	// those that freeze over a report: twice this is how late others may be.
+	soakTimeout = 300 * time.Millisecond
+)
+
+// sizeOf is how many hosts flap, and the deadline of a question: with few hosts
+// and much time where nothing is said of times.
+func sizeOf(long bool) (hosts int, timeout time.Duration) {
+	if long {
+		return soakHosts, soakTimeout
+	}
+	return 2 * steadyHosts, time.Second
+}
+
+// soak is a fleet that flaps, with violations that come at random.
+type soak struct {
+	*fleet
+	t     *testing.T
+	hosts []*genvhost.Host
+
+	mu      sync.Mutex
+	random  *rand.Rand
+	guilty  []map[snapshot.PID]bool // by host: processes that are to be ended
+	nextPID snapshot.PID
+	faults  map[string]int
+}
+
+// soakPolicy lets no process have long to end.
+type soakPolicy struct{ enforce.Flags }
+
+func (p soakPolicy) Settings(q enforce.Query) enforce.Settings {
+	s := p.Flags.Settings(q)
+	s.Grace = 10 * time.Millisecond
+	return s
+}
+
+func openSoak(t *testing.T, seed uint64, long bool) *soak {
+	size, timeout := sizeOf(long)
+	s := &soak{t: t, random: rand.New(rand.NewPCG(seed, 1)), nextPID: 10_000, faults: map[string]int{}}
+	var handlers []sim.Handler
+	for range size {
+		h := genvhost.New(honest())
+		s.hosts, handlers = append(s.hosts, h), append(handlers, h)
+		s.guilty = append(s.guilty, map[snapshot.PID]bool{})
+	}
+	s.fleet = startFleet(t, timeout, handlers...)
+	s.streams.Fanout = 64
+	return s
+}
+
+// honest is a host on which nobody does wrong.
+func honest() *snapshot.Snapshot {
+	s := busy(2)
+	at := snapshot.DateOf(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
+	s.Environments = []snapshot.Environment{{EID: "7", UID: 1000, Username: "alice", Creation: at, PIDs: []snapshot.PID{7}}}
+	for i := range s.Devices {
+		s.Devices[i].Attachments = []snapshot.Attachment{{EID: "7", Time: at}}
+		s.Processes[i].EID = "7"
+	}
+	return s
+}
+
+// violate starts a process on a host that is in no environment.
+func (s *soak) violate() {
+	s.mu.Lock()
+	host := s.random.IntN(len(s.hosts))
+	s.nextPID++
+	p := snapshot.Process{PID: s.nextPID, Start: snapshot.StartTime(s.nextPID), Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(1)}}}
+	s.guilty[host][p.PID] = true
+	s.mu.Unlock()
+	s.hosts[host].Change(func(state *snapshot.Snapshot) { state.Processes = append(state.Processes, p) })
+}
+
+// flap makes a host fail in some way for some time, or heals it.
+func (s *soak) flap() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	host := steadyHosts + s.random.IntN(len(s.hosts)-steadyHosts)
+	n := s.random.Int64N
+	kinds := []struct {
+		name  string
+		fault sim.Fault
+	}{
+		{"down", sim.Down()}, {"silent", sim.Silent()}, {"drop", sim.DropAfter(n(4000))}, {"freeze", sim.FreezeAfter(n(4000))},
+		{"slow start", sim.Slow(time.Duration(n(300)) * time.Millisecond)}, {"noise", sim.Before("Welcome\n\x00\xffgnv1")},
+		{"stderr flood", sim.FloodStderr(1 << 20)}, {"stdout flood", sim.Flood(2 << 20)}, {"no exit status", sim.NoExit()},
+	}
+	kind := kinds[s.random.IntN(len(kinds))]
+	if s.random.IntN(2) == 0 {
+		kind.name = "healed"
+		s.inject(host)
+	} else {
+		s.inject(host, kind.fault)
+	}
+	s.faults[kind.name]++
+	moods := []genvhost.Mood{
+		{}, {Freeze: true}, {Wait: time.Duration(n(600)) * time.Millisecond}, {Twist: genvhost.Silent}, {Twist: genvhost.Cut},
+		{Twist: genvhost.Hangup}, {Twist: genvhost.Garbled}, {Twist: genvhost.Noise}, {Twist: genvhost.Double},
+	}
+	which := s.random.IntN(len(moods))
+	s.faults[fmt.Sprintf("mood %d", which)]++
+	once := atomic.Bool{}
+	s.hosts[host].Behave(func(string) genvhost.Mood {
+		if once.Swap(true) {
+			return genvhost.Mood{}
+		}
+		return moods[which]
+	})
+}
+
+func (s *soak) inject(host int, faults ...sim.Fault) { _ = s.Hosts()[host].Inject(faults...) } // a port that is taken heals later
+
+// heal ends all faults.
+func (s *soak) heal() {
+	for i, h := range s.hosts {
+		require.NoError(s.t, s.Hosts()[i].Inject())
+		h.Behave(func(string) genvhost.Mood { return genvhost.Mood{} })
+	}
+}
+
+// every calls f until ctx ends.
+func every(ctx context.Context, d time.Duration, f func()) {
+	ticker := time.NewTicker(d)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			f()
+		}
+	}
+}
+
+func TestSoakFlappingFleet(t *testing.T) {
+	length, long := soakTime(t)
+	before := resources(t)
+	s := openSoak(t, 20261120, long)
+	c := &controller.Controller{Hosts: s.fleet.hosts, Link: s.streams, Fanout: len(s.hosts), Now: time.Now}
+	for begun := time.Now(); len(c.Collect(t.Context()).Failed()) > 0; { // the logins, which take longer than a question may
+		require.Less(t, time.Since(begun), settleTime)
+	}
+	for _, h := range s.hosts[:steadyHosts] {
+		h.KeepTimes()
+	}
+	policy := soakPolicy{enforce.Flags{NonEnvProcesses: true, EnvDevices: true}}
+
+	ctx, stop := context.WithTimeout(t.Context(), length)
+	defer stop()
+	var work sync.WaitGroup
+	work.Go(func() { every(ctx, 50*time.Millisecond, s.flap) })
+	work.Go(func() { every(ctx, 25*time.Millisecond, s.violate) })
+	var took []time.Duration
+	failures := map[remote.Class]int{}
+	schedule := controller.Schedule{Interval: soakInterval}
+	require.NoError(t, c.Loop(ctx, policy, schedule, func(cycle controller.Cycle) error {
+		took = append(took, cycle.Took)
+		for _, h := range cycle.Cluster.Failed() {
+			failures[remote.ClassOf(h.Err)]++
+		}
+		return nil
+	}))
+	work.Wait()
+	late := s.lateness()
+	s.settle(c, policy)
+	s.judge()
+	slices.Sort(took)
+	t.Logf("%d cycles, median %v, longest %v; failures by class %v; faults %v", len(took), took[len(took)/2], took[len(took)-1], failures, s.faults)
+	t.Logf("a host that never fails was asked at most %v late", late)
+	if long {
+		require.LessOrEqual(t, late, time.Second)
+	}
+	s.streams.Close()
+	require.NoError(t, s.client.Close())
+	s.Close()
+	s.hosts = nil
+	before.same(t)
+}
+
+// lateness is how much later than the interval a healthy host was asked, at most.
+func (s *soak) lateness() (most time.Duration) {
+	for _, h := range s.hosts[:steadyHosts] {
+		times := h.Answered()
+		for i := 1; i < len(times); i++ {
+			most = max(most, times[i].Sub(times[i-1])-soakInterval)
+		}
+	}
+	return most
+}
+
+// settleTime is longer than the longest pause after failed logins.
+const settleTime = 3 * time.Minute
+
+// settle heals the fleet and goes on until every violation is ended: whatever
+// became of single reports, nothing is forgotten.
+func (s *soak) settle(c *controller.Controller, policy enforce.Policy) {
+	s.heal()
+	var last controller.Cycle
+	for deadline := time.Now().Add(settleTime); ; time.Sleep(soakInterval) {
+		last = c.Cycle(s.t.Context(), 0, policy)
+		if len(last.Cluster.Failed()) == 0 && len(last.Plan.Reports) == 0 {
+			break
+		}
+		require.True(s.t, time.Now().Before(deadline), "still to do %v, still failing: %v", last.Plan.Reports, last.Cluster.Failed())
+	}
+	for _, h := range last.Cluster.Answered() {
+		require.Len(s.t, h.Snapshot.Processes, 2, "the honest ones")
+	}
+}
+
+// judge requires that each host was told to end all of its guilty processes,
+// each once, and nothing else.
+func (s *soak) judge() {
+	total := 0
+	for i, h := range s.hosts {
+		ended := map[snapshot.PID]bool{}
+		for _, item := range h.Carried() {
+			pid := item.Outcome.PID
+			require.Equal(s.t, enforce.StatusTerminated, item.Outcome.Status, "host %d: %+v", i, item)
+			require.True(s.t, s.guilty[i][pid], "host %d was told to end process %d, which did nothing wrong", i, pid)
+			require.False(s.t, ended[pid], "host %d was told twice to end process %d", i, pid)
+			require.EqualValues(s.t, pid, item.Judged.Start)
+			ended[pid] = true
+		}
+		require.Len(s.t, ended, len(s.guilty[i]), "host %d", i)
+		total += len(ended)
+	}
+	s.t.Logf("%d violations on %d hosts, each ended once, and nothing else was", total, len(s.hosts))
+}
+
+// usage is what this process holds.
+type usage struct {
+	goroutines, descriptors int
+	heap                    uint64
+}
+
+func resources(t *testing.T) usage {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // the runtime's own descriptors come with the first use of the network
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return usage{goroutines: runtime.NumGoroutine(), descriptors: len(entries), heap: m.HeapAlloc}
+}
+
+// same requires that all was given back.
+func (u usage) same(t *testing.T) {
+	now := resources(t)
+	for deadline := time.Now().Add(10 * time.Second); now.goroutines > u.goroutines || now.descriptors > u.descriptors; now = resources(t) {
+		require.True(t, time.Now().Before(deadline), "before %+v, after %+v", u, now)
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Logf("before %+v, after %+v", u, now)
+	const slack = 8 << 20 // what packages keep for ever, such as pools
+	require.LessOrEqual(t, now.heap, u.heap+slack)
+}
+
+// TestSoakDeadHosts: the living do not wait for the dead.
+func TestSoakDeadHosts(t *testing.T) {
+	_, long := soakTime(t)
+	if !long {
+		t.Skip("this measures times: make soak")
+	}
+	const timeout = 2 * time.Second
+	for _, dead := range []int{0, 1, soakHosts / 10} {
+		var handlers []sim.Handler
+		var hosts []*genvhost.Host
+		for range soakHosts {
+			h := genvhost.New(honest())
+			hosts, handlers = append(hosts, h), append(handlers, h)
+		}
+		f := startFleet(t, timeout, handlers...)
+		f.streams.Fanout = 64
+		c := &controller.Controller{Hosts: f.hosts, Link: f.streams, Fanout: soakHosts, Now: time.Now}
+		require.Len(t, c.Collect(t.Context()).Answered(), soakHosts)
+		for _, h := range hosts {
+			h.KeepTimes()
+		}
+		for i := range dead {
+			hosts[i].Behave(func(string) genvhost.Mood { return genvhost.Mood{Freeze: true} })
+			require.NoError(t, f.Hosts()[i].Inject(sim.Silent()))
+		}
+		begun := time.Now()
+		answered := c.Collect(t.Context()).Answered()
+		took := time.Since(begun)
+		var last time.Duration
+		for _, h := range hosts[dead:] {
+			times := h.Answered()
+			require.NotEmpty(t, times)
+			last = max(last, times[0].Sub(begun))
+		}
+		second := time.Now()
+		require.Len(t, c.Collect(t.Context()).Answered(), soakHosts-dead)
+		t.Logf("%d of %d hosts dead: the last of the others was asked after %v, the cycle took %v, the next one %v",
+			dead, soakHosts, last, took, time.Since(second))
+		require.Len(t, answered, soakHosts-dead)
+		require.LessOrEqual(t, took, timeout+time.Second)
+		require.LessOrEqual(t, last, time.Second)
+		require.LessOrEqual(t, time.Since(second), time.Second, "the dead are looked for behind the cycles' back")
+	}
+}
