@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"unicode/utf8"
 )
 
@@ -182,6 +181,6 @@ func escapeNonASCII(data []byte) []byte {
 }
 
 func appendEscape(out []byte, r rune) []byte {
-	hex := strconv.FormatInt(int64(r), 16)
-	return append(append(out, `\u0000`[:6-len(hex)]...), hex...)
+	const hex = "0123456789abcdef"
+	return append(out, '\\', 'u', hex[r>>12], hex[r>>8&0xf], hex[r>>4&0xf], hex[r&0xf])
 }

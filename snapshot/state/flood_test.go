@@ -61,15 +61,19 @@ func TestADirectoryServiceThatHangsHoldsNobodyForLong(t *testing.T) {
 // host is judged by what was read.
 func TestBooksThatCannotBeWrittenAreReadAllTheSame(t *testing.T) {
 	dir := recordedFolder(t)
-	envs := make([]string, 50_000)
+	const count = 800
+	name := strings.Repeat("é", 2000) // two bytes each, but six in the ASCII of 1.4.3
+	envs := make([]string, count)
 	for i := range envs {
-		envs[i] = strings.Replace(one, `"eid":"1"`, fmt.Sprintf(`"eid":"%d"`, i), 1)
+		text := strings.Replace(one, `"eid":"1"`, fmt.Sprintf(`"eid":"%d"`, i), 1)
+		envs[i] = strings.Replace(text, `"name":null`, `"name":"`+name+`"`, 1)
 	}
 	put(t, dir, "envs.json", `{"envs": [`+strings.Join(envs, ",")+`]}`)
 	store := everyoneLives(dir)
 	books, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.Len(t, books.Environments, 50_000)
+	require.Len(t, books.Environments, count)
+	require.Equal(t, name, books.Environments[0].Config.Name)
 	require.Len(t, books.Warnings, 1)
 	require.Contains(t, books.Warnings[0], "larger than 8 MiB")
 	require.ErrorIs(t, store.Update(t.Context(), enter(7)), state.ErrRequest)

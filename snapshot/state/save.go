@@ -58,6 +58,9 @@ func (c content) same() bool { return c.old != nil && bytes.Equal(c.old, c.new) 
 // the books may make them corrupt.
 func checkReadable(contents []content) error {
 	for _, c := range contents {
+		if len(c.new) > maxFileSize {
+			return fmt.Errorf("%w: %s would be larger than %d MiB", ErrRequest, c.name, maxFileSize>>20)
+		}
 		var err error
 		if c.name == envsFile {
 			_, err = snapshot.DecodeEnvironments(c.new)
@@ -66,9 +69,6 @@ func checkReadable(contents []content) error {
 		}
 		if err != nil {
 			return fmt.Errorf("refused to write %s: %w", c.name, err)
-		}
-		if len(c.new) > maxFileSize {
-			return fmt.Errorf("%w: %s would be larger than %d MiB", ErrRequest, c.name, maxFileSize>>20)
 		}
 	}
 	return nil
