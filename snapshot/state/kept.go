@@ -58,7 +58,7 @@ func (k *Kept) Read(ctx context.Context) (Books, error) {
 		return k.last.copy(), nil
 	}
 	next := reading{at: time.Now()}
-	books, err := k.Store.readThen(ctx, func(dir *folder) { next.files, next.valid = k.marks(dir.path) })
+	books, err := k.readThen(ctx, func(dir *folder) { next.files, next.valid = k.marks(dir.path) })
 	next.valid = next.valid && err == nil && len(books.Warnings) == 0 && next.settled(k.now())
 	next.books = books
 	next.processes = map[snapshot.PID]Process{}
