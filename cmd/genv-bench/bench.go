@@ -44,6 +44,7 @@ func (b *bench) run(ctx context.Context) error {
 		{"steady", true, b.steadyRows},
 		{"many", false, b.manyRows},
 		{"kill", true, b.killRows},
+		{"evaluate", false, b.evaluateRows},
 		{"server", true, b.serverRows},
 		{"desk", false, func(ctx context.Context, _ *sshfleet.Fleet) ([]row, error) { return b.hostRows(ctx) }},
 	} {
