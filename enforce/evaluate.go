@@ -82,8 +82,16 @@ func (e *evaluation) note(h *hostView, format string, args ...any) {
 	e.notes = append(e.notes, Note{Host: h.name, Text: fmt.Sprintf(format, args...)})
 }
 
-// noteUnknowns tells of processes that no rule may touch.
+// noteUnknowns tells of processes that no rule may touch, and of those that say
+// they are in somebody else's environment.
 func (e *evaluation) noteUnknowns(h *hostView) {
+	for _, env := range h.inOrder {
+		for _, p := range env.processes {
+			if env.isStranger(p) {
+				e.note(h, "process %d of uid %d says that it is in environment %s, which is uid %d's", p.PID, *p.UID, env.env.EID, env.env.UID)
+			}
+		}
+	}
 	for i := range h.snapshot.Processes {
 		if p := &h.snapshot.Processes[i]; p.EnvUnknown {
 			e.note(h, "the environment of process %d could not be read, so it is left alone", p.PID)

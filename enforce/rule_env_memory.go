@@ -41,7 +41,7 @@ func (e *evaluation) envMemoryOn(h *hostView, env *envView, a attachment) {
 		Devices: []snapshot.DeviceIndex{index},
 		Memory:  &MemoryExcess{UsedBytes: used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String()},
 	}
-	ending := e.relieve(h, holders, excess)
+	ending := e.relieve(h, env, holders, excess)
 	due := e.find(&f, env.settings.Warn)
 	for _, p := range ending {
 		e.end(&f, due, h, p)
@@ -76,28 +76,39 @@ func (e *envView) holders(index snapshot.DeviceIndex) (holders []holder, used in
 // ends anyway counts as freed, and so does what cannot be ended: nobody else
 // pays for it. Then goes the smallest process that alone frees
 // enough; while none does, the largest. Ties go to the higher PID, which is
-// most often the younger process.
-func (e *evaluation) relieve(h *hostView, holders []holder, excess int64) []*snapshot.Process {
+// most often the younger process. Processes of other users go before the
+// owner's own: anybody can name somebody else's environment as his.
+func (e *evaluation) relieve(h *hostView, env *envView, holders []holder, excess int64) []*snapshot.Process {
 	var ended []*snapshot.Process
-	var rest []holder
+	var own, strange []holder
 	for _, x := range holders {
 		if _, stuck := e.standing.stuckBecause(h.name, x.process); stuck || h.draft.kills(x.process) {
 			excess -= x.bytes
 			ended = append(ended, x.process)
+		} else if env.isStranger(x.process) {
+			strange = append(strange, x)
 		} else {
-			rest = append(rest, x)
+			own = append(own, x)
 		}
 	}
-	slices.SortFunc(rest, func(a, b holder) int { // ascending, and the higher PID first
-		return cmp.Or(cmp.Compare(a.bytes, b.bytes), cmp.Compare(b.process.PID, a.process.PID))
-	})
-	for excess > 0 && len(rest) > 0 {
-		i := nextToEnd(rest, excess)
-		ended = append(ended, rest[i].process)
-		excess -= rest[i].bytes
-		rest = slices.Delete(rest, i, i+1)
+	for _, rest := range [][]holder{strange, own} {
+		slices.SortFunc(rest, func(a, b holder) int { // ascending, and the higher PID first
+			return cmp.Or(cmp.Compare(a.bytes, b.bytes), cmp.Compare(b.process.PID, a.process.PID))
+		})
+		for excess > 0 && len(rest) > 0 {
+			i := nextToEnd(rest, excess)
+			ended = append(ended, rest[i].process)
+			excess -= rest[i].bytes
+			rest = slices.Delete(rest, i, i+1)
+		}
 	}
 	return ended
+}
+
+// isStranger says that the kernel knows a process for another user's than the
+// environment's. Root's (sudo, containers) is none.
+func (v *envView) isStranger(p *snapshot.Process) bool {
+	return p.UID != nil && *p.UID != 0 && *p.UID != v.env.UID
 }
 
 // nextToEnd is the position of the smallest that frees enough, or else of the

@@ -202,6 +202,23 @@ func TestMaxDevices(t *testing.T) {
 	}
 }
 
+// TestAStrangerPaysFirst: anybody can name somebody else's environment as his
+// own, which must not end its owner's processes.
+func TestAStrangerPaysFirst(t *testing.T) {
+	cluster := parseCluster(t, `a | env 1 alice 4000mi | dev 0 1@01 | proc 5 1 0:3000 | proc 6 1 0:3300 | proc 7 1 0:3000`)
+	alice, bob, root := snapshot.UID(1001), snapshot.UID(1002), snapshot.UID(0)
+	s := cluster.Hosts[0].Snapshot
+	s.Environments[0].UID = alice
+	s.Processes[0].UID, s.Processes[1].UID, s.Processes[2].UID = &alice, &bob, &root
+	plan := enforce.Evaluate(enforce.Flags{EnvMemory: true}, cluster, time.Time{})
+	require.Equal(t, "a end 6; a end 7", planText(plan), "root's is no stranger: containers run as root")
+	require.Equal(t, "process 6 of uid 1002 says that it is in environment 1, which is uid 1001's", plan.Notes[0].Text)
+
+	s.Processes = s.Processes[:2]
+	plan = enforce.Evaluate(enforce.Flags{EnvMemory: true}, cluster, time.Time{})
+	require.Equal(t, "a end 6", planText(plan))
+}
+
 func TestUnknownsAreNoted(t *testing.T) {
 	zero := 0
 	cluster := parseCluster(t, `a | env 1 - 1000mi | dev 0 1@01 | proc 5 ? 0:1 | proc 6 1 0:?`)

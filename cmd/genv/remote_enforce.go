@@ -201,7 +201,7 @@ func (w *cycleWriter) writeCycle(cycle controller.Cycle) error {
 	}
 	for _, a := range cycle.Actions {
 		for _, text := range a.Execution.Lines {
-			if _, err := fmt.Fprintln(out, printable(on(a.Host, text))); err != nil {
+			if _, err := fmt.Fprintln(out, printable(oneLine(on(a.Host, text)))); err != nil {
 				return err
 			}
 		}

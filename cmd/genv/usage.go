@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -118,6 +120,9 @@ func (p *program) usageExecute(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	// A controller that has hung up must not leave the report half done: what
+	// is written for it then fails, and that is all.
+	signal.Ignore(syscall.SIGPIPE)
 	say := func(line string) { fmt.Fprintln(p.out, line) }
 	for _, o := range host.carryOut(c.Context, report, say) {
 		if text := remark(o); text != "" {

@@ -63,6 +63,7 @@ func (m *Machine) Environ() []string {
 		"GENV_AUDIT_LOG=" + m.StateDir() + ".audit/audit.jsonl",
 		"GENV_TELL=off", // its users are whoever runs it
 		gpus.EnvFile + "=" + m.GPUs(),
+		"GENV_NAMES=books", // the processes are the caller's, whoever they stand for
 	}
 }
 
