@@ -116,7 +116,8 @@ func TestWhatIsNoFileOfOursIsRefused(t *testing.T) {
 	other := filepath.Join(dir, "other")
 	require.NoError(t, os.WriteFile(other, []byte("precious\n"), 0o600))
 	path := func(name string) string { return filepath.Join(dir, name) }
-	require.NoError(t, os.Symlink(other, path("link")))
+	require.NoError(t, os.WriteFile(path("target"), nil, 0o600))
+	require.NoError(t, os.Symlink(path("target"), path("link")))
 	require.NoError(t, os.Link(other, path("hard")))
 	require.NoError(t, os.Mkdir(path("folder"), 0o700))
 	require.NoError(t, unix.Mkfifo(path("fifo"), 0o600))
