@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"sync"
 )
 
 // MaxBody is how long a frame's body may be, in bytes.
@@ -40,10 +41,11 @@ type frame struct {
 
 const headerLength = 20
 
-var (
-	magic      = [4]byte{'g', 'n', 'v', '1'}
-	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-)
+var magic = [4]byte{'g', 'n', 'v', '1'}
+
+// castagnoli is made when it is first needed: to make it takes a good part of
+// what the start of a command takes.
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // append encodes the frame behind b.
 func (f *frame) append(b []byte) []byte {
@@ -54,7 +56,7 @@ func (f *frame) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(len(f.body)))
 	b = append(b, f.name...)
 	b = append(b, f.body...)
-	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli()))
 }
 
 // writeFrame writes a frame at once, so that frames never mix.
@@ -93,7 +95,7 @@ func readFrame(r io.Reader) (*frame, error) {
 
 func checkFrame(header [headerLength]byte, rest []byte, nameLength int) (*frame, error) {
 	content, sum := rest[:len(rest)-4], binary.BigEndian.Uint32(rest[len(rest)-4:])
-	if crc32.Update(crc32.Checksum(header[:], castagnoli), castagnoli, content) != sum {
+	if crc32.Update(crc32.Checksum(header[:], castagnoli()), castagnoli(), content) != sum {
 		return nil, fmt.Errorf("%w: a garbled frame", ErrProtocol)
 	}
 	return &frame{

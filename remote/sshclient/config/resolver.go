@@ -136,22 +136,22 @@ func (r *Resolver) read(ctx context.Context, q Query) (raw, error) {
 
 // hostName is what may stand for a host: what resolvers and addresses need, and
 // nothing that a shell or ssh's own command line could take for more.
-var hostName = regexp.MustCompile(`^[\pL\pN_.:\[\]][\pL\pN_.:%\[\]-]*$`)
+var hostName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\pL\pN_.:\[\]][\pL\pN_.:%\[\]-]*$`) })
 
 // userName leaves out what a shell interprets, for it can stand in a ProxyCommand.
-var userName = regexp.MustCompile(`^[\pL\pN_.@+\\][\pL\pN_.@+\\ -]*\$?$`)
+var userName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\pL\pN_.@+\\][\pL\pN_.@+\\ -]*\$?$`) })
 
 // Valid refuses names that could be taken for an option or for shell text.
 func Valid(q Query) error {
 	for _, name := range []string{q.Host, q.HostName} {
-		if name != "" && !hostName.MatchString(name) {
+		if name != "" && !hostName().MatchString(name) {
 			return &Error{Problem: fmt.Sprintf("%q is not a host name", name)}
 		}
 	}
 	if q.Host == "" {
 		return &Error{Problem: "the host's name is empty"}
 	}
-	if q.User != "" && !userName.MatchString(q.User) {
+	if q.User != "" && !userName().MatchString(q.User) {
 		return &Error{Problem: fmt.Sprintf("%q is not a user name", q.User)}
 	}
 	if q.Port < 0 || q.Port > 65535 {
@@ -161,10 +161,10 @@ func Valid(q Query) error {
 }
 
 func validTarget(s Settings) error {
-	if !hostName.MatchString(s.HostName) {
+	if !hostName().MatchString(s.HostName) {
 		return &Error{Problem: fmt.Sprintf("HostName %q in ssh_config is not a host name", s.HostName)}
 	}
-	if s.ProxyCommand != "" && !userName.MatchString(s.User) || strings.HasPrefix(s.User, "-") {
+	if s.ProxyCommand != "" && !userName().MatchString(s.User) || strings.HasPrefix(s.User, "-") {
 		return &Error{Problem: fmt.Sprintf("User %q in ssh_config is not a user name", s.User)}
 	}
 	return nil
