@@ -57,8 +57,8 @@ type holder struct {
 
 // holders lists the environment's processes on a device, what they hold
 // together, and how many of them the driver told no figure for.
-func (e *envView) holders(index snapshot.DeviceIndex) (holders []holder, used int64, unknown int) {
-	for _, p := range e.processes {
+func (v *envView) holders(index snapshot.DeviceIndex) (holders []holder, used int64, unknown int) {
+	for _, p := range v.processes {
 		u := p.Uses(index)
 		switch {
 		case u == nil:
