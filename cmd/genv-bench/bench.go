@@ -45,7 +45,7 @@ func (b *bench) run(ctx context.Context) error {
 		{"many", false, b.manyRows},
 		{"kill", true, b.killRows},
 		{"evaluate", false, b.evaluateRows},
-		{"server", true, b.serverRows},
+		{"server", false, b.serverRows},
 		{"desk", false, func(ctx context.Context, _ *sshfleet.Fleet) ([]row, error) { return b.hostRows(ctx) }},
 	} {
 		if b.only != "" && b.only != g.name {

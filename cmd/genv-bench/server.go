@@ -8,9 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/sim"
+	"github.com/seed-3119e985/genv/remote/sim/gpus"
 	"github.com/seed-3119e985/genv/remote/sshfleet"
 	"github.com/seed-3119e985/genv/remote/stream"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -19,16 +23,22 @@ import (
 
 // serverRows is what a host pays: genv's own processor time, without that of
 // nvidia-smi, whose stand-in here says nothing of the real one.
-func (b *bench) serverRows(ctx context.Context, fleet *sshfleet.Fleet) ([]row, error) {
-	h := fleet.Hosts()[0]
-	if err := inhabit(h); err != nil {
-		return nil, err
-	}
-	kept, err := b.keptSnapshots(ctx, fleet, h, 100*b.runs)
+func (b *bench) serverRows(ctx context.Context, _ *sshfleet.Fleet) (rows []row, err error) {
+	dir, err := os.MkdirTemp("", "genv-bench-")
 	if err != nil {
 		return nil, err
 	}
-	single, err := b.singleSnapshots(ctx, fleet, h, 10*b.runs)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	m, err := inhabited(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	kept, err := b.keptSnapshots(ctx, m, 100*b.runs)
+	if err != nil {
+		return nil, err
+	}
+	single, err := b.singleSnapshots(ctx, m, 10*b.runs)
 	if err != nil {
 		return nil, err
 	}
@@ -44,20 +54,45 @@ func (b *bench) serverRows(ctx context.Context, fleet *sshfleet.Fleet) ([]row, e
 	}, nil
 }
 
-// inhabit gives a host four environments with two devices and a process on each.
-func inhabit(h *sshfleet.Host) error {
+// inhabited is a machine with four environments, and in each two devices with a
+// process on either. Root's processes get an owner as a person's would have.
+func inhabited(ctx context.Context, dir string) (*sim.Machine, error) {
+	smi := filepath.Join(dir, "nvidia-smi")
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", smi, "github.com/seed-3119e985/genv/remote/sim/gpus/nvidia-smi")
+	if err := quietly(build); err != nil {
+		return nil, err
+	}
+	m, err := sim.NewMachine(filepath.Join(dir, "host"), gpus.Devices("bench", 8, "NVIDIA H100 80GB HBM3", 81559), smi)
+	if err != nil {
+		return nil, err
+	}
+	uid, user, owner := os.Getuid(), "", (*syscall.Credential)(nil)
+	if uid == 0 {
+		const nobody = 65534
+		uid, user, owner = nobody, "nobody", &syscall.Credential{Uid: nobody, Gid: nobody}
+	}
+	var envs []snapshot.Environment
+	attached := map[snapshot.DeviceIndex][]snapshot.Attachment{}
+	now := snapshot.DateOf(time.Now())
 	for i := range snapshot.DeviceIndex(4) {
-		env, err := h.Activate(sshfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{2 * i, 2*i + 1}})
+		job := sim.JobOptions{Command: []string{"sleep", "infinity"}, Credential: owner}
+		shell, err := m.Start(job)
 		if err != nil {
-			return err
+			return nil, errors.Join(err, m.Close())
 		}
+		eid := snapshot.EnvID(strconv.Itoa(int(shell.PID())))
+		envs = append(envs, snapshot.Environment{
+			EID: eid, UID: snapshot.UID(uid), Username: snapshot.Username(user), Creation: now, PIDs: []snapshot.PID{shell.PID()},
+		})
 		for k := range snapshot.DeviceIndex(2) {
-			if _, err := h.StartJob(sshfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []sshfleet.Use{{Device: 2*i + k, MiB: 1000}}}); err != nil {
-				return err
+			job.Environment, job.Uses = eid, []sim.Use{{Device: 2*i + k, MiB: 1000}}
+			if _, err := m.Start(job); err != nil {
+				return nil, errors.Join(err, m.Close())
 			}
+			attached[2*i+k] = []snapshot.Attachment{{EID: eid, Time: now}}
 		}
 	}
-	return nil
+	return m, m.WriteState(envs, attached)
 }
 
 // cost is processor time: of genv, and of the programs that it ran.
@@ -80,9 +115,9 @@ func costOf(pid int) (c cost, err error) {
 }
 
 // onHost is a genv command as it runs on a host.
-func (b *bench) onHost(ctx context.Context, fleet *sshfleet.Fleet, h *sshfleet.Host, args ...string) *exec.Cmd {
+func (b *bench) onHost(ctx context.Context, m *sim.Machine, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, b.genv, args...)
-	cmd.Env = []string{"PATH=" + filepath.Join(fleet.Dir, "driver") + ":/usr/bin:/bin", "GENV_TMPDIR=" + h.State, "GENV_SIM_GPUS=" + h.GPUs}
+	cmd.Env = m.Environ()
 	cmd.Stderr = os.Stderr
 	return cmd
 }
@@ -93,8 +128,8 @@ const settling = 3 * time.Second
 
 // keptSnapshots asks a `genv usage serve` n times for a snapshot that does not
 // change.
-func (b *bench) keptSnapshots(ctx context.Context, fleet *sshfleet.Fleet, h *sshfleet.Host, n int) (cost, error) {
-	cmd := b.onHost(ctx, fleet, h, "usage", "serve", "--token", "t")
+func (b *bench) keptSnapshots(ctx context.Context, m *sim.Machine, n int) (cost, error) {
+	cmd := b.onHost(ctx, m, "usage", "serve", "--token", "t")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return cost{}, err
@@ -166,16 +201,17 @@ func (a *asker) once(ctx context.Context) error {
 
 // singleSnapshots runs `genv usage snapshot` n times, and each time nvidia-smi
 // by itself with both questions, which are what the command's children do.
-func (b *bench) singleSnapshots(ctx context.Context, fleet *sshfleet.Fleet, h *sshfleet.Host, n int) (sum cost, err error) {
+func (b *bench) singleSnapshots(ctx context.Context, m *sim.Machine, n int) (sum cost, err error) {
 	for range n {
-		whole, err := processorTime(b.onHost(ctx, fleet, h, "usage", "snapshot"))
+		whole, err := processorTime(b.onHost(ctx, m, "usage", "snapshot"))
 		if err != nil {
 			return sum, err
 		}
 		var beside time.Duration
 		for _, args := range [][]string{nvidiasmi.DevicesArgs(), nvidiasmi.AppsArgs()} {
-			smi := b.onHost(ctx, fleet, h, args...)
-			smi.Path = filepath.Join(fleet.Dir, "driver", "nvidia-smi")
+			smi := b.onHost(ctx, m, args...)
+			smi.Path = filepath.Join(filepath.Dir(m.GPUs()), "bin", "nvidia-smi")
+			smi.Args[0] = smi.Path
 			took, err := processorTime(smi)
 			if err != nil {
 				return sum, err
