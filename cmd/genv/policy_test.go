@@ -88,9 +88,9 @@ func TestAPolicyOverRealSSH(t *testing.T) {
 		require.Zero(t, l.with(labPolicy, "--dry-run", "--exit-code").code, "at first sight nothing would be done")
 	})
 	t.Run("above the limits nothing is done", func(t *testing.T) {
-		r := l.with(labPolicy+"limits: {max-terminations: 2}\n", "--audit-log", log, "--interval", "50ms", "--cycles", "2")
+		r := l.with(labPolicy+"limits: {max-terminations: 1}\n", "--audit-log", log, "--interval", "50ms", "--cycles", "2")
 		require.Equal(t, exitHeld, r.code, r.err)
-		require.Contains(t, r.err, "Held: 5 processes would be terminated, and the limit is 2 a cycle. Nothing is done.")
+		require.Contains(t, r.err, "Held: 5 processes would be terminated, and the limit is 1 a cycle. Nothing is done.")
 		require.Contains(t, alice.text(t), "is using 4 devices", "who is warned is told all the same")
 		require.NotEmpty(t, bob.text(t)+carol.text(t))
 	})
