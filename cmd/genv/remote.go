@@ -153,7 +153,8 @@ func (p *program) logger(c *cli.Context) zerolog.Logger {
 // converse has the controller keep a conversation with every host.
 func (f *fleet) converse(log zerolog.Logger) *controller.Streams {
 	talks := &controller.Streams{
-		Start: startOver(f.client), Runner: f.client, Timeout: f.timeout, Fanout: f.atOnce, Log: log,
+		Start: startOver(f.client), Runner: f.client, Timeout: f.timeout, Fanout: f.atOnce,
+		Forget: func(h remote.Host) { f.client.Forget(h) }, Log: log,
 	}
 	f.Link, f.Fanout = talks, len(f.Hosts) // where a conversation stands, a question costs next to nothing
 	return talks

@@ -273,4 +273,3 @@ func (m *messages) await(t *testing.T, begins string) {
 		return false
 	}, 20*time.Second, 10*time.Millisecond, "%q did not come: %s", begins, fmt.Sprint(m.all))
 }
-

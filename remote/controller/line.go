@@ -59,13 +59,18 @@ type attempt struct {
 	until  time.Time // the deadline of the attempt, and of the first question after it
 }
 
-// begin begins an attempt.
-func (s *Streams) begin(host remote.Host) *attempt {
+// begin begins an attempt, after a pause. To a host that was lost, a question is
+// put as well, and its answer thrown away: one that greets and then hangs, over
+// a sick GPU, say, does not come back into the cycles.
+func (s *Streams) begin(host remote.Host, pause time.Duration, lost bool) *attempt {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &attempt{cancel: cancel, done: make(chan struct{})}
 	s.closing.Go(func() {
 		defer close(a.done)
 		defer cancel()
+		if a.err = rest(ctx, pause); a.err != nil {
+			return
+		}
 		leave, err := s.enter(ctx)
 		if err != nil {
 			a.err = err
@@ -76,8 +81,50 @@ func (s *Streams) begin(host remote.Host) *attempt {
 		limited, cancel := context.WithDeadline(ctx, a.until)
 		defer cancel()
 		a.line, a.err = s.reach(limited, host)
+		if a.err != nil || !lost {
+			return
+		}
+		if _, a.err = a.line.snapshot(limited, host, s.Runner); a.err != nil {
+			s.drop(a.line, host)
+			a.line = nil
+		}
 	})
 	return a
+}
+
+// rest waits; its error says that ctx ended first.
+func rest(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return remote.Errorf(remote.Cancelled, "stopped before it was tried again: %w", context.Cause(ctx))
+	}
+}
+
+// drop ends a line, and with it the connection to its host: whatever is wrong
+// with it, the next one starts anew.
+func (s *Streams) drop(l *line, host remote.Host) {
+	s.closing.Go(func() { // a frozen host takes its time to agree, and nobody waits for it here
+		if s.Forget != nil {
+			s.Forget(host)
+		}
+		l.close()
+	})
+}
+
+// snapshot asks the host for its snapshot, in the way that it understands.
+func (l *line) snapshot(ctx context.Context, host remote.Host, runner remote.Runner) (*snapshot.Snapshot, error) {
+	switch l.via {
+	case ViaStream:
+		return l.ask(ctx)
+	case ViaCommands:
+		return Commands{runner}.Snapshot(ctx, host)
+	default:
+		return readOnly(ctx, runner, host)
+	}
 }
 
 // reach finds out how the host can be spoken with.

@@ -42,7 +42,7 @@ func startFleet(t *testing.T, timeout time.Duration, handlers ...sim.Handler) *f
 	f.client, err = sshclient.New(sshclient.Options{ConfigFile: f.SSHConfig(), CommandTimeout: timeout})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = f.client.Close() })
-	f.streams = &controller.Streams{Start: over(f.client), Runner: f.client, Timeout: timeout, Log: zerolog.Nop()}
+	f.streams = &controller.Streams{Start: over(f.client), Runner: f.client, Timeout: timeout, Log: zerolog.Nop(), Forget: func(h remote.Host) { f.client.Forget(h) }}
 	t.Cleanup(f.streams.Close)
 	return f
 }

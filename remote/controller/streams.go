@@ -37,6 +37,8 @@ type Streams struct {
 	// Fanout is how many hosts at a time are logged in to or given commands; 0
 	// is no bound. A question in a conversation that stands waits for nobody.
 	Fanout int
+	// Forget, if set, ends the connection to a host whose conversation broke.
+	Forget func(remote.Host)
 	Log    zerolog.Logger
 
 	mu      sync.Mutex

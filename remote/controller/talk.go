@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ type talk struct {
 	line    *line    // nil while there is none
 	attempt *attempt // to have a line; nil for none
 	why     error    // there is none; nil when it was never tried
+	losses  int      // since it last answered
 }
 
 // errCut is wrapped when a conversation had ended at the other end.
@@ -40,17 +42,25 @@ func (t *talk) locked(f func()) {
 	f()
 }
 
-// hangUp ends the conversation, if there is one, because of why.
-func (t *talk) hangUp(why error) {
+// hangUp ends the conversation, if there is one. What was wrong with the host
+// before is forgotten.
+func (t *talk) hangUp() {
 	if t.line != nil {
-		t.streams.closing.Go(t.line.close) // a frozen host takes its time to agree, and nobody waits for it here
+		t.streams.closing.Go(t.line.close)
 	}
+	t.line, t.why, t.losses = nil, nil, 0
+}
+
+// lose ends the conversation and the connection because of why.
+func (t *talk) lose(why error) {
+	t.streams.drop(t.line, t.host)
 	t.line, t.why = nil, why
+	t.losses++
 }
 
 // end ends everything with the host.
 func (t *talk) end() {
-	t.hangUp(nil)
+	t.hangUp()
 	if a := t.attempt; a != nil {
 		t.attempt = nil
 		a.cancel()
@@ -64,7 +74,7 @@ func (t *talk) end() {
 // reconsider forgets how a host without streams is spoken with.
 func (t *talk) reconsider() {
 	if t.line != nil && t.line.via != ViaStream {
-		t.hangUp(nil)
+		t.hangUp()
 	}
 }
 
@@ -79,14 +89,29 @@ func (t *talk) ready(ctx context.Context, patience time.Duration) (until time.Ti
 		return time.Time{}, nil
 	}
 	if t.attempt == nil {
-		t.attempt = t.streams.begin(t.host)
+		t.attempt = t.streams.begin(t.host, pauseAfter(t.losses), t.why != nil)
 	}
 	if err := t.await(ctx, patience); err != nil {
 		return time.Time{}, err
 	}
 	a := t.attempt
-	t.attempt, t.line, t.why = nil, a.line, a.err
+	t.attempt, t.line = nil, a.line
+	if a.err != nil {
+		t.why = a.err
+		t.losses++
+	}
 	return a.until, a.err
+}
+
+// pauseAfter is how long a host is left alone that was lost so often in a row:
+// not at all at first, then from a quarter of a second up to half a minute.
+func pauseAfter(losses int) time.Duration {
+	if losses <= 1 {
+		return 0
+	}
+	longest := 30 * time.Second
+	pause := min(250*time.Millisecond<<min(losses-2, 8), longest)
+	return pause*3/4 + rand.N(pause/2) //nolint:gosec // spreads load, guards no secret
 }
 
 // await waits for the attempt: to its end for a host that was never lost.
@@ -118,16 +143,12 @@ func (t *talk) snapshot(ctx context.Context, patience time.Duration) (taken *sna
 		return nil, err
 	}
 	defer done()
-	switch t.line.via {
-	case ViaStream:
-		taken, err = t.line.ask(ctx)
-	case ViaCommands:
-		taken, err = Commands{t.streams.Runner}.Snapshot(ctx, t.host)
-	default:
-		taken, err = readOnly(ctx, t.streams.Runner, t.host)
-	}
-	if err != nil && !errors.Is(err, stream.ErrRefused) {
-		t.hangUp(err)
+	taken, err = t.line.snapshot(ctx, t.host, t.streams.Runner)
+	switch {
+	case err == nil:
+		t.why, t.losses = nil, 0
+	case !errors.Is(err, stream.ErrRefused):
+		t.lose(err)
 	}
 	return taken, err
 }
@@ -148,7 +169,7 @@ func (t *talk) carryOut(ctx context.Context, report enforce.Report) (Execution, 
 	case ViaStream:
 		done, err := t.line.execute(ctx, report)
 		if err != nil && !errors.Is(err, stream.ErrRefused) {
-			t.hangUp(err)
+			t.lose(err)
 		}
 		return done, err
 	case ViaCommands:

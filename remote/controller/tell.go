@@ -164,7 +164,7 @@ func (s *Streams) Tell(ctx context.Context, host remote.Host, messages []Message
 	var answer TellAnswer
 	if err := t.line.call(ctx, RequestTell, TellRequest{Messages: messages}, &answer); err != nil {
 		if !errors.Is(err, stream.ErrRefused) {
-			t.hangUp(err)
+			t.lose(err)
 		}
 		return nil, err
 	}
