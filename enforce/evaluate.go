@@ -116,25 +116,6 @@ func (e *evaluation) finish() Plan {
 		r.Grace, r.Kill, r.Unprotected = h.settings.Grace, h.settings.Kill, e.fleet.Unprotected
 		plan.Reports = append(plan.Reports, HostReport{Host: h.name, Report: r})
 	}
-	plan.Held = e.held(plan)
+	e.limit(&plan)
 	return plan
-}
-
-// held says why the plan is more than the limits allow; empty when it is not.
-func (e *evaluation) held(plan Plan) string {
-	ends, processes := 0, 0
-	for _, r := range plan.Reports {
-		ends += len(r.Report.Terminate)
-	}
-	for _, h := range e.hosts {
-		processes += len(h.snapshot.Processes)
-	}
-	l := e.fleet.Limits
-	if l.MaxTerminations > 0 && ends > l.MaxTerminations {
-		return fmt.Sprintf("%d processes would be terminated, and the limit is %d a cycle", ends, l.MaxTerminations)
-	}
-	if l.MaxPercent > 0 && ends*100 > l.MaxPercent*processes {
-		return fmt.Sprintf("%d of %d GPU processes would be terminated, and the limit is %d per cent a cycle", ends, processes, l.MaxPercent)
-	}
-	return ""
 }

@@ -17,6 +17,10 @@ type Plan struct {
 	// Held says why the policy's limits forbid to carry out the reports; empty
 	// when they don't. A plan that is held is held as a whole.
 	Held string
+	// HeldHost is the one host whose report alone is held for the limits' sake,
+	// and HeldHostBecause why; empty when there is none.
+	HeldHost        snapshot.Hostname
+	HeldHostBecause string
 	// TellUsers has the users of findings told on their terminals.
 	TellUsers bool
 }

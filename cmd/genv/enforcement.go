@@ -170,7 +170,7 @@ func cycleExit(cycle *controller.Cycle, f *fleet, tellWork bool) error {
 	switch {
 	case cycle.Unrecorded != nil:
 		return &exitError{code: exitUnrecorded}
-	case cycle.Plan.Held != "":
+	case cycle.Plan.Held != "" || cycle.Plan.HeldHost != "":
 		return &exitError{code: exitHeld}
 	case tellWork && cycle.DryRun && len(cycle.Plan.Reports) > 0:
 		return &exitError{code: exitWork}
@@ -184,6 +184,9 @@ func remarksOfCycle(cycle *controller.Cycle) []string {
 	var remarks []string
 	if held := cycle.Plan.Held; held != "" {
 		remarks = append(remarks, fmt.Sprintf("Held: %s. Nothing is done. Look at the plan with --dry-run, and raise `limits:` in the policy if it is right.", held))
+	}
+	if host := cycle.Plan.HeldHost; host != "" {
+		remarks = append(remarks, on(host, fmt.Sprintf("Held: %s. Nothing is done on this host; the others are not held.", cycle.Plan.HeldHostBecause)))
 	}
 	if err := cycle.Unrecorded; err != nil && len(cycle.Actions) == 0 && len(cycle.Plan.Reports) > 0 {
 		remarks = append(remarks, fmt.Sprintf("Nothing is done, since it could not be recorded: %v. Make room there, or run with --act-unrecorded.", err))

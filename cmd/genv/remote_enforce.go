@@ -185,11 +185,18 @@ func (w *cycleWriter) writeNotes(cycle controller.Cycle) {
 func (w *cycleWriter) writeCycle(cycle controller.Cycle) error {
 	out, before := w.out, w.decided
 	w.decided = make(map[string]audit.Decision, len(cycle.Plan.Findings))
+	shown := make(map[snapshot.Hostname]int)
 	for i := range cycle.Plan.Findings {
 		f := &cycle.Plan.Findings[i]
 		decision := cycle.Decision(f)
 		w.decided[f.ID] = decision
 		if before[f.ID] == decision && slices.Contains(quiet, decision) {
+			continue
+		}
+		if shown[f.Host]++; shown[f.Host] == maxFindingsShown+1 {
+			_, _ = fmt.Fprintln(out, on(f.Host, "… and more findings; --format json has them all")) // the next line would fail too
+		}
+		if shown[f.Host] > maxFindingsShown {
 			continue
 		}
 		if _, err := fmt.Fprintln(out, printable(on(f.Host, f.String()+waitOf(f, cycle.Start)))); err != nil {
@@ -208,6 +215,10 @@ func (w *cycleWriter) writeCycle(cycle controller.Cycle) error {
 	}
 	return nil
 }
+
+// maxFindingsShown is how many findings of a host a cycle shows to people: one
+// that makes up processes must not fill the screen.
+const maxFindingsShown = 256
 
 // waitOf says why nothing is done about a finding; empty when something is, or
 // would be, as in 1.4.3.
@@ -291,6 +302,7 @@ type enforceDocument struct {
 	// Held says why the limits held the cycle back, and Unrecorded why the
 	// record could not be kept.
 	Held       string         `json:"held,omitempty"`
+	HeldHost   string         `json:"held_host,omitempty"`
 	Unrecorded string         `json:"unrecorded,omitempty"`
 	Told       []toldDocument `json:"told"`
 }
@@ -338,7 +350,7 @@ func enforceDocumentOf(cycle controller.Cycle, failures []failure) enforceDocume
 		f := &cycle.Plan.Findings[i]
 		document.Findings = append(document.Findings, findingDocument{Finding: *f, Line: f.String(), Decision: cycle.Decision(f)})
 	}
-	document.Held, document.Told = cycle.Plan.Held, []toldDocument{}
+	document.Held, document.HeldHost, document.Told = cycle.Plan.Held, string(cycle.Plan.HeldHost), []toldDocument{}
 	if cycle.Unrecorded != nil {
 		document.Unrecorded = cycle.Unrecorded.Error()
 	}

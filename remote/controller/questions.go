@@ -1,10 +1,12 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
@@ -49,7 +51,24 @@ func (l *line) execute(ctx context.Context, report enforce.Report) (Execution, e
 	if err != nil && !errors.Is(err, stream.ErrRefused) && !errors.Is(err, stream.ErrNotSent) {
 		return Execution{}, remote.Errorf(remote.OutcomeUnknown, "the report was sent, and what came of it is not known: %w", err)
 	}
+	answer.Lines = bounded(answer.Lines, 2*len(answer.Outcomes))
+	answer.Warnings = bounded(answer.Warnings, 2*len(answer.Outcomes)+maxWarnings)
 	return Execution(answer), err
+}
+
+// What is kept of what a host says for people: it is shown to the administrator.
+const (
+	maxLine     = 4096 // bytes
+	maxWarnings = 64   // beside two for each item
+)
+
+// bounded keeps as many lines as there can be, and of each the beginning.
+func bounded(lines []string, limit int) []string {
+	kept := lines[:min(len(lines), limit)]
+	for i, line := range kept {
+		kept[i] = strings.ToValidUTF8(line[:min(len(line), maxLine)], "")
+	}
+	return kept
 }
 
 // paired checks that there is one outcome for each item, in the order of the
@@ -86,11 +105,18 @@ func (l *line) call(ctx context.Context, name string, request, answer any) error
 	if err != nil {
 		return classify(ctx, err)
 	}
+	if n := bytes.Count(reply, []byte{','}); n > maxValues {
+		return remote.Errorf(remote.InvalidOutput, "the answer to %s: %d values are more than the %d that are read", name, n, maxValues)
+	}
 	if err := json.Unmarshal(reply, answer); err != nil {
 		return remote.Errorf(remote.InvalidOutput, "the answer to %s: %w", name, err)
 	}
 	return nil
 }
+
+// maxValues bounds what an answer costs once it is decoded: a comma takes one
+// byte on the wire and many in memory.
+const maxValues = 1 << 20
 
 // classify says what became of a question.
 func classify(ctx context.Context, err error) error {

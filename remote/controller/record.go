@@ -75,6 +75,7 @@ func (c *Controller) findingRecords(cycle *Cycle) []audit.Record {
 	}
 	var records []audit.Record
 	seen := make(map[string]bool, len(cycle.Plan.Findings))
+	perHost := make(map[snapshot.Hostname]int)
 	for i := range cycle.Plan.Findings {
 		f := &cycle.Plan.Findings[i]
 		seen[f.ID] = true
@@ -82,14 +83,27 @@ func (c *Controller) findingRecords(cycle *Cycle) []audit.Record {
 		if before, known := c.decided[f.ID]; known && before.decision == d && d != audit.DecisionAct {
 			continue
 		}
+		if perHost[f.Host]++; perHost[f.Host] > maxFindingsRecorded && d != audit.DecisionAct {
+			continue // the host's record says how many there were
+		}
 		c.decided[f.ID] = decided{f.Host, d}
 		records = append(records, audit.Record{
 			Kind: audit.KindFinding, IDs: []string{f.ID}, Rule: f.Rule, Decision: d, Host: f.Host, User: f.User, UID: f.UID,
 			PID: f.PID, EID: f.EID, Text: f.String(), Finding: f,
 		})
 	}
+	for host, n := range perHost {
+		if more := n - maxFindingsRecorded; more > 0 {
+			records = append(records, audit.Record{Kind: audit.KindFinding, Host: host, Text: fmt.Sprintf("and up to %d findings more on this host", more)})
+		}
+	}
 	return append(records, c.clearedRecords(cycle, seen)...)
 }
+
+// maxFindingsRecorded is how many new findings of a host a cycle records beside
+// those it acts on: a host that makes up processes must not push everybody's
+// history out of the log.
+const maxFindingsRecorded = 256
 
 // decided is what was recorded of a finding last.
 type decided struct {
@@ -150,6 +164,9 @@ func (c *Controller) failureRecords(cycle *Cycle) []audit.Record {
 	c.failing = failing
 	if held := cycle.Plan.Held; held != "" {
 		records = append(records, audit.Record{Kind: audit.KindHeld, Reason: held})
+	}
+	if host := cycle.Plan.HeldHost; host != "" {
+		records = append(records, audit.Record{Kind: audit.KindHeld, Host: host, Reason: cycle.Plan.HeldHostBecause})
 	}
 	return records
 }
