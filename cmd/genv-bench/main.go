@@ -20,14 +20,17 @@ func main() {
 	flag.StringVar(&b.only, "only", "", "only the rows of `GROUP`: cold, steady, many, kill, evaluate, server, desk")
 	serve := flag.String("serve", "", "be a fleet of -many hosts with its files in `DIR`, until stdin ends")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	run := b.run
-	if *serve != "" {
-		run = func(context.Context) error { return serveFleet(*serve, b.many, os.Stdin, os.Stdout) }
-	}
-	if err := run(ctx); err != nil {
+	if err := run(b, *serve); err != nil {
 		fmt.Fprintln(os.Stderr, "genv-bench:", err)
 		os.Exit(1)
 	}
+}
+
+func run(b *bench, serve string) error {
+	if serve != "" {
+		return serveFleet(serve, b.many, os.Stdin, os.Stdout)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	return b.run(ctx)
 }

@@ -118,7 +118,7 @@ func costOf(pid int) (c cost, err error) {
 func (b *bench) onHost(ctx context.Context, m *sim.Machine, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, b.genv, args...)
 	cmd.Env = m.Environ()
-	cmd.Stderr = os.Stderr
+	cmd.Stderr = b.progress
 	return cmd
 }
 

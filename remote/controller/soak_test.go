@@ -122,9 +122,15 @@ func (s *soak) flap() {
 		name  string
 		fault sim.Fault
 	}{
-		{"down", sim.Down()}, {"silent", sim.Silent()}, {"drop", sim.DropAfter(n(4000))}, {"freeze", sim.FreezeAfter(n(4000))},
-		{"slow start", sim.Slow(time.Duration(n(300)) * time.Millisecond)}, {"noise", sim.Before("Welcome\n\x00\xffgnv1")},
-		{"stderr flood", sim.FloodStderr(1 << 20)}, {"stdout flood", sim.Flood(2 << 20)}, {"no exit status", sim.NoExit()},
+		{"down", sim.Down()},
+		{"silent", sim.Silent()},
+		{"drop", sim.DropAfter(n(4000))},
+		{"freeze", sim.FreezeAfter(n(4000))},
+		{"slow start", sim.Slow(time.Duration(n(300)) * time.Millisecond)},
+		{"noise", sim.Before("Welcome\n\x00\xffgnv1")},
+		{"stderr flood", sim.FloodStderr(1 << 20)},
+		{"stdout flood", sim.Flood(2 << 20)},
+		{"no exit status", sim.NoExit()},
 	}
 	kind := kinds[s.random.IntN(len(kinds))]
 	if s.random.IntN(2) == 0 {
@@ -135,8 +141,15 @@ func (s *soak) flap() {
 	}
 	s.faults[kind.name]++
 	moods := []genvhost.Mood{
-		{}, {Freeze: true}, {Wait: time.Duration(n(600)) * time.Millisecond}, {Twist: genvhost.Silent}, {Twist: genvhost.Cut},
-		{Twist: genvhost.Hangup}, {Twist: genvhost.Garbled}, {Twist: genvhost.Noise}, {Twist: genvhost.Double},
+		{},
+		{Freeze: true},
+		{Wait: time.Duration(n(600)) * time.Millisecond},
+		{Twist: genvhost.Silent},
+		{Twist: genvhost.Cut},
+		{Twist: genvhost.Hangup},
+		{Twist: genvhost.Garbled},
+		{Twist: genvhost.Noise},
+		{Twist: genvhost.Double},
 	}
 	which := s.random.IntN(len(moods))
 	s.faults[fmt.Sprintf("mood %d", which)]++

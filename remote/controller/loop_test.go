@@ -1,0 +1,133 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// slow is a Link that takes its time, in turn, and minds no context.
+type slow struct {
+	takes   []time.Duration
+	asked   []time.Time
+	running bool
+}
+
+func (l *slow) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error) {
+	if l.running {
+		return nil, errors.New("two cycles at once")
+	}
+	l.running = true
+	take := l.takes[len(l.asked)%len(l.takes)]
+	l.asked = append(l.asked, time.Now())
+	time.Sleep(take)
+	l.running = false
+	return &snapshot.Snapshot{}, nil
+}
+
+func (l *slow) Execute(context.Context, remote.Host, enforce.Report) (controller.Execution, error) {
+	return controller.Execution{}, nil
+}
+
+func looping(l controller.Link) *controller.Controller {
+	return &controller.Controller{Hosts: []remote.Host{{Name: "a"}}, Link: l, Fanout: 1, Now: time.Now}
+}
+
+// TestCyclesKeepTime: they begin at multiples of the interval after the first,
+// whatever they take; none overlaps, and none is made up for.
+func TestCyclesKeepTime(t *testing.T) {
+	const s = time.Second
+	for _, tt := range []struct {
+		name  string
+		takes []time.Duration
+		want  []time.Duration
+	}{
+		{"short ones", []time.Duration{s / 10}, []time.Duration{0, 10 * s, 20 * s, 30 * s}},
+		{"one that takes long", []time.Duration{s, 15 * s, s}, []time.Duration{0, 10 * s, 30 * s, 40 * s}},
+		{"all take long", []time.Duration{25 * s}, []time.Duration{0, 30 * s, 60 * s, 90 * s}},
+		{"just as long as the interval", []time.Duration{10 * s}, []time.Duration{0, 20 * s, 40 * s, 60 * s}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				link, begun := &slow{takes: tt.takes}, time.Now()
+				err := looping(link).Loop(t.Context(), enforce.DefaultFlags(), controller.Schedule{Interval: 10 * s, Cycles: 4}, func(c controller.Cycle) error {
+					require.Empty(t, c.Cluster.Failed())
+					return nil
+				})
+				require.NoError(t, err)
+				var starts []time.Duration
+				for _, at := range link.asked {
+					starts = append(starts, at.Sub(begun))
+				}
+				require.Equal(t, tt.want, starts)
+			})
+		})
+	}
+}
+
+func TestTheLoopEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		once := 0
+		require.NoError(t, looping(&slow{takes: []time.Duration{0}}).Loop(t.Context(), enforce.DefaultFlags(), controller.Schedule{}, func(controller.Cycle) error {
+			once++
+			return nil
+		}))
+		require.Equal(t, 1, once, "an interval of 0 is once")
+
+		enough := errors.New("enough")
+		err := looping(&slow{takes: []time.Duration{0}}).Loop(t.Context(), enforce.DefaultFlags(), controller.Schedule{Interval: time.Second}, func(c controller.Cycle) error {
+			if c.Number == 3 {
+				return enough
+			}
+			return nil
+		})
+		require.ErrorIs(t, err, enough)
+
+		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+		defer cancel()
+		begun := time.Now()
+		require.NoError(t, looping(&slow{takes: []time.Duration{0}}).Loop(ctx, enforce.DefaultFlags(), controller.Schedule{Interval: time.Hour}, func(controller.Cycle) error { return nil }))
+		require.Equal(t, 25*time.Second, time.Since(begun), "in the middle of a wait")
+	})
+}
+
+// TestSIGHUPBetweenCycles: it waits for the cycle, not for the next one.
+func TestSIGHUPBetweenCycles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, hangup := time.Now(), make(chan os.Signal, 1)
+		var reread []time.Duration
+		schedule := controller.Schedule{
+			Interval: time.Minute, Cycles: 3, Hangup: hangup,
+			Reread: func(enforce.Policy) enforce.Policy {
+				reread = append(reread, time.Since(begun))
+				return enforce.Flags{NonEnvProcesses: true}
+			},
+		}
+		time.AfterFunc(3*time.Second, func() { hangup <- syscall.SIGHUP })  // within the first cycle
+		time.AfterFunc(30*time.Second, func() { hangup <- syscall.SIGHUP }) // in the wait after it
+		require.NoError(t, looping(&slow{takes: []time.Duration{10 * time.Second}}).Loop(t.Context(), enforce.DefaultFlags(), schedule, func(controller.Cycle) error { return nil }))
+		require.Equal(t, []time.Duration{10 * time.Second, 30 * time.Second}, reread)
+		require.Equal(t, 130*time.Second, time.Since(begun), "cycles kept their time")
+	})
+}
+
+// TestSteps: a watchdog is told of each cycle and of each wait.
+func TestSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var steps []time.Duration
+		schedule := controller.Schedule{Interval: time.Minute, Cycles: 2, Step: func(wait time.Duration) { steps = append(steps, wait) }}
+		require.NoError(t, looping(&slow{takes: []time.Duration{10 * time.Second}}).Loop(t.Context(), enforce.DefaultFlags(), schedule, func(controller.Cycle) error { return nil }))
+		require.Equal(t, []time.Duration{0, 50 * time.Second, 0}, steps)
+	})
+}
