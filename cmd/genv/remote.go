@@ -38,7 +38,7 @@ func remoteFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "exclude", Aliases: []string{"x"}, Usage: "hosts to leave out, written as with -H"},
 		&cli.StringFlag{Name: "username", Aliases: []string{"l"}, Usage: "user to log in as"},
 		&cli.StringFlag{Name: "timeout", Aliases: []string{"t"}, DefaultText: "10, or ssh_config's ConnectTimeout", Usage: "for connecting, the handshake included, in seconds"},
-		&cli.StringFlag{Name: "command-timeout", Value: "30", Usage: "for a command on a host, in seconds"},
+		&cli.StringFlag{Name: "command-timeout", Value: "30", DefaultText: "30; for enforce the interval, from 10 to 30", Usage: "for a command or an answer of a host, in seconds"},
 		&cli.IntFlag{Name: "fanout", Value: 64, Usage: "hosts at a time"},
 		&cli.BoolFlag{Name: "exit-on-error", Aliases: []string{"e"}, Usage: "stop at the first host that fails"},
 		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing of hosts that failed"},

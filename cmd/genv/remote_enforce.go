@@ -40,6 +40,9 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 		return err
 	}
 	defer f.Close()
+	if !isGiven(c, "command-timeout") {
+		f.timeout = patienceFor(schedule.Interval, f.timeout)
+	}
 	rules, err := p.beginEnforcement(c, f, "")
 	if err != nil {
 		return err
@@ -48,6 +51,17 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	talks := f.converse(p.logger(c))
 	defer talks.Close()
 	return p.turn(c, f, rules.policy, schedule, format, func() (enforce.Policy, error) { return p.reread(c, f, talks, rules) })
+}
+
+// patienceFor is how long a host has for an answer when nobody said: in a loop
+// the interval, and 10 s at least. A host that always answers just in time
+// would otherwise make every cycle, and so every other host, as slow as itself;
+// one that is too slow is asked on behind the cycles, and named.
+func patienceFor(interval, longest time.Duration) time.Duration {
+	if interval == 0 {
+		return longest
+	}
+	return min(max(interval, 10*time.Second), longest)
 }
 
 // reread is what SIGHUP asks for: the hosts and the policy as they stand now.

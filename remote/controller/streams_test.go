@@ -86,6 +86,8 @@ func TestBadConversations(t *testing.T) {
 				require.Nil(t, s)
 				require.Empty(t, f.streams.Via(f.hosts[0]))
 				s = eventually(t, f, 0)
+			} else {
+				require.NoError(t, err)
 			}
 			require.Len(t, s.Processes, 1)
 			require.Equal(t, 2, f.Hosts()[0].Counts().Commands, "a conversation before, and one after")

@@ -79,12 +79,16 @@ func (c *Client) exchange(request *frame) ([]byte, error) {
 	case f.id != request.id:
 		return nil, fmt.Errorf("%w: an answer to %d, and %d was asked", ErrProtocol, f.id, request.id)
 	case f.kind == kindRefusal:
-		return nil, fmt.Errorf("%w: %s", ErrRefused, f.body)
+		return nil, fmt.Errorf("%w: %s", ErrRefused, f.body[:min(len(f.body), maxRefusalKept)])
 	case f.kind != kindAnswer:
 		return nil, fmt.Errorf("%w: a frame of the kind %q for an answer", ErrProtocol, f.kind)
 	}
 	return f.body, nil
 }
+
+// maxRefusalKept is how much is kept of the words in which a host refuses, in
+// bytes: they are shown to the administrator.
+const maxRefusalKept = 4096
 
 // within waits for work that waits for the host, or for the end of ctx: then
 // the work goes on until the session is closed, and nobody sees what it brings.

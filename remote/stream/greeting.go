@@ -16,6 +16,9 @@ const Version = 1
 // maxNoise is how much a login may print before the greeting, in bytes.
 const maxNoise = 1 << 20
 
+// maxGreeting is how long the greeting's body may be, in bytes.
+const maxGreeting = 64 << 10
+
 // ErrNoGreeting says that the output ended, or went on for too long, without
 // our greeting in it: there is no `usage serve` at the other end.
 var ErrNoGreeting = errors.New("no greeting came")
@@ -52,6 +55,9 @@ func readGreeting(r *bufio.Reader, token string) (Greeting, error) {
 	f, err := readFrame(r)
 	if err != nil {
 		return Greeting{}, fmt.Errorf("read the greeting: %w", err)
+	}
+	if len(f.body) > maxGreeting {
+		return Greeting{}, fmt.Errorf("%w: a greeting of %d bytes", ErrProtocol, len(f.body))
 	}
 	var g Greeting
 	if err := json.Unmarshal(f.body, &g); err != nil || f.kind != kindGreeting {
