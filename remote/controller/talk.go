@@ -51,9 +51,14 @@ func (t *talk) hangUp() {
 	t.line, t.why, t.losses = nil, nil, 0
 }
 
-// lose ends the conversation and the connection because of why.
+// lose ends the conversation because of why, and the connection with it, unless
+// the host only hung up: then there is nothing wrong with the connection.
 func (t *talk) lose(why error) {
-	t.streams.drop(t.line, t.host)
+	if errors.Is(why, errCut) {
+		t.streams.closing.Go(t.line.close)
+	} else {
+		t.streams.drop(t.line, t.host)
+	}
 	t.line, t.why = nil, why
 	t.losses++
 }
