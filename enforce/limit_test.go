@@ -45,8 +45,12 @@ func TestOneHostDoesNotHoldAll(t *testing.T) {
 		{"but not if the others are over as well", enforce.Limits{MaxTerminations: 4}, []string{outside("a", 5), outside("b", 99)}, true, "", 104},
 		{"a single host is the fleet", enforce.Limits{MaxTerminations: 4}, []string{outside("a", 99)}, true, "", 99},
 		{"per cent", enforce.Limits{MaxPercent: 50}, []string{outside("a", 1)}, true, "", 1},
-		{"per cent of the others, without the one that waits", enforce.Limits{MaxPercent: 50},
-			[]string{"a | env 1 alice | dev 0 1@01 | proc 5 1 0:1 | proc 6 - 0:1", outside("b", 99)}, false, "b", 1},
+		{
+			"per cent of the others, without the one that waits",
+			enforce.Limits{MaxPercent: 50},
+			[]string{"a | env 1 alice | dev 0 1@01 | proc 5 1 0:1 | proc 6 - 0:1", outside("b", 99)},
+			false, "b", 1,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			policy := limited{enforce.Flags{NonEnvProcesses: true}, tt.limits}
