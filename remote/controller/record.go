@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -92,8 +93,8 @@ func (c *Controller) findingRecords(cycle *Cycle) []audit.Record {
 			PID: f.PID, EID: f.EID, Text: f.String(), Finding: f,
 		})
 	}
-	for host, n := range perHost {
-		if more := n - maxFindingsRecorded; more > 0 {
+	for _, host := range slices.Sorted(maps.Keys(perHost)) {
+		if more := perHost[host] - maxFindingsRecorded; more > 0 {
 			records = append(records, audit.Record{Kind: audit.KindFinding, Host: host, Text: fmt.Sprintf("and up to %d findings more on this host", more)})
 		}
 	}
