@@ -298,3 +298,21 @@ func noGenv(_ context.Context, r *sim.Request) int {
 	}
 	return 0
 }
+
+// TestAHostThatCameBackBetweenCycles has its whole time for an answer, however
+// long ago the login was.
+func TestAHostThatCameBackBetweenCycles(t *testing.T) {
+	h := genvhost.New(busy(1))
+	f := startFleet(t, 500*time.Millisecond, h)
+	require.NoError(t, f.Hosts()[0].Inject(sim.Down()))
+	_, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+	require.Error(t, err)
+	require.NoError(t, f.Hosts()[0].Inject())
+	require.Eventually(t, func() bool { // the cycle that begins the attempt does not wait for it
+		_, _ = f.streams.Snapshot(t.Context(), f.hosts[0])
+		time.Sleep(time.Second) // longer than the Timeout
+		s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+		return err == nil && len(s.Processes) == 1
+	}, 30*time.Second, time.Millisecond)
+	require.Equal(t, 1, f.Hosts()[0].Counts().Commands, "the first login that worked is used")
+}

@@ -93,7 +93,8 @@ func (t *talk) ready(ctx context.Context, patience time.Duration) (until time.Ti
 	if t.line != nil {
 		return time.Time{}, nil
 	}
-	if t.attempt == nil {
+	begun := t.attempt == nil
+	if begun {
 		t.attempt = t.streams.begin(t.host, pauseAfter(t.losses), t.why != nil)
 	}
 	if err := t.await(ctx, patience); err != nil {
@@ -104,6 +105,9 @@ func (t *talk) ready(ctx context.Context, patience time.Duration) (until time.Ti
 	if a.err != nil {
 		t.why = a.err
 		t.losses++
+	}
+	if !begun {
+		return time.Time{}, a.err // it was over some time ago
 	}
 	return a.until, a.err
 }
