@@ -71,6 +71,11 @@ func prepare(command *cli.Command) {
 	if command.Action == nil {
 		command.Action = refuseUnknown
 	}
+	for _, flag := range command.Flags {
+		if f, ok := flag.(*cli.BoolFlag); ok {
+			f.DisableDefaultText = f.DefaultText == "" // "(default: false)" tells nobody anything
+		}
+	}
 	for _, sub := range command.Subcommands {
 		prepare(sub)
 	}

@@ -18,7 +18,7 @@ func (p *program) configCommand() *cli.Command {
 		Usage:     "show or change the configuration of this environment",
 		ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",
 		Flags: append(configFlags(),
-			&cli.BoolFlag{Name: "save", Usage: "save the configuration in the folder that `genv home` prints"},
+			&cli.BoolFlag{Name: "save", Usage: "save the configuration in the folder that genv home prints"},
 			&cli.BoolFlag{Name: "load", Usage: "take the configuration that was saved there"}),
 		Action: p.plainly(p.config),
 	}

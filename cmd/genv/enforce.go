@@ -16,7 +16,7 @@ func (p *program) enforceCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "enforce",
 		Usage:  "hold this machine to the rules, cycle after cycle",
-		Flags:  append(policyFlags(), formatFlag()),
+		Flags:  enforceFlags(),
 		Action: p.enforceHere,
 	}
 }

@@ -16,12 +16,12 @@ func (p *program) policyCommand() *cli.Command {
 		Usage: "look at policy files",
 		Subcommands: []*cli.Command{
 			{
-				Name: "check", Usage: "say all that is wrong with a policy `FILE`", ArgsUsage: "FILE",
+				Name: "check", Usage: "say all that is wrong with a policy file", ArgsUsage: "FILE",
 				Action: p.policyCheck,
 			},
 			{
 				Name: "explain", Usage: "say what holds for a user on a host, and where that comes from",
-				Flags: append(policyFlags(), formatFlag(),
+				Flags: append(ruleFlags(), formatFlag(),
 					&cli.StringFlag{Name: "user", Usage: "the `USER`; without one, what holds for nobody in particular"},
 					&cli.StringFlag{Name: "host", Usage: "the `HOST`, by its name in the inventory"},
 					&cli.StringSliceFlag{Name: "label", Usage: "a label of the host, as `KEY=VALUE`; several times"},

@@ -14,30 +14,37 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// policyFlags are those of `enforce`, here and on a fleet.
-func policyFlags() []cli.Flag {
-	flags := []cli.Flag{
-		&cli.StringFlag{Name: "interval", Value: "10", Usage: "time between cycles, in seconds or as 500ms; 0 runs once"},
+// enforceFlags are those of `enforce`, here and on a fleet.
+func enforceFlags() []cli.Flag {
+	return append(ruleFlags(),
+		&cli.StringFlag{Name: "interval", Value: "10", Usage: "`TIME` between cycles, in seconds or as 500ms; 0 runs once"},
 		&cli.IntFlag{Name: "cycles", Usage: "end after `N` cycles; 0 never ends"},
 		&cli.BoolFlag{Name: "dry-run", Usage: "say what would be done, and why, and do nothing"},
 		&cli.BoolFlag{Name: "exit-code", Usage: "exit with 2 when a dry run finds something to do"},
-		&cli.StringFlag{Name: "policy", Usage: "policy `FILE`; flags stand over it"},
 		&cli.StringFlag{Name: "audit-log", Usage: "append what is found, decided and done to `FILE`, as JSON lines"},
-		&cli.StringFlag{Name: "audit-size", Value: "64m", Usage: "rotate that file when it is so long"},
+		&cli.StringFlag{Name: "audit-size", Value: "64m", Usage: "rotate that file when it is of this `SIZE`"},
 		&cli.IntFlag{Name: "audit-keep", Value: audit.DefaultKeep, Usage: "keep `N` rotated files"},
 		&cli.BoolFlag{Name: "act-unrecorded", Usage: "go on acting when that file cannot be written"},
-		&cli.IntFlag{Name: "max-devices-per-user", Usage: "devices that a user may have attached on all hosts together"},
-		&cli.StringSliceFlag{Name: "max-devices-for-user", Usage: "the same for single users, as `USER=N` …"},
-	}
-	flags = append(flags, onOff(enforce.RuleNonEnvProcesses, "terminate processes that are in no environment (off)")...)
-	flags = append(flags, onOff(enforce.RuleEnvDevices, "terminate processes on devices that are not attached (on)")...)
-	return append(flags, onOff(enforce.RuleEnvMemory, "terminate processes of environments over their memory capacity (on)")...)
+		formatFlag(),
+	)
 }
 
-func onOff(rule enforce.Rule, text string) []cli.Flag {
+// ruleFlags say what holds: a policy file, and what stands over it.
+func ruleFlags() []cli.Flag {
+	flags := []cli.Flag{
+		&cli.StringFlag{Name: "policy", Usage: "policy `FILE`; flags stand over it"},
+		&cli.IntFlag{Name: "max-devices-per-user", DefaultText: "no cap", Usage: "end attachments of a user beyond `N` devices on all hosts together"},
+		&cli.StringSliceFlag{Name: "max-devices-for-user", Usage: "the same for single users: `USER=N`, several values allowed"},
+	}
+	flags = append(flags, onOff(enforce.RuleNonEnvProcesses, "terminate processes that are in no environment", "off")...)
+	flags = append(flags, onOff(enforce.RuleEnvDevices, "terminate processes on devices that are not attached", "on")...)
+	return append(flags, onOff(enforce.RuleEnvMemory, "terminate processes of environments over their memory capacity", "on")...)
+}
+
+func onOff(rule enforce.Rule, text, without string) []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: string(rule), Usage: text},
-		&cli.BoolFlag{Name: "no-" + string(rule), Usage: "do not", Hidden: true},
+		&cli.BoolFlag{Name: string(rule), Usage: text, DefaultText: without},
+		&cli.BoolFlag{Name: "no-" + string(rule), Usage: "do not"},
 	}
 }
 

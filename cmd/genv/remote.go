@@ -33,13 +33,13 @@ func (p *program) remoteCommand() *cli.Command {
 // remoteFlags are taken by `genv remote` and by each of its commands.
 func remoteFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "hosts: `a,b`, gpu[01-16].lab, @group, hosts.yaml"},
+		&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "`HOSTS`: a,b or gpu[01-16].lab or @group or hosts.yaml; several times"},
 		&cli.StringFlag{Name: "hostfile", Usage: "`FILE` of hosts, one a line or YAML"},
-		&cli.StringSliceFlag{Name: "exclude", Aliases: []string{"x"}, Usage: "hosts to leave out, written as with -H"},
-		&cli.StringFlag{Name: "username", Aliases: []string{"l"}, Usage: "user to log in as"},
-		&cli.StringFlag{Name: "timeout", Aliases: []string{"t"}, DefaultText: "10, or ssh_config's ConnectTimeout", Usage: "for connecting, the handshake included, in seconds"},
-		&cli.StringFlag{Name: "command-timeout", Value: "30", DefaultText: "30; for enforce the interval, from 10 to 30", Usage: "for a command or an answer of a host, in seconds"},
-		&cli.IntFlag{Name: "fanout", Value: 64, Usage: "hosts at a time"},
+		&cli.StringSliceFlag{Name: "exclude", Aliases: []string{"x"}, Usage: "`HOSTS` to leave out, written as with -H"},
+		&cli.StringFlag{Name: "username", Aliases: []string{"l"}, Usage: "`USER` to log in as"},
+		&cli.StringFlag{Name: "timeout", Aliases: []string{"t"}, DefaultText: "10, or ssh_config's ConnectTimeout", Usage: "`TIME` for connecting, the handshake included, in seconds or as 500ms"},
+		&cli.StringFlag{Name: "command-timeout", Value: "30", DefaultText: "30; for enforce the interval, from 10 to 30", Usage: "`TIME` for a command or an answer of a host, in seconds or as 500ms"},
+		&cli.IntFlag{Name: "fanout", Value: 64, Usage: "log in to `N` hosts at a time"},
 		&cli.BoolFlag{Name: "exit-on-error", Aliases: []string{"e"}, Usage: "stop at the first host that fails"},
 		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing of hosts that failed"},
 		&cli.StringFlag{Name: "ssh-config", Aliases: []string{"F"}, Usage: "ssh configuration `FILE` instead of ~/.ssh/config"},

@@ -14,7 +14,7 @@ func (p *program) remoteEnforceCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "enforce",
 		Usage:  "hold all hosts to the rules, cycle after cycle",
-		Flags:  append(append(remoteFlags(), policyFlags()...), formatFlag()),
+		Flags:  append(remoteFlags(), enforceFlags()...),
 		Action: p.remoteEnforce,
 	}
 }

@@ -18,7 +18,7 @@ func (p *program) shellCommand() *cli.Command {
 		Usage: `what a shell evaluates: eval "$(genv shell --init)"`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "init", Usage: "print what initialises a shell"},
-			&cli.StringFlag{Name: "shell", Usage: "bash or zsh, instead of the one that asks"},
+			&cli.StringFlag{Name: "shell", Usage: "for this `SHELL`, bash or zsh, instead of the one that asks"},
 		},
 		Action: p.plainly(p.shellInit),
 	}

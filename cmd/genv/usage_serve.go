@@ -34,8 +34,8 @@ func (p *program) usageServeCommand() *cli.Command {
 		Name:  "serve",
 		Usage: "answer a controller's requests on stdin and stdout until it hangs up",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "token", Usage: "what the greeting begins with, so that it is found behind banners"},
-			&cli.DurationFlag{Name: "idle", Value: 10 * time.Minute, Usage: "end when nothing was asked for so long"},
+			&cli.StringFlag{Name: "token", Usage: "begin the greeting with `TOKEN`, so that it is found behind banners"},
+			&cli.DurationFlag{Name: "idle", Value: 10 * time.Minute, Usage: "end when nothing was asked for this `TIME`"},
 		},
 		Action: p.usageServe,
 	}
