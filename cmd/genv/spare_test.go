@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// TestAHostMaySpareProcesses: with GENV_TERMINATE_PROCESSES=0 a report detaches,
+// and signals nobody; what was not done is said.
+func TestAHostMaySpareProcesses(t *testing.T) {
+	s := newStation(t)
+	shell := s.me().open("bash")
+	require.Equal(t, said{}, shell.say("genv activate --gpus 1 --name x"))
+	pid := startSleeper(t, s.me().uid)
+	s.uses(map[snapshot.PID]int{pid: 5})
+	env, err := snapshot.DecodeEnvironments([]byte(s.stateFiles()["envs.json"]))
+	require.NoError(t, err)
+	document, err := snapshot.EncodeEnvironments(env)
+	require.NoError(t, err)
+	report := fmt.Sprintf(`{"terminate": {"processes": [{"pid": %d, "used_gpu_memory": [{"index": 5, "gpu_memory": "1000mi"}], "eid": null}]}, "detach": {"0": %s}}`, pid, document)
+	execute := func(u *user) result {
+		cmd := u.command("genv", "usage", "execute")
+		cmd.Stdin = strings.NewReader(report)
+		return finished(t, cmd)
+	}
+
+	spared := execute(s.me().with("GENV_TERMINATE_PROCESSES=0"))
+	require.Zero(t, spared.code)
+	require.Equal(t, fmt.Sprintf("process %d: refused: GENV_TERMINATE_PROCESSES=0 on this host\n", pid), spared.err)
+	require.True(t, strings.HasPrefix(spared.out, "Detaching environment "+shell.pid()+" ") && strings.Count(spared.out, "\n") == 1, spared.out)
+	local := s.me().with("GENV_TERMINATE_PROCESSES=0").run("genv", "enforce", "--interval", "0", "--non-env-processes")
+	require.NotContains(t, local.out, "Terminating")
+	require.Equal(t, said{}, shell.say(fmt.Sprintf("kill -0 %d", pid)))
+
+	done := execute(s.me().with("GENV_TERMINATE_PROCESSES=1"))
+	require.Equal(t, result{out: fmt.Sprintf("Terminating process %d from environment N/A that is running on GPU(s) 5\n", pid)}, done)
+}
