@@ -67,12 +67,12 @@ func mostOf(reports []HostReport) (snapshot.Hostname, bool) {
 // other means than a mistake or a lie.
 const manyOnOneHost = 64
 
-// wait has the findings of a host wait, and says why.
+// wait has the findings of a host wait that were to be acted on, and says why.
 func (e *evaluation) wait(plan *Plan, host snapshot.Hostname, why string) {
 	plan.HeldHost = host
 	plan.HeldHostBecause = "most of it on this host alone: " + why
 	for i := range plan.Findings {
-		if f := &plan.Findings[i]; f.Host == host {
+		if f := &plan.Findings[i]; f.Host == host && !f.Pending {
 			f.Pending, f.Waits = true, "most of what would be ended is on this host alone, and that is over the limit"
 		}
 	}

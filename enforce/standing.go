@@ -64,6 +64,16 @@ func (s *Standing) forget() {
 	}
 }
 
+// Disregard takes back that findings were first seen in the last cycle, because
+// nobody could be told of them in it: they are new in the next one.
+func (s *Standing) Disregard() {
+	for id, f := range s.findings {
+		if f.cycles == 1 {
+			delete(s.findings, id)
+		}
+	}
+}
+
 // due says whether a finding has stood for as long as warn wants, and if not,
 // the earliest time at which it will have.
 func (f stood) due(warn Warn, now time.Time) (bool, time.Time) {

@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -216,8 +217,32 @@ func TestTellings(t *testing.T) {
 	}
 	require.Equal(t, []enforce.Telling{
 		{Host: "a", UID: 1002, ID: plan.Findings[0].ID, Text: "Process 5 is not running in a GPU environment.\n" +
-			"Unless this changes, in 6m process 5 will be ended.\nStart GPU work in an environment: genv activate, genv attach, then run it in that shell."},
+			"Unless this changes, in 6m process 5 will be ended.",
+			Advice: "Start GPU work in an environment: genv activate, genv attach, then run it in that shell."},
 		{Host: "a", UID: 1001, ID: plan.Findings[2].ID, Text: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed.\n" +
-			"Unless this changes, in 6m device 0 will be detached.\nGive back devices that you need less: genv detach."},
+			"Unless this changes, in 6m device 0 will be detached.",
+			Advice: "Give back devices that you need less: genv detach."},
 	}, told, "process 7's and 6's users are not known, and the books of b are in doubt")
+}
+
+func TestTellingsCountWhatIsAtStake(t *testing.T) {
+	uid := snapshot.UID(1001)
+	cluster := parseCluster(t, "a | env 1 alice | dev 0 1@01 | dev 1 1@01 | proc 5 1 0:1 | proc 6 1 1:1")
+	cluster.Hosts[0].Snapshot.Environments[0].UID = uid
+	for i := range cluster.Hosts[0].Snapshot.Processes {
+		cluster.Hosts[0].Snapshot.Processes[i].UID = &uid
+	}
+	for _, tt := range []struct {
+		cap  int
+		want string
+	}{
+		{0, "Now processes 5, 6 are ended and devices 0,1 are detached."},
+		{1, "Now process 5 is ended and device 0 is detached."},
+	} {
+		f := enforce.Evaluate(stated{all: enforce.Settings{MaxDevices: &tt.cap}}, cluster, noon(0)).Findings[0]
+		told := f.Tellings(map[snapshot.Hostname]*snapshot.Host{"a": &cluster.Hosts[0]}, noon(0))
+		require.Len(t, told, 1)
+		_, follows, _ := strings.Cut(told[0].Text, "\n")
+		require.Equal(t, tt.want, follows)
+	}
 }

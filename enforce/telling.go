@@ -15,7 +15,9 @@ type Telling struct {
 	Host snapshot.Hostname
 	UID  snapshot.UID
 	ID   string // of the finding
-	Text string
+	Text string // what is wrong, and what follows
+	// Advice is how to get right. It is the same for all findings of a rule.
+	Advice string
 }
 
 // Tellings are those of a finding, one for each user and host whose processes
@@ -46,8 +48,8 @@ func (f *Finding) Tellings(hosts map[snapshot.Hostname]*snapshot.Host, now time.
 		}
 	}
 	for _, t := range order {
-		text := fmt.Sprintf("%s.\n%s %s.\n%s", f, f.when(now), at[t].fate(f.Pending), f.Rule.advice())
-		list = append(list, Telling{Host: t.host, UID: t.uid, ID: f.ID, Text: text})
+		text := fmt.Sprintf("%s.\n%s %s.", f, f.when(now), at[t].fate(f.Pending))
+		list = append(list, Telling{Host: t.host, UID: t.uid, ID: f.ID, Text: text, Advice: f.Rule.advice()})
 	}
 	return list
 }
@@ -105,18 +107,30 @@ func (f *Finding) when(now time.Time) string {
 
 // fate is what follows.
 func (s *stake) fate(pending bool) string {
-	be := "is"
-	if pending {
-		be = "will be"
+	be := func(n int) string {
+		switch {
+		case pending:
+			return "will be"
+		case n > 1:
+			return "are"
+		}
+		return "is"
 	}
 	var parts []string
-	if len(s.pids) > 0 {
-		parts = append(parts, fmt.Sprintf("process %s %s ended", strings.Join(s.pids, ", "), be))
+	if n := len(s.pids); n > 0 {
+		parts = append(parts, fmt.Sprintf("process%s %s %s ended", plural(n, "es"), strings.Join(s.pids, ", "), be(n)))
 	}
-	if len(s.devices) > 0 {
-		parts = append(parts, fmt.Sprintf("device %s %s detached", Indices(s.devices), be))
+	if n := len(s.devices); n > 0 {
+		parts = append(parts, fmt.Sprintf("device%s %s %s detached", plural(n, "s"), Indices(s.devices), be(n)))
 	}
 	return strings.Join(parts, " and ")
+}
+
+func plural(n int, ending string) string {
+	if n > 1 {
+		return ending
+	}
+	return ""
 }
 
 // advice is how to get right, and to stay it.
@@ -133,9 +147,9 @@ func (r Rule) advice() string {
 	case RuleMaxEnvsPerUser:
 		return "End environments that you need no more: genv deactivate, or exit their shells."
 	case RuleIdle:
-		return "Your processes stay. Attach it again when you need it: genv attach."
+		return "Your processes stay until somebody else is given it. Attach it again when you need it: genv attach."
 	case RuleMaxDuration:
-		return "Save your work. Attach it again afterwards, if it is free: genv attach."
+		return "Save your work: what goes on using the device may be ended. Attach it again afterwards, if it is free: genv attach."
 	}
 	return "Ask your administrator."
 }

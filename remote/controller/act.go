@@ -23,10 +23,14 @@ func (c *Controller) carryOut(ctx context.Context, cycle *Cycle) {
 	cycle.Unrecorded = err
 	if err != nil && !c.ActUnrecorded {
 		c.recordNothingDone(cycle, intended, err)
+		c.standing.Disregard()
 		return
 	}
-	if cycle.acts() {
+	switch {
+	case cycle.acts():
 		c.act(ctx, cycle)
+	case !cycle.DryRun:
+		c.standing.Disregard() // nobody is told in a cycle that is held
 	}
 	c.notify(cycle)
 }

@@ -31,6 +31,7 @@ type paper struct {
 	cut  int
 	lost error // what the controller hears then
 	down bool
+	uid  func(snapshot.PID) snapshot.UID // nil for uidOf
 
 	told   []controller.Message
 	tellIs error
@@ -49,6 +50,9 @@ func (p *paper) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, 
 	s := &snapshot.Snapshot{}
 	for _, pid := range p.hosts[h.Name] {
 		uid := uidOf(pid)
+		if p.uid != nil {
+			uid = p.uid(pid)
+		}
 		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: &uid, Usage: []snapshot.DeviceUsage{{Index: 0}}})
 	}
 	return s, nil

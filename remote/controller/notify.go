@@ -45,7 +45,7 @@ func (c *Controller) notify(cycle *Cycle) {
 		return
 	}
 	warned := cycle.findings(func(f *enforce.Finding) bool { return f.Pending && f.Cycles == 1 })
-	if len(warned) > 0 {
+	if len(warned) > 0 && cycle.acts() { // in a cycle that is held they do not count as seen
 		c.tellHooks(cycle, Notice{Event: EventWarn, Findings: warned})
 	}
 	if len(cycle.Actions) > 0 {

@@ -3,6 +3,8 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -59,20 +61,58 @@ func (c *Controller) tell(ctx context.Context, host remote.Host, tellings []enfo
 	if len(tellings) == 0 {
 		return nil
 	}
-	list := make([]Told, len(tellings))
-	messages := make([]Message, len(tellings))
-	for i, t := range tellings {
-		list[i].Telling = t
-		messages[i] = Message{UID: t.UID, Text: t.Text}
-	}
+	messages, of := messagesOf(tellings)
 	terminals, err := c.tellHost(ctx, host, messages)
-	for i := range list {
-		list[i].Err = err
-		if i < len(terminals) {
-			list[i].Terminals = terminals[i]
+	list := make([]Told, len(tellings))
+	for i, t := range tellings {
+		list[i] = Told{Telling: t, Err: err}
+		if of[i] < len(terminals) {
+			list[i].Terminals = terminals[of[i]]
 		}
 	}
 	return list
+}
+
+// messagesOf is one message for each user, since each rings a bell; and for each
+// telling, in which message it stands.
+func messagesOf(tellings []enforce.Telling) (messages []Message, of []int) {
+	of = make([]int, len(tellings))
+	users := make(map[snapshot.UID]int)
+	var texts [][]enforce.Telling
+	for i, t := range tellings {
+		at, known := users[t.UID]
+		if !known {
+			at = len(texts)
+			users[t.UID], texts = at, append(texts, nil)
+			messages = append(messages, Message{UID: t.UID})
+		}
+		of[i], texts[at] = at, append(texts[at], t)
+	}
+	for i := range messages {
+		messages[i].Text = textOf(texts[i])
+	}
+	return messages, of
+}
+
+// maxTellingsShown is how many findings one message tells in full.
+const maxTellingsShown = 6
+
+// textOf is the findings one after the other, and once for all that have the
+// same, how to get right.
+func textOf(tellings []enforce.Telling) string {
+	var lines []string
+	shown := tellings[:min(len(tellings), maxTellingsShown)]
+	for i, t := range shown {
+		lines = append(lines, t.Text)
+		if i+1 < len(shown) && shown[i+1].Advice == t.Advice {
+			continue
+		}
+		if more := len(tellings) - len(shown); i+1 == len(shown) && more > 0 {
+			lines = append(lines, fmt.Sprintf("And there are %d more; genv history shows what is done.", more))
+		}
+		lines = append(lines, t.Advice)
+	}
+	return strings.Join(lines, "\n")
 }
 
 func (c *Controller) tellHost(ctx context.Context, host remote.Host, messages []Message) ([]int, error) {
@@ -93,8 +133,14 @@ const (
 	toldOfAct
 )
 
+// maxTellings is how many findings a host's users are told of in a cycle; the
+// others follow in the next. A host that makes up processes must not fill the
+// record with users that it could not tell.
+const maxTellings = maxFindingsRecorded
+
 // messages are what users are to be told in this cycle: of a finding at first
-// sight, and when it is acted on, each once for as long as it stands.
+// sight, and when it is acted on, each once for as long as it stands. What a host
+// is held for alone may be a mistake, or a lie: nobody is told of it.
 func (c *Controller) messages(cycle *Cycle) map[string][]enforce.Telling {
 	if !cycle.Plan.TellUsers {
 		return nil
@@ -115,12 +161,16 @@ func (c *Controller) messages(cycle *Cycle) map[string][]enforce.Telling {
 			now.stage = toldOfAct
 		}
 		told[f.ID] = now
-		if c.told[f.ID].stage >= now.stage {
+		full := func(host snapshot.Hostname) bool { return len(list[string(host)]) >= maxTellings }
+		heldAlone := f.Waits != "" && cycle.Plan.HeldHost != "" && f.Host == cycle.Plan.HeldHost
+		if c.told[f.ID].stage >= now.stage || heldAlone || full(f.Host) {
 			told[f.ID] = c.told[f.ID]
 			continue
 		}
 		for _, t := range f.Tellings(hosts, c.Now()) {
-			list[string(t.Host)] = append(list[string(t.Host)], t)
+			if !full(t.Host) {
+				list[string(t.Host)] = append(list[string(t.Host)], t)
+			}
 		}
 	}
 	for id, before := range c.told {
@@ -141,7 +191,7 @@ type toldFinding struct {
 func toldRecords(told []Told) []audit.Record {
 	var records []audit.Record
 	for _, t := range told {
-		r := audit.Record{Kind: audit.KindTold, IDs: []string{t.ID}, Host: t.Host, UID: &t.UID, Text: t.Text}
+		r := audit.Record{Kind: audit.KindTold, IDs: []string{t.ID}, Host: t.Host, UID: &t.UID, Text: t.Text + "\n" + t.Advice}
 		switch {
 		case t.Err != nil:
 			r.Reason = t.Err.Error()

@@ -1,0 +1,122 @@
+package controller_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// crowd is a fleet whose hosts have n processes each, all of one user.
+func crowd(t *testing.T, n map[string]int) *paper {
+	p := newPaper(t)
+	p.hosts = map[string][]snapshot.PID{}
+	for host, n := range n {
+		for i := range n {
+			p.hosts[host] = append(p.hosts[host], snapshot.PID(100+i))
+		}
+	}
+	p.uid = func(snapshot.PID) snapshot.UID { return 1001 }
+	return p
+}
+
+// A user with many processes gets one message, with one bell and one piece of
+// advice.
+func TestAUserIsToldOfEverythingAtOnce(t *testing.T) {
+	const advice = "Start GPU work in an environment: genv activate, genv attach, then run it in that shell."
+	for n, want := range map[int]string{
+		1: "Process 100 is not running in a GPU environment.\nUnless this changes soon, process 100 will be ended.\n" + advice,
+		2: "Process 100 is not running in a GPU environment.\nUnless this changes soon, process 100 will be ended.\n" +
+			"Process 101 is not running in a GPU environment.\nUnless this changes soon, process 101 will be ended.\n" + advice,
+	} {
+		p := crowd(t, map[string]int{"a": n})
+		cycle := p.controller(nil).Cycle(t.Context(), 1, strict{tell: true, warn: enforce.Warn{Cycles: 3}})
+		require.Equal(t, []controller.Message{{UID: 1001, Text: want}}, p.told)
+		require.Len(t, cycle.Told, n, "each finding has its record")
+	}
+	p := crowd(t, map[string]int{"a": 100})
+	p.controller(nil).Cycle(t.Context(), 1, strict{tell: true})
+	require.Len(t, p.told, 1)
+	require.Contains(t, p.told[0].Text, "And there are 94 more")
+	require.True(t, strings.HasSuffix(p.told[0].Text, advice))
+}
+
+// A host that makes up processes does not fill the record with users that could
+// not be told.
+func TestTellingsOfAHostAreBounded(t *testing.T) {
+	p := crowd(t, map[string]int{"a": 1000, "b": 1})
+	p.tellIs = controller.ErrCannotTell
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	c := p.controller(&audit.Log{Path: path})
+	policy := strict{tell: true, warn: enforce.Warn{Cycles: 10}}
+	for number, want := range []int{257, 256, 256, 232, 0} {
+		require.Len(t, c.Cycle(t.Context(), number+1, policy).Told, want, "cycle %d", number+1)
+	}
+}
+
+// Of what one host is held for alone nobody is told, least of all that other
+// hosts are waited for; once it is done, they are.
+func TestNobodyIsToldOfWhatIsHeld(t *testing.T) {
+	p := crowd(t, map[string]int{"a": 99, "b": 1})
+	c := p.controller(nil)
+	cycle := c.Cycle(t.Context(), 1, strict{tell: true, limits: enforce.Limits{MaxTerminations: 50}})
+	require.Equal(t, "a", string(cycle.Plan.HeldHost))
+	require.Len(t, cycle.Told, 1)
+	require.Equal(t, "b", string(cycle.Told[0].Host))
+	c.Cycle(t.Context(), 2, strict{tell: true})
+	require.Len(t, p.told, 2)
+	require.Contains(t, p.told[1].Text, "Now process 100 is ended.")
+}
+
+// What was first seen while nothing could be done, and so nobody told, has all
+// of its time ahead of it once something can.
+func TestNobodyIsActedOnWithoutTheWarning(t *testing.T) {
+	for name, stop := range map[string]func(*controller.Controller, *full) strict{
+		"unrecorded": func(_ *controller.Controller, log *full) strict {
+			log.from = 0
+			return strict{tell: true, warn: enforce.Warn{Cycles: 2}}
+		},
+		"held": func(_ *controller.Controller, _ *full) strict {
+			return strict{tell: true, warn: enforce.Warn{Cycles: 2}, limits: enforce.Limits{MaxTerminations: 1}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var hooks heard
+			p := crowd(t, map[string]int{"a": 3})
+			log := &full{Log: audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}, from: 1000}
+			c := p.controller(log)
+			c.Hooks = &hooks
+			warn := strict{tell: true, warn: enforce.Warn{Cycles: 2}}
+			for number := range 2 {
+				c.Cycle(t.Context(), number+1, warn)
+			}
+			require.Len(t, p.told, 1)
+			policy := stop(c, log)
+			p.hosts["b"] = []snapshot.PID{200} // comes when nothing can be done
+			for number := range 4 {
+				require.Empty(t, c.Cycle(t.Context(), number+3, policy).Actions)
+			}
+			require.Len(t, p.told, 1)
+			log.from = 1000
+			cycle := c.Cycle(t.Context(), 7, warn)
+			require.Len(t, cycle.Actions, 1, "those who were told have had their time")
+			require.Contains(t, p.told[len(p.told)-1].Text, "Unless this changes soon, process 200 will be ended.")
+			require.Zero(t, p.signals[200])
+			c.Cycle(t.Context(), 8, warn)
+			c.Cycle(t.Context(), 9, warn)
+			require.Equal(t, 1, p.signals[200])
+			warned := 0
+			for _, h := range hooks {
+				warned += strings.Count(h, "warn ")
+			}
+			require.Equal(t, 2, warned, fmt.Sprint(hooks))
+		})
+	}
+}
