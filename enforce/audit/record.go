@@ -19,7 +19,7 @@ const (
 	KindReport  Kind = "report"  // an item of a report that is about to be sent
 	KindOutcome Kind = "outcome" // what came of it
 	KindTold    Kind = "told"    // a user was told, or could not be
-	KindHeld    Kind = "held"    // a cycle did nothing because of the limits
+	KindHeld    Kind = "held"    // the limits began to hold cycles back, or one host
 	KindFailed  Kind = "failed"  // a host did not answer
 )
 

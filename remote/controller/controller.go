@@ -56,7 +56,7 @@ type Controller struct {
 	decided  map[string]decided
 	failing  map[snapshot.Hostname]bool
 	told     map[string]toldFinding
-	held     string
+	held     string // why the cycle before was held back
 }
 
 // Cycle is one turn: what was seen, concluded and done.

@@ -2,10 +2,12 @@ package controller
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Hooks are told of events; *hook.Queue is one. Tell must not wait for anybody.
@@ -17,7 +19,7 @@ type Hooks interface {
 const (
 	EventWarn = "warn" // findings were seen first, and are not acted on yet
 	EventAct  = "act"  // reports were carried out, or their outcome is unknown
-	EventHold = "hold" // the limits held a cycle back
+	EventHold = "hold" // the limits began to hold cycles back, or one host
 )
 
 // Notice is what hooks get, as JSON; docs/json.md describes it.
@@ -52,16 +54,26 @@ func (c *Controller) notify(cycle *Cycle) {
 		acted := cycle.findings(func(f *enforce.Finding) bool { return cycle.Decision(f) == audit.DecisionAct })
 		c.tellHooks(cycle, Notice{Event: EventAct, Findings: acted, Outcomes: cycle.outcomes})
 	}
-	if held := cycle.Plan.Held; held != "" && held != c.held {
+	if held := cycle.held(); held != "" && held != c.held {
 		c.tellHooks(cycle, Notice{Event: EventHold, Held: held})
 	}
-	c.held = cycle.Plan.Held
 }
 
+// held is why the limits hold the cycle back, or one host; empty when they don't.
+func (cycle *Cycle) held() string {
+	if host := cycle.Plan.HeldHost; host != "" {
+		return fmt.Sprintf("%s alone: %s", host, cycle.Plan.HeldHostBecause)
+	}
+	return cycle.Plan.Held
+}
+
+// findings are those that a notice names: of a host no more than are recorded.
 func (cycle *Cycle) findings(which func(*enforce.Finding) bool) []NoticedFinding {
 	var list []NoticedFinding
+	perHost := make(map[snapshot.Hostname]int)
 	for i := range cycle.Plan.Findings {
-		if f := &cycle.Plan.Findings[i]; which(f) {
+		if f := &cycle.Plan.Findings[i]; perHost[f.Host] < maxFindingsRecorded && which(f) {
+			perHost[f.Host]++
 			list = append(list, NoticedFinding{*f, f.String(), f.Advice()})
 		}
 	}

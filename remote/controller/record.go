@@ -151,8 +151,8 @@ func (cycle *Cycle) Decision(f *enforce.Finding) audit.Decision {
 	return audit.DecisionAct
 }
 
-// failureRecords are of hosts that did not answer, when they begin to, and of a
-// cycle that was held back.
+// failureRecords are of hosts that did not answer, and of cycles that are held
+// back, when that begins.
 func (c *Controller) failureRecords(cycle *Cycle) []audit.Record {
 	var records []audit.Record
 	failing := make(map[snapshot.Hostname]bool)
@@ -163,6 +163,9 @@ func (c *Controller) failureRecords(cycle *Cycle) []audit.Record {
 		}
 	}
 	c.failing = failing
+	if cycle.held() == c.held {
+		return records
+	}
 	if held := cycle.Plan.Held; held != "" {
 		records = append(records, audit.Record{Kind: audit.KindHeld, Reason: held})
 	}

@@ -120,3 +120,44 @@ func TestNobodyIsActedOnWithoutTheWarning(t *testing.T) {
 		})
 	}
 }
+
+// That a fleet, or a host, is held back is recorded and told to the hooks when it
+// begins, in bounds.
+func TestHoldingIsRecordedOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		n    map[string]int
+		want int
+	}{
+		{"the fleet", map[string]int{"a": 60}, 1},
+		{"a host, and then what is left of the fleet", map[string]int{"a": 600, "b": 1}, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var hooks heard
+			path := filepath.Join(t.TempDir(), "audit.jsonl")
+			c := crowd(t, tt.n).controller(&audit.Log{Path: path})
+			c.Hooks = &hooks
+			for number := range 4 {
+				c.Cycle(t.Context(), number+1, strict{limits: enforce.Limits{MaxTerminations: 50}})
+			}
+			held := 0
+			_, err := audit.Scan(path, func(r *audit.Record) error {
+				if r.Kind == audit.KindHeld {
+					held++
+				}
+				return nil
+			})
+			require.NoError(t, err)
+			require.Equal(t, tt.want, held)
+			require.Contains(t, hooks, "hold 0 0 true")
+		})
+	}
+}
+
+func TestNoticesAreBounded(t *testing.T) {
+	var hooks heard
+	c := crowd(t, map[string]int{"a": 1000, "b": 2}).controller(nil)
+	c.Hooks = &hooks
+	c.Cycle(t.Context(), 1, strict{warn: enforce.Warn{Cycles: 2}})
+	require.Equal(t, heard{"warn 258 0 false"}, hooks)
+}
