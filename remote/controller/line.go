@@ -81,6 +81,9 @@ func (s *Streams) begin(host remote.Host, pause time.Duration, lost bool) *attem
 		limited, cancel := context.WithDeadline(ctx, a.until)
 		defer cancel()
 		a.line, a.err = s.reach(limited, host)
+		if remote.ClassOf(a.err) == remote.InvalidOutput && s.Forget != nil {
+			s.Forget(host) // whatever is wrong may be so on this connection alone
+		}
 		if a.err != nil || !lost {
 			return
 		}

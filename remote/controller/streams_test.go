@@ -66,7 +66,7 @@ func TestBadConversations(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := genvhost.New(busy(1))
-			f := startFleet(t, time.Second, h)
+			f := startFleet(t, 3*time.Second, h)
 			_, err := f.streams.Snapshot(t.Context(), f.hosts[0])
 			require.NoError(t, err)
 			once := make(chan struct{}, 1)
@@ -115,7 +115,7 @@ func TestReportsInBadConversations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := genvhost.New(busy(1))
-			f := startFleet(t, time.Second, h)
+			f := startFleet(t, 3*time.Second, h)
 			s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
 			require.NoError(t, err)
 			h.Behave(func(request string) genvhost.Mood {
