@@ -271,5 +271,12 @@ func (m *messages) await(t *testing.T, begins string) {
 			}
 		}
 		return false
-	}, 20*time.Second, 10*time.Millisecond, "%q did not come: %s", begins, fmt.Sprint(m.all))
+	}, 20*time.Second, 10*time.Millisecond, "%q did not come: %s", begins, m)
+}
+
+// String is what has come by now, for a test that waited in vain.
+func (m *messages) String() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return fmt.Sprintf("%q", m.all)
 }

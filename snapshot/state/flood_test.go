@@ -76,5 +76,5 @@ func TestBooksThatCannotBeWrittenAreReadAllTheSame(t *testing.T) {
 	require.Equal(t, name, books.Environments[0].Config.Name)
 	require.Len(t, books.Warnings, 1)
 	require.Contains(t, books.Warnings[0], "larger than 8 MiB")
-	require.ErrorIs(t, store.Update(t.Context(), enter(7)), state.ErrRequest)
+	require.ErrorIs(t, store.Update(t.Context(), enter(count)), state.ErrRequest)
 }
