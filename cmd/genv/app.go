@@ -81,7 +81,9 @@ func prepare(command *cli.Command) {
 	}
 }
 
-func usageError(_ *cli.Context, err error, _ bool) error { return usage("%w", err) }
+func usageError(c *cli.Context, err error, _ bool) error {
+	return usage("%w; see %s --help", err, c.Command.HelpName)
+}
 
 // refuseUnknown is the action of commands that only hold others.
 func refuseUnknown(c *cli.Context) error {
