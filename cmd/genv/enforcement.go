@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -25,6 +26,7 @@ type enforcement struct {
 	here    snapshot.Hostname // the name of this machine, if it is the only host
 	policy  enforce.Policy
 	hooks   *hook.Queue
+	former  sync.WaitGroup // hooks of a policy that was in force before, which are told to the end
 }
 
 // beginEnforcement reads the policy and opens what it needs. Whatever is wrong
@@ -49,8 +51,8 @@ func (p *program) beginEnforcement(c *cli.Context, f *fleet, here string) (*enfo
 
 // enact puts a policy into force.
 func (e *enforcement) enact(file *policy.File) {
-	if e.hooks != nil {
-		e.hooks.Close(0) // they are other hooks now
+	if former := e.hooks; former != nil {
+		e.former.Go(func() { former.Close(hookPatience) })
 	}
 	log := e.program.logger(e.context)
 	e.hooks = hook.New(file.Hooks, func(err error) { log.Warn().Err(err).Msg("nobody else was kept waiting") })
@@ -93,7 +95,10 @@ func (p policyHere) Exempt(s enforce.Subject) (string, bool) {
 // told.
 const hookPatience = 10 * time.Second
 
-func (e *enforcement) close() { e.hooks.Close(hookPatience) }
+func (e *enforcement) close() {
+	e.hooks.Close(hookPatience)
+	e.former.Wait()
+}
 
 // auditOf opens the log of --audit-log: a log that cannot be written is said
 // before anything is done.
@@ -178,7 +183,7 @@ func cycleExit(cycle *controller.Cycle, f *fleet, tellWork bool) error {
 	return nil
 }
 
-// remarkOfCycle is what a cycle says of itself on stderr, if it did less than
+// remarksOfCycle is what a cycle says of itself on stderr, if it did less than
 // its plan.
 func remarksOfCycle(cycle *controller.Cycle) []string {
 	var remarks []string

@@ -38,10 +38,17 @@ func run(ctx context.Context, h policy.Hook, e event) error {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
-	if ctx.Err() != nil {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, exec.ErrWaitDelay):
+		return nil // it ended well, and left a child behind that holds its output
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("it did not end within %s and was killed", h.Timeout)
+	case ctx.Err() != nil:
+		return errors.New("it was killed, since genv ends or has other hooks now")
 	}
-	if err != nil && said.String() != "" {
+	if said.String() != "" {
 		return fmt.Errorf("%w: %s", err, said)
 	}
 	return err

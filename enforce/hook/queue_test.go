@@ -6,8 +6,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -63,6 +65,22 @@ func TestACommandGetsTheEventOnItsStdin(t *testing.T) {
 	data, err := os.ReadFile(out)
 	require.NoError(t, err)
 	require.Equal(t, "an argument warn\n{\"a\":1}", string(data))
+}
+
+// A program that leaves something behind, which holds its output, has done its
+// work all the same.
+func TestACommandThatLeavesAChildIsNotRunAgain(t *testing.T) {
+	dir := t.TempDir()
+	failed := tellOnce(t, policy.Hook{Command: script(t, "echo run >> "+dir+"/runs; sleep 20 & echo $! > "+dir+"/child"), Retries: 2}, "act", "x")
+	child, err := os.ReadFile(dir + "/child")
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(child)))
+	require.NoError(t, err)
+	_ = syscall.Kill(pid, syscall.SIGKILL) // if it is there
+	require.Empty(t, failed)
+	runs, err := os.ReadFile(dir + "/runs")
+	require.NoError(t, err)
+	require.Equal(t, "run\n", string(runs))
 }
 
 func TestOnlyTheEventsThatAreWanted(t *testing.T) {
