@@ -60,3 +60,37 @@ func BenchmarkEvaluate(b *testing.B) {
 	b.ReportMetric(float64(len(plan.Findings)), "findings")
 	runtime.KeepAlive(cluster)
 }
+
+// crowded is a host that says of itself as much as is read of one: n
+// environments, all attached to one device, with a process each.
+func crowded(n int) snapshot.Cluster {
+	at := snapshot.DateOf(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
+	uid := snapshot.UID(1001)
+	s := &snapshot.Snapshot{Devices: []snapshot.Device{{TotalMemory: snapshot.MiB(81559)}}}
+	for i := range n {
+		eid := snapshot.EnvID(fmt.Sprint(1000 + i))
+		s.Environments = append(s.Environments, snapshot.Environment{EID: eid, UID: uid, Username: "alice", Creation: at})
+		s.Devices[0].Attachments = append(s.Devices[0].Attachments, snapshot.Attachment{EID: eid, Time: at})
+		s.Processes = append(s.Processes, snapshot.Process{
+			PID: snapshot.PID(5000 + i), Start: 1, EID: eid, UID: &uid, Usage: []snapshot.DeviceUsage{{Memory: snapshot.MiB(4)}},
+		})
+	}
+	return snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}
+}
+
+// BenchmarkCrowded judges a single host that lies as much as it can, by every
+// rule, and finds out whom to tell: it must not delay the others.
+func BenchmarkCrowded(b *testing.B) {
+	cluster := crowded(40_000)
+	policy := stated{all: enforce.Settings{
+		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, Idle: &enforce.Idle{After: time.Hour},
+		MaxDevices: ptr(0), MaxMemory: ptr(int64(1)), MaxEnvs: ptr(1), Warn: enforce.Warn{Cycles: 1},
+	}}
+	for b.Loop() {
+		plan := enforce.Evaluate(policy, cluster, noon(0))
+		owners := enforce.NewOwners(cluster)
+		for i := range plan.Findings {
+			plan.Findings[i].Tellings(owners, noon(0))
+		}
+	}
+}

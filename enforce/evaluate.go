@@ -78,8 +78,17 @@ func (e *evaluation) find(f *Finding, warn Warn) (due bool) {
 
 func (e *evaluation) add(f Finding) { e.findings = append(e.findings, f) }
 
+// maxNotes is how many notes there are on one host: nobody reads more, and a host
+// that makes things up must not fill the screen.
+const maxNotes = 256
+
 func (e *evaluation) note(h *hostView, format string, args ...any) {
-	e.notes = append(e.notes, Note{Host: h.name, Text: fmt.Sprintf(format, args...)})
+	switch h.notes++; {
+	case h.notes <= maxNotes:
+		e.notes = append(e.notes, Note{Host: h.name, Text: fmt.Sprintf(format, args...)})
+	case h.notes == maxNotes+1:
+		e.notes = append(e.notes, Note{Host: h.name, Text: "and there is more that could not be judged"})
+	}
 }
 
 // noteUnknowns tells of processes that no rule may touch, and of those that say

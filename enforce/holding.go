@@ -1,8 +1,6 @@
 package enforce
 
 import (
-	"slices"
-
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -29,7 +27,8 @@ type heldDevice struct {
 	device *snapshot.Device
 	newest snapshot.Date
 	envs   []*envView
-	users  []*snapshot.Process // the user's processes on it
+	grants []*snapshot.Attachment // those of envs, in their order
+	users  []*snapshot.Process    // the user's processes on it
 	// doubtful: a process whose environment is unknown uses it and might be
 	// the user's, so that nobody may call the device idle.
 	doubtful bool
@@ -92,7 +91,7 @@ func (u *holding) add(held map[snapshot.DeviceIndex]*heldDevice, h *hostView, or
 			held[index] = d
 			u.devices = append(u.devices, d)
 		}
-		d.envs = append(d.envs, env)
+		d.envs, d.grants = append(d.envs, env), append(d.grants, a.Attachment)
 		if a.Time.Compare(d.newest) > 0 {
 			d.newest = a.Time
 		}
@@ -107,12 +106,7 @@ func (u *holding) add(held map[snapshot.DeviceIndex]*heldDevice, h *hostView, or
 
 // keeps says whether an exempt process of the environment uses a device.
 func (h *hostView) keeps(env *envView, index snapshot.DeviceIndex) bool {
-	if len(h.kept) == 0 {
-		return false
-	}
-	return slices.ContainsFunc(h.snapshot.Processes, func(p snapshot.Process) bool {
-		return h.kept[p.PID] && p.EID == env.env.EID && p.Uses(index) != nil
-	})
+	return h.keptUses[deviceOfEnv{index, env.env.EID}]
 }
 
 // doubtfulDevices are those that processes of unknown environments use.
@@ -136,9 +130,9 @@ func (h *hostView) doubtfulDevices() map[snapshot.DeviceIndex]bool {
 // the environments may use, and at most all of it. Unknown is not zero.
 func (d *heldDevice) bytes() (n int64, known bool) {
 	total := d.device.TotalMemory
-	for _, env := range d.envs {
+	for _, a := range d.grants {
 		capacity := total
-		if a := d.device.Attachment(env.env.EID); a != nil && a.GPUMemory.Known() {
+		if a.GPUMemory.Known() {
 			capacity = a.GPUMemory
 		}
 		if !capacity.Known() {

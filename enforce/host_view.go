@@ -23,6 +23,8 @@ type hostView struct {
 	// kept are processes that are exempt: no rule sees them, and what they use
 	// is taken from nobody.
 	kept          map[snapshot.PID]bool
+	keptUses      map[deviceOfEnv]bool // by processes that are kept
+	notes         int                  // how many there are
 	exemptDevices map[snapshot.DeviceIndex]bool
 	draft         draft
 }
@@ -111,13 +113,20 @@ func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
 		_, exempt := policy.Exempt(subject)
 		switch {
 		case exempt || env != nil && env.exempt || fleet.protects(p) || h.onExemptOnly(p):
-			if h.kept == nil {
-				h.kept = make(map[snapshot.PID]bool)
-			}
-			h.kept[p.PID] = true
+			h.keep(p)
 		case env != nil:
 			env.processes = append(env.processes, p)
 		}
+	}
+}
+
+func (h *hostView) keep(p *snapshot.Process) {
+	if h.kept == nil {
+		h.kept, h.keptUses = make(map[snapshot.PID]bool), make(map[deviceOfEnv]bool)
+	}
+	h.kept[p.PID] = true
+	for _, u := range p.Usage {
+		h.keptUses[deviceOfEnv{u.Index, p.EID}] = true
 	}
 }
 

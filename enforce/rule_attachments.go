@@ -3,6 +3,8 @@ package enforce
 import (
 	"fmt"
 	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // attachmentID names an attachment for as long as it lasts.
@@ -14,13 +16,17 @@ func attachmentID(h *hostView, env *envView, a attachment) string {
 func (e *evaluation) watchIdle() {
 	idle := make(map[string]time.Duration)
 	for _, h := range e.hosts {
+		var used func(*envView, snapshot.DeviceIndex) bool
 		for _, env := range h.inOrder {
 			rule := env.settings.Idle
 			if rule == nil {
 				continue
 			}
+			if used == nil {
+				used = h.inUse()
+			}
 			for _, a := range env.attachments {
-				if h.isIdle(env, a, rule.Below) {
+				if !used(env, a.device.Index) || computesLess(a.device, rule.Below) {
 					idle[attachmentID(h, env, a)] = rule.After
 				}
 			}
@@ -29,20 +35,25 @@ func (e *evaluation) watchIdle() {
 	e.standing.watchIdle(idle, e.now)
 }
 
-// isIdle says whether nothing uses an attachment now: neither a process of the
-// environment, nor one of which nobody knows whose it is; or whether the device
-// is known to compute less than below per cent.
-func (h *hostView) isIdle(env *envView, a attachment, below int) bool {
-	if u := a.device.Utilization; below > 0 && u != nil && *u < below {
-		return true
-	}
+// inUse tells of each device whether an environment uses it now: whether one of
+// its processes is on it, or one of which nobody knows whose it is.
+func (h *hostView) inUse() func(*envView, snapshot.DeviceIndex) bool {
+	doubtful, by := h.doubtfulDevices(), make(map[deviceOfEnv]bool)
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
-		if p.Uses(a.device.Index) != nil && (p.EnvUnknown || p.EID == env.env.EID) {
-			return false
+		for _, u := range p.Usage {
+			by[deviceOfEnv{u.Index, p.EID}] = true
 		}
 	}
-	return true
+	return func(env *envView, index snapshot.DeviceIndex) bool {
+		return doubtful[index] || by[deviceOfEnv{index, env.env.EID}]
+	}
+}
+
+// computesLess says whether a device is known to compute less than below per
+// cent.
+func computesLess(d *snapshot.Device, below int) bool {
+	return below > 0 && d.Utilization != nil && *d.Utilization < below
 }
 
 // idleDevices detaches what was idle for long enough. It ends nobody's process:

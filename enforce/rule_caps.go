@@ -123,11 +123,11 @@ func (e *evaluation) maxEnvs(u *holding, limit int, warn Warn) {
 		return cmp.Or(cmp.Compare(a.cost(), b.cost()), b.env.Creation.Compare(a.env.Creation), cmp.Compare(a.order, b.order), cmp.Compare(a.env.EID, b.env.EID))
 	})
 	f := Finding{Rule: RuleMaxEnvsPerUser, User: u.user, ID: capID(RuleMaxEnvsPerUser, u.user), Count: &CountExcess{Used: len(envs), Limit: limit, Hosts: u.hosts}}
-	due := e.findCap(&f, warn)
+	due, dealt := e.findCap(&f, warn), make(map[ProcessRef]bool)
 	for _, env := range envs[:len(envs)-limit] {
 		for _, a := range env.attachments {
 			if !env.host.keeps(env.envView, a.device.Index) {
-				e.loses(&f, due, env.host, env.envView, a.device.Index, env.processes)
+				e.loses(&f, due, dealt, env.host, env.envView, a.device.Index)
 			}
 		}
 	}
@@ -143,10 +143,10 @@ func (u userEnv) cost() int {
 // take is a finding about a user who loses devices once it is due.
 func (e *evaluation) take(u *holding, taken []*heldDevice, warn Warn, f Finding) {
 	f.User, f.ID = u.user, capID(f.Rule, u.user)
-	due := e.findCap(&f, warn)
+	due, dealt := e.findCap(&f, warn), make(map[ProcessRef]bool)
 	for _, d := range taken {
 		for _, env := range d.envs {
-			e.loses(&f, due, d.host, env, d.device.Index, env.processes)
+			e.loses(&f, due, dealt, d.host, env, d.device.Index)
 		}
 	}
 	e.add(f)
@@ -156,22 +156,18 @@ func capID(rule Rule, user snapshot.Username) string { return fmt.Sprintf("%s/%s
 
 // loses notes that an environment is to lose a device, and that its processes
 // which would go on using it are to end; if it is due, in the report as well.
-func (e *evaluation) loses(f *Finding, due bool, h *hostView, env *envView, index snapshot.DeviceIndex, processes []*snapshot.Process) {
+// Those that are dealt with already are not named again.
+func (e *evaluation) loses(f *Finding, due bool, dealt map[ProcessRef]bool, h *hostView, env *envView, index snapshot.DeviceIndex) {
 	f.Detach = append(f.Detach, DeviceRef{h.name, index, env.env.EID})
 	if due {
 		h.draft.take(index, env.env, f.ID)
 	}
-	for _, p := range processes {
-		if p.Uses(index) != nil && !f.names(ProcessRef{h.name, p.PID}) {
+	for _, p := range env.processes {
+		if ref := (ProcessRef{h.name, p.PID}); p.Uses(index) != nil && !dealt[ref] {
+			dealt[ref] = true
 			e.end(f, due, h, p)
 		}
 	}
-}
-
-// names says whether a process is dealt with already.
-func (f *Finding) names(ref ProcessRef) bool {
-	return slices.Contains(f.Terminate, ref) ||
-		slices.ContainsFunc(f.Stuck, func(s StuckProcess) bool { return s.ProcessRef == ref })
 }
 
 // held lists the devices that count for the user's caps.

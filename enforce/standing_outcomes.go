@@ -82,8 +82,13 @@ func (s *Standing) review(hosts []*hostView) {
 			delete(s.released, r)
 		}
 	}
+	running := make(map[snapshot.Hostname]map[stuckProcess]bool)
 	for p := range s.stuck {
-		if h := byName[p.host]; h != nil && !h.runs(p.pid, p.start) {
+		h := byName[p.host]
+		if h != nil && running[p.host] == nil {
+			running[p.host] = h.running()
+		}
+		if h != nil && !running[p.host][p] {
 			delete(s.stuck, p)
 		}
 	}
@@ -104,11 +109,12 @@ func (h *hostView) lingers(eid snapshot.EnvID, index snapshot.DeviceIndex) bool 
 	return false
 }
 
-func (h *hostView) runs(pid snapshot.PID, start snapshot.StartTime) bool {
+// running are the processes that a host shows.
+func (h *hostView) running() map[stuckProcess]bool {
+	set := make(map[stuckProcess]bool, len(h.snapshot.Processes))
 	for i := range h.snapshot.Processes {
-		if p := &h.snapshot.Processes[i]; p.PID == pid && p.Start == start {
-			return true
-		}
+		p := &h.snapshot.Processes[i]
+		set[stuckProcess{h.name, p.PID, p.Start}] = true
 	}
-	return false
+	return set
 }

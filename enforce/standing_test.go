@@ -209,11 +209,11 @@ func TestTellings(t *testing.T) {
 	cluster.Hosts[0].Snapshot.Environments[0].UID = 1001
 	cluster.Hosts[1].Snapshot.Environments[0].UID = 1001
 	cluster.Hosts[1].Snapshot.Environments[0].OwnerMismatch = true // whoever wrote that is not to be believed
-	hosts := map[snapshot.Hostname]*snapshot.Host{"a": &cluster.Hosts[0], "b": &cluster.Hosts[1]}
+	owners := enforce.NewOwners(cluster)
 	var told []enforce.Telling
 	plan := enforce.Evaluate(policy, cluster, noon(0))
 	for i := range plan.Findings {
-		told = append(told, plan.Findings[i].Tellings(hosts, noon(4))...)
+		told = append(told, plan.Findings[i].Tellings(owners, noon(4))...)
 	}
 	require.Equal(t, []enforce.Telling{
 		{Host: "a", UID: 1002, ID: plan.Findings[0].ID, Text: "Process 5 is not running in a GPU environment.\n" +
@@ -240,9 +240,17 @@ func TestTellingsCountWhatIsAtStake(t *testing.T) {
 		{1, "Now process 5 is ended and device 0 is detached."},
 	} {
 		f := enforce.Evaluate(stated{all: enforce.Settings{MaxDevices: &tt.cap}}, cluster, noon(0)).Findings[0]
-		told := f.Tellings(map[snapshot.Hostname]*snapshot.Host{"a": &cluster.Hosts[0]}, noon(0))
+		told := f.Tellings(enforce.NewOwners(cluster), noon(0))
 		require.Len(t, told, 1)
 		_, follows, _ := strings.Cut(told[0].Text, "\n")
 		require.Equal(t, tt.want, follows)
 	}
+}
+
+func TestNotesOfAHostAreBounded(t *testing.T) {
+	unknown := strings.Repeat(" | proc 5 ? 0:10", 1000)
+	plan := enforce.Evaluate(stated{}, parseCluster(t, "a | dev 0"+unknown+"\nb | dev 0 | proc 5 ? 0:10"), noon(0))
+	require.Len(t, plan.Notes, 258)
+	require.Equal(t, enforce.Note{Host: "a", Text: "and there is more that could not be judged"}, plan.Notes[256])
+	require.Equal(t, "b", string(plan.Notes[257].Host))
 }

@@ -22,8 +22,8 @@ type Telling struct {
 
 // Tellings are those of a finding, one for each user and host whose processes
 // or devices are at stake, in the cluster's order. A user of whom the host did
-// not tell the uid cannot be told. The hosts are those of the cluster by name.
-func (f *Finding) Tellings(hosts map[snapshot.Hostname]*snapshot.Host, now time.Time) []Telling {
+// not tell the uid cannot be told.
+func (f *Finding) Tellings(owners *Owners, now time.Time) []Telling {
 	var list []Telling
 	at := make(map[target]*stake)
 	var order []target
@@ -38,11 +38,11 @@ func (f *Finding) Tellings(hosts map[snapshot.Hostname]*snapshot.Host, now time.
 		return at[t]
 	}
 	for _, ref := range f.Terminate {
-		s := add(ownerOfProcess(hosts, ref))
+		s := add(owners.ofProcess(ref))
 		s.pids = append(s.pids, fmt.Sprint(ref.PID))
 	}
 	for _, ref := range f.Detach {
-		s := add(ownerOfDevice(hosts, ref))
+		s := add(owners.ofDevice(ref))
 		if !slices.Contains(s.devices, ref.Index) {
 			s.devices = append(s.devices, ref.Index)
 		}
@@ -64,31 +64,6 @@ type target struct {
 type stake struct {
 	pids    []string
 	devices []snapshot.DeviceIndex
-}
-
-func ownerOfProcess(hosts map[snapshot.Hostname]*snapshot.Host, ref ProcessRef) (target, bool) {
-	h := hosts[ref.Host]
-	if h == nil || h.Snapshot == nil {
-		return target{}, false
-	}
-	for i := range h.Snapshot.Processes {
-		if p := &h.Snapshot.Processes[i]; p.PID == ref.PID && p.UID != nil {
-			return target{ref.Host, *p.UID}, true
-		}
-	}
-	return target{}, false
-}
-
-func ownerOfDevice(hosts map[snapshot.Hostname]*snapshot.Host, ref DeviceRef) (target, bool) {
-	h := hosts[ref.Host]
-	if h == nil || h.Snapshot == nil {
-		return target{}, false
-	}
-	e := h.Snapshot.Environment(ref.EID)
-	if e == nil || e.OwnerMismatch {
-		return target{}, false
-	}
-	return target{ref.Host, e.UID}, true
 }
 
 // when begins the sentence about what follows.

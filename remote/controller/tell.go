@@ -145,11 +145,10 @@ func (c *Controller) messages(cycle *Cycle) map[string][]enforce.Telling {
 	if !cycle.Plan.TellUsers {
 		return nil
 	}
-	hosts := make(map[snapshot.Hostname]*snapshot.Host)
+	owners := enforce.NewOwners(cycle.Cluster)
 	missing := make(map[snapshot.Hostname]bool)
 	for i := range cycle.Cluster.Hosts {
 		h := &cycle.Cluster.Hosts[i]
-		hosts[h.Name] = h
 		missing[h.Name] = h.Snapshot == nil
 	}
 	list := make(map[string][]enforce.Telling)
@@ -167,7 +166,7 @@ func (c *Controller) messages(cycle *Cycle) map[string][]enforce.Telling {
 			told[f.ID] = c.told[f.ID]
 			continue
 		}
-		for _, t := range f.Tellings(hosts, c.Now()) {
+		for _, t := range f.Tellings(owners, c.Now()) {
 			if !full(t.Host) {
 				list[string(t.Host)] = append(list[string(t.Host)], t)
 			}

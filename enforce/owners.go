@@ -1,0 +1,59 @@
+package enforce
+
+import "github.com/seed-3119e985/genv/snapshot"
+
+// Owners says whose the processes and environments of a cluster are, by the
+// kernel's word. A host's are looked through once, when the first is asked for.
+type Owners struct {
+	hosts map[snapshot.Hostname]*snapshot.Host
+	found map[snapshot.Hostname]*ownersOfHost
+}
+
+// ownersOfHost are those that the host told, and whose books are in no doubt.
+type ownersOfHost struct {
+	processes map[snapshot.PID]snapshot.UID
+	envs      map[snapshot.EnvID]snapshot.UID
+}
+
+// NewOwners begins with a cluster, which must not change.
+func NewOwners(cluster snapshot.Cluster) *Owners {
+	o := &Owners{hosts: make(map[snapshot.Hostname]*snapshot.Host, len(cluster.Hosts)), found: make(map[snapshot.Hostname]*ownersOfHost)}
+	for i := range cluster.Hosts {
+		o.hosts[cluster.Hosts[i].Name] = &cluster.Hosts[i]
+	}
+	return o
+}
+
+func (o *Owners) ofProcess(ref ProcessRef) (target, bool) {
+	uid, ok := o.on(ref.Host).processes[ref.PID]
+	return target{ref.Host, uid}, ok
+}
+
+func (o *Owners) ofDevice(ref DeviceRef) (target, bool) {
+	uid, ok := o.on(ref.Host).envs[ref.EID]
+	return target{ref.Host, uid}, ok
+}
+
+func (o *Owners) on(host snapshot.Hostname) *ownersOfHost {
+	found := o.found[host]
+	if found != nil {
+		return found
+	}
+	found = &ownersOfHost{processes: map[snapshot.PID]snapshot.UID{}, envs: map[snapshot.EnvID]snapshot.UID{}}
+	o.found[host] = found
+	h := o.hosts[host]
+	if h == nil || h.Snapshot == nil {
+		return found
+	}
+	for i := range h.Snapshot.Processes {
+		if p := &h.Snapshot.Processes[i]; p.UID != nil {
+			found.processes[p.PID] = *p.UID
+		}
+	}
+	for i := range h.Snapshot.Environments {
+		if e := &h.Snapshot.Environments[i]; !e.OwnerMismatch {
+			found.envs[e.EID] = e.UID
+		}
+	}
+	return found
+}
