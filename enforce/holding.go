@@ -26,14 +26,24 @@ type heldDevice struct {
 	order  int // of the host in the cluster
 	device *snapshot.Device
 	newest snapshot.Date
-	envs   []*envView
-	grants []*snapshot.Attachment // those of envs, in their order
-	users  []*snapshot.Process    // the user's processes on it
+	envs   []heldBy
+	users  []*snapshot.Process // the user's processes on it
 	// doubtful: a process whose environment is unknown uses it and might be
 	// the user's, so that nobody may call the device idle.
 	doubtful bool
 	// untouchable: an exempt process of the user's uses it.
 	untouchable bool
+
+	// Most devices are held by one environment with one process: these are
+	// where envs and users begin, so that they need no memory of their own.
+	firstEnv  [1]heldBy
+	firstUser [1]*snapshot.Process
+}
+
+// heldBy is an environment with its attachment to a device.
+type heldBy struct {
+	*envView
+	attachment *snapshot.Attachment
 }
 
 // going are devices that the report takes from the user anyway, for a reason
@@ -88,10 +98,11 @@ func (u *holding) add(held map[snapshot.DeviceIndex]*heldDevice, h *hostView, or
 		d := held[index]
 		if d == nil {
 			d = &heldDevice{host: h, order: order, device: a.device, doubtful: doubtful[index]}
+			d.envs, d.users = d.firstEnv[:0], d.firstUser[:0]
 			held[index] = d
 			u.devices = append(u.devices, d)
 		}
-		d.envs, d.grants = append(d.envs, env), append(d.grants, a.Attachment)
+		d.envs = append(d.envs, heldBy{env, a.Attachment})
 		if a.Time.Compare(d.newest) > 0 {
 			d.newest = a.Time
 		}
@@ -130,10 +141,10 @@ func (h *hostView) doubtfulDevices() map[snapshot.DeviceIndex]bool {
 // the environments may use, and at most all of it. Unknown is not zero.
 func (d *heldDevice) bytes() (n int64, known bool) {
 	total := d.device.TotalMemory
-	for _, a := range d.grants {
+	for _, by := range d.envs {
 		capacity := total
-		if a.GPUMemory.Known() {
-			capacity = a.GPUMemory
+		if by.attachment.GPUMemory.Known() {
+			capacity = by.attachment.GPUMemory
 		}
 		if !capacity.Known() {
 			return 0, false

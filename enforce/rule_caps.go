@@ -146,7 +146,7 @@ func (e *evaluation) take(u *holding, taken []*heldDevice, warn Warn, f Finding)
 	due, dealt := e.findCap(&f, warn), make(map[ProcessRef]bool)
 	for _, d := range taken {
 		for _, env := range d.envs {
-			e.loses(&f, due, dealt, d.host, env, d.device.Index)
+			e.loses(&f, due, dealt, d.host, env.envView, d.device.Index)
 		}
 	}
 	e.add(f)

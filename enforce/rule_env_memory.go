@@ -15,8 +15,11 @@ func (e *evaluation) envMemory(h *hostView) {
 		return
 	}
 	for _, env := range h.inOrder {
-		attachments := slices.Clone(env.attachments)
-		slices.SortFunc(attachments, func(a, b attachment) int { return cmp.Compare(a.device.Index, b.device.Index) })
+		byDevice := func(a, b attachment) int { return cmp.Compare(a.device.Index, b.device.Index) }
+		attachments := env.attachments
+		if !slices.IsSortedFunc(attachments, byDevice) { // hosts list their devices in order, but need not
+			attachments = slices.SortedFunc(slices.Values(attachments), byDevice)
+		}
 		for _, a := range attachments {
 			if a.GPUMemory.Known() {
 				e.envMemoryOn(h, env, a)
