@@ -49,6 +49,7 @@ func newEvaluation(policy Policy, cluster snapshot.Cluster, now time.Time, stand
 
 func (e *evaluation) run() {
 	e.standing.review(e.hosts)
+	e.onEachHost(e.inherit)
 	e.onEachHost(e.noteUnknowns)
 	e.onEachHost(e.nonEnvProcesses)
 	e.onEachHost(e.envDevices)

@@ -18,7 +18,8 @@ type Standing struct {
 	idle     map[string]time.Time // by attachment
 	looked   time.Time            // when idle was last brought up to date
 	released map[releasedDevice]bool
-	stuck    map[stuckProcess]string // why it cannot be ended
+	stuck    map[stuckProcess]string    // why it cannot be ended
+	met      map[snapshot.Hostname]bool // hosts that answered before
 	cycle    int
 }
 

@@ -28,6 +28,33 @@ func (s *Standing) release(h *hostView, env *envView, index snapshot.DeviceIndex
 	s.released[releasedDevice{h.name, env.env.EID, index}] = true
 }
 
+// inherit takes over, from a host that is met for the first time, what an earlier
+// controller may have released: devices that are idle by their utilization,
+// attached to nobody, and still held. Starting anew must not end what was let be.
+func (e *evaluation) inherit(h *hostView) {
+	s := e.standing
+	if s.met[h.name] {
+		return
+	}
+	if s.met == nil {
+		s.met = make(map[snapshot.Hostname]bool)
+	}
+	s.met[h.name] = true
+	for _, env := range h.inOrder {
+		rule := env.settings.Idle
+		if rule == nil || rule.Below == 0 {
+			continue // only devices without a process are released
+		}
+		for _, p := range env.processes {
+			for _, u := range p.Usage {
+				if d := h.snapshot.Device(u.Index); d != nil && len(d.Attachments) == 0 && computesLess(d, rule.Below) {
+					s.release(h, env, u.Index)
+				}
+			}
+		}
+	}
+}
+
 // releases says whether an environment's processes may linger on a device.
 func (s *Standing) releases(h *hostView, env *envView, index snapshot.DeviceIndex) bool {
 	if len(s.released) == 0 || !s.released[releasedDevice{h.name, env.env.EID, index}] {

@@ -92,6 +92,15 @@ func TestIdle(t *testing.T) {
 			cycle{75, `a | env 1 alice | env 2 bob | dev 0 u4 | proc 5 1 0:10`, ""},
 			cycle{76, `a | env 1 alice | env 2 bob | dev 0 u4 | proc 5 1 0:10 | proc 6 1 0:10`, ""},
 			cycle{77, `a | env 1 alice | env 2 bob | dev 0 u4 2@09 | proc 5 1 0:10`, "a end 5"})},
+		{"nor by a controller that was started since", both, []cycle{
+			{0, `a | env 1 alice | dev 0 u4 | proc 5 1 0:10`, ""},
+			{1, `a | env 1 alice | dev 0 u60 | proc 5 1 0:10`, ""},
+			{2, `a | env 1 alice | dev 0 u4 | proc 5 1 0:10 | proc 6 1 0:10`, ""},
+			{3, `a | env 1 alice | env 2 bob | dev 0 u4 2@09 | proc 5 1 0:10`, "a end 5"}}},
+		{"but who computes then has no leave", both, []cycle{{0, `a | env 1 alice | dev 0 u5 | proc 5 1 0:10`, "a end 5"}}},
+		{"nor who is found there later", both, []cycle{{0, `a | env 1 alice | dev 0 u4`, ""}, {1, `a | env 1 alice | dev 0 u4 | proc 5 1 0:10`, "a end 5"}}},
+		{"nor where the device is another's", both, []cycle{{0, `a | env 1 alice | env 2 bob | dev 0 u4 2@09 | proc 5 1 0:10`, "a end 5"}}},
+		{"nor where the rule takes no device that has processes", stated{all: enforce.Settings{EnvDevices: true, Idle: &enforce.Idle{After: time.Hour}}}, []cycle{{0, `a | env 1 alice | dev 0 u4 | proc 5 1 0:10`, "a end 5"}}},
 		{"who comes back to it later has no leave", both, append(
 			every(`a | env 1 alice | dev 0 u4 1@01 | proc 5 1 0:10`, "", "", "", "", "a detach 0 1"),
 			cycle{75, `a | env 1 alice | dev 0`, ""},
