@@ -19,7 +19,7 @@ func TestScripts(t *testing.T) {
 	for _, script := range scripts {
 		t.Run(filepath.Base(script), func(t *testing.T) {
 			s := newStation(t)
-			s.env = append(s.env, "PID="+pidText(startSleeper(t, os.Getuid())))
+			s.env = append(s.env, "PID="+pidText(startSleeper(t, os.Getuid())), "GENV_AUDIT_LOG="+s.path("audit.jsonl"))
 			testscript.Run(t, testscript.Params{Files: []string{script}, Setup: func(env *testscript.Env) error {
 				for _, entry := range s.env {
 					name, value, _ := strings.Cut(entry, "=")

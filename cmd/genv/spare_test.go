@@ -29,14 +29,14 @@ func TestAHostMaySpareProcesses(t *testing.T) {
 		return finished(t, cmd)
 	}
 
-	spared := execute(s.me().with("GENV_TERMINATE_PROCESSES=0"))
+	spared := execute(s.me().with("GENV_TERMINATE_PROCESSES=0", "GENV_AUDIT_LOG=off"))
 	require.Zero(t, spared.code)
 	require.Equal(t, fmt.Sprintf("process %d: refused: GENV_TERMINATE_PROCESSES=0 on this host\n", pid), spared.err)
 	require.True(t, strings.HasPrefix(spared.out, "Detaching environment "+shell.pid()+" ") && strings.Count(spared.out, "\n") == 1, spared.out)
-	local := s.me().with("GENV_TERMINATE_PROCESSES=0").run("genv", "enforce", "--interval", "0", "--non-env-processes")
+	local := s.me().with("GENV_TERMINATE_PROCESSES=0", "GENV_AUDIT_LOG=off").run("genv", "enforce", "--interval", "0", "--non-env-processes")
 	require.NotContains(t, local.out, "Terminating")
 	require.Equal(t, said{}, shell.say(fmt.Sprintf("kill -0 %d", pid)))
 
-	done := execute(s.me().with("GENV_TERMINATE_PROCESSES=1"))
+	done := execute(s.me().with("GENV_TERMINATE_PROCESSES=1", "GENV_AUDIT_LOG=off"))
 	require.Equal(t, result{out: fmt.Sprintf("Terminating process %d from environment N/A that is running on GPU(s) 5\n", pid)}, done)
 }
