@@ -47,6 +47,9 @@ func (p *program) remoteHistory(c *cli.Context) error {
 	if path == "" || path == "off" {
 		return usage("name the log that `genv remote enforce --audit-log FILE` keeps: --audit-log FILE, or GENV_AUDIT_LOG")
 	}
+	if _, err := os.Stat(path); err != nil { // an empty answer would say that nothing was done
+		return usage("the log: %w; name the one that `genv remote enforce --audit-log FILE` keeps", err)
+	}
 	hosts := allGiven(c, "host")
 	if len(hosts) > 1 {
 		return usage("--host: name one host, or none for all")
