@@ -75,7 +75,11 @@ func (p *program) lockDevices(ctx context.Context, who *person, devices []snapsh
 		holder = busy.Holder.String()
 	}
 	fmt.Fprintln(p.err, printable(fmt.Sprintf("genv: waiting for %s, which is held by %s", busy.Path, holder)))
-	return who.store.LockDevices(ctx, devices)
+	release, err = who.store.LockDevices(ctx, devices)
+	if again := (*state.BusyError)(nil); errors.As(err, &again) && again.Waited == 0 {
+		return nil, busy // interrupted before it was tried again: nobody is known to hold the other
+	}
+	return release, err
 }
 
 // lockable are the devices of the environment in which the command was typed.
