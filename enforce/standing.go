@@ -20,7 +20,9 @@ type Standing struct {
 	released map[releasedDevice]bool
 	stuck    map[stuckProcess]string    // why it cannot be ended
 	met      map[snapshot.Hostname]bool // hosts that answered before
+	asked    map[stuckProcess]time.Time // when SIGTERM was sent in vain
 	cycle    int
+	now      time.Time // of the last cycle
 }
 
 // stood is since when something is there without a break.
@@ -33,6 +35,7 @@ type stood struct {
 // Judge is Evaluate with a memory. Call it once a cycle.
 func (s *Standing) Judge(policy Policy, cluster snapshot.Cluster, now time.Time) Plan {
 	s.cycle++
+	s.now = now
 	e := newEvaluation(policy, cluster, now, s)
 	e.run()
 	s.forget()

@@ -1,6 +1,12 @@
 package enforce
 
-import "github.com/seed-3119e985/genv/snapshot"
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
 
 // releasedDevice is a device that was taken from an environment because it was
 // idle.
@@ -67,7 +73,8 @@ func (s *Standing) releases(h *hostView, env *envView, index snapshot.DeviceInde
 // Learn tells the Standing what came of a report, outcome by outcome. A process
 // that even SIGKILL did not end hangs in the kernel, and one that its host
 // refuses to end will be refused again: they stay in the findings, and nobody
-// tries again for as long as they are there.
+// tries again for as long as they are there. One that outlived SIGTERM alone may
+// be saving its work: it is asked again after a while, and not in every cycle.
 func (s *Standing) Learn(host snapshot.Hostname, report Report, outcomes []Outcome) {
 	start := make(map[snapshot.PID]snapshot.StartTime, len(report.Terminate))
 	for i := range report.Terminate {
@@ -75,29 +82,44 @@ func (s *Standing) Learn(host snapshot.Hostname, report Report, outcomes []Outco
 		start[p.PID] = p.Start
 	}
 	for _, o := range outcomes {
-		hopeless := o.Status == StatusRefused || o.Status == StatusSurvived && report.Kill
-		if o.PID == 0 || !hopeless || start[o.PID] == 0 {
-			continue
+		p := stuckProcess{host, o.PID, start[o.PID]}
+		switch hopeless := o.Status == StatusRefused || o.Status == StatusSurvived && report.Kill; {
+		case p.pid == 0 || p.start == 0:
+		case hopeless:
+			if s.stuck == nil {
+				s.stuck = make(map[stuckProcess]string)
+			}
+			s.stuck[p] = o.Reason
+		case o.Status == StatusSurvived:
+			if s.asked == nil {
+				s.asked = make(map[stuckProcess]time.Time)
+			}
+			s.asked[p] = s.now
 		}
-		if s.stuck == nil {
-			s.stuck = make(map[stuckProcess]string)
-		}
-		s.stuck[stuckProcess{host, o.PID, start[o.PID]}] = o.Reason
 	}
 }
 
+// askedAgainAfter is for how long a process that outlived SIGTERM is let be. To
+// many programs a second SIGTERM means to end at once whatever they are saving,
+// and each one has the cycle wait for the process's grace again.
+const askedAgainAfter = time.Minute
+
 // stuckBecause says why a process cannot be ended.
 func (s *Standing) stuckBecause(host snapshot.Hostname, p *snapshot.Process) (reason string, stuck bool) {
-	if len(s.stuck) == 0 {
+	if len(s.stuck)+len(s.asked) == 0 {
 		return "", false
 	}
-	reason, stuck = s.stuck[stuckProcess{host, p.PID, p.Start}]
+	key := stuckProcess{host, p.PID, p.Start}
+	if at, asked := s.asked[key]; asked && s.now.Sub(at) < askedAgainAfter {
+		return fmt.Sprintf("it outlived SIGTERM, which it gets again after %s", short(askedAgainAfter)), true
+	}
+	reason, stuck = s.stuck[key]
 	return reason, stuck
 }
 
 // review forgets what the hosts that answered no longer show.
 func (s *Standing) review(hosts []*hostView) {
-	if len(s.released)+len(s.stuck) == 0 {
+	if len(s.released)+len(s.stuck)+len(s.asked) == 0 {
 		return
 	}
 	byName := make(map[snapshot.Hostname]*hostView, len(hosts))
@@ -110,15 +132,15 @@ func (s *Standing) review(hosts []*hostView) {
 		}
 	}
 	running := make(map[snapshot.Hostname]map[stuckProcess]bool)
-	for p := range s.stuck {
+	ended := func(p stuckProcess) bool {
 		h := byName[p.host]
 		if h != nil && running[p.host] == nil {
 			running[p.host] = h.running()
 		}
-		if h != nil && !running[p.host][p] {
-			delete(s.stuck, p)
-		}
+		return h != nil && !running[p.host][p]
 	}
+	maps.DeleteFunc(s.stuck, func(p stuckProcess, _ string) bool { return ended(p) })
+	maps.DeleteFunc(s.asked, func(p stuckProcess, _ time.Time) bool { return ended(p) })
 }
 
 // lingers says whether an environment's processes use a device without an

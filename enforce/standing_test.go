@@ -179,6 +179,19 @@ func TestWhatCannotBeEndedIsNotTriedAgain(t *testing.T) {
 	}
 }
 
+// To many programs a second SIGTERM means to drop what they are saving.
+func TestWhoOutlivedSIGTERMIsNotAskedInEveryCycle(t *testing.T) {
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
+	text := `a | dev 0 | proc 5 - 0:1`
+	var standing enforce.Standing
+	first := standing.Judge(policy, parseCluster(t, text), noon(0))
+	standing.Learn("a", first.Reports[0].Report, []enforce.Outcome{{PID: 5, Status: enforce.StatusSurvived}})
+	second := standing.Judge(policy, parseCluster(t, text), noon(0).Add(59*time.Second))
+	require.Empty(t, planText(second))
+	require.Contains(t, second.Findings[0].Stuck[0].Reason, "outlived SIGTERM")
+	require.Equal(t, "a end 5", planText(standing.Judge(policy, parseCluster(t, text), noon(1))))
+}
+
 // Nobody else of the environment pays for a process that cannot be ended.
 func TestMemoryOfAStuckProcessCountsAsFreed(t *testing.T) {
 	policy := stated{all: enforce.Settings{EnvMemory: true}}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -144,7 +145,7 @@ func waitOf(f *enforce.Finding, now time.Time) string {
 	case f.Pending:
 		return " (waits for more cycles)"
 	case len(f.Stuck) > 0:
-		return fmt.Sprintf(" (process %d cannot be ended)", f.Stuck[0].PID)
+		return fmt.Sprintf(" (process %d: %s)", f.Stuck[0].PID, cmp.Or(f.Stuck[0].Reason, "it cannot be ended"))
 	}
 	return ""
 }
