@@ -145,12 +145,25 @@ func (c CountExcess) where() string {
 	return fmt.Sprintf(" on %d hosts", c.Hosts)
 }
 
-// short is a duration in hours and minutes, or in seconds below a minute.
+// short is a duration in days, hours and minutes, as in 14d or 2h30m, or in
+// seconds below a minute.
 func short(d time.Duration) string {
-	if d < time.Minute {
-		return d.Round(time.Second).String()
+	const day = 24 * time.Hour
+	if seconds := d.Round(time.Second); seconds < time.Minute {
+		return seconds.String()
 	}
-	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	d = d.Round(time.Minute)
+	text := ""
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}} {
+		if n := d / unit.length; n > 0 {
+			text += fmt.Sprintf("%d%s", n, unit.name)
+		}
+		d %= unit.length
+	}
+	return text
 }
 
 // Indices joins device indices with commas.

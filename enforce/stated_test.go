@@ -199,3 +199,13 @@ func TestMaxEnvs(t *testing.T) {
 		{"a user without a name", stated{all: enforce.Settings{MaxEnvs: ptr(0)}}, []cycle{{0, `a | env 1 - | dev 0 1@01`, ""}}},
 	})
 }
+
+func TestDurationsAsPeopleSayThem(t *testing.T) {
+	for limit, want := range map[time.Duration]string{
+		14 * 24 * time.Hour: "14d", 4 * time.Hour: "4h", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m", 26*time.Hour + 5*time.Minute: "1d2h5m", 59 * time.Second: "59s",
+		59*time.Minute + 40*time.Second: "1h",
+	} {
+		f := enforce.Finding{Rule: enforce.RuleMaxDuration, EID: "1", Devices: []snapshot.DeviceIndex{0}, For: limit, Limit: limit}
+		require.Equal(t, "Environment 1 is attached to device 0 for "+want+", and "+want+" are allowed", f.String())
+	}
+}

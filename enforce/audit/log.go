@@ -120,6 +120,11 @@ func (l *Log) flush(f *os.File, size int64) error {
 	if err := f.Sync(); err != nil {
 		return errors.Join(err, f.Truncate(size)) // nobody knows what is on the disk
 	}
+	if size == 0 { // it may be new, and its name not yet on the disk
+		if err := syncFolder(filepath.Dir(l.Path)); err != nil {
+			return errors.Join(err, f.Truncate(size))
+		}
+	}
 	l.backlog = nil
 	return nil
 }
