@@ -229,12 +229,16 @@ func TestTellings(t *testing.T) {
 		told = append(told, plan.Findings[i].Tellings(owners, noon(4))...)
 	}
 	require.Equal(t, []enforce.Telling{
-		{Host: "a", UID: 1002, ID: plan.Findings[0].ID, Text: "Process 5 is not running in a GPU environment.\n" +
-			"Unless this changes, in 6m process 5 will be ended.",
-			Advice: "Start GPU work in an environment: genv activate, genv attach, then run it in that shell."},
-		{Host: "a", UID: 1001, ID: plan.Findings[2].ID, Text: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed.\n" +
-			"Unless this changes, in 6m device 0 will be detached.",
-			Advice: "Give back devices that you need less: genv detach."},
+		{
+			Host: "a", UID: 1002, ID: plan.Findings[0].ID, Text: "Process 5 is not running in a GPU environment.\n" +
+				"Unless this changes, in 6m process 5 will be ended.",
+			Advice: "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
+		},
+		{
+			Host: "a", UID: 1001, ID: plan.Findings[2].ID, Text: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed.\n" +
+				"Unless this changes, in 6m device 0 will be detached.",
+			Advice: "Give back devices that you need less: genv detach.",
+		},
 	}, told, "process 7's and 6's users are not known, and the books of b are in doubt")
 }
 
