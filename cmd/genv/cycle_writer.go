@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
 // cycleWriter shows cycles to people, or as one JSON document a line.
@@ -141,7 +142,7 @@ func waitOf(f *enforce.Finding, now time.Time) string {
 	case f.Waits != "":
 		return fmt.Sprintf(" (waits: %s)", f.Waits)
 	case f.Pending && left > 0:
-		return fmt.Sprintf(" (waits for %s)", left)
+		return fmt.Sprintf(" (waits for %s)", strictyaml.FormatDuration(left))
 	case f.Pending:
 		return " (waits for more cycles)"
 	case len(f.Stuck) > 0:

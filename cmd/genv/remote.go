@@ -44,7 +44,7 @@ func remoteFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing of hosts that failed"},
 		&cli.StringFlag{Name: "ssh-config", Aliases: []string{"F"}, Usage: "ssh configuration `FILE` instead of ~/.ssh/config"},
 		&cli.BoolFlag{Name: "insecure-ignore-host-keys", Usage: "connect to hosts whose keys nobody checked, in this run"},
-		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log to stderr what is done"},
+		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log more to stderr, such as how each host is spoken with"},
 	}
 }
 
