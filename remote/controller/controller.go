@@ -136,7 +136,7 @@ func (c *Controller) via(cluster snapshot.Cluster) map[snapshot.Hostname]Via {
 
 // errStopped is the cause for hosts that were not asked to the end because
 // another one failed under StopAtFailure.
-var errStopped = errors.New("stopped because another host failed")
+var errStopped = errors.New("another host failed")
 
 // Ask puts a question to every host of the controller, at most Fanout at a
 // time, and keeps to StopAtFailure and Progress.
