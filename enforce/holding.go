@@ -11,6 +11,9 @@ type holding struct {
 	hosts   int // on which the user has environments
 	envs    []userEnv
 	devices []*heldDevice
+
+	last *hostView // whose environments were counted last,
+	from int       // and where its devices begin
 }
 
 // userEnv is an environment of the user's, on its host.
@@ -65,7 +68,6 @@ func (e *evaluation) holdings() []*holding {
 	byUser := make(map[snapshot.Username]*holding)
 	for order, h := range e.hosts {
 		doubtful := h.doubtfulDevices()
-		held := make(map[snapshot.Username]map[snapshot.DeviceIndex]*heldDevice)
 		for _, env := range h.inOrder {
 			user := env.env.Username
 			if user == "" {
@@ -78,28 +80,28 @@ func (e *evaluation) holdings() []*holding {
 				byUser[user] = u
 				list = append(list, u)
 			}
-			if held[user] == nil {
-				held[user] = make(map[snapshot.DeviceIndex]*heldDevice)
-				if h.name != "" {
-					u.hosts++
-				}
-			}
-			u.envs = append(u.envs, userEnv{env, h, order})
-			u.add(held[user], h, order, env, doubtful)
+			u.add(h, order, env, doubtful)
 		}
 	}
 	return list
 }
 
-// add counts an environment's devices to its user.
-func (u *holding) add(held map[snapshot.DeviceIndex]*heldDevice, h *hostView, order int, env *envView, doubtful map[snapshot.DeviceIndex]bool) {
+// add counts an environment with its devices to its user. Those of one host come
+// one after the other.
+func (u *holding) add(h *hostView, order int, env *envView, doubtful map[snapshot.DeviceIndex]bool) {
+	if u.last != h {
+		u.last, u.from = h, len(u.devices)
+		if h.name != "" {
+			u.hosts++
+		}
+	}
+	u.envs = append(u.envs, userEnv{env, h, order})
 	for _, a := range env.attachments {
 		index := a.device.Index
-		d := held[index]
+		d := u.here(index)
 		if d == nil {
 			d = &heldDevice{host: h, order: order, device: a.device, doubtful: doubtful[index]}
 			d.envs, d.users = d.firstEnv[:0], d.firstUser[:0]
-			held[index] = d
 			u.devices = append(u.devices, d)
 		}
 		d.envs = append(d.envs, heldBy{env, a.Attachment})
@@ -113,6 +115,16 @@ func (u *holding) add(held map[snapshot.DeviceIndex]*heldDevice, h *hostView, or
 		}
 		d.untouchable = d.untouchable || h.keeps(env, index)
 	}
+}
+
+// here is a device of the host that is being counted; nil if it is new.
+func (u *holding) here(index snapshot.DeviceIndex) *heldDevice {
+	for _, d := range u.devices[u.from:] {
+		if d.device.Index == index {
+			return d
+		}
+	}
+	return nil
 }
 
 // keeps says whether an exempt process of the environment uses a device.
