@@ -29,8 +29,7 @@ type choice struct {
 // next busy one.
 func choose(devices []*heldDevice, enough func(chosen []*heldDevice) bool) []*heldDevice {
 	c := &choice{ending: map[*snapshot.Process]bool{}, taken: map[*heldDevice]bool{}}
-	var queue []*heldDevice
-	byHost := make(map[*hostView][]*heldDevice)
+	queue := make([]*heldDevice, 0, len(devices))
 	for _, d := range devices {
 		if !d.untouchable {
 			queue = append(queue, d)
@@ -40,17 +39,14 @@ func choose(devices []*heldDevice, enough func(chosen []*heldDevice) bool) []*he
 		return cmp.Or(cmp.Compare(c.cost(a), c.cost(b)), b.newest.Compare(a.newest), cmp.Compare(a.order, b.order), cmp.Compare(a.device.Index, b.device.Index))
 	})
 	for _, d := range queue {
-		byHost[d.host] = append(byHost[d.host], d)
-	}
-	for _, d := range queue {
 		if enough(c.chosen) {
 			break
 		}
 		if !c.take(d) || len(d.users) == 0 {
 			continue
 		}
-		for _, other := range byHost[d.host] {
-			if !enough(c.chosen) && c.cost(other) < costBusy {
+		for _, other := range queue {
+			if other.host == d.host && !enough(c.chosen) && c.cost(other) < costBusy {
 				c.take(other)
 			}
 		}
