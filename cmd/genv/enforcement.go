@@ -55,7 +55,7 @@ func (e *enforcement) enact(file *policy.File) {
 		e.former.Go(func() { former.Close(hookPatience) })
 	}
 	log := e.program.logger(e.context)
-	e.hooks = hook.New(file.Hooks, func(err error) { log.Warn().Err(err).Msg("nobody else was kept waiting") })
+	e.hooks = hook.New(file.Hooks, func(err error) { log.Warn().Err(err).Msg("a hook was not told; the cycles go on without it") })
 	e.policy, e.fleet.Hooks = file, e.hooks
 	if e.here != "" {
 		e.policy = policyHere{file, e.here}
