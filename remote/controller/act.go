@@ -63,6 +63,11 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle) {
 		v.execution, err = c.Link.Execute(context.WithoutCancel(ctx), h, report) // what was begun is waited for
 		return v, err
 	})
+	c.conclude(cycle, reports, results)
+}
+
+// conclude learns from what came of the reports, and records it.
+func (c *Controller) conclude(cycle *Cycle, reports map[string]enforce.Report, results []remote.Result[visit]) {
 	var records []audit.Record
 	for _, r := range results {
 		cycle.Told = append(cycle.Told, r.Value.told...)
@@ -73,6 +78,7 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle) {
 			records = append(records, audit.Outcomes(c.itemRecords(cycle, enforce.HostReport{Host: a.Host, Report: report}), a.outcomes())...)
 		}
 	}
+	c.forgetLost(cycle.Told)
 	cycle.outcomes = c.stamp(cycle, append(toldRecords(cycle.Told), records...))
 	if c.Audit != nil && len(cycle.outcomes) > 0 {
 		if err := c.Audit.Append(cycle.outcomes...); err != nil {

@@ -181,6 +181,18 @@ func (c *Controller) messages(cycle *Cycle) map[string][]enforce.Telling {
 	return list
 }
 
+// forgetLost has warnings given again that may not have arrived. What was acted
+// on meanwhile is not told again: a host that breaks over it would never be held
+// to the rules.
+func (c *Controller) forgetLost(told []Told) {
+	for _, t := range told {
+		lost := t.Err != nil && !errors.Is(t.Err, ErrCannotTell) && !errors.Is(t.Err, stream.ErrRefused)
+		if lost && c.told[t.ID].stage == toldToWait {
+			delete(c.told, t.ID)
+		}
+	}
+}
+
 type toldFinding struct {
 	host  snapshot.Hostname
 	stage stage

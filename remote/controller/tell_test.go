@@ -10,7 +10,9 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/stream"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -160,4 +162,36 @@ func TestNoticesAreBounded(t *testing.T) {
 	c.Hooks = &hooks
 	c.Cycle(t.Context(), 1, strict{warn: enforce.Warn{Cycles: 2}})
 	require.Equal(t, heard{"warn 258 0 false"}, hooks)
+}
+
+// A warning that was lost with the connection is given again; one that is acted
+// on is not, or a host that breaks over it would never be held to the rules.
+func TestAWarningThatWasLostIsGivenAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		want int
+	}{
+		"lost":         {remote.Errorf(remote.Timeout, "no answer in time"), 1},
+		"refused":      {fmt.Errorf("%w: no", stream.ErrRefused), 0},
+		"not possible": {controller.ErrCannotTell, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := crowd(t, map[string]int{"a": 2})
+			c := p.controller(nil)
+			warn := strict{tell: true, warn: enforce.Warn{Cycles: 3}}
+			p.tellIs = tt.err
+			c.Cycle(t.Context(), 1, warn)
+			p.tellIs = nil
+			c.Cycle(t.Context(), 2, warn)
+			require.Len(t, p.told, tt.want)
+			c.Cycle(t.Context(), 3, warn)
+			require.Len(t, p.told, tt.want, "once")
+		})
+	}
+	p := crowd(t, map[string]int{"a": 2})
+	p.cut, p.lost = 0, remote.Errorf(remote.Unreachable, "lost before the report was sent")
+	p.tellIs = remote.Errorf(remote.Timeout, "no answer in time")
+	c := p.controller(nil)
+	c.Cycle(t.Context(), 1, strict{tell: true})
+	require.Empty(t, c.Cycle(t.Context(), 2, strict{tell: true}).Told)
 }
