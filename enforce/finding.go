@@ -58,8 +58,10 @@ type Finding struct {
 	Cycles  int       `json:"cycles"`
 	Pending bool      `json:"pending,omitempty"`
 	Due     time.Time `json:"due,omitzero"`
-	// Waits says for what it waits beside time.
+	// Waits says for what it waits beside time; Held that this is the limits,
+	// which hold back the one host that it is about.
 	Waits string `json:"waits,omitempty"`
+	Held  bool   `json:"-"`
 	// HostsMissing is how many hosts did not answer and are not in Count and
 	// Memory: the user may have more.
 	HostsMissing int `json:"hosts_missing,omitempty"`

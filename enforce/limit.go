@@ -72,8 +72,17 @@ func (e *evaluation) wait(plan *Plan, host snapshot.Hostname, why string) {
 	plan.HeldHost = host
 	plan.HeldHostBecause = "most of it on this host alone: " + why
 	for i := range plan.Findings {
-		if f := &plan.Findings[i]; f.Host == host && !f.Pending {
-			f.Pending, f.Waits = true, "most of what would be ended is on this host alone, and that is over the limit"
+		if f := &plan.Findings[i]; f.isOnlyOn(host) && !f.Pending {
+			f.Pending, f.Held, f.Waits = true, true, "most of what would be ended is on this host alone, and that is over the limit"
 		}
 	}
+}
+
+// isOnlyOn says whether all that a finding is about is on one host.
+func (f *Finding) isOnlyOn(host snapshot.Hostname) bool {
+	if f.Host != "" || len(f.Terminate)+len(f.Detach) == 0 {
+		return f.Host == host
+	}
+	return !slices.ContainsFunc(f.Terminate, func(r ProcessRef) bool { return r.Host != host }) &&
+		!slices.ContainsFunc(f.Detach, func(r DeviceRef) bool { return r.Host != host })
 }

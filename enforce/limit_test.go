@@ -28,6 +28,22 @@ func outside(host string, n int) string {
 	return strings.Join(words, " | ")
 }
 
+// What a user has on the host that waits is not ended for a cap either.
+func TestACapWaitsWithTheHostThatIsHeld(t *testing.T) {
+	b := "b | env 1 alice | dev 0 1@01" + strings.Repeat(" | proc 5 1 0:1", 99)
+	for i := range 99 {
+		b = strings.Replace(b, "proc 5 ", fmt.Sprintf("proc %d ", 100+i), 1)
+	}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: enforce.Limits{MaxTerminations: 50}}}
+	for text, held := range map[string]bool{b: true, b + "\nc | env 2 alice | dev 0 2@01": false} {
+		plan := enforce.Evaluate(policy, parseCluster(t, outside("a", 1)+"\n"+text), noon(0))
+		require.Equal(t, "b", string(plan.HeldHost))
+		last := plan.Findings[len(plan.Findings)-1]
+		require.Equal(t, enforce.RuleMaxDevicesPerUser, last.Rule)
+		require.Equal(t, held, last.Held && last.Pending, "a part of it is done elsewhere")
+	}
+}
+
 func TestOneHostDoesNotHoldAll(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

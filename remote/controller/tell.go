@@ -161,13 +161,12 @@ func (c *Controller) messages(cycle *Cycle) map[string][]enforce.Telling {
 		}
 		told[f.ID] = now
 		full := func(host snapshot.Hostname) bool { return len(list[string(host)]) >= maxTellings }
-		heldAlone := f.Waits != "" && cycle.Plan.HeldHost != "" && f.Host == cycle.Plan.HeldHost
-		if c.told[f.ID].stage >= now.stage || heldAlone || full(f.Host) {
+		if c.told[f.ID].stage >= now.stage || f.Held || full(f.Host) {
 			told[f.ID] = c.told[f.ID]
 			continue
 		}
 		for _, t := range f.Tellings(owners, c.Now()) {
-			if !full(t.Host) {
+			if held := cycle.Plan.HeldHost; !full(t.Host) && (f.Pending || held == "" || t.Host != held) {
 				list[string(t.Host)] = append(list[string(t.Host)], t)
 			}
 		}
