@@ -59,12 +59,14 @@ func hidden(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
 const progressDelay = time.Second
 
 // progress is a line on stderr that says how far a fan-out has come. It is
-// shown only on a terminal, and only when the fan-out lasts.
+// shown only on a terminal, and only when the fan-out lasts: also when all but
+// the last host answered at once, since that is the one people wait for.
 type progress struct {
-	out   io.Writer
-	mu    sync.Mutex
-	begun time.Time
-	shown bool
+	out         io.Writer
+	mu          sync.Mutex
+	timer       *time.Timer // runs while a fan-out does
+	done, total int
+	shown       bool
 }
 
 func newProgress(out io.Writer) *progress {
@@ -74,33 +76,55 @@ func newProgress(out io.Writer) *progress {
 	return &progress{out: out}
 }
 
-// tell is called as hosts answer, from many goroutines.
+// tell is called as hosts answer, from many goroutines and in any order; with
+// none done when a fan-out begins.
 func (p *progress) tell(done, total int) {
 	if p.out == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.begun.IsZero() {
-		p.begun = time.Now()
+	if done == 0 {
+		p.stop()
+		p.done, p.total = 0, total
+		p.timer = time.AfterFunc(progressDelay, p.show)
 	}
-	if done == total {
-		p.clear()
-		p.begun = time.Time{}
-	} else if time.Since(p.begun) > progressDelay {
-		fmt.Fprintf(p.out, "\r\x1b[K%d of %d hosts …", done, total)
-		p.shown = true
+	p.done = max(p.done, done)
+	if p.done == p.total {
+		p.stop()
+	} else if p.shown {
+		p.draw()
 	}
+}
+
+// show is the line's first appearance, once the fan-out has lasted.
+func (p *progress) show() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer != nil {
+		p.draw()
+	}
+}
+
+// draw is called with the lock held.
+func (p *progress) draw() {
+	fmt.Fprintf(p.out, "\r\x1b[K%d of %s …", p.done, plural(p.total, "host"))
+	p.shown = true
 }
 
 // end removes the line, if it stands.
 func (p *progress) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.clear()
+	p.stop()
 }
 
-func (p *progress) clear() {
+// stop is called with the lock held.
+func (p *progress) stop() {
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
 	if p.shown {
 		fmt.Fprint(p.out, "\r\x1b[K")
 		p.shown = false

@@ -39,8 +39,8 @@ type Controller struct {
 	// then on any host.
 	StopAtFailure bool
 	Now           func() time.Time
-	// Progress, if set, is told the number of hosts that answered or failed; it
-	// is called from many goroutines.
+	// Progress, if set, is told the number of hosts that answered or failed,
+	// first of all that it is none; it is called from many goroutines.
 	Progress func(done, total int)
 
 	// Audit keeps the record; nil for none. What cannot be recorded is not
