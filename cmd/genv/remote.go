@@ -7,6 +7,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -110,7 +111,13 @@ func (p *program) hostsOf(c *cli.Context) ([]remote.Host, error) {
 		User:         given(c, "username").String("username"),
 		DefaultFiles: inventory.DefaultFiles(p.getenv),
 	}
-	return inventory.Load(selection, func(path string) (io.ReadCloser, error) { return os.Open(path) })
+	return inventory.Load(selection, openAtOnce)
+}
+
+// openAtOnce opens a file or a pipe, such as that of <(…). A FIFO to which
+// nobody writes is empty; it does not hold the program.
+func openAtOnce(path string) (io.ReadCloser, error) {
+	return os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 }
 
 func (p *program) clientOf(c *cli.Context, command time.Duration) (*sshclient.Client, error) {
