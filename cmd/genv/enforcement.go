@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -152,7 +151,7 @@ func readPolicy(path string) (*policy.File, error) {
 }
 
 func readPolicyFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := openAtOnce(path)
 	if err != nil {
 		return nil, usage("the policy: %w", err)
 	}
@@ -169,7 +168,7 @@ func readPolicyFile(path string) ([]byte, error) {
 
 // cycleExit is the exit code of a cycle.
 func cycleExit(cycle *controller.Cycle, f *fleet, tellWork bool) error {
-	if err := fleetExit(len(failuresOfCycle(*cycle)), len(f.Hosts), f.quiet); err != nil {
+	if err := fleetExit(failuresOfCycle(*cycle), len(f.Hosts), f.quiet); err != nil {
 		return err
 	}
 	switch {

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+
+	"github.com/seed-3119e985/genv/remote"
 )
 
 // The exit codes, in one place. README.md documents them.
@@ -49,12 +51,19 @@ func exitCode(err error) int {
 	}
 }
 
-// fleetExit is the exit code of work on several hosts.
-func fleetExit(failed, total int, quiet bool) error {
+// fleetExit is the exit code of work on several hosts. One that was stopped
+// before it could answer, by -e or Ctrl-C, is not one that did not answer.
+func fleetExit(failures []failure, total int, quiet bool) error {
+	silent := 0
+	for _, f := range failures {
+		if f.Class != remote.Cancelled {
+			silent++
+		}
+	}
 	switch {
-	case failed == 0:
+	case len(failures) == 0:
 		return nil
-	case failed == total:
+	case silent == total:
 		return &exitError{code: exitNoneLeft}
 	case quiet:
 		return nil

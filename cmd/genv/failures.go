@@ -78,5 +78,5 @@ func (p *program) conclude(f *fleet, failures []failure) error {
 	if !f.quiet {
 		writeFailures(p.err, failures, len(f.Hosts))
 	}
-	return fleetExit(len(failures), len(f.Hosts), f.quiet)
+	return fleetExit(failures, len(f.Hosts), f.quiet)
 }

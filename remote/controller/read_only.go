@@ -88,9 +88,15 @@ func describe(ctx context.Context, runner remote.Runner, host remote.Host, proce
 		byPID[pid] = &processes[i]
 	}
 	out, _ := runner.Run(ctx, host, remote.Command{Args: args}) // what came is used, and more is not needed
+	parseStatuses(out.Stdout, byPID)
+}
+
+// parseStatuses reads one /proc/PID/status behind the other (proc_pid_status(5)).
+// A name cannot hold a newline there: the kernel escapes it.
+func parseStatuses(data []byte, byPID map[string]*snapshot.Process) {
 	var name string
 	var p *snapshot.Process
-	lines := bufio.NewScanner(bytes.NewReader(out.Stdout))
+	lines := bufio.NewScanner(bytes.NewReader(data))
 	for lines.Scan() {
 		key, value, _ := strings.Cut(lines.Text(), ":\t")
 		switch key {

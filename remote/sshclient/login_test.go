@@ -2,11 +2,13 @@ package sshclient_test
 
 import (
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -35,7 +37,13 @@ func (s *sshd) agent(t testing.TB, keys ...string) string {
 		_ = agent.Wait()
 		_ = os.RemoveAll(dir)
 	})
-	require.Eventually(t, func() bool { _, err := os.Stat(socket); return err == nil }, 5e9, 5e6)
+	require.Eventually(t, func() bool { // the socket is there a moment before the agent listens
+		conn, err := net.Dial("unix", socket)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err == nil
+	}, 30*time.Second, 5*time.Millisecond)
 	for _, key := range keys {
 		add := exec.Command("ssh-add", "-q", key)
 		add.Env = append(os.Environ(), "SSH_AUTH_SOCK="+socket)
