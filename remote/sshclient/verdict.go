@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"golang.org/x/crypto/ssh"
 
@@ -40,10 +41,10 @@ func (s *Session) stream(c *capture) string {
 
 // What sudo and shells say, in the C locale; exit statuses do not tell these apart.
 var (
-	sudoPassword = regexp.MustCompile(`(?m)^sudo: (a password is required|a terminal is required|no tty present|sorry, you must have a tty)`)
-	sudoRefused  = regexp.MustCompile(`(?m)(is not in the sudoers file|^Sorry, user \S+ (is not allowed|may not run sudo)|^sudo: .*(not allowed|unknown user))`)
-	sudoMissing  = regexp.MustCompile(`(?m)(^|[ :])sudo: (command )?not found|[Uu]nknown command: '?sudo`)
-	notFound     = regexp.MustCompile(`(?m)^sudo: (\S+): command not found`)
+	sudoPassword = lazily(`(?m)^sudo: (a password is required|a terminal is required|no tty present|sorry, you must have a tty)`)
+	sudoRefused  = lazily(`(?m)(is not in the sudoers file|^Sorry, user \S+ (is not allowed|may not run sudo)|^sudo: .*(not allowed|unknown user))`)
+	sudoMissing  = lazily(`(?m)(^|[ :])sudo: (command )?not found|[Uu]nknown command: '?sudo`)
+	notFound     = lazily(`(?m)^sudo: (\S+): command not found`)
 )
 
 // exitError sorts a command's failure by what the administrator can do.
@@ -54,13 +55,13 @@ func exitError(host string, status int, signal string, stderr []byte) *remote.Er
 		return &remote.Error{Class: class, Err: fmt.Errorf("%s: %s", host, fmt.Sprintf(format, args...)), Stderr: text}
 	}
 	switch {
-	case sudoPassword.MatchString(text):
+	case sudoPassword().MatchString(text):
 		return e(remote.Sudo, "sudo wants a password: %s", last)
-	case sudoRefused.MatchString(text):
+	case sudoRefused().MatchString(text):
 		return e(remote.Sudo, "sudo does not allow it: %s", last)
-	case status == 127 && sudoMissing.MatchString(text):
+	case status == 127 && sudoMissing().MatchString(text):
 		return e(remote.Sudo, "there is no sudo: %s", last)
-	case notFound.MatchString(text), status == 127:
+	case notFound().MatchString(text), status == 127:
 		return e(remote.GenvMissing, "the program is not there: %s", orElse(last, "exit status 127"))
 	case signal != "":
 		return e(remote.CommandFailed, "the command was ended by signal %s", withTail(printable(signal), last))
@@ -80,4 +81,10 @@ func orElse(text, otherwise string) string {
 		return otherwise
 	}
 	return text
+}
+
+// lazily compiles a pattern when it is first used: every start of genv would pay
+// for it otherwise.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // askOpenSSH runs `ssh -G`, which prints what ssh would do and connects to
@@ -42,11 +43,11 @@ func (r *Resolver) arguments(q Query) []string {
 	return append(arguments, "--", q.Host)
 }
 
-var fileLine = regexp.MustCompile(`(?m)^(/?\S+):? line (\d+): (.*)$`)
+var fileLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^(/?\S+):? line (\d+): (.*)$`) })
 
 // sshProblem is ssh's own complaint with the place it names.
 func sshProblem(text string, cause error) error {
-	if m := fileLine.FindStringSubmatch(text); m != nil {
+	if m := fileLine().FindStringSubmatch(text); m != nil {
 		line, _ := strconv.Atoi(m[2])
 		return &Error{File: strings.TrimSuffix(m[1], ":"), Line: line, Problem: strings.TrimSpace(m[3])}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"strconv"
+	"sync"
 
 	"github.com/rs/zerolog"
 	"github.com/skeema/knownhosts"
@@ -90,7 +91,7 @@ func clean(line []byte) ([]byte, error) {
 	return bytes.Join([][]byte{append(bytes.Clone(marker), names...), bytes.TrimLeft(keys, " ")}, []byte(" ")), nil
 }
 
-var atLine = regexp.MustCompile(`knownhosts: \S+?:(\d+): `)
+var atLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`knownhosts: \S+?:(\d+): `) })
 
 // parse has the library read the lines. One that only the library objects to is
 // blanked and the rest is read again.
@@ -100,7 +101,7 @@ func parse(lines [][]byte, places []Place, log zerolog.Logger) (*DB, error) {
 		if err == nil {
 			return &DB{known: db, places: places}, nil
 		}
-		m := atLine.FindStringSubmatch(err.Error())
+		m := atLine().FindStringSubmatch(err.Error())
 		if m == nil {
 			return nil, err
 		}

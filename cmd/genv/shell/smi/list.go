@@ -1,13 +1,12 @@
 package smi
 
 import (
-	"regexp"
 	"strings"
 )
 
 var (
-	listedGPU = regexp.MustCompile(`^GPU (\d+): `)
-	listedMIG = regexp.MustCompile(`^ +MIG `) // an instance of the GPU above it
+	listedGPU = lazily(`^GPU (\d+): `)
+	listedMIG = lazily(`^ +MIG `) // an instance of the GPU above it
 )
 
 // rewriteList keeps the attached devices of -L, with their MIG instances.
@@ -15,11 +14,11 @@ func rewriteList(out string, v View) (string, bool) {
 	var kept strings.Builder
 	in, found := false, false
 	for line := range strings.Lines(out) {
-		match := listedGPU.FindStringSubmatch(line)
+		match := listedGPU().FindStringSubmatch(line)
 		switch {
 		case match != nil:
 			in, found = v.device(match[1]) != nil, true
-		case !found || !listedMIG.MatchString(line):
+		case !found || !listedMIG().MatchString(line):
 			return "", false
 		}
 		if in {

@@ -10,34 +10,34 @@ import (
 // dialect is how -q writes in text or in XML. Both have a head with the number
 // of GPUs and then, for each GPU in the order of the indices, a section.
 type dialect struct {
-	attached *regexp.Regexp // the number of GPUs, as its second group
-	start    *regexp.Regexp // of a section
-	similar  string         // what a line begins with that must be a start
-	end      string         // the line that follows the last section; empty for none
-	memory   string         // the line that starts a section's framebuffer usage
-	over     *regexp.Regexp // the line that ends it
-	total    *regexp.Regexp // the number of MiB, as its second group
+	attached func() *regexp.Regexp // the number of GPUs, as its second group
+	start    func() *regexp.Regexp // of a section
+	similar  string                // what a line begins with that must be a start
+	end      string                // the line that follows the last section; empty for none
+	memory   string                // the line that starts a section's framebuffer usage
+	over     func() *regexp.Regexp // the line that ends it
+	total    func() *regexp.Regexp // the number of MiB, as its second group
 	apps     func(lines []string, v View, head string) ([]string, bool)
 }
 
 var textDialect = dialect{
-	attached: regexp.MustCompile(`^(Attached GPUs\s+: )(\d+)()$`),
-	start:    regexp.MustCompile(`^GPU [0-9A-Fa-f]+:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]$`),
+	attached: lazily(`^(Attached GPUs\s+: )(\d+)()$`),
+	start:    lazily(`^GPU [0-9A-Fa-f]+:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]$`),
 	similar:  "GPU ",
 	memory:   "    FB Memory Usage",
-	over:     regexp.MustCompile(`^ {0,4}\S|^$`),
-	total:    regexp.MustCompile(`^( {8}Total\s+: )(\d+)( MiB)$`),
+	over:     lazily(`^ {0,4}\S|^$`),
+	total:    lazily(`^( {8}Total\s+: )(\d+)( MiB)$`),
 	apps:     keepTextApps,
 }
 
 var xmlDialect = dialect{
-	attached: regexp.MustCompile(`^(\s*<attached_gpus>)(\d+)(</attached_gpus>)$`),
-	start:    regexp.MustCompile(`^\t<gpu id="[^"]*">$`),
+	attached: lazily(`^(\s*<attached_gpus>)(\d+)(</attached_gpus>)$`),
+	start:    lazily(`^\t<gpu id="[^"]*">$`),
 	similar:  "\t<gpu ",
 	end:      "</nvidia_smi_log>",
 	memory:   "\t\t<fb_memory_usage>",
-	over:     regexp.MustCompile(`^\t\t</fb_memory_usage>$`),
-	total:    regexp.MustCompile(`^(\t\t\t<total>)(\d+)( MiB</total>)$`),
+	over:     lazily(`^\t\t</fb_memory_usage>$`),
+	total:    lazily(`^(\t\t\t<total>)(\d+)( MiB</total>)$`),
 	apps:     keepXMLApps,
 }
 
@@ -45,11 +45,11 @@ var xmlDialect = dialect{
 func (c Call) rewriteSections(out string, v View, d dialect) (string, bool) {
 	body := strings.TrimRight(out, "\n")
 	head, sections, tail, ok := d.split(body)
-	at := slices.IndexFunc(head, d.attached.MatchString)
+	at := slices.IndexFunc(head, d.attached().MatchString)
 	if !ok || at < 0 {
 		return "", false
 	}
-	attached := d.attached.FindStringSubmatch(head[at])
+	attached := d.attached().FindStringSubmatch(head[at])
 	index, selected := c.single()
 	if selected && len(sections) != 1 || !selected && strconv.Itoa(len(sections)) != attached[2] {
 		return "", false
@@ -83,7 +83,7 @@ func (d dialect) split(out string) (head []string, sections [][]string, tail []s
 	}
 	for _, line := range lines {
 		switch {
-		case d.start.MatchString(line):
+		case d.start().MatchString(line):
 			sections = append(sections, []string{line})
 		case strings.HasPrefix(line, d.similar):
 			return nil, nil, nil, false
@@ -100,17 +100,17 @@ func (d dialect) split(out string) (head []string, sections [][]string, tail []s
 func (d dialect) setTotal(section []string, device *Device) {
 	inside := false
 	for i, line := range section {
-		if inside && d.over.MatchString(line) {
+		if inside && d.over().MatchString(line) {
 			return
 		}
 		inside = inside || line == d.memory
-		if m := d.total.FindStringSubmatch(line); inside && m != nil {
+		if m := d.total().FindStringSubmatch(line); inside && m != nil {
 			section[i] = m[1] + strings.TrimSpace(device.total(m[2])) + m[3]
 		}
 	}
 }
 
-var textPID = regexp.MustCompile(`^ {8}Process ID\s+: (\d+)$`)
+var textPID = lazily(`^ {8}Process ID\s+: (\d+)$`)
 
 // keepTextApps keeps the environment's processes. Each begins with the line
 // that the first one began with ("GPU instance ID", or "Process ID" in older
@@ -126,11 +126,11 @@ func keepTextApps(section []string, v View, head string) ([]string, bool) {
 	}
 	var kept []string
 	for _, app := range groups(section[start+1 : end]) {
-		at := slices.IndexFunc(app, textPID.MatchString)
+		at := slices.IndexFunc(app, textPID().MatchString)
 		if at < 0 {
 			return nil, false
 		}
-		if v.owns(textPID.FindStringSubmatch(app[at])[1]) {
+		if v.owns(textPID().FindStringSubmatch(app[at])[1]) {
 			kept = append(kept, app...)
 		}
 	}
@@ -155,7 +155,7 @@ func groups(lines []string) [][]string {
 	return groups
 }
 
-var xmlPID = regexp.MustCompile(`^\s*<pid>(\d+)</pid>$`)
+var xmlPID = lazily(`^\s*<pid>(\d+)</pid>$`)
 
 func keepXMLApps(section []string, v View, _ string) ([]string, bool) {
 	var kept, app []string
@@ -173,7 +173,7 @@ func keepXMLApps(section []string, v View, _ string) ([]string, bool) {
 			}
 			continue
 		}
-		if m := xmlPID.FindStringSubmatch(line); inside && m != nil {
+		if m := xmlPID().FindStringSubmatch(line); inside && m != nil {
 			owned, known = v.owns(m[1]), true
 		}
 		if inside {

@@ -3,6 +3,7 @@ package smi
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // The table has up to three parts, each with a heading that ends in a line of
@@ -11,10 +12,10 @@ import (
 // with the drivers from 470 to 610; up to 440 it has no instances, and a
 // process no GI and CI.
 var (
-	deviceRow = regexp.MustCompile(`^\|\s+(\d+)\s\s+\S`)
-	migRow    = regexp.MustCompile(`^\|\s+(\d+)\s+\d+\s+\d+\s+\d+\s*\|`)
-	memoryRow = regexp.MustCompile(`^(\|[^|]*\|\s*\d+MiB\s*/\s*)(\d+)(MiB\s*\|.*)$`)
-	appRow    = regexp.MustCompile(`^\|\s+(\d+)\s+(?:(?:N/A|\d+)\s+(?:N/A|\d+)\s+)?(\d+)\s+[CGM+]+\s`)
+	deviceRow = lazily(`^\|\s+(\d+)\s\s+\S`)
+	migRow    = lazily(`^\|\s+(\d+)\s+\d+\s+\d+\s+\d+\s*\|`)
+	memoryRow = lazily(`^(\|[^|]*\|\s*\d+MiB\s*/\s*)(\d+)(MiB\s*\|.*)$`)
+	appRow    = lazily(`^\|\s+(\d+)\s+(?:(?:N/A|\d+)\s+(?:N/A|\d+)\s+)?(\d+)\s+[CGM+]+\s`)
 )
 
 const noApps = "|  No running processes found"
@@ -86,7 +87,7 @@ func (t *tableRewriter) outside(line string) bool {
 	}
 	t.kept = append(t.kept, line)
 	if !strings.HasPrefix(line, "|==") {
-		return deviceRow.FindString(line) == "" // rows belong under a heading
+		return deviceRow().FindString(line) == "" // rows belong under a heading
 	}
 	t.rows, t.shown, t.border = t.heading, false, ""
 	t.devices = t.devices || t.rows == &parts[0]
@@ -111,12 +112,12 @@ func keepDevice(v View, block []string) ([]string, bool) {
 	if !firstOnly(deviceRow, block) {
 		return nil, false
 	}
-	device := v.device(deviceRow.FindStringSubmatch(block[0])[1])
+	device := v.device(deviceRow().FindStringSubmatch(block[0])[1])
 	if device == nil {
 		return nil, true
 	}
 	for i, row := range block {
-		if m := memoryRow.FindStringSubmatch(row); m != nil {
+		if m := memoryRow().FindStringSubmatch(row); m != nil {
 			block[i] = m[1] + device.total(m[2]) + m[3]
 		}
 	}
@@ -125,9 +126,9 @@ func keepDevice(v View, block []string) ([]string, bool) {
 
 // firstOnly says that the first row has an index and no other has: none of them
 // belongs to another device.
-func firstOnly(indexed *regexp.Regexp, block []string) bool {
+func firstOnly(indexed func() *regexp.Regexp, block []string) bool {
 	for i, row := range block {
-		if indexed.MatchString(row) != (i == 0) {
+		if indexed().MatchString(row) != (i == 0) {
 			return false
 		}
 	}
@@ -143,7 +144,7 @@ func keepInstance(v View, block []string) ([]string, bool) {
 	if len(block) == 0 || !firstOnly(migRow, block) {
 		return nil, false
 	}
-	if v.device(migRow.FindStringSubmatch(block[0])[1]) == nil {
+	if v.device(migRow().FindStringSubmatch(block[0])[1]) == nil {
 		return nil, true
 	}
 	return block, true
@@ -153,7 +154,7 @@ func keepInstance(v View, block []string) ([]string, bool) {
 func keepApps(v View, block []string) ([]string, bool) {
 	var kept []string
 	for _, row := range block {
-		match := appRow.FindStringSubmatch(row)
+		match := appRow().FindStringSubmatch(row)
 		switch {
 		case match == nil && !(len(block) == 1 && strings.HasPrefix(row, noApps)):
 			return nil, false
@@ -166,4 +167,10 @@ func keepApps(v View, block []string) ([]string, bool) {
 		kept = []string{noApps + strings.Repeat(" ", width) + "|"}
 	}
 	return kept, kept != nil
+}
+
+// lazily compiles a pattern when it is first used: every start of genv would pay
+// for it otherwise.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
