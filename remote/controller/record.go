@@ -76,7 +76,7 @@ func (c *Controller) findingRecords(cycle *Cycle) []audit.Record {
 	}
 	var records []audit.Record
 	seen := make(map[string]bool, len(cycle.Plan.Findings))
-	perHost := make(map[snapshot.Hostname]int)
+	recorded, leftOut := make(map[snapshot.Hostname]int), make(map[snapshot.Hostname]int)
 	for i := range cycle.Plan.Findings {
 		f := &cycle.Plan.Findings[i]
 		seen[f.ID] = true
@@ -84,19 +84,20 @@ func (c *Controller) findingRecords(cycle *Cycle) []audit.Record {
 		if before, known := c.decided[f.ID]; known && before.decision == d && d != audit.DecisionAct {
 			continue
 		}
-		if perHost[f.Host]++; perHost[f.Host] > maxFindingsRecorded && d != audit.DecisionAct {
-			continue // the host's record says how many there were
+		if recorded[f.Host] >= maxFindingsRecorded && d != audit.DecisionAct {
+			leftOut[f.Host]++
+			continue
 		}
+		recorded[f.Host]++
 		c.decided[f.ID] = decided{f.Host, d}
 		records = append(records, audit.Record{
 			Kind: audit.KindFinding, IDs: []string{f.ID}, Rule: f.Rule, Decision: d, Host: f.Host, User: f.User, UID: f.UID,
 			PID: f.PID, EID: f.EID, Text: f.String(), Finding: f,
 		})
 	}
-	for _, host := range slices.Sorted(maps.Keys(perHost)) {
-		if more := perHost[host] - maxFindingsRecorded; more > 0 {
-			records = append(records, audit.Record{Kind: audit.KindFinding, Host: host, Text: fmt.Sprintf("and up to %d findings more on this host", more)})
-		}
+	for _, host := range slices.Sorted(maps.Keys(leftOut)) {
+		text := fmt.Sprintf("and %d findings more on this host", leftOut[host])
+		records = append(records, audit.Record{Kind: audit.KindFinding, Host: host, Text: text})
 	}
 	return append(records, c.clearedRecords(cycle, seen)...)
 }

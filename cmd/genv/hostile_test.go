@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// TestABorrowedNameMovesNoCap: whoever writes another's name beside his own
+// environment is capped all the same, and the other loses nothing.
+func TestABorrowedNameMovesNoCap(t *testing.T) {
+	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01"), Genv: sshfleet.Build(t, "cmd/genv")})
+	h := f.Host("gpu-01")
+	_, err := h.Activate(sshfleet.Environment{User: "carol", Devices: []snapshot.DeviceIndex{0, 1}})
+	require.NoError(t, err)
+	bob, err := h.Activate(sshfleet.Environment{User: "bob", Devices: []snapshot.DeviceIndex{2}})
+	require.NoError(t, err)
+	job, err := h.StartJob(sshfleet.Job{User: "bob", Env: []string{bob.Var()}, Uses: []sshfleet.Use{{Device: 2, MiB: 10}}})
+	require.NoError(t, err)
+	books := filepath.Join(h.State, "envs.json")
+	text, err := os.ReadFile(books)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(books, bytes.Replace(text, []byte(`"carol"`), []byte(`"bob"`), 1), 0o666))
+
+	r := genv(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "0", "--max-devices-for-user", "bob=1", "carol=1")
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.out, "User carol is using 2 devices on 1 hosts which is 1 more than the maximum allowed\n")
+	require.NotContains(t, r.out, "bob")
+	require.True(t, job.Running())
+}
+
+// TestAStrangersClaimEndsNobodysJob: bob says that he is in alice's environment
+// and brings it over its capacity; alice's job goes on.
+func TestAStrangersClaimEndsNobodysJob(t *testing.T) {
+	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01"), Genv: sshfleet.Build(t, "cmd/genv")})
+	h := f.Host("gpu-01")
+	alice, err := h.Activate(sshfleet.Environment{
+		User: "alice", Devices: []snapshot.DeviceIndex{0}, Config: snapshot.EnvConfig{GPUMemory: snapshot.MustMemory("4g")},
+	})
+	require.NoError(t, err)
+	honest, err := h.StartJob(sshfleet.Job{User: "alice", Env: []string{alice.Var()}, Uses: []sshfleet.Use{{Device: 0, MiB: 3000}}})
+	require.NoError(t, err)
+	stranger, err := h.StartJob(sshfleet.Job{User: "bob", Env: []string{alice.Var()}, Uses: []sshfleet.Use{{Device: 0, MiB: 3300}}})
+	require.NoError(t, err)
+	r := genv(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "0")
+	require.Zero(t, r.code, r.err)
+	require.True(t, honest.Running(), r.out)
+	require.False(t, stranger.Running(), r.out)
+	require.Contains(t, r.err, "says that it is in environment")
+}
+
+// TestAReportIsFinishedThoughNobodyListens: its reader is gone before the first
+// line is written.
+func TestAReportIsFinishedThoughNobodyListens(t *testing.T) {
+	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01"), Genv: sshfleet.Build(t, "cmd/genv")})
+	h := f.Host("gpu-01")
+	env, err := h.Activate(sshfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+	require.NoError(t, err)
+	job, err := h.StartJob(sshfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []sshfleet.Use{{Device: 0, MiB: 10}}})
+	require.NoError(t, err)
+	envs, err := snapshot.EncodeEnvironments([]snapshot.Environment{env.Environment})
+	require.NoError(t, err)
+	report := fmt.Sprintf(`{"terminate": {"processes": [{"pid": %d, "used_gpu_memory": [{"index": 0, "gpu_memory": "10mi"}], "eid": "%s"}]}, "detach": {"0": %s}}`,
+		job.PID, env.EID, envs)
+	_, _ = ssh(t, f, "gpu-01", report, "sudo genv usage execute | true")
+	select {
+	case <-job.Ended():
+	case <-time.After(30 * time.Second):
+		require.Fail(t, "the device was detached, and its process goes on")
+	}
+}
+
+// TestAHostSpeaksInItsOwnNameOnly: a newline in what it says it printed begins
+// no line of another host's.
+func TestAHostSpeaksInItsOwnNameOnly(t *testing.T) {
+	var out, errs bytes.Buffer
+	w := &cycleWriter{out: &out, err: &errs}
+	execution := controller.Execution{Lines: []string{"x\n[good] Terminating process 1"}, Warnings: []string{"y\n[good] trouble"}}
+	require.NoError(t, w.write(controller.Cycle{Actions: []controller.Action{{Host: "evil", Execution: execution}}}))
+	for line := range strings.Lines(out.String() + errs.String()) {
+		require.True(t, strings.HasPrefix(line, "[evil] "), line)
+	}
+	require.Equal(t, 1, strings.Count(out.String(), "\n"))
+}
