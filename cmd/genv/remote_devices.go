@@ -54,12 +54,18 @@ type deviceDocument struct {
 	Processes []snapshot.PID `json:"processes,omitzero"`
 }
 
-func (p *program) remoteDevices(c *cli.Context) error {
+// openListing is openFleet for the commands that list, with their format.
+func (p *program) openListing(c *cli.Context) (*fleet, string, error) {
 	format, err := formatOf(c, "tui", "csv", "json")
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	f, err := p.openFleet(c)
+	return f, format, err
+}
+
+func (p *program) remoteDevices(c *cli.Context) error {
+	f, format, err := p.openListing(c)
 	if err != nil {
 		return err
 	}

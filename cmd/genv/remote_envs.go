@@ -46,11 +46,7 @@ type environmentDocument struct {
 }
 
 func (p *program) remoteEnvs(c *cli.Context) error {
-	format, err := formatOf(c, "tui", "csv", "json")
-	if err != nil {
-		return err
-	}
-	f, err := p.openFleet(c)
+	f, format, err := p.openListing(c)
 	if err != nil {
 		return err
 	}
