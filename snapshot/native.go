@@ -13,21 +13,27 @@ type (
 	nativeSnapshot struct {
 		BootID       string              `json:"boot_id,omitempty"`
 		UTCOffset    *int                `json:"utc_offset_s,omitempty"`
+		MachineID    string              `json:"machine_id,omitempty"`
+		StateFolder  string              `json:"state_folder,omitempty"`
 		Processes    []nativeProcess     `json:"processes"`
 		Environments []nativeEnvironment `json:"envs"`
 		Devices      []nativeDevice      `json:"devices"`
 		Warnings     []string            `json:"warnings,omitempty"`
 	}
 	nativeProcess struct {
-		PID        PID         `json:"pid"`
-		Start      StartTime   `json:"start,omitempty"`
-		UID        *UID        `json:"uid,omitempty"`
-		Name       string      `json:"name,omitempty"`
-		Username   Username    `json:"user,omitempty"`
-		Protected  string      `json:"protected,omitempty"`
-		EID        EnvID       `json:"eid,omitempty"`
-		EnvUnknown bool        `json:"env_unknown,omitempty"`
-		Usage      []wireUsage `json:"used_gpu_memory"`
+		PID            PID         `json:"pid"`
+		Start          StartTime   `json:"start,omitempty"`
+		UID            *UID        `json:"uid,omitempty"`
+		Name           string      `json:"name,omitempty"`
+		Command        string      `json:"command,omitempty"`
+		Username       Username    `json:"user,omitempty"`
+		Protected      string      `json:"protected,omitempty"`
+		Container      string      `json:"container,omitempty"`
+		EID            EnvID       `json:"eid,omitempty"`
+		Inherited      EnvID       `json:"inherited_eid,omitempty"`
+		EnvUnknown     bool        `json:"env_unknown,omitempty"`
+		EnvOverwritten bool        `json:"env_overwritten,omitempty"`
+		Usage          []wireUsage `json:"used_gpu_memory"`
 	}
 	nativeEnvironment struct {
 		wireEnvironment
@@ -45,7 +51,7 @@ type (
 // EncodeNative writes all that a snapshot holds, as one line of JSON.
 func EncodeNative(s *Snapshot) ([]byte, error) {
 	n := nativeSnapshot{
-		BootID: s.BootID, UTCOffset: s.UTCOffset, Warnings: s.Warnings,
+		BootID: s.BootID, UTCOffset: s.UTCOffset, MachineID: s.MachineID, StateFolder: s.StateFolder, Warnings: s.Warnings,
 		Processes: nativeProcesses(s.Processes), Environments: []nativeEnvironment{}, Devices: []nativeDevice{},
 	}
 	for i, e := range environmentsToWire(s.Environments).Environments {
@@ -62,7 +68,10 @@ func nativeProcesses(processes []Process) []nativeProcess {
 	out := make([]nativeProcess, 0, len(processes))
 	for i := range processes {
 		p := &processes[i]
-		out = append(out, nativeProcess{p.PID, p.Start, p.UID, p.Name, p.Username, p.Protected, p.EID, p.EnvUnknown, usageToWire(p.Usage)})
+		out = append(out, nativeProcess{
+			PID: p.PID, Start: p.Start, UID: p.UID, Name: p.Name, Command: p.Command, Username: p.Username, Protected: p.Protected, Container: p.Container,
+			EID: p.EID, Inherited: p.Inherited, EnvUnknown: p.EnvUnknown, EnvOverwritten: p.EnvOverwritten, Usage: usageToWire(p.Usage),
+		})
 	}
 	return out
 }
@@ -103,8 +112,8 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 	if o := n.UTCOffset; o != nil && (*o < -maxOffset || *o > maxOffset) {
 		return nil, fmt.Errorf("%w: a clock %d seconds from UTC", ErrInvalid, *o)
 	}
-	s := &Snapshot{BootID: n.BootID, UTCOffset: n.UTCOffset}
-	err := CheckText("boot_id", n.BootID)
+	s := &Snapshot{BootID: n.BootID, UTCOffset: n.UTCOffset, MachineID: n.MachineID, StateFolder: n.StateFolder}
+	err := checkTexts(n.BootID, n.MachineID, n.StateFolder)
 	for _, w := range n.Warnings[:min(len(n.Warnings), maxWarnings)] {
 		s.Warnings = append(s.Warnings, clip(w))
 	}

@@ -13,11 +13,14 @@ func processesFromNative(list []nativeProcess) ([]Process, error) {
 }
 
 func (n nativeProcess) process() (Process, error) {
-	p := Process{PID: n.PID, Start: n.Start, UID: n.UID, Name: n.Name, Username: n.Username, Protected: n.Protected, EID: n.EID, EnvUnknown: n.EnvUnknown}
+	p := Process{
+		PID: n.PID, Start: n.Start, UID: n.UID, Name: n.Name, Command: n.Command, Username: n.Username, Protected: n.Protected, Container: n.Container,
+		EID: n.EID, Inherited: n.Inherited, EnvUnknown: n.EnvUnknown, EnvOverwritten: n.EnvOverwritten,
+	}
 	if n.PID < 1 || len(n.Usage) > maxDevices {
 		return p, fmt.Errorf("%w: its numbers", ErrInvalid)
 	}
-	if err := checkTexts(string(n.EID), n.Name, string(n.Username), n.Protected); err != nil {
+	if err := checkTexts(string(n.EID), string(n.Inherited), n.Name, n.Command, string(n.Username), n.Protected, n.Container); err != nil {
 		return p, err
 	}
 	var err error

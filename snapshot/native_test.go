@@ -15,11 +15,11 @@ func everything(t testing.TB) *snapshot.Snapshot {
 	require.NoError(t, err)
 	uid, gpus, percent, offset := snapshot.UID(1001), 2, 97, 7200
 	return &snapshot.Snapshot{
-		BootID: "6f2c", UTCOffset: &offset, Warnings: []string{"a warning"},
+		BootID: "6f2c", UTCOffset: &offset, MachineID: "9c1e", StateFolder: "8:1/131", Warnings: []string{"a warning"},
 		Processes: []snapshot.Process{
-			{PID: 7, EID: "1667", Start: 12345, UID: &uid, Name: "python", Username: "alice", Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(5)}}},
+			{PID: 7, EID: "1667", Start: 12345, UID: &uid, Name: "python", Command: "python train.py", Username: "alice", Container: "0123abcd", Inherited: "1667", Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(5)}}},
 			{PID: 9, Protected: "nvidia-cuda-mps-server", Usage: []snapshot.DeviceUsage{{Index: 1}}},
-			{PID: 8, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 0}}},
+			{PID: 8, EnvUnknown: true, EnvOverwritten: true, Usage: []snapshot.DeviceUsage{{Index: 0}}},
 		},
 		Environments: []snapshot.Environment{{
 			EID: "1667", UID: uid, Creation: at, Username: "alice", PIDs: []snapshot.PID{3}, KernelIDs: []string{"k"}, OwnerMismatch: true,

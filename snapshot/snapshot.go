@@ -14,6 +14,12 @@ type Snapshot struct {
 	// UTCOffset is how many seconds the host's wall clock is east of UTC; nil
 	// when not told. Dates are on that clock.
 	UTCOffset *int
+	// MachineID is /etc/machine-id, hashed with an application id (see
+	// machine-id(5)), and StateFolder the device and inode of the state folder,
+	// as in "8:1/131": two hosts with the same MachineID, BootID and StateFolder
+	// are one machine under two names. Empty when the host did not tell.
+	MachineID   string
+	StateFolder string
 	// Warnings are things the host noticed and could not put into the model,
 	// in plain English, one line each.
 	Warnings []string
@@ -26,22 +32,46 @@ type Process struct {
 	// GENV_ENVIRONMENT_ID in its environ: its owner writes it, so it is a
 	// claim. Empty when it claims none.
 	EID EnvID
-	// EnvUnknown says that the environ could not be read: EID then says
-	// nothing, and nobody may conclude that the process is outside.
+	// EnvUnknown says that the environ could not be read, and that no ancestor
+	// tells the environment: EID then says nothing, and nobody may conclude that
+	// the process is outside.
 	EnvUnknown bool
 	Usage      []DeviceUsage
 
 	// What follows is not in the 1.4.3 format.
 
 	Start StartTime
-	UID   *UID   // the kernel's word on the owner; nil when not told
-	Name  string // the command's name; empty when not told
+	// UID is the owner as the kernel reports it: the real uid, or for a process
+	// in a user namespace that a user made, that user. nil when not told.
+	UID  *UID
+	Name string // the command's name; empty when not told
+	// Command is the command line, at most MaxCommand bytes of it, printable.
+	// The process may have rewritten it. Empty when not told.
+	Command string
+	// Container is the id of the container that the process runs in, as its
+	// cgroup names it, or UnnamedContainer where only its PID namespace tells.
+	// Empty when it is in none, or not told.
+	Container string
+	// Inherited is the environment of the process's nearest ancestor that is
+	// registered in one of its own uid. Unlike EID it doesn't depend on what the
+	// process's environ says. Empty when there is none, or not told.
+	Inherited EnvID
+	// EnvOverwritten says, where EnvUnknown, that the process itself overwrote
+	// its environ, as programs do that set a title.
+	EnvOverwritten bool
 	// Username is the host's name for UID; empty when not told.
 	Username Username
 	// Protected is the name of the daemon that it is, when the host would
 	// refuse to end it for that; empty when not, or not told.
 	Protected string
 }
+
+// UnnamedContainer is the Container of a process whose PID namespace is not the
+// host's, and whose cgroup names no container.
+const UnnamedContainer = "unnamed"
+
+// MaxCommand is how much of a command line a snapshot holds, in bytes.
+const MaxCommand = 256
 
 // DeviceUsage is how much of one device's memory a process holds. The zero
 // Memory means that the driver would not say.
