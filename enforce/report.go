@@ -88,7 +88,7 @@ func (t Termination) Intention() string { return "Would terminate " + t.object()
 
 func (t Termination) object() string {
 	p := &t.Process
-	return fmt.Sprintf("process %d from environment %s that is running on GPU(s) %s", p.PID, nameEnv(p.EID), Indices(p.Indices()))
+	return fmt.Sprintf("process %d from environment %s that is running on GPU(s) %s", p.PID, t.From(), Indices(p.Indices()))
 }
 
 // String is the line that 1.4.3 prints when it removes the attachment.
@@ -102,7 +102,7 @@ func (d Detachment) object() string {
 	if user == "" {
 		user = fmt.Sprint(d.Environment.UID)
 	}
-	return fmt.Sprintf("environment %s of user %s from device %s", d.Environment.EID, user, d.Device)
+	return fmt.Sprintf("environment %s of user %s from device %s", nameEnv(d.Environment.EID), Shown(user), d.Device)
 }
 
 // nameEnv is how a line names an environment, or the want of one.
@@ -110,7 +110,7 @@ func nameEnv(eid snapshot.EnvID) string {
 	if eid == "" {
 		return "N/A"
 	}
-	return string(eid)
+	return Shown(string(eid))
 }
 
 // explain adds the lines of the findings to the items, by the findings' ids.

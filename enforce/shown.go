@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -62,4 +63,21 @@ func harmless(r rune, size int) rune {
 		return '\''
 	}
 	return r
+}
+
+// From is how a line names the environment of a process that is to end: "N/A"
+// where it ends for being in none, whatever environment it claims.
+func (t Termination) From() string {
+	if t.outside() {
+		return nameEnv("")
+	}
+	return nameEnv(t.Process.EID)
+}
+
+// outside says whether the process ends for being in no environment. A host is
+// given the findings as people read them, and not their ids.
+func (t *Termination) outside() bool {
+	line := Finding{Rule: RuleNonEnvProcesses, PID: t.Process.PID}.String()
+	return slices.ContainsFunc(t.Because, func(id string) bool { return strings.HasPrefix(id, string(RuleNonEnvProcesses)+"/") }) ||
+		slices.ContainsFunc(t.Why, func(why string) bool { return strings.HasPrefix(why, line) })
 }

@@ -48,10 +48,29 @@ func (f *Finding) Tellings(owners *Owners, now time.Time) []Telling {
 		}
 	}
 	for _, t := range order {
-		text := fmt.Sprintf("%s.\n%s %s.", f, f.when(now), at[t].fate(f.Pending))
+		text := fmt.Sprintf("%s.%s\n%s %s.", f, f.claim(owners), f.when(now), at[t].fate(f.Pending))
 		list = append(list, Telling{Host: t.host, UID: t.uid, ID: f.ID, Text: text, Advice: f.Rule.advice()})
 	}
 	return list
+}
+
+// claim says why a process that claims an environment is in none; empty for a
+// process that claims none.
+func (f *Finding) claim(owners *Owners) string {
+	switch {
+	case f.Rule != RuleNonEnvProcesses || f.EID == "":
+		return ""
+	case owners.registered(f.Host, f.EID):
+		return fmt.Sprintf(" It claims environment %s, which is registered for another user.", Shown(string(f.EID)))
+	}
+	return fmt.Sprintf(" It claims environment %s, which isn't registered here.", Shown(string(f.EID)))
+}
+
+// registered says whether a host has an environment of this id, whoever it
+// belongs to.
+func (o *Owners) registered(host snapshot.Hostname, eid snapshot.EnvID) bool {
+	h := o.hosts[host]
+	return h != nil && h.Snapshot != nil && h.Snapshot.Environment(eid) != nil
 }
 
 // target is a user on a host.
