@@ -11,11 +11,13 @@ import (
 const (
 	exitOK         = 0 // all hosts answered
 	exitFailed     = 1 // wrong usage or configuration: nothing was done
-	exitWork       = 2 // --exit-code: a dry run found something to do
 	exitSomeFailed = 3 // some hosts failed
 	exitNoneLeft   = 4 // no host answered
 	exitHeld       = 5 // the policy's limits held the cycle back: nothing was done
 	exitUnrecorded = 6 // the record could not be kept
+	// exitWork says with --exit-code that a dry run found something to do. It
+	// isn't 2, since that is the exit code of a Go program that crashed.
+	exitWork = 10
 )
 
 // exitError carries an exit code; err is nil when all has been said already.

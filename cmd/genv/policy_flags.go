@@ -20,7 +20,7 @@ func enforceFlags() []cli.Flag {
 		&cli.StringFlag{Name: "interval", Value: "10", Usage: "`TIME` between cycles, in seconds or as 500ms; 0 runs once"},
 		&cli.IntFlag{Name: "cycles", Usage: "end after `N` cycles; 0 never ends"},
 		&cli.BoolFlag{Name: "dry-run", Usage: "say what would be done, and why, and do nothing"},
-		&cli.BoolFlag{Name: "exit-code", Usage: "exit with 2 when a dry run finds something to do"},
+		&cli.BoolFlag{Name: "exit-code", Usage: "exit with 10 when a dry run finds something to do"},
 		&cli.StringFlag{Name: "audit-log", Usage: "append what is found, decided and done to `FILE`, as JSON lines"},
 		&cli.StringFlag{Name: "audit-size", Value: "64m", Usage: "rotate that file when it is of this `SIZE`"},
 		&cli.IntFlag{Name: "audit-keep", Value: audit.DefaultKeep, Usage: "keep `N` rotated files"},

@@ -39,7 +39,7 @@ func remoteFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "exclude", Aliases: []string{"x"}, Usage: "`HOSTS` to leave out, written as with -H"},
 		&cli.StringFlag{Name: "username", Aliases: []string{"l"}, Usage: "`USER` to log in as"},
 		&cli.StringFlag{Name: "timeout", Aliases: []string{"t"}, DefaultText: "10, or ssh_config's ConnectTimeout", Usage: "`TIME` for connecting, the handshake included, in seconds or as 500ms"},
-		&cli.StringFlag{Name: "command-timeout", Value: "30", DefaultText: "30; for enforce the interval, from 10 to 30", Usage: "`TIME` for a command or an answer of a host, in seconds or as 500ms"},
+		&cli.StringFlag{Name: "command-timeout", Value: "30", DefaultText: "30; in a loop of enforce the interval, from 10 to 30", Usage: "`TIME` for a command or an answer of a host, in seconds or as 500ms"},
 		&cli.IntFlag{Name: "fanout", Value: 64, Usage: "log in to `N` hosts at a time"},
 		&cli.BoolFlag{Name: "exit-on-error", Aliases: []string{"e"}, Usage: "stop at the first host that fails"},
 		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing of hosts that failed"},

@@ -36,12 +36,14 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	if !isGiven(c, "command-timeout") {
 		f.timeout = patienceFor(schedule.Interval, f.timeout)
 	}
+	log := p.logger(c)
+	log.Debug().Stringer("command_timeout", f.timeout).Stringer("interval", schedule.Interval).Msg("how long a host has for an answer")
 	rules, err := p.beginEnforcement(c, f, "")
 	if err != nil {
 		return err
 	}
 	defer rules.close()
-	talks := f.converse(p.logger(c))
+	talks := f.converse(log)
 	defer talks.Close()
 	return p.turn(c, f, rules.policy, schedule, format, func() (enforce.Policy, error) { return p.reread(c, f, talks, rules) })
 }

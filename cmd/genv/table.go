@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -35,15 +34,20 @@ func (t *table) write(w io.Writer, format string) error {
 	return t.writeText(w)
 }
 
-// writeCSV follows RFC 4180, with newlines alone as Unix tools expect.
+// writeCSV follows RFC 4180: see writeRow.
 func (t *table) writeCSV(w io.Writer) error {
-	out := csv.NewWriter(w)
+	rows := t.rows
 	if !t.noHeader {
-		if err := out.Write(t.header()); err != nil {
+		rows = append([][]string{t.header()}, rows...)
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		if err := writeRow(&b, row); err != nil {
 			return err
 		}
 	}
-	return out.WriteAll(t.rows)
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 func (t *table) writeText(w io.Writer) error {

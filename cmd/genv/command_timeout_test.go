@@ -1,0 +1,39 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/sim"
+	"github.com/seed-3119e985/genv/remote/sim/genvhost"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func TestPatience(t *testing.T) {
+	for interval, want := range map[time.Duration]time.Duration{
+		0: 30 * time.Second, time.Second: 10 * time.Second, 10 * time.Second: 10 * time.Second,
+		20 * time.Second: 20 * time.Second, time.Hour: 30 * time.Second,
+	} {
+		require.Equal(t, want, patienceFor(interval, 30*time.Second), "interval %s", interval)
+	}
+}
+
+// -v says what holds, and the help says the same of the default.
+func TestTheCommandTimeoutIsSaid(t *testing.T) {
+	f := startSim(t, sim.HostOptions{Name: "a", Handler: genvhost.New(&snapshot.Snapshot{})})
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--interval", "0"}, "command_timeout=30s"},
+		{[]string{"--interval", "20ms", "--cycles", "2"}, "command_timeout=10s"},
+		{[]string{"--interval", "20ms", "--cycles", "2", "--command-timeout", "5"}, "command_timeout=5s"},
+	} {
+		r := genv(t, append([]string{"remote", "enforce", "-v", "-F", f.SSHConfig(), "-H", "a"}, tt.args...)...)
+		require.Zero(t, r.code, r.err)
+		require.Contains(t, r.err, tt.want)
+	}
+	require.Contains(t, genv(t, "remote", "enforce", "--help").out, "30; in a loop of enforce the interval, from 10 to 30")
+}
