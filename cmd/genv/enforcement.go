@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -114,6 +115,9 @@ func auditOf(c *cli.Context) (controller.Recorder, error) {
 	keep := given(c, "audit-keep").Int("audit-keep")
 	if keep < 1 {
 		return nil, usage("--audit-keep %d: write 1 or more", keep)
+	}
+	if err := audit.Check(path); errors.Is(err, audit.ErrNotALog) {
+		return nil, usage("--audit-log: %w; nothing was done: name another file", err)
 	}
 	log := &audit.Log{Path: path, MaxBytes: size.Bytes(), Keep: keep}
 	if err := log.Append(); err != nil && !given(c, "act-unrecorded").Bool("act-unrecorded") {

@@ -19,9 +19,14 @@ const (
 	KindReport  Kind = "report"  // an item of a report that is about to be sent
 	KindOutcome Kind = "outcome" // what came of it
 	KindTold    Kind = "told"    // a user was told, or could not be
-	KindHeld    Kind = "held"    // the limits began to hold cycles back, or one host
+	KindHeld    Kind = "held"    // the limits held a cycle back, or one host
 	KindFailed  Kind = "failed"  // a host did not answer
+	// KindDuplicate is of two names that turned out to be one machine.
+	KindDuplicate Kind = "duplicate"
 )
+
+// kinds are all of them: Check knows a log by them.
+var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindTold, KindHeld, KindFailed, KindDuplicate}
 
 // Decision is what was decided on a finding. The texts appear in JSON.
 type Decision string
