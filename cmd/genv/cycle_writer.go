@@ -53,6 +53,9 @@ func sameFailure(a, b failure) bool { return a.Host == b.Host && a.Class == b.Cl
 // writeRemarks tells on stderr, also with -q and for programs, what was not done
 // for the limits' or the record's sake.
 func (w *cycleWriter) writeRemarks(cycle *controller.Cycle) {
+	for _, text := range heldRemarks(cycle) {
+		fmt.Fprintln(w.err, printable(oneLine(text)))
+	}
 	remarks := remarksOfCycle(cycle)
 	for _, text := range remarks {
 		if !slices.Contains(w.remarks, text) {

@@ -186,9 +186,9 @@ func cycleExit(cycle *controller.Cycle, f *fleet, tellWork bool) error {
 	return nil
 }
 
-// remarksOfCycle is what a cycle says of itself on stderr, if it did less than
-// its plan.
-func remarksOfCycle(cycle *controller.Cycle) []string {
+// heldRemarks say that the limits held a cycle back. They are said in every such
+// cycle, since enforcement stops until the administrator decides.
+func heldRemarks(cycle *controller.Cycle) []string {
 	var remarks []string
 	if held := cycle.Plan.Held; held != "" {
 		remarks = append(remarks, fmt.Sprintf("Held: %s. Nothing is done. Look at the plan with --dry-run, and raise `limits:` in the policy if it is right.", held))
@@ -196,6 +196,13 @@ func remarksOfCycle(cycle *controller.Cycle) []string {
 	if host := cycle.Plan.HeldHost; host != "" {
 		remarks = append(remarks, on(host, fmt.Sprintf("Held: %s. Nothing is done on this host; the others are not held.", cycle.Plan.HeldHostBecause)))
 	}
+	return remarks
+}
+
+// remarksOfCycle is what else a cycle says of itself on stderr, if it did less
+// than its plan.
+func remarksOfCycle(cycle *controller.Cycle) []string {
+	var remarks []string
 	if err := cycle.Unrecorded; err != nil && len(cycle.Actions) == 0 && len(cycle.Plan.Reports) > 0 {
 		remarks = append(remarks, fmt.Sprintf("Nothing is done, since it could not be recorded: %v. Make room there, or run with --act-unrecorded.", err))
 	} else if err != nil {

@@ -33,7 +33,6 @@ func (c *Controller) carryOut(ctx context.Context, cycle *Cycle) {
 		c.standing.Disregard() // nobody is told in a cycle that is held
 	}
 	c.notify(cycle)
-	c.held = cycle.held()
 }
 
 // act is the choke point: the only place from which a host is changed.

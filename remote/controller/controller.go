@@ -56,7 +56,6 @@ type Controller struct {
 	decided  map[string]decided
 	failing  map[snapshot.Hostname]bool
 	told     map[string]toldFinding
-	held     string // why the cycle before was held back
 }
 
 // Cycle is one turn: what was seen, concluded and done.

@@ -19,7 +19,7 @@ type Hooks interface {
 const (
 	EventWarn = "warn" // findings were seen first, and are not acted on yet
 	EventAct  = "act"  // reports were carried out, or their outcome is unknown
-	EventHold = "hold" // the limits began to hold cycles back, or one host
+	EventHold = "hold" // the limits held a cycle back, or one host
 )
 
 // Notice is what hooks get, as JSON; docs/json.md describes it.
@@ -54,7 +54,7 @@ func (c *Controller) notify(cycle *Cycle) {
 		acted := cycle.findings(func(f *enforce.Finding) bool { return cycle.Decision(f) == audit.DecisionAct })
 		c.tellHooks(cycle, Notice{Event: EventAct, Findings: acted, Outcomes: cycle.outcomes})
 	}
-	if held := cycle.held(); held != "" && held != c.held {
+	if held := cycle.held(); held != "" { // in every cycle: it is the administrator who has to decide
 		c.tellHooks(cycle, Notice{Event: EventHold, Held: held})
 	}
 }

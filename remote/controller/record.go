@@ -152,8 +152,8 @@ func (cycle *Cycle) Decision(f *enforce.Finding) audit.Decision {
 	return audit.DecisionAct
 }
 
-// failureRecords are of hosts that did not answer, and of cycles that are held
-// back, when that begins.
+// failureRecords are of hosts that did not answer, when that begins, and of
+// cycles that are held back, each of them.
 func (c *Controller) failureRecords(cycle *Cycle) []audit.Record {
 	var records []audit.Record
 	failing := make(map[snapshot.Hostname]bool)
@@ -164,9 +164,6 @@ func (c *Controller) failureRecords(cycle *Cycle) []audit.Record {
 		}
 	}
 	c.failing = failing
-	if cycle.held() == c.held {
-		return records
-	}
 	if held := cycle.Plan.Held; held != "" {
 		records = append(records, audit.Record{Kind: audit.KindHeld, Reason: held})
 	}

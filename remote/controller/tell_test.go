@@ -123,16 +123,17 @@ func TestNobodyIsActedOnWithoutTheWarning(t *testing.T) {
 	}
 }
 
-// That a fleet, or a host, is held back is recorded and told to the hooks when it
-// begins, in bounds.
-func TestHoldingIsRecordedOnce(t *testing.T) {
+// That a fleet, or a host, is held back is recorded and told to the hooks in every
+// cycle in which it is: nothing is enforced there until somebody looks.
+func TestHoldingIsRecordedInEveryCycle(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		n    map[string]int
 		want int
 	}{
-		{"the fleet", map[string]int{"a": 60}, 1},
-		{"a host, and then what is left of the fleet", map[string]int{"a": 600, "b": 1}, 2},
+		{"the fleet", map[string]int{"a": 60}, 4},
+		{"a host, and then what is left of the fleet", map[string]int{"a": 600, "b": 1}, 4},
+		{"nothing", map[string]int{"a": 40}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var hooks heard
@@ -151,7 +152,13 @@ func TestHoldingIsRecordedOnce(t *testing.T) {
 			})
 			require.NoError(t, err)
 			require.Equal(t, tt.want, held)
-			require.Contains(t, hooks, "hold 0 0 true")
+			told := 0
+			for _, event := range hooks {
+				if event == "hold 0 0 true" {
+					told++
+				}
+			}
+			require.Equal(t, tt.want, told)
 		})
 	}
 }
