@@ -7,10 +7,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// What it costs the user to lose a device, the least first.
+// What it costs the user to lose a device, the least first. A device that is in
+// use by what the host reports without a uid goes before one that is proven to
+// be: whoever forges state on one host can't have a job ended on another.
 const (
 	costIdle = iota
 	costEndsAnyway
+	costReported
 	costBusy
 )
 
@@ -26,12 +29,12 @@ type choice struct {
 // processes the plan ends anyway, then the others; within each the newest
 // attachment first, then by host and index. Once a busy device is taken, its
 // processes end, and what else they alone used on that host goes before the
-// next busy one.
+// next busy one. The more a choice is proven to hurt, the later it is made.
 func choose(devices []*heldDevice, enough func(chosen []*heldDevice) bool) []*heldDevice {
 	c := &choice{ending: map[*snapshot.Process]bool{}, taken: map[*heldDevice]bool{}}
 	queue := make([]*heldDevice, 0, len(devices))
 	for _, d := range devices {
-		if !d.untouchable {
+		if d.exempt == unused {
 			queue = append(queue, d)
 		}
 	}
@@ -46,7 +49,7 @@ func choose(devices []*heldDevice, enough func(chosen []*heldDevice) bool) []*he
 			continue
 		}
 		for _, other := range queue {
-			if other.host == d.host && !enough(c.chosen) && c.cost(other) < costBusy {
+			if other.host == d.host && !enough(c.chosen) && c.cost(other) <= costEndsAnyway {
 				c.take(other)
 			}
 		}
@@ -67,16 +70,22 @@ func (c *choice) take(d *heldDevice) bool {
 }
 
 func (c *choice) cost(d *heldDevice) int {
-	switch {
-	case d.doubtful:
+	cost := costIdle
+	switch d.unknown {
+	case proven:
 		return costBusy
-	case len(d.users) == 0:
-		return costIdle
+	case reported:
+		cost = costReported
 	}
 	for _, p := range d.users {
-		if !c.ending[p] && !d.host.draft.kills(p) {
+		switch {
+		case c.ending[p] || d.host.draft.kills(p):
+			cost = max(cost, costEndsAnyway)
+		case p.UID == nil || *p.UID == 0:
+			cost = max(cost, costReported)
+		default:
 			return costBusy
 		}
 	}
-	return costEndsAnyway
+	return cost
 }

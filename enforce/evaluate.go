@@ -66,9 +66,17 @@ func (e *evaluation) onEachHost(rule func(*hostView)) {
 	}
 }
 
-// find adds a finding, and says whether the time to act on it has come.
-func (e *evaluation) find(f *Finding, warn Warn) (due bool) {
-	stood := e.standing.stands(f.ID, e.now)
+// find dates a finding, and says whether the time to act on it has come. Its
+// keys say what has to be there without a break: user, host, environment, rule
+// and device, not the process, so that starting it again changes nothing. The
+// one that is there for longest counts.
+func (e *evaluation) find(f *Finding, warn Warn, keys ...string) (due bool) {
+	stood := e.standing.stands(keys[0], e.now)
+	for _, key := range keys[1:] {
+		if other := e.standing.stands(key, e.now); other.since.Before(stood.since) {
+			stood = other
+		}
+	}
 	due, at := stood.due(warn, e.now)
 	f.Since, f.Cycles = stood.since, stood.cycles
 	if !due {
@@ -92,19 +100,17 @@ func (e *evaluation) note(h *hostView, format string, args ...any) {
 	}
 }
 
-// noteUnknowns tells of processes that no rule may touch, and of those that say
-// they are in somebody else's environment.
+// noteUnknowns names the processes that no rule may touch, and those that claim
+// an environment of another user.
 func (e *evaluation) noteUnknowns(h *hostView) {
-	for _, env := range h.inOrder {
-		for _, p := range env.processes {
-			if env.isStranger(p) {
-				e.note(h, "process %d of uid %d says that it is in environment %s, which is uid %d's", p.PID, *p.UID, env.env.EID, env.env.UID)
-			}
-		}
-	}
 	for i := range h.snapshot.Processes {
-		if p := &h.snapshot.Processes[i]; p.EnvUnknown {
-			e.note(h, "the environment of process %d could not be read, so it is left alone", p.PID)
+		p := &h.snapshot.Processes[i]
+		if env := h.claimed(p); env != nil {
+			e.note(h, "process %d%s claims environment %s, which belongs to uid %d: it counts as outside",
+				p.PID, describe(p), Shown(string(p.EID)), env.env.UID)
+		}
+		if p.EnvUnknown && !h.outsideByPolicy(p) {
+			e.note(h, "the environment of process %d%s could not be read, so it is left alone", p.PID, describe(p))
 		}
 	}
 }
@@ -114,7 +120,7 @@ func (e *evaluation) finish() Plan {
 	lines := make(map[string]string)
 	for i := range e.findings {
 		if f := &e.findings[i]; !f.Pending {
-			lines[f.ID] = f.String()
+			lines[f.ID] = f.Line()
 		}
 	}
 	for _, h := range e.hosts {

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -40,6 +41,10 @@ type Finding struct {
 	// UID is the kernel's word on whose process or environment it is; nil when
 	// the host did not tell, or its books are in doubt.
 	UID *snapshot.UID `json:"uid,omitempty"`
+	// Command is the command line of the process, and Container the container
+	// that it runs in; empty when not known.
+	Command   string `json:"command,omitempty"`
+	Container string `json:"container,omitempty"`
 	// Devices are those that are used and not attached (env-devices), or the
 	// one that is over its capacity (env-memory).
 	Devices []snapshot.DeviceIndex `json:"devices,omitempty"`
@@ -58,8 +63,8 @@ type Finding struct {
 	Cycles  int       `json:"cycles"`
 	Pending bool      `json:"pending,omitempty"`
 	Due     time.Time `json:"due,omitzero"`
-	// Waits says for what it waits beside time; Held that this is the limits,
-	// which hold back the one host that it is about.
+	// Waits says for what it waits beside time; Held that this is a safety limit,
+	// which holds back all that would be done because of it.
 	Waits string `json:"waits,omitempty"`
 	Held  bool   `json:"-"`
 	// HostsMissing is how many hosts did not answer and are not in Count and
@@ -111,6 +116,48 @@ type DeviceRef struct {
 	Host  snapshot.Hostname    `json:"host"`
 	Index snapshot.DeviceIndex `json:"device"`
 	EID   snapshot.EnvID       `json:"eid"`
+}
+
+// Line is String with the person and the program behind it, as far as known.
+func (f Finding) Line() string {
+	switch f.Rule {
+	case RuleMaxDevicesPerUser, RuleMaxMemoryPerUser, RuleMaxEnvsPerUser:
+		return f.String() // which names the user
+	}
+	return f.String() + describe(&snapshot.Process{Username: f.User, UID: f.UID, Command: f.Command, Container: f.Container})
+}
+
+// describe names the user of a process and what it runs, as in " (user bob,
+// python train.py, container web)"; "" when nothing of it is known.
+func describe(p *snapshot.Process) string {
+	var parts []string
+	switch {
+	case p.Username != "":
+		parts = append(parts, "user "+Shown(string(p.Username)))
+	case p.UID != nil:
+		parts = append(parts, fmt.Sprintf("uid %d", *p.UID))
+	}
+	if command := commandOf(p); command != "" {
+		parts = append(parts, shownCommand(command))
+	}
+	if p.Container != "" {
+		parts = append(parts, "container "+Shown(shortID(p.Container)))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+// commandOf is the command line of a process, or at least its name.
+func commandOf(p *snapshot.Process) string { return cmp.Or(p.Command, p.Name) }
+
+// shortID is an id as container runtimes show it, with 12 of its 64 digits.
+func shortID(id string) string {
+	if len(id) == 64 {
+		return id[:12]
+	}
+	return id
 }
 
 // String is the line that users of 1.4.3 know, without a host in front.

@@ -1,6 +1,8 @@
 package enforce
 
 import (
+	"slices"
+
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -23,19 +25,20 @@ type userEnv struct {
 	order int // of the host in the cluster
 }
 
-// heldDevice is a device that a user's environments are attached to.
+// heldDevice is a device that a user's environments are attached to, or that
+// the user's processes in registered environments use.
 type heldDevice struct {
 	host   *hostView
 	order  int // of the host in the cluster
 	device *snapshot.Device
 	newest snapshot.Date
-	envs   []heldBy
-	users  []*snapshot.Process // the user's processes on it
-	// doubtful: a process whose environment is unknown uses it and might be
-	// the user's, so that nobody may call the device idle.
-	doubtful bool
-	// untouchable: an exempt process of the user's uses it.
-	untouchable bool
+	envs   []heldBy            // the environments that are attached to it
+	users  []*snapshot.Process // those that end when the user loses it
+	// unknown is what processes of unknown environments prove about its use.
+	unknown evidence
+	// exempt is what exempt processes of the user's environments prove about its
+	// use: no cap takes it.
+	exempt evidence
 
 	// Most devices are held by one environment with one process: these are
 	// where envs and users begin, so that they need no memory of their own.
@@ -50,71 +53,133 @@ type heldBy struct {
 }
 
 // going are devices that the report takes from the user anyway, for a reason
-// other than the caps: they count no more.
+// other than the caps: they count no more. Processes that use one without an
+// attachment have to end for that.
 func (d *heldDevice) going() bool {
 	for _, env := range d.envs {
 		if !d.host.draft.takes(d.device.Index, env.env.EID) {
 			return false
 		}
 	}
+	for _, p := range d.users {
+		env := d.host.environmentOf(p)
+		attached := slices.ContainsFunc(d.envs, func(by heldBy) bool { return by.envView == env })
+		if !attached && !d.host.draft.kills(p) {
+			return false
+		}
+	}
 	return true
 }
 
-// holdings lists the users with what they hold, in the order in which the users
-// appear in the cluster. An environment whose host could not name its user
-// counts for nobody.
-func (e *evaluation) holdings() []*holding {
-	var list []*holding
-	byUser := make(map[snapshot.Username]*holding)
-	for order, h := range e.hosts {
-		doubtful := h.doubtfulDevices()
-		for _, env := range h.inOrder {
-			user := env.env.Username
-			if user == "" {
-				e.note(h, "environment %s has no user name, so no cap counts it", env.env.EID)
-				continue
-			}
-			u := byUser[user]
-			if u == nil {
-				u = &holding{user: user}
-				byUser[user] = u
-				list = append(list, u)
-			}
-			u.add(h, order, env, doubtful)
-		}
-	}
-	return list
+// holdings are what users have, by user.
+type holdings struct {
+	list   []*holding // in the order in which the users appear in the cluster
+	byUser map[snapshot.Username]*holding
 }
 
-// add counts an environment with its devices to its user. Those of one host come
-// one after the other.
-func (u *holding) add(h *hostView, order int, env *envView, doubtful map[snapshot.DeviceIndex]bool) {
-	if u.last != h {
-		u.last, u.from = h, len(u.devices)
-		if h.name != "" {
-			u.hosts++
+// holdings lists the users with what they hold. An environment of a user
+// without a name counts for nobody; the processes in it count for their own.
+func (e *evaluation) holdings() []*holding {
+	users := holdings{byUser: make(map[snapshot.Username]*holding)}
+	for order, h := range e.hosts {
+		for _, env := range h.inOrder {
+			if env.env.Username == "" {
+				e.note(h, "environment %s has no user name, so no cap counts it", Shown(string(env.env.EID)))
+				continue
+			}
+			users.of(env.env.Username).add(h, order, env)
+		}
+		users.addUses(h, order)
+	}
+	return users.list
+}
+
+func (u *holdings) of(user snapshot.Username) *holding {
+	found := u.byUser[user]
+	if found == nil {
+		found = &holding{user: user}
+		u.byUser[user] = found
+		u.list = append(u.list, found)
+	}
+	return found
+}
+
+// addUses counts the devices that processes of known uids use to their users,
+// if they are in a registered environment, or claim to be: otherwise a user
+// could register environments for somebody else to be in no cap.
+func (u *holdings) addUses(h *hostView, order int) {
+	for i := range h.snapshot.Processes {
+		p := &h.snapshot.Processes[i]
+		user := h.userOf(p)
+		if user == "" || h.exempt[p.PID] || h.environmentOf(p) == nil && h.claimed(p) == nil {
+			continue
+		}
+		for _, use := range p.Usage {
+			if device := h.snapshot.Device(use.Index); device != nil && !h.exemptDevices[use.Index] {
+				u.of(user).addUse(h, order, device, p)
+			}
 		}
 	}
+}
+
+// begin counts a host to its user. Those of one host come one after the other.
+func (u *holding) begin(h *hostView) {
+	if u.last == h {
+		return
+	}
+	u.last, u.from = h, len(u.devices)
+	if h.name != "" {
+		u.hosts++
+	}
+}
+
+// add counts an environment with its devices to its user.
+func (u *holding) add(h *hostView, order int, env *envView) {
+	u.begin(h)
 	u.envs = append(u.envs, userEnv{env, h, order})
 	for _, a := range env.attachments {
-		index := a.device.Index
-		d := u.here(index)
-		if d == nil {
-			d = &heldDevice{host: h, order: order, device: a.device, doubtful: doubtful[index]}
-			d.envs, d.users = d.firstEnv[:0], d.firstUser[:0]
-			u.devices = append(u.devices, d)
-		}
+		d := u.device(h, order, a.device)
 		d.envs = append(d.envs, heldBy{env, a.Attachment})
 		if a.Time.Compare(d.newest) > 0 {
 			d.newest = a.Time
 		}
-		for _, p := range env.processes {
-			if p.Uses(index) != nil {
+		for _, p := range env.on[a.device.Index] {
+			if h.userOf(p) != u.user { // the others are counted by addUses
 				d.users = append(d.users, p)
 			}
 		}
-		d.untouchable = d.untouchable || h.keeps(env, index)
+		d.exempt = max(d.exempt, h.exemptUses[deviceOfEnv{a.device.Index, env.env.EID}])
 	}
+}
+
+// addUse counts a device that a process of the user uses. One that isn't
+// attached and becomes free anyway doesn't count.
+func (u *holding) addUse(h *hostView, order int, device *snapshot.Device, p *snapshot.Process) {
+	u.begin(h)
+	if u.here(device.Index) == nil && h.draft.kills(p) {
+		return
+	}
+	d := u.device(h, order, device)
+	d.users = append(d.users, p)
+}
+
+// device is a device of the host that is being counted, added if it is new.
+func (u *holding) device(h *hostView, order int, device *snapshot.Device) *heldDevice {
+	if d := u.here(device.Index); d != nil {
+		return d
+	}
+	d := &heldDevice{host: h, order: order, device: device}
+	d.envs, d.users = d.firstEnv[:0], d.firstUser[:0]
+	for _, p := range h.unknownOn[device.Index] {
+		switch h.userOf(p) {
+		case "":
+			d.unknown = max(d.unknown, reported)
+		case u.user:
+			d.unknown = proven
+		}
+	}
+	u.devices = append(u.devices, d)
+	return d
 }
 
 // here is a device of the host that is being counted; nil if it is new.
@@ -127,26 +192,29 @@ func (u *holding) here(index snapshot.DeviceIndex) *heldDevice {
 	return nil
 }
 
-// keeps says whether an exempt process of the environment uses a device.
-func (h *hostView) keeps(env *envView, index snapshot.DeviceIndex) bool {
-	return h.keptUses[deviceOfEnv{index, env.env.EID}]
+// sparesUse says whether an exempt process of the environment uses a device.
+func (h *hostView) sparesUse(env *envView, index snapshot.DeviceIndex) bool {
+	return h.exemptUses[deviceOfEnv{index, env.env.EID}] != unused
 }
 
-// doubtfulDevices are those that processes of unknown environments use.
-func (h *hostView) doubtfulDevices() map[snapshot.DeviceIndex]bool {
-	var doubtful map[snapshot.DeviceIndex]bool
-	for i := range h.snapshot.Processes {
-		p := &h.snapshot.Processes[i]
-		for _, u := range p.Usage {
-			if p.EnvUnknown {
-				if doubtful == nil {
-					doubtful = make(map[snapshot.DeviceIndex]bool)
-				}
-				doubtful[u.Index] = true
-			}
+// counts says whether the device counts for the user's caps. One that nobody can
+// take from the user, since exempt processes use it, counts only if one of the
+// user's own uid does: otherwise a job elsewhere could have to end for it.
+func (d *heldDevice) counts() bool {
+	return !d.going() && (d.exempt != reported || new(choice).cost(d) == costBusy)
+}
+
+// usedBytes is how much memory the user's processes use on the device; not known
+// where the driver doesn't report it of each.
+func (d *heldDevice) usedBytes() (n int64, known bool) {
+	for _, p := range d.users {
+		u := p.Uses(d.device.Index)
+		if u == nil || !u.Memory.Known() {
+			return 0, false
 		}
+		n += u.Memory.Bytes()
 	}
-	return doubtful
+	return n, true
 }
 
 // bytes is how much device memory the user has by this device: the sum of what

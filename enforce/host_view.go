@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -20,20 +19,24 @@ type hostView struct {
 	byUser   map[snapshot.Username]*Settings
 	inOrder  []*envView // as the host listed them, without those that are exempt
 	envs     map[snapshot.EnvID]*envView
-	// kept are processes that are exempt: no rule sees them, and what they use
-	// is taken from nobody.
-	kept          map[snapshot.PID]bool
-	keptUses      map[deviceOfEnv]bool // by processes that are kept
-	notes         int                  // how many there are
+	// exempt are the processes that no rule may touch, and exemptUses what those
+	// of them that are in an environment use: no cap takes that.
+	exempt        map[snapshot.PID]bool
+	exemptUses    map[deviceOfEnv]evidence
 	exemptDevices map[snapshot.DeviceIndex]bool
-	draft         draft
+	// unknownOn are the processes on a device whose environment is unknown.
+	unknownOn map[snapshot.DeviceIndex][]*snapshot.Process
+	notes     int // how many there are
+	draft     draft
 }
 
 // envView is a registered environment with its processes and attachments.
 type envView struct {
 	env         *snapshot.Environment
 	processes   []*snapshot.Process
+	on          map[snapshot.DeviceIndex][]*snapshot.Process // the same, by device
 	attachments []attachment
+	attached    map[snapshot.DeviceIndex]bool
 	exempt      bool
 	settings    *Settings // of its user here
 }
@@ -96,16 +99,24 @@ func (h *hostView) addAttachments(policy Policy) {
 		}
 		for j := range d.Attachments {
 			if env := h.envs[d.Attachments[j].EID]; env != nil {
-				env.attachments = append(env.attachments, attachment{&d.Attachments[j], d})
+				env.attach(attachment{&d.Attachments[j], d})
 			}
 		}
 	}
 }
 
+func (v *envView) attach(a attachment) {
+	if v.attached == nil {
+		v.attached = make(map[snapshot.DeviceIndex]bool)
+	}
+	v.attached[a.device.Index] = true
+	v.attachments = append(v.attachments, a)
+}
+
 func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
-		env := h.envOf(p)
+		env := h.environmentOf(p)
 		subject := Subject{Host: h.name, Process: p}
 		if env != nil {
 			subject.Environment = env.env
@@ -113,20 +124,46 @@ func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
 		_, exempt := policy.Exempt(subject)
 		switch {
 		case exempt || env != nil && env.exempt || fleet.protects(p) || h.onExemptOnly(p):
-			h.keep(p)
+			h.spare(p, env)
 		case env != nil:
-			env.processes = append(env.processes, p)
+			env.add(p)
+		case p.EnvUnknown:
+			h.addUnknown(p)
 		}
 	}
 }
 
-func (h *hostView) keep(p *snapshot.Process) {
-	if h.kept == nil {
-		h.kept, h.keptUses = make(map[snapshot.PID]bool), make(map[deviceOfEnv]bool)
+func (v *envView) add(p *snapshot.Process) {
+	if v.on == nil {
+		v.on = make(map[snapshot.DeviceIndex][]*snapshot.Process)
 	}
-	h.kept[p.PID] = true
+	v.processes = append(v.processes, p)
 	for _, u := range p.Usage {
-		h.keptUses[deviceOfEnv{u.Index, p.EID}] = true
+		v.on[u.Index] = append(v.on[u.Index], p)
+	}
+}
+
+func (h *hostView) addUnknown(p *snapshot.Process) {
+	if h.unknownOn == nil {
+		h.unknownOn = make(map[snapshot.DeviceIndex][]*snapshot.Process)
+	}
+	for _, u := range p.Usage {
+		h.unknownOn[u.Index] = append(h.unknownOn[u.Index], p)
+	}
+}
+
+// spare exempts a process.
+func (h *hostView) spare(p *snapshot.Process, env *envView) {
+	if h.exempt == nil {
+		h.exempt, h.exemptUses = make(map[snapshot.PID]bool), make(map[deviceOfEnv]evidence)
+	}
+	h.exempt[p.PID] = true
+	if env == nil {
+		return
+	}
+	for _, u := range p.Usage {
+		use := deviceOfEnv{u.Index, env.env.EID}
+		h.exemptUses[use] = max(h.exemptUses[use], reported, useBy(env.env.UID, p))
 	}
 }
 
@@ -142,17 +179,4 @@ func (h *hostView) onExemptOnly(p *snapshot.Process) bool {
 		}
 	}
 	return true
-}
-
-// envOf is the registered environment of a process; nil when it is in none or
-// nobody knows.
-func (h *hostView) envOf(p *snapshot.Process) *envView {
-	if p.EnvUnknown || p.EID == "" {
-		return nil
-	}
-	return h.envs[p.EID]
-}
-
-func (h *hostView) attached(env *envView, index snapshot.DeviceIndex) bool {
-	return slices.ContainsFunc(env.attachments, func(a attachment) bool { return a.device.Index == index })
 }

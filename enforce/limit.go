@@ -1,88 +1,364 @@
 package enforce
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// limit holds back a plan that would do more than anybody meant. A plan that is
-// over the limits is held as a whole, since nobody knows which part of it is
-// the mistake; unless a single host has more than half of all that would be
-// ended, and many at that, and the others are within the limits: then that host
-// alone waits, or one that makes up processes could stop enforcement everywhere.
-func (e *evaluation) limit(plan *Plan) {
-	why := e.over(plan.Reports, "")
-	if why == "" {
-		return
-	}
-	if host, found := mostOf(plan.Reports); found {
-		rest := slices.DeleteFunc(slices.Clone(plan.Reports), func(r HostReport) bool { return r.Host == host })
-		if len(rest) > 0 && e.over(rest, host) == "" {
-			plan.Reports = rest
-			e.wait(plan, host, why)
-			return
-		}
-	}
-	plan.Held = why
+// Limits hold back actions that are more than was meant: all those against a
+// user or on a host. The zero Limits hold nothing back.
+type Limits struct {
+	Fleet   Limit // for a cycle as a whole
+	PerUser Limit // for each user, on all hosts together
+	PerHost Limit // for each host
+	// Throttle carries out as many actions as a limit allows in a cycle, those
+	// of the oldest findings first, where otherwise none is.
+	Throttle bool
 }
 
-// over says why reports are more than the limits allow, with the processes of
-// all hosts but one; empty when they are not.
-func (e *evaluation) over(reports []HostReport, but snapshot.Hostname) string {
-	ends, processes := 0, 0
-	for _, r := range reports {
-		ends += len(r.Report.Terminate)
+// Limit is how much may be done in one cycle; 0 is no limit.
+type Limit struct {
+	Terminations int
+	// Percent limits terminations to a share of the GPU processes: of those on
+	// the host for a limit per host, otherwise of all.
+	Percent     int
+	Detachments int
+}
+
+// Held are the actions against one user, or on one host, that a limit held back.
+type Held struct {
+	User         snapshot.Username `json:"user,omitempty"`
+	Host         snapshot.Hostname `json:"host,omitempty"`
+	Terminations int               `json:"terminations"`
+	Detachments  int               `json:"detachments"`
+	Because      string            `json:"because"`
+}
+
+// String is a line about it.
+func (h Held) String() string {
+	whom := "on host " + string(h.Host)
+	if h.User != "" {
+		whom = "against user " + Shown(string(h.User))
 	}
-	for _, h := range e.hosts {
-		if but == "" || h.name != but {
-			processes += len(h.snapshot.Processes)
-		}
+	return fmt.Sprintf("Safety limit exceeded: %s. No action taken %s in this cycle (held: %d terminations, %d detachments)", h.Because, whom, h.Terminations, h.Detachments)
+}
+
+// action is an item of a report, with the user it is directed against: "" when
+// that isn't known.
+type action struct {
+	user   snapshot.Username
+	host   *hostView
+	detach bool
+	pid    snapshot.PID // of a termination
+	device deviceOfEnv  // of a detachment
+	since  time.Time    // of its oldest finding
+	held   *Held        // nil when it isn't held
+}
+
+// tally counts actions, and GPU processes for limits that are a share of them.
+type tally struct{ terminations, detachments, processes int }
+
+func (t *tally) add(a *action, n int) {
+	if a.detach {
+		t.detachments += n
+	} else {
+		t.terminations += n
 	}
-	l := e.fleet.Limits
-	if l.MaxTerminations > 0 && ends > l.MaxTerminations {
-		return fmt.Sprintf("%d processes would be terminated, and the limit is %d a cycle", ends, l.MaxTerminations)
-	}
-	if l.MaxPercent > 0 && ends*100 > l.MaxPercent*processes {
-		return fmt.Sprintf("%d of %d GPU processes would be terminated, and the limit is %d per cent a cycle", ends, processes, l.MaxPercent)
+}
+
+// over says which limit a tally exceeds; "" for none.
+func (l Limit) over(t tally) string {
+	switch {
+	case l.Terminations > 0 && t.terminations > l.Terminations:
+		return fmt.Sprintf("%d processes would be terminated, and the limit is %d per cycle", t.terminations, l.Terminations)
+	case l.Percent > 0 && t.terminations*100 > l.Percent*t.processes:
+		return fmt.Sprintf("%d of %d GPU processes would be terminated, and the limit is %d%% per cycle", t.terminations, t.processes, l.Percent)
+	case l.Detachments > 0 && t.detachments > l.Detachments:
+		return fmt.Sprintf("%d devices would be detached, and the limit is %d per cycle", t.detachments, l.Detachments)
 	}
 	return ""
 }
 
-// mostOf is the host that has more than half of all that would be ended.
-func mostOf(reports []HostReport) (snapshot.Hostname, bool) {
-	all, most := 0, HostReport{}
-	for _, r := range reports {
-		all += len(r.Report.Terminate)
-		if len(r.Report.Terminate) > len(most.Report.Terminate) {
-			most = r
-		}
+// limit holds back what is over the limits, and takes it out of the plan.
+func (e *evaluation) limit(plan *Plan) {
+	if !e.mayExceed(plan) {
+		return
 	}
-	n := len(most.Report.Terminate)
-	return most.Host, n >= manyOnOneHost && 2*n > all
+	l := newLimiter(e, plan)
+	l.holdEach(l.users, l.limits.PerUser)
+	l.holdEach(l.hosts, l.limits.PerHost)
+	l.holdMost()
+	if l.limits.Throttle {
+		l.release()
+	}
+	l.apply(plan)
 }
 
-// manyOnOneHost is more than a host's GPU processes break rules in one cycle by
-// other means than a mistake or a lie.
-const manyOnOneHost = 64
+// mayExceed says whether it is worth to look at users and hosts.
+func (e *evaluation) mayExceed(plan *Plan) bool {
+	l, all := e.fleet.Limits, tally{}
+	for _, r := range plan.Reports {
+		all.terminations += len(r.Report.Terminate)
+		all.detachments += len(r.Report.Detach)
+	}
+	for _, h := range e.hosts {
+		all.processes += len(h.snapshot.Processes)
+	}
+	return len(plan.Reports) > 0 && (l.PerUser != Limit{} || l.PerHost != Limit{} || l.Fleet.over(all) != "")
+}
 
-// wait has the findings of a host wait that were to be acted on, and says why.
-func (e *evaluation) wait(plan *Plan, host snapshot.Hostname, why string) {
-	plan.HeldHost = host
-	plan.HeldHostBecause = "most of it on this host alone: " + why
+// limiter decides which actions of a plan are held.
+type limiter struct {
+	limits  Limits
+	actions []*action
+	fleet   tally
+	users   []*group // sorted by name
+	hosts   []*group // in the cluster's order
+	byUser  map[snapshot.Username]*group
+	byHost  map[*hostView]*group
+}
+
+// group are the actions against one user, or on one host.
+type group struct {
+	tally
+	held    Held
+	limited bool
+	actions []*action
+	// elsewhere counts the GPU processes of a user by host, or of a host by user.
+	elsewhere map[*group]int
+}
+
+func newLimiter(e *evaluation, plan *Plan) *limiter {
+	l := &limiter{limits: e.fleet.Limits, byUser: make(map[snapshot.Username]*group), byHost: make(map[*hostView]*group)}
+	for _, h := range e.hosts {
+		host := &group{held: Held{Host: h.name}, elsewhere: make(map[*group]int)}
+		l.byHost[h], l.hosts = host, append(l.hosts, host)
+		for i := range h.snapshot.Processes {
+			user := l.user(h.userOf(&h.snapshot.Processes[i]))
+			l.fleet.processes++
+			host.processes++
+			user.elsewhere[host]++
+			host.elsewhere[user]++
+		}
+	}
+	since := make(map[string]time.Time, len(plan.Findings))
 	for i := range plan.Findings {
-		if f := &plan.Findings[i]; f.isOnlyOn(host) && !f.Pending {
-			f.Pending, f.Held, f.Waits = true, true, "most of what would be ended is on this host alone, and that is over the limit"
+		since[plan.Findings[i].ID] = plan.Findings[i].Since
+	}
+	for _, h := range e.hosts {
+		l.addActions(h, since)
+	}
+	slices.SortFunc(l.users, func(a, b *group) int { return cmp.Compare(a.held.User, b.held.User) })
+	for _, u := range l.users {
+		u.processes = l.fleet.processes
+	}
+	return l
+}
+
+// user is the group of a user. Processes of unknown users are in one that is
+// never held: their hosts are.
+func (l *limiter) user(name snapshot.Username) *group {
+	u := l.byUser[name]
+	if u == nil {
+		u = &group{held: Held{User: name}, elsewhere: make(map[*group]int)}
+		l.byUser[name] = u
+		if name != "" {
+			l.users = append(l.users, u)
+		}
+	}
+	return u
+}
+
+func (l *limiter) addActions(h *hostView, since map[string]time.Time) {
+	for _, t := range h.draft.terminate {
+		p := &t.Process
+		l.add(&action{user: h.targetOf(p), host: h, pid: p.PID}, t.Because, since)
+	}
+	for key, d := range h.draft.detach {
+		user := cmp.Or(d.Environment.Username, nameOfUID(d.Environment.UID))
+		l.add(&action{user: user, host: h, detach: true, device: key}, d.Because, since)
+	}
+}
+
+// targetOf is the user against whom ending a process is directed: its own, or
+// where the host doesn't report that, the user of its environment.
+func (h *hostView) targetOf(p *snapshot.Process) snapshot.Username {
+	if user := h.userOf(p); user != "" {
+		return user
+	}
+	if env := h.environmentOf(p); env != nil {
+		return env.env.Username
+	}
+	return ""
+}
+
+func (l *limiter) add(a *action, because []string, since map[string]time.Time) {
+	for _, id := range because {
+		if at := since[id]; a.since.IsZero() || at.Before(a.since) {
+			a.since = at
+		}
+	}
+	user, host := l.user(a.user), l.byHost[a.host]
+	user.actions, host.actions = append(user.actions, a), append(host.actions, a)
+	l.actions = append(l.actions, a)
+	l.count(a, 1)
+}
+
+// count adds an action to what is going to be done, or takes it away.
+func (l *limiter) count(a *action, n int) {
+	l.fleet.add(a, n)
+	l.byUser[a.user].add(a, n)
+	l.byHost[a.host].add(a, n)
+}
+
+// holdEach holds the groups that are over their own limit.
+func (l *limiter) holdEach(groups []*group, limit Limit) {
+	for _, g := range groups {
+		if why := limit.over(g.tally); why != "" {
+			l.hold(g, why)
 		}
 	}
 }
 
-// isOnlyOn says whether all that a finding is about is on one host.
-func (f *Finding) isOnlyOn(host snapshot.Hostname) bool {
-	if f.Host != "" || len(f.Terminate)+len(f.Detach) == 0 {
-		return f.Host == host
+// holdMost holds the users and hosts with most actions until the rest is within
+// the limit for the fleet.
+func (l *limiter) holdMost() {
+	for {
+		why := l.limits.Fleet.over(l.fleet)
+		most := l.most(l.limits.Fleet)
+		if why == "" || most == nil {
+			return
+		}
+		l.hold(most, "in the fleet "+why)
 	}
-	return !slices.ContainsFunc(f.Terminate, func(r ProcessRef) bool { return r.Host != host }) &&
-		!slices.ContainsFunc(f.Detach, func(r DeviceRef) bool { return r.Host != host })
+}
+
+// most is the user with most of those actions that are too many. A host comes
+// before a user only if it has more than twice as many: then no single user
+// explains them.
+func (l *limiter) most(limit Limit) *group {
+	size := func(g *group) int { return g.terminations }
+	if limit.Detachments > 0 && l.fleet.detachments > limit.Detachments {
+		size = func(g *group) int { return g.detachments }
+	}
+	largest := func(groups []*group) (most *group, n int) {
+		for _, g := range groups {
+			if size(g) > n {
+				most, n = g, size(g)
+			}
+		}
+		return most, n
+	}
+	user, ofUser := largest(l.users)
+	host, ofHost := largest(l.hosts)
+	if ofHost > 2*ofUser {
+		return host
+	}
+	return user
+}
+
+// hold holds all actions of a group. Its GPU processes don't count any more:
+// whoever makes up processes doesn't raise a limit that is a share of them.
+func (l *limiter) hold(g *group, because string) {
+	g.limited, g.held.Because = true, because
+	for _, a := range g.actions {
+		if a.held == nil {
+			a.held = &g.held
+			l.count(a, -1)
+		}
+	}
+	for other, n := range g.elsewhere {
+		if !other.limited {
+			l.fleet.processes -= n
+			other.processes -= n
+		}
+	}
+}
+
+// release carries out held actions after all, as far as the limits allow, those
+// of the oldest findings first.
+func (l *limiter) release() {
+	slices.SortFunc(l.actions, func(a, b *action) int {
+		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.host.name, b.host.name), cmp.Compare(a.pid, b.pid),
+			cmp.Compare(a.device.device, b.device.device), cmp.Compare(a.device.eid, b.device.eid))
+	})
+	for _, a := range l.actions {
+		if a.held == nil {
+			continue
+		}
+		l.count(a, 1)
+		if l.fits(a) {
+			a.held = nil
+		} else {
+			l.count(a, -1)
+		}
+	}
+}
+
+func (l *limiter) fits(a *action) bool {
+	return l.limits.PerUser.over(l.byUser[a.user].tally) == "" && l.limits.PerHost.over(l.byHost[a.host].tally) == "" &&
+		l.limits.Fleet.over(l.fleet) == ""
+}
+
+// apply takes the held actions out of the reports, and marks the findings of
+// which nothing is left to be done.
+func (l *limiter) apply(plan *Plan) {
+	ends, detaches := make(map[ProcessRef]*Held), make(map[DeviceRef]*Held)
+	for _, a := range l.actions {
+		switch {
+		case a.held == nil:
+		case a.detach:
+			detaches[DeviceRef{a.host.name, a.device.device, a.device.eid}] = a.held
+			a.held.Detachments++
+		default:
+			ends[ProcessRef{a.host.name, a.pid}] = a.held
+			a.held.Terminations++
+		}
+	}
+	for _, g := range slices.Concat(l.users, l.hosts) {
+		switch h := g.held; {
+		case h.Terminations+h.Detachments == 0:
+		case h.User != "":
+			plan.HeldUsers = append(plan.HeldUsers, h)
+		default:
+			plan.HeldHosts = append(plan.HeldHosts, h)
+		}
+	}
+	if len(ends)+len(detaches) > 0 {
+		plan.withhold(ends, detaches)
+	}
+}
+
+// withhold takes actions out of a plan.
+func (plan *Plan) withhold(ends map[ProcessRef]*Held, detaches map[DeviceRef]*Held) {
+	for i := range plan.Reports {
+		host, r := plan.Reports[i].Host, &plan.Reports[i].Report
+		r.Terminate = slices.DeleteFunc(r.Terminate, func(t Termination) bool { return ends[ProcessRef{host, t.Process.PID}] != nil })
+		r.Detach = slices.DeleteFunc(r.Detach, func(d Detachment) bool { return detaches[DeviceRef{host, d.Device, d.Environment.EID}] != nil })
+	}
+	plan.Reports = slices.DeleteFunc(plan.Reports, func(r HostReport) bool { return r.Report.Empty() })
+	for i := range plan.Findings {
+		if f := &plan.Findings[i]; !f.Pending {
+			f.withhold(ends, detaches)
+		}
+	}
+}
+
+// withhold takes held actions out of a finding. One of which nothing else would
+// be done keeps them, and waits.
+func (f *Finding) withhold(ends map[ProcessRef]*Held, detaches map[DeviceRef]*Held) {
+	var held *Held
+	terminate := slices.DeleteFunc(slices.Clone(f.Terminate), func(ref ProcessRef) bool { held = cmp.Or(ends[ref], held); return ends[ref] != nil })
+	detach := slices.DeleteFunc(slices.Clone(f.Detach), func(ref DeviceRef) bool { held = cmp.Or(detaches[ref], held); return detaches[ref] != nil })
+	switch {
+	case held == nil:
+	case len(terminate)+len(detach) > 0:
+		f.Terminate, f.Detach = terminate, detach
+	default:
+		f.Pending, f.Held, f.Waits = true, true, "safety limit exceeded: "+held.Because
+	}
 }

@@ -11,72 +11,144 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 )
 
-// limited is a policy that ends processes outside environments, within limits.
-type limited struct {
-	enforce.Flags
-	limits enforce.Limits
-}
-
-func (l limited) Fleet() enforce.Fleet { return enforce.Fleet{Limits: l.limits} }
-
-// outside is a host with n processes outside any environment.
-func outside(host string, n int) string {
-	words := []string{host, "dev 0"}
+// outside is n processes of a user's outside any environment.
+func outside(first, n int, user string) string {
+	var words []string
 	for i := range n {
-		words = append(words, fmt.Sprintf("proc %d - 0:1", 100+i))
+		words = append(words, fmt.Sprintf("proc %d - u%s by:user%s 0:1", first+i, user, user))
 	}
 	return strings.Join(words, " | ")
 }
 
-// What a user has on the host that waits is not ended for a cap either.
-func TestACapWaitsWithTheHostThatIsHeld(t *testing.T) {
-	b := "b | env 1 alice | dev 0 1@01" + strings.Repeat(" | proc 5 1 0:1", 99)
-	for i := range 99 {
-		b = strings.Replace(b, "proc 5 ", fmt.Sprintf("proc %d ", 100+i), 1)
+// heldText writes down what limits held back.
+func heldText(plan enforce.Plan) string {
+	var list []string
+	for _, h := range append(plan.HeldUsers, plan.HeldHosts...) {
+		list = append(list, fmt.Sprintf("%s%s %d+%d", h.User, h.Host, h.Terminations, h.Detachments))
 	}
-	policy := stated{all: enforce.Settings{NonEnvProcesses: true, MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: enforce.Limits{MaxTerminations: 50}}}
-	for text, held := range map[string]bool{b: true, b + "\nc | env 2 alice | dev 0 2@01": false} {
-		plan := enforce.Evaluate(policy, parseCluster(t, outside("a", 1)+"\n"+text), noon(0))
-		require.Equal(t, "b", string(plan.HeldHost))
-		last := plan.Findings[len(plan.Findings)-1]
-		require.Equal(t, enforce.RuleMaxDevicesPerUser, last.Rule)
-		require.Equal(t, held, last.Held && last.Pending, "a part of it is done elsewhere")
+	return strings.Join(list, ", ")
+}
+
+func TestLimitsHoldWholeUsersOrHosts(t *testing.T) {
+	fleet := func(n int) enforce.Limits { return enforce.Limits{Fleet: enforce.Limit{Terminations: n}} }
+	throttled := func(l enforce.Limits) enforce.Limits { l.Throttle = true; return l }
+	two := "a | dev 0 | " + outside(100, 60, "1") + " | " + outside(300, 2, "2") + "\nb | dev 0 | " + outside(100, 60, "1") + " | " + outside(300, 3, "3")
+	many := "a | dev 0 | " + outside(100, 40, "1")
+	for i := range 30 { // a host that makes up a process for each of many users
+		many += " | " + outside(200+i, 1, fmt.Sprint(50+i))
+	}
+	many += "\nb | dev 0 | " + outside(100, 5, "2")
+	for _, tt := range []struct {
+		name   string
+		limits enforce.Limits
+		hosts  string
+		held   string
+		ends   int
+	}{
+		{"no limit", enforce.Limits{}, two, "", 125},
+		{"within", fleet(125), two, "", 125},
+		{"one user on two hosts is held alone", fleet(100), two, "user1 120+0", 5},
+		{"then the next, until the rest fits", fleet(3), two, "user1 120+0, user3 3+0", 2},
+		{"nothing fits", fleet(1), "a | dev 0 | " + outside(100, 2, "1"), "user1 2+0", 0},
+		{"a host with most of the rest is held whole", fleet(20), many, "user1 40+0, a 30+0", 5},
+		{"processes without a user are held with their host", fleet(1), "a | dev 0 | proc 5 - 0:1 | proc 6 - 0:1\nb | dev 0 | proc 7 - 0:1", "a 2+0", 1},
+
+		{"per user", enforce.Limits{PerUser: enforce.Limit{Terminations: 2}}, two, "user1 120+0, user3 3+0", 2},
+		{"per host", enforce.Limits{PerHost: enforce.Limit{Terminations: 62}}, two, "b 63+0", 62},
+		{"per user, then per host", enforce.Limits{PerUser: enforce.Limit{Terminations: 50}, PerHost: enforce.Limit{Terminations: 2}}, two, "user1 120+0, b 3+0", 2},
+		{"per user, counted for each alone", enforce.Limits{PerUser: enforce.Limit{Terminations: 120}}, two, "", 125},
+
+		{"per cent of the fleet", enforce.Limits{Fleet: enforce.Limit{Percent: 50}}, two, "user1 120+0, user2 2+0, user3 3+0", 0},
+		{
+			"who makes up processes doesn't raise a share of them", enforce.Limits{Fleet: enforce.Limit{Percent: 50}},
+			"a | env 1 alice u9 | dev 0 1@01 | proc 5 1 u9 by:alice 0:1 | proc 6 - u8 by:bob 0:1\nb | dev 0 | " + outside(100, 99, "1"), "user1 99+0", 1,
+		},
+		{"per cent of a host", enforce.Limits{PerHost: enforce.Limit{Percent: 50}}, "a | env 1 alice u9 | dev 0 1@01 | proc 5 1 u9 by:alice 0:1 | proc 6 - u8 by:bob 0:1\nb | dev 0 | proc 7 - u8 by:bob 0:1", "b 1+0", 1},
+
+		{"throttled: as many as the limit", throttled(fleet(100)), two, "user1 25+0", 100},
+		{"throttled per user", throttled(enforce.Limits{PerUser: enforce.Limit{Terminations: 10}}), two, "user1 110+0", 15},
+		{"throttled per host", throttled(enforce.Limits{PerHost: enforce.Limit{Terminations: 10}}), two, "a 52+0, b 53+0", 20},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: tt.limits}}
+			plan := enforce.Evaluate(policy, parseCluster(t, tt.hosts), noon(0))
+			require.Equal(t, tt.held, heldText(plan))
+			require.Equal(t, tt.held != "", plan.Held())
+			require.Equal(t, tt.ends, strings.Count(planText(plan), "end "))
+			waiting := 0
+			for _, f := range plan.Findings {
+				require.Equal(t, f.Held, f.Pending)
+				if f.Held {
+					require.Contains(t, f.Waits, "safety limit exceeded")
+					waiting++
+				}
+			}
+			require.Equal(t, len(plan.Findings)-tt.ends, waiting)
+		})
 	}
 }
 
-func TestOneHostDoesNotHoldAll(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		limits   enforce.Limits
-		hosts    []string
-		held     bool
-		heldHost string
-		ends     int
-	}{
-		{"within", enforce.Limits{MaxTerminations: 4}, []string{outside("a", 2), outside("b", 2)}, false, "", 4},
-		{"no limit", enforce.Limits{}, []string{outside("a", 500)}, false, "", 500},
-		{"many hosts are a mistake of the policy's", enforce.Limits{MaxTerminations: 4}, []string{outside("a", 2), outside("b", 2), outside("c", 2)}, true, "", 6},
-		{"most of few is nothing out of the ordinary", enforce.Limits{MaxTerminations: 4}, []string{outside("a", 2), outside("b", 50)}, true, "", 52},
-		{"one host that has most of many waits alone", enforce.Limits{MaxTerminations: 100}, []string{outside("a", 2), outside("b", 99)}, false, "b", 2},
-		{"but not if the others are over as well", enforce.Limits{MaxTerminations: 4}, []string{outside("a", 5), outside("b", 99)}, true, "", 104},
-		{"a single host is the fleet", enforce.Limits{MaxTerminations: 4}, []string{outside("a", 99)}, true, "", 99},
-		{"per cent", enforce.Limits{MaxPercent: 50}, []string{outside("a", 1)}, true, "", 1},
-		{
-			"per cent of the others, without the one that waits",
-			enforce.Limits{MaxPercent: 50},
-			[]string{"a | env 1 alice | dev 0 1@01 | proc 5 1 0:1 | proc 6 - 0:1", outside("b", 99)},
-			false, "b", 1,
-		},
+func TestLimitOfDetachments(t *testing.T) {
+	hosts := "a | env 1 alice | env 2 bob | dev 0 1@01 | dev 1 1@02 | dev 2 1@03 | dev 3 2@01"
+	for limits, want := range map[enforce.Limits]string{
+		{Fleet: enforce.Limit{Detachments: 4}}:                   "",
+		{Fleet: enforce.Limit{Detachments: 3}}:                   "alice 0+3",
+		{PerUser: enforce.Limit{Detachments: 2}}:                 "alice 0+3",
+		{PerHost: enforce.Limit{Detachments: 3}}:                 "a 0+4",
+		{PerUser: enforce.Limit{Detachments: 2}, Throttle: true}: "alice 0+1",
+		{Fleet: enforce.Limit{Terminations: 1}}:                  "",
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			policy := limited{enforce.Flags{NonEnvProcesses: true}, tt.limits}
-			plan := enforce.Evaluate(policy, parseCluster(t, strings.Join(tt.hosts, "\n")), time.Time{})
-			require.Equal(t, tt.held, plan.Held != "", plan.Held)
-			require.Equal(t, tt.heldHost, string(plan.HeldHost))
-			require.Equal(t, tt.ends, strings.Count(planText(plan), "end "))
-			for _, f := range plan.Findings {
-				require.Equal(t, tt.heldHost != "" && string(f.Host) == tt.heldHost, f.Pending, "a finding says that it waits")
-			}
-		})
+		policy := stated{all: enforce.Settings{MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: limits}}
+		require.Equal(t, want, heldText(enforce.Evaluate(policy, parseCluster(t, hosts), noon(0))), "%+v", limits)
 	}
+}
+
+// A cap of a user whose actions are held waits on all hosts; one of whose
+// actions only those on one host are held goes on elsewhere.
+func TestACapIsHeldWithItsActions(t *testing.T) {
+	user := "a | env 1 alice u1 | dev 0 1@01 | proc 5 1 u1 by:alice 0:1\nb | env 2 alice u1 | dev 0 2@02"
+	policy := stated{all: enforce.Settings{MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: enforce.Limits{PerUser: enforce.Limit{Detachments: 1}}}}
+	plan := enforce.Evaluate(policy, parseCluster(t, user), noon(0))
+	require.Empty(t, planText(plan))
+	require.True(t, plan.Findings[0].Held && plan.Findings[0].Pending)
+
+	policy.fleet.Limits = enforce.Limits{PerHost: enforce.Limit{Terminations: 0, Detachments: 1}}
+	plan = enforce.Evaluate(policy, parseCluster(t, user+" | dev 1 2@02"), noon(0))
+	require.Equal(t, "a detach 0 1; a end 5", planText(plan))
+	require.Equal(t, "b 0+2", heldText(plan))
+	require.False(t, plan.Findings[0].Held)
+}
+
+// With throttle the oldest findings come first, so that everything is done in
+// the end, however many processes are started.
+func TestThrottleTakesTheOldestFirst(t *testing.T) {
+	policy := stated{
+		all:   enforce.Settings{NonEnvProcesses: true},
+		fleet: enforce.Fleet{Limits: enforce.Limits{PerUser: enforce.Limit{Terminations: 1}, Throttle: true}},
+	}
+	var standing enforce.Standing
+	judge := func(minute int, hosts string) string {
+		return planText(standing.Judge(policy, parseCluster(t, hosts), noon(minute)))
+	}
+	require.Equal(t, "a end 9", judge(0, "a | dev 0 | dev 1 | proc 9 - u1 by:bob 1:1"))
+	require.Equal(t, "a end 9", judge(1, "a | dev 0 | dev 1 | proc 5 - u1 by:bob 0:1 | proc 9 - u1 by:bob 1:1"))
+	require.Equal(t, "a end 5", judge(2, "a | dev 0 | dev 1 | proc 5 - u1 by:bob 0:1 | proc 6 - u1 by:bob 0:1"))
+}
+
+// Tens of thousands of made-up users and processes cost little time.
+func TestLimitsOfManyUsersTakeLittleTime(t *testing.T) {
+	var hosts []string
+	for h := range 40 {
+		line := fmt.Sprintf("h%d | dev 0", h)
+		for i := range 1000 {
+			line += " | " + outside(100+i, 1, fmt.Sprint(h*1000+i+1))
+		}
+		hosts = append(hosts, line)
+	}
+	cluster := parseCluster(t, strings.Join(hosts, "\n"))
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: enforce.Limits{Fleet: enforce.Limit{Terminations: 1000, Percent: 10}}}}
+	begun := time.Now()
+	plan := enforce.Evaluate(policy, cluster, noon(0))
+	t.Logf("40,000 users: %v", time.Since(begun))
+	require.NotEmpty(t, plan.HeldHosts)
 }

@@ -50,7 +50,7 @@ func DecodeNativeReport(data []byte) (Report, error) {
 	}
 	var r Report
 	for i := range processes {
-		if processes[i].EnvUnknown {
+		if processes[i].EnvUnknown && !processes[i].EnvOverwritten {
 			return Report{}, fmt.Errorf("%w: process %d was judged without its environment", snapshot.ErrInvalid, processes[i].PID)
 		}
 		r.Terminate = append(r.Terminate, Termination{Process: processes[i]})

@@ -14,16 +14,16 @@ type Plan struct {
 	Reports []HostReport
 	// Notes say what could not be judged, and why nothing is done about it.
 	Notes []Note
-	// Held says why the policy's limits forbid to carry out the reports; empty
-	// when they don't. A plan that is held is held as a whole.
-	Held string
-	// HeldHost is the one host whose report alone is held for the limits' sake,
-	// and HeldHostBecause why; empty when there is none.
-	HeldHost        snapshot.Hostname
-	HeldHostBecause string
+	// HeldUsers and HeldHosts are those whose actions the safety limits held
+	// back: these are not in Reports.
+	HeldUsers []Held
+	HeldHosts []Held
 	// TellUsers has the users of findings told on their terminals.
 	TellUsers bool
 }
+
+// Held says whether the safety limits held anything back.
+func (p *Plan) Held() bool { return len(p.HeldUsers)+len(p.HeldHosts) > 0 }
 
 // HostReport is the report of one host.
 type HostReport struct {

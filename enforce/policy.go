@@ -41,6 +41,13 @@ type Settings struct {
 	// memory capacity again, device by device.
 	EnvMemory bool
 
+	// SudoUsers admits processes of other users to an environment if they descend
+	// from a process that is registered in it, as with sudo -u.
+	SudoUsers bool
+	// UnknownOutside has processes that overwrote their environ count as outside
+	// every environment, unless an ancestor tells theirs.
+	UnknownOutside bool
+
 	// The caps of a user on all hosts together; nil for none.
 	MaxDevices *int
 	MaxMemory  *int64 // bytes of the devices that are attached
@@ -88,16 +95,12 @@ type Fleet struct {
 	Unprotected []string
 }
 
-// Limits hold back a cycle that would do more than anybody meant. 0 is no limit.
-type Limits struct {
-	MaxTerminations int // processes a cycle
-	MaxPercent      int // of the GPU processes of the hosts that answered
-}
-
 // Subject is what a policy may exempt: a process, an environment or a device
-// on a host. What a subject does not have, or nobody knows, is empty or nil.
+// on a host, or a user. What a subject does not have, or nobody knows, is empty
+// or nil. User is set only where the question is about a user's caps.
 type Subject struct {
 	Host        snapshot.Hostname
+	User        snapshot.Username
 	Device      *snapshot.Device
 	Environment *snapshot.Environment
 	Process     *snapshot.Process

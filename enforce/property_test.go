@@ -97,7 +97,7 @@ func (w *world) rules() stated {
 	exemptPID, exemptEID, exemptDevice := snapshot.PID(100+w.IntN(24)), snapshot.EnvID(fmt.Sprint(10+w.IntN(12))), snapshot.DeviceIndex(w.IntN(12))
 	p := stated{
 		all:   enforce.Settings{NonEnvProcesses: w.coin(), EnvDevices: w.coin(), EnvMemory: w.coin(), Grace: time.Second, Kill: w.coin()},
-		fleet: enforce.Fleet{HoldCaps: w.IntN(4) == 0, Limits: enforce.Limits{MaxTerminations: w.IntN(9)}},
+		fleet: enforce.Fleet{HoldCaps: w.IntN(4) == 0, Limits: enforce.Limits{Fleet: enforce.Limit{Terminations: w.IntN(9)}}},
 		exempt: func(s enforce.Subject) bool {
 			return s.Process != nil && s.Process.PID == exemptPID || s.Environment != nil && s.Environment.EID == exemptEID ||
 				s.Device != nil && s.Device.Index == exemptDevice
@@ -229,6 +229,7 @@ func TestPropertyNeverMoreThanTheExcess(t *testing.T) {
 		w := newWorld(seed)
 		limit := w.IntN(4)
 		w.policy = stated{all: enforce.Settings{MaxDevices: &limit}}
+		w.forgetUIDs() // so that only attachments count, as with hosts of 1.4.3
 		held := devicesOfUsers(w.cluster)
 		taken := map[snapshot.Username]map[string]bool{}
 		for _, r := range enforce.Evaluate(w.policy, w.cluster, noon(0)).Reports {
@@ -248,6 +249,15 @@ func TestPropertyNeverMoreThanTheExcess(t *testing.T) {
 		require.Empty(t, taken[""], "world %d: a user without a name", seed)
 	}
 	require.Greater(t, over, worlds/2)
+}
+
+// forgetUIDs makes hosts report no uids.
+func (w *world) forgetUIDs() {
+	for _, h := range w.cluster.Answered() {
+		for i := range h.Snapshot.Processes {
+			h.Snapshot.Processes[i].UID = nil
+		}
+	}
 }
 
 func devicesOfUsers(cluster snapshot.Cluster) map[snapshot.Username]map[string]bool {

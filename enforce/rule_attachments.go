@@ -12,42 +12,31 @@ func attachmentID(h *hostView, env *envView, a attachment) string {
 	return fmt.Sprintf("%s/%s/%d/%s", h.name, env.env.EID, a.device.Index, a.Time.ISO())
 }
 
+// idleKey names an attachment for the idle rule. It is the same when the device
+// is attached again, so that nobody can begin anew by that.
+func idleKey(h *hostView, env *envView, a attachment) string {
+	return fmt.Sprintf("%s/%s/%s/%d", h.name, env.env.Username, env.env.EID, a.device.Index)
+}
+
 // watchIdle shows the Standing which attachments are idle now.
 func (e *evaluation) watchIdle() {
 	idle := make(map[string]time.Duration)
 	for _, h := range e.hosts {
-		var used func(*envView, snapshot.DeviceIndex) bool
 		for _, env := range h.inOrder {
 			rule := env.settings.Idle
 			if rule == nil {
 				continue
 			}
-			if used == nil {
-				used = h.inUse()
-			}
 			for _, a := range env.attachments {
-				if !used(env, a.device.Index) || computesLess(a.device, rule.Below) {
-					idle[attachmentID(h, env, a)] = rule.After
+				if index := a.device.Index; h.sparesUse(env, index) {
+					continue
+				} else if h.use(env, index) == unused || computesLess(a.device, rule.Below) {
+					idle[idleKey(h, env, a)] = rule.After
 				}
 			}
 		}
 	}
 	e.standing.watchIdle(idle, e.now)
-}
-
-// inUse tells of each device whether an environment uses it now: whether one of
-// its processes is on it, or one of which nobody knows whose it is.
-func (h *hostView) inUse() func(*envView, snapshot.DeviceIndex) bool {
-	doubtful, by := h.doubtfulDevices(), make(map[deviceOfEnv]bool)
-	for i := range h.snapshot.Processes {
-		p := &h.snapshot.Processes[i]
-		for _, u := range p.Usage {
-			by[deviceOfEnv{u.Index, p.EID}] = true
-		}
-	}
-	return func(env *envView, index snapshot.DeviceIndex) bool {
-		return doubtful[index] || by[deviceOfEnv{index, env.env.EID}]
-	}
 }
 
 // computesLess says whether a device is known to compute less than below per
@@ -65,7 +54,7 @@ func (e *evaluation) idleDevices(h *hostView) {
 			continue
 		}
 		for _, a := range env.attachments {
-			since, idle := e.standing.idle[attachmentID(h, env, a)]
+			since, idle := e.standing.idle[idleKey(h, env, a)]
 			if lasted := e.now.Sub(since); idle && lasted >= settings.Idle.After {
 				e.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleIdle, For: lasted, Limit: settings.Idle.After})
 			}
@@ -82,7 +71,7 @@ func (e *evaluation) maxDuration(h *hostView) {
 			continue
 		}
 		for _, a := range env.attachments {
-			if lasted := e.now.Sub(a.Time.In(h.zone)); lasted > settings.MaxDuration {
+			if lasted := e.now.Sub(a.Time.In(h.zone)); lasted > settings.MaxDuration && !h.sparesUse(env, a.device.Index) {
 				e.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleMaxDuration, For: lasted, Limit: settings.MaxDuration})
 			}
 		}
@@ -94,7 +83,7 @@ func (e *evaluation) detachOld(h *hostView, env *envView, a attachment, warn War
 	f.Host, f.EID, f.User, f.UID = h.name, env.env.EID, env.env.Username, env.uid()
 	f.Devices = append(f.Devices, a.device.Index)
 	f.Detach = []DeviceRef{{h.name, a.device.Index, env.env.EID}}
-	if e.find(&f, warn) {
+	if e.find(&f, warn, fmt.Sprintf("%s/%s", f.Rule, idleKey(h, env, a))) {
 		h.draft.take(a.device.Index, env.env, f.ID)
 		if f.Rule == RuleIdle {
 			e.standing.release(h, env, a.device.Index)

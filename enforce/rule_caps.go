@@ -14,6 +14,9 @@ func (e *evaluation) caps() {
 	capped := false
 	defer func() { e.noteMissing(capped) }()
 	for _, u := range e.holdings() {
+		if _, exempt := e.policy.Exempt(Subject{User: u.user}); exempt {
+			continue
+		}
 		s := e.policy.Settings(Query{User: u.user, At: e.now})
 		if s.MaxDevices == nil && s.MaxMemory == nil && s.MaxEnvs == nil {
 			continue
@@ -35,7 +38,7 @@ func (e *evaluation) caps() {
 // devices do not count, so the user may be over by more, never by less; what
 // hurts least to lose may be there, though, so the policy can have caps wait.
 func (e *evaluation) findCap(f *Finding, warn Warn) (due bool) {
-	due = e.find(f, warn)
+	due = e.find(f, warn, f.ID)
 	f.HostsMissing = len(e.missing)
 	if e.fleet.HoldCaps && f.HostsMissing > 0 {
 		f.Pending, f.Waits = true, fmt.Sprintf("%d of the hosts did not answer, and the policy has caps wait for them", f.HostsMissing)
@@ -82,11 +85,49 @@ func (e *evaluation) maxMemory(u *holding, limit int64, warn Warn) {
 		counted = len(chosen)
 		return used-freed <= limit
 	}
-	taken := choose(known, enough)
+	free, busy := partition(known)
+	taken := choose(free, enough)
+	if !enough(taken) {
+		taken = append(taken, e.busyOver(busy, limit, used-freed)...)
+	}
 	taken = spareNeedless(taken, limit-(used-sum(taken)))
 	e.take(u, taken, warn, Finding{
 		Rule:   RuleMaxMemoryPerUser,
 		Memory: &MemoryExcess{UsedBytes: used, CapacityBytes: limit}, Count: &CountExcess{Used: len(known), Hosts: u.hosts},
+	})
+}
+
+// partition parts the devices that are proven to be in use from the others.
+func partition(devices []*heldDevice) (free, busy []*heldDevice) {
+	c := new(choice)
+	for _, d := range devices {
+		if c.cost(d) == costBusy {
+			busy = append(busy, d)
+		} else {
+			free = append(free, d)
+		}
+	}
+	return free, busy
+}
+
+// busyOver chooses among devices that are proven to be in use. Their capacities
+// are claims of state files, so whatever these say, processes end only while
+// what they use themselves is more than the limit, and that is known.
+func (e *evaluation) busyOver(busy []*heldDevice, limit, claimed int64) []*heldDevice {
+	used := int64(0)
+	for _, d := range busy {
+		n, _ := d.usedBytes() // what isn't known is not more than nothing
+		used += n
+	}
+	counted := 0
+	return choose(busy, func(chosen []*heldDevice) bool {
+		for _, d := range chosen[counted:] {
+			n, _ := d.usedBytes()
+			used -= n
+		}
+		claimed -= sum(chosen[counted:])
+		counted = len(chosen)
+		return used <= limit || claimed <= limit
 	})
 }
 
@@ -126,18 +167,26 @@ func (e *evaluation) maxEnvs(u *holding, limit int, warn Warn) {
 	due, dealt := e.findCap(&f, warn), make(map[ProcessRef]bool)
 	for _, env := range envs[:len(envs)-limit] {
 		for _, a := range env.attachments {
-			if !env.host.keeps(env.envView, a.device.Index) {
-				e.loses(&f, due, dealt, env.host, env.envView, a.device.Index)
+			if !env.host.sparesUse(env.envView, a.device.Index) {
+				e.loses(&f, due, env.host, env.envView, a.device.Index)
+				e.endAll(&f, due, dealt, env.host, env.on[a.device.Index])
 			}
 		}
 	}
 	e.add(f)
 }
 
-// cost is 0 for an environment that has nothing to lose, 1 for one without
-// processes, 2 for a busy one.
+// cost is 0 for an environment that has nothing to lose, then 1 for one without
+// processes, and more the better its use is proven.
 func (u userEnv) cost() int {
-	return min(len(u.attachments), 1) + min(len(u.processes), 1)
+	if len(u.attachments) == 0 {
+		return 0
+	}
+	most := unused
+	for _, p := range u.processes {
+		most = max(most, useBy(u.env.UID, p))
+	}
+	return 1 + int(most)
 }
 
 // take is a finding about a user who loses devices once it is due.
@@ -146,24 +195,29 @@ func (e *evaluation) take(u *holding, taken []*heldDevice, warn Warn, f Finding)
 	due, dealt := e.findCap(&f, warn), make(map[ProcessRef]bool)
 	for _, d := range taken {
 		for _, env := range d.envs {
-			e.loses(&f, due, dealt, d.host, env.envView, d.device.Index)
+			e.loses(&f, due, d.host, env.envView, d.device.Index)
 		}
+		e.endAll(&f, due, dealt, d.host, d.users)
 	}
 	e.add(f)
 }
 
 func capID(rule Rule, user snapshot.Username) string { return fmt.Sprintf("%s/%s", rule, user) }
 
-// loses notes that an environment is to lose a device, and that its processes
-// which would go on using it are to end; if it is due, in the report as well.
-// Those that are dealt with already are not named again.
-func (e *evaluation) loses(f *Finding, due bool, dealt map[ProcessRef]bool, h *hostView, env *envView, index snapshot.DeviceIndex) {
+// loses notes that an environment is to lose a device; if it is due, in the
+// report as well.
+func (e *evaluation) loses(f *Finding, due bool, h *hostView, env *envView, index snapshot.DeviceIndex) {
 	f.Detach = append(f.Detach, DeviceRef{h.name, index, env.env.EID})
 	if due {
 		h.draft.take(index, env.env, f.ID)
 	}
-	for _, p := range env.processes {
-		if ref := (ProcessRef{h.name, p.PID}); p.Uses(index) != nil && !dealt[ref] {
+}
+
+// endAll notes that processes which would go on using a device are to end.
+// Those that are dealt with already are not named again.
+func (e *evaluation) endAll(f *Finding, due bool, dealt map[ProcessRef]bool, h *hostView, processes []*snapshot.Process) {
+	for _, p := range processes {
+		if ref := (ProcessRef{h.name, p.PID}); !dealt[ref] {
 			dealt[ref] = true
 			e.end(f, due, h, p)
 		}
@@ -174,7 +228,7 @@ func (e *evaluation) loses(f *Finding, due bool, dealt map[ProcessRef]bool, h *h
 func (u *holding) held() []*heldDevice {
 	var held []*heldDevice
 	for _, d := range u.devices {
-		if !d.going() {
+		if d.counts() {
 			held = append(held, d)
 		}
 	}

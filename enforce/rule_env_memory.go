@@ -44,8 +44,8 @@ func (e *evaluation) envMemoryOn(h *hostView, env *envView, a attachment) {
 		Devices: []snapshot.DeviceIndex{index},
 		Memory:  &MemoryExcess{UsedBytes: used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String()},
 	}
-	ending := e.relieve(h, env, holders, excess)
-	due := e.find(&f, env.settings.Warn)
+	ending := e.relieve(h, holders, excess)
+	due := e.find(&f, env.settings.Warn, f.ID)
 	for _, p := range ending {
 		e.end(&f, due, h, p)
 	}
@@ -61,10 +61,9 @@ type holder struct {
 // holders lists the environment's processes on a device, what they hold
 // together, and how many of them the driver told no figure for.
 func (v *envView) holders(index snapshot.DeviceIndex) (holders []holder, used int64, unknown int) {
-	for _, p := range v.processes {
+	for _, p := range v.on[index] {
 		u := p.Uses(index)
 		switch {
-		case u == nil:
 		case !u.Memory.Known():
 			unknown++
 		default:
@@ -79,39 +78,28 @@ func (v *envView) holders(index snapshot.DeviceIndex) (holders []holder, used in
 // ends anyway counts as freed, and so does what cannot be ended: nobody else
 // pays for it. Then goes the smallest process that alone frees
 // enough; while none does, the largest. Ties go to the higher PID, which is
-// most often the younger process. Processes of other users go before the
-// owner's own: anybody can name somebody else's environment as his.
-func (e *evaluation) relieve(h *hostView, env *envView, holders []holder, excess int64) []*snapshot.Process {
+// most often the younger process.
+func (e *evaluation) relieve(h *hostView, holders []holder, excess int64) []*snapshot.Process {
 	var ended []*snapshot.Process
-	var own, strange []holder
+	var rest []holder
 	for _, x := range holders {
 		if _, stuck := e.standing.stuckBecause(h.name, x.process); stuck || h.draft.kills(x.process) {
 			excess -= x.bytes
 			ended = append(ended, x.process)
-		} else if env.isStranger(x.process) {
-			strange = append(strange, x)
 		} else {
-			own = append(own, x)
+			rest = append(rest, x)
 		}
 	}
-	for _, rest := range [][]holder{strange, own} {
-		slices.SortFunc(rest, func(a, b holder) int { // ascending, and the higher PID first
-			return cmp.Or(cmp.Compare(a.bytes, b.bytes), cmp.Compare(b.process.PID, a.process.PID))
-		})
-		for excess > 0 && len(rest) > 0 {
-			i := nextToEnd(rest, excess)
-			ended = append(ended, rest[i].process)
-			excess -= rest[i].bytes
-			rest = slices.Delete(rest, i, i+1)
-		}
+	slices.SortFunc(rest, func(a, b holder) int { // ascending, and the higher PID first
+		return cmp.Or(cmp.Compare(a.bytes, b.bytes), cmp.Compare(b.process.PID, a.process.PID))
+	})
+	for excess > 0 && len(rest) > 0 {
+		i := nextToEnd(rest, excess)
+		ended = append(ended, rest[i].process)
+		excess -= rest[i].bytes
+		rest = slices.Delete(rest, i, i+1)
 	}
 	return ended
-}
-
-// isStranger says that the kernel knows a process for another user's than the
-// environment's. Root's (sudo, containers) is none.
-func (v *envView) isStranger(p *snapshot.Process) bool {
-	return p.UID != nil && *p.UID != 0 && *p.UID != v.env.UID
 }
 
 // nextToEnd is the position of the smallest that frees enough, or else of the

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -8,22 +9,28 @@ import (
 
 // nonEnvProcesses ends processes that are in no environment of this host. A
 // claim alone is not enough: anybody can write GENV_ENVIRONMENT_ID=bogus, so the
-// environment must be registered.
+// environment must be registered, and for the process's user (see admits).
 func (e *evaluation) nonEnvProcesses(h *hostView) {
 	if !h.settings.NonEnvProcesses {
 		return
 	}
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
-		if p.EnvUnknown || h.kept[p.PID] || h.envOf(p) != nil {
+		if h.exempt[p.PID] || h.environmentOf(p) != nil || p.EnvUnknown && !h.outsideByPolicy(p) {
 			continue
 		}
 		settings := h.settings
 		if p.Username != "" {
 			settings = h.ask(e.policy, p.Username, e.now)
 		}
-		e.endProcess(h, p, settings.Warn, Finding{Rule: RuleNonEnvProcesses, User: p.Username, UID: p.UID})
+		e.endProcess(h, p, settings.Warn, Finding{Rule: RuleNonEnvProcesses, User: p.Username, UID: p.UID}, "")
 	}
+}
+
+// outsideByPolicy says whether a process of an unknown environment counts as
+// outside: it overwrote its environ itself, and the policy wants that.
+func (h *hostView) outsideByPolicy(p *snapshot.Process) bool {
+	return h.settings.UnknownOutside && p.EnvUnknown && p.EnvOverwritten
 }
 
 // envDevices ends processes that use a device to which their environment is not
@@ -35,7 +42,7 @@ func (e *evaluation) envDevices(h *hostView) {
 	for _, env := range h.inOrder {
 		for _, p := range env.processes {
 			if foreign := e.notAttached(h, env, p); len(foreign) > 0 {
-				e.endProcess(h, p, env.settings.Warn, Finding{Rule: RuleEnvDevices, User: env.env.Username, UID: env.uid(), Devices: foreign})
+				e.endProcess(h, p, env.settings.Warn, Finding{Rule: RuleEnvDevices, User: env.env.Username, UID: env.uid(), Devices: foreign}, env.env.EID)
 			}
 		}
 	}
@@ -46,7 +53,7 @@ func (e *evaluation) envDevices(h *hostView) {
 func (e *evaluation) notAttached(h *hostView, env *envView, p *snapshot.Process) []snapshot.DeviceIndex {
 	var foreign []snapshot.DeviceIndex
 	for _, u := range p.Usage {
-		if !h.attached(env, u.Index) && !h.exemptDevices[u.Index] && !e.standing.releases(h, env, u.Index) {
+		if !env.attached[u.Index] && !h.exemptDevices[u.Index] && !e.standing.releases(h, env, u.Index) {
 			foreign = append(foreign, u.Index)
 		}
 	}
@@ -54,10 +61,25 @@ func (e *evaluation) notAttached(h *hostView, env *envView, p *snapshot.Process)
 }
 
 // endProcess is a finding about one process, which ends once it is due.
-func (e *evaluation) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Finding) {
+func (e *evaluation) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Finding, eid snapshot.EnvID) {
 	f.ID = fmt.Sprintf("%s/%s/%d/%d", f.Rule, h.name, p.PID, p.Start)
-	f.Host, f.PID, f.EID = h.name, p.PID, p.EID
-	due := e.find(&f, warn)
+	f.Host, f.PID, f.EID, f.Command, f.Container = h.name, p.PID, p.EID, commandOf(p), p.Container
+	devices := f.Devices
+	if len(devices) == 0 {
+		devices = p.Indices()
+	}
+	who := cmp.Or(h.userOf(p), f.User)
+	if who == "" { // the host says no more of it than its PID
+		who = snapshot.Username(f.ID)
+	}
+	keys := make([]string, 0, len(devices)+1)
+	for _, index := range devices {
+		keys = append(keys, fmt.Sprintf("%s/%s/%s/%s/%d", f.Rule, h.name, who, eid, index))
+	}
+	if len(keys) == 0 {
+		keys = append(keys, fmt.Sprintf("%s/%s/%s/%s", f.Rule, h.name, who, eid))
+	}
+	due := e.find(&f, warn, keys...)
 	e.end(&f, due, h, p)
 	e.add(f)
 }

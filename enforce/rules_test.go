@@ -17,6 +17,9 @@ import (
 //
 // env EID USER [CAPACITY], dev INDEX [EID@MINUTE …], proc PID EID INDEX:MIB …;
 // EID "-" is none, "?" unknown, MIB "?" unknown. A host that is "down" failed.
+// env and proc may have u1001 for a uid (of env, what the state file says; of
+// proc, what the kernel says), and proc by:USER, in:CONTAINER, from:EID (the
+// environment of an ancestor); EID "!" is unknown since overwritten.
 // Behind the index of a device u7 is a utilization of 7 per cent, and m? a memory
 // that nobody knows.
 func parseCluster(t *testing.T, text string) snapshot.Cluster {
@@ -30,7 +33,7 @@ func parseCluster(t *testing.T, text string) snapshot.Cluster {
 			case "down":
 				h.Snapshot, h.Err = nil, errDown
 			case "env":
-				parseEnv(h.Snapshot, words[1:])
+				parseEnv(t, h.Snapshot, words[1:])
 			case "dev":
 				parseDevice(t, h.Snapshot, words[1:])
 			case "proc":
@@ -44,10 +47,14 @@ func parseCluster(t *testing.T, text string) snapshot.Cluster {
 	return c
 }
 
-func parseEnv(s *snapshot.Snapshot, words []string) {
+func parseEnv(t *testing.T, s *snapshot.Snapshot, words []string) {
 	e := snapshot.Environment{EID: snapshot.EnvID(words[0]), Username: snapshot.Username(strings.Trim(words[1], "-"))}
-	if len(words) > 2 {
-		e.Config.GPUMemory = snapshot.MustMemory(words[2])
+	for _, word := range words[2:] {
+		if uid, ok := strings.CutPrefix(word, "u"); ok {
+			e.UID = snapshot.UID(number(t, uid))
+			continue
+		}
+		e.Config.GPUMemory = snapshot.MustMemory(word)
 	}
 	s.Environments = append(s.Environments, e)
 }
@@ -78,10 +85,17 @@ func parseDevice(t *testing.T, s *snapshot.Snapshot, words []string) {
 
 func parseProcess(t *testing.T, s *snapshot.Snapshot, words []string) {
 	p := snapshot.Process{PID: snapshot.PID(number(t, words[0])), EID: snapshot.EnvID(strings.Trim(words[1], "-")), Start: 1}
-	if words[1] == "?" {
-		p.EID, p.EnvUnknown = "", true
+	if words[1] == "?" || words[1] == "!" {
+		p.EID, p.EnvUnknown, p.EnvOverwritten = "", true, words[1] == "!"
 	}
 	for _, word := range words[2:] {
+		if uid, ok := strings.CutPrefix(word, "u"); ok {
+			p.UID = ptr(snapshot.UID(number(t, uid)))
+			continue
+		}
+		if key, value, ok := strings.Cut(word, ":"); ok && describeProcess(&p, key, value) {
+			continue
+		}
 		device, mib, _ := strings.Cut(word, ":")
 		u := snapshot.DeviceUsage{Index: index(t, device)}
 		if mib != "?" {
@@ -90,6 +104,20 @@ func parseProcess(t *testing.T, s *snapshot.Snapshot, words []string) {
 		p.Usage = append(p.Usage, u)
 	}
 	s.Processes = append(s.Processes, p)
+}
+
+func describeProcess(p *snapshot.Process, key, value string) bool {
+	switch key {
+	case "by":
+		p.Username = snapshot.Username(value)
+	case "in":
+		p.Container = value
+	case "from":
+		p.Inherited = snapshot.EnvID(value)
+	default:
+		return false
+	}
+	return true
 }
 
 // plan writes a plan down as the tables do.
@@ -202,21 +230,16 @@ func TestMaxDevices(t *testing.T) {
 	}
 }
 
-// TestAStrangerPaysFirst: anybody can name somebody else's environment as his
-// own, which must not end its owner's processes.
-func TestAStrangerPaysFirst(t *testing.T) {
-	cluster := parseCluster(t, `a | env 1 alice 4000mi | dev 0 1@01 | proc 5 1 0:3000 | proc 6 1 0:3300 | proc 7 1 0:3000`)
-	alice, bob, root := snapshot.UID(1001), snapshot.UID(1002), snapshot.UID(0)
-	s := cluster.Hosts[0].Snapshot
-	s.Environments[0].UID = alice
-	s.Processes[0].UID, s.Processes[1].UID, s.Processes[2].UID = &alice, &bob, &root
-	plan := enforce.Evaluate(enforce.Flags{EnvMemory: true}, cluster, time.Time{})
-	require.Equal(t, "a end 6; a end 7", planText(plan), "root's is no stranger: containers run as root")
-	require.Equal(t, "process 6 of uid 1002 says that it is in environment 1, which is uid 1001's", plan.Notes[0].Text)
+// Anybody can write another user's environment into an environ. Such a process is
+// outside: it is named, and takes nothing from those who are in it.
+func TestAClaimToAnotherUsersEnvironment(t *testing.T) {
+	memory := `a | env 1 alice 4000mi u1001 | dev 0 1@01 | proc 5 1 u1001 0:3000 | proc 6 1 u1002 0:3300`
+	plan := enforce.Evaluate(enforce.Flags{EnvMemory: true}, parseCluster(t, memory), time.Time{})
+	require.Empty(t, planText(plan), "its memory doesn't count")
+	require.Equal(t, "process 6 (uid 1002) claims environment 1, which belongs to uid 1001: it counts as outside", plan.Notes[0].Text)
 
-	s.Processes = s.Processes[:2]
-	plan = enforce.Evaluate(enforce.Flags{EnvMemory: true}, cluster, time.Time{})
-	require.Equal(t, "a end 6", planText(plan))
+	plan = enforce.Evaluate(enforce.Flags{EnvMemory: true}, parseCluster(t, memory+" | proc 7 1 u0 0:3000"), time.Time{})
+	require.Equal(t, "a end 7", planText(plan), "root's is no other user's: containers run as root")
 }
 
 func TestUnknownsAreNoted(t *testing.T) {

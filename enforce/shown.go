@@ -37,6 +37,18 @@ func Shown(text string) string {
 	return b.String()
 }
 
+// shownCommand is a command line without the folders of its program: as it is if
+// all its words are ordinary, and as Shown otherwise.
+func shownCommand(text string) string {
+	program, _, _ := strings.Cut(text, " ")
+	text = strings.TrimPrefix(text, program[:strings.LastIndexByte(program, '/')+1])
+	words := strings.Fields(text)
+	if len(text) <= maxShown && strings.Join(words, " ") == text && !slices.ContainsFunc(words, func(word string) bool { return !ordinary(word) }) {
+		return text
+	}
+	return Shown(text)
+}
+
 // ordinary says whether a text can be shown as it is. "N/A" is how a line says
 // that there is no environment.
 func ordinary(text string) bool {

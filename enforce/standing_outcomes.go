@@ -147,15 +147,7 @@ func (s *Standing) review(hosts []*hostView) {
 // attachment.
 func (h *hostView) lingers(eid snapshot.EnvID, index snapshot.DeviceIndex) bool {
 	env := h.envs[eid]
-	if env == nil || h.attached(env, index) {
-		return false
-	}
-	for _, p := range env.processes {
-		if p.Uses(index) != nil {
-			return true
-		}
-	}
-	return false
+	return env != nil && !env.attached[index] && len(env.on[index]) > 0
 }
 
 // running are the processes that a host shows.

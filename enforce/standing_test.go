@@ -76,16 +76,16 @@ func TestLimits(t *testing.T) {
 		held   bool
 	}{
 		{"none", enforce.Limits{}, false},
-		{"as many as allowed", enforce.Limits{MaxTerminations: 3}, false},
-		{"as large a part as allowed", enforce.Limits{MaxPercent: 75}, false},
-		{"more than allowed", enforce.Limits{MaxTerminations: 2}, true},
-		{"a larger part than allowed", enforce.Limits{MaxPercent: 74}, true},
-		{"one of both is enough", enforce.Limits{MaxTerminations: 100, MaxPercent: 10}, true},
+		{"as many as allowed", enforce.Limits{Fleet: enforce.Limit{Terminations: 3}}, false},
+		{"as large a part as allowed", enforce.Limits{Fleet: enforce.Limit{Percent: 75}}, false},
+		{"more than allowed", enforce.Limits{Fleet: enforce.Limit{Terminations: 2}}, true},
+		{"a larger part than allowed", enforce.Limits{Fleet: enforce.Limit{Percent: 74}}, true},
+		{"one of both is enough", enforce.Limits{Fleet: enforce.Limit{Terminations: 100, Percent: 10}}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: tt.limits}}
 			plan := enforce.Evaluate(policy, parseCluster(t, three), noon(0))
-			require.Equal(t, tt.held, plan.Held != "", plan.Held)
+			require.Equal(t, tt.held, plan.Held(), plan.HeldHosts)
 		})
 	}
 }
@@ -110,7 +110,7 @@ func TestExempt(t *testing.T) {
 		}, ""},
 		{"the process outside", func(s enforce.Subject) bool { return s.Process != nil && s.Process.PID == 6 }, "a detach 0 1; a end 5; a end 7"},
 		{"a process on another device", func(s enforce.Subject) bool { return s.Process != nil && s.Process.PID == 7 }, "a detach 0 1; a end 5; a end 6"},
-		{"a process keeps its device", func(s enforce.Subject) bool { return s.Process != nil && s.Process.PID == 5 }, "a detach 0 1; a end 6; a end 7"},
+		{"a process keeps its device", func(s enforce.Subject) bool { return s.Process != nil && s.Process.PID == 5 }, "a end 6; a end 7"},
 		{"the environment with its processes", func(s enforce.Subject) bool { return s.Environment != nil && s.Environment.EID == "1" }, "a end 6"},
 		{"the device, with what uses nothing else", func(s enforce.Subject) bool { return s.Device != nil && s.Device.Index == 1 }, "a detach 0 1; a end 5"},
 	} {
@@ -121,8 +121,7 @@ func TestExempt(t *testing.T) {
 	}
 }
 
-// An exempt process keeps its device from the caps; how long the device may be
-// attached is another matter.
+// An exempt process keeps its device from the caps.
 func TestAnExemptProcessKeepsItsDeviceFromTheCaps(t *testing.T) {
 	policy := stated{
 		all:    enforce.Settings{MaxDevices: ptr(0), MaxMemory: ptr(int64(0)), MaxEnvs: ptr(0)},
@@ -230,7 +229,7 @@ func TestTellings(t *testing.T) {
 	}
 	require.Equal(t, []enforce.Telling{
 		{
-			Host: "a", UID: 1002, ID: plan.Findings[0].ID, Text: "Process 5 is not running in a GPU environment.\n" +
+			Host: "a", UID: 1002, ID: plan.Findings[0].ID, Text: "Process 5 is not running in a GPU environment (uid 1002).\n" +
 				"Unless this changes, in 6m process 5 will be ended.",
 			Advice: "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
 		},

@@ -48,7 +48,7 @@ func (f *Finding) Tellings(owners *Owners, now time.Time) []Telling {
 		}
 	}
 	for _, t := range order {
-		text := fmt.Sprintf("%s.%s\n%s %s.", f, f.claim(owners), f.when(now), at[t].fate(f.Pending))
+		text := fmt.Sprintf("%s.%s\n%s %s.", f.Line(), f.claim(owners), f.when(now), at[t].fate(f.Pending))
 		list = append(list, Telling{Host: t.host, UID: t.uid, ID: f.ID, Text: text, Advice: f.Rule.advice()})
 	}
 	return list

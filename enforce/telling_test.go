@@ -22,7 +22,7 @@ func TestAProcessOutsideIsFromNoEnvironment(t *testing.T) {
 		want string
 	}{
 		{"by the id of the finding", enforce.Termination{Process: process, Because: []string{"env-devices/a/7/1", "non-env-processes/a/7/1"}}, none},
-		{"by its line, on the host", enforce.Termination{Process: process, Why: []string{"Process 7 is not running in a GPU environment (user bob)"}}, none},
+		{"by its line, on the host", enforce.Termination{Process: process, Why: []string{"Process 7 is not running in a GPU environment (uid 1001) (user bob)"}}, none},
 		{"for another reason", enforce.Termination{Process: process, Because: []string{"env-devices/a/7/1"}, Why: []string{"Process 7 from environment 1102 is using non-attached GPU(s) 0"}}, inside},
 		{"another process is outside", enforce.Termination{Process: process, Why: []string{"Process 77 is not running in a GPU environment"}}, inside},
 		{"no reason is known", enforce.Termination{Process: process}, inside},
@@ -47,18 +47,18 @@ func TestADetachmentShowsForeignTextInQuotes(t *testing.T) {
 func TestAClaimIsExplainedToItsUser(t *testing.T) {
 	uid := snapshot.UID(1001)
 	for _, tt := range []struct{ name, claims, want string }{
-		{"none", "", "Process 7 is not running in a GPU environment.\nNow process 7 is ended."},
+		{"none", "", "Process 7 is not running in a GPU environment (uid 1001).\nNow process 7 is ended."},
 		{
 			"one that isn't registered", "1102",
-			"Process 7 is not running in a GPU environment. It claims environment 1102, which isn't registered here.\nNow process 7 is ended.",
+			"Process 7 is not running in a GPU environment (uid 1001). It claims environment 1102, which isn't registered here.\nNow process 7 is ended.",
 		},
 		{
 			"somebody else's", "2020",
-			"Process 7 is not running in a GPU environment. It claims environment 2020, which is registered for another user.\nNow process 7 is ended.",
+			"Process 7 is not running in a GPU environment (uid 1001). It claims environment 2020, which is registered for another user.\nNow process 7 is ended.",
 		},
 		{
 			"words of persuasion", persuasion,
-			`Process 7 is not running in a GPU environment. It claims environment "1 - run: curl x|sh", which isn't registered here.` + "\nNow process 7 is ended.",
+			`Process 7 is not running in a GPU environment (uid 1001). It claims environment "1 - run: curl x|sh", which isn't registered here.` + "\nNow process 7 is ended.",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

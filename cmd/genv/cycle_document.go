@@ -23,10 +23,10 @@ type enforceDocument struct {
 	Notes    []enforce.Note    `json:"notes"`
 	Reports  []reportDocument  `json:"reports"`
 	Failed   []failure         `json:"failed"`
-	// Held says why the limits held the cycle back, and Unrecorded why the
-	// record could not be kept.
-	Held       string         `json:"held,omitempty"`
-	HeldHost   string         `json:"held_host,omitempty"`
+	// HeldUsers and HeldHosts are those against whom safety limits held actions
+	// back, and Unrecorded says why the record could not be kept.
+	HeldUsers  []enforce.Held `json:"held_users"`
+	HeldHosts  []enforce.Held `json:"held_hosts"`
 	Unrecorded string         `json:"unrecorded,omitempty"`
 	Told       []toldDocument `json:"told"`
 }
@@ -72,9 +72,10 @@ func enforceDocumentOf(cycle controller.Cycle, failures []failure) enforceDocume
 	}
 	for i := range cycle.Plan.Findings {
 		f := &cycle.Plan.Findings[i]
-		document.Findings = append(document.Findings, findingDocument{Finding: *f, Line: f.String(), Decision: cycle.Decision(f)})
+		document.Findings = append(document.Findings, findingDocument{Finding: *f, Line: f.Line(), Decision: cycle.Decision(f)})
 	}
-	document.Held, document.HeldHost, document.Told = cycle.Plan.Held, string(cycle.Plan.HeldHost), []toldDocument{}
+	document.HeldUsers, document.HeldHosts = append([]enforce.Held{}, cycle.Plan.HeldUsers...), append([]enforce.Held{}, cycle.Plan.HeldHosts...)
+	document.Told = []toldDocument{}
 	if cycle.Unrecorded != nil {
 		document.Unrecorded = cycle.Unrecorded.Error()
 	}

@@ -116,7 +116,7 @@ func (w *cycleWriter) writeCycle(cycle controller.Cycle) error {
 		if shown[f.Host] > maxFindingsShown {
 			continue
 		}
-		if _, err := fmt.Fprintln(out, printable(on(f.Host, f.String()+waitOf(f, cycle.Start)))); err != nil {
+		if _, err := fmt.Fprintln(out, printable(on(f.Host, f.Line()+waitOf(f, cycle.Start)))); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -178,7 +179,7 @@ func cycleExit(cycle *controller.Cycle, f *fleet, tellWork bool) error {
 	switch {
 	case cycle.Unrecorded != nil:
 		return &exitError{code: exitUnrecorded}
-	case cycle.Plan.Held != "" || cycle.Plan.HeldHost != "":
+	case cycle.Plan.Held():
 		return &exitError{code: exitHeld}
 	case tellWork && cycle.DryRun && len(cycle.Plan.Reports) > 0:
 		return &exitError{code: exitWork}
@@ -186,15 +187,13 @@ func cycleExit(cycle *controller.Cycle, f *fleet, tellWork bool) error {
 	return nil
 }
 
-// heldRemarks say that the limits held a cycle back. They are said in every such
-// cycle, since enforcement stops until the administrator decides.
+// heldRemarks name the users and hosts that safety limits held back. They are
+// said in every such cycle, since nothing is enforced there until the
+// administrator decides.
 func heldRemarks(cycle *controller.Cycle) []string {
 	var remarks []string
-	if held := cycle.Plan.Held; held != "" {
-		remarks = append(remarks, fmt.Sprintf("Held: %s. Nothing is done. Look at the plan with --dry-run, and raise `limits:` in the policy if it is right.", held))
-	}
-	if host := cycle.Plan.HeldHost; host != "" {
-		remarks = append(remarks, on(host, fmt.Sprintf("Held: %s. Nothing is done on this host; the others are not held.", cycle.Plan.HeldHostBecause)))
+	for _, h := range slices.Concat(cycle.Plan.HeldUsers, cycle.Plan.HeldHosts) {
+		remarks = append(remarks, h.String()+". Look at the plan with --dry-run, and raise `limits:` in the policy if it is intended.")
 	}
 	return remarks
 }

@@ -39,8 +39,8 @@ func TestABorrowedNameMovesNoCap(t *testing.T) {
 	require.True(t, job.Running())
 }
 
-// TestAStrangersClaimEndsNobodysJob: bob says that he is in alice's environment
-// and brings it over its capacity; alice's job goes on.
+// TestAStrangersClaimEndsNobodysJob: bob claims alice's environment, and would
+// bring it over its capacity. He counts as outside, and alice's job goes on.
 func TestAStrangersClaimEndsNobodysJob(t *testing.T) {
 	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01"), Genv: sshfleet.Build(t, "cmd/genv")})
 	h := f.Host("gpu-01")
@@ -54,9 +54,13 @@ func TestAStrangersClaimEndsNobodysJob(t *testing.T) {
 	require.NoError(t, err)
 	r := genv(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "0")
 	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.err, fmt.Sprintf("process %d (user bob, sleep", stranger.PID))
+	require.Contains(t, r.err, "claims environment "+string(alice.EID))
+	require.True(t, stranger.Running(), "he is outside, which no rule forbids")
+	r = genv(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "0", "--non-env-processes")
+	require.Zero(t, r.code, r.err)
 	require.True(t, honest.Running(), r.out)
 	require.False(t, stranger.Running(), r.out)
-	require.Contains(t, r.err, "says that it is in environment")
 }
 
 // TestAReportIsFinishedThoughNobodyListens: its reader is gone before the first

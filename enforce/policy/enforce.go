@@ -16,6 +16,8 @@ func (f *File) Settings(q enforce.Query) enforce.Settings {
 		NonEnvProcesses: s.NonEnvProcesses.On,
 		EnvDevices:      s.EnvDevices.On,
 		EnvMemory:       s.EnvMemory.On,
+		SudoUsers:       s.SudoUsers.On,
+		UnknownOutside:  s.UnknownOutside.On,
 		MaxDevices:      s.MaxDevices.pointer(),
 		MaxEnvs:         s.MaxEnvs.pointer(),
 		Idle:            s.Idle.pointer(),
@@ -44,13 +46,22 @@ func (f *File) Fleet() enforce.Fleet {
 	return enforce.Fleet{
 		HoldCaps:  f.Unreachable.Value == Hold,
 		TellUsers: f.TellUsers.On, Unprotected: f.Unprotected,
-		Limits: enforce.Limits{MaxTerminations: f.Limits.MaxTerminations.Value, MaxPercent: f.Limits.MaxPercent.Value},
+		Limits: enforce.Limits{
+			Fleet: f.Limits.Fleet.limit(), PerUser: f.Limits.PerUser.limit(), PerHost: f.Limits.PerHost.limit(), Throttle: f.Limits.Throttle.On,
+		},
 	}
 }
 
+func (l *Limit) limit() enforce.Limit {
+	return enforce.Limit{Terminations: l.MaxTerminations.Value, Percent: l.MaxPercent.Value, Detachments: l.MaxDetachments.Value}
+}
+
 // Exempt implements enforce.Policy. The reason is what is exempt, and where it
-// says so. A process in the environment of another user is not exempt for that
-// user's sake; where the host did not tell whose the process is, it is.
+// says so. Users and uids are exempt by the uid that the kernel reports of a
+// process: an environment or an attachment is not, whatever state files say of
+// its owner, and neither is a process of another user in it. A process in a
+// container is not exempt for being root's. Where the host doesn't report uids,
+// as 1.4.3 doesn't, the owner of the environment counts.
 //
 // Without a Device in the subject, a process is exempt for its devices only if
 // all of them are: work on an exempt device is no licence for the others.
@@ -83,33 +94,40 @@ func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 	return "", false
 }
 
-// owner is whose a subject is. What nobody knows is empty.
+// owner is the user of a subject. What is unknown is empty.
 type owner struct {
 	user        snapshot.Username
 	uid         *snapshot.UID
-	environment *snapshot.Environment // nil if it is not the owner's
+	environment *snapshot.Environment // nil if it is of another user
 }
 
 func ownerOf(s enforce.Subject) owner {
-	o := owner{environment: s.Environment}
-	if o.environment != nil && o.environment.OwnerMismatch {
-		o.environment = nil // whoever wrote its books could have written any name
+	switch p := s.Process; {
+	case p == nil:
+		return owner{user: s.User, environment: s.Environment}
+	case p.UID == nil && s.Environment != nil:
+		return owner{user: s.Environment.Username, environment: s.Environment}
+	case p.UID == nil:
+		return owner{user: p.Username}
+	case *p.UID == 0 && p.Container != "":
+		return owner{} // root in there is whoever may start containers
+	default:
+		return ownerByUID(p, s.Environment)
+	}
+}
+
+// ownerByUID is the user whom the kernel reports for a process.
+func ownerByUID(p *snapshot.Process, environment *snapshot.Environment) owner {
+	o := owner{uid: p.UID, user: p.Username}
+	own := environment != nil && environment.UID == *p.UID
+	if own {
+		o.environment = environment
 	}
 	switch {
-	case s.Process != nil:
-		o.uid = s.Process.UID
-	case o.environment != nil:
-		o.uid = &o.environment.UID
-	}
-	if o.environment != nil && o.uid != nil && *o.uid != o.environment.UID {
-		o.environment = nil // a claim to the environment of another
-	}
-	switch {
-	case o.environment != nil:
-		o.user = o.environment.Username
-	case s.Process != nil && s.Process.Username != "":
-		o.user = s.Process.Username
-	case o.uid != nil && *o.uid == 0:
+	case o.user != "":
+	case own:
+		o.user = environment.Username
+	case *p.UID == 0:
 		o.user = "root"
 	}
 	return o

@@ -30,7 +30,7 @@ limits: {max-terminations: 7, max-percent: 20}
 	require.Equal(t, enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, MaxEnvs: &envs, Grace: 30 * time.Second, Kill: true,
 	}, file.Settings(enforce.Query{User: "bob"}))
-	require.Equal(t, enforce.Fleet{HoldCaps: true, TellUsers: true, Limits: enforce.Limits{MaxTerminations: 7, MaxPercent: 20}}, file.Fleet())
+	require.Equal(t, enforce.Fleet{HoldCaps: true, TellUsers: true, Limits: enforce.Limits{Fleet: enforce.Limit{Terminations: 7, Percent: 20}}}, file.Fleet())
 }
 
 func TestDaemonsThatAreNamedAreNotProtected(t *testing.T) {
@@ -80,7 +80,9 @@ exempt:
 		{"nothing", enforce.Subject{}, ""},
 		{"a process of nobody", enforce.Subject{Host: "h", Process: process(nil, "python", 1)}, ""},
 		{"a host", enforce.Subject{Host: "free", Process: process(uid(1000), "python", 1)}, "host free: exempt, p.yaml:5:"},
-		{"an attachment of carol's", enforce.Subject{Host: "h", Environment: carols}, "user carol"},
+		{"an attachment to what is said to be carol's", enforce.Subject{Host: "h", Environment: carols}, ""},
+		{"carol, for her caps", enforce.Subject{User: "carol"}, "user carol"},
+		{"eve, for hers", enforce.Subject{User: "eve"}, ""},
 		{"a process of carol's", enforce.Subject{Host: "h", Environment: carols, Process: process(uid(10), "python", 1)}, "user carol"},
 		{"a process whose owner was not told", enforce.Subject{Host: "h", Environment: carols, Process: process(nil, "python", 1)}, "user carol"},
 		{"a process that claims to be carol's", enforce.Subject{Host: "h", Environment: carols, Process: process(uid(12), "python", 1)}, ""},
@@ -89,7 +91,11 @@ exempt:
 		{"carol, outside of every environment", enforce.Subject{Host: "h", Process: &snapshot.Process{PID: 9, UID: uid(10), Username: "carol"}}, "user carol"},
 		{"somebody else who claims to be in hers", enforce.Subject{Host: "h", Environment: carols, Process: &snapshot.Process{PID: 9, UID: uid(12), Username: "eve"}}, ""},
 		{"a uid", enforce.Subject{Host: "h", Process: process(uid(77), "x", 1)}, "uid 77"},
-		{"a uid by its environment", enforce.Subject{Host: "h", Environment: &snapshot.Environment{EID: "3", UID: 77}}, "uid 77"},
+		{"a uid by its environment", enforce.Subject{Host: "h", Environment: &snapshot.Environment{EID: "3", UID: 77}}, ""},
+		{"root in a container", enforce.Subject{Host: "h", Process: &snapshot.Process{PID: 9, UID: uid(0), Username: "root", Container: "0123"}}, ""},
+		{"root in a container, in carol's environment", enforce.Subject{Host: "h", Environment: carols, Process: &snapshot.Process{PID: 9, UID: uid(0), Container: "0123"}}, ""},
+		{"root, by the name of its program in a container", enforce.Subject{Host: "h", Process: &snapshot.Process{PID: 9, UID: uid(0), Name: "mps", Container: "0123"}}, ""},
+		{"carol in a container", enforce.Subject{Host: "h", Process: &snapshot.Process{PID: 9, UID: uid(10), Username: "carol", Container: "0123"}}, "user carol"},
 		{"a process's name", enforce.Subject{Host: "h", Process: process(uid(1), "Xorg", 1)}, "process Xorg"},
 		{"a name that has to be root's", enforce.Subject{Host: "h", Process: process(uid(1), "mps", 1)}, ""},
 		{"a named environment", enforce.Subject{Host: "h", Environment: daves}, "environment 2"},

@@ -23,9 +23,11 @@ func (f *File) Explain(q Query) []Explanation {
 	for _, field := range fields {
 		list = append(list, Explanation{field.key, field.text(&settings), field.from(&settings).String()})
 	}
+	for _, limit := range f.Limits.each() {
+		list = append(list, Explanation{limit.key, limitText(*limit.at), limit.at.From.String()})
+	}
 	return append(list,
-		Explanation{"max-terminations", limitText(f.Limits.MaxTerminations), f.Limits.MaxTerminations.From.String()},
-		Explanation{"max-percent", limitText(f.Limits.MaxPercent), f.Limits.MaxPercent.From.String()},
+		Explanation{"over-limit", map[bool]string{true: "throttle", false: "hold"}[f.Limits.Throttle.On], f.Limits.Throttle.From.String()},
 		Explanation{"unreachable", string(f.Unreachable.Value), f.Unreachable.From.String()},
 		Explanation{"tell-users", map[bool]string{true: "on", false: "off"}[f.TellUsers.On], f.TellUsers.From.String()},
 	)

@@ -40,6 +40,8 @@ var fields = []field{
 	newSwitch("non-env-processes", byHost, func(s *Settings) *Value[bool] { return &s.NonEnvProcesses }),
 	newSwitch("env-devices", byHost, func(s *Settings) *Value[bool] { return &s.EnvDevices }),
 	newSwitch("env-memory", byHost, func(s *Settings) *Value[bool] { return &s.EnvMemory }),
+	newChoice("sudo-users", "allow", "deny", func(s *Settings) *Value[bool] { return &s.SudoUsers }),
+	newChoice("unknown-environment", "outside", "leave", func(s *Settings) *Value[bool] { return &s.UnknownOutside }),
 	newField("max-devices-per-user", byUser, "2", func(s *Settings) *Value[int] { return &s.MaxDevices }, readCap, strconv.Itoa),
 	newField("max-memory-per-user", byUser, "80g", func(s *Settings) *Value[snapshot.Memory] { return &s.MaxMemory }, readMemory, snapshot.Memory.String),
 	newField("max-envs-per-user", byUser, "4", func(s *Settings) *Value[int] { return &s.MaxEnvs }, readCap, strconv.Itoa),
@@ -86,6 +88,23 @@ func newSwitch(key string, scope scope, at func(*Settings) *Value[bool]) field {
 	f.read = func(s *Settings, n *strictyaml.Node, from Source) {
 		on := n.Bool()
 		*at(s) = Value[bool]{On: on, Value: on, From: from}
+	}
+	return f
+}
+
+// newChoice makes a setting that is one of two words, of which the first
+// switches something on.
+func newChoice(key, on, off string, at func(*Settings) *Value[bool]) field {
+	f := newSwitch(key, byHost, at)
+	f.read = func(s *Settings, n *strictyaml.Node, from Source) {
+		chosen := n.OneOf(on, off) == on
+		*at(s) = Value[bool]{On: chosen, Value: chosen, From: from}
+	}
+	f.text = func(s *Settings) string {
+		if at(s).On {
+			return on
+		}
+		return off
 	}
 	return f
 }

@@ -69,6 +69,11 @@ type Settings struct {
 	NonEnvProcesses Value[bool]
 	EnvDevices      Value[bool]
 	EnvMemory       Value[bool]
+	// SudoUsers admits processes of other users that descend from one of the
+	// environment, and UnknownOutside counts processes that overwrote their
+	// environ as outside. Both may differ by host and time.
+	SudoUsers      Value[bool]
+	UnknownOutside Value[bool]
 	// The caps, which may differ by user and time: they count on all hosts
 	// together. On with 0 means that the user may have none.
 	MaxDevices Value[int]
@@ -84,11 +89,42 @@ type Settings struct {
 	Kill  Value[bool]
 }
 
-// Limits hold a cycle back that would do more than anybody meant. A limit that
-// is not On does not hold.
+// Limits hold actions back that are more than was meant. A limit that is not On
+// does not hold.
 type Limits struct {
-	MaxTerminations Value[int] // processes a cycle
-	MaxPercent      Value[int] // of the fleet's GPU processes a cycle
+	Fleet, PerUser, PerHost Limit
+	// Throttle is on for over-limit: throttle, and off for hold.
+	Throttle Value[bool]
+}
+
+// Limit is how much may be done in a cycle: in the fleet, to a user, on a host.
+type Limit struct {
+	MaxTerminations Value[int] // processes
+	MaxPercent      Value[int] // of the GPU processes
+	MaxDetachments  Value[int] // devices
+}
+
+// each lists the limits with their keys in the file, in the order in which they
+// are explained.
+func (l *Limits) each() []limitKey {
+	var list []limitKey
+	for _, part := range []struct {
+		suffix string
+		of     *Limit
+	}{{"", &l.Fleet}, {"-per-user", &l.PerUser}, {"-per-host", &l.PerHost}} {
+		list = append(list,
+			limitKey{"max-terminations" + part.suffix, maxCap, &part.of.MaxTerminations},
+			limitKey{"max-percent" + part.suffix, 100, &part.of.MaxPercent},
+			limitKey{"max-detachments" + part.suffix, maxCap, &part.of.MaxDetachments})
+	}
+	return list
+}
+
+// limitKey is a limit, its key in the file, and the highest value that it takes.
+type limitKey struct {
+	key  string
+	high int
+	at   *Value[int]
 }
 
 // Unreachable says what caps do while hosts are missing.
@@ -131,6 +167,8 @@ func Default() *File {
 			NonEnvProcesses: Value[bool]{From: builtIn},
 			EnvDevices:      Value[bool]{On: true, From: builtIn},
 			EnvMemory:       Value[bool]{On: true, From: builtIn},
+			SudoUsers:       Value[bool]{From: builtIn},
+			UnknownOutside:  Value[bool]{From: builtIn},
 			MaxDevices:      Value[int]{From: builtIn},
 			MaxMemory:       Value[snapshot.Memory]{From: builtIn},
 			MaxEnvs:         Value[int]{From: builtIn},
@@ -140,13 +178,19 @@ func Default() *File {
 			Grace:           Value[time.Duration]{On: true, Value: 10 * time.Second, From: builtIn},
 			Kill:            Value[bool]{From: builtIn},
 		},
-		Limits: Limits{
-			MaxTerminations: Value[int]{On: true, Value: 1000, From: builtIn},
-			MaxPercent:      Value[int]{From: builtIn},
-		},
+		Limits:      builtInLimits(builtIn),
 		Unreachable: Value[Unreachable]{On: true, Value: Ignore, From: builtIn},
 		TellUsers:   Value[bool]{On: true, From: builtIn},
 	}
+}
+
+func builtInLimits(builtIn Source) Limits {
+	l := Limits{Throttle: Value[bool]{From: builtIn}}
+	for _, limit := range l.each() {
+		limit.at.From = builtIn
+	}
+	l.Fleet.MaxTerminations = Value[int]{On: true, Value: 1000, From: builtIn}
+	return l
 }
 
 // Get is the value, and whether it holds.

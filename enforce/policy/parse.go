@@ -144,16 +144,19 @@ func (r *reader) readHosts(n *strictyaml.Node) (hosts []hostpattern.Pattern, wor
 }
 
 func (r *reader) readLimits(n *strictyaml.Node) {
-	limit := func(at *Value[int], high int) func(*strictyaml.Node) {
-		return func(n *strictyaml.Node) {
-			v := n.Int(0, high)
-			*at = Value[int]{On: v > 0, Value: v, From: Source{n.Place(), "limits"}}
+	keys := strictyaml.Keys{
+		"over-limit": func(n *strictyaml.Node) {
+			throttle := n.OneOf("hold", "throttle") == "throttle"
+			r.file.Limits.Throttle = Value[bool]{On: throttle, Value: throttle, From: Source{n.Place(), "limits"}}
+		},
+	}
+	for _, limit := range r.file.Limits.each() {
+		keys[limit.key] = func(n *strictyaml.Node) {
+			v := n.Int(0, limit.high)
+			*limit.at = Value[int]{On: v > 0, Value: v, From: Source{n.Place(), "limits"}}
 		}
 	}
-	n.Map(strictyaml.Keys{
-		"max-terminations": limit(&r.file.Limits.MaxTerminations, maxCap),
-		"max-percent":      limit(&r.file.Limits.MaxPercent, 100),
-	})
+	n.Map(keys)
 }
 
 func (r *reader) readUnreachable(n *strictyaml.Node) {

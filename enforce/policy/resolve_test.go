@@ -247,7 +247,7 @@ func TestExample(t *testing.T) {
 	require.Equal(t, []string{"/usr/local/bin/genv-notify"}, file.Hooks[0].Command)
 	require.Equal(t, []policy.Event{policy.OnHold}, file.Hooks[1].On)
 	require.Equal(t, 2, file.Hooks[1].Retries)
-	require.Equal(t, 50, file.Limits.MaxPercent.Value)
+	require.Equal(t, 50, file.Limits.Fleet.MaxPercent.Value)
 }
 
 func TestExplain(t *testing.T) {
@@ -257,6 +257,7 @@ schedules: {day: [{hours: 8-18}]}
 defaults:
   max-devices-per-user: 2
   warn: {cycles: 3}
+  sudo-users: allow
 overrides:
   - users: ["@team"]
     labels: {gpu: h100, rack: 2}
@@ -265,28 +266,39 @@ overrides:
   - hosts: ["gpu-[1-4]"]
     set:
       kill: true
+      unknown-environment: outside
 exempt: {users: [bob], hosts: [gpu-2]}
-limits: {max-percent: 20, max-terminations: 0}
+limits: {max-percent: 20, max-terminations: 0, max-detachments-per-user: 3, over-limit: throttle}
 tell-users: false
 `)
 	got := file.Explain(policy.Query{Host: "gpu-2", User: "bob", Labels: map[string]string{"gpu": "h100", "rack": "2"}, At: berlin(t, "2026-11-16 12:00")})
 	require.Equal(t, []policy.Explanation{
-		{Key: "exempt", Value: "host gpu-2", From: "exempt, p.yaml:15:32"},
-		{Key: "exempt", Value: "user bob", From: "exempt, p.yaml:15:18"},
+		{Key: "exempt", Value: "host gpu-2", From: "exempt, p.yaml:17:32"},
+		{Key: "exempt", Value: "user bob", From: "exempt, p.yaml:17:18"},
 		{Key: "non-env-processes", Value: "off", From: "built in"},
 		{Key: "env-devices", Value: "on", From: "built in"},
 		{Key: "env-memory", Value: "on", From: "built in"},
+		{Key: "sudo-users", Value: "allow", From: "defaults, p.yaml:7:15"},
+		{Key: "unknown-environment", Value: "outside", From: "override for hosts gpu-[1-4], p.yaml:16:28"},
 		{Key: "max-devices-per-user", Value: "2", From: "defaults, p.yaml:5:25"},
 		{Key: "max-memory-per-user", Value: "off", From: "built in"},
 		{Key: "max-envs-per-user", Value: "off", From: "built in"},
-		{Key: "idle", Value: "{after: 1h30m, below: 5%}", From: "override for users @team; labels gpu=h100, rack=2; schedule day, p.yaml:11:18"},
+		{Key: "idle", Value: "{after: 1h30m, below: 5%}", From: "override for users @team; labels gpu=h100, rack=2; schedule day, p.yaml:12:18"},
 		{Key: "max-duration", Value: "off", From: "built in"},
 		{Key: "warn", Value: "{cycles: 3}", From: "defaults, p.yaml:6:10"},
 		{Key: "grace", Value: "10s", From: "built in"},
-		{Key: "kill", Value: "on", From: "override for hosts gpu-[1-4], p.yaml:14:13"},
-		{Key: "max-terminations", Value: "off", From: "limits, p.yaml:16:45"},
-		{Key: "max-percent", Value: "20", From: "limits, p.yaml:16:23"},
+		{Key: "kill", Value: "on", From: "override for hosts gpu-[1-4], p.yaml:15:13"},
+		{Key: "max-terminations", Value: "off", From: "limits, p.yaml:18:45"},
+		{Key: "max-percent", Value: "20", From: "limits, p.yaml:18:23"},
+		{Key: "max-detachments", Value: "off", From: "built in"},
+		{Key: "max-terminations-per-user", Value: "off", From: "built in"},
+		{Key: "max-percent-per-user", Value: "off", From: "built in"},
+		{Key: "max-detachments-per-user", Value: "3", From: "limits, p.yaml:18:74"},
+		{Key: "max-terminations-per-host", Value: "off", From: "built in"},
+		{Key: "max-percent-per-host", Value: "off", From: "built in"},
+		{Key: "max-detachments-per-host", Value: "off", From: "built in"},
+		{Key: "over-limit", Value: "throttle", From: "limits, p.yaml:18:89"},
 		{Key: "unreachable", Value: "ignore", From: "built in"},
-		{Key: "tell-users", Value: "off", From: "the file, p.yaml:17:13"},
+		{Key: "tell-users", Value: "off", From: "the file, p.yaml:19:13"},
 	}, got)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // acts says whether the cycle changes anything on any host.
-func (cycle *Cycle) acts() bool { return !cycle.DryRun && cycle.Plan.Held == "" }
+func (cycle *Cycle) acts() bool { return !cycle.DryRun }
 
 // carryOut records what was concluded, does it, and records what came of it.
 // Nothing is done that is not recorded before, unless ActUnrecorded.
@@ -26,11 +26,8 @@ func (c *Controller) carryOut(ctx context.Context, cycle *Cycle) {
 		c.standing.Disregard()
 		return
 	}
-	switch {
-	case cycle.acts():
+	if cycle.acts() {
 		c.act(ctx, cycle)
-	case !cycle.DryRun:
-		c.standing.Disregard() // nobody is told in a cycle that is held
 	}
 	c.notify(cycle)
 }

@@ -124,7 +124,7 @@ func TestAReportCutOffAtEveryStep(t *testing.T) {
 				for _, e := range entries {
 					require.Equal(t, enforce.StatusUnknown, e.Status)
 					require.Equal(t, "cut off", e.Reason)
-					require.Equal(t, []string{fmt.Sprintf("Process %d is not running in a GPU environment", e.PID)}, e.Why)
+					require.Equal(t, []string{fmt.Sprintf("Process %d is not running in a GPU environment (uid %d)", e.PID, 1000+e.PID)}, e.Why)
 				}
 
 				p.cut = -1
@@ -235,7 +235,7 @@ func TestWhatIsHeldOrDryTouchesNobody(t *testing.T) {
 		dry      bool
 		decision audit.Decision
 	}{
-		"held":    {strict{tell: true, limits: enforce.Limits{MaxTerminations: 3}}, false, audit.DecisionHold},
+		"held":    {strict{tell: true, limits: enforce.Limits{Fleet: enforce.Limit{Percent: 1}}}, false, audit.DecisionHold},
 		"dry run": {strict{tell: true}, true, audit.DecisionDryRun},
 		"waiting": {strict{warn: enforce.Warn{Cycles: 3}}, false, audit.DecisionWait},
 	} {
@@ -247,7 +247,7 @@ func TestWhatIsHeldOrDryTouchesNobody(t *testing.T) {
 			for number := range 3 {
 				cycle := c.Cycle(t.Context(), number+1, tt.policy)
 				require.Empty(t, cycle.Actions)
-				require.Equal(t, name == "held", cycle.Plan.Held != "")
+				require.Equal(t, name == "held", cycle.Plan.Held())
 			}
 			require.Empty(t, p.signals)
 			require.Empty(t, p.told)
@@ -318,7 +318,7 @@ func (h *heard) Tell(event string, body []byte) {
 	if err := json.Unmarshal(body, &n); err != nil || n.Event != event || n.Schema != "genv.hook/1" {
 		event = "garbled"
 	}
-	*h = append(*h, fmt.Sprintf("%s %d %d %t", event, len(n.Findings), len(n.Outcomes), n.Held != ""))
+	*h = append(*h, fmt.Sprintf("%s %d %d %t", event, len(n.Findings), len(n.Outcomes), len(n.HeldUsers)+len(n.HeldHosts) > 0))
 }
 
 func TestHooksAreToldOfWarningsActionsAndHeldCycles(t *testing.T) {
@@ -328,8 +328,8 @@ func TestHooksAreToldOfWarningsActionsAndHeldCycles(t *testing.T) {
 	c.Hooks = &hooks
 	c.Cycle(t.Context(), 1, strict{warn: enforce.Warn{Cycles: 2}})
 	c.Cycle(t.Context(), 2, strict{warn: enforce.Warn{Cycles: 2}})
-	c.Cycle(t.Context(), 3, strict{limits: enforce.Limits{MaxTerminations: 1}})
-	c.Cycle(t.Context(), 4, strict{limits: enforce.Limits{MaxTerminations: 1}})
+	c.Cycle(t.Context(), 3, strict{limits: enforce.Limits{Fleet: enforce.Limit{Percent: 1}}})
+	c.Cycle(t.Context(), 4, strict{limits: enforce.Limits{Fleet: enforce.Limit{Percent: 1}}})
 	c.DryRun = true
 	c.Cycle(t.Context(), 5, strict{})
 	c.DryRun = false

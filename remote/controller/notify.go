@@ -2,7 +2,6 @@ package controller
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -19,7 +18,7 @@ type Hooks interface {
 const (
 	EventWarn = "warn" // findings were seen first, and are not acted on yet
 	EventAct  = "act"  // reports were carried out, or their outcome is unknown
-	EventHold = "hold" // the limits held a cycle back, or one host
+	EventHold = "hold" // safety limits held actions against users or on hosts back
 )
 
 // Notice is what hooks get, as JSON; docs/json.md describes it.
@@ -31,7 +30,10 @@ type Notice struct {
 	Cycle    int              `json:"cycle"`
 	Findings []NoticedFinding `json:"findings"`
 	Outcomes []audit.Record   `json:"outcomes"`
-	Held     string           `json:"held,omitempty"`
+	// HeldUsers and HeldHosts are those against whom safety limits held
+	// actions back.
+	HeldUsers []enforce.Held `json:"held_users,omitempty"`
+	HeldHosts []enforce.Held `json:"held_hosts,omitempty"`
 }
 
 // NoticedFinding is a finding with its words for people.
@@ -47,24 +49,16 @@ func (c *Controller) notify(cycle *Cycle) {
 		return
 	}
 	warned := cycle.findings(func(f *enforce.Finding) bool { return f.Pending && f.Cycles == 1 })
-	if len(warned) > 0 && cycle.acts() { // in a cycle that is held they do not count as seen
+	if len(warned) > 0 {
 		c.tellHooks(cycle, Notice{Event: EventWarn, Findings: warned})
 	}
 	if len(cycle.Actions) > 0 {
 		acted := cycle.findings(func(f *enforce.Finding) bool { return cycle.Decision(f) == audit.DecisionAct })
 		c.tellHooks(cycle, Notice{Event: EventAct, Findings: acted, Outcomes: cycle.outcomes})
 	}
-	if held := cycle.held(); held != "" { // in every cycle: it is the administrator who has to decide
-		c.tellHooks(cycle, Notice{Event: EventHold, Held: held})
+	if cycle.Plan.Held() { // in every cycle: it is the administrator who has to decide
+		c.tellHooks(cycle, Notice{Event: EventHold, HeldUsers: cycle.Plan.HeldUsers, HeldHosts: cycle.Plan.HeldHosts})
 	}
-}
-
-// held is why the limits hold the cycle back, or one host; empty when they don't.
-func (cycle *Cycle) held() string {
-	if host := cycle.Plan.HeldHost; host != "" {
-		return fmt.Sprintf("%s alone: %s", host, cycle.Plan.HeldHostBecause)
-	}
-	return cycle.Plan.Held
 }
 
 // findings are those that a notice names: of a host no more than are recorded.
@@ -74,7 +68,7 @@ func (cycle *Cycle) findings(which func(*enforce.Finding) bool) []NoticedFinding
 	for i := range cycle.Plan.Findings {
 		if f := &cycle.Plan.Findings[i]; perHost[f.Host] < maxFindingsRecorded && which(f) {
 			perHost[f.Host]++
-			list = append(list, NoticedFinding{*f, f.String(), f.Advice()})
+			list = append(list, NoticedFinding{*f, f.Line(), f.Advice()})
 		}
 	}
 	return list

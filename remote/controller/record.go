@@ -92,7 +92,7 @@ func (c *Controller) findingRecords(cycle *Cycle) []audit.Record {
 		c.decided[f.ID] = decided{f.Host, d}
 		records = append(records, audit.Record{
 			Kind: audit.KindFinding, IDs: []string{f.ID}, Rule: f.Rule, Decision: d, Host: f.Host, User: f.User, UID: f.UID,
-			PID: f.PID, EID: f.EID, Text: f.String(), Finding: f,
+			PID: f.PID, EID: f.EID, Text: f.Line(), Finding: f,
 		})
 	}
 	for _, host := range slices.Sorted(maps.Keys(leftOut)) {
@@ -138,14 +138,14 @@ func (c *Controller) clearedRecords(cycle *Cycle, seen map[string]bool) []audit.
 // Decision is what the cycle does about a finding.
 func (cycle *Cycle) Decision(f *enforce.Finding) audit.Decision {
 	switch {
+	case f.Held:
+		return audit.DecisionHold
 	case f.Pending:
 		return audit.DecisionWait
 	case len(f.Terminate)+len(f.Detach) == 0 && len(f.Stuck) > 0:
 		return audit.DecisionStuck
 	case len(f.Terminate)+len(f.Detach) == 0:
 		return audit.DecisionNone
-	case cycle.Plan.Held != "":
-		return audit.DecisionHold
 	case cycle.DryRun:
 		return audit.DecisionDryRun
 	}
@@ -164,11 +164,8 @@ func (c *Controller) failureRecords(cycle *Cycle) []audit.Record {
 		}
 	}
 	c.failing = failing
-	if held := cycle.Plan.Held; held != "" {
-		records = append(records, audit.Record{Kind: audit.KindHeld, Reason: held})
-	}
-	if host := cycle.Plan.HeldHost; host != "" {
-		records = append(records, audit.Record{Kind: audit.KindHeld, Host: host, Reason: cycle.Plan.HeldHostBecause})
+	for _, h := range slices.Concat(cycle.Plan.HeldUsers, cycle.Plan.HeldHosts) {
+		records = append(records, audit.Record{Kind: audit.KindHeld, User: h.User, Host: h.Host, Text: h.String(), Reason: h.Because})
 	}
 	return records
 }

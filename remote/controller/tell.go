@@ -166,7 +166,7 @@ func (c *Controller) messages(cycle *Cycle) map[string][]enforce.Telling {
 			continue
 		}
 		for _, t := range f.Tellings(owners, c.Now()) {
-			if held := cycle.Plan.HeldHost; !full(t.Host) && (f.Pending || held == "" || t.Host != held) {
+			if !full(t.Host) {
 				list[string(t.Host)] = append(list[string(t.Host)], t)
 			}
 		}

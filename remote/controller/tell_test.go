@@ -34,9 +34,9 @@ func crowd(t *testing.T, n map[string]int) *paper {
 func TestAUserIsToldOfEverythingAtOnce(t *testing.T) {
 	const advice = "Start GPU work in an environment: genv activate, genv attach, then run it in that shell."
 	for n, want := range map[int]string{
-		1: "Process 100 is not running in a GPU environment.\nUnless this changes soon, process 100 will be ended.\n" + advice,
-		2: "Process 100 is not running in a GPU environment.\nUnless this changes soon, process 100 will be ended.\n" +
-			"Process 101 is not running in a GPU environment.\nUnless this changes soon, process 101 will be ended.\n" + advice,
+		1: "Process 100 is not running in a GPU environment (uid 1001).\nUnless this changes soon, process 100 will be ended.\n" + advice,
+		2: "Process 100 is not running in a GPU environment (uid 1001).\nUnless this changes soon, process 100 will be ended.\n" +
+			"Process 101 is not running in a GPU environment (uid 1001).\nUnless this changes soon, process 101 will be ended.\n" + advice,
 	} {
 		p := crowd(t, map[string]int{"a": n})
 		cycle := p.controller(nil).Cycle(t.Context(), 1, strict{tell: true, warn: enforce.Warn{Cycles: 3}})
@@ -68,13 +68,32 @@ func TestTellingsOfAHostAreBounded(t *testing.T) {
 func TestNobodyIsToldOfWhatIsHeld(t *testing.T) {
 	p := crowd(t, map[string]int{"a": 99, "b": 1})
 	c := p.controller(nil)
-	cycle := c.Cycle(t.Context(), 1, strict{tell: true, limits: enforce.Limits{MaxTerminations: 50}})
-	require.Equal(t, "a", string(cycle.Plan.HeldHost))
+	cycle := c.Cycle(t.Context(), 1, strict{tell: true, limits: enforce.Limits{PerHost: enforce.Limit{Terminations: 50}}})
+	require.Equal(t, "a", string(cycle.Plan.HeldHosts[0].Host))
 	require.Len(t, cycle.Told, 1)
 	require.Equal(t, "b", string(cycle.Told[0].Host))
 	c.Cycle(t.Context(), 2, strict{tell: true})
 	require.Len(t, p.told, 2)
 	require.Contains(t, p.told[1].Text, "Now process 100 is ended.")
+}
+
+// Safety limits hold actions, not warnings: who is found while others are held is
+// told at once, and acted on when the limits allow it.
+func TestUsersAreToldWhileOthersAreHeld(t *testing.T) {
+	p := crowd(t, map[string]int{"a": 3})
+	c := p.controller(nil)
+	policy := strict{tell: true, warn: enforce.Warn{Cycles: 2}, limits: enforce.Limits{PerHost: enforce.Limit{Terminations: 1}}}
+	for number := range 3 {
+		require.Empty(t, c.Cycle(t.Context(), number+1, policy).Actions)
+	}
+	p.hosts["b"] = []snapshot.PID{200}
+	require.Empty(t, c.Cycle(t.Context(), 4, policy).Actions)
+	require.Contains(t, p.told[len(p.told)-1].Text, "Unless this changes soon, process 200 will be ended.")
+	c.Cycle(t.Context(), 5, policy)
+	require.Zero(t, p.signals[200])
+	c.Cycle(t.Context(), 6, policy)
+	require.Equal(t, 1, p.signals[200])
+	require.Zero(t, p.signals[100], "which is held")
 }
 
 // What was first seen while nothing could be done, and so nobody told, has all
@@ -84,9 +103,6 @@ func TestNobodyIsActedOnWithoutTheWarning(t *testing.T) {
 		"unrecorded": func(_ *controller.Controller, log *full) strict {
 			log.from = 0
 			return strict{tell: true, warn: enforce.Warn{Cycles: 2}}
-		},
-		"held": func(_ *controller.Controller, _ *full) strict {
-			return strict{tell: true, warn: enforce.Warn{Cycles: 2}, limits: enforce.Limits{MaxTerminations: 1}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +157,7 @@ func TestHoldingIsRecordedInEveryCycle(t *testing.T) {
 			c := crowd(t, tt.n).controller(&audit.Log{Path: path})
 			c.Hooks = &hooks
 			for number := range 4 {
-				c.Cycle(t.Context(), number+1, strict{limits: enforce.Limits{MaxTerminations: 50}})
+				c.Cycle(t.Context(), number+1, strict{limits: enforce.Limits{Fleet: enforce.Limit{Terminations: 50}}})
 			}
 			held := 0
 			_, err := audit.Scan(path, func(r *audit.Record) error {

@@ -1,0 +1,108 @@
+package enforce
+
+import (
+	"fmt"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Who is in an environment, and who uses a device, is decided by the uid that
+// the kernel reports for the process. What state files, an environ or a title
+// say is a claim of a user: it never makes another user's device busy, exempts
+// another user's process, or counts for another user's cap.
+
+// environmentOf is the environment that a process is in; nil when it is in none,
+// or when that is unknown.
+func (h *hostView) environmentOf(p *snapshot.Process) *envView {
+	if p.EnvUnknown {
+		return nil
+	}
+	eid := p.EID
+	if eid == "" && h.settings.SudoUsers {
+		eid = p.Inherited
+	}
+	env := h.envs[eid]
+	if eid == "" || env == nil || !h.admits(env, p) {
+		return nil
+	}
+	return env
+}
+
+// admits says whether a process may be in an environment: if it is of the user
+// for whom the environment is registered, or of root, or if the host doesn't
+// report uids, as 1.4.3 doesn't. The policy may admit processes of other users
+// that descend from a process of the environment (sudo -u).
+func (h *hostView) admits(env *envView, p *snapshot.Process) bool {
+	return p.UID == nil || *p.UID == env.env.UID || *p.UID == 0 ||
+		h.settings.SudoUsers && p.Inherited == env.env.EID
+}
+
+// claimed is the registered environment that a process claims and may not be
+// in; nil when there is none.
+func (h *hostView) claimed(p *snapshot.Process) *envView {
+	if p.EnvUnknown || p.EID == "" {
+		return nil
+	}
+	if env := h.envs[p.EID]; env != nil && !h.admits(env, p) {
+		return env
+	}
+	return nil
+}
+
+// evidence is how sure it is that a user uses a device.
+type evidence int
+
+const (
+	unused evidence = iota
+	// reported: a process of root's in the user's environment uses it, or one
+	// of a host that doesn't report uids.
+	reported
+	// proven: a process of the user's uid uses it.
+	proven
+)
+
+// useBy says what a process proves about the use of a device by uid: of the
+// user for whom an environment is registered. The process is in that
+// environment, or its environment is unknown.
+func useBy(uid snapshot.UID, p *snapshot.Process) evidence {
+	switch {
+	case p.UID == nil || *p.UID == 0:
+		return reported
+	case *p.UID == uid:
+		return proven
+	}
+	return unused
+}
+
+// use says how an environment uses a device now. Processes whose environment is
+// unknown count for the environments of their own uid.
+func (h *hostView) use(env *envView, index snapshot.DeviceIndex) evidence {
+	most := unused
+	for _, p := range env.on[index] {
+		most = max(most, useBy(env.env.UID, p))
+	}
+	for _, p := range h.unknownOn[index] {
+		most = max(most, useBy(env.env.UID, p))
+	}
+	return most
+}
+
+// userOf names the user of a process for caps and limits: "" when the host
+// doesn't report its uid, and for root, which no cap counts.
+func (h *hostView) userOf(p *snapshot.Process) snapshot.Username {
+	switch {
+	case p.UID == nil || *p.UID == 0:
+		return ""
+	case p.Username != "":
+		return p.Username
+	}
+	if env := h.envs[p.EID]; env != nil && env.env.UID == *p.UID && env.env.Username != "" {
+		return env.env.Username
+	}
+	return nameOfUID(*p.UID)
+}
+
+// nameOfUID stands for the name of a user who has none.
+func nameOfUID(uid snapshot.UID) snapshot.Username {
+	return snapshot.Username(fmt.Sprintf("uid %d", uid))
+}
