@@ -60,6 +60,16 @@ func (h *Host) Carried() []Carried {
 	return slices.Clone(h.carried)
 }
 
+// TakeCarried is Carried, and the host forgets it: what a long test is checked
+// by must not grow with the time that it takes.
+func (h *Host) TakeCarried() []Carried {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	taken := h.carried
+	h.carried = nil
+	return taken
+}
+
 // Behave makes the host ask f how to behave at each request.
 func (h *Host) Behave(f func(request string) Mood) {
 	h.mu.Lock()
@@ -79,6 +89,15 @@ func (h *Host) Answered() []time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.answered)
+}
+
+// TakeAnswered is Answered, and the host forgets it.
+func (h *Host) TakeAnswered() []time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	taken := h.answered
+	h.answered = nil
+	return taken
 }
 
 // snapshot answers a request for a snapshot as genv does.
