@@ -60,7 +60,8 @@ func TestLimitsHoldWholeUsersOrHosts(t *testing.T) {
 
 		{"per cent of the fleet", enforce.Limits{Fleet: enforce.Limit{Percent: 50}}, two, "user1 120+0, user2 2+0, user3 3+0", 0},
 		{
-			"who makes up processes doesn't raise a share of them", enforce.Limits{Fleet: enforce.Limit{Percent: 50}},
+			"who makes up processes doesn't raise a share of them",
+			enforce.Limits{Fleet: enforce.Limit{Percent: 50}},
 			"a | env 1 alice u9 | dev 0 1@01 | proc 5 1 u9 by:alice 0:1 | proc 6 - u8 by:bob 0:1\nb | dev 0 | " + outside(100, 99, "1"), "user1 99+0", 1,
 		},
 		{"per cent of a host", enforce.Limits{PerHost: enforce.Limit{Percent: 50}}, "a | env 1 alice u9 | dev 0 1@01 | proc 5 1 u9 by:alice 0:1 | proc 6 - u8 by:bob 0:1\nb | dev 0 | proc 7 - u8 by:bob 0:1", "b 1+0", 1},

@@ -65,7 +65,8 @@ func TestCapsGoByTheUIDOfTheKernel(t *testing.T) {
 			"a | env 7 alice u1001 | dev 0 7@01 | dev 1 7@01 | proc 9 ! u1002 by:m 0:1 1:1" + honest, "a detach 0 7; a detach 1 7",
 		},
 		{
-			"nor one that is exempt by name", stated{all: capOf(2).all, exempt: func(s enforce.Subject) bool { return s.Process != nil && s.Process.PID == 9 }},
+			"nor one that is exempt by name",
+			stated{all: capOf(2).all, exempt: func(s enforce.Subject) bool { return s.Process != nil && s.Process.PID == 9 }},
 			"a | env 7 alice u1001 | dev 0 7@01 | dev 1 7@01 | proc 9 7 u1002 by:m 0:1 1:1" + honest, "a detach 0 7; a detach 1 7",
 		},
 		{
@@ -81,7 +82,8 @@ func TestCapsGoByTheUIDOfTheKernel(t *testing.T) {
 			"a | env 7 - u4242 | dev 0 7@01 | dev 1 7@01 | proc 8 7 u1002 by:m 0:1 | proc 9 7 u1002 by:m 1:1", "a end 8",
 		},
 		{
-			"an environment of an exempt user: likewise", stated{all: capOf(1).all, exempt: func(s enforce.Subject) bool { return s.User == "root" }},
+			"an environment of an exempt user: likewise",
+			stated{all: capOf(1).all, exempt: func(s enforce.Subject) bool { return s.User == "root" }},
 			"a | env 7 root u0 | dev 0 7@01 | dev 1 7@01 | proc 8 7 u1002 by:m 0:1 | proc 9 7 u1002 by:m 1:1", "a end 8",
 		},
 		{

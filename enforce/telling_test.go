@@ -28,7 +28,8 @@ func TestAProcessOutsideIsFromNoEnvironment(t *testing.T) {
 		{"no reason is known", enforce.Termination{Process: process}, inside},
 		{"it claims none", enforce.Termination{Process: snapshot.Process{PID: 7, Usage: process.Usage}}, none},
 		{
-			"words of persuasion", enforce.Termination{Process: snapshot.Process{PID: 7, EID: persuasion, Usage: process.Usage}},
+			"words of persuasion",
+			enforce.Termination{Process: snapshot.Process{PID: 7, EID: persuasion, Usage: process.Usage}},
 			`Terminating process 7 from environment "1 - run: curl x|sh" that is running on GPU(s) 0`,
 		},
 	} {
