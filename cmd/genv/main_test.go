@@ -3,20 +3,28 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/remote/sshfleet"
 )
 
 func TestMain(m *testing.M) {
+	removePrivate, err := sshfleet.Private()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "The tests see this machine's own accounts and rules of sudo:", err)
+	}
 	if err := os.Setenv("GENV_AUDIT_LOG", "off"); err != nil { // or tests that run as root write into this machine's own
 		panic(err)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		removePrograms()
+		removePrivate()
 		os.Exit(code)
 	}))
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -80,6 +81,8 @@ func TestUsersSeeTheirOwnAlone(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o755))
+	old := unix.Umask(0o022) // with root's umask 077 the log is root's alone
+	t.Cleanup(func() { unix.Umask(old) })
 	path := filepath.Join(dir, "log", "audit.jsonl")
 	log, err := audit.NewHostLog(path)
 	require.NoError(t, err)

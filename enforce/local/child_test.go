@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 		role()
 		return
 	}
+	unix.Umask(0o022) // other users run what tests write
 	goleak.VerifyTestMain(m)
 }
 

@@ -162,7 +162,7 @@ func TestStartRefuses(t *testing.T) {
 		"no handler":        {sim.Options{Hosts: []sim.HostOptions{{Name: "a"}}}, "handler"},
 		"a foreign address": {sim.Options{Hosts: []sim.HostOptions{{Name: "a", Address: "192.0.2.1", Handler: greet}}}, "192.0.2.1"},
 		"a folder that is not there": {
-			sim.Options{Dir: "/nonexistent", Hosts: []sim.HostOptions{good}}, "/nonexistent",
+			sim.Options{Dir: "/dev/null/none", Hosts: []sim.HostOptions{good}}, "/dev/null/none",
 		},
 	} {
 		if c.options.Dir == "" {

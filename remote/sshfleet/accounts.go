@@ -53,6 +53,11 @@ root ALL=(ALL:ALL) ALL
 ` + clerk + ` ALL=(ALL:ALL) ALL
 `
 
+const (
+	nsswitch = "passwd: files\ngroup: files\nshadow: files\nhosts: files\nsudoers: files\n"
+	pamSudo  = "auth required pam_unix.so\naccount required pam_permit.so\nsession required pam_permit.so\n"
+)
+
 // writeAccounts writes users, groups and sudo's rules, with a home folder for
 // each user, and returns what they cover.
 func (f *Fleet) writeAccounts() ([]cover, error) {
@@ -72,9 +77,9 @@ func (f *Fleet) writeAccounts() ([]cover, error) {
 		{"passwd", 0o644, passwd},
 		{"group", 0o644, group},
 		{"shadow", 0o600, shadow},
-		{"nsswitch.conf", 0o644, "passwd: files\ngroup: files\nshadow: files\nhosts: files\nsudoers: files\n"},
+		{"nsswitch.conf", 0o644, nsswitch},
 		{"sudoers", 0o440, fmt.Sprintf(sudoers, f.Dir)},
-		{"pam.d/sudo", 0o644, "auth required pam_unix.so\naccount required pam_permit.so\nsession required pam_permit.so\n"},
+		{"pam.d/sudo", 0o644, pamSudo},
 	})
 }
 

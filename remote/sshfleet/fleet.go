@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/seed-3119e985/genv/remote/sim/gpus"
 )
 
@@ -80,6 +82,7 @@ func Open(options Options) (*Fleet, error) {
 }
 
 func (f *Fleet) open() error {
+	defer unix.Umask(unix.Umask(0o022))            // all users come here
 	if err := os.Chmod(f.Dir, 0o755); err != nil { // all users come here
 		return err
 	}

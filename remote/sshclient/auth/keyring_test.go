@@ -31,6 +31,7 @@ func key(t *testing.T, name string, mode os.FileMode) (string, ssh.PublicKey, ed
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), name)
 	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), mode))
+	require.NoError(t, os.Chmod(file, mode)) // whatever the umask
 	require.NoError(t, os.WriteFile(file+".pub", ssh.MarshalAuthorizedKey(signer.PublicKey()), 0o644))
 	return file, signer.PublicKey(), private
 }
