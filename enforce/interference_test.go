@@ -327,7 +327,7 @@ func (f *forgery) checkGain(t *testing.T, seed uint64, plan enforce.Plan) {
 			f.checkProcess(t, seed, h, p)
 			if h.Snapshot.Environment(p.EID) != nil {
 				for _, u := range p.Usage {
-					if u.Index != 5 && !f.sparedOn(h, p.EID, u.Index) {
+					if u.Index != 5 && !f.sparedOn(h, u.Index) {
 						devices[fmt.Sprint(h.Name, u.Index)] = true
 					}
 				}
@@ -339,11 +339,12 @@ func (f *forgery) checkGain(t *testing.T, seed uint64, plan enforce.Plan) {
 	}
 }
 
-// sparedOn says whether an exempt process of root's is in the environment and on
-// the device, which then no cap takes. M can't start one.
-func (f *forgery) sparedOn(h snapshot.Host, eid snapshot.EnvID, index snapshot.DeviceIndex) bool {
+// sparedOn says whether an exempt process of root's, in an environment of M's, is
+// on the device, which then no cap takes. M can't start one.
+func (f *forgery) sparedOn(h snapshot.Host, index snapshot.DeviceIndex) bool {
 	return slices.ContainsFunc(h.Snapshot.Processes, func(p snapshot.Process) bool {
-		return *p.UID == 0 && p.EID == eid && p.Uses(index) != nil && f.policy.exempt(enforce.Subject{Process: &p})
+		env := h.Snapshot.Environment(p.EID)
+		return *p.UID == 0 && env != nil && env.UID == uidM && p.Uses(index) != nil && f.policy.exempt(enforce.Subject{Process: &p})
 	})
 }
 
