@@ -42,6 +42,15 @@ func TestCommandFaults(t *testing.T) {
 		"no genv under sudo":      {says("sudo: genv: command not found\n", 1), remote.GenvMissing, "not there"},
 		"no genv":                 {says("bash: line 1: genv: command not found\n", 127), remote.GenvMissing, "genv: command not found"},
 		"genv fails":              {says("cannot read \x1b]0;x\x07state\n", 4), remote.CommandFailed, `exit status 4: cannot read \x1b]0;x\astate`},
+		"genv crashes": {
+			says("noise\npanic: runtime error: index out of range [3] with length 3 \x1b[2J\n\ngoroutine 1 [running]:\nmain.main()\n\t/src/main.go:7 +0x1d\nexit status 2\n", 2),
+			remote.CommandFailed, `genv crashed there: panic: runtime error: index out of range [3] with length 3 \x1b[2J`,
+		},
+		"genv runs out of memory": {
+			says("fatal error: runtime: out of memory\n\nruntime stack:\nruntime.throw()\n", 2), remote.CommandFailed, "genv crashed there: fatal error: runtime: out of memory",
+		},
+		"a panic that is only told of": {says("panic: is not what this is\nno state\n", 1), remote.CommandFailed, "exit status 1: no state"},
+		"wrong usage":                  {says("usage: genv [-h]\n", 2), remote.CommandFailed, "exit status 2: usage: genv [-h]"},
 		"genv is killed": {func(ch ssh.Channel, _ string, _ net.Conn) {
 			_, _ = ch.SendRequest("exit-signal", false, ssh.Marshal(struct {
 				Name      string

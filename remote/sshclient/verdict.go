@@ -45,7 +45,12 @@ var (
 	sudoRefused  = lazily(`(?m)(is not in the sudoers file|^Sorry, user \S+ (is not allowed|may not run sudo)|^sudo: .*(not allowed|unknown user))`)
 	sudoMissing  = lazily(`(?m)(^|[ :])sudo: (command )?not found|[Uu]nknown command: '?sudo`)
 	notFound     = lazily(`(?m)^sudo: (\S+): command not found`)
+	// crash is how the Go runtime begins when a program of ours crashes, which
+	// then exits with statusCrashed.
+	crash = lazily(`(?m)^(panic|fatal error): .*$`)
 )
+
+const statusCrashed = 2
 
 // exitError sorts a command's failure by what the administrator can do.
 func exitError(host string, status int, signal string, stderr []byte) *remote.Error {
@@ -63,6 +68,8 @@ func exitError(host string, status int, signal string, stderr []byte) *remote.Er
 		return e(remote.Sudo, "there is no sudo: %s", last)
 	case notFound().MatchString(text), status == 127:
 		return e(remote.GenvMissing, "the program is not there: %s", orElse(last, "exit status 127"))
+	case status == statusCrashed && crash().MatchString(text):
+		return e(remote.CommandFailed, "genv crashed there: %s", lastLine(crash().FindString(text)))
 	case signal != "":
 		return e(remote.CommandFailed, "the command was ended by signal %s", withTail(printable(signal), last))
 	}
