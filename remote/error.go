@@ -14,7 +14,8 @@ const (
 	HostKey        Class = "host-key"         // the host's key is unknown
 	HostKeyChanged Class = "host-key-changed" // the host's key is another one, or revoked
 	Auth           Class = "auth"             // no key was accepted
-	Sudo           Class = "sudo"             // sudo wants a password, or the user may not
+	Sudo           Class = "sudo"             // sudo wants a password, or there is no sudo
+	SudoRefused    Class = "sudo-refused"     // no line of sudoers covers the command
 	GenvMissing    Class = "genv-missing"     // there is no genv on the host
 	Version        Class = "version"          // genv there speaks another language
 	InvalidOutput  Class = "invalid-output"   // what came is not what was asked for
@@ -30,6 +31,9 @@ type Error struct {
 	Class  Class
 	Err    error  // the cause, never nil
 	Stderr string // what the command wrote there, whole up to the cap
+	// Next is the next step, where more is known than the class says; empty
+	// leaves it to the class.
+	Next string
 }
 
 func (e *Error) Error() string { return e.Err.Error() }
@@ -55,7 +59,8 @@ var nextSteps = map[Class]string{
 	HostKey:        "check the key's fingerprint with the host's owner, then add it: ssh-keyscan HOST >> ~/.ssh/known_hosts",
 	HostKeyChanged: "somebody may be in between: check the key with the host's owner before you do anything, then remove the old one: ssh-keygen -R HOST",
 	Auth:           "check the user name and that a key of yours is accepted: ssh -v HOST true (is the agent running? ssh-add -l)",
-	Sudo:           "allow it without a password: a line `USER ALL=(root) NOPASSWD: /usr/local/bin/genv` in /etc/sudoers.d/genv on the host",
+	Sudo:           sudoStep(Sudo, "USER", DefaultGenv),
+	SudoRefused:    sudoStep(SudoRefused, "USER", DefaultGenv),
 	GenvMissing:    "install genv on the host where sudo finds it (/usr/local/bin), or set `genv:` for it in hosts.yaml",
 	Version:        "install the same version of genv on the host and on this machine",
 	InvalidOutput:  "run the command by hand and look at what it prints: ssh HOST sudo -n genv usage snapshot",
@@ -64,6 +69,15 @@ var nextSteps = map[Class]string{
 	CommandFailed:  "read the host's own words above; run the command there by hand to see more",
 	Configuration:  "mend the file and line that is named, or choose another with --ssh-config",
 	Cancelled:      "run it again",
+}
+
+// NextStepOf is what to do about an error: its own next step, or its class's.
+func NextStepOf(err error) string {
+	var e *Error
+	if errors.As(err, &e) && e.Next != "" {
+		return e.Next
+	}
+	return ClassOf(err).NextStep()
 }
 
 // NextStep is one line that tells the administrator what to do about a class.

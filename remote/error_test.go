@@ -14,7 +14,7 @@ import (
 func TestEveryClassHasItsNextStep(t *testing.T) {
 	seen := map[string]remote.Class{}
 	for _, class := range []remote.Class{
-		remote.Unreachable, remote.HostKey, remote.HostKeyChanged, remote.Auth, remote.Sudo, remote.GenvMissing, remote.Version,
+		remote.Unreachable, remote.HostKey, remote.HostKeyChanged, remote.Auth, remote.Sudo, remote.SudoRefused, remote.GenvMissing, remote.Version,
 		remote.InvalidOutput, remote.Timeout, remote.OutcomeUnknown, remote.CommandFailed, remote.Configuration, remote.Cancelled,
 	} {
 		step := class.NextStep()

@@ -1,5 +1,7 @@
 package remote
 
+import "cmp"
+
 // Host is a machine that commands are run on.
 type Host struct {
 	// Name is how the administrator calls it, how it is listed, and what is
@@ -21,12 +23,10 @@ type Host struct {
 
 // Genv is the command that runs genv on the host with the given arguments.
 func (h Host) Genv(args ...string) Command {
-	program := h.GenvPath
-	if program == "" {
-		program = "genv"
-	}
 	if h.NoSudo {
-		return Command{Args: append([]string{program}, args...)}
+		return Command{Args: append([]string{h.program()}, args...)}
 	}
-	return Command{Args: append([]string{"sudo", "-n", program}, args...)}
+	return Command{Args: append([]string{"sudo", "-n", h.program()}, args...)}
 }
+
+func (h Host) program() string { return cmp.Or(h.GenvPath, "genv") }

@@ -21,7 +21,7 @@ type failure struct {
 func failureOf(host string, err error) failure {
 	class := remote.ClassOf(err)
 	text := strings.TrimPrefix(err.Error(), host+": ")
-	return failure{Host: host, Class: class, Error: text, NextStep: class.NextStep()}
+	return failure{Host: host, Class: class, Error: text, NextStep: remote.NextStepOf(err)}
 }
 
 // failuresOf lists the failures among results, in the order of the hosts.
@@ -58,8 +58,21 @@ func writeFailures(w io.Writer, failures []failure, total int) {
 		for _, f := range byClass[class] {
 			fmt.Fprintf(w, "    %s: %s\n", f.Host, printable(oneLine(f.Error)))
 		}
-		fmt.Fprintf(w, "    next: %s\n", class.NextStep())
+		for _, step := range stepsOf(byClass[class]) {
+			fmt.Fprintf(w, "    next: %s\n", printable(step))
+		}
 	}
+}
+
+// stepsOf are the next steps of failures, each once.
+func stepsOf(failures []failure) []string {
+	var steps []string
+	for _, f := range failures {
+		if !slices.Contains(steps, f.NextStep) {
+			steps = append(steps, f.NextStep)
+		}
+	}
+	return steps
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

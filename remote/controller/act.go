@@ -92,8 +92,8 @@ type visit struct {
 // nothingDone are the classes of errors after which it is certain that the host
 // did nothing.
 var nothingDone = []remote.Class{
-	remote.Unreachable, remote.HostKey, remote.HostKeyChanged, remote.Auth, remote.Sudo, remote.GenvMissing, remote.Version, remote.Configuration,
-	remote.Cancelled,
+	remote.Unreachable, remote.HostKey, remote.HostKeyChanged, remote.Auth, remote.Sudo, remote.SudoRefused, remote.GenvMissing, remote.Version,
+	remote.Configuration, remote.Cancelled,
 }
 
 // outcomes are what came of each item, as far as anybody can tell: from the

@@ -17,9 +17,18 @@ import (
 // It works with hosts of either generation.
 type Commands struct{ Runner remote.Runner }
 
+// run runs a command; when sudo or genv did not run, the error says why.
+func (l Commands) run(ctx context.Context, host remote.Host, command remote.Command) (remote.Output, error) {
+	out, err := l.Runner.Run(ctx, host, command)
+	if err != nil {
+		err = remote.Diagnose(ctx, l.Runner, host, err)
+	}
+	return out, err
+}
+
 // Snapshot implements Link.
 func (l Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
-	out, err := l.Runner.Run(ctx, host, host.Genv("usage", "snapshot"))
+	out, err := l.run(ctx, host, host.Genv("usage", "snapshot"))
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +41,7 @@ func (l Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 
 // Devices asks for the devices and their attachments alone.
 func (l Commands) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device, error) {
-	out, err := l.Runner.Run(ctx, host, host.Genv("usage", "snapshot", "--type", "devices"))
+	out, err := l.run(ctx, host, host.Genv("usage", "snapshot", "--type", "devices"))
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +50,7 @@ func (l Commands) Devices(ctx context.Context, host remote.Host) ([]snapshot.Dev
 
 // Environments asks for the environments alone.
 func (l Commands) Environments(ctx context.Context, host remote.Host) ([]snapshot.Environment, error) {
-	out, err := l.Runner.Run(ctx, host, host.Genv("usage", "snapshot", "--type", "envs"))
+	out, err := l.run(ctx, host, host.Genv("usage", "snapshot", "--type", "envs"))
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +65,7 @@ func (l Commands) Execute(ctx context.Context, host remote.Host, report enforce.
 	}
 	command := host.Genv("usage", "execute")
 	command.Stdin = stdin
-	out, err := l.Runner.Run(ctx, host, command)
+	out, err := l.run(ctx, host, command)
 	return Execution{Lines: lines(out.Stdout), Warnings: lines(out.Stderr)}, err
 }
 

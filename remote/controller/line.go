@@ -133,7 +133,7 @@ func (l *line) snapshot(ctx context.Context, host remote.Host, runner remote.Run
 // reach finds out how the host can be spoken with.
 func (s *Streams) reach(ctx context.Context, host remote.Host) (*line, error) {
 	l := &line{waiting: &s.closing}
-	err := l.greet(ctx, s.Start, host)
+	err := remote.Diagnose(ctx, s.Runner, host, l.greet(ctx, s.Start, host))
 	switch class := remote.ClassOf(err); {
 	case err == nil:
 		l.via = ViaStream

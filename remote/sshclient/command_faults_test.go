@@ -36,8 +36,8 @@ func TestCommandFaults(t *testing.T) {
 	}{
 		"sudo wants a password":   {says("sudo: a password is required\n", 1), remote.Sudo, "wants a password"},
 		"sudo wants a terminal":   {says("sudo: a terminal is required to read the password; either use the -S option\nsudo: a password is required\n", 1), remote.Sudo, "wants a password"},
-		"not in sudoers":          {says("alice is not in the sudoers file.  This incident will be reported.\n", 1), remote.Sudo, "does not allow"},
-		"sudo for other commands": {says("Sorry, user alice is not allowed to execute '/usr/bin/genv' as root on gpu.\n", 1), remote.Sudo, "does not allow"},
+		"not in sudoers":          {says("alice is not in the sudoers file.  This incident will be reported.\n", 1), remote.SudoRefused, "does not allow"},
+		"sudo for other commands": {says("Sorry, user alice is not allowed to execute '/usr/bin/genv' as root on gpu.\n", 1), remote.SudoRefused, "does not allow"},
 		"no sudo":                 {says("bash: line 1: sudo: command not found\n", 127), remote.Sudo, "no sudo"},
 		"no genv under sudo":      {says("sudo: genv: command not found\n", 1), remote.GenvMissing, "not there"},
 		"no genv":                 {says("bash: line 1: genv: command not found\n", 127), remote.GenvMissing, "genv: command not found"},

@@ -32,7 +32,7 @@ func FuzzExitError(f *testing.F) {
 		for _, r := range err.Error() {
 			require.True(t, unicode.IsGraphic(r), "%q", err.Error())
 		}
-		require.Contains(t, []remote.Class{remote.Sudo, remote.GenvMissing, remote.CommandFailed}, err.Class)
+		require.Contains(t, []remote.Class{remote.Sudo, remote.SudoRefused, remote.GenvMissing, remote.CommandFailed}, err.Class)
 		require.Equal(t, text, err.Stderr)
 	})
 }

@@ -63,9 +63,11 @@ func exitError(host string, status int, signal string, stderr []byte) *remote.Er
 	case sudoPassword().MatchString(text):
 		return e(remote.Sudo, "sudo wants a password: %s", last)
 	case sudoRefused().MatchString(text):
-		return e(remote.Sudo, "sudo does not allow it: %s", last)
+		return e(remote.SudoRefused, "sudo does not allow it: %s", last)
 	case status == 127 && sudoMissing().MatchString(text):
-		return e(remote.Sudo, "there is no sudo: %s", last)
+		err := e(remote.Sudo, "there is no sudo: %s", last)
+		err.Next = "install sudo on the host, or log in as root with `sudo: false` for it in hosts.yaml"
+		return err
 	case notFound().MatchString(text), status == 127:
 		return e(remote.GenvMissing, "the program is not there: %s", orElse(last, "exit status 127"))
 	case status == statusCrashed && crash().MatchString(text):

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -16,9 +17,12 @@ const (
 	clerk    = "clerk"    // may, with a password
 	stranger = "stranger" // is not in sudoers
 	novice   = "novice"   // may, but his sudo finds no genv
+	warden   = "warden"   // has the line of sudoers that README.md gives
+	porter   = "porter"   // has a line that covers less
+	ghost    = "ghost"    // has that line for a genv that isn't there
 )
 
-var accounts = []string{"alice", "bob", "carol", operator, clerk, stranger, novice}
+var accounts = []string{"alice", "bob", "carol", operator, clerk, stranger, novice, warden, porter, ghost}
 
 // firstUID is in a range that no distribution and no systemd hands out
 // (https://systemd.io/UIDS-GIDS).
@@ -47,10 +51,11 @@ const sudoers = `Defaults !syslog, !mail_badpass, !mail_no_user, !mail_no_host, 
 Defaults lecture=never, timestampdir=%[1]s/sudo-ts
 Defaults env_keep += "GENV_TMPDIR GENV_SIM_GPUS GENV_SIM_FAULT GENV_AUDIT_LOG"
 Defaults secure_path="%[1]s/bin:%[1]s/driver:` + systemPath + `"
-Defaults:` + novice + ` secure_path="%[1]s/driver:` + pathWithoutLocal + `"
+Defaults:` + novice + `,` + ghost + ` secure_path="%[1]s/driver:` + pathWithoutLocal + `"
 root ALL=(ALL:ALL) ALL
 ` + operator + `, ` + novice + ` ALL=(ALL:ALL) NOPASSWD: ALL
 ` + clerk + ` ALL=(ALL:ALL) ALL
+` + porter + ` ALL=(root) NOPASSWD: %[1]s/bin/genv usage snapshot
 `
 
 const (
@@ -78,9 +83,14 @@ func (f *Fleet) writeAccounts() ([]cover, error) {
 		{"group", 0o644, group},
 		{"shadow", 0o600, shadow},
 		{"nsswitch.conf", 0o644, nsswitch},
-		{"sudoers", 0o440, fmt.Sprintf(sudoers, f.Dir)},
+		{"sudoers", 0o440, fmt.Sprintf(sudoers, f.Dir) + f.wardens()},
 		{"pam.d/sudo", 0o644, pamSudo},
 	})
+}
+
+// wardens are those who may run what a controller runs, and no more.
+func (f *Fleet) wardens() string {
+	return remote.SudoersLine(warden, filepath.Join(f.bin(), "genv")) + "\n" + remote.SudoersLine(ghost, remote.DefaultGenv) + "\n"
 }
 
 func (f *Fleet) home(user string) string { return filepath.Join(f.Dir, "home", user) }

@@ -173,7 +173,7 @@ func (h *Host) path() string {
 	switch bin, driver := h.fleet.bin(), h.fleet.driver(); h.options.Rights {
 	case NoSudo:
 		return bin + ":" + driver
-	case NoGenv:
+	case NoGenv, NoGenvForLine:
 		return driver + ":" + pathWithoutLocal
 	default:
 		return bin + ":" + driver + ":" + systemPath

@@ -59,6 +59,12 @@ const (
 	NoSudo
 	// NoGenv: sudo works and there is no genv, not even in /usr/local/bin.
 	NoGenv
+	// OnlyUsage: what remote.SudoersLine allows, without a password.
+	OnlyUsage
+	// OnlySnapshot: `genv usage snapshot` alone, without a password.
+	OnlySnapshot
+	// NoGenvForLine: what remote.SudoersLine allows, but there is no genv.
+	NoGenvForLine
 )
 
 // login is the account that has these rights.
@@ -70,6 +76,12 @@ func (r Rights) login() string {
 		return stranger
 	case NoGenv:
 		return novice
+	case OnlyUsage:
+		return warden
+	case OnlySnapshot:
+		return porter
+	case NoGenvForLine:
+		return ghost
 	default:
 		return operator
 	}
