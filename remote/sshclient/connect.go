@@ -159,7 +159,11 @@ func (c *Client) shake(ctx context.Context, t target, conn net.Conn) (*link, err
 		_ = sshConn.Close()
 		return nil, stopped(ctx, "while logging in to "+t.HostName)
 	}
-	return c.newLink(t, sshConn, channels, requests)
+	l, err := c.newLink(t, sshConn, channels, requests)
+	if err == nil {
+		l.peer = peerOf(t, conn, check.key)
+	}
+	return l, err
 }
 
 // errTooLate is the cause of a connect deadline.

@@ -19,8 +19,9 @@ type hostKeyCheck struct {
 	address    string // name:port under which the key is looked up
 	algorithms []string
 	callback   ssh.HostKeyCallback
-	seen       bool  // a key was shown
-	refused    error // why it was not taken
+	seen       bool          // a key was shown
+	key        ssh.PublicKey // the one that was taken
+	refused    error         // why it was not taken
 }
 
 func (c *Client) hostKeyCheck(t target) (*hostKeyCheck, error) {
@@ -39,7 +40,11 @@ func (c *Client) hostKeyCheck(t target) (*hostKeyCheck, error) {
 		if err := c.judge(t, check.address, key, db.Check(check.address, key)); err != nil {
 			check.refused = &keyRefusal{err, func() bool { now, err := c.hostKeys.Load(files...); return err != nil || now != db }}
 		}
-		return check.refused
+		if check.refused != nil {
+			return check.refused
+		}
+		check.key = key
+		return nil
 	}
 	return check, nil
 }

@@ -21,6 +21,7 @@ type link struct {
 	ssh      *ssh.Client
 	sessions chan struct{}
 	done     chan struct{} // closed when the connection is over
+	peer     remote.Peer   // what it leads to
 
 	mu  sync.Mutex
 	why error // the first reason for its end
