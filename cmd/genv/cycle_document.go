@@ -23,6 +23,8 @@ type enforceDocument struct {
 	Notes    []enforce.Note    `json:"notes"`
 	Reports  []reportDocument  `json:"reports"`
 	Failed   []failure         `json:"failed"`
+	// Duplicates are names that were left out, since they are another host.
+	Duplicates []controller.Duplicate `json:"duplicates"`
 	// HeldUsers and HeldHosts are those against whom safety limits held actions
 	// back, and Unrecorded says why the record could not be kept.
 	HeldUsers  []enforce.Held `json:"held_users"`
@@ -69,6 +71,7 @@ func enforceDocumentOf(cycle controller.Cycle, failures []failure) enforceDocume
 		DryRun: cycle.DryRun, Hosts: len(cycle.Cluster.Hosts), Answered: len(cycle.Cluster.Answered()),
 		Via:      viaOf(cycle),
 		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Reports: []reportDocument{}, Failed: failures,
+		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...),
 	}
 	for i := range cycle.Plan.Findings {
 		f := &cycle.Plan.Findings[i]

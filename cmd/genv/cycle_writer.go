@@ -42,6 +42,7 @@ func (w *cycleWriter) write(cycle controller.Cycle) error {
 		writeFailures(w.err, failures, len(cycle.Cluster.Hosts))
 	}
 	w.failed = failures
+	writeDuplicates(w.err, cycle.Duplicates)
 	w.writeRemarks(&cycle)
 	w.writeNotes(cycle)
 	return nil

@@ -173,7 +173,7 @@ func readPolicyFile(path string) ([]byte, error) {
 
 // cycleExit is the exit code of a cycle.
 func cycleExit(cycle *controller.Cycle, f *fleet, tellWork bool) error {
-	if err := fleetExit(failuresOfCycle(*cycle), len(f.Hosts), f.quiet); err != nil {
+	if err := fleetExit(failuresOfCycle(*cycle), len(cycle.Cluster.Hosts), f.quiet); err != nil {
 		return err
 	}
 	switch {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
 )
 
 // failure is a host that failed, as JSON shows it.
@@ -75,6 +76,15 @@ func stepsOf(failures []failure) []string {
 	return steps
 }
 
+// writeDuplicates says which names are one machine, when that is found out.
+func writeDuplicates(w io.Writer, duplicates []controller.Duplicate) {
+	for _, d := range duplicates {
+		if d.New {
+			fmt.Fprintln(w, printable(d.String()))
+		}
+	}
+}
+
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func plural(n int, noun string) string {
@@ -86,10 +96,12 @@ func plural(n int, noun string) string {
 
 // conclude is the end of a command on a fleet: the summary of failures on
 // stderr, and the exit code.
-func (p *program) conclude(f *fleet, failures []failure) error {
+func (p *program) conclude(f *fleet, failures []failure, duplicates []controller.Duplicate) error {
 	f.bar.end()
+	hosts := len(f.Hosts) - len(duplicates)
+	writeDuplicates(p.err, duplicates)
 	if !f.quiet {
-		writeFailures(p.err, failures, len(f.Hosts))
+		writeFailures(p.err, failures, hosts)
 	}
-	return fleetExit(failures, len(f.Hosts), f.quiet)
+	return fleetExit(failures, hosts, f.quiet)
 }

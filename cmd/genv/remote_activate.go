@@ -51,7 +51,7 @@ func (p *program) remoteActivate(c *cli.Context) error {
 	}
 	results := controller.Ask(c.Context, f.Controller, f.commands().Devices)
 	failures := failuresOf(results)
-	if err := p.conclude(f, failures); len(failures) == len(results) {
+	if err := p.conclude(f, failures, nil); len(failures) == len(results) {
 		return err
 	}
 	host, ok := roomiest(results, request)

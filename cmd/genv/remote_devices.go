@@ -37,6 +37,8 @@ type devicesDocument struct {
 	Available int           `json:"available"`
 	Hosts     []hostDevices `json:"hosts"`
 	Failed    []failure     `json:"failed"`
+	// Duplicates are names that are left out, since they are another host.
+	Duplicates []controller.Duplicate `json:"duplicates"`
 }
 
 type hostDevices struct {
@@ -74,7 +76,8 @@ func (p *program) remoteDevices(c *cli.Context) error {
 	if given(c, "processes").Bool("processes") {
 		question = f.devicesInUse
 	}
-	document := devicesDocumentOf(controller.Ask(c.Context, f.Controller, question))
+	results, duplicates := askOnce(c.Context, f, question)
+	document := devicesDocumentOf(results, duplicates)
 	f.bar.end()
 	if format == "json" {
 		err = writeJSON(p.out, document)
@@ -84,7 +87,12 @@ func (p *program) remoteDevices(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.conclude(f, document.Failed)
+	return p.conclude(f, document.Failed, duplicates)
+}
+
+// askOnce puts a question to every host, and leaves one answer for each machine.
+func askOnce[T any](ctx context.Context, f *fleet, question func(context.Context, remote.Host) (T, error)) ([]remote.Result[T], []controller.Duplicate) {
+	return controller.Distinct(ctx, f.Controller, controller.Ask(ctx, f.Controller, question))
 }
 
 // devices asks for the devices by the books alone: that takes no nvidia-smi.
@@ -124,8 +132,8 @@ func deviceDocuments(devices []snapshot.Device) []deviceDocument {
 	return list
 }
 
-func devicesDocumentOf(results []remote.Result[[]deviceDocument]) devicesDocument {
-	document := devicesDocument{Schema: "genv.remote.devices/1", Hosts: []hostDevices{}, Failed: failuresOf(results)}
+func devicesDocumentOf(results []remote.Result[[]deviceDocument], duplicates []controller.Duplicate) devicesDocument {
+	document := devicesDocument{Schema: "genv.remote.devices/1", Hosts: []hostDevices{}, Failed: failuresOf(results), Duplicates: append([]controller.Duplicate{}, duplicates...)}
 	for _, r := range results {
 		if r.Err != nil {
 			continue

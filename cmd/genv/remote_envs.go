@@ -27,6 +27,8 @@ type envsDocument struct {
 	Total  int                `json:"total"`
 	Hosts  []hostEnvironments `json:"hosts"`
 	Failed []failure          `json:"failed"`
+	// Duplicates are names that are left out, since they are another host.
+	Duplicates []controller.Duplicate `json:"duplicates"`
 }
 
 type hostEnvironments struct {
@@ -51,21 +53,21 @@ func (p *program) remoteEnvs(c *cli.Context) error {
 		return err
 	}
 	defer f.Close()
-	results := controller.Ask(c.Context, f.Controller, f.commands().Environments)
+	results, duplicates := askOnce(c.Context, f, f.commands().Environments)
 	f.bar.end()
 	if format == "json" {
-		err = writeJSON(p.out, envsDocumentOf(results))
+		err = writeJSON(p.out, envsDocumentOf(results, duplicates))
 	} else {
 		err = p.writeEnvs(c, results, format)
 	}
 	if err != nil {
 		return err
 	}
-	return p.conclude(f, failuresOf(results))
+	return p.conclude(f, failuresOf(results), duplicates)
 }
 
-func envsDocumentOf(results []remote.Result[[]snapshot.Environment]) envsDocument {
-	document := envsDocument{Schema: "genv.remote.envs/1", Hosts: []hostEnvironments{}, Failed: failuresOf(results)}
+func envsDocumentOf(results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) envsDocument {
+	document := envsDocument{Schema: "genv.remote.envs/1", Hosts: []hostEnvironments{}, Failed: failuresOf(results), Duplicates: append([]controller.Duplicate{}, duplicates...)}
 	for _, r := range results {
 		if r.Err != nil {
 			continue
@@ -140,20 +142,20 @@ func (p *program) remoteQuery(c *cli.Context) error {
 		return err
 	}
 	defer f.Close()
-	results := controller.Ask(c.Context, f.Controller, f.commands().Environments)
+	results, duplicates := askOnce(c.Context, f, f.commands().Environments)
 	f.bar.end()
 	for i := range results {
 		results[i].Value = named(results[i].Value, c, "name")
 	}
 	if format == "json" {
-		err = writeJSON(p.out, envsDocumentOf(results))
+		err = writeJSON(p.out, envsDocumentOf(results, duplicates))
 	} else {
 		err = p.writeQuery(results, queries)
 	}
 	if err != nil {
 		return err
 	}
-	return p.conclude(f, failuresOf(results))
+	return p.conclude(f, failuresOf(results), duplicates)
 }
 
 // named keeps the environments whose name is a flag's value, if it was given.

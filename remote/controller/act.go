@@ -47,7 +47,8 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle) {
 		}
 	}
 	results := remote.Each(ctx, hosts, c.Fanout, func(ctx context.Context, h remote.Host) (visit, error) {
-		v := visit{told: c.tell(ctx, h, messages[h.Name])}
+		through := cycle.served[h.Name]
+		v := visit{told: c.tell(ctx, through, messages[h.Name])}
 		report, ok := reports[h.Name]
 		if !ok {
 			return v, nil
@@ -56,7 +57,7 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle) {
 			return v, remote.Errorf(remote.Cancelled, "stopped before the report was sent: %w", context.Cause(ctx))
 		}
 		var err error
-		v.execution, err = c.Link.Execute(context.WithoutCancel(ctx), h, report) // what was begun is waited for
+		v.execution, err = c.Link.Execute(context.WithoutCancel(ctx), through, report) // what was begun is waited for
 		return v, err
 	})
 	c.conclude(cycle, reports, results)

@@ -56,6 +56,7 @@ type Controller struct {
 	decided  map[string]decided
 	failing  map[snapshot.Hostname]bool
 	told     map[string]toldFinding
+	machines machines
 }
 
 // Cycle is one turn: what was seen, concluded and done.
@@ -64,6 +65,9 @@ type Cycle struct {
 	Start   time.Time
 	Took    time.Duration // set by Loop
 	Cluster snapshot.Cluster
+	// Duplicates are the names that are left out of Cluster, since another name
+	// leads to the same machine.
+	Duplicates []Duplicate
 	// Via is how each host that answered was spoken with, where the Link knows.
 	Via     map[snapshot.Hostname]Via
 	Plan    enforce.Plan
@@ -78,6 +82,7 @@ type Cycle struct {
 	Unrecorded error
 
 	outcomes []audit.Record
+	served   map[string]remote.Host // by which name each host of Cluster answered
 }
 
 // Action is a report that was sent to its host, and what came of it.
@@ -91,8 +96,8 @@ type Action struct {
 // Cycle collects, evaluates and acts once.
 func (c *Controller) Cycle(ctx context.Context, number int, policy enforce.Policy) Cycle {
 	cycle := Cycle{Number: number, Start: c.Now(), DryRun: c.DryRun}
-	cycle.Cluster = c.Collect(ctx)
-	cycle.Via = c.via(cycle.Cluster)
+	c.merge(&cycle, c.Collect(ctx))
+	cycle.Via = c.via(&cycle)
 	if ctx.Err() != nil || c.StopAtFailure && len(cycle.Cluster.Failed()) > 0 {
 		cycle.Stopped = true
 		return cycle
@@ -105,7 +110,7 @@ func (c *Controller) Cycle(ctx context.Context, number int, policy enforce.Polic
 	return cycle
 }
 
-// Collect asks every host for its snapshot.
+// Collect asks every host for its snapshot, in the order of Hosts.
 func (c *Controller) Collect(ctx context.Context) snapshot.Cluster {
 	results := Ask(ctx, c, c.Link.Snapshot)
 	cluster := snapshot.Cluster{Hosts: make([]snapshot.Host, len(results))}
@@ -119,15 +124,15 @@ func (c *Controller) Collect(ctx context.Context) snapshot.Cluster {
 }
 
 // via asks the Link how it spoke with the hosts that answered.
-func (c *Controller) via(cluster snapshot.Cluster) map[snapshot.Hostname]Via {
+func (c *Controller) via(cycle *Cycle) map[snapshot.Hostname]Via {
 	link, ok := c.Link.(interface{ Via(remote.Host) Via })
 	if !ok {
 		return nil
 	}
 	via := make(map[snapshot.Hostname]Via)
-	for i, h := range cluster.Hosts {
+	for _, h := range cycle.Cluster.Hosts {
 		if h.Err == nil {
-			via[h.Name] = link.Via(c.Hosts[i])
+			via[h.Name] = link.Via(cycle.served[string(h.Name)])
 		}
 	}
 	return via

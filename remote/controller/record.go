@@ -152,8 +152,9 @@ func (cycle *Cycle) Decision(f *enforce.Finding) audit.Decision {
 	return audit.DecisionAct
 }
 
-// failureRecords are of hosts that did not answer, when that begins, and of
-// cycles that are held back, each of them.
+// failureRecords are of hosts that did not answer, when that begins, of names
+// that turn out to be one machine, once, and of cycles that are held back, each
+// of them.
 func (c *Controller) failureRecords(cycle *Cycle) []audit.Record {
 	var records []audit.Record
 	failing := make(map[snapshot.Hostname]bool)
@@ -164,6 +165,11 @@ func (c *Controller) failureRecords(cycle *Cycle) []audit.Record {
 		}
 	}
 	c.failing = failing
+	for _, d := range cycle.Duplicates {
+		if d.New {
+			records = append(records, audit.Record{Kind: audit.KindDuplicate, Host: d.Name, Text: d.String()})
+		}
+	}
 	for _, h := range slices.Concat(cycle.Plan.HeldUsers, cycle.Plan.HeldHosts) {
 		records = append(records, audit.Record{Kind: audit.KindHeld, User: h.User, Host: h.Host, Text: h.String(), Reason: h.Because})
 	}

@@ -1,0 +1,161 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Duplicate is a name of a machine that has another name in the fleet. The
+// machine is judged and counted once, under the name that comes first.
+type Duplicate struct {
+	Name   snapshot.Hostname `json:"name"`
+	SameAs snapshot.Hostname `json:"same_as"`
+	// New says that it was found out just now: it is said once.
+	New bool `json:"-"`
+}
+
+// String is what the administrator reads.
+func (d Duplicate) String() string {
+	return fmt.Sprintf("%s and %s are one machine: it counts once, as %s", d.SameAs, d.Name, d.SameAs)
+}
+
+// merge leaves one host for each machine. It has the first of the machine's
+// names, and the snapshot of the first name that answered: a name that fails
+// for a while changes nothing.
+func (c *Controller) merge(cycle *Cycle, all snapshot.Cluster) {
+	names, ids := make([]string, len(all.Hosts)), make([]*identity, len(all.Hosts))
+	for i := range all.Hosts {
+		names[i] = c.Hosts[i].Name
+		if s := all.Hosts[i].Snapshot; s != nil && all.Hosts[i].Err == nil {
+			ids[i] = &identity{machine: s.MachineID, boot: s.BootID, folder: s.StateFolder, peer: c.peer(c.Hosts[i])}
+		}
+	}
+	firsts := c.machines.group(names, ids)
+	cycle.served = make(map[string]remote.Host)
+	at := make(map[int]int) // where the host of a machine is in the cluster
+	for i, first := range firsts {
+		h := all.Hosts[i]
+		if i == first {
+			at[i] = len(cycle.Cluster.Hosts)
+			cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, h)
+			cycle.served[names[i]] = c.Hosts[i]
+			continue
+		}
+		if kept := &cycle.Cluster.Hosts[at[first]]; kept.Err != nil && h.Err == nil {
+			kept.Snapshot, kept.Err = h.Snapshot, nil
+			cycle.served[names[first]] = c.Hosts[i]
+		}
+		cycle.Duplicates = append(cycle.Duplicates, c.machines.duplicate(names[i], names[first]))
+	}
+}
+
+func (c *Controller) peer(h remote.Host) remote.Peer {
+	if peers, ok := c.Link.(remote.Peers); ok {
+		peer, _ := peers.Peer(h)
+		return peer
+	}
+	return remote.Peer{}
+}
+
+// Distinct leaves one result for each machine, as merge does, where results are
+// not snapshots. Machines are told apart by their connections; and if several
+// addresses have one host key, by what they say of themselves.
+func Distinct[T any](ctx context.Context, c *Controller, results []remote.Result[T]) ([]remote.Result[T], []Duplicate) {
+	names, ids := make([]string, len(results)), make([]*identity, len(results))
+	for i, r := range results {
+		names[i] = r.Host.Name
+		if r.Err == nil {
+			ids[i] = &identity{peer: c.peer(r.Host)}
+		}
+	}
+	c.askWhoTheyAre(ctx, hostsOf(results), ids)
+	var kept []remote.Result[T]
+	var list []Duplicate
+	for i, first := range c.machines.group(names, ids) {
+		if i == first {
+			kept = append(kept, results[i])
+			continue
+		}
+		list = append(list, c.machines.duplicate(names[i], names[first]))
+	}
+	return kept, list
+}
+
+func hostsOf[T any](results []remote.Result[T]) []remote.Host {
+	hosts := make([]remote.Host, len(results))
+	for i := range results {
+		hosts[i] = results[i].Host
+	}
+	return hosts
+}
+
+// askWhoTheyAre fills in the identities of hosts that share their host key with
+// another address: they may be one machine, or copies of one image.
+func (c *Controller) askWhoTheyAre(ctx context.Context, hosts []remote.Host, ids []*identity) {
+	asker, ok := c.Link.(interface {
+		identify(ctx context.Context, host remote.Host) (identity, error)
+	})
+	if !ok {
+		return
+	}
+	addresses := make(map[string]map[remote.Peer]bool)
+	for _, id := range ids {
+		if id == nil || !id.peer.Known() {
+			continue
+		}
+		if addresses[id.peer.HostKey] == nil {
+			addresses[id.peer.HostKey] = make(map[remote.Peer]bool)
+		}
+		addresses[id.peer.HostKey][id.peer] = true
+	}
+	var doubtful []remote.Host
+	of := make(map[string]*identity)
+	for i, id := range ids {
+		if id != nil && len(addresses[id.peer.HostKey]) > 1 {
+			doubtful = append(doubtful, hosts[i])
+			of[hosts[i].Name] = id
+		}
+	}
+	for _, r := range remote.Each(ctx, doubtful, c.Fanout, asker.identify) {
+		if r.Err == nil {
+			id := of[r.Host.Name]
+			r.Value.peer = id.peer
+			*id = r.Value
+		}
+	}
+}
+
+// whoAmI prints what tells a machine, its boot and its state folder apart. It
+// needs neither genv nor root.
+const whoAmI = `echo "genv-machine $(cat /etc/machine-id) $(cat /proc/sys/kernel/random/boot_id) $(stat -Lc %d/%i "${GENV_TMPDIR:-/var/tmp/genv}")"`
+
+// identify asks a host who it is.
+func (l Commands) identify(ctx context.Context, host remote.Host) (identity, error) {
+	out, err := l.Runner.Run(ctx, host, remote.Command{Args: []string{"sh", "-c", whoAmI}})
+	if err != nil {
+		return identity{}, err
+	}
+	for _, line := range lines(out.Stdout) {
+		if words := strings.Fields(line); len(words) == 4 && words[0] == "genv-machine" {
+			return identity{machine: words[1], boot: words[2], folder: words[3]}, nil
+		}
+	}
+	return identity{}, nil // nothing is known
+}
+
+// Peer implements remote.Peers, as far as the Runner does.
+func (l Commands) Peer(host remote.Host) (remote.Peer, bool) { return peerOf(l.Runner, host) }
+
+// Peer implements remote.Peers, as far as the Runner does.
+func (s *Streams) Peer(host remote.Host) (remote.Peer, bool) { return peerOf(s.Runner, host) }
+
+func peerOf(runner remote.Runner, host remote.Host) (remote.Peer, bool) {
+	if peers, ok := runner.(remote.Peers); ok {
+		return peers.Peer(host)
+	}
+	return remote.Peer{}, false
+}

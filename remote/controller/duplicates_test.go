@@ -1,0 +1,178 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/sim"
+	"github.com/seed-3119e985/genv/remote/sim/genvhost"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// capped lets each user have n devices.
+type capped struct {
+	enforce.Flags
+	n int
+}
+
+func (c capped) Settings(enforce.Query) enforce.Settings {
+	return enforce.Settings{MaxDevices: &c.n}
+}
+
+// machine is one that alice has two devices on.
+func machine(id, folder string) *snapshot.Snapshot {
+	s := &snapshot.Snapshot{MachineID: id, BootID: "b" + id, StateFolder: folder}
+	s.Environments = []snapshot.Environment{{EID: "1", UID: 1001, Username: "alice", PIDs: []snapshot.PID{7}}}
+	for i := range 2 {
+		s.Devices = append(s.Devices, snapshot.Device{
+			Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MiB(81559), Attachments: []snapshot.Attachment{{EID: "1"}},
+		})
+	}
+	return s
+}
+
+// An honest user keeps what is allowed, whatever number of names the machine has;
+// who has too much loses it once.
+func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		hosts        []*snapshot.Snapshot
+		cap, carried int
+		duplicates   []string
+	}{
+		{"within the cap", []*snapshot.Snapshot{machine("m", "8:1/5"), machine("m", "8:1/5")}, 2, 0, []string{"h1=h0"}},
+		{"three names", []*snapshot.Snapshot{machine("m", "8:1/5"), machine("m", "8:1/5"), machine("m", "8:1/5")}, 2, 0, []string{"h1=h0", "h2=h0"}},
+		{"over the cap", []*snapshot.Snapshot{machine("m", "8:1/5"), machine("m", "8:1/5")}, 1, 1, []string{"h1=h0"}},
+		{"two machines", []*snapshot.Snapshot{machine("m", "8:1/5"), machine("n", "8:1/5")}, 2, 2, nil},
+		{"two hosts on one machine", []*snapshot.Snapshot{machine("m", "8:1/5"), machine("m", "8:1/6")}, 2, 2, nil},
+		{"hosts that don't say their folder", []*snapshot.Snapshot{machine("m", ""), machine("m", "")}, 2, 2, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f, hosts := startMachines(t, tt.hosts...)
+			path := filepath.Join(t.TempDir(), "audit.jsonl")
+			c := &controller.Controller{Hosts: f.hosts, Link: f.streams, Fanout: 8, Now: time.Now, Audit: &audit.Log{Path: path}}
+			first := c.Cycle(t.Context(), 1, capped{n: tt.cap})
+			require.Empty(t, first.Cluster.Failed())
+			require.Len(t, first.Cluster.Hosts, len(tt.hosts)-len(tt.duplicates))
+			var found []string
+			for _, d := range first.Duplicates {
+				require.True(t, d.New)
+				found = append(found, fmt.Sprintf("%s=%s", d.Name, d.SameAs))
+			}
+			require.Equal(t, tt.duplicates, found)
+			carried := 0
+			for _, h := range hosts {
+				carried += len(h.Carried())
+			}
+			require.Equal(t, tt.carried, carried)
+			for _, d := range c.Cycle(t.Context(), 2, capped{n: 100}).Duplicates {
+				require.False(t, d.New, "it is said once")
+			}
+			recorded := 0
+			_, err := audit.Scan(path, func(r *audit.Record) error {
+				if r.Kind == audit.KindDuplicate {
+					recorded++
+				}
+				return nil
+			})
+			require.NoError(t, err)
+			require.Equal(t, len(tt.duplicates), recorded)
+		})
+	}
+}
+
+func startMachines(t *testing.T, snapshots ...*snapshot.Snapshot) (*fleet, []*genvhost.Host) {
+	var hosts []*genvhost.Host
+	var handlers []sim.Handler
+	for _, s := range snapshots {
+		hosts = append(hosts, genvhost.New(s))
+		handlers = append(handlers, hosts[len(hosts)-1])
+	}
+	return startFleet(t, 3*time.Second, handlers...), hosts
+}
+
+// While the first name fails, the second serves under the first one's name: what
+// is found stays what it was, and nobody hears of a failure.
+func TestTheSecondNameServesWhileTheFirstFails(t *testing.T) {
+	link := &names{down: map[string]bool{}, sent: map[string]int{}}
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	c := &controller.Controller{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}, Link: link, Fanout: 8, Now: time.Now, Audit: &audit.Log{Path: path}}
+	policy := strict{warn: enforce.Warn{Cycles: 4}}
+	for number, down := range []string{"", "a", "", "b", "a"} {
+		link.down = map[string]bool{down: true}
+		cycle := c.Cycle(t.Context(), number+1, policy)
+		require.Len(t, cycle.Cluster.Hosts, 2, "cycle %d", number+1)
+		require.Empty(t, cycle.Cluster.Failed())
+		require.Equal(t, []controller.Duplicate{{Name: "b", SameAs: "a", New: number == 0}}, cycle.Duplicates)
+		require.Len(t, cycle.Plan.Findings, 2)
+		require.Equal(t, snapshot.Hostname("a"), cycle.Plan.Findings[0].Host)
+		require.Equal(t, number+1, cycle.Plan.Findings[0].Cycles, "it has been there without a break")
+	}
+	require.Equal(t, map[string]int{"b": 1, "c": 1}, link.sent, "in the fifth cycle, in which a fails")
+	kinds := map[audit.Kind]int{}
+	_, err := audit.Scan(path, func(r *audit.Record) error {
+		kinds[r.Kind]++
+		return nil
+	})
+	require.NoError(t, err)
+	require.Zero(t, kinds[audit.KindFailed])
+	require.Zero(t, kinds[audit.KindCleared])
+	require.Equal(t, 1, kinds[audit.KindDuplicate])
+
+	link.down = map[string]bool{"a": true, "b": true}
+	cycle := c.Cycle(t.Context(), 6, policy)
+	require.Len(t, cycle.Cluster.Failed(), 1, "one machine, one failure")
+	require.Equal(t, snapshot.Hostname("a"), cycle.Cluster.Failed()[0].Name)
+}
+
+// names are two names of one machine, a and b, and another machine, c, each with
+// a process in no environment.
+type names struct {
+	down map[string]bool
+	sent map[string]int
+}
+
+func (n *names) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, error) {
+	if n.down[h.Name] {
+		return nil, remote.Errorf(remote.Unreachable, "no route")
+	}
+	id := map[string]string{"a": "m", "b": "m", "c": "n"}[h.Name]
+	s := &snapshot.Snapshot{MachineID: id, BootID: "1", StateFolder: "8:1/5"}
+	s.Processes = []snapshot.Process{{PID: 5, Start: 1, Usage: []snapshot.DeviceUsage{{Index: 0}}}}
+	return s, nil
+}
+
+func (n *names) Execute(_ context.Context, h remote.Host, r enforce.Report) (controller.Execution, error) {
+	n.sent[h.Name]++
+	return controller.Execution{Outcomes: []enforce.Outcome{{PID: 5, Status: enforce.StatusTerminated}}}, nil
+}
+
+// Hosts of genv 1.4.3 say nothing of themselves: what was connected to tells that
+// two names are one.
+func TestOldHostsAreKnownByTheirConnections(t *testing.T) {
+	for name, same := range map[string]bool{"one sshd": true, "two": false} {
+		t.Run(name, func(t *testing.T) {
+			old := genvhost.New(machine("", "")).Old()
+			f := startFleet(t, 3*time.Second, old, genvhost.New(machine("", "")).Old())
+			hosts := f.hosts
+			if same {
+				address := f.Hosts()[0].Address()
+				hosts = []remote.Host{hosts[0], {Name: "alias", Address: address}}
+			}
+			c := &controller.Controller{Hosts: hosts, Link: f.streams, Fanout: 8, Now: time.Now}
+			cycle := c.Cycle(t.Context(), 1, capped{n: 2})
+			require.Empty(t, cycle.Cluster.Failed())
+			require.Equal(t, same, len(cycle.Duplicates) == 1)
+			require.Equal(t, same, len(cycle.Plan.Reports) == 0)
+		})
+	}
+}

@@ -1,0 +1,190 @@
+package controller
+
+import (
+	"slices"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// identity is what is known of the machine behind a name: what it says of
+// itself, and what was connected to.
+type identity struct {
+	machine, boot, folder string
+	peer                  remote.Peer
+}
+
+// complete says whether the machine said all that tells it apart. Without the
+// state folder nothing follows: several hosts may live on one machine.
+func (id *identity) complete() bool { return id.machine != "" && id.boot != "" && id.folder != "" }
+
+// same says whether two names are known to be one machine now.
+func (id *identity) same(other *identity) bool {
+	if id.complete() && other.complete() {
+		return id.machine == other.machine && id.boot == other.boot && id.folder == other.folder
+	}
+	return id.peer.Known() && id.peer == other.peer
+}
+
+// differs says whether two names are known to be two machines. One that was
+// restarted between the two answers is still one.
+func (id *identity) differs(other *identity) bool {
+	if id.complete() && other.complete() {
+		return id.machine != other.machine || id.folder != other.folder
+	}
+	return id.peer.Known() && other.peer.Known() && id.peer.HostKey != other.peer.HostKey
+}
+
+// machines remembers which names are one machine, for the cycles in which not
+// all of them answer. The zero machines remembers none.
+type machines struct {
+	twins map[string][]string // names that are one machine with this one
+	said  map[[2]string]bool
+}
+
+// duplicate says that a name is one machine with another, which is new once.
+func (m *machines) duplicate(name, sameAs string) Duplicate {
+	pair := [2]string{min(name, sameAs), max(name, sameAs)}
+	d := Duplicate{Name: snapshot.Hostname(name), SameAs: snapshot.Hostname(sameAs), New: !m.said[pair]}
+	if m.said == nil {
+		m.said = make(map[[2]string]bool)
+	}
+	m.said[pair] = true
+	return d
+}
+
+// group returns for each name the index of the first name of its machine. The
+// identity of a name that did not answer is nil.
+func (m *machines) group(names []string, ids []*identity) []int {
+	g := newGrouping(len(names))
+	g.byMachine(ids)
+	g.byPeer(ids)
+	g.byMemory(m.twins, names, ids)
+	m.remember(names, g)
+	return g.first
+}
+
+// maxTwins is how many other names of a machine are remembered with each.
+const maxTwins = 8
+
+// remember replaces what is remembered: names that left the fleet are forgotten.
+func (m *machines) remember(names []string, g *grouping) {
+	members := make(map[int][]string)
+	for i, first := range g.first {
+		if i == first {
+			continue
+		}
+		if members[first] == nil {
+			members[first] = []string{names[first]}
+		}
+		members[first] = append(members[first], names[i])
+	}
+	m.twins = make(map[string][]string)
+	for _, list := range members {
+		for _, name := range list {
+			others := slices.Clone(list[:min(len(list), maxTwins+1)])
+			m.twins[name] = slices.DeleteFunc(others, func(other string) bool { return other == name })
+		}
+	}
+	for pair := range m.said {
+		if !slices.Contains(names, pair[0]) || !slices.Contains(names, pair[1]) {
+			delete(m.said, pair)
+		}
+	}
+}
+
+// grouping puts indices into groups; a group goes by its first index.
+type grouping struct{ first []int }
+
+func newGrouping(n int) *grouping {
+	g := &grouping{first: make([]int, n)}
+	for i := range g.first {
+		g.first[i] = i
+	}
+	return g
+}
+
+func (g *grouping) join(i, j int) {
+	from, to := max(g.first[i], g.first[j]), min(g.first[i], g.first[j])
+	if from == to {
+		return
+	}
+	for k := range g.first { // it happens seldom
+		if g.first[k] == from {
+			g.first[k] = to
+		}
+	}
+}
+
+func (g *grouping) byMachine(ids []*identity) {
+	seen := make(map[[3]string]int)
+	for i, id := range ids {
+		if id == nil || !id.complete() {
+			continue
+		}
+		key := [3]string{id.machine, id.boot, id.folder}
+		if first, known := seen[key]; known {
+			g.join(first, i)
+		} else {
+			seen[key] = i
+		}
+	}
+}
+
+func (g *grouping) byPeer(ids []*identity) {
+	seen := make(map[remote.Peer][]int)
+	for i, id := range ids {
+		if id == nil || !id.peer.Known() {
+			continue
+		}
+		for _, j := range seen[id.peer] {
+			if id.same(ids[j]) {
+				g.join(i, j)
+			}
+		}
+		seen[id.peer] = append(seen[id.peer], i)
+	}
+}
+
+// byMemory puts together what was one machine before and is not known to be two.
+// A name that did not answer goes with one of its twins alone, so that it can't
+// join two that are different machines now.
+func (g *grouping) byMemory(twins map[string][]string, names []string, ids []*identity) {
+	if len(twins) == 0 {
+		return
+	}
+	at := make(map[string]int, len(names))
+	for i, name := range names {
+		at[name] = i
+	}
+	for i, name := range names {
+		var others []int
+		for _, twin := range twins[name] {
+			if j, known := at[twin]; known {
+				others = append(others, j)
+			}
+		}
+		if ids[i] == nil {
+			g.joinSilent(i, others, ids)
+			continue
+		}
+		for _, j := range others {
+			if ids[j] != nil && !ids[i].differs(ids[j]) {
+				g.join(i, j)
+			}
+		}
+	}
+}
+
+// joinSilent puts a name that did not answer to the first of its twins that did;
+// to the first of all where none did.
+func (g *grouping) joinSilent(i int, twins []int, ids []*identity) {
+	if len(twins) == 0 {
+		return
+	}
+	with := twins[0]
+	if at := slices.IndexFunc(twins, func(j int) bool { return ids[j] != nil }); at >= 0 {
+		with = twins[at]
+	}
+	g.join(i, with)
+}

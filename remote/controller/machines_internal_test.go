@@ -1,0 +1,107 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote"
+)
+
+// idOf reads "machine boot folder address key", with - for what isn't known, and
+// nil for "down".
+func idOf(text string) *identity {
+	if text == "down" {
+		return nil
+	}
+	words := strings.Fields(strings.ReplaceAll(text+" - - - - -", "-", " - "))
+	for i, w := range words {
+		if w == "-" {
+			words[i] = ""
+		}
+	}
+	return &identity{machine: words[0], boot: words[1], folder: words[2], peer: remote.Peer{Address: words[3], HostKey: words[4]}}
+}
+
+// Each row is cycles of a fleet of a, b and c: what is known of each, and which
+// of them count.
+func TestMachines(t *testing.T) {
+	type cycle struct {
+		a, b, c, want string
+	}
+	for _, tt := range []struct {
+		name   string
+		cycles []cycle
+	}{
+		{"three machines", []cycle{{"m1 b1 f1 1 k", "m2 b2 f1 2 k", "m3 b3 f1 3 k", "a b c"}}},
+		{"two names of one", []cycle{{"m1 b1 f1 1 k", "m2 b2 f1 2 k", "m1 b1 f1 3 k", "a b a"}}},
+		{"three names of one", []cycle{{"m1 b1 f1 1 k", "m1 b1 f1 2 k", "m1 b1 f1 3 k", "a a a"}}},
+		{"by other connections", []cycle{{"m1 b1 f1 1 k1", "m1 b1 f1 2 k2", "down", "a a c"}}},
+		{"several hosts on one machine", []cycle{{"m1 b1 f1 1 k", "m1 b1 f2 2 k", "m1 b1 f3 1 k", "a b c"}}},
+		{"a machine that doesn't say its folder", []cycle{{"m1 b1 - 1 k", "m1 b1 - 2 k", "m1 b1 f 3 k", "a b c"}}},
+		{"an image that was copied", []cycle{{"m1 b1 f1 1 k", "m1 b2 f1 2 k", "m1 b3 f1 3 k", "a b c"}}},
+		{"by the connection alone", []cycle{{"- - - 1 k", "- - - 2 k", "- - - 1 k", "a b a"}}},
+		{"one key on several addresses", []cycle{{"- - - 1 k", "- - - 2 k", "- - - 3 k", "a b c"}}},
+		{"several keys on one address", []cycle{{"- - - 1 k1", "- - - 1 k2", "- - - 1 k3", "a b c"}}},
+		{"nothing is known", []cycle{{"-", "-", "-", "a b c"}}},
+		{"no key is known", []cycle{{"- - - 1 -", "- - - 1 -", "- - - - k", "a b c"}}},
+		{"one of them says who it is", []cycle{{"m1 b1 f1 1 k", "- - - 1 k", "m3 b3 f1 3 k", "a a c"}}},
+		{"nobody answers", []cycle{{"down", "down", "down", "a b c"}}},
+		{"the first fails for a while", []cycle{
+			{"m1 b1 f1 1 k", "m1 b1 f1 2 k", "down", "a a c"}, {"down", "m1 b1 f1 2 k", "down", "a a c"},
+			{"down", "down", "down", "a a c"}, {"m1 b1 f1 1 k", "down", "down", "a a c"}, {"m1 b1 f1 1 k", "m1 b1 f1 2 k", "down", "a a c"},
+		}},
+		{"one that never answered is not taken for another", []cycle{{"down", "m1 b1 f1 2 k", "down", "a b c"}, {"down", "m1 b1 f1 2 k", "down", "a b c"}}},
+		{"a restart between two answers", []cycle{{"m1 b1 f1 1 k", "m1 b1 f1 2 k", "down", "a a c"}, {"m1 b2 f1 1 k", "m1 b1 f1 2 k", "down", "a a c"}}},
+		{"a name that leads elsewhere now", []cycle{{"m1 b1 f1 1 k", "m1 b1 f1 1 k", "down", "a a c"}, {"m1 b1 f1 1 k", "m2 b2 f1 2 k", "down", "a b c"}}},
+		{"a name that leads to an older genv elsewhere", []cycle{{"m1 b1 f1 1 k", "m1 b1 f1 1 k", "down", "a a c"}, {"m1 b1 f1 1 k", "- - - 2 k2", "down", "a b c"}}},
+		{"an older genv meanwhile", []cycle{{"m1 b1 f1 1 k", "m1 b1 f1 2 k", "down", "a a c"}, {"- - - 1 k", "- - - 2 k", "down", "a a c"}}},
+		{"a connection by another address", []cycle{{"- - - 1 k", "- - - 1 k", "down", "a a c"}, {"- - - 1 k", "- - - 1v6 k", "down", "a a c"}}},
+		{"two that part while the third is silent", []cycle{
+			{"m1 b1 f1 1 k", "m1 b1 f1 2 k", "m1 b1 f1 3 k", "a a a"}, {"down", "m1 b1 f1 2 k", "m2 b2 f1 3 k", "a a c"},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var m machines
+			names := []string{"a", "b", "c"}
+			for i, c := range tt.cycles {
+				var got []string
+				for _, first := range m.group(names, []*identity{idOf(c.a), idOf(c.b), idOf(c.c)}) {
+					got = append(got, names[first])
+				}
+				require.Equal(t, c.want, strings.Join(got, " "), "cycle %d", i+1)
+			}
+		})
+	}
+}
+
+func TestMachinesForgetNamesThatLeft(t *testing.T) {
+	var m machines
+	one := idOf("m1 b1 f1 1 k")
+	require.Equal(t, []int{0, 0}, m.group([]string{"a", "b"}, []*identity{one, one}))
+	require.True(t, m.duplicate("b", "a").New)
+	require.False(t, m.duplicate("b", "a").New, "it is said once")
+	require.Equal(t, []int{0}, m.group([]string{"b"}, []*identity{nil}))
+	require.Empty(t, m.twins)
+	require.Empty(t, m.said)
+	require.Equal(t, []int{0, 1}, m.group([]string{"a", "b"}, []*identity{one, nil}), "b may lead anywhere by now")
+}
+
+// A fleet of thousands costs next to nothing, even if all of it is one machine.
+func BenchmarkMachines(b *testing.B) {
+	for name, n := range map[string]int{"distinct": 1000, "one": 1} {
+		b.Run(name, func(b *testing.B) {
+			var m machines
+			names, ids := make([]string, 1000), make([]*identity, 1000)
+			for i := range names {
+				names[i] = fmt.Sprint(i)
+				ids[i] = idOf(fmt.Sprintf("m%d b f %d k", i%n, i))
+			}
+			for b.Loop() {
+				m.group(names, ids)
+			}
+		})
+	}
+}
