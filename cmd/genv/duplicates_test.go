@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// TestOneMachineUnderSeveralNames, over a real sshd: an alias of ssh_config, a
+// full name, the address and another login are found out in the first cycle, and
+// an honest user keeps devices and jobs.
+func TestOneMachineUnderSeveralNames(t *testing.T) {
+	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01", "gpu-02"), Genv: sshfleet.Build(t, "cmd/genv")})
+	one := f.Host("gpu-01")
+	config, err := os.ReadFile(f.SSHConfig())
+	require.NoError(t, err)
+	more := fmt.Sprintf("\nHost first gpu-01.lab.example\n\tHostName %s\n\tUser %s\nHost %s\n\tUser %s\nHost bob\n\tHostName %s\n\tUser bob\n",
+		one.Address, one.User, one.Address, one.User, one.Address)
+	require.NoError(t, os.WriteFile(f.SSHConfig(), append(config, more...), 0o644))
+	const named = "gpu-01,first,gpu-01.lab.example,%s,gpu-02"
+	hosts := fmt.Sprintf(named, one.Address)
+
+	env, err := one.Activate(sshfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1}})
+	require.NoError(t, err)
+	job, err := one.StartJob(sshfleet.Job{User: "alice", Env: append(outside, env.Var()), Uses: []sshfleet.Use{{Device: 0, MiB: 10}, {Device: 1, MiB: 10}}})
+	require.NoError(t, err)
+	rogue, err := one.StartJob(sshfleet.Job{User: "bob", Env: outside, Uses: []sshfleet.Use{{Device: 5, MiB: 10}}})
+	require.NoError(t, err)
+	want := []controller.Duplicate{}
+	for _, name := range []string{"first", "gpu-01.lab.example", one.Address} {
+		want = append(want, controller.Duplicate{Name: snapshot.Hostname(name), SameAs: "gpu-01"})
+	}
+
+	log := filepath.Join(t.TempDir(), "audit.jsonl")
+	r := genv(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", hosts, "--interval", "50ms", "--cycles", "3", "--non-env-processes",
+		"--max-devices-per-user", "2", "--format", "json", "--audit-log", log)
+	require.Zero(t, r.code, r.err)
+	require.True(t, job.Running())
+	require.False(t, rogue.Running())
+	require.Equal(t, 1, strings.Count(r.err, "gpu-01 and first are one machine: it counts once, as gpu-01\n"), r.err)
+	require.Equal(t, 3, strings.Count(r.err, "are one machine"), r.err)
+	for _, line := range strings.Split(strings.TrimSpace(r.out), "\n") {
+		var document enforceDocument
+		require.NoError(t, json.Unmarshal([]byte(line), &document))
+		require.Equal(t, want, document.Duplicates)
+		require.Equal(t, 2, document.Hosts)
+		require.Equal(t, 2, document.Answered)
+		require.Empty(t, document.Failed)
+		require.LessOrEqual(t, len(document.Reports), 1)
+	}
+	record, err := os.ReadFile(log)
+	require.NoError(t, err)
+	require.Equal(t, 3, strings.Count(string(record), `"kind":"duplicate"`))
+	require.Equal(t, 1, strings.Count(string(record), `"kind":"report"`), "it is sent once")
+
+	t.Run("devices", func(t *testing.T) {
+		r := genv(t, "remote", "devices", "-F", f.SSHConfig(), "-H", hosts)
+		require.Zero(t, r.code, r.err)
+		require.Contains(t, r.out, "\nTotal 16 devices with 14 available on 2 hosts\n")
+		require.Equal(t, 3, strings.Count(r.err, "are one machine"), r.err)
+		r = genv(t, "remote", "devices", "-F", f.SSHConfig(), "-H", hosts, "--format", "json")
+		var document devicesDocument
+		require.NoError(t, json.Unmarshal([]byte(r.out), &document))
+		require.Equal(t, want, document.Duplicates)
+	})
+	t.Run("envs and query", func(t *testing.T) {
+		r := genv(t, "remote", "envs", "-F", f.SSHConfig(), "-H", hosts)
+		require.Contains(t, r.out, "\nTotal 1 environments on 2 hosts\n")
+		r = genv(t, "remote", "query", "-F", f.SSHConfig(), "-H", hosts, "--query", "hostname", "eid")
+		require.Equal(t, fmt.Sprintf("gpu-01,%s\n", env.EID), r.out)
+	})
+	t.Run("another login, which may not sudo", func(t *testing.T) {
+		r := genv(t, "remote", "envs", "-F", f.SSHConfig(), "-H", "bob,gpu-01", "--format", "json")
+		require.Equal(t, exitSomeFailed, r.code)
+		var document envsDocument
+		require.NoError(t, json.Unmarshal([]byte(r.out), &document))
+		require.Equal(t, 1, document.Total, "the name that answers serves")
+	})
+	t.Run("hosts of their own stay such", func(t *testing.T) {
+		r := genv(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02")
+		require.Contains(t, r.out, "on 2 hosts\n")
+		require.Empty(t, r.err)
+	})
+}
+
+// TestTwoAddressesOfOneMachine: one host key on two addresses is a machine with
+// two addresses, if the machine says so.
+func TestTwoAddressesOfOneMachine(t *testing.T) {
+	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01", "gpu-02"), Genv: sshfleet.Build(t, "cmd/genv")})
+	_, err := f.Host("gpu-01").Activate(sshfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(f.Host("gpu-01").State, f.Host("gpu-02").State), "its other address")
+	r := genv(t, "remote", "envs", "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02")
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.out, "\nTotal 1 environments on 1 hosts\n")
+	require.Equal(t, "gpu-01 and gpu-02 are one machine: it counts once, as gpu-01\n", r.err)
+}
