@@ -27,7 +27,7 @@ func (p *Process) Command(stat Stat) string {
 // Program is the name of the file that the process runs, without its folders;
 // "" where that is not to be seen.
 func (p *Process) Program() string {
-	path, err := p.dir.Readlink("exe")
+	path, err := p.link("exe")
 	if err != nil {
 		return ""
 	}

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -58,10 +61,11 @@ func (p *Process) readEnviron() ([]byte, error) {
 
 // threads lists the ids of the process's threads.
 func (p *Process) threads() ([]string, error) {
-	dir, err := p.dir.Open("task")
+	fd, err := openAt(p.dir, "task", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
+	dir := os.NewFile(uintptr(fd), "task")
 	defer func() { _ = dir.Close() }() // it was only read
 	return dir.Readdirnames(-1)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -45,21 +47,36 @@ func (s Stat) Gone() bool {
 func (s Stat) IsKernelThread() bool { return s.Flags&kernelThread != 0 }
 
 // Stat reads /proc/PID/stat. A zombie is told by Stat.Gone, not by an error.
-func (p *Process) Stat() (Stat, error) {
-	data, err := p.read("stat", smallLimit)
+func (p *Process) Stat() (Stat, error) { return p.statOf("stat") }
+
+// statOf reads the stat of the process, or of a thread of it.
+func (p *Process) statOf(name string) (Stat, error) {
+	data, err := p.read(name, smallLimit)
 	if err != nil {
 		return Stat{}, err
 	}
+	return statFrom(p.PID, data)
+}
+
+func statFrom(pid snapshot.PID, data []byte) (Stat, error) {
 	stat, err := ParseStat(data)
 	if err != nil {
-		return Stat{}, fmt.Errorf("%w: PID %d: %w", ErrUnreadable, p.PID, err)
+		return Stat{}, fmt.Errorf("%w: PID %d: %w", ErrUnreadable, pid, err)
 	}
 	return stat, nil
 }
 
-// Stat reads /proc/PID/stat of one process.
+// Stat reads /proc/PID/stat of one process. One file needs no hold on the
+// process: an open file is of one process too.
 func (fs FS) Stat(pid snapshot.PID) (Stat, error) {
-	return with(fs, pid, (*Process).Stat)
+	if pid <= 0 {
+		return Stat{}, fmt.Errorf("%w: %d is no PID", ErrGone, pid)
+	}
+	data, err := readAt(unix.AT_FDCWD, fs.path(pid)+"/stat", smallLimit)
+	if err != nil {
+		return Stat{}, fs.classify(pid, err)
+	}
+	return statFrom(pid, data)
 }
 
 // Alive says whether the very process that started at start still runs. With
