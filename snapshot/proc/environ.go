@@ -11,29 +11,60 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+// ErrOverwritten says that a process overwrote the environment that it was
+// started with, as programs do that set a title (setproctitle), or hid it. It
+// comes with ErrUnreadable: what was there is unknown.
+var ErrOverwritten = errors.New("the process has overwritten its environment")
+
 // Environ looks a variable up in /proc/PID/environ, which is what the process
 // was started with: what it set or unset later is not there, and its owner
 // wrote it, so it is a claim and not a proof. The value is raw bytes.
 //
 // found is false only when it is certain that the process was started without
-// the variable. An environ that shows nothing says nothing, since kernel
-// threads, zombies and programs that write their title over it (setproctitle)
-// have such a one: that is ErrUnreadable, as is one that belongs to somebody
-// else. But a process that was started with an empty environment, as by
-// `env -i`, is told by Stat.NoEnviron. A process that ended is ErrGone.
+// the variable. An environ that is not intact (see ParseEnviron) says nothing:
+// that is ErrUnreadable, as is one that belongs to somebody else, or that of a
+// kernel thread. It is ErrOverwritten as well if the process has memory of its
+// own, which we may read, and the environment in it is not intact. A process
+// that was started with an empty environment, as by `env -i`, is recognized by
+// Stat.NoEnviron. A process that ended is ErrGone.
 func (p *Process) Environ(key string) (value string, found bool, err error) {
 	data, err := p.readEnviron()
 	if err != nil {
 		return "", false, p.reallyGone(err)
 	}
-	value, found, told := ParseEnviron(data, key)
-	if told {
+	if value, found, intact := ParseEnviron(data, key); intact {
 		return value, found, nil
 	}
-	if stat, err := p.Stat(); err == nil && len(data) == 0 && stat.NoEnviron && !stat.Gone() {
-		return "", false, nil
+	// It is not intact, or execve(2) replaced the memory while we read.
+	for range attempts {
+		before, beforeErr := p.memory()
+		data, err := p.readEnviron()
+		if err != nil {
+			return "", false, p.reallyGone(err)
+		}
+		if value, found, intact := ParseEnviron(data, key); intact {
+			return value, found, nil
+		}
+		after, afterErr := p.memory()
+		switch {
+		case beforeErr != nil || afterErr != nil:
+			return "", false, p.noEnviron()
+		case before.image() != after.image():
+			continue
+		case !after.hasMemory():
+			return "", false, p.noEnviron()
+		case after.NoEnviron && len(data) == 0:
+			return "", false, nil
+		}
+		return "", false, fmt.Errorf("%w: %w: PID %d", ErrUnreadable, ErrOverwritten, p.PID)
 	}
-	return "", false, fmt.Errorf("%w: the environment of PID %d is empty or overwritten", ErrUnreadable, p.PID)
+	return "", false, p.noEnviron()
+}
+
+// noEnviron is the error of a process that shows no environment, or always
+// another one.
+func (p *Process) noEnviron() error {
+	return p.reallyGone(fmt.Errorf("%w: PID %d", ErrGone, p.PID))
 }
 
 // readEnviron reads the environ of the process, or of a thread of it: once the
@@ -44,23 +75,41 @@ func (p *Process) readEnviron() ([]byte, error) {
 	if len(data) > 0 {
 		return data, nil
 	}
-	if stat, statErr := p.Stat(); statErr != nil || stat.State != 'Z' || stat.Gone() {
-		return data, err
-	}
-	threads, listErr := p.threads()
-	if listErr != nil {
-		return data, err
-	}
+	threads, _ := p.otherThreads()
 	for _, thread := range threads {
 		if theirs, threadErr := p.read("task/"+thread+"/environ", environLimit); threadErr == nil && len(theirs) > 0 {
 			return theirs, nil
 		}
 	}
+	if len(threads) > 0 && errors.Is(err, ErrGone) {
+		return nil, nil // it is there, and shows nothing
+	}
 	return data, err
 }
 
-// threads lists the ids of the process's threads.
-func (p *Process) threads() ([]string, error) {
+// memory is the stat of the process, or of a thread that still has the
+// process's memory if the first thread has ended.
+func (p *Process) memory() (Stat, error) {
+	stat, err := p.Stat()
+	if err != nil || stat.hasMemory() {
+		return stat, err
+	}
+	threads, _ := p.otherThreads()
+	for _, thread := range threads {
+		if of, err := p.statOf("task/" + thread + "/stat"); err == nil && of.hasMemory() {
+			return of, nil
+		}
+	}
+	return stat, nil
+}
+
+// otherThreads are the threads of a process the first thread of which has
+// ended; none of any other process.
+func (p *Process) otherThreads() ([]string, error) {
+	stat, err := p.Stat()
+	if err != nil || stat.State != 'Z' || stat.Gone() {
+		return nil, err
+	}
 	fd, err := openAt(p.dir, "task", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
@@ -94,22 +143,45 @@ func (fs FS) Environ(pid snapshot.PID, key string) (value string, found bool, er
 }
 
 // ParseEnviron looks a variable up in the content of /proc/PID/environ: entries
-// that end with a NUL, of any bytes, some without "=". The first entry counts,
-// as it does for getenv(3). told is false when the variable is not there and
-// the content does not begin as an environment does: with nothing but NULs, or
-// with the end of a title, a program has written over it.
-func ParseEnviron(data []byte, key string) (value string, found, told bool) {
-	prefix := []byte(key + "=")
-	for first := true; len(data) > 0; {
-		entry, rest, _ := bytes.Cut(data, []byte{0})
-		data = rest
-		if first && len(entry) > 0 {
-			first = false
-			told = bytes.IndexByte(entry, '=') > 0
+// of any bytes, each of which ends with a NUL. The first entry with the name
+// counts, as it does for getenv(3).
+//
+// intact is false, and nothing is found, unless each entry looks like
+// NAME=value. A program that sets a title writes it over its environment and
+// fills the rest with NULs: the title may hold a "=" ("n.py --lr=1"), and what
+// looks like our variable behind it may be a piece of anything. execve(2) takes
+// any text as an entry, but people who have one without "=", or with a space in
+// its name, are rare, and then it is only unknown.
+func ParseEnviron(data []byte, key string) (value string, found, intact bool) {
+	if len(data) == 0 || data[len(data)-1] != 0 {
+		return "", false, false
+	}
+	for len(data) > 0 {
+		end := bytes.IndexByte(data, 0)
+		entry := data[:end]
+		data = data[end+1:]
+		equals := bytes.IndexByte(entry, '=')
+		if equals <= 0 || !isName(entry[:equals]) {
+			return "", false, false
 		}
-		if v, ok := bytes.CutPrefix(entry, prefix); ok {
-			return string(v), true, true
+		if !found && string(entry[:equals]) == key {
+			value, found = string(entry[equals+1:]), true
 		}
 	}
-	return "", false, told
+	return value, found, true
+}
+
+// isName says whether a variable may have this name: bash's functions
+// (BASH_FUNC_x%%) and names with dots, dashes or parentheses are in use, but no
+// spaces, and nothing that begins as an option does.
+func isName(name []byte) bool {
+	if name[0] == '-' {
+		return false
+	}
+	for _, c := range name {
+		if c <= ' ' || c == 0x7f {
+			return false
+		}
+	}
+	return true
 }

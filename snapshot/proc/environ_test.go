@@ -19,11 +19,11 @@ const key = "GENV_ENVIRONMENT_ID"
 
 func TestParseEnviron(t *testing.T) {
 	for name, row := range map[string]struct {
-		data, value string
-		found, told bool
+		data, value   string
+		found, intact bool
 	}{
 		"there":                  {"A=1\x00" + key + "=1667\x00B=2\x00", "1667", true, true},
-		"there, last and open":   {"A=1\x00" + key + "=1667", "1667", true, true},
+		"there, last":            {"A=1\x00" + key + "=1667\x00", "1667", true, true},
 		"there and empty":        {key + "=\x00", "", true, true},
 		"with = in it":           {key + "=a=b\x00", "a=b", true, true},
 		"not UTF-8":              {key + "=\xff\xfe\x00", "\xff\xfe", true, true},
@@ -32,19 +32,36 @@ func TestParseEnviron(t *testing.T) {
 		"absent":                 {"A=1\x00B=2\x00", "", false, true},
 		"another's prefix":       {key + "S=1\x00", "", false, true},
 		"another's suffix":       {"X" + key + "=1\x00", "", false, true},
-		"without =":              {"A=1\x00" + key + "\x00", "", false, true},
-		"the end of a title":     {"n.py --epochs 3\x00\x00\x00\x00", "", false, false},
-		"behind a title's end":   {"n.py\x00" + key + "=1667\x00", "1667", true, true},
 		"inside another's value": {"A=" + key + "=1\x00", "", false, true},
-		"nothing":                {"", "", false, false},
-		"only ends":              {"\x00\x00\x00", "", false, false},
-		"behind empty entries":   {"\x00\x00" + key + "=1667\x00", "1667", true, true},
+		"a function of bash":     {"BASH_FUNC_module%%=() {  eval $x;\n}\x00" + key + "=1667\x00", "1667", true, true},
+		"an older one":           {"BASH_FUNC_module()=() {  eval $x;\n}\x00" + key + "=1667\x00", "1667", true, true},
+		"names of other tools":   {"a.b=1\x00npm_config_x-y=1\x00ProgramFiles(x86)=x\x00Ä=1\x00_=/bin/x\x00", "", false, true},
+		"values with spaces":     {"PS1=\\u $ \x00LS_COLORS=a=1:b=2\x00E=\x00", "", false, true},
+
+		"nothing":                     {"", "", false, false},
+		"only ends":                   {"\x00\x00\x00", "", false, false},
+		"not ended":                   {"A=1\x00" + key + "=1667", "", false, false},
+		"a title's end":               {"n.py --epochs 3\x00\x00\x00\x00", "", false, false},
+		"a title's end with =":        {"n.py --lr=0.1\x00\x00\x00\x00", "", false, false},
+		"an option with =":            {"--lr=0.1\x00\x00\x00\x00", "", false, false},
+		"an option that fits":         {"--lr=0.1\x00A=1\x00", "", false, false},
+		"a name that fits":            {"lr=0.1\x00\x00A=1\x00", "", false, false},
+		"a title of words that fits":  {"train lr=0.1\x00" + key + "=1667\x00", "", false, false},
+		"filled with spaces":          {"lr=0.1          \x00epoch 3 of x=9\x00", "", false, false},
+		"behind a title's end":        {"n.py\x00" + key + "=1667\x00", "", false, false},
+		"before a title's end":        {key + "=1667\x00n.py\x00", "", false, false},
+		"before NULs":                 {key + "=1667\x00\x00\x00", "", false, false},
+		"before one empty entry":      {key + "=1667\x00\x00", "", false, false},
+		"behind empty entries":        {"\x00\x00" + key + "=1667\x00", "", false, false},
+		"an entry without =":          {"A=1\x00" + key + "\x00", "", false, false},
+		"an entry without a name":     {"A=1\x00=x\x00", "", false, false},
+		"a control character in name": {"A\n=1\x00", "", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			value, found, told := proc.ParseEnviron([]byte(row.data), key)
+			value, found, intact := proc.ParseEnviron([]byte(row.data), key)
 			require.Equal(t, row.value, value)
 			require.Equal(t, row.found, found)
-			require.Equal(t, row.told, told)
+			require.Equal(t, row.intact, intact)
 		})
 	}
 }
@@ -52,7 +69,7 @@ func TestParseEnviron(t *testing.T) {
 func TestEnvironTellsNoFromNobodyKnows(t *testing.T) {
 	fs := mount(t)
 	add(t, fs, 10, map[string]string{"environ": "A=1\x00"})
-	add(t, fs, 11, map[string]string{"environ": ""})
+	add(t, fs, 11, map[string]string{"stat": statLine(11, "x", "S", 1, 0, 1, 5), "environ": ""})
 	add(t, fs, 12, map[string]string{"environ": strings.Repeat("x", 9<<20)})
 	_, found, err := fs.Environ(10, key)
 	require.NoError(t, err)
@@ -123,16 +140,25 @@ func TestWhatIsNoFileIsUnreadable(t *testing.T) {
 func FuzzParseEnviron(f *testing.F) {
 	f.Add([]byte("A=1\x00"+key+"=1667\x00"), key)
 	f.Add([]byte("\x00\x00"), key)
-	f.Add([]byte(key+"=\xff"), key)
+	f.Add([]byte(key+"=\xff\x00"), key)
+	f.Add([]byte("n.py --lr=1\x00\x00\x00"), key)
 	f.Fuzz(func(t *testing.T, data []byte, name string) {
-		value, found, told := proc.ParseEnviron(data, name)
+		value, found, intact := proc.ParseEnviron(data, name)
+		if !intact {
+			require.False(t, found)
+		}
 		if !found {
 			require.Empty(t, value)
 			return
 		}
-		require.True(t, told)
-		require.NotContains(t, value, "\x00")
-		require.Contains(t, string(data), name+"="+value)
+		require.Contains(t, "\x00"+string(data), "\x00"+name+"="+value+"\x00")
+		for _, entry := range strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00") {
+			require.Greater(t, strings.Index(entry, "="), 0)
+		}
+		for _, tail := range []string{"\x00", "title\x00", "x"} { // whatever a title leaves
+			_, found, intact := proc.ParseEnviron(append(data[:len(data):len(data)], tail...), name)
+			require.False(t, found || intact)
+		}
 	})
 }
 

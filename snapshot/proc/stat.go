@@ -23,7 +23,8 @@ type Stat struct {
 	// EnvAddress is where the environment lies in its memory (env_start, field
 	// 50). The kernel chooses it at random at every execve(2), so a process
 	// with the same PID, start and address still has the environ it had. 0
-	// when the kernel does not show it to us.
+	// when the kernel does not show it to us, while execve(2) is not done, and
+	// when the process has no memory of its own.
 	EnvAddress uint64
 	// NoEnviron says that it was started with an empty environment: the kernel
 	// shows where it lies, and that nothing is there (env_end, field 51, is
@@ -45,6 +46,12 @@ func (s Stat) Gone() bool {
 // IsKernelThread says that the process is the kernel's own: it has no program,
 // no environment, and is never signalled.
 func (s Stat) IsKernelThread() bool { return s.Flags&kernelThread != 0 }
+
+// hasMemory says that there is memory of a program, which we may read.
+func (s Stat) hasMemory() bool { return s.EnvAddress != 0 }
+
+// image identifies one run of one program by one process.
+func (s Stat) image() [2]uint64 { return [2]uint64{uint64(s.Start), s.EnvAddress} }
 
 // Stat reads /proc/PID/stat. A zombie is told by Stat.Gone, not by an error.
 func (p *Process) Stat() (Stat, error) { return p.statOf("stat") }
@@ -128,7 +135,7 @@ func ParseStat(data []byte) (Stat, error) {
 		Threads: int(n.parse(fields[20-3], 31)),
 		Start:   snapshot.StartTime(n.parse(fields[22-3], 64)),
 	}
-	if len(fields) > 51-3 {
+	if len(fields) > 51-3 && n.parse(fields[26-3], 64) != 0 { // execve(2) sets start_code last
 		stat.EnvAddress = n.parse(fields[50-3], 64)
 		stat.NoEnviron = stat.EnvAddress != 0 && n.parse(fields[51-3], 64) == stat.EnvAddress
 	}

@@ -1,0 +1,167 @@
+package proc_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// titleVariable holds what the test binary writes over its own environment, as
+// a Go string in quotes, when a test starts it again.
+const titleVariable = "GENV_TEST_TITLE"
+
+func TestMain(m *testing.M) {
+	if quoted := os.Getenv(titleVariable); quoted != "" {
+		if err := setTitle(quoted); err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("done")
+		_, _ = os.Stdin.Read(make([]byte, 1)) // until the test is done with it
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// setTitle does what setproctitle does: a text from the beginning of the
+// environment on, and NULs to its end.
+func setTitle(quoted string) error {
+	title, err := strconv.Unquote(quoted)
+	if err != nil {
+		return err
+	}
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return err
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	from, err := strconv.ParseInt(fields[50-3], 10, 64)
+	if err != nil {
+		return err
+	}
+	to, err := strconv.ParseInt(fields[51-3], 10, 64)
+	if err != nil {
+		return err
+	}
+	memory, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	data := make([]byte, to-from)
+	if title, ok := strings.CutSuffix(title, "…"); ok { // leaves the rest as it is
+		data = data[:copy(data, title)]
+	} else {
+		copy(data, title)
+	}
+	_, err = memory.WriteAt(data, from)
+	return err
+}
+
+// titled is a process that has written a title over its environment.
+func titled(t *testing.T, title string, env ...string) snapshot.PID {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(env[:len(env):len(env)], titleVariable+"="+strconv.Quote(title))
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait() // it has nothing to say
+	})
+	line := make([]byte, 5)
+	_, err = out.Read(line)
+	require.NoError(t, err)
+	require.Equal(t, "done\n", string(line))
+	return snapshot.PID(cmd.Process.Pid)
+}
+
+// A title that runs over into the environment is no environment, whatever it
+// holds: the process is not "in none", and not in the one that the title names.
+func TestATitleOverTheEnvironment(t *testing.T) {
+	for name, title := range map[string]string{
+		"words":                     "train.py: epoch 3",
+		"with a =":                  "n.py --lr=0.1",
+		"that begins like an entry": "lr=0.1",
+		"our variable":              key + "=7",
+		"wiped":                     "",
+		"one byte":                  "\x00…",
+	} {
+		t.Run(name, func(t *testing.T) {
+			pid := titled(t, title, "A=1", key+"=1667", "B="+strings.Repeat("x", 5000))
+			_, found, err := proc.FS{}.Environ(pid, key)
+			require.False(t, found)
+			require.ErrorIs(t, err, proc.ErrUnreadable)
+			require.ErrorIs(t, err, proc.ErrOverwritten)
+		})
+	}
+}
+
+func TestAnEnvironmentThatIsUntouched(t *testing.T) {
+	pid := titled(t, "A…", "A=1", key+"=1667", "BASH_FUNC_x%%=() {  :\n}")
+	value, found, err := proc.FS{}.Environ(pid, key)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, "1667", value)
+}
+
+// What a process cannot help is not overwritten: only unknown.
+func TestUnknownIsNotOverwritten(t *testing.T) {
+	// A kernel thread, memory that is gone, and memory that is not shown.
+	fs := mount(t)
+	for pid, stat := range map[snapshot.PID]string{
+		10: statLine(10, "kworker/0:1", "S", 2, 0x00200040, 1, 5),
+		11: statLine(11, "python3", "D", 1, 4, 1, 5), // exiting
+		12: statLine(12, "python3", "S", 1, 0, 1, 5),
+	} {
+		stat = strings.Replace(stat, " 1000 100 18446744073709551615 1 1 ", " 0 0 18446744073709551615 0 0 ", 1)
+		stat = strings.Replace(stat, " 140722 140793 ", " 0 0 ", 1)
+		add(t, fs, pid, map[string]string{"stat": stat, "environ": ""})
+		_, _, err := fs.Environ(pid, key)
+		require.ErrorIs(t, err, proc.ErrUnreadable)
+		require.NotErrorIs(t, err, proc.ErrOverwritten)
+	}
+	if os.Geteuid() == 0 {
+		pid := titled(t, "")
+		asNobody(t, func() {
+			_, _, err := proc.FS{}.Environ(pid, key)
+			require.ErrorIs(t, err, proc.ErrUnreadable)
+			require.NotErrorIs(t, err, proc.ErrOverwritten)
+		})
+	}
+}
+
+// A process that becomes another program all the time never looks as if it had
+// overwritten its environment.
+func TestExecveIsNotOverwriting(t *testing.T) {
+	cmd := exec.Command("/bin/sh", "-c", `[ $N -gt 0 ] || exec sleep 60; N=$((N-1)) exec /bin/sh -c "$0" "$0"`)
+	cmd.Args = append(cmd.Args, cmd.Args[2])
+	cmd.Env = []string{"N=3000", key + "=1667"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	pid := snapshot.PID(cmd.Process.Pid)
+	for looks := 0; ; looks++ {
+		value, found, err := proc.FS{}.Environ(pid, key)
+		require.NotErrorIs(t, err, proc.ErrOverwritten)
+		if err == nil && looks > 0 {
+			require.True(t, found)
+			require.Equal(t, "1667", value)
+		}
+		if stat, err := (proc.FS{}).Stat(pid); err == nil && stat.Name == "sleep" && looks > 1000 {
+			return
+		}
+	}
+}
