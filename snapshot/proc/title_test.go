@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -71,7 +72,7 @@ func setTitle(quoted string) error {
 func titled(t *testing.T, title string, env ...string) snapshot.PID {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(env[:len(env):len(env)], titleVariable+"="+strconv.Quote(title))
+	cmd.Env = slices.Concat(env, []string{titleVariable + "=" + strconv.Quote(title)})
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
@@ -148,7 +149,7 @@ func TestUnknownIsNotOverwritten(t *testing.T) {
 func TestExecveIsNotOverwriting(t *testing.T) {
 	cmd := exec.Command("/bin/sh", "-c", `[ $N -gt 0 ] || exec sleep 60; N=$((N-1)) exec /bin/sh -c "$0" "$0"`)
 	cmd.Args = append(cmd.Args, cmd.Args[2])
-	cmd.Env = []string{"N=3000", key + "=1667"}
+	cmd.Env = []string{"N=600", key + "=1667"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
@@ -160,7 +161,7 @@ func TestExecveIsNotOverwriting(t *testing.T) {
 			require.True(t, found)
 			require.Equal(t, "1667", value)
 		}
-		if stat, err := (proc.FS{}).Stat(pid); err == nil && stat.Name == "sleep" && looks > 1000 {
+		if stat, err := (proc.FS{}).Stat(pid); err == nil && stat.Name == "sleep" && looks > 100 {
 			return
 		}
 	}

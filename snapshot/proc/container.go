@@ -1,0 +1,157 @@
+package proc
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Container is the id of the container that the process runs in, as its cgroup
+// names it (see ParseContainer), or snapshot.UnnamedContainer if only its PID
+// namespace, which is not that of PID 1, says that it is in one. Empty when it
+// is in none, or when the kernel doesn't let us look.
+//
+// People may put their own processes into a cgroup with any name, or into a PID
+// namespace, but no other user's processes, and they can't leave a PID
+// namespace. Being in a container may take an exemption away, and give none.
+func (p *Process) Container() string {
+	if data, err := p.read("cgroup", smallLimit); err == nil {
+		if id := ParseContainer(data); id != "" {
+			return id
+		}
+	}
+	if data, err := p.read("status", smallLimit); err == nil && inInnerNamespace(data) {
+		return snapshot.UnnamedContainer
+	}
+	return ""
+}
+
+// inInnerNamespace says whether a process has a PID in more than one namespace:
+// that of this /proc, which is PID 1's, and others inside it. Everyone may read
+// that in /proc/PID/status, unlike the link ns/pid of PID 1.
+func inInnerNamespace(status []byte) bool {
+	for line := range bytes.Lines(status) {
+		if pids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {
+			return len(bytes.Fields(pids)) > 1
+		}
+	}
+	return false // a kernel before 4.1
+}
+
+// ParseContainer finds the id of a container in /proc/PID/cgroup (cgroups(7)):
+// that of Docker, Podman, containerd, CRI-O, Kubernetes, LXC or systemd-nspawn.
+// Of containers in containers it is the outermost one. Slices, services, and
+// scopes of users and of batch systems are no containers.
+func ParseContainer(data []byte) string {
+	for line := range bytes.Lines(data) {
+		// hierarchy:controllers:path; the path may hold colons.
+		fields := bytes.SplitN(bytes.TrimSuffix(line, []byte("\n")), []byte(":"), 3)
+		if len(fields) != 3 {
+			continue
+		}
+		if id := containerOf(strings.Split(string(fields[2]), "/")); id != "" {
+			return presentable(id)
+		}
+	}
+	return ""
+}
+
+// containerOf is the id that a cgroup's path names, or "".
+func containerOf(path []string) string {
+	for i, name := range path {
+		if id := containerID(name); id != "" {
+			return id
+		}
+		parent, child := "", ""
+		if i > 0 {
+			parent = path[i-1]
+		}
+		if i+1 < len(path) {
+			child = path[i+1]
+		}
+		if id := systemContainer(parent, name, child); id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
+// containerID is the id in names such as ID, docker-ID.scope, libpod-ID and
+// kubepods-….slice:cri-containerd:ID: 64 hexadecimal digits.
+func containerID(name string) string {
+	name = strings.TrimSuffix(name, ".scope")
+	at := strings.LastIndexAny(name, "-:")
+	id := name[at+1:]
+	if len(id) != 64 || strings.Trim(id, "0123456789abcdef") != "" {
+		return ""
+	}
+	if at < 0 || name[at] == ':' {
+		return id
+	}
+	switch name[:at] {
+	case "docker", "libpod", "cri-containerd", "containerd", "crio", "nerdctl":
+		return id
+	}
+	return "" // a monitor (libpod-conmon, crio-conmon), or somebody's own name
+}
+
+// systemContainer is the name of a container of LXC or systemd-nspawn.
+func systemContainer(parent, name, child string) string {
+	switch {
+	case parent == "lxc", parent == "lxc.payload":
+		return name
+	case strings.HasPrefix(name, "lxc.payload."):
+		return strings.TrimPrefix(name, "lxc.payload.")
+	case parent != "machine.slice":
+		return ""
+	case strings.HasPrefix(name, "systemd-nspawn@") && strings.HasSuffix(name, ".service") && child == "payload":
+		return unescape(strings.TrimSuffix(strings.TrimPrefix(name, "systemd-nspawn@"), ".service"))
+	case strings.HasPrefix(name, "machine-") && strings.HasSuffix(name, ".scope"):
+		machine := unescape(strings.TrimSuffix(strings.TrimPrefix(name, "machine-"), ".scope"))
+		if strings.HasPrefix(machine, "qemu-") { // libvirt's: the process is the emulator, outside of its machine
+			return ""
+		}
+		return machine
+	}
+	return ""
+}
+
+// unescape undoes systemd.unit(5)'s \xNN.
+func unescape(name string) string {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(name, `\x`)
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		code, err := strconv.ParseUint(after[:min(2, len(after))], 16, 8)
+		if err != nil || len(after) < 2 {
+			b.WriteString(`\x`)
+			name = after
+			continue
+		}
+		b.WriteByte(byte(code))
+		name = after[2:]
+	}
+}
+
+// maxContainer is how much of a container's id is kept, in bytes.
+const maxContainer = 128
+
+// presentable is a container's id as it may be shown.
+func presentable(id string) string { return cut(Printable([]byte(id)), maxContainer) }
+
+// cut is the beginning of a text, at most n bytes of it and whole letters.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}

@@ -1,0 +1,101 @@
+package proc
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Owner is the user that a process counts for: its real uid (see UID), or, in a
+// user namespace that a user made, that user. Rootless containers run under the
+// uids of /etc/subuid, which belong to no account, and a user who has some could
+// otherwise be many.
+//
+// Of namespaces in namespaces the outermost below our own counts: its owner is
+// a user of this machine. If that is root (Docker's userns-remap, systemd's
+// PrivateUsers), root has chosen the uids, and the real uid counts. It counts as
+// well where the kernel doesn't let us look.
+func (p *Process) Owner() (snapshot.UID, error) {
+	uid, err := p.UID()
+	if err != nil {
+		return 0, err
+	}
+	theirs, err := p.link("ns/user")
+	if err != nil {
+		return uid, nil
+	}
+	ours, err := os.Readlink(p.fs.root() + "/self/ns/user")
+	if err != nil || ours == theirs {
+		return uid, nil
+	}
+	if owner, ok := p.namespaceOwner(); ok && owner != 0 {
+		return owner, nil
+	}
+	return uid, nil
+}
+
+// Owner is the user that one process counts for.
+func (fs FS) Owner(pid snapshot.PID) (snapshot.UID, error) {
+	return with(fs, pid, (*Process).Owner)
+}
+
+// The requests of ioctl_ns(2), from include/uapi/linux/nsfs.h.
+const (
+	nsGetParent   = 0xb702
+	nsGetOwnerUID = 0xb704
+)
+
+// maxNamespaces is more than the 32 levels of user namespaces that the kernel
+// allows (user_namespaces(7)).
+const maxNamespaces = 64
+
+// namespaceOwner is the owner of the outermost user namespace below our own
+// that the process is in (ioctl_ns(2)).
+func (p *Process) namespaceOwner() (snapshot.UID, bool) {
+	own, ok := inodeOf(unix.AT_FDCWD, p.fs.root()+"/self/ns/user")
+	if !ok {
+		return 0, false
+	}
+	at, err := openAt(p.dir, "ns/user", unix.O_RDONLY)
+	if err != nil {
+		return 0, false
+	}
+	defer func() { _ = unix.Close(at) }() // it was only asked
+	for range maxNamespaces {
+		parent, err := unix.IoctlRetInt(at, nsGetParent)
+		if err != nil { // it is not below ours
+			return 0, false
+		}
+		inode, ok := inodeOf(parent, "")
+		if !ok || inode == own {
+			_ = unix.Close(parent)
+			return namespaceUID(at), ok
+		}
+		_ = unix.Close(at)
+		at = parent
+	}
+	return 0, false
+}
+
+func namespaceUID(fd int) snapshot.UID {
+	uid, err := unix.IoctlGetUint32(fd, nsGetOwnerUID)
+	if err != nil {
+		return 0 // as if it were root's: the real uid counts
+	}
+	return snapshot.UID(uid)
+}
+
+// inodeOf is the inode of a namespace, which is its identity: of the descriptor
+// dir where name is empty.
+func inodeOf(dir int, name string) (uint64, bool) {
+	var st unix.Stat_t
+	var err error
+	if name == "" {
+		err = unix.Fstat(dir, &st)
+	} else {
+		err = unix.Fstatat(dir, name, &st, 0)
+	}
+	return st.Ino, err == nil
+}
