@@ -3,43 +3,28 @@ package local
 import (
 	"errors"
 	"fmt"
-	"strings"
-	"unicode"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// identity says who a process is: its start, owner, name, and the environment that
-// it claims to be in; Usage is left empty. What cannot be told is left unknown,
-// and a warning says so. The only error is proc.ErrGone: it has ended.
-func identity(p *proc.Process, claimOf func(proc.Stat) (claim, error)) (snapshot.Process, []string, error) {
-	stat, statErr := p.Stat()
-	if statErr == nil && stat.Gone() {
-		statErr = proc.ErrGone
-	}
-	uid, uidErr := p.UID()
-	claim, claimErr := claimOf(stat)
-	var warnings []string
-	for _, err := range []error{statErr, uidErr, claimErr} {
-		if errors.Is(err, proc.ErrGone) {
-			return snapshot.Process{}, nil, err
-		}
-		if err != nil {
-			warnings = append(warnings, err.Error())
-		}
-	}
-	if claim.warning != "" {
-		warnings = append(warnings, claim.warning)
-	}
-	seen := snapshot.Process{PID: p.PID, EID: claim.eid, EnvUnknown: claimErr != nil, Start: stat.Start, Name: printable(p.Command(stat))}
-	if uidErr == nil {
-		seen.UID = &uid
-	}
-	return seen, warnings, nil
+// sighting is a process as /proc shows it, before the state files are read.
+type sighting struct {
+	// process has the environment of its environ alone; Usage and Inherited are
+	// empty.
+	process snapshot.Process
+	// lineage is the process itself and its ancestors, the nearest first. It is
+	// not whole if lineageErr says why.
+	lineage    []proc.Ancestor
+	lineageErr error
+	// doubt is why its environ tells no environment. It becomes a warning unless
+	// an ancestor tells it.
+	doubt    error
+	warnings []string
 }
 
-// claim is what a process says of its environment.
+// claim is what a process's environ says of its environment.
 type claim struct {
 	eid     snapshot.EnvID
 	warning string
@@ -53,8 +38,107 @@ type image struct {
 	name    string
 }
 
+// traits are what else is read of a process. They hardly change while it runs
+// the same program under the same parent and uid, and cost more to read than
+// all the rest, so they are used again for a while.
+type traits struct {
+	of        traitsOf
+	at        time.Time
+	owner     snapshot.UID
+	container string
+	command   string
+	ancestors []proc.Ancestor
+}
+
+type traitsOf struct {
+	image
+	parent snapshot.PID
+	uid    snapshot.UID
+}
+
+// traitsFor is how long traits are used again.
+const traitsFor = time.Minute
+
+// knowledge is what is known of processes from one snapshot to the next.
+type knowledge struct {
+	claims map[snapshot.PID]claim
+	traits map[snapshot.PID]traits
+	owners map[proc.Ancestor]owner // of registered ancestors
+}
+
+func newKnowledge() knowledge {
+	return knowledge{map[snapshot.PID]claim{}, map[snapshot.PID]traits{}, map[proc.Ancestor]owner{}}
+}
+
+// observer looks at processes for one snapshot.
+type observer struct {
+	fs            proc.FS
+	family        *proc.Family
+	now           time.Time
+	before, after knowledge
+}
+
+// look says who a process is. It reads the environ only of a process that was
+// not there the last time, or has run another program since. What cannot be
+// told is left unknown, and a warning says so. The only error is proc.ErrGone:
+// it has ended.
+func (o *observer) look(pid snapshot.PID) (sighting, error) {
+	p, err := o.fs.Open(pid)
+	if errors.Is(err, proc.ErrGone) {
+		return sighting{}, err
+	}
+	if err != nil {
+		return sighting{process: snapshot.Process{PID: pid, EnvUnknown: true}, lineageErr: err, warnings: []string{err.Error()}}, nil
+	}
+	defer func() { _ = p.Close() }() // it was only read
+	stat, statErr := p.Stat()
+	if statErr == nil && stat.Gone() {
+		statErr = proc.ErrGone
+	}
+	uid, uidErr := p.UID()
+	c, claimErr := o.claim(p, stat)
+	seen := sighting{doubt: claimErr, process: snapshot.Process{
+		PID: pid, EID: c.eid, Start: stat.Start, Name: proc.Printable([]byte(p.Command(stat))),
+		EnvUnknown: claimErr != nil, EnvOverwritten: errors.Is(claimErr, proc.ErrOverwritten),
+	}}
+	for _, err := range []error{statErr, uidErr, claimErr} {
+		if errors.Is(err, proc.ErrGone) {
+			return sighting{}, err
+		}
+	}
+	for _, err := range []error{statErr, uidErr} {
+		if err != nil {
+			seen.warnings = append(seen.warnings, err.Error())
+		}
+	}
+	if c.warning != "" {
+		seen.warnings = append(seen.warnings, c.warning)
+	}
+	if statErr != nil || uidErr != nil {
+		seen.lineageErr = errors.Join(statErr, uidErr)
+	}
+	o.describe(&seen, p, stat, uid, uidErr == nil)
+	return seen, nil
+}
+
+// claim is what the environ says, from before if the process still runs the
+// same program.
+func (o *observer) claim(p *proc.Process, stat proc.Stat) (claim, error) {
+	c, now := o.before.claims[p.PID], image{stat.Start, stat.EnvAddress, stat.Name}
+	if c.of == now && now.address != 0 {
+		o.after.claims[p.PID] = c
+		return c, nil
+	}
+	c, err := readClaim(p)
+	if err == nil {
+		c.of = now
+		o.after.claims[p.PID] = c
+	}
+	return c, err
+}
+
 // readClaim reads the environ. An id that could never be registered (see
-// snapshot.Claim) is no claim: the process is in no environment.
+// snapshot.Claim) is no claim.
 func readClaim(p *proc.Process) (claim, error) {
 	value, _, err := p.Environ(snapshot.ClaimVariable)
 	if err != nil {
@@ -62,44 +146,30 @@ func readClaim(p *proc.Process) (claim, error) {
 	}
 	c := claim{eid: snapshot.Claim(value)}
 	if c.eid == "" && value != "" {
-		c.warning = fmt.Sprintf("process %d has a %s that no environment can have: it is in none", p.PID, snapshot.ClaimVariable)
+		c.warning = fmt.Sprintf("process %d has a %s that no environment can have: it is ignored", p.PID, snapshot.ClaimVariable)
 	}
 	return c, nil
 }
 
-// look is identity by PID. It reads the environ only of a process that was not
-// there the last time, or has run another program since, and adds what it
-// learned to claims.
-func (m *Machine) look(pid snapshot.PID, before, claims map[snapshot.PID]claim) (snapshot.Process, []string, error) {
-	p, err := m.Proc.Open(pid)
-	if errors.Is(err, proc.ErrGone) {
-		return snapshot.Process{}, nil, err
+// describe adds a process's traits.
+func (o *observer) describe(seen *sighting, p *proc.Process, stat proc.Stat, uid snapshot.UID, uidKnown bool) {
+	of := traitsOf{image{stat.Start, stat.EnvAddress, stat.Name}, stat.PPID, uid}
+	t, known := o.before.traits[p.PID]
+	if !known || t.of != of || of.address == 0 || o.now.Sub(t.at) >= traitsFor {
+		t = traits{of: of, at: o.now, container: p.Container(), command: p.CommandLine()}
+		if uidKnown {
+			t.owner = p.CountsFor(uid)
+		}
+		if seen.lineageErr == nil {
+			t.ancestors, seen.lineageErr = o.family.Ancestors(stat)
+		}
 	}
-	if err != nil {
-		return snapshot.Process{PID: pid, EnvUnknown: true}, []string{err.Error()}, nil
+	if seen.lineageErr == nil {
+		o.after.traits[p.PID] = t
 	}
-	defer func() { _ = p.Close() }() // it was only read
-	return identity(p, func(stat proc.Stat) (claim, error) {
-		c, now := before[pid], image{stat.Start, stat.EnvAddress, stat.Name}
-		if c.of == now && now.address != 0 {
-			claims[pid] = c
-			return c, nil
-		}
-		c, err := readClaim(p)
-		if err == nil {
-			c.of = now
-			claims[pid] = c
-		}
-		return c, err
-	})
-}
-
-// printable is a name that its process chose, without what a terminal obeys.
-func printable(name string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(name, "?"))
+	seen.process.Container, seen.process.Command = t.container, t.command
+	if uidKnown {
+		seen.process.UID = &t.owner
+	}
+	seen.lineage = append([]proc.Ancestor{{PID: p.PID, Start: stat.Start}}, t.ancestors...)
 }

@@ -39,8 +39,10 @@ type Machine struct {
 	// Utilization are as old as that list. A process on a device that is not
 	// on it makes nvidia-smi be asked at once.
 	DevicesFor time.Duration
-	// Now is the clock for DevicesFor; nil means time.Now.
+	// Now is the clock for what is used again; nil means time.Now.
 	Now func() time.Time
+	// MachineIDFile is where the machine's id is; empty for /etc/machine-id.
+	MachineIDFile string
 
 	mu     sync.Mutex
 	memory memory
@@ -50,7 +52,8 @@ type Machine struct {
 // Nothing that it refers to changes once it is remembered.
 type memory struct {
 	inventory *inventory // nil for none
-	claims    map[snapshot.PID]claim
+	processes knowledge
+	machineID *string // nil when it was not asked for
 }
 
 func (m *Machine) remembered() memory {
@@ -65,10 +68,10 @@ func (m *Machine) rememberDevices(inv *inventory) {
 	m.memory.inventory = inv
 }
 
-func (m *Machine) rememberClaims(claims map[snapshot.PID]claim) {
+func (m *Machine) rememberProcesses(k knowledge) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.memory.claims = claims
+	m.memory.processes = k
 }
 
 func (m *Machine) now() time.Time {

@@ -15,10 +15,25 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// titleVariable makes the test binary a process that writes this title over its
+// environment.
+const titleVariable = "GENV_TEST_TITLE"
+
+func TestMain(m *testing.M) {
+	if title, ok := os.LookupEnv(titleVariable); ok {
+		if err := proctest.OverwriteEnviron(title); err != nil {
+			fmt.Println(err)
+		}
+		fmt.Println("done")
+		_, _ = os.Stdin.Read(make([]byte, 1)) // until the test is done with it
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // machine is a machine whose sources are written down.
 type machine struct {
@@ -40,7 +55,8 @@ type smi struct {
 type books struct {
 	m *machine
 	state.Books
-	err error
+	err  error
+	then func() // called at each reading, before the answer
 }
 
 const (
@@ -57,6 +73,7 @@ func newMachine(t *testing.T) *machine {
 	m.books = &books{m: m}
 	m.books.Devices = []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}
 	m.SMI, m.Books, m.Proc = m.smi, m.books, proc.FS{Root: t.TempDir()}
+	m.MachineIDFile = filepath.Join(m.Proc.Root, "none")
 	m.write("sys/kernel/random/boot_id", bootID+"\n")
 	m.process(1, 0, 2, "HOME=/\x00")
 	return m
@@ -70,8 +87,14 @@ func (m *machine) process(pid, uid, start int, environ string) {
 }
 
 func stat(pid int, name, state string, start, address int) string {
-	return fmt.Sprintf("%d (%s) %s 1 5 5 0 -1 0 1 0 0 0 5 6 0 0 20 0 1 0 %d 1 1 1 1 1 0 0 0 0 0 1 1 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 %d 9 0\n",
-		pid, name, state, start, address)
+	parent := min(pid-1, 1)
+	return statOf(pid, parent, name, state, start, address)
+}
+
+// statOf is stat with a parent.
+func statOf(pid, parent int, name, state string, start, address int) string {
+	return fmt.Sprintf("%d (%s) %s %d 5 5 0 -1 0 1 0 0 0 5 6 0 0 20 0 1 0 %d 1 1 1 1 1 0 0 0 0 0 1 1 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 %d 9 0\n",
+		pid, name, state, parent, start, address)
 }
 
 func (m *machine) write(name, content string) {
@@ -128,6 +151,9 @@ func (s *smi) List(context.Context) ([]nvidiasmi.Listed, error) {
 
 func (b *books) Read(context.Context) (state.Books, error) {
 	b.m.asked = append(b.m.asked, "read")
+	if b.then != nil {
+		b.then()
+	}
 	if b.err == nil && b.Devices == nil {
 		return b.Books, state.ErrNoDevices
 	}

@@ -11,22 +11,21 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// identify asks /proc who the processes are that use devices, but for the
-// claims that are known from before.
-func (m *Machine) identify(usage nvidiasmi.Usage, inv *inventory, before map[snapshot.PID]claim) ([]snapshot.Process, []string) {
+// observe asks /proc who the processes are that use devices, but for what is
+// known from before.
+func (m *Machine) observe(usage nvidiasmi.Usage, inv *inventory, before knowledge) (*observer, []sighting, []string) {
 	used, warnings := inv.attribute(usage)
-	processes := make([]snapshot.Process, 0, len(used))
-	claims := make(map[snapshot.PID]claim, len(used))
+	o := &observer{fs: m.Proc, family: m.Proc.Family(), now: m.now(), before: before, after: newKnowledge()}
+	seen := make([]sighting, 0, len(used))
 	for _, u := range used {
-		p, more, err := m.look(u.PID, before, claims)
+		s, err := o.look(u.PID)
 		if errors.Is(err, proc.ErrGone) {
 			continue // it ended after nvidia-smi saw it
 		}
-		p.Usage = u.Usage
-		processes, warnings = append(processes, p), append(warnings, more...)
+		s.process.Usage = u.Usage
+		seen = append(seen, s)
 	}
-	m.rememberClaims(claims)
-	return processes, warnings
+	return o, seen, warnings
 }
 
 // attribute puts the lines of nvidia-smi together to processes, in ascending

@@ -66,59 +66,98 @@ func TestAnIDThatNobodyKnowsIsAskedForOnce(t *testing.T) {
 	require.Equal(t, []snapshot.DeviceUsage{usage(0, 5)}, s.Processes[0].Usage)
 }
 
-// One process in the lists of nvidia-smi, and what /proc says of it.
+// identity is process 100 in the lists of nvidia-smi, and what /proc says of it.
+type identity struct {
+	spoil    func(*machine)
+	want     *snapshot.Process // nil when it is left out
+	warnings int
+}
+
+// seenAs is how it is seen, but for a change.
+func seenAs(change func(*snapshot.Process)) *snapshot.Process {
+	p := snapshot.Process{PID: 100, EID: "2020", Start: 5000, UID: uid(1001), Name: "python3"}
+	change(&p)
+	return &p
+}
+
 func TestIdentity(t *testing.T) {
-	whole := snapshot.Process{PID: 100, EID: "2020", Start: 5000, UID: uid(1001), Name: "python3"}
-	change := func(change func(*snapshot.Process)) *snapshot.Process {
-		p := whole
-		change(&p)
-		return &p
-	}
-	for name, row := range map[string]struct {
-		spoil    func(*machine)
-		want     *snapshot.Process // nil when it is left out
-		warnings int
-	}{
-		"in an environment": {func(*machine) {}, &whole, 0},
+	requireIdentities(t, map[string]identity{
+		"in an environment": {func(*machine) {}, seenAs(func(*snapshot.Process) {}), 0},
 		"in none": {
 			func(m *machine) { m.write("100/environ", "A=1\x00") },
-			change(func(p *snapshot.Process) { p.EID = "" }), 0,
+			seenAs(func(p *snapshot.Process) { p.EID = "" }), 0,
 		},
 		"an empty claim": {
 			func(m *machine) { m.write("100/environ", "GENV_ENVIRONMENT_ID=\x00") },
-			change(func(p *snapshot.Process) { p.EID = "" }), 0,
+			seenAs(func(p *snapshot.Process) { p.EID = "" }), 0,
 		},
 		"an impossible claim": {
 			func(m *machine) { m.write("100/environ", "GENV_ENVIRONMENT_ID=\x1b[31m\x00") },
-			change(func(p *snapshot.Process) { p.EID = "" }), 1,
+			seenAs(func(p *snapshot.Process) { p.EID = "" }), 1,
 		},
 		"a claim that is not UTF-8": {
 			func(m *machine) { m.write("100/environ", "GENV_ENVIRONMENT_ID=\xff\x00") },
-			change(func(p *snapshot.Process) { p.EID = "" }), 1,
+			seenAs(func(p *snapshot.Process) { p.EID = "" }), 1,
 		},
 		"an endless claim": {
 			func(m *machine) { m.write("100/environ", "GENV_ENVIRONMENT_ID="+strings.Repeat("x", 1<<20)+"\x00") },
-			change(func(p *snapshot.Process) { p.EID = "" }), 1,
+			seenAs(func(p *snapshot.Process) { p.EID = "" }), 1,
 		},
 		"an empty environ": {
 			func(m *machine) { m.write("100/environ", "") },
-			change(func(p *snapshot.Process) { p.EID, p.EnvUnknown = "", true }), 1,
+			seenAs(func(p *snapshot.Process) { p.EID, p.EnvUnknown, p.EnvOverwritten = "", true, true }), 1,
 		},
 		"a garbled status": {
 			func(m *machine) { m.write("100/status", "rubbish") },
-			change(func(p *snapshot.Process) { p.UID = nil }), 1,
+			seenAs(func(p *snapshot.Process) { p.UID = nil }), 1,
 		},
 		"a garbled stat": {
 			func(m *machine) { m.write("100/stat", "rubbish") },
-			change(func(p *snapshot.Process) { p.Start, p.Name = 0, "" }), 1,
+			seenAs(func(p *snapshot.Process) { p.Start, p.Name = 0, "" }), 1,
 		},
 		"a name to obey": {
 			func(m *machine) { m.write("100/stat", stat(100, "\x1b[2J\xff", "S", 5000, 6000)) },
-			change(func(p *snapshot.Process) { p.Name = "?[2J?" }), 0,
+			seenAs(func(p *snapshot.Process) { p.Name = "?[2J?" }), 0,
 		},
 		"ended":    {func(m *machine) { m.remove(100) }, nil, 0},
 		"a zombie": {func(m *machine) { m.write("100/stat", stat(100, "python3", "Z", 5000, 0)) }, nil, 0},
-	} {
+	})
+}
+
+func TestIdentityOfOddProcesses(t *testing.T) {
+	requireIdentities(t, map[string]identity{
+		"a title over the environ": {
+			func(m *machine) { m.write("100/environ", "n.py --lr=1\x00\x00GENV_ENVIRONMENT_ID=2020\x00") },
+			seenAs(func(p *snapshot.Process) { p.EID, p.EnvUnknown, p.EnvOverwritten = "", true, true }), 1,
+		},
+		"an environ that is not shown": {
+			func(m *machine) {
+				m.write("100/environ", "")
+				m.write("100/stat", stat(100, "python3", "S", 5000, 0))
+			},
+			seenAs(func(p *snapshot.Process) { p.EID, p.EnvUnknown = "", true }), 1,
+		},
+		"a command line": {
+			func(m *machine) { m.write("100/cmdline", "python3\x00train\x1b.py\x00") },
+			seenAs(func(p *snapshot.Process) { p.Command = "python3 train?.py" }), 0,
+		},
+		"a container": {
+			func(m *machine) { m.write("100/cgroup", "0::/lxc/web\n") },
+			seenAs(func(p *snapshot.Process) { p.Container = "web" }), 0,
+		},
+		"a garbled status and no claim": {
+			func(m *machine) {
+				m.write("100/environ", "A=1\x00")
+				m.write("100/status", "rubbish")
+			},
+			seenAs(func(p *snapshot.Process) { p.EID, p.UID, p.EnvUnknown = "", nil, true }), 2,
+		},
+	})
+}
+
+func requireIdentities(t *testing.T, rows map[string]identity) {
+	t.Helper()
+	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
 			m.smi.apps = "GPU-0, 100, 5\n"

@@ -23,28 +23,38 @@ func (m *Machine) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	processes, warnings := m.identify(usage, inventory, m.remembered().claims)
+	observer, seen, warnings := m.observe(usage, inventory, m.remembered().processes)
 	books, err := m.books(ctx, inventory)
 	if err != nil {
 		return nil, err
 	}
+	processes, more := observer.settle(seen, books.Environments, nil)
+	m.rememberProcesses(observer.after)
 	s := &snapshot.Snapshot{
 		Processes:    processes,
 		Environments: books.Environments,
 		Devices:      inventory.describe(books.Devices),
-		Warnings:     append(warnings, bookWarnings(books)...),
+		MachineID:    m.machineID(),
+		Warnings:     slices.Concat(warnings, more, bookWarnings(books)),
 	}
 	if s.BootID, err = m.Proc.BootID(); err != nil {
+		s.Warnings = append(s.Warnings, err.Error())
+	}
+	if s.StateFolder, err = m.folder(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
 	return s, nil
 }
 
 // Processes is the part of a snapshot that `--type processes` prints, and its
-// warnings. It does not look at the books, and it asks nvidia-smi once when
-// nobody uses a device. All claims are read anew, and are those of the next
-// snapshot: a process may have overwritten its own since it was judged, and
-// would be judged by the old one and spared for the new one in every cycle.
+// warnings: the environments of processes are those of a whole snapshot. If the
+// state files can't be read, only the environ of a process tells its
+// environment, and one without is unknown. When nobody uses a device, nvidia-smi
+// is asked once and the state files are not read.
+//
+// All of it is read anew, and is what the next snapshot uses again: a process
+// may have overwritten its claim since it was judged, and would be judged by the
+// old one and spared for the new one in every cycle.
 func (m *Machine) Processes(ctx context.Context) ([]snapshot.Process, []string, error) {
 	usage, err := m.SMI.Apps(ctx)
 	if err != nil {
@@ -57,8 +67,23 @@ func (m *Machine) Processes(ctx context.Context) ([]snapshot.Process, []string, 
 	if err != nil {
 		return nil, nil, err
 	}
-	processes, warnings := m.identify(usage, inventory, nil)
-	return processes, warnings, nil
+	observer, seen, warnings := m.observe(usage, inventory, knowledge{})
+	var books state.Books
+	if len(seen) > 0 {
+		books, err = m.Books.Read(ctx)
+	}
+	if errors.Is(err, state.ErrNoDevices) {
+		err = nil
+	}
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	processes, more := observer.settle(seen, books.Environments, err)
+	m.rememberProcesses(observer.after)
+	if err != nil {
+		more = append(more, err.Error())
+	}
+	return processes, append(warnings, more...), nil
 }
 
 // Environments is the part of a snapshot that `--type envs` prints, and its

@@ -28,7 +28,7 @@ func TestSnapshot(t *testing.T) {
 	require.Equal(t, &snapshot.Snapshot{
 		Processes: []snapshot.Process{
 			{PID: 100, Start: 5000, UID: uid(1001), Name: "python3", Usage: []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(7)}}},
-			{PID: 200, EID: "2020", Start: 6000, UID: uid(1002), Name: "python3", Usage: []snapshot.DeviceUsage{
+			{PID: 200, EID: "2020", Start: 6000, UID: uid(1002), Name: "python3", Inherited: "2020", Usage: []snapshot.DeviceUsage{
 				{Index: 0, Memory: snapshot.MiB(512)}, {Index: 1, Memory: snapshot.MiB(9000)},
 			}},
 		},
@@ -142,7 +142,7 @@ func TestPartsOfASnapshotAskForLess(t *testing.T) {
 	processes, _, err := m.Processes(t.Context())
 	require.NoError(t, err)
 	require.Len(t, processes, 1)
-	require.Equal(t, []string{"apps", "devices"}, m.take())
+	require.Equal(t, []string{"apps", "devices", "read"}, m.take())
 
 	m.books.Devices = nil
 	environments, _, err = m.Environments(t.Context()) // though there are no devices yet

@@ -44,3 +44,61 @@ func (fs FS) walk(pid snapshot.PID) ([]snapshot.PID, error) {
 	}
 	return nil, fmt.Errorf("%w: more than %d of them", ErrUnreadable, maxDepth)
 }
+
+// Ancestor is an ancestor of a process as it was when it was looked at.
+type Ancestor struct {
+	PID   snapshot.PID
+	Start snapshot.StartTime
+}
+
+// Family finds the ancestors of many processes, and looks at each ancestor once.
+// It is for one moment, and not safe for concurrent use.
+type Family struct {
+	fs   FS
+	seen map[snapshot.PID]Stat
+}
+
+// Family begins to look at families.
+func (fs FS) Family() *Family { return &Family{fs: fs, seen: map[snapshot.PID]Stat{}} }
+
+// Ancestors are the ancestors of a process, the nearest first, as by
+// FS.Ancestors. With an error they are those up to the first one that can't be
+// looked at.
+func (f *Family) Ancestors(of Stat) ([]Ancestor, error) {
+	ancestors, err := f.walk(of)
+	for range attempts {
+		if !errors.Is(err, ErrGone) {
+			break
+		}
+		clear(f.seen) // a parent ended: its children have another one now
+		now, statErr := f.fs.Stat(of.PID)
+		if statErr != nil || now.Start != of.Start {
+			break
+		}
+		ancestors, err = f.walk(now)
+	}
+	if err != nil {
+		return ancestors, fmt.Errorf("the parents of PID %d: %w", of.PID, err)
+	}
+	return ancestors, nil
+}
+
+func (f *Family) walk(of Stat) ([]Ancestor, error) {
+	var ancestors []Ancestor
+	for at := of.PPID; at != 0; {
+		if len(ancestors) == maxDepth {
+			return ancestors, fmt.Errorf("%w: more than %d of them", ErrUnreadable, maxDepth)
+		}
+		stat, ok := f.seen[at]
+		if !ok {
+			var err error
+			if stat, err = f.fs.Stat(at); err != nil {
+				return ancestors, err
+			}
+			f.seen[at] = stat
+		}
+		ancestors = append(ancestors, Ancestor{PID: at, Start: stat.Start})
+		at = stat.PPID
+	}
+	return ancestors, nil
+}

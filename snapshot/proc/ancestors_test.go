@@ -27,8 +27,40 @@ func TestAncestors(t *testing.T) {
 		require.NoError(t, err, row.what)
 		require.Equal(t, row.want, got, row.what)
 	}
-	_, err := fs.Ancestors(30) // its parent has ended, and it never gets another
+	family := fs.Family()
+	for pid, want := range map[snapshot.PID][]proc.Ancestor{
+		12: {{PID: 11, Start: 5}, {PID: 10, Start: 5}, {PID: 1, Start: 2}},
+		11: {{PID: 10, Start: 5}, {PID: 1, Start: 2}},
+		1:  nil,
+		20: nil,
+	} {
+		stat, err := fs.Stat(pid)
+		require.NoError(t, err)
+		got, err := family.Ancestors(stat)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := family.Ancestors(proc.Stat{PID: 30, PPID: 29, Start: 5})
+	require.ErrorIs(t, err, proc.ErrGone)
+	_, err = family.Ancestors(proc.Stat{PID: 40, PPID: 41, Start: 5})
+	require.ErrorIs(t, err, proc.ErrUnreadable)
+	_, err = fs.Ancestors(30) // its parent has ended, and it never gets another
 	require.ErrorIs(t, err, proc.ErrGone)
 	_, err = fs.Ancestors(40) // a ring, which no kernel makes
 	require.ErrorIs(t, err, proc.ErrUnreadable)
+}
+
+// A parent that ended since the process was looked at: its new one is found.
+func TestAncestorsOfAnOrphan(t *testing.T) {
+	fs := mount(t)
+	add(t, fs, 10, map[string]string{"stat": statLine(10, "sh", "S", 1, 0, 1, 5)})
+	before, err := proc.ParseStat([]byte(statLine(10, "sh", "S", 9, 0, 1, 5)))
+	require.NoError(t, err)
+	got, err := fs.Family().Ancestors(before)
+	require.NoError(t, err)
+	require.Equal(t, []proc.Ancestor{{PID: 1, Start: 2}}, got)
+
+	before.Start = 4 // now its PID is another's
+	_, err = fs.Family().Ancestors(before)
+	require.ErrorIs(t, err, proc.ErrGone)
 }

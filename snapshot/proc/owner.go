@@ -22,18 +22,23 @@ func (p *Process) Owner() (snapshot.UID, error) {
 	if err != nil {
 		return 0, err
 	}
+	return p.CountsFor(uid), nil
+}
+
+// CountsFor is Owner of a process with this real uid.
+func (p *Process) CountsFor(uid snapshot.UID) snapshot.UID {
 	theirs, err := p.link("ns/user")
 	if err != nil {
-		return uid, nil
+		return uid
 	}
 	ours, err := os.Readlink(p.fs.root() + "/self/ns/user")
 	if err != nil || ours == theirs {
-		return uid, nil
+		return uid
 	}
 	if owner, ok := p.namespaceOwner(); ok && owner != 0 {
-		return owner, nil
+		return owner
 	}
-	return uid, nil
+	return uid
 }
 
 // Owner is the user that one process counts for.

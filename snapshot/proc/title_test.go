@@ -1,7 +1,6 @@
 package proc_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // titleVariable holds what the test binary writes over its own environment, as
@@ -23,7 +23,11 @@ const titleVariable = "GENV_TEST_TITLE"
 
 func TestMain(m *testing.M) {
 	if quoted := os.Getenv(titleVariable); quoted != "" {
-		if err := setTitle(quoted); err != nil {
+		title, err := strconv.Unquote(quoted)
+		if err == nil {
+			err = proctest.OverwriteEnviron(title)
+		}
+		if err != nil {
 			fmt.Println(err)
 			return
 		}
@@ -32,40 +36,6 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(m.Run())
-}
-
-// setTitle does what setproctitle does: a text from the beginning of the
-// environment on, and NULs to its end.
-func setTitle(quoted string) error {
-	title, err := strconv.Unquote(quoted)
-	if err != nil {
-		return err
-	}
-	stat, err := os.ReadFile("/proc/self/stat")
-	if err != nil {
-		return err
-	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	from, err := strconv.ParseInt(fields[50-3], 10, 64)
-	if err != nil {
-		return err
-	}
-	to, err := strconv.ParseInt(fields[51-3], 10, 64)
-	if err != nil {
-		return err
-	}
-	memory, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	data := make([]byte, to-from)
-	if title, ok := strings.CutSuffix(title, "…"); ok { // leaves the rest as it is
-		data = data[:copy(data, title)]
-	} else {
-		copy(data, title)
-	}
-	_, err = memory.WriteAt(data, from)
-	return err
 }
 
 // titled is a process that has written a title over its environment.
