@@ -47,6 +47,7 @@ func (p *program) usageSnapshot(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	host.machine.Brief = true
 	document, warnings, err := host.document(c, c.String("type"))
 	if err != nil {
 		return err

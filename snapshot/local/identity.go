@@ -74,6 +74,8 @@ func newKnowledge() knowledge {
 type observer struct {
 	fs            proc.FS
 	family        *proc.Family
+	namespace     string // of users, our own
+	brief         bool
 	now           time.Time
 	before, after knowledge
 }
@@ -95,18 +97,18 @@ func (o *observer) look(pid snapshot.PID) (sighting, error) {
 	if statErr == nil && stat.Gone() {
 		statErr = proc.ErrGone
 	}
-	uid, uidErr := p.UID()
+	status, statusErr := p.Status()
 	c, claimErr := o.claim(p, stat)
 	seen := sighting{doubt: claimErr, process: snapshot.Process{
 		PID: pid, EID: c.eid, Start: stat.Start, Name: proc.Printable([]byte(p.Command(stat))),
 		EnvUnknown: claimErr != nil, EnvOverwritten: errors.Is(claimErr, proc.ErrOverwritten),
 	}}
-	for _, err := range []error{statErr, uidErr, claimErr} {
+	for _, err := range []error{statErr, statusErr, claimErr} {
 		if errors.Is(err, proc.ErrGone) {
 			return sighting{}, err
 		}
 	}
-	for _, err := range []error{statErr, uidErr} {
+	for _, err := range []error{statErr, statusErr} {
 		if err != nil {
 			seen.warnings = append(seen.warnings, err.Error())
 		}
@@ -114,10 +116,10 @@ func (o *observer) look(pid snapshot.PID) (sighting, error) {
 	if c.warning != "" {
 		seen.warnings = append(seen.warnings, c.warning)
 	}
-	if statErr != nil || uidErr != nil {
-		seen.lineageErr = errors.Join(statErr, uidErr)
+	if statErr != nil || statusErr != nil {
+		seen.lineageErr = errors.Join(statErr, statusErr)
 	}
-	o.describe(&seen, p, stat, uid, uidErr == nil)
+	o.describe(&seen, p, stat, status, statusErr == nil)
 	return seen, nil
 }
 
@@ -152,13 +154,16 @@ func readClaim(p *proc.Process) (claim, error) {
 }
 
 // describe adds a process's traits.
-func (o *observer) describe(seen *sighting, p *proc.Process, stat proc.Stat, uid snapshot.UID, uidKnown bool) {
-	of := traitsOf{image{stat.Start, stat.EnvAddress, stat.Name}, stat.PPID, uid}
+func (o *observer) describe(seen *sighting, p *proc.Process, stat proc.Stat, status proc.Status, uidKnown bool) {
+	of := traitsOf{image{stat.Start, stat.EnvAddress, stat.Name}, stat.PPID, status.UID}
 	t, known := o.before.traits[p.PID]
 	if !known || t.of != of || of.address == 0 || o.now.Sub(t.at) >= traitsFor {
-		t = traits{of: of, at: o.now, container: p.Container(), command: p.CommandLine()}
+		t = traits{of: of, at: o.now}
+		if !o.brief {
+			t.container, t.command = p.Container(status), p.CommandLine()
+		}
 		if uidKnown {
-			t.owner = p.CountsFor(uid)
+			t.owner = p.CountsFor(status.UID, o.namespace)
 		}
 		if seen.lineageErr == nil {
 			t.ancestors, seen.lineageErr = o.family.Ancestors(stat)

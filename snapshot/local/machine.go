@@ -41,6 +41,9 @@ type Machine struct {
 	DevicesFor time.Duration
 	// Now is the clock for what is used again; nil means time.Now.
 	Now func() time.Time
+	// Brief leaves out the Container and the Command of processes, and the
+	// MachineID and StateFolder, for which the 1.4.3 format has no room.
+	Brief bool
 	// MachineIDFile is where the machine's id is; empty for /etc/machine-id.
 	MachineIDFile string
 

@@ -230,3 +230,15 @@ func TestARealTitle(t *testing.T) {
 		require.Contains(t, p.Command, "local.test")
 	}
 }
+
+func TestBrief(t *testing.T) {
+	m := newMachine(t)
+	m.family(titled, 1001, 1001, 1001)
+	m.write("100/cmdline", "python3")
+	m.write("100/cgroup", "0::/lxc/web\n")
+	m.books.Environments = []snapshot.Environment{registered("7", 1001, 50)}
+	m.Brief = true
+	s := m.snapshot()
+	require.Empty(t, s.Processes[0].Command+s.Processes[0].Container+s.MachineID+s.StateFolder)
+	require.Equal(t, snapshot.EnvID("7"), s.Processes[0].EID)
+}

@@ -15,7 +15,10 @@ import (
 // known from before.
 func (m *Machine) observe(usage nvidiasmi.Usage, inv *inventory, before knowledge) (*observer, []sighting, []string) {
 	used, warnings := inv.attribute(usage)
-	o := &observer{fs: m.Proc, family: m.Proc.Family(), now: m.now(), before: before, after: newKnowledge()}
+	o := &observer{
+		fs: m.Proc, family: m.Proc.Family(), namespace: m.Proc.UserNamespace(), brief: m.Brief,
+		now: m.now(), before: before, after: newKnowledge(),
+	}
 	seen := make([]sighting, 0, len(used))
 	for _, u := range used {
 		s, err := o.look(u.PID)

@@ -34,12 +34,15 @@ func (m *Machine) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 		Processes:    processes,
 		Environments: books.Environments,
 		Devices:      inventory.describe(books.Devices),
-		MachineID:    m.machineID(),
 		Warnings:     slices.Concat(warnings, more, bookWarnings(books)),
 	}
 	if s.BootID, err = m.Proc.BootID(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
+	if m.Brief {
+		return s, nil
+	}
+	s.MachineID = m.machineID()
 	if s.StateFolder, err = m.folder(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}

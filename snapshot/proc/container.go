@@ -17,28 +17,16 @@ import (
 // People may put their own processes into a cgroup with any name, or into a PID
 // namespace, but no other user's processes, and they can't leave a PID
 // namespace. Being in a container may take an exemption away, and give none.
-func (p *Process) Container() string {
+func (p *Process) Container(status Status) string {
 	if data, err := p.read("cgroup", smallLimit); err == nil {
 		if id := ParseContainer(data); id != "" {
 			return id
 		}
 	}
-	if data, err := p.read("status", smallLimit); err == nil && inInnerNamespace(data) {
+	if status.InnerNamespace {
 		return snapshot.UnnamedContainer
 	}
 	return ""
-}
-
-// inInnerNamespace says whether a process has a PID in more than one namespace:
-// that of this /proc, which is PID 1's, and others inside it. Everyone may read
-// that in /proc/PID/status, unlike the link ns/pid of PID 1.
-func inInnerNamespace(status []byte) bool {
-	for line := range bytes.Lines(status) {
-		if pids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {
-			return len(bytes.Fields(pids)) > 1
-		}
-	}
-	return false // a kernel before 4.1
 }
 
 // ParseContainer finds the id of a container in /proc/PID/cgroup (cgroups(7)):

@@ -122,7 +122,9 @@ func containerOf(t *testing.T, fs proc.FS, pid snapshot.PID) string {
 	p, err := fs.Open(pid)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close()) }()
-	return p.Container()
+	status, err := p.Status()
+	require.NoError(t, err)
+	return p.Container(status)
 }
 
 // A real process in a PID namespace of its own.

@@ -22,17 +22,23 @@ func (p *Process) Owner() (snapshot.UID, error) {
 	if err != nil {
 		return 0, err
 	}
-	return p.CountsFor(uid), nil
+	return p.CountsFor(uid, p.fs.UserNamespace()), nil
 }
 
-// CountsFor is Owner of a process with this real uid.
-func (p *Process) CountsFor(uid snapshot.UID) snapshot.UID {
-	theirs, err := p.link("ns/user")
+// UserNamespace names our own user namespace; empty when it can't be read.
+func (fs FS) UserNamespace() string {
+	name, err := os.Readlink(fs.root() + "/self/ns/user")
 	if err != nil {
-		return uid
+		return ""
 	}
-	ours, err := os.Readlink(p.fs.root() + "/self/ns/user")
-	if err != nil || ours == theirs {
+	return name
+}
+
+// CountsFor is Owner of a process with this real uid, by the name of our own
+// user namespace.
+func (p *Process) CountsFor(uid snapshot.UID, ours string) snapshot.UID {
+	theirs, err := p.link("ns/user")
+	if err != nil || ours == "" || ours == theirs {
 		return uid
 	}
 	if owner, ok := p.namespaceOwner(); ok && owner != 0 {

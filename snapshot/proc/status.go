@@ -9,20 +9,45 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// UID is the kernel's word on who started the process: the real uid of
-// /proc/PID/status. A set-uid program changes its effective uid, and the owner
-// of /proc/PID follows that one (or is root when the process is not dumpable),
-// but the real uid stays that of the person.
-func (p *Process) UID() (snapshot.UID, error) {
+// Status is what /proc/PID/status says of a process.
+type Status struct {
+	// UID is who started the process: the real uid. A set-uid program changes its
+	// effective uid, and the owner of /proc/PID follows that one (or is root when
+	// the process is not dumpable), but the real uid stays that of the person.
+	UID snapshot.UID
+	// InnerNamespace says that it is in a PID namespace inside that of this
+	// /proc, which is PID 1's. Everyone may read that here, unlike PID 1's
+	// /proc/1/ns/pid.
+	InnerNamespace bool
+}
+
+// Status reads /proc/PID/status.
+func (p *Process) Status() (Status, error) {
 	data, err := p.read("status", smallLimit)
 	if err != nil {
-		return 0, err
+		return Status{}, err
 	}
 	uid, err := ParseUID(data)
 	if err != nil {
-		return 0, fmt.Errorf("%w: PID %d: %w", ErrUnreadable, p.PID, err)
+		return Status{}, fmt.Errorf("%w: PID %d: %w", ErrUnreadable, p.PID, err)
 	}
-	return uid, nil
+	return Status{UID: uid, InnerNamespace: inInnerNamespace(data)}, nil
+}
+
+// inInnerNamespace says whether a process has PIDs in several namespaces.
+func inInnerNamespace(status []byte) bool {
+	for line := range bytes.Lines(status) {
+		if pids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {
+			return len(bytes.Fields(pids)) > 1
+		}
+	}
+	return false // a kernel before 4.1
+}
+
+// UID is the real uid of the process: see Status.
+func (p *Process) UID() (snapshot.UID, error) {
+	status, err := p.Status()
+	return status.UID, err
 }
 
 // UID is the real uid of one process.
