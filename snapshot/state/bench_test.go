@@ -1,0 +1,64 @@
+package state_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// busyFolder is a state folder with as many environments of this process as
+// asked for, and eight devices.
+func busyFolder(b *testing.B, environments int) string {
+	b.Helper()
+	dir := filepath.Join(b.TempDir(), "genv")
+	store := state.New(dir, state.Options{})
+	_, err := store.Discover(b.Context(), gpus(8))
+	require.NoError(b, err)
+	require.NoError(b, store.Update(b.Context(), func(books *state.Books) error {
+		for i := range environments {
+			books.Environments = append(books.Environments, snapshot.Environment{
+				EID: snapshot.EnvID(rune('a'+i%26)) + snapshot.EnvID(rune('0'+i/26)), UID: snapshot.UID(os.Getuid()),
+				Creation: at("12:00:00"), PIDs: []snapshot.PID{snapshot.PID(os.Getpid())},
+			})
+		}
+		return nil
+	}))
+	return dir
+}
+
+func BenchmarkRead(b *testing.B) {
+	store := state.New(busyFolder(b, 20), benchOptions(b))
+	for b.Loop() {
+		_, err := store.Read(b.Context())
+		require.NoError(b, err)
+	}
+}
+
+func BenchmarkKeptRead(b *testing.B) {
+	options := benchOptions(b)
+	options.Now = func() time.Time { return time.Now().Add(time.Hour) } // the files are old
+	kept := state.Keep(state.New(busyFolder(b, 20), options))
+	for b.Loop() {
+		_, err := kept.Read(b.Context())
+		require.NoError(b, err)
+	}
+}
+
+func BenchmarkUpdate(b *testing.B) {
+	store, n := state.New(busyFolder(b, 20), benchOptions(b)), 0
+	for b.Loop() {
+		n++
+		require.NoError(b, store.Update(b.Context(), func(books *state.Books) error {
+			books.Environments[0].Config.GPUs = &n
+			return nil
+		}))
+	}
+}
+
+func benchOptions(*testing.B) state.Options { return state.Options{} }
