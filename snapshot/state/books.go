@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -16,6 +17,37 @@ type Books struct {
 	// Warnings are what a Store noticed and could work around, in plain
 	// English, one line each. They are never written to a file.
 	Warnings []string
+	// LivenessUnknown says that the processes in the files are of another PID
+	// namespace, or may be: nothing was cleaned up, and their PIDs mean nothing
+	// here.
+	LivenessUnknown bool
+	// RestoredAt is when root last restored a lost file in this boot, from a
+	// copy that was taken at CopyTime, when processes started with CopyStart;
+	// zero when it never did. What began in between may be missing.
+	RestoredAt time.Time
+	CopyTime   time.Time
+	CopyStart  snapshot.StartTime
+
+	remains remains // nil asks nobody
+	adopted map[snapshot.EnvID][]snapshot.PID
+}
+
+// Adopted are the processes that were registered in an environment in the place
+// of its last one when that left: they go on, and the environment with them.
+func (b *Books) Adopted(eid snapshot.EnvID) []snapshot.PID { return b.adopted[eid] }
+
+// stay has an environment go on with the processes that still work in it.
+func (b *Books) stay(env *snapshot.Environment, leaving snapshot.PID) {
+	if b.remains == nil || len(env.PIDs) > 0 || len(env.KernelIDs) > 0 {
+		return
+	}
+	if env.PIDs = b.remains(env, leaving); len(env.PIDs) == 0 {
+		return
+	}
+	if b.adopted == nil {
+		b.adopted = map[snapshot.EnvID][]snapshot.PID{}
+	}
+	b.adopted[env.EID] = env.PIDs
 }
 
 // Environment returns the registered environment with an id, or nil.

@@ -70,3 +70,10 @@ func printOwners(args []string) error {
 	}
 	return err
 }
+
+// look is a child that reads the folder in args[0] with root's notes in args[1].
+func look(args []string) error {
+	books, err := state.New(args[0], state.Options{Root: args[1]}).Read(context.Background())
+	fmt.Printf("%d environments, liveness unknown: %v, warnings %q\n", len(books.Environments), books.LivenessUnknown, books.Warnings)
+	return err
+}

@@ -8,7 +8,8 @@ import (
 
 // Deactivate takes a process out of its environment and returns that
 // environment's id, or "" when the process was in none. An environment whose
-// last process and kernel has left ends, and so do its attachments.
+// last process and kernel has left ends, and so do its attachments; in a Store
+// it goes on with the processes that still work in it: see Adopted.
 func (b *Books) Deactivate(pid snapshot.PID) snapshot.EnvID {
 	env := b.EnvironmentOf(pid)
 	if env == nil {
@@ -16,6 +17,7 @@ func (b *Books) Deactivate(pid snapshot.PID) snapshot.EnvID {
 	}
 	eid := env.EID
 	env.PIDs = without(env.PIDs, func(p snapshot.PID) bool { return p == pid })
+	b.stay(env, pid)
 	b.dropEmpty()
 	return eid
 }
@@ -28,6 +30,7 @@ func (b *Books) DeactivateKernel(id string) snapshot.EnvID {
 	}
 	eid := env.EID
 	env.KernelIDs = without(env.KernelIDs, func(k string) bool { return k == id })
+	b.stay(env, 0)
 	b.dropEmpty()
 	return eid
 }
@@ -35,17 +38,7 @@ func (b *Books) DeactivateKernel(id string) snapshot.EnvID {
 // dropEmpty ends the environments that nothing lives in, and the attachments
 // of environments that do not exist.
 func (b *Books) dropEmpty() {
-	b.Environments = without(b.Environments, func(e snapshot.Environment) bool {
-		return len(e.PIDs) == 0 && len(e.KernelIDs) == 0
-	})
-	registered := make(map[snapshot.EnvID]bool, len(b.Environments))
-	for i := range b.Environments {
-		registered[b.Environments[i].EID] = true
-	}
-	for i := range b.Devices {
-		d := &b.Devices[i]
-		d.Attachments = without(d.Attachments, func(a snapshot.Attachment) bool { return !registered[a.EID] })
-	}
+	b.drop(func(e *snapshot.Environment) bool { return len(e.PIDs) == 0 && len(e.KernelIDs) == 0 })
 }
 
 // without is slices.DeleteFunc that leaves its argument alone.

@@ -15,8 +15,9 @@ import (
 // folder is an open folder. Everything in it is opened relative to its
 // descriptor, so that nobody can swap the folder in between.
 type folder struct {
-	fd   int
-	path string
+	fd       int
+	path     string
+	repaired []string // what root repaired, a line each
 }
 
 func (d *folder) close() { _ = unix.Close(d.fd) }

@@ -23,21 +23,33 @@ type loaded struct {
 	envs      []byte // nil when there is no file
 	devices   []byte // likewise
 	envsStamp stamp  // of envs.json as it was read
+
+	envsErr, devicesErr error // why a file could not be read
+	envsRestored        bool  // from root's copy
 }
 
 // load reads the files. It wants the lock to be held.
-func (s *Store) load(ctx context.Context, dir *folder) (l loaded, err error) {
+func (s *Store) load(ctx context.Context, dir *folder) (loaded, error) {
+	l := s.loadEach(ctx, dir)
+	return l, l.err()
+}
+
+// loadEach is load for who can do something about the error of either.
+func (s *Store) loadEach(ctx context.Context, dir *folder) (l loaded) {
 	var st unix.Stat_t
-	l.books.Environments, l.envs, st, err = decodeFile(ctx, s, dir, envsFile, snapshot.DecodeEnvironments)
-	if ignore(err, fs.ErrNotExist) != nil {
-		return loaded{}, err
-	}
+	l.books.Environments, l.envs, st, l.envsErr = decodeFile(ctx, s, dir, envsFile, snapshot.DecodeEnvironments)
+	l.envsErr = ignore(l.envsErr, fs.ErrNotExist)
 	l.envsStamp = stampOf(&st)
-	l.books.Devices, l.devices, _, err = decodeFile(ctx, s, dir, devicesFile, snapshot.DecodeDevices)
-	if ignore(err, fs.ErrNotExist) != nil {
-		return loaded{}, err
+	l.books.Devices, l.devices, _, l.devicesErr = decodeFile(ctx, s, dir, devicesFile, snapshot.DecodeDevices)
+	l.devicesErr = ignore(l.devicesErr, fs.ErrNotExist)
+	return l
+}
+
+func (l *loaded) err() error {
+	if l.envsErr != nil {
+		return l.envsErr
 	}
-	return l, nil
+	return l.devicesErr
 }
 
 // decodeFile reads and decodes a file. 1.4.3 truncates a file and then writes

@@ -17,7 +17,7 @@ const lockFile = "genv.lock"
 
 // locked opens the folder and runs f under the lock.
 func (s *Store) locked(ctx context.Context, f func(*folder) error) error {
-	dir, err := openFolder(s.dir)
+	dir, err := s.open()
 	if err != nil {
 		return err
 	}
@@ -43,8 +43,15 @@ func (s *Store) lock(ctx context.Context, dir *folder, name string) (*os.File, e
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed since
 		}
+		if errors.Is(err, ErrUnsafe) && s.keeps() && s.repairLock(dir, name, nil, &st) {
+			continue
+		}
 		if err != nil {
 			return nil, err
+		}
+		if narrowed(&st) && s.keeps() && s.repairLock(dir, name, file, &st) {
+			_ = file.Close()
+			continue
 		}
 		if err := s.flock(ctx, file, &st); err != nil {
 			_ = file.Close()

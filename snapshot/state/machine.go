@@ -37,6 +37,14 @@ type Machine interface {
 	Process(pid snapshot.PID) Process
 	// Kernels tells which Jupyter kernels live.
 	Kernels(ids []string) map[string]Life
+	// Namespaces are those of this process, in which it sees PIDs and uids.
+	Namespaces() Namespaces
+	// Uptime is the start time that a process would have which started now; 0
+	// when not told.
+	Uptime() snapshot.StartTime
+	// Running lists the living processes of the wanted uids, without zombies
+	// and kernel threads. complete is unset where processes may be hidden.
+	Running(wanted func(snapshot.UID) bool) (list []Running, complete bool)
 }
 
 // realProc is where the kernel's own /proc is mounted.
@@ -86,11 +94,25 @@ func (p procfs) signal0(pid snapshot.PID) Life {
 	switch err := unix.Kill(int(pid), 0); {
 	case errors.Is(err, unix.ESRCH):
 		return Gone
-	case err == nil || errors.Is(err, unix.EPERM):
-		return Alive
-	default:
+	case err != nil && !errors.Is(err, unix.EPERM):
 		return Unknown
+	case ended(pid):
+		return Gone
 	}
+	return Alive
+}
+
+// ended says that a process is a zombie, which signal 0 doesn't: its pidfd is
+// readable then (pidfd_open(2)).
+func ended(pid snapshot.PID) bool {
+	fd, err := unix.PidfdOpen(int(pid), 0)
+	if err != nil {
+		return errors.Is(err, unix.ESRCH)
+	}
+	defer func() { _ = unix.Close(fd) }() // nothing was written
+	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(ready, 0)
+	return err == nil && n == 1 && ready[0].Revents&unix.POLLIN != 0
 }
 
 // showsAll says whether /proc shows the command lines of every user: that of

@@ -6,7 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -85,6 +87,12 @@ type town struct {
 	boot    string
 	people  map[snapshot.PID]state.Process
 	kernels map[string]state.Life
+
+	namespaces state.Namespaces // those of here
+	uptime     snapshot.StartTime
+	running    []state.Running
+	hidden     bool // those of others
+	walks      int  // how often all processes were listed
 }
 
 func (m *town) BootID() string { return m.boot }
@@ -94,6 +102,23 @@ func (m *town) Process(pid snapshot.PID) state.Process {
 		return p
 	}
 	return state.Process{Life: state.Alive}
+}
+
+// here are the namespaces of a town.
+var here = state.Namespaces{PID: 4026531836, User: 4026531837}
+
+func (m *town) Namespaces() state.Namespaces {
+	if m.namespaces == (state.Namespaces{}) {
+		return here
+	}
+	return m.namespaces
+}
+
+func (m *town) Uptime() snapshot.StartTime { return m.uptime }
+
+func (m *town) Running(wanted func(snapshot.UID) bool) ([]state.Running, bool) {
+	m.walks++
+	return slices.DeleteFunc(slices.Clone(m.running), func(r state.Running) bool { return !wanted(r.UID) }), !m.hidden
 }
 
 func (m *town) Kernels(ids []string) map[string]state.Life {
@@ -151,4 +176,25 @@ func number(text string) int {
 		panic(err)
 	}
 	return n
+}
+
+// sleeping is a real process of this user.
+type sleeping struct {
+	pid snapshot.PID
+	end func() // and is gone
+}
+
+// sleeper starts one with an environ of its own.
+func sleeper(t *testing.T, environ []string) sleeping {
+	t.Helper()
+	cmd := exec.Command("/bin/sleep", "1000000")
+	cmd.Env = append([]string{"PATH=/usr/bin:/bin"}, environ...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
+	require.NoError(t, cmd.Start())
+	end := sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // its status is no news
+	})
+	t.Cleanup(end)
+	return sleeping{snapshot.PID(cmd.Process.Pid), end}
 }

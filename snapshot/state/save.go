@@ -26,24 +26,26 @@ type staged struct{ name, temp string }
 // place. envs.json comes first: if we are killed between the two, what is left
 // are attachments of an environment that does not exist, which the next reader
 // drops, never an environment that lost what it held.
-func (s *Store) save(dir *folder, old *loaded, books *Books) error {
-	envs, err := snapshot.EncodeEnvironments(books.Environments)
+//
+// It returns what the files hold then; devices is nil for no file.
+func (s *Store) save(dir *folder, old *loaded, books *Books) (envs, devices []byte, err error) {
+	envs, err = snapshot.EncodeEnvironments(books.Environments)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	contents := []content{{envsFile, old.envs, envs}}
 	if books.Devices != nil {
-		devices, err := snapshot.EncodeDevices(books.Devices)
+		devices, err = snapshot.EncodeDevices(books.Devices)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		contents = append(contents, content{devicesFile, old.devices, devices})
 	}
 	contents = slices.DeleteFunc(contents, content.same)
 	if err := checkReadable(contents); err != nil {
-		return &writeError{err}
+		return nil, nil, &writeError{err}
 	}
-	return s.replace(dir, contents)
+	return envs, devices, s.replace(dir, contents)
 }
 
 // content is what a file holds (nil for no file) and is to hold.

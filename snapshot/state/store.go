@@ -29,6 +29,10 @@ type Options struct {
 	Machine Machine          // nil is Proc(Options.Proc)
 	Now     func() time.Time // nil is time.Now; names the copies of corrupt files
 	Wait    time.Duration    // for the lock, at most; 0 is DefaultWait
+	// Root is the folder of root's own notes and copies, such as Root(os.Getenv).
+	// Where it is empty there are none: the PIDs are taken for those of this
+	// process's namespaces, and what is lost is not restored.
+	Root string
 	// Username names a user by the kernel's uid, "" when it cannot; where it is
 	// given, an environment is read under that name, and one that stands in the
 	// books under another is flagged as OwnerMismatch. It is called without any
@@ -40,6 +44,7 @@ type Options struct {
 // number of goroutines and processes at once.
 type Store struct {
 	dir     string
+	root    string
 	proc    string
 	machine Machine
 	now     func() time.Time
@@ -50,7 +55,7 @@ type Store struct {
 
 // New is the store in a folder, which is made on first use.
 func New(dir string, o Options) *Store {
-	s := &Store{dir: dir, proc: o.Proc, machine: o.Machine, now: o.Now, wait: o.Wait, name: o.Username}
+	s := &Store{dir: dir, root: o.Root, proc: o.Proc, machine: o.Machine, now: o.Now, wait: o.Wait, name: o.Username}
 	if s.proc == "" {
 		s.proc = realProc
 	}
@@ -106,7 +111,9 @@ func (s *Store) finish(ctx context.Context, books Books, err error) (Books, erro
 	if err != nil {
 		return Books{}, err
 	}
-	s.flagOwners(ctx, &books)
+	if !books.LivenessUnknown {
+		s.flagOwners(ctx, &books)
+	}
 	if books.Devices == nil {
 		err = ErrNoDevices
 	}
@@ -153,9 +160,44 @@ func (s *Store) reset(ctx context.Context, c content, err error) error {
 		return err
 	}
 	return s.locked(ctx, func(dir *folder) error {
-		_, _ = s.load(ctx, dir) // for the copies that it keeps of what is corrupt
-		return s.replace(dir, []content{c})
+		v := s.look(dir, true)
+		defer v.close()
+		old := s.loadEach(ctx, dir) // it also keeps copies of what is corrupt
+		cause := map[string]error{envsFile: old.envsErr, devicesFile: old.devicesErr}[c.name]
+		if errors.Is(cause, ErrUnsafe) && v.keep {
+			if err := dir.aside(c.name, s.now()); err != nil {
+				return err
+			}
+		}
+		if err := s.replace(dir, []content{c}); err != nil {
+			return err
+		}
+		s.renewCopy(&v, &old, c)
+		return nil
 	})
+}
+
+// renewCopy accepts a loss: root's copy has from now on what a file was reset
+// to, and what the other one holds, or held when that is lost too.
+func (s *Store) renewCopy(v *view, old *loaded, c content) {
+	if !v.keep {
+		return
+	}
+	good := s.recallCopy(v)
+	envs, devices := old.envs, old.devices
+	if envs == nil && good != nil {
+		envs = good.envs
+	}
+	if devices == nil && good != nil {
+		devices = good.devices
+	}
+	if c.name == envsFile {
+		envs = c.new
+	} else {
+		devices = c.new
+	}
+	_ = v.root.remove(restoredFile)
+	s.keepCopy(v, good, envs, devices)
 }
 
 // update is one read-modify-write.
@@ -167,23 +209,55 @@ func (s *Store) update(ctx context.Context, change func(*Books) error) (books Bo
 // the folder.
 func (s *Store) updateThen(ctx context.Context, change func(*Books) error, look func(*folder)) (books Books, err error) {
 	err = s.locked(ctx, func(dir *folder) error {
-		old, err := s.load(ctx, dir)
+		v := s.look(dir, false)
+		defer v.close()
+		good := s.recallCopy(&v)
+		old := s.loadEach(ctx, dir)
+		if err := s.restore(dir, &v, good, &old); err != nil {
+			return err
+		}
+		if err := old.err(); err != nil {
+			return err
+		}
+		s.repairModes(dir, &v, &old)
+		books = old.books
+		known := s.recall(dir, old.envsStamp)
+		process, all := once(s.machine.Process), &census{machine: s.machine}
+		s.settle(&v, &old, &books, &known, process, all)
+		books.remains = s.remaining(all)
+		err := change(&books)
+		books.remains = nil
 		if err != nil {
 			return err
 		}
-		books = old.books
-		known := s.recall(dir, old.envsStamp)
-		process := once(s.machine.Process)
-		s.bury(&books, &known, process)
-		if err := change(&books); err != nil {
+		envs, devices, err := s.save(dir, &old, &books)
+		if err != nil {
 			return err
 		}
-		if err := s.save(dir, &old, &books); err != nil {
-			return err
+		s.keepCopy(&v, good, envs, devices)
+		if v.clean {
+			s.remember(dir, &books, &known, process)
 		}
-		s.remember(dir, &books, &known, process)
+		books.Warnings = append(books.Warnings, dir.repaired...)
 		look(dir)
 		return nil
 	})
 	return books, err
+}
+
+// settle brings what was read in line with what lives, unless that cannot be
+// told.
+func (s *Store) settle(v *view, old *loaded, b *Books, known *identities, process func(snapshot.PID) Process, all *census) {
+	if !v.clean {
+		b.LivenessUnknown = true
+		b.Warnings = append(b.Warnings, v.warning)
+		return
+	}
+	s.afterRestore(v, b)
+	if old.envsRestored && v.keep {
+		everybody := &census{machine: s.machine}
+		list, _ := everybody.of()
+		b.find(list, b.CopyStart, snapshot.DateOf(s.now()))
+	}
+	s.removeDead(b, known, process, all)
 }

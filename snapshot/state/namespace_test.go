@@ -1,0 +1,183 @@
+package state_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// rootDir is a folder for root's notes, which this test keeps, root or not.
+func rootDir(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "root")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	return dir
+}
+
+// closed keeps this process from writing root's notes, as it is for a user.
+func closed(t *testing.T, dir string) string {
+	t.Helper()
+	require.NoError(t, os.RemoveAll(dir)) // only root makes it
+	return dir
+}
+
+var elsewhere = state.Namespaces{PID: 4026532999, User: 4026531837}
+
+// Who may drop what looks dead: 1102 is dead as this genv sees it.
+func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
+	const boot = "boot-1"
+	tests := []struct {
+		name     string
+		in       state.Namespaces
+		initial  []state.Namespaces // who kept notes before, in this order
+		inside   *state.Namespaces  // a note that anybody wrote into the folder
+		reader   bool               // a user, who can write no note for root
+		wantGone bool
+	}{
+		{name: "the initial one", in: here, wantGone: true},
+		{name: "root's note names it", in: here, initial: []state.Namespaces{here}, reader: true, wantGone: true},
+		{name: "a container that shares both folders", in: elsewhere, initial: []state.Namespaces{here}},
+		{name: "a machine that is a container", in: elsewhere, wantGone: true},
+		{name: "the same, again", in: elsewhere, initial: []state.Namespaces{elsewhere}, wantGone: true},
+		{name: "the host of such a machine", in: here, initial: []state.Namespaces{elsewhere}},
+		{name: "a container that shares the state folder alone", in: elsewhere, inside: &here},
+		{name: "a note inside forbids", in: here, inside: &elsewhere},
+		{name: "a note inside allows nothing", in: elsewhere, inside: &elsewhere, initial: []state.Namespaces{here}},
+		{name: "root's note outside counts more than one inside", in: here, initial: []state.Namespaces{here}, inside: &elsewhere, wantGone: true},
+		{name: "another user namespace", in: state.Namespaces{PID: here.PID, User: 4026532777}, initial: []state.Namespaces{here}},
+		{name: "not known", in: state.Namespaces{PID: here.PID}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, root := sharedDir(t), rootDir(t)
+			machine := &town{boot: boot, people: map[snapshot.PID]state.Process{1102: {Life: state.Gone}}}
+			began(t, state.New(dir, state.Options{Machine: machine}), machine)
+			for _, keeper := range tt.initial {
+				_, err := state.New(dir, state.Options{Root: root, Machine: &town{boot: boot, namespaces: keeper}}).Read(t.Context())
+				require.NoError(t, err)
+			}
+			if tt.inside != nil {
+				writeInside(t, dir, boot, *tt.inside)
+			}
+			machine.namespaces = tt.in
+			store := state.New(dir, state.Options{Root: root, Machine: machine})
+			for range 2 { // the second look is no wiser
+				books, err := store.Read(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, !tt.wantGone, books.LivenessUnknown)
+				if tt.wantGone {
+					require.Empty(t, books.Environments)
+					require.Empty(t, books.Warnings)
+					continue
+				}
+				require.Len(t, books.Environments, 1)
+				require.Equal(t, indices{0}, books.AttachedTo("1102"))
+				require.Len(t, books.Warnings, 1, "said once")
+				require.Contains(t, books.Warnings[0], "nothing was cleaned up")
+			}
+		})
+	}
+}
+
+func writeInside(t *testing.T, dir, boot string, in state.Namespaces) {
+	t.Helper()
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(dir, &st))
+	data, err := json.Marshal(map[string]any{
+		"path": dir, "device": st.Dev, "inode": st.Ino, "boot_id": boot, "pid_namespace": in.PID, "user_namespace": in.User,
+	})
+	require.NoError(t, err)
+	put(t, dir, "genv.host.json", string(data))
+}
+
+// A user without root's notes: in a container nothing is cleaned up, however the
+// note inside reads.
+func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
+	for _, tt := range []struct {
+		in   state.Namespaces
+		gone bool
+	}{{here, true}, {elsewhere, false}} {
+		root := rootDir(t)
+		machine := &town{boot: "boot-1", namespaces: tt.in, people: map[snapshot.PID]state.Process{1102: {Life: state.Gone}}}
+		dir := sharedDir(t)
+		began(t, state.New(dir, state.Options{Machine: machine}), machine)
+		writeInside(t, dir, "boot-1", tt.in)
+		if os.Geteuid() == 0 {
+			root = "/proc/none" // where even root makes no folder
+		} else {
+			root = closed(t, root)
+		}
+		books, err := state.New(dir, state.Options{Root: root, Machine: machine}).Read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, tt.gone, len(books.Environments) == 0)
+	}
+}
+
+func TestAResetClaimsTheFolderForThisNamespace(t *testing.T) {
+	dir, root := sharedDir(t), rootDir(t)
+	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.Process{1102: {Life: state.Gone}}}
+	began(t, state.New(dir, state.Options{Machine: machine}), machine)
+	_, err := state.New(dir, state.Options{Root: root, Machine: &town{boot: "boot-1", namespaces: elsewhere}}).Read(t.Context())
+	require.NoError(t, err)
+	store := state.New(dir, state.Options{Root: root, Machine: machine})
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.True(t, books.LivenessUnknown)
+	require.NoError(t, store.ResetEnvironments(t.Context()))
+	books, err = store.Read(t.Context())
+	require.NoError(t, err)
+	require.False(t, books.LivenessUnknown)
+	require.Empty(t, books.Environments)
+}
+
+func TestFoldersOfRootThatOthersMayWriteAreNotBelieved(t *testing.T) {
+	dir, root := sharedDir(t), rootDir(t)
+	require.NoError(t, os.Chmod(root, 0o777))
+	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.Process{1102: {Life: state.Gone}}}
+	began(t, state.New(dir, state.Options{Machine: machine}), machine)
+	books, err := state.New(dir, state.Options{Root: root, Machine: machine}).Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, books.Environments, 1)
+	require.Contains(t, books.Warnings[0], "only root may be able to write it")
+	require.Empty(t, files(t, root))
+}
+
+// What a genv in a container did: with a real PID namespace, in which the
+// registered process cannot be seen.
+func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
+	dir, root := sharedDir(t), rootDir(t)
+	store := state.New(dir, state.Options{Root: root})
+	_, err := store.Discover(t.Context(), gpus(1))
+	require.NoError(t, err)
+	shell := sleeper(t, nil)
+	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+		return b.Activate(state.Activation{EID: "7", UID: snapshot.UID(os.Getuid()), PID: shell.pid, At: at("12:00:00")})
+	}))
+	before := readFile(t, filepath.Join(dir, "envs.json"))
+	for _, flags := range [][]string{{"-Urpf", "--mount-proc"}, {"-pf", "--mount-proc"}} {
+		cmd := exec.Command("unshare", append(flags, "/proc/self/exe", dir, root)...)
+		exe, err := os.Executable()
+		require.NoError(t, err)
+		cmd.Args[len(cmd.Args)-3] = exe
+		cmd.Env = append(os.Environ(), roleVariable+"=look", "GORACE=atexit_sleep_ms=0")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Logf("unshare %v: %v: %s", flags, err, out)
+			continue
+		}
+		require.Contains(t, string(out), "1 environments, liveness unknown: true", flags)
+		require.Equal(t, before, readFile(t, filepath.Join(dir, "envs.json")), flags)
+	}
+	shell.end()
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, books.Environments, "here it is known to be gone")
+}

@@ -1,0 +1,222 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// restoredFile is root's note of the last time that it restored a state file.
+const restoredFile = "restored.json"
+
+// restored is its content.
+type restored struct {
+	BootID string             `json:"boot_id"`
+	At     time.Time          `json:"at"`
+	Taken  time.Time          `json:"copy_taken"`
+	Uptime snapshot.StartTime `json:"copy_start_time"`
+}
+
+// restore puts the last good copy in the place of what was lost: a file that is
+// missing, although the copy of this boot has it, is restored by everybody; one
+// that is corrupt or unsafe by root alone. What it did is in the warnings of
+// the books. Nothing is written here but that it was done, and the bad file is
+// moved aside where it is in the way.
+func (s *Store) restore(dir *folder, v *view, good *lastGood, l *loaded) error {
+	if good == nil {
+		return nil
+	}
+	var envs, devices bool
+	if good.envs != nil {
+		envs = s.lost(v, l.envs, l.envsErr)
+	}
+	if good.devices != nil {
+		devices = s.lost(v, l.devices, l.devicesErr)
+	}
+	if !envs && !devices {
+		return nil
+	}
+	done := restored{BootID: good.BootID, At: s.now().UTC(), Taken: good.Taken, Uptime: good.Uptime}
+	if v.keep { // first of all: who is killed from here on has left the minute of grace behind
+		if data, err := json.Marshal(done); err == nil {
+			_ = v.root.put(restoredFile, data, 0o644)
+		}
+		s.step("noted")
+	}
+	if envs {
+		found, err := snapshot.DecodeEnvironments(good.envs)
+		if err != nil {
+			return fmt.Errorf("root's copy of %s: %w", envsFile, err)
+		}
+		if err := s.clear(dir, envsFile, l.envsErr, &l.books, good); err != nil {
+			return err
+		}
+		l.books.Environments, l.envs, l.envsErr, l.envsRestored = found, nil, nil, true
+	}
+	if devices {
+		found, err := snapshot.DecodeDevices(good.devices)
+		if err != nil {
+			return fmt.Errorf("root's copy of %s: %w", devicesFile, err)
+		}
+		if err := s.clear(dir, devicesFile, l.devicesErr, &l.books, good); err != nil {
+			return err
+		}
+		l.books.Devices, l.devices, l.devicesErr = found, nil, nil
+	}
+	return nil
+}
+
+// lost says whether a file is to be restored.
+func (s *Store) lost(v *view, data []byte, err error) bool {
+	if err == nil {
+		return data == nil
+	}
+	return v.keep && (errors.Is(err, ErrCorrupt) || errors.Is(err, ErrUnsafe))
+}
+
+// clear makes room for a file that is restored, and says what was there.
+func (s *Store) clear(dir *folder, name string, cause error, b *Books, good *lastGood) error {
+	what := "missing"
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
+		what = fmt.Sprintf("bad (%v); it belongs to %s and was last changed at %s",
+			reason(cause), s.user(snapshot.UID(st.Uid)), time.Unix(st.Mtim.Unix()).In(s.now().Location()).Format(time.DateTime))
+	}
+	if errors.Is(cause, ErrUnsafe) {
+		if err := dir.aside(name, s.now()); err != nil {
+			return err
+		}
+		s.step("aside " + name)
+	}
+	b.Warnings = append(b.Warnings, fmt.Sprintf("%s was %s: restored from root's copy of %s",
+		dir.join(name), what, good.Taken.In(s.now().Location()).Format(time.DateTime)))
+	return nil
+}
+
+// reason is what is wrong with a file, without what is to be done about it.
+func reason(err error) error {
+	var corrupt *CorruptError
+	if errors.As(err, &corrupt) {
+		return fmt.Errorf("%w: %w", ErrCorrupt, corrupt.Cause)
+	}
+	return ErrUnsafe
+}
+
+// user is a uid with its name, as far as that can be told without asking a
+// directory service under the lock.
+func (s *Store) user(uid snapshot.UID) string {
+	if name := nameIn("/etc/passwd", strconv.FormatUint(uint64(uid), 10)); name != "" {
+		return fmt.Sprintf("uid %d (%s)", uid, name)
+	}
+	return fmt.Sprintf("uid %d", uid)
+}
+
+// aside moves what is in a state file's place out of the way, without opening
+// or following it.
+func (d *folder) aside(name string, now time.Time) error {
+	prefix := name + ".corrupt-"
+	if n, err := d.count(prefix); err == nil && n >= maxCopies && unix.Unlinkat(d.fd, name, 0) == nil {
+		return nil
+	}
+	to := prefix + now.Format("20060102-150405.000000000")
+	if err := ignore(unix.Renameat(d.fd, name, d.fd, to), unix.ENOENT); err != nil {
+		return &fs.PathError{Op: "move aside", Path: d.join(name), Err: err}
+	}
+	return nil
+}
+
+// afterRestore fills in when the files were last restored in this boot.
+func (s *Store) afterRestore(v *view, b *Books) {
+	if v.root == nil || !v.clean {
+		return
+	}
+	data, err := v.root.readBounded(restoredFile, maxNote)
+	var r restored
+	if err != nil || json.Unmarshal(data, &r) != nil || r.BootID != s.machine.BootID() {
+		return
+	}
+	b.RestoredAt, b.CopyTime, b.CopyStart = r.At, r.Taken, r.Uptime
+}
+
+// find registers environments that began after the copy was taken, by the
+// processes that carry their ids: those that started since then. An id that
+// several users claim is that of the user who has the process that it is named
+// after, or else of the one with the oldest process.
+func (b *Books) find(processes []Running, since snapshot.StartTime, now snapshot.Date) {
+	claims := map[snapshot.EnvID][]Running{}
+	for _, p := range byAge(processes) {
+		if p.Environ == EnvironRead && p.EID != "" && p.Start >= since && b.Environment(p.EID) == nil {
+			claims[p.EID] = append(claims[p.EID], p)
+		}
+	}
+	for _, p := range byAge(processes) {
+		claimed := claims[p.EID]
+		if claimed == nil || b.Environment(p.EID) != nil {
+			continue
+		}
+		uid := ownerOf(p.EID, claimed, processes)
+		var pids []snapshot.PID
+		for _, c := range claimed {
+			if c.UID == uid && len(pids) < maxSuccessors {
+				pids = append(pids, c.PID)
+			}
+		}
+		b.Environments = append(b.Environments, snapshot.Environment{EID: p.EID, UID: uid, Creation: now, PIDs: pids})
+		b.Warnings = append(b.Warnings, fmt.Sprintf("environment %.200q of uid %d, which began after the copy, was found again by its processes; its configuration is lost", p.EID, uid))
+	}
+}
+
+// ownerOf decides whose environment it is that these processes claim, the
+// oldest first.
+func ownerOf(eid snapshot.EnvID, claimed, processes []Running) snapshot.UID {
+	uid := claimed[0].UID
+	for _, c := range claimed {
+		if uid == 0 && c.UID != 0 { // root's processes may be in anyone's environment, by sudo
+			uid = c.UID
+		}
+	}
+	for _, p := range processes {
+		if strconv.Itoa(int(p.PID)) != string(eid) {
+			continue
+		}
+		for _, c := range claimed {
+			if c.UID == p.UID {
+				return p.UID
+			}
+		}
+	}
+	return uid
+}
+
+// repairModes is for root: a state file of another user that not everybody may
+// read and write is written again, by root. Its content has been checked by
+// then, so that no other file of a user becomes public.
+func (s *Store) repairModes(dir *folder, v *view, l *loaded) {
+	for _, name := range []string{envsFile, devicesFile} {
+		var st unix.Stat_t
+		if !v.keep || unix.Fstatat(dir.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || !narrowed(&st) {
+			continue
+		}
+		l.books.Warnings = append(l.books.Warnings, fmt.Sprintf("%s of %s had mode %04o, by which others cannot use it: repaired",
+			dir.join(name), s.user(snapshot.UID(st.Uid)), st.Mode&0o7777))
+		if name == envsFile { // what was not read is written
+			l.envs = nil
+		} else {
+			l.devices = nil
+		}
+	}
+}
+
+// narrowed says that a user took a file from the others. What root made so is
+// root's decision.
+func narrowed(st *unix.Stat_t) bool {
+	return st.Mode&sharedMode != sharedMode && st.Uid != uint32(os.Geteuid()) && st.Uid != 0
+}

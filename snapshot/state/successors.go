@@ -1,0 +1,149 @@
+package state
+
+import (
+	"cmp"
+	"os"
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// maxSuccessors bounds how many processes are registered in the place of those
+// that are gone. When these have ended too, others are looked for.
+const maxSuccessors = 16
+
+// Environ is what could be read of a process's environ.
+type Environ int
+
+// The three answers. EnvironWiped is one that its process has overwritten or
+// that it never had; EnvironHidden is one that this user may not read.
+const (
+	EnvironHidden Environ = iota
+	EnvironRead
+	EnvironWiped
+)
+
+// Running is a living process as a search for an environment's work sees it.
+type Running struct {
+	PID, Parent snapshot.PID
+	Start       snapshot.StartTime
+	UID         snapshot.UID // the real one
+	Name        string
+	Environ     Environ
+	EID         snapshot.EnvID // what an environ that was read claims; empty for none
+}
+
+// census is a list of processes, made on the first question and for these uids.
+type census struct {
+	machine  Machine
+	asked    map[snapshot.UID]bool // nil before the first question
+	list     []Running
+	complete bool
+}
+
+// of lists the living processes of uids, all of them with none given. complete
+// is unset where /proc hides others'.
+func (c *census) of(uids ...snapshot.UID) (list []Running, complete bool) {
+	missing := c.asked == nil || slices.ContainsFunc(uids, func(uid snapshot.UID) bool { return !c.asked[uid] })
+	if missing {
+		c.asked = map[snapshot.UID]bool{}
+		for _, uid := range uids {
+			c.asked[uid] = true
+		}
+		c.list, c.complete = c.machine.Running(func(uid snapshot.UID) bool { return len(uids) == 0 || c.asked[uid] })
+	}
+	return c.list, c.complete
+}
+
+// successors are the living processes of an environment's user that are in it,
+// the oldest first: those that carry its id in an environ that could be read,
+// and the descendants of these of which that cannot be told. unsure says that
+// there may be others.
+func successors(env *snapshot.Environment, processes []Running, leaving func(snapshot.PID) bool) (pids []snapshot.PID, unsure bool) {
+	own := map[snapshot.PID]*Running{}
+	for i := range processes {
+		if p := &processes[i]; p.UID == env.UID && !leaving(p.PID) {
+			own[p.PID] = p
+		}
+	}
+	for _, p := range byAge(processes) {
+		if own[p.PID] == nil {
+			continue
+		}
+		eid, known := claimOf(own, p.PID)
+		switch {
+		case known && eid == env.EID:
+			if len(pids) < maxSuccessors {
+				pids = append(pids, p.PID)
+			}
+		case !known && p.Environ == EnvironHidden && p.PID != 1 && !slices.Contains(loginPrograms, p.Name):
+			unsure = true
+		}
+	}
+	return pids, unsure
+}
+
+// claimOf is the claim of a process, or else of its nearest ancestor of the
+// same user that tells one.
+func claimOf(own map[snapshot.PID]*Running, pid snapshot.PID) (eid snapshot.EnvID, known bool) {
+	for range len(own) {
+		p := own[pid]
+		switch {
+		case p == nil:
+			return "", false
+		case p.Environ == EnvironRead:
+			return p.EID, true
+		}
+		pid = p.Parent
+	}
+	return "", false
+}
+
+// loginPrograms hide their environ from their own user, since they hold
+// secrets, and come with a login: they are nobody's work.
+var loginPrograms = []string{
+	"sshd", "sshd-session", "(sd-pam)", "ssh-agent", "gpg-agent", "gnome-keyring-d", "fusermount", "fusermount3", "sudo", "su", "login",
+}
+
+// byAge is the oldest first; start times are of a hundredth of a second.
+func byAge(processes []Running) []Running {
+	return slices.SortedFunc(slices.Values(processes), func(a, b Running) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
+	})
+}
+
+// itself is this very process, which may carry the id of an environment while
+// it cleans up, and is no work.
+func itself(pid snapshot.PID) bool { return int(pid) == os.Getpid() }
+
+// remains tells what goes on of an environment that a process leaves.
+type remains func(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID
+
+// remaining is what Deactivate asks: the process that leaves does not count, nor
+// do those between it and this one, such as a shell's $(…).
+func (s *Store) remaining(all *census) remains {
+	return func(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
+		list, _ := all.of(env.UID)
+		line := lineage(list, snapshot.PID(os.Getpid()), leaving)
+		pids, _ := successors(env, list, func(pid snapshot.PID) bool { return pid == leaving || line[pid] })
+		return pids
+	}
+}
+
+// lineage are a process and its ancestors below the one that leaves; the
+// process alone where that is none of them.
+func lineage(list []Running, pid, leaving snapshot.PID) map[snapshot.PID]bool {
+	parents := map[snapshot.PID]snapshot.PID{}
+	for _, p := range list {
+		parents[p.PID] = p.Parent
+	}
+	line := map[snapshot.PID]bool{pid: true}
+	for at := pid; at != leaving; {
+		parent, ok := parents[at]
+		if !ok || line[parent] {
+			return map[snapshot.PID]bool{pid: true}
+		}
+		line[parent], at = true, parent
+	}
+	return line
+}

@@ -1,0 +1,172 @@
+package state_test
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+const alice, bob = snapshot.UID(1001), snapshot.UID(1002)
+
+// job is a process that carries an id.
+func job(pid snapshot.PID, uid snapshot.UID, eid snapshot.EnvID) state.Running {
+	return state.Running{PID: pid, Parent: 1, Start: snapshot.StartTime(pid), UID: uid, Environ: state.EnvironRead, EID: eid, Name: "python"}
+}
+
+func with(r state.Running, change func(*state.Running)) state.Running {
+	change(&r)
+	return r
+}
+
+// An environment lives as long as its user's work: 1102 of alice, of which
+// nothing that is registered lives.
+func TestAnEnvironmentLivesAsLongAsItsUsersWork(t *testing.T) {
+	wiped := func(parent snapshot.PID) func(*state.Running) {
+		return func(r *state.Running) { r.Environ, r.EID, r.Parent = state.EnvironWiped, "", parent }
+	}
+	hidden := func(name string) func(*state.Running) {
+		return func(r *state.Running) { r.Environ, r.EID, r.Name = state.EnvironHidden, "", name }
+	}
+	tests := []struct {
+		name    string
+		running []state.Running
+		hidden  bool
+		want    []snapshot.PID // nil for an environment that ends
+	}{
+		{"nothing runs", nil, false, nil},
+		{"a job carries its id", []state.Running{job(50, alice, "1102")}, false, []snapshot.PID{50}},
+		{"the oldest comes first", []state.Running{job(60, alice, "1102"), job(50, alice, "1102")}, false, []snapshot.PID{50, 60}},
+		{"a descendant set its title", []state.Running{job(50, alice, "1102"), with(job(51, alice, ""), wiped(50)), with(job(52, alice, ""), wiped(51))}, false, []snapshot.PID{50, 51, 52}},
+		{"a title without an ancestor says nothing", []state.Running{with(job(51, alice, ""), wiped(1))}, false, nil},
+		{"a descendant has left it", []state.Running{job(50, alice, "7"), with(job(51, alice, "7"), func(r *state.Running) { r.Parent = 50 })}, false, nil},
+		{"another user claims it", []state.Running{job(50, bob, "1102"), job(51, 0, "1102")}, false, nil},
+		{"another environment's job", []state.Running{job(50, alice, "11020")}, false, nil},
+		{"in no environment", []state.Running{job(50, alice, "")}, false, nil},
+		{"what may not be read may be in it", []state.Running{with(job(50, alice, ""), hidden("python"))}, false, []snapshot.PID{1102}},
+		{"but a login is not", []state.Running{with(job(50, alice, ""), hidden("sshd"))}, false, nil},
+		{"nor is another user's process", []state.Running{with(job(50, bob, ""), hidden("python"))}, false, nil},
+		{"where /proc hides others nothing is known", nil, true, []snapshot.PID{1102}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			machine := &town{people: map[snapshot.PID]state.Process{1102: {Life: state.Gone}}, running: tt.running, hidden: tt.hidden}
+			store := state.New(sharedDir(t), state.Options{Machine: machine})
+			began(t, store, machine)
+			books, err := store.Read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 1, machine.walks)
+			if tt.want == nil {
+				require.Empty(t, books.Environments)
+				require.Empty(t, books.AttachedTo("1102"), "the device is free")
+				return
+			}
+			require.Equal(t, tt.want, books.Environment("1102").PIDs)
+			require.Equal(t, indices{0}, books.AttachedTo("1102"), "the device is not free meanwhile")
+		})
+	}
+}
+
+// began registers 1102 of alice with one device, while its process lives.
+func began(t *testing.T, store *state.Store, machine *town) {
+	t.Helper()
+	before := machine.people
+	machine.people = nil
+	_, err := store.Discover(t.Context(), gpus(2))
+	require.NoError(t, err)
+	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+		if err := b.Activate(state.Activation{EID: "1102", UID: alice, PID: 1102, At: at("12:00:00")}); err != nil {
+			return err
+		}
+		_, err := b.Attach(state.AttachRequest{EID: "1102", Count: 1, At: at("12:00:00")})
+		return err
+	}))
+	machine.people = before
+}
+
+func TestNoWalkWhileARegisteredProcessLives(t *testing.T) {
+	machine := &town{}
+	store := state.New(sharedDir(t), state.Options{Machine: machine})
+	began(t, store, machine)
+	_, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, machine.walks)
+}
+
+func TestSuccessorsAreBounded(t *testing.T) {
+	machine := &town{people: map[snapshot.PID]state.Process{1102: {Life: state.Gone}}}
+	for pid := range snapshot.PID(1000) {
+		machine.running = append(machine.running, job(2000+pid, alice, "1102"))
+	}
+	store := state.New(sharedDir(t), state.Options{Machine: machine})
+	began(t, store, machine)
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, books.Environment("1102").PIDs, 16)
+	require.Equal(t, snapshot.PID(2000), books.Environment("1102").PIDs[0])
+}
+
+// Whoever deactivates leaves; the jobs that go on keep the environment.
+func TestDeactivateLeavesTheJobsTheirEnvironment(t *testing.T) {
+	self := snapshot.PID(os.Getpid())
+	subshell := with(job(1103, alice, "1102"), func(r *state.Running) { r.Parent = 1102 })
+	caller := with(job(self, alice, "1102"), func(r *state.Running) { r.Parent = 1103 })
+	shell := job(1102, alice, "1102") // started in the environment, as in tmux
+	tests := []struct {
+		name    string
+		running []state.Running
+		want    []snapshot.PID
+	}{
+		{"no jobs", nil, nil},
+		{"the shell, its $(…) and genv are no jobs", []state.Running{shell, subshell, caller}, nil},
+		{"a job goes on", []state.Running{shell, subshell, caller, job(50, alice, "1102")}, []snapshot.PID{50}},
+		{"another user's does not count", []state.Running{job(50, bob, "1102")}, nil},
+		{"what may not be read does not hold who leaves", []state.Running{with(job(50, alice, ""), func(r *state.Running) { r.Environ = state.EnvironHidden })}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			machine := &town{running: tt.running}
+			store := state.New(sharedDir(t), state.Options{Machine: machine})
+			began(t, store, machine)
+			require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+				require.Equal(t, snapshot.EnvID("1102"), b.Deactivate(1102))
+				require.Equal(t, tt.want, b.Adopted("1102"))
+				return nil
+			}))
+			books, err := store.Read(t.Context())
+			require.NoError(t, err)
+			if tt.want == nil {
+				require.Empty(t, books.Environments)
+				return
+			}
+			require.Equal(t, tt.want, books.Environment("1102").PIDs)
+			require.Equal(t, indices{0}, books.AttachedTo("1102"))
+		})
+	}
+}
+
+// 1102 ends while its real job goes on: setsid, as tmux and nohup do.
+func TestARealJobKeepsItsEnvironment(t *testing.T) {
+	store := state.New(sharedDir(t), state.Options{})
+	_, err := store.Discover(t.Context(), gpus(1))
+	require.NoError(t, err)
+	shell := sleeper(t, nil)
+	eid := snapshot.EnvID(strconv.Itoa(int(shell.pid)))
+	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+		return b.Activate(state.Activation{EID: eid, UID: snapshot.UID(os.Getuid()), PID: shell.pid, At: at("12:00:00")})
+	}))
+	work := sleeper(t, []string{"GENV_ENVIRONMENT_ID=" + string(eid)})
+	shell.end()
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.NotNil(t, books.Environment(eid))
+	require.Equal(t, []snapshot.PID{work.pid}, books.Environment(eid).PIDs)
+	work.end()
+	books, err = store.Read(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, books.Environments)
+}
