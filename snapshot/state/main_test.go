@@ -27,6 +27,7 @@ var roles = map[string]func(args []string) error{
 	"worker":    worker,
 	"legacy":    legacy,
 	"owners":    printOwners,
+	"look":      look,
 }
 
 const roleVariable = "GENV_STATE_TEST_ROLE"

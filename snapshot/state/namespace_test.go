@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -169,10 +170,11 @@ func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
 		cmd.Args[len(cmd.Args)-3] = exe
 		cmd.Env = append(os.Environ(), roleVariable+"=look", "GORACE=atexit_sleep_ms=0")
 		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Logf("unshare %v: %v: %s", flags, err, out)
+		if err != nil && strings.HasPrefix(string(out), "unshare:") {
+			t.Logf("no namespace here: %s", out)
 			continue
 		}
+		require.NoError(t, err, string(out))
 		require.Contains(t, string(out), "1 environments, liveness unknown: true", flags)
 		require.Equal(t, before, readFile(t, filepath.Join(dir, "envs.json")), flags)
 	}

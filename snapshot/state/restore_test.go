@@ -1,0 +1,344 @@
+package state_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// kept is a state folder with 1102 of alice on device 0, of which root has a
+// copy.
+func kept(t *testing.T) (store *state.Store, machine *town, dir, root string) {
+	t.Helper()
+	dir, root = sharedDir(t), rootDir(t)
+	machine = &town{boot: "boot-1", uptime: 5000}
+	store = state.New(dir, state.Options{Root: root, Machine: machine})
+	began(t, store, machine)
+	return store, machine, dir, root
+}
+
+// losses are ways to lose a state file.
+func losses() map[string]func(t *testing.T, path string) {
+	write := func(content string) func(*testing.T, string) {
+		return func(t *testing.T, path string) {
+			t.Helper()
+			require.NoError(t, os.WriteFile(path, []byte(content), 0o666))
+		}
+	}
+	remove := func(t *testing.T, path string) {
+		t.Helper()
+		require.NoError(t, os.Remove(path))
+	}
+	return map[string]func(t *testing.T, path string){
+		"removed": remove,
+		"emptied": write(""),
+		"garbage": write("\x00\xff garbage"),
+		"cut":     write(`{"envs": [`),
+		"huge": func(t *testing.T, path string) {
+			t.Helper()
+			require.NoError(t, os.Truncate(path, state.MaxFileSize+1))
+		},
+		"a link": func(t *testing.T, path string) {
+			remove(t, path)
+			require.NoError(t, os.Symlink("/etc/passwd", path))
+		},
+		"a second name": func(t *testing.T, path string) {
+			t.Helper()
+			require.NoError(t, os.Link(path, path+".2"))
+		},
+		"a FIFO": func(t *testing.T, path string) {
+			remove(t, path)
+			require.NoError(t, unix.Mkfifo(path, 0o666))
+		},
+		"a folder": func(t *testing.T, path string) {
+			remove(t, path)
+			require.NoError(t, os.MkdirAll(filepath.Join(path, "full"), 0o777))
+		},
+		"the whole folder": func(t *testing.T, path string) {
+			t.Helper()
+			require.NoError(t, os.RemoveAll(filepath.Dir(path)))
+		},
+	}
+}
+
+func TestWhatIsLostIsRestoredFromRootsCopy(t *testing.T) {
+	for _, name := range []string{"envs.json", "devices.json"} {
+		for loss, lose := range losses() {
+			t.Run(name+"/"+loss, func(t *testing.T) {
+				store, _, dir, _ := kept(t)
+				lose(t, filepath.Join(dir, name))
+				for range 2 {
+					books, err := store.Read(t.Context())
+					require.NoError(t, err)
+					require.Equal(t, []snapshot.PID{1102}, books.Environment("1102").PIDs)
+					require.Equal(t, indices{0}, books.AttachedTo("1102"))
+					require.WithinDuration(t, time.Now(), books.RestoredAt, time.Minute)
+					require.Equal(t, snapshot.StartTime(5000), books.CopyStart)
+				}
+				info, err := os.Lstat(filepath.Join(dir, name))
+				require.NoError(t, err)
+				require.Equal(t, os.FileMode(0o666), info.Mode())
+			})
+		}
+	}
+}
+
+func TestARestorationSaysWhatWasThere(t *testing.T) {
+	store, _, dir, _ := kept(t)
+	path := filepath.Join(dir, "envs.json")
+	require.NoError(t, os.Remove(path))
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, books.Warnings, 1)
+	require.Contains(t, books.Warnings[0], path+" was missing: restored from root's copy of 2")
+	put(t, dir, "envs.json", "garbage")
+	changed := time.Date(2026, 11, 20, 21, 10, 33, 0, time.Local)
+	require.NoError(t, os.Chtimes(path, changed, changed))
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Chown(path, 64999, 64999))
+	}
+	books, err = store.Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, books.Warnings, 1)
+	require.Contains(t, books.Warnings[0], "state is corrupt")
+	require.Contains(t, books.Warnings[0], "and was last changed at 2026-11-20 21:10:33")
+	if os.Geteuid() == 0 {
+		require.Contains(t, books.Warnings[0], "belongs to uid 64999")
+	}
+	require.Equal(t, "garbage", readFile(t, path+".corrupt-20261120-211033"), "it is kept aside")
+}
+
+// What must not be restored.
+func TestWhatIsNotLostIsNotRestored(t *testing.T) {
+	t.Run("after a reboot missing is empty", func(t *testing.T) {
+		store, machine, dir, _ := kept(t)
+		machine.boot = "boot-2"
+		require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
+		books, err := store.Read(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, books.Environments)
+		require.Zero(t, books.RestoredAt)
+	})
+	t.Run("who deactivates is gone", func(t *testing.T) {
+		store, _, dir, _ := kept(t)
+		require.NoError(t, store.Update(t.Context(), func(b *state.Books) error { b.Deactivate(1102); return nil }))
+		require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
+		books, err := store.Read(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, books.Environments)
+	})
+	t.Run("a reset accepts the loss", func(t *testing.T) {
+		store, _, dir, _ := kept(t)
+		put(t, dir, "envs.json", "garbage")
+		require.NoError(t, store.ResetEnvironments(t.Context()))
+		for range 2 {
+			books, err := store.Read(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, books.Environments)
+			require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
+		}
+	})
+	t.Run("nor does a reset of the devices bring attachments back", func(t *testing.T) {
+		store, _, dir, _ := kept(t)
+		require.NoError(t, store.ResetDevices(t.Context(), gpus(2)))
+		require.NoError(t, os.Remove(filepath.Join(dir, "devices.json")))
+		books, err := store.Read(t.Context())
+		require.NoError(t, err)
+		require.Len(t, books.Environments, 1)
+		require.Empty(t, books.AttachedTo("1102"))
+	})
+	t.Run("a copy that is cut", func(t *testing.T) {
+		store, _, dir, root := kept(t)
+		copies, err := filepath.Glob(root + "/*/last-good")
+		require.NoError(t, err)
+		require.Len(t, copies, 1)
+		require.NoError(t, os.Truncate(copies[0], 200))
+		put(t, dir, "envs.json", "garbage")
+		_, err = store.Read(t.Context())
+		require.ErrorIs(t, err, state.ErrCorrupt)
+	})
+}
+
+// Without root a corrupt file is an error as ever; one that is missing is
+// restored, since otherwise all would lose their environments to it.
+func TestAUserRestoresOnlyWhatIsMissing(t *testing.T) {
+	needsRoot(t)
+	store, _, dir, root := kept(t)
+	store = state.New(dir, state.Options{Root: root})
+	_, err := store.Discover(t.Context(), gpus(1))
+	require.NoError(t, err)
+	shell := sleeper(t, nil)
+	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+		return b.Activate(state.Activation{EID: "7", UID: 0, PID: shell.pid, At: at("12:00:00")})
+	}))
+	require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
+	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
+	out, err := asUser(child(t.Context(), "look", dir, root), 4001).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), "1 environments")
+	put(t, dir, "envs.json", "garbage")
+	out, err = asUser(child(t.Context(), "look", dir, root), 4001).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "state is corrupt")
+}
+
+// Environments that began after the copy are found again by their processes.
+func TestEnvironmentsThatBeganAfterTheCopyAreFoundAgain(t *testing.T) {
+	store, machine, dir, _ := kept(t)
+	machine.running = []state.Running{
+		job(2000, alice, "old"), // began before the copy, and was in no environment then
+		job(6001, alice, "2020"), job(6000, alice, "2020"),
+		job(6100, bob, "2020"), // claims what is alice's
+		job(6200, 0, "2020"),
+		job(6300, bob, "6301"), job(6301, alice, ""), job(6302, alice, "6301"), // named after alice's process
+		job(6400, alice, "1102"),
+		with(job(6500, alice, ""), func(r *state.Running) { r.Environ = state.EnvironHidden }),
+	}
+	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, books.Environments, 3)
+	require.Equal(t, []snapshot.PID{1102}, books.Environment("1102").PIDs)
+	require.Equal(t, alice, books.Environment("2020").UID)
+	require.Equal(t, []snapshot.PID{6000, 6001}, books.Environment("2020").PIDs)
+	require.Equal(t, alice, books.Environment("6301").UID)
+	require.Equal(t, []snapshot.PID{6302}, books.Environment("6301").PIDs)
+
+	machine.running = append(machine.running, job(7000, bob, "7000"))
+	books, err = store.Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, books.Environments, 3, "without a loss a claim registers nothing")
+}
+
+// What is killed at any step of a restoration leaves it to the next look.
+func TestARestorationThatIsKilledIsTakenUpAgain(t *testing.T) {
+	for loss, lose := range losses() {
+		steps := map[string]int{}
+		for n := 0; ; n++ {
+			store, machine, dir, root := kept(t)
+			lose(t, filepath.Join(dir, "envs.json"))
+			count, reached := 0, false
+			store.OnStep(func(step string) {
+				steps[step]++
+				if count == n {
+					reached = true
+					panic("killed")
+				}
+				count++
+			})
+			func() {
+				defer func() { _ = recover() }() // as if by SIGKILL, but for the lock and the descriptors
+				_, _ = store.Read(t.Context())
+			}()
+			books, err := state.New(dir, state.Options{Root: root, Machine: machine}).Read(t.Context())
+			require.NoError(t, err, "%s, step %d", loss, n)
+			require.Equal(t, indices{0}, books.AttachedTo("1102"), "%s, step %d", loss, n)
+			require.NotZero(t, books.RestoredAt, "%s, step %d", loss, n)
+			if !reached {
+				break
+			}
+		}
+		require.Contains(t, steps, "noted", loss)
+		require.Contains(t, steps, "renamed envs.json", loss)
+	}
+}
+
+func TestTheCopyIsWrittenOnlyWhenTheStateChanges(t *testing.T) {
+	store, _, _, _ := kept(t)
+	store.OnStep(func(step string) { require.NotContains(t, step, "cop") })
+	for range 3 {
+		_, err := store.Read(t.Context())
+		require.NoError(t, err)
+	}
+}
+
+// Root repairs what a user did to the folder, and says so.
+func TestRootRepairsTheFolder(t *testing.T) {
+	needsRoot(t)
+	const owner = 64999
+	tests := map[string]func(t *testing.T, dir string){
+		"envs.json had mode 0000":         func(t *testing.T, dir string) { shut(t, filepath.Join(dir, "envs.json"), owner) },
+		"devices.json had mode 0000":      func(t *testing.T, dir string) { shut(t, filepath.Join(dir, "devices.json"), owner) },
+		"genv.lock":                       func(t *testing.T, dir string) { shut(t, filepath.Join(dir, "genv.lock"), owner) },
+		"genv of uid 64999 had mode 0000": func(t *testing.T, dir string) { shut(t, dir, owner) },
+		"genv.lock ": func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "genv.lock")))
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "genv.lock"), 0o700))
+		},
+		" genv.lock": func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "genv.lock")))
+			require.NoError(t, os.Symlink("/etc/shadow", filepath.Join(dir, "genv.lock")))
+		},
+		"genv was not a folder: uid 64999": func(t *testing.T, dir string) {
+			require.NoError(t, os.Rename(dir, dir+".mine"))
+			require.NoError(t, os.Symlink("/etc", dir))
+			require.NoError(t, os.Lchown(dir, owner, owner))
+		},
+		"genv was not a folder: uid 64999 ": func(t *testing.T, dir string) {
+			require.NoError(t, os.RemoveAll(dir))
+			require.NoError(t, os.WriteFile(dir, nil, 0o600))
+			require.NoError(t, os.Chown(dir, owner, owner))
+		},
+	}
+	for says, harm := range tests {
+		t.Run(says, func(t *testing.T) {
+			store, _, dir, _ := kept(t)
+			harm(t, dir)
+			books, err := store.Read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, indices{0}, books.AttachedTo("1102"))
+			require.NotEmpty(t, books.Warnings)
+			require.Contains(t, strings.ReplaceAll(books.Warnings[len(books.Warnings)-1]+books.Warnings[0], "of uid 64999 (", "("), strings.TrimSpace(strings.SplitN(says, " had", 2)[0]))
+			for name, mode := range map[string]os.FileMode{"": 0o777 | os.ModeDir, "envs.json": 0o666, "devices.json": 0o666, "genv.lock": 0o666} {
+				info, err := os.Lstat(filepath.Join(dir, name))
+				require.NoError(t, err)
+				require.Equal(t, mode, info.Mode(), name)
+			}
+			books, err = store.Read(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, books.Warnings, "said once")
+		})
+	}
+}
+
+// shut takes a file from all others.
+func shut(t *testing.T, path string, uid int) {
+	t.Helper()
+	require.NoError(t, os.Chown(path, uid, uid))
+	require.NoError(t, os.Chmod(path, 0))
+}
+
+// What root itself made narrower stays so, and so does a user's own file that
+// stands in the place of a lock.
+func TestRootLeavesWhatIsItsOwnDecision(t *testing.T) {
+	needsRoot(t)
+	store, _, dir, _ := kept(t)
+	require.NoError(t, os.Chmod(filepath.Join(dir, "envs.json"), 0o644))
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, books.Warnings)
+	info, err := os.Stat(filepath.Join(dir, "envs.json"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o644), info.Mode())
+
+	secret := filepath.Join(dir, "genv.lock")
+	require.NoError(t, os.Remove(secret))
+	require.NoError(t, os.WriteFile(secret, []byte("a user's own"), 0o600))
+	require.NoError(t, os.Chown(secret, 64999, 64999))
+	_, err = store.Read(t.Context())
+	require.NoError(t, err)
+	aside, err := filepath.Glob(secret + ".corrupt-*")
+	require.NoError(t, err)
+	require.Len(t, aside, 1)
+	info, err = os.Stat(aside[0])
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode(), "its content did not become public")
+}
