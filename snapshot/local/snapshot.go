@@ -36,6 +36,7 @@ func (m *Machine) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 		Devices:      inventory.describe(books.Devices),
 		Warnings:     slices.Concat(warnings, more, bookWarnings(books)),
 	}
+	s.Warnings = append(s.Warnings, spareAfterRestore(s, &books, m.now())...)
 	if s.BootID, err = m.Proc.BootID(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}

@@ -3,6 +3,7 @@ package state_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -150,4 +151,43 @@ func TestUsername(t *testing.T) {
 func TestRealUsers(t *testing.T) {
 	require.Equal(t, snapshot.Username("root"), state.Users{}.Username(t.Context(), 0))
 	require.Empty(t, state.Users{}.Username(t.Context(), 4_000_000_000), "a uid that nobody has")
+}
+
+// Where /proc hides the processes of others, signal 0 and a pidfd tell of those
+// that are registered, and what may go on in somebody's environment is unknown.
+func TestAHiddenProcessIsNotDead(t *testing.T) {
+	needsRoot(t)
+	dir := sharedDir(t)
+	store := state.New(dir, state.Options{})
+	_, err := store.Discover(t.Context(), gpus(1))
+	require.NoError(t, err)
+	shell, theirs := sleeper(t, nil), sleeper(t, nil)
+	zombie := exec.Command("/bin/true")
+	require.NoError(t, zombie.Start())
+	t.Cleanup(func() { _ = zombie.Wait() })
+	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+		b.Environments = []snapshot.Environment{
+			{EID: "lives", UID: 0, Creation: at("12:00:00"), PIDs: []snapshot.PID{shell.pid, theirs.pid, snapshot.PID(zombie.Process.Pid)}},
+			{EID: "unsure", UID: 0, Creation: at("12:00:00"), PIDs: []snapshot.PID{theirs.pid}},
+			{EID: "own", UID: 4001, Creation: at("12:00:00"), PIDs: []snapshot.PID{theirs.pid}},
+		}
+		return nil
+	}))
+	theirs.end()
+	reader := exec.Command("unshare", "-m", "sh", "-c",
+		`mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 4001 --regid 4001 --clear-groups "$0" "$@"`, "/proc/self/exe", dir)
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	binary := filepath.Join(filepath.Dir(dir), "test-binary") // where that user can run it
+	content, err := os.ReadFile(exe)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(binary, content, 0o755))
+	reader.Args[5] = binary
+	reader.Env = append(os.Environ(), roleVariable+"=owners", "GORACE=atexit_sleep_ms=0")
+	out, err := reader.CombinedOutput()
+	if err != nil && strings.Contains(string(out), "mount") {
+		t.Skipf("no /proc can be mounted here: %s", out)
+	}
+	require.NoError(t, err, string(out))
+	require.Equal(t, fmt.Sprintf("lives [%d] false\nunsure [%d] false\n", shell.pid, theirs.pid), string(out))
 }
