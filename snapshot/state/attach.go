@@ -20,11 +20,14 @@ type AttachRequest struct {
 	Memory snapshot.Memory
 	// OverSubscribe takes devices whether they have room or not.
 	OverSubscribe bool
-	At            snapshot.Date
+	// Busy are the devices that processes of others use, as far as is known:
+	// they are taken last.
+	Busy []snapshot.DeviceIndex
+	At   snapshot.Date
 }
 
-// Attach gives an environment devices, the least populated first, and lists all
-// that it is attached to then. It is all or nothing: on an error, which wraps
+// Attach gives an environment devices, those that are not Busy first, then the
+// least populated, and lists all that it is attached to then. It is all or nothing: on an error, which wraps
 // ErrRequest, ErrUnavailable or ErrNoDevices, the books are unchanged.
 //
 // A whole device is one without other attachments. A device is shared by
@@ -82,10 +85,16 @@ func (b *Books) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
 		}
 	}
 	if missing > len(free) {
-		return nil, &TooManyError{Requested: r.Count, Total: len(b.Devices), Free: r.Count - missing + len(free)}
+		return nil, &TooManyError{Requested: r.Count, Total: len(b.Devices), Free: r.Count - missing + len(free), Holders: b.holders(r.EID, nil)}
+	}
+	busy := func(d *snapshot.Device) int {
+		if slices.Contains(r.Busy, d.Index) {
+			return 1
+		}
+		return 0
 	}
 	slices.SortFunc(free, func(x, y *snapshot.Device) int {
-		return cmp.Or(cmp.Compare(len(x.Attachments), len(y.Attachments)), cmp.Compare(x.Index, y.Index))
+		return cmp.Or(cmp.Compare(busy(x), busy(y)), cmp.Compare(len(x.Attachments), len(y.Attachments)), cmp.Compare(x.Index, y.Index))
 	})
 	return free[:max(missing, 0)], nil
 }
@@ -102,7 +111,7 @@ func (b *Books) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 			continue
 		}
 		if !r.fits(d) {
-			return nil, &TakenError{Index: index}
+			return nil, &TakenError{Index: index, Holders: b.holders(r.EID, &index)}
 		}
 		chosen = append(chosen, d)
 	}

@@ -153,3 +153,45 @@ func TestDetach(t *testing.T) {
 		})
 	}
 }
+
+// Devices that processes of others use are taken last, whatever is attached.
+func TestAttachPrefersDevicesThatNoProcessUses(t *testing.T) {
+	tests := []struct {
+		name  string
+		busy  indices
+		count int
+		want  indices
+	}{
+		{"none is known to be busy", nil, 1, indices{0}},
+		{"the first is", indices{0}, 1, indices{1}},
+		{"two of three", indices{0, 1}, 2, indices{0, 2}},
+		{"all are", indices{0, 1, 2}, 1, indices{0}},
+		{"one that is not there", indices{9}, 1, indices{0}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := state.Books{Devices: gpus(3)}
+			got, err := b.Attach(state.AttachRequest{EID: "7", Count: tt.count, Busy: tt.busy, At: at("10:00:00")})
+			require.NoError(t, err)
+			require.Equal(t, tt.want, indices(got))
+		})
+	}
+}
+
+func TestARefusalNamesTheHolders(t *testing.T) {
+	b := state.Books{Devices: gpus(2), Environments: []snapshot.Environment{{EID: "1667", UID: 1001, Username: "alice"}}}
+	_, err := b.Attach(state.AttachRequest{EID: "1667", Count: 1, At: at("10:00:00")})
+	require.NoError(t, err)
+	_, err = b.Attach(state.AttachRequest{EID: "lost", Indices: indices{1}, Memory: snapshot.MustMemory("4g"), At: at("11:00:00")})
+	require.NoError(t, err)
+	_, err = b.Attach(state.AttachRequest{EID: "7", Indices: indices{0}, At: at("12:00:00")})
+	var taken *state.TakenError
+	require.ErrorAs(t, err, &taken)
+	require.Len(t, taken.Holders, 1)
+	require.Equal(t, `device 0: environment "1667" of alice(1001) has it since 20/11/2026 10:00:00`, taken.Holders[0].String())
+	_, err = b.Attach(state.AttachRequest{EID: "7", Count: 2, At: at("12:00:00")})
+	var many *state.TooManyError
+	require.ErrorAs(t, err, &many)
+	require.Len(t, many.Holders, 2)
+	require.Equal(t, `device 1: environment "lost" has 4g since 20/11/2026 11:00:00`, many.Holders[1].String())
+}

@@ -82,6 +82,7 @@ type TooManyError struct {
 	Requested int
 	Total     int // devices of the host
 	Free      int // of these, how many the environment has or could get
+	Holders   []AttachedBy
 }
 
 func (e *TooManyError) Error() string {
@@ -95,7 +96,10 @@ func (e *TooManyError) Error() string {
 func (e *TooManyError) Unwrap() error { return ErrUnavailable }
 
 // TakenError says that a device has no room left. It wraps ErrUnavailable.
-type TakenError struct{ Index snapshot.DeviceIndex }
+type TakenError struct {
+	Index   snapshot.DeviceIndex
+	Holders []AttachedBy
+}
 
 func (e *TakenError) Error() string { return fmt.Sprintf("Device %d is not available", e.Index) }
 

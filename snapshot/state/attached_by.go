@@ -1,0 +1,58 @@
+package state
+
+import (
+	"fmt"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// AttachedBy is who has a device that somebody else asked for.
+type AttachedBy struct {
+	Index    snapshot.DeviceIndex
+	EID      snapshot.EnvID
+	UID      *snapshot.UID     // nil where the environment is not registered
+	Username snapshot.Username // empty where not told
+	Memory   snapshot.Memory   // unknown for the whole device
+	Since    snapshot.Date
+}
+
+// String is one line for people. What others chose is quoted and cut.
+func (a AttachedBy) String() string {
+	const longest = 32
+	text := fmt.Sprintf("device %d: environment %.*q", a.Index, longest, a.EID)
+	switch {
+	case a.UID != nil && a.Username != "":
+		text += fmt.Sprintf(" of %.*s(%d)", longest, a.Username, *a.UID)
+	case a.UID != nil:
+		text += fmt.Sprintf(" of uid %d", *a.UID)
+	}
+	if a.Memory.Known() {
+		text += fmt.Sprintf(" has %s", a.Memory)
+	} else {
+		text += " has it"
+	}
+	return text + fmt.Sprintf(" since %s", a.Since)
+}
+
+// holders are the attachments of others, of one device or of all.
+func (b *Books) holders(eid snapshot.EnvID, index *snapshot.DeviceIndex) []AttachedBy {
+	var list []AttachedBy
+	for i := range b.Devices {
+		d := &b.Devices[i]
+		if index != nil && d.Index != *index {
+			continue
+		}
+		for _, a := range d.Attachments {
+			if a.EID == eid {
+				continue
+			}
+			by := AttachedBy{Index: d.Index, EID: a.EID, Memory: a.GPUMemory, Since: a.Time}
+			if env := b.Environment(a.EID); env != nil {
+				uid := env.UID
+				by.UID, by.Username = &uid, env.Username
+			}
+			list = append(list, by)
+		}
+	}
+	return list
+}
