@@ -218,7 +218,8 @@ func (d *heldDevice) usedBytes() (n int64, known bool) {
 }
 
 // bytes is how much device memory the user has by this device: the sum of what
-// the environments may use, and at most all of it. Unknown is not zero.
+// the environments may use, or what its processes use if that is more, and at
+// most all of it. Unknown is not zero.
 func (d *heldDevice) bytes() (n int64, known bool) {
 	total := d.device.TotalMemory
 	for _, by := range d.envs {
@@ -231,8 +232,9 @@ func (d *heldDevice) bytes() (n int64, known bool) {
 		}
 		n += capacity.Bytes()
 	}
-	if total.Known() {
+	used, known := d.usedBytes()
+	if n = max(n, used); total.Known() {
 		n = min(n, total.Bytes())
 	}
-	return n, true
+	return n, known || len(d.envs) > 0
 }
