@@ -104,10 +104,17 @@ func honest() *snapshot.Snapshot {
 	return s
 }
 
+// maxGuilty bounds what waits on a host that fails for long.
+const maxGuilty = 20
+
 // violate starts a process on a host that is in no environment.
 func (s *soak) violate() {
 	s.mu.Lock()
 	host := s.random.IntN(len(s.hosts))
+	if len(s.guilty[host]) >= maxGuilty {
+		s.mu.Unlock()
+		return
+	}
 	s.nextPID++
 	p := snapshot.Process{PID: s.nextPID, Start: snapshot.StartTime(s.nextPID), Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(1)}}}
 	s.guilty[host][p.PID] = true

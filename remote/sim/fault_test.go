@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -154,6 +155,25 @@ func TestMaxSessions(t *testing.T) {
 		}
 		return err == nil
 	}, patience, time.Millisecond)
+}
+
+// A fleet of a soak runs for days: nothing stays of a frozen connection when
+// its client has gone.
+func TestAFrozenConnectionEndsWithItsClient(t *testing.T) {
+	fleet, host := faulty(t, sim.FreezeAfter(3))
+	before := runtime.NumGoroutine()
+	for range 5 {
+		client := login(t, fleet, host)
+		session, err := client.NewSession()
+		require.NoError(t, err)
+		stdout, err := session.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, session.Start("x"))
+		_, err = io.ReadFull(stdout, make([]byte, 3))
+		require.NoError(t, err)
+		require.NoError(t, client.Close())
+	}
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, patience, 10*time.Millisecond, "Eventually's own is one more")
 }
 
 func TestCloseEndsWhatIsUnderWay(t *testing.T) {

@@ -24,15 +24,24 @@ func (g *gate) freeze() { g.frozen.Store(true) }
 func (g *gate) Read(p []byte) (int, error) {
 	if !g.frozen.Load() {
 		n, err := g.Conn.Read(p)
+		if err != nil {
+			g.release()
+		}
 		if err != nil || !g.frozen.Load() {
 			return n, err
 		}
 	}
-	if _, err := io.Copy(io.Discard, g.Conn); err != nil {
+	_, err := io.Copy(io.Discard, g.Conn)
+	g.release()
+	if err != nil {
 		return 0, err
 	}
 	return 0, io.EOF
 }
+
+// release ends a Write that waits: once the client has gone it would keep the
+// connection, and all that belongs to it, until the fleet ends.
+func (g *gate) release() { g.closing.Do(func() { close(g.closed) }) }
 
 func (g *gate) Write(p []byte) (int, error) {
 	if g.frozen.Load() {
@@ -43,7 +52,7 @@ func (g *gate) Write(p []byte) (int, error) {
 }
 
 func (g *gate) Close() error {
-	g.closing.Do(func() { close(g.closed) })
+	g.release()
 	return g.Conn.Close()
 }
 
