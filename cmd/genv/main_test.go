@@ -19,6 +19,12 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "The tests see this machine's own accounts and rules of sudo:", err)
 	}
+	for _, entry := range os.Environ() { // the tests may be run in a shell that is in an environment
+		name, _, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, "GENV_") && name != "GENV_SOAK" || strings.HasPrefix(name, "SUDO_") || name == "CUDA_VISIBLE_DEVICES" {
+			_ = os.Unsetenv(name)
+		}
+	}
 	if err := os.Setenv("GENV_AUDIT_LOG", "off"); err != nil { // or tests that run as root write into this machine's own
 		panic(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
+	"github.com/seed-3119e985/genv/remote/sshfleet"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -21,7 +22,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv("FAKE_GENV") != "" {
 		os.Exit(fakeGenv(os.Args[1:]))
 	}
-	os.Exit(m.Run())
+	remove, err := sshfleet.Private() // from what /etc/zsh/zshenv prints, above all
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "The tests see this machine's own accounts and shell files:", err)
+	}
+	code := m.Run()
+	remove()
+	os.Exit(code)
 }
 
 func fakeGenv(args []string) int {
