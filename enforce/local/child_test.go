@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 const (
@@ -34,6 +35,7 @@ var roles = map[string]func(){
 	"parent":   parent,
 	"init":     initOfItsOwn,
 	"turncoat": turncoat,
+	"titled":   func() { titled(); echo() },
 	"reuse":    reusePIDs,
 }
 
@@ -80,6 +82,13 @@ func turncoat() {
 		err = syscall.Exec(exe, []string{exe}, []string{roleVariable + "=gentle", envVariable + "=other"})
 	}
 	fmt.Println(err)
+}
+
+// titled writes a title over its environment, with a "=" in it.
+func titled() {
+	if err := proctest.OverwriteEnviron("train.py --lr=0.1"); err != nil {
+		fmt.Println(err)
+	}
 }
 
 // person is the uid of nobody in particular who is no system account.

@@ -16,9 +16,10 @@ import (
 // Machine says which processes use this machine's devices now; the Machine of
 // snapshot/local is one.
 type Machine interface {
-	// Processes asks the driver anew, never a cache, and adds warnings in plain
-	// English. PID and the devices of Usage are read of each process, nothing
-	// else. An error means that nobody knows: then nothing is signalled.
+	// Processes asks the driver and the state files, never a cache, and adds
+	// warnings in plain English. PID, the devices of Usage, EID, Inherited,
+	// EnvUnknown and EnvOverwritten are read of each process, nothing else. An
+	// error means that it is not known: then nothing is signalled.
 	Processes(ctx context.Context) (processes []snapshot.Process, warnings []string, err error)
 }
 

@@ -47,7 +47,7 @@ func mayHold(ctx context.Context, p *snapshot.Process, spared map[snapshot.EnvID
 		return notBegun(ctx)
 	case p.PID <= 1:
 		return refused("PID %d is never signalled", p.PID)
-	case p.EnvUnknown:
+	case p.EnvUnknown && (!p.EnvOverwritten || p.EID != ""):
 		return refused("it was judged although its environment was not known")
 	case len(p.Usage) == 0:
 		return refused("it was judged although it used no device")

@@ -81,7 +81,7 @@ func (x *Executor) isSystemsOwnMPS(pid snapshot.PID) bool {
 	if err != nil {
 		return false
 	}
-	uid, err := x.proc().UID(pid)
+	uid, err := x.proc().Owner(pid)
 	return err == nil && uid < firstPersonUID && x.nameOf(stat) == mpsControl
 }
 

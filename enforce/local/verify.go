@@ -98,7 +98,7 @@ func (x *Executor) inspect(t *target, apps map[snapshot.PID]*snapshot.Process) v
 	if err != nil {
 		return unreadable(err)
 	}
-	uid, err := p.UID()
+	uid, err := p.Owner()
 	if err != nil {
 		return unreadable(err)
 	}
@@ -106,10 +106,11 @@ func (x *Executor) inspect(t *target, apps map[snapshot.PID]*snapshot.Process) v
 	if v := x.inspectIdentity(t, stat, uid); v.objects() {
 		return v
 	}
-	if v := inspectEnvironment(t.judged, p); v.objects() {
+	now := apps[t.judged.PID]
+	if v := inspectEnvironment(t.judged, now, p); v.objects() {
 		return v
 	}
-	return inspectDevices(t.judged, apps[t.judged.PID])
+	return inspectDevices(t.judged, now)
 }
 
 func (x *Executor) inspectIdentity(t *target, stat proc.Stat, uid snapshot.UID) verdict {
@@ -130,16 +131,48 @@ func (x *Executor) inspectIdentity(t *target, stat proc.Stat, uid snapshot.UID) 
 	return verdict{}
 }
 
-// inspectEnvironment compares a claim with the claim that was judged.
-func inspectEnvironment(judged *snapshot.Process, p *proc.Process) verdict {
-	claim, _, err := p.Environ(snapshot.ClaimVariable)
+// inspectEnvironment compares the environment that a process is in with the one
+// that was judged. It is found as for a snapshot: by the environ as it is now,
+// and, where that holds no claim, by what the Machine found of the ancestors,
+// right after the process was held.
+func inspectEnvironment(judged, now *snapshot.Process, p *proc.Process) verdict {
+	value, _, err := p.Environ(snapshot.ClaimVariable)
+	claim := snapshot.Claim(value)
 	switch {
-	case errors.Is(err, os.ErrPermission):
-		return failed("not permitted to read its environment: run genv as root (sudo)")
-	case err != nil:
+	case errors.Is(err, proc.ErrGone):
 		return changed("its environment can't be read any more; it may be ending")
-	case snapshot.Claim(claim) != judged.EID:
-		return changed("it is in environment %s, and environment %s was judged", nameEnv(snapshot.Claim(claim)), nameEnv(judged.EID))
+	case claim != "":
+		return compareEnvironments(judged, &snapshot.Process{EID: claim})
+	case now == nil: // it uses no device any more
+		return inspectDevices(judged, now)
+	case now.EID == "" && errors.Is(err, os.ErrPermission):
+		return failed("not permitted to read its environment: run genv as root (sudo)")
+	case now.EID == "" && now.EnvUnknown && err == nil:
+		return changed("whether it is in an environment is not known now")
+	case now.EID == "" && !now.EnvUnknown && err != nil:
+		return changed("its environment can't be read any more; it may be ending")
+	case now.EID != "" && now.EID != now.Inherited:
+		return changed("its environment changed while it was looked at")
+	}
+	seen := snapshot.Process{EID: now.EID, EnvUnknown: now.EnvUnknown, EnvOverwritten: now.EnvOverwritten && errors.Is(err, proc.ErrOverwritten)}
+	return compareEnvironments(judged, &seen)
+}
+
+// compareEnvironments objects unless a process is in the environment that was
+// judged, or, as was judged, still hides which one it is in.
+func compareEnvironments(judged, now *snapshot.Process) verdict {
+	switch {
+	case now.EnvUnknown && judged.EnvUnknown:
+		if now.EnvOverwritten && judged.EnvOverwritten {
+			return verdict{}
+		}
+		return changed("its environment can't be read")
+	case now.EnvUnknown:
+		return changed("its environment can't be read any more, and environment %s was judged", nameEnv(judged.EID))
+	case judged.EnvUnknown:
+		return changed("it is in environment %s, and an unknown one was judged", nameEnv(now.EID))
+	case now.EID != judged.EID:
+		return changed("it is in environment %s, and environment %s was judged", nameEnv(now.EID), nameEnv(judged.EID))
 	}
 	return verdict{}
 }

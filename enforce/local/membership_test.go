@@ -1,0 +1,120 @@
+package local_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// TestTheEffectiveEnvironmentIsCompared: judged is the environment that was
+// judged, now what the machine finds right before the signal.
+func TestTheEffectiveEnvironmentIsCompared(t *testing.T) {
+	type membership struct {
+		eid, inherited       snapshot.EnvID
+		unknown, overwritten bool
+	}
+	hidden := membership{unknown: true, overwritten: true}
+	for name, row := range map[string]struct {
+		role        string
+		options     []option
+		judged, now membership
+		status      enforce.Status
+		reason      string
+	}{
+		"inherited behind a title":         {"titled", nil, membership{eid: "7"}, membership{eid: "7", inherited: "7"}, enforce.StatusTerminated, ""},
+		"inherited without a claim":        {"gentle", nil, membership{eid: "7"}, membership{eid: "7", inherited: "7"}, enforce.StatusTerminated, ""},
+		"hidden, and judged so":            {"titled", []option{in("7")}, hidden, hidden, enforce.StatusTerminated, ""},
+		"none, though of another's shell":  {"gentle", nil, membership{}, membership{inherited: "7"}, enforce.StatusTerminated, ""},
+		"a claim, and another inherited":   {"gentle", []option{in("7")}, membership{eid: "7"}, membership{eid: "7", inherited: "8"}, enforce.StatusTerminated, ""},
+		"hidden, but inherited by now":     {"titled", nil, hidden, membership{eid: "7", inherited: "7"}, enforce.StatusChanged, "it is in environment 7, and an unknown one was judged"},
+		"hidden, but a claim":              {"gentle", []option{in("7")}, hidden, hidden, enforce.StatusChanged, "it is in environment 7, and an unknown one was judged"},
+		"hidden, but none":                 {"gentle", nil, hidden, membership{}, enforce.StatusChanged, "it is in environment N/A, and an unknown one was judged"},
+		"hidden, and only unknown by now":  {"titled", nil, hidden, membership{unknown: true}, enforce.StatusChanged, "its environment can't be read"},
+		"unknown":                          {"titled", nil, membership{unknown: true}, hidden, enforce.StatusRefused, "its environment was not known"},
+		"unknown, with an environment":     {"titled", nil, membership{eid: "7", unknown: true, overwritten: true}, hidden, enforce.StatusRefused, "its environment was not known"},
+		"none, and inherited by now":       {"gentle", nil, membership{}, membership{eid: "7", inherited: "7"}, enforce.StatusChanged, "it is in environment 7, and environment N/A was judged"},
+		"none, and hidden by now":          {"titled", nil, membership{}, hidden, enforce.StatusChanged, "can't be read any more"},
+		"none, hidden since the question":  {"titled", nil, membership{}, membership{}, enforce.StatusChanged, "can't be read any more"},
+		"none, and no state files now":     {"gentle", nil, membership{}, membership{unknown: true}, enforce.StatusChanged, "is not known now"},
+		"inherited, and another by now":    {"titled", nil, membership{eid: "7"}, membership{eid: "8", inherited: "8"}, enforce.StatusChanged, "it is in environment 8"},
+		"inherited, and none by now":       {"gentle", nil, membership{eid: "7"}, membership{}, enforce.StatusChanged, "it is in environment N/A"},
+		"inherited, and hidden by now":     {"titled", nil, membership{eid: "7"}, hidden, enforce.StatusChanged, "can't be read any more"},
+		"a claim, hidden since":            {"titled", []option{in("7")}, membership{eid: "7"}, hidden, enforce.StatusChanged, "can't be read any more"},
+		"a claim, hidden since the answer": {"titled", []option{in("7")}, membership{eid: "7"}, membership{eid: "7"}, enforce.StatusChanged, "changed while it was looked at"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := ready(t, row.role, row.options...)
+			judged, now := c.judged(row.judged.eid, 0), c.judged(row.now.eid, 0)
+			judged.EnvUnknown, judged.EnvOverwritten = row.judged.unknown, row.judged.overwritten
+			now.EnvUnknown, now.EnvOverwritten, now.Inherited = row.now.unknown, row.now.overwritten, row.now.inherited
+			s := newScene(local.Options{Grace: oneGrace}, now)
+			got := s.terminate(t, judged)[0]
+			require.Equal(t, row.status, got.Status, got.Reason)
+			require.Contains(t, got.Reason, row.reason)
+			if row.status == enforce.StatusTerminated {
+				c.endedBy(unix.SIGTERM)
+				return
+			}
+			require.Empty(t, s.lines)
+			c.answers()
+		})
+	}
+}
+
+// TestTheOwnerIsTheOneOfTheNamespace: as in a snapshot, a uid of
+// /etc/subuid counts for the user who made the namespace.
+func TestTheOwnerIsTheOneOfTheNamespace(t *testing.T) {
+	needsRoot(t)
+	inNamespace := func() *child {
+		cmd := exec.Command("/bin/sh", "-c", `exec unshare -U sh -c 'echo; read x; exec setpriv --reuid 7 --regid 7 --clear-groups sh -c "echo; cat"'`)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: person, Gid: person}, Pdeathsig: syscall.SIGKILL}
+		cmd.Env, cmd.Dir = []string{"PATH=" + os.Getenv("PATH")}, "/"
+		in, err := cmd.StdinPipe()
+		require.NoError(t, err)
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		c := &child{t: t, cmd: cmd, in: in, out: bufio.NewReader(out)}
+		t.Cleanup(func() {
+			if !c.ended {
+				_ = cmd.Process.Kill()
+				c.wait()
+			}
+		})
+		if _, err := c.out.ReadString('\n'); err != nil {
+			t.Skip("users may make no user namespaces here")
+		}
+		// Root maps it, as newuidmap does, so that its real uid becomes a subuid.
+		for _, file := range []string{"uid_map", "gid_map"} {
+			path := fmt.Sprintf("/proc/%d/%s", c.pid(), file)
+			require.NoError(t, os.WriteFile(path, []byte("0 54321 1\n1 2000000 65536\n"), 0o644))
+		}
+		_, err = fmt.Fprintln(c.in, "go")
+		require.NoError(t, err)
+		_, err = c.out.ReadString('\n')
+		require.NoError(t, err)
+		real, err := proc.FS{}.UID(c.pid())
+		require.NoError(t, err)
+		require.Equal(t, snapshot.UID(2000006), real)
+		return c
+	}
+	for owner, want := range map[snapshot.UID]enforce.Status{person: enforce.StatusTerminated, person + 1: enforce.StatusChanged, 0: enforce.StatusChanged} {
+		c := inNamespace()
+		judged := c.judged("", 0)
+		judged.UID = &owner
+		s := newScene(local.Options{Grace: oneGrace}, judged)
+		got := s.terminate(t, judged)[0]
+		require.Equal(t, want, got.Status, got.Reason)
+	}
+}
