@@ -3,19 +3,13 @@ package main
 import (
 	"context"
 	"os"
-	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
-	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
-
-// smiTimeout is how long nvidia-smi may take: without persistence mode it needs
-// up to 3 s a GPU, and a controller waits 30 s for the whole command.
-const smiTimeout = 25 * time.Second
 
 // host is this machine as a GPU host.
 type host struct {
@@ -45,7 +39,7 @@ func (p *program) openHost() (*host, error) {
 	}
 	store := state.New(state.Dir(p.getenv), options)
 	h := &host{
-		machine: &local.Machine{SMI: &lateSMI{path: p.getenv("PATH"), self: self}, Books: store, Now: p.now},
+		machine: &local.Machine{SMI: &lateSMI{path: p.getenv("PATH"), self: self, lock: smiLock(p.getenv, os.Geteuid())}, Books: store, Now: p.now},
 		store:   store,
 		spare:   p.getenv("GENV_TERMINATE_PROCESSES") == "0",
 		silent:  p.getenv("GENV_TELL") == "off",
@@ -72,46 +66,4 @@ func (h *host) carryOut(ctx context.Context, report enforce.Report, say func(str
 	}
 	h.record.end(outcomes)
 	return outcomes
-}
-
-// lateSMI looks for nvidia-smi when it is first needed: much of what genv does
-// on a host needs none.
-type lateSMI struct {
-	path, self string
-	client     *nvidiasmi.Client
-}
-
-func (s *lateSMI) find() (*nvidiasmi.Client, error) {
-	if s.client == nil {
-		path, err := nvidiasmi.Find(s.path, s.self)
-		if err != nil {
-			return nil, err
-		}
-		s.client = nvidiasmi.New(nvidiasmi.Exec{Path: path}, smiTimeout)
-	}
-	return s.client, nil
-}
-
-func (s *lateSMI) Apps(ctx context.Context) (nvidiasmi.Usage, error) {
-	client, err := s.find()
-	if err != nil {
-		return nvidiasmi.Usage{}, err
-	}
-	return client.Apps(ctx)
-}
-
-func (s *lateSMI) Devices(ctx context.Context) ([]nvidiasmi.Device, error) {
-	client, err := s.find()
-	if err != nil {
-		return nil, err
-	}
-	return client.Devices(ctx)
-}
-
-func (s *lateSMI) List(ctx context.Context) ([]nvidiasmi.Listed, error) {
-	client, err := s.find()
-	if err != nil {
-		return nil, err
-	}
-	return client.List(ctx)
 }

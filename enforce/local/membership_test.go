@@ -104,9 +104,9 @@ func TestTheOwnerIsTheOneOfTheNamespace(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.out.ReadString('\n')
 		require.NoError(t, err)
-		real, err := proc.FS{}.UID(c.pid())
+		inside, err := proc.FS{}.UID(c.pid())
 		require.NoError(t, err)
-		require.Equal(t, snapshot.UID(2000006), real)
+		require.Equal(t, snapshot.UID(2000006), inside)
 		return c
 	}
 	for owner, want := range map[snapshot.UID]enforce.Status{person: enforce.StatusTerminated, person + 1: enforce.StatusChanged, 0: enforce.StatusChanged} {

@@ -17,7 +17,7 @@ var (
 	ErrPermission      = errors.New("nvidia-smi may not look at the GPUs: run it as root, or allow it to open /dev/nvidia*")
 	ErrFailed          = errors.New("nvidia-smi failed: run it by hand on this machine and look at what it says")
 	ErrTimeout         = errors.New("nvidia-smi did not answer in time: the driver may hang (look at `dmesg`); with persistence mode (`nvidia-smi -pm 1`) it answers faster")
-	ErrHung            = errors.New("an earlier nvidia-smi still hangs in the driver: look at `dmesg` for Xid; the machine may need a reboot")
+	ErrHung            = errors.New("the GPU or its driver hangs, and with it an earlier nvidia-smi: look at `dmesg` for Xid; the machine may need a reboot")
 	ErrGarbled         = errors.New("nvidia-smi printed what was not understood: run it by hand on this machine and look at what it says")
 )
 

@@ -23,12 +23,26 @@ type Exec struct {
 	// GENV_BYPASS=1 are added: the first keeps the text in English, the second
 	// makes a shim of ours step aside.
 	Env []string
+	// Lock is the path of a lock file, in a folder that is made for the caller
+	// alone; empty for none. All that use the same one run the program one at a
+	// time, also in other processes: while it hangs in the kernel, those who wait
+	// get ErrHung.
+	Lock string
 }
 
 // Run runs the program and waits until it and its output have ended.
 func (e Exec) Run(ctx context.Context, args ...string) (Output, error) {
+	lock, err := acquire(ctx, e.Lock)
+	if err != nil {
+		return Output{}, err
+	}
 	cmd, stdout, stderr := e.command(ctx, args)
-	err := cmd.Run()
+	err = runLocked(cmd, lock)
+	if ctx.Err() == nil {
+		lock.release()
+	} else {
+		lock.abandon()
+	}
 	out := Output{Stdout: stdout.buffer.Bytes(), Stderr: stderr.buffer.Bytes(), ExitCode: cmd.ProcessState.ExitCode()}
 	var exited *exec.ExitError
 	switch {
@@ -44,6 +58,18 @@ func (e Exec) Run(ctx context.Context, args ...string) (Output, error) {
 		return Output{}, fmt.Errorf("%w: %w", ErrFailed, err)
 	}
 	return out, nil
+}
+
+// runLocked is cmd.Run with a lock for the program to inherit.
+func runLocked(cmd *exec.Cmd, lock *lock) error {
+	if lock != nil {
+		cmd.ExtraFiles = []*os.File{lock.file}
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	lock.begun(cmd.Process.Pid)
+	return cmd.Wait()
 }
 
 func (e Exec) command(ctx context.Context, args []string) (cmd *exec.Cmd, stdout, stderr *capped) {

@@ -12,7 +12,20 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// runVariable makes the test binary run this program, with lockVariable as its
+// lock file.
+const (
+	runVariable  = "GENV_TEST_RUN"
+	lockVariable = "GENV_TEST_LOCK"
+)
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(runVariable); path != "" {
+		_, _ = nvidiasmi.Exec{Path: path, Lock: os.Getenv(lockVariable)}.Run(context.Background())
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // constructed is an output from testdata/constructed.
 func constructed(t testing.TB, name string) []byte {

@@ -1,0 +1,162 @@
+package nvidiasmi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lock holds a lock file while nvidia-smi runs. The program inherits the
+// descriptor (flock(2) is of the open file), so one that hangs in the kernel
+// keeps the lock after the genv that started it was killed.
+type lock struct{ file *os.File }
+
+// The files of a lock are the caller's alone.
+const (
+	lockDirMode  = 0o700
+	lockFileMode = 0o600
+)
+
+// acquire takes the lock, and waits for it until shortly before the end of ctx.
+// The error is ErrHung, or ctx's. Where no lock file can be made safely there is
+// no lock: that is nil.
+func acquire(ctx context.Context, path string) (*lock, error) {
+	if path == "" || !ownFolder(filepath.Dir(path)) {
+		return nil, nil
+	}
+	const shortest, longest = time.Millisecond, 50 * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, patience(ctx))
+	defer cancel()
+	began := time.Now()
+	for pause := shortest; ; pause = min(2*pause, longest) {
+		l, holder, err := tryLock(path)
+		if l != nil || err != nil {
+			return l, nil // without a lock file there is no lock
+		}
+		if holder.overdue() && time.Since(began) >= killTime {
+			return nil, holder.hung()
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return nil, holder.hung()
+			}
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// patience leaves a tenth of the time until the deadline, so that the caller is
+// still there to learn what it waited for.
+func patience(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return DefaultTimeout
+	}
+	return time.Until(deadline) / 10 * 9
+}
+
+// ownFolder makes a folder that only we can use, and says whether it is one.
+func ownFolder(dir string) bool {
+	if os.MkdirAll(filepath.Dir(dir), 0o755) != nil {
+		return false
+	}
+	_ = os.Mkdir(dir, lockDirMode) // it is looked at now
+	var st unix.Stat_t
+	err := unix.Lstat(dir, &st)
+	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
+}
+
+// tryLock takes the lock unless another process holds it; then it says what is
+// known of that one.
+func tryLock(path string) (*lock, holder, error) {
+	for {
+		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, lockFileMode)
+		if err != nil {
+			return nil, holder{}, err
+		}
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil && stillAt(file, path) {
+			if err = file.Truncate(0); err == nil {
+				return &lock{file}, holder{}, nil
+			}
+		}
+		h := readHolder(file)
+		_ = file.Close() // it was only read
+		switch {
+		case err == nil: // its holder has removed it
+		case errors.Is(err, unix.EWOULDBLOCK):
+			return nil, h, nil
+		default:
+			return nil, holder{}, err
+		}
+	}
+}
+
+func stillAt(file *os.File, path string) bool {
+	opened, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	now, err := os.Lstat(path)
+	return err == nil && os.SameFile(opened, now)
+}
+
+// begun notes which process runs, for those who wait.
+func (l *lock) begun(pid int) {
+	if l != nil {
+		_, _ = fmt.Fprintf(l.file, "%d %d\n", pid, time.Now().Unix()) // without it the others are told less
+	}
+}
+
+// release gives the lock back after the program has ended by itself. What it
+// started may run on with the descriptor.
+func (l *lock) release() {
+	if l == nil {
+		return
+	}
+	_ = os.Remove(l.file.Name())
+	_ = unix.Flock(int(l.file.Fd()), unix.LOCK_UN)
+	_ = l.file.Close()
+}
+
+// abandon closes our descriptor only: the lock goes on as long as anything that
+// was started has one.
+func (l *lock) abandon() {
+	if l != nil {
+		_ = l.file.Close()
+	}
+}
+
+// holder is what a lock file says of the program that runs.
+type holder struct {
+	pid   int
+	since time.Time
+}
+
+func readHolder(file *os.File) (h holder) {
+	text := make([]byte, 64)
+	n, _ := file.ReadAt(text, 0) // nothing is known of it then
+	var since int64
+	if _, err := fmt.Sscanf(string(text[:n]), "%d %d\n", &h.pid, &since); err != nil {
+		return holder{}
+	}
+	h.since = time.Unix(since, 0)
+	return h
+}
+
+// overdue says that its caller must have given up on it.
+func (h holder) overdue() bool { return h.pid != 0 && time.Since(h.since) > DefaultTimeout }
+
+func (h holder) hung() error {
+	if h.pid == 0 {
+		return fmt.Errorf("nvidia-smi already runs and does not return: %w", ErrHung)
+	}
+	return fmt.Errorf("nvidia-smi already runs since %s as process %d and does not return: %w", h.since.Format(time.RFC3339), h.pid, ErrHung)
+}
