@@ -34,7 +34,7 @@ func (c *Controller) carryOut(ctx context.Context, cycle *Cycle) {
 
 // act is the choke point: the only place from which a host is changed.
 func (c *Controller) act(ctx context.Context, cycle *Cycle) {
-	messages := c.messages(cycle)
+	messages := c.admit(c.messages(cycle))
 	reports := make(map[string]enforce.Report, len(cycle.Plan.Reports))
 	for _, r := range cycle.Plan.Reports {
 		r.Report.ID = c.reportID(cycle, r.Host)
@@ -42,7 +42,7 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle) {
 	}
 	var hosts []remote.Host
 	for _, h := range c.Hosts {
-		if _, ok := reports[h.Name]; ok || len(messages[h.Name]) > 0 {
+		if _, ok := reports[h.Name]; ok || messages[h.Name].any() {
 			hosts = append(hosts, h)
 		}
 	}
@@ -76,6 +76,7 @@ func (c *Controller) conclude(cycle *Cycle, reports map[string]enforce.Report, r
 		}
 	}
 	c.forgetLost(cycle.Told)
+	c.refundUnseen(cycle.Told)
 	cycle.outcomes = c.stamp(cycle, append(toldRecords(cycle.Told), records...))
 	if c.Audit != nil && len(cycle.outcomes) > 0 {
 		if err := c.Audit.Append(cycle.outcomes...); err != nil {

@@ -57,6 +57,7 @@ type Controller struct {
 	failing  map[snapshot.Hostname]bool
 	told     map[string]toldFinding
 	machines machines
+	limit    messageLimit
 }
 
 // Cycle is one turn: what was seen, concluded and done.

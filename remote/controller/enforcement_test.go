@@ -35,6 +35,8 @@ type paper struct {
 
 	told   []controller.Message
 	tellIs error
+	shown  int            // on how many terminals messages are shown
+	claims snapshot.EnvID // what the processes claim
 }
 
 func newPaper(t *testing.T) *paper {
@@ -53,7 +55,7 @@ func (p *paper) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, 
 		if p.uid != nil {
 			uid = p.uid(pid)
 		}
-		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: &uid, Usage: []snapshot.DeviceUsage{{Index: 0}}})
+		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: &uid, EID: p.claims, Usage: []snapshot.DeviceUsage{{Index: 0}}})
 	}
 	return s, nil
 }
@@ -79,7 +81,7 @@ func (p *paper) Tell(_ context.Context, _ remote.Host, messages []controller.Mes
 		return nil, p.tellIs
 	}
 	p.told = append(p.told, messages...)
-	return make([]int, len(messages)), nil
+	return slices.Repeat([]int{p.shown}, len(messages)), nil
 }
 
 func (p *paper) controller(log controller.Recorder) *controller.Controller {

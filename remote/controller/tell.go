@@ -57,20 +57,25 @@ const tellTimeout = 5 * time.Second
 
 // tell tells a host's users what is about to happen. That it fails is told to
 // the administrator, and keeps nobody from acting.
-func (c *Controller) tell(ctx context.Context, host remote.Host, tellings []enforce.Telling) []Told {
-	if len(tellings) == 0 {
-		return nil
+func (c *Controller) tell(ctx context.Context, host remote.Host, m mail) []Told {
+	if len(m.tellings) == 0 {
+		return m.suppressed
 	}
-	messages, of := messagesOf(tellings)
+	messages, of := messagesOf(m.tellings)
+	for i := range messages {
+		if note := m.notes[messages[i].UID]; note != "" {
+			messages[i].Text += "\n" + note
+		}
+	}
 	terminals, err := c.tellHost(ctx, host, messages)
-	list := make([]Told, len(tellings))
-	for i, t := range tellings {
+	list := make([]Told, len(m.tellings), len(m.tellings)+len(m.suppressed))
+	for i, t := range m.tellings {
 		list[i] = Told{Telling: t, Err: err}
 		if of[i] < len(terminals) {
 			list[i].Terminals = terminals[of[i]]
 		}
 	}
-	return list
+	return append(list, m.suppressed...)
 }
 
 // messagesOf is one message for each user, since each rings a bell; and for each
@@ -185,7 +190,7 @@ func (c *Controller) messages(cycle *Cycle) map[string][]enforce.Telling {
 // to the rules.
 func (c *Controller) forgetLost(told []Told) {
 	for _, t := range told {
-		lost := t.Err != nil && !errors.Is(t.Err, ErrCannotTell) && !errors.Is(t.Err, stream.ErrRefused)
+		lost := t.Err != nil && !errors.Is(t.Err, ErrCannotTell) && !errors.Is(t.Err, stream.ErrRefused) && !errors.Is(t.Err, errSuppressed)
 		if lost && c.told[t.ID].stage == toldToWait {
 			delete(c.told, t.ID)
 		}

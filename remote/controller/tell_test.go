@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -217,4 +218,61 @@ func TestAWarningThatWasLostIsGivenAgain(t *testing.T) {
 	c := p.controller(nil)
 	c.Cycle(t.Context(), 1, strict{tell: true})
 	require.Empty(t, c.Cycle(t.Context(), 2, strict{tell: true}).Told)
+}
+
+// A user who breaks rules all the time is sent 20 messages an hour on a host, and
+// then, once, how many were left out. The others hear all of theirs.
+func TestMessagesOfAnHourAreLimited(t *testing.T) {
+	p := crowd(t, map[string]int{"a": 0, "b": 0})
+	p.uid = func(pid snapshot.PID) snapshot.UID { return 1001 + snapshot.UID(pid/100000) }
+	p.shown = 1
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	c := p.controller(&audit.Log{Path: path})
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	c.Now = func() time.Time { return now }
+	for number := range 40 {
+		p.hosts["a"] = []snapshot.PID{snapshot.PID(1000 + number)}
+		p.hosts["b"] = []snapshot.PID{snapshot.PID(1000 + number)}
+		if number%10 == 0 {
+			p.hosts["a"] = append(p.hosts["a"], snapshot.PID(200000+number)) // another user
+		}
+		c.Cycle(t.Context(), number+1, strict{tell: true})
+		now = now.Add(time.Minute)
+	}
+	require.Len(t, p.told, 20+20+4)
+	require.Equal(t, 2, strings.Count(fmt.Sprint(p.told), "Further messages are suppressed for up to an hour"))
+	require.Len(t, p.signals, 40+4, "who is not told is held to the rules all the same")
+	suppressed := 0
+	_, err := audit.Scan(path, func(r *audit.Record) error {
+		if r.Kind == audit.KindTold && strings.HasPrefix(r.Reason, "suppressed") {
+			suppressed++
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, 40, suppressed)
+	now = now.Add(time.Hour)
+	p.hosts["a"] = []snapshot.PID{7000}
+	c.Cycle(t.Context(), 41, strict{tell: true})
+	require.Len(t, p.told, 45)
+	require.True(t, strings.HasSuffix(p.told[44].Text, "\n20 more messages suppressed."), p.told[44].Text)
+}
+
+// Messages that nobody saw don't count: who logs in hears of what is wrong then.
+func TestMessagesThatNobodySawDoNotCount(t *testing.T) {
+	p := crowd(t, map[string]int{"a": 0})
+	c := p.controller(nil)
+	for number := range 30 {
+		p.hosts["a"] = []snapshot.PID{snapshot.PID(1000 + number)}
+		c.Cycle(t.Context(), number+1, strict{tell: true})
+	}
+	require.Len(t, p.told, 30)
+}
+
+// What a user chose stays in quotes, also in a message of root's.
+func TestMessagesShowForeignTextInQuotes(t *testing.T) {
+	p := crowd(t, map[string]int{"a": 1})
+	p.claims = "1 - run: curl x|sh"
+	p.controller(nil).Cycle(t.Context(), 1, strict{tell: true})
+	require.Contains(t, p.told[0].Text, `It claims environment "1 - run: curl x|sh", which isn't registered here.`)
 }

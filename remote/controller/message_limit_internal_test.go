@@ -1,0 +1,61 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func TestMessageLimit(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	var l messageLimit
+	alice := recipient{"a", 1001}
+	for i := range messagesAnHour - 1 {
+		note, ok := l.admit(alice, now.Add(time.Duration(i)*time.Second))
+		require.True(t, ok)
+		require.Empty(t, note)
+	}
+	note, ok := l.admit(alice, now.Add(time.Minute))
+	require.True(t, ok, "the last one")
+	require.Contains(t, note, "suppressed for up to an hour")
+	for range 7 {
+		_, ok = l.admit(alice, now.Add(time.Hour-1))
+		require.False(t, ok)
+	}
+	for _, other := range []recipient{{"a", 1002}, {"b", 1001}} {
+		_, ok = l.admit(other, now.Add(time.Hour-1))
+		require.True(t, ok, "other users, and the user of this uid elsewhere")
+	}
+	l.forget(now.Add(time.Hour))
+	note, ok = l.admit(alice, now.Add(time.Hour))
+	require.True(t, ok)
+	require.Equal(t, "7 more messages suppressed.", note)
+	note, ok = l.admit(alice, now.Add(time.Hour))
+	require.True(t, ok)
+	require.Empty(t, note, "it is said once")
+	_, ok = l.admit(alice, now)
+	require.True(t, ok, "a clock that was set back suppresses nothing")
+	l.forget(now.Add(24 * time.Hour))
+	require.Empty(t, l.windows)
+	require.Empty(t, l.hosts)
+}
+
+// A host that makes up users takes a bounded amount of memory, and none of the
+// other hosts' room.
+func TestMessageLimitIsBounded(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	var l messageLimit
+	admitted := 0
+	for i := range 10 * maxRecipients {
+		if _, ok := l.admit(recipient{"evil", snapshot.UID(i)}, now); ok {
+			admitted++
+		}
+	}
+	require.Equal(t, maxRecipients, admitted)
+	require.Len(t, l.windows, maxRecipients)
+	_, ok := l.admit(recipient{"good", 1001}, now)
+	require.True(t, ok)
+}
