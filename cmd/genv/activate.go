@@ -63,13 +63,18 @@ func (p *program) activate(c *cli.Context) error {
 	if err := who.identify(c.Context, &a); err != nil {
 		return err
 	}
-	active, err := who.enter(c.Context, a, !c.Bool("no-attach"), p.overSubscribe(c))
+	entry := entry{Activation: a, attach: !c.Bool("no-attach"), overSubscribe: p.overSubscribe(c)}
+	if entry.attach && a.Config.GPUs != nil {
+		entry.others = who.inUseByOthers(c.Context, a.EID, a.UID)
+	}
+	active, err := who.enter(c.Context, &entry)
 	if err != nil {
 		return err
 	}
 	if err := caller.Apply(shell.Activate(active, c.Bool("no-prompt"))); err != nil {
 		return who.leave(c.Context, a.PID, err)
 	}
+	p.gained(c.Context, entry.others, entry.before, active.Devices)
 	return nil
 }
 
@@ -111,22 +116,32 @@ func (w *person) identify(ctx context.Context, a *state.Activation) error {
 	return nil
 }
 
+// entry is how a process enters an environment.
+type entry struct {
+	state.Activation
+	attach, overSubscribe bool
+	others                inUse
+	before                []snapshot.DeviceIndex // what the environment had
+}
+
 // enter registers a process and attaches the devices that its configuration
 // asks for: all of it or nothing. An environment that is there already has the
 // devices that it has, unless more are asked for now.
-func (w *person) enter(ctx context.Context, a state.Activation, attach, overSubscribe bool) (active shell.Active, err error) {
+func (w *person) enter(ctx context.Context, e *entry) (active shell.Active, err error) {
 	err = w.update(ctx, func(b *state.Books) error {
-		a := a
+		a := e.Activation
 		if a.EID == "" {
 			a.EID = freeID(b, a.PID)
 		}
 		count := a.Config.GPUs
+		e.before = b.AttachedTo(a.EID)
 		if err := b.Activate(a); err != nil {
 			return err
 		}
-		if attach && count != nil {
+		if e.attach && count != nil {
 			if _, err := b.Attach(state.AttachRequest{
-				EID: a.EID, Count: *count, Memory: b.Environment(a.EID).Config.GPUMemory, OverSubscribe: overSubscribe, At: a.At,
+				EID: a.EID, Count: *count, Memory: b.Environment(a.EID).Config.GPUMemory,
+				OverSubscribe: e.overSubscribe, Busy: e.others.devices(), At: a.At,
 			}); err != nil {
 				return err
 			}

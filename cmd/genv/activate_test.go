@@ -98,17 +98,20 @@ func TestSeveralTerminals(t *testing.T) {
 	})
 }
 
-// A shell that was started from an active one is in the same environment, and
-// outlives it without lying.
+// A shell that was started from an active one is in the same environment, which
+// goes on with it; one that lost its environment says so.
 func TestAShellWhoseEnvironmentEnded(t *testing.T) {
 	eachShell(t, func(t *testing.T, kind string) {
-		u := newStation(t).me()
+		s := newStation(t)
+		u := s.me()
 		one := u.open(kind)
 		require.Equal(t, said{}, one.say("genv activate --gpus 1"))
 		child := u.with("GENV_ENVIRONMENT_ID="+one.pid(), "GENV_SHELL=1", "CUDA_VISIBLE_DEVICES=0").open(kind)
 		require.Equal(t, said{"Already running in an active environment\n", "1"}, child.say("genv activate"))
 		require.Contains(t, child.say("genv status").text, "Environment is active ("+one.pid()+")\n")
 		one.close()
+		require.Equal(t, said{text: one.pid() + "," + child.pid() + "\n"}, child.say("genv envs query --query eid pids"), "its user's work goes on")
+		require.NoError(t, os.WriteFile(filepath.Join(s.state, "envs.json"), []byte(`{"envs": []}`), 0o666))
 		ended := "Environment " + one.pid() + " of this shell has ended: run `genv deactivate`, and then `genv activate` for a new one\n"
 		require.Equal(t, said{text: "Environment is not active\n" + ended}, child.say("genv status"))
 		for _, line := range []string{"genv activate", "genv attach", "genv detach", "genv config", "genv lock true"} {

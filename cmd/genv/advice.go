@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
 // In the words of 1.4.3.
@@ -54,11 +56,43 @@ func advised(err error) string {
 			return oneLine(err.Error()) + "; " + advice.step
 		}
 	}
+	if holders := holdersOf(err); len(holders) > 0 {
+		return err.Error() + holderLines(holders)
+	}
 	var path *fs.PathError
 	if errors.As(err, &path) && errors.Is(path, fs.ErrPermission) {
 		return oneLine(err.Error()) + "; ask its owner or root to let you, or set GENV_TMPDIR on the whole host"
 	}
 	return err.Error()
+}
+
+// holdersOf are those who have what was refused.
+func holdersOf(err error) []state.AttachedBy {
+	var taken *state.TakenError
+	var tooMany *state.TooManyError
+	switch {
+	case errors.As(err, &taken):
+		return taken.Holders
+	case errors.As(err, &tooMany) && tooMany.Requested <= tooMany.Total:
+		return tooMany.Holders
+	}
+	return nil
+}
+
+// maxHolders is how many holders a refusal names.
+const maxHolders = 16
+
+// holderLines are the holders, each on a line of its own below the line of 1.4.3.
+func holderLines(holders []state.AttachedBy) string {
+	var text strings.Builder
+	for i, holder := range holders {
+		if i == maxHolders {
+			fmt.Fprintf(&text, "\n    and %d more; `genv devices` lists them", len(holders)-maxHolders)
+			break
+		}
+		text.WriteString("\n    " + holder.String())
+	}
+	return text.String()
 }
 
 // warn prints what was noticed and could be worked around.

@@ -13,9 +13,9 @@ var manyValued = []string{"--max-devices-for-user", "--query"}
 
 // arrange repeats a many-valued flag before each of its values, so that
 // `--query a b` reads as `--query a --query b`. What stands behind `--`, or is
-// the command of `genv lock`, stays as it is.
+// the command of `genv lock` or `genv run`, stays as it is.
 func arrange(args []string) []string {
-	if len(args) > 1 && args[1] == "lock" {
+	if len(args) > 1 && (args[1] == "lock" || args[1] == "run") {
 		return args
 	}
 	var out []string

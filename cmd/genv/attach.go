@@ -45,12 +45,28 @@ func (p *program) attach(c *cli.Context) error {
 		return usage("--refresh attaches nothing: leave out --count and --index")
 	}
 	request.At = snapshot.DateOf(p.now())
-	return p.inShell(c.Context, func(b *state.Books, env *snapshot.Environment) error {
-		if c.Bool("refresh") {
-			return nil
-		}
-		return attachTo(b, env, request)
+	if c.Bool("refresh") {
+		return p.inShell(c.Context, func(*state.Books, *snapshot.Environment) error { return nil })
+	}
+	who, err := p.person()
+	if err != nil {
+		return err
+	}
+	var others inUse
+	if who.eid != "" { // else it is refused
+		others = who.inUseByOthers(c.Context, who.eid, who.uid)
+	}
+	request.Busy = others.devices()
+	var before, now []snapshot.DeviceIndex
+	err = p.inShell(c.Context, func(b *state.Books, env *snapshot.Environment) error {
+		before = b.AttachedTo(env.EID)
+		now, err = attachTo(b, env, request)
+		return err
 	})
+	if err == nil {
+		p.gained(c.Context, others, before, now)
+	}
+	return err
 }
 
 // inShell changes the environment in which the command was typed, and then the
@@ -87,8 +103,8 @@ func (p *program) inShell(ctx context.Context, change func(*state.Books, *snapsh
 }
 
 // attachTo attaches what was asked for, or else what the environment is
-// configured with.
-func attachTo(b *state.Books, env *snapshot.Environment, r state.AttachRequest) error {
+// configured with, and lists all that it has then.
+func attachTo(b *state.Books, env *snapshot.Environment, r state.AttachRequest) ([]snapshot.DeviceIndex, error) {
 	r.EID, r.Memory = env.EID, env.Config.GPUMemory
 	if r.Count == 0 && r.Indices == nil {
 		r.Count = 1
@@ -96,8 +112,7 @@ func attachTo(b *state.Books, env *snapshot.Environment, r state.AttachRequest) 
 			r.Count = *env.Config.GPUs
 		}
 	}
-	_, err := b.Attach(r)
-	return err
+	return b.Attach(r)
 }
 
 // attachRequest reads attachFlags.

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -42,13 +45,31 @@ func (p *program) deactivate(c *cli.Context) error {
 	if err := who.identify(c.Context, &activation); err != nil {
 		return err
 	}
+	var goesOn string
 	if err := who.store.Update(c.Context, func(b *state.Books) error {
-		b.Deactivate(caller.PID)
+		goesOn = goesOnLine(b, b.Deactivate(caller.PID))
 		return nil
 	}); err != nil {
 		return err
 	}
+	if goesOn != "" {
+		p.warn([]string{goesOn})
+	}
 	return caller.Apply(shell.Deactivate())
+}
+
+// goesOnLine says which processes keep an environment that its last shell has
+// left; "" where there are none.
+func goesOnLine(b *state.Books, eid snapshot.EnvID) string {
+	pids := b.Adopted(eid)
+	if len(pids) == 0 {
+		return ""
+	}
+	words := make([]string, len(pids))
+	for i, pid := range pids {
+		words[i] = strconv.Itoa(int(pid))
+	}
+	return fmt.Sprintf("Environment %.32q goes on, with its devices, until its processes end: %s", eid, strings.Join(words, " "))
 }
 
 // unregistered is errNotActive, unless the books have the shell although it has

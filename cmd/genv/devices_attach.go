@@ -15,6 +15,9 @@ func (p *program) devicesAttach(c *cli.Context) error {
 	if err := refuseArguments(c); err != nil {
 		return err
 	}
+	if err := refuseBookFlags(c); err != nil {
+		return err
+	}
 	request, err := p.attachRequest(c)
 	if err != nil {
 		return err
@@ -24,12 +27,29 @@ func (p *program) devicesAttach(c *cli.Context) error {
 		return err
 	}
 	request.At = snapshot.DateOf(p.now())
-	return p.withDevicesOf(c, func(b *state.Books, env *snapshot.Environment) error {
+	who, err := p.person()
+	if err != nil {
+		return err
+	}
+	eid, err := who.named(c.Context, c)
+	if err != nil {
+		return err
+	}
+	others := who.inUseByOthers(c.Context, eid, who.uid)
+	request.Busy = others.devices()
+	var before, now []snapshot.DeviceIndex
+	err = p.withDevicesOf(c, func(b *state.Books, env *snapshot.Environment) error {
 		if config.GPUMemory.Known() {
 			env.Config.GPUMemory = config.GPUMemory
 		}
-		return attachTo(b, env, request)
+		before = b.AttachedTo(env.EID)
+		now, err = attachTo(b, env, request)
+		return err
 	})
+	if err == nil { // which devices it has is on stdout already
+		p.warn(others.warnings(c.Context, without(now, before)))
+	}
+	return err
 }
 
 func (p *program) devicesDetach(c *cli.Context) error {

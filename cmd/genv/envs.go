@@ -50,7 +50,7 @@ func (p *program) envsCommand() *cli.Command {
 // are checked against the names that the system has for users, which the
 // commands of every prompt have no time for.
 func (p *program) environmentBooks(c *cli.Context) (state.Books, error) {
-	store := state.New(state.Dir(p.getenv), state.Options{Now: p.now, Username: state.Users{}.Username})
+	store := state.New(state.Dir(p.getenv), state.Options{Now: p.now, Root: state.Root(p.getenv), Username: state.Users{}.Username})
 	if given(c, "reset").Bool("reset") {
 		if os.Getuid() != 0 {
 			return state.Books{}, errResetRoot

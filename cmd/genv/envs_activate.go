@@ -76,7 +76,7 @@ func (p *program) envsActivate(c *cli.Context) error {
 	if c.IsSet("uid") && c.String("uid") != fmt.Sprint(a.UID) {
 		return usage("--uid %s: the kernel says that it is uid %d", c.String("uid"), a.UID)
 	}
-	_, err = who.enter(c.Context, a, false, false)
+	_, err = who.enter(c.Context, &entry{Activation: a})
 	return err
 }
 
@@ -94,12 +94,14 @@ func (p *program) envsDeactivate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return who.store.Update(c.Context, func(b *state.Books) error {
+	var goesOn string
+	err = who.store.Update(c.Context, func(b *state.Books) error {
 		env := r.environment(b)
 		if env == nil {
 			return nil
 		}
-		if _, err := who.mine(b, env.EID); err != nil {
+		eid := env.EID
+		if _, err := who.mine(b, eid); err != nil {
 			return err
 		}
 		if r.kernel != "" {
@@ -107,8 +109,13 @@ func (p *program) envsDeactivate(c *cli.Context) error {
 		} else {
 			b.Deactivate(r.pid)
 		}
+		goesOn = goesOnLine(b, eid)
 		return nil
 	})
+	if err == nil && goesOn != "" {
+		p.warn([]string{goesOn})
+	}
+	return err
 }
 
 func (p *program) envsFind(c *cli.Context) error {

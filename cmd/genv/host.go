@@ -31,7 +31,7 @@ func (p *program) openHost() (*host, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := state.Options{Now: p.now, Username: state.Users{}.Username}
+	options := state.Options{Now: p.now, Root: state.Root(p.getenv), Username: state.Users{}.Username}
 	if p.getenv("GENV_NAMES") == "books" {
 		// One account plays several users, as in the demo: envs.json is
 		// believed. sudo lets no such variable through.

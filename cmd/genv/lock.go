@@ -55,7 +55,9 @@ func (p *program) lock(c *cli.Context) error {
 		}
 		defer release()
 	}
-	return p.child(words)
+	signals, stop := notified()
+	defer stop()
+	return p.supervise("lock", exec.Command(words[0], words[1:]...), signals)
 }
 
 // patience is how long `genv lock` waits in silence.
@@ -105,45 +107,32 @@ const (
 	exitSignalled     = 128 // and the signal's number
 )
 
-// child runs a command in this one's place as far as others can tell: its
-// status is ours, and signals are passed on.
-func (p *program) child(words []string) error {
-	cmd := exec.Command(words[0], words[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.in, p.out, p.err
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, passedOn...)
-	defer signal.Stop(signals)
-	if err := cmd.Start(); err != nil {
-		fmt.Fprintln(p.err, "genv lock:", printable(err.Error()))
-		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-			return &exitError{code: exitNotFound}
-		}
-		return &exitError{code: exitNotExecutable}
-	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	for {
-		select {
-		case s := <-signals:
-			if !fromTerminal(s) {
-				_ = cmd.Process.Signal(s) // it may have ended meanwhile
-			}
-		case err := <-done:
-			return statusOf(err)
-		}
-	}
-}
-
 // passedOn are the signals by which others ask a program for something.
 var passedOn = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
+	syscall.SIGTSTP, syscall.SIGCONT,
+}
+
+// pass gives a signal on to a command, unless it has got it already. The one
+// that stops it stops this process too, so that the shell sees the job stopped:
+// by the signal's own action, which the kernel leaves out where nobody could
+// continue it.
+func pass(command *os.Process, s os.Signal, signals chan os.Signal) {
+	if !fromTerminal(s) {
+		_ = command.Signal(s) // it may have ended meanwhile
+	}
+	if s == syscall.SIGTSTP {
+		signal.Reset(s)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGTSTP)
+		signal.Notify(signals, s)
+	}
 }
 
 // fromTerminal says that a signal is one of those that the terminal sends to
 // all of its foreground processes: the command has got it already, and many
 // programs take a second Ctrl-C for an order to drop everything.
 func fromTerminal(s os.Signal) bool {
-	if s != syscall.SIGINT && s != syscall.SIGQUIT {
+	if s != syscall.SIGINT && s != syscall.SIGQUIT && s != syscall.SIGTSTP {
 		return false
 	}
 	terminal, err := os.OpenFile("/dev/tty", os.O_RDONLY|unix.O_NOCTTY, 0)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -15,8 +16,14 @@ import (
 var version = "devel"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	ctx := context.Background()
+	// What this process was started to ignore, as sh does with SIGINT for what
+	// runs in the background, stays ignored: by its commands too.
+	if ends := slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM}, signal.Ignored); len(ends) > 0 {
+		interruptible, stop := signal.NotifyContext(ctx, ends...)
+		context.AfterFunc(interruptible, stop) // a second signal ends the program at once
+		ctx = interruptible
+	}
 	p := &program{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, now: time.Now}
 	os.Exit(p.run(ctx, os.Args))
 }

@@ -28,9 +28,20 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("GENV_AUDIT_LOG", "off"); err != nil { // or tests that run as root write into this machine's own
 		panic(err)
 	}
+	root, err := os.MkdirTemp("", "genv-root-") // likewise
+	if err == nil {
+		err = os.Chmod(root, 0o755)
+	}
+	if err == nil {
+		err = os.Setenv("GENV_ROOT_DIR", root)
+	}
+	if err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		removePrograms()
 		removePrivate()
+		_ = os.RemoveAll(root)
 		os.Exit(code)
 	}))
 }

@@ -17,7 +17,7 @@ import (
 func (p *program) personCommands() []*cli.Command {
 	return []*cli.Command{
 		p.activateCommand(), p.deactivateCommand(), p.attachCommand(), p.detachCommand(),
-		p.configCommand(), p.homeCommand(), p.statusCommand(), p.lockCommand(),
+		p.configCommand(), p.homeCommand(), p.statusCommand(), p.lockCommand(), p.runCommand(),
 		p.devicesCommand(), p.envsCommand(), p.shellCommand(),
 	}
 }

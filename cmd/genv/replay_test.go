@@ -117,6 +117,13 @@ func linesOf(text, prefix string) []string {
 func TestReplayLocal(t *testing.T) {
 	needsRoot(t) // what belongs to alice and bob is changed
 	steps := differ(t, recording(t, "local.txt"), []difference{{
+		command: "genv devices attach --eid 9 --index 0", why: "a refusal says who has the device, and since when",
+		lines: []string{
+			"stderr: Device 0 is not available",
+			`stderr:     device 0: environment "1667" of alice(1001) has it since 20/11/2026 21:10:33`,
+			`stderr:     device 0: environment "2020" of bob(1002) has 4g since 20/11/2026 21:10:34`,
+		}, exit: "[exit 1]",
+	}, {
 		command: "genv lock sh -c exit 7",
 		why:     "outside of an environment nothing is locked, and it says so",
 		lines:   []string{"stderr: genv: no device is locked, since this shell is in no environment: run `genv activate` first"}, exit: "[exit 7]",
@@ -224,7 +231,7 @@ func TestReplayShell(t *testing.T) {
 				typed = strings.Join(words[:len(words)-1], " ") + " '" + words[len(words)-1] + "'"
 			}
 			if strings.HasPrefix(typed, "env ") {
-				typed += " | grep -v GENV_SIM_GPUS | sort"
+				typed += " | grep -v -e GENV_SIM_GPUS -e GENV_ROOT_DIR | sort"
 			}
 			said := shell.say(typed)
 			text := strings.NewReplacer(shell.pid(), "PID", s.state, "DIR").Replace(said.text)

@@ -62,9 +62,10 @@ func newStation(t *testing.T) *station {
 	require.NoError(t, os.Chmod(dir, 0o777))
 	s := &station{t: t, dir: dir, state: filepath.Join(dir, "state")}
 	s.devices(8)
+	require.NoError(t, os.Mkdir(s.path("root"), 0o755)) // who runs the test keeps root's notes
 	s.env = []string{
 		"PATH=" + built + "/bin:" + built + "/driver:/usr/local/bin:/usr/bin:/bin",
-		"GENV_TMPDIR=" + s.state, gpus.EnvFile + "=" + s.path("gpus.json"), "TZ=UTC",
+		"GENV_TMPDIR=" + s.state, "GENV_ROOT_DIR=" + s.path("root"), gpus.EnvFile + "=" + s.path("gpus.json"), "TZ=UTC",
 	}
 	return s
 }
@@ -237,8 +238,33 @@ type said struct {
 
 const endOfAnswer = "\x01end of the answer "
 
-// say has the shell read a line.
+// say has the shell read a line. What activate and attach say of the devices
+// that they attached is left out: see sayAll.
 func (s *terminal) say(line string) said {
+	s.t.Helper()
+	answer := s.sayAll(line)
+	var text strings.Builder
+	for line := range strings.Lines(answer.text) {
+		if !strings.HasPrefix(line, "Attached GPUs: ") {
+			text.WriteString(line)
+		}
+	}
+	return said{text.String(), answer.status}
+}
+
+// withoutHolders leaves out the lines below a refusal that say who has what.
+func (s said) withoutHolders() said {
+	var text strings.Builder
+	for line := range strings.Lines(s.text) {
+		if !strings.HasPrefix(line, "    device ") {
+			text.WriteString(line)
+		}
+	}
+	return said{text.String(), s.status}
+}
+
+// sayAll has the shell read a line, and leaves nothing out.
+func (s *terminal) sayAll(line string) said {
 	s.t.Helper()
 	_, err := fmt.Fprintf(s.in, "%s\nprintf '%s%%s\\n' \"$?\"\n", line, `\001end of the answer `)
 	require.NoError(s.t, err)
