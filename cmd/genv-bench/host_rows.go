@@ -131,7 +131,7 @@ func (d *desk) furnish(ctx context.Context, genv string) (err error) {
 func (d *desk) activate(ctx context.Context) error {
 	d.environ = append(os.Environ(),
 		"PATH="+filepath.Join(d.dir, "driver")+":"+os.Getenv("PATH"), gpus.EnvFile+"="+filepath.Join(d.dir, "gpus.json"),
-		"GENV_TMPDIR="+filepath.Join(d.dir, "state"), "GENV_ENVIRONMENT_ID=bench")
+		"GENV_TMPDIR="+filepath.Join(d.dir, "state"), "GENV_ROOT_DIR="+filepath.Join(d.dir, "root"), "GENV_ENVIRONMENT_ID=bench")
 	d.shell = exec.CommandContext(ctx, "sleep", "1000000")
 	if err := d.shell.Start(); err != nil {
 		return err

@@ -61,6 +61,7 @@ func (m *Machine) Environ() []string {
 		"LC_ALL=C",
 		"GENV_TMPDIR=" + m.StateDir(),
 		"GENV_AUDIT_LOG=" + m.StateDir() + ".audit/audit.jsonl",
+		"GENV_ROOT_DIR=" + m.StateDir() + ".root",
 		"GENV_TELL=off", // its users are whoever runs it
 		gpus.EnvFile + "=" + m.GPUs(),
 		"GENV_NAMES=books", // the processes are the caller's, whoever they stand for

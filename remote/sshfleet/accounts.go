@@ -49,7 +49,7 @@ const (
 // sudoers keeps to itself: no syslog, no mail, no time stamps on the machine.
 const sudoers = `Defaults !syslog, !mail_badpass, !mail_no_user, !mail_no_host, !mail_no_perms
 Defaults lecture=never, timestampdir=%[1]s/sudo-ts
-Defaults env_keep += "GENV_TMPDIR GENV_SIM_GPUS GENV_SIM_FAULT GENV_AUDIT_LOG"
+Defaults env_keep += "GENV_TMPDIR GENV_SIM_GPUS GENV_SIM_FAULT GENV_AUDIT_LOG GENV_ROOT_DIR"
 Defaults secure_path="%[1]s/bin:%[1]s/driver:` + systemPath + `"
 Defaults:` + novice + `,` + ghost + ` secure_path="%[1]s/driver:` + pathWithoutLocal + `"
 root ALL=(ALL:ALL) ALL

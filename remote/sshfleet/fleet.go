@@ -147,6 +147,9 @@ func (h *Host) prepare() error {
 	if err := os.Chmod(h.Dir, 0o777|os.ModeSticky); err != nil {
 		return err
 	}
+	if err := os.Mkdir(h.Root(), 0o755); err != nil {
+		return err
+	}
 	devices := gpus.Devices(h.Name, cmp.Or(h.options.GPUs, defaultGPUs), gpuName, gpuMiB)
 	return gpus.Host{Devices: devices}.Write(h.GPUs)
 }
@@ -157,6 +160,7 @@ func (h *Host) environ() []string {
 		"PATH=" + h.path(),
 		"GENV_TMPDIR=" + h.State,
 		"GENV_AUDIT_LOG=" + h.AuditLog(),
+		"GENV_ROOT_DIR=" + h.Root(),
 		gpus.EnvFile + "=" + h.GPUs,
 	}
 	if h.options.Fault != "" {
@@ -164,6 +168,9 @@ func (h *Host) environ() []string {
 	}
 	return environ
 }
+
+// Root is where root's genv keeps its own notes and copies of the state files.
+func (h *Host) Root() string { return filepath.Join(h.Dir, "root") }
 
 // AuditLog is where genv on the host records what it does.
 func (h *Host) AuditLog() string { return filepath.Join(h.Dir, "log", "audit.jsonl") }
