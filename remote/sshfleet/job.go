@@ -13,7 +13,7 @@ import (
 
 // Job is a process to be started on a host.
 type Job struct {
-	User string // alice, bob or carol
+	User string // alice, bob, carol or root
 	// Env is its environment beside USER, HOME and PATH, as NAME=value; see
 	// Env.Var for one that puts it in an environment of genv.
 	Env []string
@@ -25,6 +25,12 @@ type Job struct {
 	Uses []Use
 	// IgnoreTerm makes it outlive SIGTERM.
 	IgnoreTerm bool
+	// Command is what it runs, and has to run on until it is ended; nil for
+	// sleep. It prints a line when it is ready, if Speaks.
+	Command []string
+	Speaks  bool
+	// Contained starts it in a PID namespace of its own, as containers are.
+	Contained bool
 }
 
 // Use is how much of a device a job seems to use.
@@ -67,14 +73,20 @@ func (h *Host) start(job Job) (*Process, error) {
 	if job.IgnoreTerm {
 		cmd = exec.Command("/bin/sh", "-c", ignoreTerm)
 	}
+	if job.Command != nil {
+		cmd = exec.Command(job.Command[0], job.Command[1:]...)
+	}
 	cmd.Dir = "/"
 	cmd.Env = h.jobEnviron(job)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)},
 		Pdeathsig:  syscall.SIGKILL,
 	}
+	if job.Contained {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
+	}
 	p := &Process{User: job.User}
-	if p.job, err = startAndListen(cmd, job.IgnoreTerm); err != nil {
+	if p.job, err = startAndListen(cmd, job.IgnoreTerm || job.Speaks); err != nil {
 		return nil, err
 	}
 	p.PID = p.job.PID()
