@@ -15,6 +15,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(crashVariable) != "" {
+		serveAndCrash()
+		return
+	}
 	removePrivate, err := sshfleet.Private()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "The tests see this machine's own accounts and rules of sudo:", err)
