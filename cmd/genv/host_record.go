@@ -56,7 +56,7 @@ func (r *hostRecord) begin(report enforce.Report, spared []enforce.Termination) 
 			item.Report = fmt.Sprintf("%d/%d", os.Getpid(), r.now().UnixNano())
 		}
 		if item.PID != 0 && item.UID == nil {
-			if uid, err := r.proc.UID(item.PID); err == nil {
+			if uid, err := r.proc.Owner(item.PID); err == nil {
 				item.UID = &uid
 			}
 		}

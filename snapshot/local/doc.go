@@ -12,6 +12,10 @@
 // A source that fails as a whole makes the snapshot fail. What cannot be told
 // of one process does not: that process is marked, and a warning says so.
 //
+// A process is in the environment that its environ names, if that is intact.
+// Otherwise it is in that of its nearest registered ancestor, if it is its own
+// user's: see assign.
+//
 // The order matters. Processes are asked for first and the books are read last,
 // because an environment is registered before anything runs in it: whatever
 // the books lack then is not registered, and no newcomer is misjudged.
