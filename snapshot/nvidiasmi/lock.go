@@ -74,45 +74,37 @@ func ownFolder(dir string) bool {
 }
 
 // tryLock takes the lock unless another process holds it; then it says what is
-// known of that one.
+// known of that one. The file stays: to make and remove one takes as long as to
+// run a program where /run is on a disk.
 func tryLock(path string) (*lock, holder, error) {
-	for {
-		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, lockFileMode)
-		if err != nil {
-			return nil, holder{}, err
-		}
-		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil && stillAt(file, path) {
-			if err = file.Truncate(0); err == nil {
-				return &lock{file}, holder{}, nil
-			}
-		}
-		h := readHolder(file)
-		_ = file.Close() // it was only read
-		switch {
-		case err == nil: // its holder has removed it
-		case errors.Is(err, unix.EWOULDBLOCK):
-			return nil, h, nil
-		default:
-			return nil, holder{}, err
-		}
-	}
-}
-
-func stillAt(file *os.File, path string) bool {
-	opened, err := file.Stat()
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, lockFileMode)
 	if err != nil {
-		return false
+		return nil, holder{}, err
 	}
-	now, err := os.Lstat(path)
-	return err == nil && os.SameFile(opened, now)
+	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		l := &lock{file}
+		l.note(0, 0)
+		return l, holder{}, nil
+	}
+	h := readHolder(file)
+	_ = file.Close() // it was only read
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = nil
+	}
+	return nil, h, err
 }
 
 // begun notes which process runs, for those who wait.
 func (l *lock) begun(pid int) {
 	if l != nil {
-		_, _ = fmt.Fprintf(l.file, "%d %d\n", pid, time.Now().Unix()) // without it the others are told less
+		l.note(pid, time.Now().Unix())
 	}
+}
+
+// note writes over the note of before, which is as long.
+func (l *lock) note(pid int, since int64) {
+	_, _ = l.file.WriteAt(fmt.Appendf(nil, "%10d %20d\n", pid, since), 0) // without it the others are told less
 }
 
 // release gives the lock back after the program has ended by itself. What it
@@ -121,7 +113,6 @@ func (l *lock) release() {
 	if l == nil {
 		return
 	}
-	_ = os.Remove(l.file.Name())
 	_ = unix.Flock(int(l.file.Fd()), unix.LOCK_UN)
 	_ = l.file.Close()
 }
@@ -144,7 +135,7 @@ func readHolder(file *os.File) (h holder) {
 	text := make([]byte, 64)
 	n, _ := file.ReadAt(text, 0) // nothing is known of it then
 	var since int64
-	if _, err := fmt.Sscanf(string(text[:n]), "%d %d\n", &h.pid, &since); err != nil {
+	if _, err := fmt.Sscan(string(text[:n]), &h.pid, &since); err != nil || h.pid <= 0 {
 		return holder{}
 	}
 	h.since = time.Unix(since, 0)

@@ -51,7 +51,7 @@ func TestAHungCallIsOutstandingOnceOnTheMachine(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	pid := waitForPID(t, pidFile)
 	defer func() { _ = syscall.Kill(-pid, syscall.SIGKILL) }()
-	require.Eventually(t, func() bool { text, _ := os.ReadFile(lock); return len(text) > 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { text, _ := os.ReadFile(lock); return strings.Contains(string(text), strconv.Itoa(pid)) }, 10*time.Second, time.Millisecond)
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
 	require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
@@ -129,10 +129,8 @@ func TestALockThatIsGivenBackIsTaken(t *testing.T) {
 		result <- err
 	}()
 	time.Sleep(20 * time.Millisecond)
-	require.NoError(t, os.Remove(lock))
 	require.NoError(t, file.Close())
 	require.NoError(t, <-result)
-	require.NoFileExists(t, lock)
 }
 
 func TestWhoStopsWaitingForTheLockLearnsWhy(t *testing.T) {
@@ -162,7 +160,6 @@ func TestCallsAreOneAtATimeOnTheMachine(t *testing.T) {
 	}
 	group.Wait()
 	require.NoError(t, errors.Join(errs...))
-	require.NoFileExists(t, lock)
 	info, err := os.Stat(filepath.Dir(lock))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
