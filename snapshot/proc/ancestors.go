@@ -61,9 +61,14 @@ type Family struct {
 // Family begins to look at families.
 func (fs FS) Family() *Family { return &Family{fs: fs, seen: map[snapshot.PID]Stat{}} }
 
-// Ancestors are the ancestors of a process, the nearest first, as by
-// FS.Ancestors. With an error they are those up to the first one that can't be
-// looked at.
+// familyDepth is how many ancestors count: far more than people's processes have.
+// One that has more has no others, or nesting processes would be a way to make
+// one that nothing is known of.
+const familyDepth = 256
+
+// Ancestors are the ancestors of a process, the nearest first, at most
+// familyDepth of them. With an error they are those up to the first one that
+// can't be looked at.
 func (f *Family) Ancestors(of Stat) ([]Ancestor, error) {
 	ancestors, err := f.walk(of)
 	for range attempts {
@@ -85,10 +90,7 @@ func (f *Family) Ancestors(of Stat) ([]Ancestor, error) {
 
 func (f *Family) walk(of Stat) ([]Ancestor, error) {
 	var ancestors []Ancestor
-	for at := of.PPID; at != 0; {
-		if len(ancestors) == maxDepth {
-			return ancestors, fmt.Errorf("%w: more than %d of them", ErrUnreadable, maxDepth)
-		}
+	for at := of.PPID; at != 0 && len(ancestors) < familyDepth; {
 		stat, ok := f.seen[at]
 		if !ok {
 			var err error

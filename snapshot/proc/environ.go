@@ -71,13 +71,13 @@ func (p *Process) noEnviron() error {
 // first thread has ended the process shows none of its own, and others may run
 // on for ever.
 func (p *Process) readEnviron() ([]byte, error) {
-	data, err := p.read("environ", environLimit)
+	data, err := p.environOf("environ")
 	if len(data) > 0 {
 		return data, nil
 	}
 	threads, _ := p.otherThreads()
 	for _, thread := range threads {
-		if theirs, threadErr := p.read("task/"+thread+"/environ", environLimit); threadErr == nil && len(theirs) > 0 {
+		if theirs, threadErr := p.environOf("task/" + thread + "/environ"); threadErr == nil && len(theirs) > 0 {
 			return theirs, nil
 		}
 	}
@@ -85,6 +85,19 @@ func (p *Process) readEnviron() ([]byte, error) {
 		return nil, nil // it is there, and shows nothing
 	}
 	return data, err
+}
+
+// environOf reads an environ. One that is longer than execve(2) lets in was moved
+// by its process (PR_SET_MM of prctl(2)): it is not intact, which is a NUL here.
+func (p *Process) environOf(name string) ([]byte, error) {
+	data, err := readAt(p.dir, name, environLimit+1)
+	if err != nil {
+		return nil, classify(p.PID, err)
+	}
+	if len(data) > environLimit {
+		return []byte{0}, nil
+	}
+	return data, nil
 }
 
 // memory is the stat of the process, or of a thread that still has the

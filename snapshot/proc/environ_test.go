@@ -70,7 +70,7 @@ func TestEnvironTellsNoFromNobodyKnows(t *testing.T) {
 	fs := mount(t)
 	add(t, fs, 10, map[string]string{"environ": "A=1\x00"})
 	add(t, fs, 11, map[string]string{"stat": statLine(11, "x", "S", 1, 0, 1, 5), "environ": ""})
-	add(t, fs, 12, map[string]string{"environ": strings.Repeat("x", 9<<20)})
+	add(t, fs, 12, map[string]string{"stat": statLine(12, "x", "S", 1, 0, 1, 5), "environ": strings.Repeat("A=1\x00", 9<<18)})
 	_, found, err := fs.Environ(10, key)
 	require.NoError(t, err)
 	require.False(t, found)
@@ -78,6 +78,7 @@ func TestEnvironTellsNoFromNobodyKnows(t *testing.T) {
 	require.ErrorIs(t, err, proc.ErrUnreadable)
 	_, _, err = fs.Environ(12, key)
 	require.ErrorIs(t, err, proc.ErrUnreadable)
+	require.ErrorIs(t, err, proc.ErrOverwritten)
 	_, _, err = fs.Environ(13, key)
 	require.ErrorIs(t, err, proc.ErrGone)
 }

@@ -1,0 +1,112 @@
+package local_test
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/snapshot"
+	snapshotlocal "github.com/seed-3119e985/genv/snapshot/local"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// lists is an nvidia-smi that lists one process.
+type lists struct{ pid snapshot.PID }
+
+func (l lists) Apps(context.Context) (nvidiasmi.Usage, error) {
+	return nvidiasmi.Usage{Apps: []nvidiasmi.App{{GPU: "GPU-0", PID: l.pid, Memory: snapshot.MiB(100)}}}, nil
+}
+
+func (l lists) Devices(context.Context) ([]nvidiasmi.Device, error) {
+	return []nvidiasmi.Device{{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}, nil
+}
+
+func (l lists) List(context.Context) ([]nvidiasmi.Listed, error) { return nil, nvidiasmi.ErrGarbled }
+
+// shellWithJob is a shell, and a job in it that sets a title over its environ.
+func shellWithJob(t *testing.T) (shell, job snapshot.PID, wait func()) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command("/bin/sh", "-c", `exec 3<&0; "$0" <&3 & echo $!; wait`, exe)
+	cmd.Env = []string{roleVariable + "=titled", promptEnd, envVariable + "=1667"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = in.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	require.NoError(t, err)
+	return snapshot.PID(cmd.Process.Pid), snapshot.PID(pid), func() { _ = cmd.Wait() }
+}
+
+// TestASnapshotAndTheLookBeforeASignalAgree: with the real sources, a job behind
+// a title is judged in its shell's environment, or as one that hides it, and it
+// is ended only while that holds.
+func TestASnapshotAndTheLookBeforeASignalAgree(t *testing.T) {
+	for name, row := range map[string]struct {
+		before, after bool // whether the shell is registered
+		status        enforce.Status
+	}{
+		"in the environment":           {true, true, enforce.StatusTerminated},
+		"hidden":                       {false, false, enforce.StatusTerminated},
+		"registered since it was seen": {false, true, enforce.StatusChanged},
+		"ended since it was seen":      {true, false, enforce.StatusChanged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shell, job, wait := shellWithJob(t)
+			store := state.New(filepath.Join(t.TempDir(), "state"), state.Options{})
+			register := func(registered bool) {
+				require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+					b.Environments = nil
+					if registered {
+						b.Environments = []snapshot.Environment{{
+							EID: "1667", UID: snapshot.UID(os.Getuid()), Creation: snapshot.DateOf(time.Now()), PIDs: []snapshot.PID{shell},
+						}}
+					}
+					return nil
+				}))
+			}
+			machine := &snapshotlocal.Machine{SMI: lists{job}, Books: store, DevicesFor: time.Hour}
+			register(row.before)
+			require.Eventually(t, func() bool { return hasTitle(job) }, 10*time.Second, time.Millisecond)
+			s, err := machine.Snapshot(t.Context())
+			require.NoError(t, err)
+			require.Len(t, s.Processes, 1)
+			judged := s.Processes[0]
+			require.Equal(t, row.before, judged.EID == "1667")
+			require.Equal(t, !row.before, judged.EnvUnknown && judged.EnvOverwritten)
+
+			register(row.after)
+			report := enforce.Report{Terminate: []enforce.Termination{{Process: judged}}}
+			got := local.New(machine, store, local.Options{Grace: oneGrace}).Execute(t.Context(), report)[0]
+			require.Equal(t, row.status, got.Status, got.Reason)
+			if got.Status == enforce.StatusTerminated {
+				wait()
+				return
+			}
+			require.NoError(t, syscall.Kill(int(job), 0))
+			require.NoError(t, syscall.Kill(int(job), syscall.SIGKILL))
+		})
+	}
+}
+
+func hasTitle(pid snapshot.PID) bool {
+	environ, err := os.ReadFile("/proc/" + strconv.Itoa(int(pid)) + "/environ")
+	return err == nil && strings.HasPrefix(string(environ), "train.py")
+}
