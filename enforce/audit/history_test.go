@@ -81,7 +81,7 @@ func TestUsersSeeTheirOwnAlone(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o755))
-	old := unix.Umask(0o022) // with root's umask 077 the log is root's alone
+	old := unix.Umask(0o077) // as root often has
 	t.Cleanup(func() { unix.Umask(old) })
 	path := filepath.Join(dir, "log", "audit.jsonl")
 	log, err := audit.NewHostLog(path)

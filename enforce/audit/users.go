@@ -36,10 +36,25 @@ type HostLog struct{ Log Log }
 
 // NewHostLog makes the folders for a host's log where they are missing.
 func NewHostLog(path string) (*HostLog, error) {
-	if err := os.MkdirAll(Users(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(filepath.Dir(path)), 0o755); err != nil {
 		return nil, err
 	}
+	for _, dir := range []string{filepath.Dir(path), Users(path)} {
+		if err := makeReadable(dir); err != nil {
+			return nil, err
+		}
+	}
 	return &HostLog{Log: Log{Path: path}}, nil
+}
+
+// makeReadable makes a folder that users may enter, whatever the umask. One that
+// is there stays as the administrator has it.
+func makeReadable(dir string) error {
+	err := os.Mkdir(dir, 0o755)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	return errors.Join(err, os.Chmod(dir, 0o755))
 }
 
 // Append writes records into the whole, and those with a UID into that user's

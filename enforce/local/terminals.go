@@ -110,11 +110,23 @@ func show(path string, uid snapshot.UID, message []byte) error {
 		return fmt.Errorf("%s: %w", path, errors.ErrUnsupported)
 	}
 	n, err := unix.Write(fd, message)
+	for tries := 0; errors.Is(err, unix.EAGAIN) && tries < maxWriteTries; tries++ {
+		time.Sleep(betweenWrites)
+		n, err = unix.Write(fd, message)
+	}
 	if err == nil && n < len(message) {
 		err = unix.EAGAIN
 	}
 	return err
 }
+
+// Of two writes to a terminal at the same moment Linux refuses one that doesn't
+// wait (EAGAIN), as it does while the terminal is stopped (Ctrl-S). So it is tried
+// again, for so short a time that a stopped terminal holds nothing up.
+const (
+	maxWriteTries = 5
+	betweenWrites = 2 * time.Millisecond
+)
 
 // message is what appears: a bell, who says it, and the text, beginning and
 // ending with a new line whatever stands on the terminal.

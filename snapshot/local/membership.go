@@ -83,7 +83,9 @@ func assign(p *snapshot.Process, doubt error, inherited *snapshot.Environment, e
 
 // inherited is the environment of the nearest of a process and its ancestors
 // that is registered in one of its own user. A registered PID alone proves
-// nothing: everybody may write everybody's PIDs into the state files. The error
+// nothing: everybody may write everybody's PIDs into the state files. So nothing
+// is inherited from root's processes, PID 1 among them: all descend from these,
+// and whoever registered one for root would decide about everybody. The error
 // says why there may be one that was not found.
 func (r *registry) inherited(s *sighting) (*snapshot.Environment, error) {
 	err := s.lineageErr
@@ -101,7 +103,7 @@ func (r *registry) inherited(s *sighting) (*snapshot.Environment, error) {
 			continue
 		}
 		for _, e := range environments {
-			if e.UID == uid {
+			if e.UID == uid && uid != 0 {
 				return e, nil
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -61,7 +62,9 @@ func TestMembership(t *testing.T) {
 		"sudo -u, and no claim":        {claimsNo, 1002, 1001, 1001, []snapshot.Environment{registered("7", 1001, 50)}, member{inherited: "7"}},
 		"sudo -u, and a title":         {titled, 1002, 1001, 1001, []snapshot.Environment{registered("7", 1001, 50)}, member{inherited: "7", unknown: true, overwritten: true}},
 		"a registered uid that's not":  {titled, 1001, 1001, 1001, []snapshot.Environment{registered("7", 1002, 50)}, member{unknown: true, overwritten: true}},
-		"forged: root's, of PID 1":     {claimsNo, 1001, 1001, 1001, []snapshot.Environment{registered("7", 0, 1)}, member{inherited: "7"}},
+		"forged: root's, of PID 1":     {claimsNo, 1001, 1001, 1001, []snapshot.Environment{registered("7", 0, 1)}, member{}},
+		"forged: root's, for root's":   {claimsNo, 0, 1001, 1001, []snapshot.Environment{registered("7", 0, 1)}, member{}},
+		"forged: root's, and a title":  {titled, 0, 0, 0, []snapshot.Environment{registered("7", 0, 1, 40, 50)}, member{unknown: true, overwritten: true}},
 		"forged: another's, of PID 50": {claimsNo, 1002, 1002, 1002, []snapshot.Environment{registered("7", 1001, 50)}, member{}},
 		// Otherwise nothing does.
 		"no claim, no environment": {claimsNo, 1001, 1001, 1001, nil, member{}},
@@ -181,15 +184,39 @@ func TestTraitsAreReadAgain(t *testing.T) {
 	}
 }
 
+// programFor is a copy of this test's program that a user may run.
+func programFor(t *testing.T, uid snapshot.UID) string {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	if int(uid) == os.Getuid() {
+		return exe
+	}
+	dir, err := os.MkdirTemp("", "genv-program-")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	data, err := os.ReadFile(exe)
+	require.NoError(t, err)
+	path := filepath.Join(dir, filepath.Base(exe))
+	require.NoError(t, os.WriteFile(path, data, 0o600))
+	require.NoError(t, os.Chmod(path, 0o755))
+	return path
+}
+
 // A real job that sets a title, started from a shell that is active: in its
 // environment. Registered by another uid, or not at all, it is unknown.
 func TestARealTitle(t *testing.T) {
 	job := exec.Command("/bin/sh", "-c", `"$0"; :`, "/proc/self/exe")
-	exe, err := os.Executable()
-	require.NoError(t, err)
-	job.Args[3] = exe
+	own := snapshot.UID(os.Getuid())
+	if own == 0 {
+		own = 60001 // nothing is inherited from root's processes
+	}
+	job.Args[3] = programFor(t, own)
 	job.Env = []string{titleVariable + "=train.py --lr=0.1", "GENV_ENVIRONMENT_ID=1667"}
 	job.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if os.Getuid() == 0 {
+		job.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(own), Gid: uint32(own)}
+	}
 	in, err := job.StdinPipe()
 	require.NoError(t, err)
 	out, err := job.StdoutPipe()
@@ -209,7 +236,6 @@ func TestARealTitle(t *testing.T) {
 	pid := snapshot.PID(n)
 
 	machine, store := realMachine(t, pid)
-	own := snapshot.UID(os.Getuid())
 	for _, row := range []struct {
 		uid  snapshot.UID
 		want member
@@ -227,7 +253,7 @@ func TestARealTitle(t *testing.T) {
 		require.Len(t, s.Processes, 1)
 		p := s.Processes[0]
 		require.Equal(t, row.want, member{p.EID, p.Inherited, p.EnvUnknown, p.EnvOverwritten})
-		require.Contains(t, p.Command, exe[:min(len(exe), 200)])
+		require.Contains(t, p.Command, job.Args[3][:min(len(job.Args[3]), 200)])
 	}
 }
 
