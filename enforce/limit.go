@@ -128,22 +128,22 @@ type group struct {
 	held    Held
 	limited bool
 	actions []*action
-	// elsewhere counts the GPU processes of a user by host, or of a host by user.
-	elsewhere map[*group]int
+	// shared are the GPU processes of a user by host, or of a host by user.
+	shared []share
+}
+
+// share is how many GPU processes a user and a host have in common.
+type share struct {
+	with *group
+	n    int
 }
 
 func newLimiter(e *evaluation, plan *Plan) *limiter {
 	l := &limiter{limits: e.fleet.Limits, byUser: make(map[snapshot.Username]*group), byHost: make(map[*hostView]*group)}
 	for _, h := range e.hosts {
-		host := &group{held: Held{Host: h.name}, elsewhere: make(map[*group]int)}
+		host := &group{held: Held{Host: h.name}}
 		l.byHost[h], l.hosts = host, append(l.hosts, host)
-		for i := range h.snapshot.Processes {
-			user := l.user(h.userOf(&h.snapshot.Processes[i]))
-			l.fleet.processes++
-			host.processes++
-			user.elsewhere[host]++
-			host.elsewhere[user]++
-		}
+		l.countProcesses(h, host)
 	}
 	since := make(map[string]time.Time, len(plan.Findings))
 	for i := range plan.Findings {
@@ -159,12 +159,24 @@ func newLimiter(e *evaluation, plan *Plan) *limiter {
 	return l
 }
 
+func (l *limiter) countProcesses(h *hostView, host *group) {
+	host.processes = len(h.snapshot.Processes)
+	l.fleet.processes += host.processes
+	byUser := make(map[*group]int)
+	for i := range h.snapshot.Processes {
+		byUser[l.user(h.userOf(&h.snapshot.Processes[i]))]++
+	}
+	for user, n := range byUser {
+		user.shared, host.shared = append(user.shared, share{host, n}), append(host.shared, share{user, n})
+	}
+}
+
 // user is the group of a user. Processes of unknown users are in one that is
 // never held: their hosts are.
 func (l *limiter) user(name snapshot.Username) *group {
 	u := l.byUser[name]
 	if u == nil {
-		u = &group{held: Held{User: name}, elsewhere: make(map[*group]int)}
+		u = &group{held: Held{User: name}}
 		l.byUser[name] = u
 		if name != "" {
 			l.users = append(l.users, u)
@@ -271,10 +283,10 @@ func (l *limiter) hold(g *group, because string) {
 			l.count(a, -1)
 		}
 	}
-	for other, n := range g.elsewhere {
-		if !other.limited {
-			l.fleet.processes -= n
-			other.processes -= n
+	for _, s := range g.shared {
+		if !s.with.limited {
+			l.fleet.processes -= s.n
+			s.with.processes -= s.n
 		}
 	}
 }
