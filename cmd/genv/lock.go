@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"syscall"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -114,18 +114,31 @@ var passedOn = []os.Signal{
 }
 
 // pass gives a signal on to a command, unless it has got it already. The one
-// that stops it stops this process too, so that the shell sees the job stopped:
-// by the signal's own action, which the kernel leaves out where nobody could
-// continue it.
-func pass(command *os.Process, s os.Signal, signals chan os.Signal) {
+// that stops it stops this process too, so that the shell sees the job stopped.
+func pass(command *os.Process, s os.Signal) {
 	if !fromTerminal(s) {
 		_ = command.Signal(s) // it may have ended meanwhile
 	}
-	if s == syscall.SIGTSTP {
-		signal.Reset(s)
-		_ = syscall.Kill(os.Getpid(), syscall.SIGTSTP)
-		signal.Notify(signals, s)
+	if s == syscall.SIGTSTP && continuable() {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // Go has no way back to a signal's own action
 	}
+}
+
+// continuable says that a shell watches over this job: its process group is not
+// orphaned. The kernel stops no other one for SIGTSTP (setpgid(2)).
+func continuable() bool {
+	ancestors, err := proc.FS{}.Ancestors(snapshot.PID(os.Getpid()))
+	if err != nil {
+		return false
+	}
+	for _, pid := range ancestors {
+		if group, err := unix.Getpgid(int(pid)); err != nil || group != unix.Getpgrp() {
+			theirs, err := unix.Getsid(int(pid))
+			own, ownErr := unix.Getsid(0)
+			return err == nil && ownErr == nil && theirs == own
+		}
+	}
+	return false
 }
 
 // fromTerminal says that a signal is one of those that the terminal sends to

@@ -162,7 +162,7 @@ func notified() (signals chan os.Signal, stop func()) {
 
 // supervise runs a command in this one's place as far as others can tell: its
 // status is ours, and signals are passed on.
-func (p *program) supervise(command string, cmd *exec.Cmd, signals chan os.Signal) error {
+func (p *program) supervise(command string, cmd *exec.Cmd, signals <-chan os.Signal) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.in, p.out, p.err
 	if err := cmd.Start(); err != nil {
 		return p.notStarted(command, err)
@@ -172,7 +172,7 @@ func (p *program) supervise(command string, cmd *exec.Cmd, signals chan os.Signa
 	for {
 		select {
 		case s := <-signals:
-			pass(cmd.Process, s, signals)
+			pass(cmd.Process, s)
 		case err := <-done:
 			return statusOf(err)
 		}
