@@ -61,4 +61,10 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
-func benchOptions(*testing.B) state.Options { return state.Options{} }
+// benchOptions are those of root's genv, which keeps notes and a copy.
+func benchOptions(b *testing.B) state.Options {
+	b.Helper()
+	root := filepath.Join(b.TempDir(), "root")
+	require.NoError(b, os.Mkdir(root, 0o755))
+	return state.Options{Root: root}
+}

@@ -48,7 +48,7 @@ func (e *CorruptError) Error() string {
 	if e.Copy != "" {
 		kept = "a copy is kept as " + e.Copy
 	}
-	return fmt.Sprintf("%s: %v: %v; it was left as it is and %s: repair it, or start anew with --reset",
+	return fmt.Sprintf("%s: %v: %v; it was left as it is and %s: ask root to run `genv envs`, which restores it from root's copy if there is one, or to start over with --reset",
 		e.Path, ErrCorrupt, e.Cause, kept)
 }
 
