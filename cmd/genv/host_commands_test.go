@@ -119,8 +119,8 @@ func TestAges(t *testing.T) {
 	}
 }
 
-// A corrupt file is reported with its place, is left as it is, and --reset is
-// the way past it.
+// A corrupt file of which root has no copy is reported with its place, is left as
+// it is, and --reset is the way past it.
 func TestReset(t *testing.T) {
 	needsRoot(t)
 	s := newStation(t)
@@ -129,6 +129,7 @@ func TestReset(t *testing.T) {
 	require.Equal(t, said{}, shell.say("genv activate --gpus 1"))
 	path := filepath.Join(s.state, "devices.json")
 	require.NoError(t, os.WriteFile(path, []byte(`{"devices": [`), 0o666))
+	require.NoError(t, os.RemoveAll(s.path("root")))
 	r := me.run("genv", "devices")
 	require.Equal(t, 1, r.code)
 	require.Contains(t, r.err, path)
