@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -31,20 +32,20 @@ func (s *Store) open() (*folder, error) {
 	if !s.keeps() {
 		return dir, err
 	}
-	var repaired []string
+	var planted []string
 	if errors.Is(err, ErrUnsafe) {
 		what, removeErr := s.removePlanted()
 		if removeErr != nil {
 			return nil, fmt.Errorf("%w; and it could not be removed: %w", err, removeErr)
 		}
 		if dir, err = openFolder(s.dir); err == nil {
-			repaired = append(repaired, what)
+			planted = append(planted, what)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	dir.repaired = append(repaired, s.widen(dir)...)
+	dir.repaired = slices.Concat(planted, s.widen(dir))
 	return dir, nil
 }
 

@@ -171,8 +171,8 @@ func TestWhatIsNotLostIsNotRestored(t *testing.T) {
 // restored, since otherwise all would lose their environments to it.
 func TestAUserRestoresOnlyWhatIsMissing(t *testing.T) {
 	needsRoot(t)
-	store, _, dir, root := kept(t)
-	store = state.New(dir, state.Options{Root: root})
+	_, _, dir, root := kept(t)
+	store := state.New(dir, state.Options{Root: root})
 	_, err := store.Discover(t.Context(), gpus(1))
 	require.NoError(t, err)
 	shell := sleeper(t, nil)
@@ -216,6 +216,55 @@ func TestEnvironmentsThatBeganAfterTheCopyAreFoundAgain(t *testing.T) {
 	books, err = store.Read(t.Context())
 	require.NoError(t, err)
 	require.Len(t, books.Environments, 3, "without a loss a claim registers nothing")
+}
+
+// Who removes envs.json right before a genv 1.4.3 is used leaves a valid, empty
+// file: what goes on is registered again, as is what 1.4.3 dropped with its shell.
+func TestWhatGoesOnIsRegisteredAgain(t *testing.T) {
+	tests := []struct {
+		name     string
+		running  []state.Running
+		taken    bool // its device, meanwhile
+		want     []snapshot.PID
+		attached indices
+	}{
+		{name: "a job goes on", running: []state.Running{job(50, alice, "1102")}, want: []snapshot.PID{50}, attached: indices{0}},
+		{name: "its device is somebody else's", running: []state.Running{job(50, alice, "1102")}, taken: true, want: []snapshot.PID{50}},
+		{name: "nothing goes on"},
+		{name: "the shell itself has left", running: []state.Running{job(1102, alice, "1102")}},
+		{name: "another user's process", running: []state.Running{job(50, bob, "1102")}},
+		{name: "an ssh-agent is no work", running: []state.Running{with(job(50, alice, "1102"), func(r *state.Running) { r.Name = "ssh-agent" })}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			store, machine, dir, _ := kept(t)
+			machine.running = tt.running
+			legacy := &town{}
+			require.NoError(t, state.New(dir, state.Options{Machine: legacy}).Update(t.Context(), func(b *state.Books) error {
+				b.Environments = nil
+				b.Detach("1102")
+				if !tt.taken {
+					return nil
+				}
+				if err := b.Activate(state.Activation{EID: "9", UID: bob, PID: 9, At: at("12:00:00")}); err != nil {
+					return err
+				}
+				_, err := b.Attach(state.AttachRequest{EID: "9", Count: 1, At: at("12:00:00")})
+				return err
+			}))
+			for range 2 {
+				books, err := store.Read(t.Context())
+				require.NoError(t, err)
+				env := books.Environment("1102")
+				require.Equal(t, tt.want != nil, env != nil)
+				if env != nil {
+					require.Equal(t, tt.want, env.PIDs)
+					require.Equal(t, alice, env.UID)
+				}
+				require.Equal(t, tt.attached, books.AttachedTo("1102"))
+			}
+		})
+	}
 }
 
 // What is killed at any step of a restoration leaves it to the next look.

@@ -223,7 +223,7 @@ func (s *Store) updateThen(ctx context.Context, change func(*Books) error, look 
 		books = old.books
 		known := s.recall(dir, old.envsStamp)
 		process, all := once(s.machine.Process), &census{machine: s.machine}
-		s.settle(&v, &old, &books, &known, process, all)
+		s.settle(&v, good, &old, &books, &known, process, all)
 		books.remains = s.remaining(all)
 		err := change(&books)
 		books.remains = nil
@@ -247,7 +247,7 @@ func (s *Store) updateThen(ctx context.Context, change func(*Books) error, look 
 
 // settle brings what was read in line with what lives, unless that cannot be
 // told.
-func (s *Store) settle(v *view, old *loaded, b *Books, known *identities, process func(snapshot.PID) Process, all *census) {
+func (s *Store) settle(v *view, good *lastGood, old *loaded, b *Books, known *identities, process func(snapshot.PID) Process, all *census) {
 	if !v.clean {
 		b.LivenessUnknown = true
 		b.Warnings = append(b.Warnings, v.warning)
@@ -260,4 +260,7 @@ func (s *Store) settle(v *view, old *loaded, b *Books, known *identities, proces
 		b.find(list, b.CopyStart, snapshot.DateOf(s.now()))
 	}
 	s.removeDead(b, known, process, all)
+	if v.keep && good != nil && !old.envsRestored && !same(good.envs, old.envs) {
+		b.reclaim(good, all)
+	}
 }

@@ -67,7 +67,7 @@ func successors(env *snapshot.Environment, processes []Running, leaving func(sna
 		}
 	}
 	for _, p := range byAge(processes) {
-		if own[p.PID] == nil {
+		if own[p.PID] == nil || slices.Contains(loginPrograms, p.Name) {
 			continue
 		}
 		eid, known := claimOf(own, p.PID)
@@ -76,7 +76,7 @@ func successors(env *snapshot.Environment, processes []Running, leaving func(sna
 			if len(pids) < maxSuccessors {
 				pids = append(pids, p.PID)
 			}
-		case !known && p.Environ == EnvironHidden && p.PID != 1 && !slices.Contains(loginPrograms, p.Name):
+		case !known && p.Environ == EnvironHidden && p.PID != 1:
 			unsure = true
 		}
 	}
@@ -99,8 +99,8 @@ func claimOf(own map[snapshot.PID]*Running, pid snapshot.PID) (eid snapshot.EnvI
 	return "", false
 }
 
-// loginPrograms hide their environ from their own user, since they hold
-// secrets, and come with a login: they are nobody's work.
+// loginPrograms come with a login and are not work. Most hide their environ from
+// their own user, since they hold secrets.
 var loginPrograms = []string{
 	"sshd", "sshd-session", "(sd-pam)", "ssh-agent", "gpg-agent", "gnome-keyring-d", "fusermount", "fusermount3", "sudo", "su", "login",
 }

@@ -1,0 +1,57 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// reclaim registers environments again that root's copy has and envs.json no
+// longer, while processes of their users go on in them: a genv 1.4.3 dropped
+// them with their shell, or found envs.json missing and began an empty one.
+// Those that were registered do not count, since they may have left. Devices
+// that somebody else has got meanwhile stay theirs.
+func (b *Books) reclaim(good *lastGood, all *census) {
+	before, err := snapshot.DecodeEnvironments(good.envs)
+	if err != nil {
+		return
+	}
+	lost := slices.DeleteFunc(before, func(e snapshot.Environment) bool { return b.Environment(e.EID) != nil })
+	if len(lost) == 0 {
+		return
+	}
+	uids := make([]snapshot.UID, 0, len(lost))
+	for i := range lost {
+		uids = append(uids, lost[i].UID)
+	}
+	list, _ := all.of(uids...)
+	devices, _ := snapshot.DecodeDevices(good.devices) // without them it has none
+	for i := range lost {
+		env := &lost[i]
+		left := func(pid snapshot.PID) bool { return itself(pid) || slices.Contains(env.PIDs, pid) }
+		pids, _ := successors(env, list, left)
+		if len(pids) == 0 {
+			continue
+		}
+		env.PIDs, env.KernelIDs = pids, nil
+		b.Environments = append(b.Environments, *env)
+		b.reattach(env.EID, devices)
+		b.Warnings = append(b.Warnings, fmt.Sprintf("environment %.32q of uid %d was no longer in %s although its user's processes go on: registered again",
+			env.EID, env.UID, envsFile))
+	}
+}
+
+// reattach gives an environment the attachments that it had, as far as there is
+// room.
+func (b *Books) reattach(eid snapshot.EnvID, before []snapshot.Device) {
+	for i := range before {
+		d, a := b.Device(before[i].Index), before[i].Attachment(eid)
+		if d == nil || a == nil || d.Attachment(eid) != nil {
+			continue
+		}
+		if r := (AttachRequest{Memory: a.GPUMemory}); r.fits(d) {
+			d.Attachments = append(slices.Clone(d.Attachments), *a)
+		}
+	}
+}
