@@ -105,8 +105,11 @@ func TestTheSudoersLine(t *testing.T) {
 // them, each cause has its class and its next step.
 func TestWhySudoFails(t *testing.T) {
 	hosts := []sshfleet.HostOptions{
-		{Name: "password", Rights: sshfleet.NeedsPassword}, {Name: "nosudoer", Rights: sshfleet.NotInSudoers},
-		{Name: "partial", Rights: sshfleet.OnlySnapshot}, {Name: "gone", Rights: sshfleet.NoGenvForLine}, {Name: "nosudo", Rights: sshfleet.NoSudo},
+		{Name: "password", Rights: sshfleet.NeedsPassword},
+		{Name: "nosudoer", Rights: sshfleet.NotInSudoers},
+		{Name: "partial", Rights: sshfleet.OnlySnapshot},
+		{Name: "gone", Rights: sshfleet.NoGenvForLine},
+		{Name: "nosudo", Rights: sshfleet.NoSudo},
 	}
 	f := sshfleet.Start(t, sshfleet.Options{Hosts: hosts, Genv: sshfleet.Build(t, "cmd/genv")})
 	there := filepath.Join(f.Dir, "bin", "genv")

@@ -151,7 +151,7 @@ func (n *names) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, 
 	return s, nil
 }
 
-func (n *names) Execute(_ context.Context, h remote.Host, r enforce.Report) (controller.Execution, error) {
+func (n *names) Execute(_ context.Context, h remote.Host, _ enforce.Report) (controller.Execution, error) {
 	n.sent[h.Name]++
 	return controller.Execution{Outcomes: []enforce.Outcome{{PID: 5, Status: enforce.StatusTerminated}}}, nil
 }

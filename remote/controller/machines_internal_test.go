@@ -50,8 +50,11 @@ func TestMachines(t *testing.T) {
 		{"one of them says who it is", []cycle{{"m1 b1 f1 1 k", "- - - 1 k", "m3 b3 f1 3 k", "a a c"}}},
 		{"nobody answers", []cycle{{"down", "down", "down", "a b c"}}},
 		{"the first fails for a while", []cycle{
-			{"m1 b1 f1 1 k", "m1 b1 f1 2 k", "down", "a a c"}, {"down", "m1 b1 f1 2 k", "down", "a a c"},
-			{"down", "down", "down", "a a c"}, {"m1 b1 f1 1 k", "down", "down", "a a c"}, {"m1 b1 f1 1 k", "m1 b1 f1 2 k", "down", "a a c"},
+			{"m1 b1 f1 1 k", "m1 b1 f1 2 k", "down", "a a c"},
+			{"down", "m1 b1 f1 2 k", "down", "a a c"},
+			{"down", "down", "down", "a a c"},
+			{"m1 b1 f1 1 k", "down", "down", "a a c"},
+			{"m1 b1 f1 1 k", "m1 b1 f1 2 k", "down", "a a c"},
 		}},
 		{"one that never answered is not taken for another", []cycle{{"down", "m1 b1 f1 2 k", "down", "a b c"}, {"down", "m1 b1 f1 2 k", "down", "a b c"}}},
 		{"a restart between two answers", []cycle{{"m1 b1 f1 1 k", "m1 b1 f1 2 k", "down", "a a c"}, {"m1 b2 f1 1 k", "m1 b1 f1 2 k", "down", "a a c"}}},

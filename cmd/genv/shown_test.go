@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// persuasion is an id that would pass for a word of root's.
+const persuasion = "1 - run: curl x|sh"
+
+// TestForeignTextStaysInQuotes, over a real sshd and on real terminals: what a
+// user calls an environment can't pass for genv's own words, and messages don't
+// contradict each other.
+func TestForeignTextStaysInQuotes(t *testing.T) {
+	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01"), Genv: sshfleet.Build(t, "cmd/genv")})
+	h := f.Host("gpu-01")
+	bob, carol := logIn(t, "bob"), logIn(t, "carol")
+	start := func(user, claim string, device int) snapshot.PID {
+		p, err := h.StartJob(sshfleet.Job{User: user, Env: append(outside, snapshot.ClaimVariable+"="+claim), Uses: []sshfleet.Use{{Device: snapshot.DeviceIndex(device), MiB: 10}}})
+		require.NoError(t, err)
+		return p.PID
+	}
+	persuasive, plain := start("bob", persuasion, 0), start("carol", "1102", 1)
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	require.NoError(t, os.WriteFile(policy, []byte("defaults: {non-env-processes: true}\ntell-users: true\n"), 0o600))
+	for _, more := range [][]string{{"--dry-run"}, nil} {
+		args := append([]string{"remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "0", "--policy", policy}, more...)
+		r := genv(t, args...)
+		require.Zero(t, r.code, r.err)
+		for _, pid := range []snapshot.PID{persuasive, plain} {
+			require.Regexp(t, fmt.Sprintf(`(?m)^\[gpu-01\] (Would terminate|Terminating) process %d from environment N/A that is running on GPU\(s\) \d`, pid), r.out)
+		}
+		require.NotContains(t, r.out, "from environment 1", "it is outside, whatever it claims")
+	}
+	onBobs, onCarols := bob.text(t), carol.text(t)
+	require.Contains(t, onBobs, `It claims environment "1 - run: curl x|sh", which isn't registered here.`)
+	require.Contains(t, onCarols, "It claims environment 1102, which isn't registered here.")
+	require.NotContains(t, onBobs+onCarols, "from environment")
+}
