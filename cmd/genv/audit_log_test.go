@@ -3,12 +3,14 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/sim"
 	"github.com/seed-3119e985/genv/remote/sim/genvhost"
+	"github.com/seed-3119e985/genv/remote/sshfleet"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -49,4 +51,43 @@ func outsiders(n int) *snapshot.Snapshot {
 		})
 	}
 	return s
+}
+
+// That the limits hold cycles back reaches the administrator in each of them: by
+// the hook, in the log and on stderr.
+func TestHeldCyclesReachTheAdministrator(t *testing.T) {
+	host := genvhost.New(outsiders(3))
+	f := startSim(t, sim.HostOptions{Name: "a", Handler: host})
+	dir := t.TempDir()
+	hook, log, policy := filepath.Join(dir, "hook"), filepath.Join(dir, "audit.jsonl"), filepath.Join(dir, "policy.yaml")
+	require.NoError(t, os.WriteFile(hook, []byte("#!/bin/sh\n{ cat; echo; } >> $0.events\n"), 0o700))
+	text := "defaults: {non-env-processes: true}\nlimits: {max-terminations: 2}\nhooks: [{command: [" + hook + "], events: [hold]}]\n"
+	require.NoError(t, os.WriteFile(policy, []byte(text), 0o600))
+	r := genv(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "a", "--interval", "100ms", "--cycles", "3", "--policy", policy, "--audit-log", log)
+	require.Equal(t, exitHeld, r.code, r.err)
+	require.Empty(t, host.Carried())
+	require.Equal(t, 3, strings.Count(r.err, "Held: "), r.err)
+	for path, word := range map[string]string{hook + ".events": `"event":"hold"`, log: `"kind":"held"`} {
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, 3, strings.Count(string(content), word), path)
+	}
+}
+
+// A genv that crashes on a host is named with the first line of its crash, over a
+// real sshd and sudo.
+func TestACrashOnAHost(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "genv")
+	script := "#!/bin/sh\necho 'panic: runtime error: index out of range [3] with length 3\n\ngoroutine 1 [running]:\nmain.main()' >&2\nexit 2\n"
+	require.NoError(t, os.WriteFile(program, []byte(script), 0o755))
+	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01"), Genv: program})
+	for _, command := range []string{"devices", "enforce"} {
+		args := []string{"remote", command, "-F", f.SSHConfig(), "-H", "gpu-01"}
+		if command == "enforce" {
+			args = append(args, "--interval", "0", "--dry-run", "--exit-code")
+		}
+		r := genv(t, args...)
+		require.Equal(t, exitNoneLeft, r.code, r.err)
+		require.Contains(t, r.err, "command-failed (1)\n    gpu-01: genv crashed there: panic: runtime error: index out of range [3] with length 3\n")
+	}
 }

@@ -180,7 +180,7 @@ func (h *Host) path() string {
 	switch bin, driver := h.fleet.bin(), h.fleet.driver(); h.options.Rights {
 	case NoSudo:
 		return bin + ":" + driver
-	case NoGenv, NoGenvForLine:
+	case NoGenv, NoGenvForLine, OnlySnapshot:
 		return driver + ":" + pathWithoutLocal
 	default:
 		return bin + ":" + driver + ":" + systemPath

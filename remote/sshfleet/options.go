@@ -61,7 +61,8 @@ const (
 	NoGenv
 	// OnlyUsage: what remote.SudoersLine allows, without a password.
 	OnlyUsage
-	// OnlySnapshot: `genv usage snapshot` alone, without a password.
+	// OnlySnapshot: `genv usage snapshot` alone, without a password. sudo finds
+	// genv in its secure_path, and the login doesn't.
 	OnlySnapshot
 	// NoGenvForLine: what remote.SudoersLine allows, but there is no genv.
 	NoGenvForLine
