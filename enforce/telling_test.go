@@ -44,7 +44,7 @@ func TestADetachmentShowsForeignTextInQuotes(t *testing.T) {
 	require.Equal(t, "Detaching environment 67609 of user raz from device 3", d.String())
 }
 
-// Who is told that a process is in no environment is told why, if it claims one.
+// A message that a process is in no environment says why, if it claims one.
 func TestAClaimIsExplainedToItsUser(t *testing.T) {
 	uid := snapshot.UID(1001)
 	for _, tt := range []struct{ name, claims, want string }{

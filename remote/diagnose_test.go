@@ -10,15 +10,15 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// told is a host that answers the diagnosis.
-type told struct {
+// asked is a host that answers the diagnosis.
+type asked struct {
 	out   string
 	err   error
-	asked int
+	times int
 }
 
-func (a *told) Run(context.Context, remote.Host, remote.Command) (remote.Output, error) {
-	a.asked++
+func (a *asked) Run(context.Context, remote.Host, remote.Command) (remote.Output, error) {
+	a.times++
 	return remote.Output{Stdout: []byte(a.out)}, a.err
 }
 
@@ -49,7 +49,7 @@ func TestDiagnose(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cause := errors.New("sudo: a password is required")
-			err := remote.Diagnose(t.Context(), &told{out: tt.says}, remote.Host{Name: "gpu"}, &remote.Error{Class: tt.class, Err: cause, Stderr: "x"})
+			err := remote.Diagnose(t.Context(), &asked{out: tt.says}, remote.Host{Name: "gpu"}, &remote.Error{Class: tt.class, Err: cause, Stderr: "x"})
 			require.Equal(t, tt.want, remote.ClassOf(err), "%v", err)
 			require.ErrorIs(t, err, cause)
 			require.Contains(t, remote.NextStepOf(err), tt.next)
@@ -61,14 +61,14 @@ func TestDiagnose(t *testing.T) {
 }
 
 func TestDiagnoseChangesNothingElse(t *testing.T) {
-	host, a := remote.Host{Name: "gpu"}, &told{out: "genv-diagnosis 0 admin /g/genv\n"}
+	host, a := remote.Host{Name: "gpu"}, &asked{out: "genv-diagnosis 0 admin /g/genv\n"}
 	require.NoError(t, remote.Diagnose(t.Context(), a, host, nil))
 	plain := errors.New("never classified")
 	require.Same(t, plain, remote.Diagnose(t.Context(), a, host, plain))
 	explained := error(&remote.Error{Class: remote.Sudo, Err: plain, Next: "install sudo"})
 	require.Same(t, explained, remote.Diagnose(t.Context(), a, host, explained))
-	require.Zero(t, a.asked, "nothing is asked that nobody needs")
+	require.Zero(t, a.times, "nothing is asked without need")
 	password := error(remote.Errorf(remote.Sudo, "sudo wants a password"))
 	require.Same(t, password, remote.Diagnose(t.Context(), nil, host, password))
-	require.Same(t, password, remote.Diagnose(t.Context(), &told{err: plain}, host, password))
+	require.Same(t, password, remote.Diagnose(t.Context(), &asked{err: plain}, host, password))
 }

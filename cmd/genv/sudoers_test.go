@@ -123,7 +123,7 @@ func TestWhySudoFails(t *testing.T) {
 		next  string
 	}{
 		{"password", remote.Sudo, "allow it without a password: a line `" + remote.SudoersLine("clerk", there) + "` in"},
-		{"nosudoer", remote.Sudo, "a line `" + remote.SudoersLine("stranger", there) + "` in"}, // sudo tells nobody without a password
+		{"nosudoer", remote.Sudo, "a line `" + remote.SudoersLine("stranger", there) + "` in"}, // without a password sudo does not say more
 		{"partial", remote.SudoRefused, "these commands: `" + remote.SudoersLine("porter", there) + "`"},
 		{"gone", remote.GenvMissing, "install genv on the host where sudo finds it"},
 		{"nosudo", remote.Sudo, "install sudo on the host, or log in as root"},

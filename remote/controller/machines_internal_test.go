@@ -48,7 +48,7 @@ func TestMachines(t *testing.T) {
 		{"nothing is known", []cycle{{"-", "-", "-", "a b c"}}},
 		{"no key is known", []cycle{{"- - - 1 -", "- - - 1 -", "- - - - k", "a b c"}}},
 		{"one of them says who it is", []cycle{{"m1 b1 f1 1 k", "- - - 1 k", "m3 b3 f1 3 k", "a a c"}}},
-		{"nobody answers", []cycle{{"down", "down", "down", "a b c"}}},
+		{"none answers", []cycle{{"down", "down", "down", "a b c"}}},
 		{"the first fails for a while", []cycle{
 			{"m1 b1 f1 1 k", "m1 b1 f1 2 k", "down", "a a c"},
 			{"down", "m1 b1 f1 2 k", "down", "a a c"},

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// What a user is shown at most. Somebody who breaks rules all the time gets no
-// more, so that nobody's terminal becomes useless.
+// What a user is shown at most: the terminals of somebody who breaks rules all
+// the time must stay usable.
 const (
 	messagesAnHour = 20
 	messageWindow  = time.Hour
@@ -19,7 +19,7 @@ const (
 	maxRecipients = 1024
 )
 
-// errSuppressed is why a user was not told of a finding.
+// errSuppressed is why a message about a finding was not sent.
 var errSuppressed = errors.New("suppressed: the user was sent the messages of an hour already")
 
 // recipient is a user on a host. What one host makes up does not count against
@@ -94,7 +94,7 @@ func (l *messageLimit) forget(now time.Time) {
 	}
 }
 
-// mail is what the users of a host are told in a cycle.
+// mail is what the users of a host are sent in a cycle.
 type mail struct {
 	tellings   []enforce.Telling
 	notes      map[snapshot.UID]string // that end the message for a user
@@ -129,7 +129,7 @@ func (c *Controller) admit(all map[string][]enforce.Telling) map[string]mail {
 	return admitted
 }
 
-// refundUnseen takes back the messages that were shown to nobody.
+// refundUnseen takes back the messages that were shown on no terminal.
 func (c *Controller) refundUnseen(told []Told) {
 	done := make(map[recipient]bool)
 	for _, t := range told {

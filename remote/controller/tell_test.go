@@ -140,7 +140,7 @@ func TestNobodyIsActedOnWithoutTheWarning(t *testing.T) {
 	}
 }
 
-// That a fleet, or a host, is held back is recorded and told to the hooks in every
+// That a fleet, or a host, is held back is recorded and sent to the hooks in every
 // cycle in which it is: nothing is enforced there until somebody looks.
 func TestHoldingIsRecordedInEveryCycle(t *testing.T) {
 	for _, tt := range []struct {
@@ -241,7 +241,7 @@ func TestMessagesOfAnHourAreLimited(t *testing.T) {
 	}
 	require.Len(t, p.told, 20+20+4)
 	require.Equal(t, 2, strings.Count(fmt.Sprint(p.told), "Further messages are suppressed for up to an hour"))
-	require.Len(t, p.signals, 40+4, "who is not told is held to the rules all the same")
+	require.Len(t, p.signals, 40+4, "the rules are enforced all the same")
 	suppressed := 0
 	_, err := audit.Scan(path, func(r *audit.Record) error {
 		if r.Kind == audit.KindTold && strings.HasPrefix(r.Reason, "suppressed") {
@@ -258,8 +258,9 @@ func TestMessagesOfAnHourAreLimited(t *testing.T) {
 	require.True(t, strings.HasSuffix(p.told[44].Text, "\n20 more messages suppressed."), p.told[44].Text)
 }
 
-// Messages that nobody saw don't count: who logs in hears of what is wrong then.
-func TestMessagesThatNobodySawDoNotCount(t *testing.T) {
+// Messages that were shown on no terminal don't count: who logs in hears of what
+// is wrong then.
+func TestMessagesThatWereNotShownDoNotCount(t *testing.T) {
 	p := crowd(t, map[string]int{"a": 0})
 	c := p.controller(nil)
 	for number := range 30 {
