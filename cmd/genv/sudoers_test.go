@@ -18,10 +18,12 @@ import (
 // visudo takes it.
 func TestTheSudoersLineIsTheSameEverywhere(t *testing.T) {
 	line := remote.SudoersLine("admin", remote.DefaultGenv)
+	var texts []string
 	for _, file := range []string{"README.md", "docs/operations.md"} {
 		text, err := os.ReadFile("../../" + file)
 		require.NoError(t, err)
 		require.Contains(t, strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\\\n", "")), " "), line, file)
+		texts = append(texts, string(text))
 	}
 	for _, class := range []remote.Class{remote.Sudo, remote.SudoRefused} {
 		require.Contains(t, class.NextStep(), remote.SudoersLine("USER", remote.DefaultGenv))
@@ -33,10 +35,16 @@ func TestTheSudoersLineIsTheSameEverywhere(t *testing.T) {
 	if _, err := os.Stat(visudo); err != nil {
 		t.Skip("there is no visudo on this machine")
 	}
-	path := filepath.Join(t.TempDir(), "genv")
-	require.NoError(t, os.WriteFile(path, []byte(line+"\n"), 0o440))
-	out, err := exec.Command(visudo, "-c", "-f", path).CombinedOutput()
-	require.NoError(t, err, string(out))
+	_, readme, _ := strings.Cut(texts[0], "echo 'admin ")
+	readme, _, _ = strings.Cut(readme, "'")
+	_, operations, _ := strings.Cut(texts[1], "```\nDefaults!")
+	operations, _, _ = strings.Cut(operations, "```")
+	for name, content := range map[string]string{"next step": line + "\n", "README.md": "admin " + readme + "\n", "operations.md": "Defaults!" + operations} {
+		path := filepath.Join(t.TempDir(), "genv")
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o440))
+		out, err := exec.Command(visudo, "-c", "-f", path).CombinedOutput()
+		require.NoError(t, err, "%s: %s", name, out)
+	}
 }
 
 // TestTheSudoersLine: with it a controller does its work, and sudo runs nothing

@@ -50,7 +50,7 @@ func TestCommandFaults(t *testing.T) {
 			says("fatal error: runtime: out of memory\n\nruntime stack:\nruntime.throw()\n", 2), remote.CommandFailed, "genv crashed there: fatal error: runtime: out of memory",
 		},
 		"a panic that is only mentioned": {says("panic: is not what this is\nno state\n", 1), remote.CommandFailed, "exit status 1: no state"},
-		"wrong usage":                  {says("usage: genv [-h]\n", 2), remote.CommandFailed, "exit status 2: usage: genv [-h]"},
+		"wrong usage":                    {says("usage: genv [-h]\n", 2), remote.CommandFailed, "exit status 2: usage: genv [-h]"},
 		"genv is killed": {func(ch ssh.Channel, _ string, _ net.Conn) {
 			_, _ = ch.SendRequest("exit-signal", false, ssh.Marshal(struct {
 				Name      string
