@@ -107,7 +107,7 @@ func (e *evaluation) noteUnknowns(h *hostView) {
 		p := &h.snapshot.Processes[i]
 		if env := h.claimed(p); env != nil {
 			e.note(h, "process %d%s claims environment %s, which belongs to uid %d: it counts as outside",
-				p.PID, describe(p), Shown(string(p.EID)), env.env.UID)
+				p.PID, describe(p), snapshot.Shown(string(p.EID)), env.env.UID)
 		}
 		if p.EnvUnknown && !h.outsideByPolicy(p) {
 			e.note(h, "the environment of process %d%s could not be read, so it is left alone", p.PID, describe(p))

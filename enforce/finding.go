@@ -133,15 +133,15 @@ func describe(p *snapshot.Process) string {
 	var parts []string
 	switch {
 	case p.Username != "":
-		parts = append(parts, "user "+Shown(string(p.Username)))
+		parts = append(parts, "user "+snapshot.Shown(string(p.Username)))
 	case p.UID != nil:
 		parts = append(parts, fmt.Sprintf("uid %d", *p.UID))
 	}
 	if command := commandOf(p); command != "" {
-		parts = append(parts, shownCommand(command))
+		parts = append(parts, snapshot.ShownCommand(command))
 	}
 	if p.Container != "" {
-		parts = append(parts, "container "+Shown(shortID(p.Container)))
+		parts = append(parts, "container "+snapshot.Shown(shortID(p.Container)))
 	}
 	if len(parts) == 0 {
 		return ""

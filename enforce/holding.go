@@ -84,7 +84,7 @@ func (e *evaluation) holdings() []*holding {
 	for order, h := range e.hosts {
 		for _, env := range h.inOrder {
 			if env.env.Username == "" {
-				e.note(h, "environment %s has no user name, so no cap counts it", Shown(string(env.env.EID)))
+				e.note(h, "environment %s has no user name, so no cap counts it", snapshot.Shown(string(env.env.EID)))
 				continue
 			}
 			users.of(env.env.Username).add(h, order, env)

@@ -42,7 +42,7 @@ type Held struct {
 func (h Held) String() string {
 	whom := "on host " + string(h.Host)
 	if h.User != "" {
-		whom = "against user " + Shown(string(h.User))
+		whom = "against user " + snapshot.Shown(string(h.User))
 	}
 	return fmt.Sprintf("Safety limit exceeded: %s. No action taken %s in this cycle (held: %d terminations, %d detachments)", h.Because, whom, h.Terminations, h.Detachments)
 }

@@ -2,6 +2,8 @@ package enforce
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -102,7 +104,7 @@ func (d Detachment) object() string {
 	if user == "" {
 		user = fmt.Sprint(d.Environment.UID)
 	}
-	return fmt.Sprintf("environment %s of user %s from device %s", nameEnv(d.Environment.EID), Shown(user), d.Device)
+	return fmt.Sprintf("environment %s of user %s from device %s", nameEnv(d.Environment.EID), snapshot.Shown(user), d.Device)
 }
 
 // nameEnv is how a line names an environment, or the want of one.
@@ -110,7 +112,7 @@ func nameEnv(eid snapshot.EnvID) string {
 	if eid == "" {
 		return "N/A"
 	}
-	return Shown(string(eid))
+	return snapshot.Shown(string(eid))
 }
 
 // explain adds the lines of the findings to the items, by the findings' ids.
@@ -129,4 +131,21 @@ func linesOf(ids []string, lines map[string]string) []string {
 		list[i] = lines[id]
 	}
 	return list
+}
+
+// From is how a line names the environment of a process that is to end: "N/A"
+// where it ends for being in none, whatever environment it claims.
+func (t Termination) From() string {
+	if t.outside() {
+		return nameEnv("")
+	}
+	return nameEnv(t.Process.EID)
+}
+
+// outside says whether the process ends for being in no environment. A host is
+// given the findings as people read them, and not their ids.
+func (t *Termination) outside() bool {
+	line := Finding{Rule: RuleNonEnvProcesses, PID: t.Process.PID}.String()
+	return slices.ContainsFunc(t.Because, func(id string) bool { return strings.HasPrefix(id, string(RuleNonEnvProcesses)+"/") }) ||
+		slices.ContainsFunc(t.Why, func(why string) bool { return strings.HasPrefix(why, line) })
 }

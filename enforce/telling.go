@@ -61,9 +61,9 @@ func (f *Finding) claim(owners *Owners) string {
 	case f.Rule != RuleNonEnvProcesses || f.EID == "":
 		return ""
 	case owners.registered(f.Host, f.EID):
-		return fmt.Sprintf(" It claims environment %s, which is registered for another user.", Shown(string(f.EID)))
+		return fmt.Sprintf(" It claims environment %s, which is registered for another user.", snapshot.Shown(string(f.EID)))
 	}
-	return fmt.Sprintf(" It claims environment %s, which isn't registered here.", Shown(string(f.EID)))
+	return fmt.Sprintf(" It claims environment %s, which isn't registered here.", snapshot.Shown(string(f.EID)))
 }
 
 // registered says whether a host has an environment of this id, whoever it

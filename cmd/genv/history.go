@@ -140,7 +140,7 @@ func userOf(e *audit.Entry) string {
 
 func whatOf(e *audit.Entry) string {
 	if e.Device != nil {
-		return fmt.Sprintf("device %s of %s", e.Device, enforce.Shown(string(e.EID)))
+		return fmt.Sprintf("device %s of %s", e.Device, snapshot.Shown(string(e.EID)))
 	}
 	return fmt.Sprintf("process %d", e.PID)
 }

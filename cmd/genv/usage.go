@@ -140,7 +140,7 @@ func (p *program) usageExecute(c *cli.Context) error {
 func remark(o enforce.Outcome) string {
 	what := fmt.Sprintf("process %d", o.PID)
 	if o.PID == 0 {
-		what = fmt.Sprintf("environment %s on device %s", enforce.Shown(string(o.EID)), o.Device)
+		what = fmt.Sprintf("environment %s on device %s", snapshot.Shown(string(o.EID)), o.Device)
 	}
 	switch o.Status {
 	case enforce.StatusTerminated, enforce.StatusDetached, enforce.StatusGone, enforce.StatusNotAttached, enforce.StatusSignalled:

@@ -159,7 +159,8 @@ func bookWarnings(books state.Books) []string {
 			continue
 		}
 		if disowned++; disowned <= maxDisowned {
-			warnings = append(warnings, fmt.Sprintf("environment %.200q is registered for uid %d (%.100q), but under another name, or for processes of somebody else", e.EID, e.UID, e.Username))
+			warnings = append(warnings, fmt.Sprintf("environment %s is registered for uid %d (%s), but under another name, or for processes of another user",
+				snapshot.Shown(string(e.EID)), e.UID, snapshot.Shown(string(e.Username))))
 		}
 	}
 	if more := disowned - maxDisowned; more > 0 {

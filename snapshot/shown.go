@@ -1,4 +1,4 @@
-package enforce
+package snapshot
 
 import (
 	"slices"
@@ -37,9 +37,9 @@ func Shown(text string) string {
 	return b.String()
 }
 
-// shownCommand is a command line without the folders of its program: as it is if
+// ShownCommand is a command line without the folders of its program: as it is if
 // all its words are ordinary, and as Shown otherwise.
-func shownCommand(text string) string {
+func ShownCommand(text string) string {
 	program, _, _ := strings.Cut(text, " ")
 	text = strings.TrimPrefix(text, program[:strings.LastIndexByte(program, '/')+1])
 	words := strings.Fields(text)
@@ -75,21 +75,4 @@ func harmless(r rune, size int) rune {
 		return '\''
 	}
 	return r
-}
-
-// From is how a line names the environment of a process that is to end: "N/A"
-// where it ends for being in none, whatever environment it claims.
-func (t Termination) From() string {
-	if t.outside() {
-		return nameEnv("")
-	}
-	return nameEnv(t.Process.EID)
-}
-
-// outside says whether the process ends for being in no environment. A host is
-// given the findings as people read them, and not their ids.
-func (t *Termination) outside() bool {
-	line := Finding{Rule: RuleNonEnvProcesses, PID: t.Process.PID}.String()
-	return slices.ContainsFunc(t.Because, func(id string) bool { return strings.HasPrefix(id, string(RuleNonEnvProcesses)+"/") }) ||
-		slices.ContainsFunc(t.Why, func(why string) bool { return strings.HasPrefix(why, line) })
 }

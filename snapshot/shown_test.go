@@ -1,4 +1,4 @@
-package enforce_test
+package snapshot_test
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 func TestShown(t *testing.T) {
@@ -33,7 +33,7 @@ func TestShown(t *testing.T) {
 		{"marks over the letters", "a\u0301\u0301", `"a??"`},
 		{"another alphabet", "プロジェクト", `"プロジェクト"`},
 	} {
-		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.want, enforce.Shown(tt.text)) })
+		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.want, snapshot.Shown(tt.text)) })
 	}
 }
 
@@ -44,7 +44,7 @@ func FuzzShown(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		shown := enforce.Shown(text)
+		shown := snapshot.Shown(text)
 		require.True(t, utf8.ValidString(shown))
 		if !strings.HasPrefix(shown, `"`) {
 			require.Equal(t, text, shown)
