@@ -83,6 +83,7 @@ type Cycle struct {
 	Unrecorded error
 
 	outcomes []audit.Record
+	notes    []enforce.Note
 	served   map[string]remote.Host // by which name each host of Cluster answered
 }
 
@@ -107,6 +108,7 @@ func (c *Controller) Cycle(ctx context.Context, number int, policy enforce.Polic
 		c.run = rand.Text()[:8]
 	}
 	cycle.Plan = c.standing.Judge(policy, cycle.Cluster, c.Now())
+	cycle.Plan.Notes = append(cycle.Plan.Notes, cycle.notes...)
 	c.carryOut(ctx, &cycle)
 	return cycle
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -34,7 +35,11 @@ func (c *Controller) merge(cycle *Cycle, all snapshot.Cluster) {
 			ids[i] = &identity{machine: s.MachineID, boot: s.BootID, folder: s.StateFolder, peer: c.peer(c.Hosts[i])}
 		}
 	}
-	firsts := c.machines.group(names, ids)
+	firsts, disputed := c.machines.group(names, ids)
+	for _, pair := range disputed {
+		cycle.notes = append(cycle.notes, enforce.Note{Host: all.Hosts[pair[1]].Name, Text: fmt.Sprintf(
+			"this host says that it is the same machine as %s, but shows another host key: they are judged as two machines. If they are one, name it once", names[pair[0]])})
+	}
 	cycle.served = make(map[string]remote.Host)
 	at := make(map[int]int) // where the host of a machine is in the cluster
 	for i, first := range firsts {
@@ -75,7 +80,8 @@ func Distinct[T any](ctx context.Context, c *Controller, results []remote.Result
 	c.askWhoTheyAre(ctx, hostsOf(results), ids)
 	var kept []remote.Result[T]
 	var list []Duplicate
-	for i, first := range c.machines.group(names, ids) {
+	firsts, _ := c.machines.group(names, ids)
+	for i, first := range firsts {
 		if i == first {
 			kept = append(kept, results[i])
 			continue

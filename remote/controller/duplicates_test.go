@@ -59,6 +59,9 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f, hosts := startMachines(t, tt.hosts...)
+			for i := range tt.duplicates { // another name for the first one's address
+				f.hosts[i+1] = remote.Host{Name: f.hosts[i+1].Name, Address: f.Hosts()[0].Address()}
+			}
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
 			c := &controller.Controller{Hosts: f.hosts, Link: f.streams, Fanout: 8, Now: time.Now, Audit: &audit.Log{Path: path}}
 			first := c.Cycle(t.Context(), 1, capped{n: tt.cap})
@@ -89,6 +92,19 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 			require.Equal(t, len(tt.duplicates), recorded)
 		})
 	}
+}
+
+// A host that makes up another one's identity doesn't take its place: it can't
+// show the other's host key.
+func TestAMadeUpIdentityHidesNoHost(t *testing.T) {
+	f, hosts := startMachines(t, machine("m", "8:1/5"), machine("m", "8:1/5"))
+	c := &controller.Controller{Hosts: f.hosts, Link: f.streams, Fanout: 8, Now: time.Now}
+	cycle := c.Cycle(t.Context(), 1, capped{n: 0})
+	require.Empty(t, cycle.Duplicates)
+	require.Len(t, cycle.Cluster.Hosts, 2)
+	require.NotEmpty(t, hosts[1].Carried(), "it is judged")
+	require.Equal(t, snapshot.Hostname("h1"), cycle.Plan.Notes[0].Host)
+	require.Contains(t, cycle.Plan.Notes[0].Text, "says that it is the same machine as h0, but shows another host key")
 }
 
 func startMachines(t *testing.T, snapshots ...*snapshot.Snapshot) (*fleet, []*genvhost.Host) {

@@ -18,10 +18,23 @@ type identity struct {
 // state folder nothing follows: several hosts may live on one machine.
 func (id *identity) complete() bool { return id.machine != "" && id.boot != "" && id.folder != "" }
 
+// claims says whether two names say that they are one machine.
+func (id *identity) claims(other *identity) bool {
+	return id.complete() && id.machine == other.machine && id.boot == other.boot && id.folder == other.folder
+}
+
+// otherKey says whether two names are known to have shown two host keys. What a
+// host says of itself it can make up: with another machine's identity it would
+// take that one's place, and nobody would judge that one any more. Another
+// machine's host key it can't make up.
+func (id *identity) otherKey(other *identity) bool {
+	return id.peer.Known() && other.peer.Known() && id.peer.HostKey != other.peer.HostKey
+}
+
 // same says whether two names are known to be one machine now.
 func (id *identity) same(other *identity) bool {
 	if id.complete() && other.complete() {
-		return id.machine == other.machine && id.boot == other.boot && id.folder == other.folder
+		return id.claims(other) && !id.otherKey(other)
 	}
 	return id.peer.Known() && id.peer == other.peer
 }
@@ -30,9 +43,9 @@ func (id *identity) same(other *identity) bool {
 // restarted between the two answers is still one.
 func (id *identity) differs(other *identity) bool {
 	if id.complete() && other.complete() {
-		return id.machine != other.machine || id.folder != other.folder
+		return id.machine != other.machine || id.folder != other.folder || id.otherKey(other)
 	}
-	return id.peer.Known() && other.peer.Known() && id.peer.HostKey != other.peer.HostKey
+	return id.otherKey(other)
 }
 
 // machines remembers which names are one machine, for the cycles in which not
@@ -53,15 +66,16 @@ func (m *machines) duplicate(name, sameAs string) Duplicate {
 	return d
 }
 
-// group returns for each name the index of the first name of its machine. The
-// identity of a name that did not answer is nil.
-func (m *machines) group(names []string, ids []*identity) []int {
+// group returns for each name the index of the first name of its machine, and
+// the pairs of names that say they are one machine but are not. The identity of a
+// name that did not answer is nil.
+func (m *machines) group(names []string, ids []*identity) (first []int, disputed [][2]int) {
 	g := newGrouping(len(names))
 	g.byMachine(ids)
 	g.byPeer(ids)
 	g.byMemory(m.twins, names, ids)
 	m.remember(names, g)
-	return g.first
+	return g.first, g.disputed
 }
 
 // maxTwins is how many other names of a machine are remembered with each.
@@ -94,7 +108,11 @@ func (m *machines) remember(names []string, g *grouping) {
 }
 
 // grouping puts indices into groups; a group goes by its first index.
-type grouping struct{ first []int }
+type grouping struct {
+	first []int
+	// disputed are pairs that say they are one machine and show two host keys.
+	disputed [][2]int
+}
 
 func newGrouping(n int) *grouping {
 	g := &grouping{first: make([]int, n)}
@@ -117,17 +135,21 @@ func (g *grouping) join(i, j int) {
 }
 
 func (g *grouping) byMachine(ids []*identity) {
-	seen := make(map[[3]string]int)
+	seen := make(map[[3]string][]int)
 	for i, id := range ids {
 		if id == nil || !id.complete() {
 			continue
 		}
 		key := [3]string{id.machine, id.boot, id.folder}
-		if first, known := seen[key]; known {
-			g.join(first, i)
-		} else {
-			seen[key] = i
+		with := slices.IndexFunc(seen[key], func(j int) bool { return id.same(ids[j]) })
+		switch {
+		case with >= 0:
+			g.join(seen[key][with], i)
+			continue
+		case len(seen[key]) > 0:
+			g.disputed = append(g.disputed, [2]int{seen[key][0], i})
 		}
+		seen[key] = append(seen[key], i)
 	}
 }
 

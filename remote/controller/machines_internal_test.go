@@ -38,7 +38,10 @@ func TestMachines(t *testing.T) {
 		{"three machines", []cycle{{"m1 b1 f1 1 k", "m2 b2 f1 2 k", "m3 b3 f1 3 k", "a b c"}}},
 		{"two names of one", []cycle{{"m1 b1 f1 1 k", "m2 b2 f1 2 k", "m1 b1 f1 3 k", "a b a"}}},
 		{"three names of one", []cycle{{"m1 b1 f1 1 k", "m1 b1 f1 2 k", "m1 b1 f1 3 k", "a a a"}}},
-		{"by other connections", []cycle{{"m1 b1 f1 1 k1", "m1 b1 f1 2 k2", "down", "a a c"}}},
+		{"by other connections", []cycle{{"m1 b1 f1 1 k1", "m1 b1 f1 2 k1", "down", "a a c"}}},
+		{"one that makes up another's identity", []cycle{{"m1 b1 f1 1 k1", "m1 b1 f1 2 k2", "m1 b1 f1 3 k1", "a b a"}}},
+		{"and did not from the start", []cycle{{"m1 b1 f1 1 k1", "m2 b1 f1 2 k2", "down", "a b c"}, {"m1 b1 f1 1 k1", "m1 b1 f1 2 k2", "down", "a b c"}}},
+		{"without a key that is known", []cycle{{"m1 b1 f1 - -", "m1 b1 f1 2 k2", "down", "a a c"}}},
 		{"several hosts on one machine", []cycle{{"m1 b1 f1 1 k", "m1 b1 f2 2 k", "m1 b1 f3 1 k", "a b c"}}},
 		{"a machine that doesn't say its folder", []cycle{{"m1 b1 - 1 k", "m1 b1 - 2 k", "m1 b1 f 3 k", "a b c"}}},
 		{"an image that was copied", []cycle{{"m1 b1 f1 1 k", "m1 b2 f1 2 k", "m1 b3 f1 3 k", "a b c"}}},
@@ -71,7 +74,7 @@ func TestMachines(t *testing.T) {
 			names := []string{"a", "b", "c"}
 			for i, c := range tt.cycles {
 				var got []string
-				for _, first := range m.group(names, []*identity{idOf(c.a), idOf(c.b), idOf(c.c)}) {
+				for _, first := range firstsOf(m.group(names, []*identity{idOf(c.a), idOf(c.b), idOf(c.c)})) {
 					got = append(got, names[first])
 				}
 				require.Equal(t, c.want, strings.Join(got, " "), "cycle %d", i+1)
@@ -83,13 +86,13 @@ func TestMachines(t *testing.T) {
 func TestMachinesForgetNamesThatLeft(t *testing.T) {
 	var m machines
 	one := idOf("m1 b1 f1 1 k")
-	require.Equal(t, []int{0, 0}, m.group([]string{"a", "b"}, []*identity{one, one}))
+	require.Equal(t, []int{0, 0}, firstsOf(m.group([]string{"a", "b"}, []*identity{one, one})))
 	require.True(t, m.duplicate("b", "a").New)
 	require.False(t, m.duplicate("b", "a").New, "it is said once")
-	require.Equal(t, []int{0}, m.group([]string{"b"}, []*identity{nil}))
+	require.Equal(t, []int{0}, firstsOf(m.group([]string{"b"}, []*identity{nil})))
 	require.Empty(t, m.twins)
 	require.Empty(t, m.said)
-	require.Equal(t, []int{0, 1}, m.group([]string{"a", "b"}, []*identity{one, nil}), "b may lead anywhere by now")
+	require.Equal(t, []int{0, 1}, firstsOf(m.group([]string{"a", "b"}, []*identity{one, nil})), "b may lead anywhere by now")
 }
 
 // A fleet of thousands costs next to nothing, even if all of it is one machine.
@@ -107,4 +110,13 @@ func BenchmarkMachines(b *testing.B) {
 			}
 		})
 	}
+}
+
+func firstsOf(first []int, _ [][2]int) []int { return first }
+
+// Whoever says to be another machine is named.
+func TestDisputedMachinesAreNamed(t *testing.T) {
+	var m machines
+	_, disputed := m.group([]string{"a", "b", "c"}, []*identity{idOf("m1 b1 f1 1 k1"), idOf("m1 b1 f1 2 k2"), idOf("m1 b1 f1 3 k1")})
+	require.Equal(t, [][2]int{{0, 1}}, disputed)
 }
