@@ -197,7 +197,7 @@ func TestWarningsOfTheBooks(t *testing.T) {
 	s := m.snapshot()
 	require.Len(t, s.Warnings, 2)
 	require.Equal(t, "something was worked around", s.Warnings[0])
-	require.Contains(t, s.Warnings[1], `"2020"`)
+	require.Contains(t, s.Warnings[1], "environment 2020 is registered for uid 1002")
 }
 
 func TestABootThatIsNotToldIsAWarning(t *testing.T) {
