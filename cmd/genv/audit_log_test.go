@@ -66,7 +66,7 @@ func TestHeldCyclesReachTheAdministrator(t *testing.T) {
 	r := genv(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "a", "--interval", "100ms", "--cycles", "3", "--policy", policy, "--audit-log", log)
 	require.Equal(t, exitHeld, r.code, r.err)
 	require.Empty(t, host.Carried())
-	require.Equal(t, 3, strings.Count(r.err, "Held: "), r.err)
+	require.Equal(t, 3, strings.Count(r.err, "Safety limit exceeded: "), r.err)
 	for path, word := range map[string]string{hook + ".events": `"event":"hold"`, log: `"kind":"held"`} {
 		content, err := os.ReadFile(path)
 		require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	snapshotlocal "github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -36,12 +37,11 @@ func (l lists) Devices(context.Context) ([]nvidiasmi.Device, error) {
 func (l lists) List(context.Context) ([]nvidiasmi.Listed, error) { return nil, nvidiasmi.ErrGarbled }
 
 // shellWithJob is a shell, and a job in it that sets a title over its environ.
-func shellWithJob(t *testing.T) (shell, job snapshot.PID, wait func()) {
-	exe, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.Command("/bin/sh", "-c", `exec 3<&0; "$0" <&3 & echo $!; wait`, exe)
+func shellWithJob(t *testing.T) (uid snapshot.UID, shell, job snapshot.PID, wait func()) {
+	uid, program, attr := proctest.OrdinaryUser(t) // nothing is inherited from root's processes
+	cmd := exec.Command("/bin/sh", "-c", `exec 3<&0; "$0" <&3 & echo $!; wait`, program)
 	cmd.Env = []string{roleVariable + "=titled", promptEnd, envVariable + "=1667"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = attr
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
@@ -52,7 +52,7 @@ func shellWithJob(t *testing.T) (shell, job snapshot.PID, wait func()) {
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
 	require.NoError(t, err)
-	return snapshot.PID(cmd.Process.Pid), snapshot.PID(pid), func() { _ = cmd.Wait() }
+	return uid, snapshot.PID(cmd.Process.Pid), snapshot.PID(pid), func() { _ = cmd.Wait() }
 }
 
 // TestASnapshotAndTheLookBeforeASignalAgree: with the real sources, a job behind
@@ -69,14 +69,14 @@ func TestASnapshotAndTheLookBeforeASignalAgree(t *testing.T) {
 		"ended since it was seen":      {true, false, enforce.StatusChanged},
 	} {
 		t.Run(name, func(t *testing.T) {
-			shell, job, wait := shellWithJob(t)
+			uid, shell, job, wait := shellWithJob(t)
 			store := state.New(filepath.Join(t.TempDir(), "state"), state.Options{})
 			register := func(registered bool) {
 				require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
 					b.Environments = nil
 					if registered {
 						b.Environments = []snapshot.Environment{{
-							EID: "1667", UID: snapshot.UID(os.Getuid()), Creation: snapshot.DateOf(time.Now()), PIDs: []snapshot.PID{shell},
+							EID: "1667", UID: uid, Creation: snapshot.DateOf(time.Now()), PIDs: []snapshot.PID{shell},
 						}}
 					}
 					return nil

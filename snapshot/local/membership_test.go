@@ -5,16 +5,15 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -184,39 +183,13 @@ func TestTraitsAreReadAgain(t *testing.T) {
 	}
 }
 
-// programFor is a copy of this test's program that a user may run.
-func programFor(t *testing.T, uid snapshot.UID) string {
-	exe, err := os.Executable()
-	require.NoError(t, err)
-	if int(uid) == os.Getuid() {
-		return exe
-	}
-	dir, err := os.MkdirTemp("", "genv-program-")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755))
-	data, err := os.ReadFile(exe)
-	require.NoError(t, err)
-	path := filepath.Join(dir, filepath.Base(exe))
-	require.NoError(t, os.WriteFile(path, data, 0o600))
-	require.NoError(t, os.Chmod(path, 0o755))
-	return path
-}
-
 // A real job that sets a title, started from a shell that is active: in its
 // environment. Registered by another uid, or not at all, it is unknown.
 func TestARealTitle(t *testing.T) {
 	job := exec.Command("/bin/sh", "-c", `"$0"; :`, "/proc/self/exe")
-	own := snapshot.UID(os.Getuid())
-	if own == 0 {
-		own = 60001 // nothing is inherited from root's processes
-	}
-	job.Args[3] = programFor(t, own)
+	own, program, attr := proctest.OrdinaryUser(t) // nothing is inherited from root's processes
+	job.Args[3], job.SysProcAttr = program, attr
 	job.Env = []string{titleVariable + "=train.py --lr=0.1", "GENV_ENVIRONMENT_ID=1667"}
-	job.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if os.Getuid() == 0 {
-		job.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(own), Gid: uint32(own)}
-	}
 	in, err := job.StdinPipe()
 	require.NoError(t, err)
 	out, err := job.StdoutPipe()
@@ -253,7 +226,7 @@ func TestARealTitle(t *testing.T) {
 		require.Len(t, s.Processes, 1)
 		p := s.Processes[0]
 		require.Equal(t, row.want, member{p.EID, p.Inherited, p.EnvUnknown, p.EnvOverwritten})
-		require.Contains(t, p.Command, job.Args[3][:min(len(job.Args[3]), 200)])
+		require.Contains(t, p.Command, program[:min(len(program), 200)])
 	}
 }
 
