@@ -15,3 +15,12 @@ func (s *Store) OnStep(f func(step string)) { s.step = f }
 func LockOwner(locks string, dev, ino uint64) int {
 	return int(lockOwner(locks, &unix.Stat_t{Dev: dev, Ino: ino}))
 }
+
+// ParseLastGood reads root's copy of the state files.
+func ParseLastGood(data []byte) (envs, devices []byte, err error) {
+	c, err := parseLastGood(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.envs, c.devices, nil
+}

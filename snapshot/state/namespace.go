@@ -113,6 +113,9 @@ func (s *Store) look(dir *folder, force bool) view {
 	return v
 }
 
+// claimIt is the next step where the notes name somebody else.
+const claimIt = "; where no other machine or container uses it, `sudo genv envs --reset` starts it over for this one"
+
 // refused says why the PIDs in the files may not be those of our namespaces, or
 // "". Only root's note, outside, allows; the one inside, which any user may
 // write, can only forbid.
@@ -130,20 +133,19 @@ func (n note) refused(v view, outside, inside *note, rootDevice uint64) string {
 	case ours && outside.Namespaces == n.Namespaces:
 		return ""
 	case ours, outside != nil && outside.Namespaces != n.Namespaces && !n.initial():
-		return fmt.Sprintf("they are of PID namespace %d, this is %d", outside.PID, n.PID)
+		return fmt.Sprintf("they are of PID namespace %d, this is %d"+claimIt, outside.PID, n.PID)
 	case inside != nil && inside.Namespaces != n.Namespaces && inside.Device == n.Device && inside.Inode == n.Inode:
-		return fmt.Sprintf("they are of PID namespace %d, as %s says, and this is %d", inside.PID, folderNote, n.PID)
+		return fmt.Sprintf("they are of PID namespace %d, as %s says, and this is %d"+claimIt, inside.PID, folderNote, n.PID)
 	case n.initial():
 		return ""
 	case !v.keep:
-		return "this is not the initial PID namespace, and root's genv has not run here yet"
+		return "this is not the initial PID namespace, and root's genv has not run here yet: have root run `genv envs` once"
 	case rootDevice == 0 || rootDevice != n.Device:
-		return "this is not the initial PID namespace, and the folder is not on this container's own file system"
+		return "this is not the initial PID namespace, and the folder is not on this container's own file system" + claimIt
 	}
 	return ""
 }
 
 func (s *Store) unclean(dir *folder, why string) string {
-	return fmt.Sprintf("%s: nothing was cleaned up, since it is not known whether its processes live (%s); where this machine alone uses it, run `sudo genv envs --reset` here",
-		dir.path, why)
+	return fmt.Sprintf("%s: nothing was cleaned up, since it is not known whether its processes live: %s", dir.path, why)
 }

@@ -146,14 +146,21 @@ func (s *Store) afterRestore(v *view, b *Books) {
 	b.RestoredAt, b.CopyTime, b.CopyStart = r.At, r.Taken, r.Uptime
 }
 
+// Bounds on what is found again: how many environments of a user, and how long
+// their ids may be, in bytes. Anybody can start processes with any id.
+const (
+	maxFound   = 64
+	maxFoundID = 64
+)
+
 // find registers environments that began after the copy was taken, by the
 // processes that carry their ids: those that started since then. An id that
 // several users claim is that of the user who has the process that it is named
 // after, or else of the one with the oldest process.
 func (b *Books) find(processes []Running, since snapshot.StartTime, now snapshot.Date) {
-	claims := map[snapshot.EnvID][]Running{}
+	claims, found := map[snapshot.EnvID][]Running{}, map[snapshot.UID]int{}
 	for _, p := range byAge(processes) {
-		if p.Environ == EnvironRead && p.EID != "" && p.Start >= since && b.Environment(p.EID) == nil {
+		if p.Environ == EnvironRead && p.EID != "" && len(p.EID) <= maxFoundID && p.Start >= since && b.Environment(p.EID) == nil {
 			claims[p.EID] = append(claims[p.EID], p)
 		}
 	}
@@ -163,6 +170,9 @@ func (b *Books) find(processes []Running, since snapshot.StartTime, now snapshot
 			continue
 		}
 		uid := ownerOf(p.EID, claimed, processes)
+		if found[uid]++; found[uid] > maxFound {
+			continue
+		}
 		var pids []snapshot.PID
 		for _, c := range claimed {
 			if c.UID == uid && len(pids) < maxSuccessors {

@@ -3,6 +3,7 @@ package state_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -390,4 +391,53 @@ func TestRootLeavesWhatIsItsOwnDecision(t *testing.T) {
 	info, err = os.Stat(aside[0])
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode(), "its content did not become public")
+}
+
+func TestWhatIsFoundAgainIsBounded(t *testing.T) {
+	store, machine, dir, _ := kept(t)
+	for pid := range snapshot.PID(1000) {
+		machine.running = append(machine.running, job(6000+pid, bob, snapshot.EnvID(strconv.Itoa(int(pid)))))
+	}
+	machine.running = append(machine.running, job(8000, alice, "8000"), job(8001, bob, snapshot.EnvID(strings.Repeat("x", 4000))))
+	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, books.Environments, 1+64+1)
+	require.NotNil(t, books.Environment("8000"), "another user's is not crowded out")
+}
+
+// Whatever anybody writes into the note inside the folder, it allows nothing.
+func FuzzTheNoteInsideOnlyForbids(f *testing.F) {
+	dir, root := filepath.Join(f.TempDir(), "genv"), filepath.Join(f.TempDir(), "root")
+	require.NoError(f, os.Mkdir(root, 0o755))
+	_, err := state.New(dir, state.Options{Root: root, Machine: &town{boot: "boot-1"}}).Discover(f.Context(), gpus(1))
+	require.NoError(f, err)
+	f.Add(readText(f, filepath.Join(dir, "genv.host.json")))
+	f.Add(`{"pid_namespace": 4026532999, "user_namespace": 4026531837, "boot_id": "boot-1"}`)
+	f.Add("")
+	store := state.New(dir, state.Options{Root: root, Machine: &town{boot: "boot-1", namespaces: elsewhere}})
+	f.Fuzz(func(t *testing.T, inside string) {
+		put(t, dir, "genv.host.json", inside)
+		books, err := store.Read(t.Context())
+		require.NoError(t, err)
+		require.True(t, books.LivenessUnknown)
+	})
+}
+
+func FuzzLastGood(f *testing.F) {
+	f.Add([]byte("{\"boot_id\":\"b\",\"envs_bytes\":2,\"devices_bytes\":-1}\n{}"))
+	f.Add([]byte("{\"envs_bytes\":9223372036854775807,\"devices_bytes\":9223372036854775807}\n"))
+	f.Add([]byte("\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		envs, devices, err := state.ParseLastGood(data)
+		require.True(t, err == nil || (envs == nil && devices == nil))
+		require.LessOrEqual(t, len(envs)+len(devices), len(data))
+	})
+}
+
+func readText(f *testing.F, path string) string {
+	f.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(f, err)
+	return string(data)
 }
