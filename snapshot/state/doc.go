@@ -16,6 +16,10 @@
 // read, and every field is checked when they are decoded. A file that does not
 // pass is reported and left as it is; see ErrCorrupt and ErrUnsafe.
 //
+// What root knows of the folder is kept outside it, in Options.Root: to which PID
+// namespace and boot the registered PIDs belong, and the last good copy of both
+// files, from which root restores what is lost.
+//
 // The package never runs nvidia-smi: what it finds is handed to Discover, and
 // so it is never run under the lock.
 package state
