@@ -52,7 +52,12 @@ func (s *Store) removeDead(b *Books, known *identities, process func(snapshot.PI
 	b.clean(
 		func(pid snapshot.PID) bool { return known.gone(pid, process(pid)) },
 		func(id string) bool { return lives[id] == Gone },
-		func(empty []*snapshot.Environment) []verdict { return work(empty, all) },
+		func(empty []*snapshot.Environment) []verdict {
+			if known.rebooted { // no work outlives that
+				return make([]verdict, len(empty))
+			}
+			return work(empty, all)
+		},
 	)
 	known.forget(b)
 }

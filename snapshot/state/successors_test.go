@@ -170,3 +170,18 @@ func TestARealJobKeepsItsEnvironment(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, books.Environments)
 }
+
+// After a reboot nothing of an environment goes on, whatever cannot be read.
+func TestAfterARebootNothingGoesOn(t *testing.T) {
+	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.Process{1102: {Life: state.Alive, Start: 7}}}
+	store := state.New(sharedDir(t), state.Options{Machine: machine})
+	began(t, store, machine)
+	_, err := store.Read(t.Context())
+	require.NoError(t, err)
+	machine.boot, machine.hidden = "boot-2", true
+	machine.running = []state.Running{with(job(50, alice, ""), func(r *state.Running) { r.Environ = state.EnvironHidden })}
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, books.Environments)
+	require.Zero(t, machine.walks)
+}
