@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -50,5 +51,7 @@ func TestCommandLineOfARealProcess(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	require.Equal(t, "sleep 60", commandLine(t, proc.FS{}, snapshot.PID(cmd.Process.Pid)))
+	require.Eventually(t, func() bool { // execve(2) shows it a moment after Start has seen it succeed
+		return commandLine(t, proc.FS{}, snapshot.PID(cmd.Process.Pid)) == "sleep 60"
+	}, 10*time.Second, time.Millisecond)
 }

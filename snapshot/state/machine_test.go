@@ -82,17 +82,17 @@ func TestAKernelIsNotLostBecauseAnotherUserLooks(t *testing.T) {
 	_, err = store.Discover(t.Context(), gpus(1))
 	require.NoError(t, err)
 	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
-		return b.Activate(state.Activation{EID: "7", KernelID: "0f1e", At: at("12:00:00")})
+		return b.Activate(state.Activation{EID: ownEID(), KernelID: "0f1e", At: at("12:00:00")})
 	}))
 	output, err := asUser(child(t.Context(), "owners", dir), 4001).Output()
 	require.NoError(t, err)
-	require.Equal(t, "7 [] false\n", string(output))
+	require.Equal(t, string(ownEID())+" [] false\n", string(output))
 
 	require.NoError(t, stdin.Close())
 	_ = kernel.Wait() // `read` ends with 1 at the end of its input
 	books, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.Nil(t, books.Environment("7"))
+	require.Nil(t, books.Environment(ownEID()))
 }
 
 func TestARealProcessOfItsOwnUser(t *testing.T) {
@@ -191,3 +191,7 @@ func TestAHiddenProcessIsNotDead(t *testing.T) {
 	require.NoError(t, err, string(out))
 	require.Equal(t, fmt.Sprintf("lives [%d] false\nunsure [%d] false\n", shell.pid, theirs.pid), string(out))
 }
+
+// ownEID is an environment's id that no process of another test on this machine
+// carries: the real /proc shows those, too.
+func ownEID() snapshot.EnvID { return snapshot.EnvID(fmt.Sprintf("state-test-%d", os.Getpid())) }

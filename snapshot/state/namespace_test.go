@@ -160,7 +160,7 @@ func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
 	require.NoError(t, err)
 	shell := sleeper(t, nil)
 	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
-		return b.Activate(state.Activation{EID: "7", UID: snapshot.UID(os.Getuid()), PID: shell.pid, At: at("12:00:00")})
+		return b.Activate(state.Activation{EID: ownEID(), UID: snapshot.UID(os.Getuid()), PID: shell.pid, At: at("12:00:00")})
 	}))
 	before := readFile(t, filepath.Join(dir, "envs.json"))
 	for _, flags := range [][]string{{"-Urpf", "--mount-proc"}, {"-pf", "--mount-proc"}} {

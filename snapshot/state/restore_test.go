@@ -178,7 +178,7 @@ func TestAUserRestoresOnlyWhatIsMissing(t *testing.T) {
 	require.NoError(t, err)
 	shell := sleeper(t, nil)
 	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
-		return b.Activate(state.Activation{EID: "7", UID: 0, PID: shell.pid, At: at("12:00:00")})
+		return b.Activate(state.Activation{EID: ownEID(), UID: 0, PID: shell.pid, At: at("12:00:00")})
 	}))
 	require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
 	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
