@@ -11,7 +11,7 @@ import (
 // that a hostile one cannot fill the controller's memory.
 const (
 	maxProcesses    = 65536
-	maxEnvironments = 65536
+	maxEnvironments = 10_000
 	maxDevices      = 1024
 	maxAttachments  = 65536
 	maxPIDs         = 65536

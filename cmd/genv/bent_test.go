@@ -173,6 +173,25 @@ func TestBentLostStateFiles(t *testing.T) {
 	}
 }
 
+// What was attached since root's last copy is missing in it when devices.json is
+// lost: that is attached again, for who uses it.
+func TestBentLostAttachments(t *testing.T) {
+	b := openBent(t, "gpu-01")
+	env := b.activate("gpu-01", "alice", 0)
+	require.Zero(t, b.enforce("gpu-01").code, "root's genv looks, and keeps a copy")
+	h := b.Host("gpu-01")
+	require.NoError(t, h.Attach(env, 3, time.Now()))
+	honest := b.job("gpu-01", sshfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: using(3)})
+	require.NoError(t, os.Remove(filepath.Join(h.State, "devices.json")))
+	r := b.enforce("gpu-01", "--non-env-processes")
+	require.Zero(t, r.code, r.err)
+	require.True(t, honest.Running(), r.out)
+	devices, err := h.Devices()
+	require.NoError(t, err)
+	require.NotNil(t, devices[3].Attachment(env.EID), r.err)
+	require.NotNil(t, devices[0].Attachment(env.EID), r.err)
+}
+
 func TestBentByManyProcesses(t *testing.T) {
 	b := openBent(t, "gpu-01", "gpu-02")
 	var crowd []*sshfleet.Process

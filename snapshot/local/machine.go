@@ -25,6 +25,8 @@ type Books interface {
 	Read(ctx context.Context) (state.Books, error)
 	// Discover registers the devices that nvidia-smi found.
 	Discover(ctx context.Context, found []snapshot.Device) (state.Books, error)
+	// Reattach attaches environments to devices again, after a restoration.
+	Reattach(ctx context.Context, uses map[snapshot.EnvID][]snapshot.DeviceIndex) (state.Books, error)
 }
 
 // Machine is this machine. Its exported fields are set before its first use;

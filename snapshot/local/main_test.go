@@ -171,6 +171,17 @@ func (b *books) Discover(_ context.Context, found []snapshot.Device) (state.Book
 	return merged, nil
 }
 
+func (b *books) Reattach(_ context.Context, uses map[snapshot.EnvID][]snapshot.DeviceIndex) (state.Books, error) {
+	b.m.asked = append(b.m.asked, "reattach")
+	for eid, indices := range uses {
+		for _, index := range indices {
+			d := b.Device(index)
+			d.Attachments = append(d.Attachments, snapshot.Attachment{EID: eid})
+		}
+	}
+	return b.Books, b.err
+}
+
 // listed is an nvidia-smi that costs nothing: it lists processes on one device.
 type listed struct{ pids []snapshot.PID }
 

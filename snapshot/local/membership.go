@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
 // owner is the user that a registered process counts for.
@@ -30,6 +31,17 @@ type startNow struct {
 
 // errNoStateFiles stands in for what the state files would say.
 var errNoStateFiles = errors.New("the state files could not be read")
+
+// errOtherNamespace is why the PIDs in the state files tell nothing here.
+var errOtherNamespace = errors.New("the processes in the state files are of another PID namespace")
+
+// unusable is why the PIDs of the state files can't be used; nil if they can.
+func unusable(books state.Books) error {
+	if books.LivenessUnknown {
+		return errOtherNamespace
+	}
+	return nil
+}
 
 // settle says which environments the processes are in, by the state files: they
 // are read after the processes were looked at, so that no environment of a

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -8,17 +9,24 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// sparedFor is for how long after a restoration a claim that is not registered
-// proves nothing.
+// sparedFor is for how long after a restoration what the state files lack proves
+// nothing.
 const sparedFor = time.Minute
+
+// restoredSince says for how long the state files have been restored, if that is
+// less than sparedFor.
+func restoredSince(books *state.Books, now time.Time) (since time.Duration, recently bool) {
+	since = now.Sub(books.RestoredAt)
+	return since, !books.RestoredAt.IsZero() && since >= 0 && since < sparedFor
+}
 
 // spareAfterRestore makes the environment of those processes unknown that began
 // after the copy from which the state files were restored, and claim one that is
 // not registered: it may have begun in between, and have got lost. It returns a
 // warning for it.
 func spareAfterRestore(s *snapshot.Snapshot, books *state.Books, now time.Time) []string {
-	since := now.Sub(books.RestoredAt)
-	if books.RestoredAt.IsZero() || since < 0 || since >= sparedFor {
+	since, recently := restoredSince(books, now)
+	if !recently {
 		return nil
 	}
 	spared := 0
@@ -32,6 +40,33 @@ func spareAfterRestore(s *snapshot.Snapshot, books *state.Books, now time.Time) 
 	if spared == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("the state files were restored from a copy %s ago: the environments of %d processes that began since that copy are taken for unknown until a minute has passed",
+	return []string{fmt.Sprintf("the state files were restored from a copy %s ago: the environments of %d processes that began since that copy are unknown until a minute has passed",
 		since.Round(time.Second), spared)}
+}
+
+// reattach attaches environments to the devices that their processes use, for a
+// minute after a restoration: the copy lacks what was attached since it was
+// taken, and nobody's process may end for that. It gives nobody more than
+// `genv attach --allow-over-subscription` would.
+func (m *Machine) reattach(ctx context.Context, processes []snapshot.Process, books state.Books) (state.Books, error) {
+	if _, recently := restoredSince(&books, m.now()); !recently {
+		return books, nil
+	}
+	uses := make(map[snapshot.EnvID][]snapshot.DeviceIndex)
+	for i := range processes {
+		p := &processes[i]
+		env := books.Environment(p.EID)
+		if p.EID == "" || env == nil || p.UID == nil || *p.UID != env.UID && *p.UID != 0 {
+			continue
+		}
+		for _, u := range p.Usage {
+			if d := books.Device(u.Index); d != nil && d.Attachment(p.EID) == nil {
+				uses[p.EID] = append(uses[p.EID], u.Index)
+			}
+		}
+	}
+	if len(uses) == 0 {
+		return books, nil
+	}
+	return m.Books.Reattach(ctx, uses)
 }

@@ -51,3 +51,51 @@ func TestProcessesThatBeganAfterTheCopyAreSparedForAMinute(t *testing.T) {
 		})
 	}
 }
+
+// What was attached after the copy is missing in it. A process that uses such a
+// device has it attached again, and ends for nothing.
+func TestAttachmentsThatTheCopyLacksAreMadeAgain(t *testing.T) {
+	now := time.Date(2026, 11, 20, 21, 10, 33, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		restored   time.Time
+		uid        int
+		eid        string
+		reattached bool
+	}{
+		"soon after a restoration": {now.Add(-time.Second), 1001, "2020", true},
+		"root's process in it":     {now.Add(-time.Second), 0, "2020", true},
+
+		"nothing was restored":   {time.Time{}, 1001, "2020", false},
+		"a minute has passed":    {now.Add(-time.Minute), 1001, "2020", false},
+		"another user's process": {now.Add(-time.Second), 1002, "2020", false},
+		"an unknown environment": {now.Add(-time.Second), 1001, "7", false},
+		"no environment":         {now.Add(-time.Second), 1001, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.Now = func() time.Time { return now }
+			m.books.Environments = []snapshot.Environment{{EID: "2020", UID: 1001}}
+			m.books.RestoredAt, m.books.CopyStart = tt.restored, 9000
+			m.process(77, tt.uid, 5000, "GENV_ENVIRONMENT_ID="+tt.eid+"\x00")
+			m.smi.apps = "GPU-0, 77, 100\n"
+			s := m.snapshot()
+			require.Equal(t, tt.reattached, s.Device(0).Attachment("2020") != nil)
+			require.Nil(t, s.Device(1).Attachment("2020"))
+		})
+	}
+}
+
+// The PIDs of another PID namespace are other processes here.
+func TestRegisteredPIDsOfAnotherNamespaceTellNothing(t *testing.T) {
+	for unknown, want := range map[bool]member{false: {eid: "7", inherited: "7"}, true: {unknown: true}} {
+		m := newMachine(t)
+		m.family(claimsNo, 1001, 1001, 1001)
+		m.books.Environments = []snapshot.Environment{registered("7", 1001, 50)}
+		m.books.LivenessUnknown = unknown
+		p := m.snapshot().Processes[0]
+		require.Equal(t, want, member{p.EID, p.Inherited, p.EnvUnknown, p.EnvOverwritten})
+		processes, _, err := m.Processes(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, p.EID, processes[0].EID)
+	}
+}

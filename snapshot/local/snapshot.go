@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,8 +29,11 @@ func (m *Machine) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	processes, more := observer.settle(seen, books.Environments, nil)
+	processes, more := observer.settle(seen, books.Environments, unusable(books))
 	m.rememberProcesses(observer.after)
+	if books, err = m.reattach(ctx, processes, books); err != nil {
+		return nil, err
+	}
 	s := &snapshot.Snapshot{
 		Processes:    processes,
 		Environments: books.Environments,
@@ -82,7 +86,7 @@ func (m *Machine) Processes(ctx context.Context) ([]snapshot.Process, []string, 
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
 	}
-	processes, more := observer.settle(seen, books.Environments, err)
+	processes, more := observer.settle(seen, books.Environments, cmp.Or(err, unusable(books)))
 	m.rememberProcesses(observer.after)
 	if err != nil {
 		more = append(more, err.Error())

@@ -37,8 +37,8 @@ func (b *Books) reclaim(good *lastGood, all *census) {
 		env.PIDs, env.KernelIDs = pids, nil
 		b.Environments = append(b.Environments, *env)
 		b.reattach(env.EID, devices)
-		b.Warnings = append(b.Warnings, fmt.Sprintf("environment %.32q of uid %d was no longer in %s although its user's processes go on: registered again",
-			env.EID, env.UID, envsFile))
+		b.Warnings = append(b.Warnings, fmt.Sprintf("environment %s of uid %d was no longer in %s although its user's processes go on: registered again",
+			snapshot.Shown(string(env.EID)), env.UID, envsFile))
 	}
 }
 

@@ -180,7 +180,7 @@ func (b *Books) find(processes []Running, since snapshot.StartTime, now snapshot
 			}
 		}
 		b.Environments = append(b.Environments, snapshot.Environment{EID: p.EID, UID: uid, Creation: now, PIDs: pids})
-		b.Warnings = append(b.Warnings, fmt.Sprintf("environment %.200q of uid %d, which began after the copy, was found again by its processes; its configuration is lost", p.EID, uid))
+		b.Warnings = append(b.Warnings, fmt.Sprintf("environment %s of uid %d, which began after the copy, was found again by its processes; its configuration is lost", snapshot.Shown(string(p.EID)), uid))
 	}
 }
 
