@@ -103,6 +103,7 @@ var connectFaults = map[string]struct {
 
 // TestConnectFaults are those that end before a command: nothing was done.
 func TestConnectFaults(t *testing.T) {
+	needsAccount(t)
 	for name, tt := range connectFaults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -7,7 +7,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -43,7 +45,17 @@ func freePort(t testing.TB, address string) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
+// needsAccount skips a test that runs a program of OpenSSH's, which does not run
+// for a uid without an account.
+func needsAccount(t testing.TB) {
+	t.Helper()
+	if _, err := user.LookupId(strconv.Itoa(os.Getuid())); err != nil {
+		t.Skip("skipped: OpenSSH does not run for a uid without an account:", err)
+	}
+}
+
 func run(t testing.TB, name string, args ...string) string {
+	needsAccount(t)
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
 	require.NoError(t, err, "%s %v: %s", name, args, out)
