@@ -111,7 +111,7 @@ func (u *holdings) addUses(h *hostView, order int) {
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
 		user := h.userOf(p)
-		if user == "" || h.exempt[p.PID] || h.environmentOf(p) == nil && h.claimed(p) == nil {
+		if user == "" || h.exempt[p.PID] || h.in[i] == nil && h.claimed(p) == nil {
 			continue
 		}
 		for _, use := range p.Usage {
@@ -143,7 +143,7 @@ func (u *holding) add(h *hostView, order int, env *envView) {
 		if a.Time.Compare(d.newest) > 0 {
 			d.newest = a.Time
 		}
-		for _, p := range env.on[a.device.Index] {
+		for p := range env.on(a.device.Index) {
 			if h.userOf(p) != u.user { // the others are counted by addUses
 				d.users = append(d.users, p)
 			}

@@ -1,6 +1,8 @@
 package enforce
 
 import (
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -18,6 +20,7 @@ type hostView struct {
 	zone     *time.Location
 	byUser   map[snapshot.Username]*Settings
 	inOrder  []*envView // as the host listed them, without those that are exempt
+	in       []*envView // of each process the environment that it is in
 	envs     map[snapshot.EnvID]*envView
 	// exempt are the processes that no rule may touch, and exemptUses what those
 	// of them that are in an environment use: no cap takes that.
@@ -34,11 +37,13 @@ type hostView struct {
 type envView struct {
 	env         *snapshot.Environment
 	processes   []*snapshot.Process
-	on          map[snapshot.DeviceIndex][]*snapshot.Process // the same, by device
 	attachments []attachment
-	attached    map[snapshot.DeviceIndex]bool
-	exempt      bool
-	settings    *Settings // of its user here
+	// byDevice are the processes of an environment with many, and attachedTo the
+	// attachments: few are faster looked through than indexed.
+	byDevice   map[snapshot.DeviceIndex][]*snapshot.Process
+	attachedTo map[snapshot.DeviceIndex]bool
+	exempt     bool
+	settings   *Settings // of its user here
 }
 
 // attachment is an attachment together with its device.
@@ -105,18 +110,52 @@ func (h *hostView) addAttachments(policy Policy) {
 	}
 }
 
+// few is how much of a list is looked through rather than indexed.
+const few = 16
+
 func (v *envView) attach(a attachment) {
-	if v.attached == nil {
-		v.attached = make(map[snapshot.DeviceIndex]bool)
-	}
-	v.attached[a.device.Index] = true
 	v.attachments = append(v.attachments, a)
+	if len(v.attachments) <= few {
+		return
+	}
+	if v.attachedTo == nil {
+		v.attachedTo = make(map[snapshot.DeviceIndex]bool)
+		for _, before := range v.attachments {
+			v.attachedTo[before.device.Index] = true
+		}
+	}
+	v.attachedTo[a.device.Index] = true
+}
+
+// attached says whether the environment is attached to a device.
+func (v *envView) attached(index snapshot.DeviceIndex) bool {
+	if v.attachedTo != nil {
+		return v.attachedTo[index]
+	}
+	return slices.ContainsFunc(v.attachments, func(a attachment) bool { return a.device.Index == index })
+}
+
+// on are the environment's processes on a device.
+func (v *envView) on(index snapshot.DeviceIndex) iter.Seq[*snapshot.Process] {
+	return func(yield func(*snapshot.Process) bool) {
+		if v.byDevice != nil {
+			slices.Values(v.byDevice[index])(yield)
+			return
+		}
+		for _, p := range v.processes {
+			if p.Uses(index) != nil && !yield(p) {
+				return
+			}
+		}
+	}
 }
 
 func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
+	h.in = make([]*envView, len(h.snapshot.Processes))
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
 		env := h.environmentOf(p)
+		h.in[i] = env
 		subject := Subject{Host: h.name, Process: p}
 		if env != nil {
 			subject.Environment = env.env
@@ -134,12 +173,21 @@ func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
 }
 
 func (v *envView) add(p *snapshot.Process) {
-	if v.on == nil {
-		v.on = make(map[snapshot.DeviceIndex][]*snapshot.Process)
-	}
 	v.processes = append(v.processes, p)
+	switch {
+	case v.byDevice != nil:
+		v.index(p)
+	case len(v.processes) > few:
+		v.byDevice = make(map[snapshot.DeviceIndex][]*snapshot.Process)
+		for _, before := range v.processes {
+			v.index(before)
+		}
+	}
+}
+
+func (v *envView) index(p *snapshot.Process) {
 	for _, u := range p.Usage {
-		v.on[u.Index] = append(v.on[u.Index], p)
+		v.byDevice[u.Index] = append(v.byDevice[u.Index], p)
 	}
 }
 

@@ -78,7 +78,7 @@ func useBy(uid snapshot.UID, p *snapshot.Process) evidence {
 // unknown count for the environments of their own uid.
 func (h *hostView) use(env *envView, index snapshot.DeviceIndex) evidence {
 	most := unused
-	for _, p := range env.on[index] {
+	for p := range env.on(index) {
 		most = max(most, useBy(env.env.UID, p))
 	}
 	for _, p := range h.unknownOn[index] {

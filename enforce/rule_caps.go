@@ -169,7 +169,7 @@ func (e *evaluation) maxEnvs(u *holding, limit int, warn Warn) {
 		for _, a := range env.attachments {
 			if !env.host.sparesUse(env.envView, a.device.Index) {
 				e.loses(&f, due, env.host, env.envView, a.device.Index)
-				e.endAll(&f, due, dealt, env.host, env.on[a.device.Index])
+				e.endAll(&f, due, dealt, env.host, slices.Collect(env.on(a.device.Index)))
 			}
 		}
 	}

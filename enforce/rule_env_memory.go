@@ -61,7 +61,7 @@ type holder struct {
 // holders lists the environment's processes on a device, what they hold
 // together, and how many of them the driver told no figure for.
 func (v *envView) holders(index snapshot.DeviceIndex) (holders []holder, used int64, unknown int) {
-	for _, p := range v.on[index] {
+	for p := range v.on(index) {
 		u := p.Uses(index)
 		switch {
 		case !u.Memory.Known():

@@ -16,7 +16,7 @@ func (e *evaluation) nonEnvProcesses(h *hostView) {
 	}
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
-		if h.exempt[p.PID] || h.environmentOf(p) != nil || p.EnvUnknown && !h.outsideByPolicy(p) {
+		if h.exempt[p.PID] || h.in[i] != nil || p.EnvUnknown && !h.outsideByPolicy(p) {
 			continue
 		}
 		settings := h.settings
@@ -53,7 +53,7 @@ func (e *evaluation) envDevices(h *hostView) {
 func (e *evaluation) notAttached(h *hostView, env *envView, p *snapshot.Process) []snapshot.DeviceIndex {
 	var foreign []snapshot.DeviceIndex
 	for _, u := range p.Usage {
-		if !env.attached[u.Index] && !h.exemptDevices[u.Index] && !e.standing.releases(h, env, u.Index) {
+		if !env.attached(u.Index) && !h.exemptDevices[u.Index] && !e.standing.releases(h, env, u.Index) {
 			foreign = append(foreign, u.Index)
 		}
 	}

@@ -147,7 +147,13 @@ func (s *Standing) review(hosts []*hostView) {
 // attachment.
 func (h *hostView) lingers(eid snapshot.EnvID, index snapshot.DeviceIndex) bool {
 	env := h.envs[eid]
-	return env != nil && !env.attached[index] && len(env.on[index]) > 0
+	if env == nil || env.attached(index) {
+		return false
+	}
+	for range env.on(index) {
+		return true
+	}
+	return false
 }
 
 // running are the processes that a host shows.
