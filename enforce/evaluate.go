@@ -110,9 +110,17 @@ func (e *evaluation) noteUnknowns(h *hostView) {
 				p.PID, describe(p), snapshot.Shown(string(p.EID)), env.env.UID)
 		}
 		if p.EnvUnknown && !h.outsideByPolicy(p) {
-			e.note(h, "the environment of process %d%s could not be read, so it is left alone", p.PID, describe(p))
+			e.note(h, "the environment of process %d%s could not be read, so it is left alone%s", p.PID, describe(p), overwritten(p))
 		}
 	}
+}
+
+// overwritten says why an environment is unknown, if its process did that.
+func overwritten(p *snapshot.Process) string {
+	if p.EnvOverwritten {
+		return ": it has overwritten its environment variables (unknown-environment: leave)"
+	}
+	return ""
 }
 
 func (e *evaluation) finish() Plan {

@@ -40,11 +40,14 @@ type Held struct {
 
 // String is a line about it.
 func (h Held) String() string {
-	whom := "on host " + string(h.Host)
-	if h.User != "" {
+	whom := "on this machine"
+	switch {
+	case h.User != "":
 		whom = "against user " + snapshot.Shown(string(h.User))
+	case h.Host != "":
+		whom = "on host " + string(h.Host)
 	}
-	return fmt.Sprintf("Safety limit exceeded: %s. No action taken %s in this cycle (held: %d terminations, %d detachments)", h.Because, whom, h.Terminations, h.Detachments)
+	return fmt.Sprintf("Safety limit exceeded: %s. Not done %s in this cycle: %d terminations, %d detachments", h.Because, whom, h.Terminations, h.Detachments)
 }
 
 // action is an item of a report, with the user it is directed against: "" when
@@ -70,18 +73,26 @@ func (t *tally) add(a *action, n int) {
 	}
 }
 
-// over says which limit a tally exceeds; "" for none.
-func (l Limit) over(t tally) string {
+// over says which limit a tally exceeds, by its key in a policy file, which ends
+// with suffix; "" for none.
+func (l Limit) over(t tally, suffix string) string {
 	switch {
 	case l.Terminations > 0 && t.terminations > l.Terminations:
-		return fmt.Sprintf("%d processes would be terminated, and the limit is %d per cycle", t.terminations, l.Terminations)
+		return fmt.Sprintf("%d processes would be terminated, and max-terminations%s is %d", t.terminations, suffix, l.Terminations)
 	case l.Percent > 0 && t.terminations*100 > l.Percent*t.processes:
-		return fmt.Sprintf("%d of %d GPU processes would be terminated, and the limit is %d%% per cycle", t.terminations, t.processes, l.Percent)
+		return fmt.Sprintf("%d of %d GPU processes would be terminated, and max-percent%s is %d", t.terminations, t.processes, suffix, l.Percent)
 	case l.Detachments > 0 && t.detachments > l.Detachments:
-		return fmt.Sprintf("%d devices would be detached, and the limit is %d per cycle", t.detachments, l.Detachments)
+		return fmt.Sprintf("%d devices would be detached, and max-detachments%s is %d", t.detachments, suffix, l.Detachments)
 	}
 	return ""
 }
+
+// The ends of the keys of limits.
+const (
+	perFleet = ""
+	perUser  = "-per-user"
+	perHost  = "-per-host"
+)
 
 // limit holds back what is over the limits, and takes it out of the plan.
 func (e *evaluation) limit(plan *Plan) {
@@ -89,8 +100,8 @@ func (e *evaluation) limit(plan *Plan) {
 		return
 	}
 	l := newLimiter(e, plan)
-	l.holdEach(l.users, l.limits.PerUser)
-	l.holdEach(l.hosts, l.limits.PerHost)
+	l.holdEach(l.users, l.limits.PerUser, perUser)
+	l.holdEach(l.hosts, l.limits.PerHost, perHost)
 	l.holdMost()
 	if l.limits.Throttle {
 		l.release()
@@ -108,7 +119,7 @@ func (e *evaluation) mayExceed(plan *Plan) bool {
 	for _, h := range e.hosts {
 		all.processes += len(h.snapshot.Processes)
 	}
-	return len(plan.Reports) > 0 && (l.PerUser != Limit{} || l.PerHost != Limit{} || l.Fleet.over(all) != "")
+	return len(plan.Reports) > 0 && (l.PerUser != Limit{} || l.PerHost != Limit{} || l.Fleet.over(all, perFleet) != "")
 }
 
 // limiter decides which actions of a plan are held.
@@ -228,9 +239,9 @@ func (l *limiter) count(a *action, n int) {
 }
 
 // holdEach holds the groups that are over their own limit.
-func (l *limiter) holdEach(groups []*group, limit Limit) {
+func (l *limiter) holdEach(groups []*group, limit Limit, suffix string) {
 	for _, g := range groups {
-		if why := limit.over(g.tally); why != "" {
+		if why := limit.over(g.tally, suffix); why != "" {
 			l.hold(g, why)
 		}
 	}
@@ -240,12 +251,12 @@ func (l *limiter) holdEach(groups []*group, limit Limit) {
 // the limit for the fleet.
 func (l *limiter) holdMost() {
 	for {
-		why := l.limits.Fleet.over(l.fleet)
+		why := l.limits.Fleet.over(l.fleet, perFleet)
 		most := l.most(l.limits.Fleet)
 		if why == "" || most == nil {
 			return
 		}
-		l.hold(most, "in the fleet "+why)
+		l.hold(most, "in all "+why)
 	}
 }
 
@@ -312,8 +323,8 @@ func (l *limiter) release() {
 }
 
 func (l *limiter) fits(a *action) bool {
-	return l.limits.PerUser.over(l.byUser[a.user].tally) == "" && l.limits.PerHost.over(l.byHost[a.host].tally) == "" &&
-		l.limits.Fleet.over(l.fleet) == ""
+	return l.limits.PerUser.over(l.byUser[a.user].tally, perUser) == "" && l.limits.PerHost.over(l.byHost[a.host].tally, perHost) == "" &&
+		l.limits.Fleet.over(l.fleet, perFleet) == ""
 }
 
 // apply takes the held actions out of the reports, and marks the findings of

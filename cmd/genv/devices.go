@@ -62,7 +62,7 @@ func refuseBookFlags(c *cli.Context) error {
 }
 
 // errResetRoot is for --reset: what is in the files belongs to many users.
-var errResetRoot = errors.New("--reset takes from all users what they have: only root may, with `sudo -E env PATH=$PATH genv …`")
+var errResetRoot = errors.New("--reset takes from all users what they have: only root may, with `sudo genv envs --reset` or `sudo genv devices --reset`")
 
 // deviceBooks are the books for a command that lists devices.
 func (p *program) deviceBooks(c *cli.Context) (state.Books, error) {

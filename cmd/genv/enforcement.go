@@ -193,7 +193,7 @@ func cycleExit(cycle *controller.Cycle, f *fleet, tellWork bool) error {
 func heldRemarks(cycle *controller.Cycle) []string {
 	var remarks []string
 	for _, h := range slices.Concat(cycle.Plan.HeldUsers, cycle.Plan.HeldHosts) {
-		remarks = append(remarks, h.String()+". Look at the plan with --dry-run, and raise `limits:` in the policy if it is intended.")
+		remarks = append(remarks, h.String()+". If it is intended, raise `limits:` in the policy.")
 	}
 	return remarks
 }

@@ -13,7 +13,7 @@ const (
 	exitFailed     = 1 // wrong usage or configuration: nothing was done
 	exitSomeFailed = 3 // some hosts failed
 	exitNoneLeft   = 4 // no host answered
-	exitHeld       = 5 // the policy's limits held the cycle back: nothing was done
+	exitHeld       = 5 // safety limits held actions back; the rest was done
 	exitUnrecorded = 6 // the record could not be kept
 	// exitWork says with --exit-code that a dry run found something to do. It
 	// isn't 2, since that is the exit code of a Go program that crashed.

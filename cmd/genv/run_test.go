@@ -231,7 +231,7 @@ func TestAttachPrefersUnusedDevicesAndWarns(t *testing.T) {
 
 	refused := u.open("bash").sayAll("genv activate; genv attach --index 1")
 	require.Equal(t, "1", refused.status)
-	require.Regexp(t, "^Device 1 is not available\n    device 1: environment \""+shell.pid()+"\" of .* has it since [0-9/]+ [0-9:]+\n$", refused.text)
+	require.Regexp(t, "^Device 1 is not available\n    device 1: environment "+shell.pid()+" of .* has it since [0-9/]+ [0-9:]+\n$", refused.text)
 }
 
 // nvidia-smi that fails or takes long delays nobody for long.

@@ -13,7 +13,7 @@ func Items(host snapshot.Hostname, r enforce.Report, s *snapshot.Snapshot) []Rec
 		d := &r.Detach[i]
 		record := Record{
 			Kind: KindReport, IDs: d.Because, Host: host, Device: &d.Device, EID: d.Environment.EID, User: d.Environment.Username,
-			Text: d.Intention(), Why: d.Why,
+			Text: d.String(), Why: d.Why,
 		}
 		if !d.Environment.OwnerMismatch {
 			record.UID = &d.Environment.UID
@@ -24,7 +24,7 @@ func Items(host snapshot.Hostname, r enforce.Report, s *snapshot.Snapshot) []Rec
 		t := &r.Terminate[i]
 		records = append(records, Record{
 			Kind: KindReport, IDs: t.Because, Host: host, PID: t.Process.PID, Start: t.Process.Start, EID: t.Process.EID,
-			UID: t.Process.UID, User: userOf(&t.Process, s), Text: t.Intention(), Why: t.Why,
+			UID: t.Process.UID, User: userOf(&t.Process, s), Text: t.String(), Why: t.Why,
 		})
 	}
 	return records

@@ -10,7 +10,7 @@ import (
 // Activation is a process or a Jupyter kernel that enters an environment.
 type Activation struct {
 	EID      snapshot.EnvID
-	UID      snapshot.UID // the kernel's word on who asks
+	UID      snapshot.UID // of who asks, as the kernel reports it
 	Username snapshot.Username
 	PID      snapshot.PID // 0 for none
 	KernelID string       // empty for none
@@ -21,12 +21,15 @@ type Activation struct {
 }
 
 // Activate registers the environment if it is new, and the process or kernel in
-// it. Only the user of an environment and root may enter it. The books are
-// unchanged when there is an error, which wraps ErrRequest, ErrNotOwner or
-// ErrActive.
+// it. Only the user of an environment and root may enter it, and no process of
+// another PID namespace. Nothing changes when there is an error, which wraps
+// ErrRequest, ErrNotOwner or ErrActive.
 func (b *Books) Activate(a Activation) error {
 	if err := a.check(); err != nil {
 		return err
+	}
+	if b.foreign && a.PID != 0 {
+		return fmt.Errorf("%w: this process is in another PID namespace than the state folder, where its PID %d is another process: set GENV_TMPDIR to a folder of this container's own", ErrRequest, a.PID)
 	}
 	if other := b.elsewhere(a); other != nil {
 		return fmt.Errorf("%w: it is in %q; run `genv deactivate` there first", ErrActive, other.EID)

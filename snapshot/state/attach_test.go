@@ -188,10 +188,10 @@ func TestARefusalNamesTheHolders(t *testing.T) {
 	var taken *state.TakenError
 	require.ErrorAs(t, err, &taken)
 	require.Len(t, taken.Holders, 1)
-	require.Equal(t, `device 0: environment "1667" of alice(1001) has it since 20/11/2026 10:00:00`, taken.Holders[0].String())
+	require.Equal(t, `device 0: environment 1667 of alice(1001) has it since 20/11/2026 10:00:00`, taken.Holders[0].String())
 	_, err = b.Attach(state.AttachRequest{EID: "7", Count: 2, At: at("12:00:00")})
 	var many *state.TooManyError
 	require.ErrorAs(t, err, &many)
 	require.Len(t, many.Holders, 2)
-	require.Equal(t, `device 1: environment "lost" has 4g since 20/11/2026 11:00:00`, many.Holders[1].String())
+	require.Equal(t, `device 1: environment lost has 4g since 20/11/2026 11:00:00`, many.Holders[1].String())
 }

@@ -18,11 +18,10 @@ type AttachedBy struct {
 
 // String is one line for people. What others chose is quoted and cut.
 func (a AttachedBy) String() string {
-	const longest = 32
-	text := fmt.Sprintf("device %d: environment %.*q", a.Index, longest, a.EID)
+	text := fmt.Sprintf("device %d: environment %s", a.Index, snapshot.Shown(string(a.EID)))
 	switch {
 	case a.UID != nil && a.Username != "":
-		text += fmt.Sprintf(" of %.*s(%d)", longest, a.Username, *a.UID)
+		text += fmt.Sprintf(" of %s(%d)", snapshot.Shown(string(a.Username)), *a.UID)
 	case a.UID != nil:
 		text += fmt.Sprintf(" of uid %d", *a.UID)
 	}

@@ -28,6 +28,7 @@ type Books struct {
 	CopyTime   time.Time
 	CopyStart  snapshot.StartTime
 
+	foreign bool    // the PIDs are of namespaces that root's note names, which are not ours
 	remains remains // nil asks nobody
 	adopted map[snapshot.EnvID][]snapshot.PID
 }

@@ -75,6 +75,8 @@ type view struct {
 	keep bool
 	// warning says why clean is not set.
 	warning string
+	// foreign says that it is root's note which names other namespaces.
+	foreign bool
 }
 
 func (v *view) close() {
@@ -103,6 +105,8 @@ func (s *Store) look(dir *folder, force bool) view {
 	if why := now.refused(v, readNote(root, rootNote), readNote(dir, folderNote), rootDevice(s.root)); why != "" && !(force && v.keep && now.known()) {
 		v.warning = s.unclean(dir, why)
 		v.keep = false
+		outside := readNote(root, rootNote)
+		v.foreign = outside != nil && outside.BootID == now.BootID && now.known() && outside.PID != now.PID
 		return v
 	}
 	v.clean = true

@@ -183,3 +183,46 @@ func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, books.Environments, "here it is known to be gone")
 }
+
+// A PID of a container's means another process to everybody else: it is not
+// registered, unless nothing but a note that any user may write speaks against
+// it.
+func TestNoPIDOfAnotherNamespaceIsRegistered(t *testing.T) {
+	const boot = "boot-1"
+	for _, tt := range []struct {
+		name    string
+		in      state.Namespaces
+		initial []state.Namespaces
+		inside  *state.Namespaces
+		refused bool
+	}{
+		{name: "a container that shares both folders", in: elsewhere, initial: []state.Namespaces{here}, refused: true},
+		{name: "the host", in: here, initial: []state.Namespaces{here}},
+		{name: "a machine that is a container", in: elsewhere, initial: []state.Namespaces{elsewhere}},
+		{name: "a note inside forbids cleaning alone", in: here, inside: &elsewhere},
+		{name: "another user namespace", in: state.Namespaces{PID: here.PID, User: 4026532777}, initial: []state.Namespaces{here}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, root := sharedDir(t), rootDir(t)
+			machine := &town{boot: boot}
+			began(t, state.New(dir, state.Options{Machine: machine}), machine)
+			for _, keeper := range tt.initial {
+				_, err := state.New(dir, state.Options{Root: root, Machine: &town{boot: boot, namespaces: keeper}}).Read(t.Context())
+				require.NoError(t, err)
+			}
+			if tt.inside != nil {
+				writeInside(t, dir, boot, *tt.inside)
+			}
+			machine.namespaces = tt.in
+			err := state.New(dir, state.Options{Root: root, Machine: machine}).Update(t.Context(), func(b *state.Books) error {
+				return b.Activate(state.Activation{EID: "1", PID: 1, At: at("12:00:00")})
+			})
+			if tt.refused {
+				require.ErrorIs(t, err, state.ErrRequest)
+				require.ErrorContains(t, err, "another PID namespace")
+				return
+			}
+			require.NoError(t, err)
+		})
+	}
+}

@@ -249,7 +249,7 @@ func (s *Store) updateThen(ctx context.Context, change func(*Books) error, look 
 // told.
 func (s *Store) settle(v *view, good *lastGood, old *loaded, b *Books, known *identities, process func(snapshot.PID) Process, all *census) {
 	if !v.clean {
-		b.LivenessUnknown = true
+		b.LivenessUnknown, b.foreign = true, v.foreign
 		b.Warnings = append(b.Warnings, v.warning)
 		return
 	}
