@@ -36,6 +36,7 @@ func (a AttachedBy) String() string {
 // holders are the attachments of others, of one device or of all.
 func (b *Books) holders(eid snapshot.EnvID, index *snapshot.DeviceIndex) []AttachedBy {
 	var list []AttachedBy
+	environments := b.byID()
 	for i := range b.Devices {
 		d := &b.Devices[i]
 		if index != nil && d.Index != *index {
@@ -46,7 +47,7 @@ func (b *Books) holders(eid snapshot.EnvID, index *snapshot.DeviceIndex) []Attac
 				continue
 			}
 			by := AttachedBy{Index: d.Index, EID: a.EID, Memory: a.GPUMemory, Since: a.Time}
-			if env := b.Environment(a.EID); env != nil {
+			if env := environments[a.EID]; env != nil {
 				uid := env.UID
 				by.UID, by.Username = &uid, env.Username
 			}

@@ -56,6 +56,15 @@ func (b *Books) Environment(eid snapshot.EnvID) *snapshot.Environment {
 	return snapshot.FindEnvironment(b.Environments, eid)
 }
 
+// byID is for many lookups: any user can register many thousand environments.
+func (b *Books) byID() map[snapshot.EnvID]*snapshot.Environment {
+	environments := make(map[snapshot.EnvID]*snapshot.Environment, len(b.Environments))
+	for i := range slices.Backward(b.Environments) { // of two with one id the first counts
+		environments[b.Environments[i].EID] = &b.Environments[i]
+	}
+	return environments
+}
+
 // EnvironmentOf returns the environment in which a process is registered, or nil.
 func (b *Books) EnvironmentOf(pid snapshot.PID) *snapshot.Environment {
 	for i := range b.Environments {

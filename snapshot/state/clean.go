@@ -77,9 +77,11 @@ func work(empty []*snapshot.Environment, all *census) []verdict {
 	for _, p := range list {
 		byUser[p.UID] = append(byUser[p.UID], p)
 	}
+	claimsOfUser := once(func(uid snapshot.UID) claims { return claimsOf(uid, byUser[uid], itself) })
 	verdicts := make([]verdict, len(empty))
 	for i, env := range empty {
-		verdicts[i].successors, verdicts[i].unsure = successors(env, byUser[env.UID], itself)
+		c := claimsOfUser(env.UID)
+		verdicts[i] = verdict{successors: c.pids[env.EID], unsure: c.unsure}
 		if !complete && int(env.UID) != os.Geteuid() {
 			verdicts[i].unsure = true
 		}
@@ -104,12 +106,9 @@ func once[K comparable, V any](ask func(K) V) func(K) V {
 // drop ends environments, and the attachments of environments that do not exist.
 func (b *Books) drop(ended func(*snapshot.Environment) bool) {
 	b.Environments = slices.DeleteFunc(slices.Clone(b.Environments), func(e snapshot.Environment) bool { return ended(&e) })
-	registered := make(map[snapshot.EnvID]bool, len(b.Environments))
-	for i := range b.Environments {
-		registered[b.Environments[i].EID] = true
-	}
+	registered := b.byID()
 	for i := range b.Devices {
 		d := &b.Devices[i]
-		d.Attachments = without(d.Attachments, func(a snapshot.Attachment) bool { return !registered[a.EID] })
+		d.Attachments = without(d.Attachments, func(a snapshot.Attachment) bool { return registered[a.EID] == nil })
 	}
 }

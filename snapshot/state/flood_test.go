@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -110,4 +111,37 @@ func TestManyMadeUpUsersAreNotNamed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, snapshot.Username("me"), books.Environment("mine").Username)
 	require.LessOrEqual(t, asked, 65)
+}
+
+// One user who registers many environments, and nests processes that hide theirs,
+// must not keep the lock from the others for long.
+func TestManyEnvironmentsAndNestedProcessesTakeLittleTime(t *testing.T) {
+	const count = 1000
+	machine := &town{people: map[snapshot.PID]state.Process{1: {Life: state.Gone}}}
+	envs := make([]string, count)
+	for i := range envs {
+		envs[i] = strings.Replace(one, `"eid":"1","uid":1`, fmt.Sprintf(`"eid":"%d","uid":%d`, i, alice), 1)
+		pid := snapshot.PID(100 + i)
+		machine.running = append(machine.running, state.Running{PID: pid, Parent: pid - 1, Start: snapshot.StartTime(pid), UID: alice, Environ: state.EnvironWiped})
+	}
+	dir := recordedFolder(t)
+	put(t, dir, "envs.json", `{"envs": [`+strings.Join(envs, ",")+`]}`)
+	began := time.Now()
+	books, err := state.New(dir, state.Options{Machine: machine}).Read(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, books.Environments)
+	t.Logf("%v", time.Since(began))
+}
+
+func TestManyProcessesThatClaimLostEnvironmentsTakeLittleTime(t *testing.T) {
+	store, machine, dir, _ := kept(t)
+	for i := range 16_000 {
+		machine.running = append(machine.running, job(snapshot.PID(6000+i), alice, snapshot.EnvID(fmt.Sprintf("x%d", i))))
+	}
+	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
+	began := time.Now()
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, books.Environments, 65, "that of the copy, and as many as are found again")
+	t.Logf("%v", time.Since(began))
 }

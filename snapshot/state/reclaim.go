@@ -17,7 +17,8 @@ func (b *Books) reclaim(good *lastGood, all *census) {
 	if err != nil {
 		return
 	}
-	lost := slices.DeleteFunc(before, func(e snapshot.Environment) bool { return b.Environment(e.EID) != nil })
+	registered := b.byID()
+	lost := slices.DeleteFunc(before, func(e snapshot.Environment) bool { return registered[e.EID] != nil })
 	if len(lost) == 0 {
 		return
 	}
@@ -27,8 +28,12 @@ func (b *Books) reclaim(good *lastGood, all *census) {
 	}
 	list, _ := all.of(uids...)
 	devices, _ := snapshot.DecodeDevices(good.devices) // without them it has none
+	claimsOfUser := once(func(uid snapshot.UID) claims { return claimsOf(uid, list, itself) })
 	for i := range lost {
 		env := &lost[i]
+		if len(claimsOfUser(env.UID).pids[env.EID]) == 0 {
+			continue
+		}
 		left := func(pid snapshot.PID) bool { return itself(pid) || slices.Contains(env.PIDs, pid) }
 		pids, _ := successors(env, list, left)
 		if len(pids) == 0 {

@@ -158,18 +158,23 @@ const (
 // several users claim is that of the user who has the process that it is named
 // after, or else of the one with the oldest process.
 func (b *Books) find(processes []Running, since snapshot.StartTime, now snapshot.Date) {
-	claims, found := map[snapshot.EnvID][]Running{}, map[snapshot.UID]int{}
-	for _, p := range byAge(processes) {
-		if p.Environ == EnvironRead && p.EID != "" && len(p.EID) <= maxFoundID && p.Start >= since && b.Environment(p.EID) == nil {
-			claims[p.EID] = append(claims[p.EID], p)
+	processes = byAge(processes)
+	claimants, found := map[snapshot.EnvID][]Running{}, map[snapshot.UID]int{}
+	registered, namesakes := b.byID(), map[snapshot.EnvID]snapshot.UID{}
+	for _, p := range processes {
+		namesakes[snapshot.EnvID(strconv.Itoa(int(p.PID)))] = p.UID
+		if p.Environ == EnvironRead && p.EID != "" && len(p.EID) <= maxFoundID && p.Start >= since && registered[p.EID] == nil {
+			claimants[p.EID] = append(claimants[p.EID], p)
 		}
 	}
-	for _, p := range byAge(processes) {
-		claimed := claims[p.EID]
-		if claimed == nil || b.Environment(p.EID) != nil {
+	for _, p := range processes {
+		claimed := claimants[p.EID]
+		if claimed == nil {
 			continue
 		}
-		uid := ownerOf(p.EID, claimed, processes)
+		delete(claimants, p.EID) // each id once
+		namesake, named := namesakes[p.EID]
+		uid := ownerOf(claimed, namesake, named)
 		if found[uid]++; found[uid] > maxFound {
 			continue
 		}
@@ -184,23 +189,17 @@ func (b *Books) find(processes []Running, since snapshot.StartTime, now snapshot
 	}
 }
 
-// ownerOf decides whose environment it is that these processes claim, the
-// oldest first.
-func ownerOf(eid snapshot.EnvID, claimed, processes []Running) snapshot.UID {
+// ownerOf decides which user the environment belongs to that these processes
+// claim, the oldest first. namesake has the process that it is named after, if
+// there is one.
+func ownerOf(claimed []Running, namesake snapshot.UID, named bool) snapshot.UID {
 	uid := claimed[0].UID
 	for _, c := range claimed {
+		if named && c.UID == namesake {
+			return namesake
+		}
 		if uid == 0 && c.UID != 0 { // root's processes may be in anyone's environment, by sudo
 			uid = c.UID
-		}
-	}
-	for _, p := range processes {
-		if strconv.Itoa(int(p.PID)) != string(eid) {
-			continue
-		}
-		for _, c := range claimed {
-			if c.UID == p.UID {
-				return p.UID
-			}
 		}
 	}
 	return uid

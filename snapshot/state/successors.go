@@ -60,43 +60,64 @@ func (c *census) of(uids ...snapshot.UID) (list []Running, complete bool) {
 // and the descendants of these of which that cannot be told. unsure says that
 // there may be others.
 func successors(env *snapshot.Environment, processes []Running, leaving func(snapshot.PID) bool) (pids []snapshot.PID, unsure bool) {
+	c := claimsOf(env.UID, processes, leaving)
+	return c.pids[env.EID], c.unsure
+}
+
+// claims are the living processes of one user by environment, as for successors.
+// A user may register any number of environments, so the processes are looked
+// through once for all of them.
+type claims struct {
+	pids   map[snapshot.EnvID][]snapshot.PID // at most maxSuccessors of each
+	unsure bool
+}
+
+func claimsOf(uid snapshot.UID, processes []Running, leaving func(snapshot.PID) bool) claims {
 	own := map[snapshot.PID]*Running{}
 	for i := range processes {
-		if p := &processes[i]; p.UID == env.UID && !leaving(p.PID) {
+		if p := &processes[i]; p.UID == uid && !leaving(p.PID) {
 			own[p.PID] = p
 		}
 	}
+	c, answers := claims{pids: map[snapshot.EnvID][]snapshot.PID{}}, map[snapshot.PID]claim{}
 	for _, p := range byAge(processes) {
 		if own[p.PID] == nil || slices.Contains(loginPrograms, p.Name) {
 			continue
 		}
-		eid, known := claimOf(own, p.PID)
-		switch {
-		case known && eid == env.EID:
-			if len(pids) < maxSuccessors {
-				pids = append(pids, p.PID)
+		switch claim := claimOf(own, p.PID, answers); {
+		case claim.known:
+			if len(c.pids[claim.eid]) < maxSuccessors {
+				c.pids[claim.eid] = append(c.pids[claim.eid], p.PID)
 			}
-		case !known && p.Environ == EnvironHidden && p.PID != 1:
-			unsure = true
+		case p.Environ == EnvironHidden && p.PID != 1:
+			c.unsure = true
 		}
 	}
-	return pids, unsure
+	return c
 }
 
-// claimOf is the claim of a process, or else of its nearest ancestor of the
-// same user that tells one.
-func claimOf(own map[snapshot.PID]*Running, pid snapshot.PID) (eid snapshot.EnvID, known bool) {
-	for range len(own) {
-		p := own[pid]
-		switch {
-		case p == nil:
-			return "", false
-		case p.Environ == EnvironRead:
-			return p.EID, true
-		}
-		pid = p.Parent
+// claim is the environment that a process claims to be in, if that is known.
+type claim struct {
+	eid   snapshot.EnvID
+	known bool
+}
+
+// claimOf is the claim of a process, or else of its nearest ancestor of the same
+// user that has one. It keeps the answers, since processes may be nested deeply.
+func claimOf(own map[snapshot.PID]*Running, pid snapshot.PID, answers map[snapshot.PID]claim) claim {
+	answer, asked := answers[pid]
+	p := own[pid]
+	switch {
+	case asked || p == nil:
+		return answer
+	case p.Environ == EnvironRead:
+		answer = claim{p.EID, true}
+	default:
+		answers[pid] = claim{} // should the list have a process among its own ancestors
+		answer = claimOf(own, p.Parent, answers)
 	}
-	return "", false
+	answers[pid] = answer
+	return answer
 }
 
 // loginPrograms come with a login and are not work. Most hide their environ from
