@@ -9,8 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Limits hold back actions that are more than was meant: all those against a
-// user or on a host. The zero Limits hold nothing back.
+// Limits hold back the actions against a user or on a host if they are more than
+// the policy's author can have meant. The zero Limits hold nothing back.
 type Limits struct {
 	Fleet   Limit // for a cycle as a whole
 	PerUser Limit // for each user, on all hosts together
@@ -36,6 +36,8 @@ type Held struct {
 	Terminations int               `json:"terminations"`
 	Detachments  int               `json:"detachments"`
 	Because      string            `json:"because"`
+
+	partly bool // others were carried out, as Throttle allows
 }
 
 // String is a line about it.
@@ -47,7 +49,11 @@ func (h Held) String() string {
 	case h.Host != "":
 		whom = "on host " + string(h.Host)
 	}
-	return fmt.Sprintf("Safety limit exceeded: %s. Not done %s in this cycle: %d terminations, %d detachments", h.Because, whom, h.Terminations, h.Detachments)
+	taken := "No action"
+	if h.partly {
+		taken = "Only some actions"
+	}
+	return fmt.Sprintf("Safety limit exceeded: %s. %s taken %s in this cycle (held: %d terminations, %d detachments)", h.Because, taken, whom, h.Terminations, h.Detachments)
 }
 
 // action is an item of a report, with the user it is directed against: "" when
@@ -109,7 +115,8 @@ func (e *evaluation) limit(plan *Plan) {
 	l.apply(plan)
 }
 
-// mayExceed says whether it is worth to look at users and hosts.
+// mayExceed says whether a limit may be exceeded at all. Users and hosts are
+// counted only then.
 func (e *evaluation) mayExceed(plan *Plan) bool {
 	l, all := e.fleet.Limits, tally{}
 	for _, r := range plan.Reports {
@@ -343,6 +350,7 @@ func (l *limiter) apply(plan *Plan) {
 		}
 	}
 	for _, g := range slices.Concat(l.users, l.hosts) {
+		g.held.partly = g.terminations+g.detachments > 0
 		switch h := g.held; {
 		case h.Terminations+h.Detachments == 0:
 		case h.User != "":
@@ -374,14 +382,26 @@ func (plan *Plan) withhold(ends map[ProcessRef]*Held, detaches map[DeviceRef]*He
 // withhold takes held actions out of a finding. One of which nothing else would
 // be done keeps them, and waits.
 func (f *Finding) withhold(ends map[ProcessRef]*Held, detaches map[DeviceRef]*Held) {
-	var held *Held
-	terminate := slices.DeleteFunc(slices.Clone(f.Terminate), func(ref ProcessRef) bool { held = cmp.Or(ends[ref], held); return ends[ref] != nil })
-	detach := slices.DeleteFunc(slices.Clone(f.Detach), func(ref DeviceRef) bool { held = cmp.Or(detaches[ref], held); return detaches[ref] != nil })
-	switch {
+	terminate, held := split(f.Terminate, ends)
+	detach, heldToo := split(f.Detach, detaches)
+	switch held = cmp.Or(heldToo, held); {
 	case held == nil:
 	case len(terminate)+len(detach) > 0:
 		f.Terminate, f.Detach = terminate, detach
 	default:
 		f.Pending, f.Held, f.Waits = true, true, "safety limit exceeded: "+held.Because
 	}
+}
+
+// split returns the items that are not held, and the reason why the last of the
+// others is; nil for none.
+func split[T comparable](items []T, held map[T]*Held) (rest []T, because *Held) {
+	for _, item := range items {
+		if h := held[item]; h != nil {
+			because = h
+		} else {
+			rest = append(rest, item)
+		}
+	}
+	return rest, because
 }

@@ -120,6 +120,18 @@ func TestACapIsHeldWithItsActions(t *testing.T) {
 	require.False(t, plan.Findings[0].Held)
 }
 
+func TestAHeldUserIsNamed(t *testing.T) {
+	for throttle, want := range map[bool]string{
+		false: "No action taken against user user1 in this cycle (held: 3 terminations, 0 detachments)",
+		true:  "Only some actions taken against user user1 in this cycle (held: 2 terminations, 0 detachments)",
+	} {
+		limits := enforce.Limits{PerUser: enforce.Limit{Terminations: 1}, Throttle: throttle}
+		policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: limits}}
+		plan := enforce.Evaluate(policy, parseCluster(t, "a | dev 0 | "+outside(100, 3, "1")), noon(0))
+		require.Equal(t, "Safety limit exceeded: 3 processes would be terminated, and the limit is 1 per cycle. "+want, plan.HeldUsers[0].String())
+	}
+}
+
 // With throttle the oldest findings come first, so that everything is done in
 // the end, however many processes are started.
 func TestThrottleTakesTheOldestFirst(t *testing.T) {

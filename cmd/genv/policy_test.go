@@ -90,7 +90,7 @@ func TestAPolicyOverRealSSH(t *testing.T) {
 	t.Run("above the limits nothing is done", func(t *testing.T) {
 		r := l.with(labPolicy+"limits: {max-percent: 1}\n", "--audit-log", log, "--interval", "50ms", "--cycles", "2")
 		require.Equal(t, exitHeld, r.code, r.err)
-		require.Contains(t, r.err, "GPU processes would be terminated, and max-percent is 1. Not done against user ")
+		require.Contains(t, r.err, "GPU processes would be terminated, and max-percent is 1. No action taken against user ")
 		require.Contains(t, alice.text(t), "is using 4 devices", "who is warned is told all the same")
 		require.NotEmpty(t, bob.text(t)+carol.text(t))
 	})
