@@ -1,8 +1,6 @@
 package enforce
 
 import (
-	"slices"
-
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -28,6 +26,7 @@ type userEnv struct {
 // heldDevice is a device that a user's environments are attached to, or that
 // the user's processes in registered environments use.
 type heldDevice struct {
+	user   snapshot.Username
 	host   *hostView
 	order  int // of the host in the cluster
 	device *snapshot.Device
@@ -63,7 +62,7 @@ func (d *heldDevice) going() bool {
 	}
 	for _, p := range d.users {
 		env := d.host.environmentOf(p)
-		attached := slices.ContainsFunc(d.envs, func(by heldBy) bool { return by.envView == env })
+		attached := env != nil && env.env.Username == d.user && env.attached[d.device.Index] // so it is one of d.envs
 		if !attached && !d.host.draft.kills(p) {
 			return false
 		}
@@ -168,7 +167,7 @@ func (u *holding) device(h *hostView, order int, device *snapshot.Device) *heldD
 	if d := u.here(device.Index); d != nil {
 		return d
 	}
-	d := &heldDevice{host: h, order: order, device: device}
+	d := &heldDevice{user: u.user, host: h, order: order, device: device}
 	d.envs, d.users = d.firstEnv[:0], d.firstUser[:0]
 	for _, p := range h.unknownOn[device.Index] {
 		switch h.userOf(p) {
@@ -197,12 +196,16 @@ func (h *hostView) sparesUse(env *envView, index snapshot.DeviceIndex) bool {
 	return h.exemptUses[deviceOfEnv{index, env.env.EID}] != unused
 }
 
-// counts says whether the device counts for the user's caps. One that nobody can
-// take from the user, since exempt processes use it, counts only if one of the
+// counts says whether the device counts for the user's caps. One that can't be
+// taken from the user, since exempt processes use it, counts only if one of the
 // user's own uid does: otherwise a job elsewhere could have to end for it.
 func (d *heldDevice) counts() bool {
-	return !d.going() && (d.exempt != reported || new(choice).cost(d) == costBusy)
+	return !d.going() && (d.exempt != reported || d.busy())
 }
+
+// busy says whether the device is proven to be in use, by processes that the plan
+// doesn't end anyway.
+func (d *heldDevice) busy() bool { return new(choice).cost(d) == costBusy }
 
 // usedBytes is how much memory the user's processes use on the device; not known
 // where the driver doesn't report it of each.

@@ -97,11 +97,10 @@ func (e *evaluation) maxMemory(u *holding, limit int64, warn Warn) {
 	})
 }
 
-// partition parts the devices that are proven to be in use from the others.
+// partition separates the devices that are proven to be in use from the others.
 func partition(devices []*heldDevice) (free, busy []*heldDevice) {
-	c := new(choice)
 	for _, d := range devices {
-		if c.cost(d) == costBusy {
+		if d.busy() {
 			busy = append(busy, d)
 		} else {
 			free = append(free, d)
@@ -116,7 +115,7 @@ func partition(devices []*heldDevice) (free, busy []*heldDevice) {
 func (e *evaluation) busyOver(busy []*heldDevice, limit, claimed int64) []*heldDevice {
 	used := int64(0)
 	for _, d := range busy {
-		n, _ := d.usedBytes() // what isn't known is not more than nothing
+		n, _ := d.usedBytes() // unknown counts as 0 here, so that fewer processes end
 		used += n
 	}
 	counted := 0
