@@ -7,9 +7,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// What it costs the user to lose a device, the least first. A device that is in
-// use by what the host reports without a uid goes before one that is proven to
-// be: whoever forges state on one host can't have a job ended on another.
+// What it costs the user to lose a device, the least first. A device whose use is
+// only reported, without a uid of the user, is taken before one that is proven to
+// be in use: whoever forges state on one host can't have a job ended on another.
 const (
 	costIdle = iota
 	costEndsAnyway

@@ -8,7 +8,7 @@ import (
 )
 
 // Evaluate judges a cluster by a policy at a moment. Hosts without a snapshot
-// are not judged and lend nothing to anybody's count. The rules run in a fixed
+// are skipped and don't count toward per-user caps. The rules run in a fixed
 // order over all hosts, since the later ones take into account what the
 // earlier ones end anyway: non-env-processes, env-devices, env-memory, idle,
 // max-duration, and the caps across hosts.
@@ -37,7 +37,7 @@ func newEvaluation(policy Policy, cluster snapshot.Cluster, now time.Time, stand
 		h := &cluster.Hosts[i]
 		_, exempt := policy.Exempt(Subject{Host: h.Name})
 		switch {
-		case exempt: // whether it answered makes no difference to anybody
+		case exempt: // whether it answered doesn't matter
 		case h.Err != nil || h.Snapshot == nil:
 			e.missing = append(e.missing, h.Name)
 		default:
@@ -66,10 +66,10 @@ func (e *evaluation) onEachHost(rule func(*hostView)) {
 	}
 }
 
-// find dates a finding, and says whether the time to act on it has come. Its
-// keys say what has to be there without a break: user, host, environment, rule
-// and device, not the process, so that starting it again changes nothing. The
-// one that is there for longest counts.
+// find sets since when a finding is there, and says whether it is time to act on
+// it. The keys, at least one, identify what must be there without a break: user,
+// host, environment, rule and device, but not the process, so that restarting it
+// does not reset the time. The oldest key counts.
 func (e *evaluation) find(f *Finding, warn Warn, keys ...string) (due bool) {
 	stood := e.standing.stands(keys[0], e.now)
 	for _, key := range keys[1:] {
@@ -87,8 +87,8 @@ func (e *evaluation) find(f *Finding, warn Warn, keys ...string) (due bool) {
 
 func (e *evaluation) add(f Finding) { e.findings = append(e.findings, f) }
 
-// maxNotes is how many notes there are on one host: nobody reads more, and a host
-// that makes things up must not fill the screen.
+// maxNotes is how many notes there are about one host: a host that makes things up
+// must not fill the screen.
 const maxNotes = 256
 
 func (e *evaluation) note(h *hostView, format string, args ...any) {

@@ -38,8 +38,9 @@ type Finding struct {
 	// claims without being registered there.
 	EID  snapshot.EnvID    `json:"eid,omitempty"`
 	User snapshot.Username `json:"user,omitempty"`
-	// UID is the kernel's word on whose process or environment it is; nil when
-	// the host did not tell, or its books are in doubt.
+	// UID is the owner of the process or environment: of a process as the kernel
+	// reports it, of an environment as its state file says. nil when the host did
+	// not report it, or when the state file contradicts the kernel.
 	UID *snapshot.UID `json:"uid,omitempty"`
 	// Command is the command line of the process, and Container the container
 	// that it runs in; empty when not known.
@@ -63,19 +64,19 @@ type Finding struct {
 	Cycles  int       `json:"cycles"`
 	Pending bool      `json:"pending,omitempty"`
 	Due     time.Time `json:"due,omitzero"`
-	// Waits says for what it waits beside time; Held that this is a safety limit,
-	// which holds back all that would be done because of it.
+	// Waits is what else than time it waits for; empty for nothing. Held says that
+	// this is a safety limit, which holds back all that would be done because of it.
 	Waits string `json:"waits,omitempty"`
 	Held  bool   `json:"-"`
 	// HostsMissing is how many hosts did not answer and are not in Count and
 	// Memory: the user may have more.
 	HostsMissing int `json:"hosts_missing,omitempty"`
 	// Stuck are the processes that would have to end and could not be ended
-	// before, each with why. Nobody tries again.
+	// before, each with the reason. They are not tried again.
 	Stuck []StuckProcess `json:"stuck,omitempty"`
 
 	// Terminate and Detach are what the plan does because of this finding, or
-	// will do once it is due; a process may stand in more than one.
+	// will do once it is due; a process may be in more than one finding.
 	Terminate []ProcessRef `json:"terminate,omitempty"`
 	Detach    []DeviceRef  `json:"detach,omitempty"`
 }
@@ -118,11 +119,12 @@ type DeviceRef struct {
 	EID   snapshot.EnvID       `json:"eid"`
 }
 
-// Line is String with the person and the program behind it, as far as known.
+// Line is String followed by the user and the command of the process, as far as
+// they are known.
 func (f Finding) Line() string {
 	switch f.Rule {
 	case RuleMaxDevicesPerUser, RuleMaxMemoryPerUser, RuleMaxEnvsPerUser:
-		return f.String() // which names the user
+		return f.String() // it names the user already
 	}
 	return f.String() + describe(&snapshot.Process{Username: f.User, UID: f.UID, Command: f.Command, Container: f.Container})
 }

@@ -13,7 +13,7 @@ type holding struct {
 	devices []*heldDevice
 
 	last *hostView // whose environments were counted last,
-	from int       // and where its devices begin
+	from int       // and where its devices begin in devices
 }
 
 // userEnv is an environment of the user's, on its host.
@@ -52,8 +52,8 @@ type heldBy struct {
 }
 
 // going are devices that the report takes from the user anyway, for a reason
-// other than the caps: they count no more. Processes that use one without an
-// attachment have to end for that.
+// other than the caps, so they no longer count. Processes that use one without
+// an attachment must end in that plan too.
 func (d *heldDevice) going() bool {
 	for _, env := range d.envs {
 		if !d.host.draft.takes(d.device.Index, env.env.EID) {
@@ -76,8 +76,8 @@ type holdings struct {
 	byUser map[snapshot.Username]*holding
 }
 
-// holdings lists the users with what they hold. An environment of a user
-// without a name counts for nobody; the processes in it count for their own.
+// holdings lists the users with what they hold. An environment whose user has no
+// name counts for no user; the processes in it count for their own users.
 func (e *evaluation) holdings() []*holding {
 	users := holdings{byUser: make(map[snapshot.Username]*holding)}
 	for order, h := range e.hosts {
@@ -103,9 +103,9 @@ func (u *holdings) of(user snapshot.Username) *holding {
 	return found
 }
 
-// addUses counts the devices that processes of known uids use to their users,
-// if they are in a registered environment, or claim to be: otherwise a user
-// could register environments for somebody else to be in no cap.
+// addUses counts, for each user, the devices that the user's processes use, if
+// these are in a registered environment or claim to be. Otherwise a user could
+// evade the caps by registering environments under another user's name.
 func (u *holdings) addUses(h *hostView, order int) {
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
@@ -121,7 +121,8 @@ func (u *holdings) addUses(h *hostView, order int) {
 	}
 }
 
-// begin counts a host to its user. Those of one host come one after the other.
+// begin starts to count what the user has on a host. All of one host is counted
+// before the next one begins.
 func (u *holding) begin(h *hostView) {
 	if u.last == h {
 		return
@@ -132,7 +133,7 @@ func (u *holding) begin(h *hostView) {
 	}
 }
 
-// add counts an environment with its devices to its user.
+// add counts an environment and its devices for its user.
 func (u *holding) add(h *hostView, order int, env *envView) {
 	u.begin(h)
 	u.envs = append(u.envs, userEnv{env, h, order})

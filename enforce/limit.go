@@ -291,8 +291,8 @@ func (l *limiter) most(limit Limit) *group {
 	return user
 }
 
-// hold holds all actions of a group. Its GPU processes don't count any more:
-// whoever makes up processes doesn't raise a limit that is a share of them.
+// hold holds all actions of a group. Its GPU processes no longer count either, so
+// that the processes that a held host makes up don't raise a limit in percent.
 func (l *limiter) hold(g *group, because string) {
 	g.limited, g.held.Because = true, because
 	for _, a := range g.actions {
@@ -334,8 +334,8 @@ func (l *limiter) fits(a *action) bool {
 		l.limits.Fleet.over(l.fleet, perFleet) == ""
 }
 
-// apply takes the held actions out of the reports, and marks the findings of
-// which nothing is left to be done.
+// apply takes the held actions out of the reports, and marks the findings that
+// have no action left.
 func (l *limiter) apply(plan *Plan) {
 	ends, detaches := make(map[ProcessRef]*Held), make(map[DeviceRef]*Held)
 	for _, a := range l.actions {
@@ -379,8 +379,8 @@ func (plan *Plan) withhold(ends map[ProcessRef]*Held, detaches map[DeviceRef]*He
 	}
 }
 
-// withhold takes held actions out of a finding. One of which nothing else would
-// be done keeps them, and waits.
+// withhold takes held actions out of a finding. If no other action is left, the
+// finding keeps them and waits.
 func (f *Finding) withhold(ends map[ProcessRef]*Held, detaches map[DeviceRef]*Held) {
 	terminate, held := split(f.Terminate, ends)
 	detach, heldToo := split(f.Detach, detaches)

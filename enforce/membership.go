@@ -6,10 +6,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Who is in an environment, and who uses a device, is decided by the uid that
-// the kernel reports for the process. What state files, an environ or a title
-// say is a claim of a user: it never makes another user's device busy, exempts
-// another user's process, or counts for another user's cap.
+// The uid that the kernel reports for a process decides who is in an environment,
+// and who uses a device. What state files, an environ or a title say is a claim
+// of a user: it never makes another user's device busy, exempts another user's
+// process, or counts for another user's cap.
 
 // environmentOf is the environment that a process is in; nil when it is in none,
 // or when that is unknown.
@@ -28,10 +28,10 @@ func (h *hostView) environmentOf(p *snapshot.Process) *envView {
 	return env
 }
 
-// admits says whether a process may be in an environment: if it is of the user
-// for whom the environment is registered, or of root, or if the host doesn't
-// report uids, as 1.4.3 doesn't. The policy may admit processes of other users
-// that descend from a process of the environment (sudo -u).
+// admits says whether a process may be in an environment: it belongs to the user
+// for whom the environment is registered, or to root, or the host doesn't report
+// uids, as 1.4.3 doesn't. The policy may admit processes of other users that
+// descend from a process of the environment (sudo -u).
 func (h *hostView) admits(env *envView, p *snapshot.Process) bool {
 	return p.UID == nil || *p.UID == env.env.UID || *p.UID == 0 ||
 		h.settings.SudoUsers && p.Inherited == env.env.EID
@@ -54,16 +54,16 @@ type evidence int
 
 const (
 	unused evidence = iota
-	// reported: a process of root's in the user's environment uses it, or one
+	// reported: a process of root in the user's environment uses it, or a process
 	// of a host that doesn't report uids.
 	reported
 	// proven: a process of the user's uid uses it.
 	proven
 )
 
-// useBy says what a process proves about the use of a device by uid: of the
-// user for whom an environment is registered. The process is in that
-// environment, or its environment is unknown.
+// useBy says what a process that uses a device proves about its use by uid, the
+// user for whom an environment is registered. The process is in that environment,
+// or its environment is unknown.
 func useBy(uid snapshot.UID, p *snapshot.Process) evidence {
 	switch {
 	case p.UID == nil || *p.UID == 0:
@@ -102,7 +102,7 @@ func (h *hostView) userOf(p *snapshot.Process) snapshot.Username {
 	return nameOfUID(*p.UID)
 }
 
-// nameOfUID stands for the name of a user who has none.
+// nameOfUID is used in place of the name of a user who has none.
 func nameOfUID(uid snapshot.UID) snapshot.Username {
 	return snapshot.Username(fmt.Sprintf("uid %d", uid))
 }

@@ -44,8 +44,8 @@ type Settings struct {
 	// SudoUsers admits processes of other users to an environment if they descend
 	// from a process that is registered in it, as with sudo -u.
 	SudoUsers bool
-	// UnknownOutside has processes that overwrote their environ count as outside
-	// every environment, unless an ancestor tells theirs.
+	// UnknownOutside counts processes that overwrote their environ as outside
+	// every environment, unless an ancestor's environment is known.
 	UnknownOutside bool
 
 	// The caps of a user on all hosts together; nil for none.
@@ -96,7 +96,7 @@ type Fleet struct {
 }
 
 // Subject is what a policy may exempt: a process, an environment or a device
-// on a host, or a user. What a subject does not have, or nobody knows, is empty
+// on a host, or a user. What a subject does not have, or what is unknown, is empty
 // or nil. User is set only where the question is about a user's caps.
 type Subject struct {
 	Host        snapshot.Hostname

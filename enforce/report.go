@@ -133,8 +133,8 @@ func linesOf(ids []string, lines map[string]string) []string {
 	return list
 }
 
-// From is how a line names the environment of a process that is to end: "N/A"
-// where it ends for being in none, whatever environment it claims.
+// From is how a line names the environment of a process that is to end: "N/A" if
+// it ends because it is in none, whatever environment it claims.
 func (t Termination) From() string {
 	if t.outside() {
 		return nameEnv("")
@@ -142,8 +142,8 @@ func (t Termination) From() string {
 	return nameEnv(t.Process.EID)
 }
 
-// outside says whether the process ends for being in no environment. A host is
-// given the findings as people read them, and not their ids.
+// outside says whether the process ends because it is in no environment. A host
+// that carries out a report has the text of the findings, and not their ids.
 func (t *Termination) outside() bool {
 	line := Finding{Rule: RuleNonEnvProcesses, PID: t.Process.PID}.String()
 	return slices.ContainsFunc(t.Because, func(id string) bool { return strings.HasPrefix(id, string(RuleNonEnvProcesses)+"/") }) ||

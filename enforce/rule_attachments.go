@@ -12,8 +12,8 @@ func attachmentID(h *hostView, env *envView, a attachment) string {
 	return fmt.Sprintf("%s/%s/%d/%s", h.name, env.env.EID, a.device.Index, a.Time.ISO())
 }
 
-// idleKey names an attachment for the idle rule. It is the same when the device
-// is attached again, so that nobody can begin anew by that.
+// idleKey names an attachment for the idle rule. It stays the same when the device
+// is detached and attached again, so that this doesn't reset the idle time.
 func idleKey(h *hostView, env *envView, a attachment) string {
 	return fmt.Sprintf("%s/%s/%s/%d", h.name, env.env.Username, env.env.EID, a.device.Index)
 }

@@ -75,8 +75,8 @@ func (v *envView) holders(index snapshot.DeviceIndex) (holders []holder, used in
 }
 
 // relieve chooses processes that free excess bytes together. What the report
-// ends anyway counts as freed, and so does what cannot be ended: nobody else
-// pays for it. Then goes the smallest process that alone frees
+// ends anyway counts as freed, and so does what cannot be ended: no other process
+// ends in its place. Then goes the smallest process that alone frees
 // enough; while none does, the largest. Ties go to the higher PID, which is
 // most often the younger process.
 func (e *evaluation) relieve(h *hostView, holders []holder, excess int64) []*snapshot.Process {

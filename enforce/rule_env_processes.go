@@ -8,7 +8,7 @@ import (
 )
 
 // nonEnvProcesses ends processes that are in no environment of this host. A
-// claim alone is not enough: anybody can write GENV_ENVIRONMENT_ID=bogus, so the
+// claim alone is not enough, since anyone can set GENV_ENVIRONMENT_ID=bogus: the
 // environment must be registered, and for the process's user (see admits).
 func (e *evaluation) nonEnvProcesses(h *hostView) {
 	if !h.settings.NonEnvProcesses {
@@ -69,7 +69,7 @@ func (e *evaluation) endProcess(h *hostView, p *snapshot.Process, warn Warn, f F
 		devices = p.Indices()
 	}
 	who := cmp.Or(h.userOf(p), f.User)
-	if who == "" { // the host says no more of it than its PID
+	if who == "" { // the host reports nothing about it but its PID
 		who = snapshot.Username(f.ID)
 	}
 	keys := make([]string, 0, len(devices)+1)

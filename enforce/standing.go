@@ -11,11 +11,11 @@ import (
 // present; Judge knows what its Standing was shown before. The zero Standing
 // has been shown nothing. It has no clock: times are arguments.
 //
-// It is only ever too lenient: what it was not shown, because it began anew or
-// because a host did not answer, counts as a fresh start.
+// It is only ever too lenient: after a restart, and for a host that did not answer,
+// the times start again.
 type Standing struct {
-	findings map[string]*stood
-	idle     map[string]time.Time // by attachment
+	findings map[string]*stood    // by the keys of evaluation.find
+	idle     map[string]time.Time // by idleKey
 	looked   time.Time            // when idle was last brought up to date
 	released map[releasedDevice]bool
 	stuck    map[stuckProcess]string    // why it cannot be ended
@@ -42,7 +42,7 @@ func (s *Standing) Judge(policy Policy, cluster snapshot.Cluster, now time.Time)
 	return e.finish()
 }
 
-// stands counts a finding, and says since when it is there.
+// stands counts a key of a finding in this cycle, and says since when it is there.
 func (s *Standing) stands(id string, now time.Time) stood {
 	if s.findings == nil {
 		s.findings = make(map[string]*stood)

@@ -54,8 +54,8 @@ func (f *Finding) Tellings(owners *Owners, now time.Time) []Telling {
 	return list
 }
 
-// claim says why a process that claims an environment is in none; empty for a
-// process that claims none.
+// claim explains why a process is in no environment although it claims one; empty
+// if it claims none.
 func (f *Finding) claim(owners *Owners) string {
 	switch {
 	case f.Rule != RuleNonEnvProcesses || f.EID == "":
@@ -66,8 +66,7 @@ func (f *Finding) claim(owners *Owners) string {
 	return fmt.Sprintf(" It claims environment %s, which isn't registered here.", snapshot.Shown(string(f.EID)))
 }
 
-// registered says whether a host has an environment of this id, whoever it
-// belongs to.
+// registered says whether a host has an environment with this id, of any user.
 func (o *Owners) registered(host snapshot.Hostname, eid snapshot.EnvID) bool {
 	h := o.hosts[host]
 	return h != nil && h.Snapshot != nil && h.Snapshot.Environment(eid) != nil
