@@ -32,9 +32,9 @@ type Process struct {
 	// GENV_ENVIRONMENT_ID in its environ: its owner writes it, so it is a
 	// claim. Empty when it claims none.
 	EID EnvID
-	// EnvUnknown says that the environ could not be read, and that no ancestor
-	// tells the environment: EID then says nothing, and nobody may conclude that
-	// the process is outside.
+	// EnvUnknown says that the environ could not be read, and that no ancestor's
+	// environment is known either: EID then says nothing, and the process must not
+	// be taken for one that is outside.
 	EnvUnknown bool
 	Usage      []DeviceUsage
 
@@ -49,8 +49,8 @@ type Process struct {
 	// The process may have rewritten it. Empty when not told.
 	Command string
 	// Container is the id of the container that the process runs in, as its
-	// cgroup names it, or UnnamedContainer where only its PID namespace tells.
-	// Empty when it is in none, or not told.
+	// cgroup names it, or UnnamedContainer if only its PID namespace shows that
+	// there is one. Empty when it is in none, or not told.
 	Container string
 	// Inherited is the environment of the process's nearest ancestor that is
 	// registered in one of its own uid. Unlike EID it doesn't depend on what the

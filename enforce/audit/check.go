@@ -13,18 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotALog is wrapped when a file holds something else than records.
+// ErrNotALog is wrapped when a file holds something other than records.
 var ErrNotALog = errors.New("the file exists and is not an audit log of genv")
 
-// How much of a file Check reads to find a record: damaged lines may be before it.
+// How much of a file Check reads to find a record, since damaged lines may come
+// first.
 const (
 	maxChecked     = 4 << 20 // bytes
 	maxLineChecked = 100
 )
 
 // Check says whether a file can be a log: it doesn't exist, it is empty, or it
-// holds records. It writes nothing, and neither creates nor follows anything. An
-// error wraps ErrNotALog when the file holds something else.
+// holds records. It creates no file and follows no link. The error wraps ErrNotALog
+// if the file holds something else.
 func Check(path string) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	switch {
@@ -48,8 +49,8 @@ func Check(path string) error {
 	return err
 }
 
-// holdsRecords says whether there is a record among the first lines, or nothing
-// at all.
+// holdsRecords says whether one of the first lines is a record, or the file is
+// empty.
 func holdsRecords(r io.Reader) (bool, error) {
 	lines := bufio.NewReader(r)
 	for n := range maxLineChecked {

@@ -19,13 +19,13 @@ const (
 	KindReport  Kind = "report"  // an item of a report that is about to be sent
 	KindOutcome Kind = "outcome" // what came of it
 	KindTold    Kind = "told"    // a user was told, or could not be
-	KindHeld    Kind = "held"    // the limits held a cycle back, or one host
+	KindHeld    Kind = "held"    // safety limits held actions back, against a user or on a host
 	KindFailed  Kind = "failed"  // a host did not answer
-	// KindDuplicate is of two names that turned out to be one machine.
+	// KindDuplicate says that two names turned out to be the same machine.
 	KindDuplicate Kind = "duplicate"
 )
 
-// kinds are all of them: Check knows a log by them.
+// kinds are all of them: Check recognizes a log by them.
 var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindTold, KindHeld, KindFailed, KindDuplicate}
 
 // Decision is what was decided on a finding. The texts appear in JSON.
@@ -35,7 +35,7 @@ type Decision string
 const (
 	DecisionAct    Decision = "act"
 	DecisionWait   Decision = "wait"    // it has not stood for long enough, or hosts are missing
-	DecisionHold   Decision = "hold"    // the limits forbid it
+	DecisionHold   Decision = "hold"    // a safety limit holds all of its actions back
 	DecisionDryRun Decision = "dry-run" // it would have been done
 	DecisionStuck  Decision = "stuck"   // it was tried before, in vain
 	DecisionNone   Decision = "none"    // there is nothing that could be done

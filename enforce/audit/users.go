@@ -48,7 +48,7 @@ func NewHostLog(path string) (*HostLog, error) {
 }
 
 // makeReadable makes a folder that users may enter, whatever the umask. One that
-// is there stays as the administrator has it.
+// exists already keeps the mode that the administrator gave it.
 func makeReadable(dir string) error {
 	err := os.Mkdir(dir, 0o755)
 	if errors.Is(err, os.ErrExist) {

@@ -120,9 +120,9 @@ func show(path string, uid snapshot.UID, message []byte) error {
 	return err
 }
 
-// Of two writes to a terminal at the same moment Linux refuses one that doesn't
-// wait (EAGAIN), as it does while the terminal is stopped (Ctrl-S). So it is tried
-// again, for so short a time that a stopped terminal holds nothing up.
+// Linux refuses a non-blocking write (EAGAIN) while another process writes to the
+// terminal, and while the terminal is stopped (Ctrl-S). So the write is repeated,
+// for so short a time that a stopped terminal delays nothing.
 const (
 	maxWriteTries = 5
 	betweenWrites = 2 * time.Millisecond

@@ -15,9 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// acts says whether the cycle changes anything on any host.
-func (cycle *Cycle) acts() bool { return !cycle.DryRun }
-
 // carryOut records what was concluded, does it, and records what came of it.
 // Nothing is done that is not recorded before, unless ActUnrecorded.
 func (c *Controller) carryOut(ctx context.Context, cycle *Cycle) {
@@ -28,7 +25,7 @@ func (c *Controller) carryOut(ctx context.Context, cycle *Cycle) {
 		c.standing.Disregard()
 		return
 	}
-	if cycle.acts() {
+	if !cycle.DryRun {
 		c.act(ctx, cycle)
 	}
 	c.notify(cycle)
@@ -130,8 +127,9 @@ func (a *Action) outcomes() []enforce.Outcome {
 	return list
 }
 
-// shownLines are a host's lines with foreign text as it is shown to people: 1.4.3
-// prints it as it is, and names the environment that a process outside claims.
+// shownLines are a host's lines with the names and ids that users choose made safe
+// to show: 1.4.3 prints these as they are, and names the environment that a process
+// claims although it is in none.
 func shownLines(report enforce.Report, lines []string) []string {
 	shown := make(map[string]string)
 	for i := range report.Detach {

@@ -66,7 +66,7 @@ type Cycle struct {
 	Start   time.Time
 	Took    time.Duration // set by Loop
 	Cluster snapshot.Cluster
-	// Duplicates are the names that are left out of Cluster, since another name
+	// Duplicates are the names that are left out of Cluster because another name
 	// leads to the same machine.
 	Duplicates []Duplicate
 	// Via is how each host that answered was spoken with, where the Link knows.
@@ -84,7 +84,7 @@ type Cycle struct {
 
 	outcomes []audit.Record
 	notes    []enforce.Note
-	served   map[string]remote.Host // by which name each host of Cluster answered
+	served   map[string]remote.Host // under which name each host of Cluster answered
 }
 
 // Action is a report that was sent to its host, and what came of it.

@@ -15,7 +15,7 @@ import (
 type Duplicate struct {
 	Name   snapshot.Hostname `json:"name"`
 	SameAs snapshot.Hostname `json:"same_as"`
-	// New says that it was found out just now: it is said once.
+	// New says that it was found in this cycle, and is to be reported now.
 	New bool `json:"-"`
 }
 
@@ -24,9 +24,9 @@ func (d Duplicate) String() string {
 	return fmt.Sprintf("%s and %s are one machine: it counts once, as %s", d.SameAs, d.Name, d.SameAs)
 }
 
-// merge leaves one host for each machine. It has the first of the machine's
-// names, and the snapshot of the first name that answered: a name that fails
-// for a while changes nothing.
+// merge leaves one host for each machine, with the first of the machine's names
+// and the snapshot of the first name that answered. So a name that fails for a
+// while changes nothing.
 func (c *Controller) merge(cycle *Cycle, all snapshot.Cluster) {
 	names, ids := make([]string, len(all.Hosts)), make([]*identity, len(all.Hosts))
 	for i := range all.Hosts {
@@ -38,7 +38,7 @@ func (c *Controller) merge(cycle *Cycle, all snapshot.Cluster) {
 	firsts, disputed := c.machines.group(names, ids)
 	for _, pair := range disputed {
 		cycle.notes = append(cycle.notes, enforce.Note{Host: all.Hosts[pair[1]].Name, Text: fmt.Sprintf(
-			"this host says that it is the same machine as %s, but shows another host key: they are judged as two machines. If they are one, name it once", names[pair[0]])})
+			"this host says that it is the same machine as %s, but shows another host key: they are judged as two machines. If they are one machine, list only one of the names", names[pair[0]])})
 	}
 	cycle.served = make(map[string]remote.Host)
 	at := make(map[int]int) // where the host of a machine is in the cluster
@@ -50,8 +50,8 @@ func (c *Controller) merge(cycle *Cycle, all snapshot.Cluster) {
 			cycle.served[names[i]] = c.Hosts[i]
 			continue
 		}
-		if kept := &cycle.Cluster.Hosts[at[first]]; kept.Err != nil && h.Err == nil {
-			kept.Snapshot, kept.Err = h.Snapshot, nil
+		if same := &cycle.Cluster.Hosts[at[first]]; same.Err != nil && h.Err == nil {
+			same.Snapshot, same.Err = h.Snapshot, nil
 			cycle.served[names[first]] = c.Hosts[i]
 		}
 		cycle.Duplicates = append(cycle.Duplicates, c.machines.duplicate(names[i], names[first]))
@@ -66,9 +66,9 @@ func (c *Controller) peer(h remote.Host) remote.Peer {
 	return remote.Peer{}
 }
 
-// Distinct leaves one result for each machine, as merge does, where results are
-// not snapshots. Machines are told apart by their connections; and if several
-// addresses have one host key, by what they say of themselves.
+// Distinct leaves one result for each machine, as merge does, for results that are
+// not snapshots. Machines are distinguished by address and host key; if several
+// addresses have the same host key, by what the machines report about themselves.
 func Distinct[T any](ctx context.Context, c *Controller, results []remote.Result[T]) ([]remote.Result[T], []Duplicate) {
 	names, ids := make([]string, len(results)), make([]*identity, len(results))
 	for i, r := range results {
@@ -118,15 +118,15 @@ func (c *Controller) askWhoTheyAre(ctx context.Context, hosts []remote.Host, ids
 		}
 		addresses[id.peer.HostKey][id.peer] = true
 	}
-	var doubtful []remote.Host
+	var shared []remote.Host // with a host key that another address has too
 	of := make(map[string]*identity)
 	for i, id := range ids {
 		if id != nil && len(addresses[id.peer.HostKey]) > 1 {
-			doubtful = append(doubtful, hosts[i])
+			shared = append(shared, hosts[i])
 			of[hosts[i].Name] = id
 		}
 	}
-	for _, r := range remote.Each(ctx, doubtful, c.Fanout, asker.identify) {
+	for _, r := range remote.Each(ctx, shared, c.Fanout, asker.identify) {
 		if r.Err == nil {
 			id := of[r.Host.Name]
 			r.Value.peer = id.peer
@@ -135,8 +135,8 @@ func (c *Controller) askWhoTheyAre(ctx context.Context, hosts []remote.Host, ids
 	}
 }
 
-// whoAmI prints what tells a machine, its boot and its state folder apart. It
-// needs neither genv nor root.
+// whoAmI prints what identifies a machine, its boot and its state folder. It needs
+// neither genv nor root.
 const whoAmI = `echo "genv-machine $(cat /etc/machine-id) $(cat /proc/sys/kernel/random/boot_id) $(stat -Lc %d/%i "${GENV_TMPDIR:-/var/tmp/genv}")"`
 
 // identify asks a host who it is.

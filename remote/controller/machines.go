@@ -14,8 +14,8 @@ type identity struct {
 	peer                  remote.Peer
 }
 
-// complete says whether the machine said all that tells it apart. Without the
-// state folder nothing follows: several hosts may live on one machine.
+// complete says whether the machine reported all that identifies it. The machine
+// and the boot are not enough: several simulated hosts or containers may share them.
 func (id *identity) complete() bool { return id.machine != "" && id.boot != "" && id.folder != "" }
 
 // claims says whether two names say that they are one machine.
@@ -23,10 +23,10 @@ func (id *identity) claims(other *identity) bool {
 	return id.complete() && id.machine == other.machine && id.boot == other.boot && id.folder == other.folder
 }
 
-// otherKey says whether two names are known to have shown two host keys. What a
-// host says of itself it can make up: with another machine's identity it would
-// take that one's place, and nobody would judge that one any more. Another
-// machine's host key it can't make up.
+// otherKey says whether two names are known to have shown different host keys. A
+// host can claim any identity: with that of another machine it would take that
+// machine's place, which would then not be judged any more. But it can't prove to
+// have the other machine's host key.
 func (id *identity) otherKey(other *identity) bool {
 	return id.peer.Known() && other.peer.Known() && id.peer.HostKey != other.peer.HostKey
 }
@@ -55,7 +55,7 @@ type machines struct {
 	said  map[[2]string]bool
 }
 
-// duplicate says that a name is one machine with another, which is new once.
+// duplicate says that a name is the same machine as another. It is New only once.
 func (m *machines) duplicate(name, sameAs string) Duplicate {
 	pair := [2]string{min(name, sameAs), max(name, sameAs)}
 	d := Duplicate{Name: snapshot.Hostname(name), SameAs: snapshot.Hostname(sameAs), New: !m.said[pair]}
@@ -127,7 +127,7 @@ func (g *grouping) join(i, j int) {
 	if from == to {
 		return
 	}
-	for k := range g.first { // it happens seldom
+	for k := range g.first { // duplicates are rare, so this loop is too
 		if g.first[k] == from {
 			g.first[k] = to
 		}
@@ -168,8 +168,8 @@ func (g *grouping) byPeer(ids []*identity) {
 	}
 }
 
-// byMemory puts together what was one machine before and is not known to be two.
-// A name that did not answer goes with one of its twins alone, so that it can't
+// byMemory joins names that were one machine before and are not known to be two
+// now. A name that did not answer joins only one of its twins, so that it can't
 // join two that are different machines now.
 func (g *grouping) byMemory(twins map[string][]string, names []string, ids []*identity) {
 	if len(twins) == 0 {
@@ -198,8 +198,8 @@ func (g *grouping) byMemory(twins map[string][]string, names []string, ids []*id
 	}
 }
 
-// joinSilent puts a name that did not answer to the first of its twins that did;
-// to the first of all where none did.
+// joinSilent joins a name that did not answer to the first of its twins that did,
+// or to the first twin if none did.
 func (g *grouping) joinSilent(i int, twins []int, ids []*identity) {
 	if len(twins) == 0 {
 		return

@@ -9,21 +9,21 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// What a user is shown at most: the terminals of somebody who breaks rules all
-// the time must stay usable.
+// The most that a user is shown, so that the terminals of a user who breaks rules
+// all the time stay usable.
 const (
 	messagesAnHour = 20
 	messageWindow  = time.Hour
-	// maxRecipients bounds what is remembered of one host, which may make up
-	// users.
+	// maxRecipients bounds what is remembered for one host, since a host may make
+	// up users.
 	maxRecipients = 1024
 )
 
 // errSuppressed is why a message about a finding was not sent.
 var errSuppressed = errors.New("suppressed: the user was sent the messages of an hour already")
 
-// recipient is a user on a host. What one host makes up does not count against
-// a user of another host.
+// recipient is a user on a host. They are counted by host, so that messages which
+// one host causes don't use up those of the user on another host.
 type recipient struct {
 	host string
 	uid  snapshot.UID
@@ -74,14 +74,15 @@ func (l *messageLimit) admit(to recipient, now time.Time) (note string, ok bool)
 	return note, true
 }
 
-// refund takes back that a message was sent: it was shown on no terminal.
+// refund uncounts a message that was shown on no terminal.
 func (l *messageLimit) refund(to recipient) {
 	if w := l.windows[to]; w != nil && w.sent > 0 {
 		w.sent--
 	}
 }
 
-// forget drops users who were sent nothing for an hour and miss nothing.
+// forget drops windows that have ended. One with suppressed messages is kept for
+// another hour, so that the next message can say how many there were.
 func (l *messageLimit) forget(now time.Time) {
 	for to, w := range l.windows {
 		age := now.Sub(w.since)
@@ -97,14 +98,14 @@ func (l *messageLimit) forget(now time.Time) {
 // mail is what the users of a host are sent in a cycle.
 type mail struct {
 	tellings   []enforce.Telling
-	notes      map[snapshot.UID]string // that end the message for a user
-	suppressed []Told                  // what is not sent
+	notes      map[snapshot.UID]string // the last line of each user's message
+	suppressed []Told                  // not sent
 }
 
 func (m mail) any() bool { return len(m.tellings)+len(m.suppressed) > 0 }
 
-// admit sorts out what users are not sent any more. There is one message for a
-// user of a host in a cycle.
+// admit separates what is sent to users from what is suppressed. In a cycle each
+// user of a host gets at most one message.
 func (c *Controller) admit(all map[string][]enforce.Telling) map[string]mail {
 	now := c.Now()
 	c.limit.forget(now)
@@ -129,7 +130,7 @@ func (c *Controller) admit(all map[string][]enforce.Telling) map[string]mail {
 	return admitted
 }
 
-// refundUnseen takes back the messages that were shown on no terminal.
+// refundUnseen uncounts the messages that were shown on no terminal.
 func (c *Controller) refundUnseen(told []Told) {
 	done := make(map[recipient]bool)
 	for _, t := range told {

@@ -34,7 +34,7 @@ func (c *Controller) recordIntentions(cycle *Cycle) (items []audit.Record, err e
 	}
 	records := c.findingRecords(cycle)
 	records = append(records, c.failureRecords(cycle)...)
-	if cycle.acts() {
+	if !cycle.DryRun {
 		for _, r := range cycle.Plan.Reports {
 			items = append(items, c.itemRecords(cycle, r)...)
 		}
@@ -152,9 +152,9 @@ func (cycle *Cycle) Decision(f *enforce.Finding) audit.Decision {
 	return audit.DecisionAct
 }
 
-// failureRecords are of hosts that did not answer, when that begins, of names
-// that turn out to be one machine, once, and of cycles that are held back, each
-// of them.
+// failureRecords are of hosts that did not answer, when that begins; of names that
+// turn out to be the same machine, once; and, in every cycle, of users and hosts
+// whose actions safety limits hold back.
 func (c *Controller) failureRecords(cycle *Cycle) []audit.Record {
 	var records []audit.Record
 	failing := make(map[snapshot.Hostname]bool)

@@ -143,9 +143,10 @@ const (
 // record with users that it could not tell.
 const maxTellings = maxFindingsRecorded
 
-// messages are what users are to be told in this cycle: of a finding at first
-// sight, and when it is acted on, each once for as long as it stands. What a host
-// is held for alone may be a mistake, or a lie: nobody is told of it.
+// messages are what users are to be told in this cycle: of a finding when it is
+// first seen, and when it is acted on, each once for as long as it lasts. Users are
+// not told of findings that a safety limit holds back: these may be a mistake, or
+// made up by a host.
 func (c *Controller) messages(cycle *Cycle) map[string][]enforce.Telling {
 	if !cycle.Plan.TellUsers {
 		return nil

@@ -13,12 +13,12 @@
 // of one process does not: that process is marked, and a warning says so.
 //
 // A process is in the environment that its environ names, if that is intact.
-// Otherwise it is in that of its nearest registered ancestor, if it is its own
-// user's: see assign.
+// Otherwise it is in that of its nearest registered ancestor, if both belong to
+// the same user: see assign.
 //
-// The order matters. Processes are asked for first and the books are read last,
-// because an environment is registered before anything runs in it: whatever
-// the books lack then is not registered, and no newcomer is misjudged.
+// The order matters. Processes are asked for first and the state files are read
+// last, because an environment is registered before anything runs in it: what is
+// missing in the files then is not registered, and no new process is misjudged.
 // nvidia-smi never runs while the books are locked.
 //
 // The package changes nothing but one thing: it hands the devices that the

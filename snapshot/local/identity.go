@@ -18,8 +18,8 @@ type sighting struct {
 	// not whole if lineageErr says why.
 	lineage    []proc.Ancestor
 	lineageErr error
-	// doubt is why its environ tells no environment. It becomes a warning unless
-	// an ancestor tells it.
+	// doubt is why its environ doesn't show its environment. It becomes a warning
+	// unless an ancestor's environment is known.
 	doubt    error
 	warnings []string
 }
@@ -38,9 +38,9 @@ type image struct {
 	name    string
 }
 
-// traits are what else is read of a process. They hardly change while it runs
-// the same program under the same parent and uid, and cost more to read than
-// all the rest, so they are used again for a while.
+// traits are what else is read of a process. They rarely change while it runs the
+// same program under the same parent and uid, and cost more to read than all the
+// rest, so they are remembered for a while.
 type traits struct {
 	of        traitsOf
 	at        time.Time
@@ -56,10 +56,10 @@ type traitsOf struct {
 	uid    snapshot.UID
 }
 
-// traitsFor is how long traits are used again.
+// traitsFor is how long traits are remembered.
 const traitsFor = time.Minute
 
-// knowledge is what is known of processes from one snapshot to the next.
+// knowledge is what is remembered about processes from one snapshot to the next.
 type knowledge struct {
 	claims map[snapshot.PID]claim
 	traits map[snapshot.PID]traits
@@ -74,16 +74,16 @@ func newKnowledge() knowledge {
 type observer struct {
 	fs            proc.FS
 	family        *proc.Family
-	namespace     string // of users, our own
-	brief         bool
+	namespace     string // our own user namespace
+	brief         bool   // see Machine.Brief
 	now           time.Time
 	before, after knowledge
 }
 
-// look says who a process is. It reads the environ only of a process that was
-// not there the last time, or has run another program since. What cannot be
-// told is left unknown, and a warning says so. The only error is proc.ErrGone:
-// it has ended.
+// look identifies a process. It reads the environ only of a process that was not
+// there the last time, or has run another program since. What can't be read is
+// left unknown, and a warning says so. The only error is proc.ErrGone: the process
+// has ended.
 func (o *observer) look(pid snapshot.PID) (sighting, error) {
 	p, err := o.fs.Open(pid)
 	if errors.Is(err, proc.ErrGone) {

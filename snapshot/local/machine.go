@@ -41,7 +41,7 @@ type Machine struct {
 	// Utilization are as old as that list. A process on a device that is not
 	// on it makes nvidia-smi be asked at once.
 	DevicesFor time.Duration
-	// Now is the clock for what is used again; nil means time.Now.
+	// Now is the clock for what is remembered; nil means time.Now.
 	Now func() time.Time
 	// Brief leaves out the Container and the Command of processes, and the
 	// MachineID and StateFolder, for which the 1.4.3 format has no room.
@@ -58,7 +58,7 @@ type Machine struct {
 type memory struct {
 	inventory *inventory // nil for none
 	processes knowledge
-	machineID *string // nil when it was not asked for
+	machineID *string // nil until it is first asked for
 }
 
 func (m *Machine) remembered() memory {

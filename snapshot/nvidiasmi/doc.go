@@ -11,8 +11,8 @@
 // A sick GPU holds nvidia-smi in the kernel for minutes, and not even SIGKILL
 // ends it there. So a Client has at most one call under way: the caller gets
 // ErrTimeout at the deadline, and callers after it ErrHung until that call has
-// come back. With a lock file (Exec.Lock) that holds for all genv on the machine,
-// also after the one that started it was killed.
+// come back. With a lock file (Exec.Lock) this is so for all genv processes of the
+// machine, even after the one that started it was killed.
 //
 // The parsers are pure. A value that the driver would not tell ("[N/A]" and
 // its like) is unknown, and never 0. The package attributes nothing to anybody

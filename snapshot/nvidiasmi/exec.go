@@ -24,9 +24,8 @@ type Exec struct {
 	// makes a shim of ours step aside.
 	Env []string
 	// Lock is the path of a lock file, in a folder that is made for the caller
-	// alone; empty for none. All that use the same one run the program one at a
-	// time, also in other processes: while it hangs in the kernel, those who wait
-	// get ErrHung.
+	// alone; empty for none. All processes that use the same file run the program
+	// one at a time: while it hangs in the kernel, those that wait get ErrHung.
 	Lock string
 }
 

@@ -23,8 +23,8 @@ const (
 )
 
 // acquire takes the lock, and waits for it until shortly before the end of ctx.
-// The error is ErrHung, or ctx's. Where no lock file can be made safely there is
-// no lock: that is nil.
+// The error is ErrHung, or the cause of ctx. If no lock file can be made safely,
+// the program runs without a lock, which is nil.
 func acquire(ctx context.Context, path string) (*lock, error) {
 	if path == "" || !ownFolder(filepath.Dir(path)) {
 		return nil, nil
@@ -36,7 +36,7 @@ func acquire(ctx context.Context, path string) (*lock, error) {
 	for pause := shortest; ; pause = min(2*pause, longest) {
 		l, holder, err := tryLock(path)
 		if l != nil || err != nil {
-			return l, nil // without a lock file there is no lock
+			return l, nil // after an error without a lock
 		}
 		if holder.overdue() && time.Since(began) >= killTime {
 			return nil, holder.hung()
@@ -52,8 +52,8 @@ func acquire(ctx context.Context, path string) (*lock, error) {
 	}
 }
 
-// patience leaves a tenth of the time until the deadline, so that the caller is
-// still there to learn what it waited for.
+// patience is how long to wait for the lock. It leaves a tenth of the time until
+// the deadline, so that the caller still gets ErrHung and not just a timeout.
 func patience(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -67,15 +67,15 @@ func ownFolder(dir string) bool {
 	if os.MkdirAll(filepath.Dir(dir), 0o755) != nil {
 		return false
 	}
-	_ = os.Mkdir(dir, lockDirMode) // it is looked at now
+	_ = os.Mkdir(dir, lockDirMode) // the result is checked below
 	var st unix.Stat_t
 	err := unix.Lstat(dir, &st)
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
 }
 
-// tryLock takes the lock unless another process holds it; then it says what is
-// known of that one. The file stays: to make and remove one takes as long as to
-// run a program where /run is on a disk.
+// tryLock takes the lock unless another process holds it; then it returns what is
+// known of that process. The file is never removed: where /run is on a disk, to
+// create and remove one takes as long as to run a program.
 func tryLock(path string) (*lock, holder, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, lockFileMode)
 	if err != nil {
@@ -104,11 +104,11 @@ func (l *lock) begun(pid int) {
 
 // note writes over the note of before, which is as long.
 func (l *lock) note(pid int, since int64) {
-	_, _ = l.file.WriteAt(fmt.Appendf(nil, "%10d %20d\n", pid, since), 0) // without it the others are told less
+	_, _ = l.file.WriteAt(fmt.Appendf(nil, "%10d %20d\n", pid, since), 0) // it only makes ErrHung say more
 }
 
-// release gives the lock back after the program has ended by itself. What it
-// started may run on with the descriptor.
+// release unlocks the file after the program has ended by itself, even if a child
+// of the program still has the descriptor.
 func (l *lock) release() {
 	if l == nil {
 		return
@@ -117,8 +117,8 @@ func (l *lock) release() {
 	_ = l.file.Close()
 }
 
-// abandon closes our descriptor only: the lock goes on as long as anything that
-// was started has one.
+// abandon closes only our descriptor: the lock is held for as long as the program
+// or one of its children has it.
 func (l *lock) abandon() {
 	if l != nil {
 		_ = l.file.Close()
@@ -133,7 +133,7 @@ type holder struct {
 
 func readHolder(file *os.File) (h holder) {
 	text := make([]byte, 64)
-	n, _ := file.ReadAt(text, 0) // nothing is known of it then
+	n, _ := file.ReadAt(text, 0) // after an error there is nothing to parse
 	var since int64
 	if _, err := fmt.Sscan(string(text[:n]), &h.pid, &since); err != nil || h.pid <= 0 {
 		return holder{}
@@ -142,7 +142,7 @@ func readHolder(file *os.File) (h holder) {
 	return h
 }
 
-// overdue says that its caller must have given up on it.
+// overdue says that the program runs for longer than any caller waits for it.
 func (h holder) overdue() bool { return h.pid != 0 && time.Since(h.since) > DefaultTimeout }
 
 func (h holder) hung() error {

@@ -58,12 +58,12 @@ type Family struct {
 	seen map[snapshot.PID]Stat
 }
 
-// Family begins to look at families.
+// Family returns a Family that has looked at no process yet.
 func (fs FS) Family() *Family { return &Family{fs: fs, seen: map[snapshot.PID]Stat{}} }
 
-// familyDepth is how many ancestors count: far more than people's processes have.
-// One that has more has no others, or nesting processes would be a way to make
-// one that nothing is known of.
+// familyDepth is how many ancestors are looked at: far more than processes usually
+// have. Those beyond are ignored, which is no error: otherwise a user could make
+// the environment of a process unknown by nesting it deeply.
 const familyDepth = 256
 
 // Ancestors are the ancestors of a process, the nearest first, at most

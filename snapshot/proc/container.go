@@ -14,9 +14,9 @@ import (
 // namespace, which is not that of PID 1, says that it is in one. Empty when it
 // is in none, or when the kernel doesn't let us look.
 //
-// People may put their own processes into a cgroup with any name, or into a PID
-// namespace, but no other user's processes, and they can't leave a PID
-// namespace. Being in a container may take an exemption away, and give none.
+// Users may put their own processes into a cgroup with any name, or into a PID
+// namespace, but not the processes of other users, and they can't leave a PID
+// namespace. So being in a container may remove an exemption, but never grants one.
 func (p *Process) Container(status Status) string {
 	if data, err := p.read("cgroup", smallLimit); err == nil {
 		if id := ParseContainer(data); id != "" {

@@ -11,10 +11,9 @@
 //	eid, found, err := p.Environ("GENV_ENVIRONMENT_ID")
 //
 // A Process is a handle: everything that is read through it is of one process,
-// even when the PID is dealt anew meanwhile. Every answer is one of three: it
-// is so, it is not so, or nobody can tell, and the last is an error of its own
-// (ErrUnreadable), never a "no". An environment that its process has written over
-// is ErrOverwritten as well.
+// even if the kernel gives its PID to another one meanwhile. Every answer is yes,
+// no, or unknown, and unknown is an error of its own (ErrUnreadable), never a "no".
+// For an environment that its process has overwritten it is ErrOverwritten as well.
 //
 // The package signals nothing and writes nothing. The facts are from proc(5),
 // Documentation/filesystems/proc.rst and fs/proc of the kernel.

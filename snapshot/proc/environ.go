@@ -61,8 +61,8 @@ func (p *Process) Environ(key string) (value string, found bool, err error) {
 	return "", false, p.noEnviron()
 }
 
-// noEnviron is the error of a process that shows no environment, or always
-// another one.
+// noEnviron is the error of a process that shows no environment, or a different
+// one each time.
 func (p *Process) noEnviron() error {
 	return p.reallyGone(fmt.Errorf("%w: PID %d", ErrGone, p.PID))
 }
@@ -82,7 +82,7 @@ func (p *Process) readEnviron() ([]byte, error) {
 		}
 	}
 	if len(threads) > 0 && errors.Is(err, ErrGone) {
-		return nil, nil // it is there, and shows nothing
+		return nil, nil // the process exists, but shows no environ
 	}
 	return data, err
 }

@@ -10,8 +10,8 @@ import (
 
 // Owner is the user that a process counts for: its real uid (see UID), or, in a
 // user namespace that a user made, that user. Rootless containers run under the
-// uids of /etc/subuid, which belong to no account, and a user who has some could
-// otherwise be many.
+// uids of /etc/subuid, which belong to no account: otherwise one user could count
+// as many.
 //
 // Of namespaces in namespaces the outermost below our own counts: its owner is
 // a user of this machine. If that is root (Docker's userns-remap, systemd's

@@ -73,8 +73,8 @@ func statFrom(pid snapshot.PID, data []byte) (Stat, error) {
 	return stat, nil
 }
 
-// Stat reads /proc/PID/stat of one process. One file needs no hold on the
-// process: an open file is of one process too.
+// Stat reads /proc/PID/stat of one process. A single file needs no Process: an open
+// file of /proc belongs to one process too.
 func (fs FS) Stat(pid snapshot.PID) (Stat, error) {
 	if pid <= 0 {
 		return Stat{}, fmt.Errorf("%w: %d is no PID", ErrGone, pid)
