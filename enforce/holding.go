@@ -62,7 +62,7 @@ func (d *heldDevice) going() bool {
 	}
 	for _, p := range d.users {
 		env := d.host.environmentOf(p)
-		attached := env != nil && env.env.Username == d.user && env.attached[d.device.Index] // so it is one of d.envs
+		attached := env != nil && env.env.Username == d.user && env.attached(d.device.Index) // so it is one of d.envs
 		if !attached && !d.host.draft.kills(p) {
 			return false
 		}

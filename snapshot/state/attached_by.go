@@ -6,7 +6,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// AttachedBy is who has a device that somebody else asked for.
+// AttachedBy is an attachment that is in the way of another user's request.
 type AttachedBy struct {
 	Index    snapshot.DeviceIndex
 	EID      snapshot.EnvID
@@ -16,7 +16,7 @@ type AttachedBy struct {
 	Since    snapshot.Date
 }
 
-// String is one line for people. What others chose is quoted and cut.
+// String is one line for people. Texts that users chose are quoted and cut.
 func (a AttachedBy) String() string {
 	text := fmt.Sprintf("device %d: environment %s", a.Index, snapshot.Shown(string(a.EID)))
 	switch {
@@ -33,7 +33,8 @@ func (a AttachedBy) String() string {
 	return text + fmt.Sprintf(" since %s", a.Since)
 }
 
-// holders are the attachments of others, of one device or of all.
+// holders are the attachments of other environments: to one device, or to all if
+// index is nil.
 func (b *Books) holders(eid snapshot.EnvID, index *snapshot.DeviceIndex) []AttachedBy {
 	var list []AttachedBy
 	environments := b.byID()

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Books are the contents of envs.json and devices.json.
+// Books are the contents of the state files, envs.json and devices.json.
 type Books struct {
 	Environments []snapshot.Environment
 	// Devices is nil while devices.json has not been made yet, which is not
@@ -29,16 +29,17 @@ type Books struct {
 	CopyStart  snapshot.StartTime
 
 	foreign bool    // the PIDs are of namespaces that root's note names, which are not ours
-	remains remains // nil asks nobody
+	remains remains // nil when no processes are looked for
 	adopted map[snapshot.EnvID][]snapshot.PID
 }
 
-// Adopted are the processes that were registered in an environment in the place
-// of its last one when that left: they go on, and the environment with them.
+// Adopted are the processes that were registered in an environment when its last
+// registered process left: the environment lasts until they end.
 func (b *Books) Adopted(eid snapshot.EnvID) []snapshot.PID { return b.adopted[eid] }
 
-// stay has an environment go on with the processes that still work in it.
-func (b *Books) stay(env *snapshot.Environment, leaving snapshot.PID) {
+// adopt registers the processes that still run in an environment which its last
+// registered process leaves.
+func (b *Books) adopt(env *snapshot.Environment, leaving snapshot.PID) {
 	if b.remains == nil || len(env.PIDs) > 0 || len(env.KernelIDs) > 0 {
 		return
 	}

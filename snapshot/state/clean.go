@@ -7,17 +7,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// verdict is what a look at its processes says of an environment in which
-// nothing that is registered lives.
-type verdict struct {
-	successors []snapshot.PID // that are registered instead
-	unsure     bool           // there may be some: nothing changes
+// foundWork is what still runs in an environment of which no registered process
+// lives.
+type foundWork struct {
+	pids   []snapshot.PID // that are registered instead
+	unsure bool           // there may be others, so the environment stays as it is
 }
 
-// clean drops the processes and kernels that are gone, the environments that
-// had no others and in which nothing else works, and the attachments of
-// environments that do not exist. gone says no of what cannot be told.
-func (b *Books) clean(goneProcess func(snapshot.PID) bool, goneKernel func(string) bool, work func([]*snapshot.Environment) []verdict) {
+// clean drops the processes and kernels that are gone, the environments in which
+// no others run, and the attachments of environments that do not exist. What is
+// unknown is not gone.
+func (b *Books) clean(goneProcess func(snapshot.PID) bool, goneKernel func(string) bool, work func([]*snapshot.Environment) []foundWork) {
 	var empty []*snapshot.Environment
 	for i := range b.Environments {
 		env := &b.Environments[i]
@@ -29,17 +29,17 @@ func (b *Books) clean(goneProcess func(snapshot.PID) bool, goneKernel func(strin
 		env.PIDs, env.KernelIDs = pids, kernels
 	}
 	unsure := map[snapshot.EnvID]bool{}
-	for i, v := range work(empty) {
-		if len(v.successors) == 0 && v.unsure {
+	for i, w := range work(empty) {
+		if len(w.pids) == 0 && w.unsure {
 			unsure[empty[i].EID] = true
 			continue
 		}
-		empty[i].PIDs, empty[i].KernelIDs = v.successors, nil
+		empty[i].PIDs, empty[i].KernelIDs = w.pids, nil
 	}
 	b.drop(func(e *snapshot.Environment) bool { return len(e.PIDs) == 0 && len(e.KernelIDs) == 0 && !unsure[e.EID] })
 }
 
-// removeDead cleans the books by what the machine says.
+// removeDead removes what the machine says is gone.
 func (s *Store) removeDead(b *Books, known *identities, process func(snapshot.PID) Process, all *census) {
 	var kernels []string
 	for i := range b.Environments {
@@ -52,19 +52,19 @@ func (s *Store) removeDead(b *Books, known *identities, process func(snapshot.PI
 	b.clean(
 		func(pid snapshot.PID) bool { return known.gone(pid, process(pid)) },
 		func(id string) bool { return lives[id] == Gone },
-		func(empty []*snapshot.Environment) []verdict {
-			if known.rebooted { // no work outlives that
-				return make([]verdict, len(empty))
+		func(empty []*snapshot.Environment) []foundWork {
+			if known.rebooted { // which ends all work
+				return make([]foundWork, len(empty))
 			}
-			return work(empty, all)
+			return findWork(empty, all)
 		},
 	)
 	known.forget(b)
 }
 
-// work looks for what goes on in environments in which nothing that is
-// registered lives. Only then is it worth a walk through /proc.
-func work(empty []*snapshot.Environment, all *census) []verdict {
+// findWork looks for processes in environments of which no registered process
+// lives. Only for these is it worth a walk through /proc.
+func findWork(empty []*snapshot.Environment, all *census) []foundWork {
 	if len(empty) == 0 {
 		return nil
 	}
@@ -78,19 +78,19 @@ func work(empty []*snapshot.Environment, all *census) []verdict {
 		byUser[p.UID] = append(byUser[p.UID], p)
 	}
 	claimsOfUser := once(func(uid snapshot.UID) claims { return claimsOf(uid, byUser[uid], itself) })
-	verdicts := make([]verdict, len(empty))
+	found := make([]foundWork, len(empty))
 	for i, env := range empty {
 		c := claimsOfUser(env.UID)
-		verdicts[i] = verdict{successors: c.pids[env.EID], unsure: c.unsure}
+		found[i] = foundWork{pids: c.pids[env.EID], unsure: c.unsure}
 		if !complete && int(env.UID) != os.Geteuid() {
-			verdicts[i].unsure = true
+			found[i].unsure = true
 		}
 	}
-	return verdicts
+	return found
 }
 
-// once asks no question twice: who writes the same PID into envs.json a million
-// times keeps nobody waiting for the lock.
+// once asks no question twice, so that a user who writes the same PID into
+// envs.json a million times doesn't keep the others waiting for the lock.
 func once[K comparable, V any](ask func(K) V) func(K) V {
 	answers := make(map[K]V)
 	return func(k K) V {

@@ -8,8 +8,8 @@ import (
 
 // Deactivate takes a process out of its environment and returns that
 // environment's id, or "" when the process was in none. An environment whose
-// last process and kernel has left ends, and so do its attachments; in a Store
-// it goes on with the processes that still work in it: see Adopted.
+// last process and kernel has left ends, and so do its attachments. In a Store it
+// lasts for as long as other processes run in it: see Adopted.
 func (b *Books) Deactivate(pid snapshot.PID) snapshot.EnvID {
 	env := b.EnvironmentOf(pid)
 	if env == nil {
@@ -17,7 +17,7 @@ func (b *Books) Deactivate(pid snapshot.PID) snapshot.EnvID {
 	}
 	eid := env.EID
 	env.PIDs = without(env.PIDs, func(p snapshot.PID) bool { return p == pid })
-	b.stay(env, pid)
+	b.adopt(env, pid)
 	b.dropEmpty()
 	return eid
 }
@@ -30,7 +30,7 @@ func (b *Books) DeactivateKernel(id string) snapshot.EnvID {
 	}
 	eid := env.EID
 	env.KernelIDs = without(env.KernelIDs, func(k string) bool { return k == id })
-	b.stay(env, 0)
+	b.adopt(env, 0)
 	b.dropEmpty()
 	return eid
 }

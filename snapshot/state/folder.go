@@ -17,7 +17,7 @@ import (
 type folder struct {
 	fd       int
 	path     string
-	repaired []string // what root repaired, a line each
+	repaired []string // a line about each thing that root repaired
 }
 
 func (d *folder) close() { _ = unix.Close(d.fd) }

@@ -69,8 +69,8 @@ func parseLastGood(data []byte) (*lastGood, error) {
 	return &c, nil
 }
 
-// recallCopy reads root's copy; nil where there is none of this boot. After a
-// reboot nothing that it says lives.
+// recallCopy reads root's copy; nil where there is none of this boot, since no
+// process outlives a reboot.
 func (s *Store) recallCopy(v *view) *lastGood {
 	if v.root == nil || !v.clean {
 		return nil
@@ -86,10 +86,10 @@ func (s *Store) recallCopy(v *view) *lastGood {
 	return c
 }
 
-// keepCopy writes the copy where what it holds has changed. Its errors are not
-// the caller's: the state itself is safe.
+// keepCopy writes the copy if its content has changed. Its errors don't matter to
+// the caller: the state files are written already.
 func (s *Store) keepCopy(v *view, old *lastGood, envs, devices []byte) {
-	if !v.keep || (old != nil && same(old.envs, envs) && same(old.devices, devices)) {
+	if !v.writable || (old != nil && same(old.envs, envs) && same(old.devices, devices)) {
 		return
 	}
 	next := lastGood{envs: envs, devices: devices, copyHeader: copyHeader{BootID: s.machine.BootID(), Taken: s.now().UTC(), Uptime: s.machine.Uptime()}}

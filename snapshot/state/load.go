@@ -34,7 +34,7 @@ func (s *Store) load(ctx context.Context, dir *folder) (loaded, error) {
 	return l, l.err()
 }
 
-// loadEach is load for who can do something about the error of either.
+// loadEach is load for a caller that handles the error of each file.
 func (s *Store) loadEach(ctx context.Context, dir *folder) (l loaded) {
 	var st unix.Stat_t
 	l.books.Environments, l.envs, st, l.envsErr = decodeFile(ctx, s, dir, envsFile, snapshot.DecodeEnvironments)

@@ -43,13 +43,13 @@ func (s *Store) lock(ctx context.Context, dir *folder, name string) (*os.File, e
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed since
 		}
-		if errors.Is(err, ErrUnsafe) && s.keeps() && s.repairLock(dir, name, nil, &st) {
+		if errors.Is(err, ErrUnsafe) && s.mayRepair() && s.repairLock(dir, name, nil, &st) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		if narrowed(&st) && s.keeps() && s.repairLock(dir, name, file, &st) {
+		if narrowed(&st) && s.mayRepair() && s.repairLock(dir, name, file, &st) {
 			_ = file.Close()
 			continue
 		}

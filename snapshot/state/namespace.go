@@ -69,11 +69,11 @@ type view struct {
 	// clean says that the PIDs in the files are those of our own namespaces, so
 	// that what is dead may be dropped.
 	clean bool
-	// root is root's folder about this one, nil where there is none. It is
-	// written only where keep is set.
-	root *folder
-	keep bool
-	// warning says why clean is not set.
+	// root is the folder of root's notes about this one, nil where there is none.
+	// writable says that this genv keeps the notes up to date.
+	root     *folder
+	writable bool
+	// warning says why clean is false.
 	warning string
 	// foreign says that it is root's note which names other namespaces.
 	foreign bool
@@ -101,23 +101,23 @@ func (s *Store) look(dir *folder, force bool) view {
 	if err != nil {
 		return view{warning: s.unclean(dir, err.Error())}
 	}
-	v := view{root: root, keep: root != nil && root.mine()}
-	if why := now.refused(v, readNote(root, rootNote), readNote(dir, folderNote), rootDevice(s.root)); why != "" && !(force && v.keep && now.known()) {
+	v := view{root: root, writable: root != nil && root.mine()}
+	if why := now.refused(v, readNote(root, rootNote), readNote(dir, folderNote), rootDevice(s.root)); why != "" && !(force && v.writable && now.known()) {
 		v.warning = s.unclean(dir, why)
-		v.keep = false
+		v.writable = false
 		outside := readNote(root, rootNote)
 		v.foreign = outside != nil && outside.BootID == now.BootID && now.known() && outside.PID != now.PID
 		return v
 	}
 	v.clean = true
-	if v.keep {
-		v.keep = writeNote(root, rootNote, now, 0o644) == nil
-		_ = writeNote(dir, folderNote, now, sharedMode) // it only forbids: without it a container has less to go by
+	if v.writable {
+		v.writable = writeNote(root, rootNote, now, 0o644) == nil
+		_ = writeNote(dir, folderNote, now, sharedMode) // without it, a container only knows less
 	}
 	return v
 }
 
-// claimIt is the next step where the notes name somebody else.
+// claimIt is the next step when the notes are about another PID namespace.
 const claimIt = "; where no other machine or container uses it, `sudo genv envs --reset` starts it over for this one"
 
 // refused says why the PIDs in the files may not be those of our namespaces, or
@@ -137,12 +137,12 @@ func (n note) refused(v view, outside, inside *note, rootDevice uint64) string {
 	case ours && outside.Namespaces == n.Namespaces:
 		return ""
 	case ours, outside != nil && outside.Namespaces != n.Namespaces && !n.initial():
-		return fmt.Sprintf("they are of PID namespace %d, this is %d"+claimIt, outside.PID, n.PID)
+		return fmt.Sprintf("they belong to PID namespace %d, and this is %d"+claimIt, outside.PID, n.PID)
 	case inside != nil && inside.Namespaces != n.Namespaces && inside.Device == n.Device && inside.Inode == n.Inode:
-		return fmt.Sprintf("they are of PID namespace %d, as %s says, and this is %d"+claimIt, inside.PID, folderNote, n.PID)
+		return fmt.Sprintf("they belong to PID namespace %d, as %s says, and this is %d"+claimIt, inside.PID, folderNote, n.PID)
 	case n.initial():
 		return ""
-	case !v.keep:
+	case !v.writable:
 		return "this is not the initial PID namespace, and root's genv has not run here yet: have root run `genv envs` once"
 	case rootDevice == 0 || rootDevice != n.Device:
 		return "this is not the initial PID namespace, and the folder is not on this container's own file system" + claimIt

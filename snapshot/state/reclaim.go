@@ -7,11 +7,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// reclaim registers environments again that root's copy has and envs.json no
-// longer, while processes of their users go on in them: a genv 1.4.3 dropped
+// reclaim registers environments again that are in root's copy but no longer in
+// envs.json, while processes of their users still run in them: a genv 1.4.3 dropped
 // them with their shell, or found envs.json missing and began an empty one.
-// Those that were registered do not count, since they may have left. Devices
-// that somebody else has got meanwhile stay theirs.
+// Processes that were registered do not count, since they may have left. Devices
+// that another environment has got meanwhile are not taken back.
 func (b *Books) reclaim(good *lastGood, all *census) {
 	before, err := snapshot.DecodeEnvironments(good.envs)
 	if err != nil {

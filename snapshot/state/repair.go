@@ -12,9 +12,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// keeps says whether this is root's genv, or in a test whoever has the folder of
-// root's notes: the one that repairs what a user did to the state folder.
-func (s *Store) keeps() bool {
+// mayRepair says whether this genv repairs what a user did to the state folder: it
+// is root's, or in a test that of the owner of the folder of root's notes.
+func (s *Store) mayRepair() bool {
 	if s.root == "" || !s.machine.Namespaces().known() {
 		return false
 	}
@@ -26,10 +26,10 @@ func (s *Store) keeps() bool {
 }
 
 // open opens the state folder. Root removes what another user put in its place,
-// and opens it again to those who were shut out.
+// and gives it back the mode that all users need.
 func (s *Store) open() (*folder, error) {
 	dir, err := openFolder(s.dir)
-	if !s.keeps() {
+	if !s.mayRepair() {
 		return dir, err
 	}
 	var planted []string
@@ -75,8 +75,8 @@ func (s *Store) removePlanted() (what string, err error) {
 }
 
 // widen gives a state folder back the mode that all users need, if its owner has
-// taken it away. A folder that holds no state yet is left as it is: it may be
-// another one, given by mistake.
+// removed it. A folder without state files is left as it is: it may be a wrong
+// one, given by mistake.
 func (s *Store) widen(dir *folder) []string {
 	const mode = 0o777
 	var st, lock unix.Stat_t
@@ -87,9 +87,9 @@ func (s *Store) widen(dir *folder) []string {
 	return []string{fmt.Sprintf("%s of %s had mode %04o, by which others cannot use it: repaired", dir.path, s.user(snapshot.UID(st.Uid)), st.Mode&0o7777)}
 }
 
-// repairLock makes a lock file usable for all again. What cannot be one is moved
-// aside; replaced says so. An empty file gets its mode back; one that holds
-// something is not opened to others, since it may be somebody's own.
+// repairLock makes a lock file usable for all users again. An empty file gets its
+// mode back. A file with content may be private, so it is moved aside, and so is
+// what is no regular file: replaced says that this was done.
 func (s *Store) repairLock(dir *folder, name string, file *os.File, st *unix.Stat_t) (replaced bool) {
 	switch {
 	case file == nil:

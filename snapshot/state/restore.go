@@ -25,11 +25,11 @@ type restored struct {
 	Uptime snapshot.StartTime `json:"copy_start_time"`
 }
 
-// restore puts the last good copy in the place of what was lost: a file that is
-// missing, although the copy of this boot has it, is restored by everybody; one
-// that is corrupt or unsafe by root alone. What it did is in the warnings of
-// the books. Nothing is written here but that it was done, and the bad file is
-// moved aside where it is in the way.
+// restore replaces what was lost by the last good copy. A file that is missing,
+// although the copy of this boot has it, is restored by every user's genv; one that
+// is corrupt or unsafe only by root's. The warnings of the books say what was done.
+// The content is only loaded here, and saved later; what is written is a note that
+// a file was restored, and a bad file is moved aside if it is in the way.
 func (s *Store) restore(dir *folder, v *view, good *lastGood, l *loaded) error {
 	if good == nil {
 		return nil
@@ -45,7 +45,7 @@ func (s *Store) restore(dir *folder, v *view, good *lastGood, l *loaded) error {
 		return nil
 	}
 	done := restored{BootID: good.BootID, At: s.now().UTC(), Taken: good.Taken, Uptime: good.Uptime}
-	if v.keep { // first of all: who is killed from here on has left the minute of grace behind
+	if v.writable { // before anything else: if we are killed later, spareAfterRestore of snapshot/local still applies
 		if data, err := json.Marshal(done); err == nil {
 			_ = v.root.put(restoredFile, data, 0o644)
 		}
@@ -79,10 +79,11 @@ func (s *Store) lost(v *view, data []byte, err error) bool {
 	if err == nil {
 		return data == nil
 	}
-	return v.keep && (errors.Is(err, ErrCorrupt) || errors.Is(err, ErrUnsafe))
+	return v.writable && (errors.Is(err, ErrCorrupt) || errors.Is(err, ErrUnsafe))
 }
 
-// clear makes room for a file that is restored, and says what was there.
+// clear moves an unsafe file out of the way of one that is restored, and adds a
+// warning about what was there.
 func (s *Store) clear(dir *folder, name string, cause error, b *Books, good *lastGood) error {
 	what := "missing"
 	var st unix.Stat_t
@@ -110,8 +111,8 @@ func reason(err error) error {
 	return ErrUnsafe
 }
 
-// user is a uid with its name, as far as that can be told without asking a
-// directory service under the lock.
+// user is a uid with its name from /etc/passwd. A directory service is not asked,
+// since the lock is held.
 func (s *Store) user(uid snapshot.UID) string {
 	if name := nameIn("/etc/passwd", strconv.FormatUint(uint64(uid), 10)); name != "" {
 		return fmt.Sprintf("uid %d (%s)", uid, name)
@@ -146,8 +147,8 @@ func (s *Store) afterRestore(v *view, b *Books) {
 	b.RestoredAt, b.CopyTime, b.CopyStart = r.At, r.Taken, r.Uptime
 }
 
-// Bounds on what is found again: how many environments of a user, and how long
-// their ids may be, in bytes. Anybody can start processes with any id.
+// Bounds on what is found again, since any user can start processes with any id:
+// how many environments of a user, and how long their ids may be, in bytes.
 const (
 	maxFound   = 64
 	maxFoundID = 64
@@ -211,7 +212,7 @@ func ownerOf(claimed []Running, namesake snapshot.UID, named bool) snapshot.UID 
 func (s *Store) repairModes(dir *folder, v *view, l *loaded) {
 	for _, name := range []string{envsFile, devicesFile} {
 		var st unix.Stat_t
-		if !v.keep || unix.Fstatat(dir.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || !narrowed(&st) {
+		if !v.writable || unix.Fstatat(dir.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || !narrowed(&st) {
 			continue
 		}
 		l.books.Warnings = append(l.books.Warnings, fmt.Sprintf("%s of %s had mode %04o, by which others cannot use it: repaired",
@@ -224,8 +225,8 @@ func (s *Store) repairModes(dir *folder, v *view, l *loaded) {
 	}
 }
 
-// narrowed says that a user took a file from the others. What root made so is
-// root's decision.
+// narrowed says that a user took away other users' access to a file. If root did,
+// it is left as it is.
 func narrowed(st *unix.Stat_t) bool {
 	return st.Mode&sharedMode != sharedMode && st.Uid != uint32(os.Geteuid()) && st.Uid != 0
 }

@@ -56,8 +56,8 @@ func rootName(path string) string {
 	return strings.Trim(readable[max(0, len(readable)-64):], "-") + "-" + hex.EncodeToString(sum[:12])
 }
 
-// openRoot opens root's folder about this state folder. Root makes it where it
-// is missing; for others it is then nil, without an error.
+// openRoot opens the folder of root's notes about this state folder. If it is
+// missing, root makes it; for others it is then nil, without an error.
 func (s *Store) openRoot() (*folder, error) {
 	if os.Geteuid() == 0 {
 		makeRoot(s.root)
@@ -105,7 +105,7 @@ func makeRoot(path string) {
 }
 
 // private refuses a folder that others than its owner may write, or that is
-// neither root's nor our own: what is in it is believed.
+// neither root's nor our own, since its content is trusted.
 func (d *folder) private() error {
 	var st unix.Stat_t
 	if err := unix.Fstat(d.fd, &st); err != nil {
@@ -117,7 +117,7 @@ func (d *folder) private() error {
 	return nil
 }
 
-// mine says whether this process is the one that keeps the folder.
+// mine says whether the folder is this user's, and writable.
 func (d *folder) mine() bool {
 	var st unix.Stat_t
 	return unix.Fstat(d.fd, &st) == nil && int(st.Uid) == os.Geteuid() &&
@@ -133,7 +133,8 @@ func rootDevice(path string) uint64 {
 	return st.Dev
 }
 
-// prune forgets state folders that are gone since an earlier boot.
+// prune removes the notes about state folders that were last used in an earlier
+// boot and no longer exist.
 func (s *Store) prune(all *folder) {
 	boot := s.machine.BootID()
 	entries, err := os.ReadDir(all.path)
@@ -169,7 +170,7 @@ func readNote(dir *folder, name string) *note {
 	return &n
 }
 
-// writeNote writes a note that says something else than the one that is there.
+// writeNote writes a note if it differs from the one that is there.
 func writeNote(dir *folder, name string, n note, mode uint32) error {
 	if old := readNote(dir, name); old != nil && *old == n {
 		return nil

@@ -33,10 +33,9 @@ type Options struct {
 	// Where it is empty there are none: the PIDs are taken for those of this
 	// process's namespaces, and what is lost is not restored.
 	Root string
-	// Username names a user by the kernel's uid, "" when it cannot; where it is
-	// given, an environment is read under that name, and one that stands in the
-	// books under another is flagged as OwnerMismatch. It is called without any
-	// lock held.
+	// Username returns the name of a uid, or "" if it has none. If it is given, an
+	// environment has that name whatever the state file says, and is flagged as
+	// OwnerMismatch if the file has another one. It is called without any lock held.
 	Username func(context.Context, snapshot.UID) snapshot.Username
 }
 
@@ -73,9 +72,10 @@ func New(dir string, o Options) *Store {
 }
 
 // Read returns the books without what is dead: processes and Jupyter kernels
-// that are gone, environments that had no others, and attachments of
-// environments that do not exist. As 1.4.3 does, it writes the result back if
-// anything was; where it cannot, a warning says so. With ErrNoDevices the
+// that are gone, environments in which nothing runs any more, and attachments of
+// environments that do not exist. Root's genv also restores what was lost, and
+// repairs what keeps other users out. As 1.4.3 does, Read writes the result back
+// if anything changed; where it cannot, a warning says so. With ErrNoDevices the
 // environments are valid all the same.
 //
 // The error wraps ErrBusy, ErrCorrupt or ErrUnsafe where that is the cause.
@@ -83,9 +83,9 @@ func (s *Store) Read(ctx context.Context) (Books, error) {
 	return s.readThen(ctx, func(*folder) {})
 }
 
-// readThen is Read, with something to look at while the lock is held.
-func (s *Store) readThen(ctx context.Context, look func(*folder)) (Books, error) {
-	books, err := s.updateThen(ctx, func(*Books) error { return nil }, look)
+// readThen is Read, and then, under the same lock, a call of inspect.
+func (s *Store) readThen(ctx context.Context, inspect func(*folder)) (Books, error) {
+	books, err := s.updateThen(ctx, func(*Books) error { return nil }, inspect)
 	var unwritten *writeError
 	if errors.As(err, &unwritten) {
 		books.Warnings = append(books.Warnings, "the state could be read but not written: "+err.Error())
@@ -139,14 +139,14 @@ func (s *Store) Discover(ctx context.Context, found []snapshot.Device) (Books, e
 	return s.finish(ctx, books, err)
 }
 
-// ResetEnvironments starts envs.json anew, with no environment in it. It is the
-// way past a corrupt or unsafe file, and never taken unless someone asks.
+// ResetEnvironments replaces envs.json by one without environments. It gets past a
+// corrupt or unsafe file, and is never done unless a user asks for it.
 func (s *Store) ResetEnvironments(ctx context.Context) error {
 	data, err := snapshot.EncodeEnvironments(nil)
 	return s.reset(ctx, content{name: envsFile, new: data}, err)
 }
 
-// ResetDevices starts devices.json anew with the devices that nvidia-smi found
+// ResetDevices replaces devices.json by one with the devices that nvidia-smi found
 // and no attachments. See ResetEnvironments.
 func (s *Store) ResetDevices(ctx context.Context, found []snapshot.Device) error {
 	var fresh Books
@@ -164,7 +164,7 @@ func (s *Store) reset(ctx context.Context, c content, err error) error {
 		defer v.close()
 		old := s.loadEach(ctx, dir) // it also keeps copies of what is corrupt
 		cause := map[string]error{envsFile: old.envsErr, devicesFile: old.devicesErr}[c.name]
-		if errors.Is(cause, ErrUnsafe) && v.keep {
+		if errors.Is(cause, ErrUnsafe) && v.writable {
 			if err := dir.aside(c.name, s.now()); err != nil {
 				return err
 			}
@@ -177,10 +177,10 @@ func (s *Store) reset(ctx context.Context, c content, err error) error {
 	})
 }
 
-// renewCopy accepts a loss: root's copy has from now on what a file was reset
-// to, and what the other one holds, or held when that is lost too.
+// renewCopy has root's copy accept a reset: it gets the new content of that file,
+// and keeps what it has of the other one if that is lost too.
 func (s *Store) renewCopy(v *view, old *loaded, c content) {
-	if !v.keep {
+	if !v.writable {
 		return
 	}
 	good := s.recallCopy(v)
@@ -205,9 +205,8 @@ func (s *Store) update(ctx context.Context, change func(*Books) error) (books Bo
 	return s.updateThen(ctx, change, func(*folder) {})
 }
 
-// updateThen is update, and then, under the same lock, a look at what stands in
-// the folder.
-func (s *Store) updateThen(ctx context.Context, change func(*Books) error, look func(*folder)) (books Books, err error) {
+// updateThen is update, and then, under the same lock, a call of inspect.
+func (s *Store) updateThen(ctx context.Context, change func(*Books) error, inspect func(*folder)) (books Books, err error) {
 	err = s.locked(ctx, func(dir *folder) error {
 		v := s.look(dir, false)
 		defer v.close()
@@ -239,14 +238,14 @@ func (s *Store) updateThen(ctx context.Context, change func(*Books) error, look 
 			s.remember(dir, &books, &known, process)
 		}
 		books.Warnings = append(books.Warnings, dir.repaired...)
-		look(dir)
+		inspect(dir)
 		return nil
 	})
 	return books, err
 }
 
-// settle brings what was read in line with what lives, unless that cannot be
-// told.
+// settle removes what is dead from what was read, and adds again what was lost,
+// unless it is not known what lives.
 func (s *Store) settle(v *view, good *lastGood, old *loaded, b *Books, known *identities, process func(snapshot.PID) Process, all *census) {
 	if !v.clean {
 		b.LivenessUnknown, b.foreign = true, v.foreign
@@ -254,13 +253,13 @@ func (s *Store) settle(v *view, good *lastGood, old *loaded, b *Books, known *id
 		return
 	}
 	s.afterRestore(v, b)
-	if old.envsRestored && v.keep {
+	if old.envsRestored && v.writable {
 		everybody := &census{machine: s.machine}
 		list, _ := everybody.of()
 		b.find(list, b.CopyStart, snapshot.DateOf(s.now()))
 	}
 	s.removeDead(b, known, process, all)
-	if v.keep && good != nil && !old.envsRestored && !same(good.envs, old.envs) {
+	if v.writable && good != nil && !old.envsRestored && !same(good.envs, old.envs) {
 		b.reclaim(good, all)
 	}
 }

@@ -15,8 +15,8 @@ const maxSuccessors = 16
 // Environ is what could be read of a process's environ.
 type Environ int
 
-// The three answers. EnvironWiped is one that its process has overwritten or
-// that it never had; EnvironHidden is one that this user may not read.
+// The three answers. With EnvironWiped the process has overwritten its environ, or
+// never had one; with EnvironHidden this user may not read it.
 const (
 	EnvironHidden Environ = iota
 	EnvironRead
@@ -33,7 +33,8 @@ type Running struct {
 	EID         snapshot.EnvID // what an environ that was read claims; empty for none
 }
 
-// census is a list of processes, made on the first question and for these uids.
+// census is a list of the processes of the uids that were asked for. It is made
+// when it is first asked for, and again when other uids are.
 type census struct {
 	machine  Machine
 	asked    map[snapshot.UID]bool // nil before the first question
@@ -133,15 +134,15 @@ func byAge(processes []Running) []Running {
 	})
 }
 
-// itself is this very process, which may carry the id of an environment while
-// it cleans up, and is no work.
+// itself recognizes this process, which may carry the id of an environment while it
+// cleans up, and doesn't count as work.
 func itself(pid snapshot.PID) bool { return int(pid) == os.Getpid() }
 
-// remains tells what goes on of an environment that a process leaves.
+// remains lists the processes that still run in an environment when one leaves it.
 type remains func(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID
 
-// remaining is what Deactivate asks: the process that leaves does not count, nor
-// do those between it and this one, such as a shell's $(…).
+// remaining is the remains of Deactivate: the process that leaves does not count,
+// nor do those between it and this one, such as a shell's $(…).
 func (s *Store) remaining(all *census) remains {
 	return func(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
 		list, _ := all.of(env.UID)
@@ -151,8 +152,8 @@ func (s *Store) remaining(all *census) remains {
 	}
 }
 
-// lineage are a process and its ancestors below the one that leaves; the
-// process alone where that is none of them.
+// lineage are a process and its ancestors below the one that leaves; the process
+// alone if that one is not among its ancestors.
 func lineage(list []Running, pid, leaving snapshot.PID) map[snapshot.PID]bool {
 	parents := map[snapshot.PID]snapshot.PID{}
 	for _, p := range list {
