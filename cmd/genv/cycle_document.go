@@ -23,10 +23,11 @@ type enforceDocument struct {
 	Notes    []enforce.Note    `json:"notes"`
 	Reports  []reportDocument  `json:"reports"`
 	Failed   []failure         `json:"failed"`
-	// Duplicates are names that were left out, since they are another host.
+	// Duplicates are names that were left out because they lead to the same machine
+	// as another one.
 	Duplicates []controller.Duplicate `json:"duplicates"`
-	// HeldUsers and HeldHosts are those against whom safety limits held actions
-	// back, and Unrecorded says why the record could not be kept.
+	// HeldUsers and HeldHosts are those whose actions safety limits held back.
+	// Unrecorded says why the record could not be written.
 	HeldUsers  []enforce.Held `json:"held_users"`
 	HeldHosts  []enforce.Held `json:"held_hosts"`
 	Unrecorded string         `json:"unrecorded,omitempty"`

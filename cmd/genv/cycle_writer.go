@@ -51,8 +51,8 @@ func (w *cycleWriter) write(cycle controller.Cycle) error {
 // sameFailure passes over the words: they say for how long a host is left alone.
 func sameFailure(a, b failure) bool { return a.Host == b.Host && a.Class == b.Class }
 
-// writeRemarks tells on stderr, also with -q and for programs, what was not done
-// for the limits' or the record's sake.
+// writeRemarks says on stderr, also with -q and for programs, what was not done
+// because of safety limits, or because it could not be recorded.
 func (w *cycleWriter) writeRemarks(cycle *controller.Cycle) {
 	for _, text := range heldRemarks(cycle) {
 		fmt.Fprintln(w.err, printable(oneLine(text)))

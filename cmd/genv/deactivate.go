@@ -45,21 +45,29 @@ func (p *program) deactivate(c *cli.Context) error {
 	if err := who.identify(c.Context, &activation); err != nil {
 		return err
 	}
-	var goesOn string
-	if err := who.store.Update(c.Context, func(b *state.Books) error {
-		goesOn = goesOnLine(b, b.Deactivate(caller.PID))
-		return nil
-	}); err != nil {
+	if err := p.leave(c.Context, who, func(b *state.Books) (snapshot.EnvID, error) { return b.Deactivate(caller.PID), nil }); err != nil {
 		return err
-	}
-	if goesOn != "" {
-		p.warn([]string{goesOn})
 	}
 	return caller.Apply(shell.Deactivate())
 }
 
-// goesOnLine says which processes keep an environment that its last shell has
-// left; "" where there are none.
+// leave has a process leave an environment, and warns if that one goes on with
+// other processes.
+func (p *program) leave(ctx context.Context, who *person, change func(*state.Books) (snapshot.EnvID, error)) error {
+	var goesOn string
+	err := who.store.Update(ctx, func(b *state.Books) error {
+		eid, err := change(b)
+		goesOn = goesOnLine(b, eid)
+		return err
+	})
+	if err == nil && goesOn != "" {
+		p.warn([]string{goesOn})
+	}
+	return err
+}
+
+// goesOnLine says which processes still run in an environment that its last shell
+// has left; "" if there are none.
 func goesOnLine(b *state.Books, eid snapshot.EnvID) string {
 	pids := b.Adopted(eid)
 	if len(pids) == 0 {

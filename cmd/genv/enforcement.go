@@ -187,9 +187,8 @@ func cycleExit(cycle *controller.Cycle, f *fleet, tellWork bool) error {
 	return nil
 }
 
-// heldRemarks name the users and hosts that safety limits held back. They are
-// said in every such cycle, since nothing is enforced there until the
-// administrator decides.
+// heldRemarks name the users and hosts whose actions safety limits held back. They
+// are printed in every such cycle, because the administrator has to decide.
 func heldRemarks(cycle *controller.Cycle) []string {
 	var remarks []string
 	for _, h := range slices.Concat(cycle.Plan.HeldUsers, cycle.Plan.HeldHosts) {

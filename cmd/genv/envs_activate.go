@@ -94,28 +94,22 @@ func (p *program) envsDeactivate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	var goesOn string
-	err = who.store.Update(c.Context, func(b *state.Books) error {
+	return p.leave(c.Context, who, func(b *state.Books) (snapshot.EnvID, error) {
 		env := r.environment(b)
 		if env == nil {
-			return nil
+			return "", nil
 		}
 		eid := env.EID
 		if _, err := who.mine(b, eid); err != nil {
-			return err
+			return "", err
 		}
 		if r.kernel != "" {
 			b.DeactivateKernel(r.kernel)
 		} else {
 			b.Deactivate(r.pid)
 		}
-		goesOn = goesOnLine(b, eid)
-		return nil
+		return eid, nil
 	})
-	if err == nil && goesOn != "" {
-		p.warn([]string{goesOn})
-	}
-	return err
 }
 
 func (p *program) envsFind(c *cli.Context) error {

@@ -76,7 +76,7 @@ func stepsOf(failures []failure) []string {
 	return steps
 }
 
-// writeDuplicates says which names are one machine, when that is found out.
+// writeDuplicates says which names lead to the same machine, when that is found.
 func writeDuplicates(w io.Writer, duplicates []controller.Duplicate) {
 	for _, d := range duplicates {
 		if d.New {

@@ -16,10 +16,10 @@ import (
 const smiTimeout = 25 * time.Second
 
 // smiLock says where the lock file for an nvidia-smi is, so that those that hang
-// never pile up: for root in /run/genv, or under GENV_ROOT_DIR, which sudo doesn't
-// pass on; for other users in their own $XDG_RUNTIME_DIR, and without one
-// nowhere. Its name is of the program and the state folder: simulated hosts on
-// one machine have GPUs of their own.
+// don't pile up: for root in /run/genv, or under GENV_ROOT_DIR, which sudo doesn't
+// pass on; for other users in their own $XDG_RUNTIME_DIR, and without one nowhere.
+// The program and the state folder are in its name, since simulated hosts on one
+// machine have their own GPUs.
 func smiLock(getenv func(string) string, uid int) func(path string) string {
 	dir := "/run/genv"
 	switch root, runtime := getenv("GENV_ROOT_DIR"), getenv("XDG_RUNTIME_DIR"); {

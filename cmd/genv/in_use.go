@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,11 +15,11 @@ import (
 // Without its answer devices are attached all the same, in the order of 1.4.3.
 const inUseTimeout = 2 * time.Second
 
-// inUse are the processes that use devices and are not of one environment. It
-// is empty where that could not be found out in time.
+// inUse are the processes that use devices and are not in the caller's environment.
+// It is empty if that is not known in time.
 type inUse []snapshot.Process
 
-// inUseByOthers asks nvidia-smi, so never under the lock.
+// inUseByOthers runs nvidia-smi, so it must not be called under the lock.
 func (h *host) inUseByOthers(ctx context.Context, eid snapshot.EnvID, uid snapshot.UID) inUse {
 	ctx, cancel := context.WithTimeout(ctx, inUseTimeout)
 	defer cancel()
@@ -64,18 +65,15 @@ func (u inUse) warnings(ctx context.Context, attached []snapshot.DeviceIndex) []
 	return lines
 }
 
-// inUseLine is one line. What a process says of itself is quoted and cut.
+// inUseLine is one line. The command, which the process may choose, is quoted and
+// cut.
 func inUseLine(ctx context.Context, p *snapshot.Process, usage snapshot.DeviceUsage) string {
 	const longest = 32
 	text := fmt.Sprintf("Warning: GPU %d is in use by process %d", usage.Index, p.PID)
 	if p.UID != nil {
 		text += " of " + owner(&snapshot.Environment{UID: *p.UID, Username: state.Users{}.Username(ctx, *p.UID)})
 	}
-	command := p.Command
-	if command == "" {
-		command = p.Name
-	}
-	if command != "" {
+	if command := cmp.Or(p.Command, p.Name); command != "" {
 		text += fmt.Sprintf(": %.*q", longest, command)
 	}
 	if usage.Memory.Known() {
@@ -84,8 +82,8 @@ func inUseLine(ctx context.Context, p *snapshot.Process, usage snapshot.DeviceUs
 	return text
 }
 
-// gained says on stderr, where it disturbs no script that reads the output,
-// which devices an environment has, and who else uses those that are new.
+// gained says on stderr, so that no script reads it as output, which devices an
+// environment has, and who else uses those that are new.
 func (p *program) gained(ctx context.Context, others inUse, before, now []snapshot.DeviceIndex) {
 	if len(now) > 0 {
 		p.warn([]string{"Attached GPUs: " + joined(now)})

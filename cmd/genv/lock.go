@@ -113,8 +113,8 @@ var passedOn = []os.Signal{
 	syscall.SIGTSTP, syscall.SIGCONT,
 }
 
-// pass gives a signal on to a command, unless it has got it already. The one
-// that stops it stops this process too, so that the shell sees the job stopped.
+// pass passes a signal on to a command, unless the command has got it already.
+// SIGTSTP stops this process too, so that the shell sees the job as stopped.
 func pass(command *os.Process, s os.Signal) {
 	if !fromTerminal(s) {
 		_ = command.Signal(s) // it may have ended meanwhile
@@ -124,8 +124,8 @@ func pass(command *os.Process, s os.Signal) {
 	}
 }
 
-// continuable says that a shell watches over this job: its process group is not
-// orphaned. The kernel stops no other one for SIGTSTP (setpgid(2)).
+// continuable says that a shell can continue this job: its process group is not
+// orphaned. The kernel doesn't stop orphaned ones for SIGTSTP (setpgid(2)).
 func continuable() bool {
 	ancestors, err := proc.FS{}.Ancestors(snapshot.PID(os.Getpid()))
 	if err != nil {

@@ -17,8 +17,8 @@ var version = "devel"
 
 func main() {
 	ctx := context.Background()
-	// What this process was started to ignore, as sh does with SIGINT for what
-	// runs in the background, stays ignored: by its commands too.
+	// Signals that this process was started to ignore, as sh starts background jobs
+	// with SIGINT ignored, stay ignored, also by the commands that it runs.
 	if ends := slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM}, signal.Ignored); len(ends) > 0 {
 		interruptible, stop := signal.NotifyContext(ctx, ends...)
 		context.AfterFunc(interruptible, stop) // a second signal ends the program at once

@@ -37,7 +37,8 @@ type devicesDocument struct {
 	Available int           `json:"available"`
 	Hosts     []hostDevices `json:"hosts"`
 	Failed    []failure     `json:"failed"`
-	// Duplicates are names that are left out, since they are another host.
+	// Duplicates are names that are left out because they lead to the same machine as
+	// another one.
 	Duplicates []controller.Duplicate `json:"duplicates"`
 }
 

@@ -27,7 +27,8 @@ type envsDocument struct {
 	Total  int                `json:"total"`
 	Hosts  []hostEnvironments `json:"hosts"`
 	Failed []failure          `json:"failed"`
-	// Duplicates are names that are left out, since they are another host.
+	// Duplicates are names that are left out because they lead to the same machine as
+	// another one.
 	Duplicates []controller.Duplicate `json:"duplicates"`
 }
 

@@ -30,8 +30,8 @@ func (p *program) runCommand() *cli.Command {
 	}
 }
 
-// runIn needs no shell: this process is what is registered. Where it is killed,
-// the environment goes on with the command, and ends when that has.
+// runIn needs no shell: this process itself is registered. If it is killed, the
+// environment lasts until the command has ended.
 func (p *program) runIn(c *cli.Context) error {
 	words := c.Args().Slice()
 	if len(words) == 0 {
@@ -58,7 +58,7 @@ func (p *program) runIn(c *cli.Context) error {
 	cmd.Env = environ
 	status := p.supervise("run", cmd, signals)
 	if err := p.runLeave(c.Context, who); err != nil {
-		p.warn([]string{fmt.Sprintf("environment %s is still registered, until it is next looked at: %v", active.EID, err)})
+		p.warn([]string{fmt.Sprintf("environment %s is still registered: %v; the next genv command removes it", active.EID, err)})
 	}
 	return status
 }
@@ -91,15 +91,7 @@ const leaveWithin = 30 * time.Second
 func (p *program) runLeave(ctx context.Context, who *person) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
 	defer cancel()
-	var goesOn string
-	err := who.store.Update(ctx, func(b *state.Books) error {
-		goesOn = goesOnLine(b, b.Deactivate(snapshot.PID(os.Getpid())))
-		return nil
-	})
-	if err == nil && goesOn != "" {
-		p.warn([]string{goesOn})
-	}
-	return err
+	return p.leave(ctx, who, func(b *state.Books) (snapshot.EnvID, error) { return b.Deactivate(snapshot.PID(os.Getpid())), nil })
 }
 
 // runEnviron is what an activated shell exports, and PATH with the folder of the
@@ -123,8 +115,8 @@ func (p *program) runEnviron(active shell.Active) (shims string, environ []strin
 	return shims, append(kept, set...)
 }
 
-// runShims is the folder of the shims, "" where there is none. A command without
-// shims is worth more than none.
+// runShims is the folder of the shims; "" if there is none, and then the command
+// runs without them.
 func (p *program) runShims() string {
 	exe, err := os.Executable()
 	if err != nil {
@@ -148,9 +140,9 @@ func (p *program) notStarted(command string, err error) error {
 	return &exitError{code: exitNotExecutable}
 }
 
-// notified begins to gather the signals that are passed on. One that this
-// process was started to ignore, as nohup(1) does for SIGHUP, stays ignored, by
-// the command too.
+// notified begins to receive the signals that are passed on. Those that this
+// process was started to ignore, as with nohup(1), stay ignored, also by the
+// command.
 func notified() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 16)
 	heard := slices.DeleteFunc(slices.Clone(passedOn), signal.Ignored)

@@ -25,9 +25,8 @@ func writeRow(w io.Writer, values []string) error {
 var plainNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[-+]?[0-9]+(\.[0-9]+)?$`) })
 
 // cell is a value as a cell of CSV. One that a spreadsheet would take for a
-// formula gets an apostrophe in front, which makes it text there. Spreadsheets
-// that split at semicolons or tabs must not find a cell of its own behind one,
-// so a value that has any is quoted.
+// formula gets an apostrophe in front, which makes it text there. A value with a
+// semicolon or tab is quoted, for spreadsheets that split cells at these.
 func cell(value string) string {
 	formula := value != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", firstRune(value)) && !plainNumber().MatchString(value)
 	if formula {
