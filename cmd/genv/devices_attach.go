@@ -15,9 +15,6 @@ func (p *program) devicesAttach(c *cli.Context) error {
 	if err := refuseArguments(c); err != nil {
 		return err
 	}
-	if err := refuseBookFlags(c); err != nil {
-		return err
-	}
 	request, err := p.attachRequest(c)
 	if err != nil {
 		return err
@@ -27,18 +24,14 @@ func (p *program) devicesAttach(c *cli.Context) error {
 		return err
 	}
 	request.At = snapshot.DateOf(p.now())
-	who, err := p.person()
-	if err != nil {
-		return err
-	}
-	eid, err := who.named(c.Context, c)
+	who, eid, err := p.ownerOfDevices(c)
 	if err != nil {
 		return err
 	}
 	others := who.inUseByOthers(c.Context, eid, who.uid)
 	request.Busy = others.devices()
 	var before, now []snapshot.DeviceIndex
-	err = p.withDevicesOf(c, func(b *state.Books, env *snapshot.Environment) error {
+	err = p.changeDevices(c.Context, who, eid, func(b *state.Books, env *snapshot.Environment) error {
 		if config.GPUMemory.Known() {
 			env.Config.GPUMemory = config.GPUMemory
 		}
@@ -60,29 +53,35 @@ func (p *program) devicesDetach(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.withDevicesOf(c, func(b *state.Books, env *snapshot.Environment) error {
+	who, eid, err := p.ownerOfDevices(c)
+	if err != nil {
+		return err
+	}
+	return p.changeDevices(c.Context, who, eid, func(b *state.Books, env *snapshot.Environment) error {
 		return detachFrom(b, env.EID, list)
 	})
 }
 
-// withDevicesOf changes the attachments of the environment that --eid names, and
-// prints which devices it has then. env is a copy. One that is not registered
-// is nobody's; as in 1.4.3 it can be given devices, which it has until the books
-// are next read.
-func (p *program) withDevicesOf(c *cli.Context, change func(b *state.Books, env *snapshot.Environment) error) error {
+// ownerOfDevices is who asks, and the environment that --eid names.
+func (p *program) ownerOfDevices(c *cli.Context) (*person, snapshot.EnvID, error) {
 	if err := refuseBookFlags(c); err != nil {
-		return err
+		return nil, "", err
 	}
 	who, err := p.person()
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	eid, err := who.named(c.Context, c)
-	if err != nil {
-		return err
-	}
+	return who, eid, err
+}
+
+// changeDevices changes the attachments of an environment, and prints which devices
+// it has then. env is a copy. An environment that is not registered belongs to no
+// user; as in 1.4.3 it can be given devices, which it has until the state files are
+// next read.
+func (p *program) changeDevices(ctx context.Context, who *person, eid snapshot.EnvID, change func(b *state.Books, env *snapshot.Environment) error) error {
 	var attached []snapshot.DeviceIndex
-	err = who.update(c.Context, func(b *state.Books) error {
+	err := who.update(ctx, func(b *state.Books) error {
 		env := snapshot.Environment{EID: eid}
 		switch registered, err := who.mine(b, eid); {
 		case err == nil:
