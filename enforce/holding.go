@@ -12,8 +12,8 @@ type holding struct {
 	envs    []userEnv
 	devices []*heldDevice
 
-	last *hostView // whose environments were counted last,
-	from int       // and where its devices begin in devices
+	last *hostView                            // the host that was counted last,
+	here map[snapshot.DeviceIndex]*heldDevice // and the user's devices there
 }
 
 // userEnv is an environment of the user's, on its host.
@@ -96,7 +96,7 @@ func (e *evaluation) holdings() []*holding {
 func (u *holdings) of(user snapshot.Username) *holding {
 	found := u.byUser[user]
 	if found == nil {
-		found = &holding{user: user}
+		found = &holding{user: user, here: make(map[snapshot.DeviceIndex]*heldDevice)}
 		u.byUser[user] = found
 		u.list = append(u.list, found)
 	}
@@ -114,7 +114,7 @@ func (u *holdings) addUses(h *hostView, order int) {
 			continue
 		}
 		for _, use := range p.Usage {
-			if device := h.snapshot.Device(use.Index); device != nil && !h.exemptDevices[use.Index] {
+			if device := h.devices[use.Index]; device != nil {
 				u.of(user).addUse(h, order, device, p)
 			}
 		}
@@ -127,7 +127,8 @@ func (u *holding) begin(h *hostView) {
 	if u.last == h {
 		return
 	}
-	u.last, u.from = h, len(u.devices)
+	u.last = h
+	clear(u.here)
 	if h.name != "" {
 		u.hosts++
 	}
@@ -156,7 +157,7 @@ func (u *holding) add(h *hostView, order int, env *envView) {
 // attached and becomes free anyway doesn't count.
 func (u *holding) addUse(h *hostView, order int, device *snapshot.Device, p *snapshot.Process) {
 	u.begin(h)
-	if u.here(device.Index) == nil && h.draft.kills(p) {
+	if u.here[device.Index] == nil && h.draft.kills(p) {
 		return
 	}
 	d := u.device(h, order, device)
@@ -165,7 +166,7 @@ func (u *holding) addUse(h *hostView, order int, device *snapshot.Device, p *sna
 
 // device is a device of the host that is being counted, added if it is new.
 func (u *holding) device(h *hostView, order int, device *snapshot.Device) *heldDevice {
-	if d := u.here(device.Index); d != nil {
+	if d := u.here[device.Index]; d != nil {
 		return d
 	}
 	d := &heldDevice{user: u.user, host: h, order: order, device: device}
@@ -179,17 +180,8 @@ func (u *holding) device(h *hostView, order int, device *snapshot.Device) *heldD
 		}
 	}
 	u.devices = append(u.devices, d)
+	u.here[device.Index] = d
 	return d
-}
-
-// here is a device of the host that is being counted; nil if it is new.
-func (u *holding) here(index snapshot.DeviceIndex) *heldDevice {
-	for _, d := range u.devices[u.from:] {
-		if d.device.Index == index {
-			return d
-		}
-	}
-	return nil
 }
 
 // sparesUse says whether an exempt process of the environment uses a device.

@@ -27,6 +27,7 @@ type hostView struct {
 	exempt        map[snapshot.PID]bool
 	exemptUses    map[deviceOfEnv]evidence
 	exemptDevices map[snapshot.DeviceIndex]bool
+	devices       map[snapshot.DeviceIndex]*snapshot.Device // the others
 	// unknownOn are the processes on a device whose environment is unknown.
 	unknownOn map[snapshot.DeviceIndex][]*snapshot.Process
 	notes     int // how many there are
@@ -60,6 +61,7 @@ func newHostView(h *snapshot.Host, policy Policy, fleet *Fleet, now time.Time) *
 		byUser:  make(map[snapshot.Username]*Settings),
 		inOrder: make([]*envView, 0, len(s.Environments)),
 		envs:    make(map[snapshot.EnvID]*envView, len(s.Environments)),
+		devices: make(map[snapshot.DeviceIndex]*snapshot.Device, len(s.Devices)),
 	}
 	v.addEnvironments(policy, now)
 	v.addAttachments(policy)
@@ -102,6 +104,7 @@ func (h *hostView) addAttachments(policy Policy) {
 			h.exemptDevices[d.Index] = true
 			continue
 		}
+		h.devices[d.Index] = d
 		for j := range d.Attachments {
 			if env := h.envs[d.Attachments[j].EID]; env != nil {
 				env.attach(attachment{&d.Attachments[j], d})
