@@ -128,7 +128,7 @@ func TestAHeldUserIsNamed(t *testing.T) {
 		limits := enforce.Limits{PerUser: enforce.Limit{Terminations: 1}, Throttle: throttle}
 		policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: limits}}
 		plan := enforce.Evaluate(policy, parseCluster(t, "a | dev 0 | "+outside(100, 3, "1")), noon(0))
-		require.Equal(t, "Safety limit exceeded: 3 processes would be terminated, and the limit is 1 per cycle. "+want, plan.HeldUsers[0].String())
+		require.Equal(t, "Safety limit exceeded: 3 processes would be terminated, and max-terminations-per-user is 1. "+want, plan.HeldUsers[0].String())
 	}
 }
 
