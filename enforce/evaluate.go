@@ -68,8 +68,8 @@ func (e *evaluation) onEachHost(rule func(*hostView)) {
 
 // find sets since when a finding is there, and says whether it is time to act on
 // it. The keys, at least one, identify what must be there without a break: user,
-// host, environment, rule and device, but not the process, so that restarting it
-// does not reset the time. The oldest key counts.
+// host, environment, rule and device, so that restarting a process does not reset
+// the time, or one process. The oldest key counts.
 func (e *evaluation) find(f *Finding, warn Warn, keys ...string) (due bool) {
 	stood := e.standing.stands(keys[0], e.now)
 	for _, key := range keys[1:] {

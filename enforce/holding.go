@@ -55,6 +55,9 @@ type heldBy struct {
 // other than the caps, so they no longer count. Processes that use one without
 // an attachment must end in that plan too.
 func (d *heldDevice) going() bool {
+	if len(d.envs) == 0 && d.unknown == proven {
+		return false
+	}
 	for _, env := range d.envs {
 		if !d.host.draft.takes(d.device.Index, env.env.EID) {
 			return false
@@ -105,12 +108,13 @@ func (u *holdings) of(user snapshot.Username) *holding {
 
 // addUses counts, for each user, the devices that the user's processes use, if
 // these are in a registered environment or claim to be. Otherwise a user could
-// evade the caps by registering environments under another user's name.
+// evade the caps by registering environments under another user's name. Processes
+// whose environment is unknown count too, and never end for it.
 func (u *holdings) addUses(h *hostView, order int) {
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
 		user := h.userOf(p)
-		if user == "" || h.exempt[p.PID] || h.in[i] == nil && h.claimed(p) == nil {
+		if user == "" || h.exempt[p.PID] || h.in[i] == nil && h.claimed(p) == nil && !p.EnvUnknown {
 			continue
 		}
 		for _, use := range p.Usage {
@@ -160,8 +164,9 @@ func (u *holding) addUse(h *hostView, order int, device *snapshot.Device, p *sna
 	if u.here[device.Index] == nil && h.draft.kills(p) {
 		return
 	}
-	d := u.device(h, order, device)
-	d.users = append(d.users, p)
+	if d := u.device(h, order, device); !p.EnvUnknown { // then device has noted it
+		d.users = append(d.users, p)
+	}
 }
 
 // device is a device of the host that is being counted, added if it is new.

@@ -87,6 +87,9 @@ func (f *forgery) host() *snapshot.Snapshot {
 			p.Container = pick(f, "", "0123")
 		}
 		p.Usage = f.usage(s.AttachedTo(e.EID))
+		if f.IntN(6) == 0 { // a title hides its environment
+			p.EID, p.EnvUnknown, p.EnvOverwritten = "", true, true
+		}
 		s.Processes = append(s.Processes, p)
 	}
 	return s
@@ -296,7 +299,8 @@ func (f *forgery) usedBy(host snapshot.Hostname, d enforce.Detachment) bool {
 	for _, h := range f.forged.Hosts {
 		for i := range h.Snapshot.Processes {
 			p := &h.Snapshot.Processes[i]
-			if h.Name == host && p.EID == d.Environment.EID && *p.UID == d.Environment.UID && p.Uses(d.Device) != nil {
+			mine := p.EID == d.Environment.EID || p.EnvUnknown
+			if h.Name == host && mine && *p.UID == d.Environment.UID && p.Uses(d.Device) != nil {
 				return true
 			}
 		}

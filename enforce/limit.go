@@ -29,7 +29,8 @@ type Limit struct {
 	Detachments int
 }
 
-// Held are the actions against one user, or on one host, that a limit held back.
+// Held are the actions against one user, or on one host, that a limit held back;
+// with both those against the user on that host.
 type Held struct {
 	User         snapshot.Username `json:"user,omitempty"`
 	Host         snapshot.Hostname `json:"host,omitempty"`
@@ -44,6 +45,8 @@ type Held struct {
 func (h Held) String() string {
 	whom := "on this machine"
 	switch {
+	case h.User != "" && h.Host != "":
+		whom = fmt.Sprintf("against user %s on host %s", snapshot.Shown(string(h.User)), h.Host)
 	case h.User != "":
 		whom = "against user " + snapshot.Shown(string(h.User))
 	case h.Host != "":
@@ -138,28 +141,30 @@ type limiter struct {
 	hosts   []*group // in the cluster's order
 	byUser  map[snapshot.Username]*group
 	byHost  map[*hostView]*group
+	held    []*Held
 }
 
 // group are the actions against one user, or on one host.
 type group struct {
 	tally
-	held    Held
-	limited bool
+	user    snapshot.Username
+	host    *hostView
 	actions []*action
 	// shared are the GPU processes of a user by host, or of a host by user.
-	shared []share
+	shared []*share
 }
 
-// share is how many GPU processes a user and a host have in common.
+// share is how many GPU processes a user and a host have in common, while they
+// count.
 type share struct {
-	with *group
-	n    int
+	user, host *group
+	n          int
 }
 
 func newLimiter(e *evaluation, plan *Plan) *limiter {
 	l := &limiter{limits: e.fleet.Limits, byUser: make(map[snapshot.Username]*group), byHost: make(map[*hostView]*group)}
 	for _, h := range e.hosts {
-		host := &group{held: Held{Host: h.name}}
+		host := &group{host: h}
 		l.byHost[h], l.hosts = host, append(l.hosts, host)
 		l.countProcesses(h, host)
 	}
@@ -170,7 +175,7 @@ func newLimiter(e *evaluation, plan *Plan) *limiter {
 	for _, h := range e.hosts {
 		l.addActions(h, since)
 	}
-	slices.SortFunc(l.users, func(a, b *group) int { return cmp.Compare(a.held.User, b.held.User) })
+	slices.SortFunc(l.users, func(a, b *group) int { return cmp.Compare(a.user, b.user) })
 	for _, u := range l.users {
 		u.processes = l.fleet.processes
 	}
@@ -185,7 +190,8 @@ func (l *limiter) countProcesses(h *hostView, host *group) {
 		byUser[l.user(h.userOf(&h.snapshot.Processes[i]))]++
 	}
 	for user, n := range byUser {
-		user.shared, host.shared = append(user.shared, share{host, n}), append(host.shared, share{user, n})
+		s := &share{user, host, n}
+		user.shared, host.shared = append(user.shared, s), append(host.shared, s)
 	}
 }
 
@@ -194,7 +200,7 @@ func (l *limiter) countProcesses(h *hostView, host *group) {
 func (l *limiter) user(name snapshot.Username) *group {
 	u := l.byUser[name]
 	if u == nil {
-		u = &group{held: Held{User: name}}
+		u = &group{user: name}
 		l.byUser[name] = u
 		if name != "" {
 			l.users = append(l.users, u)
@@ -248,7 +254,7 @@ func (l *limiter) count(a *action, n int) {
 // holdEach holds the groups that are over their own limit.
 func (l *limiter) holdEach(groups []*group, limit Limit, suffix string) {
 	for _, g := range groups {
-		if why := limit.over(g.tally, suffix); why != "" {
+		for why := limit.over(g.tally, suffix); why != ""; why = limit.over(g.tally, suffix) {
 			l.hold(g, why)
 		}
 	}
@@ -291,37 +297,72 @@ func (l *limiter) most(limit Limit) *group {
 	return user
 }
 
-// hold holds all actions of a group. Its GPU processes no longer count either, so
-// that the processes that a held host makes up don't raise a limit in percent.
+// hold holds all actions of a group; of a user whose actions are mostly on one
+// host those there, so that a host that makes up processes of a user doesn't keep
+// the others from that user. The GPU processes no longer count either, so that
+// those that are made up don't raise a limit in percent.
 func (l *limiter) hold(g *group, because string) {
-	g.limited, g.held.Because = true, because
+	on := g.host
+	if on == nil {
+		on = g.mostlyOn()
+	}
+	held := &Held{User: g.user, Because: because}
+	if on != nil {
+		held.Host = on.name
+	}
+	l.held = append(l.held, held)
 	for _, a := range g.actions {
-		if a.held == nil {
-			a.held = &g.held
+		if a.held == nil && (on == nil || a.host == on) {
+			a.held = held
 			l.count(a, -1)
 		}
 	}
 	for _, s := range g.shared {
-		if !s.with.limited {
+		if on == nil || s.host.host == on {
 			l.fleet.processes -= s.n
-			s.with.processes -= s.n
+			s.host.processes -= s.n
+			s.n = 0
 		}
 	}
 }
 
-// release carries out held actions after all, as far as the limits allow, those
-// of the oldest findings first.
+// mostlyOn is the host that has three quarters of the actions against a user who
+// has some on other hosts, too; nil when there is none.
+func (g *group) mostlyOn() *hostView {
+	byHost, all := make(map[*hostView]int), 0
+	for _, a := range g.actions {
+		if a.held == nil {
+			byHost[a.host]++
+			all++
+		}
+	}
+	for h, n := range byHost {
+		if n < all && 4*n >= 3*all {
+			return h
+		}
+	}
+	return nil
+}
+
+// release carries out held actions after all, as far as the limits allow: on each
+// host those of the oldest findings first, and of the hosts one after the other,
+// so that one that makes up old findings doesn't use the limits up.
 func (l *limiter) release() {
-	slices.SortFunc(l.actions, func(a, b *action) int {
+	held := slices.DeleteFunc(slices.Clone(l.actions), func(a *action) bool { return a.held == nil })
+	slices.SortFunc(held, func(a, b *action) int {
 		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.host.name, b.host.name), cmp.Compare(a.pid, b.pid),
 			cmp.Compare(a.device.device, b.device.device), cmp.Compare(a.device.eid, b.device.eid))
 	})
-	for _, a := range l.actions {
-		if a.held == nil {
-			continue
-		}
+	turn, turns := make(map[*action]int, len(held)), make(map[*hostView]int)
+	for _, a := range held {
+		turn[a] = turns[a.host]
+		turns[a.host]++
+	}
+	slices.SortStableFunc(held, func(a, b *action) int { return cmp.Compare(turn[a], turn[b]) })
+	for _, a := range held {
 		l.count(a, 1)
 		if l.fits(a) {
+			a.held.partly = true
 			a.held = nil
 		} else {
 			l.count(a, -1)
@@ -349,14 +390,14 @@ func (l *limiter) apply(plan *Plan) {
 			a.held.Terminations++
 		}
 	}
-	for _, g := range slices.Concat(l.users, l.hosts) {
-		g.held.partly = g.terminations+g.detachments > 0
-		switch h := g.held; {
+	slices.SortFunc(l.held, func(a, b *Held) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Host, b.Host)) })
+	for _, h := range l.held {
+		switch {
 		case h.Terminations+h.Detachments == 0:
 		case h.User != "":
-			plan.HeldUsers = append(plan.HeldUsers, h)
+			plan.HeldUsers = append(plan.HeldUsers, *h)
 		default:
-			plan.HeldHosts = append(plan.HeldHosts, h)
+			plan.HeldHosts = append(plan.HeldHosts, *h)
 		}
 	}
 	if len(ends)+len(detaches) > 0 {

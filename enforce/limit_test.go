@@ -51,6 +51,18 @@ func TestLimitsHoldWholeUsersOrHosts(t *testing.T) {
 		{"then the next, until the rest fits", fleet(3), two, "user1 120+0, user3 3+0", 2},
 		{"nothing fits", fleet(1), "a | dev 0 | " + outside(100, 2, "1"), "user1 2+0", 0},
 		{"a host with most of the rest is held whole", fleet(20), many, "user1 40+0, a 30+0", 5},
+		{
+			"a host that makes up processes of a user keeps nobody else from that user", fleet(100),
+			"a | dev 0 | " + outside(100, 60, "1") + " | " + outside(300, 50, "2") + "\nb | dev 0 | " + outside(100, 2, "1") + " | " + outside(300, 3, "2"), "user1a 60+0", 55,
+		},
+		{
+			"nor by the limit per user", enforce.Limits{PerUser: enforce.Limit{Terminations: 10}},
+			"a | dev 0 | " + outside(100, 50, "1") + "\nb | dev 0 | " + outside(100, 3, "1"), "user1a 50+0", 3,
+		},
+		{
+			"nor when throttled", throttled(enforce.Limits{PerUser: enforce.Limit{Terminations: 10}}),
+			"a | dev 0 | " + outside(100, 50, "1") + "\nb | dev 0 | " + outside(100, 9, "1"), "user1a 49+0", 10,
+		},
 		{"processes without a user are held with their host", fleet(1), "a | dev 0 | proc 5 - 0:1 | proc 6 - 0:1\nb | dev 0 | proc 7 - 0:1", "a 2+0", 1},
 
 		{"per user", enforce.Limits{PerUser: enforce.Limit{Terminations: 2}}, two, "user1 120+0, user3 3+0", 2},

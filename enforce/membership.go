@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -85,6 +86,12 @@ func (h *hostView) use(env *envView, index snapshot.DeviceIndex) evidence {
 		most = max(most, useBy(env.env.UID, p))
 	}
 	return most
+}
+
+// hidesOn says whether a process of the environment's user whose environment is
+// unknown uses a device. It may be in this environment or in another one.
+func (h *hostView) hidesOn(env *envView, index snapshot.DeviceIndex) bool {
+	return slices.ContainsFunc(h.unknownOn[index], func(p *snapshot.Process) bool { return useBy(env.env.UID, p) == proven })
 }
 
 // userOf names the user of a process for caps and limits: "" when the host

@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -116,6 +117,21 @@ func TestMemoryCapEndsOnlyWhatIsUsed(t *testing.T) {
 	require.Equal(t, "b detach 0 2; b end 5", planText(enforce.Evaluate(policy, parseCluster(t, "a | env 7 alice u1001 12g | dev 0 7@01 | proc 9 7 u1001 by:alice 0:11000"+honest), noon(0))), "what is used is over the cap")
 }
 
+// Forged environments elsewhere take no device on which the user has a process,
+// whatever that process's title hides.
+func TestMaxEnvsTakesNoDeviceThatIsUsed(t *testing.T) {
+	policy := stated{all: enforce.Settings{MaxEnvs: ptr(1)}}
+	forged := "a | env 7 alice u1001 | env 8 alice u1001 | dev 0 7@01 8@01 | dev 1 8@01\n"
+	for job, taken := range map[string]bool{
+		"proc 5 ! u1001 by:alice 0:1": false,
+		"proc 5 2 u1001 by:alice 0:1": false,
+	} {
+		plan := enforce.Evaluate(policy, parseCluster(t, forged+"b | env 2 alice u1001 | dev 0 2@09 | "+job), noon(0))
+		require.Equal(t, taken, strings.Contains(planText(plan), "b detach 0 2"), "%s: %s", job, planText(plan))
+		require.NotContains(t, planText(plan), "end", job)
+	}
+}
+
 func TestIdleGoesByTheUIDOfTheKernel(t *testing.T) {
 	policy := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}}}
 	for cluster, want := range map[string]string{
@@ -142,6 +158,8 @@ func TestWarnIsOfTheUserNotOfTheProcess(t *testing.T) {
 		{"outside, started again", after, []cycle{{0, `a | dev 0 | proc 5 - u1 by:bob 0:10`, ""}, {9, `a | dev 0 | proc 6 - u1 by:bob 0:10`, ""}, {10, `a | dev 0 | proc 7 - u1 by:bob 0:10`, "a end 7"}}},
 		{"not attached, started again", after, []cycle{{0, `a | env 1 bob u1 | dev 0 | proc 5 1 u1 0:10`, ""}, {10, `a | env 1 bob u1 | dev 0 | proc 6 1 u1 0:10`, "a end 6"}}},
 		{"from one device to the next", after, []cycle{{0, `a | dev 0 | proc 5 - u1 by:bob 0:10`, ""}, {5, `a | dev 0 | dev 1 | proc 6 - u1 by:bob 0:10 1:10`, ""}, {10, `a | dev 0 | dev 1 | proc 6 - u1 by:bob 0:10 1:10`, "a end 6"}}},
+
+		{"from one rule to the other, by the state file", after, []cycle{{0, `a | env 1 bob u1 | dev 0 | proc 5 1 u1 by:bob 0:10`, ""}, {5, `a | env 1 eve u2 | dev 0 | proc 5 1 u1 by:bob 0:10`, ""}, {10, `a | env 1 bob u1 | dev 0 | proc 5 1 u1 by:bob 0:10`, "a end 5"}}},
 
 		{"another user's", after, []cycle{{0, `a | dev 0 | proc 5 - u1 by:bob 0:10`, ""}, {10, `a | dev 0 | proc 6 - u2 by:eve 0:10`, ""}}},
 		{"another device", after, []cycle{{0, `a | dev 0 | proc 5 - u1 by:bob 0:10`, ""}, {10, `a | dev 0 | dev 1 | proc 6 - u1 by:bob 1:10`, ""}}},

@@ -166,7 +166,7 @@ func (e *evaluation) maxEnvs(u *holding, limit int, warn Warn) {
 	due, dealt := e.findCap(&f, warn), make(map[ProcessRef]bool)
 	for _, env := range envs[:len(envs)-limit] {
 		for _, a := range env.attachments {
-			if !env.host.sparesUse(env.envView, a.device.Index) {
+			if !env.host.sparesUse(env.envView, a.device.Index) && !env.host.hidesOn(env.envView, a.device.Index) {
 				e.loses(&f, due, env.host, env.envView, a.device.Index)
 				e.endAll(&f, due, dealt, env.host, slices.Collect(env.on(a.device.Index)))
 			}

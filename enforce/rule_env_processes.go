@@ -72,12 +72,12 @@ func (e *evaluation) endProcess(h *hostView, p *snapshot.Process, warn Warn, f F
 	if who == "" { // the host reports nothing about it but its PID
 		who = snapshot.Username(f.ID)
 	}
+	// The process is a key of its own: by rewriting the state files a user can turn
+	// one rule's finding into the other's in every cycle.
 	keys := make([]string, 0, len(devices)+1)
+	keys = append(keys, fmt.Sprintf("process/%s/%d/%d", h.name, p.PID, p.Start))
 	for _, index := range devices {
 		keys = append(keys, fmt.Sprintf("%s/%s/%s/%s/%d", f.Rule, h.name, who, eid, index))
-	}
-	if len(keys) == 0 {
-		keys = append(keys, fmt.Sprintf("%s/%s/%s/%s", f.Rule, h.name, who, eid))
 	}
 	due := e.find(&f, warn, keys...)
 	e.end(&f, due, h, p)
