@@ -7,8 +7,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -168,4 +171,35 @@ func TestTheExampleDescribesTheDemosHosts(t *testing.T) {
 		require.Equal(t, spec.address, hosts[i].Address)
 		require.Equal(t, port, hosts[i].Port)
 	}
+}
+
+// An ordinary user's processes have a uid that isn't root's: one account then
+// plays all of the demo's users.
+func TestTheDemoRunsForAnOrdinaryUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("the other tests run as an ordinary user already")
+	}
+	account, err := user.Lookup("nobody") // one with a name, which is not that of any of the demo's users
+	if err != nil {
+		t.Skip("skipped:", err)
+	}
+	uid, err := strconv.Atoi(account.Uid)
+	require.NoError(t, err)
+	dir, err := os.MkdirTemp("", "genv-demo-test-") // t.TempDir is below a folder that others may not enter
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "tmp"), 0o700))
+	require.NoError(t, os.Chown(filepath.Join(dir, "tmp"), uid, uid))
+	for program, from := range map[string]string{"genv": "../genv", "genv-demo": "."} {
+		out, err := exec.Command("go", "build", "-o", filepath.Join(dir, program), from).CombinedOutput()
+		require.NoError(t, err, string(out))
+		require.NoError(t, os.Chmod(filepath.Join(dir, program), 0o755))
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "genv-demo"), "-genv", filepath.Join(dir, "genv"), "-hosts", "")
+	cmd.Dir, cmd.Env = dir, []string{"PATH=/usr/bin:/bin", "HOME=" + filepath.Join(dir, "tmp"), "TMPDIR=" + filepath.Join(dir, "tmp")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), "the 4 processes that broke a rule have ended")
 }

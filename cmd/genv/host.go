@@ -19,6 +19,8 @@ type host struct {
 	spare bool
 	// silent tells users nothing on their terminals: GENV_TELL=off says so.
 	silent bool
+	// oneAccount: see openHost.
+	oneAccount bool
 
 	executor *enforcelocal.Executor
 	say      func(string) // gets its lines
@@ -32,9 +34,10 @@ func (p *program) openHost() (*host, error) {
 		return nil, err
 	}
 	options := state.Options{Now: p.now, Root: state.Root(p.getenv), Username: state.Users{}.Username}
-	if p.getenv("GENV_NAMES") == "books" {
-		// One account plays several users, as in the demo: envs.json is
-		// believed. sudo lets no such variable through.
+	// One account plays several users, as in the demo: envs.json is believed, and
+	// the uids of processes aren't reported. sudo lets no such variable through.
+	oneAccount := p.getenv("GENV_NAMES") == "books"
+	if oneAccount {
 		options.Username = nil
 	}
 	store := state.New(state.Dir(p.getenv), options)
@@ -43,6 +46,8 @@ func (p *program) openHost() (*host, error) {
 		store:   store,
 		spare:   p.getenv("GENV_TERMINATE_PROCESSES") == "0",
 		silent:  p.getenv("GENV_TELL") == "off",
+
+		oneAccount: oneAccount,
 	}
 	h.record = p.openHostRecord(h.machine.Proc)
 	h.executor = enforcelocal.New(h.machine, h.store, enforcelocal.Options{Grace: executeGrace, Say: func(line string) { h.say(line) }})

@@ -108,7 +108,10 @@ func (h *host) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	for i := range s.Processes {
 		p := &s.Processes[i]
 		p.Protected = h.executor.Protects(p)
-		if p.UID != nil {
+		switch {
+		case h.oneAccount:
+			p.UID = nil
+		case p.UID != nil:
 			p.Username = names[*p.UID]
 		}
 	}
