@@ -9,30 +9,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// sparedFor is for how long after a restoration what the state files lack proves
-// nothing.
-const sparedFor = time.Minute
-
-// restoredSince says for how long the state files have been restored, if that is
-// less than sparedFor.
-func restoredSince(books *state.Books, now time.Time) (since time.Duration, recently bool) {
-	since = now.Sub(books.RestoredAt)
-	return since, !books.RestoredAt.IsZero() && since >= 0 && since < sparedFor
-}
-
 // spareAfterRestore makes the environment of those processes unknown that began
-// after the copy from which the state files were restored, and claim one that is
-// not registered: it may have begun in between, and have got lost. It returns a
-// warning for it.
+// since root last saw the state files whole before they were restored, and claim one
+// that is not registered: it may have begun in between, and have got lost. It
+// returns a warning for it.
 func spareAfterRestore(s *snapshot.Snapshot, books *state.Books, now time.Time) []string {
-	since, recently := restoredSince(books, now)
-	if !recently {
+	if len(books.Restorations) == 0 {
 		return nil
 	}
 	spared := 0
 	for i := range s.Processes {
 		p := &s.Processes[i]
-		if p.EID != "" && s.Environment(p.EID) == nil && (p.Start == 0 || p.Start >= books.CopyStart) {
+		if p.EID != "" && s.Environment(p.EID) == nil && books.Spares(p.Start, now) {
 			p.EID, p.EnvUnknown = "", true
 			spared++
 		}
@@ -41,7 +29,7 @@ func spareAfterRestore(s *snapshot.Snapshot, books *state.Books, now time.Time) 
 		return nil
 	}
 	return []string{fmt.Sprintf("the state files were restored from a copy %s ago: the environments of %d processes that began since that copy are unknown until a minute has passed",
-		since.Round(time.Second), spared)}
+		now.Sub(books.Restorations[len(books.Restorations)-1].At).Round(time.Second), spared)}
 }
 
 // reattach attaches environments to the devices that their processes use, for a
@@ -49,7 +37,7 @@ func spareAfterRestore(s *snapshot.Snapshot, books *state.Books, now time.Time) 
 // taken, and nobody's process may end for that. It gives nobody more than
 // `genv attach --allow-over-subscription` would.
 func (m *Machine) reattach(ctx context.Context, processes []snapshot.Process, books state.Books) (state.Books, error) {
-	if _, recently := restoredSince(&books, m.now()); !recently {
+	if !books.Spares(0, m.now()) {
 		return books, nil
 	}
 	uses := make(map[snapshot.EnvID][]snapshot.DeviceIndex)

@@ -7,7 +7,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
+
+// restored has the state files been restored at a time; never for the zero time.
+func (m *machine) restored(at time.Time, since snapshot.StartTime) {
+	if !at.IsZero() {
+		m.books.Restorations = []state.Restoration{{At: at, Since: since}}
+	}
+}
 
 func TestProcessesThatBeganAfterTheCopyAreSparedForAMinute(t *testing.T) {
 	now := time.Date(2026, 11, 20, 21, 10, 33, 0, time.UTC)
@@ -31,7 +39,7 @@ func TestProcessesThatBeganAfterTheCopyAreSparedForAMinute(t *testing.T) {
 			m := newMachine(t)
 			m.Now = func() time.Time { return now }
 			m.books.Environments = []snapshot.Environment{{EID: "2020", UID: 1001}}
-			m.books.RestoredAt, m.books.CopyStart = tt.restored, 5000
+			m.restored(tt.restored, 5000)
 			environ := "HOME=/\x00"
 			if tt.eid != "" {
 				environ += "GENV_ENVIRONMENT_ID=" + tt.eid + "\x00"
@@ -75,7 +83,7 @@ func TestAttachmentsThatTheCopyLacksAreMadeAgain(t *testing.T) {
 			m := newMachine(t)
 			m.Now = func() time.Time { return now }
 			m.books.Environments = []snapshot.Environment{{EID: "2020", UID: 1001}}
-			m.books.RestoredAt, m.books.CopyStart = tt.restored, 9000
+			m.restored(tt.restored, 9000)
 			m.process(77, tt.uid, 5000, "GENV_ENVIRONMENT_ID="+tt.eid+"\x00")
 			m.smi.apps = "GPU-0, 77, 100\n"
 			s := m.snapshot()

@@ -3,7 +3,6 @@ package state
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -21,12 +20,8 @@ type Books struct {
 	// namespace, or may be: nothing was cleaned up, and their PIDs mean nothing
 	// here.
 	LivenessUnknown bool
-	// RestoredAt is when root last restored a lost file in this boot, from a
-	// copy that was taken at CopyTime, when processes started with CopyStart;
-	// zero when it never did. What began in between may be missing.
-	RestoredAt time.Time
-	CopyTime   time.Time
-	CopyStart  snapshot.StartTime
+	// Restorations are those of the last minute, the oldest first.
+	Restorations []Restoration
 
 	foreign bool    // the PIDs are of namespaces that root's note names, which are not ours
 	remains remains // nil when no processes are looked for

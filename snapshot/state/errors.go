@@ -14,6 +14,9 @@ var (
 	// file is left as it is and a copy is kept: see CorruptError. Only
 	// Store.ResetEnvironments and Store.ResetDevices get past it.
 	ErrCorrupt = errors.New("state is corrupt")
+	// ErrLost is wrapped when a state file is missing although root has a copy
+	// of it, which only root's genv restores.
+	ErrLost = errors.New("state is lost")
 	// ErrUnsafe is wrapped when a state file is a link, a FIFO, too large or
 	// anything else that a regular state file never is. It was not read.
 	ErrUnsafe = errors.New("unsafe state file")

@@ -72,7 +72,7 @@ func parseLastGood(data []byte) (*lastGood, error) {
 // recallCopy reads root's copy; nil where there is none of this boot, since no
 // process outlives a reboot.
 func (s *Store) recallCopy(v *view) *lastGood {
-	if v.root == nil || !v.clean {
+	if v.root == nil {
 		return nil
 	}
 	data, err := v.root.readBounded(copyFile, maxCopyFile)
@@ -86,21 +86,27 @@ func (s *Store) recallCopy(v *view) *lastGood {
 	return c
 }
 
-// keepCopy writes the copy if its content has changed. Its errors don't matter to
-// the caller: the state files are written already.
-func (s *Store) keepCopy(v *view, old *lastGood, envs, devices []byte) {
-	if !v.writable || (old != nil && same(old.envs, envs) && same(old.devices, devices)) {
-		return
+// keepCopy writes the copy if its content has changed, and says whether there is
+// one of it now. Its errors don't matter to the caller: the state files are written
+// already.
+func (s *Store) keepCopy(v *view, old *lastGood, envs, devices []byte) (kept bool) {
+	if !v.writable {
+		return false
+	}
+	if old != nil && same(old.envs, envs) && same(old.devices, devices) {
+		return true
 	}
 	next := lastGood{envs: envs, devices: devices, copyHeader: copyHeader{BootID: s.machine.BootID(), Taken: s.now().UTC(), Uptime: s.machine.Uptime()}}
 	data, err := next.encode()
 	if err != nil {
-		return
+		return false
 	}
 	s.step("copying")
-	if v.root.put(copyFile, data, 0o644) == nil {
-		s.step("copied")
+	if v.root.put(copyFile, data, 0o644) != nil {
+		return false
 	}
+	s.step("copied")
+	return true
 }
 
 func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }

@@ -50,7 +50,7 @@ func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
 		{name: "the same, again", in: elsewhere, initial: []state.Namespaces{elsewhere}, wantGone: true},
 		{name: "the host of such a machine", in: here, initial: []state.Namespaces{elsewhere}},
 		{name: "a container that shares the state folder alone", in: elsewhere, inside: &here},
-		{name: "a note inside forbids", in: here, inside: &elsewhere},
+		{name: "a note inside forbids root nothing in the initial one", in: here, inside: &elsewhere, wantGone: true},
 		{name: "a note inside allows nothing", in: elsewhere, inside: &elsewhere, initial: []state.Namespaces{here}},
 		{name: "root's note outside counts more than one inside", in: here, initial: []state.Namespaces{here}, inside: &elsewhere, wantGone: true},
 		{name: "another user namespace", in: state.Namespaces{PID: here.PID, User: 4026532777}, initial: []state.Namespaces{here}},
@@ -103,14 +103,15 @@ func writeInside(t *testing.T, dir, boot string, in state.Namespaces) {
 // note inside reads.
 func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
 	for _, tt := range []struct {
-		in   state.Namespaces
-		gone bool
-	}{{here, true}, {elsewhere, false}} {
+		in     state.Namespaces
+		inside state.Namespaces
+		gone   bool
+	}{{here, here, true}, {elsewhere, elsewhere, false}, {here, elsewhere, false}} {
 		root := rootDir(t)
 		machine := &town{boot: "boot-1", namespaces: tt.in, people: map[snapshot.PID]state.Process{1102: {Life: state.Gone}}}
 		dir := sharedDir(t)
 		began(t, state.New(dir, state.Options{Machine: machine}), machine)
-		writeInside(t, dir, "boot-1", tt.in)
+		writeInside(t, dir, "boot-1", tt.inside)
 		if os.Geteuid() == 0 {
 			root = "/proc/none" // where even root makes no folder
 		} else {

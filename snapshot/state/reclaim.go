@@ -10,32 +10,24 @@ import (
 // reclaim registers environments again that are in root's copy but no longer in
 // envs.json, while processes of their users still run in them: a genv 1.4.3 dropped
 // them with their shell, or found envs.json missing and began an empty one.
-// Processes that were registered do not count, since they may have left. Devices
-// that another environment has got meanwhile are not taken back.
-func (b *Books) reclaim(good *lastGood, all *census) {
+// Shells that were registered do not count, since they may have left. Devices
+// that another environment has got meanwhile are not taken back. It says whether
+// there was any.
+func (b *Books) reclaim(good *lastGood, all *census) (any bool) {
 	before, err := snapshot.DecodeEnvironments(good.envs)
 	if err != nil {
-		return
+		return false
 	}
 	registered := b.byID()
 	lost := slices.DeleteFunc(before, func(e snapshot.Environment) bool { return registered[e.EID] != nil })
 	if len(lost) == 0 {
-		return
+		return false
 	}
-	uids := make([]snapshot.UID, 0, len(lost))
-	for i := range lost {
-		uids = append(uids, lost[i].UID)
-	}
-	list, _ := all.of(uids...)
 	devices, _ := snapshot.DecodeDevices(good.devices) // without them it has none
-	claimsOfUser := once(func(uid snapshot.UID) claims { return claimsOf(uid, list, itself) })
+	pidsOf := goingOn(lost, all)
 	for i := range lost {
 		env := &lost[i]
-		if len(claimsOfUser(env.UID).pids[env.EID]) == 0 {
-			continue
-		}
-		left := func(pid snapshot.PID) bool { return itself(pid) || slices.Contains(env.PIDs, pid) }
-		pids, _ := successors(env, list, left)
+		pids := pidsOf(env)
 		if len(pids) == 0 {
 			continue
 		}
@@ -44,8 +36,37 @@ func (b *Books) reclaim(good *lastGood, all *census) {
 		b.reattach(env.EID, devices)
 		b.Warnings = append(b.Warnings, fmt.Sprintf("environment %s of uid %d was no longer in %s although its user's processes go on: registered again",
 			snapshot.Shown(string(env.EID)), env.UID, envsFile))
+		any = true
 	}
+	return any
 }
+
+// goingOn finds the processes that go on in environments which were lost. A user
+// may have lost any number of them, so his processes are looked through once.
+func goingOn(lost []snapshot.Environment, all *census) func(*snapshot.Environment) []snapshot.PID {
+	uids := make([]snapshot.UID, 0, len(lost))
+	was := map[snapshot.PID]bool{}
+	for i := range lost {
+		uids = append(uids, lost[i].UID)
+		for _, pid := range lost[i].PIDs {
+			was[pid] = true
+		}
+	}
+	list, _ := all.of(uids...)
+	byUser, left := map[snapshot.UID][]Running{}, map[snapshot.PID]bool{}
+	for _, p := range list {
+		byUser[p.UID] = append(byUser[p.UID], p)
+		left[p.PID] = was[p.PID] && slices.Contains(shells, p.Name)
+	}
+	claimsOfUser := once(func(uid snapshot.UID) claims {
+		return claimsOf(uid, byUser[uid], func(pid snapshot.PID) bool { return itself(pid) || left[pid] })
+	})
+	return func(env *snapshot.Environment) []snapshot.PID { return claimsOfUser(env.UID).pids[env.EID] }
+}
+
+// shells leave an environment by `genv deactivate`, and carry its id still if they
+// were started in it. Other processes are in it for as long as they carry its id.
+var shells = []string{"sh", "ash", "bash", "rbash", "dash", "zsh", "fish", "ksh", "mksh", "tcsh", "csh"}
 
 // reattach gives an environment the attachments that it had, as far as there is
 // room.

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,43 +13,26 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// restoredFile is root's note of the last time that it restored a state file.
-const restoredFile = "restored.json"
-
-// restored is its content.
-type restored struct {
-	BootID string             `json:"boot_id"`
-	At     time.Time          `json:"at"`
-	Taken  time.Time          `json:"copy_taken"`
-	Uptime snapshot.StartTime `json:"copy_start_time"`
-}
-
-// restore replaces what was lost by the last good copy. A file that is missing,
-// although the copy of this boot has it, is restored by every user's genv; one that
-// is corrupt or unsafe only by root's. The warnings of the books say what was done.
+// restore replaces what was lost by the last good copy. Only root's genv does it,
+// since only that can see what began after the copy; another one that misses a file
+// which the copy of this boot has fails with ErrLost, for missing is not empty.
+// The warnings of the books say what was done.
 // The content is only loaded here, and saved later; what is written is a note that
 // a file was restored, and a bad file is moved aside if it is in the way.
 func (s *Store) restore(dir *folder, v *view, good *lastGood, l *loaded) error {
 	if good == nil {
 		return nil
 	}
-	var envs, devices bool
-	if good.envs != nil {
-		envs = s.lost(v, l.envs, l.envsErr)
-	}
-	if good.devices != nil {
-		devices = s.lost(v, l.devices, l.devicesErr)
-	}
+	envs := good.envs != nil && lost(v, l.envs, l.envsErr)
+	devices := good.devices != nil && lost(v, l.devices, l.devicesErr)
 	if !envs && !devices {
 		return nil
 	}
-	done := restored{BootID: good.BootID, At: s.now().UTC(), Taken: good.Taken, Uptime: good.Uptime}
-	if v.writable { // before anything else: if we are killed later, spareAfterRestore of snapshot/local still applies
-		if data, err := json.Marshal(done); err == nil {
-			_ = v.root.put(restoredFile, data, 0o644)
-		}
-		s.step("noted")
+	if !v.writable {
+		return missing(dir, envs)
 	}
+	s.noteRestoration(v, good) // before anything else: if we are killed later, processes are still spared
+	s.step("noted")
 	if envs {
 		found, err := snapshot.DecodeEnvironments(good.envs)
 		if err != nil {
@@ -74,8 +56,18 @@ func (s *Store) restore(dir *folder, v *view, good *lastGood, l *loaded) error {
 	return nil
 }
 
-// lost says whether a file is to be restored.
-func (s *Store) lost(v *view, data []byte, err error) bool {
+// missing is the error of a genv that may not restore.
+func missing(dir *folder, envs bool) error {
+	name := devicesFile
+	if envs {
+		name = envsFile
+	}
+	return fmt.Errorf("%w: %s is missing, although root has a copy of it: root's genv restores it when it next looks; ask root to run `genv envs`",
+		ErrLost, dir.join(name))
+}
+
+// lost says whether a file is to be restored, or is missing.
+func lost(v *view, data []byte, err error) bool {
 	if err == nil {
 		return data == nil
 	}
@@ -134,37 +126,23 @@ func (d *folder) aside(name string, now time.Time) error {
 	return nil
 }
 
-// afterRestore fills in when the files were last restored in this boot.
-func (s *Store) afterRestore(v *view, b *Books) {
-	if v.root == nil || !v.clean {
-		return
-	}
-	data, err := v.root.readBounded(restoredFile, maxNote)
-	var r restored
-	if err != nil || json.Unmarshal(data, &r) != nil || r.BootID != s.machine.BootID() {
-		return
-	}
-	b.RestoredAt, b.CopyTime, b.CopyStart = r.At, r.Taken, r.Uptime
-}
-
-// Bounds on what is found again, since any user can start processes with any id:
-// how many environments of a user, and how long their ids may be, in bytes.
-const (
-	maxFound   = 64
-	maxFoundID = 64
-)
+// maxFound bounds how many environments of a user are found again, since any user
+// can start processes with any id.
+const maxFound = 64
 
 // find registers environments that began after the copy was taken, by the
-// processes that carry their ids: those that started since then. An id that
-// several users claim is that of the user who has the process that it is named
-// after, or else of the one with the oldest process.
+// processes that carry their ids: those that started since root last saw the state
+// files whole. An id that several users claim is that of the user who has the
+// process that it is named after. If there is none it is registered for nobody, and
+// the judge spares all these processes for a while: see Restoration.
 func (b *Books) find(processes []Running, since snapshot.StartTime, now snapshot.Date) {
 	processes = byAge(processes)
 	claimants, found := map[snapshot.EnvID][]Running{}, map[snapshot.UID]int{}
 	registered, namesakes := b.byID(), map[snapshot.EnvID]snapshot.UID{}
+	contested := 0
 	for _, p := range processes {
 		namesakes[snapshot.EnvID(strconv.Itoa(int(p.PID)))] = p.UID
-		if p.Environ == EnvironRead && p.EID != "" && len(p.EID) <= maxFoundID && p.Start >= since && registered[p.EID] == nil {
+		if p.Environ == EnvironRead && p.EID != "" && p.Start >= since && registered[p.EID] == nil {
 			claimants[p.EID] = append(claimants[p.EID], p)
 		}
 	}
@@ -175,7 +153,13 @@ func (b *Books) find(processes []Running, since snapshot.StartTime, now snapshot
 		}
 		delete(claimants, p.EID) // each id once
 		namesake, named := namesakes[p.EID]
-		uid := ownerOf(claimed, namesake, named)
+		uid, ok := ownerOf(claimed, namesake, named)
+		if !ok {
+			if contested++; contested <= maxFound {
+				b.Warnings = append(b.Warnings, fmt.Sprintf("environment %s, which began after the copy, is claimed by processes of several users: it was registered for nobody", snapshot.Shown(string(p.EID))))
+			}
+			continue
+		}
 		if found[uid]++; found[uid] > maxFound {
 			continue
 		}
@@ -192,18 +176,21 @@ func (b *Books) find(processes []Running, since snapshot.StartTime, now snapshot
 
 // ownerOf decides which user the environment belongs to that these processes
 // claim, the oldest first. namesake has the process that it is named after, if
-// there is one.
-func ownerOf(claimed []Running, namesake snapshot.UID, named bool) snapshot.UID {
-	uid := claimed[0].UID
+// there is one. ok is unset where that is not to be told.
+func ownerOf(claimed []Running, namesake snapshot.UID, named bool) (owner snapshot.UID, ok bool) {
+	ok = true
 	for _, c := range claimed {
-		if named && c.UID == namesake {
-			return namesake
-		}
-		if uid == 0 && c.UID != 0 { // root's processes may be in anyone's environment, by sudo
-			uid = c.UID
+		switch {
+		case named && c.UID == namesake:
+			return namesake, true
+		case c.UID == 0 || c.UID == owner: // root's processes may be in anyone's environment, by sudo
+		case owner == 0:
+			owner = c.UID
+		default:
+			ok = false
 		}
 	}
-	return uid
+	return owner, ok
 }
 
 // repairModes is for root: a state file of another user that not everybody may

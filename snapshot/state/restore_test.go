@@ -81,8 +81,9 @@ func TestWhatIsLostIsRestoredFromRootsCopy(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, []snapshot.PID{1102}, books.Environment("1102").PIDs)
 					require.Equal(t, indices{0}, books.AttachedTo("1102"))
-					require.WithinDuration(t, time.Now(), books.RestoredAt, time.Minute)
-					require.Equal(t, snapshot.StartTime(5000), books.CopyStart)
+					require.Len(t, books.Restorations, 1)
+					require.WithinDuration(t, time.Now(), books.Restorations[0].At, time.Minute)
+					require.Equal(t, snapshot.StartTime(5000), books.Restorations[0].Since)
 				}
 				info, err := os.Lstat(filepath.Join(dir, name))
 				require.NoError(t, err)
@@ -126,7 +127,7 @@ func TestWhatIsNotLostIsNotRestored(t *testing.T) {
 		books, err := store.Read(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, books.Environments)
-		require.Zero(t, books.RestoredAt)
+		require.Empty(t, books.Restorations)
 	})
 	t.Run("who deactivates is gone", func(t *testing.T) {
 		store, _, dir, _ := kept(t)
@@ -168,9 +169,9 @@ func TestWhatIsNotLostIsNotRestored(t *testing.T) {
 	})
 }
 
-// Without root a corrupt file is an error as ever; one that is missing is
-// restored, since otherwise all would lose their environments to it.
-func TestAUserRestoresOnlyWhatIsMissing(t *testing.T) {
+// Without root a file that is missing is an error as one that is corrupt: a user's
+// genv can't see what began after the copy, and missing is not empty.
+func TestAUserRestoresNothing(t *testing.T) {
 	needsRoot(t)
 	_, _, dir, root := kept(t)
 	store := state.New(dir, state.Options{Root: root})
@@ -181,14 +182,79 @@ func TestAUserRestoresOnlyWhatIsMissing(t *testing.T) {
 		return b.Activate(state.Activation{EID: ownEID(), UID: 0, PID: shell.pid, At: at("12:00:00")})
 	}))
 	require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
-	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
-	out, err := asUser(child(t.Context(), "look", dir, root), 4001).CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.Contains(t, string(out), "1 environments")
+	for _, name := range []string{"envs.json", "devices.json"} {
+		require.NoError(t, os.Remove(filepath.Join(dir, name)))
+		out, err := asUser(child(t.Context(), "look", dir, root), 4001).CombinedOutput()
+		require.Error(t, err, string(out))
+		require.Contains(t, string(out), name+" is missing, although root has a copy of it")
+		require.NoFileExists(t, filepath.Join(dir, name))
+		_, err = store.Read(t.Context())
+		require.NoError(t, err)
+	}
 	put(t, dir, "envs.json", "garbage")
-	out, err = asUser(child(t.Context(), "look", dir, root), 4001).CombinedOutput()
+	out, err := asUser(child(t.Context(), "look", dir, root), 4001).CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "state is corrupt")
+}
+
+// A genv in another PID namespace can't restore, but knows that missing is not empty.
+func TestInAnotherNamespaceMissingIsNotEmpty(t *testing.T) {
+	_, _, dir, root := kept(t)
+	store := state.New(dir, state.Options{Root: root, Machine: &town{boot: "boot-1", namespaces: elsewhere}})
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.True(t, books.LivenessUnknown)
+	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
+	_, err = store.Read(t.Context())
+	require.ErrorIs(t, err, state.ErrLost)
+	require.ErrorIs(t, store.Update(t.Context(), enter(7)), state.ErrLost)
+	require.NoFileExists(t, filepath.Join(dir, "envs.json"))
+}
+
+// Whoever replaces the folder may write a note into it that names other namespaces.
+func TestAFolderThatWasReplacedIsRestored(t *testing.T) {
+	for _, in := range []state.Namespaces{here, elsewhere} {
+		dir, root := sharedDir(t), rootDir(t)
+		machine := &town{boot: "boot-1", uptime: 5000, namespaces: in}
+		store := state.New(dir, state.Options{Root: root, Machine: machine})
+		began(t, store, machine)
+		require.NoError(t, os.Rename(dir, dir+".old"))
+		require.NoError(t, os.Mkdir(dir, 0o777))
+		writeInside(t, dir, "boot-1", state.Namespaces{PID: 5, User: 5})
+		books, err := store.Read(t.Context())
+		require.NoError(t, err)
+		require.False(t, books.LivenessUnknown)
+		require.Equal(t, indices{0}, books.AttachedTo("1102"))
+	}
+}
+
+// Each process is spared after one restoration only, however often it is made
+// necessary.
+func TestWhatWasSparedIsNotSparedAgain(t *testing.T) {
+	_, machine, dir, root := kept(t)
+	now := time.Now()
+	store := state.New(dir, state.Options{Root: root, Machine: machine, Now: func() time.Time { return now }})
+	lose := func(uptime snapshot.StartTime) state.Books {
+		t.Helper()
+		machine.uptime = uptime
+		require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
+		books, err := store.Read(t.Context())
+		require.NoError(t, err)
+		return books
+	}
+	books := lose(7000)
+	require.False(t, books.Spares(4999, now), "began before the state files were last whole")
+	require.True(t, books.Spares(5000, now))
+	require.True(t, books.Spares(0, now), "not told")
+	for uptime := range snapshot.StartTime(100) {
+		books = lose(8000 + uptime)
+	}
+	require.Len(t, books.Restorations, 60, "the note is bounded")
+	require.True(t, books.Spares(5000, now.Add(state.SparedFor-1)), "for the whole minute")
+	now = now.Add(state.SparedFor)
+	books = lose(20_000)
+	require.False(t, books.Spares(5000, now), "once")
+	require.True(t, books.Spares(19_000, now))
 }
 
 // Environments that began after the copy are found again by their processes.
@@ -197,8 +263,8 @@ func TestEnvironmentsThatBeganAfterTheCopyAreFoundAgain(t *testing.T) {
 	machine.running = []state.Running{
 		job(2000, alice, "old"), // began before the copy, and was in no environment then
 		job(6001, alice, "2020"), job(6000, alice, "2020"),
-		job(6100, bob, "2020"), // claims what is alice's
 		job(6200, 0, "2020"),
+		job(6050, bob, "train"), job(6060, alice, "train"), job(6061, 0, "train"), // whoever was first
 		job(6300, bob, "6301"), job(6301, alice, ""), job(6302, alice, "6301"), // named after alice's process
 		job(6400, alice, "1102"),
 		with(job(6500, alice, ""), func(r *state.Running) { r.Environ = state.EnvironHidden }),
@@ -212,6 +278,8 @@ func TestEnvironmentsThatBeganAfterTheCopyAreFoundAgain(t *testing.T) {
 	require.Equal(t, []snapshot.PID{6000, 6001}, books.Environment("2020").PIDs)
 	require.Equal(t, alice, books.Environment("6301").UID)
 	require.Equal(t, []snapshot.PID{6302}, books.Environment("6301").PIDs)
+	require.Contains(t, strings.Join(books.Warnings, "\n"), "environment train, which began after the copy, is claimed by processes of several users")
+	require.True(t, books.Spares(6050, time.Now()))
 
 	machine.running = append(machine.running, job(7000, bob, "7000"))
 	books, err = store.Read(t.Context())
@@ -232,7 +300,8 @@ func TestWhatGoesOnIsRegisteredAgain(t *testing.T) {
 		{name: "a job goes on", running: []state.Running{job(50, alice, "1102")}, want: []snapshot.PID{50}, attached: indices{0}},
 		{name: "its device is somebody else's", running: []state.Running{job(50, alice, "1102")}, taken: true, want: []snapshot.PID{50}},
 		{name: "nothing goes on"},
-		{name: "the shell itself has left", running: []state.Running{job(1102, alice, "1102")}},
+		{name: "the shell itself has left", running: []state.Running{with(job(1102, alice, "1102"), func(r *state.Running) { r.Name = "bash" })}},
+		{name: "a job that was registered itself goes on", running: []state.Running{job(1102, alice, "1102")}, want: []snapshot.PID{1102}, attached: indices{0}},
 		{name: "another user's process", running: []state.Running{job(50, bob, "1102")}},
 		{name: "an ssh-agent is no work", running: []state.Running{with(job(50, alice, "1102"), func(r *state.Running) { r.Name = "ssh-agent" })}},
 	}
@@ -268,6 +337,47 @@ func TestWhatGoesOnIsRegisteredAgain(t *testing.T) {
 	}
 }
 
+// An environment that vanished proves that others may have, which began after the
+// copy; a file that lacks none proves nothing.
+func TestWithWhatGoesOnNewerEnvironmentsAreFoundAgain(t *testing.T) {
+	for _, goesOn := range []bool{true, false} {
+		store, machine, dir, _ := kept(t)
+		machine.running = []state.Running{job(6000, bob, "2020")}
+		if goesOn {
+			machine.running = append(machine.running, job(50, alice, "1102"))
+		}
+		put(t, dir, "envs.json", `{"envs": []}`)
+		books, err := store.Read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, goesOn, books.Environment("1102") != nil)
+		require.Equal(t, goesOn, books.Environment("2020") != nil)
+		require.Equal(t, goesOn, books.Spares(6000, time.Now()))
+	}
+}
+
+// Any number of environments of any number of users may be lost.
+func TestManyUsersAreLookedThroughOnce(t *testing.T) {
+	store, machine, dir, _ := kept(t)
+	const count = 3000
+	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+		for i := range snapshot.PID(count) {
+			b.Environments = append(b.Environments, snapshot.Environment{
+				EID: snapshot.EnvID(strconv.Itoa(int(10_000 + i))), UID: snapshot.UID(100_000 + i), Creation: at("12:00:00"), PIDs: []snapshot.PID{10_000 + i},
+			})
+		}
+		return nil
+	}))
+	for i := range snapshot.PID(count) {
+		machine.running = append(machine.running, job(10_000+i, snapshot.UID(100_000+i), snapshot.EnvID(strconv.Itoa(int(10_000+i)))))
+	}
+	machine.walks = 0
+	put(t, dir, "envs.json", `{"envs": []}`)
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, books.Environments, count)
+	require.Equal(t, 2, machine.walks, "for all that are lost, and for what began since")
+}
+
 // What is killed at any step of a restoration leaves it to the next look.
 func TestARestorationThatIsKilledIsTakenUpAgain(t *testing.T) {
 	for loss, lose := range losses() {
@@ -291,7 +401,7 @@ func TestARestorationThatIsKilledIsTakenUpAgain(t *testing.T) {
 			books, err := state.New(dir, state.Options{Root: root, Machine: machine}).Read(t.Context())
 			require.NoError(t, err, "%s, step %d", loss, n)
 			require.Equal(t, indices{0}, books.AttachedTo("1102"), "%s, step %d", loss, n)
-			require.NotZero(t, books.RestoredAt, "%s, step %d", loss, n)
+			require.Len(t, books.Restorations, 1, "%s, step %d", loss, n)
 			if !reached {
 				break
 			}
@@ -315,7 +425,7 @@ func TestWhatIsFoundAgainIsBounded(t *testing.T) {
 	for pid := range snapshot.PID(1000) {
 		machine.running = append(machine.running, job(6000+pid, bob, snapshot.EnvID(strconv.Itoa(int(pid)))))
 	}
-	machine.running = append(machine.running, job(8000, alice, "8000"), job(8001, bob, snapshot.EnvID(strings.Repeat("x", 4000))))
+	machine.running = append(machine.running, job(8000, alice, "8000"), job(8001, bob, "another"))
 	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
 	books, err := store.Read(t.Context())
 	require.NoError(t, err)

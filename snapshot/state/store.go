@@ -210,7 +210,7 @@ func (s *Store) updateThen(ctx context.Context, change func(*Books) error, inspe
 	err = s.locked(ctx, func(dir *folder) error {
 		v := s.look(dir, false)
 		defer v.close()
-		good := s.recallCopy(&v)
+		at, good := s.machine.Uptime(), s.recallCopy(&v)
 		old := s.loadEach(ctx, dir)
 		if err := s.restore(dir, &v, good, &old); err != nil {
 			return err
@@ -233,7 +233,9 @@ func (s *Store) updateThen(ctx context.Context, change func(*Books) error, inspe
 		if err != nil {
 			return err
 		}
-		s.keepCopy(&v, good, envs, devices)
+		if s.keepCopy(&v, good, envs, devices) {
+			s.noteWhole(&v, at)
+		}
 		if v.clean {
 			s.remember(dir, &books, &known, process)
 		}
@@ -252,14 +254,21 @@ func (s *Store) settle(v *view, good *lastGood, old *loaded, b *Books, known *id
 		b.Warnings = append(b.Warnings, v.warning)
 		return
 	}
-	s.afterRestore(v, b)
-	if old.envsRestored && v.writable {
-		everybody := &census{machine: s.machine}
-		list, _ := everybody.of()
-		b.find(list, b.CopyStart, snapshot.DateOf(s.now()))
+	if old.envsRestored {
+		s.findAgain(v, good, b)
 	}
 	s.removeDead(b, known, process, all)
-	if v.writable && good != nil && !old.envsRestored && !same(good.envs, old.envs) {
-		b.reclaim(good, all)
+	if v.writable && good != nil && !old.envsRestored && !same(good.envs, old.envs) && b.reclaim(good, all) {
+		// Whoever lost these has lost those that began after the copy, too.
+		s.noteRestoration(v, good)
+		s.findAgain(v, good, b)
 	}
+	b.Restorations = s.restorations(v)
+}
+
+// findAgain registers environments that began after the copy.
+func (s *Store) findAgain(v *view, good *lastGood, b *Books) {
+	everybody := &census{machine: s.machine}
+	list, _ := everybody.of()
+	b.find(list, s.lastWhole(v, good), snapshot.DateOf(s.now()))
 }
