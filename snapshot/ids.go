@@ -58,16 +58,28 @@ const ClaimVariable = "GENV_ENVIRONMENT_ID"
 
 // Claim is the environment that a process claims by this value of
 // ClaimVariable. A value that no environment can have as its id (see
-// CheckText) claims none: otherwise garbage would be a way out of every rule.
+// CheckName) claims none: otherwise garbage would be a way out of every rule.
 func Claim(value string) EnvID {
-	if CheckText("eid", value) != nil {
+	if CheckName("eid", value) != nil {
 		return ""
 	}
 	return EnvID(value)
 }
 
-// CheckText says whether a name or an id may stand in state: UTF-8, without
-// control characters, of at most 4096 bytes. Its error wraps ErrInvalid.
+// maxNameLength is of a name or an id in our own state files, in bytes.
+const maxNameLength = 256
+
+// CheckName says whether a name or an id may be in our state files: CheckText, and
+// at most 256 bytes.
+func CheckName(name, s string) error {
+	if len(s) > maxNameLength {
+		return fmt.Errorf("%w: %s is longer than %d bytes", ErrInvalid, name, maxNameLength)
+	}
+	return CheckText(name, s)
+}
+
+// CheckText says whether a host may say a text: UTF-8, without control characters,
+// of at most 4096 bytes. Its error wraps ErrInvalid.
 func CheckText(name, s string) error {
 	if len(s) > maxTextLength {
 		return fmt.Errorf("%w: %s is longer than %d bytes", ErrInvalid, name, maxTextLength)

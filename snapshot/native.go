@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -61,7 +62,19 @@ func EncodeNative(s *Snapshot) ([]byte, error) {
 		d := &s.Devices[i]
 		n.Devices = append(n.Devices, nativeDevice{w, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization})
 	}
-	return json.Marshal(n)
+	return Marshal(n)
+}
+
+// Marshal is json.Marshal, but leaves HTML as it is: escaped, a text of a user would
+// be six times as long.
+func Marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 func nativeProcesses(processes []Process) []nativeProcess {
@@ -78,7 +91,7 @@ func nativeProcesses(processes []Process) []nativeProcess {
 
 // EncodeNativeProcesses writes processes as EncodeNative does, for reports.
 func EncodeNativeProcesses(processes []Process) ([]byte, error) {
-	return json.Marshal(nativeProcesses(processes))
+	return Marshal(nativeProcesses(processes))
 }
 
 // DecodeNativeProcesses reads what EncodeNativeProcesses wrote.

@@ -1,7 +1,9 @@
 package snapshot_test
 
 import (
+	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -104,4 +106,24 @@ func must(data []byte, err error) []byte {
 		panic(err)
 	}
 	return data
+}
+
+// A text of a user may not be six times as long on its way.
+func TestHTMLIsNotEscaped(t *testing.T) {
+	name := strings.Repeat("<&>", 80)
+	s := &snapshot.Snapshot{Environments: []snapshot.Environment{{EID: "1", Config: snapshot.EnvConfig{Name: name}}}, Processes: []snapshot.Process{{PID: 1, Command: name}}}
+	data, err := snapshot.EncodeNative(s)
+	require.NoError(t, err)
+	require.Equal(t, 2, strings.Count(string(data), name))
+	data, err = snapshot.Marshal(map[string]json.RawMessage{"snapshot": data})
+	require.NoError(t, err)
+	require.Equal(t, 2, strings.Count(string(data), name), "nor in an answer that holds it")
+	data, err = snapshot.EncodeNativeProcesses(s.Processes)
+	require.NoError(t, err)
+	require.Contains(t, string(data), name)
+}
+
+func TestAClaimOfWhatNoEnvironmentCanHaveIsNone(t *testing.T) {
+	require.NotEmpty(t, snapshot.Claim(strings.Repeat("x", 256)))
+	require.Empty(t, snapshot.Claim(strings.Repeat("x", 257)))
 }

@@ -71,7 +71,7 @@ func setGPUs(c *snapshot.EnvConfig, text string) error {
 }
 
 func setName(c *snapshot.EnvConfig, text string) error {
-	if snapshot.CheckText("name", text) != nil {
+	if snapshot.CheckName("name", text) != nil {
 		return usage("the name %q is too long, or has characters that no terminal shows: choose another one", text)
 	}
 	c.Name = text

@@ -130,7 +130,7 @@ func (s *served) snapshot(ctx context.Context, body []byte) ([]byte, error) {
 	if request.Revision != s.revision {
 		answer.Snapshot = encoded
 	}
-	return json.Marshal(answer)
+	return snapshot.Marshal(answer)
 }
 
 func (s *served) execute(ctx context.Context, body []byte) ([]byte, error) {

@@ -58,7 +58,7 @@ func (a *Activation) check() error {
 	for name, text := range map[string]string{
 		"the environment id": string(a.EID), "the username": string(a.Username), "the kernel id": a.KernelID,
 	} {
-		if err := snapshot.CheckText(name, text); err != nil {
+		if err := snapshot.CheckName(name, text); err != nil {
 			return fmt.Errorf("%w: %w", ErrRequest, err)
 		}
 	}

@@ -61,7 +61,7 @@ func (r *AttachRequest) check() error {
 	if r.EID == "" {
 		return fmt.Errorf("%w: an environment needs an id", ErrRequest)
 	}
-	if err := snapshot.CheckText("the environment id", string(r.EID)); err != nil {
+	if err := snapshot.CheckName("the environment id", string(r.EID)); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	if r.Memory.Known() && r.Memory.Bytes() == 0 {

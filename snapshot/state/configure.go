@@ -22,7 +22,7 @@ func (b *Books) Configure(eid snapshot.EnvID, config snapshot.EnvConfig) error {
 
 // checkConfig refuses what no environment can have.
 func checkConfig(c snapshot.EnvConfig) error {
-	if err := snapshot.CheckText("the name", c.Name); err != nil {
+	if err := snapshot.CheckName("the name", c.Name); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	if c.GPUs != nil && *c.GPUs < 1 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -66,8 +67,8 @@ func TestADirectoryServiceThatHangsHoldsNobodyForLong(t *testing.T) {
 // host is judged by what was read.
 func TestBooksThatCannotBeWrittenAreReadAllTheSame(t *testing.T) {
 	dir := recordedFolder(t)
-	const count = 800
-	name := strings.Repeat("é", 2000) // two bytes each, but six in the ASCII of 1.4.3
+	const count = 9_000
+	name := strings.Repeat("é", 128) // two bytes each, but six in the ASCII of 1.4.3
 	envs := make([]string, count)
 	for i := range envs {
 		text := strings.Replace(one, `"eid":"1"`, fmt.Sprintf(`"eid":"%d"`, i), 1)
@@ -144,4 +145,48 @@ func TestManyProcessesThatClaimLostEnvironmentsTakeLittleTime(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, books.Environments, 65, "that of the copy, and as many as are found again")
 	t.Logf("%v", time.Since(began))
+}
+
+// What is valid here must not be too much for a controller.
+func TestStateFilesThatHoldTooMuchAreCorrupt(t *testing.T) {
+	environments := func(n int, name, kernel string) string {
+		envs := make([]string, n)
+		for i := range envs {
+			text := strings.Replace(one, `"eid":"1"`, fmt.Sprintf(`"eid":"%d"`, i), 1)
+			envs[i] = strings.NewReplacer(`"name":null`, `"name":"`+name+`"`, `"kernel_ids":[]`, `"kernel_ids":["`+kernel+`"]`).Replace(text)
+		}
+		return `{"envs":[` + strings.Join(envs, ",") + `]}`
+	}
+	devices := func(n, attachments int) string {
+		of := make([]string, attachments)
+		for i := range of {
+			of[i] = fmt.Sprintf(`{"eid":"%d","gpu_memory":null,"time":"20/11/2026 21:10:33"}`, i)
+		}
+		list := make([]string, n)
+		for i := range list {
+			list[i] = fmt.Sprintf(`{"index":%d,"total_memory":"80g","attachments":[%s]}`, i, strings.Join(of, ","))
+		}
+		return `{"devices":[` + strings.Join(list, ",") + `]}`
+	}
+	tests := []struct {
+		name, file, content string
+		corrupt             bool
+	}{
+		{"many environments", "envs.json", environments(9_000, strings.Repeat("<", 256), "k"), false},
+		{"too many", "envs.json", environments(10_001, "x", "k"), true},
+		{"a long name", "envs.json", environments(1, strings.Repeat("x", 257), "k"), true},
+		{"a long kernel id", "envs.json", environments(1, "x", strings.Repeat("x", 257)), true},
+		{"a long id", "envs.json", `{"envs":[` + strings.Replace(one, `"eid":"1"`, `"eid":"`+strings.Repeat("x", 257)+`"`, 1) + `]}`, true},
+		{"names full of commas", "envs.json", environments(2_000, strings.Repeat(",", 256), "k"), true},
+		{"many attachments", "devices.json", devices(8, 1_250), false},
+		{"too many attachments", "devices.json", devices(8, 1_251), true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := recordedFolder(t)
+			put(t, dir, tt.file, tt.content)
+			_, err := everyoneLives(dir).ReadRaw(t.Context())
+			require.Equal(t, tt.corrupt, errors.Is(err, state.ErrCorrupt), "%v", err)
+		})
+	}
 }

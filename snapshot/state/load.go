@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // The files that 1.4.3 reads and writes too.
@@ -37,10 +35,10 @@ func (s *Store) load(ctx context.Context, dir *folder) (loaded, error) {
 // loadEach is load for a caller that handles the error of each file.
 func (s *Store) loadEach(ctx context.Context, dir *folder) (l loaded) {
 	var st unix.Stat_t
-	l.books.Environments, l.envs, st, l.envsErr = decodeFile(ctx, s, dir, envsFile, snapshot.DecodeEnvironments)
+	l.books.Environments, l.envs, st, l.envsErr = decodeFile(ctx, s, dir, envsFile, decodeEnvironments)
 	l.envsErr = ignore(l.envsErr, fs.ErrNotExist)
 	l.envsStamp = stampOf(&st)
-	l.books.Devices, l.devices, _, l.devicesErr = decodeFile(ctx, s, dir, devicesFile, snapshot.DecodeDevices)
+	l.books.Devices, l.devices, _, l.devicesErr = decodeFile(ctx, s, dir, devicesFile, decodeDevices)
 	l.devicesErr = ignore(l.devicesErr, fs.ErrNotExist)
 	return l
 }

@@ -14,7 +14,7 @@ import (
 // that another environment has got meanwhile are not taken back. It says whether
 // there was any.
 func (b *Books) reclaim(good *lastGood, all *census) (any bool) {
-	before, err := snapshot.DecodeEnvironments(good.envs)
+	before, err := decodeEnvironments(good.envs)
 	if err != nil {
 		return false
 	}
@@ -23,7 +23,7 @@ func (b *Books) reclaim(good *lastGood, all *census) (any bool) {
 	if len(lost) == 0 {
 		return false
 	}
-	devices, _ := snapshot.DecodeDevices(good.devices) // without them it has none
+	devices, _ := decodeDevices(good.devices) // without them it has none
 	pidsOf := goingOn(lost, all)
 	for i := range lost {
 		env := &lost[i]

@@ -34,7 +34,7 @@ func (s *Store) restore(dir *folder, v *view, good *lastGood, l *loaded) error {
 	s.noteRestoration(v, good) // before anything else: if we are killed later, processes are still spared
 	s.step("noted")
 	if envs {
-		found, err := snapshot.DecodeEnvironments(good.envs)
+		found, err := decodeEnvironments(good.envs)
 		if err != nil {
 			return fmt.Errorf("root's copy of %s: %w", envsFile, err)
 		}
@@ -44,7 +44,7 @@ func (s *Store) restore(dir *folder, v *view, good *lastGood, l *loaded) error {
 		l.books.Environments, l.envs, l.envsErr, l.envsRestored = found, nil, nil, true
 	}
 	if devices {
-		found, err := snapshot.DecodeDevices(good.devices)
+		found, err := decodeDevices(good.devices)
 		if err != nil {
 			return fmt.Errorf("root's copy of %s: %w", devicesFile, err)
 		}

@@ -65,9 +65,9 @@ func checkReadable(contents []content) error {
 		}
 		var err error
 		if c.name == envsFile {
-			_, err = snapshot.DecodeEnvironments(c.new)
+			_, err = decodeEnvironments(c.new)
 		} else {
-			_, err = snapshot.DecodeDevices(c.new)
+			_, err = decodeDevices(c.new)
 		}
 		if err != nil {
 			return fmt.Errorf("refused to write %s: %w", c.name, err)

@@ -58,7 +58,7 @@ func nameIn(passwd, uid string) snapshot.Username {
 // "" where it is of another, or state could not hold the name.
 func parsePasswd(line, uid string) snapshot.Username {
 	fields := strings.Split(strings.TrimSuffix(line, "\n"), ":")
-	if len(fields) != 7 || fields[2] != uid || snapshot.CheckText("the username", fields[0]) != nil {
+	if len(fields) != 7 || fields[2] != uid || snapshot.CheckName("the username", fields[0]) != nil {
 		return ""
 	}
 	return snapshot.Username(fields[0])
