@@ -3,6 +3,7 @@ package state
 import (
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -16,13 +17,15 @@ type foundWork struct {
 
 // clean drops the processes and kernels that are gone, the environments in which
 // no others run, and the attachments of environments that do not exist. What is
-// unknown is not gone.
-func (b *Books) clean(goneProcess func(snapshot.PID) bool, goneKernel func(string) bool, work func([]*snapshot.Environment) []foundWork) {
+// unknown is not gone. A process that is foreign to its environment lives, but
+// doesn't keep that alive: anybody can register any process.
+func (b *Books) clean(goneProcess func(snapshot.PID) bool, foreign func(*snapshot.Environment, snapshot.PID) bool, goneKernel func(string) bool, work func([]*snapshot.Environment) []foundWork) {
 	var empty []*snapshot.Environment
 	for i := range b.Environments {
 		env := &b.Environments[i]
 		pids, kernels := without(env.PIDs, goneProcess), without(env.KernelIDs, goneKernel)
-		if len(pids) == 0 && len(kernels) == 0 {
+		strange := func(pid snapshot.PID) bool { return foreign(env, pid) }
+		if len(kernels) == 0 && !slices.ContainsFunc(pids, func(pid snapshot.PID) bool { return !strange(pid) }) {
 			empty = append(empty, env)
 			continue
 		}
@@ -51,6 +54,7 @@ func (s *Store) removeDead(b *Books, known *identities, process func(snapshot.PI
 	}
 	b.clean(
 		func(pid snapshot.PID) bool { return known.gone(pid, process(pid)) },
+		foreigners(process, all),
 		func(id string) bool { return lives[id] == Gone },
 		func(empty []*snapshot.Environment) []foundWork {
 			if known.rebooted { // which ends all work
@@ -60,6 +64,29 @@ func (s *Store) removeDead(b *Books, known *identities, process func(snapshot.PI
 		},
 	)
 	known.forget(b)
+}
+
+// foreigners says whether a registered process is certainly none of the
+// environment: another user's, or root's unless it carries the id, as with sudo.
+func foreigners(process func(snapshot.PID) Process, all *census) func(*snapshot.Environment, snapshot.PID) bool {
+	roots := sync.OnceValue(func() map[snapshot.PID]Running {
+		list, _ := all.of(0)
+		processes := make(map[snapshot.PID]Running, len(list))
+		for _, p := range list {
+			processes[p.PID] = p
+		}
+		return processes
+	})
+	return func(env *snapshot.Environment, pid snapshot.PID) bool {
+		switch owner := process(pid).Owner; {
+		case owner == nil || *owner == env.UID:
+			return false
+		case *owner != 0 || pid == 1:
+			return true
+		}
+		p, listed := roots()[pid]
+		return !listed || p.Environ != EnvironHidden && p.EID != env.EID
+	}
 }
 
 // findWork looks for processes in environments of which no registered process

@@ -71,6 +71,53 @@ func TestAnEnvironmentLivesAsLongAsItsUsersWork(t *testing.T) {
 	}
 }
 
+// Anybody can register any process in an environment; that doesn't keep it alive.
+func TestForeignProcessesKeepNoEnvironmentAlive(t *testing.T) {
+	of := func(uid snapshot.UID) state.Process { return state.Process{Life: state.Alive, Owner: &uid} }
+	root := func(eid snapshot.EnvID, environ state.Environ) []state.Running {
+		return []state.Running{with(job(7, 0, eid), func(r *state.Running) { r.Environ = environ })}
+	}
+	tests := []struct {
+		name    string
+		pid     snapshot.PID
+		process state.Process
+		running []state.Running
+		lives   bool
+	}{
+		{"another user's", 7, of(bob), nil, false},
+		{"PID 1", 1, of(0), nil, false},
+		{"root's", 7, of(0), root("", state.EnvironRead), false},
+		{"root's in another", 7, of(0), root("9", state.EnvironRead), false},
+		{"root's with a title", 7, of(0), root("", state.EnvironWiped), false},
+		{"a kernel thread", 7, of(0), nil, false},
+
+		{"its user's", 7, of(alice), nil, true},
+		{"root's, by sudo", 7, of(0), root("1102", state.EnvironRead), true},
+		{"root's, as a user sees it", 7, of(0), root("", state.EnvironHidden), true},
+		{"an owner that can't be told", 7, state.Process{Life: state.Alive}, nil, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			machine := &town{}
+			store := state.New(sharedDir(t), state.Options{Machine: machine})
+			began(t, store, machine)
+			require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+				b.Environment("1102").PIDs = []snapshot.PID{1102, tt.pid}
+				return nil
+			}))
+			machine.people = map[snapshot.PID]state.Process{tt.pid: tt.process, 1102: of(alice)}
+			machine.running = tt.running
+			books, err := store.Read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, []snapshot.PID{1102, tt.pid}, books.Environment("1102").PIDs, "beside one of its own it stays")
+			machine.people[1102] = state.Process{Life: state.Gone}
+			books, err = store.Read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, tt.lives, books.Environment("1102") != nil)
+		})
+	}
+}
+
 // began registers 1102 of alice with one device, while its process lives.
 func began(t *testing.T, store *state.Store, machine *town) {
 	t.Helper()
