@@ -68,12 +68,15 @@ type BusyError struct {
 }
 
 func (e *BusyError) Error() string {
+	return fmt.Sprintf("%s; gave up after %v: wait for it to end, or ask its owner", e.held(), e.Waited.Round(time.Millisecond))
+}
+
+func (e *BusyError) held() string {
 	holder := "a process that cannot be seen from here"
 	if e.Holder != nil {
 		holder = e.Holder.String()
 	}
-	return fmt.Sprintf("%s is held by %s; gave up after %v: wait for it to end, or ask its owner",
-		e.Path, holder, e.Waited.Round(time.Millisecond))
+	return fmt.Sprintf("%s is held by %s", e.Path, holder)
 }
 
 // Unwrap makes errors.Is find ErrBusy and the context's error.

@@ -17,12 +17,17 @@ const lockFile = "genv.lock"
 
 // locked opens the folder and runs f under the lock.
 func (s *Store) locked(ctx context.Context, f func(*folder) error) error {
+	return s.lockedWithin(ctx, s.wait, f)
+}
+
+// lockedWithin is locked for who waits less.
+func (s *Store) lockedWithin(ctx context.Context, wait time.Duration, f func(*folder) error) error {
 	dir, err := s.open()
 	if err != nil {
 		return err
 	}
 	defer dir.close()
-	ctx, cancel := context.WithTimeout(ctx, s.wait)
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	lock, err := s.lock(ctx, dir, lockFile)
 	if err != nil {

@@ -60,6 +60,45 @@ func TestALockThatIsNotGivenBackNamesItsHolder(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// Who holds the lock for ever doesn't keep root's genv from reading, restoring and
+// judging; nothing is written, and changes wait.
+func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
+	_, machine, dir, root := kept(t)
+	store := state.New(dir, state.Options{Root: root, Machine: machine, Wait: 20 * time.Millisecond})
+	letGo := holding(t, child(t.Context(), "hold", dir))
+	defer letGo()
+	envs := filepath.Join(dir, "envs.json")
+	read := func() state.Books {
+		t.Helper()
+		books, err := store.Read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, indices{0}, books.AttachedTo("1102"))
+		require.Contains(t, books.Warnings[len(books.Warnings)-1], "genv.lock is held by process")
+		return books
+	}
+	before := readFile(t, envs)
+	read()
+	require.Equal(t, before, readFile(t, envs))
+	require.ErrorIs(t, store.Update(t.Context(), enter(7)), state.ErrBusy)
+
+	machine.uptime, machine.running = 9000, []state.Running{job(6000, alice, "2020")}
+	require.NoError(t, os.Remove(envs))
+	for range 3 { // what is found isn't written, and found each time
+		books := read()
+		require.NotNil(t, books.Environment("2020"))
+		require.Len(t, books.Restorations, 1, "of one loss")
+		require.NoFileExists(t, envs)
+	}
+	put(t, dir, "envs.json", `{"envs": []}`)
+	machine.running = append(machine.running, job(50, alice, "1102"))
+	books := read()
+	require.NotNil(t, books.Environment("2020"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := store.Read(ctx)
+	require.ErrorIs(t, err, state.ErrBusy)
+}
+
 func TestACallerThatGivesUpIsLetGoAtOnce(t *testing.T) {
 	dir := recordedFolder(t)
 	letGo := holding(t, child(t.Context(), "hold", dir))

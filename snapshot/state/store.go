@@ -75,8 +75,9 @@ func New(dir string, o Options) *Store {
 // that are gone, environments in which nothing runs any more, and attachments of
 // environments that do not exist. Root's genv also restores what was lost, and
 // repairs what keeps other users out. As 1.4.3 does, Read writes the result back
-// if anything changed; where it cannot, a warning says so. With ErrNoDevices the
-// environments are valid all the same.
+// if anything changed; where it cannot, a warning says so. Where the lock can't be
+// had for some seconds, root's genv reads without it and writes nothing. With
+// ErrNoDevices the environments are valid all the same.
 //
 // The error wraps ErrBusy, ErrCorrupt or ErrUnsafe where that is the cause.
 func (s *Store) Read(ctx context.Context) (Books, error) {
@@ -85,7 +86,15 @@ func (s *Store) Read(ctx context.Context) (Books, error) {
 
 // readThen is Read, and then, under the same lock, a call of inspect.
 func (s *Store) readThen(ctx context.Context, inspect func(*folder)) (Books, error) {
-	books, err := s.updateThen(ctx, func(*Books) error { return nil }, inspect)
+	wait := s.wait
+	if s.mayRepair() {
+		wait = min(wait, readerWait)
+	}
+	books, err := s.updateWithin(ctx, wait, func(*Books) error { return nil }, inspect)
+	var busy *BusyError
+	if errors.As(err, &busy) && ctx.Err() == nil && s.mayRepair() {
+		books, err = s.readUnlocked(ctx, busy)
+	}
 	var unwritten *writeError
 	if errors.As(err, &unwritten) {
 		books.Warnings = append(books.Warnings, "the state could be read but not written: "+err.Error())
@@ -202,12 +211,12 @@ func (s *Store) renewCopy(v *view, old *loaded, c content) {
 
 // update is one read-modify-write.
 func (s *Store) update(ctx context.Context, change func(*Books) error) (books Books, err error) {
-	return s.updateThen(ctx, change, func(*folder) {})
+	return s.updateWithin(ctx, s.wait, change, func(*folder) {})
 }
 
-// updateThen is update, and then, under the same lock, a call of inspect.
-func (s *Store) updateThen(ctx context.Context, change func(*Books) error, inspect func(*folder)) (books Books, err error) {
-	err = s.locked(ctx, func(dir *folder) error {
+// updateWithin is update, and then, under the same lock, a call of inspect.
+func (s *Store) updateWithin(ctx context.Context, wait time.Duration, change func(*Books) error, inspect func(*folder)) (books Books, err error) {
+	err = s.lockedWithin(ctx, wait, func(dir *folder) error {
 		v := s.look(dir, false)
 		defer v.close()
 		at, good := s.machine.Uptime(), s.recallCopy(&v)
