@@ -85,6 +85,9 @@ func (r Report) Terminates(pid snapshot.PID) bool {
 // String is the line that 1.4.3 prints when it signals the process.
 func (t Termination) String() string { return "Terminating " + t.object() }
 
+// KillLine is the line of SIGKILL, for which 1.4.3 has none.
+func (t Termination) KillLine() string { return "Killing " + t.object() }
+
 // Intention is the line of a dry run.
 func (t Termination) Intention() string { return "Would terminate " + t.object() }
 
@@ -136,15 +139,19 @@ func linesOf(ids []string, lines map[string]string) []string {
 // From is how a line names the environment of a process that is to end: "N/A" if
 // it ends because it is in none, whatever environment it claims.
 func (t Termination) From() string {
-	if t.outside() {
+	if t.Outside() {
 		return nameEnv("")
 	}
 	return nameEnv(t.Process.EID)
 }
 
-// outside says whether the process ends because it is in no environment. A host
-// that carries out a report has the text of the findings, and not their ids.
-func (t *Termination) outside() bool {
+// Outside says whether the process ends because it is in no environment. A host
+// that carries out a report has the text of the findings, and not their ids. A
+// 1.4.3 controller tells neither: it ends a process without an id for nothing else.
+func (t *Termination) Outside() bool {
+	if len(t.Because)+len(t.Why) == 0 {
+		return t.Process.EID == ""
+	}
 	line := Finding{Rule: RuleNonEnvProcesses, PID: t.Process.PID}.String()
 	return slices.ContainsFunc(t.Because, func(id string) bool { return strings.HasPrefix(id, string(RuleNonEnvProcesses)+"/") }) ||
 		slices.ContainsFunc(t.Why, func(why string) bool { return strings.HasPrefix(why, line) })

@@ -31,7 +31,7 @@ func (x *Executor) detach(ctx context.Context, items []enforce.Detachment, outco
 			Device: items[i].Device, EID: items[i].Environment.EID, Status: v.status, Reason: v.reason,
 		}
 		if v.status == enforce.StatusDetached {
-			x.say(detachingLine(items[i].Device, &items[i].Environment))
+			x.say(items[i].String())
 		}
 	}
 }
@@ -41,31 +41,27 @@ func detachOne(item *enforce.Detachment, books *state.Books) verdict {
 	judged := &item.Environment
 	device := books.Device(item.Device)
 	if device == nil || device.Attachment(judged.EID) == nil {
-		return verdict{enforce.StatusNotAttached, ""}
+		return verdict{status: enforce.StatusNotAttached}
 	}
-	if now := books.Environment(judged.EID); now != nil && !sameEnvironment(now, judged) {
-		return changed("environment %s was registered anew since it was judged", nameEnv(judged.EID))
+	// Every user may change the date of creation, so another one is no proof that
+	// the id names another environment.
+	if now := books.Environment(judged.EID); now != nil && now.UID != judged.UID {
+		return changed("environment %s was registered for another user since it was judged", nameEnv(judged.EID))
 	}
 	books.Detach(judged.EID, item.Device)
-	return verdict{enforce.StatusDetached, ""}
-}
-
-// sameEnvironment says whether an id still names the environment that was
-// judged. Ids are PIDs of shells, and the kernel hands those out again.
-func sameEnvironment(now, judged *snapshot.Environment) bool {
-	return now.UID == judged.UID && now.Creation.Compare(judged.Creation) == 0
+	return verdict{status: enforce.StatusDetached}
 }
 
 // spared are the environments that kept a device which the report takes away,
 // each with why. Their processes are left alone too: either the books can't be
 // trusted now, or the id names another environment than the one that was
-// judged.
+// judged, and a process may be another one as well, unless its start time is known.
 func spared(outcomes []enforce.Outcome) map[snapshot.EnvID]verdict {
 	out := map[snapshot.EnvID]verdict{}
 	for _, o := range outcomes {
 		if o.Status != enforce.StatusDetached && o.Status != enforce.StatusNotAttached {
 			reason := fmt.Sprintf("not begun, since its environment kept device %d: %s", o.Device, o.Reason)
-			out[o.EID] = verdict{o.Status, reason}
+			out[o.EID] = verdict{status: o.Status, reason: reason}
 		}
 	}
 	return out

@@ -66,7 +66,7 @@ func TestDetachments(t *testing.T) {
 			[]snapshot.Environment{raz},
 			environment("7", 1001, "raz\a"), 0,
 			enforce.Outcome{EID: "7", Status: enforce.StatusDetached},
-			`Detaching environment 7 of user "raz\a" from device 0`,
+			`Detaching environment 7 of user "raz?" from device 0`,
 			[]snapshot.Device{device(0, "8"), device(1, "7")},
 		},
 		"only the attachment is left of it": {
@@ -89,17 +89,17 @@ func TestDetachments(t *testing.T) {
 			"",
 			untouched,
 		},
-		"the id was given to a newer environment": {
+		"its date was changed": {
 			[]snapshot.Environment{newer},
 			raz, 1,
-			enforce.Outcome{EID: "7", Device: 1, Status: enforce.StatusChanged, Reason: "environment 7 was registered anew since it was judged"},
-			"",
-			untouched,
+			enforce.Outcome{EID: "7", Device: 1, Status: enforce.StatusDetached},
+			"Detaching environment 7 of user raz from device 1",
+			[]snapshot.Device{device(0, "7", "8"), device(1)},
 		},
 		"the id was given to somebody else": {
 			[]snapshot.Environment{stolen},
 			raz, 1,
-			enforce.Outcome{EID: "7", Device: 1, Status: enforce.StatusChanged, Reason: "environment 7 was registered anew since it was judged"},
+			enforce.Outcome{EID: "7", Device: 1, Status: enforce.StatusChanged, Reason: "environment 7 was registered for another user since it was judged"},
 			"",
 			untouched,
 		},
@@ -162,6 +162,25 @@ func TestWhenDetachingFailsItsEnvironmentIsLeftAlone(t *testing.T) {
 	require.Equal(t, enforce.StatusTerminated, got[2].Status)
 	require.Len(t, s.lines, 1)
 	mine.answers()
+}
+
+// TestAnotherOwnerSparesNoProcessThatWasJudged: every user may change the owner of
+// an environment, but not when a process started.
+func TestAnotherOwnerSparesNoProcessThatWasJudged(t *testing.T) {
+	for start, want := range map[bool]enforce.Status{true: enforce.StatusTerminated, false: enforce.StatusChanged} {
+		c := ready(t, "gentle", in("7"))
+		judged := c.judged("7", 0)
+		if !start {
+			judged.Start = 0
+		}
+		report := detaching(environment("7", 1001, "raz"), 0)
+		report.Terminate = []enforce.Termination{{Process: judged}}
+		s := newScene(local.Options{Grace: oneGrace}, c.judged("7", 0))
+		s.books.content = state.Books{Environments: []snapshot.Environment{environment("7", 1002, "eve")}, Devices: []snapshot.Device{device(0, "7")}}
+		got := s.x.Execute(context.Background(), report)
+		require.Equal(t, enforce.StatusChanged, got[0].Status)
+		require.Equal(t, want, got[1].Status, got[1].Reason)
+	}
 }
 
 // TestDetachmentsComeFirst: nobody can start anew on a device that is being

@@ -3,6 +3,7 @@ package local
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +22,8 @@ type Machine interface {
 	// EnvUnknown and EnvOverwritten are read of each process, nothing else. An
 	// error means that it is not known: then nothing is signalled.
 	Processes(ctx context.Context) (processes []snapshot.Process, warnings []string, err error)
+	// Environments reads the registered environments from the state files.
+	Environments(ctx context.Context) (environments []snapshot.Environment, warnings []string, err error)
 }
 
 // Books are this machine's state files; *state.Store is one.
@@ -55,7 +58,8 @@ type Options struct {
 }
 
 // Executor carries out reports on this machine, one at a time. Keep it between
-// cycles: it remembers which processes even SIGKILL did not end.
+// cycles: it remembers which processes even SIGKILL did not end, and which were
+// never what was judged when they were to be signalled.
 type Executor struct {
 	machine Machine
 	books   Books
@@ -63,6 +67,7 @@ type Executor struct {
 
 	mu         sync.Mutex // held while a report is carried out
 	unkillable map[identity]bool
+	evasions   evasions
 	// Of the report that is carried out:
 	grace       time.Duration
 	kills       bool
@@ -77,7 +82,7 @@ type identity struct {
 
 // New makes an Executor.
 func New(machine Machine, books Books, options Options) *Executor {
-	return &Executor{machine: machine, books: books, options: options, unkillable: map[identity]bool{}}
+	return &Executor{machine: machine, books: books, options: options, unkillable: map[identity]bool{}, evasions: evasions{}}
 }
 
 // Execute does once what the report says, first the detachments, then the
@@ -100,13 +105,14 @@ func (x *Executor) Execute(ctx context.Context, report enforce.Report) []enforce
 	return outcomes
 }
 
-// forgetDead drops what has ended after all from the memory of the unkillable.
+// forgetDead drops the processes that have ended from memory.
 func (x *Executor) forgetDead() {
-	for id := range x.unkillable {
-		if alive, err := x.proc().Alive(id.pid, id.start); err == nil && !alive {
-			delete(x.unkillable, id)
-		}
+	dead := func(id identity) bool {
+		alive, err := x.proc().Alive(id.pid, id.start)
+		return err == nil && !alive
 	}
+	maps.DeleteFunc(x.unkillable, func(id identity, _ bool) bool { return dead(id) })
+	maps.DeleteFunc(x.evasions, func(id identity, _ int) bool { return dead(id) })
 }
 
 func (x *Executor) say(line string) {

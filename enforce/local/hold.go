@@ -19,7 +19,7 @@ func (x *Executor) hold(ctx context.Context, items []enforce.Termination, outcom
 	for i := range items {
 		p := &items[i].Process
 		outcomes[i] = enforce.Outcome{PID: p.PID, EID: p.EID}
-		t := &target{judged: p, outcome: &outcomes[i]}
+		t := &target{item: &items[i], judged: p, outcome: &outcomes[i]}
 		v := mayHold(ctx, p, spared)
 		switch {
 		case v.objects():
@@ -52,7 +52,9 @@ func mayHold(ctx context.Context, p *snapshot.Process, spared map[snapshot.EnvID
 	case len(p.Usage) == 0:
 		return refused("it was judged although it used no device")
 	case p.EID != "":
-		return spared[p.EID]
+		if v := spared[p.EID]; v.status != enforce.StatusChanged || p.Start == 0 {
+			return v
+		} // else verify finds out whether it is the process that was judged
 	}
 	return verdict{}
 }

@@ -63,11 +63,12 @@ func TestAReportsOwnGraceAndKill(t *testing.T) {
 func TestSIGKILLIsOnlyForWhatStillIsWhatWasJudged(t *testing.T) {
 	for name, r := range map[string]struct {
 		change func(m *machine)
+		status enforce.Status // not StatusSurvived, or a controller would not try again
 		reason string
 	}{
-		"it freed its device":   {func(m *machine) { m.apps = nil }, "it does not use GPU(s) 0 any more"},
-		"the driver fell ill":   {func(m *machine) { m.err = errDriver }, "the driver is ill"},
-		"it has another device": {func(m *machine) { m.apps[0].Usage = usage(1) }, "it does not use GPU(s) 0 any more"},
+		"it freed its device":   {func(m *machine) { m.apps = nil }, enforce.StatusChanged, "it does not use GPU(s) 0 any more"},
+		"the driver fell ill":   {func(m *machine) { m.err = errDriver }, enforce.StatusFailed, "the driver is ill"},
+		"it has another device": {func(m *machine) { m.apps[0].Usage = usage(1) }, enforce.StatusChanged, "it does not use GPU(s) 0 any more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := ready(t, "stubborn", in("7"))
@@ -79,7 +80,7 @@ func TestSIGKILLIsOnlyForWhatStillIsWhatWasJudged(t *testing.T) {
 				}
 			}
 			got := s.terminate(t, judged)[0]
-			require.Equal(t, enforce.StatusSurvived, got.Status)
+			require.Equal(t, r.status, got.Status)
 			require.Contains(t, got.Reason, "it still ran 20ms after SIGTERM; SIGKILL was not sent: ")
 			require.Contains(t, got.Reason, r.reason)
 			c.answers()

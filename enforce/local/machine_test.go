@@ -17,6 +17,7 @@ import (
 // machine answers with what a test set up.
 type machine struct {
 	apps  []snapshot.Process
+	envs  []snapshot.Environment
 	err   error
 	asked int
 	then  func() // called at each question, before the answer
@@ -28,6 +29,10 @@ func (m *machine) Processes(context.Context) ([]snapshot.Process, []string, erro
 		m.then()
 	}
 	return m.apps, nil, m.err
+}
+
+func (m *machine) Environments(context.Context) ([]snapshot.Environment, []string, error) {
+	return m.envs, nil, m.err
 }
 
 // books holds its content in memory.

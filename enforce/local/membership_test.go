@@ -39,7 +39,7 @@ func TestTheEffectiveEnvironmentIsCompared(t *testing.T) {
 		"a claim, and another inherited":   {"gentle", []option{in("7")}, membership{eid: "7"}, membership{eid: "7", inherited: "8"}, enforce.StatusTerminated, ""},
 		"hidden, but inherited by now":     {"titled", nil, hidden, membership{eid: "7", inherited: "7"}, enforce.StatusChanged, "it is in environment 7, and an unknown one was judged"},
 		"hidden, but a claim":              {"gentle", []option{in("7")}, hidden, hidden, enforce.StatusChanged, "it is in environment 7, and an unknown one was judged"},
-		"hidden, but none":                 {"gentle", nil, hidden, membership{}, enforce.StatusChanged, "it is in environment N/A, and an unknown one was judged"},
+		"hidden, but none":                 {"gentle", nil, hidden, membership{}, enforce.StatusTerminated, ""},
 		"hidden, and only unknown by now":  {"titled", nil, hidden, membership{unknown: true}, enforce.StatusChanged, "its environment can't be read"},
 		"unknown":                          {"titled", nil, membership{unknown: true}, hidden, enforce.StatusRefused, "its environment was not known"},
 		"unknown, with an environment":     {"titled", nil, membership{eid: "7", unknown: true, overwritten: true}, hidden, enforce.StatusRefused, "its environment was not known"},
@@ -59,6 +59,9 @@ func TestTheEffectiveEnvironmentIsCompared(t *testing.T) {
 			judged.EnvUnknown, judged.EnvOverwritten = row.judged.unknown, row.judged.overwritten
 			now.EnvUnknown, now.EnvOverwritten, now.Inherited = row.now.unknown, row.now.overwritten, row.now.inherited
 			s := newScene(local.Options{Grace: oneGrace}, now)
+			for _, eid := range []snapshot.EnvID{"7", "8"} {
+				s.machine.envs = append(s.machine.envs, environment(eid, snapshot.UID(os.Getuid()), "me"))
+			}
 			got := s.terminate(t, judged)[0]
 			require.Equal(t, row.status, got.Status, got.Reason)
 			require.Contains(t, got.Reason, row.reason)

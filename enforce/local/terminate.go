@@ -13,7 +13,8 @@ import (
 
 // target is a process that is to end.
 type target struct {
-	judged  *snapshot.Process
+	item    *enforce.Termination
+	judged  *snapshot.Process // the item's
 	outcome *enforce.Outcome
 	fd      pidfd              // held until the report is carried out
 	start   snapshot.StartTime // as it was when it was verified last
@@ -70,7 +71,8 @@ func (x *Executor) kill(ctx context.Context, targets []*target) {
 		case v.status == enforce.StatusGone:
 			t.conclude(verdict{status: enforce.StatusTerminated})
 		case v.objects():
-			t.conclude(verdict{enforce.StatusSurvived, fmt.Sprintf("it still ran %s after SIGTERM; SIGKILL was not sent: %s", x.grace, v.reason)})
+			v.reason = fmt.Sprintf("it still ran %s after SIGTERM; SIGKILL was not sent: %s", x.grace, v.reason)
+			t.conclude(v)
 		default:
 			struck = append(struck, t)
 		}
@@ -91,7 +93,7 @@ func (x *Executor) strike(ctx context.Context, targets []*target, sig unix.Signa
 	if len(targets) == 0 {
 		return nil
 	}
-	apps, err := x.apps(ctx)
+	now, err := x.look(ctx)
 	verdicts := make([]verdict, len(targets))
 	for i, t := range targets {
 		switch {
@@ -100,14 +102,14 @@ func (x *Executor) strike(ctx context.Context, targets []*target, sig unix.Signa
 		case err != nil:
 			verdicts[i] = failed("not begun, since the GPUs could not be asked again: %v", err)
 		default:
-			verdicts[i] = x.strikeOne(t, apps, sig)
+			verdicts[i] = x.strikeOne(t, now, sig)
 		}
 	}
 	return verdicts
 }
 
-func (x *Executor) strikeOne(t *target, apps map[snapshot.PID]*snapshot.Process, sig unix.Signal) verdict {
-	if v := x.verify(t, apps); v.objects() {
+func (x *Executor) strikeOne(t *target, now *present, sig unix.Signal) verdict {
+	if v := x.verify(t, now); v.objects() {
 		return v
 	}
 	if v := sendVerdict(t.fd.signal(sig)); v.objects() {
@@ -116,7 +118,7 @@ func (x *Executor) strikeOne(t *target, apps map[snapshot.PID]*snapshot.Process,
 	if sig == unix.SIGTERM && t.state == 'T' {
 		_ = t.fd.signal(unix.SIGCONT) // or a job that its owner stopped (Ctrl-Z) would never see it
 	}
-	x.say(signalLine(sig, t.judged))
+	x.say(signalLine(sig, t.item))
 	return verdict{}
 }
 
@@ -163,9 +165,9 @@ func pidfds(targets []*target) []pidfd {
 func unended(err error, signal string, wait time.Duration) verdict {
 	switch {
 	case err != nil:
-		return verdict{enforce.StatusSignalled, fmt.Sprintf("%s was sent, and nobody waited for the end: %v", signal, err)}
+		return verdict{status: enforce.StatusSignalled, reason: fmt.Sprintf("%s was sent, and nobody waited for the end: %v", signal, err)}
 	case signal == "SIGKILL":
-		return verdict{enforce.StatusSurvived, fmt.Sprintf("it did not end within %s of SIGKILL, so it hangs in the kernel: look at `dmesg` for a sick GPU or file server", wait)}
+		return verdict{status: enforce.StatusSurvived, reason: fmt.Sprintf("it did not end within %s of SIGKILL, so it hangs in the kernel: look at `dmesg` for a sick GPU or file server", wait)}
 	}
-	return verdict{enforce.StatusSurvived, fmt.Sprintf("it did not end within %s of %s", wait, signal)}
+	return verdict{status: enforce.StatusSurvived, reason: fmt.Sprintf("it did not end within %s of %s", wait, signal)}
 }

@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"testing"
@@ -22,6 +23,7 @@ func TestWhatWasJudgedIsTerminated(t *testing.T) {
 		options []option
 		eid     snapshot.EnvID
 		change  func(judged, now *snapshot.Process)
+		shown   string
 	}
 	uid := snapshot.UID(os.Getuid())
 	for _, r := range []row{
@@ -31,7 +33,9 @@ func TestWhatWasJudgedIsTerminated(t *testing.T) {
 		{name: "in no environment"},
 		{name: "in no environment, said with nothing", options: []option{in("")}},
 		{name: "in no environment, said with an id that none can have", options: []option{in("7\x1b[2J")}},
-		{name: "in an environment of spaces", options: []option{in("a b")}, eid: "a b"},
+		{name: "in an environment of spaces", options: []option{in("a b")}, eid: "a b", shown: `"a b"`},
+		{name: "outside, with another claim now", options: []option{in("9")}},
+		{name: "outside, and one of two devices freed", change: func(_, now *snapshot.Process) { now.Usage = usage(1) }},
 		{name: "on one more device now", options: []option{in("7")}, eid: "7", change: func(_, now *snapshot.Process) { now.Usage = usage(4, 1, 0) }},
 		{name: "with other memory now", options: []option{in("7")}, eid: "7", change: func(judged, _ *snapshot.Process) { judged.Usage[0].Memory = snapshot.MiB(99) }},
 		{name: "called sshd by its owner", root: true, options: []option{in("7"), as(person), called(t, "sshd")}, eid: "7"},
@@ -54,10 +58,7 @@ func TestWhatWasJudgedIsTerminated(t *testing.T) {
 			require.Empty(t, got.Reason)
 			c.endedBy(unix.SIGTERM)
 
-			name := r.eid
-			if name == "" {
-				name = "N/A"
-			}
+			name := cmp.Or(r.shown, string(r.eid), "N/A")
 			require.Equal(t, []string{fmt.Sprintf("Terminating process %d from environment %s that is running on GPU(s) 0,1", c.pid(), name)}, s.lines)
 		})
 	}
@@ -110,7 +111,7 @@ func TestWhatIsNoLongerWhatWasJudgedIsLeftAlone(t *testing.T) {
 			status: enforce.StatusChanged, reason: "it does not use GPU(s) 0,1 any more",
 		},
 		"one of two devices freed": {
-			change: func(_ *snapshot.Process, m *machine) { m.apps[0].Usage = usage(0) },
+			options: []option{in("7")}, eid: "7", change: func(_ *snapshot.Process, m *machine) { m.apps[0].Usage = usage(0) },
 			status: enforce.StatusChanged, reason: "it does not use GPU(s) 1 any more",
 		},
 		"only others use devices": {
@@ -134,6 +135,7 @@ func TestWhatIsNoLongerWhatWasJudgedIsLeftAlone(t *testing.T) {
 			c := ready(t, "gentle", r.options...)
 			judged := c.judged(r.eid, 0, 1)
 			s := newScene(local.Options{Grace: oneGrace, Kill: true}, snapshot.Process{PID: c.pid(), Usage: usage(0, 1)})
+			s.machine.envs = []snapshot.Environment{environment("8", snapshot.UID(os.Getuid()), "me")}
 			if r.change != nil {
 				r.change(&judged, s.machine)
 			}

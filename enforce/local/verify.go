@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -18,28 +18,43 @@ import (
 type verdict struct {
 	status enforce.Status
 	reason string
+	// evasive says that the process itself may have brought it about, as often as it
+	// likes (see evasions).
+	evasive bool
 }
 
 func (v verdict) objects() bool { return v.status != "" }
 
-func gone() verdict { return verdict{enforce.StatusGone, ""} }
+func gone() verdict { return verdict{status: enforce.StatusGone} }
 
 func changed(format string, args ...any) verdict {
-	return verdict{enforce.StatusChanged, fmt.Sprintf(format, args...)}
+	return verdict{status: enforce.StatusChanged, reason: fmt.Sprintf(format, args...)}
+}
+
+// evasive is changed for what the process itself may have changed.
+func evasive(format string, args ...any) verdict {
+	return verdict{status: enforce.StatusChanged, reason: fmt.Sprintf(format, args...), evasive: true}
 }
 
 func refused(format string, args ...any) verdict {
-	return verdict{enforce.StatusRefused, fmt.Sprintf(format, args...)}
+	return verdict{status: enforce.StatusRefused, reason: fmt.Sprintf(format, args...)}
 }
 
 func failed(format string, args ...any) verdict {
-	return verdict{enforce.StatusFailed, fmt.Sprintf(format, args...)}
+	return verdict{status: enforce.StatusFailed, reason: fmt.Sprintf(format, args...)}
 }
 
-// apps asks which processes use devices now. It is asked after the processes
+// present is what the Machine found right before the signals.
+type present struct {
+	processes map[snapshot.PID]*snapshot.Process
+	// environments reads the registered environments, once, and only if needed.
+	environments func() ([]snapshot.Environment, error)
+}
+
+// look asks which processes use devices now. It is asked after the processes
 // are held by pidfds: one that lives on through the question is the one that
 // the driver speaks of.
-func (x *Executor) apps(ctx context.Context) (map[snapshot.PID]*snapshot.Process, error) {
+func (x *Executor) look(ctx context.Context) (*present, error) {
 	processes, _, err := x.machine.Processes(ctx) // its warnings are of others: what is judged here is listed or not
 	if err != nil {
 		return nil, err
@@ -48,7 +63,10 @@ func (x *Executor) apps(ctx context.Context) (map[snapshot.PID]*snapshot.Process
 	for i := range processes {
 		byPID[processes[i].PID] = &processes[i]
 	}
-	return byPID, nil
+	return &present{byPID, sync.OnceValues(func() ([]snapshot.Environment, error) {
+		environments, _, err := x.machine.Environments(ctx)
+		return environments, err
+	})}, nil
 }
 
 // verify says whether the process that a target holds is still what was judged.
@@ -57,8 +75,8 @@ func (x *Executor) apps(ctx context.Context) (map[snapshot.PID]*snapshot.Process
 // its process was reaped. So first everything is read, and only then the pidfd
 // is asked whether its process is still there: if it is, it was there all along
 // and what was read is of it. If it isn't, what was read may be of another.
-func (x *Executor) verify(t *target, apps map[snapshot.PID]*snapshot.Process) verdict {
-	v := x.inspect(t, apps)
+func (x *Executor) verify(t *target, now *present) verdict {
+	v := x.inspect(t, now)
 	ended, err := t.fd.ended()
 	if err != nil {
 		return failed("%v", err)
@@ -88,7 +106,7 @@ func sendVerdict(err error) verdict {
 
 // inspect compares the process that goes by the judged PID now with what was
 // judged.
-func (x *Executor) inspect(t *target, apps map[snapshot.PID]*snapshot.Process) verdict {
+func (x *Executor) inspect(t *target, now *present) verdict {
 	p, err := x.proc().Open(t.judged.PID)
 	if err != nil {
 		return unreadable(err)
@@ -106,11 +124,15 @@ func (x *Executor) inspect(t *target, apps map[snapshot.PID]*snapshot.Process) v
 	if v := x.inspectIdentity(t, stat, uid); v.objects() {
 		return v
 	}
-	now := apps[t.judged.PID]
-	if v := inspectEnvironment(t.judged, now, p); v.objects() {
-		return v
+	listed := now.processes[t.judged.PID]
+	v := inspectEnvironment(t, now, p, uid)
+	if !v.objects() {
+		v = inspectDevices(t, listed)
 	}
-	return inspectDevices(t.judged, now)
+	if v.evasive && x.evasions.exhausted(identity{t.judged.PID, stat.Start}) {
+		return inspectAnyDevice(t.judged, listed)
+	}
+	return v
 }
 
 func (x *Executor) inspectIdentity(t *target, stat proc.Stat, uid snapshot.UID) verdict {
@@ -123,75 +145,12 @@ func (x *Executor) inspectIdentity(t *target, stat proc.Stat, uid snapshot.UID) 
 	case judged.UID != nil && *judged.UID != uid:
 		return changed("it belongs to uid %d, and uid %d was judged", uid, *judged.UID)
 	case x.unkillable[identity{judged.PID, stat.Start}]:
-		return verdict{enforce.StatusSurvived, "SIGKILL was sent to it in an earlier cycle and has not ended it; it is not signalled again"}
+		return verdict{status: enforce.StatusSurvived, reason: "SIGKILL was sent to it in an earlier cycle and has not ended it; it is not signalled again"}
 	}
 	if name := x.protectedName(stat, uid); name != "" {
 		return refused("it is %s, which is never signalled unless it is named in the policy", name)
 	}
 	return verdict{}
-}
-
-// inspectEnvironment compares the environment that a process is in with the one
-// that was judged. It is found as for a snapshot: by the environ as it is now,
-// and, where that holds no claim, by what the Machine found of the ancestors,
-// right after the process was held.
-func inspectEnvironment(judged, now *snapshot.Process, p *proc.Process) verdict {
-	value, _, err := p.Environ(snapshot.ClaimVariable)
-	claim := snapshot.Claim(value)
-	switch {
-	case errors.Is(err, proc.ErrGone):
-		return changed("its environment can't be read any more; it may be ending")
-	case claim != "":
-		return compareEnvironments(judged, &snapshot.Process{EID: claim})
-	case now == nil: // it uses no device any more
-		return inspectDevices(judged, now)
-	case now.EID == "" && errors.Is(err, os.ErrPermission):
-		return failed("not permitted to read its environment: run genv as root (sudo)")
-	case now.EID == "" && now.EnvUnknown && err == nil:
-		return changed("whether it is in an environment is not known now")
-	case now.EID == "" && !now.EnvUnknown && err != nil:
-		return changed("its environment can't be read any more; it may be ending")
-	case now.EID != "" && now.EID != now.Inherited:
-		return changed("its environment changed while it was looked at")
-	}
-	seen := snapshot.Process{EID: now.EID, EnvUnknown: now.EnvUnknown, EnvOverwritten: now.EnvOverwritten && errors.Is(err, proc.ErrOverwritten)}
-	return compareEnvironments(judged, &seen)
-}
-
-// compareEnvironments objects unless a process is in the environment that was
-// judged, or, as was judged, still hides which one it is in.
-func compareEnvironments(judged, now *snapshot.Process) verdict {
-	switch {
-	case now.EnvUnknown && judged.EnvUnknown:
-		if now.EnvOverwritten && judged.EnvOverwritten {
-			return verdict{}
-		}
-		return changed("its environment can't be read")
-	case now.EnvUnknown:
-		return changed("its environment can't be read any more, and environment %s was judged", nameEnv(judged.EID))
-	case judged.EnvUnknown:
-		return changed("it is in environment %s, and an unknown one was judged", nameEnv(now.EID))
-	case now.EID != judged.EID:
-		return changed("it is in environment %s, and environment %s was judged", nameEnv(now.EID), nameEnv(judged.EID))
-	}
-	return verdict{}
-}
-
-// inspectDevices asks for every device with which the process was judged: the
-// report doesn't say which one was the ground. One more does it no good; one
-// less, and the next cycle judges anew.
-func inspectDevices(judged, now *snapshot.Process) verdict {
-	var freed []snapshot.DeviceIndex
-	for _, usage := range judged.Usage {
-		if now == nil || now.Uses(usage.Index) == nil {
-			freed = append(freed, usage.Index)
-		}
-	}
-	if len(freed) == 0 {
-		return verdict{}
-	}
-	slices.Sort(freed)
-	return changed("it does not use GPU(s) %s any more", enforce.Indices(freed))
 }
 
 func unreadable(err error) verdict {

@@ -1,0 +1,134 @@
+package local_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// carryOut carries out one termination, with its findings.
+func (s *scene) carryOut(judged snapshot.Process, why ...string) enforce.Outcome {
+	return s.x.Execute(context.Background(), enforce.Report{Terminate: []enforce.Termination{{Process: judged, Why: why}}})[0]
+}
+
+// TestWhatIsOutsideIsOutsideWhateverItClaims: a process can write another id into
+// its own environ whenever it likes.
+func TestWhatIsOutsideIsOutsideWhateverItClaims(t *testing.T) {
+	me := snapshot.UID(os.Getuid())
+	mine, other := environment("7", me, "me"), environment("8", me+1, "other")
+	for name, r := range map[string]struct {
+		judged  snapshot.EnvID
+		options []option
+		now     snapshot.Process // what the machine adds
+		status  enforce.Status
+	}{
+		"other garbage":                    {"111", []option{in("222")}, snapshot.Process{}, enforce.StatusTerminated},
+		"garbage, and none now":            {"111", nil, snapshot.Process{}, enforce.StatusTerminated},
+		"none, and garbage now":            {"", []option{in("222")}, snapshot.Process{}, enforce.StatusTerminated},
+		"in another user's environment":    {"111", []option{in("8")}, snapshot.Process{}, otherUser(enforce.StatusTerminated, enforce.StatusChanged)},
+		"in another's, as sudo may be":     {"111", []option{in("8")}, snapshot.Process{Inherited: "8"}, enforce.StatusChanged},
+		"in its own user's environment":    {"111", []option{in("7")}, snapshot.Process{}, enforce.StatusChanged},
+		"descends from its own user's":     {"111", nil, snapshot.Process{EID: "7", Inherited: "7"}, enforce.StatusChanged},
+		"in none, and from another user's": {"111", nil, snapshot.Process{Inherited: "8"}, enforce.StatusChanged},
+		"unknown":                          {"111", nil, snapshot.Process{EnvUnknown: true}, enforce.StatusChanged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := ready(t, "gentle", r.options...)
+			r.now.PID, r.now.Usage = c.pid(), usage(0)
+			s := newScene(local.Options{Grace: oneGrace}, r.now)
+			s.machine.envs = []snapshot.Environment{mine, other}
+			got := s.carryOut(c.judged(r.judged, 0), fmt.Sprintf("Process %d is not running in a GPU environment", c.pid()))
+			require.Equal(t, r.status, got.Status, got.Reason)
+			if r.status == enforce.StatusTerminated {
+				require.Equal(t, []string{fmt.Sprintf("Terminating process %d from environment N/A that is running on GPU(s) 0", c.pid())}, s.lines)
+			}
+		})
+	}
+}
+
+// otherUser is root's own status for root, who may be in everybody's environment.
+func otherUser(status, roots enforce.Status) enforce.Status {
+	if os.Getuid() == 0 {
+		return roots
+	}
+	return status
+}
+
+// TestAnEvasiveProcessIsSignalledTheThirdTime: it was in another environment, or
+// had freed a device, each time that it was to be signalled.
+func TestAnEvasiveProcessIsSignalledTheThirdTime(t *testing.T) {
+	for name, r := range map[string]struct {
+		options []option
+		judged  snapshot.EnvID
+		devices []snapshot.DeviceIndex
+		now     snapshot.Process
+		third   enforce.Status
+	}{
+		"judged as a member":         {[]option{in("222")}, "7", devices(0), snapshot.Process{Usage: usage(0)}, enforce.StatusTerminated},
+		"judged as outside":          {[]option{in("7")}, "111", devices(0), snapshot.Process{Usage: usage(0)}, enforce.StatusTerminated},
+		"frees one device":           {[]option{in("7")}, "7", devices(0, 1), snapshot.Process{Usage: usage(1)}, enforce.StatusTerminated},
+		"frees all devices":          {[]option{in("7")}, "7", devices(0, 1), snapshot.Process{Usage: usage(2)}, enforce.StatusChanged},
+		"does both":                  {[]option{in("222")}, "7", devices(0, 1), snapshot.Process{Usage: usage(2)}, enforce.StatusChanged},
+		"inherits another, by files": {nil, "", devices(0), snapshot.Process{EID: "7", Inherited: "7", Usage: usage(0)}, enforce.StatusChanged},
+		"can't be known":             {nil, "7", devices(0), snapshot.Process{EnvUnknown: true, Usage: usage(0)}, enforce.StatusChanged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := ready(t, "gentle", r.options...)
+			r.now.PID = c.pid()
+			s := newScene(local.Options{Grace: oneGrace}, r.now)
+			s.machine.envs = []snapshot.Environment{environment("7", snapshot.UID(os.Getuid()), "me")}
+			for range 2 {
+				require.Equal(t, enforce.StatusChanged, s.carryOut(c.judged(r.judged, r.devices...), "a finding").Status)
+				c.answers()
+			}
+			got := s.carryOut(c.judged(r.judged, r.devices...), "a finding")
+			require.Equal(t, r.third, got.Status, got.Reason)
+			if r.third == enforce.StatusTerminated {
+				c.endedBy(unix.SIGTERM)
+				return
+			}
+			c.answers()
+		})
+	}
+}
+
+func devices(list ...snapshot.DeviceIndex) []snapshot.DeviceIndex { return list }
+
+// TestEvasionsAreOfOneProcess: what another one did before does not count.
+func TestEvasionsAreOfOneProcess(t *testing.T) {
+	s := newScene(local.Options{Grace: oneGrace})
+	for range 4 {
+		c := ready(t, "gentle", in("222"))
+		s.machine.apps = []snapshot.Process{{PID: c.pid(), Usage: usage(0)}}
+		require.Equal(t, enforce.StatusChanged, s.carryOut(c.judged("7", 0), "a finding").Status)
+		c.answers()
+	}
+}
+
+// TestAnEvasionAfterSIGTERMIsNoWayOut: a process learns from SIGTERM when to
+// become another one.
+func TestAnEvasionAfterSIGTERMIsNoWayOut(t *testing.T) {
+	c := ready(t, "stubborn", in("7"))
+	s := newScene(local.Options{Grace: aMoment, Kill: true})
+	s.machine.then = func() {
+		s.machine.apps = []snapshot.Process{{PID: c.pid(), Usage: usage(0, 1)}}
+		if s.machine.asked%2 == 0 {
+			s.machine.apps[0].Usage = usage(1)
+		}
+	}
+	for range 2 {
+		got := s.carryOut(c.judged("7", 0, 1), "a finding")
+		require.Equal(t, enforce.StatusChanged, got.Status, "a controller tries again")
+		c.answers()
+	}
+	require.Equal(t, enforce.StatusKilled, s.carryOut(c.judged("7", 0, 1), "a finding").Status)
+	c.endedBy(unix.SIGKILL)
+}
