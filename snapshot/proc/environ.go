@@ -37,21 +37,23 @@ func (p *Process) Environ(key string) (value string, found bool, err error) {
 	}
 	// It is not intact, or execve(2) replaced the memory while we read.
 	for range attempts {
+		memory := p.holdMemory()
 		before, beforeErr := p.memory()
 		data, err := p.readEnviron()
+		after, afterErr := p.memory()
+		same := memory.release() || before.image() == after.image()
 		if err != nil {
 			return "", false, p.reallyGone(err)
 		}
 		if value, found, intact := ParseEnviron(data, key); intact {
 			return value, found, nil
 		}
-		after, afterErr := p.memory()
 		switch {
 		case beforeErr != nil || afterErr != nil:
 			return "", false, p.noEnviron()
-		case before.image() != after.image():
+		case !same:
 			continue
-		case !after.hasMemory():
+		case !before.hasMemory() || !after.hasMemory():
 			return "", false, p.noEnviron()
 		case after.NoEnviron && len(data) == 0:
 			return "", false, nil
@@ -59,6 +61,47 @@ func (p *Process) Environ(key string) (value string, found bool, err error) {
 		return "", false, fmt.Errorf("%w: %w: PID %d", ErrUnreadable, ErrOverwritten, p.PID)
 	}
 	return "", false, p.noEnviron()
+}
+
+// heldMemory is a file of /proc that belongs to the memory that a process had
+// when it was opened: it is empty once execve(2) has replaced that memory.
+type heldMemory int
+
+// holdMemory opens a heldMemory, of a thread if the first one has ended.
+func (p *Process) holdMemory() heldMemory {
+	names := []string{"maps"}
+	threads, _ := p.otherThreads()
+	for _, thread := range threads {
+		names = append(names, "task/"+thread+"/maps")
+	}
+	for _, name := range names {
+		fd, err := openAt(p.dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
+		if err != nil {
+			continue
+		}
+		if held := heldMemory(fd); held.inUse() {
+			return held
+		}
+		_ = unix.Close(fd) // it was only read
+	}
+	return -1
+}
+
+// inUse says whether it is certain that a process still has the memory.
+func (m heldMemory) inUse() bool {
+	n, err := uninterrupted(func() (int, error) { return unix.Pread(int(m), make([]byte, 1), 0) })
+	return err == nil && n > 0
+}
+
+// release says whether the memory is still in use, and closes it. If it is, the
+// process ran one program all along, wherever it moved its environment meanwhile
+// (PR_SET_MM of prctl(2)).
+func (m heldMemory) release() bool {
+	if m < 0 {
+		return false
+	}
+	defer func() { _ = unix.Close(int(m)) }() // it was only read
+	return m.inUse()
 }
 
 // noEnviron is the error of a process that shows no environment, or a different

@@ -1,6 +1,7 @@
 package proc_test
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,7 +22,29 @@ import (
 // a Go string in quotes, when a test starts it again.
 const titleVariable = "GENV_TEST_TITLE"
 
+// moving is the titleVariable of a process that moves its environment all the time.
+const moving = "moving"
+
+func moveEnviron() {
+	move, err := proctest.EnvironMover()
+	if err != nil {
+		fmt.Println("can't:", err)
+		return
+	}
+	fmt.Println("done")
+	go func() {
+		_, _ = os.Stdin.Read(make([]byte, 1)) // until the test is done with it
+		os.Exit(0)
+	}()
+	for move() == nil {
+	}
+}
+
 func TestMain(m *testing.M) {
+	if os.Getenv(titleVariable) == moving {
+		moveEnviron()
+		return
+	}
 	if quoted := os.Getenv(titleVariable); quoted != "" {
 		title, err := strconv.Unquote(quoted)
 		if err == nil {
@@ -41,8 +64,16 @@ func TestMain(m *testing.M) {
 // titled is a process that has written a title over its environment.
 func titled(t *testing.T, title string, env ...string) snapshot.PID {
 	t.Helper()
+	pid, said := started(t, slices.Concat(env, []string{titleVariable + "=" + strconv.Quote(title)}))
+	require.Equal(t, "done\n", said)
+	return pid
+}
+
+// started is this program with an environment, and the first line that it says.
+func started(t *testing.T, env []string) (pid snapshot.PID, said string) {
+	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = slices.Concat(env, []string{titleVariable + "=" + strconv.Quote(title)})
+	cmd.Env = env
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
@@ -52,11 +83,9 @@ func titled(t *testing.T, title string, env ...string) snapshot.PID {
 		_ = in.Close()
 		_ = cmd.Wait() // it has nothing to say
 	})
-	line := make([]byte, 5)
-	_, err = out.Read(line)
+	said, err = bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
-	require.Equal(t, "done\n", string(line))
-	return snapshot.PID(cmd.Process.Pid)
+	return snapshot.PID(cmd.Process.Pid), said
 }
 
 // A title that runs over into the environment is no environment, whatever it
@@ -77,6 +106,30 @@ func TestATitleOverTheEnvironment(t *testing.T) {
 			require.ErrorIs(t, err, proc.ErrUnreadable)
 			require.ErrorIs(t, err, proc.ErrOverwritten)
 		})
+	}
+}
+
+// An environment that is moved all the time is overwritten, not merely unknown:
+// the process itself hides it.
+func TestAnEnvironmentThatIsMovedAllTheTime(t *testing.T) {
+	pid, said := started(t, []string{titleVariable + "=" + moving, key + "=1667"})
+	if said != "done\n" {
+		t.Skip("no process can move its environment here: " + said)
+	}
+	address := func() uint64 {
+		stat, err := proc.FS{}.Stat(pid)
+		require.NoError(t, err)
+		return stat.EnvAddress
+	}
+	for moves := 0; moves < 100; {
+		before := address()
+		_, found, err := proc.FS{}.Environ(pid, key)
+		require.False(t, found)
+		require.ErrorIs(t, err, proc.ErrUnreadable)
+		require.ErrorIs(t, err, proc.ErrOverwritten)
+		if address() != before {
+			moves++
+		}
 	}
 }
 
