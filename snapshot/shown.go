@@ -21,9 +21,14 @@ func Shown(text string) string {
 	if ordinary(text) {
 		return text
 	}
+	return Quoted(text, maxShown)
+}
+
+// Quoted is a foreign text in quotes, as of Shown, but cut to another length.
+func Quoted(text string, most int) string {
 	var b strings.Builder
 	b.WriteByte('"')
-	left := maxShown
+	left := most
 	for rest := text; rest != ""; left-- {
 		r, size := utf8.DecodeRuneInString(rest)
 		if left == 1 && len(rest) > size {

@@ -37,6 +37,12 @@ func TestShown(t *testing.T) {
 	}
 }
 
+func TestQuoted(t *testing.T) {
+	require.Equal(t, `"alice"`, snapshot.Quoted("alice", 5))
+	require.Equal(t, `"ali…"`, snapshot.Quoted("alice", 4))
+	require.Equal(t, `"it's ? 'x'"`, snapshot.Quoted("it's \a \"x\"", 100))
+}
+
 // FuzzShown: whatever the text, it is one word of safe characters, or stays
 // inside of one pair of quotes, on one line, in 32 characters.
 func FuzzShown(f *testing.F) {

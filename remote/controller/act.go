@@ -127,22 +127,31 @@ func (a *Action) outcomes() []enforce.Outcome {
 	return list
 }
 
-// shownLines are a host's lines with the names and ids that users choose made safe
-// to show: 1.4.3 prints these as they are, and names the environment that a process
-// claims although it is in none.
+// maxHostWords is how many characters of a line of a host's own are shown.
+const maxHostWords = 128
+
+// shownLines are a host's lines as they are shown. Those about the report are
+// genv's own: 1.4.3 prints names and ids that users choose as they are, and names
+// the environment that a process claims although it is in none. All others may
+// hold anything that a user of the host wants an administrator to read.
 func shownLines(report enforce.Report, lines []string) []string {
 	shown := make(map[string]string)
 	for i := range report.Detach {
-		shown[rawDetaching(&report.Detach[i])] = report.Detach[i].String()
+		d := &report.Detach[i]
+		shown[d.String()], shown[rawDetaching(d)] = d.String(), d.String()
 	}
 	for i := range report.Terminate {
-		shown[rawTerminating(&report.Terminate[i])] = report.Terminate[i].String()
+		t := &report.Terminate[i]
+		shown[t.String()], shown[rawTerminating(t)] = t.String(), t.String()
+		shown[t.KillLine()] = t.KillLine()
 	}
 	list := slices.Clone(lines)
 	for i, line := range list {
-		if text, known := shown[strings.TrimSpace(line)]; known {
-			list[i] = text
+		text, known := shown[strings.TrimSpace(line)]
+		if !known {
+			text = "The host says: " + snapshot.Quoted(strings.TrimSpace(line), maxHostWords)
 		}
+		list[i] = text
 	}
 	return list
 }
