@@ -26,7 +26,7 @@ var (
 type endedError struct{ eid snapshot.EnvID }
 
 func (e endedError) Error() string {
-	return fmt.Sprintf("Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a new one", e.eid)
+	return fmt.Sprintf("Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a new one", snapshot.Shown(string(e.eid)))
 }
 
 // plainly has a command's errors printed as 1.4.3 does, in its words alone.

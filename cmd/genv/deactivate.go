@@ -77,7 +77,7 @@ func goesOnLine(b *state.Books, eid snapshot.EnvID) string {
 	for i, pid := range pids {
 		words[i] = strconv.Itoa(int(pid))
 	}
-	return fmt.Sprintf("Environment %.32q goes on, with its devices, until its processes end: %s", eid, strings.Join(words, " "))
+	return fmt.Sprintf("Environment %s goes on, with its devices, until its processes end: %s", snapshot.Shown(string(eid)), strings.Join(words, " "))
 }
 
 // unregistered is errNotActive, unless the books have the shell although it has

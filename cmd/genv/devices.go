@@ -109,7 +109,7 @@ func (p *program) devicesPs(c *cli.Context) error {
 	timestamp := given(c, "timestamp").Bool("timestamp")
 	for _, d := range books.Devices {
 		for _, a := range d.Attachments {
-			t.add(d.Index.String(), string(a.EID), nameOf(&books, a.EID), p.moment(a.Time, timestamp))
+			t.add(d.Index.String(), shownName(format, string(a.EID)), shownName(format, nameOf(&books, a.EID)), p.moment(a.Time, timestamp))
 		}
 		if len(d.Attachments) == 0 {
 			t.add(d.Index.String(), "", "", "")

@@ -67,7 +67,8 @@ func (p *program) environmentBooks(c *cli.Context) (state.Books, error) {
 	p.warn(books.Warnings)
 	for i := range books.Environments {
 		if e := &books.Environments[i]; e.OwnerMismatch {
-			p.warn([]string{fmt.Sprintf("environment %s is registered for %s, but the kernel says otherwise of that uid or of its processes", e.EID, owner(e))})
+			p.warn([]string{fmt.Sprintf("environment %s is registered for %s, but the kernel says otherwise of that uid or of its processes",
+				snapshot.Shown(string(e.EID)), shownOwner(e))})
 		}
 	}
 	return books, err
@@ -95,7 +96,7 @@ func (p *program) envsPs(c *cli.Context) error {
 	timestamp := given(c, "timestamp").Bool("timestamp")
 	for i := range books.Environments {
 		e := &books.Environments[i]
-		t.add(string(e.EID), owner(e), e.Config.Name, p.moment(e.Creation, timestamp), environmentQueries["pids"]("", e))
+		t.add(shownName(format, string(e.EID)), shownName(format, owner(e)), shownName(format, e.Config.Name), p.moment(e.Creation, timestamp), environmentQueries["pids"]("", e))
 	}
 	return t.write(p.out, format)
 }
@@ -106,6 +107,14 @@ func owner(e *snapshot.Environment) string {
 		return fmt.Sprint(e.UID)
 	}
 	return fmt.Sprintf("%s(%d)", e.Username, e.UID)
+}
+
+// shownOwner is owner for a sentence.
+func shownOwner(e *snapshot.Environment) string {
+	if e.Username == "" {
+		return owner(e)
+	}
+	return fmt.Sprintf("%s(%d)", snapshot.Shown(string(e.Username)), e.UID)
 }
 
 // localEnvironments is the JSON of `genv envs`; docs/json.md describes it.

@@ -65,16 +65,14 @@ func (u inUse) warnings(ctx context.Context, attached []snapshot.DeviceIndex) []
 	return lines
 }
 
-// inUseLine is one line. The command, which the process may choose, is quoted and
-// cut.
+// inUseLine is one line.
 func inUseLine(ctx context.Context, p *snapshot.Process, usage snapshot.DeviceUsage) string {
-	const longest = 32
 	text := fmt.Sprintf("Warning: GPU %d is in use by process %d", usage.Index, p.PID)
 	if p.UID != nil {
 		text += " of " + owner(&snapshot.Environment{UID: *p.UID, Username: state.Users{}.Username(ctx, *p.UID)})
 	}
 	if command := cmp.Or(p.Command, p.Name); command != "" {
-		text += fmt.Sprintf(": %.*q", longest, command)
+		text += ": " + snapshot.ShownCommand(command)
 	}
 	if usage.Memory.Known() {
 		text += fmt.Sprintf(", with %s", usage.Memory)

@@ -62,7 +62,7 @@ func (w *person) active(ctx context.Context) (snapshot.EnvID, error) {
 	}
 	for _, pid := range parents {
 		if env := books.EnvironmentOf(pid); env != nil {
-			return "", fmt.Errorf("sudo keeps from genv that this shell is in environment %s: run `sudo -E env PATH=$PATH genv …` instead", env.EID)
+			return "", fmt.Errorf("sudo keeps from genv that this shell is in environment %s: run `sudo -E env PATH=$PATH genv …` instead", snapshot.Shown(string(env.EID)))
 		}
 	}
 	return "", errNotActive

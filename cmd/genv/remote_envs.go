@@ -107,7 +107,7 @@ func (p *program) writeEnvs(c *cli.Context, results []remote.Result[[]snapshot.E
 		}
 		hosts++
 		for _, e := range r.Value {
-			t.add(r.Host.Name, string(e.EID), string(e.Username), e.Config.Name, p.moment(e.Creation, c.Bool("timestamp")))
+			t.add(r.Host.Name, shownName(format, string(e.EID)), shownName(format, string(e.Username)), shownName(format, e.Config.Name), p.moment(e.Creation, c.Bool("timestamp")))
 		}
 	}
 	if err := t.write(p.out, format); err != nil || c.Bool("no-summary") {

@@ -53,7 +53,7 @@ func (p *program) status(c *cli.Context) error {
 // statusText is 1.4.3's.
 func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Environment is active (%s)\n", env.EID)
+	fmt.Fprintf(&b, "Environment is active (%s)\n", shownName("tui", string(env.EID)))
 	if len(attached) == 0 {
 		b.WriteString("Detached from GPUs\n")
 	} else {
@@ -61,7 +61,7 @@ func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex) stri
 	}
 	var lines []string
 	if env.Config.Name != "" {
-		lines = append(lines, "Name: "+env.Config.Name)
+		lines = append(lines, "Name: "+shownName("tui", env.Config.Name))
 	}
 	if env.Config.GPUs != nil {
 		lines = append(lines, "Device count: "+strconv.Itoa(*env.Config.GPUs))

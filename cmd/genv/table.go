@@ -71,6 +71,18 @@ func (t *table) writeText(w io.Writer) error {
 	return err
 }
 
+// maxName is how many characters of a text that a user chose are shown to people.
+const maxName = 32
+
+// shownName is a text that a user chose, in a column of a table: for people cut to the
+// length of a name, so that it says no more than that.
+func shownName(format, text string) string {
+	if format != "tui" || utf8.RuneCountInString(text) <= maxName {
+		return text
+	}
+	return string([]rune(text)[:maxName-1]) + "…"
+}
+
 func (t *table) header() []string {
 	names := make([]string, len(t.columns))
 	for i, c := range t.columns {
