@@ -326,8 +326,12 @@ func (l *limiter) hold(g *group, because string) {
 	}
 }
 
-// mostlyOn is the host that has three quarters of the actions against a user who
-// has some on other hosts, too; nil when there is none.
+// manyOnOneHost is more actions against a user on one host than there are without a
+// mistake or a lie.
+const manyOnOneHost = 32
+
+// mostlyOn is the host that has many and three quarters of the actions against a
+// user who has some on other hosts, too; nil when there is none.
 func (g *group) mostlyOn() *hostView {
 	byHost, all := make(map[*hostView]int), 0
 	for _, a := range g.actions {
@@ -337,7 +341,7 @@ func (g *group) mostlyOn() *hostView {
 		}
 	}
 	for h, n := range byHost {
-		if n < all && 4*n >= 3*all {
+		if n >= manyOnOneHost && n < all && 4*n >= 3*all {
 			return h
 		}
 	}

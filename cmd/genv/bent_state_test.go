@@ -236,5 +236,7 @@ func TestBentLockHeld(t *testing.T) {
 	require.Contains(t, r.err, fmt.Sprintf("genv.lock is held by process %d", cmd.Process.Pid))
 	require.NoError(t, os.Remove(b.state("gpu-01", "envs.json")))
 	b.spares("gpu-01", honest)
+	require.NoError(t, os.Remove(b.state("gpu-01", "devices.json")))
+	b.spares("gpu-01", honest)
 	b.spares("gpu-01", honest)
 }

@@ -33,11 +33,11 @@ func spareAfterRestore(s *snapshot.Snapshot, books *state.Books, now time.Time) 
 }
 
 // reattach attaches environments to the devices that their processes use, for a
-// minute after a restoration: the copy lacks what was attached since it was
+// minute after a restoration, or as long as that can't be written: the copy lacks what was attached since it was
 // taken, and nobody's process may end for that. It gives nobody more than
 // `genv attach --allow-over-subscription` would.
 func (m *Machine) reattach(ctx context.Context, processes []snapshot.Process, books state.Books) (state.Books, error) {
-	if !books.Spares(0, m.now()) {
+	if !books.DevicesUnwritten && !books.Spares(0, m.now()) {
 		return books, nil
 	}
 	uses := make(map[snapshot.EnvID][]snapshot.DeviceIndex)

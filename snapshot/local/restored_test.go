@@ -78,11 +78,13 @@ func TestAttachmentsThatTheCopyLacksAreMadeAgain(t *testing.T) {
 		"another user's process": {now.Add(-time.Second), 1002, "2020", false},
 		"an unknown environment": {now.Add(-time.Second), 1001, "7", false},
 		"no environment":         {now.Add(-time.Second), 1001, "", false},
+		"not written yet":        {time.Time{}, 1001, "2020", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
 			m.Now = func() time.Time { return now }
 			m.books.Environments = []snapshot.Environment{{EID: "2020", UID: 1001}}
+			m.books.DevicesUnwritten = name == "not written yet"
 			m.restored(tt.restored, 9000)
 			m.process(77, tt.uid, 5000, "GENV_ENVIRONMENT_ID="+tt.eid+"\x00")
 			m.smi.apps = "GPU-0, 77, 100\n"

@@ -22,6 +22,9 @@ type Books struct {
 	LivenessUnknown bool
 	// Restorations are those of the last minute, the oldest first.
 	Restorations []Restoration
+	// DevicesUnwritten says that devices.json was lost and could not be written, so
+	// that what was attached since root's copy is still missing.
+	DevicesUnwritten bool
 
 	foreign bool    // the PIDs are of namespaces that root's note names, which are not ours
 	remains remains // nil when no processes are looked for

@@ -93,9 +93,16 @@ func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 	machine.running = append(machine.running, job(50, alice, "1102"))
 	books := read()
 	require.NotNil(t, books.Environment("2020"))
+	require.False(t, books.DevicesUnwritten)
+	require.NoError(t, os.Remove(filepath.Join(dir, "devices.json")))
+	books = read()
+	require.True(t, books.DevicesUnwritten)
+	books, err := store.Reattach(t.Context(), map[snapshot.EnvID][]snapshot.DeviceIndex{"2020": {1}})
+	require.NoError(t, err)
+	require.Equal(t, indices{1}, books.AttachedTo("2020"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := store.Read(ctx)
+	_, err = store.Read(ctx)
 	require.ErrorIs(t, err, state.ErrBusy)
 }
 

@@ -14,7 +14,7 @@ import (
 // when attachments that were made since the copy are missing; a warning names
 // each one. What is attached already stays as it is.
 func (s *Store) Reattach(ctx context.Context, uses map[snapshot.EnvID][]snapshot.DeviceIndex) (Books, error) {
-	books, err := s.update(ctx, func(b *Books) error {
+	books, err := s.updateOrRead(ctx, func(b *Books) error {
 		for _, eid := range slices.Sorted(maps.Keys(uses)) {
 			env := b.Environment(eid)
 			if env == nil {
@@ -25,7 +25,7 @@ func (s *Store) Reattach(ctx context.Context, uses map[snapshot.EnvID][]snapshot
 			}
 		}
 		return nil
-	})
+	}, func(*folder) {})
 	return s.finish(ctx, books, err)
 }
 

@@ -13,7 +13,7 @@ import (
 // Shells that were registered do not count, since they may have left. Devices
 // that another environment has got meanwhile are not taken back. It says whether
 // there was any.
-func (b *Books) reclaim(good *lastGood, all *census) (any bool) {
+func (b *Books) reclaim(good *lastGood, all *census) (found bool) {
 	before, err := decodeEnvironments(good.envs)
 	if err != nil {
 		return false
@@ -36,9 +36,9 @@ func (b *Books) reclaim(good *lastGood, all *census) (any bool) {
 		b.reattach(env.EID, devices)
 		b.Warnings = append(b.Warnings, fmt.Sprintf("environment %s of uid %d was no longer in %s although its user's processes go on: registered again",
 			snapshot.Shown(string(env.EID)), env.UID, envsFile))
-		any = true
+		found = true
 	}
-	return any
+	return found
 }
 
 // goingOn finds the processes that go on in environments which were lost. A user

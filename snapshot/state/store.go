@@ -86,15 +86,7 @@ func (s *Store) Read(ctx context.Context) (Books, error) {
 
 // readThen is Read, and then, under the same lock, a call of inspect.
 func (s *Store) readThen(ctx context.Context, inspect func(*folder)) (Books, error) {
-	wait := s.wait
-	if s.mayRepair() {
-		wait = min(wait, readerWait)
-	}
-	books, err := s.updateWithin(ctx, wait, func(*Books) error { return nil }, inspect)
-	var busy *BusyError
-	if errors.As(err, &busy) && ctx.Err() == nil && s.mayRepair() {
-		books, err = s.readUnlocked(ctx, busy)
-	}
+	books, err := s.updateOrRead(ctx, func(*Books) error { return nil }, inspect)
 	var unwritten *writeError
 	if errors.As(err, &unwritten) {
 		books.Warnings = append(books.Warnings, "the state could be read but not written: "+err.Error())

@@ -1,0 +1,103 @@
+package state_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// Who removes envs.json right before a genv 1.4.3 is used leaves a valid, empty
+// file: what goes on is registered again, as is what 1.4.3 dropped with its shell.
+func TestWhatGoesOnIsRegisteredAgain(t *testing.T) {
+	tests := []struct {
+		name     string
+		running  []state.Running
+		taken    bool // its device, meanwhile
+		want     []snapshot.PID
+		attached indices
+	}{
+		{name: "a job goes on", running: []state.Running{job(50, alice, "1102")}, want: []snapshot.PID{50}, attached: indices{0}},
+		{name: "its device is somebody else's", running: []state.Running{job(50, alice, "1102")}, taken: true, want: []snapshot.PID{50}},
+		{name: "nothing goes on"},
+		{name: "the shell itself has left", running: []state.Running{with(job(1102, alice, "1102"), func(r *state.Running) { r.Name = "bash" })}},
+		{name: "a job that was registered itself goes on", running: []state.Running{job(1102, alice, "1102")}, want: []snapshot.PID{1102}, attached: indices{0}},
+		{name: "another user's process", running: []state.Running{job(50, bob, "1102")}},
+		{name: "an ssh-agent is no work", running: []state.Running{with(job(50, alice, "1102"), func(r *state.Running) { r.Name = "ssh-agent" })}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			store, machine, dir, _ := kept(t)
+			machine.running = tt.running
+			legacy := &town{}
+			require.NoError(t, state.New(dir, state.Options{Machine: legacy}).Update(t.Context(), func(b *state.Books) error {
+				b.Environments = nil
+				b.Detach("1102")
+				if !tt.taken {
+					return nil
+				}
+				if err := b.Activate(state.Activation{EID: "9", UID: bob, PID: 9, At: at("12:00:00")}); err != nil {
+					return err
+				}
+				_, err := b.Attach(state.AttachRequest{EID: "9", Count: 1, At: at("12:00:00")})
+				return err
+			}))
+			for range 2 {
+				books, err := store.Read(t.Context())
+				require.NoError(t, err)
+				env := books.Environment("1102")
+				require.Equal(t, tt.want != nil, env != nil)
+				if env != nil {
+					require.Equal(t, tt.want, env.PIDs)
+					require.Equal(t, alice, env.UID)
+				}
+				require.Equal(t, tt.attached, books.AttachedTo("1102"))
+			}
+		})
+	}
+}
+
+// An environment that vanished proves that others may have, which began after the
+// copy; a file that lacks none proves nothing.
+func TestWithWhatGoesOnNewerEnvironmentsAreFoundAgain(t *testing.T) {
+	for _, goesOn := range []bool{true, false} {
+		store, machine, dir, _ := kept(t)
+		machine.running = []state.Running{job(6000, bob, "2020")}
+		if goesOn {
+			machine.running = append(machine.running, job(50, alice, "1102"))
+		}
+		put(t, dir, "envs.json", `{"envs": []}`)
+		books, err := store.Read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, goesOn, books.Environment("1102") != nil)
+		require.Equal(t, goesOn, books.Environment("2020") != nil)
+		require.Equal(t, goesOn, books.Spares(6000, time.Now()))
+	}
+}
+
+// Any number of environments of any number of users may be lost.
+func TestManyUsersAreLookedThroughOnce(t *testing.T) {
+	store, machine, dir, _ := kept(t)
+	const count = 3000
+	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+		for i := range snapshot.PID(count) {
+			b.Environments = append(b.Environments, snapshot.Environment{
+				EID: snapshot.EnvID(strconv.Itoa(int(10_000 + i))), UID: snapshot.UID(100_000 + i), Creation: at("12:00:00"), PIDs: []snapshot.PID{10_000 + i},
+			})
+		}
+		return nil
+	}))
+	for i := range snapshot.PID(count) {
+		machine.running = append(machine.running, job(10_000+i, snapshot.UID(100_000+i), snapshot.EnvID(strconv.Itoa(int(10_000+i)))))
+	}
+	machine.walks = 0
+	put(t, dir, "envs.json", `{"envs": []}`)
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, books.Environments, count)
+	require.Equal(t, 2, machine.walks, "for all that are lost, and for what began since")
+}
