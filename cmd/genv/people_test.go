@@ -74,9 +74,11 @@ func TestKernelIdentity(t *testing.T) {
 	path := filepath.Join(s.state, "envs.json")
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(data), `"uid": 60901`, `"uid": 60902`, 1)), 0o666))
+	forged := strings.Replace(string(data), hers.pid()+"\n      ]", hers.pid()+","+s.person("bob", bob).open("bash").pid()+"]", 1)
+	require.NotEqual(t, string(data), forged)
+	require.NoError(t, os.WriteFile(path, []byte(forged), 0o666))
 	r := s.me().run("genv", "envs", "--format", "json")
-	require.Contains(t, r.err, "environment "+hers.pid()+" is registered for 60902, but the kernel says otherwise")
+	require.Contains(t, r.err, "environment "+hers.pid()+" is registered for 60901, but the kernel says otherwise")
 	var document localEnvironments
 	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 	require.Equal(t, "genv.envs/1", document.Schema)

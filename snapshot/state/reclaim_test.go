@@ -101,3 +101,20 @@ func TestManyUsersAreLookedThroughOnce(t *testing.T) {
 	require.Len(t, books.Environments, count)
 	require.Equal(t, 2, machine.walks, "for all that are lost, and for what began since")
 }
+
+// Who writes another uid into somebody's environment leaves it without a process of
+// its user: so it ends, and is the right user's again.
+func TestAnEnvironmentOfAnotherUserNowIsRegisteredAgain(t *testing.T) {
+	store, machine, dir, _ := kept(t)
+	owner := alice
+	machine.people = map[snapshot.PID]state.Process{1102: {Life: state.Alive, Owner: &owner}}
+	machine.running = []state.Running{job(50, alice, "1102")}
+	require.NoError(t, state.New(dir, state.Options{Machine: &town{}}).Update(t.Context(), func(b *state.Books) error {
+		b.Environment("1102").UID = bob
+		return nil
+	}))
+	books, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, alice, books.Environment("1102").UID)
+	require.Equal(t, indices{0}, books.AttachedTo("1102"))
+}
