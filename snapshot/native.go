@@ -28,6 +28,7 @@ type (
 		Name           string      `json:"name,omitempty"`
 		Command        string      `json:"command,omitempty"`
 		Username       Username    `json:"user,omitempty"`
+		UserUnknown    bool        `json:"user_unknown,omitempty"`
 		Protected      string      `json:"protected,omitempty"`
 		Container      string      `json:"container,omitempty"`
 		EID            EnvID       `json:"eid,omitempty"`
@@ -82,7 +83,7 @@ func nativeProcesses(processes []Process) []nativeProcess {
 	for i := range processes {
 		p := &processes[i]
 		out = append(out, nativeProcess{
-			PID: p.PID, Start: p.Start, UID: p.UID, Name: p.Name, Command: p.Command, Username: p.Username, Protected: p.Protected, Container: p.Container,
+			PID: p.PID, Start: p.Start, UID: p.UID, Name: p.Name, Command: p.Command, Username: p.Username, UserUnknown: p.UserUnknown, Protected: p.Protected, Container: p.Container,
 			EID: p.EID, Inherited: p.Inherited, EnvUnknown: p.EnvUnknown, EnvOverwritten: p.EnvOverwritten, Usage: usageToWire(p.Usage),
 		})
 	}

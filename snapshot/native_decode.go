@@ -14,7 +14,7 @@ func processesFromNative(list []nativeProcess) ([]Process, error) {
 
 func (n nativeProcess) process() (Process, error) {
 	p := Process{
-		PID: n.PID, Start: n.Start, UID: n.UID, Name: n.Name, Command: n.Command, Username: n.Username, Protected: n.Protected, Container: n.Container,
+		PID: n.PID, Start: n.Start, UID: n.UID, Name: n.Name, Command: n.Command, Username: n.Username, UserUnknown: n.UserUnknown, Protected: n.Protected, Container: n.Container,
 		EID: n.EID, Inherited: n.Inherited, EnvUnknown: n.EnvUnknown, EnvOverwritten: n.EnvOverwritten,
 	}
 	if n.PID < 1 || len(n.Usage) > maxDevices {

@@ -59,8 +59,11 @@ type Process struct {
 	// EnvOverwritten says, where EnvUnknown, that the process itself overwrote
 	// its environ, as programs do that set a title.
 	EnvOverwritten bool
-	// Username is the host's name for UID; empty when not told.
+	// Username is the host's name for UID; empty when it has none, or not told.
 	Username Username
+	// UserUnknown says that the host could not ask for the name of UID, as when its
+	// directory service doesn't answer: that Username is empty then says nothing.
+	UserUnknown bool
 	// Protected is the name of the daemon that it is, when the host would
 	// refuse to end it for that; empty when not, or not told.
 	Protected string

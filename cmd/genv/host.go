@@ -6,7 +6,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
@@ -25,7 +24,7 @@ type host struct {
 	executor *enforcelocal.Executor
 	say      func(string) // gets its lines
 	record   *hostRecord
-	names    map[snapshot.UID]snapshot.Username // of those who own processes
+	names    userNames // of those who own processes
 }
 
 func (p *program) openHost() (*host, error) {
@@ -49,6 +48,7 @@ func (p *program) openHost() (*host, error) {
 
 		oneAccount: oneAccount,
 	}
+	h.names.now = p.now
 	h.record = p.openHostRecord(h.machine.Proc)
 	h.executor = enforcelocal.New(h.machine, h.store, enforcelocal.Options{Grace: executeGrace, Say: func(line string) { h.say(line) }})
 	return h, nil

@@ -11,7 +11,6 @@ import (
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
-	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
 // defaultHostLog is where root's genv records what it does on a host.
@@ -104,7 +103,7 @@ func (h *host) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	}
 	_, offset := h.record.now().Zone()
 	s.UTCOffset = &offset
-	names := h.namesOf(ctx, s)
+	h.names.ask(ctx, s)
 	for i := range s.Processes {
 		p := &s.Processes[i]
 		p.Protected = h.executor.Protects(p)
@@ -112,32 +111,8 @@ func (h *host) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 		case h.oneAccount:
 			p.UID = nil
 		case p.UID != nil:
-			p.Username = names[*p.UID]
+			p.Username, p.UserUnknown = h.names.of(*p.UID)
 		}
 	}
 	return s, nil
-}
-
-// namesWithin is how long the owners of processes are named for at most.
-const namesWithin = 3 * time.Second
-
-// namesOf names the owners of processes, each of them once in a conversation: a
-// directory service may be slow, and one that has no name for a user is not
-// asked again.
-func (h *host) namesOf(ctx context.Context, s *snapshot.Snapshot) map[snapshot.UID]snapshot.Username {
-	ctx, cancel := context.WithTimeout(ctx, namesWithin)
-	defer cancel()
-	if h.names == nil {
-		h.names = make(map[snapshot.UID]snapshot.Username)
-	}
-	for i := range s.Processes {
-		uid := s.Processes[i].UID
-		if uid == nil || ctx.Err() != nil {
-			continue
-		}
-		if _, known := h.names[*uid]; !known {
-			h.names[*uid] = state.Users{}.Username(ctx, *uid)
-		}
-	}
-	return h.names
 }
