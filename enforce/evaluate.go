@@ -109,6 +109,9 @@ func (e *evaluation) noteUnknowns(h *hostView) {
 			e.note(h, "process %d%s claims environment %s, which belongs to uid %d: it counts as outside",
 				p.PID, describe(p), snapshot.Shown(string(p.EID)), env.env.UID)
 		}
+		if p.UserUnknown {
+			e.note(h, "the user of process %d%s could not be looked up: if the policy exempts users by name, it is left alone", p.PID, describe(p))
+		}
 		if p.EnvUnknown && !h.outsideByPolicy(p) {
 			e.note(h, "the environment of process %d%s could not be read, so it is left alone%s", p.PID, describe(p), overwritten(p))
 		}

@@ -126,12 +126,9 @@ func TestBentUIDWithoutAccount(t *testing.T) {
 	t.Cleanup(func() { _, _ = of.Process.Kill(), of.Wait() })
 	b.forge("gpu-01", snapshot.Environment{EID: "7777", UID: 54321, PIDs: []snapshot.PID{snapshot.PID(of.Process.Pid)}}, 0, 1)
 	bent := b.job("gpu-01", sshfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7777"}, Uses: using(0, 1)})
-	r := b.enforce("gpu-01", "--max-devices-per-user", "1", "--non-env-processes")
-	require.Zero(t, r.code, r.err)
+	r := b.enforce("gpu-01", "--max-devices-per-user", "1")
+	require.Contains(t, r.out, "User carol is using 2 devices on 1 hosts which is 1 more than the maximum allowed")
 	require.False(t, bent.Running(), r.out)
-	envs, err := b.Host("gpu-01").Environments()
-	require.NoError(t, err)
-	require.Nil(t, snapshot.FindEnvironment(envs, "7777"), "PID 1 keeps nobody's environment alive")
 }
 
 // perlTitle is a program that writes a title over its arguments and what lies

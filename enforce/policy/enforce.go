@@ -78,6 +78,11 @@ func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 			return fmt.Sprintf("uid %d: %s", *o.uid, from), true
 		}
 	}
+	if s.Process != nil && s.Process.UserUnknown {
+		if from, ok := e.anyUser(); ok { // it may be one of them
+			return fmt.Sprintf("a user whose name could not be looked up: %s", from), true
+		}
+	}
 	if s.Process != nil {
 		if from, ok := e.Process(s.Process.Name, o.user); ok {
 			return fmt.Sprintf("process %s: %s", s.Process.Name, from), true

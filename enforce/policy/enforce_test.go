@@ -81,6 +81,8 @@ exempt:
 		{"a process of nobody", enforce.Subject{Host: "h", Process: process(nil, "python", 1)}, ""},
 		{"a host", enforce.Subject{Host: "free", Process: process(uid(1000), "python", 1)}, "host free: exempt, p.yaml:5:"},
 		{"an attachment to what is said to be carol's", enforce.Subject{Host: "h", Environment: carols}, ""},
+		{"one whose name could not be looked up", enforce.Subject{Host: "h", Process: &snapshot.Process{PID: 9, UID: uid(12), UserUnknown: true}}, "a user whose name could not be looked up"},
+		{"one who has no name", enforce.Subject{Host: "h", Process: &snapshot.Process{PID: 9, UID: uid(12)}}, ""},
 		{"carol, for her caps", enforce.Subject{User: "carol"}, "user carol"},
 		{"eve, for hers", enforce.Subject{User: "eve"}, ""},
 		{"a process of carol's", enforce.Subject{Host: "h", Environment: carols, Process: process(uid(10), "python", 1)}, "user carol"},

@@ -45,6 +45,16 @@ func (e *Exemptions) User(user snapshot.Username) (Source, bool) {
 	return from, ok
 }
 
+// anyUser says whether any user is exempt by name, and where the first of them is.
+func (e *Exemptions) anyUser() (first Source, any bool) {
+	for _, from := range e.users {
+		if !any || from.Place.Line < first.Place.Line {
+			first, any = from, true
+		}
+	}
+	return first, any
+}
+
 // UID says whether a numeric user id is exempt.
 func (e *Exemptions) UID(uid snapshot.UID) (Source, bool) {
 	from, ok := e.uids[uid]
