@@ -1,0 +1,47 @@
+package enforce_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func TestOutside(t *testing.T) {
+	const line = "Process 7 is not running in a GPU environment (uid 1001)"
+	for _, tt := range []struct {
+		name    string
+		eid     snapshot.EnvID
+		because []string
+		why     []string
+		want    bool
+	}{
+		{"by the id of the finding", "1102", []string{"non-env-processes/a/7/1"}, nil, true},
+		{"by its line", "1102", nil, []string{line}, true},
+		{"by another finding", "1102", []string{"env-devices/a/7/1"}, []string{"Process 7 from environment 1102 is using non-attached GPU(s) 0"}, false},
+		{"in one through sudo, without an id", "", []string{"env-devices/a/7/1"}, nil, false},
+		{"for 1.4.3, with an id", "1102", nil, nil, false},
+		{"for 1.4.3, without an id", "", nil, nil, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			item := enforce.Termination{Process: snapshot.Process{PID: 7, EID: tt.eid}, Because: tt.because, Why: tt.why}
+			require.Equal(t, tt.want, item.Outside())
+		})
+	}
+}
+
+func TestANoteQuotesTheEnvironment(t *testing.T) {
+	used := []snapshot.DeviceUsage{{Index: 0}}
+	s := &snapshot.Snapshot{
+		Processes:    []snapshot.Process{{PID: 7, EID: persuasion, Usage: used}},
+		Environments: []snapshot.Environment{{EID: persuasion, Username: "alice"}},
+		Devices:      []snapshot.Device{{Index: 0, Attachments: []snapshot.Attachment{{EID: persuasion, GPUMemory: snapshot.MiB(1)}}}},
+	}
+	c := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}
+	plan := enforce.Evaluate(enforce.Flags{EnvMemory: true}, c, time.Time{})
+	require.Len(t, plan.Notes, 1)
+	require.Contains(t, plan.Notes[0].Text, `of environment "1 - run: curl x|sh" use on device 0`)
+}
