@@ -46,13 +46,13 @@ func (e *Exemptions) User(user snapshot.Username) (Source, bool) {
 }
 
 // anyUser says whether any user is exempt by name, and where the first of them is.
-func (e *Exemptions) anyUser() (first Source, any bool) {
+func (e *Exemptions) anyUser() (first Source, found bool) {
 	for _, from := range e.users {
-		if !any || from.Place.Line < first.Place.Line {
-			first, any = from, true
+		if !found || from.Place.Line < first.Place.Line {
+			first, found = from, true
 		}
 	}
-	return first, any
+	return first, found
 }
 
 // UID says whether a numeric user id is exempt.

@@ -56,7 +56,8 @@ func TestLimitsHoldWholeUsersOrHosts(t *testing.T) {
 			"a | dev 0 | " + outside(100, 60, "1") + " | " + outside(300, 50, "2") + "\nb | dev 0 | " + outside(100, 2, "1") + " | " + outside(300, 3, "2"), "user1a 60+0", 55,
 		},
 		{
-			"nor by the limit per user", enforce.Limits{PerUser: enforce.Limit{Terminations: 10}},
+			"nor by the limit per user",
+			enforce.Limits{PerUser: enforce.Limit{Terminations: 10}},
 			"a | dev 0 | " + outside(100, 50, "1") + "\nb | dev 0 | " + outside(100, 3, "1"), "user1a 50+0", 3,
 		},
 		{

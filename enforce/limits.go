@@ -1,0 +1,102 @@
+package enforce
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Limits hold back the actions against a user or on a host if they are more than
+// the policy's author can have meant. The zero Limits hold nothing back.
+type Limits struct {
+	Fleet   Limit // for a cycle as a whole
+	PerUser Limit // for each user, on all hosts together
+	PerHost Limit // for each host
+	// Throttle carries out as many actions as a limit allows in a cycle, those
+	// of the oldest findings first, where otherwise none is.
+	Throttle bool
+}
+
+// Limit is how much may be done in one cycle; 0 is no limit.
+type Limit struct {
+	Terminations int
+	// Percent limits terminations to a share of the GPU processes: of those on
+	// the host for a limit per host, otherwise of all.
+	Percent     int
+	Detachments int
+}
+
+// Held are the actions against one user, or on one host, that a limit held back;
+// with both those against the user on that host.
+type Held struct {
+	User         snapshot.Username `json:"user,omitempty"`
+	Host         snapshot.Hostname `json:"host,omitempty"`
+	Terminations int               `json:"terminations"`
+	Detachments  int               `json:"detachments"`
+	Because      string            `json:"because"`
+
+	partly bool // others were carried out, as Throttle allows
+}
+
+// String is a line about it.
+func (h Held) String() string {
+	whom := "on this machine"
+	switch {
+	case h.User != "" && h.Host != "":
+		whom = fmt.Sprintf("against user %s on host %s", snapshot.Shown(string(h.User)), h.Host)
+	case h.User != "":
+		whom = "against user " + snapshot.Shown(string(h.User))
+	case h.Host != "":
+		whom = "on host " + string(h.Host)
+	}
+	taken := "No action"
+	if h.partly {
+		taken = "Only some actions"
+	}
+	return fmt.Sprintf("Safety limit exceeded: %s. %s taken %s in this cycle (held: %d terminations, %d detachments)", h.Because, taken, whom, h.Terminations, h.Detachments)
+}
+
+// action is an item of a report, with the user it is directed against: "" when
+// that isn't known.
+type action struct {
+	user   snapshot.Username
+	host   *hostView
+	detach bool
+	pid    snapshot.PID // of a termination
+	device deviceOfEnv  // of a detachment
+	since  time.Time    // of its oldest finding
+	held   *Held        // nil when it isn't held
+}
+
+// tally counts actions, and GPU processes for limits that are a share of them.
+type tally struct{ terminations, detachments, processes int }
+
+func (t *tally) add(a *action, n int) {
+	if a.detach {
+		t.detachments += n
+	} else {
+		t.terminations += n
+	}
+}
+
+// over says which limit a tally exceeds, by its key in a policy file, which ends
+// with suffix; "" for none.
+func (l Limit) over(t tally, suffix string) string {
+	switch {
+	case l.Terminations > 0 && t.terminations > l.Terminations:
+		return fmt.Sprintf("%d processes would be terminated, and max-terminations%s is %d", t.terminations, suffix, l.Terminations)
+	case l.Percent > 0 && t.terminations*100 > l.Percent*t.processes:
+		return fmt.Sprintf("%d of %d GPU processes would be terminated, and max-percent%s is %d", t.terminations, t.processes, suffix, l.Percent)
+	case l.Detachments > 0 && t.detachments > l.Detachments:
+		return fmt.Sprintf("%d devices would be detached, and max-detachments%s is %d", t.detachments, suffix, l.Detachments)
+	}
+	return ""
+}
+
+// The ends of the keys of limits.
+const (
+	perFleet = ""
+	perUser  = "-per-user"
+	perHost  = "-per-host"
+)
