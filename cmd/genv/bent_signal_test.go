@@ -92,7 +92,8 @@ func TestBentWordsInEveryLine(t *testing.T) {
 	require.NotContains(t, r.out+r.err, "curl")
 	require.Contains(t, r.out, fmt.Sprintf("[gpu-01] Killing process %d from environment N/A that is running on GPU(s) 0\n", stubborn.PID))
 
-	b.forge("gpu-01", snapshot.Environment{EID: words, UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{1}, Config: snapshot.EnvConfig{Name: words}}, 0)
+	keeps := b.job("gpu-01", sshfleet.Job{User: "alice"}) // without a process of its own the environment would end
+	b.forge("gpu-01", snapshot.Environment{EID: words, UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{keeps.PID}, Config: snapshot.EnvConfig{Name: words}}, 0)
 	r = genv(t, "remote", "envs", "-F", b.SSHConfig(), "-H", "gpu-01")
 	require.Contains(t, r.out, "alice")
 	require.NotContains(t, r.out+r.err, "curl")

@@ -142,6 +142,11 @@ func start(t *testing.T, role string, options ...option) *child {
 	for _, set := range options {
 		set(cmd)
 	}
+	return started(t, cmd)
+}
+
+// started starts a command that speaks through its pipes, and ends it with the test.
+func started(t *testing.T, cmd *exec.Cmd) *child {
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()

@@ -1,7 +1,6 @@
 package local_test
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -83,18 +82,7 @@ func TestTheOwnerIsTheOneOfTheNamespace(t *testing.T) {
 		cmd := exec.Command("/bin/sh", "-c", `exec unshare -U sh -c 'echo; read x; exec setpriv --reuid 7 --regid 7 --clear-groups sh -c "echo; cat"'`)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: person, Gid: person}, Pdeathsig: syscall.SIGKILL}
 		cmd.Env, cmd.Dir = []string{"PATH=" + os.Getenv("PATH")}, "/"
-		in, err := cmd.StdinPipe()
-		require.NoError(t, err)
-		out, err := cmd.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, cmd.Start())
-		c := &child{t: t, cmd: cmd, in: in, out: bufio.NewReader(out)}
-		t.Cleanup(func() {
-			if !c.ended {
-				_ = cmd.Process.Kill()
-				c.wait()
-			}
-		})
+		c := started(t, cmd)
 		if _, err := c.out.ReadString('\n'); err != nil {
 			t.Skip("users may make no user namespaces here")
 		}
@@ -103,7 +91,7 @@ func TestTheOwnerIsTheOneOfTheNamespace(t *testing.T) {
 			path := fmt.Sprintf("/proc/%d/%s", c.pid(), file)
 			require.NoError(t, os.WriteFile(path, []byte("0 54321 1\n1 2000000 65536\n"), 0o644))
 		}
-		_, err = fmt.Fprintln(c.in, "go")
+		_, err := fmt.Fprintln(c.in, "go")
 		require.NoError(t, err)
 		_, err = c.out.ReadString('\n')
 		require.NoError(t, err)
