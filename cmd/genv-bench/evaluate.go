@@ -61,7 +61,8 @@ func oneEach(seed int) *snapshot.Snapshot {
 	}
 	for i := range s.Processes {
 		index := snapshot.DeviceIndex(i % 8)
-		s.Processes[i].EID, s.Processes[i].Usage[0].Index = s.Environments[index].EID, index
+		p, env := &s.Processes[i], &s.Environments[index]
+		p.EID, p.UID, p.Usage[0].Index = env.EID, &env.UID, index
 	}
 	return s
 }
