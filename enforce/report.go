@@ -10,7 +10,7 @@ import (
 )
 
 // Report is what one host is to do: first every detachment, so that nobody can
-// start anew on a device that is being taken away, then the terminations.
+// start again on a device that is being taken away, then the terminations.
 type Report struct {
 	Terminate []Termination // in ascending order of PID
 	Detach    []Detachment  // in order of device, then environment

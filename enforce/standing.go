@@ -20,7 +20,7 @@ type Standing struct {
 	released map[releasedDevice]bool
 	stuck    map[stuckProcess]string    // why it cannot be ended
 	met      map[snapshot.Hostname]bool // hosts that answered before
-	asked    map[stuckProcess]time.Time // when SIGTERM was sent in vain
+	asked    map[stuckProcess]time.Time // when SIGTERM was sent without effect
 	cycle    int
 	now      time.Time // of the last cycle
 }

@@ -36,7 +36,7 @@ func (s *Standing) release(h *hostView, env *envView, index snapshot.DeviceIndex
 
 // inherit takes over, from a host that is met for the first time, what an earlier
 // controller may have released: devices that are idle by their utilization,
-// attached to nobody, and still held. Starting anew must not end what was let be.
+// attached to nobody, and still held. Starting again must not end what was let be.
 func (e *evaluation) inherit(h *hostView) {
 	s := e.standing
 	if s.met[h.name] {

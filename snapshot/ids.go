@@ -21,7 +21,7 @@ type Username string
 type EnvID string
 
 // GPUUUID is NVIDIA's identity of a device ("GPU-…") or of a MIG instance
-// ("MIG-…"). It stays the same when indices are dealt anew.
+// ("MIG-…"). It stays the same when indices are assigned again.
 type GPUUUID string
 
 // UID is the kernel's numeric user id.

@@ -96,7 +96,7 @@ type Environment struct {
 	KernelIDs []string
 
 	// OwnerMismatch says that the owners of its live processes are not its
-	// UID: the books were written by someone else. Not in the 1.4.3 format.
+	// UID: the state files were written by someone else. Not in the 1.4.3 format.
 	OwnerMismatch bool
 }
 

@@ -112,7 +112,7 @@ func (b *bench) manyRows(ctx context.Context, _ *sshfleet.Fleet) ([]row, error) 
 	}, nil
 }
 
-// startServers starts this program anew as a fleet, and returns its ssh_config.
+// startServers starts this program again as a fleet, and returns its ssh_config.
 func (b *bench) startServers(ctx context.Context) (config string, end func(), err error) {
 	dir, err := os.MkdirTemp("", "genv-bench-")
 	if err != nil {

@@ -60,13 +60,13 @@ func (p paper) introduce(s *stage) {
 			user = "-"
 		}
 		line := fmt.Sprintf("%-8s %-7s %8d  %-11s %3d %5d MiB", spec.host, user, s.jobs[i].PID(), spec.program, spec.device, spec.miB)
-		fmt.Fprintf(p.out, "%s %s%s\n", p.mark(spec.crime == ""), line, p.reason(spec.crime))
+		fmt.Fprintf(p.out, "%s %s%s\n", p.mark(spec.violation == ""), line, p.reason(spec.violation))
 	}
 	for _, env := range envSpecs {
 		for _, a := range env.attached {
-			if a.crime != "" {
+			if a.violation != "" {
 				line := fmt.Sprintf("%-8s %-7s %8s  %-11s %3d %9s", env.host, env.user, "", "(attached)", a.device, "")
-				fmt.Fprintf(p.out, "%s %s%s\n", p.mark(false), line, p.reason(a.crime))
+				fmt.Fprintf(p.out, "%s %s%s\n", p.mark(false), line, p.reason(a.violation))
 			}
 		}
 	}
@@ -79,11 +79,11 @@ func (p paper) mark(good bool) string {
 	return p.paint(red, "✗")
 }
 
-func (p paper) reason(crime string) string {
-	if crime == "" {
+func (p paper) reason(violation string) string {
+	if violation == "" {
 		return ""
 	}
-	return "   " + p.paint(red, crime)
+	return "   " + p.paint(red, violation)
 }
 
 // conclude tells what came of it.
@@ -97,13 +97,13 @@ func (p paper) conclude(s *stage, wrong []string) {
 	}
 	ended, detached := 0, 0
 	for _, spec := range jobSpecs {
-		if spec.crime != "" {
+		if spec.violation != "" {
 			ended++
 		}
 	}
 	for _, env := range envSpecs {
 		for _, a := range env.attached {
-			if a.crime != "" {
+			if a.violation != "" {
 				detached++
 			}
 		}

@@ -35,20 +35,20 @@ type envSpec struct {
 
 // attachedSpec is an attachment and what is to become of it.
 type attachedSpec struct {
-	device  snapshot.DeviceIndex
-	minutes int    // before now
-	crime   string // why it is detached; empty when it stays
+	device    snapshot.DeviceIndex
+	minutes   int    // before now
+	violation string // why it is detached; empty when it stays
 }
 
 // jobSpec is a process and what is to become of it.
 type jobSpec struct {
-	host    string
-	user    snapshot.Username // in whose environment on that host; empty for outside any
-	program string
-	device  snapshot.DeviceIndex
-	miB     int64
-	crime   string // why it is ended; empty for a process that must go on
-	slow    bool   // takes a second to end
+	host      string
+	user      snapshot.Username // in whose environment on that host; empty for outside any
+	program   string
+	device    snapshot.DeviceIndex
+	miB       int64
+	violation string // why it is ended; empty for a process that must go on
+	slow      bool   // takes a second to end
 }
 
 var envSpecs = []envSpec{
@@ -60,22 +60,22 @@ var envSpecs = []envSpec{
 	{host: "gpu-04", user: "dave", capacity: "40g", attached: []attachedSpec{{device: 3, minutes: 30}}},
 	{host: "gpu-04", user: "erin", name: "sweep", attached: []attachedSpec{
 		{device: 0, minutes: 60},
-		{device: 1, minutes: 55, crime: "idle, and erin has 4 devices where 2 are allowed"},
-		{device: 2, minutes: 5, crime: "erin's newest, and she still has 3"},
+		{device: 1, minutes: 55, violation: "idle, and erin has 4 devices where 2 are allowed"},
+		{device: 2, minutes: 5, violation: "erin's newest, and she still has 3"},
 	}},
 }
 
 var jobSpecs = []jobSpec{
 	{host: "gpu-01", user: "alice", program: "train.py", device: 0, miB: 61000},
 	{host: "gpu-01", user: "alice", program: "train.py", device: 1, miB: 61000},
-	{host: "gpu-01", program: "miner", device: 6, miB: 4200, crime: "in no environment"},
+	{host: "gpu-01", program: "miner", device: 6, miB: 4200, violation: "in no environment"},
 	{host: "gpu-02", user: "bob", program: "resnet.py", device: 0, miB: 22000},
-	{host: "gpu-02", user: "bob", program: "notebook", device: 3, miB: 9000, crime: "GPU 3 is not attached to bob"},
+	{host: "gpu-02", user: "bob", program: "notebook", device: 3, miB: 9000, violation: "GPU 3 is not attached to bob"},
 	{host: "gpu-02", user: "erin", program: "sweep.py", device: 5, miB: 12000},
 	{host: "gpu-03", user: "carol", program: "whisper.py", device: 0, miB: 15000},
-	{host: "gpu-03", user: "carol", program: "eval.py", device: 0, miB: 8000, crime: "carol's two hold more than her 20g"},
+	{host: "gpu-03", user: "carol", program: "eval.py", device: 0, miB: 8000, violation: "carol's two hold more than her 20g"},
 	{host: "gpu-03", user: "dave", program: "serve.py", device: 2, miB: 40000},
 	{host: "gpu-04", user: "dave", program: "tune.py", device: 3, miB: 30000},
 	{host: "gpu-04", user: "erin", program: "sweep.py", device: 0, miB: 12000},
-	{host: "gpu-04", user: "erin", program: "sweep.py", device: 2, miB: 12000, crime: "on a device beyond erin's 2", slow: true},
+	{host: "gpu-04", user: "erin", program: "sweep.py", device: 2, miB: 12000, violation: "on a device beyond erin's 2", slow: true},
 }

@@ -16,14 +16,14 @@ import (
 const endingDelay = 3 * time.Second
 
 // wrongs lists what is not as it must be: before anything was enforced every
-// process runs and every attachment stands; after it, those without a crime.
+// process runs and every attachment stands; after it, those without a violation.
 func (s *stage) wrongs(ctx context.Context, enforced bool) []string {
 	ctx, cancel := context.WithTimeout(ctx, endingDelay)
 	defer cancel()
 	var wrong []string
 	for i, spec := range jobSpecs {
 		job := s.jobs[i]
-		ends := enforced && spec.crime != ""
+		ends := enforced && spec.violation != ""
 		if ends {
 			select {
 			case <-job.Done():
@@ -62,7 +62,7 @@ func (s *stage) wrongAttachments(host string, enforced bool) []string {
 		}
 		var want []snapshot.DeviceIndex
 		for _, a := range spec.attached {
-			if !enforced || a.crime == "" {
+			if !enforced || a.violation == "" {
 				want = append(want, a.device)
 			}
 		}

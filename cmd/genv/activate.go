@@ -99,7 +99,7 @@ func (p *program) wanted(c *cli.Context) (snapshot.EnvConfig, error) {
 }
 
 // identify fills in who the process belongs to, by the kernel's word. Nobody
-// but root puts another user's process into the books.
+// but root puts another user's process into the state files.
 func (w *person) identify(ctx context.Context, a *state.Activation) error {
 	a.UID = w.uid
 	if a.PID != 0 {

@@ -142,7 +142,7 @@ func TestUninitialisedShell(t *testing.T) {
 	}
 }
 
-// A shell that lost its variables is still in the books: it can leave.
+// A shell that lost its variables is still in the state files: it can leave.
 func TestDeactivationWithoutTheVariable(t *testing.T) {
 	shell := newStation(t).me().open("bash")
 	require.Equal(t, said{}, shell.say("genv activate --gpus 1; unset GENV_ENVIRONMENT_ID"))
@@ -153,7 +153,7 @@ func TestDeactivationWithoutTheVariable(t *testing.T) {
 	require.Equal(t, said{text: shell.pid() + " -1\n"}, shell.say("echo $GENV_ENVIRONMENT_ID $CUDA_VISIBLE_DEVICES"))
 }
 
-// The id of an environment is the PID of its first shell; PIDs are dealt anew.
+// The id of an environment is the PID of its first shell; PIDs are reused.
 func TestAnIDIsNotTakenTwice(t *testing.T) {
 	u := newStation(t).me()
 	one, two := u.open("bash"), u.open("bash")

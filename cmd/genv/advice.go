@@ -21,7 +21,7 @@ var (
 	errActive    = errors.New("Already running in an active environment") //nolint:staticcheck // 1.4.3's words
 )
 
-// endedError is a shell whose environment ended without it: the books were
+// endedError is a shell whose environment ended without it: the state files were
 // reset, or the shells that were registered in it have ended.
 type endedError struct{ eid snapshot.EnvID }
 

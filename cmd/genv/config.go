@@ -116,7 +116,7 @@ func (p *program) config(c *cli.Context) error {
 	})
 }
 
-// showOrSave only reads the books.
+// showOrSave only reads the state files.
 func (p *program) showOrSave(ctx context.Context, who *person, eid snapshot.EnvID, r configRequest) error {
 	books, err := who.books(ctx)
 	if err != nil {

@@ -80,7 +80,7 @@ func goesOnLine(b *state.Books, eid snapshot.EnvID) string {
 	return fmt.Sprintf("Environment %s goes on, with its devices, until its processes end: %s", snapshot.Shown(string(eid)), strings.Join(words, " "))
 }
 
-// unregistered is errNotActive, unless the books have the shell although it has
+// unregistered is errNotActive, unless the state files have the shell although it has
 // lost the variable that says so.
 func (w *person) unregistered(ctx context.Context, pid snapshot.PID) (inactive, err error) {
 	books, err := w.books(ctx)

@@ -46,7 +46,7 @@ func bookFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "no-header", Usage: "leave out the names of the columns"},
 		&cli.BoolFlag{Name: "timestamp", Usage: "print times instead of ages"},
 		&cli.BoolFlag{Name: "no-cleanup", Usage: "show what has ended as well, and change nothing"},
-		&cli.BoolFlag{Name: "reset", Usage: "start the file anew first (only root may)"},
+		&cli.BoolFlag{Name: "reset", Usage: "start with an empty file (only root may)"},
 	}
 }
 
@@ -64,7 +64,7 @@ func refuseBookFlags(c *cli.Context) error {
 // errResetRoot is for --reset: what is in the files belongs to many users.
 var errResetRoot = errors.New("--reset takes from all users what they have: only root may, with `sudo genv envs --reset` or `sudo genv devices --reset`")
 
-// deviceBooks are the books for a command that lists devices.
+// deviceBooks are the state files for a command that lists devices.
 func (p *program) deviceBooks(c *cli.Context) (state.Books, error) {
 	who, err := p.person()
 	if err != nil {

@@ -46,7 +46,7 @@ func (p *program) envsCommand() *cli.Command {
 	}
 }
 
-// environmentBooks are the books for a command that lists environments. They
+// environmentBooks are the state files for a command that lists environments. They
 // are checked against the names that the system has for users, which the
 // commands of every prompt have no time for.
 func (p *program) environmentBooks(c *cli.Context) (state.Books, error) {

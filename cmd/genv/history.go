@@ -18,8 +18,8 @@ import (
 // historyFlags select from a log.
 func historyFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "user", Usage: "only what befell this `USER`, by name or uid"},
-		&cli.IntFlag{Name: "pid", DefaultText: "any", Usage: "only what befell the process `PID`"},
+		&cli.StringFlag{Name: "user", Usage: "only actions on this `USER`, by name or uid"},
+		&cli.IntFlag{Name: "pid", DefaultText: "any", Usage: "only actions on process `PID`"},
 		&cli.StringFlag{Name: "since", Usage: "only what is not older: `TIME`, such as 2h, 7d or 2026-11-20T22:00"},
 		formatFlag(),
 		&cli.BoolFlag{Name: "no-header", Usage: "leave out the names of the columns"},

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// books are the books without what is dead. A host whose devices are not
+// books are the state files without what is dead. A host whose devices are not
 // registered yet has environments all the same.
 func (h *host) books(ctx context.Context) (state.Books, error) {
 	books, err := h.store.Read(ctx)
@@ -19,7 +19,7 @@ func (h *host) books(ctx context.Context) (state.Books, error) {
 	return books, err
 }
 
-// rawBooks are the books as they stand in the files.
+// rawBooks are what the state files hold, dead parts included.
 func (h *host) rawBooks(ctx context.Context) (state.Books, error) {
 	books, err := h.store.ReadRaw(ctx)
 	if errors.Is(err, state.ErrNoDevices) {
@@ -28,8 +28,8 @@ func (h *host) rawBooks(ctx context.Context) (state.Books, error) {
 	return books, err
 }
 
-// update changes the books. Where that fails for want of devices, nvidia-smi is
-// asked, without the lock, whether there are more than the books know.
+// update changes the state files. Where that fails for want of devices, nvidia-smi is
+// asked, without the lock, whether there are more than the state files know.
 func (h *host) update(ctx context.Context, change func(*state.Books) error) error {
 	err := h.store.Update(ctx, change)
 	var tooMany *state.TooManyError
@@ -50,8 +50,8 @@ func (h *host) update(ctx context.Context, change func(*state.Books) error) erro
 	return h.store.Update(ctx, change)
 }
 
-// devices are the books with the devices of this host. nvidia-smi is slow, so
-// it is asked only when the books hold no devices yet, or the driver has more.
+// devices are the state files with the devices of this host. nvidia-smi is slow, so
+// it is asked only when the state files hold no devices yet, or the driver has more.
 func (h *host) devices(ctx context.Context, raw bool) (state.Books, error) {
 	read := h.store.Read
 	if raw {

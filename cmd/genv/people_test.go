@@ -59,7 +59,7 @@ func TestForeignEnvironments(t *testing.T) {
 func (s said) cut(text string) said { return said{strings.Replace(s.text, text, "", 1), s.status} }
 
 // The user of an environment is the kernel's: LOGNAME and USER of every user
-// here say somebody-else. Who forges the books is flagged.
+// here say somebody-else. Who forges the state files is flagged.
 func TestKernelIdentity(t *testing.T) {
 	s := newStation(t)
 	hers := s.person("alice", alice).open("bash")

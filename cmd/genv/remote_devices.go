@@ -96,7 +96,7 @@ func askOnce[T any](ctx context.Context, f *fleet, question func(context.Context
 	return controller.Distinct(ctx, f.Controller, controller.Ask(ctx, f.Controller, question))
 }
 
-// devices asks for the devices by the books alone: that takes no nvidia-smi.
+// devices asks for the devices by the state files alone: that takes no nvidia-smi.
 func (f *fleet) devices(ctx context.Context, h remote.Host) ([]deviceDocument, error) {
 	devices, err := f.commands().Devices(ctx, h)
 	return deviceDocuments(devices), err

@@ -113,7 +113,7 @@ func linesOf(text, prefix string) []string {
 }
 
 // TestReplayLocal: the recording was taken on a host with two environments, and
-// goes on, from `envs find` on, with one of them that was begun anew.
+// goes on, from `envs find` on, with one of them that was begun again.
 func TestReplayLocal(t *testing.T) {
 	needsRoot(t) // what belongs to alice and bob is changed
 	steps := differ(t, recording(t, "local.txt"), []difference{{

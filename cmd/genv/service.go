@@ -61,7 +61,7 @@ func startService(ctx context.Context, log zerolog.Logger, s *controller.Schedul
 	if interval, err := daemon.SdWatchdogEnabled(false); err != nil {
 		log.Warn().Err(err).Msg("the watchdog of systemd is not served")
 	} else if interval > 0 {
-		v.work.Go(func() { v.bark(ctx, interval/2) })
+		v.work.Go(func() { v.notifyWatchdog(ctx, interval/2) })
 	}
 	unhook := context.AfterFunc(ctx, func() { v.notify(daemon.SdNotifyStopping) })
 	return ctx, v, func() {
@@ -98,8 +98,8 @@ func (v *service) step(wait time.Duration) {
 	v.deadline.Store(int64(time.Since(v.begun) + allowed + stepSlack))
 }
 
-// bark tells systemd that all is well, as long as it is.
-func (v *service) bark(ctx context.Context, every time.Duration) {
+// notifyWatchdog tells systemd that all is well, as long as it is.
+func (v *service) notifyWatchdog(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {

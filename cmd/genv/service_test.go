@@ -274,7 +274,7 @@ func (m *messages) await(t *testing.T, begins string) {
 	}, 20*time.Second, 10*time.Millisecond, "%q did not come: %s", begins, m)
 }
 
-// String is what has come by now, for a test that waited in vain.
+// String is what has come by now, for a test that waited for more.
 func (m *messages) String() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,7 +14,7 @@ type Kind string
 
 // The kinds.
 const (
-	KindFinding Kind = "finding" // seen for the first time, or decided on anew
+	KindFinding Kind = "finding" // seen for the first time, or decided on again
 	KindCleared Kind = "cleared" // a finding is there no more
 	KindReport  Kind = "report"  // an item of a report that is about to be sent
 	KindOutcome Kind = "outcome" // what came of it
@@ -37,7 +37,7 @@ const (
 	DecisionWait   Decision = "wait"    // it has not stood for long enough, or hosts are missing
 	DecisionHold   Decision = "hold"    // a safety limit holds all of its actions back
 	DecisionDryRun Decision = "dry-run" // it would have been done
-	DecisionStuck  Decision = "stuck"   // it was tried before, in vain
+	DecisionStuck  Decision = "stuck"   // it was tried before, without effect
 	DecisionNone   Decision = "none"    // there is nothing that could be done
 )
 

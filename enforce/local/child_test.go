@@ -27,7 +27,7 @@ const (
 	promptEnd    = "GORACE=atexit_sleep_ms=0" // with the race detector a program waits a second otherwise
 )
 
-// roles are what the test binary does when a test starts it anew. All of them
+// roles are what the test binary does when a test starts it again. All of them
 // answer each line of stdin with that line.
 var roles = map[string]func(){
 	"gentle":   echo,

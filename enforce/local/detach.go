@@ -9,7 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// detach removes attachments, all of them in one update of the books: one lock
+// detach removes attachments, all of them in one update of the state files: one lock
 // to wait for, and a file that is either the old one or the new one.
 func (x *Executor) detach(ctx context.Context, items []enforce.Detachment, outcomes []enforce.Outcome) {
 	if len(items) == 0 {
@@ -36,7 +36,7 @@ func (x *Executor) detach(ctx context.Context, items []enforce.Detachment, outco
 	}
 }
 
-// detachOne decides on one attachment and removes it from the books.
+// detachOne decides on one attachment and removes it from the state files.
 func detachOne(item *enforce.Detachment, books *state.Books) verdict {
 	judged := &item.Environment
 	device := books.Device(item.Device)
@@ -53,7 +53,7 @@ func detachOne(item *enforce.Detachment, books *state.Books) verdict {
 }
 
 // spared are the environments that kept a device which the report takes away,
-// each with why. Their processes are left alone too: either the books can't be
+// each with why. Their processes are left alone too: either the state files can't be
 // trusted now, or the id names another environment than the one that was
 // judged, and a process may be another one as well, unless its start time is known.
 func spared(outcomes []enforce.Outcome) map[snapshot.EnvID]verdict {

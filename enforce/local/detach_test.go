@@ -183,7 +183,7 @@ func TestAnotherOwnerSparesNoProcessThatWasJudged(t *testing.T) {
 	}
 }
 
-// TestDetachmentsComeFirst: nobody can start anew on a device that is being
+// TestDetachmentsComeFirst: nobody can start again on a device that is being
 // taken away.
 func TestDetachmentsComeFirst(t *testing.T) {
 	c := ready(t, "gentle", in("7"))

@@ -12,7 +12,7 @@
 // was judged. A process is held by a pidfd first; then the GPUs are asked again,
 // and /proc; and only if the pidfd's process lived all along, and its start time,
 // devices and environment are those of the report, the signal goes through that
-// same pidfd. A PID that was handed out anew meanwhile can't receive it.
+// same pidfd. A PID that was reused meanwhile can't receive it.
 //
 // Some processes are never signalled, whatever a report says: PID 1, kernel
 // threads, genv itself and all it descends from, and daemons that carry a

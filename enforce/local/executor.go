@@ -28,7 +28,7 @@ type Machine interface {
 
 // Books are this machine's state files; *state.Store is one.
 type Books interface {
-	// Update hands the books to change under their lock, and writes what is
+	// Update hands the state files to change under their lock, and writes what is
 	// different afterwards. An error means that nothing was written.
 	Update(ctx context.Context, change func(*state.Books) error) error
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // pidfd refers to one process for as long as it is open, however often the
-// process's PID is dealt anew (pidfd_open(2)).
+// process's PID is reused (pidfd_open(2)).
 type pidfd int
 
 func openPidfd(pid snapshot.PID) (pidfd, error) {

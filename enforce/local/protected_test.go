@@ -91,7 +91,7 @@ func TestAProcOfAnotherNamespaceStopsEverything(t *testing.T) {
 	s := newScene(local.Options{Grace: oneGrace, ProcRoot: fakeProc(t, 1)}, p)
 	got := s.terminate(t, p)[0]
 	require.Equal(t, enforce.StatusFailed, got.Status)
-	require.Contains(t, got.Reason, "is of another PID namespace: mount proc anew")
+	require.Contains(t, got.Reason, "is of another PID namespace: mount proc again")
 	c.answers()
 }
 

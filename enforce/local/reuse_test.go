@@ -23,7 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// The proof that a PID which was dealt anew is never signalled. In a PID
+// The proof that a PID that was reused is never signalled. In a PID
 // namespace of its own, clone3's set_tid gives one PID to process after process:
 // what takes the kernel a turn through all numbers elsewhere, at once.
 
@@ -156,7 +156,7 @@ func (r *reuser) reusedBefore(x *local.Executor) error {
 	return end(unix.SIGKILL)
 }
 
-// reusedDuring: the PID is dealt anew somewhere between the question about the
+// reusedDuring: the PID is reused somewhere between the question about the
 // GPUs and the signal. Nothing but the pidfd tells: the report is one of 1.4.3,
 // without a start time, and the other process has the same environment, the
 // same owner and the same device.

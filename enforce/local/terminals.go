@@ -95,7 +95,7 @@ func takesMessages(st *unix.Stat_t, uid snapshot.UID) bool {
 }
 
 // show writes to a terminal, if what was opened still is one of the user's:
-// numbers of terminals are dealt anew like PIDs.
+// numbers of terminals are reused like PIDs.
 func show(path string, uid snapshot.UID, message []byte) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -71,7 +71,7 @@ func (x *Executor) look(ctx context.Context) (*present, error) {
 
 // verify says whether the process that a target holds is still what was judged.
 //
-// All that inspect reads, it reads by PID, and a PID is dealt anew only after
+// All that inspect reads, it reads by PID, and a PID is reused only after
 // its process was reaped. So first everything is read, and only then the pidfd
 // is asked whether its process is still there: if it is, it was there all along
 // and what was read is of it. If it isn't, what was read may be of another.

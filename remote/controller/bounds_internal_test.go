@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 )
 
-// A host that makes up findings, anew in every cycle, does not push everybody's
+// A host that makes up findings, again in every cycle, does not push everybody's
 // history out of the log; what is done because of a finding is recorded always.
 func TestTheRecordOfAHostIsBounded(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -108,7 +108,7 @@ func rest(ctx context.Context, pause time.Duration) error {
 }
 
 // drop ends a line, and with it the connection to its host: whatever is wrong
-// with it, the next one starts anew.
+// with it, the next one starts again.
 func (s *Streams) drop(l *line, host remote.Host) {
 	s.closing.Go(func() { // a frozen host takes its time to agree, and nobody waits for it here
 		if s.Forget != nil {

@@ -76,7 +76,7 @@ func (s *Streams) Via(host remote.Host) Via {
 
 // Keep goes on with the hosts that are still to be spoken with in the same
 // way, and ends what there is with all others, which it returns. How hosts
-// without streams are spoken with is found out anew.
+// without streams are spoken with is found out again.
 func (s *Streams) Keep(hosts []remote.Host) (over []remote.Host) {
 	kept := make(map[string]remote.Host, len(hosts))
 	for _, h := range hosts {

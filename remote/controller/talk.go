@@ -29,7 +29,7 @@ type talk struct {
 var errCut = errors.New("the conversation was cut off")
 
 // How long a host that was lost is waited for at most in the cycle that finds it
-// lost, and in later ones. The attempt to reach it goes on behind the back of the
+// lost, and in later ones. The attempt to reach it continues in the background of the
 // cycles, so that a dead host does not delay the living ones.
 const (
 	firstPatience = time.Second

@@ -3,7 +3,7 @@ package sshclient
 import "github.com/seed-3119e985/genv/remote"
 
 // Forget closes the connections to hosts that left the fleet. What runs there
-// ends; who goes through one of them as a jump host connects anew.
+// ends; who goes through one of them as a jump host connects again.
 func (c *Client) Forget(hosts ...remote.Host) {
 	for _, h := range hosts {
 		if p := c.remove(c.endpointOf(h)); p != nil {

@@ -25,7 +25,7 @@ func (c *Client) transport(ctx context.Context, t target) (conn net.Conn, hold f
 	return conn, hold, err
 }
 
-// dial resolves the name anew and tries its addresses, IPv6 and IPv4 side by
+// dial resolves the name again and tries its addresses, IPv6 and IPv4 side by
 // side (RFC 8305, by net.Dialer).
 func (c *Client) dial(ctx context.Context, t target) (net.Conn, error) {
 	network := map[string]string{"inet": "tcp4", "inet6": "tcp6"}[t.AddressFamily]

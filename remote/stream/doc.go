@@ -14,5 +14,5 @@
 //
 // docs/protocol.md has the bytes. The package knows no GPU: bodies are bytes.
 // Whatever breaks the protocol ends the conversation for good, and nothing of
-// what came is used: the caller closes the session and starts anew.
+// what came is used: the caller closes the session and starts again.
 package stream

@@ -1,6 +1,6 @@
 // Package local takes the snapshot of the machine it runs on, out of three
 // sources: nvidia-smi says which processes use which devices, /proc who and
-// what they are, and the state files (the books) which environments are
+// what they are, and the state files which environments are
 // registered and what is attached to them.
 //
 //	machine := &local.Machine{SMI: client, Books: store}
@@ -19,8 +19,8 @@
 // The order matters. Processes are asked for first and the state files are read
 // last, because an environment is registered before anything runs in it: what is
 // missing in the files then is not registered, and no new process is misjudged.
-// nvidia-smi never runs while the books are locked.
+// nvidia-smi never runs while the state files are locked.
 //
-// The package changes nothing but one thing: it hands the devices that the
-// books do not know yet to the books. It judges nobody: that is package enforce.
+// The package changes one thing only: it adds devices that the state files do not
+// have yet. It judges nobody: that is package enforce.
 package local

@@ -84,7 +84,7 @@ func (m *Machine) addInstances(ctx context.Context, inv *inventory, usage nvidia
 	return nil
 }
 
-// found is the inventory as the books take it.
+// found is the inventory as the state files take it.
 func (inv *inventory) found() []snapshot.Device {
 	found := make([]snapshot.Device, 0, len(inv.devices))
 	for _, d := range inv.devices {
@@ -96,8 +96,8 @@ func (inv *inventory) found() []snapshot.Device {
 	return found
 }
 
-// agrees says whether the books hold these devices and no others. A device
-// whose memory is not told cannot be in the books.
+// agrees says whether the state files hold these devices and no others. A device
+// whose memory is not told cannot be in the state files.
 func (inv *inventory) agrees(books []snapshot.Device) bool {
 	total := make(map[snapshot.DeviceIndex]snapshot.Memory, len(books))
 	for _, d := range books {
@@ -113,8 +113,8 @@ func (inv *inventory) agrees(books []snapshot.Device) bool {
 	return len(total) == 0
 }
 
-// describe adds to the devices of the books what only nvidia-smi knows, and
-// those that cannot be in the books.
+// describe adds to the devices of the state files what only nvidia-smi knows, and
+// those that cannot be in the state files.
 func (inv *inventory) describe(books []snapshot.Device) []snapshot.Device {
 	place := make(map[snapshot.DeviceIndex]int, len(books))
 	devices := append([]snapshot.Device(nil), books...)

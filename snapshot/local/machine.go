@@ -20,7 +20,7 @@ type SMI interface {
 
 // Books is what is needed of the state files; *state.Store is one.
 type Books interface {
-	// Read returns the books without what is dead. With state.ErrNoDevices
+	// Read returns what the state files hold without what is dead. With state.ErrNoDevices
 	// the environments are valid all the same.
 	Read(ctx context.Context) (state.Books, error)
 	// Discover registers the devices that nvidia-smi found.
@@ -37,7 +37,7 @@ type Machine struct {
 	Proc  proc.FS // the zero FS is /proc
 	Books Books
 	// DevicesFor is for how long a list of devices is used again before
-	// nvidia-smi is asked anew; 0 asks for every snapshot. UsedMemory and
+	// nvidia-smi is asked again; 0 asks for every snapshot. UsedMemory and
 	// Utilization are as old as that list. A process on a device that is not
 	// on it makes nvidia-smi be asked at once.
 	DevicesFor time.Duration

@@ -77,7 +77,7 @@ func TestTheRealSources(t *testing.T) {
 	}
 	require.Equal(t, map[snapshot.PID]snapshot.EnvID{member: "2020", outsider: ""}, claims)
 
-	// The devices are in the books now, and 1.4.3 can read all of it.
+	// The devices are in the state files now, and 1.4.3 can read all of it.
 	books, err := store.Read(t.Context())
 	require.NoError(t, err)
 	require.Len(t, books.Devices, 1)

@@ -60,7 +60,7 @@ func (m *Machine) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 // environment, and one without is unknown. When nobody uses a device, nvidia-smi
 // is asked once and the state files are not read.
 //
-// All of it is read anew, and is what the next snapshot uses again: a process
+// All of it is read each time, and is what the next snapshot uses again: a process
 // may have overwritten its claim since it was judged, and would be judged by the
 // old one and spared for the new one in every cycle.
 func (m *Machine) Processes(ctx context.Context) ([]snapshot.Process, []string, error) {
@@ -105,7 +105,7 @@ func (m *Machine) Environments(ctx context.Context) ([]snapshot.Environment, []s
 }
 
 // Devices is the part of a snapshot that `--type devices` prints, and its
-// warnings. It runs nvidia-smi only when the books hold no devices yet.
+// warnings. It runs nvidia-smi only when the state files hold no devices yet.
 func (m *Machine) Devices(ctx context.Context) ([]snapshot.Device, []string, error) {
 	books, err := m.Books.Read(ctx)
 	if errors.Is(err, state.ErrNoDevices) {
@@ -126,7 +126,7 @@ func (m *Machine) discover(ctx context.Context) (state.Books, error) {
 }
 
 // Found asks nvidia-smi for the devices that are there now, without their
-// attachments, for Books to register. It does not look at the books.
+// attachments, for Books to register. It does not look at the state files.
 func (m *Machine) Found(ctx context.Context) ([]snapshot.Device, error) {
 	inventory, err := m.ask(ctx)
 	if err != nil {
@@ -135,7 +135,7 @@ func (m *Machine) Found(ctx context.Context) ([]snapshot.Device, error) {
 	return inventory.found(), nil
 }
 
-// books reads the books, and brings them in line with the devices that are
+// books reads the state files, and brings them in line with the devices that are
 // there when they are not.
 func (m *Machine) books(ctx context.Context, inventory *inventory) (state.Books, error) {
 	books, err := m.Books.Read(ctx)
@@ -152,7 +152,7 @@ func (m *Machine) books(ctx context.Context, inventory *inventory) (state.Books,
 // user can register as many as there is room for.
 const maxDisowned = 20
 
-// bookWarnings are the warnings of the books and one for every environment
+// bookWarnings are the warnings of the state files and one for every environment
 // that the kernel disowns.
 func bookWarnings(books state.Books) []string {
 	warnings := slices.Clone(books.Warnings)

@@ -45,7 +45,7 @@ func TestSnapshot(t *testing.T) {
 }
 
 // An environment is registered before anything runs in it, so a newcomer is
-// never misjudged when the books are read after the processes.
+// never misjudged when the state files are read after the processes.
 func TestTheBooksAreReadLast(t *testing.T) {
 	m := newMachine(t)
 	m.smi.apps = "GPU-0, 100, 7\n"

@@ -10,12 +10,12 @@ import (
 // maxDepth bounds a walk over parents, which change while one walks.
 const maxDepth = 4096
 
-// attempts is how often a walk begins anew because a parent ended meanwhile.
+// attempts is how often a walk begins again because a parent ended meanwhile.
 const attempts = 5
 
 // Ancestors are the parent of a process, its parent, and so on up to PID 1, or
 // up to where a PID namespace ends. When a parent ends meanwhile, the walk
-// starts anew from the process, which then has another parent.
+// starts again from the process, which then has another parent.
 func (fs FS) Ancestors(pid snapshot.PID) (ancestors []snapshot.PID, err error) {
 	for range attempts {
 		ancestors, err = fs.walk(pid)

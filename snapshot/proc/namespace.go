@@ -17,7 +17,7 @@ func (fs FS) CheckNamespace() error {
 		return err
 	}
 	if self != strconv.Itoa(os.Getpid()) {
-		return fmt.Errorf("%s is of another PID namespace: mount proc anew", fs.root())
+		return fmt.Errorf("%s is of another PID namespace: mount proc again", fs.root())
 	}
 	return nil
 }

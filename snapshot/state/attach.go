@@ -29,7 +29,7 @@ type AttachRequest struct {
 // Attach gives an environment devices, those that are not Busy first, then those
 // with the fewest attachments, and lists all that it is attached to then. It is all
 // or nothing: on an error, which wraps ErrRequest, ErrUnavailable or ErrNoDevices,
-// the books are unchanged.
+// the state files are unchanged.
 //
 // A whole device is one without other attachments. A device is shared by
 // capacity: the capacities of all must fit its memory, and none may have the

@@ -62,7 +62,7 @@ func hold(args []string) error {
 	})
 }
 
-// printOwners is a child: DIR, reads the books as an ordinary user.
+// printOwners is a child: DIR, reads the state files as an ordinary user.
 func printOwners(args []string) error {
 	books, err := state.New(args[0], state.Options{}).Read(context.Background())
 	for _, e := range books.Environments {

@@ -43,7 +43,7 @@ func (d *folder) keep(name string, data []byte, mode uint32, changed time.Time) 
 
 // count is how many files of the folder begin with prefix.
 func (d *folder) count(prefix string) (n int, err error) {
-	// The descriptor is opened anew: reading a folder moves its position.
+	// The descriptor is opened again: reading a folder moves its position.
 	fd, err := unix.Openat(d.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, err

@@ -1,4 +1,4 @@
-// Package state keeps the books of a GPU host: envs.json and devices.json,
+// Package state reads and writes the state files of a GPU host: envs.json and devices.json,
 // which genv 1.4.3 reads and writes too, the lock that guards them, and a lock
 // file for each device.
 //

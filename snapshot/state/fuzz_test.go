@@ -16,7 +16,7 @@ import (
 )
 
 // FuzzBooks lets any two files be the state. If they are read at all, whatever
-// is done to the books can be written and read again, and no device is given
+// is done to the state files can be written and read again, and no device is given
 // away twice.
 func FuzzBooks(f *testing.F) {
 	envs, err := os.ReadFile(filepath.Join(recorded, "envs.json"))
@@ -65,7 +65,7 @@ func booksOf(envs, devices []byte) (books state.Books, ok bool) {
 	return books, err == nil
 }
 
-// again writes the books and reads them.
+// again writes the state files and reads them back.
 func again(t *testing.T, books *state.Books) {
 	t.Helper()
 	envs, err := snapshot.EncodeEnvironments(books.Environments)

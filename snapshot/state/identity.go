@@ -16,7 +16,7 @@ import (
 // It says something only about the very envs.json that we wrote. Once 1.4.3 has
 // written that file, a PID in it may have been registered by 1.4.3 for another
 // process, and to take that for dead would end the environment of someone who
-// did nothing wrong; so then all identities are taken anew. The file is as
+// did nothing wrong; so then all identities are taken again. The file is as
 // writable as envs.json is, and gives nobody a power that this one does not.
 const identityFile = "genv.identities.json"
 
@@ -74,9 +74,9 @@ func (s *Store) recall(dir *folder, envs stamp) identities {
 	return known
 }
 
-// remember writes down which processes the books mean, for the envs.json that
+// remember writes down which processes the state files mean, for the envs.json that
 // stands now. It is not synced, and its errors are nobody's business: without
-// it the books are as good as those of 1.4.3.
+// it the state files are as good as those of 1.4.3.
 func (s *Store) remember(dir *folder, b *Books, known *identities, process func(snapshot.PID) Process) {
 	var st unix.Stat_t
 	if unix.Fstatat(dir.fd, envsFile, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
@@ -108,7 +108,7 @@ func (k *identities) same(o *identities) bool {
 	return k.Envs == o.Envs && k.BootID == o.BootID && maps.Equal(k.Processes, o.Processes)
 }
 
-// forget drops the identities of processes that are not in the books: when such
+// forget drops the identities of processes that are not in the state files: when such
 // a PID comes back, it is another process.
 func (k *identities) forget(b *Books) {
 	registered := make(map[snapshot.PID]bool)

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Kept is a Store for somebody who reads the books again and again: while the
+// Kept is a Store for somebody who reads the state files again and again: while the
 // files are the ones that were read, and the processes in them live, Read
 // answers without the lock and without the files' contents. It is safe for
 // concurrent use.
@@ -50,7 +50,7 @@ const settled = 2 * time.Second
 // keptFor bounds how long anything that goes unnoticed here can last.
 const keptFor = time.Minute
 
-// Read is Store.Read. Who gets the books owns them.
+// Read is Store.Read. Who gets the state files owns them.
 func (k *Kept) Read(ctx context.Context) (Books, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -116,7 +116,7 @@ func (r *reading) settled(now time.Time) bool {
 	return true
 }
 
-// copy is the books for a caller to keep: lists that anybody might change are
+// copy is the state files for a caller to keep: lists that anybody might change are
 // the caller's own.
 func (r *reading) copy() Books {
 	b := r.books

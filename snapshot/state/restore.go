@@ -16,7 +16,7 @@ import (
 // restore replaces what was lost by the last good copy. Only root's genv does it,
 // since only that can see what began after the copy; another one that misses a file
 // which the copy of this boot has fails with ErrLost, for missing is not empty.
-// The warnings of the books say what was done.
+// The warnings of the state files say what was done.
 // The content is only loaded here, and saved later; what is written is a note that
 // a file was restored, and a bad file is moved aside if it is in the way.
 func (s *Store) restore(dir *folder, v *view, good *lastGood, l *loaded) error {

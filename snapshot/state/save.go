@@ -57,7 +57,7 @@ type content struct {
 func (c content) same() bool { return c.old != nil && bytes.Equal(c.old, c.new) }
 
 // checkReadable refuses what could not be read again: nothing that gets into
-// the books may make them corrupt.
+// the state files may make them corrupt.
 func checkReadable(contents []content) error {
 	for _, c := range contents {
 		if len(c.new) > maxFileSize {

@@ -71,7 +71,7 @@ func New(dir string, o Options) *Store {
 	return s
 }
 
-// Read returns the books without what is dead: processes and Jupyter kernels
+// Read returns what the state files hold without what is dead: processes and Jupyter kernels
 // that are gone, environments in which nothing runs any more, and attachments of
 // environments that do not exist. Root's genv also restores what was lost, and
 // repairs what keeps other users out. As 1.4.3 does, Read writes the result back
@@ -95,7 +95,7 @@ func (s *Store) readThen(ctx context.Context, inspect func(*folder)) (Books, err
 	return s.finish(ctx, books, err)
 }
 
-// ReadRaw returns the books as they stand in the files, dead parts included,
+// ReadRaw returns what the state files hold, dead parts included,
 // and writes nothing to them. It serves --no-cleanup.
 func (s *Store) ReadRaw(ctx context.Context) (Books, error) {
 	var books Books
@@ -121,7 +121,7 @@ func (s *Store) finish(ctx context.Context, books Books, err error) (Books, erro
 	return books, err
 }
 
-// Update changes the books under the lock: it reads them as Read does, calls
+// Update changes the state files under the lock: it reads them as Read does, calls
 // change, and writes what is different. An error of change leaves the files as
 // they were and is returned as it is; any other error leaves them whole.
 func (s *Store) Update(ctx context.Context, change func(*Books) error) error {
@@ -131,7 +131,7 @@ func (s *Store) Update(ctx context.Context, change func(*Books) error) error {
 
 // Discover registers the devices that nvidia-smi found: all of them when there
 // are none yet, otherwise as Books.Merge does. Its notes are among the
-// Warnings of the books that it returns.
+// Warnings of the state files that it returns.
 func (s *Store) Discover(ctx context.Context, found []snapshot.Device) (Books, error) {
 	books, err := s.update(ctx, func(b *Books) error {
 		b.Warnings = append(b.Warnings, b.Merge(found)...)

@@ -31,7 +31,7 @@ You should also add it to your ~/.bashrc or any equivalent file.
 type Caller struct {
 	Kind Kind
 	// PID is the shell as it names itself: the caller checks that it is a
-	// process of the user before it goes into the books.
+	// process of the user before it goes into the state files.
 	PID    snapshot.PID
 	answer io.Writer
 }

@@ -13,7 +13,7 @@
 // shell as it was. In the program, such a command reads
 //
 //	caller, err := shell.CallerFrom(os.Getenv) // ErrNotInitialised: say so
-//	…                                          // change the books
+//	…                                          // change the state files
 //	err = caller.Apply(shell.Activate(shell.Active{EID: "1667", Devices: devices}))
 //
 // What a variable was before is kept in the shell itself, in variables that are

@@ -17,7 +17,7 @@ import (
 )
 
 // TestMain lets the test binary be the genv that the shells call: the change
-// that it answers with comes from the FAKE_* variables, as the books would say.
+// that it answers with comes from the FAKE_* variables, as the state files would say.
 func TestMain(m *testing.M) {
 	if os.Getenv("FAKE_GENV") != "" {
 		os.Exit(fakeGenv(os.Args[1:]))

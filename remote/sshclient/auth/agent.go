@@ -61,7 +61,7 @@ func (a *agentConn) list() (map[string]heldKey, error) {
 	a.keys, a.failed = a.ask()
 	a.listed = time.Now()
 	if a.failed != nil {
-		a.drop() // the next one connects anew
+		a.drop() // the next one connects again
 	}
 	return a.keys, a.failed
 }
