@@ -12,22 +12,30 @@ import (
 // that the end of the connection is still noticed.
 type gate struct {
 	net.Conn
-	frozen  atomic.Bool
+	deaf    atomic.Bool // what arrives is thrown away
+	frozen  atomic.Bool // nothing is sent
 	closed  chan struct{}
 	closing sync.Once
 }
 
 func newGate(conn net.Conn) *gate { return &gate{Conn: conn, closed: make(chan struct{})} }
 
-func (g *gate) freeze() { g.frozen.Store(true) }
+// deafen makes the host answer nothing that arrives from now on; what it is
+// sending still goes out.
+func (g *gate) deafen() { g.deaf.Store(true) }
+
+func (g *gate) freeze() {
+	g.deafen()
+	g.frozen.Store(true)
+}
 
 func (g *gate) Read(p []byte) (int, error) {
-	if !g.frozen.Load() {
+	if !g.deaf.Load() {
 		n, err := g.Conn.Read(p)
 		if err != nil {
 			g.release()
 		}
-		if err != nil || !g.frozen.Load() {
+		if err != nil || !g.deaf.Load() {
 			return n, err
 		}
 	}
@@ -71,6 +79,9 @@ func (m *meter) Write(p []byte) (int, error) {
 	written := 0
 	if limit := m.limit(); limit >= 0 && m.sent+int64(len(p)) > limit {
 		head := p[:max(limit-m.sent, 0)]
+		if limit != m.dropAt {
+			m.conn.deafen() // or a client that has read the head is still answered
+		}
 		n, err := m.w.Write(head)
 		m.sent, written, p = m.sent+int64(n), n, p[n:]
 		if err != nil {
