@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
 // bench holds what the rows share.
@@ -29,7 +29,7 @@ type row struct{ what, figure, goal, detail string }
 type group struct {
 	name    string
 	ssh     bool // on a fleet of real sshd
-	measure func(context.Context, *sshfleet.Fleet) ([]row, error)
+	measure func(context.Context, *sshd.Fleet) ([]row, error)
 }
 
 func (b *bench) run(ctx context.Context) error {
@@ -46,7 +46,7 @@ func (b *bench) run(ctx context.Context) error {
 		{"kill", true, b.killRows},
 		{"evaluate", false, b.evaluateRows},
 		{"server", false, b.serverRows},
-		{"desk", false, func(ctx context.Context, _ *sshfleet.Fleet) ([]row, error) { return b.hostRows(ctx) }},
+		{"desk", false, func(ctx context.Context, _ *sshd.Fleet) ([]row, error) { return b.hostRows(ctx) }},
 	} {
 		if b.only != "" && b.only != g.name {
 			continue
@@ -66,10 +66,10 @@ func (b *bench) measure(ctx context.Context, g group) (rows []row, err error) {
 	if !g.ssh {
 		return g.measure(ctx, nil)
 	}
-	if err := sshfleet.Available(); err != nil {
+	if err := sshd.Available(); err != nil {
 		return []row{{what: g.name + ": rows with real sshd", figure: "left out", detail: err.Error()}}, nil
 	}
-	fleet, err := sshfleet.Open(sshfleet.Options{Hosts: sshfleet.Named(b.names()...), Genv: b.genv})
+	fleet, err := sshd.Open(sshd.Options{Hosts: sshd.Named(b.names()...), Genv: b.genv})
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -17,7 +17,7 @@ const largest = 10_000
 
 // evaluateRows judges a cluster with all rules; on every tenth host a process is
 // in no environment.
-func (b *bench) evaluateRows(context.Context, *sshfleet.Fleet) ([]row, error) {
+func (b *bench) evaluateRows(context.Context, *sshd.Fleet) ([]row, error) {
 	cluster := snapshot.Cluster{Hosts: make([]snapshot.Host, largest)}
 	for i := range cluster.Hosts {
 		s := oneEach(i)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/sim/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 )
 
 // hostRows measures what stands in every prompt and every job on a GPU host,
@@ -109,7 +109,7 @@ func (d *desk) furnish(ctx context.Context, genv string) (err error) {
 			return err
 		}
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", d.driver("nvidia-smi"), "github.com/seed-3119e985/genv/remote/sim/gpus/nvidia-smi")
+	build := exec.CommandContext(ctx, "go", "build", "-o", d.driver("nvidia-smi"), "github.com/seed-3119e985/genv/remote/testfleet/gpus/nvidia-smi")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the stand-in for nvidia-smi: %w: %s", err, out)
 	}

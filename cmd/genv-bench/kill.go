@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
 // spread is over how long the violations of killRows are spread.
@@ -18,7 +18,7 @@ const spread = 20 * time.Second
 
 // killRows is the time from the moment at which a process breaks a rule, on a
 // host of its own and at a random time, to the moment at which it is ended.
-func (b *bench) killRows(ctx context.Context, fleet *sshfleet.Fleet) ([]row, error) {
+func (b *bench) killRows(ctx context.Context, fleet *sshd.Fleet) ([]row, error) {
 	c, err := b.startController(ctx, fleet.SSHConfig(), b.names(), time.Second, "--non-env-processes")
 	if err != nil {
 		return nil, err
@@ -48,10 +48,10 @@ func (b *bench) killRows(ctx context.Context, fleet *sshfleet.Fleet) ([]row, err
 	}}, nil
 }
 
-func violate(ctx context.Context, h *sshfleet.Host) (time.Duration, error) {
+func violate(ctx context.Context, h *sshd.Host) (time.Duration, error) {
 	time.Sleep(rand.N(spread)) //nolint:gosec // spreads load
 	begun := time.Now()
-	job, err := h.StartJob(sshfleet.Job{User: "alice", Env: []string{"PATH=/usr/bin:/bin"}, Uses: []sshfleet.Use{{Device: 0, MiB: 10}}})
+	job, err := h.StartJob(sshd.Job{User: "alice", Env: []string{"PATH=/usr/bin:/bin"}, Uses: []sshd.Use{{Device: 0, MiB: 10}}})
 	if err != nil {
 		return 0, err
 	}

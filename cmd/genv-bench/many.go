@@ -11,22 +11,22 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/sim"
-	"github.com/seed-3119e985/genv/remote/sim/genvhost"
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // serveFleet is a process with many hosts in it, until in ends. It says a line
 // when they listen.
 func serveFleet(dir string, many int, in io.Reader, out io.Writer) error {
-	options := sim.Options{Dir: dir}
+	options := inprocess.Options{Dir: dir}
 	for i, name := range numbered("sim", many) {
-		options.Hosts = append(options.Hosts, sim.HostOptions{
+		options.Hosts = append(options.Hosts, inprocess.HostOptions{
 			Name: name, Address: fmt.Sprintf("127.94.%d.%d", i/250, i%250+1), Handler: genvhost.New(eightGPUs(i)),
 		})
 	}
-	fleet, err := sim.Start(options)
+	fleet, err := inprocess.Start(options)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func eightGPUs(seed int) *snapshot.Snapshot {
 
 // manyRows is a controller with more hosts than this machine could run sshds,
 // and the servers, in another process, beside it.
-func (b *bench) manyRows(ctx context.Context, _ *sshfleet.Fleet) ([]row, error) {
+func (b *bench) manyRows(ctx context.Context, _ *sshd.Fleet) ([]row, error) {
 	config, end, err := b.startServers(ctx)
 	if err != nil {
 		return nil, err

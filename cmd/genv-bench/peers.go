@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
 // atOnce is how many hosts everybody works on at a time.
@@ -25,7 +25,7 @@ type peer struct {
 }
 
 // peersOn are those that this machine has.
-func peersOn(fleet *sshfleet.Fleet, names []string) ([]peer, error) {
+func peersOn(fleet *sshd.Fleet, names []string) ([]peer, error) {
 	peers := []peer{{"ssh", func(ctx context.Context, command string) error { return sshFanOut(ctx, fleet, names, command) }}}
 	options := "-F " + fleet.SSHConfig()
 	list, fan := strings.Join(names, ","), strconv.Itoa(atOnce)
@@ -47,7 +47,7 @@ func peersOn(fleet *sshfleet.Fleet, names []string) ([]peer, error) {
 
 // sshFanOut is what an administrator would script: the same command on every
 // host, some at a time.
-func sshFanOut(ctx context.Context, fleet *sshfleet.Fleet, names []string, command string) error {
+func sshFanOut(ctx context.Context, fleet *sshd.Fleet, names []string, command string) error {
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for _, name := range names {
@@ -65,14 +65,14 @@ func quietly(cmd *exec.Cmd) error {
 }
 
 // coldRows is one command on every host, from nothing.
-func (b *bench) coldRows(ctx context.Context, fleet *sshfleet.Fleet) ([]row, error) {
+func (b *bench) coldRows(ctx context.Context, fleet *sshd.Fleet) ([]row, error) {
 	return b.against(ctx, fleet, "cold one-shot", "≥ 4×", "sudo -n genv usage snapshot --type devices", timed(func() error {
 		return quietly(exec.CommandContext(ctx, b.genv, "remote", "-F", fleet.SSHConfig(), "-H", strings.Join(b.names(), ","), "devices"))
 	}))
 }
 
 // steadyRows is one cycle of enforcement, with everything that hosts do for it.
-func (b *bench) steadyRows(ctx context.Context, fleet *sshfleet.Fleet) ([]row, error) {
+func (b *bench) steadyRows(ctx context.Context, fleet *sshd.Fleet) ([]row, error) {
 	c, err := b.startController(ctx, fleet.SSHConfig(), b.names(), 500*time.Millisecond)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (b *bench) steadyRows(ctx context.Context, fleet *sshfleet.Fleet) ([]row, e
 
 // against measures ours and every peer in turn. While the peers run, a
 // controller of ours stands still.
-func (b *bench) against(ctx context.Context, fleet *sshfleet.Fleet, what, goal, command string, ours func() (time.Duration, error)) ([]row, error) {
+func (b *bench) against(ctx context.Context, fleet *sshd.Fleet, what, goal, command string, ours func() (time.Duration, error)) ([]row, error) {
 	peers, err := peersOn(fleet, b.names())
 	if err != nil {
 		return nil, err

@@ -13,17 +13,17 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/sim"
-	"github.com/seed-3119e985/genv/remote/sim/gpus"
-	"github.com/seed-3119e985/genv/remote/sshfleet"
 	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
 // serverRows is what a host pays: genv's own processor time, without that of
 // nvidia-smi, whose stand-in here says nothing of the real one.
-func (b *bench) serverRows(ctx context.Context, _ *sshfleet.Fleet) (rows []row, err error) {
+func (b *bench) serverRows(ctx context.Context, _ *sshd.Fleet) (rows []row, err error) {
 	dir, err := os.MkdirTemp("", "genv-bench-")
 	if err != nil {
 		return nil, err
@@ -56,13 +56,13 @@ func (b *bench) serverRows(ctx context.Context, _ *sshfleet.Fleet) (rows []row, 
 
 // inhabited is a machine with four environments, and in each two devices with a
 // process on either. Root's processes get an owner as a person's would have.
-func inhabited(ctx context.Context, dir string) (*sim.Machine, error) {
+func inhabited(ctx context.Context, dir string) (*testfleet.Machine, error) {
 	smi := filepath.Join(dir, "nvidia-smi")
-	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", smi, "github.com/seed-3119e985/genv/remote/sim/gpus/nvidia-smi")
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", smi, "github.com/seed-3119e985/genv/remote/testfleet/gpus/nvidia-smi")
 	if err := quietly(build); err != nil {
 		return nil, err
 	}
-	m, err := sim.NewMachine(filepath.Join(dir, "host"), gpus.Devices("bench", 8, "NVIDIA H100 80GB HBM3", 81559), smi)
+	m, err := testfleet.NewMachine(filepath.Join(dir, "host"), gpus.Devices("bench", 8, "NVIDIA H100 80GB HBM3", 81559), smi)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func inhabited(ctx context.Context, dir string) (*sim.Machine, error) {
 	attached := map[snapshot.DeviceIndex][]snapshot.Attachment{}
 	now := snapshot.DateOf(time.Now())
 	for i := range snapshot.DeviceIndex(4) {
-		job := sim.JobOptions{Command: []string{"sleep", "infinity"}, Credential: owner}
+		job := testfleet.JobOptions{Command: []string{"sleep", "infinity"}, Credential: owner}
 		shell, err := m.Start(job)
 		if err != nil {
 			return nil, errors.Join(err, m.Close())
@@ -85,7 +85,7 @@ func inhabited(ctx context.Context, dir string) (*sim.Machine, error) {
 			EID: eid, UID: snapshot.UID(uid), Username: snapshot.Username(user), Creation: now, PIDs: []snapshot.PID{shell.PID()},
 		})
 		for k := range snapshot.DeviceIndex(2) {
-			job.Environment, job.Uses = eid, []sim.Use{{Device: 2*i + k, MiB: 1000}}
+			job.Environment, job.Uses = eid, []testfleet.Use{{Device: 2*i + k, MiB: 1000}}
 			if _, err := m.Start(job); err != nil {
 				return nil, errors.Join(err, m.Close())
 			}
@@ -115,7 +115,7 @@ func costOf(pid int) (c cost, err error) {
 }
 
 // onHost is a genv command as it runs on a host.
-func (b *bench) onHost(ctx context.Context, m *sim.Machine, args ...string) *exec.Cmd {
+func (b *bench) onHost(ctx context.Context, m *testfleet.Machine, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, b.genv, args...)
 	cmd.Env = m.Environ()
 	cmd.Stderr = b.progress
@@ -128,7 +128,7 @@ const settling = 3 * time.Second
 
 // keptSnapshots asks a `genv usage serve` n times for a snapshot that does not
 // change.
-func (b *bench) keptSnapshots(ctx context.Context, m *sim.Machine, n int) (cost, error) {
+func (b *bench) keptSnapshots(ctx context.Context, m *testfleet.Machine, n int) (cost, error) {
 	cmd := b.onHost(ctx, m, "usage", "serve", "--token", "t")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -201,7 +201,7 @@ func (a *asker) once(ctx context.Context) error {
 
 // singleSnapshots runs `genv usage snapshot` n times, and each time nvidia-smi
 // by itself with both questions, which are what the command's children do.
-func (b *bench) singleSnapshots(ctx context.Context, m *sim.Machine, n int) (sum cost, err error) {
+func (b *bench) singleSnapshots(ctx context.Context, m *testfleet.Machine, n int) (sum cost, err error) {
 	for range n {
 		whole, err := processorTime(b.onHost(ctx, m, "usage", "snapshot"))
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/seed-3119e985/genv/remote/sim/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 )
 
 func main() {

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/remote/inventory"
-	"github.com/seed-3119e985/genv/remote/sim/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 )
 
 func TestMain(m *testing.M) {

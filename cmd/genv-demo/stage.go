@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/sim"
-	"github.com/seed-3119e985/genv/remote/sim/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -18,11 +19,11 @@ import (
 type stage struct {
 	dir      string
 	program  string // this program: jobs and nvidia-smi
-	machines map[string]*sim.Machine
+	machines map[string]*testfleet.Machine
 	envs     map[envKey]snapshot.EnvID
-	shells   []*sim.Job
-	jobs     []*sim.Job // in the order of jobSpecs
-	fleet    *sim.Fleet
+	shells   []*testfleet.Job
+	jobs     []*testfleet.Job // in the order of jobSpecs
+	fleet    *inprocess.Fleet
 	hosts    string // the path of the hosts file that describes it
 }
 
@@ -34,7 +35,7 @@ type envKey struct {
 // build makes the hosts, their people and their processes. Close ends all of
 // it, also after an error.
 func build(genv, hosts string, now time.Time) (*stage, error) {
-	s := &stage{machines: map[string]*sim.Machine{}, envs: map[envKey]snapshot.EnvID{}, hosts: hosts}
+	s := &stage{machines: map[string]*testfleet.Machine{}, envs: map[envKey]snapshot.EnvID{}, hosts: hosts}
 	var err error
 	if s.program, err = os.Executable(); err != nil {
 		return s, fmt.Errorf("find this program: %w", err)
@@ -44,7 +45,7 @@ func build(genv, hosts string, now time.Time) (*stage, error) {
 	}
 	for _, spec := range hostSpecs {
 		devices := gpus.Devices(spec.name, spec.devices, spec.model, spec.totalMiB)
-		if s.machines[spec.name], err = sim.NewMachine(filepath.Join(s.dir, spec.name), devices, s.program); err != nil {
+		if s.machines[spec.name], err = testfleet.NewMachine(filepath.Join(s.dir, spec.name), devices, s.program); err != nil {
 			return s, err
 		}
 		if err := s.activate(spec.name, now); err != nil {
@@ -70,7 +71,7 @@ func (s *stage) activate(host string, now time.Time) error {
 		if spec.host != host {
 			continue
 		}
-		shell, err := s.machines[host].Start(sim.JobOptions{Command: []string{s.program}, Title: "bash", Environ: []string{jobVariable + "=" + endsAtOnce}})
+		shell, err := s.machines[host].Start(testfleet.JobOptions{Command: []string{s.program}, Title: "bash", Environ: []string{jobVariable + "=" + endsAtOnce}})
 		if err != nil {
 			return err
 		}
@@ -99,15 +100,15 @@ func environment(spec envSpec, shell snapshot.PID, now time.Time) snapshot.Envir
 	return env
 }
 
-func (s *stage) startJob(spec jobSpec) (*sim.Job, error) {
+func (s *stage) startJob(spec jobSpec) (*testfleet.Job, error) {
 	ending := endsAtOnce
 	if spec.slow {
 		ending = endsSlowly
 	}
-	return s.machines[spec.host].Start(sim.JobOptions{
+	return s.machines[spec.host].Start(testfleet.JobOptions{
 		Command: []string{s.program}, Title: spec.program, Name: spec.program,
 		Environment: s.envs[envKey{spec.host, spec.user}],
-		Uses:        []sim.Use{{Device: spec.device, MiB: spec.miB}},
+		Uses:        []testfleet.Use{{Device: spec.device, MiB: spec.miB}},
 		Environ:     []string{jobVariable + "=" + ending},
 	})
 }
@@ -115,19 +116,19 @@ func (s *stage) startJob(spec jobSpec) (*sim.Job, error) {
 // listen opens the hosts to SSH: on the port of hosts.example.yaml, or, when it
 // is taken, on another one with a hosts file of its own.
 func (s *stage) listen(genv string) error {
-	options := sim.Options{Dir: s.dir, Port: port}
+	options := inprocess.Options{Dir: s.dir, Port: port}
 	for _, spec := range hostSpecs {
-		options.Hosts = append(options.Hosts, sim.HostOptions{
-			Name: spec.name, Address: spec.address, Handler: &sim.Exec{Genv: genv, Machine: s.machines[spec.name]},
+		options.Hosts = append(options.Hosts, inprocess.HostOptions{
+			Name: spec.name, Address: spec.address, Handler: &inprocess.Exec{Genv: genv, Machine: s.machines[spec.name]},
 		})
 	}
 	var err error
-	if s.fleet, err = sim.Start(options); err == nil && s.hosts != "" {
+	if s.fleet, err = inprocess.Start(options); err == nil && s.hosts != "" {
 		return nil
 	}
-	if errors.Is(err, sim.ErrPortInUse) {
+	if errors.Is(err, inprocess.ErrPortInUse) {
 		options.Port = 0
-		s.fleet, err = sim.Start(options)
+		s.fleet, err = inprocess.Start(options)
 	}
 	if err != nil {
 		return err

@@ -8,16 +8,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/sim"
-	"github.com/seed-3119e985/genv/remote/sim/genvhost"
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // A file that is something else is neither written to nor enforced over.
 func TestTheAuditLogIsNoOtherFile(t *testing.T) {
 	host := genvhost.New(outsiders(1))
-	f := startSim(t, sim.HostOptions{Name: "a", Handler: host})
+	f := startSim(t, inprocess.HostOptions{Name: "a", Handler: host})
 	const text = "root:x:0:0:root:/root:/bin/bash" // without an end of line, which a log would be given
 	path := filepath.Join(t.TempDir(), "passwd")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
@@ -57,7 +57,7 @@ func outsiders(n int) *snapshot.Snapshot {
 // the hook, in the log and on stderr.
 func TestHeldCyclesReachTheAdministrator(t *testing.T) {
 	host := genvhost.New(outsiders(3))
-	f := startSim(t, sim.HostOptions{Name: "a", Handler: host})
+	f := startSim(t, inprocess.HostOptions{Name: "a", Handler: host})
 	dir := t.TempDir()
 	hook, log, policy := filepath.Join(dir, "hook"), filepath.Join(dir, "audit.jsonl"), filepath.Join(dir, "policy.yaml")
 	require.NoError(t, os.WriteFile(hook, []byte("#!/bin/sh\n{ cat; echo; } >> $0.events\n"), 0o700))
@@ -80,7 +80,7 @@ func TestACrashOnAHost(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "genv")
 	script := "#!/bin/sh\necho 'panic: runtime error: index out of range [3] with length 3\n\ngoroutine 1 [running]:\nmain.main()' >&2\nexit 2\n"
 	require.NoError(t, os.WriteFile(program, []byte(script), 0o755))
-	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01"), Genv: program})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: program})
 	for _, command := range []string{"devices", "enforce"} {
 		args := []string{"remote", command, "-F", f.SSHConfig(), "-H", "gpu-01"}
 		if command == "enforce" {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -22,12 +22,12 @@ import (
 
 // bent is a fleet in which each way has hosts of its own.
 type bent struct {
-	*sshfleet.Fleet
+	*sshd.Fleet
 	t *testing.T
 }
 
 func openBent(t *testing.T, hosts ...string) *bent {
-	return &bent{sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named(hosts...), Genv: sshfleet.Build(t, "cmd/genv")}), t}
+	return &bent{sshd.Start(t, sshd.Options{Hosts: sshd.Named(hosts...), Genv: sshd.Build(t, "cmd/genv")}), t}
 }
 
 func (b *bent) enforce(hosts string, more ...string) result {
@@ -42,15 +42,15 @@ func (b *bent) policy(text string) string {
 	return path
 }
 
-func (b *bent) activate(host, user string, devices ...snapshot.DeviceIndex) *sshfleet.Env {
-	env, err := b.Host(host).Activate(sshfleet.Environment{User: user, Devices: devices})
+func (b *bent) activate(host, user string, devices ...snapshot.DeviceIndex) *sshd.Env {
+	env, err := b.Host(host).Activate(sshd.Environment{User: user, Devices: devices})
 	require.NoError(b.t, err)
 	return env
 }
 
-func (b *bent) job(host string, job sshfleet.Job) *sshfleet.Process {
+func (b *bent) job(host string, job sshd.Job) *sshd.Process {
 	if job.Uses == nil {
-		job.Uses = []sshfleet.Use{{Device: 0, MiB: 10}}
+		job.Uses = []sshd.Use{{Device: 0, MiB: 10}}
 	}
 	p, err := b.Host(host).StartJob(job)
 	require.NoError(b.t, err)
@@ -58,10 +58,10 @@ func (b *bent) job(host string, job sshfleet.Job) *sshfleet.Process {
 }
 
 // using is a use of devices.
-func using(devices ...snapshot.DeviceIndex) []sshfleet.Use {
-	uses := make([]sshfleet.Use, len(devices))
+func using(devices ...snapshot.DeviceIndex) []sshd.Use {
+	uses := make([]sshd.Use, len(devices))
 	for i, d := range devices {
-		uses[i] = sshfleet.Use{Device: d, MiB: 10}
+		uses[i] = sshd.Use{Device: d, MiB: 10}
 	}
 	return uses
 }
@@ -79,12 +79,12 @@ func (b *bent) forge(host string, e snapshot.Environment, devices ...snapshot.De
 	require.NoError(b.t, err)
 	require.NoError(b.t, os.WriteFile(envs, data, 0o666))
 	for _, d := range devices {
-		require.NoError(b.t, h.Attach(&sshfleet.Env{Environment: e}, d, time.Now()))
+		require.NoError(b.t, h.Attach(&sshd.Env{Environment: e}, d, time.Now()))
 	}
 }
 
 func uidOf(t *testing.T, user string) snapshot.UID {
-	uid, err := sshfleet.UID(user)
+	uid, err := sshd.UID(user)
 	require.NoError(t, err)
 	return uid
 }
@@ -93,7 +93,7 @@ func TestBentExemptOwner(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	b.activate("gpu-01", "alice") // makes the state files
 	b.forge("gpu-01", snapshot.Environment{EID: "7777", UID: 0, Username: "root", PIDs: []snapshot.PID{1}}, 0, 1, 2)
-	bent := b.job("gpu-01", sshfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7777"}, Uses: using(0, 1, 2)})
+	bent := b.job("gpu-01", sshd.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7777"}, Uses: using(0, 1, 2)})
 	policy := b.policy("defaults: {max-devices-per-user: 1}\nexempt: {users: [root], uids: [0]}\n")
 	r := b.enforce("gpu-01", "--policy", policy)
 	require.Zero(t, r.code, r.err)
@@ -105,10 +105,10 @@ func TestBentBusyElsewhere(t *testing.T) {
 	b := openBent(t, "gpu-01", "gpu-02")
 	b.activate("gpu-01", "bob")
 	env := b.activate("gpu-02", "alice", 0, 1)
-	honest := b.job("gpu-02", sshfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: using(0, 1)})
+	honest := b.job("gpu-02", sshd.Job{User: "alice", Env: []string{env.Var()}, Uses: using(0, 1)})
 	b.forge("gpu-01", snapshot.Environment{EID: "7777", UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{env.Shell.PID}}, 3, 4)
 	for _, claim := range []string{"GENV_ENVIRONMENT_ID=7777", "NONE=1"} {
-		b.job("gpu-01", sshfleet.Job{User: "carol", Env: []string{claim}, Uses: using(3, 4)})
+		b.job("gpu-01", sshd.Job{User: "carol", Env: []string{claim}, Uses: using(3, 4)})
 	}
 	r := b.enforce("gpu-[01-02]", "--max-devices-per-user", "2")
 	require.Zero(t, r.code, r.err)
@@ -125,7 +125,7 @@ func TestBentUIDWithoutAccount(t *testing.T) {
 	require.NoError(t, of.Start())
 	t.Cleanup(func() { _, _ = of.Process.Kill(), of.Wait() })
 	b.forge("gpu-01", snapshot.Environment{EID: "7777", UID: 54321, PIDs: []snapshot.PID{snapshot.PID(of.Process.Pid)}}, 0, 1)
-	bent := b.job("gpu-01", sshfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7777"}, Uses: using(0, 1)})
+	bent := b.job("gpu-01", sshd.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7777"}, Uses: using(0, 1)})
 	r := b.enforce("gpu-01", "--max-devices-per-user", "1")
 	require.Contains(t, r.out, "User carol is using 2 devices on 1 hosts which is 1 more than the maximum allowed")
 	require.False(t, bent.Running(), r.out)
@@ -141,7 +141,7 @@ func TestBentTitle(t *testing.T) {
 	}
 	b := openBent(t, "gpu-01")
 	env := b.activate("gpu-01", "alice", 0)
-	titled := b.job("gpu-01", sshfleet.Job{User: "alice", Env: []string{env.Var()}, Command: perlTitle, Speaks: true})
+	titled := b.job("gpu-01", sshd.Job{User: "alice", Env: []string{env.Var()}, Command: perlTitle, Speaks: true})
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", titled.PID))
 	require.NoError(t, err)
 	require.NotContains(t, string(environ), "GENV_ENVIRONMENT_ID", "the title has overwritten it")
@@ -163,8 +163,8 @@ func TestBentLostStateFiles(t *testing.T) {
 		"gpu-03": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
 	} {
 		env := b.activate(host, "alice", 0)
-		honest := b.job(host, sshfleet.Job{User: "alice", Env: []string{env.Var()}})
-		outside := b.job(host, sshfleet.Job{User: "carol", Uses: using(1)})
+		honest := b.job(host, sshd.Job{User: "alice", Env: []string{env.Var()}})
+		outside := b.job(host, sshd.Job{User: "carol", Uses: using(1)})
 		require.Zero(t, b.enforce(host).code, "root's genv looks, and keeps a copy")
 		require.NoError(t, bend(filepath.Join(b.Host(host).State, "envs.json")))
 		r := b.enforce(host, "--non-env-processes")
@@ -186,7 +186,7 @@ func TestBentLostAttachments(t *testing.T) {
 	require.Zero(t, b.enforce("gpu-01").code, "root's genv looks, and keeps a copy")
 	h := b.Host("gpu-01")
 	require.NoError(t, h.Attach(env, 3, time.Now()))
-	honest := b.job("gpu-01", sshfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: using(3)})
+	honest := b.job("gpu-01", sshd.Job{User: "alice", Env: []string{env.Var()}, Uses: using(3)})
 	require.NoError(t, os.Remove(filepath.Join(h.State, "devices.json")))
 	r := b.enforce("gpu-01", "--non-env-processes")
 	require.Zero(t, r.code, r.err)
@@ -199,11 +199,11 @@ func TestBentLostAttachments(t *testing.T) {
 
 func TestBentByManyProcesses(t *testing.T) {
 	b := openBent(t, "gpu-01", "gpu-02")
-	var crowd []*sshfleet.Process
+	var crowd []*sshd.Process
 	for i := range 12 {
-		crowd = append(crowd, b.job(fmt.Sprintf("gpu-0%d", 1+i%2), sshfleet.Job{User: "carol"}))
+		crowd = append(crowd, b.job(fmt.Sprintf("gpu-0%d", 1+i%2), sshd.Job{User: "carol"}))
 	}
-	bob := b.job("gpu-01", sshfleet.Job{User: "bob"})
+	bob := b.job("gpu-01", sshd.Job{User: "bob"})
 	policy := "defaults: {non-env-processes: true}\nlimits: {max-terminations: 5, over-limit: %s}\n"
 	r := b.enforce("gpu-[01-02]", "--policy", b.policy(fmt.Sprintf(policy, "hold")), "--format", "json")
 	require.Equal(t, exitHeld, r.code, r.err)
@@ -245,7 +245,7 @@ func TestBentWordsOfPersuasion(t *testing.T) {
 func TestBentByLoggingOut(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	env := b.activate("gpu-01", "alice", 0)
-	tmux := b.job("gpu-01", sshfleet.Job{User: "alice", Env: []string{env.Var()}})
+	tmux := b.job("gpu-01", sshd.Job{User: "alice", Env: []string{env.Var()}})
 	env.Shell.Kill()
 	r := b.enforce("gpu-01", "--non-env-processes")
 	require.Zero(t, r.code, r.err)
@@ -267,8 +267,8 @@ func TestBentRootInAContainer(t *testing.T) {
 	require.NoError(t, err)
 	text := strings.NewReplacer("warn: {for: 10m}", "warn: false", "max-percent: 50", "max-percent: 0", "grace: 10s", "grace: 1s", "kill: false", "kill: true").Replace(string(policy))
 	text, _, _ = strings.Cut(text, "# Who else is told")
-	contained := b.job("gpu-01", sshfleet.Job{User: "root", Contained: true, Uses: using(2)})
-	root := b.job("gpu-01", sshfleet.Job{User: "root", Uses: using(1)})
+	contained := b.job("gpu-01", sshd.Job{User: "root", Contained: true, Uses: using(2)})
+	root := b.job("gpu-01", sshd.Job{User: "root", Uses: using(1)})
 	r := b.enforce("gpu-01", "--policy", b.policy(text))
 	require.Zero(t, r.code, r.err)
 	require.False(t, contained.Running(), "uid 0 in a container is not exempt: "+r.out)

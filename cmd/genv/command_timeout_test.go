@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/sim"
-	"github.com/seed-3119e985/genv/remote/sim/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -22,7 +22,7 @@ func TestPatience(t *testing.T) {
 
 // -v says what holds, and the help says the same of the default.
 func TestTheCommandTimeoutIsSaid(t *testing.T) {
-	f := startSim(t, sim.HostOptions{Name: "a", Handler: genvhost.New(&snapshot.Snapshot{})})
+	f := startSim(t, inprocess.HostOptions{Name: "a", Handler: genvhost.New(&snapshot.Snapshot{})})
 	for _, tt := range []struct {
 		args []string
 		want string

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -19,7 +19,7 @@ import (
 // full name, the address and another login are found out in the first cycle, and
 // an honest user keeps devices and jobs.
 func TestOneMachineUnderSeveralNames(t *testing.T) {
-	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01", "gpu-02"), Genv: sshfleet.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: sshd.Build(t, "cmd/genv")})
 	one := f.Host("gpu-01")
 	config, err := os.ReadFile(f.SSHConfig())
 	require.NoError(t, err)
@@ -29,11 +29,11 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 	const named = "gpu-01,first,gpu-01.lab.example,%s,gpu-02"
 	hosts := fmt.Sprintf(named, one.Address)
 
-	env, err := one.Activate(sshfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1}})
+	env, err := one.Activate(sshd.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1}})
 	require.NoError(t, err)
-	job, err := one.StartJob(sshfleet.Job{User: "alice", Env: append(outside, env.Var()), Uses: []sshfleet.Use{{Device: 0, MiB: 10}, {Device: 1, MiB: 10}}})
+	job, err := one.StartJob(sshd.Job{User: "alice", Env: append(outside, env.Var()), Uses: []sshd.Use{{Device: 0, MiB: 10}, {Device: 1, MiB: 10}}})
 	require.NoError(t, err)
-	rogue, err := one.StartJob(sshfleet.Job{User: "bob", Env: outside, Uses: []sshfleet.Use{{Device: 5, MiB: 10}}})
+	rogue, err := one.StartJob(sshd.Job{User: "bob", Env: outside, Uses: []sshd.Use{{Device: 5, MiB: 10}}})
 	require.NoError(t, err)
 	want := []controller.Duplicate{}
 	for _, name := range []string{"first", "gpu-01.lab.example", one.Address} {
@@ -95,8 +95,8 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 // TestTwoAddressesOfOneMachine: one host key on two addresses is a machine with
 // two addresses, if the machine says so.
 func TestTwoAddressesOfOneMachine(t *testing.T) {
-	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01", "gpu-02"), Genv: sshfleet.Build(t, "cmd/genv")})
-	_, err := f.Host("gpu-01").Activate(sshfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: sshd.Build(t, "cmd/genv")})
+	_, err := f.Host("gpu-01").Activate(sshd.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(f.Host("gpu-01").State, f.Host("gpu-02").State), "its other address")
 	r := genv(t, "remote", "envs", "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02")

@@ -12,20 +12,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // TestABorrowedNameMovesNoCap: whoever writes another's name beside his own
 // environment is capped all the same, and the other loses nothing.
 func TestABorrowedNameMovesNoCap(t *testing.T) {
-	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01"), Genv: sshfleet.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
 	h := f.Host("gpu-01")
-	_, err := h.Activate(sshfleet.Environment{User: "carol", Devices: []snapshot.DeviceIndex{0, 1}})
+	_, err := h.Activate(sshd.Environment{User: "carol", Devices: []snapshot.DeviceIndex{0, 1}})
 	require.NoError(t, err)
-	bob, err := h.Activate(sshfleet.Environment{User: "bob", Devices: []snapshot.DeviceIndex{2}})
+	bob, err := h.Activate(sshd.Environment{User: "bob", Devices: []snapshot.DeviceIndex{2}})
 	require.NoError(t, err)
-	job, err := h.StartJob(sshfleet.Job{User: "bob", Env: []string{bob.Var()}, Uses: []sshfleet.Use{{Device: 2, MiB: 10}}})
+	job, err := h.StartJob(sshd.Job{User: "bob", Env: []string{bob.Var()}, Uses: []sshd.Use{{Device: 2, MiB: 10}}})
 	require.NoError(t, err)
 	books := filepath.Join(h.State, "envs.json")
 	text, err := os.ReadFile(books)
@@ -42,15 +42,15 @@ func TestABorrowedNameMovesNoCap(t *testing.T) {
 // TestAStrangersClaimEndsNobodysJob: bob claims alice's environment, and would
 // bring it over its capacity. He counts as outside, and alice's job goes on.
 func TestAStrangersClaimEndsNobodysJob(t *testing.T) {
-	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01"), Genv: sshfleet.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
 	h := f.Host("gpu-01")
-	alice, err := h.Activate(sshfleet.Environment{
+	alice, err := h.Activate(sshd.Environment{
 		User: "alice", Devices: []snapshot.DeviceIndex{0}, Config: snapshot.EnvConfig{GPUMemory: snapshot.MustMemory("4g")},
 	})
 	require.NoError(t, err)
-	honest, err := h.StartJob(sshfleet.Job{User: "alice", Env: []string{alice.Var()}, Uses: []sshfleet.Use{{Device: 0, MiB: 3000}}})
+	honest, err := h.StartJob(sshd.Job{User: "alice", Env: []string{alice.Var()}, Uses: []sshd.Use{{Device: 0, MiB: 3000}}})
 	require.NoError(t, err)
-	stranger, err := h.StartJob(sshfleet.Job{User: "bob", Env: []string{alice.Var()}, Uses: []sshfleet.Use{{Device: 0, MiB: 3300}}})
+	stranger, err := h.StartJob(sshd.Job{User: "bob", Env: []string{alice.Var()}, Uses: []sshd.Use{{Device: 0, MiB: 3300}}})
 	require.NoError(t, err)
 	r := genv(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "0")
 	require.Zero(t, r.code, r.err)
@@ -66,11 +66,11 @@ func TestAStrangersClaimEndsNobodysJob(t *testing.T) {
 // TestAReportIsFinishedThoughNobodyListens: its reader is gone before the first
 // line is written.
 func TestAReportIsFinishedThoughNobodyListens(t *testing.T) {
-	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01"), Genv: sshfleet.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
 	h := f.Host("gpu-01")
-	env, err := h.Activate(sshfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+	env, err := h.Activate(sshd.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
 	require.NoError(t, err)
-	job, err := h.StartJob(sshfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []sshfleet.Use{{Device: 0, MiB: 10}}})
+	job, err := h.StartJob(sshd.Job{User: "alice", Env: []string{env.Var()}, Uses: []sshd.Use{{Device: 0, MiB: 10}}})
 	require.NoError(t, err)
 	envs, err := snapshot.EncodeEnvironments([]snapshot.Environment{env.Environment})
 	require.NoError(t, err)

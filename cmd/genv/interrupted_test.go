@@ -16,8 +16,8 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/remote/sim"
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -66,9 +66,9 @@ func eventually(t *testing.T, what string, is func() bool) {
 // unknown and stands in the log, nothing is sent again, and the next cycle judges
 // what is there then.
 func TestAHostsGenvIsKilledWithinAReport(t *testing.T) {
-	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01"), Genv: sshfleet.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
 	h := f.Host("gpu-01")
-	job, err := h.StartJob(sshfleet.Job{User: "bob", Env: outside, IgnoreTerm: true, Uses: []sshfleet.Use{{Device: 0, MiB: 10}}})
+	job, err := h.StartJob(sshd.Job{User: "bob", Env: outside, IgnoreTerm: true, Uses: []sshd.Use{{Device: 0, MiB: 10}}})
 	require.NoError(t, err)
 	dir := t.TempDir()
 	log, file := filepath.Join(dir, "audit.jsonl"), filepath.Join(dir, "policy.yaml")
@@ -105,7 +105,7 @@ func TestAHostsGenvIsKilledWithinAReport(t *testing.T) {
 }
 
 // killServe kills the genv that serves the fleet's host.
-func killServe(t *testing.T, f *sshfleet.Fleet) {
+func killServe(t *testing.T, f *sshd.Fleet) {
 	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)
 	killed := 0
@@ -129,14 +129,14 @@ func TestThePolicyInForceStaysInForce(t *testing.T) {
 		Devices:   []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(1)}},
 		Processes: []snapshot.Process{{PID: 5, Usage: []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(1)}}}},
 	}
-	old := sim.Func(func(ctx context.Context, r *sim.Request) int { // genv 1.4.3
+	old := inprocess.Func(func(ctx context.Context, r *inprocess.Request) int { // genv 1.4.3
 		if strings.Contains(r.Line, "usage serve") {
 			fmt.Fprintln(r.Stderr, "genv usage: error: argument command: invalid choice: 'serve'")
 			return 2
 		}
 		return answers(s)(ctx, r)
 	})
-	f := startSim(t, sim.HostOptions{Name: "gpu-01", Handler: old})
+	f := startSim(t, inprocess.HostOptions{Name: "gpu-01", Handler: old})
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
 	write("defaults: {non-env-processes: true}\n")

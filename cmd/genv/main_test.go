@@ -11,7 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
 func TestMain(m *testing.M) {
@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 		serveAndCrash()
 		return
 	}
-	removePrivate, err := sshfleet.Private()
+	removePrivate, err := sshd.Private()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "The tests see this machine's own accounts and rules of sudo:", err)
 	}

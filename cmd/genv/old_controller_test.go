@@ -9,12 +9,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // ssh runs what a controller of 1.4.3 runs on a host, by the system's own ssh.
-func ssh(t *testing.T, f *sshfleet.Fleet, host, stdin string, words ...string) (stdout, stderr string) {
+func ssh(t *testing.T, f *sshd.Fleet, host, stdin string, words ...string) (stdout, stderr string) {
 	t.Helper()
 	cmd := exec.Command("ssh", append([]string{"-F", f.SSHConfig(), host}, words...)...)
 	cmd.Stdin = bytes.NewReader([]byte(stdin))
@@ -50,15 +50,15 @@ func first(t *testing.T, data json.RawMessage) json.RawMessage {
 // TestAControllerOf143DrivesOurHosts: `ssh HOST sudo genv usage …`, exact sets of
 // keys, a report in Python's spelling on stdin, and its lines on stdout.
 func TestAControllerOf143DrivesOurHosts(t *testing.T) {
-	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01"), Genv: sshfleet.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
 	h := f.Host("gpu-01")
-	env, err := h.Activate(sshfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+	env, err := h.Activate(sshd.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
 	require.NoError(t, err)
-	inside, err := h.StartJob(sshfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []sshfleet.Use{{Device: 0, MiB: 10}}})
+	inside, err := h.StartJob(sshd.Job{User: "alice", Env: []string{env.Var()}, Uses: []sshd.Use{{Device: 0, MiB: 10}}})
 	require.NoError(t, err)
-	outside, err := h.StartJob(sshfleet.Job{User: "bob", Uses: []sshfleet.Use{{Device: 5, MiB: 640}}})
+	outside, err := h.StartJob(sshd.Job{User: "bob", Uses: []sshd.Use{{Device: 5, MiB: 640}}})
 	require.NoError(t, err)
-	_, err = h.StartJob(sshfleet.Job{User: "bob", Bare: true, Uses: []sshfleet.Use{{Device: 6, MiB: -1}}})
+	_, err = h.StartJob(sshd.Job{User: "bob", Bare: true, Uses: []sshd.Use{{Device: 6, MiB: -1}}})
 	require.NoError(t, err, "its memory is unknown, which 1.4.3 has no word for")
 
 	out, warnings := ssh(t, f, "gpu-01", "", "sudo", "genv", "usage", "snapshot")
@@ -93,13 +93,13 @@ func TestAControllerOf143DrivesOurHosts(t *testing.T) {
 // TestReportsThatDoNotMatch: not a single one of these processes may get a
 // signal.
 func TestReportsThatDoNotMatch(t *testing.T) {
-	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01"), Genv: sshfleet.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
 	h := f.Host("gpu-01")
-	env, err := h.Activate(sshfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+	env, err := h.Activate(sshd.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
 	require.NoError(t, err)
-	inside, err := h.StartJob(sshfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []sshfleet.Use{{Device: 0, MiB: 10}}})
+	inside, err := h.StartJob(sshd.Job{User: "alice", Env: []string{env.Var()}, Uses: []sshd.Use{{Device: 0, MiB: 10}}})
 	require.NoError(t, err)
-	idle, err := h.StartJob(sshfleet.Job{User: "bob"})
+	idle, err := h.StartJob(sshd.Job{User: "bob"})
 	require.NoError(t, err)
 	for name, process := range map[string]string{
 		"another device":      fmt.Sprintf(`{"pid": %d, "used_gpu_memory": [{"index": 3, "gpu_memory": "10mi"}], "eid": "%s"}`, inside.PID, env.EID),
@@ -115,7 +115,7 @@ func TestReportsThatDoNotMatch(t *testing.T) {
 			require.NotEmpty(t, warnings, "it is said why nothing was done")
 		})
 	}
-	for _, p := range []*sshfleet.Process{inside, idle, env.Shell} {
+	for _, p := range []*sshd.Process{inside, idle, env.Shell} {
 		require.True(t, p.Running())
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/policy"
-	"github.com/seed-3119e985/genv/remote/sim"
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -39,7 +39,7 @@ overrides:
 type screen struct{ *os.File }
 
 func logIn(t *testing.T, user string) screen {
-	uid, err := sshfleet.UID(user)
+	uid, err := sshd.UID(user)
 	require.NoError(t, err)
 	master, tty, err := pty.Open()
 	require.NoError(t, err)
@@ -174,7 +174,7 @@ func requireHistory(t *testing.T, l *lab, log string) {
 // requireOwnHistory has alice ask genv on a host, as herself.
 func requireOwnHistory(t *testing.T, l *lab) {
 	ask := func(user string) string {
-		uid, err := sshfleet.UID(user)
+		uid, err := sshd.UID(user)
 		require.NoError(t, err)
 		cmd := exec.Command(filepath.Join(l.Dir, "bin", "genv"), "history", "--no-header")
 		cmd.Env = []string{"GENV_AUDIT_LOG=" + l.Host("gpu-02").AuditLog(), "PATH=/bin"}
@@ -253,7 +253,7 @@ func TestADeviceIsFreeWhenItsProcessesAre(t *testing.T) {
 		Devices:   []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(1)}, {Index: 1, TotalMemory: snapshot.MiB(1)}},
 		Processes: []snapshot.Process{{PID: 5, Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(1)}}}},
 	}
-	f := startSim(t, sim.HostOptions{Name: "gpu-01", Handler: answers(s)})
+	f := startSim(t, inprocess.HostOptions{Name: "gpu-01", Handler: answers(s)})
 	for flag, want := range map[string]string{"--processes": "gpu-01,2,1\n", "--processes=false": "gpu-01,2,2\n"} {
 		r := genv(t, "remote", "-F", f.SSHConfig(), "-H", "gpu-01", "devices", "--format", "csv", "--no-header", "--no-summary", flag)
 		require.Equal(t, result{out: want}, r)

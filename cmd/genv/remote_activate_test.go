@@ -10,7 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
@@ -18,9 +18,9 @@ import (
 // TestRemoteActivate: the host with the most room is chosen, and the shell there
 // activates itself, over a real sshd that accepts no variables.
 func TestRemoteActivate(t *testing.T) {
-	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("full", "roomy", "half"), Genv: sshfleet.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("full", "roomy", "half"), Genv: sshd.Build(t, "cmd/genv")})
 	for host, devices := range map[string][]snapshot.DeviceIndex{"full": {0, 1, 2, 3, 4, 5, 6, 7}, "half": {0, 1, 2, 3}, "roomy": {0}} {
-		_, err := f.Host(host).Activate(sshfleet.Environment{User: "alice", Devices: devices})
+		_, err := f.Host(host).Activate(sshd.Environment{User: "alice", Devices: devices})
 		require.NoError(t, err)
 	}
 	home := filepath.Join(f.Dir, "home", f.Host("roomy").User)

@@ -10,14 +10,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/sim"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // answers is a host that answers the three forms of `usage snapshot` with a
 // snapshot, and `usage execute` with a line a process.
-func answers(s *snapshot.Snapshot) sim.Func {
-	return func(_ context.Context, r *sim.Request) int {
+func answers(s *snapshot.Snapshot) inprocess.Func {
+	return func(_ context.Context, r *inprocess.Request) int {
 		var document []byte
 		var err error
 		switch r.Line {
@@ -40,18 +40,18 @@ func answers(s *snapshot.Snapshot) sim.Func {
 }
 
 // says is a host that prints a text whatever it is asked.
-func says(text string) sim.Func {
-	return func(_ context.Context, r *sim.Request) int {
+func says(text string) inprocess.Func {
+	return func(_ context.Context, r *inprocess.Request) int {
 		_, _ = io.WriteString(r.Stdout, text)
 		return 0
 	}
 }
 
-func startSim(t *testing.T, hosts ...sim.HostOptions) *sim.Fleet {
+func startSim(t *testing.T, hosts ...inprocess.HostOptions) *inprocess.Fleet {
 	for i := range hosts {
 		hosts[i].Address = fmt.Sprintf("127.91.7.%d", i+1)
 	}
-	f, err := sim.Start(sim.Options{Dir: t.TempDir(), Hosts: hosts})
+	f, err := inprocess.Start(inprocess.Options{Dir: t.TempDir(), Hosts: hosts})
 	require.NoError(t, err)
 	t.Cleanup(f.Close)
 	return f
@@ -64,7 +64,7 @@ func date(t *testing.T, text string) snapshot.Date {
 }
 
 // recordedFleet is the fleet on which 1.4.3's `genv remote` was recorded.
-func recordedFleet(t *testing.T) *sim.Fleet {
+func recordedFleet(t *testing.T) *inprocess.Fleet {
 	env := func(eid snapshot.EnvID, user snapshot.Username, name, created string) snapshot.Environment {
 		return snapshot.Environment{
 			EID: eid, UID: 1001, Username: user, Creation: date(t, "20/11/2026 "+created),
@@ -90,9 +90,9 @@ func recordedFleet(t *testing.T) *sim.Fleet {
 		Environments: []snapshot.Environment{env("2020", "alice", "", "21:11:26"), env("3030", "bob", "llm/llama3/11434", "21:11:26")},
 		Devices:      devices(map[int]snapshot.EnvID{0: "2020", 3: "3030"}),
 	}
-	f := startSim(t, sim.HostOptions{Name: "gpu-server-1", Handler: answers(one)}, sim.HostOptions{Name: "gpu-server-2", Handler: answers(two)},
-		sim.HostOptions{Name: "gpu-server-dead", Handler: answers(one)})
-	require.NoError(t, f.Host("gpu-server-dead").Inject(sim.Down()))
+	f := startSim(t, inprocess.HostOptions{Name: "gpu-server-1", Handler: answers(one)}, inprocess.HostOptions{Name: "gpu-server-2", Handler: answers(two)},
+		inprocess.HostOptions{Name: "gpu-server-dead", Handler: answers(one)})
+	require.NoError(t, f.Host("gpu-server-dead").Inject(inprocess.Down()))
 	return f
 }
 
@@ -178,17 +178,17 @@ func TestHostsThatTalkNonsense(t *testing.T) {
 	whole, err := snapshot.EncodeDevices(good.Devices)
 	require.NoError(t, err)
 	f := startSim(t,
-		sim.HostOptions{Name: "good", Handler: answers(good)},
-		sim.HostOptions{Name: "banner", Handler: says("Welcome to gpu!\nno mail\n" + string(whole) + "\n")},
-		sim.HostOptions{Name: "nothing", Handler: says("")},
-		sim.HostOptions{Name: "garbage", Handler: says("\x1b[2Jhello\x00\xff")},
-		sim.HostOptions{Name: "half", Handler: says(string(whole[:len(whole)/2]))},
-		sim.HostOptions{Name: "twice", Handler: says(string(whole) + string(whole))},
-		sim.HostOptions{Name: "other", Handler: says(`{"devices": [{"index": 0, "uuid": "GPU-1", "total_memory": "1g", "attachments": []}]}`)},
-		sim.HostOptions{Name: "flood", Handler: answers(good)},
-		sim.HostOptions{Name: "silent", Handler: sim.Func(func(ctx context.Context, _ *sim.Request) int { <-ctx.Done(); return 0 })},
+		inprocess.HostOptions{Name: "good", Handler: answers(good)},
+		inprocess.HostOptions{Name: "banner", Handler: says("Welcome to gpu!\nno mail\n" + string(whole) + "\n")},
+		inprocess.HostOptions{Name: "nothing", Handler: says("")},
+		inprocess.HostOptions{Name: "garbage", Handler: says("\x1b[2Jhello\x00\xff")},
+		inprocess.HostOptions{Name: "half", Handler: says(string(whole[:len(whole)/2]))},
+		inprocess.HostOptions{Name: "twice", Handler: says(string(whole) + string(whole))},
+		inprocess.HostOptions{Name: "other", Handler: says(`{"devices": [{"index": 0, "uuid": "GPU-1", "total_memory": "1g", "attachments": []}]}`)},
+		inprocess.HostOptions{Name: "flood", Handler: answers(good)},
+		inprocess.HostOptions{Name: "silent", Handler: inprocess.Func(func(ctx context.Context, _ *inprocess.Request) int { <-ctx.Done(); return 0 })},
 	)
-	require.NoError(t, f.Host("flood").Inject(sim.Flood(100<<20)))
+	require.NoError(t, f.Host("flood").Inject(inprocess.Flood(100<<20)))
 	r := genv(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "good,banner,nothing,garbage,half,twice,other,silent", "--format", "json", "--command-timeout", "3")
 	require.Equal(t, exitSomeFailed, r.code)
 	require.NotContains(t, r.err, "\x1b")

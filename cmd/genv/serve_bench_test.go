@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/sim"
-	"github.com/seed-3119e985/genv/remote/sim/gpus"
-	"github.com/seed-3119e985/genv/remote/sshfleet"
 	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
@@ -22,19 +22,19 @@ import (
 // BenchmarkUnchangedSnapshot is what `genv usage serve` does when nothing
 // happened on its host: four environments with two devices and two processes.
 func BenchmarkUnchangedSnapshot(b *testing.B) {
-	machine, err := sim.NewMachine(b.TempDir(), gpus.Devices("bench", 8, "NVIDIA H100 80GB HBM3", 81559), sshfleet.Build(b, "remote/sim/gpus/nvidia-smi"))
+	machine, err := testfleet.NewMachine(b.TempDir(), gpus.Devices("bench", 8, "NVIDIA H100 80GB HBM3", 81559), sshd.Build(b, "remote/testfleet/gpus/nvidia-smi"))
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, machine.Close()) })
 	var books state.Books
 	for i := range snapshot.DeviceIndex(4) {
-		shell, err := machine.Start(sim.JobOptions{Command: []string{"sleep", "infinity"}})
+		shell, err := machine.Start(testfleet.JobOptions{Command: []string{"sleep", "infinity"}})
 		require.NoError(b, err)
 		eid := snapshot.EnvID(strconv.Itoa(int(shell.PID())))
 		books.Environments = append(books.Environments, snapshot.Environment{
 			EID: eid, UID: snapshot.UID(os.Getuid()), Creation: snapshot.DateOf(time.Now()), PIDs: []snapshot.PID{shell.PID()},
 		})
 		for k := range snapshot.DeviceIndex(2) {
-			_, err := machine.Start(sim.JobOptions{Command: []string{"sleep", "infinity"}, Environment: eid, Uses: []sim.Use{{Device: 2*i + k, MiB: 100}}})
+			_, err := machine.Start(testfleet.JobOptions{Command: []string{"sleep", "infinity"}, Environment: eid, Uses: []testfleet.Use{{Device: 2*i + k, MiB: 100}}})
 			require.NoError(b, err)
 			books.Devices = append(books.Devices, snapshot.Device{
 				Index: 2*i + k, TotalMemory: snapshot.MiB(81559), Attachments: []snapshot.Attachment{{EID: eid, Time: snapshot.DateOf(time.Now())}},

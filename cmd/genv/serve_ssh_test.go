@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
 // servedThere is a `genv usage serve` on a host, behind real ssh, sshd and sudo.
@@ -25,7 +25,7 @@ type servedThere struct {
 }
 
 // serveOn starts one and waits for its greeting.
-func serveOn(t *testing.T, f *sshfleet.Fleet, token string, more ...string) *servedThere {
+func serveOn(t *testing.T, f *sshd.Fleet, token string, more ...string) *servedThere {
 	args := append([]string{"-F", f.SSHConfig(), "gpu-01", "sudo", "-n", "genv", "usage", "serve", "--token", token}, more...)
 	s := &servedThere{ssh: exec.Command("ssh", args...), token: token}
 	var err error
@@ -85,7 +85,7 @@ func (s *servedThere) kill(t *testing.T, name string) (killed int) {
 // TestNothingIsLeftOnAHost: whatever ends a conversation, in no time there is no
 // genv, no sudo and no shell of it on the host.
 func TestNothingIsLeftOnAHost(t *testing.T) {
-	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01"), Genv: sshfleet.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
 	t.Run("the controller hangs up", func(t *testing.T) {
 		s := serveOn(t, f, "hangsup")
 		require.NoError(t, s.in.Close())
@@ -137,11 +137,11 @@ func TestTheParentDiesBeforeItIsWatched(t *testing.T) {
 // TestBannersAndNoise: the greeting is found behind whatever a login prints, and
 // the fleet is enforced.
 func TestBannersAndNoise(t *testing.T) {
-	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01"), Genv: sshfleet.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
 	rc := filepath.Join(f.Dir, "home", f.Host("gpu-01").User, ".bashrc")
 	noise := "printf 'Welcome to gpu-01\\r\\n\\033[1mgenv-serve\\033[0m\\0\\377 gnv1 without an end of line'\necho to stderr >&2\n"
 	require.NoError(t, os.WriteFile(rc, []byte(noise), 0o644))
-	job, err := f.Host("gpu-01").StartJob(sshfleet.Job{User: "bob", Env: outside, Uses: []sshfleet.Use{{Device: 0, MiB: 10}}})
+	job, err := f.Host("gpu-01").StartJob(sshd.Job{User: "bob", Env: outside, Uses: []sshd.Use{{Device: 0, MiB: 10}}})
 	require.NoError(t, err)
 	r := genv(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "0", "--non-env-processes", "--format", "json")
 	require.Zero(t, r.code, r.err)

@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/sim"
-	"github.com/seed-3119e985/genv/remote/sim/genvhost"
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -48,7 +48,7 @@ func (d *background) said() string {
 
 func startDaemon(t *testing.T, env []string, args ...string) *background {
 	d := &background{t: t, cycles: make(chan enforceDocument), ended: make(chan struct{})}
-	d.cmd = exec.Command(sshfleet.Build(t, "cmd/genv"), append([]string{"remote", "enforce", "--format", "json"}, args...)...)
+	d.cmd = exec.Command(sshd.Build(t, "cmd/genv"), append([]string{"remote", "enforce", "--format", "json"}, args...)...)
 	d.cmd.Env = append(os.Environ(), append([]string{"HOME=" + t.TempDir()}, env...)...)
 	d.cmd.Stderr = d
 	out, err := d.cmd.StdoutPipe()
@@ -145,7 +145,7 @@ func slowHost(begun chan<- struct{}, wait time.Duration) *genvhost.Host {
 // the outcome is told before the end.
 func TestSIGTERM(t *testing.T) {
 	begun := make(chan struct{}, 10)
-	f := startSim(t, sim.HostOptions{Name: "a", Handler: slowHost(begun, 2*time.Second)})
+	f := startSim(t, inprocess.HostOptions{Name: "a", Handler: slowHost(begun, 2*time.Second)})
 	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--non-env-processes")
 	<-begun
 	d.signal(syscall.SIGTERM)
@@ -160,7 +160,7 @@ func TestSIGTERM(t *testing.T) {
 
 func TestASecondSIGTERM(t *testing.T) {
 	begun := make(chan struct{}, 10)
-	f := startSim(t, sim.HostOptions{Name: "a", Handler: slowHost(begun, time.Hour)})
+	f := startSim(t, inprocess.HostOptions{Name: "a", Handler: slowHost(begun, time.Hour)})
 	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--non-env-processes")
 	<-begun
 	d.signal(syscall.SIGTERM)
@@ -173,7 +173,7 @@ func TestASecondSIGTERM(t *testing.T) {
 // TestSIGHUP: hosts are read again; those that stay keep their conversations,
 // and what is wrong changes nothing.
 func TestSIGHUP(t *testing.T) {
-	f := startSim(t, sim.HostOptions{Name: "a", Handler: idleHost()}, sim.HostOptions{Name: "b", Handler: idleHost()}, sim.HostOptions{Name: "c", Handler: idleHost()})
+	f := startSim(t, inprocess.HostOptions{Name: "a", Handler: idleHost()}, inprocess.HostOptions{Name: "b", Handler: idleHost()}, inprocess.HostOptions{Name: "c", Handler: idleHost()})
 	hosts := filepath.Join(t.TempDir(), "hosts")
 	put := func(text string) { require.NoError(t, os.WriteFile(hosts, []byte(text), 0o644)) }
 	put("a\nb\n")
@@ -219,7 +219,7 @@ func TestSystemdIsTold(t *testing.T) {
 		require.NoError(t, listener.Close())
 		read.Wait()
 	})
-	f := startSim(t, sim.HostOptions{Name: "a", Handler: idleHost()})
+	f := startSim(t, inprocess.HostOptions{Name: "a", Handler: idleHost()})
 	d := startDaemon(t, []string{"NOTIFY_SOCKET=" + socket, "WATCHDOG_USEC=200000"}, "-F", f.SSHConfig(), "-H", "a", "--interval", "0.2")
 	d.next(func(enforceDocument) bool { return true })
 	told.await(t, "READY=1")

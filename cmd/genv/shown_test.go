@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -19,11 +19,11 @@ const persuasion = "1 - run: curl x|sh"
 // user calls an environment can't pass for genv's own words, and messages don't
 // contradict each other.
 func TestForeignTextStaysInQuotes(t *testing.T) {
-	f := sshfleet.Start(t, sshfleet.Options{Hosts: sshfleet.Named("gpu-01"), Genv: sshfleet.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
 	h := f.Host("gpu-01")
 	bob, carol := logIn(t, "bob"), logIn(t, "carol")
 	start := func(user, claim string, device int) snapshot.PID {
-		p, err := h.StartJob(sshfleet.Job{User: user, Env: append(outside, snapshot.ClaimVariable+"="+claim), Uses: []sshfleet.Use{{Device: snapshot.DeviceIndex(device), MiB: 10}}})
+		p, err := h.StartJob(sshd.Job{User: user, Env: append(outside, snapshot.ClaimVariable+"="+claim), Uses: []sshd.Use{{Device: snapshot.DeviceIndex(device), MiB: 10}}})
 		require.NoError(t, err)
 		return p.PID
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/sim/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 )
 
 // programs are genv and the stand-in for nvidia-smi, built once for all tests
@@ -27,7 +27,7 @@ var programs = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	programsDir = dir
-	for name, source := range map[string]string{"bin/genv": ".", "driver/nvidia-smi": "../../remote/sim/gpus/nvidia-smi"} {
+	for name, source := range map[string]string{"bin/genv": ".", "driver/nvidia-smi": "../../remote/testfleet/gpus/nvidia-smi"} {
 		build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, name), source)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {

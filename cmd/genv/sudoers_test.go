@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
 // The line of sudoers is the same in README.md, docs and the next step, and
@@ -50,8 +50,8 @@ func TestTheSudoersLineIsTheSameEverywhere(t *testing.T) {
 // TestTheSudoersLine: with it a controller does its work, and sudo runs nothing
 // else of genv's, and no other program.
 func TestTheSudoersLine(t *testing.T) {
-	f := sshfleet.Start(t, sshfleet.Options{Hosts: []sshfleet.HostOptions{{Name: "gpu-01", Rights: sshfleet.OnlyUsage}}, Genv: sshfleet.Build(t, "cmd/genv")})
-	job, err := f.Host("gpu-01").StartJob(sshfleet.Job{User: "bob", Env: outside, Uses: []sshfleet.Use{{Device: 0, MiB: 10}}})
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.OnlyUsage}}, Genv: sshd.Build(t, "cmd/genv")})
+	job, err := f.Host("gpu-01").StartJob(sshd.Job{User: "bob", Env: outside, Uses: []sshd.Use{{Device: 0, MiB: 10}}})
 	require.NoError(t, err)
 	on := func(line string) (string, error) {
 		out, err := exec.Command("ssh", "-F", f.SSHConfig(), "gpu-01", line).CombinedOutput()
@@ -112,14 +112,14 @@ func TestTheSudoersLine(t *testing.T) {
 // TestWhySudoFails: over real sudo, which says "a password is required" for all of
 // them, each cause has its class and its next step.
 func TestWhySudoFails(t *testing.T) {
-	hosts := []sshfleet.HostOptions{
-		{Name: "password", Rights: sshfleet.NeedsPassword},
-		{Name: "nosudoer", Rights: sshfleet.NotInSudoers},
-		{Name: "partial", Rights: sshfleet.OnlySnapshot},
-		{Name: "gone", Rights: sshfleet.NoGenvForLine},
-		{Name: "nosudo", Rights: sshfleet.NoSudo},
+	hosts := []sshd.HostOptions{
+		{Name: "password", Rights: sshd.NeedsPassword},
+		{Name: "nosudoer", Rights: sshd.NotInSudoers},
+		{Name: "partial", Rights: sshd.OnlySnapshot},
+		{Name: "gone", Rights: sshd.NoGenvForLine},
+		{Name: "nosudo", Rights: sshd.NoSudo},
 	}
-	f := sshfleet.Start(t, sshfleet.Options{Hosts: hosts, Genv: sshfleet.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: hosts, Genv: sshd.Build(t, "cmd/genv")})
 	there := filepath.Join(f.Dir, "bin", "genv")
 	r := genv(t, "remote", "envs", "-F", f.SSHConfig(), "-H", "password,nosudoer,partial,gone,nosudo", "--format", "json")
 	require.Equal(t, exitNoneLeft, r.code, r.err)

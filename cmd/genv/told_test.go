@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
 // toldInLastRun are the records of what users were told in the last run that
@@ -40,7 +40,7 @@ func toldInLastRun(t *testing.T, log string) map[string][]audit.Record {
 func userTold(t *testing.T, r audit.Record) string {
 	t.Helper()
 	for _, user := range []string{"alice", "bob", "carol"} {
-		if uid, err := sshfleet.UID(user); err == nil && uid == *r.UID {
+		if uid, err := sshd.UID(user); err == nil && uid == *r.UID {
 			return user
 		}
 	}
@@ -71,7 +71,7 @@ func requireShown(t *testing.T, screen string, told []audit.Record) {
 
 // requireNamed requires that each process was named to its user, and to nobody
 // else: once before, and once when it was ended.
-func requireNamed(t *testing.T, processes map[string]*sshfleet.Process, told map[string][]audit.Record) {
+func requireNamed(t *testing.T, processes map[string]*sshd.Process, told map[string][]audit.Record) {
 	t.Helper()
 	for name, p := range processes {
 		before, after := fmt.Sprintf(`Unless this changes soon, .*process %d\b`, p.PID), fmt.Sprintf(`Now .*process %d\b`, p.PID)

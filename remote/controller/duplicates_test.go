@@ -14,8 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/sim"
-	"github.com/seed-3119e985/genv/remote/sim/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -109,7 +109,7 @@ func TestAMadeUpIdentityHidesNoHost(t *testing.T) {
 
 func startMachines(t *testing.T, snapshots ...*snapshot.Snapshot) (*fleet, []*genvhost.Host) {
 	var hosts []*genvhost.Host
-	var handlers []sim.Handler
+	var handlers []inprocess.Handler
 	for _, s := range snapshots {
 		hosts = append(hosts, genvhost.New(s))
 		handlers = append(handlers, hosts[len(hosts)-1])

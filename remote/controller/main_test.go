@@ -12,8 +12,8 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/sim"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -21,22 +21,22 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fleet is hosts in this process, and a Link to them over SSH.
 type fleet struct {
-	*sim.Fleet
+	*inprocess.Fleet
 	client  *sshclient.Client
 	streams *controller.Streams
 	hosts   []remote.Host
 }
 
-func startFleet(t *testing.T, timeout time.Duration, handlers ...sim.Handler) *fleet {
-	options := sim.Options{Dir: t.TempDir()}
+func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handler) *fleet {
+	options := inprocess.Options{Dir: t.TempDir()}
 	f := &fleet{}
 	for i, h := range handlers {
 		name := fmt.Sprintf("h%d", i)
-		options.Hosts = append(options.Hosts, sim.HostOptions{Name: name, Address: fmt.Sprintf("127.93.%d.%d", i/250, i%250+1), Handler: h})
+		options.Hosts = append(options.Hosts, inprocess.HostOptions{Name: name, Address: fmt.Sprintf("127.93.%d.%d", i/250, i%250+1), Handler: h})
 		f.hosts = append(f.hosts, remote.Host{Name: name})
 	}
 	var err error
-	f.Fleet, err = sim.Start(options)
+	f.Fleet, err = inprocess.Start(options)
 	require.NoError(t, err)
 	t.Cleanup(f.Close)
 	f.client, err = sshclient.New(sshclient.Options{ConfigFile: f.SSHConfig(), CommandTimeout: timeout})

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/sim"
-	"github.com/seed-3119e985/genv/remote/sim/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -81,7 +81,7 @@ func (p soakPolicy) Settings(q enforce.Query) enforce.Settings {
 func openSoak(t *testing.T, seed uint64, long bool) *soak {
 	size, timeout := sizeOf(long)
 	s := &soak{t: t, random: rand.New(rand.NewPCG(seed, 1)), nextPID: firstPID, faults: map[string]int{}}
-	var handlers []sim.Handler
+	var handlers []inprocess.Handler
 	for range size {
 		h := genvhost.New(honest())
 		s.hosts, handlers = append(s.hosts, h), append(handlers, h)
@@ -130,17 +130,17 @@ func (s *soak) flap() {
 	n := s.random.Int64N
 	kinds := []struct {
 		name  string
-		fault sim.Fault
+		fault inprocess.Fault
 	}{
-		{"down", sim.Down()},
-		{"silent", sim.Silent()},
-		{"drop", sim.DropAfter(n(4000))},
-		{"freeze", sim.FreezeAfter(n(4000))},
-		{"slow start", sim.Slow(time.Duration(n(300)) * time.Millisecond)},
-		{"noise", sim.Before("Welcome\n\x00\xffgnv1")},
-		{"stderr flood", sim.FloodStderr(1 << 20)},
-		{"stdout flood", sim.Flood(2 << 20)},
-		{"no exit status", sim.NoExit()},
+		{"down", inprocess.Down()},
+		{"silent", inprocess.Silent()},
+		{"drop", inprocess.DropAfter(n(4000))},
+		{"freeze", inprocess.FreezeAfter(n(4000))},
+		{"slow start", inprocess.Slow(time.Duration(n(300)) * time.Millisecond)},
+		{"noise", inprocess.Before("Welcome\n\x00\xffgnv1")},
+		{"stderr flood", inprocess.FloodStderr(1 << 20)},
+		{"stdout flood", inprocess.Flood(2 << 20)},
+		{"no exit status", inprocess.NoExit()},
 	}
 	kind := kinds[s.random.IntN(len(kinds))]
 	if s.random.IntN(2) == 0 {
@@ -172,7 +172,7 @@ func (s *soak) flap() {
 	})
 }
 
-func (s *soak) inject(host int, faults ...sim.Fault) { _ = s.Hosts()[host].Inject(faults...) } // a port that is taken heals later
+func (s *soak) inject(host int, faults ...inprocess.Fault) { _ = s.Hosts()[host].Inject(faults...) } // a port that is taken heals later
 
 // heal ends all faults.
 func (s *soak) heal() {
@@ -312,7 +312,7 @@ func TestSoakDeadHosts(t *testing.T) {
 	}
 	const timeout = 2 * time.Second
 	for _, dead := range []int{0, 1, soakHosts / 10} {
-		var handlers []sim.Handler
+		var handlers []inprocess.Handler
 		var hosts []*genvhost.Host
 		for range soakHosts {
 			h := genvhost.New(honest())
@@ -327,7 +327,7 @@ func TestSoakDeadHosts(t *testing.T) {
 		}
 		for i := range dead {
 			hosts[i].Behave(func(string) genvhost.Mood { return genvhost.Mood{Freeze: true} })
-			require.NoError(t, f.Hosts()[i].Inject(sim.Silent()))
+			require.NoError(t, f.Hosts()[i].Inject(inprocess.Silent()))
 		}
 		begun := time.Now()
 		answered := c.Collect(t.Context()).Answered()

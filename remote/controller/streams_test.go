@@ -13,9 +13,9 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/sim"
-	"github.com/seed-3119e985/genv/remote/sim/genvhost"
 	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -142,8 +142,8 @@ type serves func(ctx context.Context, r stream.Request) ([]byte, error)
 func (f serves) Handle(ctx context.Context, r stream.Request) ([]byte, error) { return f(ctx, r) }
 
 // speaking is a host with our protocol and an answer of its own to everything.
-func speaking(g stream.Greeting, f serves) sim.Func {
-	return func(ctx context.Context, r *sim.Request) int {
+func speaking(g stream.Greeting, f serves) inprocess.Func {
+	return func(ctx context.Context, r *inprocess.Request) int {
 		token := r.Line[strings.LastIndexByte(r.Line, ' ')+1:]
 		return genvhost.Speak(ctx, r, nil, stream.Server{Token: token, Greeting: g, Handler: f, Idle: time.Hour})
 	}
@@ -151,7 +151,7 @@ func speaking(g stream.Greeting, f serves) sim.Func {
 
 var ours = stream.Greeting{Protocol: stream.Version}
 
-func always(text string) sim.Func {
+func always(text string) inprocess.Func {
 	return speaking(ours, func(context.Context, stream.Request) ([]byte, error) { return []byte(text), nil })
 }
 
@@ -159,13 +159,13 @@ func always(text string) sim.Func {
 func TestHostsThatSpeakWrongly(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		handler sim.Handler
-		faults  []sim.Fault
+		handler inprocess.Handler
+		faults  []inprocess.Fault
 		class   remote.Class
 		says    string
 	}{
 		{"another version", speaking(stream.Greeting{Protocol: 2}, nil), nil, remote.Version, "version 2"},
-		{"no greeting", sim.Func(func(ctx context.Context, _ *sim.Request) int { <-ctx.Done(); return 0 }), nil, remote.Timeout, ""},
+		{"no greeting", inprocess.Func(func(ctx context.Context, _ *inprocess.Request) int { <-ctx.Done(); return 0 }), nil, remote.Timeout, ""},
 		{"another program", prints(0, "hello\n", ""), nil, remote.InvalidOutput, "no greeting"},
 		{"sudo wants a password", prints(1, "", "sudo: a password is required\n"), nil, remote.Sudo, ""},
 		{"a genv that fails", prints(1, "", "genv: no\n"), nil, remote.CommandFailed, "genv: no"},
@@ -176,11 +176,11 @@ func TestHostsThatSpeakWrongly(t *testing.T) {
 		{"unchanged what was never sent", always(`{"revision":7}`), nil, remote.InvalidOutput, "unchanged"},
 		{"half a snapshot", always(`{"revision":1,"snapshot":{"processes":[],"envs":[]}}`), nil, remote.InvalidOutput, ""},
 		{"a snapshot with PID 0", always(`{"revision":1,"snapshot":{"processes":[{"pid":0}],"envs":[],"devices":[]}}`), nil, remote.InvalidOutput, ""},
-		{"a flood before the greeting", genvhost.New(busy(1)), []sim.Fault{sim.Flood(8 << 20)}, remote.InvalidOutput, "no greeting"},
-		{"a flood on stderr", sim.Func(flooding), nil, remote.InvalidOutput, "stderr"},
-		{"dropped as it greets", genvhost.New(busy(1)), []sim.Fault{sim.DropAfter(10)}, remote.Unreachable, ""},
-		{"frozen as it greets", genvhost.New(busy(1)), []sim.Fault{sim.FreezeAfter(10)}, remote.Timeout, ""},
-		{"dropped as it answers", genvhost.New(busy(1)), []sim.Fault{sim.DropAfter(200)}, remote.InvalidOutput, "cut"},
+		{"a flood before the greeting", genvhost.New(busy(1)), []inprocess.Fault{inprocess.Flood(8 << 20)}, remote.InvalidOutput, "no greeting"},
+		{"a flood on stderr", inprocess.Func(flooding), nil, remote.InvalidOutput, "stderr"},
+		{"dropped as it greets", genvhost.New(busy(1)), []inprocess.Fault{inprocess.DropAfter(10)}, remote.Unreachable, ""},
+		{"frozen as it greets", genvhost.New(busy(1)), []inprocess.Fault{inprocess.FreezeAfter(10)}, remote.Timeout, ""},
+		{"dropped as it answers", genvhost.New(busy(1)), []inprocess.Fault{inprocess.DropAfter(200)}, remote.InvalidOutput, "cut"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := startFleet(t, 2*time.Second, tt.handler)
@@ -194,8 +194,8 @@ func TestHostsThatSpeakWrongly(t *testing.T) {
 	}
 }
 
-func prints(status int, out, errs string) sim.Func {
-	return func(_ context.Context, r *sim.Request) int {
+func prints(status int, out, errs string) inprocess.Func {
+	return func(_ context.Context, r *inprocess.Request) int {
 		_, _ = io.WriteString(r.Stdout, out)
 		_, _ = io.WriteString(r.Stderr, errs)
 		return status
@@ -203,7 +203,7 @@ func prints(status int, out, errs string) sim.Func {
 }
 
 // flooding writes more to stderr than anybody keeps, when it is asked.
-func flooding(ctx context.Context, r *sim.Request) int {
+func flooding(ctx context.Context, r *inprocess.Request) int {
 	flood := func(_ context.Context, asked stream.Request) ([]byte, error) {
 		_, _ = io.WriteString(r.Stderr, strings.Repeat("what a day\n", 1<<16)) // it may be cut off before the end
 		<-asked.Wanted.Done()
@@ -250,7 +250,7 @@ func TestWrongOutcomes(t *testing.T) {
 
 func TestFallingBack(t *testing.T) {
 	old := genvhost.New(busy(1)).Old()
-	f := startFleet(t, 5*time.Second, old, genvhost.New(busy(1)), sim.Func(noGenv))
+	f := startFleet(t, 5*time.Second, old, genvhost.New(busy(1)), inprocess.Func(noGenv))
 	for range 3 {
 		s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
 		require.NoError(t, err)
@@ -284,7 +284,7 @@ func TestFallingBack(t *testing.T) {
 }
 
 // noGenv is a host with a driver and no genv.
-func noGenv(_ context.Context, r *sim.Request) int {
+func noGenv(_ context.Context, r *inprocess.Request) int {
 	switch {
 	case strings.HasPrefix(r.Line, "sudo -n genv"):
 		fmt.Fprintln(r.Stderr, "sudo: genv: command not found")
@@ -304,7 +304,7 @@ func noGenv(_ context.Context, r *sim.Request) int {
 func TestAHostThatCameBackBetweenCycles(t *testing.T) {
 	h := genvhost.New(busy(1))
 	f := startFleet(t, 500*time.Millisecond, h)
-	require.NoError(t, f.Hosts()[0].Inject(sim.Down()))
+	require.NoError(t, f.Hosts()[0].Inject(inprocess.Down()))
 	_, err := f.streams.Snapshot(t.Context(), f.hosts[0])
 	require.Error(t, err)
 	require.NoError(t, f.Hosts()[0].Inject())

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
-	"github.com/seed-3119e985/genv/remote/sshfleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("FAKE_GENV") != "" {
 		os.Exit(fakeGenv(os.Args[1:]))
 	}
-	remove, err := sshfleet.Private() // from what /etc/zsh/zshenv prints, above all
+	remove, err := sshd.Private() // from what /etc/zsh/zshenv prints, above all
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "The tests see this machine's own accounts and shell files:", err)
 	}

@@ -1,0 +1,18 @@
+// Package testfleet simulates GPU hosts for the demo, for tests and for
+// benchmarks: simulated GPUs, genv's state files, and real processes that seem
+// to use the GPUs. It needs no GPU and no network but 127.0.0.0/8.
+//
+// A Machine is one host without a way to reach it:
+//
+//	machine, err := testfleet.NewMachine(dir, gpus.Devices("gpu-01", 8, "NVIDIA H100 80GB HBM3", 81559), program)
+//	…
+//	defer machine.Close()
+//	job, err := machine.Start(testfleet.JobOptions{
+//		Command: []string{"sleep", "infinity"}, Uses: []testfleet.Use{{Device: 0, MiB: 500}},
+//	})
+//
+// Two packages below make machines reachable over SSH: inprocess for everybody,
+// and sshd, which needs root, for real OpenSSH, sudo and users.
+//
+// The package simulates no CUDA and no driver.
+package testfleet

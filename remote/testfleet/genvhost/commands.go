@@ -1,0 +1,118 @@
+package genvhost
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// idle is longer than any test.
+const idle = time.Hour
+
+// Handle implements inprocess.Handler. What it does not expect is an error.
+func (h *Host) Handle(ctx context.Context, r *inprocess.Request) int {
+	line := strings.TrimPrefix(r.Line, "sudo -n ")
+	token, serve := strings.CutPrefix(line, "genv usage serve --token ")
+	switch {
+	case serve && h.old:
+		fmt.Fprint(r.Stderr, "usage: genv usage [-h] {snapshot,execute} ...\n"+
+			"genv usage: error: argument command: invalid choice: 'serve' (choose from 'snapshot', 'execute')\n")
+		return 2
+	case serve:
+		return h.serve(ctx, token, r)
+	case line == "genv usage snapshot":
+		return h.printSnapshot(r)
+	case line == "genv usage execute":
+		return h.runExecute(r)
+	}
+	fmt.Fprintf(r.Stderr, "sh: 1: %s: not found\n", line)
+	return 127
+}
+
+func (h *Host) serve(ctx context.Context, token string, r *inprocess.Request) int {
+	out := &twister{}
+	return Speak(ctx, r, out, stream.Server{
+		Token: token, Idle: idle, Handler: &conversation{host: h, out: out},
+		Greeting: stream.Greeting{
+			Protocol: stream.Version, Genv: "simulated", Capabilities: []string{controller.RequestSnapshot, controller.RequestExecute},
+		},
+	})
+}
+
+// Speak is a command that serves a conversation over its streams; through, if
+// set, is what its output goes through. No write is under way when it returns.
+func Speak(ctx context.Context, r *inprocess.Request, through interface{ To(io.Writer) io.Writer }, server stream.Server) int {
+	out := &gate{w: r.Stdout}
+	defer out.close()
+	var w io.Writer = out
+	if through != nil {
+		w = through.To(out)
+	}
+	if err := server.Serve(ctx, r.Stdin, w); err != nil {
+		fmt.Fprintln(r.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// gate is an output that can be closed: a Server that ends leaves a write that
+// waits behind, and a Handler must not.
+type gate struct {
+	mu     sync.Mutex
+	w      io.Writer
+	closed bool
+}
+
+func (g *gate) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return 0, io.ErrClosedPipe
+	}
+	return g.w.Write(p)
+}
+
+// close waits for a write under way, which ends with the connection.
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+}
+
+func (h *Host) printSnapshot(r *inprocess.Request) int {
+	h.mu.Lock()
+	document, err := snapshot.EncodeSnapshot(h.state)
+	h.mu.Unlock()
+	if err != nil {
+		fmt.Fprintln(r.Stderr, err)
+		return 1
+	}
+	_, _ = r.Stdout.Write(append(document, '\n')) // who has gone needs none
+	return 0
+}
+
+func (h *Host) runExecute(r *inprocess.Request) int {
+	data, err := io.ReadAll(r.Stdin)
+	if err != nil {
+		return 1
+	}
+	report, err := enforce.DecodeReport(data)
+	if err != nil {
+		fmt.Fprintln(r.Stderr, err)
+		return 1
+	}
+	lines, _ := h.carryOut(report)
+	for _, line := range lines {
+		fmt.Fprintln(r.Stdout, line)
+	}
+	return 0
+}

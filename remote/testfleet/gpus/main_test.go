@@ -1,0 +1,219 @@
+package gpus_test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// lab is a host with three devices, one of them in MIG mode, one broken.
+func lab() gpus.Host {
+	h := gpus.Host{Devices: gpus.Devices("lab", 3, "NVIDIA H100 80GB HBM3", 81559)}
+	h.Devices[1].MIG = []gpus.MIG{{Profile: "1g.10gb", UUID: "MIG-11111111-2222-3333-4444-555555555555"}}
+	h.Devices[2].Broken = true
+	return h
+}
+
+func mib(n int64) *int64 { return &n }
+
+// smi runs the stand-in in this process.
+func smi(t *testing.T, h gpus.Host, fault string, args ...string) (out string, code int) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "gpus.json")
+	require.NoError(t, h.Write(path))
+	var stdout, stderr bytes.Buffer
+	code = gpus.Main(args, &stdout, &stderr, func(name string) string {
+		return map[string]string{gpus.EnvFile: path, gpus.EnvFault: fault}[name]
+	})
+	return stdout.String() + stderr.String(), code
+}
+
+func TestQueries(t *testing.T) {
+	h, me := lab(), os.Getpid()
+	h.Apps = []gpus.App{
+		{PID: me, Device: 0, UsedMiB: mib(5000), Name: "/usr/bin/python3"},
+		{PID: me, Device: 2, Name: "silent, and with a comma"},
+		{PID: me, UUID: h.Devices[1].MIG[0].UUID, UsedMiB: mib(70), Name: "small"},
+		{PID: me, UUID: "GPU-unlisted", UsedMiB: mib(1), Name: "lost"},
+	}
+	pid := strconv.Itoa(me)
+	ids := [3]string{h.Devices[0].UUID, h.Devices[1].UUID, h.Devices[2].UUID}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{
+			[]string{"--query-gpu=index,uuid,memory.total", "--format=csv"},
+			"index, uuid, memory.total [MiB]\n0, " + ids[0] + ", 81559 MiB\n1, " + ids[1] + ", 81559 MiB\n2, " + ids[2] + ", [Unknown Error]\n",
+		},
+		{[]string{"--query-gpu=memory.total", "--format=csv,noheader,nounits"}, "81559\n81559\n[Unknown Error]\n"},
+		{
+			[]string{"--format=csv,nounits", "--query-gpu=name, memory.used,utilization.gpu"},
+			"name, memory.used [MiB], utilization.gpu [%]\nNVIDIA H100 80GB HBM3, 5000, 97\nNVIDIA H100 80GB HBM3, 70, 97\nNVIDIA H100 80GB HBM3, [Unknown Error], [Unknown Error]\n",
+		},
+		{[]string{"--query-gpu=mig.mode.current,driver_version,count", "--format=csv,noheader"}, "Disabled, 550.163.01, 3\nEnabled, 550.163.01, 3\n[Unknown Error], 550.163.01, 3\n"},
+		{
+			[]string{"--query-compute-apps=pid,gpu_uuid,used_memory,process_name", "--format=csv"},
+			"pid, gpu_uuid, used_gpu_memory [MiB], process_name\n" +
+				pid + ", " + ids[0] + ", 5000 MiB, /usr/bin/python3\n" +
+				pid + ", " + ids[2] + ", [N/A], silent, and with a comma\n" +
+				pid + ", MIG-11111111-2222-3333-4444-555555555555, 70 MiB, small\n" +
+				pid + ", GPU-unlisted, 1 MiB, lost\n",
+		},
+		{[]string{"--query-compute-apps=gpu_bus_id,name", "--format=csv,noheader,nounits"}, "00000000:01:00.0, /usr/bin/python3\n00000000:03:00.0, silent, and with a comma\n00000000:02:00.0, small\n[N/A], lost\n"},
+		{
+			[]string{"-L"},
+			"GPU 0: NVIDIA H100 80GB HBM3 (UUID: " + ids[0] + ")\nGPU 1: NVIDIA H100 80GB HBM3 (UUID: " + ids[1] + ")\n" +
+				"  MIG 1g.10gb     Device  0: (UUID: MIG-11111111-2222-3333-4444-555555555555)\nGPU 2: NVIDIA H100 80GB HBM3 (UUID: " + ids[2] + ")\n",
+		},
+	} {
+		got, code := smi(t, h, "", c.args...)
+		require.Zero(t, code, got)
+		require.Equal(t, c.want, got, c.args)
+	}
+}
+
+func TestWhatTheRealProgramRefuses(t *testing.T) {
+	for _, args := range [][]string{
+		{"--nonsense"},
+		{"-l", "1"},
+		{"foo"},
+		{"--query-gpu=index"},
+		{"--format=csv"},
+		{"--query-gpu=bogus", "--format=csv"},
+		{"--query-gpu=", "--format=csv"},
+		{"--query-gpu=pid", "--format=csv"},
+		{"--query-compute-apps=index", "--format=csv"},
+		{"--query-gpu=index", "--format=json"},
+		{"--query-gpu=index", "--query-compute-apps=pid", "--format=csv"},
+		{"-L", "-q", "-x"},
+		{"-q"},
+		{"-x"},
+	} {
+		out, code := smi(t, lab(), "", args...)
+		require.Equal(t, 2, code, args)
+		require.NotEmpty(t, out)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	for fault, want := range map[string]struct {
+		code int
+		text string
+	}{
+		gpus.FaultMismatch: {18, "Driver/library version mismatch"},
+		gpus.FaultNoDriver: {9, "couldn't communicate with the NVIDIA driver"},
+		gpus.FaultLost:     {15, "GPU is lost"},
+		gpus.FaultNoGPUs:   {255, "No supported GPUs were found"},
+		"mispelt":          {255, "no fault that is simulated"},
+	} {
+		out, code := smi(t, lab(), fault, "-L")
+		require.Equal(t, want.code, code, fault)
+		require.Contains(t, out, want.text)
+	}
+	out, code := smi(t, gpus.Host{}, "", "-L")
+	require.Equal(t, 6, code)
+	require.Equal(t, "No devices were found\n", out)
+}
+
+func TestTheFileMustBeThere(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, 255, gpus.Main(nil, &stdout, &stderr, func(string) string { return "" }))
+	require.Contains(t, stderr.String(), gpus.EnvFile)
+	stderr.Reset()
+	require.Equal(t, 255, gpus.Main(nil, &stdout, &stderr, func(name string) string { return map[string]string{gpus.EnvFile: "/nonexistent"}[name] }))
+	require.Contains(t, stderr.String(), "/nonexistent")
+	require.Empty(t, stdout.String())
+}
+
+func TestTableIsAsWideAsARealOne(t *testing.T) {
+	h := lab()
+	for _, apps := range [][]gpus.App{nil, {
+		{PID: os.Getpid(), Device: 0, UsedMiB: mib(81559), Name: strings.Repeat("long/", 20) + "python3"},
+		{PID: os.Getpid(), Device: 1, Name: "x"},
+	}} {
+		h.Apps = apps
+		out, code := smi(t, h, "")
+		require.Zero(t, code)
+		lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+		for _, line := range lines[1:] { // the first is the date
+			require.Len(t, line, map[bool]int{true: 89, false: 91}[strings.TrimSpace(line) == ""], line)
+		}
+		require.Equal(t, len(apps) == 0, strings.Contains(out, "No running processes found"))
+	}
+}
+
+func TestXMLTellsDevicesAndProcesses(t *testing.T) {
+	h := lab()
+	h.Apps = []gpus.App{{PID: os.Getpid(), Device: 1, UsedMiB: mib(12), Name: "a<b>"}}
+	out, code := smi(t, h, "", "-q", "-x")
+	require.Zero(t, code)
+	var log struct {
+		Attached int `xml:"attached_gpus"`
+		GPUs     []struct {
+			UUID      string `xml:"uuid"`
+			Used      string `xml:"fb_memory_usage>used"`
+			Processes []struct {
+				PID  int    `xml:"pid"`
+				Name string `xml:"process_name"`
+				Used string `xml:"used_memory"`
+			} `xml:"processes>process_info"`
+		} `xml:"gpu"`
+	}
+	require.NoError(t, xml.Unmarshal([]byte(out), &log))
+	require.Equal(t, 3, log.Attached)
+	require.Equal(t, h.Devices[1].UUID, log.GPUs[1].UUID)
+	require.Equal(t, "12 MiB", log.GPUs[1].Used)
+	require.Empty(t, log.GPUs[0].Processes)
+	require.Equal(t, os.Getpid(), log.GPUs[1].Processes[0].PID)
+	require.Equal(t, "a<b>", log.GPUs[1].Processes[0].Name)
+}
+
+func TestOnlyTheLivingUseGPUs(t *testing.T) {
+	cmd := exec.Command("sleep", "600")
+	require.NoError(t, cmd.Start())
+	stat, err := proc.FS{}.Stat(snapshot.PID(cmd.Process.Pid))
+	require.NoError(t, err)
+	start := uint64(stat.Start)
+	h := lab()
+	h.Apps = []gpus.App{
+		{PID: cmd.Process.Pid, Start: start, Name: "it"},
+		{PID: cmd.Process.Pid, Name: "whichever"},
+		{PID: cmd.Process.Pid, Start: start + 1, Name: "another with its PID"},
+		{PID: 1 << 30, Name: "nobody"},
+	}
+	names := func() (names []string) {
+		for _, a := range h.Living("/proc").Apps {
+			names = append(names, a.Name)
+		}
+		return names
+	}
+	require.Equal(t, []string{"it", "whichever"}, names())
+	require.Len(t, h.Apps, 4) // Living changes nothing of the host itself
+	require.NoError(t, cmd.Process.Kill())
+	require.Eventually(t, func() bool { return names() == nil }, patience, tick, "a zombie holds no GPU") // not reaped yet
+	require.Error(t, cmd.Wait())
+	require.Nil(t, names())
+}
+
+func TestDevicesAreTheSameForTheSameHostAndDifferFromOthers(t *testing.T) {
+	a, b := gpus.Devices("gpu-01", 8, "A100", 40960), gpus.Devices("gpu-02", 8, "A100", 40960)
+	require.Equal(t, a, gpus.Devices("gpu-01", 8, "A100", 40960))
+	seen := map[string]bool{}
+	for _, d := range append(a, b...) {
+		require.Regexp(t, `^GPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`, d.UUID)
+		require.False(t, seen[d.UUID])
+		seen[d.UUID] = true
+	}
+}

@@ -1,0 +1,142 @@
+package inprocess
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/testfleet"
+)
+
+// Exec is a Handler that runs genv on a machine: each command line becomes a
+// child process with the machine's environment variables, its own process
+// group and the session's streams.
+//
+// Only `genv …` and `nvidia-smi …` are known, written as plain or quoted words
+// (see Words). A leading `sudo` or `sudo -n` is taken off: the fleet's users are
+// all the caller, and nothing here gains rights. All else is "not found", 127.
+//
+// When the session or the connection ends, the command's stdin ends, as under
+// sshd, and Grace later its whole process group is killed.
+type Exec struct {
+	Genv    string // the path of the program
+	Machine *testfleet.Machine
+	// Grace is how long a command may go on after its client has gone.
+	Grace time.Duration
+	// Environ is added to the machine's environment variables.
+	Environ []string
+}
+
+// The statuses of a POSIX shell that has not run anything.
+const (
+	statusUsage     = 2
+	statusNotFound  = 127
+	signalledOffset = 128
+)
+
+// drainDelay is how long a child's own children may hold its streams open, or
+// its client may leave them unread, after it has ended.
+const drainDelay = 10 * time.Second
+
+// Handle runs the command.
+func (e *Exec) Handle(ctx context.Context, r *Request) int {
+	words, err := Words(r.Line)
+	if err != nil {
+		fmt.Fprintf(r.Stderr, "sh: %v\n", err)
+		return statusUsage
+	}
+	words = withoutSudo(words)
+	program, ok := e.program(words[0])
+	if !ok {
+		fmt.Fprintf(r.Stderr, "sh: 1: %s: not found\n", words[0])
+		return statusNotFound
+	}
+	status, err := e.run(ctx, exec.Command(program, words[1:]...), r)
+	if err != nil {
+		fmt.Fprintf(r.Stderr, "sh: 1: %s: %v\n", words[0], err)
+	}
+	return status
+}
+
+// withoutSudo takes off what leads to root on a real host.
+func withoutSudo(words []string) []string {
+	if len(words) > 1 && words[0] == "sudo" {
+		words = words[1:]
+		if len(words) > 1 && words[0] == "-n" {
+			words = words[1:]
+		}
+	}
+	return words
+}
+
+func (e *Exec) program(word string) (path string, ok bool) {
+	switch word {
+	case "genv", e.Genv:
+		return e.Genv, true
+	case "nvidia-smi":
+		return filepath.Join(e.Machine.Bin(), "nvidia-smi"), true
+	}
+	return "", false
+}
+
+func (e *Exec) run(ctx context.Context, cmd *exec.Cmd, r *Request) (status int, err error) {
+	cmd.Env = append(e.Machine.Environ(), e.Environ...)
+	cmd.Dir = e.Machine.Dir()
+	cmd.Stdout, cmd.Stderr = r.Stdout, r.Stderr
+	cmd.WaitDelay = drainDelay
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return statusNotFound, err
+	}
+	if err := cmd.Start(); err != nil {
+		return statusNotFound, err
+	}
+	go func() { // ends with the session, which may be later than the command
+		_, _ = io.Copy(stdin, r.Stdin)
+		_ = stdin.Close()
+	}()
+	ended := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() { e.endWithClient(ctx, cmd.Process.Pid, stdin, ended) })
+	err = cmd.Wait()
+	close(ended)
+	watch.Wait()
+	return exitStatus(cmd.ProcessState, err)
+}
+
+// endWithClient ends a command whose client has gone. The process group's
+// number is the child's own, for it is signalled before Wait returns.
+func (e *Exec) endWithClient(ctx context.Context, group int, stdin io.Closer, ended <-chan struct{}) {
+	select {
+	case <-ended:
+		return
+	case <-ctx.Done():
+	}
+	_ = stdin.Close() // it may be closed already
+	grace := time.NewTimer(e.Grace)
+	defer grace.Stop()
+	select {
+	case <-ended:
+	case <-grace.C:
+		_ = syscall.Kill(-group, syscall.SIGKILL) // ESRCH when it was quicker
+	}
+}
+
+// exitStatus is what a shell would say. That the client did not take all of the
+// output is no failure of the command.
+func exitStatus(state *os.ProcessState, err error) (int, error) {
+	if state == nil {
+		return statusNotFound, err
+	}
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return signalledOffset + int(status.Signal()), nil
+	}
+	return state.ExitCode(), nil
+}

@@ -1,0 +1,64 @@
+package inprocess
+
+import "time"
+
+// Fault is a way in which a host fails; see Host.Inject. The figures are exact,
+// so that a test sees the same on every run.
+type Fault func(*faults)
+
+// faults is what a host does wrong; the zero value is a healthy host. A
+// negative count is "never".
+type faults struct {
+	down, silent, wrongKey, noAuth, noExit bool
+
+	before, after      []byte
+	flood, floodStderr int64
+	dropAt, freezeAt   int64
+	delay              time.Duration
+	maxSessions        int
+}
+
+func healthy() faults { return faults{dropAt: -1, freezeAt: -1, maxSessions: defaultMaxSessions} }
+
+// Down refuses every connection: nobody listens. Connections that stand stay.
+func Down() Fault { return func(f *faults) { f.down = true } }
+
+// Silent accepts connections and never says a byte.
+func Silent() Fault { return func(f *faults) { f.silent = true } }
+
+// WrongHostKey presents another key than the one in known_hosts.
+func WrongHostKey() Fault { return func(f *faults) { f.wrongKey = true } }
+
+// AuthRefused accepts no key.
+func AuthRefused() Fault { return func(f *faults) { f.noAuth = true } }
+
+// NoExit ends each command without an exit status, as a killed sshd does.
+func NoExit() Fault { return func(f *faults) { f.noExit = true } }
+
+// Before puts bytes on stdout ahead of what the command writes, as a noisy
+// shell start-up file does.
+func Before(garbage string) Fault { return func(f *faults) { f.before = []byte(garbage) } }
+
+// After puts bytes on stdout behind what the command wrote.
+func After(garbage string) Fault { return func(f *faults) { f.after = []byte(garbage) } }
+
+// Flood puts n bytes of seeded noise on stdout before the command's output.
+func Flood(n int64) Fault { return func(f *faults) { f.flood = n } }
+
+// FloodStderr puts n bytes of seeded noise on stderr before the command's own.
+func FloodStderr(n int64) Fault { return func(f *faults) { f.floodStderr = n } }
+
+// DropAfter closes the connection once n bytes of a command's stdout are sent;
+// with 0 as soon as it writes anything or ends.
+func DropAfter(n int64) Fault { return func(f *faults) { f.dropAt = n } }
+
+// FreezeAfter neither reads nor writes on the connection any more once n bytes
+// of a command's stdout are sent, and keeps it open, as a host that hangs.
+func FreezeAfter(n int64) Fault { return func(f *faults) { f.freezeAt = n } }
+
+// Slow begins each command after a delay.
+func Slow(delay time.Duration) Fault { return func(f *faults) { f.delay = delay } }
+
+// MaxSessions refuses sessions beyond n at a time on a connection, as sshd
+// does beyond 10.
+func MaxSessions(n int) Fault { return func(f *faults) { f.maxSessions = n } }

@@ -1,0 +1,192 @@
+package inprocess_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+)
+
+func TestCommandsReachTheHostThatWasAsked(t *testing.T) {
+	fleet := startFleet(t, greet, greet)
+	for _, host := range fleet.Hosts() {
+		client := login(t, fleet, host)
+		for _, line := range []string{"genv usage snapshot", "a 'b c'"} { // one connection, several sessions
+			got := run(t, client, line, "")
+			require.NoError(t, got.err)
+			require.Equal(t, fmt.Sprintf("someone@%s: %s\n", host.Name(), line), got.stdout)
+		}
+		require.Equal(t, inprocess.Counts{Connections: 1, Logins: 1, Commands: 2}, host.Counts())
+	}
+	require.Nil(t, fleet.Host("gpu-99"))
+}
+
+func TestStreamsAndStatusAreTheCommands(t *testing.T) {
+	fleet := startFleet(t, inprocess.Func(func(_ context.Context, r *inprocess.Request) int {
+		n, _ := io.Copy(r.Stdout, r.Stdin)
+		fmt.Fprintf(r.Stderr, "%d bytes", n)
+		return 42
+	}))
+	sent := strings.Repeat("0123456789abcdef", 1<<18) // 4 MiB: more than two windows
+	got := run(t, login(t, fleet, fleet.Hosts()[0]), "x", sent)
+	require.Equal(t, 42, status(t, got.err))
+	require.True(t, got.stdout == sent, "stdin came back changed")
+	require.Equal(t, "4194304 bytes", got.stderr)
+}
+
+func TestEleventhSessionIsRefused(t *testing.T) {
+	fleet := startFleet(t, inprocess.Func(func(ctx context.Context, _ *inprocess.Request) int {
+		<-ctx.Done()
+		return 0
+	}))
+	client := login(t, fleet, fleet.Hosts()[0])
+	for range 10 {
+		session, err := client.NewSession()
+		require.NoError(t, err)
+		require.NoError(t, session.Start("wait"))
+	}
+	_, err := client.NewSession()
+	var refused *ssh.OpenChannelError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, ssh.ConnectionFailed, refused.Reason)
+}
+
+func TestKeepAliveIsAnswered(t *testing.T) {
+	fleet := startFleet(t, greet)
+	client := login(t, fleet, fleet.Hosts()[0])
+	for range 3 {
+		ok, _, err := client.SendRequest("keepalive@openssh.com", true, nil)
+		require.NoError(t, err)
+		require.False(t, ok) // "unknown request" is an answer
+	}
+}
+
+func TestOnlyExecIsServed(t *testing.T) {
+	fleet := startFleet(t, greet)
+	client := login(t, fleet, fleet.Hosts()[0])
+	session, err := client.NewSession()
+	require.NoError(t, err)
+	defer session.Close()
+	require.Error(t, session.RequestPty("xterm", 24, 80, nil))
+	require.Error(t, session.RequestSubsystem("sftp"))
+	require.Error(t, session.Shell())
+	require.Zero(t, fleet.Hosts()[0].Counts().Commands)
+}
+
+func TestOnlyTheClientKeyIsAccepted(t *testing.T) {
+	fleet, other := startFleet(t, greet), t.TempDir()
+	stranger, err := inprocess.Start(inprocess.Options{Dir: other, Hosts: []inprocess.HostOptions{{Name: "x", Address: "127.78.1.1", Handler: greet}}})
+	require.NoError(t, err)
+	defer stranger.Close()
+	key, err := os.ReadFile(stranger.ClientKey())
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(fleet.ClientKey(), key, 0o600))
+	_, err = dial(t, fleet, fleet.Hosts()[0])
+	require.ErrorContains(t, err, "unable to authenticate")
+}
+
+func TestAHostIsAJumpHostToItsFleetAlone(t *testing.T) {
+	fleet := startFleet(t, greet, greet)
+	outside, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer outside.Close()
+	client := login(t, fleet, fleet.Hosts()[0])
+	conn, err := client.Dial("tcp", net.JoinHostPort(fleet.Hosts()[1].Address(), strconv.Itoa(fleet.Port())))
+	require.NoError(t, err)
+	banner := make([]byte, 4)
+	_, err = io.ReadFull(conn, banner)
+	require.NoError(t, err)
+	require.Equal(t, "SSH-", string(banner))
+	require.NoError(t, conn.Close())
+	_, err = client.Dial("tcp", outside.Addr().String())
+	require.ErrorContains(t, err, "its own hosts only")
+}
+
+func TestOpenSSHUsesTheFleet(t *testing.T) {
+	if _, err := user.LookupId(strconv.Itoa(os.Getuid())); err != nil {
+		t.Skip("skipped: OpenSSH does not run for a uid without an account:", err)
+	}
+	program, err := exec.LookPath("ssh")
+	if err != nil {
+		require.Empty(t, os.Getenv("CI"), "the OpenSSH client is missing")
+		t.Skip("no ssh here: install openssh-client to run this test")
+	}
+	fleet := startFleet(t, greet, greet)
+	for _, line := range []string{"gpu-01", "gpu-02"} {
+		out, err := exec.Command(program, "-F", fleet.SSHConfig(), line, "genv", "usage").CombinedOutput()
+		require.NoError(t, err, string(out))
+		require.Equal(t, "admin@"+line+": genv usage\n", string(out))
+	}
+}
+
+func TestAThousandHosts(t *testing.T) {
+	var hosts []inprocess.HostOptions
+	for i := range 1000 {
+		hosts = append(hosts, inprocess.HostOptions{
+			Name: fmt.Sprintf("gpu-%04d", i), Address: fmt.Sprintf("127.79.%d.%d", i/250, i%250+1), Handler: greet,
+		})
+	}
+	fleet, err := inprocess.Start(inprocess.Options{Dir: t.TempDir(), Hosts: hosts})
+	require.NoError(t, err)
+	defer fleet.Close()
+	var group errgroup.Group
+	group.SetLimit(16)
+	for _, host := range fleet.Hosts()[:100] { // logging in to all takes this machine too long
+		group.Go(func() error {
+			require.Contains(t, run(t, login(t, fleet, host), "x", "").stdout, host.Name())
+			return nil
+		})
+	}
+	require.NoError(t, group.Wait())
+}
+
+func TestStartRefuses(t *testing.T) {
+	good := inprocess.HostOptions{Name: "a", Address: "127.78.2.1", Handler: greet}
+	busy, err := net.Listen("tcp", "127.78.2.2:0")
+	require.NoError(t, err)
+	defer busy.Close()
+	for name, c := range map[string]struct {
+		options inprocess.Options
+		want    string
+	}{
+		"no hosts":          {inprocess.Options{}, "at least one"},
+		"a name twice":      {inprocess.Options{Hosts: []inprocess.HostOptions{good, good}}, "twice"},
+		"no handler":        {inprocess.Options{Hosts: []inprocess.HostOptions{{Name: "a"}}}, "handler"},
+		"a foreign address": {inprocess.Options{Hosts: []inprocess.HostOptions{{Name: "a", Address: "192.0.2.1", Handler: greet}}}, "192.0.2.1"},
+		"a folder that is not there": {
+			inprocess.Options{Dir: "/dev/null/none", Hosts: []inprocess.HostOptions{good}}, "/dev/null/none",
+		},
+	} {
+		if c.options.Dir == "" {
+			c.options.Dir = t.TempDir()
+		}
+		_, err := inprocess.Start(c.options)
+		require.ErrorContains(t, err, c.want, name)
+	}
+	taken := inprocess.HostOptions{Name: "b", Address: "127.78.2.2", Handler: greet}
+	_, err = inprocess.Start(inprocess.Options{
+		Dir: t.TempDir(), Hosts: []inprocess.HostOptions{good, taken}, Port: busy.Addr().(*net.TCPAddr).Port,
+	})
+	require.ErrorIs(t, err, inprocess.ErrPortInUse)
+}
+
+func TestFilesAreForTheCallerAlone(t *testing.T) {
+	fleet := startFleet(t, greet)
+	for _, path := range []string{fleet.ClientKey(), fleet.KnownHosts(), fleet.SSHConfig()} {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode(), path)
+	}
+}

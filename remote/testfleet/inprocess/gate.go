@@ -1,0 +1,118 @@
+package inprocess
+
+import (
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// gate is a connection that can freeze: then it sends nothing more and answers
+// nothing more, as a host that hangs. What arrives is thrown away meanwhile, so
+// that the end of the connection is still noticed.
+type gate struct {
+	net.Conn
+	deaf    atomic.Bool // what arrives is thrown away
+	frozen  atomic.Bool // nothing is sent
+	closed  chan struct{}
+	closing sync.Once
+}
+
+func newGate(conn net.Conn) *gate { return &gate{Conn: conn, closed: make(chan struct{})} }
+
+// deafen makes the host answer nothing that arrives from now on; what it is
+// sending still goes out.
+func (g *gate) deafen() { g.deaf.Store(true) }
+
+func (g *gate) freeze() {
+	g.deafen()
+	g.frozen.Store(true)
+}
+
+func (g *gate) Read(p []byte) (int, error) {
+	if !g.deaf.Load() {
+		n, err := g.Conn.Read(p)
+		if err != nil {
+			g.release()
+		}
+		if err != nil || !g.deaf.Load() {
+			return n, err
+		}
+	}
+	_, err := io.Copy(io.Discard, g.Conn)
+	g.release()
+	if err != nil {
+		return 0, err
+	}
+	return 0, io.EOF
+}
+
+// release ends a Write that waits: once the client has gone it would keep the
+// connection, and all that belongs to it, until the fleet ends.
+func (g *gate) release() { g.closing.Do(func() { close(g.closed) }) }
+
+func (g *gate) Write(p []byte) (int, error) {
+	if g.frozen.Load() {
+		<-g.closed
+		return 0, net.ErrClosed
+	}
+	return g.Conn.Write(p)
+}
+
+func (g *gate) Close() error {
+	g.release()
+	return g.Conn.Close()
+}
+
+// meter counts a command's stdout and breaks the connection at a given byte.
+type meter struct {
+	w                io.Writer
+	conn             *gate
+	sent             int64
+	dropAt, freezeAt int64 // negative for never
+}
+
+func (m *meter) Write(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	written := 0
+	if limit := m.limit(); limit >= 0 && m.sent+int64(len(p)) > limit {
+		head := p[:max(limit-m.sent, 0)]
+		if limit != m.dropAt {
+			m.conn.deafen() // or a client that has read the head is still answered
+		}
+		n, err := m.w.Write(head)
+		m.sent, written, p = m.sent+int64(n), n, p[n:]
+		if err != nil {
+			return written, err
+		}
+		m.trip()
+	}
+	n, err := m.w.Write(p)
+	m.sent += int64(n)
+	return written + n, err
+}
+
+// finish breaks the connection of a command that wrote just as much as it may.
+func (m *meter) finish() {
+	if limit := m.limit(); limit >= 0 && m.sent >= limit {
+		m.trip()
+	}
+}
+
+// limit is where the connection breaks next, negative for nowhere.
+func (m *meter) limit() int64 {
+	if m.dropAt >= 0 && (m.freezeAt < 0 || m.dropAt <= m.freezeAt) {
+		return m.dropAt
+	}
+	return m.freezeAt
+}
+
+func (m *meter) trip() {
+	if m.limit() == m.dropAt {
+		_ = m.conn.Close() // the handler's next write says so
+		return
+	}
+	m.conn.freeze()
+}

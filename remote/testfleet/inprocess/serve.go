@@ -1,0 +1,95 @@
+package inprocess
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// defaultMaxSessions is sshd's MaxSessions: the eleventh session at a time on a
+// connection is refused (man sshd_config).
+const defaultMaxSessions = 10
+
+// connection is one client's connection to a host.
+type connection struct {
+	host     *Host
+	faults   faults
+	net      *gate
+	ctx      context.Context // the connection's life
+	user     string
+	sessions atomic.Int32
+	work     sync.WaitGroup // goroutines of its channels
+}
+
+// serve speaks SSH on a connection until either side ends it.
+func (h *Host) serve(raw net.Conn) {
+	ctx, cancel := context.WithCancel(h.fleet.ctx)
+	c := &connection{host: h, faults: h.current(), net: newGate(raw), ctx: ctx}
+	h.fleet.work.Go(func() {
+		<-ctx.Done()
+		_ = c.net.Close() // it may be closed already
+	})
+	defer c.work.Wait()
+	defer cancel()
+	if c.faults.silent {
+		c.net.freeze()
+		_, _ = c.net.Read(nil) // returns when the client or the fleet ends it
+		return
+	}
+	server, channels, requests, err := ssh.NewServerConn(c.net, c.config())
+	if err != nil {
+		return // the client hears of it in its own handshake
+	}
+	c.user = server.User()
+	h.count(func(n *Counts) { n.Logins++ })
+	c.work.Go(func() { ssh.DiscardRequests(requests) }) // "no" is sshd's answer to keepalive@openssh.com too
+	for channel := range channels {
+		c.open(channel)
+	}
+}
+
+func (c *connection) config() *ssh.ServerConfig {
+	config := &ssh.ServerConfig{
+		ServerVersion: "SSH-2.0-genv_sim",
+		PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+			if c.faults.noAuth || !bytes.Equal(key.Marshal(), c.host.fleet.client.Marshal()) {
+				return nil, errors.New("not the fleet's client key")
+			}
+			return nil, nil // x/crypto's way to say "no restrictions"
+		},
+	}
+	key := c.host.key
+	if c.faults.wrongKey {
+		key = c.host.wrongKey
+	}
+	config.AddHostKey(key)
+	return config
+}
+
+func (c *connection) open(channel ssh.NewChannel) {
+	switch channel.ChannelType() {
+	case "session":
+		c.openSession(channel)
+	case "direct-tcpip":
+		c.work.Go(func() { c.forward(channel) })
+	default:
+		_ = channel.Reject(ssh.UnknownChannelType, "unknown channel type")
+	}
+}
+
+func (c *connection) openSession(channel ssh.NewChannel) {
+	if int(c.sessions.Add(1)) > c.faults.maxSessions {
+		c.sessions.Add(-1)
+		_ = channel.Reject(ssh.ConnectionFailed, "open failed") // sshd's words
+		return
+	}
+	c.work.Go(func() {
+		defer c.sessions.Add(-1)
+		c.session(channel)
+	})
+}

@@ -1,0 +1,78 @@
+package inprocess
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// session serves one channel: it runs the first "exec" and refuses all else,
+// for the fleet has no terminals, no subsystems and no login shells.
+func (c *connection) session(offer ssh.NewChannel) {
+	channel, requests, err := offer.Accept()
+	if err != nil {
+		return // the connection is gone
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	var command sync.WaitGroup
+	defer command.Wait()
+	defer cancel() // requests end when the client closes the session
+	begun := false
+	for request := range requests {
+		var exec struct{ Line string }
+		ok := !begun && request.Type == "exec" && ssh.Unmarshal(request.Payload, &exec) == nil
+		if request.WantReply {
+			_ = request.Reply(ok, nil) // a client that has gone needs none
+		}
+		if ok {
+			begun = true
+			c.host.count(func(n *Counts) { n.Commands++ })
+			command.Go(func() { c.run(ctx, channel, exec.Line) })
+		}
+	}
+}
+
+// run answers a command with what the host's faults make of it.
+func (c *connection) run(ctx context.Context, channel ssh.Channel, line string) {
+	defer func() { _ = channel.Close() }() // io.EOF when the client was first
+	if !pause(ctx, c.faults.delay) {
+		return
+	}
+	stdout := &meter{w: channel, dropAt: c.faults.dropAt, freezeAt: c.faults.freezeAt, conn: c.net}
+	c.makeNoise(stdout, channel.Stderr())
+	status := c.host.handler.Handle(ctx, &Request{
+		Host: c.host.name, User: c.user, Line: line, Stdin: channel, Stdout: stdout, Stderr: channel.Stderr(),
+	})
+	_, _ = stdout.Write(c.faults.after) // a client that has gone gets nothing more
+	stdout.finish()
+	if ctx.Err() != nil || c.faults.noExit {
+		return
+	}
+	_ = channel.CloseWrite()
+	_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(status)}))
+}
+
+func (c *connection) makeNoise(stdout, stderr io.Writer) {
+	_, _ = stdout.Write(c.faults.before)
+	random := c.host.fleet.noise(c.host.number)
+	_, _ = io.CopyN(stdout, random, c.faults.flood)
+	_, _ = io.CopyN(stderr, random, c.faults.floodStderr)
+}
+
+// pause waits; false means that ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,131 @@
+package sshd
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// The fleet's accounts: three people who use GPUs, and the logins of
+// administrators with more or fewer rights.
+const (
+	operator = "operator" // may run everything as root without a password
+	clerk    = "clerk"    // may, with a password
+	stranger = "stranger" // is not in sudoers
+	novice   = "novice"   // may, but his sudo finds no genv
+	warden   = "warden"   // has the line of sudoers that README.md gives
+	porter   = "porter"   // has a line that covers less
+	ghost    = "ghost"    // has that line for a genv that isn't there
+)
+
+var accounts = []string{"alice", "bob", "carol", operator, clerk, stranger, novice, warden, porter, ghost}
+
+// firstUID is in a range that no distribution and no systemd hands out
+// (https://systemd.io/UIDS-GIDS).
+const firstUID = 60801
+
+// UID is the user id of one of the fleet's accounts: alice, bob, carol, root or an
+// administrator's login. It is the group id, too.
+func UID(user string) (snapshot.UID, error) {
+	if user == "root" {
+		return 0, nil
+	}
+	for i, name := range accounts {
+		if name == user {
+			return snapshot.UID(firstUID + i), nil
+		}
+	}
+	return 0, fmt.Errorf("the fleet has no user %q: there are %s", user, strings.Join(accounts, ", "))
+}
+
+// Where programs are; a genv that is installed on the machine itself would be
+// below /usr/local.
+const (
+	pathWithoutLocal = "/usr/sbin:/usr/bin:/sbin:/bin"
+	systemPath       = "/usr/local/sbin:/usr/local/bin:" + pathWithoutLocal
+)
+
+// sudoers keeps to itself: no syslog, no mail, no time stamps on the machine.
+const sudoers = `Defaults !syslog, !mail_badpass, !mail_no_user, !mail_no_host, !mail_no_perms
+Defaults lecture=never, timestampdir=%[1]s/sudo-ts
+Defaults env_keep += "GENV_TMPDIR GENV_SIM_GPUS GENV_SIM_FAULT GENV_AUDIT_LOG GENV_ROOT_DIR"
+Defaults secure_path="%[1]s/bin:%[1]s/driver:` + systemPath + `"
+Defaults:` + novice + `,` + ghost + ` secure_path="%[1]s/driver:` + pathWithoutLocal + `"
+root ALL=(ALL:ALL) ALL
+` + operator + `, ` + novice + ` ALL=(ALL:ALL) NOPASSWD: ALL
+` + clerk + ` ALL=(ALL:ALL) ALL
+` + porter + ` ALL=(root) NOPASSWD: %[1]s/bin/genv usage snapshot
+`
+
+const (
+	nsswitch = "passwd: files\ngroup: files\nshadow: files\nhosts: files\nsudoers: files\n"
+	pamSudo  = "auth required pam_unix.so\naccount required pam_permit.so\nsession required pam_permit.so\n"
+)
+
+// writeAccounts writes users, groups and sudo's rules, with a home folder for
+// each user, and returns what they cover.
+func (f *Fleet) writeAccounts() ([]cover, error) {
+	passwd := "root:x:0:0:root:/root:/bin/sh\nsshd:x:60800:60800::/run/sshd:/usr/sbin/nologin\n"
+	group := "root:x:0:\nsshd:x:60800:\n"
+	shadow := "root:*:19000:0:99999:7:::\nsshd:*:19000:0:99999:7:::\n"
+	for i, name := range accounts {
+		uid, home := firstUID+i, f.home(name)
+		passwd += fmt.Sprintf("%s:x:%d:%d::%s:/bin/bash\n", name, uid, uid, home)
+		group += fmt.Sprintf("%s:x:%d:\n", name, uid)
+		shadow += name + ":*:19000:0:99999:7:::\n"
+		if err := makeHome(home, uid); err != nil {
+			return nil, err
+		}
+	}
+	return writeEtc(f.Dir, []etcFile{
+		{"passwd", 0o644, passwd},
+		{"group", 0o644, group},
+		{"shadow", 0o600, shadow},
+		{"nsswitch.conf", 0o644, nsswitch},
+		{"sudoers", 0o440, fmt.Sprintf(sudoers, f.Dir) + f.wardens()},
+		{"pam.d/sudo", 0o644, pamSudo},
+	})
+}
+
+// wardens are those who may run what a controller runs, and no more.
+func (f *Fleet) wardens() string {
+	return remote.SudoersLine(warden, filepath.Join(f.bin(), "genv")) + "\n" + remote.SudoersLine(ghost, remote.DefaultGenv) + "\n"
+}
+
+func (f *Fleet) home(user string) string { return filepath.Join(f.Dir, "home", user) }
+
+func makeHome(home string, uid int) error {
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		return err
+	}
+	return os.Chown(home, uid, uid)
+}
+
+type etcFile struct {
+	name string // below /etc
+	mode os.FileMode
+	text string
+}
+
+// writeEtc writes files below dir/etc. A file that the machine lacks cannot be
+// covered, and need not be.
+func writeEtc(dir string, files []etcFile) ([]cover, error) {
+	var covers []cover
+	for _, f := range files {
+		c := cover{Source: filepath.Join(dir, "etc", f.name), Target: filepath.Join("/etc", f.name)}
+		if err := os.MkdirAll(filepath.Dir(c.Source), 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(c.Source, []byte(f.text), f.mode); err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(c.Target); err == nil {
+			covers = append(covers, c)
+		}
+	}
+	return covers, nil
+}

@@ -1,0 +1,107 @@
+package sshd
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+)
+
+// Options describe a fleet.
+type Options struct {
+	// Hosts are the fleet, at least one, at most 250.
+	Hosts []HostOptions
+	// Genv is the program that the hosts find as genv; empty for none.
+	Genv string
+	// MaxStartups is sshd's option of that name ("10:30:100" is OpenSSH's
+	// default); empty for one that never refuses. It counts for 16 hosts
+	// together.
+	MaxStartups string
+	// MaxSessions is how many sessions a connection may have; 0 for 10,
+	// OpenSSH's default.
+	MaxSessions int
+}
+
+func (o Options) maxStartups() string { return cmp.Or(o.MaxStartups, "1000") }
+func (o Options) maxSessions() int    { return cmp.Or(o.MaxSessions, 10) }
+
+// HostOptions describe a host.
+type HostOptions struct {
+	Name string
+	// GPUs is how many devices of 81559 MiB the host has; 0 for 8.
+	GPUs int
+	// Rights are those of the login that ssh_config names for the host.
+	Rights Rights
+	// Fault is what the host's nvidia-smi suffers from, one of the Fault…
+	// texts of remote/testfleet/inprocess/gpus; empty for nothing.
+	Fault string
+}
+
+// Named makes hosts with these names and nothing out of the ordinary.
+func Named(names ...string) []HostOptions {
+	hosts := make([]HostOptions, len(names))
+	for i, name := range names {
+		hosts[i].Name = name
+	}
+	return hosts
+}
+
+// Rights are what the login on a host may do as root.
+type Rights int
+
+const (
+	// MaySudo: everything, without a password, and genv is there.
+	MaySudo Rights = iota
+	// NeedsPassword: sudo wants a password, which sudo -n cannot give.
+	NeedsPassword
+	// NotInSudoers: sudo knows no such user.
+	NotInSudoers
+	// NoSudo: there is no sudo on the host.
+	NoSudo
+	// NoGenv: sudo works and there is no genv, not even in /usr/local/bin.
+	NoGenv
+	// OnlyUsage: what remote.SudoersLine allows, without a password.
+	OnlyUsage
+	// OnlySnapshot: `genv usage snapshot` alone, without a password. sudo finds
+	// genv in its secure_path, and the login doesn't.
+	OnlySnapshot
+	// NoGenvForLine: what remote.SudoersLine allows, but there is no genv.
+	NoGenvForLine
+)
+
+// login is the account that has these rights.
+func (r Rights) login() string {
+	switch r {
+	case NeedsPassword:
+		return clerk
+	case NotInSudoers:
+		return stranger
+	case NoGenv:
+		return novice
+	case OnlyUsage:
+		return warden
+	case OnlySnapshot:
+		return porter
+	case NoGenvForLine:
+		return ghost
+	default:
+		return operator
+	}
+}
+
+const maxHosts = 250
+
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+func (o Options) check() error {
+	if len(o.Hosts) == 0 || len(o.Hosts) > maxHosts {
+		return fmt.Errorf("a fleet of %d hosts: it must be 1 to %d", len(o.Hosts), maxHosts)
+	}
+	seen := map[string]bool{}
+	for _, h := range o.Hosts {
+		if !namePattern.MatchString(h.Name) || seen[h.Name] {
+			return fmt.Errorf("host %q: names are letters, digits, dots and hyphens, and unique", h.Name)
+		}
+		seen[h.Name] = true
+	}
+	return nil
+}

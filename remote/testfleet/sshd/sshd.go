@@ -1,0 +1,203 @@
+package sshd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// maxListen is how many addresses one sshd listens on: 16 is MAX_LISTEN_SOCKS
+// in OpenSSH's sshd.c. A larger fleet is several sshds.
+const maxListen = 16
+
+// sshdConfig is for all hosts of one sshd. UsePAM is off, so that the machine's
+// PAM has no say in who logs in.
+const sshdConfig = `AddressFamily inet
+HostKey %[1]s/host_key
+AuthorizedKeysFile %[1]s/authorized_keys
+PidFile none
+UsePAM no
+StrictModes no
+UseDNS no
+PrintMotd no
+PermitRootLogin no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+LogLevel VERBOSE
+MaxStartups %[2]s
+MaxSessions %[3]d
+`
+
+// startSSHDs starts as many sshds as the fleet needs and waits until each host
+// answers.
+func (f *Fleet) startSSHDs(covers []cover) error {
+	for first := 0; first < len(f.hosts); first += maxListen {
+		hosts := f.hosts[first:min(first+maxListen, len(f.hosts))]
+		config := filepath.Join(f.Dir, fmt.Sprintf("sshd_config-%d", first/maxListen))
+		if err := os.WriteFile(config, []byte(f.configFor(hosts)), 0o600); err != nil {
+			return err
+		}
+		if err := f.startSSHD(covers, config); err != nil {
+			return err
+		}
+	}
+	for i, h := range f.hosts {
+		d := f.daemons[i/maxListen]
+		if err := awaitBanner(h.Address, f.Port, d.ended); err != nil {
+			return fmt.Errorf("sshd does not answer for %s: %w\n%s", h.Name, err, f.Log())
+		}
+	}
+	return nil
+}
+
+func (f *Fleet) startSSHD(covers []cover, config string) error {
+	sshd, err := find("sshd")
+	if err != nil {
+		return err
+	}
+	if sshd, err = filepath.Abs(sshd); err != nil { // sshd execs itself for each connection
+		return err
+	}
+	cmd := inNamespace(covers, sshd, "-D", "-f", config, "-E", f.logFile())
+	cmd.Env = []string{"PATH=" + systemPath}
+	d := &daemon{cmd: cmd, ended: make(chan struct{})}
+	cmd.Stderr = &d.stderr
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start sshd: %w", err)
+	}
+	f.daemons = append(f.daemons, d)
+	go d.wait()
+	d.namespace, err = namespaceOf(cmd.Process.Pid)
+	return err
+}
+
+// A daemon is an sshd and the mount namespace it shares with its sessions.
+type daemon struct {
+	cmd       *exec.Cmd
+	stderr    bytes.Buffer // what mount or sshd said before the log was open; read it after ended
+	ended     chan struct{}
+	namespace *namespace
+}
+
+func (d *daemon) wait() {
+	_ = d.cmd.Wait() // that it ended is what counts
+	close(d.ended)
+}
+
+func (d *daemon) stop() error {
+	_ = d.cmd.Process.Kill() // ended is as good
+	<-d.ended
+	if d.namespace == nil {
+		return nil
+	}
+	return d.namespace.empty()
+}
+
+// CutConnections kills the sshd of every connection, as a crash would: clients
+// see the connection end, and what they had started goes on.
+func (f *Fleet) CutConnections() error {
+	for _, d := range f.daemons {
+		pids, err := d.namespace.processes()
+		if err != nil {
+			return err
+		}
+		for _, pid := range pids {
+			if pid != d.cmd.Process.Pid && isSSHD(pid) {
+				_ = syscall.Kill(pid, syscall.SIGKILL) // gone is as good
+			}
+		}
+	}
+	return nil
+}
+
+// isSSHD knows a connection's sshd by its name: sshd, or since 9.8 sshd-session.
+func isSSHD(pid int) bool {
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return err == nil && strings.HasPrefix(string(name), "sshd")
+}
+
+func (f *Fleet) configFor(hosts []*Host) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, sshdConfig, f.Dir, f.options.maxStartups(), f.options.maxSessions())
+	if penalises() {
+		b.WriteString("PerSourcePenalties no\n") // all hosts and clients are one source
+	}
+	for _, h := range hosts {
+		fmt.Fprintf(&b, "ListenAddress %s:%d\n", h.Address, f.Port)
+	}
+	for _, h := range hosts {
+		// sshd takes the first SetEnv that matches, so it has all variables.
+		fmt.Fprintf(&b, "Match LocalAddress %s\n\tSetEnv", h.Address)
+		for _, v := range h.environ() {
+			fmt.Fprintf(&b, " %q", v)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+var versionPattern = regexp.MustCompile(`OpenSSH_(\d+)\.(\d+)`)
+
+// penalises says whether sshd knows PerSourcePenalties, which came with 9.8.
+func penalises() bool {
+	sshd, err := find("sshd")
+	if err != nil {
+		return false
+	}
+	out, _ := exec.Command(sshd, "-V").CombinedOutput() // older ones fail, and name their version in the usage
+	m := versionPattern.FindSubmatch(out)
+	if m == nil {
+		return false
+	}
+	major, _ := strconv.Atoi(string(m[1])) // the pattern says digits
+	minor, _ := strconv.Atoi(string(m[2]))
+	return major > 9 || major == 9 && minor >= 8
+}
+
+const startDeadline = 20 * time.Second
+
+// awaitBanner waits until an SSH server greets at the address.
+func awaitBanner(address string, port int, ended <-chan struct{}) error {
+	deadline := time.After(startDeadline)
+	for {
+		err := readBanner(address, port)
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return err
+		}
+		select {
+		case <-ended:
+			return errors.New("it has ended")
+		case <-deadline:
+			return err
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func readBanner(address string, port int) error {
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort(address, strconv.Itoa(port)), startDeadline)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(startDeadline)); err != nil {
+		return err
+	}
+	banner := make([]byte, 4)
+	if _, err := conn.Read(banner); err != nil {
+		return err
+	}
+	if string(banner) != "SSH-" {
+		return fmt.Errorf("it greets with %q", banner)
+	}
+	return nil
+}
