@@ -12,8 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
@@ -145,7 +144,7 @@ func (b *bench) keptSnapshots(ctx context.Context, m *testfleet.Machine, n int) 
 		_ = in.Close() // and so it ends
 		_ = cmd.Wait()
 	}()
-	client, err := stream.Open(ctx, out, in, "t")
+	client, err := agent.OpenStream(ctx, out, in, "t")
 	if err != nil {
 		return cost{}, err
 	}
@@ -174,21 +173,21 @@ func (b *bench) keptSnapshots(ctx context.Context, m *testfleet.Machine, n int) 
 
 // asker asks for snapshots, and counts those that were new.
 type asker struct {
-	client   *stream.Client
+	client   *agent.Stream
 	revision uint64
 	changes  int
 }
 
 func (a *asker) once(ctx context.Context) error {
-	request, err := json.Marshal(controller.SnapshotRequest{Revision: a.revision})
+	request, err := json.Marshal(agent.SnapshotRequest{Revision: a.revision})
 	if err != nil {
 		return err
 	}
-	data, err := a.client.Call(ctx, controller.RequestSnapshot, request)
+	data, err := a.client.Call(ctx, agent.RequestSnapshot, request)
 	if err != nil {
 		return err
 	}
-	var answer controller.SnapshotAnswer
+	var answer agent.SnapshotAnswer
 	if err := json.Unmarshal(data, &answer); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -64,14 +65,19 @@ func (l *selfLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snaps
 	return s, nil
 }
 
-func (l *selfLink) Execute(ctx context.Context, _ remote.Host, report enforce.Report) (controller.Execution, error) {
-	var done controller.Execution
+func (l *selfLink) Execute(ctx context.Context, _ remote.Host, report enforce.Report) (agent.Execution, error) {
+	var done agent.Execution
 	done.Outcomes = l.host.carryOut(ctx, report, func(line string) { done.Lines = append(done.Lines, line) })
 	done.Warnings = l.host.record.warnings()
 	return done, nil
 }
 
-// Tell implements controller.Teller.
-func (l *selfLink) Tell(_ context.Context, _ remote.Host, messages []controller.Message) ([]int, error) {
+func (l *selfLink) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]int, error) {
 	return l.host.tell(messages)
+}
+
+func (l *selfLink) About(remote.Host) agent.About { return agent.About{} }
+
+func (l *selfLink) Identify(context.Context, remote.Host) (agent.Identity, error) {
+	return agent.Identity{}, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -89,7 +90,7 @@ func TestAReportIsFinishedThoughNobodyListens(t *testing.T) {
 func TestAHostSpeaksInItsOwnNameOnly(t *testing.T) {
 	var out, errs bytes.Buffer
 	w := &cycleWriter{out: &out, err: &errs}
-	execution := controller.Execution{Lines: []string{"x\n[good] Terminating process 1"}, Warnings: []string{"y\n[good] trouble"}}
+	execution := agent.Execution{Lines: []string{"x\n[good] Terminating process 1"}, Warnings: []string{"y\n[good] trouble"}}
 	require.NoError(t, w.write(controller.Cycle{Actions: []controller.Action{{Host: "evil", Execution: execution}}}))
 	for line := range strings.Lines(out.String() + errs.String()) {
 		require.True(t, strings.HasPrefix(line, "[evil] "), line)

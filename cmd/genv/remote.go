@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/remote/sshclient"
@@ -87,7 +88,7 @@ func (p *program) openFleet(c *cli.Context) (*fleet, error) {
 	bar := newProgress(p.err)
 	return &fleet{
 		Controller: &controller.Controller{
-			Hosts: hosts, Link: controller.Commands{Runner: client}, Fanout: fanout,
+			Hosts: hosts, Link: agent.Commands{Runner: client}, Fanout: fanout,
 			StopAtFailure: given(c, "exit-on-error").Bool("exit-on-error"), Now: p.now, Progress: bar.tell,
 		},
 		client:  client,
@@ -158,8 +159,8 @@ func (p *program) logger(c *cli.Context) zerolog.Logger {
 }
 
 // converse has the controller keep a conversation with every host.
-func (f *fleet) converse(log zerolog.Logger) *controller.Streams {
-	talks := &controller.Streams{
+func (f *fleet) converse(log zerolog.Logger) *agent.Pool {
+	talks := &agent.Pool{
 		Start: startOver(f.client), Runner: f.client, Timeout: f.timeout, Fanout: f.atOnce,
 		Forget: func(h remote.Host) { f.client.Forget(h) }, Log: log,
 	}
@@ -168,4 +169,4 @@ func (f *fleet) converse(log zerolog.Logger) *controller.Streams {
 }
 
 // commands asks hosts one genv command at a time.
-func (f *fleet) commands() controller.Commands { return controller.Commands{Runner: f.client} }
+func (f *fleet) commands() agent.Commands { return agent.Commands{Runner: f.client} }

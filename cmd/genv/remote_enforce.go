@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 )
 
@@ -60,7 +61,7 @@ func patienceFor(interval, longest time.Duration) time.Duration {
 }
 
 // reread is what SIGHUP asks for: the hosts and the policy as they stand now.
-func (p *program) reread(c *cli.Context, f *fleet, talks *controller.Streams, rules *enforcement) (enforce.Policy, error) {
+func (p *program) reread(c *cli.Context, f *fleet, talks *agent.Pool, rules *enforcement) (enforce.Policy, error) {
 	hosts, err := p.hostsOf(c)
 	if err != nil {
 		return nil, err

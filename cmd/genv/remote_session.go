@@ -4,13 +4,13 @@ import (
 	"context"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/sshclient"
 )
 
 // startOver makes the controller's conversations sessions of an SSH client.
-func startOver(client *sshclient.Client) controller.Start {
-	return func(ctx context.Context, host remote.Host, command remote.Command) (controller.Session, error) {
+func startOver(client *sshclient.Client) agent.Start {
+	return func(ctx context.Context, host remote.Host, command remote.Command) (agent.Session, error) {
 		s, err := client.Start(ctx, host, command)
 		if err != nil {
 			return nil, err

@@ -10,8 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
@@ -52,10 +51,10 @@ func BenchmarkUnchangedSnapshot(b *testing.B) {
 	}))
 	host.machine.DevicesFor, host.machine.Books = devicesFor, state.Keep(host.store)
 	s := &served{host: host}
-	ask := func(revision uint64) (answer controller.SnapshotAnswer) {
-		body, err := json.Marshal(controller.SnapshotRequest{Revision: revision})
+	ask := func(revision uint64) (answer agent.SnapshotAnswer) {
+		body, err := json.Marshal(agent.SnapshotRequest{Revision: revision})
 		require.NoError(b, err)
-		reply, err := s.Handle(b.Context(), stream.Request{Name: controller.RequestSnapshot, Body: body, Wanted: b.Context()})
+		reply, err := s.Handle(b.Context(), agent.Request{Name: agent.RequestSnapshot, Body: body, Wanted: b.Context()})
 		require.NoError(b, err)
 		require.NoError(b, json.Unmarshal(reply, &answer))
 		return answer

@@ -11,8 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/remote/agent"
 )
 
 // crashVariable makes the test binary a `genv usage serve` that panics at the
@@ -20,7 +19,7 @@ import (
 const crashVariable = "GENV_TEST_CRASH"
 
 func serveAndCrash() {
-	server := &stream.Server{Token: "t", Idle: time.Minute, Handler: &served{}, Greeting: stream.Greeting{Protocol: stream.Version}}
+	server := &agent.Server{Token: "t", Idle: time.Minute, Handler: &served{}, Greeting: agent.Greeting{Protocol: agent.Version}}
 	_ = server.Serve(context.Background(), os.Stdin, os.Stdout) // it does not return
 }
 
@@ -38,9 +37,9 @@ func TestServeThatPanics(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	client, err := stream.Open(ctx, out, in, "t")
+	client, err := agent.OpenStream(ctx, out, in, "t")
 	require.NoError(t, err)
-	_, err = client.Call(ctx, controller.RequestSnapshot, []byte("{}"))
+	_, err = client.Call(ctx, agent.RequestSnapshot, []byte("{}"))
 	require.Error(t, err)
 	_ = cmd.Wait() // its state says more
 	require.Equal(t, 2, cmd.ProcessState.ExitCode())

@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
@@ -132,7 +132,7 @@ func slowHost(begun chan<- struct{}, wait time.Duration) *genvhost.Host {
 		Processes: []snapshot.Process{{PID: 7, Start: 9, Usage: []snapshot.DeviceUsage{{Memory: snapshot.MiB(5)}}}},
 	})
 	h.Behave(func(request string) genvhost.Mood {
-		if request != controller.RequestExecute {
+		if request != agent.RequestExecute {
 			return genvhost.Mood{}
 		}
 		begun <- struct{}{}

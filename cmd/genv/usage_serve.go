@@ -15,8 +15,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
-	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
@@ -58,15 +57,15 @@ func (p *program) usageServe(c *cli.Context) error {
 	host.machine.DevicesFor = devicesFor
 	host.machine.Books = state.Keep(host.store)
 	debug.SetGCPercent(gcPercentServed)
-	server := &stream.Server{
+	server := &agent.Server{
 		Token: c.String("token"), Idle: c.Duration("idle"), Handler: &served{host: host},
-		Greeting: stream.Greeting{
-			Protocol: stream.Version, Genv: version,
-			Capabilities: []string{controller.RequestSnapshot, controller.RequestExecute, controller.RequestTell, controller.RequestPing},
+		Greeting: agent.Greeting{
+			Protocol: agent.Version, Genv: version,
+			Capabilities: []string{agent.RequestSnapshot, agent.RequestExecute, agent.RequestNotify, agent.RequestPing},
 		},
 	}
 	err = server.Serve(c.Context, p.in, p.out)
-	if errors.Is(err, stream.ErrIdle) || errors.Is(err, context.Canceled) {
+	if errors.Is(err, agent.ErrIdle) || errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
@@ -93,24 +92,24 @@ type served struct {
 	last     []byte // the snapshot of that revision, encoded
 }
 
-// Handle implements stream.Handler. A report that was begun is carried out to
+// Handle implements agent.Handler. A report that was begun is carried out to
 // its end, even if the controller has hung up; a snapshot is not.
-func (s *served) Handle(ctx context.Context, r stream.Request) ([]byte, error) {
+func (s *served) Handle(ctx context.Context, r agent.Request) ([]byte, error) {
 	switch r.Name {
-	case controller.RequestSnapshot:
+	case agent.RequestSnapshot:
 		return s.snapshot(r.Wanted, r.Body)
-	case controller.RequestExecute:
+	case agent.RequestExecute:
 		return s.execute(ctx, r.Body)
-	case controller.RequestTell:
+	case agent.RequestNotify:
 		return s.tell(r.Body)
-	case controller.RequestPing:
+	case agent.RequestPing:
 		return r.Body, nil
 	}
 	return nil, fmt.Errorf("%q is no request of this version", r.Name)
 }
 
 func (s *served) snapshot(ctx context.Context, body []byte) ([]byte, error) {
-	var request controller.SnapshotRequest
+	var request agent.SnapshotRequest
 	if err := json.Unmarshal(body, &request); err != nil {
 		return nil, err
 	}
@@ -126,7 +125,7 @@ func (s *served) snapshot(ctx context.Context, body []byte) ([]byte, error) {
 		s.revision++
 		s.last = encoded
 	}
-	answer := controller.SnapshotAnswer{Revision: s.revision}
+	answer := agent.SnapshotAnswer{Revision: s.revision}
 	if request.Revision != s.revision {
 		answer.Snapshot = encoded
 	}
@@ -134,7 +133,7 @@ func (s *served) snapshot(ctx context.Context, body []byte) ([]byte, error) {
 }
 
 func (s *served) execute(ctx context.Context, body []byte) ([]byte, error) {
-	var request controller.ExecuteRequest
+	var request agent.ExecuteRequest
 	if err := json.Unmarshal(body, &request); err != nil {
 		return nil, err
 	}
@@ -147,7 +146,7 @@ func (s *served) execute(ctx context.Context, body []byte) ([]byte, error) {
 	}
 	report.Kill, report.Unprotected, report.ID = request.Kill, request.Unprotected, request.ID
 	report.SetReasons(request.Because)
-	answer := controller.ExecuteAnswer{Lines: []string{}}
+	answer := agent.ExecuteAnswer{Lines: []string{}}
 	say := func(line string) { answer.Lines = append(answer.Lines, line) }
 	answer.Outcomes = s.host.carryOut(ctx, report, say)
 	answer.Warnings = s.host.record.warnings()
@@ -157,7 +156,7 @@ func (s *served) execute(ctx context.Context, body []byte) ([]byte, error) {
 // maxGrace bounds how long a report may keep this host from answering.
 const maxGrace = time.Hour
 
-func graceOf(r controller.ExecuteRequest) (time.Duration, error) {
+func graceOf(r agent.ExecuteRequest) (time.Duration, error) {
 	if r.GraceMS < 0 || r.GraceMS > maxGrace.Milliseconds() {
 		return 0, fmt.Errorf("a grace of %d ms: it is 0 to %s", r.GraceMS, maxGrace)
 	}
@@ -169,7 +168,7 @@ const maxMessages = 1024
 
 // tell shows messages to users on their terminals.
 func (s *served) tell(body []byte) ([]byte, error) {
-	var request controller.TellRequest
+	var request agent.NotifyRequest
 	if err := json.Unmarshal(body, &request); err != nil {
 		return nil, err
 	}
@@ -180,11 +179,11 @@ func (s *served) tell(body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(controller.TellAnswer{Terminals: terminals})
+	return json.Marshal(agent.NotifyAnswer{Terminals: terminals})
 }
 
 // tell shows messages on this machine's terminals, and counts those.
-func (h *host) tell(messages []controller.Message) ([]int, error) {
+func (h *host) tell(messages []agent.Message) ([]int, error) {
 	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
 	terminals := make([]int, len(messages))
 	if h.silent {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -88,7 +88,7 @@ func (c *Controller) conclude(cycle *Cycle, reports map[string]enforce.Report, r
 // visit is what came of a host in the acting part of a cycle.
 type visit struct {
 	told      []Told
-	execution Execution
+	execution agent.Execution
 }
 
 // nothingDone are the classes of errors after which it is certain that the host
@@ -107,7 +107,7 @@ func (a *Action) outcomes() []enforce.Outcome {
 	fallback := enforce.Outcome{Status: enforce.StatusUnknown, Reason: "the host did not say what came of it"}
 	if a.Err != nil {
 		fallback.Reason = a.Err.Error()
-		if errors.Is(a.Err, stream.ErrNotSent) || slices.Contains(nothingDone, remote.ClassOf(a.Err)) {
+		if errors.Is(a.Err, agent.ErrNotSent) || slices.Contains(nothingDone, remote.ClassOf(a.Err)) {
 			fallback.Status = enforce.StatusFailed
 		}
 	}

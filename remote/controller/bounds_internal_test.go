@@ -2,7 +2,6 @@ package controller
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,12 +35,4 @@ func TestTheRecordOfAHostIsBounded(t *testing.T) {
 			require.Equal(t, tt.last, records[len(records)-1].Text)
 		})
 	}
-}
-
-func TestWhatAHostSaysIsBounded(t *testing.T) {
-	kept := bounded([]string{strings.Repeat("x", 1<<20), "b", "c"}, 2)
-	require.Len(t, kept, 2)
-	require.Len(t, kept[0], maxLine)
-	require.Equal(t, "b", kept[1])
-	require.Empty(t, bounded(nil, 2))
 }

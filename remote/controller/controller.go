@@ -9,23 +9,25 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Link speaks with hosts about their GPUs. Errors are *remote.Error.
+// Link is what the controller needs of the genv on its hosts; *agent.Pool and
+// agent.Commands provide it. Errors are *remote.Error.
 type Link interface {
 	// Snapshot asks a host for its snapshot.
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
 	// Execute has a host carry out a report, once. An error of the class
 	// OutcomeUnknown means that it may have been carried out, in part or whole.
-	Execute(ctx context.Context, host remote.Host, report enforce.Report) (Execution, error)
-}
-
-// Execution is what a host said it did.
-type Execution struct {
-	Lines    []string          // as the host printed them, 1.4.3's lines
-	Outcomes []enforce.Outcome // nil when the host cannot tell
-	Warnings []string          // what it noticed beside
+	Execute(ctx context.Context, host remote.Host, report enforce.Report) (agent.Execution, error)
+	// Notify shows messages to users of a host, and returns on how many terminals
+	// each message was shown. agent.ErrCannotNotify: the host can't do it.
+	Notify(ctx context.Context, host remote.Host, messages []agent.Message) (terminals []int, err error)
+	// About returns what is known about a host without asking it.
+	About(host remote.Host) agent.About
+	// Identify asks a host what identifies its machine.
+	Identify(ctx context.Context, host remote.Host) (agent.Identity, error)
 }
 
 // Controller holds a fleet to a policy.
@@ -69,8 +71,8 @@ type Cycle struct {
 	// Duplicates are the names that are left out of Cluster because another name
 	// leads to the same machine.
 	Duplicates []Duplicate
-	// Via is how each host that answered was spoken with, where the Link knows.
-	Via     map[snapshot.Hostname]Via
+	// Via is how each host that answered was asked, where that is known.
+	Via     map[snapshot.Hostname]agent.Via
 	Plan    enforce.Plan
 	DryRun  bool
 	Actions []Action // for each report that was sent, in the plan's order
@@ -91,7 +93,7 @@ type Cycle struct {
 type Action struct {
 	Host      snapshot.Hostname
 	Report    enforce.Report
-	Execution Execution
+	Execution agent.Execution
 	Err       error
 }
 
@@ -127,15 +129,14 @@ func (c *Controller) Collect(ctx context.Context) snapshot.Cluster {
 }
 
 // via asks the Link how it spoke with the hosts that answered.
-func (c *Controller) via(cycle *Cycle) map[snapshot.Hostname]Via {
-	link, ok := c.Link.(interface{ Via(remote.Host) Via })
-	if !ok {
-		return nil
-	}
-	via := make(map[snapshot.Hostname]Via)
+func (c *Controller) via(cycle *Cycle) map[snapshot.Hostname]agent.Via {
+	via := make(map[snapshot.Hostname]agent.Via)
 	for _, h := range cycle.Cluster.Hosts {
-		if h.Err == nil {
-			via[h.Name] = link.Via(cycle.served[string(h.Name)])
+		if h.Err != nil {
+			continue
+		}
+		if v := c.Link.About(cycle.served[string(h.Name)]).Via; v != "" {
+			via[h.Name] = v
 		}
 	}
 	return via

@@ -3,10 +3,10 @@ package controller
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -32,7 +32,7 @@ func (c *Controller) merge(cycle *Cycle, all snapshot.Cluster) {
 	for i := range all.Hosts {
 		names[i] = c.Hosts[i].Name
 		if s := all.Hosts[i].Snapshot; s != nil && all.Hosts[i].Err == nil {
-			ids[i] = &identity{machine: s.MachineID, boot: s.BootID, folder: s.StateFolder, peer: c.peer(c.Hosts[i])}
+			ids[i] = &identity{agent.Identity{Machine: s.MachineID, Boot: s.BootID, Folder: s.StateFolder}, c.Link.About(c.Hosts[i]).Peer}
 		}
 	}
 	firsts, disputed := c.machines.group(names, ids)
@@ -58,14 +58,6 @@ func (c *Controller) merge(cycle *Cycle, all snapshot.Cluster) {
 	}
 }
 
-func (c *Controller) peer(h remote.Host) remote.Peer {
-	if peers, ok := c.Link.(remote.Peers); ok {
-		peer, _ := peers.Peer(h)
-		return peer
-	}
-	return remote.Peer{}
-}
-
 // Distinct leaves one result for each machine, as merge does, for results that are
 // not snapshots. Machines are distinguished by address and host key; if several
 // addresses have the same host key, by what the machines report about themselves.
@@ -74,7 +66,7 @@ func Distinct[T any](ctx context.Context, c *Controller, results []remote.Result
 	for i, r := range results {
 		names[i] = r.Host.Name
 		if r.Err == nil {
-			ids[i] = &identity{peer: c.peer(r.Host)}
+			ids[i] = &identity{peer: c.Link.About(r.Host).Peer}
 		}
 	}
 	c.askWhoTheyAre(ctx, hostsOf(results), ids)
@@ -102,12 +94,6 @@ func hostsOf[T any](results []remote.Result[T]) []remote.Host {
 // askWhoTheyAre fills in the identities of hosts that share their host key with
 // another address: they may be one machine, or copies of one image.
 func (c *Controller) askWhoTheyAre(ctx context.Context, hosts []remote.Host, ids []*identity) {
-	asker, ok := c.Link.(interface {
-		identify(ctx context.Context, host remote.Host) (identity, error)
-	})
-	if !ok {
-		return
-	}
 	addresses := make(map[string]map[remote.Peer]bool)
 	for _, id := range ids {
 		if id == nil || !id.peer.Known() {
@@ -126,42 +112,9 @@ func (c *Controller) askWhoTheyAre(ctx context.Context, hosts []remote.Host, ids
 			of[hosts[i].Name] = id
 		}
 	}
-	for _, r := range remote.Each(ctx, shared, c.Fanout, asker.identify) {
+	for _, r := range remote.Each(ctx, shared, c.Fanout, c.Link.Identify) {
 		if r.Err == nil {
-			id := of[r.Host.Name]
-			r.Value.peer = id.peer
-			*id = r.Value
+			of[r.Host.Name].Identity = r.Value
 		}
 	}
-}
-
-// whoAmI prints what identifies a machine, its boot and its state folder. It needs
-// neither genv nor root.
-const whoAmI = `echo "genv-machine $(cat /etc/machine-id) $(cat /proc/sys/kernel/random/boot_id) $(stat -Lc %d/%i "${GENV_TMPDIR:-/var/tmp/genv}")"`
-
-// identify asks a host who it is.
-func (l Commands) identify(ctx context.Context, host remote.Host) (identity, error) {
-	out, err := l.Runner.Run(ctx, host, remote.Command{Args: []string{"sh", "-c", whoAmI}})
-	if err != nil {
-		return identity{}, err
-	}
-	for _, line := range lines(out.Stdout) {
-		if words := strings.Fields(line); len(words) == 4 && words[0] == "genv-machine" {
-			return identity{machine: words[1], boot: words[2], folder: words[3]}, nil
-		}
-	}
-	return identity{}, nil // nothing is known
-}
-
-// Peer implements remote.Peers, as far as the Runner does.
-func (l Commands) Peer(host remote.Host) (remote.Peer, bool) { return peerOf(l.Runner, host) }
-
-// Peer implements remote.Peers, as far as the Runner does.
-func (s *Streams) Peer(host remote.Host) (remote.Peer, bool) { return peerOf(s.Runner, host) }
-
-func peerOf(runner remote.Runner, host remote.Host) (remote.Peer, bool) {
-	if peers, ok := runner.(remote.Peers); ok {
-		return peers.Peer(host)
-	}
-	return remote.Peer{}, false
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
@@ -154,6 +155,7 @@ func TestTheSecondNameServesWhileTheFirstFails(t *testing.T) {
 // names are two names of one machine, a and b, and another machine, c, each with
 // a process in no environment.
 type names struct {
+	plain
 	down map[string]bool
 	mu   sync.Mutex
 	sent map[string]int
@@ -169,11 +171,11 @@ func (n *names) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, 
 	return s, nil
 }
 
-func (n *names) Execute(_ context.Context, h remote.Host, _ enforce.Report) (controller.Execution, error) {
+func (n *names) Execute(_ context.Context, h remote.Host, _ enforce.Report) (agent.Execution, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.sent[h.Name]++
-	return controller.Execution{Outcomes: []enforce.Outcome{{PID: 5, Status: enforce.StatusTerminated}}}, nil
+	return agent.Execution{Outcomes: []enforce.Outcome{{PID: 5, Status: enforce.StatusTerminated}}}, nil
 }
 
 // Hosts of genv 1.4.3 say nothing of themselves: what was connected to tells that

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -25,6 +26,7 @@ import (
 // paper is a fleet on paper: hosts with processes outside of environments,
 // which a report ends one by one until it is cut off.
 type paper struct {
+	plain
 	t       *testing.T
 	hosts   map[string][]snapshot.PID
 	signals map[snapshot.PID]int
@@ -34,7 +36,7 @@ type paper struct {
 	down bool
 	uid  func(snapshot.PID) snapshot.UID // nil for uidOf
 
-	told   []controller.Message
+	told   []agent.Message
 	tellIs error
 	shown  int            // on how many terminals messages are shown
 	claims snapshot.EnvID // what the processes claim
@@ -61,23 +63,23 @@ func (p *paper) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, 
 	return s, nil
 }
 
-func (p *paper) Execute(_ context.Context, h remote.Host, r enforce.Report) (controller.Execution, error) {
-	var done controller.Execution
+func (p *paper) Execute(_ context.Context, h remote.Host, r enforce.Report) (agent.Execution, error) {
+	var done agent.Execution
 	for i, x := range r.Terminate {
 		if h.Name == "a" && i == p.cut {
-			return controller.Execution{}, p.lost
+			return agent.Execution{}, p.lost
 		}
 		p.signals[x.Process.PID]++
 		p.hosts[h.Name] = slices.DeleteFunc(p.hosts[h.Name], func(pid snapshot.PID) bool { return pid == x.Process.PID })
 		done.Outcomes = append(done.Outcomes, enforce.Outcome{PID: x.Process.PID, Status: enforce.StatusTerminated})
 	}
 	if h.Name == "a" && p.cut == len(r.Terminate) {
-		return controller.Execution{}, p.lost
+		return agent.Execution{}, p.lost
 	}
 	return done, nil
 }
 
-func (p *paper) Tell(_ context.Context, _ remote.Host, messages []controller.Message) ([]int, error) {
+func (p *paper) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]int, error) {
 	if p.tellIs != nil {
 		return nil, p.tellIs
 	}
@@ -295,17 +297,17 @@ func TestUsersAreToldAtFirstSightAndAtTheActOnceEach(t *testing.T) {
 
 func TestWhoCannotBeToldIsTreatedAlike(t *testing.T) {
 	p := newPaper(t)
-	p.tellIs = controller.ErrCannotTell
+	p.tellIs = agent.ErrCannotNotify
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	cycle := p.controller(&audit.Log{Path: path}).Cycle(t.Context(), 1, strict{tell: true})
 	require.Len(t, cycle.Told, 4)
-	require.ErrorIs(t, cycle.Told[0].Err, controller.ErrCannotTell)
+	require.ErrorIs(t, cycle.Told[0].Err, agent.ErrCannotNotify)
 	require.Len(t, p.signals, 4)
 	said := 0
 	_, err := audit.Scan(path, func(r *audit.Record) error {
 		if r.Kind == audit.KindTold {
 			said++
-			require.Equal(t, controller.ErrCannotTell.Error(), r.Reason)
+			require.Equal(t, agent.ErrCannotNotify.Error(), r.Reason)
 		}
 		return nil
 	})
@@ -360,7 +362,10 @@ func linesStandForOutcomes(t *testing.T, old *oldHost) {
 	require.Equal(t, enforce.StatusUnknown, entries[1].Status)
 }
 
-type oldHost struct{ eid snapshot.EnvID }
+type oldHost struct {
+	plain
+	eid snapshot.EnvID
+}
 
 func (h *oldHost) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error) {
 	s := &snapshot.Snapshot{}
@@ -370,7 +375,7 @@ func (h *oldHost) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, er
 	return s, nil
 }
 
-func (h *oldHost) Execute(context.Context, remote.Host, enforce.Report) (controller.Execution, error) {
+func (h *oldHost) Execute(context.Context, remote.Host, enforce.Report) (agent.Execution, error) {
 	line := fmt.Sprintf("Terminating process 5 from environment %s that is running on GPU(s) 0", cmp.Or(string(h.eid), "N/A"))
-	return controller.Execution{Lines: []string{line}}, nil
+	return agent.Execution{Lines: []string{line}}, nil
 }

@@ -13,12 +13,14 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // slow is a Link that takes its time, in turn, and minds no context.
 type slow struct {
+	plain
 	takes   []time.Duration
 	asked   []time.Time
 	running bool
@@ -36,8 +38,8 @@ func (l *slow) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error
 	return &snapshot.Snapshot{}, nil
 }
 
-func (l *slow) Execute(context.Context, remote.Host, enforce.Report) (controller.Execution, error) {
-	return controller.Execution{}, nil
+func (l *slow) Execute(context.Context, remote.Host, enforce.Report) (agent.Execution, error) {
+	return agent.Execution{}, nil
 }
 
 func looping(l controller.Link) *controller.Controller {

@@ -4,23 +4,24 @@ import (
 	"slices"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // identity is what is known of the machine behind a name: what it says of
 // itself, and what was connected to.
 type identity struct {
-	machine, boot, folder string
-	peer                  remote.Peer
+	agent.Identity
+	peer remote.Peer
 }
 
 // complete says whether the machine reported all that identifies it. The machine
 // and the boot are not enough: several simulated hosts or containers may share them.
-func (id *identity) complete() bool { return id.machine != "" && id.boot != "" && id.folder != "" }
+func (id *identity) complete() bool { return id.Machine != "" && id.Boot != "" && id.Folder != "" }
 
 // claims says whether two names say that they are one machine.
 func (id *identity) claims(other *identity) bool {
-	return id.complete() && id.machine == other.machine && id.boot == other.boot && id.folder == other.folder
+	return id.complete() && id.Machine == other.Machine && id.Boot == other.Boot && id.Folder == other.Folder
 }
 
 // otherKey says whether two names are known to have shown different host keys. A
@@ -43,7 +44,7 @@ func (id *identity) same(other *identity) bool {
 // restarted between the two answers is still one.
 func (id *identity) differs(other *identity) bool {
 	if id.complete() && other.complete() {
-		return id.machine != other.machine || id.folder != other.folder || id.otherKey(other)
+		return id.Machine != other.Machine || id.Folder != other.Folder || id.otherKey(other)
 	}
 	return id.otherKey(other)
 }
@@ -140,7 +141,7 @@ func (g *grouping) byMachine(ids []*identity) {
 		if id == nil || !id.complete() {
 			continue
 		}
-		key := [3]string{id.machine, id.boot, id.folder}
+		key := [3]string{id.Machine, id.Boot, id.Folder}
 		with := slices.IndexFunc(seen[key], func(j int) bool { return id.same(ids[j]) })
 		switch {
 		case with >= 0:

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 )
 
 // idOf reads "machine boot folder address key", with - for what isn't known, and
@@ -22,7 +23,7 @@ func idOf(text string) *identity {
 			words[i] = ""
 		}
 	}
-	return &identity{machine: words[0], boot: words[1], folder: words[2], peer: remote.Peer{Address: words[3], HostKey: words[4]}}
+	return &identity{agent.Identity{Machine: words[0], Boot: words[1], Folder: words[2]}, remote.Peer{Address: words[3], HostKey: words[4]}}
 }
 
 // Each row is cycles of a fleet of a, b and c: what is known of each, and which

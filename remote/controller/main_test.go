@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/sshclient"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fleet struct {
 	*inprocess.Fleet
 	client  *sshclient.Client
-	streams *controller.Streams
+	streams *agent.Pool
 	hosts   []remote.Host
 }
 
@@ -42,7 +42,7 @@ func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handl
 	f.client, err = sshclient.New(sshclient.Options{ConfigFile: f.SSHConfig(), CommandTimeout: timeout})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = f.client.Close() })
-	f.streams = &controller.Streams{Start: over(f.client), Runner: f.client, Timeout: timeout, Log: zerolog.Nop(), Forget: func(h remote.Host) { f.client.Forget(h) }}
+	f.streams = &agent.Pool{Start: over(f.client), Runner: f.client, Timeout: timeout, Log: zerolog.Nop(), Forget: func(h remote.Host) { f.client.Forget(h) }}
 	t.Cleanup(f.streams.Close)
 	return f
 }
@@ -56,14 +56,25 @@ func (s session) Close() error {
 	return nil
 }
 
-func over(client *sshclient.Client) controller.Start {
-	return func(ctx context.Context, host remote.Host, command remote.Command) (controller.Session, error) {
+func over(client *sshclient.Client) agent.Start {
+	return func(ctx context.Context, host remote.Host, command remote.Command) (agent.Session, error) {
 		s, err := client.Start(ctx, host, command)
 		if err != nil {
 			return nil, err
 		}
 		return session{s}, nil
 	}
+}
+
+// plain is what a Link has that can only be asked for snapshots and given reports.
+type plain struct{}
+
+func (plain) Notify(context.Context, remote.Host, []agent.Message) ([]int, error) {
+	return nil, agent.ErrCannotNotify
+}
+func (plain) About(remote.Host) agent.About { return agent.About{} }
+func (plain) Identify(context.Context, remote.Host) (agent.Identity, error) {
+	return agent.Identity{}, nil
 }
 
 // busy is a host with a process in no environment on each of n devices.

@@ -10,40 +10,9 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
-
-// RequestTell is the request of `genv usage serve` that tells users something
-// on their terminals, as write(1) does.
-const RequestTell = "tell"
-
-// TellRequest has users told.
-type TellRequest struct {
-	Messages []Message `json:"messages"`
-}
-
-// Message is for the terminals of one user.
-type Message struct {
-	UID  snapshot.UID `json:"uid"`
-	Text string       `json:"text"` // lines of plain text
-}
-
-// TellAnswer says on how many terminals each message was shown, in the order of
-// the request. A user who is not logged in, or takes no messages, has none.
-type TellAnswer struct {
-	Terminals []int `json:"terminals"`
-}
-
-// Teller is a Link that can tell users something on their terminals.
-type Teller interface {
-	// Tell has a host tell its users, and returns on how many terminals each
-	// message was shown. ErrCannotTell: the host does not know how to.
-	Tell(ctx context.Context, host remote.Host, messages []Message) (terminals []int, err error)
-}
-
-// ErrCannotTell says that the genv on the host cannot tell users anything.
-var ErrCannotTell = errors.New("the genv there cannot tell users anything")
 
 // Told is that a user was told of a finding, or why not.
 type Told struct {
@@ -80,7 +49,7 @@ func (c *Controller) tell(ctx context.Context, host remote.Host, m mail) []Told 
 
 // messagesOf is one message for each user, since each rings a bell; and for each
 // telling, in which message it stands.
-func messagesOf(tellings []enforce.Telling) (messages []Message, of []int) {
+func messagesOf(tellings []enforce.Telling) (messages []agent.Message, of []int) {
 	of = make([]int, len(tellings))
 	users := make(map[snapshot.UID]int)
 	var texts [][]enforce.Telling
@@ -89,7 +58,7 @@ func messagesOf(tellings []enforce.Telling) (messages []Message, of []int) {
 		if !known {
 			at = len(texts)
 			users[t.UID], texts = at, append(texts, nil)
-			messages = append(messages, Message{UID: t.UID})
+			messages = append(messages, agent.Message{UID: t.UID})
 		}
 		of[i], texts[at] = at, append(texts[at], t)
 	}
@@ -120,14 +89,10 @@ func textOf(tellings []enforce.Telling) string {
 	return strings.Join(lines, "\n")
 }
 
-func (c *Controller) tellHost(ctx context.Context, host remote.Host, messages []Message) ([]int, error) {
-	teller, ok := c.Link.(Teller)
-	if !ok {
-		return nil, ErrCannotTell
-	}
+func (c *Controller) tellHost(ctx context.Context, host remote.Host, messages []agent.Message) ([]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	return teller.Tell(ctx, host, messages)
+	return c.Link.Notify(ctx, host, messages)
 }
 
 // stage is how much a user was told of a finding.
@@ -191,7 +156,7 @@ func (c *Controller) messages(cycle *Cycle) map[string][]enforce.Telling {
 // to the rules.
 func (c *Controller) forgetLost(told []Told) {
 	for _, t := range told {
-		lost := t.Err != nil && !errors.Is(t.Err, ErrCannotTell) && !errors.Is(t.Err, stream.ErrRefused) && !errors.Is(t.Err, errSuppressed)
+		lost := t.Err != nil && !errors.Is(t.Err, agent.ErrCannotNotify) && !errors.Is(t.Err, agent.ErrRefused) && !errors.Is(t.Err, errSuppressed)
 		if lost && c.told[t.ID].stage == toldToWait {
 			delete(c.told, t.ID)
 		}
@@ -217,22 +182,4 @@ func toldRecords(told []Told) []audit.Record {
 		records = append(records, r)
 	}
 	return records
-}
-
-// Tell implements Teller.
-func (s *Streams) Tell(ctx context.Context, host remote.Host, messages []Message) ([]int, error) {
-	t := s.talk(host)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.line == nil || t.line.via != ViaStream || !t.line.client.Greeting.Can(RequestTell) {
-		return nil, ErrCannotTell // it is not worth a login
-	}
-	var answer TellAnswer
-	if err := t.line.call(ctx, RequestTell, TellRequest{Messages: messages}, &answer); err != nil {
-		if !errors.Is(err, stream.ErrRefused) {
-			t.lose(err)
-		}
-		return nil, err
-	}
-	return answer.Terminals, nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/stream"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -41,7 +41,7 @@ func TestAUserIsToldOfEverythingAtOnce(t *testing.T) {
 	} {
 		p := crowd(t, map[string]int{"a": n})
 		cycle := p.controller(nil).Cycle(t.Context(), 1, strict{tell: true, warn: enforce.Warn{Cycles: 3}})
-		require.Equal(t, []controller.Message{{UID: 1001, Text: want}}, p.told)
+		require.Equal(t, []agent.Message{{UID: 1001, Text: want}}, p.told)
 		require.Len(t, cycle.Told, n, "each finding has its record")
 	}
 	p := crowd(t, map[string]int{"a": 100})
@@ -55,7 +55,7 @@ func TestAUserIsToldOfEverythingAtOnce(t *testing.T) {
 // not be told.
 func TestTellingsOfAHostAreBounded(t *testing.T) {
 	p := crowd(t, map[string]int{"a": 1000, "b": 1})
-	p.tellIs = controller.ErrCannotTell
+	p.tellIs = agent.ErrCannotNotify
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	c := p.controller(&audit.Log{Path: path})
 	policy := strict{tell: true, warn: enforce.Warn{Cycles: 10}}
@@ -196,8 +196,8 @@ func TestAWarningThatWasLostIsGivenAgain(t *testing.T) {
 		want int
 	}{
 		"lost":         {remote.Errorf(remote.Timeout, "no answer in time"), 1},
-		"refused":      {fmt.Errorf("%w: no", stream.ErrRefused), 0},
-		"not possible": {controller.ErrCannotTell, 0},
+		"refused":      {fmt.Errorf("%w: no", agent.ErrRefused), 0},
+		"not possible": {agent.ErrCannotNotify, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := crowd(t, map[string]int{"a": 2})

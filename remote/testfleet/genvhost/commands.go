@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -40,17 +39,17 @@ func (h *Host) Handle(ctx context.Context, r *inprocess.Request) int {
 
 func (h *Host) serve(ctx context.Context, token string, r *inprocess.Request) int {
 	out := &twister{}
-	return Speak(ctx, r, out, stream.Server{
+	return Speak(ctx, r, out, agent.Server{
 		Token: token, Idle: idle, Handler: &conversation{host: h, out: out},
-		Greeting: stream.Greeting{
-			Protocol: stream.Version, Genv: "simulated", Capabilities: []string{controller.RequestSnapshot, controller.RequestExecute},
+		Greeting: agent.Greeting{
+			Protocol: agent.Version, Genv: "simulated", Capabilities: []string{agent.RequestSnapshot, agent.RequestExecute},
 		},
 	})
 }
 
 // Speak is a command that serves a conversation over its streams; through, if
 // set, is what its output goes through. No write is under way when it returns.
-func Speak(ctx context.Context, r *inprocess.Request, through interface{ To(io.Writer) io.Writer }, server stream.Server) int {
+func Speak(ctx context.Context, r *inprocess.Request, through interface{ To(io.Writer) io.Writer }, server agent.Server) int {
 	out := &gate{w: r.Stdout}
 	defer out.close()
 	var w io.Writer = out

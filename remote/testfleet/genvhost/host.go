@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -102,7 +101,7 @@ func (h *Host) TakeAnswered() []time.Time {
 
 // snapshot answers a request for a snapshot as genv does.
 func (h *Host) snapshot(body []byte) ([]byte, error) {
-	var request controller.SnapshotRequest
+	var request agent.SnapshotRequest
 	if err := json.Unmarshal(body, &request); err != nil {
 		return nil, err
 	}
@@ -119,7 +118,7 @@ func (h *Host) snapshot(body []byte) ([]byte, error) {
 		h.encoded = encoded
 		h.revision++
 	}
-	answer := controller.SnapshotAnswer{Revision: h.revision}
+	answer := agent.SnapshotAnswer{Revision: h.revision}
 	if request.Revision != h.revision {
 		answer.Snapshot = h.encoded
 	}
@@ -128,7 +127,7 @@ func (h *Host) snapshot(body []byte) ([]byte, error) {
 
 // execute answers a request to carry out a report.
 func (h *Host) execute(body []byte) ([]byte, error) {
-	var request controller.ExecuteRequest
+	var request agent.ExecuteRequest
 	if err := json.Unmarshal(body, &request); err != nil {
 		return nil, err
 	}
@@ -137,7 +136,7 @@ func (h *Host) execute(body []byte) ([]byte, error) {
 		return nil, err
 	}
 	lines, outcomes := h.carryOut(report)
-	return json.Marshal(controller.ExecuteAnswer{Lines: lines, Outcomes: outcomes})
+	return json.Marshal(agent.ExecuteAnswer{Lines: lines, Outcomes: outcomes})
 }
 
 // carryOut does on the snapshot what a report says.
@@ -195,8 +194,8 @@ type conversation struct {
 	out  *twister
 }
 
-// Handle implements stream.Handler.
-func (c *conversation) Handle(ctx context.Context, r stream.Request) ([]byte, error) {
+// Handle implements agent.Handler.
+func (c *conversation) Handle(ctx context.Context, r agent.Request) ([]byte, error) {
 	mood := c.host.moodFor(r.Name)
 	if err := mood.pause(ctx, r.Wanted); err != nil {
 		return nil, err
@@ -206,11 +205,11 @@ func (c *conversation) Handle(ctx context.Context, r stream.Request) ([]byte, er
 	return answer, err
 }
 
-func (c *conversation) answer(r stream.Request) ([]byte, error) {
+func (c *conversation) answer(r agent.Request) ([]byte, error) {
 	switch r.Name {
-	case controller.RequestSnapshot:
+	case agent.RequestSnapshot:
 		return c.host.snapshot(r.Body)
-	case controller.RequestExecute:
+	case agent.RequestExecute:
 		return c.host.execute(r.Body)
 	}
 	return nil, fmt.Errorf("%q is no request of this version", r.Name)

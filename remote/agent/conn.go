@@ -1,4 +1,4 @@
-package controller
+package agent
 
 import (
 	"context"
@@ -9,14 +9,13 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/stream"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // talk is what is going on with one host.
 type talk struct {
-	streams *Streams
-	host    remote.Host
+	pool *Pool
+	host remote.Host
 
 	mu      sync.Mutex
 	line    *line    // nil while there is none
@@ -46,7 +45,7 @@ func (t *talk) locked(f func()) {
 // before is forgotten.
 func (t *talk) hangUp() {
 	if t.line != nil {
-		t.streams.closing.Go(t.line.close)
+		t.pool.closing.Go(t.line.close)
 	}
 	t.line, t.why, t.losses = nil, nil, 0
 }
@@ -55,9 +54,9 @@ func (t *talk) hangUp() {
 // the host only hung up: then there is nothing wrong with the connection.
 func (t *talk) lose(why error) {
 	if errors.Is(why, errCut) {
-		t.streams.closing.Go(t.line.close)
+		t.pool.closing.Go(t.line.close)
 	} else {
-		t.streams.drop(t.line, t.host)
+		t.pool.drop(t.line, t.host)
 	}
 	t.line, t.why = nil, why
 	t.losses++
@@ -69,7 +68,7 @@ func (t *talk) end() {
 	if a := t.attempt; a != nil {
 		t.attempt = nil
 		a.cancel()
-		t.streams.closing.Go(func() {
+		t.pool.closing.Go(func() {
 			<-a.done
 			a.line.close()
 		})
@@ -95,7 +94,7 @@ func (t *talk) ready(ctx context.Context, patience time.Duration) (until time.Ti
 	}
 	begun := t.attempt == nil
 	if begun {
-		t.attempt = t.streams.begin(t.host, pauseAfter(t.losses), t.why != nil)
+		t.attempt = t.pool.begin(t.host, pauseAfter(t.losses), t.why != nil)
 	}
 	if err := t.await(ctx, patience); err != nil {
 		return time.Time{}, err
@@ -147,16 +146,16 @@ func (t *talk) snapshot(ctx context.Context, patience time.Duration) (taken *sna
 	if err != nil {
 		return nil, err
 	}
-	ctx, done, err := t.turn(ctx, until, t.streams.Timeout)
+	ctx, done, err := t.turn(ctx, until, t.pool.Timeout)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	taken, err = t.line.snapshot(ctx, t.host, t.streams.Runner)
+	taken, err = t.line.snapshot(ctx, t.host, t.pool.Runner)
 	switch {
 	case err == nil:
 		t.why, t.losses = nil, 0
-	case !errors.Is(err, stream.ErrRefused):
+	case !errors.Is(err, ErrRefused):
 		t.lose(err)
 	}
 	return taken, err
@@ -169,7 +168,7 @@ func (t *talk) carryOut(ctx context.Context, report enforce.Report) (Execution, 
 	if t.line == nil {
 		return Execution{}, remote.Errorf(remote.Unreachable, "%s was lost before the report was sent", t.host.Name)
 	}
-	ctx, done, err := t.turn(ctx, time.Time{}, t.streams.timeFor(report))
+	ctx, done, err := t.turn(ctx, time.Time{}, t.pool.timeFor(report))
 	if err != nil {
 		return Execution{}, err
 	}
@@ -177,12 +176,12 @@ func (t *talk) carryOut(ctx context.Context, report enforce.Report) (Execution, 
 	switch t.line.via {
 	case ViaStream:
 		done, err := t.line.execute(ctx, report)
-		if err != nil && !errors.Is(err, stream.ErrRefused) {
+		if err != nil && !errors.Is(err, ErrRefused) {
 			t.lose(err)
 		}
 		return done, err
 	case ViaCommands:
-		return Commands{t.streams.Runner}.Execute(ctx, t.host, report)
+		return Commands{t.pool.Runner}.Execute(ctx, t.host, report)
 	default:
 		return Execution{}, remote.Errorf(remote.GenvMissing, "there is no genv on %s, so it is only read", t.host.Name)
 	}
@@ -193,7 +192,7 @@ func (t *talk) carryOut(ctx context.Context, report enforce.Report) (Execution, 
 func (t *talk) turn(ctx context.Context, until time.Time, limit time.Duration) (_ context.Context, done func(), err error) {
 	leave := func() {}
 	if t.line.via != ViaStream {
-		if leave, err = t.streams.enter(ctx); err != nil {
+		if leave, err = t.pool.enter(ctx); err != nil {
 			return nil, nil, err
 		}
 	}

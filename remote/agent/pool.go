@@ -1,4 +1,4 @@
-package controller
+package agent
 
 import (
 	"cmp"
@@ -25,10 +25,10 @@ const (
 	ViaReadOnly Via = "read-only" // no genv there: nvidia-smi and /proc
 )
 
-// Streams is the Link that keeps a conversation with every host, and falls back
+// Pool is the Link that keeps a conversation with every host, and falls back
 // by itself to what the host understands. Its fields are set before its first
 // use; then it is safe for concurrent use. Close ends it.
-type Streams struct {
+type Pool struct {
 	Start  Start
 	Runner remote.Runner // for hosts without streams
 	// Timeout is the deadline of a question, the greeting before the first one
@@ -49,7 +49,7 @@ type Streams struct {
 
 // talk finds or begins what is known of a host. It is under its mutex when it
 // is used, so that one question is under way at a time.
-func (s *Streams) talk(host remote.Host) *talk {
+func (s *Pool) talk(host remote.Host) *talk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.talks == nil {
@@ -57,14 +57,14 @@ func (s *Streams) talk(host remote.Host) *talk {
 	}
 	t := s.talks[host.Name]
 	if t == nil {
-		t = &talk{streams: s, host: host}
+		t = &talk{pool: s, host: host}
 		s.talks[host.Name] = t
 	}
 	return t
 }
 
 // Via says how a host is spoken with; empty while that is not known.
-func (s *Streams) Via(host remote.Host) Via {
+func (s *Pool) Via(host remote.Host) Via {
 	t := s.talk(host)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *Streams) Via(host remote.Host) Via {
 // Keep goes on with the hosts that are still to be spoken with in the same
 // way, and ends what there is with all others, which it returns. How hosts
 // without streams are spoken with is found out again.
-func (s *Streams) Keep(hosts []remote.Host) (over []remote.Host) {
+func (s *Pool) Keep(hosts []remote.Host) (over []remote.Host) {
 	kept := make(map[string]remote.Host, len(hosts))
 	for _, h := range hosts {
 		kept[h.Name] = h
@@ -110,13 +110,13 @@ func sameWay(a, b remote.Host) bool {
 }
 
 // Close ends all conversations and waits for their sessions' ends.
-func (s *Streams) Close() {
+func (s *Pool) Close() {
 	s.Keep(nil)
 	s.closing.Wait()
 }
 
 // Snapshot implements Link.
-func (s *Streams) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
+func (s *Pool) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	t := s.talk(host)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,7 +134,7 @@ func (s *Streams) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 }
 
 // Execute implements Link.
-func (s *Streams) Execute(ctx context.Context, host remote.Host, report enforce.Report) (Execution, error) {
+func (s *Pool) Execute(ctx context.Context, host remote.Host, report enforce.Report) (Execution, error) {
 	t := s.talk(host)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,7 +150,7 @@ const (
 )
 
 // timeFor is the deadline of a report.
-func (s *Streams) timeFor(report enforce.Report) time.Duration {
+func (s *Pool) timeFor(report enforce.Report) time.Duration {
 	limit := s.Timeout + cmp.Or(report.Grace, ownGrace)
 	if report.Kill {
 		limit += killWait
@@ -159,7 +159,7 @@ func (s *Streams) timeFor(report enforce.Report) time.Duration {
 }
 
 // enter waits until few enough hosts are logged in to.
-func (s *Streams) enter(ctx context.Context) (leave func(), err error) {
+func (s *Pool) enter(ctx context.Context) (leave func(), err error) {
 	if s.Fanout <= 0 {
 		return func() {}, nil
 	}

@@ -1,4 +1,4 @@
-package stream
+package agent
 
 import (
 	"bufio"
@@ -28,12 +28,12 @@ func Greet(token string, g Greeting) []byte {
 }
 
 // Unread is a client that has not looked at what it has got beside the greeting.
-func Unread(c *Client) *Client {
+func Unread(c *Stream) *Stream {
 	c.in = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(buffered(c)), c.in), 4096)
 	return c
 }
 
-func buffered(c *Client) []byte {
+func buffered(c *Stream) []byte {
 	waiting, _ := c.in.Peek(c.in.Buffered()) // no more than there is
 	_, _ = c.in.Discard(len(waiting))
 	return bytes.Clone(waiting)

@@ -1,4 +1,4 @@
-package controller_test
+package agent_test
 
 import (
 	"context"
@@ -12,8 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -45,7 +44,7 @@ func TestAConversation(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, after.Processes)
 	require.Equal(t, 1, f.Hosts()[0].Counts().Commands, "one command served all of it")
-	require.Equal(t, controller.ViaStream, f.streams.Via(f.hosts[0]))
+	require.Equal(t, agent.ViaStream, f.streams.Via(f.hosts[0]))
 }
 
 // TestBadConversations: the conversation ends with its class of error, nothing
@@ -119,7 +118,7 @@ func TestReportsInBadConversations(t *testing.T) {
 			s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
 			require.NoError(t, err)
 			h.Behave(func(request string) genvhost.Mood {
-				if request == controller.RequestExecute {
+				if request == agent.RequestExecute {
 					return mood
 				}
 				return genvhost.Mood{}
@@ -128,7 +127,7 @@ func TestReportsInBadConversations(t *testing.T) {
 			report.Grace = time.Millisecond
 			done, err := f.streams.Execute(t.Context(), f.hosts[0], report)
 			require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(err), "%v", err)
-			require.Equal(t, controller.Execution{}, done)
+			require.Equal(t, agent.Execution{}, done)
 			require.Len(t, h.Carried(), 1)
 			require.Empty(t, eventually(t, f, 0).Processes)
 			require.Len(t, h.Carried(), 1)
@@ -137,22 +136,22 @@ func TestReportsInBadConversations(t *testing.T) {
 }
 
 // serves is a host whose genv answers in a way of its own.
-type serves func(ctx context.Context, r stream.Request) ([]byte, error)
+type serves func(ctx context.Context, r agent.Request) ([]byte, error)
 
-func (f serves) Handle(ctx context.Context, r stream.Request) ([]byte, error) { return f(ctx, r) }
+func (f serves) Handle(ctx context.Context, r agent.Request) ([]byte, error) { return f(ctx, r) }
 
 // speaking is a host with our protocol and an answer of its own to everything.
-func speaking(g stream.Greeting, f serves) inprocess.Func {
+func speaking(g agent.Greeting, f serves) inprocess.Func {
 	return func(ctx context.Context, r *inprocess.Request) int {
 		token := r.Line[strings.LastIndexByte(r.Line, ' ')+1:]
-		return genvhost.Speak(ctx, r, nil, stream.Server{Token: token, Greeting: g, Handler: f, Idle: time.Hour})
+		return genvhost.Speak(ctx, r, nil, agent.Server{Token: token, Greeting: g, Handler: f, Idle: time.Hour})
 	}
 }
 
-var ours = stream.Greeting{Protocol: stream.Version}
+var ours = agent.Greeting{Protocol: agent.Version}
 
 func always(text string) inprocess.Func {
-	return speaking(ours, func(context.Context, stream.Request) ([]byte, error) { return []byte(text), nil })
+	return speaking(ours, func(context.Context, agent.Request) ([]byte, error) { return []byte(text), nil })
 }
 
 // TestHostsThatSpeakWrongly: each is told by its class, and nothing is used.
@@ -164,13 +163,13 @@ func TestHostsThatSpeakWrongly(t *testing.T) {
 		class   remote.Class
 		says    string
 	}{
-		{"another version", speaking(stream.Greeting{Protocol: 2}, nil), nil, remote.Version, "version 2"},
+		{"another version", speaking(agent.Greeting{Protocol: 2}, nil), nil, remote.Version, "version 2"},
 		{"no greeting", inprocess.Func(func(ctx context.Context, _ *inprocess.Request) int { <-ctx.Done(); return 0 }), nil, remote.Timeout, ""},
 		{"another program", prints(0, "hello\n", ""), nil, remote.InvalidOutput, "no greeting"},
 		{"sudo wants a password", prints(1, "", "sudo: a password is required\n"), nil, remote.Sudo, ""},
 		{"a genv that fails", prints(1, "", "genv: no\n"), nil, remote.CommandFailed, "genv: no"},
 		{"a genv that knows no such word but another", prints(2, "", "error: unknown command\n"), nil, remote.CommandFailed, ""},
-		{"it says no", speaking(ours, func(context.Context, stream.Request) ([]byte, error) { return nil, io.ErrShortBuffer }), nil, remote.CommandFailed, "short buffer"},
+		{"it says no", speaking(ours, func(context.Context, agent.Request) ([]byte, error) { return nil, io.ErrShortBuffer }), nil, remote.CommandFailed, "short buffer"},
 		{"no JSON", always("yes"), nil, remote.InvalidOutput, ""},
 		{"no snapshot and no revision", always("{}"), nil, remote.InvalidOutput, "unchanged"},
 		{"unchanged what was never sent", always(`{"revision":7}`), nil, remote.InvalidOutput, "unchanged"},
@@ -204,7 +203,7 @@ func prints(status int, out, errs string) inprocess.Func {
 
 // flooding writes more to stderr than anybody keeps, when it is asked.
 func flooding(ctx context.Context, r *inprocess.Request) int {
-	flood := func(_ context.Context, asked stream.Request) ([]byte, error) {
+	flood := func(_ context.Context, asked agent.Request) ([]byte, error) {
 		_, _ = io.WriteString(r.Stderr, strings.Repeat("what a day\n", 1<<16)) // it may be cut off before the end
 		<-asked.Wanted.Done()
 		return nil, io.ErrClosedPipe
@@ -232,8 +231,8 @@ func TestWrongOutcomes(t *testing.T) {
 		"without a status": `[{"pid":1000,"device":0},{"pid":1001,"device":0}]`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := startFleet(t, 2*time.Second, speaking(ours, func(_ context.Context, r stream.Request) ([]byte, error) {
-				if r.Name == controller.RequestSnapshot {
+			f := startFleet(t, 2*time.Second, speaking(ours, func(_ context.Context, r agent.Request) ([]byte, error) {
+				if r.Name == agent.RequestSnapshot {
 					return fmt.Appendf(nil, `{"revision":1,"snapshot":%s}`, encoded), nil
 				}
 				return fmt.Appendf(nil, `{"lines":["Terminating"],"outcomes":%s}`, outcomes), nil
@@ -242,7 +241,7 @@ func TestWrongOutcomes(t *testing.T) {
 			require.NoError(t, err)
 			done, err := f.streams.Execute(t.Context(), f.hosts[0], reportOn(taken))
 			require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(err), "%v", err)
-			require.Equal(t, controller.Execution{}, done)
+			require.Equal(t, agent.Execution{}, done)
 			require.Empty(t, f.streams.Via(f.hosts[0]), "that conversation is over")
 		})
 	}
@@ -257,7 +256,7 @@ func TestFallingBack(t *testing.T) {
 		require.Len(t, s.Processes, 1)
 		require.Zero(t, s.Processes[0].Start, "1.4.3 does not tell")
 	}
-	require.Equal(t, controller.ViaCommands, f.streams.Via(f.hosts[0]))
+	require.Equal(t, agent.ViaCommands, f.streams.Via(f.hosts[0]))
 	require.Equal(t, 4, f.Hosts()[0].Counts().Commands, "serve is tried once")
 	s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
 	require.NoError(t, err)
@@ -268,7 +267,7 @@ func TestFallingBack(t *testing.T) {
 
 	s, err = f.streams.Snapshot(t.Context(), f.hosts[2])
 	require.NoError(t, err)
-	require.Equal(t, controller.ViaReadOnly, f.streams.Via(f.hosts[2]))
+	require.Equal(t, agent.ViaReadOnly, f.streams.Via(f.hosts[2]))
 	require.Len(t, s.Devices, 1)
 	require.Len(t, s.Processes, 1)
 	require.True(t, s.Processes[0].EnvUnknown, "so that nothing follows from it")
@@ -278,7 +277,7 @@ func TestFallingBack(t *testing.T) {
 	_, err = f.streams.Snapshot(t.Context(), f.hosts[1])
 	require.NoError(t, err)
 	require.Empty(t, f.streams.Keep(f.hosts))
-	require.Equal(t, controller.ViaStream, f.streams.Via(f.hosts[1]))
+	require.Equal(t, agent.ViaStream, f.streams.Via(f.hosts[1]))
 	require.Empty(t, f.streams.Via(f.hosts[0]), "it may have been given our genv since")
 	require.Equal(t, f.hosts[1:2], f.streams.Keep([]remote.Host{f.hosts[0], {Name: "h2"}}))
 }

@@ -1,4 +1,4 @@
-package stream
+package agent
 
 import (
 	"bufio"
@@ -20,10 +20,10 @@ var (
 	ErrEnded = errors.New("the conversation ended")
 )
 
-// Client is the controller's end. It has one question under way at a time, and
+// Stream is the controller's end. It has one question under way at a time, and
 // is used by one goroutine at a time. An error that is not ErrRefused ends the
 // conversation: later calls fail alike, and the caller closes the session.
-type Client struct {
+type Stream struct {
 	Greeting Greeting
 
 	in     *bufio.Reader
@@ -32,11 +32,11 @@ type Client struct {
 	broken error
 }
 
-// Open reads the greeting and returns the client. The error wraps
+// OpenStream reads the greeting and returns the client. The error wraps
 // ErrNoGreeting, ErrVersion, ErrProtocol, or is the cause of ctx's end. After
 // an error the caller closes the session: that frees a read which still waits.
-func Open(ctx context.Context, in io.Reader, out io.Writer, token string) (*Client, error) {
-	c := &Client{in: bufio.NewReaderSize(in, 4096), out: out}
+func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) (*Stream, error) {
+	c := &Stream{in: bufio.NewReaderSize(in, 4096), out: out}
 	greeting, err := within(ctx, func() (Greeting, error) { return readGreeting(c.in, token) })
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func Open(ctx context.Context, in io.Reader, out io.Writer, token string) (*Clie
 
 // Call asks for name with a body, and waits for the answer. When ctx ends first
 // the conversation is over: a late answer can never be taken for another's.
-func (c *Client) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
+func (c *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
 	switch {
 	case c.broken != nil:
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, c.broken)
@@ -66,7 +66,7 @@ func (c *Client) Call(ctx context.Context, name string, body []byte) ([]byte, er
 	return answer, err
 }
 
-func (c *Client) exchange(request *frame) ([]byte, error) {
+func (c *Stream) exchange(request *frame) ([]byte, error) {
 	if err := writeFrame(c.out, request); err != nil {
 		return nil, fmt.Errorf("%w: send the request: %w", ErrEnded, err)
 	}

@@ -1,4 +1,4 @@
-package controller
+package agent
 
 import (
 	"encoding/json"
@@ -45,4 +45,11 @@ type ExecuteAnswer struct {
 	Outcomes []enforce.Outcome `json:"outcomes"`
 	// Warnings are what the host noticed beside.
 	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Execution is what a host said it did.
+type Execution struct {
+	Lines    []string          // as the host printed them, 1.4.3's lines
+	Outcomes []enforce.Outcome // nil when the host cannot tell
+	Warnings []string          // what it noticed beside
 }

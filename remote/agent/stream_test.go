@@ -1,4 +1,4 @@
-package stream_test
+package agent_test
 
 import (
 	"bytes"
@@ -13,21 +13,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/stream"
+	"github.com/seed-3119e985/genv/remote/agent"
 )
 
-var greeting = stream.Greeting{Protocol: stream.Version, Genv: "v2", Capabilities: []string{"echo"}}
+var greeting = agent.Greeting{Protocol: agent.Version, Genv: "v2", Capabilities: []string{"echo"}}
 
 // echo answers with the body, refuses "no", and is silent to "hush" until
 // nobody wants an answer or the server is to end.
 type echo struct{ hushed chan string }
 
-func (e echo) Handle(ctx context.Context, r stream.Request) ([]byte, error) {
+func (e echo) Handle(ctx context.Context, r agent.Request) ([]byte, error) {
 	switch r.Name {
 	case "no":
 		return nil, errors.New("I will not")
 	case "huge":
-		return make([]byte, stream.MaxBody+1), nil
+		return make([]byte, agent.MaxBody+1), nil
 	case "hush":
 		<-r.Wanted.Done()
 		e.hushed <- "not wanted"
@@ -38,11 +38,11 @@ func (e echo) Handle(ctx context.Context, r stream.Request) ([]byte, error) {
 
 // both joins a server and a client's pipes; the returned function hangs up and
 // returns what Serve did.
-func both(ctx context.Context, idle time.Duration, h stream.Handler) (in io.ReadCloser, out io.WriteCloser, ended <-chan error) {
+func both(ctx context.Context, idle time.Duration, h agent.Handler) (in io.ReadCloser, out io.WriteCloser, ended <-chan error) {
 	requests, out := io.Pipe()
 	in, answers := io.Pipe()
 	done := make(chan error, 1)
-	server := stream.Server{Token: "t", Greeting: greeting, Handler: h, Idle: idle}
+	server := agent.Server{Token: "t", Greeting: greeting, Handler: h, Idle: idle}
 	go func() {
 		done <- server.Serve(ctx, requests, answers)
 		_ = answers.Close()
@@ -53,7 +53,7 @@ func both(ctx context.Context, idle time.Duration, h stream.Handler) (in io.Read
 
 func TestConversation(t *testing.T) {
 	in, out, ended := both(t.Context(), time.Minute, echo{})
-	c, err := stream.Open(t.Context(), in, out, "t")
+	c, err := agent.OpenStream(t.Context(), in, out, "t")
 	require.NoError(t, err)
 	require.Equal(t, greeting, c.Greeting)
 	require.True(t, c.Greeting.Can("echo"))
@@ -64,19 +64,19 @@ func TestConversation(t *testing.T) {
 		require.Equal(t, body, string(answer))
 	}
 	_, err = c.Call(t.Context(), "no", nil)
-	require.ErrorIs(t, err, stream.ErrRefused)
+	require.ErrorIs(t, err, agent.ErrRefused)
 	require.ErrorContains(t, err, "I will not")
 	_, err = c.Call(t.Context(), "huge", nil)
-	require.ErrorIs(t, err, stream.ErrRefused)
+	require.ErrorIs(t, err, agent.ErrRefused)
 	answer, err := c.Call(t.Context(), "echo", []byte("still here"))
 	require.NoError(t, err)
 	require.Equal(t, "still here", string(answer))
 	require.NoError(t, out.Close())
 	require.NoError(t, <-ended, "hanging up is the ordinary end")
 	_, err = c.Call(t.Context(), "echo", nil)
-	require.ErrorIs(t, err, stream.ErrEnded)
+	require.ErrorIs(t, err, agent.ErrEnded)
 	_, err = c.Call(t.Context(), "echo", nil)
-	require.ErrorIs(t, err, stream.ErrNotSent, "it ended before")
+	require.ErrorIs(t, err, agent.ErrNotSent, "it ended before")
 }
 
 func TestTheServerEnds(t *testing.T) {
@@ -86,48 +86,48 @@ func TestTheServerEnds(t *testing.T) {
 		do   func(t *testing.T, in io.ReadCloser, out io.WriteCloser, cancel context.CancelCauseFunc)
 		want error
 	}{
-		{"nobody asks", func(*testing.T, io.ReadCloser, io.WriteCloser, context.CancelCauseFunc) {}, stream.ErrIdle},
+		{"nobody asks", func(*testing.T, io.ReadCloser, io.WriteCloser, context.CancelCauseFunc) {}, agent.ErrIdle},
 		{"it is told to", func(_ *testing.T, _ io.ReadCloser, _ io.WriteCloser, cancel context.CancelCauseFunc) { cancel(stop) }, stop},
 		{"hung up", func(_ *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) { _ = out.Close() }, nil},
 		{"hung up while an answer is in the making", func(t *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
-			_, err := out.Write(stream.Frame(stream.KindRequest, "hush", 1, nil))
+			_, err := out.Write(agent.Frame(agent.KindRequest, "hush", 1, nil))
 			require.NoError(t, err)
 			_ = out.Close()
-		}, stream.ErrIdle /* the refusal is not taken by anybody here */},
+		}, agent.ErrIdle /* the refusal is not taken by anybody here */},
 		{"nobody takes the answer", func(t *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
-			_, err := out.Write(stream.Frame(stream.KindRequest, "echo", 1, []byte("x")))
+			_, err := out.Write(agent.Frame(agent.KindRequest, "echo", 1, []byte("x")))
 			require.NoError(t, err)
-		}, stream.ErrIdle},
+		}, agent.ErrIdle},
 		{"a request twice", func(_ *testing.T, in io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
 			go func() { _, _ = io.Copy(io.Discard, in) }()
 			for range 2 {
-				_, _ = out.Write(stream.Frame(stream.KindRequest, "echo", 1, nil))
+				_, _ = out.Write(agent.Frame(agent.KindRequest, "echo", 1, nil))
 			}
-		}, stream.ErrProtocol},
+		}, agent.ErrProtocol},
 		{"a request out of order", func(_ *testing.T, in io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
 			go func() { _, _ = io.Copy(io.Discard, in) }()
 			for _, id := range []uint64{5, 4} {
-				_, _ = out.Write(stream.Frame(stream.KindRequest, "echo", id, nil))
+				_, _ = out.Write(agent.Frame(agent.KindRequest, "echo", id, nil))
 			}
-		}, stream.ErrProtocol},
+		}, agent.ErrProtocol},
 		{"an answer for a request", func(_ *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
-			_, _ = out.Write(stream.Frame(stream.KindAnswer, "", 1, nil))
-		}, stream.ErrProtocol},
+			_, _ = out.Write(agent.Frame(agent.KindAnswer, "", 1, nil))
+		}, agent.ErrProtocol},
 		{"no frame at all", func(_ *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
 			_, _ = io.WriteString(out, "GET / HTTP/1.1\r\nHost: gpu\r\n\r\n")
-		}, stream.ErrProtocol},
+		}, agent.ErrProtocol},
 		{"half a request", func(_ *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
-			whole := stream.Frame(stream.KindRequest, "echo", 1, []byte("body"))
+			whole := agent.Frame(agent.KindRequest, "echo", 1, []byte("body"))
 			_, _ = out.Write(whole[:len(whole)-5])
 			_ = out.Close()
-		}, stream.ErrProtocol},
+		}, agent.ErrProtocol},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
 				in, out, ended := both(ctx, time.Minute, echo{make(chan string, 1)})
-				_, err := io.ReadFull(in, make([]byte, len(stream.Greet("t", greeting))))
+				_, err := io.ReadFull(in, make([]byte, len(agent.Greet("t", greeting))))
 				require.NoError(t, err)
 				tt.do(t, in, out, cancel)
 				if tt.want == nil {
@@ -145,15 +145,15 @@ func TestTheServerEnds(t *testing.T) {
 // TestBadHosts: whatever is wrong at the other end, nothing of it is used, and
 // it is told what kind of wrong it is.
 func TestBadHosts(t *testing.T) {
-	hello := string(stream.Greet("t", greeting))
+	hello := string(agent.Greet("t", greeting))
 	answer := func(id uint64, body string) string {
-		return string(stream.Frame(stream.KindAnswer, "", id, []byte(body)))
+		return string(agent.Frame(agent.KindAnswer, "", id, []byte(body)))
 	}
 	garbled := []byte(answer(1, "the truth"))
 	garbled[len(garbled)-8] ^= 1
 	tooLong := []byte(answer(1, ""))
 	tooLong[16] = 0x7f // 2 GiB
-	other := stream.Greeting{Protocol: stream.Version + 1, Genv: "v3"}
+	other := agent.Greeting{Protocol: agent.Version + 1, Genv: "v3"}
 	for _, tt := range []struct {
 		name, says string
 		open, call error
@@ -163,37 +163,37 @@ func TestBadHosts(t *testing.T) {
 		{name: "a long line before", says: strings.Repeat("x", 70000) + "\n" + hello + answer(1, "yes")},
 		{name: "a banner without an end before", says: "no newline" + hello + answer(1, "yes")},
 		{name: "an empty line before", says: "\n\n" + hello + answer(1, "yes")},
-		{name: "it refuses", says: hello + string(stream.Frame(stream.KindRefusal, "", 1, []byte("no"))), call: stream.ErrRefused},
-		{name: "nothing", says: "", open: stream.ErrNoGreeting},
-		{name: "a banner only", says: "Welcome\n", open: stream.ErrNoGreeting},
-		{name: "another's token", says: string(stream.Greet("u", greeting)), open: stream.ErrNoGreeting},
-		{name: "noise without an end", says: strings.Repeat("noise\n", 1<<18) + hello, open: stream.ErrNoGreeting},
-		{name: "noise on one line", says: strings.Repeat("noise ", 1<<18) + hello, open: stream.ErrNoGreeting},
-		{name: "another version", says: string(stream.Greet("t", other)), open: stream.ErrVersion},
-		{name: "a beacon and no greeting", says: "\ngenv-serve t\n" + answer(1, "{}"), open: stream.ErrProtocol},
-		{name: "a beacon and garbage", says: "\ngenv-serve t\n{\"protocol\":1}............", open: stream.ErrProtocol},
+		{name: "it refuses", says: hello + string(agent.Frame(agent.KindRefusal, "", 1, []byte("no"))), call: agent.ErrRefused},
+		{name: "nothing", says: "", open: agent.ErrNoGreeting},
+		{name: "a banner only", says: "Welcome\n", open: agent.ErrNoGreeting},
+		{name: "another's token", says: string(agent.Greet("u", greeting)), open: agent.ErrNoGreeting},
+		{name: "noise without an end", says: strings.Repeat("noise\n", 1<<18) + hello, open: agent.ErrNoGreeting},
+		{name: "noise on one line", says: strings.Repeat("noise ", 1<<18) + hello, open: agent.ErrNoGreeting},
+		{name: "another version", says: string(agent.Greet("t", other)), open: agent.ErrVersion},
+		{name: "a beacon and no greeting", says: "\ngenv-serve t\n" + answer(1, "{}"), open: agent.ErrProtocol},
+		{name: "a beacon and garbage", says: "\ngenv-serve t\n{\"protocol\":1}............", open: agent.ErrProtocol},
 		{name: "a beacon and its end", says: "\ngenv-serve t\n", open: io.EOF},
-		{name: "a greeting that is cut", says: hello[:len(hello)-1], open: stream.ErrProtocol},
-		{name: "it hangs up", says: hello, call: stream.ErrEnded},
-		{name: "a garbled answer", says: hello + string(garbled), call: stream.ErrProtocol},
-		{name: "an answer that is cut", says: hello + answer(1, "yes")[:20], call: stream.ErrProtocol},
-		{name: "a header that is cut", says: hello + answer(1, "yes")[:7], call: stream.ErrProtocol},
-		{name: "an answer too long", says: hello + string(tooLong), call: stream.ErrProtocol},
-		{name: "the answer to another question", says: hello + answer(7, "yes"), call: stream.ErrProtocol},
-		{name: "a late answer", says: hello + answer(0, "yes"), call: stream.ErrProtocol},
-		{name: "a second greeting", says: hello + string(stream.Frame(stream.KindGreeting, "", 1, nil)), call: stream.ErrProtocol},
-		{name: "a request for an answer", says: hello + string(stream.Frame(stream.KindRequest, "echo", 1, nil)), call: stream.ErrProtocol},
-		{name: "words in between", says: hello + "You have new mail.\n" + answer(1, "yes"), call: stream.ErrProtocol},
+		{name: "a greeting that is cut", says: hello[:len(hello)-1], open: agent.ErrProtocol},
+		{name: "it hangs up", says: hello, call: agent.ErrEnded},
+		{name: "a garbled answer", says: hello + string(garbled), call: agent.ErrProtocol},
+		{name: "an answer that is cut", says: hello + answer(1, "yes")[:20], call: agent.ErrProtocol},
+		{name: "a header that is cut", says: hello + answer(1, "yes")[:7], call: agent.ErrProtocol},
+		{name: "an answer too long", says: hello + string(tooLong), call: agent.ErrProtocol},
+		{name: "the answer to another question", says: hello + answer(7, "yes"), call: agent.ErrProtocol},
+		{name: "a late answer", says: hello + answer(0, "yes"), call: agent.ErrProtocol},
+		{name: "a second greeting", says: hello + string(agent.Frame(agent.KindGreeting, "", 1, nil)), call: agent.ErrProtocol},
+		{name: "a request for an answer", says: hello + string(agent.Frame(agent.KindRequest, "echo", 1, nil)), call: agent.ErrProtocol},
+		{name: "words in between", says: hello + "You have new mail.\n" + answer(1, "yes"), call: agent.ErrProtocol},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := stream.Open(t.Context(), strings.NewReader(tt.says), io.Discard, "t")
+			c, err := agent.OpenStream(t.Context(), strings.NewReader(tt.says), io.Discard, "t")
 			if tt.open != nil {
 				require.ErrorIs(t, err, tt.open)
 				return
 			}
 			require.NoError(t, err)
 			// What is already there when nothing was asked is not waited for.
-			body, err := stream.Unread(c).Call(t.Context(), "echo", nil)
+			body, err := agent.Unread(c).Call(t.Context(), "echo", nil)
 			if tt.call != nil {
 				require.ErrorIs(t, err, tt.call)
 				require.Nil(t, body)
@@ -211,19 +211,19 @@ func TestAnswersTwice(t *testing.T) {
 	requests, out := io.Pipe()
 	in, answers := io.Pipe()
 	go func() {
-		_, _ = answers.Write(stream.Greet("t", greeting))
-		_, _ = io.ReadFull(requests, make([]byte, len(stream.Frame(stream.KindRequest, "echo", 1, nil))))
-		twice := stream.Frame(stream.KindAnswer, "", 1, []byte("once"))
+		_, _ = answers.Write(agent.Greet("t", greeting))
+		_, _ = io.ReadFull(requests, make([]byte, len(agent.Frame(agent.KindRequest, "echo", 1, nil))))
+		twice := agent.Frame(agent.KindAnswer, "", 1, []byte("once"))
 		_, _ = answers.Write(append(twice, twice...))
 	}()
-	c, err := stream.Open(t.Context(), in, out, "t")
+	c, err := agent.OpenStream(t.Context(), in, out, "t")
 	require.NoError(t, err)
 	body, err := c.Call(t.Context(), "echo", nil)
 	require.NoError(t, err)
 	require.Equal(t, "once", string(body))
 	_, err = c.Call(t.Context(), "echo", nil)
-	require.ErrorIs(t, err, stream.ErrProtocol)
-	require.ErrorIs(t, err, stream.ErrNotSent)
+	require.ErrorIs(t, err, agent.ErrProtocol)
+	require.ErrorIs(t, err, agent.ErrNotSent)
 	_ = in.Close()
 	_ = out.Close()
 }
@@ -233,7 +233,7 @@ func TestAnswersTwice(t *testing.T) {
 func TestLateAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, out, ended := both(t.Context(), time.Hour, echo{make(chan string, 1)})
-		c, err := stream.Open(t.Context(), in, out, "t")
+		c, err := agent.OpenStream(t.Context(), in, out, "t")
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -242,7 +242,7 @@ func TestLateAnswers(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(begun))
 		_, err = c.Call(t.Context(), "echo", nil)
-		require.ErrorIs(t, err, stream.ErrNotSent)
+		require.ErrorIs(t, err, agent.ErrNotSent)
 		_ = out.Close()
 		_ = in.Close()
 		require.Error(t, <-ended, "the answer found nobody")
@@ -251,12 +251,12 @@ func TestLateAnswers(t *testing.T) {
 
 func TestAQuestionTooLateIsNotSent(t *testing.T) {
 	in, out, ended := both(t.Context(), time.Minute, echo{})
-	c, err := stream.Open(t.Context(), in, out, "t")
+	c, err := agent.OpenStream(t.Context(), in, out, "t")
 	require.NoError(t, err)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = c.Call(over, "echo", nil)
-	require.ErrorIs(t, err, stream.ErrNotSent)
+	require.ErrorIs(t, err, agent.ErrNotSent)
 	answer, err := c.Call(t.Context(), "echo", []byte("a"))
 	require.NoError(t, err, "the conversation goes on")
 	require.Equal(t, "a", string(answer))
@@ -265,9 +265,9 @@ func TestAQuestionTooLateIsNotSent(t *testing.T) {
 }
 
 func TestTooLongToSend(t *testing.T) {
-	c, err := stream.Open(t.Context(), bytes.NewReader(stream.Greet("t", greeting)), io.Discard, "t")
+	c, err := agent.OpenStream(t.Context(), bytes.NewReader(agent.Greet("t", greeting)), io.Discard, "t")
 	require.NoError(t, err)
-	_, err = c.Call(t.Context(), "echo", make([]byte, stream.MaxBody+1))
+	_, err = c.Call(t.Context(), "echo", make([]byte, agent.MaxBody+1))
 	require.Error(t, err)
 	_, err = c.Call(t.Context(), strings.Repeat("n", 300), nil)
 	require.Error(t, err)
@@ -277,7 +277,7 @@ func BenchmarkCall(b *testing.B) {
 	for _, size := range []int{32, 4 << 10, 1 << 20} {
 		b.Run(fmt.Sprintf("%d bytes", size), func(b *testing.B) {
 			in, out, ended := both(b.Context(), time.Minute, echo{})
-			c, err := stream.Open(b.Context(), in, out, "t")
+			c, err := agent.OpenStream(b.Context(), in, out, "t")
 			require.NoError(b, err)
 			body := make([]byte, size)
 			b.SetBytes(int64(size))

@@ -1,4 +1,4 @@
-package controller
+package agent
 
 import (
 	"bytes"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/stream"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -48,7 +47,7 @@ func (l *line) execute(ctx context.Context, report enforce.Report) (Execution, e
 	if err == nil {
 		err = paired(report, answer.Outcomes)
 	}
-	if err != nil && !errors.Is(err, stream.ErrRefused) && !errors.Is(err, stream.ErrNotSent) {
+	if err != nil && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrNotSent) {
 		return Execution{}, remote.Errorf(remote.OutcomeUnknown, "the report was sent, and what came of it is not known: %w", err)
 	}
 	answer.Lines = bounded(answer.Lines, 2*len(answer.Outcomes))
@@ -99,7 +98,7 @@ func (l *line) call(ctx context.Context, name string, request, answer any) error
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
 	reply, err := l.client.Call(ctx, name, body)
-	if errors.Is(err, stream.ErrEnded) && ctx.Err() == nil {
+	if errors.Is(err, ErrEnded) && ctx.Err() == nil {
 		return l.cut(ctx, err)
 	}
 	if err != nil {
@@ -124,9 +123,9 @@ func classify(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &known):
 		return err
-	case errors.Is(err, stream.ErrRefused):
+	case errors.Is(err, ErrRefused):
 		return &remote.Error{Class: remote.CommandFailed, Err: err}
-	case errors.Is(err, stream.ErrVersion):
+	case errors.Is(err, ErrVersion):
 		return &remote.Error{Class: remote.Version, Err: err}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return remote.Errorf(remote.Timeout, "no answer in time: %w", err)

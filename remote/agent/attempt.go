@@ -1,4 +1,4 @@
-package controller
+package agent
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/stream"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -33,7 +32,7 @@ type line struct {
 	waiting *sync.WaitGroup // for what goes on behind a caller's back
 
 	session  Session
-	client   *stream.Client
+	client   *Stream
 	revision uint64
 	last     *snapshot.Snapshot // of that revision
 }
@@ -62,7 +61,7 @@ type attempt struct {
 // begin begins an attempt, after a pause. To a host that was lost, a question is
 // put as well, and its answer thrown away: one that greets and then hangs, over
 // a sick GPU, say, does not come back into the cycles.
-func (s *Streams) begin(host remote.Host, pause time.Duration, lost bool) *attempt {
+func (s *Pool) begin(host remote.Host, pause time.Duration, lost bool) *attempt {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &attempt{cancel: cancel, done: make(chan struct{})}
 	s.closing.Go(func() {
@@ -109,7 +108,7 @@ func rest(ctx context.Context, pause time.Duration) error {
 
 // drop ends a line, and with it the connection to its host: whatever is wrong
 // with it, the next one starts again.
-func (s *Streams) drop(l *line, host remote.Host) {
+func (s *Pool) drop(l *line, host remote.Host) {
 	s.closing.Go(func() { // a frozen host takes its time to agree, and nobody waits for it here
 		if s.Forget != nil {
 			s.Forget(host)
@@ -131,7 +130,7 @@ func (l *line) snapshot(ctx context.Context, host remote.Host, runner remote.Run
 }
 
 // reach finds out how the host can be spoken with.
-func (s *Streams) reach(ctx context.Context, host remote.Host) (*line, error) {
+func (s *Pool) reach(ctx context.Context, host remote.Host) (*line, error) {
 	l := &line{waiting: &s.closing}
 	err := remote.Diagnose(ctx, s.Runner, host, l.greet(ctx, s.Start, host))
 	switch class := remote.ClassOf(err); {
@@ -174,11 +173,11 @@ func (l *line) greet(ctx context.Context, start Start, host remote.Host) error {
 		return err
 	}
 	l.session = session
-	l.client, err = stream.Open(ctx, session, session, token)
+	l.client, err = OpenStream(ctx, session, session, token)
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, stream.ErrNoGreeting) && errors.Is(err, io.EOF) {
+	if errors.Is(err, ErrNoGreeting) && errors.Is(err, io.EOF) {
 		if ended := l.verdict(ctx); ended != nil {
 			err = ended
 		}

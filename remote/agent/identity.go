@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"context"
+	"strings"
+
+	"github.com/seed-3119e985/genv/remote"
+)
+
+// Identity is what identifies the machine behind a host name, as the machine
+// itself reports it. What is not known is empty.
+type Identity struct {
+	Machine string // machine-id(5), hashed for genv
+	Boot    string // the kernel's boot id
+	Folder  string // device and inode of the state folder
+}
+
+// About is what is known about a host without asking it.
+type About struct {
+	Via  Via         // how the host is asked; empty while that is not known
+	Peer remote.Peer // what the connection leads to
+}
+
+// whoAmI prints what identifies a machine, its boot and its state folder. It needs
+// neither genv nor root.
+const whoAmI = `echo "genv-machine $(cat /etc/machine-id) $(cat /proc/sys/kernel/random/boot_id) $(stat -Lc %d/%i "${GENV_TMPDIR:-/var/tmp/genv}")"`
+
+// Identify asks a host what identifies its machine.
+func (l Commands) Identify(ctx context.Context, host remote.Host) (Identity, error) {
+	out, err := l.Runner.Run(ctx, host, remote.Command{Args: []string{"sh", "-c", whoAmI}})
+	if err != nil {
+		return Identity{}, err
+	}
+	for _, line := range lines(out.Stdout) {
+		if words := strings.Fields(line); len(words) == 4 && words[0] == "genv-machine" {
+			return Identity{Machine: words[1], Boot: words[2], Folder: words[3]}, nil
+		}
+	}
+	return Identity{}, nil // nothing is known
+}
+
+// Identify asks a host what identifies its machine.
+func (s *Pool) Identify(ctx context.Context, host remote.Host) (Identity, error) {
+	return Commands{s.Runner}.Identify(ctx, host)
+}
+
+// About returns what is known about a host.
+func (l Commands) About(host remote.Host) About {
+	return About{Via: ViaCommands, Peer: peerOf(l.Runner, host)}
+}
+
+// About returns what is known about a host.
+func (s *Pool) About(host remote.Host) About {
+	return About{Via: s.Via(host), Peer: peerOf(s.Runner, host)}
+}
+
+func peerOf(runner remote.Runner, host remote.Host) remote.Peer {
+	if peers, ok := runner.(remote.Peers); ok {
+		peer, _ := peers.Peer(host)
+		return peer
+	}
+	return remote.Peer{}
+}

@@ -1,0 +1,81 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fleet is hosts in this process, and a Link to them over SSH.
+type fleet struct {
+	*inprocess.Fleet
+	client  *sshclient.Client
+	streams *agent.Pool
+	hosts   []remote.Host
+}
+
+func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handler) *fleet {
+	options := inprocess.Options{Dir: t.TempDir()}
+	f := &fleet{}
+	for i, h := range handlers {
+		name := fmt.Sprintf("h%d", i)
+		options.Hosts = append(options.Hosts, inprocess.HostOptions{Name: name, Address: fmt.Sprintf("127.93.%d.%d", i/250, i%250+1), Handler: h})
+		f.hosts = append(f.hosts, remote.Host{Name: name})
+	}
+	var err error
+	f.Fleet, err = inprocess.Start(options)
+	require.NoError(t, err)
+	t.Cleanup(f.Close)
+	f.client, err = sshclient.New(sshclient.Options{ConfigFile: f.SSHConfig(), CommandTimeout: timeout})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = f.client.Close() })
+	f.streams = &agent.Pool{Start: over(f.client), Runner: f.client, Timeout: timeout, Log: zerolog.Nop(), Forget: func(h remote.Host) { f.client.Forget(h) }}
+	t.Cleanup(f.streams.Close)
+	return f
+}
+
+type session struct{ *sshclient.Session }
+
+func (s session) Read(p []byte) (int, error)  { return s.Stdout.Read(p) }
+func (s session) Write(p []byte) (int, error) { return s.Stdin.Write(p) }
+func (s session) Close() error {
+	s.Session.Close()
+	return nil
+}
+
+func over(client *sshclient.Client) agent.Start {
+	return func(ctx context.Context, host remote.Host, command remote.Command) (agent.Session, error) {
+		s, err := client.Start(ctx, host, command)
+		if err != nil {
+			return nil, err
+		}
+		return session{s}, nil
+	}
+}
+
+// busy is a host with a process in no environment on each of n devices.
+func busy(n int) *snapshot.Snapshot {
+	s := &snapshot.Snapshot{BootID: "b", Environments: []snapshot.Environment{}}
+	for i := range n {
+		index := snapshot.DeviceIndex(i)
+		s.Devices = append(s.Devices, snapshot.Device{Index: index, TotalMemory: snapshot.MiB(81559), Attachments: []snapshot.Attachment{}})
+		s.Processes = append(s.Processes, snapshot.Process{
+			PID: snapshot.PID(1000 + i), Start: snapshot.StartTime(77 + i),
+			Usage: []snapshot.DeviceUsage{{Index: index, Memory: snapshot.MiB(10)}},
+		})
+	}
+	return s
+}
