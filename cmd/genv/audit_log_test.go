@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
@@ -24,7 +25,7 @@ func TestTheAuditLogIsNoOtherFile(t *testing.T) {
 	for _, more := range [][]string{nil, {"--act-unrecorded"}, {"--dry-run"}} {
 		args := append([]string{"remote", "enforce", "-F", f.SSHConfig(), "-H", "a", "--non-env-processes", "--interval", "0", "--audit-log", path}, more...)
 		r := genv(t, args...)
-		require.Equal(t, result{code: exitFailed, err: "genv: --audit-log: " + path + ": the file exists and is not an audit log of genv; nothing was done: name another file\n"}, r)
+		require.Equal(t, result{code: command.ExitFailed, err: "genv: --audit-log: " + path + ": the file exists and is not an audit log of genv; nothing was done: name another file\n"}, r)
 	}
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -64,7 +65,7 @@ func TestHeldCyclesReachTheAdministrator(t *testing.T) {
 	text := "defaults: {non-env-processes: true}\nlimits: {max-terminations: 2}\nhooks: [{command: [" + hook + "], events: [hold]}]\n"
 	require.NoError(t, os.WriteFile(policy, []byte(text), 0o600))
 	r := genv(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "a", "--interval", "100ms", "--cycles", "3", "--policy", policy, "--audit-log", log)
-	require.Equal(t, exitHeld, r.code, r.err)
+	require.Equal(t, command.ExitHeld, r.code, r.err)
 	require.Empty(t, host.Carried())
 	require.Equal(t, 3, strings.Count(r.err, "Safety limit exceeded: "), r.err)
 	for path, word := range map[string]string{hook + ".events": `"event":"hold"`, log: `"kind":"held"`} {
@@ -81,13 +82,13 @@ func TestACrashOnAHost(t *testing.T) {
 	script := "#!/bin/sh\necho 'panic: runtime error: index out of range [3] with length 3\n\ngoroutine 1 [running]:\nmain.main()' >&2\nexit 2\n"
 	require.NoError(t, os.WriteFile(program, []byte(script), 0o755))
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: program})
-	for _, command := range []string{"devices", "enforce"} {
-		args := []string{"remote", command, "-F", f.SSHConfig(), "-H", "gpu-01"}
-		if command == "enforce" {
+	for _, name := range []string{"devices", "enforce"} {
+		args := []string{"remote", name, "-F", f.SSHConfig(), "-H", "gpu-01"}
+		if name == "enforce" {
 			args = append(args, "--interval", "0", "--dry-run", "--exit-code")
 		}
 		r := genv(t, args...)
-		require.Equal(t, exitNoneLeft, r.code, r.err)
+		require.Equal(t, command.ExitNoneLeft, r.code, r.err)
 		require.Contains(t, r.err, "command-failed (1)\n    gpu-01: genv crashed there: panic: runtime error: index out of range [3] with length 3\n")
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -206,8 +208,8 @@ func TestBentByManyProcesses(t *testing.T) {
 	bob := b.job("gpu-01", sshd.Job{User: "bob"})
 	policy := "defaults: {non-env-processes: true}\nlimits: {max-terminations: 5, over-limit: %s}\n"
 	r := b.enforce("gpu-[01-02]", "--policy", b.policy(fmt.Sprintf(policy, "hold")), "--format", "json")
-	require.Equal(t, exitHeld, r.code, r.err)
-	var document enforceDocument
+	require.Equal(t, command.ExitHeld, r.code, r.err)
+	var document enforcement.Document
 	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 	require.Len(t, document.HeldUsers, 1)
 	require.Equal(t, "carol", string(document.HeldUsers[0].User))
@@ -224,7 +226,7 @@ func TestBentByManyProcesses(t *testing.T) {
 	}
 	require.Equal(t, 12, running())
 	r = b.enforce("gpu-[01-02]", "--policy", b.policy(fmt.Sprintf(policy, "throttle")))
-	require.Equal(t, exitHeld, r.code, r.err)
+	require.Equal(t, command.ExitHeld, r.code, r.err)
 	require.Equal(t, 7, running(), r.out)
 }
 

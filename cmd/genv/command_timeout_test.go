@@ -2,7 +2,6 @@ package main
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -10,15 +9,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 )
-
-func TestPatience(t *testing.T) {
-	for interval, want := range map[time.Duration]time.Duration{
-		0: 30 * time.Second, time.Second: 10 * time.Second, 10 * time.Second: 10 * time.Second,
-		20 * time.Second: 20 * time.Second, time.Hour: 30 * time.Second,
-	} {
-		require.Equal(t, want, patienceFor(interval, 30*time.Second), "interval %s", interval)
-	}
-}
 
 // -v says what holds, and the help says the same of the default.
 func TestTheCommandTimeoutIsSaid(t *testing.T) {

@@ -10,6 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -49,7 +52,7 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 	require.Equal(t, 1, strings.Count(r.err, "gpu-01 and first are one machine: it counts once, as gpu-01\n"), r.err)
 	require.Equal(t, 3, strings.Count(r.err, "are one machine"), r.err)
 	for _, line := range strings.Split(strings.TrimSpace(r.out), "\n") {
-		var document enforceDocument
+		var document enforcement.Document
 		require.NoError(t, json.Unmarshal([]byte(line), &document))
 		require.Equal(t, want, document.Duplicates)
 		require.Equal(t, 2, document.Hosts)
@@ -68,7 +71,7 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 		require.Contains(t, r.out, "\nTotal 16 devices with 14 available on 2 hosts\n")
 		require.Equal(t, 3, strings.Count(r.err, "are one machine"), r.err)
 		r = genv(t, "remote", "devices", "-F", f.SSHConfig(), "-H", hosts, "--format", "json")
-		var document devicesDocument
+		var document fleet.DevicesDocument
 		require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 		require.Equal(t, want, document.Duplicates)
 	})
@@ -80,8 +83,8 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 	})
 	t.Run("another login, which may not sudo", func(t *testing.T) {
 		r := genv(t, "remote", "envs", "-F", f.SSHConfig(), "-H", "bob,gpu-01", "--format", "json")
-		require.Equal(t, exitSomeFailed, r.code)
-		var document envsDocument
+		require.Equal(t, command.ExitSomeFailed, r.code)
+		var document fleet.EnvsDocument
 		require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 		require.Equal(t, 1, document.Total, "the name that answers serves")
 	})

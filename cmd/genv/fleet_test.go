@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -205,10 +207,10 @@ func TestHostsThatFail(t *testing.T) {
 
 	r := genv(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "good,corrupt,link,fifo,huge,password,nosudoer,nogenv,mismatch,lost",
 		"--interval", "0", "--non-env-processes", "--format", "json")
-	require.Equal(t, exitSomeFailed, r.code, r.err)
+	require.Equal(t, command.ExitSomeFailed, r.code, r.err)
 	require.False(t, job.Running(), r.out)
 	require.True(t, bystander.Running())
-	var document enforceDocument
+	var document enforcement.Document
 	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 	classes := map[string]string{}
 	for _, f := range document.Failed {

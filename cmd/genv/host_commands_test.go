@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/user"
 )
 
 func TestProvisioning(t *testing.T) {
@@ -37,13 +39,6 @@ func TestNewHardware(t *testing.T) {
 	s.devices(4)
 	require.Equal(t, said{text: "0,1,2,3\n"}, shell.say("genv attach --count 4; echo $CUDA_VISIBLE_DEVICES"))
 	require.Equal(t, said{"Requested more devices (5) than total available (4)\n", "1"}, shell.say("genv attach --count 5"))
-
-	proc := t.TempDir()
-	require.Zero(t, driverDevices(proc), "no driver")
-	for _, address := range []string{"0000:01:00.0", "0000:02:00.0"} {
-		require.NoError(t, os.MkdirAll(filepath.Join(proc, "driver/nvidia/gpus", address), 0o755))
-	}
-	require.Equal(t, 2, driverDevices(proc))
 }
 
 func TestBadInput(t *testing.T) {
@@ -89,7 +84,7 @@ func TestListings(t *testing.T) {
 	require.Equal(t, shell.say("genv envs --timestamp"), shell.say("genv envs ps --timestamp"))
 	require.NotContains(t, shell.say("genv envs --no-header").text, "ID")
 
-	var devices localDevices
+	var devices user.LocalDevices
 	require.NoError(t, json.Unmarshal([]byte(shell.say("genv devices --format json").text), &devices))
 	require.Equal(t, "genv.devices/1", devices.Schema)
 	require.Len(t, devices.Devices, 8)
@@ -108,15 +103,6 @@ func TestListings(t *testing.T) {
 	require.Equal(t, files, s.stateFiles())
 	require.NotContains(t, me.run("genv", "devices").out, shell.pid())
 	require.Equal(t, result{out: "ID,USER,NAME,CREATED,PID(S)\n"}, me.run("genv", "envs", "--format", "csv"))
-}
-
-func TestAges(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		-3 * time.Hour: "now", 0: "now", time.Second: "1 second ago", 59 * time.Second: "59 seconds ago",
-		time.Minute: "1 minute ago", 2 * time.Hour: "2 hours ago", 49 * time.Hour: "2 days ago",
-	} {
-		require.Equal(t, want, age(d))
-	}
 }
 
 // A corrupt file of which root has no copy is reported with its place, is left as

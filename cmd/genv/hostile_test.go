@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -83,17 +80,4 @@ func TestAReportIsFinishedThoughNobodyListens(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		require.Fail(t, "the device was detached, and its process goes on")
 	}
-}
-
-// TestAHostSpeaksInItsOwnNameOnly: a newline in what it says it printed begins
-// no line of another host's.
-func TestAHostSpeaksInItsOwnNameOnly(t *testing.T) {
-	var out, errs bytes.Buffer
-	w := &cycleWriter{out: &out, err: &errs}
-	execution := agent.Execution{Lines: []string{"x\n[good] Terminating process 1"}, Warnings: []string{"y\n[good] trouble"}}
-	require.NoError(t, w.write(controller.Cycle{Actions: []controller.Action{{Host: "evil", Execution: execution}}}))
-	for line := range strings.Lines(out.String() + errs.String()) {
-		require.True(t, strings.HasPrefix(line, "[evil] "), line)
-	}
-	require.Equal(t, 1, strings.Count(out.String(), "\n"))
 }

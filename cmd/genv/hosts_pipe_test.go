@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 )
 
 // TestHostsFromAPipe: hosts may come from a pipe, and a FIFO to which nobody
@@ -14,13 +16,13 @@ func TestHostsFromAPipe(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "hosts")
 	require.NoError(t, mkfifo(fifo))
 	r := genv(t, "remote", "devices", "--hostfile", fifo)
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, command.ExitFailed, r.code)
 	require.Contains(t, r.err, "no hosts")
 
 	config := filepath.Join(t.TempDir(), "config")
 	require.NoError(t, os.WriteFile(config, []byte("Host *\n Port 1\n"), 0o600))
 	me := newStation(t).me()
 	from := finished(t, me.command("bash", "-c", "genv remote -F "+config+" --hostfile <(sleep 0.1; echo 127.93.7.7) devices"))
-	require.Equal(t, exitNoneLeft, from.code)
+	require.Equal(t, command.ExitNoneLeft, from.code)
 	require.Contains(t, from.err, "127.93.7.7: no connection")
 }

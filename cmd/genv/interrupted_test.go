@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
@@ -49,7 +50,7 @@ func begin(t *testing.T, args ...string) *running {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	r := &running{}
 	code := make(chan int, 1)
-	p := &program{in: strings.NewReader(""), out: &r.out, err: &r.err, getenv: os.Getenv, now: time.Now}
+	p := &program{command.Program{In: strings.NewReader(""), Out: &r.out, Err: &r.err, Getenv: os.Getenv, Now: time.Now}}
 	go func() { code <- p.run(ctx, append([]string{"genv"}, args...)) }()
 	r.end = sync.OnceValue(func() int { cancel(); return <-code })
 	t.Cleanup(func() { r.end() })

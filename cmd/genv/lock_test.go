@@ -18,7 +18,7 @@ func pidText(pid snapshot.PID) string { return strconv.Itoa(int(pid)) }
 
 // active is a user's shell on devices 1 and 3, and another user of the same
 // environment who types commands without a shell.
-func active(t *testing.T) (*station, *terminal, *user) {
+func active(t *testing.T) (*station, *terminal, *account) {
 	s := newStation(t)
 	shell := s.me().open("bash")
 	require.Equal(t, said{}, shell.say("genv activate; genv attach --index 1,3"))
@@ -73,7 +73,7 @@ func TestLockExcludesFlockBothWays(t *testing.T) {
 
 // orHeld tries again until the lock is held: the process that takes it was only
 // just started.
-func (r result) orHeld(t *testing.T, u *user, path string) result {
+func (r result) orHeld(t *testing.T, u *account, path string) result {
 	for range 1000 {
 		if r.code != 0 {
 			return r

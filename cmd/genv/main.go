@@ -10,6 +10,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 )
 
 // version is set by the linker; see the Makefile.
@@ -24,6 +26,6 @@ func main() {
 		context.AfterFunc(interruptible, stop) // a second signal ends the program at once
 		ctx = interruptible
 	}
-	p := &program{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, now: time.Now}
+	p := &program{command.Program{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now, Version: version}}
 	os.Exit(p.run(ctx, os.Args))
 }

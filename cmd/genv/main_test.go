@@ -11,14 +11,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(crashVariable) != "" {
-		serveAndCrash()
-		return
-	}
 	removePrivate, err := sshd.Private()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "The tests see this machine's own accounts and rules of sudo:", err)
@@ -62,7 +59,7 @@ func genv(t *testing.T, args ...string) result {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	var out, errs bytes.Buffer
-	p := &program{in: strings.NewReader(""), out: &out, err: &errs, getenv: os.Getenv, now: time.Now}
+	p := &program{command.Program{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: os.Getenv, Now: time.Now}}
 	code := p.run(ctx, append([]string{"genv"}, args...))
 	return result{out: out.String(), err: errs.String(), code: code}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/user"
 )
 
 const alice, bob = 60901, 60902 // in no one's /etc/passwd
@@ -79,7 +81,7 @@ func TestKernelIdentity(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(forged), 0o666))
 	r := s.me().run("genv", "envs", "--format", "json")
 	require.Contains(t, r.err, "environment "+hers.pid()+" is registered for 60901, but the kernel says otherwise")
-	var document localEnvironments
+	var document user.LocalEnvironments
 	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 	require.Equal(t, "genv.envs/1", document.Schema)
 	mismatch := map[string]bool{}

@@ -15,6 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/fleet"
+	"github.com/seed-3119e985/genv/cmd/genv/history"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/policy"
@@ -82,14 +86,14 @@ func TestAPolicyOverRealSSH(t *testing.T) {
 	t.Run("a dry run says what would be done, and why", func(t *testing.T) {
 		atOnce := strings.Replace(labPolicy, "warn: {cycles: 1}", "warn: false", 1)
 		r := l.with(atOnce, "--dry-run", "--exit-code", "--audit-log", log)
-		require.Equal(t, exitWork, r.code, r.err)
+		require.Equal(t, command.ExitWork, r.code, r.err)
 		pid := l.guilty["bob on a device that is not attached"].PID
 		require.Regexp(t, fmt.Sprintf(`\[gpu-02\] Would terminate process %d from environment \d+ that is running on GPU\(s\) 5 because: Process %d from environment \d+ is using non-attached GPU\(s\) 5 \(user bob, sleep.*\)\n`, pid, pid), r.out)
 		require.Zero(t, l.with(labPolicy, "--dry-run", "--exit-code").code, "at first sight nothing would be done")
 	})
 	t.Run("above the limits nothing is done", func(t *testing.T) {
 		r := l.with(labPolicy+"limits: {max-percent: 1}\n", "--audit-log", log, "--interval", "50ms", "--cycles", "2")
-		require.Equal(t, exitHeld, r.code, r.err)
+		require.Equal(t, command.ExitHeld, r.code, r.err)
 		require.Contains(t, r.err, "GPU processes would be terminated, and max-percent is 1. No action taken against user ")
 		require.Contains(t, alice.text(t), "is using 4 devices", "who is warned is told all the same")
 		require.NotEmpty(t, bob.text(t)+carol.text(t))
@@ -97,7 +101,7 @@ func TestAPolicyOverRealSSH(t *testing.T) {
 	t.Run("at first sight users are told, and nothing is done", func(t *testing.T) {
 		r := l.with(labPolicy, "--audit-log", log, "--format", "json")
 		require.Zero(t, r.code, r.err)
-		var document enforceDocument
+		var document enforcement.Document
 		require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 		for _, f := range document.Findings {
 			require.Equal(t, audit.DecisionWait, f.Decision)
@@ -160,7 +164,7 @@ func requireHistory(t *testing.T, l *lab, log string) {
 	require.Regexp(t, fmt.Sprintf(`^\S+ \S+ +gpu-02 +bob +process %d +terminated +Environment \d+ is using 5242m on device 2 which is 1242m over its capacity of 4g \(user bob\) \(told at \S+\)\n$`, pid), r.out)
 
 	r = genv(t, "remote", "history", "--audit-log", log, "--format", "json", "--host", "gpu-02")
-	var document historyDocument
+	var document history.Document
 	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 	status := map[enforce.Status]int{}
 	for _, e := range document.Entries {
@@ -193,11 +197,11 @@ func requireOwnHistory(t *testing.T, l *lab) {
 
 func TestNothingIsDoneWithoutALog(t *testing.T) {
 	r := genv(t, "remote", "-H", "none.invalid", "enforce", "--audit-log", "/no/such/folder/audit.jsonl")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, command.ExitFailed, r.code)
 	require.Contains(t, r.err, "open /no/such/folder/audit.jsonl: no such file or directory; nothing is done unrecorded (--act-unrecorded allows it)")
 	for flag, value := range map[string]string{"--audit-size": "1k", "--audit-keep": "0"} {
 		r := genv(t, "remote", "-H", "none.invalid", "enforce", "--audit-log", filepath.Join(t.TempDir(), "log"), flag, value)
-		require.Equal(t, exitFailed, r.code)
+		require.Equal(t, command.ExitFailed, r.code)
 		require.Contains(t, r.err, flag)
 	}
 }
@@ -241,7 +245,7 @@ func TestPolicyCommands(t *testing.T) {
 
 func TestExplainAsJSON(t *testing.T) {
 	r := genv(t, "policy", "explain", "--policy", "../../policy.example.yaml", "--user", "bob", "--host", "gpu-04", "--label", "gpu=h100", "--at", "2026-11-20T10:00", "--format", "json")
-	var document explainDocument
+	var document fleet.ExplainDocument
 	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 	require.Equal(t, "genv.policy.explain/1", document.Schema)
 	require.Contains(t, document.Settings, policy.Explanation{Key: "max-devices-per-user", Value: "3", From: "override for users bob, ../../policy.example.yaml:62:29"})

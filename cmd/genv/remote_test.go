@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -153,7 +155,7 @@ Total 16 devices with 12 available on 2 hosts
 `
 	loud := genv(t, "remote", "-F", f.SSHConfig(), "-H", hosts, "devices")
 	require.Equal(t, table, loud.out)
-	require.Equal(t, exitSomeFailed, loud.code)
+	require.Equal(t, command.ExitSomeFailed, loud.code)
 	require.Contains(t, loud.err, "1 of 3 hosts failed:\n  unreachable (1)\n    gpu-server-dead: ")
 	require.Contains(t, loud.err, "next: check that the host is up")
 
@@ -161,14 +163,14 @@ Total 16 devices with 12 available on 2 hosts
 	require.Equal(t, result{out: table}, quiet)
 
 	none := genv(t, "remote", "-q", "-F", f.SSHConfig(), "-H", "gpu-server-dead", "devices", "--format", "json")
-	require.Equal(t, exitNoneLeft, none.code)
-	var document devicesDocument
+	require.Equal(t, command.ExitNoneLeft, none.code)
+	var document fleet.DevicesDocument
 	require.NoError(t, json.Unmarshal([]byte(none.out), &document))
 	require.Equal(t, "gpu-server-dead", document.Failed[0].Host)
 	require.EqualValues(t, "unreachable", document.Failed[0].Class)
 
 	first := genv(t, "remote", "-e", "-F", f.SSHConfig(), "-H", hosts, "devices")
-	require.Equal(t, exitSomeFailed, first.code, "whether the others answered before or were stopped")
+	require.Equal(t, command.ExitSomeFailed, first.code, "whether the others answered before or were stopped")
 }
 
 // TestHostsThatTalkNonsense: each is named with its cause, memory stays
@@ -190,9 +192,9 @@ func TestHostsThatTalkNonsense(t *testing.T) {
 	)
 	require.NoError(t, f.Host("flood").Inject(inprocess.Flood(100<<20)))
 	r := genv(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "good,banner,nothing,garbage,half,twice,other,silent", "--format", "json", "--command-timeout", "3")
-	require.Equal(t, exitSomeFailed, r.code)
+	require.Equal(t, command.ExitSomeFailed, r.code)
 	require.NotContains(t, r.err, "\x1b")
-	var document devicesDocument
+	var document fleet.DevicesDocument
 	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 	require.Equal(t, 2, document.Total)
 	classes := map[string]string{}
@@ -238,7 +240,7 @@ func TestWrongUsage(t *testing.T) {
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			r := genv(t, strings.Fields(tt.args)...)
-			require.Equal(t, exitFailed, r.code)
+			require.Equal(t, command.ExitFailed, r.code)
 			require.Empty(t, r.out)
 			require.Contains(t, r.err, tt.want)
 			require.Equal(t, 1, strings.Count(r.err, "\n"), "one line: %s", r.err)

@@ -21,7 +21,7 @@ import (
 // noEnvironments is what `genv envs` prints where there are none.
 const noEnvironments = "ID,USER,NAME,CREATED,PID(S)\n"
 
-func (u *user) environments() string {
+func (u *account) environments() string {
 	u.t.Helper()
 	r := u.run("genv", "envs", "--format", "csv")
 	require.Empty(u.t, r.err)
@@ -75,7 +75,7 @@ func TestRunHasTheCommandsStatus(t *testing.T) {
 }
 
 // started is `genv run` of a shell script that says "ready" first.
-func (u *user) started(script string, flags ...string) (*exec.Cmd, *bufio.Reader) {
+func (u *account) started(script string, flags ...string) (*exec.Cmd, *bufio.Reader) {
 	u.t.Helper()
 	words := append(append([]string{"genv", "run", "-q"}, flags...), "sh", "-c", script)
 	cmd := u.command(words...)

@@ -128,12 +128,6 @@ func TestNothingIsLeftOnAHost(t *testing.T) {
 	})
 }
 
-// TestTheParentDiesBeforeItIsWatched: the kernel tells of deaths after the
-// question for them alone.
-func TestTheParentDiesBeforeItIsWatched(t *testing.T) {
-	require.ErrorContains(t, endWithParent(1<<22+7), "has ended")
-}
-
 // TestBannersAndNoise: the greeting is found behind whatever a login prints, and
 // the fleet is enforced.
 func TestBannersAndNoise(t *testing.T) {

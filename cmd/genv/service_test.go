@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
@@ -30,7 +31,7 @@ type background struct {
 	cmd    *exec.Cmd
 	mu     sync.Mutex
 	stderr bytes.Buffer
-	cycles chan enforceDocument
+	cycles chan enforcement.Document
 	ended  chan struct{}
 }
 
@@ -47,7 +48,7 @@ func (d *background) said() string {
 }
 
 func startDaemon(t *testing.T, env []string, args ...string) *background {
-	d := &background{t: t, cycles: make(chan enforceDocument), ended: make(chan struct{})}
+	d := &background{t: t, cycles: make(chan enforcement.Document), ended: make(chan struct{})}
 	d.cmd = exec.Command(sshd.Build(t, "cmd/genv"), append([]string{"remote", "enforce", "--format", "json"}, args...)...)
 	d.cmd.Env = append(os.Environ(), append([]string{"HOME=" + t.TempDir()}, env...)...)
 	d.cmd.Stderr = d
@@ -57,7 +58,7 @@ func startDaemon(t *testing.T, env []string, args ...string) *background {
 	var read sync.WaitGroup
 	read.Go(func() {
 		for documents := json.NewDecoder(out); ; {
-			var document enforceDocument
+			var document enforcement.Document
 			if documents.Decode(&document) != nil {
 				return
 			}
@@ -77,7 +78,7 @@ func startDaemon(t *testing.T, env []string, args ...string) *background {
 }
 
 // next is a cycle for which ok holds; others are passed over.
-func (d *background) next(ok func(enforceDocument) bool) enforceDocument {
+func (d *background) next(ok func(enforcement.Document) bool) enforcement.Document {
 	d.t.Helper()
 	timeout := time.After(time.Minute)
 	for {
@@ -95,7 +96,7 @@ func (d *background) next(ok func(enforceDocument) bool) enforceDocument {
 func (d *background) signal(s os.Signal) { require.NoError(d.t, d.cmd.Process.Signal(s)) }
 
 // end waits for the end, and returns the cycles that came before it.
-func (d *background) end() (rest []enforceDocument, state *os.ProcessState) {
+func (d *background) end() (rest []enforcement.Document, state *os.ProcessState) {
 	over := make(chan *os.ProcessState, 1)
 	go func() {
 		state, _ := d.cmd.Process.Wait() // its state says it all
@@ -178,8 +179,8 @@ func TestSIGHUP(t *testing.T) {
 	put := func(text string) { require.NoError(t, os.WriteFile(hosts, []byte(text), 0o644)) }
 	put("a\nb\n")
 	d := startDaemon(t, nil, "-F", f.SSHConfig(), "--hostfile", hosts, "--interval", "0.1")
-	only := func(names ...string) func(enforceDocument) bool {
-		return func(c enforceDocument) bool {
+	only := func(names ...string) func(enforcement.Document) bool {
+		return func(c enforcement.Document) bool {
 			ok := c.Answered == len(names) && len(c.Via) == len(names)
 			for _, n := range names {
 				ok = ok && c.Via[n] == "stream"
@@ -221,7 +222,7 @@ func TestSystemdIsTold(t *testing.T) {
 	})
 	f := startSim(t, inprocess.HostOptions{Name: "a", Handler: idleHost()})
 	d := startDaemon(t, []string{"NOTIFY_SOCKET=" + socket, "WATCHDOG_USEC=200000"}, "-F", f.SSHConfig(), "-H", "a", "--interval", "0.2")
-	d.next(func(enforceDocument) bool { return true })
+	d.next(func(enforcement.Document) bool { return true })
 	told.await(t, "READY=1")
 	told.await(t, "WATCHDOG=1")
 	told.await(t, "STATUS=cycle 1: 1 of 1 host answered")

@@ -23,7 +23,7 @@ func TestAHostMaySpareProcesses(t *testing.T) {
 	document, err := snapshot.EncodeEnvironments(env)
 	require.NoError(t, err)
 	report := fmt.Sprintf(`{"terminate": {"processes": [{"pid": %d, "used_gpu_memory": [{"index": 5, "gpu_memory": "1000mi"}], "eid": null}]}, "detach": {"0": %s}}`, pid, document)
-	execute := func(u *user) result {
+	execute := func(u *account) result {
 		cmd := u.command("genv", "usage", "execute")
 		cmd.Stdin = strings.NewReader(report)
 		return finished(t, cmd)

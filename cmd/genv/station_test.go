@@ -79,9 +79,9 @@ func (s *station) devices(n int) {
 	require.NoError(s.t, host.Write(s.path("gpus.json")))
 }
 
-// user is somebody on the station: a uid, a home, and what else is in the
+// account is somebody on the station: a uid, a home, and what else is in the
 // environment.
-type user struct {
+type account struct {
 	*station
 	uid  int
 	home string
@@ -89,7 +89,7 @@ type user struct {
 }
 
 // person is a user of a name that only the test knows.
-func (s *station) person(name string, uid int) *user {
+func (s *station) person(name string, uid int) *account {
 	s.t.Helper()
 	if uid != os.Geteuid() {
 		needsRoot(s.t)
@@ -99,14 +99,14 @@ func (s *station) person(name string, uid int) *user {
 	if uid != os.Geteuid() {
 		require.NoError(s.t, os.Chown(home, uid, uid))
 	}
-	u := &user{station: s, uid: uid, home: home}
+	u := &account{station: s, uid: uid, home: home}
 	if link, _ := os.Readlink("/proc/self/ns/pid"); uid != os.Geteuid() && link != "pid:[4026531836]" {
 		require.Zero(s.t, s.me().run("genv", "envs").code) // in a container root has to be first
 	}
 	return u
 }
 
-func (s *station) me() *user { return s.person("me", os.Geteuid()) }
+func (s *station) me() *account { return s.person("me", os.Geteuid()) }
 
 func needsRoot(t *testing.T) {
 	t.Helper()
@@ -119,13 +119,13 @@ func needsRoot(t *testing.T) {
 	t.Skip("only root can be several users: run it with sudo")
 }
 
-func (u *user) with(environ ...string) *user {
+func (u *account) with(environ ...string) *account {
 	v := *u
 	v.env = append(append([]string{}, u.env...), environ...)
 	return &v
 }
 
-func (u *user) command(words ...string) *exec.Cmd {
+func (u *account) command(words ...string) *exec.Cmd {
 	program := words[0]
 	if path, err := lookPath(u.environ(), program); err == nil {
 		program = path
@@ -140,7 +140,7 @@ func (u *user) command(words ...string) *exec.Cmd {
 	return cmd
 }
 
-func (u *user) environ() []string {
+func (u *account) environ() []string {
 	return append(append(append([]string{}, u.station.env...), "HOME="+u.home, "LOGNAME=somebody-else", "USER=somebody-else"), u.env...)
 }
 
@@ -158,7 +158,7 @@ func lookPath(environ []string, program string) (string, error) {
 }
 
 // run is a command without a shell.
-func (u *user) run(words ...string) result {
+func (u *account) run(words ...string) result {
 	u.t.Helper()
 	return finished(u.t, u.command(words...))
 }
@@ -201,14 +201,14 @@ type terminal struct {
 }
 
 // open opens a shell and initialises it as the documents say.
-func (u *user) open(kind string) *terminal {
+func (u *account) open(kind string) *terminal {
 	u.t.Helper()
 	term := u.openBare(kind)
 	require.Equal(u.t, said{}, term.say(`eval "$(genv shell --init)"`))
 	return term
 }
 
-func (u *user) openBare(kind string) *terminal {
+func (u *account) openBare(kind string) *terminal {
 	u.t.Helper()
 	cmd := u.command(shells[kind]...)
 	in, err := cmd.StdinPipe()

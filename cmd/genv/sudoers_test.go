@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
@@ -122,8 +124,8 @@ func TestWhySudoFails(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: hosts, Genv: sshd.Build(t, "cmd/genv")})
 	there := filepath.Join(f.Dir, "bin", "genv")
 	r := genv(t, "remote", "envs", "-F", f.SSHConfig(), "-H", "password,nosudoer,partial,gone,nosudo", "--format", "json")
-	require.Equal(t, exitNoneLeft, r.code, r.err)
-	var document envsDocument
+	require.Equal(t, command.ExitNoneLeft, r.code, r.err)
+	var document fleet.EnvsDocument
 	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 	for i, want := range []struct {
 		host  string

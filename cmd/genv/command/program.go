@@ -1,0 +1,38 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+)
+
+// Program is what the commands see of the world outside.
+type Program struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Getenv   func(string) string
+	Now      func() time.Time
+	Version  string
+}
+
+// Warn prints warnings to stderr, one a line.
+func (p *Program) Warn(warnings ...string) {
+	for _, w := range warnings {
+		fmt.Fprintln(p.Err, render.Printable(w))
+	}
+}
+
+// Logger writes to stderr: warnings, or all with --verbose.
+func (p *Program) Logger(c *cli.Context) zerolog.Logger {
+	level := zerolog.WarnLevel
+	if Given(c, "verbose").Bool("verbose") {
+		level = zerolog.DebugLevel
+	}
+	out := zerolog.ConsoleWriter{Out: p.Err, NoColor: !render.Colourful(p.Err, p.Getenv), TimeFormat: time.TimeOnly}
+	return zerolog.New(out).Level(level).With().Timestamp().Logger()
+}

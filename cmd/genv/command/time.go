@@ -1,0 +1,39 @@
+package command
+
+import (
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+)
+
+// layouts are how people write a moment; without a zone it is this machine's.
+var layouts = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"}
+
+// Time reads a moment; now, if there is none.
+func (p *Program) Time(text string) (time.Time, error) {
+	if text == "" {
+		return p.Now(), nil
+	}
+	for _, layout := range layouts {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, Usage("%q is no time: write it as 2026-11-20T22:00, or 2026-11-20", text)
+}
+
+// Since reads a moment or how long ago it was, as 2h or 7d; the zero time, if
+// there is none.
+func (p *Program) Since(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ago, ok := strictyaml.ParseDuration(text); ok {
+		return p.Now().Add(-ago), nil
+	}
+	t, err := p.Time(text)
+	if err != nil {
+		return t, Usage("--since %q: write how long ago, as 2h or 7d, or a time as 2026-11-20T22:00", text)
+	}
+	return t, nil
+}

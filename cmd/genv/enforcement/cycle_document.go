@@ -1,0 +1,125 @@
+package enforcement
+
+import (
+	"math"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+)
+
+// Document is the JSON of one cycle; docs/json.md describes it.
+type Document struct {
+	Schema   string            `json:"schema"`
+	Cycle    int               `json:"cycle"`
+	Time     string            `json:"time"`
+	TookMS   float64           `json:"took_ms"`
+	DryRun   bool              `json:"dry_run"`
+	Hosts    int               `json:"hosts"`
+	Answered int               `json:"answered"`
+	Via      map[string]string `json:"via"`
+	Findings []findingDocument `json:"findings"`
+	Notes    []enforce.Note    `json:"notes"`
+	Reports  []reportDocument  `json:"reports"`
+	Failed   []render.Failure  `json:"failed"`
+	// Duplicates are names that were left out because they lead to the same machine
+	// as another one.
+	Duplicates []controller.Duplicate `json:"duplicates"`
+	// HeldUsers and HeldHosts are those whose actions safety limits held back.
+	// Unrecorded says why the record could not be written.
+	HeldUsers  []enforce.Held `json:"held_users"`
+	HeldHosts  []enforce.Held `json:"held_hosts"`
+	Unrecorded string         `json:"unrecorded,omitempty"`
+	Told       []toldDocument `json:"told"`
+}
+
+// toldDocument is a user who was told of a finding.
+type toldDocument struct {
+	Host      snapshot.Hostname `json:"host,omitempty"`
+	UID       snapshot.UID      `json:"uid"`
+	ID        string            `json:"id"`
+	Terminals int               `json:"terminals"`
+	Error     string            `json:"error,omitempty"`
+}
+
+type findingDocument struct {
+	enforce.Finding
+	Line     string         `json:"line"`
+	Decision audit.Decision `json:"decision"`
+}
+
+type reportDocument struct {
+	Host      snapshot.Hostname   `json:"host"`
+	Terminate []terminateDocument `json:"terminate"`
+	Detach    []enforce.DeviceRef `json:"detach"`
+	// Sent says that the host was told; lines and outcomes are its answer.
+	Sent     bool              `json:"sent"`
+	Lines    []string          `json:"lines"`
+	Outcomes []enforce.Outcome `json:"outcomes"`
+}
+
+type terminateDocument struct {
+	PID     snapshot.PID           `json:"pid"`
+	EID     snapshot.EnvID         `json:"eid,omitempty"`
+	Devices []snapshot.DeviceIndex `json:"devices"`
+}
+
+func documentOf(cycle controller.Cycle, failures []render.Failure) Document {
+	document := Document{
+		Schema: "genv.remote.enforce/1", Cycle: cycle.Number, Time: cycle.Start.Format("2006-01-02T15:04:05.000Z07:00"),
+		TookMS: math.Round(cycle.Took.Seconds()*1e6) / 1e3,
+		DryRun: cycle.DryRun, Hosts: len(cycle.Cluster.Hosts), Answered: len(cycle.Cluster.Answered()),
+		Via:      viaOf(cycle),
+		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Reports: []reportDocument{}, Failed: failures,
+		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...),
+	}
+	for i := range cycle.Plan.Findings {
+		f := &cycle.Plan.Findings[i]
+		document.Findings = append(document.Findings, findingDocument{Finding: *f, Line: f.Line(), Decision: cycle.Decision(f)})
+	}
+	document.HeldUsers, document.HeldHosts = append([]enforce.Held{}, cycle.Plan.HeldUsers...), append([]enforce.Held{}, cycle.Plan.HeldHosts...)
+	document.Told = []toldDocument{}
+	if cycle.Unrecorded != nil {
+		document.Unrecorded = cycle.Unrecorded.Error()
+	}
+	for _, t := range cycle.Told {
+		told := toldDocument{Host: t.Host, UID: t.UID, ID: t.ID, Terminals: t.Terminals}
+		if t.Err != nil {
+			told.Error = t.Err.Error()
+		}
+		document.Told = append(document.Told, told)
+	}
+	for _, r := range cycle.Plan.Reports {
+		document.Reports = append(document.Reports, reportDocumentOf(r, cycle.Actions))
+	}
+	return document
+}
+
+func viaOf(cycle controller.Cycle) map[string]string {
+	via := make(map[string]string, len(cycle.Via))
+	for host, v := range cycle.Via {
+		via[string(host)] = string(v)
+	}
+	return via
+}
+
+func reportDocumentOf(r enforce.HostReport, actions []controller.Action) reportDocument {
+	document := reportDocument{Host: r.Host, Terminate: []terminateDocument{}, Detach: []enforce.DeviceRef{}, Lines: []string{}, Outcomes: []enforce.Outcome{}}
+	for _, t := range r.Report.Terminate {
+		document.Terminate = append(document.Terminate, terminateDocument{PID: t.Process.PID, EID: t.Process.EID, Devices: t.Process.Indices()})
+	}
+	for _, d := range r.Report.Detach {
+		document.Detach = append(document.Detach, enforce.DeviceRef{Host: r.Host, Index: d.Device, EID: d.Environment.EID})
+	}
+	for _, a := range actions {
+		if a.Host == r.Host {
+			document.Sent = true
+			document.Lines = append(document.Lines, a.Execution.Lines...)
+			document.Outcomes = append(document.Outcomes, a.Execution.Outcomes...)
+		}
+	}
+	return document
+}

@@ -1,0 +1,213 @@
+package enforcement
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/hook"
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+)
+
+// Enforcement is what a run of `enforce` holds beside its hosts: the policy in
+// force, its hooks, and the record.
+type Enforcement struct {
+	program *command.Program
+	context *cli.Context
+	fleet   *Fleet
+	here    snapshot.Hostname // the name of this machine, if it is the only host
+	policy  enforce.Policy
+	hooks   *hook.Queue
+	former  sync.WaitGroup // hooks of a policy that was in force before, which are told to the end
+}
+
+// Begin reads the policy and opens what it needs. Whatever is wrong
+// is said before anything is done.
+func Begin(p *command.Program, c *cli.Context, f *Fleet, here string) (*Enforcement, error) {
+	file, err := PolicyOf(c)
+	if err != nil {
+		return nil, err
+	}
+	f.DryRun = command.Given(c, "dry-run").Bool("dry-run")
+	if command.IsGiven(c, "exit-code") && !f.DryRun {
+		return nil, command.Usage("--exit-code says whether there is something to do: write it with --dry-run")
+	}
+	f.ActUnrecorded = command.Given(c, "act-unrecorded").Bool("act-unrecorded")
+	if f.Audit, err = auditOf(c); err != nil {
+		return nil, err
+	}
+	e := &Enforcement{program: p, context: c, fleet: f, here: snapshot.Hostname(here)}
+	e.enact(file)
+	return e, nil
+}
+
+// enact puts a policy into force.
+func (e *Enforcement) enact(file *policy.File) {
+	if former := e.hooks; former != nil {
+		e.former.Go(func() { former.Close(hookPatience) })
+	}
+	log := e.program.Logger(e.context)
+	e.hooks = hook.New(file.Hooks, func(err error) { log.Warn().Err(err).Msg("a hook was not told; the cycles go on without it") })
+	e.policy, e.fleet.Hooks = file, e.hooks
+	if e.here != "" {
+		e.policy = policyHere{file, e.here}
+	}
+}
+
+// Reread reads the policy again. An error leaves the one in force.
+func (e *Enforcement) Reread() (enforce.Policy, error) {
+	file, err := PolicyOf(e.context)
+	if err != nil {
+		return nil, err
+	}
+	e.enact(file)
+	return e.policy, nil
+}
+
+// policyHere is a policy for this machine, which goes without a name in
+// findings, and by its own in the policy.
+type policyHere struct {
+	enforce.Policy
+	name snapshot.Hostname
+}
+
+// Settings implements enforce.Policy.
+func (p policyHere) Settings(q enforce.Query) enforce.Settings {
+	q.Host = p.name
+	return p.Policy.Settings(q)
+}
+
+// Exempt implements enforce.Policy.
+func (p policyHere) Exempt(s enforce.Subject) (string, bool) {
+	s.Host = p.name
+	return p.Policy.Exempt(s)
+}
+
+// hookPatience is how long the end of a run waits for what hooks were to be
+// told.
+const hookPatience = 10 * time.Second
+
+// Close waits for the hooks, but not for ever.
+func (e *Enforcement) Close() {
+	e.hooks.Close(hookPatience)
+	e.former.Wait()
+}
+
+// auditOf opens the log of --audit-log: a log that cannot be written is said
+// before anything is done.
+func auditOf(c *cli.Context) (controller.Recorder, error) {
+	path := command.Given(c, "audit-log").String("audit-log")
+	if path == "" {
+		return nil, nil //nolint:nilnil // no log is asked for
+	}
+	text := command.Given(c, "audit-size").String("audit-size")
+	size, err := snapshot.ParseMemory(text)
+	if err != nil || size.Bytes() < 1<<20 {
+		return nil, command.Usage("--audit-size %q: write a size of 1m or more, such as 64m", text)
+	}
+	keep := command.Given(c, "audit-keep").Int("audit-keep")
+	if keep < 1 {
+		return nil, command.Usage("--audit-keep %d: write 1 or more", keep)
+	}
+	if err := audit.Check(path); errors.Is(err, audit.ErrNotALog) {
+		return nil, command.Usage("--audit-log: %w; nothing was done: name another file", err)
+	}
+	log := &audit.Log{Path: path, MaxBytes: size.Bytes(), Keep: keep}
+	if err := log.Append(); err != nil && !command.Given(c, "act-unrecorded").Bool("act-unrecorded") {
+		return nil, command.Usage("--audit-log: %w; nothing is done unrecorded (--act-unrecorded allows it)", err)
+	}
+	return log, nil
+}
+
+// PolicyOf reads the policy: what is built in, the file over it, and the flags
+// over both.
+func PolicyOf(c *cli.Context) (*policy.File, error) {
+	file := policy.Default()
+	if path := command.Given(c, "policy").String("policy"); path != "" {
+		var err error
+		if file, err = readPolicy(path); err != nil {
+			return nil, err
+		}
+	}
+	return file, flagsOver(c, file)
+}
+
+// maxPolicyBytes is how much of a policy file is read.
+const maxPolicyBytes = 4 << 20
+
+func readPolicy(path string) (*policy.File, error) {
+	data, err := ReadPolicyFile(path)
+	if err != nil {
+		return nil, err
+	}
+	file, err := policy.Parse(path, data)
+	if err != nil {
+		return nil, command.Usage("%w; `genv policy check %s` tells all that is wrong", err, path)
+	}
+	return file, nil
+}
+
+func ReadPolicyFile(path string) ([]byte, error) {
+	f, err := command.OpenAtOnce(path)
+	if err != nil {
+		return nil, command.Usage("the policy: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxPolicyBytes+1))
+	if err != nil {
+		return nil, command.Usage("the policy: %w", err)
+	}
+	if len(data) > maxPolicyBytes {
+		return nil, command.Usage("%s is longer than the %d bytes that are read", path, maxPolicyBytes)
+	}
+	return data, nil
+}
+
+// cycleExit is the exit code of a cycle.
+func cycleExit(cycle *controller.Cycle, f *Fleet, tellWork bool) error {
+	if err := command.FleetExit(failuresOfCycle(*cycle), len(cycle.Cluster.Hosts), f.Quiet); err != nil {
+		return err
+	}
+	switch {
+	case cycle.Unrecorded != nil:
+		return &command.ExitError{Code: command.ExitUnrecorded}
+	case cycle.Plan.Held():
+		return &command.ExitError{Code: command.ExitHeld}
+	case tellWork && cycle.DryRun && len(cycle.Plan.Reports) > 0:
+		return &command.ExitError{Code: command.ExitWork}
+	}
+	return nil
+}
+
+// heldRemarks name the users and hosts whose actions safety limits held back. They
+// are printed in every such cycle, because the administrator has to decide.
+func heldRemarks(cycle *controller.Cycle) []string {
+	var remarks []string
+	for _, h := range slices.Concat(cycle.Plan.HeldUsers, cycle.Plan.HeldHosts) {
+		remarks = append(remarks, h.String()+". If it is intended, raise `limits:` in the policy.")
+	}
+	return remarks
+}
+
+// remarksOfCycle is what else a cycle says of itself on stderr, if it did less
+// than its plan.
+func remarksOfCycle(cycle *controller.Cycle) []string {
+	var remarks []string
+	if err := cycle.Unrecorded; err != nil && len(cycle.Actions) == 0 && len(cycle.Plan.Reports) > 0 {
+		remarks = append(remarks, fmt.Sprintf("Nothing is done, since it could not be recorded: %v. Make room there, or run with --act-unrecorded.", err))
+	} else if err != nil {
+		remarks = append(remarks, fmt.Sprintf("The record is incomplete: %v. What is missing is written as soon as there is room.", err))
+	}
+	return remarks
+}

@@ -1,0 +1,171 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+)
+
+func (p *program) remoteDevicesCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "devices",
+		Usage: "list the devices of every host, and how many are available",
+		Flags: append(append(remoteFlags(), listFlags()...),
+			&cli.BoolFlag{Name: "processes", Usage: "ask nvidia-smi, too: only a device that no process uses is available"}),
+		Action: p.remoteDevices,
+	}
+}
+
+func listFlags() []cli.Flag {
+	return []cli.Flag{
+		command.FormatFlag(),
+		&cli.BoolFlag{Name: "no-header", Usage: "leave out the names of the columns"},
+		&cli.BoolFlag{Name: "no-summary", Usage: "leave out the summary"},
+	}
+}
+
+// DevicesDocument is the JSON of `genv remote devices`; docs/json.md describes it.
+type DevicesDocument struct {
+	Schema    string           `json:"schema"`
+	Total     int              `json:"total"`
+	Available int              `json:"available"`
+	Hosts     []hostDevices    `json:"hosts"`
+	Failed    []render.Failure `json:"failed"`
+	// Duplicates are names that are left out because they lead to the same machine as
+	// another one.
+	Duplicates []controller.Duplicate `json:"duplicates"`
+}
+
+type hostDevices struct {
+	Host      string           `json:"host"`
+	Total     int              `json:"total"`
+	Available int              `json:"available"`
+	Devices   []deviceDocument `json:"devices"`
+}
+
+type deviceDocument struct {
+	Index            snapshot.DeviceIndex `json:"index"`
+	TotalMemoryBytes int64                `json:"total_memory_bytes"`
+	Environments     []snapshot.EnvID     `json:"environments"`
+	// Processes are those that use it; missing when nobody asked.
+	Processes []snapshot.PID `json:"processes,omitzero"`
+}
+
+// openListing is openFleet for the commands that list, with their format.
+func (p *program) openListing(c *cli.Context) (*fleet, string, error) {
+	format, err := command.FormatOf(c, "tui", "csv", "json")
+	if err != nil {
+		return nil, "", err
+	}
+	f, err := p.openFleet(c)
+	return f, format, err
+}
+
+func (p *program) remoteDevices(c *cli.Context) error {
+	f, format, err := p.openListing(c)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	question := f.devices
+	if command.Given(c, "processes").Bool("processes") {
+		question = f.devicesInUse
+	}
+	results, duplicates := askOnce(c.Context, f, question)
+	document := devicesDocumentOf(results, duplicates)
+	f.Bar.End()
+	if format == "json" {
+		err = render.WriteJSON(p.Out, document)
+	} else {
+		err = p.writeDevices(c, document, format)
+	}
+	if err != nil {
+		return err
+	}
+	return p.conclude(f, document.Failed, duplicates)
+}
+
+// askOnce puts a question to every host, and leaves one answer for each machine.
+func askOnce[T any](ctx context.Context, f *fleet, question func(context.Context, remote.Host) (T, error)) ([]remote.Result[T], []controller.Duplicate) {
+	return controller.Distinct(ctx, f.Controller, controller.Ask(ctx, f.Controller, question))
+}
+
+// devices asks for the devices by the state files alone: that takes no nvidia-smi.
+func (f *fleet) devices(ctx context.Context, h remote.Host) ([]deviceDocument, error) {
+	devices, err := f.commands().Devices(ctx, h)
+	return deviceDocuments(devices), err
+}
+
+// devicesInUse asks for the processes on the devices as well: those of a device
+// that was just taken away may not have ended yet, or never will.
+func (f *fleet) devicesInUse(ctx context.Context, h remote.Host) ([]deviceDocument, error) {
+	s, err := f.commands().Snapshot(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	devices := deviceDocuments(s.Devices)
+	for i := range devices {
+		devices[i].Processes = []snapshot.PID{}
+		for j := range s.Processes {
+			if p := &s.Processes[j]; p.Uses(devices[i].Index) != nil {
+				devices[i].Processes = append(devices[i].Processes, p.PID)
+			}
+		}
+	}
+	return devices, nil
+}
+
+func deviceDocuments(devices []snapshot.Device) []deviceDocument {
+	list := []deviceDocument{}
+	for _, d := range devices {
+		device := deviceDocument{Index: d.Index, TotalMemoryBytes: d.TotalMemory.Bytes(), Environments: []snapshot.EnvID{}}
+		for _, a := range d.Attachments {
+			device.Environments = append(device.Environments, a.EID)
+		}
+		list = append(list, device)
+	}
+	return list
+}
+
+func devicesDocumentOf(results []remote.Result[[]deviceDocument], duplicates []controller.Duplicate) DevicesDocument {
+	document := DevicesDocument{Schema: "genv.remote.devices/1", Hosts: []hostDevices{}, Failed: render.FailuresOf(results), Duplicates: append([]controller.Duplicate{}, duplicates...)}
+	for _, r := range results {
+		if r.Err != nil {
+			continue
+		}
+		host := hostDevices{Host: r.Host.Name, Total: len(r.Value), Devices: r.Value}
+		for _, d := range r.Value {
+			if len(d.Environments)+len(d.Processes) == 0 {
+				host.Available++
+			}
+		}
+		document.Total += host.Total
+		document.Available += host.Available
+		document.Hosts = append(document.Hosts, host)
+	}
+	return document
+}
+
+func (p *program) writeDevices(c *cli.Context, document DevicesDocument, format string) error {
+	t := &render.Table{
+		Columns:  []render.Column{render.Col("HOST", 25), render.Col("TOTAL", 9), render.Col("AVAILABLE", 0)},
+		NoHeader: c.Bool("no-header"),
+	}
+	for _, h := range document.Hosts {
+		t.Add(h.Host, strconv.Itoa(h.Total), strconv.Itoa(h.Available))
+	}
+	if err := t.Write(p.Out, format); err != nil || c.Bool("no-summary") {
+		return err
+	}
+	_, err := fmt.Fprintf(p.Out, "\nTotal %d devices with %d available on %d hosts\n", document.Total, document.Available, len(document.Hosts))
+	return err
+}

@@ -1,0 +1,112 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+)
+
+func (p *program) policyCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "policy",
+		Usage: "look at policy files",
+		Subcommands: []*cli.Command{
+			{
+				Name: "check", Usage: "say all that is wrong with a policy file", ArgsUsage: "FILE",
+				Action: p.policyCheck,
+			},
+			{
+				Name: "explain", Usage: "say what holds for a user on a host, and where that comes from",
+				Flags: append(enforcement.RuleFlags(), command.FormatFlag(),
+					&cli.StringFlag{Name: "user", Usage: "the `USER`; without one, what holds for nobody in particular"},
+					&cli.StringFlag{Name: "host", Usage: "the `HOST`, by its name in the inventory"},
+					&cli.StringSliceFlag{Name: "label", Usage: "a label of the host, as `KEY=VALUE`; several times"},
+					&cli.StringFlag{Name: "at", Usage: "a `TIME` such as 2026-11-20T22:00, for schedules; now, if there is none"},
+				),
+				Action: p.policyExplain,
+			},
+		},
+	}
+}
+
+func (p *program) policyCheck(c *cli.Context) error {
+	if c.Args().Len() != 1 {
+		return command.Usage("name the file: genv policy check policy.yaml")
+	}
+	path := c.Args().First()
+	data, err := enforcement.ReadPolicyFile(path)
+	if err != nil {
+		return err
+	}
+	if err := policy.Check(path, data); err != nil {
+		return command.Usage("%w", err)
+	}
+	_, err = fmt.Fprintf(p.Out, "%s is right\n", path)
+	return err
+}
+
+func (p *program) policyExplain(c *cli.Context) error {
+	if err := command.RefuseArguments(c); err != nil {
+		return err
+	}
+	format, err := command.FormatOf(c, "tui", "csv", "json")
+	if err != nil {
+		return err
+	}
+	q := policy.Query{User: snapshot.Username(c.String("user")), Host: snapshot.Hostname(c.String("host"))}
+	if q.Labels, err = labelsOf(c.StringSlice("label")); err != nil {
+		return err
+	}
+	if q.At, err = p.Time(c.String("at")); err != nil {
+		return err
+	}
+	file, err := enforcement.PolicyOf(c)
+	if err != nil {
+		return err
+	}
+	return p.writeExplanation(format, q, file.Explain(q))
+}
+
+func (p *program) writeExplanation(format string, q policy.Query, list []policy.Explanation) error {
+	if format == "json" {
+		return render.WriteJSON(p.Out, ExplainDocument{
+			Schema: "genv.policy.explain/1", User: q.User, Host: q.Host, At: q.At.Format(time.RFC3339), Settings: list,
+		})
+	}
+	t := &render.Table{Columns: []render.Column{render.Col("SETTING", 24), render.Col("VALUE", 16), render.Col("FROM", 0)}}
+	for _, e := range list {
+		t.Add(e.Key, e.Value, e.From)
+	}
+	return t.Write(p.Out, format)
+}
+
+// ExplainDocument is the JSON of `genv policy explain`.
+type ExplainDocument struct {
+	Schema   string               `json:"schema"`
+	User     snapshot.Username    `json:"user"`
+	Host     snapshot.Hostname    `json:"host"`
+	At       string               `json:"at"`
+	Settings []policy.Explanation `json:"settings"`
+}
+
+// labelsOf reads KEY=VALUE, several times.
+func labelsOf(words []string) (map[string]string, error) {
+	labels := make(map[string]string, len(words))
+	for _, word := range words {
+		key, value, ok := strings.Cut(word, "=")
+		if !ok || key == "" {
+			return nil, command.Usage("--label %q: write it as KEY=VALUE, such as gpu=h100", word)
+		}
+		labels[key] = value
+	}
+	return labels, nil
+}

@@ -1,0 +1,105 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/snapshot"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+)
+
+// Flags select from a log.
+func Flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "user", Usage: "only actions on this `USER`, by name or uid"},
+		&cli.IntFlag{Name: "pid", DefaultText: "any", Usage: "only actions on process `PID`"},
+		&cli.StringFlag{Name: "since", Usage: "only what is not older: `TIME`, such as 2h, 7d or 2026-11-20T22:00"},
+		command.FormatFlag(),
+		&cli.BoolFlag{Name: "no-header", Usage: "leave out the names of the columns"},
+	}
+}
+
+// Show prints what a query finds in a log.
+func Show(p *command.Program, c *cli.Context, path string, q audit.Query) error {
+	if err := command.RefuseArguments(c); err != nil {
+		return err
+	}
+	format, err := command.FormatOf(c, "tui", "csv", "json")
+	if err != nil {
+		return err
+	}
+	if c.Int("pid") < 0 {
+		return command.Usage("--pid %d: write the number of a process", c.Int("pid"))
+	}
+	q.User, q.PID = snapshot.Username(c.String("user")), snapshot.PID(c.Int("pid"))
+	if q.Since, err = p.Since(c.String("since")); err != nil {
+		return err
+	}
+	entries, damage, err := audit.History(path, q)
+	if errors.Is(err, fs.ErrPermission) {
+		return command.Usage("%w: ask your administrator, who can run genv history --user %d as root", err, os.Getuid())
+	}
+	if err != nil {
+		return err
+	}
+	if damage.Lines > 0 {
+		fmt.Fprintf(p.Err, "%s: %s cannot be read and are passed over, the first at %s\n", path, render.Plural(damage.Lines, "line"), damage.First)
+	}
+	return write(p, format, entries, c.Bool("no-header"))
+}
+
+// Document is the JSON of `history`.
+type Document struct {
+	Schema  string        `json:"schema"`
+	Entries []audit.Entry `json:"entries"`
+}
+
+func write(p *command.Program, format string, entries []audit.Entry, noHeader bool) error {
+	if format == "json" {
+		return render.WriteJSON(p.Out, Document{Schema: "genv.history/1", Entries: entries})
+	}
+	t := &render.Table{Columns: []render.Column{render.Col("TIME", 21), render.Col("HOST", 12), render.Col("USER", 10), render.Col("WHAT", 24), render.Col("STATUS", 12), render.Col("WHY", 0)}, NoHeader: noHeader}
+	for i := range entries {
+		e := &entries[i]
+		t.Add(e.Time.Local().Format(time.DateTime), string(e.Host), userOf(e), whatOf(e), string(e.Status), whyOf(e))
+	}
+	return t.Write(p.Out, format)
+}
+
+func userOf(e *audit.Entry) string {
+	switch {
+	case e.User != "":
+		return string(e.User)
+	case e.UID != nil:
+		return fmt.Sprint(*e.UID)
+	}
+	return ""
+}
+
+func whatOf(e *audit.Entry) string {
+	if e.Device != nil {
+		return fmt.Sprintf("device %s of %s", e.Device, snapshot.Shown(string(e.EID)))
+	}
+	return fmt.Sprintf("process %d", e.PID)
+}
+
+func whyOf(e *audit.Entry) string {
+	why := strings.Join(e.Why, "; ")
+	if e.Reason != "" && e.Status != enforce.StatusTerminated {
+		why += " (" + e.Reason + ")"
+	}
+	if !e.Told.IsZero() {
+		why += " (told at " + e.Told.Local().Format(time.TimeOnly) + ")"
+	}
+	return strings.TrimSpace(why)
+}

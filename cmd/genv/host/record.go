@@ -1,0 +1,116 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// recordPath is where what is done on this host is recorded, "" for nowhere. Who
+// is not root records nothing unless told where.
+func (p *program) recordPath() string {
+	switch path := p.Getenv("GENV_AUDIT_LOG"); {
+	case path == "off", path == "" && os.Geteuid() != 0:
+		return ""
+	case path != "":
+		return path
+	}
+	return localhost.DefaultAuditLog
+}
+
+// hostRecord is this host's record. That it cannot be kept is a warning and
+// keeps nobody from acting: the controller has its own record, and that one
+// decides.
+type hostRecord struct {
+	path  string
+	now   func() time.Time
+	by    string
+	proc  proc.FS
+	items []audit.Record // of the report that is carried out
+	warns []string
+}
+
+func (p *program) openHostRecord(processes proc.FS) *hostRecord {
+	return &hostRecord{path: p.recordPath(), now: p.Now, by: p.Getenv("SUDO_USER"), proc: processes}
+}
+
+// begin records what is about to be done.
+func (r *hostRecord) begin(report enforce.Report, spared []enforce.Termination) {
+	report.Terminate = append(report.Terminate[:len(report.Terminate):len(report.Terminate)], spared...)
+	r.items = audit.Items(snapshot.Hostname(enforcelocal.Hostname()), report, nil)
+	for i := range r.items {
+		item := &r.items[i]
+		item.Report, item.By = report.ID, r.by
+		if item.Report == "" {
+			item.Report = fmt.Sprintf("%d/%d", os.Getpid(), r.now().UnixNano())
+		}
+		if item.PID != 0 && item.UID == nil {
+			if uid, err := r.proc.Owner(item.PID); err == nil {
+				item.UID = &uid
+			}
+		}
+	}
+	r.append(r.items)
+}
+
+// end records what came of it.
+func (r *hostRecord) end(outcomes []enforce.Outcome) {
+	r.append(audit.Outcomes(r.items, outcomes))
+}
+
+func (r *hostRecord) append(records []audit.Record) {
+	if r.path == "" || len(records) == 0 {
+		return
+	}
+	for i := range records {
+		records[i].Time = r.now().UTC()
+	}
+	log, err := audit.NewHostLog(r.path)
+	if err == nil {
+		var users error
+		if users, err = log.Append(records...); err == nil {
+			err = users
+		}
+	}
+	if err != nil {
+		r.warns = append(r.warns, fmt.Sprintf("it is not recorded on this host: %v", err))
+	}
+}
+
+// warnings takes what could not be recorded since it was asked last.
+func (r *hostRecord) warnings() []string {
+	warns := r.warns
+	r.warns = nil
+	return warns
+}
+
+// snapshot is this machine's snapshot with what enforcement needs to know of
+// its processes and its clock.
+func (h *host) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
+	s, err := h.Machine.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, offset := h.record.now().Zone()
+	s.UTCOffset = &offset
+	h.names.ask(ctx, s)
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		p.Protected = h.executor.Protects(p)
+		switch {
+		case h.OneAccount:
+			p.UID = nil
+		case p.UID != nil:
+			p.Username, p.UserUnknown = h.names.of(*p.UID)
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,108 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+const (
+	// namesWithin is how long a cycle asks for the names of users at most, and
+	// nameWithin for one.
+	namesWithin = 3 * time.Second
+	nameWithin  = 2 * time.Second
+	// namelessFor is for how long a user who has no name is not asked for again: a
+	// directory service that is down may look like one that doesn't know the user.
+	namelessFor = time.Minute
+)
+
+// userNames are the names of users, as far as they are known: a directory service
+// may be slow, so a name is asked for once in a conversation.
+type userNames struct {
+	now    func() time.Time
+	getent func(ctx context.Context, uid string) ([]byte, error) // nil for getent(1)
+	known  map[snapshot.UID]userName
+}
+
+// userName is what is known of one user. An empty name is that of a user who had
+// none at that time.
+type userName struct {
+	name snapshot.Username
+	at   time.Time
+}
+
+// of is the name of a user, or unknown.
+func (n *userNames) of(uid snapshot.UID) (name snapshot.Username, unknown bool) {
+	user, known := n.known[uid]
+	return user.name, !known
+}
+
+// ask asks for the names of the owners of processes. What can't be asked for stays
+// unknown, until the next time.
+func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
+	ctx, cancel := context.WithTimeout(ctx, namesWithin)
+	defer cancel()
+	if n.known == nil {
+		n.known = make(map[snapshot.UID]userName)
+	}
+	asked := make(map[snapshot.UID]bool)
+	for i := range s.Processes {
+		uid := s.Processes[i].UID
+		if uid == nil || asked[*uid] {
+			continue
+		}
+		user, known := n.known[*uid]
+		if known && (user.name != "" || n.now().Sub(user.at) < namelessFor) {
+			continue
+		}
+		asked[*uid] = true
+		delete(n.known, *uid)
+		if ctx.Err() != nil {
+			continue
+		}
+		if name, err := n.lookUp(ctx, *uid); err == nil {
+			n.known[*uid] = userName{name, n.now()}
+		}
+	}
+}
+
+// lookUp is the name of a user, or "" for one who has none. An error says that it
+// could not be asked for.
+func (n *userNames) lookUp(ctx context.Context, uid snapshot.UID) (snapshot.Username, error) {
+	getent := n.getent
+	if getent == nil {
+		getent = runGetent
+	}
+	var failed error
+	users := state.Users{Getent: func(ctx context.Context, id string) ([]byte, error) {
+		line, err := getent(ctx, id)
+		if !noSuchUser(err) {
+			failed = err
+		}
+		return line, err
+	}}
+	if name := users.Username(ctx, uid); name != "" {
+		return name, nil
+	}
+	return "", failed
+}
+
+// noSuchUser says whether getent(1) looked, and found none. Where there is no
+// getent, /etc/passwd has all users.
+func noSuchUser(err error) bool {
+	const notFound = 2
+	var exit *exec.ExitError
+	return errors.Is(err, exec.ErrNotFound) || errors.As(err, &exit) && exit.ExitCode() == notFound
+}
+
+func runGetent(ctx context.Context, uid string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, nameWithin)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "getent", "passwd", uid)
+	cmd.WaitDelay = nameWithin
+	return cmd.Output()
+}

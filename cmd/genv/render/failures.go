@@ -1,0 +1,86 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+)
+
+// Failure is a host that failed, as JSON shows it.
+type Failure struct {
+	Host     string       `json:"host"`
+	Class    remote.Class `json:"class"`
+	Error    string       `json:"error"`
+	NextStep string       `json:"next_step"`
+}
+
+func FailureOf(host string, err error) Failure {
+	class := remote.ClassOf(err)
+	text := strings.TrimPrefix(err.Error(), host+": ")
+	return Failure{Host: host, Class: class, Error: text, NextStep: remote.NextStepOf(err)}
+}
+
+// FailuresOf lists the failures among results, in the order of the hosts.
+func FailuresOf[T any](results []remote.Result[T]) []Failure {
+	failures := []Failure{}
+	for _, r := range results {
+		if r.Err != nil {
+			failures = append(failures, FailureOf(r.Host.Name, r.Err))
+		}
+	}
+	return failures
+}
+
+// WriteFailures sums failures up for people: by cause, each with its hosts and
+// its next step.
+func WriteFailures(w io.Writer, failures []Failure, total int) {
+	if len(failures) == 0 {
+		return
+	}
+	byClass := make(map[remote.Class][]Failure)
+	for _, f := range failures {
+		byClass[f.Class] = append(byClass[f.Class], f)
+	}
+	classes := make([]remote.Class, 0, len(byClass))
+	for class := range byClass {
+		classes = append(classes, class)
+	}
+	slices.SortFunc(classes, func(a, b remote.Class) int {
+		return cmp.Or(cmp.Compare(len(byClass[b]), len(byClass[a])), cmp.Compare(a, b))
+	})
+	fmt.Fprintf(w, "%d of %s failed:\n", len(failures), Plural(total, "host"))
+	for _, class := range classes {
+		fmt.Fprintf(w, "  %s (%d)\n", class, len(byClass[class]))
+		for _, f := range byClass[class] {
+			fmt.Fprintf(w, "    %s: %s\n", f.Host, Printable(OneLine(f.Error)))
+		}
+		for _, step := range stepsOf(byClass[class]) {
+			fmt.Fprintf(w, "    next: %s\n", Printable(step))
+		}
+	}
+}
+
+// stepsOf are the next steps of failures, each once.
+func stepsOf(failures []Failure) []string {
+	var steps []string
+	for _, f := range failures {
+		if !slices.Contains(steps, f.NextStep) {
+			steps = append(steps, f.NextStep)
+		}
+	}
+	return steps
+}
+
+// WriteDuplicates says which names lead to the same machine, when that is found.
+func WriteDuplicates(w io.Writer, duplicates []controller.Duplicate) {
+	for _, d := range duplicates {
+		if d.New {
+			fmt.Fprintln(w, Printable(d.String()))
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package user
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/state"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+)
+
+// In the words of 1.4.3.
+var (
+	errNotActive = errors.New("Not running in an active environment")     //nolint:staticcheck // 1.4.3's words
+	errActive    = errors.New("Already running in an active environment") //nolint:staticcheck // 1.4.3's words
+)
+
+// endedError is a shell whose environment ended without it: the state files were
+// reset, or the shells that were registered in it have ended.
+type endedError struct{ eid snapshot.EnvID }
+
+func (e endedError) Error() string {
+	return fmt.Sprintf("Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a new one", snapshot.Shown(string(e.eid)))
+}
+
+// plainly has a command's errors printed as 1.4.3 does, in its words alone.
+func (p *program) plainly(action cli.ActionFunc) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		err := action(c)
+		var exit *command.ExitError
+		if err == nil || errors.As(err, &exit) {
+			return err
+		}
+		fmt.Fprintln(p.Err, render.Printable(advised(err)))
+		return &command.ExitError{Code: command.ExitFailed}
+	}
+}
+
+// advised is an error with the next step where the cause doesn't say it.
+func advised(err error) string {
+	for _, advice := range []struct {
+		causes []error
+		step   string
+	}{
+		{[]error{unix.ENOSPC, unix.EDQUOT}, "nothing was changed: make room there, then run it again"},
+		{[]error{unix.EROFS}, "nothing was changed: remount it read-write, or set GENV_TMPDIR on the whole host"},
+		{[]error{nvidiasmi.ErrNoDevices}, "genv can attach no device before that"},
+	} {
+		if slices.ContainsFunc(advice.causes, func(cause error) bool { return errors.Is(err, cause) }) {
+			return render.OneLine(err.Error()) + "; " + advice.step
+		}
+	}
+	if holders := holdersOf(err); len(holders) > 0 {
+		return err.Error() + holderLines(holders)
+	}
+	var path *fs.PathError
+	if errors.As(err, &path) && errors.Is(path, fs.ErrPermission) {
+		return render.OneLine(err.Error()) + "; ask its owner or root to let you, or set GENV_TMPDIR on the whole host"
+	}
+	return err.Error()
+}
+
+// holdersOf are those who have what was refused.
+func holdersOf(err error) []state.AttachedBy {
+	var taken *state.TakenError
+	var tooMany *state.TooManyError
+	switch {
+	case errors.As(err, &taken):
+		return taken.Holders
+	case errors.As(err, &tooMany) && tooMany.Requested <= tooMany.Total:
+		return tooMany.Holders
+	}
+	return nil
+}
+
+// maxHolders is how many holders a refusal names.
+const maxHolders = 16
+
+// holderLines are the holders, each on a line of its own below the line of 1.4.3.
+func holderLines(holders []state.AttachedBy) string {
+	var text strings.Builder
+	for i, holder := range holders {
+		if i == maxHolders {
+			fmt.Fprintf(&text, "\n    and %d more; `genv devices` lists them", len(holders)-maxHolders)
+			break
+		}
+		text.WriteString("\n    " + holder.String())
+	}
+	return text.String()
+}
+
+// warn prints what was noticed and could be worked around.
+func (p *program) warn(warnings []string) {
+	for _, w := range warnings {
+		fmt.Fprintln(p.Err, render.Printable(w))
+	}
+}

@@ -1,0 +1,181 @@
+package user
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+)
+
+func (p *program) configCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "config",
+		Usage:     "show or change the configuration of this environment",
+		ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",
+		Flags: append(configFlags(),
+			&cli.BoolFlag{Name: "save", Usage: "save the configuration in the folder that genv home prints"},
+			&cli.BoolFlag{Name: "load", Usage: "take the configuration that was saved there"}),
+		Action: p.plainly(p.config),
+	}
+}
+
+func configFlags() []cli.Flag {
+	return []cli.Flag{&cli.BoolFlag{Name: "clear", Usage: "remove the setting, or all"}}
+}
+
+// configRequest is what is to be done with which settings.
+type configRequest struct {
+	which             []environment.Setting
+	value             *string // nil to show
+	clear, save, load bool
+}
+
+// readConfigRequest takes switches behind the words too, as 1.4.3 does.
+func readConfigRequest(c *cli.Context) (configRequest, error) {
+	r := configRequest{which: environment.Settings, clear: c.Bool("clear"), save: c.Bool("save"), load: c.Bool("load")}
+	words := c.Args().Slice()
+	for name, on := range map[string]*bool{"clear": &r.clear, "save": &r.save, "load": &r.load} {
+		if i := slices.Index(words, "--"+name); i >= 0 && takes(c.Command, name) {
+			*on, words = true, slices.Delete(words, i, i+1)
+		}
+	}
+	if len(words) > 2 {
+		return r, command.Usage("%q is one word too many; a value with spaces stands in quotes", words[2])
+	}
+	if len(words) > 0 {
+		one, err := environment.SettingNamed(words[0])
+		if err != nil {
+			return r, err
+		}
+		r.which = []environment.Setting{one}
+	}
+	if len(words) == 2 {
+		if words[1] == "" {
+			return r, command.Usage("the value is empty: write `genv config %s --clear` to remove it", words[0])
+		}
+		r.value = &words[1]
+	}
+	return r, r.check()
+}
+
+// takes says whether a command has a flag; `genv envs config` has fewer.
+func takes(command *cli.Command, flag string) bool {
+	return slices.ContainsFunc(command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), flag) })
+}
+
+func (r *configRequest) check() error {
+	asked := 0
+	for _, on := range []bool{r.value != nil, r.clear, r.save, r.load} {
+		if on {
+			asked++
+		}
+	}
+	if asked > 1 {
+		return command.Usage("a value, --clear, --save and --load exclude each other")
+	}
+	if r.value != nil {
+		var probe snapshot.EnvConfig
+		return r.which[0].Set(&probe, *r.value)
+	}
+	return nil
+}
+
+func (p *program) config(c *cli.Context) error {
+	request, err := readConfigRequest(c)
+	if err != nil {
+		return err
+	}
+	who, err := p.person()
+	if err != nil {
+		return err
+	}
+	eid, err := who.active(c.Context)
+	if err != nil {
+		return err
+	}
+	if request.value == nil && !request.clear && !request.load {
+		return p.showOrSave(c.Context, who, eid, request)
+	}
+	var saved snapshot.EnvConfig
+	if request.load {
+		dir, err := p.home()
+		if err != nil {
+			return err
+		}
+		if err := loadSettings(dir, &saved, request.which); err != nil {
+			return err
+		}
+	}
+	return p.inShell(c.Context, func(b *state.Books, env *snapshot.Environment) error {
+		return reconfigure(b, env, request, &saved)
+	})
+}
+
+// showOrSave only reads the state files.
+func (p *program) showOrSave(ctx context.Context, who *person, eid snapshot.EnvID, r configRequest) error {
+	books, err := who.StateFiles(ctx)
+	if err != nil {
+		return err
+	}
+	env := books.Environment(eid)
+	if env == nil {
+		_, err := who.mine(&books, eid)
+		return err
+	}
+	if r.save {
+		dir, err := p.home()
+		if err != nil {
+			return err
+		}
+		return saveSettings(dir, &env.Config, r.which)
+	}
+	_, err = fmt.Fprint(p.Out, render.Printable(configText(&env.Config, r.which)))
+	return err
+}
+
+// configText lists the settings that have a value; one that was asked for by
+// its name stands without it.
+func configText(config *snapshot.EnvConfig, which []environment.Setting) string {
+	var b strings.Builder
+	for _, s := range which {
+		value := s.Get(config)
+		switch {
+		case value == "":
+		case len(which) == 1:
+			b.WriteString(value + "\n")
+		default:
+			b.WriteString(s.Name + ": " + value + "\n")
+		}
+	}
+	return b.String()
+}
+
+// reconfigure changes the settings that were asked for, from the value, from
+// what was saved, or to none.
+func reconfigure(b *state.Books, env *snapshot.Environment, r configRequest, saved *snapshot.EnvConfig) error {
+	config := env.Config
+	for _, s := range r.which {
+		text := s.Get(saved)
+		switch {
+		case r.value != nil:
+			text = *r.value
+		case r.load && text == "":
+			continue // what was not saved stays
+		case r.clear:
+			text = ""
+		}
+		if err := s.Set(&config, text); err != nil {
+			return err
+		}
+	}
+	return b.Configure(env.EID, config)
+}

@@ -1,0 +1,136 @@
+package user
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
+)
+
+func (p *program) devicesAttach(c *cli.Context) error {
+	if err := command.RefuseArguments(c); err != nil {
+		return err
+	}
+	request, err := p.attachRequest(c)
+	if err != nil {
+		return err
+	}
+	var config snapshot.EnvConfig
+	if err := environment.SetMemory(&config, c.String("gpu-memory")); err != nil {
+		return err
+	}
+	request.At = snapshot.DateOf(p.Now())
+	who, eid, err := p.ownerOfDevices(c)
+	if err != nil {
+		return err
+	}
+	others := who.inUseByOthers(c.Context, eid, who.uid)
+	request.Busy = others.devices()
+	var before, now []snapshot.DeviceIndex
+	err = p.changeDevices(c.Context, who, eid, func(b *state.Books, env *snapshot.Environment) error {
+		if config.GPUMemory.Known() {
+			env.Config.GPUMemory = config.GPUMemory
+		}
+		before = b.AttachedTo(env.EID)
+		now, err = attachTo(b, env, request)
+		return err
+	})
+	if err == nil { // which devices it has is on stdout already
+		p.Warn(others.warnings(c.Context, without(now, before))...)
+	}
+	return err
+}
+
+func (p *program) devicesDetach(c *cli.Context) error {
+	if err := command.RefuseArguments(c); err != nil {
+		return err
+	}
+	list, err := indices(c)
+	if err != nil {
+		return err
+	}
+	who, eid, err := p.ownerOfDevices(c)
+	if err != nil {
+		return err
+	}
+	return p.changeDevices(c.Context, who, eid, func(b *state.Books, env *snapshot.Environment) error {
+		return detachFrom(b, env.EID, list)
+	})
+}
+
+// ownerOfDevices is who asks, and the environment that --eid names.
+func (p *program) ownerOfDevices(c *cli.Context) (*person, snapshot.EnvID, error) {
+	if err := refuseBookFlags(c); err != nil {
+		return nil, "", err
+	}
+	who, err := p.person()
+	if err != nil {
+		return nil, "", err
+	}
+	eid, err := who.named(c.Context, c)
+	return who, eid, err
+}
+
+// changeDevices changes the attachments of an environment, and prints which devices
+// it has then. env is a copy. An environment that is not registered belongs to no
+// user; as in 1.4.3 it can be given devices, which it has until the state files are
+// next read.
+func (p *program) changeDevices(ctx context.Context, who *person, eid snapshot.EnvID, change func(b *state.Books, env *snapshot.Environment) error) error {
+	var attached []snapshot.DeviceIndex
+	err := who.Update(ctx, func(b *state.Books) error {
+		env := snapshot.Environment{EID: eid}
+		switch registered, err := who.mine(b, eid); {
+		case err == nil:
+			env = *registered
+		case !errors.Is(err, state.ErrNoEnvironment):
+			return err
+		}
+		err := change(b, &env)
+		attached = b.AttachedTo(eid)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(p.Out, joined(attached))
+	return err
+}
+
+// named is the environment of --eid, or else the one of this shell.
+func (w *person) named(ctx context.Context, c *cli.Context) (snapshot.EnvID, error) {
+	eid := c.String("eid")
+	if !c.IsSet("eid") {
+		return w.active(ctx)
+	}
+	if err := snapshot.CheckText("--eid", eid); err != nil || eid == "" {
+		return "", command.Usage("--eid %q is no environment's id: `genv envs` lists them", eid)
+	}
+	return snapshot.EnvID(eid), nil
+}
+
+func (p *program) devicesFind(c *cli.Context) error {
+	if err := command.RefuseArguments(c); err != nil {
+		return err
+	}
+	who, err := p.person()
+	if err != nil {
+		return err
+	}
+	eid, err := who.named(c.Context, c)
+	if err != nil {
+		return err
+	}
+	books, err := p.deviceBooks(c)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(p.Out, joined(books.AttachedTo(eid)))
+	return err
+}

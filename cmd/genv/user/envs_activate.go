@@ -1,0 +1,162 @@
+package user
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+)
+
+// resident is the process or the Jupyter kernel that --pid or --kernel-id names.
+type resident struct {
+	pid    snapshot.PID
+	kernel string
+}
+
+func residentOf(c *cli.Context) (resident, error) {
+	if err := command.RefuseArguments(c); err != nil {
+		return resident{}, err
+	}
+	if c.IsSet("pid") == c.IsSet("kernel-id") {
+		return resident{}, command.Usage("write either --pid or --kernel-id")
+	}
+	if c.IsSet("kernel-id") {
+		if c.String("kernel-id") == "" {
+			return resident{}, command.Usage("--kernel-id is empty")
+		}
+		return resident{kernel: c.String("kernel-id")}, nil
+	}
+	pid, err := strconv.ParseInt(c.String("pid"), 10, 32)
+	if err != nil || pid < 1 {
+		return resident{}, command.Usage("--pid %q is no process id", c.String("pid"))
+	}
+	return resident{pid: snapshot.PID(pid)}, nil
+}
+
+// environment is the one in which it is registered, or nil.
+func (r resident) environment(b *state.Books) *snapshot.Environment {
+	if r.kernel != "" {
+		return b.EnvironmentOfKernel(r.kernel)
+	}
+	return b.EnvironmentOf(r.pid)
+}
+
+func (r resident) String() string {
+	if r.kernel != "" {
+		return "Jupyter kernel " + r.kernel
+	}
+	return fmt.Sprintf("Process %d", r.pid)
+}
+
+func (p *program) envsActivate(c *cli.Context) error {
+	r, err := residentOf(c)
+	if err == nil {
+		err = refuseBookFlags(c)
+	}
+	if err != nil {
+		return err
+	}
+	who, err := p.person()
+	if err != nil {
+		return err
+	}
+	a := state.Activation{EID: snapshot.EnvID(c.String("eid")), PID: r.pid, KernelID: r.kernel, At: snapshot.DateOf(p.Now())}
+	if a.EID == "" && r.kernel != "" {
+		return command.Usage("--eid is missing: a Jupyter kernel has no process id to name its environment after")
+	}
+	if err := environment.ReadSettings(c, &a.Config); err != nil {
+		return err
+	}
+	if err := who.identify(c.Context, &a); err != nil {
+		return err
+	}
+	if c.IsSet("uid") && c.String("uid") != fmt.Sprint(a.UID) {
+		return command.Usage("--uid %s: the kernel says that it is uid %d", c.String("uid"), a.UID)
+	}
+	_, err = who.enter(c.Context, &entry{Activation: a})
+	return err
+}
+
+// envsDeactivate is content when there is nothing to leave: it is what shells
+// run when they end.
+func (p *program) envsDeactivate(c *cli.Context) error {
+	r, err := residentOf(c)
+	if err == nil {
+		err = refuseBookFlags(c)
+	}
+	if err != nil {
+		return err
+	}
+	who, err := p.person()
+	if err != nil {
+		return err
+	}
+	return p.leave(c.Context, who, func(b *state.Books) (snapshot.EnvID, error) {
+		env := r.environment(b)
+		if env == nil {
+			return "", nil
+		}
+		eid := env.EID
+		if _, err := who.mine(b, eid); err != nil {
+			return "", err
+		}
+		if r.kernel != "" {
+			b.DeactivateKernel(r.kernel)
+		} else {
+			b.Deactivate(r.pid)
+		}
+		return eid, nil
+	})
+}
+
+func (p *program) envsFind(c *cli.Context) error {
+	r, err := residentOf(c)
+	if err != nil {
+		return err
+	}
+	books, err := p.environmentBooks(c)
+	if err != nil {
+		return err
+	}
+	env := r.environment(&books)
+	if env == nil {
+		return fmt.Errorf("%s is in no environment; `genv envs` lists them", r)
+	}
+	_, err = fmt.Fprintln(p.Out, render.Printable(string(env.EID)))
+	return err
+}
+
+func (p *program) envsConfig(c *cli.Context) error {
+	request, err := readConfigRequest(c)
+	if err == nil {
+		err = refuseBookFlags(c)
+	}
+	if err != nil {
+		return err
+	}
+	who, err := p.person()
+	if err != nil {
+		return err
+	}
+	eid, err := who.named(c.Context, c)
+	if err != nil {
+		return err
+	}
+	if request.value == nil && !request.clear {
+		return p.showOrSave(c.Context, who, eid, request)
+	}
+	return who.Store.Update(c.Context, func(b *state.Books) error {
+		env, err := who.mine(b, eid)
+		if err != nil {
+			return err
+		}
+		return reconfigure(b, env, request, &snapshot.EnvConfig{})
+	})
+}

@@ -1,0 +1,142 @@
+package user
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+)
+
+func (p *program) homeCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "home",
+		Usage: "print the folder in which configuration is saved",
+		Action: p.plainly(func(c *cli.Context) error {
+			if err := command.RefuseArguments(c); err != nil {
+				return err
+			}
+			dir, err := p.home()
+			if err == nil {
+				_, err = fmt.Fprintln(p.Out, render.Printable(dir))
+			}
+			return err
+		}),
+	}
+}
+
+// errNoHome is 1.4.3's text, which ends with an empty line when printed.
+//
+//nolint:revive,staticcheck // its words, as they are
+var errNoHome = errors.New(`Could not find any Genv configuration directory.
+
+Create a directory named '.genv' under one of the following directories:
+  1) Current working directory (i.e. $PWD)
+  2) Home directory (i.e. $HOME)
+`)
+
+// home is the folder .genv of the working directory, or of the user's home. A
+// link would lead the files elsewhere, and one that belongs to somebody else
+// would let them configure this user.
+func (p *program) home() (string, error) {
+	for _, parent := range []string{workingDirectory(), p.Getenv("HOME")} {
+		if !filepath.IsAbs(parent) {
+			continue
+		}
+		dir := filepath.Join(parent, ".genv")
+		info, err := os.Lstat(dir)
+		if err == nil && info.IsDir() && ownedBy(info, os.Getuid()) {
+			return dir, nil
+		}
+	}
+	return "", errNoHome
+}
+
+func workingDirectory() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "" // it was removed
+	}
+	return dir
+}
+
+func ownedBy(info fs.FileInfo, uid int) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int64(stat.Uid) == int64(uid)
+}
+
+// loadSettings reads the files of a .genv folder: one for each setting, named
+// after it, with its value on the only line.
+func loadSettings(dir string, config *snapshot.EnvConfig, which []environment.Setting) error {
+	for _, s := range which {
+		text, err := readSetting(filepath.Join(dir, s.Name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = s.Set(config, text)
+		}
+		if err != nil {
+			return fmt.Errorf("the saved configuration in %s: %w", filepath.Join(dir, s.Name), err)
+		}
+	}
+	return nil
+}
+
+// maxSetting is more than any value takes, in bytes.
+const maxSetting = 4096
+
+func readSetting(path string) (string, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxSetting+1))
+	if err == nil && len(data) > maxSetting {
+		err = errors.New("it is too long")
+	}
+	return strings.TrimSuffix(string(data), "\n"), err
+}
+
+// saveSettings writes them; a setting without a value has no file.
+func saveSettings(dir string, config *snapshot.EnvConfig, which []environment.Setting) error {
+	for _, s := range which {
+		path, text := filepath.Join(dir, s.Name), s.Get(config)
+		if text == "" {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			continue
+		}
+		if err := writeSetting(path, text+"\n"); err != nil {
+			return fmt.Errorf("save the configuration: %w", err)
+		}
+	}
+	return nil
+}
+
+func writeSetting(path, text string) error {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) // nothing is there after the rename
+	_, err = file.WriteString(text)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
+}

@@ -1,0 +1,95 @@
+package user
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// inUseTimeout is how long nvidia-smi may take to say which devices are in use.
+// Without its answer devices are attached all the same, in the order of 1.4.3.
+const inUseTimeout = 2 * time.Second
+
+// inUse are the processes that use devices and are not in the caller's environment.
+// It is empty if that is not known in time.
+type inUse []snapshot.Process
+
+// inUseByOthers runs nvidia-smi, so it must not be called under the lock.
+func (w *person) inUseByOthers(ctx context.Context, eid snapshot.EnvID, uid snapshot.UID) inUse {
+	ctx, cancel := context.WithTimeout(ctx, inUseTimeout)
+	defer cancel()
+	processes, _, err := w.Machine.Processes(ctx)
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(processes, func(p snapshot.Process) bool {
+		return eid != "" && p.EID == eid && p.UID != nil && *p.UID == uid
+	})
+}
+
+// devices are those that are in use, for state.AttachRequest.Busy.
+func (u inUse) devices() []snapshot.DeviceIndex {
+	var busy []snapshot.DeviceIndex
+	for i := range u {
+		busy = append(busy, u[i].Indices()...)
+	}
+	return busy
+}
+
+// maxInUse is how many processes are named.
+const maxInUse = 8
+
+// warnings say who uses the devices that were attached.
+func (u inUse) warnings(ctx context.Context, attached []snapshot.DeviceIndex) []string {
+	var lines []string
+	more := 0
+	for i := range u {
+		for _, usage := range u[i].Usage {
+			switch {
+			case !slices.Contains(attached, usage.Index):
+			case len(lines) == maxInUse:
+				more++
+			default:
+				lines = append(lines, inUseLine(ctx, &u[i], usage))
+			}
+		}
+	}
+	if more > 0 {
+		lines = append(lines, fmt.Sprintf("Warning: and %d more; `nvidia-smi` shows them", more))
+	}
+	return lines
+}
+
+// inUseLine is one line.
+func inUseLine(ctx context.Context, p *snapshot.Process, usage snapshot.DeviceUsage) string {
+	text := fmt.Sprintf("Warning: GPU %d is in use by process %d", usage.Index, p.PID)
+	if p.UID != nil {
+		text += " of " + owner(&snapshot.Environment{UID: *p.UID, Username: state.Users{}.Username(ctx, *p.UID)})
+	}
+	if command := cmp.Or(p.Command, p.Name); command != "" {
+		text += ": " + snapshot.ShownCommand(command)
+	}
+	if usage.Memory.Known() {
+		text += fmt.Sprintf(", with %s", usage.Memory)
+	}
+	return text
+}
+
+// gained says on stderr, so that no script reads it as output, which devices an
+// environment has, and who else uses those that are new.
+func (p *program) gained(ctx context.Context, others inUse, before, now []snapshot.DeviceIndex) {
+	if len(now) > 0 {
+		p.Warn("Attached GPUs: " + joined(now))
+	}
+	p.Warn(others.warnings(ctx, without(now, before))...)
+}
+
+// without are the devices of a list that are not on another.
+func without(list, other []snapshot.DeviceIndex) []snapshot.DeviceIndex {
+	return slices.DeleteFunc(slices.Clone(list), func(i snapshot.DeviceIndex) bool { return slices.Contains(other, i) })
+}

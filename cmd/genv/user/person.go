@@ -1,0 +1,94 @@
+package user
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/cmd/genv/shell"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// program is genv as its commands see it.
+type program struct{ command.Program }
+
+// Commands are what people type on a GPU host.
+func Commands(with command.Program) []*cli.Command {
+	p := &program{with}
+	return []*cli.Command{
+		p.activateCommand(), p.deactivateCommand(), p.attachCommand(), p.detachCommand(),
+		p.configCommand(), p.homeCommand(), p.statusCommand(), p.lockCommand(), p.runCommand(),
+		p.devicesCommand(), p.envsCommand(), p.shellCommand(), p.historyCommand(),
+	}
+}
+
+// person is who types a command on a GPU host.
+type person struct {
+	*localhost.Host
+	uid    snapshot.UID   // the kernel's word on who asks; LOGNAME is only a claim
+	eid    snapshot.EnvID // the environment that the shell claims to be in; empty for none
+	sudoed bool           // started by sudo, at whatever remove
+}
+
+func (p *program) person() (*person, error) {
+	host, err := localhost.Open(p.Getenv, p.Now)
+	if err != nil {
+		return nil, err
+	}
+	return &person{
+		Host:   host,
+		uid:    snapshot.UID(os.Getuid()),
+		eid:    snapshot.EnvID(p.Getenv("GENV_ENVIRONMENT_ID")),
+		sudoed: p.Getenv("SUDO_UID") != "",
+	}, nil
+}
+
+// active is the environment in which the command was typed. sudo drops the
+// variable that says so; then a parent tells that there is one all the same.
+func (w *person) active(ctx context.Context) (snapshot.EnvID, error) {
+	switch {
+	case w.eid != "":
+		return w.eid, nil
+	case !w.sudoed:
+		return "", errNotActive
+	}
+	books, err := w.StateFiles(ctx)
+	if err != nil {
+		return "", err
+	}
+	parents, err := w.Machine.Proc.Ancestors(snapshot.PID(os.Getpid()))
+	if err != nil {
+		return "", errNotActive // none that this user may see
+	}
+	for _, pid := range parents {
+		if env := books.EnvironmentOf(pid); env != nil {
+			return "", fmt.Errorf("sudo keeps from genv that this shell is in environment %s: run `sudo -E env PATH=$PATH genv …` instead", snapshot.Shown(string(env.EID)))
+		}
+	}
+	return "", errNotActive
+}
+
+// caller is the shell that is to be changed. Under sudo there is none, however
+// well it was initialised.
+func (p *program) caller(who *person) (shell.Caller, error) {
+	caller, err := shell.CallerFrom(p.Getenv)
+	if err != nil && who.sudoed && who.eid != "" {
+		err = errors.New("sudo cannot change the shell that this was typed in: run it without sudo, or `genv devices attach` with sudo and then `genv attach --refresh` without")
+	}
+	return caller, err
+}
+
+// mine is a registered environment that this user may change.
+func (w *person) mine(b *state.Books, eid snapshot.EnvID) (*snapshot.Environment, error) {
+	err := b.MayChange(eid, w.uid)
+	if errors.Is(err, state.ErrNoEnvironment) && eid == w.eid {
+		err = endedError{eid}
+	}
+	return b.Environment(eid), err
+}

@@ -1,0 +1,176 @@
+package user
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/shell"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+)
+
+func (p *program) runCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "run",
+		Usage:     "run a command in an environment of its own, which ends with it; for cron, at, scripts and systemd",
+		ArgsUsage: "COMMAND [ARGUMENT…]",
+		Flags: append(environment.SettingFlags(), environment.OverSubscribeFlag(),
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "don't say which devices it has"}),
+		Action: p.plainly(p.runIn),
+	}
+}
+
+// runIn needs no shell: this process itself is registered. If it is killed, the
+// environment lasts until the command has ended.
+func (p *program) runIn(c *cli.Context) error {
+	words := c.Args().Slice()
+	if len(words) == 0 {
+		return command.Usage("there is no command to run: write `genv run COMMAND`")
+	}
+	if _, err := exec.LookPath(words[0]); err != nil {
+		return p.notStarted("run", err) // before anything is registered
+	}
+	signals, stop := notified()
+	defer stop()
+	who, err := p.person()
+	if err != nil {
+		return err
+	}
+	active, err := p.runEntry(c, who)
+	if err != nil {
+		return err
+	}
+	shims, environ := p.runEnviron(active)
+	cmd := exec.Command(words[0], words[1:]...)
+	if shim, ok := shell.Shim(words[0]); ok && shim == words[0] && shims != "" {
+		cmd.Path, cmd.Err = filepath.Join(shims, shim), nil
+	}
+	cmd.Env = environ
+	status := p.supervise("run", cmd, signals)
+	if err := p.runLeave(c.Context, who); err != nil {
+		p.Warn(fmt.Sprintf("environment %s is still registered: %v; the next genv command removes it", active.EID, err))
+	}
+	return status
+}
+
+// runEntry registers this process.
+func (p *program) runEntry(c *cli.Context, who *person) (shell.Active, error) {
+	a := state.Activation{PID: snapshot.PID(os.Getpid()), At: snapshot.DateOf(p.Now())}
+	var err error
+	if a.Config, err = p.wanted(c); err != nil {
+		return shell.Active{}, err
+	}
+	if err := who.identify(c.Context, &a); err != nil {
+		return shell.Active{}, err
+	}
+	e := entry{Activation: a, attach: true, overSubscribe: environment.OverSubscribe(c, p.Getenv)}
+	if a.Config.GPUs != nil {
+		e.others = who.inUseByOthers(c.Context, "", a.UID)
+	}
+	active, err := who.enter(c.Context, &e)
+	if err == nil && !c.Bool("quiet") {
+		p.gained(c.Context, e.others, nil, active.Devices)
+	}
+	return active, err
+}
+
+// leaveWithin is how long the end of an environment may take, after a signal
+// too.
+const leaveWithin = 30 * time.Second
+
+func (p *program) runLeave(ctx context.Context, who *person) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
+	defer cancel()
+	return p.leave(ctx, who, func(b *state.Books) (snapshot.EnvID, error) { return b.Deactivate(snapshot.PID(os.Getpid())), nil })
+}
+
+// runEnviron is what an activated shell exports, and PATH with the folder of the
+// shims first, if there is one.
+func (p *program) runEnviron(active shell.Active) (shims string, environ []string) {
+	change := shell.Activate(active, true)
+	names := slices.Clone(change.Unset)
+	var set []string
+	for _, v := range change.Set {
+		names, set = append(names, v.Name), append(set, v.Name+"="+v.Value)
+	}
+	if shims = p.runShims(); shims != "" {
+		folders := slices.DeleteFunc(filepath.SplitList(p.Getenv("PATH")), func(f string) bool { return f == shims })
+		path := strings.Join(append([]string{shims}, folders...), string(filepath.ListSeparator))
+		names, set = append(names, "PATH"), append(set, "PATH="+path)
+	}
+	kept := slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.Contains(names, name)
+	})
+	return shims, append(kept, set...)
+}
+
+// runShims is the folder of the shims; "" if there is none, and then the command
+// runs without them.
+func (p *program) runShims() string {
+	exe, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	dir, err := p.shims(exe)
+	if err != nil {
+		p.Warn(fmt.Sprintf("genv: nvidia-smi and docker will show all devices: %v", err))
+		return ""
+	}
+	return dir
+}
+
+// notStarted says why a command could not be run, with the status that env(1)
+// has for it.
+func (p *program) notStarted(name string, err error) error {
+	fmt.Fprintf(p.Err, "genv %s: %s\n", name, render.Printable(err.Error()))
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return &command.ExitError{Code: exitNotFound}
+	}
+	return &command.ExitError{Code: exitNotExecutable}
+}
+
+// notified begins to receive the signals that are passed on. Those that this
+// process was started to ignore, as with nohup(1), stay ignored, also by the
+// command.
+func notified() (signals chan os.Signal, stop func()) {
+	signals = make(chan os.Signal, 16)
+	heard := slices.DeleteFunc(slices.Clone(passedOn), signal.Ignored)
+	if len(heard) > 0 { // none would mean all
+		signal.Notify(signals, heard...)
+	}
+	return signals, func() { signal.Stop(signals) }
+}
+
+// supervise runs a command in this one's place as far as others can tell: its
+// status is ours, and signals are passed on.
+func (p *program) supervise(name string, cmd *exec.Cmd, signals <-chan os.Signal) error {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.In, p.Out, p.Err
+	if err := cmd.Start(); err != nil {
+		return p.notStarted(name, err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	for {
+		select {
+		case s := <-signals:
+			pass(cmd.Process, s)
+		case err := <-done:
+			return statusOf(err)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package user
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/shell"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+)
+
+func (p *program) shellCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "shell",
+		Usage: `what a shell evaluates: eval "$(genv shell --init)"`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "init", Usage: "print what initialises a shell"},
+			&cli.StringFlag{Name: "shell", Usage: "for this `SHELL`, bash or zsh, instead of the one that asks"},
+		},
+		Action: p.plainly(p.shellInit),
+	}
+}
+
+func (p *program) shellInit(c *cli.Context) error {
+	if err := command.RefuseArguments(c); err != nil {
+		return err
+	}
+	if !c.Bool("init") {
+		return command.Usage(`--init is missing: add eval "$(genv shell --init)" to your ~/.bashrc or ~/.zshrc`)
+	}
+	kind, err := p.shellKind(c.String("shell"))
+	if err != nil {
+		return err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	options := shell.InitOptions{Kind: kind, Exe: exe}
+	if preactivation, ok := shell.PreactivationFrom(p.Getenv); ok {
+		options.Preactivate = &preactivation
+	}
+	if options.Shims, err = p.shims(exe); err != nil {
+		// A shell without shims is worth more than none.
+		fmt.Fprintln(p.Err, render.Printable(fmt.Sprintf("genv: nvidia-smi and docker will show all devices: %v", err)))
+	}
+	code, err := shell.Init(options)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(p.Out, code)
+	return err
+}
+
+func (p *program) shims(exe string) (string, error) {
+	dir, err := shell.ShimsDir(exe, p.Getenv)
+	if err != nil {
+		return "", err
+	}
+	if err := shell.EnsureShims(dir, exe); err != nil {
+		return "", err
+	}
+	return dir, nil
+}
+
+// shellKind is the shell that was named, or the one that runs this: a login
+// shell in SHELL need not be the one that evaluates it.
+func (p *program) shellKind(name string) (shell.Kind, error) {
+	if name != "" {
+		return shell.ParseKind(name)
+	}
+	fs := proc.FS{}
+	parent, err := fs.Stat(snapshot.PID(os.Getppid()))
+	for err == nil && slices.Contains(wrappers, parent.Name) {
+		parent, err = fs.Stat(parent.PPID)
+	}
+	if err != nil {
+		return shell.ParseKind(p.Getenv("SHELL"))
+	}
+	return shell.ParseKind(parent.Name)
+}
+
+// wrappers may stand between a shell and what it runs.
+var wrappers = []string{"sudo", "su", "timeout", "setpriv", "strace"}

@@ -1,0 +1,105 @@
+package user
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/seed-3119e985/genv/cmd/genv/shell"
+	"github.com/seed-3119e985/genv/cmd/genv/shell/docker"
+	"github.com/seed-3119e985/genv/cmd/genv/shell/smi"
+	"github.com/seed-3119e985/genv/snapshot"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+)
+
+// Shim is the program in front of which this one stands, if it was called by its
+// name.
+func Shim(name string) (string, bool) { return shell.Shim(name) }
+
+// RunShim stands in front of nvidia-smi or docker, by whose name this program was
+// called, and returns its exit status.
+func RunShim(ctx context.Context, with command.Program, name string, args []string) int {
+	p := &program{with}
+	status, err := p.startShim(ctx, name, args)
+	if err == nil {
+		return status
+	}
+	fmt.Fprintf(p.Err, "genv: %s\n", render.Printable(err.Error()))
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return exitNotFound
+	case name == "docker":
+		return docker.FailedStatus
+	}
+	return command.ExitFailed
+}
+
+func (p *program) startShim(ctx context.Context, name string, args []string) (int, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	program, err := shell.FindReal(name, p.Getenv("PATH"), self)
+	if err != nil {
+		return 0, err
+	}
+	who, err := p.person()
+	if err != nil {
+		return 0, err
+	}
+	bypass := who.eid == "" || p.Getenv("GENV_BYPASS") == "1"
+	if name == "docker" {
+		return 0, docker.Shim{
+			Real: program, Args: args, Environ: os.Environ(), Bypass: bypass, Stderr: p.Err, Exec: syscall.Exec,
+			Environment: func() (docker.Environment, error) { return who.container(ctx) },
+		}.Run()
+	}
+	return smi.Shim{
+		Real: program, Args: args, Environ: os.Environ(), Bypass: bypass, Stdout: p.Out, Stderr: p.Err, Exec: syscall.Exec,
+		View: func() (smi.View, error) { return who.view(ctx) },
+	}.Run(ctx)
+}
+
+// container is what docker may give a container.
+func (w *person) container(ctx context.Context) (docker.Environment, error) {
+	books, err := w.StateFiles(ctx)
+	if err != nil {
+		return docker.Environment{}, err
+	}
+	env := books.Environment(w.eid)
+	if env == nil {
+		return docker.Environment{}, endedError{w.eid}
+	}
+	return docker.Environment{EID: w.eid, Name: env.Config.Name, Devices: books.AttachedTo(w.eid)}, nil
+}
+
+// view is what nvidia-smi shows.
+func (w *person) view(ctx context.Context) (smi.View, error) {
+	books, err := w.StateFiles(ctx)
+	if err != nil {
+		return smi.View{}, err
+	}
+	env := books.Environment(w.eid)
+	if env == nil {
+		return smi.View{}, endedError{w.eid}
+	}
+	view := smi.View{Owns: w.owns}
+	for i := range books.Devices {
+		if a := books.Devices[i].Attachment(w.eid); a != nil {
+			view.Devices = append(view.Devices, smi.Device{Index: books.Devices[i].Index, Capacity: a.GPUMemory})
+		}
+	}
+	return view, nil
+}
+
+// owns says whether a process was started in this environment, as far as this
+// user may see.
+func (w *person) owns(pid snapshot.PID) bool {
+	eid, _, err := w.Machine.Proc.Environ(pid, "GENV_ENVIRONMENT_ID")
+	return err == nil && snapshot.EnvID(eid) == w.eid
+}

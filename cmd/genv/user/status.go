@@ -1,0 +1,88 @@
+package user
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/snapshot"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+)
+
+func (p *program) statusCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "status",
+		Usage:  "say whether this shell is in an environment, and in which",
+		Action: p.plainly(p.status),
+	}
+}
+
+func (p *program) status(c *cli.Context) error {
+	if err := command.RefuseArguments(c); err != nil {
+		return err
+	}
+	who, err := p.person()
+	if err != nil {
+		return err
+	}
+	eid, err := who.active(c.Context)
+	if errors.Is(err, errNotActive) {
+		fmt.Fprintln(p.Out, "Environment is not active")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	books, err := who.StateFiles(c.Context)
+	if err != nil {
+		return err
+	}
+	p.Warn(books.Warnings...)
+	env := books.Environment(eid)
+	if env == nil {
+		fmt.Fprintln(p.Out, "Environment is not active")
+		p.Warn(endedError{eid}.Error())
+		return nil
+	}
+	_, err = fmt.Fprint(p.Out, render.Printable(statusText(env, books.AttachedTo(eid))))
+	return err
+}
+
+// statusText is 1.4.3's.
+func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Environment is active (%s)\n", render.ShownName("tui", string(env.EID)))
+	if len(attached) == 0 {
+		b.WriteString("Detached from GPUs\n")
+	} else {
+		fmt.Fprintf(&b, "Attached to GPUs at indices %s\n", joined(attached))
+	}
+	var lines []string
+	if env.Config.Name != "" {
+		lines = append(lines, "Name: "+render.ShownName("tui", env.Config.Name))
+	}
+	if env.Config.GPUs != nil {
+		lines = append(lines, "Device count: "+strconv.Itoa(*env.Config.GPUs))
+	}
+	if env.Config.GPUMemory.Known() {
+		lines = append(lines, "GPU memory capacity: "+env.Config.GPUMemory.String())
+	}
+	if len(lines) > 0 {
+		b.WriteString("\nConfiguration\n    " + strings.Join(lines, "\n    ") + "\n\n")
+	}
+	return b.String()
+}
+
+// joined lists indices as CUDA_VISIBLE_DEVICES does.
+func joined(indices []snapshot.DeviceIndex) string {
+	words := make([]string, len(indices))
+	for i, index := range indices {
+		words[i] = index.String()
+	}
+	return strings.Join(words, ",")
+}
