@@ -16,7 +16,7 @@ func (x *Executor) detach(ctx context.Context, items []enforce.Detachment, outco
 		return
 	}
 	verdicts := make([]verdict, len(items))
-	err := x.books.Update(ctx, func(books *state.Books) error {
+	err := x.books.Update(ctx, func(books *state.Files) error {
 		for i := range items {
 			verdicts[i] = detachOne(&items[i], books)
 		}
@@ -37,7 +37,7 @@ func (x *Executor) detach(ctx context.Context, items []enforce.Detachment, outco
 }
 
 // detachOne decides on one attachment and removes it from the state files.
-func detachOne(item *enforce.Detachment, books *state.Books) verdict {
+func detachOne(item *enforce.Detachment, books *state.Files) verdict {
 	judged := &item.Environment
 	device := books.Device(item.Device)
 	if device == nil || device.Attachment(judged.EID) == nil {

@@ -106,7 +106,7 @@ func TestDetachments(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(local.Options{})
-			s.books.content = state.Books{Environments: r.envs, Devices: []snapshot.Device{device(0, "7", "8"), device(1, "7")}}
+			s.books.content = state.Files{Environments: r.envs, Devices: []snapshot.Device{device(0, "7", "8"), device(1, "7")}}
 			got := s.x.Execute(context.Background(), detaching(r.judged, r.device))
 			require.Equal(t, []enforce.Outcome{r.want}, got)
 			require.Equal(t, r.left, s.books.content.Devices)
@@ -126,9 +126,9 @@ func detaching(e snapshot.Environment, devices ...snapshot.DeviceIndex) enforce.
 // TestTheBooksOnDisk does it with the real ones, which another may change in
 // between.
 func TestTheBooksOnDisk(t *testing.T) {
-	store := state.New(t.TempDir(), state.Options{})
+	store := state.New(t.TempDir(), state.StoreOptions{})
 	mine := environment("7", snapshot.UID(os.Getuid()), "raz")
-	require.NoError(t, store.Update(context.Background(), func(b *state.Books) error {
+	require.NoError(t, store.Update(context.Background(), func(b *state.Files) error {
 		b.Environments = []snapshot.Environment{mine}
 		b.Devices = []snapshot.Device{device(0, "7"), device(1, "7"), device(2, "7")}
 		return nil
@@ -176,7 +176,7 @@ func TestAnotherOwnerSparesNoProcessThatWasJudged(t *testing.T) {
 		report := detaching(environment("7", 1001, "raz"), 0)
 		report.Terminate = []enforce.Termination{{Process: judged}}
 		s := newScene(local.Options{Grace: oneGrace}, c.judged("7", 0))
-		s.books.content = state.Books{Environments: []snapshot.Environment{environment("7", 1002, "eve")}, Devices: []snapshot.Device{device(0, "7")}}
+		s.books.content = state.Files{Environments: []snapshot.Environment{environment("7", 1002, "eve")}, Devices: []snapshot.Device{device(0, "7")}}
 		got := s.x.Execute(context.Background(), report)
 		require.Equal(t, enforce.StatusChanged, got[0].Status)
 		require.Equal(t, want, got[1].Status, got[1].Reason)

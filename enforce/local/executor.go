@@ -30,7 +30,7 @@ type Machine interface {
 type Books interface {
 	// Update hands the state files to change under their lock, and writes what is
 	// different afterwards. An error means that nothing was written.
-	Update(ctx context.Context, change func(*state.Books) error) error
+	Update(ctx context.Context, change func(*state.Files) error) error
 }
 
 // Options are how an Executor goes about its work. The zero Options send SIGTERM

@@ -37,11 +37,11 @@ func (m *machine) Environments(context.Context) ([]snapshot.Environment, []strin
 
 // books holds its content in memory.
 type books struct {
-	content state.Books
+	content state.Files
 	err     error
 }
 
-func (b *books) Update(_ context.Context, change func(*state.Books) error) error {
+func (b *books) Update(_ context.Context, change func(*state.Files) error) error {
 	if b.err != nil {
 		return b.err
 	}

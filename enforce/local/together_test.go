@@ -70,9 +70,9 @@ func TestASnapshotAndTheLookBeforeASignalAgree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			uid, shell, job, wait := shellWithJob(t)
-			store := state.New(filepath.Join(t.TempDir(), "state"), state.Options{})
+			store := state.New(filepath.Join(t.TempDir(), "state"), state.StoreOptions{})
 			register := func(registered bool) {
-				require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+				require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 					b.Environments = nil
 					if registered {
 						b.Environments = []snapshot.Environment{{

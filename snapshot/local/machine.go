@@ -22,11 +22,11 @@ type SMI interface {
 type Books interface {
 	// Read returns what the state files hold without what is dead. With state.ErrNoDevices
 	// the environments are valid all the same.
-	Read(ctx context.Context) (state.Books, error)
-	// Discover registers the devices that nvidia-smi found.
-	Discover(ctx context.Context, found []snapshot.Device) (state.Books, error)
+	Read(ctx context.Context) (state.Files, error)
+	// RegisterDevices registers the devices that nvidia-smi found.
+	RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error)
 	// Reattach attaches environments to devices again, after a restoration.
-	Reattach(ctx context.Context, uses map[snapshot.EnvID][]snapshot.DeviceIndex) (state.Books, error)
+	Reattach(ctx context.Context, uses map[snapshot.EnvID][]snapshot.DeviceIndex) (state.Files, error)
 }
 
 // Machine is this machine. Its exported fields are set before its first use;

@@ -54,7 +54,7 @@ type smi struct {
 // books are the state files.
 type books struct {
 	m *machine
-	state.Books
+	state.Files
 	err  error
 	then func() // called at each reading, before the answer
 }
@@ -149,29 +149,29 @@ func (s *smi) List(context.Context) ([]nvidiasmi.Listed, error) {
 	return nvidiasmi.ParseList([]byte(s.list))
 }
 
-func (b *books) Read(context.Context) (state.Books, error) {
+func (b *books) Read(context.Context) (state.Files, error) {
 	b.m.asked = append(b.m.asked, "read")
 	if b.then != nil {
 		b.then()
 	}
 	if b.err == nil && b.Devices == nil {
-		return b.Books, state.ErrNoDevices
+		return b.Files, state.ErrNoDevices
 	}
-	return b.Books, b.err
+	return b.Files, b.err
 }
 
-func (b *books) Discover(_ context.Context, found []snapshot.Device) (state.Books, error) {
+func (b *books) RegisterDevices(_ context.Context, found []snapshot.Device) (state.Files, error) {
 	b.m.asked = append(b.m.asked, "discover")
 	if b.err != nil {
-		return state.Books{}, b.err
+		return state.Files{}, b.err
 	}
-	notes := b.Merge(found)
-	merged := b.Books
+	notes := b.MergeDevices(found)
+	merged := b.Files
 	merged.Warnings = notes
 	return merged, nil
 }
 
-func (b *books) Reattach(_ context.Context, uses map[snapshot.EnvID][]snapshot.DeviceIndex) (state.Books, error) {
+func (b *books) Reattach(_ context.Context, uses map[snapshot.EnvID][]snapshot.DeviceIndex) (state.Files, error) {
 	b.m.asked = append(b.m.asked, "reattach")
 	for eid, indices := range uses {
 		for _, index := range indices {
@@ -179,7 +179,7 @@ func (b *books) Reattach(_ context.Context, uses map[snapshot.EnvID][]snapshot.D
 			d.Attachments = append(d.Attachments, snapshot.Attachment{EID: eid})
 		}
 	}
-	return b.Books, b.err
+	return b.Files, b.err
 }
 
 // listed is an nvidia-smi that costs nothing: it lists processes on one device.

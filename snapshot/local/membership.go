@@ -36,7 +36,7 @@ var errNoStateFiles = errors.New("the state files could not be read")
 var errOtherNamespace = errors.New("the processes in the state files are of another PID namespace")
 
 // unusable is why the PIDs of the state files can't be used; nil if they can.
-func unusable(books state.Books) error {
+func unusable(books state.Files) error {
 	if books.LivenessUnknown {
 		return errOtherNamespace
 	}

@@ -216,7 +216,7 @@ func TestARealTitle(t *testing.T) {
 		{own + 1, member{unknown: true, overwritten: true}},
 		{own, member{eid: "1667", inherited: "1667"}},
 	} {
-		require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+		require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 			b.Environments = []snapshot.Environment{registered("1667", row.uid, shell)}
 			b.Environments[0].Creation = snapshot.DateOf(time.Now())
 			return nil

@@ -46,8 +46,8 @@ func (m *Machine) machineID() string {
 
 // folder is where the state files are, for Books that can tell.
 func (m *Machine) folder() (string, error) {
-	if books, ok := m.Books.(interface{ Folder() (string, error) }); ok {
-		return books.Folder()
+	if books, ok := m.Books.(interface{ FolderID() (string, error) }); ok {
+		return books.FolderID()
 	}
 	return "", nil
 }

@@ -31,7 +31,7 @@ func TestStateFolder(t *testing.T) {
 	machine.SMI = listed{}
 	s, err := machine.Snapshot(t.Context())
 	require.NoError(t, err)
-	folder, err := store.Folder()
+	folder, err := store.FolderID()
 	require.NoError(t, err)
 	require.Equal(t, folder, s.StateFolder)
 	require.Regexp(t, `^\d+:\d+/\d+$`, folder)

@@ -47,7 +47,7 @@ func realMachine(t testing.TB, pids ...snapshot.PID) (*local.Machine, *state.Sto
 	}
 	path := filepath.Join(dir, "nvidia-smi")
 	require.NoError(t, os.WriteFile(path, []byte(body+";;\n*) exit 2 ;;\nesac\n"), 0o755))
-	store := state.New(filepath.Join(dir, "state"), state.Options{})
+	store := state.New(filepath.Join(dir, "state"), state.StoreOptions{})
 	return &local.Machine{SMI: nvidiasmi.New(nvidiasmi.Exec{Path: path}, time.Minute), Books: store}, store
 }
 
@@ -55,7 +55,7 @@ func TestTheRealSources(t *testing.T) {
 	member := sleeper(t, "HOME=/", "GENV_ENVIRONMENT_ID=2020")
 	outsider := sleeper(t, "HOME=/")
 	machine, store := realMachine(t, member, outsider)
-	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		return b.Activate(state.Activation{EID: "2020", UID: snapshot.UID(os.Getuid()), Username: "somebody", PID: member, At: snapshot.DateOf(time.Now())})
 	}))
 

@@ -13,14 +13,14 @@ import (
 // since root last saw the state files whole before they were restored, and claim one
 // that is not registered: it may have begun in between, and have got lost. It
 // returns a warning for it.
-func spareAfterRestore(s *snapshot.Snapshot, books *state.Books, now time.Time) []string {
+func spareAfterRestore(s *snapshot.Snapshot, books *state.Files, now time.Time) []string {
 	if len(books.Restorations) == 0 {
 		return nil
 	}
 	spared := 0
 	for i := range s.Processes {
 		p := &s.Processes[i]
-		if p.EID != "" && s.Environment(p.EID) == nil && books.Spares(p.Start, now) {
+		if p.EID != "" && s.Environment(p.EID) == nil && books.InRestorationGrace(p.Start, now) {
 			p.EID, p.EnvUnknown = "", true
 			spared++
 		}
@@ -36,8 +36,8 @@ func spareAfterRestore(s *snapshot.Snapshot, books *state.Books, now time.Time) 
 // minute after a restoration, or as long as that can't be written: the copy lacks what was attached since it was
 // taken, and nobody's process may end for that. It gives nobody more than
 // `genv attach --allow-over-subscription` would.
-func (m *Machine) reattach(ctx context.Context, processes []snapshot.Process, books state.Books) (state.Books, error) {
-	if !books.DevicesUnwritten && !books.Spares(0, m.now()) {
+func (m *Machine) reattach(ctx context.Context, processes []snapshot.Process, books state.Files) (state.Files, error) {
+	if !books.DevicesNotSaved && !books.InRestorationGrace(0, m.now()) {
 		return books, nil
 	}
 	uses := make(map[snapshot.EnvID][]snapshot.DeviceIndex)

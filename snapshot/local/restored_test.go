@@ -84,7 +84,7 @@ func TestAttachmentsThatTheCopyLacksAreMadeAgain(t *testing.T) {
 			m := newMachine(t)
 			m.Now = func() time.Time { return now }
 			m.books.Environments = []snapshot.Environment{{EID: "2020", UID: 1001}}
-			m.books.DevicesUnwritten = name == "not written yet"
+			m.books.DevicesNotSaved = name == "not written yet"
 			m.restored(tt.restored, 9000)
 			m.process(77, tt.uid, 5000, "GENV_ENVIRONMENT_ID="+tt.eid+"\x00")
 			m.smi.apps = "GPU-0, 77, 100\n"

@@ -76,7 +76,7 @@ func (m *Machine) Processes(ctx context.Context) ([]snapshot.Process, []string, 
 		return nil, nil, err
 	}
 	observer, seen, warnings := m.observe(usage, inventory, knowledge{})
-	var books state.Books
+	var books state.Files
 	if len(seen) > 0 {
 		books, err = m.Books.Read(ctx)
 	}
@@ -117,12 +117,12 @@ func (m *Machine) Devices(ctx context.Context) ([]snapshot.Device, []string, err
 	return books.Devices, bookWarnings(books), nil
 }
 
-func (m *Machine) discover(ctx context.Context) (state.Books, error) {
+func (m *Machine) discover(ctx context.Context) (state.Files, error) {
 	found, err := m.Found(ctx)
 	if err != nil {
-		return state.Books{}, err
+		return state.Files{}, err
 	}
-	return m.Books.Discover(ctx, found)
+	return m.Books.RegisterDevices(ctx, found)
 }
 
 // Found asks nvidia-smi for the devices that are there now, without their
@@ -137,15 +137,15 @@ func (m *Machine) Found(ctx context.Context) ([]snapshot.Device, error) {
 
 // books reads the state files, and brings them in line with the devices that are
 // there when they are not.
-func (m *Machine) books(ctx context.Context, inventory *inventory) (state.Books, error) {
+func (m *Machine) books(ctx context.Context, inventory *inventory) (state.Files, error) {
 	books, err := m.Books.Read(ctx)
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {
-		return state.Books{}, err
+		return state.Files{}, err
 	}
 	if err == nil && inventory.agrees(books.Devices) {
 		return books, nil
 	}
-	return m.Books.Discover(ctx, inventory.found())
+	return m.Books.RegisterDevices(ctx, inventory.found())
 }
 
 // maxDisowned is how many environments that the kernel disowns are named: any
@@ -154,7 +154,7 @@ const maxDisowned = 20
 
 // bookWarnings are the warnings of the state files and one for every environment
 // that the kernel disowns.
-func bookWarnings(books state.Books) []string {
+func bookWarnings(books state.Files) []string {
 	warnings := slices.Clone(books.Warnings)
 	disowned := 0
 	for i := range books.Environments {

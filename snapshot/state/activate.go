@@ -24,7 +24,7 @@ type Activation struct {
 // it. Only the user of an environment and root may enter it, and no process of
 // another PID namespace. Nothing changes when there is an error, which wraps
 // ErrRequest, ErrNotOwner or ErrActive.
-func (b *Books) Activate(a Activation) error {
+func (b *Files) Activate(a Activation) error {
 	if err := a.check(); err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (b *Books) Activate(a Activation) error {
 			EID: a.EID, UID: a.UID, Username: a.Username, Creation: a.At,
 		})
 		env = &b.Environments[len(b.Environments)-1]
-	} else if err := b.MayChange(a.EID, a.UID); err != nil {
+	} else if err := b.CheckOwner(a.EID, a.UID); err != nil {
 		return err
 	}
 	enter(env, a)
@@ -66,7 +66,7 @@ func (a *Activation) check() error {
 }
 
 // elsewhere is the other environment that the process or kernel is in.
-func (b *Books) elsewhere(a Activation) *snapshot.Environment {
+func (b *Files) elsewhere(a Activation) *snapshot.Environment {
 	if env := b.EnvironmentOf(a.PID); env != nil && env.EID != a.EID {
 		return env
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 // aliceAndBob are two environments; alice's has two processes and a kernel.
-func aliceAndBob() state.Books {
+func aliceAndBob() state.Files {
 	two := 2
-	b := state.Books{Devices: gpus(2), Environments: []snapshot.Environment{
+	b := state.Files{Devices: gpus(2), Environments: []snapshot.Environment{
 		{
 			EID: "1667", UID: 1001, Username: "alice", Creation: at("10:00:00"), PIDs: []snapshot.PID{10, 11}, KernelIDs: []string{"k-1"},
 			Config: snapshot.EnvConfig{Name: "my-env", GPUs: &two},
@@ -187,9 +187,9 @@ func TestConfigure(t *testing.T) {
 
 func TestMayChange(t *testing.T) {
 	b := aliceAndBob()
-	require.NoError(t, b.MayChange("1667", 1001))
-	require.NoError(t, b.MayChange("1667", 0))
-	require.ErrorIs(t, b.MayChange("1667", 1002), state.ErrNotOwner)
-	require.ErrorIs(t, b.MayChange("99", 1001), state.ErrNoEnvironment)
-	require.ErrorIs(t, b.MayChange("99", 0), state.ErrNoEnvironment)
+	require.NoError(t, b.CheckOwner("1667", 1001))
+	require.NoError(t, b.CheckOwner("1667", 0))
+	require.ErrorIs(t, b.CheckOwner("1667", 1002), state.ErrNotOwner)
+	require.ErrorIs(t, b.CheckOwner("99", 1001), state.ErrNoEnvironment)
+	require.ErrorIs(t, b.CheckOwner("99", 0), state.ErrNoEnvironment)
 }

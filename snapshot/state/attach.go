@@ -35,7 +35,7 @@ type AttachRequest struct {
 // capacity: the capacities of all must fit its memory, and none may have the
 // whole device. As in 1.4.3, the environment need not be registered; the
 // attachments of one that is not end when the state is next read.
-func (b *Books) Attach(r AttachRequest) ([]snapshot.DeviceIndex, error) {
+func (b *Files) Attach(r AttachRequest) ([]snapshot.DeviceIndex, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (r *AttachRequest) check() error {
 }
 
 // chooseCount picks what is missing to the number that was asked for.
-func (b *Books) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
+func (b *Files) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
 	missing := r.Count - len(b.AttachedTo(r.EID))
 	var free []*snapshot.Device
 	for i := range b.Devices {
@@ -86,7 +86,7 @@ func (b *Books) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
 		}
 	}
 	if missing > len(free) {
-		return nil, &TooManyError{Requested: r.Count, Total: len(b.Devices), Free: r.Count - missing + len(free), Holders: b.holders(r.EID, nil)}
+		return nil, &TooManyError{Requested: r.Count, Total: len(b.Devices), Free: r.Count - missing + len(free), Conflicts: b.holders(r.EID, nil)}
 	}
 	busy := func(d *snapshot.Device) int {
 		if slices.Contains(r.Busy, d.Index) {
@@ -101,7 +101,7 @@ func (b *Books) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
 }
 
 // chooseIndices picks those of the devices asked for that it does not have.
-func (b *Books) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
+func (b *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 	var chosen []*snapshot.Device
 	for _, index := range r.Indices {
 		d := b.Device(index)
@@ -112,7 +112,7 @@ func (b *Books) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 			continue
 		}
 		if !r.fits(d) {
-			return nil, &TakenError{Index: index, Holders: b.holders(r.EID, &index)}
+			return nil, &TakenError{Index: index, Conflicts: b.holders(r.EID, &index)}
 		}
 		chosen = append(chosen, d)
 	}

@@ -24,8 +24,8 @@ func attachment(eid snapshot.EnvID, memory string) snapshot.Attachment {
 
 // recordedBooks are devices as in the recording of 1.4.3: 1667 has 0 and 1
 // whole, 2020 has 4g on 3 and, over-subscribed, on 0.
-func recordedBooks() state.Books {
-	b := state.Books{Devices: gpus(8)}
+func recordedBooks() state.Files {
+	b := state.Files{Devices: gpus(8)}
 	b.Devices[0].Attachments = []snapshot.Attachment{attachment("1667", ""), attachment("2020", "4g")}
 	b.Devices[1].Attachments = []snapshot.Attachment{attachment("1667", "")}
 	b.Devices[3].Attachments = []snapshot.Attachment{attachment("2020", "4g")}
@@ -117,14 +117,14 @@ func TestAttachRefusesAnIDWithControlCharacters(t *testing.T) {
 }
 
 func TestAttachNeedsToKnowTheDevices(t *testing.T) {
-	var b state.Books
+	var b state.Files
 	_, err := b.Attach(state.AttachRequest{EID: "9", Count: 1})
 	require.ErrorIs(t, err, state.ErrNoDevices)
 }
 
 func TestCapacitiesThatOverflowLeaveNoRoom(t *testing.T) {
 	huge := strconv.FormatInt(math.MaxInt64, 10)
-	b := state.Books{Devices: gpus(1)}
+	b := state.Files{Devices: gpus(1)}
 	b.Devices[0].TotalMemory = snapshot.MustMemory(huge)
 	b.Devices[0].Attachments = []snapshot.Attachment{attachment("1", huge), attachment("2", huge)}
 	_, err := b.Attach(state.AttachRequest{EID: "9", Count: 1, Memory: snapshot.MustMemory("1")})
@@ -170,7 +170,7 @@ func TestAttachPrefersDevicesThatNoProcessUses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := state.Books{Devices: gpus(3)}
+			b := state.Files{Devices: gpus(3)}
 			got, err := b.Attach(state.AttachRequest{EID: "7", Count: tt.count, Busy: tt.busy, At: at("10:00:00")})
 			require.NoError(t, err)
 			require.Equal(t, tt.want, got)
@@ -179,7 +179,7 @@ func TestAttachPrefersDevicesThatNoProcessUses(t *testing.T) {
 }
 
 func TestARefusalNamesTheHolders(t *testing.T) {
-	b := state.Books{Devices: gpus(2), Environments: []snapshot.Environment{{EID: "1667", UID: 1001, Username: "alice"}}}
+	b := state.Files{Devices: gpus(2), Environments: []snapshot.Environment{{EID: "1667", UID: 1001, Username: "alice"}}}
 	_, err := b.Attach(state.AttachRequest{EID: "1667", Count: 1, At: at("10:00:00")})
 	require.NoError(t, err)
 	_, err = b.Attach(state.AttachRequest{EID: "lost", Indices: indices{1}, Memory: snapshot.MustMemory("4g"), At: at("11:00:00")})
@@ -187,11 +187,11 @@ func TestARefusalNamesTheHolders(t *testing.T) {
 	_, err = b.Attach(state.AttachRequest{EID: "7", Indices: indices{0}, At: at("12:00:00")})
 	var taken *state.TakenError
 	require.ErrorAs(t, err, &taken)
-	require.Len(t, taken.Holders, 1)
-	require.Equal(t, `device 0: environment 1667 of alice(1001) has it since 20/11/2026 10:00:00`, taken.Holders[0].String())
+	require.Len(t, taken.Conflicts, 1)
+	require.Equal(t, `device 0: environment 1667 of alice(1001) has it since 20/11/2026 10:00:00`, taken.Conflicts[0].String())
 	_, err = b.Attach(state.AttachRequest{EID: "7", Count: 2, At: at("12:00:00")})
 	var many *state.TooManyError
 	require.ErrorAs(t, err, &many)
-	require.Len(t, many.Holders, 2)
-	require.Equal(t, `device 1: environment lost has 4g since 20/11/2026 11:00:00`, many.Holders[1].String())
+	require.Len(t, many.Conflicts, 2)
+	require.Equal(t, `device 1: environment lost has 4g since 20/11/2026 11:00:00`, many.Conflicts[1].String())
 }

@@ -17,10 +17,10 @@ import (
 func busyFolder(b *testing.B, environments int) string {
 	b.Helper()
 	dir := filepath.Join(b.TempDir(), "genv")
-	store := state.New(dir, state.Options{})
-	_, err := store.Discover(b.Context(), gpus(8))
+	store := state.New(dir, state.StoreOptions{})
+	_, err := store.RegisterDevices(b.Context(), gpus(8))
 	require.NoError(b, err)
-	require.NoError(b, store.Update(b.Context(), func(books *state.Books) error {
+	require.NoError(b, store.Update(b.Context(), func(books *state.Files) error {
 		for i := range environments {
 			books.Environments = append(books.Environments, snapshot.Environment{
 				EID: snapshot.EnvID(rune('a'+i%26)) + snapshot.EnvID(rune('0'+i/26)), UID: snapshot.UID(os.Getuid()),
@@ -43,7 +43,7 @@ func BenchmarkRead(b *testing.B) {
 func BenchmarkKeptRead(b *testing.B) {
 	options := benchOptions(b)
 	options.Now = func() time.Time { return time.Now().Add(time.Hour) } // the files are old
-	kept := state.Keep(state.New(busyFolder(b, 20), options))
+	kept := state.NewCache(state.New(busyFolder(b, 20), options))
 	for b.Loop() {
 		_, err := kept.Read(b.Context())
 		require.NoError(b, err)
@@ -54,7 +54,7 @@ func BenchmarkUpdate(b *testing.B) {
 	store, n := state.New(busyFolder(b, 20), benchOptions(b)), 0
 	for b.Loop() {
 		n++
-		require.NoError(b, store.Update(b.Context(), func(books *state.Books) error {
+		require.NoError(b, store.Update(b.Context(), func(books *state.Files) error {
 			books.Environments[0].Config.GPUs = &n
 			return nil
 		}))
@@ -62,9 +62,9 @@ func BenchmarkUpdate(b *testing.B) {
 }
 
 // benchOptions are those of root's genv, which keeps notes and a copy.
-func benchOptions(b *testing.B) state.Options {
+func benchOptions(b *testing.B) state.StoreOptions {
 	b.Helper()
 	root := filepath.Join(b.TempDir(), "root")
 	require.NoError(b, os.Mkdir(root, 0o755))
-	return state.Options{Root: root}
+	return state.StoreOptions{RootDir: root}
 }

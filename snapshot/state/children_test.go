@@ -12,8 +12,8 @@ import (
 )
 
 // enter is an update that changes both files.
-func enter(pid snapshot.PID) func(*state.Books) error {
-	return func(b *state.Books) error {
+func enter(pid snapshot.PID) func(*state.Files) error {
+	return func(b *state.Files) error {
 		eid := snapshot.EnvID(fmt.Sprint(pid))
 		err := b.Activate(state.Activation{EID: eid, UID: snapshot.UID(os.Getuid()), PID: pid, At: at("12:00:00")})
 		if err != nil {
@@ -28,7 +28,7 @@ func enter(pid snapshot.PID) func(*state.Books) error {
 func firstUse(args []string) error {
 	syscall.Umask(number(args[1]))
 	store := everyoneLives(args[0])
-	if _, err := store.Discover(context.Background(), gpus(2)); err != nil {
+	if _, err := store.RegisterDevices(context.Background(), gpus(2)); err != nil {
 		return err
 	}
 	if err := store.Update(context.Background(), enter(7)); err != nil {
@@ -55,7 +55,7 @@ func dieAt(args []string) error {
 
 // hold is a child: DIR, holds the lock until its stdin is closed.
 func hold(args []string) error {
-	return everyoneLives(args[0]).Update(context.Background(), func(*state.Books) error {
+	return everyoneLives(args[0]).Update(context.Background(), func(*state.Files) error {
 		fmt.Println("held")
 		_, err := io.Copy(io.Discard, os.Stdin)
 		return err
@@ -64,7 +64,7 @@ func hold(args []string) error {
 
 // printOwners is a child: DIR, reads the state files as an ordinary user.
 func printOwners(args []string) error {
-	books, err := state.New(args[0], state.Options{}).Read(context.Background())
+	books, err := state.New(args[0], state.StoreOptions{}).Read(context.Background())
 	for _, e := range books.Environments {
 		fmt.Printf("%s %v %v\n", e.EID, e.PIDs, e.OwnerMismatch)
 	}
@@ -73,7 +73,7 @@ func printOwners(args []string) error {
 
 // look is a child that reads the folder in args[0] with root's notes in args[1].
 func look(args []string) error {
-	books, err := state.New(args[0], state.Options{Root: args[1]}).Read(context.Background())
+	books, err := state.New(args[0], state.StoreOptions{RootDir: args[1]}).Read(context.Background())
 	fmt.Printf("%d environments, liveness unknown: %v, warnings %q\n", len(books.Environments), books.LivenessUnknown, books.Warnings)
 	return err
 }

@@ -19,7 +19,7 @@ type foundWork struct {
 // no others run, and the attachments of environments that do not exist. What is
 // unknown is not gone. A process that is foreign to its environment lives, but
 // doesn't keep that alive: anybody can register any process.
-func (b *Books) clean(goneProcess func(snapshot.PID) bool, foreign func(*snapshot.Environment, snapshot.PID) bool, goneKernel func(string) bool, work func([]*snapshot.Environment) []foundWork) {
+func (b *Files) clean(goneProcess func(snapshot.PID) bool, foreign func(*snapshot.Environment, snapshot.PID) bool, goneKernel func(string) bool, work func([]*snapshot.Environment) []foundWork) {
 	var empty []*snapshot.Environment
 	for i := range b.Environments {
 		env := &b.Environments[i]
@@ -43,12 +43,12 @@ func (b *Books) clean(goneProcess func(snapshot.PID) bool, foreign func(*snapsho
 }
 
 // removeDead removes what the machine says is gone.
-func (s *Store) removeDead(b *Books, known *identities, process func(snapshot.PID) Process, all *census) {
+func (s *Store) removeDead(b *Files, known *identities, process func(snapshot.PID) ProcessStatus, all *census) {
 	var kernels []string
 	for i := range b.Environments {
 		kernels = append(kernels, b.Environments[i].KernelIDs...)
 	}
-	var lives map[string]Life
+	var lives map[string]Liveness
 	if len(kernels) > 0 { // only then is it worth a walk through /proc
 		lives = s.machine.Kernels(kernels)
 	}
@@ -68,10 +68,10 @@ func (s *Store) removeDead(b *Books, known *identities, process func(snapshot.PI
 
 // foreigners says whether a registered process is certainly none of the
 // environment: another user's, or root's unless it carries the id, as with sudo.
-func foreigners(process func(snapshot.PID) Process, all *census) func(*snapshot.Environment, snapshot.PID) bool {
-	roots := sync.OnceValue(func() map[snapshot.PID]Running {
+func foreigners(process func(snapshot.PID) ProcessStatus, all *census) func(*snapshot.Environment, snapshot.PID) bool {
+	roots := sync.OnceValue(func() map[snapshot.PID]RunningProcess {
 		list, _ := all.of(0)
-		processes := make(map[snapshot.PID]Running, len(list))
+		processes := make(map[snapshot.PID]RunningProcess, len(list))
 		for _, p := range list {
 			processes[p.PID] = p
 		}
@@ -100,7 +100,7 @@ func findWork(empty []*snapshot.Environment, all *census) []foundWork {
 		uids = append(uids, env.UID)
 	}
 	list, complete := all.of(uids...)
-	byUser := map[snapshot.UID][]Running{}
+	byUser := map[snapshot.UID][]RunningProcess{}
 	for _, p := range list {
 		byUser[p.UID] = append(byUser[p.UID], p)
 	}
@@ -131,7 +131,7 @@ func once[K comparable, V any](ask func(K) V) func(K) V {
 }
 
 // drop ends environments, and the attachments of environments that do not exist.
-func (b *Books) drop(ended func(*snapshot.Environment) bool) {
+func (b *Files) drop(ended func(*snapshot.Environment) bool) {
 	b.Environments = slices.DeleteFunc(slices.Clone(b.Environments), func(e snapshot.Environment) bool { return ended(&e) })
 	registered := b.byID()
 	for i := range b.Devices {

@@ -30,7 +30,7 @@ const (
 
 func TestNoUpdateIsLostAmongManyProcessesAnd143(t *testing.T) {
 	dir := sharedDir(t)
-	_, err := everyoneLives(dir).Discover(t.Context(), gpus(8))
+	_, err := everyoneLives(dir).RegisterDevices(t.Context(), gpus(8))
 	require.NoError(t, err)
 
 	old := child(t.Context(), "legacy", dir)
@@ -83,10 +83,10 @@ type clerk struct {
 func worker(args []string) error {
 	i, count := number(args[1]), number(args[2])
 	// flock(2) is not fair, and this run is not about who has to wait.
-	store := state.New(args[0], state.Options{Machine: &town{}, Wait: 5 * time.Minute})
+	store := state.New(args[0], state.StoreOptions{System: &town{}, LockTimeout: 5 * time.Minute})
 	c := &clerk{store: store, number: i, eid: workerEID(i)}
 	for n := range count {
-		err := c.store.Update(context.Background(), func(b *state.Books) error {
+		err := c.store.Update(context.Background(), func(b *state.Files) error {
 			if err := c.agrees(b); err != nil {
 				return err
 			}
@@ -96,7 +96,7 @@ func worker(args []string) error {
 			return fmt.Errorf("operation %d: %w", n, err)
 		}
 	}
-	return c.store.Update(context.Background(), func(b *state.Books) error {
+	return c.store.Update(context.Background(), func(b *state.Files) error {
 		if err := c.agrees(b); err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func worker(args []string) error {
 
 // act is one of six operations in turn. What an update was told counts only if
 // it went through; an error ends the worker, so the account is never ahead.
-func (c *clerk) act(b *state.Books, n int) error {
+func (c *clerk) act(b *state.Files, n int) error {
 	switch n % 6 {
 	case 0, 1:
 		return c.activate(b, n)
@@ -130,13 +130,13 @@ func (c *clerk) act(b *state.Books, n int) error {
 	}
 }
 
-func (c *clerk) activate(b *state.Books, n int) error {
+func (c *clerk) activate(b *state.Files, n int) error {
 	pid := snapshot.PID(100_000*(c.number+1) + n)
 	c.pids = append(c.pids, pid)
 	return b.Activate(state.Activation{EID: c.eid, UID: snapshot.UID(os.Getuid()), PID: pid, At: at("12:00:00")})
 }
 
-func (c *clerk) attach(b *state.Books, r state.AttachRequest) error {
+func (c *clerk) attach(b *state.Files, r state.AttachRequest) error {
 	r.EID, r.At = c.eid, at("12:00:01")
 	has, err := b.Attach(r)
 	if errors.Is(err, state.ErrUnavailable) {
@@ -146,7 +146,7 @@ func (c *clerk) attach(b *state.Books, r state.AttachRequest) error {
 	return err
 }
 
-func (c *clerk) agrees(b *state.Books) error {
+func (c *clerk) agrees(b *state.Files) error {
 	var pids []snapshot.PID
 	if env := b.Environment(c.eid); env != nil {
 		pids = env.PIDs
@@ -161,7 +161,7 @@ func (c *clerk) agrees(b *state.Books) error {
 }
 
 // exclusive says which device has more attachments than fit.
-func exclusive(b *state.Books) error {
+func exclusive(b *state.Files) error {
 	for _, d := range b.Devices {
 		room, whole := d.TotalMemory.Bytes(), 0
 		for _, a := range d.Attachments {
@@ -222,7 +222,7 @@ func legacyTurn(dir string, count int) error {
 	if err != nil {
 		return fmt.Errorf("envs.json is unreadable: %w", err)
 	}
-	books := state.Books{Environments: envs}
+	books := state.Files{Environments: envs}
 	mine := books.Environment("1.4.3")
 	switch {
 	case mine == nil && count > 1, mine != nil && *mine.Config.GPUs != count-1:

@@ -8,7 +8,7 @@ import (
 
 // Configure replaces the configuration of an environment; attachments that it
 // has already stay as they are. The error wraps ErrNoEnvironment or ErrRequest.
-func (b *Books) Configure(eid snapshot.EnvID, config snapshot.EnvConfig) error {
+func (b *Files) Configure(eid snapshot.EnvID, config snapshot.EnvConfig) error {
 	env, err := b.registered(eid)
 	if err != nil {
 		return err

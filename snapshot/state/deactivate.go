@@ -9,8 +9,8 @@ import (
 // Deactivate takes a process out of its environment and returns that
 // environment's id, or "" when the process was in none. An environment whose
 // last process and kernel has left ends, and so do its attachments. In a Store it
-// lasts for as long as other processes run in it: see Adopted.
-func (b *Books) Deactivate(pid snapshot.PID) snapshot.EnvID {
+// lasts for as long as other processes run in it: see Successors.
+func (b *Files) Deactivate(pid snapshot.PID) snapshot.EnvID {
 	env := b.EnvironmentOf(pid)
 	if env == nil {
 		return ""
@@ -23,7 +23,7 @@ func (b *Books) Deactivate(pid snapshot.PID) snapshot.EnvID {
 }
 
 // DeactivateKernel is Deactivate for a Jupyter kernel.
-func (b *Books) DeactivateKernel(id string) snapshot.EnvID {
+func (b *Files) DeactivateKernel(id string) snapshot.EnvID {
 	env := b.EnvironmentOfKernel(id)
 	if env == nil {
 		return ""
@@ -37,7 +37,7 @@ func (b *Books) DeactivateKernel(id string) snapshot.EnvID {
 
 // dropEmpty ends the environments that nothing lives in, and the attachments
 // of environments that do not exist.
-func (b *Books) dropEmpty() {
+func (b *Files) dropEmpty() {
 	b.drop(func(e *snapshot.Environment) bool { return len(e.PIDs) == 0 && len(e.KernelIDs) == 0 })
 }
 

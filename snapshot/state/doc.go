@@ -2,11 +2,11 @@
 // which genv 1.4.3 reads and writes too, the lock that guards them, and a lock
 // file for each device.
 //
-// A Store is a folder on disk; Books are what stands in it, and the rules by
-// which they change (Activate, Attach, Detach, …) are pure methods of Books:
+// A Store is a folder on disk; Files are what stands in it, and the rules by
+// which they change (Activate, Attach, Detach, …) are pure methods of Files:
 //
-//	store := state.New(state.Dir(os.Getenv), state.Options{})
-//	err := store.Update(ctx, func(b *state.Books) error {
+//	store := state.New(state.Dir(os.Getenv), state.StoreOptions{})
+//	err := store.Update(ctx, func(b *state.Files) error {
 //		_, err := b.Attach(state.AttachRequest{EID: "1667", Count: 2, At: now})
 //		return err
 //	})
@@ -16,10 +16,10 @@
 // read, and every field is checked when they are decoded. A file that does not
 // pass is reported and left as it is; see ErrCorrupt and ErrUnsafe.
 //
-// What root knows of the folder is kept outside it, in Options.Root: to which PID
+// What root knows of the folder is kept outside it, in StoreOptions.Root: to which PID
 // namespace and boot the registered PIDs belong, and the last good copy of both
 // files, from which root restores what is lost.
 //
-// The package never runs nvidia-smi: what it finds is handed to Discover, and
+// The package never runs nvidia-smi: what it finds is handed to RegisterDevices, and
 // so it is never run under the lock.
 package state

@@ -23,7 +23,7 @@ var (
 	// ErrBusy is wrapped when a lock could not be had in time: see BusyError.
 	ErrBusy = errors.New("state is locked")
 	// ErrNoDevices says that devices.json has not been made yet: ask
-	// nvidia-smi, without any lock, and hand the answer to Store.Discover.
+	// nvidia-smi, without any lock, and hand the answer to Store.RegisterDevices.
 	ErrNoDevices = errors.New("the devices of this host are not registered yet")
 	// ErrUnavailable is wrapped when devices that were asked for are taken, or
 	// not there: see TooManyError, TakenError and NoDeviceError.
@@ -88,7 +88,7 @@ type TooManyError struct {
 	Requested int
 	Total     int // devices of the host
 	Free      int // of these, how many the environment has or could get
-	Holders   []AttachedBy
+	Conflicts []Conflict
 }
 
 func (e *TooManyError) Error() string {
@@ -103,8 +103,8 @@ func (e *TooManyError) Unwrap() error { return ErrUnavailable }
 
 // TakenError says that a device has no room left. It wraps ErrUnavailable.
 type TakenError struct {
-	Index   snapshot.DeviceIndex
-	Holders []AttachedBy
+	Index     snapshot.DeviceIndex
+	Conflicts []Conflict
 }
 
 func (e *TakenError) Error() string { return fmt.Sprintf("Device %d is not available", e.Index) }

@@ -25,7 +25,7 @@ type census struct {
 	asked map[snapshot.PID]int
 }
 
-func (c *census) Process(pid snapshot.PID) state.Process {
+func (c *census) Process(pid snapshot.PID) state.ProcessStatus {
 	c.asked[pid]++
 	return c.town.Process(pid)
 }
@@ -34,7 +34,7 @@ func TestTheSamePIDManyTimesIsLookedUpOnce(t *testing.T) {
 	dir := recordedFolder(t)
 	put(t, dir, "envs.json", fmt.Sprintf(`{"envs": [%s]}`, strings.Replace(one, `[1]`, `[1`+strings.Repeat(`,1`, 60_000)+`]`, 1)))
 	machine := &census{asked: map[snapshot.PID]int{}}
-	books, err := state.New(dir, state.Options{Machine: machine}).Read(t.Context())
+	books, err := state.New(dir, state.StoreOptions{System: machine}).Read(t.Context())
 	require.NoError(t, err)
 	require.Len(t, books.Environments, 1)
 	require.LessOrEqual(t, machine.asked[1], 2, "under the lock, and after it")
@@ -55,7 +55,7 @@ func TestADirectoryServiceThatHangsHoldsNobodyForLong(t *testing.T) {
 			<-ctx.Done()
 			return ""
 		}
-		books, err := state.New(dir, state.Options{Machine: &town{}, Username: name}).Read(t.Context())
+		books, err := state.New(dir, state.StoreOptions{System: &town{}, Username: name}).Read(t.Context())
 		require.NoError(t, err)
 		require.Len(t, books.Environments, 1000)
 		require.Equal(t, 1, asked)
@@ -89,7 +89,7 @@ func TestBooksThatCannotBeWrittenAreReadAllTheSame(t *testing.T) {
 // directory service is asked for each of them.
 func TestManyMadeUpUsersAreNotNamed(t *testing.T) {
 	dir, asked := recordedFolder(t), 0
-	store := state.New(dir, state.Options{Username: func(_ context.Context, uid snapshot.UID) snapshot.Username {
+	store := state.New(dir, state.StoreOptions{Username: func(_ context.Context, uid snapshot.UID) snapshot.Username {
 		asked++
 		if uid == snapshot.UID(os.Getuid()) {
 			return "me"
@@ -118,17 +118,17 @@ func TestManyMadeUpUsersAreNotNamed(t *testing.T) {
 // must not keep the lock from the others for long.
 func TestManyEnvironmentsAndNestedProcessesTakeLittleTime(t *testing.T) {
 	const count = 1000
-	machine := &town{people: map[snapshot.PID]state.Process{1: {Life: state.Gone}}}
+	machine := &town{people: map[snapshot.PID]state.ProcessStatus{1: {Liveness: state.Gone}}}
 	envs := make([]string, count)
 	for i := range envs {
 		envs[i] = strings.Replace(one, `"eid":"1","uid":1`, fmt.Sprintf(`"eid":"%d","uid":%d`, i, alice), 1)
 		pid := snapshot.PID(100 + i)
-		machine.running = append(machine.running, state.Running{PID: pid, Parent: pid - 1, Start: snapshot.StartTime(pid), UID: alice, Environ: state.EnvironWiped})
+		machine.running = append(machine.running, state.RunningProcess{PID: pid, Parent: pid - 1, Start: snapshot.StartTime(pid), UID: alice, Environ: state.EnvironWiped})
 	}
 	dir := recordedFolder(t)
 	put(t, dir, "envs.json", `{"envs": [`+strings.Join(envs, ",")+`]}`)
 	began := time.Now()
-	books, err := state.New(dir, state.Options{Machine: machine}).Read(t.Context())
+	books, err := state.New(dir, state.StoreOptions{System: machine}).Read(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, books.Environments)
 	t.Logf("%v", time.Since(began))

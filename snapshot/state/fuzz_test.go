@@ -48,7 +48,7 @@ func FuzzBooks(f *testing.F) {
 			require.NoError(t, exclusive(&books))
 		}
 		again(t, &books)
-		books.Merge(gpus(2))
+		books.MergeDevices(gpus(2))
 		books.Deactivate(snapshot.PID(pid))
 		books.Detach(request.EID)
 		require.Empty(t, books.AttachedTo(request.EID))
@@ -56,7 +56,7 @@ func FuzzBooks(f *testing.F) {
 	})
 }
 
-func booksOf(envs, devices []byte) (books state.Books, ok bool) {
+func booksOf(envs, devices []byte) (books state.Files, ok bool) {
 	var err error
 	if books.Environments, err = snapshot.DecodeEnvironments(envs); err != nil {
 		return books, false
@@ -66,7 +66,7 @@ func booksOf(envs, devices []byte) (books state.Books, ok bool) {
 }
 
 // again writes the state files and reads them back.
-func again(t *testing.T, books *state.Books) {
+func again(t *testing.T, books *state.Files) {
 	t.Helper()
 	envs, err := snapshot.EncodeEnvironments(books.Environments)
 	require.NoError(t, err)

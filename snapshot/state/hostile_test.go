@@ -193,7 +193,7 @@ func TestCorruptFilesAreKeptAsideAndLeft(t *testing.T) {
 			put(t, dir, "envs.json", content)
 			changed := time.Date(2026, 11, 20, 21, 10, 33, 0, time.UTC)
 			require.NoError(t, os.Chtimes(filepath.Join(dir, "envs.json"), changed, changed))
-			store := state.New(dir, state.Options{Machine: &town{}, Now: func() time.Time { return changed }})
+			store := state.New(dir, state.StoreOptions{System: &town{}, Now: func() time.Time { return changed }})
 
 			_, err := store.Read(t.Context())
 			require.ErrorIs(t, err, state.ErrCorrupt)

@@ -46,8 +46,8 @@ type identities struct {
 
 // gone says whether the process that was registered is gone, given what its
 // PID is now.
-func (k *identities) gone(pid snapshot.PID, now Process) bool {
-	if now.Life == Gone {
+func (k *identities) gone(pid snapshot.PID, now ProcessStatus) bool {
+	if now.Liveness == Gone {
 		return true
 	}
 	start, recorded := k.Processes[pid]
@@ -77,7 +77,7 @@ func (s *Store) recall(dir *folder, envs stamp) identities {
 // remember writes down which processes the state files mean, for the envs.json that
 // stands now. It is not synced, and its errors are nobody's business: without
 // it the state files are as good as those of 1.4.3.
-func (s *Store) remember(dir *folder, b *Books, known *identities, process func(snapshot.PID) Process) {
+func (s *Store) remember(dir *folder, b *Files, known *identities, process func(snapshot.PID) ProcessStatus) {
 	var st unix.Stat_t
 	if unix.Fstatat(dir.fd, envsFile, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return
@@ -110,7 +110,7 @@ func (k *identities) same(o *identities) bool {
 
 // forget drops the identities of processes that are not in the state files: when such
 // a PID comes back, it is another process.
-func (k *identities) forget(b *Books) {
+func (k *identities) forget(b *Files) {
 	registered := make(map[snapshot.PID]bool)
 	for i := range b.Environments {
 		for _, pid := range b.Environments[i].PIDs {

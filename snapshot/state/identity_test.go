@@ -15,16 +15,16 @@ import (
 
 func uidOf(n snapshot.UID) *snapshot.UID { return &n }
 
-func started(ticks snapshot.StartTime) state.Process {
-	return state.Process{Life: state.Alive, Start: ticks}
+func started(ticks snapshot.StartTime) state.ProcessStatus {
+	return state.ProcessStatus{Liveness: state.Alive, Start: ticks}
 }
 
 func TestAProcessIsKnownByMoreThanItsPID(t *testing.T) {
-	unseen := state.Process{Life: state.Unknown}
+	unseen := state.ProcessStatus{Liveness: state.Unknown}
 	tests := []struct {
 		name  string
-		then  state.Process
-		now   state.Process
+		then  state.ProcessStatus
+		now   state.ProcessStatus
 		boot  string
 		other func(t *testing.T, dir string) // what happened in between
 		lives bool
@@ -43,9 +43,9 @@ func TestAProcessIsKnownByMoreThanItsPID(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := sharedDir(t)
-			machine := &town{boot: "boot-1", people: map[snapshot.PID]state.Process{7: tt.then}}
-			store := state.New(dir, state.Options{Machine: machine})
-			_, err := store.Discover(t.Context(), gpus(2))
+			machine := &town{boot: "boot-1", people: map[snapshot.PID]state.ProcessStatus{7: tt.then}}
+			store := state.New(dir, state.StoreOptions{System: machine})
+			_, err := store.RegisterDevices(t.Context(), gpus(2))
 			require.NoError(t, err)
 			require.NoError(t, store.Update(t.Context(), enter(7)))
 			if tt.other != nil {
@@ -81,9 +81,9 @@ func garbleIdentities(t *testing.T, dir string) {
 }
 
 func TestAPIDThatComesBackIsRegisteredAnew(t *testing.T) {
-	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.Process{7: started(100)}}
-	store := state.New(sharedDir(t), state.Options{Machine: machine})
-	_, err := store.Discover(t.Context(), gpus(2))
+	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.ProcessStatus{7: started(100)}}
+	store := state.New(sharedDir(t), state.StoreOptions{System: machine})
+	_, err := store.RegisterDevices(t.Context(), gpus(2))
 	require.NoError(t, err)
 	require.NoError(t, store.Update(t.Context(), enter(7)))
 	machine.people[7] = started(200)
@@ -95,13 +95,13 @@ func TestAPIDThatComesBackIsRegisteredAnew(t *testing.T) {
 
 func TestIdentitiesOfProcessesOf143AreTakenWhenTheyAreSeen(t *testing.T) {
 	dir := recordedFolder(t)
-	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.Process{
+	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.ProcessStatus{
 		25936: started(1), 25937: started(2), 25938: started(3),
 	}}
-	store := state.New(dir, state.Options{Machine: machine})
+	store := state.New(dir, state.StoreOptions{System: machine})
 	_, err := store.Read(t.Context())
 	require.NoError(t, err)
-	maps.Copy(machine.people, map[snapshot.PID]state.Process{25938: started(30)})
+	maps.Copy(machine.people, map[snapshot.PID]state.ProcessStatus{25938: started(30)})
 	books, err := store.Read(t.Context())
 	require.NoError(t, err)
 	require.NotNil(t, books.Environment("1667"))
@@ -110,7 +110,7 @@ func TestIdentitiesOfProcessesOf143AreTakenWhenTheyAreSeen(t *testing.T) {
 
 func TestAReadThatChangesNothingWritesNothing(t *testing.T) {
 	dir := recordedFolder(t)
-	store := state.New(dir, state.Options{Machine: &town{boot: "boot-1"}})
+	store := state.New(dir, state.StoreOptions{System: &town{boot: "boot-1"}})
 	_, err := store.Read(t.Context())
 	require.NoError(t, err)
 	before := stats(t, dir)

@@ -12,8 +12,8 @@ import (
 // the kernel's connection file (kernel-ID.json). Unlike the files in the
 // owner's home folder, every user may read these; where /proc hides them, a
 // kernel that is not seen is Unknown.
-func (p procfs) Kernels(ids []string) map[string]Life {
-	lives := make(map[string]Life, len(ids))
+func (p procfs) Kernels(ids []string) map[string]Liveness {
+	lives := make(map[string]Liveness, len(ids))
 	absent := Unknown
 	if p.showsAll() {
 		absent = Gone
@@ -23,7 +23,7 @@ func (p procfs) Kernels(ids []string) map[string]Life {
 	}
 	entries, err := os.ReadDir(p.root)
 	if err != nil || len(ids) == 0 {
-		return map[string]Life{}
+		return map[string]Liveness{}
 	}
 	for _, e := range entries {
 		if _, err := strconv.Atoi(e.Name()); err != nil {
@@ -52,7 +52,7 @@ func commandLine(path string) string {
 }
 
 // markKernels marks the kernels whose connection file a command line names.
-func markKernels(lives map[string]Life, cmdline string) {
+func markKernels(lives map[string]Liveness, cmdline string) {
 	for arg := range strings.SplitSeq(cmdline, "\x00") {
 		id, isFile := strings.CutSuffix(filepath.Base(arg), ".json")
 		id, isKernel := strings.CutPrefix(id, "kernel-")

@@ -17,7 +17,7 @@ const (
 
 // loaded is what stands in the files.
 type loaded struct {
-	books     Books
+	books     Files
 	envs      []byte // nil when there is no file
 	devices   []byte // likewise
 	envsStamp stamp  // of envs.json as it was read

@@ -43,7 +43,7 @@ func TestALockThatIsNotGivenBackNamesItsHolder(t *testing.T) {
 	holder := asUser(child(t.Context(), "hold", dir), 4001)
 	letGo := holding(t, holder)
 
-	store := state.New(dir, state.Options{Machine: &town{}, Wait: 20 * time.Millisecond})
+	store := state.New(dir, state.StoreOptions{System: &town{}, LockTimeout: 20 * time.Millisecond})
 	_, err = store.Read(t.Context())
 	require.ErrorIs(t, err, state.ErrBusy)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -64,11 +64,11 @@ func TestALockThatIsNotGivenBackNamesItsHolder(t *testing.T) {
 // judging; nothing is written, and changes wait.
 func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 	_, machine, dir, root := kept(t)
-	store := state.New(dir, state.Options{Root: root, Machine: machine, Wait: 20 * time.Millisecond})
+	store := state.New(dir, state.StoreOptions{RootDir: root, System: machine, LockTimeout: 20 * time.Millisecond})
 	letGo := holding(t, child(t.Context(), "hold", dir))
 	defer letGo()
 	envs := filepath.Join(dir, "envs.json")
-	read := func() state.Books {
+	read := func() state.Files {
 		t.Helper()
 		books, err := store.Read(t.Context())
 		require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 	require.Equal(t, before, readFile(t, envs))
 	require.ErrorIs(t, store.Update(t.Context(), enter(7)), state.ErrBusy)
 
-	machine.uptime, machine.running = 9000, []state.Running{job(6000, alice, "2020")}
+	machine.uptime, machine.running = 9000, []state.RunningProcess{job(6000, alice, "2020")}
 	require.NoError(t, os.Remove(envs))
 	for range 3 { // what is found isn't written, and found each time
 		books := read()
@@ -93,10 +93,10 @@ func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 	machine.running = append(machine.running, job(50, alice, "1102"))
 	books := read()
 	require.NotNil(t, books.Environment("2020"))
-	require.False(t, books.DevicesUnwritten)
+	require.False(t, books.DevicesNotSaved)
 	require.NoError(t, os.Remove(filepath.Join(dir, "devices.json")))
 	books = read()
-	require.True(t, books.DevicesUnwritten)
+	require.True(t, books.DevicesNotSaved)
 	books, err := store.Reattach(t.Context(), map[snapshot.EnvID][]snapshot.DeviceIndex{"2020": {1}})
 	require.NoError(t, err)
 	require.Equal(t, indices{1}, books.AttachedTo("2020"))
@@ -270,7 +270,7 @@ func TestAFullDisk(t *testing.T) {
 	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=0777"))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
 	store := everyoneLives(dir)
-	_, err := store.Discover(t.Context(), gpus(8))
+	_, err := store.RegisterDevices(t.Context(), gpus(8))
 	require.NoError(t, err)
 	require.NoError(t, store.Update(t.Context(), enter(7)))
 	fill(t, filepath.Join(dir, "filler"))
@@ -282,8 +282,8 @@ func TestAFullDisk(t *testing.T) {
 	require.Equal(t, envs, readFile(t, filepath.Join(dir, "envs.json")))
 	require.Equal(t, devices, readFile(t, filepath.Join(dir, "devices.json")))
 
-	dead := &town{people: map[snapshot.PID]state.Process{7: {Life: state.Gone}}}
-	books, err := state.New(dir, state.Options{Machine: dead}).Read(t.Context())
+	dead := &town{people: map[snapshot.PID]state.ProcessStatus{7: {Liveness: state.Gone}}}
+	books, err := state.New(dir, state.StoreOptions{System: dead}).Read(t.Context())
 	require.NoError(t, err, "what is there can still be read")
 	require.Nil(t, books.Environment("7"))
 	require.Len(t, books.Warnings, 1)

@@ -86,23 +86,23 @@ func needsRoot(t *testing.T) {
 // nothing is known of them but that.
 type town struct {
 	boot    string
-	people  map[snapshot.PID]state.Process
-	kernels map[string]state.Life
+	people  map[snapshot.PID]state.ProcessStatus
+	kernels map[string]state.Liveness
 
 	namespaces state.Namespaces // those of here
 	uptime     snapshot.StartTime
-	running    []state.Running
+	running    []state.RunningProcess
 	hidden     bool // those of others
 	walks      int  // how often all processes were listed
 }
 
 func (m *town) BootID() string { return m.boot }
 
-func (m *town) Process(pid snapshot.PID) state.Process {
+func (m *town) Process(pid snapshot.PID) state.ProcessStatus {
 	if p, ok := m.people[pid]; ok {
 		return p
 	}
-	return state.Process{Life: state.Alive}
+	return state.ProcessStatus{Liveness: state.Alive}
 }
 
 // here are the namespaces of a town.
@@ -117,13 +117,13 @@ func (m *town) Namespaces() state.Namespaces {
 
 func (m *town) Uptime() snapshot.StartTime { return m.uptime }
 
-func (m *town) Running(wanted func(snapshot.UID) bool) ([]state.Running, bool) {
+func (m *town) Running(wanted func(snapshot.UID) bool) ([]state.RunningProcess, bool) {
 	m.walks++
-	return slices.DeleteFunc(slices.Clone(m.running), func(r state.Running) bool { return !wanted(r.UID) }), !m.hidden
+	return slices.DeleteFunc(slices.Clone(m.running), func(r state.RunningProcess) bool { return !wanted(r.UID) }), !m.hidden
 }
 
-func (m *town) Kernels(ids []string) map[string]state.Life {
-	lives := map[string]state.Life{}
+func (m *town) Kernels(ids []string) map[string]state.Liveness {
+	lives := map[string]state.Liveness{}
 	for _, id := range ids {
 		lives[id] = m.kernels[id]
 	}
@@ -132,7 +132,7 @@ func (m *town) Kernels(ids []string) map[string]state.Life {
 
 // everyoneLives is a Store on a machine where every process is alive.
 func everyoneLives(dir string) *state.Store {
-	return state.New(dir, state.Options{Machine: &town{}})
+	return state.New(dir, state.StoreOptions{System: &town{}})
 }
 
 func at(text string) snapshot.Date {

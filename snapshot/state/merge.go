@@ -8,14 +8,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Merge brings the registered devices in line with those that nvidia-smi found:
+// MergeDevices brings the registered devices in line with those that nvidia-smi found:
 // new ones are added, total memory is corrected, and attachments stay. A device
 // that is no longer found is dropped, unless an environment is attached to it:
 // then it stays, and a note says so. It returns the notes, one line each.
 //
 // Only a complete answer of nvidia-smi may be merged: one that failed is not a
 // host without devices.
-func (b *Books) Merge(found []snapshot.Device) (notes []string) {
+func (b *Files) MergeDevices(found []snapshot.Device) (notes []string) {
 	kept := make([]snapshot.Device, 0, len(found))
 	for _, d := range b.Devices {
 		now := snapshot.FindDevice(found, d.Index)

@@ -44,8 +44,8 @@ func TestMerge(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := state.Books{Devices: tt.books}
-			require.Len(t, b.Merge(tt.found), tt.notes)
+			b := state.Files{Devices: tt.books}
+			require.Len(t, b.MergeDevices(tt.found), tt.notes)
 			require.Equal(t, tt.expected, b.Devices)
 		})
 	}

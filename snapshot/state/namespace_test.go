@@ -59,17 +59,17 @@ func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, root := sharedDir(t), rootDir(t)
-			machine := &town{boot: boot, people: map[snapshot.PID]state.Process{1102: {Life: state.Gone}}}
-			began(t, state.New(dir, state.Options{Machine: machine}), machine)
+			machine := &town{boot: boot, people: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}}
+			began(t, state.New(dir, state.StoreOptions{System: machine}), machine)
 			for _, keeper := range tt.initial {
-				_, err := state.New(dir, state.Options{Root: root, Machine: &town{boot: boot, namespaces: keeper}}).Read(t.Context())
+				_, err := state.New(dir, state.StoreOptions{RootDir: root, System: &town{boot: boot, namespaces: keeper}}).Read(t.Context())
 				require.NoError(t, err)
 			}
 			if tt.inside != nil {
 				writeInside(t, dir, boot, *tt.inside)
 			}
 			machine.namespaces = tt.in
-			store := state.New(dir, state.Options{Root: root, Machine: machine})
+			store := state.New(dir, state.StoreOptions{RootDir: root, System: machine})
 			for range 2 { // the second look is no wiser
 				books, err := store.Read(t.Context())
 				require.NoError(t, err)
@@ -108,16 +108,16 @@ func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
 		gone   bool
 	}{{here, here, true}, {elsewhere, elsewhere, false}, {here, elsewhere, false}} {
 		root := rootDir(t)
-		machine := &town{boot: "boot-1", namespaces: tt.in, people: map[snapshot.PID]state.Process{1102: {Life: state.Gone}}}
+		machine := &town{boot: "boot-1", namespaces: tt.in, people: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}}
 		dir := sharedDir(t)
-		began(t, state.New(dir, state.Options{Machine: machine}), machine)
+		began(t, state.New(dir, state.StoreOptions{System: machine}), machine)
 		writeInside(t, dir, "boot-1", tt.inside)
 		if os.Geteuid() == 0 {
 			root = "/proc/none" // where even root makes no folder
 		} else {
 			root = closed(t, root)
 		}
-		books, err := state.New(dir, state.Options{Root: root, Machine: machine}).Read(t.Context())
+		books, err := state.New(dir, state.StoreOptions{RootDir: root, System: machine}).Read(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, tt.gone, len(books.Environments) == 0)
 	}
@@ -125,11 +125,11 @@ func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
 
 func TestAResetClaimsTheFolderForThisNamespace(t *testing.T) {
 	dir, root := sharedDir(t), rootDir(t)
-	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.Process{1102: {Life: state.Gone}}}
-	began(t, state.New(dir, state.Options{Machine: machine}), machine)
-	_, err := state.New(dir, state.Options{Root: root, Machine: &town{boot: "boot-1", namespaces: elsewhere}}).Read(t.Context())
+	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}}
+	began(t, state.New(dir, state.StoreOptions{System: machine}), machine)
+	_, err := state.New(dir, state.StoreOptions{RootDir: root, System: &town{boot: "boot-1", namespaces: elsewhere}}).Read(t.Context())
 	require.NoError(t, err)
-	store := state.New(dir, state.Options{Root: root, Machine: machine})
+	store := state.New(dir, state.StoreOptions{RootDir: root, System: machine})
 	books, err := store.Read(t.Context())
 	require.NoError(t, err)
 	require.True(t, books.LivenessUnknown)
@@ -143,9 +143,9 @@ func TestAResetClaimsTheFolderForThisNamespace(t *testing.T) {
 func TestFoldersOfRootThatOthersMayWriteAreNotBelieved(t *testing.T) {
 	dir, root := sharedDir(t), rootDir(t)
 	require.NoError(t, os.Chmod(root, 0o777))
-	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.Process{1102: {Life: state.Gone}}}
-	began(t, state.New(dir, state.Options{Machine: machine}), machine)
-	books, err := state.New(dir, state.Options{Root: root, Machine: machine}).Read(t.Context())
+	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}}
+	began(t, state.New(dir, state.StoreOptions{System: machine}), machine)
+	books, err := state.New(dir, state.StoreOptions{RootDir: root, System: machine}).Read(t.Context())
 	require.NoError(t, err)
 	require.Len(t, books.Environments, 1)
 	require.Contains(t, books.Warnings[0], "only root may be able to write it")
@@ -156,11 +156,11 @@ func TestFoldersOfRootThatOthersMayWriteAreNotBelieved(t *testing.T) {
 // registered process cannot be seen.
 func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
 	dir, root := sharedDir(t), rootDir(t)
-	store := state.New(dir, state.Options{Root: root})
-	_, err := store.Discover(t.Context(), gpus(1))
+	store := state.New(dir, state.StoreOptions{RootDir: root})
+	_, err := store.RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)
 	shell := sleeper(t, nil)
-	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		return b.Activate(state.Activation{EID: ownEID(), UID: snapshot.UID(os.Getuid()), PID: shell.pid, At: at("12:00:00")})
 	}))
 	before := readFile(t, filepath.Join(dir, "envs.json"))
@@ -206,16 +206,16 @@ func TestNoPIDOfAnotherNamespaceIsRegistered(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, root := sharedDir(t), rootDir(t)
 			machine := &town{boot: boot}
-			began(t, state.New(dir, state.Options{Machine: machine}), machine)
+			began(t, state.New(dir, state.StoreOptions{System: machine}), machine)
 			for _, keeper := range tt.initial {
-				_, err := state.New(dir, state.Options{Root: root, Machine: &town{boot: boot, namespaces: keeper}}).Read(t.Context())
+				_, err := state.New(dir, state.StoreOptions{RootDir: root, System: &town{boot: boot, namespaces: keeper}}).Read(t.Context())
 				require.NoError(t, err)
 			}
 			if tt.inside != nil {
 				writeInside(t, dir, boot, *tt.inside)
 			}
 			machine.namespaces = tt.in
-			err := state.New(dir, state.Options{Root: root, Machine: machine}).Update(t.Context(), func(b *state.Books) error {
+			err := state.New(dir, state.StoreOptions{RootDir: root, System: machine}).Update(t.Context(), func(b *state.Files) error {
 				return b.Activate(state.Activation{EID: "1", PID: 1, At: at("12:00:00")})
 			})
 			if tt.refused {

@@ -19,7 +19,7 @@ const maxUnproven = 64
 
 // flagOwners marks the environments whose entries disagree with the kernel. It
 // runs after the lock is given back, since to name a user can take a while.
-func (s *Store) flagOwners(ctx context.Context, b *Books) {
+func (s *Store) flagOwners(ctx context.Context, b *Files) {
 	ctx, cancel := context.WithTimeout(ctx, namesWithin)
 	defer cancel()
 	proven, process := make(map[snapshot.UID]bool), once(s.machine.Process)
@@ -27,7 +27,7 @@ func (s *Store) flagOwners(ctx context.Context, b *Books) {
 		env := &b.Environments[i]
 		owners := make([]snapshot.UID, 0, len(env.PIDs))
 		for _, pid := range env.PIDs {
-			if p := process(pid); p.Life == Alive && p.Owner != nil {
+			if p := process(pid); p.Liveness == Alive && p.Owner != nil {
 				owners = append(owners, *p.Owner)
 			}
 		}
@@ -41,7 +41,7 @@ func (s *Store) flagOwners(ctx context.Context, b *Books) {
 
 // nameOwners gives each environment the name of its user, those first of whom a
 // registered process is.
-func (s *Store) nameOwners(ctx context.Context, b *Books, proven map[snapshot.UID]bool) {
+func (s *Store) nameOwners(ctx context.Context, b *Files, proven map[snapshot.UID]bool) {
 	unproven, unnamed := 0, 0
 	name := once(func(uid snapshot.UID) snapshot.Username {
 		if !proven[uid] {

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Folder identifies the state folder on this machine by its device and inode,
+// FolderID identifies the state folder on this machine by its device and inode,
 // as in "8:1/131", whatever path leads to it.
-func (s *Store) Folder() (string, error) {
+func (s *Store) FolderID() (string, error) {
 	dir, err := openFolder(s.dir)
 	if err != nil {
 		return "", err

@@ -13,8 +13,8 @@ import (
 // whether these have room or not. It is for the moments after a restoration,
 // when attachments that were made since the copy are missing; a warning names
 // each one. What is attached already stays as it is.
-func (s *Store) Reattach(ctx context.Context, uses map[snapshot.EnvID][]snapshot.DeviceIndex) (Books, error) {
-	books, err := s.updateOrRead(ctx, func(b *Books) error {
+func (s *Store) Reattach(ctx context.Context, uses map[snapshot.EnvID][]snapshot.DeviceIndex) (Files, error) {
+	books, err := s.updateOrRead(ctx, func(b *Files) error {
 		for _, eid := range slices.Sorted(maps.Keys(uses)) {
 			env := b.Environment(eid)
 			if env == nil {
@@ -29,7 +29,7 @@ func (s *Store) Reattach(ctx context.Context, uses map[snapshot.EnvID][]snapshot
 	return s.finish(ctx, books, err)
 }
 
-func (b *Books) attachAgain(env *snapshot.Environment, index snapshot.DeviceIndex, at snapshot.Date) {
+func (b *Files) attachAgain(env *snapshot.Environment, index snapshot.DeviceIndex, at snapshot.Date) {
 	d := b.Device(index)
 	if d == nil || d.Attachment(env.EID) != nil {
 		return

@@ -13,7 +13,7 @@ import (
 // Shells that were registered do not count, since they may have left. Devices
 // that another environment has got meanwhile are not taken back. It says whether
 // there was any.
-func (b *Books) reclaim(good *lastGood, all *census) (found bool) {
+func (b *Files) reclaim(good *lastGood, all *census) (found bool) {
 	before, err := decodeEnvironments(good.envs)
 	if err != nil {
 		return false
@@ -53,7 +53,7 @@ func goingOn(lost []snapshot.Environment, all *census) func(*snapshot.Environmen
 		}
 	}
 	list, _ := all.of(uids...)
-	byUser, left := map[snapshot.UID][]Running{}, map[snapshot.PID]bool{}
+	byUser, left := map[snapshot.UID][]RunningProcess{}, map[snapshot.PID]bool{}
 	for _, p := range list {
 		byUser[p.UID] = append(byUser[p.UID], p)
 		left[p.PID] = was[p.PID] && slices.Contains(shells, p.Name)
@@ -70,7 +70,7 @@ var shells = []string{"sh", "ash", "bash", "rbash", "dash", "zsh", "fish", "ksh"
 
 // reattach gives an environment the attachments that it had, as far as there is
 // room.
-func (b *Books) reattach(eid snapshot.EnvID, before []snapshot.Device) {
+func (b *Files) reattach(eid snapshot.EnvID, before []snapshot.Device) {
 	for i := range before {
 		d, a := b.Device(before[i].Index), before[i].Attachment(eid)
 		if d == nil || a == nil || d.Attachment(eid) != nil {

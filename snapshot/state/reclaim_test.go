@@ -16,25 +16,25 @@ import (
 func TestWhatGoesOnIsRegisteredAgain(t *testing.T) {
 	tests := []struct {
 		name     string
-		running  []state.Running
+		running  []state.RunningProcess
 		taken    bool // its device, meanwhile
 		want     []snapshot.PID
 		attached indices
 	}{
-		{name: "a job goes on", running: []state.Running{job(50, alice, "1102")}, want: []snapshot.PID{50}, attached: indices{0}},
-		{name: "its device is somebody else's", running: []state.Running{job(50, alice, "1102")}, taken: true, want: []snapshot.PID{50}},
+		{name: "a job goes on", running: []state.RunningProcess{job(50, alice, "1102")}, want: []snapshot.PID{50}, attached: indices{0}},
+		{name: "its device is somebody else's", running: []state.RunningProcess{job(50, alice, "1102")}, taken: true, want: []snapshot.PID{50}},
 		{name: "nothing goes on"},
-		{name: "the shell itself has left", running: []state.Running{with(job(1102, alice, "1102"), func(r *state.Running) { r.Name = "bash" })}},
-		{name: "a job that was registered itself goes on", running: []state.Running{job(1102, alice, "1102")}, want: []snapshot.PID{1102}, attached: indices{0}},
-		{name: "another user's process", running: []state.Running{job(50, bob, "1102")}},
-		{name: "an ssh-agent is no work", running: []state.Running{with(job(50, alice, "1102"), func(r *state.Running) { r.Name = "ssh-agent" })}},
+		{name: "the shell itself has left", running: []state.RunningProcess{with(job(1102, alice, "1102"), func(r *state.RunningProcess) { r.Name = "bash" })}},
+		{name: "a job that was registered itself goes on", running: []state.RunningProcess{job(1102, alice, "1102")}, want: []snapshot.PID{1102}, attached: indices{0}},
+		{name: "another user's process", running: []state.RunningProcess{job(50, bob, "1102")}},
+		{name: "an ssh-agent is no work", running: []state.RunningProcess{with(job(50, alice, "1102"), func(r *state.RunningProcess) { r.Name = "ssh-agent" })}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			store, machine, dir, _ := kept(t)
 			machine.running = tt.running
 			legacy := &town{}
-			require.NoError(t, state.New(dir, state.Options{Machine: legacy}).Update(t.Context(), func(b *state.Books) error {
+			require.NoError(t, state.New(dir, state.StoreOptions{System: legacy}).Update(t.Context(), func(b *state.Files) error {
 				b.Environments = nil
 				b.Detach("1102")
 				if !tt.taken {
@@ -66,7 +66,7 @@ func TestWhatGoesOnIsRegisteredAgain(t *testing.T) {
 func TestWithWhatGoesOnNewerEnvironmentsAreFoundAgain(t *testing.T) {
 	for _, goesOn := range []bool{true, false} {
 		store, machine, dir, _ := kept(t)
-		machine.running = []state.Running{job(6000, bob, "2020")}
+		machine.running = []state.RunningProcess{job(6000, bob, "2020")}
 		if goesOn {
 			machine.running = append(machine.running, job(50, alice, "1102"))
 		}
@@ -75,7 +75,7 @@ func TestWithWhatGoesOnNewerEnvironmentsAreFoundAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, goesOn, books.Environment("1102") != nil)
 		require.Equal(t, goesOn, books.Environment("2020") != nil)
-		require.Equal(t, goesOn, books.Spares(6000, time.Now()))
+		require.Equal(t, goesOn, books.InRestorationGrace(6000, time.Now()))
 	}
 }
 
@@ -83,7 +83,7 @@ func TestWithWhatGoesOnNewerEnvironmentsAreFoundAgain(t *testing.T) {
 func TestManyUsersAreLookedThroughOnce(t *testing.T) {
 	store, machine, dir, _ := kept(t)
 	const count = 3000
-	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		for i := range snapshot.PID(count) {
 			b.Environments = append(b.Environments, snapshot.Environment{
 				EID: snapshot.EnvID(strconv.Itoa(int(10_000 + i))), UID: snapshot.UID(100_000 + i), Creation: at("12:00:00"), PIDs: []snapshot.PID{10_000 + i},
@@ -107,9 +107,9 @@ func TestManyUsersAreLookedThroughOnce(t *testing.T) {
 func TestAnEnvironmentOfAnotherUserNowIsRegisteredAgain(t *testing.T) {
 	store, machine, dir, _ := kept(t)
 	owner := alice
-	machine.people = map[snapshot.PID]state.Process{1102: {Life: state.Alive, Owner: &owner}}
-	machine.running = []state.Running{job(50, alice, "1102")}
-	require.NoError(t, state.New(dir, state.Options{Machine: &town{}}).Update(t.Context(), func(b *state.Books) error {
+	machine.people = map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Alive, Owner: &owner}}
+	machine.running = []state.RunningProcess{job(50, alice, "1102")}
+	require.NoError(t, state.New(dir, state.StoreOptions{System: &town{}}).Update(t.Context(), func(b *state.Files) error {
 		b.Environment("1102").UID = bob
 		return nil
 	}))

@@ -76,7 +76,7 @@ func lost(v *view, data []byte, err error) bool {
 
 // clear moves an unsafe file out of the way of one that is restored, and adds a
 // warning about what was there.
-func (s *Store) clear(dir *folder, name string, cause error, b *Books, good *lastGood) error {
+func (s *Store) clear(dir *folder, name string, cause error, b *Files, good *lastGood) error {
 	what := "missing"
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
@@ -135,9 +135,9 @@ const maxFound = 64
 // files whole. An id that several users claim is that of the user who has the
 // process that it is named after. If there is none it is registered for nobody, and
 // the judge spares all these processes for a while: see Restoration.
-func (b *Books) find(processes []Running, since snapshot.StartTime, now snapshot.Date) {
+func (b *Files) find(processes []RunningProcess, since snapshot.StartTime, now snapshot.Date) {
 	processes = byAge(processes)
-	claimants, found := map[snapshot.EnvID][]Running{}, map[snapshot.UID]int{}
+	claimants, found := map[snapshot.EnvID][]RunningProcess{}, map[snapshot.UID]int{}
 	registered, namesakes := b.byID(), map[snapshot.EnvID]snapshot.UID{}
 	contested := 0
 	for _, p := range processes {
@@ -177,7 +177,7 @@ func (b *Books) find(processes []Running, since snapshot.StartTime, now snapshot
 // ownerOf decides which user the environment belongs to that these processes
 // claim, the oldest first. namesake has the process that it is named after, if
 // there is one. ok is unset where that is not to be told.
-func ownerOf(claimed []Running, namesake snapshot.UID, named bool) (owner snapshot.UID, ok bool) {
+func ownerOf(claimed []RunningProcess, namesake snapshot.UID, named bool) (owner snapshot.UID, ok bool) {
 	ok = true
 	for _, c := range claimed {
 		switch {

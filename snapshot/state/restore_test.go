@@ -21,7 +21,7 @@ func kept(t *testing.T) (store *state.Store, machine *town, dir, root string) {
 	t.Helper()
 	dir, root = sharedDir(t), rootDir(t)
 	machine = &town{boot: "boot-1", uptime: 5000}
-	store = state.New(dir, state.Options{Root: root, Machine: machine})
+	store = state.New(dir, state.StoreOptions{RootDir: root, System: machine})
 	began(t, store, machine)
 	return store, machine, dir, root
 }
@@ -131,7 +131,7 @@ func TestWhatIsNotLostIsNotRestored(t *testing.T) {
 	})
 	t.Run("who deactivates is gone", func(t *testing.T) {
 		store, _, dir, _ := kept(t)
-		require.NoError(t, store.Update(t.Context(), func(b *state.Books) error { b.Deactivate(1102); return nil }))
+		require.NoError(t, store.Update(t.Context(), func(b *state.Files) error { b.Deactivate(1102); return nil }))
 		require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
 		books, err := store.Read(t.Context())
 		require.NoError(t, err)
@@ -174,11 +174,11 @@ func TestWhatIsNotLostIsNotRestored(t *testing.T) {
 func TestAUserRestoresNothing(t *testing.T) {
 	needsRoot(t)
 	_, _, dir, root := kept(t)
-	store := state.New(dir, state.Options{Root: root})
-	_, err := store.Discover(t.Context(), gpus(1))
+	store := state.New(dir, state.StoreOptions{RootDir: root})
+	_, err := store.RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)
 	shell := sleeper(t, nil)
-	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		return b.Activate(state.Activation{EID: ownEID(), UID: 0, PID: shell.pid, At: at("12:00:00")})
 	}))
 	require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
@@ -200,7 +200,7 @@ func TestAUserRestoresNothing(t *testing.T) {
 // A genv in another PID namespace can't restore, but knows that missing is not empty.
 func TestInAnotherNamespaceMissingIsNotEmpty(t *testing.T) {
 	_, _, dir, root := kept(t)
-	store := state.New(dir, state.Options{Root: root, Machine: &town{boot: "boot-1", namespaces: elsewhere}})
+	store := state.New(dir, state.StoreOptions{RootDir: root, System: &town{boot: "boot-1", namespaces: elsewhere}})
 	books, err := store.Read(t.Context())
 	require.NoError(t, err)
 	require.True(t, books.LivenessUnknown)
@@ -216,7 +216,7 @@ func TestAFolderThatWasReplacedIsRestored(t *testing.T) {
 	for _, in := range []state.Namespaces{here, elsewhere} {
 		dir, root := sharedDir(t), rootDir(t)
 		machine := &town{boot: "boot-1", uptime: 5000, namespaces: in}
-		store := state.New(dir, state.Options{Root: root, Machine: machine})
+		store := state.New(dir, state.StoreOptions{RootDir: root, System: machine})
 		began(t, store, machine)
 		require.NoError(t, os.Rename(dir, dir+".old"))
 		require.NoError(t, os.Mkdir(dir, 0o777))
@@ -233,8 +233,8 @@ func TestAFolderThatWasReplacedIsRestored(t *testing.T) {
 func TestWhatWasSparedIsNotSparedAgain(t *testing.T) {
 	_, machine, dir, root := kept(t)
 	now := time.Now()
-	store := state.New(dir, state.Options{Root: root, Machine: machine, Now: func() time.Time { return now }})
-	lose := func(uptime snapshot.StartTime) state.Books {
+	store := state.New(dir, state.StoreOptions{RootDir: root, System: machine, Now: func() time.Time { return now }})
+	lose := func(uptime snapshot.StartTime) state.Files {
 		t.Helper()
 		machine.uptime = uptime
 		require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
@@ -243,31 +243,31 @@ func TestWhatWasSparedIsNotSparedAgain(t *testing.T) {
 		return books
 	}
 	books := lose(7000)
-	require.False(t, books.Spares(4999, now), "began before the state files were last whole")
-	require.True(t, books.Spares(5000, now))
-	require.True(t, books.Spares(0, now), "not told")
+	require.False(t, books.InRestorationGrace(4999, now), "began before the state files were last whole")
+	require.True(t, books.InRestorationGrace(5000, now))
+	require.True(t, books.InRestorationGrace(0, now), "not told")
 	for uptime := range snapshot.StartTime(100) {
 		books = lose(8000 + uptime)
 	}
 	require.Len(t, books.Restorations, 60, "the note is bounded")
-	require.True(t, books.Spares(5000, now.Add(state.SparedFor-1)), "for the whole minute")
-	now = now.Add(state.SparedFor)
+	require.True(t, books.InRestorationGrace(5000, now.Add(state.RestorationGrace-1)), "for the whole minute")
+	now = now.Add(state.RestorationGrace)
 	books = lose(20_000)
-	require.False(t, books.Spares(5000, now), "once")
-	require.True(t, books.Spares(19_000, now))
+	require.False(t, books.InRestorationGrace(5000, now), "once")
+	require.True(t, books.InRestorationGrace(19_000, now))
 }
 
 // Environments that began after the copy are found again by their processes.
 func TestEnvironmentsThatBeganAfterTheCopyAreFoundAgain(t *testing.T) {
 	store, machine, dir, _ := kept(t)
-	machine.running = []state.Running{
+	machine.running = []state.RunningProcess{
 		job(2000, alice, "old"), // began before the copy, and was in no environment then
 		job(6001, alice, "2020"), job(6000, alice, "2020"),
 		job(6200, 0, "2020"),
 		job(6050, bob, "train"), job(6060, alice, "train"), job(6061, 0, "train"), // whoever was first
 		job(6300, bob, "6301"), job(6301, alice, ""), job(6302, alice, "6301"), // named after alice's process
 		job(6400, alice, "1102"),
-		with(job(6500, alice, ""), func(r *state.Running) { r.Environ = state.EnvironHidden }),
+		with(job(6500, alice, ""), func(r *state.RunningProcess) { r.Environ = state.EnvironHidden }),
 	}
 	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
 	books, err := store.Read(t.Context())
@@ -279,7 +279,7 @@ func TestEnvironmentsThatBeganAfterTheCopyAreFoundAgain(t *testing.T) {
 	require.Equal(t, alice, books.Environment("6301").UID)
 	require.Equal(t, []snapshot.PID{6302}, books.Environment("6301").PIDs)
 	require.Contains(t, strings.Join(books.Warnings, "\n"), "environment train, which began after the copy, is claimed by processes of several users")
-	require.True(t, books.Spares(6050, time.Now()))
+	require.True(t, books.InRestorationGrace(6050, time.Now()))
 
 	machine.running = append(machine.running, job(7000, bob, "7000"))
 	books, err = store.Read(t.Context())
@@ -307,7 +307,7 @@ func TestARestorationThatIsKilledIsTakenUpAgain(t *testing.T) {
 				defer func() { _ = recover() }() // as if by SIGKILL, but for the lock and the descriptors
 				_, _ = store.Read(t.Context())
 			}()
-			books, err := state.New(dir, state.Options{Root: root, Machine: machine}).Read(t.Context())
+			books, err := state.New(dir, state.StoreOptions{RootDir: root, System: machine}).Read(t.Context())
 			require.NoError(t, err, "%s, step %d", loss, n)
 			require.Equal(t, indices{0}, books.AttachedTo("1102"), "%s, step %d", loss, n)
 			require.Len(t, books.Restorations, 1, "%s, step %d", loss, n)
@@ -346,12 +346,12 @@ func TestWhatIsFoundAgainIsBounded(t *testing.T) {
 func FuzzTheNoteInsideOnlyForbids(f *testing.F) {
 	dir, root := filepath.Join(f.TempDir(), "genv"), filepath.Join(f.TempDir(), "root")
 	require.NoError(f, os.Mkdir(root, 0o755))
-	_, err := state.New(dir, state.Options{Root: root, Machine: &town{boot: "boot-1"}}).Discover(f.Context(), gpus(1))
+	_, err := state.New(dir, state.StoreOptions{RootDir: root, System: &town{boot: "boot-1"}}).RegisterDevices(f.Context(), gpus(1))
 	require.NoError(f, err)
 	f.Add(readText(f, filepath.Join(dir, "genv.host.json")))
 	f.Add(`{"pid_namespace": 4026532999, "user_namespace": 4026531837, "boot_id": "boot-1"}`)
 	f.Add("")
-	store := state.New(dir, state.Options{Root: root, Machine: &town{boot: "boot-1", namespaces: elsewhere}})
+	store := state.New(dir, state.StoreOptions{RootDir: root, System: &town{boot: "boot-1", namespaces: elsewhere}})
 	f.Fuzz(func(t *testing.T, inside string) {
 		put(t, dir, "genv.host.json", inside)
 		books, err := store.Read(t.Context())

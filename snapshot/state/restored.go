@@ -9,9 +9,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// SparedFor is for how long after a restoration what the state files lack proves
+// RestorationGrace is for how long after a restoration what the state files lack proves
 // nothing.
-const SparedFor = time.Minute
+const RestorationGrace = time.Minute
 
 // Restoration is a time at which root's genv found that the state files had lost
 // something, and added it again. What began since root last saw them whole may
@@ -21,10 +21,10 @@ type Restoration struct {
 	Since snapshot.StartTime `json:"since"` // of processes that started when they were last whole
 }
 
-// Spares says whether it proves nothing that the state files lack what a process
+// InRestorationGrace says whether it proves nothing that the state files lack what a process
 // claims. Each process is spared after one restoration only, since the next one
 // has a later Since: who loses the state files again and again gains nothing.
-func (b *Books) Spares(start snapshot.StartTime, now time.Time) bool {
+func (b *Files) InRestorationGrace(start snapshot.StartTime, now time.Time) bool {
 	for _, r := range b.Restorations {
 		if r.recent(now) && (start == 0 || start >= r.Since) {
 			return true
@@ -35,7 +35,7 @@ func (b *Books) Spares(start snapshot.StartTime, now time.Time) bool {
 
 func (r Restoration) recent(now time.Time) bool {
 	ago := now.Sub(r.At)
-	return ago >= 0 && ago < SparedFor
+	return ago >= 0 && ago < RestorationGrace
 }
 
 // restoredFile is root's note of recent restorations.

@@ -15,16 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultRoot is where root's genv keeps its own notes about a host's state
+// DefaultRootDir is where root's genv keeps its own notes about a host's state
 // folders, and its last good copies of their files.
-const DefaultRoot = "/var/lib/genv"
+const DefaultRootDir = "/var/lib/genv"
 
-// Root is the folder of root's notes, from an environment such as os.Getenv.
-func Root(getenv func(string) string) string {
+// RootDir is the folder of root's notes, from an environment such as os.Getenv.
+func RootDir(getenv func(string) string) string {
 	if dir := getenv("GENV_ROOT_DIR"); dir != "" {
 		return dir
 	}
-	return DefaultRoot
+	return DefaultRootDir
 }
 
 const (

@@ -27,7 +27,7 @@ func (p procfs) Uptime() snapshot.StartTime {
 const userHZ = 100
 
 // Running walks through /proc.
-func (p procfs) Running(wanted func(snapshot.UID) bool) (list []Running, complete bool) {
+func (p procfs) Running(wanted func(snapshot.UID) bool) (list []RunningProcess, complete bool) {
 	entries, err := os.ReadDir(p.root)
 	if err != nil {
 		return nil, false
@@ -44,13 +44,13 @@ func (p procfs) Running(wanted func(snapshot.UID) bool) (list []Running, complet
 	return list, p.showsAll()
 }
 
-func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool) (Running, bool) {
+func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool) (RunningProcess, bool) {
 	process, err := p.fs.Open(pid)
 	if err != nil {
-		return Running{}, false
+		return RunningProcess{}, false
 	}
 	defer func() { _ = process.Close() }() // it was only read
-	r := Running{PID: pid}
+	r := RunningProcess{PID: pid}
 	if r.UID, err = process.UID(); err != nil { // hidepid=1 shows the folder's owner, and nothing in it
 		if errors.Is(err, proc.ErrGone) || !p.owner(&r) {
 			return r, false
@@ -79,7 +79,7 @@ func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool) (Runni
 }
 
 // owner is the uid that the folder of a process has.
-func (p procfs) owner(r *Running) bool {
+func (p procfs) owner(r *RunningProcess) bool {
 	var st unix.Stat_t
 	if unix.Stat(filepath.Join(p.root, strconv.Itoa(int(r.PID))), &st) != nil {
 		return false

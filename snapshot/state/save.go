@@ -28,7 +28,7 @@ type staged struct{ name, temp string }
 // drops, never an environment that lost what it held.
 //
 // It returns what the files hold then; devices is nil for no file.
-func (s *Store) save(dir *folder, old *loaded, books *Books) (envs, devices []byte, err error) {
+func (s *Store) save(dir *folder, old *loaded, books *Files) (envs, devices []byte, err error) {
 	envs, err = snapshot.EncodeEnvironments(books.Environments)
 	if err != nil {
 		return nil, nil, err

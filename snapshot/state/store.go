@@ -11,8 +11,8 @@ import (
 // DefaultDir is where genv keeps its state unless GENV_TMPDIR says otherwise.
 const DefaultDir = "/var/tmp/genv"
 
-// DefaultWait is how long the lock is waited for at most.
-const DefaultWait = 10 * time.Second
+// DefaultLockTimeout is how long the lock is waited for at most.
+const DefaultLockTimeout = 10 * time.Second
 
 // Dir is the folder of the state, from an environment such as os.Getenv.
 func Dir(getenv func(string) string) string {
@@ -22,17 +22,17 @@ func Dir(getenv func(string) string) string {
 	return DefaultDir
 }
 
-// Options are a Store's seams to the world. The zero Options are right for a
+// StoreOptions are a Store's seams to the world. The zero StoreOptions are right for a
 // real machine.
-type Options struct {
-	Proc    string           // root of the /proc file system; "" is /proc
-	Machine Machine          // nil is Proc(Options.Proc)
-	Now     func() time.Time // nil is time.Now; names the copies of corrupt files
-	Wait    time.Duration    // for the lock, at most; 0 is DefaultWait
-	// Root is the folder of root's own notes and copies, such as Root(os.Getenv).
+type StoreOptions struct {
+	ProcRoot    string           // where the /proc file system is mounted; "" is /proc
+	System      System           // nil is NewSystem(ProcRoot)
+	Now         func() time.Time // nil is time.Now; names the copies of corrupt files
+	LockTimeout time.Duration    // for the lock on the state files; 0 is DefaultLockTimeout
+	// RootDir is the folder of root's own notes and copies, such as RootDir(os.Getenv).
 	// Where it is empty there are none: the PIDs are taken for those of this
 	// process's namespaces, and what is lost is not restored.
-	Root string
+	RootDir string
 	// Username returns the name of a uid, or "" if it has none. If it is given, an
 	// environment has that name whatever the state file says, and is flagged as
 	// OwnerMismatch if the file has another one. It is called without any lock held.
@@ -45,7 +45,7 @@ type Store struct {
 	dir     string
 	root    string
 	proc    string
-	machine Machine
+	machine System
 	now     func() time.Time
 	wait    time.Duration
 	name    func(context.Context, snapshot.UID) snapshot.Username
@@ -53,19 +53,19 @@ type Store struct {
 }
 
 // New is the store in a folder, which is made on first use.
-func New(dir string, o Options) *Store {
-	s := &Store{dir: dir, root: o.Root, proc: o.Proc, machine: o.Machine, now: o.Now, wait: o.Wait, name: o.Username}
+func New(dir string, o StoreOptions) *Store {
+	s := &Store{dir: dir, root: o.RootDir, proc: o.ProcRoot, machine: o.System, now: o.Now, wait: o.LockTimeout, name: o.Username}
 	if s.proc == "" {
 		s.proc = realProc
 	}
 	if s.machine == nil {
-		s.machine = Proc(s.proc)
+		s.machine = NewSystem(s.proc)
 	}
 	if s.now == nil {
 		s.now = time.Now
 	}
 	if s.wait <= 0 {
-		s.wait = DefaultWait
+		s.wait = DefaultLockTimeout
 	}
 	s.step = func(string) {}
 	return s
@@ -80,13 +80,13 @@ func New(dir string, o Options) *Store {
 // ErrNoDevices the environments are valid all the same.
 //
 // The error wraps ErrBusy, ErrCorrupt or ErrUnsafe where that is the cause.
-func (s *Store) Read(ctx context.Context) (Books, error) {
+func (s *Store) Read(ctx context.Context) (Files, error) {
 	return s.readThen(ctx, func(*folder) {})
 }
 
 // readThen is Read, and then, under the same lock, a call of inspect.
-func (s *Store) readThen(ctx context.Context, inspect func(*folder)) (Books, error) {
-	books, err := s.updateOrRead(ctx, func(*Books) error { return nil }, inspect)
+func (s *Store) readThen(ctx context.Context, inspect func(*folder)) (Files, error) {
+	books, err := s.updateOrRead(ctx, func(*Files) error { return nil }, inspect)
 	var unwritten *writeError
 	if errors.As(err, &unwritten) {
 		books.Warnings = append(books.Warnings, "the state could be read but not written: "+err.Error())
@@ -97,8 +97,8 @@ func (s *Store) readThen(ctx context.Context, inspect func(*folder)) (Books, err
 
 // ReadRaw returns what the state files hold, dead parts included,
 // and writes nothing to them. It serves --no-cleanup.
-func (s *Store) ReadRaw(ctx context.Context) (Books, error) {
-	var books Books
+func (s *Store) ReadRaw(ctx context.Context) (Files, error) {
+	var books Files
 	err := s.locked(ctx, func(dir *folder) error {
 		read, err := s.load(ctx, dir)
 		books = read.books
@@ -108,9 +108,9 @@ func (s *Store) ReadRaw(ctx context.Context) (Books, error) {
 }
 
 // finish does for a reader what needs no lock.
-func (s *Store) finish(ctx context.Context, books Books, err error) (Books, error) {
+func (s *Store) finish(ctx context.Context, books Files, err error) (Files, error) {
 	if err != nil {
-		return Books{}, err
+		return Files{}, err
 	}
 	if !books.LivenessUnknown {
 		s.flagOwners(ctx, &books)
@@ -124,17 +124,17 @@ func (s *Store) finish(ctx context.Context, books Books, err error) (Books, erro
 // Update changes the state files under the lock: it reads them as Read does, calls
 // change, and writes what is different. An error of change leaves the files as
 // they were and is returned as it is; any other error leaves them whole.
-func (s *Store) Update(ctx context.Context, change func(*Books) error) error {
+func (s *Store) Update(ctx context.Context, change func(*Files) error) error {
 	_, err := s.update(ctx, change)
 	return err
 }
 
-// Discover registers the devices that nvidia-smi found: all of them when there
-// are none yet, otherwise as Books.Merge does. Its notes are among the
+// RegisterDevices registers the devices that nvidia-smi found: all of them when there
+// are none yet, otherwise as Files.MergeDevices does. Its notes are among the
 // Warnings of the state files that it returns.
-func (s *Store) Discover(ctx context.Context, found []snapshot.Device) (Books, error) {
-	books, err := s.update(ctx, func(b *Books) error {
-		b.Warnings = append(b.Warnings, b.Merge(found)...)
+func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (Files, error) {
+	books, err := s.update(ctx, func(b *Files) error {
+		b.Warnings = append(b.Warnings, b.MergeDevices(found)...)
 		return nil
 	})
 	return s.finish(ctx, books, err)
@@ -150,8 +150,8 @@ func (s *Store) ResetEnvironments(ctx context.Context) error {
 // ResetDevices replaces devices.json by one with the devices that nvidia-smi found
 // and no attachments. See ResetEnvironments.
 func (s *Store) ResetDevices(ctx context.Context, found []snapshot.Device) error {
-	var fresh Books
-	fresh.Merge(found)
+	var fresh Files
+	fresh.MergeDevices(found)
 	data, err := snapshot.EncodeDevices(fresh.Devices)
 	return s.reset(ctx, content{name: devicesFile, new: data}, err)
 }
@@ -202,12 +202,12 @@ func (s *Store) renewCopy(v *view, old *loaded, c content) {
 }
 
 // update is one read-modify-write.
-func (s *Store) update(ctx context.Context, change func(*Books) error) (books Books, err error) {
+func (s *Store) update(ctx context.Context, change func(*Files) error) (books Files, err error) {
 	return s.updateWithin(ctx, s.wait, change, func(*folder) {})
 }
 
 // updateWithin is update, and then, under the same lock, a call of inspect.
-func (s *Store) updateWithin(ctx context.Context, wait time.Duration, change func(*Books) error, inspect func(*folder)) (books Books, err error) {
+func (s *Store) updateWithin(ctx context.Context, wait time.Duration, change func(*Files) error, inspect func(*folder)) (books Files, err error) {
 	err = s.lockedWithin(ctx, wait, func(dir *folder) error {
 		v := s.look(dir, false)
 		defer v.close()
@@ -249,7 +249,7 @@ func (s *Store) updateWithin(ctx context.Context, wait time.Duration, change fun
 
 // settle removes what is dead from what was read, and adds again what was lost,
 // unless it is not known what lives.
-func (s *Store) settle(v *view, good *lastGood, old *loaded, b *Books, known *identities, process func(snapshot.PID) Process, all *census) {
+func (s *Store) settle(v *view, good *lastGood, old *loaded, b *Files, known *identities, process func(snapshot.PID) ProcessStatus, all *census) {
 	if !v.clean {
 		b.LivenessUnknown, b.foreign = true, v.foreign
 		b.Warnings = append(b.Warnings, v.warning)
@@ -268,7 +268,7 @@ func (s *Store) settle(v *view, good *lastGood, old *loaded, b *Books, known *id
 }
 
 // findAgain registers environments that began after the copy.
-func (s *Store) findAgain(v *view, good *lastGood, b *Books) {
+func (s *Store) findAgain(v *view, good *lastGood, b *Files) {
 	everybody := &census{machine: s.machine}
 	list, _ := everybody.of()
 	b.find(list, s.lastWhole(v, good), snapshot.DateOf(s.now()))

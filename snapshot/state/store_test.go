@@ -62,7 +62,7 @@ func TestEverythingIsMadeOnFirstUseForEveryUser(t *testing.T) {
 func TestAFolderKeepsTheModeThatItHas(t *testing.T) {
 	dir := sharedDir(t)
 	require.NoError(t, os.Mkdir(dir, 0o700))
-	_, err := everyoneLives(dir).Discover(t.Context(), gpus(1))
+	_, err := everyoneLives(dir).RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)
 	info, err := os.Stat(dir)
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestWhat143WroteIsReadAndLeftAsItIs(t *testing.T) {
 func TestAnUpdateIsWrittenAs143Reads(t *testing.T) {
 	dir := recordedFolder(t)
 	store := everyoneLives(dir)
-	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		b.Detach("1667")
 		_, err := b.Attach(state.AttachRequest{EID: "1667", Indices: indices{0, 1}, OverSubscribe: true, At: at("21:10:33")})
 		b.Detach("2020", 0)
@@ -96,7 +96,7 @@ func TestAnUpdateIsWrittenAs143Reads(t *testing.T) {
 func TestAnErrorOfTheChangeLeavesTheFilesAlone(t *testing.T) {
 	dir := recordedFolder(t)
 	refused := errors.New("refused")
-	err := everyoneLives(dir).Update(t.Context(), func(b *state.Books) error {
+	err := everyoneLives(dir).Update(t.Context(), func(b *state.Files) error {
 		b.Detach("1667")
 		b.Deactivate(25938)
 		return refused
@@ -109,7 +109,7 @@ func TestAnErrorOfTheChangeLeavesTheFilesAlone(t *testing.T) {
 
 func TestBooksThatCouldNotBeReadAgainAreNotWritten(t *testing.T) {
 	dir := recordedFolder(t)
-	err := everyoneLives(dir).Update(t.Context(), func(b *state.Books) error {
+	err := everyoneLives(dir).Update(t.Context(), func(b *state.Files) error {
 		b.Environments[0].Config.Name = "a\nb"
 		return nil
 	})
@@ -122,7 +122,7 @@ func TestDevicesAreNotKnownBeforeTheyAreDiscovered(t *testing.T) {
 	store := everyoneLives(dir)
 	_, err := store.Read(t.Context())
 	require.ErrorIs(t, err, state.ErrNoDevices)
-	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		return b.Activate(state.Activation{EID: "7", PID: 7, At: at("12:00:00")})
 	}), "an environment needs no device")
 	books, err := store.Read(t.Context())
@@ -131,7 +131,7 @@ func TestDevicesAreNotKnownBeforeTheyAreDiscovered(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "devices.json"))
 	require.ErrorIs(t, store.Update(t.Context(), enter(8)), state.ErrNoDevices)
 
-	books, err = store.Discover(t.Context(), gpus(2))
+	books, err = store.RegisterDevices(t.Context(), gpus(2))
 	require.NoError(t, err)
 	require.Equal(t, gpus(2), books.Devices)
 	_, err = store.Read(t.Context())
@@ -140,7 +140,7 @@ func TestDevicesAreNotKnownBeforeTheyAreDiscovered(t *testing.T) {
 
 func TestAHostWithoutDevicesIsNotOneWhoseDevicesAreUnknown(t *testing.T) {
 	store := everyoneLives(sharedDir(t))
-	_, err := store.Discover(t.Context(), nil)
+	_, err := store.RegisterDevices(t.Context(), nil)
 	require.NoError(t, err)
 	books, err := store.Read(t.Context())
 	require.NoError(t, err)
@@ -149,7 +149,7 @@ func TestAHostWithoutDevicesIsNotOneWhoseDevicesAreUnknown(t *testing.T) {
 
 func TestDiscoverSaysWhatItKept(t *testing.T) {
 	store := everyoneLives(recordedFolder(t))
-	books, err := store.Discover(t.Context(), nil)
+	books, err := store.RegisterDevices(t.Context(), nil)
 	require.NoError(t, err)
 	require.Len(t, books.Warnings, 3, "0, 1 and 3 are attached")
 	require.Len(t, books.Devices, 3)
@@ -157,7 +157,7 @@ func TestDiscoverSaysWhatItKept(t *testing.T) {
 
 func TestReadRawKeepsTheDeadAndWritesNothing(t *testing.T) {
 	dir := recordedFolder(t)
-	store := state.New(dir, state.Options{Machine: graveyard()})
+	store := state.New(dir, state.StoreOptions{System: graveyard()})
 	books, err := store.ReadRaw(t.Context())
 	require.NoError(t, err)
 	require.Len(t, books.Environments, 2)
@@ -166,13 +166,13 @@ func TestReadRawKeepsTheDeadAndWritesNothing(t *testing.T) {
 
 // graveyard is a machine where all processes of the recording are gone.
 func graveyard() *town {
-	dead := state.Process{Life: state.Gone}
-	return &town{people: map[snapshot.PID]state.Process{25936: dead, 25937: dead, 25938: dead}}
+	dead := state.ProcessStatus{Liveness: state.Gone}
+	return &town{people: map[snapshot.PID]state.ProcessStatus{25936: dead, 25937: dead, 25938: dead}}
 }
 
 func TestReadDropsTheDeadAndWritesThatBack(t *testing.T) {
 	dir := recordedFolder(t)
-	store := state.New(dir, state.Options{Machine: graveyard()})
+	store := state.New(dir, state.StoreOptions{System: graveyard()})
 	books, err := store.Read(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, books.Environments)
@@ -188,8 +188,8 @@ func TestReadDropsTheDeadAndWritesThatBack(t *testing.T) {
 func TestWhatDiesAndWhatLives(t *testing.T) {
 	tests := []struct {
 		name    string
-		process state.Life
-		kernel  state.Life
+		process state.Liveness
+		kernel  state.Liveness
 		lives   bool
 	}{
 		{"both gone", state.Gone, state.Gone, false},
@@ -201,14 +201,14 @@ func TestWhatDiesAndWhatLives(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			machine := &town{
-				people:  map[snapshot.PID]state.Process{7: {Life: tt.process}},
-				kernels: map[string]state.Life{"k": tt.kernel},
+				people:  map[snapshot.PID]state.ProcessStatus{7: {Liveness: tt.process}},
+				kernels: map[string]state.Liveness{"k": tt.kernel},
 			}
 			dir := sharedDir(t)
-			require.NoError(t, everyoneLives(dir).Update(t.Context(), func(b *state.Books) error {
+			require.NoError(t, everyoneLives(dir).Update(t.Context(), func(b *state.Files) error {
 				return b.Activate(state.Activation{EID: "7", PID: 7, KernelID: "k", At: at("12:00:00")})
 			}))
-			books, err := state.New(dir, state.Options{Machine: machine}).Read(t.Context())
+			books, err := state.New(dir, state.StoreOptions{System: machine}).Read(t.Context())
 			require.ErrorIs(t, err, state.ErrNoDevices)
 			require.Equal(t, tt.lives, books.Environment("7") != nil)
 		})
@@ -257,8 +257,8 @@ func TestResetReplacesALinkAndNotItsTarget(t *testing.T) {
 }
 
 func TestOwnersThatTheKernelContradicts(t *testing.T) {
-	uid := func(n snapshot.UID) state.Process { return state.Process{Life: state.Alive, Owner: &n} }
-	unseen := state.Process{Life: state.Alive}
+	uid := func(n snapshot.UID) state.ProcessStatus { return state.ProcessStatus{Liveness: state.Alive, Owner: &n} }
+	unseen := state.ProcessStatus{Liveness: state.Alive}
 	names := func(_ context.Context, uid snapshot.UID) snapshot.Username {
 		return map[snapshot.UID]snapshot.Username{1001: "alice"}[uid]
 	}
@@ -266,25 +266,25 @@ func TestOwnersThatTheKernelContradicts(t *testing.T) {
 		name     string
 		uid      snapshot.UID
 		username snapshot.Username
-		people   []state.Process
+		people   []state.ProcessStatus
 		mismatch bool
 	}{
-		{"its own processes", 1001, "alice", []state.Process{uid(1001), uid(1001)}, false},
-		{"root among them", 1001, "alice", []state.Process{uid(1001), uid(0)}, false},
-		{"owners that cannot be told", 1001, "alice", []state.Process{unseen}, false},
-		{"a name that cannot be told", 1009, "zoe", []state.Process{uid(1009)}, false},
-		{"no name in the books", 1001, "", []state.Process{uid(1001)}, false},
-		{"root's own", 0, "root", []state.Process{uid(0)}, false},
-		{"somebody else's", 1001, "alice", []state.Process{uid(1002)}, true},
-		{"somebody else's among its own", 1001, "alice", []state.Process{uid(1001), uid(1002)}, true},
-		{"root's alone", 1001, "alice", []state.Process{uid(0)}, true},
-		{"another name", 1001, "bob", []state.Process{uid(1001)}, true},
+		{"its own processes", 1001, "alice", []state.ProcessStatus{uid(1001), uid(1001)}, false},
+		{"root among them", 1001, "alice", []state.ProcessStatus{uid(1001), uid(0)}, false},
+		{"owners that cannot be told", 1001, "alice", []state.ProcessStatus{unseen}, false},
+		{"a name that cannot be told", 1009, "zoe", []state.ProcessStatus{uid(1009)}, false},
+		{"no name in the books", 1001, "", []state.ProcessStatus{uid(1001)}, false},
+		{"root's own", 0, "root", []state.ProcessStatus{uid(0)}, false},
+		{"somebody else's", 1001, "alice", []state.ProcessStatus{uid(1002)}, true},
+		{"somebody else's among its own", 1001, "alice", []state.ProcessStatus{uid(1001), uid(1002)}, true},
+		{"root's alone", 1001, "alice", []state.ProcessStatus{uid(0)}, true},
+		{"another name", 1001, "bob", []state.ProcessStatus{uid(1001)}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			machine := &town{people: map[snapshot.PID]state.Process{}}
-			store := state.New(sharedDir(t), state.Options{Machine: machine, Username: names})
-			require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+			machine := &town{people: map[snapshot.PID]state.ProcessStatus{}}
+			store := state.New(sharedDir(t), state.StoreOptions{System: machine, Username: names})
+			require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 				for i, p := range tt.people {
 					pid := snapshot.PID(i + 1)
 					machine.people[pid] = p

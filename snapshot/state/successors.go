@@ -23,8 +23,8 @@ const (
 	EnvironWiped
 )
 
-// Running is a living process as a search for an environment's work sees it.
-type Running struct {
+// RunningProcess is a living process as a search for an environment's work sees it.
+type RunningProcess struct {
 	PID, Parent snapshot.PID
 	Start       snapshot.StartTime
 	UID         snapshot.UID // the real one
@@ -36,15 +36,15 @@ type Running struct {
 // census is a list of the processes of the uids that were asked for. It is made
 // when it is first asked for, and again when other uids are.
 type census struct {
-	machine  Machine
+	machine  System
 	asked    map[snapshot.UID]bool // nil before the first question
-	list     []Running
+	list     []RunningProcess
 	complete bool
 }
 
 // of lists the living processes of uids, all of them with none given. complete
 // is unset where /proc hides others'.
-func (c *census) of(uids ...snapshot.UID) (list []Running, complete bool) {
+func (c *census) of(uids ...snapshot.UID) (list []RunningProcess, complete bool) {
 	missing := c.asked == nil || slices.ContainsFunc(uids, func(uid snapshot.UID) bool { return !c.asked[uid] })
 	if missing {
 		c.asked = map[snapshot.UID]bool{}
@@ -60,7 +60,7 @@ func (c *census) of(uids ...snapshot.UID) (list []Running, complete bool) {
 // the oldest first: those that carry its id in an environ that could be read,
 // and the descendants of these of which that cannot be told. unsure says that
 // there may be others.
-func successors(env *snapshot.Environment, processes []Running, leaving func(snapshot.PID) bool) (pids []snapshot.PID, unsure bool) {
+func successors(env *snapshot.Environment, processes []RunningProcess, leaving func(snapshot.PID) bool) (pids []snapshot.PID, unsure bool) {
 	c := claimsOf(env.UID, processes, leaving)
 	return c.pids[env.EID], c.unsure
 }
@@ -73,8 +73,8 @@ type claims struct {
 	unsure bool
 }
 
-func claimsOf(uid snapshot.UID, processes []Running, leaving func(snapshot.PID) bool) claims {
-	own := map[snapshot.PID]*Running{}
+func claimsOf(uid snapshot.UID, processes []RunningProcess, leaving func(snapshot.PID) bool) claims {
+	own := map[snapshot.PID]*RunningProcess{}
 	for i := range processes {
 		if p := &processes[i]; p.UID == uid && !leaving(p.PID) {
 			own[p.PID] = p
@@ -105,7 +105,7 @@ type claim struct {
 
 // claimOf is the claim of a process, or else of its nearest ancestor of the same
 // user that has one. It keeps the answers, since processes may be nested deeply.
-func claimOf(own map[snapshot.PID]*Running, pid snapshot.PID, answers map[snapshot.PID]claim) claim {
+func claimOf(own map[snapshot.PID]*RunningProcess, pid snapshot.PID, answers map[snapshot.PID]claim) claim {
 	answer, asked := answers[pid]
 	p := own[pid]
 	switch {
@@ -128,8 +128,8 @@ var loginPrograms = []string{
 }
 
 // byAge is the oldest first; start times are of a hundredth of a second.
-func byAge(processes []Running) []Running {
-	return slices.SortedFunc(slices.Values(processes), func(a, b Running) int {
+func byAge(processes []RunningProcess) []RunningProcess {
+	return slices.SortedFunc(slices.Values(processes), func(a, b RunningProcess) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
 	})
 }
@@ -154,7 +154,7 @@ func (s *Store) remaining(all *census) remains {
 
 // lineage are a process and its ancestors below the one that leaves; the process
 // alone if that one is not among its ancestors.
-func lineage(list []Running, pid, leaving snapshot.PID) map[snapshot.PID]bool {
+func lineage(list []RunningProcess, pid, leaving snapshot.PID) map[snapshot.PID]bool {
 	parents := map[snapshot.PID]snapshot.PID{}
 	for _, p := range list {
 		parents[p.PID] = p.Parent

@@ -14,11 +14,11 @@ import (
 const alice, bob = snapshot.UID(1001), snapshot.UID(1002)
 
 // job is a process that carries an id.
-func job(pid snapshot.PID, uid snapshot.UID, eid snapshot.EnvID) state.Running {
-	return state.Running{PID: pid, Parent: 1, Start: snapshot.StartTime(pid), UID: uid, Environ: state.EnvironRead, EID: eid, Name: "python"}
+func job(pid snapshot.PID, uid snapshot.UID, eid snapshot.EnvID) state.RunningProcess {
+	return state.RunningProcess{PID: pid, Parent: 1, Start: snapshot.StartTime(pid), UID: uid, Environ: state.EnvironRead, EID: eid, Name: "python"}
 }
 
-func with(r state.Running, change func(*state.Running)) state.Running {
+func with(r state.RunningProcess, change func(*state.RunningProcess)) state.RunningProcess {
 	change(&r)
 	return r
 }
@@ -26,36 +26,36 @@ func with(r state.Running, change func(*state.Running)) state.Running {
 // An environment lives as long as its user's work: 1102 of alice, of which
 // nothing that is registered lives.
 func TestAnEnvironmentLivesAsLongAsItsUsersWork(t *testing.T) {
-	wiped := func(parent snapshot.PID) func(*state.Running) {
-		return func(r *state.Running) { r.Environ, r.EID, r.Parent = state.EnvironWiped, "", parent }
+	wiped := func(parent snapshot.PID) func(*state.RunningProcess) {
+		return func(r *state.RunningProcess) { r.Environ, r.EID, r.Parent = state.EnvironWiped, "", parent }
 	}
-	hidden := func(name string) func(*state.Running) {
-		return func(r *state.Running) { r.Environ, r.EID, r.Name = state.EnvironHidden, "", name }
+	hidden := func(name string) func(*state.RunningProcess) {
+		return func(r *state.RunningProcess) { r.Environ, r.EID, r.Name = state.EnvironHidden, "", name }
 	}
 	tests := []struct {
 		name    string
-		running []state.Running
+		running []state.RunningProcess
 		hidden  bool
 		want    []snapshot.PID // nil for an environment that ends
 	}{
 		{"nothing runs", nil, false, nil},
-		{"a job carries its id", []state.Running{job(50, alice, "1102")}, false, []snapshot.PID{50}},
-		{"the oldest comes first", []state.Running{job(60, alice, "1102"), job(50, alice, "1102")}, false, []snapshot.PID{50, 60}},
-		{"a descendant set its title", []state.Running{job(50, alice, "1102"), with(job(51, alice, ""), wiped(50)), with(job(52, alice, ""), wiped(51))}, false, []snapshot.PID{50, 51, 52}},
-		{"a title without an ancestor says nothing", []state.Running{with(job(51, alice, ""), wiped(1))}, false, nil},
-		{"a descendant has left it", []state.Running{job(50, alice, "7"), with(job(51, alice, "7"), func(r *state.Running) { r.Parent = 50 })}, false, nil},
-		{"another user claims it", []state.Running{job(50, bob, "1102"), job(51, 0, "1102")}, false, nil},
-		{"another environment's job", []state.Running{job(50, alice, "11020")}, false, nil},
-		{"in no environment", []state.Running{job(50, alice, "")}, false, nil},
-		{"what may not be read may be in it", []state.Running{with(job(50, alice, ""), hidden("python"))}, false, []snapshot.PID{1102}},
-		{"but a login is not", []state.Running{with(job(50, alice, ""), hidden("sshd"))}, false, nil},
-		{"nor is another user's process", []state.Running{with(job(50, bob, ""), hidden("python"))}, false, nil},
+		{"a job carries its id", []state.RunningProcess{job(50, alice, "1102")}, false, []snapshot.PID{50}},
+		{"the oldest comes first", []state.RunningProcess{job(60, alice, "1102"), job(50, alice, "1102")}, false, []snapshot.PID{50, 60}},
+		{"a descendant set its title", []state.RunningProcess{job(50, alice, "1102"), with(job(51, alice, ""), wiped(50)), with(job(52, alice, ""), wiped(51))}, false, []snapshot.PID{50, 51, 52}},
+		{"a title without an ancestor says nothing", []state.RunningProcess{with(job(51, alice, ""), wiped(1))}, false, nil},
+		{"a descendant has left it", []state.RunningProcess{job(50, alice, "7"), with(job(51, alice, "7"), func(r *state.RunningProcess) { r.Parent = 50 })}, false, nil},
+		{"another user claims it", []state.RunningProcess{job(50, bob, "1102"), job(51, 0, "1102")}, false, nil},
+		{"another environment's job", []state.RunningProcess{job(50, alice, "11020")}, false, nil},
+		{"in no environment", []state.RunningProcess{job(50, alice, "")}, false, nil},
+		{"what may not be read may be in it", []state.RunningProcess{with(job(50, alice, ""), hidden("python"))}, false, []snapshot.PID{1102}},
+		{"but a login is not", []state.RunningProcess{with(job(50, alice, ""), hidden("sshd"))}, false, nil},
+		{"nor is another user's process", []state.RunningProcess{with(job(50, bob, ""), hidden("python"))}, false, nil},
 		{"where /proc hides others nothing is known", nil, true, []snapshot.PID{1102}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			machine := &town{people: map[snapshot.PID]state.Process{1102: {Life: state.Gone}}, running: tt.running, hidden: tt.hidden}
-			store := state.New(sharedDir(t), state.Options{Machine: machine})
+			machine := &town{people: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}, running: tt.running, hidden: tt.hidden}
+			store := state.New(sharedDir(t), state.StoreOptions{System: machine})
 			began(t, store, machine)
 			books, err := store.Read(t.Context())
 			require.NoError(t, err)
@@ -73,15 +73,17 @@ func TestAnEnvironmentLivesAsLongAsItsUsersWork(t *testing.T) {
 
 // Anybody can register any process in an environment; that doesn't keep it alive.
 func TestForeignProcessesKeepNoEnvironmentAlive(t *testing.T) {
-	of := func(uid snapshot.UID) state.Process { return state.Process{Life: state.Alive, Owner: &uid} }
-	root := func(eid snapshot.EnvID, environ state.Environ) []state.Running {
-		return []state.Running{with(job(7, 0, eid), func(r *state.Running) { r.Environ = environ })}
+	of := func(uid snapshot.UID) state.ProcessStatus {
+		return state.ProcessStatus{Liveness: state.Alive, Owner: &uid}
+	}
+	root := func(eid snapshot.EnvID, environ state.Environ) []state.RunningProcess {
+		return []state.RunningProcess{with(job(7, 0, eid), func(r *state.RunningProcess) { r.Environ = environ })}
 	}
 	tests := []struct {
 		name    string
 		pid     snapshot.PID
-		process state.Process
-		running []state.Running
+		process state.ProcessStatus
+		running []state.RunningProcess
 		lives   bool
 	}{
 		{"another user's", 7, of(bob), nil, false},
@@ -94,23 +96,23 @@ func TestForeignProcessesKeepNoEnvironmentAlive(t *testing.T) {
 		{"its user's", 7, of(alice), nil, true},
 		{"root's, by sudo", 7, of(0), root("1102", state.EnvironRead), true},
 		{"root's, as a user sees it", 7, of(0), root("", state.EnvironHidden), true},
-		{"an owner that can't be told", 7, state.Process{Life: state.Alive}, nil, true},
+		{"an owner that can't be told", 7, state.ProcessStatus{Liveness: state.Alive}, nil, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			machine := &town{}
-			store := state.New(sharedDir(t), state.Options{Machine: machine})
+			store := state.New(sharedDir(t), state.StoreOptions{System: machine})
 			began(t, store, machine)
-			require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+			require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 				b.Environment("1102").PIDs = []snapshot.PID{1102, tt.pid}
 				return nil
 			}))
-			machine.people = map[snapshot.PID]state.Process{tt.pid: tt.process, 1102: of(alice)}
+			machine.people = map[snapshot.PID]state.ProcessStatus{tt.pid: tt.process, 1102: of(alice)}
 			machine.running = tt.running
 			books, err := store.Read(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, []snapshot.PID{1102, tt.pid}, books.Environment("1102").PIDs, "beside one of its own it stays")
-			machine.people[1102] = state.Process{Life: state.Gone}
+			machine.people[1102] = state.ProcessStatus{Liveness: state.Gone}
 			books, err = store.Read(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, tt.lives, books.Environment("1102") != nil)
@@ -123,9 +125,9 @@ func began(t *testing.T, store *state.Store, machine *town) {
 	t.Helper()
 	before := machine.people
 	machine.people = nil
-	_, err := store.Discover(t.Context(), gpus(2))
+	_, err := store.RegisterDevices(t.Context(), gpus(2))
 	require.NoError(t, err)
-	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		if err := b.Activate(state.Activation{EID: "1102", UID: alice, PID: 1102, At: at("12:00:00")}); err != nil {
 			return err
 		}
@@ -137,7 +139,7 @@ func began(t *testing.T, store *state.Store, machine *town) {
 
 func TestNoWalkWhileARegisteredProcessLives(t *testing.T) {
 	machine := &town{}
-	store := state.New(sharedDir(t), state.Options{Machine: machine})
+	store := state.New(sharedDir(t), state.StoreOptions{System: machine})
 	began(t, store, machine)
 	_, err := store.Read(t.Context())
 	require.NoError(t, err)
@@ -145,11 +147,11 @@ func TestNoWalkWhileARegisteredProcessLives(t *testing.T) {
 }
 
 func TestSuccessorsAreBounded(t *testing.T) {
-	machine := &town{people: map[snapshot.PID]state.Process{1102: {Life: state.Gone}}}
+	machine := &town{people: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}}
 	for pid := range snapshot.PID(1000) {
 		machine.running = append(machine.running, job(2000+pid, alice, "1102"))
 	}
-	store := state.New(sharedDir(t), state.Options{Machine: machine})
+	store := state.New(sharedDir(t), state.StoreOptions{System: machine})
 	began(t, store, machine)
 	books, err := store.Read(t.Context())
 	require.NoError(t, err)
@@ -160,28 +162,28 @@ func TestSuccessorsAreBounded(t *testing.T) {
 // Whoever deactivates leaves; the jobs that go on keep the environment.
 func TestDeactivateLeavesTheJobsTheirEnvironment(t *testing.T) {
 	self := snapshot.PID(os.Getpid())
-	subshell := with(job(1103, alice, "1102"), func(r *state.Running) { r.Parent = 1102 })
-	caller := with(job(self, alice, "1102"), func(r *state.Running) { r.Parent = 1103 })
+	subshell := with(job(1103, alice, "1102"), func(r *state.RunningProcess) { r.Parent = 1102 })
+	caller := with(job(self, alice, "1102"), func(r *state.RunningProcess) { r.Parent = 1103 })
 	shell := job(1102, alice, "1102") // started in the environment, as in tmux
 	tests := []struct {
 		name    string
-		running []state.Running
+		running []state.RunningProcess
 		want    []snapshot.PID
 	}{
 		{"no jobs", nil, nil},
-		{"the shell, its $(…) and genv are no jobs", []state.Running{shell, subshell, caller}, nil},
-		{"a job goes on", []state.Running{shell, subshell, caller, job(50, alice, "1102")}, []snapshot.PID{50}},
-		{"another user's does not count", []state.Running{job(50, bob, "1102")}, nil},
-		{"what may not be read does not hold who leaves", []state.Running{with(job(50, alice, ""), func(r *state.Running) { r.Environ = state.EnvironHidden })}, nil},
+		{"the shell, its $(…) and genv are no jobs", []state.RunningProcess{shell, subshell, caller}, nil},
+		{"a job goes on", []state.RunningProcess{shell, subshell, caller, job(50, alice, "1102")}, []snapshot.PID{50}},
+		{"another user's does not count", []state.RunningProcess{job(50, bob, "1102")}, nil},
+		{"what may not be read does not hold who leaves", []state.RunningProcess{with(job(50, alice, ""), func(r *state.RunningProcess) { r.Environ = state.EnvironHidden })}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			machine := &town{running: tt.running}
-			store := state.New(sharedDir(t), state.Options{Machine: machine})
+			store := state.New(sharedDir(t), state.StoreOptions{System: machine})
 			began(t, store, machine)
-			require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+			require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 				require.Equal(t, snapshot.EnvID("1102"), b.Deactivate(1102))
-				require.Equal(t, tt.want, b.Adopted("1102"))
+				require.Equal(t, tt.want, b.Successors("1102"))
 				return nil
 			}))
 			books, err := store.Read(t.Context())
@@ -198,12 +200,12 @@ func TestDeactivateLeavesTheJobsTheirEnvironment(t *testing.T) {
 
 // 1102 ends while its real job goes on: setsid, as tmux and nohup do.
 func TestARealJobKeepsItsEnvironment(t *testing.T) {
-	store := state.New(sharedDir(t), state.Options{})
-	_, err := store.Discover(t.Context(), gpus(1))
+	store := state.New(sharedDir(t), state.StoreOptions{})
+	_, err := store.RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)
 	shell := sleeper(t, nil)
 	eid := snapshot.EnvID(strconv.Itoa(int(shell.pid)))
-	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		return b.Activate(state.Activation{EID: eid, UID: snapshot.UID(os.Getuid()), PID: shell.pid, At: at("12:00:00")})
 	}))
 	work := sleeper(t, []string{"GENV_ENVIRONMENT_ID=" + string(eid)})
@@ -220,13 +222,13 @@ func TestARealJobKeepsItsEnvironment(t *testing.T) {
 
 // After a reboot nothing of an environment goes on, whatever cannot be read.
 func TestAfterARebootNothingGoesOn(t *testing.T) {
-	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.Process{1102: {Life: state.Alive, Start: 7}}}
-	store := state.New(sharedDir(t), state.Options{Machine: machine})
+	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Alive, Start: 7}}}
+	store := state.New(sharedDir(t), state.StoreOptions{System: machine})
 	began(t, store, machine)
 	_, err := store.Read(t.Context())
 	require.NoError(t, err)
 	machine.boot, machine.hidden = "boot-2", true
-	machine.running = []state.Running{with(job(50, alice, ""), func(r *state.Running) { r.Environ = state.EnvironHidden })}
+	machine.running = []state.RunningProcess{with(job(50, alice, ""), func(r *state.RunningProcess) { r.Environ = state.EnvironHidden })}
 	books, err := store.Read(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, books.Environments)

@@ -13,7 +13,7 @@ const readerWait = 2 * time.Second
 
 // updateOrRead is update, but root's genv changes only what it returns if the lock
 // can't be had soon.
-func (s *Store) updateOrRead(ctx context.Context, change func(*Books) error, inspect func(*folder)) (Books, error) {
+func (s *Store) updateOrRead(ctx context.Context, change func(*Files) error, inspect func(*folder)) (Files, error) {
 	if !s.mayRepair() {
 		return s.updateWithin(ctx, s.wait, change, inspect)
 	}
@@ -32,28 +32,28 @@ func (s *Store) updateOrRead(ctx context.Context, change func(*Books) error, ins
 // holds the lock. Since a genv replaces a file whole, the same valid content twice is
 // what a reader with the lock would find; nothing is written to the files. busy is
 // the error where that doesn't succeed.
-func (s *Store) readUnlocked(ctx context.Context, busy *BusyError) (Books, error) {
+func (s *Store) readUnlocked(ctx context.Context, busy *BusyError) (Files, error) {
 	dir, err := s.open()
 	if err != nil {
-		return Books{}, err
+		return Files{}, err
 	}
 	defer dir.close()
 	v := s.look(dir, false)
 	defer v.close()
 	old, again := s.loadEach(ctx, dir), s.loadEach(ctx, dir)
 	if !v.writable || !same(old.envs, again.envs) || !same(old.devices, again.devices) {
-		return Books{}, busy
+		return Files{}, busy
 	}
 	good, had := s.recallCopy(&v), old.devices != nil
 	if err := s.restore(dir, &v, good, &old); err != nil {
-		return Books{}, err
+		return Files{}, err
 	}
 	if err := old.err(); err != nil {
-		return Books{}, err
+		return Files{}, err
 	}
 	books, known := old.books, s.recall(dir, old.envsStamp)
 	s.settle(&v, good, &old, &books, &known, once(s.machine.Process), &census{machine: s.machine})
-	books.DevicesUnwritten = good != nil && good.devices != nil && !had
+	books.DevicesNotSaved = good != nil && good.devices != nil && !had
 	books.Warnings = append(books.Warnings, fmt.Sprintf("%s: the state files were read without it, and nothing was written", busy.held()))
 	return books, nil
 }

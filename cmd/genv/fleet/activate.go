@@ -82,7 +82,7 @@ func roomiest(results []remote.Result[[]snapshot.Device], r state.AttachRequest)
 		if result.Err != nil {
 			continue
 		}
-		books := state.Books{Devices: slices.Clone(result.Value)}
+		books := state.Files{Devices: slices.Clone(result.Value)}
 		if _, err := books.Attach(r); err == nil {
 			fitting = append(fitting, result)
 		}

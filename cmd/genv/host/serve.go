@@ -58,7 +58,7 @@ func (p *program) usageServe(c *cli.Context) error {
 		return err
 	}
 	host.Machine.DevicesFor = devicesFor
-	host.Machine.Books = state.Keep(host.Store)
+	host.Machine.Books = state.NewCache(host.Store)
 	debug.SetGCPercent(gcPercentServed)
 	server := &agent.Server{
 		Token: c.String("token"), Idle: c.Duration("idle"), Handler: &served{host: host},

@@ -25,7 +25,7 @@ func BenchmarkUnchangedSnapshot(b *testing.B) {
 	machine, err := testfleet.NewMachine(b.TempDir(), gpus.Devices("bench", 8, "NVIDIA H100 80GB HBM3", 81559), sshd.Build(b, "remote/testfleet/gpus/nvidia-smi"))
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, machine.Close()) })
-	var books state.Books
+	var books state.Files
 	for i := range snapshot.DeviceIndex(4) {
 		shell, err := machine.Start(testfleet.JobOptions{Command: []string{"sleep", "infinity"}})
 		require.NoError(b, err)
@@ -46,11 +46,11 @@ func BenchmarkUnchangedSnapshot(b *testing.B) {
 	p := &program{command.Program{In: os.Stdin, Getenv: func(key string) string { return environ[key] }, Now: time.Now}}
 	host, err := p.openHost()
 	require.NoError(b, err)
-	require.NoError(b, host.Store.Update(b.Context(), func(old *state.Books) error {
+	require.NoError(b, host.Store.Update(b.Context(), func(old *state.Files) error {
 		*old = books
 		return nil
 	}))
-	host.Machine.DevicesFor, host.Machine.Books = devicesFor, state.Keep(host.Store)
+	host.Machine.DevicesFor, host.Machine.Books = devicesFor, state.NewCache(host.Store)
 	s := &served{host: host}
 	ask := func(revision uint64) (answer agent.SnapshotAnswer) {
 		body, err := json.Marshal(agent.SnapshotRequest{Revision: revision})

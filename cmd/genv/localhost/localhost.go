@@ -22,7 +22,7 @@ func Open(getenv func(string) string, now func() time.Time) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := state.Options{Now: now, Root: state.Root(getenv), Username: state.Users{}.Username}
+	options := state.StoreOptions{Now: now, RootDir: state.RootDir(getenv), Username: state.Users{}.Username}
 	// One account plays several users, as in the demo: envs.json is believed, and
 	// the uids of processes aren't reported. sudo lets no such variable through.
 	oneAccount := getenv("GENV_NAMES") == "books"

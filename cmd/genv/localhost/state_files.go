@@ -11,7 +11,7 @@ import (
 
 // StateFiles are the state files without what is dead. A host whose devices are not
 // registered yet has environments all the same.
-func (h *Host) StateFiles(ctx context.Context) (state.Books, error) {
+func (h *Host) StateFiles(ctx context.Context) (state.Files, error) {
 	books, err := h.Store.Read(ctx)
 	if errors.Is(err, state.ErrNoDevices) {
 		err = nil
@@ -20,7 +20,7 @@ func (h *Host) StateFiles(ctx context.Context) (state.Books, error) {
 }
 
 // RawStateFiles are what the state files hold, dead parts included.
-func (h *Host) RawStateFiles(ctx context.Context) (state.Books, error) {
+func (h *Host) RawStateFiles(ctx context.Context) (state.Files, error) {
 	books, err := h.Store.ReadRaw(ctx)
 	if errors.Is(err, state.ErrNoDevices) {
 		err = nil
@@ -30,7 +30,7 @@ func (h *Host) RawStateFiles(ctx context.Context) (state.Books, error) {
 
 // Update changes the state files. Where that fails for want of devices, nvidia-smi is
 // asked, without the lock, whether there are more than the state files know.
-func (h *Host) Update(ctx context.Context, change func(*state.Books) error) error {
+func (h *Host) Update(ctx context.Context, change func(*state.Files) error) error {
 	err := h.Store.Update(ctx, change)
 	var tooMany *state.TooManyError
 	var none *state.NoDeviceError
@@ -43,7 +43,7 @@ func (h *Host) Update(ctx context.Context, change func(*state.Books) error) erro
 	case smiErr != nil:
 		return err
 	default:
-		if _, err := h.Store.Discover(ctx, found); err != nil {
+		if _, err := h.Store.RegisterDevices(ctx, found); err != nil {
 			return err
 		}
 	}
@@ -52,7 +52,7 @@ func (h *Host) Update(ctx context.Context, change func(*state.Books) error) erro
 
 // Devices are the state files with the devices of this host. nvidia-smi is slow, so
 // it is asked only when the state files hold no devices yet, or the driver has more.
-func (h *Host) Devices(ctx context.Context, raw bool) (state.Books, error) {
+func (h *Host) Devices(ctx context.Context, raw bool) (state.Files, error) {
 	read := h.Store.Read
 	if raw {
 		read = h.Store.ReadRaw
@@ -73,7 +73,7 @@ func (h *Host) Devices(ctx context.Context, raw bool) (state.Books, error) {
 		books.Warnings = append(books.Warnings, "this host has devices that are not listed: "+err.Error())
 		return books, nil
 	}
-	if books, err = h.Store.Discover(ctx, found); err != nil || !raw {
+	if books, err = h.Store.RegisterDevices(ctx, found); err != nil || !raw {
 		return books, err
 	}
 	return read(ctx)

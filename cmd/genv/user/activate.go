@@ -120,7 +120,7 @@ type entry struct {
 // asks for: all of it or nothing. An environment that is there already has the
 // devices that it has, unless more are asked for now.
 func (w *person) enter(ctx context.Context, e *entry) (active shell.Active, err error) {
-	err = w.Update(ctx, func(b *state.Books) error {
+	err = w.Update(ctx, func(b *state.Files) error {
 		a := e.Activation
 		if a.EID == "" {
 			a.EID = freeID(b, a.PID)
@@ -146,7 +146,7 @@ func (w *person) enter(ctx context.Context, e *entry) (active shell.Active, err 
 
 // freeID is the process's PID, as in 1.4.3, unless an environment whose first
 // shell had that PID has outlived it.
-func freeID(b *state.Books, pid snapshot.PID) snapshot.EnvID {
+func freeID(b *state.Files, pid snapshot.PID) snapshot.EnvID {
 	eid := snapshot.EnvID(fmt.Sprint(pid))
 	for n := 2; b.Environment(eid) != nil; n++ {
 		eid = snapshot.EnvID(fmt.Sprintf("%d-%d", pid, n))
@@ -156,7 +156,7 @@ func freeID(b *state.Books, pid snapshot.PID) snapshot.EnvID {
 
 // leave undoes an activation of which the shell could not be told.
 func (w *person) leave(ctx context.Context, pid snapshot.PID, cause error) error {
-	err := w.Store.Update(ctx, func(b *state.Books) error {
+	err := w.Store.Update(ctx, func(b *state.Files) error {
 		b.Deactivate(pid)
 		return nil
 	})
@@ -167,6 +167,6 @@ func (w *person) leave(ctx context.Context, pid snapshot.PID, cause error) error
 }
 
 // activeOf is a registered environment as its shells know it.
-func activeOf(b *state.Books, eid snapshot.EnvID) shell.Active {
+func activeOf(b *state.Files, eid snapshot.EnvID) shell.Active {
 	return shell.Active{EID: eid, Config: b.Environment(eid).Config, Devices: b.AttachedTo(eid)}
 }

@@ -70,14 +70,14 @@ func advised(err error) string {
 }
 
 // holdersOf are those who have what was refused.
-func holdersOf(err error) []state.AttachedBy {
+func holdersOf(err error) []state.Conflict {
 	var taken *state.TakenError
 	var tooMany *state.TooManyError
 	switch {
 	case errors.As(err, &taken):
-		return taken.Holders
+		return taken.Conflicts
 	case errors.As(err, &tooMany) && tooMany.Requested <= tooMany.Total:
-		return tooMany.Holders
+		return tooMany.Conflicts
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func holdersOf(err error) []state.AttachedBy {
 const maxHolders = 16
 
 // holderLines are the holders, each on a line of its own below the line of 1.4.3.
-func holderLines(holders []state.AttachedBy) string {
+func holderLines(holders []state.Conflict) string {
 	var text strings.Builder
 	for i, holder := range holders {
 		if i == maxHolders {

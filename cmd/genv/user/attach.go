@@ -49,7 +49,7 @@ func (p *program) attach(c *cli.Context) error {
 	}
 	request.At = snapshot.DateOf(p.Now())
 	if c.Bool("refresh") {
-		return p.inShell(c.Context, func(*state.Books, *snapshot.Environment) error { return nil })
+		return p.inShell(c.Context, func(*state.Files, *snapshot.Environment) error { return nil })
 	}
 	who, err := p.person()
 	if err != nil {
@@ -61,7 +61,7 @@ func (p *program) attach(c *cli.Context) error {
 	}
 	request.Busy = others.devices()
 	var before, now []snapshot.DeviceIndex
-	err = p.inShell(c.Context, func(b *state.Books, env *snapshot.Environment) error {
+	err = p.inShell(c.Context, func(b *state.Files, env *snapshot.Environment) error {
 		before = b.AttachedTo(env.EID)
 		now, err = attachTo(b, env, request)
 		return err
@@ -74,7 +74,7 @@ func (p *program) attach(c *cli.Context) error {
 
 // inShell changes the environment in which the command was typed, and then the
 // shell. An error changes neither.
-func (p *program) inShell(ctx context.Context, change func(*state.Books, *snapshot.Environment) error) error {
+func (p *program) inShell(ctx context.Context, change func(*state.Files, *snapshot.Environment) error) error {
 	who, err := p.person()
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (p *program) inShell(ctx context.Context, change func(*state.Books, *snapsh
 		return err
 	}
 	var active shell.Active
-	err = who.Update(ctx, func(b *state.Books) error {
+	err = who.Update(ctx, func(b *state.Files) error {
 		env, err := who.mine(b, eid)
 		if err != nil {
 			return err
@@ -107,7 +107,7 @@ func (p *program) inShell(ctx context.Context, change func(*state.Books, *snapsh
 
 // attachTo attaches what was asked for, or else what the environment is
 // configured with, and lists all that it has then.
-func attachTo(b *state.Books, env *snapshot.Environment, r state.AttachRequest) ([]snapshot.DeviceIndex, error) {
+func attachTo(b *state.Files, env *snapshot.Environment, r state.AttachRequest) ([]snapshot.DeviceIndex, error) {
 	r.EID, r.Memory = env.EID, env.Config.GPUMemory
 	if r.Count == 0 && r.Indices == nil {
 		r.Count = 1

@@ -115,7 +115,7 @@ func (p *program) config(c *cli.Context) error {
 			return err
 		}
 	}
-	return p.inShell(c.Context, func(b *state.Books, env *snapshot.Environment) error {
+	return p.inShell(c.Context, func(b *state.Files, env *snapshot.Environment) error {
 		return reconfigure(b, env, request, &saved)
 	})
 }
@@ -161,7 +161,7 @@ func configText(config *snapshot.EnvConfig, which []environment.Setting) string 
 
 // reconfigure changes the settings that were asked for, from the value, from
 // what was saved, or to none.
-func reconfigure(b *state.Books, env *snapshot.Environment, r configRequest, saved *snapshot.EnvConfig) error {
+func reconfigure(b *state.Files, env *snapshot.Environment, r configRequest, saved *snapshot.EnvConfig) error {
 	config := env.Config
 	for _, s := range r.which {
 		text := s.Get(saved)

@@ -47,7 +47,7 @@ func (p *program) deactivate(c *cli.Context) error {
 	if err := who.identify(c.Context, &activation); err != nil {
 		return err
 	}
-	if err := p.leave(c.Context, who, func(b *state.Books) (snapshot.EnvID, error) { return b.Deactivate(caller.PID), nil }); err != nil {
+	if err := p.leave(c.Context, who, func(b *state.Files) (snapshot.EnvID, error) { return b.Deactivate(caller.PID), nil }); err != nil {
 		return err
 	}
 	return caller.Apply(shell.Deactivate())
@@ -55,9 +55,9 @@ func (p *program) deactivate(c *cli.Context) error {
 
 // leave has a process leave an environment, and warns if that one goes on with
 // other processes.
-func (p *program) leave(ctx context.Context, who *person, change func(*state.Books) (snapshot.EnvID, error)) error {
+func (p *program) leave(ctx context.Context, who *person, change func(*state.Files) (snapshot.EnvID, error)) error {
 	var goesOn string
-	err := who.Store.Update(ctx, func(b *state.Books) error {
+	err := who.Store.Update(ctx, func(b *state.Files) error {
 		eid, err := change(b)
 		goesOn = goesOnLine(b, eid)
 		return err
@@ -70,8 +70,8 @@ func (p *program) leave(ctx context.Context, who *person, change func(*state.Boo
 
 // goesOnLine says which processes still run in an environment that its last shell
 // has left; "" if there are none.
-func goesOnLine(b *state.Books, eid snapshot.EnvID) string {
-	pids := b.Adopted(eid)
+func goesOnLine(b *state.Files, eid snapshot.EnvID) string {
+	pids := b.Successors(eid)
 	if len(pids) == 0 {
 		return ""
 	}

@@ -26,14 +26,14 @@ func (p *program) detach(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.inShell(c.Context, func(b *state.Books, env *snapshot.Environment) error {
+	return p.inShell(c.Context, func(b *state.Files, env *snapshot.Environment) error {
 		return detachFrom(b, env.EID, list)
 	})
 }
 
 // detachFrom refuses devices that the host doesn't have: to say nothing would
 // hide a slip. One that isn't attached is what was asked for.
-func detachFrom(b *state.Books, eid snapshot.EnvID, list []snapshot.DeviceIndex) error {
+func detachFrom(b *state.Files, eid snapshot.EnvID, list []snapshot.DeviceIndex) error {
 	for _, index := range list {
 		if b.Device(index) == nil {
 			return &state.NoDeviceError{Index: index, Total: len(b.Devices)}

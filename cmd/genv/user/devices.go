@@ -69,21 +69,21 @@ func refuseBookFlags(c *cli.Context) error {
 var errResetRoot = errors.New("--reset takes from all users what they have: only root may, with `sudo genv envs --reset` or `sudo genv devices --reset`")
 
 // deviceBooks are the state files for a command that lists devices.
-func (p *program) deviceBooks(c *cli.Context) (state.Books, error) {
+func (p *program) deviceBooks(c *cli.Context) (state.Files, error) {
 	who, err := p.person()
 	if err != nil {
-		return state.Books{}, err
+		return state.Files{}, err
 	}
 	if command.Given(c, "reset").Bool("reset") {
 		if who.uid != 0 {
-			return state.Books{}, errResetRoot
+			return state.Files{}, errResetRoot
 		}
 		found, err := who.Machine.Found(c.Context)
 		if err != nil {
-			return state.Books{}, err
+			return state.Files{}, err
 		}
 		if err := who.Store.ResetDevices(c.Context, found); err != nil {
-			return state.Books{}, err
+			return state.Files{}, err
 		}
 	}
 	books, err := who.Devices(c.Context, command.Given(c, "no-cleanup").Bool("no-cleanup"))
@@ -122,7 +122,7 @@ func (p *program) devicesPs(c *cli.Context) error {
 	return t.Write(p.Out, format)
 }
 
-func nameOf(b *state.Books, eid snapshot.EnvID) string {
+func nameOf(b *state.Files, eid snapshot.EnvID) string {
 	if env := b.Environment(eid); env != nil {
 		return env.Config.Name
 	}
@@ -148,7 +148,7 @@ type localAttachment struct {
 	Attached       string         `json:"attached"` // this host's wall clock, YYYY-MM-DDTHH:MM:SS
 }
 
-func localDevicesOf(b *state.Books) LocalDevices {
+func localDevicesOf(b *state.Files) LocalDevices {
 	document := LocalDevices{Schema: "genv.devices/1", Devices: []localDevice{}}
 	for _, d := range b.Devices {
 		device := localDevice{Index: d.Index, TotalMemoryBytes: d.TotalMemory.Bytes(), Attachments: []localAttachment{}}

@@ -34,7 +34,7 @@ func (p *program) devicesAttach(c *cli.Context) error {
 	others := who.inUseByOthers(c.Context, eid, who.uid)
 	request.Busy = others.devices()
 	var before, now []snapshot.DeviceIndex
-	err = p.changeDevices(c.Context, who, eid, func(b *state.Books, env *snapshot.Environment) error {
+	err = p.changeDevices(c.Context, who, eid, func(b *state.Files, env *snapshot.Environment) error {
 		if config.GPUMemory.Known() {
 			env.Config.GPUMemory = config.GPUMemory
 		}
@@ -60,7 +60,7 @@ func (p *program) devicesDetach(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.changeDevices(c.Context, who, eid, func(b *state.Books, env *snapshot.Environment) error {
+	return p.changeDevices(c.Context, who, eid, func(b *state.Files, env *snapshot.Environment) error {
 		return detachFrom(b, env.EID, list)
 	})
 }
@@ -82,9 +82,9 @@ func (p *program) ownerOfDevices(c *cli.Context) (*person, snapshot.EnvID, error
 // it has then. env is a copy. An environment that is not registered belongs to no
 // user; as in 1.4.3 it can be given devices, which it has until the state files are
 // next read.
-func (p *program) changeDevices(ctx context.Context, who *person, eid snapshot.EnvID, change func(b *state.Books, env *snapshot.Environment) error) error {
+func (p *program) changeDevices(ctx context.Context, who *person, eid snapshot.EnvID, change func(b *state.Files, env *snapshot.Environment) error) error {
 	var attached []snapshot.DeviceIndex
-	err := who.Update(ctx, func(b *state.Books) error {
+	err := who.Update(ctx, func(b *state.Files) error {
 		env := snapshot.Environment{EID: eid}
 		switch registered, err := who.mine(b, eid); {
 		case err == nil:

@@ -83,7 +83,7 @@ func (p *program) devicesQuery(c *cli.Context) error {
 }
 
 // keepDevices keeps the devices that are on a list, if there is one.
-func keepDevices(b *state.Books, list []snapshot.DeviceIndex) error {
+func keepDevices(b *state.Files, list []snapshot.DeviceIndex) error {
 	if list == nil {
 		return nil
 	}

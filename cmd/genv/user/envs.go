@@ -54,14 +54,14 @@ func (p *program) envsCommand() *cli.Command {
 // environmentBooks are the state files for a command that lists environments. They
 // are checked against the names that the system has for users, which the
 // commands of every prompt have no time for.
-func (p *program) environmentBooks(c *cli.Context) (state.Books, error) {
-	store := state.New(state.Dir(p.Getenv), state.Options{Now: p.Now, Root: state.Root(p.Getenv), Username: state.Users{}.Username})
+func (p *program) environmentBooks(c *cli.Context) (state.Files, error) {
+	store := state.New(state.Dir(p.Getenv), state.StoreOptions{Now: p.Now, RootDir: state.RootDir(p.Getenv), Username: state.Users{}.Username})
 	if command.Given(c, "reset").Bool("reset") {
 		if os.Getuid() != 0 {
-			return state.Books{}, errResetRoot
+			return state.Files{}, errResetRoot
 		}
 		if err := store.ResetEnvironments(c.Context); err != nil {
-			return state.Books{}, err
+			return state.Files{}, err
 		}
 	}
 	read := (&localhost.Host{Store: store}).StateFiles
@@ -135,7 +135,7 @@ type localEnvironment struct {
 	OwnerMismatch bool                   `json:"owner_mismatch"`
 }
 
-func localEnvironmentsOf(b *state.Books) LocalEnvironments {
+func localEnvironmentsOf(b *state.Files) LocalEnvironments {
 	document := LocalEnvironments{Schema: "genv.envs/1", Environments: []localEnvironment{}}
 	for i := range b.Environments {
 		e := &b.Environments[i]

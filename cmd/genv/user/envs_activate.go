@@ -41,7 +41,7 @@ func residentOf(c *cli.Context) (resident, error) {
 }
 
 // environment is the one in which it is registered, or nil.
-func (r resident) environment(b *state.Books) *snapshot.Environment {
+func (r resident) environment(b *state.Files) *snapshot.Environment {
 	if r.kernel != "" {
 		return b.EnvironmentOfKernel(r.kernel)
 	}
@@ -98,7 +98,7 @@ func (p *program) envsDeactivate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.leave(c.Context, who, func(b *state.Books) (snapshot.EnvID, error) {
+	return p.leave(c.Context, who, func(b *state.Files) (snapshot.EnvID, error) {
 		env := r.environment(b)
 		if env == nil {
 			return "", nil
@@ -152,7 +152,7 @@ func (p *program) envsConfig(c *cli.Context) error {
 	if request.value == nil && !request.clear {
 		return p.showOrSave(c.Context, who, eid, request)
 	}
-	return who.Store.Update(c.Context, func(b *state.Books) error {
+	return who.Store.Update(c.Context, func(b *state.Files) error {
 		env, err := who.mine(b, eid)
 		if err != nil {
 			return err

@@ -85,8 +85,8 @@ func (p *program) caller(who *person) (shell.Caller, error) {
 }
 
 // mine is a registered environment that this user may change.
-func (w *person) mine(b *state.Books, eid snapshot.EnvID) (*snapshot.Environment, error) {
-	err := b.MayChange(eid, w.uid)
+func (w *person) mine(b *state.Files, eid snapshot.EnvID) (*snapshot.Environment, error) {
+	err := b.CheckOwner(eid, w.uid)
 	if errors.Is(err, state.ErrNoEnvironment) && eid == w.eid {
 		err = endedError{eid}
 	}

@@ -95,7 +95,7 @@ const leaveWithin = 30 * time.Second
 func (p *program) runLeave(ctx context.Context, who *person) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
 	defer cancel()
-	return p.leave(ctx, who, func(b *state.Books) (snapshot.EnvID, error) { return b.Deactivate(snapshot.PID(os.Getpid())), nil })
+	return p.leave(ctx, who, func(b *state.Files) (snapshot.EnvID, error) { return b.Deactivate(snapshot.PID(os.Getpid())), nil })
 }
 
 // runEnviron is what an activated shell exports, and PATH with the folder of the

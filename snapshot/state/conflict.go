@@ -6,8 +6,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// AttachedBy is an attachment that is in the way of another user's request.
-type AttachedBy struct {
+// Conflict is an attachment that is in the way of another user's request.
+type Conflict struct {
 	Index    snapshot.DeviceIndex
 	EID      snapshot.EnvID
 	UID      *snapshot.UID     // nil where the environment is not registered
@@ -17,7 +17,7 @@ type AttachedBy struct {
 }
 
 // String is one line for people. Texts that users chose are quoted and cut.
-func (a AttachedBy) String() string {
+func (a Conflict) String() string {
 	text := fmt.Sprintf("device %d: environment %s", a.Index, snapshot.Shown(string(a.EID)))
 	switch {
 	case a.UID != nil && a.Username != "":
@@ -35,8 +35,8 @@ func (a AttachedBy) String() string {
 
 // holders are the attachments of other environments: to one device, or to all if
 // index is nil.
-func (b *Books) holders(eid snapshot.EnvID, index *snapshot.DeviceIndex) []AttachedBy {
-	var list []AttachedBy
+func (b *Files) holders(eid snapshot.EnvID, index *snapshot.DeviceIndex) []Conflict {
+	var list []Conflict
 	environments := b.byID()
 	for i := range b.Devices {
 		d := &b.Devices[i]
@@ -47,7 +47,7 @@ func (b *Books) holders(eid snapshot.EnvID, index *snapshot.DeviceIndex) []Attac
 			if a.EID == eid {
 				continue
 			}
-			by := AttachedBy{Index: d.Index, EID: a.EID, Memory: a.GPUMemory, Since: a.Time}
+			by := Conflict{Index: d.Index, EID: a.EID, Memory: a.GPUMemory, Since: a.Time}
 			if env := environments[a.EID]; env != nil {
 				uid := env.UID
 				by.UID, by.Username = &uid, env.Username

@@ -11,32 +11,32 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Life is whether something lives. What cannot be told is Unknown, and nobody
+// Liveness is whether something lives. What cannot be told is Unknown, and nobody
 // may conclude from it that it is gone.
-type Life int
+type Liveness int
 
 // The three answers.
 const (
-	Unknown Life = iota
+	Unknown Liveness = iota
 	Alive
 	Gone
 )
 
-// Process is what a Machine tells of a PID.
-type Process struct {
-	Life  Life
-	Start snapshot.StartTime // 0 when not told
-	Owner *snapshot.UID      // nil when not told
+// ProcessStatus is what a System tells of a PID.
+type ProcessStatus struct {
+	Liveness Liveness
+	Start    snapshot.StartTime // 0 when not told
+	Owner    *snapshot.UID      // nil when not told
 }
 
-// Machine is what a Store asks about the machine on which it runs.
-type Machine interface {
+// System is what a Store asks about the machine on which it runs.
+type System interface {
 	// BootID is the kernel's id of this boot, or "" when it cannot be told.
 	BootID() string
 	// Process tells of one process. A zombie is gone.
-	Process(pid snapshot.PID) Process
+	Process(pid snapshot.PID) ProcessStatus
 	// Kernels tells which Jupyter kernels live.
-	Kernels(ids []string) map[string]Life
+	Kernels(ids []string) map[string]Liveness
 	// Namespaces are those of this process, in which it sees PIDs and uids.
 	Namespaces() Namespaces
 	// Uptime is the start time that a process would have which started now; 0
@@ -44,14 +44,14 @@ type Machine interface {
 	Uptime() snapshot.StartTime
 	// Running lists the living processes of the wanted uids, without zombies
 	// and kernel threads. complete is unset where processes may be hidden.
-	Running(wanted func(snapshot.UID) bool) (list []Running, complete bool)
+	Running(wanted func(snapshot.UID) bool) (list []RunningProcess, complete bool)
 }
 
 // realProc is where the kernel's own /proc is mounted.
 const realProc = "/proc"
 
-// Proc is the Machine that a /proc file system describes.
-func Proc(root string) Machine { return procfs{root: root, fs: proc.FS{Root: root}} }
+// NewSystem is the System that a /proc file system describes.
+func NewSystem(root string) System { return procfs{root: root, fs: proc.FS{Root: root}} }
 
 type procfs struct {
 	root string
@@ -68,17 +68,17 @@ func (p procfs) BootID() string {
 
 // Process reads /proc/PID. Where /proc hides the processes of others (mount
 // option hidepid), signal 0 still tells whether there is one.
-func (p procfs) Process(pid snapshot.PID) Process {
+func (p procfs) Process(pid snapshot.PID) ProcessStatus {
 	stat, err := p.fs.Stat(pid)
 	switch {
 	case errors.Is(err, proc.ErrGone):
-		return Process{Life: Gone}
+		return ProcessStatus{Liveness: Gone}
 	case err != nil:
-		return Process{Life: p.signal0(pid)}
+		return ProcessStatus{Liveness: p.signal0(pid)}
 	case stat.Gone():
-		return Process{Life: Gone}
+		return ProcessStatus{Liveness: Gone}
 	}
-	now := Process{Life: Alive, Start: stat.Start}
+	now := ProcessStatus{Liveness: Alive, Start: stat.Start}
 	if uid, err := p.fs.UID(pid); err == nil {
 		now.Owner = &uid
 	}
@@ -87,7 +87,7 @@ func (p procfs) Process(pid snapshot.PID) Process {
 
 // signal0 asks the kernel whether there is such a process, which it tells
 // everyone: EPERM is a yes.
-func (p procfs) signal0(pid snapshot.PID) Life {
+func (p procfs) signal0(pid snapshot.PID) Liveness {
 	if p.root != realProc {
 		return Unknown
 	}

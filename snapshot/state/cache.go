@@ -11,11 +11,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Kept is a Store for somebody who reads the state files again and again: while the
+// Cache is a Store for somebody who reads the state files again and again: while the
 // files are the ones that were read, and the processes in them live, Read
 // answers without the lock and without the files' contents. It is safe for
 // concurrent use.
-type Kept struct {
+type Cache struct {
 	*Store
 
 	mu   sync.Mutex
@@ -27,8 +27,8 @@ type reading struct {
 	valid     bool
 	at        time.Time
 	files     [2]mark
-	processes map[snapshot.PID]Process
-	books     Books
+	processes map[snapshot.PID]ProcessStatus
+	books     Files
 }
 
 // mark tells one version of a file from another. Its owner may set the time of
@@ -39,8 +39,8 @@ type mark struct {
 	stamp
 }
 
-// Keep is a Kept of a store.
-func Keep(s *Store) *Kept { return &Kept{Store: s} }
+// NewCache returns a Cache of a store.
+func NewCache(s *Store) *Cache { return &Cache{Store: s} }
 
 // settled is how old a file must be for its times to say anything: one that is
 // written twice within a tick of the file system's clock, to the same length,
@@ -51,7 +51,7 @@ const settled = 2 * time.Second
 const keptFor = time.Minute
 
 // Read is Store.Read. Who gets the state files owns them.
-func (k *Kept) Read(ctx context.Context) (Books, error) {
+func (k *Cache) Read(ctx context.Context) (Files, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.stands() {
@@ -61,7 +61,7 @@ func (k *Kept) Read(ctx context.Context) (Books, error) {
 	books, err := k.readThen(ctx, func(dir *folder) { next.files, next.valid = k.marks(dir.path) })
 	next.valid = next.valid && err == nil && len(books.Warnings) == 0 && next.settled(k.now())
 	next.books = books
-	next.processes = map[snapshot.PID]Process{}
+	next.processes = map[snapshot.PID]ProcessStatus{}
 	for i := range books.Environments {
 		e := &books.Environments[i]
 		next.valid = next.valid && len(e.KernelIDs) == 0 // whether these live is not to be told by a PID
@@ -74,7 +74,7 @@ func (k *Kept) Read(ctx context.Context) (Books, error) {
 }
 
 // stands says whether what was read last is what would be read now.
-func (k *Kept) stands() bool {
+func (k *Cache) stands() bool {
 	if !k.last.valid || time.Since(k.last.at) > keptFor {
 		return false
 	}
@@ -90,13 +90,13 @@ func (k *Kept) stands() bool {
 }
 
 // same says whether two looks at a PID saw the same living process.
-func (p Process) same(o Process) bool {
-	return p.Life == Alive && o.Life == Alive && p.Start == o.Start &&
+func (p ProcessStatus) same(o ProcessStatus) bool {
+	return p.Liveness == Alive && o.Liveness == Alive && p.Start == o.Start &&
 		p.Owner != nil && o.Owner != nil && *p.Owner == *o.Owner
 }
 
 // marks looks at the files by their names, following no link.
-func (k *Kept) marks(dir string) (marks [2]mark, ok bool) {
+func (k *Cache) marks(dir string) (marks [2]mark, ok bool) {
 	for i, name := range [...]string{envsFile, devicesFile} {
 		var st unix.Stat_t
 		if unix.Lstat(dir+"/"+name, &st) != nil {
@@ -118,7 +118,7 @@ func (r *reading) settled(now time.Time) bool {
 
 // copy is the state files for a caller to keep: lists that anybody might change are
 // the caller's own.
-func (r *reading) copy() Books {
+func (r *reading) copy() Files {
 	b := r.books
 	b.Environments = slices.Clone(b.Environments)
 	b.Devices = slices.Clone(b.Devices)

@@ -18,17 +18,17 @@ func TestKept(t *testing.T) {
 	self := snapshot.PID(os.Getpid())
 	env := snapshot.Environment{EID: "1", UID: snapshot.UID(os.Getuid()), Creation: snapshot.DateOf(time.Now()), PIDs: []snapshot.PID{self}}
 	device := snapshot.Device{Index: 0, TotalMemory: snapshot.MiB(100), Attachments: []snapshot.Attachment{}}
-	other := state.New(dir, state.Options{})
+	other := state.New(dir, state.StoreOptions{})
 	put := func(envs []snapshot.Environment, devices []snapshot.Device) {
-		require.NoError(t, other.Update(t.Context(), func(b *state.Books) error {
+		require.NoError(t, other.Update(t.Context(), func(b *state.Files) error {
 			b.Environments, b.Devices = envs, devices
 			return nil
 		}))
 	}
 	put([]snapshot.Environment{env}, []snapshot.Device{device})
 	now := time.Now() // within the tick in which the files were written
-	machine := &counting{Machine: state.Proc("/proc")}
-	kept := state.Keep(state.New(dir, state.Options{Machine: machine, Now: func() time.Time { return now }}))
+	machine := &counting{System: state.NewSystem("/proc")}
+	kept := state.NewCache(state.New(dir, state.StoreOptions{System: machine, Now: func() time.Time { return now }}))
 	same := func() {
 		t.Helper()
 		want, err := other.Read(t.Context())
@@ -80,21 +80,21 @@ func TestKept(t *testing.T) {
 // counting is a machine on which reads of the files can be told from none: each
 // asks for the boot id.
 type counting struct {
-	state.Machine
+	state.System
 	boots int
 	gone  bool
 }
 
 func (c *counting) BootID() string {
 	c.boots++
-	return c.Machine.BootID()
+	return c.System.BootID()
 }
 
-func (c *counting) Process(pid snapshot.PID) state.Process {
+func (c *counting) Process(pid snapshot.PID) state.ProcessStatus {
 	if c.gone {
-		return state.Process{Life: state.Gone}
+		return state.ProcessStatus{Liveness: state.Gone}
 	}
-	return c.Machine.Process(pid)
+	return c.System.Process(pid)
 }
 
 func indexOf(t *testing.T, data []byte, text string) int {

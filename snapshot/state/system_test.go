@@ -36,27 +36,27 @@ const (
 )
 
 func TestProcProcess(t *testing.T) {
-	machine := state.Proc(procFolder(t, map[string]string{
+	machine := state.NewSystem(procFolder(t, map[string]string{
 		"1/stat": initLine, "1/cmdline": "init\x00", "sys/kernel/random/boot_id": "d0f5db2e-268c-4e81-b39e-277a5b8587e7\n",
 		"7/stat": shellLine, "7/status": status, "8/stat": zombie, "9/stat": "garbage", "10/stat": shellLine,
 	}))
 	require.Equal(t, "d0f5db2e-268c-4e81-b39e-277a5b8587e7", machine.BootID())
-	require.Equal(t, state.Process{Life: state.Alive, Start: 4711, Owner: uidOf(1001)}, machine.Process(7))
-	require.Equal(t, state.Process{Life: state.Gone}, machine.Process(8), "a zombie")
-	require.Equal(t, state.Process{Life: state.Unknown}, machine.Process(9), "what cannot be parsed")
-	require.Equal(t, state.Process{Life: state.Alive, Start: 4711}, machine.Process(10), "an owner that cannot be told")
-	require.Equal(t, state.Process{Life: state.Gone}, machine.Process(11))
+	require.Equal(t, state.ProcessStatus{Liveness: state.Alive, Start: 4711, Owner: uidOf(1001)}, machine.Process(7))
+	require.Equal(t, state.ProcessStatus{Liveness: state.Gone}, machine.Process(8), "a zombie")
+	require.Equal(t, state.ProcessStatus{Liveness: state.Unknown}, machine.Process(9), "what cannot be parsed")
+	require.Equal(t, state.ProcessStatus{Liveness: state.Alive, Start: 4711}, machine.Process(10), "an owner that cannot be told")
+	require.Equal(t, state.ProcessStatus{Liveness: state.Gone}, machine.Process(11))
 }
 
 func TestProcThatHidesTheProcessesOfOthers(t *testing.T) {
-	machine := state.Proc(procFolder(t, map[string]string{"7/stat": shellLine, "7/cmdline": "sh\x00"}))
-	require.Equal(t, state.Unknown, machine.Process(11).Life)
-	require.Equal(t, map[string]state.Life{"k": state.Unknown}, machine.Kernels([]string{"k"}))
+	machine := state.NewSystem(procFolder(t, map[string]string{"7/stat": shellLine, "7/cmdline": "sh\x00"}))
+	require.Equal(t, state.Unknown, machine.Process(11).Liveness)
+	require.Equal(t, map[string]state.Liveness{"k": state.Unknown}, machine.Kernels([]string{"k"}))
 	require.Empty(t, machine.BootID())
 }
 
 func TestKernels(t *testing.T) {
-	machine := state.Proc(procFolder(t, map[string]string{
+	machine := state.NewSystem(procFolder(t, map[string]string{
 		"1/cmdline":    "init\x00",
 		"7/cmdline":    "python\x00-m\x00ipykernel_launcher\x00-f\x00/home/a/.local/share/jupyter/runtime/kernel-0f1e-22.json\x00",
 		"8/cmdline":    "python\x00--f=/run/user/1/kernel-v2-1234abc.json\x00",
@@ -65,7 +65,7 @@ func TestKernels(t *testing.T) {
 		"11/cmdline":   strings.Repeat("x", 1<<20) + "\x00kernel-dead.json\x00", // nobody reads megabytes under the lock
 		"self/cmdline": "python\x00kernel-dead.json\x00",
 	}))
-	require.Equal(t, map[string]state.Life{
+	require.Equal(t, map[string]state.Liveness{
 		"0f1e-22": state.Alive, "v2-1234abc": state.Alive, "dead": state.Gone, "0f1e": state.Gone, "": state.Gone,
 	}, machine.Kernels([]string{"0f1e-22", "v2-1234abc", "dead", "0f1e", ""}))
 	require.Empty(t, machine.Kernels(nil))
@@ -78,10 +78,10 @@ func TestAKernelIsNotLostBecauseAnotherUserLooks(t *testing.T) {
 	stdin, err := kernel.StdinPipe()
 	require.NoError(t, err)
 	require.NoError(t, kernel.Start())
-	store := state.New(dir, state.Options{})
-	_, err = store.Discover(t.Context(), gpus(1))
+	store := state.New(dir, state.StoreOptions{})
+	_, err = store.RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)
-	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		return b.Activate(state.Activation{EID: ownEID(), KernelID: "0f1e", At: at("12:00:00")})
 	}))
 	output, err := asUser(child(t.Context(), "owners", dir), 4001).Output()
@@ -96,11 +96,11 @@ func TestAKernelIsNotLostBecauseAnotherUserLooks(t *testing.T) {
 }
 
 func TestARealProcessOfItsOwnUser(t *testing.T) {
-	store := state.New(sharedDir(t), state.Options{Username: state.Users{}.Username})
-	_, err := store.Discover(t.Context(), gpus(1))
+	store := state.New(sharedDir(t), state.StoreOptions{Username: state.Users{}.Username})
+	_, err := store.RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)
 	me := snapshot.UID(os.Getuid())
-	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		return b.Activate(state.Activation{
 			EID: "me", UID: me, PID: snapshot.PID(os.Getpid()), At: at("12:00:00"),
 			Username: state.Users{}.Username(t.Context(), me),
@@ -158,14 +158,14 @@ func TestRealUsers(t *testing.T) {
 func TestAHiddenProcessIsNotDead(t *testing.T) {
 	needsRoot(t)
 	dir := sharedDir(t)
-	store := state.New(dir, state.Options{})
-	_, err := store.Discover(t.Context(), gpus(1))
+	store := state.New(dir, state.StoreOptions{})
+	_, err := store.RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)
 	shell, theirs := sleeper(t, nil), sleeper(t, nil)
 	zombie := exec.Command("/bin/true")
 	require.NoError(t, zombie.Start())
 	t.Cleanup(func() { _ = zombie.Wait() })
-	require.NoError(t, store.Update(t.Context(), func(b *state.Books) error {
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		b.Environments = []snapshot.Environment{
 			{EID: "lives", UID: 0, Creation: at("12:00:00"), PIDs: []snapshot.PID{shell.pid, theirs.pid, snapshot.PID(zombie.Process.Pid)}},
 			{EID: "unsure", UID: 0, Creation: at("12:00:00"), PIDs: []snapshot.PID{theirs.pid}},
