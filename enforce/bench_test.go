@@ -52,7 +52,7 @@ func BenchmarkEvaluate(b *testing.B) {
 	b.ReportAllocs()
 	var plan enforce.Plan
 	for b.Loop() {
-		plan = enforce.Evaluate(policy, cluster, time.Time{})
+		plan = evaluate(policy, cluster, time.Time{})
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -87,10 +87,10 @@ func BenchmarkCrowded(b *testing.B) {
 		MaxDevices: ptr(0), MaxMemory: ptr(int64(1)), MaxEnvs: ptr(1), Warn: enforce.Warn{Cycles: 1},
 	}}
 	for b.Loop() {
-		plan := enforce.Evaluate(policy, cluster, noon(0))
+		plan := evaluate(policy, cluster, noon(0))
 		owners := enforce.NewOwners(cluster)
 		for i := range plan.Findings {
-			plan.Findings[i].Tellings(owners, noon(0))
+			plan.Findings[i].Notifications(owners, noon(0))
 		}
 	}
 }

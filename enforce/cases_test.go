@@ -97,7 +97,7 @@ func TestRecordedFindings(t *testing.T) {
 			cluster := c.cluster(t)
 			bogus := unregistered(cluster)
 			var rules, caps []string
-			for _, f := range enforce.Evaluate(c.policy(), cluster, time.Time{}).Findings {
+			for _, f := range evaluate(c.policy(), cluster, time.Time{}).Findings {
 				if _, differs := bogus[line(f)]; differs {
 					continue
 				}

@@ -38,7 +38,7 @@ func TestRecordedTerminations(t *testing.T) {
 					want[h.Name] = expected
 				}
 			}
-			got := pids(enforce.Evaluate(policy, cluster, time.Time{}))
+			got := pids(evaluate(policy, cluster, time.Time{}))
 			require.Equal(t, want, got)
 			if !policy.EnvMemory && (!policy.NonEnvProcesses || len(unregistered(cluster)) == 0) {
 				require.Equal(t, c.TerminateBeforeCap, got, "1.4.3 and the contract say the same here")
@@ -124,8 +124,8 @@ func TestCapsFollowTheContract(t *testing.T) {
 			policy, cluster := c.policy(), c.cluster(t)
 			without := policy
 			without.MaxDevicesPerUser, without.MaxDevicesForUser = nil, nil
-			before := pids(enforce.Evaluate(without, cluster, time.Time{}))
-			plan := enforce.Evaluate(policy, cluster, time.Time{})
+			before := pids(evaluate(without, cluster, time.Time{}))
+			plan := evaluate(policy, cluster, time.Time{})
 			allowed := map[enforce.ProcessRef]bool{}
 			for host, list := range before {
 				for _, pid := range list {

@@ -75,6 +75,10 @@ type Finding struct {
 	// before, each with the reason. They are not tried again.
 	Stuck []StuckProcess `json:"stuck,omitempty"`
 
+	// UnderWay is how many of its processes and devices an earlier report is about
+	// that the host is still carrying out.
+	UnderWay int `json:"under_way,omitempty"`
+
 	// Terminate and Detach are what the plan does because of this finding, or
 	// will do once it is due; a process may be in more than one finding.
 	Terminate []ProcessRef `json:"terminate,omitempty"`

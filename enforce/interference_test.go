@@ -237,10 +237,10 @@ func (f *forgery) processOfM(pid snapshot.PID, s *snapshot.Snapshot) snapshot.Pr
 
 // last is what the last of several cycles concludes.
 func (f *forgery) last(cluster snapshot.Cluster) enforce.Plan {
-	var standing enforce.Standing
+	var memory controllerMemory
 	var plan enforce.Plan
 	for i := range 4 {
-		plan = standing.Judge(f.policy, cluster, noon(0).Add(time.Duration(i)*15*time.Second*2))
+		plan = memory.Judge(f.policy, cluster, noon(0).Add(time.Duration(i)*15*time.Second*2))
 	}
 	return plan
 }

@@ -85,7 +85,7 @@ func TestLimitsHoldWholeUsersOrHosts(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: tt.limits}}
-			plan := enforce.Evaluate(policy, parseCluster(t, tt.hosts), noon(0))
+			plan := evaluate(policy, parseCluster(t, tt.hosts), noon(0))
 			require.Equal(t, tt.held, heldText(plan))
 			require.Equal(t, tt.held != "", plan.Held())
 			require.Equal(t, tt.ends, strings.Count(planText(plan), "end "))
@@ -113,7 +113,7 @@ func TestLimitOfDetachments(t *testing.T) {
 		{Fleet: enforce.Limit{Terminations: 1}}:                  "",
 	} {
 		policy := stated{all: enforce.Settings{MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: limits}}
-		require.Equal(t, want, heldText(enforce.Evaluate(policy, parseCluster(t, hosts), noon(0))), "%+v", limits)
+		require.Equal(t, want, heldText(evaluate(policy, parseCluster(t, hosts), noon(0))), "%+v", limits)
 	}
 }
 
@@ -122,12 +122,12 @@ func TestLimitOfDetachments(t *testing.T) {
 func TestACapIsHeldWithItsActions(t *testing.T) {
 	user := "a | env 1 alice u1 | dev 0 1@01 | proc 5 1 u1 by:alice 0:1\nb | env 2 alice u1 | dev 0 2@02"
 	policy := stated{all: enforce.Settings{MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: enforce.Limits{PerUser: enforce.Limit{Detachments: 1}}}}
-	plan := enforce.Evaluate(policy, parseCluster(t, user), noon(0))
+	plan := evaluate(policy, parseCluster(t, user), noon(0))
 	require.Empty(t, planText(plan))
 	require.True(t, plan.Findings[0].Held && plan.Findings[0].Pending)
 
 	policy.fleet.Limits = enforce.Limits{PerHost: enforce.Limit{Terminations: 0, Detachments: 1}}
-	plan = enforce.Evaluate(policy, parseCluster(t, user+" | dev 1 2@02"), noon(0))
+	plan = evaluate(policy, parseCluster(t, user+" | dev 1 2@02"), noon(0))
 	require.Equal(t, "a detach 0 1; a end 5", planText(plan))
 	require.Equal(t, "b 0+2", heldText(plan))
 	require.False(t, plan.Findings[0].Held)
@@ -140,7 +140,7 @@ func TestAHeldUserIsNamed(t *testing.T) {
 	} {
 		limits := enforce.Limits{PerUser: enforce.Limit{Terminations: 1}, Throttle: throttle}
 		policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: limits}}
-		plan := enforce.Evaluate(policy, parseCluster(t, "a | dev 0 | "+outside(100, 3, "1")), noon(0))
+		plan := evaluate(policy, parseCluster(t, "a | dev 0 | "+outside(100, 3, "1")), noon(0))
 		require.Equal(t, "Safety limit exceeded: 3 processes would be terminated, and max-terminations-per-user is 1. "+want, plan.HeldUsers[0].String())
 	}
 }
@@ -152,9 +152,9 @@ func TestThrottleTakesTheOldestFirst(t *testing.T) {
 		all:   enforce.Settings{NonEnvProcesses: true},
 		fleet: enforce.Fleet{Limits: enforce.Limits{PerUser: enforce.Limit{Terminations: 1}, Throttle: true}},
 	}
-	var standing enforce.Standing
+	var memory controllerMemory
 	judge := func(minute int, hosts string) string {
-		return planText(standing.Judge(policy, parseCluster(t, hosts), noon(minute)))
+		return planText(memory.Judge(policy, parseCluster(t, hosts), noon(minute)))
 	}
 	require.Equal(t, "a end 9", judge(0, "a | dev 0 | dev 1 | proc 9 - u1 by:bob 1:1"))
 	require.Equal(t, "a end 9", judge(1, "a | dev 0 | dev 1 | proc 5 - u1 by:bob 0:1 | proc 9 - u1 by:bob 1:1"))
@@ -174,7 +174,7 @@ func TestLimitsOfManyUsersTakeLittleTime(t *testing.T) {
 	cluster := parseCluster(t, strings.Join(hosts, "\n"))
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: enforce.Limits{Fleet: enforce.Limit{Terminations: 1000, Percent: 10}}}}
 	begun := time.Now()
-	plan := enforce.Evaluate(policy, cluster, noon(0))
+	plan := evaluate(policy, cluster, noon(0))
 	t.Logf("40,000 users: %v", time.Since(begun))
 	require.NotEmpty(t, plan.HeldHosts)
 }

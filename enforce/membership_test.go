@@ -43,7 +43,7 @@ func TestMembershipGoesByTheUIDOfTheKernel(t *testing.T) {
 		{"which unreadable is not", wiped, `a | dev 0 | proc 5 ? u1002 0:1`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			require.Equal(t, tt.want, planText(enforce.Evaluate(tt.policy, parseCluster(t, tt.cluster), noon(0))))
+			require.Equal(t, tt.want, planText(evaluate(tt.policy, parseCluster(t, tt.cluster), noon(0))))
 		})
 	}
 }
@@ -100,7 +100,7 @@ func TestCapsGoByTheUIDOfTheKernel(t *testing.T) {
 		{"an exempt user", stated{all: capOf(0).all, exempt: func(s enforce.Subject) bool { return s.User == "alice" }}, "a | env 1 alice u1001 | dev 0 1@01", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			require.Equal(t, tt.want, planText(enforce.Evaluate(tt.policy, parseCluster(t, tt.cluster), noon(0))))
+			require.Equal(t, tt.want, planText(evaluate(tt.policy, parseCluster(t, tt.cluster), noon(0))))
 		})
 	}
 }
@@ -111,10 +111,10 @@ func TestMemoryCapEndsOnlyWhatIsUsed(t *testing.T) {
 	policy := stated{all: enforce.Settings{MaxMemory: ptr(snapshot.MustMemory("14g").Bytes())}}
 	honest := "\nb | env 2 alice u1001 10g | dev 0 2@09 | proc 5 2 u1001 by:alice 0:9000"
 	for capacity, want := range map[string]string{"4g": "", "12g": "", "80g": ""} {
-		require.Equal(t, want, planText(enforce.Evaluate(policy, parseCluster(t, "a | env 7 alice u1001 "+capacity+" | dev 0 7@01 | proc 9 7 u1001 by:alice 0:3000"+honest), noon(0))), capacity)
+		require.Equal(t, want, planText(evaluate(policy, parseCluster(t, "a | env 7 alice u1001 "+capacity+" | dev 0 7@01 | proc 9 7 u1001 by:alice 0:3000"+honest), noon(0))), capacity)
 	}
-	require.Equal(t, "a detach 1 7", planText(enforce.Evaluate(policy, parseCluster(t, "a | env 7 alice u1001 4g | dev 0 7@01 | dev 1 7@01 | proc 9 7 u1001 by:alice 0:3000"+honest), noon(0))), "idle ones go by what is claimed")
-	require.Equal(t, "b detach 0 2; b end 5", planText(enforce.Evaluate(policy, parseCluster(t, "a | env 7 alice u1001 12g | dev 0 7@01 | proc 9 7 u1001 by:alice 0:11000"+honest), noon(0))), "what is used is over the cap")
+	require.Equal(t, "a detach 1 7", planText(evaluate(policy, parseCluster(t, "a | env 7 alice u1001 4g | dev 0 7@01 | dev 1 7@01 | proc 9 7 u1001 by:alice 0:3000"+honest), noon(0))), "idle ones go by what is claimed")
+	require.Equal(t, "b detach 0 2; b end 5", planText(evaluate(policy, parseCluster(t, "a | env 7 alice u1001 12g | dev 0 7@01 | proc 9 7 u1001 by:alice 0:11000"+honest), noon(0))), "what is used is over the cap")
 }
 
 // Forged environments elsewhere take no device on which the user has a process,
@@ -126,7 +126,7 @@ func TestMaxEnvsTakesNoDeviceThatIsUsed(t *testing.T) {
 		"proc 5 ! u1001 by:alice 0:1": false,
 		"proc 5 2 u1001 by:alice 0:1": false,
 	} {
-		plan := enforce.Evaluate(policy, parseCluster(t, forged+"b | env 2 alice u1001 | dev 0 2@09 | "+job), noon(0))
+		plan := evaluate(policy, parseCluster(t, forged+"b | env 2 alice u1001 | dev 0 2@09 | "+job), noon(0))
 		require.Equal(t, taken, strings.Contains(planText(plan), "b detach 0 2"), "%s: %s", job, planText(plan))
 		require.NotContains(t, planText(plan), "end", job)
 	}
@@ -141,10 +141,10 @@ func TestIdleGoesByTheUIDOfTheKernel(t *testing.T) {
 		`a | env 1 alice u1001 | dev 0 1@01 | proc 5 1 u1002 0:1`: "a detach 0 1",
 		`a | env 1 alice u1001 | dev 0 1@01 | proc 5 ! u1002 0:1`: "a detach 0 1",
 	} {
-		var standing enforce.Standing
+		var memory controllerMemory
 		var last string
 		for minute := 0; minute <= 60; minute += 10 {
-			last = planText(standing.Judge(policy, parseCluster(t, cluster), noon(minute)))
+			last = planText(memory.Judge(policy, parseCluster(t, cluster), noon(minute)))
 		}
 		require.Equal(t, want, last, cluster)
 	}
@@ -174,7 +174,7 @@ func TestLinesNameThePersonAndTheProgram(t *testing.T) {
 	line := func(change func(*snapshot.Process), cluster string) string {
 		c := parseCluster(t, cluster)
 		change(&c.Hosts[0].Snapshot.Processes[0])
-		return enforce.Evaluate(stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true}}, c, noon(0)).Findings[0].Line()
+		return evaluate(stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true}}, c, noon(0)).Findings[0].Line()
 	}
 	for want, change := range map[string]func(*snapshot.Process){
 		"":            func(*snapshot.Process) {},
@@ -216,7 +216,7 @@ func TestManyProcessesAndAttachmentsTakeLittleTime(t *testing.T) {
 		Idle: &enforce.Idle{After: time.Hour}, MaxDuration: time.Hour,
 	}}
 	begun := time.Now()
-	plan := enforce.Evaluate(policy, cluster, noon(0))
+	plan := evaluate(policy, cluster, noon(0))
 	t.Logf("60,000 processes on 1,000 devices: %v", time.Since(begun))
 	require.NotEmpty(t, plan.Reports)
 }

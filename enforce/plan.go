@@ -41,6 +41,31 @@ type Note struct {
 type draft struct {
 	terminate map[snapshot.PID]*Termination
 	detach    map[deviceOfEnv]*Detachment
+	underWay  underWay
+}
+
+// underWay is what earlier reports are about that the host is still carrying out.
+// It goes anyway, so it is not in the draft.
+type underWay struct {
+	ending    map[snapshot.PID]snapshot.StartTime
+	detaching map[deviceOfEnv]bool
+}
+
+func (u *underWay) ends(p *snapshot.Process) bool {
+	start, ending := u.ending[p.PID]
+	return ending && start == p.Start
+}
+
+func (u *underWay) add(r *Report) {
+	if u.ending == nil {
+		u.ending, u.detaching = make(map[snapshot.PID]snapshot.StartTime), make(map[deviceOfEnv]bool)
+	}
+	for i := range r.Terminate {
+		u.ending[r.Terminate[i].Process.PID] = r.Terminate[i].Process.Start
+	}
+	for i := range r.Detach {
+		u.detaching[deviceOfEnv{r.Detach[i].Device, r.Detach[i].Environment.EID}] = true
+	}
 }
 
 // deviceOfEnv is an attachment on a host.
@@ -62,9 +87,10 @@ func (d *draft) kill(p *snapshot.Process, because string) {
 	t.Because = append(t.Because, because)
 }
 
+// kills says whether a process ends anyway.
 func (d *draft) kills(p *snapshot.Process) bool {
 	_, ok := d.terminate[p.PID]
-	return ok
+	return ok || d.underWay.ends(p)
 }
 
 // take puts a detachment into the report because of a finding.
@@ -81,9 +107,10 @@ func (d *draft) take(device snapshot.DeviceIndex, env *snapshot.Environment, bec
 	x.Because = append(x.Because, because)
 }
 
+// takes says whether an environment loses a device anyway.
 func (d *draft) takes(device snapshot.DeviceIndex, eid snapshot.EnvID) bool {
 	_, ok := d.detach[deviceOfEnv{device, eid}]
-	return ok
+	return ok || d.underWay.detaching[deviceOfEnv{device, eid}]
 }
 
 func (d *draft) report() Report {

@@ -126,10 +126,10 @@ func (w *world) rules() stated {
 
 // plans is what several cycles over the same cluster conclude.
 func (w *world) plans(cluster snapshot.Cluster) []enforce.Plan {
-	var standing enforce.Standing
+	var memory controllerMemory
 	var plans []enforce.Plan
 	for minute := range 6 {
-		plans = append(plans, standing.Judge(w.policy, cluster, noon(minute)))
+		plans = append(plans, memory.Judge(w.policy, cluster, noon(minute)))
 	}
 	return plans
 }
@@ -216,9 +216,9 @@ func TestPropertyExemptIsNeverTouched(t *testing.T) {
 			}
 		}
 		w.policy.exempt = nil
-		spared += len(items(enforce.Evaluate(w.policy, w.cluster, noon(0))))
+		spared += len(items(evaluate(w.policy, w.cluster, noon(0))))
 		w.policy.exempt = exempt
-		spared -= len(items(enforce.Evaluate(w.policy, w.cluster, noon(0))))
+		spared -= len(items(evaluate(w.policy, w.cluster, noon(0))))
 	}
 	require.Greater(t, spared, worlds/20, "exemptions make a difference in these worlds")
 }
@@ -232,7 +232,7 @@ func TestPropertyNeverMoreThanTheExcess(t *testing.T) {
 		w.forgetUIDs() // so that only attachments count, as with hosts of 1.4.3
 		held := devicesOfUsers(w.cluster)
 		taken := map[snapshot.Username]map[string]bool{}
-		for _, r := range enforce.Evaluate(w.policy, w.cluster, noon(0)).Reports {
+		for _, r := range evaluate(w.policy, w.cluster, noon(0)).Reports {
 			for _, d := range r.Report.Detach {
 				user := d.Environment.Username
 				if taken[user] == nil {
@@ -287,7 +287,7 @@ func TestPropertyAnUnreachableHostAddsNoAction(t *testing.T) {
 		lost := slices.Clone(w.cluster.Hosts)
 		i := w.IntN(len(lost))
 		lost[i] = snapshot.Host{Name: lost[i].Name, Err: errDown}
-		require.Subset(t, endedOutsideCaps(enforce.Evaluate(w.policy, w.cluster, noon(0))), endedOutsideCaps(enforce.Evaluate(w.policy, snapshot.Cluster{Hosts: lost}, noon(0))), "world %d", seed)
+		require.Subset(t, endedOutsideCaps(evaluate(w.policy, w.cluster, noon(0))), endedOutsideCaps(evaluate(w.policy, snapshot.Cluster{Hosts: lost}, noon(0))), "world %d", seed)
 	}
 }
 

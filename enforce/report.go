@@ -72,6 +72,19 @@ func (r Report) SetReasons(reasons [][]string) {
 	}
 }
 
+// FindingIDs are the findings because of which there is something to do, each once.
+func (r Report) FindingIDs() []string {
+	var ids []string
+	for i := range r.Detach {
+		ids = append(ids, r.Detach[i].Because...)
+	}
+	for i := range r.Terminate {
+		ids = append(ids, r.Terminate[i].Because...)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
 // Terminates says whether the report ends the process with this PID.
 func (r Report) Terminates(pid snapshot.PID) bool {
 	for i := range r.Terminate {

@@ -18,7 +18,7 @@ func idleKey(h *hostView, env *envView, a attachment) string {
 	return fmt.Sprintf("%s/%s/%s/%d", h.name, env.env.Username, env.env.EID, a.device.Index)
 }
 
-// watchIdle shows the Standing which attachments are idle now.
+// watchIdle finds the attachments that are idle now.
 func (e *evaluation) watchIdle() {
 	idle := make(map[string]time.Duration)
 	for _, h := range e.hosts {
@@ -36,7 +36,7 @@ func (e *evaluation) watchIdle() {
 			}
 		}
 	}
-	e.standing.watchIdle(idle, e.now)
+	e.rememberIdle(idle)
 }
 
 // computesLess says whether a device is known to compute less than below per
@@ -46,7 +46,7 @@ func computesLess(d *snapshot.Device, below int) bool {
 }
 
 // idleDevices detaches what was idle for long enough. It ends nobody's process:
-// see Standing.release.
+// see release.
 func (e *evaluation) idleDevices(h *hostView) {
 	for _, env := range h.inOrder {
 		settings := env.settings
@@ -54,7 +54,7 @@ func (e *evaluation) idleDevices(h *hostView) {
 			continue
 		}
 		for _, a := range env.attachments {
-			since, idle := e.standing.idle[idleKey(h, env, a)]
+			since, idle := e.next.Idle[idleKey(h, env, a)]
 			if lasted := e.now.Sub(since); idle && lasted >= settings.Idle.After {
 				e.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleIdle, For: lasted, Limit: settings.Idle.After})
 			}
@@ -82,12 +82,10 @@ func (e *evaluation) detachOld(h *hostView, env *envView, a attachment, warn War
 	f.ID = fmt.Sprintf("%s/%s", f.Rule, attachmentID(h, env, a))
 	f.Host, f.EID, f.User, f.UID = h.name, env.env.EID, env.env.Username, env.uid()
 	f.Devices = append(f.Devices, a.device.Index)
-	f.Detach = []DeviceRef{{h.name, a.device.Index, env.env.EID}}
-	if e.find(&f, warn, fmt.Sprintf("%s/%s", f.Rule, idleKey(h, env, a))) {
-		h.draft.take(a.device.Index, env.env, f.ID)
-		if f.Rule == RuleIdle {
-			e.standing.release(h, env, a.device.Index)
-		}
+	due := e.find(&f, warn, fmt.Sprintf("%s/%s", f.Rule, idleKey(h, env, a)))
+	e.loseDevice(&f, due, h, env, a.device.Index)
+	if due && f.Rule == RuleIdle {
+		e.release(h, env, a.device.Index)
 	}
 	e.add(f)
 }

@@ -167,7 +167,7 @@ func (e *evaluation) maxEnvs(u *holding, limit int, warn Warn) {
 	for _, env := range envs[:len(envs)-limit] {
 		for _, a := range env.attachments {
 			if !env.host.sparesUse(env.envView, a.device.Index) && !env.host.hidesOn(env.envView, a.device.Index) {
-				e.loses(&f, due, env.host, env.envView, a.device.Index)
+				e.loseDevice(&f, due, env.host, env.envView, a.device.Index)
 				e.endAll(&f, due, dealt, env.host, slices.Collect(env.on(a.device.Index)))
 			}
 		}
@@ -194,7 +194,7 @@ func (e *evaluation) take(u *holding, taken []*heldDevice, warn Warn, f Finding)
 	due, dealt := e.findCap(&f, warn), make(map[ProcessRef]bool)
 	for _, d := range taken {
 		for _, env := range d.envs {
-			e.loses(&f, due, d.host, env.envView, d.device.Index)
+			e.loseDevice(&f, due, d.host, env.envView, d.device.Index)
 		}
 		e.endAll(&f, due, dealt, d.host, d.users)
 	}
@@ -203,9 +203,13 @@ func (e *evaluation) take(u *holding, taken []*heldDevice, warn Warn, f Finding)
 
 func capID(rule Rule, user snapshot.Username) string { return fmt.Sprintf("%s/%s", rule, user) }
 
-// loses notes that an environment is to lose a device; if it is due, in the
+// loseDevice notes that an environment is to lose a device; if it is due, in the
 // report as well.
-func (e *evaluation) loses(f *Finding, due bool, h *hostView, env *envView, index snapshot.DeviceIndex) {
+func (e *evaluation) loseDevice(f *Finding, due bool, h *hostView, env *envView, index snapshot.DeviceIndex) {
+	if h.draft.underWay.detaching[deviceOfEnv{index, env.env.EID}] {
+		f.UnderWay++
+		return
+	}
 	f.Detach = append(f.Detach, DeviceRef{h.name, index, env.env.EID})
 	if due {
 		h.draft.take(index, env.env, f.ID)

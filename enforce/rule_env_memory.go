@@ -83,7 +83,7 @@ func (e *evaluation) relieve(h *hostView, holders []holder, excess int64) []*sna
 	var ended []*snapshot.Process
 	var rest []holder
 	for _, x := range holders {
-		if _, stuck := e.standing.stuckBecause(h.name, x.process); stuck || h.draft.kills(x.process) {
+		if _, stuck := e.stuckBecause(h.name, x.process); stuck || h.draft.kills(x.process) {
 			excess -= x.bytes
 			ended = append(ended, x.process)
 		} else {

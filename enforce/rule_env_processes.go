@@ -53,7 +53,7 @@ func (e *evaluation) envDevices(h *hostView) {
 func (e *evaluation) notAttached(h *hostView, env *envView, p *snapshot.Process) []snapshot.DeviceIndex {
 	var foreign []snapshot.DeviceIndex
 	for _, u := range p.Usage {
-		if !env.attached(u.Index) && !h.exemptDevices[u.Index] && !e.standing.releases(h, env, u.Index) {
+		if !env.attached(u.Index) && !h.exemptDevices[u.Index] && !e.released(h, env, u.Index) {
 			foreign = append(foreign, u.Index)
 		}
 	}
@@ -88,8 +88,12 @@ func (e *evaluation) endProcess(h *hostView, p *snapshot.Process, warn Warn, f F
 // vain before.
 func (e *evaluation) end(f *Finding, due bool, h *hostView, p *snapshot.Process) {
 	ref := ProcessRef{h.name, p.PID}
-	if reason, stuck := e.standing.stuckBecause(h.name, p); stuck {
+	if reason, stuck := e.stuckBecause(h.name, p); stuck {
 		f.Stuck = append(f.Stuck, StuckProcess{ref, reason})
+		return
+	}
+	if h.draft.underWay.ends(p) {
+		f.UnderWay++
 		return
 	}
 	f.Terminate = append(f.Terminate, ref)

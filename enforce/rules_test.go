@@ -179,7 +179,7 @@ func TestRules(t *testing.T) {
 		{"what is known is over by itself", memory, `a | env 1 alice 1000mi | dev 0 1@01 | proc 5 1 0:? | proc 6 1 0:1100`, "a end 6"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			plan := enforce.Evaluate(tt.policy, parseCluster(t, tt.cluster), time.Time{})
+			plan := evaluate(tt.policy, parseCluster(t, tt.cluster), time.Time{})
 			require.Equal(t, tt.want, planText(plan))
 			require.Equal(t, tt.want == "", len(plan.Findings) == 0)
 		})
@@ -224,7 +224,7 @@ func TestMaxDevices(t *testing.T) {
 		{"an attachment of an unregistered environment is nobody's", capOf(0), `a | dev 0 7@01`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			plan := enforce.Evaluate(tt.policy, parseCluster(t, tt.cluster), time.Time{})
+			plan := evaluate(tt.policy, parseCluster(t, tt.cluster), time.Time{})
 			require.Equal(t, tt.want, planText(plan))
 		})
 	}
@@ -234,18 +234,18 @@ func TestMaxDevices(t *testing.T) {
 // outside: it is named, and takes nothing from those who are in it.
 func TestAClaimToAnotherUsersEnvironment(t *testing.T) {
 	memory := `a | env 1 alice 4000mi u1001 | dev 0 1@01 | proc 5 1 u1001 0:3000 | proc 6 1 u1002 0:3300`
-	plan := enforce.Evaluate(enforce.Flags{EnvMemory: true}, parseCluster(t, memory), time.Time{})
+	plan := evaluate(enforce.Flags{EnvMemory: true}, parseCluster(t, memory), time.Time{})
 	require.Empty(t, planText(plan), "its memory doesn't count")
 	require.Equal(t, "process 6 (uid 1002) claims environment 1, which belongs to uid 1001: it counts as outside", plan.Notes[0].Text)
 
-	plan = enforce.Evaluate(enforce.Flags{EnvMemory: true}, parseCluster(t, memory+" | proc 7 1 u0 0:3000"), time.Time{})
+	plan = evaluate(enforce.Flags{EnvMemory: true}, parseCluster(t, memory+" | proc 7 1 u0 0:3000"), time.Time{})
 	require.Equal(t, "a end 7", planText(plan), "root's is no other user's: containers run as root")
 }
 
 func TestUnknownsAreNoted(t *testing.T) {
 	zero := 0
 	cluster := parseCluster(t, `a | env 1 - 1000mi | dev 0 1@01 | proc 5 ? 0:1 | proc 6 1 0:?`)
-	plan := enforce.Evaluate(enforce.Flags{NonEnvProcesses: true, EnvMemory: true, MaxDevicesPerUser: &zero}, cluster, time.Time{})
+	plan := evaluate(enforce.Flags{NonEnvProcesses: true, EnvMemory: true, MaxDevicesPerUser: &zero}, cluster, time.Time{})
 	require.Empty(t, plan.Findings)
 	require.Empty(t, plan.Reports)
 	var notes []string
@@ -262,6 +262,6 @@ func TestUnknownsAreNoted(t *testing.T) {
 func TestThisMachineHasNoName(t *testing.T) {
 	one := 1
 	cluster := parseCluster(t, ` | env 1 alice | dev 0 1@01 | dev 1 1@02`)
-	plan := enforce.Evaluate(enforce.Flags{MaxDevicesPerUser: &one}, cluster, time.Time{})
+	plan := evaluate(enforce.Flags{MaxDevicesPerUser: &one}, cluster, time.Time{})
 	require.Equal(t, "User alice is using 2 devices which is 1 more than the maximum allowed", plan.Findings[0].String())
 }

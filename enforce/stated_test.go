@@ -57,9 +57,9 @@ type story struct {
 func tell(t *testing.T, stories []story) {
 	for _, s := range stories {
 		t.Run(s.name, func(t *testing.T) {
-			var standing enforce.Standing
+			var memory controllerMemory
 			for i, c := range s.cycles {
-				plan := standing.Judge(s.policy, parseCluster(t, c.cluster), noon(c.minute))
+				plan := memory.Judge(s.policy, parseCluster(t, c.cluster), noon(c.minute))
 				require.Equal(t, c.want, planText(plan), "cycle %d", i+1)
 			}
 		})
@@ -159,7 +159,7 @@ func TestMaxDurationByTheHostsOwnClock(t *testing.T) {
 	at := time.Date(2026, 11, 20, 10, 30, 0, 0, time.UTC)
 	for offset, want := range map[int]string{0: "", -3600: "", 3600: "a detach 0 1"} {
 		cluster.Hosts[0].Snapshot.UTCOffset = &offset
-		require.Equal(t, want, planText(enforce.Evaluate(policy, cluster, at)), "%d s east of UTC", offset)
+		require.Equal(t, want, planText(evaluate(policy, cluster, at)), "%d s east of UTC", offset)
 	}
 }
 

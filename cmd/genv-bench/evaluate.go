@@ -32,7 +32,8 @@ func (b *bench) evaluateRows(context.Context, *sshd.Fleet) ([]row, error) {
 	findings := 0
 	runtime.ReadMemStats(&before)
 	medians, err := b.inTurn(timed(func() error {
-		findings = len(enforce.Evaluate(policy, cluster, time.Now()).Findings)
+		plan, _, _ := enforce.Judge(policy, cluster, enforce.Memory{}, time.Now())
+		findings = len(plan.Findings)
 		return nil
 	}))
 	if err != nil {

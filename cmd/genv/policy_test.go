@@ -20,7 +20,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/history"
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
@@ -104,7 +103,7 @@ func TestAPolicyOverRealSSH(t *testing.T) {
 		var document enforcement.Document
 		require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 		for _, f := range document.Findings {
-			require.Equal(t, audit.DecisionWait, f.Decision)
+			require.Equal(t, enforce.DecisionWait, f.Decision)
 		}
 		require.NotEmpty(t, document.Told)
 	})

@@ -26,7 +26,7 @@ func story(t *testing.T) string {
 	alice, bob, device := ptr(snapshot.UID(1001)), ptr(snapshot.UID(1002)), ptr(snapshot.DeviceIndex(0))
 	why := []string{"User bob is using 2 devices"}
 	require.NoError(t, log.Append(
-		audit.Record{Time: at(0), Kind: audit.KindFinding, IDs: []string{"cap"}, Text: why[0], Decision: audit.DecisionWait},
+		audit.Record{Time: at(0), Kind: audit.KindFinding, IDs: []string{"cap"}, Text: why[0], Decision: enforce.DecisionWait},
 		audit.Record{Time: at(1), Kind: audit.KindTold, IDs: []string{"cap"}, Host: "a", UID: bob},
 		audit.Record{Time: at(2), Kind: audit.KindTold, IDs: []string{"out"}, Host: "a", UID: alice, Reason: "not logged in"},
 		audit.Record{Time: at(5), Kind: audit.KindReport, Report: "r/1/a", IDs: []string{"cap"}, Why: why, Host: "a", User: "bob", UID: bob, EID: "10", Device: device},

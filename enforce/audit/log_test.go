@@ -30,7 +30,7 @@ func read(t *testing.T, path string) ([]audit.Record, audit.Damage) {
 func TestWhatIsAppendedIsRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	want := []audit.Record{
-		{Time: at(1), Kind: audit.KindFinding, Run: "r", Cycle: 3, IDs: []string{"f"}, Rule: enforce.RuleIdle, Decision: audit.DecisionAct, Host: "a", User: "bob", UID: ptr(snapshot.UID(7)), Text: "line", Finding: &enforce.Finding{ID: "f", Rule: enforce.RuleIdle}},
+		{Time: at(1), Kind: audit.KindFinding, Run: "r", Cycle: 3, IDs: []string{"f"}, Rule: enforce.RuleIdle, Decision: enforce.DecisionAct, Host: "a", User: "bob", UID: ptr(snapshot.UID(7)), Text: "line", Finding: &enforce.Finding{ID: "f", Rule: enforce.RuleIdle}},
 		{Time: at(2), Kind: audit.KindReport, IDs: []string{"f"}, Report: "r/3/a", Host: "a", PID: 5, Start: 9, EID: "10", Why: []string{"why"}},
 		{Time: at(3), Kind: audit.KindOutcome, IDs: []string{"f"}, Report: "r/3/a", Host: "a", Device: ptr(snapshot.DeviceIndex(0)), EID: "10", Status: enforce.StatusDetached, Reason: "x", By: "admin"},
 	}

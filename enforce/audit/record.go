@@ -28,19 +28,6 @@ const (
 // kinds are all of them: Check recognizes a log by them.
 var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindTold, KindHeld, KindFailed, KindDuplicate}
 
-// Decision is what was decided on a finding. The texts appear in JSON.
-type Decision string
-
-// The decisions.
-const (
-	DecisionAct    Decision = "act"
-	DecisionWait   Decision = "wait"    // it has not stood for long enough, or hosts are missing
-	DecisionHold   Decision = "hold"    // a safety limit holds all of its actions back
-	DecisionDryRun Decision = "dry-run" // it would have been done
-	DecisionStuck  Decision = "stuck"   // it was tried before, without effect
-	DecisionNone   Decision = "none"    // there is nothing that could be done
-)
-
 // Record is a line of the log. Fields that a kind has no use for are empty.
 // Every line of one finding has its ID, every line of one report to one host
 // its Report; outcomes and report items have both.
@@ -55,7 +42,7 @@ type Record struct {
 	Report string `json:"report,omitempty"`
 
 	Rule     enforce.Rule      `json:"rule,omitempty"`
-	Decision Decision          `json:"decision,omitempty"`
+	Decision enforce.Decision  `json:"decision,omitempty"`
 	Host     snapshot.Hostname `json:"host,omitempty"`
 	User     snapshot.Username `json:"user,omitempty"`
 	UID      *snapshot.UID     `json:"uid,omitempty"`

@@ -23,10 +23,10 @@ func BenchmarkEvaluate(b *testing.B) {
 	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	cluster := fleet(10_000, now)
 	b.ReportAllocs()
-	standing := &enforce.Standing{}
+	var memory enforce.Memory
 	for b.Loop() {
 		now = now.Add(10 * time.Second)
-		standing.Judge(file, cluster, now)
+		_, memory, _ = enforce.Judge(file, cluster, memory, now)
 	}
 }
 

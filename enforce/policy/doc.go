@@ -5,7 +5,7 @@
 //	if err != nil {
 //		return err // one line with the place and what was meant
 //	}
-//	plan := enforce.Evaluate(file, cluster, time.Now())
+//	plan, memory, events := enforce.Judge(file, cluster, memory, time.Now())
 //	for _, e := range file.Explain(policy.Query{Host: "gpu-01", User: "bob", At: time.Now()}) {
 //		fmt.Println(e.Key, e.Value, e.From)
 //	}

@@ -18,7 +18,8 @@ func judged(t *testing.T, text string, at time.Time) int {
 	s := &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 3, UUID: "GPU-1"}}, Processes: []snapshot.Process{process}}
 	cluster := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu-01", Labels: map[string]string{"gpu": "h100"}, Snapshot: s}}}
 	ended := 0
-	for _, r := range enforce.Evaluate(parse(t, text), cluster, at).Reports {
+	plan, _, _ := enforce.Judge(parse(t, text), cluster, enforce.Memory{}, at)
+	for _, r := range plan.Reports {
 		ended += len(r.Report.Terminate)
 	}
 	return ended

@@ -30,11 +30,13 @@ type Link interface {
 	Identify(ctx context.Context, host remote.Host) (agent.Identity, error)
 }
 
-// Controller holds a fleet to a policy.
+// Controller enforces a policy on a fleet. Its fields are set before the first cycle;
+// to change them, make another one and have it TakeOver.
 type Controller struct {
 	Hosts  []remote.Host
 	Link   Link
 	Fanout int // hosts at a time
+	Policy enforce.Policy
 	// DryRun does everything but the acting.
 	DryRun bool
 	// StopAtFailure ends a cycle at the first host that fails; nothing is done
@@ -49,21 +51,26 @@ type Controller struct {
 	// done, unless ActUnrecorded.
 	Audit         Recorder
 	ActUnrecorded bool
-	// Hooks are told of warnings, actions and held cycles; nil for none.
-	Hooks Hooks
+	// Sinks get the events of every cycle that counts, in their order.
+	Sinks []Sink
+	// Save, if set, keeps the memory after each cycle that counts.
+	Save func(*Memory)
 
-	// What is remembered from cycle to cycle. Cycles do not overlap.
-	run      string // the name of this run in the log
-	standing enforce.Standing
-	decided  map[string]decided
-	failing  map[snapshot.Hostname]bool
-	told     map[string]toldFinding
-	machines machines
-	limit    messageLimit
+	Memory  Memory
+	unsaved bool   // the memory changed since it was saved
+	run     string // the name of this run in the log
+	sent    dispatches
 }
 
-// Cycle is one turn: what was seen, concluded and done.
+// Sink consumes events, once each and in order; it is never called from two
+// goroutines at a time and must not wait for anything slow.
+type Sink interface {
+	Consume(cycle *Cycle, events []enforce.Event)
+}
+
+// Cycle is one round: what was seen, concluded and done.
 type Cycle struct {
+	Run     string // of the controller, as in the log
 	Number  int
 	Start   time.Time
 	Took    time.Duration // set by Loop
@@ -71,47 +78,85 @@ type Cycle struct {
 	// Duplicates are the names that are left out of Cluster because another name
 	// leads to the same machine.
 	Duplicates []Duplicate
-	// Via is how each host that answered was asked, where that is known.
-	Via     map[snapshot.Hostname]agent.Via
-	Plan    enforce.Plan
-	DryRun  bool
-	Actions []Action // for each report that was sent, in the plan's order
+	// Via is how each host that answered was spoken with, where the Link knows.
+	Via    map[snapshot.Hostname]agent.Via
+	Plan   enforce.Plan
+	DryRun bool
+	// Actions are the reports that ended in this cycle, in the order of the plan;
+	// some may have been sent in earlier ones. UnderWay are those that hosts are
+	// still carrying out.
+	Actions  []Action
+	UnderWay []enforce.HostReport
 	// Stopped says that StopAtFailure ended the cycle before anything was done.
 	Stopped bool
-	// Told are the users who were told of a finding, or could not be.
-	Told []Told
+	// Notified are the users who were notified of a finding, or could not be.
+	Notified []Delivery
 	// Unrecorded is why the record could not be kept. Without Actions, nothing
 	// was done for that.
 	Unrecorded error
+	// RecordChanged says that Unrecorded is not that of the last cycle.
+	RecordChanged bool
 
-	outcomes []audit.Record
-	notes    []enforce.Note
-	served   map[string]remote.Host // under which name each host of Cluster answered
+	served  map[string]remote.Host // under which name each host of Cluster answered
+	records []audit.Record         // of what came of the last visits
+}
+
+// Decision is what the cycle does about a finding.
+func (cycle *Cycle) Decision(f *enforce.Finding) enforce.Decision {
+	d := f.Decision()
+	if d == enforce.DecisionAct && cycle.DryRun {
+		return enforce.DecisionDryRun
+	}
+	return d
 }
 
 // Action is a report that was sent to its host, and what came of it.
 type Action struct {
+	Cycle     int // in which it was sent
 	Host      snapshot.Hostname
 	Report    enforce.Report
 	Execution agent.Execution
 	Err       error
+	// Findings are those because of which it was sent.
+	Findings []enforce.Finding
 }
 
-// Cycle collects, evaluates and acts once.
-func (c *Controller) Cycle(ctx context.Context, number int, policy enforce.Policy) Cycle {
-	cycle := Cycle{Number: number, Start: c.Now(), DryRun: c.DryRun}
-	c.merge(&cycle, c.Collect(ctx))
+// Cycle collects, judges and acts once, and waits for what came of it.
+func (c *Controller) Cycle(ctx context.Context, number int) Cycle {
+	cycle := c.begin(ctx, number)
+	c.await(ctx, &cycle, time.Time{})
+	return cycle
+}
+
+// TakeOver continues where another controller stopped, which must not be used any
+// more: with its memory, and with its reports that are under way.
+func (c *Controller) TakeOver(old *Controller) {
+	c.Memory, c.unsaved, c.run, c.sent = old.Memory, old.unsaved, old.run, old.sent
+}
+
+// begin collects, judges and sends the reports.
+func (c *Controller) begin(ctx context.Context, number int) Cycle {
+	if c.run == "" {
+		c.run = rand.Text()[:8]
+	}
+	cycle := Cycle{Run: c.run, Number: number, Start: c.Now(), DryRun: c.DryRun}
+	c.drain(&cycle)
+	machines, disputes := c.merge(&cycle, c.Collect(ctx))
 	cycle.Via = c.via(&cycle)
 	if ctx.Err() != nil || c.StopAtFailure && len(cycle.Cluster.Failed()) > 0 {
 		cycle.Stopped = true
 		return cycle
 	}
-	if c.run == "" {
-		c.run = rand.Text()[:8]
+	next := Memory{Machines: machines, Messages: c.Memory.Messages, unrecorded: c.Memory.unrecorded}
+	var events []enforce.Event
+	cycle.Plan, next.Rules, events = enforce.Judge(c.Policy, cycle.Cluster, c.Memory.Rules, c.Now())
+	for _, d := range disputes {
+		cycle.Plan.Notes = append(cycle.Plan.Notes, d.Note)
+		if d.isNew {
+			events = append(events, enforce.Event{Kind: enforce.EventNote, Host: d.Host, Text: d.Text})
+		}
 	}
-	cycle.Plan = c.standing.Judge(policy, cycle.Cluster, c.Now())
-	cycle.Plan.Notes = append(cycle.Plan.Notes, cycle.notes...)
-	c.carryOut(ctx, &cycle)
+	c.carryOut(ctx, &cycle, next, events)
 	return cycle
 }
 

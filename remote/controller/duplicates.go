@@ -24,10 +24,16 @@ func (d Duplicate) String() string {
 	return fmt.Sprintf("%s and %s are one machine: it counts once, as %s", d.SameAs, d.Name, d.SameAs)
 }
 
+// dispute is a note about two names that say they are one machine and are not.
+type dispute struct {
+	enforce.Note
+	isNew bool
+}
+
 // merge leaves one host for each machine, with the first of the machine's names
 // and the snapshot of the first name that answered. So a name that fails for a
-// while changes nothing.
-func (c *Controller) merge(cycle *Cycle, all snapshot.Cluster) {
+// while changes nothing. It returns what to remember of the machines.
+func (c *Controller) merge(cycle *Cycle, all snapshot.Cluster) (Machines, []dispute) {
 	names, ids := make([]string, len(all.Hosts)), make([]*identity, len(all.Hosts))
 	for i := range all.Hosts {
 		names[i] = c.Hosts[i].Name
@@ -35,14 +41,19 @@ func (c *Controller) merge(cycle *Cycle, all snapshot.Cluster) {
 			ids[i] = &identity{agent.Identity{Machine: s.MachineID, Boot: s.BootID, Folder: s.StateFolder}, c.Link.About(c.Hosts[i]).Peer}
 		}
 	}
-	firsts, disputed := c.machines.group(names, ids)
-	for _, pair := range disputed {
-		cycle.notes = append(cycle.notes, enforce.Note{Host: all.Hosts[pair[1]].Name, Text: fmt.Sprintf(
-			"this host says that it is the same machine as %s, but shows another host key: they are judged as two machines. If they are one machine, list only one of the names", names[pair[0]])})
+	known := c.Memory.Machines
+	g := known.group(names, ids)
+	next := known.next(names, g)
+	var disputes []dispute
+	for _, pair := range g.disputed {
+		first, second := names[pair[0]], names[pair[1]]
+		text := fmt.Sprintf("this host says that it is the same machine as %s, but shows another host key: they are judged as two machines. "+
+			"If they are one machine, list only one of the names", first)
+		disputes = append(disputes, dispute{enforce.Note{Host: snapshot.Hostname(second), Text: text}, next.report(first, second)})
 	}
 	cycle.served = make(map[string]remote.Host)
 	at := make(map[int]int) // where the host of a machine is in the cluster
-	for i, first := range firsts {
+	for i, first := range g.first {
 		h := all.Hosts[i]
 		if i == first {
 			at[i] = len(cycle.Cluster.Hosts)
@@ -54,8 +65,9 @@ func (c *Controller) merge(cycle *Cycle, all snapshot.Cluster) {
 			same.Snapshot, same.Err = h.Snapshot, nil
 			cycle.served[names[first]] = c.Hosts[i]
 		}
-		cycle.Duplicates = append(cycle.Duplicates, c.machines.duplicate(names[i], names[first]))
+		cycle.Duplicates = append(cycle.Duplicates, next.duplicate(names[i], names[first]))
 	}
+	return next, disputes
 }
 
 // Distinct leaves one result for each machine, as merge does, for results that are
@@ -72,13 +84,13 @@ func Distinct[T any](ctx context.Context, c *Controller, results []remote.Result
 	c.askWhoTheyAre(ctx, hostsOf(results), ids)
 	var kept []remote.Result[T]
 	var list []Duplicate
-	firsts, _ := c.machines.group(names, ids)
-	for i, first := range firsts {
+	var machines Machines
+	for i, first := range machines.group(names, ids).first {
 		if i == first {
 			kept = append(kept, results[i])
 			continue
 		}
-		list = append(list, c.machines.duplicate(names[i], names[first]))
+		list = append(list, machines.duplicate(names[i], names[first]))
 	}
 	return kept, list
 }

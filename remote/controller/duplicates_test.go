@@ -65,7 +65,7 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 			}
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
 			c := &controller.Controller{Hosts: f.hosts, Link: f.streams, Fanout: 8, Now: time.Now, Audit: &audit.Log{Path: path}}
-			first := c.Cycle(t.Context(), 1, capped{n: tt.cap})
+			first := cycleOf(t.Context(), c, 1, capped{n: tt.cap})
 			require.Empty(t, first.Cluster.Failed())
 			require.Len(t, first.Cluster.Hosts, len(tt.hosts)-len(tt.duplicates))
 			var found []string
@@ -79,7 +79,7 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 				carried += len(h.Carried())
 			}
 			require.Equal(t, tt.carried, carried)
-			for _, d := range c.Cycle(t.Context(), 2, capped{n: 100}).Duplicates {
+			for _, d := range cycleOf(t.Context(), c, 2, capped{n: 100}).Duplicates {
 				require.False(t, d.New, "it is said once")
 			}
 			recorded := 0
@@ -100,7 +100,7 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 func TestAMadeUpIdentityHidesNoHost(t *testing.T) {
 	f, hosts := startMachines(t, machine("m", "8:1/5"), machine("m", "8:1/5"))
 	c := &controller.Controller{Hosts: f.hosts, Link: f.streams, Fanout: 8, Now: time.Now}
-	cycle := c.Cycle(t.Context(), 1, capped{n: 0})
+	cycle := cycleOf(t.Context(), c, 1, capped{n: 0})
 	require.Empty(t, cycle.Duplicates)
 	require.Len(t, cycle.Cluster.Hosts, 2)
 	require.NotEmpty(t, hosts[1].Carried(), "it is judged")
@@ -127,7 +127,7 @@ func TestTheSecondNameServesWhileTheFirstFails(t *testing.T) {
 	policy := strict{warn: enforce.Warn{Cycles: 4}}
 	for number, down := range []string{"", "a", "", "b", "a"} {
 		link.down = map[string]bool{down: true}
-		cycle := c.Cycle(t.Context(), number+1, policy)
+		cycle := cycleOf(t.Context(), c, number+1, policy)
 		require.Len(t, cycle.Cluster.Hosts, 2, "cycle %d", number+1)
 		require.Empty(t, cycle.Cluster.Failed())
 		require.Equal(t, []controller.Duplicate{{Name: "b", SameAs: "a", New: number == 0}}, cycle.Duplicates)
@@ -147,7 +147,7 @@ func TestTheSecondNameServesWhileTheFirstFails(t *testing.T) {
 	require.Equal(t, 1, kinds[audit.KindDuplicate])
 
 	link.down = map[string]bool{"a": true, "b": true}
-	cycle := c.Cycle(t.Context(), 6, policy)
+	cycle := cycleOf(t.Context(), c, 6, policy)
 	require.Len(t, cycle.Cluster.Failed(), 1, "one machine, one failure")
 	require.Equal(t, snapshot.Hostname("a"), cycle.Cluster.Failed()[0].Name)
 }
@@ -191,7 +191,7 @@ func TestOldHostsAreKnownByTheirConnections(t *testing.T) {
 				hosts = []remote.Host{hosts[0], {Name: "alias", Address: address}}
 			}
 			c := &controller.Controller{Hosts: hosts, Link: f.streams, Fanout: 8, Now: time.Now}
-			cycle := c.Cycle(t.Context(), 1, capped{n: 2})
+			cycle := cycleOf(t.Context(), c, 1, capped{n: 2})
 			require.Empty(t, cycle.Cluster.Failed())
 			require.Equal(t, same, len(cycle.Duplicates) == 1)
 			require.Equal(t, same, len(cycle.Plan.Reports) == 0)

@@ -119,7 +119,7 @@ func TestAReportCutOffAtEveryStep(t *testing.T) {
 				p.cut, p.lost = cut, remote.Errorf(class, "cut off")
 				path := filepath.Join(t.TempDir(), "audit.jsonl")
 				c := p.controller(&audit.Log{Path: path})
-				first := c.Cycle(t.Context(), 1, strict{})
+				first := cycleOf(t.Context(), c, 1, strict{})
 				require.Len(t, first.Actions, 2)
 				require.NoError(t, first.Unrecorded)
 
@@ -133,7 +133,7 @@ func TestAReportCutOffAtEveryStep(t *testing.T) {
 				}
 
 				p.cut = -1
-				second := c.Cycle(t.Context(), 2, strict{})
+				second := cycleOf(t.Context(), c, 2, strict{})
 				require.Len(t, second.Plan.Findings, 3-cut, "what is left")
 				require.Equal(t, map[snapshot.PID]int{5: 1, 6: 1, 7: 1, 8: 1}, p.signals, "none twice, none forgotten")
 				entries, _, err = audit.History(path, audit.Query{Host: "a", Since: second.Start})
@@ -151,7 +151,7 @@ func TestAHostThatWasNeverReachedDidNothing(t *testing.T) {
 	p := newPaper(t)
 	p.cut, p.lost = 0, remote.Errorf(remote.Unreachable, "no route")
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	p.controller(&audit.Log{Path: path}).Cycle(t.Context(), 1, strict{})
+	cycleOf(t.Context(), p.controller(&audit.Log{Path: path}), 1, strict{})
 	entries, _, err := audit.History(path, audit.Query{PID: 5})
 	require.NoError(t, err)
 	require.Equal(t, enforce.StatusFailed, entries[0].Status)
@@ -187,16 +187,16 @@ func TestNothingIsDoneUnrecorded(t *testing.T) {
 				log := &full{Log: audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}, from: from}
 				c := p.controller(log)
 				c.ActUnrecorded = anyway
-				first := c.Cycle(t.Context(), 1, strict{tell: true})
+				first := cycleOf(t.Context(), c, 1, strict{tell: true})
 				require.ErrorIs(t, first.Unrecorded, errFull)
 				require.Equal(t, acts || anyway, len(p.signals) == 4)
 				require.Equal(t, acts || anyway, len(p.told) > 0)
 
 				p.hosts["b"] = append(p.hosts["b"], 9)
-				c.Cycle(t.Context(), 2, strict{})
+				cycleOf(t.Context(), c, 2, strict{})
 				require.Equal(t, anyway, p.signals[9] == 1, "as long as the log cannot be written")
 				log.from = 1000
-				third := c.Cycle(t.Context(), 3, strict{})
+				third := cycleOf(t.Context(), c, 3, strict{})
 				require.NoError(t, third.Unrecorded)
 				require.Equal(t, 1, p.signals[9])
 			})
@@ -218,11 +218,11 @@ func TestAFullDiskLosesNoOutcome(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	_ = os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 1<<20), 0o600) // as much as fits
 	for number := range 3 {
-		require.ErrorIs(t, c.Cycle(t.Context(), number+1, strict{}).Unrecorded, unix.ENOSPC)
+		require.ErrorIs(t, cycleOf(t.Context(), c, number+1, strict{}).Unrecorded, unix.ENOSPC)
 	}
 	require.Empty(t, p.signals)
 	require.NoError(t, os.Remove(filepath.Join(dir, "ballast")))
-	require.NoError(t, c.Cycle(t.Context(), 4, strict{}).Unrecorded)
+	require.NoError(t, cycleOf(t.Context(), c, 4, strict{}).Unrecorded)
 	require.Len(t, p.signals, 4)
 	entries, damage, err := audit.History(path, audit.Query{})
 	require.NoError(t, err)
@@ -238,11 +238,11 @@ func TestWhatIsHeldOrDryTouchesNobody(t *testing.T) {
 	for name, tt := range map[string]struct {
 		policy   strict
 		dry      bool
-		decision audit.Decision
+		decision enforce.Decision
 	}{
-		"held":    {strict{tell: true, limits: enforce.Limits{Fleet: enforce.Limit{Percent: 1}}}, false, audit.DecisionHold},
-		"dry run": {strict{tell: true}, true, audit.DecisionDryRun},
-		"waiting": {strict{warn: enforce.Warn{Cycles: 3}}, false, audit.DecisionWait},
+		"held":    {strict{tell: true, limits: enforce.Limits{Fleet: enforce.Limit{Percent: 1}}}, false, enforce.DecisionHold},
+		"dry run": {strict{tell: true}, true, enforce.DecisionDryRun},
+		"waiting": {strict{warn: enforce.Warn{Cycles: 3}}, false, enforce.DecisionWait},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPaper(t)
@@ -250,7 +250,7 @@ func TestWhatIsHeldOrDryTouchesNobody(t *testing.T) {
 			c := p.controller(&audit.Log{Path: path})
 			c.DryRun = tt.dry
 			for number := range 3 {
-				cycle := c.Cycle(t.Context(), number+1, tt.policy)
+				cycle := cycleOf(t.Context(), c, number+1, tt.policy)
 				require.Empty(t, cycle.Actions)
 				require.Equal(t, name == "held", cycle.Plan.Held())
 			}
@@ -272,7 +272,7 @@ func TestWhatIsHeldOrDryTouchesNobody(t *testing.T) {
 
 func TestLabelsReachThePolicy(t *testing.T) {
 	p := newPaper(t)
-	p.controller(nil).Cycle(t.Context(), 1, strict{only: "h100"})
+	cycleOf(t.Context(), p.controller(nil), 1, strict{only: "h100"})
 	require.Equal(t, map[snapshot.PID]int{5: 1, 6: 1, 7: 1}, p.signals)
 }
 
@@ -281,17 +281,17 @@ func TestUsersAreToldAtFirstSightAndAtTheActOnceEach(t *testing.T) {
 	c := p.controller(nil)
 	policy := strict{tell: true, warn: enforce.Warn{Cycles: 3}}
 	for number := range 3 {
-		c.Cycle(t.Context(), number+1, policy)
+		cycleOf(t.Context(), c, number+1, policy)
 		require.Len(t, p.told, 4, "cycle %d", number+1)
 	}
 	require.Equal(t, uidOf(5), p.told[0].UID)
 	require.Contains(t, p.told[0].Text, "Unless this changes soon, process 5 will be ended.")
 	p.down = true
-	c.Cycle(t.Context(), 4, policy) // b is due; a did not answer, so what stands there is not known
+	cycleOf(t.Context(), c, 4, policy) // b is due; a did not answer, so what stands there is not known
 	require.Len(t, p.told, 5)
 	require.Contains(t, p.told[4].Text, "Now process 8 is ended.")
 	p.down = false
-	c.Cycle(t.Context(), 5, policy)
+	cycleOf(t.Context(), c, 5, policy)
 	require.Len(t, p.told, 5, "who was told of it before is not told again")
 }
 
@@ -299,9 +299,9 @@ func TestWhoCannotBeToldIsTreatedAlike(t *testing.T) {
 	p := newPaper(t)
 	p.tellIs = agent.ErrCannotNotify
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	cycle := p.controller(&audit.Log{Path: path}).Cycle(t.Context(), 1, strict{tell: true})
-	require.Len(t, cycle.Told, 4)
-	require.ErrorIs(t, cycle.Told[0].Err, agent.ErrCannotNotify)
+	cycle := cycleOf(t.Context(), p.controller(&audit.Log{Path: path}), 1, strict{tell: true})
+	require.Len(t, cycle.Notified, 4)
+	require.ErrorIs(t, cycle.Notified[0].Err, agent.ErrCannotNotify)
 	require.Len(t, p.signals, 4)
 	said := 0
 	_, err := audit.Scan(path, func(r *audit.Record) error {
@@ -330,15 +330,15 @@ func TestHooksAreToldOfWarningsActionsAndHeldCycles(t *testing.T) {
 	var hooks heard
 	p := newPaper(t)
 	c := p.controller(nil)
-	c.Hooks = &hooks
-	c.Cycle(t.Context(), 1, strict{warn: enforce.Warn{Cycles: 2}})
-	c.Cycle(t.Context(), 2, strict{warn: enforce.Warn{Cycles: 2}})
-	c.Cycle(t.Context(), 3, strict{limits: enforce.Limits{Fleet: enforce.Limit{Percent: 1}}})
-	c.Cycle(t.Context(), 4, strict{limits: enforce.Limits{Fleet: enforce.Limit{Percent: 1}}})
+	c.Sinks = append(c.Sinks, controller.HookSink{Hooks: &hooks, Now: c.Now})
+	cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 2}})
+	cycleOf(t.Context(), c, 2, strict{warn: enforce.Warn{Cycles: 2}})
+	cycleOf(t.Context(), c, 3, strict{limits: enforce.Limits{Fleet: enforce.Limit{Percent: 1}}})
+	cycleOf(t.Context(), c, 4, strict{limits: enforce.Limits{Fleet: enforce.Limit{Percent: 1}}})
 	c.DryRun = true
-	c.Cycle(t.Context(), 5, strict{})
+	cycleOf(t.Context(), c, 5, strict{})
 	c.DryRun = false
-	c.Cycle(t.Context(), 6, strict{})
+	cycleOf(t.Context(), c, 6, strict{})
 	require.Equal(t, heard{"warn 4 0 false", "hold 0 0 true", "hold 0 0 true", "act 4 4 false"}, hooks)
 }
 
@@ -352,7 +352,7 @@ func TestLinesStandForOutcomes(t *testing.T) {
 func linesStandForOutcomes(t *testing.T, old *oldHost) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	c := &controller.Controller{Hosts: []remote.Host{{Name: "a"}}, Link: old, Fanout: 1, Now: time.Now, Audit: &audit.Log{Path: path}}
-	cycle := c.Cycle(t.Context(), 1, strict{})
+	cycle := cycleOf(t.Context(), c, 1, strict{})
 	require.Equal(t, []string{"Terminating process 5 from environment N/A that is running on GPU(s) 0"}, cycle.Actions[0].Execution.Lines,
 		"it ends for being in no environment, whatever it claims")
 	entries, _, err := audit.History(path, audit.Query{})

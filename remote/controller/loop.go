@@ -4,8 +4,6 @@ import (
 	"context"
 	"os"
 	"time"
-
-	"github.com/seed-3119e985/genv/enforce"
 )
 
 // Schedule says how often to turn.
@@ -17,38 +15,45 @@ type Schedule struct {
 	// Cycles ends the loop after so many; 0 means never.
 	Cycles int
 
-	// Hangup brings SIGHUP; nil for none. Reread is called for each, between
-	// two cycles. It may change the controller's hosts, and returns the policy
-	// to go on with.
+	// Hangup brings SIGHUP; nil for none. Reload is called for each, between two
+	// cycles. It returns the controller to continue with, which takes over from the
+	// one before; nil to continue with that.
 	Hangup <-chan os.Signal
-	Reread func(enforce.Policy) enforce.Policy
+	Reload func() *Controller
 	// Step, if set, is called before each cycle with 0, and before each wait
 	// with its length: a loop that is not stuck gets to the next step.
 	Step func(wait time.Duration)
 }
 
-// Loop turns until the schedule is over, ctx ends, or each returns an error,
-// which it then returns. each is called after every cycle. When ctx ends within
-// a cycle, no report is begun any more, and the outcomes of those under way are
-// waited for.
-func (c *Controller) Loop(ctx context.Context, policy enforce.Policy, s Schedule, each func(Cycle) error) error {
+// Loop runs cycles until the schedule is over, ctx ends, or each returns an error,
+// which it then returns. each is called after every cycle. A cycle does not wait for
+// reports beyond the start of the next one. When ctx ends, no report is begun any
+// more, and the outcomes of those under way are waited for.
+func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error) error {
 	if s.Step == nil {
 		s.Step = func(time.Duration) {}
 	}
-	start := time.Now() // carries the monotonic clock: steps of the wall clock do not matter
+	defer func() { c.await(ctx, &Cycle{}, time.Time{}) }() // goroutines end before the loop
+	start := time.Now()                                    // carries the monotonic clock: steps of the wall clock do not matter
 	for number := 1; ; number++ {
 		s.Step(0)
 		begun := time.Now()
-		cycle := c.Cycle(ctx, number, policy)
+		cycle := c.begin(ctx, number)
+		last := s.Interval == 0 || number == s.Cycles
+		var next time.Time
+		if !last {
+			next = nextStart(start, time.Now(), s.Interval)
+		}
+		c.await(ctx, &cycle, next)
 		cycle.Took = time.Since(begun)
 		if err := each(cycle); err != nil {
 			return err
 		}
-		if s.Interval == 0 || number == s.Cycles || ctx.Err() != nil {
+		if last || ctx.Err() != nil {
 			return nil
 		}
 		var goOn bool
-		if policy, goOn = s.wait(ctx, nextStart(start, time.Now(), s.Interval), policy); !goOn {
+		if c, goOn = s.wait(ctx, c, nextStart(start, time.Now(), s.Interval)); !goOn {
 			return nil
 		}
 	}
@@ -56,30 +61,39 @@ func (c *Controller) Loop(ctx context.Context, policy enforce.Policy, s Schedule
 
 // nextStart is the first multiple of interval after start that lies after now.
 func nextStart(start, now time.Time, interval time.Duration) time.Time {
-	turns := now.Sub(start)/interval + 1
-	return start.Add(turns * interval)
+	rounds := now.Sub(start)/interval + 1
+	return start.Add(rounds * interval)
 }
 
-// wait waits until t, and rereads meanwhile what it is told to. It is false when
-// ctx ended first.
-func (s *Schedule) wait(ctx context.Context, t time.Time, policy enforce.Policy) (enforce.Policy, bool) {
+// wait waits until t, and reloads meanwhile when SIGHUP comes. It is false when ctx
+// ended first.
+func (s *Schedule) wait(ctx context.Context, c *Controller, t time.Time) (*Controller, bool) {
 	s.Step(time.Until(t))
 	timer := time.NewTimer(time.Until(t))
 	defer timer.Stop()
 	for {
 		select {
 		case <-s.Hangup: // first, should all be due at once
-			policy = s.Reread(policy)
+			c = s.reload(c)
 			continue
 		default:
 		}
 		select {
 		case <-ctx.Done():
-			return policy, false
+			return c, false
 		case <-s.Hangup:
-			policy = s.Reread(policy)
+			c = s.reload(c)
 		case <-timer.C:
-			return policy, ctx.Err() == nil
+			return c, ctx.Err() == nil
 		}
 	}
+}
+
+func (s *Schedule) reload(old *Controller) *Controller {
+	c := s.Reload()
+	if c == nil {
+		return old
+	}
+	c.TakeOver(old)
+	return c
 }

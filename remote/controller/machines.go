@@ -49,41 +49,48 @@ func (id *identity) differs(other *identity) bool {
 	return id.otherKey(other)
 }
 
-// machines remembers which names are one machine, for the cycles in which not
-// all of them answer. The zero machines remembers none.
-type machines struct {
-	twins map[string][]string // names that are one machine with this one
-	said  map[[2]string]bool
+// Machines remembers which names are one machine, for the cycles in which not all
+// of them answer. The zero Machines remembers none.
+type Machines struct {
+	// Twins are the names that are one machine with this one.
+	Twins map[string][]string `json:"twins,omitempty"`
+
+	reported map[[2]string]bool // pairs of names, in order
 }
 
 // duplicate says that a name is the same machine as another. It is New only once.
-func (m *machines) duplicate(name, sameAs string) Duplicate {
-	pair := [2]string{min(name, sameAs), max(name, sameAs)}
-	d := Duplicate{Name: snapshot.Hostname(name), SameAs: snapshot.Hostname(sameAs), New: !m.said[pair]}
-	if m.said == nil {
-		m.said = make(map[[2]string]bool)
-	}
-	m.said[pair] = true
-	return d
+func (m *Machines) duplicate(name, sameAs string) Duplicate {
+	return Duplicate{Name: snapshot.Hostname(name), SameAs: snapshot.Hostname(sameAs), New: m.report(name, sameAs)}
 }
 
-// group returns for each name the index of the first name of its machine, and
-// the pairs of names that say they are one machine but are not. The identity of a
-// name that did not answer is nil.
-func (m *machines) group(names []string, ids []*identity) (first []int, disputed [][2]int) {
+// report remembers that a pair of names is reported, and says whether that is new.
+func (m *Machines) report(a, b string) bool {
+	pair := [2]string{min(a, b), max(a, b)}
+	if m.reported[pair] {
+		return false
+	}
+	if m.reported == nil {
+		m.reported = make(map[[2]string]bool)
+	}
+	m.reported[pair] = true
+	return true
+}
+
+// group finds the names that are one machine, and the pairs of names that say they
+// are but are not. The identity of a name that did not answer is nil.
+func (m Machines) group(names []string, ids []*identity) *grouping {
 	g := newGrouping(len(names))
 	g.byMachine(ids)
 	g.byPeer(ids)
-	g.byMemory(m.twins, names, ids)
-	m.remember(names, g)
-	return g.first, g.disputed
+	g.byMemory(m.Twins, names, ids)
+	return g
 }
 
 // maxTwins is how many other names of a machine are remembered with each.
 const maxTwins = 8
 
-// remember replaces what is remembered: names that left the fleet are forgotten.
-func (m *machines) remember(names []string, g *grouping) {
+// next is what to remember of a grouping: names that left the fleet are forgotten.
+func (m Machines) next(names []string, g *grouping) Machines {
 	members := make(map[int][]string)
 	for i, first := range g.first {
 		if i == first {
@@ -94,18 +101,19 @@ func (m *machines) remember(names []string, g *grouping) {
 		}
 		members[first] = append(members[first], names[i])
 	}
-	m.twins = make(map[string][]string)
+	next := Machines{Twins: make(map[string][]string), reported: make(map[[2]string]bool, len(m.reported))}
 	for _, list := range members {
 		for _, name := range list {
 			others := slices.Clone(list[:min(len(list), maxTwins+1)])
-			m.twins[name] = slices.DeleteFunc(others, func(other string) bool { return other == name })
+			next.Twins[name] = slices.DeleteFunc(others, func(other string) bool { return other == name })
 		}
 	}
-	for pair := range m.said {
-		if !slices.Contains(names, pair[0]) || !slices.Contains(names, pair[1]) {
-			delete(m.said, pair)
+	for pair := range m.reported {
+		if slices.Contains(names, pair[0]) && slices.Contains(names, pair[1]) {
+			next.reported[pair] = true
 		}
 	}
+	return next
 }
 
 // grouping puts indices into groups; a group goes by its first index.

@@ -71,11 +71,11 @@ func TestMachines(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var m machines
+			var m Machines
 			names := []string{"a", "b", "c"}
 			for i, c := range tt.cycles {
 				var got []string
-				for _, first := range firstsOf(m.group(names, []*identity{idOf(c.a), idOf(c.b), idOf(c.c)})) {
+				for _, first := range groupWith(&m, names, []*identity{idOf(c.a), idOf(c.b), idOf(c.c)}).first {
 					got = append(got, names[first])
 				}
 				require.Equal(t, c.want, strings.Join(got, " "), "cycle %d", i+1)
@@ -85,39 +85,44 @@ func TestMachines(t *testing.T) {
 }
 
 func TestMachinesForgetNamesThatLeft(t *testing.T) {
-	var m machines
+	var m Machines
 	one := idOf("m1 b1 f1 1 k")
-	require.Equal(t, []int{0, 0}, firstsOf(m.group([]string{"a", "b"}, []*identity{one, one})))
+	require.Equal(t, []int{0, 0}, groupWith(&m, []string{"a", "b"}, []*identity{one, one}).first)
 	require.True(t, m.duplicate("b", "a").New)
 	require.False(t, m.duplicate("b", "a").New, "it is said once")
-	require.Equal(t, []int{0}, firstsOf(m.group([]string{"b"}, []*identity{nil})))
-	require.Empty(t, m.twins)
-	require.Empty(t, m.said)
-	require.Equal(t, []int{0, 1}, firstsOf(m.group([]string{"a", "b"}, []*identity{one, nil})), "b may lead anywhere by now")
+	require.Equal(t, []int{0}, groupWith(&m, []string{"b"}, []*identity{nil}).first)
+	require.Empty(t, m.Twins)
+	require.Empty(t, m.reported)
+	require.Equal(t, []int{0, 1}, groupWith(&m, []string{"a", "b"}, []*identity{one, nil}).first, "b may lead anywhere by now")
 }
 
 // A fleet of thousands costs next to nothing, even if all of it is one machine.
 func BenchmarkMachines(b *testing.B) {
 	for name, n := range map[string]int{"distinct": 1000, "one": 1} {
 		b.Run(name, func(b *testing.B) {
-			var m machines
+			var m Machines
 			names, ids := make([]string, 1000), make([]*identity, 1000)
 			for i := range names {
 				names[i] = fmt.Sprint(i)
 				ids[i] = idOf(fmt.Sprintf("m%d b f %d k", i%n, i))
 			}
 			for b.Loop() {
-				m.group(names, ids)
+				groupWith(&m, names, ids)
 			}
 		})
 	}
 }
 
-func firstsOf(first []int, _ [][2]int) []int { return first }
+// groupWith groups names, and remembers that for the next time.
+func groupWith(m *Machines, names []string, ids []*identity) *grouping {
+	g := m.group(names, ids)
+	*m = m.next(names, g)
+	return g
+}
 
 // Whoever says to be another machine is named.
 func TestDisputedMachinesAreNamed(t *testing.T) {
-	var m machines
-	_, disputed := m.group([]string{"a", "b", "c"}, []*identity{idOf("m1 b1 f1 1 k1"), idOf("m1 b1 f1 2 k2"), idOf("m1 b1 f1 3 k1")})
-	require.Equal(t, [][2]int{{0, 1}}, disputed)
+	var m Machines
+	g := m.group([]string{"a", "b", "c"}, []*identity{idOf("m1 b1 f1 1 k1"), idOf("m1 b1 f1 2 k2"), idOf("m1 b1 f1 3 k1")})
+	require.Equal(t, [][2]int{{0, 1}}, g.disputed)
 }

@@ -3,6 +3,8 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -29,65 +31,91 @@ type recipient struct {
 	uid  snapshot.UID
 }
 
-// window is what a user was sent within an hour.
-type window struct {
-	since      time.Time
-	sent       int
-	suppressed int
+// MarshalText implements encoding.TextMarshaler, for keys of JSON objects.
+func (r recipient) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%s/%d", r.host, r.uid), nil
 }
 
-// messageLimit counts messages by user and hour. It has no clock. The zero
-// messageLimit has counted none.
-type messageLimit struct {
-	windows map[recipient]*window
-	hosts   map[string]int // how many windows each has
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *recipient) UnmarshalText(text []byte) error {
+	host, uid, _ := strings.Cut(string(text), "/")
+	n, err := strconv.ParseUint(uid, 10, 32)
+	*r = recipient{host, snapshot.UID(n)}
+	return err
+}
+
+// window is what a user was sent within an hour.
+type window struct {
+	Since      time.Time `json:"since"`
+	Sent       int       `json:"sent"`
+	Suppressed int       `json:"suppressed,omitempty"`
+}
+
+// MessageLimit counts messages by user and hour. It has no clock. The zero
+// MessageLimit has counted none.
+type MessageLimit struct {
+	Windows map[recipient]*window `json:"windows,omitempty"`
+	hosts   map[string]int        // how many windows each has
 }
 
 // admit counts a message, and says whether it may be sent and what it is to end
 // with: how many were not sent in the hour before, and that no more will be.
-func (l *messageLimit) admit(to recipient, now time.Time) (note string, ok bool) {
-	if l.windows == nil {
-		l.windows, l.hosts = make(map[recipient]*window), make(map[string]int)
-	}
-	w := l.windows[to]
+func (l *MessageLimit) admit(to recipient, now time.Time) (note string, ok bool) {
+	l.countHosts()
+	w := l.Windows[to]
 	if w == nil {
 		if l.hosts[to.host] >= maxRecipients {
 			return "", false
 		}
-		w = &window{since: now}
-		l.windows[to] = w
+		w = &window{Since: now}
+		l.Windows[to] = w
 		l.hosts[to.host]++
 	}
-	if age := now.Sub(w.since); age >= messageWindow || age < 0 {
-		if w.suppressed > 0 {
-			note = fmt.Sprintf("%d more messages suppressed.", w.suppressed)
+	if age := now.Sub(w.Since); age >= messageWindow || age < 0 {
+		if w.Suppressed > 0 {
+			note = fmt.Sprintf("%d more messages suppressed.", w.Suppressed)
 		}
-		*w = window{since: now}
+		*w = window{Since: now}
 	}
-	if w.sent >= messagesAnHour {
-		w.suppressed++
+	if w.Sent >= messagesAnHour {
+		w.Suppressed++
 		return "", false
 	}
-	if w.sent++; w.sent == messagesAnHour {
+	if w.Sent++; w.Sent == messagesAnHour {
 		note = "Further messages are suppressed for up to an hour; genv history shows what is done."
 	}
 	return note, true
 }
 
+// countHosts counts the windows of each host, unless that is done.
+func (l *MessageLimit) countHosts() {
+	if l.hosts != nil {
+		return
+	}
+	l.hosts = make(map[string]int)
+	if l.Windows == nil {
+		l.Windows = make(map[recipient]*window)
+	}
+	for to := range l.Windows {
+		l.hosts[to.host]++
+	}
+}
+
 // refund uncounts a message that was shown on no terminal.
-func (l *messageLimit) refund(to recipient) {
-	if w := l.windows[to]; w != nil && w.sent > 0 {
-		w.sent--
+func (l *MessageLimit) refund(to recipient) {
+	if w := l.Windows[to]; w != nil && w.Sent > 0 {
+		w.Sent--
 	}
 }
 
 // forget drops windows that have ended. One with suppressed messages is kept for
 // another hour, so that the next message can say how many there were.
-func (l *messageLimit) forget(now time.Time) {
-	for to, w := range l.windows {
-		age := now.Sub(w.since)
-		if age >= 2*messageWindow || age >= messageWindow && w.suppressed == 0 {
-			delete(l.windows, to)
+func (l *MessageLimit) forget(now time.Time) {
+	l.countHosts()
+	for to, w := range l.Windows {
+		age := now.Sub(w.Since)
+		if age >= 2*messageWindow || age >= messageWindow && w.Suppressed == 0 {
+			delete(l.Windows, to)
 			if l.hosts[to.host]--; l.hosts[to.host] == 0 {
 				delete(l.hosts, to.host)
 			}
@@ -95,49 +123,27 @@ func (l *messageLimit) forget(now time.Time) {
 	}
 }
 
-// mail is what the users of a host are sent in a cycle.
-type mail struct {
-	tellings   []enforce.Telling
-	notes      map[snapshot.UID]string // the last line of each user's message
-	suppressed []Told                  // not sent
-}
-
-func (m mail) any() bool { return len(m.tellings)+len(m.suppressed) > 0 }
-
-// admit separates what is sent to users from what is suppressed. In a cycle each
-// user of a host gets at most one message.
-func (c *Controller) admit(all map[string][]enforce.Telling) map[string]mail {
-	now := c.Now()
-	c.limit.forget(now)
+// admitAll separates what is sent to users from what is suppressed, by host. In a
+// cycle each user of a host gets at most one message.
+func (l *MessageLimit) admitAll(all map[string][]enforce.Notification, now time.Time) map[string]mail {
+	l.forget(now)
 	admitted := make(map[string]mail, len(all))
-	for host, tellings := range all {
-		m := mail{notes: make(map[snapshot.UID]string)}
+	for host, notifications := range all {
+		m := mail{footers: make(map[snapshot.UID]string)}
 		allowed := make(map[snapshot.UID]bool)
-		for _, t := range tellings {
-			ok, known := allowed[t.UID]
+		for _, n := range notifications {
+			ok, known := allowed[n.UID]
 			if !known {
-				m.notes[t.UID], ok = c.limit.admit(recipient{host, t.UID}, now)
-				allowed[t.UID] = ok
+				m.footers[n.UID], ok = l.admit(recipient{host, n.UID}, now)
+				allowed[n.UID] = ok
 			}
 			if ok {
-				m.tellings = append(m.tellings, t)
+				m.notifications = append(m.notifications, n)
 			} else {
-				m.suppressed = append(m.suppressed, Told{Telling: t, Err: errSuppressed})
+				m.suppressed = append(m.suppressed, Delivery{Notification: n, Err: errSuppressed})
 			}
 		}
 		admitted[host] = m
 	}
 	return admitted
-}
-
-// refundUnseen uncounts the messages that were shown on no terminal.
-func (c *Controller) refundUnseen(told []Told) {
-	done := make(map[recipient]bool)
-	for _, t := range told {
-		to := recipient{string(t.Host), t.UID}
-		if t.Terminals == 0 && !errors.Is(t.Err, errSuppressed) && !done[to] {
-			done[to] = true
-			c.limit.refund(to)
-		}
-	}
 }

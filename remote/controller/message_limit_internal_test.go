@@ -11,7 +11,7 @@ import (
 
 func TestMessageLimit(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	var l messageLimit
+	var l MessageLimit
 	alice := recipient{"a", 1001}
 	for i := range messagesAnHour - 1 {
 		note, ok := l.admit(alice, now.Add(time.Duration(i)*time.Second))
@@ -39,7 +39,7 @@ func TestMessageLimit(t *testing.T) {
 	_, ok = l.admit(alice, now)
 	require.True(t, ok, "a clock that was set back suppresses nothing")
 	l.forget(now.Add(24 * time.Hour))
-	require.Empty(t, l.windows)
+	require.Empty(t, l.Windows)
 	require.Empty(t, l.hosts)
 }
 
@@ -47,7 +47,7 @@ func TestMessageLimit(t *testing.T) {
 // other hosts' room.
 func TestMessageLimitIsBounded(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	var l messageLimit
+	var l MessageLimit
 	admitted := 0
 	for i := range 10 * maxRecipients {
 		if _, ok := l.admit(recipient{"evil", snapshot.UID(i)}, now); ok {
@@ -55,7 +55,7 @@ func TestMessageLimitIsBounded(t *testing.T) {
 		}
 	}
 	require.Equal(t, maxRecipients, admitted)
-	require.Len(t, l.windows, maxRecipients)
+	require.Len(t, l.Windows, maxRecipients)
 	_, ok := l.admit(recipient{"good", 1001}, now)
 	require.True(t, ok)
 }

@@ -220,7 +220,7 @@ func TestSoakFlappingFleet(t *testing.T) {
 	var took durations
 	failures := map[remote.Class]int{}
 	schedule := controller.Schedule{Interval: soakInterval}
-	require.NoError(t, c.Loop(ctx, policy, schedule, func(cycle controller.Cycle) error {
+	require.NoError(t, loopOf(ctx, c, policy, schedule, func(cycle controller.Cycle) error {
 		took.add(cycle.Took)
 		for _, h := range cycle.Cluster.Failed() {
 			failures[remote.ClassOf(h.Err)]++
@@ -267,7 +267,7 @@ func (s *soak) settle(c *controller.Controller, policy enforce.Policy) {
 	s.heal()
 	var last controller.Cycle
 	for deadline := time.Now().Add(settleTime); ; time.Sleep(soakInterval) {
-		last = c.Cycle(s.t.Context(), 0, policy)
+		last = cycleOf(s.t.Context(), c, 0, policy)
 		if len(last.Cluster.Failed()) == 0 && len(last.Plan.Reports) == 0 {
 			break
 		}

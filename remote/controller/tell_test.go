@@ -40,12 +40,12 @@ func TestAUserIsToldOfEverythingAtOnce(t *testing.T) {
 			"Process 101 is not running in a GPU environment (uid 1001).\nUnless this changes soon, process 101 will be ended.\n" + advice,
 	} {
 		p := crowd(t, map[string]int{"a": n})
-		cycle := p.controller(nil).Cycle(t.Context(), 1, strict{tell: true, warn: enforce.Warn{Cycles: 3}})
+		cycle := cycleOf(t.Context(), p.controller(nil), 1, strict{tell: true, warn: enforce.Warn{Cycles: 3}})
 		require.Equal(t, []agent.Message{{UID: 1001, Text: want}}, p.told)
-		require.Len(t, cycle.Told, n, "each finding has its record")
+		require.Len(t, cycle.Notified, n, "each finding has its record")
 	}
 	p := crowd(t, map[string]int{"a": 100})
-	p.controller(nil).Cycle(t.Context(), 1, strict{tell: true})
+	cycleOf(t.Context(), p.controller(nil), 1, strict{tell: true})
 	require.Len(t, p.told, 1)
 	require.Contains(t, p.told[0].Text, "And there are 94 more")
 	require.True(t, strings.HasSuffix(p.told[0].Text, advice))
@@ -60,7 +60,7 @@ func TestTellingsOfAHostAreBounded(t *testing.T) {
 	c := p.controller(&audit.Log{Path: path})
 	policy := strict{tell: true, warn: enforce.Warn{Cycles: 10}}
 	for number, want := range []int{257, 256, 256, 232, 0} {
-		require.Len(t, c.Cycle(t.Context(), number+1, policy).Told, want, "cycle %d", number+1)
+		require.Len(t, cycleOf(t.Context(), c, number+1, policy).Notified, want, "cycle %d", number+1)
 	}
 }
 
@@ -69,11 +69,11 @@ func TestTellingsOfAHostAreBounded(t *testing.T) {
 func TestNobodyIsToldOfWhatIsHeld(t *testing.T) {
 	p := crowd(t, map[string]int{"a": 99, "b": 1})
 	c := p.controller(nil)
-	cycle := c.Cycle(t.Context(), 1, strict{tell: true, limits: enforce.Limits{PerHost: enforce.Limit{Terminations: 50}}})
+	cycle := cycleOf(t.Context(), c, 1, strict{tell: true, limits: enforce.Limits{PerHost: enforce.Limit{Terminations: 50}}})
 	require.Equal(t, "a", string(cycle.Plan.HeldHosts[0].Host))
-	require.Len(t, cycle.Told, 1)
-	require.Equal(t, "b", string(cycle.Told[0].Host))
-	c.Cycle(t.Context(), 2, strict{tell: true})
+	require.Len(t, cycle.Notified, 1)
+	require.Equal(t, "b", string(cycle.Notified[0].Host))
+	cycleOf(t.Context(), c, 2, strict{tell: true})
 	require.Len(t, p.told, 2)
 	require.Contains(t, p.told[1].Text, "Now process 100 is ended.")
 }
@@ -85,14 +85,14 @@ func TestUsersAreToldWhileOthersAreHeld(t *testing.T) {
 	c := p.controller(nil)
 	policy := strict{tell: true, warn: enforce.Warn{Cycles: 2}, limits: enforce.Limits{PerHost: enforce.Limit{Terminations: 1}}}
 	for number := range 3 {
-		require.Empty(t, c.Cycle(t.Context(), number+1, policy).Actions)
+		require.Empty(t, cycleOf(t.Context(), c, number+1, policy).Actions)
 	}
 	p.hosts["b"] = []snapshot.PID{200}
-	require.Empty(t, c.Cycle(t.Context(), 4, policy).Actions)
+	require.Empty(t, cycleOf(t.Context(), c, 4, policy).Actions)
 	require.Contains(t, p.told[len(p.told)-1].Text, "Unless this changes soon, process 200 will be ended.")
-	c.Cycle(t.Context(), 5, policy)
+	cycleOf(t.Context(), c, 5, policy)
 	require.Zero(t, p.signals[200])
-	c.Cycle(t.Context(), 6, policy)
+	cycleOf(t.Context(), c, 6, policy)
 	require.Equal(t, 1, p.signals[200])
 	require.Zero(t, p.signals[100], "which is held")
 }
@@ -111,25 +111,25 @@ func TestNobodyIsActedOnWithoutTheWarning(t *testing.T) {
 			p := crowd(t, map[string]int{"a": 3})
 			log := &full{Log: audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}, from: 1000}
 			c := p.controller(log)
-			c.Hooks = &hooks
+			c.Sinks = append(c.Sinks, controller.HookSink{Hooks: &hooks, Now: c.Now})
 			warn := strict{tell: true, warn: enforce.Warn{Cycles: 2}}
 			for number := range 2 {
-				c.Cycle(t.Context(), number+1, warn)
+				cycleOf(t.Context(), c, number+1, warn)
 			}
 			require.Len(t, p.told, 1)
 			policy := stop(c, log)
 			p.hosts["b"] = []snapshot.PID{200} // comes when nothing can be done
 			for number := range 4 {
-				require.Empty(t, c.Cycle(t.Context(), number+3, policy).Actions)
+				require.Empty(t, cycleOf(t.Context(), c, number+3, policy).Actions)
 			}
 			require.Len(t, p.told, 1)
 			log.from = 1000
-			cycle := c.Cycle(t.Context(), 7, warn)
+			cycle := cycleOf(t.Context(), c, 7, warn)
 			require.Len(t, cycle.Actions, 1, "those who were told have had their time")
 			require.Contains(t, p.told[len(p.told)-1].Text, "Unless this changes soon, process 200 will be ended.")
 			require.Zero(t, p.signals[200])
-			c.Cycle(t.Context(), 8, warn)
-			c.Cycle(t.Context(), 9, warn)
+			cycleOf(t.Context(), c, 8, warn)
+			cycleOf(t.Context(), c, 9, warn)
 			require.Equal(t, 1, p.signals[200])
 			warned := 0
 			for _, h := range hooks {
@@ -156,9 +156,9 @@ func TestHoldingIsRecordedInEveryCycle(t *testing.T) {
 			var hooks heard
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
 			c := crowd(t, tt.n).controller(&audit.Log{Path: path})
-			c.Hooks = &hooks
+			c.Sinks = append(c.Sinks, controller.HookSink{Hooks: &hooks, Now: c.Now})
 			for number := range 4 {
-				c.Cycle(t.Context(), number+1, strict{limits: enforce.Limits{Fleet: enforce.Limit{Terminations: 50}}})
+				cycleOf(t.Context(), c, number+1, strict{limits: enforce.Limits{Fleet: enforce.Limit{Terminations: 50}}})
 			}
 			held := 0
 			_, err := audit.Scan(path, func(r *audit.Record) error {
@@ -183,8 +183,8 @@ func TestHoldingIsRecordedInEveryCycle(t *testing.T) {
 func TestNoticesAreBounded(t *testing.T) {
 	var hooks heard
 	c := crowd(t, map[string]int{"a": 1000, "b": 2}).controller(nil)
-	c.Hooks = &hooks
-	c.Cycle(t.Context(), 1, strict{warn: enforce.Warn{Cycles: 2}})
+	c.Sinks = append(c.Sinks, controller.HookSink{Hooks: &hooks, Now: c.Now})
+	cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 2}})
 	require.Equal(t, heard{"warn 258 0 false"}, hooks)
 }
 
@@ -204,11 +204,11 @@ func TestAWarningThatWasLostIsGivenAgain(t *testing.T) {
 			c := p.controller(nil)
 			warn := strict{tell: true, warn: enforce.Warn{Cycles: 3}}
 			p.tellIs = tt.err
-			c.Cycle(t.Context(), 1, warn)
+			cycleOf(t.Context(), c, 1, warn)
 			p.tellIs = nil
-			c.Cycle(t.Context(), 2, warn)
+			cycleOf(t.Context(), c, 2, warn)
 			require.Len(t, p.told, tt.want)
-			c.Cycle(t.Context(), 3, warn)
+			cycleOf(t.Context(), c, 3, warn)
 			require.Len(t, p.told, tt.want, "once")
 		})
 	}
@@ -216,8 +216,8 @@ func TestAWarningThatWasLostIsGivenAgain(t *testing.T) {
 	p.cut, p.lost = 0, remote.Errorf(remote.Unreachable, "lost before the report was sent")
 	p.tellIs = remote.Errorf(remote.Timeout, "no answer in time")
 	c := p.controller(nil)
-	c.Cycle(t.Context(), 1, strict{tell: true})
-	require.Empty(t, c.Cycle(t.Context(), 2, strict{tell: true}).Told)
+	cycleOf(t.Context(), c, 1, strict{tell: true})
+	require.Empty(t, cycleOf(t.Context(), c, 2, strict{tell: true}).Notified)
 }
 
 // A user who breaks rules all the time is sent 20 messages an hour on a host, and
@@ -236,7 +236,7 @@ func TestMessagesOfAnHourAreLimited(t *testing.T) {
 		if number%10 == 0 {
 			p.hosts["a"] = append(p.hosts["a"], snapshot.PID(200000+number)) // another user
 		}
-		c.Cycle(t.Context(), number+1, strict{tell: true})
+		cycleOf(t.Context(), c, number+1, strict{tell: true})
 		now = now.Add(time.Minute)
 	}
 	require.Len(t, p.told, 20+20+4)
@@ -253,7 +253,7 @@ func TestMessagesOfAnHourAreLimited(t *testing.T) {
 	require.Equal(t, 40, suppressed)
 	now = now.Add(time.Hour)
 	p.hosts["a"] = []snapshot.PID{7000}
-	c.Cycle(t.Context(), 41, strict{tell: true})
+	cycleOf(t.Context(), c, 41, strict{tell: true})
 	require.Len(t, p.told, 45)
 	require.True(t, strings.HasSuffix(p.told[44].Text, "\n20 more messages suppressed."), p.told[44].Text)
 }
@@ -265,7 +265,7 @@ func TestMessagesThatWereNotShownDoNotCount(t *testing.T) {
 	c := p.controller(nil)
 	for number := range 30 {
 		p.hosts["a"] = []snapshot.PID{snapshot.PID(1000 + number)}
-		c.Cycle(t.Context(), number+1, strict{tell: true})
+		cycleOf(t.Context(), c, number+1, strict{tell: true})
 	}
 	require.Len(t, p.told, 30)
 }
@@ -274,6 +274,6 @@ func TestMessagesThatWereNotShownDoNotCount(t *testing.T) {
 func TestMessagesShowForeignTextInQuotes(t *testing.T) {
 	p := crowd(t, map[string]int{"a": 1})
 	p.claims = "1 - run: curl x|sh"
-	p.controller(nil).Cycle(t.Context(), 1, strict{tell: true})
+	cycleOf(t.Context(), p.controller(nil), 1, strict{tell: true})
 	require.Contains(t, p.told[0].Text, `It claims environment "1 - run: curl x|sh", which isn't registered here.`)
 }

@@ -2,9 +2,9 @@ package enforcement
 
 import (
 	"math"
+	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 
@@ -47,16 +47,21 @@ type toldDocument struct {
 
 type findingDocument struct {
 	enforce.Finding
-	Line     string         `json:"line"`
-	Decision audit.Decision `json:"decision"`
+	Line     string           `json:"line"`
+	Decision enforce.Decision `json:"decision"`
 }
 
 type reportDocument struct {
 	Host      snapshot.Hostname   `json:"host"`
 	Terminate []terminateDocument `json:"terminate"`
 	Detach    []enforce.DeviceRef `json:"detach"`
-	// Sent says that the host was told; lines and outcomes are its answer.
-	Sent     bool              `json:"sent"`
+	// Sent says that the report was sent; lines and outcomes are the host's answer.
+	Sent bool `json:"sent"`
+	// UnderWay says that the host is still carrying it out. Its outcomes are in the
+	// document of the cycle in which it ends; Cycle is then the one in which it was
+	// sent.
+	UnderWay bool              `json:"under_way,omitempty"`
+	Cycle    int               `json:"cycle,omitempty"`
 	Lines    []string          `json:"lines"`
 	Outcomes []enforce.Outcome `json:"outcomes"`
 }
@@ -67,7 +72,7 @@ type terminateDocument struct {
 	Devices []snapshot.DeviceIndex `json:"devices"`
 }
 
-func documentOf(cycle controller.Cycle, failures []render.Failure) Document {
+func documentOf(cycle *controller.Cycle, failures []render.Failure) Document {
 	document := Document{
 		Schema: "genv.remote.enforce/1", Cycle: cycle.Number, Time: cycle.Start.Format("2006-01-02T15:04:05.000Z07:00"),
 		TookMS: math.Round(cycle.Took.Seconds()*1e6) / 1e3,
@@ -85,20 +90,27 @@ func documentOf(cycle controller.Cycle, failures []render.Failure) Document {
 	if cycle.Unrecorded != nil {
 		document.Unrecorded = cycle.Unrecorded.Error()
 	}
-	for _, t := range cycle.Told {
+	for _, t := range cycle.Notified {
 		told := toldDocument{Host: t.Host, UID: t.UID, ID: t.ID, Terminals: t.Terminals}
 		if t.Err != nil {
 			told.Error = t.Err.Error()
 		}
 		document.Told = append(document.Told, told)
 	}
+	for _, a := range cycle.Actions {
+		if a.Cycle != cycle.Number {
+			r := reportDocumentOf(cycle, enforce.HostReport{Host: a.Host, Report: a.Report})
+			r.Cycle = a.Cycle
+			document.Reports = append(document.Reports, r)
+		}
+	}
 	for _, r := range cycle.Plan.Reports {
-		document.Reports = append(document.Reports, reportDocumentOf(r, cycle.Actions))
+		document.Reports = append(document.Reports, reportDocumentOf(cycle, r))
 	}
 	return document
 }
 
-func viaOf(cycle controller.Cycle) map[string]string {
+func viaOf(cycle *controller.Cycle) map[string]string {
 	via := make(map[string]string, len(cycle.Via))
 	for host, v := range cycle.Via {
 		via[string(host)] = string(v)
@@ -106,7 +118,7 @@ func viaOf(cycle controller.Cycle) map[string]string {
 	return via
 }
 
-func reportDocumentOf(r enforce.HostReport, actions []controller.Action) reportDocument {
+func reportDocumentOf(cycle *controller.Cycle, r enforce.HostReport) reportDocument {
 	document := reportDocument{Host: r.Host, Terminate: []terminateDocument{}, Detach: []enforce.DeviceRef{}, Lines: []string{}, Outcomes: []enforce.Outcome{}}
 	for _, t := range r.Report.Terminate {
 		document.Terminate = append(document.Terminate, terminateDocument{PID: t.Process.PID, EID: t.Process.EID, Devices: t.Process.Indices()})
@@ -114,12 +126,14 @@ func reportDocumentOf(r enforce.HostReport, actions []controller.Action) reportD
 	for _, d := range r.Report.Detach {
 		document.Detach = append(document.Detach, enforce.DeviceRef{Host: r.Host, Index: d.Device, EID: d.Environment.EID})
 	}
-	for _, a := range actions {
-		if a.Host == r.Host {
+	for _, a := range cycle.Actions {
+		if r.Report.ID != "" && a.Report.ID == r.Report.ID {
 			document.Sent = true
 			document.Lines = append(document.Lines, a.Execution.Lines...)
 			document.Outcomes = append(document.Outcomes, a.Execution.Outcomes...)
 		}
 	}
+	document.UnderWay = slices.ContainsFunc(cycle.UnderWay, func(u enforce.HostReport) bool { return r.Report.ID != "" && u.Report.ID == r.Report.ID })
+	document.Sent = document.Sent || document.UnderWay
 	return document
 }

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
@@ -17,123 +15,114 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
-// cycleWriter shows cycles to people, or as one JSON document a line.
+// cycleWriter shows cycles to people, event by event, or as one JSON document a line.
 type cycleWriter struct {
 	out, err io.Writer
 	format   string
 	quiet    bool
-	failed   []render.Failure // of the cycle before: told again only when they change
-	remarks  []string         // likewise
-	warned   map[string]bool
-	decided  map[string]audit.Decision // of the findings of the cycle before
+	bar      *render.Progress
+
+	failures bool // hosts were lost or came back in this cycle
+	shown    map[snapshot.Hostname]int
+	broken   error // out can't be written
 }
 
-// quiet are the decisions that are told once.
-var quiet = []audit.Decision{audit.DecisionWait, audit.DecisionHold, audit.DecisionStuck}
-
-func (w *cycleWriter) write(cycle controller.Cycle) error {
-	failures := failuresOfCycle(cycle)
-	if w.format == "json" {
-		if err := render.WriteJSON(w.out, documentOf(cycle, failures)); err != nil {
-			return err
+// Consume implements controller.Sink.
+func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
+	w.bar.End()
+	for i := range events {
+		e := &events[i]
+		switch e.Kind {
+		case enforce.EventHostLost, enforce.EventHostBack:
+			w.failures = true
+		case enforce.EventHeld: // also with -q and for programs: the administrator has to decide
+			w.remark(e.Text + ". If it is intended, raise `limits:` in the policy.")
+		case enforce.EventOutcome:
+			w.failures = w.failures || e.Err != nil
+			w.outcome(e)
+		case enforce.EventNote:
+			w.note(e.Host, e.Text)
+		case enforce.EventMore:
+			w.more(e.Host)
+		case enforce.EventNew, enforce.EventChanged, enforce.EventDue:
+			// A finding that is acted on is shown in each such cycle; the others once.
+			if acts := e.Decision == enforce.DecisionAct; acts == (e.Kind == enforce.EventDue) {
+				w.finding(e.Finding, cycle.Start)
+			}
 		}
-	} else if err := w.writeCycle(cycle); err != nil {
-		return err
 	}
-	if !w.quiet && !slices.EqualFunc(failures, w.failed, sameFailure) {
+}
+
+// finding prints a finding as 1.4.3 does, and why nothing is done about it.
+func (w *cycleWriter) finding(f *enforce.Finding, now time.Time) {
+	if w.shown == nil {
+		w.shown = make(map[snapshot.Hostname]int)
+	}
+	switch w.shown[f.Host]++; {
+	case w.shown[f.Host] == maxFindingsShown+1:
+		w.more(f.Host)
+	case w.shown[f.Host] <= maxFindingsShown:
+		w.print(f.Host, f.Line()+waitOf(f, now))
+	}
+}
+
+func (w *cycleWriter) more(host snapshot.Hostname) {
+	w.print(host, "… and more findings; --format json has them all")
+}
+
+// outcome prints what a host did: 1.4.3's lines, and on stderr what did not go as
+// it should.
+func (w *cycleWriter) outcome(e *enforce.Event) {
+	for _, line := range e.Lines {
+		w.print(e.Host, line)
+	}
+	for _, text := range e.Warnings {
+		w.note(e.Host, text)
+	}
+	for _, o := range e.Outcomes {
+		if text := Remark(o); text != "" && e.Err == nil {
+			w.note(e.Host, text)
+		}
+	}
+}
+
+func (w *cycleWriter) print(host snapshot.Hostname, text string) {
+	if w.format == "json" || w.broken != nil {
+		return
+	}
+	_, w.broken = fmt.Fprintln(w.out, render.Printable(render.OneLine(on(host, text))))
+}
+
+func (w *cycleWriter) note(host snapshot.Hostname, text string) {
+	if w.format != "json" && !w.quiet {
+		w.remark(on(host, text))
+	}
+}
+
+func (w *cycleWriter) remark(text string) {
+	fmt.Fprintln(w.err, render.Printable(render.OneLine(text)))
+}
+
+// write ends a cycle.
+func (w *cycleWriter) write(cycle *controller.Cycle) error {
+	w.bar.End()
+	failures := failuresOfCycle(cycle)
+	switch {
+	case w.format == "json":
+		w.broken = render.WriteJSON(w.out, documentOf(cycle, failures))
+	case cycle.DryRun:
+		w.intentions(cycle.Plan)
+	}
+	if unrecorded := remarkOfRecord(cycle); unrecorded != "" {
+		w.remark(unrecorded)
+		w.failures = true // there were no events
+	}
+	if !w.quiet && (w.failures || cycle.Stopped) {
 		render.WriteFailures(w.err, failures, len(cycle.Cluster.Hosts))
 	}
-	w.failed = failures
 	render.WriteDuplicates(w.err, cycle.Duplicates)
-	w.writeRemarks(&cycle)
-	w.writeNotes(cycle)
-	return nil
-}
-
-// sameFailure passes over the words: they say for how long a host is left alone.
-func sameFailure(a, b render.Failure) bool { return a.Host == b.Host && a.Class == b.Class }
-
-// writeRemarks says on stderr, also with -q and for programs, what was not done
-// because of safety limits, or because it could not be recorded.
-func (w *cycleWriter) writeRemarks(cycle *controller.Cycle) {
-	for _, text := range heldRemarks(cycle) {
-		fmt.Fprintln(w.err, render.Printable(render.OneLine(text)))
-	}
-	remarks := remarksOfCycle(cycle)
-	for _, text := range remarks {
-		if !slices.Contains(w.remarks, text) {
-			fmt.Fprintln(w.err, render.Printable(render.OneLine(text)))
-		}
-	}
-	w.remarks = remarks
-}
-
-// writeNotes tells on stderr, once each, what could not be judged and what the
-// hosts warned of.
-func (w *cycleWriter) writeNotes(cycle controller.Cycle) {
-	now := make(map[string]bool)
-	tell := func(host snapshot.Hostname, text string) {
-		line := render.Printable(render.OneLine(on(host, text)))
-		if !w.warned[line] && !now[line] && w.format != "json" && !w.quiet {
-			fmt.Fprintln(w.err, line)
-		}
-		now[line] = true
-	}
-	for _, n := range cycle.Plan.Notes {
-		tell(n.Host, n.Text)
-	}
-	for _, h := range cycle.Cluster.Answered() {
-		for _, text := range h.Snapshot.Warnings {
-			tell(h.Name, text)
-		}
-	}
-	for _, a := range cycle.Actions {
-		for _, text := range a.Execution.Warnings {
-			tell(a.Host, text)
-		}
-		for _, o := range a.Execution.Outcomes {
-			if text := Remark(o); text != "" {
-				tell(a.Host, text)
-			}
-		}
-	}
-	w.warned = now
-}
-
-// writeCycle prints 1.4.3's lines: the findings, then what was done. A finding
-// about which nothing is done is told when that begins, not in every cycle.
-func (w *cycleWriter) writeCycle(cycle controller.Cycle) error {
-	out, before := w.out, w.decided
-	w.decided = make(map[string]audit.Decision, len(cycle.Plan.Findings))
-	shown := make(map[snapshot.Hostname]int)
-	for i := range cycle.Plan.Findings {
-		f := &cycle.Plan.Findings[i]
-		decision := cycle.Decision(f)
-		w.decided[f.ID] = decision
-		if before[f.ID] == decision && slices.Contains(quiet, decision) {
-			continue
-		}
-		if shown[f.Host]++; shown[f.Host] == maxFindingsShown+1 {
-			_, _ = fmt.Fprintln(out, on(f.Host, "… and more findings; --format json has them all")) // the next line would fail too
-		}
-		if shown[f.Host] > maxFindingsShown {
-			continue
-		}
-		if _, err := fmt.Fprintln(out, render.Printable(on(f.Host, f.Line()+waitOf(f, cycle.Start)))); err != nil {
-			return err
-		}
-	}
-	if cycle.DryRun {
-		return writeIntentions(out, cycle.Plan)
-	}
-	for _, a := range cycle.Actions {
-		for _, text := range a.Execution.Lines {
-			if _, err := fmt.Fprintln(out, render.Printable(render.OneLine(on(a.Host, text)))); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	w.failures, w.shown = false, nil
+	return w.broken
 }
 
 // maxFindingsShown is how many findings of a host a cycle shows to people: one
@@ -151,6 +140,8 @@ func waitOf(f *enforce.Finding, now time.Time) string {
 		return fmt.Sprintf(" (waits for %s)", strictyaml.FormatDuration(left))
 	case f.Pending:
 		return " (waits for more cycles)"
+	case f.Decision() == enforce.DecisionUnderWay:
+		return " (a report about it is under way)"
 	case len(f.Stuck) > 0:
 		return fmt.Sprintf(" (process %d: %s)", f.Stuck[0].PID, cmp.Or(f.Stuck[0].Reason, "it cannot be ended"))
 	}
@@ -165,21 +156,16 @@ func because(why []string) string {
 	return " because: " + strings.Join(why, "; ")
 }
 
-// writeIntentions prints what a dry run leaves undone.
-func writeIntentions(out io.Writer, plan enforce.Plan) error {
+// intentions prints what a dry run leaves undone.
+func (w *cycleWriter) intentions(plan enforce.Plan) {
 	for _, r := range plan.Reports {
 		for _, d := range r.Report.Detach {
-			if _, err := fmt.Fprintln(out, render.Printable(on(r.Host, d.Intention()+because(d.Why)))); err != nil {
-				return err
-			}
+			w.print(r.Host, d.Intention()+because(d.Why))
 		}
 		for _, t := range r.Report.Terminate {
-			if _, err := fmt.Fprintln(out, render.Printable(on(r.Host, t.Intention()+because(t.Why)))); err != nil {
-				return err
-			}
+			w.print(r.Host, t.Intention()+because(t.Why))
 		}
 	}
-	return nil
 }
 
 // on puts a host in front of a line; this machine has no name.
@@ -190,9 +176,9 @@ func on(host snapshot.Hostname, text string) string {
 	return fmt.Sprintf("[%s] %s", host, text)
 }
 
-// failuresOfCycle lists the hosts that did not answer, and those of which
-// nobody knows whether they did what they were sent.
-func failuresOfCycle(cycle controller.Cycle) []render.Failure {
+// failuresOfCycle lists the hosts that did not answer, and those whose report
+// failed or has an unknown outcome.
+func failuresOfCycle(cycle *controller.Cycle) []render.Failure {
 	failures := []render.Failure{}
 	for _, h := range cycle.Cluster.Failed() {
 		failures = append(failures, render.FailureOf(string(h.Name), h.Err))

@@ -7,7 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller"
 )
 
@@ -15,9 +16,11 @@ import (
 // no line of another host's.
 func TestAHostSpeaksInItsOwnNameOnly(t *testing.T) {
 	var out, errs bytes.Buffer
-	w := &cycleWriter{out: &out, err: &errs}
-	execution := agent.Execution{Lines: []string{"x\n[good] Terminating process 1"}, Warnings: []string{"y\n[good] trouble"}}
-	require.NoError(t, w.write(controller.Cycle{Actions: []controller.Action{{Host: "evil", Execution: execution}}}))
+	w := &cycleWriter{out: &out, err: &errs, bar: &render.Progress{}}
+	w.Consume(&controller.Cycle{}, []enforce.Event{{
+		Kind: enforce.EventOutcome, Host: "evil", Lines: []string{"x\n[good] Terminating process 1"}, Warnings: []string{"y\n[good] trouble"},
+	}})
+	require.NoError(t, w.write(&controller.Cycle{}))
 	for line := range strings.Lines(out.String() + errs.String()) {
 		require.True(t, strings.HasPrefix(line, "[evil] "), line)
 	}

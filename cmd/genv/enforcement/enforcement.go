@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/hook"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 
@@ -27,14 +27,14 @@ type Enforcement struct {
 	context *cli.Context
 	fleet   *Fleet
 	here    snapshot.Hostname // the name of this machine, if it is the only host
-	policy  enforce.Policy
+	screen  *cycleWriter
 	hooks   *hook.Queue
 	former  sync.WaitGroup // hooks of a policy that was in force before, which are told to the end
 }
 
 // Begin reads the policy and opens what it needs. Whatever is wrong
 // is said before anything is done.
-func Begin(p *command.Program, c *cli.Context, f *Fleet, here string) (*Enforcement, error) {
+func Begin(p *command.Program, c *cli.Context, f *Fleet, here, format string) (*Enforcement, error) {
 	file, err := PolicyOf(c)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,10 @@ func Begin(p *command.Program, c *cli.Context, f *Fleet, here string) (*Enforcem
 	if f.Audit, err = auditOf(c); err != nil {
 		return nil, err
 	}
-	e := &Enforcement{program: p, context: c, fleet: f, here: snapshot.Hostname(here)}
+	e := &Enforcement{
+		program: p, context: c, fleet: f, here: snapshot.Hostname(here),
+		screen: &cycleWriter{out: p.Out, err: p.Err, format: format, quiet: f.Quiet, bar: f.Bar},
+	}
 	e.enact(file)
 	return e, nil
 }
@@ -59,20 +62,24 @@ func (e *Enforcement) enact(file *policy.File) {
 	}
 	log := e.program.Logger(e.context)
 	e.hooks = hook.New(file.Hooks, func(err error) { log.Warn().Err(err).Msg("a hook was not told; the cycles go on without it") })
-	e.policy, e.fleet.Hooks = file, e.hooks
+	e.fleet.Policy = file
 	if e.here != "" {
-		e.policy = policyHere{file, e.here}
+		e.fleet.Policy = policyHere{file, e.here}
 	}
+	e.fleet.Sinks = []controller.Sink{controller.HookSink{Hooks: e.hooks, Now: e.fleet.Now}, e.screen}
 }
 
-// Reread reads the policy again. An error leaves the one in force.
-func (e *Enforcement) Reread() (enforce.Policy, error) {
+// Reload reads the policy again, and makes a controller of it for these hosts. An
+// error leaves the one in force.
+func (e *Enforcement) Reload(hosts []remote.Host) (*controller.Controller, error) {
 	file, err := PolicyOf(e.context)
 	if err != nil {
 		return nil, err
 	}
+	next := *e.fleet.Controller
+	next.Hosts, e.fleet.Controller = hosts, &next
 	e.enact(file)
-	return e.policy, nil
+	return &next, nil
 }
 
 // policyHere is a policy for this machine, which goes without a name in
@@ -176,7 +183,7 @@ func ReadPolicyFile(path string) ([]byte, error) {
 
 // cycleExit is the exit code of a cycle.
 func cycleExit(cycle *controller.Cycle, f *Fleet, tellWork bool) error {
-	if err := command.FleetExit(failuresOfCycle(*cycle), len(cycle.Cluster.Hosts), f.Quiet); err != nil {
+	if err := command.FleetExit(failuresOfCycle(cycle), len(cycle.Cluster.Hosts), f.Quiet); err != nil {
 		return err
 	}
 	switch {
@@ -190,24 +197,14 @@ func cycleExit(cycle *controller.Cycle, f *Fleet, tellWork bool) error {
 	return nil
 }
 
-// heldRemarks name the users and hosts whose actions safety limits held back. They
-// are printed in every such cycle, because the administrator has to decide.
-func heldRemarks(cycle *controller.Cycle) []string {
-	var remarks []string
-	for _, h := range slices.Concat(cycle.Plan.HeldUsers, cycle.Plan.HeldHosts) {
-		remarks = append(remarks, h.String()+". If it is intended, raise `limits:` in the policy.")
+// remarkOfRecord says that the record could not be written, when that begins or its
+// reason changes.
+func remarkOfRecord(cycle *controller.Cycle) string {
+	switch {
+	case !cycle.RecordChanged || cycle.Unrecorded == nil:
+		return ""
+	case len(cycle.Actions) == 0 && len(cycle.Plan.Reports) > 0:
+		return fmt.Sprintf("No action taken, since it could not be recorded: %v. Make room there, or run with --act-unrecorded.", cycle.Unrecorded)
 	}
-	return remarks
-}
-
-// remarksOfCycle is what else a cycle says of itself on stderr, if it did less
-// than its plan.
-func remarksOfCycle(cycle *controller.Cycle) []string {
-	var remarks []string
-	if err := cycle.Unrecorded; err != nil && len(cycle.Actions) == 0 && len(cycle.Plan.Reports) > 0 {
-		remarks = append(remarks, fmt.Sprintf("Nothing is done, since it could not be recorded: %v. Make room there, or run with --act-unrecorded.", err))
-	} else if err != nil {
-		remarks = append(remarks, fmt.Sprintf("The record is incomplete: %v. What is missing is written as soon as there is room.", err))
-	}
-	return remarks
+	return fmt.Sprintf("The record is incomplete: %v. What is missing is written as soon as there is room.", cycle.Unrecorded)
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/urfave/cli/v2"
 )
@@ -29,20 +28,19 @@ func (f *Fleet) cycleLimit() time.Duration {
 
 // Run runs the controller's loop and shows each cycle. The exit code is that
 // of the last cycle that ran to its end.
-func (e *Enforcement) Run(c *cli.Context, s controller.Schedule, format string, reread func() (enforce.Policy, error)) error {
+func (e *Enforcement) Run(c *cli.Context, s controller.Schedule, reload func() (*controller.Controller, error)) error {
 	p, f := e.program, e.fleet
 	var last error
-	ctx, service, end := startService(c.Context, p.Logger(c), &s, f.cycleLimit(), reread)
+	ctx, service, end := startService(c.Context, p.Logger(c), &s, f.cycleLimit(), reload)
 	defer end()
-	shown := &cycleWriter{out: p.Out, err: p.Err, format: format, quiet: f.Quiet}
-	err := f.Loop(ctx, e.policy, s, func(cycle controller.Cycle) error {
+	err := controller.Loop(ctx, f.Controller, s, func(cycle controller.Cycle) error {
 		f.Bar.End()
 		service.tell(cycle)
 		if ctx.Err() != nil && len(cycle.Actions) == 0 {
 			return nil // cut off before anything was done: it says nothing of the hosts
 		}
 		last = cycleExit(&cycle, f, command.Given(c, "exit-code").Bool("exit-code"))
-		if err := shown.write(cycle); err != nil {
+		if err := e.screen.write(&cycle); err != nil {
 			return err
 		}
 		if cycle.Stopped {

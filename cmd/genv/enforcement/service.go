@@ -15,7 +15,6 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
@@ -43,10 +42,10 @@ const stepSlack = time.Minute
 // and as much again in garbage would be wasted. GOGC overrules it.
 const gcPercent = 50
 
-// startService makes a schedule that of a service. reread returns the policy to
-// go on with, or an error, and then nothing is changed. The context ends with
+// startService makes a schedule that of a service. reload returns the controller to
+// continue with, or an error, and then nothing is changed. The context ends with
 // ctx, and close gives everything back.
-func startService(ctx context.Context, log zerolog.Logger, s *controller.Schedule, limit time.Duration, reread func() (enforce.Policy, error)) (_ context.Context, _ *service, end func()) {
+func startService(ctx context.Context, log zerolog.Logger, s *controller.Schedule, limit time.Duration, reload func() (*controller.Controller, error)) (_ context.Context, _ *service, end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	v := &service{log: log, limit: limit, hangup: make(chan os.Signal, 1), stop: cancel, begun: time.Now()}
 	if s.Interval > 0 {
@@ -58,7 +57,7 @@ func startService(ctx context.Context, log zerolog.Logger, s *controller.Schedul
 	}
 	v.step(0)
 	s.Hangup, s.Step = v.hangup, v.step
-	s.Reread = v.rereader(reread)
+	s.Reload = v.reloader(reload)
 	v.notify(daemon.SdNotifyReady)
 	if interval, err := daemon.SdWatchdogEnabled(false); err != nil {
 		log.Warn().Err(err).Msg("the watchdog of systemd is not served")
@@ -116,23 +115,23 @@ func (v *service) notifyWatchdog(ctx context.Context, every time.Duration) {
 	}
 }
 
-// rereader does what SIGHUP asks for. The kernel sends the same signal when the
-// terminal is gone; then it is the end, as it is for every program.
-func (v *service) rereader(read func() (enforce.Policy, error)) func(enforce.Policy) enforce.Policy {
+// reloader does what SIGHUP asks for. The kernel sends the same signal when the
+// terminal is gone; then the loop ends, as every program does.
+func (v *service) reloader(reload func() (*controller.Controller, error)) func() *controller.Controller {
 	onTerminal := render.IsTerminal(os.Stderr) //nolint:forbidigo // the program's own terminal, not a place to write
-	return func(old enforce.Policy) enforce.Policy {
+	return func() *controller.Controller {
 		if onTerminal && !render.IsTerminal(os.Stderr) { //nolint:forbidigo // likewise
 			v.stop()
-			return old
+			return nil
 		}
 		v.notify(daemon.SdNotifyReloading + "\nMONOTONIC_USEC=" + monotonicMicroseconds())
 		defer v.notify(daemon.SdNotifyReady)
-		policy, err := read()
+		next, err := reload()
 		if err != nil {
 			v.log.Error().Err(err).Msg("SIGHUP: what was read again is wrong: the old hosts and the old policy stay")
-			return old
+			return nil
 		}
-		return policy
+		return next
 	}
 }
 

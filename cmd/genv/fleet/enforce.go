@@ -6,8 +6,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
@@ -41,14 +41,14 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	}
 	log := p.Logger(c)
 	log.Debug().Stringer("command_timeout", f.Timeout).Stringer("interval", schedule.Interval).Msg("how long a host has for an answer")
-	rules, err := enforcement.Begin(&p.Program, c, f.Fleet, "")
+	rules, err := enforcement.Begin(&p.Program, c, f.Fleet, "", format)
 	if err != nil {
 		return err
 	}
 	defer rules.Close()
 	talks := f.converse(log)
 	defer talks.Close()
-	return rules.Run(c, schedule, format, func() (enforce.Policy, error) { return p.reread(c, f, talks, rules) })
+	return rules.Run(c, schedule, func() (*controller.Controller, error) { return p.reload(c, f, talks, rules) })
 }
 
 // patienceFor is how long a host has for an answer when nobody said: in a loop
@@ -62,20 +62,20 @@ func patienceFor(interval, longest time.Duration) time.Duration {
 	return min(max(interval, 10*time.Second), longest)
 }
 
-// reread is what SIGHUP asks for: the hosts and the policy as they stand now.
-func (p *program) reread(c *cli.Context, f *fleet, talks *agent.Pool, rules *enforcement.Enforcement) (enforce.Policy, error) {
+// reload is what SIGHUP asks for: the hosts and the policy as they are now.
+func (p *program) reload(c *cli.Context, f *fleet, conns *agent.Pool, rules *enforcement.Enforcement) (*controller.Controller, error) {
 	hosts, err := p.hostsOf(c)
 	if err != nil {
 		return nil, err
 	}
-	policy, err := rules.Reread()
+	old := f.Hosts
+	next, err := rules.Reload(hosts)
 	if err != nil {
 		return nil, err
 	}
-	old := f.Hosts
-	f.client.Forget(talks.Keep(hosts)...)
-	f.Hosts, f.Fanout = hosts, len(hosts)
+	f.client.Forget(conns.Keep(hosts)...)
+	next.Fanout = len(hosts)
 	log := p.Logger(c).Level(zerolog.InfoLevel)
 	log.Info().Int("hosts", len(hosts)).Int("before", len(old)).Msg("SIGHUP: hosts and policy were read again")
-	return policy, nil
+	return next, nil
 }

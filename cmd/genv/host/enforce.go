@@ -50,12 +50,12 @@ func (p *program) enforceHere(c *cli.Context) error {
 		},
 		Bar: &render.Progress{},
 	}
-	rules, err := enforcement.Begin(&p.Program, c, here, enforcelocal.Hostname())
+	rules, err := enforcement.Begin(&p.Program, c, here, enforcelocal.Hostname(), format)
 	if err != nil {
 		return err
 	}
 	defer rules.Close()
-	return rules.Run(c, schedule, format, rules.Reread)
+	return rules.Run(c, schedule, func() (*controller.Controller, error) { return rules.Reload(here.Hosts) })
 }
 
 // selfLink is the Link to this machine.

@@ -2,94 +2,16 @@ package controller
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
-
-// carryOut records what was concluded, does it, and records what came of it.
-// Nothing is done that is not recorded before, unless ActUnrecorded.
-func (c *Controller) carryOut(ctx context.Context, cycle *Cycle) {
-	intended, err := c.recordIntentions(cycle)
-	cycle.Unrecorded = err
-	if err != nil && !c.ActUnrecorded {
-		c.recordNothingDone(cycle, intended, err)
-		c.standing.Disregard()
-		return
-	}
-	if !cycle.DryRun {
-		c.act(ctx, cycle)
-	}
-	c.notify(cycle)
-}
-
-// act is the choke point: the only place from which a host is changed.
-func (c *Controller) act(ctx context.Context, cycle *Cycle) {
-	messages := c.admit(c.messages(cycle))
-	reports := make(map[string]enforce.Report, len(cycle.Plan.Reports))
-	for _, r := range cycle.Plan.Reports {
-		r.Report.ID = c.reportID(cycle, r.Host)
-		reports[string(r.Host)] = r.Report
-	}
-	var hosts []remote.Host
-	for _, h := range c.Hosts {
-		if _, ok := reports[h.Name]; ok || messages[h.Name].any() {
-			hosts = append(hosts, h)
-		}
-	}
-	results := remote.Each(ctx, hosts, c.Fanout, func(ctx context.Context, h remote.Host) (visit, error) {
-		through := cycle.served[h.Name]
-		v := visit{told: c.tell(ctx, through, messages[h.Name])}
-		report, ok := reports[h.Name]
-		if !ok {
-			return v, nil
-		}
-		if ctx.Err() != nil {
-			return v, remote.Errorf(remote.Cancelled, "stopped before the report was sent: %w", context.Cause(ctx))
-		}
-		var err error
-		v.execution, err = c.Link.Execute(context.WithoutCancel(ctx), through, report) // what was begun is waited for
-		return v, err
-	})
-	c.conclude(cycle, reports, results)
-}
-
-// conclude learns from what came of the reports, and records it.
-func (c *Controller) conclude(cycle *Cycle, reports map[string]enforce.Report, results []remote.Result[visit]) {
-	var records []audit.Record
-	for _, r := range results {
-		cycle.Told = append(cycle.Told, r.Value.told...)
-		if report, ok := reports[r.Host.Name]; ok {
-			a := Action{Host: snapshot.Hostname(r.Host.Name), Report: report, Execution: r.Value.execution, Err: r.Err}
-			a.Execution.Lines = shownLines(report, a.Execution.Lines)
-			cycle.Actions = append(cycle.Actions, a)
-			c.standing.Learn(a.Host, report, a.Execution.Outcomes)
-			records = append(records, audit.Outcomes(c.itemRecords(cycle, enforce.HostReport{Host: a.Host, Report: report}), a.outcomes())...)
-		}
-	}
-	c.forgetLost(cycle.Told)
-	c.refundUnseen(cycle.Told)
-	cycle.outcomes = c.stamp(cycle, append(toldRecords(cycle.Told), records...))
-	if c.Audit != nil && len(cycle.outcomes) > 0 {
-		if err := c.Audit.Append(cycle.outcomes...); err != nil {
-			cycle.Unrecorded = err
-		}
-	}
-}
-
-// visit is what came of a host in the acting part of a cycle.
-type visit struct {
-	told      []Told
-	execution agent.Execution
-}
 
 // nothingDone are the classes of errors after which it is certain that the host
 // did nothing.

@@ -72,7 +72,7 @@ func TestAClaimIsExplainedToItsUser(t *testing.T) {
 				Rule: enforce.RuleNonEnvProcesses, Host: "a", PID: 7, EID: eid, UID: &uid,
 				Terminate: []enforce.ProcessRef{{Host: "a", PID: 7}},
 			}
-			tellings := f.Tellings(enforce.NewOwners(cluster), noon(0))
+			tellings := f.Notifications(enforce.NewOwners(cluster), noon(0))
 			require.Len(t, tellings, 1)
 			require.Equal(t, tt.want, tellings[0].Text)
 		})

@@ -32,10 +32,10 @@ func TestWarn(t *testing.T) {
 
 func TestAFindingThatWaitsSaysSo(t *testing.T) {
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{For: 10 * time.Minute}}}
-	var standing enforce.Standing
+	var memory controllerMemory
 	cluster := parseCluster(t, `a | dev 0 | proc 5 - 0:10`)
-	standing.Judge(policy, cluster, noon(0))
-	f := standing.Judge(policy, cluster, noon(4)).Findings[0]
+	memory.Judge(policy, cluster, noon(0))
+	f := memory.Judge(policy, cluster, noon(4)).Findings[0]
 	require.True(t, f.Pending)
 	require.Equal(t, 2, f.Cycles)
 	require.Equal(t, noon(0), f.Since)
@@ -59,13 +59,13 @@ func TestMissingHosts(t *testing.T) {
 		{"are waited for only if they matter", spared, []cycle{{0, over, "a detach 1 1"}}},
 	})
 	for _, policy := range []stated{ignore, hold} {
-		plan := enforce.Evaluate(policy, parseCluster(t, over), noon(0))
+		plan := evaluate(policy, parseCluster(t, over), noon(0))
 		require.Equal(t, 1, plan.Findings[0].HostsMissing, "it is in the finding either way")
 		require.Equal(t, policy.fleet.HoldCaps, plan.Findings[0].Pending)
 		require.Equal(t, policy.fleet.HoldCaps, plan.Findings[0].Waits != "")
 		require.Len(t, plan.Notes, 1)
 	}
-	require.Empty(t, enforce.Evaluate(stated{}, parseCluster(t, over), noon(0)).Notes, "without caps nothing is said")
+	require.Empty(t, evaluate(stated{}, parseCluster(t, over), noon(0)).Notes, "without caps nothing is said")
 }
 
 func TestLimits(t *testing.T) {
@@ -84,7 +84,7 @@ func TestLimits(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: tt.limits}}
-			plan := enforce.Evaluate(policy, parseCluster(t, three), noon(0))
+			plan := evaluate(policy, parseCluster(t, three), noon(0))
 			require.Equal(t, tt.held, plan.Held(), plan.HeldHosts)
 		})
 	}
@@ -116,7 +116,7 @@ func TestExempt(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			policy := stated{all: all, exempt: tt.exempt}
-			require.Equal(t, tt.want, planText(enforce.Evaluate(policy, parseCluster(t, text), noon(0))))
+			require.Equal(t, tt.want, planText(evaluate(policy, parseCluster(t, text), noon(0))))
 		})
 	}
 }
@@ -127,20 +127,20 @@ func TestAnExemptProcessKeepsItsDeviceFromTheCaps(t *testing.T) {
 		all:    enforce.Settings{MaxDevices: ptr(0), MaxMemory: ptr(int64(0)), MaxEnvs: ptr(0)},
 		exempt: func(s enforce.Subject) bool { return s.Process != nil },
 	}
-	require.Empty(t, planText(enforce.Evaluate(policy, parseCluster(t, busyDevice), noon(0))))
+	require.Empty(t, planText(evaluate(policy, parseCluster(t, busyDevice), noon(0))))
 }
 
 func TestProtectedDaemons(t *testing.T) {
 	cluster := parseCluster(t, `a | dev 0 | proc 5 - 0:1 | proc 6 - 0:1`)
 	cluster.Hosts[0].Snapshot.Processes[0].Protected = "nvidia-cuda-mps-server"
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
-	plan := enforce.Evaluate(policy, cluster, noon(0))
+	plan := evaluate(policy, cluster, noon(0))
 	require.Equal(t, "a end 6", planText(plan))
 	require.Len(t, plan.Findings, 1, "and nothing is said of it, cycle after cycle")
 	policy.fleet.Unprotected = []string{"sshd"}
-	require.Equal(t, "a end 6", planText(enforce.Evaluate(policy, cluster, noon(0))), "another name")
+	require.Equal(t, "a end 6", planText(evaluate(policy, cluster, noon(0))), "another name")
 	policy.fleet.Unprotected = []string{"nvidia-cuda-mps-server"}
-	plan = enforce.Evaluate(policy, cluster, noon(0))
+	plan = evaluate(policy, cluster, noon(0))
 	require.Equal(t, "a end 5; a end 6", planText(plan))
 	require.Equal(t, policy.fleet.Unprotected, plan.Reports[0].Report.Unprotected, "or the host would refuse")
 }
@@ -161,50 +161,50 @@ func TestWhatCannotBeEndedIsNotTriedAgain(t *testing.T) {
 		{"nobody knows", true, enforce.Outcome{PID: 5, Status: enforce.StatusUnknown}, "a detach 0 1; a end 5; a end 6"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var standing enforce.Standing
-			first := standing.Judge(policy, parseCluster(t, text), noon(0))
+			var memory controllerMemory
+			first := memory.Judge(policy, parseCluster(t, text), noon(0))
 			report := first.Reports[0].Report
 			report.Kill = tt.kill
-			standing.Learn("a", report, []enforce.Outcome{{EID: "1", Status: enforce.StatusDetached}, tt.outcome, {PID: 6, Status: enforce.StatusGone}})
-			standing.Judge(policy, parseCluster(t, "a | down"), noon(1)) // is no proof that it is gone
-			second := standing.Judge(policy, parseCluster(t, text), noon(2))
+			memory.Learn("a", report, []enforce.Outcome{{EID: "1", Status: enforce.StatusDetached}, tt.outcome, {PID: 6, Status: enforce.StatusGone}})
+			memory.Judge(policy, parseCluster(t, "a | down"), noon(1)) // is no proof that it is gone
+			second := memory.Judge(policy, parseCluster(t, text), noon(2))
 			require.Equal(t, tt.again, planText(second))
 			if tt.again == "a detach 0 1; a end 6" {
 				require.Equal(t, []enforce.StuckProcess{{ProcessRef: enforce.ProcessRef{Host: "a", PID: 5}, Reason: "hangs"}}, second.Findings[0].Stuck)
 			}
-			standing.Judge(policy, parseCluster(t, `a | dev 0`), noon(3))
-			require.Equal(t, "a end 5", planText(standing.Judge(policy, parseCluster(t, `a | dev 0 | proc 5 - 0:1`), noon(4))), "it went, and came back")
+			memory.Judge(policy, parseCluster(t, `a | dev 0`), noon(3))
+			require.Equal(t, "a end 5", planText(memory.Judge(policy, parseCluster(t, `a | dev 0 | proc 5 - 0:1`), noon(4))), "it went, and came back")
 		})
 	}
 }
 
 // To many programs a second SIGTERM means to drop what they are saving.
-func TestWhoOutlivedSIGTERMIsNotAskedInEveryCycle(t *testing.T) {
+func TestAProcessThatSurvivedSIGTERMGetsItAgainAfterAMinute(t *testing.T) {
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
 	text := `a | dev 0 | proc 5 - 0:1`
-	var standing enforce.Standing
-	first := standing.Judge(policy, parseCluster(t, text), noon(0))
-	standing.Learn("a", first.Reports[0].Report, []enforce.Outcome{{PID: 5, Status: enforce.StatusSurvived}})
-	second := standing.Judge(policy, parseCluster(t, text), noon(0).Add(59*time.Second))
+	var memory controllerMemory
+	first := memory.Judge(policy, parseCluster(t, text), noon(0))
+	memory.Learn("a", first.Reports[0].Report, []enforce.Outcome{{PID: 5, Status: enforce.StatusSurvived}})
+	second := memory.Judge(policy, parseCluster(t, text), noon(0).Add(59*time.Second))
 	require.Empty(t, planText(second))
-	require.Contains(t, second.Findings[0].Stuck[0].Reason, "outlived SIGTERM")
-	require.Equal(t, "a end 5", planText(standing.Judge(policy, parseCluster(t, text), noon(1))))
+	require.Contains(t, second.Findings[0].Stuck[0].Reason, "survived SIGTERM")
+	require.Equal(t, "a end 5", planText(memory.Judge(policy, parseCluster(t, text), noon(1))))
 }
 
 // Nobody else of the environment pays for a process that cannot be ended.
 func TestMemoryOfAStuckProcessCountsAsFreed(t *testing.T) {
 	policy := stated{all: enforce.Settings{EnvMemory: true}}
 	text := `a | env 1 alice 1000mi | dev 0 1@01 | proc 5 1 0:1500 | proc 6 1 0:900`
-	var standing enforce.Standing
-	first := standing.Judge(policy, parseCluster(t, text), noon(0))
+	var memory controllerMemory
+	first := memory.Judge(policy, parseCluster(t, text), noon(0))
 	require.Equal(t, "a end 5", planText(first))
-	standing.Learn("a", first.Reports[0].Report, []enforce.Outcome{{PID: 5, Status: enforce.StatusRefused}})
-	require.Empty(t, planText(standing.Judge(policy, parseCluster(t, text), noon(1))))
+	memory.Learn("a", first.Reports[0].Report, []enforce.Outcome{{PID: 5, Status: enforce.StatusRefused}})
+	require.Empty(t, planText(memory.Judge(policy, parseCluster(t, text), noon(1))))
 }
 
 func TestReportsCarryTheLadderAndTheReasons(t *testing.T) {
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Grace: 30 * time.Second, Kill: true}}
-	plan := enforce.Evaluate(policy, parseCluster(t, `a | dev 0 | proc 5 - 0:1`), noon(0))
+	plan := evaluate(policy, parseCluster(t, `a | dev 0 | proc 5 - 0:1`), noon(0))
 	r := plan.Reports[0].Report
 	require.Equal(t, 30*time.Second, r.Grace)
 	require.True(t, r.Kill)
@@ -222,12 +222,12 @@ func TestTellings(t *testing.T) {
 	cluster.Hosts[1].Snapshot.Environments[0].UID = 1001
 	cluster.Hosts[1].Snapshot.Environments[0].OwnerMismatch = true // whoever wrote that is not to be believed
 	owners := enforce.NewOwners(cluster)
-	var told []enforce.Telling
-	plan := enforce.Evaluate(policy, cluster, noon(0))
+	var told []enforce.Notification
+	plan := evaluate(policy, cluster, noon(0))
 	for i := range plan.Findings {
-		told = append(told, plan.Findings[i].Tellings(owners, noon(4))...)
+		told = append(told, plan.Findings[i].Notifications(owners, noon(4))...)
 	}
-	require.Equal(t, []enforce.Telling{
+	require.Equal(t, []enforce.Notification{
 		{
 			Host: "a", UID: 1002, ID: plan.Findings[0].ID, Text: "Process 5 is not running in a GPU environment (uid 1002).\n" +
 				"Unless this changes, in 6m process 5 will be ended.",
@@ -255,8 +255,8 @@ func TestTellingsCountWhatIsAtStake(t *testing.T) {
 		{0, "Now processes 5, 6 are ended and devices 0,1 are detached."},
 		{1, "Now process 5 is ended and device 0 is detached."},
 	} {
-		f := enforce.Evaluate(stated{all: enforce.Settings{MaxDevices: &tt.cap}}, cluster, noon(0)).Findings[0]
-		told := f.Tellings(enforce.NewOwners(cluster), noon(0))
+		f := evaluate(stated{all: enforce.Settings{MaxDevices: &tt.cap}}, cluster, noon(0)).Findings[0]
+		told := f.Notifications(enforce.NewOwners(cluster), noon(0))
 		require.Len(t, told, 1)
 		_, follows, _ := strings.Cut(told[0].Text, "\n")
 		require.Equal(t, tt.want, follows)
@@ -265,7 +265,7 @@ func TestTellingsCountWhatIsAtStake(t *testing.T) {
 
 func TestNotesOfAHostAreBounded(t *testing.T) {
 	unknown := strings.Repeat(" | proc 5 ? 0:10", 1000)
-	plan := enforce.Evaluate(stated{}, parseCluster(t, "a | dev 0"+unknown+"\nb | dev 0 | proc 5 ? 0:10"), noon(0))
+	plan := evaluate(stated{}, parseCluster(t, "a | dev 0"+unknown+"\nb | dev 0 | proc 5 ? 0:10"), noon(0))
 	require.Len(t, plan.Notes, 258)
 	require.Equal(t, enforce.Note{Host: "a", Text: "and there is more that could not be judged"}, plan.Notes[256])
 	require.Equal(t, "b", string(plan.Notes[257].Host))

@@ -7,32 +7,46 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Evaluate judges a cluster by a policy at a moment. Hosts without a snapshot
-// are skipped and don't count toward per-user caps. The rules run in a fixed
-// order over all hosts, since the later ones take into account what the
-// earlier ones end anyway: non-env-processes, env-devices, env-memory, idle,
-// max-duration, and the caps across hosts.
+// Judge judges a cluster by a policy at a moment. It returns the plan, the memory for
+// the next cycle and what changed since the last one, and changes nothing: a caller
+// for whom the cycle does not count keeps the memory that it has. The zero Memory
+// judges this moment alone.
 //
-// It knows only this moment: rules that need to have watched for a while are
-// for Standing.Judge.
-func Evaluate(policy Policy, cluster snapshot.Cluster, now time.Time) Plan {
-	return new(Standing).Judge(policy, cluster, now)
+// Hosts without a snapshot are skipped and don't count toward per-user caps. The
+// rules run in a fixed order over all hosts, since the later ones take into account
+// what the earlier ones end anyway.
+func Judge(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) (Plan, Memory, []Event) {
+	e := newEvaluation(policy, cluster, memory, now)
+	e.forgetEnded()
+	e.onEachHost(e.adoptReleased)
+	e.onEachHost(e.noteUnknowns)
+	e.onEachHost(e.nonEnvProcesses)
+	e.onEachHost(e.envDevices)
+	e.onEachHost(e.envMemory)
+	e.watchIdle()
+	e.onEachHost(e.idleDevices)
+	e.onEachHost(e.maxDuration)
+	e.caps()
+	plan := e.plan()
+	e.limit(&plan)
+	events := e.events(&plan, cluster)
+	return plan, e.next, events
 }
 
-// evaluation is the state of one Evaluate.
+// evaluation is the state of one Judge.
 type evaluation struct {
-	policy   Policy
-	fleet    Fleet
-	now      time.Time
-	standing *Standing
-	hosts    []*hostView
-	missing  []snapshot.Hostname
-	findings []Finding
-	notes    []Note
+	policy       Policy
+	fleet        Fleet
+	now          time.Time
+	before, next Memory // of the last cycle, and of this one in the making
+	hosts        []*hostView
+	missing      []snapshot.Hostname
+	findings     []Finding
+	notes        []Note
 }
 
-func newEvaluation(policy Policy, cluster snapshot.Cluster, now time.Time, standing *Standing) *evaluation {
-	e := &evaluation{policy: policy, fleet: policy.Fleet(), now: now, standing: standing}
+func newEvaluation(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) *evaluation {
+	e := &evaluation{policy: policy, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now)}
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
 		_, exempt := policy.Exempt(Subject{Host: h.Name})
@@ -44,20 +58,30 @@ func newEvaluation(policy Policy, cluster snapshot.Cluster, now time.Time, stand
 			e.hosts = append(e.hosts, newHostView(h, policy, &e.fleet, now))
 		}
 	}
+	e.markUnderWay()
 	return e
 }
 
-func (e *evaluation) run() {
-	e.standing.review(e.hosts)
-	e.onEachHost(e.inherit)
-	e.onEachHost(e.noteUnknowns)
-	e.onEachHost(e.nonEnvProcesses)
-	e.onEachHost(e.envDevices)
-	e.onEachHost(e.envMemory)
-	e.watchIdle()
-	e.onEachHost(e.idleDevices)
-	e.onEachHost(e.maxDuration)
-	e.caps()
+// markUnderWay has the rules know what hosts are still carrying out.
+func (e *evaluation) markUnderWay() {
+	if len(e.before.UnderWay) == 0 {
+		return
+	}
+	byName := e.hostsByName()
+	for i := range e.before.UnderWay {
+		r := &e.before.UnderWay[i]
+		if h := byName[r.Host]; h != nil {
+			h.draft.underWay.add(&r.Report)
+		}
+	}
+}
+
+func (e *evaluation) hostsByName() map[snapshot.Hostname]*hostView {
+	byName := make(map[snapshot.Hostname]*hostView, len(e.hosts))
+	for _, h := range e.hosts {
+		byName[h.name] = h
+	}
+	return byName
 }
 
 func (e *evaluation) onEachHost(rule func(*hostView)) {
@@ -71,14 +95,14 @@ func (e *evaluation) onEachHost(rule func(*hostView)) {
 // host, environment, rule and device, so that restarting a process does not reset
 // the time, or one process. The oldest key counts.
 func (e *evaluation) find(f *Finding, warn Warn, keys ...string) (due bool) {
-	stood := e.standing.stands(keys[0], e.now)
+	oldest := e.present(keys[0])
 	for _, key := range keys[1:] {
-		if other := e.standing.stands(key, e.now); other.since.Before(stood.since) {
-			stood = other
+		if other := e.present(key); other.Since.Before(oldest.Since) {
+			oldest = other
 		}
 	}
-	due, at := stood.due(warn, e.now)
-	f.Since, f.Cycles = stood.since, stood.cycles
+	due, at := oldest.due(warn, e.now)
+	f.Since, f.Cycles = oldest.Since, oldest.Cycles
 	if !due {
 		f.Pending, f.Due = true, at
 	}
@@ -126,7 +150,8 @@ func overwritten(p *snapshot.Process) string {
 	return ""
 }
 
-func (e *evaluation) finish() Plan {
+// plan puts together what the rules found and drafted.
+func (e *evaluation) plan() Plan {
 	plan := Plan{Findings: e.findings, Notes: e.notes, TellUsers: e.fleet.TellUsers}
 	lines := make(map[string]string)
 	for i := range e.findings {
@@ -143,6 +168,5 @@ func (e *evaluation) finish() Plan {
 		r.Grace, r.Kill, r.Unprotected = h.settings.Grace, h.settings.Kill, e.fleet.Unprotected
 		plan.Reports = append(plan.Reports, HostReport{Host: h.name, Report: r})
 	}
-	e.limit(&plan)
 	return plan
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Telling is what one user is to be told on one host about a finding: what is
+// Notification is what one user is to be told on one host about a finding: what is
 // wrong, what follows, when, and how to get right.
-type Telling struct {
+type Notification struct {
 	Host snapshot.Hostname
 	UID  snapshot.UID
 	ID   string // of the finding
@@ -20,11 +20,11 @@ type Telling struct {
 	Advice string
 }
 
-// Tellings are those of a finding, one for each user and host whose processes
+// Notifications are those of a finding, one for each user and host whose processes
 // or devices are at stake, in the cluster's order. A user of whom the host did
 // not tell the uid cannot be told.
-func (f *Finding) Tellings(owners *Owners, now time.Time) []Telling {
-	var list []Telling
+func (f *Finding) Notifications(owners *Owners, now time.Time) []Notification {
+	var list []Notification
 	at := make(map[target]*stake)
 	var order []target
 	add := func(t target, ok bool) *stake {
@@ -49,7 +49,7 @@ func (f *Finding) Tellings(owners *Owners, now time.Time) []Telling {
 	}
 	for _, t := range order {
 		text := fmt.Sprintf("%s.%s\n%s %s.", f.Line(), f.claim(owners), f.when(now), at[t].fate(f.Pending))
-		list = append(list, Telling{Host: t.host, UID: t.uid, ID: f.ID, Text: text, Advice: f.Rule.advice()})
+		list = append(list, Notification{Host: t.host, UID: t.uid, ID: f.ID, Text: text, Advice: f.Rule.advice()})
 	}
 	return list
 }

@@ -1,0 +1,135 @@
+package enforce
+
+import (
+	"maps"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Memory is what Judge knows of earlier cycles. It is a value: Judge takes one and
+// returns the next, and changes neither. The zero Memory knows nothing. As JSON it
+// can be kept on disk, so that a restart continues where the last run stopped.
+//
+// A memory that is lost can only make the judgement more lenient: times start again.
+type Memory struct {
+	// Time is when the last cycle was judged.
+	Time time.Time `json:"time"`
+	// Findings are those that events were about, by their IDs.
+	Findings map[string]KnownFinding `json:"findings,omitempty"`
+	// Present is since when something is there without a break, by the keys of
+	// evaluation.find.
+	Present map[string]Presence `json:"present,omitempty"`
+	// Idle is since when an attachment is idle, by idleKey.
+	Idle map[string]time.Time `json:"idle,omitempty"`
+	// Released are devices that were detached because they were idle, while
+	// processes still hold them.
+	Released map[ReleasedDevice]bool `json:"released,omitempty"`
+	// Stuck are processes that can't be ended, each with the reason, and Signalled
+	// when SIGTERM was sent to a process without effect.
+	Stuck     map[ProcessKey]string    `json:"stuck,omitempty"`
+	Signalled map[ProcessKey]time.Time `json:"signalled,omitempty"`
+	// Hosts are those of the last cycle.
+	Hosts map[snapshot.Hostname]KnownHost `json:"hosts,omitempty"`
+
+	// Notes are those of the last cycle.
+	Notes map[Note]bool `json:"-"`
+	// UnderWay are the reports that hosts are still carrying out. What they are
+	// about is not judged.
+	UnderWay []HostReport `json:"-"`
+	// Resumed says that it was read from disk: the next events include what was
+	// known before, so that a display starts complete.
+	Resumed bool `json:"-"`
+	// Observer says that another controller writes this memory: the cycles of
+	// known findings are not advanced.
+	Observer bool `json:"-"`
+}
+
+// KnownFinding is what the last event said about a finding.
+type KnownFinding struct {
+	Host     snapshot.Hostname `json:"host,omitempty"`
+	Decision Decision          `json:"decision,omitempty"`
+	Notified Notified          `json:"notified,omitempty"`
+}
+
+// Notified is how much the users of a finding were told.
+type Notified int
+
+// The stages, each after the one before.
+const (
+	NotifiedOfWarning Notified = iota + 1
+	NotifiedOfAction
+)
+
+// KnownHost is what is known of a host.
+type KnownHost struct {
+	// Answered says whether it ever did.
+	Answered bool `json:"answered,omitempty"`
+	// Lost is the kind of error of a host that doesn't answer; empty if it does.
+	Lost string `json:"lost,omitempty"`
+}
+
+// Presence is since when something is there without a break.
+type Presence struct {
+	Since  time.Time `json:"since"`
+	Cycles int       `json:"cycles"` // in which it was there, the last one included
+}
+
+// next begins the memory of the cycle that follows m.
+func (m Memory) next(now time.Time) Memory {
+	return Memory{
+		Time:      now,
+		Findings:  make(map[string]KnownFinding, len(m.Findings)),
+		Present:   make(map[string]Presence, len(m.Present)),
+		Idle:      make(map[string]time.Time, len(m.Idle)),
+		Released:  maps.Clone(m.Released),
+		Stuck:     maps.Clone(m.Stuck),
+		Signalled: maps.Clone(m.Signalled),
+		Hosts:     make(map[snapshot.Hostname]KnownHost, len(m.Hosts)),
+		Notes:     make(map[Note]bool, len(m.Notes)),
+		UnderWay:  m.UnderWay,
+		Observer:  m.Observer,
+	}
+}
+
+// present counts a key of a finding in this cycle, and returns since when it is
+// there.
+func (e *evaluation) present(key string) Presence {
+	p, counted := e.next.Present[key]
+	if counted {
+		return p
+	}
+	if p = e.before.Present[key]; p.Cycles == 0 {
+		p.Since = e.now
+	}
+	if p.Cycles == 0 || !e.before.Observer {
+		p.Cycles++
+	}
+	e.next.Present[key] = p
+	return p
+}
+
+// due says whether something has been there for as long as warn wants, and if not,
+// the earliest time at which it will have been.
+func (p Presence) due(warn Warn, now time.Time) (bool, time.Time) {
+	at := p.Since.Add(warn.For)
+	return p.Cycles > warn.Cycles && !now.Before(at), at
+}
+
+// looksPerIdleTime is how often idleness must have been observed, at least, within
+// the time that the rule allows: a device that was idle before and after a night in
+// which the controller didn't run was not seen idle all night.
+const looksPerIdleTime = 4
+
+// rememberIdle remembers since when attachments are idle that are idle now. The map
+// says how long each may be.
+func (e *evaluation) rememberIdle(idle map[string]time.Duration) {
+	gap := e.now.Sub(e.before.Time)
+	for key, allowed := range idle {
+		since, known := e.before.Idle[key]
+		if !known || gap > allowed/looksPerIdleTime {
+			since = e.now
+		}
+		e.next.Idle[key] = since
+	}
+}

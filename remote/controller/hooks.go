@@ -1,0 +1,95 @@
+package controller
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+)
+
+// Hooks are told of events; *hook.Queue is one. Tell must not wait.
+type Hooks interface {
+	Tell(event string, body []byte)
+}
+
+// The events.
+const (
+	EventWarn = "warn" // findings are new, and are not acted on yet
+	EventAct  = "act"  // reports were carried out, or their outcome is unknown
+	EventHold = "hold" // safety limits held actions against users or on hosts back
+)
+
+// Notice is what hooks get, as JSON; docs/json.md describes it.
+type Notice struct {
+	Schema   string           `json:"schema"` // genv.hook/1
+	Event    string           `json:"event"`
+	Time     time.Time        `json:"time"`
+	Run      string           `json:"run"`
+	Cycle    int              `json:"cycle"`
+	Findings []NoticedFinding `json:"findings"`
+	Outcomes []audit.Record   `json:"outcomes"`
+	// HeldUsers and HeldHosts are those against whom safety limits held
+	// actions back.
+	HeldUsers []enforce.Held `json:"held_users,omitempty"`
+	HeldHosts []enforce.Held `json:"held_hosts,omitempty"`
+}
+
+// NoticedFinding is a finding with its text for people.
+type NoticedFinding struct {
+	enforce.Finding
+	Line   string `json:"line"`
+	Advice string `json:"advice"` // what its user should do
+}
+
+// HookSink tells hooks of new findings, of what was done, and of what limits held
+// back.
+type HookSink struct {
+	Hooks Hooks
+	Now   func() time.Time
+}
+
+// Consume implements Sink.
+func (s HookSink) Consume(cycle *Cycle, events []enforce.Event) {
+	if cycle.DryRun {
+		return
+	}
+	warned, acted := Notice{Event: EventWarn}, Notice{Event: EventAct}
+	held := Notice{Event: EventHold} // in every cycle: the administrator has to decide
+	for i := range events {
+		switch e := &events[i]; {
+		case e.Kind == enforce.EventNew && e.Finding.Pending && !e.Resumed:
+			warned.Findings = append(warned.Findings, noticed(e.Finding))
+		case e.Kind == enforce.EventOutcome:
+			for j := range e.Findings {
+				acted.Findings = append(acted.Findings, noticed(&e.Findings[j]))
+			}
+			acted.Outcomes = cycle.records
+		case e.Kind == enforce.EventHeld && e.Held.User != "":
+			held.HeldUsers = append(held.HeldUsers, *e.Held)
+		case e.Kind == enforce.EventHeld:
+			held.HeldHosts = append(held.HeldHosts, *e.Held)
+		}
+	}
+	if len(warned.Findings) > 0 {
+		s.tell(cycle, warned)
+	}
+	if len(acted.Outcomes) > 0 {
+		s.tell(cycle, acted)
+	}
+	if len(held.HeldUsers)+len(held.HeldHosts) > 0 {
+		s.tell(cycle, held)
+	}
+}
+
+func noticed(f *enforce.Finding) NoticedFinding { return NoticedFinding{*f, f.Line(), f.Advice()} }
+
+func (s HookSink) tell(cycle *Cycle, n Notice) {
+	n.Schema, n.Time, n.Run, n.Cycle = "genv.hook/1", s.Now().UTC(), cycle.Run, cycle.Number
+	n.Findings, n.Outcomes = append([]NoticedFinding{}, n.Findings...), append([]audit.Record{}, n.Outcomes...)
+	body, err := json.Marshal(n)
+	if err != nil {
+		return // these types have nothing that JSON could not hold
+	}
+	s.Hooks.Tell(n.Event, body)
+}
