@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
@@ -51,7 +52,7 @@ func (b *bench) killRows(ctx context.Context, fleet *sshd.Fleet) ([]row, error) 
 func violate(ctx context.Context, h *sshd.Host) (time.Duration, error) {
 	time.Sleep(rand.N(spread)) //nolint:gosec // spreads load
 	begun := time.Now()
-	job, err := h.StartJob(sshd.Job{User: "alice", Env: []string{"PATH=/usr/bin:/bin"}, Uses: []sshd.Use{{Device: 0, MiB: 10}}})
+	job, err := h.StartJob(testfleet.Job{User: "alice", Env: []string{"PATH=/usr/bin:/bin"}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
 	if err != nil {
 		return 0, err
 	}

@@ -20,13 +20,13 @@ import (
 // serveFleet is a process with many hosts in it, until in ends. It says a line
 // when they listen.
 func serveFleet(dir string, many int, in io.Reader, out io.Writer) error {
-	options := inprocess.Options{Dir: dir}
+	var servers []*inprocess.Server
 	for i, name := range numbered("sim", many) {
-		options.Hosts = append(options.Hosts, inprocess.HostOptions{
+		servers = append(servers, &inprocess.Server{
 			Name: name, Address: fmt.Sprintf("127.94.%d.%d", i/250, i%250+1), Handler: genvhost.New(eightGPUs(i)),
 		})
 	}
-	fleet, err := inprocess.Start(options)
+	fleet, err := inprocess.Start(dir, 0, servers...)
 	if err != nil {
 		return err
 	}

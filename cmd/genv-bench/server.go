@@ -8,8 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -61,37 +59,27 @@ func inhabited(ctx context.Context, dir string) (*testfleet.Machine, error) {
 	if err := quietly(build); err != nil {
 		return nil, err
 	}
-	m, err := testfleet.NewMachine(filepath.Join(dir, "host"), gpus.Devices("bench", 8, "NVIDIA H100 80GB HBM3", 81559), smi)
+	m, err := testfleet.NewMachine(filepath.Join(dir, "host"), gpus.H100s("bench", 8), smi)
 	if err != nil {
 		return nil, err
 	}
-	uid, user, owner := os.Getuid(), "", (*syscall.Credential)(nil)
-	if uid == 0 {
-		const nobody = 65534
-		uid, user, owner = nobody, "nobody", &syscall.Credential{Uid: nobody, Gid: nobody}
+	user := ""
+	if os.Getuid() == 0 {
+		user = "nobody"
+		m.Account = func(string) (testfleet.Account, error) { return testfleet.Account{UID: 65534, Home: "/"}, nil }
 	}
-	var envs []snapshot.Environment
-	attached := map[snapshot.DeviceIndex][]snapshot.Attachment{}
-	now := snapshot.DateOf(time.Now())
 	for i := range snapshot.DeviceIndex(4) {
-		job := testfleet.JobOptions{Command: []string{"sleep", "infinity"}, Credential: owner}
-		shell, err := m.Start(job)
+		env, err := m.Activate(testfleet.Environment{User: user, Devices: []snapshot.DeviceIndex{2 * i, 2*i + 1}})
 		if err != nil {
 			return nil, errors.Join(err, m.Close())
 		}
-		eid := snapshot.EnvID(strconv.Itoa(int(shell.PID())))
-		envs = append(envs, snapshot.Environment{
-			EID: eid, UID: snapshot.UID(uid), Username: snapshot.Username(user), Creation: now, PIDs: []snapshot.PID{shell.PID()},
-		})
 		for k := range snapshot.DeviceIndex(2) {
-			job.Environment, job.Uses = eid, []testfleet.Use{{Device: 2*i + k, MiB: 1000}}
-			if _, err := m.Start(job); err != nil {
+			if _, err := m.StartJob(testfleet.Job{User: user, Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 2*i + k, MiB: 1000}}}); err != nil {
 				return nil, errors.Join(err, m.Close())
 			}
-			attached[2*i+k] = []snapshot.Attachment{{EID: eid, Time: now}}
 		}
 	}
-	return m, m.WriteState(envs, attached)
+	return m, nil
 }
 
 // cost is processor time: of genv, and of the programs that it ran.
@@ -209,7 +197,7 @@ func (b *bench) singleSnapshots(ctx context.Context, m *testfleet.Machine, n int
 		var beside time.Duration
 		for _, args := range [][]string{nvidiasmi.DevicesArgs(), nvidiasmi.AppsArgs()} {
 			smi := b.onHost(ctx, m, args...)
-			smi.Path = filepath.Join(filepath.Dir(m.GPUs()), "bin", "nvidia-smi")
+			smi.Path = m.NvidiaSMI()
 			smi.Args[0] = smi.Path
 			took, err := processorTime(smi)
 			if err != nil {

@@ -49,9 +49,9 @@ func (p paper) introduce(s *stage) {
 	fmt.Fprintf(p.out, "%s\n", p.paint(bold, fmt.Sprintf("%d GPU hosts with %d GPUs, all on this machine", len(hostSpecs), devices)))
 	fmt.Fprintf(p.out, "The GPUs are simulated. The SSH servers (%s to %s, port %d)\n"+
 		"and the processes are real; all of them are yours and end with this demo.\n",
-		hostSpecs[0].address, hostSpecs[len(hostSpecs)-1].address, s.fleet.Port())
-	if s.fleet.Port() != port {
-		fmt.Fprintf(p.out, "Another program listens on port %d, so the hosts are on port %d, as in\n%s.\n", port, s.fleet.Port(), s.hosts)
+		hostSpecs[0].address, hostSpecs[len(hostSpecs)-1].address, s.fleet.Port)
+	if s.fleet.Port != port {
+		fmt.Fprintf(p.out, "Another program listens on port %d, so the hosts are on port %d, as in\n%s.\n", port, s.fleet.Port, s.hosts)
 	}
 	fmt.Fprintf(p.out, "\n%s\n", p.paint(dim, fmt.Sprintf("  %-8s %-7s %8s  %-11s %3s %8s   %s", "HOST", "USER", "PID", "PROCESS", "GPU", "MEMORY", "")))
 	for i, spec := range jobSpecs {
@@ -59,7 +59,7 @@ func (p paper) introduce(s *stage) {
 		if user == "" {
 			user = "-"
 		}
-		line := fmt.Sprintf("%-8s %-7s %8d  %-11s %3d %5d MiB", spec.host, user, s.jobs[i].PID(), spec.program, spec.device, spec.miB)
+		line := fmt.Sprintf("%-8s %-7s %8d  %-11s %3d %5d MiB", spec.host, user, s.jobs[i].PID, spec.program, spec.device, spec.miB)
 		fmt.Fprintf(p.out, "%s %s%s\n", p.mark(spec.violation == ""), line, p.reason(spec.violation))
 	}
 	for _, env := range envSpecs {
@@ -110,6 +110,6 @@ func (p paper) conclude(s *stage, wrong []string) {
 	}
 	p.say("Checked from outside of genv:")
 	fmt.Fprintf(p.out, "%s the %d processes that broke a rule have ended, and %d devices were detached\n", p.mark(true), ended, detached)
-	fmt.Fprintf(p.out, "%s the other %d, and %d shells, still run as if nothing had happened\n", p.mark(true), len(s.jobs)-ended, len(s.shells))
+	fmt.Fprintf(p.out, "%s the other %d, and %d shells, still run as if nothing had happened\n", p.mark(true), len(s.jobs)-ended, len(s.envs))
 	fmt.Fprintf(p.out, "%s the dry run had changed nothing\n", p.mark(true))
 }

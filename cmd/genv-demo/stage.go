@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,9 +19,8 @@ type stage struct {
 	dir      string
 	program  string // this program: jobs and nvidia-smi
 	machines map[string]*testfleet.Machine
-	envs     map[envKey]snapshot.EnvID
-	shells   []*testfleet.Job
-	jobs     []*testfleet.Job // in the order of jobSpecs
+	envs     map[envKey]*testfleet.Env
+	jobs     []*testfleet.Process // in the order of jobSpecs
 	fleet    *inprocess.Fleet
 	hosts    string // the path of the hosts file that describes it
 }
@@ -35,7 +33,7 @@ type envKey struct {
 // build makes the hosts, their people and their processes. Close ends all of
 // it, also after an error.
 func build(genv, hosts string, now time.Time) (*stage, error) {
-	s := &stage{machines: map[string]*testfleet.Machine{}, envs: map[envKey]snapshot.EnvID{}, hosts: hosts}
+	s := &stage{machines: map[string]*testfleet.Machine{}, envs: map[envKey]*testfleet.Env{}, hosts: hosts}
 	var err error
 	if s.program, err = os.Executable(); err != nil {
 		return s, fmt.Errorf("find this program: %w", err)
@@ -48,7 +46,9 @@ func build(genv, hosts string, now time.Time) (*stage, error) {
 		if s.machines[spec.name], err = testfleet.NewMachine(filepath.Join(s.dir, spec.name), devices, s.program); err != nil {
 			return s, err
 		}
-		if err := s.activate(spec.name, now); err != nil {
+	}
+	for _, spec := range envSpecs {
+		if err := s.activate(spec, now); err != nil {
 			return s, err
 		}
 	}
@@ -62,73 +62,56 @@ func build(genv, hosts string, now time.Time) (*stage, error) {
 	return s, s.listen(genv)
 }
 
-// activate writes a host's state, with a shell for each environment that lives
-// as long as the environment does. As in 1.4.3 the shell's PID is the id.
-func (s *stage) activate(host string, now time.Time) error {
-	var envs []snapshot.Environment
-	attached := map[snapshot.DeviceIndex][]snapshot.Attachment{}
-	for _, spec := range envSpecs {
-		if spec.host != host {
-			continue
-		}
-		shell, err := s.machines[host].Start(testfleet.JobOptions{Command: []string{s.program}, Title: "bash", Environ: []string{jobVariable + "=" + endsAtOnce}})
-		if err != nil {
+// activate registers an environment on its host, with the shell in which its
+// owner activated it.
+func (s *stage) activate(spec envSpec, now time.Time) error {
+	config := snapshot.EnvConfig{Name: spec.name}
+	if spec.capacity != "" {
+		config.GPUMemory = snapshot.MustMemory(spec.capacity)
+	}
+	m := s.machines[spec.host]
+	env, err := m.Activate(testfleet.Environment{User: string(spec.user), Config: config, At: now.Add(-3 * time.Hour)})
+	if err != nil {
+		return err
+	}
+	s.envs[envKey{spec.host, spec.user}] = env
+	for _, a := range spec.attached {
+		if err := m.Attach(env, a.device, now.Add(-time.Duration(a.minutes)*time.Minute)); err != nil {
 			return err
 		}
-		s.shells = append(s.shells, shell)
-		env := environment(spec, shell.PID(), now)
-		s.envs[envKey{host, spec.user}] = env.EID
-		envs = append(envs, env)
-		for _, a := range spec.attached {
-			attached[a.device] = append(attached[a.device], snapshot.Attachment{
-				EID: env.EID, GPUMemory: env.Config.GPUMemory, Time: snapshot.DateOf(now.Add(-time.Duration(a.minutes) * time.Minute)),
-			})
-		}
 	}
-	return s.machines[host].WriteState(envs, attached)
+	return nil
 }
 
-func environment(spec envSpec, shell snapshot.PID, now time.Time) snapshot.Environment {
-	env := snapshot.Environment{
-		EID: snapshot.EnvID(strconv.Itoa(int(shell))), UID: snapshot.UID(os.Getuid()), Username: spec.user,
-		Creation: snapshot.DateOf(now.Add(-3 * time.Hour)), PIDs: []snapshot.PID{shell},
-		Config: snapshot.EnvConfig{Name: spec.name},
-	}
-	if spec.capacity != "" {
-		env.Config.GPUMemory = snapshot.MustMemory(spec.capacity)
-	}
-	return env
-}
-
-func (s *stage) startJob(spec jobSpec) (*testfleet.Job, error) {
-	ending := endsAtOnce
+func (s *stage) startJob(spec jobSpec) (*testfleet.Process, error) {
+	variables := []string{jobVariable + "=" + endsAtOnce}
 	if spec.slow {
-		ending = endsSlowly
+		variables = []string{jobVariable + "=" + endsSlowly}
 	}
-	return s.machines[spec.host].Start(testfleet.JobOptions{
-		Command: []string{s.program}, Title: spec.program, Name: spec.program,
-		Environment: s.envs[envKey{spec.host, spec.user}],
-		Uses:        []testfleet.Use{{Device: spec.device, MiB: spec.miB}},
-		Environ:     []string{jobVariable + "=" + ending},
+	if env := s.envs[envKey{spec.host, spec.user}]; env != nil {
+		variables = append(variables, env.Var())
+	}
+	return s.machines[spec.host].StartJob(testfleet.Job{
+		User: string(spec.user), Command: []string{s.program}, Name: spec.program, Env: variables,
+		Uses: []testfleet.Use{{Device: spec.device, MiB: spec.miB}},
 	})
 }
 
 // listen opens the hosts to SSH: on the port of hosts.example.yaml, or, when it
 // is taken, on another one with a hosts file of its own.
 func (s *stage) listen(genv string) error {
-	options := inprocess.Options{Dir: s.dir, Port: port}
+	var servers []*inprocess.Server
 	for _, spec := range hostSpecs {
-		options.Hosts = append(options.Hosts, inprocess.HostOptions{
+		servers = append(servers, &inprocess.Server{
 			Name: spec.name, Address: spec.address, Handler: &inprocess.Exec{Genv: genv, Machine: s.machines[spec.name]},
 		})
 	}
 	var err error
-	if s.fleet, err = inprocess.Start(options); err == nil && s.hosts != "" {
+	if s.fleet, err = inprocess.Start(s.dir, port, servers...); err == nil && s.hosts != "" {
 		return nil
 	}
 	if errors.Is(err, inprocess.ErrPortInUse) {
-		options.Port = 0
-		s.fleet, err = inprocess.Start(options)
+		s.fleet, err = inprocess.Start(s.dir, 0, servers...)
 	}
 	if err != nil {
 		return err
@@ -138,7 +121,7 @@ func (s *stage) listen(genv string) error {
 
 func (s *stage) writeHosts() error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "defaults:\n  port: %d\nhosts:\n", s.fleet.Port())
+	fmt.Fprintf(&b, "defaults:\n  port: %d\nhosts:\n", s.fleet.Port)
 	for _, spec := range hostSpecs {
 		fmt.Fprintf(&b, "  - name: %s\n    address: %s\n", spec.name, spec.address)
 	}

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -26,17 +24,17 @@ func (s *stage) wrongs(ctx context.Context, enforced bool) []string {
 		ends := enforced && spec.violation != ""
 		if ends {
 			select {
-			case <-job.Done():
+			case <-job.Ended():
 			case <-ctx.Done():
 			}
 		}
 		if job.Running() == ends {
-			wrong = append(wrong, fmt.Sprintf("process %d (%s) on %s %s", job.PID(), spec.program, spec.host, ifElse(ends, "still runs", "has ended")))
+			wrong = append(wrong, fmt.Sprintf("process %d (%s) on %s %s", job.PID, spec.program, spec.host, ifElse(ends, "still runs", "has ended")))
 		}
 	}
-	for i, shell := range s.shells {
-		if !shell.Running() {
-			wrong = append(wrong, fmt.Sprintf("%s's shell on %s has ended", envSpecs[i].user, envSpecs[i].host))
+	for key, env := range s.envs {
+		if !env.Shell.Running() {
+			wrong = append(wrong, fmt.Sprintf("%s's shell on %s has ended", key.user, key.host))
 		}
 	}
 	for _, spec := range hostSpecs {
@@ -47,11 +45,7 @@ func (s *stage) wrongs(ctx context.Context, enforced bool) []string {
 
 // wrongAttachments compares a host's own books with the scene.
 func (s *stage) wrongAttachments(host string, enforced bool) []string {
-	data, err := os.ReadFile(filepath.Join(s.machines[host].StateDir(), "devices.json"))
-	if err != nil {
-		return []string{err.Error()}
-	}
-	devices, err := snapshot.DecodeDevices(data)
+	devices, err := s.machines[host].Devices()
 	if err != nil {
 		return []string{fmt.Sprintf("%s: devices.json: %v", host, err)}
 	}
@@ -66,7 +60,7 @@ func (s *stage) wrongAttachments(host string, enforced bool) []string {
 				want = append(want, a.device)
 			}
 		}
-		if got := snapshot.AttachedTo(devices, s.envs[envKey{host, spec.user}]); !slices.Equal(got, want) {
+		if got := snapshot.AttachedTo(devices, s.envs[envKey{host, spec.user}].EID); !slices.Equal(got, want) {
 			wrong = append(wrong, fmt.Sprintf("%s on %s is attached to devices %v, not %v", spec.user, host, got, want))
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // A file that is something else is neither written to nor enforced over.
 func TestTheAuditLogIsNoOtherFile(t *testing.T) {
 	host := genvhost.New(outsiders(1))
-	f := startSim(t, inprocess.HostOptions{Name: "a", Handler: host})
+	f := startSim(t, &inprocess.Server{Name: "a", Handler: host})
 	const text = "root:x:0:0:root:/root:/bin/bash" // without an end of line, which a log would be given
 	path := filepath.Join(t.TempDir(), "passwd")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
@@ -58,7 +58,7 @@ func outsiders(n int) *snapshot.Snapshot {
 // the hook, in the log and on stderr.
 func TestHeldCyclesReachTheAdministrator(t *testing.T) {
 	host := genvhost.New(outsiders(3))
-	f := startSim(t, inprocess.HostOptions{Name: "a", Handler: host})
+	f := startSim(t, &inprocess.Server{Name: "a", Handler: host})
 	dir := t.TempDir()
 	hook, log, policy := filepath.Join(dir, "hook"), filepath.Join(dir, "audit.jsonl"), filepath.Join(dir, "policy.yaml")
 	require.NoError(t, os.WriteFile(hook, []byte("#!/bin/sh\n{ cat; echo; } >> $0.events\n"), 0o700))

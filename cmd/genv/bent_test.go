@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -44,15 +45,15 @@ func (b *bent) policy(text string) string {
 	return path
 }
 
-func (b *bent) activate(host, user string, devices ...snapshot.DeviceIndex) *sshd.Env {
-	env, err := b.Host(host).Activate(sshd.Environment{User: user, Devices: devices})
+func (b *bent) activate(host, user string, devices ...snapshot.DeviceIndex) *testfleet.Env {
+	env, err := b.Host(host).Activate(testfleet.Environment{User: user, Devices: devices})
 	require.NoError(b.t, err)
 	return env
 }
 
-func (b *bent) job(host string, job sshd.Job) *sshd.Process {
+func (b *bent) job(host string, job testfleet.Job) *testfleet.Process {
 	if job.Uses == nil {
-		job.Uses = []sshd.Use{{Device: 0, MiB: 10}}
+		job.Uses = []testfleet.Use{{Device: 0, MiB: 10}}
 	}
 	p, err := b.Host(host).StartJob(job)
 	require.NoError(b.t, err)
@@ -60,10 +61,10 @@ func (b *bent) job(host string, job sshd.Job) *sshd.Process {
 }
 
 // using is a use of devices.
-func using(devices ...snapshot.DeviceIndex) []sshd.Use {
-	uses := make([]sshd.Use, len(devices))
+func using(devices ...snapshot.DeviceIndex) []testfleet.Use {
+	uses := make([]testfleet.Use, len(devices))
 	for i, d := range devices {
-		uses[i] = sshd.Use{Device: d, MiB: 10}
+		uses[i] = testfleet.Use{Device: d, MiB: 10}
 	}
 	return uses
 }
@@ -81,7 +82,7 @@ func (b *bent) forge(host string, e snapshot.Environment, devices ...snapshot.De
 	require.NoError(b.t, err)
 	require.NoError(b.t, os.WriteFile(envs, data, 0o666))
 	for _, d := range devices {
-		require.NoError(b.t, h.Attach(&sshd.Env{Environment: e}, d, time.Now()))
+		require.NoError(b.t, h.Attach(&testfleet.Env{Environment: e}, d, time.Now()))
 	}
 }
 
@@ -95,7 +96,7 @@ func TestBentExemptOwner(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	b.activate("gpu-01", "alice") // makes the state files
 	b.forge("gpu-01", snapshot.Environment{EID: "7777", UID: 0, Username: "root", PIDs: []snapshot.PID{1}}, 0, 1, 2)
-	bent := b.job("gpu-01", sshd.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7777"}, Uses: using(0, 1, 2)})
+	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7777"}, Uses: using(0, 1, 2)})
 	policy := b.policy("defaults: {max-devices-per-user: 1}\nexempt: {users: [root], uids: [0]}\n")
 	r := b.enforce("gpu-01", "--policy", policy)
 	require.Zero(t, r.code, r.err)
@@ -107,10 +108,10 @@ func TestBentBusyElsewhere(t *testing.T) {
 	b := openBent(t, "gpu-01", "gpu-02")
 	b.activate("gpu-01", "bob")
 	env := b.activate("gpu-02", "alice", 0, 1)
-	honest := b.job("gpu-02", sshd.Job{User: "alice", Env: []string{env.Var()}, Uses: using(0, 1)})
+	honest := b.job("gpu-02", testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: using(0, 1)})
 	b.forge("gpu-01", snapshot.Environment{EID: "7777", UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{env.Shell.PID}}, 3, 4)
 	for _, claim := range []string{"GENV_ENVIRONMENT_ID=7777", "NONE=1"} {
-		b.job("gpu-01", sshd.Job{User: "carol", Env: []string{claim}, Uses: using(3, 4)})
+		b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{claim}, Uses: using(3, 4)})
 	}
 	r := b.enforce("gpu-[01-02]", "--max-devices-per-user", "2")
 	require.Zero(t, r.code, r.err)
@@ -127,7 +128,7 @@ func TestBentUIDWithoutAccount(t *testing.T) {
 	require.NoError(t, of.Start())
 	t.Cleanup(func() { _, _ = of.Process.Kill(), of.Wait() })
 	b.forge("gpu-01", snapshot.Environment{EID: "7777", UID: 54321, PIDs: []snapshot.PID{snapshot.PID(of.Process.Pid)}}, 0, 1)
-	bent := b.job("gpu-01", sshd.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7777"}, Uses: using(0, 1)})
+	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7777"}, Uses: using(0, 1)})
 	r := b.enforce("gpu-01", "--max-devices-per-user", "1")
 	require.Contains(t, r.out, "User carol is using 2 devices on 1 hosts which is 1 more than the maximum allowed")
 	require.False(t, bent.Running(), r.out)
@@ -143,7 +144,7 @@ func TestBentTitle(t *testing.T) {
 	}
 	b := openBent(t, "gpu-01")
 	env := b.activate("gpu-01", "alice", 0)
-	titled := b.job("gpu-01", sshd.Job{User: "alice", Env: []string{env.Var()}, Command: perlTitle, Speaks: true})
+	titled := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}, Command: perlTitle, Speaks: true})
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", titled.PID))
 	require.NoError(t, err)
 	require.NotContains(t, string(environ), "GENV_ENVIRONMENT_ID", "the title has overwritten it")
@@ -165,8 +166,8 @@ func TestBentLostStateFiles(t *testing.T) {
 		"gpu-03": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
 	} {
 		env := b.activate(host, "alice", 0)
-		honest := b.job(host, sshd.Job{User: "alice", Env: []string{env.Var()}})
-		outside := b.job(host, sshd.Job{User: "carol", Uses: using(1)})
+		honest := b.job(host, testfleet.Job{User: "alice", Env: []string{env.Var()}})
+		outside := b.job(host, testfleet.Job{User: "carol", Uses: using(1)})
 		require.Zero(t, b.enforce(host).code, "root's genv looks, and keeps a copy")
 		require.NoError(t, bend(filepath.Join(b.Host(host).State, "envs.json")))
 		r := b.enforce(host, "--non-env-processes")
@@ -188,7 +189,7 @@ func TestBentLostAttachments(t *testing.T) {
 	require.Zero(t, b.enforce("gpu-01").code, "root's genv looks, and keeps a copy")
 	h := b.Host("gpu-01")
 	require.NoError(t, h.Attach(env, 3, time.Now()))
-	honest := b.job("gpu-01", sshd.Job{User: "alice", Env: []string{env.Var()}, Uses: using(3)})
+	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: using(3)})
 	require.NoError(t, os.Remove(filepath.Join(h.State, "devices.json")))
 	r := b.enforce("gpu-01", "--non-env-processes")
 	require.Zero(t, r.code, r.err)
@@ -201,11 +202,11 @@ func TestBentLostAttachments(t *testing.T) {
 
 func TestBentByManyProcesses(t *testing.T) {
 	b := openBent(t, "gpu-01", "gpu-02")
-	var crowd []*sshd.Process
+	var crowd []*testfleet.Process
 	for i := range 12 {
-		crowd = append(crowd, b.job(fmt.Sprintf("gpu-0%d", 1+i%2), sshd.Job{User: "carol"}))
+		crowd = append(crowd, b.job(fmt.Sprintf("gpu-0%d", 1+i%2), testfleet.Job{User: "carol"}))
 	}
-	bob := b.job("gpu-01", sshd.Job{User: "bob"})
+	bob := b.job("gpu-01", testfleet.Job{User: "bob"})
 	policy := "defaults: {non-env-processes: true}\nlimits: {max-terminations: 5, over-limit: %s}\n"
 	r := b.enforce("gpu-[01-02]", "--policy", b.policy(fmt.Sprintf(policy, "hold")), "--format", "json")
 	require.Equal(t, command.ExitHeld, r.code, r.err)
@@ -247,7 +248,7 @@ func TestBentWordsOfPersuasion(t *testing.T) {
 func TestBentByLoggingOut(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	env := b.activate("gpu-01", "alice", 0)
-	tmux := b.job("gpu-01", sshd.Job{User: "alice", Env: []string{env.Var()}})
+	tmux := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
 	env.Shell.Kill()
 	r := b.enforce("gpu-01", "--non-env-processes")
 	require.Zero(t, r.code, r.err)
@@ -269,8 +270,8 @@ func TestBentRootInAContainer(t *testing.T) {
 	require.NoError(t, err)
 	text := strings.NewReplacer("warn: {for: 10m}", "warn: false", "max-percent: 50", "max-percent: 0", "grace: 10s", "grace: 1s", "kill: false", "kill: true").Replace(string(policy))
 	text, _, _ = strings.Cut(text, "# Who else is told")
-	contained := b.job("gpu-01", sshd.Job{User: "root", Contained: true, Uses: using(2)})
-	root := b.job("gpu-01", sshd.Job{User: "root", Uses: using(1)})
+	contained := b.job("gpu-01", testfleet.Job{User: "root", Contained: true, Uses: using(2)})
+	root := b.job("gpu-01", testfleet.Job{User: "root", Uses: using(1)})
 	r := b.enforce("gpu-01", "--policy", b.policy(text))
 	require.Zero(t, r.code, r.err)
 	require.False(t, contained.Running(), "uid 0 in a container is not exempt: "+r.out)

@@ -12,7 +12,7 @@ import (
 
 // -v says what holds, and the help says the same of the default.
 func TestTheCommandTimeoutIsSaid(t *testing.T) {
-	f := startSim(t, inprocess.HostOptions{Name: "a", Handler: genvhost.New(&snapshot.Snapshot{})})
+	f := startSim(t, &inprocess.Server{Name: "a", Handler: genvhost.New(&snapshot.Snapshot{})})
 	for _, tt := range []struct {
 		args []string
 		want string

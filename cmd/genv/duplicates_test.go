@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -32,11 +33,11 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 	const named = "gpu-01,first,gpu-01.lab.example,%s,gpu-02"
 	hosts := fmt.Sprintf(named, one.Address)
 
-	env, err := one.Activate(sshd.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1}})
+	env, err := one.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1}})
 	require.NoError(t, err)
-	job, err := one.StartJob(sshd.Job{User: "alice", Env: append(outside, env.Var()), Uses: []sshd.Use{{Device: 0, MiB: 10}, {Device: 1, MiB: 10}}})
+	job, err := one.StartJob(testfleet.Job{User: "alice", Env: append(outside, env.Var()), Uses: []testfleet.Use{{Device: 0, MiB: 10}, {Device: 1, MiB: 10}}})
 	require.NoError(t, err)
-	rogue, err := one.StartJob(sshd.Job{User: "bob", Env: outside, Uses: []sshd.Use{{Device: 5, MiB: 10}}})
+	rogue, err := one.StartJob(testfleet.Job{User: "bob", Env: outside, Uses: []testfleet.Use{{Device: 5, MiB: 10}}})
 	require.NoError(t, err)
 	want := []controller.Duplicate{}
 	for _, name := range []string{"first", "gpu-01.lab.example", one.Address} {
@@ -99,7 +100,7 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 // two addresses, if the machine says so.
 func TestTwoAddressesOfOneMachine(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: sshd.Build(t, "cmd/genv")})
-	_, err := f.Host("gpu-01").Activate(sshd.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+	_, err := f.Host("gpu-01").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(f.Host("gpu-01").State, f.Host("gpu-02").State), "its other address")
 	r := genv(t, "remote", "envs", "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02")

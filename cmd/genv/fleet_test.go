@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -26,14 +27,14 @@ type lab struct {
 	t     *testing.T
 	start time.Time
 	guilty, honest,
-	shells map[string]*sshd.Process
+	shells map[string]*testfleet.Process
 }
 
 func openLab(t *testing.T) *lab {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02", "gpu-03"), Genv: sshd.Build(t, "cmd/genv")})
 	l := &lab{
 		Fleet: f, t: t, start: time.Date(2026, 11, 20, 10, 0, 0, 0, time.Local),
-		guilty: map[string]*sshd.Process{}, honest: map[string]*sshd.Process{}, shells: map[string]*sshd.Process{},
+		guilty: map[string]*testfleet.Process{}, honest: map[string]*testfleet.Process{}, shells: map[string]*testfleet.Process{},
 	}
 	l.alice()
 	l.bob()
@@ -46,12 +47,12 @@ func openLab(t *testing.T) *lab {
 var outside = []string{"PATH=/usr/bin:/bin"}
 
 // activate starts an environment; its devices are attached at minute, minute+1, …
-func (l *lab) activate(host, user string, minute int, capacity string, devices ...snapshot.DeviceIndex) *sshd.Env {
+func (l *lab) activate(host, user string, minute int, capacity string, devices ...snapshot.DeviceIndex) *testfleet.Env {
 	var config snapshot.EnvConfig
 	if capacity != "" {
 		config.GPUMemory = snapshot.MustMemory(capacity)
 	}
-	env, err := l.Host(host).Activate(sshd.Environment{User: user, Config: config, At: l.start})
+	env, err := l.Host(host).Activate(testfleet.Environment{User: user, Config: config, At: l.start})
 	require.NoError(l.t, err)
 	for i, d := range devices {
 		require.NoError(l.t, l.Host(host).Attach(env, d, l.start.Add(time.Duration(minute+i)*time.Minute)))
@@ -61,8 +62,8 @@ func (l *lab) activate(host, user string, minute int, capacity string, devices .
 }
 
 // job starts a process; what becomes of it is the caller's to say.
-func (l *lab) job(fate map[string]*sshd.Process, name, host, user string, env *sshd.Env, uses ...sshd.Use) {
-	job := sshd.Job{User: user, Env: outside, Uses: uses}
+func (l *lab) job(fate map[string]*testfleet.Process, name, host, user string, env *testfleet.Env, uses ...testfleet.Use) {
+	job := testfleet.Job{User: user, Env: outside, Uses: uses}
 	if env != nil {
 		job.Env = append(job.Env, env.Var())
 	}
@@ -75,8 +76,8 @@ func (l *lab) job(fate map[string]*sshd.Process, name, host, user string, env *s
 func (l *lab) alice() {
 	e1 := l.activate("gpu-01", "alice", 0, "", 0, 1)
 	e2 := l.activate("gpu-02", "alice", 10, "", 0, 1)
-	l.job(l.honest, "alice's oldest job keeps the device it is allowed", "gpu-01", "alice", e1, sshd.Use{Device: 0, MiB: 1000})
-	l.job(l.guilty, "alice's newest job is beyond her cap", "gpu-02", "alice", e2, sshd.Use{Device: 1, MiB: 1000})
+	l.job(l.honest, "alice's oldest job keeps the device it is allowed", "gpu-01", "alice", e1, testfleet.Use{Device: 0, MiB: 1000})
+	l.job(l.guilty, "alice's newest job is beyond her cap", "gpu-02", "alice", e2, testfleet.Use{Device: 1, MiB: 1000})
 }
 
 // bob has a cap of 3 and holds 3, is over his memory on one, and uses one that
@@ -84,21 +85,21 @@ func (l *lab) alice() {
 func (l *lab) bob() {
 	e := l.activate("gpu-02", "bob", 0, "4g", 2, 3)
 	l.activate("gpu-03", "bob", 0, "", 0)
-	l.job(l.honest, "bob within his memory", "gpu-02", "bob", e, sshd.Use{Device: 2, MiB: 3000})
-	l.job(l.guilty, "bob over his memory: the smallest that frees enough", "gpu-02", "bob", e, sshd.Use{Device: 2, MiB: 2000})
-	l.job(l.guilty, "bob on a device that is not attached", "gpu-02", "bob", e, sshd.Use{Device: 5, MiB: 10})
+	l.job(l.honest, "bob within his memory", "gpu-02", "bob", e, testfleet.Use{Device: 2, MiB: 3000})
+	l.job(l.guilty, "bob over his memory: the smallest that frees enough", "gpu-02", "bob", e, testfleet.Use{Device: 2, MiB: 2000})
+	l.job(l.guilty, "bob on a device that is not attached", "gpu-02", "bob", e, testfleet.Use{Device: 5, MiB: 10})
 }
 
 // carol has a cap of 2 and holds 2; beside it she has a job in no environment,
 // and one that claims an environment which nobody registered.
 func (l *lab) carol() {
 	e := l.activate("gpu-03", "carol", 0, "", 1, 2)
-	l.job(l.honest, "carol's job on both her devices", "gpu-03", "carol", e, sshd.Use{Device: 1, MiB: 70000}, sshd.Use{Device: 2, MiB: 70000})
-	l.job(l.guilty, "carol outside any environment", "gpu-03", "carol", nil, sshd.Use{Device: 4, MiB: 10})
-	p, err := l.Host("gpu-01").StartJob(sshd.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=bogus"}, Uses: []sshd.Use{{Device: 7, MiB: 10}}})
+	l.job(l.honest, "carol's job on both her devices", "gpu-03", "carol", e, testfleet.Use{Device: 1, MiB: 70000}, testfleet.Use{Device: 2, MiB: 70000})
+	l.job(l.guilty, "carol outside any environment", "gpu-03", "carol", nil, testfleet.Use{Device: 4, MiB: 10})
+	p, err := l.Host("gpu-01").StartJob(testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=bogus"}, Uses: []testfleet.Use{{Device: 7, MiB: 10}}})
 	require.NoError(l.t, err)
 	l.guilty["carol with a bogus environment"] = p
-	p, err = l.Host("gpu-01").StartJob(sshd.Job{User: "carol"})
+	p, err = l.Host("gpu-01").StartJob(testfleet.Job{User: "carol"})
 	require.NoError(l.t, err)
 	l.honest["carol's job without a GPU"] = p
 }
@@ -134,7 +135,7 @@ func (l *lab) attachments() string {
 
 const attachedBefore = "gpu-01:0:alice gpu-01:1:alice gpu-02:0:alice gpu-02:1:alice gpu-02:2:bob gpu-02:3:bob gpu-03:0:bob gpu-03:1:carol gpu-03:2:carol"
 
-func requireRunning(t *testing.T, processes map[string]*sshd.Process) {
+func requireRunning(t *testing.T, processes map[string]*testfleet.Process) {
 	for name, p := range processes {
 		require.True(t, p.Running(), name)
 	}
@@ -176,11 +177,11 @@ func TestEnforceOverRealSSH(t *testing.T) {
 func TestIdleDevicesGoFirst(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: sshd.Build(t, "cmd/genv")})
 	at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.Local)
-	busy, err := f.Host("gpu-01").Activate(sshd.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}, At: at.Add(time.Hour)})
+	busy, err := f.Host("gpu-01").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}, At: at.Add(time.Hour)})
 	require.NoError(t, err)
-	_, err = f.Host("gpu-02").Activate(sshd.Environment{User: "alice", Devices: []snapshot.DeviceIndex{3}, At: at})
+	_, err = f.Host("gpu-02").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{3}, At: at})
 	require.NoError(t, err)
-	job, err := f.Host("gpu-01").StartJob(sshd.Job{User: "alice", Env: []string{busy.Var()}, Uses: []sshd.Use{{Device: 0, MiB: 10}}})
+	job, err := f.Host("gpu-01").StartJob(testfleet.Job{User: "alice", Env: []string{busy.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
 	require.NoError(t, err)
 	r := genv(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "0", "--max-devices-per-user", "1")
 	require.Zero(t, r.code, r.err)
@@ -200,9 +201,9 @@ func TestHostsThatFail(t *testing.T) {
 		sshd.HostOptions{Name: "lost", Fault: gpus.FaultLost})
 	f := sshd.Start(t, sshd.Options{Hosts: hosts, Genv: sshd.Build(t, "cmd/genv")})
 	untouched := spoil(t, f)
-	job, err := f.Host("good").StartJob(sshd.Job{User: "bob", Env: outside, Uses: []sshd.Use{{Device: 0, MiB: 10}}})
+	job, err := f.Host("good").StartJob(testfleet.Job{User: "bob", Env: outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
 	require.NoError(t, err)
-	bystander, err := f.Host("corrupt").StartJob(sshd.Job{User: "bob", Env: outside, Uses: []sshd.Use{{Device: 0, MiB: 10}}})
+	bystander, err := f.Host("corrupt").StartJob(testfleet.Job{User: "bob", Env: outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
 	require.NoError(t, err)
 
 	r := genv(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "good,corrupt,link,fifo,huge,password,nosudoer,nogenv,mismatch,lost",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -19,11 +20,11 @@ import (
 func TestABorrowedNameMovesNoCap(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
 	h := f.Host("gpu-01")
-	_, err := h.Activate(sshd.Environment{User: "carol", Devices: []snapshot.DeviceIndex{0, 1}})
+	_, err := h.Activate(testfleet.Environment{User: "carol", Devices: []snapshot.DeviceIndex{0, 1}})
 	require.NoError(t, err)
-	bob, err := h.Activate(sshd.Environment{User: "bob", Devices: []snapshot.DeviceIndex{2}})
+	bob, err := h.Activate(testfleet.Environment{User: "bob", Devices: []snapshot.DeviceIndex{2}})
 	require.NoError(t, err)
-	job, err := h.StartJob(sshd.Job{User: "bob", Env: []string{bob.Var()}, Uses: []sshd.Use{{Device: 2, MiB: 10}}})
+	job, err := h.StartJob(testfleet.Job{User: "bob", Env: []string{bob.Var()}, Uses: []testfleet.Use{{Device: 2, MiB: 10}}})
 	require.NoError(t, err)
 	books := filepath.Join(h.State, "envs.json")
 	text, err := os.ReadFile(books)
@@ -42,13 +43,13 @@ func TestABorrowedNameMovesNoCap(t *testing.T) {
 func TestAStrangersClaimEndsNobodysJob(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
 	h := f.Host("gpu-01")
-	alice, err := h.Activate(sshd.Environment{
+	alice, err := h.Activate(testfleet.Environment{
 		User: "alice", Devices: []snapshot.DeviceIndex{0}, Config: snapshot.EnvConfig{GPUMemory: snapshot.MustMemory("4g")},
 	})
 	require.NoError(t, err)
-	honest, err := h.StartJob(sshd.Job{User: "alice", Env: []string{alice.Var()}, Uses: []sshd.Use{{Device: 0, MiB: 3000}}})
+	honest, err := h.StartJob(testfleet.Job{User: "alice", Env: []string{alice.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 3000}}})
 	require.NoError(t, err)
-	stranger, err := h.StartJob(sshd.Job{User: "bob", Env: []string{alice.Var()}, Uses: []sshd.Use{{Device: 0, MiB: 3300}}})
+	stranger, err := h.StartJob(testfleet.Job{User: "bob", Env: []string{alice.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 3300}}})
 	require.NoError(t, err)
 	r := genv(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "0")
 	require.Zero(t, r.code, r.err)
@@ -66,9 +67,9 @@ func TestAStrangersClaimEndsNobodysJob(t *testing.T) {
 func TestAReportIsFinishedThoughNobodyListens(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
 	h := f.Host("gpu-01")
-	env, err := h.Activate(sshd.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+	env, err := h.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
 	require.NoError(t, err)
-	job, err := h.StartJob(sshd.Job{User: "alice", Env: []string{env.Var()}, Uses: []sshd.Use{{Device: 0, MiB: 10}}})
+	job, err := h.StartJob(testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
 	require.NoError(t, err)
 	envs, err := snapshot.EncodeEnvironments([]snapshot.Environment{env.Environment})
 	require.NoError(t, err)

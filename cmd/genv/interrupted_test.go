@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -69,7 +70,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 func TestAHostsGenvIsKilledWithinAReport(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
 	h := f.Host("gpu-01")
-	job, err := h.StartJob(sshd.Job{User: "bob", Env: outside, IgnoreTerm: true, Uses: []sshd.Use{{Device: 0, MiB: 10}}})
+	job, err := h.StartJob(testfleet.Job{User: "bob", Env: outside, IgnoreTerm: true, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
 	require.NoError(t, err)
 	dir := t.TempDir()
 	log, file := filepath.Join(dir, "audit.jsonl"), filepath.Join(dir, "policy.yaml")
@@ -137,7 +138,7 @@ func TestThePolicyInForceStaysInForce(t *testing.T) {
 		}
 		return answers(s)(ctx, r)
 	})
-	f := startSim(t, inprocess.HostOptions{Name: "gpu-01", Handler: old})
+	f := startSim(t, &inprocess.Server{Name: "gpu-01", Handler: old})
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
 	write("defaults: {non-env-processes: true}\n")

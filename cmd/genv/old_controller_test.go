@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -52,13 +53,13 @@ func first(t *testing.T, data json.RawMessage) json.RawMessage {
 func TestAControllerOf143DrivesOurHosts(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
 	h := f.Host("gpu-01")
-	env, err := h.Activate(sshd.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+	env, err := h.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
 	require.NoError(t, err)
-	inside, err := h.StartJob(sshd.Job{User: "alice", Env: []string{env.Var()}, Uses: []sshd.Use{{Device: 0, MiB: 10}}})
+	inside, err := h.StartJob(testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
 	require.NoError(t, err)
-	outside, err := h.StartJob(sshd.Job{User: "bob", Uses: []sshd.Use{{Device: 5, MiB: 640}}})
+	outside, err := h.StartJob(testfleet.Job{User: "bob", Uses: []testfleet.Use{{Device: 5, MiB: 640}}})
 	require.NoError(t, err)
-	_, err = h.StartJob(sshd.Job{User: "bob", Bare: true, Uses: []sshd.Use{{Device: 6, MiB: -1}}})
+	_, err = h.StartJob(testfleet.Job{User: "bob", Bare: true, Uses: []testfleet.Use{{Device: 6, MiB: -1}}})
 	require.NoError(t, err, "its memory is unknown, which 1.4.3 has no word for")
 
 	out, warnings := ssh(t, f, "gpu-01", "", "sudo", "genv", "usage", "snapshot")
@@ -95,11 +96,11 @@ func TestAControllerOf143DrivesOurHosts(t *testing.T) {
 func TestReportsThatDoNotMatch(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
 	h := f.Host("gpu-01")
-	env, err := h.Activate(sshd.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+	env, err := h.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
 	require.NoError(t, err)
-	inside, err := h.StartJob(sshd.Job{User: "alice", Env: []string{env.Var()}, Uses: []sshd.Use{{Device: 0, MiB: 10}}})
+	inside, err := h.StartJob(testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
 	require.NoError(t, err)
-	idle, err := h.StartJob(sshd.Job{User: "bob"})
+	idle, err := h.StartJob(testfleet.Job{User: "bob"})
 	require.NoError(t, err)
 	for name, process := range map[string]string{
 		"another device":      fmt.Sprintf(`{"pid": %d, "used_gpu_memory": [{"index": 3, "gpu_memory": "10mi"}], "eid": "%s"}`, inside.PID, env.EID),
@@ -115,7 +116,7 @@ func TestReportsThatDoNotMatch(t *testing.T) {
 			require.NotEmpty(t, warnings, "it is said why nothing was done")
 		})
 	}
-	for _, p := range []*sshd.Process{inside, idle, env.Shell} {
+	for _, p := range []*testfleet.Process{inside, idle, env.Shell} {
 		require.True(t, p.Running())
 	}
 }

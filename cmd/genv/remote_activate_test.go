@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -17,7 +18,7 @@ import (
 func TestRemoteActivate(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("full", "roomy", "half"), Genv: sshd.Build(t, "cmd/genv")})
 	for host, devices := range map[string][]snapshot.DeviceIndex{"full": {0, 1, 2, 3, 4, 5, 6, 7}, "half": {0, 1, 2, 3}, "roomy": {0}} {
-		_, err := f.Host(host).Activate(sshd.Environment{User: "alice", Devices: devices})
+		_, err := f.Host(host).Activate(testfleet.Environment{User: "alice", Devices: devices})
 		require.NoError(t, err)
 	}
 	home := filepath.Join(f.Dir, "home", f.Host("roomy").User)

@@ -49,11 +49,11 @@ func says(text string) inprocess.Func {
 	}
 }
 
-func startSim(t *testing.T, hosts ...inprocess.HostOptions) *inprocess.Fleet {
+func startSim(t *testing.T, hosts ...*inprocess.Server) *inprocess.Fleet {
 	for i := range hosts {
 		hosts[i].Address = fmt.Sprintf("127.91.7.%d", i+1)
 	}
-	f, err := inprocess.Start(inprocess.Options{Dir: t.TempDir(), Hosts: hosts})
+	f, err := inprocess.Start(t.TempDir(), 0, hosts...)
 	require.NoError(t, err)
 	t.Cleanup(f.Close)
 	return f
@@ -92,8 +92,8 @@ func recordedFleet(t *testing.T) *inprocess.Fleet {
 		Environments: []snapshot.Environment{env("2020", "alice", "", "21:11:26"), env("3030", "bob", "llm/llama3/11434", "21:11:26")},
 		Devices:      devices(map[int]snapshot.EnvID{0: "2020", 3: "3030"}),
 	}
-	f := startSim(t, inprocess.HostOptions{Name: "gpu-server-1", Handler: answers(one)}, inprocess.HostOptions{Name: "gpu-server-2", Handler: answers(two)},
-		inprocess.HostOptions{Name: "gpu-server-dead", Handler: answers(one)})
+	f := startSim(t, &inprocess.Server{Name: "gpu-server-1", Handler: answers(one)}, &inprocess.Server{Name: "gpu-server-2", Handler: answers(two)},
+		&inprocess.Server{Name: "gpu-server-dead", Handler: answers(one)})
 	require.NoError(t, f.Host("gpu-server-dead").Inject(inprocess.Down()))
 	return f
 }
@@ -180,15 +180,15 @@ func TestHostsThatTalkNonsense(t *testing.T) {
 	whole, err := snapshot.EncodeDevices(good.Devices)
 	require.NoError(t, err)
 	f := startSim(t,
-		inprocess.HostOptions{Name: "good", Handler: answers(good)},
-		inprocess.HostOptions{Name: "banner", Handler: says("Welcome to gpu!\nno mail\n" + string(whole) + "\n")},
-		inprocess.HostOptions{Name: "nothing", Handler: says("")},
-		inprocess.HostOptions{Name: "garbage", Handler: says("\x1b[2Jhello\x00\xff")},
-		inprocess.HostOptions{Name: "half", Handler: says(string(whole[:len(whole)/2]))},
-		inprocess.HostOptions{Name: "twice", Handler: says(string(whole) + string(whole))},
-		inprocess.HostOptions{Name: "other", Handler: says(`{"devices": [{"index": 0, "uuid": "GPU-1", "total_memory": "1g", "attachments": []}]}`)},
-		inprocess.HostOptions{Name: "flood", Handler: answers(good)},
-		inprocess.HostOptions{Name: "silent", Handler: inprocess.Func(func(ctx context.Context, _ *inprocess.Request) int { <-ctx.Done(); return 0 })},
+		&inprocess.Server{Name: "good", Handler: answers(good)},
+		&inprocess.Server{Name: "banner", Handler: says("Welcome to gpu!\nno mail\n" + string(whole) + "\n")},
+		&inprocess.Server{Name: "nothing", Handler: says("")},
+		&inprocess.Server{Name: "garbage", Handler: says("\x1b[2Jhello\x00\xff")},
+		&inprocess.Server{Name: "half", Handler: says(string(whole[:len(whole)/2]))},
+		&inprocess.Server{Name: "twice", Handler: says(string(whole) + string(whole))},
+		&inprocess.Server{Name: "other", Handler: says(`{"devices": [{"index": 0, "uuid": "GPU-1", "total_memory": "1g", "attachments": []}]}`)},
+		&inprocess.Server{Name: "flood", Handler: answers(good)},
+		&inprocess.Server{Name: "silent", Handler: inprocess.Func(func(ctx context.Context, _ *inprocess.Request) int { <-ctx.Done(); return 0 })},
 	)
 	require.NoError(t, f.Host("flood").Inject(inprocess.Flood(100<<20)))
 	r := genv(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "good,banner,nothing,garbage,half,twice,other,silent", "--format", "json", "--command-timeout", "3")

@@ -146,7 +146,7 @@ func slowHost(begun chan<- struct{}, wait time.Duration) *genvhost.Host {
 // the outcome is told before the end.
 func TestSIGTERM(t *testing.T) {
 	begun := make(chan struct{}, 10)
-	f := startSim(t, inprocess.HostOptions{Name: "a", Handler: slowHost(begun, 2*time.Second)})
+	f := startSim(t, &inprocess.Server{Name: "a", Handler: slowHost(begun, 2*time.Second)})
 	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--non-env-processes")
 	<-begun
 	d.signal(syscall.SIGTERM)
@@ -161,7 +161,7 @@ func TestSIGTERM(t *testing.T) {
 
 func TestASecondSIGTERM(t *testing.T) {
 	begun := make(chan struct{}, 10)
-	f := startSim(t, inprocess.HostOptions{Name: "a", Handler: slowHost(begun, time.Hour)})
+	f := startSim(t, &inprocess.Server{Name: "a", Handler: slowHost(begun, time.Hour)})
 	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--non-env-processes")
 	<-begun
 	d.signal(syscall.SIGTERM)
@@ -174,7 +174,7 @@ func TestASecondSIGTERM(t *testing.T) {
 // TestSIGHUP: hosts are read again; those that stay keep their conversations,
 // and what is wrong changes nothing.
 func TestSIGHUP(t *testing.T) {
-	f := startSim(t, inprocess.HostOptions{Name: "a", Handler: idleHost()}, inprocess.HostOptions{Name: "b", Handler: idleHost()}, inprocess.HostOptions{Name: "c", Handler: idleHost()})
+	f := startSim(t, &inprocess.Server{Name: "a", Handler: idleHost()}, &inprocess.Server{Name: "b", Handler: idleHost()}, &inprocess.Server{Name: "c", Handler: idleHost()})
 	hosts := filepath.Join(t.TempDir(), "hosts")
 	put := func(text string) { require.NoError(t, os.WriteFile(hosts, []byte(text), 0o644)) }
 	put("a\nb\n")
@@ -220,7 +220,7 @@ func TestSystemdIsTold(t *testing.T) {
 		require.NoError(t, listener.Close())
 		read.Wait()
 	})
-	f := startSim(t, inprocess.HostOptions{Name: "a", Handler: idleHost()})
+	f := startSim(t, &inprocess.Server{Name: "a", Handler: idleHost()})
 	d := startDaemon(t, []string{"NOTIFY_SOCKET=" + socket, "WATCHDOG_USEC=200000"}, "-F", f.SSHConfig(), "-H", "a", "--interval", "0.2")
 	d.next(func(enforcement.Document) bool { return true })
 	told.await(t, "READY=1")

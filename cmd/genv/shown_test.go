@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -23,7 +24,7 @@ func TestForeignTextStaysInQuotes(t *testing.T) {
 	h := f.Host("gpu-01")
 	bob, carol := logIn(t, "bob"), logIn(t, "carol")
 	start := func(user, claim string, device int) snapshot.PID {
-		p, err := h.StartJob(sshd.Job{User: user, Env: append(outside, snapshot.ClaimVariable+"="+claim), Uses: []sshd.Use{{Device: snapshot.DeviceIndex(device), MiB: 10}}})
+		p, err := h.StartJob(testfleet.Job{User: user, Env: append(outside, snapshot.ClaimVariable+"="+claim), Uses: []testfleet.Use{{Device: snapshot.DeviceIndex(device), MiB: 10}}})
 		require.NoError(t, err)
 		return p.PID
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
@@ -53,7 +54,7 @@ func TestTheSudoersLineIsTheSameEverywhere(t *testing.T) {
 // else of genv's, and no other program.
 func TestTheSudoersLine(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.OnlyUsage}}, Genv: sshd.Build(t, "cmd/genv")})
-	job, err := f.Host("gpu-01").StartJob(sshd.Job{User: "bob", Env: outside, Uses: []sshd.Use{{Device: 0, MiB: 10}}})
+	job, err := f.Host("gpu-01").StartJob(testfleet.Job{User: "bob", Env: outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
 	require.NoError(t, err)
 	on := func(line string) (string, error) {
 		out, err := exec.Command("ssh", "-F", f.SSHConfig(), "gpu-01", line).CombinedOutput()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
@@ -71,7 +72,7 @@ func requireShown(t *testing.T, screen string, told []audit.Record) {
 
 // requireNamed requires that each process was named to its user, and to nobody
 // else: once before, and once when it was ended.
-func requireNamed(t *testing.T, processes map[string]*sshd.Process, told map[string][]audit.Record) {
+func requireNamed(t *testing.T, processes map[string]*testfleet.Process, told map[string][]audit.Record) {
 	t.Helper()
 	for name, p := range processes {
 		before, after := fmt.Sprintf(`Unless this changes soon, .*process %d\b`, p.PID), fmt.Sprintf(`Now .*process %d\b`, p.PID)

@@ -28,15 +28,15 @@ type fleet struct {
 }
 
 func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handler) *fleet {
-	options := inprocess.Options{Dir: t.TempDir()}
+	var servers []*inprocess.Server
 	f := &fleet{}
 	for i, h := range handlers {
 		name := fmt.Sprintf("h%d", i)
-		options.Hosts = append(options.Hosts, inprocess.HostOptions{Name: name, Address: fmt.Sprintf("127.93.%d.%d", i/250, i%250+1), Handler: h})
+		servers = append(servers, &inprocess.Server{Name: name, Address: fmt.Sprintf("127.93.%d.%d", i/250, i%250+1), Handler: h})
 		f.hosts = append(f.hosts, remote.Host{Name: name})
 	}
 	var err error
-	f.Fleet, err = inprocess.Start(options)
+	f.Fleet, err = inprocess.Start(t.TempDir(), 0, servers...)
 	require.NoError(t, err)
 	t.Cleanup(f.Close)
 	f.client, err = sshclient.New(sshclient.Options{ConfigFile: f.SSHConfig(), CommandTimeout: timeout})

@@ -61,7 +61,7 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f, hosts := startMachines(t, tt.hosts...)
 			for i := range tt.duplicates { // another name for the first one's address
-				f.hosts[i+1] = remote.Host{Name: f.hosts[i+1].Name, Address: f.Hosts()[0].Address()}
+				f.hosts[i+1] = remote.Host{Name: f.hosts[i+1].Name, Address: f.Hosts()[0].Address}
 			}
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
 			c := &controller.Controller{Hosts: f.hosts, Link: f.streams, Fanout: 8, Now: time.Now, Audit: &audit.Log{Path: path}}
@@ -187,7 +187,7 @@ func TestOldHostsAreKnownByTheirConnections(t *testing.T) {
 			f := startFleet(t, 3*time.Second, old, genvhost.New(machine("", "")).Old())
 			hosts := f.hosts
 			if same {
-				address := f.Hosts()[0].Address()
+				address := f.Hosts()[0].Address
 				hosts = []remote.Host{hosts[0], {Name: "alias", Address: address}}
 			}
 			c := &controller.Controller{Hosts: hosts, Link: f.streams, Fanout: 8, Now: time.Now}

@@ -4,11 +4,12 @@
 //
 // A Machine is one host without a way to reach it:
 //
-//	machine, err := testfleet.NewMachine(dir, gpus.Devices("gpu-01", 8, "NVIDIA H100 80GB HBM3", 81559), program)
+//	machine, err := testfleet.NewMachine(dir, gpus.H100s("gpu-01", 8), nvidiaSMI)
 //	…
 //	defer machine.Close()
-//	job, err := machine.Start(testfleet.JobOptions{
-//		Command: []string{"sleep", "infinity"}, Uses: []testfleet.Use{{Device: 0, MiB: 500}},
+//	env, err := machine.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+//	job, err := machine.StartJob(testfleet.Job{
+//		User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 500}},
 //	})
 //
 // Two packages below make machines reachable over SSH: inprocess for everybody,

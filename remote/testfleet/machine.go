@@ -8,87 +8,112 @@ import (
 	"sync"
 
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Machine is the inside of a simulated GPU host: a folder with genv's state
-// files, the simulated GPUs and a program named nvidia-smi, and the jobs that
-// were started on it.
+// Machine is a simulated GPU host: a folder with its GPUs, a program named
+// nvidia-smi and genv's state files, and the jobs that were started on it. It is
+// safe for concurrent use once it is set up.
 type Machine struct {
-	dir string
+	Dir   string // holds all files of the machine
+	State string // genv's state folder, GENV_TMPDIR; genv or Activate makes it
+	GPUs  string // the file that its nvidia-smi shows, GENV_SIM_GPUS
 
-	mu   sync.Mutex // gpus.json, jobs
-	gpus gpus.Host
-	jobs []*Job
+	// Fault is what its nvidia-smi suffers from, a gpus.Fault… text; empty for
+	// nothing. Set it before anything runs.
+	Fault string
+	// Account finds the account under which a user's jobs run, for which the
+	// caller must be root. nil runs all jobs as the caller, whatever their user.
+	Account func(user string) (Account, error)
+
+	mu        sync.Mutex // over processes and the file GPUs
+	processes []*Process
 }
 
-// NewMachine makes a machine with devices in a new folder. nvidiaSMI is the
-// path of a program that calls gpus.Main when its name is nvidia-smi: the
-// stand-in of gpus/nvidia-smi, or the caller's own (os.Executable).
+// Account is a user as the kernel and the shell know him.
+type Account struct {
+	UID  snapshot.UID // of the user and of his group
+	Home string
+}
+
+// NewMachine makes a machine with devices in a new folder, which all users may
+// write to, like /var/tmp. nvidiaSMI is the path of a program that calls
+// gpus.Main when its name is nvidia-smi: the stand-in of gpus/nvidia-smi, or the
+// caller's own (os.Executable).
 func NewMachine(dir string, devices []gpus.Device, nvidiaSMI string) (*Machine, error) {
-	m := &Machine{dir: dir, gpus: gpus.Host{Devices: devices}}
-	for _, folder := range []string{dir, m.Bin(), m.StateDir()} {
+	m := &Machine{Dir: dir, State: filepath.Join(dir, "genv"), GPUs: filepath.Join(dir, "gpus.json")}
+	if err := m.make(devices, nvidiaSMI); err != nil {
+		return nil, fmt.Errorf("make a simulated host: %w", err)
+	}
+	return m, nil
+}
+
+func (m *Machine) make(devices []gpus.Device, nvidiaSMI string) error {
+	for _, folder := range []string{m.Bin(), m.Root()} {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return nil, fmt.Errorf("make a simulated host: %w", err)
+			return err
 		}
 	}
-	if err := os.Chmod(m.StateDir(), 0o777); err != nil { // whatever the umask, as genv does it
-		return nil, fmt.Errorf("make a simulated host: %w", err)
+	if err := os.Chmod(m.Dir, 0o777|os.ModeSticky); err != nil {
+		return err
 	}
 	program, err := filepath.Abs(nvidiaSMI)
 	if err != nil {
-		return nil, fmt.Errorf("find the stand-in for nvidia-smi: %w", err)
+		return err
 	}
-	if err := os.Symlink(program, filepath.Join(m.Bin(), "nvidia-smi")); err != nil {
-		return nil, fmt.Errorf("make a simulated host: %w", err)
+	if err := os.Symlink(program, m.NvidiaSMI()); err != nil {
+		return err
 	}
-	return m, m.gpus.Write(m.GPUs())
+	return gpus.Host{Devices: devices}.Write(m.GPUs)
 }
 
-// Dir is the folder that holds all of the machine.
-func (m *Machine) Dir() string { return m.dir }
+// Bin is the folder of the machine's own programs.
+func (m *Machine) Bin() string { return filepath.Join(m.Dir, "bin") }
 
-// StateDir is the machine's GENV_TMPDIR.
-func (m *Machine) StateDir() string { return filepath.Join(m.dir, "genv") }
+// NvidiaSMI is the path of the machine's nvidia-smi.
+func (m *Machine) NvidiaSMI() string { return filepath.Join(m.Bin(), "nvidia-smi") }
 
-// GPUs is the path of the file that its nvidia-smi reads.
-func (m *Machine) GPUs() string { return filepath.Join(m.dir, "gpus.json") }
+// Root is where root's genv keeps its own notes and copies of the state files.
+func (m *Machine) Root() string { return filepath.Join(m.Dir, "root") }
 
-// Bin is the folder of the programs of its own, which come first on PATH.
-func (m *Machine) Bin() string { return filepath.Join(m.dir, "bin") }
+// AuditLog is where genv on the machine records what it does.
+func (m *Machine) AuditLog() string { return filepath.Join(m.Dir, "log", "audit.jsonl") }
 
-// Environ is the environment of programs on the machine, and all of it:
-// nothing of the caller's own gets in.
-func (m *Machine) Environ() []string {
-	return []string{
-		"PATH=" + m.Bin() + ":/usr/local/bin:/usr/bin:/bin",
-		"HOME=" + m.dir,
-		"LC_ALL=C",
-		"GENV_TMPDIR=" + m.StateDir(),
-		"GENV_AUDIT_LOG=" + m.StateDir() + ".audit/audit.jsonl",
-		"GENV_ROOT_DIR=" + m.StateDir() + ".root",
-		"GENV_TELL=off", // its users are whoever runs it
-		gpus.EnvFile + "=" + m.GPUs(),
-		"GENV_NAMES=books", // the processes are the caller's, whoever they stand for
+// Variables are the environment variables that make genv and nvidia-smi use the
+// machine's files.
+func (m *Machine) Variables() []string {
+	variables := []string{
+		"GENV_TMPDIR=" + m.State,
+		"GENV_AUDIT_LOG=" + m.AuditLog(),
+		"GENV_ROOT_DIR=" + m.Root(),
+		gpus.EnvFile + "=" + m.GPUs,
 	}
+	if m.Fault != "" {
+		variables = append(variables, gpus.EnvFault+"="+m.Fault)
+	}
+	return variables
+}
+
+// Environ is the whole environment of genv on a machine whose jobs all belong to
+// the caller: none of the caller's own variables is in it.
+func (m *Machine) Environ() []string {
+	return append(m.Variables(),
+		"PATH="+m.Bin()+":/usr/local/bin:/usr/bin:/bin",
+		"HOME="+m.Dir,
+		"LC_ALL=C",
+		"GENV_TELL=off",    // its users are whoever runs it
+		"GENV_NAMES=books", // the processes are the caller's, whoever they stand for
+	)
 }
 
 // Close ends every job of the machine and waits for their ends. The folder
 // stays.
 func (m *Machine) Close() error {
 	m.mu.Lock()
-	jobs := m.jobs
-	m.mu.Unlock()
+	defer m.mu.Unlock()
 	var errs []error
-	for _, j := range jobs {
-		errs = append(errs, j.Kill())
+	for _, p := range m.processes {
+		errs = append(errs, p.end())
 	}
 	return errors.Join(errs...)
-}
-
-// change edits the file of the GPUs.
-func (m *Machine) change(edit func(*gpus.Host)) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	edit(&m.gpus)
-	return m.gpus.Write(m.GPUs())
 }

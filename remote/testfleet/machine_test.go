@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,7 +20,7 @@ import (
 // smi runs the machine's nvidia-smi as a program on it would.
 func smi(t *testing.T, m *testfleet.Machine, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(filepath.Dir(m.GPUs()), "bin", "nvidia-smi"), args...)
+	cmd := exec.Command(m.NvidiaSMI(), args...)
 	cmd.Env = append(m.Environ(), promptEnd)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
@@ -30,12 +31,12 @@ const appQuery = "--query-compute-apps=pid,used_memory,process_name"
 
 func TestAJobIsOnItsDevicesWhileItRuns(t *testing.T) {
 	m := newMachine(t)
-	job, err := m.Start(testfleet.JobOptions{
-		Command: []string{"sleep", "600"}, Title: "python", Name: "train.py", Environment: "4242",
+	job, err := m.StartJob(testfleet.Job{
+		Command: []string{"sleep", "600"}, Name: "train.py", Env: []string{"GENV_ENVIRONMENT_ID=4242"},
 		Uses: []testfleet.Use{{Device: 1, MiB: 5000}, {Device: 3, MiB: -1}},
 	})
 	require.NoError(t, err)
-	pid := strconv.Itoa(int(job.PID()))
+	pid := strconv.Itoa(int(job.PID))
 	require.Equal(t, pid+", 5000 MiB, train.py\n"+pid+", [N/A], train.py\n", smi(t, m, appQuery, "--format=csv,noheader"))
 	require.Equal(t, "0 MiB\n5000 MiB\n0 MiB\n0 MiB\n", smi(t, m, "--query-gpu=memory.used", "--format=csv,noheader"))
 	environ, err := os.ReadFile("/proc/" + pid + "/environ")
@@ -43,23 +44,23 @@ func TestAJobIsOnItsDevicesWhileItRuns(t *testing.T) {
 	require.Contains(t, strings.Split(string(environ), "\x00"), "GENV_ENVIRONMENT_ID=4242")
 	cmdline, err := os.ReadFile("/proc/" + pid + "/cmdline")
 	require.NoError(t, err)
-	require.Equal(t, "python\x00600\x00", string(cmdline))
+	require.Equal(t, "train.py\x00600\x00", string(cmdline))
 	require.True(t, job.Running())
-	require.Zero(t, job.Signal())
+	require.Zero(t, job.EndedBy())
 
-	require.NoError(t, job.Terminate())
-	<-job.Done()
-	require.Equal(t, syscall.SIGTERM, job.Signal())
+	require.NoError(t, syscall.Kill(int(job.PID), syscall.SIGTERM))
+	<-job.Ended()
+	require.Equal(t, syscall.SIGTERM, job.EndedBy())
 	require.Empty(t, smi(t, m, appQuery, "--format=csv,noheader"))
-	require.NoError(t, job.Kill()) // of what has ended: nothing happens
+	job.Kill() // of what has ended: nothing happens
 }
 
 func TestAJobWithoutEnvironmentHasNone(t *testing.T) {
 	t.Setenv("GENV_ENVIRONMENT_ID", "of the caller")
 	m := newMachine(t)
-	job, err := m.Start(testfleet.JobOptions{Command: []string{"sleep", "600"}})
+	job, err := m.StartJob(testfleet.Job{})
 	require.NoError(t, err)
-	environ, err := os.ReadFile("/proc/" + strconv.Itoa(int(job.PID())) + "/environ")
+	environ, err := os.ReadFile("/proc/" + strconv.Itoa(int(job.PID)) + "/environ")
 	require.NoError(t, err)
 	require.NotContains(t, string(environ), "GENV_ENVIRONMENT_ID")
 	require.Empty(t, smi(t, m, appQuery, "--format=csv,noheader"))
@@ -67,49 +68,62 @@ func TestAJobWithoutEnvironmentHasNone(t *testing.T) {
 
 func TestCloseEndsTheJobs(t *testing.T) {
 	m := newMachine(t)
-	var jobs []*testfleet.Job
+	var jobs []*testfleet.Process
 	for range 3 {
-		job, err := m.Start(testfleet.JobOptions{Command: []string{"sleep", "600"}})
+		job, err := m.StartJob(testfleet.Job{})
 		require.NoError(t, err)
 		jobs = append(jobs, job)
 	}
 	require.NoError(t, m.Close())
 	for _, job := range jobs {
 		require.False(t, job.Running())
-		require.Equal(t, syscall.SIGKILL, job.Signal())
+		require.Equal(t, syscall.SIGKILL, job.EndedBy())
 	}
 }
 
 func TestStartSaysWhatIsWrong(t *testing.T) {
 	m := newMachine(t)
-	_, err := m.Start(testfleet.JobOptions{})
-	require.ErrorContains(t, err, "needs a command")
-	_, err = m.Start(testfleet.JobOptions{Command: []string{"/nonexistent"}})
+	_, err := m.StartJob(testfleet.Job{Command: []string{"/nonexistent"}})
 	require.ErrorContains(t, err, "/nonexistent")
 }
 
-func TestWriteStateIsWhat143Writes(t *testing.T) {
+func TestActivateWritesStateAsGenvDoes(t *testing.T) {
 	m := newMachine(t)
-	date, err := snapshot.ParseDate("20/11/2026 21:10:32")
+	at := time.Date(2026, 11, 20, 21, 10, 33, 0, time.Local)
+	env, err := m.Activate(testfleet.Environment{
+		User: "carol", Config: snapshot.EnvConfig{Name: "training", GPUMemory: snapshot.MustMemory("4g")},
+		Devices: []snapshot.DeviceIndex{1}, At: at,
+	})
 	require.NoError(t, err)
-	env := snapshot.Environment{EID: "1667", UID: 1001, Creation: date, Username: "alice", PIDs: []snapshot.PID{25936}}
-	require.NoError(t, m.WriteState([]snapshot.Environment{env}, map[snapshot.DeviceIndex][]snapshot.Attachment{
-		2: {{EID: "1667", GPUMemory: snapshot.MustMemory("4g"), Time: date}},
-	}))
-	envs, err := os.ReadFile(filepath.Join(m.StateDir(), "envs.json"))
+	require.True(t, env.Shell.Running())
+	require.Equal(t, "GENV_ENVIRONMENT_ID="+strconv.Itoa(int(env.Shell.PID)), env.Var())
+
+	envs, err := m.Environments()
 	require.NoError(t, err)
-	gotEnvs, err := snapshot.DecodeEnvironments(envs)
-	require.NoError(t, err)
-	require.Equal(t, snapshot.Username("alice"), gotEnvs[0].Username)
-	books, err := os.ReadFile(filepath.Join(m.StateDir(), "devices.json"))
-	require.NoError(t, err)
-	devices, err := snapshot.DecodeDevices(books)
+	require.Len(t, envs, 1)
+	require.Equal(t, snapshot.Username("carol"), envs[0].Username)
+	require.Equal(t, snapshot.UID(os.Getuid()), envs[0].UID)
+	require.Equal(t, []snapshot.PID{env.Shell.PID}, envs[0].PIDs)
+
+	devices, err := m.Devices()
 	require.NoError(t, err)
 	require.Len(t, devices, 4)
-	require.Equal(t, snapshot.EnvID("1667"), devices[2].Attachments[0].EID)
 	require.Equal(t, "81559mi", devices[0].TotalMemory.String())
-	require.False(t, bytes.HasSuffix(envs, []byte("\n")))
-	info, err := os.Stat(m.StateDir())
+	require.Empty(t, devices[0].Attachments)
+	require.Equal(t, []snapshot.Attachment{
+		{EID: env.EID, GPUMemory: snapshot.MustMemory("4g"), Time: snapshot.DateOf(at)},
+	}, devices[1].Attachments)
+	require.Error(t, m.Attach(env, 4, at), "there is no fifth device")
+
+	for _, name := range []string{"envs.json", "devices.json", "genv.lock"} {
+		info, err := os.Stat(filepath.Join(m.State, name))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o666), info.Mode().Perm(), name)
+	}
+	written, err := os.ReadFile(filepath.Join(m.State, "envs.json"))
+	require.NoError(t, err)
+	require.False(t, bytes.HasSuffix(written, []byte("\n")), "1.4.3 writes no end of line")
+	info, err := os.Stat(m.State)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o777), info.Mode().Perm())
 }

@@ -1,12 +1,10 @@
-// Package genvhost is genv on a simulated host, inside this process: a
-// inprocess.Handler that answers `genv usage serve`, `snapshot` and `execute` out of a
-// snapshot in memory, and carries reports out on it. It costs no fork, so that a
-// thousand hosts fit on a small machine, and it misbehaves on demand.
+// Package genvhost is genv on a simulated host, inside this process: an
+// inprocess.Handler that answers `genv usage serve`, `snapshot` and `execute`
+// from a snapshot in memory, and carries reports out on it. It starts no process,
+// so that a thousand hosts fit on a small machine, and it misbehaves on demand.
 //
 //	host := genvhost.New(&snapshot.Snapshot{Devices: …})
-//	fleet, err := inprocess.Start(inprocess.Options{Dir: dir, Hosts: []inprocess.HostOptions{
-//		{Name: "a", Address: "127.7.0.1", Handler: host},
-//	}})
+//	fleet, err := inprocess.Start(dir, 0, &inprocess.Server{Name: "a", Address: "127.7.0.1", Handler: host})
 //	…
 //	host.Change(func(s *snapshot.Snapshot) { s.Processes = append(s.Processes, p) })
 //	host.Carried() // what it was told to do

@@ -60,6 +60,9 @@ func Devices(seed string, n int, name string, totalMiB int64) []Device {
 	return devices
 }
 
+// H100s are n devices of 81559 MiB; see Devices.
+func H100s(seed string, n int) []Device { return Devices(seed, n, "NVIDIA H100 80GB HBM3", 81559) }
+
 // Read reads the file that Write wrote.
 func Read(path string) (Host, error) {
 	var h Host

@@ -28,18 +28,18 @@ var greet = inprocess.Func(func(_ context.Context, r *inprocess.Request) int {
 
 func startFleet(t *testing.T, handlers ...inprocess.Handler) *inprocess.Fleet {
 	t.Helper()
-	var hosts []inprocess.HostOptions
+	var hosts []*inprocess.Server
 	for i, h := range handlers {
-		hosts = append(hosts, inprocess.HostOptions{Name: fmt.Sprintf("gpu-%02d", i+1), Address: fmt.Sprintf("127.78.0.%d", i+1), Handler: h})
+		hosts = append(hosts, &inprocess.Server{Name: fmt.Sprintf("gpu-%02d", i+1), Address: fmt.Sprintf("127.78.0.%d", i+1), Handler: h})
 	}
-	fleet, err := inprocess.Start(inprocess.Options{Dir: t.TempDir(), Hosts: hosts, Seed: 7})
+	fleet, err := inprocess.Start(t.TempDir(), 0, hosts...)
 	require.NoError(t, err)
 	t.Cleanup(fleet.Close)
 	return fleet
 }
 
 // dial logs in with nothing but the files that the fleet wrote.
-func dial(t *testing.T, f *inprocess.Fleet, host *inprocess.Host) (*ssh.Client, error) {
+func dial(t *testing.T, f *inprocess.Fleet, host *inprocess.Server) (*ssh.Client, error) {
 	t.Helper()
 	key, err := os.ReadFile(f.ClientKey())
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func dial(t *testing.T, f *inprocess.Fleet, host *inprocess.Host) (*ssh.Client, 
 	require.NoError(t, err)
 	check, err := knownhosts.New(f.KnownHosts())
 	require.NoError(t, err)
-	address := net.JoinHostPort(host.Address(), strconv.Itoa(f.Port()))
+	address := net.JoinHostPort(host.Address, strconv.Itoa(f.Port))
 	conn, err := net.DialTimeout("tcp", address, patience)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func dial(t *testing.T, f *inprocess.Fleet, host *inprocess.Host) (*ssh.Client, 
 	return ssh.NewClient(c, channels, requests), nil
 }
 
-func login(t *testing.T, f *inprocess.Fleet, host *inprocess.Host) *ssh.Client {
+func login(t *testing.T, f *inprocess.Fleet, host *inprocess.Server) *ssh.Client {
 	t.Helper()
 	client, err := dial(t, f, host)
 	require.NoError(t, err)
@@ -94,4 +94,4 @@ func status(t *testing.T, err error) int {
 	return exit.ExitStatus()
 }
 
-func fleetPort(f *inprocess.Fleet) string { return strconv.Itoa(f.Port()) }
+func fleetPort(f *inprocess.Fleet) string { return strconv.Itoa(f.Port) }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -80,14 +79,14 @@ func (e *Exec) program(word string) (path string, ok bool) {
 	case "genv", e.Genv:
 		return e.Genv, true
 	case "nvidia-smi":
-		return filepath.Join(e.Machine.Bin(), "nvidia-smi"), true
+		return e.Machine.NvidiaSMI(), true
 	}
 	return "", false
 }
 
 func (e *Exec) run(ctx context.Context, cmd *exec.Cmd, r *Request) (status int, err error) {
 	cmd.Env = append(e.Machine.Environ(), e.Environ...)
-	cmd.Dir = e.Machine.Dir()
+	cmd.Dir = e.Machine.Dir
 	cmd.Stdout, cmd.Stderr = r.Stdout, r.Stderr
 	cmd.WaitDelay = drainDelay
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

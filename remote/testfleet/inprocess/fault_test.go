@@ -24,7 +24,7 @@ var alphabet = inprocess.Func(func(_ context.Context, r *inprocess.Request) int 
 	return 0
 })
 
-func faulty(t *testing.T, faults ...inprocess.Fault) (*inprocess.Fleet, *inprocess.Host) {
+func faulty(t *testing.T, faults ...inprocess.Fault) (*inprocess.Fleet, *inprocess.Server) {
 	t.Helper()
 	fleet := startFleet(t, alphabet)
 	host := fleet.Hosts()[0]
@@ -42,7 +42,7 @@ func TestDownRefusesUntilItIsHealed(t *testing.T) {
 
 func TestSilentSaysNothing(t *testing.T) {
 	fleet, host := faulty(t, inprocess.Silent())
-	conn, err := net.Dial("tcp", net.JoinHostPort(host.Address(), fleetPort(fleet)))
+	conn, err := net.Dial("tcp", net.JoinHostPort(host.Address, fleetPort(fleet)))
 	require.NoError(t, err)
 	defer conn.Close()
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
@@ -182,7 +182,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fleet, host := faulty(t, fault)
-			conn, err := net.Dial("tcp", net.JoinHostPort(host.Address(), fleetPort(fleet)))
+			conn, err := net.Dial("tcp", net.JoinHostPort(host.Address, fleetPort(fleet)))
 			require.NoError(t, err)
 			defer conn.Close()
 			if name != "silent" {

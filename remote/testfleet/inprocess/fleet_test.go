@@ -1,6 +1,7 @@
 package inprocess_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -26,7 +27,7 @@ func TestCommandsReachTheHostThatWasAsked(t *testing.T) {
 		for _, line := range []string{"genv usage snapshot", "a 'b c'"} { // one connection, several sessions
 			got := run(t, client, line, "")
 			require.NoError(t, got.err)
-			require.Equal(t, fmt.Sprintf("someone@%s: %s\n", host.Name(), line), got.stdout)
+			require.Equal(t, fmt.Sprintf("someone@%s: %s\n", host.Name, line), got.stdout)
 		}
 		require.Equal(t, inprocess.Counts{Connections: 1, Logins: 1, Commands: 2}, host.Counts())
 	}
@@ -87,7 +88,7 @@ func TestOnlyExecIsServed(t *testing.T) {
 
 func TestOnlyTheClientKeyIsAccepted(t *testing.T) {
 	fleet, other := startFleet(t, greet), t.TempDir()
-	stranger, err := inprocess.Start(inprocess.Options{Dir: other, Hosts: []inprocess.HostOptions{{Name: "x", Address: "127.78.1.1", Handler: greet}}})
+	stranger, err := inprocess.Start(other, 0, &inprocess.Server{Name: "x", Address: "127.78.1.1", Handler: greet})
 	require.NoError(t, err)
 	defer stranger.Close()
 	key, err := os.ReadFile(stranger.ClientKey())
@@ -103,7 +104,7 @@ func TestAHostIsAJumpHostToItsFleetAlone(t *testing.T) {
 	require.NoError(t, err)
 	defer outside.Close()
 	client := login(t, fleet, fleet.Hosts()[0])
-	conn, err := client.Dial("tcp", net.JoinHostPort(fleet.Hosts()[1].Address(), strconv.Itoa(fleet.Port())))
+	conn, err := client.Dial("tcp", net.JoinHostPort(fleet.Hosts()[1].Address, strconv.Itoa(fleet.Port)))
 	require.NoError(t, err)
 	banner := make([]byte, 4)
 	_, err = io.ReadFull(conn, banner)
@@ -132,20 +133,20 @@ func TestOpenSSHUsesTheFleet(t *testing.T) {
 }
 
 func TestAThousandHosts(t *testing.T) {
-	var hosts []inprocess.HostOptions
+	var hosts []*inprocess.Server
 	for i := range 1000 {
-		hosts = append(hosts, inprocess.HostOptions{
+		hosts = append(hosts, &inprocess.Server{
 			Name: fmt.Sprintf("gpu-%04d", i), Address: fmt.Sprintf("127.79.%d.%d", i/250, i%250+1), Handler: greet,
 		})
 	}
-	fleet, err := inprocess.Start(inprocess.Options{Dir: t.TempDir(), Hosts: hosts})
+	fleet, err := inprocess.Start(t.TempDir(), 0, hosts...)
 	require.NoError(t, err)
 	defer fleet.Close()
 	var group errgroup.Group
 	group.SetLimit(16)
 	for _, host := range fleet.Hosts()[:100] { // logging in to all takes this machine too long
 		group.Go(func() error {
-			require.Contains(t, run(t, login(t, fleet, host), "x", "").stdout, host.Name())
+			require.Contains(t, run(t, login(t, fleet, host), "x", "").stdout, host.Name)
 			return nil
 		})
 	}
@@ -153,32 +154,26 @@ func TestAThousandHosts(t *testing.T) {
 }
 
 func TestStartRefuses(t *testing.T) {
-	good := inprocess.HostOptions{Name: "a", Address: "127.78.2.1", Handler: greet}
+	good := func() *inprocess.Server { return &inprocess.Server{Name: "a", Address: "127.78.2.1", Handler: greet} }
 	busy, err := net.Listen("tcp", "127.78.2.2:0")
 	require.NoError(t, err)
 	defer busy.Close()
 	for name, c := range map[string]struct {
-		options inprocess.Options
-		want    string
+		dir   string
+		hosts []*inprocess.Server
+		want  string
 	}{
-		"no hosts":          {inprocess.Options{}, "at least one"},
-		"a name twice":      {inprocess.Options{Hosts: []inprocess.HostOptions{good, good}}, "twice"},
-		"no handler":        {inprocess.Options{Hosts: []inprocess.HostOptions{{Name: "a"}}}, "handler"},
-		"a foreign address": {inprocess.Options{Hosts: []inprocess.HostOptions{{Name: "a", Address: "192.0.2.1", Handler: greet}}}, "192.0.2.1"},
-		"a folder that is not there": {
-			inprocess.Options{Dir: "/dev/null/none", Hosts: []inprocess.HostOptions{good}}, "/dev/null/none",
-		},
+		"no hosts":                   {want: "at least one"},
+		"a name twice":               {hosts: []*inprocess.Server{good(), good()}, want: "twice"},
+		"no handler":                 {hosts: []*inprocess.Server{{Name: "a"}}, want: "handler"},
+		"a foreign address":          {hosts: []*inprocess.Server{{Name: "a", Address: "192.0.2.1", Handler: greet}}, want: "192.0.2.1"},
+		"a folder that is not there": {dir: "/dev/null/none", hosts: []*inprocess.Server{good()}, want: "/dev/null/none"},
 	} {
-		if c.options.Dir == "" {
-			c.options.Dir = t.TempDir()
-		}
-		_, err := inprocess.Start(c.options)
+		_, err := inprocess.Start(cmp.Or(c.dir, t.TempDir()), 0, c.hosts...)
 		require.ErrorContains(t, err, c.want, name)
 	}
-	taken := inprocess.HostOptions{Name: "b", Address: "127.78.2.2", Handler: greet}
-	_, err = inprocess.Start(inprocess.Options{
-		Dir: t.TempDir(), Hosts: []inprocess.HostOptions{good, taken}, Port: busy.Addr().(*net.TCPAddr).Port,
-	})
+	taken := &inprocess.Server{Name: "b", Address: "127.78.2.2", Handler: greet}
+	_, err = inprocess.Start(t.TempDir(), busy.Addr().(*net.TCPAddr).Port, good(), taken)
 	require.ErrorIs(t, err, inprocess.ErrPortInUse)
 }
 

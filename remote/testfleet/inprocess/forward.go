@@ -17,7 +17,7 @@ func (c *connection) forward(offer ssh.NewChannel) {
 		Origin     string
 		OriginPort uint32
 	}
-	if ssh.Unmarshal(offer.ExtraData(), &to) != nil || !c.host.fleet.listens(to.Address, to.Port) {
+	if ssh.Unmarshal(offer.ExtraData(), &to) != nil || !c.server.fleet.listens(to.Address, to.Port) {
 		_ = offer.Reject(ssh.Prohibited, "the fleet forwards to its own hosts only")
 		return
 	}
@@ -52,8 +52,8 @@ func (c *connection) join(channel ssh.Channel, target net.Conn) {
 }
 
 func (f *Fleet) listens(address string, port uint32) bool {
-	for _, h := range f.hosts {
-		if h.address == address && uint32(f.port) == port {
+	for _, h := range f.servers {
+		if h.Address == address && uint32(f.Port) == port {
 			return true
 		}
 	}

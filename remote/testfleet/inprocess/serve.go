@@ -17,7 +17,7 @@ const defaultMaxSessions = 10
 
 // connection is one client's connection to a host.
 type connection struct {
-	host     *Host
+	server   *Server
 	faults   faults
 	net      *gate
 	ctx      context.Context // the connection's life
@@ -27,10 +27,10 @@ type connection struct {
 }
 
 // serve speaks SSH on a connection until either side ends it.
-func (h *Host) serve(raw net.Conn) {
-	ctx, cancel := context.WithCancel(h.fleet.ctx)
-	c := &connection{host: h, faults: h.current(), net: newGate(raw), ctx: ctx}
-	h.fleet.work.Go(func() {
+func (s *Server) serve(raw net.Conn) {
+	ctx, cancel := context.WithCancel(s.fleet.ctx)
+	c := &connection{server: s, faults: s.current(), net: newGate(raw), ctx: ctx}
+	s.fleet.work.Go(func() {
 		<-ctx.Done()
 		_ = c.net.Close() // it may be closed already
 	})
@@ -46,26 +46,29 @@ func (h *Host) serve(raw net.Conn) {
 		return // the client hears of it in its own handshake
 	}
 	c.user = server.User()
-	h.count(func(n *Counts) { n.Logins++ })
+	s.count(func(n *Counts) { n.Logins++ })
 	c.work.Go(func() { ssh.DiscardRequests(requests) }) // "no" is sshd's answer to keepalive@openssh.com too
 	for channel := range channels {
 		c.open(channel)
 	}
 }
 
+// User is the login name in the fleet's ssh_config; the servers accept any.
+const User = "admin"
+
 func (c *connection) config() *ssh.ServerConfig {
 	config := &ssh.ServerConfig{
 		ServerVersion: "SSH-2.0-genv_sim",
 		PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-			if c.faults.noAuth || !bytes.Equal(key.Marshal(), c.host.fleet.client.Marshal()) {
+			if c.faults.noAuth || !bytes.Equal(key.Marshal(), c.server.fleet.key.Marshal()) {
 				return nil, errors.New("not the fleet's client key")
 			}
 			return nil, nil // x/crypto's way to say "no restrictions"
 		},
 	}
-	key := c.host.key
+	key := c.server.key
 	if c.faults.wrongKey {
-		key = c.host.wrongKey
+		key = c.server.fleet.wrongKey
 	}
 	config.AddHostKey(key)
 	return config

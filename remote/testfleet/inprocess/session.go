@@ -3,6 +3,7 @@ package inprocess
 import (
 	"context"
 	"io"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -29,7 +30,7 @@ func (c *connection) session(offer ssh.NewChannel) {
 		}
 		if ok {
 			begun = true
-			c.host.count(func(n *Counts) { n.Commands++ })
+			c.server.count(func(n *Counts) { n.Commands++ })
 			command.Go(func() { c.run(ctx, channel, exec.Line) })
 		}
 	}
@@ -43,8 +44,8 @@ func (c *connection) run(ctx context.Context, channel ssh.Channel, line string) 
 	}
 	stdout := &meter{w: channel, dropAt: c.faults.dropAt, freezeAt: c.faults.freezeAt, conn: c.net}
 	c.makeNoise(stdout, channel.Stderr())
-	status := c.host.handler.Handle(ctx, &Request{
-		Host: c.host.name, User: c.user, Line: line, Stdin: channel, Stdout: stdout, Stderr: channel.Stderr(),
+	status := c.server.Handler.Handle(ctx, &Request{
+		Host: c.server.Name, User: c.user, Line: line, Stdin: channel, Stdout: stdout, Stderr: channel.Stderr(),
 	})
 	_, _ = stdout.Write(c.faults.after) // a client that has gone gets nothing more
 	stdout.finish()
@@ -57,7 +58,7 @@ func (c *connection) run(ctx context.Context, channel ssh.Channel, line string) 
 
 func (c *connection) makeNoise(stdout, stderr io.Writer) {
 	_, _ = stdout.Write(c.faults.before)
-	random := c.host.fleet.noise(c.host.number)
+	random := rand.NewChaCha8([32]byte{byte(c.server.number), byte(c.server.number >> 8)}) // the same in each run
 	_, _ = io.CopyN(stdout, random, c.faults.flood)
 	_, _ = io.CopyN(stderr, random, c.faults.floodStderr)
 }

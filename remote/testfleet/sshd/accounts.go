@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -40,6 +41,12 @@ func UID(user string) (snapshot.UID, error) {
 		}
 	}
 	return 0, fmt.Errorf("the fleet has no user %q: there are %s", user, strings.Join(accounts, ", "))
+}
+
+// account finds the account of a user, for his jobs.
+func (f *Fleet) account(user string) (testfleet.Account, error) {
+	uid, err := UID(user)
+	return testfleet.Account{UID: uid, Home: f.home(user)}, err
 }
 
 // Where programs are; a genv that is installed on the machine itself would be

@@ -8,9 +8,9 @@
 //			Genv:  sshd.Build(t, "cmd/genv"),
 //		})
 //		host := fleet.Host("gpu-01")
-//		env, err := host.Activate(sshd.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
-//		job, err := host.StartJob(sshd.Job{
-//			User: "alice", Env: []string{env.Var()}, Uses: []sshd.Use{{Device: 0, MiB: 500}},
+//		env, err := host.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+//		job, err := host.StartJob(testfleet.Job{
+//			User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 500}},
 //		})
 //		…
 //		// ssh -F fleet.SSHConfig() gpu-01 sudo -n genv usage snapshot

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
@@ -100,7 +101,7 @@ func TestNothingStaysBehind(t *testing.T) {
 	require.NoError(t, err)
 	fleet, err := sshd.Open(sshd.Options{Hosts: sshd.Named("gpu-01")})
 	require.NoError(t, err)
-	job, err := fleet.Host("gpu-01").StartJob(sshd.Job{User: "bob", IgnoreTerm: true})
+	job, err := fleet.Host("gpu-01").StartJob(testfleet.Job{User: "bob", IgnoreTerm: true})
 	require.NoError(t, err)
 
 	// A command that outlives its connection, as genv's could.

@@ -13,6 +13,10 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/seed-3119e985/genv/remote/testfleet"
 )
 
 // maxListen is how many addresses one sshd listens on: 16 is MAX_LISTEN_SOCKS
@@ -36,6 +40,27 @@ LogLevel VERBOSE
 MaxStartups %[2]s
 MaxSessions %[3]d
 `
+
+// writeKeys writes the key of all hosts and the one key that may log in, with
+// the files for a client.
+func (f *Fleet) writeKeys() error {
+	client, err := testfleet.WriteKey(f.ClientKey())
+	if err != nil {
+		return err
+	}
+	host, err := testfleet.WriteKey(filepath.Join(f.Dir, "host_key"))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(f.Dir, "authorized_keys"), ssh.MarshalAuthorizedKey(client), 0o644); err != nil {
+		return err
+	}
+	var targets []testfleet.Target
+	for _, h := range f.hosts {
+		targets = append(targets, testfleet.Target{Name: h.Name, Address: h.Address, User: h.User, Key: host})
+	}
+	return f.WriteFiles(targets)
+}
 
 // startSSHDs starts as many sshds as the fleet needs and waits until each host
 // answers.
@@ -137,7 +162,7 @@ func (f *Fleet) configFor(hosts []*Host) string {
 	for _, h := range hosts {
 		// sshd takes the first SetEnv that matches, so it has all variables.
 		fmt.Fprintf(&b, "Match LocalAddress %s\n\tSetEnv", h.Address)
-		for _, v := range h.environ() {
+		for _, v := range append(h.Variables(), "PATH="+h.path()) {
 			fmt.Fprintf(&b, " %q", v)
 		}
 		b.WriteString("\n")
