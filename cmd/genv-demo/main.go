@@ -1,31 +1,94 @@
 // Command genv-demo shows genv at work on a fleet, on one machine and without
 // root or a GPU: four simulated hosts with real SSH servers and real processes,
 // people who share their GPUs, rules that some of them break, and the real genv
-// program that ends just that. It checks itself what became of every process,
-// exits with 1 if anything is not as it should be, and leaves nothing running.
+// program, which enforces the rules. The demo checks by itself what became of
+// every process, exits with 1 if the result is wrong, and leaves nothing running.
 //
 //	make demo
 package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/host"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 )
 
 func main() {
-	if filepath.Base(os.Args[0]) == "nvidia-smi" { // on the simulated hosts
-		os.Exit(gpus.Main(os.Args[1:], os.Stdout, os.Stderr, os.Getenv))
-	}
-	if ending := os.Getenv(jobVariable); ending != "" {
-		os.Exit(work(ending))
+	if code, ok := playRole(); ok {
+		os.Exit(code)
 	}
 	// SIGPIPE too: after `make demo | head` there is something to clean up.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once; the kernel ends its children
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Getenv))
+}
+
+// playRole runs what this program plays on the simulated hosts, if it was
+// started as that: nvidia-smi, genv, or somebody's job.
+func playRole() (code int, ok bool) {
+	switch filepath.Base(os.Args[0]) {
+	case "nvidia-smi":
+		return gpus.Main(os.Args[1:], os.Stdout, os.Stderr, os.Getenv), true
+	case hostGenv:
+		return runHostGenv(), true
+	}
+	ending := os.Getenv(jobVariable)
+	if ending == "" {
+		return 0, false
+	}
+	return work(ending), true
+}
+
+// hostGenv is the name of genv on the simulated hosts.
+const hostGenv = "genv"
+
+// runHostGenv is genv with the commands for hosts only, and with one difference:
+// one account plays all users.
+func runHostGenv() int {
+	program := command.Program{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now, Version: "demo", SharedAccount: true,
+	}
+	app := &cli.App{Name: hostGenv, Commands: host.Commands(program), ExitErrHandler: func(*cli.Context, error) {}}
+	err := app.Run(os.Args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "genv:", err)
+	}
+	return command.ExitCode(err)
+}
+
+// jobVariable in the environment makes this program a job. Its value says how
+// long the job takes to end after SIGTERM.
+const jobVariable = "GENV_DEMO_JOB"
+
+const (
+	endsAtOnce  = "at once"
+	endsSlowly  = "slowly" // it writes a checkpoint, for example
+	checkpoint  = time.Second
+	terminated  = 128 + 15
+	jobLifetime = 10 * time.Minute // far longer than the demo
+)
+
+// work does nothing until SIGTERM.
+func work(ending string) int {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGTERM)
+	select {
+	case <-asked:
+		if ending == endsSlowly {
+			time.Sleep(checkpoint)
+		}
+		return terminated
+	case <-time.After(jobLifetime):
+		return 0
+	}
 }

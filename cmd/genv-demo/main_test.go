@@ -19,15 +19,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/remote/inventory"
-	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 )
 
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "nvidia-smi" {
-		os.Exit(gpus.Main(os.Args[1:], os.Stdout, os.Stderr, os.Getenv))
-	}
-	if ending := os.Getenv(jobVariable); ending != "" {
-		os.Exit(work(ending))
+	if code, ok := playRole(); ok {
+		os.Exit(code)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if built != "" {
@@ -40,8 +36,8 @@ func TestMain(m *testing.M) {
 // built is the folder of the genv that the tests show.
 var built string
 
-// demo runs the whole program and looks whether anything is left of it.
-func demo(t *testing.T, ctx context.Context, out io.Writer, args ...string) (code int, stderr string) { //nolint:revive // t first, as in all helpers
+// runDemo runs the whole program and looks whether anything is left of it.
+func runDemo(t *testing.T, ctx context.Context, out io.Writer, args ...string) (code int, stderr string) { //nolint:revive // t first, as in all helpers
 	t.Helper()
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
@@ -86,7 +82,7 @@ func genv(t *testing.T) string {
 
 func TestTheDemoEndsWellAndLeavesNothing(t *testing.T) {
 	var out bytes.Buffer
-	code, stderr := demo(t, t.Context(), &out, "-genv", genv(t), "-hosts", "")
+	code, stderr := runDemo(t, t.Context(), &out, "-genv", genv(t), "-hosts", "")
 	require.Zero(t, code, out.String()+stderr)
 	require.Empty(t, stderr)
 	require.NotContains(t, out.String(), "\x1b") // no terminal, no colours
@@ -110,21 +106,21 @@ func TestAnotherPortWhenItIsTaken(t *testing.T) {
 		defer listener.Close()
 	}
 	var out bytes.Buffer
-	code, stderr := demo(t, t.Context(), &out, "-genv", genv(t), "-hosts", "../../hosts.example.yaml")
+	code, stderr := runDemo(t, t.Context(), &out, "-genv", genv(t), "-hosts", "../../hosts.example.yaml")
 	require.Zero(t, code, out.String()+stderr)
 	require.Contains(t, out.String(), "Another program listens on port 7722")
 }
 
 func TestAGenvThatDoesNothingIsFoundOut(t *testing.T) {
 	var out bytes.Buffer
-	code, _ := demo(t, t.Context(), &out, "-genv", "/bin/true", "-hosts", "")
+	code, _ := runDemo(t, t.Context(), &out, "-genv", "/bin/true", "-hosts", "")
 	require.Equal(t, exitWrong, code)
 	require.Equal(t, 4, strings.Count(out.String(), "still runs"), out.String())
 	require.Contains(t, out.String(), "erin on gpu-04 is attached to devices [0 1 2], not [0]")
 }
 
 func TestAGenvThatFailsEndsTheDemo(t *testing.T) {
-	code, stderr := demo(t, t.Context(), io.Discard, "-genv", "/bin/false", "-hosts", "")
+	code, stderr := runDemo(t, t.Context(), io.Discard, "-genv", "/bin/false", "-hosts", "")
 	require.Equal(t, exitWrong, code)
 	require.Contains(t, stderr, "genv remote devices ended with exit status 1")
 }
@@ -147,17 +143,17 @@ func (i *interrupter) Write(p []byte) (int, error) {
 func TestInterruptLeavesNothing(t *testing.T) {
 	for _, text := range []string{"4 GPU hosts", "Now for real", "Terminating"} {
 		ctx, cancel := context.WithCancel(t.Context())
-		code, stderr := demo(t, ctx, &interrupter{text: text, stop: cancel}, "-genv", genv(t), "-hosts", "")
+		code, stderr := runDemo(t, ctx, &interrupter{text: text, stop: cancel}, "-genv", genv(t), "-hosts", "")
 		require.Equal(t, exitInterrupted, code, text)
 		require.Contains(t, stderr, "interrupted")
 	}
 }
 
 func TestWrongUsage(t *testing.T) {
-	code, stderr := demo(t, t.Context(), io.Discard, "-genv", "/nonexistent/genv")
+	code, stderr := runDemo(t, t.Context(), io.Discard, "-genv", "/nonexistent/genv")
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "make build")
-	code, _ = demo(t, t.Context(), io.Discard, "-nonsense")
+	code, _ = runDemo(t, t.Context(), io.Discard, "-nonsense")
 	require.Equal(t, exitUsage, code)
 }
 

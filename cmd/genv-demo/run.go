@@ -24,14 +24,13 @@ const (
 // childGrace is how long genv has to end when the demo is cut short.
 const childGrace = 5 * time.Second
 
-// show is one run of the demo.
-type show struct {
+// demo is one run of the demo.
+type demo struct {
 	*stage
-	paper
-	ctx    context.Context // ends when somebody interrupts the demo
+	screen
+	ctx    context.Context // ends when the demo is interrupted
 	stderr io.Writer
 	genv   string
-	getenv func(string) string
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
@@ -53,8 +52,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 	if _, err := os.Stat(*hosts); err != nil {
 		*hosts = ""
 	}
-	s, err := build(program, *hosts, time.Now())
-	d := &show{stage: s, paper: newPaper(stdout, getenv), ctx: ctx, stderr: stderr, genv: program, getenv: getenv}
+	s, err := build(*hosts, time.Now())
+	d := &demo{stage: s, screen: newScreen(stdout, getenv), ctx: ctx, stderr: stderr, genv: program}
 	code := exitWrong
 	if err == nil {
 		code, err = d.play()
@@ -73,37 +72,39 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 	return code
 }
 
-// play shows all scenes; its error is one of the demo, not of what it shows.
-func (d *show) play() (int, error) {
+// play shows all scenes. An error is one of the demo itself; a wrong result is
+// in the exit code.
+func (d *demo) play() (int, error) {
 	d.introduce(d.stage)
 	enforce := append([]string{"enforce"}, rules...)
-	d.say("First a look at the fleet: devices that nobody has attached are available.")
+	d.title("First a look at the fleet: devices that are not attached are available.")
 	if err := d.run("devices"); err != nil {
 		return 0, err
 	}
-	d.say("What would be done? A dry run asks every host, judges, and touches nothing.")
+	d.title("What would be done? A dry run asks every host, applies the rules, and changes nothing.")
 	if err := d.run(append(enforce, "--dry-run", "--cycles", "1")...); err != nil {
 		return 0, err
 	}
-	wrong := d.wrongs(d.ctx, false)
-	d.say("Now for real, two cycles a second apart: the second finds nothing left to do.")
+	differences := d.differences(d.ctx, false)
+	d.title("Now for real, two cycles a second apart: the second finds nothing left to do.")
 	if err := d.run(append(enforce, "--interval", "1", "--cycles", "2")...); err != nil {
 		return 0, err
 	}
-	d.say("Two devices of erin's are available again.")
+	d.title("Two devices of erin's are available again.")
 	if err := d.run("devices"); err != nil {
 		return 0, err
 	}
-	wrong = append(wrong, d.wrongs(d.ctx, true)...)
-	d.conclude(d.stage, wrong)
-	if len(wrong) > 0 {
+	differences = append(differences, d.differences(d.ctx, true)...)
+	d.conclude(differences)
+	if len(differences) > 0 {
 		return exitWrong, nil
 	}
 	return 0, nil
 }
 
-// run is what a person would type: genv remote with the fleet's ssh_config.
-func (d *show) run(words ...string) error {
+// run runs a command as a person would type it: genv remote with the fleet's
+// ssh_config.
+func (d *demo) run(words ...string) error {
 	args := append([]string{"remote", "-F", d.fleet.SSHConfig(), "-H", d.hosts}, words...)
 	d.command("genv " + strings.Join(args, " "))
 	cmd := exec.CommandContext(d.ctx, d.genv, args...)

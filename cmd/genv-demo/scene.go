@@ -21,29 +21,29 @@ var hostSpecs = []hostSpec{
 	{"gpu-04", "127.77.0.4", 4, "NVIDIA H100 80GB HBM3", 81559},
 }
 
-// rules are what the demo enforces, beside the two rules that always hold.
+// rules are what the demo enforces, in addition to the two rules that always hold.
 var rules = []string{"--non-env-processes", "--max-devices-per-user", "2"}
 
 // envSpec is an environment, with the shell in which its owner activated it.
 type envSpec struct {
 	host     string
-	user     snapshot.Username
+	user     string
 	name     string
 	capacity string         // memory on each device; empty for all of it
 	attached []attachedSpec // in the order of the devices
 }
 
-// attachedSpec is an attachment and what is to become of it.
+// attachedSpec is an attached device.
 type attachedSpec struct {
 	device    snapshot.DeviceIndex
 	minutes   int    // before now
 	violation string // why it is detached; empty when it stays
 }
 
-// jobSpec is a process and what is to become of it.
+// jobSpec is a process.
 type jobSpec struct {
 	host      string
-	user      snapshot.Username // in whose environment on that host; empty for outside any
+	user      string // in whose environment on that host; empty for outside any
 	program   string
 	device    snapshot.DeviceIndex
 	miB       int64

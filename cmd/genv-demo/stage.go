@@ -14,25 +14,25 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// stage is the scene come to life.
+// stage is the scene with real processes.
 type stage struct {
 	dir      string
-	program  string // this program: jobs and nvidia-smi
+	program  string // this program, which plays jobs and nvidia-smi
 	machines map[string]*testfleet.Machine
 	envs     map[envKey]*testfleet.Env
 	jobs     []*testfleet.Process // in the order of jobSpecs
 	fleet    *inprocess.Fleet
-	hosts    string // the path of the hosts file that describes it
+	hosts    string // the path of the hosts file that describes the fleet
 }
 
 type envKey struct {
 	host string
-	user snapshot.Username
+	user string
 }
 
-// build makes the hosts, their people and their processes. Close ends all of
-// it, also after an error.
-func build(genv, hosts string, now time.Time) (*stage, error) {
+// build makes the hosts, their environments and their processes. Close ends all
+// of it, also after an error.
+func build(hosts string, now time.Time) (*stage, error) {
 	s := &stage{machines: map[string]*testfleet.Machine{}, envs: map[envKey]*testfleet.Env{}, hosts: hosts}
 	var err error
 	if s.program, err = os.Executable(); err != nil {
@@ -53,24 +53,21 @@ func build(genv, hosts string, now time.Time) (*stage, error) {
 		}
 	}
 	for _, spec := range jobSpecs {
-		job, err := s.startJob(spec)
-		if err != nil {
+		if err := s.startJob(spec); err != nil {
 			return s, err
 		}
-		s.jobs = append(s.jobs, job)
 	}
-	return s, s.listen(genv)
+	return s, s.listen()
 }
 
-// activate registers an environment on its host, with the shell in which its
-// owner activated it.
+// activate registers an environment, and a shell that is in it.
 func (s *stage) activate(spec envSpec, now time.Time) error {
 	config := snapshot.EnvConfig{Name: spec.name}
 	if spec.capacity != "" {
 		config.GPUMemory = snapshot.MustMemory(spec.capacity)
 	}
 	m := s.machines[spec.host]
-	env, err := m.Activate(testfleet.Environment{User: string(spec.user), Config: config, At: now.Add(-3 * time.Hour)})
+	env, err := m.Activate(testfleet.Environment{User: spec.user, Config: config, At: now.Add(-3 * time.Hour)})
 	if err != nil {
 		return err
 	}
@@ -83,7 +80,7 @@ func (s *stage) activate(spec envSpec, now time.Time) error {
 	return nil
 }
 
-func (s *stage) startJob(spec jobSpec) (*testfleet.Process, error) {
+func (s *stage) startJob(spec jobSpec) error {
 	variables := []string{jobVariable + "=" + endsAtOnce}
 	if spec.slow {
 		variables = []string{jobVariable + "=" + endsSlowly}
@@ -91,23 +88,34 @@ func (s *stage) startJob(spec jobSpec) (*testfleet.Process, error) {
 	if env := s.envs[envKey{spec.host, spec.user}]; env != nil {
 		variables = append(variables, env.Var())
 	}
-	return s.machines[spec.host].StartJob(testfleet.Job{
-		User: string(spec.user), Command: []string{s.program}, Name: spec.program, Env: variables,
+	job, err := s.machines[spec.host].StartJob(testfleet.Job{
+		User: spec.user, Command: []string{s.program}, Name: spec.program, Env: variables,
 		Uses: []testfleet.Use{{Device: spec.device, MiB: spec.miB}},
 	})
+	s.jobs = append(s.jobs, job)
+	return err
 }
 
 // listen opens the hosts to SSH: on the port of hosts.example.yaml, or, when it
-// is taken, on another one with a hosts file of its own.
-func (s *stage) listen(genv string) error {
+// is in use, on another one with a hosts file of its own.
+func (s *stage) listen() error {
+	genv := filepath.Join(s.dir, hostGenv)
+	program, err := os.ReadFile(s.program)
+	if err != nil {
+		return err
+	}
+	// It is a copy, since genv takes a link to itself for its own shim of nvidia-smi.
+	if err := os.WriteFile(genv, program, 0o700); err != nil {
+		return err
+	}
 	var servers []*inprocess.Server
 	for _, spec := range hostSpecs {
 		servers = append(servers, &inprocess.Server{
 			Name: spec.name, Address: spec.address, Handler: &inprocess.Exec{Genv: genv, Machine: s.machines[spec.name]},
 		})
 	}
-	var err error
-	if s.fleet, err = inprocess.Start(s.dir, port, servers...); err == nil && s.hosts != "" {
+	s.fleet, err = inprocess.Start(s.dir, port, servers...)
+	if err == nil && s.hosts != "" {
 		return nil
 	}
 	if errors.Is(err, inprocess.ErrPortInUse) {

@@ -31,7 +31,7 @@ func TestReplayEnforce(t *testing.T) {
 	s.apps(app(alices, 0, 1000), app(alices, 1, 1000), app(bobs, 3, 9000), app(outside, 4, 10))
 	s.recordedBooks(t)
 
-	r := s.me().with("GENV_NAMES=books", "GENV_AUDIT_LOG=off").run(words(step.command)...)
+	r := s.me().with("GENV_AUDIT_LOG=off").run(words(step.command)...)
 	require.Zero(t, r.code, r.err)
 	got := linesOf(strings.NewReplacer(toRecorded...).Replace(r.out), "")
 	for i, line := range got { // behind the recorded line we name the user and the program

@@ -79,7 +79,7 @@ func TestTheSudoersLine(t *testing.T) {
 		"another program":                    "sudo -n id",
 		"another genv":                       "cp $(command -v genv) ~/genv; sudo -n ~/genv usage snapshot",
 		"another user":                       "sudo -n -u bob genv usage snapshot",
-		"a variable":                         "sudo -n GENV_NAMES=books genv usage snapshot",
+		"a variable":                         "sudo -n GENV_TERMINATE_PROCESSES=0 genv usage snapshot",
 		"a library":                          "sudo -n LD_PRELOAD=/tmp/x genv usage snapshot",
 		"the caller's environment":           "sudo -n -E genv usage snapshot",
 		"a shell of sudo's":                  "sudo -n -s",

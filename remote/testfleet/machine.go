@@ -101,8 +101,7 @@ func (m *Machine) Environ() []string {
 		"PATH="+m.Bin()+":/usr/local/bin:/usr/bin:/bin",
 		"HOME="+m.Dir,
 		"LC_ALL=C",
-		"GENV_TELL=off",    // its users are whoever runs it
-		"GENV_NAMES=books", // the processes are the caller's, whoever they stand for
+		"GENV_TELL=off", // its users are whoever runs it
 	)
 }
 

@@ -18,6 +18,11 @@ type Program struct {
 	Getenv   func(string) string
 	Now      func() time.Time
 	Version  string
+
+	// SharedAccount means that one account plays several users on this host, as in
+	// genv-demo: the names in envs.json are believed, and the owners of processes
+	// are not reported. It is never set in genv itself.
+	SharedAccount bool
 }
 
 // Warn prints warnings to stderr, one a line.

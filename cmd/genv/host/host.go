@@ -33,7 +33,7 @@ type host struct {
 }
 
 func (p *program) openHost() (*host, error) {
-	here, err := localhost.Open(p.Getenv, p.Now)
+	here, err := localhost.Open(p.Program)
 	if err != nil {
 		return nil, err
 	}

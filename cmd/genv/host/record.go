@@ -106,7 +106,7 @@ func (h *host) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 		p := &s.Processes[i]
 		p.Protected = h.executor.Protects(p)
 		switch {
-		case h.OneAccount:
+		case h.SharedAccount:
 			p.UID = nil
 		case p.UID != nil:
 			p.Username, p.UserUnknown = h.names.of(*p.UID)

@@ -37,7 +37,7 @@ type person struct {
 }
 
 func (p *program) person() (*person, error) {
-	host, err := localhost.Open(p.Getenv, p.Now)
+	host, err := localhost.Open(p.Program)
 	if err != nil {
 		return nil, err
 	}
