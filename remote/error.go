@@ -39,6 +39,23 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
+// ErrBusy is wrapped when a server dropped a connection before the handshake, as
+// sshd does at random while too many logins are under way (MaxStartups). Another
+// attempt after a short pause usually succeeds.
+var ErrBusy = errors.New("the server is busy")
+
+// ErrNoProbe is wrapped when a host can't be probed, since the way to it isn't a
+// plain TCP connection.
+var ErrNoProbe = errors.New("the host can't be probed")
+
+// Outdated reports whether the cause of an error has changed since, such as
+// known_hosts for a host key that was refused: then another attempt is worthwhile
+// at once.
+func Outdated(err error) bool {
+	var e interface{ Outdated() bool }
+	return errors.As(err, &e) && e.Outdated()
+}
+
 // Errorf makes an Error of a class; %w keeps causes.
 func Errorf(class Class, format string, args ...any) *Error {
 	return &Error{Class: class, Err: fmt.Errorf(format, args...)}

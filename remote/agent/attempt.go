@@ -168,7 +168,9 @@ func knowsNoServe(err error) bool {
 // greet starts `genv usage serve` and reads its greeting.
 func (l *line) greet(ctx context.Context, start Start, host remote.Host) error {
 	token := rand.Text()
-	session, err := start(ctx, host, host.Genv("usage", "serve", "--token", token))
+	session, err := untilNotBusy(ctx, func() (Session, error) {
+		return start(ctx, host, host.Genv("usage", "serve", "--token", token))
+	})
 	if err != nil {
 		return err
 	}

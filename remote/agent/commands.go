@@ -19,7 +19,7 @@ type Commands struct{ Runner remote.Runner }
 
 // run runs a command; when sudo or genv did not run, the error says why.
 func (l Commands) run(ctx context.Context, host remote.Host, command remote.Command) (remote.Output, error) {
-	out, err := l.Runner.Run(ctx, host, command)
+	out, err := untilNotBusy(ctx, func() (remote.Output, error) { return l.Runner.Run(ctx, host, command) })
 	if err != nil {
 		err = remote.Diagnose(ctx, l.Runner, host, err)
 	}

@@ -2,8 +2,15 @@ package sshclient
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
+	"time"
 )
+
+// jitter spreads what would come at once over 75 to 125 per cent of d.
+func jitter(d time.Duration) time.Duration {
+	return d*3/4 + rand.N(d/2+1) //nolint:gosec // spreads load, guards no secret
+}
 
 // bounds are counters by name, each with its limit: how many logins are under
 // way to one address.

@@ -88,7 +88,10 @@ type Client struct {
 
 var _ remote.Runner = (*Client)(nil)
 
-var errClosed = errors.New("the SSH client is closed")
+var (
+	errClosed       = errors.New("the SSH client is closed")
+	errDisconnected = errors.New("it was given up")
+)
 
 // New connects to nothing yet.
 func New(o Options) (*Client, error) {

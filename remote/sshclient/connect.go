@@ -90,35 +90,13 @@ func (c *Client) resolve(e endpoint) (config.Settings, error) {
 	return settings, nil
 }
 
-// startupTries bounds how often a server that drops a connection before its
-// handshake is asked again: under MaxStartups it does so at random.
-const startupTries = 6
-
-// login dials and shakes hands, and tries again what a busy server dropped.
+// login dials and shakes hands.
 func (c *Client) login(ctx context.Context, t target) (*link, error) {
 	leave, err := c.dials.enter(ctx, t.via+" "+t.address(), c.options.DialsPerDestination)
 	if err != nil {
 		return nil, stopped(ctx, "while waiting for a turn to connect to "+t.HostName)
 	}
 	defer leave()
-	pause := 100 * time.Millisecond
-	for try := 1; ; try++ {
-		l, err := c.dialAndShake(ctx, t)
-		var dropped *droppedError
-		if err == nil || !errors.As(err, &dropped) || try == startupTries {
-			return l, err
-		}
-		c.options.Log.Debug().Str("host", t.Host).Int("try", try).Err(err).Msg("the server dropped the connection at once; trying again")
-		select {
-		case <-time.After(jitter(pause)):
-			pause *= 2
-		case <-ctx.Done():
-			return nil, err
-		}
-	}
-}
-
-func (c *Client) dialAndShake(ctx context.Context, t target) (*link, error) {
 	conn, hold, err := c.transport(ctx, t)
 	if err != nil {
 		return nil, err

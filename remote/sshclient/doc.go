@@ -9,8 +9,9 @@
 // Every error is a *remote.Error. A host whose key is not known is refused, also
 // where ssh_config says `StrictHostKeyChecking no`: only accept-new is honoured
 // there, and only Options.InsecureHostKeys, which is for one run, goes further.
-// A failed host is left alone for a while that grows, by the cause; meanwhile
-// its error is the answer.
+// The package dials and runs, once: when and how often a failed host is tried
+// again is the caller's decision (remote/agent). Only the failure of a jump host
+// is remembered for a moment, for all hosts behind it.
 //
 // The package gives no terminal, forwards nothing, and never asks for a
 // password. It ends no program on the host: a connection that closes gives the

@@ -25,13 +25,13 @@ func stopped(ctx context.Context, where string) *remote.Error {
 }
 
 // droppedError is a connection that ended before the handshake: what a server
-// does that has too many logins under way, and worth another try.
+// does that has too many logins under way.
 type droppedError struct{ cause error }
 
 func (e *droppedError) Error() string {
 	return "the connection was closed before the handshake (too many logins at once? MaxStartups): " + e.cause.Error()
 }
-func (e *droppedError) Unwrap() error { return e.cause }
+func (e *droppedError) Unwrap() []error { return []error{e.cause, remote.ErrBusy} }
 
 // handshakeError sorts what the SSH library says by how far it came.
 func handshakeError(ctx context.Context, t target, check *hostKeyCheck, keys auth.Keys, err error) error {

@@ -12,6 +12,17 @@ func (c *Client) Forget(hosts ...remote.Host) {
 	}
 }
 
+// Disconnect closes the connection to a host, such as one that does not answer any
+// more. The next command makes another one.
+func (c *Client) Disconnect(h remote.Host) {
+	c.mu.Lock()
+	p := c.peers[c.endpointOf(h)]
+	c.mu.Unlock()
+	if p != nil {
+		p.disconnect()
+	}
+}
+
 // remove takes the peer for an endpoint out of the client, if there is one.
 func (c *Client) remove(e endpoint) *peer {
 	c.mu.Lock()

@@ -97,3 +97,6 @@ type keyRefusal struct {
 }
 
 func (e *keyRefusal) Unwrap() error { return e.error }
+
+// Outdated is for remote.Outdated.
+func (e *keyRefusal) Outdated() bool { return e.outdated() }

@@ -2,8 +2,10 @@ package sshclient
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
@@ -35,8 +37,9 @@ type peer struct {
 	mu      sync.Mutex
 	link    *link
 	attempt *attempt
-	penalty penalty
-	closed  bool // what is still in the making is not wanted any more
+	failure jumpFailure // of the last attempt
+	route   *route      // for Probe; nil until it is known
+	closed  bool        // what is still in the making is not wanted any more
 }
 
 // attempt is a connection in the making, which several callers may wait for.
@@ -71,8 +74,8 @@ func (p *peer) begin(chain []endpoint) (*attempt, error) {
 	if p.attempt != nil {
 		return p.attempt, nil
 	}
-	if err := p.penalty.standing(); err != nil {
-		return nil, err
+	if len(chain) > 0 && p.failure.recent() {
+		return nil, p.failure.err
 	}
 	a := &attempt{done: make(chan struct{})}
 	if !p.client.spawn(func() { p.try(a, chain) }) {
@@ -98,12 +101,21 @@ func (p *peer) try(a *attempt, chain []endpoint) {
 			a.link.close(errClosed)
 		}
 	}
-	p.penalty.record(a.err)
+	p.failure = jumpFailure{a.err, time.Now()}
 	p.mu.Unlock()
 	close(a.done)
 }
 
-// close ends the connection; an attempt under way ends with the lifetime.
+// disconnect ends the connection; the next command makes another one.
+func (p *peer) disconnect() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.link != nil {
+		p.link.close(errDisconnected)
+	}
+}
+
+// close ends the connection for good; an attempt under way ends with the lifetime.
 func (p *peer) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,6 +123,29 @@ func (p *peer) close() {
 	if p.link != nil {
 		p.link.close(errClosed)
 	}
+}
+
+// jumpFailure is how the last attempt to connect to a jump host ended. It is the
+// answer for every host behind the jump host that asks soon after: a thousand of
+// them don't wait for the same timeout one after the other, and don't have sshd
+// lock this machine out for a key that it refuses (sshd_config(5),
+// PerSourcePenalties).
+type jumpFailure struct {
+	err  error
+	time time.Time
+}
+
+func (f *jumpFailure) recent() bool {
+	var soon time.Duration
+	switch remote.ClassOf(f.err) {
+	case remote.Unreachable, remote.Timeout:
+		soon = time.Second
+	case remote.HostKey, remote.HostKeyChanged:
+		soon = 10 * time.Second
+	case remote.Auth:
+		soon = 2 * time.Minute
+	}
+	return f.err != nil && !errors.Is(f.err, remote.ErrBusy) && time.Since(f.time) < soon && !remote.Outdated(f.err)
 }
 
 // hop is the endpoint that a ProxyJump item names, behind the hops before it.

@@ -1,6 +1,7 @@
 package sshclient_test
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,11 +17,16 @@ import (
 )
 
 func TestBusyServers(t *testing.T) {
-	t.Run("connections dropped at random are tried again", func(t *testing.T) {
+	t.Run("a connection that was dropped at random is worth another try", func(t *testing.T) {
 		f := startFake(t, func(f *fake) {
 			f.accept = func(_ net.Conn, number int32) bool { return number > 3 }
 		})
 		c := newClient(t, sshclient.Options{ConfigFile: f.config()})
+		for range 3 {
+			_, err := c.Run(t.Context(), gpu, snapshot)
+			requireClass(t, remote.Unreachable, err)
+			require.ErrorIs(t, err, remote.ErrBusy)
+		}
 		_, err := c.Run(t.Context(), gpu, snapshot)
 		require.NoError(t, err)
 		require.EqualValues(t, 4, f.conns.Load())
@@ -79,21 +85,12 @@ func TestReconnecting(t *testing.T) {
 		}
 		require.GreaterOrEqual(t, f.conns.Load(), int32(3))
 	})
-	t.Run("a refused login is not tried again for minutes", func(t *testing.T) {
+	t.Run("a jump host that refuses the login is asked once for all hosts behind it", func(t *testing.T) {
 		f := startFake(t, func(f *fake) { f.refuse = true })
-		c := newClient(t, sshclient.Options{ConfigFile: f.config()})
-		for range 5 {
-			_, err := c.Run(t.Context(), gpu, snapshot)
+		c := newClient(t, sshclient.Options{ConfigFile: f.config("Host behind*", "  ProxyJump gpu")})
+		for i := range 5 {
+			_, err := c.Run(t.Context(), remote.Host{Name: fmt.Sprintf("behind%d", i)}, snapshot)
 			requireClass(t, remote.Auth, err)
-		}
-		require.EqualValues(t, 1, f.conns.Load())
-	})
-	t.Run("a changed key is no reason to call again and again", func(t *testing.T) {
-		f := startFake(t, func(f *fake) { other, _ := newKey(f.t); f.known(other.PublicKey()) })
-		c := newClient(t, sshclient.Options{ConfigFile: f.config()})
-		for range 5 {
-			_, err := c.Run(t.Context(), gpu, snapshot)
-			requireClass(t, remote.HostKeyChanged, err)
 		}
 		require.EqualValues(t, 1, f.conns.Load())
 	})
@@ -104,7 +101,9 @@ func TestReconnecting(t *testing.T) {
 		c := newClient(t, sshclient.Options{ConfigFile: f.config()})
 		_, err := c.Run(t.Context(), gpu, snapshot)
 		requireClass(t, remote.HostKey, err)
+		require.False(t, remote.Outdated(err))
 		f.known(f.key.PublicKey())
+		require.True(t, remote.Outdated(err))
 		_, err = c.Run(t.Context(), gpu, snapshot)
 		require.NoError(t, err)
 	})

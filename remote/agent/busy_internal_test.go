@@ -1,0 +1,46 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote"
+)
+
+func TestUntilNotBusy(t *testing.T) {
+	busy := remote.Errorf(remote.Unreachable, "dropped: %w", remote.ErrBusy)
+	for name, tt := range map[string]struct {
+		errs  []error // of the tries, the last one for all further tries
+		tries int
+		want  error
+	}{
+		"not busy":            {[]error{nil}, 1, nil},
+		"busy three times":    {[]error{busy, busy, busy, nil}, 4, nil},
+		"busy for ever":       {[]error{busy}, busyTries, busy},
+		"another error":       {[]error{errors.ErrUnsupported}, 1, errors.ErrUnsupported},
+		"busy, then an error": {[]error{busy, errors.ErrUnsupported}, 2, errors.ErrUnsupported},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tries := 0
+				begun := time.Now()
+				_, err := untilNotBusy(t.Context(), func() (int, error) {
+					tries++
+					return 0, tt.errs[min(tries, len(tt.errs))-1]
+				})
+				require.ErrorIs(t, err, tt.want)
+				require.Equal(t, tt.tries, tries)
+				require.Less(t, time.Since(begun), 5*time.Second)
+			})
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := untilNotBusy(ctx, func() (int, error) { return 0, busy })
+	require.ErrorIs(t, err, busy, "ctx ended")
+}

@@ -1,0 +1,110 @@
+package sshclient
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+)
+
+// routeAge is for how long Probe uses the same addresses before it looks at
+// ssh_config and asks the resolver again.
+const routeAge = 30 * time.Second
+
+// route is where a host's sshd is, as far as a plain TCP connection can reach it.
+type route struct {
+	since     time.Time
+	direct    bool // neither a jump host nor a ProxyCommand is between
+	local     netip.AddrPort
+	addresses []netip.AddrPort
+	next      int   // the address to try next
+	err       error // why there is no address
+}
+
+// Probe finds out whether a host's sshd answers, without a login: it connects and
+// waits for the first byte. A host that is down costs one TCP connect then.
+//
+// The error wraps remote.ErrNoProbe where a jump host or a ProxyCommand is on the
+// way. It is of the class Unreachable where no connection was made, and of the
+// class Timeout where one was made and stayed silent until ctx ended.
+func (c *Client) Probe(ctx context.Context, h remote.Host) error {
+	p, err := c.peer(c.endpointOf(h))
+	if err != nil {
+		return err
+	}
+	address, local, err := p.probeAddress(ctx)
+	if err != nil {
+		return err
+	}
+	conn, err := (&net.Dialer{}).DialTCP(ctx, "tcp", local, address)
+	if err != nil {
+		return remote.Errorf(remote.Unreachable, "no connection to %s: %w", address, err)
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = conn.SetReadDeadline(deadline) // it fails on a closed connection only
+	}
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
+		return remote.Errorf(remote.Timeout, "connected to %s, but sshd does not answer: %w", address, err)
+	}
+	return nil
+}
+
+// probeAddress returns the next of a host's addresses, and the local one to
+// connect from.
+func (p *peer) probeAddress(ctx context.Context) (address, local netip.AddrPort, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.route == nil || time.Since(p.route.since) > routeAge {
+		p.mu.Unlock()
+		r := p.client.findRoute(ctx, p.endpoint)
+		p.mu.Lock()
+		p.route = r
+	}
+	r := p.route
+	switch {
+	case !r.direct:
+		return address, local, remote.ErrNoProbe
+	case r.err != nil:
+		return address, local, r.err
+	}
+	r.next++
+	return r.addresses[r.next%len(r.addresses)], r.local, nil
+}
+
+// findRoute reads the configuration and resolves the host's name.
+func (c *Client) findRoute(ctx context.Context, e endpoint) *route {
+	r := &route{since: time.Now()}
+	settings, err := c.resolve(e)
+	if err != nil || len(settings.ProxyJump) > 0 || settings.ProxyCommand != "" {
+		return r // a full attempt says what is wrong with the configuration
+	}
+	if settings.BindAddress != "" {
+		local, err := netip.ParseAddr(settings.BindAddress)
+		if err != nil {
+			return r
+		}
+		r.local = netip.AddrPortFrom(local, 0)
+	}
+	r.direct = true
+	network := map[string]string{"inet": "ip4", "inet6": "ip6"}[settings.AddressFamily]
+	if network == "" {
+		network = "ip"
+	}
+	found, err := net.DefaultResolver.LookupNetIP(ctx, network, settings.HostName)
+	if err == nil && len(found) == 0 {
+		err = errors.New("no address")
+	}
+	if err != nil {
+		r.err = remote.Errorf(remote.Unreachable, "no connection to %s: %w", settings.HostName, err)
+		return r
+	}
+	for _, ip := range slices.Compact(found) {
+		r.addresses = append(r.addresses, netip.AddrPortFrom(ip.Unmap(), uint16(settings.Port)))
+	}
+	return r
+}
