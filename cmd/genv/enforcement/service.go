@@ -64,10 +64,12 @@ func startService(ctx context.Context, log zerolog.Logger, s *controller.Schedul
 	} else if interval > 0 {
 		v.work.Go(func() { v.notifyWatchdog(ctx, interval/2) })
 	}
-	unhook := context.AfterFunc(ctx, func() { v.notify(daemon.SdNotifyStopping) })
+	v.work.Go(func() {
+		<-ctx.Done()
+		v.notify(daemon.SdNotifyStopping) // before the program ends, which waits for it
+	})
 	return ctx, v, func() {
 		signal.Stop(v.hangup)
-		unhook()
 		cancel()
 		v.work.Wait()
 		if oldPercent > 0 {
