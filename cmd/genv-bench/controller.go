@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -40,7 +41,12 @@ func (b *bench) startController(ctx context.Context, sshConfig string, names []s
 		"remote", "-F", sshConfig, "-H", strings.Join(names, ","), "-q", "enforce",
 		"--interval", interval.String(), "--format", "json",
 	}, flags...)
+	state, err := os.MkdirTemp(filepath.Dir(sshConfig), "state-") // each begins without a memory
+	if err != nil {
+		return nil, err
+	}
 	c := &controlled{cmd: exec.CommandContext(ctx, b.genv, args...)}
+	c.cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+state)
 	c.cmd.Stderr = &c.stderr
 	c.cmd.Cancel = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }
 	out, err := c.cmd.StdoutPipe()

@@ -51,7 +51,7 @@ func begin(t *testing.T, args ...string) *running {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	r := &running{}
 	code := make(chan int, 1)
-	p := &program{command.Program{In: strings.NewReader(""), Out: &r.out, Err: &r.err, Getenv: os.Getenv, Now: time.Now}}
+	p := &program{command.Program{In: strings.NewReader(""), Out: &r.out, Err: &r.err, Getenv: ownStateHome(t), Now: time.Now}}
 	go func() { code <- p.run(ctx, append([]string{"genv"}, args...)) }()
 	r.end = sync.OnceValue(func() int { cancel(); return <-code })
 	t.Cleanup(func() { r.end() })

@@ -59,7 +59,19 @@ func genv(t *testing.T, args ...string) result {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	var out, errs bytes.Buffer
-	p := &program{command.Program{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: os.Getenv, Now: time.Now}}
+	p := &program{command.Program{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: ownStateHome(t), Now: time.Now}}
 	code := p.run(ctx, append([]string{"genv"}, args...))
 	return result{out: out.String(), err: errs.String(), code: code}
+}
+
+// ownStateHome is the environment with a state folder of its own: each run of enforce
+// begins without a memory.
+func ownStateHome(t *testing.T) func(string) string {
+	dir := t.TempDir()
+	return func(name string) string {
+		if name == "XDG_STATE_HOME" {
+			return dir
+		}
+		return os.Getenv(name)
+	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // cycleOf runs one cycle with a policy.
@@ -17,4 +18,13 @@ func cycleOf(ctx context.Context, c *controller.Controller, number int, policy e
 func loopOf(ctx context.Context, c *controller.Controller, policy enforce.Policy, s controller.Schedule, each func(controller.Cycle) error) error {
 	c.Policy = policy
 	return controller.Loop(ctx, c, s, each)
+}
+
+// terminations are processes to end, each with start time 1.
+func terminations(pids ...snapshot.PID) []enforce.Termination {
+	var list []enforce.Termination
+	for _, pid := range pids {
+		list = append(list, enforce.Termination{Process: snapshot.Process{PID: pid, Start: 1}})
+	}
+	return list
 }

@@ -1,6 +1,7 @@
 package enforcement
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,7 @@ type Enforcement struct {
 	fleet   *Fleet
 	here    snapshot.Hostname // the name of this machine, if it is the only host
 	screen  *cycleWriter
+	store   *controller.Store // nil for none
 	hooks   *hook.Queue
 	former  sync.WaitGroup // hooks of a policy that was in force before, which are told to the end
 }
@@ -52,7 +54,24 @@ func Begin(p *command.Program, c *cli.Context, f *Fleet, here, format string) (*
 		screen: &cycleWriter{out: p.Out, err: p.Err, format: format, quiet: f.Quiet, bar: f.Bar},
 	}
 	e.enact(file)
-	return e, nil
+	state, err := stateDirOf(p, c, here)
+	if err != nil {
+		return nil, err
+	}
+	e.store, err = state.remember(f.Controller, p.Logger(c))
+	return e, err
+}
+
+func stateDirOf(p *command.Program, c *cli.Context, here string) (stateDir, error) {
+	schedule, err := ScheduleOf(c)
+	name := "controller"
+	if here != "" {
+		name = "enforce"
+	}
+	path := command.Given(c, "state-dir").String("state-dir")
+	return stateDir{
+		path: cmp.Or(path, defaultStateDir(p.Getenv, name)), given: path != "", loop: schedule.Interval > 0 && schedule.Cycles != 1,
+	}, err
 }
 
 // enact puts a policy into force.
@@ -107,6 +126,7 @@ const hookPatience = 10 * time.Second
 
 // Close waits for the hooks, but not for ever.
 func (e *Enforcement) Close() {
+	e.forget()
 	e.hooks.Close(hookPatience)
 	e.former.Wait()
 }

@@ -25,6 +25,7 @@ func Flags() []cli.Flag {
 		&cli.StringFlag{Name: "audit-log", Usage: "append what is found, decided and done to `FILE`, as JSON lines"},
 		&cli.StringFlag{Name: "audit-size", Value: "64m", Usage: "rotate that file when it is of this `SIZE`"},
 		&cli.IntFlag{Name: "audit-keep", Value: audit.DefaultKeep, Usage: "keep `N` rotated files"},
+		&cli.StringFlag{Name: "state-dir", DefaultText: "~/.local/state/genv, or systemd's StateDirectory=", Usage: "remember in `DIR` since when findings are there and what users were told, over a restart"},
 		&cli.BoolFlag{Name: "act-unrecorded", Usage: "go on acting when that file cannot be written"},
 		command.FormatFlag(),
 	)

@@ -1,0 +1,184 @@
+package controller
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Store keeps a controller's memory in a folder, from run to run. One controller at a
+// time has the folder: Open locks it.
+type Store struct {
+	dir  string
+	lock *os.File // nil for a folder that another controller has
+	// written is when the memory was last written.
+	written time.Time
+}
+
+// ErrInUse says that another controller has the folder.
+var ErrInUse = errors.New("another controller has this folder")
+
+// OpenStore opens a folder, and makes it if need be. With ErrInUse, the Store it
+// returns can be read, and doesn't write.
+func OpenStore(dir string) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	switch err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); { //nolint:gosec // a descriptor fits
+	case errors.Is(err, unix.EWOULDBLOCK):
+		holder := make([]byte, 32)
+		n, _ := lock.ReadAt(holder, 0) // the end of the file is no error here
+		_ = lock.Close()
+		return &Store{dir: dir}, fmt.Errorf("%w: %s (process %s)", ErrInUse, dir, strings.TrimSpace(string(holder[:n])))
+	case err != nil:
+		_ = lock.Close()
+		return nil, fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	if err := errors.Join(lock.Truncate(0), second(lock.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0))); err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	return &Store{dir: dir, lock: lock}, nil
+}
+
+func second(_ int, err error) error { return err }
+
+// Close gives the folder back.
+func (s *Store) Close() error {
+	if s.lock == nil {
+		return nil
+	}
+	return s.lock.Close()
+}
+
+// saved is the file.
+type saved struct {
+	Schema string    `json:"schema"`
+	Time   time.Time `json:"time"`
+	Memory Memory    `json:"memory"`
+}
+
+const (
+	savedSchema = "genv.controller.memory/1"
+	// maxMemoryAge is how old a memory may be to be continued: what happened
+	// meanwhile is not known, so "without a break" would be a guess.
+	maxMemoryAge = time.Hour
+	// saveEvery is how often a memory is written that changes in every cycle.
+	saveEvery = 10 * time.Second
+	// maxSavedBytes is how much is read.
+	maxSavedBytes = 1 << 30
+)
+
+func (s *Store) path() string { return filepath.Join(s.dir, "memory.json") }
+
+// Load reads the memory of an earlier run. An error says why there is none that can
+// be continued, and what that means; a missing file is no error.
+func (s *Store) Load(hosts []remote.Host, now time.Time) (Memory, error) {
+	data, err := readBounded(s.path(), maxSavedBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Memory{}, nil
+	}
+	if err != nil {
+		return Memory{}, err
+	}
+	var file saved
+	if err := json.Unmarshal(data, &file); err != nil {
+		return Memory{}, fmt.Errorf("%s is damaged: %w", s.path(), err)
+	}
+	age := now.Sub(file.Time)
+	switch {
+	case file.Schema != savedSchema:
+		return Memory{}, fmt.Errorf("%s is of another version: %q", s.path(), file.Schema)
+	case age > maxMemoryAge || age < 0:
+		return Memory{}, fmt.Errorf("%s was written at %s, which is too long ago or in the future", s.path(), file.Time.Format(time.RFC3339))
+	case len(file.Memory.Rules.Hosts) > 0 && !file.Memory.knowsAny(hosts):
+		return Memory{}, fmt.Errorf("%s is of another fleet: it knows none of these hosts", s.path())
+	}
+	file.Memory.Rules.Resumed, file.Memory.Rules.Observer = true, s.lock == nil
+	return file.Memory, nil
+}
+
+func (m *Memory) knowsAny(hosts []remote.Host) bool {
+	for _, h := range hosts {
+		if _, known := m.Rules.Hosts[snapshot.Hostname(h.Name)]; known {
+			return true
+		}
+	}
+	return false
+}
+
+// Save writes the memory, unless that was done a short while ago or another
+// controller has the folder.
+func (s *Store) Save(m *Memory, now time.Time) error {
+	if since := now.Sub(s.written); since >= 0 && since < saveEvery {
+		return nil
+	}
+	return s.Flush(m, now)
+}
+
+// Flush writes the memory now.
+func (s *Store) Flush(m *Memory, now time.Time) error {
+	if s.lock == nil {
+		return nil
+	}
+	data, err := json.Marshal(saved{savedSchema, now, *m})
+	if err != nil {
+		return fmt.Errorf("encode the memory: %w", err)
+	}
+	s.written = now
+	return replaceFile(s.path(), data)
+}
+
+// replaceFile writes a file so that a crash leaves either the old or the new one.
+func replaceFile(path string, data []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	err = errors.Join(err, file.Sync(), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name()) // the first error matters
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return folder.Sync()
+}
+
+func readBounded(path string, limit int64) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > limit {
+		return nil, fmt.Errorf("%s is not a regular file of at most %d bytes", path, limit)
+	}
+	return io.ReadAll(io.LimitReader(file, limit))
+}

@@ -1,0 +1,150 @@
+package controller_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+)
+
+var noonUTC = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func open(t *testing.T, dir string) *controller.Store {
+	t.Helper()
+	store, err := controller.OpenStore(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+// restarted is a controller on the same fleet with what the one before left on disk.
+func restarted(t *testing.T, p *paper, store *controller.Store, now *time.Time) *controller.Controller {
+	t.Helper()
+	c := p.controller(nil)
+	c.Now = func() time.Time { return *now }
+	memory, err := store.Load(c.Hosts, *now)
+	require.NoError(t, err)
+	c.Memory = memory
+	c.Save = func(m *controller.Memory) { require.NoError(t, store.Flush(m, *now)) }
+	return c
+}
+
+// What was found and what users were told goes on over a restart.
+func TestARestartContinues(t *testing.T) {
+	dir, now := t.TempDir(), noonUTC
+	p := newPaper(t)
+	policy := strict{tell: true, warn: enforce.Warn{Cycles: 2, For: time.Minute}}
+	for number := range 2 {
+		store := open(t, dir) // a restart before each cycle
+		cycle := cycleOf(t.Context(), restarted(t, p, store, &now), number+1, policy)
+		require.Len(t, cycle.Plan.Findings, 4)
+		require.Equal(t, noonUTC, cycle.Plan.Findings[0].Since)
+		require.Equal(t, number+1, cycle.Plan.Findings[0].Cycles)
+		require.Len(t, p.told, 4, "once each")
+		require.Empty(t, cycle.Actions)
+		require.NoError(t, store.Close())
+		now = now.Add(40 * time.Second)
+	}
+	cycle := cycleOf(t.Context(), restarted(t, p, open(t, dir), &now), 1, policy)
+	require.Len(t, cycle.Actions, 2, "they had their time, most of it before the restart")
+	require.Len(t, p.told, 8, "that it is done")
+}
+
+func TestMemoryThatIsNotContinued(t *testing.T) {
+	fleet := []remote.Host{{Name: "a"}, {Name: "new"}}
+	for name, tt := range map[string]struct {
+		change func(file string) string
+		hosts  []remote.Host
+		after  time.Duration
+		says   string // "" if it is continued
+	}{
+		"a moment later":        {nil, fleet, time.Second, ""},
+		"just within the hour":  {nil, fleet, time.Hour, ""},
+		"too old":               {nil, fleet, time.Hour + 1, "too long ago"},
+		"from the future":       {nil, fleet, -time.Second, "in the future"},
+		"of another fleet":      {nil, []remote.Host{{Name: "z"}}, time.Second, "another fleet"},
+		"cut short":             {func(s string) string { return s[:len(s)/2] }, fleet, time.Second, "damaged"},
+		"empty":                 {func(string) string { return "" }, fleet, time.Second, "damaged"},
+		"a key that is garbled": {func(s string) string { return strings.Replace(s, `"a/5/1"`, `"a/x/1"`, 1) }, fleet, time.Second, "damaged"},
+		"of another version":    {func(s string) string { return strings.Replace(s, "memory/1", "memory/2", 1) }, fleet, time.Second, "another version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			store, now := open(t, dir), noonUTC
+			p := newPaper(t)
+			c := restarted(t, p, store, &now)
+			c.Memory.Rules = c.Memory.Rules.Learn(enforce.HostReport{Host: "a", Report: enforce.Report{Terminate: terminations(5)}},
+				[]enforce.Outcome{{PID: 5, Status: enforce.StatusRefused, Reason: "it is a daemon"}}, now)
+			cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 3}})
+			path := filepath.Join(dir, "memory.json")
+			if tt.change != nil {
+				data, err := os.ReadFile(path)
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(path, []byte(tt.change(string(data))), 0o600))
+			}
+			memory, err := store.Load(tt.hosts, now.Add(tt.after))
+			if tt.says == "" {
+				require.NoError(t, err)
+				require.NotEmpty(t, memory.Rules.Present)
+				require.Equal(t, map[enforce.ProcessKey]string{{Host: "a", PID: 5, Start: 1}: "it is a daemon"}, memory.Rules.Stuck)
+				return
+			}
+			require.ErrorContains(t, err, tt.says)
+			require.Equal(t, controller.Memory{}, memory)
+		})
+	}
+}
+
+// While a loop has the folder, another run reads it, advances nothing and writes
+// nothing.
+func TestOneControllerHasTheFolder(t *testing.T) {
+	dir, now := t.TempDir(), noonUTC
+	p := newPaper(t)
+	policy := strict{warn: enforce.Warn{Cycles: 2}}
+	loop := restarted(t, p, open(t, dir), &now)
+	cycleOf(t.Context(), loop, 1, policy)
+	cycleOf(t.Context(), loop, 2, policy)
+	before, err := os.ReadFile(filepath.Join(dir, "memory.json"))
+	require.NoError(t, err)
+
+	second, err := controller.OpenStore(dir)
+	require.ErrorIs(t, err, controller.ErrInUse)
+	once := restarted(t, p, second, &now)
+	cycle := cycleOf(t.Context(), once, 1, policy)
+	require.Equal(t, 2, cycle.Plan.Findings[0].Cycles, "as the loop counts them")
+	require.Empty(t, cycle.Actions, "which the loop would not do yet either")
+	after, err := os.ReadFile(filepath.Join(dir, "memory.json"))
+	require.NoError(t, err)
+	require.Equal(t, string(before), string(after))
+	require.NotEmpty(t, cycleOf(t.Context(), loop, 3, policy).Actions)
+}
+
+func TestADryRunSavesNothing(t *testing.T) {
+	dir, now := t.TempDir(), noonUTC
+	c := restarted(t, newPaper(t), open(t, dir), &now)
+	c.DryRun = true
+	cycleOf(t.Context(), c, 1, strict{})
+	require.NoFileExists(t, filepath.Join(dir, "memory.json"))
+}
+
+// A memory that changes in every cycle is not written in every cycle.
+func TestTheMemoryIsWrittenEveryTenSeconds(t *testing.T) {
+	dir := t.TempDir()
+	store := open(t, dir)
+	for _, tt := range []struct {
+		after time.Duration
+		want  string
+	}{{0, "12:00:00"}, {9 * time.Second, "12:00:00"}, {10 * time.Second, "12:00:10"}, {-time.Hour, "11:00:00"}} {
+		require.NoError(t, store.Save(&controller.Memory{}, noonUTC.Add(tt.after)))
+		data, err := os.ReadFile(filepath.Join(dir, "memory.json"))
+		require.NoError(t, err)
+		require.Contains(t, string(data), tt.want)
+	}
+}
