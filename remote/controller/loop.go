@@ -27,7 +27,7 @@ type Schedule struct {
 
 // Loop runs cycles until the schedule is over, ctx ends, or each returns an error,
 // which it then returns. each is called after every cycle. A cycle does not wait for
-// reports beyond the start of the next one. When ctx ends, no report is begun any
+// reports until the next one begins. When ctx ends, no report is begun any
 // more, and the outcomes of those under way are waited for.
 func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error) error {
 	if s.Step == nil {
@@ -40,11 +40,11 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 		begun := time.Now()
 		cycle := c.begin(ctx, number)
 		last := s.Interval == 0 || number == s.Cycles
-		var next time.Time
+		var until time.Time
 		if !last {
-			next = nextStart(start, time.Now(), s.Interval)
+			until = nextStart(start, time.Now(), s.Interval).Add(-s.Interval / 20) // which leaves time to show it
 		}
-		c.await(ctx, &cycle, next)
+		c.await(ctx, &cycle, until)
 		cycle.Took = time.Since(begun)
 		if err := each(cycle); err != nil {
 			return err
@@ -54,9 +54,19 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 		}
 		var goOn bool
 		if c, goOn = s.wait(ctx, c, nextStart(start, time.Now(), s.Interval)); !goOn {
-			return nil
+			return c.finish(ctx, number+1, each)
 		}
 	}
+}
+
+// finish waits for the reports under way, after ctx has ended between two cycles.
+func (c *Controller) finish(ctx context.Context, number int, each func(Cycle) error) error {
+	if c.sent.pending == 0 {
+		return nil
+	}
+	cycle := Cycle{Run: c.run, Number: number, Start: c.Now(), DryRun: c.DryRun, Stopped: true}
+	c.await(ctx, &cycle, time.Time{})
+	return each(cycle)
 }
 
 // nextStart is the first multiple of interval after start that lies after now.

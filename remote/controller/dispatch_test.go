@@ -1,0 +1,126 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// graceful is a fleet whose host a takes ten seconds for each report; the processes of
+// a report are there until it ends. It is safe for concurrent use.
+type graceful struct {
+	plain
+	mu    sync.Mutex
+	hosts map[string][]snapshot.PID
+	begun time.Time
+	log   []string // "second: host PIDs" of each report as it comes
+}
+
+func (g *graceful) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := &snapshot.Snapshot{}
+	for _, pid := range g.hosts[h.Name] {
+		uid := uidOf(pid)
+		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: &uid, Usage: []snapshot.DeviceUsage{{Index: 0}}})
+	}
+	return s, nil
+}
+
+func (g *graceful) Execute(_ context.Context, h remote.Host, r enforce.Report) (agent.Execution, error) {
+	var done agent.Execution
+	var pids []snapshot.PID
+	for _, x := range r.Terminate {
+		pids = append(pids, x.Process.PID)
+		done.Outcomes = append(done.Outcomes, enforce.Outcome{PID: x.Process.PID, Status: enforce.StatusTerminated})
+	}
+	g.mu.Lock()
+	g.log = append(g.log, fmt.Sprintf("%v: %s %v", time.Since(g.begun), h.Name, pids))
+	g.mu.Unlock()
+	if h.Name == "a" {
+		time.Sleep(10*time.Second + time.Millisecond)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, pid := range pids {
+		g.hosts[h.Name] = remove(g.hosts[h.Name], pid)
+	}
+	return done, nil
+}
+
+func remove(pids []snapshot.PID, gone snapshot.PID) []snapshot.PID {
+	var rest []snapshot.PID
+	for _, pid := range pids {
+		if pid != gone {
+			rest = append(rest, pid)
+		}
+	}
+	return rest
+}
+
+func (g *graceful) start(host string, pid snapshot.PID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hosts[host] = append(g.hosts[host], pid)
+}
+
+// A report that takes its grace delays neither the next cycle nor another host, nor
+// what comes up on the same host meanwhile; and it is sent once.
+func TestReportsAreNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
+		c := &controller.Controller{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: g, Fanout: 2, Now: time.Now, Policy: strict{}}
+		time.AfterFunc(2500*time.Millisecond, func() { g.start("b", 8) })
+		time.AfterFunc(4500*time.Millisecond, func() { g.start("a", 6) })
+		var starts []time.Duration
+		decisions := map[string]bool{}
+		var ended []string
+		require.NoError(t, controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second, Cycles: 20}, func(cycle controller.Cycle) error {
+			starts = append(starts, cycle.Start.Sub(g.begun))
+			for i := range cycle.Plan.Findings {
+				f := &cycle.Plan.Findings[i]
+				decisions[fmt.Sprintf("%d %s", f.PID, f.Decision())] = true
+			}
+			for _, a := range cycle.Actions {
+				ended = append(ended, fmt.Sprintf("%s of cycle %d in cycle %d", a.Host, a.Cycle, cycle.Number))
+			}
+			return nil
+		}))
+		for i, start := range starts {
+			require.Equal(t, time.Duration(i)*time.Second, start)
+		}
+		require.Equal(t, []string{"0s: a [5]", "3s: b [8]", "5s: a [6]"}, g.log)
+		require.Equal(t, []string{"b of cycle 4 in cycle 4", "a of cycle 1 in cycle 11", "a of cycle 6 in cycle 16"}, ended)
+		require.Equal(t, map[string]bool{"5 act": true, "5 under-way": true, "6 act": true, "6 under-way": true, "8 act": true}, decisions)
+	})
+}
+
+// When the loop ends, reports that were begun are waited for.
+func TestReportsUnderWayAreWaitedForAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
+		c := &controller.Controller{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1, Now: time.Now, Policy: strict{}}
+		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
+		defer cancel()
+		var last controller.Cycle
+		require.NoError(t, controller.Loop(ctx, c, controller.Schedule{Interval: time.Second}, func(cycle controller.Cycle) error {
+			last = cycle
+			return nil
+		}))
+		require.Equal(t, 10*time.Second, time.Since(g.begun).Round(time.Second))
+		require.Len(t, last.Actions, 1)
+		require.Equal(t, enforce.StatusTerminated, last.Actions[0].Execution.Outcomes[0].Status)
+		require.Empty(t, last.UnderWay)
+	})
+}
