@@ -1,0 +1,210 @@
+package enforce_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// eventText lists events, as in "new 5 wait, host-lost a".
+func eventText(events []enforce.Event) string {
+	var list []string
+	for _, e := range events {
+		words := []string{string(e.Kind)}
+		switch {
+		case e.Finding != nil && e.Finding.PID != 0:
+			words = append(words, fmt.Sprint(e.Finding.PID), string(e.Decision))
+		case e.Finding != nil:
+			words = append(words, string(e.Finding.User), string(e.Decision))
+		case e.ID != "":
+			words = append(words, e.ID)
+		case e.Kind == enforce.EventNote:
+			words = append(words, string(e.Host))
+		case e.Host != "":
+			words = append(words, string(e.Host))
+		}
+		if e.Resumed {
+			words = append(words, "resumed")
+		}
+		list = append(list, strings.Join(words, " "))
+	}
+	return strings.Join(list, ", ")
+}
+
+// Each event comes once, when it happens.
+func TestEvents(t *testing.T) {
+	const outside, gone = `a | dev 0 | proc 5 - 0:10`, `a | dev 0`
+	rule := enforce.Settings{NonEnvProcesses: true}
+	waits := rule
+	waits.Warn = enforce.Warn{Cycles: 1}
+	type cycle struct{ cluster, events string }
+	for _, tt := range []struct {
+		name   string
+		policy stated
+		cycles []cycle
+	}{
+		{"acted on at once, in every cycle", stated{all: rule}, []cycle{
+			{outside, "new 5 act, due 5 act"}, {outside, "due 5 act"}, {gone, "over non-env-processes/a/5/1"}, {gone, ""},
+		}},
+		{"a warning first", stated{all: waits}, []cycle{
+			{outside, "new 5 wait"}, {outside, "changed 5 act, due 5 act"}, {gone, "over non-env-processes/a/5/1"},
+		}},
+		{"users are told of the warning and of the action", stated{all: waits, fleet: enforce.Fleet{TellUsers: true}}, []cycle{
+			{outside, "new 5 wait, notify 5 wait"}, {outside, "changed 5 act, due 5 act, notify 5 act"}, {outside, "due 5 act"},
+		}},
+		{"a limit holds in every cycle, and users are not told", stated{all: rule, fleet: enforce.Fleet{TellUsers: true, Limits: enforce.Limits{Fleet: enforce.Limit{Percent: 1}}}}, []cycle{
+			{outside, "new 5 hold, held a"}, {outside, "held a"}, {outside, "held a"},
+		}},
+		{"a host is lost and comes back; what was found there is not over", stated{all: waits}, []cycle{
+			{outside, "new 5 wait"}, {`a | down`, "host-lost a"}, {`a | down`, ""}, {outside, "host-back a"}, {outside, "changed 5 act, due 5 act"},
+		}},
+		{"a host that was never there, and leaves the fleet", stated{all: rule}, []cycle{{`a | down`, "host-lost a"}, {`b | dev 0`, ""}}},
+		{"nothing is wrong", stated{all: rule}, []cycle{{gone, ""}, {gone, ""}}},
+		{"a rule that is off", stated{}, []cycle{{outside, ""}}},
+		{"an exempt host that is down is lost all the same", stated{all: rule, exempt: func(s enforce.Subject) bool { return s.Host == "a" }}, []cycle{{`a | down`, "host-lost a"}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var memory controllerMemory
+			for i, c := range tt.cycles {
+				memory.Judge(tt.policy, parseCluster(t, c.cluster), noon(i))
+				require.Equal(t, c.events, eventText(memory.events), "cycle %d", i+1)
+			}
+		})
+	}
+}
+
+// Judge changes neither the memory nor what it returned before: a cycle that does not
+// count leaves no trace.
+func TestACycleThatDoesNotCount(t *testing.T) {
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 1}}, fleet: enforce.Fleet{TellUsers: true}}
+	cluster := parseCluster(t, `a | dev 0 | proc 5 - 0:10`)
+	_, first, _ := enforce.Judge(policy, cluster, enforce.Memory{}, noon(0))
+	before, err := json.Marshal(first)
+	require.NoError(t, err)
+	for range 3 {
+		plan, _, events := enforce.Judge(policy, cluster, first, noon(1))
+		require.Equal(t, "a end 5", planText(plan))
+		require.Equal(t, "changed 5 act, due 5 act, notify 5 act", eventText(events))
+	}
+	after, err := json.Marshal(first)
+	require.NoError(t, err)
+	require.Equal(t, string(before), string(after))
+}
+
+// A memory that was written and read again judges as the one that was kept.
+func TestMemoryAsJSON(t *testing.T) {
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Idle: &enforce.Idle{After: 30 * time.Minute}, Warn: enforce.Warn{Cycles: 2}}}
+	cluster := func(minute int) snapshot.Cluster {
+		text := `a | env 1 alice | dev 0 1@01 | proc 5 - 0:10`
+		if minute%20 == 10 {
+			text = "a | down"
+		}
+		return parseCluster(t, text)
+	}
+	var kept controllerMemory
+	var read enforce.Memory
+	for minute := 0; minute < 60; minute += 5 {
+		kept.Judge(policy, cluster(minute), noon(minute))
+		plan, next, _ := enforce.Judge(policy, cluster(minute), read, noon(minute))
+		text, err := json.Marshal(next)
+		require.NoError(t, err)
+		read = enforce.Memory{}
+		require.NoError(t, json.Unmarshal(text, &read))
+		want, err := json.Marshal(kept.Memory)
+		require.NoError(t, err)
+		require.JSONEq(t, string(want), string(text), "minute %d: %s", minute, planText(plan))
+	}
+}
+
+// What was known before a restart is shown once to displays that begin with it.
+func TestEventsOfAResumedMemory(t *testing.T) {
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 9}}}
+	cluster := parseCluster(t, "a | dev 0 | proc 5 - 0:10\nb | down")
+	var memory controllerMemory
+	memory.Judge(policy, cluster, noon(0))
+	memory.Resumed = true
+	memory.Judge(policy, cluster, noon(1))
+	require.Equal(t, "host-lost b resumed, new 5 wait resumed", eventText(memory.events))
+	memory.Judge(policy, cluster, noon(2))
+	require.Empty(t, memory.events)
+}
+
+// Another run that reads the memory of a loop does not advance the cycles.
+func TestAnObserverAdvancesNothing(t *testing.T) {
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 1}}}
+	cluster := parseCluster(t, `a | dev 0 | proc 5 - 0:10 | proc 6 - 0:10`)
+	var memory controllerMemory
+	memory.Judge(policy, parseCluster(t, `a | dev 0 | proc 5 - 0:10`), noon(0))
+	memory.Observer = true
+	require.Empty(t, planText(memory.Judge(policy, cluster, noon(1))))
+	memory.Observer = false
+	require.Equal(t, "a end 5,6", strings.ReplaceAll(planText(memory.Judge(policy, cluster, noon(2))), "; a end ", ","))
+}
+
+// A host that makes up findings fills neither a log nor a screen: the events about
+// them come cycle by cycle.
+func TestEventsOfAHostAreBounded(t *testing.T) {
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 9}}}
+	text := "a | dev 0"
+	for pid := range 600 {
+		text += fmt.Sprintf(" | proc %d - 0:10", pid+1)
+	}
+	var memory controllerMemory
+	for i, want := range []struct{ events, more int }{{257, 344}, {257, 88}, {88, 0}, {0, 0}} {
+		memory.Judge(policy, parseCluster(t, text), noon(i))
+		require.Len(t, memory.events, want.events, "cycle %d", i+1)
+		at := slices.IndexFunc(memory.events, func(e enforce.Event) bool { return e.Kind == enforce.EventMore })
+		require.Equal(t, want.more > 0, at >= 0)
+		if at >= 0 {
+			require.Equal(t, want.more, memory.events[at].Count)
+		}
+	}
+}
+
+// What a report under way is about is not judged again: it counts as ended, and
+// nothing else ends in its place.
+func TestReportsUnderWay(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		settings enforce.Settings
+		cluster  string
+		first    string
+		start    snapshot.StartTime // of the process in the second cycle
+		second   string
+		decision enforce.Decision
+	}{
+		{"a process", enforce.Settings{NonEnvProcesses: true}, `a | dev 0 | proc 5 - 0:10`, "a end 5", 1, "", enforce.DecisionUnderWay},
+		{"another process of the same PID", enforce.Settings{NonEnvProcesses: true}, `a | dev 0 | proc 5 - 0:10`, "a end 5", 2, "a end 5", enforce.DecisionAct},
+		{"memory: no other process ends in its place", enforce.Settings{EnvMemory: true}, `a | env 1 alice 1g | dev 0 1@01 | proc 5 1 0:900 | proc 6 1 0:800`, "a end 6", 1, "", enforce.DecisionUnderWay},
+		{"a cap: no other device goes in its place", enforce.Settings{MaxDevices: ptr(1)}, `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, "a detach 1 1", 1, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			policy := stated{all: tt.settings}
+			var memory controllerMemory
+			first := memory.Judge(policy, parseCluster(t, tt.cluster), noon(0))
+			require.Equal(t, tt.first, planText(first))
+			r := first.Reports[0]
+			r.Report.ID = "r"
+			memory.Memory = memory.Begin(r)
+			later := parseCluster(t, tt.cluster)
+			for i := range later.Hosts[0].Snapshot.Processes {
+				later.Hosts[0].Snapshot.Processes[i].Start = tt.start
+			}
+			second := memory.Judge(policy, later, noon(1))
+			require.Equal(t, tt.second, planText(second))
+			if tt.decision != "" {
+				require.Equal(t, tt.decision, second.Findings[0].Decision())
+			}
+			memory.Memory = memory.End("r")
+			require.Equal(t, tt.first, planText(memory.Judge(policy, parseCluster(t, tt.cluster), noon(2))), "it is still there when the report has ended")
+		})
+	}
+}
