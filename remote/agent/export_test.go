@@ -1,9 +1,9 @@
 package agent
 
 import (
-	"bufio"
 	"bytes"
 	"io"
+	"sync"
 )
 
 // The kinds of frames, for tests that write frames of their own.
@@ -27,14 +27,31 @@ func Greet(token string, g Greeting) []byte {
 	return b.Bytes()
 }
 
-// Unread is a client that has not looked at what it has got beside the greeting.
-func Unread(c *Stream) *Stream {
-	c.in = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(buffered(c)), c.in), 4096)
-	return c
+// Scripted is a host that says what it says: up to the end of hello at once, and
+// the rest when it was asked something.
+func Scripted(says, hello []byte) (in io.Reader, out io.Writer) {
+	if at := bytes.Index(says, hello); at >= 0 {
+		asked := make(chan struct{})
+		once := sync.OnceFunc(func() { close(asked) })
+		at += len(hello)
+		return io.MultiReader(bytes.NewReader(says[:at]), after{asked, bytes.NewReader(says[at:])}), writer(func() { once() })
+	}
+	return bytes.NewReader(says), io.Discard
 }
 
-func buffered(c *Stream) []byte {
-	waiting, _ := c.in.Peek(c.in.Buffered()) // no more than there is
-	_, _ = c.in.Discard(len(waiting))
-	return bytes.Clone(waiting)
+type after struct {
+	asked <-chan struct{}
+	io.Reader
+}
+
+func (a after) Read(p []byte) (int, error) {
+	<-a.asked
+	return a.Reader.Read(p)
+}
+
+type writer func()
+
+func (w writer) Write(p []byte) (int, error) {
+	w()
+	return len(p), nil
 }

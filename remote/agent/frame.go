@@ -61,11 +61,19 @@ func (f *frame) append(b []byte) []byte {
 
 // writeFrame writes a frame at once, so that frames never mix.
 func writeFrame(w io.Writer, f *frame) error {
-	if len(f.body) > MaxBody || len(f.name) > 255 {
-		return fmt.Errorf("%w: a frame of %d bytes is too long to send", ErrProtocol, len(f.body))
+	if err := f.check(); err != nil {
+		return err
 	}
 	_, err := w.Write(f.append(make([]byte, 0, headerLength+len(f.name)+len(f.body)+4)))
 	return err
+}
+
+// check returns an error if the frame is too long to send.
+func (f *frame) check() error {
+	if len(f.body) > MaxBody || len(f.name) > 255 {
+		return fmt.Errorf("%w: a frame of %d bytes is too long to send", ErrProtocol, len(f.body))
+	}
+	return nil
 }
 
 // readFrame reads a frame. The body grows as it arrives, so that a header that

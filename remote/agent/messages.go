@@ -14,6 +14,10 @@ const (
 	RequestPing     = "ping"
 )
 
+// CapabilityParallel is among the capabilities of a host that answers other
+// requests while it carries out reports.
+const CapabilityParallel = "parallel"
+
 // SnapshotRequest asks for a snapshot, unless it is still the one of Revision.
 type SnapshotRequest struct {
 	Revision uint64 `json:"revision"` // of the snapshot at hand; 0 for none

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -36,67 +38,142 @@ type Server struct {
 	Idle     time.Duration // how long to wait for a request, and for an answer to be taken
 }
 
-// Serve greets and answers requests, one after the other, until in ends, ctx
-// ends, or Idle is over. The end of in is the ordinary end, and no error. A
-// request that is being handled is handled to its end, as far as the handler
-// heeds its contexts. A read or a write that waits when Serve returns goes on
-// until its file is closed or the program ends.
+// maxReports is how many reports may be under way at a time.
+const maxReports = 16
+
+// Serve greets and answers requests until in ends, ctx ends, or Idle is over. The
+// end of in is the ordinary end, and no error. Reports (RequestExecute) are carried
+// out in the background, at most 16 at a time; all other requests are answered one
+// after the other. Serve returns when the requests that were begun are handled to
+// their end, as far as the handler heeds its contexts. A read or a write that
+// waits when Serve returns goes on until its file is closed or the program ends.
 func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	ctx, cancel := context.WithCancel(ctx)
+	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wanted, hungUp := context.WithCancel(ctx)
-	requests := readRequests(ctx, in, hungUp)
-	if err := s.send(ctx, func() error { return writeGreeting(out, s.Token, s.Greeting) }); err != nil {
+	defer hungUp()
+	c := &conversation{Server: s, wanted: wanted, out: out, failed: make(chan error, 1)}
+	defer c.reports.Wait()
+	requests := readRequests(reading, in, hungUp)
+	if err := c.send(ctx, func() error { return writeGreeting(out, s.Token, s.Greeting) }); err != nil {
 		return fmt.Errorf("greet: %w", err)
 	}
 	for {
-		f, err := s.next(ctx, requests)
+		f, err := c.next(ctx, requests)
 		if errors.Is(err, io.EOF) {
-			return nil
+			c.reports.Wait()
+			return c.failure()
 		}
 		if err != nil {
 			return err
 		}
-		answer := s.handle(ctx, wanted, f)
-		if err := s.send(ctx, func() error { return writeFrame(out, answer) }); err != nil {
-			return fmt.Errorf("answer: %w", err)
+		if f.name == RequestExecute {
+			err = c.begin(ctx, f)
+		} else {
+			err = c.answer(ctx, f)
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
 
+// conversation is one run of Serve.
+type conversation struct {
+	*Server
+	wanted  context.Context // ends when the controller hangs up
+	out     io.Writer
+	writing sync.Mutex
+
+	reports  sync.WaitGroup
+	underWay atomic.Int32
+	failed   chan error // the first error of a report's answer
+}
+
 // next waits for a request; io.EOF is the end of them.
-func (s *Server) next(ctx context.Context, requests <-chan received) (*frame, error) {
-	clock := time.NewTimer(s.Idle)
+func (c *conversation) next(ctx context.Context, requests <-chan received) (*frame, error) {
+	clock := time.NewTimer(c.Idle)
 	defer clock.Stop()
-	select {
-	case r := <-requests:
-		return r.frame, r.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-clock.C:
-		return nil, ErrIdle
+	for {
+		select {
+		case r := <-requests:
+			return r.frame, r.err
+		case err := <-c.failed:
+			return nil, err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-clock.C:
+			if c.underWay.Load() == 0 {
+				return nil, ErrIdle
+			}
+			clock.Reset(c.Idle) // the controller may be waiting for a report
+		}
 	}
 }
 
-// send waits until something is written: a controller that is frozen, or cut
-// off without a word, takes nothing.
-func (s *Server) send(ctx context.Context, write func() error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.Idle, ErrIdle)
-	defer cancel()
-	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, write() })
-	return err
+// begin begins a report in the background, unless too many are under way.
+func (c *conversation) begin(ctx context.Context, f *frame) error {
+	if c.underWay.Load() >= maxReports {
+		return c.reply(ctx, refusal(f, fmt.Errorf("%d reports are under way on this host: this one was not begun", maxReports)))
+	}
+	c.underWay.Add(1)
+	c.reports.Go(func() {
+		err := c.answer(ctx, f)
+		c.underWay.Add(-1)
+		if err != nil {
+			select {
+			case c.failed <- err:
+			default: // one error is enough to end the conversation
+			}
+		}
+	})
+	return nil
 }
 
-func (s *Server) handle(ctx, wanted context.Context, request *frame) *frame {
-	body, err := s.Handler.Handle(ctx, Request{Name: request.name, Body: request.body, Wanted: wanted})
+// failure is why the answer to a report could not be sent, if so.
+func (c *conversation) failure() error {
+	select {
+	case err := <-c.failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+func (c *conversation) answer(ctx context.Context, request *frame) error {
+	body, err := c.Handler.Handle(ctx, Request{Name: request.name, Body: request.body, Wanted: c.wanted})
 	if err == nil && len(body) > MaxBody {
 		err = fmt.Errorf("an answer of %d bytes is too long", len(body))
 	}
 	if err != nil {
-		text := err.Error()
-		return &frame{kind: kindRefusal, id: request.id, body: []byte(text[:min(len(text), maxRefusal)])}
+		return c.reply(ctx, refusal(request, err))
 	}
-	return &frame{kind: kindAnswer, id: request.id, body: body}
+	return c.reply(ctx, &frame{kind: kindAnswer, id: request.id, body: body})
+}
+
+func (c *conversation) reply(ctx context.Context, f *frame) error {
+	if err := c.send(ctx, func() error { return writeFrame(c.out, f) }); err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	return nil
+}
+
+// send waits until something is written: a controller that is frozen, or cut off
+// without notice, takes nothing.
+func (c *conversation) send(ctx context.Context, write func() error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Idle, ErrIdle)
+	defer cancel()
+	_, err := within(ctx, func() (struct{}, error) {
+		c.writing.Lock()
+		defer c.writing.Unlock()
+		return struct{}{}, write()
+	})
+	return err
+}
+
+func refusal(request *frame, err error) *frame {
+	text := err.Error()
+	return &frame{kind: kindRefusal, id: request.id, body: []byte(text[:min(len(text), maxRefusal)])}
 }
 
 // maxRefusal is how long the words of a refusal may be, in bytes.

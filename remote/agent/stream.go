@@ -6,92 +6,218 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 )
 
 var (
 	// ErrRefused is wrapped when the host understood a request and could not do
-	// it. The conversation goes on.
+	// it. The connection is still good.
 	ErrRefused = errors.New("the host says")
-	// ErrNotSent is wrapped, beside the reason, when nothing of a request was
-	// sent: whatever it asks for is not done.
+	// ErrNotSent is wrapped, with the reason, when nothing of a request was sent:
+	// whatever it asks for is not done.
 	ErrNotSent = errors.New("not sent")
 	// ErrEnded is wrapped when the other end is gone: between two messages, or
 	// before it took the whole of one.
 	ErrEnded = errors.New("the conversation ended")
 )
 
-// Stream is the controller's end. It has one question under way at a time, and
-// is used by one goroutine at a time. An error that is not ErrRefused ends the
-// conversation: later calls fail alike, and the caller closes the session.
+// Stream is the controller's end of `genv usage serve`. It is safe for concurrent
+// use: with a host that has CapabilityParallel several calls may be under way,
+// with another one calls wait for each other. After an error that wraps neither
+// ErrRefused nor ErrNotSent all calls fail, and the caller closes the session.
 type Stream struct {
 	Greeting Greeting
 
-	in     *bufio.Reader
-	out    io.Writer
-	next   uint64
+	out     io.Writer
+	writing lock          // held while a request is written
+	turn    lock          // held while a call is under way; nil if calls don't wait for each other
+	ended   chan struct{} // closed when broken is set
+
+	mu     sync.Mutex
+	last   uint64
+	calls  map[uint64]chan<- reply // under way; nil for those whose answer is not wanted any more
 	broken error
 }
 
-// OpenStream reads the greeting and returns the client. The error wraps
-// ErrNoGreeting, ErrVersion, ErrProtocol, or is the cause of ctx's end. After
-// an error the caller closes the session: that frees a read which still waits.
+// lock is a mutex that can be waited for with a context. A nil lock is always free.
+type lock chan struct{}
+
+// acquire waits for the lock; the error says that ctx ended first.
+func (l lock) acquire(ctx context.Context) error {
+	if l == nil {
+		return nil
+	}
+	select {
+	case l <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrNotSent, context.Cause(ctx))
+	}
+}
+
+func (l lock) release() {
+	if l != nil {
+		<-l
+	}
+}
+
+// reply is the end of a call.
+type reply struct {
+	body []byte
+	err  error
+}
+
+// OpenStream reads the greeting and returns the stream. The error wraps
+// ErrNoGreeting, ErrVersion, ErrProtocol, or is the cause of ctx's end. A
+// goroutine reads from in until it ends, which is when the caller closes the
+// session, also after an error.
 func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) (*Stream, error) {
-	c := &Stream{in: bufio.NewReaderSize(in, 4096), out: out}
-	greeting, err := within(ctx, func() (Greeting, error) { return readGreeting(c.in, token) })
+	buffered := bufio.NewReaderSize(in, 4096)
+	greeting, err := within(ctx, func() (Greeting, error) { return readGreeting(buffered, token) })
 	if err != nil {
 		return nil, err
 	}
-	c.Greeting = greeting
-	return c, nil
+	s := &Stream{Greeting: greeting, out: out, writing: make(lock, 1), ended: make(chan struct{}), calls: make(map[uint64]chan<- reply)}
+	if !greeting.Can(CapabilityParallel) {
+		s.turn = make(lock, 1)
+	}
+	go s.read(buffered)
+	return s, nil
 }
 
-// Call asks for name with a body, and waits for the answer. When ctx ends first
-// the conversation is over: a late answer can never be taken for another's.
-func (c *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
-	switch {
-	case c.broken != nil:
-		return nil, fmt.Errorf("%w: %w", ErrNotSent, c.broken)
-	case ctx.Err() != nil:
-		return nil, fmt.Errorf("%w: %w", ErrNotSent, context.Cause(ctx)) // the conversation may go on
-	case c.in.Buffered() > 0:
-		c.broken = fmt.Errorf("%w: it spoke without being asked", ErrProtocol)
-		return nil, fmt.Errorf("%w: %w", ErrNotSent, c.broken)
+// Call asks for name with a body, and waits for the answer. When the deadline of
+// ctx passes first, the stream is broken: the host hangs. When ctx is cancelled,
+// other calls that are under way go on, and the answer is dropped.
+func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
+	f := &frame{kind: kindRequest, name: name, body: body}
+	if err := f.check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
-	c.next++
-	request := &frame{kind: kindRequest, name: name, id: c.next, body: body}
-	answer, err := within(ctx, func() ([]byte, error) { return c.exchange(request) })
-	if err != nil && !errors.Is(err, ErrRefused) {
-		c.broken = err
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotSent, context.Cause(ctx))
 	}
-	return answer, err
+	if err := s.turn.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer s.turn.release()
+	if err := s.writing.acquire(ctx); err != nil {
+		return nil, err
+	}
+	answer, err := s.begin(f)
+	if err != nil {
+		s.writing.release()
+		return nil, err
+	}
+	go s.send(f)
+	select {
+	case r := <-answer:
+		return r.body, r.err
+	case <-ctx.Done():
+	}
+	if s.turn != nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		s.fail(context.Cause(ctx))
+	} else {
+		s.abandon(f.id)
+	}
+	return nil, context.Cause(ctx)
 }
 
-func (c *Stream) exchange(request *frame) ([]byte, error) {
-	if err := writeFrame(c.out, request); err != nil {
-		return nil, fmt.Errorf("%w: send the request: %w", ErrEnded, err)
+// begin gives a request its id, under the lock writing: ids ascend on the wire.
+func (s *Stream) begin(f *frame) (<-chan reply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotSent, s.broken)
 	}
-	f, err := readFrame(c.in)
+	s.last++
+	f.id = s.last
+	answer := make(chan reply, 1)
+	s.calls[f.id] = answer
+	return answer, nil
+}
+
+// send writes a request and releases the lock writing.
+func (s *Stream) send(f *frame) {
+	defer s.writing.release()
+	if err := writeFrame(s.out, f); err != nil {
+		s.fail(fmt.Errorf("%w: send the request: %w", ErrEnded, err))
+	}
+}
+
+// abandon forgets who waits for an answer.
+func (s *Stream) abandon(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, underWay := s.calls[id]; underWay {
+		s.calls[id] = nil
+	}
+}
+
+// fail ends all calls with why, unless the stream was broken before.
+func (s *Stream) fail(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken != nil {
+		return
+	}
+	s.broken = why
+	close(s.ended)
+	for _, answer := range s.calls {
+		if answer != nil {
+			answer <- reply{err: why}
+		}
+	}
+	s.calls = nil
+}
+
+// read gives every call its answer until in ends or breaks the protocol.
+func (s *Stream) read(in io.Reader) {
+	for {
+		f, err := readFrame(in)
+		switch {
+		case errors.Is(err, ErrProtocol):
+			err = fmt.Errorf("read the answer: %w", err)
+		case err != nil:
+			err = fmt.Errorf("%w: read the answer: %w", ErrEnded, err)
+		default:
+			err = s.deliver(f)
+		}
+		if err != nil {
+			s.fail(err)
+			return
+		}
+	}
+}
+
+// deliver gives a call its answer.
+func (s *Stream) deliver(f *frame) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer, underWay := s.calls[f.id]
+	r := reply{body: f.body}
 	switch {
-	case errors.Is(err, ErrProtocol):
-		return nil, fmt.Errorf("read the answer: %w", err)
-	case err != nil:
-		return nil, fmt.Errorf("%w: read the answer: %w", ErrEnded, err)
-	case f.id != request.id:
-		return nil, fmt.Errorf("%w: an answer to %d, and %d was asked", ErrProtocol, f.id, request.id)
+	case s.broken != nil:
+		return s.broken
+	case !underWay:
+		return fmt.Errorf("%w: an answer to request %d, which is not under way", ErrProtocol, f.id)
 	case f.kind == kindRefusal:
-		return nil, fmt.Errorf("%w: %s", ErrRefused, f.body[:min(len(f.body), maxRefusalKept)])
+		r = reply{err: fmt.Errorf("%w: %s", ErrRefused, f.body[:min(len(f.body), maxRefusalKept)])}
 	case f.kind != kindAnswer:
-		return nil, fmt.Errorf("%w: a frame of the kind %q for an answer", ErrProtocol, f.kind)
+		return fmt.Errorf("%w: a frame of the kind %q for an answer", ErrProtocol, f.kind)
 	}
-	return f.body, nil
+	delete(s.calls, f.id)
+	if answer != nil {
+		answer <- r
+	}
+	return nil
 }
 
-// maxRefusalKept is how much is kept of the words in which a host refuses, in
-// bytes: they are shown to the administrator.
+// maxRefusalKept is how much is kept of the text with which a host refuses, in
+// bytes: it is shown to the administrator.
 const maxRefusalKept = 4096
 
 // within waits for work that waits for the host, or for the end of ctx: then
-// the work goes on until the session is closed, and nobody sees what it brings.
+// the work goes on until the session is closed, and its result is dropped.
 func within[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	type result struct {
 		value T

@@ -186,14 +186,14 @@ func TestBadHosts(t *testing.T) {
 		{name: "words in between", says: hello + "You have new mail.\n" + answer(1, "yes"), call: agent.ErrProtocol},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := agent.OpenStream(t.Context(), strings.NewReader(tt.says), io.Discard, "t")
+			in, out := agent.Scripted([]byte(tt.says), []byte(hello))
+			c, err := agent.OpenStream(t.Context(), in, out, "t")
 			if tt.open != nil {
 				require.ErrorIs(t, err, tt.open)
 				return
 			}
 			require.NoError(t, err)
-			// What is already there when nothing was asked is not waited for.
-			body, err := agent.Unread(c).Call(t.Context(), "echo", nil)
+			body, err := c.Call(t.Context(), "echo", nil)
 			if tt.call != nil {
 				require.ErrorIs(t, err, tt.call)
 				require.Nil(t, body)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/urfave/cli/v2"
 )
@@ -23,7 +24,7 @@ type Fleet struct {
 // with a grace for their processes.
 func (f *Fleet) cycleLimit() time.Duration {
 	turns := time.Duration(len(f.Hosts)/max(f.AtOnce, 1) + 1)
-	return turns*2*(f.Timeout+time.Minute) + 2*MaxGrace
+	return turns*2*(f.Timeout+time.Minute) + 2*agent.MaxGrace
 }
 
 // Run runs the controller's loop and shows each cycle. The exit code is that
@@ -53,6 +54,3 @@ func (e *Enforcement) Run(c *cli.Context, s controller.Schedule, reload func() (
 	}
 	return last
 }
-
-// MaxGrace bounds how long a report may keep this host from answering.
-const MaxGrace = time.Hour

@@ -70,10 +70,7 @@ func (l *selfLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snaps
 }
 
 func (l *selfLink) Execute(ctx context.Context, _ remote.Host, report enforce.Report) (agent.Execution, error) {
-	var done agent.Execution
-	done.Outcomes = l.host.carryOut(ctx, report, func(line string) { done.Lines = append(done.Lines, line) })
-	done.Warnings = l.host.record.warnings()
-	return done, nil
+	return l.host.execution(ctx, report), nil
 }
 
 func (l *selfLink) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]int, error) {

@@ -2,11 +2,13 @@ package host
 
 import (
 	"context"
+	"sync"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/urfave/cli/v2"
 )
 
@@ -27,6 +29,7 @@ type host struct {
 	// silent tells users nothing on their terminals: GENV_TELL=off says so.
 	silent   bool
 	executor *enforcelocal.Executor
+	reports  sync.Mutex   // held while a report is carried out
 	say      func(string) // gets its lines
 	record   *hostRecord
 	names    userNames // of those who own processes
@@ -44,21 +47,30 @@ func (p *program) openHost() (*host, error) {
 	return h, nil
 }
 
-// carryOut does what a report says, and says a line for each thing done. One
-// report is carried out at a time.
-func (h *host) carryOut(ctx context.Context, report enforce.Report, say func(string)) []enforce.Outcome {
+// execution carries out a report for a controller.
+func (h *host) execution(ctx context.Context, report enforce.Report) agent.Execution {
+	var done agent.Execution
+	done.Outcomes, done.Warnings = h.carryOut(ctx, report, func(line string) { done.Lines = append(done.Lines, line) })
+	return done
+}
+
+// carryOut does what a report says, and says a line for each thing done. The
+// warnings are about the record on this host.
+func (h *host) carryOut(ctx context.Context, report enforce.Report, say func(string)) (_ []enforce.Outcome, warnings []string) {
+	h.reports.Lock()
+	defer h.reports.Unlock()
 	spared := []enforce.Termination(nil)
 	if h.spare {
 		spared, report.Terminate = report.Terminate, nil
 	}
 	h.say = say
-	h.record.begin(report, spared)
+	recorded := h.record.begin(report, spared)
 	outcomes := h.executor.Execute(ctx, report)
 	for _, t := range spared {
 		outcomes = append(outcomes, enforce.Outcome{
 			PID: t.Process.PID, EID: t.Process.EID, Status: enforce.StatusRefused, Reason: "GENV_TERMINATE_PROCESSES=0 on this host",
 		})
 	}
-	h.record.end(outcomes)
-	return outcomes
+	recorded.end(outcomes)
+	return outcomes, recorded.warnings
 }

@@ -30,12 +30,17 @@ func (p *program) recordPath() string {
 // keeps nobody from acting: the controller has its own record, and that one
 // decides.
 type hostRecord struct {
-	path  string
-	now   func() time.Time
-	by    string
-	proc  proc.FS
-	items []audit.Record // of the report that is carried out
-	warns []string
+	path string
+	now  func() time.Time
+	by   string
+	proc proc.FS
+}
+
+// reportRecord is the record of one report.
+type reportRecord struct {
+	*hostRecord
+	items    []audit.Record
+	warnings []string // why it could not be kept
 }
 
 func (p *program) openHostRecord(processes proc.FS) *hostRecord {
@@ -43,8 +48,9 @@ func (p *program) openHostRecord(processes proc.FS) *hostRecord {
 }
 
 // begin records what is about to be done.
-func (r *hostRecord) begin(report enforce.Report, spared []enforce.Termination) {
+func (h *hostRecord) begin(report enforce.Report, spared []enforce.Termination) *reportRecord {
 	report.Terminate = append(report.Terminate[:len(report.Terminate):len(report.Terminate)], spared...)
+	r := &reportRecord{hostRecord: h}
 	r.items = audit.Items(snapshot.Hostname(enforcelocal.Hostname()), report, nil)
 	for i := range r.items {
 		item := &r.items[i]
@@ -59,14 +65,15 @@ func (r *hostRecord) begin(report enforce.Report, spared []enforce.Termination) 
 		}
 	}
 	r.append(r.items)
+	return r
 }
 
 // end records what came of it.
-func (r *hostRecord) end(outcomes []enforce.Outcome) {
+func (r *reportRecord) end(outcomes []enforce.Outcome) {
 	r.append(audit.Outcomes(r.items, outcomes))
 }
 
-func (r *hostRecord) append(records []audit.Record) {
+func (r *reportRecord) append(records []audit.Record) {
 	if r.path == "" || len(records) == 0 {
 		return
 	}
@@ -81,15 +88,8 @@ func (r *hostRecord) append(records []audit.Record) {
 		}
 	}
 	if err != nil {
-		r.warns = append(r.warns, fmt.Sprintf("it is not recorded on this host: %v", err))
+		r.warnings = append(r.warnings, fmt.Sprintf("it is not recorded on this host: %v", err))
 	}
-}
-
-// warnings takes what could not be recorded since it was asked last.
-func (r *hostRecord) warnings() []string {
-	warns := r.warns
-	r.warns = nil
-	return warns
 }
 
 // snapshot is this machine's snapshot with what enforcement needs to know of

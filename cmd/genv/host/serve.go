@@ -1,9 +1,7 @@
 package host
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -20,7 +18,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 )
 
 // gcPercentServed has the collector of garbage run seldom: there is little of
@@ -61,11 +58,8 @@ func (p *program) usageServe(c *cli.Context) error {
 	host.Machine.Books = state.NewCache(host.Store)
 	debug.SetGCPercent(gcPercentServed)
 	server := &agent.Server{
-		Token: c.String("token"), Idle: c.Duration("idle"), Handler: &served{host: host},
-		Greeting: agent.Greeting{
-			Protocol: agent.Version, Genv: p.Version,
-			Capabilities: []string{agent.RequestSnapshot, agent.RequestExecute, agent.RequestNotify, agent.RequestPing},
-		},
+		Token: c.String("token"), Idle: c.Duration("idle"), Handler: &agent.Answers{Backend: served{host}},
+		Greeting: agent.NewGreeting(p.Version),
 	}
 	err = server.Serve(c.Context, p.In, p.Out)
 	if errors.Is(err, agent.ErrIdle) || errors.Is(err, context.Canceled) {
@@ -88,99 +82,25 @@ func endWithParent(parent int) error {
 	return nil
 }
 
-// served answers one controller.
-type served struct {
-	host     *host
-	revision uint64
-	last     []byte // the snapshot of that revision, encoded
-}
+// served is this machine as the Backend of `usage serve`.
+type served struct{ host *host }
 
-// Handle implements agent.Handler. A report that was begun is carried out to
-// its end, even if the controller has hung up; a snapshot is not.
-func (s *served) Handle(ctx context.Context, r agent.Request) ([]byte, error) {
-	switch r.Name {
-	case agent.RequestSnapshot:
-		return s.snapshot(r.Wanted, r.Body)
-	case agent.RequestExecute:
-		return s.execute(ctx, r.Body)
-	case agent.RequestNotify:
-		return s.tell(r.Body)
-	case agent.RequestPing:
-		return r.Body, nil
-	}
-	return nil, fmt.Errorf("%q is no request of this version", r.Name)
-}
-
-func (s *served) snapshot(ctx context.Context, body []byte) ([]byte, error) {
-	var request agent.SnapshotRequest
-	if err := json.Unmarshal(body, &request); err != nil {
-		return nil, err
-	}
+// Snapshot implements agent.Backend.
+func (s served) Snapshot(ctx context.Context) ([]byte, error) {
 	now, err := s.host.snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	encoded, err := snapshot.EncodeNative(now)
-	if err != nil {
-		return nil, err
-	}
-	if !bytes.Equal(encoded, s.last) {
-		s.revision++
-		s.last = encoded
-	}
-	answer := agent.SnapshotAnswer{Revision: s.revision}
-	if request.Revision != s.revision {
-		answer.Snapshot = encoded
-	}
-	return snapshot.Marshal(answer)
+	return snapshot.EncodeNative(now)
 }
 
-func (s *served) execute(ctx context.Context, body []byte) ([]byte, error) {
-	var request agent.ExecuteRequest
-	if err := json.Unmarshal(body, &request); err != nil {
-		return nil, err
-	}
-	report, err := enforce.DecodeNativeReport(request.Report)
-	if err != nil {
-		return nil, err
-	}
-	if report.Grace, err = graceOf(request); err != nil {
-		return nil, err
-	}
-	report.Kill, report.Unprotected, report.ID = request.Kill, request.Unprotected, request.ID
-	report.SetReasons(request.Because)
-	answer := agent.ExecuteAnswer{Lines: []string{}}
-	say := func(line string) { answer.Lines = append(answer.Lines, line) }
-	answer.Outcomes = s.host.carryOut(ctx, report, say)
-	answer.Warnings = s.host.record.warnings()
-	return json.Marshal(answer)
+// Execute implements agent.Backend.
+func (s served) Execute(ctx context.Context, report enforce.Report) (agent.Execution, error) {
+	return s.host.execution(ctx, report), nil
 }
 
-func graceOf(r agent.ExecuteRequest) (time.Duration, error) {
-	if r.GraceMS < 0 || r.GraceMS > enforcement.MaxGrace.Milliseconds() {
-		return 0, fmt.Errorf("a grace of %d ms: it is 0 to %s", r.GraceMS, enforcement.MaxGrace)
-	}
-	return time.Duration(r.GraceMS) * time.Millisecond, nil
-}
-
-// maxMessages is how much one request may have told.
-const maxMessages = 1024
-
-// tell shows messages to users on their terminals.
-func (s *served) tell(body []byte) ([]byte, error) {
-	var request agent.NotifyRequest
-	if err := json.Unmarshal(body, &request); err != nil {
-		return nil, err
-	}
-	if len(request.Messages) > maxMessages {
-		return nil, fmt.Errorf("%d messages: at most %d are shown", len(request.Messages), maxMessages)
-	}
-	terminals, err := s.host.tell(request.Messages)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(agent.NotifyAnswer{Terminals: terminals})
-}
+// Notify implements agent.Backend.
+func (s served) Notify(messages []agent.Message) ([]int, error) { return s.host.tell(messages) }
 
 // tell shows messages on this machine's terminals, and counts those.
 func (h *host) tell(messages []agent.Message) ([]int, error) {

@@ -37,7 +37,7 @@ func BenchmarkUnchangedSnapshot(b *testing.B) {
 	host, err := p.openHost()
 	require.NoError(b, err)
 	host.Machine.DevicesFor, host.Machine.Books = devicesFor, state.NewCache(host.Store)
-	s := &served{host: host}
+	s := &agent.Answers{Backend: served{host}}
 	ask := func(revision uint64) (answer agent.SnapshotAnswer) {
 		body, err := json.Marshal(agent.SnapshotRequest{Revision: revision})
 		require.NoError(b, err)

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 func serveAndCrash() {
-	server := &agent.Server{Token: "t", Idle: time.Minute, Handler: &served{}, Greeting: agent.Greeting{Protocol: agent.Version}}
+	server := &agent.Server{Token: "t", Idle: time.Minute, Handler: &agent.Answers{Backend: served{}}, Greeting: agent.NewGreeting("")}
 	_ = server.Serve(context.Background(), os.Stdin, os.Stdout) // it does not return
 }
 

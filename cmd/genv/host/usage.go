@@ -129,12 +129,13 @@ func (p *program) usageExecute(c *cli.Context) error {
 	// is written for it then fails, and that is all.
 	signal.Ignore(syscall.SIGPIPE)
 	say := func(line string) { fmt.Fprintln(p.Out, line) }
-	for _, o := range host.carryOut(c.Context, report, say) {
+	outcomes, warnings := host.carryOut(c.Context, report, say)
+	for _, o := range outcomes {
 		if text := enforcement.Remark(o); text != "" {
 			fmt.Fprintln(p.Err, render.Printable(text))
 		}
 	}
-	for _, text := range host.record.warnings() {
+	for _, text := range warnings {
 		fmt.Fprintln(p.Err, render.Printable(text))
 	}
 	return nil

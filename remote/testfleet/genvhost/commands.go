@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,13 +39,33 @@ func (h *Host) Handle(ctx context.Context, r *inprocess.Request) int {
 }
 
 func (h *Host) serve(ctx context.Context, token string, r *inprocess.Request) int {
-	out := &twister{}
-	return Speak(ctx, r, out, agent.Server{
-		Token: token, Idle: idle, Handler: &conversation{host: h, out: out},
-		Greeting: agent.Greeting{
-			Protocol: agent.Version, Genv: "simulated", Capabilities: []string{agent.RequestSnapshot, agent.RequestExecute},
-		},
-	})
+	wanted, hungUp := context.WithCancel(ctx)
+	defer hungUp()
+	r.Stdin = watched{r.Stdin, hungUp}
+	b := &backend{host: h, out: &twister{}, wanted: wanted}
+	return Speak(ctx, r, b.out, agent.Server{Token: token, Idle: idle, Handler: &agent.Answers{Backend: b}, Greeting: h.greeting()})
+}
+
+func (h *Host) greeting() agent.Greeting {
+	g := agent.NewGreeting("simulated")
+	if h.serial {
+		g.Capabilities = slices.DeleteFunc(g.Capabilities, func(c string) bool { return c == agent.CapabilityParallel })
+	}
+	return g
+}
+
+// watched is a reader with what to do at its end.
+type watched struct {
+	io.Reader
+	ended func()
+}
+
+func (w watched) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	if err != nil {
+		w.ended()
+	}
+	return n, err
 }
 
 // Speak is a command that serves a conversation over its streams; through, if

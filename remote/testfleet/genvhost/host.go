@@ -2,8 +2,6 @@ package genvhost
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -18,10 +16,10 @@ type Host struct {
 	mu       sync.Mutex
 	state    *snapshot.Snapshot
 	encoded  []byte // of state; nil when it has changed since
-	revision uint64
 	carried  []Carried
 	mood     func(request string) Mood
 	old      bool
+	serial   bool
 	answered []time.Time
 	keeps    bool // times of answers
 }
@@ -41,6 +39,13 @@ func New(state *snapshot.Snapshot) *Host {
 // Old makes it a host with genv 1.4.3, which knows no `usage serve`.
 func (h *Host) Old() *Host {
 	h.old = true
+	return h
+}
+
+// Serial makes it a host that answers one request at a time, as genv did before
+// agent.CapabilityParallel.
+func (h *Host) Serial() *Host {
+	h.serial = true
 	return h
 }
 
@@ -99,12 +104,52 @@ func (h *Host) TakeAnswered() []time.Time {
 	return taken
 }
 
-// snapshot answers a request for a snapshot as genv does.
-func (h *Host) snapshot(body []byte) ([]byte, error) {
-	var request agent.SnapshotRequest
-	if err := json.Unmarshal(body, &request); err != nil {
-		return nil, err
+// backend is the host as one conversation of `usage serve` sees it.
+type backend struct {
+	host   *Host
+	out    *twister
+	wanted context.Context // ends when the controller hangs up
+}
+
+// Snapshot implements agent.Backend.
+func (b *backend) Snapshot(ctx context.Context) ([]byte, error) {
+	return as(ctx, b, agent.RequestSnapshot, b.host.snapshot)
+}
+
+// Execute implements agent.Backend.
+func (b *backend) Execute(ctx context.Context, report enforce.Report) (agent.Execution, error) {
+	return as(ctx, b, agent.RequestExecute, func() (agent.Execution, error) {
+		lines, outcomes := b.host.carryOut(report)
+		return agent.Execution{Lines: lines, Outcomes: outcomes}, nil
+	})
+}
+
+// Notify implements agent.Backend: users of this host have no terminals.
+func (b *backend) Notify(messages []agent.Message) ([]int, error) {
+	return make([]int, len(messages)), nil
+}
+
+// as does what a request asks for in the host's present mood.
+func as[T any](ctx context.Context, b *backend, request string, do func() (T, error)) (T, error) {
+	mood := b.host.moodFor(request)
+	if err := mood.pause(ctx, b.wanted); err != nil {
+		var none T
+		return none, err
 	}
+	value, err := do()
+	b.out.behave(mood)
+	return value, err
+}
+
+func (h *Host) moodFor(request string) Mood {
+	h.mu.Lock()
+	f := h.mood
+	h.mu.Unlock()
+	return f(request)
+}
+
+// snapshot is the host's snapshot, encoded.
+func (h *Host) snapshot() ([]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.keeps {
@@ -116,27 +161,8 @@ func (h *Host) snapshot(body []byte) ([]byte, error) {
 			return nil, err
 		}
 		h.encoded = encoded
-		h.revision++
 	}
-	answer := agent.SnapshotAnswer{Revision: h.revision}
-	if request.Revision != h.revision {
-		answer.Snapshot = h.encoded
-	}
-	return json.Marshal(answer)
-}
-
-// execute answers a request to carry out a report.
-func (h *Host) execute(body []byte) ([]byte, error) {
-	var request agent.ExecuteRequest
-	if err := json.Unmarshal(body, &request); err != nil {
-		return nil, err
-	}
-	report, err := enforce.DecodeNativeReport(request.Report)
-	if err != nil {
-		return nil, err
-	}
-	lines, outcomes := h.carryOut(report)
-	return json.Marshal(agent.ExecuteAnswer{Lines: lines, Outcomes: outcomes})
+	return h.encoded, nil
 }
 
 // carryOut does on the snapshot what a report says.
@@ -186,38 +212,4 @@ func (h *Host) terminate(judged *snapshot.Process) enforce.Status {
 	}
 	h.state.Processes = slices.Delete(h.state.Processes, i, i+1)
 	return enforce.StatusTerminated
-}
-
-// conversation is the host's end of `usage serve`.
-type conversation struct {
-	host *Host
-	out  *twister
-}
-
-// Handle implements agent.Handler.
-func (c *conversation) Handle(ctx context.Context, r agent.Request) ([]byte, error) {
-	mood := c.host.moodFor(r.Name)
-	if err := mood.pause(ctx, r.Wanted); err != nil {
-		return nil, err
-	}
-	answer, err := c.answer(r)
-	c.out.next = mood
-	return answer, err
-}
-
-func (c *conversation) answer(r agent.Request) ([]byte, error) {
-	switch r.Name {
-	case agent.RequestSnapshot:
-		return c.host.snapshot(r.Body)
-	case agent.RequestExecute:
-		return c.host.execute(r.Body)
-	}
-	return nil, fmt.Errorf("%q is no request of this version", r.Name)
-}
-
-func (h *Host) moodFor(request string) Mood {
-	h.mu.Lock()
-	f := h.mood
-	h.mu.Unlock()
-	return f(request)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"time"
 )
 
@@ -53,8 +54,28 @@ var errTwisted = errors.New("the host hangs up")
 
 // twister writes answers as the mood has it. A frame comes in one Write.
 type twister struct {
-	w    io.Writer
-	next Mood
+	w io.Writer
+
+	mu   sync.Mutex
+	next Twist
+}
+
+// behave twists the next answer.
+func (t *twister) behave(m Mood) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if m.Twist != Straight {
+		t.next = m.Twist
+	}
+}
+
+// take is how to twist this answer.
+func (t *twister) take() Twist {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	taken := t.next
+	t.next = Straight
+	return taken
 }
 
 // To has it write there.
@@ -64,9 +85,7 @@ func (t *twister) To(w io.Writer) io.Writer {
 }
 
 func (t *twister) Write(p []byte) (int, error) {
-	twist := t.next.Twist
-	t.next = Mood{}
-	switch twist {
+	switch t.take() {
 	case Silent:
 		return len(p), nil
 	case Cut:

@@ -1,0 +1,127 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Backend is a host as a Server sees it. It is safe for concurrent use.
+type Backend interface {
+	// Snapshot returns the host's snapshot as snapshot.EncodeNative writes it. It
+	// may give up when ctx ends.
+	Snapshot(ctx context.Context) ([]byte, error)
+	// Execute carries out a report, to its end even if the controller has hung up.
+	Execute(ctx context.Context, report enforce.Report) (Execution, error)
+	// Notify shows messages on users' terminals, and returns on how many each was
+	// shown.
+	Notify(messages []Message) (terminals []int, err error)
+}
+
+// NewGreeting is the greeting of a host that answers through Answers.
+func NewGreeting(genv string) Greeting {
+	return Greeting{
+		Protocol: Version, Genv: genv,
+		Capabilities: []string{RequestSnapshot, RequestExecute, RequestNotify, RequestPing, CapabilityParallel},
+	}
+}
+
+// Answers is the Handler that answers one controller out of a Backend.
+type Answers struct {
+	Backend Backend
+
+	revision uint64
+	last     []byte // the snapshot of that revision
+}
+
+// Handle implements Handler. Only RequestExecute may be handled concurrently.
+func (a *Answers) Handle(ctx context.Context, r Request) ([]byte, error) {
+	switch r.Name {
+	case RequestSnapshot:
+		return a.snapshot(r.Wanted, r.Body)
+	case RequestExecute:
+		return a.execute(ctx, r.Body)
+	case RequestNotify:
+		return a.notify(r.Body)
+	case RequestPing:
+		return r.Body, nil
+	}
+	return nil, fmt.Errorf("%q is no request of this version", r.Name)
+}
+
+func (a *Answers) snapshot(ctx context.Context, body []byte) ([]byte, error) {
+	var request SnapshotRequest
+	if err := json.Unmarshal(body, &request); err != nil {
+		return nil, err
+	}
+	encoded, err := a.Backend.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(encoded, a.last) {
+		a.revision++
+		a.last = encoded
+	}
+	answer := SnapshotAnswer{Revision: a.revision}
+	if request.Revision != a.revision {
+		answer.Snapshot = encoded
+	}
+	return snapshot.Marshal(answer)
+}
+
+func (a *Answers) execute(ctx context.Context, body []byte) ([]byte, error) {
+	var request ExecuteRequest
+	if err := json.Unmarshal(body, &request); err != nil {
+		return nil, err
+	}
+	report, err := request.report()
+	if err != nil {
+		return nil, err
+	}
+	done, err := a.Backend.Execute(ctx, report)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(ExecuteAnswer{Lines: append([]string{}, done.Lines...), Outcomes: done.Outcomes, Warnings: done.Warnings})
+}
+
+// MaxGrace is the longest grace that a host accepts.
+const MaxGrace = time.Hour
+
+// report is the report that a request carries.
+func (r *ExecuteRequest) report() (enforce.Report, error) {
+	report, err := enforce.DecodeNativeReport(r.Report)
+	if err != nil {
+		return report, err
+	}
+	if r.GraceMS < 0 || r.GraceMS > MaxGrace.Milliseconds() {
+		return report, fmt.Errorf("a grace of %d ms: it is 0 to %s", r.GraceMS, MaxGrace)
+	}
+	report.Grace = time.Duration(r.GraceMS) * time.Millisecond
+	report.Kill, report.Unprotected, report.ID = r.Kill, r.Unprotected, r.ID
+	report.SetReasons(r.Because)
+	return report, nil
+}
+
+// maxMessages is how many messages one request may have.
+const maxMessages = 1024
+
+func (a *Answers) notify(body []byte) ([]byte, error) {
+	var request NotifyRequest
+	if err := json.Unmarshal(body, &request); err != nil {
+		return nil, err
+	}
+	if len(request.Messages) > maxMessages {
+		return nil, fmt.Errorf("%d messages: at most %d are shown", len(request.Messages), maxMessages)
+	}
+	terminals, err := a.Backend.Notify(request.Messages)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(NotifyAnswer{Terminals: terminals})
+}
