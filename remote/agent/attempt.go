@@ -2,206 +2,166 @@ package agent
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"io"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Session is a command that stays on a host. Close ends it; Wait returns its
-// error after Stdout has ended, an *remote.Error, and returns after Close too.
-type Session interface {
-	io.Reader // its stdout
-	io.Writer // its stdin
-	io.Closer
-	Wait() error
-}
-
-// Start begins a command that stays.
-type Start func(ctx context.Context, host remote.Host, command remote.Command) (Session, error)
-
-// line is how a host is spoken with, and for a stream the conversation.
-type line struct {
-	via     Via
-	since   time.Time
-	waiting *sync.WaitGroup // for what goes on behind a caller's back
-
-	session  Session
-	client   *Stream
-	revision uint64
-	last     *snapshot.Snapshot // of that revision
-}
-
-// fallbackFor is for how long a host without streams is taken for one: it may
-// have been given another genv since.
-const fallbackFor = time.Hour
-
-func (l *line) stale() bool { return l.via != ViaStream && time.Since(l.since) > fallbackFor }
-
-func (l *line) close() {
-	if l != nil && l.session != nil {
-		_ = l.session.Close() // whatever it says, it is over
-	}
-}
-
-// attempt is a line in the making.
+// attempt is one try to connect.
 type attempt struct {
+	ctx    context.Context
 	cancel context.CancelFunc
-	done   chan struct{} // closed when what follows is set
-	line   *line
-	err    error
-	until  time.Time // the deadline of the attempt, and of the first question after it
+	timer  *time.Timer   // until it begins; nil if it begins at once
+	done   chan struct{} // closed when it is over
+	until  time.Time     // the deadline of the attempt, and of the first request after it
 }
 
-// begin begins an attempt, after a pause. To a host that was lost, a question is
-// put as well, and its answer thrown away: one that greets and then hangs, over
-// a sick GPU, say, does not come back into the cycles.
-func (s *Pool) begin(host remote.Host, pause time.Duration, lost bool) *attempt {
-	ctx, cancel := context.WithCancel(context.Background())
-	a := &attempt{cancel: cancel, done: make(chan struct{})}
-	s.closing.Go(func() {
-		defer close(a.done)
-		defer cancel()
-		if a.err = rest(ctx, pause); a.err != nil {
-			return
+// begin begins an attempt after a pause; first, if set, is done before it. c.mu is
+// held.
+func (c *Conn) begin(pause time.Duration, first func()) {
+	a := &attempt{done: make(chan struct{})}
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	c.attempt = a
+	run := func() {
+		if first != nil {
+			first()
 		}
-		leave, err := s.enter(ctx)
-		if err != nil {
-			a.err = err
-			return
-		}
-		defer leave()
-		a.until = time.Now().Add(s.Timeout)
-		limited, cancel := context.WithDeadline(ctx, a.until)
-		defer cancel()
-		a.line, a.err = s.reach(limited, host)
-		if remote.ClassOf(a.err) == remote.InvalidOutput && s.Forget != nil {
-			s.Forget(host) // whatever is wrong may be so on this connection alone
-		}
-		if a.err != nil || !lost {
-			return
-		}
-		if _, a.err = a.line.snapshot(limited, host, s.Runner); a.err != nil {
-			s.drop(a.line, host)
-			a.line = nil
-		}
-	})
-	return a
-}
-
-// rest waits; its error says that ctx ended first.
-func rest(ctx context.Context, pause time.Duration) error {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return remote.Errorf(remote.Cancelled, "stopped before it was tried again: %w", context.Cause(ctx))
+		c.try(a)
 	}
-}
-
-// drop ends a line, and with it the connection to its host: whatever is wrong
-// with it, the next one starts again.
-func (s *Pool) drop(l *line, host remote.Host) {
-	s.closing.Go(func() { // a frozen host takes its time to agree, and nobody waits for it here
-		if s.Forget != nil {
-			s.Forget(host)
-		}
-		l.close()
+	if pause <= 0 {
+		c.pool.running.Go(run)
+		return
+	}
+	c.state = StateBackingOff
+	c.pool.running.Add(1)
+	a.timer = time.AfterFunc(pause, func() {
+		defer c.pool.running.Done()
+		run()
 	})
 }
 
-// snapshot asks the host for its snapshot, in the way that it understands.
-func (l *line) snapshot(ctx context.Context, host remote.Host, runner remote.Runner) (*snapshot.Snapshot, error) {
-	switch l.via {
-	case ViaStream:
-		return l.ask(ctx)
-	case ViaCommands:
-		return Commands{runner}.Snapshot(ctx, host)
-	default:
-		return readOnly(ctx, runner, host)
+// cancelAttempt ends the attempt that is under way or due later; c.mu is held.
+func (c *Conn) cancelAttempt() {
+	a := c.attempt
+	if a == nil {
+		return
+	}
+	c.attempt = nil
+	a.cancel()
+	if a.timer != nil && a.timer.Stop() {
+		close(a.done)
+		c.pool.running.Done()
 	}
 }
 
-// reach finds out how the host can be spoken with.
-func (s *Pool) reach(ctx context.Context, host remote.Host) (*line, error) {
-	l := &line{waiting: &s.closing}
-	err := remote.Diagnose(ctx, s.Runner, host, l.greet(ctx, s.Start, host))
-	switch class := remote.ClassOf(err); {
-	case err == nil:
-		l.via = ViaStream
-	case class == remote.CommandFailed && knowsNoServe(err):
-		l.via = ViaCommands
-	case class == remote.GenvMissing:
-		l.via = ViaReadOnly
-	default:
+// retryFor is for how long a host is tried in the background after it was asked
+// for. With longer intervals between cycles it is tried when it is asked next.
+const retryFor = time.Minute
+
+// try is what an attempt does.
+func (c *Conn) try(a *attempt) {
+	defer close(a.done)
+	defer a.cancel()
+	var t transport
+	pause, login, err := c.probe(a.ctx)
+	if login {
+		t, err = c.login(a)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.attempt != a { // it is not wanted any more
+		if t != nil {
+			c.pool.running.Go(t.close)
+		}
+		return
+	}
+	c.attempt = nil
+	if err == nil {
+		c.adopt(t)
+		return
+	}
+	c.failure, c.state = err, StateLost
+	if login {
+		c.setFailing(true)
+		pause = c.backoff.afterLogin(err, int(c.pool.failing.Load()))
+	}
+	if time.Since(c.wanted) < retryFor {
+		c.begin(pause, nil)
+	}
+}
+
+// probe finds out whether a login is due: at once if the host was never tried, or
+// can't be probed; otherwise when it answers.
+func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err error) {
+	c.mu.Lock()
+	failure := c.failure
+	c.mu.Unlock()
+	if failure == nil || !probed(failure) {
+		return 0, true, nil
+	}
+	begun := time.Now()
+	limited, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	err = c.pool.Network.Probe(limited, c.host)
+	if err == nil || errors.Is(err, remote.ErrNoProbe) {
+		return 0, true, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.setFailing(false)
+	pause, login = c.backoff.afterProbe(err, time.Since(begun))
+	return pause, login, err
+}
+
+// login logs in to the host and finds out how it can be asked. A host that was lost
+// is also asked for a snapshot, which is dropped: one that greets and then hangs,
+// over a sick GPU for example, does not come back into the cycles.
+func (c *Conn) login(a *attempt) (transport, error) {
+	c.mu.Lock()
+	c.state = StateDialing
+	retry, failing := c.failure != nil, c.failing
+	c.mu.Unlock()
+	leave, err := c.pool.enter(a.ctx, failing)
+	if err != nil {
 		return nil, err
 	}
-	l.since = time.Now()
-	event := s.Log.Info()
-	if l.via == ViaReadOnly {
-		event = s.Log.Warn()
+	defer leave()
+	a.until = time.Now().Add(c.pool.Timeout)
+	ctx, cancel := context.WithDeadline(a.ctx, a.until)
+	defer cancel()
+	t, err := c.dial(ctx)
+	if remote.ClassOf(err) == remote.InvalidOutput {
+		c.pool.Network.Disconnect(c.host) // whatever is wrong may be so on this connection alone
 	}
-	event.Str("host", host.Name).Str("via", string(l.via)).AnErr("because", err).Msg(sayings[l.via])
-	return l, nil
+	if err != nil || !retry {
+		return t, err
+	}
+	if _, err := t.snapshot(ctx); err != nil {
+		c.discard(t, err)
+		return nil, err
+	}
+	return t, nil
 }
 
-var sayings = map[Via]string{
-	ViaStream:   "a conversation with genv",
-	ViaCommands: "genv there is an older one: one command for each question",
-	ViaReadOnly: "there is no genv on this host: it is only read, and nothing is enforced",
+// adopt makes t the transport; c.mu is held.
+func (c *Conn) adopt(t transport) {
+	c.transport, c.since, c.asked, c.state = t, time.Now(), false, StateReady
+	c.failure = nil
+	c.backoff.connected()
+	c.setFailing(false)
+	if s, ok := t.(*streamTransport); ok {
+		s.stream.whenEnded(func(why error) { c.ended(s, why) })
+	}
 }
 
-// knowsNoServe tells a genv that has no `usage serve` from one that has and
-// failed: Python's argparse, with which 1.4.3 reads its command line, says so.
-func knowsNoServe(err error) bool {
-	var e *remote.Error
-	return errors.As(err, &e) && strings.Contains(e.Stderr, "invalid choice: 'serve'")
-}
-
-// greet starts `genv usage serve` and reads its greeting.
-func (l *line) greet(ctx context.Context, start Start, host remote.Host) error {
-	token := rand.Text()
-	session, err := untilNotBusy(ctx, func() (Session, error) {
-		return start(ctx, host, host.Genv("usage", "serve", "--token", token))
-	})
-	if err != nil {
-		return err
+// setFailing notes whether the login failed last; c.mu is held.
+func (c *Conn) setFailing(failing bool) {
+	switch {
+	case failing && !c.failing:
+		c.pool.failing.Add(1)
+	case !failing && c.failing:
+		c.pool.failing.Add(-1)
 	}
-	l.session = session
-	l.client, err = OpenStream(ctx, session, session, token)
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, ErrNoGreeting) && errors.Is(err, io.EOF) {
-		if ended := l.verdict(ctx); ended != nil {
-			err = ended
-		}
-	}
-	l.waiting.Go(func() { _ = session.Close() }) // whatever it says, it is over
-	l.session, l.client = nil, nil
-	return classify(ctx, err)
-}
-
-// verdict is the session's own word on why its output ended, nil when it has
-// none.
-func (l *line) verdict(ctx context.Context) error {
-	said := make(chan error, 1)
-	session := l.session
-	l.waiting.Go(func() { said <- session.Wait() })
-	timer := time.NewTimer(time.Second) // the exit status follows the output at once, if at all
-	defer timer.Stop()
-	select {
-	case err := <-said:
-		return err
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return nil
+	c.failing = failing
 }

@@ -15,13 +15,13 @@ import (
 // Commands is the Link that runs one genv command on the host for each
 // question, in the 1.4.3 format: `genv usage snapshot` and `genv usage execute`.
 // It works with hosts of either generation.
-type Commands struct{ Runner remote.Runner }
+type Commands struct{ Network Network }
 
 // run runs a command; when sudo or genv did not run, the error says why.
 func (l Commands) run(ctx context.Context, host remote.Host, command remote.Command) (remote.Output, error) {
-	out, err := untilNotBusy(ctx, func() (remote.Output, error) { return l.Runner.Run(ctx, host, command) })
+	out, err := untilNotBusy(ctx, func() (remote.Output, error) { return l.Network.Run(ctx, host, command) })
 	if err != nil {
-		err = remote.Diagnose(ctx, l.Runner, host, err)
+		err = remote.Diagnose(ctx, l.Network, host, err)
 	}
 	return out, err
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -12,193 +11,296 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// talk is what is going on with one host.
-type talk struct {
+// State is what a Conn does.
+type State string
+
+// The states.
+const (
+	StateIdle       State = "idle"        // never asked for anything, or closed
+	StateDialing    State = "dialing"     // waiting for its turn, or logging in
+	StateGreeting   State = "greeting"    // genv was started, and has not greeted yet
+	StateReady      State = "ready"       // connected, no call under way
+	StateAsking     State = "asking"      // connected, calls under way
+	StateLost       State = "lost"        // not connected; it is tried when it is asked next
+	StateBackingOff State = "backing-off" // not connected; it is tried again soon
+)
+
+// Conn is the connection to one host, if there is one, and otherwise what is done
+// to get one. Its mutex is never held during a call.
+type Conn struct {
 	pool *Pool
 	host remote.Host
 
-	mu      sync.Mutex
-	line    *line    // nil while there is none
-	attempt *attempt // to have a line; nil for none
-	why     error    // there is none; nil when it was never tried
-	losses  int      // since it last answered
+	mu        sync.Mutex
+	state     State
+	transport transport // nil unless StateReady or StateAsking
+	since     time.Time // the transport was made
+	asked     bool      // the transport answered a Snapshot
+	calls     int       // under way on the transport
+	attempt   *attempt  // to connect, under way or due later; nil for none
+	failure   error     // why there is no transport; nil if it was never tried
+	failing   bool      // the login failed last: it counts in pool.failing
+	wanted    time.Time // a snapshot was asked for
+	backoff   backoff
 }
 
-// errCut is wrapped when a conversation had ended at the other end.
-var errCut = errors.New("the conversation was cut off")
+// A host that hung up in an orderly way (its genv was idle, or replaced) is
+// reconnected within the same call if that takes no longer than this.
+const reconnectWait = time.Second
 
-// How long a host that was lost is waited for at most in the cycle that finds it
-// lost, and in later ones. The attempt to reach it continues in the background of the
-// cycles, so that a dead host does not delay the living ones.
-const (
-	firstPatience = time.Second
-	laterPatience = 20 * time.Millisecond
-)
-
-func (t *talk) locked(f func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	f()
+// set changes the state.
+func (c *Conn) set(s State) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state = s
 }
 
-// hangUp ends the conversation, if there is one. What was wrong with the host
-// before is forgotten.
-func (t *talk) hangUp() {
-	if t.line != nil {
-		t.pool.closing.Go(t.line.close)
+// snapshot asks the host for its snapshot, in the way that it understands.
+func (c *Conn) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
+	t, until, err := c.connected(ctx)
+	if err != nil {
+		return nil, err
 	}
-	t.line, t.why, t.losses = nil, nil, 0
+	taken, err := c.ask(ctx, t, until)
+	if err != nil && errors.Is(err, errCut) && ctx.Err() == nil {
+		// The connection was made in an earlier cycle and had ended since. Asking for
+		// a snapshot changes nothing, so it may be repeated.
+		if t, until, err = c.connected(ctx); err == nil {
+			taken, err = c.ask(ctx, t, until)
+		}
+	}
+	return taken, err
 }
 
-// lose ends the conversation because of why, and the connection with it, unless
-// the host only hung up: then there is nothing wrong with the connection.
-func (t *talk) lose(why error) {
-	if errors.Is(why, errCut) {
-		t.pool.closing.Go(t.line.close)
-	} else {
-		t.pool.drop(t.line, t.host)
+// connected returns the transport, and until when the host has time for an answer;
+// zero leaves it the Timeout. A host that was never tried is waited for. One that
+// was lost is not: the attempt to reach it continues in the background, so that
+// dead hosts don't delay the others.
+func (c *Conn) connected(ctx context.Context) (t transport, until time.Time, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wanted = time.Now()
+	if c.state == closed {
+		return nil, until, remote.Errorf(remote.Cancelled, "%s is not in the fleet any more", c.host.Name)
 	}
-	t.line, t.why = nil, why
-	t.losses++
-}
-
-// end ends everything with the host.
-func (t *talk) end() {
-	t.hangUp()
-	if a := t.attempt; a != nil {
-		t.attempt = nil
-		a.cancel()
-		t.pool.closing.Go(func() {
-			<-a.done
-			a.line.close()
-		})
+	if t = c.transport; t != nil && t.via() != ViaStream && time.Since(c.since) > fallbackAge {
+		c.reset()
 	}
-}
-
-// reconsider forgets how a host without streams is spoken with.
-func (t *talk) reconsider() {
-	if t.line != nil && t.line.via != ViaStream {
-		t.hangUp()
+	if c.transport != nil {
+		return c.transport, until, nil
 	}
-}
-
-// ready has the host be spoken with, if need be by an attempt, and returns
-// until when the host has time for an answer; zero leaves it the Timeout. A host
-// that was lost is waited for as long as patience lasts.
-func (t *talk) ready(ctx context.Context, patience time.Duration) (until time.Time, err error) {
-	if t.line != nil && t.line.stale() {
-		t.reconsider()
+	if remote.Outdated(c.failure) && c.state == StateBackingOff {
+		c.cancelAttempt()
 	}
-	if t.line != nil {
-		return time.Time{}, nil
-	}
-	begun := t.attempt == nil
+	begun := c.attempt == nil
 	if begun {
-		t.attempt = t.pool.begin(t.host, pauseAfter(t.losses), t.why != nil)
+		c.begin(0, nil)
 	}
-	if err := t.await(ctx, patience); err != nil {
-		return time.Time{}, err
+	a := c.attempt
+	if err := c.await(ctx, a); err != nil {
+		return nil, until, err
 	}
-	a := t.attempt
-	t.attempt, t.line = nil, a.line
-	if a.err != nil {
-		t.why = a.err
-		t.losses++
+	if c.transport == nil {
+		return nil, until, c.failure
 	}
-	if !begun {
-		return time.Time{}, a.err // it was over some time ago
+	if begun {
+		until = a.until
 	}
-	return a.until, a.err
+	return c.transport, until, nil
 }
 
-// pauseAfter is how long a host is left alone that was lost so often in a row:
-// not at all at first, then from a quarter of a second up to half a minute.
-func pauseAfter(losses int) time.Duration {
-	if losses <= 1 {
-		return 0
-	}
-	longest := 30 * time.Second
-	pause := min(250*time.Millisecond<<min(losses-2, 8), longest)
-	return pause*3/4 + rand.N(pause/2) //nolint:gosec // spreads load, guards no secret
-}
-
-// await waits for the attempt: to its end for a host that was never lost.
-func (t *talk) await(ctx context.Context, patience time.Duration) error {
+// await waits for an attempt as long as its host is to be waited for; c.mu is
+// released meanwhile.
+func (c *Conn) await(ctx context.Context, a *attempt) error {
 	var late <-chan time.Time
-	if t.why != nil {
-		timer := time.NewTimer(patience)
+	switch {
+	case c.failure == nil:
+	case errors.Is(c.failure, errCut):
+		timer := time.NewTimer(min(reconnectWait, c.pool.Timeout/2))
 		defer timer.Stop()
 		late = timer.C
+	default:
+		return c.failure
 	}
+	failure := c.failure
+	c.mu.Unlock()
+	defer c.mu.Lock()
 	select {
-	case <-t.attempt.done:
+	case <-a.done:
 		return nil
 	case <-late:
-		return t.why // still
+		return failure
 	case <-ctx.Done():
 		return remote.Errorf(remote.Cancelled, "stopped before it was begun: %w", context.Cause(ctx))
 	}
 }
 
-// snapshot asks the host for its snapshot, in the way that it understands.
-func (t *talk) snapshot(ctx context.Context, patience time.Duration) (taken *snapshot.Snapshot, err error) {
-	until, err := t.ready(ctx, patience)
-	if err != nil {
-		return nil, err
-	}
-	ctx, done, err := t.turn(ctx, until, t.pool.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	taken, err = t.line.snapshot(ctx, t.host, t.pool.Runner)
-	switch {
-	case err == nil:
-		t.why, t.losses = nil, 0
-	case !errors.Is(err, ErrRefused):
-		t.lose(err)
+// ask asks for a snapshot on a transport.
+func (c *Conn) ask(ctx context.Context, t transport, until time.Time) (taken *snapshot.Snapshot, err error) {
+	err = c.call(ctx, t, callLimit{until, c.pool.Timeout}, func(ctx context.Context) error {
+		taken, err = t.snapshot(ctx)
+		return err
+	})
+	if err == nil {
+		c.mu.Lock()
+		c.asked = true
+		c.mu.Unlock()
 	}
 	return taken, err
 }
 
-// carryOut has the host carry out a report, in the way that it understands. It
+// execute has the host carry out a report, in the way that it understands. It
 // begins nothing with a host that was lost since it was asked: what was seen of
-// it holds no more.
-func (t *talk) carryOut(ctx context.Context, report enforce.Report) (Execution, error) {
-	if t.line == nil {
-		return Execution{}, remote.Errorf(remote.Unreachable, "%s was lost before the report was sent", t.host.Name)
+// it may not be true any more.
+func (c *Conn) execute(ctx context.Context, report enforce.Report) (done Execution, err error) {
+	c.mu.Lock()
+	t, asked := c.transport, c.asked
+	c.mu.Unlock()
+	if t == nil || !asked {
+		return done, remote.Errorf(remote.Unreachable, "%s was lost before the report was sent", c.host.Name)
 	}
-	ctx, done, err := t.turn(ctx, time.Time{}, t.pool.timeFor(report))
-	if err != nil {
-		return Execution{}, err
+	err = c.call(ctx, t, callLimit{limit: c.pool.timeFor(report)}, func(ctx context.Context) error {
+		done, err = t.execute(ctx, report)
+		return err
+	})
+	return done, err
+}
+
+// notify has the host show messages. It is not worth a login.
+func (c *Conn) notify(ctx context.Context, messages []Message) (terminals []int, err error) {
+	c.mu.Lock()
+	t := c.transport
+	c.mu.Unlock()
+	if t == nil || !t.capabilities().Notify {
+		return nil, ErrCannotNotify
 	}
-	defer done()
-	switch t.line.via {
-	case ViaStream:
-		done, err := t.line.execute(ctx, report)
-		if err != nil && !errors.Is(err, ErrRefused) {
-			t.lose(err)
+	err = c.call(ctx, t, callLimit{limit: c.pool.Timeout}, func(ctx context.Context) error {
+		terminals, err = t.notify(ctx, messages)
+		return err
+	})
+	return terminals, err
+}
+
+// callLimit is the deadline of a call, or else how long it may take once it has
+// its turn.
+type callLimit struct {
+	until time.Time
+	limit time.Duration
+}
+
+// call makes a call on a transport, and loses the transport if the call shows that
+// it is broken. Commands wait for their turn first.
+func (c *Conn) call(ctx context.Context, t transport, l callLimit, do func(context.Context) error) error {
+	if t.via() != ViaStream {
+		leave, err := c.pool.logins.enter(ctx)
+		if err != nil {
+			return err
 		}
-		return done, err
-	case ViaCommands:
-		return Commands{t.pool.Runner}.Execute(ctx, t.host, report)
-	default:
-		return Execution{}, remote.Errorf(remote.GenvMissing, "there is no genv on %s, so it is only read", t.host.Name)
+		defer leave()
+		l.until = time.Time{}
+	}
+	if l.until.IsZero() {
+		l.until = time.Now().Add(l.limit)
+	}
+	limited, cancel := context.WithDeadline(ctx, l.until)
+	defer cancel()
+	c.count(t, 1)
+	err := do(limited)
+	c.count(t, -1)
+	if err != nil && broken(limited, t, err) {
+		c.lose(t, err)
+	}
+	return err
+}
+
+// broken reports whether a transport can't be used any more after an error.
+func broken(ctx context.Context, t transport, err error) bool {
+	switch {
+	case errors.Is(err, ErrRefused), errors.Is(err, ErrCannotNotify):
+		return false
+	case errors.Is(err, ErrNotSent) && ctx.Err() != nil: // it had no turn in time
+		return false
+	case errors.Is(ctx.Err(), context.Canceled):
+		return !t.capabilities().Parallel
+	}
+	return true
+}
+
+// count notes that a call on the transport begins (1) or ends (-1).
+func (c *Conn) count(t transport, change int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.transport != t {
+		return
+	}
+	c.calls += change
+	c.state = StateReady
+	if c.calls > 0 {
+		c.state = StateAsking
 	}
 }
 
-// turn waits in the queue, if the host is to run a command, and then has the
-// time limit begin.
-func (t *talk) turn(ctx context.Context, until time.Time, limit time.Duration) (_ context.Context, done func(), err error) {
-	leave := func() {}
-	if t.line.via != ViaStream {
-		if leave, err = t.pool.enter(ctx); err != nil {
-			return nil, nil, err
-		}
+// lose ends a transport because of an error, and begins an attempt to get another.
+func (c *Conn) lose(t transport, why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.transport != t {
+		return // it was lost before
 	}
-	if until.IsZero() || t.line.via != ViaStream {
-		until = time.Now().Add(limit)
+	c.transport, c.calls, c.state, c.failure = nil, 0, StateLost, why
+	c.begin(0, func() { c.discard(t, why) })
+}
+
+// discard closes a transport, and the connection under it unless the host only
+// hung up: whatever is wrong with it, the next one begins afresh.
+func (c *Conn) discard(t transport, why error) {
+	if !errors.Is(why, errCut) {
+		c.pool.Network.Disconnect(c.host)
 	}
-	ctx, cancel := context.WithDeadline(ctx, until)
-	return ctx, func() { cancel(); leave() }, nil
+	t.close()
+}
+
+// reset closes the transport, if there is one, and forgets what was wrong with
+// the host before; c.mu is held.
+func (c *Conn) reset() {
+	if t := c.transport; t != nil {
+		c.pool.running.Go(t.close)
+	}
+	c.transport, c.calls, c.failure, c.state = nil, 0, nil, StateIdle
+	c.setFailing(false)
+}
+
+// ended is called when a stream ended without being asked to.
+func (c *Conn) ended(t *streamTransport, why error) {
+	c.mu.Lock()
+	current := c.transport == t
+	if current {
+		c.pool.running.Add(1) // before Close, which takes c.mu, waits
+	}
+	c.mu.Unlock()
+	if current {
+		defer c.pool.running.Done()
+		c.lose(t, t.explain(context.Background(), why))
+	}
+}
+
+// reconsider forgets how a host without `usage serve` is asked.
+func (c *Conn) reconsider() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.transport != nil && c.transport.via() != ViaStream {
+		c.reset()
+	}
+}
+
+// closed is the state of a Conn that was removed from its Pool.
+const closed State = ""
+
+// close ends the connection and all calls for good.
+func (c *Conn) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancelAttempt()
+	c.reset()
+	c.state = closed
 }

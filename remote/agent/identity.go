@@ -17,8 +17,21 @@ type Identity struct {
 
 // About is what is known about a host without asking it.
 type About struct {
-	Via  Via         // how the host is asked; empty while that is not known
+	State State
+	Via   Via // how the host is asked; empty while that is not known
+	Capabilities
 	Peer remote.Peer // what the connection leads to
+}
+
+// about returns what is known about the host.
+func (c *Conn) about(peer remote.Peer) About {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := About{State: c.state, Peer: peer}
+	if c.transport != nil {
+		a.Via, a.Capabilities = c.transport.via(), c.transport.capabilities()
+	}
+	return a
 }
 
 // whoAmI prints what identifies a machine, its boot and its state folder. It needs
@@ -27,7 +40,7 @@ const whoAmI = `echo "genv-machine $(cat /etc/machine-id) $(cat /proc/sys/kernel
 
 // Identify asks a host what identifies its machine.
 func (l Commands) Identify(ctx context.Context, host remote.Host) (Identity, error) {
-	out, err := l.Runner.Run(ctx, host, remote.Command{Args: []string{"sh", "-c", whoAmI}})
+	out, err := l.Network.Run(ctx, host, remote.Command{Args: []string{"sh", "-c", whoAmI}})
 	if err != nil {
 		return Identity{}, err
 	}
@@ -39,25 +52,8 @@ func (l Commands) Identify(ctx context.Context, host remote.Host) (Identity, err
 	return Identity{}, nil // nothing is known
 }
 
-// Identify asks a host what identifies its machine.
-func (s *Pool) Identify(ctx context.Context, host remote.Host) (Identity, error) {
-	return Commands{s.Runner}.Identify(ctx, host)
-}
-
 // About returns what is known about a host.
 func (l Commands) About(host remote.Host) About {
-	return About{Via: ViaCommands, Peer: peerOf(l.Runner, host)}
-}
-
-// About returns what is known about a host.
-func (s *Pool) About(host remote.Host) About {
-	return About{Via: s.Via(host), Peer: peerOf(s.Runner, host)}
-}
-
-func peerOf(runner remote.Runner, host remote.Host) remote.Peer {
-	if peers, ok := runner.(remote.Peers); ok {
-		peer, _ := peers.Peer(host)
-		return peer
-	}
-	return remote.Peer{}
+	peer, _ := l.Network.Peer(host)
+	return About{Via: ViaCommands, Capabilities: Capabilities{Execute: true, Parallel: true}, Peer: peer}
 }

@@ -33,25 +33,6 @@ type NotifyAnswer struct {
 // ErrCannotNotify says that the genv on the host cannot show messages to users.
 var ErrCannotNotify = errors.New("the genv there cannot tell users anything")
 
-// Notify has a host show messages to its users, and returns on how many terminals
-// each message was shown. The error is ErrCannotNotify if the host can't do it.
-func (s *Pool) Notify(ctx context.Context, host remote.Host, messages []Message) ([]int, error) {
-	t := s.talk(host)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.line == nil || t.line.via != ViaStream || !t.line.client.Greeting.Can(RequestNotify) {
-		return nil, ErrCannotNotify // it is not worth a login
-	}
-	var answer NotifyAnswer
-	if err := t.line.call(ctx, RequestNotify, NotifyRequest{Messages: messages}, &answer); err != nil {
-		if !errors.Is(err, ErrRefused) {
-			t.lose(err)
-		}
-		return nil, err
-	}
-	return answer.Terminals, nil
-}
-
 // Notify returns ErrCannotNotify: genv 1.4.3 has no such command.
 func (l Commands) Notify(context.Context, remote.Host, []Message) ([]int, error) {
 	return nil, ErrCannotNotify

@@ -3,8 +3,8 @@ package agent
 import (
 	"cmp"
 	"context"
-	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -14,134 +14,129 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Via is how a host is spoken with. The texts appear in JSON.
-type Via string
+// Network is how hosts are reached; *sshclient.Client is one. It tries once.
+type Network interface {
+	remote.Runner
+	remote.Peers
+	// Probe finds out whether a host answers, without a login. The error wraps
+	// remote.ErrNoProbe where that can't be found out.
+	Probe(ctx context.Context, host remote.Host) error
+	// Disconnect closes the connection to a host that does not answer any more.
+	Disconnect(host remote.Host)
+}
 
-// The ways, the best first. Which one it is, is found out when a conversation
-// begins, and kept until it breaks.
-const (
-	ViaStream   Via = "stream"    // genv usage serve: a message a question
-	ViaCommands Via = "commands"  // genv usage snapshot and execute: genv 1.4.3
-	ViaReadOnly Via = "read-only" // no genv there: nvidia-smi and /proc
-)
-
-// Pool is the Link that keeps a conversation with every host, and falls back
-// by itself to what the host understands. Its fields are set before its first
+// Pool keeps a connection to every host. Its fields are set before its first
 // use; then it is safe for concurrent use. Close ends it.
 type Pool struct {
-	Start  Start
-	Runner remote.Runner // for hosts without streams
-	// Timeout is the deadline of a question, the greeting before the first one
+	Start   Start
+	Network Network
+	// Timeout is the deadline of a request, the login before the first one
 	// included. A report has the time that its processes get to end on top.
 	Timeout time.Duration
 	// Fanout is how many hosts at a time are logged in to or given commands; 0
-	// is no bound. A question in a conversation that stands waits for nobody.
+	// is no bound. A request on a connection that is there does not wait.
 	Fanout int
-	// Forget, if set, ends the connection to a host whose conversation broke.
-	Forget func(remote.Host)
 	Log    zerolog.Logger
 
 	mu      sync.Mutex
-	talks   map[string]*talk
-	slots   chan struct{}
-	closing sync.WaitGroup // sessions that are being closed
+	conns   map[string]*Conn
+	logins  slots
+	retries slots          // logins to hosts whose logins failed
+	failing atomic.Int32   // hosts whose logins failed last
+	running sync.WaitGroup // what is done in the background
 }
 
-// talk finds or begins what is known of a host. It is under its mutex when it
-// is used, so that one question is under way at a time.
-func (s *Pool) talk(host remote.Host) *talk {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.talks == nil {
-		s.talks = make(map[string]*talk)
+// conn finds or makes the Conn of a host.
+func (p *Pool) conn(host remote.Host) *Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conns == nil {
+		p.conns = make(map[string]*Conn)
+		p.logins, p.retries = newSlots(p.Fanout), newSlots((p.Fanout+3)/4)
 	}
-	t := s.talks[host.Name]
-	if t == nil {
-		t = &talk{pool: s, host: host}
-		s.talks[host.Name] = t
+	c := p.conns[host.Name]
+	if c == nil {
+		c = &Conn{pool: p, host: host, state: StateIdle}
+		p.conns[host.Name] = c
 	}
-	return t
+	return c
 }
 
-// Via says how a host is spoken with; empty while that is not known.
-func (s *Pool) Via(host remote.Host) Via {
-	t := s.talk(host)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.line == nil {
-		return ""
-	}
-	return t.line.via
-}
-
-// Keep goes on with the hosts that are still to be spoken with in the same
-// way, and ends what there is with all others, which it returns. How hosts
-// without streams are spoken with is found out again.
-func (s *Pool) Keep(hosts []remote.Host) (over []remote.Host) {
+// Keep keeps the connections to hosts that are still reached in the same way, and
+// ends those to all others, which it returns. Hosts without `usage serve` are
+// asked for it again.
+func (p *Pool) Keep(hosts []remote.Host) (over []remote.Host) {
 	kept := make(map[string]remote.Host, len(hosts))
 	for _, h := range hosts {
 		kept[h.Name] = h
 	}
-	s.mu.Lock()
-	var ended, rest []*talk
-	for name, t := range s.talks {
-		if h, ok := kept[name]; !ok || !sameWay(h, t.host) {
-			ended = append(ended, t)
-			delete(s.talks, name)
+	p.mu.Lock()
+	var ended, rest []*Conn
+	for name, c := range p.conns {
+		if h, ok := kept[name]; !ok || !sameWay(h, c.host) {
+			ended = append(ended, c)
+			delete(p.conns, name)
 		} else {
-			rest = append(rest, t)
+			rest = append(rest, c)
 		}
 	}
-	s.mu.Unlock()
-	for _, t := range ended {
-		t.locked(t.end)
-		over = append(over, t.host)
+	p.mu.Unlock()
+	for _, c := range ended {
+		c.close()
+		over = append(over, c.host)
 	}
-	for _, t := range rest {
-		t.locked(t.reconsider)
+	for _, c := range rest {
+		c.reconsider()
 	}
 	return over
 }
 
-// sameWay says whether two hosts are reached and commanded alike.
+// sameWay reports whether two hosts are reached and commanded alike.
 func sameWay(a, b remote.Host) bool {
 	return a.Name == b.Name && a.Address == b.Address && a.Port == b.Port && a.User == b.User &&
 		a.GenvPath == b.GenvPath && a.NoSudo == b.NoSudo
 }
 
-// Close ends all conversations and waits for their sessions' ends.
-func (s *Pool) Close() {
-	s.Keep(nil)
-	s.closing.Wait()
+// Close ends all connections and waits until they are closed.
+func (p *Pool) Close() {
+	p.Keep(nil)
+	p.running.Wait()
 }
 
-// Snapshot implements Link.
-func (s *Pool) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
-	t := s.talk(host)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	kept := t.line != nil && t.line.via == ViaStream
-	taken, err := t.snapshot(ctx, laterPatience)
-	if err != nil && kept && errors.Is(err, errCut) && ctx.Err() == nil {
-		// The conversation was from an earlier cycle and had ended since. A
-		// question for a snapshot changes nothing, so it may be put again.
-		taken, err = t.snapshot(ctx, min(firstPatience, s.Timeout/2))
-	}
+// Snapshot asks a host for its snapshot.
+func (p *Pool) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
+	taken, err := p.conn(host).snapshot(ctx)
 	if err != nil && remote.ClassOf(err) == remote.OutcomeUnknown {
-		err = &remote.Error{Class: remote.Unreachable, Err: err} // nothing was to be done, so nothing is unknown
+		err = &remote.Error{Class: remote.Unreachable, Err: err} // a snapshot changes nothing, so nothing is unknown
 	}
 	return taken, err
 }
 
-// Execute implements Link.
-func (s *Pool) Execute(ctx context.Context, host remote.Host, report enforce.Report) (Execution, error) {
-	t := s.talk(host)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.carryOut(ctx, report)
+// Execute has a host carry out a report, once. An error of the class
+// OutcomeUnknown means that it may have been carried out, in part or whole; one
+// that wraps ErrNotSent that it was not.
+func (p *Pool) Execute(ctx context.Context, host remote.Host, report enforce.Report) (Execution, error) {
+	return p.conn(host).execute(ctx, report)
 }
 
-// What a host needs beside the Timeout to carry out a report: the time that
+// Notify has a host show messages to its users, and returns on how many terminals
+// each message was shown. The error is ErrCannotNotify if the host can't do it.
+func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message) ([]int, error) {
+	return p.conn(host).notify(ctx, messages)
+}
+
+// Identify asks a host what identifies its machine.
+func (p *Pool) Identify(ctx context.Context, host remote.Host) (Identity, error) {
+	return Commands{p.Network}.Identify(ctx, host)
+}
+
+// About returns what is known about a host.
+func (p *Pool) About(host remote.Host) About {
+	peer, _ := p.Network.Peer(host)
+	return p.conn(host).about(peer)
+}
+
+// What a host needs besides the Timeout to carry out a report: the time that
 // processes get when the report leaves it to the host, and what the kernel and
 // the driver get after SIGKILL.
 const (
@@ -150,28 +145,50 @@ const (
 )
 
 // timeFor is the deadline of a report.
-func (s *Pool) timeFor(report enforce.Report) time.Duration {
-	limit := s.Timeout + cmp.Or(report.Grace, ownGrace)
+func (p *Pool) timeFor(report enforce.Report) time.Duration {
+	limit := p.Timeout + cmp.Or(report.Grace, ownGrace)
 	if report.Kill {
 		limit += killWait
 	}
 	return limit
 }
 
-// enter waits until few enough hosts are logged in to.
-func (s *Pool) enter(ctx context.Context) (leave func(), err error) {
-	if s.Fanout <= 0 {
+// enter waits until few enough hosts are logged in to. Hosts whose logins failed
+// have a quarter of the places, so that they don't delay the others.
+func (p *Pool) enter(ctx context.Context, failing bool) (leave func(), err error) {
+	if !failing {
+		return p.logins.enter(ctx)
+	}
+	leaveRetries, err := p.retries.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	leaveLogins, err := p.logins.enter(ctx)
+	if err != nil {
+		leaveRetries()
+		return nil, err
+	}
+	return func() { leaveLogins(); leaveRetries() }, nil
+}
+
+// slots bound how much is done at a time; nil is no bound.
+type slots chan struct{}
+
+func newSlots(n int) slots {
+	if n <= 0 {
+		return nil
+	}
+	return make(slots, n)
+}
+
+// enter waits for a place.
+func (s slots) enter(ctx context.Context) (leave func(), err error) {
+	if s == nil {
 		return func() {}, nil
 	}
-	s.mu.Lock()
-	if s.slots == nil {
-		s.slots = make(chan struct{}, s.Fanout)
-	}
-	slots := s.slots
-	s.mu.Unlock()
 	select {
-	case slots <- struct{}{}:
-		return func() { <-slots }, nil
+	case s <- struct{}{}:
+		return func() { <-s }, nil
 	case <-ctx.Done():
 		return nil, remote.Errorf(remote.Cancelled, "stopped before it was begun: %w", context.Cause(ctx))
 	}

@@ -44,7 +44,7 @@ func TestAConversation(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, after.Processes)
 	require.Equal(t, 1, f.Hosts()[0].Counts().Commands, "one command served all of it")
-	require.Equal(t, agent.ViaStream, f.streams.Via(f.hosts[0]))
+	require.Equal(t, agent.ViaStream, f.streams.About(f.hosts[0]).Via)
 }
 
 // TestBadConversations: the conversation ends with its class of error, nothing
@@ -83,7 +83,7 @@ func TestBadConversations(t *testing.T) {
 				require.Error(t, err)
 				require.Equal(t, tt.class, remote.ClassOf(err), "%v", err)
 				require.Nil(t, s)
-				require.Empty(t, f.streams.Via(f.hosts[0]))
+				require.Empty(t, f.streams.About(f.hosts[0]).Via)
 				s = eventually(t, f, 0)
 			} else {
 				require.NoError(t, err)
@@ -242,7 +242,7 @@ func TestWrongOutcomes(t *testing.T) {
 			done, err := f.streams.Execute(t.Context(), f.hosts[0], reportOn(taken))
 			require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(err), "%v", err)
 			require.Equal(t, agent.Execution{}, done)
-			require.Empty(t, f.streams.Via(f.hosts[0]), "that conversation is over")
+			require.Empty(t, f.streams.About(f.hosts[0]).Via, "that conversation is over")
 		})
 	}
 }
@@ -256,7 +256,7 @@ func TestFallingBack(t *testing.T) {
 		require.Len(t, s.Processes, 1)
 		require.Zero(t, s.Processes[0].Start, "1.4.3 does not tell")
 	}
-	require.Equal(t, agent.ViaCommands, f.streams.Via(f.hosts[0]))
+	require.Equal(t, agent.ViaCommands, f.streams.About(f.hosts[0]).Via)
 	require.Equal(t, 4, f.Hosts()[0].Counts().Commands, "serve is tried once")
 	s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
 	require.NoError(t, err)
@@ -267,7 +267,7 @@ func TestFallingBack(t *testing.T) {
 
 	s, err = f.streams.Snapshot(t.Context(), f.hosts[2])
 	require.NoError(t, err)
-	require.Equal(t, agent.ViaReadOnly, f.streams.Via(f.hosts[2]))
+	require.Equal(t, agent.ViaReadOnly, f.streams.About(f.hosts[2]).Via)
 	require.Len(t, s.Devices, 1)
 	require.Len(t, s.Processes, 1)
 	require.True(t, s.Processes[0].EnvUnknown, "so that nothing follows from it")
@@ -277,8 +277,8 @@ func TestFallingBack(t *testing.T) {
 	_, err = f.streams.Snapshot(t.Context(), f.hosts[1])
 	require.NoError(t, err)
 	require.Empty(t, f.streams.Keep(f.hosts))
-	require.Equal(t, agent.ViaStream, f.streams.Via(f.hosts[1]))
-	require.Empty(t, f.streams.Via(f.hosts[0]), "it may have been given our genv since")
+	require.Equal(t, agent.ViaStream, f.streams.About(f.hosts[1]).Via)
+	require.Empty(t, f.streams.About(f.hosts[0]).Via, "it may have been given our genv since")
 	require.Equal(t, f.hosts[1:2], f.streams.Keep([]remote.Host{f.hosts[0], {Name: "h2"}}))
 }
 

@@ -29,14 +29,14 @@ type Stream struct {
 	Greeting Greeting
 
 	out     io.Writer
-	writing lock          // held while a request is written
-	turn    lock          // held while a call is under way; nil if calls don't wait for each other
-	ended   chan struct{} // closed when broken is set
+	writing lock // held while a request is written
+	turn    lock // held while a call is under way; nil if calls don't wait for each other
 
 	mu     sync.Mutex
 	last   uint64
 	calls  map[uint64]chan<- reply // under way; nil for those whose answer is not wanted any more
 	broken error
+	onEnd  func(why error)
 }
 
 // lock is a mutex that can be waited for with a context. A nil lock is always free.
@@ -77,7 +77,7 @@ func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) 
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{Greeting: greeting, out: out, writing: make(lock, 1), ended: make(chan struct{}), calls: make(map[uint64]chan<- reply)}
+	s := &Stream{Greeting: greeting, out: out, writing: make(lock, 1), calls: make(map[uint64]chan<- reply)}
 	if !greeting.Can(CapabilityParallel) {
 		s.turn = make(lock, 1)
 	}
@@ -161,13 +161,27 @@ func (s *Stream) fail(why error) {
 		return
 	}
 	s.broken = why
-	close(s.ended)
 	for _, answer := range s.calls {
 		if answer != nil {
 			answer <- reply{err: why}
 		}
 	}
 	s.calls = nil
+	if s.onEnd != nil {
+		go s.onEnd(why)
+	}
+}
+
+// whenEnded has f called, once, in a goroutine of its own, when the stream is or
+// becomes broken.
+func (s *Stream) whenEnded(f func(why error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken != nil {
+		go f(s.broken)
+		return
+	}
+	s.onEnd = f
 }
 
 // read gives every call its answer until in ends or breaks the protocol.

@@ -42,28 +42,9 @@ func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handl
 	f.client, err = sshclient.New(sshclient.Options{ConfigFile: f.SSHConfig(), CommandTimeout: timeout})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = f.client.Close() })
-	f.streams = &agent.Pool{Start: over(f.client), Runner: f.client, Timeout: timeout, Log: zerolog.Nop(), Forget: func(h remote.Host) { f.client.Forget(h) }}
+	f.streams = &agent.Pool{Start: agent.StartWith(f.client.Start), Network: f.client, Timeout: timeout, Log: zerolog.Nop()}
 	t.Cleanup(f.streams.Close)
 	return f
-}
-
-type session struct{ *sshclient.Session }
-
-func (s session) Read(p []byte) (int, error)  { return s.Stdout.Read(p) }
-func (s session) Write(p []byte) (int, error) { return s.Stdin.Write(p) }
-func (s session) Close() error {
-	s.Session.Close()
-	return nil
-}
-
-func over(client *sshclient.Client) agent.Start {
-	return func(ctx context.Context, host remote.Host, command remote.Command) (agent.Session, error) {
-		s, err := client.Start(ctx, host, command)
-		if err != nil {
-			return nil, err
-		}
-		return session{s}, nil
-	}
 }
 
 // plain is what a Link has that can only be asked for snapshots and given reports.

@@ -226,6 +226,10 @@ func (s *Session) Wait() error {
 	return s.verdict()
 }
 
+// Read reads from Stdout, and Write writes to Stdin.
+func (s *Session) Read(p []byte) (int, error)  { return s.Stdout.Read(p) }
+func (s *Session) Write(p []byte) (int, error) { return s.Stdin.Write(p) }
+
 // Close ends the session; the command sees the end of its stdin. A host that
 // does not agree within a second loses its connection. It is safe to call twice.
 func (s *Session) Close() {

@@ -46,9 +46,9 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 		return err
 	}
 	defer rules.Close()
-	talks := f.converse(log)
-	defer talks.Close()
-	return rules.Run(c, schedule, func() (*controller.Controller, error) { return p.reload(c, f, talks, rules) })
+	pool := f.connect(log)
+	defer pool.Close()
+	return rules.Run(c, schedule, func() (*controller.Controller, error) { return p.reload(c, f, pool, rules) })
 }
 
 // patienceFor is how long a host has for an answer when nobody said: in a loop
@@ -63,7 +63,7 @@ func patienceFor(interval, longest time.Duration) time.Duration {
 }
 
 // reload is what SIGHUP asks for: the hosts and the policy as they are now.
-func (p *program) reload(c *cli.Context, f *fleet, conns *agent.Pool, rules *enforcement.Enforcement) (*controller.Controller, error) {
+func (p *program) reload(c *cli.Context, f *fleet, pool *agent.Pool, rules *enforcement.Enforcement) (*controller.Controller, error) {
 	hosts, err := p.hostsOf(c)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (p *program) reload(c *cli.Context, f *fleet, conns *agent.Pool, rules *enf
 	if err != nil {
 		return nil, err
 	}
-	f.client.Forget(conns.Keep(hosts)...)
+	f.client.Forget(pool.Keep(hosts)...)
 	next.Fanout = len(hosts)
 	log := p.Logger(c).Level(zerolog.InfoLevel)
 	log.Info().Int("hosts", len(hosts)).Int("before", len(old)).Msg("SIGHUP: hosts and policy were read again")

@@ -94,7 +94,7 @@ func (p *program) openFleet(c *cli.Context) (*fleet, error) {
 	bar := render.NewProgress(p.Err)
 	return &fleet{client: client, Fleet: &enforcement.Fleet{
 		Controller: &controller.Controller{
-			Hosts: hosts, Link: agent.Commands{Runner: client}, Fanout: fanout,
+			Hosts: hosts, Link: agent.Commands{Network: client}, Fanout: fanout,
 			StopAtFailure: command.Given(c, "exit-on-error").Bool("exit-on-error"), Now: p.Now, Progress: bar.Tell,
 		},
 		Timeout: timeout,
@@ -138,18 +138,18 @@ func (p *program) clientOf(c *cli.Context, limit time.Duration) (*sshclient.Clie
 	})
 }
 
-// converse has the controller keep a conversation with every host.
-func (f *fleet) converse(log zerolog.Logger) *agent.Pool {
-	talks := &agent.Pool{
-		Start: startOver(f.client), Runner: f.client, Timeout: f.Timeout, Fanout: f.AtOnce,
-		Forget: func(h remote.Host) { f.client.Forget(h) }, Log: log,
+// connect has the controller keep a connection to every host.
+func (f *fleet) connect(log zerolog.Logger) *agent.Pool {
+	pool := &agent.Pool{
+		Start: agent.StartWith(f.client.Start), Network: f.client, Timeout: f.Timeout, Fanout: f.AtOnce,
+		Log: log,
 	}
-	f.Link, f.Fanout = talks, len(f.Hosts) // where a conversation stands, a question costs next to nothing
-	return talks
+	f.Link, f.Fanout = pool, len(f.Hosts) // on a connection that is there, a request costs next to nothing
+	return pool
 }
 
 // commands asks hosts one genv command at a time.
-func (f *fleet) commands() agent.Commands { return agent.Commands{Runner: f.client} }
+func (f *fleet) commands() agent.Commands { return agent.Commands{Network: f.client} }
 
 // conclude is the end of a command on a fleet: the summary of failures on
 // stderr, and the exit code.

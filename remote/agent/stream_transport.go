@@ -7,43 +7,86 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// ask puts the question for a snapshot. One that did not change is the same
-// value as before.
-func (l *line) ask(ctx context.Context) (*snapshot.Snapshot, error) {
+// streamTransport asks `genv usage serve` over a session that stays.
+type streamTransport struct {
+	stream  *Stream
+	session Session
+	pool    *Pool
+
+	mu       sync.Mutex
+	revision uint64
+	last     *snapshot.Snapshot // of that revision
+}
+
+func (*streamTransport) via() Via { return ViaStream }
+
+func (t *streamTransport) capabilities() Capabilities {
+	can := t.stream.Greeting.Can
+	return Capabilities{Execute: can(RequestExecute), Outcomes: true, Notify: can(RequestNotify), Parallel: can(CapabilityParallel)}
+}
+
+// errClosed ends the calls of a connection that is closed at this end.
+var errClosed = fmt.Errorf("%w: the connection was closed", ErrEnded)
+
+func (t *streamTransport) close() {
+	t.stream.fail(errClosed)
+	t.session.Close()
+}
+
+// snapshot asks for the snapshot. One that did not change is the same value as
+// before.
+func (t *streamTransport) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
+	t.mu.Lock()
+	revision, last := t.revision, t.last
+	t.mu.Unlock()
 	var answer SnapshotAnswer
-	if err := l.call(ctx, RequestSnapshot, SnapshotRequest{Revision: l.revision}, &answer); err != nil {
+	if err := t.call(ctx, RequestSnapshot, SnapshotRequest{Revision: revision}, &answer); err != nil {
 		return nil, err
 	}
 	if answer.Snapshot == nil {
-		if l.last == nil || answer.Revision != l.revision {
-			return nil, remote.Errorf(remote.InvalidOutput, "revision %d is said to be unchanged, and %d is at hand", answer.Revision, l.revision)
+		if last == nil || answer.Revision != revision {
+			return nil, remote.Errorf(remote.InvalidOutput, "revision %d is said to be unchanged, and %d is at hand", answer.Revision, revision)
 		}
-		return l.last, nil
+		return last, nil
 	}
 	taken, err := snapshot.DecodeNative(answer.Snapshot)
 	if err != nil {
 		return nil, &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}
-	l.revision, l.last = answer.Revision, taken
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.revision, t.last = answer.Revision, taken
 	return taken, nil
+}
+
+// notify has messages shown.
+func (t *streamTransport) notify(ctx context.Context, messages []Message) ([]int, error) {
+	if !t.capabilities().Notify {
+		return nil, ErrCannotNotify
+	}
+	var answer NotifyAnswer
+	err := t.call(ctx, RequestNotify, NotifyRequest{Messages: messages}, &answer)
+	return answer.Terminals, err
 }
 
 // execute sends a report, once, and checks that each item has its outcome. Once
 // it is sent, whatever goes wrong leaves the outcome unknown.
-func (l *line) execute(ctx context.Context, report enforce.Report) (Execution, error) {
+func (t *streamTransport) execute(ctx context.Context, report enforce.Report) (Execution, error) {
 	encoded, err := enforce.EncodeNativeReport(report)
 	if err != nil {
 		return Execution{}, &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}
 	var answer ExecuteAnswer
 	request := ExecuteRequest{Report: encoded, GraceMS: report.Grace.Milliseconds(), Kill: report.Kill, Unprotected: report.Unprotected, ID: report.ID, Because: report.Reasons()}
-	err = l.call(ctx, RequestExecute, request, &answer)
+	err = t.call(ctx, RequestExecute, request, &answer)
 	if err == nil {
 		err = paired(report, answer.Outcomes)
 	}
@@ -92,17 +135,14 @@ func paired(report enforce.Report, outcomes []enforce.Outcome) error {
 	return nil
 }
 
-func (l *line) call(ctx context.Context, name string, request, answer any) error {
+func (t *streamTransport) call(ctx context.Context, name string, request, answer any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
-	reply, err := l.client.Call(ctx, name, body)
-	if errors.Is(err, ErrEnded) && ctx.Err() == nil {
-		return l.cut(ctx, err)
-	}
+	reply, err := t.stream.Call(ctx, name, body)
 	if err != nil {
-		return classify(ctx, err)
+		return t.explain(ctx, err)
 	}
 	if n := bytes.Count(reply, []byte{','}); n > maxValues {
 		return remote.Errorf(remote.InvalidOutput, "the answer to %s: %d values are more than the %d that are read", name, n, maxValues)
@@ -135,17 +175,46 @@ func classify(ctx context.Context, err error) error {
 	return &remote.Error{Class: remote.InvalidOutput, Err: err} // ErrProtocol, ErrNoGreeting
 }
 
-// cut says why a conversation ended at the other end. That the host wrote too
-// much is that host's error; that the connection or the idle time was over is
-// nobody's, and a genv that failed or was killed may do better the next time.
-func (l *line) cut(ctx context.Context, err error) error {
-	ended := l.verdict(ctx)
-	if ended == nil {
+// explain is the error of a call, or of a stream that ended by itself.
+func (t *streamTransport) explain(ctx context.Context, err error) error {
+	if !errors.Is(err, ErrEnded) || ctx.Err() != nil {
+		return classify(ctx, err)
+	}
+	why := t.cut(ctx, err)
+	if errors.Is(err, ErrNotSent) {
+		return &remote.Error{Class: remote.ClassOf(why), Err: fmt.Errorf("%w: %w", ErrNotSent, why)}
+	}
+	return why
+}
+
+// cut says why a stream ended at the other end. That the host wrote too much is
+// that host's error; after all other ends the host may do better the next time.
+func (t *streamTransport) cut(ctx context.Context, err error) error {
+	reason := t.closeReason(ctx)
+	if reason == nil {
 		return remote.Errorf(remote.OutcomeUnknown, "%w: %w", errCut, err)
 	}
-	switch class := remote.ClassOf(ended); class {
+	switch class := remote.ClassOf(reason); class {
 	case remote.OutcomeUnknown, remote.CommandFailed:
-		return remote.Errorf(class, "%w: %w", errCut, ended)
+		return remote.Errorf(class, "%w: %w", errCut, reason)
 	}
-	return ended
+	return reason
+}
+
+// errCut is wrapped when a stream ended at the other end.
+var errCut = errors.New("the conversation was cut off")
+
+// closeReason is why the session's output ended; nil if that is not known.
+func (t *streamTransport) closeReason(ctx context.Context) error {
+	reason := make(chan error, 1)
+	t.pool.running.Go(func() { reason <- t.session.Wait() })
+	timer := time.NewTimer(time.Second) // the exit status follows the output at once, if at all
+	defer timer.Stop()
+	select {
+	case err := <-reason:
+		return err
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return nil
 }

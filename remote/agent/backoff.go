@@ -1,0 +1,119 @@
+package agent
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+)
+
+// The retry policy. There is no other one: remote/sshclient dials once.
+//
+// A host that does not answer is probed (one TCP connect, no login) at most every
+// probePeriod, so that it is enforced within 5 s of being reachable again at an
+// interval of 1 s. A host that answers, but fails the login or genv, is logged in
+// to again: that costs both sides more, so all such hosts together get
+// one attempt per loginBudget.
+const (
+	firstPause  = 250 * time.Millisecond // after the first failure; doubled after each
+	probePeriod = 3400 * time.Millisecond
+	loginPause  = 3 * time.Second
+	loginBudget = 100 * time.Millisecond
+
+	// probeTimeout is how long a host has to accept a connection and to begin its
+	// banner. The SYN that the kernel sends again after 1 s is within it.
+	probeTimeout = 1500 * time.Millisecond
+
+	// A key that was accepted before may be refused while a host boots
+	// (pam_nologin(8)). This many attempts are too few for sshd to lock this
+	// machine out (sshd_config(5), PerSourcePenalties).
+	authRetries = 5
+
+	// silentProbes is how many probes in a row may find a host that accepts
+	// connections but does not begin its banner, before a login is tried with the
+	// longer deadline that it has.
+	silentProbes = 4
+)
+
+// pauses are for failures that need an administrator: the pause after the first
+// one, doubled up to the last. sshd locks out an address at which logins keep
+// failing, and with it all other users of this machine, so refused logins wait
+// for minutes.
+var pauses = map[remote.Class]struct{ first, last time.Duration }{
+	remote.HostKey:        {10 * time.Second, 2 * time.Minute},
+	remote.HostKeyChanged: {time.Minute, 10 * time.Minute},
+	remote.Auth:           {2 * time.Minute, 16 * time.Minute},
+	remote.Sudo:           {loginPause, 30 * time.Second},
+	remote.SudoRefused:    {loginPause, 30 * time.Second},
+	remote.Version:        {loginPause, 30 * time.Second},
+	remote.Configuration:  {loginPause, 30 * time.Second},
+}
+
+// backoff counts the failures of one host. The zero value is a host that was
+// never tried.
+type backoff struct {
+	reached  bool // it was connected before, in this run
+	class    remote.Class
+	failures int // in a row, of the class
+	silent   int // probes in a row that were accepted, but not answered
+}
+
+// connected notes a success.
+func (b *backoff) connected() { *b = backoff{reached: true} }
+
+// afterProbe notes a failed probe that took so long, and returns how long to wait
+// before the next one. A login is due instead if the host keeps accepting
+// connections.
+func (b *backoff) afterProbe(err error, took time.Duration) (pause time.Duration, login bool) {
+	b.count(remote.Unreachable)
+	if remote.ClassOf(err) != remote.Timeout {
+		b.silent = 0
+	} else if b.silent++; b.silent == silentProbes {
+		b.silent = 0
+		return 0, true
+	}
+	period := min(firstPause<<min(b.failures-1, 8), probePeriod)
+	return max(0, lessUpTo(period, probePeriod/7)-took), false
+}
+
+// afterLogin notes a failed login, and returns how long to wait before the next
+// one; failing is how many hosts there are with failed logins.
+func (b *backoff) afterLogin(err error, failing int) time.Duration {
+	class := remote.ClassOf(err)
+	b.count(class)
+	pause, known := pauses[class]
+	if !known || class == remote.Auth && b.reached && b.failures <= authRetries {
+		wait := min(firstPause<<min(b.failures-1, 8), loginPause)
+		if known {
+			wait = loginPause
+		}
+		return jitter(max(wait, time.Duration(failing)*loginBudget))
+	}
+	return jitter(min(pause.first<<min(b.failures-1, 10), pause.last))
+}
+
+func (b *backoff) count(class remote.Class) {
+	if class != b.class {
+		b.class, b.failures = class, 0
+	}
+	b.failures++
+}
+
+// probed reports whether a failed attempt is followed by probes, which find out
+// whether the host answers at all.
+func probed(err error) bool {
+	if errors.Is(err, remote.ErrBusy) {
+		return false
+	}
+	switch remote.ClassOf(err) {
+	case remote.Unreachable, remote.Timeout, remote.OutcomeUnknown:
+		return true
+	}
+	return false
+}
+
+// lessUpTo spreads d over d-spread to d.
+func lessUpTo(d, spread time.Duration) time.Duration {
+	return d - rand.N(min(d, spread)+1) //nolint:gosec // spreads load, guards no secret
+}
