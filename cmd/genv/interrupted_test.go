@@ -80,16 +80,16 @@ func TestAHostsGenvIsKilledWithinAReport(t *testing.T) {
 	killServe(t, f)
 	eventually(t, "SIGKILL ends the process in the end", func() bool { return !job.Running() })
 	eventually(t, "and that is recorded", func() bool {
-		e, _, _ := audit.History(log, audit.Query{})
+		e, _, _ := audit.History(log, audit.Filter{})
 		return len(e) > 1 && e[len(e)-1].Status == enforce.StatusKilled
 	})
 	run.end()
 
-	entries, _, err := audit.History(log, audit.Query{PID: job.PID})
+	entries, _, err := audit.History(log, audit.Filter{PID: job.PID})
 	require.NoError(t, err)
 	require.Equal(t, enforce.StatusUnknown, entries[0].Status, "%s\n%s", run.out.String(), run.err.String())
 	require.Contains(t, entries[0].Reason, "what came of it is not known")
-	there, _, err := audit.History(h.AuditLog(), audit.Query{})
+	there, _, err := audit.History(h.AuditLog(), audit.Filter{})
 	require.NoError(t, err)
 	require.Equal(t, enforce.StatusUnknown, there[0].Status, "the host did not know either")
 	require.Equal(t, entries[0].Report, there[0].Report, "the two logs can be joined")

@@ -30,7 +30,7 @@ func toldInLastRun(t *testing.T, log string) map[string][]audit.Record {
 	require.NotEmpty(t, all)
 	told := map[string][]audit.Record{}
 	for _, r := range all {
-		if r.Kind == audit.KindTold && r.Run == all[len(all)-1].Run {
+		if r.Kind == audit.KindNotified && r.Run == all[len(all)-1].Run {
 			user := userTold(t, r)
 			told[user] = append(told[user], r)
 		}

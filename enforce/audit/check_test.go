@@ -73,7 +73,7 @@ func TestALogIsALog(t *testing.T) {
 	require.NoError(t, log.Append())
 	require.NoError(t, audit.Check(path))
 	for _, kind := range []audit.Kind{
-		audit.KindFinding, audit.KindCleared, audit.KindReport, audit.KindOutcome, audit.KindTold, audit.KindHeld, audit.KindFailed, audit.KindDuplicate,
+		audit.KindFinding, audit.KindCleared, audit.KindReport, audit.KindOutcome, audit.KindNotified, audit.KindOverLimit, audit.KindFailed, audit.KindDuplicate,
 	} {
 		require.NoError(t, os.Remove(path))
 		require.NoError(t, log.Append(audit.Record{Time: time.Now(), Kind: kind}))

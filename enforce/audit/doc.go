@@ -3,7 +3,7 @@
 //
 //	log := audit.Log{Path: "/var/log/genv/audit.jsonl"}
 //	err := log.Append(audit.Record{Time: now, Kind: audit.KindFinding, …})
-//	entries, damage, err := audit.History(log.Path, audit.Query{User: "bob"})
+//	entries, damage, err := audit.History(log.Path, audit.Filter{User: "bob"})
 //
 // Append returns when the records are on the disk. What could not be written is
 // kept in memory and written first the next time, so that an outcome outlives a

@@ -19,19 +19,19 @@ type Entry struct {
 	Device *snapshot.DeviceIndex `json:"device,omitempty"`
 	Status enforce.Status        `json:"status"`
 	Reason string                `json:"reason,omitempty"`
-	// Why are the findings because of which it was done, and Told says when
+	// Why are the findings because of which it was done, and Notified says when
 	// the user was told of the first of them; zero for never.
-	Why    []string  `json:"why"`
-	IDs    []string  `json:"ids"`
-	Told   time.Time `json:"told,omitzero"`
-	Report string    `json:"report,omitempty"`
-	By     string    `json:"by,omitempty"` // on a host: the account that had it done
+	Why      []string  `json:"why"`
+	IDs      []string  `json:"ids"`
+	Notified time.Time `json:"told,omitzero"`
+	Report   string    `json:"report,omitempty"`
+	By       string    `json:"by,omitempty"` // on a host: the account that had it done
 }
 
 // History joins the records of a log to what was done and why, the oldest
 // first. A report without an outcome is of a controller that ended before it
 // heard: nobody knows what came of it.
-func History(path string, q Query) ([]Entry, Damage, error) {
+func History(path string, q Filter) ([]Entry, Damage, error) {
 	j := joiner{told: map[string]time.Time{}, open: map[item]*Entry{}}
 	damage, err := Scan(path, func(r *Record) error { j.add(r, &q); return nil })
 	list := make([]Entry, 0, len(j.list))
@@ -55,20 +55,20 @@ type joiner struct {
 	list []*Entry
 }
 
-func (j *joiner) add(r *Record, q *Query) {
+func (j *joiner) add(r *Record, q *Filter) {
 	switch r.Kind {
 	case KindCleared:
 		for _, id := range r.IDs {
 			delete(j.told, id)
 		}
-	case KindTold:
+	case KindNotified:
 		for _, id := range r.IDs {
 			if _, before := j.told[id]; !before && r.Reason == "" {
 				j.told[id] = r.Time
 			}
 		}
 	case KindReport, KindOutcome:
-		if q.Selects(r) {
+		if q.Matches(r) {
 			j.action(r)
 		}
 	}
@@ -86,8 +86,8 @@ func (j *joiner) action(r *Record) {
 			IDs: r.IDs, Why: r.Why, By: r.By, Status: enforce.StatusUnknown, Reason: "genv ended before it knew what came of it",
 		}
 		for _, id := range r.IDs {
-			if told := j.told[id]; e.Told.IsZero() || !told.IsZero() && told.Before(e.Told) {
-				e.Told = told
+			if told := j.told[id]; e.Notified.IsZero() || !told.IsZero() && told.Before(e.Notified) {
+				e.Notified = told
 			}
 		}
 		j.list = append(j.list, e)

@@ -27,8 +27,8 @@ func story(t *testing.T) string {
 	why := []string{"User bob is using 2 devices"}
 	require.NoError(t, log.Append(
 		audit.Record{Time: at(0), Kind: audit.KindFinding, IDs: []string{"cap"}, Text: why[0], Decision: enforce.DecisionWait},
-		audit.Record{Time: at(1), Kind: audit.KindTold, IDs: []string{"cap"}, Host: "a", UID: bob},
-		audit.Record{Time: at(2), Kind: audit.KindTold, IDs: []string{"out"}, Host: "a", UID: alice, Reason: "not logged in"},
+		audit.Record{Time: at(1), Kind: audit.KindNotified, IDs: []string{"cap"}, Host: "a", UID: bob},
+		audit.Record{Time: at(2), Kind: audit.KindNotified, IDs: []string{"out"}, Host: "a", UID: alice, Reason: "not logged in"},
 		audit.Record{Time: at(5), Kind: audit.KindReport, Report: "r/1/a", IDs: []string{"cap"}, Why: why, Host: "a", User: "bob", UID: bob, EID: "10", Device: device},
 		audit.Record{Time: at(5), Kind: audit.KindReport, Report: "r/1/a", IDs: []string{"cap"}, Why: why, Host: "a", User: "bob", UID: bob, EID: "10", PID: 5},
 		audit.Record{Time: at(5), Kind: audit.KindReport, Report: "r/1/b", IDs: []string{"out"}, Why: []string{"outside"}, Host: "b", UID: alice, PID: 5},
@@ -39,33 +39,33 @@ func story(t *testing.T) string {
 }
 
 func TestHistoryJoins(t *testing.T) {
-	entries, _, err := audit.History(story(t), audit.Query{})
+	entries, _, err := audit.History(story(t), audit.Filter{})
 	require.NoError(t, err)
 	require.Len(t, entries, 3)
 	require.Equal(t, enforce.StatusDetached, entries[0].Status)
 	require.Equal(t, at(6), entries[0].Time)
 	require.Equal(t, []string{"User bob is using 2 devices"}, entries[0].Why)
-	require.Equal(t, at(1), entries[0].Told)
+	require.Equal(t, at(1), entries[0].Notified)
 	require.Equal(t, enforce.StatusTerminated, entries[1].Status)
 	require.Equal(t, enforce.StatusUnknown, entries[2].Status, "the controller ended before it heard")
-	require.Zero(t, entries[2].Told, "nobody could be told")
+	require.Zero(t, entries[2].Notified, "nobody could be told")
 }
 
 func TestHistorySelects(t *testing.T) {
 	path := story(t)
 	for _, tt := range []struct {
-		query audit.Query
+		query audit.Filter
 		want  int
 	}{
-		{audit.Query{User: "bob"}, 2},
-		{audit.Query{User: "1001"}, 1},
-		{audit.Query{Host: "b"}, 1},
-		{audit.Query{PID: 5}, 2},
-		{audit.Query{PID: 5, Host: "a"}, 1},
-		{audit.Query{Since: at(7)}, 1},
-		{audit.Query{User: "carol"}, 0},
-		{audit.Query{PID: 6}, 0},
-		{audit.Query{Since: at(8)}, 0},
+		{audit.Filter{User: "bob"}, 2},
+		{audit.Filter{User: "1001"}, 1},
+		{audit.Filter{Host: "b"}, 1},
+		{audit.Filter{PID: 5}, 2},
+		{audit.Filter{PID: 5, Host: "a"}, 1},
+		{audit.Filter{Since: at(7)}, 1},
+		{audit.Filter{User: "carol"}, 0},
+		{audit.Filter{PID: 6}, 0},
+		{audit.Filter{Since: at(8)}, 0},
 	} {
 		entries, _, err := audit.History(path, tt.query)
 		require.NoError(t, err)
@@ -99,16 +99,16 @@ func TestUsersSeeTheirOwnAlone(t *testing.T) {
 		out, err := cmd.Output()
 		return string(out), err
 	}
-	own, err := cat(60001, audit.UserLog(path, 60001))
+	own, err := cat(60001, audit.UserLogPath(path, 60001))
 	require.NoError(t, err)
 	require.Contains(t, own, `"uid":60001`)
 	require.NotContains(t, own, `"uid":60002`)
-	for _, name := range []string{path, audit.UserLog(path, 60002)} {
+	for _, name := range []string{path, audit.UserLogPath(path, 60002)} {
 		_, err := cat(60001, name)
 		var exit *exec.ExitError
 		require.True(t, errors.As(err, &exit), name)
 	}
-	sh := exec.Command("/bin/sh", "-c", "echo forged >> "+audit.UserLog(path, 60001)+" || rm "+audit.UserLog(path, 60001))
+	sh := exec.Command("/bin/sh", "-c", "echo forged >> "+audit.UserLogPath(path, 60001)+" || rm "+audit.UserLogPath(path, 60001))
 	sh.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 60001, Gid: 60009}}
 	require.Error(t, sh.Run(), "read, and no more")
 }
@@ -116,7 +116,7 @@ func TestUsersSeeTheirOwnAlone(t *testing.T) {
 // FuzzScan: whatever stands in a log, what comes out are records, and whole
 // lines are told apart.
 func FuzzScan(f *testing.F) {
-	line, err := json.Marshal(audit.Record{Time: at(0), Kind: audit.KindHeld})
+	line, err := json.Marshal(audit.Record{Time: at(0), Kind: audit.KindOverLimit})
 	require.NoError(f, err)
 	f.Add(append(line, '\n'))
 	f.Add([]byte("{\"kind\":\"held\"}\nnot json\n\n{}"))

@@ -55,7 +55,7 @@ func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	log := audit.Log{Path: path, MaxBytes: 1000, Keep: 3}
 	for i := range 100 {
-		require.NoError(t, log.Append(audit.Record{Time: at(0), Kind: audit.KindHeld, Cycle: i, Reason: strings.Repeat("x", 100)}))
+		require.NoError(t, log.Append(audit.Record{Time: at(0), Kind: audit.KindOverLimit, Cycle: i, Reason: strings.Repeat("x", 100)}))
 	}
 	list, _ := read(t, path)
 	require.Equal(t, 99, list[len(list)-1].Cycle)
@@ -79,7 +79,7 @@ func TestSeveralWriters(t *testing.T) {
 		go func() {
 			log := audit.Log{Path: path, MaxBytes: 2000, Keep: 1000}
 			for i := range 25 {
-				if err := log.Append(audit.Record{Time: at(0), Kind: audit.KindHeld, Run: fmt.Sprint(w), Cycle: i}); err != nil {
+				if err := log.Append(audit.Record{Time: at(0), Kind: audit.KindOverLimit, Run: fmt.Sprint(w), Cycle: i}); err != nil {
 					done <- err
 					return
 				}
@@ -98,12 +98,12 @@ func TestSeveralWriters(t *testing.T) {
 func TestALineThatWasCutIsEndedAndPassedOver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	log := audit.Log{Path: path}
-	require.NoError(t, log.Append(audit.Record{Time: at(0), Kind: audit.KindHeld, Cycle: 1}))
+	require.NoError(t, log.Append(audit.Record{Time: at(0), Kind: audit.KindOverLimit, Cycle: 1}))
 	whole, err := os.ReadFile(path)
 	require.NoError(t, err)
 	for cut := range len(whole) {
 		require.NoError(t, os.WriteFile(path, append(whole, whole[:cut]...), 0o600))
-		require.NoError(t, (&audit.Log{Path: path}).Append(audit.Record{Time: at(0), Kind: audit.KindHeld, Cycle: 2}))
+		require.NoError(t, (&audit.Log{Path: path}).Append(audit.Record{Time: at(0), Kind: audit.KindOverLimit, Cycle: 2}))
 		list, damage := read(t, path)
 		require.Equal(t, 2, list[len(list)-1].Cycle, "cut after %d bytes", cut)
 		require.GreaterOrEqual(t, len(list), 2)
@@ -129,7 +129,7 @@ func TestWhatIsNoFileOfOursIsRefused(t *testing.T) {
 	}
 	for _, name := range names {
 		log := audit.Log{Path: path(name)}
-		require.ErrorIs(t, log.Append(audit.Record{Kind: audit.KindHeld}), audit.ErrNotWritten, name)
+		require.ErrorIs(t, log.Append(audit.Record{Kind: audit.KindOverLimit}), audit.ErrNotWritten, name)
 	}
 	data, err := os.ReadFile(other)
 	require.NoError(t, err)

@@ -17,8 +17,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Query selects records; what is empty selects all.
-type Query struct {
+// Filter selects records; what is empty selects all.
+type Filter struct {
 	User  snapshot.Username // or the number of a uid
 	Host  snapshot.Hostname
 	PID   snapshot.PID
@@ -96,8 +96,8 @@ func scanLine(line []byte, place string, damage *Damage, each func(*Record) erro
 	return nil
 }
 
-// Selects says whether a record is asked for.
-func (q *Query) Selects(r *Record) bool {
+// Matches says whether a record is asked for.
+func (q *Filter) Matches(r *Record) bool {
 	return (q.User == "" || r.User == q.User || r.UID != nil && strconv.FormatUint(uint64(*r.UID), 10) == string(q.User)) &&
 		(q.Host == "" || r.Host == q.Host) &&
 		(q.PID == 0 || r.PID == q.PID) &&

@@ -14,19 +14,19 @@ type Kind string
 
 // The kinds.
 const (
-	KindFinding Kind = "finding" // seen for the first time, or decided on again
-	KindCleared Kind = "cleared" // a finding is there no more
-	KindReport  Kind = "report"  // an item of a report that is about to be sent
-	KindOutcome Kind = "outcome" // what came of it
-	KindTold    Kind = "told"    // a user was told, or could not be
-	KindHeld    Kind = "held"    // safety limits held actions back, against a user or on a host
-	KindFailed  Kind = "failed"  // a host did not answer
+	KindFinding   Kind = "finding" // seen for the first time, or decided on again
+	KindCleared   Kind = "cleared" // a finding is there no more
+	KindReport    Kind = "report"  // an item of a report that is about to be sent
+	KindOutcome   Kind = "outcome" // what came of it
+	KindNotified  Kind = "told"    // a user was told, or could not be
+	KindOverLimit Kind = "held"    // safety limits held actions back, against a user or on a host
+	KindFailed    Kind = "failed"  // a host did not answer
 	// KindDuplicate says that two names turned out to be the same machine.
 	KindDuplicate Kind = "duplicate"
 )
 
 // kinds are all of them: Check recognizes a log by them.
-var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindTold, KindHeld, KindFailed, KindDuplicate}
+var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate}
 
 // Record is a line of the log. Fields that a kind has no use for are empty.
 // Every line of one finding has its ID, every line of one report to one host

@@ -5,9 +5,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Items are the records of a report's items, in the order of its outcomes. The
+// ReportRecords are the records of a report's items, in the order of its outcomes. The
 // snapshot, if there is one, tells whose the processes are.
-func Items(host snapshot.Hostname, r enforce.Report, s *snapshot.Snapshot) []Record {
+func ReportRecords(host snapshot.Hostname, r enforce.Report, s *snapshot.Snapshot) []Record {
 	records := make([]Record, 0, len(r.Detach)+len(r.Terminate))
 	for i := range r.Detach {
 		d := &r.Detach[i]
@@ -48,9 +48,9 @@ func userOf(p *snapshot.Process, s *snapshot.Snapshot) snapshot.Username {
 	return ""
 }
 
-// Outcomes makes records of what came of a report from the records of its
+// OutcomeRecords makes records of what came of a report from the records of its
 // items.
-func Outcomes(items []Record, outcomes []enforce.Outcome) []Record {
+func OutcomeRecords(items []Record, outcomes []enforce.Outcome) []Record {
 	records := make([]Record, len(items))
 	for i, r := range items {
 		r.Kind, r.Text = KindOutcome, ""

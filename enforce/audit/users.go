@@ -18,8 +18,8 @@ import (
 // access control list (acl(5)) lets the one user read the one file.
 func Users(logPath string) string { return filepath.Join(filepath.Dir(logPath), "users") }
 
-// UserLog is the log of one user.
-func UserLog(logPath string, uid snapshot.UID) string {
+// UserLogPath is the log of one user.
+func UserLogPath(logPath string, uid snapshot.UID) string {
 	return filepath.Join(Users(logPath), strconv.FormatUint(uint64(uid), 10)+".jsonl")
 }
 
@@ -79,7 +79,7 @@ func (h *HostLog) Append(records ...Record) (users, err error) {
 }
 
 func (h *HostLog) appendFor(uid snapshot.UID, records []Record) error {
-	log := Log{Path: UserLog(h.Log.Path, uid), MaxBytes: userMaxBytes, Keep: userKeep, unlocked: true}
+	log := Log{Path: UserLogPath(h.Log.Path, uid), MaxBytes: userMaxBytes, Keep: userKeep, unlocked: true}
 	if err := log.Append(records...); err != nil {
 		return err
 	}

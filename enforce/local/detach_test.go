@@ -105,7 +105,7 @@ func TestDetachments(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(local.Options{})
+			s := newScene(local.ExecutorOptions{})
 			s.books.content = state.Files{Environments: r.envs, Devices: []snapshot.Device{device(0, "7", "8"), device(1, "7")}}
 			got := s.x.Execute(context.Background(), detaching(r.judged, r.device))
 			require.Equal(t, []enforce.Outcome{r.want}, got)
@@ -133,7 +133,7 @@ func TestTheBooksOnDisk(t *testing.T) {
 		b.Devices = []snapshot.Device{device(0, "7"), device(1, "7"), device(2, "7")}
 		return nil
 	}))
-	x := local.New(&machine{}, store, local.Options{})
+	x := local.New(&machine{}, store, local.ExecutorOptions{})
 	got := x.Execute(context.Background(), detaching(mine, 0, 2, 2))
 	require.Equal(t, []enforce.Outcome{
 		{EID: "7", Device: 0, Status: enforce.StatusDetached},
@@ -151,7 +151,7 @@ func TestWhenDetachingFailsItsEnvironmentIsLeftAlone(t *testing.T) {
 	mine, others := ready(t, "gentle", in("7")), ready(t, "gentle", in("8"))
 	report := detaching(environment("7", 1001, "raz"), 0)
 	report.Terminate = []enforce.Termination{{Process: mine.judged("7", 0)}, {Process: others.judged("8", 0)}}
-	s := newScene(local.Options{Grace: oneGrace}, mine.judged("7", 0), others.judged("8", 0))
+	s := newScene(local.ExecutorOptions{Grace: oneGrace}, mine.judged("7", 0), others.judged("8", 0))
 	s.books.err = errors.New("state is corrupt")
 	got := s.x.Execute(context.Background(), report)
 	require.Equal(t, enforce.Outcome{EID: "7", Status: enforce.StatusFailed, Reason: "the attachment was not removed: state is corrupt"}, got[0])
@@ -175,7 +175,7 @@ func TestAnotherOwnerSparesNoProcessThatWasJudged(t *testing.T) {
 		}
 		report := detaching(environment("7", 1001, "raz"), 0)
 		report.Terminate = []enforce.Termination{{Process: judged}}
-		s := newScene(local.Options{Grace: oneGrace}, c.judged("7", 0))
+		s := newScene(local.ExecutorOptions{Grace: oneGrace}, c.judged("7", 0))
 		s.books.content = state.Files{Environments: []snapshot.Environment{environment("7", 1002, "eve")}, Devices: []snapshot.Device{device(0, "7")}}
 		got := s.x.Execute(context.Background(), report)
 		require.Equal(t, enforce.StatusChanged, got[0].Status)
@@ -189,7 +189,7 @@ func TestDetachmentsComeFirst(t *testing.T) {
 	c := ready(t, "gentle", in("7"))
 	report := detaching(environment("7", 1001, "raz"), 0)
 	report.Terminate = []enforce.Termination{{Process: c.judged("7", 0)}}
-	s := newScene(local.Options{Grace: oneGrace}, c.judged("7", 0))
+	s := newScene(local.ExecutorOptions{Grace: oneGrace}, c.judged("7", 0))
 	s.books.content.Devices = []snapshot.Device{device(0, "7")}
 	s.machine.then = func() { require.Len(t, s.lines, 1) }
 	got := s.x.Execute(context.Background(), report)
@@ -201,7 +201,7 @@ func TestDetachmentsComeFirst(t *testing.T) {
 func TestAnEndedContextDetachesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	s := newScene(local.Options{})
+	s := newScene(local.ExecutorOptions{})
 	s.books.content.Devices = []snapshot.Device{device(0, "7")}
 	got := s.x.Execute(ctx, detaching(environment("7", 1001, "raz"), 0))
 	require.Equal(t, enforce.StatusFailed, got[0].Status)
@@ -209,7 +209,7 @@ func TestAnEndedContextDetachesNothing(t *testing.T) {
 }
 
 func TestAnEmptyReportAsksNobody(t *testing.T) {
-	s := newScene(local.Options{Grace: oneGrace})
+	s := newScene(local.ExecutorOptions{Grace: oneGrace})
 	s.books.err = errors.New("nobody should have asked")
 	require.Empty(t, s.x.Execute(context.Background(), enforce.Report{}))
 	require.Zero(t, s.machine.asked)

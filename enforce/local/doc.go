@@ -2,7 +2,7 @@
 // from devices and ends processes, and tells what came of each item.
 //
 //	machine := &snapshotlocal.Machine{SMI: client, Books: store} // of snapshot/local
-//	x := local.New(machine, store, local.Options{Grace: 10 * time.Second, Say: say})
+//	x := local.New(machine, store, local.ExecutorOptions{Grace: 10 * time.Second, OnAction: say})
 //	for _, outcome := range x.Execute(ctx, report) {
 //		fmt.Println(outcome.PID, outcome.Status, outcome.Reason)
 //	}

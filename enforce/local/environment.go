@@ -11,7 +11,7 @@ import (
 
 // inspectEnvironment compares the environment that a process is in with the one
 // that was judged. It is found as for a snapshot: by the environ as it is now,
-// and, where that holds no claim, by what the Machine found of the ancestors,
+// and, where that holds no claim, by what the Inspector found of the ancestors,
 // right after the process was held.
 //
 // A process that was judged as outside any environment, and is outside now, is

@@ -43,7 +43,7 @@ func TestWhatIsOutsideIsOutsideWhateverItClaims(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := ready(t, "gentle", r.options...)
 			r.now.PID, r.now.Usage = c.pid(), usage(0)
-			s := newScene(local.Options{Grace: oneGrace}, r.now)
+			s := newScene(local.ExecutorOptions{Grace: oneGrace}, r.now)
 			s.machine.envs = []snapshot.Environment{mine, other}
 			got := s.carryOut(c.judged(r.judged, 0), fmt.Sprintf("Process %d is not running in a GPU environment", c.pid()))
 			require.Equal(t, r.status, got.Status, got.Reason)
@@ -83,7 +83,7 @@ func TestAnEvasiveProcessIsSignalledTheThirdTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := ready(t, "gentle", r.options...)
 			r.now.PID = c.pid()
-			s := newScene(local.Options{Grace: oneGrace}, r.now)
+			s := newScene(local.ExecutorOptions{Grace: oneGrace}, r.now)
 			s.machine.envs = []snapshot.Environment{environment("7", snapshot.UID(os.Getuid()), "me")}
 			for range 2 {
 				require.Equal(t, enforce.StatusChanged, s.carryOut(c.judged(r.judged, r.devices...), "a finding").Status)
@@ -104,7 +104,7 @@ func devices(list ...snapshot.DeviceIndex) []snapshot.DeviceIndex { return list 
 
 // TestEvasionsAreOfOneProcess: what another one did before does not count.
 func TestEvasionsAreOfOneProcess(t *testing.T) {
-	s := newScene(local.Options{Grace: oneGrace})
+	s := newScene(local.ExecutorOptions{Grace: oneGrace})
 	for range 4 {
 		c := ready(t, "gentle", in("222"))
 		s.machine.apps = []snapshot.Process{{PID: c.pid(), Usage: usage(0)}}
@@ -117,7 +117,7 @@ func TestEvasionsAreOfOneProcess(t *testing.T) {
 // become another one.
 func TestAnEvasionAfterSIGTERMIsNoWayOut(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
-	s := newScene(local.Options{Grace: aMoment, Kill: true})
+	s := newScene(local.ExecutorOptions{Grace: aMoment, Kill: true})
 	s.machine.then = func() {
 		s.machine.apps = []snapshot.Process{{PID: c.pid(), Usage: usage(0, 1)}}
 		if s.machine.asked%2 == 0 {

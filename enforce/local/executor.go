@@ -14,9 +14,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// Machine says which processes use this machine's devices now; the Machine of
+// Inspector says which processes use this machine's devices now; the Machine of
 // snapshot/local is one.
-type Machine interface {
+type Inspector interface {
 	// Processes asks the driver and the state files, never a cache, and adds
 	// warnings in plain English. PID, the devices of Usage, EID, Inherited,
 	// EnvUnknown and EnvOverwritten are read of each process, nothing else. An
@@ -26,16 +26,16 @@ type Machine interface {
 	Environments(ctx context.Context) (environments []snapshot.Environment, warnings []string, err error)
 }
 
-// Books are this machine's state files; *state.Store is one.
-type Books interface {
+// StateFiles are this machine's state files; *state.Store is one.
+type StateFiles interface {
 	// Update hands the state files to change under their lock, and writes what is
 	// different afterwards. An error means that nothing was written.
 	Update(ctx context.Context, change func(*state.Files) error) error
 }
 
-// Options are how an Executor goes about its work. The zero Options send SIGTERM
+// ExecutorOptions are how an Executor goes about its work. The zero ExecutorOptions send SIGTERM
 // and wait for nobody, as 1.4.3 does.
-type Options struct {
+type ExecutorOptions struct {
 	// Grace is how long processes have to end after SIGTERM when the report
 	// leaves it to this machine; 0 to not wait.
 	Grace time.Duration
@@ -50,9 +50,9 @@ type Options struct {
 	// may be signalled although enforce.Protected has them, beside those that a
 	// report names itself.
 	Unprotected []string
-	// Say gets 1.4.3's line for each thing that was done, right when it was
+	// OnAction gets 1.4.3's line for each thing that was done, right when it was
 	// done; nil to say nothing. It is called by Execute's own goroutine.
-	Say func(line string)
+	OnAction func(line string)
 	// ProcRoot is where the proc file system is; empty for /proc.
 	ProcRoot string
 }
@@ -61,9 +61,9 @@ type Options struct {
 // cycles: it remembers which processes even SIGKILL did not end, and which were
 // never what was judged when they were to be signalled.
 type Executor struct {
-	machine Machine
-	books   Books
-	options Options
+	machine Inspector
+	books   StateFiles
+	options ExecutorOptions
 
 	mu         sync.Mutex // held while a report is carried out
 	unkillable map[identity]bool
@@ -81,7 +81,7 @@ type identity struct {
 }
 
 // New makes an Executor.
-func New(machine Machine, books Books, options Options) *Executor {
+func New(machine Inspector, books StateFiles, options ExecutorOptions) *Executor {
 	return &Executor{machine: machine, books: books, options: options, unkillable: map[identity]bool{}, evasions: evasions{}}
 }
 
@@ -116,8 +116,8 @@ func (x *Executor) forgetDead() {
 }
 
 func (x *Executor) say(line string) {
-	if x.options.Say != nil {
-		x.options.Say(line)
+	if x.options.OnAction != nil {
+		x.options.OnAction(line)
 	}
 }
 

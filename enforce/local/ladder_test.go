@@ -28,14 +28,14 @@ func TestWhatIgnoresSIGTERMSurvivesUnlessThePolicySaysKill(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
 
-	s := newScene(local.Options{Grace: aMoment}, judged)
+	s := newScene(local.ExecutorOptions{Grace: aMoment}, judged)
 	got := s.terminate(t, judged)[0]
 	require.Equal(t, enforce.StatusSurvived, got.Status)
 	require.Equal(t, "it did not end within 20ms of SIGTERM", got.Reason)
 	require.Len(t, s.lines, 1)
 	c.answers()
 
-	s = newScene(local.Options{Grace: aMoment, Kill: true}, judged)
+	s = newScene(local.ExecutorOptions{Grace: aMoment, Kill: true}, judged)
 	require.Equal(t, enforce.StatusKilled, s.terminate(t, judged)[0].Status)
 	require.Len(t, s.lines, 2)
 	require.Contains(t, s.lines[1], "Killing process ")
@@ -47,7 +47,7 @@ func TestAReportsOwnGraceAndKill(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
 	report := enforce.Report{Terminate: []enforce.Termination{{Process: judged}}, Grace: aMoment}
-	s := newScene(local.Options{Grace: oneGrace}, judged)
+	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
 	got := s.x.Execute(context.Background(), report)[0]
 	require.Equal(t, enforce.StatusSurvived, got.Status)
 	require.Equal(t, "it did not end within 20ms of SIGTERM", got.Reason)
@@ -73,7 +73,7 @@ func TestSIGKILLIsOnlyForWhatStillIsWhatWasJudged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := ready(t, "stubborn", in("7"))
 			judged := c.judged("7", 0)
-			s := newScene(local.Options{Grace: aMoment, Kill: true}, snapshot.Process{PID: c.pid(), Usage: usage(0)})
+			s := newScene(local.ExecutorOptions{Grace: aMoment, Kill: true}, snapshot.Process{PID: c.pid(), Usage: usage(0)})
 			s.machine.then = func() {
 				if s.machine.asked == 2 {
 					r.change(s.machine)
@@ -91,7 +91,7 @@ func TestSIGKILLIsOnlyForWhatStillIsWhatWasJudged(t *testing.T) {
 func TestWhatEndsBetweenTheWaitAndSIGKILLIsTerminated(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
-	s := newScene(local.Options{Grace: aMoment, Kill: true}, judged)
+	s := newScene(local.ExecutorOptions{Grace: aMoment, Kill: true}, judged)
 	s.machine.then = func() {
 		if s.machine.asked == 2 {
 			require.NoError(t, c.in.Close())
@@ -108,7 +108,7 @@ func TestTheEndOfAContextEndsTheWork(t *testing.T) {
 	t.Run("before it began", func(t *testing.T) {
 		c := ready(t, "gentle", in("7"))
 		judged := c.judged("7", 0)
-		s := newScene(local.Options{Grace: oneGrace}, judged)
+		s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cancel(goodbye)
 		want := enforce.Outcome{PID: c.pid(), EID: "7", Status: enforce.StatusFailed, Reason: "not begun: goodbye"}
@@ -118,7 +118,7 @@ func TestTheEndOfAContextEndsTheWork(t *testing.T) {
 	t.Run("while the GPUs are asked", func(t *testing.T) {
 		c := ready(t, "gentle", in("7"))
 		judged := c.judged("7", 0)
-		s := newScene(local.Options{Grace: oneGrace}, judged)
+		s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
 		ctx, cancel := context.WithCancelCause(context.Background())
 		s.machine.then = func() { cancel(goodbye) }
 		want := enforce.Outcome{PID: c.pid(), EID: "7", Status: enforce.StatusFailed, Reason: "not begun: goodbye"}
@@ -129,8 +129,8 @@ func TestTheEndOfAContextEndsTheWork(t *testing.T) {
 		first, second := ready(t, "stubborn", in("7")), ready(t, "gentle", in("7"))
 		report := []snapshot.Process{first.judged("7", 0), second.judged("7", 0)}
 		ctx, cancel := context.WithCancelCause(context.Background())
-		s := newScene(local.Options{}, report...)
-		s.x = local.New(s.machine, s.books, local.Options{Grace: oneGrace, Kill: true, Say: func(string) { cancel(goodbye) }})
+		s := newScene(local.ExecutorOptions{}, report...)
+		s.x = local.New(s.machine, s.books, local.ExecutorOptions{Grace: oneGrace, Kill: true, OnAction: func(string) { cancel(goodbye) }})
 		got := s.terminateIn(t, ctx, report...)
 		require.Equal(t, enforce.StatusSignalled, got[0].Status)
 		require.Equal(t, "SIGTERM was sent, and nobody waited for the end: goodbye", got[0].Reason)
@@ -147,7 +147,7 @@ func TestWhatSIGKILLDoesNotEndIsReportedOnce(t *testing.T) {
 	needsRoot(t)
 	c, release := unkillable(t)
 	judged := c.judged("7", 0)
-	s := newScene(local.Options{Grace: aMoment, Kill: true, KillWait: aMoment}, judged)
+	s := newScene(local.ExecutorOptions{Grace: aMoment, Kill: true, KillWait: aMoment}, judged)
 
 	got := s.terminate(t, judged)[0]
 	require.Equal(t, enforce.StatusSurvived, got.Status)

@@ -56,9 +56,9 @@ type scene struct {
 	x       *local.Executor
 }
 
-func newScene(o local.Options, apps ...snapshot.Process) *scene {
+func newScene(o local.ExecutorOptions, apps ...snapshot.Process) *scene {
 	s := &scene{machine: &machine{apps: apps}, books: &books{}}
-	o.Say = func(line string) { s.lines = append(s.lines, line) }
+	o.OnAction = func(line string) { s.lines = append(s.lines, line) }
 	s.x = local.New(s.machine, s.books, o)
 	return s
 }

@@ -57,7 +57,7 @@ func TestTheEffectiveEnvironmentIsCompared(t *testing.T) {
 			judged, now := c.judged(row.judged.eid, 0), c.judged(row.now.eid, 0)
 			judged.EnvUnknown, judged.EnvOverwritten = row.judged.unknown, row.judged.overwritten
 			now.EnvUnknown, now.EnvOverwritten, now.Inherited = row.now.unknown, row.now.overwritten, row.now.inherited
-			s := newScene(local.Options{Grace: oneGrace}, now)
+			s := newScene(local.ExecutorOptions{Grace: oneGrace}, now)
 			for _, eid := range []snapshot.EnvID{"7", "8"} {
 				s.machine.envs = append(s.machine.envs, environment(eid, snapshot.UID(os.Getuid()), "me"))
 			}
@@ -104,7 +104,7 @@ func TestTheOwnerIsTheOneOfTheNamespace(t *testing.T) {
 		c := inNamespace()
 		judged := c.judged("", 0)
 		judged.UID = &owner
-		s := newScene(local.Options{Grace: oneGrace}, judged)
+		s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
 		got := s.terminate(t, judged)[0]
 		require.Equal(t, want, got.Status, got.Reason)
 	}

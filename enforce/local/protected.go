@@ -16,11 +16,11 @@ const (
 
 const firstPersonUID = 1000 // UID_MIN of login.defs(5); below it are system accounts
 
-// Protects is the name of the daemon (one of enforce.Protected) by which a
+// ProtectedName is the name of the daemon (one of enforce.Protected) by which a
 // process would be refused, or "" when it would not. It is for snapshots: no
 // rule need speak of such a process. Most are a person's and no MPS server, and
 // of those nothing more is read.
-func (x *Executor) Protects(p *snapshot.Process) string {
+func (x *Executor) ProtectedName(p *snapshot.Process) string {
 	if p.UID == nil || *p.UID >= firstPersonUID && p.Name != "" && p.Name != mpsServer[:proc.NameLength] && p.Name != mpsServer {
 		return ""
 	}
@@ -31,10 +31,10 @@ func (x *Executor) Protects(p *snapshot.Process) string {
 	if err != nil {
 		return ""
 	}
-	return x.protectedName(stat, *p.UID)
+	return x.protectedBy(stat, *p.UID)
 }
 
-// protectedName is the name by which a process is protected, or "".
+// protectedBy is the name by which a process is protected, or "".
 //
 // A name alone protects nobody. The owner of a process chooses its name
 // (prctl(2), or the name of a link to the program), and can also start a true
@@ -48,7 +48,7 @@ func (x *Executor) Protects(p *snapshot.Process) string {
 //     nvidia-cuda-mps-control that is itself protected: it starts servers under
 //     the uid of the client, and only it decides who its children are. The MPS
 //     daemon that a user starts for himself is the user's own.
-func (x *Executor) protectedName(stat proc.Stat, uid snapshot.UID) string {
+func (x *Executor) protectedBy(stat proc.Stat, uid snapshot.UID) string {
 	name := x.nameOf(stat)
 	switch {
 	case name == "" || slices.Contains(x.unprotected, name) || !x.sameNamespace(stat.PID):

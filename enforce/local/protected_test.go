@@ -38,7 +38,7 @@ func TestSomePIDsAreNeverSignalled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := snapshot.Process{PID: snapshot.PID(r.pid), Usage: usage(0)}
-			s := newScene(local.Options{Grace: oneGrace, Kill: true, Unprotected: enforce.Protected()}, p)
+			s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true, Unprotected: enforce.Protected()}, p)
 			got := s.terminate(t, p)[0]
 			require.Equal(t, enforce.StatusRefused, got.Status)
 			require.Contains(t, got.Reason, r.reason)
@@ -53,7 +53,7 @@ func TestAKernelThreadIsNeverSignalled(t *testing.T) {
 		t.Skip("no kernel thread is to be seen from this PID namespace; the next test needs none")
 	}
 	p := snapshot.Process{PID: pid, Usage: usage(0)}
-	s := newScene(local.Options{Grace: oneGrace, Kill: true, Unprotected: enforce.Protected()}, p)
+	s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true, Unprotected: enforce.Protected()}, p)
 	got := s.terminate(t, p)[0]
 	require.Equal(t, enforce.StatusRefused, got.Status)
 	require.Equal(t, "it is a kernel thread", got.Reason)
@@ -79,7 +79,7 @@ func TestWhatProcSaysIsAKernelThread(t *testing.T) {
 	write(t, root, c.pid(), "status", "Name:\tx\nUid:\t0\t0\t0\t0\n")
 	p := c.judged("", 0)
 	p.Start = 0
-	s := newScene(local.Options{Grace: oneGrace, Kill: true, ProcRoot: root}, p)
+	s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true, ProcRoot: root}, p)
 	require.Equal(t, "it is a kernel thread", s.terminate(t, p)[0].Reason)
 	c.answers()
 }
@@ -88,7 +88,7 @@ func TestWhatProcSaysIsAKernelThread(t *testing.T) {
 func TestAProcOfAnotherNamespaceStopsEverything(t *testing.T) {
 	c := ready(t, "gentle")
 	p := c.judged("", 0)
-	s := newScene(local.Options{Grace: oneGrace, ProcRoot: fakeProc(t, 1)}, p)
+	s := newScene(local.ExecutorOptions{Grace: oneGrace, ProcRoot: fakeProc(t, 1)}, p)
 	got := s.terminate(t, p)[0]
 	require.Equal(t, enforce.StatusFailed, got.Status)
 	require.Contains(t, got.Reason, "is of another PID namespace: mount proc again")
@@ -133,7 +133,7 @@ func TestTheSystemsDaemonsAreProtectedByName(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			c := ready(t, "gentle", called(t, r.name), as(r.uid))
 			judged := c.judged("", 0)
-			s := newScene(local.Options{Grace: oneGrace, Kill: true}, judged)
+			s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true}, judged)
 			got := s.terminate(t, judged)[0]
 			require.Equal(t, enforce.StatusRefused, got.Status)
 			require.Equal(t, "it is "+r.name+", which is never signalled unless it is named in the policy", got.Reason)
@@ -145,7 +145,7 @@ func TestTheSystemsDaemonsAreProtectedByName(t *testing.T) {
 
 			c = ready(t, "gentle", called(t, r.name), as(r.uid))
 			judged = c.judged("", 0)
-			s = newScene(local.Options{Grace: oneGrace, Unprotected: []string{r.name}}, judged)
+			s = newScene(local.ExecutorOptions{Grace: oneGrace, Unprotected: []string{r.name}}, judged)
 			require.Equal(t, enforce.StatusTerminated, s.terminate(t, judged)[0].Status)
 		})
 	}
@@ -158,7 +158,7 @@ func TestInAContainerEverybodyCanBeRoot(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
 	})
 	judged := c.judged("", 0)
-	s := newScene(local.Options{Grace: oneGrace}, judged)
+	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
 	require.Equal(t, enforce.StatusTerminated, s.terminate(t, judged)[0].Status)
 }
 
@@ -174,7 +174,7 @@ func TestTheSystemsMPSServersAreProtected(t *testing.T) {
 			pid, ok := number(strings.TrimSpace(line))
 			require.True(t, ok, line)
 			p := snapshot.Process{PID: pid, Usage: usage(0)}
-			s := newScene(local.Options{Grace: oneGrace}, p)
+			s := newScene(local.ExecutorOptions{Grace: oneGrace}, p)
 			got := s.terminate(t, p)[0]
 			if !protected {
 				require.Equal(t, enforce.StatusTerminated, got.Status)

@@ -14,7 +14,7 @@ import (
 )
 
 // A snapshot names a daemon by the same judgement by which it is refused.
-func TestProtects(t *testing.T) {
+func TestProtectedName(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start processes of others")
 	}
@@ -35,13 +35,13 @@ func TestProtects(t *testing.T) {
 		owner := snapshot.UID(uid)
 		return &snapshot.Process{PID: snapshot.PID(cmd.Process.Pid), UID: &owner, Name: name[:min(len(name), 15)]}
 	}
-	x := local.New(nil, nil, local.Options{})
-	require.Equal(t, "nvidia-persistenced", x.Protects(start("nvidia-persistenced", 0)))
-	require.Empty(t, x.Protects(start("nvidia-persistenced", 60771)), "anybody can take a name")
-	require.Empty(t, x.Protects(start("python", 0)))
+	x := local.New(nil, nil, local.ExecutorOptions{})
+	require.Equal(t, "nvidia-persistenced", x.ProtectedName(start("nvidia-persistenced", 0)))
+	require.Empty(t, x.ProtectedName(start("nvidia-persistenced", 60771)), "anybody can take a name")
+	require.Empty(t, x.ProtectedName(start("python", 0)))
 	root := snapshot.UID(0)
-	require.Empty(t, x.Protects(&snapshot.Process{PID: 1 << 30, UID: &root}), "it has ended")
-	require.Empty(t, x.Protects(&snapshot.Process{PID: 1}), "nobody knows whose it is")
-	named := local.New(nil, nil, local.Options{Unprotected: []string{"nvidia-persistenced"}})
-	require.Empty(t, named.Protects(start("nvidia-persistenced", 0)))
+	require.Empty(t, x.ProtectedName(&snapshot.Process{PID: 1 << 30, UID: &root}), "it has ended")
+	require.Empty(t, x.ProtectedName(&snapshot.Process{PID: 1}), "nobody knows whose it is")
+	named := local.New(nil, nil, local.ExecutorOptions{Unprotected: []string{"nvidia-persistenced"}})
+	require.Empty(t, named.ProtectedName(start("nvidia-persistenced", 0)))
 }

@@ -91,7 +91,7 @@ func reuse() error {
 	if err := r.judge(); err != nil {
 		return err
 	}
-	x := local.New(r, nil, local.Options{})
+	x := local.New(r, nil, local.ExecutorOptions{})
 	began := time.Now()
 	for i := 0; r.before+r.during < n; i++ {
 		step := r.reusedDuring

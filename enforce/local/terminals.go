@@ -41,10 +41,10 @@ type terminal struct {
 	used time.Time // when something was typed on it last
 }
 
-// Tell shows a text to a user, and returns on how many terminals: none is no
+// Notify shows a text to a user, and returns on how many terminals: none is no
 // error. The text's control characters are shown escaped. It waits for no
 // terminal: one that takes no output (Ctrl-S) is passed over.
-func (t Terminals) Tell(uid snapshot.UID, text string) (told int, err error) {
+func (t Terminals) Notify(uid snapshot.UID, text string) (told int, err error) {
 	list, err := t.of(uid)
 	if err != nil {
 		return 0, err

@@ -56,7 +56,7 @@ const (
 
 func TestOnlyTheUserIsTold(t *testing.T) {
 	hers, herOther, his := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages), logIn(t, anotherUser, takesMessages)
-	told, err := local.Terminals{Host: "gpu-01", Now: func() time.Time { return time.Date(2026, 11, 20, 22, 5, 0, 0, time.UTC) }}.Tell(oneUser, "Process 5 is not running in a GPU environment.\nStart it in one.")
+	told, err := local.Terminals{Host: "gpu-01", Now: func() time.Time { return time.Date(2026, 11, 20, 22, 5, 0, 0, time.UTC) }}.Notify(oneUser, "Process 5 is not running in a GPU environment.\nStart it in one.")
 	require.NoError(t, err)
 	require.Equal(t, 2, told)
 	want := "\r\r\n\aMessage from genv on gpu-01 at 22:05:\r\r\n  Process 5 is not running in a GPU environment.\r\r\n  Start it in one.\r\r\n"
@@ -67,14 +67,14 @@ func TestOnlyTheUserIsTold(t *testing.T) {
 
 func TestWhoTakesNoMessagesIsLeftAlone(t *testing.T) {
 	quiet := logIn(t, oneUser, takesNone)
-	told, err := local.Terminals{}.Tell(oneUser, "x")
+	told, err := local.Terminals{}.Notify(oneUser, "x")
 	require.NoError(t, err)
 	require.Zero(t, told)
 	require.Empty(t, quiet.shows(t, 50*time.Millisecond))
 }
 
 func TestWhoIsNotLoggedInIsNoError(t *testing.T) {
-	told, err := local.Terminals{}.Tell(60773, "x")
+	told, err := local.Terminals{}.Notify(60773, "x")
 	require.NoError(t, err)
 	require.Zero(t, told)
 }
@@ -82,7 +82,7 @@ func TestWhoIsNotLoggedInIsNoError(t *testing.T) {
 // A name in a finding may be anybody's, so it may do nothing to a terminal.
 func TestControlCharactersAreShown(t *testing.T) {
 	hers := logIn(t, oneUser, takesMessages)
-	_, err := local.Terminals{}.Tell(oneUser, "a\x1b[2J\x07\rb\u202ec\x9b1md\xff"+strings.Repeat("x", 10_000))
+	_, err := local.Terminals{}.Notify(oneUser, "a\x1b[2J\x07\rb\u202ec\x9b1md\xff"+strings.Repeat("x", 10_000))
 	require.NoError(t, err)
 	text := hers.shows(t, time.Minute)
 	require.Contains(t, text, `a\x1b[2J\a\rb\u202ec`)
@@ -94,7 +94,7 @@ func TestControlCharactersAreShown(t *testing.T) {
 func TestAStoppedTerminalIsPassedOver(t *testing.T) {
 	stopped, other := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages)
 	require.NoError(t, unix.IoctlSetInt(int(stopped.tty.Fd()), unix.TCXONC, unix.TCOOFF))
-	told, err := local.Terminals{}.Tell(oneUser, "x")
+	told, err := local.Terminals{}.Notify(oneUser, "x")
 	require.NoError(t, err)
 	require.Equal(t, 1, told)
 	require.NotEmpty(t, other.shows(t, time.Minute))
@@ -116,7 +116,7 @@ func TestFilesAndLinksAreNoTerminals(t *testing.T) {
 	require.NoError(t, os.Symlink(hers.tty.Name(), dev+"/pts/2"))
 	require.NoError(t, unix.Mknod(dev+"/pts/3", unix.S_IFCHR|0o620, int(unix.Mkdev(1, 3)))) // /dev/null
 	require.NoError(t, os.Chown(dev+"/pts/3", int(oneUser), 0))
-	told, err := local.Terminals{Dev: dev}.Tell(oneUser, "x")
+	told, err := local.Terminals{Dev: dev}.Notify(oneUser, "x")
 	require.NoError(t, err)
 	require.Zero(t, told)
 	data, err := os.ReadFile(file)

@@ -52,7 +52,7 @@ func TestWhatWasJudgedIsTerminated(t *testing.T) {
 			if r.change != nil {
 				r.change(&judged, &now)
 			}
-			s := newScene(local.Options{Grace: oneGrace}, now)
+			s := newScene(local.ExecutorOptions{Grace: oneGrace}, now)
 			got := s.terminate(t, judged)[0]
 			require.Equal(t, enforce.StatusTerminated, got.Status, got.Reason)
 			require.Empty(t, got.Reason)
@@ -131,7 +131,7 @@ func TestWhatIsNoLongerWhatWasJudgedIsLeftAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := ready(t, "gentle", r.options...)
 			judged := c.judged(r.eid, 0, 1)
-			s := newScene(local.Options{Grace: oneGrace, Kill: true}, snapshot.Process{PID: c.pid(), Usage: usage(0, 1)})
+			s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true}, snapshot.Process{PID: c.pid(), Usage: usage(0, 1)})
 			s.machine.envs = []snapshot.Environment{environment("8", snapshot.UID(os.Getuid()), "me")}
 			if r.change != nil {
 				r.change(&judged, s.machine)
@@ -151,7 +151,7 @@ func TestAProcessThatBecameAnotherProgramIsLeftAlone(t *testing.T) {
 	_, err := fmt.Fprint(c.in, "!")
 	require.NoError(t, err)
 	c.answers()
-	s := newScene(local.Options{Grace: oneGrace}, judged)
+	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
 	got := s.terminate(t, judged)[0]
 	require.Equal(t, enforce.StatusChanged, got.Status)
 	require.Contains(t, got.Reason, "it is in environment other")
@@ -171,7 +171,7 @@ func TestWhatEndedIsGone(t *testing.T) {
 			judged := c.judged("7", 0)
 			require.NoError(t, unix.Kill(int(c.pid()), unix.SIGKILL))
 			end(t, c)
-			s := newScene(local.Options{Grace: oneGrace, Kill: true}, judged)
+			s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true}, judged)
 			require.Equal(t, enforce.StatusGone, s.terminate(t, judged)[0].Status)
 			require.Empty(t, s.lines)
 		})
@@ -183,7 +183,7 @@ func TestWhatEndedIsGone(t *testing.T) {
 func TestWhatEndsDuringTheQuestionIsGone(t *testing.T) {
 	c := ready(t, "gentle", in("7"))
 	judged := c.judged("7", 0)
-	s := newScene(local.Options{Grace: oneGrace}, judged)
+	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
 	s.machine.then = func() {
 		require.NoError(t, unix.Kill(int(c.pid()), unix.SIGKILL))
 		c.wait()
@@ -195,7 +195,7 @@ func TestWhatEndsDuringTheQuestionIsGone(t *testing.T) {
 func TestNobodyWaitsWithoutAGrace(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
-	s := newScene(local.Options{Kill: true}, judged)
+	s := newScene(local.ExecutorOptions{Kill: true}, judged)
 	require.Equal(t, enforce.Outcome{PID: c.pid(), EID: "7", Status: enforce.StatusSignalled}, s.terminate(t, judged)[0])
 	require.Len(t, s.lines, 1)
 	c.answers()
@@ -204,7 +204,7 @@ func TestNobodyWaitsWithoutAGrace(t *testing.T) {
 func TestOneThatIsListedTwiceIsSignalledOnce(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
-	s := newScene(local.Options{}, judged)
+	s := newScene(local.ExecutorOptions{}, judged)
 	got := s.terminate(t, judged, judged)
 	require.Equal(t, enforce.StatusSignalled, got[0].Status)
 	require.Equal(t, enforce.Outcome{PID: c.pid(), EID: "7", Status: enforce.StatusRefused, Reason: "it is listed twice"}, got[1])
@@ -216,7 +216,7 @@ func TestAStoppedJobEndsToo(t *testing.T) {
 	require.NoError(t, unix.Kill(int(c.pid()), unix.SIGSTOP))
 	require.Eventually(t, func() bool { return c.stat().State == 'T' }, time.Minute, time.Millisecond)
 	judged := c.judged("7", 0)
-	s := newScene(local.Options{Grace: oneGrace}, judged)
+	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
 	require.Equal(t, enforce.StatusTerminated, s.terminate(t, judged)[0].Status)
 	c.endedBy(unix.SIGTERM)
 }
@@ -224,7 +224,7 @@ func TestAStoppedJobEndsToo(t *testing.T) {
 func TestOthersAreTerminatedBesideWhatIsNot(t *testing.T) {
 	first, second, third := ready(t, "gentle", in("7")), ready(t, "gentle", in("8")), ready(t, "gentle", in("7"))
 	report := []snapshot.Process{first.judged("7", 0), second.judged("7", 0), third.judged("7", 0)}
-	s := newScene(local.Options{Grace: oneGrace}, report...)
+	s := newScene(local.ExecutorOptions{Grace: oneGrace}, report...)
 	got := s.terminate(t, report...)
 	require.Equal(t, enforce.StatusTerminated, got[0].Status)
 	require.Equal(t, enforce.StatusChanged, got[1].Status)

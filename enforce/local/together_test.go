@@ -94,7 +94,7 @@ func TestASnapshotAndTheLookBeforeASignalAgree(t *testing.T) {
 
 			register(row.after)
 			report := enforce.Report{Terminate: []enforce.Termination{{Process: judged}}}
-			got := local.New(machine, store, local.Options{Grace: oneGrace}).Execute(t.Context(), report)[0]
+			got := local.New(machine, store, local.ExecutorOptions{Grace: oneGrace}).Execute(t.Context(), report)[0]
 			require.Equal(t, row.status, got.Status, got.Reason)
 			if got.Status == enforce.StatusTerminated {
 				wait()

@@ -44,7 +44,7 @@ func failed(format string, args ...any) verdict {
 	return verdict{status: enforce.StatusFailed, reason: fmt.Sprintf(format, args...)}
 }
 
-// present is what the Machine found right before the signals.
+// present is what the Inspector found right before the signals.
 type present struct {
 	processes map[snapshot.PID]*snapshot.Process
 	// environments reads the registered environments, once, and only if needed.
@@ -147,7 +147,7 @@ func (x *Executor) inspectIdentity(t *target, stat proc.Stat, uid snapshot.UID) 
 	case x.unkillable[identity{judged.PID, stat.Start}]:
 		return verdict{status: enforce.StatusSurvived, reason: "SIGKILL was sent to it in an earlier cycle and has not ended it; it is not signalled again"}
 	}
-	if name := x.protectedName(stat, uid); name != "" {
+	if name := x.protectedBy(stat, uid); name != "" {
 		return refused("it is %s, which is never signalled unless it is named in the policy", name)
 	}
 	return verdict{}

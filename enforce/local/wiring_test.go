@@ -8,6 +8,6 @@ import (
 
 // The real parts fit.
 var (
-	_ local.Machine = (*snapshotlocal.Machine)(nil)
-	_ local.Books   = (*state.Store)(nil)
+	_ local.Inspector  = (*snapshotlocal.Machine)(nil)
+	_ local.StateFiles = (*state.Store)(nil)
 )

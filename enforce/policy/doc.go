@@ -6,7 +6,7 @@
 //		return err // one line with the place and what was meant
 //	}
 //	plan, memory, events := enforce.Judge(file, cluster, memory, time.Now())
-//	for _, e := range file.Explain(policy.Query{Host: "gpu-01", User: "bob", At: time.Now()}) {
+//	for _, e := range file.Explain(enforce.Query{Host: "gpu-01", User: "bob", At: time.Now()}) {
 //		fmt.Println(e.Key, e.Value, e.From)
 //	}
 //

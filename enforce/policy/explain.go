@@ -1,6 +1,10 @@
 package policy
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/seed-3119e985/genv/enforce"
+)
 
 // Explanation is a setting, what it is, and where that comes from.
 type Explanation struct {
@@ -11,7 +15,7 @@ type Explanation struct {
 
 // Explain is what holds for a host and a user at a time, and why: exemptions
 // first, then the settings, then what holds for the whole fleet.
-func (f *File) Explain(q Query) []Explanation {
+func (f *File) Explain(q enforce.Query) []Explanation {
 	var list []Explanation
 	if from, ok := f.Exemptions.Host(q.Host); ok {
 		list = append(list, Explanation{"exempt", "host " + string(q.Host), from.String()})

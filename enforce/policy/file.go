@@ -132,8 +132,8 @@ type Unreachable string
 
 // The ways with missing hosts.
 const (
-	Ignore Unreachable = "ignore" // their devices don't count: too lenient at worst
-	Hold   Unreachable = "hold"   // caps wait until they are back
+	IgnoreMissing Unreachable = "ignore" // their devices don't count: too lenient at worst
+	PauseCaps     Unreachable = "hold"   // caps wait until they are back
 )
 
 // Event is what hooks are told of.
@@ -179,7 +179,7 @@ func Default() *File {
 			Kill:            Value[bool]{From: builtIn},
 		},
 		Limits:      builtInLimits(builtIn),
-		Unreachable: Value[Unreachable]{On: true, Value: Ignore, From: builtIn},
+		Unreachable: Value[Unreachable]{On: true, Value: IgnoreMissing, From: builtIn},
 		TellUsers:   Value[bool]{On: true, From: builtIn},
 	}
 }

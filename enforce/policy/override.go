@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot/hostpattern"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
@@ -29,7 +30,7 @@ type Override struct {
 type selection struct{ hosts, labels, users []string }
 
 // matches says whether the override holds for a query, and how specific it is.
-func (o *Override) matches(q Query) (rank, bool) {
+func (o *Override) matches(q enforce.Query) (rank, bool) {
 	var r rank
 	if len(o.Users)+len(o.Members) > 0 {
 		switch user := string(q.User); {

@@ -160,7 +160,7 @@ func (r *reader) readLimits(n *strictyaml.Node) {
 }
 
 func (r *reader) readUnreachable(n *strictyaml.Node) {
-	way := Unreachable(n.OneOf(string(Ignore), string(Hold)))
+	way := Unreachable(n.OneOf(string(IgnoreMissing), string(PauseCaps)))
 	r.file.Unreachable = Value[Unreachable]{On: true, Value: way, From: Source{n.Place(), "the file"}}
 }
 

@@ -7,15 +7,11 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 )
 
-// Query is a question to the policy. A part that is empty selects nothing:
-// without a User, overrides for users do not hold, and likewise for Host and
-// Labels.
-type Query = enforce.Query
-
 // Resolve is what holds for a host, a user and a time: each setting from the
-// most specific place that has it, with that place. Exemptions are apart; see
-// File.Exemptions.
-func (f *File) Resolve(q Query) Settings {
+// most specific place that has it, with that place. A part of the query that is
+// empty selects nothing: without a User, overrides for users do not apply.
+// Exemptions are separate; see File.Exemptions.
+func (f *File) Resolve(q enforce.Query) Settings {
 	var layers []layer
 	for i := range f.Overrides {
 		if rank, ok := f.Overrides[i].matches(q); ok {

@@ -25,7 +25,7 @@ func berlin(t testing.TB, text string) time.Time {
 // source, and asking twice gives the same answer.
 func ask(t *testing.T, file *policy.File, host, user string) {
 	t.Helper()
-	q := policy.Query{Host: snapshot.Hostname(host), User: snapshot.Username(user), At: berlin(t, "2026-11-16 12:00")}
+	q := enforce.Query{Host: snapshot.Hostname(host), User: snapshot.Username(user), At: berlin(t, "2026-11-16 12:00")}
 	require.Equal(t, file.Resolve(q), file.Resolve(q))
 	for _, e := range file.Explain(q) {
 		require.NotEmpty(t, e.Key)
@@ -59,27 +59,27 @@ overrides:
 	noon, night := berlin(t, "2026-11-16 12:00"), berlin(t, "2026-11-16 22:00")
 	tests := []struct {
 		name  string
-		q     policy.Query
+		q     enforce.Query
 		hours int
 	}{
-		{"defaults", policy.Query{Host: "x", At: noon}, 1},
-		{"a host's name over a pattern", policy.Query{Host: "gpu-1", At: noon}, 2},
-		{"whatever its case", policy.Query{Host: "GPU-1", At: noon}, 2},
-		{"a pattern", policy.Query{Host: "gpu-2", At: noon}, 3},
-		{"a pattern over labels", policy.Query{Host: "gpu-2", Labels: map[string]string{"gpu": "h100", "rack": "a"}, At: noon}, 3},
-		{"more labels over fewer", policy.Query{Host: "x", Labels: map[string]string{"gpu": "h100", "rack": "a"}, At: noon}, 4},
-		{"a label", policy.Query{Host: "x", Labels: map[string]string{"gpu": "h100"}, At: noon}, 5},
-		{"another value of it", policy.Query{Host: "x", Labels: map[string]string{"gpu": "a100"}, At: noon}, 1},
-		{"the later of two labels", policy.Query{Host: "x", Labels: map[string]string{"gpu": "h100", "rack": "b"}, At: night}, 6},
-		{"with a schedule over without", policy.Query{Host: "x", Labels: map[string]string{"rack": "b"}, At: noon}, 11},
-		{"outside of the schedule", policy.Query{Host: "x", Labels: map[string]string{"rack": "b"}, At: night}, 6},
-		{"a user's name over the group", policy.Query{Host: "x", User: "bob", At: noon}, 9},
-		{"a user over a host", policy.Query{Host: "gpu-1", User: "bob", At: noon}, 9},
-		{"a user on a host over the user", policy.Query{Host: "gpu-7", User: "bob", At: noon}, 8},
-		{"the later of two groups", policy.Query{Host: "x", User: "ann", At: noon}, 10},
-		{"a group of a group", policy.Query{Host: "x", User: "eve", At: noon}, 10},
-		{"nobody's user", policy.Query{Host: "x", User: "joe", At: noon}, 1},
-		{"no user asked for", policy.Query{Host: "gpu-7", At: noon}, 3},
+		{"defaults", enforce.Query{Host: "x", At: noon}, 1},
+		{"a host's name over a pattern", enforce.Query{Host: "gpu-1", At: noon}, 2},
+		{"whatever its case", enforce.Query{Host: "GPU-1", At: noon}, 2},
+		{"a pattern", enforce.Query{Host: "gpu-2", At: noon}, 3},
+		{"a pattern over labels", enforce.Query{Host: "gpu-2", Labels: map[string]string{"gpu": "h100", "rack": "a"}, At: noon}, 3},
+		{"more labels over fewer", enforce.Query{Host: "x", Labels: map[string]string{"gpu": "h100", "rack": "a"}, At: noon}, 4},
+		{"a label", enforce.Query{Host: "x", Labels: map[string]string{"gpu": "h100"}, At: noon}, 5},
+		{"another value of it", enforce.Query{Host: "x", Labels: map[string]string{"gpu": "a100"}, At: noon}, 1},
+		{"the later of two labels", enforce.Query{Host: "x", Labels: map[string]string{"gpu": "h100", "rack": "b"}, At: night}, 6},
+		{"with a schedule over without", enforce.Query{Host: "x", Labels: map[string]string{"rack": "b"}, At: noon}, 11},
+		{"outside of the schedule", enforce.Query{Host: "x", Labels: map[string]string{"rack": "b"}, At: night}, 6},
+		{"a user's name over the group", enforce.Query{Host: "x", User: "bob", At: noon}, 9},
+		{"a user over a host", enforce.Query{Host: "gpu-1", User: "bob", At: noon}, 9},
+		{"a user on a host over the user", enforce.Query{Host: "gpu-7", User: "bob", At: noon}, 8},
+		{"the later of two groups", enforce.Query{Host: "x", User: "ann", At: noon}, 10},
+		{"a group of a group", enforce.Query{Host: "x", User: "eve", At: noon}, 10},
+		{"nobody's user", enforce.Query{Host: "x", User: "joe", At: noon}, 1},
+		{"no user asked for", enforce.Query{Host: "gpu-7", At: noon}, 3},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -88,12 +88,12 @@ overrides:
 			require.Equal(t, time.Duration(test.hours)*time.Hour, idle.Value.After, idle.From)
 		})
 	}
-	require.False(t, file.Resolve(policy.Query{User: "zoe", At: noon}).Idle.On, "an override can switch off")
+	require.False(t, file.Resolve(enforce.Query{User: "zoe", At: noon}).Idle.On, "an override can switch off")
 }
 
 func TestSettingsAreOverriddenOneByOne(t *testing.T) {
 	file := parse(t, "defaults: {max-devices-per-user: 4, max-envs-per-user: 3}\noverrides:\n  - {users: [bob], set: {max-devices-per-user: 0}}\n  - {users: [eve], set: {max-envs-per-user: false}}\n")
-	bob, eve := file.Resolve(policy.Query{User: "bob"}), file.Resolve(policy.Query{User: "eve"})
+	bob, eve := file.Resolve(enforce.Query{User: "bob"}), file.Resolve(enforce.Query{User: "eve"})
 	n, capped := bob.MaxDevices.Get()
 	require.True(t, capped, "a cap of 0 is a cap")
 	require.Zero(t, n)
@@ -105,13 +105,13 @@ func TestSettingsAreOverriddenOneByOne(t *testing.T) {
 
 func TestDefaultIsWhatEnforceDoesWithoutAFlag(t *testing.T) {
 	for name, file := range map[string]*policy.File{"built in": policy.Default(), "a file that says nothing of it": parse(t, "unreachable: hold")} {
-		s := file.Resolve(policy.Query{Host: "h", User: "u"})
+		s := file.Resolve(enforce.Query{Host: "h", User: "u"})
 		require.True(t, s.EnvDevices.On && s.EnvMemory.On, name)
 		require.False(t, s.NonEnvProcesses.On || s.MaxDevices.On || s.MaxMemory.On || s.MaxEnvs.On || s.Idle.On || s.MaxDuration.On || s.Warn.On || s.Kill.On, name)
 		require.Equal(t, 10*time.Second, s.Grace.Value)
 		require.Equal(t, "built in", s.Grace.From.String())
 	}
-	require.Equal(t, policy.Ignore, policy.Default().Unreachable.Value)
+	require.Equal(t, policy.IgnoreMissing, policy.Default().Unreachable.Value)
 }
 
 func TestSchedules(t *testing.T) {
@@ -229,17 +229,17 @@ func TestExample(t *testing.T) {
 	file := example(t)
 	day, night := berlin(t, "2026-11-16 12:00"), berlin(t, "2026-11-16 22:00")
 	devices := func(user string, at time.Time) int {
-		return file.Resolve(policy.Query{Host: "gpu-01", User: snapshot.Username(user), At: at}).MaxDevices.Value
+		return file.Resolve(enforce.Query{Host: "gpu-01", User: snapshot.Username(user), At: at}).MaxDevices.Value
 	}
 	require.Equal(t, 4, devices("zoe", day))
 	require.Equal(t, 1, devices("alice", day))
 	require.Equal(t, 4, devices("alice", night))
 	require.Equal(t, 3, devices("bob", night), "his name over his group, whatever the hour")
 
-	h100 := file.Resolve(policy.Query{Host: "gpu-03", Labels: map[string]string{"gpu": "h100"}, At: day})
+	h100 := file.Resolve(enforce.Query{Host: "gpu-03", Labels: map[string]string{"gpu": "h100"}, At: day})
 	require.Equal(t, enforce.Idle{After: time.Hour, Below: 10}, h100.Idle.Value)
-	require.False(t, file.Resolve(policy.Query{Host: "gpu-04", At: day}).NonEnvProcesses.On)
-	require.True(t, file.Resolve(policy.Query{Host: "gpu-04", At: night}).NonEnvProcesses.On)
+	require.False(t, file.Resolve(enforce.Query{Host: "gpu-04", At: day}).NonEnvProcesses.On)
+	require.True(t, file.Resolve(enforce.Query{Host: "gpu-04", At: night}).NonEnvProcesses.On)
 	require.Equal(t, int64(320e9), h100.MaxMemory.Value.Bytes())
 	require.Equal(t, enforce.Warn{For: 30 * time.Minute}, h100.Warn.Value)
 
@@ -271,7 +271,7 @@ exempt: {users: [bob], hosts: [gpu-2]}
 limits: {max-percent: 20, max-terminations: 0, max-detachments-per-user: 3, over-limit: throttle}
 tell-users: false
 `)
-	got := file.Explain(policy.Query{Host: "gpu-2", User: "bob", Labels: map[string]string{"gpu": "h100", "rack": "2"}, At: berlin(t, "2026-11-16 12:00")})
+	got := file.Explain(enforce.Query{Host: "gpu-2", User: "bob", Labels: map[string]string{"gpu": "h100", "rack": "2"}, At: berlin(t, "2026-11-16 12:00")})
 	require.Equal(t, []policy.Explanation{
 		{Key: "exempt", Value: "host gpu-2", From: "exempt, p.yaml:17:32"},
 		{Key: "exempt", Value: "user bob", From: "exempt, p.yaml:17:18"},

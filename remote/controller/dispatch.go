@@ -80,7 +80,7 @@ func (c *Controller) visits(cycle *Cycle) map[string]*visit {
 	for i := range cycle.Plan.Reports {
 		r := &cycle.Plan.Reports[i]
 		r.Report.ID = fmt.Sprintf("%s/%d/%s", c.run, cycle.Number, r.Host)
-		v := &visit{cycle: cycle.Number, order: i, report: r, items: audit.Items(r.Host, r.Report, snapshots[r.Host])}
+		v := &visit{cycle: cycle.Number, order: i, report: r, items: audit.ReportRecords(r.Host, r.Report, snapshots[r.Host])}
 		for j := range v.items {
 			v.items[j].Report = r.Report.ID
 		}
@@ -218,7 +218,7 @@ func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 		a.Execution.Lines = shownLines(a.Report, a.Execution.Lines)
 		cycle.Actions = append(cycle.Actions, a)
 		c.Memory.Rules = c.Memory.Rules.End(a.Report.ID).Learn(*v.report, a.Execution.Outcomes, c.Now())
-		records = append(records, audit.Outcomes(v.items, a.outcomes())...)
+		records = append(records, audit.OutcomeRecords(v.items, a.outcomes())...)
 		events = append(events, enforce.Event{
 			Kind: enforce.EventOutcome, Host: a.Host, Report: &v.report.Report, Findings: v.findings,
 			Lines: a.Execution.Lines, Warnings: a.Execution.Warnings, Outcomes: a.outcomes(), Err: a.Err,

@@ -123,7 +123,7 @@ func TestAReportCutOffAtEveryStep(t *testing.T) {
 				require.Len(t, first.Actions, 2)
 				require.NoError(t, first.Unrecorded)
 
-				entries, _, err := audit.History(path, audit.Query{Host: "a"})
+				entries, _, err := audit.History(path, audit.Filter{Host: "a"})
 				require.NoError(t, err)
 				require.Len(t, entries, 3, "no outcome is lost")
 				for _, e := range entries {
@@ -136,7 +136,7 @@ func TestAReportCutOffAtEveryStep(t *testing.T) {
 				second := cycleOf(t.Context(), c, 2, strict{})
 				require.Len(t, second.Plan.Findings, 3-cut, "what is left")
 				require.Equal(t, map[snapshot.PID]int{5: 1, 6: 1, 7: 1, 8: 1}, p.signals, "none twice, none forgotten")
-				entries, _, err = audit.History(path, audit.Query{Host: "a", Since: second.Start})
+				entries, _, err = audit.History(path, audit.Filter{Host: "a", Since: second.Start})
 				require.NoError(t, err)
 				require.Len(t, entries, 3-cut)
 				for _, e := range entries {
@@ -152,7 +152,7 @@ func TestAHostThatWasNeverReachedDidNothing(t *testing.T) {
 	p.cut, p.lost = 0, remote.Errorf(remote.Unreachable, "no route")
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	cycleOf(t.Context(), p.controller(&audit.Log{Path: path}), 1, strict{})
-	entries, _, err := audit.History(path, audit.Query{PID: 5})
+	entries, _, err := audit.History(path, audit.Filter{PID: 5})
 	require.NoError(t, err)
 	require.Equal(t, enforce.StatusFailed, entries[0].Status)
 }
@@ -224,7 +224,7 @@ func TestAFullDiskLosesNoOutcome(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "ballast")))
 	require.NoError(t, cycleOf(t.Context(), c, 4, strict{}).Unrecorded)
 	require.Len(t, p.signals, 4)
-	entries, damage, err := audit.History(path, audit.Query{})
+	entries, damage, err := audit.History(path, audit.Filter{})
 	require.NoError(t, err)
 	require.Zero(t, damage)
 	status := map[enforce.Status]int{}
@@ -305,7 +305,7 @@ func TestWhoCannotBeToldIsTreatedAlike(t *testing.T) {
 	require.Len(t, p.signals, 4)
 	said := 0
 	_, err := audit.Scan(path, func(r *audit.Record) error {
-		if r.Kind == audit.KindTold {
+		if r.Kind == audit.KindNotified {
 			said++
 			require.Equal(t, agent.ErrCannotNotify.Error(), r.Reason)
 		}
@@ -355,7 +355,7 @@ func linesStandForOutcomes(t *testing.T, old *oldHost) {
 	cycle := cycleOf(t.Context(), c, 1, strict{})
 	require.Equal(t, []string{"Terminating process 5 from environment N/A that is running on GPU(s) 0"}, cycle.Actions[0].Execution.Lines,
 		"it ends for being in no environment, whatever it claims")
-	entries, _, err := audit.History(path, audit.Query{})
+	entries, _, err := audit.History(path, audit.Filter{})
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
 	require.Equal(t, enforce.StatusSignalled, entries[0].Status)

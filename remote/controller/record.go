@@ -76,7 +76,7 @@ func (c *Controller) recordNothingDone(cycle *Cycle, items []audit.Record) {
 	for i := range outcomes {
 		outcomes[i] = enforce.Outcome{Status: enforce.StatusFailed, Reason: fmt.Sprintf("nothing was done: %v", cycle.Unrecorded)}
 	}
-	_ = c.record(cycle, audit.Outcomes(items, outcomes)) // they wait to be written with the rest
+	_ = c.record(cycle, audit.OutcomeRecords(items, outcomes)) // they wait to be written with the rest
 }
 
 // recordOf is the record of an event; false if there is none.
@@ -94,7 +94,7 @@ func recordOf(e *enforce.Event, cycle *Cycle) (audit.Record, bool) {
 	case enforce.EventHostLost:
 		r.Kind, r.Reason = audit.KindFailed, fmt.Sprintf("%s: %v", remote.ClassOf(e.Err), e.Err)
 	case enforce.EventHeld:
-		r.Kind, r.User, r.Reason = audit.KindHeld, e.Held.User, e.Held.Because
+		r.Kind, r.User, r.Reason = audit.KindOverLimit, e.Held.User, e.Held.Because
 	default:
 		return r, false
 	}

@@ -162,7 +162,7 @@ func TestHoldingIsRecordedInEveryCycle(t *testing.T) {
 			}
 			held := 0
 			_, err := audit.Scan(path, func(r *audit.Record) error {
-				if r.Kind == audit.KindHeld {
+				if r.Kind == audit.KindOverLimit {
 					held++
 				}
 				return nil
@@ -244,7 +244,7 @@ func TestMessagesOfAnHourAreLimited(t *testing.T) {
 	require.Len(t, p.signals, 40+4, "the rules are enforced all the same")
 	suppressed := 0
 	_, err := audit.Scan(path, func(r *audit.Record) error {
-		if r.Kind == audit.KindTold && strings.HasPrefix(r.Reason, "suppressed") {
+		if r.Kind == audit.KindNotified && strings.HasPrefix(r.Reason, "suppressed") {
 			suppressed++
 		}
 		return nil

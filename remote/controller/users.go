@@ -147,7 +147,7 @@ func (c *Controller) learnOfDeliveries(deliveries []Delivery) {
 func deliveryRecords(deliveries []Delivery) []audit.Record {
 	var records []audit.Record
 	for _, d := range deliveries {
-		r := audit.Record{Kind: audit.KindTold, IDs: []string{d.ID}, Host: d.Host, UID: &d.UID, Text: d.Text + "\n" + d.Advice}
+		r := audit.Record{Kind: audit.KindNotified, IDs: []string{d.ID}, Host: d.Host, UID: &d.UID, Text: d.Text + "\n" + d.Advice}
 		switch {
 		case d.Err != nil:
 			r.Reason = d.Err.Error()

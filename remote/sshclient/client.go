@@ -103,7 +103,7 @@ func New(o Options) (*Client, error) {
 	o = o.withDefaults()
 	c := &Client{
 		options:  o,
-		resolver: config.New(config.Options{File: o.ConfigFile, SSH: o.OpenSSH}),
+		resolver: config.New(config.ResolverOptions{File: o.ConfigFile, SSH: o.OpenSSH}),
 		keyring:  auth.NewKeyring(auth.Options{Prompt: o.Prompt, Log: o.Log}),
 		hostKeys: hostkeys.NewStore(o.Log),
 		dials:    newBounds(),

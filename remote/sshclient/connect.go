@@ -22,7 +22,7 @@ const defaultConnectTimeout = 10 * time.Second
 // target is an endpoint with what the configuration says about it.
 type target struct {
 	endpoint
-	config.Settings
+	config.HostConfig
 	chain []endpoint // itself, and those that need it to reach theirs
 }
 
@@ -38,7 +38,7 @@ func (c *Client) connect(e endpoint, chain []endpoint) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := target{endpoint: e, Settings: settings, chain: append(chain[:len(chain):len(chain)], e)}
+	t := target{endpoint: e, HostConfig: settings, chain: append(chain[:len(chain):len(chain)], e)}
 	timeout := positive(positive(c.options.ConnectTimeout, settings.ConnectTimeout), defaultConnectTimeout)
 	for {
 		ctx, cancel := context.WithDeadlineCause(c.lifetime, started.Add(timeout), errTooLate{timeout})
@@ -73,7 +73,7 @@ func oneByOne(keys auth.Keys) ssh.ClientAuthCallback {
 
 // resolve asks for the configuration, which has the default deadline, for its
 // own is not known yet.
-func (c *Client) resolve(e endpoint) (config.Settings, error) {
+func (c *Client) resolve(e endpoint) (config.HostConfig, error) {
 	ctx, cancel := context.WithTimeout(c.lifetime, positive(c.options.ConnectTimeout, defaultConnectTimeout))
 	defer cancel()
 	settings, err := c.resolver.Resolve(ctx, e.Query)
@@ -117,7 +117,7 @@ func (c *Client) shake(ctx context.Context, t target, conn net.Conn) (*link, err
 	if err != nil {
 		return nil, err
 	}
-	keys := c.keyring.Keys(t.Settings)
+	keys := c.keyring.Keys(t.HostConfig)
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	sshConn, channels, requests, err := ssh.NewClientConn(conn, check.address, &ssh.ClientConfig{

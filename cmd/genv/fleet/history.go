@@ -38,7 +38,7 @@ func (p *program) remoteHistory(c *cli.Context) error {
 	if len(hosts) > 1 {
 		return command.Usage("--host: name one host, or none for all")
 	}
-	q := audit.Query{}
+	q := audit.Filter{}
 	if len(hosts) == 1 {
 		q.Host = snapshot.Hostname(hosts[0])
 	}

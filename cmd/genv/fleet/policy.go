@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
 
@@ -62,7 +63,7 @@ func (p *program) policyExplain(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	q := policy.Query{User: snapshot.Username(c.String("user")), Host: snapshot.Hostname(c.String("host"))}
+	q := enforce.Query{User: snapshot.Username(c.String("user")), Host: snapshot.Hostname(c.String("host"))}
 	if q.Labels, err = labelsOf(c.StringSlice("label")); err != nil {
 		return err
 	}
@@ -76,7 +77,7 @@ func (p *program) policyExplain(c *cli.Context) error {
 	return p.writeExplanation(format, q, file.Explain(q))
 }
 
-func (p *program) writeExplanation(format string, q policy.Query, list []policy.Explanation) error {
+func (p *program) writeExplanation(format string, q enforce.Query, list []policy.Explanation) error {
 	if format == "json" {
 		return render.WriteJSON(p.Out, ExplainDocument{
 			Schema: "genv.policy.explain/1", User: q.User, Host: q.Host, At: q.At.Format(time.RFC3339), Settings: list,

@@ -30,7 +30,7 @@ func Flags() []cli.Flag {
 }
 
 // Show prints what a query finds in a log.
-func Show(p *command.Program, c *cli.Context, path string, q audit.Query) error {
+func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error {
 	if err := command.RefuseArguments(c); err != nil {
 		return err
 	}
@@ -98,8 +98,8 @@ func whyOf(e *audit.Entry) string {
 	if e.Reason != "" && e.Status != enforce.StatusTerminated {
 		why += " (" + e.Reason + ")"
 	}
-	if !e.Told.IsZero() {
-		why += " (told at " + e.Told.Local().Format(time.TimeOnly) + ")"
+	if !e.Notified.IsZero() {
+		why += " (told at " + e.Notified.Local().Format(time.TimeOnly) + ")"
 	}
 	return strings.TrimSpace(why)
 }

@@ -43,7 +43,7 @@ func (p *program) openHost() (*host, error) {
 	h := &host{Host: here, spare: p.Getenv("GENV_TERMINATE_PROCESSES") == "0", silent: p.Getenv("GENV_TELL") == "off"}
 	h.names.now = p.Now
 	h.record = p.openHostRecord(h.Machine.Proc)
-	h.executor = enforcelocal.New(h.Machine, h.Store, enforcelocal.Options{Grace: executeGrace, Say: func(line string) { h.say(line) }})
+	h.executor = enforcelocal.New(h.Machine, h.Store, enforcelocal.ExecutorOptions{Grace: executeGrace, OnAction: func(line string) { h.say(line) }})
 	return h, nil
 }
 

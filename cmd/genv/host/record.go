@@ -51,7 +51,7 @@ func (p *program) openHostRecord(processes proc.FS) *hostRecord {
 func (h *hostRecord) begin(report enforce.Report, spared []enforce.Termination) *reportRecord {
 	report.Terminate = append(report.Terminate[:len(report.Terminate):len(report.Terminate)], spared...)
 	r := &reportRecord{hostRecord: h}
-	r.items = audit.Items(snapshot.Hostname(enforcelocal.Hostname()), report, nil)
+	r.items = audit.ReportRecords(snapshot.Hostname(enforcelocal.Hostname()), report, nil)
 	for i := range r.items {
 		item := &r.items[i]
 		item.Report, item.By = report.ID, r.by
@@ -70,7 +70,7 @@ func (h *hostRecord) begin(report enforce.Report, spared []enforce.Termination) 
 
 // end records what came of it.
 func (r *reportRecord) end(outcomes []enforce.Outcome) {
-	r.append(audit.Outcomes(r.items, outcomes))
+	r.append(audit.OutcomeRecords(r.items, outcomes))
 }
 
 func (r *reportRecord) append(records []audit.Record) {
@@ -104,7 +104,7 @@ func (h *host) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	h.names.ask(ctx, s)
 	for i := range s.Processes {
 		p := &s.Processes[i]
-		p.Protected = h.executor.Protects(p)
+		p.Protected = h.executor.ProtectedName(p)
 		switch {
 		case h.SharedAccount:
 			p.UID = nil

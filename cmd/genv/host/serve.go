@@ -110,7 +110,7 @@ func (h *host) tell(messages []agent.Message) ([]int, error) {
 		return terminals, nil
 	}
 	for i, m := range messages {
-		told, err := here.Tell(m.UID, m.Text)
+		told, err := here.Notify(m.UID, m.Text)
 		if err != nil {
 			return nil, err
 		}

@@ -26,7 +26,7 @@ func (p *program) historyHere(c *cli.Context) error {
 		path = localhost.DefaultAuditLog
 	}
 	if os.Geteuid() != 0 {
-		path = audit.UserLog(path, snapshot.UID(os.Getuid()))
+		path = audit.UserLogPath(path, snapshot.UID(os.Getuid()))
 	}
-	return history.Show(&p.Program, c, path, audit.Query{})
+	return history.Show(&p.Program, c, path, audit.Filter{})
 }

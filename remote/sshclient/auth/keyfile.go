@@ -40,7 +40,7 @@ func (id identity) with(signer ssh.Signer) []ssh.Signer {
 
 // identities are the key files that exist, in their order, with the
 // certificates that belong to them, and what is wrong with those that do not serve.
-func (k *Keyring) identities(s config.Settings) ([]identity, []string) {
+func (k *Keyring) identities(s config.HostConfig) ([]identity, []string) {
 	var all []identity
 	var notes []string
 	for _, path := range s.IdentityFiles {

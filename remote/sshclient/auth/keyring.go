@@ -84,7 +84,7 @@ func (k Keys) Tried() string {
 // Keys gathers them as ssh does: configured keys that the agent holds, the
 // agent's others unless IdentitiesOnly, then key files; for each key its
 // certificates first.
-func (k *Keyring) Keys(s config.Settings) Keys {
+func (k *Keyring) Keys(s config.HostConfig) Keys {
 	keys, offer := Keys{}, offer{seen: map[string]bool{}}
 	held, err := k.held(s.IdentityAgent)
 	if err != nil {

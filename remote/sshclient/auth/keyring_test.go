@@ -72,7 +72,7 @@ func TestOrder(t *testing.T) {
 	_, strangerPublic, stranger := key(t, "stranger", 0o600)
 	ring := auth.NewKeyring(auth.Options{})
 	defer ring.Close()
-	s := config.Settings{IdentityFiles: []string{file, held}, IdentityAgent: serve(t, stranger, heldPrivate)}
+	s := config.HostConfig{IdentityFiles: []string{file, held}, IdentityAgent: serve(t, stranger, heldPrivate)}
 	require.Equal(t, []string{ssh.FingerprintSHA256(heldPublic), ssh.FingerprintSHA256(strangerPublic), ssh.FingerprintSHA256(public)},
 		offered(ring.Keys(s)), "configured keys of the agent, its others, then files, each once")
 	s.IdentitiesOnly = true
@@ -90,7 +90,7 @@ func TestFilesThatDoNotServe(t *testing.T) {
 	for name, says := range map[string]string{
 		open: "chmod 600", garbage: "cannot be read", t.TempDir(): "not a key file", "/nonexistent/key": "no key to offer",
 	} {
-		keys := ring.Keys(config.Settings{IdentityFiles: []string{name}})
+		keys := ring.Keys(config.HostConfig{IdentityFiles: []string{name}})
 		require.Empty(t, keys.Signers, name)
 		require.Contains(t, keys.Tried(), says)
 	}
@@ -100,7 +100,7 @@ func TestAnAgentThatIsGone(t *testing.T) {
 	file, _, _ := key(t, "file", 0o600)
 	ring := auth.NewKeyring(auth.Options{})
 	defer ring.Close()
-	keys := ring.Keys(config.Settings{IdentityFiles: []string{file}, IdentityAgent: "/nonexistent/agent"})
+	keys := ring.Keys(config.HostConfig{IdentityFiles: []string{file}, IdentityAgent: "/nonexistent/agent"})
 	require.Len(t, keys.Signers, 1, "the file serves")
 	require.Contains(t, keys.Tried(), "agent does not answer")
 }

@@ -108,7 +108,7 @@ func TestRefusedWithItsPlace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := write(t, tt.text)
-			_, err := config.New(config.Options{File: file, SSH: "none"}).Resolve(t.Context(), config.Query{Host: "gpu"})
+			_, err := config.New(config.ResolverOptions{File: file, SSH: "none"}).Resolve(t.Context(), config.Query{Host: "gpu"})
 			var e *config.Error
 			require.ErrorAs(t, err, &e)
 			require.Equal(t, file, e.File)

@@ -10,7 +10,7 @@
 // honour is an *Error that names the file and the line, never a default in
 // silence.
 //
-//	resolver := config.New(config.Options{})
+//	resolver := config.New(config.ResolverOptions{})
 //	settings, err := resolver.Resolve(ctx, config.Query{Host: "gpu-07"})
 //
 // The package opens no connection and checks no key. Not honoured, because they

@@ -9,7 +9,7 @@ import (
 )
 
 // tokens are those that ssh_config(5) lists for file names and ProxyCommand.
-func (w identity) tokens(q Query, s Settings) map[byte]string {
+func (w identity) tokens(q Query, s HostConfig) map[byte]string {
 	long, _ := os.Hostname() // empty when the kernel has none, as in OpenSSH
 	short, _, _ := strings.Cut(long, ".")
 	port := strconv.Itoa(s.Port)

@@ -43,7 +43,7 @@ type root struct {
 	user           bool   // `~` is allowed in Includes
 }
 
-func newFiles(o Options, who identity) *files {
+func newFiles(o ResolverOptions, who identity) *files {
 	f := &files{who: who, values: map[string]raw{}}
 	home := filepath.Join(who.home, ".ssh")
 	system := or(o.SystemFile, "/etc/ssh/ssh_config")

@@ -15,7 +15,7 @@ const (
 	each              // one word, every line counts
 )
 
-// honoured are the keywords whose values reach Settings, with what ssh accepts
+// honoured are the keywords whose values reach HostConfig, with what ssh accepts
 // there. Another value is left to ssh, or refused.
 var honoured = map[string]struct {
 	arity arity

@@ -41,15 +41,15 @@ func write(t testing.TB, content string) string {
 }
 
 // both resolves a query by the local reader alone and by ssh alone.
-func both(t testing.TB, file string, q config.Query) (local, openssh config.Settings, localErr, opensshErr error) {
+func both(t testing.TB, file string, q config.Query) (local, openssh config.HostConfig, localErr, opensshErr error) {
 	t.Helper()
-	local, localErr = config.New(config.Options{File: file, SSH: "none"}).Resolve(t.Context(), q)
-	openssh, opensshErr = config.New(config.Options{File: file, Always: true}).Resolve(t.Context(), q)
+	local, localErr = config.New(config.ResolverOptions{File: file, SSH: "none"}).Resolve(t.Context(), q)
+	openssh, opensshErr = config.New(config.ResolverOptions{File: file, Always: true}).Resolve(t.Context(), q)
 	return withoutRareDefaults(local), withoutRareDefaults(openssh), localErr, opensshErr
 }
 
 // withoutRareDefaults leaves out the default keys that only some versions of ssh list.
-func withoutRareDefaults(s config.Settings) config.Settings {
+func withoutRareDefaults(s config.HostConfig) config.HostConfig {
 	var kept []string
 	for _, name := range s.IdentityFiles {
 		if !strings.HasSuffix(name, "/.ssh/id_xmss") && !strings.HasSuffix(name, "/.ssh/id_dsa") {

@@ -43,8 +43,8 @@ var defaultIdentities = []string{
 
 // settings expands raw values for a host. It is the one place where both ways
 // of reading a configuration come together.
-func (r raw) settings(q Query, who identity) (Settings, error) {
-	s := Settings{User: or(r.first("user"), who.user), Port: 22, ServerAliveCountMax: 3, AddressFamily: or(strings.ToLower(r.first("addressfamily")), "any")}
+func (r raw) settings(q Query, who identity) (HostConfig, error) {
+	s := HostConfig{User: or(r.first("user"), who.user), Port: 22, ServerAliveCountMax: 3, AddressFamily: or(strings.ToLower(r.first("addressfamily")), "any")}
 	s.HostName = strings.ToLower(strings.NewReplacer("%%", "%", "%h", q.Host).Replace(or(r.first("hostname"), q.Host)))
 	if err := r.numbers(&s); err != nil {
 		return s, err
@@ -62,7 +62,7 @@ func (r raw) settings(q Query, who identity) (Settings, error) {
 	return s, r.refuse()
 }
 
-func (r raw) numbers(s *Settings) error {
+func (r raw) numbers(s *HostConfig) error {
 	for _, field := range []struct {
 		key string
 		set func(string) error
@@ -88,7 +88,7 @@ func (r raw) numbers(s *Settings) error {
 	return nil
 }
 
-func (r raw) proxy(s *Settings, tokens map[byte]string) error {
+func (r raw) proxy(s *HostConfig, tokens map[byte]string) error {
 	if jump := unlessNone(r.first("proxyjump")); jump != "" {
 		s.ProxyJump = strings.Split(expand(jump, tokens), ",")
 		return nil
@@ -104,7 +104,7 @@ func (r raw) proxy(s *Settings, tokens map[byte]string) error {
 	return nil
 }
 
-func (r raw) files(s *Settings, tokens map[byte]string, who identity) {
+func (r raw) files(s *HostConfig, tokens map[byte]string, who identity) {
 	expandAll := func(values []string) (paths []string) {
 		for _, value := range values {
 			if value = who.path(expand(value, tokens)); value != "" && !strings.EqualFold(value, "none") {

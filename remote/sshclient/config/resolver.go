@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// Options say where to look; the zero value is what ssh(1) does by itself.
-type Options struct {
+// ResolverOptions say where to look; the zero value is what ssh(1) does by itself.
+type ResolverOptions struct {
 	// File is ssh's -F: this file instead of the user's and the system's;
 	// "none" is no file at all.
 	File string
@@ -31,7 +31,7 @@ type Options struct {
 // Resolver answers queries and remembers the answers for as long as the files
 // they come from stay the same. It is safe for concurrent use.
 type Resolver struct {
-	options Options
+	options ResolverOptions
 	who     identity
 	ssh     string        // empty: not installed
 	running chan struct{} // bounds the processes
@@ -42,13 +42,13 @@ type Resolver struct {
 }
 
 type answer struct {
-	settings Settings
+	settings HostConfig
 	err      error
 	stamp    string // of the files it came from
 }
 
 // New finds ssh and the user; it reads no configuration yet.
-func New(o Options) *Resolver {
+func New(o ResolverOptions) *Resolver {
 	r := &Resolver{options: o, running: make(chan struct{}, max(2, runtime.NumCPU())), answers: map[Query]answer{}}
 	r.who = whoAmI(o)
 	switch o.SSH {
@@ -62,7 +62,7 @@ func New(o Options) *Resolver {
 	return r
 }
 
-func whoAmI(o Options) identity {
+func whoAmI(o ResolverOptions) identity {
 	who := identity{uid: fmt.Sprint(os.Getuid()), home: os.Getenv("HOME"), user: os.Getenv("USER"), getenv: o.Getenv}
 	if current, err := user.Current(); err == nil {
 		who.home, who.user = current.HomeDir, current.Username
@@ -78,9 +78,9 @@ func whoAmI(o Options) identity {
 
 // Resolve answers what OpenSSH would do for the host. Its error is an *Error,
 // or the context's cause.
-func (r *Resolver) Resolve(ctx context.Context, q Query) (Settings, error) {
+func (r *Resolver) Resolve(ctx context.Context, q Query) (HostConfig, error) {
 	if err := Valid(q); err != nil {
-		return Settings{}, err
+		return HostConfig{}, err
 	}
 	stamp := r.files.stamp()
 	r.mu.Lock()
@@ -100,10 +100,10 @@ func (r *Resolver) Resolve(ctx context.Context, q Query) (Settings, error) {
 	return fresh.settings, fresh.err
 }
 
-func (r *Resolver) resolve(ctx context.Context, q Query) (Settings, error) {
+func (r *Resolver) resolve(ctx context.Context, q Query) (HostConfig, error) {
 	values, err := r.read(ctx, q)
 	if err != nil {
-		return Settings{}, err
+		return HostConfig{}, err
 	}
 	s, err := values.settings(q, r.who)
 	if err != nil {
@@ -160,7 +160,7 @@ func Valid(q Query) error {
 	return nil
 }
 
-func validTarget(s Settings) error {
+func validTarget(s HostConfig) error {
 	if !hostName().MatchString(s.HostName) {
 		return &Error{Problem: fmt.Sprintf("HostName %q in ssh_config is not a host name", s.HostName)}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // home is a user's folder with the given ~/.ssh files, and a system file.
-func home(t *testing.T, system string, files map[string]string) config.Options {
+func home(t *testing.T, system string, files map[string]string) config.ResolverOptions {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, ".ssh"), 0o700))
@@ -21,7 +21,7 @@ func home(t *testing.T, system string, files map[string]string) config.Options {
 	}
 	file := filepath.Join(dir, "ssh_config")
 	require.NoError(t, os.WriteFile(file, []byte(system), 0o644))
-	return config.Options{Home: dir, SystemFile: file, SSH: "none"}
+	return config.ResolverOptions{Home: dir, SystemFile: file, SSH: "none"}
 }
 
 func TestUserAndSystemFiles(t *testing.T) {
@@ -57,13 +57,13 @@ func TestAFileThatChangesIsReadAgain(t *testing.T) {
 }
 
 func TestWhatIsNotTrusted(t *testing.T) {
-	for name, change := range map[string]func(o *config.Options){
-		"others may write it": func(o *config.Options) {
+	for name, change := range map[string]func(o *config.ResolverOptions){
+		"others may write it": func(o *config.ResolverOptions) {
 			require.NoError(t, os.Chmod(filepath.Join(o.Home, ".ssh", "config"), 0o666))
 		},
-		"-F names nothing":  func(o *config.Options) { o.File = filepath.Join(o.Home, "absent") },
-		"-F names a folder": func(o *config.Options) { o.File = o.Home },
-		"it includes itself": func(o *config.Options) {
+		"-F names nothing":  func(o *config.ResolverOptions) { o.File = filepath.Join(o.Home, "absent") },
+		"-F names a folder": func(o *config.ResolverOptions) { o.File = o.Home },
+		"it includes itself": func(o *config.ResolverOptions) {
 			require.NoError(t, os.WriteFile(filepath.Join(o.Home, ".ssh", "config"), []byte("Include config\n"), 0o600))
 		},
 	} {
@@ -77,7 +77,7 @@ func TestWhatIsNotTrusted(t *testing.T) {
 }
 
 func TestNoFileAtAll(t *testing.T) {
-	s, err := config.New(config.Options{File: "none", SSH: "none"}).Resolve(t.Context(), config.Query{Host: "gpu"})
+	s, err := config.New(config.ResolverOptions{File: "none", SSH: "none"}).Resolve(t.Context(), config.Query{Host: "gpu"})
 	require.NoError(t, err)
 	require.Equal(t, "gpu", s.HostName)
 	require.Equal(t, 22, s.Port)
@@ -87,14 +87,14 @@ func TestNoFileAtAll(t *testing.T) {
 func TestSSHIsAskedForTheRest(t *testing.T) {
 	needsSSH(t)
 	file := write(t, "Match exec \"true\"\n Port 2345\nHost gpu\n ProxyCommand nc foo#bar %h\n")
-	r := config.New(config.Options{File: file})
+	r := config.New(config.ResolverOptions{File: file})
 	s, err := r.Resolve(t.Context(), config.Query{Host: "gpu"})
 	require.NoError(t, err)
 	require.Equal(t, 2345, s.Port)
 	require.Equal(t, "nc foo#bar gpu", s.ProxyCommand)
 
 	file = write(t, "Host gpu\n\n  Prot 22\n")
-	_, err = config.New(config.Options{File: file}).Resolve(t.Context(), config.Query{Host: "gpu"})
+	_, err = config.New(config.ResolverOptions{File: file}).Resolve(t.Context(), config.Query{Host: "gpu"})
 	var e *config.Error
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, file, e.File, "%v", err)
@@ -102,7 +102,7 @@ func TestSSHIsAskedForTheRest(t *testing.T) {
 }
 
 func TestNamesThatAreNoHosts(t *testing.T) {
-	r := config.New(config.Options{File: "none", SSH: "none"})
+	r := config.New(config.ResolverOptions{File: "none", SSH: "none"})
 	for _, q := range []config.Query{
 		{},
 		{Host: "-oProxyCommand=id"},
@@ -169,7 +169,7 @@ func FuzzEvaluate(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := config.New(config.Options{File: write(t, text), SSH: "none"}).Resolve(t.Context(), config.Query{Host: "gpu"})
+		s, err := config.New(config.ResolverOptions{File: write(t, text), SSH: "none"}).Resolve(t.Context(), config.Query{Host: "gpu"})
 		if err != nil {
 			require.ErrorAs(t, err, new(*config.Error))
 			return

@@ -13,9 +13,9 @@ const (
 	StrictOff       Strictness = "no"
 )
 
-// Settings are the fields of ssh_config that genv honours, expanded: file names
+// HostConfig are the fields of ssh_config that genv honours, expanded: file names
 // are absolute, tokens are filled in.
-type Settings struct {
+type HostConfig struct {
 	HostName string // where to connect: a name or an address
 	User     string
 	Port     int
