@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -16,18 +15,17 @@ import (
 // ErrNotALog is wrapped when a file holds something other than records.
 var ErrNotALog = errors.New("the file exists and is not an audit log of genv")
 
-// How much of a file Check reads to find a record, since damaged lines may come
-// first.
+// How much of a file Check reads to find a record: damaged lines may come first.
 const (
-	maxChecked     = 4 << 20 // bytes
-	maxLineChecked = 100
+	maxBytes = 4 << 20 // bytes
+	maxLines = 100
 )
 
-// Check says whether a file can be a log: it doesn't exist, it is empty, or it
-// holds records. It creates no file and follows no link. The error wraps ErrNotALog
-// if the file holds something else.
+// Check returns nil if a file can be used as a log: it does not exist, is empty,
+// or holds records. The error wraps ErrNotALog if it holds something else. Check
+// creates no file and follows no link.
 func Check(path string) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := openRead(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -42,7 +40,7 @@ func Check(path string) error {
 	} else if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s: it is not a regular file: %w", path, ErrNotALog)
 	}
-	found, err := holdsRecords(io.LimitReader(f, maxChecked))
+	found, err := holdsRecords(io.LimitReader(f, maxBytes))
 	if err == nil && !found {
 		err = fmt.Errorf("%s: %w", path, ErrNotALog)
 	}
@@ -52,23 +50,14 @@ func Check(path string) error {
 // holdsRecords says whether one of the first lines is a record, or the file is
 // empty.
 func holdsRecords(r io.Reader) (bool, error) {
-	lines := bufio.NewReader(r)
-	for n := range maxLineChecked {
-		line, err := lines.ReadBytes('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
-			return false, err
-		}
-		if n == 0 && len(line) == 0 || isRecord(line) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxBytes+1)
+	n := 0
+	for ; n < maxLines && lines.Scan(); n++ {
+		var record Record
+		if json.Unmarshal(lines.Bytes(), &record) == nil && slices.Contains(kinds, record.Kind) && !record.Time.IsZero() {
 			return true, nil
 		}
-		if err != nil {
-			break
-		}
 	}
-	return false, nil
-}
-
-func isRecord(line []byte) bool {
-	var r Record
-	return json.Unmarshal(line, &r) == nil && slices.Contains(kinds, r.Kind) && !r.Time.IsZero()
+	return n == 0, lines.Err()
 }

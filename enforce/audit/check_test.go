@@ -53,7 +53,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestCheckOfWhatIsNoFile(t *testing.T) {
+func TestCheckOfOtherFileTypes(t *testing.T) {
 	dir := t.TempDir()
 	missing := filepath.Join(dir, "missing")
 	require.NoError(t, audit.Check(missing))
@@ -67,7 +67,7 @@ func TestCheckOfWhatIsNoFile(t *testing.T) {
 }
 
 // What the log writes is a log.
-func TestALogIsALog(t *testing.T) {
+func TestCheckAcceptsALog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	log := audit.Log{Path: path}
 	require.NoError(t, log.Append())

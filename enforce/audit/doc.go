@@ -1,17 +1,20 @@
-// Package audit keeps the record of what was found, decided and done: an
-// append-only file of JSON lines, one Record each.
+// Package audit keeps the audit log: an append-only file of JSON lines, one
+// Record each, of what was found, decided and done.
 //
 //	log := audit.Log{Path: "/var/log/genv/audit.jsonl"}
 //	err := log.Append(audit.Record{Time: now, Kind: audit.KindFinding, …})
 //	entries, damage, err := audit.History(log.Path, audit.Filter{User: "bob"})
 //
-// Append returns when the records are on the disk. What could not be written is
-// kept in memory and written first the next time, so that an outcome outlives a
-// full disk; whoever acts only on the record asks Reserve first.
+// Append returns when the records are on the disk. Records that could not be
+// written are kept in memory and written first the next time, so that an outcome
+// is not lost when the disk is full. A caller that must not act without a record
+// calls Reserve first.
 //
-// The file grows to a size and is then rotated. Several programs may append to
-// it at a time, as several controllers do on a host.
+// A file that reaches its maximum size is rotated. Several programs, such as two
+// controllers, may append to the same file.
 //
-// On a host there is also a file for each user, with what concerns that user
-// alone, which only root and that user can read: see Users.
+// On a GPU host each user also has a log of what concerns that user alone, which
+// only root and that user can read: see UserLogPath.
+//
+// The package decides nothing, and notifies no one.
 package audit

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Entry is something that was done to somebody's work, and why: a line of
-// `genv remote history` and `genv history`.
+// Entry is an action on a process or an attachment, and why it was taken: a line
+// of `genv remote history` and `genv history`.
 type Entry struct {
 	Time   time.Time             `json:"time"`
 	Host   snapshot.Hostname     `json:"host,omitempty"`
@@ -19,21 +19,21 @@ type Entry struct {
 	Device *snapshot.DeviceIndex `json:"device,omitempty"`
 	Status enforce.Status        `json:"status"`
 	Reason string                `json:"reason,omitempty"`
-	// Why are the findings because of which it was done, and Notified says when
-	// the user was told of the first of them; zero for never.
+	// Why are the findings that led to it. Notified is when the user was first
+	// notified of one of them; zero for never.
 	Why      []string  `json:"why"`
 	IDs      []string  `json:"ids"`
 	Notified time.Time `json:"told,omitzero"`
 	Report   string    `json:"report,omitempty"`
-	By       string    `json:"by,omitempty"` // on a host: the account that had it done
+	By       string    `json:"by,omitempty"` // on a host: the account that requested it
 }
 
-// History joins the records of a log to what was done and why, the oldest
-// first. A report without an outcome is of a controller that ended before it
-// heard: nobody knows what came of it.
-func History(path string, q Filter) ([]Entry, Damage, error) {
-	j := joiner{told: map[string]time.Time{}, open: map[item]*Entry{}}
-	damage, err := Scan(path, func(r *Record) error { j.add(r, &q); return nil })
+// History joins the records of a log to a list of actions, the oldest first. A
+// report item without an outcome was sent by a controller that ended before it
+// received the outcome, which therefore is unknown.
+func History(path string, filter Filter) ([]Entry, Damage, error) {
+	j := joiner{notified: map[string]time.Time{}, open: map[itemKey]*Entry{}}
+	damage, err := Scan(path, func(r *Record) error { j.add(r, &filter); return nil })
 	list := make([]Entry, 0, len(j.list))
 	for _, e := range j.list {
 		list = append(list, *e)
@@ -41,8 +41,8 @@ func History(path string, q Filter) ([]Entry, Damage, error) {
 	return list, damage, err
 }
 
-// item is an item of a report.
-type item struct {
+// itemKey names an item of a report.
+type itemKey struct {
 	report string
 	pid    snapshot.PID
 	eid    snapshot.EnvID
@@ -50,32 +50,32 @@ type item struct {
 }
 
 type joiner struct {
-	told map[string]time.Time // when its user was told first
-	open map[item]*Entry      // reports without an outcome yet
-	list []*Entry
+	notified map[string]time.Time // by finding: when its user was first notified
+	open     map[itemKey]*Entry   // report items without an outcome yet
+	list     []*Entry
 }
 
-func (j *joiner) add(r *Record, q *Filter) {
+func (j *joiner) add(r *Record, filter *Filter) {
 	switch r.Kind {
 	case KindCleared:
 		for _, id := range r.IDs {
-			delete(j.told, id)
+			delete(j.notified, id)
 		}
 	case KindNotified:
 		for _, id := range r.IDs {
-			if _, before := j.told[id]; !before && r.Reason == "" {
-				j.told[id] = r.Time
+			if _, before := j.notified[id]; !before && r.Reason == "" {
+				j.notified[id] = r.Time
 			}
 		}
 	case KindReport, KindOutcome:
-		if q.Matches(r) {
+		if filter.Matches(r) {
 			j.action(r)
 		}
 	}
 }
 
 func (j *joiner) action(r *Record) {
-	key := item{report: r.Report, pid: r.PID}
+	key := itemKey{report: r.Report, pid: r.PID}
 	if r.Device != nil {
 		key.eid, key.device = r.EID, *r.Device
 	}
@@ -83,11 +83,11 @@ func (j *joiner) action(r *Record) {
 	if e == nil {
 		e = &Entry{
 			Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device, Report: r.Report,
-			IDs: r.IDs, Why: r.Why, By: r.By, Status: enforce.StatusUnknown, Reason: "genv ended before it knew what came of it",
+			IDs: r.IDs, Why: r.Why, By: r.By, Status: enforce.StatusUnknown, Reason: "genv ended before it received the outcome",
 		}
 		for _, id := range r.IDs {
-			if told := j.told[id]; e.Notified.IsZero() || !told.IsZero() && told.Before(e.Notified) {
-				e.Notified = told
+			if at := j.notified[id]; e.Notified.IsZero() || !at.IsZero() && at.Before(e.Notified) {
+				e.Notified = at
 			}
 		}
 		j.list = append(j.list, e)

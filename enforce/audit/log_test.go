@@ -27,7 +27,7 @@ func read(t *testing.T, path string) ([]audit.Record, audit.Damage) {
 	return list, damage
 }
 
-func TestWhatIsAppendedIsRead(t *testing.T) {
+func TestAppendAndScan(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	want := []audit.Record{
 		{Time: at(1), Kind: audit.KindFinding, Run: "r", Cycle: 3, IDs: []string{"f"}, Rule: enforce.RuleIdle, Decision: enforce.DecisionAct, Host: "a", User: "bob", UID: ptr(snapshot.UID(7)), Text: "line", Finding: &enforce.Finding{ID: "f", Rule: enforce.RuleIdle}},
@@ -45,7 +45,7 @@ func TestWhatIsAppendedIsRead(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 }
 
-func TestNoLogIsNoRecord(t *testing.T) {
+func TestScanWithoutFile(t *testing.T) {
 	list, damage := read(t, filepath.Join(t.TempDir(), "none"))
 	require.Empty(t, list)
 	require.Zero(t, damage)
@@ -95,7 +95,7 @@ func TestSeveralWriters(t *testing.T) {
 	require.Zero(t, damage)
 }
 
-func TestALineThatWasCutIsEndedAndPassedOver(t *testing.T) {
+func TestCutLineIsEndedAndSkipped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	log := audit.Log{Path: path}
 	require.NoError(t, log.Append(audit.Record{Time: at(0), Kind: audit.KindOverLimit, Cycle: 1}))
@@ -111,7 +111,7 @@ func TestALineThatWasCutIsEndedAndPassedOver(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoFileOfOursIsRefused(t *testing.T) {
+func TestForeignFileIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	other := filepath.Join(dir, "other")
 	require.NoError(t, os.WriteFile(other, []byte("precious\n"), 0o600))
@@ -136,7 +136,7 @@ func TestWhatIsNoFileOfOursIsRefused(t *testing.T) {
 	require.Equal(t, "precious\n", string(data))
 }
 
-func TestAFullDiskKeepsWhatWasWrittenAndLosesNothing(t *testing.T) {
+func TestFullDiskLosesNoRecord(t *testing.T) {
 	dir := smallDisk(t)
 	log := audit.Log{Path: filepath.Join(dir, "audit.jsonl")}
 	record := func(i int) audit.Record {
@@ -165,7 +165,7 @@ func TestAFullDiskKeepsWhatWasWrittenAndLosesNothing(t *testing.T) {
 	require.Zero(t, damage)
 }
 
-func TestWhatIsReservedCanBeWritten(t *testing.T) {
+func TestReserve(t *testing.T) {
 	dir := smallDisk(t)
 	log := audit.Log{Path: filepath.Join(dir, "audit.jsonl")}
 	require.NoError(t, log.Append(audit.Record{Time: at(0), Kind: audit.KindReport}))

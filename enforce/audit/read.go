@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"strconv"
 	"time"
 
@@ -17,61 +16,57 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Filter selects records; what is empty selects all.
+// Filter selects records; an empty field selects all.
 type Filter struct {
-	User  snapshot.Username // or the number of a uid
+	User  snapshot.Username // or a uid as decimal text
 	Host  snapshot.Hostname
 	PID   snapshot.PID
 	Since time.Time
 }
 
-// Damage is lines that are no records, and are passed over: how many, and the
-// first of them.
+// Damage counts the lines that are not records. They are skipped.
 type Damage struct {
 	Lines int
-	First string // "FILE:LINE"
+	First string // where the first of them is, "FILE:LINE"
 }
 
-// Scan reads a log and the rotated files before it, the oldest record first.
-// There is no log yet: that is no error, and no record.
+// Scan reads a log and its rotated files, the oldest record first. A log that
+// does not exist yet has no records.
 func Scan(path string, each func(*Record) error) (Damage, error) {
 	var damage Damage
-	var files []string
-	for n := 0; ; n++ {
-		_, err := os.Lstat(rotated(path, n))
-		if errors.Is(err, fs.ErrNotExist) && n > 0 {
+	oldest := 0
+	for ; ; oldest++ {
+		_, err := os.Lstat(rotated(path, oldest+1))
+		if errors.Is(err, fs.ErrNotExist) {
 			break
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
 			return damage, err
 		}
-		files = append(files, rotated(path, n))
 	}
-	slices.Reverse(files)
-	for _, name := range files {
-		if err := scanFile(name, &damage, each); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for n := oldest; n >= 0; n-- {
+		if err := scanFile(rotated(path, n), &damage, each); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return damage, err
 		}
 	}
 	return damage, nil
 }
 
+// scanFile reads the records of one file, one per line.
 func scanFile(name string, damage *Damage, each func(*Record) error) error {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := openRead(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return scan(f, name, damage, each)
-}
-
-// scan reads records, a line each.
-func scan(r io.Reader, name string, damage *Damage, each func(*Record) error) error {
-	lines := bufio.NewReader(r)
+	lines := bufio.NewReader(f)
 	for n := 1; ; n++ {
 		line, err := lines.ReadBytes('\n')
 		if len(line) > 0 {
-			if err := scanLine(line, fmt.Sprintf("%s:%d", name, n), damage, each); err != nil {
+			var record Record
+			if json.Unmarshal(line, &record) != nil || record.Kind == "" {
+				damage.add(name, n)
+			} else if err := each(&record); err != nil {
 				return err
 			}
 		}
@@ -84,22 +79,22 @@ func scan(r io.Reader, name string, damage *Damage, each func(*Record) error) er
 	}
 }
 
-func scanLine(line []byte, place string, damage *Damage, each func(*Record) error) error {
-	var record Record
-	if err := json.Unmarshal(line, &record); err == nil && record.Kind != "" {
-		return each(&record)
+func (d *Damage) add(name string, line int) {
+	if d.Lines == 0 {
+		d.First = fmt.Sprintf("%s:%d", name, line)
 	}
-	damage.Lines++
-	if damage.Lines == 1 {
-		damage.First = place
-	}
-	return nil
+	d.Lines++
 }
 
-// Matches says whether a record is asked for.
-func (q *Filter) Matches(r *Record) bool {
-	return (q.User == "" || r.User == q.User || r.UID != nil && strconv.FormatUint(uint64(*r.UID), 10) == string(q.User)) &&
-		(q.Host == "" || r.Host == q.Host) &&
-		(q.PID == 0 || r.PID == q.PID) &&
-		!r.Time.Before(q.Since)
+// openRead opens a file for reading. It follows no link and doesn't block.
+func openRead(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+}
+
+// Matches says whether the filter selects a record.
+func (f *Filter) Matches(r *Record) bool {
+	return (f.User == "" || r.User == f.User || r.UID != nil && strconv.FormatUint(uint64(*r.UID), 10) == string(f.User)) &&
+		(f.Host == "" || r.Host == f.Host) &&
+		(f.PID == 0 || r.PID == f.PID) &&
+		!r.Time.Before(f.Since)
 }

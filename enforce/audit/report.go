@@ -5,8 +5,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// ReportRecords are the records of a report's items, in the order of its outcomes. The
-// snapshot, if there is one, tells whose the processes are.
+// ReportRecords are the records of a report's items, in the order of its
+// outcomes. The snapshot, which may be nil, has the names of users.
 func ReportRecords(host snapshot.Hostname, r enforce.Report, s *snapshot.Snapshot) []Record {
 	records := make([]Record, 0, len(r.Detach)+len(r.Terminate))
 	for i := range r.Detach {
@@ -30,8 +30,8 @@ func ReportRecords(host snapshot.Hostname, r enforce.Report, s *snapshot.Snapsho
 	return records
 }
 
-// userOf is the name of a process's user, if an environment of the host has it:
-// that of the kernel's uid, or else that of the environment it claims.
+// userOf is the name of a process's user. Where the process has none, it is that
+// of an environment with the same uid or, without a uid, of the process's own.
 func userOf(p *snapshot.Process, s *snapshot.Snapshot) snapshot.Username {
 	if p.Username != "" || s == nil {
 		return p.Username
@@ -48,7 +48,7 @@ func userOf(p *snapshot.Process, s *snapshot.Snapshot) snapshot.Username {
 	return ""
 }
 
-// OutcomeRecords makes records of what came of a report from the records of its
+// OutcomeRecords are the records of a report's outcomes, made from those of its
 // items.
 func OutcomeRecords(items []Record, outcomes []enforce.Outcome) []Record {
 	records := make([]Record, len(items))

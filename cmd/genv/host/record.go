@@ -80,13 +80,7 @@ func (r *reportRecord) append(records []audit.Record) {
 	for i := range records {
 		records[i].Time = r.now().UTC()
 	}
-	log, err := audit.NewHostLog(r.path)
-	if err == nil {
-		var users error
-		if users, err = log.Append(records...); err == nil {
-			err = users
-		}
-	}
+	err := audit.AppendHostLog(r.path, records...)
 	if err != nil {
 		r.warnings = append(r.warnings, fmt.Sprintf("it is not recorded on this host: %v", err))
 	}
