@@ -9,59 +9,58 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// detach removes attachments, all of them in one update of the state files: one lock
-// to wait for, and a file that is either the old one or the new one.
-func (x *Executor) detach(ctx context.Context, items []enforce.Detachment, outcomes []enforce.Outcome) {
+// detach removes attachments, all of them in one update of the state files: the
+// lock is taken once, and the files are either the old ones or the new ones.
+func (x *Executor) detach(ctx context.Context, items []enforce.Detachment) []enforce.Outcome {
+	outcomes := make([]enforce.Outcome, len(items))
 	if len(items) == 0 {
-		return
+		return outcomes
 	}
-	verdicts := make([]verdict, len(items))
-	err := x.books.Update(ctx, func(books *state.Files) error {
+	err := x.stateFiles.Update(ctx, func(files *state.Files) error {
 		for i := range items {
-			verdicts[i] = detachOne(&items[i], books)
+			outcomes[i].Status, outcomes[i].Reason = detachOne(&items[i], files)
 		}
 		return context.Cause(ctx)
 	})
 	for i := range items {
-		v := verdicts[i]
-		if err != nil { // then nothing was written, whatever was decided
-			v = failed("the attachment was not removed: %v", err)
+		o := &outcomes[i]
+		o.Device, o.EID = items[i].Device, items[i].Environment.EID
+		if err != nil { // nothing was written, whatever was decided
+			o.Status, o.Reason = enforce.StatusFailed, fmt.Sprintf("the attachment was not removed: %v", err)
 		}
-		outcomes[i] = enforce.Outcome{
-			Device: items[i].Device, EID: items[i].Environment.EID, Status: v.status, Reason: v.reason,
-		}
-		if v.status == enforce.StatusDetached {
-			x.say(items[i].String())
+		if o.Status == enforce.StatusDetached {
+			x.onAction(items[i].String())
 		}
 	}
+	return outcomes
 }
 
 // detachOne decides on one attachment and removes it from the state files.
-func detachOne(item *enforce.Detachment, books *state.Files) verdict {
+func detachOne(item *enforce.Detachment, files *state.Files) (status enforce.Status, reason string) {
 	judged := &item.Environment
-	device := books.Device(item.Device)
+	device := files.Device(item.Device)
 	if device == nil || device.Attachment(judged.EID) == nil {
-		return verdict{status: enforce.StatusNotAttached}
+		return enforce.StatusNotAttached, ""
 	}
-	// Every user may change the date of creation, so another one is no proof that
-	// the id names another environment.
-	if now := books.Environment(judged.EID); now != nil && now.UID != judged.UID {
-		return changed("environment %s was registered for another user since it was judged", nameEnv(judged.EID))
+	// Every user may change the creation date, so a different date doesn't prove
+	// that the id names another environment. A different owner does.
+	if now := files.Environment(judged.EID); now != nil && now.UID != judged.UID {
+		return enforce.StatusChanged, fmt.Sprintf("environment %s was registered for another user since it was judged", shownEnv(judged.EID))
 	}
-	books.Detach(judged.EID, item.Device)
-	return verdict{status: enforce.StatusDetached}
+	files.Detach(judged.EID, item.Device)
+	return enforce.StatusDetached, ""
 }
 
-// spared are the environments that kept a device which the report takes away,
-// each with why. Their processes are left alone too: either the state files can't be
-// trusted now, or the id names another environment than the one that was
-// judged, and a process may be another one as well, unless its start time is known.
-func spared(outcomes []enforce.Outcome) map[snapshot.EnvID]verdict {
-	out := map[snapshot.EnvID]verdict{}
+// stillAttached are the environments that kept a device which the report takes
+// away, each with the reason. Their processes are not signalled: either the state
+// files can't be trusted now, or the id names another environment than the judged
+// one, and a process may be another one too, unless its start time is known.
+func stillAttached(outcomes []enforce.Outcome) map[snapshot.EnvID]objection {
+	out := map[snapshot.EnvID]objection{}
 	for _, o := range outcomes {
 		if o.Status != enforce.StatusDetached && o.Status != enforce.StatusNotAttached {
 			reason := fmt.Sprintf("not begun, since its environment kept device %d: %s", o.Device, o.Reason)
-			out[o.EID] = verdict{status: o.Status, reason: reason}
+			out[o.EID] = objection{status: o.Status, reason: reason}
 		}
 	}
 	return out

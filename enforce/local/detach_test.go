@@ -106,10 +106,10 @@ func TestDetachments(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(local.ExecutorOptions{})
-			s.books.content = state.Files{Environments: r.envs, Devices: []snapshot.Device{device(0, "7", "8"), device(1, "7")}}
+			s.stateFiles.content = state.Files{Environments: r.envs, Devices: []snapshot.Device{device(0, "7", "8"), device(1, "7")}}
 			got := s.x.Execute(context.Background(), detaching(r.judged, r.device))
 			require.Equal(t, []enforce.Outcome{r.want}, got)
-			require.Equal(t, r.left, s.books.content.Devices)
+			require.Equal(t, r.left, s.stateFiles.content.Devices)
 			require.Equal(t, r.line, strings.Join(s.lines, "\n"))
 		})
 	}
@@ -123,9 +123,9 @@ func detaching(e snapshot.Environment, devices ...snapshot.DeviceIndex) enforce.
 	return r
 }
 
-// TestTheBooksOnDisk does it with the real ones, which another may change in
+// TestDetachOnDisk does it with the real ones, which another may change in
 // between.
-func TestTheBooksOnDisk(t *testing.T) {
+func TestDetachOnDisk(t *testing.T) {
 	store := state.New(t.TempDir(), state.StoreOptions{})
 	mine := environment("7", snapshot.UID(os.Getuid()), "raz")
 	require.NoError(t, store.Update(context.Background(), func(b *state.Files) error {
@@ -140,19 +140,19 @@ func TestTheBooksOnDisk(t *testing.T) {
 		{EID: "7", Device: 2, Status: enforce.StatusDetached},
 		{EID: "7", Device: 2, Status: enforce.StatusNotAttached},
 	}, got)
-	books, err := store.Read(context.Background())
+	stateFiles, err := store.Read(context.Background())
 	require.NoError(t, err)
-	require.Equal(t, []snapshot.DeviceIndex{1}, books.AttachedTo("7"))
+	require.Equal(t, []snapshot.DeviceIndex{1}, stateFiles.AttachedTo("7"))
 }
 
-// TestWhenDetachingFailsItsEnvironmentIsLeftAlone: its process would only start
+// TestFailedDetachmentSparesEnvironment: its process would only start
 // again on the device that it kept. Others are not held up.
-func TestWhenDetachingFailsItsEnvironmentIsLeftAlone(t *testing.T) {
+func TestFailedDetachmentSparesEnvironment(t *testing.T) {
 	mine, others := ready(t, "gentle", in("7")), ready(t, "gentle", in("8"))
 	report := detaching(environment("7", 1001, "raz"), 0)
 	report.Terminate = []enforce.Termination{{Process: mine.judged("7", 0)}, {Process: others.judged("8", 0)}}
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, mine.judged("7", 0), others.judged("8", 0))
-	s.books.err = errors.New("state is corrupt")
+	s.stateFiles.err = errors.New("state is corrupt")
 	got := s.x.Execute(context.Background(), report)
 	require.Equal(t, enforce.Outcome{EID: "7", Status: enforce.StatusFailed, Reason: "the attachment was not removed: state is corrupt"}, got[0])
 	require.Equal(t, enforce.Outcome{
@@ -164,9 +164,9 @@ func TestWhenDetachingFailsItsEnvironmentIsLeftAlone(t *testing.T) {
 	mine.answers()
 }
 
-// TestAnotherOwnerSparesNoProcessThatWasJudged: every user may change the owner of
+// TestChangedOwnerDoesNotSpareJudgedProcess: every user may change the owner of
 // an environment, but not when a process started.
-func TestAnotherOwnerSparesNoProcessThatWasJudged(t *testing.T) {
+func TestChangedOwnerDoesNotSpareJudgedProcess(t *testing.T) {
 	for start, want := range map[bool]enforce.Status{true: enforce.StatusTerminated, false: enforce.StatusChanged} {
 		c := ready(t, "gentle", in("7"))
 		judged := c.judged("7", 0)
@@ -176,21 +176,21 @@ func TestAnotherOwnerSparesNoProcessThatWasJudged(t *testing.T) {
 		report := detaching(environment("7", 1001, "raz"), 0)
 		report.Terminate = []enforce.Termination{{Process: judged}}
 		s := newScene(local.ExecutorOptions{Grace: oneGrace}, c.judged("7", 0))
-		s.books.content = state.Files{Environments: []snapshot.Environment{environment("7", 1002, "eve")}, Devices: []snapshot.Device{device(0, "7")}}
+		s.stateFiles.content = state.Files{Environments: []snapshot.Environment{environment("7", 1002, "eve")}, Devices: []snapshot.Device{device(0, "7")}}
 		got := s.x.Execute(context.Background(), report)
 		require.Equal(t, enforce.StatusChanged, got[0].Status)
 		require.Equal(t, want, got[1].Status, got[1].Reason)
 	}
 }
 
-// TestDetachmentsComeFirst: nobody can start again on a device that is being
+// TestDetachBeforeTerminate: nobody can start again on a device that is being
 // taken away.
-func TestDetachmentsComeFirst(t *testing.T) {
+func TestDetachBeforeTerminate(t *testing.T) {
 	c := ready(t, "gentle", in("7"))
 	report := detaching(environment("7", 1001, "raz"), 0)
 	report.Terminate = []enforce.Termination{{Process: c.judged("7", 0)}}
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, c.judged("7", 0))
-	s.books.content.Devices = []snapshot.Device{device(0, "7")}
+	s.stateFiles.content.Devices = []snapshot.Device{device(0, "7")}
 	s.machine.then = func() { require.Len(t, s.lines, 1) }
 	got := s.x.Execute(context.Background(), report)
 	require.Equal(t, enforce.StatusDetached, got[0].Status)
@@ -198,19 +198,19 @@ func TestDetachmentsComeFirst(t *testing.T) {
 	require.Len(t, s.lines, 2)
 }
 
-func TestAnEndedContextDetachesNothing(t *testing.T) {
+func TestDetachWithEndedContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	s := newScene(local.ExecutorOptions{})
-	s.books.content.Devices = []snapshot.Device{device(0, "7")}
+	s.stateFiles.content.Devices = []snapshot.Device{device(0, "7")}
 	got := s.x.Execute(ctx, detaching(environment("7", 1001, "raz"), 0))
 	require.Equal(t, enforce.StatusFailed, got[0].Status)
 	require.Empty(t, s.lines)
 }
 
-func TestAnEmptyReportAsksNobody(t *testing.T) {
+func TestEmptyReport(t *testing.T) {
 	s := newScene(local.ExecutorOptions{Grace: oneGrace})
-	s.books.err = errors.New("nobody should have asked")
+	s.stateFiles.err = errors.New("nobody should have asked")
 	require.Empty(t, s.x.Execute(context.Background(), enforce.Report{}))
 	require.Zero(t, s.machine.asked)
 }

@@ -7,33 +7,31 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// inspectDevices compares the devices that a process uses with those that were
-// judged. Outside any environment each one of them was a ground. In one, the
-// report doesn't say which: then all of them must be in use, since those that
-// are left may be the environment's own. One more does no good.
-func inspectDevices(t *target, listed *snapshot.Process) verdict {
-	freed := freedDevices(t.judged, listed)
-	switch {
-	case len(freed) == 0:
-		return verdict{}
-	case len(freed) == len(t.judged.Usage):
-		return changed("%s", unused(freed))
-	case t.item.Outside():
-		return verdict{}
+// checkDevices compares the devices that a process uses with those that were
+// judged. A process outside any environment was judged for each of them, so one
+// is enough. For a process in an environment the report doesn't say for which:
+// all of them must be in use, since those that are left may be the environment's
+// own. More devices than were judged make no difference.
+func checkDevices(t *target, listed *snapshot.Process) objection {
+	if o := checkAnyDevice(t.judged, listed); o.raised() || t.item.Outside() {
+		return o
 	}
-	return evasive("%s", unused(freed))
+	if freed := freedDevices(t.judged, listed); len(freed) > 0 {
+		return evasive("%s", unused(freed))
+	}
+	return objection{}
 }
 
-// inspectAnyDevice objects if a process uses none of the devices that were judged.
-func inspectAnyDevice(judged, listed *snapshot.Process) verdict {
+// checkAnyDevice objects if a process uses none of the devices that were judged.
+func checkAnyDevice(judged, listed *snapshot.Process) objection {
 	if freed := freedDevices(judged, listed); len(freed) == len(judged.Usage) {
 		return changed("%s", unused(freed))
 	}
-	return verdict{}
+	return objection{}
 }
 
-// freedDevices are those with which a process was judged and which it doesn't use
-// any more, in ascending order.
+// freedDevices are the judged devices that the process doesn't use any more, in
+// ascending order.
 func freedDevices(judged, listed *snapshot.Process) []snapshot.DeviceIndex {
 	var freed []snapshot.DeviceIndex
 	for _, usage := range judged.Usage {

@@ -1,23 +1,23 @@
 // Package local carries out a report on this machine: it detaches environments
-// from devices and ends processes, and tells what came of each item.
+// from devices, ends processes, and returns the outcome of each item.
 //
 //	machine := &snapshotlocal.Machine{SMI: client, Books: store} // of snapshot/local
-//	x := local.New(machine, store, local.ExecutorOptions{Grace: 10 * time.Second, OnAction: say})
+//	x := local.New(machine, store, local.ExecutorOptions{Grace: 10 * time.Second})
 //	for _, outcome := range x.Execute(ctx, report) {
 //		fmt.Println(outcome.PID, outcome.Status, outcome.Reason)
 //	}
 //
-// It judges nothing: which process must go was decided by package enforce, from
-// a snapshot that is old by now. So nothing is signalled unless it is still what
-// was judged. A process is held by a pidfd first; then the GPUs are asked again,
-// and /proc; and only if the pidfd's process lived all along, and its start time,
-// devices and environment are those of the report, the signal goes through that
-// same pidfd. A PID that was reused meanwhile can't receive it.
+// It doesn't decide which process must end: package enforce did, from a snapshot
+// that is some time old. So a process is only signalled if it still is what was
+// judged. First it is opened by a pidfd; then the GPUs and /proc are read again;
+// and only if the pidfd's process was alive all that time, and has the start
+// time, devices and environment of the report, the signal is sent through that
+// same pidfd. A process that reuses the PID can't receive it.
 //
-// Some processes are never signalled, whatever a report says: PID 1, kernel
-// threads, genv itself and all it descends from, and daemons that carry a
-// machine (see enforce.Protected).
+// Some processes are never signalled, whatever a report contains: PID 1, kernel
+// threads, genv itself and its ancestors, and system daemons (see
+// enforce.Protected).
 //
-// Every step stands alone: an executor that dies halfway leaves nothing to be
-// repaired, and the next cycle judges what is there then.
+// Each step is complete in itself: if genv dies halfway, there is nothing to
+// repair, and the next cycle starts from a new snapshot.
 package local

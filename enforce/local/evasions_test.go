@@ -19,9 +19,9 @@ func (s *scene) carryOut(judged snapshot.Process, why ...string) enforce.Outcome
 	return s.x.Execute(context.Background(), enforce.Report{Terminate: []enforce.Termination{{Process: judged, Why: why}}})[0]
 }
 
-// TestWhatIsOutsideIsOutsideWhateverItClaims: a process can write another id into
+// TestOutsideProcessIsTerminatedWhateverItClaims: a process can write another id into
 // its own environ whenever it likes.
-func TestWhatIsOutsideIsOutsideWhateverItClaims(t *testing.T) {
+func TestOutsideProcessIsTerminatedWhateverItClaims(t *testing.T) {
 	me := snapshot.UID(os.Getuid())
 	mine, other := environment("7", me, "me"), environment("8", me+1, "other")
 	for name, r := range map[string]struct {
@@ -62,9 +62,9 @@ func otherUser(status, roots enforce.Status) enforce.Status {
 	return status
 }
 
-// TestAnEvasiveProcessIsSignalledTheThirdTime: it was in another environment, or
+// TestEvasiveProcessIsSignalledTheThirdTime: it was in another environment, or
 // had freed a device, each time that it was to be signalled.
-func TestAnEvasiveProcessIsSignalledTheThirdTime(t *testing.T) {
+func TestEvasiveProcessIsSignalledTheThirdTime(t *testing.T) {
 	for name, r := range map[string]struct {
 		options []option
 		judged  snapshot.EnvID
@@ -102,8 +102,8 @@ func TestAnEvasiveProcessIsSignalledTheThirdTime(t *testing.T) {
 
 func devices(list ...snapshot.DeviceIndex) []snapshot.DeviceIndex { return list }
 
-// TestEvasionsAreOfOneProcess: what another one did before does not count.
-func TestEvasionsAreOfOneProcess(t *testing.T) {
+// TestEvasionsAreCountedPerProcess: what another one did before does not count.
+func TestEvasionsAreCountedPerProcess(t *testing.T) {
 	s := newScene(local.ExecutorOptions{Grace: oneGrace})
 	for range 4 {
 		c := ready(t, "gentle", in("222"))
@@ -113,9 +113,9 @@ func TestEvasionsAreOfOneProcess(t *testing.T) {
 	}
 }
 
-// TestAnEvasionAfterSIGTERMIsNoWayOut: a process learns from SIGTERM when to
+// TestEvasionAfterSIGTERM: a process learns from SIGTERM when to
 // become another one.
-func TestAnEvasionAfterSIGTERMIsNoWayOut(t *testing.T) {
+func TestEvasionAfterSIGTERM(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	s := newScene(local.ExecutorOptions{Grace: aMoment, Kill: true})
 	s.machine.then = func() {

@@ -14,13 +14,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// Inspector says which processes use this machine's devices now; the Machine of
+// Inspector reads which processes use this machine's devices now; the Machine of
 // snapshot/local is one.
 type Inspector interface {
 	// Processes asks the driver and the state files, never a cache, and adds
 	// warnings in plain English. PID, the devices of Usage, EID, Inherited,
-	// EnvUnknown and EnvOverwritten are read of each process, nothing else. An
-	// error means that it is not known: then nothing is signalled.
+	// EnvUnknown and EnvOverwritten are read of each process, nothing else. After
+	// an error nothing is signalled.
 	Processes(ctx context.Context) (processes []snapshot.Process, warnings []string, err error)
 	// Environments reads the registered environments from the state files.
 	Environments(ctx context.Context) (environments []snapshot.Environment, warnings []string, err error)
@@ -28,49 +28,47 @@ type Inspector interface {
 
 // StateFiles are this machine's state files; *state.Store is one.
 type StateFiles interface {
-	// Update hands the state files to change under their lock, and writes what is
-	// different afterwards. An error means that nothing was written.
+	// Update passes the content of the state files to change under their lock, and
+	// writes what is different afterwards. After an error nothing was written.
 	Update(ctx context.Context, change func(*state.Files) error) error
 }
 
-// ExecutorOptions are how an Executor goes about its work. The zero ExecutorOptions send SIGTERM
-// and wait for nobody, as 1.4.3 does.
+// ExecutorOptions configure an Executor. The zero value sends SIGTERM and does
+// not wait, as 1.4.3 does.
 type ExecutorOptions struct {
-	// Grace is how long processes have to end after SIGTERM when the report
-	// leaves it to this machine; 0 to not wait.
+	// Grace is how long processes have to end after SIGTERM if the report doesn't
+	// say; 0 to not wait.
 	Grace time.Duration
 	// Kill sends SIGKILL, even if the report does not ask for it, to what still
 	// runs, and still is what was judged, when the grace is over. Without a
 	// grace there is no SIGKILL.
 	Kill bool
-	// KillWait is how long a process has to end after SIGKILL, 0 for 10 s. It
-	// can't refuse, but the driver takes seconds to free a large GPU's memory.
+	// KillWait is how long a process has to end after SIGKILL, 0 for 10 s: the
+	// driver takes seconds to free a large GPU's memory.
 	KillWait time.Duration
 	// Unprotected are names of daemons (such as "nvidia-cuda-mps-server") that
-	// may be signalled although enforce.Protected has them, beside those that a
-	// report names itself.
+	// may be signalled although they are among enforce.Protected, in addition to
+	// those of the report.
 	Unprotected []string
-	// OnAction gets 1.4.3's line for each thing that was done, right when it was
-	// done; nil to say nothing. It is called by Execute's own goroutine.
+	// OnAction gets 1.4.3's line for each action, right after it; may be nil. It
+	// is called by Execute's own goroutine.
 	OnAction func(line string)
-	// ProcRoot is where the proc file system is; empty for /proc.
+	// ProcRoot is where the proc file system is mounted; empty for /proc.
 	ProcRoot string
 }
 
-// Executor carries out reports on this machine, one at a time. Keep it between
-// cycles: it remembers which processes even SIGKILL did not end, and which were
-// never what was judged when they were to be signalled.
+// Executor carries out reports on this machine, one at a time. Use the same one
+// in all cycles: it remembers processes between them.
 type Executor struct {
-	machine Inspector
-	books   StateFiles
-	options ExecutorOptions
+	inspector  Inspector
+	stateFiles StateFiles
+	options    ExecutorOptions
 
-	mu         sync.Mutex // held while a report is carried out
-	unkillable map[identity]bool
-	evasions   evasions
+	mu       sync.Mutex // held while a report is carried out
+	memories map[identity]memory
 	// Of the report that is carried out:
 	grace       time.Duration
-	kills       bool
+	kill        bool
 	unprotected []string
 }
 
@@ -80,52 +78,57 @@ type identity struct {
 	start snapshot.StartTime
 }
 
-// New makes an Executor.
-func New(machine Inspector, books StateFiles, options ExecutorOptions) *Executor {
-	return &Executor{machine: machine, books: books, options: options, unkillable: map[identity]bool{}, evasions: evasions{}}
+// memory is what an Executor remembers of a process between cycles.
+type memory struct {
+	unkillable bool // SIGKILL did not end it
+	// evasions counts how often it was not signalled since something was different
+	// that it may have changed itself: its environ, which it can write to, or some
+	// of its devices.
+	evasions int
 }
 
-// Execute does once what the report says, first the detachments, then the
-// terminations, and tells the outcome of each item: those of report.Detach in
-// their order, then those of report.Terminate in theirs. Nothing is tried
-// again. When ctx ends, no further step is begun; what was not begun is
+// maxEvasions is how often that counts as chance: an honest process may start a
+// program in another environment, or free a device, between the judgement and
+// the signal. One that did so each time would otherwise never be signalled.
+const maxEvasions = 2
+
+// New makes an Executor.
+func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Executor {
+	if options.KillWait <= 0 {
+		options.KillWait = 10 * time.Second
+	}
+	return &Executor{inspector: inspector, stateFiles: files, options: options, memories: map[identity]memory{}}
+}
+
+// Execute carries out a report once, first the detachments, then the
+// terminations, and returns the outcome of each item: those of report.Detach in
+// their order, then those of report.Terminate in theirs. Nothing is retried.
+// When ctx ends, no further step is begun; items that were not begun are
 // StatusFailed.
 //
-// Calls wait for each other. Whoever gives the same report twice has it carried
-// out twice: that it happens once is the caller's to see to.
+// Calls wait for each other. A report that is passed twice is carried out twice:
+// the caller must prevent that.
 func (x *Executor) Execute(ctx context.Context, report enforce.Report) []enforce.Outcome {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.grace, x.kills = cmp.Or(report.Grace, x.options.Grace), x.options.Kill || report.Kill
+	x.grace, x.kill = cmp.Or(report.Grace, x.options.Grace), x.options.Kill || report.Kill
 	x.unprotected = slices.Concat(x.options.Unprotected, report.Unprotected)
-	outcomes := make([]enforce.Outcome, len(report.Detach)+len(report.Terminate))
-	detached, ended := outcomes[:len(report.Detach)], outcomes[len(report.Detach):]
-	x.detach(ctx, report.Detach, detached)
-	x.terminate(ctx, report.Terminate, ended, spared(detached))
-	return outcomes
+	detached := x.detach(ctx, report.Detach)
+	return append(detached, x.terminate(ctx, report.Terminate, stillAttached(detached))...)
 }
 
 // forgetDead drops the processes that have ended from memory.
 func (x *Executor) forgetDead() {
-	dead := func(id identity) bool {
+	maps.DeleteFunc(x.memories, func(id identity, _ memory) bool {
 		alive, err := x.proc().Alive(id.pid, id.start)
 		return err == nil && !alive
-	}
-	maps.DeleteFunc(x.unkillable, func(id identity, _ bool) bool { return dead(id) })
-	maps.DeleteFunc(x.evasions, func(id identity, _ int) bool { return dead(id) })
+	})
 }
 
-func (x *Executor) say(line string) {
+func (x *Executor) onAction(line string) {
 	if x.options.OnAction != nil {
 		x.options.OnAction(line)
 	}
-}
-
-func (x *Executor) killWait() time.Duration {
-	if x.options.KillWait > 0 {
-		return x.options.KillWait
-	}
-	return 10 * time.Second
 }
 
 func (x *Executor) proc() proc.FS { return proc.FS{Root: x.options.ProcRoot} }

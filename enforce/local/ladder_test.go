@@ -24,7 +24,7 @@ import (
 // aMoment is a wait that is to run out.
 const aMoment = 20 * time.Millisecond
 
-func TestWhatIgnoresSIGTERMSurvivesUnlessThePolicySaysKill(t *testing.T) {
+func TestIgnoredSIGTERM(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
 
@@ -42,8 +42,8 @@ func TestWhatIgnoresSIGTERMSurvivesUnlessThePolicySaysKill(t *testing.T) {
 	c.endedBy(unix.SIGKILL)
 }
 
-// TestAReportsOwnGraceAndKill: they go before what this machine would do.
-func TestAReportsOwnGraceAndKill(t *testing.T) {
+// TestGraceAndKillOfReport: they go before what this machine would do.
+func TestGraceAndKillOfReport(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
 	report := enforce.Report{Terminate: []enforce.Termination{{Process: judged}}, Grace: aMoment}
@@ -58,9 +58,9 @@ func TestAReportsOwnGraceAndKill(t *testing.T) {
 	c.endedBy(unix.SIGKILL)
 }
 
-// TestSIGKILLIsOnlyForWhatStillIsWhatWasJudged: it survived SIGTERM, and then
+// TestVerifyBeforeSIGKILL: it survived SIGTERM, and then
 // something changed.
-func TestSIGKILLIsOnlyForWhatStillIsWhatWasJudged(t *testing.T) {
+func TestVerifyBeforeSIGKILL(t *testing.T) {
 	for name, r := range map[string]struct {
 		change func(m *machine)
 		status enforce.Status // not StatusSurvived, or a controller would not try again
@@ -88,7 +88,7 @@ func TestSIGKILLIsOnlyForWhatStillIsWhatWasJudged(t *testing.T) {
 	}
 }
 
-func TestWhatEndsBetweenTheWaitAndSIGKILLIsTerminated(t *testing.T) {
+func TestEndBetweenWaitAndSIGKILL(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
 	s := newScene(local.ExecutorOptions{Grace: aMoment, Kill: true}, judged)
@@ -102,8 +102,8 @@ func TestWhatEndsBetweenTheWaitAndSIGKILLIsTerminated(t *testing.T) {
 	require.Len(t, s.lines, 1)
 }
 
-// TestTheEndOfAContextEndsTheWork: no signal after it, and no wait.
-func TestTheEndOfAContextEndsTheWork(t *testing.T) {
+// TestContextEnd: no signal after it, and no wait.
+func TestContextEnd(t *testing.T) {
 	goodbye := errors.New("goodbye")
 	t.Run("before it began", func(t *testing.T) {
 		c := ready(t, "gentle", in("7"))
@@ -130,20 +130,20 @@ func TestTheEndOfAContextEndsTheWork(t *testing.T) {
 		report := []snapshot.Process{first.judged("7", 0), second.judged("7", 0)}
 		ctx, cancel := context.WithCancelCause(context.Background())
 		s := newScene(local.ExecutorOptions{}, report...)
-		s.x = local.New(s.machine, s.books, local.ExecutorOptions{Grace: oneGrace, Kill: true, OnAction: func(string) { cancel(goodbye) }})
+		s.x = local.New(s.machine, s.stateFiles, local.ExecutorOptions{Grace: oneGrace, Kill: true, OnAction: func(string) { cancel(goodbye) }})
 		got := s.terminateIn(t, ctx, report...)
 		require.Equal(t, enforce.StatusSignalled, got[0].Status)
-		require.Equal(t, "SIGTERM was sent, and nobody waited for the end: goodbye", got[0].Reason)
+		require.Equal(t, "SIGTERM was sent, but waiting for the end was given up: goodbye", got[0].Reason)
 		require.Equal(t, enforce.StatusFailed, got[1].Status)
 		first.answers()
 		second.answers()
 	})
 }
 
-// TestWhatSIGKILLDoesNotEndIsReportedOnce uses the one process that is sure to
+// TestUnkillableProcessIsReportedOnce uses the one process that is sure to
 // outlive SIGKILL for a while: PID 1 of a namespace, while a tracer elsewhere
 // does not let go of another process in it.
-func TestWhatSIGKILLDoesNotEndIsReportedOnce(t *testing.T) {
+func TestUnkillableProcessIsReportedOnce(t *testing.T) {
 	needsRoot(t)
 	c, release := unkillable(t)
 	judged := c.judged("7", 0)

@@ -35,13 +35,13 @@ func (m *machine) Environments(context.Context) ([]snapshot.Environment, []strin
 	return m.envs, nil, m.err
 }
 
-// books holds its content in memory.
-type books struct {
+// stateFiles holds its content in memory.
+type stateFiles struct {
 	content state.Files
 	err     error
 }
 
-func (b *books) Update(_ context.Context, change func(*state.Files) error) error {
+func (b *stateFiles) Update(_ context.Context, change func(*state.Files) error) error {
 	if b.err != nil {
 		return b.err
 	}
@@ -50,16 +50,16 @@ func (b *books) Update(_ context.Context, change func(*state.Files) error) error
 
 // scene is an Executor and what it stands on.
 type scene struct {
-	machine *machine
-	books   *books
-	lines   []string
-	x       *local.Executor
+	machine    *machine
+	stateFiles *stateFiles
+	lines      []string
+	x          *local.Executor
 }
 
 func newScene(o local.ExecutorOptions, apps ...snapshot.Process) *scene {
-	s := &scene{machine: &machine{apps: apps}, books: &books{}}
+	s := &scene{machine: &machine{apps: apps}, stateFiles: &stateFiles{}}
 	o.OnAction = func(line string) { s.lines = append(s.lines, line) }
-	s.x = local.New(s.machine, s.books, o)
+	s.x = local.New(s.machine, s.stateFiles, o)
 	return s
 }
 

@@ -16,9 +16,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// TestTheEffectiveEnvironmentIsCompared: judged is the environment that was
+// TestEffectiveEnvironmentIsCompared: judged is the environment that was
 // judged, now what the machine finds right before the signal.
-func TestTheEffectiveEnvironmentIsCompared(t *testing.T) {
+func TestEffectiveEnvironmentIsCompared(t *testing.T) {
 	type membership struct {
 		eid, inherited       snapshot.EnvID
 		unknown, overwritten bool
@@ -50,7 +50,7 @@ func TestTheEffectiveEnvironmentIsCompared(t *testing.T) {
 		"inherited, and none by now":       {"gentle", nil, membership{eid: "7"}, membership{}, enforce.StatusChanged, "it is in environment N/A"},
 		"inherited, and hidden by now":     {"titled", nil, membership{eid: "7"}, hidden, enforce.StatusChanged, "can't be read any more"},
 		"a claim, hidden since":            {"titled", []option{in("7")}, membership{eid: "7"}, hidden, enforce.StatusChanged, "can't be read any more"},
-		"a claim, hidden since the answer": {"titled", []option{in("7")}, membership{eid: "7"}, membership{eid: "7"}, enforce.StatusChanged, "changed while it was looked at"},
+		"a claim, hidden since the answer": {"titled", []option{in("7")}, membership{eid: "7"}, membership{eid: "7"}, enforce.StatusChanged, "changed while it was being checked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := ready(t, row.role, row.options...)
@@ -74,9 +74,9 @@ func TestTheEffectiveEnvironmentIsCompared(t *testing.T) {
 	}
 }
 
-// TestTheOwnerIsTheOneOfTheNamespace: as in a snapshot, a uid of
+// TestOwnerInUserNamespace: as in a snapshot, a uid of
 // /etc/subuid counts for the user who made the namespace.
-func TestTheOwnerIsTheOneOfTheNamespace(t *testing.T) {
+func TestOwnerInUserNamespace(t *testing.T) {
 	needsRoot(t)
 	inNamespace := func() *child {
 		cmd := exec.Command("/bin/sh", "-c", `exec unshare -U sh -c 'echo; read x; exec setpriv --reuid 7 --regid 7 --clear-groups sh -c "echo; cat"'`)

@@ -14,12 +14,12 @@ const (
 	mpsControl = "nvidia-cuda-mps-control"
 )
 
-const firstPersonUID = 1000 // UID_MIN of login.defs(5); below it are system accounts
+const firstPersonUID = 1000 // UID_MIN of login.defs(5); lower ones are system accounts
 
-// ProtectedName is the name of the daemon (one of enforce.Protected) by which a
-// process would be refused, or "" when it would not. It is for snapshots: no
-// rule need speak of such a process. Most are a person's and no MPS server, and
-// of those nothing more is read.
+// ProtectedName is the name of the daemon (one of enforce.Protected) for which a
+// process would never be signalled, or "". It is for snapshots, so that no rule
+// reports such a process. Most processes belong to a person and are not an MPS
+// server: nothing more is read of those.
 func (x *Executor) ProtectedName(p *snapshot.Process) string {
 	if p.UID == nil || *p.UID >= firstPersonUID && p.Name != "" && p.Name != mpsServer[:proc.NameLength] && p.Name != mpsServer {
 		return ""
@@ -34,20 +34,19 @@ func (x *Executor) ProtectedName(p *snapshot.Process) string {
 	return x.protectedBy(stat, *p.UID)
 }
 
-// protectedBy is the name by which a process is protected, or "".
+// protectedBy is the name for which a process is protected, or "".
 //
-// A name alone protects nobody. The owner of a process chooses its name
-// (prctl(2), or the name of a link to the program), and can also start a true
-// /usr/sbin/sshd with code of his own in it (LD_PRELOAD), so neither the name
-// nor the program's path may give immunity. What he can't choose is his uid and
-// where a container ends. So a name counts only
-//   - of a system account (uid below 1000, useradd(8)), by which root's
-//     processes and those of nvidia-persistenced and nv-hostengine run,
-//   - and in our own PID namespace: in a container everybody can be root;
-//   - or of an nvidia-cuda-mps-server whose parent is an
-//     nvidia-cuda-mps-control that is itself protected: it starts servers under
-//     the uid of the client, and only it decides who its children are. The MPS
-//     daemon that a user starts for himself is the user's own.
+// A name alone protects nothing. The owner of a process chooses its name
+// (prctl(2), or the name of a link to the program), and can also start the real
+// /usr/sbin/sshd with other code in it (LD_PRELOAD), so neither the name nor the
+// program's path may give immunity. The owner can't choose the uid, and can't
+// leave a container. So a name counts only
+//   - for a system account (uid below 1000, useradd(8)), such as root and those
+//     of nvidia-persistenced and nv-hostengine,
+//   - in our own PID namespace, since any user can be root in a container;
+//   - or for an nvidia-cuda-mps-server with a protected nvidia-cuda-mps-control
+//     as its parent, which starts servers under the uid of the client. An MPS
+//     daemon that a user starts is not protected.
 func (x *Executor) protectedBy(stat proc.Stat, uid snapshot.UID) string {
 	name := x.nameOf(stat)
 	switch {
@@ -55,14 +54,14 @@ func (x *Executor) protectedBy(stat proc.Stat, uid snapshot.UID) string {
 		return ""
 	case uid < firstPersonUID:
 		return name
-	case name == mpsServer && x.isSystemsOwnMPS(stat.PPID):
+	case name == mpsServer && x.isSystemMPS(stat.PPID):
 		return name
 	}
 	return ""
 }
 
-// nameOf is the protected name that a process goes by, or "": that of its
-// program, else that of the command, of which the kernel keeps 15 bytes only.
+// nameOf is the protected name that a process has, or "": that of its program,
+// else that of its command, of which the kernel keeps 15 bytes only.
 func (x *Executor) nameOf(stat proc.Stat) string {
 	names := enforce.Protected()
 	if program := x.proc().Program(stat.PID); slices.Contains(names, program) {
@@ -76,7 +75,7 @@ func (x *Executor) nameOf(stat proc.Stat) string {
 	return ""
 }
 
-func (x *Executor) isSystemsOwnMPS(pid snapshot.PID) bool {
+func (x *Executor) isSystemMPS(pid snapshot.PID) bool {
 	stat, err := x.proc().Stat(pid)
 	if err != nil {
 		return false
@@ -85,8 +84,8 @@ func (x *Executor) isSystemsOwnMPS(pid snapshot.PID) bool {
 	return err == nil && uid < firstPersonUID && x.nameOf(stat) == mpsControl
 }
 
-// sameNamespace says whether a process is in our own PID namespace. Where that
-// can't be read we couldn't signal it either, and call it so.
+// sameNamespace says whether a process is in our own PID namespace. If that can't
+// be read, we couldn't signal the process either, and the answer is yes.
 func (x *Executor) sameNamespace(pid snapshot.PID) bool {
 	theirs, err := x.proc().Namespace(pid)
 	if err != nil {

@@ -24,7 +24,7 @@ func number(text string) (snapshot.PID, bool) {
 	return snapshot.PID(n), err == nil
 }
 
-func TestSomePIDsAreNeverSignalled(t *testing.T) {
+func TestUntouchablePIDs(t *testing.T) {
 	for name, r := range map[string]struct {
 		pid    int
 		reason string
@@ -47,7 +47,7 @@ func TestSomePIDsAreNeverSignalled(t *testing.T) {
 	}
 }
 
-func TestAKernelThreadIsNeverSignalled(t *testing.T) {
+func TestKernelThreadIsRefused(t *testing.T) {
 	pid, found := kernelThread()
 	if !found {
 		t.Skip("no kernel thread is to be seen from this PID namespace; the next test needs none")
@@ -71,8 +71,8 @@ func kernelThread() (snapshot.PID, bool) {
 	return 0, false
 }
 
-// TestWhatProcSaysIsAKernelThread makes a process look like one.
-func TestWhatProcSaysIsAKernelThread(t *testing.T) {
+// TestKernelThreadFlag makes a process look like one.
+func TestKernelThreadFlag(t *testing.T) {
 	c := ready(t, "gentle")
 	root := fakeProc(t, os.Getpid())
 	write(t, root, c.pid(), "stat", statLine(int(c.pid()), 2, 0x208040))
@@ -84,8 +84,8 @@ func TestWhatProcSaysIsAKernelThread(t *testing.T) {
 	c.answers()
 }
 
-// TestAProcOfAnotherNamespaceStopsEverything: its numbers are of others.
-func TestAProcOfAnotherNamespaceStopsEverything(t *testing.T) {
+// TestProcOfAnotherNamespace: its numbers are of others.
+func TestProcOfAnotherNamespace(t *testing.T) {
 	c := ready(t, "gentle")
 	p := c.judged("", 0)
 	s := newScene(local.ExecutorOptions{Grace: oneGrace, ProcRoot: fakeProc(t, 1)}, p)
@@ -116,8 +116,8 @@ func statLine(pid, ppid, flags int) string {
 	return strconv.Itoa(pid) + " (x) " + strings.Join(fields, " ") + "\n"
 }
 
-// TestTheSystemsDaemonsAreProtectedByName: what a system account runs.
-func TestTheSystemsDaemonsAreProtectedByName(t *testing.T) {
+// TestSystemDaemonsAreProtected: what a system account runs.
+func TestSystemDaemonsAreProtected(t *testing.T) {
 	needsRoot(t)
 	for _, r := range []struct {
 		name string
@@ -151,8 +151,8 @@ func TestTheSystemsDaemonsAreProtectedByName(t *testing.T) {
 	}
 }
 
-// TestInAContainerEverybodyCanBeRoot: so the name counts for nothing there.
-func TestInAContainerEverybodyCanBeRoot(t *testing.T) {
+// TestRootInContainerIsNotProtected: so the name counts for nothing there.
+func TestRootInContainerIsNotProtected(t *testing.T) {
 	needsRoot(t)
 	c := ready(t, "gentle", called(t, "sshd"), func(cmd *exec.Cmd) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
@@ -162,9 +162,9 @@ func TestInAContainerEverybodyCanBeRoot(t *testing.T) {
 	require.Equal(t, enforce.StatusTerminated, s.terminate(t, judged)[0].Status)
 }
 
-// TestTheSystemsMPSServersAreProtected: they run under the uid of the client,
+// TestSystemMPSServersAreProtected: they run under the uid of the client,
 // and their parent tells them from one that the client started himself.
-func TestTheSystemsMPSServersAreProtected(t *testing.T) {
+func TestSystemMPSServersAreProtected(t *testing.T) {
 	needsRoot(t)
 	for name, protected := range map[string]bool{"nvidia-cuda-mps-control": true, "bash": false} {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func defaultReuses() int {
 	return reuses
 }
 
-func TestAPIDThatWasDealtAnewIsNeverSignalled(t *testing.T) {
+func TestReusedPIDIsNeverSignalled(t *testing.T) {
 	needsRoot(t)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = []string{roleVariable + "=reuse", envVariable + "=7", reusesVariable + "=" + os.Getenv(reusesVariable)}

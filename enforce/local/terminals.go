@@ -18,33 +18,34 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Terminals tells users something on their terminals, as write(1) does: on
-// those that belong to them by the kernel's word, and only while they take
-// messages (mesg(1): the group may write).
+// Terminals shows messages to users on their terminals, as write(1) does: on
+// terminals that belong to them according to the kernel, and only while they
+// accept messages (mesg(1): the group may write).
 type Terminals struct {
 	// Dev is where the terminals are; empty for /dev.
 	Dev string
-	// Host is named in the message, and Now is the time of it.
+	// Host is named in the message; empty for "this host".
 	Host string
-	Now  func() time.Time
+	// Now is the clock; nil for time.Now.
+	Now func() time.Time
 }
 
-// maxTerminals is on how many terminals a user is told, those used last first.
+// maxTerminals is on how many terminals of a user a message appears at most: on
+// those that were used last.
 const maxTerminals = 8
 
-// maxTold is how long a message may be, in bytes.
-const maxTold = 2000
+// maxMessage is how long a message may be, in bytes.
+const maxMessage = 2000
 
-// terminal is one that a user might be told on.
 type terminal struct {
 	path string
 	used time.Time // when something was typed on it last
 }
 
-// Notify shows a text to a user, and returns on how many terminals: none is no
-// error. The text's control characters are shown escaped. It waits for no
-// terminal: one that takes no output (Ctrl-S) is passed over.
-func (t Terminals) Notify(uid snapshot.UID, text string) (told int, err error) {
+// Notify shows a text to a user, and returns on how many terminals: none is not
+// an error. Control characters of the text are escaped. It waits for no terminal:
+// one that accepts no output (Ctrl-S) is skipped.
+func (t Terminals) Notify(uid snapshot.UID, text string) (shown int, err error) {
 	list, err := t.of(uid)
 	if err != nil {
 		return 0, err
@@ -52,13 +53,13 @@ func (t Terminals) Notify(uid snapshot.UID, text string) (told int, err error) {
 	message := t.message(text)
 	for _, each := range list[:min(len(list), maxTerminals)] {
 		if show(each.path, uid, message) == nil {
-			told++
+			shown++
 		}
 	}
-	return told, nil
+	return shown, nil
 }
 
-// of lists the terminals of a user that take messages, the one used last first.
+// of lists the terminals of a user that accept messages, the one used last first.
 func (t Terminals) of(uid snapshot.UID) ([]terminal, error) {
 	dev := cmp.Or(t.Dev, "/dev")
 	var list []terminal
@@ -69,7 +70,7 @@ func (t Terminals) of(uid snapshot.UID) ([]terminal, error) {
 		}
 		for _, path := range paths {
 			var st unix.Stat_t
-			if unix.Lstat(path, &st) == nil && takesMessages(&st, uid) {
+			if unix.Lstat(path, &st) == nil && acceptsMessages(&st, uid) {
 				list = append(list, terminal{path, time.Unix(st.Atim.Unix())})
 			}
 		}
@@ -78,40 +79,40 @@ func (t Terminals) of(uid snapshot.UID) ([]terminal, error) {
 	return list, nil
 }
 
-// The majors of terminals that people sit at: the virtual consoles, and the
-// slaves of pseudo-terminals (Documentation/admin-guide/devices.txt).
+// The major device numbers of terminals: the virtual consoles, and the slaves of
+// pseudo-terminals (Documentation/admin-guide/devices.txt).
 const (
 	majorConsole  = 4
 	majorFirstPTS = 136
 	majorLastPTS  = 143
 )
 
-// takesMessages says whether a file is a terminal of the user's that takes
+// acceptsMessages says whether a file is a terminal of the user that accepts
 // messages.
-func takesMessages(st *unix.Stat_t, uid snapshot.UID) bool {
+func acceptsMessages(st *unix.Stat_t, uid snapshot.UID) bool {
 	major := unix.Major(st.Rdev)
 	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Uid == uint32(uid) && st.Mode&unix.S_IWGRP != 0 &&
 		(major == majorConsole || major >= majorFirstPTS && major <= majorLastPTS)
 }
 
-// show writes to a terminal, if what was opened still is one of the user's:
-// numbers of terminals are reused like PIDs.
+// show writes to a terminal, if it still belongs to the user after it was
+// opened: numbers of terminals are reused like PIDs.
 func show(path string, uid snapshot.UID, message []byte) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	defer func() { _ = unix.Close(fd) }() // what was written is with the driver
+	defer func() { _ = unix.Close(fd) }() // the driver has what was written
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
-	if !takesMessages(&st, uid) {
+	if !acceptsMessages(&st, uid) {
 		return fmt.Errorf("%s: %w", path, errors.ErrUnsupported)
 	}
 	n, err := unix.Write(fd, message)
-	for tries := 0; errors.Is(err, unix.EAGAIN) && tries < maxWriteTries; tries++ {
-		time.Sleep(betweenWrites)
+	for tries := 0; errors.Is(err, unix.EAGAIN) && tries < maxWriteRetries; tries++ {
+		time.Sleep(writeRetryPause)
 		n, err = unix.Write(fd, message)
 	}
 	if err == nil && n < len(message) {
@@ -124,12 +125,12 @@ func show(path string, uid snapshot.UID, message []byte) error {
 // terminal, and while the terminal is stopped (Ctrl-S). So the write is repeated,
 // for so short a time that a stopped terminal delays nothing.
 const (
-	maxWriteTries = 5
-	betweenWrites = 2 * time.Millisecond
+	maxWriteRetries = 5
+	writeRetryPause = 2 * time.Millisecond
 )
 
-// message is what appears: a bell, who says it, and the text, beginning and
-// ending with a new line whatever stands on the terminal.
+// message is what appears: a bell, the sender and the text. It begins on a new
+// line, whatever is on the terminal.
 func (t Terminals) message(text string) []byte {
 	var b strings.Builder
 	host := cmp.Or(t.Host, "this host")
@@ -138,8 +139,8 @@ func (t Terminals) message(text string) []byte {
 		now = t.Now
 	}
 	fmt.Fprintf(&b, "\r\n\aMessage from genv on %s at %s:\r\n", visible(host), now().Format("15:04"))
-	if len(text) > maxTold {
-		text = strings.ToValidUTF8(text[:maxTold], "") + " …"
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + " …"
 	}
 	for line := range strings.SplitSeq(text, "\n") {
 		b.WriteString("  " + visible(line) + "\r\n")
@@ -147,8 +148,8 @@ func (t Terminals) message(text string) []byte {
 	return []byte(b.String())
 }
 
-// visible is a text in which nothing is hidden and nothing moves the cursor:
-// each character that is not to be seen is shown as its code.
+// visible is the text with each character that is not printable replaced by its
+// code, so that nothing is hidden and nothing moves the cursor.
 func visible(text string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -161,7 +162,7 @@ func visible(text string) string {
 	return b.String()
 }
 
-// Hostname is what a host calls itself, for Terminals.
+// Hostname is the name of this host for Terminals, empty if it is not known.
 func Hostname() string {
 	name, err := os.Hostname()
 	if err != nil {

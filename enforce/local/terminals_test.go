@@ -54,33 +54,33 @@ const (
 	anotherUser = snapshot.UID(60772)
 )
 
-func TestOnlyTheUserIsTold(t *testing.T) {
+func TestOnlyTheUserIsNotified(t *testing.T) {
 	hers, herOther, his := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages), logIn(t, anotherUser, takesMessages)
-	told, err := local.Terminals{Host: "gpu-01", Now: func() time.Time { return time.Date(2026, 11, 20, 22, 5, 0, 0, time.UTC) }}.Notify(oneUser, "Process 5 is not running in a GPU environment.\nStart it in one.")
+	shown, err := local.Terminals{Host: "gpu-01", Now: func() time.Time { return time.Date(2026, 11, 20, 22, 5, 0, 0, time.UTC) }}.Notify(oneUser, "Process 5 is not running in a GPU environment.\nStart it in one.")
 	require.NoError(t, err)
-	require.Equal(t, 2, told)
+	require.Equal(t, 2, shown)
 	want := "\r\r\n\aMessage from genv on gpu-01 at 22:05:\r\r\n  Process 5 is not running in a GPU environment.\r\r\n  Start it in one.\r\r\n"
 	require.Equal(t, want, hers.shows(t, time.Minute), "the terminal adds a return to each line")
 	require.Equal(t, want, herOther.shows(t, time.Minute))
 	require.Empty(t, his.shows(t, 50*time.Millisecond))
 }
 
-func TestWhoTakesNoMessagesIsLeftAlone(t *testing.T) {
+func TestTerminalWithoutMessagesIsSkipped(t *testing.T) {
 	quiet := logIn(t, oneUser, takesNone)
-	told, err := local.Terminals{}.Notify(oneUser, "x")
+	shown, err := local.Terminals{}.Notify(oneUser, "x")
 	require.NoError(t, err)
-	require.Zero(t, told)
+	require.Zero(t, shown)
 	require.Empty(t, quiet.shows(t, 50*time.Millisecond))
 }
 
-func TestWhoIsNotLoggedInIsNoError(t *testing.T) {
-	told, err := local.Terminals{}.Notify(60773, "x")
+func TestUserWithoutTerminal(t *testing.T) {
+	shown, err := local.Terminals{}.Notify(60773, "x")
 	require.NoError(t, err)
-	require.Zero(t, told)
+	require.Zero(t, shown)
 }
 
 // A name in a finding may be anybody's, so it may do nothing to a terminal.
-func TestControlCharactersAreShown(t *testing.T) {
+func TestControlCharactersAreEscaped(t *testing.T) {
 	hers := logIn(t, oneUser, takesMessages)
 	_, err := local.Terminals{}.Notify(oneUser, "a\x1b[2J\x07\rb\u202ec\x9b1md\xff"+strings.Repeat("x", 10_000))
 	require.NoError(t, err)
@@ -91,18 +91,18 @@ func TestControlCharactersAreShown(t *testing.T) {
 }
 
 // A terminal that takes no output (Ctrl-S) keeps nobody waiting.
-func TestAStoppedTerminalIsPassedOver(t *testing.T) {
+func TestStoppedTerminalIsSkipped(t *testing.T) {
 	stopped, other := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages)
 	require.NoError(t, unix.IoctlSetInt(int(stopped.tty.Fd()), unix.TCXONC, unix.TCOOFF))
-	told, err := local.Terminals{}.Notify(oneUser, "x")
+	shown, err := local.Terminals{}.Notify(oneUser, "x")
 	require.NoError(t, err)
-	require.Equal(t, 1, told)
+	require.Equal(t, 1, shown)
 	require.NotEmpty(t, other.shows(t, time.Minute))
 	require.NoError(t, unix.IoctlSetInt(int(stopped.tty.Fd()), unix.TCXONC, unix.TCOON))
 }
 
 // What only looks like a terminal is none.
-func TestFilesAndLinksAreNoTerminals(t *testing.T) {
+func TestFilesAndLinksAreNotTerminals(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files to users")
 	}
@@ -116,9 +116,9 @@ func TestFilesAndLinksAreNoTerminals(t *testing.T) {
 	require.NoError(t, os.Symlink(hers.tty.Name(), dev+"/pts/2"))
 	require.NoError(t, unix.Mknod(dev+"/pts/3", unix.S_IFCHR|0o620, int(unix.Mkdev(1, 3)))) // /dev/null
 	require.NoError(t, os.Chown(dev+"/pts/3", int(oneUser), 0))
-	told, err := local.Terminals{Dev: dev}.Notify(oneUser, "x")
+	shown, err := local.Terminals{Dev: dev}.Notify(oneUser, "x")
 	require.NoError(t, err)
-	require.Zero(t, told)
+	require.Zero(t, shown)
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, "precious", string(data))

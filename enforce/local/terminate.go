@@ -11,134 +11,126 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// target is a process that is to end.
-type target struct {
-	item    *enforce.Termination
-	judged  *snapshot.Process // the item's
-	outcome *enforce.Outcome
-	fd      pidfd              // held until the report is carried out
-	start   snapshot.StartTime // as it was when it was verified last
-	state   byte               // of /proc/PID/stat, likewise
-}
-
-func (t *target) conclude(v verdict) { t.outcome.Status, t.outcome.Reason = v.status, v.reason }
-
-// terminate climbs the ladder with all processes at once: hold, verify and
-// SIGTERM, wait, verify and SIGKILL, look.
-func (x *Executor) terminate(ctx context.Context, items []enforce.Termination, outcomes []enforce.Outcome, spared map[snapshot.EnvID]verdict) {
+// terminate ends all processes together: open, verify and SIGTERM, wait, verify
+// and SIGKILL, wait.
+func (x *Executor) terminate(ctx context.Context, items []enforce.Termination, attached map[snapshot.EnvID]objection) []enforce.Outcome {
 	x.forgetDead()
-	targets := x.hold(ctx, items, outcomes, spared)
+	outcomes := make([]enforce.Outcome, len(items))
+	targets := x.openTargets(ctx, items, outcomes, attached)
 	defer func() {
 		for _, t := range targets {
 			t.fd.close()
 		}
 	}()
-	left := x.term(ctx, targets)
+	left := x.sendSIGTERM(ctx, targets)
 	if x.grace <= 0 {
-		return
+		return outcomes
 	}
-	left, err := await(ctx, left, x.grace, enforce.StatusTerminated)
-	if err == nil && x.kills {
-		x.kill(ctx, left)
-		return
+	left, err := wait(ctx, left, x.grace, enforce.StatusTerminated)
+	if err == nil && x.kill {
+		x.sendSIGKILL(ctx, left)
+		return outcomes
 	}
 	for _, t := range left {
-		t.conclude(unended(err, "SIGTERM", x.grace))
+		t.conclude(notEnded(err, "SIGTERM", x.grace))
 	}
+	return outcomes
 }
 
-// term sends SIGTERM to what still is what was judged, and returns the targets
-// that got it.
-func (x *Executor) term(ctx context.Context, targets []*target) []*target {
-	var struck []*target
-	for i, v := range x.strike(ctx, targets, unix.SIGTERM) {
-		t := targets[i]
-		if !v.objects() {
-			v = verdict{status: enforce.StatusSignalled}
-			struck = append(struck, t)
+// sendSIGTERM signals what still is what was judged, and returns the targets
+// that got the signal.
+func (x *Executor) sendSIGTERM(ctx context.Context, targets []*target) []*target {
+	var signalled []*target
+	for i, o := range x.signal(ctx, targets, unix.SIGTERM) {
+		if !o.raised() {
+			o = objection{status: enforce.StatusSignalled}
+			signalled = append(signalled, targets[i])
 		}
-		t.conclude(v)
+		targets[i].conclude(o)
 	}
-	return struck
+	return signalled
 }
 
-// kill sends SIGKILL to what outlived SIGTERM and still is what was judged.
-func (x *Executor) kill(ctx context.Context, targets []*target) {
-	var struck []*target
-	for i, v := range x.strike(ctx, targets, unix.SIGKILL) {
+// sendSIGKILL ends what did not end after SIGTERM and still is what was judged.
+func (x *Executor) sendSIGKILL(ctx context.Context, targets []*target) {
+	var signalled []*target
+	for i, o := range x.signal(ctx, targets, unix.SIGKILL) {
 		t := targets[i]
 		switch {
-		case v.status == enforce.StatusGone:
-			t.conclude(verdict{status: enforce.StatusTerminated})
-		case v.objects():
-			v.reason = fmt.Sprintf("it still ran %s after SIGTERM; SIGKILL was not sent: %s", x.grace, v.reason)
-			t.conclude(v)
+		case o.status == enforce.StatusGone:
+			t.conclude(objection{status: enforce.StatusTerminated})
+		case o.raised():
+			o.reason = fmt.Sprintf("it still ran %s after SIGTERM; SIGKILL was not sent: %s", x.grace, o.reason)
+			t.conclude(o)
 		default:
-			struck = append(struck, t)
+			signalled = append(signalled, t)
 		}
 	}
-	left, err := await(ctx, struck, x.killWait(), enforce.StatusKilled)
+	left, err := wait(ctx, signalled, x.options.KillWait, enforce.StatusKilled)
 	for _, t := range left {
-		t.conclude(unended(err, "SIGKILL", x.killWait()))
+		t.conclude(notEnded(err, "SIGKILL", x.options.KillWait))
 		if err == nil {
-			x.unkillable[identity{t.judged.PID, t.start}] = true
+			x.memories[t.identity()] = memory{unkillable: true}
 		}
 	}
 }
 
-// strike asks the GPUs once, and then for each target verifies it and sends the
-// signal, one right after the other. The verdicts that don't object are of the
-// targets that got it.
-func (x *Executor) strike(ctx context.Context, targets []*target, sig unix.Signal) []verdict {
+// signal reads once which processes use devices; then it verifies each target
+// and right after that sends the signal. A target without an objection got it.
+func (x *Executor) signal(ctx context.Context, targets []*target, sig unix.Signal) []objection {
 	if len(targets) == 0 {
 		return nil
 	}
-	now, err := x.look(ctx)
-	verdicts := make([]verdict, len(targets))
+	now, err := x.inspect(ctx)
+	objections := make([]objection, len(targets))
 	for i, t := range targets {
 		switch {
 		case ctx.Err() != nil:
-			verdicts[i] = notBegun(ctx)
+			objections[i] = notBegun(ctx)
 		case err != nil:
-			verdicts[i] = failed("not begun, since the GPUs could not be asked again: %v", err)
+			objections[i] = failed("not begun, since the GPUs could not be read again: %v", err)
 		default:
-			verdicts[i] = x.strikeOne(t, now, sig)
+			objections[i] = x.signalOne(t, now, sig)
 		}
 	}
-	return verdicts
+	return objections
 }
 
-func (x *Executor) strikeOne(t *target, now *present, sig unix.Signal) verdict {
-	if v := x.verify(t, now); v.objects() {
-		return v
+func (x *Executor) signalOne(t *target, now *inspection, sig unix.Signal) objection {
+	if o := x.verify(t, now); o.raised() {
+		return o
 	}
-	if v := sendVerdict(t.fd.signal(sig)); v.objects() {
-		return v
+	if o := sendError(t.fd.signal(sig)); o.raised() {
+		return o
 	}
 	if sig == unix.SIGTERM && t.state == 'T' {
-		_ = t.fd.signal(unix.SIGCONT) // or a job that its owner stopped (Ctrl-Z) would never see it
+		_ = t.fd.signal(unix.SIGCONT) // a job that its owner stopped (Ctrl-Z) would never handle SIGTERM
 	}
-	x.say(signalLine(sig, t.item))
-	return verdict{}
+	if sig == unix.SIGKILL {
+		x.onAction(t.item.KillLine())
+	} else {
+		x.onAction(t.item.String())
+	}
+	return objection{}
 }
 
-// pollSlice bounds one wait, so that the end of a context is noticed.
-const pollSlice = 50 * time.Millisecond
+// pollInterval bounds one call of poll, so that the end of a context is noticed.
+const pollInterval = 50 * time.Millisecond
 
-// await waits until the targets have ended or the time is over, concludes those
-// that ended with status, and returns the others. Its error says why it could
-// not wait to the end.
-func await(ctx context.Context, targets []*target, wait time.Duration, status enforce.Status) ([]*target, error) {
-	for deadline := time.Now().Add(wait); ; {
+// wait waits until the targets have ended or the timeout is over, concludes
+// those that ended with status, and returns the others. Its error is why it did
+// not wait until then.
+func wait(ctx context.Context, targets []*target, timeout time.Duration, status enforce.Status) ([]*target, error) {
+	for deadline := time.Now().Add(timeout); ; {
 		remaining := max(0, time.Until(deadline))
-		ended, err := poll(pidfds(targets), min(remaining, pollSlice))
+		ended, err := poll(targets, min(remaining, pollInterval))
 		if err != nil {
 			return targets, err
 		}
 		var left []*target
 		for i, t := range targets {
 			if ended[i] {
-				t.conclude(verdict{status: status})
+				t.conclude(objection{status: status})
 			} else {
 				left = append(left, t)
 			}
@@ -152,22 +144,15 @@ func await(ctx context.Context, targets []*target, wait time.Duration, status en
 	}
 }
 
-func pidfds(targets []*target) []pidfd {
-	fds := make([]pidfd, len(targets))
-	for i, t := range targets {
-		fds[i] = t.fd
+// notEnded is the outcome of a process that did not end after a signal; err is
+// why waiting was given up, if it was.
+func notEnded(err error, signal string, timeout time.Duration) objection {
+	if err != nil {
+		return objection{status: enforce.StatusSignalled, reason: fmt.Sprintf("%s was sent, but waiting for the end was given up: %v", signal, err)}
 	}
-	return fds
-}
-
-// unended is what is said of a process that had not ended after a signal; err
-// is why nobody waited to the end.
-func unended(err error, signal string, wait time.Duration) verdict {
-	switch {
-	case err != nil:
-		return verdict{status: enforce.StatusSignalled, reason: fmt.Sprintf("%s was sent, and nobody waited for the end: %v", signal, err)}
-	case signal == "SIGKILL":
-		return verdict{status: enforce.StatusSurvived, reason: fmt.Sprintf("it did not end within %s of SIGKILL, so it hangs in the kernel: look at `dmesg` for a sick GPU or file server", wait)}
+	reason := fmt.Sprintf("it did not end within %s of %s", timeout, signal)
+	if signal == "SIGKILL" {
+		reason += ", so it hangs in the kernel: look at `dmesg` for a sick GPU or file server"
 	}
-	return verdict{status: enforce.StatusSurvived, reason: fmt.Sprintf("it did not end within %s of %s", wait, signal)}
+	return objection{status: enforce.StatusSurvived, reason: reason}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// TestWhatWasJudgedIsTerminated: each row still is what was judged.
-func TestWhatWasJudgedIsTerminated(t *testing.T) {
+// TestJudgedProcessIsTerminated: each row still is what was judged.
+func TestJudgedProcessIsTerminated(t *testing.T) {
 	type row struct {
 		name    string
 		root    bool
@@ -64,8 +64,8 @@ func TestWhatWasJudgedIsTerminated(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoLongerWhatWasJudgedIsLeftAlone: each row differs in one thing.
-func TestWhatIsNoLongerWhatWasJudgedIsLeftAlone(t *testing.T) {
+// TestChangedProcessIsNotSignalled: each row differs in one thing.
+func TestChangedProcessIsNotSignalled(t *testing.T) {
 	other := snapshot.UID(os.Getuid() + 1)
 	for name, r := range map[string]struct {
 		options []option
@@ -145,7 +145,7 @@ func TestWhatIsNoLongerWhatWasJudgedIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestAProcessThatBecameAnotherProgramIsLeftAlone(t *testing.T) {
+func TestExecIsNotSignalled(t *testing.T) {
 	c := start(t, "turncoat", in("7"))
 	judged := c.judged("7", 0)
 	_, err := fmt.Fprint(c.in, "!")
@@ -158,7 +158,7 @@ func TestAProcessThatBecameAnotherProgramIsLeftAlone(t *testing.T) {
 	c.answers()
 }
 
-func TestWhatEndedIsGone(t *testing.T) {
+func TestEndedProcessIsGone(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, c *child){
 		"reaped": func(_ *testing.T, c *child) { c.wait() },
 		"a zombie": func(t *testing.T, c *child) {
@@ -178,9 +178,9 @@ func TestWhatEndedIsGone(t *testing.T) {
 	}
 }
 
-// TestWhatEndsDuringTheQuestionIsGone: the PID could be another's by then, and
+// TestEndDuringInspectionIsGone: the PID could be another's by then, and
 // nothing that is read by it counts.
-func TestWhatEndsDuringTheQuestionIsGone(t *testing.T) {
+func TestEndDuringInspectionIsGone(t *testing.T) {
 	c := ready(t, "gentle", in("7"))
 	judged := c.judged("7", 0)
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
@@ -192,7 +192,7 @@ func TestWhatEndsDuringTheQuestionIsGone(t *testing.T) {
 	require.Empty(t, s.lines)
 }
 
-func TestNobodyWaitsWithoutAGrace(t *testing.T) {
+func TestNoWaitWithoutGrace(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
 	s := newScene(local.ExecutorOptions{Kill: true}, judged)
@@ -201,7 +201,7 @@ func TestNobodyWaitsWithoutAGrace(t *testing.T) {
 	c.answers()
 }
 
-func TestOneThatIsListedTwiceIsSignalledOnce(t *testing.T) {
+func TestProcessListedTwiceIsSignalledOnce(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
 	s := newScene(local.ExecutorOptions{}, judged)
@@ -211,7 +211,7 @@ func TestOneThatIsListedTwiceIsSignalledOnce(t *testing.T) {
 	require.Len(t, s.lines, 1)
 }
 
-func TestAStoppedJobEndsToo(t *testing.T) {
+func TestStoppedJobIsContinued(t *testing.T) {
 	c := ready(t, "gentle", in("7"))
 	require.NoError(t, unix.Kill(int(c.pid()), unix.SIGSTOP))
 	require.Eventually(t, func() bool { return c.stat().State == 'T' }, time.Minute, time.Millisecond)
@@ -221,7 +221,7 @@ func TestAStoppedJobEndsToo(t *testing.T) {
 	c.endedBy(unix.SIGTERM)
 }
 
-func TestOthersAreTerminatedBesideWhatIsNot(t *testing.T) {
+func TestOneRefusalDoesNotStopOthers(t *testing.T) {
 	first, second, third := ready(t, "gentle", in("7")), ready(t, "gentle", in("8")), ready(t, "gentle", in("7"))
 	report := []snapshot.Process{first.judged("7", 0), second.judged("7", 0), third.judged("7", 0)}
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, report...)

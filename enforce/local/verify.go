@@ -14,48 +14,47 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// verdict is why a process isn't signalled. Its zero value has no objection.
-type verdict struct {
+// objection is why a process isn't signalled. The zero value is none.
+type objection struct {
 	status enforce.Status
 	reason string
-	// evasive says that the process itself may have brought it about, as often as it
-	// likes (see evasions).
+	// evasive: the process itself may have caused it, as often as it likes (see
+	// memory.evasions).
 	evasive bool
 }
 
-func (v verdict) objects() bool { return v.status != "" }
+func (o objection) raised() bool { return o.status != "" }
 
-func gone() verdict { return verdict{status: enforce.StatusGone} }
+func gone() objection { return objection{status: enforce.StatusGone} }
 
-func changed(format string, args ...any) verdict {
-	return verdict{status: enforce.StatusChanged, reason: fmt.Sprintf(format, args...)}
+func changed(format string, args ...any) objection {
+	return objection{status: enforce.StatusChanged, reason: fmt.Sprintf(format, args...)}
 }
 
 // evasive is changed for what the process itself may have changed.
-func evasive(format string, args ...any) verdict {
-	return verdict{status: enforce.StatusChanged, reason: fmt.Sprintf(format, args...), evasive: true}
+func evasive(format string, args ...any) objection {
+	return objection{status: enforce.StatusChanged, reason: fmt.Sprintf(format, args...), evasive: true}
 }
 
-func refused(format string, args ...any) verdict {
-	return verdict{status: enforce.StatusRefused, reason: fmt.Sprintf(format, args...)}
+func refused(format string, args ...any) objection {
+	return objection{status: enforce.StatusRefused, reason: fmt.Sprintf(format, args...)}
 }
 
-func failed(format string, args ...any) verdict {
-	return verdict{status: enforce.StatusFailed, reason: fmt.Sprintf(format, args...)}
+func failed(format string, args ...any) objection {
+	return objection{status: enforce.StatusFailed, reason: fmt.Sprintf(format, args...)}
 }
 
-// present is what the Inspector found right before the signals.
-type present struct {
+// inspection is what the Inspector read right before the signals.
+type inspection struct {
 	processes map[snapshot.PID]*snapshot.Process
 	// environments reads the registered environments, once, and only if needed.
 	environments func() ([]snapshot.Environment, error)
 }
 
-// look asks which processes use devices now. It is asked after the processes
-// are held by pidfds: one that lives on through the question is the one that
-// the driver speaks of.
-func (x *Executor) look(ctx context.Context) (*present, error) {
-	processes, _, err := x.machine.Processes(ctx) // its warnings are of others: what is judged here is listed or not
+// inspect reads which processes use devices now. It comes after the pidfds are
+// opened: a process that lives through it is the one that the driver reports.
+func (x *Executor) inspect(ctx context.Context) (*inspection, error) {
+	processes, _, err := x.inspector.Processes(ctx) // its warnings are about other processes
 	if err != nil {
 		return nil, err
 	}
@@ -63,39 +62,38 @@ func (x *Executor) look(ctx context.Context) (*present, error) {
 	for i := range processes {
 		byPID[processes[i].PID] = &processes[i]
 	}
-	return &present{byPID, sync.OnceValues(func() ([]snapshot.Environment, error) {
-		environments, _, err := x.machine.Environments(ctx)
+	return &inspection{byPID, sync.OnceValues(func() ([]snapshot.Environment, error) {
+		environments, _, err := x.inspector.Environments(ctx)
 		return environments, err
 	})}, nil
 }
 
-// verify says whether the process that a target holds is still what was judged.
+// verify objects unless the process of a target's pidfd is still what was judged.
 //
-// All that inspect reads, it reads by PID, and a PID is reused only after
-// its process was reaped. So first everything is read, and only then the pidfd
-// is asked whether its process is still there: if it is, it was there all along
-// and what was read is of it. If it isn't, what was read may be of another.
-func (x *Executor) verify(t *target, now *present) verdict {
-	v := x.inspect(t, now)
-	ended, err := t.fd.ended()
+// compare reads by PID, and a PID is reused only after its process was reaped. So
+// first everything is read, and only then the pidfd is asked whether its process
+// is still there: if so, it was there all the time, and what was read is of it.
+func (x *Executor) verify(t *target, now *inspection) objection {
+	o := x.compare(t, now)
+	ended, err := poll([]*target{t}, 0)
 	if err != nil {
 		return failed("%v", err)
 	}
 	err = t.fd.signal(0)
 	switch {
-	case ended || errors.Is(err, unix.ESRCH):
+	case ended[0] || errors.Is(err, unix.ESRCH):
 		return gone()
-	case v.objects():
-		return v
+	case o.raised():
+		return o
 	}
-	return sendVerdict(err)
+	return sendError(err)
 }
 
-// sendVerdict says what an error of sending a signal means.
-func sendVerdict(err error) verdict {
+// sendError is the objection that an error of sending a signal means.
+func sendError(err error) objection {
 	switch {
 	case err == nil:
-		return verdict{}
+		return objection{}
 	case errors.Is(err, unix.ESRCH):
 		return gone()
 	case errors.Is(err, unix.EPERM):
@@ -104,9 +102,8 @@ func sendVerdict(err error) verdict {
 	return failed("signal: %v", err)
 }
 
-// inspect compares the process that goes by the judged PID now with what was
-// judged.
-func (x *Executor) inspect(t *target, now *present) verdict {
+// compare objects unless the process that has the judged PID now is what was judged.
+func (x *Executor) compare(t *target, now *inspection) objection {
 	p, err := x.proc().Open(t.judged.PID)
 	if err != nil {
 		return unreadable(err)
@@ -121,21 +118,27 @@ func (x *Executor) inspect(t *target, now *present) verdict {
 		return unreadable(err)
 	}
 	t.start, t.state = stat.Start, stat.State
-	if v := x.inspectIdentity(t, stat, uid); v.objects() {
-		return v
+	if o := x.checkIdentity(t, stat, uid); o.raised() {
+		return o
 	}
 	listed := now.processes[t.judged.PID]
-	v := inspectEnvironment(t, now, p, uid)
-	if !v.objects() {
-		v = inspectDevices(t, listed)
+	o := checkEnvironment(t, now, p, uid)
+	if !o.raised() {
+		o = checkDevices(t, listed)
 	}
-	if v.evasive && x.evasions.exhausted(identity{t.judged.PID, stat.Start}) {
-		return inspectAnyDevice(t.judged, listed)
+	if !o.evasive {
+		return o
 	}
-	return v
+	m := x.memories[t.identity()]
+	m.evasions++
+	x.memories[t.identity()] = m
+	if m.evasions > maxEvasions {
+		return checkAnyDevice(t.judged, listed)
+	}
+	return o
 }
 
-func (x *Executor) inspectIdentity(t *target, stat proc.Stat, uid snapshot.UID) verdict {
+func (x *Executor) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) objection {
 	judged := t.judged
 	switch {
 	case stat.IsKernelThread():
@@ -144,21 +147,21 @@ func (x *Executor) inspectIdentity(t *target, stat proc.Stat, uid snapshot.UID) 
 		return changed("the PID was given to another process, which started at another time")
 	case judged.UID != nil && *judged.UID != uid:
 		return changed("it belongs to uid %d, and uid %d was judged", uid, *judged.UID)
-	case x.unkillable[identity{judged.PID, stat.Start}]:
-		return verdict{status: enforce.StatusSurvived, reason: "SIGKILL was sent to it in an earlier cycle and has not ended it; it is not signalled again"}
+	case x.memories[t.identity()].unkillable:
+		return objection{status: enforce.StatusSurvived, reason: "SIGKILL was sent to it in an earlier cycle and has not ended it; it is not signalled again"}
 	}
 	if name := x.protectedBy(stat, uid); name != "" {
 		return refused("it is %s, which is never signalled unless it is named in the policy", name)
 	}
-	return verdict{}
+	return objection{}
 }
 
-func unreadable(err error) verdict {
+func unreadable(err error) objection {
 	switch {
-	case errors.Is(err, proc.ErrGone): // though the pidfd says it is there
+	case errors.Is(err, proc.ErrGone): // although its pidfd was open
 		return changed("it can't be seen in /proc any more")
 	case errors.Is(err, os.ErrPermission):
-		return failed("not permitted to look at it: run genv as root (sudo)")
+		return failed("not permitted to read it: run genv as root (sudo)")
 	}
 	return failed("%v", err)
 }
