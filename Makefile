@@ -73,7 +73,7 @@ $(LINTER):
 	@echo "Building golangci-lint $(LINTER_VERSION) into $(@D)"
 	@GOBIN='$(CURDIR)/$(@D)' GOFLAGS= CGO_ENABLED=0 $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINTER_VERSION)
 
-bench: build ## genv against its goals, as a table, then the benchmarks of all packages
+bench: build ## whole fleets against genv's goals, as a table, then the Go benchmarks of all packages
 	@$(GO) run ./cmd/genv-bench -genv $(BIN)
 	$(GO) test -run '^$$' -bench . -benchmem $(TESTFLAGS) ./...
 

@@ -30,7 +30,8 @@ func fleet(hosts int) snapshot.Cluster {
 			})
 		}
 		for i := range 12 {
-			p := snapshot.Process{PID: snapshot.PID(5000 + i), EID: snapshot.EnvID(fmt.Sprint(1000 + i%8))}
+			uid := snapshot.UID(1000 + i%8)
+			p := snapshot.Process{PID: snapshot.PID(5000 + i), EID: snapshot.EnvID(fmt.Sprint(1000 + i%8)), UID: &uid}
 			p.Usage = []snapshot.DeviceUsage{{Index: snapshot.DeviceIndex(i % 8), Memory: snapshot.MiB(4000)}}
 			if h%10 == 0 && i < 3 {
 				p.Usage[0].Index, p.EID = snapshot.DeviceIndex(7), []snapshot.EnvID{"", "1000", "1007"}[i]

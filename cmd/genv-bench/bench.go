@@ -23,58 +23,52 @@ type bench struct {
 }
 
 // row is a line of the table: a ratio or a figure, and the goal for it.
-type row struct{ what, figure, goal, detail string }
-
-// group is rows that are measured together.
-type group struct {
-	name    string
-	ssh     bool // on a fleet of real sshd
-	measure func(context.Context, *sshd.Fleet) ([]row, error)
+type row struct {
+	what, figure, goal, detail string
+	ratio                      bool
 }
 
-func (b *bench) run(ctx context.Context) error {
-	genv, err := filepath.Abs(b.genv)
-	if err != nil {
+func (b *bench) run(ctx context.Context) (err error) {
+	if b.genv, err = filepath.Abs(b.genv); err != nil {
 		return err
 	}
-	b.genv = genv
 	var rows []row
-	for _, g := range []group{
-		{"cold", true, b.coldRows},
-		{"steady", true, b.steadyRows},
-		{"many", false, b.manyRows},
-		{"kill", true, b.killRows},
-		{"evaluate", false, b.evaluateRows},
-		{"server", false, b.serverRows},
-		{"desk", false, func(ctx context.Context, _ *sshd.Fleet) ([]row, error) { return b.hostRows(ctx) }},
+	for _, group := range []struct {
+		name    string
+		measure func(context.Context) ([]row, error)
+	}{
+		{"cold", b.overSSH(b.coldRows)},
+		{"steady", b.overSSH(b.steadyRows)},
+		{"many", b.manyRows},
+		{"kill", b.overSSH(b.killRows)},
 	} {
-		if b.only != "" && b.only != g.name {
+		if b.only != "" && b.only != group.name {
 			continue
 		}
-		fmt.Fprintf(b.progress, "measuring: %s\n", g.name)
-		more, err := b.measure(ctx, g)
+		fmt.Fprintf(b.progress, "measuring: %s\n", group.name)
+		more, err := group.measure(ctx)
 		if err != nil {
-			return fmt.Errorf("%s: %w", g.name, err)
+			return fmt.Errorf("%s: %w", group.name, err)
 		}
 		rows = append(rows, more...)
 	}
 	return b.print(rows)
 }
 
-// measure gives each group that needs one a fleet of its own.
-func (b *bench) measure(ctx context.Context, g group) (rows []row, err error) {
-	if !g.ssh {
-		return g.measure(ctx, nil)
+// overSSH gives a measurement a fleet of real sshd, or leaves it out where there
+// can be none.
+func (b *bench) overSSH(measure func(context.Context, *sshd.Fleet) ([]row, error)) func(context.Context) ([]row, error) {
+	return func(ctx context.Context) (rows []row, err error) {
+		if err := sshd.Available(); err != nil {
+			return []row{{what: "rows with real sshd", figure: "left out", detail: err.Error()}}, nil
+		}
+		fleet, err := sshd.Open(sshd.Options{Hosts: sshd.Named(b.names()...), Genv: b.genv})
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, fleet.Close()) }()
+		return measure(ctx, fleet)
 	}
-	if err := sshd.Available(); err != nil {
-		return []row{{what: g.name + ": rows with real sshd", figure: "left out", detail: err.Error()}}, nil
-	}
-	fleet, err := sshd.Open(sshd.Options{Hosts: sshd.Named(b.names()...), Genv: b.genv})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, fleet.Close()) }()
-	return g.measure(ctx, fleet)
 }
 
 // names are those of the hosts of real sshd.
@@ -90,36 +84,16 @@ func numbered(prefix string, n int) []string {
 
 // print writes the table: ratios first, then the figures.
 func (b *bench) print(rows []row) error {
-	slices.SortStableFunc(rows, func(x, y row) int { return isRatio(y) - isRatio(x) })
 	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "WHAT\tFIGURE\tGOAL\tDETAIL")
-	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.what, r.figure, r.goal, r.detail)
+	for _, ratio := range []bool{true, false} {
+		for _, r := range rows {
+			if r.ratio == ratio {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.what, r.figure, r.goal, r.detail)
+			}
+		}
 	}
 	return w.Flush()
-}
-
-func isRatio(r row) int {
-	if last, ok := lastRune(r.figure); ok && last == '×' {
-		return 1
-	}
-	return 0
-}
-
-func lastRune(s string) (rune, bool) {
-	all := []rune(s)
-	if len(all) == 0 {
-		return 0, false
-	}
-	return all[len(all)-1], true
-}
-
-// ratio is how many times as fast ours is.
-func ratio(what, goal string, ours, theirs time.Duration) row {
-	return row{
-		what: what, figure: fmt.Sprintf("%.1f×", theirs.Seconds()/ours.Seconds()), goal: goal,
-		detail: fmt.Sprintf("%s against %s", brief(theirs), brief(ours)),
-	}
 }
 
 func brief(d time.Duration) string {
@@ -133,9 +107,9 @@ func brief(d time.Duration) string {
 }
 
 // inTurn runs things one after the other, once to warm up and then b.runs
-// times, and returns the median of each: what the machine does beside hits all
-// alike.
-func (b *bench) inTurn(things ...func() (time.Duration, error)) ([]time.Duration, error) {
+// times, and returns the median of each: other load on the machine affects all
+// of them alike.
+func (b *bench) inTurn(things []func() (time.Duration, error)) ([]time.Duration, error) {
 	taken := make([][]time.Duration, len(things))
 	for i := range b.runs + 1 {
 		for n, thing := range things {
@@ -155,15 +129,6 @@ func (b *bench) inTurn(things ...func() (time.Duration, error)) ([]time.Duration
 	return medians, nil
 }
 
-// pair is inTurn for two.
-func (b *bench) pair(ours, theirs func() error) (time.Duration, time.Duration, error) {
-	medians, err := b.inTurn(timed(ours), timed(theirs))
-	if err != nil {
-		return 0, 0, err
-	}
-	return medians[0], medians[1], nil
-}
-
 func timed(f func() error) func() (time.Duration, error) {
 	return func() (time.Duration, error) {
 		start := time.Now()
@@ -173,11 +138,10 @@ func timed(f func() error) func() (time.Duration, error) {
 }
 
 // quantile is the value below which a part q of them lies; of none it is 0.
-func quantile[T time.Duration | float64](values []T, q float64) T {
+func quantile(values []time.Duration, q float64) time.Duration {
 	if len(values) == 0 {
 		return 0
 	}
-	sorted := slices.Clone(values)
-	slices.Sort(sorted)
+	sorted := slices.Sorted(slices.Values(values))
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }

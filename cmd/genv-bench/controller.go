@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,10 +29,6 @@ type document struct {
 	TookMS   float64 `json:"took_ms"`
 	Hosts    int     `json:"hosts"`
 	Answered int     `json:"answered"`
-	Reports  []struct {
-		Host string `json:"host"`
-		Sent bool   `json:"sent"`
-	} `json:"reports"`
 }
 
 // startController starts one and lets it settle: a few cycles after all hosts
@@ -76,20 +73,13 @@ func (b *bench) startController(ctx context.Context, sshConfig string, names []s
 func (c *controlled) next() (document, error) {
 	var d document
 	if !c.lines.Scan() {
-		return d, fmt.Errorf("the controller ended: %w: %s", orEOF(c.lines.Err()), c.stderr.Bytes())
+		return d, fmt.Errorf("the controller ended: %w: %s", cmp.Or(c.lines.Err(), io.EOF), c.stderr.Bytes())
 	}
 	return d, json.Unmarshal(c.lines.Bytes(), &d)
 }
 
-func orEOF(err error) error {
-	if err == nil {
-		return io.EOF
-	}
-	return err
-}
-
-// cycles is how long the next n cycles take. Those that were waiting to be read
-// are of the past. Then the controller stands still, until the next call.
+// cycles is how long the next n cycles take. The controller runs for these only:
+// it is stopped (SIGSTOP) between calls.
 func (c *controlled) cycles(n int) ([]time.Duration, error) {
 	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		return nil, err
@@ -103,7 +93,7 @@ func (c *controlled) cycles(n int) ([]time.Duration, error) {
 		if d.Answered != d.Hosts {
 			return nil, fmt.Errorf("%d of %d hosts answered: %s", d.Answered, d.Hosts, c.stderr.Bytes())
 		}
-		if i > 0 { // the first was stood still in
+		if i > 0 { // it was stopped in the first
 			taken = append(taken, time.Duration(d.TookMS*1e6))
 		}
 	}
@@ -116,16 +106,36 @@ func (c *controlled) end() {
 	_ = c.cmd.Wait()
 }
 
-// residentKiB is what /proc/PID/status says under a name: VmRSS, VmHWM.
-func residentKiB(pid int, name string) (int64, error) {
+// memoryOf is a process's resident memory in bytes, now and at most.
+func memoryOf(pid int) (resident, most int64, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		var kiB int64
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kiB); n == 1 {
+			resident = kiB << 10
+		}
+		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kiB); n == 1 {
+			most = kiB << 10
+		}
+	}
+	return resident, most, nil
+}
+
+// cpuOf is the processor time that a process has taken itself, in the kernel's
+// unit: USER_HZ is 100 on every Linux that Go runs on.
+func cpuOf(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			return strconv.ParseInt(strings.Fields(value)[0], 10, 64)
-		}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // the first is field 3 of proc(5)
+	user, err := strconv.Atoi(fields[14-3])
+	if err != nil {
+		return 0, err
 	}
-	return 0, fmt.Errorf("no %s in /proc/%d/status", name, pid)
+	system, err := strconv.Atoi(fields[15-3])
+	return time.Duration(user+system) * 10 * time.Millisecond, err
 }

@@ -1,6 +1,6 @@
-// Command genv-bench measures genv on this machine and prints a table, ratios
-// first. `make bench` runs it. Where it is not root, or sshd is missing, it says
-// which rows it leaves out.
+// Command genv-bench measures genv on whole fleets and prints a table, ratios
+// first. `make bench` runs it, and then the benchmarks in Go of all packages.
+// Where it is not root, or sshd is missing, it says which rows it leaves out.
 package main
 
 import (
@@ -17,7 +17,7 @@ func main() {
 	flag.IntVar(&b.hosts, "hosts", 100, "hosts of real sshd")
 	flag.IntVar(&b.many, "many", 1000, "hosts inside a process")
 	flag.IntVar(&b.runs, "runs", 5, "runs of each row, of which the median counts")
-	flag.StringVar(&b.only, "only", "", "only the rows of `GROUP`: cold, steady, many, kill, evaluate, server, desk")
+	flag.StringVar(&b.only, "only", "", "only the rows of `GROUP`: cold, steady, many, kill")
 	serve := flag.String("serve", "", "be a fleet of -many hosts with its files in `DIR`, until stdin ends")
 	flag.Parse()
 	if err := run(b, *serve); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
-// atOnce is how many hosts everybody works on at a time.
+// atOnce is how many hosts each peer works on at a time.
 const atOnce = 64
 
 // peer is another way to run a command on every host.
@@ -25,10 +25,10 @@ type peer struct {
 }
 
 // peersOn are those that this machine has.
-func peersOn(fleet *sshd.Fleet, names []string) ([]peer, error) {
-	peers := []peer{{"ssh", func(ctx context.Context, command string) error { return sshFanOut(ctx, fleet, names, command) }}}
-	options := "-F " + fleet.SSHConfig()
+func (b *bench) peersOn(fleet *sshd.Fleet) []peer {
+	names, options := b.names(), "-F "+fleet.SSHConfig()
 	list, fan := strings.Join(names, ","), strconv.Itoa(atOnce)
+	peers := []peer{{"ssh", func(ctx context.Context, command string) error { return sshFanOut(ctx, fleet, names, command) }}}
 	if path, err := exec.LookPath("clush"); err == nil {
 		peers = append(peers, peer{"clush", func(ctx context.Context, command string) error {
 			return quietly(exec.CommandContext(ctx, path, "-w", list, "-f", fan, "-o", options, "-L", command))
@@ -42,7 +42,7 @@ func peersOn(fleet *sshd.Fleet, names []string) ([]peer, error) {
 			return quietly(cmd)
 		}})
 	}
-	return peers, nil
+	return peers
 }
 
 // sshFanOut is what an administrator would script: the same command on every
@@ -86,26 +86,25 @@ func (b *bench) steadyRows(ctx context.Context, fleet *sshd.Fleet) ([]row, error
 }
 
 // against measures ours and every peer in turn. While the peers run, a
-// controller of ours stands still.
+// controller of ours is stopped.
 func (b *bench) against(ctx context.Context, fleet *sshd.Fleet, what, goal, command string, ours func() (time.Duration, error)) ([]row, error) {
-	peers, err := peersOn(fleet, b.names())
-	if err != nil {
-		return nil, err
-	}
+	peers := b.peersOn(fleet)
 	things := []func() (time.Duration, error){ours}
 	for _, p := range peers {
 		things = append(things, timed(func() error { return p.run(ctx, command) }))
 	}
-	medians, err := b.inTurn(things...)
+	medians, err := b.inTurn(things)
 	if err != nil {
 		return nil, err
 	}
 	var rows []row
 	for i, p := range peers {
-		if i > 0 {
-			goal = ""
-		}
-		rows = append(rows, ratio(fmt.Sprintf("%s, %d hosts of real sshd, against %s", what, b.hosts, p.name), goal, medians[0], medians[i+1]))
+		own, other := medians[0], medians[i+1]
+		rows = append(rows, row{
+			what: fmt.Sprintf("%s, %d hosts of real sshd, against %s", what, b.hosts, p.name), ratio: true,
+			figure: fmt.Sprintf("%.1f×", other.Seconds()/own.Seconds()), detail: fmt.Sprintf("%s against %s", brief(other), brief(own)),
+		})
 	}
+	rows[0].goal = goal
 	return rows, nil
 }

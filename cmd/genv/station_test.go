@@ -28,7 +28,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	}
 	programsDir = dir
 	for name, source := range map[string]string{"bin/genv": ".", "driver/nvidia-smi": "../../remote/testfleet/gpus/nvidia-smi"} {
-		build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, name), source)
+		build := exec.Command("go", "build", "-buildvcs=false", "-tags", "urfave_cli_no_docs", "-o", filepath.Join(dir, name), source) // as in the Makefile
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			return dir, fmt.Errorf("build %s: %w: %s", name, err, out)
