@@ -1,19 +1,19 @@
-// Package policy reads the policy file: which rules hold, for whom, where and
-// when, and who is exempt.
+// Package policy reads the policy file: which rules apply, to whom, where and
+// when, and what is exempt.
 //
 //	file, err := policy.Parse("policy.yaml", data)
 //	if err != nil {
-//		return err // one line with the place and what was meant
+//		return err // one line with the place and what to write instead
 //	}
 //	plan, memory, events := enforce.Judge(file, cluster, memory, time.Now())
 //	for _, e := range file.Explain(enforce.Query{Host: "gpu-01", User: "bob", At: time.Now()}) {
 //		fmt.Println(e.Key, e.Value, e.From)
 //	}
 //
-// A File is an enforce.Policy. Flags of the command line stand over it: see
-// File.Flags.
+// A File is an enforce.Policy. Flags of the command line take precedence over it:
+// see File.Flags.
 //
-// # Which value holds
+// # Which value applies
 //
 // Every setting has a value built in, one in `defaults:`, and values in
 // `overrides:`. Of the overrides that select a host, a user and a time, the
@@ -24,12 +24,12 @@
 //  3. labels: more of them before fewer
 //  4. time: with a schedule, then without
 //  5. of two that are equal in all of these, the later in the file; with two
-//     schedules that overlap this is an error, since it would change the rule
-//     in the middle of the hours that somebody wrote down
+//     schedules that overlap this is an error, since a setting would change in
+//     the middle of its scheduled hours
 //
-// Every value keeps the place in the file that it comes from; Explain tells it.
+// Every value keeps the place in the file that it comes from; Explain shows it.
 //
 // The package decides nothing about processes, has no clock and reads no file:
-// the time and the bytes are arguments. What hosts and labels there are is the
-// business of remote/inventory.
+// the time and the bytes are arguments. Hosts and their labels are read by
+// remote/inventory.
 package policy

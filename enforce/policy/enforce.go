@@ -33,7 +33,7 @@ func (f *File) Settings(q enforce.Query) enforce.Settings {
 	return settings
 }
 
-// pointer is the value, or nil if it does not hold.
+// pointer is the value, or nil if it is off.
 func (v Value[T]) pointer() *T {
 	if !v.On {
 		return nil
@@ -56,15 +56,15 @@ func (l *Limit) limit() enforce.Limit {
 	return enforce.Limit{Terminations: l.MaxTerminations.Value, Percent: l.MaxPercent.Value, Detachments: l.MaxDetachments.Value}
 }
 
-// Exempt implements enforce.Policy. The reason is what is exempt, and where it
-// says so. Users and uids are exempt by the uid that the kernel reports of a
-// process: an environment or an attachment is not, whatever state files say of
-// its owner, and neither is a process of another user in it. A process in a
-// container is not exempt for being root's. Where the host doesn't report uids,
-// as 1.4.3 doesn't, the owner of the environment counts.
+// Exempt implements enforce.Policy. The reason is what is exempt, and the place in
+// the file. Users and uids are exempt by the uid that the kernel reports for a
+// process. An environment or an attachment is not exempt by its owner, which is a
+// claim of the state files, and neither is a process of another user in it. A
+// process in a container is not exempt because it runs as root. Where the host
+// doesn't report uids, as 1.4.3 doesn't, the owner of the environment counts.
 //
-// Without a Device in the subject, a process is exempt for its devices only if
-// all of them are: work on an exempt device is no licence for the others.
+// Without a Device in the subject, a process is exempt by its devices only if all
+// of them are exempt.
 func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 	e, o := &f.Exemptions, ownerOf(s)
 	if from, ok := e.Host(s.Host); ok {
@@ -79,7 +79,7 @@ func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 		}
 	}
 	if s.Process != nil && s.Process.UserUnknown {
-		if from, ok := e.anyUser(); ok { // it may be one of them
+		if from, ok := e.anyUser(); ok { // it may be an exempt one
 			return fmt.Sprintf("a user whose name could not be looked up: %s", from), true
 		}
 	}
@@ -99,11 +99,11 @@ func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 	return "", false
 }
 
-// owner is the user of a subject. What is unknown is empty.
+// owner is the user of a subject. Unknown fields are empty.
 type owner struct {
 	user        snapshot.Username
 	uid         *snapshot.UID
-	environment *snapshot.Environment // nil if it is of another user
+	environment *snapshot.Environment // nil if another user owns it
 }
 
 func ownerOf(s enforce.Subject) owner {
@@ -115,13 +115,13 @@ func ownerOf(s enforce.Subject) owner {
 	case p.UID == nil:
 		return owner{user: p.Username}
 	case *p.UID == 0 && p.Container != "":
-		return owner{} // root in there is whoever may start containers
+		return owner{} // any user who may start containers can be root in one
 	default:
 		return ownerByUID(p, s.Environment)
 	}
 }
 
-// ownerByUID is the user whom the kernel reports for a process.
+// ownerByUID is the owner that the kernel reports for a process.
 func ownerByUID(p *snapshot.Process, environment *snapshot.Environment) owner {
 	o := owner{uid: p.UID, user: p.Username}
 	own := environment != nil && environment.UID == *p.UID
@@ -138,7 +138,7 @@ func ownerByUID(p *snapshot.Process, environment *snapshot.Environment) owner {
 	return o
 }
 
-// devicesOf says whether the device of a subject is exempt, or all of those that
+// devicesOf says whether the device of a subject is exempt, or all devices that
 // its process uses.
 func (e *Exemptions) devicesOf(s enforce.Subject) (from Source, ok bool) {
 	if s.Device != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-func TestWhatEnforceIsTold(t *testing.T) {
+func TestSettingsForEnforce(t *testing.T) {
 	file := parse(t, `
 defaults: {non-env-processes: true, env-memory: false, max-devices-per-user: 2, max-memory-per-user: 80g, max-envs-per-user: 0,
   idle: {after: 2h, below: 5}, max-duration: 7d, warn: {cycles: 3}, grace: 30s, kill: true}
@@ -33,12 +33,12 @@ limits: {max-terminations: 7, max-percent: 20}
 	require.Equal(t, enforce.Fleet{HoldCaps: true, TellUsers: true, Limits: enforce.Limits{Fleet: enforce.Limit{Terminations: 7, Percent: 20}}}, file.Fleet())
 }
 
-func TestDaemonsThatAreNamedAreNotProtected(t *testing.T) {
+func TestUnprotected(t *testing.T) {
 	require.Empty(t, parse(t, "unreachable: hold").Fleet().Unprotected)
 	require.Equal(t, []string{"nvidia-cuda-mps-server"}, parse(t, "unprotected: [nvidia-cuda-mps-server]").Fleet().Unprotected)
 }
 
-func TestFlagsStandOverTheFile(t *testing.T) {
+func TestFlagsTakePrecedence(t *testing.T) {
 	file := parse(t, "defaults: {env-devices: true, max-devices-per-user: 4}\noverrides:\n  - {users: [bob], set: {max-devices-per-user: 3}}\n  - {hosts: [a], set: {env-devices: true}}\n")
 	file.Flags.EnvDevices = policy.Value[bool]{From: policy.Source{By: "--no-env-devices"}}
 	file.Flags.MaxDevices = policy.Value[int]{On: true, Value: 1, From: policy.Source{By: "--max-devices-per-user"}}

@@ -11,24 +11,24 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-// Exemptions are what no rule touches. Each question is answered with the place
-// of the entry that says yes.
+// Exemptions are what no rule applies to. Each method also returns the entry that
+// it found.
 type Exemptions struct {
-	users        map[snapshot.Username]Source
-	uids         map[snapshot.UID]Source
-	processes    []named
-	environments []named
-	books        []placed[snapshot.EnvID]
-	hosts        []placed[struct{}]
-	devices      []placed[hostpattern.Pattern] // of indices
-	uuids        map[snapshot.GPUUUID]Source
+	users          map[snapshot.Username]Source
+	uids           map[snapshot.UID]Source
+	processes      []named
+	environments   []named
+	environmentIDs []placed[snapshot.EnvID]
+	hosts          []placed[struct{}]
+	devices        []placed[hostpattern.Pattern] // of indices
+	uuids          map[snapshot.GPUUUID]Source
 }
 
-// named is a name with * in it, of a certain user's or of anybody's.
+// named is a name, in which * is any text, that may be limited to one user.
 type named struct {
 	name  string
 	match *regexp.Regexp
-	user  snapshot.Username // "" for anybody
+	user  snapshot.Username // "" for every user
 	from  Source
 }
 
@@ -45,7 +45,7 @@ func (e *Exemptions) User(user snapshot.Username) (Source, bool) {
 	return from, ok
 }
 
-// anyUser says whether any user is exempt by name, and where the first of them is.
+// anyUser says whether any user is exempt by name, and returns the first entry.
 func (e *Exemptions) anyUser() (first Source, found bool) {
 	for _, from := range e.users {
 		if !found || from.Place.Line < first.Place.Line {
@@ -75,8 +75,8 @@ func (e *Exemptions) Host(host snapshot.Hostname) (Source, bool) {
 // less the NUL, see proc_pid_comm(5).
 const commLength = 15
 
-// Process says whether a process of this name is exempt; user is its owner, ""
-// if that is not known. Anybody can rename a process of their own.
+// Process says whether a process with this name is exempt; user is its owner, ""
+// if that is not known. Users can give any name to their own processes.
 func (e *Exemptions) Process(name string, user snapshot.Username) (Source, bool) {
 	for _, p := range e.processes {
 		cut := len(name) == commLength && strings.HasPrefix(p.name, name)
@@ -90,9 +90,9 @@ func (e *Exemptions) Process(name string, user snapshot.Username) (Source, bool)
 // Environment says whether an environment is exempt, by its id on its host or
 // by its owner and name.
 func (e *Exemptions) Environment(host snapshot.Hostname, eid snapshot.EnvID, user snapshot.Username, name string) (Source, bool) {
-	for _, b := range e.books {
-		if b.what == eid && b.host.Matches(string(host)) {
-			return b.from, true
+	for _, id := range e.environmentIDs {
+		if id.what == eid && id.host.Matches(string(host)) {
+			return id.from, true
 		}
 	}
 	for _, n := range e.environments {
@@ -120,7 +120,7 @@ func (r *reader) readExempt(n *strictyaml.Node) {
 	e := &r.file.Exemptions
 	e.users, e.uids, e.uuids = map[snapshot.Username]Source{}, map[snapshot.UID]Source{}, map[snapshot.GPUUUID]Source{}
 	n.Map(strictyaml.Keys{
-		"users":        func(n *strictyaml.Node) { r.exemptUsers(n) },
+		"users":        r.exemptUsers,
 		"uids":         func(n *strictyaml.Node) { n.List(e.readUID) },
 		"processes":    func(n *strictyaml.Node) { n.List(e.readProcess) },
 		"environments": func(n *strictyaml.Node) { n.List(e.readEnvironment) },
@@ -133,15 +133,8 @@ func exemptAt(n *strictyaml.Node) Source { return Source{Place: n.Place(), By: "
 
 func (r *reader) exemptUsers(n *strictyaml.Node) {
 	n.List(func(item *strictyaml.Node) {
-		if group, ok := strings.CutPrefix(item.Text(), "@"); ok {
-			users, err := r.group(group)
-			if err != nil {
-				item.Failf("@%s: %v", group, err)
-			}
-			for _, user := range users {
-				r.file.Exemptions.users[snapshot.Username(user)] = exemptAt(item)
-			}
-		} else if user, ok := readUser(item); ok {
+		users, _ := r.readUserOrGroup(item)
+		for _, user := range users {
 			r.file.Exemptions.users[snapshot.Username(user)] = exemptAt(item)
 		}
 	})
@@ -151,16 +144,13 @@ func (e *Exemptions) readUID(n *strictyaml.Node) {
 	e.uids[snapshot.UID(n.Int(0, 1<<32-2))] = exemptAt(n)
 }
 
-// readProcess reads a name, or a mapping that also says whose it has to be.
+// readProcess reads a name, or a mapping that also names the owner.
 func (e *Exemptions) readProcess(n *strictyaml.Node) {
 	p := named{from: exemptAt(n)}
 	if n.IsMap() {
-		n.Map(strictyaml.Keys{
-			"name": func(n *strictyaml.Node) { p.name = n.Text() },
-			"user": func(n *strictyaml.Node) { user, _ := readUser(n); p.user = snapshot.Username(user) },
-		})
+		n.Map(p.keys())
 		if p.name == "" {
-			n.Failf("the process has no name; add `name:`")
+			n.Failf("the name of the process is missing; add `name:`")
 		}
 	} else {
 		p.name = n.Text()
@@ -169,26 +159,32 @@ func (e *Exemptions) readProcess(n *strictyaml.Node) {
 	e.processes = append(e.processes, p)
 }
 
-// readEnvironment reads whose and which, or an id on a host. A name alone will
-// not do: anybody may give it to an environment and would be exempt.
+// keys are those of a name and its owner.
+func (e *named) keys() strictyaml.Keys {
+	return strictyaml.Keys{
+		"name": func(n *strictyaml.Node) { e.name = n.Text() },
+		"user": func(n *strictyaml.Node) { e.user = snapshot.Username(strings.Join(readUser(n), "")) },
+	}
+}
+
+// readEnvironment reads an owner and a name, or an id on a host. A name alone is
+// refused: any user could give it to an environment and would be exempt.
 func (e *Exemptions) readEnvironment(n *strictyaml.Node) {
 	env := named{from: exemptAt(n)}
-	book := placed[snapshot.EnvID]{from: exemptAt(n)}
-	n.Map(strictyaml.Keys{
-		"name": func(n *strictyaml.Node) { env.name = n.Text() },
-		"user": func(n *strictyaml.Node) { user, _ := readUser(n); env.user = snapshot.Username(user) },
-		"eid":  func(n *strictyaml.Node) { book.what = snapshot.EnvID(n.Scalar()) },
-		"host": func(n *strictyaml.Node) { book.host = readPattern(n, n.Text()) },
-	})
-	byName, byID := env.name != "" && env.user != "", book.what != "" && book.host.Count() > 0
+	id := placed[snapshot.EnvID]{from: exemptAt(n)}
+	keys := env.keys()
+	keys["eid"] = func(n *strictyaml.Node) { id.what = snapshot.EnvID(n.Scalar()) }
+	keys["host"] = func(n *strictyaml.Node) { id.host = readPattern(n, n.Text()) }
+	n.Map(keys)
+	byName, byID := env.name != "" && env.user != "", id.what != "" && id.host.Count() > 0
 	switch {
-	case byName && book.what == "" && book.host.Count() == 0:
+	case byName && id.what == "" && id.host.Count() == 0:
 		env.match = glob(env.name)
 		e.environments = append(e.environments, env)
 	case byID && env.name == "" && env.user == "":
-		e.books = append(e.books, book)
+		e.environmentIDs = append(e.environmentIDs, id)
 	case n.IsMap():
-		n.Failf("an environment is named by {user: bob, name: train}, or by {host: gpu-01, eid: 4711}; anybody may take a name")
+		n.Failf("an environment is identified by {user: bob, name: train}, or by {host: gpu-01, eid: 4711}; any user may choose a name")
 	}
 }
 
@@ -196,8 +192,8 @@ func (e *Exemptions) readHost(n *strictyaml.Node) {
 	e.hosts = append(e.hosts, placed[struct{}]{host: readPattern(n, n.Text()), from: exemptAt(n)})
 }
 
-// readUnprotected reads names of daemons that are protected otherwise. No name
-// of another will do: nothing else is protected, so it would be a misspelling.
+// readUnprotected reads names of daemons that are protected by default. Any other
+// name is refused: it has no effect, so it is a misspelling.
 func (r *reader) readUnprotected(n *strictyaml.Node) {
 	n.List(func(item *strictyaml.Node) {
 		r.file.Unprotected = append(r.file.Unprotected, item.OneOf(enforce.Protected()...))
@@ -214,21 +210,21 @@ func (e *Exemptions) readDevice(n *strictyaml.Node) {
 	colon := strings.LastIndexByte(text, ':')
 	if colon < 0 {
 		if text != "" {
-			n.Failf("%q is no device; write it as gpu-01:0, gpu-[01-04]:[0-3], or by its UUID, GPU-…", text)
+			n.Failf("%q is not a device; write it as gpu-01:0, gpu-[01-04]:[0-3], or by its UUID, GPU-…", text)
 		}
 		return
 	}
 	index := readPattern(n, text[colon+1:])
 	for _, i := range index.Expand() {
 		if _, err := strconv.ParseUint(i, 10, 16); err != nil {
-			n.Failf("%q is no index of a device; write a number, as in gpu-01:0", i)
+			n.Failf("%q is not a device index; write a number, as in gpu-01:0", i)
 			return
 		}
 	}
 	e.devices = append(e.devices, placed[hostpattern.Pattern]{host: readPattern(n, text[:colon]), what: index, from: exemptAt(n)})
 }
 
-// readPattern parses a part of a text; one that is empty was complained about.
+// readPattern parses a host pattern that is the whole text of n or a part of it.
 func readPattern(n *strictyaml.Node, text string) hostpattern.Pattern {
 	if text == "" && n.IsText() {
 		n.Failf("there is something missing; write it as gpu-01, or gpu-01:0 for a device")
@@ -243,7 +239,7 @@ func readPattern(n *strictyaml.Node, text string) hostpattern.Pattern {
 	return p
 }
 
-// glob matches whole names in which * stands for any text.
+// glob matches whole names; * is any text.
 func glob(name string) *regexp.Regexp {
 	return regexp.MustCompile(`(?s)^` + strings.ReplaceAll(regexp.QuoteMeta(name), `\*`, `.*`) + `$`)
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 )
 
-// Explanation is a setting, what it is, and where that comes from.
+// Explanation is a setting, its value, and where the value comes from.
 type Explanation struct {
 	Key   string `json:"key"` // as in the file
 	Value string `json:"value"`
 	From  string `json:"from"`
 }
 
-// Explain is what holds for a host and a user at a time, and why: exemptions
-// first, then the settings, then what holds for the whole fleet.
+// Explain lists what applies to a host and a user at a time, and why: exemptions
+// first, then the settings, then what applies to the whole fleet.
 func (f *File) Explain(q enforce.Query) []Explanation {
 	var list []Explanation
 	if from, ok := f.Exemptions.Host(q.Host); ok {
@@ -28,18 +28,15 @@ func (f *File) Explain(q enforce.Query) []Explanation {
 		list = append(list, Explanation{field.key, field.text(&settings), field.from(&settings).String()})
 	}
 	for _, limit := range f.Limits.each() {
-		list = append(list, Explanation{limit.key, limitText(*limit.at), limit.at.From.String()})
+		text := "off"
+		if limit.at.On {
+			text = strconv.Itoa(limit.at.Value)
+		}
+		list = append(list, Explanation{limit.key, text, limit.at.From.String()})
 	}
 	return append(list,
-		Explanation{"over-limit", map[bool]string{true: "throttle", false: "hold"}[f.Limits.Throttle.On], f.Limits.Throttle.From.String()},
+		Explanation{"over-limit", onOffText(f.Limits.Throttle, "throttle", "hold"), f.Limits.Throttle.From.String()},
 		Explanation{"unreachable", string(f.Unreachable.Value), f.Unreachable.From.String()},
-		Explanation{"tell-users", map[bool]string{true: "on", false: "off"}[f.TellUsers.On], f.TellUsers.From.String()},
+		Explanation{"tell-users", onOffText(f.TellUsers, "on", "off"), f.TellUsers.From.String()},
 	)
-}
-
-func limitText(v Value[int]) string {
-	if !v.On {
-		return "off"
-	}
-	return strconv.Itoa(v.Value)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-// scope is by what a setting may differ; every setting may differ by time.
+// scope is what a setting may differ by; every setting may differ by time.
 type scope int
 
 const (
@@ -19,16 +19,17 @@ const (
 	byUser
 )
 
-// field is a setting: its key in the file and what can be done with it.
+// field is a setting: its key in the file, and how to read and show it.
 type field struct {
 	key   string
 	scope scope
 	read  func(*Settings, *strictyaml.Node, Source)
-	merge func(to, from *Settings) // takes over what is set
-	isSet func(*Settings) bool
+	merge func(to, from *Settings) // copies the setting if it is set
 	text  func(*Settings) string
-	from  func(*Settings) Source
+	from  func(*Settings) *Source
 }
+
+func (f *field) isSet(s *Settings) bool { return *f.from(s) != Source{} }
 
 const (
 	year   = 365 * 24 * time.Hour
@@ -46,7 +47,7 @@ var fields = []field{
 	newField("max-memory-per-user", byUser, "80g", func(s *Settings) *Value[snapshot.Memory] { return &s.MaxMemory }, readMemory, snapshot.Memory.String),
 	newField("max-envs-per-user", byUser, "4", func(s *Settings) *Value[int] { return &s.MaxEnvs }, readCap, strconv.Itoa),
 	newField("idle", byHost|byUser, "{after: 2h, below: 5%}", func(s *Settings) *Value[enforce.Idle] { return &s.Idle }, readIdle, idleText),
-	newField("max-duration", byHost|byUser, "7d", func(s *Settings) *Value[time.Duration] { return &s.MaxDuration }, durationFrom(time.Minute), strictyaml.FormatDuration),
+	newField("max-duration", byHost|byUser, "7d", func(s *Settings) *Value[time.Duration] { return &s.MaxDuration }, readDuration, strictyaml.FormatDuration),
 	newField("warn", byHost|byUser, "{for: 10m}", func(s *Settings) *Value[enforce.Warn] { return &s.Warn }, readWarn, warnText),
 	newField("grace", byHost, "10s", func(s *Settings) *Value[time.Duration] { return &s.Grace }, readGrace, strictyaml.FormatDuration),
 	newSwitch("kill", byHost, func(s *Settings) *Value[bool] { return &s.Kill }),
@@ -71,24 +72,21 @@ func newField[T any](key string, scope scope, example string, at func(*Settings)
 				*at(to) = *v
 			}
 		},
-		isSet: func(s *Settings) bool { return at(s).From != Source{} },
 		text: func(s *Settings) string {
 			if v := at(s); v.On {
 				return text(v.Value)
 			}
 			return "off"
 		},
-		from: func(s *Settings) Source { return at(s).From },
+		from: func(s *Settings) *Source { return &at(s).From },
 	}
 }
 
 // newSwitch makes a setting that is on or off and nothing else.
 func newSwitch(key string, scope scope, at func(*Settings) *Value[bool]) field {
-	f := newField(key, scope, "true", at, nil, func(bool) string { return "on" })
-	f.read = func(s *Settings, n *strictyaml.Node, from Source) {
-		on := n.Bool()
-		*at(s) = Value[bool]{On: on, Value: on, From: from}
-	}
+	f := newField(key, scope, "", at, nil, nil)
+	f.read = func(s *Settings, n *strictyaml.Node, from Source) { *at(s) = onOff(n.Bool(), from) }
+	f.text = func(s *Settings) string { return onOffText(*at(s), "on", "off") }
 	return f
 }
 
@@ -96,21 +94,22 @@ func newSwitch(key string, scope scope, at func(*Settings) *Value[bool]) field {
 // switches something on.
 func newChoice(key, on, off string, at func(*Settings) *Value[bool]) field {
 	f := newSwitch(key, byHost, at)
-	f.read = func(s *Settings, n *strictyaml.Node, from Source) {
-		chosen := n.OneOf(on, off) == on
-		*at(s) = Value[bool]{On: chosen, Value: chosen, From: from}
-	}
-	f.text = func(s *Settings) string {
-		if at(s).On {
-			return on
-		}
-		return off
-	}
+	f.read = func(s *Settings, n *strictyaml.Node, from Source) { *at(s) = onOff(n.OneOf(on, off) == on, from) }
+	f.text = func(s *Settings) string { return onOffText(*at(s), on, off) }
 	return f
 }
 
-// readSettings reads a mapping of settings, of which some may not differ by
-// what an override selects.
+func onOff(on bool, from Source) Value[bool] { return Value[bool]{On: on, Value: on, From: from} }
+
+func onOffText(v Value[bool], on, off string) string {
+	if v.On {
+		return on
+	}
+	return off
+}
+
+// readSettings reads a mapping of settings. It refuses those that may not differ
+// by what an override selects.
 func readSettings(n *strictyaml.Node, s *Settings, selects scope, by string) {
 	keys := strictyaml.Keys{}
 	for _, f := range fields {
@@ -130,7 +129,7 @@ func readSettings(n *strictyaml.Node, s *Settings, selects scope, by string) {
 
 func readCap(n *strictyaml.Node) int {
 	if strings.HasPrefix(n.Scalar(), "-") {
-		n.Failf("a cap of %s is less than nothing; write 0 or more, or false for no cap", n.Scalar())
+		n.Failf("a cap of %s is negative; write 0 or more, or false for no cap", n.Scalar())
 		return 0
 	}
 	return n.Int(0, maxCap)
@@ -144,23 +143,20 @@ func readMemory(n *strictyaml.Node) snapshot.Memory {
 	return m
 }
 
-func durationFrom(low time.Duration) func(*strictyaml.Node) time.Duration {
-	return func(n *strictyaml.Node) time.Duration { return n.Duration(low, year) }
-}
+func readDuration(n *strictyaml.Node) time.Duration { return n.Duration(time.Minute, year) }
 
-// readGrace reads for how long a process may take to end. A report is carried
-// out while the controller waits, so it cannot be long.
+// readGrace has a low maximum: the controller waits while a report is carried out.
 func readGrace(n *strictyaml.Node) time.Duration { return n.Duration(time.Second, 10*time.Minute) }
 
 func readIdle(n *strictyaml.Node) enforce.Idle {
 	var idle enforce.Idle
-	said := false
+	hasAfter := false
 	n.Map(strictyaml.Keys{
-		"after": func(n *strictyaml.Node) { said, idle.After = true, n.Duration(time.Minute, year) },
+		"after": func(n *strictyaml.Node) { hasAfter, idle.After = true, n.Duration(time.Minute, year) },
 		"below": func(n *strictyaml.Node) { idle.Below = readPercent(n) },
 	})
-	if n.IsMap() && !said {
-		n.Failf("idle: say for how long, as in {after: 2h}")
+	if n.IsMap() && !hasAfter {
+		n.Failf("idle: the time is missing; write it as {after: 2h}")
 	}
 	return idle
 }
@@ -185,12 +181,12 @@ func idleText(i enforce.Idle) string {
 
 func readWarn(n *strictyaml.Node) enforce.Warn {
 	var warn enforce.Warn
-	said := 0
+	keys := 0
 	n.Map(strictyaml.Keys{
-		"cycles": func(n *strictyaml.Node) { warn.Cycles = n.Int(1, maxCap); said++ },
-		"for":    func(n *strictyaml.Node) { warn.For = n.Duration(time.Second, year); said++ },
+		"cycles": func(n *strictyaml.Node) { warn.Cycles = n.Int(1, maxCap); keys++ },
+		"for":    func(n *strictyaml.Node) { warn.For = n.Duration(time.Second, year); keys++ },
 	})
-	if n.IsMap() && said != 1 {
+	if n.IsMap() && keys != 1 {
 		n.Failf("warn: write one of {cycles: 3} and {for: 10m}, or false to act at once")
 	}
 	return warn

@@ -8,39 +8,36 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-// File is a policy file. The zero File has no rule on; Default is what holds
+// File is a policy file. In the zero File all rules are off; Default applies
 // without a file.
 type File struct {
-	// Defaults hold wherever no override says otherwise. What the file leaves
-	// out is built in: see Default.
+	// Defaults apply where no override does. Settings that the file leaves out
+	// have the values of Default.
 	Defaults  Settings
 	Overrides []Override
-	// Groups are the users of each group, other groups in it resolved.
+	// Groups are the users of each group, with nested groups resolved.
 	Groups map[string][]string
 	// Schedules are the times that overrides may name.
-	Schedules map[string]*Schedule
-	// Exemptions are under `exempt:`.
+	Schedules  map[string]*Schedule
 	Exemptions Exemptions
-	// Unprotected are daemons that may be ended although they are of those that
-	// are protected everywhere (enforce.Protected).
+	// Unprotected are daemons that may be ended although they are among
+	// enforce.Protected.
 	Unprotected []string
 	Limits      Limits
-	// Unreachable says what caps do while hosts are missing.
 	Unreachable Value[Unreachable]
-	// TellUsers says whether users are told on their terminals.
+	// TellUsers says whether users get messages on their terminals.
 	TellUsers Value[bool]
 	Hooks     []Hook
 
-	// Flags stand over everything in the file, and UserFlags over Flags. Their
-	// Sources name the flag.
+	// Flags take precedence over the file, and UserFlags over Flags. Their Sources
+	// name the flag.
 	Flags     Settings
 	UserFlags map[snapshot.Username]Settings
 }
 
-// Value is a setting and where it comes from. The zero Value is one that
-// nobody set.
+// Value is a setting and where it comes from. The zero Value is not set.
 type Value[T any] struct {
-	// On says that it holds; a setting that is switched off has no Value.
+	// On is false for a setting that is switched off, and then has no Value.
 	On    bool
 	Value T
 	From  Source
@@ -48,13 +45,13 @@ type Value[T any] struct {
 
 // Source is where a value comes from. The zero Source means that there is none.
 type Source struct {
-	// Place is where it stands in the file; zero for what is built in.
+	// Place is where it is in the file; zero for a built-in value.
 	Place strictyaml.Place
-	// By says which part of the file or program it is, as "defaults".
+	// By is the part of the file or program, such as "defaults".
 	By string
 }
 
-// String is the source in words, with file and line.
+// String is the source in plain English, with file and line.
 func (s Source) String() string {
 	if s.Place.Line == 0 {
 		return s.By
@@ -65,47 +62,46 @@ func (s Source) String() string {
 // Settings are what may differ by host, user and time. A Value whose Source is
 // zero is not set.
 type Settings struct {
-	// The rules, which may differ by host and time. Their Value is of no use.
+	// The rules, which may differ by host and time. Their Value is not used.
 	NonEnvProcesses Value[bool]
 	EnvDevices      Value[bool]
 	EnvMemory       Value[bool]
-	// SudoUsers admits processes of other users that descend from one of the
-	// environment, and UnknownOutside counts processes that overwrote their
-	// environ as outside. Both may differ by host and time.
+	// SudoUsers accepts processes of other users that descend from a process of the
+	// environment. UnknownOutside treats processes that overwrote their environ as
+	// outside any environment. Both may differ by host and time.
 	SudoUsers      Value[bool]
 	UnknownOutside Value[bool]
-	// The caps, which may differ by user and time: they count on all hosts
-	// together. On with 0 means that the user may have none.
+	// The caps of a user on all hosts together, which may differ by user and time.
+	// On with 0 means that the user may have none.
 	MaxDevices Value[int]
 	MaxMemory  Value[snapshot.Memory] // of the devices that are attached
 	MaxEnvs    Value[int]
-	// What may differ by all three. A detachment, never a kill, follows.
+	// These may differ by host, user and time. They lead to a detachment only.
 	Idle        Value[enforce.Idle]
 	MaxDuration Value[time.Duration] // of an attachment
 	Warn        Value[enforce.Warn]
-	// How processes are ended, which may differ by host and time. Kill says
-	// whether SIGKILL follows when Grace is over.
+	// How processes are ended, which may differ by host and time. With Kill,
+	// SIGKILL is sent when Grace is over.
 	Grace Value[time.Duration]
 	Kill  Value[bool]
 }
 
-// Limits hold actions back that are more than was meant. A limit that is not On
-// does not hold.
+// Limits are the safety limits on the actions of a cycle. A limit that is not On
+// does not apply.
 type Limits struct {
 	Fleet, PerUser, PerHost Limit
-	// Throttle is on for over-limit: throttle, and off for hold.
+	// Throttle is on for "over-limit: throttle", and off for "over-limit: hold".
 	Throttle Value[bool]
 }
 
-// Limit is how much may be done in a cycle: in the fleet, to a user, on a host.
+// Limit is how much may be done in a cycle in the fleet, to a user, or on a host.
 type Limit struct {
 	MaxTerminations Value[int] // processes
 	MaxPercent      Value[int] // of the GPU processes
 	MaxDetachments  Value[int] // devices
 }
 
-// each lists the limits with their keys in the file, in the order in which they
-// are explained.
+// each lists the limits with their keys in the file, in the order of Explain.
 func (l *Limits) each() []limitKey {
 	var list []limitKey
 	for _, part := range []struct {
@@ -120,20 +116,20 @@ func (l *Limits) each() []limitKey {
 	return list
 }
 
-// limitKey is a limit, its key in the file, and the highest value that it takes.
+// limitKey is a limit, its key in the file, and its maximum.
 type limitKey struct {
-	key  string
-	high int
-	at   *Value[int]
+	key string
+	max int
+	at  *Value[int]
 }
 
-// Unreachable says what caps do while hosts are missing.
+// Unreachable is what happens to caps while hosts are unreachable.
 type Unreachable string
 
-// The ways with missing hosts.
+// The values of Unreachable.
 const (
-	IgnoreMissing Unreachable = "ignore" // their devices don't count: too lenient at worst
-	PauseCaps     Unreachable = "hold"   // caps wait until they are back
+	IgnoreMissing Unreachable = "ignore" // devices on those hosts don't count, which is lenient
+	PauseCaps     Unreachable = "hold"   // caps are not enforced until the hosts are back
 )
 
 // Event is what hooks are told of.
@@ -146,10 +142,10 @@ const (
 	OnHold Event = "hold" // a cycle was held back by the limits
 )
 
-// Hook is a program or a web address that is told of events, as JSON.
+// Hook is a program or a URL that gets events, as JSON.
 type Hook struct {
-	// Command is a program with its arguments, which reads the JSON on stdin;
-	// Webhook a URL to which it is posted. One of them is set.
+	// Command is a program with its arguments, which reads the JSON on stdin.
+	// Webhook is a URL to which it is posted. One of the two is set.
 	Command []string
 	Webhook string
 	On      []Event
@@ -158,40 +154,28 @@ type Hook struct {
 	From    Source
 }
 
-// Default is the policy without a file, which is what `genv enforce` does
-// without a flag; as in 1.4.3, with limits that nobody meets by intention.
+// Default is the policy without a file and without flags: that of 1.4.3, with a
+// safety limit that is not reached in normal use.
 func Default() *File {
 	builtIn := Source{By: "built in"}
-	return &File{
+	f := &File{
 		Defaults: Settings{
-			NonEnvProcesses: Value[bool]{From: builtIn},
-			EnvDevices:      Value[bool]{On: true, From: builtIn},
-			EnvMemory:       Value[bool]{On: true, From: builtIn},
-			SudoUsers:       Value[bool]{From: builtIn},
-			UnknownOutside:  Value[bool]{From: builtIn},
-			MaxDevices:      Value[int]{From: builtIn},
-			MaxMemory:       Value[snapshot.Memory]{From: builtIn},
-			MaxEnvs:         Value[int]{From: builtIn},
-			Idle:            Value[enforce.Idle]{From: builtIn},
-			MaxDuration:     Value[time.Duration]{From: builtIn},
-			Warn:            Value[enforce.Warn]{From: builtIn},
-			Grace:           Value[time.Duration]{On: true, Value: 10 * time.Second, From: builtIn},
-			Kill:            Value[bool]{From: builtIn},
+			EnvDevices: Value[bool]{On: true},
+			EnvMemory:  Value[bool]{On: true},
+			Grace:      Value[time.Duration]{On: true, Value: 10 * time.Second},
 		},
-		Limits:      builtInLimits(builtIn),
+		Limits: Limits{
+			Fleet:    Limit{MaxTerminations: Value[int]{On: true, Value: 1000}},
+			Throttle: Value[bool]{From: builtIn},
+		},
 		Unreachable: Value[Unreachable]{On: true, Value: IgnoreMissing, From: builtIn},
 		TellUsers:   Value[bool]{On: true, From: builtIn},
 	}
-}
-
-func builtInLimits(builtIn Source) Limits {
-	l := Limits{Throttle: Value[bool]{From: builtIn}}
-	for _, limit := range l.each() {
+	for _, field := range fields {
+		*field.from(&f.Defaults) = builtIn
+	}
+	for _, limit := range f.Limits.each() {
 		limit.at.From = builtIn
 	}
-	l.Fleet.MaxTerminations = Value[int]{On: true, Value: 1000, From: builtIn}
-	return l
+	return f
 }
-
-// Get is the value, and whether it holds.
-func (v Value[T]) Get() (T, bool) { return v.Value, v.On }

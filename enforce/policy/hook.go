@@ -14,10 +14,10 @@ func (r *reader) readHook(n *strictyaml.Node) {
 		On: []Event{OnWarn, OnAct, OnHold}, Timeout: 5 * time.Second, Retries: 2,
 		From: Source{Place: n.Place(), By: "hooks"},
 	}
-	said := 0
+	targets := 0
 	n.Map(strictyaml.Keys{
-		"command": func(n *strictyaml.Node) { hook.Command = readCommand(n); said++ },
-		"webhook": func(n *strictyaml.Node) { hook.Webhook = readURL(n); said++ },
+		"command": func(n *strictyaml.Node) { hook.Command = readCommand(n); targets++ },
+		"webhook": func(n *strictyaml.Node) { hook.Webhook = readURL(n); targets++ },
 		"events": func(n *strictyaml.Node) {
 			hook.On = nil
 			n.List(func(n *strictyaml.Node) {
@@ -27,14 +27,14 @@ func (r *reader) readHook(n *strictyaml.Node) {
 		"timeout": func(n *strictyaml.Node) { hook.Timeout = n.Duration(100*time.Millisecond, time.Minute) },
 		"retries": func(n *strictyaml.Node) { hook.Retries = n.Int(0, 10) },
 	})
-	if n.IsMap() && said != 1 {
+	if n.IsMap() && targets != 1 {
 		n.Failf("a hook is either a command or a webhook; write `command: [/usr/local/bin/notify]` or `webhook: https://…`")
 	}
 	r.file.Hooks = append(r.file.Hooks, hook)
 }
 
-// readCommand reads a program and its arguments. No shell is involved, and no
-// search path: who may write the file decides what runs.
+// readCommand reads a program and its arguments. It is run without a shell and
+// without a search path, so that only the policy file decides what runs.
 func readCommand(n *strictyaml.Node) []string {
 	var command []string
 	n.List(func(n *strictyaml.Node) { command = append(command, n.Text()) })
@@ -48,7 +48,7 @@ func readURL(n *strictyaml.Node) string {
 	text := n.Text()
 	u, err := url.Parse(text)
 	if text != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		n.Failf("%q is no web address; write it as https://chat.example.org/hooks/1", text)
+		n.Failf("%q is not a web address; write it as https://chat.example.org/hooks/1", text)
 		return ""
 	}
 	return text

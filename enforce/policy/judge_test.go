@@ -26,7 +26,7 @@ func judged(t *testing.T, text string, at time.Time) int {
 }
 
 // A rule on weekdays from 8 to 18, in the zone of the file.
-func TestAScheduledRuleActsInItsHoursAlone(t *testing.T) {
+func TestScheduledRule(t *testing.T) {
 	const office = "timezone: Europe/Berlin\nschedules: {office: [{days: mon-fri, hours: 8-18}]}\noverrides:\n  - {when: office, set: {non-env-processes: true}}\n"
 	for at, want := range map[string]int{
 		"2026-11-20T10:00:00+01:00": 1, // a Friday
@@ -46,7 +46,7 @@ func TestAScheduledRuleActsInItsHoursAlone(t *testing.T) {
 	}
 }
 
-func TestWhomAFileSpares(t *testing.T) {
+func TestExemptionsInJudgement(t *testing.T) {
 	const on = "defaults: {non-env-processes: true}\n"
 	for text, want := range map[string]int{
 		"":                                  1,

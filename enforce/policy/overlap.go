@@ -8,9 +8,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-// checkOverlaps refuses two overrides with schedules that would both hold at
-// some moment, for the same host and user, equally specific, with a value for
-// the same setting: in the middle of somebody's hours another rule would hold.
+// checkOverlaps refuses two overrides with schedules that would both apply at some
+// time, for the same host and user, equally specific, with a value for the same
+// setting: a setting would change in the middle of its scheduled hours.
 func (r *reader) checkOverlaps(n *strictyaml.Node) {
 	i := 0
 	n.List(func(item *strictyaml.Node) {
@@ -18,7 +18,7 @@ func (r *reader) checkOverlaps(n *strictyaml.Node) {
 		for j := range i {
 			earlier := &r.file.Overrides[j]
 			if minute, key, both := clash(earlier, later); both {
-				item.Failf("on %s both schedule %s here and schedule %s at %s set %s for the same hosts and users; make their hours apart",
+				item.Failf("on %s both schedule %s here and schedule %s at %s set %s for the same hosts and users; write hours that do not overlap",
 					clock(minute), later.When.Name, earlier.When.Name, earlier.Place, key)
 				break
 			}
@@ -27,8 +27,8 @@ func (r *reader) checkOverlaps(n *strictyaml.Node) {
 	})
 }
 
-// clash is the first minute at which two overrides hold that are equally
-// specific, and a setting that both have.
+// clash is the first minute at which two equally specific overrides both apply,
+// and a setting that both have.
 func clash(a, b *Override) (minute int, key string, both bool) {
 	if a.When == nil || b.When == nil || !maps.Equal(a.Labels, b.Labels) || !sameUsers(a, b) || !sameHosts(a.Hosts, b.Hosts) {
 		return 0, "", false
@@ -44,11 +44,11 @@ func clash(a, b *Override) (minute int, key string, both bool) {
 	return 0, "", false
 }
 
-// sameUsers says whether a user is selected by both in the same way: by name,
-// or by a group alone.
+// sameUsers says whether both select a user in the same way: by name, or only by
+// a group.
 func sameUsers(a, b *Override) bool {
-	if len(a.words.users) == 0 || len(b.words.users) == 0 {
-		return len(a.words.users) == len(b.words.users)
+	if len(a.written.users) == 0 || len(b.written.users) == 0 {
+		return len(a.written.users) == len(b.written.users)
 	}
 	if slices.ContainsFunc(a.Users, func(u string) bool { return slices.Contains(b.Users, u) }) {
 		return true
@@ -58,8 +58,8 @@ func sameUsers(a, b *Override) bool {
 	})
 }
 
-// sameHosts says whether a host is selected by both in the same way: by its
-// name, or by a pattern.
+// sameHosts says whether both select a host in the same way: by name, or by a
+// pattern.
 func sameHosts(a, b []hostpattern.Pattern) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return len(a) == len(b)

@@ -10,12 +10,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-// Override is settings for some hosts, users and times. What it names must all
+// Override is settings for some hosts, users and times. All that it names must
 // match: one of the hosts, every label, one of the users, and the schedule.
 type Override struct {
 	Hosts  []hostpattern.Pattern // none for every host
 	Labels map[string]string
-	// Users are named one by one, and Members by their groups. None of both is
+	// Users are named one by one, Members by their groups. If both are empty, it is
 	// every user.
 	Users   []string
 	Members []string
@@ -23,13 +23,13 @@ type Override struct {
 	Set     Settings
 	Place   strictyaml.Place
 
-	words selection
+	written selectors // for Explain
 }
 
-// selection is an override's selectors as they were written, for Explain.
-type selection struct{ hosts, labels, users []string }
+// selectors are what an override names, as it is written in the file.
+type selectors struct{ hosts, labels, users []string }
 
-// matches says whether the override holds for a query, and how specific it is.
+// matches says whether the override applies to a query, and how specific it is.
 func (o *Override) matches(q enforce.Query) (rank, bool) {
 	var r rank
 	if len(o.Users)+len(o.Members) > 0 {
@@ -77,13 +77,13 @@ func hostRank(patterns []hostpattern.Pattern, host string) int {
 	return best
 }
 
-// String is the override in words: whom it is for.
+// String describes what the override is for.
 func (o *Override) String() string {
 	var parts []string
 	for _, part := range []struct {
 		name  string
 		words []string
-	}{{"users", o.words.users}, {"hosts", o.words.hosts}, {"labels", o.words.labels}} {
+	}{{"users", o.written.users}, {"hosts", o.written.hosts}, {"labels", o.written.labels}} {
 		if len(part.words) > 0 {
 			parts = append(parts, part.name+" "+strings.Join(part.words, ", "))
 		}
@@ -99,14 +99,14 @@ func (r *reader) readOverride(n *strictyaml.Node) {
 	o := Override{Place: n.Place()}
 	var set *strictyaml.Node
 	n.Map(strictyaml.Keys{
-		"hosts":  func(n *strictyaml.Node) { o.Hosts, o.words.hosts = r.readHosts(n) },
-		"labels": func(n *strictyaml.Node) { o.readLabels(n) },
-		"users":  func(n *strictyaml.Node) { o.Users, o.Members, o.words.users = r.readUsers(n) },
+		"hosts":  o.readHosts,
+		"labels": o.readLabels,
+		"users":  func(n *strictyaml.Node) { r.readUsers(n, &o) },
 		"when":   func(n *strictyaml.Node) { o.When = r.readWhen(n) },
 		"set":    func(n *strictyaml.Node) { set = n },
 	})
 	switch {
-	case !n.IsMap() || set == nil && r.failed(): // it may stand under a misspelt key
+	case !n.IsMap() || set == nil && r.failed(): // it may be under a misspelt key
 		return
 	case set == nil:
 		n.Failf("the override sets nothing; add `set:` with the settings that differ")
@@ -122,17 +122,17 @@ func (o *Override) readLabels(n *strictyaml.Node) {
 	o.Labels = map[string]string{}
 	n.Each(func(key, value *strictyaml.Node) { o.Labels[key.Text()] = value.Scalar() })
 	for _, key := range slices.Sorted(maps.Keys(o.Labels)) {
-		o.words.labels = append(o.words.labels, key+"="+o.Labels[key])
+		o.written.labels = append(o.written.labels, key+"="+o.Labels[key])
 	}
 }
 
-// scope is by what the override selects, time aside.
+// scope is what the override selects by, apart from the time.
 func (o *Override) scope() scope {
 	var s scope
 	if len(o.Hosts)+len(o.Labels) > 0 {
 		s |= byHost
 	}
-	if len(o.words.users) > 0 {
+	if len(o.written.users) > 0 {
 		s |= byUser
 	}
 	return s

@@ -7,12 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-3119e985/genv/snapshot/hostpattern"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
 // Parse reads a policy file; name is for messages and sources. Its error is a
-// *strictyaml.Error, one line with the first thing that is wrong and its place.
+// *strictyaml.Error, one line with the first problem and its place.
 func Parse(name string, data []byte) (*File, error) {
 	file, doc := parse(name, data)
 	if err := doc.Err(); err != nil {
@@ -21,14 +20,13 @@ func Parse(name string, data []byte) (*File, error) {
 	return file, nil
 }
 
-// Check is everything that is wrong with a policy file, one line for each, or
-// nil.
+// Check returns all problems of a policy file, one line for each, or nil.
 func Check(name string, data []byte) error {
 	_, doc := parse(name, data)
 	return doc.All()
 }
 
-// reader reads the parts of a file, which refer to each other.
+// reader reads the parts of a file.
 type reader struct {
 	file *File
 	doc  *strictyaml.Document
@@ -76,14 +74,9 @@ func parse(name string, data []byte) (*File, *strictyaml.Document) {
 
 func (r *reader) readGroups(n *strictyaml.Node) {
 	r.file.Groups = strictyaml.Groups{
-		Members: func(item *strictyaml.Node) []string {
-			if user, ok := readUser(item); ok {
-				return []string{user}
-			}
-			return nil
-		},
-		Other: r.group,
-		Fold:  func(user string) string { return user }, // account names are case-sensitive
+		Members: readUser,
+		Other:   r.group,
+		Fold:    func(user string) string { return user }, // account names are case-sensitive
 	}.Read(n)
 }
 
@@ -99,60 +92,66 @@ func (r *reader) group(name string) ([]string, error) {
 	return nil, fmt.Errorf("there is no such group in `groups:`; add it there")
 }
 
-// readUser reads the name of a user.
-func readUser(n *strictyaml.Node) (string, bool) {
+// readUser reads the name of a user, as a list of one; nil if it isn't one.
+func readUser(n *strictyaml.Node) []string {
 	user := n.Text()
 	if strings.ContainsAny(user, " ,:/@") {
-		n.Failf("%q is no user name; write one name, or \"@group\"", user)
-		return "", false
+		n.Failf("%q is not a user name; write one name, or \"@group\"", user)
+		return nil
 	}
-	return user, user != ""
+	if user == "" {
+		return nil
+	}
+	return []string{user}
 }
 
-// readUsers reads a list of users and groups: the users that are named, those
-// that are meant by a group, and the words of both.
-func (r *reader) readUsers(n *strictyaml.Node) (users, members, words []string) {
+// readUserOrGroup reads the name of a user, or "@group" for the users of a group.
+func (r *reader) readUserOrGroup(n *strictyaml.Node) (users []string, isGroup bool) {
+	group, isGroup := strings.CutPrefix(n.Text(), "@")
+	if !isGroup {
+		return readUser(n), false
+	}
+	users, err := r.group(group)
+	if err != nil {
+		n.Failf("@%s: %v", group, err)
+	}
+	return users, true
+}
+
+// readUsers reads a list of users and groups into an override.
+func (r *reader) readUsers(n *strictyaml.Node, o *Override) {
 	n.List(func(item *strictyaml.Node) {
-		group, ok := strings.CutPrefix(item.Text(), "@")
-		if !ok {
-			if user, ok := readUser(item); ok {
-				users, words = append(users, user), append(words, user)
-			}
-			return
+		users, isGroup := r.readUserOrGroup(item)
+		if isGroup {
+			o.Members = append(o.Members, users...)
+		} else {
+			o.Users = append(o.Users, users...)
 		}
-		more, err := r.group(group)
-		if err != nil {
-			item.Failf("@%s: %v", group, err)
+		if isGroup || len(users) > 0 {
+			o.written.users = append(o.written.users, item.Text())
 		}
-		members, words = append(members, more...), append(words, "@"+group)
 	})
-	return users, members, words
 }
 
-// readHosts reads a list of host patterns.
-func (r *reader) readHosts(n *strictyaml.Node) (hosts []hostpattern.Pattern, words []string) {
+// readHosts reads a list of host patterns into an override.
+func (o *Override) readHosts(n *strictyaml.Node) {
 	n.List(func(item *strictyaml.Node) {
 		if text := item.Text(); text != "" {
-			p, err := hostpattern.Parse(text)
-			if err != nil {
-				item.Failf("%v", err)
-			}
-			hosts, words = append(hosts, p), append(words, text)
+			o.Hosts = append(o.Hosts, readPattern(item, text))
+			o.written.hosts = append(o.written.hosts, text)
 		}
 	})
-	return hosts, words
 }
 
 func (r *reader) readLimits(n *strictyaml.Node) {
 	keys := strictyaml.Keys{
 		"over-limit": func(n *strictyaml.Node) {
-			throttle := n.OneOf("hold", "throttle") == "throttle"
-			r.file.Limits.Throttle = Value[bool]{On: throttle, Value: throttle, From: Source{n.Place(), "limits"}}
+			r.file.Limits.Throttle = onOff(n.OneOf("hold", "throttle") == "throttle", Source{n.Place(), "limits"})
 		},
 	}
 	for _, limit := range r.file.Limits.each() {
 		keys[limit.key] = func(n *strictyaml.Node) {
-			v := n.Int(0, limit.high)
+			v := n.Int(0, limit.max)
 			*limit.at = Value[int]{On: v > 0, Value: v, From: Source{n.Place(), "limits"}}
 		}
 	}
@@ -160,11 +159,10 @@ func (r *reader) readLimits(n *strictyaml.Node) {
 }
 
 func (r *reader) readUnreachable(n *strictyaml.Node) {
-	way := Unreachable(n.OneOf(string(IgnoreMissing), string(PauseCaps)))
-	r.file.Unreachable = Value[Unreachable]{On: true, Value: way, From: Source{n.Place(), "the file"}}
+	value := Unreachable(n.OneOf(string(IgnoreMissing), string(PauseCaps)))
+	r.file.Unreachable = Value[Unreachable]{On: true, Value: value, From: Source{n.Place(), "the file"}}
 }
 
 func (r *reader) readTellUsers(n *strictyaml.Node) {
-	on := n.Bool()
-	r.file.TellUsers = Value[bool]{On: on, Value: on, From: Source{n.Place(), "the file"}}
+	r.file.TellUsers = onOff(n.Bool(), Source{n.Place(), "the file"})
 }

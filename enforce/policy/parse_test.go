@@ -43,14 +43,14 @@ func TestRefusedSettings(t *testing.T) {
 		{"a flag's name", "defaults:\n  max-device-per-users: 3", `p.yaml:2:3: unknown key "max-device-per-users"; did you mean "max-devices-per-user"?`},
 		{"far from all", "defaults:\n  colour: 3", `p.yaml:2:3: unknown key "colour"; known are env-devices, env-memory, grace, idle, kill, max-devices-per-user, max-duration, max-envs-per-user, max-memory-per-user, non-env-processes, sudo-users, unknown-environment, warn`},
 		{"empty", "", "p.yaml:1:1: there is nothing in the file but comments; write its keys"},
-		{"cap of -1", "defaults:\n  max-devices-per-user: -1", "p.yaml:2:25: a cap of -1 is less than nothing; write 0 or more, or false for no cap"},
+		{"cap of -1", "defaults:\n  max-devices-per-user: -1", "p.yaml:2:25: a cap of -1 is negative; write 0 or more, or false for no cap"},
 		{"cap of half", "defaults:\n  max-envs-per-user: 1.5", "p.yaml:2:22: max-envs-per-user: 1.5 is not a whole number from 0 to 1000000"},
 		{"cap as text", "defaults:\n  max-envs-per-user: two", "p.yaml:2:22: max-envs-per-user: expected a number, as in `0`, but there is text \"two\""},
 		{"cap that is true", "defaults:\n  max-devices-per-user: true", "p.yaml:2:25: max-devices-per-user: true does not say how; write 2, or false for none"},
 		{"memory", "defaults:\n  max-memory-per-user: lots", `p.yaml:2:24: "lots" is no amount of memory: write a whole number with a unit of b, k, m, g, ki, mi or gi, such as 4g, or false for no cap`},
 		{"negative memory", "defaults:\n  max-memory-per-user: -4g", `p.yaml:2:24: "-4g" is no amount of memory`},
 		{"a rule as text", "defaults:\n  env-memory: on", "p.yaml:2:15: env-memory: expected true or false, as in `true`, but there is text \"on\""},
-		{"idle without a time", "defaults:\n  idle: {below: 5%}", "p.yaml:2:10: idle: say for how long, as in {after: 2h}"},
+		{"idle without a time", "defaults:\n  idle: {below: 5%}", "p.yaml:2:10: idle: the time is missing; write it as {after: 2h}"},
 		{"idle that is true", "defaults:\n  idle: true", "p.yaml:2:9: idle: true does not say how; write {after: 2h, below: 5%}, or false for none"},
 		{"idle too short", "defaults:\n  idle: {after: 10s}", "p.yaml:2:17: after: 10s is not from 1m to 365d"},
 		{"idle as a number", "defaults:\n  idle: {after: 10}", "p.yaml:2:17: after: a duration has a unit: write 10s, 10m or 10h"},
@@ -81,7 +81,7 @@ func TestRefusedOverrides(t *testing.T) {
 		{"text as override", "overrides:\n  - bob", "p.yaml:2:5: expected a mapping, as in `key: value`, but there is text \"bob\""},
 		{"unknown group", "overrides:\n  - users: [\"@stundets\"]\n    set: {idle: false}\ngroups:\n  students: [a]", "p.yaml:2:13: @stundets: there is no such group in `groups:`; did you mean @students?"},
 		{"no groups", "overrides:\n  - users: [\"@x\"]\n    set: {idle: false}", "p.yaml:2:13: @x: there is no such group in `groups:`; add it there"},
-		{"two users in one word", "overrides:\n  - users: [\"a, b\"]\n    set: {idle: false}", `p.yaml:2:13: "a, b" is no user name; write one name, or "@group"`},
+		{"two users in one word", "overrides:\n  - users: [\"a, b\"]\n    set: {idle: false}", `p.yaml:2:13: "a, b" is not a user name; write one name, or "@group"`},
 		{"bad host pattern", "overrides:\n  - hosts: [\"gpu[3-1]\"]\n    set: {idle: false}", `p.yaml:2:13: "gpu[3-1]": the range 3-1 runs backwards; write 1-3`},
 		{"a host group", "overrides:\n  - hosts: [\"@lab\"]\n    set: {idle: false}", `p.yaml:2:13: "@lab": '@' stands in no host name`},
 		{"a circle of groups", "groups:\n  a: [\"@b\"]\n  b: [\"@a\"]", "p.yaml:3:7: group a contains itself: a > b > a; remove one of these"},
@@ -92,25 +92,25 @@ func TestRefusedOverrides(t *testing.T) {
 func TestRefusedSchedules(t *testing.T) {
 	const schedules = "timezone: UTC\nschedules:\n  s:\n    - "
 	refused(t, []bad{
-		{"no zone", "schedules:\n  s: [{days: mon}]", "p.yaml:2:3: schedules: it is not said in which zone; add `timezone:` with a name as Europe/Berlin or UTC"},
+		{"no zone", "schedules:\n  s: [{days: mon}]", "p.yaml:2:3: schedules: the time zone is missing; add `timezone:` with a name as Europe/Berlin or UTC"},
 		{"unknown zone", "timezone: Europe/Berlim", `p.yaml:1:11: timezone: "Europe/Berlim" is not known; write a name as Europe/Berlin, Asia/Jerusalem or UTC`},
 		{"this machine's zone", "timezone: Local", `p.yaml:1:11: timezone: "Local" is not known`},
 		{"unknown schedule", "timezone: UTC\nschedules:\n  office: [{hours: 8-18}]\noverrides:\n  - when: ofice\n    set: {idle: false}", `p.yaml:5:11: when: "ofice" is not known here; did you mean "office"?`},
 		{"no schedules", "overrides:\n  - when: office\n    set: {idle: false}", "p.yaml:2:11: when: there are no schedules in the file; add some under `schedules:`"},
 		{"no hours", "timezone: UTC\nschedules:\n  s: []", "p.yaml:3:6: the schedule has no hours; write them as {days: mon-fri, hours: 8-18}"},
 		{"full names", schedules + "{days: monday}", `p.yaml:4:14: days: "monday" is not known; write them as mon-fri, with mon, tue, wed, thu, fri, sat, sun`},
-		{"hours backwards are nights, equal ones an error", schedules + "{hours: 8-8}", `p.yaml:4:15: hours: "8-8" end where they begin; leave them out for the whole day`},
-		{"hour 25", schedules + "{hours: 8-25}", `p.yaml:4:15: hours: "8-25" are no hours; write them as 8-18 or 08:00-18:30`},
-		{"minute 60", schedules + `{hours: "8:00-9:60"}`, `p.yaml:4:15: hours: "8:00-9:60" are no hours; write them as 8-18 or 08:00-18:30`},
-		{"from midnight's end", schedules + "{hours: 24-3}", `p.yaml:4:15: hours: "24-3" are no hours`},
-		{"one hour", schedules + "{hours: \"8\"}", `p.yaml:4:15: hours: "8" are no hours`},
-		{"twice in a schedule", schedules + "{days: mon-fri, hours: 8-18}\n    - {days: wed, hours: 12-20}", "p.yaml:5:8: wed 12:00 stands in the schedule twice; write hours that are apart"},
-		{"twice over midnight", schedules + "{days: sun, hours: 22-6}\n    - {days: mon, hours: 5-7}", "p.yaml:5:8: mon 05:00 stands in the schedule twice"},
-		{"a day twice", schedules + "{days: [mon, mon]}", "p.yaml:4:8: mon 00:00 stands in the schedule twice"},
+		{"hours backwards are nights, equal ones an error", schedules + "{hours: 8-8}", `p.yaml:4:15: hours: "8-8" ends when it begins; leave them out for the whole day`},
+		{"hour 25", schedules + "{hours: 8-25}", `p.yaml:4:15: hours: "8-25" is not a range of hours; write them as 8-18 or 08:00-18:30`},
+		{"minute 60", schedules + `{hours: "8:00-9:60"}`, `p.yaml:4:15: hours: "8:00-9:60" is not a range of hours; write them as 8-18 or 08:00-18:30`},
+		{"from midnight's end", schedules + "{hours: 24-3}", `p.yaml:4:15: hours: "24-3" is not a range of hours`},
+		{"one hour", schedules + "{hours: \"8\"}", `p.yaml:4:15: hours: "8" is not a range of hours`},
+		{"twice in a schedule", schedules + "{days: mon-fri, hours: 8-18}\n    - {days: wed, hours: 12-20}", "p.yaml:5:8: wed 12:00 is in the schedule twice; write hours that do not overlap"},
+		{"twice over midnight", schedules + "{days: sun, hours: 22-6}\n    - {days: mon, hours: 5-7}", "p.yaml:5:8: mon 05:00 is in the schedule twice"},
+		{"a day twice", schedules + "{days: [mon, mon]}", "p.yaml:4:8: mon 00:00 is in the schedule twice"},
 	})
 }
 
-func TestRefusedTheFleet(t *testing.T) {
+func TestRefusedFleetSettings(t *testing.T) {
 	refused(t, []bad{
 		{"a limit over all", "limits: {max-percent: 101}", "p.yaml:1:23: max-percent: 101 is not a whole number from 0 to 100"},
 		{"a negative limit", "limits: {max-terminations: -1}", "p.yaml:1:28: max-terminations: -1 is not a whole number from 0 to 1000000"},
@@ -127,12 +127,12 @@ func TestRefusedExemptions(t *testing.T) {
 		{"no time to end", "defaults: {grace: 0s}", "p.yaml:1:19: grace: 0s is not from 1s to 10m"},
 		{"unknown exemption", "exempt: {user: [root]}", `p.yaml:1:10: unknown key "user"; did you mean "users"?`},
 		{"exempt group", "exempt: {users: [\"@x\"]}", "p.yaml:1:18: @x: there is no such group in `groups:`; add it there"},
-		{"environment by name alone", "exempt: {environments: [{name: llm}]}", "p.yaml:1:26: an environment is named by {user: bob, name: train}, or by {host: gpu-01, eid: 4711}; anybody may take a name"},
-		{"environment by id alone", "exempt: {environments: [{eid: 4711}]}", "an environment is named by {user: bob, name: train}"},
-		{"environment by both", "exempt: {environments: [{eid: 4711, host: a, user: bob}]}", "an environment is named by {user: bob, name: train}"},
-		{"process without name", "exempt: {processes: [{user: root}]}", "p.yaml:1:23: the process has no name; add `name:`"},
-		{"device", "exempt: {devices: [gpu-01]}", `p.yaml:1:20: "gpu-01" is no device; write it as gpu-01:0, gpu-[01-04]:[0-3], or by its UUID, GPU-…`},
-		{"device index", "exempt: {devices: [\"gpu-01:x\"]}", `p.yaml:1:20: "x" is no index of a device; write a number, as in gpu-01:0`},
+		{"environment by name alone", "exempt: {environments: [{name: llm}]}", "p.yaml:1:26: an environment is identified by {user: bob, name: train}, or by {host: gpu-01, eid: 4711}; any user may choose a name"},
+		{"environment by id alone", "exempt: {environments: [{eid: 4711}]}", "an environment is identified by {user: bob, name: train}"},
+		{"environment by both", "exempt: {environments: [{eid: 4711, host: a, user: bob}]}", "an environment is identified by {user: bob, name: train}"},
+		{"process without name", "exempt: {processes: [{user: root}]}", "p.yaml:1:23: the name of the process is missing; add `name:`"},
+		{"device", "exempt: {devices: [gpu-01]}", `p.yaml:1:20: "gpu-01" is not a device; write it as gpu-01:0, gpu-[01-04]:[0-3], or by its UUID, GPU-…`},
+		{"device index", "exempt: {devices: [\"gpu-01:x\"]}", `p.yaml:1:20: "x" is not a device index; write a number, as in gpu-01:0`},
 		{"device without index", "exempt: {devices: [\"gpu-01:\"]}", "p.yaml:1:20: there is something missing; write it as gpu-01, or gpu-01:0 for a device"},
 		{"exempt host", "exempt: {hosts: [\"a b\"]}", `p.yaml:1:18: "a b": ' ' stands in no host name`},
 	})
@@ -145,8 +145,8 @@ func TestRefusedHooks(t *testing.T) {
 		{"a shell line", "hooks:\n  - command: notify me", "p.yaml:2:14: command: expected a list, as in `- item`, but there is text \"notify me\""},
 		{"a program by search", "hooks:\n  - command: [notify]", "p.yaml:2:14: the command begins with the full path of a program, as in [/usr/local/bin/notify, --quiet]"},
 		{"no program", "hooks:\n  - command: []", "p.yaml:2:14: the command begins with the full path of a program"},
-		{"a file as web address", "hooks:\n  - webhook: file:///etc/passwd", `p.yaml:2:14: "file:///etc/passwd" is no web address; write it as https://chat.example.org/hooks/1`},
-		{"a web address without host", "hooks:\n  - webhook: https:///x", `p.yaml:2:14: "https:///x" is no web address`},
+		{"a file as web address", "hooks:\n  - webhook: file:///etc/passwd", `p.yaml:2:14: "file:///etc/passwd" is not a web address; write it as https://chat.example.org/hooks/1`},
+		{"a web address without host", "hooks:\n  - webhook: https:///x", `p.yaml:2:14: "https:///x" is not a web address`},
 		{"a hook that may hang", "hooks:\n  - command: [/bin/x]\n    timeout: 2h", "p.yaml:3:14: timeout: 2h is not from 100ms to 1m"},
 		{"tries without end", "hooks:\n  - command: [/bin/x]\n    retries: 100", "p.yaml:3:14: retries: 100 is not a whole number from 0 to 10"},
 		{"unknown event", "hooks:\n  - command: [/bin/x]\n    events: [warned]", `p.yaml:3:14: "warned" is not known here; did you mean "warn"?`},
@@ -190,14 +190,14 @@ func TestOverlappingSchedules(t *testing.T) {
 			}
 			require.ErrorContains(t, err, "p.yaml:9:")
 			require.ErrorContains(t, err, "at p.yaml:8:")
-			require.ErrorContains(t, err, "for the same hosts and users; make their hours apart")
+			require.ErrorContains(t, err, "for the same hosts and users; write hours that do not overlap")
 		})
 	}
 	_, err := policy.Parse("p.yaml", []byte(head+tests[0].a+tests[0].b))
-	require.ErrorContains(t, err, "p.yaml:9:6: on wed 12:00 both schedule noon here and schedule day at p.yaml:8:6 set idle for the same hosts and users; make their hours apart")
+	require.ErrorContains(t, err, "p.yaml:9:6: on wed 12:00 both schedule noon here and schedule day at p.yaml:8:6 set idle for the same hosts and users; write hours that do not overlap")
 }
 
-func TestCheckTellsAllThatIsWrong(t *testing.T) {
+func TestCheckReportsAllProblems(t *testing.T) {
 	err := policy.Check("p.yaml", []byte("defaults: {env-memory: 1}\nunreachable: x\n"))
 	require.Equal(t, 2, len(strings.Split(err.Error(), "\n")), err)
 	require.NoError(t, policy.Check("p.yaml", []byte("unreachable: hold\n")))

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 )
 
-// Resolve is what holds for a host, a user and a time: each setting from the
-// most specific place that has it, with that place. A part of the query that is
+// Resolve returns what applies to a host, a user and a time: each setting from
+// the most specific place that has it, with that place. A part of the query that is
 // empty selects nothing: without a User, overrides for users do not apply.
 // Exemptions are separate; see File.Exemptions.
 func (f *File) Resolve(q enforce.Query) Settings {

@@ -37,7 +37,7 @@ func ask(t *testing.T, file *policy.File, host, user string) {
 	file.Exemptions.Device(q.Host, 0, "")
 }
 
-func TestTheMostSpecificWins(t *testing.T) {
+func TestMostSpecificOverrideWins(t *testing.T) {
 	file := parse(t, `
 timezone: Europe/Berlin
 groups: {team: [ann, bob], all: ["@team", eve]}
@@ -94,16 +94,16 @@ overrides:
 func TestSettingsAreOverriddenOneByOne(t *testing.T) {
 	file := parse(t, "defaults: {max-devices-per-user: 4, max-envs-per-user: 3}\noverrides:\n  - {users: [bob], set: {max-devices-per-user: 0}}\n  - {users: [eve], set: {max-envs-per-user: false}}\n")
 	bob, eve := file.Resolve(enforce.Query{User: "bob"}), file.Resolve(enforce.Query{User: "eve"})
-	n, capped := bob.MaxDevices.Get()
+	n, capped := bob.MaxDevices.Value, bob.MaxDevices.On
 	require.True(t, capped, "a cap of 0 is a cap")
 	require.Zero(t, n)
 	require.Equal(t, 3, bob.MaxEnvs.Value)
 	require.Equal(t, 4, eve.MaxDevices.Value)
-	_, capped = eve.MaxEnvs.Get()
+	capped = eve.MaxEnvs.On
 	require.False(t, capped)
 }
 
-func TestDefaultIsWhatEnforceDoesWithoutAFlag(t *testing.T) {
+func TestDefault(t *testing.T) {
 	for name, file := range map[string]*policy.File{"built in": policy.Default(), "a file that says nothing of it": parse(t, "unreachable: hold")} {
 		s := file.Resolve(enforce.Query{Host: "h", User: "u"})
 		require.True(t, s.EnvDevices.On && s.EnvMemory.On, name)
@@ -198,7 +198,7 @@ func TestExemptions(t *testing.T) {
 	require.Regexp(t, `^exempt, policy\.example\.yaml:\d+:\d+$`, from.String())
 }
 
-func TestNothingIsExemptWithoutAFile(t *testing.T) {
+func TestNoExemptionsWithoutFile(t *testing.T) {
 	e := &policy.Default().Exemptions
 	for _, ok := range []bool{
 		second(e.User("")), second(e.UID(0)), second(e.Host("")), second(e.Device("", 0, "")),

@@ -13,16 +13,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-// Schedule is the hours of a week in the file's zone. They are hours of the
-// clock on the wall: when it is put forward or back, the schedule goes with it.
+// Schedule is some hours of a week in the file's time zone, in local time: it
+// follows the changes to and from daylight saving time.
 type Schedule struct {
 	Name string
 	zone *time.Location
-	// spans are apart from each other and in order.
+	// spans are sorted and don't overlap.
 	spans []span
 }
 
-// span is the minutes from one to before another, counted from Monday 00:00.
+// span is from one minute up to, but not including, another, counted from Monday
+// 00:00.
 type span struct{ from, to int }
 
 const (
@@ -32,7 +33,7 @@ const (
 
 var days = []string{"mon", "tue", "wed", "thu", "fri", "sat", "sun"}
 
-// Contains says whether a moment is within the schedule.
+// Contains says whether a time is within the schedule.
 func (s *Schedule) Contains(t time.Time) bool {
 	local := t.In(s.zone)
 	day := (int(local.Weekday()) + 6) % 7 // Monday is 0
@@ -53,7 +54,7 @@ func common(a, b []span) (int, bool) {
 	return first, found
 }
 
-// clock is a minute of the week as people write it, as "wed 12:00".
+// clock is a minute of the week as text, such as "wed 12:00".
 func clock(minute int) string {
 	return fmt.Sprintf("%s %02d:%02d", days[minute/minutesADay], minute%minutesADay/60, minute%60)
 }
@@ -73,7 +74,7 @@ func (r *reader) readZone(n *strictyaml.Node) {
 
 func (r *reader) readSchedules(n *strictyaml.Node) {
 	if r.zone == nil && !r.failed() {
-		n.Failf("schedules: it is not said in which zone; add `timezone:` with a name as Europe/Berlin or UTC")
+		n.Failf("schedules: the time zone is missing; add `timezone:` with a name as Europe/Berlin or UTC")
 	}
 	r.file.Schedules = map[string]*Schedule{}
 	n.Each(func(key, value *strictyaml.Node) {
@@ -111,7 +112,7 @@ func (s *Schedule) readHours(n *strictyaml.Node) {
 	for _, day := range on {
 		for _, sp := range hours.on(day) {
 			if minute, both := common(s.spans, []span{sp}); both {
-				n.Failf("%s stands in the schedule twice; write hours that are apart", clock(minute))
+				n.Failf("%s is in the schedule twice; write hours that do not overlap", clock(minute))
 				return
 			}
 			s.spans = append(s.spans, sp)
@@ -119,8 +120,8 @@ func (s *Schedule) readHours(n *strictyaml.Node) {
 	}
 }
 
-// on is the hours on a day of the week. Hours that end before they begin run
-// into the next day, and those of Sunday into Monday.
+// on is the hours on a day of the week. Hours that end before they begin continue
+// on the next day, those of Sunday on Monday.
 func (s span) on(day int) []span {
 	from, to := day*minutesADay+s.from, day*minutesADay+s.to
 	if s.to <= s.from {
@@ -132,7 +133,7 @@ func (s span) on(day int) []span {
 	return []span{{from, minutesAWeek}, {0, to - minutesAWeek}}
 }
 
-// readDays reads mon-fri, or a list of such.
+// readDays reads mon-fri, or a list of days and ranges.
 func readDays(n *strictyaml.Node) []int {
 	on := []int{}
 	add := func(n *strictyaml.Node) {
@@ -172,11 +173,11 @@ func readClock(n *strictyaml.Node) span {
 	from, ok1 := minuteOf(first)
 	to, ok2 := minuteOf(last)
 	if !isRange || !ok1 || !ok2 || from == minutesADay {
-		n.Failf("hours: %q are no hours; write them as 8-18 or 08:00-18:30", text)
+		n.Failf("hours: %q is not a range of hours; write them as 8-18 or 08:00-18:30", text)
 		return span{0, minutesADay}
 	}
 	if from == to {
-		n.Failf("hours: %q end where they begin; leave them out for the whole day", text)
+		n.Failf("hours: %q ends when it begins; leave them out for the whole day", text)
 		return span{0, minutesADay}
 	}
 	return span{from, to}
