@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"strings"
 
@@ -11,7 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-// settings are what both `defaults:` and an entry of `hosts:` may say.
+// settings are what both `defaults:` and an entry of `hosts:` may set.
 type settings struct {
 	port   int
 	user   string
@@ -31,7 +30,7 @@ func (f *fleet) add(file yamlFile) error {
 		"hosts":    func(n *strictyaml.Node) { hosts = n },
 		"groups":   func(n *strictyaml.Node) { groups = n },
 	})
-	if hosts != nil { // behind the defaults and before the groups, wherever it stands
+	if hosts != nil { // after the defaults and before the groups, whatever their order in the file
 		hosts.List(func(n *strictyaml.Node) { f.addEntry(n, defaults) })
 	}
 	if groups != nil && doc.Err() == nil {
@@ -61,7 +60,7 @@ func (s *settings) keys() strictyaml.Keys {
 	}
 }
 
-// over is a host with these settings, and with the defaults where there is none.
+// over is a host with these settings, and with the defaults for the others.
 func (s settings) over(defaults settings) remote.Host {
 	labels := maps.Clone(defaults.labels)
 	if labels == nil {
@@ -81,8 +80,7 @@ func (s settings) over(defaults settings) remote.Host {
 // addEntry reads an item of `hosts:`, a pattern or a mapping.
 func (f *fleet) addEntry(n *strictyaml.Node, defaults settings) {
 	if !n.IsMap() {
-		t, ok := readTarget(n)
-		if ok {
+		if t, ok := readTarget(n); ok {
 			s := settings{user: t.user, port: t.port}
 			f.addHosts(n, t.pattern.Expand(), nil, s.over(defaults))
 		}
@@ -95,13 +93,13 @@ func (f *fleet) addEntry(n *strictyaml.Node, defaults settings) {
 	keys["address"] = func(n *strictyaml.Node) { address = n }
 	n.Map(keys)
 	if name == nil {
-		n.Failf("the host has no name; add `name:`")
+		n.Failf("the name of the host is missing; add `name:`")
 		return
 	}
 	names := expand(name)
 	addresses := expand(address)
 	if len(addresses) > 0 && len(addresses) != len(names) {
-		address.Failf("address: %d addresses for %d names; write a range of as many", len(addresses), len(names))
+		address.Failf("address: %d addresses for %d names; write a range with the same number", len(addresses), len(names))
 		return
 	}
 	f.addHosts(name, names, addresses, s.over(defaults))
@@ -114,7 +112,7 @@ func readTarget(n *strictyaml.Node) (target, bool) {
 		return target{}, false
 	}
 	if strings.HasPrefix(text, "@") {
-		n.Failf("%s: a group is not allowed here; it belongs into `groups:`", text)
+		n.Failf("%s: a group is not allowed here; use it in `groups:`", text)
 		return target{}, false
 	}
 	t, err := parseTarget(text)
@@ -124,21 +122,17 @@ func readTarget(n *strictyaml.Node) (target, bool) {
 	return t, err == nil
 }
 
-// expand reads a pattern that has neither user nor port; nil is none.
+// expand reads a pattern without user and port; nil is none.
 func expand(n *strictyaml.Node) []string {
 	if n == nil {
 		return nil
 	}
-	text := n.Text()
-	if text == "" {
-		return nil
+	t, ok := readTarget(n)
+	if ok && (t.user != "" || t.port != 0) {
+		n.Failf("%q is more than a host; write `user:` and `port:` on lines of their own", n.Text())
+		ok = false
 	}
-	t, err := parseTarget(text)
-	if err == nil && (t.user != "" || t.port != 0) {
-		err = fmt.Errorf("%q holds more than a host; write `user:` and `port:` on lines of their own", text)
-	}
-	if err != nil {
-		n.Failf("%v", err)
+	if !ok {
 		return nil
 	}
 	return t.pattern.Expand()
@@ -153,7 +147,7 @@ func (f *fleet) addHosts(n *strictyaml.Node, names, addresses []string, like rem
 	for i, name := range names {
 		key := hostpattern.Fold(name)
 		if place, ok := f.places[key]; ok {
-			n.Failf("host %s stands at %s already; remove one of them", name, place)
+			n.Failf("host %s is defined at %s already; remove one of them", name, place)
 			return
 		}
 		host := like

@@ -7,16 +7,15 @@ import (
 	"unicode"
 )
 
-// ErrUsage is in the chain of every error of this package: what the
-// administrator wrote must change, and nothing was done. The error's text is
-// one line that names the flag, or the file, line and column, and what to write
-// instead.
-var ErrUsage = errors.New("wrong use")
+// ErrUsage is in the chain of every error of this package: the input must be
+// changed. The error's text is one line that names the flag, or the file, line
+// and column, and what to write instead.
+var ErrUsage = errors.New("usage error")
 
-// usageError is an error that is ErrUsage without saying so in its text.
+// usageError wraps ErrUsage without repeating its text.
 type usageError struct{ err error }
 
-// Error is one line whatever the names of files and hosts hold.
+// Error is one line, whatever characters the names of files and hosts contain.
 func (e usageError) Error() string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

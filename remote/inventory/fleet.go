@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,13 +13,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-// fleet is what the YAML files say: every host that there is, and the groups.
+// fleet is the content of the YAML files: all hosts, and the groups.
 type fleet struct {
 	files  []string
-	strict bool // a host that is not in it is an error
+	strict bool // other hosts are an error
 	hosts  []remote.Host
 	index  map[string]int      // of hosts, by folded name
-	places map[string]string   // where a host or, behind an @, a group was written
+	places map[string]string   // where a host or, after an @, a group is written
 	groups map[string][]string // the names of a group's hosts, in order
 }
 
@@ -44,18 +45,17 @@ func findFleet(files []yamlFile, defaults []string, needed bool, open Open) (*fl
 	}
 	for _, path := range defaults {
 		data, err := readFile(path, path, open)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		if err == nil {
+			return f, f.add(yamlFile{path, data})
 		}
-		if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		return f, f.add(yamlFile{path, data})
 	}
 	return f, nil
 }
 
-// host is the host of a name, if the fleet has it.
+// host is the host with a name, if the fleet has it.
 func (f *fleet) host(name string) (remote.Host, bool) {
 	i, ok := f.index[hostpattern.Fold(name)]
 	if !ok {
@@ -70,24 +70,16 @@ func (f *fleet) members(group string) ([]string, error) {
 		return names, nil
 	}
 	if len(f.files) == 0 {
-		return nil, errors.New("no hosts.yaml is in use that could say who is in it; name one with --hostfile")
+		return nil, errors.New("no hosts.yaml was found that could define it; name one with --hostfile")
 	}
 	if group == everyone {
-		return f.names(), nil
+		return names(f.hosts), nil
 	}
 	known := f.groupNames()
-	return nil, fmt.Errorf("there is no such group in %s; %s", f.in(), hint("@"+group, known, "the groups are "+strings.Join(known, ", ")))
+	return nil, fmt.Errorf("no such group in %s; %s", f.in(), hint("@"+group, known, "the groups are "+strings.Join(known, ", ")))
 }
 
-func (f *fleet) names() []string {
-	names := make([]string, len(f.hosts))
-	for i, h := range f.hosts {
-		names[i] = h.Name
-	}
-	return names
-}
-
-// groupNames are the groups as they are written in a selection, sorted.
+// groupNames are the groups as they are written in a selection, in order.
 func (f *fleet) groupNames() []string {
 	names := []string{"@" + everyone}
 	for name := range f.groups {
@@ -100,10 +92,36 @@ func (f *fleet) groupNames() []string {
 // in names the files of the fleet, for messages.
 func (f *fleet) in() string { return strings.Join(f.files, ", ") }
 
-// hint is the next step after a name that nobody knows.
+// hint is the next step after an unknown name.
 func hint(name string, known []string, otherwise string) string {
 	if near := strictyaml.Nearest(name, known); near != "" {
 		return "did you mean " + near + "?"
 	}
 	return otherwise
+}
+
+// addGroups reads `groups:`. The hosts of the fleet must be known already.
+func (f *fleet) addGroups(n *strictyaml.Node) {
+	n.Each(func(key, _ *strictyaml.Node) {
+		name := strings.TrimPrefix(key.Text(), "@")
+		if place, ok := f.places["@"+name]; ok {
+			key.Failf("group %s is defined at %s already; rename one of them", name, place)
+		}
+		f.places["@"+name] = key.Place().String()
+	})
+	maps.Copy(f.groups, strictyaml.Groups{Members: f.known, Other: f.members, Fold: hostpattern.Fold}.Read(n))
+}
+
+// known is the hosts of a pattern, each as it is written in `hosts:`.
+func (f *fleet) known(item *strictyaml.Node) []string {
+	list := expand(item)
+	for i, name := range list {
+		host, ok := f.host(name)
+		if !ok {
+			item.Failf("host %s is not in `hosts:`; %s", name, hint(name, names(f.hosts), "add it there, or correct the name"))
+			return nil
+		}
+		list[i] = host.Name
+	}
+	return list
 }

@@ -9,21 +9,21 @@ import (
 // MaxHosts is how many hosts a selection may have before exclusion.
 const MaxHosts = 100_000
 
-// Selection says which hosts are meant, as flags.
+// Selection is the flags that select hosts.
 type Selection struct {
 	// Hosts are the values of -H, each a list separated by commas.
 	Hosts []string
 	// HostFile is the value of --hostfile, plain or YAML; "" for none.
 	HostFile string
-	// Exclude are the values of -x, written as those of -H, without files. One
-	// that is no host of the selection or the inventory is an error: it might
-	// be the misspelt name of a host that was to be spared.
+	// Exclude are the values of -x, written like those of -H, without files. One
+	// that is not a host of the selection or the inventory is an error: it may
+	// be a misspelt name.
 	Exclude []string
-	// User is the value of -l: it stands over the user of a YAML file, and
-	// under the one of user@host. "" for none.
+	// User is the value of -l, "" for none. It takes precedence over the user of a
+	// YAML file, but not over the one of user@host.
 	User string
-	// DefaultFiles are where names and groups are looked up when no YAML file
-	// is given: the first that exists.
+	// DefaultFiles are where names and groups are looked up if no YAML file is
+	// given: in the first that exists.
 	DefaultFiles []string
 }
 
@@ -37,29 +37,28 @@ func Load(sel Selection, open Open) ([]remote.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	known, err := findFleet(files, sel.DefaultFiles, len(words) > 0, open)
+	fleet, err := findFleet(files, sel.DefaultFiles, len(words) > 0, open)
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := choose(words, known)
+	selected, err := selectHosts(words, fleet)
 	if err != nil {
 		return nil, err
 	}
-	if len(chosen.picks) == 0 {
-		return nil, sel.noHosts(words, known)
+	if len(selected.hosts) == 0 {
+		return nil, sel.noHosts(words, fleet)
 	}
-	left, err := exclude(chosen, sel.Exclude, known)
-	if err != nil {
+	if err := selected.exclude(sel.Exclude, fleet); err != nil {
 		return nil, err
 	}
-	return left.hosts(known, sel.User), nil
+	return selected.withSettings(fleet, sel.User), nil
 }
 
-// source is a word that names hosts, and where it was written.
-type source struct{ text, place string }
+// word names hosts; place is where it is written.
+type word struct{ text, place string }
 
-// read gathers the words of -H and of a plain host file, and the YAML files.
-func (sel Selection) read(open Open) (words []source, files []yamlFile, err error) {
+// read returns the words of -H and of a plain host file, and the YAML files.
+func (sel Selection) read(open Open) (words []word, files []yamlFile, err error) {
 	seen := map[string]bool{} // of the files that were read
 	for _, item := range splitAll(sel.Hosts, "-H") {
 		if !isFile(item.text) {
@@ -89,21 +88,21 @@ func (sel Selection) read(open Open) (words []source, files []yamlFile, err erro
 	return append(words, plainLines(sel.HostFile, data)...), files, nil
 }
 
-// noHosts is the error for a selection that means no host at all.
-func (sel Selection) noHosts(words []source, f *fleet) error {
+// noHosts is the error for a selection without hosts.
+func (sel Selection) noHosts(words []word, f *fleet) error {
 	switch {
 	case len(words) > 0:
 		return usagef("%s: %s has no hosts; add some to the group", words[0].place, words[0].text)
 	case f.strict:
-		return usagef("%s: there are no hosts in it; add some under `hosts:`", f.in())
+		return usagef("%s: it has no hosts; add some under `hosts:`", f.in())
 	case sel.HostFile != "":
-		return usagef("--hostfile %s: there are no hosts in it; write one a line", sel.HostFile)
+		return usagef("--hostfile %s: it has no hosts; write one per line", sel.HostFile)
 	default:
-		return usagef("no hosts are named; use -H a,b or --hostfile FILE")
+		return usagef("no hosts are selected; use -H a,b or --hostfile FILE")
 	}
 }
 
-// DefaultFiles are the places of a fleet's hosts.yaml: genv/hosts.yaml in the
+// DefaultFiles are the default paths of hosts.yaml: genv/hosts.yaml in the
 // user's configuration folder ($XDG_CONFIG_HOME, else ~/.config), then
 // /etc/genv/hosts.yaml.
 func DefaultFiles(getenv func(string) string) []string {

@@ -136,7 +136,7 @@ func TestSettings(t *testing.T) {
 	require.Equal(t, "zoe", load("", "big,zoe@big,big:22").User, "named thrice, said once")
 }
 
-func TestPlainNamesLeaveTheRestToSSH(t *testing.T) {
+func TestPlainNamesHaveNoSettings(t *testing.T) {
 	hosts, err := inventory.Load(inventory.Selection{Hosts: []string{"a,bob@b:2222,[::1]:7722"}}, files{}.open)
 	require.NoError(t, err)
 	require.Equal(t, []remote.Host{{Name: "a"}, {Name: "b", User: "bob", Port: 2222}, {Name: "::1", Port: 7722}}, hosts)
@@ -152,38 +152,38 @@ func TestUsageErrors(t *testing.T) {
 		sel  inventory.Selection
 		want string
 	}{
-		{"nothing", inventory.Selection{}, "no hosts are named; use -H a,b or --hostfile FILE"},
+		{"nothing", inventory.Selection{}, "no hosts are selected; use -H a,b or --hostfile FILE"},
 		{"empty -H", inventory.Selection{Hosts: []string{""}}, "-H: the host name is empty; write one"},
 		{"empty item", inventory.Selection{Hosts: []string{"a,,b"}}, "-H: the host name is empty; write one"},
 		{"backwards", inventory.Selection{Hosts: []string{"gpu[3-1]"}}, `-H: "gpu[3-1]": the range 3-1 runs backwards; write 1-3`},
 		{"two @", inventory.Selection{Hosts: []string{"a@b@c"}}, `-H: "a@b@c" has more than one @; write it as user@host:port`},
-		{"bad port", inventory.Selection{Hosts: []string{"a:0"}}, `-H: "a:0": "0" is no port; write a number from 1 to 65535`},
-		{"bare IPv6 with port", inventory.Selection{Hosts: []string{"::1:zz"}}, `-H: "::1:zz": an IPv6 address with a port stands in brackets; write it as [::1]:22`},
-		{"no IPv6", inventory.Selection{Hosts: []string{"[::g]:22"}}, `-H: "[::g]:22": [::g] is no IPv6 address; write it as [::1]:22`},
-		{"open IPv6", inventory.Selection{Hosts: []string{"[::1"}}, `-H: "[::1": an IPv6 address with a port stands in brackets; write it as [::1]:22`},
-		{"IPv6 and more", inventory.Selection{Hosts: []string{"[::1]x"}}, `-H: "[::1]x": an IPv6 address in brackets is followed by nothing but a port; write it as [::1]:22`},
+		{"bad port", inventory.Selection{Hosts: []string{"a:0"}}, `-H: "a:0": "0" is not a port; write a number from 1 to 65535`},
+		{"bare IPv6 with port", inventory.Selection{Hosts: []string{"::1:zz"}}, `-H: "::1:zz": an IPv6 address with a port must be in brackets; write it as [::1]:22`},
+		{"no IPv6", inventory.Selection{Hosts: []string{"[::g]:22"}}, `-H: "[::g]:22": [::g] is not an IPv6 address; write it as [::1]:22`},
+		{"open IPv6", inventory.Selection{Hosts: []string{"[::1"}}, `-H: "[::1": an IPv6 address with a port must be in brackets; write it as [::1]:22`},
+		{"IPv6 and more", inventory.Selection{Hosts: []string{"[::1]x"}}, `-H: "[::1]x": an IPv6 address in brackets can only be followed by a port; write it as [::1]:22`},
 		{"a bracket", inventory.Selection{Hosts: []string{"]"}}, `-H: "]": a bracket is closed that was not opened; write it as gpu[1-4]`},
 		{"an option", inventory.Selection{Hosts: []string{"-oProxyCommand"}}, `-H: "-oProxyCommand": a host name begins with a letter or a digit`},
-		{"a user as an option", inventory.Selection{Hosts: []string{"-l@a"}}, `-H: "-l@a": the user name "-l" begins with a dash; write the name alone`},
-		{"bad -l", inventory.Selection{Hosts: []string{"a"}, User: "a b"}, `-l: the user name "a b" holds a character that account names don't have; write the name alone`},
+		{"a user as an option", inventory.Selection{Hosts: []string{"-l@a"}}, `-H: "-l@a": the user name "-l" begins with a dash; write only the name`},
+		{"bad -l", inventory.Selection{Hosts: []string{"a"}, User: "a b"}, `-l: the user name "a b" contains a character that account names don't have; write only the name`},
 		{"too many", inventory.Selection{Hosts: []string{"a[1-999999999]"}}, `-H: "a[1-999999999]" stands for more than 100000 hosts; write a smaller range`},
 		{"too many together", inventory.Selection{Hosts: []string{"a[1-60000]", "b[1-60000]"}}, "-H: that makes more than 100000 hosts; write a smaller range"},
 		{"two users", inventory.Selection{Hosts: []string{"x@a,y@A"}}, "-H: host A is named with the users x and y; name it once"},
 		{"two ports", inventory.Selection{Hosts: []string{"a:1,a:2"}}, "-H: host a is named with the ports 1 and 2; for two machines give each a name and `address:` in hosts.yaml"},
-		{"group without a file", inventory.Selection{Hosts: []string{"@lab"}}, "-H: group @lab: no hosts.yaml is in use that could say who is in it; name one with --hostfile"},
-		{"unknown group", inventory.Selection{Hosts: []string{"@firts"}, HostFile: "hosts.yaml"}, "-H: group @firts: there is no such group in hosts.yaml; did you mean @first?"},
-		{"nothing like it", inventory.Selection{Hosts: []string{"@x"}, HostFile: "hosts.yaml"}, "-H: group @x: there is no such group in hosts.yaml; the groups are @all, @all-gpus, @empty, @first, @mixed"},
+		{"group without a file", inventory.Selection{Hosts: []string{"@lab"}}, "-H: group @lab: no hosts.yaml was found that could define it; name one with --hostfile"},
+		{"unknown group", inventory.Selection{Hosts: []string{"@firts"}, HostFile: "hosts.yaml"}, "-H: group @firts: no such group in hosts.yaml; did you mean @first?"},
+		{"nothing like it", inventory.Selection{Hosts: []string{"@x"}, HostFile: "hosts.yaml"}, "-H: group @x: no such group in hosts.yaml; the groups are @all, @all-gpus, @empty, @first, @mixed"},
 		{"unknown host", inventory.Selection{Hosts: []string{"gpu-05"}, HostFile: "hosts.yaml"}, "-H: host gpu-05 is not in hosts.yaml; did you mean gpu-01?"},
 		{"stranger", inventory.Selection{Hosts: []string{"hosts.yaml,www.example.org"}}, "-H: host www.example.org is not in hosts.yaml; add it there, or correct the name"},
 		{"empty group", inventory.Selection{Hosts: []string{"@empty"}, HostFile: "hosts.yaml"}, "-H: @empty has no hosts; add some to the group"},
-		{"empty yaml", inventory.Selection{HostFile: "none.yaml"}, "none.yaml: there are no hosts in it; add some under `hosts:`"},
-		{"empty list", inventory.Selection{HostFile: "empty"}, "--hostfile empty: there are no hosts in it; write one a line"},
+		{"empty yaml", inventory.Selection{HostFile: "none.yaml"}, "none.yaml: it has no hosts; add some under `hosts:`"},
+		{"empty list", inventory.Selection{HostFile: "empty"}, "--hostfile empty: it has no hosts; write one per line"},
 		{"bad line", inventory.Selection{HostFile: "bad"}, `bad:2: "b@c@d" has more than one @; write it as user@host:port`},
 		{"no such file", inventory.Selection{HostFile: "nope"}, "--hostfile nope: file does not exist; check the path and its permissions"},
 		{"no such yaml", inventory.Selection{Hosts: []string{"lab/nope"}}, "-H lab/nope: file does not exist; check the path and its permissions"},
-		{"huge file", inventory.Selection{HostFile: "big"}, "--hostfile big: the file is larger than 4194304 bytes; is it a list of hosts?"},
-		{"a host in two files", inventory.Selection{Hosts: []string{"hosts.yaml,dup.yaml"}}, `dup.yaml:1:9: host odd stands at hosts.yaml:18:5 already; remove one of them (in "hosts: [odd]")`},
-		{"exclude a stranger", inventory.Selection{Hosts: []string{"gpu-03"}, Exclude: []string{"gpu-3"}}, "-x: gpu-3 is none of the hosts that are named; did you mean gpu-03?"},
+		{"huge file", inventory.Selection{HostFile: "big"}, "--hostfile big: the file is larger than 4194304 bytes; is it a host file?"},
+		{"a host in two files", inventory.Selection{Hosts: []string{"hosts.yaml,dup.yaml"}}, `dup.yaml:1:9: host odd is defined at hosts.yaml:18:5 already; remove one of them (in "hosts: [odd]")`},
+		{"exclude a stranger", inventory.Selection{Hosts: []string{"gpu-03"}, Exclude: []string{"gpu-3"}}, "-x: gpu-3 is not one of the selected hosts; did you mean gpu-03?"},
 		{"exclude everything", inventory.Selection{Hosts: []string{"a"}, Exclude: []string{"a"}}, "-x: no host is left; exclude fewer"},
 		{"exclude nonsense", inventory.Selection{Hosts: []string{"a"}, Exclude: []string{"[1"}}, `-x: "[1": a bracket is not closed; write it as gpu[1-4]`},
 	}
@@ -197,7 +197,7 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-func TestADefaultFileThatCannotBeReadIsNotPassedOver(t *testing.T) {
+func TestUnreadableDefaultFileIsAnError(t *testing.T) {
 	denied := func(path string) (io.ReadCloser, error) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrPermission}
 	}
@@ -229,7 +229,7 @@ func TestDefaultFiles(t *testing.T) {
 	require.Equal(t, []string{"/etc/genv/hosts.yaml"}, inventory.DefaultFiles(func(string) string { return "" }))
 }
 
-func TestExampleDescribesTheDemosFleet(t *testing.T) {
+func TestExampleMatchesDemoFleet(t *testing.T) {
 	path := filepath.Join("..", "..", "hosts.example.yaml")
 	for selection, want := range map[string]string{"@all": "1234", "@lab": "1234", "@a100": "12", "@h100": "34", "gpu-[02-03]": "23"} {
 		hosts, err := inventory.Load(inventory.Selection{Hosts: []string{selection}, HostFile: path}, inventory.OpenFile)

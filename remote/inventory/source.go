@@ -37,12 +37,12 @@ func readFile(path, place string, open Open) ([]byte, error) {
 		return nil, usagef("%s: %w; check that it is a file", place, bare(err))
 	}
 	if len(data) > strictyaml.MaxSize {
-		return nil, usagef("%s: the file is larger than %d bytes; is it a list of hosts?", place, strictyaml.MaxSize)
+		return nil, usagef("%s: the file is larger than %d bytes; is it a host file?", place, strictyaml.MaxSize)
 	}
 	return data, nil
 }
 
-// bare is an error of the file system without the path, which the place names.
+// bare is an error of the file system without its path: the place names it.
 func bare(err error) error {
 	var e *fs.PathError
 	if errors.As(err, &e) {
@@ -51,7 +51,7 @@ func bare(err error) error {
 	return err
 }
 
-// isFile tells a file among the items of -H by its name.
+// isFile says whether an item of -H is a file, by its name.
 func isFile(item string) bool {
 	return strings.Contains(item, "/") || isYAMLName(item)
 }
@@ -61,8 +61,8 @@ func isYAMLName(path string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// isYAML tells a YAML file from a plain list by its name, or by its first line
-// that is not empty and no comment.
+// isYAML distinguishes a YAML file from a plain list by its name, or by its first
+// line that is neither empty nor a comment.
 func isYAML(path string, data []byte) bool {
 	if isYAMLName(path) {
 		return true
@@ -78,31 +78,31 @@ func isYAML(path string, data []byte) bool {
 	return false
 }
 
-// plainLines are the hosts of a plain file, one a line.
-func plainLines(path string, data []byte) []source {
-	var words []source
+// plainLines are the hosts of a plain file, one per line.
+func plainLines(path string, data []byte) []word {
+	var words []word
 	number := 0
 	for line := range bytes.Lines(data) {
 		number++
 		if text := withoutComment(string(line)); text != "" {
-			words = append(words, source{text, fmt.Sprintf("%s:%d", path, number)})
+			words = append(words, word{text, fmt.Sprintf("%s:%d", path, number)})
 		}
 	}
 	return words
 }
 
-// withoutComment cuts a # and what follows. No host name has a # in it.
+// withoutComment removes a comment, which begins with #. No host name contains #.
 func withoutComment(line string) string {
 	line, _, _ = strings.Cut(strings.TrimPrefix(line, "\uFEFF"), "#")
 	return strings.TrimSpace(line)
 }
 
-// splitAll cuts the values of a flag at their commas.
-func splitAll(values []string, flag string) []source {
-	var items []source
+// splitAll splits the values of a flag at their commas.
+func splitAll(values []string, flag string) []word {
+	var items []word
 	for _, value := range values {
 		for _, item := range hostpattern.Split(value) {
-			items = append(items, source{item, flag})
+			items = append(items, word{item, flag})
 		}
 	}
 	return items

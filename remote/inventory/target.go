@@ -10,7 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/hostpattern"
 )
 
-// target is [user@]name[:port], where the name may stand for several hosts.
+// target is [user@]name[:port], where the name may contain ranges.
 type target struct {
 	user    string
 	pattern hostpattern.Pattern
@@ -41,8 +41,8 @@ func parseTarget(text string) (target, error) {
 	return t, err
 }
 
-// splitPort parts the port from a host. A bracket at the beginning that holds a
-// colon is an IPv6 address and no range.
+// splitPort separates the port from a host. Brackets at the beginning that contain
+// a colon are around an IPv6 address, not a range.
 func splitPort(text string) (host string, port int, err error) {
 	if inside, rest, closed := strings.Cut(text, "]"); closed && strings.HasPrefix(inside, "[") && strings.Contains(inside, ":") {
 		return splitBracketed(inside[1:], rest)
@@ -55,23 +55,23 @@ func splitPort(text string) (host string, port int, err error) {
 		return text, 0, nil
 	}
 	if strings.Contains(digits, ":") {
-		return "", 0, errors.New("an IPv6 address with a port stands in brackets; write it as [::1]:22")
+		return "", 0, errors.New("an IPv6 address with a port must be in brackets; write it as [::1]:22")
 	}
 	port, err = parsePort(digits)
 	return host, port, err
 }
 
-// splitBracketed reads what stood in and behind the brackets of [::1]:22.
+// splitBracketed reads what is inside and after the brackets of [::1]:22.
 func splitBracketed(address, rest string) (host string, port int, err error) {
 	if _, err := netip.ParseAddr(address); err != nil {
-		return "", 0, fmt.Errorf("[%s] is no IPv6 address; write it as [::1]:22", address)
+		return "", 0, fmt.Errorf("[%s] is not an IPv6 address; write it as [::1]:22", address)
 	}
 	if rest == "" {
 		return address, 0, nil
 	}
 	digits, ok := strings.CutPrefix(rest, ":")
 	if !ok {
-		return "", 0, errors.New("an IPv6 address in brackets is followed by nothing but a port; write it as [::1]:22")
+		return "", 0, errors.New("an IPv6 address in brackets can only be followed by a port; write it as [::1]:22")
 	}
 	port, err = parsePort(digits)
 	return address, port, err
@@ -80,20 +80,20 @@ func splitBracketed(address, rest string) (host string, port int, err error) {
 func parsePort(digits string) (int, error) {
 	port, err := strconv.ParseUint(digits, 10, 16)
 	if err != nil || port == 0 {
-		return 0, fmt.Errorf("%q is no port; write a number from 1 to 65535", digits)
+		return 0, fmt.Errorf("%q is not a port; write a number from 1 to 65535", digits)
 	}
 	return int(port), nil
 }
 
-// checkUser lets through what account names are made of, in directories other
-// than /etc/passwd too. A dash at the beginning would be an option to ssh.
+// checkUser accepts the characters of account names, including those of directory
+// services. A dash at the beginning would be an option of ssh.
 func checkUser(user string) error {
 	strange := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"'@:,/[]`, r) }
 	if i := strings.IndexFunc(user, strange); i >= 0 {
-		return fmt.Errorf("the user name %q holds a character that account names don't have; write the name alone", user)
+		return fmt.Errorf("the user name %q contains a character that account names don't have; write only the name", user)
 	}
 	if strings.HasPrefix(user, "-") {
-		return fmt.Errorf("the user name %q begins with a dash; write the name alone", user)
+		return fmt.Errorf("the user name %q begins with a dash; write only the name", user)
 	}
 	return nil
 }

@@ -27,23 +27,23 @@ func TestYAMLErrorsNameTheLineAndColumn(t *testing.T) {
 		{"port broken", "hosts:\n  - {name: a, port: 2.5}\n", `h.yaml:2:21: port: 2.5 is not a whole number from 1 to 65535 (in "- {name: a, port: 2.5}")`},
 		{"sudo as text", "hosts:\n  - name: a\n    sudo: yes\n", `h.yaml:3:11: sudo: expected true or false, as in ` + "`true`" + `, but there is text "yes" (in "sudo: yes")`},
 		{"user as number", "hosts:\n  - name: a\n    user: 1000\n", `h.yaml:3:11: user: expected text, but there is a number "1000"; put it in quotes (in "user: 1000")`},
-		{"user as option", "hosts:\n  - name: a\n    user: -oX\n", `h.yaml:3:11: the user name "-oX" begins with a dash; write the name alone (in "user: -oX")`},
+		{"user as option", "hosts:\n  - name: a\n    user: -oX\n", `h.yaml:3:11: the user name "-oX" begins with a dash; write only the name (in "user: -oX")`},
 		{"labels as list", "hosts:\n  - name: a\n    labels: [x]\n", `h.yaml:3:13: labels: expected a mapping, as in ` + "`name: value`" + `, but there is a list (in "labels: [x]")`},
 		{"a label without value", "hosts:\n  - name: a\n    labels:\n      x:\n", `h.yaml:4:7: x: expected text, as in ` + "`word`" + `, but there is nothing (in "x:")`},
 		{"hosts as mapping", "hosts:\n  a: {}\n", `h.yaml:2:3: hosts: expected a list, as in ` + "`- item`" + `, but there is a mapping (in "a: {}")`},
 		{"hosts empty", "hosts:\n", `h.yaml:1:1: hosts: expected a list, as in ` + "`- item`" + `, but there is nothing (in "hosts:")`},
 		{"a list on top", "- a\n- b\n", `h.yaml:1:1: expected a mapping, as in ` + "`key: value`" + `, but there is a list (in "- a")`},
-		{"no name", "hosts:\n  - port: 22\n", "h.yaml:2:5: the host has no name; add `name:` (in \"- port: 22\")"},
+		{"no name", "hosts:\n  - port: 22\n", "h.yaml:2:5: the name of the host is missing; add `name:` (in \"- port: 22\")"},
 		{"no host", "hosts:\n  - a\n  -\n", `h.yaml:3:5: expected text, as in ` + "`word`" + `, but there is nothing (in "-")`},
 		{"bad range", "hosts:\n  - gpu[3-1]\n", `h.yaml:2:5: "gpu[3-1]": the range 3-1 runs backwards; write 1-3 (in "- gpu[3-1]")`},
 		{"a@b@c", "hosts:\n  - a@b@c\n", `h.yaml:2:5: "a@b@c" has more than one @; write it as user@host:port (in "- a@b@c")`},
-		{"user in name", "hosts:\n  - name: bob@a\n", "h.yaml:2:11: \"bob@a\" holds more than a host; write `user:` and `port:` on lines of their own (in \"- name: bob@a\")"},
-		{"group among hosts", "hosts:\n  - \"@x\"\n", "h.yaml:2:5: @x: a group is not allowed here; it belongs into `groups:` (in \"- \\\"@x\\\"\")"},
-		{"addresses", "hosts:\n  - name: a[1-3]\n    address: 10.0.0.[1-2]\n", `h.yaml:3:14: address: 2 addresses for 3 names; write a range of as many (in "address: 10.0.0.[1-2]")`},
-		{"twice", "hosts:\n  - a[1-3]\n  - name: A2\n", `h.yaml:3:11: host A2 stands at h.yaml:2:5 already; remove one of them (in "- name: A2")`},
+		{"user in name", "hosts:\n  - name: bob@a\n", "h.yaml:2:11: \"bob@a\" is more than a host; write `user:` and `port:` on lines of their own (in \"- name: bob@a\")"},
+		{"group among hosts", "hosts:\n  - \"@x\"\n", "h.yaml:2:5: @x: a group is not allowed here; use it in `groups:` (in \"- \\\"@x\\\"\")"},
+		{"addresses", "hosts:\n  - name: a[1-3]\n    address: 10.0.0.[1-2]\n", `h.yaml:3:14: address: 2 addresses for 3 names; write a range with the same number (in "address: 10.0.0.[1-2]")`},
+		{"twice", "hosts:\n  - a[1-3]\n  - name: A2\n", `h.yaml:3:11: host A2 is defined at h.yaml:2:5 already; remove one of them (in "- name: A2")`},
 		{"too many", "hosts:\n  - a[1-60000]\n  - b[1-60000]\n", `h.yaml:3:5: that makes more than 100000 hosts; write a smaller range (in "- b[1-60000]")`},
 		{"unknown host in group", "hosts: [gpu-01]\ngroups:\n  lab:\n    - gpu-1\n", `h.yaml:4:7: host gpu-1 is not in ` + "`hosts:`" + `; did you mean gpu-01? (in "- gpu-1")`},
-		{"unknown group in group", "hosts: [a]\ngroups:\n  lab:\n    - \"@lob\"\n", `h.yaml:4:7: @lob: there is no such group in h.yaml; the groups are @all (in "- \"@lob\"")`},
+		{"unknown group in group", "hosts: [a]\ngroups:\n  lab:\n    - \"@lob\"\n", `h.yaml:4:7: @lob: no such group in h.yaml; the groups are @all (in "- \"@lob\"")`},
 		{"a circle", "hosts: [a]\ngroups:\n  x: [\"@y\"]\n  y: [\"@z\"]\n  z: [\"@x\"]\n", `h.yaml:5:7: group x contains itself: x > y > z > x; remove one of these (in "z: [\"@x\"]")`},
 		{"itself", "hosts: [a]\ngroups:\n  x: [a, \"@x\"]\n", `h.yaml:3:10: group x contains itself: x > x; remove one of these (in "x: [a, \"@x\"]")`},
 		{"group name", "hosts: [a]\ngroups:\n  \"x y\": [a]\n", `h.yaml:3:3: "x y" is no name for a group; use letters, digits, '-', '_' and '.' (in "\"x y\": [a]")`},
@@ -70,7 +70,7 @@ func TestGroupsMayBeWrittenBeforeTheirMembers(t *testing.T) {
 	require.Equal(t, "x y", names(hosts))
 }
 
-func TestLabelsOfOneHostAreItsOwn(t *testing.T) {
+func TestHostsShareNoLabels(t *testing.T) {
 	f := files{"h.yaml": "hosts:\n  - name: a[1-2]\n    labels: {k: v}\n"}
 	hosts, err := inventory.Load(inventory.Selection{HostFile: "h.yaml"}, f.open)
 	require.NoError(t, err)

@@ -1,0 +1,143 @@
+package inventory
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot/hostpattern"
+)
+
+// selected are the hosts of a selection in the order in which they are named,
+// with the user and port that are written with the name.
+type selected struct {
+	hosts []remote.Host
+	index map[string]int // of hosts, by folded name
+}
+
+// selectHosts finds the hosts that the words name; without words, all of the fleet.
+func selectHosts(words []word, f *fleet) (*selected, error) {
+	s := &selected{index: map[string]int{}}
+	if len(words) == 0 {
+		for i, h := range f.hosts {
+			s.index[hostpattern.Fold(h.Name)] = i
+			s.hosts = append(s.hosts, remote.Host{Name: h.Name})
+		}
+	}
+	for _, w := range words {
+		hosts, err := expandWord(w, f)
+		if err != nil {
+			return nil, usagef("%s: %w", w.place, err)
+		}
+		for _, h := range hosts {
+			if known, ok := f.host(h.Name); ok {
+				h.Name = known.Name // as the file writes it
+			} else if f.strict {
+				return nil, usagef("%s: host %s is not in %s; %s", w.place, h.Name, f.in(), hint(h.Name, names(f.hosts), "add it there, or correct the name"))
+			}
+			if err := s.add(h); err != nil {
+				return nil, usagef("%s: %w", w.place, err)
+			}
+		}
+	}
+	return s, nil
+}
+
+// expandWord is the hosts of a group or a target.
+func expandWord(w word, f *fleet) ([]remote.Host, error) {
+	var t target
+	var members []string
+	var err error
+	if group, ok := strings.CutPrefix(w.text, "@"); ok {
+		if members, err = f.members(group); err != nil {
+			return nil, fmt.Errorf("group @%s: %w", group, err)
+		}
+	} else {
+		if t, err = parseTarget(w.text); err != nil {
+			return nil, err
+		}
+		members = t.pattern.Expand()
+	}
+	hosts := make([]remote.Host, len(members))
+	for i, name := range members {
+		hosts[i] = remote.Host{Name: name, User: t.user, Port: t.port}
+	}
+	return hosts, nil
+}
+
+// add adds a host, or its user and port to the same host. Two users or ports are
+// an error: one of the two would be ignored.
+func (s *selected) add(h remote.Host) error {
+	key := hostpattern.Fold(h.Name)
+	i, ok := s.index[key]
+	if !ok {
+		if len(s.hosts) == MaxHosts {
+			return fmt.Errorf("that makes more than %d hosts; write a smaller range", MaxHosts)
+		}
+		s.index[key] = len(s.hosts)
+		s.hosts = append(s.hosts, h)
+		return nil
+	}
+	old := &s.hosts[i]
+	if old.User != "" && h.User != "" && old.User != h.User {
+		return fmt.Errorf("host %s is named with the users %s and %s; name it once", h.Name, old.User, h.User)
+	}
+	if old.Port != 0 && h.Port != 0 && old.Port != h.Port {
+		return fmt.Errorf("host %s is named with the ports %d and %d; for two machines give each a name and `address:` in hosts.yaml", h.Name, old.Port, h.Port)
+	}
+	old.User, old.Port = cmp.Or(old.User, h.User), cmp.Or(old.Port, h.Port)
+	return nil
+}
+
+// exclude removes the hosts of -x.
+func (s *selected) exclude(values []string, f *fleet) error {
+	excluded := map[string]bool{}
+	for _, w := range splitAll(values, "-x") {
+		hosts, err := expandWord(w, f)
+		if err != nil {
+			return usagef("-x: %w", err)
+		}
+		known := strings.HasPrefix(w.text, "@")
+		for _, h := range hosts {
+			key := hostpattern.Fold(h.Name)
+			_, isSelected := s.index[key]
+			_, inFleet := f.index[key]
+			known = known || isSelected || inFleet
+			excluded[key] = true
+		}
+		if !known {
+			return usagef("-x: %s is not one of the selected hosts; %s", w.text, hint(w.text, names(s.hosts), "correct it, or leave it out"))
+		}
+	}
+	s.hosts = slices.DeleteFunc(s.hosts, func(h remote.Host) bool { return excluded[hostpattern.Fold(h.Name)] })
+	if len(s.hosts) == 0 {
+		return usagef("-x: no host is left; exclude fewer")
+	}
+	return nil
+}
+
+// withSettings are the hosts with their settings: what is written with the name
+// takes precedence over -l, and -l over the file.
+func (s *selected) withSettings(f *fleet, user string) []remote.Host {
+	hosts := make([]remote.Host, len(s.hosts))
+	for i, written := range s.hosts {
+		host, ok := f.host(written.Name)
+		if !ok {
+			host = remote.Host{Name: written.Name}
+		}
+		host.User = cmp.Or(written.User, user, host.User)
+		host.Port = cmp.Or(written.Port, host.Port)
+		hosts[i] = host
+	}
+	return hosts
+}
+
+func names(hosts []remote.Host) []string {
+	list := make([]string, len(hosts))
+	for i, h := range hosts {
+		list[i] = h.Name
+	}
+	return list
+}
