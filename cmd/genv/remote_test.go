@@ -213,7 +213,7 @@ func TestHostsThatTalkNonsense(t *testing.T) {
 
 func TestWrongUsage(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
-		{"remote devices", "no hosts are named"},
+		{"remote devices", "no hosts are selected"},
 		{"remote enforce -H gpu[3-1]", `"gpu[3-1]"`},
 		{"remote enforce -H a@b@c", `"a@b@c"`},
 		{"remote enforce -H @nobody", "nobody"},
