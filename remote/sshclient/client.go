@@ -104,7 +104,7 @@ func New(o Options) (*Client, error) {
 	c := &Client{
 		options:  o,
 		resolver: config.New(config.ResolverOptions{File: o.ConfigFile, SSH: o.OpenSSH}),
-		keyring:  auth.NewKeyring(auth.Options{Prompt: o.Prompt, Log: o.Log}),
+		keyring:  auth.NewKeyring(o.Prompt, o.Log),
 		hostKeys: hostkeys.NewStore(o.Log),
 		dials:    newBounds(),
 		peers:    map[endpoint]*peer{},

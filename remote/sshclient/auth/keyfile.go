@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -20,12 +19,9 @@ type identity struct {
 	certificates []*ssh.Certificate
 }
 
-// with are the identity's signers when signer holds the private key: one for
-// each certificate, then the key itself; none without a signer.
+// with are the identity's signers if signer has the private key: one for each
+// certificate, then the key itself; none without a signer.
 func (id identity) with(signer ssh.Signer) []ssh.Signer {
-	if held, ok := signer.(heldKey); ok {
-		signer = held.Signer
-	}
 	if signer == nil {
 		return nil
 	}
@@ -38,8 +34,8 @@ func (id identity) with(signer ssh.Signer) []ssh.Signer {
 	return append(signers, signer)
 }
 
-// identities are the key files that exist, in their order, with the
-// certificates that belong to them, and what is wrong with those that do not serve.
+// identities are the key files that exist, in their order, with their
+// certificates, and notes on those that can't be used.
 func (k *Keyring) identities(s config.HostConfig) ([]identity, []string) {
 	var all []identity
 	var notes []string
@@ -59,10 +55,10 @@ func (k *Keyring) identities(s config.HostConfig) ([]identity, []string) {
 		}
 		all = append(all, id)
 	}
-	return slices.DeleteFunc(all, func(id identity) bool { return id.public == nil }), notes
+	return all, notes
 }
 
-// keyFile is what was read of a file, as long as it does not change.
+// keyFile is the cached content of a file that has not changed since.
 type keyFile struct {
 	public  ssh.PublicKey
 	signer  ssh.Signer
@@ -91,7 +87,7 @@ func (k *Keyring) file(path string) (*keyFile, error) {
 	return file, file.problem
 }
 
-// maxKeyFile is far above any key's size, in bytes.
+// maxKeyFile is far more than the size of any key, in bytes.
 const maxKeyFile = 1 << 20
 
 func (k *Keyring) read(path string, info fs.FileInfo) (ssh.PublicKey, ssh.Signer, error) {
@@ -105,7 +101,7 @@ func (k *Keyring) read(path string, info fs.FileInfo) (ssh.PublicKey, ssh.Signer
 	if public, _, _, _, err := ssh.ParseAuthorizedKey(content); err == nil {
 		return public, nil, nil // IdentityFile names the public key of one in the agent
 	}
-	if info.Mode().Perm()&0o077 != 0 && os.Getuid() != 0 || info.Mode().Perm()&0o077 != 0 && ownedByUs(info) {
+	if info.Mode().Perm()&0o077 != 0 && (os.Getuid() != 0 || ownedByUs(info)) {
 		return readPublic(path + ".pub"), nil, fmt.Errorf("%s can be read by others and is not used: chmod 600 %s", path, path)
 	}
 	signer, err := ssh.ParsePrivateKey(content)
@@ -115,15 +111,15 @@ func (k *Keyring) read(path string, info fs.FileInfo) (ssh.PublicKey, ssh.Signer
 	var locked *ssh.PassphraseMissingError
 	public := readPublic(path + ".pub")
 	if !errors.As(err, &locked) {
-		return public, nil, fmt.Errorf("%s cannot be read here and is used through the agent alone: %w", path, err)
+		return public, nil, fmt.Errorf("%s cannot be read here and is only used through the agent: %w", path, err)
 	}
 	if locked.PublicKey != nil {
 		public = locked.PublicKey
 	}
-	signer = k.unlocking(path, public, content)
+	signer = k.lockedSigner(path, public, content)
 	switch {
 	case public == nil:
-		err = fmt.Errorf("%s is locked with a passphrase and has no %s.pub beside it: ssh-add it", path, path)
+		err = fmt.Errorf("%s is locked with a passphrase and has no %s.pub next to it: ssh-add it", path, path)
 	case signer == nil:
 		err = fmt.Errorf("%s is locked with a passphrase: ssh-add it", path)
 	default:

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/crypto/ssh"
@@ -70,7 +71,7 @@ func TestOrder(t *testing.T) {
 	file, public, _ := key(t, "file", 0o600)
 	held, heldPublic, heldPrivate := key(t, "held", 0o600)
 	_, strangerPublic, stranger := key(t, "stranger", 0o600)
-	ring := auth.NewKeyring(auth.Options{})
+	ring := auth.NewKeyring(nil, zerolog.Nop())
 	defer ring.Close()
 	s := config.HostConfig{IdentityFiles: []string{file, held}, IdentityAgent: serve(t, stranger, heldPrivate)}
 	require.Equal(t, []string{ssh.FingerprintSHA256(heldPublic), ssh.FingerprintSHA256(strangerPublic), ssh.FingerprintSHA256(public)},
@@ -81,11 +82,11 @@ func TestOrder(t *testing.T) {
 	require.Equal(t, []string{ssh.FingerprintSHA256(public), ssh.FingerprintSHA256(heldPublic)}, offered(ring.Keys(s)))
 }
 
-func TestFilesThatDoNotServe(t *testing.T) {
+func TestUnusableFiles(t *testing.T) {
 	open, _, _ := key(t, "open", 0o644)
 	garbage := filepath.Join(t.TempDir(), "garbage")
 	require.NoError(t, os.WriteFile(garbage, []byte("-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n"), 0o600))
-	ring := auth.NewKeyring(auth.Options{})
+	ring := auth.NewKeyring(nil, zerolog.Nop())
 	defer ring.Close()
 	for name, says := range map[string]string{
 		open: "chmod 600", garbage: "cannot be read", t.TempDir(): "not a key file", "/nonexistent/key": "no key to offer",
@@ -96,11 +97,11 @@ func TestFilesThatDoNotServe(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatIsGone(t *testing.T) {
+func TestMissingAgent(t *testing.T) {
 	file, _, _ := key(t, "file", 0o600)
-	ring := auth.NewKeyring(auth.Options{})
+	ring := auth.NewKeyring(nil, zerolog.Nop())
 	defer ring.Close()
 	keys := ring.Keys(config.HostConfig{IdentityFiles: []string{file}, IdentityAgent: "/nonexistent/agent"})
-	require.Len(t, keys.Signers, 1, "the file serves")
+	require.Len(t, keys.Signers, 1, "the file is used")
 	require.Contains(t, keys.Tried(), "agent does not answer")
 }

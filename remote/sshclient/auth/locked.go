@@ -18,19 +18,19 @@ func ownedByUs(info fs.FileInfo) bool {
 	return ok && int(stat.Uid) == os.Getuid()
 }
 
-// unlocking is the signer of an encrypted key whose public half is known: the
-// passphrase is asked for when a server has said that it takes the key, and once
-// in this process. It is nil when nobody can be asked.
-func (k *Keyring) unlocking(path string, public ssh.PublicKey, content []byte) ssh.Signer {
-	if k.options.Prompt == nil || public == nil {
+// lockedSigner is the signer of an encrypted key with a known public key: it asks
+// for the passphrase when a server has accepted the key, and only once in this
+// process. It is nil if there is no terminal to ask on.
+func (k *Keyring) lockedSigner(path string, public ssh.PublicKey, content []byte) ssh.Signer {
+	if k.prompt == nil || public == nil {
 		return nil
 	}
-	return &lockedKey{public: public, closed: k.closed, open: sync.OnceValue(func() *opened {
+	return &lockedKey{public: public, done: k.done, open: sync.OnceValue(func() *opened {
 		result := &opened{known: make(chan struct{})}
-		go func() { // a terminal's answer cannot be called off; Close does not wait for it
+		go func() { // reading from a terminal cannot be cancelled; Close does not wait for it
 			defer close(result.known)
 			if result.signer, result.err = k.ask(path, content); result.err != nil {
-				k.options.Log.Warn().Err(result.err).Msg("a key is left out")
+				k.log.Warn().Err(result.err).Msg("a key is not used")
 			}
 		}()
 		return result
@@ -39,7 +39,7 @@ func (k *Keyring) unlocking(path string, public ssh.PublicKey, content []byte) s
 
 func (k *Keyring) ask(path string, content []byte) (ssh.AlgorithmSigner, error) {
 	k.asking.Lock()
-	passphrase, err := k.options.Prompt(fmt.Sprintf("Passphrase for %s: ", path))
+	passphrase, err := k.prompt(fmt.Sprintf("Passphrase for %s: ", path))
 	k.asking.Unlock()
 	k.answered.Store(time.Now().UnixNano())
 	if err != nil {
@@ -52,22 +52,22 @@ func (k *Keyring) ask(path string, content []byte) (ssh.AlgorithmSigner, error) 
 	}
 	able, ok := signer.(ssh.AlgorithmSigner)
 	if !ok {
-		return nil, errors.New(path + ": a key of a kind that cannot sign here")
+		return nil, errors.New(path + ": a key of a type that cannot sign here")
 	}
 	return able, nil
 }
 
-// opened is what came of asking for a passphrase.
+// opened is the result of asking for a passphrase.
 type opened struct {
-	known  chan struct{} // closed when the rest may be read
+	known  chan struct{} // closed when the other fields may be read
 	signer ssh.AlgorithmSigner
 	err    error
 }
 
 type lockedKey struct {
 	public ssh.PublicKey
-	closed <-chan struct{}
-	open   func() *opened // begins with the first call
+	done   <-chan struct{}
+	open   func() *opened // asks on the first call
 }
 
 func (l *lockedKey) PublicKey() ssh.PublicKey { return l.public }
@@ -84,7 +84,7 @@ func (l *lockedKey) SignWithAlgorithm(rand io.Reader, data []byte, algorithm str
 			return nil, result.err
 		}
 		return result.signer.SignWithAlgorithm(rand, data, algorithm)
-	case <-l.closed:
-		return nil, errors.New("nobody waits for the passphrase any more")
+	case <-l.done:
+		return nil, errors.New("the keyring was closed before the passphrase was entered")
 	}
 }
