@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Accept adds the key of a host that is still unknown to the first of the files,
-// as StrictHostKeyChecking accept-new asks; with hash, the name is hashed. Two
-// of us, or of OpenSSH, that append at once leave two whole lines.
+// Accept adds the key of an unknown host to the first of the files, for
+// StrictHostKeyChecking accept-new; with hash, the name is hashed. Programs that
+// append at the same time, such as OpenSSH, each write a whole line.
 func (s *Store) Accept(files []string, hash bool, address string, key ssh.PublicKey) error {
 	if len(files) == 0 {
 		return errors.New("there is no user known_hosts file to add the key to")
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	db, err := s.Load(files...) // another connection may have added it
+	db, err := s.Load(files...) // another connection may have added the key
 	if err != nil {
 		return err
 	}
@@ -38,11 +38,12 @@ func (s *Store) Accept(files []string, hash bool, address string, key ssh.Public
 		return fmt.Errorf("cannot add the key of %s: %w", name, err)
 	}
 	s.log.Warn().Str("file", files[0]).Str("host", name).Str("fingerprint", ssh.FingerprintSHA256(key)).
-		Msg("known_hosts: the key of a new host was added, as accept-new asks")
+		Msg("known_hosts: the key of a new host was added (accept-new)")
 	return nil
 }
 
-// appendLine writes the line at once, under a lock, behind a whole last line.
+// appendLine writes a line with one call, under a lock, after ending a cut last
+// line.
 func appendLine(name, line string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err

@@ -12,16 +12,16 @@ import (
 	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
 )
 
-// DB is the content of some known_hosts files at one time.
+// DB is the content of some known_hosts files at a point in time.
 type DB struct {
 	known  *knownhosts.HostKeyDB
-	places []Place // of each line that the library was given
+	places []Place // of each line that was passed to the library
 	stamp  string
 }
 
-// Unknown is a host of which no key is known.
+// Unknown is the error for a host without a known key.
 type Unknown struct {
-	Name string // as it would stand in known_hosts
+	Name string // as in known_hosts
 	Key  ssh.PublicKey
 }
 
@@ -29,11 +29,12 @@ func (e *Unknown) Error() string {
 	return fmt.Sprintf("no key of %s is known; it shows a %s key with fingerprint %s", e.Name, e.Key.Type(), ssh.FingerprintSHA256(e.Key))
 }
 
-// Changed is a host whose key is none of those known for it, or is revoked.
+// Changed is the error for a host with a key that differs from the known ones, or
+// that is revoked.
 type Changed struct {
 	Name    string
 	Key     ssh.PublicKey
-	Known   []Place // the lines that name other keys, or revoke this one
+	Known   []Place // the lines with other keys, or the one that revokes this key
 	Revoked bool
 }
 
@@ -42,7 +43,7 @@ func (e *Changed) Error() string {
 	if e.Revoked {
 		return fmt.Sprintf("THE KEY OF %s IS REVOKED at %s: %s", e.Name, e.Known[0], shown)
 	}
-	return fmt.Sprintf("THE KEY OF %s HAS CHANGED: it shows %s, but %s says otherwise", e.Name, shown, e.Known[0])
+	return fmt.Sprintf("THE KEY OF %s HAS CHANGED: it shows %s, but %s has another key", e.Name, shown, e.Known[0])
 }
 
 // Address is the `name:port` under which a host is looked up, in lower case.
@@ -50,9 +51,9 @@ func Address(name string, port int) string {
 	return net.JoinHostPort(strings.ToLower(name), fmt.Sprint(port))
 }
 
-// Algorithms are the host key algorithms to ask for: those of the keys known for
-// the address, in the order of known_hosts, then the others, so that a host
-// without its old key is told as changed. Certificates are asked for only where
+// Algorithms are the host key algorithms to request: those of the known keys of
+// the address, in the order of known_hosts, then the others, so that a host that
+// lost its old key is reported as changed. Certificates are only requested where
 // an authority is known.
 func (db *DB) Algorithms(address string) []string {
 	known := db.known.HostKeyAlgorithms(address)
@@ -70,10 +71,10 @@ func (db *DB) Algorithms(address string) []string {
 	return algorithms
 }
 
-// Check returns nil for a key that is known for the address, *Unknown,
-// *Changed, or another error for a certificate that does not hold.
+// Check returns nil for a known key of the address, *Unknown, *Changed, or
+// another error for an invalid certificate.
 func (db *DB) Check(address string, key ssh.PublicKey) error {
-	// Keys go by the name alone; the library wants some TCP address even where a
+	// Keys are looked up by name only; the library needs some TCP address, and a
 	// proxy's pipe has none.
 	err := db.known.HostKeyCallback()(address, &net.TCPAddr{IP: net.IPv4zero}, key)
 	name := knownhosts.Normalize(address)
@@ -85,7 +86,7 @@ func (db *DB) Check(address string, key ssh.PublicKey) error {
 	case errors.As(err, &revoked):
 		return &Changed{Name: name, Key: key, Known: []Place{db.place(revoked.Revoked)}, Revoked: true}
 	case !errors.As(err, &keyErr):
-		return fmt.Errorf("the host certificate of %s does not hold: %w", name, err)
+		return fmt.Errorf("the host certificate of %s is not valid: %w", name, err)
 	}
 	changed := &Changed{Name: name, Key: key}
 	for _, known := range db.known.HostKeys(address) {

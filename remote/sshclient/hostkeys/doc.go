@@ -3,9 +3,9 @@
 // files. A line that cannot be read is skipped with a warning, names are
 // compared in lower case, and a file that changes is read again.
 //
-// It differs from OpenSSH where that is the safer side: a revoked key is revoked
-// for every host, and a host that is known by other types of key counts as
-// changed, so that `accept-new` never adds a second key to a known host.
+// It differs from OpenSSH where that is safer: a revoked key is revoked for
+// every host, and a host with known keys of other types only counts as changed,
+// so that `accept-new` never adds a second key to a known host.
 //
 //	store := hostkeys.NewStore(log)
 //	db, err := store.Load("/home/alice/.ssh/known_hosts")

@@ -27,8 +27,8 @@ func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
 // maxFile bounds what is read of one file, in bytes.
 const maxFile = 64 << 20
 
-// read puts all the files' good lines into one, so that the library, which
-// orders keys by the file's name, keeps the order of the configuration.
+// read joins the valid lines of all files, so that the library, which sorts keys
+// by file name, keeps the order of the configuration.
 func read(files []string, log zerolog.Logger) (*DB, error) {
 	var lines [][]byte
 	var places []Place
@@ -66,7 +66,7 @@ func readFile(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// clean lower-cases the names of a line, which OpenSSH compares so, and returns
+// clean converts the names of a line to lower case, as OpenSSH does, and returns
 // nil for a line without an entry.
 func clean(line []byte) ([]byte, error) {
 	line = bytes.TrimSpace(line)
@@ -76,27 +76,26 @@ func clean(line []byte) ([]byte, error) {
 	if _, _, _, _, _, err := ssh.ParseKnownHosts(line); err != nil {
 		return nil, err
 	}
-	marker, rest := []byte(nil), line
-	if line[0] == '@' {
-		end := bytes.IndexAny(line, " \t")
-		marker, rest = line[:end+1], bytes.TrimLeft(line[end:], " \t")
+	fields := bytes.Fields(line)
+	names := 0
+	if line[0] == '@' { // a marker
+		names = 1
 	}
-	names, keys, found := bytes.Cut(bytes.ReplaceAll(rest, []byte("\t"), []byte(" ")), []byte(" "))
-	if !found {
+	if len(fields) < names+2 {
 		return nil, errors.New("no key")
 	}
-	if names[0] != '|' {
-		names = bytes.ToLower(names)
+	if fields[names][0] != '|' { // not hashed
+		fields[names] = bytes.ToLower(fields[names])
 	}
-	return bytes.Join([][]byte{append(bytes.Clone(marker), names...), bytes.TrimLeft(keys, " ")}, []byte(" ")), nil
+	return bytes.Join(fields, []byte(" ")), nil
 }
 
 var atLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`knownhosts: \S+?:(\d+): `) })
 
-// parse has the library read the lines. One that only the library objects to is
-// blanked and the rest is read again.
+// parse has the library read the lines. A line that the library refuses is blanked,
+// and the others are read again.
 func parse(lines [][]byte, places []Place, log zerolog.Logger) (*DB, error) {
-	for range maxObjections {
+	for range maxRefused {
 		db, err := load(lines)
 		if err == nil {
 			return &DB{known: db, places: places}, nil
@@ -113,20 +112,21 @@ func parse(lines [][]byte, places []Place, log zerolog.Logger) (*DB, error) {
 		log.Warn().Str("file", at.File).Int("line", at.Line).Msg("known_hosts: line skipped: " + err.Error()[len(m[0]):])
 		lines[number-1] = nil
 	}
-	return nil, fmt.Errorf("%s: more than %d bad lines", places[0].File, maxObjections)
+	return nil, fmt.Errorf("%s: more than %d bad lines", places[0].File, maxRefused)
 }
 
-// maxObjections bounds the work on a file that is no known_hosts file.
-const maxObjections = 100
+// maxRefused bounds the work on a file that is not a known_hosts file.
+const maxRefused = 100
 
-// load gives the library, which reads files by name, one that is in memory.
+// load passes the lines to the library, which only reads files by name, in a file
+// in memory.
 func load(lines [][]byte) (*knownhosts.HostKeyDB, error) {
 	fd, err := unix.MemfdCreate("known_hosts", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("memory file for known hosts: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), "known_hosts")
-	defer func() { _ = file.Close() }() // it was only ever in memory
+	defer func() { _ = file.Close() }() // the file is only in memory
 	if _, err := file.Write(append(bytes.Join(lines, []byte("\n")), '\n')); err != nil {
 		return nil, fmt.Errorf("memory file for known hosts: %w", err)
 	}

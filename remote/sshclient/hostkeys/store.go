@@ -9,8 +9,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Store keeps what was read from known_hosts files until they change. It is
-// safe for concurrent use.
+// Store caches known_hosts files until they change. It is safe for concurrent use.
 type Store struct {
 	log     zerolog.Logger
 	mu      sync.Mutex
@@ -18,18 +17,15 @@ type Store struct {
 	writing sync.Mutex // one append at a time
 }
 
-// NewStore returns a Store that warns of bad lines on log.
+// NewStore returns a Store that logs warnings about bad lines.
 func NewStore(log zerolog.Logger) *Store {
 	return &Store{log: log, loaded: map[string]*DB{}}
 }
 
-// Load reads the files, first come first asked; one that does not exist is
-// empty. What was read before is used again while no file has changed.
+// Load reads the files, in the order of lookup; one that does not exist is empty.
+// The result is cached until a file changes.
 func (s *Store) Load(files ...string) (*DB, error) {
-	stamp, err := stampOf(files)
-	if err != nil {
-		return nil, err
-	}
+	stamp := stampOf(files)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := strings.Join(files, "\x00")
@@ -46,18 +42,14 @@ func (s *Store) Load(files ...string) (*DB, error) {
 }
 
 // stampOf changes when one of the files does.
-func stampOf(files []string) (string, error) {
+func stampOf(files []string) string {
 	var b strings.Builder
 	for _, file := range files {
-		info, err := os.Stat(file)
-		switch {
-		case os.IsNotExist(err):
-			b.WriteString("-;")
-		case err != nil:
-			return "", fmt.Errorf("cannot read the known hosts: %w", err)
-		default:
+		if info, err := os.Stat(file); err != nil {
+			fmt.Fprintf(&b, "%v;", err)
+		} else {
 			fmt.Fprintf(&b, "%d %d;", info.ModTime().UnixNano(), info.Size())
 		}
 	}
-	return b.String(), nil
+	return b.String()
 }
