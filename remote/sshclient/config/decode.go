@@ -7,8 +7,8 @@ import (
 	"github.com/kevinburke/ssh_config"
 )
 
-// decode has the library read the selected lines, one keyword and one word a
-// line, and takes nothing from it that differs from what the lines say.
+// decode has the library read the selected lines, one keyword and one word per
+// line, and returns an error where the result differs from the lines.
 func (f *files) decode(selected []line) (raw, error) {
 	var text strings.Builder
 	var flat []line
@@ -28,7 +28,7 @@ func (f *files) decode(selected []line) (raw, error) {
 	return values, err
 }
 
-// quoted keeps spaces at the ends and a word's own quotes from being stripped.
+// quoted quotes a word from which the library would strip spaces or quotes.
 func quoted(word string) string {
 	if strings.ContainsAny(word, " \t") && !strings.Contains(word, `"`) || strings.HasPrefix(word, `"`) && strings.HasSuffix(word, `"`) {
 		return `"` + word + `"`

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha1" //nolint:gosec // %C is defined as a SHA-1 of public names, no secret (ssh_config(5), TOKENS)
 	"encoding/hex"
 	"os"
@@ -16,13 +17,13 @@ func (w identity) tokens(q Query, s HostConfig) map[byte]string {
 	jump := ""
 	sum := sha1.Sum([]byte(long + s.HostName + port + s.User + jump)) //nolint:gosec // see above
 	return map[byte]string{
-		'%': "%", 'd': w.home, 'h': s.HostName, 'i': w.uid, 'k': or(s.HostKeyAlias, q.Host), 'L': short, 'l': long,
+		'%': "%", 'd': w.home, 'h': s.HostName, 'i': w.uid, 'k': cmp.Or(s.HostKeyAlias, q.Host), 'L': short, 'l': long,
 		'n': q.Host, 'p': port, 'r': s.User, 'u': w.user, 'j': jump, 'C': hex.EncodeToString(sum[:]),
 	}
 }
 
-// expand fills in %x; one that is not a token stays as it is, for `ssh -G` has
-// expanded some values already.
+// expand replaces tokens. An unknown one is kept, since `ssh -G` has expanded some
+// values already.
 func expand(text string, tokens map[byte]string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -38,8 +39,8 @@ func expand(text string, tokens map[byte]string) string {
 	return b.String()
 }
 
-// environment fills in ${NAME}, the one form that OpenSSH knows. A name that is
-// not set is an empty text here; reading the file has refused it before.
+// environment replaces ${NAME}, the only form of OpenSSH. Variables that are not
+// set were refused before, see environmentSet.
 func environment(text string, getenv func(string) string) string {
 	for {
 		before, rest, found := strings.Cut(text, "${")

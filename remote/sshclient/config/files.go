@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +13,7 @@ import (
 	"syscall"
 )
 
-// line is one line of a file with content.
+// line is a line of a file that is neither empty nor a comment.
 type line struct {
 	place    Error // its file and number
 	keyword  string
@@ -22,31 +23,31 @@ type line struct {
 
 type file struct{ lines []line }
 
-// files are the configuration files that hold, read again when one changes.
+// files are the configuration files, which are read again when one changes.
 type files struct {
 	roots []root
 	who   identity
 
 	mu      sync.Mutex
-	watched []string // everything whose change means reading again
-	seen    string   // the stamp of what was read
+	watched []string // files and folders that are checked for changes
+	seen    string   // the stamp of the watched files when they were read
 	tree    []*file
 	refused error // the first line that cannot be honoured
 
-	values map[string]raw // by the text of the lines that hold
+	values map[string]raw // decoded values, by the text of the selected lines
 }
 
-// root is a file to begin with, and how ssh treats it.
+// root is a top-level file, and how ssh treats it.
 type root struct {
-	path, relative string // relative: where the Includes' relative names start
-	must, private  bool   // it has to exist; its mode is checked
+	path, relative string // relative: the folder for relative names in Includes
+	must, private  bool   // it must exist; its mode is checked
 	user           bool   // `~` is allowed in Includes
 }
 
 func newFiles(o ResolverOptions, who identity) *files {
 	f := &files{who: who, values: map[string]raw{}}
 	home := filepath.Join(who.home, ".ssh")
-	system := or(o.SystemFile, "/etc/ssh/ssh_config")
+	system := cmp.Or(o.SystemFile, "/etc/ssh/ssh_config")
 	switch {
 	case strings.EqualFold(o.File, "none"):
 	case o.File != "":
@@ -60,7 +61,7 @@ func newFiles(o ResolverOptions, who identity) *files {
 	return f
 }
 
-// stamp changes when a file does; it reads them again then.
+// stamp is different after a file has changed; then the files are read again.
 func (f *files) stamp() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,13 +95,13 @@ func stampOf(paths []string) string {
 	return b.String()
 }
 
-// Limits: OpenSSH's own for the depth of Includes, ours for a file's size.
+// The maximum depth of Includes is that of OpenSSH.
 const (
 	maxDepth = 16
 	maxSize  = 4 << 20
 )
 
-// read returns nil for a file that ssh would pass over.
+// read returns nil for a file that ssh would ignore.
 func (f *files) read(path string, r root, depth int) *file {
 	f.watched = append(f.watched, path)
 	whole := Error{File: path}
@@ -116,7 +117,7 @@ func (f *files) read(path string, r root, depth int) *file {
 		f.refuse(whole, "not a regular file of at most 4 MiB, or included too deeply")
 		return nil
 	case r.private && !trusted(info):
-		f.refuse(whole, "bad owner or permissions: it must be yours, and nobody else's to write")
+		f.refuse(whole, "bad owner or permissions: it must be yours, and others must not be able to write to it")
 		return nil
 	}
 	content, err := os.ReadFile(path)
@@ -127,7 +128,7 @@ func (f *files) read(path string, r root, depth int) *file {
 	return f.parse(path, string(content), r, depth)
 }
 
-// trusted is the check that ssh makes of the user's own files.
+// trusted is the check that ssh does for the user's own files.
 func trusted(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && (stat.Uid == 0 || int(stat.Uid) == os.Getuid()) && info.Mode().Perm()&0o022 == 0

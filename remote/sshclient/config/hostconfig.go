@@ -13,20 +13,20 @@ const (
 	StrictOff       Strictness = "no"
 )
 
-// HostConfig are the fields of ssh_config that genv honours, expanded: file names
-// are absolute, tokens are filled in.
+// HostConfig is what ssh_config sets for a host, as far as genv uses it. File names
+// are absolute, tokens are expanded.
 type HostConfig struct {
 	HostName string // where to connect: a name or an address
 	User     string
 	Port     int
 
 	ProxyJump    []string // hops as written, [user@]host[:port] or ssh://…, first hop first
-	ProxyCommand string   // for /bin/sh -c; empty when there is none
+	ProxyCommand string   // for /bin/sh -c; empty for none
 
 	IdentityFiles    []string
 	CertificateFiles []string
 	IdentitiesOnly   bool
-	IdentityAgent    string // a socket's path; empty when no agent is to be asked
+	IdentityAgent    string // a socket's path; empty for no agent
 
 	UserKnownHosts   []string
 	GlobalKnownHosts []string
@@ -41,8 +41,8 @@ type HostConfig struct {
 	BindAddress         string // empty: left to the kernel
 }
 
-// Query is a host as the administrator calls it, with what is set for it
-// outside ssh_config and takes precedence over it.
+// Query is a host as the administrator names it, with the settings that take
+// precedence over ssh_config.
 type Query struct {
 	Host     string // matched against Host patterns
 	HostName string // empty: left to ssh_config

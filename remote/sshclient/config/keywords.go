@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// arity is how many words a keyword has; several are kept as one value.
+// arity is how many words a keyword has.
 type arity int
 
 const (
@@ -15,8 +15,8 @@ const (
 	each              // one word, every line counts
 )
 
-// honoured are the keywords whose values reach HostConfig, with what ssh accepts
-// there. Another value is left to ssh, or refused.
+// honoured are the keywords of HostConfig, with the values that ssh accepts. Any
+// other value is left to ssh, or refused.
 var honoured = map[string]struct {
 	arity arity
 	valid func(string) bool
@@ -32,16 +32,14 @@ var honoured = map[string]struct {
 	"addressfamily": {one, oneOf("any", "inet", "inet6")}, "bindaddress": {one, onlyTokens()},
 }
 
-// onlyIf are keywords that may have no other value than one that changes
-// nothing here.
+// onlyIf are keywords that may only have a value that changes nothing for genv.
 var onlyIf = map[string][]string{
 	"canonicalizehostname": {"no", "false", "none"}, "revokedhostkeys": {"none"}, "knownhostscommand": {"none"},
 	"pkcs11provider": {"none"}, "bindinterface": {"none"}, "pubkeyauthentication": {"yes", "true"}, "verifyhostkeydns": {"no", "false"},
 }
 
-// passedOver are the keywords of ssh_config(5) that change nothing of what genv
-// does with a host.
-var passedOver = strings.Fields(`addkeystoagent batchmode canonicaldomains canonicalizefallbacklocal canonicalizemaxdots
+// ignored are the keywords of ssh_config(5) that change nothing for genv.
+var ignored = strings.Fields(`addkeystoagent batchmode canonicaldomains canonicalizefallbacklocal canonicalizemaxdots
 canonicalizepermittedcnames casignaturealgorithms challengeresponseauthentication checkhostip ciphers clearallforwardings
 compression connectionattempts controlmaster controlpath controlpersist dynamicforward enableescapecommandline
 enablesshkeysign escapechar exitonforwardfailure fingerprinthash forkafterauthentication forwardagent forwardx11
@@ -54,7 +52,7 @@ pubkeyacceptedkeytypes rekeylimit remotecommand remoteforward requesttty require
 streamlocalbindmask streamlocalbindunlink syslogfacility tcpkeepalive tunnel tunneldevice updatehostkeys visualhostkey
 xauthlocation channeltimeout`)
 
-// vet tells what cannot be honoured about a line that is no Host, Match or Include.
+// vet returns the problem of a line that is not a Host, Match or Include line.
 func vet(keyword string, words []string) string {
 	if len(words) == 0 || words[0] == "" {
 		return keyword + " has no value"
@@ -73,7 +71,7 @@ func vet(keyword string, words []string) string {
 	if harmless, ok := onlyIf[keyword]; ok && len(words) == 1 && slices.Contains(harmless, strings.ToLower(words[0])) {
 		return ""
 	}
-	if slices.Contains(passedOver, keyword) {
+	if slices.Contains(ignored, keyword) {
 		return ""
 	}
 	return keyword + " cannot be honoured"
@@ -100,8 +98,8 @@ func isTime(value string) bool {
 	return err == nil || strings.EqualFold(value, "none")
 }
 
-// onlyTokens accepts a value whose percent signs are those tokens or doubled,
-// and which has no ${ENV}.
+// onlyTokens accepts a value without ${ENV} and without other tokens than those
+// given and %%.
 func onlyTokens(tokens ...string) func(string) bool {
 	pairs := []string{"%%", ""}
 	for _, token := range tokens {
@@ -113,8 +111,8 @@ func onlyTokens(tokens ...string) func(string) bool {
 	}
 }
 
-// isFileName accepts the tokens of every version of OpenSSH since 8.0; what
-// ${ENV} names is looked at when the host is known.
+// isFileName accepts the tokens that all versions of OpenSSH since 8.0 have; ${ENV}
+// is checked later, by environmentSet.
 func isFileName(value string) bool {
 	rest := strings.NewReplacer("%%", "", "%d", "", "%h", "", "%i", "", "%L", "", "%l", "", "%n", "", "%p", "", "%r", "", "%u", "").Replace(value)
 	return !strings.Contains(rest, "%") && strings.Count(value, "${") <= strings.Count(value, "}")

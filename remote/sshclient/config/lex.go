@@ -2,9 +2,9 @@ package config
 
 import "strings"
 
-// lex splits a line as ssh does into its keyword, lower-cased, and its words.
+// lex splits a line as ssh does into its keyword, in lower case, and its words.
 // An empty keyword is a line without content. Backslashes and single quotes,
-// which versions of OpenSSH read differently, are refused.
+// which versions of OpenSSH interpret differently, are refused.
 func lex(line string) (keyword string, words []string, problem string) {
 	line = strings.Trim(line, " \t\r\n\f")
 	if line == "" || line[0] == '#' {
@@ -22,15 +22,14 @@ func lex(line string) (keyword string, words []string, problem string) {
 	if strings.ContainsAny(keyword, `"'\`) {
 		return keyword, nil, "a quoted keyword cannot be honoured"
 	}
-	if keyword == "proxycommand" { // taken as it stands, with quotes and #
+	if keyword == "proxycommand" { // not split: quotes and # are part of it
 		return keyword, []string{rest}, ""
 	}
 	words, problem = split(rest)
 	return keyword, words, problem
 }
 
-// split separates words at spaces and tabs, outside double quotes, up to a
-// comment.
+// split splits words at spaces and tabs outside double quotes, up to a comment.
 func split(text string) (words []string, problem string) {
 	if strings.ContainsAny(text, `'\`) {
 		return nil, "backslashes and single quotes cannot be honoured"
@@ -56,7 +55,7 @@ func split(text string) (words []string, problem string) {
 	}
 }
 
-// matches is OpenSSH's pattern match: `*` is any text, `?` any one byte.
+// matches is the pattern match of OpenSSH: `*` is any text, `?` any one byte.
 func matches(pattern, text string) bool {
 	for pattern != "" {
 		switch {
@@ -77,18 +76,18 @@ func matches(pattern, text string) bool {
 	return text == ""
 }
 
-// matchesAny tells whether one of the patterns matches and none that is negated.
+// matchesAny says whether a pattern matches and no negated one does.
 func matchesAny(patterns []string, text string) bool {
 	found := false
 	for _, pattern := range patterns {
-		negated := strings.HasPrefix(pattern, "!")
-		if !matches(strings.TrimPrefix(pattern, "!"), text) {
-			continue
-		}
-		if negated {
+		plain, negated := strings.CutPrefix(pattern, "!")
+		switch {
+		case !matches(plain, text):
+		case negated:
 			return false
+		default:
+			found = true
 		}
-		found = true
 	}
 	return found
 }

@@ -1,12 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
 
-// vetMatch tells what cannot be honoured about a Match line: programs that it
-// would run, and criteria that not every OpenSSH has.
+// vetMatch returns the problem of a Match line: criteria that run programs, and
+// criteria that not every OpenSSH has.
 func vetMatch(words []string) string {
 	if len(words) == 0 {
 		return "Match has no criterion"
@@ -30,33 +31,37 @@ func vetMatch(words []string) string {
 	return ""
 }
 
-// holds tells whether all criteria of a Match line hold at this point of the
-// configuration: host and user are those that the lines before have made.
+// holds says whether all criteria of a Match line hold at this point of the
+// configuration: host and user are those of the lines before it.
 func (w *walk) holds(words []string) bool {
 	holds := true
 	for i := 0; i < len(words); i++ {
 		criterion, negated := strings.CutPrefix(words[i], "!")
-		this := true
-		switch strings.ToLower(criterion) {
-		case "final":
-			w.wantsFinal = true
-			this = w.final
-		case "canonical":
-			this = w.final
+		criterion = strings.ToLower(criterion)
+		var value string
+		switch criterion {
 		case "host":
-			i++
-			this = matchesAny(strings.Split(strings.ToLower(words[i]), ","), strings.ToLower(w.target()))
+			value = strings.ToLower(w.target())
 		case "originalhost":
-			i++
-			this = matchesAny(strings.Split(strings.ToLower(words[i]), ","), strings.ToLower(w.query.Host))
+			value = strings.ToLower(w.query.Host)
 		case "user":
-			i++
-			this = matchesAny(strings.Split(words[i], ","), or(w.first("user"), w.who.user))
+			value = cmp.Or(w.first("user"), w.who.user)
 		case "localuser":
-			i++
-			this = matchesAny(strings.Split(words[i], ","), w.who.user)
+			value = w.who.user
+		case "final", "canonical":
+			w.wantsFinal = w.wantsFinal || criterion == "final"
+			holds = holds && w.final != negated
+			continue
+		case "all":
+			holds = holds && !negated
+			continue
 		}
-		holds = holds && this != negated
+		i++
+		patterns := words[i]
+		if strings.HasSuffix(criterion, "host") {
+			patterns = strings.ToLower(patterns)
+		}
+		holds = holds && matchesAny(strings.Split(patterns, ","), value) != negated
 	}
 	return holds
 }

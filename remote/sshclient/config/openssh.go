@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// askOpenSSH runs `ssh -G`, which prints what ssh would do and connects to
-// nothing. The host's name is an argument of its own: no shell sees it.
+// askOpenSSH runs `ssh -G`, which prints what ssh would do without connecting.
+// The host's name is a separate argument, not part of a shell command.
 func (r *Resolver) askOpenSSH(ctx context.Context, q Query) (raw, error) {
 	var out, problems bytes.Buffer
 	ssh := exec.CommandContext(ctx, r.ssh, r.arguments(q)...)
@@ -45,7 +45,7 @@ func (r *Resolver) arguments(q Query) []string {
 
 var fileLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^(/?\S+):? line (\d+): (.*)$`) })
 
-// sshProblem is ssh's own complaint with the place it names.
+// sshProblem is the error that ssh printed, with the place it names.
 func sshProblem(text string, cause error) error {
 	if m := fileLine().FindStringSubmatch(text); m != nil {
 		line, _ := strconv.Atoi(m[2])
@@ -58,25 +58,23 @@ func sshProblem(text string, cause error) error {
 	return &Error{Problem: "ssh -G: " + cause.Error()}
 }
 
-// gathered are the keywords with several values on one line of `ssh -G`. It
-// does not quote them, so that a path with a space can only be told by the next
-// path's beginning.
-var gathered = map[string]bool{"userknownhostsfile": true, "globalknownhostsfile": true}
-
 // parseOpenSSH reads `keyword value` lines.
 func parseOpenSSH(text string) raw {
 	values := raw{}
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimRight(line, "\n"), " ")
-		if gathered[key] {
+		switch key {
+		case "userknownhostsfile", "globalknownhostsfile":
 			values[key] = paths(value)
-			continue
+		default:
+			values[key] = append(values[key], value)
 		}
-		values[key] = append(values[key], value)
 	}
 	return values
 }
 
+// paths splits a list of paths. ssh doesn't quote them: a word that doesn't begin
+// like a path is the rest of a path with a space.
 func paths(text string) (all []string) {
 	for word := range strings.SplitSeq(text, " ") {
 		if len(all) > 0 && !strings.ContainsAny(word[:min(1, len(word))], "/~%$") {

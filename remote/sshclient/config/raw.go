@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"os/user"
 	"strconv"
@@ -8,8 +9,8 @@ import (
 	"time"
 )
 
-// raw holds values by lower-cased keyword, as `ssh -G` prints them: one entry
-// for most keywords, several for those that gather.
+// raw are values by lower-case keyword, as `ssh -G` prints them: several for
+// keywords that may be repeated, else one.
 type raw map[string][]string
 
 func (r raw) first(key string) string {
@@ -19,10 +20,10 @@ func (r raw) first(key string) string {
 	return ""
 }
 
-// Error is a configuration that cannot be honoured.
+// Error is a configuration that genv can't use.
 type Error struct {
-	File    string // empty when it is not a file's fault
-	Line    int    // from 1; 0 when it is the whole file's
+	File    string // empty if no file is the cause
+	Line    int    // from 1; 0 for the whole file
 	Problem string
 }
 
@@ -41,11 +42,10 @@ var defaultIdentities = []string{
 	"~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ecdsa_sk", "~/.ssh/id_ed25519", "~/.ssh/id_ed25519_sk",
 }
 
-// settings expands raw values for a host. It is the one place where both ways
-// of reading a configuration come together.
+// settings expands raw values for a host, whichever way they were read.
 func (r raw) settings(q Query, who identity) (HostConfig, error) {
-	s := HostConfig{User: or(r.first("user"), who.user), Port: 22, ServerAliveCountMax: 3, AddressFamily: or(strings.ToLower(r.first("addressfamily")), "any")}
-	s.HostName = strings.ToLower(strings.NewReplacer("%%", "%", "%h", q.Host).Replace(or(r.first("hostname"), q.Host)))
+	s := HostConfig{User: cmp.Or(r.first("user"), who.user), Port: 22, ServerAliveCountMax: 3, AddressFamily: cmp.Or(strings.ToLower(r.first("addressfamily")), "any")}
+	s.HostName = strings.ToLower(strings.NewReplacer("%%", "%", "%h", q.Host).Replace(cmp.Or(r.first("hostname"), q.Host)))
 	if err := r.numbers(&s); err != nil {
 		return s, err
 	}
@@ -62,30 +62,22 @@ func (r raw) settings(q Query, who identity) (HostConfig, error) {
 	return s, r.refuse()
 }
 
-func (r raw) numbers(s *HostConfig) error {
-	for _, field := range []struct {
-		key string
-		set func(string) error
-	}{
-		{"port", func(v string) (err error) {
-			if s.Port, err = strconv.Atoi(v); err == nil && (s.Port < 1 || s.Port > 65535) {
-				err = strconv.ErrRange
-			}
-			return err
-		}},
-		{"connecttimeout", func(v string) (err error) { s.ConnectTimeout, err = Duration(v); return err }},
-		{"serveraliveinterval", func(v string) (err error) { s.ServerAliveInterval, err = Duration(v); return err }},
-		{"serveralivecountmax", func(v string) (err error) { s.ServerAliveCountMax, err = strconv.Atoi(v); return err }},
-	} {
-		value := unlessNone(r.first(field.key))
-		if value == "" {
-			continue
-		}
-		if err := field.set(value); err != nil {
-			return &Error{Problem: fmt.Sprintf("bad value %q for %s in ssh_config", value, field.key)}
+func (r raw) numbers(s *HostConfig) (err error) {
+	parse := func(key string, set func(value string) error) {
+		if value := unlessNone(r.first(key)); value != "" && err == nil && set(value) != nil {
+			err = &Error{Problem: fmt.Sprintf("bad value %q for %s in ssh_config", value, key)}
 		}
 	}
-	return nil
+	parse("port", func(v string) (err error) {
+		if s.Port, err = strconv.Atoi(v); err == nil && (s.Port < 1 || s.Port > 65535) {
+			err = strconv.ErrRange
+		}
+		return err
+	})
+	parse("connecttimeout", func(v string) (err error) { s.ConnectTimeout, err = Duration(v); return err })
+	parse("serveraliveinterval", func(v string) (err error) { s.ServerAliveInterval, err = Duration(v); return err })
+	parse("serveralivecountmax", func(v string) (err error) { s.ServerAliveCountMax, err = strconv.Atoi(v); return err })
+	return err
 }
 
 func (r raw) proxy(s *HostConfig, tokens map[byte]string) error {
@@ -131,7 +123,7 @@ func (r raw) files(s *HostConfig, tokens map[byte]string, who identity) {
 	}
 }
 
-// refuse names what would weaken or bend the connection if it were passed over.
+// refuse returns an error for keywords that can't be ignored safely.
 func (r raw) refuse() error {
 	for key, harmless := range map[string]string{
 		"revokedhostkeys": "none", "knownhostscommand": "none", "pkcs11provider": "none", "bindinterface": "none",
@@ -197,13 +189,6 @@ func unlessNone(value string) string {
 	return value
 }
 
-func or(value, fallback string) string {
-	if value == "" {
-		return fallback
-	}
-	return value
-}
-
 func orAll(values []string, fallback ...string) []string {
 	if len(values) == 0 {
 		return fallback
@@ -211,7 +196,7 @@ func orAll(values []string, fallback ...string) []string {
 	return values
 }
 
-// identity is who asks: what tokens, `~` and ${ENV} stand for.
+// identity is the user who runs genv, for tokens, `~` and ${ENV}.
 type identity struct {
 	user, uid, home string
 	getenv          func(string) string

@@ -12,24 +12,25 @@ import (
 	"sync"
 )
 
-// ResolverOptions say where to look; the zero value is what ssh(1) does by itself.
+// ResolverOptions say which files and program to use; the zero value is what ssh(1)
+// does by default.
 type ResolverOptions struct {
-	// File is ssh's -F: this file instead of the user's and the system's;
-	// "none" is no file at all.
+	// File is ssh's -F: a file instead of the user's and the system's; "none" for no
+	// file.
 	File string
-	// SSH is the ssh program; empty is the one in PATH, "none" is not to ask.
+	// SSH is the ssh program; empty for the one in PATH, "none" for none.
 	SSH string
-	// Always asks ssh even where the local reader understands every line.
+	// Always runs ssh even if the local reader understands every line.
 	Always bool
 	// Home and Getenv replace the user's home folder and environment; SystemFile
-	// replaces /etc/ssh/ssh_config. They are for tests: ssh cannot be told of
-	// another home, so set SSH to "none" with them.
+	// replaces /etc/ssh/ssh_config. They are for tests, with SSH set to "none", since
+	// ssh can't use another home folder.
 	Home, SystemFile string
 	Getenv           func(string) string
 }
 
-// Resolver answers queries and remembers the answers for as long as the files
-// they come from stay the same. It is safe for concurrent use.
+// Resolver answers queries and caches the answers until a configuration file
+// changes. It is safe for concurrent use.
 type Resolver struct {
 	options ResolverOptions
 	who     identity
@@ -54,7 +55,7 @@ func New(o ResolverOptions) *Resolver {
 	switch o.SSH {
 	case "none":
 	case "":
-		r.ssh, _ = exec.LookPath("ssh") // absent: the local reader serves alone
+		r.ssh, _ = exec.LookPath("ssh") // without ssh, only the local reader is used
 	default:
 		r.ssh = o.SSH
 	}
@@ -76,8 +77,8 @@ func whoAmI(o ResolverOptions) identity {
 	return who
 }
 
-// Resolve answers what OpenSSH would do for the host. Its error is an *Error,
-// or the context's cause.
+// Resolve returns what OpenSSH would use for the host. Its error is an *Error, or
+// the context's cause.
 func (r *Resolver) Resolve(ctx context.Context, q Query) (HostConfig, error) {
 	if err := Valid(q); err != nil {
 		return HostConfig{}, err
@@ -112,8 +113,9 @@ func (r *Resolver) resolve(ctx context.Context, q Query) (HostConfig, error) {
 	return s, validTarget(s)
 }
 
-// read prefers the local reader where it is sure, for a process a host is what
-// makes a cold start slow, then ssh, and is left with the reader's refusal.
+// read uses the local reader if that understands every line, since one process per
+// host makes the first cycle slow; otherwise ssh. Without ssh the error is that of
+// the reader.
 func (r *Resolver) read(ctx context.Context, q Query) (raw, error) {
 	var refusal error
 	if !r.options.Always || r.ssh == "" {
@@ -134,14 +136,14 @@ func (r *Resolver) read(ctx context.Context, q Query) (raw, error) {
 	return r.askOpenSSH(ctx, q)
 }
 
-// hostName is what may stand for a host: what resolvers and addresses need, and
-// nothing that a shell or ssh's own command line could take for more.
+// hostName matches host names and addresses, and nothing that a shell or the
+// command line of ssh could interpret.
 var hostName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\pL\pN_.:\[\]][\pL\pN_.:%\[\]-]*$`) })
 
-// userName leaves out what a shell interprets, for it can stand in a ProxyCommand.
+// userName excludes what a shell interprets, since it can be in a ProxyCommand.
 var userName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\pL\pN_.@+\\][\pL\pN_.@+\\ -]*\$?$`) })
 
-// Valid refuses names that could be taken for an option or for shell text.
+// Valid refuses names that could be interpreted as an option or by a shell.
 func Valid(q Query) error {
 	for _, name := range []string{q.Host, q.HostName} {
 		if name != "" && !hostName().MatchString(name) {

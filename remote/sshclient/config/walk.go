@@ -1,17 +1,18 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 )
 
-// walk selects the lines that hold for one host, in the order in which ssh
-// reads them. The first line of a keyword wins, but for those that gather.
+// walk selects the lines that apply to one host, in the order in which ssh reads
+// them. The first line of a keyword wins, except for keywords that may be repeated.
 type walk struct {
 	query    Query
 	who      identity
-	host     string // what Host patterns are held against
+	host     string // what Host patterns are matched against
 	final    bool   // the second reading, which `Match final` asks for
 	selected []line
 
@@ -43,7 +44,7 @@ func (f *files) evaluate(q Query) (raw, error) {
 	return values, err
 }
 
-// preset holds what the command line says, before any file.
+// preset selects what the query sets, before any file.
 func (w *walk) preset() {
 	add := func(keyword, value string) {
 		if value != "" {
@@ -63,8 +64,8 @@ func (w *walk) all(tree []*file) {
 	}
 }
 
-// file goes through a file; within an Include in a block that does not hold,
-// nothing does.
+// file goes through a file. With may false, for an Include in a block that doesn't
+// apply, no line is selected.
 func (w *walk) file(f *file, may bool) {
 	active := may
 	for _, l := range f.lines {
@@ -85,7 +86,7 @@ func (w *walk) file(f *file, may bool) {
 	}
 }
 
-// counts tells whether a line still adds something.
+// counts says whether a line still adds a value.
 func (w *walk) counts(l line) bool {
 	h, ok := honoured[l.keyword]
 	if !ok || isUnset(l) {
@@ -96,7 +97,7 @@ func (w *walk) counts(l line) bool {
 		case s.keyword == l.keyword && (h.arity != each || slices.Equal(s.words, l.words)):
 			return false
 		case s.keyword == "proxyjump" && !strings.EqualFold(s.words[0], "none") && l.keyword == "proxycommand", s.keyword == "proxycommand" && l.keyword == "proxyjump":
-			return false // they stand for each other
+			return false // one replaces the other
 		}
 	}
 	return true
@@ -113,10 +114,10 @@ func (w *walk) first(keyword string) string {
 
 // target is the host's name so far, after HostName.
 func (w *walk) target() string {
-	return strings.NewReplacer("%%", "%", "%h", w.query.Host).Replace(or(w.first("hostname"), w.query.Host))
+	return strings.NewReplacer("%%", "%", "%h", w.query.Host).Replace(cmp.Or(w.first("hostname"), w.query.Host))
 }
 
-// isUnset is a time of "none", which leaves room for a later line.
+// isUnset is a time of "none", after which a later line may still set it.
 func isUnset(l line) bool {
 	return strings.EqualFold(l.words[0], "none") && (l.keyword == "connecttimeout" || l.keyword == "serveraliveinterval")
 }
