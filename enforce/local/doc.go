@@ -1,7 +1,7 @@
 // Package local carries out a report on this machine: it detaches environments
 // from devices, ends processes, and returns the outcome of each item.
 //
-//	machine := &snapshotlocal.Machine{SMI: client, Books: store} // of snapshot/local
+//	machine := &snapshotlocal.Collector{SMI: client, StateFiles: store} // of snapshot/local
 //	x := local.New(machine, store, local.ExecutorOptions{Grace: 10 * time.Second})
 //	for _, outcome := range x.Execute(ctx, report) {
 //		fmt.Println(outcome.PID, outcome.Status, outcome.Reason)

@@ -15,7 +15,7 @@ import (
 //
 // A process that was judged as outside any environment, and is outside now, is
 // what was judged, whatever its environ claims now.
-func checkEnvironment(t *target, now *inspection, p *proc.Process, uid snapshot.UID) objection {
+func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.UID) objection {
 	listed := now.processes[t.judged.PID]
 	if listed == nil { // it uses no device any more, see checkDevices
 		return objection{}

@@ -30,11 +30,11 @@ func (l lists) Apps(context.Context) (nvidiasmi.Usage, error) {
 	return nvidiasmi.Usage{Apps: []nvidiasmi.App{{GPU: "GPU-0", PID: l.pid, Memory: snapshot.MiB(100)}}}, nil
 }
 
-func (l lists) Devices(context.Context) ([]nvidiasmi.Device, error) {
-	return []nvidiasmi.Device{{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}, nil
+func (l lists) Devices(context.Context) ([]nvidiasmi.GPU, error) {
+	return []nvidiasmi.GPU{{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}, nil
 }
 
-func (l lists) List(context.Context) ([]nvidiasmi.Listed, error) { return nil, nvidiasmi.ErrGarbled }
+func (l lists) List(context.Context) ([]nvidiasmi.ListedGPU, error) { return nil, nvidiasmi.ErrGarbled }
 
 // shellWithJob is a shell, and a job in it that sets a title over its environ.
 func shellWithJob(t *testing.T) (uid snapshot.UID, shell, job snapshot.PID, wait func()) {
@@ -82,7 +82,7 @@ func TestSnapshotAndVerificationAgree(t *testing.T) {
 					return nil
 				}))
 			}
-			machine := &snapshotlocal.Machine{SMI: lists{job}, Books: store, DevicesFor: time.Hour}
+			machine := &snapshotlocal.Collector{SMI: lists{job}, StateFiles: store, DeviceListTTL: time.Hour}
 			register(row.before)
 			require.Eventually(t, func() bool { return hasTitle(job) }, 10*time.Second, time.Millisecond)
 			s, err := machine.Snapshot(t.Context())

@@ -8,6 +8,6 @@ import (
 
 // The real parts fit.
 var (
-	_ local.Inspector  = (*snapshotlocal.Machine)(nil)
+	_ local.Inspector  = (*snapshotlocal.Collector)(nil)
 	_ local.StateFiles = (*state.Store)(nil)
 )

@@ -73,9 +73,9 @@ func newKnowledge() knowledge {
 // observer looks at processes for one snapshot.
 type observer struct {
 	fs            proc.FS
-	family        *proc.Family
+	family        *proc.AncestorFinder
 	namespace     string // our own user namespace
-	brief         bool   // see Machine.Brief
+	brief         bool   // see Collector.Brief
 	now           time.Time
 	before, after knowledge
 }
@@ -125,7 +125,7 @@ func (o *observer) look(pid snapshot.PID) (sighting, error) {
 
 // claim is what the environ says, from before if the process still runs the
 // same program.
-func (o *observer) claim(p *proc.Process, stat proc.Stat) (claim, error) {
+func (o *observer) claim(p *proc.Handle, stat proc.Stat) (claim, error) {
 	c, now := o.before.claims[p.PID], image{stat.Start, stat.EnvAddress, stat.Name}
 	if c.of == now && now.address != 0 {
 		o.after.claims[p.PID] = c
@@ -141,7 +141,7 @@ func (o *observer) claim(p *proc.Process, stat proc.Stat) (claim, error) {
 
 // readClaim reads the environ. An id that could never be registered (see
 // snapshot.Claim) is no claim.
-func readClaim(p *proc.Process) (claim, error) {
+func readClaim(p *proc.Handle) (claim, error) {
 	value, _, err := p.Environ(snapshot.ClaimVariable)
 	if err != nil {
 		return claim{}, err
@@ -154,7 +154,7 @@ func readClaim(p *proc.Process) (claim, error) {
 }
 
 // describe adds a process's traits.
-func (o *observer) describe(seen *sighting, p *proc.Process, stat proc.Stat, status proc.Status, uidKnown bool) {
+func (o *observer) describe(seen *sighting, p *proc.Handle, stat proc.Stat, status proc.Status, uidKnown bool) {
 	of := traitsOf{image{stat.Start, stat.EnvAddress, stat.Name}, stat.PPID, status.UID}
 	t, known := o.before.traits[p.PID]
 	if !known || t.of != of || of.address == 0 || o.now.Sub(t.at) >= traitsFor {
@@ -163,7 +163,7 @@ func (o *observer) describe(seen *sighting, p *proc.Process, stat proc.Stat, sta
 			t.container, t.command = p.Container(status), p.CommandLine()
 		}
 		if uidKnown {
-			t.owner = p.CountsFor(status.UID, o.namespace)
+			t.owner = p.OwnerOfUID(status.UID, o.namespace)
 		}
 		if seen.lineageErr == nil {
 			t.ancestors, seen.lineageErr = o.family.Ancestors(stat)

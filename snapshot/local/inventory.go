@@ -11,7 +11,7 @@ import (
 // inventory is the list of devices that nvidia-smi gave. It does not change
 // once it is made.
 type inventory struct {
-	devices []nvidiasmi.Device
+	devices []nvidiasmi.GPU
 	index   map[snapshot.GPUUUID]snapshot.DeviceIndex
 	// unlisted are ids that processes use and that nvidia-smi, asked for
 	// them, does not list. They are not asked for again.
@@ -20,9 +20,9 @@ type inventory struct {
 }
 
 // ask makes an inventory.
-func (m *Machine) ask(ctx context.Context) (*inventory, error) {
-	at := m.now()
-	devices, err := m.SMI.Devices(ctx)
+func (c *Collector) ask(ctx context.Context) (*inventory, error) {
+	at := c.now()
+	devices, err := c.SMI.Devices(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -37,19 +37,19 @@ func (m *Machine) ask(ctx context.Context) (*inventory, error) {
 
 // inventoryFor is an inventory that knows, if anything does, every device in
 // usage: the remembered one if it is good for that, else a new one.
-func (m *Machine) inventoryFor(ctx context.Context, usage nvidiasmi.Usage) (*inventory, error) {
-	inv := m.remembered().inventory
-	if inv != nil && m.now().Sub(inv.at) < m.DevicesFor && !inv.lacks(usage) {
+func (c *Collector) inventoryFor(ctx context.Context, usage nvidiasmi.Usage) (*inventory, error) {
+	inv := c.remembered().inventory
+	if inv != nil && c.now().Sub(inv.at) < c.DeviceListTTL && !inv.lacks(usage) {
 		return inv, nil
 	}
-	inv, err := m.ask(ctx)
+	inv, err := c.ask(ctx)
 	if err == nil && inv.lacks(usage) {
-		err = m.addInstances(ctx, inv, usage)
+		err = c.addInstances(ctx, inv, usage)
 	}
 	if err != nil {
 		return nil, err
 	}
-	m.rememberDevices(inv)
+	c.rememberDevices(inv)
 	return inv, nil
 }
 
@@ -65,8 +65,8 @@ func (inv *inventory) lacks(usage nvidiasmi.Usage) bool {
 
 // addInstances completes a new inventory with the MIG instances of each device,
 // which only `nvidia-smi -L` shows, and notes what is not there either.
-func (m *Machine) addInstances(ctx context.Context, inv *inventory, usage nvidiasmi.Usage) error {
-	listed, err := m.SMI.List(ctx)
+func (c *Collector) addInstances(ctx context.Context, inv *inventory, usage nvidiasmi.Usage) error {
+	listed, err := c.SMI.List(ctx)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 // machine is a machine whose sources are written down.
 type machine struct {
-	local.Machine
+	local.Collector
 	t     *testing.T
 	smi   *smi
 	books *books
@@ -72,7 +72,7 @@ func newMachine(t *testing.T) *machine {
 	m.smi = &smi{m: m, devices: twoDevices, list: migList}
 	m.books = &books{m: m}
 	m.books.Devices = []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}
-	m.SMI, m.Books, m.Proc = m.smi, m.books, proc.FS{Root: t.TempDir()}
+	m.SMI, m.StateFiles, m.Proc = m.smi, m.books, proc.FS{Root: t.TempDir()}
 	m.MachineIDFile = filepath.Join(m.Proc.Root, "none")
 	m.write("sys/kernel/random/boot_id", bootID+"\n")
 	m.process(1, 0, 2, "HOME=/\x00")
@@ -135,14 +135,14 @@ func (s *smi) Apps(context.Context) (nvidiasmi.Usage, error) {
 	return nvidiasmi.ParseApps([]byte(s.apps))
 }
 
-func (s *smi) Devices(context.Context) ([]nvidiasmi.Device, error) {
+func (s *smi) Devices(context.Context) ([]nvidiasmi.GPU, error) {
 	if err := s.ask("devices"); err != nil {
 		return nil, err
 	}
 	return nvidiasmi.ParseDevices([]byte(s.devices))
 }
 
-func (s *smi) List(context.Context) ([]nvidiasmi.Listed, error) {
+func (s *smi) List(context.Context) ([]nvidiasmi.ListedGPU, error) {
 	if err := s.ask("list"); err != nil {
 		return nil, err
 	}
@@ -193,10 +193,10 @@ func (l listed) Apps(context.Context) (nvidiasmi.Usage, error) {
 	return u, nil
 }
 
-func (l listed) Devices(context.Context) ([]nvidiasmi.Device, error) {
-	return []nvidiasmi.Device{{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}, nil
+func (l listed) Devices(context.Context) ([]nvidiasmi.GPU, error) {
+	return []nvidiasmi.GPU{{UUID: "GPU-0", TotalMemory: snapshot.MiB(81559)}}, nil
 }
 
-func (l listed) List(context.Context) ([]nvidiasmi.Listed, error) {
+func (l listed) List(context.Context) ([]nvidiasmi.ListedGPU, error) {
 	return nil, nvidiasmi.ErrGarbled // it has no MIG instances to ask for
 }

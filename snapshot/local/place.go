@@ -34,19 +34,19 @@ func machineID(path string) string {
 }
 
 // machineID is asked for once: it does not change while the machine runs.
-func (m *Machine) machineID() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.memory.machineID == nil {
-		id := machineID(m.MachineIDFile)
-		m.memory.machineID = &id
+func (c *Collector) machineID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.memory.machineID == nil {
+		id := machineID(c.MachineIDFile)
+		c.memory.machineID = &id
 	}
-	return *m.memory.machineID
+	return *c.memory.machineID
 }
 
 // folder is where the state files are, for Books that can tell.
-func (m *Machine) folder() (string, error) {
-	if books, ok := m.Books.(interface{ FolderID() (string, error) }); ok {
+func (c *Collector) folder() (string, error) {
+	if books, ok := c.StateFiles.(interface{ FolderID() (string, error) }); ok {
 		return books.FolderID()
 	}
 	return "", nil

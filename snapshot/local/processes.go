@@ -13,11 +13,11 @@ import (
 
 // observe asks /proc who the processes are that use devices, but for what is
 // known from before.
-func (m *Machine) observe(usage nvidiasmi.Usage, inv *inventory, before knowledge) (*observer, []sighting, []string) {
+func (c *Collector) observe(usage nvidiasmi.Usage, inv *inventory, before knowledge) (*observer, []sighting, []string) {
 	used, warnings := inv.attribute(usage)
 	o := &observer{
-		fs: m.Proc, family: m.Proc.Family(), namespace: m.Proc.UserNamespace(), brief: m.Brief,
-		now: m.now(), before: before, after: newKnowledge(),
+		fs: c.Proc, family: c.Proc.NewAncestorFinder(), namespace: c.Proc.UserNamespace(), brief: c.Brief,
+		now: c.now(), before: before, after: newKnowledge(),
 	}
 	seen := make([]sighting, 0, len(used))
 	for _, u := range used {
@@ -35,7 +35,7 @@ func (m *Machine) observe(usage nvidiasmi.Usage, inv *inventory, before knowledg
 // order of PID, each with its devices in ascending order of index.
 func (inv *inventory) attribute(usage nvidiasmi.Usage) ([]snapshot.Process, []string) {
 	var warnings []string
-	for _, gpu := range usage.Untold {
+	for _, gpu := range usage.NotListed {
 		warnings = append(warnings, fmt.Sprintf("the driver does not tell which processes use %s: there may be any", nameOr(gpu, "a device")))
 	}
 	byPID := map[snapshot.PID]map[snapshot.DeviceIndex]snapshot.Memory{}

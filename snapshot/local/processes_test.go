@@ -55,7 +55,7 @@ func TestAttribution(t *testing.T) {
 
 func TestAnIDThatNobodyKnowsIsAskedForOnce(t *testing.T) {
 	m := newMachine(t)
-	m.DevicesFor = time.Hour
+	m.DeviceListTTL = time.Hour
 	m.smi.apps = "GPU-9, 100, 5\nMIG-a, 100, 5\n"
 	m.process(100, 1001, 5000, "A=1\x00")
 	require.Len(t, m.snapshot().Warnings, 1)

@@ -38,7 +38,7 @@ func sleeper(t testing.TB, env ...string) snapshot.PID {
 
 // realMachine is this machine with state of its own, and a program in the place of
 // nvidia-smi that lists the given processes, each with 100 MiB on GPU 0.
-func realMachine(t testing.TB, pids ...snapshot.PID) (*local.Machine, *state.Store) {
+func realMachine(t testing.TB, pids ...snapshot.PID) (*local.Collector, *state.Store) {
 	t.Helper()
 	dir := t.TempDir()
 	body := "#!/bin/sh\ncase $1 in\n--query-gpu=*) echo '0, GPU-0, 81559, 100, 7, H100' ;;\n--query-compute-apps=*) :\n"
@@ -48,7 +48,7 @@ func realMachine(t testing.TB, pids ...snapshot.PID) (*local.Machine, *state.Sto
 	path := filepath.Join(dir, "nvidia-smi")
 	require.NoError(t, os.WriteFile(path, []byte(body+";;\n*) exit 2 ;;\nesac\n"), 0o755))
 	store := state.New(filepath.Join(dir, "state"), state.StoreOptions{})
-	return &local.Machine{SMI: nvidiasmi.New(nvidiasmi.Exec{Path: path}, time.Minute), Books: store}, store
+	return &local.Collector{SMI: nvidiasmi.New(nvidiasmi.Exec{Path: path}, time.Minute), StateFiles: store}, store
 }
 
 func TestTheRealSources(t *testing.T) {
@@ -90,7 +90,7 @@ func TestTheRealSources(t *testing.T) {
 
 func TestSnapshotsAtOnce(t *testing.T) {
 	machine, _ := realMachine(t)
-	machine.SMI, machine.DevicesFor = listed{[]snapshot.PID{sleeper(t, "HOME=/", "GENV_ENVIRONMENT_ID=2020")}}, time.Nanosecond
+	machine.SMI, machine.DeviceListTTL = listed{[]snapshot.PID{sleeper(t, "HOME=/", "GENV_ENVIRONMENT_ID=2020")}}, time.Nanosecond
 	var group sync.WaitGroup
 	snapshots, errs := make([]*snapshot.Snapshot, 8), make([]error, 8)
 	for i := range snapshots {
@@ -112,10 +112,10 @@ func BenchmarkSnapshot(b *testing.B) {
 		pids = append(pids, sleeper(b, "HOME=/", "GENV_ENVIRONMENT_ID=2020"))
 	}
 	kept, store := realMachine(b)
-	kept.SMI, kept.DevicesFor = listed{pids}, time.Hour
-	for name, machine := range map[string]func() *local.Machine{
-		"first": func() *local.Machine { return &local.Machine{SMI: kept.SMI, Books: store, Brief: true} },
-		"again": func() *local.Machine { return kept },
+	kept.SMI, kept.DeviceListTTL = listed{pids}, time.Hour
+	for name, machine := range map[string]func() *local.Collector{
+		"first": func() *local.Collector { return &local.Collector{SMI: kept.SMI, StateFiles: store, Brief: true} },
+		"again": func() *local.Collector { return kept },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

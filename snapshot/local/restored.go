@@ -36,8 +36,8 @@ func spareAfterRestore(s *snapshot.Snapshot, books *state.Files, now time.Time) 
 // minute after a restoration, or as long as that can't be written: the copy lacks what was attached since it was
 // taken, and nobody's process may end for that. It gives nobody more than
 // `genv attach --allow-over-subscription` would.
-func (m *Machine) reattach(ctx context.Context, processes []snapshot.Process, books state.Files) (state.Files, error) {
-	if !books.DevicesNotSaved && !books.InRestorationGrace(0, m.now()) {
+func (c *Collector) reattach(ctx context.Context, processes []snapshot.Process, books state.Files) (state.Files, error) {
+	if !books.DevicesNotSaved && !books.InRestorationGrace(0, c.now()) {
 		return books, nil
 	}
 	uses := make(map[snapshot.EnvID][]snapshot.DeviceIndex)
@@ -56,5 +56,5 @@ func (m *Machine) reattach(ctx context.Context, processes []snapshot.Process, bo
 	if len(uses) == 0 {
 		return books, nil
 	}
-	return m.Books.Reattach(ctx, uses)
+	return c.StateFiles.Reattach(ctx, uses)
 }

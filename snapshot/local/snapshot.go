@@ -15,23 +15,23 @@ import (
 // list of devices is still good, and a third one only for MIG instances. The
 // processes are in ascending order of PID. An error means that nothing is
 // known; it wraps an error of nvidiasmi or of state, or the context's.
-func (m *Machine) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
-	usage, err := m.SMI.Apps(ctx)
+func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
+	usage, err := c.SMI.Apps(ctx)
 	if err != nil {
 		return nil, err
 	}
-	inventory, err := m.inventoryFor(ctx, usage)
+	inventory, err := c.inventoryFor(ctx, usage)
 	if err != nil {
 		return nil, err
 	}
-	observer, seen, warnings := m.observe(usage, inventory, m.remembered().processes)
-	books, err := m.books(ctx, inventory)
+	observer, seen, warnings := c.observe(usage, inventory, c.remembered().processes)
+	books, err := c.books(ctx, inventory)
 	if err != nil {
 		return nil, err
 	}
 	processes, more := observer.settle(seen, books.Environments, unusable(books))
-	m.rememberProcesses(observer.after)
-	if books, err = m.reattach(ctx, processes, books); err != nil {
+	c.rememberProcesses(observer.after)
+	if books, err = c.reattach(ctx, processes, books); err != nil {
 		return nil, err
 	}
 	s := &snapshot.Snapshot{
@@ -40,15 +40,15 @@ func (m *Machine) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 		Devices:      inventory.describe(books.Devices),
 		Warnings:     slices.Concat(warnings, more, bookWarnings(books)),
 	}
-	s.Warnings = append(s.Warnings, spareAfterRestore(s, &books, m.now())...)
-	if s.BootID, err = m.Proc.BootID(); err != nil {
+	s.Warnings = append(s.Warnings, spareAfterRestore(s, &books, c.now())...)
+	if s.BootID, err = c.Proc.BootID(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
-	if m.Brief {
+	if c.Brief {
 		return s, nil
 	}
-	s.MachineID = m.machineID()
-	if s.StateFolder, err = m.folder(); err != nil {
+	s.MachineID = c.machineID()
+	if s.StateFolder, err = c.folder(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
 	return s, nil
@@ -63,22 +63,22 @@ func (m *Machine) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 // All of it is read each time, and is what the next snapshot uses again: a process
 // may have overwritten its claim since it was judged, and would be judged by the
 // old one and spared for the new one in every cycle.
-func (m *Machine) Processes(ctx context.Context) ([]snapshot.Process, []string, error) {
-	usage, err := m.SMI.Apps(ctx)
+func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string, error) {
+	usage, err := c.SMI.Apps(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	inventory := &inventory{}
 	if len(usage.Apps) > 0 {
-		inventory, err = m.inventoryFor(ctx, usage)
+		inventory, err = c.inventoryFor(ctx, usage)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	observer, seen, warnings := m.observe(usage, inventory, knowledge{})
+	observer, seen, warnings := c.observe(usage, inventory, knowledge{})
 	var books state.Files
 	if len(seen) > 0 {
-		books, err = m.Books.Read(ctx)
+		books, err = c.StateFiles.Read(ctx)
 	}
 	if errors.Is(err, state.ErrNoDevices) {
 		err = nil
@@ -87,7 +87,7 @@ func (m *Machine) Processes(ctx context.Context) ([]snapshot.Process, []string, 
 		return nil, nil, context.Cause(ctx)
 	}
 	processes, more := observer.settle(seen, books.Environments, cmp.Or(err, unusable(books)))
-	m.rememberProcesses(observer.after)
+	c.rememberProcesses(observer.after)
 	if err != nil {
 		more = append(more, err.Error())
 	}
@@ -96,8 +96,8 @@ func (m *Machine) Processes(ctx context.Context) ([]snapshot.Process, []string, 
 
 // Environments is the part of a snapshot that `--type envs` prints, and its
 // warnings. It never runs nvidia-smi.
-func (m *Machine) Environments(ctx context.Context) ([]snapshot.Environment, []string, error) {
-	books, err := m.Books.Read(ctx)
+func (c *Collector) Environments(ctx context.Context) ([]snapshot.Environment, []string, error) {
+	books, err := c.StateFiles.Read(ctx)
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {
 		return nil, nil, err
 	}
@@ -106,10 +106,10 @@ func (m *Machine) Environments(ctx context.Context) ([]snapshot.Environment, []s
 
 // Devices is the part of a snapshot that `--type devices` prints, and its
 // warnings. It runs nvidia-smi only when the state files hold no devices yet.
-func (m *Machine) Devices(ctx context.Context) ([]snapshot.Device, []string, error) {
-	books, err := m.Books.Read(ctx)
+func (c *Collector) Devices(ctx context.Context) ([]snapshot.Device, []string, error) {
+	books, err := c.StateFiles.Read(ctx)
 	if errors.Is(err, state.ErrNoDevices) {
-		books, err = m.discover(ctx)
+		books, err = c.discover(ctx)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -117,18 +117,18 @@ func (m *Machine) Devices(ctx context.Context) ([]snapshot.Device, []string, err
 	return books.Devices, bookWarnings(books), nil
 }
 
-func (m *Machine) discover(ctx context.Context) (state.Files, error) {
-	found, err := m.Found(ctx)
+func (c *Collector) discover(ctx context.Context) (state.Files, error) {
+	found, err := c.ListDevices(ctx)
 	if err != nil {
 		return state.Files{}, err
 	}
-	return m.Books.RegisterDevices(ctx, found)
+	return c.StateFiles.RegisterDevices(ctx, found)
 }
 
-// Found asks nvidia-smi for the devices that are there now, without their
+// ListDevices asks nvidia-smi for the devices that are there now, without their
 // attachments, for Books to register. It does not look at the state files.
-func (m *Machine) Found(ctx context.Context) ([]snapshot.Device, error) {
-	inventory, err := m.ask(ctx)
+func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) {
+	inventory, err := c.ask(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -137,15 +137,15 @@ func (m *Machine) Found(ctx context.Context) ([]snapshot.Device, error) {
 
 // books reads the state files, and brings them in line with the devices that are
 // there when they are not.
-func (m *Machine) books(ctx context.Context, inventory *inventory) (state.Files, error) {
-	books, err := m.Books.Read(ctx)
+func (c *Collector) books(ctx context.Context, inventory *inventory) (state.Files, error) {
+	books, err := c.StateFiles.Read(ctx)
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {
 		return state.Files{}, err
 	}
 	if err == nil && inventory.agrees(books.Devices) {
 		return books, nil
 	}
-	return m.Books.RegisterDevices(ctx, inventory.found())
+	return c.StateFiles.RegisterDevices(ctx, inventory.found())
 }
 
 // maxDisowned is how many environments that the kernel disowns are named: any

@@ -174,7 +174,7 @@ func TestAListOfDevicesIsUsedAgain(t *testing.T) {
 	m.smi.apps = "GPU-0, 100, 7\n"
 	m.process(100, 1001, 5000, "A=1\x00")
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	m.DevicesFor, m.Now = time.Minute, func() time.Time { return now }
+	m.DeviceListTTL, m.Now = time.Minute, func() time.Time { return now }
 	m.snapshot()
 	m.take()
 	m.snapshot()

@@ -18,9 +18,9 @@ type App struct {
 // Usage is who uses the devices.
 type Usage struct {
 	Apps []App
-	// Untold are the devices on which the driver would not name the
+	// NotListed are the devices on which the driver would not name the
 	// processes: there may be any number of them.
-	Untold []snapshot.GPUUUID
+	NotListed []snapshot.GPUUUID
 }
 
 // AppsArgs are the arguments whose output ParseApps reads. The name of a
@@ -51,7 +51,7 @@ func ParseApps(data []byte) (Usage, error) {
 		p := parser{line: line}
 		app := App{GPU: p.uuid(fields[0]), Memory: p.memory(fields[2])}
 		if known(fields[1]) == "" {
-			usage.Untold = append(usage.Untold, app.GPU)
+			usage.NotListed = append(usage.NotListed, app.GPU)
 		} else {
 			app.PID = p.pid(fields[1])
 			usage.Apps = append(usage.Apps, app)

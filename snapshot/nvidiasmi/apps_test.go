@@ -21,8 +21,8 @@ func TestParseApps(t *testing.T) {
 			{GPU: second, PID: 46505},
 		}},
 		"driver-580-geforce-apps.csv": {
-			Apps:   []nvidiasmi.App{{GPU: "GPU-5a5c3f2e-0005-4c4b-9f1e-000000000001", PID: 711}},
-			Untold: []snapshot.GPUUUID{"GPU-5a5c3f2e-0005-4c4b-9f1e-000000000000"},
+			Apps:      []nvidiasmi.App{{GPU: "GPU-5a5c3f2e-0005-4c4b-9f1e-000000000001", PID: 711}},
+			NotListed: []snapshot.GPUUUID{"GPU-5a5c3f2e-0005-4c4b-9f1e-000000000000"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

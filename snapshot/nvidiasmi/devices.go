@@ -8,8 +8,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Device is one line of --query-gpu.
-type Device struct {
+// GPU is one line of --query-gpu.
+type GPU struct {
 	Index       snapshot.DeviceIndex
 	UUID        snapshot.GPUUUID // empty when the driver would not tell
 	Name        string
@@ -25,7 +25,7 @@ func DevicesArgs() []string {
 
 // Devices lists the devices in the order of their indices. There is at least
 // one: a machine without any is ErrNoDevices.
-func (c *Client) Devices(ctx context.Context) ([]Device, error) {
+func (c *Client) Devices(ctx context.Context) ([]GPU, error) {
 	out, err := c.ask(ctx, DevicesArgs())
 	if err != nil {
 		return nil, err
@@ -39,8 +39,8 @@ func (c *Client) Devices(ctx context.Context) ([]Device, error) {
 
 // ParseDevices reads what nvidia-smi prints for DevicesArgs. Its error is
 // ErrGarbled: nothing of the output may be used.
-func ParseDevices(data []byte) ([]Device, error) {
-	var devices []Device
+func ParseDevices(data []byte) ([]GPU, error) {
+	var devices []GPU
 	seen := map[snapshot.DeviceIndex]bool{}
 	for line := range lines(data) {
 		d, err := parseDevice(line)
@@ -61,13 +61,13 @@ const maxIndex = 1023
 
 // parseDevice reads one line. The name comes last, so that a comma in it harms
 // nothing.
-func parseDevice(line string) (Device, error) {
+func parseDevice(line string) (GPU, error) {
 	fields, err := split(line, 6)
 	if err != nil {
-		return Device{}, err
+		return GPU{}, err
 	}
 	p := parser{line: line}
-	d := Device{
+	d := GPU{
 		Index:       snapshot.DeviceIndex(p.number(fields[0], maxIndex)),
 		UUID:        p.uuid(fields[1]),
 		TotalMemory: p.memory(fields[2]),

@@ -13,7 +13,7 @@ import (
 func per(cent int) *int { return &cent }
 
 func TestParseDevices(t *testing.T) {
-	for name, want := range map[string][]nvidiasmi.Device{
+	for name, want := range map[string][]nvidiasmi.GPU{
 		"driver-470-devices.csv": {
 			{Index: 0, UUID: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000000", Name: "Tesla V100-SXM2-16GB", TotalMemory: snapshot.MiB(16160), UsedMemory: snapshot.MiB(3), Utilization: per(0)},
 			{Index: 1, UUID: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000001", Name: "Tesla V100-SXM2-16GB", TotalMemory: snapshot.MiB(16160), UsedMemory: snapshot.MiB(15012), Utilization: per(98)},
@@ -41,7 +41,7 @@ func TestWhatTheDriverWouldNotTellIsUnknown(t *testing.T) {
 	} {
 		devices, err := nvidiasmi.ParseDevices([]byte("0," + strings.Repeat(unknown+",", 4) + unknown))
 		require.NoError(t, err, unknown)
-		require.Equal(t, []nvidiasmi.Device{{Index: 0}}, devices, unknown)
+		require.Equal(t, []nvidiasmi.GPU{{Index: 0}}, devices, unknown)
 		require.False(t, devices[0].TotalMemory.Known())
 
 		usage, err := nvidiasmi.ParseApps([]byte("GPU-1, 711, " + unknown))

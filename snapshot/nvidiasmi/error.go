@@ -7,7 +7,7 @@ import (
 )
 
 // What can be wrong with nvidia-smi. Each says the next step; a failure of
-// nvidia-smi itself is an *Error around one of them.
+// nvidia-smi itself is an *ExitError around one of them.
 var (
 	ErrNotInstalled    = errors.New("there is no nvidia-smi on this machine: install the NVIDIA driver, or put the folder of nvidia-smi into PATH")
 	ErrNoDriver        = errors.New("the NVIDIA driver is not loaded: try `modprobe nvidia`, and look at `dmesg` if that fails")
@@ -21,21 +21,21 @@ var (
 	ErrGarbled         = errors.New("nvidia-smi printed what was not understood: run it by hand on this machine and look at what it says")
 )
 
-// Error is an nvidia-smi that ran and failed. It wraps one of the errors above.
-type Error struct {
+// ExitError is an nvidia-smi that ran and failed. It wraps one of the errors above.
+type ExitError struct {
 	Err      error
 	ExitCode int
 	Text     string // the first line of what it said, escaped; may be empty
 }
 
-func (e *Error) Error() string {
+func (e *ExitError) Error() string {
 	if e.Text == "" {
 		return fmt.Sprintf("nvidia-smi exited with %d: %v", e.ExitCode, e.Err)
 	}
 	return fmt.Sprintf("nvidia-smi exited with %d (%s): %v", e.ExitCode, e.Text, e.Err)
 }
 
-func (e *Error) Unwrap() error { return e.Err }
+func (e *ExitError) Unwrap() error { return e.Err }
 
 // symptoms are what drivers print, on stdout or stderr, when they fail.
 var symptoms = []struct {
@@ -60,14 +60,14 @@ var symptoms = []struct {
 var exitCodes = map[int]error{4: ErrPermission, 9: ErrNoDriver, 12: ErrNotInstalled, 15: ErrGPULost, 18: ErrVersionMismatch}
 
 // Failure says what was wrong with a call: nil when it succeeded, else an
-// *Error. A complaint in place of a line of the answer is a failure whatever
+// *ExitError. A complaint in place of a line of the answer is a failure whatever
 // the exit code is: part of the answer is missing.
 func Failure(out Output) error {
 	err := diagnose(out)
 	if err == nil {
 		return nil
 	}
-	return &Error{Err: err, ExitCode: out.ExitCode, Text: firstLine(out)}
+	return &ExitError{Err: err, ExitCode: out.ExitCode, Text: firstLine(out)}
 }
 
 func diagnose(out Output) error {

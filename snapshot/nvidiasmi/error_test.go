@@ -30,7 +30,7 @@ func TestFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := nvidiasmi.Failure(nvidiasmi.Output{Stdout: []byte(row.stdout), Stderr: []byte(row.stderr), ExitCode: row.code})
 			require.ErrorIs(t, err, row.want)
-			var failed *nvidiasmi.Error
+			var failed *nvidiasmi.ExitError
 			require.ErrorAs(t, err, &failed)
 			require.Equal(t, row.code, failed.ExitCode)
 			require.NotContains(t, err.Error(), "\n")

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Listed is a device of `nvidia-smi -L` with the MIG instances under it.
-type Listed struct {
+// ListedGPU is a device of `nvidia-smi -L` with the MIG instances under it.
+type ListedGPU struct {
 	Index snapshot.DeviceIndex
 	UUID  snapshot.GPUUUID
 	MIG   []snapshot.GPUUUID
@@ -20,7 +20,7 @@ type Listed struct {
 func ListArgs() []string { return []string{"-L"} }
 
 // List lists the devices with their MIG instances.
-func (c *Client) List(ctx context.Context) ([]Listed, error) {
+func (c *Client) List(ctx context.Context) ([]ListedGPU, error) {
 	out, err := c.ask(ctx, ListArgs())
 	if err != nil {
 		return nil, err
@@ -30,8 +30,8 @@ func (c *Client) List(ctx context.Context) ([]Listed, error) {
 
 // ParseList reads what `nvidia-smi -L` prints. Its error is ErrGarbled. Lines
 // under a device that name no MIG instance are passed over.
-func ParseList(data []byte) ([]Listed, error) {
-	var devices []Listed
+func ParseList(data []byte) ([]ListedGPU, error) {
+	var devices []ListedGPU
 	for line := range lines(data) {
 		uuid, named := listedUUID(line)
 		if line[0] != ' ' && line[0] != '\t' {
@@ -39,7 +39,7 @@ func ParseList(data []byte) ([]Listed, error) {
 			if !ok || !named {
 				return nil, garbled(line)
 			}
-			devices = append(devices, Listed{Index: index, UUID: uuid})
+			devices = append(devices, ListedGPU{Index: index, UUID: uuid})
 			continue
 		}
 		if len(devices) == 0 {

@@ -10,7 +10,7 @@ import (
 )
 
 func TestParseList(t *testing.T) {
-	for name, want := range map[string][]nvidiasmi.Listed{
+	for name, want := range map[string][]nvidiasmi.ListedGPU{
 		"driver-470-list.txt": {
 			{Index: 0, UUID: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000000"},
 			{Index: 1, UUID: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000001"},
@@ -38,7 +38,7 @@ func TestParseList(t *testing.T) {
 func TestParseListPassesOverOtherLinesUnderADevice(t *testing.T) {
 	got, err := nvidiasmi.ParseList([]byte("GPU 0: X (UUID: GPU-1)\n  (No MIG devices)\n  MIG 1g.5gb Device 0: (UUID: MIG-1)\n"))
 	require.NoError(t, err)
-	require.Equal(t, []nvidiasmi.Listed{{UUID: "GPU-1", MIG: []snapshot.GPUUUID{"MIG-1"}}}, got)
+	require.Equal(t, []nvidiasmi.ListedGPU{{UUID: "GPU-1", MIG: []snapshot.GPUUUID{"MIG-1"}}}, got)
 }
 
 func TestParseListRefuses(t *testing.T) {

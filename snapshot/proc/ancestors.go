@@ -51,15 +51,17 @@ type Ancestor struct {
 	Start snapshot.StartTime
 }
 
-// Family finds the ancestors of many processes, and looks at each ancestor once.
+// AncestorFinder finds the ancestors of many processes, and looks at each ancestor once.
 // It is for one moment, and not safe for concurrent use.
-type Family struct {
+type AncestorFinder struct {
 	fs   FS
 	seen map[snapshot.PID]Stat
 }
 
-// Family returns a Family that has looked at no process yet.
-func (fs FS) Family() *Family { return &Family{fs: fs, seen: map[snapshot.PID]Stat{}} }
+// NewAncestorFinder returns an AncestorFinder that has looked at no process yet.
+func (fs FS) NewAncestorFinder() *AncestorFinder {
+	return &AncestorFinder{fs: fs, seen: map[snapshot.PID]Stat{}}
+}
 
 // familyDepth is how many ancestors are looked at: far more than processes usually
 // have. Those beyond are ignored, which is no error: otherwise a user could make
@@ -69,7 +71,7 @@ const familyDepth = 256
 // Ancestors are the ancestors of a process, the nearest first, at most
 // familyDepth of them. With an error they are those up to the first one that
 // can't be looked at.
-func (f *Family) Ancestors(of Stat) ([]Ancestor, error) {
+func (f *AncestorFinder) Ancestors(of Stat) ([]Ancestor, error) {
 	ancestors, err := f.walk(of)
 	for range attempts {
 		if !errors.Is(err, ErrGone) {
@@ -88,7 +90,7 @@ func (f *Family) Ancestors(of Stat) ([]Ancestor, error) {
 	return ancestors, nil
 }
 
-func (f *Family) walk(of Stat) ([]Ancestor, error) {
+func (f *AncestorFinder) walk(of Stat) ([]Ancestor, error) {
 	var ancestors []Ancestor
 	for at := of.PPID; at != 0 && len(ancestors) < familyDepth; {
 		stat, ok := f.seen[at]

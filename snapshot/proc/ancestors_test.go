@@ -27,7 +27,7 @@ func TestAncestors(t *testing.T) {
 		require.NoError(t, err, row.what)
 		require.Equal(t, row.want, got, row.what)
 	}
-	family := fs.Family()
+	family := fs.NewAncestorFinder()
 	for pid, want := range map[snapshot.PID][]proc.Ancestor{
 		12: {{PID: 11, Start: 5}, {PID: 10, Start: 5}, {PID: 1, Start: 2}},
 		11: {{PID: 10, Start: 5}, {PID: 1, Start: 2}},
@@ -57,11 +57,11 @@ func TestAncestorsOfAnOrphan(t *testing.T) {
 	add(t, fs, 10, map[string]string{"stat": statLine(10, "sh", "S", 1, 0, 1, 5)})
 	before, err := proc.ParseStat([]byte(statLine(10, "sh", "S", 9, 0, 1, 5)))
 	require.NoError(t, err)
-	got, err := fs.Family().Ancestors(before)
+	got, err := fs.NewAncestorFinder().Ancestors(before)
 	require.NoError(t, err)
 	require.Equal(t, []proc.Ancestor{{PID: 1, Start: 2}}, got)
 
 	before.Start = 4 // now its PID is another's
-	_, err = fs.Family().Ancestors(before)
+	_, err = fs.NewAncestorFinder().Ancestors(before)
 	require.ErrorIs(t, err, proc.ErrGone)
 }

@@ -14,11 +14,11 @@ const NameLength = 15
 // Command is the name of the command, for people to read: the one in stat, which the
 // process may change, or, where the kernel has cut that one, the whole name of
 // the program it runs, if it can be seen.
-func (p *Process) Command(stat Stat) string {
+func (h *Handle) Command(stat Stat) string {
 	if len(stat.Name) < NameLength || stat.IsKernelThread() {
 		return stat.Name
 	}
-	if program := p.Program(); strings.HasPrefix(program, stat.Name) {
+	if program := h.Program(); strings.HasPrefix(program, stat.Name) {
 		return program
 	}
 	return stat.Name
@@ -26,8 +26,8 @@ func (p *Process) Command(stat Stat) string {
 
 // Program is the name of the file that the process runs, without its folders;
 // "" where that is not to be seen.
-func (p *Process) Program() string {
-	path, err := p.link("exe")
+func (h *Handle) Program() string {
+	path, err := h.link("exe")
 	if err != nil {
 		return ""
 	}

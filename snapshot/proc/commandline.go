@@ -11,8 +11,8 @@ import (
 // CommandLine is the command line, for people to read: printable, with spaces
 // between the arguments, at most snapshot.MaxCommand bytes of it. The process
 // may have rewritten it. Empty when it has none or does not show it.
-func (p *Process) CommandLine() string {
-	data, err := readAt(p.dir, "cmdline", 2*snapshot.MaxCommand) // more would only be cut off
+func (h *Handle) CommandLine() string {
+	data, err := readAt(h.dir, "cmdline", 2*snapshot.MaxCommand) // more would only be cut off
 	if err != nil {
 		return ""
 	}

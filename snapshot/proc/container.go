@@ -17,8 +17,8 @@ import (
 // Users may put their own processes into a cgroup with any name, or into a PID
 // namespace, but not the processes of other users, and they can't leave a PID
 // namespace. So being in a container may remove an exemption, but never grants one.
-func (p *Process) Container(status Status) string {
-	if data, err := p.read("cgroup", smallLimit); err == nil {
+func (h *Handle) Container(status Status) string {
+	if data, err := h.read("cgroup", smallLimit); err == nil {
 		if id := ParseContainer(data); id != "" {
 			return id
 		}

@@ -27,40 +27,40 @@ var ErrOverwritten = errors.New("the process has overwritten its environment")
 // own, which we may read, and the environment in it is not intact. A process
 // that was started with an empty environment, as by `env -i`, is recognized by
 // Stat.NoEnviron. A process that ended is ErrGone.
-func (p *Process) Environ(key string) (value string, found bool, err error) {
-	data, err := p.readEnviron()
+func (h *Handle) Environ(key string) (value string, found bool, err error) {
+	data, err := h.readEnviron()
 	if err != nil {
-		return "", false, p.reallyGone(err)
+		return "", false, h.reallyGone(err)
 	}
 	if value, found, intact := ParseEnviron(data, key); intact {
 		return value, found, nil
 	}
 	// It is not intact, or execve(2) replaced the memory while we read.
 	for range attempts {
-		memory := p.holdMemory()
-		before, beforeErr := p.memory()
-		data, err := p.readEnviron()
-		after, afterErr := p.memory()
+		memory := h.holdMemory()
+		before, beforeErr := h.memory()
+		data, err := h.readEnviron()
+		after, afterErr := h.memory()
 		same := memory.release() || before.image() == after.image()
 		if err != nil {
-			return "", false, p.reallyGone(err)
+			return "", false, h.reallyGone(err)
 		}
 		if value, found, intact := ParseEnviron(data, key); intact {
 			return value, found, nil
 		}
 		switch {
 		case beforeErr != nil || afterErr != nil:
-			return "", false, p.noEnviron()
+			return "", false, h.noEnviron()
 		case !same:
 			continue
 		case !before.hasMemory() || !after.hasMemory():
-			return "", false, p.noEnviron()
+			return "", false, h.noEnviron()
 		case after.NoEnviron && len(data) == 0:
 			return "", false, nil
 		}
-		return "", false, fmt.Errorf("%w: %w: PID %d", ErrUnreadable, ErrOverwritten, p.PID)
+		return "", false, fmt.Errorf("%w: %w: PID %d", ErrUnreadable, ErrOverwritten, h.PID)
 	}
-	return "", false, p.noEnviron()
+	return "", false, h.noEnviron()
 }
 
 // heldMemory is a file of /proc that belongs to the memory that a process had
@@ -68,14 +68,14 @@ func (p *Process) Environ(key string) (value string, found bool, err error) {
 type heldMemory int
 
 // holdMemory opens a heldMemory, of a thread if the first one has ended.
-func (p *Process) holdMemory() heldMemory {
+func (h *Handle) holdMemory() heldMemory {
 	names := []string{"maps"}
-	threads, _ := p.otherThreads()
+	threads, _ := h.otherThreads()
 	for _, thread := range threads {
 		names = append(names, "task/"+thread+"/maps")
 	}
 	for _, name := range names {
-		fd, err := openAt(p.dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
+		fd, err := openAt(h.dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
 		if err != nil {
 			continue
 		}
@@ -106,21 +106,21 @@ func (m heldMemory) release() bool {
 
 // noEnviron is the error of a process that shows no environment, or a different
 // one each time.
-func (p *Process) noEnviron() error {
-	return p.reallyGone(fmt.Errorf("%w: PID %d", ErrGone, p.PID))
+func (h *Handle) noEnviron() error {
+	return h.reallyGone(fmt.Errorf("%w: PID %d", ErrGone, h.PID))
 }
 
 // readEnviron reads the environ of the process, or of a thread of it: once the
 // first thread has ended the process shows none of its own, and others may run
 // on for ever.
-func (p *Process) readEnviron() ([]byte, error) {
-	data, err := p.environOf("environ")
+func (h *Handle) readEnviron() ([]byte, error) {
+	data, err := h.environOf("environ")
 	if len(data) > 0 {
 		return data, nil
 	}
-	threads, _ := p.otherThreads()
+	threads, _ := h.otherThreads()
 	for _, thread := range threads {
-		if theirs, threadErr := p.environOf("task/" + thread + "/environ"); threadErr == nil && len(theirs) > 0 {
+		if theirs, threadErr := h.environOf("task/" + thread + "/environ"); threadErr == nil && len(theirs) > 0 {
 			return theirs, nil
 		}
 	}
@@ -132,10 +132,10 @@ func (p *Process) readEnviron() ([]byte, error) {
 
 // environOf reads an environ. One that is longer than execve(2) lets in was moved
 // by its process (PR_SET_MM of prctl(2)): it is not intact, which is a NUL here.
-func (p *Process) environOf(name string) ([]byte, error) {
-	data, err := readAt(p.dir, name, environLimit+1)
+func (h *Handle) environOf(name string) ([]byte, error) {
+	data, err := readAt(h.dir, name, environLimit+1)
 	if err != nil {
-		return nil, classify(p.PID, err)
+		return nil, classify(h.PID, err)
 	}
 	if len(data) > environLimit {
 		return []byte{0}, nil
@@ -145,14 +145,14 @@ func (p *Process) environOf(name string) ([]byte, error) {
 
 // memory is the stat of the process, or of a thread that still has the
 // process's memory if the first thread has ended.
-func (p *Process) memory() (Stat, error) {
-	stat, err := p.Stat()
+func (h *Handle) memory() (Stat, error) {
+	stat, err := h.Stat()
 	if err != nil || stat.hasMemory() {
 		return stat, err
 	}
-	threads, _ := p.otherThreads()
+	threads, _ := h.otherThreads()
 	for _, thread := range threads {
-		if of, err := p.statOf("task/" + thread + "/stat"); err == nil && of.hasMemory() {
+		if of, err := h.statOf("task/" + thread + "/stat"); err == nil && of.hasMemory() {
 			return of, nil
 		}
 	}
@@ -161,12 +161,12 @@ func (p *Process) memory() (Stat, error) {
 
 // otherThreads are the threads of a process the first thread of which has
 // ended; none of any other process.
-func (p *Process) otherThreads() ([]string, error) {
-	stat, err := p.Stat()
+func (h *Handle) otherThreads() ([]string, error) {
+	stat, err := h.Stat()
 	if err != nil || stat.State != 'Z' || stat.Gone() {
 		return nil, err
 	}
-	fd, err := openAt(p.dir, "task", unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := openAt(h.dir, "task", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
@@ -178,12 +178,12 @@ func (p *Process) otherThreads() ([]string, error) {
 // reallyGone doubts an ErrGone of environ: recent kernels say ESRCH there for
 // whatever has no memory of its own, such as a kernel thread, or a process
 // whose first thread has ended while others run.
-func (p *Process) reallyGone(err error) error {
+func (h *Handle) reallyGone(err error) error {
 	if !errors.Is(err, ErrGone) {
 		return err
 	}
-	if stat, statErr := p.Stat(); statErr == nil && !stat.Gone() {
-		return fmt.Errorf("%w: PID %d has no environment", ErrUnreadable, p.PID)
+	if stat, statErr := h.Stat(); statErr == nil && !stat.Gone() {
+		return fmt.Errorf("%w: PID %d has no environment", ErrUnreadable, h.PID)
 	}
 	return err
 }

@@ -17,12 +17,12 @@ import (
 // a user of this machine. If that is root (Docker's userns-remap, systemd's
 // PrivateUsers), root has chosen the uids, and the real uid counts. It counts as
 // well where the kernel doesn't let us look.
-func (p *Process) Owner() (snapshot.UID, error) {
-	uid, err := p.UID()
+func (h *Handle) Owner() (snapshot.UID, error) {
+	uid, err := h.UID()
 	if err != nil {
 		return 0, err
 	}
-	return p.CountsFor(uid, p.fs.UserNamespace()), nil
+	return h.OwnerOfUID(uid, h.fs.UserNamespace()), nil
 }
 
 // UserNamespace names our own user namespace; empty when it can't be read.
@@ -34,14 +34,14 @@ func (fs FS) UserNamespace() string {
 	return name
 }
 
-// CountsFor is Owner of a process with this real uid, by the name of our own
+// OwnerOfUID is Owner of a process with this real uid, by the name of our own
 // user namespace.
-func (p *Process) CountsFor(uid snapshot.UID, ours string) snapshot.UID {
-	theirs, err := p.link("ns/user")
+func (h *Handle) OwnerOfUID(uid snapshot.UID, ours string) snapshot.UID {
+	theirs, err := h.link("ns/user")
 	if err != nil || ours == "" || ours == theirs {
 		return uid
 	}
-	if owner, ok := p.namespaceOwner(); ok && owner != 0 {
+	if owner, ok := h.namespaceOwner(); ok && owner != 0 {
 		return owner
 	}
 	return uid
@@ -49,7 +49,7 @@ func (p *Process) CountsFor(uid snapshot.UID, ours string) snapshot.UID {
 
 // Owner is the user that one process counts for.
 func (fs FS) Owner(pid snapshot.PID) (snapshot.UID, error) {
-	return with(fs, pid, (*Process).Owner)
+	return with(fs, pid, (*Handle).Owner)
 }
 
 // The requests of ioctl_ns(2), from include/uapi/linux/nsfs.h.
@@ -64,12 +64,12 @@ const maxNamespaces = 64
 
 // namespaceOwner is the owner of the outermost user namespace below our own
 // that the process is in (ioctl_ns(2)).
-func (p *Process) namespaceOwner() (snapshot.UID, bool) {
-	own, ok := inodeOf(unix.AT_FDCWD, p.fs.root()+"/self/ns/user")
+func (h *Handle) namespaceOwner() (snapshot.UID, bool) {
+	own, ok := inodeOf(unix.AT_FDCWD, h.fs.root()+"/self/ns/user")
 	if !ok {
 		return 0, false
 	}
-	at, err := openAt(p.dir, "ns/user", unix.O_RDONLY)
+	at, err := openAt(h.dir, "ns/user", unix.O_RDONLY)
 	if err != nil {
 		return 0, false
 	}

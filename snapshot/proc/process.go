@@ -42,16 +42,16 @@ func (fs FS) root() string {
 	return fs.Root
 }
 
-// Process is a process that was there when Open found it. It is not safe for
+// Handle is a process that existed when Open found it. It is not safe for
 // concurrent use.
-type Process struct {
+type Handle struct {
 	PID snapshot.PID
 	fs  FS
 	dir int // the descriptor of /proc/PID, which stays with this process
 }
 
 // Open takes hold of a process. Its error is ErrGone or ErrUnreadable.
-func (fs FS) Open(pid snapshot.PID) (*Process, error) {
+func (fs FS) Open(pid snapshot.PID) (*Handle, error) {
 	if pid <= 0 {
 		return nil, fmt.Errorf("%w: %d is no PID", ErrGone, pid)
 	}
@@ -59,23 +59,23 @@ func (fs FS) Open(pid snapshot.PID) (*Process, error) {
 	if err != nil {
 		return nil, fs.classify(pid, err)
 	}
-	return &Process{PID: pid, fs: fs, dir: dir}, nil
+	return &Handle{PID: pid, fs: fs, dir: dir}, nil
 }
 
 // path is the folder of a process.
 func (fs FS) path(pid snapshot.PID) string { return fs.root() + "/" + strconv.Itoa(int(pid)) }
 
 // Close lets go of the process.
-func (p *Process) Close() error { return unix.Close(p.dir) }
+func (h *Handle) Close() error { return unix.Close(h.dir) }
 
 // read returns a file of the process; one that is longer than limit is an error.
-func (p *Process) read(name string, limit int) ([]byte, error) {
-	data, err := readAt(p.dir, name, limit+1)
+func (h *Handle) read(name string, limit int) ([]byte, error) {
+	data, err := readAt(h.dir, name, limit+1)
 	if err == nil && len(data) > limit {
 		err = fmt.Errorf("%s is longer than %d bytes", name, limit)
 	}
 	if err != nil {
-		return nil, classify(p.PID, err)
+		return nil, classify(h.PID, err)
 	}
 	return data, nil
 }
@@ -125,11 +125,11 @@ func uninterrupted(call func() (int, error)) (int, error) {
 }
 
 // link is the target of a link of the process.
-func (p *Process) link(name string) (string, error) {
+func (h *Handle) link(name string) (string, error) {
 	target := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(p.dir, name, target)
+	n, err := unix.Readlinkat(h.dir, name, target)
 	if err != nil {
-		return "", classify(p.PID, err)
+		return "", classify(h.PID, err)
 	}
 	return string(target[:n]), nil
 }

@@ -54,15 +54,15 @@ func (s Stat) hasMemory() bool { return s.EnvAddress != 0 }
 func (s Stat) image() [2]uint64 { return [2]uint64{uint64(s.Start), s.EnvAddress} }
 
 // Stat reads /proc/PID/stat. A zombie is told by Stat.Gone, not by an error.
-func (p *Process) Stat() (Stat, error) { return p.statOf("stat") }
+func (h *Handle) Stat() (Stat, error) { return h.statOf("stat") }
 
 // statOf reads the stat of the process, or of a thread of it.
-func (p *Process) statOf(name string) (Stat, error) {
-	data, err := p.read(name, smallLimit)
+func (h *Handle) statOf(name string) (Stat, error) {
+	data, err := h.read(name, smallLimit)
 	if err != nil {
 		return Stat{}, err
 	}
-	return statFrom(p.PID, data)
+	return statFrom(h.PID, data)
 }
 
 func statFrom(pid snapshot.PID, data []byte) (Stat, error) {
@@ -101,7 +101,7 @@ func (fs FS) Alive(pid snapshot.PID, start snapshot.StartTime) (bool, error) {
 }
 
 // with opens a process for one reading.
-func with[T any](fs FS, pid snapshot.PID, read func(*Process) (T, error)) (T, error) {
+func with[T any](fs FS, pid snapshot.PID, read func(*Handle) (T, error)) (T, error) {
 	p, err := fs.Open(pid)
 	if err != nil {
 		var none T

@@ -22,14 +22,14 @@ type Status struct {
 }
 
 // Status reads /proc/PID/status.
-func (p *Process) Status() (Status, error) {
-	data, err := p.read("status", smallLimit)
+func (h *Handle) Status() (Status, error) {
+	data, err := h.read("status", smallLimit)
 	if err != nil {
 		return Status{}, err
 	}
 	uid, err := ParseUID(data)
 	if err != nil {
-		return Status{}, fmt.Errorf("%w: PID %d: %w", ErrUnreadable, p.PID, err)
+		return Status{}, fmt.Errorf("%w: PID %d: %w", ErrUnreadable, h.PID, err)
 	}
 	return Status{UID: uid, InnerNamespace: inInnerNamespace(data)}, nil
 }
@@ -45,14 +45,14 @@ func inInnerNamespace(status []byte) bool {
 }
 
 // UID is the real uid of the process: see Status.
-func (p *Process) UID() (snapshot.UID, error) {
-	status, err := p.Status()
+func (h *Handle) UID() (snapshot.UID, error) {
+	status, err := h.Status()
 	return status.UID, err
 }
 
 // UID is the real uid of one process.
 func (fs FS) UID(pid snapshot.PID) (snapshot.UID, error) {
-	return with(fs, pid, (*Process).UID)
+	return with(fs, pid, (*Handle).UID)
 }
 
 var errStatus = errors.New("no uid in /proc/PID/status")

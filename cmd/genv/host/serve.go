@@ -54,8 +54,8 @@ func (p *program) usageServe(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	host.Machine.DevicesFor = devicesFor
-	host.Machine.Books = state.NewCache(host.Store)
+	host.Machine.DeviceListTTL = devicesFor
+	host.Machine.StateFiles = state.NewCache(host.Store)
 	debug.SetGCPercent(gcPercentServed)
 	server := &agent.Server{
 		Token: c.String("token"), Idle: c.Duration("idle"), Handler: &agent.Answers{Backend: served{host}},

@@ -36,7 +36,7 @@ func BenchmarkUnchangedSnapshot(b *testing.B) {
 	p := &program{command.Program{In: os.Stdin, Getenv: func(key string) string { return environ[key] }, Now: time.Now}}
 	host, err := p.openHost()
 	require.NoError(b, err)
-	host.Machine.DevicesFor, host.Machine.Books = devicesFor, state.NewCache(host.Store)
+	host.Machine.DeviceListTTL, host.Machine.StateFiles = devicesFor, state.NewCache(host.Store)
 	s := &agent.Answers{Backend: served{host}}
 	ask := func(revision uint64) (answer agent.SnapshotAnswer) {
 		body, err := json.Marshal(agent.SnapshotRequest{Revision: revision})

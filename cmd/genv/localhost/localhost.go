@@ -10,7 +10,7 @@ import (
 
 // Host is this machine as a GPU host.
 type Host struct {
-	Machine *local.Machine
+	Machine *local.Collector
 	Store   *state.Store
 	// SharedAccount: see command.Program.
 	SharedAccount bool
@@ -28,7 +28,7 @@ func Open(p command.Program) (*Host, error) {
 	}
 	store := state.New(state.Dir(p.Getenv), options)
 	smi := &lateSMI{path: p.Getenv("PATH"), self: self, lock: smiLock(p.Getenv, os.Geteuid())}
-	return &Host{Machine: &local.Machine{SMI: smi, Books: store, Now: p.Now}, Store: store, SharedAccount: p.SharedAccount}, nil
+	return &Host{Machine: &local.Collector{SMI: smi, StateFiles: store, Now: p.Now}, Store: store, SharedAccount: p.SharedAccount}, nil
 }
 
 // DefaultAuditLog is where root's genv records what it does on a host.

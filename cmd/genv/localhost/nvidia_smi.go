@@ -66,7 +66,7 @@ func (s *lateSMI) Apps(ctx context.Context) (nvidiasmi.Usage, error) {
 	return client.Apps(ctx)
 }
 
-func (s *lateSMI) Devices(ctx context.Context) ([]nvidiasmi.Device, error) {
+func (s *lateSMI) Devices(ctx context.Context) ([]nvidiasmi.GPU, error) {
 	client, err := s.find()
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (s *lateSMI) Devices(ctx context.Context) ([]nvidiasmi.Device, error) {
 	return client.Devices(ctx)
 }
 
-func (s *lateSMI) List(ctx context.Context) ([]nvidiasmi.Listed, error) {
+func (s *lateSMI) List(ctx context.Context) ([]nvidiasmi.ListedGPU, error) {
 	client, err := s.find()
 	if err != nil {
 		return nil, err

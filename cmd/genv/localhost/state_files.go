@@ -37,7 +37,7 @@ func (h *Host) Update(ctx context.Context, change func(*state.Files) error) erro
 	if !errors.Is(err, state.ErrNoDevices) && !errors.As(err, &tooMany) && !errors.As(err, &none) {
 		return err
 	}
-	switch found, smiErr := h.Machine.Found(ctx); {
+	switch found, smiErr := h.Machine.ListDevices(ctx); {
 	case smiErr != nil && errors.Is(err, state.ErrNoDevices):
 		return smiErr
 	case smiErr != nil:
@@ -65,7 +65,7 @@ func (h *Host) Devices(ctx context.Context, raw bool) (state.Files, error) {
 	if !unregistered && driverDevices(h.Machine.Proc.Root) <= len(books.Devices) {
 		return books, nil
 	}
-	found, err := h.Machine.Found(ctx)
+	found, err := h.Machine.ListDevices(ctx)
 	if err != nil && unregistered {
 		return books, err
 	}

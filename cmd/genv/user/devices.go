@@ -78,7 +78,7 @@ func (p *program) deviceBooks(c *cli.Context) (state.Files, error) {
 		if who.uid != 0 {
 			return state.Files{}, errResetRoot
 		}
-		found, err := who.Machine.Found(c.Context)
+		found, err := who.Machine.ListDevices(c.Context)
 		if err != nil {
 			return state.Files{}, err
 		}

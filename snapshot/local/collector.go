@@ -14,12 +14,12 @@ import (
 // SMI is what is needed of nvidia-smi; *nvidiasmi.Client is one.
 type SMI interface {
 	Apps(ctx context.Context) (nvidiasmi.Usage, error)
-	Devices(ctx context.Context) ([]nvidiasmi.Device, error)
-	List(ctx context.Context) ([]nvidiasmi.Listed, error)
+	Devices(ctx context.Context) ([]nvidiasmi.GPU, error)
+	List(ctx context.Context) ([]nvidiasmi.ListedGPU, error)
 }
 
-// Books is what is needed of the state files; *state.Store is one.
-type Books interface {
+// StateFiles is what is needed of the state files; *state.Store is one.
+type StateFiles interface {
 	// Read returns what the state files hold without what is dead. With state.ErrNoDevices
 	// the environments are valid all the same.
 	Read(ctx context.Context) (state.Files, error)
@@ -32,15 +32,15 @@ type Books interface {
 // Machine is this machine. Its exported fields are set before its first use;
 // then it is safe for concurrent use. It remembers what need not be asked
 // again, so one that is kept does less work for the second snapshot.
-type Machine struct {
-	SMI   SMI
-	Proc  proc.FS // the zero FS is /proc
-	Books Books
-	// DevicesFor is for how long a list of devices is used again before
+type Collector struct {
+	SMI        SMI
+	Proc       proc.FS // the zero FS is /proc
+	StateFiles StateFiles
+	// DeviceListTTL is for how long a list of devices is used again before
 	// nvidia-smi is asked again; 0 asks for every snapshot. UsedMemory and
 	// Utilization are as old as that list. A process on a device that is not
 	// on it makes nvidia-smi be asked at once.
-	DevicesFor time.Duration
+	DeviceListTTL time.Duration
 	// Now is the clock for what is remembered; nil means time.Now.
 	Now func() time.Time
 	// Brief leaves out the Container and the Command of processes, and the
@@ -61,27 +61,27 @@ type memory struct {
 	machineID *string // nil until it is first asked for
 }
 
-func (m *Machine) remembered() memory {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.memory
+func (c *Collector) remembered() memory {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.memory
 }
 
-func (m *Machine) rememberDevices(inv *inventory) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.memory.inventory = inv
+func (c *Collector) rememberDevices(inv *inventory) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.memory.inventory = inv
 }
 
-func (m *Machine) rememberProcesses(k knowledge) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.memory.processes = k
+func (c *Collector) rememberProcesses(k knowledge) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.memory.processes = k
 }
 
-func (m *Machine) now() time.Time {
-	if m.Now == nil {
+func (c *Collector) now() time.Time {
+	if c.Now == nil {
 		return time.Now()
 	}
-	return m.Now()
+	return c.Now()
 }
