@@ -7,53 +7,53 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Activation is a process or a Jupyter kernel that enters an environment.
+// Activation registers a process or a Jupyter kernel in an environment.
 type Activation struct {
 	EID      snapshot.EnvID
-	UID      snapshot.UID // of who asks, as the kernel reports it
+	UID      snapshot.UID // of the caller, as reported by the kernel
 	Username snapshot.Username
 	PID      snapshot.PID // 0 for none
 	KernelID string       // empty for none
-	// Config is taken by a new environment; for one that exists, what is given
-	// in it replaces what stands there.
+	// Config is the configuration of a new environment. In an existing one, the
+	// fields that are set replace the old values.
 	Config snapshot.EnvConfig
 	At     snapshot.Date
 }
 
 // Activate registers the environment if it is new, and the process or kernel in
-// it. Only the user of an environment and root may enter it, and no process of
-// another PID namespace. Nothing changes when there is an error, which wraps
-// ErrRequest, ErrNotOwner or ErrActive.
-func (b *Files) Activate(a Activation) error {
+// it. Only the user of an environment and root may do that, and no process of another
+// PID namespace. After an error, which wraps ErrRequest, ErrNotOwner or ErrActive,
+// nothing has changed.
+func (f *Files) Activate(a Activation) error {
 	if err := a.check(); err != nil {
 		return err
 	}
-	if b.foreign && a.PID != 0 {
+	if f.foreign && a.PID != 0 {
 		return fmt.Errorf("%w: this process is in another PID namespace than the state folder, where its PID %d is another process: set GENV_TMPDIR to a folder of this container's own", ErrRequest, a.PID)
 	}
-	if other := b.elsewhere(a); other != nil {
+	if other := f.elsewhere(a); other != nil {
 		return fmt.Errorf("%w: it is in %q; run `genv deactivate` there first", ErrActive, other.EID)
 	}
-	env := b.Environment(a.EID)
+	env := f.Environment(a.EID)
 	if env == nil {
-		b.Environments = append(b.Environments, snapshot.Environment{
+		f.Environments = append(f.Environments, snapshot.Environment{
 			EID: a.EID, UID: a.UID, Username: a.Username, Creation: a.At,
 		})
-		env = &b.Environments[len(b.Environments)-1]
-	} else if err := b.CheckOwner(a.EID, a.UID); err != nil {
+		env = &f.Environments[len(f.Environments)-1]
+	} else if err := f.CheckOwner(a.EID, a.UID); err != nil {
 		return err
 	}
 	enter(env, a)
 	return nil
 }
 
-// check refuses what the state files could not hold.
+// check refuses values that the state files can't hold.
 func (a *Activation) check() error {
 	if a.EID == "" {
 		return fmt.Errorf("%w: an environment needs an id", ErrRequest)
 	}
 	if a.PID < 0 || (a.PID == 0 && a.KernelID == "") {
-		return fmt.Errorf("%w: an environment needs a process or a Jupyter kernel to live", ErrRequest)
+		return fmt.Errorf("%w: an environment needs a process or a Jupyter kernel", ErrRequest)
 	}
 	for name, text := range map[string]string{
 		"the environment id": string(a.EID), "the username": string(a.Username), "the kernel id": a.KernelID,
@@ -65,12 +65,12 @@ func (a *Activation) check() error {
 	return checkConfig(a.Config)
 }
 
-// elsewhere is the other environment that the process or kernel is in.
-func (b *Files) elsewhere(a Activation) *snapshot.Environment {
-	if env := b.EnvironmentOf(a.PID); env != nil && env.EID != a.EID {
+// elsewhere returns the other environment in which the process or kernel is.
+func (f *Files) elsewhere(a Activation) *snapshot.Environment {
+	if env := f.EnvironmentOf(a.PID); env != nil && env.EID != a.EID {
 		return env
 	}
-	if env := b.EnvironmentOfKernel(a.KernelID); env != nil && env.EID != a.EID {
+	if env := f.EnvironmentOfKernel(a.KernelID); env != nil && env.EID != a.EID {
 		return env
 	}
 	return nil
@@ -92,4 +92,59 @@ func enter(env *snapshot.Environment, a Activation) {
 	if a.Config.GPUs != nil {
 		env.Config.GPUs = a.Config.GPUs
 	}
+}
+
+// Deactivate removes a process from its environment and returns the id of that
+// environment, or "" if the process was in none. An environment ends with its last
+// process or kernel, and its attachments end with it. In a Store it lasts as long as
+// other processes run in it: see Successors.
+func (f *Files) Deactivate(pid snapshot.PID) snapshot.EnvID {
+	env := f.EnvironmentOf(pid)
+	if env == nil {
+		return ""
+	}
+	env.PIDs = without(env.PIDs, func(p snapshot.PID) bool { return p == pid })
+	return f.afterLeaving(env, pid)
+}
+
+// DeactivateKernel is Deactivate for a Jupyter kernel.
+func (f *Files) DeactivateKernel(id string) snapshot.EnvID {
+	env := f.EnvironmentOfKernel(id)
+	if env == nil {
+		return ""
+	}
+	env.KernelIDs = without(env.KernelIDs, func(k string) bool { return k == id })
+	return f.afterLeaving(env, 0)
+}
+
+func (f *Files) afterLeaving(env *snapshot.Environment, leaving snapshot.PID) snapshot.EnvID {
+	eid := env.EID
+	f.registerSuccessors(env, leaving)
+	f.remove(isEmpty)
+	return eid
+}
+
+// Configure replaces the configuration of an environment; its attachments stay
+// unchanged. The error wraps ErrNoEnvironment or ErrRequest.
+func (f *Files) Configure(eid snapshot.EnvID, config snapshot.EnvConfig) error {
+	env, err := f.registered(eid)
+	if err != nil {
+		return err
+	}
+	if err := checkConfig(config); err != nil {
+		return err
+	}
+	env.Config = config
+	return nil
+}
+
+// checkConfig refuses values that no environment can have.
+func checkConfig(c snapshot.EnvConfig) error {
+	if err := snapshot.CheckName("the name", c.Name); err != nil {
+		return fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	if c.GPUs != nil && *c.GPUs < 1 {
+		return fmt.Errorf("%w: %d devices: ask for at least 1", ErrRequest, *c.GPUs)
+	}
+	return nil
 }

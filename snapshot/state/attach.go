@@ -11,50 +11,53 @@ import (
 // AttachRequest asks for devices, by their number or by their indices.
 type AttachRequest struct {
 	EID snapshot.EnvID
-	// Count is how many devices the environment is to have in all, those that
-	// it has already included. 0 when Indices are given.
+	// Count is the number of devices that the environment is to have, including
+	// those that it already has. 0 if Indices are given.
 	Count   int
 	Indices []snapshot.DeviceIndex
-	// Memory is the capacity wanted on each device; unknown asks for whole
-	// devices.
+	// Memory is the capacity wanted on each device; unknown asks for whole devices.
 	Memory snapshot.Memory
-	// OverSubscribe takes devices whether they have room or not.
+	// OverSubscribe attaches devices even if they have no room.
 	OverSubscribe bool
-	// Busy are the devices that processes of others use, as far as is known:
-	// they are taken last.
+	// Busy are the devices that processes of others are known to use: they are
+	// attached last.
 	Busy []snapshot.DeviceIndex
 	At   snapshot.Date
 }
 
-// Attach gives an environment devices, those that are not Busy first, then those
-// with the fewest attachments, and lists all that it is attached to then. It is all
-// or nothing: on an error, which wraps ErrRequest, ErrUnavailable or ErrNoDevices,
-// the state files are unchanged.
+// Attach attaches an environment to devices, and returns the indices of all that it is
+// attached to then. It prefers devices that are not Busy, then those with the fewest
+// attachments. After an error, which wraps ErrRequest, ErrUnavailable or
+// ErrNoDevices, nothing has changed.
 //
-// A whole device is one without other attachments. A device is shared by
-// capacity: the capacities of all must fit its memory, and none may have the
-// whole device. As in 1.4.3, the environment need not be registered; the
-// attachments of one that is not end when the state is next read.
-func (b *Files) Attach(r AttachRequest) ([]snapshot.DeviceIndex, error) {
+// A whole device has no other attachments. A device can be shared by capacity: the
+// capacities of all attachments must fit its memory, and none may have the whole
+// device. As in 1.4.3, the environment need not be registered; then its attachments
+// end when the state is read next.
+func (f *Files) Attach(r AttachRequest) ([]snapshot.DeviceIndex, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	if b.Devices == nil {
+	if f.Devices == nil {
 		return nil, ErrNoDevices
 	}
-	choose := b.chooseCount
+	choose := f.chooseCount
 	if len(r.Indices) > 0 {
-		choose = b.chooseIndices
+		choose = f.chooseIndices
 	}
 	chosen, err := choose(r)
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range chosen {
-		d.Attachments = append(slices.Clone(d.Attachments),
-			snapshot.Attachment{EID: r.EID, GPUMemory: r.Memory, Time: r.At})
+		attach(d, snapshot.Attachment{EID: r.EID, GPUMemory: r.Memory, Time: r.At})
 	}
-	return b.AttachedTo(r.EID), nil
+	return f.AttachedTo(r.EID), nil
+}
+
+// attach does not change the old list, which a caller may have.
+func attach(d *snapshot.Device, a snapshot.Attachment) {
+	d.Attachments = append(slices.Clone(d.Attachments), a)
 }
 
 func (r *AttachRequest) check() error {
@@ -65,7 +68,7 @@ func (r *AttachRequest) check() error {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	if r.Memory.Known() && r.Memory.Bytes() == 0 {
-		return fmt.Errorf("%w: a capacity of %s is no memory at all", ErrRequest, r.Memory)
+		return fmt.Errorf("%w: a capacity of %s must be greater than zero", ErrRequest, r.Memory)
 	}
 	if r.Count != 0 && len(r.Indices) > 0 {
 		return fmt.Errorf("%w: give a number of devices or their indices, not both", ErrRequest)
@@ -76,17 +79,17 @@ func (r *AttachRequest) check() error {
 	return nil
 }
 
-// chooseCount picks what is missing to the number that was asked for.
-func (b *Files) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
-	missing := r.Count - len(b.AttachedTo(r.EID))
+// chooseCount picks as many devices as are missing to the requested number.
+func (f *Files) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
+	missing := r.Count - len(f.AttachedTo(r.EID))
 	var free []*snapshot.Device
-	for i := range b.Devices {
-		if d := &b.Devices[i]; d.Attachment(r.EID) == nil && r.fits(d) {
+	for i := range f.Devices {
+		if d := &f.Devices[i]; d.Attachment(r.EID) == nil && r.fits(d) {
 			free = append(free, d)
 		}
 	}
 	if missing > len(free) {
-		return nil, &TooManyError{Requested: r.Count, Total: len(b.Devices), Free: r.Count - missing + len(free), Conflicts: b.holders(r.EID, nil)}
+		return nil, &TooManyError{Requested: r.Count, Total: len(f.Devices), Free: r.Count - missing + len(free), Conflicts: f.conflicts(r.EID, nil)}
 	}
 	busy := func(d *snapshot.Device) int {
 		if slices.Contains(r.Busy, d.Index) {
@@ -100,26 +103,26 @@ func (b *Files) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
 	return free[:max(missing, 0)], nil
 }
 
-// chooseIndices picks those of the devices asked for that it does not have.
-func (b *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
+// chooseIndices picks the requested devices that the environment does not have.
+func (f *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 	var chosen []*snapshot.Device
 	for _, index := range r.Indices {
-		d := b.Device(index)
+		d := f.Device(index)
 		if d == nil {
-			return nil, &NoDeviceError{Index: index, Total: len(b.Devices)}
+			return nil, &NoDeviceError{Index: index, Total: len(f.Devices)}
 		}
 		if d.Attachment(r.EID) != nil || slices.Contains(chosen, d) {
 			continue
 		}
 		if !r.fits(d) {
-			return nil, &TakenError{Index: index, Conflicts: b.holders(r.EID, &index)}
+			return nil, &TakenError{Index: index, Conflicts: f.conflicts(r.EID, &index)}
 		}
 		chosen = append(chosen, d)
 	}
 	return chosen, nil
 }
 
-// fits says whether a device has room for what is asked.
+// fits says whether a device has room for the request.
 func (r *AttachRequest) fits(d *snapshot.Device) bool {
 	if r.OverSubscribe {
 		return true
@@ -135,4 +138,69 @@ func (r *AttachRequest) fits(d *snapshot.Device) bool {
 		room -= a.GPUMemory.Bytes()
 	}
 	return r.Memory.Bytes() <= room
+}
+
+// Detach ends an environment's attachments to the given devices, or to all devices if
+// none is given, and returns the indices of those to which it is still attached. A
+// device that is not attached is not an error.
+func (f *Files) Detach(eid snapshot.EnvID, indices ...snapshot.DeviceIndex) []snapshot.DeviceIndex {
+	for i := range f.Devices {
+		d := &f.Devices[i]
+		if len(indices) == 0 || slices.Contains(indices, d.Index) {
+			d.Attachments = without(d.Attachments, func(a snapshot.Attachment) bool { return a.EID == eid })
+		}
+	}
+	return f.AttachedTo(eid)
+}
+
+// Conflict is an attachment that prevents another environment's request.
+type Conflict struct {
+	Index    snapshot.DeviceIndex
+	EID      snapshot.EnvID
+	UID      *snapshot.UID     // nil if the environment is not registered
+	Username snapshot.Username // empty if unknown
+	Memory   snapshot.Memory   // unknown for the whole device
+	Since    snapshot.Date
+}
+
+// String is one line for people. Texts that users chose are quoted and truncated.
+func (a Conflict) String() string {
+	text := fmt.Sprintf("device %d: environment %s", a.Index, snapshot.Shown(string(a.EID)))
+	switch {
+	case a.UID != nil && a.Username != "":
+		text += fmt.Sprintf(" of %s(%d)", snapshot.Shown(string(a.Username)), *a.UID)
+	case a.UID != nil:
+		text += fmt.Sprintf(" of uid %d", *a.UID)
+	}
+	if a.Memory.Known() {
+		text += fmt.Sprintf(" has %s", a.Memory)
+	} else {
+		text += " has it"
+	}
+	return text + fmt.Sprintf(" since %s", a.Since)
+}
+
+// conflicts are the attachments of other environments: to one device, or to all
+// devices if index is nil.
+func (f *Files) conflicts(eid snapshot.EnvID, index *snapshot.DeviceIndex) []Conflict {
+	var list []Conflict
+	environments := f.byID()
+	for i := range f.Devices {
+		d := &f.Devices[i]
+		if index != nil && d.Index != *index {
+			continue
+		}
+		for _, a := range d.Attachments {
+			if a.EID == eid {
+				continue
+			}
+			by := Conflict{Index: d.Index, EID: a.EID, Memory: a.GPUMemory, Since: a.Time}
+			if env := environments[a.EID]; env != nil {
+				uid := env.UID
+				by.UID, by.Username = &uid, env.Username
+			}
+			list = append(list, by)
+		}
+	}
+	return list
 }

@@ -96,7 +96,7 @@ func TestAttachRefusesAndChangesNothing(t *testing.T) {
 		{"none", state.AttachRequest{EID: "9"}, state.ErrRequest, "not a valid request: 0 devices: ask for at least 1"},
 		{"fewer than none", state.AttachRequest{EID: "9", Count: -1}, state.ErrRequest, "not a valid request: -1 devices: ask for at least 1"},
 		{"both ways", state.AttachRequest{EID: "9", Count: 1, Indices: indices{2}}, state.ErrRequest, "not a valid request: give a number of devices or their indices, not both"},
-		{"no memory at all", state.AttachRequest{EID: "9", Count: 1, Memory: memory("0g")}, state.ErrRequest, "not a valid request: a capacity of 0g is no memory at all"},
+		{"zero memory", state.AttachRequest{EID: "9", Count: 1, Memory: memory("0g")}, state.ErrRequest, "not a valid request: a capacity of 0g must be greater than zero"},
 		{"no id", state.AttachRequest{Count: 1}, state.ErrRequest, "not a valid request: an environment needs an id"},
 	}
 	for _, tt := range tests {

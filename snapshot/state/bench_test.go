@@ -20,9 +20,9 @@ func busyFolder(b *testing.B, environments int) string {
 	store := state.New(dir, state.StoreOptions{})
 	_, err := store.RegisterDevices(b.Context(), gpus(8))
 	require.NoError(b, err)
-	require.NoError(b, store.Update(b.Context(), func(books *state.Files) error {
+	require.NoError(b, store.Update(b.Context(), func(files *state.Files) error {
 		for i := range environments {
-			books.Environments = append(books.Environments, snapshot.Environment{
+			files.Environments = append(files.Environments, snapshot.Environment{
 				EID: snapshot.EnvID(rune('a'+i%26)) + snapshot.EnvID(rune('0'+i/26)), UID: snapshot.UID(os.Getuid()),
 				Creation: at("12:00:00"), PIDs: []snapshot.PID{snapshot.PID(os.Getpid())},
 			})
@@ -40,12 +40,12 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-func BenchmarkKeptRead(b *testing.B) {
+func BenchmarkCachedRead(b *testing.B) {
 	options := benchOptions(b)
 	options.Now = func() time.Time { return time.Now().Add(time.Hour) } // the files are old
-	kept := state.NewCache(state.New(busyFolder(b, 20), options))
+	cache := state.NewCache(state.New(busyFolder(b, 20), options))
 	for b.Loop() {
-		_, err := kept.Read(b.Context())
+		_, err := cache.Read(b.Context())
 		require.NoError(b, err)
 	}
 }
@@ -54,8 +54,8 @@ func BenchmarkUpdate(b *testing.B) {
 	store, n := state.New(busyFolder(b, 20), benchOptions(b)), 0
 	for b.Loop() {
 		n++
-		require.NoError(b, store.Update(b.Context(), func(books *state.Files) error {
-			books.Environments[0].Config.GPUs = &n
+		require.NoError(b, store.Update(b.Context(), func(files *state.Files) error {
+			files.Environments[0].Config.GPUs = &n
 			return nil
 		}))
 	}

@@ -11,10 +11,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Cache is a Store for somebody who reads the state files again and again: while the
-// files are the ones that were read, and the processes in them live, Read
-// answers without the lock and without the files' contents. It is safe for
-// concurrent use.
+// Cache is a Store for a caller that reads the state files again and again: while
+// the files are unchanged and the processes in them live, Read returns what it read
+// before, without the lock. It is safe for concurrent use.
 type Cache struct {
 	*Store
 
@@ -22,106 +21,105 @@ type Cache struct {
 	last reading
 }
 
-// reading is what was read, and what it was read from.
+// reading is a result of Read, and what it depends on.
 type reading struct {
 	valid     bool
 	at        time.Time
-	files     [2]mark
+	versions  versions
 	processes map[snapshot.PID]ProcessStatus
-	books     Files
+	files     Files
 }
 
-// mark tells one version of a file from another. Its owner may set the time of
-// a change as he likes; the time at which the kernel noted that, he may not.
-type mark struct {
-	device uint64
-	noted  int64
+// versions identify the contents of both state files; the zero value is unknown.
+type versions [len(stateFiles)]version
+
+// version identifies the content of a file. Its owner can set the time of the last
+// change, but not the time at which the kernel recorded that.
+type version struct {
+	device   uint64
+	recorded int64
 	stamp
 }
 
 // NewCache returns a Cache of a store.
 func NewCache(s *Store) *Cache { return &Cache{Store: s} }
 
-// settled is how old a file must be for its times to say anything: one that is
-// written twice within a tick of the file system's clock, to the same length,
-// looks unchanged.
-const settled = 2 * time.Second
+// minAge is how old a file must be to be cached: one that is written twice within a
+// tick of the file system's clock, with the same length, looks unchanged.
+const minAge = 2 * time.Second
 
-// keptFor bounds how long anything that goes unnoticed here can last.
-const keptFor = time.Minute
+// maxCacheTime bounds how long a change that is not noticed has no effect.
+const maxCacheTime = time.Minute
 
-// Read is Store.Read. Who gets the state files owns them.
-func (k *Cache) Read(ctx context.Context) (Files, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.stands() {
-		return k.last.copy(), nil
+// Read is Store.Read. The caller may change the lists that it returns.
+func (c *Cache) Read(ctx context.Context) (Files, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.upToDate() {
+		return c.last.copy(), nil
 	}
-	next := reading{at: time.Now()}
-	books, err := k.readThen(ctx, func(dir *folder) { next.files, next.valid = k.marks(dir.path) })
-	next.valid = next.valid && err == nil && len(books.Warnings) == 0 && next.settled(k.now())
-	next.books = books
-	next.processes = map[snapshot.PID]ProcessStatus{}
-	for i := range books.Environments {
-		e := &books.Environments[i]
-		next.valid = next.valid && len(e.KernelIDs) == 0 // whether these live is not to be told by a PID
+	next := reading{at: time.Now(), processes: map[snapshot.PID]ProcessStatus{}}
+	var err error
+	next.files, next.versions, err = c.read(ctx)
+	next.valid = err == nil && len(next.files.Warnings) == 0 && next.versions.cacheable(c.now())
+	for i := range next.files.Environments {
+		e := &next.files.Environments[i]
+		next.valid = next.valid && len(e.KernelIDs) == 0 // no PID says whether these live
 		for _, pid := range e.PIDs {
-			next.processes[pid] = k.machine.Process(pid)
+			next.processes[pid] = c.system.Process(pid)
 		}
 	}
-	k.last = next
-	return k.last.copy(), err
+	c.last = next
+	return c.last.copy(), err
 }
 
-// stands says whether what was read last is what would be read now.
-func (k *Cache) stands() bool {
-	if !k.last.valid || time.Since(k.last.at) > keptFor {
+// upToDate says whether Store.Read would return what was read last.
+func (c *Cache) upToDate() bool {
+	if !c.last.valid || time.Since(c.last.at) > maxCacheTime || versionsIn(c.dir) != c.last.versions {
 		return false
 	}
-	if files, ok := k.marks(k.dir); !ok || files != k.last.files {
-		return false
-	}
-	for pid, was := range k.last.processes {
-		if now := k.machine.Process(pid); !was.same(now) {
+	for pid, was := range c.last.processes {
+		if now := c.system.Process(pid); !was.same(now) {
 			return false
 		}
 	}
 	return true
 }
 
-// same says whether two looks at a PID saw the same living process.
+// same says whether both are the same living process.
 func (p ProcessStatus) same(o ProcessStatus) bool {
 	return p.Liveness == Alive && o.Liveness == Alive && p.Start == o.Start &&
 		p.Owner != nil && o.Owner != nil && *p.Owner == *o.Owner
 }
 
-// marks looks at the files by their names, following no link.
-func (k *Cache) marks(dir string) (marks [2]mark, ok bool) {
-	for i, name := range [...]string{envsFile, devicesFile} {
+// versionsIn identifies the state files in a folder, following no link. The result is
+// unknown if one is missing.
+func versionsIn(dir string) (v versions) {
+	for i, file := range stateFiles {
 		var st unix.Stat_t
-		if unix.Lstat(dir+"/"+name, &st) != nil {
-			return marks, false
+		if unix.Lstat(dir+"/"+file.String(), &st) != nil {
+			return versions{}
 		}
-		marks[i] = mark{device: st.Dev, noted: st.Ctim.Nano(), stamp: stampOf(&st)}
+		v[i] = version{device: st.Dev, recorded: st.Ctim.Nano(), stamp: stampOf(&st)}
 	}
-	return marks, true
+	return v
 }
 
-func (r *reading) settled(now time.Time) bool {
-	for _, f := range r.files {
-		if now.Sub(time.Unix(0, f.noted)) < settled {
+// cacheable says whether a later change of the files will change their versions.
+func (v versions) cacheable(now time.Time) bool {
+	for _, file := range v {
+		if now.Sub(time.Unix(0, file.recorded)) < minAge {
 			return false
 		}
 	}
-	return true
+	return v != versions{}
 }
 
-// copy is the state files for a caller to keep: lists that anybody might change are
-// the caller's own.
+// copy returns the files with lists of their own.
 func (r *reading) copy() Files {
-	b := r.books
-	b.Environments = slices.Clone(b.Environments)
-	b.Devices = slices.Clone(b.Devices)
-	b.Warnings = slices.Clone(b.Warnings)
-	return b
+	f := r.files
+	f.Environments = slices.Clone(f.Environments)
+	f.Devices = slices.Clone(f.Devices)
+	f.Warnings = slices.Clone(f.Warnings)
+	return f
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// TestKept: what is kept is never other than what a Store would read.
-func TestKept(t *testing.T) {
+// TestCache: a Cache returns what a Store would read.
+func TestCache(t *testing.T) {
 	dir := t.TempDir()
 	self := snapshot.PID(os.Getpid())
 	env := snapshot.Environment{EID: "1", UID: snapshot.UID(os.Getuid()), Creation: snapshot.DateOf(time.Now()), PIDs: []snapshot.PID{self}}
@@ -28,13 +28,13 @@ func TestKept(t *testing.T) {
 	put([]snapshot.Environment{env}, []snapshot.Device{device})
 	now := time.Now() // within the tick in which the files were written
 	machine := &counting{System: state.NewSystem("/proc")}
-	kept := state.NewCache(state.New(dir, state.StoreOptions{System: machine, Now: func() time.Time { return now }}))
+	cache := state.NewCache(state.New(dir, state.StoreOptions{System: machine, Now: func() time.Time { return now }}))
 	same := func() {
 		t.Helper()
 		want, err := other.Read(t.Context())
 		require.NoError(t, err)
 		for range 3 {
-			got, err := kept.Read(t.Context())
+			got, err := cache.Read(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, want, got)
 		}
@@ -48,7 +48,7 @@ func TestKept(t *testing.T) {
 	same()
 	require.Equal(t, before, machine.boots, "nothing changed, so the files were not read")
 
-	got, err := kept.Read(t.Context())
+	got, err := cache.Read(t.Context())
 	require.NoError(t, err)
 	got.Environments[0].EID = "spoilt"
 	same()
@@ -66,13 +66,13 @@ func TestKept(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "envs.json"), changed, 0o666))
 	require.NoError(t, os.Chtimes(filepath.Join(dir, "envs.json"), time.Now(), time.Now().Add(-time.Hour)))
 	same()
-	got, err = kept.Read(t.Context())
+	got, err = cache.Read(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, "2", got.Environments[0].EID, "as long and with an old time, and noticed")
 
 	same()
 	machine.gone = true
-	got, err = kept.Read(t.Context())
+	got, err = cache.Read(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, got.Environments, "its last process has ended")
 }

@@ -64,8 +64,8 @@ func hold(args []string) error {
 
 // printOwners is a child: DIR, reads the state files as an ordinary user.
 func printOwners(args []string) error {
-	books, err := state.New(args[0], state.StoreOptions{}).Read(context.Background())
-	for _, e := range books.Environments {
+	files, err := state.New(args[0], state.StoreOptions{}).Read(context.Background())
+	for _, e := range files.Environments {
 		fmt.Printf("%s %v %v\n", e.EID, e.PIDs, e.OwnerMismatch)
 	}
 	return err
@@ -73,7 +73,7 @@ func printOwners(args []string) error {
 
 // look is a child that reads the folder in args[0] with root's notes in args[1].
 func look(args []string) error {
-	books, err := state.New(args[0], state.StoreOptions{RootDir: args[1]}).Read(context.Background())
-	fmt.Printf("%d environments, liveness unknown: %v, warnings %q\n", len(books.Environments), books.LivenessUnknown, books.Warnings)
+	files, err := state.New(args[0], state.StoreOptions{RootDir: args[1]}).Read(context.Background())
+	fmt.Printf("%d environments, liveness unknown: %v, warnings %q\n", len(files.Environments), files.LivenessUnknown, files.Warnings)
 	return err
 }

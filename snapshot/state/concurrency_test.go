@@ -58,19 +58,19 @@ func TestNoUpdateIsLostAmongManyProcessesAnd143(t *testing.T) {
 	}
 	t.Logf("the writer in the way of 1.4.3: %s", &oldOutput)
 
-	books, err := everyoneLives(dir).Read(t.Context())
+	files, err := everyoneLives(dir).Read(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, exclusive(&books))
-	require.Len(t, books.Environments, processes+1, "each worker leaves one environment, and so does the old writer")
+	require.NoError(t, exclusive(&files))
+	require.Len(t, files.Environments, processes+1, "each worker leaves one environment, and so does the old writer")
 	for i := range processes {
-		require.NotNil(t, books.Environment(workerEID(i)), "worker %d", i)
+		require.NotNil(t, files.Environment(workerEID(i)), "worker %d", i)
 	}
 }
 
 func workerEID(i int) snapshot.EnvID { return snapshot.EnvID("worker-" + strconv.Itoa(i)) }
 
 // clerk is a worker's own account of what it did, against which it checks the
-// books: what differs is a lost update.
+// files: what differs is a lost update.
 type clerk struct {
 	store  *state.Store
 	number int
@@ -83,7 +83,7 @@ type clerk struct {
 func worker(args []string) error {
 	i, count := number(args[1]), number(args[2])
 	// flock(2) is not fair, and this run is not about who has to wait.
-	store := state.New(args[0], state.StoreOptions{System: &town{}, LockTimeout: 5 * time.Minute})
+	store := state.New(args[0], state.StoreOptions{System: &fakeSystem{}, LockTimeout: 5 * time.Minute})
 	c := &clerk{store: store, number: i, eid: workerEID(i)}
 	for n := range count {
 		err := c.store.Update(context.Background(), func(b *state.Files) error {
@@ -222,19 +222,19 @@ func legacyTurn(dir string, count int) error {
 	if err != nil {
 		return fmt.Errorf("envs.json is unreadable: %w", err)
 	}
-	books := state.Files{Environments: envs}
-	mine := books.Environment("1.4.3")
+	files := state.Files{Environments: envs}
+	mine := files.Environment("1.4.3")
 	switch {
 	case mine == nil && count > 1, mine != nil && *mine.Config.GPUs != count-1:
 		return fmt.Errorf("count %d is lost", count-1)
 	case mine == nil:
-		books.Environments = append(books.Environments, snapshot.Environment{
+		files.Environments = append(files.Environments, snapshot.Environment{
 			EID: "1.4.3", Creation: at("11:00:00"), PIDs: []snapshot.PID{99}, Config: snapshot.EnvConfig{GPUs: &count},
 		})
 	default:
 		mine.Config.GPUs = &count
 	}
-	if data, err = snapshot.EncodeEnvironments(books.Environments); err != nil {
+	if data, err = snapshot.EncodeEnvironments(files.Environments); err != nil {
 		return err
 	}
 	if err := writeInPlace(envsPath, data); err != nil {

@@ -1,6 +1,11 @@
 package state
 
-import "golang.org/x/sys/unix"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
 
 // Limits of the package that its tests pass.
 const (
@@ -16,11 +21,31 @@ func LockOwner(locks string, dev, ino uint64) int {
 	return int(lockOwner(locks, &unix.Stat_t{Dev: dev, Ino: ino}))
 }
 
-// ParseLastGood reads root's copy of the state files.
-func ParseLastGood(data []byte) (envs, devices []byte, err error) {
-	c, err := parseLastGood(data)
+// ParseBackup reads root's copy of the state files.
+func ParseBackup(data []byte) (envs, devices []byte, err error) {
+	b, err := parseBackup(data)
 	if err != nil {
 		return nil, nil, err
 	}
-	return c.envs, c.devices, nil
+	return b.contents[envsFile], b.contents[devicesFile], nil
+}
+
+// RootNote is root's note about a state folder.
+type RootNote struct{ note }
+
+// RootNote reads the note.
+func (s *Store) RootNote(t testing.TB) RootNote {
+	t.Helper()
+	root, err := s.openRoot()
+	require.NoError(t, err)
+	defer root.close()
+	return RootNote{*readNote(root, rootNote)}
+}
+
+// Refusal says why root's genv in these namespaces may not clean up the folder, if the
+// note inside it has this content.
+func (n RootNote) Refusal(namespaces Namespaces, inside string) string {
+	now := n.note
+	now.Namespaces = namespaces
+	return now.refusal(&n.note, now.ofSameBoot(parseNote([]byte(inside))), true, n.Device)
 }

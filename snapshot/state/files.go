@@ -1,117 +1,121 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Files are the contents of the state files, envs.json and devices.json.
+// Files are the decoded contents of envs.json and devices.json.
 type Files struct {
 	Environments []snapshot.Environment
-	// Devices is nil while devices.json has not been made yet, which is not
-	// the same as a host without devices: see ErrNoDevices and Store.RegisterDevices.
+	// Devices is nil as long as there is no devices.json, which does not mean a
+	// host without devices: see ErrNoDevices and Store.RegisterDevices.
 	Devices []snapshot.Device
-	// Warnings are what a Store noticed and could work around, in plain
-	// English, one line each. They are never written to a file.
+	// Warnings are problems that a Store noticed and worked around, one line each.
+	// They are never written to a file.
 	Warnings []string
-	// LivenessUnknown says that the processes in the files are of another PID
-	// namespace, or may be: nothing was cleaned up, and their PIDs mean nothing
-	// here.
+	// LivenessUnknown says that the PIDs in the files belong, or may belong, to
+	// another PID namespace: they mean nothing here, and nothing was cleaned up.
 	LivenessUnknown bool
 	// Restorations are those of the last minute, the oldest first.
 	Restorations []Restoration
 	// DevicesNotSaved says that devices.json was lost and could not be written, so
-	// that what was attached since root's copy is still missing.
+	// that attachments made since root's copy was taken are still missing.
 	DevicesNotSaved bool
 
-	foreign bool    // the PIDs are of namespaces that root's note names, which are not ours
-	remains remains // nil when no processes are looked for
-	adopted map[snapshot.EnvID][]snapshot.PID
+	foreign    bool // root's note says that the PIDs belong to another namespace than ours
+	successors map[snapshot.EnvID][]snapshot.PID
+	// findSuccessors lists the processes that still run in an environment when one
+	// leaves it. It is nil outside a Store.
+	findSuccessors func(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID
 }
 
-// Successors are the processes that were registered in an environment when its last
-// registered process left: the environment lasts until they end.
-func (b *Files) Successors(eid snapshot.EnvID) []snapshot.PID { return b.adopted[eid] }
+// Successors are the processes that Deactivate registered in an environment in
+// place of its last registered process: the environment lasts until they end.
+func (f *Files) Successors(eid snapshot.EnvID) []snapshot.PID { return f.successors[eid] }
 
-// adopt registers the processes that still run in an environment which its last
-// registered process leaves.
-func (b *Files) adopt(env *snapshot.Environment, leaving snapshot.PID) {
-	if b.remains == nil || len(env.PIDs) > 0 || len(env.KernelIDs) > 0 {
+// registerSuccessors registers the processes that still run in an environment
+// after its last registered process has left.
+func (f *Files) registerSuccessors(env *snapshot.Environment, leaving snapshot.PID) {
+	if f.findSuccessors == nil || !isEmpty(env) {
 		return
 	}
-	if env.PIDs = b.remains(env, leaving); len(env.PIDs) == 0 {
+	if env.PIDs = f.findSuccessors(env, leaving); len(env.PIDs) == 0 {
 		return
 	}
-	if b.adopted == nil {
-		b.adopted = map[snapshot.EnvID][]snapshot.PID{}
+	if f.successors == nil {
+		f.successors = map[snapshot.EnvID][]snapshot.PID{}
 	}
-	b.adopted[env.EID] = env.PIDs
+	f.successors[env.EID] = env.PIDs
 }
+
+// isEmpty says whether no process and no Jupyter kernel is registered.
+func isEmpty(env *snapshot.Environment) bool { return len(env.PIDs) == 0 && len(env.KernelIDs) == 0 }
 
 // Environment returns the registered environment with an id, or nil.
-func (b *Files) Environment(eid snapshot.EnvID) *snapshot.Environment {
-	return snapshot.FindEnvironment(b.Environments, eid)
+func (f *Files) Environment(eid snapshot.EnvID) *snapshot.Environment {
+	return snapshot.FindEnvironment(f.Environments, eid)
 }
 
-// byID is for many lookups: any user can register many thousand environments.
-func (b *Files) byID() map[snapshot.EnvID]*snapshot.Environment {
-	environments := make(map[snapshot.EnvID]*snapshot.Environment, len(b.Environments))
-	for i := range slices.Backward(b.Environments) { // of two with one id the first counts
-		environments[b.Environments[i].EID] = &b.Environments[i]
+// byID indexes the environments: any user can register many thousands of them.
+func (f *Files) byID() map[snapshot.EnvID]*snapshot.Environment {
+	environments := make(map[snapshot.EnvID]*snapshot.Environment, len(f.Environments))
+	for i := range slices.Backward(f.Environments) { // of two with the same id the first counts
+		environments[f.Environments[i].EID] = &f.Environments[i]
 	}
 	return environments
 }
 
 // EnvironmentOf returns the environment in which a process is registered, or nil.
-func (b *Files) EnvironmentOf(pid snapshot.PID) *snapshot.Environment {
-	for i := range b.Environments {
-		if slices.Contains(b.Environments[i].PIDs, pid) {
-			return &b.Environments[i]
-		}
-	}
-	return nil
+func (f *Files) EnvironmentOf(pid snapshot.PID) *snapshot.Environment {
+	return f.find(func(e *snapshot.Environment) bool { return slices.Contains(e.PIDs, pid) })
 }
 
 // EnvironmentOfKernel returns the environment in which a Jupyter kernel is
 // registered, or nil.
-func (b *Files) EnvironmentOfKernel(id string) *snapshot.Environment {
-	for i := range b.Environments {
-		if slices.Contains(b.Environments[i].KernelIDs, id) {
-			return &b.Environments[i]
+func (f *Files) EnvironmentOfKernel(id string) *snapshot.Environment {
+	return f.find(func(e *snapshot.Environment) bool { return slices.Contains(e.KernelIDs, id) })
+}
+
+func (f *Files) find(wanted func(*snapshot.Environment) bool) *snapshot.Environment {
+	for i := range f.Environments {
+		if wanted(&f.Environments[i]) {
+			return &f.Environments[i]
 		}
 	}
 	return nil
 }
 
 // Device returns the device at an index, or nil.
-func (b *Files) Device(index snapshot.DeviceIndex) *snapshot.Device {
-	return snapshot.FindDevice(b.Devices, index)
+func (f *Files) Device(index snapshot.DeviceIndex) *snapshot.Device {
+	return snapshot.FindDevice(f.Devices, index)
 }
 
 // AttachedTo lists the indices of the devices that an environment is attached
 // to, in ascending order.
-func (b *Files) AttachedTo(eid snapshot.EnvID) []snapshot.DeviceIndex {
-	indices := snapshot.AttachedTo(b.Devices, eid)
+func (f *Files) AttachedTo(eid snapshot.EnvID) []snapshot.DeviceIndex {
+	indices := snapshot.AttachedTo(f.Devices, eid)
 	slices.Sort(indices)
 	return indices
 }
 
-// registered is the environment with an id, or ErrNoEnvironment.
-func (b *Files) registered(eid snapshot.EnvID) (*snapshot.Environment, error) {
-	env := b.Environment(eid)
+// registered returns the environment with an id, or ErrNoEnvironment.
+func (f *Files) registered(eid snapshot.EnvID) (*snapshot.Environment, error) {
+	env := f.Environment(eid)
 	if env == nil {
 		return nil, fmt.Errorf("%w: %q; `genv envs` lists the active ones", ErrNoEnvironment, eid)
 	}
 	return env, nil
 }
 
-// CheckOwner says whether a user may act on an environment: its own user and
-// root may. The error wraps ErrNotOwner, or ErrNoEnvironment when there is no
-// such environment.
-func (b *Files) CheckOwner(eid snapshot.EnvID, uid snapshot.UID) error {
-	env, err := b.registered(eid)
+// CheckOwner returns nil if a user may change an environment, which only its own
+// user and root may. The error wraps ErrNotOwner, or ErrNoEnvironment if there is
+// no such environment.
+func (f *Files) CheckOwner(eid snapshot.EnvID, uid snapshot.UID) error {
+	env, err := f.registered(eid)
 	if err != nil {
 		return err
 	}
@@ -119,4 +123,52 @@ func (b *Files) CheckOwner(eid snapshot.EnvID, uid snapshot.UID) error {
 		return fmt.Errorf("%w: %q belongs to uid %d; only that user and root may change it", ErrNotOwner, eid, env.UID)
 	}
 	return nil
+}
+
+func (f *Files) warn(format string, args ...any) {
+	f.Warnings = append(f.Warnings, fmt.Sprintf(format, args...))
+}
+
+// MergeDevices updates the registered devices to those that nvidia-smi found: it adds
+// new ones, corrects the total memory, and keeps the attachments. It removes a device
+// that was not found, unless an environment is attached to it. It returns notes about
+// what it could not do, one line each.
+//
+// Only a complete answer of nvidia-smi may be merged: a failure is not a host without
+// devices.
+func (f *Files) MergeDevices(found []snapshot.Device) (notes []string) {
+	kept := make([]snapshot.Device, 0, len(found))
+	for _, d := range f.Devices {
+		now := snapshot.FindDevice(found, d.Index)
+		switch {
+		case now != nil && now.TotalMemory.Known():
+			d.TotalMemory = sameMemory(d.TotalMemory, now.TotalMemory)
+		case now == nil && len(d.Attachments) == 0:
+			continue
+		case now == nil:
+			notes = append(notes, fmt.Sprintf("device %d is attached to %d environments but nvidia-smi no longer shows it",
+				d.Index, len(d.Attachments)))
+		}
+		kept = append(kept, d)
+	}
+	for _, d := range found {
+		switch {
+		case f.Device(d.Index) != nil:
+		case d.TotalMemory.Known():
+			kept = append(kept, snapshot.Device{Index: d.Index, TotalMemory: d.TotalMemory})
+		default:
+			notes = append(notes, fmt.Sprintf("device %d is not registered: nvidia-smi does not report its memory", d.Index))
+		}
+	}
+	slices.SortFunc(kept, func(x, y snapshot.Device) int { return cmp.Compare(x.Index, y.Index) })
+	f.Devices = kept
+	return notes
+}
+
+// sameMemory keeps the old notation if the amount is the same.
+func sameMemory(old, found snapshot.Memory) snapshot.Memory {
+	if old.Bytes() == found.Bytes() {
+		return old
+	}
+	return found
 }

@@ -21,22 +21,22 @@ import (
 
 // census counts how often it is asked about a process.
 type census struct {
-	town
+	fakeSystem
 	asked map[snapshot.PID]int
 }
 
 func (c *census) Process(pid snapshot.PID) state.ProcessStatus {
 	c.asked[pid]++
-	return c.town.Process(pid)
+	return c.fakeSystem.Process(pid)
 }
 
 func TestTheSamePIDManyTimesIsLookedUpOnce(t *testing.T) {
 	dir := recordedFolder(t)
 	put(t, dir, "envs.json", fmt.Sprintf(`{"envs": [%s]}`, strings.Replace(one, `[1]`, `[1`+strings.Repeat(`,1`, 60_000)+`]`, 1)))
 	machine := &census{asked: map[snapshot.PID]int{}}
-	books, err := state.New(dir, state.StoreOptions{System: machine}).Read(t.Context())
+	files, err := state.New(dir, state.StoreOptions{System: machine}).Read(t.Context())
 	require.NoError(t, err)
-	require.Len(t, books.Environments, 1)
+	require.Len(t, files.Environments, 1)
 	require.LessOrEqual(t, machine.asked[1], 2, "under the lock, and after it")
 }
 
@@ -55,11 +55,11 @@ func TestADirectoryServiceThatHangsHoldsNobodyForLong(t *testing.T) {
 			<-ctx.Done()
 			return ""
 		}
-		books, err := state.New(dir, state.StoreOptions{System: &town{}, Username: name}).Read(t.Context())
+		files, err := state.New(dir, state.StoreOptions{System: &fakeSystem{}, Username: name}).Read(t.Context())
 		require.NoError(t, err)
-		require.Len(t, books.Environments, 1000)
+		require.Len(t, files.Environments, 1000)
 		require.Equal(t, 1, asked)
-		require.Equal(t, []string{"999 users of environments could not be named within 5s, or have no process here"}, books.Warnings)
+		require.Equal(t, []string{"999 users of environments could not be named within 5s, or have no process here"}, files.Warnings)
 	})
 }
 
@@ -76,12 +76,12 @@ func TestBooksThatCannotBeWrittenAreReadAllTheSame(t *testing.T) {
 	}
 	put(t, dir, "envs.json", `{"envs": [`+strings.Join(envs, ",")+`]}`)
 	store := everyoneLives(dir)
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.Len(t, books.Environments, count)
-	require.Equal(t, name, books.Environments[0].Config.Name)
-	require.Len(t, books.Warnings, 1)
-	require.Contains(t, books.Warnings[0], "larger than 8 MiB")
+	require.Len(t, files.Environments, count)
+	require.Equal(t, name, files.Environments[0].Config.Name)
+	require.Len(t, files.Warnings, 1)
+	require.Contains(t, files.Warnings[0], "larger than 8 MiB")
 	require.ErrorIs(t, store.Update(t.Context(), enter(count)), state.ErrRequest)
 }
 
@@ -107,10 +107,10 @@ func TestManyMadeUpUsersAreNotNamed(t *testing.T) {
 	require.NoError(t, json.Compact(&compact, data))
 	put(t, dir, "envs.json", compact.String())
 	begun := time.Now()
-	books, err := store.ReadRaw(t.Context())
+	files, err := store.ReadRaw(t.Context())
 	t.Logf("%v", time.Since(begun))
 	require.NoError(t, err)
-	require.Equal(t, snapshot.Username("me"), books.Environment("mine").Username)
+	require.Equal(t, snapshot.Username("me"), files.Environment("mine").Username)
 	require.LessOrEqual(t, asked, 65)
 }
 
@@ -118,7 +118,7 @@ func TestManyMadeUpUsersAreNotNamed(t *testing.T) {
 // must not keep the lock from the others for long.
 func TestManyEnvironmentsAndNestedProcessesTakeLittleTime(t *testing.T) {
 	const count = 1000
-	machine := &town{people: map[snapshot.PID]state.ProcessStatus{1: {Liveness: state.Gone}}}
+	machine := &fakeSystem{processes: map[snapshot.PID]state.ProcessStatus{1: {Liveness: state.Gone}}}
 	envs := make([]string, count)
 	for i := range envs {
 		envs[i] = strings.Replace(one, `"eid":"1","uid":1`, fmt.Sprintf(`"eid":"%d","uid":%d`, i, alice), 1)
@@ -128,9 +128,9 @@ func TestManyEnvironmentsAndNestedProcessesTakeLittleTime(t *testing.T) {
 	dir := recordedFolder(t)
 	put(t, dir, "envs.json", `{"envs": [`+strings.Join(envs, ",")+`]}`)
 	began := time.Now()
-	books, err := state.New(dir, state.StoreOptions{System: machine}).Read(t.Context())
+	files, err := state.New(dir, state.StoreOptions{System: machine}).Read(t.Context())
 	require.NoError(t, err)
-	require.Empty(t, books.Environments)
+	require.Empty(t, files.Environments)
 	t.Logf("%v", time.Since(began))
 }
 
@@ -141,9 +141,9 @@ func TestManyProcessesThatClaimLostEnvironmentsTakeLittleTime(t *testing.T) {
 	}
 	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
 	began := time.Now()
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.Len(t, books.Environments, 65, "that of the copy, and as many as are found again")
+	require.Len(t, files.Environments, 65, "that of the copy, and as many as are found again")
 	t.Logf("%v", time.Since(began))
 }
 

@@ -15,10 +15,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// FuzzBooks lets any two files be the state. If they are read at all, whatever
+// FuzzFiles lets any two files be the state. If they are read at all, whatever
 // is done to the state files can be written and read again, and no device is given
 // away twice.
-func FuzzBooks(f *testing.F) {
+func FuzzFiles(f *testing.F) {
 	envs, err := os.ReadFile(filepath.Join(recorded, "envs.json"))
 	require.NoError(f, err)
 	devices, err := os.ReadFile(filepath.Join(recorded, "devices.json"))
@@ -28,7 +28,7 @@ func FuzzBooks(f *testing.F) {
 	f.Add([]byte(`{"envs": []}`), []byte(`{"devices": [{"index": 1, "total_memory": "1g", "attachments": []}]}`), "\x00", -1, -1, "1gi", int32(-5))
 	f.Add([]byte(``), []byte(`{"devices": null}`), "", 0, 0, "x", int32(0))
 	f.Fuzz(func(t *testing.T, envs, devices []byte, eid string, count, index int, memory string, pid int32) {
-		books, ok := booksOf(envs, devices)
+		files, ok := decodeFiles(envs, devices)
 		if !ok {
 			return
 		}
@@ -37,42 +37,42 @@ func FuzzBooks(f *testing.F) {
 		if request.Count = count; count == 0 {
 			request.Indices = indices{snapshot.DeviceIndex(index)}
 		}
-		fits := exclusive(&books) == nil
-		_ = books.Activate(state.Activation{EID: request.EID, PID: snapshot.PID(pid), At: request.At})
-		got, err := books.Attach(request)
+		fits := exclusive(&files) == nil
+		_ = files.Activate(state.Activation{EID: request.EID, PID: snapshot.PID(pid), At: request.At})
+		got, err := files.Attach(request)
 		if err == nil {
-			require.Equal(t, got, books.AttachedTo(request.EID))
+			require.Equal(t, got, files.AttachedTo(request.EID))
 			require.GreaterOrEqual(t, len(got), request.Count)
 		}
 		if fits {
-			require.NoError(t, exclusive(&books))
+			require.NoError(t, exclusive(&files))
 		}
-		again(t, &books)
-		books.MergeDevices(gpus(2))
-		books.Deactivate(snapshot.PID(pid))
-		books.Detach(request.EID)
-		require.Empty(t, books.AttachedTo(request.EID))
-		again(t, &books)
+		again(t, &files)
+		files.MergeDevices(gpus(2))
+		files.Deactivate(snapshot.PID(pid))
+		files.Detach(request.EID)
+		require.Empty(t, files.AttachedTo(request.EID))
+		again(t, &files)
 	})
 }
 
-func booksOf(envs, devices []byte) (books state.Files, ok bool) {
+func decodeFiles(envs, devices []byte) (files state.Files, ok bool) {
 	var err error
-	if books.Environments, err = snapshot.DecodeEnvironments(envs); err != nil {
-		return books, false
+	if files.Environments, err = snapshot.DecodeEnvironments(envs); err != nil {
+		return files, false
 	}
-	books.Devices, err = snapshot.DecodeDevices(devices)
-	return books, err == nil
+	files.Devices, err = snapshot.DecodeDevices(devices)
+	return files, err == nil
 }
 
 // again writes the state files and reads them back.
-func again(t *testing.T, books *state.Files) {
+func again(t *testing.T, files *state.Files) {
 	t.Helper()
-	envs, err := snapshot.EncodeEnvironments(books.Environments)
+	envs, err := snapshot.EncodeEnvironments(files.Environments)
 	require.NoError(t, err)
-	devices, err := snapshot.EncodeDevices(books.Devices)
+	devices, err := snapshot.EncodeDevices(files.Devices)
 	require.NoError(t, err)
-	_, ok := booksOf(envs, devices)
+	_, ok := decodeFiles(envs, devices)
 	require.True(t, ok, "%s\n%s", envs, devices)
 }
 

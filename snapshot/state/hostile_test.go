@@ -101,9 +101,9 @@ func TestIdentitiesThatWereTamperedWithAreIgnored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := recordedFolder(t)
 			left := plant(t, filepath.Join(dir, "genv.identities.json"))
-			books, err := everyoneLives(dir).Read(t.Context())
+			files, err := everyoneLives(dir).Read(t.Context())
 			require.NoError(t, err)
-			require.Len(t, books.Environments, 2)
+			require.Len(t, files.Environments, 2)
 			left()
 		})
 	}
@@ -136,7 +136,7 @@ func TestALinkInThePlaceOfTheDeviceLocks(t *testing.T) {
 	require.NoError(t, os.Symlink(elsewhere, filepath.Join(dir, "devices")))
 	_, err := everyoneLives(dir).LockDevices(t.Context(), indices{0})
 	require.ErrorIs(t, err, state.ErrUnsafe)
-	require.Empty(t, files(t, elsewhere))
+	require.Empty(t, namesIn(t, elsewhere))
 }
 
 func TestALeftoverIsReplacedAndNeverFollowed(t *testing.T) {
@@ -148,7 +148,7 @@ func TestALeftoverIsReplacedAndNeverFollowed(t *testing.T) {
 	}
 	require.NoError(t, everyoneLives(dir).Update(t.Context(), enter(7)))
 	require.Equal(t, "precious", readFile(t, target))
-	require.ElementsMatch(t, []string{"envs.json", "devices.json", "genv.lock", "genv.identities.json"}, files(t, dir))
+	require.ElementsMatch(t, []string{"envs.json", "devices.json", "genv.lock", "genv.identities.json"}, namesIn(t, dir))
 }
 
 // What is in the way of writing must not keep a device from being taken back.
@@ -158,12 +158,12 @@ func TestAFolderInTheWayOfWritingIsPassedBy(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, name, "full"), 0o777))
 	}
 	require.NoError(t, everyoneLives(dir).Update(t.Context(), enter(7)))
-	books, err := everyoneLives(dir).Read(t.Context())
+	files, err := everyoneLives(dir).Read(t.Context())
 	require.NoError(t, err)
-	require.NotNil(t, books.Environment("7"))
+	require.NotNil(t, files.Environment("7"))
 	require.ElementsMatch(t, []string{
 		"envs.json", "devices.json", "genv.lock", "genv.identities.json", "envs.json.tmp", "devices.json.tmp",
-	}, files(t, dir))
+	}, namesIn(t, dir))
 }
 
 func TestAFileThatMayNotBeRead(t *testing.T) {
@@ -193,7 +193,7 @@ func TestCorruptFilesAreKeptAsideAndLeft(t *testing.T) {
 			put(t, dir, "envs.json", content)
 			changed := time.Date(2026, 11, 20, 21, 10, 33, 0, time.UTC)
 			require.NoError(t, os.Chtimes(filepath.Join(dir, "envs.json"), changed, changed))
-			store := state.New(dir, state.StoreOptions{System: &town{}, Now: func() time.Time { return changed }})
+			store := state.New(dir, state.StoreOptions{System: &fakeSystem{}, Now: func() time.Time { return changed }})
 
 			_, err := store.Read(t.Context())
 			require.ErrorIs(t, err, state.ErrCorrupt)
@@ -207,7 +207,7 @@ func TestCorruptFilesAreKeptAsideAndLeft(t *testing.T) {
 
 			require.Equal(t, content, readFile(t, corrupt.Path), "it stays as it is")
 			require.Equal(t, content, readFile(t, corrupt.Copy))
-			require.Len(t, files(t, dir), 4, "one copy, however often it is read")
+			require.Len(t, namesIn(t, dir), 4, "one copy, however often it is read")
 		})
 	}
 }
@@ -242,7 +242,7 @@ func TestCopiesOfCorruptFilesAreBounded(t *testing.T) {
 		require.ErrorAs(t, err, &corrupt)
 		require.Equal(t, i < state.MaxCopies, corrupt.Copy != "")
 	}
-	require.Len(t, files(t, dir), 3+state.MaxCopies)
+	require.Len(t, namesIn(t, dir), 3+state.MaxCopies)
 }
 
 func TestAFileThatIsBeingWrittenIsReadOnceItIsWhole(t *testing.T) {
@@ -255,8 +255,8 @@ func TestAFileThatIsBeingWrittenIsReadOnceItIsWhole(t *testing.T) {
 		tries++
 		put(t, dir, "envs.json", whole[:len(whole)*tries/2])
 	})
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 2, tries)
-	require.Len(t, books.Environments, 2)
+	require.Len(t, files.Environments, 2)
 }

@@ -43,7 +43,7 @@ func TestALockThatIsNotGivenBackNamesItsHolder(t *testing.T) {
 	holder := asUser(child(t.Context(), "hold", dir), 4001)
 	letGo := holding(t, holder)
 
-	store := state.New(dir, state.StoreOptions{System: &town{}, LockTimeout: 20 * time.Millisecond})
+	store := state.New(dir, state.StoreOptions{System: &fakeSystem{}, LockTimeout: 20 * time.Millisecond})
 	_, err = store.Read(t.Context())
 	require.ErrorIs(t, err, state.ErrBusy)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -70,11 +70,11 @@ func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 	envs := filepath.Join(dir, "envs.json")
 	read := func() state.Files {
 		t.Helper()
-		books, err := store.Read(t.Context())
+		files, err := store.Read(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, indices{0}, books.AttachedTo("1102"))
-		require.Contains(t, books.Warnings[len(books.Warnings)-1], "genv.lock is held by process")
-		return books
+		require.Equal(t, indices{0}, files.AttachedTo("1102"))
+		require.Contains(t, files.Warnings[len(files.Warnings)-1], "genv.lock is held by process")
+		return files
 	}
 	before := readFile(t, envs)
 	read()
@@ -84,22 +84,22 @@ func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 	machine.uptime, machine.running = 9000, []state.RunningProcess{job(6000, alice, "2020")}
 	require.NoError(t, os.Remove(envs))
 	for range 3 { // what is found isn't written, and found each time
-		books := read()
-		require.NotNil(t, books.Environment("2020"))
-		require.Len(t, books.Restorations, 1, "of one loss")
+		files := read()
+		require.NotNil(t, files.Environment("2020"))
+		require.Len(t, files.Restorations, 1, "of one loss")
 		require.NoFileExists(t, envs)
 	}
 	put(t, dir, "envs.json", `{"envs": []}`)
 	machine.running = append(machine.running, job(50, alice, "1102"))
-	books := read()
-	require.NotNil(t, books.Environment("2020"))
-	require.False(t, books.DevicesNotSaved)
+	files := read()
+	require.NotNil(t, files.Environment("2020"))
+	require.False(t, files.DevicesNotSaved)
 	require.NoError(t, os.Remove(filepath.Join(dir, "devices.json")))
-	books = read()
-	require.True(t, books.DevicesNotSaved)
-	books, err := store.Reattach(t.Context(), map[snapshot.EnvID][]snapshot.DeviceIndex{"2020": {1}})
+	files = read()
+	require.True(t, files.DevicesNotSaved)
+	files, err := store.Reattach(t.Context(), map[snapshot.EnvID][]snapshot.DeviceIndex{"2020": {1}})
 	require.NoError(t, err)
-	require.Equal(t, indices{1}, books.AttachedTo("2020"))
+	require.Equal(t, indices{1}, files.AttachedTo("2020"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = store.Read(ctx)
@@ -229,7 +229,7 @@ func TestAHolderForPeople(t *testing.T) {
 	require.Equal(t, "process 7, which has ended and left the lock to a child", (&state.Holder{PID: 7}).String())
 }
 
-// Step by step, a writer is killed; the next reader finds the old books or the
+// Step by step, a writer is killed; the next reader finds the old files or the
 // new ones, never a mixture or a broken file.
 func TestAWriterThatIsKilled(t *testing.T) {
 	for _, tt := range []struct {
@@ -250,15 +250,15 @@ func TestAWriterThatIsKilled(t *testing.T) {
 			require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
 
 			store := everyoneLives(dir)
-			books, err := store.Read(t.Context())
+			files, err := store.Read(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, tt.activated, books.Environment("20") != nil)
-			require.Equal(t, tt.gotFree, len(books.AttachedTo("20")) == 1)
-			require.Equal(t, indices{0, 1}, books.AttachedTo("1667"))
+			require.Equal(t, tt.activated, files.Environment("20") != nil)
+			require.Equal(t, tt.gotFree, len(files.AttachedTo("20")) == 1)
+			require.Equal(t, indices{0, 1}, files.AttachedTo("1667"))
 
 			require.NoError(t, store.Update(t.Context(), enter(21)))
 			require.ElementsMatch(t, []string{"envs.json", "devices.json", "genv.lock", "genv.identities.json"},
-				files(t, dir), "what the killed one left is gone")
+				namesIn(t, dir), "what the killed one left is gone")
 		})
 	}
 }
@@ -282,15 +282,15 @@ func TestAFullDisk(t *testing.T) {
 	require.Equal(t, envs, readFile(t, filepath.Join(dir, "envs.json")))
 	require.Equal(t, devices, readFile(t, filepath.Join(dir, "devices.json")))
 
-	dead := &town{people: map[snapshot.PID]state.ProcessStatus{7: {Liveness: state.Gone}}}
-	books, err := state.New(dir, state.StoreOptions{System: dead}).Read(t.Context())
+	dead := &fakeSystem{processes: map[snapshot.PID]state.ProcessStatus{7: {Liveness: state.Gone}}}
+	files, err := state.New(dir, state.StoreOptions{System: dead}).Read(t.Context())
 	require.NoError(t, err, "what is there can still be read")
-	require.Nil(t, books.Environment("7"))
-	require.Len(t, books.Warnings, 1)
+	require.Nil(t, files.Environment("7"))
+	require.Len(t, files.Warnings, 1)
 
 	require.NoError(t, os.Remove(filepath.Join(dir, "filler")))
 	require.NoError(t, store.Update(t.Context(), enter(8)))
-	require.NotContains(t, files(t, dir), "envs.json.tmp")
+	require.NotContains(t, namesIn(t, dir), "envs.json.tmp")
 }
 
 // fill writes until there is no room.

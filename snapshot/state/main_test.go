@@ -82,12 +82,12 @@ func needsRoot(t *testing.T) {
 	t.Skip("only root can do this: run it with sudo")
 }
 
-// town is a Machine of invented processes. Who is not in it is alive, and
+// fakeSystem is a Machine of invented processes. Who is not in it is alive, and
 // nothing is known of them but that.
-type town struct {
-	boot    string
-	people  map[snapshot.PID]state.ProcessStatus
-	kernels map[string]state.Liveness
+type fakeSystem struct {
+	boot      string
+	processes map[snapshot.PID]state.ProcessStatus
+	kernels   map[string]state.Liveness
 
 	namespaces state.Namespaces // those of here
 	uptime     snapshot.StartTime
@@ -96,33 +96,33 @@ type town struct {
 	walks      int  // how often all processes were listed
 }
 
-func (m *town) BootID() string { return m.boot }
+func (m *fakeSystem) BootID() string { return m.boot }
 
-func (m *town) Process(pid snapshot.PID) state.ProcessStatus {
-	if p, ok := m.people[pid]; ok {
+func (m *fakeSystem) Process(pid snapshot.PID) state.ProcessStatus {
+	if p, ok := m.processes[pid]; ok {
 		return p
 	}
 	return state.ProcessStatus{Liveness: state.Alive}
 }
 
-// here are the namespaces of a town.
+// here are the namespaces of a fakeSystem.
 var here = state.Namespaces{PID: 4026531836, User: 4026531837}
 
-func (m *town) Namespaces() state.Namespaces {
+func (m *fakeSystem) Namespaces() state.Namespaces {
 	if m.namespaces == (state.Namespaces{}) {
 		return here
 	}
 	return m.namespaces
 }
 
-func (m *town) Uptime() snapshot.StartTime { return m.uptime }
+func (m *fakeSystem) Uptime() snapshot.StartTime { return m.uptime }
 
-func (m *town) Running(wanted func(snapshot.UID) bool) ([]state.RunningProcess, bool) {
+func (m *fakeSystem) Running(wanted func(snapshot.UID) bool) ([]state.RunningProcess, bool) {
 	m.walks++
 	return slices.DeleteFunc(slices.Clone(m.running), func(r state.RunningProcess) bool { return !wanted(r.UID) }), !m.hidden
 }
 
-func (m *town) Kernels(ids []string) map[string]state.Liveness {
+func (m *fakeSystem) Kernels(ids []string) map[string]state.Liveness {
 	lives := map[string]state.Liveness{}
 	for _, id := range ids {
 		lives[id] = m.kernels[id]
@@ -132,7 +132,7 @@ func (m *town) Kernels(ids []string) map[string]state.Liveness {
 
 // everyoneLives is a Store on a machine where every process is alive.
 func everyoneLives(dir string) *state.Store {
-	return state.New(dir, state.StoreOptions{System: &town{}})
+	return state.New(dir, state.StoreOptions{System: &fakeSystem{}})
 }
 
 func at(text string) snapshot.Date {
@@ -152,8 +152,8 @@ func gpus(n int) []snapshot.Device {
 	return devices
 }
 
-// files are the names in a folder.
-func files(t *testing.T, dir string) []string {
+// namesIn lists the names in a folder.
+func namesIn(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ func TestMerge(t *testing.T) {
 	held := attachment("1667", "")
 	tests := []struct {
 		name                   string
-		books, found, expected []snapshot.Device
+		files, found, expected []snapshot.Device
 		notes                  int
 	}{
 		{"the first time", nil, gpus(2), gpus(2), 0},
@@ -44,7 +44,7 @@ func TestMerge(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := state.Files{Devices: tt.books}
+			b := state.Files{Devices: tt.files}
 			require.Len(t, b.MergeDevices(tt.found), tt.notes)
 			require.Equal(t, tt.expected, b.Devices)
 		})

@@ -59,10 +59,10 @@ func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, root := sharedDir(t), rootDir(t)
-			machine := &town{boot: boot, people: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}}
+			machine := &fakeSystem{boot: boot, processes: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}}
 			began(t, state.New(dir, state.StoreOptions{System: machine}), machine)
 			for _, keeper := range tt.initial {
-				_, err := state.New(dir, state.StoreOptions{RootDir: root, System: &town{boot: boot, namespaces: keeper}}).Read(t.Context())
+				_, err := state.New(dir, state.StoreOptions{RootDir: root, System: &fakeSystem{boot: boot, namespaces: keeper}}).Read(t.Context())
 				require.NoError(t, err)
 			}
 			if tt.inside != nil {
@@ -71,18 +71,18 @@ func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
 			machine.namespaces = tt.in
 			store := state.New(dir, state.StoreOptions{RootDir: root, System: machine})
 			for range 2 { // the second look is no wiser
-				books, err := store.Read(t.Context())
+				files, err := store.Read(t.Context())
 				require.NoError(t, err)
-				require.Equal(t, !tt.wantGone, books.LivenessUnknown)
+				require.Equal(t, !tt.wantGone, files.LivenessUnknown)
 				if tt.wantGone {
-					require.Empty(t, books.Environments)
-					require.Empty(t, books.Warnings)
+					require.Empty(t, files.Environments)
+					require.Empty(t, files.Warnings)
 					continue
 				}
-				require.Len(t, books.Environments, 1)
-				require.Equal(t, indices{0}, books.AttachedTo("1102"))
-				require.Len(t, books.Warnings, 1, "said once")
-				require.Contains(t, books.Warnings[0], "nothing was cleaned up")
+				require.Len(t, files.Environments, 1)
+				require.Equal(t, indices{0}, files.AttachedTo("1102"))
+				require.Len(t, files.Warnings, 1, "said once")
+				require.Contains(t, files.Warnings[0], "nothing was cleaned up")
 			}
 		})
 	}
@@ -108,7 +108,7 @@ func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
 		gone   bool
 	}{{here, here, true}, {elsewhere, elsewhere, false}, {here, elsewhere, false}} {
 		root := rootDir(t)
-		machine := &town{boot: "boot-1", namespaces: tt.in, people: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}}
+		machine := &fakeSystem{boot: "boot-1", namespaces: tt.in, processes: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}}
 		dir := sharedDir(t)
 		began(t, state.New(dir, state.StoreOptions{System: machine}), machine)
 		writeInside(t, dir, "boot-1", tt.inside)
@@ -117,39 +117,39 @@ func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
 		} else {
 			root = closed(t, root)
 		}
-		books, err := state.New(dir, state.StoreOptions{RootDir: root, System: machine}).Read(t.Context())
+		files, err := state.New(dir, state.StoreOptions{RootDir: root, System: machine}).Read(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, tt.gone, len(books.Environments) == 0)
+		require.Equal(t, tt.gone, len(files.Environments) == 0)
 	}
 }
 
 func TestAResetClaimsTheFolderForThisNamespace(t *testing.T) {
 	dir, root := sharedDir(t), rootDir(t)
-	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}}
+	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}}
 	began(t, state.New(dir, state.StoreOptions{System: machine}), machine)
-	_, err := state.New(dir, state.StoreOptions{RootDir: root, System: &town{boot: "boot-1", namespaces: elsewhere}}).Read(t.Context())
+	_, err := state.New(dir, state.StoreOptions{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}}).Read(t.Context())
 	require.NoError(t, err)
 	store := state.New(dir, state.StoreOptions{RootDir: root, System: machine})
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.True(t, books.LivenessUnknown)
+	require.True(t, files.LivenessUnknown)
 	require.NoError(t, store.ResetEnvironments(t.Context()))
-	books, err = store.Read(t.Context())
+	files, err = store.Read(t.Context())
 	require.NoError(t, err)
-	require.False(t, books.LivenessUnknown)
-	require.Empty(t, books.Environments)
+	require.False(t, files.LivenessUnknown)
+	require.Empty(t, files.Environments)
 }
 
 func TestFoldersOfRootThatOthersMayWriteAreNotBelieved(t *testing.T) {
 	dir, root := sharedDir(t), rootDir(t)
 	require.NoError(t, os.Chmod(root, 0o777))
-	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}}
+	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}}
 	began(t, state.New(dir, state.StoreOptions{System: machine}), machine)
-	books, err := state.New(dir, state.StoreOptions{RootDir: root, System: machine}).Read(t.Context())
+	files, err := state.New(dir, state.StoreOptions{RootDir: root, System: machine}).Read(t.Context())
 	require.NoError(t, err)
-	require.Len(t, books.Environments, 1)
-	require.Contains(t, books.Warnings[0], "only root may be able to write it")
-	require.Empty(t, files(t, root))
+	require.Len(t, files.Environments, 1)
+	require.Contains(t, files.Warnings[0], "only root may be able to write it")
+	require.Empty(t, namesIn(t, root))
 }
 
 // What a genv in a container did: with a real PID namespace, in which the
@@ -180,9 +180,9 @@ func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
 		require.Equal(t, before, readFile(t, filepath.Join(dir, "envs.json")), flags)
 	}
 	shell.end()
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.Empty(t, books.Environments, "here it is known to be gone")
+	require.Empty(t, files.Environments, "here it is known to be gone")
 }
 
 // A PID of a container's means another process to everybody else: it is not
@@ -205,10 +205,10 @@ func TestNoPIDOfAnotherNamespaceIsRegistered(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, root := sharedDir(t), rootDir(t)
-			machine := &town{boot: boot}
+			machine := &fakeSystem{boot: boot}
 			began(t, state.New(dir, state.StoreOptions{System: machine}), machine)
 			for _, keeper := range tt.initial {
-				_, err := state.New(dir, state.StoreOptions{RootDir: root, System: &town{boot: boot, namespaces: keeper}}).Read(t.Context())
+				_, err := state.New(dir, state.StoreOptions{RootDir: root, System: &fakeSystem{boot: boot, namespaces: keeper}}).Read(t.Context())
 				require.NoError(t, err)
 			}
 			if tt.inside != nil {

@@ -5,52 +5,49 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// mayRepair says whether this genv repairs what a user did to the state folder: it
-// is root's, or in a test that of the owner of the folder of root's notes.
+// mayRepair says whether this genv repairs what users did to the state folder: it runs
+// as root, or in a test as the owner of the folder of root's notes.
 func (s *Store) mayRepair() bool {
-	if s.root == "" || !s.machine.Namespaces().known() {
+	if s.rootDir == "" || !s.system.Namespaces().known() {
 		return false
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(s.root, &st); err != nil {
+	if err := unix.Stat(s.rootDir, &st); err != nil {
 		return errors.Is(err, unix.ENOENT) && os.Geteuid() == 0
 	}
 	return int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
 }
 
-// open opens the state folder. Root removes what another user put in its place,
-// and gives it back the mode that all users need.
+// open opens the state folder. Root removes what another user put in its place, and
+// restores the mode that all users need.
 func (s *Store) open() (*folder, error) {
 	dir, err := openFolder(s.dir)
 	if !s.mayRepair() {
 		return dir, err
 	}
-	var planted []string
+	var repairs []string
 	if errors.Is(err, ErrUnsafe) {
 		what, removeErr := s.removePlanted()
 		if removeErr != nil {
 			return nil, fmt.Errorf("%w; and it could not be removed: %w", err, removeErr)
 		}
-		if dir, err = openFolder(s.dir); err == nil {
-			planted = append(planted, what)
-		}
+		repairs = append(repairs, what)
+		dir, err = openFolder(s.dir)
 	}
 	if err != nil {
 		return nil, err
 	}
-	dir.repaired = slices.Concat(planted, s.widen(dir))
+	dir.repairs = repairs
+	dir.restoreMode()
 	return dir, nil
 }
 
-// removePlanted removes the link, or moves the file aside, that another user put
-// in the state folder's place.
+// removePlanted removes a link, or moves a file aside, that another user put in the
+// state folder's place.
 func (s *Store) removePlanted() (what string, err error) {
 	path := s.path()
 	parent, err := openDir(unix.AT_FDCWD, filepath.Dir(path), 0)
@@ -58,54 +55,79 @@ func (s *Store) removePlanted() (what string, err error) {
 		return "", err
 	}
 	defer parent.close()
-	var st unix.Stat_t
 	name := filepath.Base(path)
-	if err := unix.Fstatat(parent.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return "", err
+	st, err := parent.stat(name)
+	if err == nil && st.Uid == 0 {
+		err = errors.New("it belongs to root")
 	}
-	if st.Uid == 0 {
-		return "", errors.New("it is root's")
+	if err != nil {
+		return "", err
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		err = unix.Unlinkat(parent.fd, name, 0)
 	} else {
-		err = parent.aside(name, s.now())
+		err = parent.moveAside(name, s.now())
 	}
-	return fmt.Sprintf("%s was not a folder: %s had put something else in its place, which was removed", path, s.user(snapshot.UID(st.Uid))), err
+	return fmt.Sprintf("%s was not a folder: %s had put something else in its place, which was removed", path, describeUser(st.Uid)), err
 }
 
-// widen gives a state folder back the mode that all users need, if its owner has
-// removed it. A folder without state files is left as it is: it may be a wrong
-// one, given by mistake.
-func (s *Store) widen(dir *folder) []string {
+// restoreMode restores the mode that all users need, if the folder's owner has changed
+// it. A folder without state files is left unchanged: its path may be a mistake.
+func (d *folder) restoreMode() {
 	const mode = 0o777
-	var st, lock unix.Stat_t
-	if unix.Fstat(dir.fd, &st) != nil || st.Mode&mode == mode || st.Uid == 0 ||
-		unix.Fstatat(dir.fd, lockFile, &lock, unix.AT_SYMLINK_NOFOLLOW) != nil || unix.Fchmod(dir.fd, mode) != nil {
-		return nil
+	var st unix.Stat_t
+	if unix.Fstat(d.fd, &st) != nil || st.Mode&mode == mode || st.Uid == 0 {
+		return
 	}
-	return []string{fmt.Sprintf("%s of %s had mode %04o, by which others cannot use it: repaired", dir.path, s.user(snapshot.UID(st.Uid)), st.Mode&0o7777)}
+	if _, err := d.stat(lockFile); err != nil || unix.Fchmod(d.fd, mode) != nil {
+		return
+	}
+	d.repairs = append(d.repairs, fmt.Sprintf("%s of %s had mode %04o, by which others cannot use it: repaired", d.path, describeUser(st.Uid), st.Mode&0o7777))
 }
 
-// repairLock makes a lock file usable for all users again. An empty file gets its
-// mode back. A file with content may be private, so it is moved aside, and so is
-// what is no regular file: replaced says that this was done.
+// repairLock makes a lock file usable for all users again. An empty file gets its mode
+// back. A file with content may be private, so it is moved aside, as is anything but a
+// regular file, for which file is nil. replaced says that it was moved aside.
 func (s *Store) repairLock(dir *folder, name string, file *os.File, st *unix.Stat_t) (replaced bool) {
-	switch {
-	case file == nil:
-		if unix.Fstatat(dir.fd, name, st, unix.AT_SYMLINK_NOFOLLOW) != nil || dir.aside(name, s.now()) != nil {
+	if file == nil {
+		now, err := dir.stat(name)
+		if err != nil {
 			return false
 		}
-	case !narrowed(st):
-		return false
-	case st.Size == 0:
-		if unix.Fchmod(int(file.Fd()), sharedMode) != nil {
-			return false
-		}
-	case dir.aside(name, s.now()) != nil:
+		*st = now
+	}
+	replaced = file == nil || st.Size != 0
+	var err error
+	if replaced {
+		err = dir.moveAside(name, s.now())
+	} else {
+		err = unix.Fchmod(int(file.Fd()), sharedMode)
+	}
+	if err != nil {
 		return false
 	}
-	dir.repaired = append(dir.repaired, fmt.Sprintf("%s of %s could not be used as a lock (mode %07o): repaired",
-		dir.join(name), s.user(snapshot.UID(st.Uid)), st.Mode))
-	return file == nil || st.Size != 0
+	dir.repairs = append(dir.repairs, fmt.Sprintf("%s of %s could not be used as a lock (mode %07o): repaired",
+		dir.join(name), describeUser(st.Uid), st.Mode))
+	return replaced
+}
+
+// repairModes has root write a state file again that belongs to another user and has
+// a mode by which others can't use it. The content has been checked by then, so that
+// no other file of a user becomes public.
+func (t *transaction) repairModes() {
+	for _, file := range stateFiles {
+		st, err := t.dir.stat(file.String())
+		if err != nil || !t.access.writable || !narrowed(&st) {
+			continue
+		}
+		t.files.warn("%s of %s had mode %04o, by which others cannot use it: repaired",
+			t.dir.join(file.String()), describeUser(st.Uid), st.Mode&0o7777)
+		t.onDisk[file] = nil // so that it is written
+	}
+}
+
+// narrowed says that a user removed other users' access to a file. Files of root are
+// left unchanged.
+func narrowed(st *unix.Stat_t) bool {
+	return st.Mode&sharedMode != sharedMode && st.Uid != uint32(os.Geteuid()) && st.Uid != 0
 }

@@ -41,19 +41,19 @@ func TestRootRepairsTheFolder(t *testing.T) {
 		t.Run(says, func(t *testing.T) {
 			store, _, dir, _ := kept(t)
 			harm(t, dir)
-			books, err := store.Read(t.Context())
+			files, err := store.Read(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, indices{0}, books.AttachedTo("1102"))
-			require.NotEmpty(t, books.Warnings)
-			require.Contains(t, strings.ReplaceAll(books.Warnings[len(books.Warnings)-1]+books.Warnings[0], "of uid 64999 (", "("), strings.TrimSpace(strings.SplitN(says, " had", 2)[0]))
+			require.Equal(t, indices{0}, files.AttachedTo("1102"))
+			require.NotEmpty(t, files.Warnings)
+			require.Contains(t, strings.ReplaceAll(files.Warnings[len(files.Warnings)-1]+files.Warnings[0], "of uid 64999 (", "("), strings.TrimSpace(strings.SplitN(says, " had", 2)[0]))
 			for name, mode := range map[string]os.FileMode{"": 0o777 | os.ModeDir, "envs.json": 0o666, "devices.json": 0o666, "genv.lock": 0o666} {
 				info, err := os.Lstat(filepath.Join(dir, name))
 				require.NoError(t, err)
 				require.Equal(t, mode, info.Mode(), name)
 			}
-			books, err = store.Read(t.Context())
+			files, err = store.Read(t.Context())
 			require.NoError(t, err)
-			require.Empty(t, books.Warnings, "said once")
+			require.Empty(t, files.Warnings, "said once")
 		})
 	}
 }
@@ -71,9 +71,9 @@ func TestRootLeavesWhatIsItsOwnDecision(t *testing.T) {
 	needsRoot(t)
 	store, _, dir, _ := kept(t)
 	require.NoError(t, os.Chmod(filepath.Join(dir, "envs.json"), 0o644))
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.Empty(t, books.Warnings)
+	require.Empty(t, files.Warnings)
 	info, err := os.Stat(filepath.Join(dir, "envs.json"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o644), info.Mode())

@@ -17,10 +17,10 @@ import (
 
 // kept is a state folder with 1102 of alice on device 0, of which root has a
 // copy.
-func kept(t *testing.T) (store *state.Store, machine *town, dir, root string) {
+func kept(t *testing.T) (store *state.Store, machine *fakeSystem, dir, root string) {
 	t.Helper()
 	dir, root = sharedDir(t), rootDir(t)
-	machine = &town{boot: "boot-1", uptime: 5000}
+	machine = &fakeSystem{boot: "boot-1", uptime: 5000}
 	store = state.New(dir, state.StoreOptions{RootDir: root, System: machine})
 	began(t, store, machine)
 	return store, machine, dir, root
@@ -77,13 +77,13 @@ func TestWhatIsLostIsRestoredFromRootsCopy(t *testing.T) {
 				store, _, dir, _ := kept(t)
 				lose(t, filepath.Join(dir, name))
 				for range 2 {
-					books, err := store.Read(t.Context())
+					files, err := store.Read(t.Context())
 					require.NoError(t, err)
-					require.Equal(t, []snapshot.PID{1102}, books.Environment("1102").PIDs)
-					require.Equal(t, indices{0}, books.AttachedTo("1102"))
-					require.Len(t, books.Restorations, 1)
-					require.WithinDuration(t, time.Now(), books.Restorations[0].At, time.Minute)
-					require.Equal(t, snapshot.StartTime(5000), books.Restorations[0].Since)
+					require.Equal(t, []snapshot.PID{1102}, files.Environment("1102").PIDs)
+					require.Equal(t, indices{0}, files.AttachedTo("1102"))
+					require.Len(t, files.Restorations, 1)
+					require.WithinDuration(t, time.Now(), files.Restorations[0].At, time.Minute)
+					require.Equal(t, snapshot.StartTime(5000), files.Restorations[0].Since)
 				}
 				info, err := os.Lstat(filepath.Join(dir, name))
 				require.NoError(t, err)
@@ -97,23 +97,23 @@ func TestARestorationSaysWhatWasThere(t *testing.T) {
 	store, _, dir, _ := kept(t)
 	path := filepath.Join(dir, "envs.json")
 	require.NoError(t, os.Remove(path))
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.Len(t, books.Warnings, 1)
-	require.Contains(t, books.Warnings[0], path+" was missing: restored from root's copy of 2")
+	require.Len(t, files.Warnings, 1)
+	require.Contains(t, files.Warnings[0], path+" was missing: restored from root's copy of 2")
 	put(t, dir, "envs.json", "garbage")
 	changed := time.Date(2026, 11, 20, 21, 10, 33, 0, time.Local)
 	require.NoError(t, os.Chtimes(path, changed, changed))
 	if os.Geteuid() == 0 {
 		require.NoError(t, os.Chown(path, 64999, 64999))
 	}
-	books, err = store.Read(t.Context())
+	files, err = store.Read(t.Context())
 	require.NoError(t, err)
-	require.Len(t, books.Warnings, 1)
-	require.Contains(t, books.Warnings[0], "state is corrupt")
-	require.Contains(t, books.Warnings[0], "and was last changed at 2026-11-20 21:10:33")
+	require.Len(t, files.Warnings, 1)
+	require.Contains(t, files.Warnings[0], "state is corrupt")
+	require.Contains(t, files.Warnings[0], "and was last changed at 2026-11-20 21:10:33")
 	if os.Geteuid() == 0 {
-		require.Contains(t, books.Warnings[0], "belongs to uid 64999")
+		require.Contains(t, files.Warnings[0], "belongs to uid 64999")
 	}
 	require.Equal(t, "garbage", readFile(t, path+".corrupt-20261120-211033"), "it is kept aside")
 }
@@ -124,27 +124,27 @@ func TestWhatIsNotLostIsNotRestored(t *testing.T) {
 		store, machine, dir, _ := kept(t)
 		machine.boot = "boot-2"
 		require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
-		books, err := store.Read(t.Context())
+		files, err := store.Read(t.Context())
 		require.NoError(t, err)
-		require.Empty(t, books.Environments)
-		require.Empty(t, books.Restorations)
+		require.Empty(t, files.Environments)
+		require.Empty(t, files.Restorations)
 	})
 	t.Run("who deactivates is gone", func(t *testing.T) {
 		store, _, dir, _ := kept(t)
 		require.NoError(t, store.Update(t.Context(), func(b *state.Files) error { b.Deactivate(1102); return nil }))
 		require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
-		books, err := store.Read(t.Context())
+		files, err := store.Read(t.Context())
 		require.NoError(t, err)
-		require.Empty(t, books.Environments)
+		require.Empty(t, files.Environments)
 	})
 	t.Run("a reset accepts the loss", func(t *testing.T) {
 		store, _, dir, _ := kept(t)
 		put(t, dir, "envs.json", "garbage")
 		require.NoError(t, store.ResetEnvironments(t.Context()))
 		for range 2 {
-			books, err := store.Read(t.Context())
+			files, err := store.Read(t.Context())
 			require.NoError(t, err)
-			require.Empty(t, books.Environments)
+			require.Empty(t, files.Environments)
 			require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
 		}
 	})
@@ -152,10 +152,10 @@ func TestWhatIsNotLostIsNotRestored(t *testing.T) {
 		store, _, dir, _ := kept(t)
 		require.NoError(t, store.ResetDevices(t.Context(), gpus(2)))
 		require.NoError(t, os.Remove(filepath.Join(dir, "devices.json")))
-		books, err := store.Read(t.Context())
+		files, err := store.Read(t.Context())
 		require.NoError(t, err)
-		require.Len(t, books.Environments, 1)
-		require.Empty(t, books.AttachedTo("1102"))
+		require.Len(t, files.Environments, 1)
+		require.Empty(t, files.AttachedTo("1102"))
 	})
 	t.Run("a copy that is cut", func(t *testing.T) {
 		store, _, dir, root := kept(t)
@@ -200,10 +200,10 @@ func TestAUserRestoresNothing(t *testing.T) {
 // A genv in another PID namespace can't restore, but knows that missing is not empty.
 func TestInAnotherNamespaceMissingIsNotEmpty(t *testing.T) {
 	_, _, dir, root := kept(t)
-	store := state.New(dir, state.StoreOptions{RootDir: root, System: &town{boot: "boot-1", namespaces: elsewhere}})
-	books, err := store.Read(t.Context())
+	store := state.New(dir, state.StoreOptions{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}})
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.True(t, books.LivenessUnknown)
+	require.True(t, files.LivenessUnknown)
 	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
 	_, err = store.Read(t.Context())
 	require.ErrorIs(t, err, state.ErrLost)
@@ -215,16 +215,16 @@ func TestInAnotherNamespaceMissingIsNotEmpty(t *testing.T) {
 func TestAFolderThatWasReplacedIsRestored(t *testing.T) {
 	for _, in := range []state.Namespaces{here, elsewhere} {
 		dir, root := sharedDir(t), rootDir(t)
-		machine := &town{boot: "boot-1", uptime: 5000, namespaces: in}
+		machine := &fakeSystem{boot: "boot-1", uptime: 5000, namespaces: in}
 		store := state.New(dir, state.StoreOptions{RootDir: root, System: machine})
 		began(t, store, machine)
 		require.NoError(t, os.Rename(dir, dir+".old"))
 		require.NoError(t, os.Mkdir(dir, 0o777))
 		writeInside(t, dir, "boot-1", state.Namespaces{PID: 5, User: 5})
-		books, err := store.Read(t.Context())
+		files, err := store.Read(t.Context())
 		require.NoError(t, err)
-		require.False(t, books.LivenessUnknown)
-		require.Equal(t, indices{0}, books.AttachedTo("1102"))
+		require.False(t, files.LivenessUnknown)
+		require.Equal(t, indices{0}, files.AttachedTo("1102"))
 	}
 }
 
@@ -238,23 +238,23 @@ func TestWhatWasSparedIsNotSparedAgain(t *testing.T) {
 		t.Helper()
 		machine.uptime = uptime
 		require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
-		books, err := store.Read(t.Context())
+		files, err := store.Read(t.Context())
 		require.NoError(t, err)
-		return books
+		return files
 	}
-	books := lose(7000)
-	require.False(t, books.InRestorationGrace(4999, now), "began before the state files were last whole")
-	require.True(t, books.InRestorationGrace(5000, now))
-	require.True(t, books.InRestorationGrace(0, now), "not told")
+	files := lose(7000)
+	require.False(t, files.InRestorationGrace(4999, now), "began before the state files were last whole")
+	require.True(t, files.InRestorationGrace(5000, now))
+	require.True(t, files.InRestorationGrace(0, now), "not told")
 	for uptime := range snapshot.StartTime(100) {
-		books = lose(8000 + uptime)
+		files = lose(8000 + uptime)
 	}
-	require.Len(t, books.Restorations, 60, "the note is bounded")
-	require.True(t, books.InRestorationGrace(5000, now.Add(state.RestorationGrace-1)), "for the whole minute")
+	require.Len(t, files.Restorations, 60, "the note is bounded")
+	require.True(t, files.InRestorationGrace(5000, now.Add(state.RestorationGrace-1)), "for the whole minute")
 	now = now.Add(state.RestorationGrace)
-	books = lose(20_000)
-	require.False(t, books.InRestorationGrace(5000, now), "once")
-	require.True(t, books.InRestorationGrace(19_000, now))
+	files = lose(20_000)
+	require.False(t, files.InRestorationGrace(5000, now), "once")
+	require.True(t, files.InRestorationGrace(19_000, now))
 }
 
 // Environments that began after the copy are found again by their processes.
@@ -270,21 +270,21 @@ func TestEnvironmentsThatBeganAfterTheCopyAreFoundAgain(t *testing.T) {
 		with(job(6500, alice, ""), func(r *state.RunningProcess) { r.Environ = state.EnvironHidden }),
 	}
 	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.Len(t, books.Environments, 3)
-	require.Equal(t, []snapshot.PID{1102}, books.Environment("1102").PIDs)
-	require.Equal(t, alice, books.Environment("2020").UID)
-	require.Equal(t, []snapshot.PID{6000, 6001}, books.Environment("2020").PIDs)
-	require.Equal(t, alice, books.Environment("6301").UID)
-	require.Equal(t, []snapshot.PID{6302}, books.Environment("6301").PIDs)
-	require.Contains(t, strings.Join(books.Warnings, "\n"), "environment train, which began after the copy, is claimed by processes of several users")
-	require.True(t, books.InRestorationGrace(6050, time.Now()))
+	require.Len(t, files.Environments, 3)
+	require.Equal(t, []snapshot.PID{1102}, files.Environment("1102").PIDs)
+	require.Equal(t, alice, files.Environment("2020").UID)
+	require.Equal(t, []snapshot.PID{6000, 6001}, files.Environment("2020").PIDs)
+	require.Equal(t, alice, files.Environment("6301").UID)
+	require.Equal(t, []snapshot.PID{6302}, files.Environment("6301").PIDs)
+	require.Contains(t, strings.Join(files.Warnings, "\n"), "environment train, which began after the copy, is claimed by processes of several users")
+	require.True(t, files.InRestorationGrace(6050, time.Now()))
 
 	machine.running = append(machine.running, job(7000, bob, "7000"))
-	books, err = store.Read(t.Context())
+	files, err = store.Read(t.Context())
 	require.NoError(t, err)
-	require.Len(t, books.Environments, 3, "without a loss a claim registers nothing")
+	require.Len(t, files.Environments, 3, "without a loss a claim registers nothing")
 }
 
 // What is killed at any step of a restoration leaves it to the next look.
@@ -307,10 +307,10 @@ func TestARestorationThatIsKilledIsTakenUpAgain(t *testing.T) {
 				defer func() { _ = recover() }() // as if by SIGKILL, but for the lock and the descriptors
 				_, _ = store.Read(t.Context())
 			}()
-			books, err := state.New(dir, state.StoreOptions{RootDir: root, System: machine}).Read(t.Context())
+			files, err := state.New(dir, state.StoreOptions{RootDir: root, System: machine}).Read(t.Context())
 			require.NoError(t, err, "%s, step %d", loss, n)
-			require.Equal(t, indices{0}, books.AttachedTo("1102"), "%s, step %d", loss, n)
-			require.Len(t, books.Restorations, 1, "%s, step %d", loss, n)
+			require.Equal(t, indices{0}, files.AttachedTo("1102"), "%s, step %d", loss, n)
+			require.Len(t, files.Restorations, 1, "%s, step %d", loss, n)
 			if !reached {
 				break
 			}
@@ -336,44 +336,62 @@ func TestWhatIsFoundAgainIsBounded(t *testing.T) {
 	}
 	machine.running = append(machine.running, job(8000, alice, "8000"), job(8001, bob, "another"))
 	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.Len(t, books.Environments, 1+64+1)
-	require.NotNil(t, books.Environment("8000"), "another user's is not crowded out")
+	require.Len(t, files.Environments, 1+64+1)
+	require.NotNil(t, files.Environment("8000"), "another user's is not crowded out")
 }
 
-// Whatever anybody writes into the note inside the folder, it allows nothing.
-func FuzzTheNoteInsideOnlyForbids(f *testing.F) {
-	dir, root := filepath.Join(f.TempDir(), "genv"), filepath.Join(f.TempDir(), "root")
-	require.NoError(f, os.Mkdir(root, 0o755))
-	_, err := state.New(dir, state.StoreOptions{RootDir: root, System: &town{boot: "boot-1"}}).RegisterDevices(f.Context(), gpus(1))
-	require.NoError(f, err)
-	f.Add(readText(f, filepath.Join(dir, "genv.host.json")))
-	f.Add(`{"pid_namespace": 4026532999, "user_namespace": 4026531837, "boot_id": "boot-1"}`)
-	f.Add("")
-	store := state.New(dir, state.StoreOptions{RootDir: root, System: &town{boot: "boot-1", namespaces: elsewhere}})
-	f.Fuzz(func(t *testing.T, inside string) {
+// insideNotes are contents of the note in the state folder, which any user may write.
+func insideNotes(t testing.TB, dir string) []string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, "genv.host.json"))
+	require.NoError(t, err)
+	return []string{string(data), `{"pid_namespace": 4026532999, "user_namespace": 4026531837, "boot_id": "boot-1"}`, ""}
+}
+
+// noted is a state folder of which root has a note, and a Store of it in another PID
+// namespace.
+func noted(t testing.TB) (dir string, store *state.Store) {
+	t.Helper()
+	dir, root := filepath.Join(t.TempDir(), "genv"), filepath.Join(t.TempDir(), "root")
+	require.NoError(t, os.Mkdir(root, 0o755))
+	_, err := state.New(dir, state.StoreOptions{RootDir: root, System: &fakeSystem{boot: "boot-1"}}).RegisterDevices(t.Context(), gpus(1))
+	require.NoError(t, err)
+	return dir, state.New(dir, state.StoreOptions{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}})
+}
+
+func TestTheNoteInsideOnlyForbids(t *testing.T) {
+	dir, store := noted(t)
+	for _, inside := range insideNotes(t, dir) {
 		put(t, dir, "genv.host.json", inside)
-		books, err := store.Read(t.Context())
+		files, err := store.Read(t.Context())
 		require.NoError(t, err)
-		require.True(t, books.LivenessUnknown)
+		require.True(t, files.LivenessUnknown, inside)
+	}
+}
+
+// Whatever a user writes into the note inside the folder, it allows nothing. The
+// decision is fuzzed without the files around it: a case takes microseconds.
+func FuzzTheNoteInsideOnlyForbids(f *testing.F) {
+	dir, store := noted(f)
+	for _, inside := range insideNotes(f, dir) {
+		f.Add(inside)
+	}
+	outside := store.RootNote(f)
+	f.Fuzz(func(t *testing.T, inside string) {
+		require.NotEmpty(t, outside.Refusal(elsewhere, inside))
+		require.Empty(t, outside.Refusal(here, inside), "these are the namespaces of root's note")
 	})
 }
 
-func FuzzLastGood(f *testing.F) {
+func FuzzBackup(f *testing.F) {
 	f.Add([]byte("{\"boot_id\":\"b\",\"envs_bytes\":2,\"devices_bytes\":-1}\n{}"))
 	f.Add([]byte("{\"envs_bytes\":9223372036854775807,\"devices_bytes\":9223372036854775807}\n"))
 	f.Add([]byte("\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		envs, devices, err := state.ParseLastGood(data)
+		envs, devices, err := state.ParseBackup(data)
 		require.True(t, err == nil || (envs == nil && devices == nil))
 		require.LessOrEqual(t, len(envs)+len(devices), len(data))
 	})
-}
-
-func readText(f *testing.F, path string) string {
-	f.Helper()
-	data, err := os.ReadFile(path)
-	require.NoError(f, err)
-	return string(data)
 }

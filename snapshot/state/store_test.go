@@ -54,7 +54,7 @@ func TestEverythingIsMadeOnFirstUseForEveryUser(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, mode, info.Mode(), name)
 			}
-			require.Len(t, files(t, dir), 5, "nothing else is left")
+			require.Len(t, namesIn(t, dir), 5, "nothing else is left")
 		})
 	}
 }
@@ -71,10 +71,10 @@ func TestAFolderKeepsTheModeThatItHas(t *testing.T) {
 
 func TestWhat143WroteIsReadAndLeftAsItIs(t *testing.T) {
 	dir := recordedFolder(t)
-	books, err := everyoneLives(dir).Read(t.Context())
+	files, err := everyoneLives(dir).Read(t.Context())
 	require.NoError(t, err)
-	require.Len(t, books.Environments, 2)
-	require.Equal(t, indices{0, 1}, books.AttachedTo("1667"))
+	require.Len(t, files.Environments, 2)
+	require.Equal(t, indices{0, 1}, files.AttachedTo("1667"))
 	for _, name := range []string{"envs.json", "devices.json"} {
 		require.Equal(t, readFile(t, filepath.Join(recorded, name)), readFile(t, filepath.Join(dir, name)))
 	}
@@ -125,15 +125,15 @@ func TestDevicesAreNotKnownBeforeTheyAreDiscovered(t *testing.T) {
 	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		return b.Activate(state.Activation{EID: "7", PID: 7, At: at("12:00:00")})
 	}), "an environment needs no device")
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.ErrorIs(t, err, state.ErrNoDevices)
-	require.Len(t, books.Environments, 1, "the environments are valid all the same")
+	require.Len(t, files.Environments, 1, "the environments are valid all the same")
 	require.NoFileExists(t, filepath.Join(dir, "devices.json"))
 	require.ErrorIs(t, store.Update(t.Context(), enter(8)), state.ErrNoDevices)
 
-	books, err = store.RegisterDevices(t.Context(), gpus(2))
+	files, err = store.RegisterDevices(t.Context(), gpus(2))
 	require.NoError(t, err)
-	require.Equal(t, gpus(2), books.Devices)
+	require.Equal(t, gpus(2), files.Devices)
 	_, err = store.Read(t.Context())
 	require.NoError(t, err)
 }
@@ -142,41 +142,41 @@ func TestAHostWithoutDevicesIsNotOneWhoseDevicesAreUnknown(t *testing.T) {
 	store := everyoneLives(sharedDir(t))
 	_, err := store.RegisterDevices(t.Context(), nil)
 	require.NoError(t, err)
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.Empty(t, books.Devices)
+	require.Empty(t, files.Devices)
 }
 
 func TestDiscoverSaysWhatItKept(t *testing.T) {
 	store := everyoneLives(recordedFolder(t))
-	books, err := store.RegisterDevices(t.Context(), nil)
+	files, err := store.RegisterDevices(t.Context(), nil)
 	require.NoError(t, err)
-	require.Len(t, books.Warnings, 3, "0, 1 and 3 are attached")
-	require.Len(t, books.Devices, 3)
+	require.Len(t, files.Warnings, 3, "0, 1 and 3 are attached")
+	require.Len(t, files.Devices, 3)
 }
 
 func TestReadRawKeepsTheDeadAndWritesNothing(t *testing.T) {
 	dir := recordedFolder(t)
 	store := state.New(dir, state.StoreOptions{System: graveyard()})
-	books, err := store.ReadRaw(t.Context())
+	files, err := store.ReadRaw(t.Context())
 	require.NoError(t, err)
-	require.Len(t, books.Environments, 2)
+	require.Len(t, files.Environments, 2)
 	require.Equal(t, readFile(t, filepath.Join(recorded, "envs.json")), readFile(t, filepath.Join(dir, "envs.json")))
 }
 
 // graveyard is a machine where all processes of the recording are gone.
-func graveyard() *town {
+func graveyard() *fakeSystem {
 	dead := state.ProcessStatus{Liveness: state.Gone}
-	return &town{people: map[snapshot.PID]state.ProcessStatus{25936: dead, 25937: dead, 25938: dead}}
+	return &fakeSystem{processes: map[snapshot.PID]state.ProcessStatus{25936: dead, 25937: dead, 25938: dead}}
 }
 
 func TestReadDropsTheDeadAndWritesThatBack(t *testing.T) {
 	dir := recordedFolder(t)
 	store := state.New(dir, state.StoreOptions{System: graveyard()})
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.Empty(t, books.Environments)
-	require.Empty(t, books.AttachedTo("1667"))
+	require.Empty(t, files.Environments)
+	require.Empty(t, files.AttachedTo("1667"))
 
 	raw, err := store.ReadRaw(t.Context())
 	require.NoError(t, err)
@@ -200,17 +200,17 @@ func TestWhatDiesAndWhatLives(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			machine := &town{
-				people:  map[snapshot.PID]state.ProcessStatus{7: {Liveness: tt.process}},
-				kernels: map[string]state.Liveness{"k": tt.kernel},
+			machine := &fakeSystem{
+				processes: map[snapshot.PID]state.ProcessStatus{7: {Liveness: tt.process}},
+				kernels:   map[string]state.Liveness{"k": tt.kernel},
 			}
 			dir := sharedDir(t)
 			require.NoError(t, everyoneLives(dir).Update(t.Context(), func(b *state.Files) error {
 				return b.Activate(state.Activation{EID: "7", PID: 7, KernelID: "k", At: at("12:00:00")})
 			}))
-			books, err := state.New(dir, state.StoreOptions{System: machine}).Read(t.Context())
+			files, err := state.New(dir, state.StoreOptions{System: machine}).Read(t.Context())
 			require.ErrorIs(t, err, state.ErrNoDevices)
-			require.Equal(t, tt.lives, books.Environment("7") != nil)
+			require.Equal(t, tt.lives, files.Environment("7") != nil)
 		})
 	}
 }
@@ -225,11 +225,11 @@ func TestResetIsTheWayPastWhatIsBroken(t *testing.T) {
 		require.ErrorIs(t, err, state.ErrCorrupt)
 		require.NoError(t, store.ResetEnvironments(t.Context()))
 		require.NoError(t, store.ResetDevices(t.Context(), gpus(2)))
-		books, err := store.Read(t.Context())
+		files, err := store.Read(t.Context())
 		require.NoError(t, err)
-		require.Len(t, books.Devices, 2)
-		require.Empty(t, books.AttachedTo("1667"))
-		require.Empty(t, books.Environments)
+		require.Len(t, files.Devices, 2)
+		require.Empty(t, files.AttachedTo("1667"))
+		require.Empty(t, files.Environments)
 	}
 }
 
@@ -263,17 +263,17 @@ func TestOwnersThatTheKernelContradicts(t *testing.T) {
 		return map[snapshot.UID]snapshot.Username{1001: "alice"}[uid]
 	}
 	tests := []struct {
-		name     string
-		uid      snapshot.UID
-		username snapshot.Username
-		people   []state.ProcessStatus
-		mismatch bool
+		name      string
+		uid       snapshot.UID
+		username  snapshot.Username
+		processes []state.ProcessStatus
+		mismatch  bool
 	}{
 		{"its own processes", 1001, "alice", []state.ProcessStatus{uid(1001), uid(1001)}, false},
 		{"root among them", 1001, "alice", []state.ProcessStatus{uid(1001), uid(0)}, false},
 		{"owners that cannot be told", 1001, "alice", []state.ProcessStatus{unseen}, false},
 		{"a name that cannot be told", 1009, "zoe", []state.ProcessStatus{uid(1009)}, false},
-		{"no name in the books", 1001, "", []state.ProcessStatus{uid(1001)}, false},
+		{"no name in the files", 1001, "", []state.ProcessStatus{uid(1001)}, false},
 		{"root's own", 0, "root", []state.ProcessStatus{uid(0)}, false},
 		{"somebody else's", 1001, "alice", []state.ProcessStatus{uid(1002)}, true},
 		{"somebody else's among its own", 1001, "alice", []state.ProcessStatus{uid(1001), uid(1002)}, true},
@@ -282,12 +282,12 @@ func TestOwnersThatTheKernelContradicts(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			machine := &town{people: map[snapshot.PID]state.ProcessStatus{}}
+			machine := &fakeSystem{processes: map[snapshot.PID]state.ProcessStatus{}}
 			store := state.New(sharedDir(t), state.StoreOptions{System: machine, Username: names})
 			require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
-				for i, p := range tt.people {
+				for i, p := range tt.processes {
 					pid := snapshot.PID(i + 1)
-					machine.people[pid] = p
+					machine.processes[pid] = p
 					if err := b.Activate(state.Activation{EID: "e", UID: 0, PID: pid, Username: tt.username, At: at("12:00:00")}); err != nil {
 						return err
 					}
@@ -295,14 +295,14 @@ func TestOwnersThatTheKernelContradicts(t *testing.T) {
 				b.Environment("e").UID = tt.uid
 				return nil
 			}))
-			books, err := store.ReadRaw(t.Context()) // Read ends what has none of its own
+			files, err := store.ReadRaw(t.Context()) // Read ends what has none of its own
 			require.ErrorIs(t, err, state.ErrNoDevices)
-			require.Equal(t, tt.mismatch, books.Environment("e").OwnerMismatch)
+			require.Equal(t, tt.mismatch, files.Environment("e").OwnerMismatch)
 			want := tt.username
 			if tt.uid == 1001 {
 				want = "alice" // whatever is written there: this is the name for which caps count
 			}
-			require.Equal(t, want, books.Environment("e").Username)
+			require.Equal(t, want, files.Environment("e").Username)
 		})
 	}
 }

@@ -3,7 +3,6 @@ package state
 import (
 	"errors"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -11,46 +10,43 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Liveness is whether something lives. What cannot be told is Unknown, and nobody
-// may conclude from it that it is gone.
+// Liveness says whether something lives. Unknown never means Gone.
 type Liveness int
 
-// The three answers.
 const (
 	Unknown Liveness = iota
 	Alive
 	Gone
 )
 
-// ProcessStatus is what a System tells of a PID.
+// ProcessStatus is what a System knows about a PID.
 type ProcessStatus struct {
 	Liveness Liveness
-	Start    snapshot.StartTime // 0 when not told
-	Owner    *snapshot.UID      // nil when not told
+	Start    snapshot.StartTime // 0 if unknown
+	Owner    *snapshot.UID      // nil if unknown
 }
 
-// System is what a Store asks about the machine on which it runs.
+// System answers a Store's questions about the machine on which it runs.
 type System interface {
-	// BootID is the kernel's id of this boot, or "" when it cannot be told.
+	// BootID is the kernel's id of this boot, or "" if it is unknown.
 	BootID() string
-	// Process tells of one process. A zombie is gone.
+	// Process returns the status of a process. A zombie is Gone.
 	Process(pid snapshot.PID) ProcessStatus
-	// Kernels tells which Jupyter kernels live.
+	// Kernels says which Jupyter kernels live.
 	Kernels(ids []string) map[string]Liveness
 	// Namespaces are those of this process, in which it sees PIDs and uids.
 	Namespaces() Namespaces
-	// Uptime is the start time that a process would have which started now; 0
-	// when not told.
+	// Uptime is the start time of a process that starts now; 0 if unknown.
 	Uptime() snapshot.StartTime
-	// Running lists the living processes of the wanted uids, without zombies
-	// and kernel threads. complete is unset where processes may be hidden.
+	// Running lists the living processes of the wanted uids, without zombies and
+	// kernel threads. complete is false where processes may be hidden.
 	Running(wanted func(snapshot.UID) bool) (list []RunningProcess, complete bool)
 }
 
 // realProc is where the kernel's own /proc is mounted.
 const realProc = "/proc"
 
-// NewSystem is the System that a /proc file system describes.
+// NewSystem returns the System that a /proc file system describes.
 func NewSystem(root string) System { return procfs{root: root, fs: proc.FS{Root: root}} }
 
 type procfs struct {
@@ -59,15 +55,12 @@ type procfs struct {
 }
 
 func (p procfs) BootID() string {
-	id, err := p.fs.BootID()
-	if err != nil {
-		return ""
-	}
+	id, _ := p.fs.BootID()
 	return id
 }
 
-// Process reads /proc/PID. Where /proc hides the processes of others (mount
-// option hidepid), signal 0 still tells whether there is one.
+// Process reads /proc/PID. Where /proc hides the processes of others (mount option
+// hidepid), signal 0 still shows whether there is one.
 func (p procfs) Process(pid snapshot.PID) ProcessStatus {
 	stat, err := p.fs.Stat(pid)
 	switch {
@@ -85,8 +78,8 @@ func (p procfs) Process(pid snapshot.PID) ProcessStatus {
 	return now
 }
 
-// signal0 asks the kernel whether there is such a process, which it tells
-// everyone: EPERM is a yes.
+// signal0 asks the kernel whether there is such a process, which every user may do:
+// EPERM means that there is.
 func (p procfs) signal0(pid snapshot.PID) Liveness {
 	if p.root != realProc {
 		return Unknown
@@ -96,15 +89,15 @@ func (p procfs) signal0(pid snapshot.PID) Liveness {
 		return Gone
 	case err != nil && !errors.Is(err, unix.EPERM):
 		return Unknown
-	case ended(pid):
+	case isZombie(pid):
 		return Gone
 	}
 	return Alive
 }
 
-// ended says that a process is a zombie, which signal 0 doesn't: its pidfd is
-// readable then (pidfd_open(2)).
-func ended(pid snapshot.PID) bool {
+// isZombie says whether a process is a zombie, which signal 0 doesn't: the pidfd of a
+// zombie is readable (pidfd_open(2)).
+func isZombie(pid snapshot.PID) bool {
 	fd, err := unix.PidfdOpen(int(pid), 0)
 	if err != nil {
 		return errors.Is(err, unix.ESRCH)
@@ -115,9 +108,9 @@ func ended(pid snapshot.PID) bool {
 	return err == nil && n == 1 && ready[0].Revents&unix.POLLIN != 0
 }
 
-// showsAll says whether /proc shows the command lines of every user: that of
+// showsAll says whether /proc shows the processes of every user: the command line of
 // PID 1 can be read only by root, or where /proc hides nothing.
 func (p procfs) showsAll() bool {
-	_, err := os.ReadFile(filepath.Join(p.root, "1/cmdline"))
+	_, err := os.ReadFile(p.path(1, "cmdline"))
 	return err == nil
 }

@@ -90,9 +90,9 @@ func TestAKernelIsNotLostBecauseAnotherUserLooks(t *testing.T) {
 
 	require.NoError(t, stdin.Close())
 	_ = kernel.Wait() // `read` ends with 1 at the end of its input
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.Nil(t, books.Environment(ownEID()))
+	require.Nil(t, files.Environment(ownEID()))
 }
 
 func TestARealProcessOfItsOwnUser(t *testing.T) {
@@ -106,9 +106,9 @@ func TestARealProcessOfItsOwnUser(t *testing.T) {
 			Username: state.Users{}.Username(t.Context(), me),
 		})
 	}))
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.False(t, books.Environment("me").OwnerMismatch)
+	require.False(t, files.Environment("me").OwnerMismatch)
 }
 
 func TestUsername(t *testing.T) {

@@ -33,7 +33,7 @@ func TestWhatGoesOnIsRegisteredAgain(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			store, machine, dir, _ := kept(t)
 			machine.running = tt.running
-			legacy := &town{}
+			legacy := &fakeSystem{}
 			require.NoError(t, state.New(dir, state.StoreOptions{System: legacy}).Update(t.Context(), func(b *state.Files) error {
 				b.Environments = nil
 				b.Detach("1102")
@@ -47,15 +47,15 @@ func TestWhatGoesOnIsRegisteredAgain(t *testing.T) {
 				return err
 			}))
 			for range 2 {
-				books, err := store.Read(t.Context())
+				files, err := store.Read(t.Context())
 				require.NoError(t, err)
-				env := books.Environment("1102")
+				env := files.Environment("1102")
 				require.Equal(t, tt.want != nil, env != nil)
 				if env != nil {
 					require.Equal(t, tt.want, env.PIDs)
 					require.Equal(t, alice, env.UID)
 				}
-				require.Equal(t, tt.attached, books.AttachedTo("1102"))
+				require.Equal(t, tt.attached, files.AttachedTo("1102"))
 			}
 		})
 	}
@@ -71,11 +71,11 @@ func TestWithWhatGoesOnNewerEnvironmentsAreFoundAgain(t *testing.T) {
 			machine.running = append(machine.running, job(50, alice, "1102"))
 		}
 		put(t, dir, "envs.json", `{"envs": []}`)
-		books, err := store.Read(t.Context())
+		files, err := store.Read(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, goesOn, books.Environment("1102") != nil)
-		require.Equal(t, goesOn, books.Environment("2020") != nil)
-		require.Equal(t, goesOn, books.InRestorationGrace(6000, time.Now()))
+		require.Equal(t, goesOn, files.Environment("1102") != nil)
+		require.Equal(t, goesOn, files.Environment("2020") != nil)
+		require.Equal(t, goesOn, files.InRestorationGrace(6000, time.Now()))
 	}
 }
 
@@ -96,9 +96,9 @@ func TestManyUsersAreLookedThroughOnce(t *testing.T) {
 	}
 	machine.walks = 0
 	put(t, dir, "envs.json", `{"envs": []}`)
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.Len(t, books.Environments, count)
+	require.Len(t, files.Environments, count)
 	require.Equal(t, 2, machine.walks, "for all that are lost, and for what began since")
 }
 
@@ -107,14 +107,14 @@ func TestManyUsersAreLookedThroughOnce(t *testing.T) {
 func TestAnEnvironmentOfAnotherUserNowIsRegisteredAgain(t *testing.T) {
 	store, machine, dir, _ := kept(t)
 	owner := alice
-	machine.people = map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Alive, Owner: &owner}}
+	machine.processes = map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Alive, Owner: &owner}}
 	machine.running = []state.RunningProcess{job(50, alice, "1102")}
-	require.NoError(t, state.New(dir, state.StoreOptions{System: &town{}}).Update(t.Context(), func(b *state.Files) error {
+	require.NoError(t, state.New(dir, state.StoreOptions{System: &fakeSystem{}}).Update(t.Context(), func(b *state.Files) error {
 		b.Environment("1102").UID = bob
 		return nil
 	}))
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, alice, books.Environment("1102").UID)
-	require.Equal(t, indices{0}, books.AttachedTo("1102"))
+	require.Equal(t, alice, files.Environment("1102").UID)
+	require.Equal(t, indices{0}, files.AttachedTo("1102"))
 }

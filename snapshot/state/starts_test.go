@@ -43,7 +43,7 @@ func TestAProcessIsKnownByMoreThanItsPID(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := sharedDir(t)
-			machine := &town{boot: "boot-1", people: map[snapshot.PID]state.ProcessStatus{7: tt.then}}
+			machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]state.ProcessStatus{7: tt.then}}
 			store := state.New(dir, state.StoreOptions{System: machine})
 			_, err := store.RegisterDevices(t.Context(), gpus(2))
 			require.NoError(t, err)
@@ -51,11 +51,11 @@ func TestAProcessIsKnownByMoreThanItsPID(t *testing.T) {
 			if tt.other != nil {
 				tt.other(t, dir)
 			}
-			machine.people[7], machine.boot = tt.now, tt.boot
-			books, err := store.Read(t.Context())
+			machine.processes[7], machine.boot = tt.now, tt.boot
+			files, err := store.Read(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, tt.lives, books.Environment("7") != nil)
-			require.Equal(t, tt.lives, len(books.AttachedTo("7")) == 1)
+			require.Equal(t, tt.lives, files.Environment("7") != nil)
+			require.Equal(t, tt.lives, len(files.AttachedTo("7")) == 1)
 		})
 	}
 }
@@ -81,36 +81,36 @@ func garbleIdentities(t *testing.T, dir string) {
 }
 
 func TestAPIDThatComesBackIsRegisteredAnew(t *testing.T) {
-	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.ProcessStatus{7: started(100)}}
+	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]state.ProcessStatus{7: started(100)}}
 	store := state.New(sharedDir(t), state.StoreOptions{System: machine})
 	_, err := store.RegisterDevices(t.Context(), gpus(2))
 	require.NoError(t, err)
 	require.NoError(t, store.Update(t.Context(), enter(7)))
-	machine.people[7] = started(200)
+	machine.processes[7] = started(200)
 	require.NoError(t, store.Update(t.Context(), enter(7)), "the old one is gone, so this is a new environment")
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.NotNil(t, books.Environment("7"))
+	require.NotNil(t, files.Environment("7"))
 }
 
 func TestIdentitiesOfProcessesOf143AreTakenWhenTheyAreSeen(t *testing.T) {
 	dir := recordedFolder(t)
-	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.ProcessStatus{
+	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]state.ProcessStatus{
 		25936: started(1), 25937: started(2), 25938: started(3),
 	}}
 	store := state.New(dir, state.StoreOptions{System: machine})
 	_, err := store.Read(t.Context())
 	require.NoError(t, err)
-	maps.Copy(machine.people, map[snapshot.PID]state.ProcessStatus{25938: started(30)})
-	books, err := store.Read(t.Context())
+	maps.Copy(machine.processes, map[snapshot.PID]state.ProcessStatus{25938: started(30)})
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.NotNil(t, books.Environment("1667"))
-	require.Nil(t, books.Environment("2020"))
+	require.NotNil(t, files.Environment("1667"))
+	require.Nil(t, files.Environment("2020"))
 }
 
 func TestAReadThatChangesNothingWritesNothing(t *testing.T) {
 	dir := recordedFolder(t)
-	store := state.New(dir, state.StoreOptions{System: &town{boot: "boot-1"}})
+	store := state.New(dir, state.StoreOptions{System: &fakeSystem{boot: "boot-1"}})
 	_, err := store.Read(t.Context())
 	require.NoError(t, err)
 	before := stats(t, dir)
@@ -122,7 +122,7 @@ func TestAReadThatChangesNothingWritesNothing(t *testing.T) {
 func stats(t *testing.T, dir string) string {
 	t.Helper()
 	var b bytes.Buffer
-	for _, name := range files(t, dir) {
+	for _, name := range namesIn(t, dir) {
 		info, err := os.Stat(filepath.Join(dir, name))
 		require.NoError(t, err)
 		b.WriteString(name + info.ModTime().String() + "\n")

@@ -54,19 +54,19 @@ func TestAnEnvironmentLivesAsLongAsItsUsersWork(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			machine := &town{people: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}, running: tt.running, hidden: tt.hidden}
+			machine := &fakeSystem{processes: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}, running: tt.running, hidden: tt.hidden}
 			store := state.New(sharedDir(t), state.StoreOptions{System: machine})
 			began(t, store, machine)
-			books, err := store.Read(t.Context())
+			files, err := store.Read(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, 1, machine.walks)
 			if tt.want == nil {
-				require.Empty(t, books.Environments)
-				require.Empty(t, books.AttachedTo("1102"), "the device is free")
+				require.Empty(t, files.Environments)
+				require.Empty(t, files.AttachedTo("1102"), "the device is free")
 				return
 			}
-			require.Equal(t, tt.want, books.Environment("1102").PIDs)
-			require.Equal(t, indices{0}, books.AttachedTo("1102"), "the device is not free meanwhile")
+			require.Equal(t, tt.want, files.Environment("1102").PIDs)
+			require.Equal(t, indices{0}, files.AttachedTo("1102"), "the device is not free meanwhile")
 		})
 	}
 }
@@ -100,31 +100,31 @@ func TestForeignProcessesKeepNoEnvironmentAlive(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			machine := &town{}
+			machine := &fakeSystem{}
 			store := state.New(sharedDir(t), state.StoreOptions{System: machine})
 			began(t, store, machine)
 			require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 				b.Environment("1102").PIDs = []snapshot.PID{1102, tt.pid}
 				return nil
 			}))
-			machine.people = map[snapshot.PID]state.ProcessStatus{tt.pid: tt.process, 1102: of(alice)}
+			machine.processes = map[snapshot.PID]state.ProcessStatus{tt.pid: tt.process, 1102: of(alice)}
 			machine.running = tt.running
-			books, err := store.Read(t.Context())
+			files, err := store.Read(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, []snapshot.PID{1102, tt.pid}, books.Environment("1102").PIDs, "beside one of its own it stays")
-			machine.people[1102] = state.ProcessStatus{Liveness: state.Gone}
-			books, err = store.Read(t.Context())
+			require.Equal(t, []snapshot.PID{1102, tt.pid}, files.Environment("1102").PIDs, "beside one of its own it stays")
+			machine.processes[1102] = state.ProcessStatus{Liveness: state.Gone}
+			files, err = store.Read(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, tt.lives, books.Environment("1102") != nil)
+			require.Equal(t, tt.lives, files.Environment("1102") != nil)
 		})
 	}
 }
 
 // began registers 1102 of alice with one device, while its process lives.
-func began(t *testing.T, store *state.Store, machine *town) {
+func began(t *testing.T, store *state.Store, machine *fakeSystem) {
 	t.Helper()
-	before := machine.people
-	machine.people = nil
+	before := machine.processes
+	machine.processes = nil
 	_, err := store.RegisterDevices(t.Context(), gpus(2))
 	require.NoError(t, err)
 	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
@@ -134,11 +134,11 @@ func began(t *testing.T, store *state.Store, machine *town) {
 		_, err := b.Attach(state.AttachRequest{EID: "1102", Count: 1, At: at("12:00:00")})
 		return err
 	}))
-	machine.people = before
+	machine.processes = before
 }
 
 func TestNoWalkWhileARegisteredProcessLives(t *testing.T) {
-	machine := &town{}
+	machine := &fakeSystem{}
 	store := state.New(sharedDir(t), state.StoreOptions{System: machine})
 	began(t, store, machine)
 	_, err := store.Read(t.Context())
@@ -147,16 +147,16 @@ func TestNoWalkWhileARegisteredProcessLives(t *testing.T) {
 }
 
 func TestSuccessorsAreBounded(t *testing.T) {
-	machine := &town{people: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}}
+	machine := &fakeSystem{processes: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}}
 	for pid := range snapshot.PID(1000) {
 		machine.running = append(machine.running, job(2000+pid, alice, "1102"))
 	}
 	store := state.New(sharedDir(t), state.StoreOptions{System: machine})
 	began(t, store, machine)
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.Len(t, books.Environment("1102").PIDs, 16)
-	require.Equal(t, snapshot.PID(2000), books.Environment("1102").PIDs[0])
+	require.Len(t, files.Environment("1102").PIDs, 16)
+	require.Equal(t, snapshot.PID(2000), files.Environment("1102").PIDs[0])
 }
 
 // Whoever deactivates leaves; the jobs that go on keep the environment.
@@ -178,7 +178,7 @@ func TestDeactivateLeavesTheJobsTheirEnvironment(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			machine := &town{running: tt.running}
+			machine := &fakeSystem{running: tt.running}
 			store := state.New(sharedDir(t), state.StoreOptions{System: machine})
 			began(t, store, machine)
 			require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
@@ -186,14 +186,14 @@ func TestDeactivateLeavesTheJobsTheirEnvironment(t *testing.T) {
 				require.Equal(t, tt.want, b.Successors("1102"))
 				return nil
 			}))
-			books, err := store.Read(t.Context())
+			files, err := store.Read(t.Context())
 			require.NoError(t, err)
 			if tt.want == nil {
-				require.Empty(t, books.Environments)
+				require.Empty(t, files.Environments)
 				return
 			}
-			require.Equal(t, tt.want, books.Environment("1102").PIDs)
-			require.Equal(t, indices{0}, books.AttachedTo("1102"))
+			require.Equal(t, tt.want, files.Environment("1102").PIDs)
+			require.Equal(t, indices{0}, files.AttachedTo("1102"))
 		})
 	}
 }
@@ -210,27 +210,27 @@ func TestARealJobKeepsItsEnvironment(t *testing.T) {
 	}))
 	work := sleeper(t, []string{"GENV_ENVIRONMENT_ID=" + string(eid)})
 	shell.end()
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.NotNil(t, books.Environment(eid))
-	require.Equal(t, []snapshot.PID{work.pid}, books.Environment(eid).PIDs)
+	require.NotNil(t, files.Environment(eid))
+	require.Equal(t, []snapshot.PID{work.pid}, files.Environment(eid).PIDs)
 	work.end()
-	books, err = store.Read(t.Context())
+	files, err = store.Read(t.Context())
 	require.NoError(t, err)
-	require.Empty(t, books.Environments)
+	require.Empty(t, files.Environments)
 }
 
 // After a reboot nothing of an environment goes on, whatever cannot be read.
 func TestAfterARebootNothingGoesOn(t *testing.T) {
-	machine := &town{boot: "boot-1", people: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Alive, Start: 7}}}
+	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Alive, Start: 7}}}
 	store := state.New(sharedDir(t), state.StoreOptions{System: machine})
 	began(t, store, machine)
 	_, err := store.Read(t.Context())
 	require.NoError(t, err)
 	machine.boot, machine.hidden = "boot-2", true
 	machine.running = []state.RunningProcess{with(job(50, alice, ""), func(r *state.RunningProcess) { r.Environ = state.EnvironHidden })}
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.Empty(t, books.Environments)
+	require.Empty(t, files.Environments)
 	require.Zero(t, machine.walks)
 }
