@@ -97,18 +97,18 @@ func (o *observer) look(pid snapshot.PID) (sighting, error) {
 	if statErr == nil && stat.Gone() {
 		statErr = proc.ErrGone
 	}
-	status, statusErr := p.Status()
+	credentials, credErr := p.Credentials()
 	c, claimErr := o.claim(p, stat)
 	seen := sighting{doubt: claimErr, process: snapshot.Process{
 		PID: pid, EID: c.eid, Start: stat.Start, Name: proc.Printable([]byte(p.Command(stat))),
 		EnvUnknown: claimErr != nil, EnvOverwritten: errors.Is(claimErr, proc.ErrOverwritten),
 	}}
-	for _, err := range []error{statErr, statusErr, claimErr} {
+	for _, err := range []error{statErr, credErr, claimErr} {
 		if errors.Is(err, proc.ErrGone) {
 			return sighting{}, err
 		}
 	}
-	for _, err := range []error{statErr, statusErr} {
+	for _, err := range []error{statErr, credErr} {
 		if err != nil {
 			seen.warnings = append(seen.warnings, err.Error())
 		}
@@ -116,10 +116,10 @@ func (o *observer) look(pid snapshot.PID) (sighting, error) {
 	if c.warning != "" {
 		seen.warnings = append(seen.warnings, c.warning)
 	}
-	if statErr != nil || statusErr != nil {
-		seen.lineageErr = errors.Join(statErr, statusErr)
+	if statErr != nil || credErr != nil {
+		seen.lineageErr = errors.Join(statErr, credErr)
 	}
-	o.describe(&seen, p, stat, status, statusErr == nil)
+	o.describe(&seen, p, stat, credentials, credErr == nil)
 	return seen, nil
 }
 
@@ -154,16 +154,16 @@ func readClaim(p *proc.Handle) (claim, error) {
 }
 
 // describe adds a process's traits.
-func (o *observer) describe(seen *sighting, p *proc.Handle, stat proc.Stat, status proc.Status, uidKnown bool) {
-	of := traitsOf{image{stat.Start, stat.EnvAddress, stat.Name}, stat.PPID, status.UID}
+func (o *observer) describe(seen *sighting, p *proc.Handle, stat proc.Stat, credentials proc.Credentials, uidKnown bool) {
+	of := traitsOf{image{stat.Start, stat.EnvAddress, stat.Name}, stat.PPID, credentials.UID}
 	t, known := o.before.traits[p.PID]
 	if !known || t.of != of || of.address == 0 || o.now.Sub(t.at) >= traitsFor {
 		t = traits{of: of, at: o.now}
 		if !o.brief {
-			t.container, t.command = p.Container(status), p.CommandLine()
+			t.container, t.command = p.Container(credentials), p.CommandLine()
 		}
 		if uidKnown {
-			t.owner = p.OwnerOfUID(status.UID, o.namespace)
+			t.owner = p.OwnerOfUID(credentials.UID, o.namespace)
 		}
 		if seen.lineageErr == nil {
 			t.ancestors, seen.lineageErr = o.family.Ancestors(stat)

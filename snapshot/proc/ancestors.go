@@ -7,77 +7,42 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// maxDepth bounds a walk over parents, which change while one walks.
-const maxDepth = 4096
-
-// attempts is how often a walk begins again because a parent ended meanwhile.
-const attempts = 5
-
-// Ancestors are the parent of a process, its parent, and so on up to PID 1, or
-// up to where a PID namespace ends. When a parent ends meanwhile, the walk
-// starts again from the process, which then has another parent.
-func (fs FS) Ancestors(pid snapshot.PID) (ancestors []snapshot.PID, err error) {
-	for range attempts {
-		ancestors, err = fs.walk(pid)
-		if !errors.Is(err, ErrGone) {
-			break
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the parents of PID %d: %w", pid, err)
-	}
-	return ancestors, nil
-}
-
-func (fs FS) walk(pid snapshot.PID) ([]snapshot.PID, error) {
-	var ancestors []snapshot.PID
-	for at := pid; len(ancestors) < maxDepth; {
-		stat, err := fs.Stat(at)
-		if err != nil {
-			return nil, err
-		}
-		if stat.PPID == 0 {
-			return ancestors, nil
-		}
-		ancestors = append(ancestors, stat.PPID)
-		at = stat.PPID
-	}
-	return nil, fmt.Errorf("%w: more than %d of them", ErrUnreadable, maxDepth)
-}
-
-// Ancestor is an ancestor of a process as it was when it was looked at.
+// Ancestor is the parent of a process, its parent, and so on.
 type Ancestor struct {
 	PID   snapshot.PID
 	Start snapshot.StartTime
 }
 
-// AncestorFinder finds the ancestors of many processes, and looks at each ancestor once.
+// AncestorFinder finds the ancestors of many processes, and reads each ancestor once.
 // It is for one moment, and not safe for concurrent use.
 type AncestorFinder struct {
-	fs   FS
-	seen map[snapshot.PID]Stat
+	fs    FS
+	limit int // ancestors beyond this many are ignored
+	seen  map[snapshot.PID]Stat
 }
 
-// NewAncestorFinder returns an AncestorFinder that has looked at no process yet.
+// maxAncestors is far more than processes usually have. Ignoring those beyond is no
+// error: otherwise a user could make the environment of a process unknown by nesting
+// it deeply.
+const maxAncestors = 256
+
+// NewAncestorFinder returns an AncestorFinder for at most 256 ancestors of a process.
 func (fs FS) NewAncestorFinder() *AncestorFinder {
-	return &AncestorFinder{fs: fs, seen: map[snapshot.PID]Stat{}}
+	return &AncestorFinder{fs: fs, limit: maxAncestors, seen: map[snapshot.PID]Stat{}}
 }
 
-// familyDepth is how many ancestors are looked at: far more than processes usually
-// have. Those beyond are ignored, which is no error: otherwise a user could make
-// the environment of a process unknown by nesting it deeply.
-const familyDepth = 256
-
-// Ancestors are the ancestors of a process, the nearest first, at most
-// familyDepth of them. With an error they are those up to the first one that
-// can't be looked at.
+// Ancestors lists the ancestors of a process, the nearest first, up to PID 1 or to the
+// first process of a PID namespace. If a parent ends meanwhile, it starts again from
+// the process, which then has another parent. With an error, the list ends before the
+// first ancestor that can't be read.
 func (f *AncestorFinder) Ancestors(of Stat) ([]Ancestor, error) {
+	const attempts = 5
 	ancestors, err := f.walk(of)
 	for range attempts {
 		if !errors.Is(err, ErrGone) {
 			break
 		}
-		clear(f.seen) // a parent ended: its children have another one now
+		clear(f.seen) // the children of the parent that ended have another one now
 		now, statErr := f.fs.Stat(of.PID)
 		if statErr != nil || now.Start != of.Start {
 			break
@@ -92,7 +57,7 @@ func (f *AncestorFinder) Ancestors(of Stat) ([]Ancestor, error) {
 
 func (f *AncestorFinder) walk(of Stat) ([]Ancestor, error) {
 	var ancestors []Ancestor
-	for at := of.PPID; at != 0 && len(ancestors) < familyDepth; {
+	for at := of.PPID; at != 0 && len(ancestors) < f.limit; {
 		stat, ok := f.seen[at]
 		if !ok {
 			var err error
@@ -105,4 +70,27 @@ func (f *AncestorFinder) walk(of Stat) ([]Ancestor, error) {
 		at = stat.PPID
 	}
 	return ancestors, nil
+}
+
+// Ancestors lists all ancestors of one process, as AncestorFinder.Ancestors does. If
+// they can't all be read, there is only an error.
+func (fs FS) Ancestors(pid snapshot.PID) ([]snapshot.PID, error) {
+	stat, err := fs.Stat(pid)
+	if err != nil {
+		return nil, fmt.Errorf("the parents of PID %d: %w", pid, err)
+	}
+	finder := fs.NewAncestorFinder()
+	finder.limit = 4096 // PIDs in a ring, which no kernel makes
+	ancestors, err := finder.Ancestors(stat)
+	if err == nil && len(ancestors) == finder.limit {
+		err = fmt.Errorf("%w: PID %d has %d ancestors or more", ErrUnreadable, pid, finder.limit)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var pids []snapshot.PID
+	for _, a := range ancestors {
+		pids = append(pids, a.PID)
+	}
+	return pids, nil
 }

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// BootID is /proc/sys/kernel/random/boot_id: one text for each boot of this
-// machine. Start times are comparable only within one.
+// BootID is /proc/sys/kernel/random/boot_id, which differs for each boot of this machine.
+// Start times are comparable only within one boot.
 func (fs FS) BootID() (string, error) {
 	path := filepath.Join(fs.root(), "sys/kernel/random/boot_id")
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("which boot this is: %w", err)
+		return "", fmt.Errorf("read the boot id: %w", err)
 	}
 	id := strings.TrimSpace(string(data))
 	if !isBootID(id) {
-		return "", fmt.Errorf("which boot this is: %s does not hold a boot id", path)
+		return "", fmt.Errorf("read the boot id: %s does not contain one", path)
 	}
 	return id, nil
 }

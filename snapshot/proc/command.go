@@ -1,19 +1,20 @@
 package proc
 
 import (
+	"bytes"
 	"path/filepath"
 	"strings"
+	"unicode"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// NameLength is how many bytes the kernel keeps of a command's name:
-// TASK_COMM_LEN of include/linux/sched.h, less the NUL at the end.
+// NameLength is the maximum length of a command's name in the kernel, in bytes:
+// TASK_COMM_LEN of include/linux/sched.h, without the NUL at the end.
 const NameLength = 15
 
-// Command is the name of the command, for people to read: the one in stat, which the
-// process may change, or, where the kernel has cut that one, the whole name of
-// the program it runs, if it can be seen.
+// Command is the name of the command for people: that in stat, which the process may
+// change, or the full name of its program if the kernel has truncated that one.
 func (h *Handle) Command(stat Stat) string {
 	if len(stat.Name) < NameLength || stat.IsKernelThread() {
 		return stat.Name
@@ -24,8 +25,8 @@ func (h *Handle) Command(stat Stat) string {
 	return stat.Name
 }
 
-// Program is the name of the file that the process runs, without its folders;
-// "" where that is not to be seen.
+// Program is the base name of the file that the process runs, or "" if it can't be
+// read.
 func (h *Handle) Program() string {
 	path, err := h.link("exe")
 	if err != nil {
@@ -34,13 +35,31 @@ func (h *Handle) Program() string {
 	return strings.TrimSuffix(filepath.Base(path), " (deleted)")
 }
 
-// Program is the name of the file that one process runs; "" where that is not
-// to be seen, or where there is no such process.
+// Program is the base name of the file that one process runs, or "" if it can't be
+// read.
 func (fs FS) Program(pid snapshot.PID) string {
-	p, err := fs.Open(pid)
+	name, _ := with(fs, pid, func(h *Handle) (string, error) { return h.Program(), nil })
+	return name
+}
+
+// CommandLine is the command line for people: printable, with spaces between the
+// arguments, truncated to snapshot.MaxCommand bytes. The process may have overwritten
+// it. It is empty if there is none or it can't be read.
+func (h *Handle) CommandLine() string {
+	data, err := readAt(h.dir, "cmdline", 2*snapshot.MaxCommand) // more would be truncated
 	if err != nil {
 		return ""
 	}
-	defer func() { _ = p.Close() }() // it was only read
-	return p.Program()
+	data = bytes.ReplaceAll(bytes.TrimRight(data, "\x00"), []byte{0}, []byte{' '})
+	return truncate(strings.TrimSpace(Printable(data)), snapshot.MaxCommand)
+}
+
+// Printable replaces everything in a text that a terminal might interpret, by "?".
+func Printable(text []byte) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(string(text), "?"))
 }

@@ -9,30 +9,30 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Container is the id of the container that the process runs in, as its cgroup
-// names it (see ParseContainer), or snapshot.UnnamedContainer if only its PID
-// namespace, which is not that of PID 1, says that it is in one. Empty when it
-// is in none, or when the kernel doesn't let us look.
+// Container is the id of the process's container according to its cgroup (see
+// ParseContainer), or snapshot.UnnamedContainer if only its PID namespace, which is not
+// that of PID 1, shows that it is in a container. It is empty if the process is in none,
+// or if the kernel doesn't show it.
 //
-// Users may put their own processes into a cgroup with any name, or into a PID
+// Users can put their own processes into a cgroup with any name, or into a PID
 // namespace, but not the processes of other users, and they can't leave a PID
-// namespace. So being in a container may remove an exemption, but never grants one.
-func (h *Handle) Container(status Status) string {
+// namespace. So a container may remove an exemption, but never grants one.
+func (h *Handle) Container(c Credentials) string {
 	if data, err := h.read("cgroup", smallLimit); err == nil {
 		if id := ParseContainer(data); id != "" {
 			return id
 		}
 	}
-	if status.InnerNamespace {
+	if c.InnerNamespace {
 		return snapshot.UnnamedContainer
 	}
 	return ""
 }
 
-// ParseContainer finds the id of a container in /proc/PID/cgroup (cgroups(7)):
-// that of Docker, Podman, containerd, CRI-O, Kubernetes, LXC or systemd-nspawn.
-// Of containers in containers it is the outermost one. Slices, services, and
-// scopes of users and of batch systems are no containers.
+// ParseContainer finds the id of a container in /proc/PID/cgroup (cgroups(7)), as made
+// by Docker, Podman, containerd, CRI-O, Kubernetes, LXC or systemd-nspawn. With nested
+// containers it is the outermost one. Slices, services, and the scopes of users and of
+// batch systems are not containers.
 func ParseContainer(data []byte) string {
 	for line := range bytes.Lines(data) {
 		// hierarchy:controllers:path; the path may hold colons.
@@ -41,7 +41,7 @@ func ParseContainer(data []byte) string {
 			continue
 		}
 		if id := containerOf(strings.Split(string(fields[2]), "/")); id != "" {
-			return presentable(id)
+			return truncate(Printable([]byte(id)), maxContainer)
 		}
 	}
 	return ""
@@ -83,7 +83,7 @@ func containerID(name string) string {
 	case "docker", "libpod", "cri-containerd", "containerd", "crio", "nerdctl":
 		return id
 	}
-	return "" // a monitor (libpod-conmon, crio-conmon), or somebody's own name
+	return "" // a monitor (libpod-conmon, crio-conmon), or a user's own name
 }
 
 // systemContainer is the name of a container of LXC or systemd-nspawn.
@@ -99,7 +99,7 @@ func systemContainer(parent, name, child string) string {
 		return unescape(strings.TrimSuffix(strings.TrimPrefix(name, "systemd-nspawn@"), ".service"))
 	case strings.HasPrefix(name, "machine-") && strings.HasSuffix(name, ".scope"):
 		machine := unescape(strings.TrimSuffix(strings.TrimPrefix(name, "machine-"), ".scope"))
-		if strings.HasPrefix(machine, "qemu-") { // libvirt's: the process is the emulator, outside of its machine
+		if strings.HasPrefix(machine, "qemu-") { // of libvirt: the process is the emulator, outside of its machine
 			return ""
 		}
 		return machine
@@ -127,14 +127,11 @@ func unescape(name string) string {
 	}
 }
 
-// maxContainer is how much of a container's id is kept, in bytes.
+// maxContainer is the maximum length of a container's id, in bytes.
 const maxContainer = 128
 
-// presentable is a container's id as it may be shown.
-func presentable(id string) string { return cut(Printable([]byte(id)), maxContainer) }
-
-// cut is the beginning of a text, at most n bytes of it and whole letters.
-func cut(text string, n int) string {
+// truncate returns at most n bytes of a text, and whole characters.
+func truncate(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}

@@ -1,20 +1,19 @@
-// Package proc reads what the kernel says of processes in /proc: who owns
-// them, when they started, what they were started with. Its root is injected,
-// so that tests can build one in a folder.
+// Package proc reads /proc: the owner of a process, when it started, its environment,
+// container and ancestors. The mount point is injected, so that tests can use a folder.
 //
-//	p, err := proc.FS{}.Open(pid)
+//	h, err := proc.FS{}.Open(pid)
 //	if err != nil {
-//		return err // proc.ErrGone, or why it could not be looked at
+//		return err // wraps proc.ErrGone or proc.ErrUnreadable
 //	}
-//	defer p.Close()
-//	stat, err := p.Stat()
-//	eid, found, err := p.Environ("GENV_ENVIRONMENT_ID")
+//	defer h.Close()
+//	stat, err := h.Stat()
+//	eid, found, err := h.Environ("GENV_ENVIRONMENT_ID")
 //
-// A Process is a handle: everything that is read through it is of one process,
-// even if the kernel gives its PID to another one meanwhile. Every answer is yes,
-// no, or unknown, and unknown is an error of its own (ErrUnreadable), never a "no".
-// For an environment that its process has overwritten it is ErrOverwritten as well.
+// Everything that is read through a Handle belongs to one process, even if the kernel
+// gives its PID to another process meanwhile. An answer may be unknown, which is the
+// error ErrUnreadable and never a "no". If a process has overwritten its environment,
+// the error is also ErrOverwritten.
 //
-// The package signals nothing and writes nothing. The facts are from proc(5),
+// The package sends no signals and writes nothing. Its facts are from proc(5),
 // Documentation/filesystems/proc.rst and fs/proc of the kernel.
 package proc

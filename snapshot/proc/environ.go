@@ -11,39 +11,39 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// ErrOverwritten says that a process overwrote the environment that it was
-// started with, as programs do that set a title (setproctitle), or hid it. It
-// comes with ErrUnreadable: what was there is unknown.
+// ErrOverwritten says that a process has overwritten or hidden the environment with
+// which it was started, as programs do that set a title (setproctitle). It comes with
+// ErrUnreadable: the original content is unknown.
 var ErrOverwritten = errors.New("the process has overwritten its environment")
 
-// Environ looks a variable up in /proc/PID/environ, which is what the process
-// was started with: what it set or unset later is not there, and its owner
-// wrote it, so it is a claim and not a proof. The value is raw bytes.
+// Environ looks a variable up in /proc/PID/environ, the environment with which the
+// process was started, without later changes. The owner of the process chose it, so it
+// is a claim and not a proof. The value is raw bytes.
 //
-// found is false only when it is certain that the process was started without
-// the variable. An environ that is not intact (see ParseEnviron) says nothing:
-// that is ErrUnreadable, as is one that belongs to somebody else, or that of a
-// kernel thread. It is ErrOverwritten as well if the process has memory of its
-// own, which we may read, and the environment in it is not intact. A process
-// that was started with an empty environment, as by `env -i`, is recognized by
-// Stat.NoEnviron. A process that ended is ErrGone.
+// found is false only if the process certainly was started without the variable. The
+// error is ErrUnreadable if the environ is not intact (see ParseEnviron), may not be
+// read, or is that of a kernel thread. It is also ErrOverwritten if we may read the
+// memory of the process, and the environment in it is not intact. Stat.NoEnviron
+// recognizes a process that was started with an empty environment, as by `env -i`. The
+// error is ErrGone if the process has ended.
 func (h *Handle) Environ(key string) (value string, found bool, err error) {
 	data, err := h.readEnviron()
 	if err != nil {
-		return "", false, h.reallyGone(err)
+		return "", false, h.checkGone(err)
 	}
 	if value, found, intact := ParseEnviron(data, key); intact {
 		return value, found, nil
 	}
+	const attempts = 5
 	// It is not intact, or execve(2) replaced the memory while we read.
 	for range attempts {
-		memory := h.holdMemory()
+		memory := h.openMemory()
 		before, beforeErr := h.memory()
 		data, err := h.readEnviron()
 		after, afterErr := h.memory()
-		same := memory.release() || before.image() == after.image()
+		same := memory.close() || before.image() == after.image()
 		if err != nil {
-			return "", false, h.reallyGone(err)
+			return "", false, h.checkGone(err)
 		}
 		if value, found, intact := ParseEnviron(data, key); intact {
 			return value, found, nil
@@ -63,12 +63,13 @@ func (h *Handle) Environ(key string) (value string, found bool, err error) {
 	return "", false, h.noEnviron()
 }
 
-// heldMemory is a file of /proc that belongs to the memory that a process had
-// when it was opened: it is empty once execve(2) has replaced that memory.
-type heldMemory int
+// memoryFile is the descriptor of a file of /proc that belongs to the memory which a
+// process had when the file was opened. It is empty after execve(2) has replaced that
+// memory.
+type memoryFile int
 
-// holdMemory opens a heldMemory, of a thread if the first one has ended.
-func (h *Handle) holdMemory() heldMemory {
+// openMemory opens a memoryFile, of another thread if the first one has ended.
+func (h *Handle) openMemory() memoryFile {
 	names := []string{"maps"}
 	threads, _ := h.otherThreads()
 	for _, thread := range threads {
@@ -79,24 +80,24 @@ func (h *Handle) holdMemory() heldMemory {
 		if err != nil {
 			continue
 		}
-		if held := heldMemory(fd); held.inUse() {
-			return held
+		if memory := memoryFile(fd); memory.inUse() {
+			return memory
 		}
 		_ = unix.Close(fd) // it was only read
 	}
 	return -1
 }
 
-// inUse says whether it is certain that a process still has the memory.
-func (m heldMemory) inUse() bool {
+// inUse says whether a process certainly still has the memory.
+func (m memoryFile) inUse() bool {
 	n, err := uninterrupted(func() (int, error) { return unix.Pread(int(m), make([]byte, 1), 0) })
 	return err == nil && n > 0
 }
 
-// release says whether the memory is still in use, and closes it. If it is, the
-// process ran one program all along, wherever it moved its environment meanwhile
+// close closes the file, and says whether the memory is still in use. If so, the
+// process has not changed its program meanwhile, even if it has moved its environment
 // (PR_SET_MM of prctl(2)).
-func (m heldMemory) release() bool {
+func (m memoryFile) close() bool {
 	if m < 0 {
 		return false
 	}
@@ -104,15 +105,14 @@ func (m heldMemory) release() bool {
 	return m.inUse()
 }
 
-// noEnviron is the error of a process that shows no environment, or a different
-// one each time.
+// noEnviron is the error for a process without an environment, or with a different one
+// at each reading.
 func (h *Handle) noEnviron() error {
-	return h.reallyGone(fmt.Errorf("%w: PID %d", ErrGone, h.PID))
+	return h.checkGone(fmt.Errorf("%w: PID %d", ErrGone, h.PID))
 }
 
-// readEnviron reads the environ of the process, or of a thread of it: once the
-// first thread has ended the process shows none of its own, and others may run
-// on for ever.
+// readEnviron reads the environ of the process, or of another thread: after the first
+// thread has ended, the process itself shows none, while other threads still run.
 func (h *Handle) readEnviron() ([]byte, error) {
 	data, err := h.environOf("environ")
 	if len(data) > 0 {
@@ -130,8 +130,8 @@ func (h *Handle) readEnviron() ([]byte, error) {
 	return data, err
 }
 
-// environOf reads an environ. One that is longer than execve(2) lets in was moved
-// by its process (PR_SET_MM of prctl(2)): it is not intact, which is a NUL here.
+// environOf reads an environ. If it is longer than execve(2) allows, its process has
+// moved it (PR_SET_MM of prctl(2)), and the result is a NUL, which is not intact.
 func (h *Handle) environOf(name string) ([]byte, error) {
 	data, err := readAt(h.dir, name, environLimit+1)
 	if err != nil {
@@ -143,8 +143,8 @@ func (h *Handle) environOf(name string) ([]byte, error) {
 	return data, nil
 }
 
-// memory is the stat of the process, or of a thread that still has the
-// process's memory if the first thread has ended.
+// memory is the stat of the process, or of a thread that still has the memory of the
+// process if the first thread has ended.
 func (h *Handle) memory() (Stat, error) {
 	stat, err := h.Stat()
 	if err != nil || stat.hasMemory() {
@@ -159,8 +159,7 @@ func (h *Handle) memory() (Stat, error) {
 	return stat, nil
 }
 
-// otherThreads are the threads of a process the first thread of which has
-// ended; none of any other process.
+// otherThreads are the threads of a process if its first thread has ended; else none.
 func (h *Handle) otherThreads() ([]string, error) {
 	stat, err := h.Stat()
 	if err != nil || stat.State != 'Z' || stat.Gone() {
@@ -175,10 +174,10 @@ func (h *Handle) otherThreads() ([]string, error) {
 	return dir.Readdirnames(-1)
 }
 
-// reallyGone doubts an ErrGone of environ: recent kernels say ESRCH there for
-// whatever has no memory of its own, such as a kernel thread, or a process
-// whose first thread has ended while others run.
-func (h *Handle) reallyGone(err error) error {
+// checkGone verifies an ErrGone of environ: for a process without memory of its own,
+// such as a kernel thread, or one whose first thread has ended, recent kernels return
+// ESRCH although the process exists.
+func (h *Handle) checkGone(err error) error {
 	if !errors.Is(err, ErrGone) {
 		return err
 	}
@@ -198,16 +197,16 @@ func (fs FS) Environ(pid snapshot.PID, key string) (value string, found bool, er
 	return p.Environ(key)
 }
 
-// ParseEnviron looks a variable up in the content of /proc/PID/environ: entries
-// of any bytes, each of which ends with a NUL. The first entry with the name
-// counts, as it does for getenv(3).
+// ParseEnviron looks a variable up in the content of /proc/PID/environ: entries of any
+// bytes, each of which ends with a NUL. The first entry with the name counts, as for
+// getenv(3).
 //
-// intact is false, and nothing is found, unless each entry looks like
-// NAME=value. A program that sets a title writes it over its environment and
-// fills the rest with NULs: the title may hold a "=" ("n.py --lr=1"), and what
-// looks like our variable behind it may be a piece of anything. execve(2) takes
-// any text as an entry, but people who have one without "=", or with a space in
-// its name, are rare, and then it is only unknown.
+// intact is false, and nothing is found, unless each entry looks like NAME=value. A
+// program that sets a title writes it over its environment and fills the rest with
+// NULs: the title may contain a "=" ("n.py --lr=1"), and what looks like our variable
+// after it may be part of another value. execve(2) accepts any text as an entry, but
+// entries without "=" or with a space in the name are rare, and the result is only
+// unknown then.
 func ParseEnviron(data []byte, key string) (value string, found, intact bool) {
 	if len(data) == 0 || data[len(data)-1] != 0 {
 		return "", false, false
@@ -227,9 +226,9 @@ func ParseEnviron(data []byte, key string) (value string, found, intact bool) {
 	return value, found, true
 }
 
-// isName says whether a variable may have this name: bash's functions
-// (BASH_FUNC_x%%) and names with dots, dashes or parentheses are in use, but no
-// spaces, and nothing that begins as an option does.
+// isName says whether a variable may have this name: bash's functions (BASH_FUNC_x%%)
+// and names with dots, dashes or parentheses are in use, but no spaces, and no names
+// that begin like an option.
 func isName(name []byte) bool {
 	if name[0] == '-' {
 		return false

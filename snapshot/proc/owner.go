@@ -1,22 +1,24 @@
 package proc
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Owner is the user that a process counts for: its real uid (see UID), or, in a
-// user namespace that a user made, that user. Rootless containers run under the
-// uids of /etc/subuid, which belong to no account: otherwise one user could count
-// as many.
+// Owner is the user for whom a process counts: its real uid (see UID), or the owner of
+// its user namespace if a user created that. Rootless containers run under the uids of
+// /etc/subuid, which belong to no account: with these, one user could count as many.
 //
-// Of namespaces in namespaces the outermost below our own counts: its owner is
-// a user of this machine. If that is root (Docker's userns-remap, systemd's
-// PrivateUsers), root has chosen the uids, and the real uid counts. It counts as
-// well where the kernel doesn't let us look.
+// With nested namespaces, the outermost one below our own counts: its owner is a user
+// of this machine. If that is root (Docker's userns-remap, systemd's PrivateUsers),
+// root has chosen the uids, and the real uid counts. The real uid also counts if the
+// kernel doesn't show us the namespace.
 func (h *Handle) Owner() (snapshot.UID, error) {
 	uid, err := h.UID()
 	if err != nil {
@@ -25,7 +27,7 @@ func (h *Handle) Owner() (snapshot.UID, error) {
 	return h.OwnerOfUID(uid, h.fs.UserNamespace()), nil
 }
 
-// UserNamespace names our own user namespace; empty when it can't be read.
+// UserNamespace is the name of our own user namespace; empty if it can't be read.
 func (fs FS) UserNamespace() string {
 	name, err := os.Readlink(fs.root() + "/self/ns/user")
 	if err != nil {
@@ -34,8 +36,8 @@ func (fs FS) UserNamespace() string {
 	return name
 }
 
-// OwnerOfUID is Owner of a process with this real uid, by the name of our own
-// user namespace.
+// OwnerOfUID is Owner for a caller that knows the real uid of the process, and the name
+// of our own user namespace.
 func (h *Handle) OwnerOfUID(uid snapshot.UID, ours string) snapshot.UID {
 	theirs, err := h.link("ns/user")
 	if err != nil || ours == "" || ours == theirs {
@@ -47,7 +49,7 @@ func (h *Handle) OwnerOfUID(uid snapshot.UID, ours string) snapshot.UID {
 	return uid
 }
 
-// Owner is the user that one process counts for.
+// Owner is the user for whom one process counts.
 func (fs FS) Owner(pid snapshot.PID) (snapshot.UID, error) {
 	return with(fs, pid, (*Handle).Owner)
 }
@@ -93,13 +95,13 @@ func (h *Handle) namespaceOwner() (snapshot.UID, bool) {
 func namespaceUID(fd int) snapshot.UID {
 	uid, err := unix.IoctlGetUint32(fd, nsGetOwnerUID)
 	if err != nil {
-		return 0 // as if it were root's: the real uid counts
+		return 0 // like root's: the real uid counts
 	}
 	return snapshot.UID(uid)
 }
 
-// inodeOf is the inode of a namespace, which is its identity: of the descriptor
-// dir where name is empty.
+// inodeOf is the inode of a namespace, which identifies it. If name is empty, it is that
+// of the descriptor dir.
 func inodeOf(dir int, name string) (uint64, bool) {
 	var st unix.Stat_t
 	var err error
@@ -109,4 +111,22 @@ func inodeOf(dir int, name string) (uint64, bool) {
 		err = unix.Fstatat(dir, name, &st, 0)
 	}
 	return st.Ino, err == nil
+}
+
+// CheckNamespace returns an error if the PIDs of this /proc are not those of our own PID
+// namespace, as in a container that mounts the /proc of its host.
+func (fs FS) CheckNamespace() error {
+	self, err := os.Readlink(filepath.Join(fs.root(), "self"))
+	if err != nil {
+		return err
+	}
+	if self != strconv.Itoa(os.Getpid()) {
+		return fmt.Errorf("%s is of another PID namespace: mount proc again", fs.root())
+	}
+	return nil
+}
+
+// Namespace is the name of a process's PID namespace (pid_namespaces(7)).
+func (fs FS) Namespace(pid snapshot.PID) (string, error) {
+	return os.Readlink(fs.path(pid) + "/ns/pid")
 }

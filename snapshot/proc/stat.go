@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Stat is what /proc/PID/stat says of a process.
+// Stat is the content of /proc/PID/stat.
 type Stat struct {
 	PID     snapshot.PID
 	Name    string // the command's name, at most 15 bytes, any bytes; a kernel thread's may be longer
@@ -20,43 +20,42 @@ type Stat struct {
 	Flags   uint64 // PF_… of include/linux/sched.h
 	Threads int
 	Start   snapshot.StartTime
-	// EnvAddress is where the environment lies in its memory (env_start, field
-	// 50). The kernel chooses it at random at every execve(2), so a process
-	// with the same PID, start and address still has the environ it had. 0
-	// when the kernel does not show it to us, while execve(2) is not done, and
-	// when the process has no memory of its own.
+	// EnvAddress is the address of the environment in its memory (env_start, field
+	// 50). The kernel chooses it at random at every execve(2), so a process with the
+	// same PID, start and address has the same environ. It is 0 if the kernel does
+	// not show it to us, during execve(2), and if the process has no memory of its
+	// own.
 	EnvAddress uint64
-	// NoEnviron says that it was started with an empty environment: the kernel
-	// shows where it lies, and that nothing is there (env_end, field 51, is
-	// env_start). A program that wrote its title over its environment still
-	// has the room for it.
+	// NoEnviron says that it was started with an empty environment: env_end (field
+	// 51) is env_start. They differ if a program wrote its title over its
+	// environment.
 	NoEnviron bool
 }
 
 // kernelThread is PF_KTHREAD of include/linux/sched.h.
 const kernelThread = 0x00200000
 
-// Gone says that the process has ended and only waits for its parent to notice
-// (a zombie). A process whose first thread has ended but whose others still run
-// shows the same state, with more than one thread: that one is not gone.
+// Gone says that the process has ended, and may be waiting for its parent (a zombie). A
+// process whose first thread has ended while others still run has the same state, but
+// more than one thread: it is not gone.
 func (s Stat) Gone() bool {
 	return s.State == 'X' || s.State == 'x' || s.State == 'Z' && s.Threads <= 1
 }
 
-// IsKernelThread says that the process is the kernel's own: it has no program,
+// IsKernelThread says that the process is a thread of the kernel: it has no program and
 // no environment, and is never signalled.
 func (s Stat) IsKernelThread() bool { return s.Flags&kernelThread != 0 }
 
-// hasMemory says that there is memory of a program, which we may read.
+// hasMemory says that the process has memory of its own, which we may read.
 func (s Stat) hasMemory() bool { return s.EnvAddress != 0 }
 
 // image identifies one run of one program by one process.
 func (s Stat) image() [2]uint64 { return [2]uint64{uint64(s.Start), s.EnvAddress} }
 
-// Stat reads /proc/PID/stat. A zombie is told by Stat.Gone, not by an error.
+// Stat reads /proc/PID/stat. A zombie is not an error: see Stat.Gone.
 func (h *Handle) Stat() (Stat, error) { return h.statOf("stat") }
 
-// statOf reads the stat of the process, or of a thread of it.
+// statOf reads the stat of the process, or of one of its threads.
 func (h *Handle) statOf(name string) (Stat, error) {
 	data, err := h.read(name, smallLimit)
 	if err != nil {
@@ -73,11 +72,11 @@ func statFrom(pid snapshot.PID, data []byte) (Stat, error) {
 	return stat, nil
 }
 
-// Stat reads /proc/PID/stat of one process. A single file needs no Process: an open
-// file of /proc belongs to one process too.
+// Stat reads /proc/PID/stat of one process. A single file needs no Handle: an open file
+// of /proc belongs to one process too.
 func (fs FS) Stat(pid snapshot.PID) (Stat, error) {
 	if pid <= 0 {
-		return Stat{}, fmt.Errorf("%w: %d is no PID", ErrGone, pid)
+		return Stat{}, fmt.Errorf("%w: %d is not a PID", ErrGone, pid)
 	}
 	data, err := readAt(unix.AT_FDCWD, fs.path(pid)+"/stat", smallLimit)
 	if err != nil {
@@ -86,9 +85,9 @@ func (fs FS) Stat(pid snapshot.PID) (Stat, error) {
 	return statFrom(pid, data)
 }
 
-// Alive says whether the very process that started at start still runs. With
-// start 0, which is "not told", any process of that PID counts. An error
-// (ErrUnreadable) means that nobody can tell.
+// Alive says whether the process with that PID and start time still runs. If start is
+// 0, which is unknown, any process with the PID counts. The error ErrUnreadable means
+// that it is unknown.
 func (fs FS) Alive(pid snapshot.PID, start snapshot.StartTime) (bool, error) {
 	stat, err := fs.Stat(pid)
 	if errors.Is(err, ErrGone) {
@@ -100,7 +99,7 @@ func (fs FS) Alive(pid snapshot.PID, start snapshot.StartTime) (bool, error) {
 	return !stat.Gone() && (start == 0 || stat.Start == start), nil
 }
 
-// with opens a process for one reading.
+// with opens a process for one read.
 func with[T any](fs FS, pid snapshot.PID, read func(*Handle) (T, error)) (T, error) {
 	p, err := fs.Open(pid)
 	if err != nil {
@@ -113,9 +112,9 @@ func with[T any](fs FS, pid snapshot.PID, read func(*Handle) (T, error)) (T, err
 
 var errStat = errors.New("not a line of /proc/PID/stat")
 
-// ParseStat parses a line of /proc/PID/stat. The name stands in parentheses
-// and may hold spaces, parentheses and newlines itself, so the fields are
-// counted from the last ")": field 3 is the first one after it.
+// ParseStat parses the line in /proc/PID/stat. The name is in parentheses and may
+// contain spaces, parentheses and newlines itself, so the fields are counted from the
+// last ")": field 3 is the first one after it.
 func ParseStat(data []byte) (Stat, error) {
 	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
 	if open < 0 || end < open {

@@ -9,29 +9,28 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Status is what /proc/PID/status says of a process.
-type Status struct {
-	// UID is who started the process: the real uid. A set-uid program changes its
-	// effective uid, and the owner of /proc/PID follows that one (or is root when
-	// the process is not dumpable), but the real uid stays that of the person.
+// Credentials are the parts of /proc/PID/status that are used here.
+type Credentials struct {
+	// UID is the real uid, that of the user who started the process. A set-uid
+	// program changes the effective uid, and with it the owner of /proc/PID, who is
+	// root if the process is not dumpable, but not the real uid.
 	UID snapshot.UID
-	// InnerNamespace says that it is in a PID namespace inside that of this
-	// /proc, which is PID 1's. Everyone may read that here, unlike PID 1's
-	// /proc/1/ns/pid.
+	// InnerNamespace says that the process is in a PID namespace inside that of this
+	// /proc. Every user may read it, unlike /proc/PID/ns/pid.
 	InnerNamespace bool
 }
 
-// Status reads /proc/PID/status.
-func (h *Handle) Status() (Status, error) {
+// Credentials reads /proc/PID/status.
+func (h *Handle) Credentials() (Credentials, error) {
 	data, err := h.read("status", smallLimit)
 	if err != nil {
-		return Status{}, err
+		return Credentials{}, err
 	}
 	uid, err := ParseUID(data)
 	if err != nil {
-		return Status{}, fmt.Errorf("%w: PID %d: %w", ErrUnreadable, h.PID, err)
+		return Credentials{}, fmt.Errorf("%w: PID %d: %w", ErrUnreadable, h.PID, err)
 	}
-	return Status{UID: uid, InnerNamespace: inInnerNamespace(data)}, nil
+	return Credentials{UID: uid, InnerNamespace: inInnerNamespace(data)}, nil
 }
 
 // inInnerNamespace says whether a process has PIDs in several namespaces.
@@ -44,10 +43,10 @@ func inInnerNamespace(status []byte) bool {
 	return false // a kernel before 4.1
 }
 
-// UID is the real uid of the process: see Status.
+// UID is the real uid of the process.
 func (h *Handle) UID() (snapshot.UID, error) {
-	status, err := h.Status()
-	return status.UID, err
+	c, err := h.Credentials()
+	return c.UID, err
 }
 
 // UID is the real uid of one process.
@@ -57,9 +56,8 @@ func (fs FS) UID(pid snapshot.PID) (snapshot.UID, error) {
 
 var errStatus = errors.New("no uid in /proc/PID/status")
 
-// ParseUID finds the real uid in /proc/PID/status. The first line holds the
-// command's name, in which the kernel escapes newlines, so that no process can
-// write a line of its own.
+// ParseUID finds the real uid in /proc/PID/status. The first line contains the command's
+// name, in which the kernel escapes newlines, so that no process can add a line.
 func ParseUID(data []byte) (snapshot.UID, error) {
 	for line := range bytes.Lines(data) {
 		rest, ok := bytes.CutPrefix(line, []byte("Uid:"))

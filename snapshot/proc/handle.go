@@ -15,23 +15,23 @@ import (
 )
 
 var (
-	// ErrGone says that there is no such process any more: it has ended.
+	// ErrGone says that the process has ended, or never existed.
 	ErrGone = errors.New("the process has ended")
-	// ErrUnreadable says that the process may well be there, but the kernel
-	// does not show this of it. Conclude nothing.
+	// ErrUnreadable says that the process may exist, but the kernel does not show
+	// what was asked for: that is unknown.
 	ErrUnreadable = errors.New("the process cannot be read")
 )
 
-// Most of /proc is shorter than a page; an environ is at most what execve(2)
-// lets in: 6 MiB for arguments and environment together.
+// Limits of the files in bytes. Most files of /proc are shorter than a page. execve(2)
+// allows 6 MiB for arguments and environment together.
 const (
 	smallLimit   = 64 << 10
 	environLimit = 8 << 20
 )
 
-// FS is a mounted /proc.
+// FS is a mounted /proc file system.
 type FS struct {
-	// Root is where it is mounted; empty means /proc.
+	// Root is its mount point; empty for /proc.
 	Root string
 }
 
@@ -47,13 +47,13 @@ func (fs FS) root() string {
 type Handle struct {
 	PID snapshot.PID
 	fs  FS
-	dir int // the descriptor of /proc/PID, which stays with this process
+	dir int // the descriptor of /proc/PID, which is of this process only
 }
 
-// Open takes hold of a process. Its error is ErrGone or ErrUnreadable.
+// Open opens a process. Its error wraps ErrGone or ErrUnreadable.
 func (fs FS) Open(pid snapshot.PID) (*Handle, error) {
 	if pid <= 0 {
-		return nil, fmt.Errorf("%w: %d is no PID", ErrGone, pid)
+		return nil, fmt.Errorf("%w: %d is not a PID", ErrGone, pid)
 	}
 	dir, err := openAt(unix.AT_FDCWD, fs.path(pid), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
@@ -65,10 +65,10 @@ func (fs FS) Open(pid snapshot.PID) (*Handle, error) {
 // path is the folder of a process.
 func (fs FS) path(pid snapshot.PID) string { return fs.root() + "/" + strconv.Itoa(int(pid)) }
 
-// Close lets go of the process.
+// Close closes the handle.
 func (h *Handle) Close() error { return unix.Close(h.dir) }
 
-// read returns a file of the process; one that is longer than limit is an error.
+// read returns the content of a file; more than limit bytes are an error.
 func (h *Handle) read(name string, limit int) ([]byte, error) {
 	data, err := readAt(h.dir, name, limit+1)
 	if err == nil && len(data) > limit {
@@ -80,15 +80,15 @@ func (h *Handle) read(name string, limit int) ([]byte, error) {
 	return data, nil
 }
 
-// readAt returns what a file holds, at most limit bytes. It does without os.File,
-// which asks the kernel twice as often: a host reads dozens of these files a cycle.
+// readAt returns at most limit bytes of a file. It does not use os.File, which makes
+// twice as many system calls: a host reads dozens of these files in each cycle.
 func readAt(dir int, name string, limit int) ([]byte, error) {
 	fd, err := openAt(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	data := make([]byte, 0, min(limit, 2<<10)) // most of it comes with one call
+	data := make([]byte, 0, min(limit, 2<<10)) // most files are read with one call
 	for len(data) < limit {
 		if len(data) == cap(data) {
 			data = slices.Grow(data, cap(data))
@@ -113,8 +113,8 @@ func openAt(dir int, name string, flags int) (int, error) {
 	return fd, nil
 }
 
-// uninterrupted repeats a system call that a signal interrupted: Go's runtime
-// sends itself some.
+// uninterrupted repeats a system call that was interrupted by a signal, which Go's
+// runtime sends to itself.
 func uninterrupted(call func() (int, error)) (int, error) {
 	for {
 		n, err := call()
@@ -134,9 +134,9 @@ func (h *Handle) link(name string) (string, error) {
 	return string(target[:n]), nil
 }
 
-// classify is classify for the folder of a process: where /proc is mounted
-// with hidepid=2, a process of somebody else is as absent as one that ended.
-// PID 1 always runs, so if it is absent too, absence says nothing.
+// classify is classify for the folder of a process. Where /proc is mounted with
+// hidepid=2, the processes of other users are missing like those that have ended. PID 1
+// always runs, so if it is missing too, the process is unknown.
 func (fs FS) classify(pid snapshot.PID, err error) error {
 	err = classify(pid, err)
 	if !errors.Is(err, ErrGone) {
@@ -148,7 +148,7 @@ func (fs FS) classify(pid snapshot.PID, err error) error {
 	return err
 }
 
-// classify tells "gone" from "not to be seen".
+// classify wraps ErrGone or ErrUnreadable around an error of a system call.
 func classify(pid snapshot.PID, err error) error {
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("%w: PID %d", ErrGone, pid)
