@@ -11,72 +11,72 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// SMI is what is needed of nvidia-smi; *nvidiasmi.Client is one.
+// SMI queries nvidia-smi; *nvidiasmi.Client implements it.
 type SMI interface {
 	Apps(ctx context.Context) (nvidiasmi.Usage, error)
 	Devices(ctx context.Context) ([]nvidiasmi.GPU, error)
 	List(ctx context.Context) ([]nvidiasmi.ListedGPU, error)
 }
 
-// StateFiles is what is needed of the state files; *state.Store is one.
+// StateFiles are the state files; *state.Store implements it.
 type StateFiles interface {
-	// Read returns what the state files hold without what is dead. With state.ErrNoDevices
-	// the environments are valid all the same.
+	// Read returns the contents of the state files after a cleanup. With
+	// state.ErrNoDevices the environments are still valid.
 	Read(ctx context.Context) (state.Files, error)
 	// RegisterDevices registers the devices that nvidia-smi found.
 	RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error)
 	// Reattach attaches environments to devices again, after a restoration.
 	Reattach(ctx context.Context, uses map[snapshot.EnvID][]snapshot.DeviceIndex) (state.Files, error)
+	// FolderID identifies the state folder.
+	FolderID() (string, error)
 }
 
-// Machine is this machine. Its exported fields are set before its first use;
-// then it is safe for concurrent use. It remembers what need not be asked
-// again, so one that is kept does less work for the second snapshot.
+// Collector collects the snapshots of this machine. Its exported fields are set before
+// its first use; then it is safe for concurrent use. It caches what rarely changes, so
+// that a second snapshot takes less work.
 type Collector struct {
 	SMI        SMI
 	Proc       proc.FS // the zero FS is /proc
 	StateFiles StateFiles
-	// DeviceListTTL is for how long a list of devices is used again before
-	// nvidia-smi is asked again; 0 asks for every snapshot. UsedMemory and
-	// Utilization are as old as that list. A process on a device that is not
-	// on it makes nvidia-smi be asked at once.
+	// DeviceListTTL is for how long the list of devices is cached; 0 reads it for each
+	// snapshot. UsedMemory and Utilization are as old as the list. If a process uses a
+	// device that is not in the list, it is read at once.
 	DeviceListTTL time.Duration
-	// Now is the clock for what is remembered; nil means time.Now.
+	// Now is the clock for the caches; nil is time.Now.
 	Now func() time.Time
-	// Brief leaves out the Container and the Command of processes, and the
-	// MachineID and StateFolder, for which the 1.4.3 format has no room.
+	// Brief omits the Container and the Command of processes, and the MachineID and
+	// StateFolder, which the 1.4.3 format does not contain.
 	Brief bool
-	// MachineIDFile is where the machine's id is; empty for /etc/machine-id.
+	// MachineIDFile contains the machine's id; empty for /etc/machine-id.
 	MachineIDFile string
 
-	mu     sync.Mutex
-	memory memory
+	mu    sync.Mutex
+	cache cache
 }
 
-// memory is what a snapshot learned that the next one need not ask again.
-// Nothing that it refers to changes once it is remembered.
-type memory struct {
-	inventory *inventory // nil for none
-	processes knowledge
-	machineID *string // nil until it is first asked for
+// cache is what one snapshot leaves for the next. Nothing that it refers to changes.
+type cache struct {
+	devices   *deviceList // nil for none
+	processes processCache
+	machineID *string // nil until it is first read
 }
 
-func (c *Collector) remembered() memory {
+func (c *Collector) cached() cache {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.memory
+	return c.cache
 }
 
-func (c *Collector) rememberDevices(inv *inventory) {
+func (c *Collector) cacheDevices(list *deviceList) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.memory.inventory = inv
+	c.cache.devices = list
 }
 
-func (c *Collector) rememberProcesses(k knowledge) {
+func (c *Collector) cacheProcesses(p processCache) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.memory.processes = k
+	c.cache.processes = p
 }
 
 func (c *Collector) now() time.Time {

@@ -1,26 +1,25 @@
-// Package local takes the snapshot of the machine it runs on, out of three
-// sources: nvidia-smi says which processes use which devices, /proc who and
-// what they are, and the state files which environments are
-// registered and what is attached to them.
+// Package local collects snapshots of the machine on which it runs, from three sources:
+// nvidia-smi lists the processes on each device, /proc identifies them, and the state
+// files contain the registered environments and attachments.
 //
-//	machine := &local.Machine{SMI: client, Books: store}
-//	s, err := machine.Snapshot(ctx)
+//	collector := &local.Collector{SMI: client, StateFiles: store}
+//	s, err := collector.Snapshot(ctx)
 //	if err != nil {
-//		return err // nothing is known of this machine now, which is not "nothing runs"
+//		return err // the state of this machine is unknown, which does not mean that nothing runs
 //	}
 //
-// A source that fails as a whole makes the snapshot fail. What cannot be told
-// of one process does not: that process is marked, and a warning says so.
+// A source that fails as a whole makes the snapshot fail. Something unknown about one
+// process does not: the process is marked, and there is a warning.
 //
-// A process is in the environment that its environ names, if that is intact.
-// Otherwise it is in that of its nearest registered ancestor, if both belong to
-// the same user: see assign.
+// A process is in the environment that its environ names, if the environ is intact.
+// Otherwise it is in that of its nearest registered ancestor, if both belong to the same
+// user: see observation.assign.
 //
-// The order matters. Processes are asked for first and the state files are read
-// last, because an environment is registered before anything runs in it: what is
-// missing in the files then is not registered, and no new process is misjudged.
-// nvidia-smi never runs while the state files are locked.
+// The order matters. Processes are read first and the state files last: an environment
+// is registered before anything runs in it, so an environment that is missing in the
+// files then is not registered, and no new process is misjudged. nvidia-smi never runs
+// under the lock of the state files.
 //
-// The package changes one thing only: it adds devices that the state files do not
-// have yet. It judges nobody: that is package enforce.
+// The package changes the state files only to register devices, and to attach
+// environments again after a restoration. It knows no rules: see package enforce.
 package local

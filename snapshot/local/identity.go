@@ -9,40 +9,40 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// sighting is a process as /proc shows it, before the state files are read.
-type sighting struct {
-	// process has the environment of its environ alone; Usage and Inherited are
-	// empty.
+// observation is what /proc shows of a process, before the state files are read.
+type observation struct {
+	// process has the environment of its environ alone, and neither Usage nor Inherited.
 	process snapshot.Process
-	// lineage is the process itself and its ancestors, the nearest first. It is
-	// not whole if lineageErr says why.
+	// lineage is the process itself and its ancestors, the nearest first. lineageErr is
+	// why it is incomplete.
 	lineage    []proc.Ancestor
 	lineageErr error
-	// doubt is why its environ doesn't show its environment. It becomes a warning
-	// unless an ancestor's environment is known.
-	doubt    error
-	warnings []string
+	// environErr is why the environ doesn't show the environment. It becomes a warning
+	// unless an ancestor shows it.
+	environErr error
+	warnings   []string
 }
 
-// claim is what a process's environ says of its environment.
+// claim is the environment that a process's environ names.
 type claim struct {
 	eid     snapshot.EnvID
 	warning string
-	of      image
+	of      program
 }
 
-// image is one run of one program by one process.
-type image struct {
-	start   snapshot.StartTime
-	address uint64
-	name    string
+// program identifies one run of a program by a process.
+type program struct {
+	start      snapshot.StartTime
+	envAddress uint64
+	name       string
 }
 
-// traits are what else is read of a process. They rarely change while it runs the
-// same program under the same parent and uid, and cost more to read than all the
-// rest, so they are remembered for a while.
-type traits struct {
-	of        traitsOf
+func programOf(stat proc.Stat) program { return program{stat.Start, stat.EnvAddress, stat.Name} }
+
+// details are cached for a while: they rarely change while a process runs the same
+// program under the same parent and uid, and take longer to read than everything else.
+type details struct {
+	of        detailsKey
 	at        time.Time
 	owner     snapshot.UID
 	container string
@@ -50,65 +50,63 @@ type traits struct {
 	ancestors []proc.Ancestor
 }
 
-type traitsOf struct {
-	image
+type detailsKey struct {
+	program
 	parent snapshot.PID
 	uid    snapshot.UID
 }
 
-// traitsFor is how long traits are remembered.
-const traitsFor = time.Minute
+// detailsTTL is for how long details and owners are cached.
+const detailsTTL = time.Minute
 
-// knowledge is what is remembered about processes from one snapshot to the next.
-type knowledge struct {
-	claims map[snapshot.PID]claim
-	traits map[snapshot.PID]traits
-	owners map[proc.Ancestor]owner // of registered ancestors
+// processCache is what one snapshot read of processes, for the next one.
+type processCache struct {
+	claims  map[snapshot.PID]claim
+	details map[snapshot.PID]details
+	owners  map[proc.Ancestor]cachedOwner // of registered ancestors
 }
 
-func newKnowledge() knowledge {
-	return knowledge{map[snapshot.PID]claim{}, map[snapshot.PID]traits{}, map[proc.Ancestor]owner{}}
+func newProcessCache() processCache {
+	return processCache{map[snapshot.PID]claim{}, map[snapshot.PID]details{}, map[proc.Ancestor]cachedOwner{}}
 }
 
-// observer looks at processes for one snapshot.
+// observer reads the processes of one snapshot.
 type observer struct {
 	fs            proc.FS
-	family        *proc.AncestorFinder
-	namespace     string // our own user namespace
+	ancestors     *proc.AncestorFinder
+	userNamespace string // our own
 	brief         bool   // see Collector.Brief
 	now           time.Time
-	before, after knowledge
+	before, after processCache
 }
 
-// look identifies a process. It reads the environ only of a process that was not
-// there the last time, or has run another program since. What can't be read is
-// left unknown, and a warning says so. The only error is proc.ErrGone: the process
-// has ended.
-func (o *observer) look(pid snapshot.PID) (sighting, error) {
-	p, err := o.fs.Open(pid)
+// observe reads a process, but its environ only if the process is new or has run
+// another program since. What can't be read is unknown, and a warning says so. The
+// only error is proc.ErrGone.
+func (o *observer) observe(pid snapshot.PID) (observation, error) {
+	h, err := o.fs.Open(pid)
 	if errors.Is(err, proc.ErrGone) {
-		return sighting{}, err
+		return observation{}, err
 	}
 	if err != nil {
-		return sighting{process: snapshot.Process{PID: pid, EnvUnknown: true}, lineageErr: err, warnings: []string{err.Error()}}, nil
+		return observation{process: snapshot.Process{PID: pid, EnvUnknown: true}, lineageErr: err, warnings: []string{err.Error()}}, nil
 	}
-	defer func() { _ = p.Close() }() // it was only read
-	stat, statErr := p.Stat()
+	defer func() { _ = h.Close() }() // it was only read
+	stat, statErr := h.Stat()
 	if statErr == nil && stat.Gone() {
 		statErr = proc.ErrGone
 	}
-	credentials, credErr := p.Credentials()
-	c, claimErr := o.claim(p, stat)
-	seen := sighting{doubt: claimErr, process: snapshot.Process{
-		PID: pid, EID: c.eid, Start: stat.Start, Name: proc.Printable([]byte(p.Command(stat))),
-		EnvUnknown: claimErr != nil, EnvOverwritten: errors.Is(claimErr, proc.ErrOverwritten),
-	}}
-	for _, err := range []error{statErr, credErr, claimErr} {
-		if errors.Is(err, proc.ErrGone) {
-			return sighting{}, err
-		}
+	credentials, credentialsErr := h.Credentials()
+	c, environErr := o.claim(h, stat)
+	lineageErr := errors.Join(statErr, credentialsErr)
+	if err := errors.Join(lineageErr, environErr); errors.Is(err, proc.ErrGone) {
+		return observation{}, err
 	}
-	for _, err := range []error{statErr, credErr} {
+	seen := observation{environErr: environErr, lineageErr: lineageErr, process: snapshot.Process{
+		PID: pid, EID: c.eid, Start: stat.Start, Name: proc.Printable([]byte(h.Command(stat))),
+		EnvUnknown: environErr != nil, EnvOverwritten: errors.Is(environErr, proc.ErrOverwritten),
+	}}
+	for _, err := range []error{statErr, credentialsErr} {
 		if err != nil {
 			seen.warnings = append(seen.warnings, err.Error())
 		}
@@ -116,65 +114,62 @@ func (o *observer) look(pid snapshot.PID) (sighting, error) {
 	if c.warning != "" {
 		seen.warnings = append(seen.warnings, c.warning)
 	}
-	if statErr != nil || credErr != nil {
-		seen.lineageErr = errors.Join(statErr, credErr)
+	d, err := o.details(h, stat, credentials)
+	seen.process.Container, seen.process.Command = d.container, d.command
+	if credentialsErr == nil {
+		seen.process.UID = &d.owner
 	}
-	o.describe(&seen, p, stat, credentials, credErr == nil)
+	seen.lineage = []proc.Ancestor{{PID: pid, Start: stat.Start}}
+	if lineageErr == nil {
+		seen.lineage, seen.lineageErr = append(seen.lineage, d.ancestors...), err
+	}
+	if seen.lineageErr == nil {
+		o.after.details[pid] = d
+	}
 	return seen, nil
 }
 
-// claim is what the environ says, from before if the process still runs the
-// same program.
-func (o *observer) claim(p *proc.Handle, stat proc.Stat) (claim, error) {
-	c, now := o.before.claims[p.PID], image{stat.Start, stat.EnvAddress, stat.Name}
-	if c.of == now && now.address != 0 {
-		o.after.claims[p.PID] = c
+// claim returns the cached claim if the process still runs the same program.
+func (o *observer) claim(h *proc.Handle, stat proc.Stat) (claim, error) {
+	c, now := o.before.claims[h.PID], programOf(stat)
+	if c.of == now && now.envAddress != 0 {
+		o.after.claims[h.PID] = c
 		return c, nil
 	}
-	c, err := readClaim(p)
+	c, err := readClaim(h)
 	if err == nil {
 		c.of = now
-		o.after.claims[p.PID] = c
+		o.after.claims[h.PID] = c
 	}
 	return c, err
 }
 
-// readClaim reads the environ. An id that could never be registered (see
-// snapshot.Claim) is no claim.
-func readClaim(p *proc.Handle) (claim, error) {
-	value, _, err := p.Environ(snapshot.ClaimVariable)
+// readClaim reads the environ. An id that can't be registered (see snapshot.Claim) is
+// not a claim.
+func readClaim(h *proc.Handle) (claim, error) {
+	value, _, err := h.Environ(snapshot.ClaimVariable)
 	if err != nil {
 		return claim{}, err
 	}
 	c := claim{eid: snapshot.Claim(value)}
 	if c.eid == "" && value != "" {
-		c.warning = fmt.Sprintf("process %d has a %s that no environment can have: it is ignored", p.PID, snapshot.ClaimVariable)
+		c.warning = fmt.Sprintf("process %d has a %s that no environment can have: it is ignored", h.PID, snapshot.ClaimVariable)
 	}
 	return c, nil
 }
 
-// describe adds a process's traits.
-func (o *observer) describe(seen *sighting, p *proc.Handle, stat proc.Stat, credentials proc.Credentials, uidKnown bool) {
-	of := traitsOf{image{stat.Start, stat.EnvAddress, stat.Name}, stat.PPID, credentials.UID}
-	t, known := o.before.traits[p.PID]
-	if !known || t.of != of || of.address == 0 || o.now.Sub(t.at) >= traitsFor {
-		t = traits{of: of, at: o.now}
-		if !o.brief {
-			t.container, t.command = p.Container(credentials), p.CommandLine()
-		}
-		if uidKnown {
-			t.owner = p.OwnerOfUID(credentials.UID, o.namespace)
-		}
-		if seen.lineageErr == nil {
-			t.ancestors, seen.lineageErr = o.family.Ancestors(stat)
-		}
+// details returns the cached details if they are still valid. The error is about the
+// ancestors.
+func (o *observer) details(h *proc.Handle, stat proc.Stat, credentials proc.Credentials) (d details, err error) {
+	key := detailsKey{programOf(stat), stat.PPID, credentials.UID}
+	d, known := o.before.details[h.PID]
+	if known && d.of == key && key.envAddress != 0 && o.now.Sub(d.at) < detailsTTL {
+		return d, nil
 	}
-	if seen.lineageErr == nil {
-		o.after.traits[p.PID] = t
+	d = details{of: key, at: o.now, owner: h.OwnerOfUID(credentials.UID, o.userNamespace)}
+	if !o.brief {
+		d.container, d.command = h.Container(credentials), h.CommandLine()
 	}
-	seen.process.Container, seen.process.Command = t.container, t.command
-	if uidKnown {
-		seen.process.UID = &t.owner
-	}
-	seen.lineage = append([]proc.Ancestor{{PID: p.PID, Start: stat.Start}}, t.ancestors...)
+	d.ancestors, err = o.ancestors.Ancestors(stat)
+	return d, err
 }

@@ -40,7 +40,7 @@ type machine struct {
 	local.Collector
 	t     *testing.T
 	smi   *smi
-	books *books
+	files *fakeFiles
 	asked []string // of its sources, in order
 }
 
@@ -51,8 +51,8 @@ type smi struct {
 	err                 error
 }
 
-// books are the state files.
-type books struct {
+// fakeFiles are state files in memory.
+type fakeFiles struct {
 	m *machine
 	state.Files
 	err  error
@@ -70,9 +70,9 @@ func newMachine(t *testing.T) *machine {
 	t.Helper()
 	m := &machine{t: t}
 	m.smi = &smi{m: m, devices: twoDevices, list: migList}
-	m.books = &books{m: m}
-	m.books.Devices = []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}
-	m.SMI, m.StateFiles, m.Proc = m.smi, m.books, proc.FS{Root: t.TempDir()}
+	m.files = &fakeFiles{m: m}
+	m.files.Devices = []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}
+	m.SMI, m.StateFiles, m.Proc = m.smi, m.files, proc.FS{Root: t.TempDir()}
 	m.MachineIDFile = filepath.Join(m.Proc.Root, "none")
 	m.write("sys/kernel/random/boot_id", bootID+"\n")
 	m.process(1, 0, 2, "HOME=/\x00")
@@ -149,7 +149,7 @@ func (s *smi) List(context.Context) ([]nvidiasmi.ListedGPU, error) {
 	return nvidiasmi.ParseList([]byte(s.list))
 }
 
-func (b *books) Read(context.Context) (state.Files, error) {
+func (b *fakeFiles) Read(context.Context) (state.Files, error) {
 	b.m.asked = append(b.m.asked, "read")
 	if b.then != nil {
 		b.then()
@@ -160,7 +160,7 @@ func (b *books) Read(context.Context) (state.Files, error) {
 	return b.Files, b.err
 }
 
-func (b *books) RegisterDevices(_ context.Context, found []snapshot.Device) (state.Files, error) {
+func (b *fakeFiles) RegisterDevices(_ context.Context, found []snapshot.Device) (state.Files, error) {
 	b.m.asked = append(b.m.asked, "discover")
 	if b.err != nil {
 		return state.Files{}, b.err
@@ -171,7 +171,7 @@ func (b *books) RegisterDevices(_ context.Context, found []snapshot.Device) (sta
 	return merged, nil
 }
 
-func (b *books) Reattach(_ context.Context, uses map[snapshot.EnvID][]snapshot.DeviceIndex) (state.Files, error) {
+func (b *fakeFiles) Reattach(_ context.Context, uses map[snapshot.EnvID][]snapshot.DeviceIndex) (state.Files, error) {
 	b.m.asked = append(b.m.asked, "reattach")
 	for eid, indices := range uses {
 		for _, index := range indices {
@@ -181,6 +181,8 @@ func (b *books) Reattach(_ context.Context, uses map[snapshot.EnvID][]snapshot.D
 	}
 	return b.Files, b.err
 }
+
+func (*fakeFiles) FolderID() (string, error) { return "", nil }
 
 // listed is an nvidia-smi that costs nothing: it lists processes on one device.
 type listed struct{ pids []snapshot.PID }

@@ -10,45 +10,43 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// owner is the user that a registered process counts for.
-type owner struct {
+// cachedOwner is the user for whom a registered process counts.
+type cachedOwner struct {
 	uid snapshot.UID
 	at  time.Time
 }
 
-// registry is which processes are registered in which environments.
+// registry knows which processes are registered in which environments.
 type registry struct {
 	*observer
 	environments map[snapshot.PID][]*snapshot.Environment
-	starts       map[snapshot.PID]startNow
+	starts       map[snapshot.PID]currentStart
 }
 
-// startNow is when the process that has a PID now started.
-type startNow struct {
+// currentStart is the start time of the process that has a PID now.
+type currentStart struct {
 	start snapshot.StartTime
 	err   error
 }
 
-// errNoStateFiles stands in for what the state files would say.
-var errNoStateFiles = errors.New("the state files could not be read")
+var (
+	errNoStateFiles   = errors.New("the state files could not be read")
+	errOtherNamespace = errors.New("the processes in the state files are of another PID namespace")
+)
 
-// errOtherNamespace is why the PIDs in the state files tell nothing here.
-var errOtherNamespace = errors.New("the processes in the state files are of another PID namespace")
-
-// unusable is why the PIDs of the state files can't be used; nil if they can.
-func unusable(books state.Files) error {
-	if books.LivenessUnknown {
+// unusable is why the PIDs in the state files can't be used, or nil.
+func unusable(files state.Files) error {
+	if files.LivenessUnknown {
 		return errOtherNamespace
 	}
 	return nil
 }
 
-// settle says which environments the processes are in, by the state files: they
-// are read after the processes were looked at, so that no environment of a
-// process that was seen can be missing. With readErr they could not be read, and
-// then only an environ can tell.
-func (o *observer) settle(seen []sighting, environments []snapshot.Environment, readErr error) ([]snapshot.Process, []string) {
-	r := registry{o, map[snapshot.PID][]*snapshot.Environment{}, map[snapshot.PID]startNow{}}
+// resolve finds the environments of the processes in the state files. These are read
+// after the processes, so that no environment of an observed process can be missing.
+// With readErr they could not be read, and only an environ shows an environment.
+func (o *observer) resolve(seen []observation, environments []snapshot.Environment, readErr error) ([]snapshot.Process, []string) {
+	r := registry{o, map[snapshot.PID][]*snapshot.Environment{}, map[snapshot.PID]currentStart{}}
 	for i := range environments {
 		for _, pid := range environments[i].PIDs {
 			r.environments[pid] = append(r.environments[pid], &environments[i])
@@ -62,21 +60,21 @@ func (o *observer) settle(seen []sighting, environments []snapshot.Environment, 
 		if readErr != nil {
 			env, err = nil, errNoStateFiles
 		}
-		doubt := assign(&s.process, s.doubt, env, err)
+		unknown := s.assign(env, err)
 		processes, warnings = append(processes, s.process), append(warnings, s.warnings...)
-		if doubt != nil {
-			warnings = append(warnings, doubt.Error())
+		if unknown != nil {
+			warnings = append(warnings, unknown.Error())
 		}
 	}
 	return processes, warnings
 }
 
-// assign completes the environment of a process, which is that of its environ so
-// far: without one, it is in the environment of its nearest registered ancestor,
-// if that is registered for the process's own user, or the process is root's.
-// doubt is why its environ tells nothing, err why the ancestors might tell more;
-// what is returned is why its environment is not known.
-func assign(p *snapshot.Process, doubt error, inherited *snapshot.Environment, err error) error {
+// assign completes the environment of a process. If its environ names none, it is in
+// the environment of its nearest registered ancestor, provided that this belongs to
+// the process's own user, or the process is root's. err is why there may be such an
+// ancestor that was not found. It returns why the environment is unknown, or nil.
+func (s *observation) assign(inherited *snapshot.Environment, err error) error {
+	p := &s.process
 	if inherited != nil {
 		p.Inherited = inherited.EID
 	}
@@ -90,16 +88,16 @@ func assign(p *snapshot.Process, doubt error, inherited *snapshot.Environment, e
 		p.EnvUnknown = true
 		return fmt.Errorf("whether process %d is in an environment is not known: %w", p.PID, err)
 	}
-	return doubt
+	return s.environErr
 }
 
-// inherited is the environment of the nearest of a process and its ancestors
-// that is registered in one of its own user. A registered PID alone proves
-// nothing: everybody may write everybody's PIDs into the state files. So nothing
-// is inherited from root's processes, PID 1 among them: all descend from these,
-// and whoever registered one for root would decide about everybody. The error
-// says why there may be one that was not found.
-func (r *registry) inherited(s *sighting) (*snapshot.Environment, error) {
+// inherited returns the environment of the nearest process, among a process and its
+// ancestors, that is registered in an environment of its own user. A registered PID
+// alone proves nothing, since every user may write any PID into the state files. So
+// nothing is inherited from root's processes such as PID 1: all processes descend from
+// these, and a user who registered one for root would decide about all users. The
+// error says why there may be such an environment that was not found.
+func (r *registry) inherited(s *observation) (*snapshot.Environment, error) {
 	err := s.lineageErr
 	for _, a := range s.lineage {
 		environments := r.environments[a.PID]
@@ -123,13 +121,13 @@ func (r *registry) inherited(s *sighting) (*snapshot.Environment, error) {
 	return nil, err
 }
 
-// ownerOf is the user that a registered ancestor counts for. It is proc.ErrGone
-// if it has ended since, whatever process has its PID now.
+// ownerOf returns the user for whom a registered ancestor counts. The error is
+// proc.ErrGone if it has ended meanwhile, even if another process has its PID now.
 func (r *registry) ownerOf(a proc.Ancestor) (snapshot.UID, error) {
 	now, known := r.starts[a.PID]
 	if !known {
 		stat, err := r.fs.Stat(a.PID)
-		now = startNow{stat.Start, err}
+		now = currentStart{stat.Start, err}
 		r.starts[a.PID] = now
 	}
 	if now.err != nil {
@@ -142,12 +140,12 @@ func (r *registry) ownerOf(a proc.Ancestor) (snapshot.UID, error) {
 		return o.uid, nil
 	}
 	o, ok := r.before.owners[a]
-	if !ok || r.now.Sub(o.at) >= traitsFor {
+	if !ok || r.now.Sub(o.at) >= detailsTTL {
 		uid, err := r.fs.Owner(a.PID)
 		if err != nil {
 			return 0, err
 		}
-		o = owner{uid, r.now}
+		o = cachedOwner{uid, r.now}
 	}
 	r.after.owners[a] = o
 	return o.uid, nil

@@ -40,7 +40,7 @@ func TestMembership(t *testing.T) {
 		uid     int // of process 100
 		shell   int // the uid of 50
 		login   int // the uid of 40
-		books   []snapshot.Environment
+		files   []snapshot.Environment
 		want    member
 	}{
 		// An intact claim counts, whatever the ancestors are.
@@ -72,8 +72,8 @@ func TestMembership(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
-			m.family(row.environ, row.uid, row.shell, row.login)
-			m.books.Environments = row.books
+			m.finder(row.environ, row.uid, row.shell, row.login)
+			m.files.Environments = row.files
 			processes, _, err := m.Processes(t.Context())
 			require.NoError(t, err)
 			for _, p := range []snapshot.Process{m.snapshot().Processes[0], m.snapshot().Processes[0], processes[0]} {
@@ -83,8 +83,8 @@ func TestMembership(t *testing.T) {
 	}
 }
 
-// family makes process 100 and its ancestors.
-func (m *machine) family(environ string, uid, shell, login int) {
+// finder makes process 100 and its ancestors.
+func (m *machine) finder(environ string, uid, shell, login int) {
 	m.smi.apps = "GPU-0, 100, 5\n"
 	m.process(100, uid, 5000, environ)
 	m.process(50, shell, 500, claimsNo)
@@ -103,9 +103,9 @@ func TestAnAncestorThatEndsBeforeTheStateFilesAreRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
-			m.family(titled, 1001, 1001, 1001)
-			m.books.Environments = []snapshot.Environment{registered("7", 1001, 50)}
-			m.books.then = func() { change(m) }
+			m.finder(titled, 1001, 1001, 1001)
+			m.files.Environments = []snapshot.Environment{registered("7", 1001, 50)}
+			m.files.then = func() { change(m) }
 			p := m.snapshot().Processes[0]
 			require.Equal(t, member{unknown: true, overwritten: true}, member{p.EID, p.Inherited, p.EnvUnknown, p.EnvOverwritten})
 		})
@@ -121,10 +121,10 @@ func TestAncestorsThatAreNotKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
-			m.family(claimsNo, 1001, 1001, 1001)
-			m.books.Environments = []snapshot.Environment{registered("7", 1001, 50)}
+			m.finder(claimsNo, 1001, 1001, 1001)
+			m.files.Environments = []snapshot.Environment{registered("7", 1001, 50)}
 			if name == "a login that is not shown" {
-				m.books.Environments[0].PIDs[0] = 60
+				m.files.Environments[0].PIDs[0] = 60
 			}
 			change(m)
 			s := m.snapshot()
@@ -143,8 +143,8 @@ func TestProcessesWithoutStateFiles(t *testing.T) {
 		titled:   {unknown: true, overwritten: true},
 	} {
 		m := newMachine(t)
-		m.family(environ, 1001, 1001, 1001)
-		m.books.err = state.ErrCorrupt
+		m.finder(environ, 1001, 1001, 1001)
+		m.files.err = state.ErrCorrupt
 		processes, warnings, err := m.Processes(t.Context())
 		require.NoError(t, err)
 		p := processes[0]
@@ -169,7 +169,7 @@ func TestTraitsAreReadAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
-			m.family(claims, 1001, 1001, 1001)
+			m.finder(claims, 1001, 1001, 1001)
 			m.write("100/cmdline", "before")
 			require.Equal(t, "before", m.snapshot().Processes[0].Command)
 			m.write("100/cmdline", "after")
@@ -232,10 +232,10 @@ func TestARealTitle(t *testing.T) {
 
 func TestBrief(t *testing.T) {
 	m := newMachine(t)
-	m.family(titled, 1001, 1001, 1001)
+	m.finder(titled, 1001, 1001, 1001)
 	m.write("100/cmdline", "python3")
 	m.write("100/cgroup", "0::/lxc/web\n")
-	m.books.Environments = []snapshot.Environment{registered("7", 1001, 50)}
+	m.files.Environments = []snapshot.Environment{registered("7", 1001, 50)}
 	m.Brief = true
 	s := m.snapshot()
 	require.Empty(t, s.Processes[0].Command+s.Processes[0].Container+s.MachineID+s.StateFolder)

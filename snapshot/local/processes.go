@@ -11,19 +11,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// observe asks /proc who the processes are that use devices, but for what is
-// known from before.
-func (c *Collector) observe(usage nvidiasmi.Usage, inv *inventory, before knowledge) (*observer, []sighting, []string) {
-	used, warnings := inv.attribute(usage)
+// observe reads the processes that use devices from /proc, except for what is in the
+// cache.
+func (c *Collector) observe(usage nvidiasmi.Usage, devices *deviceList, before processCache) (*observer, []observation, []string) {
+	used, warnings := devices.attribute(usage)
 	o := &observer{
-		fs: c.Proc, family: c.Proc.NewAncestorFinder(), namespace: c.Proc.UserNamespace(), brief: c.Brief,
-		now: c.now(), before: before, after: newKnowledge(),
+		fs: c.Proc, ancestors: c.Proc.NewAncestorFinder(), userNamespace: c.Proc.UserNamespace(), brief: c.Brief,
+		now: c.now(), before: before, after: newProcessCache(),
 	}
-	seen := make([]sighting, 0, len(used))
+	seen := make([]observation, 0, len(used))
 	for _, u := range used {
-		s, err := o.look(u.PID)
+		s, err := o.observe(u.PID)
 		if errors.Is(err, proc.ErrGone) {
-			continue // it ended after nvidia-smi saw it
+			continue // it has ended after nvidia-smi listed it
 		}
 		s.process.Usage = u.Usage
 		seen = append(seen, s)
@@ -31,16 +31,16 @@ func (c *Collector) observe(usage nvidiasmi.Usage, inv *inventory, before knowle
 	return o, seen, warnings
 }
 
-// attribute puts the lines of nvidia-smi together to processes, in ascending
-// order of PID, each with its devices in ascending order of index.
-func (inv *inventory) attribute(usage nvidiasmi.Usage) ([]snapshot.Process, []string) {
+// attribute groups the lines of nvidia-smi by process, in ascending order of PID, each
+// with its devices in ascending order of index.
+func (l *deviceList) attribute(usage nvidiasmi.Usage) ([]snapshot.Process, []string) {
 	var warnings []string
 	for _, gpu := range usage.NotListed {
-		warnings = append(warnings, fmt.Sprintf("the driver does not tell which processes use %s: there may be any", nameOr(gpu, "a device")))
+		warnings = append(warnings, fmt.Sprintf("the driver does not report which processes use %s: there may be any", nameOr(gpu, "a device")))
 	}
 	byPID := map[snapshot.PID]map[snapshot.DeviceIndex]snapshot.Memory{}
 	for _, app := range merge(usage.Apps) {
-		index, ok := inv.index[app.GPU]
+		index, ok := l.index[app.GPU]
 		if !ok {
 			warnings = append(warnings, fmt.Sprintf("process %d uses %s, which nvidia-smi does not list: it is attributed to no device",
 				app.PID, nameOr(app.GPU, "a device without an id")))
@@ -55,7 +55,7 @@ func (inv *inventory) attribute(usage nvidiasmi.Usage) ([]snapshot.Process, []st
 			byPID[app.PID][index] = sum(before, app.Memory)
 		}
 	}
-	return inOrder(byPID), warnings
+	return sorted(byPID), warnings
 }
 
 func nameOr(gpu snapshot.GPUUUID, otherwise string) string {
@@ -65,8 +65,8 @@ func nameOr(gpu snapshot.GPUUUID, otherwise string) string {
 	return string(gpu)
 }
 
-// merge makes one of several lines of one process on one device or instance:
-// they count the same memory, so the largest amount is taken.
+// merge combines several lines of a process on the same device or instance. They count
+// the same memory, so the largest amount is taken.
 func merge(apps []nvidiasmi.App) []nvidiasmi.App {
 	type key struct {
 		gpu snapshot.GPUUUID
@@ -86,8 +86,8 @@ func merge(apps []nvidiasmi.App) []nvidiasmi.App {
 	return merged
 }
 
-// sum adds amounts of whole MiB, as nvidia-smi tells them. What is unknown in
-// part is unknown.
+// sum adds amounts of whole MiB, as nvidia-smi prints them. The sum with an unknown amount
+// is unknown.
 func sum(a, b snapshot.Memory) snapshot.Memory {
 	if !a.Known() || !b.Known() {
 		return snapshot.Memory{}
@@ -95,7 +95,7 @@ func sum(a, b snapshot.Memory) snapshot.Memory {
 	return snapshot.MiB(a.Bytes()>>20 + b.Bytes()>>20)
 }
 
-func inOrder(byPID map[snapshot.PID]map[snapshot.DeviceIndex]snapshot.Memory) []snapshot.Process {
+func sorted(byPID map[snapshot.PID]map[snapshot.DeviceIndex]snapshot.Memory) []snapshot.Process {
 	processes := make([]snapshot.Process, 0, len(byPID))
 	for pid, devices := range byPID {
 		p := snapshot.Process{PID: pid}

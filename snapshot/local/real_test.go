@@ -78,9 +78,9 @@ func TestTheRealSources(t *testing.T) {
 	require.Equal(t, map[snapshot.PID]snapshot.EnvID{member: "2020", outsider: ""}, claims)
 
 	// The devices are in the state files now, and 1.4.3 can read all of it.
-	books, err := store.Read(t.Context())
+	files, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.Len(t, books.Devices, 1)
+	require.Len(t, files.Devices, 1)
 	wire, err := snapshot.EncodeSnapshot(s)
 	require.NoError(t, err)
 	decoded, err := snapshot.DecodeSnapshot(wire)

@@ -13,7 +13,7 @@ import (
 // restored has the state files been restored at a time; never for the zero time.
 func (m *machine) restored(at time.Time, since snapshot.StartTime) {
 	if !at.IsZero() {
-		m.books.Restorations = []state.Restoration{{At: at, Since: since}}
+		m.files.Restorations = []state.Restoration{{At: at, Since: since}}
 	}
 }
 
@@ -38,7 +38,7 @@ func TestProcessesThatBeganAfterTheCopyAreSparedForAMinute(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := newMachine(t)
 			m.Now = func() time.Time { return now }
-			m.books.Environments = []snapshot.Environment{{EID: "2020", UID: 1001}}
+			m.files.Environments = []snapshot.Environment{{EID: "2020", UID: 1001}}
 			m.restored(tt.restored, 5000)
 			environ := "HOME=/\x00"
 			if tt.eid != "" {
@@ -83,8 +83,8 @@ func TestAttachmentsThatTheCopyLacksAreMadeAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
 			m.Now = func() time.Time { return now }
-			m.books.Environments = []snapshot.Environment{{EID: "2020", UID: 1001}}
-			m.books.DevicesNotSaved = name == "not written yet"
+			m.files.Environments = []snapshot.Environment{{EID: "2020", UID: 1001}}
+			m.files.DevicesNotSaved = name == "not written yet"
 			m.restored(tt.restored, 9000)
 			m.process(77, tt.uid, 5000, "GENV_ENVIRONMENT_ID="+tt.eid+"\x00")
 			m.smi.apps = "GPU-0, 77, 100\n"
@@ -99,9 +99,9 @@ func TestAttachmentsThatTheCopyLacksAreMadeAgain(t *testing.T) {
 func TestRegisteredPIDsOfAnotherNamespaceTellNothing(t *testing.T) {
 	for unknown, want := range map[bool]member{false: {eid: "7", inherited: "7"}, true: {unknown: true}} {
 		m := newMachine(t)
-		m.family(claimsNo, 1001, 1001, 1001)
-		m.books.Environments = []snapshot.Environment{registered("7", 1001, 50)}
-		m.books.LivenessUnknown = unknown
+		m.finder(claimsNo, 1001, 1001, 1001)
+		m.files.Environments = []snapshot.Environment{registered("7", 1001, 50)}
+		m.files.LivenessUnknown = unknown
 		p := m.snapshot().Processes[0]
 		require.Equal(t, want, member{p.EID, p.Inherited, p.EnvUnknown, p.EnvOverwritten})
 		processes, _, err := m.Processes(t.Context())

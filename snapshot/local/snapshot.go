@@ -11,36 +11,36 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// Snapshot takes the whole snapshot: two calls of nvidia-smi, or one while its
-// list of devices is still good, and a third one only for MIG instances. The
-// processes are in ascending order of PID. An error means that nothing is
-// known; it wraps an error of nvidiasmi or of state, or the context's.
+// Snapshot collects a snapshot. It calls nvidia-smi twice, or once if the list of devices
+// is cached, and a third time only for MIG instances. The processes are in ascending
+// order of PID. An error means that nothing is known; it wraps an error of nvidiasmi or
+// state, or the context's.
 func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	usage, err := c.SMI.Apps(ctx)
 	if err != nil {
 		return nil, err
 	}
-	inventory, err := c.inventoryFor(ctx, usage)
+	devices, err := c.devicesFor(ctx, usage)
 	if err != nil {
 		return nil, err
 	}
-	observer, seen, warnings := c.observe(usage, inventory, c.remembered().processes)
-	books, err := c.books(ctx, inventory)
+	observer, seen, warnings := c.observe(usage, devices, c.cached().processes)
+	files, err := c.readFiles(ctx, devices)
 	if err != nil {
 		return nil, err
 	}
-	processes, more := observer.settle(seen, books.Environments, unusable(books))
-	c.rememberProcesses(observer.after)
-	if books, err = c.reattach(ctx, processes, books); err != nil {
+	processes, more := observer.resolve(seen, files.Environments, unusable(files))
+	c.cacheProcesses(observer.after)
+	if files, err = c.reattach(ctx, processes, files); err != nil {
 		return nil, err
 	}
 	s := &snapshot.Snapshot{
 		Processes:    processes,
-		Environments: books.Environments,
-		Devices:      inventory.describe(books.Devices),
-		Warnings:     slices.Concat(warnings, more, bookWarnings(books)),
+		Environments: files.Environments,
+		Devices:      devices.describe(files.Devices),
+		Warnings:     slices.Concat(warnings, more, fileWarnings(files)),
 	}
-	s.Warnings = append(s.Warnings, spareAfterRestore(s, &books, c.now())...)
+	s.Warnings = append(s.Warnings, spareAfterRestoration(s, &files, c.now())...)
 	if s.BootID, err = c.Proc.BootID(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
@@ -48,37 +48,37 @@ func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 		return s, nil
 	}
 	s.MachineID = c.machineID()
-	if s.StateFolder, err = c.folder(); err != nil {
+	if s.StateFolder, err = c.StateFiles.FolderID(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
 	return s, nil
 }
 
-// Processes is the part of a snapshot that `--type processes` prints, and its
-// warnings: the environments of processes are those of a whole snapshot. If the
-// state files can't be read, only the environ of a process tells its
-// environment, and one without is unknown. When nobody uses a device, nvidia-smi
-// is asked once and the state files are not read.
+// Processes is the part of a snapshot that `--type processes` prints, and its warnings:
+// the environments of processes are those of a whole snapshot. If the state files can't
+// be read, only the environ of a process shows its environment; without that, it is
+// unknown. If no process uses a device, nvidia-smi is called once and the state files
+// are not read.
 //
-// All of it is read each time, and is what the next snapshot uses again: a process
-// may have overwritten its claim since it was judged, and would be judged by the
-// old one and spared for the new one in every cycle.
+// Processes does not use the cache, but updates it: a process may have overwritten its
+// claim since it was judged, and would otherwise be judged by the old claim and spared
+// for the new one in every cycle.
 func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string, error) {
 	usage, err := c.SMI.Apps(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	inventory := &inventory{}
+	devices := &deviceList{}
 	if len(usage.Apps) > 0 {
-		inventory, err = c.inventoryFor(ctx, usage)
+		devices, err = c.devicesFor(ctx, usage)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	observer, seen, warnings := c.observe(usage, inventory, knowledge{})
-	var books state.Files
+	observer, seen, warnings := c.observe(usage, devices, processCache{})
+	var files state.Files
 	if len(seen) > 0 {
-		books, err = c.StateFiles.Read(ctx)
+		files, err = c.StateFiles.Read(ctx)
 	}
 	if errors.Is(err, state.ErrNoDevices) {
 		err = nil
@@ -86,8 +86,8 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
 	}
-	processes, more := observer.settle(seen, books.Environments, cmp.Or(err, unusable(books)))
-	c.rememberProcesses(observer.after)
+	processes, more := observer.resolve(seen, files.Environments, cmp.Or(err, unusable(files)))
+	c.cacheProcesses(observer.after)
 	if err != nil {
 		more = append(more, err.Error())
 	}
@@ -97,24 +97,24 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 // Environments is the part of a snapshot that `--type envs` prints, and its
 // warnings. It never runs nvidia-smi.
 func (c *Collector) Environments(ctx context.Context) ([]snapshot.Environment, []string, error) {
-	books, err := c.StateFiles.Read(ctx)
+	files, err := c.StateFiles.Read(ctx)
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {
 		return nil, nil, err
 	}
-	return books.Environments, bookWarnings(books), nil
+	return files.Environments, fileWarnings(files), nil
 }
 
 // Devices is the part of a snapshot that `--type devices` prints, and its
 // warnings. It runs nvidia-smi only when the state files hold no devices yet.
 func (c *Collector) Devices(ctx context.Context) ([]snapshot.Device, []string, error) {
-	books, err := c.StateFiles.Read(ctx)
+	files, err := c.StateFiles.Read(ctx)
 	if errors.Is(err, state.ErrNoDevices) {
-		books, err = c.discover(ctx)
+		files, err = c.discover(ctx)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	return books.Devices, bookWarnings(books), nil
+	return files.Devices, fileWarnings(files), nil
 }
 
 func (c *Collector) discover(ctx context.Context) (state.Files, error) {
@@ -125,50 +125,49 @@ func (c *Collector) discover(ctx context.Context) (state.Files, error) {
 	return c.StateFiles.RegisterDevices(ctx, found)
 }
 
-// ListDevices asks nvidia-smi for the devices that are there now, without their
-// attachments, for Books to register. It does not look at the state files.
+// ListDevices asks nvidia-smi for the current devices, without attachments, so that they
+// can be registered. It does not read the state files.
 func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) {
-	inventory, err := c.ask(ctx)
+	devices, err := c.readDevices(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return inventory.found(), nil
+	return devices.toRegister(), nil
 }
 
-// books reads the state files, and brings them in line with the devices that are
-// there when they are not.
-func (c *Collector) books(ctx context.Context, inventory *inventory) (state.Files, error) {
-	books, err := c.StateFiles.Read(ctx)
+// readFiles reads the state files, and registers the devices if other ones are registered.
+func (c *Collector) readFiles(ctx context.Context, devices *deviceList) (state.Files, error) {
+	files, err := c.StateFiles.Read(ctx)
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {
 		return state.Files{}, err
 	}
-	if err == nil && inventory.agrees(books.Devices) {
-		return books, nil
+	if err == nil && devices.matches(files.Devices) {
+		return files, nil
 	}
-	return c.StateFiles.RegisterDevices(ctx, inventory.found())
+	return c.StateFiles.RegisterDevices(ctx, devices.toRegister())
 }
 
-// maxDisowned is how many environments that the kernel disowns are named: any
-// user can register as many as there is room for.
-const maxDisowned = 20
+// maxMismatches bounds how many environments with another owner are named: any user can
+// register thousands of them.
+const maxMismatches = 20
 
-// bookWarnings are the warnings of the state files and one for every environment
-// that the kernel disowns.
-func bookWarnings(books state.Files) []string {
-	warnings := slices.Clone(books.Warnings)
-	disowned := 0
-	for i := range books.Environments {
-		e := &books.Environments[i]
+// fileWarnings are the warnings of the state files, and one for each environment of which
+// the kernel reports another owner.
+func fileWarnings(files state.Files) []string {
+	warnings := slices.Clone(files.Warnings)
+	mismatches := 0
+	for i := range files.Environments {
+		e := &files.Environments[i]
 		if !e.OwnerMismatch {
 			continue
 		}
-		if disowned++; disowned <= maxDisowned {
+		if mismatches++; mismatches <= maxMismatches {
 			warnings = append(warnings, fmt.Sprintf("environment %s is registered for uid %d (%s), but under another name, or for processes of another user",
 				snapshot.Shown(string(e.EID)), e.UID, snapshot.Shown(string(e.Username))))
 		}
 	}
-	if more := disowned - maxDisowned; more > 0 {
-		warnings = append(warnings, fmt.Sprintf("the same is true of %d more environments: look who writes them into envs.json", more))
+	if more := mismatches - maxMismatches; more > 0 {
+		warnings = append(warnings, fmt.Sprintf("the same is true of %d more environments: find out who writes them into envs.json", more))
 	}
 	return warnings
 }

@@ -22,8 +22,8 @@ func TestSnapshot(t *testing.T) {
 	m.process(100, 1001, 5000, "A=1\x00")
 	m.process(200, 1002, 6000, "GENV_ENVIRONMENT_ID=2020\x00")
 	env := snapshot.Environment{EID: "2020", UID: 1002, PIDs: []snapshot.PID{200}}
-	m.books.Environments = []snapshot.Environment{env}
-	m.books.Devices[1].Attachments = []snapshot.Attachment{{EID: "2020"}}
+	m.files.Environments = []snapshot.Environment{env}
+	m.files.Devices[1].Attachments = []snapshot.Attachment{{EID: "2020"}}
 
 	require.Equal(t, &snapshot.Snapshot{
 		Processes: []snapshot.Process{
@@ -46,7 +46,7 @@ func TestSnapshot(t *testing.T) {
 
 // An environment is registered before anything runs in it, so a newcomer is
 // never misjudged when the state files are read after the processes.
-func TestTheBooksAreReadLast(t *testing.T) {
+func TestTheStateFilesAreReadLast(t *testing.T) {
 	m := newMachine(t)
 	m.smi.apps = "GPU-0, 100, 7\n"
 	m.process(100, 1001, 5000, "A=1\x00")
@@ -55,15 +55,15 @@ func TestTheBooksAreReadLast(t *testing.T) {
 }
 
 func TestASourceThatFailsIsNotAnEmptyMachine(t *testing.T) {
-	for name, row := range map[string]struct{ smi, books, want error }{
-		"nvidia-smi": {smi: nvidiasmi.ErrHung, want: nvidiasmi.ErrHung},
-		"no devices": {smi: nvidiasmi.ErrNoDevices, want: nvidiasmi.ErrNoDevices},
-		"the books":  {books: state.ErrCorrupt, want: state.ErrCorrupt},
-		"the lock":   {books: state.ErrBusy, want: state.ErrBusy},
+	for name, row := range map[string]struct{ smi, files, want error }{
+		"nvidia-smi":      {smi: nvidiasmi.ErrHung, want: nvidiasmi.ErrHung},
+		"no devices":      {smi: nvidiasmi.ErrNoDevices, want: nvidiasmi.ErrNoDevices},
+		"the state files": {files: state.ErrCorrupt, want: state.ErrCorrupt},
+		"the lock":        {files: state.ErrBusy, want: state.ErrBusy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
-			m.smi.err, m.books.err = row.smi, row.books
+			m.smi.err, m.files.err = row.smi, row.files
 			s, err := m.Snapshot(t.Context())
 			require.ErrorIs(t, err, row.want)
 			require.Nil(t, s)
@@ -84,17 +84,17 @@ func TestGarbageFromNvidiaSMIIsNotAnEmptyMachine(t *testing.T) {
 	}
 }
 
-func TestDevicesAreHandedToTheBooks(t *testing.T) {
+func TestDevicesAreHandedToTheStateFiles(t *testing.T) {
 	attached := []snapshot.Attachment{{EID: "2020"}}
 	for name, row := range map[string]struct {
-		books    []snapshot.Device
+		files    []snapshot.Device
 		devices  string
 		discover bool
 		want     []snapshot.DeviceIndex
 	}{
 		"the same":              {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}, twoDevices, false, []snapshot.DeviceIndex{0, 1}},
 		"written otherwise":     {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MustMemory("85520809984")}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}, twoDevices, false, []snapshot.DeviceIndex{0, 1}},
-		"none in the books":     {nil, twoDevices, true, []snapshot.DeviceIndex{0, 1}},
+		"none registered":       {nil, twoDevices, true, []snapshot.DeviceIndex{0, 1}},
 		"a new one":             {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}}, twoDevices, true, []snapshot.DeviceIndex{0, 1}},
 		"one is gone":           {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}, "0, GPU-0, 81559, 1, 0, H100\n", true, []snapshot.DeviceIndex{0}},
 		"one is gone, attached": {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559), Attachments: attached}}, "0, GPU-0, 81559, 1, 0, H100\n", true, []snapshot.DeviceIndex{0, 1}},
@@ -104,7 +104,7 @@ func TestDevicesAreHandedToTheBooks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
-			m.books.Devices, m.smi.devices = row.books, row.devices
+			m.files.Devices, m.smi.devices = row.files, row.devices
 			s := m.snapshot()
 			want := []string{"apps", "devices", "read"}
 			if row.discover {
@@ -122,7 +122,7 @@ func TestDevicesAreHandedToTheBooks(t *testing.T) {
 
 func TestPartsOfASnapshotAskForLess(t *testing.T) {
 	m := newMachine(t)
-	m.books.Environments = []snapshot.Environment{{EID: "2020"}}
+	m.files.Environments = []snapshot.Environment{{EID: "2020"}}
 	environments, _, err := m.Environments(t.Context())
 	require.NoError(t, err)
 	require.Len(t, environments, 1)
@@ -144,7 +144,7 @@ func TestPartsOfASnapshotAskForLess(t *testing.T) {
 	require.Len(t, processes, 1)
 	require.Equal(t, []string{"apps", "devices", "read"}, m.take())
 
-	m.books.Devices = nil
+	m.files.Devices = nil
 	environments, _, err = m.Environments(t.Context()) // though there are no devices yet
 	require.NoError(t, err)
 	require.Len(t, environments, 1)
@@ -157,14 +157,14 @@ func TestPartsOfASnapshotAskForLess(t *testing.T) {
 
 func TestPartsFailAsAWhole(t *testing.T) {
 	m := newMachine(t)
-	m.books.err, m.smi.err = state.ErrCorrupt, nvidiasmi.ErrNoDriver
+	m.files.err, m.smi.err = state.ErrCorrupt, nvidiasmi.ErrNoDriver
 	_, _, err := m.Environments(t.Context())
 	require.ErrorIs(t, err, state.ErrCorrupt)
 	_, _, err = m.Devices(t.Context())
 	require.ErrorIs(t, err, state.ErrCorrupt)
 	_, _, err = m.Processes(t.Context())
 	require.ErrorIs(t, err, nvidiasmi.ErrNoDriver)
-	m.books.err, m.books.Devices = nil, nil
+	m.files.err, m.files.Devices = nil, nil
 	_, _, err = m.Devices(t.Context())
 	require.ErrorIs(t, err, nvidiasmi.ErrNoDriver)
 }
@@ -190,10 +190,10 @@ func TestAListOfDevicesIsUsedAgain(t *testing.T) {
 	require.Equal(t, []string{"apps", "devices", "read", "discover"}, m.take(), "nor when it lacks a device")
 }
 
-func TestWarningsOfTheBooks(t *testing.T) {
+func TestWarningsOfTheStateFiles(t *testing.T) {
 	m := newMachine(t)
-	m.books.Warnings = []string{"something was worked around"}
-	m.books.Environments = []snapshot.Environment{{EID: "2020", UID: 1002, Username: "bob", OwnerMismatch: true}, {EID: "1667"}}
+	m.files.Warnings = []string{"something was worked around"}
+	m.files.Environments = []snapshot.Environment{{EID: "2020", UID: 1002, Username: "bob", OwnerMismatch: true}, {EID: "1667"}}
 	s := m.snapshot()
 	require.Len(t, s.Warnings, 2)
 	require.Equal(t, "something was worked around", s.Warnings[0])
@@ -210,10 +210,10 @@ func TestABootThatIsNotToldIsAWarning(t *testing.T) {
 
 // Any user can register environments in the names of others, as many as there
 // is room for.
-func TestWarningsOfTheBooksAreBounded(t *testing.T) {
+func TestWarningsOfTheStateFilesAreBounded(t *testing.T) {
 	m := newMachine(t)
 	for i := range 5000 {
-		m.books.Environments = append(m.books.Environments, snapshot.Environment{
+		m.files.Environments = append(m.files.Environments, snapshot.Environment{
 			EID: snapshot.EnvID(fmt.Sprint(i)), Username: snapshot.Username(strings.Repeat("x", 4096)), OwnerMismatch: true,
 		})
 	}

@@ -27,7 +27,7 @@ func TestAncestors(t *testing.T) {
 		require.NoError(t, err, row.what)
 		require.Equal(t, row.want, got, row.what)
 	}
-	family := fs.NewAncestorFinder()
+	finder := fs.NewAncestorFinder()
 	for pid, want := range map[snapshot.PID][]proc.Ancestor{
 		12: {{PID: 11, Start: 5}, {PID: 10, Start: 5}, {PID: 1, Start: 2}},
 		11: {{PID: 10, Start: 5}, {PID: 1, Start: 2}},
@@ -36,13 +36,13 @@ func TestAncestors(t *testing.T) {
 	} {
 		stat, err := fs.Stat(pid)
 		require.NoError(t, err)
-		got, err := family.Ancestors(stat)
+		got, err := finder.Ancestors(stat)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
-	_, err := family.Ancestors(proc.Stat{PID: 30, PPID: 29, Start: 5})
+	_, err := finder.Ancestors(proc.Stat{PID: 30, PPID: 29, Start: 5})
 	require.ErrorIs(t, err, proc.ErrGone)
-	many, err := family.Ancestors(proc.Stat{PID: 40, PPID: 41, Start: 5}) // as deep as anybody likes
+	many, err := finder.Ancestors(proc.Stat{PID: 40, PPID: 41, Start: 5}) // as deep as anybody likes
 	require.NoError(t, err)
 	require.Len(t, many, 256)
 	_, err = fs.Ancestors(30) // its parent has ended, and it never gets another

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// applicationID is genv's for machine-id(5): the machine's id itself is not to
-// be given away.
+// applicationID is genv's application id. machine-id(5) asks programs not to publish
+// the machine's id itself.
 var applicationID = [16]byte{0x3b, 0x0e, 0x6c, 0x1f, 0x52, 0x9d, 0x4a, 0x77, 0x8c, 0x41, 0xd2, 0x5e, 0x90, 0xf6, 0x1a, 0xb8}
 
-// machineID is what sd_id128_get_machine_app_specific(3) gives for the machine
-// id in a file: HMAC-SHA256 of the application's id, keyed with the machine's,
-// marked as a random UUID. Empty where there is none.
+// machineID is what sd_id128_get_machine_app_specific(3) returns for the machine id in a
+// file: HMAC-SHA256 of the application id, with the machine id as the key, marked as a
+// random UUID. It is empty if there is no machine id.
 func machineID(path string) string {
 	text, err := os.ReadFile(cmp.Or(path, "/etc/machine-id"))
 	if err != nil {
@@ -33,21 +33,13 @@ func machineID(path string) string {
 	return hex.EncodeToString(id)
 }
 
-// machineID is asked for once: it does not change while the machine runs.
+// machineID is read once: it does not change while the machine runs.
 func (c *Collector) machineID() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.memory.machineID == nil {
+	if c.cache.machineID == nil {
 		id := machineID(c.MachineIDFile)
-		c.memory.machineID = &id
+		c.cache.machineID = &id
 	}
-	return *c.memory.machineID
-}
-
-// folder is where the state files are, for Books that can tell.
-func (c *Collector) folder() (string, error) {
-	if books, ok := c.StateFiles.(interface{ FolderID() (string, error) }); ok {
-		return books.FolderID()
-	}
-	return "", nil
+	return *c.cache.machineID
 }

@@ -1,0 +1,133 @@
+package local
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+)
+
+// deviceList is the devices that nvidia-smi lists. It is not changed after its creation.
+type deviceList struct {
+	devices []nvidiasmi.GPU
+	index   map[snapshot.GPUUUID]snapshot.DeviceIndex // of devices and MIG instances
+	// unlisted are ids that processes use and nvidia-smi does not list, so that it is
+	// not called again for these.
+	unlisted map[snapshot.GPUUUID]bool
+	at       time.Time
+}
+
+// readDevices calls nvidia-smi.
+func (c *Collector) readDevices(ctx context.Context) (*deviceList, error) {
+	at := c.now()
+	devices, err := c.SMI.Devices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &deviceList{devices: devices, index: make(map[snapshot.GPUUUID]snapshot.DeviceIndex, len(devices)), at: at}
+	for _, d := range devices {
+		if d.UUID != "" {
+			l.index[d.UUID] = d.Index
+		}
+	}
+	return l, nil
+}
+
+// devicesFor returns a list with every device in usage that nvidia-smi knows: the cached
+// one if that is recent and complete, else a new one.
+func (c *Collector) devicesFor(ctx context.Context, usage nvidiasmi.Usage) (*deviceList, error) {
+	l := c.cached().devices
+	if l != nil && c.now().Sub(l.at) < c.DeviceListTTL && !l.lacks(usage) {
+		return l, nil
+	}
+	l, err := c.readDevices(ctx)
+	if err == nil && l.lacks(usage) {
+		err = c.addInstances(ctx, l, usage)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.cacheDevices(l)
+	return l, nil
+}
+
+// lacks says whether a process uses a device that may be missing in the list.
+func (l *deviceList) lacks(usage nvidiasmi.Usage) bool {
+	for _, app := range usage.Apps {
+		if _, ok := l.index[app.GPU]; !ok && app.GPU != "" && !l.unlisted[app.GPU] {
+			return true
+		}
+	}
+	return false
+}
+
+// addInstances adds the MIG instances of each device, which only `nvidia-smi -L` lists,
+// and records the ids that are not there either.
+func (c *Collector) addInstances(ctx context.Context, l *deviceList, usage nvidiasmi.Usage) error {
+	listed, err := c.SMI.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, d := range listed {
+		for _, instance := range d.MIG {
+			l.index[instance] = d.Index
+		}
+	}
+	l.unlisted = map[snapshot.GPUUUID]bool{}
+	for _, app := range usage.Apps {
+		if _, ok := l.index[app.GPU]; !ok {
+			l.unlisted[app.GPU] = true
+		}
+	}
+	return nil
+}
+
+// toRegister converts the list for the state files.
+func (l *deviceList) toRegister() []snapshot.Device {
+	found := make([]snapshot.Device, 0, len(l.devices))
+	for _, d := range l.devices {
+		found = append(found, snapshot.Device{
+			Index: d.Index, UUID: d.UUID, Name: d.Name,
+			TotalMemory: d.TotalMemory, UsedMemory: d.UsedMemory, Utilization: d.Utilization,
+		})
+	}
+	return found
+}
+
+// matches says whether exactly these devices are registered. A device with unknown
+// memory can't be registered.
+func (l *deviceList) matches(registered []snapshot.Device) bool {
+	total := make(map[snapshot.DeviceIndex]snapshot.Memory, len(registered))
+	for _, d := range registered {
+		total[d.Index] = d.TotalMemory
+	}
+	for _, d := range l.devices {
+		memory, ok := total[d.Index]
+		if d.TotalMemory.Known() && (!ok || memory.Bytes() != d.TotalMemory.Bytes()) {
+			return false
+		}
+		delete(total, d.Index)
+	}
+	return len(total) == 0
+}
+
+// describe adds to the registered devices what only nvidia-smi knows, and the devices
+// that can't be registered.
+func (l *deviceList) describe(registered []snapshot.Device) []snapshot.Device {
+	place := make(map[snapshot.DeviceIndex]int, len(registered))
+	devices := append([]snapshot.Device(nil), registered...)
+	for i, d := range devices {
+		place[d.Index] = i
+	}
+	for _, d := range l.toRegister() {
+		i, ok := place[d.Index]
+		if !ok {
+			devices = append(devices, d)
+			continue
+		}
+		d.TotalMemory, d.Attachments = devices[i].TotalMemory, devices[i].Attachments
+		devices[i] = d
+	}
+	return devices
+}
