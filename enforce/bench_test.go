@@ -49,7 +49,7 @@ func fleet(hosts int) snapshot.Cluster {
 func BenchmarkEvaluate(b *testing.B) {
 	cluster := fleet(10_000)
 	limit := 150
-	policy := enforce.Flags{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevicesPerUser: &limit}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: &limit}}
 	b.ReportAllocs()
 	var plan enforce.Plan
 	for b.Loop() {

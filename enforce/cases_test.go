@@ -36,10 +36,13 @@ type recordedCase struct {
 	Reports            map[snapshot.Hostname]json.RawMessage `json:"reports"`
 }
 
-func (c *recordedCase) policy() enforce.Flags {
-	return enforce.Flags{
-		NonEnvProcesses: c.Options.NonEnvProcesses, EnvDevices: c.Options.EnvDevices, EnvMemory: c.Options.EnvMemory,
-		MaxDevicesPerUser: c.Options.MaxDevicesPerUser, MaxDevicesForUser: c.Options.MaxDevicesForUser,
+func (c *recordedCase) policy() stated {
+	return stated{
+		all: enforce.Settings{
+			NonEnvProcesses: c.Options.NonEnvProcesses, EnvDevices: c.Options.EnvDevices, EnvMemory: c.Options.EnvMemory,
+			MaxDevices: c.Options.MaxDevicesPerUser,
+		},
+		asked: capsOf(c.Options.MaxDevicesForUser),
 	}
 }
 

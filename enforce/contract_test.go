@@ -31,16 +31,16 @@ func TestRecordedTerminations(t *testing.T) {
 	for _, c := range readCases(t) {
 		t.Run(fmt.Sprint(c.Case), func(t *testing.T) {
 			policy, cluster := c.policy(), c.cluster(t)
-			policy.MaxDevicesPerUser, policy.MaxDevicesForUser = nil, nil
+			policy.all.MaxDevices, policy.asked = nil, nil
 			want := make(map[snapshot.Hostname][]snapshot.PID)
 			for _, h := range cluster.Hosts {
-				if expected := terminationsByContract(policy, h.Snapshot); len(expected) > 0 {
+				if expected := terminationsByContract(policy.all, h.Snapshot); len(expected) > 0 {
 					want[h.Name] = expected
 				}
 			}
 			got := pids(evaluate(policy, cluster, time.Time{}))
 			require.Equal(t, want, got)
-			if !policy.EnvMemory && (!policy.NonEnvProcesses || len(unregistered(cluster)) == 0) {
+			if !policy.all.EnvMemory && (!policy.all.NonEnvProcesses || len(unregistered(cluster)) == 0) {
 				require.Equal(t, c.TerminateBeforeCap, got, "1.4.3 and the contract say the same here")
 				same++
 			}
@@ -51,7 +51,7 @@ func TestRecordedTerminations(t *testing.T) {
 
 // terminationsByContract reads contract.md word for word, without any of the
 // package's own code: slow and plain.
-func terminationsByContract(policy enforce.Flags, s *snapshot.Snapshot) []snapshot.PID {
+func terminationsByContract(policy enforce.Settings, s *snapshot.Snapshot) []snapshot.PID {
 	dead := map[snapshot.PID]bool{}
 	for _, p := range s.Processes {
 		env := s.Environment(p.EID)
@@ -123,7 +123,7 @@ func TestCapsFollowTheContract(t *testing.T) {
 		t.Run(fmt.Sprint(c.Case), func(t *testing.T) {
 			policy, cluster := c.policy(), c.cluster(t)
 			without := policy
-			without.MaxDevicesPerUser, without.MaxDevicesForUser = nil, nil
+			without.all.MaxDevices, without.asked = nil, nil
 			before := pids(evaluate(without, cluster, time.Time{}))
 			plan := evaluate(policy, cluster, time.Time{})
 			allowed := map[enforce.ProcessRef]bool{}

@@ -7,8 +7,7 @@ import (
 )
 
 // Policy says which rules hold, for whom, where and when. Its answers depend on
-// the arguments alone. Flags is the policy of a command line; package
-// enforce/policy reads one from a file.
+// the arguments alone. Package enforce/policy reads one from a file.
 type Policy interface {
 	// Settings is what holds for a query.
 	Settings(Query) Settings
@@ -105,32 +104,3 @@ type Subject struct {
 	Environment *snapshot.Environment
 	Process     *snapshot.Process
 }
-
-// Flags is the policy that a command line can say. The zero Flags enforce
-// nothing, exempt nobody and know no limit.
-type Flags struct {
-	NonEnvProcesses, EnvDevices, EnvMemory bool
-	// MaxDevicesPerUser is how many devices a user may have attached on all
-	// hosts together; nil for no cap. MaxDevicesForUser says it for one user,
-	// over MaxDevicesPerUser or alone.
-	MaxDevicesPerUser *int
-	MaxDevicesForUser map[snapshot.Username]int
-}
-
-// DefaultFlags is what `genv enforce` does without a flag, as in 1.4.3.
-func DefaultFlags() Flags { return Flags{EnvDevices: true, EnvMemory: true} }
-
-// Settings implements Policy.
-func (f Flags) Settings(q Query) Settings {
-	s := Settings{NonEnvProcesses: f.NonEnvProcesses, EnvDevices: f.EnvDevices, EnvMemory: f.EnvMemory, MaxDevices: f.MaxDevicesPerUser}
-	if n, ok := f.MaxDevicesForUser[q.User]; ok {
-		s.MaxDevices = &n
-	}
-	return s
-}
-
-// Exempt implements Policy.
-func (Flags) Exempt(Subject) (string, bool) { return "", false }
-
-// Fleet implements Policy.
-func (Flags) Fleet() Fleet { return Fleet{} }

@@ -11,7 +11,7 @@ import (
 )
 
 // stated is a policy that says the same to everybody, everywhere, always,
-// unless for says otherwise.
+// unless asked says otherwise.
 type stated struct {
 	all    enforce.Settings
 	asked  func(enforce.Query, *enforce.Settings)
@@ -32,6 +32,15 @@ func (s stated) Exempt(subject enforce.Subject) (string, bool) {
 }
 
 func (s stated) Fleet() enforce.Fleet { return s.fleet }
+
+// capsOf gives single users a cap of their own on devices.
+func capsOf(caps map[snapshot.Username]int) func(enforce.Query, *enforce.Settings) {
+	return func(q enforce.Query, s *enforce.Settings) {
+		if n, ok := caps[q.User]; ok {
+			s.MaxDevices = &n
+		}
+	}
+}
 
 func ptr[T any](v T) *T { return &v }
 

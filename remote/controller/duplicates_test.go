@@ -21,14 +21,7 @@ import (
 )
 
 // capped lets each user have n devices.
-type capped struct {
-	enforce.Flags
-	n int
-}
-
-func (c capped) Settings(enforce.Query) enforce.Settings {
-	return enforce.Settings{MaxDevices: &c.n}
-}
+func capped(n int) constant { return constant{MaxDevices: &n} }
 
 // machine is one that alice has two devices on.
 func machine(id, folder string) *snapshot.Snapshot {
@@ -65,7 +58,7 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 			}
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
 			c := &controller.Controller{Hosts: f.hosts, Link: f.streams, Fanout: 8, Now: time.Now, Audit: &audit.Log{Path: path}}
-			first := cycleOf(t.Context(), c, 1, capped{n: tt.cap})
+			first := cycleOf(t.Context(), c, 1, capped(tt.cap))
 			require.Empty(t, first.Cluster.Failed())
 			require.Len(t, first.Cluster.Hosts, len(tt.hosts)-len(tt.duplicates))
 			var found []string
@@ -79,7 +72,7 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 				carried += len(h.Carried())
 			}
 			require.Equal(t, tt.carried, carried)
-			for _, d := range cycleOf(t.Context(), c, 2, capped{n: 100}).Duplicates {
+			for _, d := range cycleOf(t.Context(), c, 2, capped(100)).Duplicates {
 				require.False(t, d.New, "it is said once")
 			}
 			recorded := 0
@@ -100,7 +93,7 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 func TestAMadeUpIdentityHidesNoHost(t *testing.T) {
 	f, hosts := startMachines(t, machine("m", "8:1/5"), machine("m", "8:1/5"))
 	c := &controller.Controller{Hosts: f.hosts, Link: f.streams, Fanout: 8, Now: time.Now}
-	cycle := cycleOf(t.Context(), c, 1, capped{n: 0})
+	cycle := cycleOf(t.Context(), c, 1, capped(0))
 	require.Empty(t, cycle.Duplicates)
 	require.Len(t, cycle.Cluster.Hosts, 2)
 	require.NotEmpty(t, hosts[1].Carried(), "it is judged")
@@ -191,7 +184,7 @@ func TestOldHostsAreKnownByTheirConnections(t *testing.T) {
 				hosts = []remote.Host{hosts[0], {Name: "alias", Address: address}}
 			}
 			c := &controller.Controller{Hosts: hosts, Link: f.streams, Fanout: 8, Now: time.Now}
-			cycle := cycleOf(t.Context(), c, 1, capped{n: 2})
+			cycle := cycleOf(t.Context(), c, 1, capped(2))
 			require.Empty(t, cycle.Cluster.Failed())
 			require.Equal(t, same, len(cycle.Duplicates) == 1)
 			require.Equal(t, same, len(cycle.Plan.Reports) == 0)

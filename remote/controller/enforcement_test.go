@@ -95,9 +95,19 @@ func (p *paper) controller(log controller.Recorder) *controller.Controller {
 	}
 }
 
+// constant is a policy with the same settings for everyone, which exempts nothing.
+type constant enforce.Settings
+
+func (c constant) Settings(enforce.Query) enforce.Settings { return enforce.Settings(c) }
+func (constant) Exempt(enforce.Subject) (string, bool)     { return "", false }
+func (constant) Fleet() enforce.Fleet                      { return enforce.Fleet{} }
+
+// usual is what holds without a policy file.
+var usual = constant{EnvDevices: true, EnvMemory: true}
+
 // strict ends processes outside of environments.
 type strict struct {
-	enforce.Flags
+	constant
 	warn   enforce.Warn
 	limits enforce.Limits
 	tell   bool

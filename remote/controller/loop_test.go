@@ -63,7 +63,7 @@ func TestCyclesKeepTime(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				link, begun := &slow{takes: tt.takes}, time.Now()
-				err := loopOf(t.Context(), looping(link), enforce.DefaultFlags(), controller.Schedule{Interval: 10 * s, Cycles: 4}, func(c controller.Cycle) error {
+				err := loopOf(t.Context(), looping(link), usual, controller.Schedule{Interval: 10 * s, Cycles: 4}, func(c controller.Cycle) error {
 					require.Empty(t, c.Cluster.Failed())
 					return nil
 				})
@@ -81,14 +81,14 @@ func TestCyclesKeepTime(t *testing.T) {
 func TestTheLoopEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		once := 0
-		require.NoError(t, loopOf(t.Context(), looping(&slow{takes: []time.Duration{0}}), enforce.DefaultFlags(), controller.Schedule{}, func(controller.Cycle) error {
+		require.NoError(t, loopOf(t.Context(), looping(&slow{takes: []time.Duration{0}}), usual, controller.Schedule{}, func(controller.Cycle) error {
 			once++
 			return nil
 		}))
 		require.Equal(t, 1, once, "an interval of 0 is once")
 
 		enough := errors.New("enough")
-		err := loopOf(t.Context(), looping(&slow{takes: []time.Duration{0}}), enforce.DefaultFlags(), controller.Schedule{Interval: time.Second}, func(c controller.Cycle) error {
+		err := loopOf(t.Context(), looping(&slow{takes: []time.Duration{0}}), usual, controller.Schedule{Interval: time.Second}, func(c controller.Cycle) error {
 			if c.Number == 3 {
 				return enough
 			}
@@ -99,7 +99,7 @@ func TestTheLoopEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 		defer cancel()
 		begun := time.Now()
-		require.NoError(t, loopOf(ctx, looping(&slow{takes: []time.Duration{0}}), enforce.DefaultFlags(), controller.Schedule{Interval: time.Hour}, func(controller.Cycle) error { return nil }))
+		require.NoError(t, loopOf(ctx, looping(&slow{takes: []time.Duration{0}}), usual, controller.Schedule{Interval: time.Hour}, func(controller.Cycle) error { return nil }))
 		require.Equal(t, 25*time.Second, time.Since(begun), "in the middle of a wait")
 	})
 }
@@ -120,7 +120,7 @@ func TestSIGHUPBetweenCycles(t *testing.T) {
 		}
 		time.AfterFunc(3*time.Second, func() { hangup <- syscall.SIGHUP })  // within the first cycle
 		time.AfterFunc(30*time.Second, func() { hangup <- syscall.SIGHUP }) // in the wait after it
-		require.NoError(t, loopOf(t.Context(), looping(&slow{takes: []time.Duration{10 * time.Second}}), enforce.DefaultFlags(), schedule, func(controller.Cycle) error { return nil }))
+		require.NoError(t, loopOf(t.Context(), looping(&slow{takes: []time.Duration{10 * time.Second}}), usual, schedule, func(controller.Cycle) error { return nil }))
 		require.Equal(t, []time.Duration{10 * time.Second, 30 * time.Second}, reread)
 		require.Equal(t, 130*time.Second, time.Since(begun), "cycles kept their time")
 	})
@@ -131,7 +131,7 @@ func TestSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var steps []time.Duration
 		schedule := controller.Schedule{Interval: time.Minute, Cycles: 2, Step: func(wait time.Duration) { steps = append(steps, wait) }}
-		require.NoError(t, loopOf(t.Context(), looping(&slow{takes: []time.Duration{10 * time.Second}}), enforce.DefaultFlags(), schedule, func(controller.Cycle) error { return nil }))
+		require.NoError(t, loopOf(t.Context(), looping(&slow{takes: []time.Duration{10 * time.Second}}), usual, schedule, func(controller.Cycle) error { return nil }))
 		require.Equal(t, []time.Duration{0, 50 * time.Second, 0}, steps)
 	})
 }

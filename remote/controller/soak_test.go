@@ -69,15 +69,6 @@ type soak struct {
 	late    time.Duration
 }
 
-// soakPolicy lets no process have long to end.
-type soakPolicy struct{ enforce.Flags }
-
-func (p soakPolicy) Settings(q enforce.Query) enforce.Settings {
-	s := p.Flags.Settings(q)
-	s.Grace = 10 * time.Millisecond
-	return s
-}
-
 func openSoak(t *testing.T, seed uint64, long bool) *soak {
 	size, timeout := sizeOf(long)
 	s := &soak{t: t, random: rand.New(rand.NewPCG(seed, 1)), nextPID: firstPID, faults: map[string]int{}}
@@ -207,7 +198,7 @@ func TestSoakFlappingFleet(t *testing.T) {
 	for _, h := range s.hosts[:steadyHosts] {
 		h.KeepTimes()
 	}
-	policy := soakPolicy{enforce.Flags{NonEnvProcesses: true, EnvDevices: true}}
+	policy := constant{NonEnvProcesses: true, EnvDevices: true, Grace: 10 * time.Millisecond}
 
 	ctx, stop := context.WithTimeout(t.Context(), length)
 	defer stop()
