@@ -7,8 +7,8 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/hostpattern"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Exemptions are what no rule applies to. Each method also returns the entry that
@@ -20,7 +20,7 @@ type Exemptions struct {
 	environments   []named
 	environmentIDs []placed[snapshot.EnvID]
 	hosts          []placed[struct{}]
-	devices        []placed[hostpattern.Pattern] // of indices
+	devices        []placed[text.HostPattern] // of indices
 	uuids          map[snapshot.GPUUUID]Source
 }
 
@@ -34,7 +34,7 @@ type named struct {
 
 // placed is something on the hosts of a pattern.
 type placed[T any] struct {
-	host hostpattern.Pattern
+	host text.HostPattern
 	what T
 	from Source
 }
@@ -202,37 +202,37 @@ func (r *reader) readUnprotected(n *strictyaml.Node) {
 
 // readDevice reads host:index, both with ranges, or the UUID of a device.
 func (e *Exemptions) readDevice(n *strictyaml.Node) {
-	text := n.Text()
-	if strings.HasPrefix(text, "GPU-") || strings.HasPrefix(text, "MIG-") {
-		e.uuids[snapshot.GPUUUID(text)] = exemptAt(n)
+	written := n.Text()
+	if strings.HasPrefix(written, "GPU-") || strings.HasPrefix(written, "MIG-") {
+		e.uuids[snapshot.GPUUUID(written)] = exemptAt(n)
 		return
 	}
-	colon := strings.LastIndexByte(text, ':')
+	colon := strings.LastIndexByte(written, ':')
 	if colon < 0 {
-		if text != "" {
-			n.Failf("%q is not a device; write it as gpu-01:0, gpu-[01-04]:[0-3], or by its UUID, GPU-…", text)
+		if written != "" {
+			n.Failf("%q is not a device; write it as gpu-01:0, gpu-[01-04]:[0-3], or by its UUID, GPU-…", written)
 		}
 		return
 	}
-	index := readPattern(n, text[colon+1:])
+	index := readPattern(n, written[colon+1:])
 	for _, i := range index.Expand() {
 		if _, err := strconv.ParseUint(i, 10, 16); err != nil {
 			n.Failf("%q is not a device index; write a number, as in gpu-01:0", i)
 			return
 		}
 	}
-	e.devices = append(e.devices, placed[hostpattern.Pattern]{host: readPattern(n, text[:colon]), what: index, from: exemptAt(n)})
+	e.devices = append(e.devices, placed[text.HostPattern]{host: readPattern(n, written[:colon]), what: index, from: exemptAt(n)})
 }
 
-// readPattern parses a host pattern that is the whole text of n or a part of it.
-func readPattern(n *strictyaml.Node, text string) hostpattern.Pattern {
-	if text == "" && n.IsText() {
+// readPattern parses a host pattern that is the whole written of n or a part of it.
+func readPattern(n *strictyaml.Node, pattern string) text.HostPattern {
+	if pattern == "" && n.IsText() {
 		n.Failf("there is something missing; write it as gpu-01, or gpu-01:0 for a device")
 	}
-	if text == "" {
-		return hostpattern.Pattern{}
+	if pattern == "" {
+		return text.HostPattern{}
 	}
-	p, err := hostpattern.Parse(text)
+	p, err := text.ParseHosts(pattern)
 	if err != nil {
 		n.Failf("%v", err)
 	}

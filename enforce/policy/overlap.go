@@ -4,8 +4,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/seed-3119e985/genv/snapshot/hostpattern"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // checkOverlaps refuses two overrides with schedules that would both apply at some
@@ -60,7 +60,7 @@ func sameUsers(a, b *Override) bool {
 
 // sameHosts says whether both select a host in the same way: by name, or by a
 // pattern.
-func sameHosts(a, b []hostpattern.Pattern) bool {
+func sameHosts(a, b []text.HostPattern) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return len(a) == len(b)
 	}

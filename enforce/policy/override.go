@@ -6,14 +6,14 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/snapshot/hostpattern"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Override is settings for some hosts, users and times. All that it names must
 // match: one of the hosts, every label, one of the users, and the schedule.
 type Override struct {
-	Hosts  []hostpattern.Pattern // none for every host
+	Hosts  []text.HostPattern // none for every host
 	Labels map[string]string
 	// Users are named one by one, Members by their groups. If both are empty, it is
 	// every user.
@@ -63,7 +63,7 @@ func (o *Override) matches(q enforce.Query) (rank, bool) {
 }
 
 // hostRank is 2 for a name, 1 for a pattern with ranges, 0 for neither.
-func hostRank(patterns []hostpattern.Pattern, host string) int {
+func hostRank(patterns []text.HostPattern, host string) int {
 	best := 0
 	for _, p := range patterns {
 		switch {

@@ -83,7 +83,7 @@ func TestRefusedOverrides(t *testing.T) {
 		{"no groups", "overrides:\n  - users: [\"@x\"]\n    set: {idle: false}", "p.yaml:2:13: @x: there is no such group in `groups:`; add it there"},
 		{"two users in one word", "overrides:\n  - users: [\"a, b\"]\n    set: {idle: false}", `p.yaml:2:13: "a, b" is not a user name; write one name, or "@group"`},
 		{"bad host pattern", "overrides:\n  - hosts: [\"gpu[3-1]\"]\n    set: {idle: false}", `p.yaml:2:13: "gpu[3-1]": the range 3-1 runs backwards; write 1-3`},
-		{"a host group", "overrides:\n  - hosts: [\"@lab\"]\n    set: {idle: false}", `p.yaml:2:13: "@lab": '@' stands in no host name`},
+		{"a host group", "overrides:\n  - hosts: [\"@lab\"]\n    set: {idle: false}", `p.yaml:2:13: "@lab": '@' is not allowed in a host name`},
 		{"a circle of groups", "groups:\n  a: [\"@b\"]\n  b: [\"@a\"]", "p.yaml:3:7: group a contains itself: a > b > a; remove one of these"},
 		{"a group in a group", "groups:\n  a: [\"@c\"]", "p.yaml:2:7: @c: there is no such group in `groups:`; add it there"},
 	})
@@ -134,7 +134,7 @@ func TestRefusedExemptions(t *testing.T) {
 		{"device", "exempt: {devices: [gpu-01]}", `p.yaml:1:20: "gpu-01" is not a device; write it as gpu-01:0, gpu-[01-04]:[0-3], or by its UUID, GPU-…`},
 		{"device index", "exempt: {devices: [\"gpu-01:x\"]}", `p.yaml:1:20: "x" is not a device index; write a number, as in gpu-01:0`},
 		{"device without index", "exempt: {devices: [\"gpu-01:\"]}", "p.yaml:1:20: there is something missing; write it as gpu-01, or gpu-01:0 for a device"},
-		{"exempt host", "exempt: {hosts: [\"a b\"]}", `p.yaml:1:18: "a b": ' ' stands in no host name`},
+		{"exempt host", "exempt: {hosts: [\"a b\"]}", `p.yaml:1:18: "a b": ' ' is not allowed in a host name`},
 	})
 }
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/snapshot/hostpattern"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // settings are what both `defaults:` and an entry of `hosts:` may set.
@@ -145,7 +145,7 @@ func (f *fleet) addHosts(n *strictyaml.Node, names, addresses []string, like rem
 		return
 	}
 	for i, name := range names {
-		key := hostpattern.Fold(name)
+		key := text.FoldHost(name)
 		if place, ok := f.places[key]; ok {
 			n.Failf("host %s is defined at %s already; remove one of them", name, place)
 			return

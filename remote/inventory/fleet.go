@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/snapshot/hostpattern"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // fleet is the content of the YAML files: all hosts, and the groups.
@@ -57,7 +57,7 @@ func findFleet(files []yamlFile, defaults []string, needed bool, open Open) (*fl
 
 // host is the host with a name, if the fleet has it.
 func (f *fleet) host(name string) (remote.Host, bool) {
-	i, ok := f.index[hostpattern.Fold(name)]
+	i, ok := f.index[text.FoldHost(name)]
 	if !ok {
 		return remote.Host{}, false
 	}
@@ -109,7 +109,7 @@ func (f *fleet) addGroups(n *strictyaml.Node) {
 		}
 		f.places["@"+name] = key.Place().String()
 	})
-	maps.Copy(f.groups, strictyaml.Groups{Members: f.known, Other: f.members, Fold: hostpattern.Fold}.Read(n))
+	maps.Copy(f.groups, strictyaml.Groups{Members: f.known, Other: f.members, Fold: text.FoldHost}.Read(n))
 }
 
 // known is the hosts of a pattern, each as it is written in `hosts:`.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/snapshot/hostpattern"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // selected are the hosts of a selection in the order in which they are named,
@@ -22,7 +22,7 @@ func selectHosts(words []word, f *fleet) (*selected, error) {
 	s := &selected{index: map[string]int{}}
 	if len(words) == 0 {
 		for i, h := range f.hosts {
-			s.index[hostpattern.Fold(h.Name)] = i
+			s.index[text.FoldHost(h.Name)] = i
 			s.hosts = append(s.hosts, remote.Host{Name: h.Name})
 		}
 	}
@@ -70,7 +70,7 @@ func expandWord(w word, f *fleet) ([]remote.Host, error) {
 // add adds a host, or its user and port to the same host. Two users or ports are
 // an error: one of the two would be ignored.
 func (s *selected) add(h remote.Host) error {
-	key := hostpattern.Fold(h.Name)
+	key := text.FoldHost(h.Name)
 	i, ok := s.index[key]
 	if !ok {
 		if len(s.hosts) == MaxHosts {
@@ -101,7 +101,7 @@ func (s *selected) exclude(values []string, f *fleet) error {
 		}
 		known := strings.HasPrefix(w.text, "@")
 		for _, h := range hosts {
-			key := hostpattern.Fold(h.Name)
+			key := text.FoldHost(h.Name)
 			_, isSelected := s.index[key]
 			_, inFleet := f.index[key]
 			known = known || isSelected || inFleet
@@ -111,7 +111,7 @@ func (s *selected) exclude(values []string, f *fleet) error {
 			return usagef("-x: %s is not one of the selected hosts; %s", w.text, hint(w.text, names(s.hosts), "correct it, or leave it out"))
 		}
 	}
-	s.hosts = slices.DeleteFunc(s.hosts, func(h remote.Host) bool { return excluded[hostpattern.Fold(h.Name)] })
+	s.hosts = slices.DeleteFunc(s.hosts, func(h remote.Host) bool { return excluded[text.FoldHost(h.Name)] })
 	if len(s.hosts) == 0 {
 		return usagef("-x: no host is left; exclude fewer")
 	}

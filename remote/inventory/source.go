@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/seed-3119e985/genv/snapshot/hostpattern"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Open opens a file for reading. A file that does not exist is fs.ErrNotExist.
@@ -101,7 +101,7 @@ func withoutComment(line string) string {
 func splitAll(values []string, flag string) []word {
 	var items []word
 	for _, value := range values {
-		for _, item := range hostpattern.Split(value) {
+		for _, item := range text.SplitHosts(value) {
 			items = append(items, word{item, flag})
 		}
 	}

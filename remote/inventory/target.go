@@ -7,37 +7,37 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seed-3119e985/genv/snapshot/hostpattern"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // target is [user@]name[:port], where the name may contain ranges.
 type target struct {
 	user    string
-	pattern hostpattern.Pattern
+	pattern text.HostPattern
 	port    int // 0 if none was written
 }
 
-func parseTarget(text string) (target, error) {
+func parseTarget(word string) (target, error) {
 	var t target
-	rest := text
-	if user, host, ok := strings.Cut(text, "@"); ok {
+	rest := word
+	if user, host, ok := strings.Cut(word, "@"); ok {
 		if strings.Contains(host, "@") {
-			return target{}, fmt.Errorf("%q has more than one @; write it as user@host:port", text)
+			return target{}, fmt.Errorf("%q has more than one @; write it as user@host:port", word)
 		}
 		if user == "" {
-			return target{}, fmt.Errorf("%q has no user before the @; write it as user@host, or @group alone", text)
+			return target{}, fmt.Errorf("%q has no user before the @; write it as user@host, or @group alone", word)
 		}
 		if err := checkUser(user); err != nil {
-			return target{}, fmt.Errorf("%q: %w", text, err)
+			return target{}, fmt.Errorf("%q: %w", word, err)
 		}
 		t.user, rest = user, host
 	}
 	host, port, err := splitPort(rest)
 	if err != nil {
-		return target{}, fmt.Errorf("%q: %w", text, err)
+		return target{}, fmt.Errorf("%q: %w", word, err)
 	}
 	t.port = port
-	t.pattern, err = hostpattern.Parse(host)
+	t.pattern, err = text.ParseHosts(host)
 	return t, err
 }
 

@@ -1,4 +1,4 @@
-package hostpattern_test
+package text_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/snapshot/hostpattern"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func TestExpand(t *testing.T) {
@@ -33,7 +33,7 @@ func TestExpand(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.pattern, func(t *testing.T) {
-			p, err := hostpattern.Parse(test.pattern)
+			p, err := text.ParseHosts(test.pattern)
 			if test.want == "" {
 				require.Error(t, err)
 				return
@@ -66,16 +66,16 @@ func TestParseErrorsSayWhatToWrite(t *testing.T) {
 		{"a[1-1000]b[1-1000]", `"a[1-1000]b[1-1000]" stands for more than 100000 hosts; write a smaller range`},
 		{"-x", `"-x": a host name begins with a letter or a digit`},
 		{".x", `".x": a host name begins with a letter or a digit`},
-		{"a b", `"a b": ' ' stands in no host name; names have letters, digits, '-', '_' and '.'`},
-		{"a;b", `"a;b": ';' stands in no host name; names have letters, digits, '-', '_' and '.'`},
-		{"gpü", `"gpü": 'ü' stands in no host name; names have letters, digits, '-', '_' and '.'`},
-		{"a\x1b[1m", `"a\x1b[1m": '\x1b' stands in no host name; names have letters, digits, '-', '_' and '.'`},
-		{"fe80::1%$(id)", `'$' stands in no host name; names have letters, digits, '-', '_' and '.'`},
+		{"a b", `"a b": ' ' is not allowed in a host name; use letters, digits, '-', '_' and '.'`},
+		{"a;b", `"a;b": ';' is not allowed in a host name; use letters, digits, '-', '_' and '.'`},
+		{"gpü", `"gpü": 'ü' is not allowed in a host name; use letters, digits, '-', '_' and '.'`},
+		{"a\x1b[1m", `"a\x1b[1m": '\x1b' is not allowed in a host name; use letters, digits, '-', '_' and '.'`},
+		{"fe80::1%$(id)", `'$' is not allowed in a host name; use letters, digits, '-', '_' and '.'`},
 		{long, `"aaaaaaaaaaaaaaaaaaaa"…: a host name has at most 253 characters`},
 	}
 	for _, test := range tests {
 		t.Run(test.pattern, func(t *testing.T) {
-			p, err := hostpattern.Parse(test.pattern)
+			p, err := text.ParseHosts(test.pattern)
 			require.EqualError(t, err, test.want)
 			require.Empty(t, p.Expand())
 			require.False(t, p.Matches(test.pattern))
@@ -107,7 +107,7 @@ func TestMatches(t *testing.T) {
 		{"[1-2][3]", "1", false},
 	}
 	for _, test := range tests {
-		p, err := hostpattern.Parse(test.pattern)
+		p, err := text.ParseHosts(test.pattern)
 		require.NoError(t, err)
 		require.Equal(t, test.want, p.Matches(test.name), "%s against %s", test.pattern, test.name)
 	}
@@ -129,27 +129,27 @@ func TestSplit(t *testing.T) {
 		{"", []string{""}},
 	}
 	for _, test := range tests {
-		require.Equal(t, test.want, hostpattern.Split(test.list), test.list)
+		require.Equal(t, test.want, text.SplitHosts(test.list), test.list)
 	}
 }
 
-// FuzzParse: what a pattern stands for is bounded, and each of its names is a
+// FuzzParseHosts: what a pattern stands for is bounded, and each of its names is a
 // pattern that stands for itself and that the pattern matches.
-func FuzzParse(f *testing.F) {
+func FuzzParseHosts(f *testing.F) {
 	for _, seed := range []string{"gpu[01-16].lab", "a[1,3,5-8]b[1-2]", "::1", "fe80::1%eth0", "a[1-999999999]", "g[3-1]", "[1][1]", "-a", "[[", "]", "Ax."} {
 		f.Add(seed)
 	}
-	f.Fuzz(func(t *testing.T, text string) {
-		p, err := hostpattern.Parse(text)
+	f.Fuzz(func(t *testing.T, word string) {
+		p, err := text.ParseHosts(word)
 		if err != nil {
 			require.NotContains(t, err.Error(), "\n")
 			return
 		}
 		names := p.Expand()
-		require.LessOrEqual(t, len(names), hostpattern.MaxCount)
+		require.LessOrEqual(t, len(names), text.MaxHosts)
 		require.Len(t, names, p.Count())
 		for _, name := range names[:min(len(names), 50)] {
-			literal, err := hostpattern.Parse(name)
+			literal, err := text.ParseHosts(name)
 			require.NoError(t, err)
 			require.Equal(t, []string{name}, literal.Expand())
 			require.True(t, p.Matches(strings.ToUpper(name)), name)
