@@ -33,7 +33,7 @@ func TestActivationsThatFail(t *testing.T) {
 		{`genv activate --gpus -1`, `gpus "-1"`},
 		{`genv activate --gpus x`, `gpus "x"`},
 		{`genv activate --gpu-memory 4x`, "b, k, m, g, ki, mi or gi"},
-		{`genv activate --gpu-memory 0`, "no memory at all"},
+		{`genv activate --gpu-memory 0`, "gpu-memory \"0\": write what you need"},
 		{`genv activate --gpu-memory=`, "--gpu-memory is empty"},
 		{`genv activate --name $'a\033]0;b'`, "choose another one"},
 		{`genv activate --name $'a\nb'`, "choose another one"},

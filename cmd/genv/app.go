@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/host"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/user"
-	"github.com/urfave/cli/v2"
 )
 
 // program is genv with its streams, clock and environment variables.
@@ -38,7 +39,7 @@ func (p *program) app() *cli.App {
 		Reader:                    p.In,
 		Writer:                    p.Out,
 		ErrWriter:                 p.Err,
-		DisableSliceFlagSeparator: true, // commas stand inside gpu[1,3] too
+		DisableSliceFlagSeparator: true, // gpu[1,3] has a comma too
 		HideHelpCommand:           true,
 		CustomAppHelpTemplate:     "",
 		ExitErrHandler:            func(*cli.Context, error) {}, // run decides
@@ -53,21 +54,32 @@ func (p *program) app() *cli.App {
 	return app
 }
 
-// prepare makes every command say what is wrong in one line, and refuse what
-// it does not know.
+// prepare makes every command report errors in one line, and refuse what it
+// doesn't know.
 func prepare(cmd *cli.Command) {
 	cmd.OnUsageError = usageError
 	cmd.HideHelpCommand = true
-	if cmd.Action == nil {
-		cmd.Action = command.RefuseUnknown
-	}
+	cmd.Action = checked(cmd.Action)
 	for _, flag := range cmd.Flags {
 		if f, ok := flag.(*cli.BoolFlag); ok {
-			f.DisableDefaultText = f.DefaultText == "" // "(default: false)" tells nobody anything
+			f.DisableDefaultText = f.DefaultText == "" // "(default: false)" is no help
 		}
 	}
 	for _, sub := range cmd.Subcommands {
 		prepare(sub)
+	}
+}
+
+// checked runs an action only if all flags are the command's own.
+func checked(action cli.ActionFunc) cli.ActionFunc {
+	if action == nil {
+		return command.RefuseUnknown
+	}
+	return func(c *cli.Context) error {
+		if err := command.RefuseForeignFlags(c); err != nil {
+			return err
+		}
+		return action(c)
 	}
 }
 

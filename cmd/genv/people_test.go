@@ -80,7 +80,7 @@ func TestKernelIdentity(t *testing.T) {
 	require.NotEqual(t, string(data), forged)
 	require.NoError(t, os.WriteFile(path, []byte(forged), 0o666))
 	r := s.me().run("genv", "envs", "--format", "json")
-	require.Contains(t, r.err, "environment "+hers.pid()+" is registered for 60901, but the kernel says otherwise")
+	require.Contains(t, r.err, "environment "+hers.pid()+" is registered for 60901, but that uid has another name or its processes another owner")
 	var document user.LocalEnvironments
 	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 	require.Equal(t, "genv.envs/1", document.Schema)
@@ -101,7 +101,7 @@ func TestSudo(t *testing.T) {
 	shell := u.open("bash")
 	require.Equal(t, said{text: "Environment is not active\n"}, shell.say("sudo env $PLAIN PATH=$PATH GENV_TMPDIR=$GENV_TMPDIR GENV_ROOT_DIR=$GENV_ROOT_DIR genv status"))
 	require.Equal(t, said{}, shell.say("genv activate --gpus 1"))
-	missing := said{"sudo keeps from genv that this shell is in environment " + shell.pid() + ": run `sudo -E env PATH=$PATH genv …` instead\n", "1"}
+	missing := said{"sudo hides that this shell is in environment " + shell.pid() + ": run `sudo -E env PATH=$PATH genv …` instead\n", "1"}
 	for _, command := range []string{"status", "attach", "detach", "config", "lock true", "devices find"} {
 		require.Equal(t, missing, shell.say("sudo env PATH=$PATH GENV_TMPDIR=$GENV_TMPDIR GENV_ROOT_DIR=$GENV_ROOT_DIR genv "+command), command)
 	}
@@ -146,7 +146,7 @@ func TestSudoCannotChangeTheShell(t *testing.T) {
 	for _, command := range []string{"attach", "detach", "deactivate", "config --clear"} {
 		r := u.run(append([]string{"genv"}, strings.Fields(command)...)...)
 		require.Equal(t, 1, r.code)
-		require.Contains(t, r.err, "sudo cannot change the shell that this was typed in")
+		require.Contains(t, r.err, "sudo can't change this shell")
 	}
 }
 
@@ -158,5 +158,5 @@ func TestStateThatMayNotBeMade(t *testing.T) {
 	r := u.run("genv", "devices")
 	require.Equal(t, 1, r.code)
 	require.Equal(t, "make the folder "+s.path("closed/state")+": permission denied; ask its owner or root to let you, or set GENV_TMPDIR on the whole host\n", r.err)
-	require.Equal(t, result{code: 7, err: "genv: no device is locked, since this shell is in no environment: run `genv activate` first\n"}, u.run("genv", "lock", "sh", "-c", "exit 7"))
+	require.Equal(t, result{code: 7, err: "genv: no device is locked: this shell is in no environment; run `genv activate` first\n"}, u.run("genv", "lock", "sh", "-c", "exit 7"))
 }

@@ -197,7 +197,7 @@ func requireOwnHistory(t *testing.T, l *lab) {
 func TestNothingIsDoneWithoutALog(t *testing.T) {
 	r := genv(t, "remote", "-H", "none.invalid", "enforce", "--audit-log", "/no/such/folder/audit.jsonl")
 	require.Equal(t, command.ExitFailed, r.code)
-	require.Contains(t, r.err, "open /no/such/folder/audit.jsonl: no such file or directory; nothing is done unrecorded (--act-unrecorded allows it)")
+	require.Contains(t, r.err, "open /no/such/folder/audit.jsonl: no such file or directory; nothing is done without a record (--act-unrecorded allows it)")
 	for flag, value := range map[string]string{"--audit-size": "1k", "--audit-keep": "0"} {
 		r := genv(t, "remote", "-H", "none.invalid", "enforce", "--audit-log", filepath.Join(t.TempDir(), "log"), flag, value)
 		require.Equal(t, command.ExitFailed, r.code)
@@ -218,15 +218,15 @@ func TestPolicyCommands(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"check", good}, 0, "good.yaml is right\n"},
-		{[]string{"check", "../../policy.example.yaml"}, 0, "policy.example.yaml is right\n"},
+		{[]string{"check", good}, 0, "good.yaml: OK\n"},
+		{[]string{"check", "../../policy.example.yaml"}, 0, "policy.example.yaml: OK\n"},
 		{[]string{"check", write("key.yaml", "defaults:\n  env-device: true\nlimits: {max-percent: 101}\n")}, 1, `key.yaml:2:3: unknown key "env-device"; did you mean "env-devices"?`},
 		{[]string{"check", write("key.yaml", "defaults:\n  env-device: true\nlimits: {max-percent: 101}\n")}, 1, `key.yaml:3:23: max-percent: 101 is not a whole number from 0 to 100`},
 		{[]string{"check", write("cap.yaml", "defaults: {max-devices-per-user: -1}")}, 1, "cap.yaml:1:34: a cap of -1 is negative; write 0 or more, or false for no cap"},
 		{[]string{"check", write("group.yaml", "overrides:\n  - {users: [\"@none\"], set: {idle: false}}")}, 1, "group.yaml:2:14: @none: there is no such group"},
 		{[]string{"check", dir}, 1, "is a directory"},
 		{[]string{"check", filepath.Join(dir, "none")}, 1, "no such file"},
-		{[]string{"check"}, 1, "name the file"},
+		{[]string{"check"}, 1, "missing file"},
 		{[]string{"explain", "--policy", good, "--user", "bob"}, 0, "max-devices-per-user    3          override for users bob, "},
 		{[]string{"explain", "--policy", good, "--user", "bob", "--max-devices-per-user", "7"}, 0, "max-devices-per-user    7               --max-devices-per-user\n"},
 		{[]string{"explain"}, 0, "env-devices             on              built in\n"},

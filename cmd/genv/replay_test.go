@@ -126,7 +126,7 @@ func TestReplayLocal(t *testing.T) {
 	}, {
 		command: "genv lock sh -c exit 7",
 		why:     "outside of an environment nothing is locked, and it says so",
-		lines:   []string{"stderr: genv: no device is locked, since this shell is in no environment: run `genv activate` first"}, exit: "[exit 7]",
+		lines:   []string{"stderr: genv: no device is locked: this shell is in no environment; run `genv activate` first"}, exit: "[exit 7]",
 	}})
 	begin := slices.IndexFunc(steps, func(s recorded) bool { return strings.HasPrefix(s.command, "genv envs find") })
 	gpus := 2

@@ -62,7 +62,7 @@ func TestRunHasTheCommandsStatus(t *testing.T) {
 		{[]string{"/no/such"}, result{code: 127, err: "genv run: exec: \"/no/such\": stat /no/such: no such file or directory\n"}},
 		{[]string{"/etc/passwd"}, result{code: 126, err: "genv run: exec: \"/etc/passwd\": permission denied\n"}},
 		{[]string{"--gpus", "9", "true"}, result{code: 1, err: "Requested more devices (9) than total available (8)\n"}},
-		{nil, result{code: 1, err: "genv: there is no command to run: write `genv run COMMAND`\n"}},
+		{nil, result{code: 1, err: "genv: missing command: write `genv run COMMAND`\n"}},
 	} {
 		require.Equal(t, tt.want, u.run(append([]string{"genv", "run"}, tt.words...)...), tt.words)
 		require.Equal(t, noEnvironments, u.environments(), tt.words)
@@ -195,7 +195,7 @@ func TestRunSaysWhatGoesOn(t *testing.T) {
 	pid, err := strconv.Atoi(strings.TrimSpace(r.out))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
-	require.Regexp(t, fmt.Sprintf("^Environment [0-9]+ goes on, with its devices, until its processes end: %d\n$", pid), r.err)
+	require.Regexp(t, fmt.Sprintf("^Environment [0-9]+ and its devices remain until its processes end: %d\n$", pid), r.err)
 	require.Contains(t, u.environments(), fmt.Sprintf(",%d\n", pid))
 }
 
@@ -208,7 +208,7 @@ func TestDeactivateLeavesJobsTheirDevices(t *testing.T) {
 		require.Equal(t, said{text: "Attached GPUs: 0,1\n"}, shell.sayAll("genv activate --gpus 2"))
 		require.Empty(t, shell.say("nohup setsid sleep 1000000 >/dev/null 2>&1 & job=$!; sleep 0.2").status)
 		job := strings.TrimSpace(shell.say("echo $job").text)
-		require.Equal(t, said{text: fmt.Sprintf("Environment %s goes on, with its devices, until its processes end: %s\n", shell.pid(), job)}, shell.say("genv deactivate"))
+		require.Equal(t, said{text: fmt.Sprintf("Environment %s and its devices remain until its processes end: %s\n", shell.pid(), job)}, shell.say("genv deactivate"))
 		require.Equal(t, said{text: "Environment is not active\n"}, shell.say("genv status"))
 		other := s.me().open(kind)
 		require.Equal(t, said{text: "2\n"}, other.say("genv activate --gpus 1; echo $CUDA_VISIBLE_DEVICES"))

@@ -5,15 +5,16 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-// manyValued are the flags after which 1.4.3 takes several values, with other
-// flags allowed behind them.
+// manyValued are the flags that take several values, as in 1.4.3.
 var manyValued = []string{"--max-devices-for-user", "--query"}
 
-// Arrange repeats a many-valued flag before each of its values, so that
-// `--query a b` reads as `--query a --query b`. What stands behind `--`, or is
-// the command of `genv lock` or `genv run`, stays as it is.
+// Arrange repeats a flag that takes several values before each of them: it makes
+// `--query a --query b` of `--query a b`. What follows `--`, and the command lines
+// of `genv lock` and `genv run`, stay as they are.
 func Arrange(args []string) []string {
 	if len(args) > 1 && (args[1] == "lock" || args[1] == "run") {
 		return args
@@ -47,45 +48,77 @@ func valueFollows(args []string, i int) bool {
 	return i+1 < len(args) && !strings.HasPrefix(args[i+1], "-")
 }
 
-// Given is the context on which a flag was given: the command itself, or one
-// above it, so that `genv remote -H a enforce` and `genv remote enforce -H a`
-// are the same. Where nobody gave it, it is the command itself, for defaults.
+// Given is the context on which a flag was given: that of the command, or of one
+// above it, so that `genv remote -H a enforce` and `genv remote enforce -H a` are
+// the same. If the flag wasn't given, it is that of the command, with the default.
 func Given(c *cli.Context, name string) *cli.Context {
 	for _, ctx := range c.Lineage() {
-		if ctx.Command != nil && slices.Contains(ctx.LocalFlagNames(), name) {
+		if isGivenOn(ctx, name) {
 			return ctx
 		}
 	}
 	return c
 }
 
-func IsGiven(c *cli.Context, name string) bool {
-	return slices.Contains(Given(c, name).LocalFlagNames(), name)
+// IsGiven says whether a flag was given, on whatever level.
+func IsGiven(c *cli.Context, name string) bool { return isGivenOn(Given(c, name), name) }
+
+func isGivenOn(c *cli.Context, name string) bool {
+	return c.Command != nil && slices.Contains(c.LocalFlagNames(), name)
 }
 
-// AllGiven are the values of a flag from every level at which it was given.
+// AllGiven are the values of a flag from all levels.
 func AllGiven(c *cli.Context, name string) []string {
 	var values []string
 	for _, ctx := range c.Lineage() {
-		if ctx.Command != nil && slices.Contains(ctx.LocalFlagNames(), name) {
+		if isGivenOn(ctx, name) {
 			values = append(ctx.StringSlice(name), values...)
 		}
 	}
 	return values
 }
 
-// RefuseArguments is for commands that take flags only.
-func RefuseArguments(c *cli.Context) error {
-	if c.Args().Present() {
-		return Usage("%q is one word too many; see %s --help", c.Args().First(), c.Command.HelpName)
+// Takes says whether a command has a flag.
+func Takes(command *cli.Command, flag string) bool {
+	return slices.ContainsFunc(command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), flag) })
+}
+
+// RefuseForeignFlags refuses flags of the commands above this one that it doesn't
+// have itself, and would ignore.
+func RefuseForeignFlags(c *cli.Context) error {
+	for _, ctx := range c.Lineage()[1:] {
+		if ctx.Command == nil {
+			continue
+		}
+		for _, flag := range ctx.Command.Flags {
+			if name := flag.Names()[0]; isGivenOn(ctx, name) && !Takes(c.Command, name) {
+				return Usage("%s has no flag --%s; see %s --help", c.Command.HelpName, name, c.Command.HelpName)
+			}
+		}
 	}
 	return nil
 }
 
-// RefuseUnknown is the action of commands that only hold others.
-func RefuseUnknown(c *cli.Context) error {
-	if word := c.Args().First(); word != "" {
-		return Usage("%q is no command of %s; see %s --help", word, c.Command.HelpName, c.Command.HelpName)
+// RefuseArguments is for commands that only take flags.
+func RefuseArguments(c *cli.Context) error {
+	if c.Args().Present() {
+		return Usage("unexpected argument %q; see %s --help", c.Args().First(), c.Command.HelpName)
 	}
-	return cli.ShowSubcommandHelp(c)
+	return nil
+}
+
+// RefuseUnknown is the action of commands that only have subcommands.
+func RefuseUnknown(c *cli.Context) error {
+	word := c.Args().First()
+	if word == "" {
+		return cli.ShowSubcommandHelp(c)
+	}
+	var names []string
+	for _, sub := range c.Command.Subcommands {
+		names = append(names, sub.Name)
+	}
+	if near := strictyaml.Nearest(word, names); near != "" {
+		return Usage("unknown command %q (did you mean %q?)", word, near)
+	}
+	return Usage("unknown command %q; see %s --help", word, c.Command.HelpName)
 }

@@ -19,6 +19,7 @@ func Duration(text string) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
+// PositiveDuration reads a flag as a duration that is not zero.
 func PositiveDuration(c *cli.Context, flag string) (time.Duration, error) {
 	text := Given(c, flag).String(flag)
 	d, err := Duration(text)

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/seed-3119e985/genv/remote"
-
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote"
 )
 
 // The exit codes, in one place. README.md documents them.
@@ -37,7 +36,7 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Usage is a wrong word of the user's; nothing has been done yet.
+// Usage is an error in what the user wrote; nothing has been done yet.
 func Usage(format string, args ...any) error {
 	return &ExitError{Code: ExitFailed, Err: fmt.Errorf(format, args...)}
 }

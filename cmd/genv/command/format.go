@@ -1,22 +1,50 @@
 package command
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
-func FormatFlag() cli.Flag {
-	return &cli.StringFlag{Name: "format", Value: "tui", Usage: "`FORMAT`: tui, csv or json"}
+// OutputFlags are those of the commands that print a table.
+func OutputFlags() []cli.Flag {
+	return []cli.Flag{
+		FormatFlag("tui", "csv", "json"),
+		&cli.BoolFlag{Name: "no-header", Usage: "leave out the names of the columns"},
+	}
 }
 
-// FormatOf checks --format.
+// TimestampFlag is for tables with times.
+func TimestampFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "timestamp", Usage: "print times instead of ages"}
+}
+
+// ReadOutput reads OutputFlags and TimestampFlag, on whatever level they were given.
+func ReadOutput(c *cli.Context) (render.Output, error) {
+	format, err := FormatOf(c, "tui", "csv", "json")
+	return render.Output{Format: format, NoHeader: Given(c, "no-header").Bool("no-header"), Timestamp: Given(c, "timestamp").Bool("timestamp")}, err
+}
+
+// FormatFlag chooses one of the formats; the first is the default.
+func FormatFlag(formats ...string) cli.Flag {
+	return &cli.StringFlag{Name: "format", Value: formats[0], Usage: fmt.Sprintf("`FORMAT`: %s", alternatives(formats))}
+}
+
+// FormatOf reads that flag.
 func FormatOf(c *cli.Context, formats ...string) (string, error) {
 	format := Given(c, "format").String("format")
-	for _, f := range formats {
-		if f == format {
-			return f, nil
-		}
+	if !slices.Contains(formats, format) {
+		return "", Usage("--format %q: write %s", format, alternatives(formats))
 	}
-	return "", Usage("--format %q: write %s", format, strings.Join(formats, " or "))
+	return format, nil
+}
+
+// alternatives are words as a sentence lists them: tui, csv or json.
+func alternatives(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenAtOnce opens a file or a pipe, such as that of <(…). A FIFO to which
-// nobody writes is empty; it does not hold the program.
+// OpenAtOnce opens a file or a pipe, such as that of <(…). It doesn't wait for a writer:
+// a FIFO without one is empty.
 func OpenAtOnce(path string) (io.ReadCloser, error) {
 	return os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 }

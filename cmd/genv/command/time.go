@@ -6,10 +6,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-// layouts are how people write a moment; without a zone it is this machine's.
+// layouts are how users write a time; without a zone it is local.
 var layouts = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"}
 
-// Time reads a moment; now, if there is none.
+// Time reads a time; now if the text is empty.
 func (p *Program) Time(text string) (time.Time, error) {
 	if text == "" {
 		return p.Now(), nil
@@ -19,11 +19,11 @@ func (p *Program) Time(text string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, Usage("%q is no time: write it as 2026-11-20T22:00, or 2026-11-20", text)
+	return time.Time{}, Usage("%q is not a time: write it as 2026-11-20T22:00, or 2026-11-20", text)
 }
 
-// Since reads a moment or how long ago it was, as 2h or 7d; the zero time, if
-// there is none.
+// Since reads a time, or how long ago it was, as 2h or 7d; the zero time if the text
+// is empty.
 func (p *Program) Since(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

@@ -4,11 +4,10 @@ import (
 	"math"
 	"slices"
 
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
-
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
 // Document is the JSON of one cycle; docs/json.md describes it.

@@ -7,12 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
-
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
 // cycleWriter shows cycles to people, event by event, or as one JSON document a line.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -21,4 +22,16 @@ func Remark(o enforce.Outcome) string {
 		return fmt.Sprintf("%s: %s", what, o.Status)
 	}
 	return fmt.Sprintf("%s: %s: %s", what, o.Status, o.Reason)
+}
+
+// remarkOfRecord says that the record could not be written, when that begins or its
+// reason changes.
+func remarkOfRecord(cycle *controller.Cycle) string {
+	switch {
+	case !cycle.RecordChanged || cycle.Unrecorded == nil:
+		return ""
+	case len(cycle.Actions) == 0 && len(cycle.Plan.Reports) > 0:
+		return fmt.Sprintf("No action taken, since it could not be recorded: %v. Make room there, or run with --act-unrecorded.", cycle.Unrecorded)
+	}
+	return fmt.Sprintf("The record is incomplete: %v. What is missing is written as soon as there is room.", cycle.Unrecorded)
 }

@@ -1,56 +1,181 @@
 package enforcement
 
 import (
+	"context"
+	"sync"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/hook"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/urfave/cli/v2"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Fleet is the hosts to enforce, and how the loop shows them.
+// Fleet is the hosts to enforce, and how they are reached.
 type Fleet struct {
-	*controller.Controller
-	Timeout time.Duration // for a command
-	AtOnce  int           // hosts that are logged in to at a time
-	Quiet   bool
-	Bar     *render.Progress
+	Hosts  []remote.Host
+	Link   controller.Link
+	Fanout int // hosts that are asked at a time
+	// LocalName is the name of this machine, if it is the only host: it has none in
+	// Hosts, and goes by this one in the policy.
+	LocalName     snapshot.Hostname
+	StopAtFailure bool          // end a cycle at the first host that fails
+	Quiet         bool          // don't print which hosts failed
+	CycleLimit    time.Duration // after which a cycle counts as stuck
+	Progress      *render.Progress
 }
 
-// cycleLimit is after how long a cycle counts as stuck: every host may need its
-// time twice, as many at a time as are logged in to, and then there are reports
-// with a grace for their processes.
-func (f *Fleet) cycleLimit() time.Duration {
-	turns := time.Duration(len(f.Hosts)/max(f.AtOnce, 1) + 1)
-	return turns*2*(f.Timeout+time.Minute) + 2*agent.MaxGrace
+// Setup is all that a run needs to know. It is read once, and again for a reload.
+type Setup struct {
+	Config
+	Fleet
 }
 
-// Run runs the controller's loop and shows each cycle. The exit code is that
-// of the last cycle that ran to its end.
-func (e *Enforcement) Run(c *cli.Context, s controller.Schedule, reload func() (*controller.Controller, error)) error {
-	p, f := e.program, e.fleet
-	var last error
-	ctx, service, end := startService(c.Context, p.Logger(c), &s, f.cycleLimit(), reload)
-	defer end()
-	err := controller.Loop(ctx, f.Controller, s, func(cycle controller.Cycle) error {
-		f.Bar.End()
-		service.tell(cycle)
-		if ctx.Err() != nil && len(cycle.Actions) == 0 {
-			return nil // cut off before anything was done: it says nothing of the hosts
-		}
-		last = cycleExit(&cycle, f, command.Given(c, "exit-code").Bool("exit-code"))
-		if err := e.screen.write(&cycle); err != nil {
-			return err
-		}
-		if cycle.Stopped {
-			return last
-		}
-		return nil
-	})
-	if err != nil {
+// Run enforces until the number of cycles is reached or ctx ends, and prints each
+// cycle. At SIGHUP it continues with what reload returns; an error of reload is
+// logged, and changes nothing. Run's error has the exit code of the last cycle
+// that ran to its end.
+func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setup, reload func() (Setup, error)) error {
+	l := &loop{
+		program: p, log: log, reload: reload,
+		screen: cycleWriter{out: p.Out, err: p.Err, format: setup.Format, quiet: setup.Quiet, bar: setup.Progress},
+	}
+	var err error
+	if l.record, err = setup.openAuditLog(); err != nil {
 		return err
 	}
-	return last
+	if l.store, err = setup.openStore(p.Getenv, log); err != nil {
+		return err
+	}
+	defer l.close()
+	ctx, l.service = startService(ctx, log, setup.Interval > 0)
+	defer l.service.close()
+	schedule := controller.Schedule{
+		Interval: setup.Interval, Cycles: setup.Cycles,
+		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step,
+	}
+	first := l.controller(setup)
+	first.Memory = l.load()
+	if err := controller.Loop(ctx, first, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) }); err != nil {
+		return err
+	}
+	return l.last
+}
+
+// loop is a run of the enforcement loop.
+type loop struct {
+	program *command.Program
+	log     zerolog.Logger
+	reload  func() (Setup, error)
+	record  *audit.Log        // nil for none
+	store   *controller.Store // nil for none
+	service *service
+	screen  cycleWriter
+
+	current *controller.Controller
+	setup   Setup
+	hooks   *hook.Queue
+	former  sync.WaitGroup // the hooks of earlier policies, which finish what they were sent
+	last    error          // with the exit code of the last cycle
+}
+
+// controller builds the controller of a setup. It replaces the one before.
+func (l *loop) controller(setup Setup) *controller.Controller {
+	if former := l.hooks; former != nil {
+		l.former.Go(func() { former.Close(hooksTimeout) })
+	}
+	l.hooks = hook.New(setup.Policy.Hooks, func(err error) {
+		l.log.Warn().Err(err).Msg("a hook failed; enforcement continues")
+	})
+	l.setup = setup
+	l.service.setLimit(setup.CycleLimit)
+	c := &controller.Controller{
+		Hosts: setup.Hosts, Link: setup.Link, Fanout: setup.Fanout, Policy: setup.policy(),
+		DryRun: setup.DryRun, StopAtFailure: setup.StopAtFailure, ActUnrecorded: setup.ActUnrecorded,
+		Sinks: []controller.Sink{controller.HookSink{Hooks: l.hooks, Now: l.program.Now}, &l.screen},
+		Now:   l.program.Now, Progress: setup.Progress.Update,
+	}
+	if l.record != nil {
+		c.Audit = l.record
+	}
+	if l.store != nil {
+		c.Save = l.save
+	}
+	l.current = c
+	return c
+}
+
+func (s *Setup) policy() enforce.Policy {
+	if s.LocalName != "" {
+		return localPolicy{s.Policy, s.LocalName}
+	}
+	return s.Policy
+}
+
+// reloaded is the controller with which a run continues after a SIGHUP; nil for the
+// same one.
+func (l *loop) reloaded() *controller.Controller {
+	if l.service.lostTerminal() {
+		l.service.cancel()
+		return nil
+	}
+	l.service.notify(daemon.SdNotifyReloading + "\nMONOTONIC_USEC=" + monotonicMicroseconds())
+	defer l.service.notify(daemon.SdNotifyReady)
+	setup, err := l.reload()
+	if err != nil {
+		l.log.Error().Err(err).Msg("reload failed: the old hosts and the old policy stay")
+		return nil
+	}
+	return l.controller(setup)
+}
+
+// show prints a cycle. An error ends the run.
+func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
+	l.setup.Progress.End()
+	l.service.status(cycle)
+	if ctx.Err() != nil && len(cycle.Actions) == 0 {
+		return nil // interrupted before anything was done: it says nothing about the hosts
+	}
+	l.last = l.exit(cycle)
+	if err := l.screen.write(cycle); err != nil {
+		return err
+	}
+	if cycle.Stopped {
+		return l.last
+	}
+	return nil
+}
+
+// exit has the exit code of a cycle; nil for 0.
+func (l *loop) exit(cycle *controller.Cycle) error {
+	if err := command.FleetExit(failuresOfCycle(cycle), len(cycle.Cluster.Hosts), l.setup.Quiet); err != nil {
+		return err
+	}
+	switch {
+	case cycle.Unrecorded != nil:
+		return &command.ExitError{Code: command.ExitUnrecorded}
+	case cycle.Plan.Held():
+		return &command.ExitError{Code: command.ExitHeld}
+	case l.setup.ExitCode && cycle.DryRun && len(cycle.Plan.Reports) > 0:
+		return &command.ExitError{Code: command.ExitWork}
+	}
+	return nil
+}
+
+// hooksTimeout is how long the end of a run waits for hooks to finish.
+const hooksTimeout = 10 * time.Second
+
+func (l *loop) close() {
+	l.closeStore()
+	if l.hooks != nil {
+		l.hooks.Close(hooksTimeout)
+	}
+	l.former.Wait()
 }

@@ -15,99 +15,100 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/remote/controller"
-
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote/controller"
 )
 
-// service is a loop that runs for weeks: SIGHUP has it read its hosts and its
-// policy again, and systemd, where it is the parent, is told how it does
-// (sd_notify(3)).
+// service makes the loop one that runs for weeks: it receives SIGHUP, and notifies
+// systemd of its state, if that is the parent (sd_notify(3)).
 type service struct {
-	log    zerolog.Logger
-	limit  time.Duration // after which a cycle counts as stuck
-	hangup chan os.Signal
-	stop   context.CancelFunc
+	log        zerolog.Logger
+	hangup     chan os.Signal
+	cancel     context.CancelFunc
+	onTerminal bool // when it was started
+	oldPercent int  // of the garbage collector; -1 if it wasn't changed
+	work       sync.WaitGroup
 
-	deadline atomic.Int64 // of the step that the loop is at, as time since begun
 	begun    time.Time
-	work     sync.WaitGroup
+	limit    atomic.Int64 // in nanoseconds, after which a cycle counts as stuck
+	deadline atomic.Int64 // of the current step, in nanoseconds since begun
 }
 
 // stepSlack is how late the loop may be for its next step.
 const stepSlack = time.Minute
 
-// gcPercent has the collector of garbage run at half as much growth as usual:
-// what lives here are a fleet's connections, which are many and do not change,
-// and as much again in garbage would be wasted. GOGC overrules it.
+// gcPercent runs the garbage collector at half as much growth as usual: what lives
+// here are a fleet's connections, which are many and don't change, and as much
+// again in garbage would be wasted. GOGC overrides it.
 const gcPercent = 50
 
-// startService makes a schedule that of a service. reload returns the controller to
-// continue with, or an error, and then nothing is changed. The context ends with
-// ctx, and close gives everything back.
-func startService(ctx context.Context, log zerolog.Logger, s *controller.Schedule, limit time.Duration, reload func() (*controller.Controller, error)) (_ context.Context, _ *service, end func()) {
+// startService starts a service, which receives SIGHUP if it is a loop. The context
+// ends with ctx and when the service is closed.
+func startService(ctx context.Context, log zerolog.Logger, isLoop bool) (context.Context, *service) {
 	ctx, cancel := context.WithCancel(ctx)
-	v := &service{log: log, limit: limit, hangup: make(chan os.Signal, 1), stop: cancel, begun: time.Now()}
-	if s.Interval > 0 {
-		signal.Notify(v.hangup, syscall.SIGHUP)
+	s := &service{log: log, hangup: make(chan os.Signal, 1), cancel: cancel, onTerminal: stderrIsTerminal(), oldPercent: -1, begun: time.Now()}
+	if isLoop {
+		signal.Notify(s.hangup, syscall.SIGHUP)
 	}
-	oldPercent := -1
 	if os.Getenv("GOGC") == "" {
-		oldPercent = debug.SetGCPercent(gcPercent)
+		s.oldPercent = debug.SetGCPercent(gcPercent)
 	}
-	v.step(0)
-	s.Hangup, s.Step = v.hangup, v.step
-	s.Reload = v.reloader(reload)
-	v.notify(daemon.SdNotifyReady)
-	if interval, err := daemon.SdWatchdogEnabled(false); err != nil {
-		log.Warn().Err(err).Msg("the watchdog of systemd is not served")
-	} else if interval > 0 {
-		v.work.Go(func() { v.notifyWatchdog(ctx, interval/2) })
-	}
-	v.work.Go(func() {
+	s.notify(daemon.SdNotifyReady)
+	s.work.Go(func() {
 		<-ctx.Done()
-		v.notify(daemon.SdNotifyStopping) // before the program ends, which waits for it
+		s.notify(daemon.SdNotifyStopping) // before the program ends, which waits for it
 	})
-	return ctx, v, func() {
-		signal.Stop(v.hangup)
-		cancel()
-		v.work.Wait()
-		if oldPercent > 0 {
-			debug.SetGCPercent(oldPercent)
-		}
+	s.deadline.Store(int64(stepSlack)) // until the first step
+	if interval, err := daemon.SdWatchdogEnabled(false); err != nil {
+		log.Warn().Err(err).Msg("systemd's watchdog is not notified")
+	} else if interval > 0 {
+		s.work.Go(func() { s.pingWatchdog(ctx, interval/2) })
+	}
+	return ctx, s
+}
+
+func (s *service) close() {
+	signal.Stop(s.hangup)
+	s.cancel()
+	s.work.Wait()
+	if s.oldPercent > 0 {
+		debug.SetGCPercent(s.oldPercent)
 	}
 }
 
-// notify tells systemd. Where there is none this does nothing.
-func (v *service) notify(state string) {
+// notify sends a state to systemd, if there is one.
+func (s *service) notify(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		v.log.Debug().Err(err).Msg("systemd could not be told")
+		s.log.Debug().Err(err).Msg("systemd could not be notified")
 	}
 }
 
-// tell is what `systemctl status` shows.
-func (v *service) tell(cycle controller.Cycle) {
-	v.notify(fmt.Sprintf("STATUS=cycle %d: %d of %s answered, %s, %s",
+// status is what `systemctl status` shows.
+func (s *service) status(cycle *controller.Cycle) {
+	s.notify(fmt.Sprintf("STATUS=cycle %d: %d of %s answered, %s, %s",
 		cycle.Number, len(cycle.Cluster.Answered()), render.Plural(len(cycle.Cluster.Hosts), "host"),
 		render.Plural(len(cycle.Plan.Findings), "finding"), render.Plural(len(cycle.Actions), "report")))
 }
 
-// step notes by when the loop should be at its next one.
-func (v *service) step(wait time.Duration) {
+// setLimit sets after how long a cycle counts as stuck.
+func (s *service) setLimit(limit time.Duration) { s.limit.Store(int64(limit)) }
+
+// step notes by when the loop should reach its next step: see Schedule.Step.
+func (s *service) step(wait time.Duration) {
 	allowed := wait
 	if wait == 0 {
-		allowed = v.limit
+		allowed = time.Duration(s.limit.Load())
 	}
-	v.deadline.Store(int64(time.Since(v.begun) + allowed + stepSlack))
+	s.deadline.Store(int64(time.Since(s.begun) + allowed + stepSlack))
 }
 
-// notifyWatchdog tells systemd that all is well, as long as it is.
-func (v *service) notifyWatchdog(ctx context.Context, every time.Duration) {
+// pingWatchdog keeps systemd from restarting this service, unless the loop is stuck.
+func (s *service) pingWatchdog(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
-		if int64(time.Since(v.begun)) < v.deadline.Load() {
-			v.notify(daemon.SdNotifyWatchdog)
+		if int64(time.Since(s.begun)) < s.deadline.Load() {
+			s.notify(daemon.SdNotifyWatchdog)
 		}
 		select {
 		case <-ctx.Done():
@@ -117,28 +118,16 @@ func (v *service) notifyWatchdog(ctx context.Context, every time.Duration) {
 	}
 }
 
-// reloader does what SIGHUP asks for. The kernel sends the same signal when the
-// terminal is gone; then the loop ends, as every program does.
-func (v *service) reloader(reload func() (*controller.Controller, error)) func() *controller.Controller {
-	onTerminal := render.IsTerminal(os.Stderr) //nolint:forbidigo // the program's own terminal, not a place to write
-	return func() *controller.Controller {
-		if onTerminal && !render.IsTerminal(os.Stderr) { //nolint:forbidigo // likewise
-			v.stop()
-			return nil
-		}
-		v.notify(daemon.SdNotifyReloading + "\nMONOTONIC_USEC=" + monotonicMicroseconds())
-		defer v.notify(daemon.SdNotifyReady)
-		next, err := reload()
-		if err != nil {
-			v.log.Error().Err(err).Msg("SIGHUP: what was read again is wrong: the old hosts and the old policy stay")
-			return nil
-		}
-		return next
-	}
+// lostTerminal says that a SIGHUP came because the terminal is gone: the kernel
+// sends it then too, and it ends a program as usual.
+func (s *service) lostTerminal() bool { return s.onTerminal && !stderrIsTerminal() }
+
+func stderrIsTerminal() bool {
+	return render.IsTerminal(os.Stderr) //nolint:forbidigo // the program's own terminal, not a place to write
 }
 
-// monotonicMicroseconds is the time by which systemd knows that an answer to a
-// reload is not that to an earlier one (sd_notify(3)).
+// monotonicMicroseconds is the time by which systemd tells the answer to this
+// reload from that to an earlier one (sd_notify(3)).
 func monotonicMicroseconds() string {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {

@@ -8,17 +8,9 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/seed-3119e985/genv/remote/controller"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/remote/controller"
 )
-
-// stateDir is where a run keeps its memory.
-type stateDir struct {
-	path  string // empty for nowhere
-	given bool   // by --state-dir
-	loop  bool   // it runs for more than one cycle
-}
 
 // defaultStateDir is systemd's StateDirectory=, or else the user's own folder by the
 // XDG base directory specification; empty if there is neither. name distinguishes
@@ -37,46 +29,59 @@ func defaultStateDir(getenv func(string) string, name string) string {
 	return filepath.Join(base, "genv", name)
 }
 
-// remember has a controller continue with the memory of the run before, and keep its
-// own. Only a folder that was asked for and can't be used is an error.
-func (d stateDir) remember(c *controller.Controller, log zerolog.Logger) (*controller.Store, error) {
-	if d.path == "" {
+// openStore opens the folder in which runs keep their memory; nil for none. Only a
+// folder that was asked for and can't be used is an error.
+func (s *Setup) openStore(getenv func(string) string, log zerolog.Logger) (*controller.Store, error) {
+	name := "controller"
+	if s.LocalName != "" {
+		name = "enforce"
+	}
+	path := cmp.Or(s.StateDir, defaultStateDir(getenv, name))
+	if path == "" {
 		return nil, nil //nolint:nilnil // no memory is kept
 	}
-	store, err := controller.OpenStore(d.path)
+	isLoop := s.Interval > 0 && s.Cycles != 1
+	store, err := controller.OpenStore(path)
 	switch {
-	case errors.Is(err, controller.ErrInUse) && (!d.loop || c.DryRun): // it reads what the loop writes
-	case err != nil && d.given:
+	case errors.Is(err, controller.ErrInUse) && (!isLoop || s.DryRun): // it reads what the loop writes
+	case err != nil && s.StateDir != "":
 		return nil, command.Usage("--state-dir: %w", err)
 	case err != nil:
 		log.Warn().Err(err).Msg("this run keeps no memory; --state-dir DIR gives it a folder of its own")
 		return nil, nil //nolint:nilnil // likewise
 	}
-	memory, err := store.Load(c.Hosts, c.Now())
-	if err != nil {
-		log.Warn().Err(err).Msg("the memory of the last run is dropped: all times start again")
-	}
-	c.Memory = memory
-	c.Save = func(m *controller.Memory) {
-		if err := store.Save(m, c.Now()); err != nil {
-			log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times would start again")
-		}
-	}
 	return store, nil
 }
 
-// forget saves the memory a last time, and gives the folder back.
-func (e *Enforcement) forget() {
-	if e.store == nil {
+// load is the memory of the run before; empty if there is none.
+func (l *loop) load() controller.Memory {
+	if l.store == nil {
+		return controller.Memory{}
+	}
+	memory, err := l.store.Load(l.setup.Hosts, l.program.Now())
+	if err != nil {
+		l.log.Warn().Err(err).Msg("the memory of the last run is dropped: all times start again")
+	}
+	return memory
+}
+
+// save keeps the memory after a cycle.
+func (l *loop) save(m *controller.Memory) {
+	if err := l.store.Save(m, l.program.Now()); err != nil {
+		l.log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times would start again")
+	}
+}
+
+// closeStore saves the memory a last time, and closes the folder for other runs.
+func (l *loop) closeStore() {
+	if l.store == nil {
 		return
 	}
-	c := e.fleet.Controller
 	var err error
-	if !c.DryRun {
-		err = e.store.Flush(&c.Memory, c.Now())
+	if c := l.current; c != nil && !c.DryRun {
+		err = l.store.Flush(&c.Memory, l.program.Now())
 	}
-	if err = cmp.Or(err, e.store.Close()); err != nil {
-		log := e.program.Logger(e.context)
-		log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times start again")
+	if err = cmp.Or(err, l.store.Close()); err != nil {
+		l.log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times start again")
 	}
 }

@@ -5,15 +5,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/seed-3119e985/genv/snapshot"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// environmentQueries are the words of `--query` and what each prints.
+// Queries are the values of `--query` and what each prints.
 var Queries = map[string]func(host string, e *snapshot.Environment) string{
 	"hostname":          func(host string, _ *snapshot.Environment) string { return host },
 	"eid":               func(_ string, e *snapshot.Environment) string { return string(e.EID) },
@@ -37,11 +34,13 @@ var Queries = map[string]func(host string, e *snapshot.Environment) string{
 	},
 }
 
+// QueryNames are those values, sorted.
 func QueryNames() []string { return slices.Sorted(maps.Keys(Queries)) }
 
+// CheckQueries refuses an empty list, and values that are not in Queries.
 func CheckQueries(queries []string) error {
 	if len(queries) == 0 {
-		return command.Usage("--query is missing: write one or more of %s", strings.Join(QueryNames(), " "))
+		return command.Usage("missing --query: write one or more of %s", strings.Join(QueryNames(), " "))
 	}
 	for _, q := range queries {
 		if Queries[q] == nil {
@@ -51,10 +50,11 @@ func CheckQueries(queries []string) error {
 	return nil
 }
 
-// Creation prints a date as it is, or as an age by now.
-func Creation(d snapshot.Date, now time.Time, timestamp bool) string {
-	if timestamp || d.IsZero() {
-		return d.String()
+// Facts is a row with what each query prints about an environment of a host.
+func Facts(queries []string, host string, e *snapshot.Environment) []string {
+	row := make([]string, len(queries))
+	for i, q := range queries {
+		row[i] = Queries[q](host, e)
 	}
-	return render.Age(now.Sub(d.In(time.Local)))
+	return row
 }

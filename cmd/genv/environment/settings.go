@@ -6,12 +6,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/snapshot"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// settings are what an environment can be configured with, in the order in
+// Settings are what an environment can be configured with, in the order in
 // which they are listed.
 var Settings = []Setting{
 	{
@@ -36,13 +35,14 @@ var Settings = []Setting{
 	},
 }
 
-// Setting is one of them; the empty text stands for none.
+// Setting is one of them; its text is empty if it is not set.
 type Setting struct {
 	Name string
 	Get  func(*snapshot.EnvConfig) string
 	Set  func(*snapshot.EnvConfig, string) error
 }
 
+// SetMemory sets the memory on each device from a text such as 4g.
 func SetMemory(c *snapshot.EnvConfig, text string) error {
 	if text == "" {
 		c.GPUMemory = snapshot.Memory{}
@@ -50,7 +50,7 @@ func SetMemory(c *snapshot.EnvConfig, text string) error {
 	}
 	memory, err := snapshot.ParseMemory(text)
 	if err == nil && memory.Bytes() == 0 {
-		return command.Usage("gpu-memory %q is no memory at all: write what you need on each device, such as 4g", text)
+		return command.Usage("gpu-memory %q: write what you need on each device, such as 4g", text)
 	}
 	if err != nil {
 		return command.Usage("gpu-memory: %w", err)
@@ -74,12 +74,13 @@ func setGPUs(c *snapshot.EnvConfig, text string) error {
 
 func setName(c *snapshot.EnvConfig, text string) error {
 	if snapshot.CheckName("name", text) != nil {
-		return command.Usage("the name %q is too long, or has characters that no terminal shows: choose another one", text)
+		return command.Usage("the name %q is too long, or has characters that can't be shown: choose another one", text)
 	}
 	c.Name = text
 	return nil
 }
 
+// SettingNamed is the setting of a name.
 func SettingNamed(name string) (Setting, error) {
 	names := make([]string, len(Settings))
 	for i, s := range Settings {
@@ -88,10 +89,10 @@ func SettingNamed(name string) (Setting, error) {
 		}
 		names[i] = s.Name
 	}
-	return Setting{}, command.Usage("there is no setting %q: write one of %s", name, strings.Join(names, " "))
+	return Setting{}, command.Usage("unknown setting %q: write one of %s", name, strings.Join(names, " "))
 }
 
-// SettingFlags are those with which an environment is begun.
+// SettingFlags configure a new environment.
 func SettingFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "name", Usage: "`NAME` of the environment"},
@@ -107,7 +108,7 @@ func ReadSettings(c *cli.Context, config *snapshot.EnvConfig) error {
 			continue
 		}
 		if c.String(s.Name) == "" {
-			return command.Usage("--%s is empty: leave it out, or write a value", s.Name)
+			return command.Usage("--%s is empty: write a value, or leave it out", s.Name)
 		}
 		if err := s.Set(config, c.String(s.Name)); err != nil {
 			return err
@@ -120,7 +121,7 @@ func ReadSettings(c *cli.Context, config *snapshot.EnvConfig) error {
 func OverSubscribeFlag() cli.Flag {
 	return &cli.BoolFlag{
 		Name: "over-subscribe", Aliases: []string{"o"},
-		Usage: "take devices whether they have room or not, as with GENV_ALLOW_OVER_SUBSCRIPTION=1",
+		Usage: "attach devices even if they are full, as with GENV_ALLOW_OVER_SUBSCRIPTION=1",
 	}
 }
 

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,15 +14,13 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-
-	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/environment"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
 func (p *program) remoteActivateCommand() *cli.Command {
@@ -37,41 +36,49 @@ func (p *program) remoteActivateCommand() *cli.Command {
 }
 
 func (p *program) remoteActivate(c *cli.Context) error {
-	var config snapshot.EnvConfig
-	if err := environment.ReadSettings(c, &config); err != nil {
+	var settings snapshot.EnvConfig
+	if err := environment.ReadSettings(c, &settings); err != nil {
 		return err
 	}
-	f, err := p.openFleet(c)
+	config, err := p.readConfig(c)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	for i := range f.Hosts {
-		f.Hosts[i].NoSudo = true // who activates need be no administrator, and anyone may see the devices
+	request := state.AttachRequest{EID: "new", Count: 1, Memory: settings.GPUMemory, OverSubscribe: environment.OverSubscribe(c, p.Getenv)}
+	if settings.GPUs != nil {
+		request.Count = *settings.GPUs
 	}
-	request := state.AttachRequest{EID: "new", Count: 1, Memory: config.GPUMemory, OverSubscribe: environment.OverSubscribe(c, p.Getenv)}
-	if config.GPUs != nil {
-		request.Count = *config.GPUs
-	}
-	results := controller.Ask(c.Context, f.Controller, f.commands().Devices)
-	failures := render.FailuresOf(results)
-	if err := p.conclude(f, failures, nil); len(failures) == len(results) {
+	host, err := p.findRoom(c.Context, config, request)
+	if err != nil {
 		return err
+	}
+	environ := shell.Preactivation{
+		Name: settings.Name, GPUs: strconv.Itoa(request.Count), GPUMemory: settings.GPUMemory.String(),
+		NoPrompt: c.Bool("no-prompt"), NoAttach: c.Bool("no-attach"), OverSubscribe: request.OverSubscribe,
+	}.Environ()
+	return becomeSSH(sshArgs(&config, host, environ))
+}
+
+// findRoom is the host on which to activate.
+func (p *program) findRoom(ctx context.Context, config Config, request state.AttachRequest) (remote.Host, error) {
+	for i := range config.Hosts {
+		config.Hosts[i].NoSudo = true // anyone may see the devices, and users of this command need no sudo rights
+	}
+	f, err := p.open(config)
+	if err != nil {
+		return remote.Host{}, err
+	}
+	defer f.close()
+	results := controller.Ask(ctx, f.asker(), f.commands().Devices)
+	failures := render.FailuresOf(results)
+	if err := f.conclude(failures, nil); len(failures) == len(results) {
+		return remote.Host{}, err
 	}
 	host, ok := roomiest(results, request)
 	if !ok {
-		return fmt.Errorf("no host has %s for this now; `genv remote devices` shows what there is", render.Plural(request.Count, "device"))
+		return host, fmt.Errorf("no host has %s for this now; `genv remote devices` shows what there is", render.Plural(request.Count, "device"))
 	}
-	f.Close() // exec closes nothing
-	environ := shell.Preactivation{
-		Name: config.Name, GPUs: strconv.Itoa(request.Count), GPUMemory: config.GPUMemory.String(),
-		NoPrompt: c.Bool("no-prompt"), NoAttach: c.Bool("no-attach"), OverSubscribe: environment.OverSubscribe(c, p.Getenv),
-	}.Environ()
-	args, err := sshArgs(c, host, environ)
-	if err != nil {
-		return err
-	}
-	return becomeSSH(args)
+	return host, nil
 }
 
 // roomiest is the host with the most devices without attachments, among those
@@ -82,8 +89,8 @@ func roomiest(results []remote.Result[[]snapshot.Device], r state.AttachRequest)
 		if result.Err != nil {
 			continue
 		}
-		books := state.Files{Devices: slices.Clone(result.Value)}
-		if _, err := books.Attach(r); err == nil {
+		files := state.Files{Devices: slices.Clone(result.Value)}
+		if _, err := files.Attach(r); err == nil {
 			fitting = append(fitting, result)
 		}
 	}
@@ -108,19 +115,15 @@ func free(devices []snapshot.Device) (n int) {
 // sshArgs is the command line of ssh(1), which gives the user a terminal on the
 // host. sshd accepts no variables of ours unless it was configured to, so env(1)
 // sets them there. The shell is a login shell, as in any session.
-func sshArgs(c *cli.Context, host remote.Host, environ []string) ([]string, error) {
+func sshArgs(config *Config, host remote.Host, environ []string) []string {
 	args := []string{"ssh", "-t"}
-	if file := command.Given(c, "ssh-config").String("ssh-config"); file != "" {
-		args = append(args, "-F", file)
+	if config.SSH.ConfigFile != "" {
+		args = append(args, "-F", config.SSH.ConfigFile)
 	}
-	if command.Given(c, "insecure-ignore-host-keys").Bool("insecure-ignore-host-keys") {
+	if config.SSH.InsecureHostKeys {
 		args = append(args, "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null")
 	}
-	if command.IsGiven(c, "timeout") {
-		timeout, err := command.PositiveDuration(c, "timeout")
-		if err != nil {
-			return nil, err
-		}
+	if timeout := config.SSH.ConnectTimeout; timeout != 0 {
 		args = append(args, "-o", "ConnectTimeout="+strconv.Itoa(max(1, int(timeout.Seconds()))))
 	}
 	if host.Address != "" {
@@ -132,7 +135,7 @@ func sshArgs(c *cli.Context, host remote.Host, environ []string) ([]string, erro
 	if host.User != "" {
 		args = append(args, "-l", host.User)
 	}
-	return append(args, "--", host.Name, remoteShell(environ)), nil
+	return append(args, "--", host.Name, remoteShell(environ))
 }
 
 // remoteShell is the line that the user's shell on the host reads.
@@ -144,12 +147,12 @@ func remoteShell(environ []string) string {
 	return "exec env " + strings.Join(words, " ") + ` "$SHELL" -l -i`
 }
 
-// becomeSSH turns this program into ssh, whose terminal, signals and exit status
-// are the user's own then.
+// becomeSSH replaces this program by ssh, so that the terminal, signals and exit status
+// are those of the session.
 func becomeSSH(args []string) error {
 	path, err := exec.LookPath(args[0])
 	if err != nil {
-		return errors.New("there is no ssh in PATH, which opens the session: install the OpenSSH client")
+		return errors.New("ssh is not in PATH: install the OpenSSH client, which opens the session")
 	}
 	if err := syscall.Exec(path, args, os.Environ()); err != nil {
 		return fmt.Errorf("start %s: %w", path, err)

@@ -1,15 +1,18 @@
 package fleet
 
 import (
+	"io"
 	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-	"github.com/urfave/cli/v2"
 )
 
 func TestRoomiest(t *testing.T) {
@@ -46,8 +49,10 @@ func TestRoomiest(t *testing.T) {
 
 // The exact line that the user's shell on the host reads.
 func TestTheLineOnTheHost(t *testing.T) {
+	p := &program{command.Program{Err: io.Discard, Getenv: os.Getenv}}
 	app := &cli.App{Flags: remoteFlags(), Action: func(c *cli.Context) error {
-		args, err := sshArgs(c, remote.Host{Name: "gpu-1", Address: "10.0.0.1", Port: 2222, User: "raz"}, []string{"GENV_PREACTIVATE=1", "GENV_PREACTIVATE_NAME=it's; $(id)"})
+		config, err := p.readConfig(c)
+		args := sshArgs(&config, remote.Host{Name: "gpu-1", Address: "10.0.0.1", Port: 2222, User: "raz"}, []string{"GENV_PREACTIVATE=1", "GENV_PREACTIVATE_NAME=it's; $(id)"})
 		require.NoError(t, err)
 		require.Equal(t, []string{
 			"ssh", "-t", "-F", "conf", "-o", "ConnectTimeout=3", "-o", "HostName=10.0.0.1", "-p", "2222", "-l", "raz", "--", "gpu-1",
@@ -55,5 +60,5 @@ func TestTheLineOnTheHost(t *testing.T) {
 		}, args)
 		return nil
 	}}
-	require.NoError(t, app.Run([]string{"genv", "-F", "conf", "-t", "3"}))
+	require.NoError(t, app.Run([]string{"genv", "-H", "gpu-1", "-F", "conf", "-t", "3"}))
 }

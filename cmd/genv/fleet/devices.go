@@ -7,12 +7,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
-
-	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
 func (p *program) remoteDevicesCommand() *cli.Command {
@@ -20,16 +18,8 @@ func (p *program) remoteDevicesCommand() *cli.Command {
 		Name:  "devices",
 		Usage: "list the devices of every host, and how many are available",
 		Flags: append(append(remoteFlags(), listFlags()...),
-			&cli.BoolFlag{Name: "processes", Usage: "ask nvidia-smi, too: only a device that no process uses is available"}),
+			&cli.BoolFlag{Name: "processes", Usage: "ask nvidia-smi too: only a device that no process uses is available"}),
 		Action: p.remoteDevices,
-	}
-}
-
-func listFlags() []cli.Flag {
-	return []cli.Flag{
-		command.FormatFlag(),
-		&cli.BoolFlag{Name: "no-header", Usage: "leave out the names of the columns"},
-		&cli.BoolFlag{Name: "no-summary", Usage: "leave out the summary"},
 	}
 }
 
@@ -56,47 +46,42 @@ type deviceDocument struct {
 	Index            snapshot.DeviceIndex `json:"index"`
 	TotalMemoryBytes int64                `json:"total_memory_bytes"`
 	Environments     []snapshot.EnvID     `json:"environments"`
-	// Processes are those that use it; missing when nobody asked.
+	// Processes are those that use the device; missing if they were not asked for.
 	Processes []snapshot.PID `json:"processes,omitzero"`
 }
 
-// openListing is openFleet for the commands that list, with their format.
-func (p *program) openListing(c *cli.Context) (*fleet, string, error) {
-	format, err := command.FormatOf(c, "tui", "csv", "json")
-	if err != nil {
-		return nil, "", err
-	}
-	f, err := p.openFleet(c)
-	return f, format, err
-}
-
 func (p *program) remoteDevices(c *cli.Context) error {
-	f, format, err := p.openListing(c)
+	list, err := p.readListing(c)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	f, err := p.open(list.Config)
+	if err != nil {
+		return err
+	}
+	defer f.close()
 	question := f.devices
-	if command.Given(c, "processes").Bool("processes") {
+	if c.Bool("processes") {
 		question = f.devicesInUse
 	}
 	results, duplicates := askOnce(c.Context, f, question)
 	document := devicesDocumentOf(results, duplicates)
-	f.Bar.End()
-	if format == "json" {
+	if list.output.Format == "json" {
 		err = render.WriteJSON(p.Out, document)
 	} else {
-		err = p.writeDevices(c, document, format)
+		err = p.writeDevices(&document, list)
 	}
 	if err != nil {
 		return err
 	}
-	return p.conclude(f, document.Failed, duplicates)
+	return f.conclude(document.Failed, duplicates)
 }
 
-// askOnce puts a question to every host, and leaves one answer for each machine.
+// askOnce asks all hosts a question, and keeps one answer for each machine.
 func askOnce[T any](ctx context.Context, f *fleet, question func(context.Context, remote.Host) (T, error)) ([]remote.Result[T], []controller.Duplicate) {
-	return controller.Distinct(ctx, f.Controller, controller.Ask(ctx, f.Controller, question))
+	defer f.progress.End()
+	asker := f.asker()
+	return controller.Distinct(ctx, asker, controller.Ask(ctx, asker, question))
 }
 
 // devices asks for the devices by the state files alone: that takes no nvidia-smi.
@@ -155,15 +140,12 @@ func devicesDocumentOf(results []remote.Result[[]deviceDocument], duplicates []c
 	return document
 }
 
-func (p *program) writeDevices(c *cli.Context, document DevicesDocument, format string) error {
-	t := &render.Table{
-		Columns:  []render.Column{render.Col("HOST", 25), render.Col("TOTAL", 9), render.Col("AVAILABLE", 0)},
-		NoHeader: c.Bool("no-header"),
-	}
+func (p *program) writeDevices(document *DevicesDocument, list listing) error {
+	t := list.output.Table(render.Col("HOST", 25), render.Col("TOTAL", 9), render.Col("AVAILABLE", 0))
 	for _, h := range document.Hosts {
 		t.Add(h.Host, strconv.Itoa(h.Total), strconv.Itoa(h.Available))
 	}
-	if err := t.Write(p.Out, format); err != nil || c.Bool("no-summary") {
+	if err := t.Write(p.Out); err != nil || list.noSummary {
 		return err
 	}
 	_, err := fmt.Fprintf(p.Out, "\nTotal %d devices with %d available on %d hosts\n", document.Total, document.Available, len(document.Hosts))

@@ -6,76 +6,91 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/controller"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/remote/agent"
 )
 
 func (p *program) remoteEnforceCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "enforce",
-		Usage:  "hold all hosts to the rules, cycle after cycle",
+		Usage:  "enforce the rules on all hosts, in a loop",
 		Flags:  append(remoteFlags(), enforcement.Flags()...),
 		Action: p.remoteEnforce,
 	}
 }
 
-func (p *program) remoteEnforce(c *cli.Context) error {
-	format, err := command.FormatOf(c, "tui", "json")
-	if err != nil {
-		return err
-	}
-	schedule, err := enforcement.ScheduleOf(c)
-	if err != nil {
-		return err
-	}
-	f, err := p.openFleet(c)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if !command.IsGiven(c, "command-timeout") {
-		f.Timeout = patienceFor(schedule.Interval, f.Timeout)
-	}
-	log := p.Logger(c)
-	log.Debug().Stringer("command_timeout", f.Timeout).Stringer("interval", schedule.Interval).Msg("how long a host has for an answer")
-	rules, err := enforcement.Begin(&p.Program, c, f.Fleet, "", format)
-	if err != nil {
-		return err
-	}
-	defer rules.Close()
-	pool := f.connect(log)
-	defer pool.Close()
-	return rules.Run(c, schedule, func() (*controller.Controller, error) { return p.reload(c, f, pool, rules) })
+// enforceConfig is what the flags of `genv remote enforce` say.
+type enforceConfig struct {
+	Config
+	enforcement enforcement.Config
 }
 
-// patienceFor is how long a host has for an answer when nobody said: in a loop
-// the interval, and 10 s at least. A host that always answers just in time
-// would otherwise make every cycle, and so every other host, as slow as itself;
-// one that is too slow is asked on behind the cycles, and named.
-func patienceFor(interval, longest time.Duration) time.Duration {
+func (p *program) readEnforceConfig(c *cli.Context) (enforceConfig, error) {
+	rules, err := enforcement.ReadConfig(c)
+	if err != nil {
+		return enforceConfig{}, err
+	}
+	config, err := p.readConfig(c)
+	if !command.IsGiven(c, "command-timeout") {
+		config.SSH.CommandTimeout = answerTimeout(rules.Interval, config.SSH.CommandTimeout)
+	}
+	return enforceConfig{config, rules}, err
+}
+
+func (p *program) remoteEnforce(c *cli.Context) error {
+	config, err := p.readEnforceConfig(c)
+	if err != nil {
+		return err
+	}
+	f, err := p.open(config.Config)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	log := config.SSH.Log
+	log.Debug().Stringer("command_timeout", config.SSH.CommandTimeout).Stringer("interval", config.enforcement.Interval).Msg("how long a host has for an answer")
+	pool := &agent.Pool{
+		Start: agent.StartWith(f.client.Start), Network: f.client, Timeout: config.SSH.CommandTimeout, Fanout: config.Fanout,
+		Log: log,
+	}
+	defer pool.Close()
+	return enforcement.Run(c.Context, &p.Program, log, f.setup(config, pool), func() (enforcement.Setup, error) {
+		next, err := p.readEnforceConfig(c)
+		if err == nil {
+			f.client.Forget(pool.Keep(next.Hosts)...)
+			log := log.Level(zerolog.InfoLevel)
+			log.Info().Int("hosts", len(next.Hosts)).Msg("SIGHUP: hosts and policy were read again")
+		}
+		return f.setup(next, pool), err
+	})
+}
+
+// setup asks all hosts at a time: over a connection that is open a question costs
+// next to nothing, and the pool bounds the logins.
+func (f *fleet) setup(config enforceConfig, pool *agent.Pool) enforcement.Setup {
+	return enforcement.Setup{Config: config.enforcement, Fleet: enforcement.Fleet{
+		Hosts: config.Hosts, Link: pool, Fanout: len(config.Hosts),
+		StopAtFailure: config.StopAtFailure, Quiet: config.Quiet,
+		CycleLimit: config.cycleLimit(), Progress: f.progress,
+	}}
+}
+
+// cycleLimit is after how long a cycle counts as stuck: each host may need its
+// timeout twice, as many at a time as are logged in to, and then carries out a
+// report with a grace for its processes.
+func (config *Config) cycleLimit() time.Duration {
+	rounds := time.Duration(len(config.Hosts)/max(config.Fanout, 1) + 1)
+	return rounds*2*(config.SSH.CommandTimeout+time.Minute) + 2*agent.MaxGrace
+}
+
+// answerTimeout is how long a host of a loop has for an answer if no flag says it:
+// the interval, but at least 10 s. A host that always answers just in time would
+// otherwise slow down every cycle, and so all other hosts. The question to a host
+// that takes longer continues in the background, and the host is named.
+func answerTimeout(interval, longest time.Duration) time.Duration {
 	if interval == 0 {
 		return longest
 	}
 	return min(max(interval, 10*time.Second), longest)
-}
-
-// reload is what SIGHUP asks for: the hosts and the policy as they are now.
-func (p *program) reload(c *cli.Context, f *fleet, pool *agent.Pool, rules *enforcement.Enforcement) (*controller.Controller, error) {
-	hosts, err := p.hostsOf(c)
-	if err != nil {
-		return nil, err
-	}
-	old := f.Hosts
-	next, err := rules.Reload(hosts)
-	if err != nil {
-		return nil, err
-	}
-	f.client.Forget(pool.Keep(hosts)...)
-	next.Fanout = len(hosts)
-	log := p.Logger(c).Level(zerolog.InfoLevel)
-	log.Info().Int("hosts", len(hosts)).Int("before", len(old)).Msg("SIGHUP: hosts and policy were read again")
-	return next, nil
 }

@@ -12,6 +12,6 @@ func TestPatience(t *testing.T) {
 		0: 30 * time.Second, time.Second: 10 * time.Second, 10 * time.Second: 10 * time.Second,
 		20 * time.Second: 20 * time.Second, time.Hour: 30 * time.Second,
 	} {
-		require.Equal(t, want, patienceFor(interval, 30*time.Second), "interval %s", interval)
+		require.Equal(t, want, answerTimeout(interval, 30*time.Second), "interval %s", interval)
 	}
 }

@@ -2,17 +2,17 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/snapshot"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 func (p *program) remoteEnvsCommand() *cli.Command {
@@ -20,7 +20,7 @@ func (p *program) remoteEnvsCommand() *cli.Command {
 		Name:  "envs",
 		Usage: "list the environments of every host",
 		Flags: append(append(remoteFlags(), listFlags()...),
-			&cli.BoolFlag{Name: "timestamp", Usage: "print the time of creation instead of the age"}),
+			command.TimestampFlag()),
 		Action: p.remoteEnvs,
 	}
 }
@@ -42,22 +42,25 @@ type hostEnvironments struct {
 }
 
 func (p *program) remoteEnvs(c *cli.Context) error {
-	f, format, err := p.openListing(c)
+	list, err := p.readListing(c)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	f, err := p.open(list.Config)
+	if err != nil {
+		return err
+	}
+	defer f.close()
 	results, duplicates := askOnce(c.Context, f, f.commands().Environments)
-	f.Bar.End()
-	if format == "json" {
+	if list.output.Format == "json" {
 		err = render.WriteJSON(p.Out, envsDocumentOf(results, duplicates))
 	} else {
-		err = p.writeEnvs(c, results, format)
+		err = p.writeEnvs(results, list)
 	}
 	if err != nil {
 		return err
 	}
-	return p.conclude(f, render.FailuresOf(results), duplicates)
+	return f.conclude(render.FailuresOf(results), duplicates)
 }
 
 func envsDocumentOf(results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) EnvsDocument {
@@ -76,11 +79,9 @@ func envsDocumentOf(results []remote.Result[[]snapshot.Environment], duplicates 
 	return document
 }
 
-func (p *program) writeEnvs(c *cli.Context, results []remote.Result[[]snapshot.Environment], format string) error {
-	t := &render.Table{
-		Columns:  []render.Column{render.Col("HOST", 25), render.Col("ID", 8), render.Col("USER", 16), render.Col("NAME", 16), render.Col("CREATED", 0)},
-		NoHeader: c.Bool("no-header"),
-	}
+func (p *program) writeEnvs(results []remote.Result[[]snapshot.Environment], list listing) error {
+	output, now := list.output, p.Now()
+	t := output.Table(render.Col("HOST", 25), render.Col("ID", 8), render.Col("USER", 16), render.Col("NAME", 16), render.Col("CREATED", 0))
 	hosts := 0
 	for _, r := range results {
 		if r.Err != nil {
@@ -88,13 +89,13 @@ func (p *program) writeEnvs(c *cli.Context, results []remote.Result[[]snapshot.E
 		}
 		hosts++
 		for _, e := range r.Value {
-			t.Add(r.Host.Name, render.ShownName(format, string(e.EID)), render.ShownName(format, string(e.Username)), render.ShownName(format, e.Config.Name), environment.Creation(e.Creation, p.Now(), c.Bool("timestamp")))
+			t.Add(r.Host.Name, output.Name(string(e.EID)), output.Name(string(e.Username)), output.Name(e.Config.Name), output.Age(e.Creation, now))
 		}
 	}
-	if err := t.Write(p.Out, format); err != nil || c.Bool("no-summary") {
+	if err := t.Write(p.Out); err != nil || list.noSummary {
 		return err
 	}
-	_, err := fmt.Fprintf(p.Out, "\nTotal %d environments on %d hosts\n", len(t.Rows), hosts)
+	_, err := fmt.Fprintf(p.Out, "\nTotal %d environments on %d hosts\n", t.Len(), hosts)
 	return err
 }
 
@@ -105,31 +106,32 @@ func (p *program) remoteQueryCommand() *cli.Command {
 		Flags: append(remoteFlags(),
 			&cli.StringFlag{Name: "name", Usage: "only environments of this `NAME`"},
 			&cli.StringSliceFlag{Name: "query", Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")},
-			command.FormatFlag()),
+			command.FormatFlag("tui", "csv", "json")),
 		Action: p.remoteQuery,
 	}
 }
 
 func (p *program) remoteQuery(c *cli.Context) error {
-	format, err := command.FormatOf(c, "tui", "csv", "json")
-	if err != nil {
-		return err
-	}
 	queries := c.StringSlice("query")
 	if err := environment.CheckQueries(queries); err != nil {
 		return err
 	}
-	f, err := p.openFleet(c)
+	list, err := p.readListing(c)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	results, duplicates := askOnce(c.Context, f, f.commands().Environments)
-	f.Bar.End()
-	for i := range results {
-		results[i].Value = named(results[i].Value, c, "name")
+	f, err := p.open(list.Config)
+	if err != nil {
+		return err
 	}
-	if format == "json" {
+	defer f.close()
+	results, duplicates := askOnce(c.Context, f, f.commands().Environments)
+	if c.IsSet("name") {
+		for i := range results {
+			results[i].Value = slices.DeleteFunc(results[i].Value, func(e snapshot.Environment) bool { return e.Config.Name != c.String("name") })
+		}
+	}
+	if list.output.Format == "json" {
 		err = render.WriteJSON(p.Out, envsDocumentOf(results, duplicates))
 	} else {
 		err = p.writeQuery(results, queries)
@@ -137,33 +139,15 @@ func (p *program) remoteQuery(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.conclude(f, render.FailuresOf(results), duplicates)
-}
-
-// named keeps the environments whose name is a flag's value, if it was given.
-func named(envs []snapshot.Environment, c *cli.Context, flag string) []snapshot.Environment {
-	if !c.IsSet(flag) {
-		return envs
-	}
-	var kept []snapshot.Environment
-	for i := range envs {
-		if envs[i].Config.Name == c.String(flag) {
-			kept = append(kept, envs[i])
-		}
-	}
-	return kept
+	return f.conclude(render.FailuresOf(results), duplicates)
 }
 
 func (p *program) writeQuery(results []remote.Result[[]snapshot.Environment], queries []string) error {
-	t := &render.Table{NoHeader: true}
+	var rows [][]string
 	for _, r := range results {
 		for i := range r.Value {
-			row := make([]string, len(queries))
-			for j, q := range queries {
-				row[j] = environment.Queries[q](r.Host.Name, &r.Value[i])
-			}
-			t.Add(row...)
+			rows = append(rows, environment.Facts(queries, r.Host.Name, &r.Value[i]))
 		}
 	}
-	return t.WriteCSV(p.Out)
+	return render.WriteCSV(p.Out, rows)
 }

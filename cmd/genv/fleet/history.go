@@ -3,36 +3,37 @@ package fleet
 import (
 	"os"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/history"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/urfave/cli/v2"
 )
 
 func (p *program) remoteHistoryCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "history",
-		Usage: "say what was done to whom, when and why, from the log of `enforce --audit-log`",
+		Usage: "print what was done to users, when and why, from the log of `enforce --audit-log`",
 		Flags: append(history.Flags(),
 			&cli.StringFlag{Name: "audit-log", Usage: "the log `FILE` ($GENV_AUDIT_LOG)"},
-			&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "only what was done on this `HOST`"},
+			&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "only actions on this `HOST`"},
 		),
 		Action: p.remoteHistory,
 	}
 }
 
-// remoteHistory reads the controller's log. It connects to nobody.
+// remoteHistory reads the controller's log, and connects to no host.
 func (p *program) remoteHistory(c *cli.Context) error {
 	path := c.String("audit-log")
 	if path == "" {
 		path = p.Getenv("GENV_AUDIT_LOG")
 	}
 	if path == "" || path == "off" {
-		return command.Usage("name the log that `genv remote enforce --audit-log FILE` keeps: --audit-log FILE, or GENV_AUDIT_LOG")
+		return command.Usage("missing --audit-log FILE, or GENV_AUDIT_LOG: name the log of `genv remote enforce --audit-log FILE`")
 	}
 	if _, err := os.Stat(path); err != nil { // an empty answer would say that nothing was done
-		return command.Usage("the log: %w; name the one that `genv remote enforce --audit-log FILE` keeps", err)
+		return command.Usage("the log: %w; name the log of `genv remote enforce --audit-log FILE`", err)
 	}
 	hosts := command.AllGiven(c, "host")
 	if len(hosts) > 1 {

@@ -7,31 +7,30 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/policy"
-	"github.com/seed-3119e985/genv/snapshot"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 func (p *program) policyCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "policy",
-		Usage: "look at policy files",
+		Usage: "check and explain policy files",
 		Subcommands: []*cli.Command{
 			{
-				Name: "check", Usage: "say all that is wrong with a policy file", ArgsUsage: "FILE",
+				Name: "check", Usage: "list the errors of a policy file", ArgsUsage: "FILE",
 				Action: p.policyCheck,
 			},
 			{
-				Name: "explain", Usage: "say what holds for a user on a host, and where that comes from",
-				Flags: append(enforcement.RuleFlags(), command.FormatFlag(),
-					&cli.StringFlag{Name: "user", Usage: "the `USER`; without one, what holds for nobody in particular"},
-					&cli.StringFlag{Name: "host", Usage: "the `HOST`, by its name in the inventory"},
-					&cli.StringSliceFlag{Name: "label", Usage: "a label of the host, as `KEY=VALUE`; several times"},
-					&cli.StringFlag{Name: "at", Usage: "a `TIME` such as 2026-11-20T22:00, for schedules; now, if there is none"},
+				Name: "explain", Usage: "print the settings for a user on a host, and where each comes from",
+				Flags: append(enforcement.RuleFlags(), command.FormatFlag("tui", "csv", "json"),
+					&cli.StringFlag{Name: "user", Usage: "the settings for this `USER`; without it, those for users that the policy doesn't name"},
+					&cli.StringFlag{Name: "host", Usage: "on this `HOST`, by its name in the inventory"},
+					&cli.StringSliceFlag{Name: "label", Usage: "a label of the host: `KEY=VALUE`; may be repeated"},
+					&cli.StringFlag{Name: "at", Usage: "at this `TIME`, such as 2026-11-20T22:00; now by default"},
 				),
 				Action: p.policyExplain,
 			},
@@ -41,7 +40,7 @@ func (p *program) policyCommand() *cli.Command {
 
 func (p *program) policyCheck(c *cli.Context) error {
 	if c.Args().Len() != 1 {
-		return command.Usage("name the file: genv policy check policy.yaml")
+		return command.Usage("missing file: write `genv policy check FILE`")
 	}
 	path := c.Args().First()
 	data, err := enforcement.ReadPolicyFile(path)
@@ -51,7 +50,7 @@ func (p *program) policyCheck(c *cli.Context) error {
 	if err := policy.Check(path, data); err != nil {
 		return command.Usage("%w", err)
 	}
-	_, err = fmt.Fprintf(p.Out, "%s is right\n", path)
+	_, err = fmt.Fprintf(p.Out, "%s: OK\n", path)
 	return err
 }
 
@@ -59,7 +58,7 @@ func (p *program) policyExplain(c *cli.Context) error {
 	if err := command.RefuseArguments(c); err != nil {
 		return err
 	}
-	format, err := command.FormatOf(c, "tui", "csv", "json")
+	output, err := command.ReadOutput(c)
 	if err != nil {
 		return err
 	}
@@ -70,24 +69,24 @@ func (p *program) policyExplain(c *cli.Context) error {
 	if q.At, err = p.Time(c.String("at")); err != nil {
 		return err
 	}
-	file, err := enforcement.PolicyOf(c)
+	file, err := enforcement.ReadPolicy(c)
 	if err != nil {
 		return err
 	}
-	return p.writeExplanation(format, q, file.Explain(q))
+	return p.writeExplanation(output, q, file.Explain(q))
 }
 
-func (p *program) writeExplanation(format string, q enforce.Query, list []policy.Explanation) error {
-	if format == "json" {
+func (p *program) writeExplanation(output render.Output, q enforce.Query, list []policy.Explanation) error {
+	if output.Format == "json" {
 		return render.WriteJSON(p.Out, ExplainDocument{
 			Schema: "genv.policy.explain/1", User: q.User, Host: q.Host, At: q.At.Format(time.RFC3339), Settings: list,
 		})
 	}
-	t := &render.Table{Columns: []render.Column{render.Col("SETTING", 24), render.Col("VALUE", 16), render.Col("FROM", 0)}}
+	t := output.Table(render.Col("SETTING", 24), render.Col("VALUE", 16), render.Col("FROM", 0))
 	for _, e := range list {
 		t.Add(e.Key, e.Value, e.From)
 	}
-	return t.Write(p.Out, format)
+	return t.Write(p.Out)
 }
 
 // ExplainDocument is the JSON of `genv policy explain`.
@@ -99,7 +98,7 @@ type ExplainDocument struct {
 	Settings []policy.Explanation `json:"settings"`
 }
 
-// labelsOf reads KEY=VALUE, several times.
+// labelsOf reads words of the form KEY=VALUE.
 func labelsOf(words []string) (map[string]string, error) {
 	labels := make(map[string]string, len(words))
 	for _, word := range words {

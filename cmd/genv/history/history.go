@@ -10,23 +10,20 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/snapshot"
-
-	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
 // Flags select from a log.
 func Flags() []cli.Flag {
-	return []cli.Flag{
+	return append([]cli.Flag{
 		&cli.StringFlag{Name: "user", Usage: "only actions on this `USER`, by name or uid"},
 		&cli.IntFlag{Name: "pid", DefaultText: "any", Usage: "only actions on process `PID`"},
-		&cli.StringFlag{Name: "since", Usage: "only what is not older: `TIME`, such as 2h, 7d or 2026-11-20T22:00"},
-		command.FormatFlag(),
-		&cli.BoolFlag{Name: "no-header", Usage: "leave out the names of the columns"},
-	}
+		&cli.StringFlag{Name: "since", Usage: "only actions since `TIME`, such as 2h, 7d or 2026-11-20T22:00"},
+	}, command.OutputFlags()...)
 }
 
 // Show prints what a query finds in a log.
@@ -34,7 +31,7 @@ func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error
 	if err := command.RefuseArguments(c); err != nil {
 		return err
 	}
-	format, err := command.FormatOf(c, "tui", "csv", "json")
+	output, err := command.ReadOutput(c)
 	if err != nil {
 		return err
 	}
@@ -53,9 +50,9 @@ func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error
 		return err
 	}
 	if damage.Lines > 0 {
-		fmt.Fprintf(p.Err, "%s: %s cannot be read and are passed over, the first at %s\n", path, render.Plural(damage.Lines, "line"), damage.First)
+		fmt.Fprintf(p.Err, "%s: skipped %s that can't be read, the first at %s\n", path, render.Plural(damage.Lines, "line"), damage.First)
 	}
-	return write(p, format, entries, c.Bool("no-header"))
+	return write(p, output, entries)
 }
 
 // Document is the JSON of `history`.
@@ -64,16 +61,16 @@ type Document struct {
 	Entries []audit.Entry `json:"entries"`
 }
 
-func write(p *command.Program, format string, entries []audit.Entry, noHeader bool) error {
-	if format == "json" {
+func write(p *command.Program, output render.Output, entries []audit.Entry) error {
+	if output.Format == "json" {
 		return render.WriteJSON(p.Out, Document{Schema: "genv.history/1", Entries: entries})
 	}
-	t := &render.Table{Columns: []render.Column{render.Col("TIME", 21), render.Col("HOST", 12), render.Col("USER", 10), render.Col("WHAT", 24), render.Col("STATUS", 12), render.Col("WHY", 0)}, NoHeader: noHeader}
+	t := output.Table(render.Col("TIME", 21), render.Col("HOST", 12), render.Col("USER", 10), render.Col("WHAT", 24), render.Col("STATUS", 12), render.Col("WHY", 0))
 	for i := range entries {
 		e := &entries[i]
 		t.Add(e.Time.Local().Format(time.DateTime), string(e.Host), userOf(e), whatOf(e), string(e.Status), whyOf(e))
 	}
-	return t.Write(p.Out, format)
+	return t.Write(p.Out)
 }
 
 func userOf(e *audit.Entry) string {

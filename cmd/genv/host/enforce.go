@@ -2,66 +2,56 @@ package host
 
 import (
 	"context"
+	"time"
 
 	"github.com/urfave/cli/v2"
-
-	"github.com/seed-3119e985/genv/enforce"
-	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
-	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/snapshot"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce"
+	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 func (p *program) enforceCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "enforce",
-		Usage:  "hold this machine to the rules, cycle after cycle",
+		Usage:  "enforce the rules on this machine, in a loop",
 		Flags:  enforcement.Flags(),
 		Action: p.enforceHere,
 	}
 }
 
-// enforceHere is the controller's loop over a single host without a name: this
-// machine.
+// enforceHere runs the controller's loop over a single host: this machine.
 func (p *program) enforceHere(c *cli.Context) error {
 	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
-	format, err := command.FormatOf(c, "tui", "json")
-	if err != nil {
-		return err
-	}
-	schedule, err := enforcement.ScheduleOf(c)
-	if err != nil {
 		return err
 	}
 	host, err := p.openHost()
 	if err != nil {
 		return err
 	}
-	here := &enforcement.Fleet{
-		Controller: &controller.Controller{
-			Hosts: []remote.Host{{}}, Link: &selfLink{host: host}, Fanout: 1, Now: p.Now,
-		},
-		Bar: &render.Progress{},
+	read := func() (enforcement.Setup, error) {
+		config, err := enforcement.ReadConfig(c)
+		return enforcement.Setup{Config: config, Fleet: enforcement.Fleet{
+			Hosts: []remote.Host{{}}, Link: &localLink{host: host}, Fanout: 1, LocalName: snapshot.Hostname(enforcelocal.Hostname()),
+			CycleLimit: 4*time.Minute + 2*agent.MaxGrace, Progress: &render.Progress{},
+		}}, err
 	}
-	rules, err := enforcement.Begin(&p.Program, c, here, enforcelocal.Hostname(), format)
+	setup, err := read()
 	if err != nil {
 		return err
 	}
-	defer rules.Close()
-	return rules.Run(c, schedule, func() (*controller.Controller, error) { return rules.Reload(here.Hosts) })
+	return enforcement.Run(c.Context, &p.Program, p.Logger(c), setup, read)
 }
 
-// selfLink is the Link to this machine.
-type selfLink struct{ host *host }
+// localLink is the controller.Link to this machine.
+type localLink struct{ host *host }
 
-func (l *selfLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
+func (l *localLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
 	s, err := l.host.snapshot(ctx)
 	if err != nil {
 		return nil, &remote.Error{Class: remote.CommandFailed, Err: err}
@@ -69,16 +59,16 @@ func (l *selfLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snaps
 	return s, nil
 }
 
-func (l *selfLink) Execute(ctx context.Context, _ remote.Host, report enforce.Report) (agent.Execution, error) {
+func (l *localLink) Execute(ctx context.Context, _ remote.Host, report enforce.Report) (agent.Execution, error) {
 	return l.host.execution(ctx, report), nil
 }
 
-func (l *selfLink) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]int, error) {
-	return l.host.tell(messages)
+func (l *localLink) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]int, error) {
+	return l.host.notify(messages)
 }
 
-func (l *selfLink) About(remote.Host) agent.About { return agent.About{} }
+func (l *localLink) About(remote.Host) agent.About { return agent.About{} }
 
-func (l *selfLink) Identify(context.Context, remote.Host) (agent.Identity, error) {
+func (l *localLink) Identify(context.Context, remote.Host) (agent.Identity, error) {
 	return agent.Identity{}, nil
 }

@@ -4,12 +4,13 @@ import (
 	"context"
 	"sync"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/urfave/cli/v2"
 )
 
 // program is genv as its commands see it.
@@ -24,10 +25,9 @@ func Commands(with command.Program) []*cli.Command {
 // host is this machine, for enforcement.
 type host struct {
 	*localhost.Host
-	// spare carries out detachments only: GENV_TERMINATE_PROCESSES=0 says so.
-	spare bool
-	// silent tells users nothing on their terminals: GENV_TELL=off says so.
-	silent   bool
+	noTerminate bool // only detach devices: GENV_TERMINATE_PROCESSES=0
+	noMessages  bool // don't write to users' terminals: GENV_TELL=off
+
 	executor *enforcelocal.Executor
 	reports  sync.Mutex   // held while a report is carried out
 	say      func(string) // gets its lines
@@ -40,7 +40,7 @@ func (p *program) openHost() (*host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &host{Host: here, spare: p.Getenv("GENV_TERMINATE_PROCESSES") == "0", silent: p.Getenv("GENV_TELL") == "off"}
+	h := &host{Host: here, noTerminate: p.Getenv("GENV_TERMINATE_PROCESSES") == "0", noMessages: p.Getenv("GENV_TELL") == "off"}
 	h.names.now = p.Now
 	h.record = p.openHostRecord(h.Machine.Proc)
 	h.executor = enforcelocal.New(h.Machine, h.Store, enforcelocal.ExecutorOptions{Grace: executeGrace, OnAction: func(line string) { h.say(line) }})
@@ -54,19 +54,19 @@ func (h *host) execution(ctx context.Context, report enforce.Report) agent.Execu
 	return done
 }
 
-// carryOut does what a report says, and says a line for each thing done. The
-// warnings are about the record on this host.
+// carryOut carries out a report, and calls say with a line for each action. The
+// warnings are about the audit log of this host.
 func (h *host) carryOut(ctx context.Context, report enforce.Report, say func(string)) (_ []enforce.Outcome, warnings []string) {
 	h.reports.Lock()
 	defer h.reports.Unlock()
-	spared := []enforce.Termination(nil)
-	if h.spare {
-		spared, report.Terminate = report.Terminate, nil
+	refused := []enforce.Termination(nil)
+	if h.noTerminate {
+		refused, report.Terminate = report.Terminate, nil
 	}
 	h.say = say
-	recorded := h.record.begin(report, spared)
+	recorded := h.record.begin(report, refused)
 	outcomes := h.executor.Execute(ctx, report)
-	for _, t := range spared {
+	for _, t := range refused {
 		outcomes = append(outcomes, enforce.Outcome{
 			PID: t.Process.PID, EID: t.Process.EID, Status: enforce.StatusRefused, Reason: "GENV_TERMINATE_PROCESSES=0 on this host",
 		})

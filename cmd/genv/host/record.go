@@ -14,8 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// recordPath is where what is done on this host is recorded, "" for nowhere. Who
-// is not root records nothing unless told where.
+// recordPath is the audit log of this host; "" for none. Users other than root have
+// none unless GENV_AUDIT_LOG names it.
 func (p *program) recordPath() string {
 	switch path := p.Getenv("GENV_AUDIT_LOG"); {
 	case path == "off", path == "" && os.Geteuid() != 0:
@@ -26,9 +26,8 @@ func (p *program) recordPath() string {
 	return localhost.DefaultAuditLog
 }
 
-// hostRecord is this host's record. That it cannot be kept is a warning and
-// keeps nobody from acting: the controller has its own record, and that one
-// decides.
+// hostRecord writes this host's audit log. If it can't be written, that is a warning,
+// and actions are still carried out: the log of the controller decides about that.
 type hostRecord struct {
 	path string
 	now  func() time.Time
@@ -40,16 +39,16 @@ type hostRecord struct {
 type reportRecord struct {
 	*hostRecord
 	items    []audit.Record
-	warnings []string // why it could not be kept
+	warnings []string // why it could not be written
 }
 
 func (p *program) openHostRecord(processes proc.FS) *hostRecord {
 	return &hostRecord{path: p.recordPath(), now: p.Now, by: p.Getenv("SUDO_USER"), proc: processes}
 }
 
-// begin records what is about to be done.
-func (h *hostRecord) begin(report enforce.Report, spared []enforce.Termination) *reportRecord {
-	report.Terminate = append(report.Terminate[:len(report.Terminate):len(report.Terminate)], spared...)
+// begin records what will be done.
+func (h *hostRecord) begin(report enforce.Report, refused []enforce.Termination) *reportRecord {
+	report.Terminate = append(report.Terminate[:len(report.Terminate):len(report.Terminate)], refused...)
 	r := &reportRecord{hostRecord: h}
 	r.items = audit.ReportRecords(snapshot.Hostname(enforcelocal.Hostname()), report, nil)
 	for i := range r.items {
@@ -68,7 +67,7 @@ func (h *hostRecord) begin(report enforce.Report, spared []enforce.Termination) 
 	return r
 }
 
-// end records what came of it.
+// end records the outcomes.
 func (r *reportRecord) end(outcomes []enforce.Outcome) {
 	r.append(audit.OutcomeRecords(r.items, outcomes))
 }
@@ -82,12 +81,12 @@ func (r *reportRecord) append(records []audit.Record) {
 	}
 	err := audit.AppendHostLog(r.path, records...)
 	if err != nil {
-		r.warnings = append(r.warnings, fmt.Sprintf("it is not recorded on this host: %v", err))
+		r.warnings = append(r.warnings, fmt.Sprintf("not recorded on this host: %v", err))
 	}
 }
 
-// snapshot is this machine's snapshot with what enforcement needs to know of
-// its processes and its clock.
+// snapshot is this machine's snapshot, with what enforcement needs to know about its
+// processes and its clock.
 func (h *host) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	s, err := h.Machine.Snapshot(ctx)
 	if err != nil {

@@ -11,30 +11,29 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/enforce"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 )
 
-// gcPercentServed has the collector of garbage run seldom: there is little of
-// it, and processor time is dearer to a host than some megabytes.
+// gcPercentServed makes the garbage collector run rarely: there is little garbage, and
+// processor time costs a host more than some megabytes.
 const gcPercentServed = 400
 
-// devicesFor is for how long a served list of devices is used again. A process
-// on a device that is not on it makes it be asked at once.
+// devicesFor is for how long a list of devices is used again. It is renewed at once
+// for a process on a device that isn't in it.
 const devicesFor = time.Minute
 
 func (p *program) usageServeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "serve",
-		Usage: "answer a controller's requests on stdin and stdout until it hangs up",
+		Usage: "answer a controller's requests on stdin and stdout until it closes the connection",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "token", Usage: "begin the greeting with `TOKEN`, so that it is found behind banners"},
-			&cli.DurationFlag{Name: "idle", Value: 10 * time.Minute, Usage: "end when nothing was asked for this `TIME`"},
+			&cli.StringFlag{Name: "token", Usage: "begin the greeting with `TOKEN`, so that it is found after banners"},
+			&cli.DurationFlag{Name: "idle", Value: 10 * time.Minute, Usage: "end after this `TIME` without a request"},
 		},
 		Action: p.usageServe,
 	}
@@ -68,10 +67,10 @@ func (p *program) usageServe(c *cli.Context) error {
 	return err
 }
 
-// endWithParent has the kernel send SIGTERM when the parent dies, which is sudo
-// or the connection's sshd: nobody may be left on a host whom no controller
-// asks. The kernel tells of deaths after prctl(2) alone, so a parent that is
-// another one by then has died before.
+// endWithParent has the kernel send SIGTERM when the parent, which is sudo or the
+// sshd of the connection, dies: this process must not outlive its connection. The
+// kernel only signals deaths after prctl(2), so the parent may have died before, and
+// then there is another one.
 func endWithParent(parent int) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {
 		return fmt.Errorf("ask the kernel for the parent's death: %w", err)
@@ -100,21 +99,21 @@ func (s served) Execute(ctx context.Context, report enforce.Report) (agent.Execu
 }
 
 // Notify implements agent.Backend.
-func (s served) Notify(messages []agent.Message) ([]int, error) { return s.host.tell(messages) }
+func (s served) Notify(messages []agent.Message) ([]int, error) { return s.host.notify(messages) }
 
-// tell shows messages on this machine's terminals, and counts those.
-func (h *host) tell(messages []agent.Message) ([]int, error) {
+// notify writes messages to users' terminals, and returns to how many for each.
+func (h *host) notify(messages []agent.Message) ([]int, error) {
 	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
 	terminals := make([]int, len(messages))
-	if h.silent {
+	if h.noMessages {
 		return terminals, nil
 	}
 	for i, m := range messages {
-		told, err := here.Notify(m.UID, m.Text)
+		count, err := here.Notify(m.UID, m.Text)
 		if err != nil {
 			return nil, err
 		}
-		terminals[i] = told
+		terminals[i] = count
 	}
 	return terminals, nil
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os/signal"
@@ -9,33 +10,31 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/snapshot"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// executeGrace is how long processes have to end when the report does not say,
-// so that this host can tell what came of them. It lies well within a
-// controller's deadline for a command.
+// executeGrace is how long processes have to end if the report doesn't say it. It is
+// well below a controller's timeout for a command, so that the outcome can be
+// reported.
 const executeGrace = 10 * time.Second
 
 func (p *program) usageCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "usage",
-		Usage: "what a controller runs on this host",
+		Usage: "commands that a controller runs on this host",
 		Subcommands: []*cli.Command{
 			{
 				Name:   "snapshot",
-				Usage:  "print what uses the devices of this host, as JSON",
+				Usage:  "print the devices, environments and processes of this host, as JSON",
 				Flags:  []cli.Flag{&cli.StringFlag{Name: "type", Usage: "only one `PART`: devices, envs or processes"}},
 				Action: p.usageSnapshot,
 			},
 			{
 				Name:   "execute",
-				Usage:  "carry out the report on stdin, and print a line for each thing done",
+				Usage:  "carry out the report on stdin, and print a line for each action",
 				Action: p.usageExecute,
 			},
 			p.usageServeCommand(),
@@ -52,54 +51,52 @@ func (p *program) usageSnapshot(c *cli.Context) error {
 		return err
 	}
 	host.Machine.Brief = true
-	document, warnings, err := host.document(c, c.String("type"))
+	document, warnings, err := host.document(c.Context, c.String("type"))
 	if err != nil {
 		return err
 	}
-	for _, w := range warnings {
-		fmt.Fprintln(p.Err, render.Printable(w))
-	}
+	p.Warn(warnings...)
 	_, err = p.Out.Write(append(document, '\n'))
 	return err
 }
 
-// document is the JSON for a part of the snapshot, or the whole.
-func (h *host) document(c *cli.Context, part string) ([]byte, []string, error) {
+// document is the JSON of a part of the snapshot, or of all of it, with warnings.
+func (h *host) document(ctx context.Context, part string) (document []byte, warnings []string, err error) {
 	switch part {
 	case "":
-		s, err := h.Machine.Snapshot(c.Context)
+		s, err := h.Machine.Snapshot(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		return withWarnings(snapshot.EncodeSnapshot(s))(append(s.Warnings, unexpressed(s.Processes)...))
+		document, err = snapshot.EncodeSnapshot(s)
+		return document, append(s.Warnings, inexpressible(s.Processes)...), err
 	case "devices":
-		devices, warnings, err := h.Machine.Devices(c.Context)
+		devices, warnings, err := h.Machine.Devices(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		return withWarnings(snapshot.EncodeDevices(devices))(warnings)
+		document, err = snapshot.EncodeDevices(devices)
+		return document, warnings, err
 	case "envs":
-		envs, warnings, err := h.Machine.Environments(c.Context)
+		envs, warnings, err := h.Machine.Environments(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		return withWarnings(snapshot.EncodeEnvironments(envs))(warnings)
+		document, err = snapshot.EncodeEnvironments(envs)
+		return document, warnings, err
 	case "processes":
-		processes, warnings, err := h.Machine.Processes(c.Context)
+		processes, warnings, err := h.Machine.Processes(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		return withWarnings(snapshot.EncodeProcesses(processes))(append(warnings, unexpressed(processes)...))
+		document, err = snapshot.EncodeProcesses(processes)
+		return document, append(warnings, inexpressible(processes)...), err
 	}
 	return nil, nil, command.Usage("--type %q: write devices, envs or processes", part)
 }
 
-func withWarnings(document []byte, err error) func([]string) ([]byte, []string, error) {
-	return func(warnings []string) ([]byte, []string, error) { return document, warnings, err }
-}
-
-// unexpressed tells of the processes that the 1.4.3 format has no words for.
-func unexpressed(processes []snapshot.Process) []string {
+// inexpressible warns about processes that the format of 1.4.3 can't describe.
+func inexpressible(processes []snapshot.Process) []string {
 	var warnings []string
 	for i := range processes {
 		if p := &processes[i]; !p.EnvUnknown && !p.Expressible() {
@@ -125,18 +122,16 @@ func (p *program) usageExecute(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	// A controller that has hung up must not leave the report half done: what
-	// is written for it then fails, and that is all.
+	// The report is finished even if the controller has closed the connection; only
+	// writing to it fails then.
 	signal.Ignore(syscall.SIGPIPE)
 	say := func(line string) { fmt.Fprintln(p.Out, line) }
 	outcomes, warnings := host.carryOut(c.Context, report, say)
 	for _, o := range outcomes {
 		if text := enforcement.Remark(o); text != "" {
-			fmt.Fprintln(p.Err, render.Printable(text))
+			p.Warn(text)
 		}
 	}
-	for _, text := range warnings {
-		fmt.Fprintln(p.Err, render.Printable(text))
-	}
+	p.Warn(warnings...)
 	return nil
 }

@@ -15,21 +15,20 @@ const (
 	// nameWithin for one.
 	namesWithin = 3 * time.Second
 	nameWithin  = 2 * time.Second
-	// namelessFor is for how long a user who has no name is not asked for again: a
+	// namelessFor is how long the name of a user without one isn't asked for again: a
 	// directory service that is down may look like one that doesn't know the user.
 	namelessFor = time.Minute
 )
 
-// userNames are the names of users, as far as they are known: a directory service
-// may be slow, so a name is asked for once in a conversation.
+// userNames are the names of users, as far as they are known. A directory service may
+// be slow, so each name is asked for only once in a session.
 type userNames struct {
 	now    func() time.Time
 	getent func(ctx context.Context, uid string) ([]byte, error) // nil for getent(1)
 	known  map[snapshot.UID]userName
 }
 
-// userName is what is known of one user. An empty name is that of a user who had
-// none at that time.
+// userName is the name of a user at a time; empty for none.
 type userName struct {
 	name snapshot.Username
 	at   time.Time
@@ -41,8 +40,8 @@ func (n *userNames) of(uid snapshot.UID) (name snapshot.Username, unknown bool) 
 	return user.name, !known
 }
 
-// ask asks for the names of the owners of processes. What can't be asked for stays
-// unknown, until the next time.
+// ask asks for the names of the owners of processes. Those that can't be asked for
+// stay unknown until the next call.
 func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
 	ctx, cancel := context.WithTimeout(ctx, namesWithin)
 	defer cancel()
@@ -70,8 +69,7 @@ func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
 	}
 }
 
-// lookUp is the name of a user, or "" for one who has none. An error says that it
-// could not be asked for.
+// lookUp is the name of a user, or "" for none. An error means that it is unknown.
 func (n *userNames) lookUp(ctx context.Context, uid snapshot.UID) (snapshot.Username, error) {
 	getent := n.getent
 	if getent == nil {

@@ -27,7 +27,7 @@ func Open(p command.Program) (*Host, error) {
 		options.Username = nil
 	}
 	store := state.New(state.Dir(p.Getenv), options)
-	smi := &lateSMI{path: p.Getenv("PATH"), self: self, lock: smiLock(p.Getenv, os.Geteuid())}
+	smi := &lazySMI{path: p.Getenv("PATH"), self: self, lock: smiLock(p.Getenv, os.Geteuid())}
 	return &Host{Machine: &local.Collector{SMI: smi, StateFiles: store, Now: p.Now}, Store: store, SharedAccount: p.SharedAccount}, nil
 }
 

@@ -11,15 +11,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// smiTimeout is how long nvidia-smi may take: without persistence mode it needs
-// up to 3 s a GPU, and a controller waits 30 s for the whole command.
+// smiTimeout is how long nvidia-smi may take: without persistence mode it takes up to
+// 3 s for each GPU, and a controller waits 30 s for the whole command.
 const smiTimeout = 25 * time.Second
 
-// smiLock says where the lock file for an nvidia-smi is, so that those that hang
-// don't pile up: for root in /run/genv, or under GENV_ROOT_DIR, which sudo doesn't
-// pass on; for other users in their own $XDG_RUNTIME_DIR, and without one nowhere.
-// The program and the state folder are in its name, since simulated hosts on one
-// machine have their own GPUs.
+// smiLock returns the path of the lock file for an nvidia-smi, which keeps hanging
+// ones from piling up: for root in /run/genv, or in GENV_ROOT_DIR, which sudo doesn't
+// pass on; for other users in their $XDG_RUNTIME_DIR, or none. Its name depends on the
+// program and the state folder, since simulated hosts on one machine have different
+// GPUs.
 func smiLock(getenv func(string) string, uid int) func(path string) string {
 	dir := "/run/genv"
 	switch root, runtime := getenv("GENV_ROOT_DIR"), getenv("XDG_RUNTIME_DIR"); {
@@ -39,15 +39,14 @@ func smiLock(getenv func(string) string, uid int) func(path string) string {
 	}
 }
 
-// lateSMI looks for nvidia-smi when it is first needed: much of what genv does
-// on a host needs none.
-type lateSMI struct {
+// lazySMI looks for nvidia-smi when it is first needed: most commands don't need it.
+type lazySMI struct {
 	path, self string
 	lock       func(path string) string
 	client     *nvidiasmi.Client
 }
 
-func (s *lateSMI) find() (*nvidiasmi.Client, error) {
+func (s *lazySMI) find() (*nvidiasmi.Client, error) {
 	if s.client == nil {
 		path, err := nvidiasmi.Find(s.path, s.self)
 		if err != nil {
@@ -58,7 +57,7 @@ func (s *lateSMI) find() (*nvidiasmi.Client, error) {
 	return s.client, nil
 }
 
-func (s *lateSMI) Apps(ctx context.Context) (nvidiasmi.Usage, error) {
+func (s *lazySMI) Apps(ctx context.Context) (nvidiasmi.Usage, error) {
 	client, err := s.find()
 	if err != nil {
 		return nvidiasmi.Usage{}, err
@@ -66,7 +65,7 @@ func (s *lateSMI) Apps(ctx context.Context) (nvidiasmi.Usage, error) {
 	return client.Apps(ctx)
 }
 
-func (s *lateSMI) Devices(ctx context.Context) ([]nvidiasmi.GPU, error) {
+func (s *lazySMI) Devices(ctx context.Context) ([]nvidiasmi.GPU, error) {
 	client, err := s.find()
 	if err != nil {
 		return nil, err
@@ -74,7 +73,7 @@ func (s *lateSMI) Devices(ctx context.Context) ([]nvidiasmi.GPU, error) {
 	return client.Devices(ctx)
 }
 
-func (s *lateSMI) List(ctx context.Context) ([]nvidiasmi.ListedGPU, error) {
+func (s *lazySMI) List(ctx context.Context) ([]nvidiasmi.ListedGPU, error) {
 	client, err := s.find()
 	if err != nil {
 		return nil, err

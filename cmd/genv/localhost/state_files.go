@@ -9,27 +9,26 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// StateFiles are the state files without what is dead. A host whose devices are not
-// registered yet has environments all the same.
+// StateFiles are the state files without what has ended. A host may have environments
+// before its devices are registered.
 func (h *Host) StateFiles(ctx context.Context) (state.Files, error) {
-	books, err := h.Store.Read(ctx)
-	if errors.Is(err, state.ErrNoDevices) {
-		err = nil
-	}
-	return books, err
+	return allowNoDevices(h.Store.Read(ctx))
 }
 
-// RawStateFiles are what the state files hold, dead parts included.
+// RawStateFiles are the state files as they are, with what has ended.
 func (h *Host) RawStateFiles(ctx context.Context) (state.Files, error) {
-	books, err := h.Store.ReadRaw(ctx)
+	return allowNoDevices(h.Store.ReadRaw(ctx))
+}
+
+func allowNoDevices(files state.Files, err error) (state.Files, error) {
 	if errors.Is(err, state.ErrNoDevices) {
 		err = nil
 	}
-	return books, err
+	return files, err
 }
 
-// Update changes the state files. Where that fails for want of devices, nvidia-smi is
-// asked, without the lock, whether there are more than the state files know.
+// Update changes the state files. If that fails because there are too few devices,
+// nvidia-smi is asked, without the lock, whether the host has more by now.
 func (h *Host) Update(ctx context.Context, change func(*state.Files) error) error {
 	err := h.Store.Update(ctx, change)
 	var tooMany *state.TooManyError
@@ -50,37 +49,37 @@ func (h *Host) Update(ctx context.Context, change func(*state.Files) error) erro
 	return h.Store.Update(ctx, change)
 }
 
-// Devices are the state files with the devices of this host. nvidia-smi is slow, so
-// it is asked only when the state files hold no devices yet, or the driver has more.
+// Devices are the state files with the devices of this host. nvidia-smi is slow, so it
+// is only asked if no devices are registered yet, or if the driver has more.
 func (h *Host) Devices(ctx context.Context, raw bool) (state.Files, error) {
 	read := h.Store.Read
 	if raw {
 		read = h.Store.ReadRaw
 	}
-	books, err := read(ctx)
+	files, err := read(ctx)
 	unregistered := errors.Is(err, state.ErrNoDevices)
 	if err != nil && !unregistered {
-		return books, err
+		return files, err
 	}
-	if !unregistered && driverDevices(h.Machine.Proc.Root) <= len(books.Devices) {
-		return books, nil
+	if !unregistered && driverDevices(h.Machine.Proc.Root) <= len(files.Devices) {
+		return files, nil
 	}
 	found, err := h.Machine.ListDevices(ctx)
 	if err != nil && unregistered {
-		return books, err
+		return files, err
 	}
 	if err != nil {
-		books.Warnings = append(books.Warnings, "this host has devices that are not listed: "+err.Error())
-		return books, nil
+		files.Warnings = append(files.Warnings, "this host has devices that are not listed: "+err.Error())
+		return files, nil
 	}
-	if books, err = h.Store.RegisterDevices(ctx, found); err != nil || !raw {
-		return books, err
+	if files, err = h.Store.RegisterDevices(ctx, found); err != nil || !raw {
+		return files, err
 	}
 	return read(ctx)
 }
 
-// driverDevices is how many devices NVIDIA's driver has, which is cheap to ask;
-// 0 where it doesn't tell. The driver makes a folder for each in
+// driverDevices is the number of devices of NVIDIA's driver, which is cheap to ask;
+// 0 if it is unknown. The driver makes a folder for each in
 // /proc/driver/nvidia/gpus (NVIDIA driver README, "proc file system interface").
 func driverDevices(proc string) int {
 	if proc == "" {

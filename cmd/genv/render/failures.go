@@ -19,6 +19,7 @@ type Failure struct {
 	NextStep string       `json:"next_step"`
 }
 
+// FailureOf describes the error of a host.
 func FailureOf(host string, err error) Failure {
 	class := remote.ClassOf(err)
 	text := strings.TrimPrefix(err.Error(), host+": ")

@@ -42,7 +42,7 @@ func TestProgress(t *testing.T) {
 					time.Sleep(s.wait)
 					synctest.Wait()
 					if s.done >= 0 {
-						p.Tell(s.done, 3)
+						p.Update(s.done, 3)
 					}
 					require.Equal(t, s.want, written(), "step %d", i)
 				}

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 	"unicode/utf8"
+
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Column is a column of a table. Width is 1.4.3's: a column is at least as wide,
@@ -18,29 +21,72 @@ type Column struct {
 // Col is a column of a name and at least a width.
 func Col(name string, width int) Column { return Column{Name: name, Width: width} }
 
-// Table is rows under columns, as text for people or CSV for programs.
-type Table struct {
-	Columns  []Column
-	Rows     [][]string
-	NoHeader bool
+// Output is how a command prints: as text for people (tui), or as csv or json.
+type Output struct {
+	Format    string
+	NoHeader  bool
+	Timestamp bool // times instead of ages
 }
 
-func (t *Table) Add(values ...string) { t.Rows = append(t.Rows, values) }
+// Table is an empty table, to be printed as this output.
+func (o Output) Table(columns ...Column) *Table { return &Table{output: o, columns: columns} }
 
-// write prints the table in a format of tableFormats.
-func (t *Table) Write(w io.Writer, format string) error {
-	if format == "csv" {
-		return t.WriteCSV(w)
+// Name is a text that a user chose, for a table: for people cut to the length of a
+// name, so that it says no more than that.
+func (o Output) Name(text string) string {
+	if o.Format != "tui" {
+		return text
 	}
-	return t.writeText(w)
+	return Name(text)
 }
 
-// writeCSV follows RFC 4180: see writeRow.
-func (t *Table) WriteCSV(w io.Writer) error {
-	rows := t.Rows
-	if !t.NoHeader {
+// Name is a text that a user chose, cut to the length of a name.
+func Name(text string) string {
+	if utf8.RuneCountInString(text) <= maxName {
+		return text
+	}
+	return string([]rune(text)[:maxName-1]) + "…"
+}
+
+// maxName is how many characters of a text that a user chose are shown to people.
+const maxName = 32
+
+// Age prints the time since a date, or the date itself if there is none or if
+// timestamps are asked for.
+func (o Output) Age(d snapshot.Date, now time.Time) string {
+	if o.Timestamp || d.IsZero() {
+		return d.String()
+	}
+	return Age(now.Sub(d.In(time.Local)))
+}
+
+// Table is rows under columns.
+type Table struct {
+	output  Output
+	columns []Column
+	rows    [][]string
+}
+
+// Add appends a row.
+func (t *Table) Add(values ...string) { t.rows = append(t.rows, values) }
+
+// Len is the number of rows.
+func (t *Table) Len() int { return len(t.rows) }
+
+// Write prints the table as text, or as CSV.
+func (t *Table) Write(w io.Writer) error {
+	rows := t.rows
+	if !t.output.NoHeader {
 		rows = append([][]string{t.header()}, rows...)
 	}
+	if t.output.Format == "csv" {
+		return WriteCSV(w, rows)
+	}
+	return t.writeText(w, rows)
+}
+
+// WriteCSV prints rows by RFC 4180: see writeRow.
+func WriteCSV(w io.Writer, rows [][]string) error {
 	var b strings.Builder
 	for _, row := range rows {
 		if err := writeRow(&b, row); err != nil {
@@ -51,12 +97,8 @@ func (t *Table) WriteCSV(w io.Writer) error {
 	return err
 }
 
-func (t *Table) writeText(w io.Writer) error {
+func (t *Table) writeText(w io.Writer, rows [][]string) error {
 	widths := t.widths()
-	rows := t.Rows
-	if !t.NoHeader {
-		rows = append([][]string{t.header()}, rows...)
-	}
 	var b strings.Builder
 	for _, row := range rows {
 		for i, value := range row {
@@ -72,31 +114,19 @@ func (t *Table) writeText(w io.Writer) error {
 	return err
 }
 
-// maxName is how many characters of a text that a user chose are shown to people.
-const maxName = 32
-
-// ShownName is a text that a user chose, in a column of a table: for people cut to the
-// length of a name, so that it says no more than that.
-func ShownName(format, text string) string {
-	if format != "tui" || utf8.RuneCountInString(text) <= maxName {
-		return text
-	}
-	return string([]rune(text)[:maxName-1]) + "…"
-}
-
 func (t *Table) header() []string {
-	names := make([]string, len(t.Columns))
-	for i, c := range t.Columns {
+	names := make([]string, len(t.columns))
+	for i, c := range t.columns {
 		names[i] = c.Name
 	}
 	return names
 }
 
 func (t *Table) widths() []int {
-	widths := make([]int, len(t.Columns))
-	for i, c := range t.Columns {
+	widths := make([]int, len(t.columns))
+	for i, c := range t.columns {
 		widths[i] = c.Width
-		for _, row := range t.Rows {
+		for _, row := range t.rows {
 			widths[i] = max(widths[i], utf8.RuneCountInString(Printable(row[i]))+2)
 		}
 	}

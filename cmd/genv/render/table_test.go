@@ -16,6 +16,6 @@ func TestShownName(t *testing.T) {
 		{"tui", long, long[4:] + "…"},
 		{"csv", long, long},
 	} {
-		require.Equal(t, row.want, ShownName(row.format, row.text))
+		require.Equal(t, row.want, Output{Format: row.format}.Name(row.text))
 	}
 }

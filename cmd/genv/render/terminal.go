@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 )
 
+// IsTerminal says whether what is written there is seen on a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
@@ -69,6 +70,7 @@ type Progress struct {
 	shown       bool
 }
 
+// NewProgress shows progress on a terminal; elsewhere it shows nothing.
 func NewProgress(out io.Writer) *Progress {
 	if !IsTerminal(out) {
 		return &Progress{}
@@ -76,9 +78,9 @@ func NewProgress(out io.Writer) *Progress {
 	return &Progress{out: out}
 }
 
-// tell is called as hosts answer, from many goroutines and in any order; with
+// Update is called as hosts answer, from many goroutines and in any order; with
 // none done when a fan-out begins.
-func (p *Progress) Tell(done, total int) {
+func (p *Progress) Update(done, total int) {
 	if p.out == nil {
 		return
 	}
@@ -112,7 +114,7 @@ func (p *Progress) draw() {
 	p.shown = true
 }
 
-// end removes the line, if it stands.
+// End removes the line, if it is shown.
 func (p *Progress) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

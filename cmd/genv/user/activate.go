@@ -6,27 +6,26 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-
-	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/environment"
 )
 
 func (p *program) activateCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "activate",
-		Usage:  "give this shell an environment",
+		Usage:  "activate an environment in this shell",
 		Flags:  activationFlags(),
-		Action: p.plainly(p.activate),
+		Action: p.withPlainErrors(p.activate),
 	}
 }
 
 // activationFlags are those of `genv activate`, here and on a host.
 func activationFlags() []cli.Flag {
 	return append(environment.SettingFlags(),
-		&cli.StringFlag{Name: "id", Aliases: []string{"eid"}, Usage: "enter the environment of this `ID`, from another terminal for example"},
+		&cli.StringFlag{Name: "id", Aliases: []string{"eid"}, Usage: "enter the existing environment with this `ID`, for example from another terminal"},
 		&cli.BoolFlag{Name: "no-prompt", Usage: "leave the shell's prompt as it is"},
 		&cli.BoolFlag{Name: "no-attach", Usage: "attach no devices yet"},
 		environment.OverSubscribeFlag(),
@@ -66,20 +65,20 @@ func (p *program) activate(c *cli.Context) error {
 	if err := caller.Apply(shell.Activate(active, c.Bool("no-prompt"))); err != nil {
 		return who.leave(c.Context, a.PID, err)
 	}
-	p.gained(c.Context, entry.others, entry.before, active.Devices)
+	p.reportAttached(c.Context, entry.others, entry.before, active.Devices)
 	return nil
 }
 
 func (w *person) alreadyActive(ctx context.Context) error {
-	books, err := w.StateFiles(ctx)
-	if err == nil && books.Environment(w.eid) == nil {
+	files, err := w.StateFiles(ctx)
+	if err == nil && files.Environment(w.eid) == nil {
 		return endedError{w.eid}
 	}
 	return errActive
 }
 
-// wanted is the configuration that was saved, and over it what the flags say.
-// An environment that is entered by its id has its own.
+// wanted is the saved configuration, overridden by the flags. An environment that is
+// entered by its id has a configuration of its own.
 func (p *program) wanted(c *cli.Context) (snapshot.EnvConfig, error) {
 	var config snapshot.EnvConfig
 	if dir, err := p.home(); err == nil && !c.IsSet("id") {
@@ -90,8 +89,8 @@ func (p *program) wanted(c *cli.Context) (snapshot.EnvConfig, error) {
 	return config, environment.ReadSettings(c, &config)
 }
 
-// identify fills in who the process belongs to, by the kernel's word. Nobody
-// but root puts another user's process into the state files.
+// identify fills in the owner of the process, as reported by the kernel. Only root
+// may register another user's process.
 func (w *person) identify(ctx context.Context, a *state.Activation) error {
 	a.UID = w.uid
 	if a.PID != 0 {
@@ -116,9 +115,9 @@ type entry struct {
 	before                []snapshot.DeviceIndex // what the environment had
 }
 
-// enter registers a process and attaches the devices that its configuration
-// asks for: all of it or nothing. An environment that is there already has the
-// devices that it has, unless more are asked for now.
+// enter registers a process and attaches the devices that its configuration asks
+// for: both or neither. An existing environment keeps its devices, unless more are
+// asked for now.
 func (w *person) enter(ctx context.Context, e *entry) (active shell.Active, err error) {
 	err = w.Update(ctx, func(b *state.Files) error {
 		a := e.Activation
@@ -144,8 +143,8 @@ func (w *person) enter(ctx context.Context, e *entry) (active shell.Active, err 
 	return active, err
 }
 
-// freeID is the process's PID, as in 1.4.3, unless an environment whose first
-// shell had that PID has outlived it.
+// freeID is the PID, as in 1.4.3, unless there still is an environment that an
+// earlier process with this PID began.
 func freeID(b *state.Files, pid snapshot.PID) snapshot.EnvID {
 	eid := snapshot.EnvID(fmt.Sprint(pid))
 	for n := 2; b.Environment(eid) != nil; n++ {
@@ -154,7 +153,7 @@ func freeID(b *state.Files, pid snapshot.PID) snapshot.EnvID {
 	return eid
 }
 
-// leave undoes an activation of which the shell could not be told.
+// leave undoes an activation that could not be applied to the shell.
 func (w *person) leave(ctx context.Context, pid snapshot.PID, cause error) error {
 	err := w.Store.Update(ctx, func(b *state.Files) error {
 		b.Deactivate(pid)
@@ -166,7 +165,7 @@ func (w *person) leave(ctx context.Context, pid snapshot.PID, cause error) error
 	return cause
 }
 
-// activeOf is a registered environment as its shells know it.
+// activeOf is a registered environment, for its shells.
 func activeOf(b *state.Files, eid snapshot.EnvID) shell.Active {
 	return shell.Active{EID: eid, Config: b.Environment(eid).Config, Devices: b.AttachedTo(eid)}
 }

@@ -10,12 +10,11 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state"
-
-	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
 // In the words of 1.4.3.
@@ -24,16 +23,16 @@ var (
 	errActive    = errors.New("Already running in an active environment") //nolint:staticcheck // 1.4.3's words
 )
 
-// endedError is a shell whose environment ended without it: the state files were
-// reset, or the shells that were registered in it have ended.
+// endedError means that the environment of this shell no longer exists: the state
+// files were reset, or the processes that were registered in it have ended.
 type endedError struct{ eid snapshot.EnvID }
 
 func (e endedError) Error() string {
 	return fmt.Sprintf("Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a new one", snapshot.Shown(string(e.eid)))
 }
 
-// plainly has a command's errors printed as 1.4.3 does, in its words alone.
-func (p *program) plainly(action cli.ActionFunc) cli.ActionFunc {
+// withPlainErrors prints the errors of a command as 1.4.3 does, without "genv:".
+func (p *program) withPlainErrors(action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		err := action(c)
 		var exit *command.ExitError
@@ -45,7 +44,7 @@ func (p *program) plainly(action cli.ActionFunc) cli.ActionFunc {
 	}
 }
 
-// advised is an error with the next step where the cause doesn't say it.
+// advised is the text of an error, with the next step if the cause doesn't say it.
 func advised(err error) string {
 	for _, advice := range []struct {
 		causes []error
@@ -53,7 +52,7 @@ func advised(err error) string {
 	}{
 		{[]error{unix.ENOSPC, unix.EDQUOT}, "nothing was changed: make room there, then run it again"},
 		{[]error{unix.EROFS}, "nothing was changed: remount it read-write, or set GENV_TMPDIR on the whole host"},
-		{[]error{nvidiasmi.ErrNoDevices}, "genv can attach no device before that"},
+		{[]error{nvidiasmi.ErrNoDevices}, "genv can't attach devices until then"},
 	} {
 		if slices.ContainsFunc(advice.causes, func(cause error) bool { return errors.Is(err, cause) }) {
 			return render.OneLine(err.Error()) + "; " + advice.step
@@ -64,12 +63,12 @@ func advised(err error) string {
 	}
 	var path *fs.PathError
 	if errors.As(err, &path) && errors.Is(path, fs.ErrPermission) {
-		return render.OneLine(err.Error()) + "; ask its owner or root to let you, or set GENV_TMPDIR on the whole host"
+		return render.OneLine(err.Error()) + "; ask its owner or root for permission, or set GENV_TMPDIR on the whole host"
 	}
 	return err.Error()
 }
 
-// holdersOf are those who have what was refused.
+// holdersOf are the environments that have the devices that were refused.
 func holdersOf(err error) []state.Conflict {
 	var taken *state.TakenError
 	var tooMany *state.TooManyError
@@ -85,7 +84,7 @@ func holdersOf(err error) []state.Conflict {
 // maxHolders is how many holders a refusal names.
 const maxHolders = 16
 
-// holderLines are the holders, each on a line of its own below the line of 1.4.3.
+// holderLines are the holders, each on a line, to follow the line of 1.4.3.
 func holderLines(holders []state.Conflict) string {
 	var text strings.Builder
 	for i, holder := range holders {
@@ -96,11 +95,4 @@ func holderLines(holders []state.Conflict) string {
 		text.WriteString("\n    " + holder.String())
 	}
 	return text.String()
-}
-
-// warn prints what was noticed and could be worked around.
-func (p *program) warn(warnings []string) {
-	for _, w := range warnings {
-		fmt.Fprintln(p.Err, render.Printable(w))
-	}
 }

@@ -7,28 +7,27 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-
-	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/environment"
 )
 
 func (p *program) attachCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "attach",
-		Usage: "attach devices to this environment: as many as it is configured with, or one",
+		Usage: "attach devices to this environment: as many as are configured, or one",
 		Flags: append(attachFlags(),
-			&cli.BoolFlag{Name: "refresh", Usage: "attach nothing; tell this shell what another terminal attached or detached"}),
-		Action: p.plainly(p.attach),
+			&cli.BoolFlag{Name: "refresh", Usage: "attach nothing; update this shell after another terminal attached or detached devices"}),
+		Action: p.withPlainErrors(p.attach),
 	}
 }
 
 // attachFlags are those of `genv attach` and `genv devices attach`.
 func attachFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "count", Usage: "have `N` devices attached in all"},
+		&cli.StringFlag{Name: "count", Usage: "attach devices until there are `N` in all"},
 		indexFlag("attach these devices: `INDEX`, or several with commas"),
 		environment.OverSubscribeFlag(),
 	}
@@ -67,13 +66,13 @@ func (p *program) attach(c *cli.Context) error {
 		return err
 	})
 	if err == nil {
-		p.gained(c.Context, others, before, now)
+		p.reportAttached(c.Context, others, before, now)
 	}
 	return err
 }
 
-// inShell changes the environment in which the command was typed, and then the
-// shell. An error changes neither.
+// inShell changes the environment of this shell, and then the shell. After an error
+// neither is changed.
 func (p *program) inShell(ctx context.Context, change func(*state.Files, *snapshot.Environment) error) error {
 	who, err := p.person()
 	if err != nil {
@@ -105,8 +104,8 @@ func (p *program) inShell(ctx context.Context, change func(*state.Files, *snapsh
 	return caller.Apply(shell.Update(active))
 }
 
-// attachTo attaches what was asked for, or else what the environment is
-// configured with, and lists all that it has then.
+// attachTo attaches the requested devices, or by default as many as the environment
+// is configured with, and lists all devices of the environment.
 func attachTo(b *state.Files, env *snapshot.Environment, r state.AttachRequest) ([]snapshot.DeviceIndex, error) {
 	r.EID, r.Memory = env.EID, env.Config.GPUMemory
 	if r.Count == 0 && r.Indices == nil {

@@ -8,12 +8,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
 func (p *program) configCommand() *cli.Command {
@@ -23,8 +22,8 @@ func (p *program) configCommand() *cli.Command {
 		ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",
 		Flags: append(configFlags(),
 			&cli.BoolFlag{Name: "save", Usage: "save the configuration in the folder that genv home prints"},
-			&cli.BoolFlag{Name: "load", Usage: "take the configuration that was saved there"}),
-		Action: p.plainly(p.config),
+			&cli.BoolFlag{Name: "load", Usage: "load the configuration from there"}),
+		Action: p.withPlainErrors(p.config),
 	}
 }
 
@@ -32,24 +31,24 @@ func configFlags() []cli.Flag {
 	return []cli.Flag{&cli.BoolFlag{Name: "clear", Usage: "remove the setting, or all"}}
 }
 
-// configRequest is what is to be done with which settings.
+// configRequest is what to do with which settings.
 type configRequest struct {
 	which             []environment.Setting
 	value             *string // nil to show
 	clear, save, load bool
 }
 
-// readConfigRequest takes switches behind the words too, as 1.4.3 does.
+// readConfigRequest accepts flags after the arguments too, as 1.4.3 does.
 func readConfigRequest(c *cli.Context) (configRequest, error) {
 	r := configRequest{which: environment.Settings, clear: c.Bool("clear"), save: c.Bool("save"), load: c.Bool("load")}
 	words := c.Args().Slice()
 	for name, on := range map[string]*bool{"clear": &r.clear, "save": &r.save, "load": &r.load} {
-		if i := slices.Index(words, "--"+name); i >= 0 && takes(c.Command, name) {
+		if i := slices.Index(words, "--"+name); i >= 0 && command.Takes(c.Command, name) {
 			*on, words = true, slices.Delete(words, i, i+1)
 		}
 	}
 	if len(words) > 2 {
-		return r, command.Usage("%q is one word too many; a value with spaces stands in quotes", words[2])
+		return r, command.Usage("unexpected argument %q; put a value with spaces in quotes", words[2])
 	}
 	if len(words) > 0 {
 		one, err := environment.SettingNamed(words[0])
@@ -65,11 +64,6 @@ func readConfigRequest(c *cli.Context) (configRequest, error) {
 		r.value = &words[1]
 	}
 	return r, r.check()
-}
-
-// takes says whether a command has a flag; `genv envs config` has fewer.
-func takes(command *cli.Command, flag string) bool {
-	return slices.ContainsFunc(command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), flag) })
 }
 
 func (r *configRequest) check() error {
@@ -122,13 +116,13 @@ func (p *program) config(c *cli.Context) error {
 
 // showOrSave only reads the state files.
 func (p *program) showOrSave(ctx context.Context, who *person, eid snapshot.EnvID, r configRequest) error {
-	books, err := who.StateFiles(ctx)
+	files, err := who.StateFiles(ctx)
 	if err != nil {
 		return err
 	}
-	env := books.Environment(eid)
+	env := files.Environment(eid)
 	if env == nil {
-		_, err := who.mine(&books, eid)
+		_, err := who.mine(&files, eid)
 		return err
 	}
 	if r.save {
@@ -142,8 +136,7 @@ func (p *program) showOrSave(ctx context.Context, who *person, eid snapshot.EnvI
 	return err
 }
 
-// configText lists the settings that have a value; one that was asked for by
-// its name stands without it.
+// configText lists the settings that have a value; a single one without its name.
 func configText(config *snapshot.EnvConfig, which []environment.Setting) string {
 	var b strings.Builder
 	for _, s := range which {
@@ -159,8 +152,8 @@ func configText(config *snapshot.EnvConfig, which []environment.Setting) string 
 	return b.String()
 }
 
-// reconfigure changes the settings that were asked for, from the value, from
-// what was saved, or to none.
+// reconfigure sets the requested settings: to the value, to what was saved, or to
+// none.
 func reconfigure(b *state.Files, env *snapshot.Environment, r configRequest, saved *snapshot.EnvConfig) error {
 	config := env.Config
 	for _, s := range r.which {
@@ -169,7 +162,7 @@ func reconfigure(b *state.Files, env *snapshot.Environment, r configRequest, sav
 		case r.value != nil:
 			text = *r.value
 		case r.load && text == "":
-			continue // what was not saved stays
+			continue // it was not saved
 		case r.clear:
 			text = ""
 		}

@@ -10,23 +10,22 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 )
 
 func (p *program) deactivateCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "deactivate",
-		Usage:  "give this shell back what it had; with its last shell an environment ends",
-		Action: p.plainly(p.deactivate),
+		Usage:  "leave the environment, which ends with its last process",
+		Action: p.withPlainErrors(p.deactivate),
 	}
 }
 
-// deactivate also serves a shell that was started from an active one, or whose
-// environment has ended: it is in no books, and its variables go all the same.
+// deactivate also works in a shell that isn't registered, because it was started
+// from an active one or its environment has ended: it removes the variables.
 func (p *program) deactivate(c *cli.Context) error {
 	if err := command.RefuseArguments(c); err != nil {
 		return err
@@ -53,24 +52,24 @@ func (p *program) deactivate(c *cli.Context) error {
 	return caller.Apply(shell.Deactivate())
 }
 
-// leave has a process leave an environment, and warns if that one goes on with
-// other processes.
+// leave removes a process from its environment, and warns if other processes still
+// run in that.
 func (p *program) leave(ctx context.Context, who *person, change func(*state.Files) (snapshot.EnvID, error)) error {
-	var goesOn string
+	var remaining string
 	err := who.Store.Update(ctx, func(b *state.Files) error {
 		eid, err := change(b)
-		goesOn = goesOnLine(b, eid)
+		remaining = remainingLine(b, eid)
 		return err
 	})
-	if err == nil && goesOn != "" {
-		p.Warn(goesOn)
+	if err == nil && remaining != "" {
+		p.Warn(remaining)
 	}
 	return err
 }
 
-// goesOnLine says which processes still run in an environment that its last shell
-// has left; "" if there are none.
-func goesOnLine(b *state.Files, eid snapshot.EnvID) string {
+// remainingLine names the processes that still run in an environment after its last
+// shell has left; "" if there are none.
+func remainingLine(b *state.Files, eid snapshot.EnvID) string {
 	pids := b.Successors(eid)
 	if len(pids) == 0 {
 		return ""
@@ -79,14 +78,14 @@ func goesOnLine(b *state.Files, eid snapshot.EnvID) string {
 	for i, pid := range pids {
 		words[i] = strconv.Itoa(int(pid))
 	}
-	return fmt.Sprintf("Environment %s goes on, with its devices, until its processes end: %s", snapshot.Shown(string(eid)), strings.Join(words, " "))
+	return fmt.Sprintf("Environment %s and its devices remain until its processes end: %s", snapshot.Shown(string(eid)), strings.Join(words, " "))
 }
 
-// unregistered is errNotActive, unless the state files have the shell although it has
-// lost the variable that says so.
+// unregistered is errNotActive, unless the shell is registered although it has lost
+// the variable with its environment.
 func (w *person) unregistered(ctx context.Context, pid snapshot.PID) (inactive, err error) {
-	books, err := w.StateFiles(ctx)
-	if err != nil || books.EnvironmentOf(pid) != nil {
+	files, err := w.StateFiles(ctx)
+	if err != nil || files.EnvironmentOf(pid) != nil {
 		return nil, err
 	}
 	return errNotActive, nil

@@ -3,18 +3,17 @@ package user
 import (
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 )
 
 func (p *program) detachCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "detach",
-		Usage:  "detach devices from this environment, all unless --index names some",
-		Flags:  []cli.Flag{indexFlag("detach these devices alone: `INDEX`, or several with commas")},
-		Action: p.plainly(p.detach),
+		Usage:  "detach devices from this environment, by default all",
+		Flags:  []cli.Flag{indexFlag("detach only these devices: `INDEX`, or several with commas")},
+		Action: p.withPlainErrors(p.detach),
 	}
 }
 
@@ -31,8 +30,8 @@ func (p *program) detach(c *cli.Context) error {
 	})
 }
 
-// detachFrom refuses devices that the host doesn't have: to say nothing would
-// hide a slip. One that isn't attached is what was asked for.
+// detachFrom refuses devices that the host doesn't have, which are likely typing
+// errors. A device that isn't attached is no error.
 func detachFrom(b *state.Files, eid snapshot.EnvID, list []snapshot.DeviceIndex) error {
 	for _, index := range list {
 		if b.Device(index) == nil {

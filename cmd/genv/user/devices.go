@@ -2,81 +2,71 @@ package user
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-
-	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/environment"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
 func (p *program) devicesCommand() *cli.Command {
-	eid := &cli.StringFlag{Name: "eid", Usage: "`ID` of the environment; the one of this shell unless given"}
+	eid := &cli.StringFlag{Name: "eid", Usage: "`ID` of the environment; by default that of this shell"}
 	return &cli.Command{
 		Name:   "devices",
 		Usage:  "list the devices of this host and who is attached to them",
-		Flags:  bookFlags(),
-		Action: p.plainly(p.devicesPs),
+		Flags:  listFlags(),
+		Action: p.withPlainErrors(p.devicesPs),
 		Subcommands: []*cli.Command{
-			{Name: "ps", Usage: "list them", Flags: bookFlags(), Action: p.plainly(p.devicesPs)},
+			{Name: "ps", Usage: "list them", Flags: listFlags(), Action: p.withPlainErrors(p.devicesPs)},
 			{
-				Name: "attach", Usage: "attach devices to an environment and print all that it has then",
-				Flags:  append(attachFlags(), eid, &cli.StringFlag{Name: "gpu-memory", Usage: "`CAPACITY` on each, instead of the environment's"}),
-				Action: p.plainly(p.devicesAttach),
+				Name: "attach", Usage: "attach devices to an environment, and print all that it has",
+				Flags:  append(attachFlags(), eid, &cli.StringFlag{Name: "gpu-memory", Usage: "memory `CAPACITY` on each, instead of that of the environment"}),
+				Action: p.withPlainErrors(p.devicesAttach),
 			},
 			{
-				Name: "detach", Usage: "detach devices from an environment and print those that it still has",
-				Flags: []cli.Flag{eid, indexFlag("these alone: `INDEX`, or several with commas")}, Action: p.plainly(p.devicesDetach),
+				Name: "detach", Usage: "detach devices from an environment, and print those that it still has",
+				Flags: []cli.Flag{eid, indexFlag("only these: `INDEX`, or several with commas")}, Action: p.withPlainErrors(p.devicesDetach),
 			},
-			{Name: "find", Usage: "print the devices of an environment", Flags: []cli.Flag{eid}, Action: p.plainly(p.devicesFind)},
+			{Name: "find", Usage: "print the devices of an environment", Flags: append(fileFlags(), eid), Action: p.withPlainErrors(p.devicesFind)},
 			{
 				Name: "query", Usage: "print facts about devices, one a line",
-				Flags: append(bookFlags(), indexFlag("these alone: `INDEX`, or several with commas"),
+				Flags: append(fileFlags(), command.FormatFlag("tui", "csv", "json"), indexFlag("only these: `INDEX`, or several with commas"),
 					&cli.StringSliceFlag{Name: "query", Usage: "`WHAT` to print, several values allowed: " + strings.Join(deviceQueryNames(), " ")}),
-				Action: p.plainly(p.devicesQuery),
+				Action: p.withPlainErrors(p.devicesQuery),
 			},
 		},
 	}
 }
 
-// bookFlags are those of the commands that list.
-func bookFlags() []cli.Flag {
+// listFlags are those of the commands that list.
+func listFlags() []cli.Flag {
+	return slices.Concat(command.OutputFlags(), []cli.Flag{command.TimestampFlag()}, fileFlags())
+}
+
+// fileFlags are those of the commands that read the state files.
+func fileFlags() []cli.Flag {
 	return []cli.Flag{
-		command.FormatFlag(),
-		&cli.BoolFlag{Name: "no-header", Usage: "leave out the names of the columns"},
-		&cli.BoolFlag{Name: "timestamp", Usage: "print times instead of ages"},
-		&cli.BoolFlag{Name: "no-cleanup", Usage: "show what has ended as well, and change nothing"},
-		&cli.BoolFlag{Name: "reset", Usage: "start with an empty file (only root may)"},
+		&cli.BoolFlag{Name: "no-cleanup", Usage: "show what has ended too, and change nothing"},
+		&cli.BoolFlag{Name: "reset", Usage: "clear the state file first (only root may)"},
 	}
 }
 
-// refuseBookFlags is for commands that list nothing: bookFlags that stand before
-// them would be ignored.
-func refuseBookFlags(c *cli.Context) error {
-	for _, flag := range bookFlags() {
-		if command.IsGiven(c, flag.Names()[0]) {
-			return command.Usage("--%s goes with the commands that list, not with %s", flag.Names()[0], c.Command.Name)
-		}
-	}
-	return nil
-}
+// errOnlyRootResets protects the other users: the state files are those of all.
+var errOnlyRootResets = errors.New("--reset clears the state of all users: only root may, with `sudo genv envs --reset` or `sudo genv devices --reset`")
 
-// errResetRoot is for --reset: what is in the files belongs to many users.
-var errResetRoot = errors.New("--reset takes from all users what they have: only root may, with `sudo genv envs --reset` or `sudo genv devices --reset`")
-
-// deviceBooks are the state files for a command that lists devices.
-func (p *program) deviceBooks(c *cli.Context) (state.Files, error) {
+// deviceFiles are the state files for a command that lists devices.
+func (p *program) deviceFiles(c *cli.Context) (state.Files, error) {
 	who, err := p.person()
 	if err != nil {
 		return state.Files{}, err
 	}
 	if command.Given(c, "reset").Bool("reset") {
 		if who.uid != 0 {
-			return state.Files{}, errResetRoot
+			return state.Files{}, errOnlyRootResets
 		}
 		found, err := who.Machine.ListDevices(c.Context)
 		if err != nil {
@@ -86,40 +76,36 @@ func (p *program) deviceBooks(c *cli.Context) (state.Files, error) {
 			return state.Files{}, err
 		}
 	}
-	books, err := who.Devices(c.Context, command.Given(c, "no-cleanup").Bool("no-cleanup"))
-	p.Warn(books.Warnings...)
-	return books, err
+	files, err := who.Devices(c.Context, command.Given(c, "no-cleanup").Bool("no-cleanup"))
+	p.Warn(files.Warnings...)
+	return files, err
 }
 
 func (p *program) devicesPs(c *cli.Context) error {
 	if c.Args().Present() {
 		return command.RefuseUnknown(c)
 	}
-	format, err := command.FormatOf(c, "tui", "csv", "json")
+	output, err := command.ReadOutput(c)
 	if err != nil {
 		return err
 	}
-	books, err := p.deviceBooks(c)
+	files, err := p.deviceFiles(c)
 	if err != nil {
 		return err
 	}
-	if format == "json" {
-		return render.WriteJSON(p.Out, localDevicesOf(&books))
+	if output.Format == "json" {
+		return render.WriteJSON(p.Out, localDevicesOf(&files))
 	}
-	t := &render.Table{
-		Columns:  []render.Column{render.Col("ID", 8), render.Col("ENV ID", 12), render.Col("ENV NAME", 16), render.Col("ATTACHED", 0)},
-		NoHeader: command.Given(c, "no-header").Bool("no-header"),
-	}
-	timestamp := command.Given(c, "timestamp").Bool("timestamp")
-	for _, d := range books.Devices {
+	t := output.Table(render.Col("ID", 8), render.Col("ENV ID", 12), render.Col("ENV NAME", 16), render.Col("ATTACHED", 0))
+	for _, d := range files.Devices {
 		for _, a := range d.Attachments {
-			t.Add(d.Index.String(), render.ShownName(format, string(a.EID)), render.ShownName(format, nameOf(&books, a.EID)), environment.Creation(a.Time, p.Now(), timestamp))
+			t.Add(d.Index.String(), output.Name(string(a.EID)), output.Name(nameOf(&files, a.EID)), output.Age(a.Time, p.Now()))
 		}
 		if len(d.Attachments) == 0 {
 			t.Add(d.Index.String(), "", "", "")
 		}
 	}
-	return t.Write(p.Out, format)
+	return t.Write(p.Out)
 }
 
 func nameOf(b *state.Files, eid snapshot.EnvID) string {

@@ -7,11 +7,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
 func (p *program) devicesAttach(c *cli.Context) error {
@@ -65,11 +64,8 @@ func (p *program) devicesDetach(c *cli.Context) error {
 	})
 }
 
-// ownerOfDevices is who asks, and the environment that --eid names.
+// ownerOfDevices is the user, and the environment that --eid names.
 func (p *program) ownerOfDevices(c *cli.Context) (*person, snapshot.EnvID, error) {
-	if err := refuseBookFlags(c); err != nil {
-		return nil, "", err
-	}
 	who, err := p.person()
 	if err != nil {
 		return nil, "", err
@@ -78,10 +74,9 @@ func (p *program) ownerOfDevices(c *cli.Context) (*person, snapshot.EnvID, error
 	return who, eid, err
 }
 
-// changeDevices changes the attachments of an environment, and prints which devices
-// it has then. env is a copy. An environment that is not registered belongs to no
-// user; as in 1.4.3 it can be given devices, which it has until the state files are
-// next read.
+// changeDevices changes the attachments of an environment, and prints its devices.
+// env is a copy. An environment that isn't registered belongs to no user; as in 1.4.3
+// devices can be attached to it, until the state files are next cleaned up.
 func (p *program) changeDevices(ctx context.Context, who *person, eid snapshot.EnvID, change func(b *state.Files, env *snapshot.Environment) error) error {
 	var attached []snapshot.DeviceIndex
 	err := who.Update(ctx, func(b *state.Files) error {
@@ -110,7 +105,7 @@ func (w *person) named(ctx context.Context, c *cli.Context) (snapshot.EnvID, err
 		return w.active(ctx)
 	}
 	if err := snapshot.CheckText("--eid", eid); err != nil || eid == "" {
-		return "", command.Usage("--eid %q is no environment's id: `genv envs` lists them", eid)
+		return "", command.Usage("--eid %q is not an environment ID: `genv envs` lists them", eid)
 	}
 	return snapshot.EnvID(eid), nil
 }
@@ -127,10 +122,10 @@ func (p *program) devicesFind(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	books, err := p.deviceBooks(c)
+	files, err := p.deviceFiles(c)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(p.Out, joined(books.AttachedTo(eid)))
+	_, err = fmt.Fprintln(p.Out, joined(files.AttachedTo(eid)))
 	return err
 }

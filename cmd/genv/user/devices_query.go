@@ -8,15 +8,14 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// deviceQueries are the words of `genv devices query --query` and what each
-// prints, in 1.4.3's way: lists with spaces between, and none within.
+// deviceQueries are the values of `genv devices query --query` and what each prints.
+// As in 1.4.3, the items of a list are separated by spaces, and have none.
 var deviceQueries = map[string]func(*snapshot.Device) string{
 	"index":        func(d *snapshot.Device) string { return d.Index.String() },
 	"total_memory": func(d *snapshot.Device) string { return d.TotalMemory.String() },
@@ -51,38 +50,36 @@ func (p *program) devicesQuery(c *cli.Context) error {
 		}
 	}
 	if len(queries) == 0 {
-		return command.Usage("--query is missing: write one or more of %s", strings.Join(deviceQueryNames(), " "))
+		return command.Usage("missing --query: write one or more of %s", strings.Join(deviceQueryNames(), " "))
 	}
 	list, err := indices(c)
 	if err != nil {
 		return err
 	}
-	format, err := command.FormatOf(c, "tui", "csv", "json")
+	output, err := command.ReadOutput(c)
 	if err != nil {
 		return err
 	}
-	books, err := p.deviceBooks(c)
+	files, err := p.deviceFiles(c)
 	if err != nil {
 		return err
 	}
-	if err := keepDevices(&books, list); err != nil {
+	if err := keepDevices(&files, list); err != nil {
 		return err
 	}
-	if format == "json" {
-		return render.WriteJSON(p.Out, localDevicesOf(&books))
+	if output.Format == "json" {
+		return render.WriteJSON(p.Out, localDevicesOf(&files))
 	}
-	t := &render.Table{NoHeader: true}
-	for i := range books.Devices {
-		row := make([]string, len(queries))
-		for j, q := range queries {
-			row[j] = deviceQueries[q](&books.Devices[i])
+	rows := make([][]string, len(files.Devices))
+	for i := range files.Devices {
+		for _, q := range queries {
+			rows[i] = append(rows[i], deviceQueries[q](&files.Devices[i]))
 		}
-		t.Add(row...)
 	}
-	return t.WriteCSV(p.Out)
+	return render.WriteCSV(p.Out, rows)
 }
 
-// keepDevices keeps the devices that are on a list, if there is one.
+// keepDevices removes the devices that are not on a list; nil keeps all.
 func keepDevices(b *state.Files, list []snapshot.DeviceIndex) error {
 	if list == nil {
 		return nil

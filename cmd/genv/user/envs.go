@@ -7,13 +7,12 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
 func (p *program) envsCommand() *cli.Command {
@@ -23,42 +22,42 @@ func (p *program) envsCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "envs",
 		Usage:  "list the environments of this host",
-		Flags:  bookFlags(),
-		Action: p.plainly(p.envsPs),
+		Flags:  listFlags(),
+		Action: p.withPlainErrors(p.envsPs),
 		Subcommands: []*cli.Command{
-			{Name: "ps", Usage: "list them", Flags: bookFlags(), Action: p.plainly(p.envsPs)},
+			{Name: "ps", Usage: "list them", Flags: listFlags(), Action: p.withPlainErrors(p.envsPs)},
 			{
-				Name: "activate", Usage: "register a process or a Jupyter kernel in an environment, which begins with it if it is new",
-				Flags:  append(environment.SettingFlags(), eid, pid, kernel, &cli.StringFlag{Name: "uid", Usage: "`UID` that the process is expected to have"}),
-				Action: p.plainly(p.envsActivate),
+				Name: "activate", Usage: "register a process or a Jupyter kernel in an environment, which is created if it doesn't exist",
+				Flags:  append(environment.SettingFlags(), eid, pid, kernel, &cli.StringFlag{Name: "uid", Usage: "fail unless the process has this `UID`"}),
+				Action: p.withPlainErrors(p.envsActivate),
 			},
 			{
-				Name: "deactivate", Usage: "take a process or a Jupyter kernel out of its environment, which ends with its last one",
-				Flags: []cli.Flag{pid, kernel}, Action: p.plainly(p.envsDeactivate),
+				Name: "deactivate", Usage: "remove a process or a Jupyter kernel from its environment, which ends with its last one",
+				Flags: []cli.Flag{pid, kernel}, Action: p.withPlainErrors(p.envsDeactivate),
 			},
 			{
 				Name: "config", Usage: "show or change the configuration of an environment", ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",
-				Flags: append(configFlags(), eid), Action: p.plainly(p.envsConfig),
+				Flags: append(configFlags(), eid), Action: p.withPlainErrors(p.envsConfig),
 			},
-			{Name: "find", Usage: "print the environment of a process or a Jupyter kernel", Flags: []cli.Flag{pid, kernel}, Action: p.plainly(p.envsFind)},
+			{Name: "find", Usage: "print the environment of a process or a Jupyter kernel", Flags: append(fileFlags(), pid, kernel), Action: p.withPlainErrors(p.envsFind)},
 			{
 				Name: "query", Usage: "print facts about environments, one a line",
-				Flags: append(bookFlags(), eid,
+				Flags: append(fileFlags(), command.FormatFlag("tui", "csv", "json"), eid,
 					&cli.StringSliceFlag{Name: "query", Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")}),
-				Action: p.plainly(p.envsQuery),
+				Action: p.withPlainErrors(p.envsQuery),
 			},
 		},
 	}
 }
 
-// environmentBooks are the state files for a command that lists environments. They
-// are checked against the names that the system has for users, which the
-// commands of every prompt have no time for.
-func (p *program) environmentBooks(c *cli.Context) (state.Files, error) {
+// environmentFiles are the state files for a command that lists environments. Their
+// user names are checked against those of the system, which would take too long for
+// commands that run at each prompt.
+func (p *program) environmentFiles(c *cli.Context) (state.Files, error) {
 	store := state.New(state.Dir(p.Getenv), state.StoreOptions{Now: p.Now, RootDir: state.RootDir(p.Getenv), Username: state.Users{}.Username})
 	if command.Given(c, "reset").Bool("reset") {
 		if os.Getuid() != 0 {
-			return state.Files{}, errResetRoot
+			return state.Files{}, errOnlyRootResets
 		}
 		if err := store.ResetEnvironments(c.Context); err != nil {
 			return state.Files{}, err
@@ -68,42 +67,38 @@ func (p *program) environmentBooks(c *cli.Context) (state.Files, error) {
 	if command.Given(c, "no-cleanup").Bool("no-cleanup") {
 		read = (&localhost.Host{Store: store}).RawStateFiles
 	}
-	books, err := read(c.Context)
-	p.Warn(books.Warnings...)
-	for i := range books.Environments {
-		if e := &books.Environments[i]; e.OwnerMismatch {
-			p.warn([]string{fmt.Sprintf("environment %s is registered for %s, but the kernel says otherwise of that uid or of its processes",
-				snapshot.Shown(string(e.EID)), shownOwner(e))})
+	files, err := read(c.Context)
+	p.Warn(files.Warnings...)
+	for i := range files.Environments {
+		if e := &files.Environments[i]; e.OwnerMismatch {
+			p.Warn(fmt.Sprintf("environment %s is registered for %s, but that uid has another name or its processes another owner",
+				snapshot.Shown(string(e.EID)), shownOwner(e)))
 		}
 	}
-	return books, err
+	return files, err
 }
 
 func (p *program) envsPs(c *cli.Context) error {
 	if c.Args().Present() {
 		return command.RefuseUnknown(c)
 	}
-	format, err := command.FormatOf(c, "tui", "csv", "json")
+	output, err := command.ReadOutput(c)
 	if err != nil {
 		return err
 	}
-	books, err := p.environmentBooks(c)
+	files, err := p.environmentFiles(c)
 	if err != nil {
 		return err
 	}
-	if format == "json" {
-		return render.WriteJSON(p.Out, localEnvironmentsOf(&books))
+	if output.Format == "json" {
+		return render.WriteJSON(p.Out, localEnvironmentsOf(&files))
 	}
-	t := &render.Table{
-		Columns:  []render.Column{render.Col("ID", 8), render.Col("USER", 16), render.Col("NAME", 16), render.Col("CREATED", 21), render.Col("PID(S)", 0)},
-		NoHeader: command.Given(c, "no-header").Bool("no-header"),
+	t := output.Table(render.Col("ID", 8), render.Col("USER", 16), render.Col("NAME", 16), render.Col("CREATED", 21), render.Col("PID(S)", 0))
+	for i := range files.Environments {
+		e := &files.Environments[i]
+		t.Add(output.Name(string(e.EID)), output.Name(owner(e)), output.Name(e.Config.Name), output.Age(e.Creation, p.Now()), environment.Queries["pids"]("", e))
 	}
-	timestamp := command.Given(c, "timestamp").Bool("timestamp")
-	for i := range books.Environments {
-		e := &books.Environments[i]
-		t.Add(render.ShownName(format, string(e.EID)), render.ShownName(format, owner(e)), render.ShownName(format, e.Config.Name), environment.Creation(e.Creation, p.Now(), timestamp), environment.Queries["pids"]("", e))
-	}
-	return t.Write(p.Out, format)
+	return t.Write(p.Out)
 }
 
 // owner is alice(1001), or the uid alone where it has no name.
@@ -157,35 +152,31 @@ func (p *program) envsQuery(c *cli.Context) error {
 	if err := environment.CheckQueries(queries); err != nil {
 		return err
 	}
-	format, err := command.FormatOf(c, "tui", "csv", "json")
+	output, err := command.ReadOutput(c)
 	if err != nil {
 		return err
 	}
-	books, err := p.environmentBooks(c)
+	files, err := p.environmentFiles(c)
 	if err != nil {
 		return err
 	}
 	if c.IsSet("eid") {
-		env := books.Environment(snapshot.EnvID(c.String("eid")))
+		env := files.Environment(snapshot.EnvID(c.String("eid")))
 		if env == nil {
 			return fmt.Errorf("%w: %q; `genv envs` lists the active ones", state.ErrNoEnvironment, c.String("eid"))
 		}
-		books.Environments = []snapshot.Environment{*env}
+		files.Environments = []snapshot.Environment{*env}
 	}
-	if format == "json" {
-		return render.WriteJSON(p.Out, localEnvironmentsOf(&books))
+	if output.Format == "json" {
+		return render.WriteJSON(p.Out, localEnvironmentsOf(&files))
 	}
 	hostname, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	t := &render.Table{NoHeader: true}
-	for i := range books.Environments {
-		row := make([]string, len(queries))
-		for j, q := range queries {
-			row[j] = environment.Queries[q](hostname, &books.Environments[i])
-		}
-		t.Add(row...)
+	var rows [][]string
+	for i := range files.Environments {
+		rows = append(rows, environment.Facts(queries, hostname, &files.Environments[i]))
 	}
-	return t.WriteCSV(p.Out)
+	return render.WriteCSV(p.Out, rows)
 }

@@ -6,49 +6,48 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// resident is the process or the Jupyter kernel that --pid or --kernel-id names.
-type resident struct {
+// member is the process or the Jupyter kernel that --pid or --kernel-id names.
+type member struct {
 	pid    snapshot.PID
 	kernel string
 }
 
-func residentOf(c *cli.Context) (resident, error) {
+func memberOf(c *cli.Context) (member, error) {
 	if err := command.RefuseArguments(c); err != nil {
-		return resident{}, err
+		return member{}, err
 	}
 	if c.IsSet("pid") == c.IsSet("kernel-id") {
-		return resident{}, command.Usage("write either --pid or --kernel-id")
+		return member{}, command.Usage("write either --pid or --kernel-id")
 	}
 	if c.IsSet("kernel-id") {
 		if c.String("kernel-id") == "" {
-			return resident{}, command.Usage("--kernel-id is empty")
+			return member{}, command.Usage("--kernel-id is empty")
 		}
-		return resident{kernel: c.String("kernel-id")}, nil
+		return member{kernel: c.String("kernel-id")}, nil
 	}
 	pid, err := strconv.ParseInt(c.String("pid"), 10, 32)
 	if err != nil || pid < 1 {
-		return resident{}, command.Usage("--pid %q is no process id", c.String("pid"))
+		return member{}, command.Usage("--pid %q is not a process ID", c.String("pid"))
 	}
-	return resident{pid: snapshot.PID(pid)}, nil
+	return member{pid: snapshot.PID(pid)}, nil
 }
 
 // environment is the one in which it is registered, or nil.
-func (r resident) environment(b *state.Files) *snapshot.Environment {
+func (r member) environment(b *state.Files) *snapshot.Environment {
 	if r.kernel != "" {
 		return b.EnvironmentOfKernel(r.kernel)
 	}
 	return b.EnvironmentOf(r.pid)
 }
 
-func (r resident) String() string {
+func (r member) String() string {
 	if r.kernel != "" {
 		return "Jupyter kernel " + r.kernel
 	}
@@ -56,10 +55,7 @@ func (r resident) String() string {
 }
 
 func (p *program) envsActivate(c *cli.Context) error {
-	r, err := residentOf(c)
-	if err == nil {
-		err = refuseBookFlags(c)
-	}
+	r, err := memberOf(c)
 	if err != nil {
 		return err
 	}
@@ -69,7 +65,7 @@ func (p *program) envsActivate(c *cli.Context) error {
 	}
 	a := state.Activation{EID: snapshot.EnvID(c.String("eid")), PID: r.pid, KernelID: r.kernel, At: snapshot.DateOf(p.Now())}
 	if a.EID == "" && r.kernel != "" {
-		return command.Usage("--eid is missing: a Jupyter kernel has no process id to name its environment after")
+		return command.Usage("missing --eid: only the environment of a process has a default ID")
 	}
 	if err := environment.ReadSettings(c, &a.Config); err != nil {
 		return err
@@ -78,19 +74,16 @@ func (p *program) envsActivate(c *cli.Context) error {
 		return err
 	}
 	if c.IsSet("uid") && c.String("uid") != fmt.Sprint(a.UID) {
-		return command.Usage("--uid %s: the kernel says that it is uid %d", c.String("uid"), a.UID)
+		return command.Usage("--uid %s: the process belongs to uid %d", c.String("uid"), a.UID)
 	}
 	_, err = who.enter(c.Context, &entry{Activation: a})
 	return err
 }
 
-// envsDeactivate is content when there is nothing to leave: it is what shells
-// run when they end.
+// envsDeactivate does nothing for a process without an environment: shells run it
+// when they end.
 func (p *program) envsDeactivate(c *cli.Context) error {
-	r, err := residentOf(c)
-	if err == nil {
-		err = refuseBookFlags(c)
-	}
+	r, err := memberOf(c)
 	if err != nil {
 		return err
 	}
@@ -117,15 +110,15 @@ func (p *program) envsDeactivate(c *cli.Context) error {
 }
 
 func (p *program) envsFind(c *cli.Context) error {
-	r, err := residentOf(c)
+	r, err := memberOf(c)
 	if err != nil {
 		return err
 	}
-	books, err := p.environmentBooks(c)
+	files, err := p.environmentFiles(c)
 	if err != nil {
 		return err
 	}
-	env := r.environment(&books)
+	env := r.environment(&files)
 	if env == nil {
 		return fmt.Errorf("%s is in no environment; `genv envs` lists them", r)
 	}
@@ -135,9 +128,6 @@ func (p *program) envsFind(c *cli.Context) error {
 
 func (p *program) envsConfig(c *cli.Context) error {
 	request, err := readConfigRequest(c)
-	if err == nil {
-		err = refuseBookFlags(c)
-	}
 	if err != nil {
 		return err
 	}

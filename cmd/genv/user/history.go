@@ -3,23 +3,24 @@ package user
 import (
 	"os"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/seed-3119e985/genv/cmd/genv/history"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/urfave/cli/v2"
 )
 
 func (p *program) historyCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "history",
-		Usage:  "say what was done to your processes and devices on this machine, when and why",
+		Usage:  "print what was done to your processes and devices on this machine, when and why",
 		Flags:  history.Flags(),
 		Action: p.historyHere,
 	}
 }
 
-// historyHere reads this host's log: root the whole, everybody else their own.
+// historyHere reads this host's log: for root all of it, for others their part.
 func (p *program) historyHere(c *cli.Context) error {
 	path := p.Getenv("GENV_AUDIT_LOG")
 	if path == "" || path == "off" {

@@ -13,18 +13,17 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/snapshot"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 func (p *program) homeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "home",
 		Usage: "print the folder in which configuration is saved",
-		Action: p.plainly(func(c *cli.Context) error {
+		Action: p.withPlainErrors(func(c *cli.Context) error {
 			if err := command.RefuseArguments(c); err != nil {
 				return err
 			}
@@ -47,9 +46,9 @@ Create a directory named '.genv' under one of the following directories:
   2) Home directory (i.e. $HOME)
 `)
 
-// home is the folder .genv of the working directory, or of the user's home. A
-// link would lead the files elsewhere, and one that belongs to somebody else
-// would let them configure this user.
+// home is the folder .genv of the working directory, or of the user's home. It must
+// not be a link, which could lead elsewhere, and it must belong to the user, so that
+// no other user can configure this one's environments.
 func (p *program) home() (string, error) {
 	for _, parent := range []string{workingDirectory(), p.Getenv("HOME")} {
 		if !filepath.IsAbs(parent) {
@@ -106,7 +105,7 @@ func readSetting(path string) (string, error) {
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, maxSetting+1))
 	if err == nil && len(data) > maxSetting {
-		err = errors.New("it is too long")
+		err = errors.New("the file is too long")
 	}
 	return strings.TrimSuffix(string(data), "\n"), err
 }

@@ -12,14 +12,14 @@ import (
 )
 
 // inUseTimeout is how long nvidia-smi may take to say which devices are in use.
-// Without its answer devices are attached all the same, in the order of 1.4.3.
+// Without its answer devices are attached in the order of 1.4.3.
 const inUseTimeout = 2 * time.Second
 
-// inUse are the processes that use devices and are not in the caller's environment.
-// It is empty if that is not known in time.
+// inUse are the processes that use devices and are not in the caller's environment;
+// none if nvidia-smi takes too long.
 type inUse []snapshot.Process
 
-// inUseByOthers runs nvidia-smi, so it must not be called under the lock.
+// inUseByOthers runs nvidia-smi, so it must not be called with the lock held.
 func (w *person) inUseByOthers(ctx context.Context, eid snapshot.EnvID, uid snapshot.UID) inUse {
 	ctx, cancel := context.WithTimeout(ctx, inUseTimeout)
 	defer cancel()
@@ -44,7 +44,7 @@ func (u inUse) devices() []snapshot.DeviceIndex {
 // maxInUse is how many processes are named.
 const maxInUse = 8
 
-// warnings say who uses the devices that were attached.
+// warnings name the processes that use the devices that were attached.
 func (u inUse) warnings(ctx context.Context, attached []snapshot.DeviceIndex) []string {
 	var lines []string
 	more := 0
@@ -80,9 +80,9 @@ func inUseLine(ctx context.Context, p *snapshot.Process, usage snapshot.DeviceUs
 	return text
 }
 
-// gained says on stderr, so that no script reads it as output, which devices an
-// environment has, and who else uses those that are new.
-func (p *program) gained(ctx context.Context, others inUse, before, now []snapshot.DeviceIndex) {
+// reportAttached prints the devices of an environment, and which processes use those
+// that are new: to stderr, so that no script reads it as output.
+func (p *program) reportAttached(ctx context.Context, others inUse, before, now []snapshot.DeviceIndex) {
 	if len(now) > 0 {
 		p.Warn("Attached GPUs: " + joined(now))
 	}

@@ -12,21 +12,20 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
-
-	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
 func (p *program) lockCommand() *cli.Command {
 	return &cli.Command{
 		Name:            "lock",
-		Usage:           "run a command while no other `genv lock` runs on this environment's devices",
+		Usage:           "run a command while no other `genv lock` uses this environment's devices",
 		ArgsUsage:       "COMMAND [ARGUMENT…]",
 		SkipFlagParsing: true, // all that follows is the command's
-		Action:          p.plainly(p.lock),
+		Action:          p.withPlainErrors(p.lock),
 	}
 }
 
@@ -39,7 +38,7 @@ func (p *program) lock(c *cli.Context) error {
 		words = words[1:]
 	}
 	if len(words) == 0 {
-		return command.Usage("there is no command to run: write `genv lock COMMAND`")
+		return command.Usage("missing command: write `genv lock COMMAND`")
 	}
 	who, err := p.person()
 	if err != nil {
@@ -47,7 +46,7 @@ func (p *program) lock(c *cli.Context) error {
 	}
 	devices, err := who.lockable(c.Context)
 	if errors.Is(err, errNotActive) {
-		fmt.Fprintln(p.Err, "genv: no device is locked, since this shell is in no environment: run `genv activate` first")
+		fmt.Fprintln(p.Err, "genv: no device is locked: this shell is in no environment; run `genv activate` first")
 	} else if err != nil {
 		return err
 	}
@@ -58,67 +57,67 @@ func (p *program) lock(c *cli.Context) error {
 		}
 		defer release()
 	}
-	signals, stop := notified()
+	signals, stop := receiveSignals()
 	defer stop()
 	return p.supervise("lock", exec.Command(words[0], words[1:]...), signals)
 }
 
-// patience is how long `genv lock` waits in silence.
-const patience = 2 * time.Second
+// silentWait is how long `genv lock` waits before it says so.
+const silentWait = 2 * time.Second
 
-// lockDevices waits as long as it takes, and says for whom.
+// lockDevices waits as long as it takes, and prints which process has the lock.
 func (p *program) lockDevices(ctx context.Context, who *person, devices []snapshot.DeviceIndex) (release func(), err error) {
-	soon, cancel := context.WithTimeout(ctx, patience)
+	soon, cancel := context.WithTimeout(ctx, silentWait)
 	defer cancel()
 	release, err = who.Store.LockDevices(soon, devices)
 	var busy *state.BusyError
 	if !errors.As(err, &busy) || ctx.Err() != nil {
 		return release, err
 	}
-	holder := "a process that cannot be seen from here"
+	holder := "a process that can't be seen from here"
 	if busy.Holder != nil {
 		holder = busy.Holder.String()
 	}
 	fmt.Fprintln(p.Err, render.Printable(fmt.Sprintf("genv: waiting for %s, which is held by %s", busy.Path, holder)))
 	release, err = who.Store.LockDevices(ctx, devices)
 	if again := (*state.BusyError)(nil); errors.As(err, &again) && again.Waited == 0 {
-		return nil, busy // interrupted before it was tried again: nobody is known to hold the other
+		return nil, busy // interrupted before the second attempt: the first one knows the holder
 	}
 	return release, err
 }
 
-// lockable are the devices of the environment in which the command was typed.
+// lockable are the devices of this shell's environment.
 func (w *person) lockable(ctx context.Context) ([]snapshot.DeviceIndex, error) {
 	eid, err := w.active(ctx)
 	if err != nil {
 		return nil, err
 	}
-	books, err := w.StateFiles(ctx)
+	files, err := w.StateFiles(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := w.mine(&books, eid); err != nil {
+	if _, err := w.mine(&files, eid); err != nil {
 		return nil, err
 	}
-	return books.AttachedTo(eid), nil
+	return files.AttachedTo(eid), nil
 }
 
-// What a shell tells of a command that it could not run: bash(1), "EXIT STATUS".
+// The exit status of commands that a shell could not run: bash(1), "EXIT STATUS".
 const (
 	exitNotExecutable = 126
 	exitNotFound      = 127
 	exitSignalled     = 128 // and the signal's number
 )
 
-// passedOn are the signals by which others ask a program for something.
-var passedOn = []os.Signal{
+// forwardedSignals are those by which other programs control one.
+var forwardedSignals = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
 	syscall.SIGTSTP, syscall.SIGCONT,
 }
 
-// pass passes a signal on to a command, unless the command has got it already.
+// forward sends a signal to a command, unless the terminal has sent it already.
 // SIGTSTP stops this process too, so that the shell sees the job as stopped.
-func pass(command *os.Process, s os.Signal) {
+func forward(command *os.Process, s os.Signal) {
 	if !fromTerminal(s) {
 		_ = command.Signal(s) // it may have ended meanwhile
 	}
@@ -127,8 +126,8 @@ func pass(command *os.Process, s os.Signal) {
 	}
 }
 
-// continuable says that a shell can continue this job: its process group is not
-// orphaned. The kernel doesn't stop orphaned ones for SIGTSTP (setpgid(2)).
+// continuable says whether a shell can continue this job: its process group must not
+// be orphaned. The kernel doesn't stop orphaned ones for SIGTSTP (setpgid(2)).
 func continuable() bool {
 	ancestors, err := proc.FS{}.Ancestors(snapshot.PID(os.Getpid()))
 	if err != nil {
@@ -144,9 +143,9 @@ func continuable() bool {
 	return false
 }
 
-// fromTerminal says that a signal is one of those that the terminal sends to
-// all of its foreground processes: the command has got it already, and many
-// programs take a second Ctrl-C for an order to drop everything.
+// fromTerminal says whether the terminal sends a signal to all its foreground
+// processes. The command has received it then, and many programs take a second Ctrl-C
+// as an order to stop at once.
 func fromTerminal(s os.Signal) bool {
 	if s != syscall.SIGINT && s != syscall.SIGQUIT && s != syscall.SIGTSTP {
 		return false

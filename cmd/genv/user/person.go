@@ -28,12 +28,12 @@ func Commands(with command.Program) []*cli.Command {
 	}
 }
 
-// person is who types a command on a GPU host.
+// person is the user of a command on a GPU host.
 type person struct {
 	*localhost.Host
-	uid    snapshot.UID   // the kernel's word on who asks; LOGNAME is only a claim
+	uid    snapshot.UID   // as reported by the kernel; LOGNAME is only a claim
 	eid    snapshot.EnvID // the environment that the shell claims to be in; empty for none
-	sudoed bool           // started by sudo, at whatever remove
+	sudoed bool           // started by sudo, directly or not
 }
 
 func (p *program) person() (*person, error) {
@@ -49,8 +49,8 @@ func (p *program) person() (*person, error) {
 	}, nil
 }
 
-// active is the environment in which the command was typed. sudo drops the
-// variable that says so; then a parent tells that there is one all the same.
+// active is the environment of this shell. sudo drops the variable with its ID; then
+// an ancestor process may show that there is one.
 func (w *person) active(ctx context.Context) (snapshot.EnvID, error) {
 	switch {
 	case w.eid != "":
@@ -58,7 +58,7 @@ func (w *person) active(ctx context.Context) (snapshot.EnvID, error) {
 	case !w.sudoed:
 		return "", errNotActive
 	}
-	books, err := w.StateFiles(ctx)
+	files, err := w.StateFiles(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -67,19 +67,19 @@ func (w *person) active(ctx context.Context) (snapshot.EnvID, error) {
 		return "", errNotActive // none that this user may see
 	}
 	for _, pid := range parents {
-		if env := books.EnvironmentOf(pid); env != nil {
-			return "", fmt.Errorf("sudo keeps from genv that this shell is in environment %s: run `sudo -E env PATH=$PATH genv …` instead", snapshot.Shown(string(env.EID)))
+		if env := files.EnvironmentOf(pid); env != nil {
+			return "", fmt.Errorf("sudo hides that this shell is in environment %s: run `sudo -E env PATH=$PATH genv …` instead", snapshot.Shown(string(env.EID)))
 		}
 	}
 	return "", errNotActive
 }
 
-// caller is the shell that is to be changed. Under sudo there is none, however
-// well it was initialised.
+// caller is the shell to change. Under sudo there is none, even if the shell was
+// initialised.
 func (p *program) caller(who *person) (shell.Caller, error) {
 	caller, err := shell.CallerFrom(p.Getenv)
 	if err != nil && who.sudoed && who.eid != "" {
-		err = errors.New("sudo cannot change the shell that this was typed in: run it without sudo, or `genv devices attach` with sudo and then `genv attach --refresh` without")
+		err = errors.New("sudo can't change this shell: run it without sudo, or `genv devices attach` with sudo and then `genv attach --refresh` without")
 	}
 	return caller, err
 }

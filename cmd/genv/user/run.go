@@ -14,13 +14,12 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/shell"
-	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/cmd/genv/shell"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
 func (p *program) runCommand() *cli.Command {
@@ -29,8 +28,8 @@ func (p *program) runCommand() *cli.Command {
 		Usage:     "run a command in an environment of its own, which ends with it; for cron, at, scripts and systemd",
 		ArgsUsage: "COMMAND [ARGUMENT…]",
 		Flags: append(environment.SettingFlags(), environment.OverSubscribeFlag(),
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "don't say which devices it has"}),
-		Action: p.plainly(p.runIn),
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "don't print its devices"}),
+		Action: p.withPlainErrors(p.runIn),
 	}
 }
 
@@ -39,12 +38,12 @@ func (p *program) runCommand() *cli.Command {
 func (p *program) runIn(c *cli.Context) error {
 	words := c.Args().Slice()
 	if len(words) == 0 {
-		return command.Usage("there is no command to run: write `genv run COMMAND`")
+		return command.Usage("missing command: write `genv run COMMAND`")
 	}
 	if _, err := exec.LookPath(words[0]); err != nil {
 		return p.notStarted("run", err) // before anything is registered
 	}
-	signals, stop := notified()
+	signals, stop := receiveSignals()
 	defer stop()
 	who, err := p.person()
 	if err != nil {
@@ -83,7 +82,7 @@ func (p *program) runEntry(c *cli.Context, who *person) (shell.Active, error) {
 	}
 	active, err := who.enter(c.Context, &e)
 	if err == nil && !c.Bool("quiet") {
-		p.gained(c.Context, e.others, nil, active.Devices)
+		p.reportAttached(c.Context, e.others, nil, active.Devices)
 	}
 	return active, err
 }
@@ -98,8 +97,8 @@ func (p *program) runLeave(ctx context.Context, who *person) error {
 	return p.leave(ctx, who, func(b *state.Files) (snapshot.EnvID, error) { return b.Deactivate(snapshot.PID(os.Getpid())), nil })
 }
 
-// runEnviron is what an activated shell exports, and PATH with the folder of the
-// shims first, if there is one.
+// runEnviron are the variables that an activated shell exports, and PATH with the
+// folder of the shims first, if there is one.
 func (p *program) runEnviron(active shell.Active) (shims string, environ []string) {
 	change := shell.Activate(active, true)
 	names := slices.Clone(change.Unset)
@@ -119,8 +118,8 @@ func (p *program) runEnviron(active shell.Active) (shims string, environ []strin
 	return shims, append(kept, set...)
 }
 
-// runShims is the folder of the shims; "" if there is none, and then the command
-// runs without them.
+// runShims is the folder of the shims; "" if there is none: the command then runs
+// without them.
 func (p *program) runShims() string {
 	exe, err := os.Executable()
 	if err != nil {
@@ -134,8 +133,8 @@ func (p *program) runShims() string {
 	return dir
 }
 
-// notStarted says why a command could not be run, with the status that env(1)
-// has for it.
+// notStarted prints why a command could not be run, and has the status of env(1) for
+// that.
 func (p *program) notStarted(name string, err error) error {
 	fmt.Fprintf(p.Err, "genv %s: %s\n", name, render.Printable(err.Error()))
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
@@ -144,20 +143,19 @@ func (p *program) notStarted(name string, err error) error {
 	return &command.ExitError{Code: exitNotExecutable}
 }
 
-// notified begins to receive the signals that are passed on. Those that this
-// process was started to ignore, as with nohup(1), stay ignored, also by the
-// command.
-func notified() (signals chan os.Signal, stop func()) {
+// receiveSignals receives the signals to forward. Those that this process was started
+// to ignore, as with nohup(1), stay ignored, also by the command.
+func receiveSignals() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 16)
-	heard := slices.DeleteFunc(slices.Clone(passedOn), signal.Ignored)
-	if len(heard) > 0 { // none would mean all
-		signal.Notify(signals, heard...)
+	received := slices.DeleteFunc(slices.Clone(forwardedSignals), signal.Ignored)
+	if len(received) > 0 { // none would mean all
+		signal.Notify(signals, received...)
 	}
 	return signals, func() { signal.Stop(signals) }
 }
 
-// supervise runs a command in this one's place as far as others can tell: its
-// status is ours, and signals are passed on.
+// supervise runs a command as if it replaced this one: with its exit status, and with
+// signals forwarded to it.
 func (p *program) supervise(name string, cmd *exec.Cmd, signals <-chan os.Signal) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.In, p.Out, p.Err
 	if err := cmd.Start(); err != nil {
@@ -168,7 +166,7 @@ func (p *program) supervise(name string, cmd *exec.Cmd, signals <-chan os.Signal
 	for {
 		select {
 		case s := <-signals:
-			pass(cmd.Process, s)
+			forward(cmd.Process, s)
 		case err := <-done:
 			return statusOf(err)
 		}

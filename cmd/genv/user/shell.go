@@ -7,23 +7,22 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
-
-	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
 func (p *program) shellCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "shell",
-		Usage: `what a shell evaluates: eval "$(genv shell --init)"`,
+		Usage: `print code for a shell to evaluate: eval "$(genv shell --init)"`,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "init", Usage: "print what initialises a shell"},
-			&cli.StringFlag{Name: "shell", Usage: "for this `SHELL`, bash or zsh, instead of the one that asks"},
+			&cli.BoolFlag{Name: "init", Usage: "print the code that initialises a shell"},
+			&cli.StringFlag{Name: "shell", Usage: "for this `SHELL`, bash or zsh, instead of the one that runs this"},
 		},
-		Action: p.plainly(p.shellInit),
+		Action: p.withPlainErrors(p.shellInit),
 	}
 }
 
@@ -32,7 +31,7 @@ func (p *program) shellInit(c *cli.Context) error {
 		return err
 	}
 	if !c.Bool("init") {
-		return command.Usage(`--init is missing: add eval "$(genv shell --init)" to your ~/.bashrc or ~/.zshrc`)
+		return command.Usage(`missing --init: add eval "$(genv shell --init)" to your ~/.bashrc or ~/.zshrc`)
 	}
 	kind, err := p.shellKind(c.String("shell"))
 	if err != nil {
@@ -47,7 +46,7 @@ func (p *program) shellInit(c *cli.Context) error {
 		options.Preactivate = &preactivation
 	}
 	if options.Shims, err = p.shims(exe); err != nil {
-		// A shell without shims is worth more than none.
+		// The shell is useful without the shims too.
 		fmt.Fprintln(p.Err, render.Printable(fmt.Sprintf("genv: nvidia-smi and docker will show all devices: %v", err)))
 	}
 	code, err := shell.Init(options)
@@ -69,8 +68,8 @@ func (p *program) shims(exe string) (string, error) {
 	return dir, nil
 }
 
-// shellKind is the shell that was named, or the one that runs this: a login
-// shell in SHELL need not be the one that evaluates it.
+// shellKind is the shell that was named, or the one that runs this, which may differ
+// from the login shell in SHELL.
 func (p *program) shellKind(name string) (shell.Kind, error) {
 	if name != "" {
 		return shell.ParseKind(name)
@@ -86,5 +85,5 @@ func (p *program) shellKind(name string) (shell.Kind, error) {
 	return shell.ParseKind(parent.Name)
 }
 
-// wrappers may stand between a shell and what it runs.
+// wrappers may run between a shell and genv.
 var wrappers = []string{"sudo", "su", "timeout", "setpriv", "strace"}

@@ -8,21 +8,19 @@ import (
 	"os/exec"
 	"syscall"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/cmd/genv/shell/docker"
 	"github.com/seed-3119e985/genv/cmd/genv/shell/smi"
 	"github.com/seed-3119e985/genv/snapshot"
-
-	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
-// Shim is the program in front of which this one stands, if it was called by its
-// name.
+// Shim is the program that this one replaces, if it was called by its name.
 func Shim(name string) (string, bool) { return shell.Shim(name) }
 
-// RunShim stands in front of nvidia-smi or docker, by whose name this program was
-// called, and returns its exit status.
+// RunShim runs nvidia-smi or docker with the limits of the environment, and returns
+// the exit status.
 func RunShim(ctx context.Context, with command.Program, name string, args []string) int {
 	p := &program{with}
 	status, err := p.startShim(ctx, name, args)
@@ -65,40 +63,40 @@ func (p *program) startShim(ctx context.Context, name string, args []string) (in
 	}.Run(ctx)
 }
 
-// container is what docker may give a container.
+// container is what a container may use.
 func (w *person) container(ctx context.Context) (docker.Environment, error) {
-	books, err := w.StateFiles(ctx)
+	files, err := w.StateFiles(ctx)
 	if err != nil {
 		return docker.Environment{}, err
 	}
-	env := books.Environment(w.eid)
+	env := files.Environment(w.eid)
 	if env == nil {
 		return docker.Environment{}, endedError{w.eid}
 	}
-	return docker.Environment{EID: w.eid, Name: env.Config.Name, Devices: books.AttachedTo(w.eid)}, nil
+	return docker.Environment{EID: w.eid, Name: env.Config.Name, Devices: files.AttachedTo(w.eid)}, nil
 }
 
 // view is what nvidia-smi shows.
 func (w *person) view(ctx context.Context) (smi.View, error) {
-	books, err := w.StateFiles(ctx)
+	files, err := w.StateFiles(ctx)
 	if err != nil {
 		return smi.View{}, err
 	}
-	env := books.Environment(w.eid)
+	env := files.Environment(w.eid)
 	if env == nil {
 		return smi.View{}, endedError{w.eid}
 	}
 	view := smi.View{Owns: w.owns}
-	for i := range books.Devices {
-		if a := books.Devices[i].Attachment(w.eid); a != nil {
-			view.Devices = append(view.Devices, smi.Device{Index: books.Devices[i].Index, Capacity: a.GPUMemory})
+	for i := range files.Devices {
+		if a := files.Devices[i].Attachment(w.eid); a != nil {
+			view.Devices = append(view.Devices, smi.Device{Index: files.Devices[i].Index, Capacity: a.GPUMemory})
 		}
 	}
 	return view, nil
 }
 
-// owns says whether a process was started in this environment, as far as this
-// user may see.
+// owns says whether a process was started in this environment; no if this user may
+// not see it.
 func (w *person) owns(pid snapshot.PID) bool {
 	eid, _, err := w.Machine.Proc.Environ(pid, "GENV_ENVIRONMENT_ID")
 	return err == nil && snapshot.EnvID(eid) == w.eid

@@ -8,17 +8,16 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/snapshot"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 func (p *program) statusCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "status",
-		Usage:  "say whether this shell is in an environment, and in which",
-		Action: p.plainly(p.status),
+		Usage:  "print whether this shell is in an environment, and in which",
+		Action: p.withPlainErrors(p.status),
 	}
 }
 
@@ -38,25 +37,25 @@ func (p *program) status(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	books, err := who.StateFiles(c.Context)
+	files, err := who.StateFiles(c.Context)
 	if err != nil {
 		return err
 	}
-	p.Warn(books.Warnings...)
-	env := books.Environment(eid)
+	p.Warn(files.Warnings...)
+	env := files.Environment(eid)
 	if env == nil {
 		fmt.Fprintln(p.Out, "Environment is not active")
 		p.Warn(endedError{eid}.Error())
 		return nil
 	}
-	_, err = fmt.Fprint(p.Out, render.Printable(statusText(env, books.AttachedTo(eid))))
+	_, err = fmt.Fprint(p.Out, render.Printable(statusText(env, files.AttachedTo(eid))))
 	return err
 }
 
 // statusText is 1.4.3's.
 func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Environment is active (%s)\n", render.ShownName("tui", string(env.EID)))
+	fmt.Fprintf(&b, "Environment is active (%s)\n", render.Name(string(env.EID)))
 	if len(attached) == 0 {
 		b.WriteString("Detached from GPUs\n")
 	} else {
@@ -64,7 +63,7 @@ func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex) stri
 	}
 	var lines []string
 	if env.Config.Name != "" {
-		lines = append(lines, "Name: "+render.ShownName("tui", env.Config.Name))
+		lines = append(lines, "Name: "+render.Name(env.Config.Name))
 	}
 	if env.Config.GPUs != nil {
 		lines = append(lines, "Device count: "+strconv.Itoa(*env.Config.GPUs))
@@ -78,7 +77,7 @@ func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex) stri
 	return b.String()
 }
 
-// joined lists indices as CUDA_VISIBLE_DEVICES does.
+// joined lists indices as in CUDA_VISIBLE_DEVICES.
 func joined(indices []snapshot.DeviceIndex) string {
 	words := make([]string, len(indices))
 	for i, index := range indices {

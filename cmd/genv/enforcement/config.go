@@ -1,0 +1,98 @@
+package enforcement
+
+import (
+	"errors"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Config is what the flags of `enforce` say, with the policy that they name.
+type Config struct {
+	Policy        *policy.File
+	Interval      time.Duration // between the starts of two cycles; 0 for a single one
+	Cycles        int           // 0 for no end
+	Format        string        // tui or json
+	DryRun        bool
+	ExitCode      bool // a dry run says with its exit code whether there is something to do
+	ActUnrecorded bool
+	AuditLog      string // path; empty for none
+	AuditSize     int64  // in bytes, at which the log is rotated
+	AuditKeep     int    // rotated files
+	StateDir      string // in which the memory is kept; empty for the default
+}
+
+// Flags are those of `enforce`, on this machine and on a fleet.
+func Flags() []cli.Flag {
+	return append(RuleFlags(),
+		&cli.StringFlag{Name: "interval", Value: "10", Usage: "`TIME` between cycles, in seconds or as 500ms; 0 runs once"},
+		&cli.IntFlag{Name: "cycles", Usage: "end after `N` cycles; 0 never ends"},
+		&cli.BoolFlag{Name: "dry-run", Usage: "print what would be done, and why, and do nothing"},
+		&cli.BoolFlag{Name: "exit-code", Usage: "with --dry-run: exit with 10 if there is something to do"},
+		&cli.StringFlag{Name: "audit-log", Usage: "append what is found, decided and done to `FILE`, as JSON lines"},
+		&cli.StringFlag{Name: "audit-size", Value: "64m", Usage: "rotate that file when it reaches this `SIZE`"},
+		&cli.IntFlag{Name: "audit-keep", Value: audit.DefaultKeep, Usage: "keep `N` rotated files"},
+		&cli.StringFlag{Name: "state-dir", DefaultText: "~/.local/state/genv, or systemd's StateDirectory=", Usage: "keep in `DIR` since when findings are there and which users were notified, for a restart"},
+		&cli.BoolFlag{Name: "act-unrecorded", Usage: "continue to act when that file can't be written"},
+		command.FormatFlag("tui", "json"),
+	)
+}
+
+// ReadConfig reads Flags and the policy file.
+func ReadConfig(c *cli.Context) (Config, error) {
+	config := Config{
+		Cycles: c.Int("cycles"), DryRun: c.Bool("dry-run"), ExitCode: c.Bool("exit-code"), ActUnrecorded: c.Bool("act-unrecorded"),
+		AuditLog: c.String("audit-log"), AuditKeep: c.Int("audit-keep"), StateDir: c.String("state-dir"),
+	}
+	var err error
+	if config.Format, err = command.FormatOf(c, "tui", "json"); err != nil {
+		return config, err
+	}
+	if config.Interval, err = command.Duration(c.String("interval")); err != nil || config.Interval < 0 {
+		return config, command.Usage("--interval %q: write seconds, such as 10, or a duration such as 500ms", c.String("interval"))
+	}
+	if config.Cycles < 0 {
+		return config, command.Usage("--cycles %d: write 0 or more", config.Cycles)
+	}
+	if config.Policy, err = ReadPolicy(c); err != nil {
+		return config, err
+	}
+	if config.ExitCode && !config.DryRun {
+		return config, command.Usage("--exit-code needs --dry-run")
+	}
+	return config, config.readAuditSize(c)
+}
+
+func (config *Config) readAuditSize(c *cli.Context) error {
+	text := c.String("audit-size")
+	size, err := snapshot.ParseMemory(text)
+	if err != nil || size.Bytes() < 1e6 {
+		return command.Usage("--audit-size %q: write a size of 1m or more, such as 64m", text)
+	}
+	config.AuditSize = size.Bytes()
+	if config.AuditKeep < 1 {
+		return command.Usage("--audit-keep %d: write 1 or more", config.AuditKeep)
+	}
+	return nil
+}
+
+// openAuditLog opens the log, so that one that can't be written is an error
+// before anything is done; nil if there is none.
+func (config *Config) openAuditLog() (*audit.Log, error) {
+	if config.AuditLog == "" {
+		return nil, nil //nolint:nilnil // no log is asked for
+	}
+	if err := audit.Check(config.AuditLog); errors.Is(err, audit.ErrNotALog) {
+		return nil, command.Usage("--audit-log: %w; nothing was done: name another file", err)
+	}
+	log := &audit.Log{Path: config.AuditLog, MaxBytes: config.AuditSize, Keep: config.AuditKeep}
+	if err := log.Append(); err != nil && !config.ActUnrecorded {
+		return nil, command.Usage("--audit-log: %w; nothing is done without a record (--act-unrecorded allows it)", err)
+	}
+	return log, nil
+}

@@ -1,0 +1,101 @@
+package fleet
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/inventory"
+	"github.com/seed-3119e985/genv/remote/sshclient"
+)
+
+// Config is what the flags of `genv remote` say, with the hosts that they name.
+type Config struct {
+	Hosts         []remote.Host
+	SSH           sshclient.Options
+	Fanout        int  // hosts to log in to at a time
+	StopAtFailure bool // end at the first host that fails
+	Quiet         bool // don't print which hosts failed
+}
+
+// remoteFlags are taken by `genv remote` and by its commands that work on hosts.
+func remoteFlags() []cli.Flag {
+	return []cli.Flag{
+		hostFlag(),
+		&cli.StringFlag{Name: "hostfile", Usage: "`FILE` of hosts, one a line or YAML"},
+		&cli.StringSliceFlag{Name: "exclude", Aliases: []string{"x"}, Usage: "`HOSTS` to leave out, written as with -H"},
+		&cli.StringFlag{Name: "username", Aliases: []string{"l"}, Usage: "`USER` to log in as"},
+		&cli.StringFlag{Name: "timeout", Aliases: []string{"t"}, DefaultText: "10, or ssh_config's ConnectTimeout", Usage: "`TIME` for connecting, the handshake included, in seconds or as 500ms"},
+		&cli.StringFlag{Name: "command-timeout", Value: "30", DefaultText: "30; in a loop of enforce the interval, from 10 to 30", Usage: "`TIME` for a command or an answer of a host, in seconds or as 500ms"},
+		&cli.IntFlag{Name: "fanout", Value: 64, Usage: "log in to `N` hosts at a time"},
+		&cli.BoolFlag{Name: "exit-on-error", Aliases: []string{"e"}, Usage: "stop at the first host that fails"},
+		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "don't print which hosts failed"},
+		&cli.StringFlag{Name: "ssh-config", Aliases: []string{"F"}, Usage: "ssh configuration `FILE` instead of ~/.ssh/config"},
+		&cli.BoolFlag{Name: "insecure-ignore-host-keys", Usage: "connect to hosts without checking their keys, in this run"},
+		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log more to stderr, such as how each host is reached"},
+	}
+}
+
+func hostFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "`HOSTS`: a,b or gpu[01-16].lab or @group or hosts.yaml; several times"}
+}
+
+// readConfig reads remoteFlags, on both levels.
+func (p *program) readConfig(c *cli.Context) (Config, error) {
+	config := Config{
+		Fanout:        command.Given(c, "fanout").Int("fanout"),
+		StopAtFailure: command.Given(c, "exit-on-error").Bool("exit-on-error"),
+		Quiet:         command.Given(c, "quiet").Bool("quiet"),
+		SSH: sshclient.Options{
+			ConfigFile:       command.Given(c, "ssh-config").String("ssh-config"),
+			InsecureHostKeys: command.Given(c, "insecure-ignore-host-keys").Bool("insecure-ignore-host-keys"),
+			Prompt:           render.Prompt(p.In, p.Err),
+			Log:              p.Logger(c),
+		},
+	}
+	if err := command.RefuseArguments(c); err != nil {
+		return config, err
+	}
+	selection := inventory.Selection{
+		Hosts:        command.AllGiven(c, "host"),
+		HostFile:     command.Given(c, "hostfile").String("hostfile"),
+		Exclude:      command.AllGiven(c, "exclude"),
+		User:         command.Given(c, "username").String("username"),
+		DefaultFiles: inventory.DefaultFiles(p.Getenv),
+	}
+	var err error
+	if config.Hosts, err = inventory.Load(selection, command.OpenAtOnce); err != nil {
+		return config, err
+	}
+	if config.Fanout < 1 {
+		return config, command.Usage("--fanout %d: write 1 or more", config.Fanout)
+	}
+	if config.SSH.CommandTimeout, err = command.PositiveDuration(c, "command-timeout"); err != nil {
+		return config, err
+	}
+	if command.IsGiven(c, "timeout") { // else it is ssh_config's ConnectTimeout, or 10 s
+		config.SSH.ConnectTimeout, err = command.PositiveDuration(c, "timeout")
+	}
+	return config, err
+}
+
+// listing is what the flags of the commands that print tables say.
+type listing struct {
+	Config
+	output    render.Output
+	noSummary bool
+}
+
+func listFlags() []cli.Flag {
+	return append(command.OutputFlags(), &cli.BoolFlag{Name: "no-summary", Usage: "leave out the summary"})
+}
+
+func (p *program) readListing(c *cli.Context) (listing, error) {
+	output, err := command.ReadOutput(c)
+	if err != nil {
+		return listing{}, err
+	}
+	config, err := p.readConfig(c)
+	return listing{Config: config, output: output, noSummary: c.Bool("no-summary")}, err
+}

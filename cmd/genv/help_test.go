@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// examples have lines for each command, after its name, that together use all of
+// its flags. $FLEET has the flags that reach a host.
+var examples = map[string][]string{
+	"activate":   {"--name x --gpus 1 --gpu-memory 4g --no-prompt --no-attach --over-subscribe", "--id $OTHER"},
+	"deactivate": {""},
+	"attach":     {"--count 1 --over-subscribe", "--index 7", "--refresh"},
+	"detach":     {"--index 0"},
+	"config":     {"", "gpus --clear", "--save", "--load"},
+	"home":       {""},
+	"status":     {""},
+	"lock":       {"true"},
+	"run":        {"--name x --gpus 1 --gpu-memory 4g --over-subscribe --quiet true"},
+	"shell":      {"--init --shell bash"},
+	"history":    {"--user x --pid 1 --since 2h --no-header --format csv"},
+	"version":    {""},
+
+	"devices":        {"--format csv --no-header --timestamp --no-cleanup", "--reset"},
+	"devices ps":     {"--format csv --no-header --timestamp --no-cleanup", "--reset"},
+	"devices attach": {"--eid $OTHER --count 1 --over-subscribe --gpu-memory 4g", "--eid $OTHER --index 0"},
+	"devices detach": {"--eid $OTHER --index 0"},
+	"devices find":   {"--eid $OTHER --no-cleanup", "--eid $OTHER --reset"},
+	"devices query":  {"--query index --index 0 --format csv --no-cleanup", "--query index --reset"},
+
+	"envs":            {"--format csv --no-header --timestamp --no-cleanup", "--reset"},
+	"envs ps":         {"--format csv --no-header --timestamp --no-cleanup", "--reset"},
+	"envs activate":   {"--eid y --pid $$ --uid $(id -u) --name x --gpus 1 --gpu-memory 4g", "--eid y --kernel-id k"},
+	"envs deactivate": {"--pid 1", "--kernel-id k"},
+	"envs config":     {"--eid $OTHER gpus --clear"},
+	"envs find":       {"--pid $OTHER --no-cleanup", "--kernel-id none --reset"},
+	"envs query":      {"--query eid --eid $OTHER --format csv --no-cleanup", "--query eid --reset"},
+
+	"usage snapshot": {"--type devices"},
+	"usage execute":  {"<$REPORT"},
+	"usage serve":    {"--token t --idle 1s </dev/null"},
+
+	"enforce": {"--state-dir $DIR/state --interval 0 --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --format json " + ruleFlags, "--interval 0 --dry-run --exit-code " + noRuleFlags},
+
+	"policy check":   {"$DIR/policy"},
+	"policy explain": {"--user x --host a --label k=v --at 2026-11-20 --format csv " + ruleFlags, noRuleFlags},
+
+	"remote activate": {"$FLEET --name x --gpus 1 --gpu-memory 4g --no-prompt --no-attach --over-subscribe", "$MORE"},
+	"remote enforce":  {"$FLEET --state-dir $DIR/state --interval 0 --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --format json " + ruleFlags, "$FLEET --interval 0 --dry-run --exit-code " + noRuleFlags, "$MORE --interval 0"},
+	"remote history":  {"--audit-log $DIR/log --host a --user x --pid 1 --since 2h --no-header --format csv"},
+	"remote devices":  {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
+	"remote envs":     {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
+	"remote query":    {"$FLEET --query eid --name x --format csv", "$MORE --query eid"},
+}
+
+const (
+	ruleFlags   = "--policy $DIR/policy --max-devices-per-user 9 --max-devices-for-user x=9 --non-env-processes --env-devices --env-memory"
+	noRuleFlags = "--no-non-env-processes --no-env-devices --no-env-memory"
+)
+
+// TestFlagsThatHelpOffers: each flag that a command's help offers works in an
+// example, with each format that it offers; and all other flags are refused.
+func TestFlagsThatHelpOffers(t *testing.T) {
+	listed, idle := answers(&snapshot.Snapshot{Devices: []snapshot.Device{{TotalMemory: snapshot.MustMemory("80g")}}}), idleHost()
+	f := startSim(t, &inprocess.Server{Name: "a", Handler: inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
+		if strings.Contains(r.Line, "usage snapshot") {
+			r.Line = "sudo -n " + strings.TrimPrefix(r.Line, "sudo -n ")
+			return listed(ctx, r)
+		}
+		return idle.Handle(ctx, r)
+	})})
+	commands := allCommands()
+	require.Len(t, commands, len(examples), "a command has no example, or an example no command")
+	for path, cmd := range commands {
+		t.Run(path, func(t *testing.T) {
+			offered := offeredFlags(t, path)
+			var defined, used []string
+			for _, flag := range cmd.Flags {
+				defined = append(defined, flag.Names()[0])
+			}
+			for _, example := range examples[path] {
+				example = strings.NewReplacer("$FLEET", "--ssh-config --host", "$MORE", moreFleetFlags).Replace(example)
+				for _, m := range regexp.MustCompile(`--([a-z-]+)`).FindAllStringSubmatch(example, -1) {
+					used = append(used, m[1])
+				}
+			}
+			slices.Sort(used)
+			require.ElementsMatch(t, defined, offered)
+			require.ElementsMatch(t, defined, slices.Compact(used), "the examples use each flag")
+			runExamples(t, f, path)
+		})
+	}
+}
+
+// moreFleetFlags are the flags of `genv remote`, as $MORE has them.
+const moreFleetFlags = "--ssh-config --host --hostfile --exclude --username --timeout --command-timeout --fanout --exit-on-error --quiet --insecure-ignore-host-keys --verbose"
+
+func runExamples(t *testing.T, f *inprocess.Fleet, path string) {
+	s := newStation(t)
+	dir := s.path("files")
+	require.NoError(t, os.MkdirAll(dir, 0o777))
+	for name, text := range map[string]string{"policy": "{}\n", "log": "", "hosts": "a\nb\n", "report": `{"terminate": {"processes": []}, "detach": {}}`, "ssh": "#!/bin/sh\n"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
+	}
+	require.NoError(t, os.MkdirAll(filepath.Join(s.path("me"), ".genv"), 0o755))
+	fleet := fmt.Sprintf("--ssh-config %s --host a", f.SSHConfig())
+	more := fleet + " --hostfile " + dir + "/hosts --exclude b --username u --timeout 10 --command-timeout 10 --fanout 1 --exit-on-error --quiet --insecure-ignore-host-keys --verbose"
+	u := s.me().with("DIR="+dir, "FLEET="+fleet, "MORE="+more, "REPORT="+dir+"/report", "GENV_AUDIT_LOG="+dir+"/log")
+	other := u.open("bash")
+	require.Equal(t, said{}, other.say("genv activate --gpus 1"))
+	for _, example := range examples[path] {
+		for _, format := range offeredFormats(t, path) {
+			shell := u.open("bash")
+			shell.sayAll("PATH=$DIR:$PATH OTHER=" + other.pid())
+			if slices.Contains([]string{"deactivate", "attach", "detach", "config"}, path) {
+				shell.sayAll("genv activate --gpus 1")
+			}
+			line := "genv " + path + " " + regexp.MustCompile(`--format \w+`).ReplaceAllString(example, "--format "+format)
+			answer := shell.sayAll(line)
+			switch {
+			case strings.Contains(example, "--reset") && os.Geteuid() != 0:
+				require.Contains(t, answer.text, "only root may", line)
+			case strings.Contains(example, "--kernel-id none"):
+				require.Contains(t, answer.text, "is in no environment", line)
+			default:
+				require.Empty(t, answer.status, "%s: %s", line, answer.text)
+			}
+		}
+	}
+}
+
+// TestFlagsThatAreRefused: a flag of another command is an error, also before a
+// subcommand that doesn't have it.
+func TestFlagsThatAreRefused(t *testing.T) {
+	commands := allCommands()
+	all := make(map[string]cli.Flag)
+	for _, cmd := range commands {
+		for _, flag := range cmd.Flags {
+			all[flag.Names()[0]] = flag
+		}
+	}
+	for path, cmd := range commands {
+		if path == "lock" { // which takes no flags: all are the command's that it runs
+			continue
+		}
+		words := strings.Fields(path)
+		for name, flag := range all {
+			if command.Takes(cmd, name) {
+				continue
+			}
+			word := "--" + name
+			if _, isBool := flag.(*cli.BoolFlag); !isBool {
+				word += "=1"
+			}
+			r := genv(t, append(slices.Clone(words), word)...)
+			require.Equal(t, command.ExitFailed, r.code, "%s %s", path, word)
+			require.Contains(t, r.err, "flag provided but not defined: -"+name+"; see genv "+path+" --help")
+			if len(words) == 2 {
+				r = genv(t, words[0], word, words[1])
+				require.Equal(t, command.ExitFailed, r.code, "%s %s", path, word)
+				require.Regexp(t, `flag provided but not defined: -|genv `+path+` has no flag --`+name, r.err)
+			}
+		}
+	}
+}
+
+// allCommands are those that do something, by their names.
+func allCommands() map[string]*cli.Command {
+	commands := make(map[string]*cli.Command)
+	p := &program{command.Program{Getenv: os.Getenv}}
+	var add func(prefix string, list []*cli.Command)
+	add = func(prefix string, list []*cli.Command) {
+		for _, cmd := range list {
+			if cmd.Name != "usage" && cmd.Name != "policy" && cmd.Name != "remote" {
+				commands[prefix+cmd.Name] = cmd
+			}
+			add(prefix+cmd.Name+" ", cmd.Subcommands)
+		}
+	}
+	app := p.app()
+	add("", app.Commands)
+	return commands
+}
+
+var helpLine = regexp.MustCompile(`(?m)^   --([a-z-]+)`)
+
+func offeredFlags(t *testing.T, path string) []string {
+	var names []string
+	for _, m := range helpLine.FindAllStringSubmatch(help(t, path), -1) {
+		if m[1] != "help" {
+			names = append(names, m[1])
+		}
+	}
+	return names
+}
+
+// offeredFormats are the values of --format; an empty one for commands without it.
+func offeredFormats(t *testing.T, path string) []string {
+	m := regexp.MustCompile(`FORMAT: (.*) \(default`).FindStringSubmatch(help(t, path))
+	if m == nil {
+		return []string{""}
+	}
+	return strings.Split(strings.ReplaceAll(m[1], " or ", ", "), ", ")
+}
+
+func help(t *testing.T, path string) string {
+	r := genv(t, append(strings.Fields(path), "--help")...)
+	require.Zero(t, r.code, r.err)
+	return r.out
+}
