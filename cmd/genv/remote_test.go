@@ -231,7 +231,7 @@ func TestWrongUsage(t *testing.T) {
 		{"remote enforce -H a -t 0", `--timeout "0"`},
 		{"remote enforce -H a --format csv", `--format "csv"`},
 		{"remote devices -H a extra", `"extra"`},
-		{"remote query -H a", "--query is missing"},
+		{"remote query -H a", "missing --query"},
 		{"remote query -H a --query nonsense", `"nonsense"`},
 		{"remote nonsense", `"nonsense"`},
 		{"nonsense", `"nonsense"`},
