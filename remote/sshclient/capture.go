@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// tail keeps the last bytes written to it, up to limit and as much again.
+// tail keeps the last bytes written to it: between limit and twice the limit.
 type tail struct {
 	limit int
 	mu    sync.Mutex
@@ -29,12 +29,12 @@ func (t *tail) String() string {
 	return string(t.kept)
 }
 
-// capture keeps what a command writes up to a limit. It never fails the reading
-// of it, for the SSH library would hang: what goes beyond is thrown away and
-// beyond is called once, which ends the command.
+// capture keeps what a command writes, up to a limit. It returns no error, after
+// which the SSH library would hang: more output is dropped, and onOverflow is
+// called once, which ends the command.
 type capture struct {
-	limit  int64
-	beyond func()
+	limit      int64
+	onOverflow func()
 
 	mu       sync.Mutex
 	kept     bytes.Buffer
@@ -48,12 +48,12 @@ func (c *capture) Write(b []byte) (int, error) {
 	c.kept.Write(b[:min(int64(len(b)), room)])
 	if int64(len(b)) > room && !c.overflow {
 		c.overflow = true
-		c.beyond()
+		c.onOverflow()
 	}
 	return len(b), nil
 }
 
-// bytes is what was kept so far, the caller's own.
+// bytes is a copy of what was kept so far.
 func (c *capture) bytes() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,6 +66,6 @@ func (c *capture) overflowed() bool {
 	return c.overflow
 }
 
-// drain reads everything, whatever comes. It waits for as long as a command
-// stays, with a thousand hosts a thousand times, so its buffer is a small one.
+// drain reads everything. The buffer is small, since it is in use as long as a
+// command runs, on a thousand hosts at the same time.
 func drain(r io.Reader, c *capture) { _, _ = io.CopyBuffer(c, r, make([]byte, 2<<10)) }

@@ -14,39 +14,39 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
 )
 
-// Options of a Client. The zero value is what ssh(1) would do, with bounds.
+// Options of a Client. The zero value is what ssh(1) does, with timeouts and limits.
 type Options struct {
-	// ConnectTimeout is the one deadline over name resolution, jumps, TCP,
-	// handshake and login; 0 is ssh_config's ConnectTimeout, or else 10 s.
+	// ConnectTimeout is for name resolution, jumps, TCP, handshake and login
+	// together; 0 is ssh_config's ConnectTimeout, or else 10 s.
 	ConnectTimeout time.Duration
-	// CommandTimeout is the deadline of a command from its start; 0 is 30 s.
-	// A context's deadline holds as well.
+	// CommandTimeout is for a command from its start; 0 is 30 s. The deadline of a
+	// context applies as well.
 	CommandTimeout time.Duration
 
-	// User logs in everywhere with this name, as ssh -l; jump hosts excepted.
+	// User is the name to log in with, as ssh -l, except on jump hosts.
 	User string
 	// ConfigFile is ssh -F: a file instead of the user's and the system's
 	// ssh_config, "none" for no file.
 	ConfigFile string
-	// OpenSSH is the ssh program that is asked for its configuration; empty is
-	// the one in PATH, "none" is to do without.
+	// OpenSSH is the ssh program that resolves ssh_config; empty is the one in PATH,
+	// "none" is none.
 	OpenSSH string
 
-	// MaxStdout and MaxStderr bound what is kept of a command's output, in
-	// bytes; 0 is 64 MiB and 256 KiB. Beyond it the command is given up.
+	// MaxStdout and MaxStderr limit a command's output, in bytes; 0 is 64 MiB and
+	// 256 KiB. A command that writes more is closed.
 	MaxStdout, MaxStderr int64
 
-	// DialsPerDestination and DialsPerBastion bound the logins under way to one
+	// DialsPerDestination and DialsPerBastion limit the logins under way to one
 	// address and through one jump host; 0 is 8 and 32 (sshd_config(5),
 	// MaxStartups).
 	DialsPerDestination, DialsPerBastion int
 
 	// Prompt asks for a key's passphrase on a terminal; nil where there is none.
 	Prompt func(question string) ([]byte, error)
-	// InsecureHostKeys takes every host key, with a warning for each host.
+	// InsecureHostKeys accepts every host key, with a warning for each host.
 	InsecureHostKeys bool
-	// KeepAlive is how often an idle connection is tried where ssh_config has
-	// no ServerAliveInterval; 0 is 15 s.
+	// KeepAlive is the interval of keep-alive requests if ssh_config has no
+	// ServerAliveInterval; 0 is 15 s.
 	KeepAlive time.Duration
 	Log       zerolog.Logger
 }
@@ -68,21 +68,21 @@ func positive[T ~int | ~int64](value, otherwise T) T {
 	return otherwise
 }
 
-// Client runs commands over connections that it keeps. It is safe for
-// concurrent use.
+// Client runs commands over connections that stay open. It is safe for concurrent
+// use.
 type Client struct {
 	options  Options
 	resolver *config.Resolver
 	keyring  *auth.Keyring
 	hostKeys *hostkeys.Store
-	dials    *bounds
+	dials    *dialLimits
 
-	lifetime context.Context // ends with Close; connections live in it
+	lifetime context.Context // ends with Close, and ends the connections
 	end      context.CancelCauseFunc
-	running  sync.WaitGroup // every goroutine of ours
+	running  sync.WaitGroup // every goroutine of the client
 
 	mu     sync.Mutex
-	peers  map[endpoint]*peer
+	conns  map[endpoint]*sharedConn
 	closed bool
 }
 
@@ -93,7 +93,7 @@ var (
 	errDisconnected = errors.New("it was given up")
 )
 
-// New connects to nothing yet.
+// New makes a Client without connecting to a host.
 func New(o Options) (*Client, error) {
 	if o.User != "" {
 		if err := config.Valid(config.Query{Host: "host", User: o.User}); err != nil {
@@ -106,32 +106,32 @@ func New(o Options) (*Client, error) {
 		resolver: config.New(config.ResolverOptions{File: o.ConfigFile, SSH: o.OpenSSH}),
 		keyring:  auth.NewKeyring(o.Prompt, o.Log),
 		hostKeys: hostkeys.NewStore(o.Log),
-		dials:    newBounds(),
-		peers:    map[endpoint]*peer{},
+		dials:    newDialLimits(),
+		conns:    map[endpoint]*sharedConn{},
 	}
 	c.lifetime, c.end = context.WithCancelCause(context.Background())
 	return c, nil
 }
 
-// Close ends every connection and waits for all that runs on them; what was
-// running answers with an error. It returns nil.
+// Close ends every connection and waits for the client's goroutines; running
+// commands return an error. It returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
-	peers := c.peers
-	c.peers = map[endpoint]*peer{}
+	conns := c.conns
+	c.conns = map[endpoint]*sharedConn{}
 	c.mu.Unlock()
 	c.end(errClosed)
-	c.keyring.Close() // frees a handshake that waits for an agent
-	for _, p := range peers {
+	c.keyring.Close() // ends a handshake that waits for an agent
+	for _, p := range conns {
 		p.close()
 	}
 	c.running.Wait()
 	return nil
 }
 
-// spawn runs f as one of the goroutines that Close waits for; it tells whether
-// the client was still open.
+// spawn runs f in a goroutine that Close waits for. It returns false if the client
+// is closed.
 func (c *Client) spawn(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,26 +142,56 @@ func (c *Client) spawn(f func()) bool {
 	return true
 }
 
-// peer is the one that stands for an endpoint.
-func (c *Client) peer(e endpoint) (*peer, error) {
+// shared returns the sharedConn of an endpoint.
+func (c *Client) shared(e endpoint) (*sharedConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, &remote.Error{Class: remote.Cancelled, Err: errClosed}
 	}
-	p := c.peers[e]
+	p := c.conns[e]
 	if p == nil {
-		p = &peer{client: c, endpoint: e}
-		c.peers[e] = p
+		p = &sharedConn{client: c, endpoint: e}
+		c.conns[e] = p
 	}
 	return p, nil
 }
 
-// endpointOf is where a host's commands go.
+// endpointOf is the endpoint of a host.
 func (c *Client) endpointOf(h remote.Host) endpoint {
 	user := h.User
 	if c.options.User != "" {
 		user = c.options.User
 	}
 	return endpoint{Query: config.Query{Host: h.Name, HostName: h.Address, User: user, Port: h.Port}}
+}
+
+// Forget closes the connections to hosts that left the fleet. Commands on them
+// end; hosts that use one of them as a jump host connect again.
+func (c *Client) Forget(hosts ...remote.Host) {
+	for _, h := range hosts {
+		c.mu.Lock()
+		e := c.endpointOf(h)
+		p := c.conns[e]
+		delete(c.conns, e)
+		c.mu.Unlock()
+		if p != nil {
+			p.close()
+		}
+	}
+}
+
+// Disconnect closes the connection to a host, such as one that does not answer any
+// more. The next command makes another one.
+func (c *Client) Disconnect(h remote.Host) {
+	if p := c.existing(h); p != nil {
+		p.disconnect()
+	}
+}
+
+// existing is the sharedConn of a host, or nil.
+func (c *Client) existing(h remote.Host) *sharedConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.conns[c.endpointOf(h)]
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -16,21 +17,21 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// defaultConnectTimeout holds where neither the caller nor ssh_config has one.
+// defaultConnectTimeout applies if neither the caller nor ssh_config sets one.
 const defaultConnectTimeout = 10 * time.Second
 
 // target is an endpoint with what the configuration says about it.
 type target struct {
 	endpoint
 	config.HostConfig
-	chain []endpoint // itself, and those that need it to reach theirs
+	chain []endpoint // itself, after the endpoints that are reached through it
 }
 
 func (t target) address() string { return net.JoinHostPort(t.HostName, strconv.Itoa(t.Port)) }
 
-// connect makes a connection ready for commands, under one deadline.
-func (c *Client) connect(e endpoint, chain []endpoint) (*link, error) {
-	if e.loops(chain) {
+// connect makes a connection that is ready for commands, within one deadline.
+func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
+	if slices.Contains(chain, e) {
 		return nil, remote.Errorf(remote.Configuration, "ProxyJump of %s leads back to itself", e.Host)
 	}
 	started := time.Now()
@@ -41,27 +42,27 @@ func (c *Client) connect(e endpoint, chain []endpoint) (*link, error) {
 	t := target{endpoint: e, HostConfig: settings, chain: append(chain[:len(chain):len(chain)], e)}
 	timeout := positive(positive(c.options.ConnectTimeout, settings.ConnectTimeout), defaultConnectTimeout)
 	for {
-		ctx, cancel := context.WithDeadlineCause(c.lifetime, started.Add(timeout), errTooLate{timeout})
+		ctx, cancel := context.WithDeadlineCause(c.lifetime, started.Add(timeout), errTimeout{timeout})
 		l, err := c.login(ctx, t)
 		late := errors.Is(context.Cause(ctx), context.DeadlineExceeded)
 		cancel()
 		if err == nil || !late || !c.keyring.AnsweredSince(started) {
 			return l, err
 		}
-		started = time.Now() // it was the user who took that long, with a passphrase
+		started = time.Now() // the user took that long to enter a passphrase
 	}
 }
 
 // errNoMoreKeys ends a login when all keys were refused.
 var errNoMoreKeys = errors.New("no key was accepted")
 
-// oneByOne offers each key as a try of its own, so that one which cannot sign
-// after all, a locked or an unconfirmed one, does not end the login.
+// oneByOne offers each key in a separate attempt, so that a key that can't sign,
+// since it is locked or not confirmed, does not end the login.
 func oneByOne(keys auth.Keys) ssh.ClientAuthCallback {
 	next := 0
 	return func(now *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 		if !slices.Contains(now.AllowedMethods, "publickey") {
-			return nil, fmt.Errorf("%w: the server takes no keys now, but %q", errNoMoreKeys, now.AllowedMethods)
+			return nil, fmt.Errorf("%w: the server does not accept keys now, but %q", errNoMoreKeys, now.AllowedMethods)
 		}
 		if next == len(keys.Signers) {
 			return nil, errNoMoreKeys
@@ -71,8 +72,8 @@ func oneByOne(keys auth.Keys) ssh.ClientAuthCallback {
 	}
 }
 
-// resolve asks for the configuration, which has the default deadline, for its
-// own is not known yet.
+// resolve reads the configuration. It has the default deadline, since the
+// configured one is not known yet.
 func (c *Client) resolve(e endpoint) (config.HostConfig, error) {
 	ctx, cancel := context.WithTimeout(c.lifetime, positive(c.options.ConnectTimeout, defaultConnectTimeout))
 	defer cancel()
@@ -85,24 +86,24 @@ func (c *Client) resolve(e endpoint) (config.HostConfig, error) {
 		return settings, remote.Errorf(class, "%s: %w", e.Host, err)
 	}
 	if e.via != "" {
-		settings.ProxyJump, settings.ProxyCommand = splitHops(e.via), ""
+		settings.ProxyJump, settings.ProxyCommand = strings.Split(e.via, ","), ""
 	}
 	return settings, nil
 }
 
-// login dials and shakes hands.
-func (c *Client) login(ctx context.Context, t target) (*link, error) {
-	leave, err := c.dials.enter(ctx, t.via+" "+t.address(), c.options.DialsPerDestination)
+// login dials, and does the handshake and the login.
+func (c *Client) login(ctx context.Context, t target) (*connection, error) {
+	release, err := c.dials.acquire(ctx, t.via+" "+t.address(), c.options.DialsPerDestination)
 	if err != nil {
-		return nil, stopped(ctx, "while waiting for a turn to connect to "+t.HostName)
+		return nil, stopped(ctx, "while waiting to connect to "+t.HostName)
 	}
-	defer leave()
-	conn, hold, err := c.transport(ctx, t)
+	defer release()
+	conn, releaseJump, err := c.transport(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	l, err := c.shake(ctx, t, conn)
-	hold() // the jump host's turn was for the login
+	l, err := c.handshake(ctx, t, conn)
+	releaseJump() // it limits logins, not connections
 	if err != nil {
 		_ = conn.Close() // the handshake's error says more
 		return nil, err
@@ -110,9 +111,9 @@ func (c *Client) login(ctx context.Context, t target) (*link, error) {
 	return l, nil
 }
 
-// shake does the handshake and the login; ctx's end closes the connection
-// under it, for that is the one way to stop it.
-func (c *Client) shake(ctx context.Context, t target, conn net.Conn) (*link, error) {
+// handshake does the handshake and the login. When ctx ends it closes the
+// connection, which is the only way to stop them.
+func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*connection, error) {
 	check, err := c.hostKeyCheck(t)
 	if err != nil {
 		return nil, err
@@ -137,15 +138,15 @@ func (c *Client) shake(ctx context.Context, t target, conn net.Conn) (*link, err
 		_ = sshConn.Close()
 		return nil, stopped(ctx, "while logging in to "+t.HostName)
 	}
-	l, err := c.newLink(t, sshConn, channels, requests)
+	l, err := c.newConnection(t, sshConn, channels, requests)
 	if err == nil {
 		l.peer = peerOf(t, conn, check.key)
 	}
 	return l, err
 }
 
-// errTooLate is the cause of a connect deadline.
-type errTooLate struct{ after time.Duration }
+// errTimeout is the cause of a deadline.
+type errTimeout struct{ after time.Duration }
 
-func (e errTooLate) Error() string { return fmt.Sprintf("not within %s", e.after) }
-func (e errTooLate) Unwrap() error { return context.DeadlineExceeded }
+func (e errTimeout) Error() string { return fmt.Sprintf("not within %s", e.after) }
+func (e errTimeout) Unwrap() error { return context.DeadlineExceeded }

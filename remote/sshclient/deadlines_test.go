@@ -94,7 +94,7 @@ func (f *freezing) Read(b []byte) (int, error) {
 	n, err := f.Conn.Read(b)
 	select {
 	case <-f.frozen:
-		for err == nil { // hold what came until the connection ends
+		for err == nil { // keep what came until the connection ends
 			_, err = f.Conn.Read(make([]byte, 1024))
 		}
 		return 0, err

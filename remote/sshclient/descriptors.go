@@ -1,20 +1,17 @@
 package sshclient
 
 import (
-	"fmt"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// spareDescriptors are for all that is not a host's connection: files, agents,
-// processes that are asked for their configuration.
+// spareDescriptors are for files, agents and child processes.
 const spareDescriptors = 128
 
-// EnoughDescriptors tells whether this process may open as many files as
-// connections to that many hosts need, and else what to set. Go has raised the
-// soft limit to the hard one by then (package os).
+// EnoughDescriptors returns an error if the limit of open files is too low for
+// connections to that many hosts. Package os has raised the soft limit to the hard
+// limit before.
 func EnoughDescriptors(hosts int) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -24,5 +21,5 @@ func EnoughDescriptors(hosts int) error {
 	if limit.Cur >= need {
 		return nil
 	}
-	return &remote.Error{Class: remote.Configuration, Err: fmt.Errorf("%d hosts need %d open files and the limit is %d: run `ulimit -n %d` first", hosts, need, limit.Cur, need)}
+	return remote.Errorf(remote.Configuration, "%d hosts need %d open files and the limit is %d: run `ulimit -n %d` first", hosts, need, limit.Cur, need)
 }

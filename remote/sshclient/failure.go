@@ -33,7 +33,7 @@ func (e *droppedError) Error() string {
 }
 func (e *droppedError) Unwrap() []error { return []error{e.cause, remote.ErrBusy} }
 
-// handshakeError sorts what the SSH library says by how far it came.
+// handshakeError classifies an error of the SSH library by how far the login came.
 func handshakeError(ctx context.Context, t target, check *hostKeyCheck, keys auth.Keys, err error) error {
 	err = printableError(err)
 	text := err.Error()

@@ -14,14 +14,14 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
 )
 
-// hostKeyCheck is one handshake's check, with what it found.
+// hostKeyCheck is the check of the host key in a handshake, and its result.
 type hostKeyCheck struct {
 	address    string // name:port under which the key is looked up
 	algorithms []string
 	callback   ssh.HostKeyCallback
-	seen       bool          // a key was shown
-	key        ssh.PublicKey // the one that was taken
-	refused    error         // why it was not taken
+	seen       bool          // the host has sent a key
+	key        ssh.PublicKey // the accepted key
+	refused    error         // why the key was refused
 }
 
 func (c *Client) hostKeyCheck(t target) (*hostKeyCheck, error) {
@@ -37,7 +37,7 @@ func (c *Client) hostKeyCheck(t target) (*hostKeyCheck, error) {
 	check.algorithms = db.Algorithms(check.address)
 	check.callback = func(_ string, _ net.Addr, key ssh.PublicKey) error {
 		check.seen = true
-		if err := c.judge(t, check.address, key, db.Check(check.address, key)); err != nil {
+		if err := c.checkResult(t, check.address, key, db.Check(check.address, key)); err != nil {
 			check.refused = &keyRefusal{err, func() bool { now, err := c.hostKeys.Load(files...); return err != nil || now != db }}
 		}
 		if check.refused != nil {
@@ -49,14 +49,14 @@ func (c *Client) hostKeyCheck(t target) (*hostKeyCheck, error) {
 	return check, nil
 }
 
-// judge turns the known_hosts' word into a decision.
-func (c *Client) judge(t target, address string, key ssh.PublicKey, err error) error {
+// checkResult decides on a key by the result of the look-up in known_hosts.
+func (c *Client) checkResult(t target, address string, key ssh.PublicKey, err error) error {
 	if err == nil {
 		return nil
 	}
 	if c.options.InsecureHostKeys {
 		c.options.Log.Warn().Str("host", t.Host).Str("fingerprint", ssh.FingerprintSHA256(key)).
-			Msg("INSECURE: the host's key is taken unchecked, as asked for in this run: " + err.Error())
+			Msg("INSECURE: the host key is accepted without a check, as requested for this run: " + err.Error())
 		return nil
 	}
 	var unknown *hostkeys.Unknown
@@ -75,10 +75,10 @@ func (c *Client) judge(t target, address string, key ssh.PublicKey, err error) e
 			return &remote.Error{Class: remote.HostKey, Err: err}
 		}
 	}
-	return remote.Errorf(remote.HostKey, "%w. If that is the host's own, add it: %s", err, addCommand(t))
+	return remote.Errorf(remote.HostKey, "%w. If the fingerprint is right, add the key: %s", err, addCommand(t))
 }
 
-// addCommand is what adds the host's key, once its fingerprint is right.
+// addCommand is the command that adds the host's key to known_hosts.
 func addCommand(t target) string {
 	file := "~/.ssh/known_hosts"
 	if len(t.UserKnownHosts) > 0 {
@@ -90,7 +90,7 @@ func addCommand(t target) string {
 	return "ssh-keyscan -p " + strconv.Itoa(t.Port) + " " + remote.Quote(t.HostName) + " >> " + file
 }
 
-// keyRefusal is a host key that was not taken, by what known_hosts said then.
+// keyRefusal is the error for a refused host key.
 type keyRefusal struct {
 	error
 	outdated func() bool // known_hosts has changed since

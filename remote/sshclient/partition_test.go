@@ -24,7 +24,7 @@ func plug(t *testing.T) network {
 	needs(t, err == nil && os.Getuid() == 0, "iproute2, and root to make a network namespace")
 	n := network{fmt.Sprintf("genv-t%d", os.Getpid())}
 	if out, err := exec.Command("ip", "netns", "add", n.name).CombinedOutput(); err != nil {
-		t.Skipf("skipped: this test needs leave to make a network namespace, which this machine refuses: %s", out)
+		t.Skipf("skipped: this test needs permission to make a network namespace, which this machine refuses: %s", out)
 	}
 	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", n.name).Run() })
 	for _, line := range [][]string{

@@ -32,7 +32,7 @@ func (f *fake) lock(name string) string {
 	return file
 }
 
-func TestThePassphraseMayTakeLongerThanTheConnection(t *testing.T) {
+func TestPassphraseAfterConnectTimeout(t *testing.T) {
 	var key string
 	f := startFake(t, func(f *fake) { key = f.lock("locked"); require.NoError(t, os.Remove(filepath.Join(f.dir, "id"))) })
 	c := newClient(t, sshclient.Options{
@@ -43,7 +43,7 @@ func TestThePassphraseMayTakeLongerThanTheConnection(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestClosingWhileThePassphraseIsAskedFor(t *testing.T) {
+func TestCloseDuringPassphrasePrompt(t *testing.T) {
 	var key string
 	f := startFake(t, func(f *fake) { key = f.lock("locked") })
 	asked, answer := make(chan struct{}), make(chan struct{})
@@ -63,7 +63,7 @@ func TestClosingWhileThePassphraseIsAskedFor(t *testing.T) {
 	close(answer)
 }
 
-func TestAKeyThatStaysLockedLeavesTheOthersATry(t *testing.T) {
+func TestWrongPassphraseTriesOtherKeys(t *testing.T) {
 	var key string
 	f := startFake(t, func(f *fake) { key = f.lock("locked") })
 	c := newClient(t, sshclient.Options{ConfigFile: f.config("IdentityFile " + key), Prompt: func(string) ([]byte, error) { return []byte("wrong"), nil }})

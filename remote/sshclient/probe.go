@@ -32,7 +32,7 @@ type route struct {
 // way. It is of the class Unreachable where no connection was made, and of the
 // class Timeout where one was made and stayed silent until ctx ended.
 func (c *Client) Probe(ctx context.Context, h remote.Host) error {
-	p, err := c.peer(c.endpointOf(h))
+	p, err := c.shared(c.endpointOf(h))
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 
 // probeAddress returns the next of a host's addresses, and the local one to
 // connect from.
-func (p *peer) probeAddress(ctx context.Context) (address, local netip.AddrPort, err error) {
+func (p *sharedConn) probeAddress(ctx context.Context) (address, local netip.AddrPort, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.route == nil || time.Since(p.route.since) > routeAge {

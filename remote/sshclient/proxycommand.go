@@ -14,13 +14,13 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// proxyGrace is how long a ProxyCommand has to end after its hang-up.
+// proxyGrace is how long a ProxyCommand has to end after SIGHUP.
 const proxyGrace = 2 * time.Second
 
-// proxyCommand runs a ProxyCommand as OpenSSH does: by the shell, which `exec`
-// replaces, with one end of a socket as its stdin and stdout. It is the
-// administrator's own text; names that come into it through tokens were checked
-// to hold nothing that a shell interprets.
+// proxyCommand runs a ProxyCommand as OpenSSH does: by a shell that `exec` replaces,
+// with one end of a socket as its stdin and stdout. The administrator wrote it; the
+// names that tokens insert were checked not to contain anything that a shell
+// interprets.
 func (c *Client) proxyCommand(text string) (net.Conn, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -28,7 +28,7 @@ func (c *Client) proxyCommand(text string) (net.Conn, error) {
 	}
 	ours, theirs := os.NewFile(uintptr(pair[0]), "proxy"), os.NewFile(uintptr(pair[1]), "proxy")
 	conn, err := net.FileConn(ours)
-	_ = ours.Close() // FileConn has its own copy
+	_ = ours.Close() // FileConn duplicates it
 	if err != nil {
 		_ = theirs.Close()
 		return nil, remote.Errorf(remote.Unreachable, "ProxyCommand: %w", err)
@@ -66,7 +66,7 @@ type proxyConn struct {
 }
 
 func (p *proxyConn) wait() {
-	_ = p.command.Wait() // its status says less than its stderr
+	_ = p.command.Wait() // its stderr explains more than its status
 	close(p.ended)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,7 +75,7 @@ func (p *proxyConn) wait() {
 	}
 }
 
-// Close hangs up on the command and its children, and ends them if they stay.
+// Close sends SIGHUP to the command and its children, and SIGKILL if they don't end.
 func (p *proxyConn) Close() error {
 	err := p.Conn.Close()
 	p.mu.Lock()
@@ -88,18 +88,18 @@ func (p *proxyConn) Close() error {
 	return err
 }
 
-// signal reaches the command's process group while its leader is not yet
-// waited for, so that the number is still its own.
+// signal signals the command's process group, unless its leader was reaped: then
+// the PID may belong to another process.
 func (p *proxyConn) signal(signal unix.Signal) {
 	select {
 	case <-p.ended:
 	default:
-		_ = unix.Kill(-p.command.Process.Pid, signal) // gone already: as wanted
+		_ = unix.Kill(-p.command.Process.Pid, signal) // it may have ended already
 	}
 }
 
-// explain adds what the command last wrote to stderr to the error of its
-// connection. A command that has failed is given a moment to say so.
+// explain adds the last line that the command wrote to stderr to the error of its
+// connection. It waits a moment for a command that is failing.
 func (p *proxyConn) explain(err error) error {
 	select {
 	case <-p.ended:

@@ -74,7 +74,7 @@ func TestBusyServers(t *testing.T) {
 	})
 }
 
-func TestReconnecting(t *testing.T) {
+func TestReconnect(t *testing.T) {
 	t.Run("a connection that died in between is replaced without a word", func(t *testing.T) {
 		f := startFake(t, nil)
 		c := newClient(t, sshclient.Options{ConfigFile: f.config()})

@@ -8,9 +8,9 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// Run runs a command and waits for its end, the command's deadline or ctx's end.
-// Its error is an *remote.Error; the Output holds what had arrived by then. A
-// Timeout, a Cancelled or an OutcomeUnknown does not say that nothing was done.
+// Run runs a command and waits until it ends, its timeout is over or ctx ends. Its
+// error is a *remote.Error; the Output is what was received until then. After a
+// Timeout, Cancelled or OutcomeUnknown the command may have been carried out.
 func (c *Client) Run(ctx context.Context, h remote.Host, command remote.Command) (remote.Output, error) {
 	s, err := c.open(ctx, h)
 	if err != nil {
@@ -19,11 +19,11 @@ func (c *Client) Run(ctx context.Context, h remote.Host, command remote.Command)
 	defer s.Close()
 	ctx, cancel := c.commandContext(ctx)
 	defer cancel()
-	if err := s.start(ctx, c, command.ShellLine()); err != nil {
+	if err := s.start(ctx, command.ShellLine()); err != nil {
 		return remote.Output{}, err
 	}
-	stdout := &capture{limit: c.options.MaxStdout, beyond: s.abort}
-	ended := s.carry(command.Stdin, stdout)
+	stdout := &capture{limit: c.options.MaxStdout, onOverflow: s.abort}
+	ended := s.transfer(command.Stdin, stdout)
 	select {
 	case <-ended:
 		err = s.verdict(stdout)
@@ -40,20 +40,19 @@ func (c *Client) Run(ctx context.Context, h remote.Host, command remote.Command)
 	return out, err
 }
 
-// carry moves input and output, and closes the channel it returns when all of
-// it is over.
-func (s *Session) carry(input []byte, stdout *capture) <-chan struct{} {
+// transfer writes the input and reads the output. It closes the channel that it
+// returns when the command has ended and its output is read.
+func (s *Session) transfer(input []byte, stdout *capture) <-chan struct{} {
 	ended := make(chan struct{})
-	var moving sync.WaitGroup
-	moving.Go(func() { drain(s.Stdout, stdout) })
-	moving.Go(func() {
-		_, _ = s.Stdin.Write(input) // a command may end without reading it
+	var copying sync.WaitGroup
+	copying.Go(func() { drain(s.Stdout, stdout) })
+	copying.Go(func() {
+		_, _ = s.Stdin.Write(input) // a command may end without reading its input
 		_ = s.Stdin.Close()
 	})
 	go func() {
-		<-s.waited
-		moving.Wait()
-		s.drains.Wait()
+		<-s.ended
+		copying.Wait()
 		close(ended)
 	}()
 	return ended

@@ -13,40 +13,39 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// closeGrace is how long a host has to agree to a session's end before its
-// connection is given up.
+// closeGrace is how long a host may take to end a session before its connection is
+// closed.
 const closeGrace = time.Second
 
-// Session is a command that runs on a host, as a stream. Its Stdin and Stdout
-// are used by one goroutine each.
+// Session is a running command on a host. Its Stdin and Stdout are for one
+// goroutine each.
 type Session struct {
-	// Stdin is what the command reads; closing it is its end of file.
+	// Stdin is what the command reads, until it is closed.
 	Stdin io.WriteCloser
-	// Stdout is what it writes there. Whoever starts a session reads it to the
-	// end or closes the session: nothing is kept here.
+	// Stdout is what the command writes. The caller must read it to the end or close
+	// the session.
 	Stdout io.Reader
 
-	client *Client
-	host   string
-	line   *link
-	ssh    *ssh.Session
-	stderr *capture
-	waited chan struct{} // closed when the command's end is known
-	failed error         // the library's word on it; read after waited
-	drains sync.WaitGroup
-	begun  bool // the command was asked for: waited will be closed
-	leave  func()
-	once   sync.Once
+	client  *Client
+	host    string
+	conn    *connection
+	ssh     *ssh.Session
+	stderr  *capture
+	ended   chan struct{} // closed when the command has ended and stderr is read
+	failed  error         // the error of the SSH library, valid after ended
+	begun   bool          // the command was started: ended will be closed
+	release func()
+	once    sync.Once
 }
 
-// Start begins a command and returns when the host has accepted it. ctx bounds
-// the connecting and the start alone. Whoever starts a session closes it.
+// Start starts a command and returns when the host has accepted it. ctx only applies
+// to connecting and starting. The caller must close the session.
 func (c *Client) Start(ctx context.Context, h remote.Host, command remote.Command) (*Session, error) {
 	s, err := c.open(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.start(ctx, c, command.ShellLine()); err != nil {
+	if err := s.start(ctx, command.ShellLine()); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -59,10 +58,10 @@ func (c *Client) Start(ctx context.Context, h remote.Host, command remote.Comman
 	return s, nil
 }
 
-// open gets a session on the host's connection. A connection that turns out to
-// be dead is replaced once: nothing has been asked of the host yet.
+// open opens a session on the host's connection. A connection that turns out to be
+// broken is replaced once: no command has been sent yet.
 func (c *Client) open(ctx context.Context, h remote.Host) (*Session, error) {
-	p, err := c.peer(c.endpointOf(h))
+	p, err := c.shared(c.endpointOf(h))
 	if err != nil {
 		return nil, err
 	}
@@ -78,12 +77,12 @@ func (c *Client) open(ctx context.Context, h remote.Host) (*Session, error) {
 	}
 }
 
-// commandContext has a command's deadline, counted from now.
+// commandContext has the deadline of a command that starts now.
 func (c *Client) commandContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, c.options.CommandTimeout, errTooLate{c.options.CommandTimeout})
+	return context.WithTimeoutCause(ctx, c.options.CommandTimeout, errTimeout{c.options.CommandTimeout})
 }
 
-func (c *Client) openOn(ctx context.Context, l *link, host string) (*Session, error) {
+func (c *Client) openOn(ctx context.Context, l *connection, host string) (*Session, error) {
 	ctx, cancel := c.commandContext(ctx)
 	defer cancel()
 	select {
@@ -91,19 +90,19 @@ func (c *Client) openOn(ctx context.Context, l *link, host string) (*Session, er
 	case <-l.done:
 		return nil, remote.Errorf(remote.Unreachable, "%s: %w", host, l.reason())
 	case <-ctx.Done():
-		return nil, stopped(ctx, host+": while waiting for its other commands")
+		return nil, stopped(ctx, host+": while waiting for other commands on it")
 	}
 	session, err := c.channel(ctx, l, host)
 	if err != nil {
 		<-l.sessions
 		return nil, err
 	}
-	return &Session{client: c, host: host, line: l, ssh: session, waited: make(chan struct{}), leave: func() { <-l.sessions }}, nil
+	return &Session{client: c, host: host, conn: l, ssh: session, ended: make(chan struct{}), release: func() { <-l.sessions }}, nil
 }
 
-// channel opens a channel for a command. A host that refuses one has too many:
-// it is asked again on the same connection until ctx ends.
-func (c *Client) channel(ctx context.Context, l *link, host string) (*ssh.Session, error) {
+// channel opens a channel for a command. A host refuses it while there are too many:
+// it is requested again on the same connection until ctx ends.
+func (c *Client) channel(ctx context.Context, l *connection, host string) (*ssh.Session, error) {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		session, err := within(ctx, l, l.ssh.NewSession)
 		var refused *ssh.OpenChannelError
@@ -111,9 +110,9 @@ func (c *Client) channel(ctx context.Context, l *link, host string) (*ssh.Sessio
 		case err == nil:
 			return session, nil
 		case ctx.Err() != nil:
-			return nil, stopped(ctx, host+": while it was asked for a session")
+			return nil, stopped(ctx, host+": while a session was opened")
 		case !errors.As(err, &refused):
-			l.close(err) // whatever it is, this connection opens no more sessions
+			l.close(err) // the connection can't open sessions any more
 			return nil, remote.Errorf(remote.Unreachable, "%s: %w", host, l.reason())
 		}
 		select {
@@ -124,13 +123,13 @@ func (c *Client) channel(ctx context.Context, l *link, host string) (*ssh.Sessio
 	}
 }
 
-// within waits for a call of the SSH library, which heeds no context: until ctx
-// ends, and then the connection is closed, which is what frees the call. Even
-// that does not free a NewSession that began while the connection was just
-// ending (the library enters the channel after it has told all channels of the
-// end), so once the connection is over, a call has closeGrace to return. Then
-// its goroutine is left behind, which is why Close must not wait for it.
-func within[T any](ctx context.Context, l *link, call func() (T, error)) (T, error) {
+// within waits for a call of the SSH library, which has no context. When ctx ends,
+// the connection is closed, which ends the call. That does not end a NewSession
+// that began just when the connection ended (the library registers the channel
+// after it has notified all channels), so after the end of the connection a call
+// has closeGrace to return. Then its goroutine is abandoned, so Close must not wait
+// for it.
+func within[T any](ctx context.Context, l *connection, call func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -149,7 +148,7 @@ func within[T any](ctx context.Context, l *link, call func() (T, error)) (T, err
 		case r := <-done:
 			return r.value, r.err
 		case <-time.After(closeGrace):
-			l.close(fmt.Errorf("the host did not react: %w", context.Cause(ctx)))
+			l.close(fmt.Errorf("the host did not answer: %w", context.Cause(ctx)))
 		}
 	}
 	select {
@@ -161,56 +160,47 @@ func within[T any](ctx context.Context, l *link, call func() (T, error)) (T, err
 	}
 }
 
-// start asks the host to run the line. From the request on the command may run,
-// so that a connection which ends without an answer leaves the outcome unknown.
-func (s *Session) start(ctx context.Context, c *Client, line string) error {
+// start requests the host to run a command line. It may run from then on, so a
+// connection that ends without an answer leaves the outcome unknown.
+func (s *Session) start(ctx context.Context, commandLine string) error {
 	if ctx.Err() != nil {
 		return stopped(ctx, s.host+": before the command was started")
 	}
-	stdin, err := s.ssh.StdinPipe()
-	if err != nil {
-		return remote.Errorf(remote.Unreachable, "%s: %w", s.host, err)
-	}
-	stdout, err := s.ssh.StdoutPipe()
-	if err != nil {
-		return remote.Errorf(remote.Unreachable, "%s: %w", s.host, err)
-	}
-	stderr, err := s.ssh.StderrPipe()
-	if err != nil {
+	stdin, err1 := s.ssh.StdinPipe()
+	stdout, err2 := s.ssh.StdoutPipe()
+	stderr, err3 := s.ssh.StderrPipe()
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return remote.Errorf(remote.Unreachable, "%s: %w", s.host, err)
 	}
 	s.Stdin, s.Stdout = stdin, stdout
-	s.stderr = &capture{limit: c.options.MaxStderr, beyond: s.abort}
-	_, err = within(ctx, s.line, func() (struct{}, error) { return struct{}{}, s.ssh.Start(line) })
+	s.stderr = &capture{limit: s.client.options.MaxStderr, onOverflow: s.abort}
+	_, err := within(ctx, s.conn, func() (struct{}, error) { return struct{}{}, s.ssh.Start(commandLine) })
 	switch {
 	case err == nil:
-	case errors.Is(err, errClosed): // before anything was sent
+	case errors.Is(err, errClosed): // nothing was sent
 		return &remote.Error{Class: remote.Cancelled, Err: errClosed}
-	case !s.line.alive() || errors.Is(err, io.EOF):
-		return remote.Errorf(remote.OutcomeUnknown, "%s: cut off as the command was started: %w", s.host, s.line.reason())
+	case !s.conn.alive() || errors.Is(err, io.EOF):
+		return remote.Errorf(remote.OutcomeUnknown, "%s: cut off as the command was started: %w", s.host, s.conn.reason())
 	default:
 		return remote.Errorf(remote.CommandFailed, "%s refuses to run a command: %w", s.host, printableError(err))
 	}
-	s.drains.Add(1)
-	if !c.spawn(func() { defer s.drains.Done(); drain(stderr, s.stderr) }) {
-		s.drains.Done()
-		return remote.Errorf(remote.OutcomeUnknown, "%s: cut off as the command was started: %w", s.host, errClosed)
-	}
-	if s.begun = c.spawn(s.wait); !s.begun {
+	s.begun = s.client.spawn(func() {
+		var reading sync.WaitGroup
+		reading.Go(func() { drain(stderr, s.stderr) })
+		s.failed = s.ssh.Wait()
+		reading.Wait()
+		close(s.ended)
+	})
+	if !s.begun {
 		return remote.Errorf(remote.OutcomeUnknown, "%s: cut off as the command was started: %w", s.host, errClosed)
 	}
 	return nil
 }
 
-func (s *Session) wait() {
-	s.failed = s.ssh.Wait()
-	close(s.waited)
-}
-
-// abort ends the session without waiting for anything, from within a reader.
+// abort ends the session without waiting, so that a reader can call it.
 func (s *Session) abort() { s.client.spawn(func() { _ = s.ssh.Close() }) }
 
-// Stderr is what the command has written there so far, up to the cap.
+// Stderr is what the command has written so far, up to Options.MaxStderr.
 func (s *Session) Stderr() []byte {
 	if s.stderr == nil {
 		return nil
@@ -221,8 +211,7 @@ func (s *Session) Stderr() []byte {
 // Wait returns when the command has ended: nil for exit status 0, else an
 // *remote.Error. Stdout must have been read to its end, or the session closed.
 func (s *Session) Wait() error {
-	<-s.waited
-	s.drains.Wait()
+	<-s.ended
 	return s.verdict()
 }
 
@@ -230,26 +219,25 @@ func (s *Session) Wait() error {
 func (s *Session) Read(p []byte) (int, error)  { return s.Stdout.Read(p) }
 func (s *Session) Write(p []byte) (int, error) { return s.Stdin.Write(p) }
 
-// Close ends the session; the command sees the end of its stdin. A host that
-// does not agree within a second loses its connection. It is safe to call twice.
+// Close ends the session; the command sees the end of its stdin. The connection to a
+// host that does not end it within a second is closed. It is safe to call twice.
 func (s *Session) Close() {
 	s.once.Do(func() {
-		defer s.leave()
+		defer s.release()
 		closed := make(chan struct{})
 		go func() {
 			defer close(closed)
-			_ = s.ssh.Close() // the host may have closed it already
-			s.drains.Wait()
+			_ = s.ssh.Close() // it may be closed already
 			if s.begun {
-				<-s.waited
+				<-s.ended
 			}
 		}()
 		select {
 		case <-closed:
 			return
-		case <-s.line.done:
+		case <-s.conn.done:
 		case <-time.After(closeGrace):
-			s.line.close(errors.New("the host did not end a session"))
+			s.conn.close(errors.New("the host did not end a session"))
 		}
 		<-closed
 	})

@@ -99,7 +99,7 @@ func (s *sshd) children(t testing.TB) []int {
 	return pids
 }
 
-func TestSSHDFreezesOrDies(t *testing.T) {
+func TestFrozenOrKilledSSHD(t *testing.T) {
 	for name, tt := range map[string]struct {
 		signal unix.Signal
 		says   string
@@ -128,8 +128,8 @@ func TestSSHDFreezesOrDies(t *testing.T) {
 	}
 }
 
-// TestOneDeadHostDelaysNobody has a host whose packets are lost.
-func TestOneDeadHostDelaysNobody(t *testing.T) {
+// TestDeadHostDelaysNoOther has a host whose packets are lost.
+func TestDeadHostDelaysNoOther(t *testing.T) {
 	f := startFake(t, nil)
 	silent := startFake(t, func(f *fake) {
 		f.accept = func(conn net.Conn, _ int32) bool { _, _ = io.Copy(io.Discard, conn); return false }

@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"net"
-	"strings"
+	"slices"
 	"syscall"
 
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// transport opens the way to the host's sshd: through jump hosts, a command, or
-// TCP. The caller calls hold when the login is over.
-func (c *Client) transport(ctx context.Context, t target) (conn net.Conn, hold func(), err error) {
-	hold = func() {}
+// transport connects to the host's sshd: through jump hosts, a command, or TCP. The
+// caller calls release when the login is over.
+func (c *Client) transport(ctx context.Context, t target) (conn net.Conn, release func(), err error) {
 	switch {
 	case len(t.ProxyJump) > 0:
 		return c.jump(ctx, t)
@@ -22,11 +21,11 @@ func (c *Client) transport(ctx context.Context, t target) (conn net.Conn, hold f
 	default:
 		conn, err = c.dial(ctx, t)
 	}
-	return conn, hold, err
+	return conn, func() {}, err
 }
 
-// dial resolves the name again and tries its addresses, IPv6 and IPv4 side by
-// side (RFC 8305, by net.Dialer).
+// dial resolves the name again and tries its addresses, IPv6 and IPv4 in parallel
+// (RFC 8305, by net.Dialer).
 func (c *Client) dial(ctx context.Context, t target) (net.Conn, error) {
 	network := map[string]string{"inet": "tcp4", "inet6": "tcp6"}[t.AddressFamily]
 	if network == "" {
@@ -43,7 +42,7 @@ func (c *Client) dial(ctx context.Context, t target) (net.Conn, error) {
 	switch {
 	case err == nil:
 		return conn, nil
-	case ctx.Err() != nil && c.lifetime.Err() == nil: // the packets are lost: nobody is there
+	case ctx.Err() != nil && c.lifetime.Err() == nil: // packets are lost, nothing answers
 		return nil, remote.Errorf(remote.Unreachable, "no connection to %s: %w", t.address(), context.Cause(ctx))
 	case ctx.Err() != nil:
 		return nil, stopped(ctx, "while connecting to "+t.address())
@@ -63,30 +62,28 @@ func (c *Client) jump(ctx context.Context, t target) (net.Conn, func(), error) {
 	if err != nil {
 		return nil, nil, remote.Errorf(remote.Configuration, "%s: %w", t.Host, err)
 	}
-	p, err := c.peer(e)
+	p, err := c.shared(e)
 	if err != nil {
 		return nil, nil, err
 	}
-	if e.loops(t.chain) {
+	if slices.Contains(t.chain, e) {
 		return nil, nil, remote.Errorf(remote.Configuration, "ProxyJump of %s leads back to %s", t.Host, e.Host)
 	}
 	bastion, err := p.connected(ctx, t.chain)
 	if err != nil {
 		return nil, nil, remote.Errorf(remote.ClassOf(err), "jump host %s: %w", e.Host, err)
 	}
-	hold, err := c.dials.enter(ctx, "via "+e.via+" "+e.Host, c.options.DialsPerBastion)
+	release, err := c.dials.acquire(ctx, "via "+e.via+" "+e.Host, c.options.DialsPerBastion)
 	if err != nil {
-		return nil, nil, stopped(ctx, "while waiting for a turn at jump host "+e.Host)
+		return nil, nil, stopped(ctx, "while waiting to connect through jump host "+e.Host)
 	}
 	conn, err := bastion.ssh.DialContext(ctx, "tcp", t.address())
 	if err != nil {
-		hold()
+		release()
 		if c.lifetime.Err() != nil {
 			return nil, nil, stopped(ctx, "while connecting to "+t.address())
 		}
 		return nil, nil, remote.Errorf(remote.Unreachable, "no connection from jump host %s to %s: %w", e.Host, t.address(), printableError(err))
 	}
-	return conn, hold, nil
+	return conn, release, nil
 }
-
-func splitHops(via string) []string { return strings.Split(via, ",") }

@@ -26,8 +26,8 @@ func (s *Session) verdict(captures ...*capture) error {
 		return nil
 	case errors.As(s.failed, &exit):
 		return exitError(s.host, exit.ExitStatus(), exit.Signal(), s.Stderr())
-	case s.line.endsSoon():
-		return remote.Errorf(remote.OutcomeUnknown, "%s: cut off while the command ran: %w", s.host, s.line.reason())
+	case s.conn.endsSoon():
+		return remote.Errorf(remote.OutcomeUnknown, "%s: cut off while the command ran: %w", s.host, s.conn.reason())
 	}
 	return remote.Errorf(remote.OutcomeUnknown, "%s: the command ended without a status: %w", s.host, printableError(s.failed))
 }

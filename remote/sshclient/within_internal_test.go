@@ -9,9 +9,9 @@ import (
 )
 
 // The library can lose a NewSession that begins while the connection ends: it
-// never returns. Nobody may wait for it for ever.
-func TestACallThatNeverReturnsIsLeftBehind(t *testing.T) {
-	l := &link{done: make(chan struct{})}
+// never returns. No caller may wait for it forever.
+func TestBlockedCallIsAbandoned(t *testing.T) {
+	l := &connection{done: make(chan struct{})}
 	l.end(errors.New("the peer has gone"))
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })

@@ -56,7 +56,7 @@ var agreed = map[string]string{
 	"windows lines":                   "Host gpu\r\n Port 2223\r\n",
 }
 
-func TestBothWaysAgree(t *testing.T) {
+func TestReaderAgreesWithOpenSSH(t *testing.T) {
 	needsSSH(t)
 	dir := t.TempDir()
 	t.Setenv("GENV_TEST_DIR", dir)
@@ -83,7 +83,7 @@ func TestBothWaysAgree(t *testing.T) {
 }
 
 // What only ssh can tell: the local reader names the line.
-func TestRefusedWithItsPlace(t *testing.T) {
+func TestErrorsNameThePlace(t *testing.T) {
 	for name, tt := range map[string]struct {
 		text string
 		line int

@@ -39,7 +39,7 @@ func TestUserAndSystemFiles(t *testing.T) {
 	require.Equal(t, o.Home+"/.ssh/known_hosts", s.UserKnownHosts[0])
 }
 
-func TestAFileThatChangesIsReadAgain(t *testing.T) {
+func TestChangedFileIsReadAgain(t *testing.T) {
 	o := home(t, "", map[string]string{"config": "Include extra\nPort 1001\n"})
 	r := config.New(o)
 	port := func() int {
@@ -56,7 +56,7 @@ func TestAFileThatChangesIsReadAgain(t *testing.T) {
 	require.Equal(t, 1003, port(), "an included file that appears counts as well")
 }
 
-func TestWhatIsNotTrusted(t *testing.T) {
+func TestUntrustedFiles(t *testing.T) {
 	for name, change := range map[string]func(o *config.ResolverOptions){
 		"others may write it": func(o *config.ResolverOptions) {
 			require.NoError(t, os.Chmod(filepath.Join(o.Home, ".ssh", "config"), 0o666))
@@ -76,7 +76,7 @@ func TestWhatIsNotTrusted(t *testing.T) {
 	}
 }
 
-func TestNoFileAtAll(t *testing.T) {
+func TestNoFile(t *testing.T) {
 	s, err := config.New(config.ResolverOptions{File: "none", SSH: "none"}).Resolve(t.Context(), config.Query{Host: "gpu"})
 	require.NoError(t, err)
 	require.Equal(t, "gpu", s.HostName)
@@ -84,7 +84,7 @@ func TestNoFileAtAll(t *testing.T) {
 	require.Equal(t, config.StrictAsk, s.HostKeyChecking)
 }
 
-func TestSSHIsAskedForTheRest(t *testing.T) {
+func TestFallBackToOpenSSH(t *testing.T) {
 	needsSSH(t)
 	file := write(t, "Match exec \"true\"\n Port 2345\nHost gpu\n ProxyCommand nc foo#bar %h\n")
 	r := config.New(config.ResolverOptions{File: file})
@@ -101,7 +101,7 @@ func TestSSHIsAskedForTheRest(t *testing.T) {
 	require.Equal(t, 3, e.Line, "%v", err)
 }
 
-func TestNamesThatAreNoHosts(t *testing.T) {
+func TestInvalidNames(t *testing.T) {
 	r := config.New(config.ResolverOptions{File: "none", SSH: "none"})
 	for _, q := range []config.Query{
 		{},

@@ -52,7 +52,7 @@ func load(t testing.TB, content ...string) (*hostkeys.DB, string) {
 	return db, log.String()
 }
 
-func TestFormsOfNames(t *testing.T) {
+func TestNameForms(t *testing.T) {
 	key := ed(t).PublicKey()
 	k := line(key)
 	for name, tt := range map[string]struct {
@@ -199,7 +199,7 @@ func TestReloadAndAccept(t *testing.T) {
 	require.Error(t, store.Accept(nil, false, "x:22", keys[0]))
 }
 
-func TestFilesThatAreNone(t *testing.T) {
+func TestOtherFileTypes(t *testing.T) {
 	_, err := hostkeys.NewStore(zerolog.Nop()).Load(t.TempDir())
 	require.Error(t, err, "a folder")
 	_, err = hostkeys.NewStore(zerolog.Nop()).Load(os.DevNull)

@@ -7,22 +7,21 @@ import (
 	"time"
 )
 
-// jitter spreads what would come at once over 75 to 125 per cent of d.
+// jitter is 75 to 125 per cent of d, so that many waits don't end together.
 func jitter(d time.Duration) time.Duration {
 	return d*3/4 + rand.N(d/2+1) //nolint:gosec // spreads load, guards no secret
 }
 
-// bounds are counters by name, each with its limit: how many logins are under
-// way to one address.
-type bounds struct {
+// dialLimits limit the logins under way, by the name of an address or jump host.
+type dialLimits struct {
 	mu    sync.Mutex
 	slots map[string]chan struct{}
 }
 
-func newBounds() *bounds { return &bounds{slots: map[string]chan struct{}{}} }
+func newDialLimits() *dialLimits { return &dialLimits{slots: map[string]chan struct{}{}} }
 
-// enter waits for a place and returns how to leave it.
-func (b *bounds) enter(ctx context.Context, name string, limit int) (leave func(), err error) {
+// acquire waits for a slot and returns how to release it.
+func (b *dialLimits) acquire(ctx context.Context, name string, limit int) (release func(), err error) {
 	b.mu.Lock()
 	slots := b.slots[name]
 	if slots == nil {

@@ -12,24 +12,24 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// sessionsPerLink bounds the commands at once on one connection; sshd's own
-// limit is 10 (sshd_config(5), MaxSessions), and a host has one or two.
-const sessionsPerLink = 2
+// sessionsPerConnection limits the commands at the same time on one connection. The
+// limit of sshd is 10 (sshd_config(5), MaxSessions).
+const sessionsPerConnection = 2
 
-// link is a connection that is logged in.
-type link struct {
+// connection is a connection that is logged in.
+type connection struct {
 	ssh      *ssh.Client
 	sessions chan struct{}
 	done     chan struct{} // closed when the connection is over
-	peer     remote.Peer   // what it leads to
+	peer     remote.Peer   // the machine at the other end
 
 	mu  sync.Mutex
 	why error // the first reason for its end
 }
 
-func (c *Client) newLink(t target, conn ssh.Conn, channels <-chan ssh.NewChannel, requests <-chan *ssh.Request) (*link, error) {
-	l := &link{ssh: ssh.NewClient(conn, channels, requests), sessions: make(chan struct{}, sessionsPerLink), done: make(chan struct{})}
-	forget := context.AfterFunc(c.lifetime, func() { l.close(errClosed) }) // also where no peer has it any more
+func (c *Client) newConnection(t target, conn ssh.Conn, channels <-chan ssh.NewChannel, requests <-chan *ssh.Request) (*connection, error) {
+	l := &connection{ssh: ssh.NewClient(conn, channels, requests), sessions: make(chan struct{}, sessionsPerConnection), done: make(chan struct{})}
+	forget := context.AfterFunc(c.lifetime, func() { l.close(errClosed) }) // also if it has been replaced
 	watch := func() {
 		l.end(l.ssh.Wait())
 		forget()
@@ -43,7 +43,7 @@ func (c *Client) newLink(t target, conn ssh.Conn, channels <-chan ssh.NewChannel
 	return l, nil
 }
 
-func (l *link) alive() bool {
+func (l *connection) alive() bool {
 	select {
 	case <-l.done:
 		return false
@@ -52,9 +52,9 @@ func (l *link) alive() bool {
 	}
 }
 
-// endsSoon tells whether the connection is over, or is in the next moment: its
-// sessions learn of its end a little earlier.
-func (l *link) endsSoon() bool {
+// endsSoon says whether the connection is over, or will be in a moment: its
+// sessions end slightly earlier.
+func (l *connection) endsSoon() bool {
 	select {
 	case <-l.done:
 		return true
@@ -63,8 +63,8 @@ func (l *link) endsSoon() bool {
 	}
 }
 
-// end records why the connection is over; the first reason stays.
-func (l *link) end(why error) {
+// end records why the connection is over; only the first reason is kept.
+func (l *connection) end(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.alive() {
@@ -74,7 +74,7 @@ func (l *link) end(why error) {
 }
 
 // reason is why the connection is over.
-func (l *link) reason() error {
+func (l *connection) reason() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.why == nil {
@@ -84,21 +84,21 @@ func (l *link) reason() error {
 }
 
 // close ends the connection and all that runs on it.
-func (l *link) close(why error) {
+func (l *connection) close(why error) {
 	l.end(why)
-	_ = l.ssh.Close() // that it was closed before is no news
+	_ = l.ssh.Close() // it may be closed already
 }
 
-// keepAlive asks the host for a sign of life each interval and gives the
-// connection up after count questions' time without an answer: the library
-// would wait for ever on a peer that is frozen or cut off.
-func (l *link) keepAlive(interval time.Duration, count int) {
+// keepAlive sends a request in each interval, and closes the connection after count
+// intervals without an answer: the library would wait forever for a host that is
+// frozen or unreachable.
+func (l *connection) keepAlive(interval time.Duration, count int) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	answered := make(chan struct{}, 1)
 	asked, missed := false, 0
 	var asking sync.WaitGroup
-	defer asking.Wait() // the close below has freed it
+	defer asking.Wait() // closing the connection ends it
 	for {
 		select {
 		case <-l.done:

@@ -49,7 +49,7 @@ func TestPeer(t *testing.T) {
 }
 
 // Behind jump hosts and proxies the names stay, with the way that leads there.
-func TestPeerBehindAJump(t *testing.T) {
+func TestPeerBehindJumpHost(t *testing.T) {
 	j := startJumps(t)
 	c := newClient(t, sshclient.Options{ConfigFile: j.config(t, "Host gpu-a gpu-b", " ProxyJump first", "Host gpu-c", " ProxyJump second", "Host gpu-d", " ProxyJump none")})
 	peers := map[string]remote.Peer{}

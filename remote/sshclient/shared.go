@@ -1,0 +1,145 @@
+package sshclient
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient/config"
+)
+
+// endpoint identifies a connection: the host, and the hops of a jump chain that
+// replace the host's own ProxyJump (ssh -J).
+type endpoint struct {
+	config.Query
+	via string // hops, separated by commas; empty for those of ssh_config
+}
+
+// sharedConn is the connection to an endpoint, if there is one: all commands for a
+// host, and all hosts behind a jump host, share it.
+type sharedConn struct {
+	client   *Client
+	endpoint endpoint
+
+	mu      sync.Mutex
+	conn    *connection
+	attempt *attempt
+	failure jumpFailure // of the last attempt
+	route   *route      // for Probe; nil until it is known
+	closed  bool        // an attempt under way is to be closed
+}
+
+// attempt is an attempt to connect, which several callers may wait for.
+type attempt struct {
+	done chan struct{}
+	conn *connection
+	err  error
+}
+
+// connected returns the open connection, or makes one. The attempt has its own
+// deadline, so that it continues for other callers when one gives up. chain are
+// the endpoints that are reached through this one.
+func (p *sharedConn) connected(ctx context.Context, chain []endpoint) (*connection, error) {
+	a, err := p.begin(chain)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-a.done:
+		return a.conn, a.err
+	case <-ctx.Done():
+		return nil, stopped(ctx, "while connecting to "+p.endpoint.Host)
+	}
+}
+
+func (p *sharedConn) begin(chain []endpoint) (*attempt, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn != nil && p.conn.alive() {
+		return finished(p.conn), nil
+	}
+	if p.attempt != nil {
+		return p.attempt, nil
+	}
+	if len(chain) > 0 && p.failure.recent() {
+		return nil, p.failure.err
+	}
+	a := &attempt{done: make(chan struct{})}
+	if !p.client.spawn(func() { p.try(a, chain) }) {
+		return nil, &remote.Error{Class: remote.Cancelled, Err: errClosed}
+	}
+	p.attempt = a
+	return a, nil
+}
+
+func finished(conn *connection) *attempt {
+	a := &attempt{done: make(chan struct{}), conn: conn}
+	close(a.done)
+	return a
+}
+
+func (p *sharedConn) try(a *attempt, chain []endpoint) {
+	a.conn, a.err = p.client.connect(p.endpoint, chain)
+	p.mu.Lock()
+	p.attempt = nil
+	if a.err == nil {
+		p.conn = a.conn
+		if p.closed {
+			a.conn.close(errClosed)
+		}
+	}
+	p.failure = jumpFailure{a.err, time.Now()}
+	p.mu.Unlock()
+	close(a.done)
+}
+
+// disconnect ends the connection; the next command makes another one.
+func (p *sharedConn) disconnect() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn != nil {
+		p.conn.close(errDisconnected)
+	}
+}
+
+// close ends the connection for good; an attempt under way ends with the lifetime.
+func (p *sharedConn) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.conn != nil {
+		p.conn.close(errClosed)
+	}
+}
+
+// jumpFailure is how the last attempt to connect to a jump host ended. It is the
+// answer for every host behind the jump host that asks soon after: a thousand of
+// them don't wait for the same timeout one after the other, and don't have sshd
+// lock this machine out for a key that it refuses (sshd_config(5),
+// PerSourcePenalties).
+type jumpFailure struct {
+	err  error
+	time time.Time
+}
+
+func (f *jumpFailure) recent() bool {
+	var soon time.Duration
+	switch remote.ClassOf(f.err) {
+	case remote.Unreachable, remote.Timeout:
+		soon = time.Second
+	case remote.HostKey, remote.HostKeyChanged:
+		soon = 10 * time.Second
+	case remote.Auth:
+		soon = 2 * time.Minute
+	}
+	return f.err != nil && !errors.Is(f.err, remote.ErrBusy) && time.Since(f.time) < soon && !remote.Outdated(f.err)
+}
+
+// hop is the endpoint of a ProxyJump item, reached through the hops before it.
+func hop(item string, before []string) (endpoint, error) {
+	q, err := config.ParseHop(item)
+	return endpoint{Query: q, via: strings.Join(before, ",")}, err
+}
