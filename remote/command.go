@@ -5,25 +5,24 @@ import (
 	"strings"
 )
 
-// Command is a program with its arguments and what it reads on stdin. Arguments
-// are quoted for the remote shell; none of them is ever interpreted by it.
+// Command is a program with its arguments and its stdin. Arguments are quoted, so
+// that the remote shell interprets none of them.
 type Command struct {
 	Args  []string
 	Stdin []byte
 }
 
-// Output is what a command that exited with 0 wrote.
+// Output is what a command wrote.
 type Output struct{ Stdout, Stderr []byte }
 
-// Runner runs a command on a host and waits for its end or that of ctx. Its
-// error is an *Error, whose Class says what to do about it; the Output holds
-// what had arrived by then.
+// Runner runs a command on a host and waits until it or ctx ends. Its error is an
+// *Error with a Class; the Output is what was received until then.
 type Runner interface {
 	Run(ctx context.Context, host Host, command Command) (Output, error)
 }
 
-// ShellLine is the command as one line for the remote login shell, each
-// argument in single quotes unless it consists of safe characters alone.
+// ShellLine is the command as one line for the remote login shell. Arguments with
+// other than safe characters are in single quotes.
 func (c Command) ShellLine() string {
 	quoted := make([]string, len(c.Args))
 	for i, arg := range c.Args {
@@ -32,8 +31,8 @@ func (c Command) ShellLine() string {
 	return strings.Join(quoted, " ")
 }
 
-// Quote makes one word of any text for a POSIX shell (and for csh and fish, as
-// long as it has no newline or exclamation mark).
+// Quote returns a text as one word for a POSIX shell, and for csh and fish if it
+// has no newline or exclamation mark.
 func Quote(word string) string {
 	if word != "" && strings.IndexFunc(word, unsafe) < 0 {
 		return word
@@ -41,8 +40,8 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// unsafe is anything but letters, digits and the few marks that no shell
-// interprets wherever they stand. A "~" or "=" may mean something at the start.
+// unsafe is anything but letters, digits and the few characters that no shell
+// interprets. "~" and "=" are unsafe at the start of a word.
 func unsafe(r rune) bool {
 	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:,@%+", r))
 }

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,15 +12,14 @@ import (
 	"time"
 )
 
-// diagnoseTimeout bounds what Diagnose asks for.
+// diagnoseTimeout is for the command of Diagnose.
 const diagnoseTimeout = 5 * time.Second
 
-// Diagnose asks a host why sudo did not run genv there. sudo itself says "a
-// password is required" for three causes: that it wants one, that no line of
-// sudoers covers the command, and that the program which a line covers isn't
-// there. The answer is err with the right class, and with a next step that names
-// genv's path as it was found; err itself when it has another cause, or when the
-// host doesn't tell.
+// Diagnose finds out why sudo did not run genv on a host. sudo prints "a password
+// is required" for three causes: a password is needed, sudoers doesn't allow the
+// command, or the program that sudoers allows doesn't exist. The result is err
+// with the right class, and with a next step that names the path of genv on that
+// host. It is err itself if it has another cause, or the cause can't be found.
 func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 	var known *Error
 	if runner == nil || !errors.As(err, &known) || known.Next != "" ||
@@ -40,10 +40,10 @@ func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 }
 
 // diagnosis prints a line with the status of `sudo -n -l`, the user's name and
-// the path of genv, and then what sudo said. It looks for genv where sudo does,
-// then where programs are, and last where the login finds it; one that others
-// than root could change is not for sudoers. It is one line, without exclamation
-// marks, so that any login shell passes it on.
+// the path of genv, and then the output of sudo. It looks for genv in sudo's path,
+// then in the usual folders, and last in the path of the login; a program that
+// others than root can change must not be in sudoers. It is one line without
+// exclamation marks, so that any login shell passes it on.
 const diagnosis = `LC_ALL=C; export LC_ALL; l=$(sudo -n -l 2>&1); s=$?; ` +
 	`d=$(printf "%s\n" "$l" | sed -n "s/.*secure_path=\([^,]*\).*/\1/p" | head -n 1 | tr -d "\\\\"); ` +
 	`PATH="${d:+$d:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH"; ` +
@@ -52,12 +52,12 @@ const diagnosis = `LC_ALL=C; export LC_ALL; l=$(sudo -n -l 2>&1); s=$?; ` +
 
 const diagnosisMark = "genv-diagnosis"
 
-// diagnosed is what a host said.
+// diagnosed is the output of the diagnosis.
 type diagnosed struct {
 	allowed bool   // sudo runs something without a password
-	unknown bool   // sudoers has no line for the user at all
-	user    string // empty when it is not a plain name
-	genv    string // its path; empty when it was not found
+	unknown bool   // sudoers has no rule for the user at all
+	user    string // empty if it has unusual characters
+	genv    string // its path; empty if it was not found
 }
 
 var (
@@ -68,19 +68,19 @@ var (
 	})
 )
 
-// parseDiagnosis reads what the diagnosis printed, behind whatever a login
-// prints before it. What is not a plain name or path is not repeated.
+// parseDiagnosis reads what the diagnosis printed, after whatever the login printed.
+// Names and paths with unusual characters are dropped.
 func parseDiagnosis(stdout []byte) (diagnosed, bool) {
 	at := bytes.LastIndex(append([]byte("\n"), stdout...), []byte("\n"+diagnosisMark+" "))
 	if at < 0 {
 		return diagnosed{}, false
 	}
-	line, said, _ := strings.Cut(string(stdout[at:]), "\n")
+	line, sudo, _ := strings.Cut(string(stdout[at:]), "\n")
 	fields := strings.SplitN(line, " ", 4)
 	if len(fields) != 4 {
 		return diagnosed{}, false
 	}
-	d := diagnosed{allowed: fields[1] == "0", unknown: noRights().MatchString(said)}
+	d := diagnosed{allowed: fields[1] == "0", unknown: noRights().MatchString(sudo)}
 	if plainUser().MatchString(fields[2]) {
 		d.user = fields[2]
 	}
@@ -90,18 +90,18 @@ func parseDiagnosis(stdout []byte) (diagnosed, bool) {
 	return d, true
 }
 
-// explain is err with what the host said.
+// explain is err with the result of the diagnosis.
 func (d diagnosed) explain(host Host, known *Error, err error) error {
 	e := &Error{Class: known.Class, Err: err, Stderr: known.Stderr}
 	switch missing := d.genv == ""; {
 	case known.Class == GenvMissing && !missing:
-		e.Err = fmt.Errorf("%w; it is at %s, where it is not looked for", err, d.genv)
-		e.Next = fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or install genv where it is looked for (%s)", d.genv, DefaultGenv)
+		e.Err = fmt.Errorf("%w; it is at %s, which is not in the path of sudo", err, d.genv)
+		e.Next = fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or install genv at %s", d.genv, DefaultGenv)
 	case known.Class == GenvMissing:
 	case d.allowed && missing:
-		e.Class, e.Err = GenvMissing, fmt.Errorf("no %s that belongs to root alone is on the host (%w)", host.program(), err)
+		e.Class, e.Err = GenvMissing, fmt.Errorf("the host has no %s that only root can change (%w)", host.program(), err)
 	case d.allowed:
-		e.Class, e.Err = SudoRefused, fmt.Errorf("no line of sudoers covers `%s usage …` (%w)", d.genv, err)
+		e.Class, e.Err = SudoRefused, fmt.Errorf("sudoers does not allow `%s usage …` (%w)", d.genv, err)
 		e.Next = d.allow(SudoRefused)
 	case d.unknown:
 		e.Class, e.Next = SudoRefused, d.allow(SudoRefused)
@@ -111,22 +111,15 @@ func (d diagnosed) explain(host Host, known *Error, err error) error {
 	return e
 }
 
-// allow is the next step that has sudo run genv there.
+// allow is the next step for sudo to run genv.
 func (d diagnosed) allow(class Class) string {
-	user, genv := d.user, d.genv
-	if user == "" {
-		user = "USER"
-	}
-	if genv == "" {
-		genv = DefaultGenv
-	}
-	return sudoStep(class, user, genv)
+	return sudoStep(class, cmp.Or(d.user, "USER"), cmp.Or(d.genv, DefaultGenv))
 }
 
 func sudoStep(class Class, user, genv string) string {
 	line := SudoersLine(user, genv)
 	if class == SudoRefused {
-		return fmt.Sprintf("let /etc/sudoers.d/genv on the host name genv's full path and these commands: `%s`; `sudo -l` there shows what is allowed now", line)
+		return fmt.Sprintf("in /etc/sudoers.d/genv on the host, allow genv with its full path and these commands: `%s`; `sudo -l` there shows what is allowed now", line)
 	}
-	return fmt.Sprintf("allow it without a password: a line `%s` in /etc/sudoers.d/genv on the host", line)
+	return fmt.Sprintf("allow it without a password: add the line `%s` to /etc/sudoers.d/genv on the host", line)
 }

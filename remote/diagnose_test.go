@@ -45,7 +45,7 @@ func TestDiagnose(t *testing.T) {
 		{"something else", remote.Sudo, "{}\ngenv-diagnosis\n", remote.Sudo, "`USER ALL="},
 		{"cut", remote.SudoRefused, "genv-diagnosis 0 admin", remote.SudoRefused, "`USER ALL="},
 		{"another failure", remote.Auth, "genv-diagnosis 0 admin /g/genv\n", remote.Auth, "key"},
-		{"the command's own", remote.CommandFailed, "genv-diagnosis 0 admin /g/genv\n", remote.CommandFailed, "host's own words"},
+		{"the command's own", remote.CommandFailed, "genv-diagnosis 0 admin /g/genv\n", remote.CommandFailed, "read the output of the host"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cause := errors.New("sudo: a password is required")

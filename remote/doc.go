@@ -1,8 +1,12 @@
-// Package remote runs one piece of work on many hosts at once: a Host, a
-// Command, the Runner that carries a command to a host, and Each, the bounded
-// fan-out in which one host's error is that host's alone. It also holds the
-// classes of error that an administrator sees, each with its next step.
+// Package remote runs commands on many hosts: a Host, a Command, the Runner that
+// runs a command on a host, and Each, which does something on many hosts at once
+// and keeps their errors apart. It also has the classes of errors, each with a next
+// step for the administrator.
 //
-// The package knows no GPU and no rule, and opens no connection itself:
+//	results := remote.Each(ctx, hosts, 32, func(ctx context.Context, h remote.Host) (remote.Output, error) {
+//		return runner.Run(ctx, h, h.Genv("usage", "snapshot"))
+//	})
+//
+// The package knows nothing about GPUs or rules, and opens no connection:
 // remote/sshclient is the Runner over SSH.
 package remote

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Result is what came of a host: a value, or the error in its place.
+// Result is the value of a host, or its error.
 type Result[T any] struct {
 	Host    Host
 	Value   T
@@ -17,12 +17,12 @@ type Result[T any] struct {
 }
 
 // Each calls do for every host, at most limit at a time, and returns the results
-// in the order of the hosts. An error is kept in its host's Result and neither
-// delays nor cancels another host. When ctx ends, hosts that were not begun get
-// its cause as their error; do is expected to heed ctx itself.
+// in the order of the hosts. The error of one host neither delays nor cancels
+// another host. When ctx ends, the remaining hosts get its cause as their error; do
+// must return when its ctx ends.
 func Each[T any](ctx context.Context, hosts []Host, limit int, do func(context.Context, Host) (T, error)) []Result[T] {
 	results := make([]Result[T], len(hosts))
-	var group errgroup.Group // without a context: nobody cancels anybody
+	var group errgroup.Group // without a context, so that an error cancels nothing
 	group.SetLimit(max(limit, 1))
 	for i, host := range hosts {
 		group.Go(func() error {
@@ -46,8 +46,8 @@ func one[T any](ctx context.Context, host Host, do func(context.Context, Host) (
 	return r
 }
 
-// notBegun is the error of a host for which nothing was done; a cause that has
-// a class keeps it.
+// notBegun is the error of a host for which nothing was done. A cause with a class
+// keeps it.
 func notBegun(cause error) error {
 	var known *Error
 	if errors.As(cause, &known) {

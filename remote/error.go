@@ -5,34 +5,33 @@ import (
 	"fmt"
 )
 
-// Class sorts errors by what the administrator can do about them. The texts
+// Class classifies errors by what the administrator can do about them. The texts
 // appear in JSON and in the audit log.
 type Class string
 
 const (
-	Unreachable    Class = "unreachable"      // no connection: name, network, or nobody listens
+	Unreachable    Class = "unreachable"      // no connection: name, network, or nothing listens
 	HostKey        Class = "host-key"         // the host's key is unknown
-	HostKeyChanged Class = "host-key-changed" // the host's key is another one, or revoked
+	HostKeyChanged Class = "host-key-changed" // the host's key has changed, or is revoked
 	Auth           Class = "auth"             // no key was accepted
-	Sudo           Class = "sudo"             // sudo wants a password, or there is no sudo
-	SudoRefused    Class = "sudo-refused"     // no line of sudoers covers the command
-	GenvMissing    Class = "genv-missing"     // there is no genv on the host
-	Version        Class = "version"          // genv there speaks another language
-	InvalidOutput  Class = "invalid-output"   // what came is not what was asked for
+	Sudo           Class = "sudo"             // sudo requires a password, or is missing
+	SudoRefused    Class = "sudo-refused"     // sudoers does not allow the command
+	GenvMissing    Class = "genv-missing"     // genv is not installed on the host
+	Version        Class = "version"          // genv on the host has an incompatible version
+	InvalidOutput  Class = "invalid-output"   // the output is not in the expected format
 	Timeout        Class = "timeout"          // connected, but no answer in time
-	OutcomeUnknown Class = "outcome-unknown"  // cut off while it ran: it may have been done
-	CommandFailed  Class = "command-failed"   // the command itself said no
-	Configuration  Class = "configuration"    // ssh_config or a key file cannot be honoured
-	Cancelled      Class = "cancelled"        // we stopped before it was done
+	OutcomeUnknown Class = "outcome-unknown"  // cut off while it ran: it may have been carried out
+	CommandFailed  Class = "command-failed"   // the command itself failed
+	Configuration  Class = "configuration"    // ssh_config or a key file can't be used
+	Cancelled      Class = "cancelled"        // genv was stopped before it was done
 )
 
 // Error is a failure on a host.
 type Error struct {
 	Class  Class
 	Err    error  // the cause, never nil
-	Stderr string // what the command wrote there, whole up to the cap
-	// Next is the next step, where more is known than the class says; empty
-	// leaves it to the class.
+	Stderr string // of the command, up to a maximum size
+	// Next is the next step if it differs from that of the class, else empty.
 	Next string
 }
 
@@ -61,8 +60,8 @@ func Errorf(class Class, format string, args ...any) *Error {
 	return &Error{Class: class, Err: fmt.Errorf(format, args...)}
 }
 
-// ClassOf is the class of the first *Error in err's chain; an error that was
-// never classified counts as CommandFailed.
+// ClassOf is the class of the first *Error in err's chain, CommandFailed if there
+// is none.
 func ClassOf(err error) Class {
 	var e *Error
 	if errors.As(err, &e) {
@@ -74,7 +73,7 @@ func ClassOf(err error) Class {
 var nextSteps = map[Class]string{
 	Unreachable:    "check that the host is up and that `ssh HOST true` connects",
 	HostKey:        "check the key's fingerprint with the host's owner, then add it: ssh-keyscan HOST >> ~/.ssh/known_hosts",
-	HostKeyChanged: "somebody may be in between: check the key with the host's owner before you do anything, then remove the old one: ssh-keygen -R HOST",
+	HostKeyChanged: "another machine may be intercepting the connection: check the key with the host's owner before you do anything, then remove the old one: ssh-keygen -R HOST",
 	Auth:           "check the user name and that a key of yours is accepted: ssh -v HOST true (is the agent running? ssh-add -l)",
 	Sudo:           sudoStep(Sudo, "USER", DefaultGenv),
 	SudoRefused:    sudoStep(SudoRefused, "USER", DefaultGenv),
@@ -82,13 +81,13 @@ var nextSteps = map[Class]string{
 	Version:        "install the same version of genv on the host and on this machine",
 	InvalidOutput:  "run the command by hand and look at what it prints: ssh HOST sudo -n genv usage snapshot",
 	Timeout:        "the host may be overloaded or its driver hung; raise --timeout or --command-timeout if it is only slow",
-	OutcomeUnknown: "nothing is sent again; the next cycle looks at what is there then",
-	CommandFailed:  "read the host's own words above; run the command there by hand to see more",
-	Configuration:  "mend the file and line that is named, or choose another with --ssh-config",
+	OutcomeUnknown: "nothing is sent again; the next cycle judges the new state",
+	CommandFailed:  "read the output of the host above; run the command there by hand to see more",
+	Configuration:  "correct the named file and line, or use another file with --ssh-config",
 	Cancelled:      "run it again",
 }
 
-// NextStepOf is what to do about an error: its own next step, or its class's.
+// NextStepOf is the next step for an error: its own, or that of its class.
 func NextStepOf(err error) string {
 	var e *Error
 	if errors.As(err, &e) && e.Next != "" {
@@ -97,5 +96,5 @@ func NextStepOf(err error) string {
 	return ClassOf(err).NextStep()
 }
 
-// NextStep is one line that tells the administrator what to do about a class.
+// NextStep is what the administrator can do about errors of a class, in one line.
 func (c Class) NextStep() string { return nextSteps[c] }

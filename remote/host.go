@@ -4,20 +4,20 @@ import "cmp"
 
 // Host is a machine that commands are run on.
 type Host struct {
-	// Name is how the administrator calls it, how it is listed, and what is
-	// looked up in ssh_config. It is unique in a fleet.
+	// Name is how the administrator names it, how it is listed, and what is looked
+	// up in ssh_config. It is unique in a fleet.
 	Name string
-	// Address is where to connect when it is not what Name resolves to; empty
-	// leaves it to ssh_config and the resolver. Port 0 and User "" likewise.
+	// Address is where to connect, if not to Name; empty leaves it to ssh_config and
+	// the resolver. Port 0 and User "" likewise.
 	Address string
 	Port    int
 	User    string
 	// GenvPath is the genv program on that host; empty means "genv".
 	GenvPath string
-	// NoSudo runs genv without `sudo -n`, for hosts on which User is root or
-	// is to see only what is its own.
+	// NoSudo runs genv without `sudo -n`, for hosts where User is root or may only
+	// see its own processes.
 	NoSudo bool
-	// Labels are the administrator's own words about the host.
+	// Labels are chosen by the administrator, for policies.
 	Labels map[string]string
 }
 

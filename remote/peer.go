@@ -1,23 +1,22 @@
 package remote
 
-// Peer is what answered at the other end of a connection. Two hosts with the
-// same Peer are one machine under two names.
+// Peer identifies the machine at the other end of a connection. Two hosts with the
+// same Peer are the same machine.
 type Peer struct {
-	// Address is the IP address and port that was connected to; behind a jump
-	// host, which resolves names itself, the name and port.
+	// Address is the IP address and port of the connection; behind a jump host,
+	// which resolves names itself, the name and port.
 	Address string
-	// Through is the jump hosts or the command that the connection goes
-	// through; empty for none.
+	// Through is the jump hosts or the ProxyCommand of the connection; empty for none.
 	Through string
-	// HostKey is the fingerprint of the key that it proved to have.
+	// HostKey is the fingerprint of its host key.
 	HostKey string
 }
 
-// Known says whether enough is known to tell machines apart.
+// Known says whether enough is known to compare machines.
 func (p Peer) Known() bool { return p.Address != "" && p.HostKey != "" }
 
-// Peers is the optional ability of a Runner to say what a host turned out to be.
+// Peers is an optional interface of a Runner, for the machine behind a host's name.
 type Peers interface {
-	// Peer is what the host's last connection led to; false when there was none.
+	// Peer is the machine of the host's last connection; false if there was none.
 	Peer(host Host) (Peer, bool)
 }

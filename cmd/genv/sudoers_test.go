@@ -133,8 +133,8 @@ func TestWhySudoFails(t *testing.T) {
 		class remote.Class
 		next  string
 	}{
-		{"password", remote.Sudo, "allow it without a password: a line `" + remote.SudoersLine("clerk", there) + "` in"},
-		{"nosudoer", remote.Sudo, "a line `" + remote.SudoersLine("stranger", there) + "` in"}, // without a password sudo does not say more
+		{"password", remote.Sudo, "allow it without a password: add the line `" + remote.SudoersLine("clerk", there) + "` to"},
+		{"nosudoer", remote.Sudo, "the line `" + remote.SudoersLine("stranger", there) + "` to"}, // without a password sudo does not say more
 		{"partial", remote.SudoRefused, "these commands: `" + remote.SudoersLine("porter", there) + "`"},
 		{"gone", remote.GenvMissing, "install genv on the host where sudo finds it"},
 		{"nosudo", remote.Sudo, "install sudo on the host, or log in as root"},
