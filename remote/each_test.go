@@ -91,7 +91,7 @@ func TestOneHostsErrorIsThatHostsAlone(t *testing.T) {
 
 func TestEachEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stop := errors.New("told to stop")
+		stop := errors.New("interrupted")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(90*time.Second, func() { cancel(stop) })
 		begun := map[string]bool{}
@@ -117,7 +117,7 @@ func TestEachEndsWithItsContext(t *testing.T) {
 
 func TestEachOfNoHosts(t *testing.T) {
 	require.Empty(t, remote.Each(t.Context(), nil, 8, func(context.Context, remote.Host) (int, error) {
-		t.Error("there is no host to call it for")
+		t.Error("called without a host")
 		return 0, nil
 	}))
 }

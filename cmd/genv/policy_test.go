@@ -223,7 +223,7 @@ func TestPolicyCommands(t *testing.T) {
 		{[]string{"check", write("key.yaml", "defaults:\n  env-device: true\nlimits: {max-percent: 101}\n")}, 1, `key.yaml:2:3: unknown key "env-device"; did you mean "env-devices"?`},
 		{[]string{"check", write("key.yaml", "defaults:\n  env-device: true\nlimits: {max-percent: 101}\n")}, 1, `key.yaml:3:23: max-percent: 101 is not a whole number from 0 to 100`},
 		{[]string{"check", write("cap.yaml", "defaults: {max-devices-per-user: -1}")}, 1, "cap.yaml:1:34: a cap of -1 is negative; write 0 or more, or false for no cap"},
-		{[]string{"check", write("group.yaml", "overrides:\n  - {users: [\"@none\"], set: {idle: false}}")}, 1, "group.yaml:2:14: @none: there is no such group"},
+		{[]string{"check", write("group.yaml", "overrides:\n  - {users: [\"@none\"], set: {idle: false}}")}, 1, "group.yaml:2:14: @none: no such group"},
 		{[]string{"check", dir}, 1, "is a directory"},
 		{[]string{"check", filepath.Join(dir, "none")}, 1, "no such file"},
 		{[]string{"check"}, 1, "missing file"},

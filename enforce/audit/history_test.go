@@ -112,7 +112,7 @@ func TestUsersReadOnlyTheirOwnLog(t *testing.T) {
 }
 
 // FuzzScan: whatever a log contains, what comes out are records, and whole
-// lines are told apart.
+// lines are counted.
 func FuzzScan(f *testing.F) {
 	line, err := json.Marshal(audit.Record{Time: at(0), Kind: audit.KindOverLimit})
 	require.NoError(f, err)

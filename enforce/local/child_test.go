@@ -91,7 +91,7 @@ func titled() {
 	}
 }
 
-// person is the uid of nobody in particular who is no system account.
+// person is a uid that is not a system account.
 const person = 54321
 
 // child is a real process.
@@ -123,7 +123,7 @@ func called(t *testing.T, name string) option {
 	return func(c *exec.Cmd) { c.Path = path }
 }
 
-// program is the test binary under another name, where everybody may start it.
+// program is the test binary under another name, where all users may start it.
 func program(t *testing.T, name string) string {
 	dir, err := os.MkdirTemp("", "genv-test")
 	require.NoError(t, err)

@@ -96,7 +96,7 @@ func TestDetachments(t *testing.T) {
 			"Detaching environment 7 of user raz from device 1",
 			[]snapshot.Device{device(0, "7", "8"), device(1)},
 		},
-		"the id was given to somebody else": {
+		"the id was given to another user": {
 			[]snapshot.Environment{stolen},
 			raz, 1,
 			enforce.Outcome{EID: "7", Device: 1, Status: enforce.StatusChanged, Reason: "environment 7 was registered for another user since it was judged"},
@@ -183,7 +183,7 @@ func TestChangedOwnerDoesNotSpareJudgedProcess(t *testing.T) {
 	}
 }
 
-// TestDetachBeforeTerminate: nobody can start again on a device that is being
+// TestDetachBeforeTerminate: no process can start again on a device that is being
 // taken away.
 func TestDetachBeforeTerminate(t *testing.T) {
 	c := ready(t, "gentle", in("7"))
@@ -210,7 +210,7 @@ func TestDetachWithEndedContext(t *testing.T) {
 
 func TestEmptyReport(t *testing.T) {
 	s := newScene(local.ExecutorOptions{Grace: oneGrace})
-	s.stateFiles.err = errors.New("nobody should have asked")
+	s.stateFiles.err = errors.New("unexpected update")
 	require.Empty(t, s.x.Execute(context.Background(), enforce.Report{}))
 	require.Zero(t, s.machine.asked)
 }

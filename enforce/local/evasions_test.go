@@ -54,7 +54,7 @@ func TestOutsideProcessIsTerminatedWhateverItClaims(t *testing.T) {
 	}
 }
 
-// otherUser is root's own status for root, who may be in everybody's environment.
+// otherUser is another status for root, who may be in every user's environment.
 func otherUser(status, roots enforce.Status) enforce.Status {
 	if os.Getuid() == 0 {
 		return roots

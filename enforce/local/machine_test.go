@@ -48,7 +48,7 @@ func (b *stateFiles) Update(_ context.Context, change func(*state.Files) error) 
 	return change(&b.content)
 }
 
-// scene is an Executor and what it stands on.
+// scene is an Executor and its fakes.
 type scene struct {
 	machine    *machine
 	stateFiles *stateFiles

@@ -30,7 +30,7 @@ func TestUntouchablePIDs(t *testing.T) {
 		reason string
 	}{
 		"PID 1":             {1, "PID 1 is never signalled"},
-		"everybody":         {-1, "PID -1 is never signalled"},
+		"all processes":     {-1, "PID -1 is never signalled"},
 		"our process group": {0, "PID 0 is never signalled"},
 		"another group":     {-os.Getppid(), "is never signalled"},
 		"ourselves":         {os.Getpid(), "it is genv itself"},

@@ -37,11 +37,11 @@ func TestProtectedName(t *testing.T) {
 	}
 	x := local.New(nil, nil, local.ExecutorOptions{})
 	require.Equal(t, "nvidia-persistenced", x.ProtectedName(start("nvidia-persistenced", 0)))
-	require.Empty(t, x.ProtectedName(start("nvidia-persistenced", 60771)), "anybody can take a name")
+	require.Empty(t, x.ProtectedName(start("nvidia-persistenced", 60771)), "users can choose any name")
 	require.Empty(t, x.ProtectedName(start("python", 0)))
 	root := snapshot.UID(0)
 	require.Empty(t, x.ProtectedName(&snapshot.Process{PID: 1 << 30, UID: &root}), "it has ended")
-	require.Empty(t, x.ProtectedName(&snapshot.Process{PID: 1}), "nobody knows whose it is")
+	require.Empty(t, x.ProtectedName(&snapshot.Process{PID: 1}), "its owner is not known")
 	named := local.New(nil, nil, local.ExecutorOptions{Unprotected: []string{"nvidia-persistenced"}})
 	require.Empty(t, named.ProtectedName(start("nvidia-persistenced", 0)))
 }

@@ -241,7 +241,7 @@ type cloneArgs struct {
 	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
 }
 
-// They stand still in memory, as the kernel needs them to.
+// They stay in memory unchanged, as the kernel requires.
 var (
 	cloneTID = [1]int32{reusedPID}
 	cloneOf  = cloneArgs{

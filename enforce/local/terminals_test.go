@@ -48,7 +48,7 @@ const (
 	takesNone     = 0o600 // mesg n
 )
 
-// Users that no machine has: nobody else's terminals are written to.
+// Users that no machine has, so that no real user gets a message.
 const (
 	oneUser     = snapshot.UID(60771)
 	anotherUser = snapshot.UID(60772)
@@ -79,7 +79,7 @@ func TestUserWithoutTerminal(t *testing.T) {
 	require.Zero(t, shown)
 }
 
-// A name in a finding may be anybody's, so it may do nothing to a terminal.
+// Any user can choose a name in a finding, so it must not affect a terminal.
 func TestControlCharactersAreEscaped(t *testing.T) {
 	hers := logIn(t, oneUser, takesMessages)
 	_, err := local.Terminals{}.Notify(oneUser, "a\x1b[2J\x07\rb\u202ec\x9b1md\xff"+strings.Repeat("x", 10_000))
@@ -90,7 +90,7 @@ func TestControlCharactersAreEscaped(t *testing.T) {
 	require.Less(t, len(text), 3000)
 }
 
-// A terminal that takes no output (Ctrl-S) keeps nobody waiting.
+// A terminal that accepts no output (Ctrl-S) delays nothing.
 func TestStoppedTerminalIsSkipped(t *testing.T) {
 	stopped, other := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages)
 	require.NoError(t, unix.IoctlSetInt(int(stopped.tty.Fd()), unix.TCXONC, unix.TCOOFF))

@@ -132,7 +132,7 @@ const (
 	PauseCaps     Unreachable = "hold"   // caps are not enforced until the hosts are back
 )
 
-// Event is what hooks are told of.
+// Event is what a hook is called for.
 type Event string
 
 // The events.

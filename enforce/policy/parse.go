@@ -87,9 +87,9 @@ func (r *reader) group(name string) ([]string, error) {
 	}
 	known := slices.Sorted(maps.Keys(r.file.Groups))
 	if near := strictyaml.Nearest(name, known); near != "" {
-		return nil, fmt.Errorf("there is no such group in `groups:`; did you mean @%s?", near)
+		return nil, fmt.Errorf("no such group in `groups:`; did you mean @%s?", near)
 	}
-	return nil, fmt.Errorf("there is no such group in `groups:`; add it there")
+	return nil, fmt.Errorf("no such group in `groups:`; add it there")
 }
 
 // readUser reads the name of a user, as a list of one; nil if it isn't one.

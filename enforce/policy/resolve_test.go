@@ -78,7 +78,7 @@ overrides:
 		{"a user on a host over the user", enforce.Query{Host: "gpu-7", User: "bob", At: noon}, 8},
 		{"the later of two groups", enforce.Query{Host: "x", User: "ann", At: noon}, 10},
 		{"a group of a group", enforce.Query{Host: "x", User: "eve", At: noon}, 10},
-		{"nobody's user", enforce.Query{Host: "x", User: "joe", At: noon}, 1},
+		{"a user without overrides", enforce.Query{Host: "x", User: "joe", At: noon}, 1},
 		{"no user asked for", enforce.Query{Host: "gpu-7", At: noon}, 3},
 	}
 	for _, test := range tests {
@@ -184,12 +184,12 @@ func TestExemptions(t *testing.T) {
 	require.False(t, yes(e.Process("nvidia", "")))
 	require.False(t, yes(e.Process("nvidia-cuda-mps-server2", "")))
 	require.True(t, yes(e.Process("Xorg.bin", "root")))
-	require.False(t, yes(e.Process("Xorg", "eve")), "a name that anybody can take")
+	require.False(t, yes(e.Process("Xorg", "eve")), "a name that any user can choose")
 	require.False(t, yes(e.Process("Xorg", "")))
 	require.False(t, yes(e.Process("", "")))
 
 	require.True(t, yes(e.Environment("gpu-01", "9", "carol", "llm/llama3/11434")))
-	require.False(t, yes(e.Environment("gpu-01", "9", "eve", "llm/llama3/11434")), "a name that anybody can take")
+	require.False(t, yes(e.Environment("gpu-01", "9", "eve", "llm/llama3/11434")), "a name that any user can choose")
 	require.False(t, yes(e.Environment("gpu-01", "9", "carol", "train")))
 	require.True(t, yes(e.Environment("gpu-02", "4711", "eve", "")))
 	require.False(t, yes(e.Environment("gpu-01", "4711", "eve", "")), "the same id on another host")

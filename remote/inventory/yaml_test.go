@@ -78,7 +78,7 @@ func TestHostsShareNoLabels(t *testing.T) {
 	require.Equal(t, "v", hosts[1].Labels["k"])
 }
 
-// FuzzLoad feeds files and items of -H that anybody may have written: every
+// FuzzLoad feeds files and items of -H with any content: every
 // one gives hosts with names, each once, or an error of one line.
 func FuzzLoad(f *testing.F) {
 	f.Add("hosts.yaml,@first", lab, "gpu-01")

@@ -62,7 +62,7 @@ func BenchmarkColdOpenSSH(b *testing.B) {
 	}
 }
 
-// BenchmarkWarm is a command on each of 100 hosts over connections that stand.
+// BenchmarkWarm is a command on each of 100 hosts over open connections.
 func BenchmarkWarm(b *testing.B) {
 	_, hosts, config := fleet(b)
 	c := newClient(b, sshclient.Options{ConfigFile: config})

@@ -35,8 +35,8 @@ var connectFaults = map[string]struct {
 	class   remote.Class
 	says    string
 }{
-	"nobody listens": {host: remote.Host{Name: "gpu", Port: 1}, class: remote.Unreachable, says: "connection refused"},
-	"no such name":   {host: remote.Host{Name: "gpu", Address: "gpu-that-is-not.invalid"}, class: remote.Unreachable, says: "gpu-that-is-not.invalid"},
+	"connection refused": {host: remote.Host{Name: "gpu", Port: 1}, class: remote.Unreachable, says: "connection refused"},
+	"no such name":       {host: remote.Host{Name: "gpu", Address: "gpu-that-is-not.invalid"}, class: remote.Unreachable, says: "gpu-that-is-not.invalid"},
 	"a silent listener": {
 		prepare: func(f *fake) { f.accept = func(conn net.Conn, _ int32) bool { wait(conn); return false } },
 		class:   remote.Timeout, says: "connected to",
@@ -98,7 +98,7 @@ var connectFaults = map[string]struct {
 	"a configuration that cannot be read": {config: []string{"", "Prot 22"}, class: remote.Configuration, says: ":2: "},
 	"a jump to itself":                    {config: []string{"ProxyJump gpu"}, class: remote.Configuration, says: "leads back"},
 	"a proxy that fails":                  {config: []string{"ProxyCommand echo no way >&2; exit 1"}, class: remote.Unreachable, says: "no way"},
-	"a name that is no host":              {host: remote.Host{Name: "-oProxyCommand=id"}, class: remote.Configuration, says: "not a host name"},
+	"an invalid host name":                {host: remote.Host{Name: "-oProxyCommand=id"}, class: remote.Configuration, says: "not a host name"},
 }
 
 // TestConnectFaults are those that end before a command: nothing was done.

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// fake is an in-process host that misbehaves as it is told.
+// fake is an in-process host that can misbehave.
 type fake struct {
 	t        testing.TB
 	dir      string

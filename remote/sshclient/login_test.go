@@ -90,7 +90,7 @@ func TestLockedKeys(t *testing.T) {
 			}
 			require.Equal(t, 1, asked)
 		})
-		t.Run(name+" and nobody to ask", func(t *testing.T) {
+		t.Run(name+" without a terminal", func(t *testing.T) {
 			c := newClient(t, sshclient.Options{ConfigFile: config})
 			_, err := c.Run(t.Context(), gpu, sh("true"))
 			requireClass(t, remote.Auth, err)
@@ -183,7 +183,7 @@ func TestCertificates(t *testing.T) {
 	for name, kind := range map[string]string{"c-ed25519": "ed25519", "c-rsa": "rsa", "c-ecdsa": "ecdsa"} {
 		run(t, "ssh-keygen", "-q", "-t", kind, "-N", "", "-f", s.file(name))
 		run(t, "ssh-keygen", "-q", "-s", ca, "-I", "id", "-n", "root", s.file(name)+".pub")
-		t.Run(name+" beside its key", func(t *testing.T) {
+		t.Run(name+" next to its key", func(t *testing.T) {
 			c := newClient(t, sshclient.Options{ConfigFile: s.only(t, s.file(name))})
 			_, err := c.Run(t.Context(), gpu, sh("true"))
 			require.NoError(t, err)

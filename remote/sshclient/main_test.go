@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// needs skips a test whose real part is missing, saying so; with CI=true that
+// needs skips a test that needs a missing program, and logs it; with CI=true that
 // is a failure, so that nothing is passed over there.
 func needs(t testing.TB, there bool, what string) {
 	t.Helper()

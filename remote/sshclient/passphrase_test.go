@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient"
 )
 
-// lock puts a login key behind the passphrase "secret" beside the fake's own.
+// lock puts a login key behind the passphrase "secret" next to the fake's own.
 func (f *fake) lock(name string) string {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(f.t, err)

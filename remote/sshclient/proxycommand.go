@@ -53,7 +53,7 @@ func (c *Client) proxyCommand(text string) (net.Conn, error) {
 	return p, nil
 }
 
-// proxyConn is a connection whose other end is a process of ours.
+// proxyConn is a connection to a ProxyCommand.
 type proxyConn struct {
 	net.Conn
 	command *exec.Cmd

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// verdict is what the end of a command means. captures are those beside stderr
-// whose cap counts.
+// verdict is the error of a command that has ended. Output of captures, and of
+// stderr, that exceeded its limit is an error too.
 func (s *Session) verdict(captures ...*capture) error {
 	for _, c := range append(captures, s.stderr) {
 		if c.overflowed() {
@@ -39,7 +39,7 @@ func (s *Session) stream(c *capture) string {
 	return "stdout"
 }
 
-// What sudo and shells say, in the C locale; exit statuses do not tell these apart.
+// Messages of sudo and shells, in the C locale; these have the same exit status.
 var (
 	sudoPassword = lazily(`(?m)^sudo: (a password is required|a terminal is required|no tty present|sorry, you must have a tty)`)
 	sudoRefused  = lazily(`(?m)(is not in the sudoers file|^Sorry, user \S+ (is not allowed|may not run sudo)|^sudo: .*(not allowed|unknown user))`)
@@ -52,7 +52,7 @@ var (
 
 const statusCrashed = 2
 
-// exitError sorts a command's failure by what the administrator can do.
+// exitError classifies the failure of a command.
 func exitError(host string, status int, signal string, stderr []byte) *remote.Error {
 	text := string(stderr)
 	last := lastLine(text)

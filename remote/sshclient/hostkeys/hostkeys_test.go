@@ -206,7 +206,7 @@ func TestOtherFileTypes(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// FuzzLoad: no content of a file makes a key known that does not stand there,
+// FuzzLoad: no content of a file makes a key known that is not in it,
 // and none hides the good line behind it.
 func FuzzLoad(f *testing.F) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
