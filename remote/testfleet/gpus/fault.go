@@ -7,18 +7,14 @@ import (
 	"time"
 )
 
-// What EnvFault may say. FaultHang sleeps until it is killed or orphaned, and FaultSlow
-// answers after two seconds, as a driver without persistence mode does.
+// What EnvFault may say. FaultHang sleeps until it is killed or orphaned.
 const (
 	FaultHang     = "hang"
-	FaultSlow     = "slow"
 	FaultMismatch = "mismatch"
 	FaultNoDriver = "no-driver"
 	FaultLost     = "lost"
 	FaultNoGPUs   = "no-gpus"
 )
-
-const slowness = 2 * time.Second
 
 // fail acts out a fault; failed says that nothing else is to be done. A fault
 // that nobody knows fails too, so that a misspelt one is not taken for health.
@@ -26,9 +22,6 @@ func fail(fault string, stdout io.Writer) (code int, failed bool) {
 	text := ""
 	switch fault {
 	case "":
-		return 0, false
-	case FaultSlow:
-		time.Sleep(slowness)
 		return 0, false
 	case FaultHang:
 		hang()

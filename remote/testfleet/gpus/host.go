@@ -9,16 +9,16 @@ import (
 
 // Host is what a simulated host's driver knows.
 type Host struct {
-	Driver  string   `json:"driver"` // empty for DefaultDriver
-	CUDA    string   `json:"cuda"`   // empty for DefaultCUDA
+	Driver  string   `json:"driver"` // empty for 550.163.01
+	CUDA    string   `json:"cuda"`   // empty for 12.4
 	Devices []Device `json:"devices"`
 	Apps    []App    `json:"apps"`
 }
 
 // The versions of a host that names none.
 const (
-	DefaultDriver = "550.163.01"
-	DefaultCUDA   = "12.4"
+	defaultDriver = "550.163.01"
+	defaultCUDA   = "12.4"
 )
 
 // Device is a GPU. Devices are listed in the order of their index.

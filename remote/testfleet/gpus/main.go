@@ -1,6 +1,7 @@
 package gpus
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"time"
@@ -52,12 +53,7 @@ func show(h Host, o options, w io.Writer, now time.Time) int {
 		fmt.Fprintln(w, "No devices were found")
 		return exitNotFound
 	}
-	if h.Driver == "" {
-		h.Driver = DefaultDriver
-	}
-	if h.CUDA == "" {
-		h.CUDA = DefaultCUDA
-	}
+	h.Driver, h.CUDA = cmp.Or(h.Driver, defaultDriver), cmp.Or(h.CUDA, defaultCUDA)
 	var err error
 	switch {
 	case o.list:

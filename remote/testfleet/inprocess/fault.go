@@ -11,14 +11,13 @@ type Fault func(*faults)
 type faults struct {
 	down, silent, wrongKey, noAuth, noExit bool
 
-	before, after      []byte
+	before             []byte
 	flood, floodStderr int64
 	dropAt, freezeAt   int64
 	delay              time.Duration
-	maxSessions        int
 }
 
-func healthy() faults { return faults{dropAt: -1, freezeAt: -1, maxSessions: defaultMaxSessions} }
+func healthy() faults { return faults{dropAt: -1, freezeAt: -1} }
 
 // Down refuses every connection: nobody listens. Connections that stand stay.
 func Down() Fault { return func(f *faults) { f.down = true } }
@@ -39,9 +38,6 @@ func NoExit() Fault { return func(f *faults) { f.noExit = true } }
 // shell start-up file does.
 func Before(garbage string) Fault { return func(f *faults) { f.before = []byte(garbage) } }
 
-// After puts bytes on stdout behind what the command wrote.
-func After(garbage string) Fault { return func(f *faults) { f.after = []byte(garbage) } }
-
 // Flood puts n bytes of seeded noise on stdout before the command's output.
 func Flood(n int64) Fault { return func(f *faults) { f.flood = n } }
 
@@ -58,7 +54,3 @@ func FreezeAfter(n int64) Fault { return func(f *faults) { f.freezeAt = n } }
 
 // Slow begins each command after a delay.
 func Slow(delay time.Duration) Fault { return func(f *faults) { f.delay = delay } }
-
-// MaxSessions refuses sessions beyond n at a time on a connection, as sshd
-// does beyond 10.
-func MaxSessions(n int) Fault { return func(f *faults) { f.maxSessions = n } }

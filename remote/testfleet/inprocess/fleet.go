@@ -63,7 +63,7 @@ func (f *Fleet) start(servers []*Server) (err error) {
 	}
 	targets := make([]testfleet.Target, len(f.servers))
 	for i, s := range f.servers {
-		targets[i] = testfleet.Target{Name: s.Name, Address: s.Address, User: User, Key: s.key.PublicKey()}
+		targets[i] = testfleet.Target{Name: s.Name, Address: s.Address, User: "admin", Key: s.key.PublicKey()}
 	}
 	return f.WriteFiles(targets)
 }

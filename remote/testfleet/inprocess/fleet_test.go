@@ -98,23 +98,6 @@ func TestOnlyTheClientKeyIsAccepted(t *testing.T) {
 	require.ErrorContains(t, err, "unable to authenticate")
 }
 
-func TestAHostIsAJumpHostToItsFleetAlone(t *testing.T) {
-	fleet := startFleet(t, greet, greet)
-	outside, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer outside.Close()
-	client := login(t, fleet, fleet.Hosts()[0])
-	conn, err := client.Dial("tcp", net.JoinHostPort(fleet.Hosts()[1].Address, strconv.Itoa(fleet.Port)))
-	require.NoError(t, err)
-	banner := make([]byte, 4)
-	_, err = io.ReadFull(conn, banner)
-	require.NoError(t, err)
-	require.Equal(t, "SSH-", string(banner))
-	require.NoError(t, conn.Close())
-	_, err = client.Dial("tcp", outside.Addr().String())
-	require.ErrorContains(t, err, "its own hosts only")
-}
-
 func TestOpenSSHUsesTheFleet(t *testing.T) {
 	if _, err := user.LookupId(strconv.Itoa(os.Getuid())); err != nil {
 		t.Skip("skipped: OpenSSH does not run for a uid without an account:", err)

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// defaultMaxSessions is sshd's MaxSessions: the eleventh session at a time on a
-// connection is refused (man sshd_config).
-const defaultMaxSessions = 10
+// maxSessions is sshd's default: the eleventh session at a time on a connection
+// is refused (man sshd_config, MaxSessions).
+const maxSessions = 10
 
 // connection is one client's connection to a host.
 type connection struct {
@@ -49,12 +49,13 @@ func (s *Server) serve(raw net.Conn) {
 	s.count(func(n *Counts) { n.Logins++ })
 	c.work.Go(func() { ssh.DiscardRequests(requests) }) // "no" is sshd's answer to keepalive@openssh.com too
 	for channel := range channels {
-		c.open(channel)
+		if channel.ChannelType() == "session" {
+			c.openSession(channel)
+		} else {
+			_ = channel.Reject(ssh.UnknownChannelType, "unknown channel type")
+		}
 	}
 }
-
-// User is the login name in the fleet's ssh_config; the servers accept any.
-const User = "admin"
 
 func (c *connection) config() *ssh.ServerConfig {
 	config := &ssh.ServerConfig{
@@ -74,19 +75,8 @@ func (c *connection) config() *ssh.ServerConfig {
 	return config
 }
 
-func (c *connection) open(channel ssh.NewChannel) {
-	switch channel.ChannelType() {
-	case "session":
-		c.openSession(channel)
-	case "direct-tcpip":
-		c.work.Go(func() { c.forward(channel) })
-	default:
-		_ = channel.Reject(ssh.UnknownChannelType, "unknown channel type")
-	}
-}
-
 func (c *connection) openSession(channel ssh.NewChannel) {
-	if int(c.sessions.Add(1)) > c.faults.maxSessions {
+	if int(c.sessions.Add(1)) > maxSessions {
 		c.sessions.Add(-1)
 		_ = channel.Reject(ssh.ConnectionFailed, "open failed") // sshd's words
 		return

@@ -47,7 +47,6 @@ func (c *connection) run(ctx context.Context, channel ssh.Channel, line string) 
 	status := c.server.Handler.Handle(ctx, &Request{
 		Host: c.server.Name, User: c.user, Line: line, Stdin: channel, Stdout: stdout, Stderr: channel.Stderr(),
 	})
-	_, _ = stdout.Write(c.faults.after) // a client that has gone gets nothing more
 	stdout.finish()
 	if ctx.Err() != nil || c.faults.noExit {
 		return

@@ -68,49 +68,43 @@ root ALL=(ALL:ALL) ALL
 ` + porter + ` ALL=(root) NOPASSWD: %[1]s/bin/genv usage snapshot
 `
 
-const (
-	nsswitch = "passwd: files\ngroup: files\nshadow: files\nhosts: files\nsudoers: files\n"
-	pamSudo  = "auth required pam_unix.so\naccount required pam_permit.so\nsession required pam_permit.so\n"
-)
+// accountFiles are the files with root and these users, with which sudo works.
+func accountFiles(users []string, home func(user string) string) []etcFile {
+	passwd := "root:x:0:0:root:/root:/bin/sh\nsshd:x:60800:60800::/run/sshd:/usr/sbin/nologin\n"
+	group := "root:x:0:\ntty:x:5:\nsshd:x:60800:\n"
+	shadow := "root:*:19000:0:99999:7:::\nsshd:*:19000:0:99999:7:::\n"
+	for i, name := range users {
+		uid := firstUID + i
+		passwd += fmt.Sprintf("%s:x:%d:%d::%s:/bin/bash\n", name, uid, uid, home(name))
+		group += fmt.Sprintf("%s:x:%d:\n", name, uid)
+		shadow += name + ":*:19000:0:99999:7:::\n"
+	}
+	return []etcFile{
+		{"passwd", 0o644, passwd},
+		{"group", 0o644, group},
+		{"shadow", 0o600, shadow},
+		{"nsswitch.conf", 0o644, "passwd: files\ngroup: files\nshadow: files\nhosts: files\nsudoers: files\n"},
+		{"pam.d/sudo", 0o644, "auth required pam_unix.so\naccount required pam_permit.so\nsession required pam_permit.so\n"},
+	}
+}
 
 // writeAccounts writes users, groups and sudo's rules, with a home folder for
 // each user, and returns what they cover.
 func (f *Fleet) writeAccounts() ([]cover, error) {
-	passwd := "root:x:0:0:root:/root:/bin/sh\nsshd:x:60800:60800::/run/sshd:/usr/sbin/nologin\n"
-	group := "root:x:0:\nsshd:x:60800:\n"
-	shadow := "root:*:19000:0:99999:7:::\nsshd:*:19000:0:99999:7:::\n"
 	for i, name := range accounts {
-		uid, home := firstUID+i, f.home(name)
-		passwd += fmt.Sprintf("%s:x:%d:%d::%s:/bin/bash\n", name, uid, uid, home)
-		group += fmt.Sprintf("%s:x:%d:\n", name, uid)
-		shadow += name + ":*:19000:0:99999:7:::\n"
-		if err := makeHome(home, uid); err != nil {
+		if err := os.MkdirAll(f.home(name), 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.Chown(f.home(name), firstUID+i, firstUID+i); err != nil {
 			return nil, err
 		}
 	}
-	return writeEtc(f.Dir, []etcFile{
-		{"passwd", 0o644, passwd},
-		{"group", 0o644, group},
-		{"shadow", 0o600, shadow},
-		{"nsswitch.conf", 0o644, nsswitch},
-		{"sudoers", 0o440, fmt.Sprintf(sudoers, f.Dir) + f.wardens()},
-		{"pam.d/sudo", 0o644, pamSudo},
-	})
-}
-
-// wardens are those who may run what a controller runs, and no more.
-func (f *Fleet) wardens() string {
-	return remote.SudoersLine(warden, filepath.Join(f.bin(), "genv")) + "\n" + remote.SudoersLine(ghost, remote.DefaultGenv) + "\n"
+	rules := fmt.Sprintf(sudoers, f.Dir) +
+		remote.SudoersLine(warden, filepath.Join(f.bin(), "genv")) + "\n" + remote.SudoersLine(ghost, remote.DefaultGenv) + "\n"
+	return writeEtc(f.Dir, append(accountFiles(accounts, f.home), etcFile{"sudoers", 0o440, rules}))
 }
 
 func (f *Fleet) home(user string) string { return filepath.Join(f.Dir, "home", user) }
-
-func makeHome(home string, uid int) error {
-	if err := os.MkdirAll(home, 0o755); err != nil {
-		return err
-	}
-	return os.Chown(home, uid, uid)
-}
 
 type etcFile struct {
 	name string // below /etc

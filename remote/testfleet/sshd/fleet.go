@@ -49,7 +49,7 @@ func Start(t testing.TB, options Options) *Fleet {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the log of sshd:\n%s", f.Log())
+			t.Logf("the log of sshd:\n%s", f.log())
 		}
 		if err := f.Close(); err != nil {
 			t.Errorf("stop the fleet: %v", err)
@@ -149,8 +149,8 @@ func (f *Fleet) Host(name string) *Host {
 
 func (f *Fleet) logFile() string { return filepath.Join(f.Dir, "sshd.log") }
 
-// Log is what sshd and, where it failed to start, mount have said so far.
-func (f *Fleet) Log() string {
+// log is what sshd and, where it failed to start, mount have printed so far.
+func (f *Fleet) log() string {
 	data, err := os.ReadFile(f.logFile())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err.Error()

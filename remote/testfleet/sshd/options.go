@@ -1,7 +1,6 @@
 package sshd
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
 )
@@ -12,17 +11,7 @@ type Options struct {
 	Hosts []HostOptions
 	// Genv is the program that the hosts find as genv; empty for none.
 	Genv string
-	// MaxStartups is sshd's option of that name ("10:30:100" is OpenSSH's
-	// default); empty for one that never refuses. It counts for 16 hosts
-	// together.
-	MaxStartups string
-	// MaxSessions is how many sessions a connection may have; 0 for 10,
-	// OpenSSH's default.
-	MaxSessions int
 }
-
-func (o Options) maxStartups() string { return cmp.Or(o.MaxStartups, "1000") }
-func (o Options) maxSessions() int    { return cmp.Or(o.MaxSessions, 10) }
 
 // HostOptions describe a host.
 type HostOptions struct {

@@ -47,15 +47,9 @@ func execPrivate(dir string) error {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return err
 	}
-	covers, err := writeEtc(dir, []etcFile{
-		{"passwd", 0o644, "root:x:0:0:root:/root:/bin/sh\nsshd:x:60800:60800::/run/sshd:/usr/sbin/nologin\n"},
-		{"group", 0o644, "root:x:0:\ntty:x:5:\nsshd:x:60800:\n"},
-		{"shadow", 0o600, "root:*:19000:0:99999:7:::\nsshd:*:19000:0:99999:7:::\n"},
-		{"nsswitch.conf", 0o644, nsswitch},
-		{"sudoers", 0o440, privateSudoers},
-		{"pam.d/sudo", 0o644, pamSudo},
-		{"zsh/zshenv", 0o644, ""}, // which zsh reads even with -f
-	})
+	covers, err := writeEtc(dir, append(accountFiles(nil, nil),
+		etcFile{"sudoers", 0o440, privateSudoers},
+		etcFile{"zsh/zshenv", 0o644, ""})) // which zsh reads even with -f
 	if err != nil {
 		return err
 	}
