@@ -30,7 +30,7 @@ func TestTheAuditLogIsNoOtherFile(t *testing.T) {
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, text, string(content))
-	require.Empty(t, host.Carried())
+	require.Empty(t, host.Actions())
 	require.Zero(t, f.Host("a").Counts().Connections)
 
 	log := filepath.Join(t.TempDir(), "audit.jsonl")
@@ -38,7 +38,7 @@ func TestTheAuditLogIsNoOtherFile(t *testing.T) {
 		r := genv(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "a", "--non-env-processes", "--interval", "0", "--audit-log", log)
 		require.Zero(t, r.code, r.err)
 	}
-	require.Len(t, host.Carried(), 1)
+	require.Len(t, host.Actions(), 1)
 }
 
 // outsiders are processes in no environment, one on each of n devices.
@@ -66,7 +66,7 @@ func TestHeldCyclesReachTheAdministrator(t *testing.T) {
 	require.NoError(t, os.WriteFile(policy, []byte(text), 0o600))
 	r := genv(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "a", "--interval", "100ms", "--cycles", "3", "--policy", policy, "--audit-log", log)
 	require.Equal(t, command.ExitHeld, r.code, r.err)
-	require.Empty(t, host.Carried())
+	require.Empty(t, host.Actions())
 	require.Equal(t, 3, strings.Count(r.err, "Safety limit exceeded: "), r.err)
 	for path, word := range map[string]string{hook + ".events": `"event":"hold"`, log: `"kind":"held"`} {
 		content, err := os.ReadFile(path)

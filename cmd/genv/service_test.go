@@ -132,12 +132,12 @@ func slowHost(begun chan<- struct{}, wait time.Duration) *genvhost.Host {
 		Devices:   []snapshot.Device{{TotalMemory: snapshot.MiB(1000)}},
 		Processes: []snapshot.Process{{PID: 7, Start: 9, Usage: []snapshot.DeviceUsage{{Memory: snapshot.MiB(5)}}}},
 	})
-	h.Behave(func(request string) genvhost.Mood {
+	h.Behave(func(request string) genvhost.Behavior {
 		if request != agent.RequestExecute {
-			return genvhost.Mood{}
+			return genvhost.Behavior{}
 		}
 		begun <- struct{}{}
-		return genvhost.Mood{Wait: wait}
+		return genvhost.Behavior{Wait: wait}
 	})
 	return h
 }

@@ -51,17 +51,17 @@ func TestAConversation(t *testing.T) {
 // of it is used, and the next one is good.
 func TestBadConversations(t *testing.T) {
 	for _, tt := range []struct {
-		name  string
-		mood  genvhost.Mood
-		class remote.Class // empty: the question is put again, in a new conversation
+		name     string
+		behavior genvhost.Behavior
+		class    remote.Class // empty: the question is put again, in a new conversation
 	}{
-		{"frozen", genvhost.Mood{Freeze: true}, remote.Timeout},
-		{"too slow", genvhost.Mood{Wait: time.Hour}, remote.Timeout},
-		{"no answer", genvhost.Mood{Twist: genvhost.Silent}, remote.Timeout},
-		{"garbled", genvhost.Mood{Twist: genvhost.Garbled}, remote.InvalidOutput},
-		{"other bytes", genvhost.Mood{Twist: genvhost.Noise}, remote.InvalidOutput},
-		{"cut", genvhost.Mood{Twist: genvhost.Cut}, remote.InvalidOutput},
-		{"hung up", genvhost.Mood{Twist: genvhost.Hangup}, ""},
+		{"frozen", genvhost.Behavior{Freeze: true}, remote.Timeout},
+		{"too slow", genvhost.Behavior{Wait: time.Hour}, remote.Timeout},
+		{"no answer", genvhost.Behavior{Damage: genvhost.Silent}, remote.Timeout},
+		{"garbled", genvhost.Behavior{Damage: genvhost.Garbled}, remote.InvalidOutput},
+		{"other bytes", genvhost.Behavior{Damage: genvhost.Noise}, remote.InvalidOutput},
+		{"cut", genvhost.Behavior{Damage: genvhost.Cut}, remote.InvalidOutput},
+		{"hung up", genvhost.Behavior{Damage: genvhost.Hangup}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := genvhost.New(busy(1))
@@ -70,12 +70,12 @@ func TestBadConversations(t *testing.T) {
 			require.NoError(t, err)
 			once := make(chan struct{}, 1)
 			once <- struct{}{}
-			h.Behave(func(string) genvhost.Mood {
+			h.Behave(func(string) genvhost.Behavior {
 				select {
 				case <-once:
-					return tt.mood
+					return tt.behavior
 				default:
-					return genvhost.Mood{}
+					return genvhost.Behavior{}
 				}
 			})
 			s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
@@ -108,29 +108,29 @@ func eventually(t *testing.T, f *fleet, host int) (s *snapshot.Snapshot) {
 // TestReportsInBadConversations: once a report was sent nobody may say that it
 // was not carried out, and nobody sends it again.
 func TestReportsInBadConversations(t *testing.T) {
-	for name, mood := range map[string]genvhost.Mood{
-		"no answer": {Twist: genvhost.Silent}, "garbled": {Twist: genvhost.Garbled}, "other bytes": {Twist: genvhost.Noise},
-		"cut": {Twist: genvhost.Cut}, "hung up": {Twist: genvhost.Hangup},
+	for name, behavior := range map[string]genvhost.Behavior{
+		"no answer": {Damage: genvhost.Silent}, "garbled": {Damage: genvhost.Garbled}, "other bytes": {Damage: genvhost.Noise},
+		"cut": {Damage: genvhost.Cut}, "hung up": {Damage: genvhost.Hangup},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := genvhost.New(busy(1))
 			f := startFleet(t, 3*time.Second, h)
 			s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
 			require.NoError(t, err)
-			h.Behave(func(request string) genvhost.Mood {
+			h.Behave(func(request string) genvhost.Behavior {
 				if request == agent.RequestExecute {
-					return mood
+					return behavior
 				}
-				return genvhost.Mood{}
+				return genvhost.Behavior{}
 			})
 			report := reportOn(s)
 			report.Grace = time.Millisecond
 			done, err := f.streams.Execute(t.Context(), f.hosts[0], report)
 			require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(err), "%v", err)
 			require.Equal(t, agent.Execution{}, done)
-			require.Len(t, h.Carried(), 1)
+			require.Len(t, h.Actions(), 1)
 			require.Empty(t, eventually(t, f, 0).Processes)
-			require.Len(t, h.Carried(), 1)
+			require.Len(t, h.Actions(), 1)
 		})
 	}
 }

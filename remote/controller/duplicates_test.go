@@ -69,7 +69,7 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 			require.Equal(t, tt.duplicates, found)
 			carried := 0
 			for _, h := range hosts {
-				carried += len(h.Carried())
+				carried += len(h.Actions())
 			}
 			require.Equal(t, tt.carried, carried)
 			for _, d := range cycleOf(t.Context(), c, 2, capped(100)).Duplicates {
@@ -96,7 +96,7 @@ func TestAMadeUpIdentityHidesNoHost(t *testing.T) {
 	cycle := cycleOf(t.Context(), c, 1, capped(0))
 	require.Empty(t, cycle.Duplicates)
 	require.Len(t, cycle.Cluster.Hosts, 2)
-	require.NotEmpty(t, hosts[1].Carried(), "it is judged")
+	require.NotEmpty(t, hosts[1].Actions(), "it is judged")
 	require.Equal(t, snapshot.Hostname("h1"), cycle.Plan.Notes[0].Host)
 	require.Contains(t, cycle.Plan.Notes[0].Text, "says that it is the same machine as h0, but shows another host key")
 }

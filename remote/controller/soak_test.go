@@ -141,25 +141,25 @@ func (s *soak) flap() {
 		s.inject(host, kind.fault)
 	}
 	s.faults[kind.name]++
-	moods := []genvhost.Mood{
+	behaviors := []genvhost.Behavior{
 		{},
 		{Freeze: true},
 		{Wait: time.Duration(n(600)) * time.Millisecond},
-		{Twist: genvhost.Silent},
-		{Twist: genvhost.Cut},
-		{Twist: genvhost.Hangup},
-		{Twist: genvhost.Garbled},
-		{Twist: genvhost.Noise},
-		{Twist: genvhost.Double},
+		{Damage: genvhost.Silent},
+		{Damage: genvhost.Cut},
+		{Damage: genvhost.Hangup},
+		{Damage: genvhost.Garbled},
+		{Damage: genvhost.Noise},
+		{Damage: genvhost.Double},
 	}
-	which := s.random.IntN(len(moods))
-	s.faults[fmt.Sprintf("mood %d", which)]++
+	which := s.random.IntN(len(behaviors))
+	s.faults[fmt.Sprintf("behavior %d", which)]++
 	once := atomic.Bool{}
-	s.hosts[host].Behave(func(string) genvhost.Mood {
+	s.hosts[host].Behave(func(string) genvhost.Behavior {
 		if once.Swap(true) {
-			return genvhost.Mood{}
+			return genvhost.Behavior{}
 		}
-		return moods[which]
+		return behaviors[which]
 	})
 }
 
@@ -169,7 +169,7 @@ func (s *soak) inject(host int, faults ...inprocess.Fault) { _ = s.Hosts()[host]
 func (s *soak) heal() {
 	for i, h := range s.hosts {
 		require.NoError(s.t, s.Hosts()[i].Inject())
-		h.Behave(func(string) genvhost.Mood { return genvhost.Mood{} })
+		h.Behave(func(string) genvhost.Behavior { return genvhost.Behavior{} })
 	}
 }
 
@@ -275,7 +275,7 @@ func (s *soak) judge() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, h := range s.hosts {
-		for _, item := range h.TakeCarried() {
+		for _, item := range h.TakeActions() {
 			pid := item.Outcome.PID
 			require.Equal(s.t, enforce.StatusTerminated, item.Outcome.Status, "host %d: %+v", i, item)
 			require.True(s.t, s.guilty[i][pid], "host %d was told to end process %d, which did nothing wrong or was ended before", i, pid)
@@ -317,7 +317,7 @@ func TestSoakDeadHosts(t *testing.T) {
 			h.KeepTimes()
 		}
 		for i := range dead {
-			hosts[i].Behave(func(string) genvhost.Mood { return genvhost.Mood{Freeze: true} })
+			hosts[i].Behave(func(string) genvhost.Behavior { return genvhost.Behavior{Freeze: true} })
 			require.NoError(t, f.Hosts()[i].Inject(inprocess.Silent()))
 		}
 		begun := time.Now()

@@ -42,7 +42,7 @@ func (h *Host) serve(ctx context.Context, token string, r *inprocess.Request) in
 	wanted, hungUp := context.WithCancel(ctx)
 	defer hungUp()
 	r.Stdin = watched{r.Stdin, hungUp}
-	b := &backend{host: h, out: &twister{}, wanted: wanted}
+	b := &backend{host: h, out: &damager{}, wanted: wanted}
 	return Speak(ctx, r, b.out, agent.Server{Token: token, Idle: idle, Handler: &agent.Answers{Backend: b}, Greeting: h.greeting()})
 }
 

@@ -1,14 +1,14 @@
 // Package genvhost is genv on a simulated host, inside this process: an
 // inprocess.Handler that answers `genv usage serve`, `snapshot` and `execute`
 // from a snapshot in memory, and carries reports out on it. It starts no process,
-// so that a thousand hosts fit on a small machine, and it misbehaves on demand.
+// so that a thousand hosts fit on a small machine, and it misbehaves on demand (see Behavior).
 //
 //	host := genvhost.New(&snapshot.Snapshot{Devices: …})
 //	fleet, err := inprocess.Start(dir, 0, &inprocess.Server{Name: "a", Address: "127.7.0.1", Handler: host})
 //	…
 //	host.Change(func(s *snapshot.Snapshot) { s.Processes = append(s.Processes, p) })
-//	host.Carried() // what it was told to do
+//	host.Actions() // what it was asked to do
 //
-// There are no processes behind it: one that a report names is taken off the
-// snapshot, if it is what was judged. For real processes see inprocess.Exec.
+// There are no processes behind it: one that a report names is removed from the
+// snapshot, if it is the one that was judged. For real processes see inprocess.Exec.
 package genvhost

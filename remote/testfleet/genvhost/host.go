@@ -16,16 +16,16 @@ type Host struct {
 	mu       sync.Mutex
 	state    *snapshot.Snapshot
 	encoded  []byte // of state; nil when it has changed since
-	carried  []Carried
-	mood     func(request string) Mood
+	actions  []Action
+	behavior func(request string) Behavior
 	old      bool
 	serial   bool
 	answered []time.Time
 	keeps    bool // times of answers
 }
 
-// Carried is an item of a report that the host was given.
-type Carried struct {
+// Action is an item of a report that the host was given.
+type Action struct {
 	At      time.Time
 	Outcome enforce.Outcome
 	Judged  snapshot.Process // for a termination
@@ -33,7 +33,7 @@ type Carried struct {
 
 // New makes a host; the snapshot is the host's from then on.
 func New(state *snapshot.Snapshot) *Host {
-	return &Host{state: state, mood: func(string) Mood { return Mood{} }}
+	return &Host{state: state, behavior: func(string) Behavior { return Behavior{} }}
 }
 
 // Old makes it a host with genv 1.4.3, which knows no `usage serve`.
@@ -57,28 +57,28 @@ func (h *Host) Change(change func(*snapshot.Snapshot)) {
 	h.encoded = nil
 }
 
-// Carried is what the host was told to do so far, in order.
-func (h *Host) Carried() []Carried {
+// Actions are what the host was asked to do so far, in order.
+func (h *Host) Actions() []Action {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Clone(h.carried)
+	return slices.Clone(h.actions)
 }
 
-// TakeCarried is Carried, and the host forgets it: what a long test is checked
-// by must not grow with the time that it takes.
-func (h *Host) TakeCarried() []Carried {
+// TakeActions is Actions, and the host forgets them, so that a long test needs no
+// more memory than a short one.
+func (h *Host) TakeActions() []Action {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	taken := h.carried
-	h.carried = nil
+	taken := h.actions
+	h.actions = nil
 	return taken
 }
 
 // Behave makes the host ask f how to behave at each request.
-func (h *Host) Behave(f func(request string) Mood) {
+func (h *Host) Behave(f func(request string) Behavior) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.mood = f
+	h.behavior = f
 }
 
 // KeepTimes has the host note when it answers, for Answered.
@@ -107,7 +107,7 @@ func (h *Host) TakeAnswered() []time.Time {
 // backend is the host as one conversation of `usage serve` sees it.
 type backend struct {
 	host   *Host
-	out    *twister
+	out    *damager
 	wanted context.Context // ends when the controller hangs up
 }
 
@@ -129,21 +129,21 @@ func (b *backend) Notify(messages []agent.Message) ([]int, error) {
 	return make([]int, len(messages)), nil
 }
 
-// as does what a request asks for in the host's present mood.
+// as does what a request asks for as the host behaves at present.
 func as[T any](ctx context.Context, b *backend, request string, do func() (T, error)) (T, error) {
-	mood := b.host.moodFor(request)
-	if err := mood.pause(ctx, b.wanted); err != nil {
+	behavior := b.host.behaviorFor(request)
+	if err := behavior.pause(ctx, b.wanted); err != nil {
 		var none T
 		return none, err
 	}
 	value, err := do()
-	b.out.behave(mood)
+	b.out.behave(behavior)
 	return value, err
 }
 
-func (h *Host) moodFor(request string) Mood {
+func (h *Host) behaviorFor(request string) Behavior {
 	h.mu.Lock()
-	f := h.mood
+	f := h.behavior
 	h.mu.Unlock()
 	return f(request)
 }
@@ -172,7 +172,7 @@ func (h *Host) carryOut(report enforce.Report) (lines []string, outcomes []enfor
 	h.encoded = nil
 	note := func(o enforce.Outcome, judged snapshot.Process) {
 		outcomes = append(outcomes, o)
-		h.carried = append(h.carried, Carried{At: time.Now(), Outcome: o, Judged: judged})
+		h.actions = append(h.actions, Action{At: time.Now(), Outcome: o, Judged: judged})
 	}
 	lines = []string{}
 	for _, d := range report.Detach {

@@ -8,29 +8,29 @@ import (
 	"time"
 )
 
-// Mood is how a host behaves at one request; the zero Mood is to answer as it
-// should.
-type Mood struct {
+// Behavior is how a host behaves at one request; the zero value answers as genv
+// does.
+type Behavior struct {
 	Wait   time.Duration // before it does anything
-	Freeze bool          // does and says nothing any more, until it is hung up on
-	Twist  Twist         // what becomes of the answer, once it did what it was asked
+	Freeze bool          // does nothing any more, until the client hangs up
+	Damage Damage        // what becomes of the answer, after the request is carried out
 }
 
-// Twist is what becomes of an answer.
-type Twist int
+// Damage is what becomes of an answer.
+type Damage int
 
-// The twists.
+// The kinds of damage.
 const (
-	Straight Twist = iota
+	Intact  Damage = iota
 	Silent         // it is never written
 	Cut            // half of it is written, and then the command ends
 	Hangup         // the command ends without it
 	Garbled        // one byte is another
-	Noise          // other bytes stand in its place
+	Noise          // other bytes are written in its place
 	Double         // it is written twice
 )
 
-func (m Mood) pause(ctx, wanted context.Context) error {
+func (m Behavior) pause(ctx, wanted context.Context) error {
 	if m.Wait <= 0 && !m.Freeze {
 		return nil
 	}
@@ -50,49 +50,49 @@ func (m Mood) pause(ctx, wanted context.Context) error {
 	}
 }
 
-var errTwisted = errors.New("the host hangs up")
+var errHangup = errors.New("the host hangs up")
 
-// twister writes answers as the mood has it. A frame comes in one Write.
-type twister struct {
+// damager is a writer that may damage the next answer. A frame comes in one Write.
+type damager struct {
 	w io.Writer
 
 	mu   sync.Mutex
-	next Twist
+	next Damage
 }
 
-// behave twists the next answer.
-func (t *twister) behave(m Mood) {
+// behave damages the next answer.
+func (t *damager) behave(m Behavior) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if m.Twist != Straight {
-		t.next = m.Twist
+	if m.Damage != Intact {
+		t.next = m.Damage
 	}
 }
 
-// take is how to twist this answer.
-func (t *twister) take() Twist {
+// take is how to damage this answer.
+func (t *damager) take() Damage {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	taken := t.next
-	t.next = Straight
+	t.next = Intact
 	return taken
 }
 
-// To has it write there.
-func (t *twister) To(w io.Writer) io.Writer {
+// To sets where it writes.
+func (t *damager) To(w io.Writer) io.Writer {
 	t.w = w
 	return t
 }
 
-func (t *twister) Write(p []byte) (int, error) {
+func (t *damager) Write(p []byte) (int, error) {
 	switch t.take() {
 	case Silent:
 		return len(p), nil
 	case Cut:
 		_, _ = t.w.Write(p[:len(p)/2]) // the error below counts
-		return 0, errTwisted
+		return 0, errHangup
 	case Hangup:
-		return 0, errTwisted
+		return 0, errHangup
 	case Garbled:
 		p = append([]byte(nil), p...)
 		p[len(p)-1] ^= 0x20
