@@ -116,8 +116,8 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 	}
 	d, err := o.details(h, stat, credentials)
 	seen.process.Container, seen.process.Command = d.container, d.command
-	if credentialsErr == nil {
-		seen.process.UID = &d.owner
+	if owner := d.owner; credentialsErr == nil {
+		seen.process.UID = &owner
 	}
 	seen.lineage = []proc.Ancestor{{PID: pid, Start: stat.Start}}
 	if lineageErr == nil {

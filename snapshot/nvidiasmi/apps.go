@@ -6,31 +6,30 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// App is a process that computes on a device. Processes that only draw are not
-// among them. The same process appears once for each device it uses, and under
-// MIG once for each instance.
+// App is a compute process on a device; graphics processes are not listed. A process
+// appears once for each device that it uses, with MIG once for each instance.
 type App struct {
 	GPU    snapshot.GPUUUID // of a device, or of a MIG instance ("MIG-…")
 	PID    snapshot.PID
-	Memory snapshot.Memory // unknown when the driver would not tell
+	Memory snapshot.Memory // unknown if the driver does not report it
 }
 
 // Usage is who uses the devices.
 type Usage struct {
 	Apps []App
-	// NotListed are the devices on which the driver would not name the
-	// processes: there may be any number of them.
+	// NotListed are the devices of which the driver does not list the processes:
+	// there may be any number of them.
 	NotListed []snapshot.GPUUUID
 }
 
-// AppsArgs are the arguments whose output ParseApps reads. The name of a
-// process is not asked for: it is the path of a program, whose owner could put
-// a newline and a line about somebody else's process into it.
+// AppsArgs are the arguments for the output that ParseApps reads. They don't ask for the
+// name of a process: it is the path of a program, into which a user can put a newline
+// and a line about another user's process.
 func AppsArgs() []string {
 	return []string{"--query-compute-apps=gpu_uuid,pid,used_gpu_memory", "--format=csv,noheader,nounits"}
 }
 
-// Apps lists the processes that compute, in the order of nvidia-smi.
+// Apps lists the compute processes, in the order of nvidia-smi.
 func (c *Client) Apps(ctx context.Context) (Usage, error) {
 	out, err := c.ask(ctx, AppsArgs())
 	if err != nil {
@@ -39,8 +38,8 @@ func (c *Client) Apps(ctx context.Context) (Usage, error) {
 	return ParseApps(out)
 }
 
-// ParseApps reads what nvidia-smi prints for AppsArgs. Its error is ErrGarbled:
-// nothing of the output may be used.
+// ParseApps parses the output for AppsArgs. After its error, ErrGarbled, no part of the
+// output may be used.
 func ParseApps(data []byte) (Usage, error) {
 	var usage Usage
 	for line := range lines(data) {

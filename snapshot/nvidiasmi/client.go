@@ -8,44 +8,44 @@ import (
 	"time"
 )
 
-// Runner runs nvidia-smi. An exit code other than 0 is no error of Run: its
-// errors are that nothing ran or that nothing whole came back, one of the
-// errors of this package or the context's.
+// Runner runs nvidia-smi. An exit code other than 0 is not an error of Run. Its errors
+// mean that nvidia-smi did not run or that its output is incomplete; they are errors of
+// this package or the context's.
 type Runner interface {
 	Run(ctx context.Context, args ...string) (Output, error)
 }
 
-// Output is what one call printed.
+// Output is the result of one call.
 type Output struct {
 	Stdout, Stderr []byte
 	ExitCode       int
 }
 
-// DefaultTimeout is long enough for a machine with 8 GPUs without persistence
-// mode, where a call takes up to 3 seconds a GPU.
+// DefaultTimeout is sufficient for 8 GPUs without persistence mode, where a call takes up
+// to 3 seconds for each GPU.
 const DefaultTimeout = 25 * time.Second
 
-// Client asks nvidia-smi, one question at a time. It is safe for concurrent use.
+// Client runs nvidia-smi, one call at a time. It is safe for concurrent use.
 type Client struct {
 	runner  Runner
 	timeout time.Duration
 
 	mu      sync.Mutex
-	current *call // nil when none is under way
+	current *call // nil if none is in progress
 }
 
 // call is one run of nvidia-smi.
 type call struct {
-	done      chan struct{} // closed when it has come back
-	abandoned bool          // its caller has given up on it; under Client.mu
+	done      chan struct{} // closed when it has returned
+	abandoned bool          // its caller no longer waits for it; guarded by Client.mu
 
 	// Valid once done is closed.
 	output Output
 	err    error
 }
 
-// New makes a Client. No question takes longer than timeout, even when
-// nvidia-smi does; 0 means DefaultTimeout.
+// New returns a Client. No call of its methods takes longer than timeout, even if
+// nvidia-smi does; 0 is DefaultTimeout.
 func New(runner Runner, timeout time.Duration) *Client {
 	if timeout <= 0 {
 		timeout = DefaultTimeout
@@ -53,7 +53,7 @@ func New(runner Runner, timeout time.Duration) *Client {
 	return &Client{runner: runner, timeout: timeout}
 }
 
-// ask runs nvidia-smi and returns what a successful call wrote on stdout.
+// ask runs nvidia-smi and returns the stdout of a successful call.
 func (c *Client) ask(ctx context.Context, args []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -69,26 +69,26 @@ func (c *Client) ask(ctx context.Context, args []string) ([]byte, error) {
 	case <-run.done:
 	case <-ctx.Done():
 		c.abandon(run)
-		return nil, overdue(ctx)
+		return nil, contextError(ctx)
 	}
-	if run.err != nil && ctx.Err() != nil {
-		return nil, overdue(ctx)
-	}
-	if run.err != nil {
+	switch {
+	case run.err != nil && ctx.Err() != nil:
+		return nil, contextError(ctx)
+	case run.err != nil:
 		return nil, run.err
 	}
 	return run.output.Stdout, Failure(run.output)
 }
 
-// overdue is the error of a question whose context ended.
-func overdue(ctx context.Context) error {
+// contextError is the error of a call after its context has ended.
+func contextError(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %w", ErrTimeout, ctx.Err())
 	}
 	return context.Cause(ctx)
 }
 
-// begin waits until no call is under way and opens the next one.
+// begin waits until no call is in progress, and registers the next one.
 func (c *Client) begin(ctx context.Context) (*call, error) {
 	for {
 		next, before, abandoned := c.tryBegin()
@@ -101,7 +101,7 @@ func (c *Client) begin(ctx context.Context) (*call, error) {
 	}
 }
 
-// tryBegin opens a call, or returns the one that is under way.
+// tryBegin registers a call, or returns the one that is in progress.
 func (c *Client) tryBegin() (next, before *call, abandoned bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,12 +112,11 @@ func (c *Client) tryBegin() (next, before *call, abandoned bool) {
 	return c.current, nil, false
 }
 
-// killTime is how long a process that was sent SIGKILL gets to be gone, before
-// it counts as one that hangs in the kernel.
+// killTime is how long after SIGKILL a process counts as one that hangs in the kernel.
 const killTime = time.Second
 
-// wait waits for a call to come back: as long as the context lasts while its
-// caller still hopes, and only for a moment when its caller gave up.
+// wait waits until a call returns: until the context ends, or only for killTime if the
+// call was abandoned.
 func (r *call) wait(ctx context.Context, abandoned bool) error {
 	if abandoned {
 		var cancel context.CancelFunc

@@ -8,23 +8,23 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// GPU is one line of --query-gpu.
+// GPU is one line of the output for DevicesArgs.
 type GPU struct {
 	Index       snapshot.DeviceIndex
-	UUID        snapshot.GPUUUID // empty when the driver would not tell
+	UUID        snapshot.GPUUUID // empty if the driver does not report it
 	Name        string
 	TotalMemory snapshot.Memory // unknown for a GPU that shares the machine's memory
 	UsedMemory  snapshot.Memory
-	Utilization *int // per cent; nil when the driver would not tell, as under MIG
+	Utilization *int // per cent; nil if the driver does not report it, as with MIG
 }
 
-// DevicesArgs are the arguments whose output ParseDevices reads.
+// DevicesArgs are the arguments for the output that ParseDevices reads.
 func DevicesArgs() []string {
 	return []string{"--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,name", "--format=csv,noheader,nounits"}
 }
 
-// Devices lists the devices in the order of their indices. There is at least
-// one: a machine without any is ErrNoDevices.
+// Devices lists the devices in the order of their indices. There is at least one: a
+// machine without devices is ErrNoDevices.
 func (c *Client) Devices(ctx context.Context) ([]GPU, error) {
 	out, err := c.ask(ctx, DevicesArgs())
 	if err != nil {
@@ -37,8 +37,8 @@ func (c *Client) Devices(ctx context.Context) ([]GPU, error) {
 	return devices, err
 }
 
-// ParseDevices reads what nvidia-smi prints for DevicesArgs. Its error is
-// ErrGarbled: nothing of the output may be used.
+// ParseDevices parses the output for DevicesArgs. After its error, ErrGarbled, no part of
+// the output may be used.
 func ParseDevices(data []byte) ([]GPU, error) {
 	var devices []GPU
 	seen := map[snapshot.DeviceIndex]bool{}
@@ -56,11 +56,10 @@ func ParseDevices(data []byte) ([]GPU, error) {
 	return devices, nil
 }
 
-// maxIndex is more than any machine has and what the 1.4.3 codec reads.
+// maxIndex is the limit of the 1.4.3 codec, and more than any machine has.
 const maxIndex = 1023
 
-// parseDevice reads one line. The name comes last, so that a comma in it harms
-// nothing.
+// parseDevice parses one line. The name is the last field, so that it may contain commas.
 func parseDevice(line string) (GPU, error) {
 	fields, err := split(line, 6)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// What can be wrong with nvidia-smi. Each says the next step; a failure of
-// nvidia-smi itself is an *ExitError around one of them.
+// Errors of nvidia-smi, each with the next step. If nvidia-smi ran and failed, an
+// *ExitError wraps one of them.
 var (
 	ErrNotInstalled    = errors.New("there is no nvidia-smi on this machine: install the NVIDIA driver, or put the folder of nvidia-smi into PATH")
 	ErrNoDriver        = errors.New("the NVIDIA driver is not loaded: try `modprobe nvidia`, and look at `dmesg` if that fails")
@@ -21,11 +21,11 @@ var (
 	ErrGarbled         = errors.New("nvidia-smi printed what was not understood: run it by hand on this machine and look at what it says")
 )
 
-// ExitError is an nvidia-smi that ran and failed. It wraps one of the errors above.
+// ExitError is a failed run of nvidia-smi. It wraps one of the errors above.
 type ExitError struct {
 	Err      error
 	ExitCode int
-	Text     string // the first line of what it said, escaped; may be empty
+	Text     string // the first line of the output, escaped; may be empty
 }
 
 func (e *ExitError) Error() string {
@@ -37,7 +37,7 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// symptoms are what drivers print, on stdout or stderr, when they fail.
+// symptoms are texts that drivers print on stdout or stderr when they fail.
 var symptoms = []struct {
 	text string
 	err  error
@@ -55,13 +55,12 @@ var symptoms = []struct {
 	{"Insufficient Permissions", ErrPermission},
 }
 
-// exitCodes are the return codes that nvidia-smi(1) lists, for failures whose
-// text says nothing.
+// exitCodes are the return codes listed in nvidia-smi(1), for failures without a known
+// text.
 var exitCodes = map[int]error{4: ErrPermission, 9: ErrNoDriver, 12: ErrNotInstalled, 15: ErrGPULost, 18: ErrVersionMismatch}
 
-// Failure says what was wrong with a call: nil when it succeeded, else an
-// *ExitError. A complaint in place of a line of the answer is a failure whatever
-// the exit code is: part of the answer is missing.
+// Failure returns nil if a call succeeded, else an *ExitError. An error message in place
+// of a line of output is a failure with any exit code: part of the output is missing.
 func Failure(out Output) error {
 	err := diagnose(out)
 	if err == nil {
@@ -72,11 +71,11 @@ func Failure(out Output) error {
 
 func diagnose(out Output) error {
 	if out.ExitCode == 0 {
-		return complaint(out.Stdout)
+		return errorLine(out.Stdout)
 	}
-	said := string(out.Stdout) + "\n" + string(out.Stderr)
+	text := string(out.Stdout) + "\n" + string(out.Stderr)
 	for _, s := range symptoms {
-		if strings.Contains(said, s.text) {
+		if strings.Contains(text, s.text) {
 			return s.err
 		}
 	}
@@ -86,8 +85,8 @@ func diagnose(out Output) error {
 	return ErrFailed
 }
 
-// complaint looks for a line that no answer begins with.
-func complaint(stdout []byte) error {
+// errorLine returns the error for an error message among the lines of output.
+func errorLine(stdout []byte) error {
 	for line := range lines(stdout) {
 		switch {
 		case strings.HasPrefix(line, "No devices were found"):

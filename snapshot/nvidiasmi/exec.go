@@ -7,25 +7,24 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"time"
 )
 
-// maxOutput bounds what one call may print: some 100,000 processes.
+// maxOutput bounds the output of one call, in bytes: about 100,000 processes.
 const maxOutput = 8 << 20
 
-// Exec runs the program at Path (see Find). It runs in a process group of its
-// own, so that a Ctrl-C at the terminal leaves it alone and the end of the
-// context takes what it started along.
+// Exec runs the program at Path (see Find) in its own process group, so that a Ctrl-C at
+// the terminal does not reach it, and the end of the context also ends its children.
 type Exec struct {
 	Path string
-	// Env is the environment; nil means that of this process. LC_ALL=C and
-	// GENV_BYPASS=1 are added: the first keeps the text in English, the second
-	// makes a shim of ours step aside.
+	// Env is the environment; nil is that of this process. LC_ALL=C is added for
+	// English texts, and GENV_BYPASS=1 so that genv's shim runs the real nvidia-smi.
 	Env []string
-	// Lock is the path of a lock file, in a folder that is made for the caller
-	// alone; empty for none. All processes that use the same file run the program
-	// one at a time: while it hangs in the kernel, those that wait get ErrHung.
+	// Lock is the path of a lock file in a folder of the caller's own, which is
+	// created if necessary; empty for none. All processes with the same lock file run
+	// the program one at a time: while it hangs in the kernel, the others get ErrHung.
 	Lock string
 }
 
@@ -59,7 +58,7 @@ func (e Exec) Run(ctx context.Context, args ...string) (Output, error) {
 	return out, nil
 }
 
-// runLocked is cmd.Run with a lock for the program to inherit.
+// runLocked is cmd.Run with a lock that the program inherits.
 func runLocked(cmd *exec.Cmd, lock *lock) error {
 	if lock != nil {
 		cmd.ExtraFiles = []*os.File{lock.file}
@@ -67,12 +66,12 @@ func runLocked(cmd *exec.Cmd, lock *lock) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	lock.begun(cmd.Process.Pid)
+	lock.noteStart(cmd.Process.Pid)
 	return cmd.Wait()
 }
 
-func (e Exec) command(ctx context.Context, args []string) (cmd *exec.Cmd, stdout, stderr *capped) {
-	stdout, stderr = &capped{limit: maxOutput}, &capped{limit: maxOutput}
+func (e Exec) command(ctx context.Context, args []string) (cmd *exec.Cmd, stdout, stderr *limitedBuffer) {
+	stdout, stderr = &limitedBuffer{limit: maxOutput}, &limitedBuffer{limit: maxOutput}
 	cmd = exec.CommandContext(ctx, e.Path, args...)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.Env = e.Env
@@ -82,25 +81,47 @@ func (e Exec) command(ctx context.Context, args []string) (cmd *exec.Cmd, stdout
 	cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], "LC_ALL=C", "GENV_BYPASS=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	// A process that the program started may hold the pipes open after it.
+	// A child of the program may keep the pipes open.
 	cmd.WaitDelay = time.Second
 	return cmd, stdout, stderr
 }
 
-// capped keeps at most limit bytes. Its error makes exec stop reading, which
-// ends a program that goes on printing (SIGPIPE).
-type capped struct {
-	buffer bytes.Buffer // not embedded: its ReadFrom would know no limit
+// limitedBuffer keeps at most limit bytes. Its error makes exec stop reading, which ends
+// a program that continues to print (SIGPIPE).
+type limitedBuffer struct {
+	buffer bytes.Buffer // not embedded: its ReadFrom would ignore the limit
 	limit  int
 	full   bool
 }
 
 var errFull = errors.New("the output is too long")
 
-func (c *capped) Write(p []byte) (int, error) {
-	if c.buffer.Len()+len(p) > c.limit {
-		c.full = true
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if b.buffer.Len()+len(p) > b.limit {
+		b.full = true
 		return 0, errFull
 	}
-	return c.buffer.Write(p)
+	return b.buffer.Write(p)
+}
+
+// Find searches for the real nvidia-smi in path, a list of folders like PATH. genv's own
+// shim has the same name, so it skips a file that is the program self (os.Executable),
+// also through links; with an empty self it skips nothing. It ignores relative folders,
+// since it may run as root in a folder of another user.
+func Find(path, self string) (string, error) {
+	own, _ := os.Stat(self) // nil if there is none: then nothing is skipped
+	for _, dir := range filepath.SplitList(path) {
+		candidate := filepath.Join(dir, "nvidia-smi")
+		if !filepath.IsAbs(candidate) {
+			continue
+		}
+		info, err := os.Stat(candidate)
+		if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+			continue
+		}
+		if own == nil || !os.SameFile(own, info) {
+			return candidate, nil
+		}
+	}
+	return "", fmt.Errorf("%w (PATH is %q)", ErrNotInstalled, path)
 }

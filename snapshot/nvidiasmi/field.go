@@ -9,7 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// lines are the lines of an output that are not blank, without their ends.
+// lines are the non-blank lines of an output, without trailing white space.
 func lines(data []byte) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line := range strings.Lines(string(data)) {
@@ -21,7 +21,7 @@ func lines(data []byte) iter.Seq[string] {
 	}
 }
 
-// split cuts a line of CSV into n fields; commas in the last one stay.
+// split splits a line of CSV into n fields; the last one may contain commas.
 func split(line string, n int) ([]string, error) {
 	fields := strings.SplitN(line, ",", n)
 	if len(fields) != n {
@@ -30,9 +30,9 @@ func split(line string, n int) ([]string, error) {
 	return fields, nil
 }
 
-// known is the value of a field, or "" when the driver would not tell:
-// "[N/A]", "[Not Supported]", "[Insufficient Permissions]", "[Unknown Error]",
-// "[Not Found]", "[GPU requires reset]" and whatever else it puts in brackets.
+// known is the value of a field, or "" if the driver does not report it: "[N/A]", "[Not
+// Supported]", "[Insufficient Permissions]", "[Unknown Error]", "[Not Found]", "[GPU
+// requires reset]" and any other text in brackets.
 func known(field string) string {
 	field = strings.TrimSpace(field)
 	if field == "N/A" || strings.HasPrefix(field, "[") && strings.HasSuffix(field, "]") {
@@ -41,7 +41,7 @@ func known(field string) string {
 	return field
 }
 
-// parser reads the fields of one line and keeps the first error.
+// parser parses the fields of one line and keeps the first error.
 type parser struct {
 	line string
 	err  error
@@ -53,7 +53,7 @@ func (p *parser) fail() {
 	}
 }
 
-// number reads a field that must be there.
+// number parses a field that can't be unknown.
 func (p *parser) number(field string, limit int64) int64 {
 	n, err := strconv.ParseUint(strings.TrimSpace(field), 10, 63)
 	if err != nil || int64(n) > limit {
@@ -71,7 +71,7 @@ func (p *parser) pid(field string) snapshot.PID {
 	return snapshot.PID(n)
 }
 
-// maxMiB is an exbibyte, far beyond any device and far below an overflow.
+// maxMiB is 1 EiB: far more than any device has, and far from an overflow.
 const maxMiB = 1 << 40
 
 func (p *parser) memory(field string) snapshot.Memory {
@@ -106,14 +106,14 @@ func isUUID(text string) bool {
 	}) < 0
 }
 
-// maxShown is how much of foreign text an error repeats.
+// maxShown bounds the text of nvidia-smi in an error, in bytes.
 const maxShown = 120
 
 func garbled(line string) error {
 	return fmt.Errorf("%w: %s", ErrGarbled, shown(line))
 }
 
-// shown is foreign text on one line, short and safe for a terminal.
+// shown makes a text short and safe for a terminal, on one line.
 func shown(text string) string {
 	text = strings.TrimSpace(text)
 	if len(text) > maxShown {
@@ -122,7 +122,7 @@ func shown(text string) string {
 	return strconv.QuoteToASCII(text)
 }
 
-// firstLine is the first line that a call wrote, on stdout or else on stderr.
+// firstLine is the first line of stdout, or else of stderr.
 func firstLine(out Output) string {
 	for _, stream := range [][]byte{out.Stdout, out.Stderr} {
 		for line := range lines(stream) {

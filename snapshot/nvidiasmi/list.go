@@ -9,14 +9,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// ListedGPU is a device of `nvidia-smi -L` with the MIG instances under it.
+// ListedGPU is a device in the output of `nvidia-smi -L`, with its MIG instances.
 type ListedGPU struct {
 	Index snapshot.DeviceIndex
 	UUID  snapshot.GPUUUID
 	MIG   []snapshot.GPUUUID
 }
 
-// ListArgs are the arguments whose output ParseList reads.
+// ListArgs are the arguments for the output that ParseList reads.
 func ListArgs() []string { return []string{"-L"} }
 
 // List lists the devices with their MIG instances.
@@ -28,8 +28,8 @@ func (c *Client) List(ctx context.Context) ([]ListedGPU, error) {
 	return ParseList(out)
 }
 
-// ParseList reads what `nvidia-smi -L` prints. Its error is ErrGarbled. Lines
-// under a device that name no MIG instance are passed over.
+// ParseList parses the output of `nvidia-smi -L`. Its error is ErrGarbled. It ignores lines
+// under a device that don't name a MIG instance.
 func ParseList(data []byte) ([]ListedGPU, error) {
 	var devices []ListedGPU
 	for line := range lines(data) {

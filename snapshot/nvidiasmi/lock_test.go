@@ -64,7 +64,7 @@ func TestAHungCallIsOutstandingOnceOnTheMachine(t *testing.T) {
 		began := time.Now()
 		err := ask()
 		require.ErrorIs(t, err, nvidiasmi.ErrHung)
-		require.Regexp(t, fmt.Sprintf(`^nvidia-smi already runs since \d{4}-\S+ as process %d and does not return: the GPU or its driver hangs.*dmesg`, pid), err.Error())
+		require.Regexp(t, fmt.Sprintf(`^nvidia-smi has been running since \d{4}-\S+ as process %d and does not return: the GPU or its driver hangs.*dmesg`, pid), err.Error())
 		require.Less(t, time.Since(began), 10*time.Second)
 	}
 	require.Equal(t, pid, waitForPID(t, pidFile), "no second one was started")
