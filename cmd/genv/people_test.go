@@ -157,6 +157,6 @@ func TestStateThatMayNotBeMade(t *testing.T) {
 	u.env = []string{"GENV_TMPDIR=" + s.path("closed/state")}
 	r := u.run("genv", "devices")
 	require.Equal(t, 1, r.code)
-	require.Equal(t, "make the folder "+s.path("closed/state")+": permission denied; ask its owner or root for permission, or set GENV_TMPDIR on the whole host\n", r.err)
+	require.Equal(t, "create the folder "+s.path("closed/state")+": permission denied; ask its owner or root for permission, or set GENV_TMPDIR on the whole host\n", r.err)
 	require.Equal(t, result{code: 7, err: "genv: no device is locked: this shell is in no environment; run `genv activate` first\n"}, u.run("genv", "lock", "sh", "-c", "exit 7"))
 }
