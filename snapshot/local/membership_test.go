@@ -48,7 +48,7 @@ func TestMembership(t *testing.T) {
 		"a claim, and the shell's":         {claims, 1001, 1001, 1001, []snapshot.Environment{registered("2020", 1001, 50)}, member{eid: "2020", inherited: "2020"}},
 		"a claim, and another shell's":     {claims, 1001, 1001, 1001, []snapshot.Environment{registered("7", 1001, 50)}, member{eid: "2020", inherited: "7"}},
 		"a claim to another's environment": {claims, 1002, 1002, 1001, []snapshot.Environment{registered("2020", 1001, 40)}, member{eid: "2020", inherited: "2020"}},
-		// Without one, and where a title hides it, the ancestors tell.
+		// Without one, and if a title hides it, the ancestors count.
 		"a title":                      {titled, 1001, 1001, 1001, []snapshot.Environment{registered("7", 1001, 50)}, member{eid: "7", inherited: "7"}},
 		"no claim":                     {claimsNo, 1001, 1001, 1001, []snapshot.Environment{registered("7", 1001, 50)}, member{eid: "7", inherited: "7"}},
 		"an empty claim":               {"GENV_ENVIRONMENT_ID=\x00", 1001, 1001, 1001, []snapshot.Environment{registered("7", 1001, 50)}, member{eid: "7", inherited: "7"}},
@@ -57,7 +57,7 @@ func TestMembership(t *testing.T) {
 		"the process itself":           {titled, 1001, 1001, 1001, []snapshot.Environment{registered("7", 1001, 50), registered("9", 1001, 100)}, member{eid: "9", inherited: "9"}},
 		"root's process":               {titled, 0, 1001, 1001, []snapshot.Environment{registered("7", 1001, 50)}, member{eid: "7", inherited: "7"}},
 		"of several, its own user's":   {titled, 1001, 1001, 1001, []snapshot.Environment{registered("8", 1002, 50), registered("7", 1001, 50)}, member{eid: "7", inherited: "7"}},
-		"a shell of somebody else's":   {titled, 1001, 1002, 1001, []snapshot.Environment{registered("8", 1002, 50), registered("7", 1001, 40)}, member{inherited: "8", unknown: true, overwritten: true}},
+		"a shell of another user":      {titled, 1001, 1002, 1001, []snapshot.Environment{registered("8", 1002, 50), registered("7", 1001, 40)}, member{inherited: "8", unknown: true, overwritten: true}},
 		"sudo -u, and no claim":        {claimsNo, 1002, 1001, 1001, []snapshot.Environment{registered("7", 1001, 50)}, member{inherited: "7"}},
 		"sudo -u, and a title":         {titled, 1002, 1001, 1001, []snapshot.Environment{registered("7", 1001, 50)}, member{inherited: "7", unknown: true, overwritten: true}},
 		"a registered uid that's not":  {titled, 1001, 1001, 1001, []snapshot.Environment{registered("7", 1002, 50)}, member{unknown: true, overwritten: true}},
@@ -135,7 +135,7 @@ func TestAncestorsThatAreNotKnown(t *testing.T) {
 	}
 }
 
-// Without the state files an environ alone can tell.
+// Without the state files only an environ shows the environment.
 func TestProcessesWithoutStateFiles(t *testing.T) {
 	for environ, want := range map[string]member{
 		claims:   {eid: "2020"},
@@ -155,7 +155,7 @@ func TestProcessesWithoutStateFiles(t *testing.T) {
 
 // What hardly changes is read again after a minute, or when the process is
 // another one, runs another program, or has another parent or uid.
-func TestTraitsAreReadAgain(t *testing.T) {
+func TestDetailsAreReadAgain(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*machine)
 		again  bool

@@ -21,20 +21,20 @@ func TestAttribution(t *testing.T) {
 		warnings int
 		list     bool
 	}{
-		"one device":                       {"GPU-0, 100, 5", []snapshot.DeviceUsage{usage(0, 5)}, 0, false},
-		"two devices":                      {"GPU-1, 100, 5\nGPU-0, 100, 6", []snapshot.DeviceUsage{usage(0, 6), usage(1, 5)}, 0, false},
-		"memory not told":                  {"GPU-0, 100, [N/A]", []snapshot.DeviceUsage{{Index: 0}}, 0, false},
-		"listed twice: the same memory":    {"GPU-0, 100, 5\nGPU-0, 100, 6", []snapshot.DeviceUsage{usage(0, 6)}, 0, false},
-		"listed twice, told once":          {"GPU-0, 100, [N/A]\nGPU-0, 100, 6", []snapshot.DeviceUsage{usage(0, 6)}, 0, false},
-		"listed twice, told first":         {"GPU-0, 100, 6\nGPU-0, 100, [N/A]", []snapshot.DeviceUsage{usage(0, 6)}, 0, false},
-		"a MIG instance":                   {"MIG-a, 100, 5", []snapshot.DeviceUsage{usage(0, 5)}, 0, true},
-		"two instances of a device":        {"MIG-a, 100, 5\nMIG-b, 100, 6", []snapshot.DeviceUsage{usage(0, 11)}, 0, true},
-		"two instances, one not told":      {"MIG-a, 100, 5\nMIG-b, 100, [N/A]", []snapshot.DeviceUsage{{Index: 0}}, 0, true},
-		"an instance and a device":         {"MIG-a, 100, 5\nGPU-1, 100, 6", []snapshot.DeviceUsage{usage(0, 5), usage(1, 6)}, 0, true},
-		"an id that nobody knows":          {"GPU-9, 100, 5", nil, 1, true},
-		"an id that nobody knows, and one": {"GPU-9, 100, 5\nGPU-1, 100, 6", []snapshot.DeviceUsage{usage(1, 6)}, 1, true},
-		"no id":                            {"[N/A], 100, 5", nil, 1, false},
-		"processes that are not told":      {"GPU-0, [Not Supported], [Not Supported]", nil, 1, false},
+		"one device":                    {"GPU-0, 100, 5", []snapshot.DeviceUsage{usage(0, 5)}, 0, false},
+		"two devices":                   {"GPU-1, 100, 5\nGPU-0, 100, 6", []snapshot.DeviceUsage{usage(0, 6), usage(1, 5)}, 0, false},
+		"unknown memory":                {"GPU-0, 100, [N/A]", []snapshot.DeviceUsage{{Index: 0}}, 0, false},
+		"listed twice: the same memory": {"GPU-0, 100, 5\nGPU-0, 100, 6", []snapshot.DeviceUsage{usage(0, 6)}, 0, false},
+		"listed twice, once unknown":    {"GPU-0, 100, [N/A]\nGPU-0, 100, 6", []snapshot.DeviceUsage{usage(0, 6)}, 0, false},
+		"listed twice, first known":     {"GPU-0, 100, 6\nGPU-0, 100, [N/A]", []snapshot.DeviceUsage{usage(0, 6)}, 0, false},
+		"a MIG instance":                {"MIG-a, 100, 5", []snapshot.DeviceUsage{usage(0, 5)}, 0, true},
+		"two instances of a device":     {"MIG-a, 100, 5\nMIG-b, 100, 6", []snapshot.DeviceUsage{usage(0, 11)}, 0, true},
+		"two instances, one unknown":    {"MIG-a, 100, 5\nMIG-b, 100, [N/A]", []snapshot.DeviceUsage{{Index: 0}}, 0, true},
+		"an instance and a device":      {"MIG-a, 100, 5\nGPU-1, 100, 6", []snapshot.DeviceUsage{usage(0, 5), usage(1, 6)}, 0, true},
+		"an unknown id":                 {"GPU-9, 100, 5", nil, 1, true},
+		"an unknown id and a known one": {"GPU-9, 100, 5\nGPU-1, 100, 6", []snapshot.DeviceUsage{usage(1, 6)}, 1, true},
+		"no id":                         {"[N/A], 100, 5", nil, 1, false},
+		"processes not listed":          {"GPU-0, [Not Supported], [Not Supported]", nil, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
@@ -53,7 +53,7 @@ func TestAttribution(t *testing.T) {
 	}
 }
 
-func TestAnIDThatNobodyKnowsIsAskedForOnce(t *testing.T) {
+func TestAnUnknownDeviceIDIsLookedUpOnce(t *testing.T) {
 	m := newMachine(t)
 	m.DeviceListTTL = time.Hour
 	m.smi.apps = "GPU-9, 100, 5\nMIG-a, 100, 5\n"

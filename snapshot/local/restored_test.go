@@ -62,7 +62,7 @@ func TestProcessesThatBeganAfterTheCopyAreSparedForAMinute(t *testing.T) {
 
 // What was attached after the copy is missing in it. A process that uses such a
 // device has it attached again, and ends for nothing.
-func TestAttachmentsThatTheCopyLacksAreMadeAgain(t *testing.T) {
+func TestAttachmentsMissingInTheCopyAreRestored(t *testing.T) {
 	now := time.Date(2026, 11, 20, 21, 10, 33, 0, time.UTC)
 	for name, tt := range map[string]struct {
 		restored   time.Time
@@ -96,7 +96,7 @@ func TestAttachmentsThatTheCopyLacksAreMadeAgain(t *testing.T) {
 }
 
 // The PIDs of another PID namespace are other processes here.
-func TestRegisteredPIDsOfAnotherNamespaceTellNothing(t *testing.T) {
+func TestRegisteredPIDsOfAnotherNamespaceAreIgnored(t *testing.T) {
 	for unknown, want := range map[bool]member{false: {eid: "7", inherited: "7"}, true: {unknown: true}} {
 		m := newMachine(t)
 		m.finder(claimsNo, 1001, 1001, 1001)

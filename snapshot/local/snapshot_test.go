@@ -84,7 +84,7 @@ func TestGarbageFromNvidiaSMIIsNotAnEmptyMachine(t *testing.T) {
 	}
 }
 
-func TestDevicesAreHandedToTheStateFiles(t *testing.T) {
+func TestDevicesAreRegistered(t *testing.T) {
 	attached := []snapshot.Attachment{{EID: "2020"}}
 	for name, row := range map[string]struct {
 		files    []snapshot.Device
@@ -99,8 +99,8 @@ func TestDevicesAreHandedToTheStateFiles(t *testing.T) {
 		"one is gone":           {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}, "0, GPU-0, 81559, 1, 0, H100\n", true, []snapshot.DeviceIndex{0}},
 		"one is gone, attached": {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559), Attachments: attached}}, "0, GPU-0, 81559, 1, 0, H100\n", true, []snapshot.DeviceIndex{0, 1}},
 		"another memory":        {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(40960)}}, "0, GPU-0, 81559, 1, 0, H100\n", true, []snapshot.DeviceIndex{0}},
-		"memory not told":       {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}}, "0, GPU-0, [Unknown Error], 1, 0, H100\n", false, []snapshot.DeviceIndex{0}},
-		"never told":            {[]snapshot.Device{}, "0, GPU-0, [N/A], [N/A], 0, GB10\n", false, []snapshot.DeviceIndex{0}},
+		"unknown memory":        {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}}, "0, GPU-0, [Unknown Error], 1, 0, H100\n", false, []snapshot.DeviceIndex{0}},
+		"always unknown":        {[]snapshot.Device{}, "0, GPU-0, [N/A], [N/A], 0, GB10\n", false, []snapshot.DeviceIndex{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
@@ -135,7 +135,7 @@ func TestPartsOfASnapshotAskForLess(t *testing.T) {
 
 	_, _, err = m.Processes(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []string{"apps"}, m.take(), "nobody uses a device")
+	require.Equal(t, []string{"apps"}, m.take(), "no process uses a device")
 
 	m.smi.apps = "GPU-0, 100, 7\n"
 	m.process(100, 1001, 5000, "A=1\x00")
@@ -200,7 +200,7 @@ func TestWarningsOfTheStateFiles(t *testing.T) {
 	require.Contains(t, s.Warnings[1], "environment 2020 is registered for uid 1002")
 }
 
-func TestABootThatIsNotToldIsAWarning(t *testing.T) {
+func TestAnUnknownBootIDIsAWarning(t *testing.T) {
 	m := newMachine(t)
 	m.write("sys/kernel/random/boot_id", "rubbish")
 	s := m.snapshot()

@@ -33,7 +33,7 @@ func TestParseApps(t *testing.T) {
 	}
 	usage, err := nvidiasmi.ParseApps([]byte("\n"))
 	require.NoError(t, err)
-	require.Equal(t, nvidiasmi.Usage{}, usage, "nobody computes")
+	require.Equal(t, nvidiasmi.Usage{}, usage, "no process computes")
 }
 
 func TestParseAppsRefuses(t *testing.T) {

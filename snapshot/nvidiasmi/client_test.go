@@ -45,7 +45,7 @@ func TestClientAsks(t *testing.T) {
 }
 
 // What is asked is what stand-ins and older drivers must understand.
-func TestTheQuestions(t *testing.T) {
+func TestArguments(t *testing.T) {
 	require.Equal(t, "--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,name --format=csv,noheader,nounits", strings.Join(nvidiasmi.DevicesArgs(), " "))
 	require.Equal(t, "--query-compute-apps=gpu_uuid,pid,used_gpu_memory --format=csv,noheader,nounits", strings.Join(nvidiasmi.AppsArgs(), " "))
 	require.Equal(t, "-L", strings.Join(nvidiasmi.ListArgs(), " "))
@@ -69,7 +69,7 @@ func stuck() (r runner, running *atomic.Int32, release func()) {
 	}, running, sync.OnceFunc(func() { close(gate) })
 }
 
-func TestAHungCallIsOutstandingOnce(t *testing.T) {
+func TestAHungCallIsInProgressOnce(t *testing.T) {
 	r, running, release := stuck()
 	defer release()
 	client := nvidiasmi.New(r, 20*time.Millisecond)
@@ -84,7 +84,7 @@ func TestAHungCallIsOutstandingOnce(t *testing.T) {
 	require.Equal(t, int32(1), running.Load())
 }
 
-func TestAClientRecoversWhenTheHungCallComesBack(t *testing.T) {
+func TestAClientRecoversWhenTheHungCallReturns(t *testing.T) {
 	r, running, release := stuck()
 	defer release()
 	hang := true
@@ -105,7 +105,7 @@ func TestAClientRecoversWhenTheHungCallComesBack(t *testing.T) {
 	require.Len(t, usage.Apps, 1)
 }
 
-func TestACallerThatGivesUpLearnsWhy(t *testing.T) {
+func TestACancelledCallReturnsTheCause(t *testing.T) {
 	r, _, release := stuck()
 	defer release()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -116,7 +116,7 @@ func TestACallerThatGivesUpLearnsWhy(t *testing.T) {
 	require.NotErrorIs(t, err, nvidiasmi.ErrTimeout)
 }
 
-func TestTheNearerDeadlineCounts(t *testing.T) {
+func TestTheEarlierDeadlineCounts(t *testing.T) {
 	r, _, release := stuck()
 	defer release()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -125,7 +125,7 @@ func TestTheNearerDeadlineCounts(t *testing.T) {
 	require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
 }
 
-func TestQuestionsAtOnceAreAskedOneByOne(t *testing.T) {
+func TestConcurrentCallsRunOneByOne(t *testing.T) {
 	var running, most atomic.Int32
 	client := nvidiasmi.New(runner(func(context.Context, ...string) (nvidiasmi.Output, error) {
 		if n := running.Add(1); n > most.Load() {
@@ -144,7 +144,7 @@ func TestQuestionsAtOnceAreAskedOneByOne(t *testing.T) {
 	require.Equal(t, int32(1), most.Load())
 }
 
-func TestErrorsOfTheRunnerArePassedOn(t *testing.T) {
+func TestErrorsOfTheRunnerAreReturned(t *testing.T) {
 	client := nvidiasmi.New(runner(func(context.Context, ...string) (nvidiasmi.Output, error) {
 		return nvidiasmi.Output{}, nvidiasmi.ErrNotInstalled
 	}), 0)

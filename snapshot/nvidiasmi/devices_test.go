@@ -18,7 +18,7 @@ func TestParseDevices(t *testing.T) {
 			{Index: 0, UUID: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000000", Name: "Tesla V100-SXM2-16GB", TotalMemory: snapshot.MiB(16160), UsedMemory: snapshot.MiB(3), Utilization: per(0)},
 			{Index: 1, UUID: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000001", Name: "Tesla V100-SXM2-16GB", TotalMemory: snapshot.MiB(16160), UsedMemory: snapshot.MiB(15012), Utilization: per(98)},
 		},
-		"driver-535-mig-devices.csv": { // the utilisation of a device with instances is not told
+		"driver-535-mig-devices.csv": { // the utilization of a device with instances is not reported
 			{Index: 0, UUID: "GPU-5a5c3f2e-0002-4c4b-9f1e-000000000000", Name: "NVIDIA A100-SXM4-80GB", TotalMemory: snapshot.MiB(81920), UsedMemory: snapshot.MiB(87)},
 			{Index: 1, UUID: "GPU-5a5c3f2e-0002-4c4b-9f1e-000000000001", Name: "NVIDIA A100-SXM4-80GB", TotalMemory: snapshot.MiB(81920), UsedMemory: snapshot.MiB(4), Utilization: per(0)},
 		},
@@ -34,7 +34,7 @@ func TestParseDevices(t *testing.T) {
 	}
 }
 
-func TestWhatTheDriverWouldNotTellIsUnknown(t *testing.T) {
+func TestValuesThatTheDriverDoesNotReportAreUnknown(t *testing.T) {
 	for _, unknown := range []string{
 		"[N/A]", "[Not Supported]", "[Insufficient Permissions]", "[Unknown Error]", "[Not Found]",
 		"[GPU requires reset]", "[GPU is lost]", "N/A", "", "  [N/A]  ",

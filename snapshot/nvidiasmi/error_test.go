@@ -41,15 +41,15 @@ func TestFailure(t *testing.T) {
 func TestNoFailure(t *testing.T) {
 	for name, stdout := range map[string]string{
 		"an answer":                     "GPU-1, 711, 5\n",
-		"nobody computes":               "",
-		"a value that was not told":     "GPU-1, 711, [Insufficient Permissions]\n",
+		"no process computes":           "",
+		"a value that is not reported":  "GPU-1, 711, [Insufficient Permissions]\n",
 		"the words inside another line": "0, GPU-1, 1, 1, 1, No devices were found\n",
 	} {
 		require.NoError(t, nvidiasmi.Failure(nvidiasmi.Output{Stdout: []byte(stdout)}), name)
 	}
 }
 
-func TestWhatItSaidIsHarmlessOnATerminal(t *testing.T) {
+func TestErrorTextsAreEscaped(t *testing.T) {
 	err := nvidiasmi.Failure(nvidiasmi.Output{Stdout: []byte("\x1b]0;owned\x07"), ExitCode: 1})
 	require.ErrorIs(t, err, nvidiasmi.ErrFailed)
 	require.NotContains(t, err.Error(), "\x1b")

@@ -35,19 +35,19 @@ func TestExec(t *testing.T) {
 	require.Equal(t, 9, out.ExitCode)
 }
 
-func TestExecOfWhatIsNotThere(t *testing.T) {
+func TestExecOfAMissingProgram(t *testing.T) {
 	_, err := nvidiasmi.Exec{Path: filepath.Join(t.TempDir(), "nvidia-smi")}.Run(t.Context())
 	require.ErrorIs(t, err, nvidiasmi.ErrNotInstalled)
 }
 
-func TestExecOfWhatIsNoProgram(t *testing.T) {
+func TestExecOfAFileThatIsNotAProgram(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nvidia-smi")
 	require.NoError(t, os.WriteFile(path, []byte("\x7fELF nonsense"), 0o755))
 	_, err := nvidiasmi.Exec{Path: path}.Run(t.Context())
 	require.ErrorIs(t, err, nvidiasmi.ErrFailed)
 }
 
-func TestExecBoundsWhatIsPrinted(t *testing.T) {
+func TestExecBoundsTheOutput(t *testing.T) {
 	for _, stream := range []string{"", " >&2"} {
 		_, err := nvidiasmi.Exec{Path: script(t, "exec yes"+stream)}.Run(t.Context())
 		require.ErrorIs(t, err, nvidiasmi.ErrGarbled)
@@ -55,7 +55,7 @@ func TestExecBoundsWhatIsPrinted(t *testing.T) {
 }
 
 // A program that ignores what it can, with a child that holds its pipes.
-func TestTheEndOfTheContextEndsTheProgramAndWhatItStarted(t *testing.T) {
+func TestTheEndOfTheContextEndsTheProgramAndItsChildren(t *testing.T) {
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	run := nvidiasmi.Exec{Path: script(t, `trap '' TERM INT HUP; sleep 1000 & echo $! >`+pidFile+`; wait`)}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -78,7 +78,7 @@ func TestTheEndOfTheContextEndsTheProgramAndWhatItStarted(t *testing.T) {
 	require.Eventually(t, func() bool { return ended(child) }, 10*time.Second, time.Millisecond)
 }
 
-// ended says whether a process has ended, though nobody may have waited for it.
+// ended says whether a process has ended, even if no process has waited for it.
 func ended(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return true

@@ -35,7 +35,7 @@ func TestParseList(t *testing.T) {
 	}
 }
 
-func TestParseListPassesOverOtherLinesUnderADevice(t *testing.T) {
+func TestParseListIgnoresOtherLinesUnderADevice(t *testing.T) {
 	got, err := nvidiasmi.ParseList([]byte("GPU 0: X (UUID: GPU-1)\n  (No MIG devices)\n  MIG 1g.5gb Device 0: (UUID: MIG-1)\n"))
 	require.NoError(t, err)
 	require.Equal(t, []nvidiasmi.ListedGPU{{UUID: "GPU-1", MIG: []snapshot.GPUUUID{"MIG-1"}}}, got)

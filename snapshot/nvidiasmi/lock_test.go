@@ -43,7 +43,7 @@ func lockFile(t *testing.T) string { return filepath.Join(t.TempDir(), "run", "g
 
 // The genv that started it is killed, and it hangs on: no second one is started,
 // and who asks is told.
-func TestAHungCallIsOutstandingOnceOnTheMachine(t *testing.T) {
+func TestAHungCallIsInProgressOnceOnTheMachine(t *testing.T) {
 	path, pidFile := hanging(t)
 	lock := lockFile(t)
 	cmd := exec.Command("/proc/self/exe")
@@ -86,7 +86,7 @@ func runWithin(t *testing.T, timeout time.Duration, run nvidiasmi.Exec) error {
 }
 
 // One that is overdue is not waited for until the deadline.
-func TestAnOverdueCallIsToldSoon(t *testing.T) {
+func TestAHungHolderIsReportedSoon(t *testing.T) {
 	lock := lockFile(t)
 	file := hold(t, lock)
 	since := time.Now().Add(-time.Hour).Truncate(time.Second)
@@ -110,7 +110,7 @@ func hold(t *testing.T, path string) *os.File {
 	return file
 }
 
-func TestWhatALockFileMaySay(t *testing.T) {
+func TestLockFileContents(t *testing.T) {
 	for _, text := range []string{"", "rubbish", "-1", "4711", strings.Repeat("9", 5000)} {
 		lock := lockFile(t)
 		file := hold(t, lock)
@@ -120,7 +120,7 @@ func TestWhatALockFileMaySay(t *testing.T) {
 	}
 }
 
-func TestALockThatIsGivenBackIsTaken(t *testing.T) {
+func TestAReleasedLockIsTaken(t *testing.T) {
 	lock := lockFile(t)
 	file := hold(t, lock)
 	result := make(chan error, 1)
@@ -133,7 +133,7 @@ func TestALockThatIsGivenBackIsTaken(t *testing.T) {
 	require.NoError(t, <-result)
 }
 
-func TestWhoStopsWaitingForTheLockLearnsWhy(t *testing.T) {
+func TestACancelledWaitForTheLockReturnsTheCause(t *testing.T) {
 	lock := lockFile(t)
 	hold(t, lock)
 	stopped := errors.New("stopped by the user")
@@ -166,7 +166,7 @@ func TestCallsAreOneAtATimeOnTheMachine(t *testing.T) {
 }
 
 // A program that leaves something running in the background does not hang.
-func TestWhatItLeavesRunningKeepsNoLock(t *testing.T) {
+func TestARemainingChildDoesNotKeepTheLock(t *testing.T) {
 	lock := lockFile(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	run := nvidiasmi.Exec{Path: script(t, `sleep 1000 >/dev/null 2>&1 & echo $! >`+pidFile), Lock: lock}

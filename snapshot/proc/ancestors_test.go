@@ -42,7 +42,7 @@ func TestAncestors(t *testing.T) {
 	}
 	_, err := finder.Ancestors(proc.Stat{PID: 30, PPID: 29, Start: 5})
 	require.ErrorIs(t, err, proc.ErrGone)
-	many, err := finder.Ancestors(proc.Stat{PID: 40, PPID: 41, Start: 5}) // as deep as anybody likes
+	many, err := finder.Ancestors(proc.Stat{PID: 40, PPID: 41, Start: 5}) // any depth
 	require.NoError(t, err)
 	require.Len(t, many, 256)
 	_, err = fs.Ancestors(30) // its parent has ended, and it never gets another

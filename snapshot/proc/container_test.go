@@ -98,7 +98,7 @@ func FuzzParseContainer(f *testing.F) {
 	})
 }
 
-// Without a name in the cgroup the PID namespace still tells.
+// Without a name in the cgroup the PID namespace still shows it.
 func TestContainerByPIDNamespace(t *testing.T) {
 	for name, row := range map[string]struct{ cgroup, pids, want string }{
 		"the host's":           {"0::/\n", "NSpid:\t10\n", ""},

@@ -66,7 +66,7 @@ func TestParseEnviron(t *testing.T) {
 	}
 }
 
-func TestEnvironTellsNoFromNobodyKnows(t *testing.T) {
+func TestEnvironDistinguishesAbsentFromUnknown(t *testing.T) {
 	fs := mount(t)
 	add(t, fs, 10, map[string]string{"environ": "A=1\x00"})
 	add(t, fs, 11, map[string]string{"stat": statLine(11, "x", "S", 1, 0, 1, 5), "environ": ""})
@@ -107,7 +107,7 @@ func TestALongEnvironIsReadToItsEnd(t *testing.T) {
 	require.Equal(t, "1667", value)
 }
 
-func TestEnvironOfSomebodyElseIsUnknown(t *testing.T) {
+func TestEnvironOfAnotherUserIsUnknown(t *testing.T) {
 	var err error
 	look := func() { _, _, err = proc.FS{}.Environ(1, key) }
 	if os.Geteuid() == 0 {
@@ -173,7 +173,7 @@ func TestAProcessWithoutMemoryIsNotGone(t *testing.T) {
 	require.ErrorIs(t, err, proc.ErrGone)
 }
 
-// A process whose first thread has ended is told by its other threads, so that
+// A process whose first thread has ended is read from its other threads, so that
 // ending it is no way out.
 func TestEnvironOfAProcessWithoutItsFirstThread(t *testing.T) {
 	fs := mount(t)

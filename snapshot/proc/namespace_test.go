@@ -12,7 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-func TestTheNumbersOfAnotherNamespaceAreOfOthers(t *testing.T) {
+func TestCheckNamespace(t *testing.T) {
 	require.NoError(t, proc.FS{}.CheckNamespace())
 
 	fs := mount(t)

@@ -150,7 +150,7 @@ func TestOwnerInANamespaceOfRoot(t *testing.T) {
 	}
 }
 
-// A user who may not look at somebody else's namespace sees the real uid.
+// A user who may not look at another user's namespace sees the real uid.
 func TestOwnerWithoutPermission(t *testing.T) {
 	needsRoot(t)
 	allowed(t, alice)

@@ -105,7 +105,7 @@ func TestGone(t *testing.T) {
 		{"stuck in the kernel", 'D', 1, false},
 		{"stopped", 'T', 1, false},
 		{"a zombie", 'Z', 1, true},
-		{"a zombie, threads not told", 'Z', 0, true},
+		{"a zombie, number of threads unknown", 'Z', 0, true},
 		{"dead", 'X', 1, true},
 		{"its first thread ended, others run", 'Z', 5, false},
 	} {
@@ -126,7 +126,7 @@ func TestAlive(t *testing.T) {
 	}{
 		{"the very process", 10, 500, true},
 		{"whoever has the PID", 10, 0, true},
-		{"the PID was dealt anew", 10, 499, false},
+		{"the PID was reused", 10, 499, false},
 		{"a zombie", 11, 500, false},
 		{"nobody", 13, 0, false},
 		{"no PID", 0, 0, false},
@@ -214,7 +214,7 @@ func TestAHandleOutlivesItsProcess(t *testing.T) {
 func TestAZombieIsGone(t *testing.T) {
 	cmd, pid := child(t)
 	require.NoError(t, cmd.Process.Kill())
-	require.Eventually(t, func() bool { // nobody has waited for it: it stays a zombie
+	require.Eventually(t, func() bool { // no process has waited for it: it stays a zombie
 		stat, err := proc.FS{}.Stat(pid)
 		return err == nil && stat.Gone()
 	}, 5e9, 1e6)

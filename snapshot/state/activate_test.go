@@ -76,7 +76,7 @@ func TestActivateEntersAnEnvironment(t *testing.T) {
 			*configOf("my-env", 2),
 		},
 		{
-			"what is configured anew replaces what was",
+			"a new configuration replaces the old one",
 			state.Activation{EID: "1667", UID: 1001, PID: 12, Config: snapshot.EnvConfig{GPUs: &three}},
 			[]snapshot.PID{10, 11, 12},
 			[]string{"k-1"},
@@ -185,7 +185,7 @@ func TestConfigure(t *testing.T) {
 	require.Equal(t, before, b.Environments)
 }
 
-func TestMayChange(t *testing.T) {
+func TestCheckOwner(t *testing.T) {
 	b := aliceAndBob()
 	require.NoError(t, b.CheckOwner("1667", 1001))
 	require.NoError(t, b.CheckOwner("1667", 0))

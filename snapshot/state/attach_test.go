@@ -32,7 +32,7 @@ func recordedBooks() state.Files {
 	return b
 }
 
-func TestAttachGives(t *testing.T) {
+func TestAttach(t *testing.T) {
 	memory := snapshot.MustMemory
 	tests := []struct {
 		name    string
@@ -178,7 +178,7 @@ func TestAttachPrefersDevicesThatNoProcessUses(t *testing.T) {
 	}
 }
 
-func TestARefusalNamesTheHolders(t *testing.T) {
+func TestARefusalNamesTheConflicts(t *testing.T) {
 	b := state.Files{Devices: gpus(2), Environments: []snapshot.Environment{{EID: "1667", UID: 1001, Username: "alice"}}}
 	_, err := b.Attach(state.AttachRequest{EID: "1667", Count: 1, At: at("10:00:00")})
 	require.NoError(t, err)

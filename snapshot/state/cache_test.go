@@ -77,7 +77,7 @@ func TestCache(t *testing.T) {
 	require.Empty(t, got.Environments, "its last process has ended")
 }
 
-// counting is a machine on which reads of the files can be told from none: each
+// counting is a machine on which reads of the files can be counted: each
 // asks for the boot id.
 type counting struct {
 	state.System

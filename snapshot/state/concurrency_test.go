@@ -20,7 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// The concurrency run: processes of several users on one folder, beside a
+// The concurrency run: processes of several users on one folder, and a
 // writer that works in the way of 1.4.3.
 const (
 	users      = 4

@@ -8,41 +8,41 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// What a caller can tell apart with errors.Is.
+// Errors that callers distinguish with errors.Is.
 var (
-	// ErrCorrupt is wrapped when a state file does not hold what it should. The
-	// file is left as it is and a copy is kept: see CorruptError. Only
-	// Store.ResetEnvironments and Store.ResetDevices get past it.
+	// ErrCorrupt is wrapped if a state file can't be decoded. The file is left
+	// unchanged, and a copy is kept: see CorruptError. Only Store.ResetEnvironments
+	// and Store.ResetDevices replace it.
 	ErrCorrupt = errors.New("state is corrupt")
-	// ErrLost is wrapped when a state file is missing although root has a copy
-	// of it, which only root's genv restores.
+	// ErrLost is wrapped if a state file is missing although root has a copy, which
+	// only root's genv restores.
 	ErrLost = errors.New("state is lost")
-	// ErrUnsafe is wrapped when a state file is a link, a FIFO, too large or
-	// anything else that a regular state file never is. It was not read.
+	// ErrUnsafe is wrapped if a state file is a link, a FIFO, too large or anything
+	// else that genv does not create. It was not read.
 	ErrUnsafe = errors.New("unsafe state file")
-	// ErrBusy is wrapped when a lock could not be had in time: see BusyError.
+	// ErrBusy is wrapped if a lock could not be taken in time: see BusyError.
 	ErrBusy = errors.New("state is locked")
-	// ErrNoDevices says that devices.json has not been made yet: ask
-	// nvidia-smi, without any lock, and hand the answer to Store.RegisterDevices.
+	// ErrNoDevices says that there is no devices.json yet: call nvidia-smi, without any
+	// lock, and pass its devices to Store.RegisterDevices.
 	ErrNoDevices = errors.New("the devices of this host are not registered yet")
-	// ErrUnavailable is wrapped when devices that were asked for are taken, or
-	// not there: see TooManyError, TakenError and NoDeviceError.
+	// ErrUnavailable is wrapped if requested devices have no room or don't exist: see
+	// TooManyError, TakenError and NoDeviceError.
 	ErrUnavailable = errors.New("not available")
-	// ErrRequest is wrapped when a request makes no sense whatever the state.
+	// ErrRequest is wrapped if a request is invalid in any state.
 	ErrRequest = errors.New("not a valid request")
 	// ErrNotOwner says that the environment belongs to another user.
 	ErrNotOwner = errors.New("not your environment")
 	// ErrNoEnvironment says that no such environment is registered.
 	ErrNoEnvironment = errors.New("no such environment")
-	// ErrActive says that a process is in another environment already.
+	// ErrActive says that a process is already in another environment.
 	ErrActive = errors.New("already in an active environment")
 )
 
-// CorruptError says which file is corrupt, why, and where its copy is kept.
-// It wraps ErrCorrupt and the cause.
+// CorruptError names a corrupt file, the cause, and the copy of the file. It wraps
+// ErrCorrupt and the cause.
 type CorruptError struct {
 	Path  string
-	Copy  string // empty when no copy could be kept
+	Copy  string // empty if no copy could be written
 	Cause error
 }
 
@@ -58,12 +58,12 @@ func (e *CorruptError) Error() string {
 // Unwrap makes errors.Is find ErrCorrupt and the cause.
 func (e *CorruptError) Unwrap() []error { return []error{ErrCorrupt, e.Cause} }
 
-// BusyError says that a lock could not be had, and who holds it. It wraps
-// ErrBusy and the context's error.
+// BusyError says that a lock could not be taken in time, and which process holds it. It
+// wraps ErrBusy and the context's error.
 type BusyError struct {
 	Path   string
 	Waited time.Duration
-	Holder *Holder // nil when the kernel does not say
+	Holder *Holder // nil if unknown
 	Cause  error
 }
 
@@ -82,8 +82,8 @@ func (e *BusyError) held() string {
 // Unwrap makes errors.Is find ErrBusy and the context's error.
 func (e *BusyError) Unwrap() []error { return []error{ErrBusy, e.Cause} }
 
-// TooManyError says that more devices were asked for than there are, or than
-// have room. It wraps ErrUnavailable.
+// TooManyError says that more devices were requested than exist, or than have room. It
+// wraps ErrUnavailable.
 type TooManyError struct {
 	Requested int
 	Total     int // devices of the host

@@ -40,7 +40,7 @@ func TestTheSamePIDManyTimesIsLookedUpOnce(t *testing.T) {
 	require.LessOrEqual(t, machine.asked[1], 2, "under the lock, and after it")
 }
 
-func TestADirectoryServiceThatHangsHoldsNobodyForLong(t *testing.T) {
+func TestAHangingDirectoryServiceDelaysBriefly(t *testing.T) {
 	dir := recordedFolder(t)
 	envs := make([]string, 1000)
 	for i := range envs {
@@ -65,7 +65,7 @@ func TestADirectoryServiceThatHangsHoldsNobodyForLong(t *testing.T) {
 
 // What is read well may not fit when it is written as 1.4.3 writes it. Then the
 // host is judged by what was read.
-func TestBooksThatCannotBeWrittenAreReadAllTheSame(t *testing.T) {
+func TestStateThatCannotBeWrittenIsStillRead(t *testing.T) {
 	dir := recordedFolder(t)
 	const count = 9_000
 	name := strings.Repeat("é", 128) // two bytes each, but six in the ASCII of 1.4.3

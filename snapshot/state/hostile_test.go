@@ -61,7 +61,7 @@ func plants() map[string]func(t *testing.T, path string) func() {
 	}
 }
 
-func TestWhatAnotherUserPlantedIsRefusedAndLeft(t *testing.T) {
+func TestUnsafeFilesAreRefusedAndLeftUnchanged(t *testing.T) {
 	for name, plant := range plants() {
 		for _, file := range []string{"envs.json", "devices.json", "genv.lock", "devices/0.lock"} {
 			if file[len(file)-4:] == "lock" && name == "a huge file" {
@@ -96,7 +96,7 @@ func TestWhatAnotherUserPlantedIsRefusedAndLeft(t *testing.T) {
 	}
 }
 
-func TestIdentitiesThatWereTamperedWithAreIgnored(t *testing.T) {
+func TestInvalidStartTimesAreIgnored(t *testing.T) {
 	for name, plant := range plants() {
 		t.Run(name, func(t *testing.T) {
 			dir := recordedFolder(t)
@@ -152,7 +152,7 @@ func TestALeftoverIsReplacedAndNeverFollowed(t *testing.T) {
 }
 
 // What is in the way of writing must not keep a device from being taken back.
-func TestAFolderInTheWayOfWritingIsPassedBy(t *testing.T) {
+func TestAFolderInPlaceOfATemporaryFile(t *testing.T) {
 	dir := recordedFolder(t)
 	for _, name := range []string{"envs.json.tmp", "devices.json.tmp"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, name, "full"), 0o777))
@@ -167,7 +167,7 @@ func TestAFolderInTheWayOfWritingIsPassedBy(t *testing.T) {
 }
 
 func TestAFileThatMayNotBeRead(t *testing.T) {
-	needsRoot(t) // to become somebody else
+	needsRoot(t) // to become another user
 	dir := recordedFolder(t)
 	require.NoError(t, os.Chmod(filepath.Join(dir, "envs.json"), 0o600))
 	output, err := asUser(child(t.Context(), "owners", dir), 4001).CombinedOutput()
@@ -215,7 +215,7 @@ func TestCorruptFilesAreKeptAsideAndLeft(t *testing.T) {
 const one = `{"eid":"1","uid":1,"creation":"20/11/2026 21:10:33","username":null,` +
 	`"config":{"name":null,"gpu_memory":null,"gpus":null},"pids":[1],"kernel_ids":[]}`
 
-func TestACopyIsForThoseWhoMayReadTheOriginal(t *testing.T) {
+func TestACopyHasTheModeOfTheOriginal(t *testing.T) {
 	for _, mode := range []os.FileMode{0o666, 0o640, 0o600} {
 		dir := recordedFolder(t)
 		put(t, dir, "envs.json", "root:secret:")

@@ -35,7 +35,7 @@ func holding(t *testing.T, cmd *exec.Cmd) (letGo func()) {
 	}
 }
 
-func TestALockThatIsNotGivenBackNamesItsHolder(t *testing.T) {
+func TestABusyLockNamesItsHolder(t *testing.T) {
 	needsRoot(t)
 	dir := recordedFolder(t)
 	_, err := everyoneLives(dir).Read(t.Context())
@@ -106,7 +106,7 @@ func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 	require.ErrorIs(t, err, state.ErrBusy)
 }
 
-func TestACallerThatGivesUpIsLetGoAtOnce(t *testing.T) {
+func TestWaitingForALockEndsWithTheContext(t *testing.T) {
 	dir := recordedFolder(t)
 	letGo := holding(t, child(t.Context(), "hold", dir))
 	defer letGo()
@@ -132,7 +132,7 @@ func TestTheLockFileIsNeverReplaced(t *testing.T) {
 	require.True(t, os.SameFile(before, after))
 }
 
-func TestWhoWaitedForALockFileThatWasRemovedTakesTheNewOne(t *testing.T) {
+func TestARemovedLockFileIsReplaced(t *testing.T) {
 	dir := recordedFolder(t)
 	letGo := holding(t, child(t.Context(), "hold", dir))
 	waited := make(chan error)
@@ -146,7 +146,7 @@ func TestWhoWaitedForALockFileThatWasRemovedTakesTheNewOne(t *testing.T) {
 
 func TestDeviceLocksAndFlock1ExcludeEachOther(t *testing.T) {
 	flock, err := exec.LookPath("flock")
-	require.NoError(t, err, "flock(1) of util-linux is needed: it stands for the Python SDK of 1.4.3")
+	require.NoError(t, err, "flock(1) of util-linux is needed: it replaces the Python SDK of 1.4.3")
 	dir := recordedFolder(t)
 	store := everyoneLives(dir)
 	path := func(name string) string { return filepath.Join(dir, "devices", name) }
@@ -178,7 +178,7 @@ func TestDeviceLocksAndFlock1ExcludeEachOther(t *testing.T) {
 	release()
 }
 
-func TestLockDevicesRefusesAnIndexThatIsNone(t *testing.T) {
+func TestLockDevicesRefusesANegativeIndex(t *testing.T) {
 	dir := recordedFolder(t)
 	_, err := everyoneLives(dir).LockDevices(t.Context(), indices{0, -1})
 	require.ErrorIs(t, err, state.ErrRequest)
@@ -224,7 +224,7 @@ func TestLockOwner(t *testing.T) {
 	}
 }
 
-func TestAHolderForPeople(t *testing.T) {
+func TestHolderString(t *testing.T) {
 	require.Equal(t, `process 7 ("a\x1b[2J") of uid 1001`, (&state.Holder{PID: 7, Command: "a\x1b[2J", UID: uidOf(1001)}).String())
 	require.Equal(t, "process 7, which has ended and left the lock to a child", (&state.Holder{PID: 7}).String())
 }

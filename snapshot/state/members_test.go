@@ -25,7 +25,7 @@ func with(r state.RunningProcess, change func(*state.RunningProcess)) state.Runn
 
 // An environment lives as long as its user's work: 1102 of alice, of which
 // nothing that is registered lives.
-func TestAnEnvironmentLivesAsLongAsItsUsersWork(t *testing.T) {
+func TestAnEnvironmentLastsWhileItsUsersProcessesRun(t *testing.T) {
 	wiped := func(parent snapshot.PID) func(*state.RunningProcess) {
 		return func(r *state.RunningProcess) { r.Environ, r.EID, r.Parent = state.EnvironWiped, "", parent }
 	}
@@ -71,8 +71,8 @@ func TestAnEnvironmentLivesAsLongAsItsUsersWork(t *testing.T) {
 	}
 }
 
-// Anybody can register any process in an environment; that doesn't keep it alive.
-func TestForeignProcessesKeepNoEnvironmentAlive(t *testing.T) {
+// Any user can register any process in an environment; that doesn't keep it alive.
+func TestProcessesOfOthersKeepNoEnvironmentAlive(t *testing.T) {
 	of := func(uid snapshot.UID) state.ProcessStatus {
 		return state.ProcessStatus{Liveness: state.Alive, Owner: &uid}
 	}
@@ -111,7 +111,7 @@ func TestForeignProcessesKeepNoEnvironmentAlive(t *testing.T) {
 			machine.running = tt.running
 			files, err := store.Read(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, []snapshot.PID{1102, tt.pid}, files.Environment("1102").PIDs, "beside one of its own it stays")
+			require.Equal(t, []snapshot.PID{1102, tt.pid}, files.Environment("1102").PIDs, "with one of its own it stays")
 			machine.processes[1102] = state.ProcessStatus{Liveness: state.Gone}
 			files, err = store.Read(t.Context())
 			require.NoError(t, err)
@@ -137,7 +137,7 @@ func began(t *testing.T, store *state.Store, machine *fakeSystem) {
 	machine.processes = before
 }
 
-func TestNoWalkWhileARegisteredProcessLives(t *testing.T) {
+func TestProcIsNotReadWhileARegisteredProcessLives(t *testing.T) {
 	machine := &fakeSystem{}
 	store := state.New(sharedDir(t), state.StoreOptions{System: machine})
 	began(t, store, machine)
@@ -159,8 +159,8 @@ func TestSuccessorsAreBounded(t *testing.T) {
 	require.Equal(t, snapshot.PID(2000), files.Environment("1102").PIDs[0])
 }
 
-// Whoever deactivates leaves; the jobs that go on keep the environment.
-func TestDeactivateLeavesTheJobsTheirEnvironment(t *testing.T) {
+// Whoever deactivates leaves; the jobs that still run keep the environment.
+func TestDeactivateKeepsTheEnvironmentOfRunningJobs(t *testing.T) {
 	self := snapshot.PID(os.Getpid())
 	subshell := with(job(1103, alice, "1102"), func(r *state.RunningProcess) { r.Parent = 1102 })
 	caller := with(job(self, alice, "1102"), func(r *state.RunningProcess) { r.Parent = 1103 })
@@ -172,7 +172,7 @@ func TestDeactivateLeavesTheJobsTheirEnvironment(t *testing.T) {
 	}{
 		{"no jobs", nil, nil},
 		{"the shell, its $(…) and genv are no jobs", []state.RunningProcess{shell, subshell, caller}, nil},
-		{"a job goes on", []state.RunningProcess{shell, subshell, caller, job(50, alice, "1102")}, []snapshot.PID{50}},
+		{"a job still runs", []state.RunningProcess{shell, subshell, caller, job(50, alice, "1102")}, []snapshot.PID{50}},
 		{"another user's does not count", []state.RunningProcess{job(50, bob, "1102")}, nil},
 		{"what may not be read does not hold who leaves", []state.RunningProcess{with(job(50, alice, ""), func(r *state.RunningProcess) { r.Environ = state.EnvironHidden })}, nil},
 	}
@@ -198,7 +198,7 @@ func TestDeactivateLeavesTheJobsTheirEnvironment(t *testing.T) {
 	}
 }
 
-// 1102 ends while its real job goes on: setsid, as tmux and nohup do.
+// 1102 ends while its real job still runs: setsid, as tmux and nohup do.
 func TestARealJobKeepsItsEnvironment(t *testing.T) {
 	store := state.New(sharedDir(t), state.StoreOptions{})
 	_, err := store.RegisterDevices(t.Context(), gpus(1))
@@ -220,8 +220,8 @@ func TestARealJobKeepsItsEnvironment(t *testing.T) {
 	require.Empty(t, files.Environments)
 }
 
-// After a reboot nothing of an environment goes on, whatever cannot be read.
-func TestAfterARebootNothingGoesOn(t *testing.T) {
+// After a reboot no process of an environment runs, even if some can't be read.
+func TestAfterARebootNoProcessRuns(t *testing.T) {
 	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Alive, Start: 7}}}
 	store := state.New(sharedDir(t), state.StoreOptions{System: machine})
 	began(t, store, machine)

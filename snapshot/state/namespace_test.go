@@ -39,7 +39,7 @@ func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
 		name     string
 		in       state.Namespaces
 		initial  []state.Namespaces // who kept notes before, in this order
-		inside   *state.Namespaces  // a note that anybody wrote into the folder
+		inside   *state.Namespaces  // a note that a user wrote into the folder
 		reader   bool               // a user, who can write no note for root
 		wantGone bool
 	}{
@@ -140,7 +140,7 @@ func TestAResetClaimsTheFolderForThisNamespace(t *testing.T) {
 	require.Empty(t, files.Environments)
 }
 
-func TestFoldersOfRootThatOthersMayWriteAreNotBelieved(t *testing.T) {
+func TestRootFoldersThatOthersMayWriteAreNotTrusted(t *testing.T) {
 	dir, root := sharedDir(t), rootDir(t)
 	require.NoError(t, os.Chmod(root, 0o777))
 	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]state.ProcessStatus{1102: {Liveness: state.Gone}}}
@@ -185,7 +185,7 @@ func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
 	require.Empty(t, files.Environments, "here it is known to be gone")
 }
 
-// A PID of a container's means another process to everybody else: it is not
+// A PID of a container's means another process outside: it is not
 // registered, unless nothing but a note that any user may write speaks against
 // it.
 func TestNoPIDOfAnotherNamespaceIsRegistered(t *testing.T) {

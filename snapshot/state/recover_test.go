@@ -12,8 +12,8 @@ import (
 )
 
 // Who removes envs.json right before a genv 1.4.3 is used leaves a valid, empty
-// file: what goes on is registered again, as is what 1.4.3 dropped with its shell.
-func TestWhatGoesOnIsRegisteredAgain(t *testing.T) {
+// file: what still runs is registered again, as is what 1.4.3 dropped with its shell.
+func TestRunningProcessesAreRegisteredAgain(t *testing.T) {
 	tests := []struct {
 		name     string
 		running  []state.RunningProcess
@@ -21,11 +21,11 @@ func TestWhatGoesOnIsRegisteredAgain(t *testing.T) {
 		want     []snapshot.PID
 		attached indices
 	}{
-		{name: "a job goes on", running: []state.RunningProcess{job(50, alice, "1102")}, want: []snapshot.PID{50}, attached: indices{0}},
-		{name: "its device is somebody else's", running: []state.RunningProcess{job(50, alice, "1102")}, taken: true, want: []snapshot.PID{50}},
-		{name: "nothing goes on"},
+		{name: "a job still runs", running: []state.RunningProcess{job(50, alice, "1102")}, want: []snapshot.PID{50}, attached: indices{0}},
+		{name: "its device has another user", running: []state.RunningProcess{job(50, alice, "1102")}, taken: true, want: []snapshot.PID{50}},
+		{name: "nothing runs"},
 		{name: "the shell itself has left", running: []state.RunningProcess{with(job(1102, alice, "1102"), func(r *state.RunningProcess) { r.Name = "bash" })}},
-		{name: "a job that was registered itself goes on", running: []state.RunningProcess{job(1102, alice, "1102")}, want: []snapshot.PID{1102}, attached: indices{0}},
+		{name: "a job that was registered itself still runs", running: []state.RunningProcess{job(1102, alice, "1102")}, want: []snapshot.PID{1102}, attached: indices{0}},
 		{name: "another user's process", running: []state.RunningProcess{job(50, bob, "1102")}},
 		{name: "an ssh-agent is no work", running: []state.RunningProcess{with(job(50, alice, "1102"), func(r *state.RunningProcess) { r.Name = "ssh-agent" })}},
 	}
@@ -63,7 +63,7 @@ func TestWhatGoesOnIsRegisteredAgain(t *testing.T) {
 
 // An environment that vanished proves that others may have, which began after the
 // copy; a file that lacks none proves nothing.
-func TestWithWhatGoesOnNewerEnvironmentsAreFoundAgain(t *testing.T) {
+func TestNewerEnvironmentsAreRecoveredToo(t *testing.T) {
 	for _, goesOn := range []bool{true, false} {
 		store, machine, dir, _ := kept(t)
 		machine.running = []state.RunningProcess{job(6000, bob, "2020")}
@@ -80,7 +80,7 @@ func TestWithWhatGoesOnNewerEnvironmentsAreFoundAgain(t *testing.T) {
 }
 
 // Any number of environments of any number of users may be lost.
-func TestManyUsersAreLookedThroughOnce(t *testing.T) {
+func TestProcessesOfManyUsersAreReadOnce(t *testing.T) {
 	store, machine, dir, _ := kept(t)
 	const count = 3000
 	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
@@ -102,7 +102,7 @@ func TestManyUsersAreLookedThroughOnce(t *testing.T) {
 	require.Equal(t, 2, machine.walks, "for all that are lost, and for what began since")
 }
 
-// Who writes another uid into somebody's environment leaves it without a process of
+// Who writes another uid into another user's environment leaves it without a process of
 // its user: so it ends, and is the right user's again.
 func TestAnEnvironmentOfAnotherUserNowIsRegisteredAgain(t *testing.T) {
 	store, machine, dir, _ := kept(t)

@@ -66,8 +66,8 @@ func shut(t *testing.T, path string, uid int) {
 }
 
 // What root itself made narrower stays so, and so does a user's own file that
-// stands in the place of a lock.
-func TestRootLeavesWhatIsItsOwnDecision(t *testing.T) {
+// is in the place of a lock.
+func TestRootDoesNotRepairItsOwnFiles(t *testing.T) {
 	needsRoot(t)
 	store, _, dir, _ := kept(t)
 	require.NoError(t, os.Chmod(filepath.Join(dir, "envs.json"), 0o644))

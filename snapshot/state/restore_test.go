@@ -70,7 +70,7 @@ func losses() map[string]func(t *testing.T, path string) {
 	}
 }
 
-func TestWhatIsLostIsRestoredFromRootsCopy(t *testing.T) {
+func TestLostFilesAreRestoredFromRootsCopy(t *testing.T) {
 	for _, name := range []string{"envs.json", "devices.json"} {
 		for loss, lose := range losses() {
 			t.Run(name+"/"+loss, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestWhatIsLostIsRestoredFromRootsCopy(t *testing.T) {
 	}
 }
 
-func TestARestorationSaysWhatWasThere(t *testing.T) {
+func TestARestorationDescribesTheBadFile(t *testing.T) {
 	store, _, dir, _ := kept(t)
 	path := filepath.Join(dir, "envs.json")
 	require.NoError(t, os.Remove(path))
@@ -119,7 +119,7 @@ func TestARestorationSaysWhatWasThere(t *testing.T) {
 }
 
 // What must not be restored.
-func TestWhatIsNotLostIsNotRestored(t *testing.T) {
+func TestIntactFilesAreNotRestored(t *testing.T) {
 	t.Run("after a reboot missing is empty", func(t *testing.T) {
 		store, machine, dir, _ := kept(t)
 		machine.boot = "boot-2"
@@ -230,7 +230,7 @@ func TestAFolderThatWasReplacedIsRestored(t *testing.T) {
 
 // Each process is spared after one restoration only, however often it is made
 // necessary.
-func TestWhatWasSparedIsNotSparedAgain(t *testing.T) {
+func TestTheGraceHoldsOnceForEachProcess(t *testing.T) {
 	_, machine, dir, root := kept(t)
 	now := time.Now()
 	store := state.New(dir, state.StoreOptions{RootDir: root, System: machine, Now: func() time.Time { return now }})
@@ -245,7 +245,7 @@ func TestWhatWasSparedIsNotSparedAgain(t *testing.T) {
 	files := lose(7000)
 	require.False(t, files.InRestorationGrace(4999, now), "began before the state files were last whole")
 	require.True(t, files.InRestorationGrace(5000, now))
-	require.True(t, files.InRestorationGrace(0, now), "not told")
+	require.True(t, files.InRestorationGrace(0, now), "unknown start")
 	for uptime := range snapshot.StartTime(100) {
 		files = lose(8000 + uptime)
 	}
@@ -258,7 +258,7 @@ func TestWhatWasSparedIsNotSparedAgain(t *testing.T) {
 }
 
 // Environments that began after the copy are found again by their processes.
-func TestEnvironmentsThatBeganAfterTheCopyAreFoundAgain(t *testing.T) {
+func TestEnvironmentsNewerThanTheCopyAreRecovered(t *testing.T) {
 	store, machine, dir, _ := kept(t)
 	machine.running = []state.RunningProcess{
 		job(2000, alice, "old"), // began before the copy, and was in no environment then
@@ -288,7 +288,7 @@ func TestEnvironmentsThatBeganAfterTheCopyAreFoundAgain(t *testing.T) {
 }
 
 // What is killed at any step of a restoration leaves it to the next look.
-func TestARestorationThatIsKilledIsTakenUpAgain(t *testing.T) {
+func TestAKilledRestorationIsRepeated(t *testing.T) {
 	for loss, lose := range losses() {
 		steps := map[string]int{}
 		for n := 0; ; n++ {
@@ -329,7 +329,7 @@ func TestTheCopyIsWrittenOnlyWhenTheStateChanges(t *testing.T) {
 	}
 }
 
-func TestWhatIsFoundAgainIsBounded(t *testing.T) {
+func TestRecoveredEnvironmentsAreBounded(t *testing.T) {
 	store, machine, dir, _ := kept(t)
 	for pid := range snapshot.PID(1000) {
 		machine.running = append(machine.running, job(6000+pid, bob, snapshot.EnvID(strconv.Itoa(int(pid)))))

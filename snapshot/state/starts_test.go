@@ -19,7 +19,7 @@ func started(ticks snapshot.StartTime) state.ProcessStatus {
 	return state.ProcessStatus{Liveness: state.Alive, Start: ticks}
 }
 
-func TestAProcessIsKnownByMoreThanItsPID(t *testing.T) {
+func TestAProcessIsIdentifiedByItsStartTime(t *testing.T) {
 	unseen := state.ProcessStatus{Liveness: state.Unknown}
 	tests := []struct {
 		name  string
@@ -32,9 +32,9 @@ func TestAProcessIsKnownByMoreThanItsPID(t *testing.T) {
 		{"the same process", started(100), started(100), "boot-1", nil, true},
 		{"another process with its PID", started(100), started(200), "boot-1", nil, false},
 		{"the same numbers after a reboot", started(100), started(100), "boot-2", nil, false},
-		{"a start time that is not told any more", started(100), unseen, "boot-1", nil, true},
-		{"a start time that was not told then", unseen, started(200), "boot-1", nil, true},
-		{"a boot that cannot be told", started(100), started(100), "", nil, true},
+		{"a start time that is no longer known", started(100), unseen, "boot-1", nil, true},
+		{"a start time that was unknown then", unseen, started(200), "boot-1", nil, true},
+		{"an unknown boot", started(100), started(100), "", nil, true},
 		{"another process, registered by 1.4.3", started(100), started(200), "boot-1", rewrite, true},
 		{"1.4.3 after a reboot", started(100), started(100), "boot-2", rewrite, true},
 		{"identities that are lost", started(100), started(200), "boot-1", removeIdentities, true},
@@ -80,7 +80,7 @@ func garbleIdentities(t *testing.T, dir string) {
 	put(t, dir, "genv.identities.json", `{"start_times": {"7": "no number"}}`)
 }
 
-func TestAPIDThatComesBackIsRegisteredAnew(t *testing.T) {
+func TestAReusedPIDIsAnotherProcess(t *testing.T) {
 	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]state.ProcessStatus{7: started(100)}}
 	store := state.New(sharedDir(t), state.StoreOptions{System: machine})
 	_, err := store.RegisterDevices(t.Context(), gpus(2))
@@ -93,7 +93,7 @@ func TestAPIDThatComesBackIsRegisteredAnew(t *testing.T) {
 	require.NotNil(t, files.Environment("7"))
 }
 
-func TestIdentitiesOfProcessesOf143AreTakenWhenTheyAreSeen(t *testing.T) {
+func TestStartTimesOfProcessesOf143AreRecorded(t *testing.T) {
 	dir := recordedFolder(t)
 	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]state.ProcessStatus{
 		25936: started(1), 25937: started(2), 25938: started(3),

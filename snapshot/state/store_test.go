@@ -39,7 +39,7 @@ func TestDir(t *testing.T) {
 	require.Equal(t, "/x", state.Dir(func(name string) string { return map[string]string{"GENV_TMPDIR": "/x"}[name] }))
 }
 
-func TestEverythingIsMadeOnFirstUseForEveryUser(t *testing.T) {
+func TestTheFirstUseCreatesEverythingForAllUsers(t *testing.T) {
 	for _, umask := range []string{"0", "63", "511"} { // 0, 077, 0777
 		t.Run(umask, func(t *testing.T) {
 			dir := sharedDir(t)
@@ -107,7 +107,7 @@ func TestAnErrorOfTheChangeLeavesTheFilesAlone(t *testing.T) {
 	}
 }
 
-func TestBooksThatCouldNotBeReadAgainAreNotWritten(t *testing.T) {
+func TestUnreadableContentsAreNotWritten(t *testing.T) {
 	dir := recordedFolder(t)
 	err := everyoneLives(dir).Update(t.Context(), func(b *state.Files) error {
 		b.Environments[0].Config.Name = "a\nb"
@@ -127,7 +127,7 @@ func TestDevicesAreNotKnownBeforeTheyAreDiscovered(t *testing.T) {
 	}), "an environment needs no device")
 	files, err := store.Read(t.Context())
 	require.ErrorIs(t, err, state.ErrNoDevices)
-	require.Len(t, files.Environments, 1, "the environments are valid all the same")
+	require.Len(t, files.Environments, 1, "the environments are still valid")
 	require.NoFileExists(t, filepath.Join(dir, "devices.json"))
 	require.ErrorIs(t, store.Update(t.Context(), enter(8)), state.ErrNoDevices)
 
@@ -147,7 +147,7 @@ func TestAHostWithoutDevicesIsNotOneWhoseDevicesAreUnknown(t *testing.T) {
 	require.Empty(t, files.Devices)
 }
 
-func TestDiscoverSaysWhatItKept(t *testing.T) {
+func TestRegisterDevicesNotesWhatItKept(t *testing.T) {
 	store := everyoneLives(recordedFolder(t))
 	files, err := store.RegisterDevices(t.Context(), nil)
 	require.NoError(t, err)
@@ -185,7 +185,7 @@ func TestReadDropsTheDeadAndWritesThatBack(t *testing.T) {
 	require.JSONEq(t, `{"envs": []}`, readFile(t, filepath.Join(dir, "envs.json")))
 }
 
-func TestWhatDiesAndWhatLives(t *testing.T) {
+func TestCleanup(t *testing.T) {
 	tests := []struct {
 		name    string
 		process state.Liveness
@@ -215,7 +215,7 @@ func TestWhatDiesAndWhatLives(t *testing.T) {
 	}
 }
 
-func TestResetIsTheWayPastWhatIsBroken(t *testing.T) {
+func TestResetReplacesBrokenFiles(t *testing.T) {
 	for _, broken := range []string{"{", ""} {
 		dir := recordedFolder(t)
 		put(t, dir, "envs.json", broken)
@@ -271,12 +271,12 @@ func TestOwnersThatTheKernelContradicts(t *testing.T) {
 	}{
 		{"its own processes", 1001, "alice", []state.ProcessStatus{uid(1001), uid(1001)}, false},
 		{"root among them", 1001, "alice", []state.ProcessStatus{uid(1001), uid(0)}, false},
-		{"owners that cannot be told", 1001, "alice", []state.ProcessStatus{unseen}, false},
-		{"a name that cannot be told", 1009, "zoe", []state.ProcessStatus{uid(1009)}, false},
+		{"owners that is unknown", 1001, "alice", []state.ProcessStatus{unseen}, false},
+		{"a name that is unknown", 1009, "zoe", []state.ProcessStatus{uid(1009)}, false},
 		{"no name in the files", 1001, "", []state.ProcessStatus{uid(1001)}, false},
 		{"root's own", 0, "root", []state.ProcessStatus{uid(0)}, false},
-		{"somebody else's", 1001, "alice", []state.ProcessStatus{uid(1002)}, true},
-		{"somebody else's among its own", 1001, "alice", []state.ProcessStatus{uid(1001), uid(1002)}, true},
+		{"another user's", 1001, "alice", []state.ProcessStatus{uid(1002)}, true},
+		{"another user's among its own", 1001, "alice", []state.ProcessStatus{uid(1001), uid(1002)}, true},
 		{"root's alone", 1001, "alice", []state.ProcessStatus{uid(0)}, true},
 		{"another name", 1001, "bob", []state.ProcessStatus{uid(1001)}, true},
 	}

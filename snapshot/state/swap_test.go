@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// whileSwapping runs look again and again for a moment, while somebody else
+// whileSwapping runs look again and again for a moment, while another process
 // changes things back and forth as fast as can be.
 func whileSwapping(t *testing.T, swap, look func()) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

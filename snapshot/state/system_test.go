@@ -44,7 +44,7 @@ func TestProcProcess(t *testing.T) {
 	require.Equal(t, state.ProcessStatus{Liveness: state.Alive, Start: 4711, Owner: uidOf(1001)}, machine.Process(7))
 	require.Equal(t, state.ProcessStatus{Liveness: state.Gone}, machine.Process(8), "a zombie")
 	require.Equal(t, state.ProcessStatus{Liveness: state.Unknown}, machine.Process(9), "what cannot be parsed")
-	require.Equal(t, state.ProcessStatus{Liveness: state.Alive, Start: 4711}, machine.Process(10), "an owner that cannot be told")
+	require.Equal(t, state.ProcessStatus{Liveness: state.Alive, Start: 4711}, machine.Process(10), "an owner that is unknown")
 	require.Equal(t, state.ProcessStatus{Liveness: state.Gone}, machine.Process(11))
 }
 
@@ -62,7 +62,7 @@ func TestKernels(t *testing.T) {
 		"8/cmdline":    "python\x00--f=/run/user/1/kernel-v2-1234abc.json\x00",
 		"9/cmdline":    "vi\x00kernel-dead.json.swp\x00",
 		"10/cmdline":   "grep\x00kernel-dead\x00",
-		"11/cmdline":   strings.Repeat("x", 1<<20) + "\x00kernel-dead.json\x00", // nobody reads megabytes under the lock
+		"11/cmdline":   strings.Repeat("x", 1<<20) + "\x00kernel-dead.json\x00", // megabytes are not read under the lock
 		"self/cmdline": "python\x00kernel-dead.json\x00",
 	}))
 	require.Equal(t, map[string]state.Liveness{
@@ -71,7 +71,7 @@ func TestKernels(t *testing.T) {
 	require.Empty(t, machine.Kernels(nil))
 }
 
-func TestAKernelIsNotLostBecauseAnotherUserLooks(t *testing.T) {
+func TestAKernelHiddenFromTheReaderIsKept(t *testing.T) {
 	needsRoot(t)
 	dir := sharedDir(t)
 	kernel := exec.CommandContext(t.Context(), "sh", "-c", "read line", "kernel-0f1e.json")
@@ -139,7 +139,7 @@ func TestUsername(t *testing.T) {
 		{"garbage", state.Users{Passwd: unknown, Getent: getent("1001")}, ""},
 		{"a control character", state.Users{Passwd: unknown, Getent: getent("r\x1bz:*:1001:100:Raz:/home/raz:/bin/sh\n")}, ""},
 		{"too long", state.Users{Passwd: unknown, Getent: getent(strings.Repeat("x", 5000) + ":*:1001:1::/:/bin/sh\n")}, ""},
-		{"nobody knows", state.Users{Passwd: unknown, Getent: func(context.Context, string) ([]byte, error) { return nil, errors.New("exit status 2") }}, ""},
+		{"unknown everywhere", state.Users{Passwd: unknown, Getent: func(context.Context, string) ([]byte, error) { return nil, errors.New("exit status 2") }}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -150,11 +150,11 @@ func TestUsername(t *testing.T) {
 
 func TestRealUsers(t *testing.T) {
 	require.Equal(t, snapshot.Username("root"), state.Users{}.Username(t.Context(), 0))
-	require.Empty(t, state.Users{}.Username(t.Context(), 4_000_000_000), "a uid that nobody has")
+	require.Empty(t, state.Users{}.Username(t.Context(), 4_000_000_000), "a uid without an account")
 }
 
 // Where /proc hides the processes of others, signal 0 and a pidfd tell of those
-// that are registered, and what may go on in somebody's environment is unknown.
+// that are registered, and what may go on in another user's environment is unknown.
 func TestAHiddenProcessIsNotDead(t *testing.T) {
 	needsRoot(t)
 	dir := sharedDir(t)

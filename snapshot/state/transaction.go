@@ -16,7 +16,7 @@ type transaction struct {
 	dir      *folder
 	access   access                           // what this genv may do with the folder
 	backup   *backup                          // root's copy of the files; nil for none
-	onDisk   contents                         // of the files, nil for one that is to be written anew
+	onDisk   contents                         // of the files, nil for one that has to be written
 	errs     [2]error                         // why a file could not be read
 	stamp    stamp                            // of envs.json as it was read
 	restored bool                             // envs.json, from root's copy
@@ -29,7 +29,7 @@ type transaction struct {
 	rootProcesses func() map[snapshot.PID]RunningProcess
 }
 
-// begin reads the files and what else is needed to change them.
+// begin reads the files, root's copy, and what this genv may do with the folder.
 func (s *Store) begin(ctx context.Context, dir *folder) *transaction {
 	t := &transaction{
 		Store: s, dir: dir, access: s.accessTo(dir, false),
@@ -66,7 +66,7 @@ func (s *Store) update(ctx context.Context, timeout time.Duration, change func(*
 	return t, err
 }
 
-// save writes the changes, and what root and the next genv are to know of them.
+// save writes the changes, root's copy and notes, and the start times.
 func (t *transaction) save(uptime snapshot.StartTime) error {
 	written, err := t.writeChanges()
 	if err != nil {
