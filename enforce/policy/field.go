@@ -38,9 +38,9 @@ const (
 
 // fields are the settings in the order in which they are explained.
 var fields = []field{
-	newSwitch("non-env-processes", byHost, func(s *Settings) *Value[bool] { return &s.NonEnvProcesses }),
-	newSwitch("env-devices", byHost, func(s *Settings) *Value[bool] { return &s.EnvDevices }),
-	newSwitch("env-memory", byHost, func(s *Settings) *Value[bool] { return &s.EnvMemory }),
+	newSwitch("non-env-processes", func(s *Settings) *Value[bool] { return &s.NonEnvProcesses }),
+	newSwitch("env-devices", func(s *Settings) *Value[bool] { return &s.EnvDevices }),
+	newSwitch("env-memory", func(s *Settings) *Value[bool] { return &s.EnvMemory }),
 	newChoice("sudo-users", "allow", "deny", func(s *Settings) *Value[bool] { return &s.SudoUsers }),
 	newChoice("unknown-environment", "outside", "leave", func(s *Settings) *Value[bool] { return &s.UnknownOutside }),
 	newField("max-devices-per-user", byUser, "2", func(s *Settings) *Value[int] { return &s.MaxDevices }, readCap, strconv.Itoa),
@@ -50,7 +50,7 @@ var fields = []field{
 	newField("max-duration", byHost|byUser, "7d", func(s *Settings) *Value[time.Duration] { return &s.MaxDuration }, readDuration, strictyaml.FormatDuration),
 	newField("warn", byHost|byUser, "{for: 10m}", func(s *Settings) *Value[enforce.Warn] { return &s.Warn }, readWarn, warnText),
 	newField("grace", byHost, "10s", func(s *Settings) *Value[time.Duration] { return &s.Grace }, readGrace, strictyaml.FormatDuration),
-	newSwitch("kill", byHost, func(s *Settings) *Value[bool] { return &s.Kill }),
+	newSwitch("kill", func(s *Settings) *Value[bool] { return &s.Kill }),
 }
 
 // newField makes a setting with a value, which `false` switches off.
@@ -82,9 +82,9 @@ func newField[T any](key string, scope scope, example string, at func(*Settings)
 	}
 }
 
-// newSwitch makes a setting that is on or off and nothing else.
-func newSwitch(key string, scope scope, at func(*Settings) *Value[bool]) field {
-	f := newField(key, scope, "", at, nil, nil)
+// newSwitch makes a setting that is on or off, and may differ by host.
+func newSwitch(key string, at func(*Settings) *Value[bool]) field {
+	f := newField(key, byHost, "", at, nil, nil)
 	f.read = func(s *Settings, n *strictyaml.Node, from Source) { *at(s) = onOff(n.Bool(), from) }
 	f.text = func(s *Settings) string { return onOffText(*at(s), "on", "off") }
 	return f
@@ -93,7 +93,7 @@ func newSwitch(key string, scope scope, at func(*Settings) *Value[bool]) field {
 // newChoice makes a setting that is one of two words, of which the first
 // switches something on.
 func newChoice(key, on, off string, at func(*Settings) *Value[bool]) field {
-	f := newSwitch(key, byHost, at)
+	f := newSwitch(key, at)
 	f.read = func(s *Settings, n *strictyaml.Node, from Source) { *at(s) = onOff(n.OneOf(on, off) == on, from) }
 	f.text = func(s *Settings) string { return onOffText(*at(s), on, off) }
 	return f
