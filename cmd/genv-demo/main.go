@@ -34,7 +34,7 @@ func main() {
 }
 
 // playRole runs what this program plays on the simulated hosts, if it was
-// started as that: nvidia-smi, genv, or somebody's job.
+// started as that: nvidia-smi, genv, or a user's job.
 func playRole() (code int, ok bool) {
 	switch filepath.Base(os.Args[0]) {
 	case "nvidia-smi":

@@ -43,7 +43,7 @@ type attachedSpec struct {
 // jobSpec is a process.
 type jobSpec struct {
 	host      string
-	user      string // in whose environment on that host; empty for outside any
+	user      string // the owner; empty for a process in no environment
 	program   string
 	device    snapshot.DeviceIndex
 	miB       int64

@@ -119,7 +119,7 @@ func TestWhySudoFails(t *testing.T) {
 		{Name: "password", Rights: sshd.NeedsPassword},
 		{Name: "nosudoer", Rights: sshd.NotInSudoers},
 		{Name: "partial", Rights: sshd.OnlySnapshot},
-		{Name: "gone", Rights: sshd.NoGenvForLine},
+		{Name: "gone", Rights: sshd.OnlyUsageNoGenv},
 		{Name: "nosudo", Rights: sshd.NoSudo},
 	}
 	f := sshd.Start(t, sshd.Options{Hosts: hosts, Genv: sshd.Build(t, "cmd/genv")})
@@ -133,9 +133,9 @@ func TestWhySudoFails(t *testing.T) {
 		class remote.Class
 		next  string
 	}{
-		{"password", remote.Sudo, "allow it without a password: add the line `" + remote.SudoersLine("clerk", there) + "` to"},
-		{"nosudoer", remote.Sudo, "the line `" + remote.SudoersLine("stranger", there) + "` to"}, // without a password sudo does not say more
-		{"partial", remote.SudoRefused, "these commands: `" + remote.SudoersLine("porter", there) + "`"},
+		{"password", remote.Sudo, "allow it without a password: add the line `" + remote.SudoersLine("needs-password", there) + "` to"},
+		{"nosudoer", remote.Sudo, "the line `" + remote.SudoersLine("not-in-sudoers", there) + "` to"}, // without a password sudo does not say more
+		{"partial", remote.SudoRefused, "these commands: `" + remote.SudoersLine("only-snapshot", there) + "`"},
 		{"gone", remote.GenvMissing, "install genv on the host where sudo finds it"},
 		{"nosudo", remote.Sudo, "install sudo on the host, or log in as root"},
 	} {

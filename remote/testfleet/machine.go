@@ -19,8 +19,8 @@ type Machine struct {
 	State string // genv's state folder, GENV_TMPDIR; genv or Activate makes it
 	GPUs  string // the file that its nvidia-smi shows, GENV_SIM_GPUS
 
-	// Fault is what its nvidia-smi suffers from, a gpus.Fault… text; empty for
-	// nothing. Set it before anything runs.
+	// Fault is how its nvidia-smi fails, a gpus.Fault… text; empty for not at all.
+	// Set it before anything runs.
 	Fault string
 	// Account finds the account under which a user's jobs run, for which the
 	// caller must be root. nil runs all jobs as the caller, whatever their user.

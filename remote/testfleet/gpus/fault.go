@@ -17,7 +17,7 @@ const (
 )
 
 // fail acts out a fault; failed says that nothing else is to be done. A fault
-// that nobody knows fails too, so that a misspelt one is not taken for health.
+// that is unknown fails too, so that a typing error is found.
 func fail(fault string, stdout io.Writer) (code int, failed bool) {
 	text := ""
 	switch fault {
@@ -36,9 +36,9 @@ func fail(fault string, stdout io.Writer) (code int, failed bool) {
 	case FaultNoGPUs:
 		code, text = exitUnknown, "Failed to initialize NVML: No supported GPUs were found\n"
 	default:
-		code, text = exitUnknown, fmt.Sprintf("%s=%s is no fault that is simulated\n", EnvFault, fault)
+		code, text = exitUnknown, fmt.Sprintf("%s=%s is not a simulated fault\n", EnvFault, fault)
 	}
-	_, _ = io.WriteString(stdout, text) // whoever hung up needs no text
+	_, _ = io.WriteString(stdout, text) // a reader that has gone needs no text
 	return code, true
 }
 

@@ -68,7 +68,7 @@ func show(h Host, o options, w io.Writer, now time.Time) int {
 		err = showTable(w, h, now)
 	}
 	if err != nil {
-		return exitUnknown // nobody reads any more
+		return exitUnknown // the reader has gone
 	}
 	return 0
 }

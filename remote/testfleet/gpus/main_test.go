@@ -116,7 +116,7 @@ func TestFaults(t *testing.T) {
 		gpus.FaultNoDriver: {9, "couldn't communicate with the NVIDIA driver"},
 		gpus.FaultLost:     {15, "GPU is lost"},
 		gpus.FaultNoGPUs:   {255, "No supported GPUs were found"},
-		"mispelt":          {255, "no fault that is simulated"},
+		"mispelt":          {255, "not a simulated fault"},
 	} {
 		out, code := smi(t, lab(), fault, "-L")
 		require.Equal(t, want.code, code, fault)

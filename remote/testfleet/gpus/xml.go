@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The elements of `nvidia-smi -q -x` that tell devices and processes; the real
+// The elements of `nvidia-smi -q -x` about devices and processes; the real
 // program prints many more.
 type (
 	xmlLog struct {

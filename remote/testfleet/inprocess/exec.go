@@ -128,8 +128,8 @@ func (e *Exec) endWithClient(ctx context.Context, group int, stdin io.Closer, en
 	}
 }
 
-// exitStatus is what a shell would say. That the client did not take all of the
-// output is no failure of the command.
+// exitStatus is what a shell would say. A client that did not take all of the
+// output does not make the command fail.
 func exitStatus(state *os.ProcessState, err error) (int, error) {
 	if state == nil {
 		return statusNotFound, err

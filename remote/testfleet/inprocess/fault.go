@@ -19,10 +19,10 @@ type faults struct {
 
 func healthy() faults { return faults{dropAt: -1, freezeAt: -1} }
 
-// Down refuses every connection: nobody listens. Connections that stand stay.
+// Down refuses every connection: no server listens. Open connections stay open.
 func Down() Fault { return func(f *faults) { f.down = true } }
 
-// Silent accepts connections and never says a byte.
+// Silent accepts connections and never sends a byte.
 func Silent() Fault { return func(f *faults) { f.silent = true } }
 
 // WrongHostKey presents another key than the one in known_hosts.

@@ -8,8 +8,8 @@ import (
 // Handler answers the commands of a host. It is called once for each SSH
 // "exec" request, from several goroutines at a time.
 type Handler interface {
-	// Handle runs a command and returns its exit status; 128+n stands for the
-	// end by signal n, as in a shell. ctx ends when the client closes the
+	// Handle runs a command and returns its exit status; 128+n means that
+	// signal n ended it, as in a shell. ctx ends when the client closes the
 	// session, when the connection is lost, and when the fleet closes.
 	Handle(ctx context.Context, request *Request) int
 }

@@ -11,7 +11,7 @@ import (
 var ErrNotPlain = errors.New("not a plain command line")
 
 // plainMarks are the characters besides letters and digits that mean nothing to
-// a POSIX shell wherever they stand in a word.
+// a POSIX shell, anywhere in a word.
 const plainMarks = "-_./:,@%+="
 
 // Words splits a command line as a POSIX shell does, but refuses whatever a

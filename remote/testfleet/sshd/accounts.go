@@ -11,19 +11,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// The fleet's accounts: three people who use GPUs, and the logins of
-// administrators with more or fewer rights.
-const (
-	operator = "operator" // may run everything as root without a password
-	clerk    = "clerk"    // may, with a password
-	stranger = "stranger" // is not in sudoers
-	novice   = "novice"   // may, but his sudo finds no genv
-	warden   = "warden"   // has the line of sudoers that README.md gives
-	porter   = "porter"   // has a line that covers less
-	ghost    = "ghost"    // has that line for a genv that isn't there
-)
-
-var accounts = []string{"alice", "bob", "carol", operator, clerk, stranger, novice, warden, porter, ghost}
+// accounts are three people who use GPUs, and an administrator's login for each
+// of the Rights.
+var accounts = []string{
+	"alice", "bob", "carol", string(MaySudo), string(NeedsPassword), string(NotInSudoers), string(NoSudo),
+	string(NoGenv), string(OnlyUsage), string(OnlySnapshot), string(OnlyUsageNoGenv),
+}
 
 // firstUID is in a range that no distribution and no systemd hands out
 // (https://systemd.io/UIDS-GIDS).
@@ -56,16 +49,16 @@ const (
 	systemPath       = "/usr/local/sbin:/usr/local/bin:" + pathWithoutLocal
 )
 
-// sudoers keeps to itself: no syslog, no mail, no time stamps on the machine.
+// sudoers leaves no traces on the machine: no syslog, no mail, no time stamps.
 const sudoers = `Defaults !syslog, !mail_badpass, !mail_no_user, !mail_no_host, !mail_no_perms
 Defaults lecture=never, timestampdir=%[1]s/sudo-ts
 Defaults env_keep += "GENV_TMPDIR GENV_SIM_GPUS GENV_SIM_FAULT GENV_AUDIT_LOG GENV_ROOT_DIR"
 Defaults secure_path="%[1]s/bin:%[1]s/driver:` + systemPath + `"
-Defaults:` + novice + `,` + ghost + ` secure_path="%[1]s/driver:` + pathWithoutLocal + `"
+Defaults:` + string(NoGenv+","+OnlyUsageNoGenv) + ` secure_path="%[1]s/driver:` + pathWithoutLocal + `"
 root ALL=(ALL:ALL) ALL
-` + operator + `, ` + novice + ` ALL=(ALL:ALL) NOPASSWD: ALL
-` + clerk + ` ALL=(ALL:ALL) ALL
-` + porter + ` ALL=(root) NOPASSWD: %[1]s/bin/genv usage snapshot
+` + string(MaySudo+","+NoGenv) + ` ALL=(ALL:ALL) NOPASSWD: ALL
+` + string(NeedsPassword) + ` ALL=(ALL:ALL) ALL
+` + string(OnlySnapshot) + ` ALL=(root) NOPASSWD: %[1]s/bin/genv usage snapshot
 `
 
 // accountFiles are the files with root and these users, with which sudo works.
@@ -100,7 +93,8 @@ func (f *Fleet) writeAccounts() ([]cover, error) {
 		}
 	}
 	rules := fmt.Sprintf(sudoers, f.Dir) +
-		remote.SudoersLine(warden, filepath.Join(f.bin(), "genv")) + "\n" + remote.SudoersLine(ghost, remote.DefaultGenv) + "\n"
+		remote.SudoersLine(string(OnlyUsage), filepath.Join(f.bin(), "genv")) + "\n" +
+		remote.SudoersLine(string(OnlyUsageNoGenv), remote.DefaultGenv) + "\n"
 	return writeEtc(f.Dir, append(accountFiles(accounts, f.home), etcFile{"sudoers", 0o440, rules}))
 }
 

@@ -107,7 +107,7 @@ func (f *Fleet) addHosts() error {
 		}
 		machine.Fault, machine.Account = o.Fault, f.account
 		f.hosts = append(f.hosts, &Host{
-			Machine: machine, Name: o.Name, Address: fmt.Sprintf("127.%d.%d.%d", network, subnet, i+1), User: o.Rights.login(),
+			Machine: machine, Name: o.Name, Address: fmt.Sprintf("127.%d.%d.%d", network, subnet, i+1), User: string(cmp.Or(o.Rights, MaySudo)),
 			rights: o.Rights, fleet: f,
 		})
 	}
@@ -127,7 +127,7 @@ func (h *Host) path() string {
 	switch bin, driver := h.fleet.bin(), h.fleet.driver(); h.rights {
 	case NoSudo:
 		return bin + ":" + driver
-	case NoGenv, NoGenvForLine, OnlySnapshot:
+	case NoGenv, OnlyUsageNoGenv, OnlySnapshot:
 		return driver + ":" + pathWithoutLocal
 	default:
 		return bin + ":" + driver + ":" + systemPath

@@ -14,7 +14,7 @@ type cover struct{ Source, Target string }
 
 // coverAndExec puts the covers on, two arguments each, then becomes the program
 // behind "--". /run is emptied: sshd wants its folder there, and without nscd's
-// socket nobody can ask outside who the users are.
+// socket no program asks the machine's daemon for users.
 const coverAndExec = `set -e
 mount -t tmpfs -o mode=0755 none /run
 mkdir /run/sshd
@@ -64,7 +64,7 @@ func namespaceOf(pid int) (*namespace, error) {
 // empty kills all that lives in the namespace, since sshd leaves its sessions
 // behind when it ends, and lets go of it.
 func (n *namespace) empty() error {
-	for { // until a whole look around finds nobody: they may be forking
+	for { // until it is found empty: processes may be forking
 		pids, err := n.processes()
 		if err != nil || len(pids) == 0 {
 			return n.file.Close()
@@ -79,7 +79,7 @@ func (n *namespace) processes() (pids []int, err error) {
 	links, err := filepath.Glob("/proc/[0-9]*/ns/mnt")
 	for _, link := range links {
 		if name, err := os.Readlink(link); err != nil || name != n.name {
-			continue // gone meanwhile, a zombie, or somebody else's
+			continue // it has ended, is a zombie, or is in another namespace
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(link))))
 		if err != nil {

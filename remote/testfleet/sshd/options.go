@@ -20,8 +20,8 @@ type HostOptions struct {
 	GPUs int
 	// Rights are those of the login that ssh_config names for the host.
 	Rights Rights
-	// Fault is what the host's nvidia-smi suffers from, one of the Fault…
-	// texts of remote/testfleet/inprocess/gpus; empty for nothing.
+	// Fault is how the host's nvidia-smi fails, a gpus.Fault… text; empty for not at
+	// all.
 	Fault string
 }
 
@@ -34,48 +34,29 @@ func Named(names ...string) []HostOptions {
 	return hosts
 }
 
-// Rights are what the login on a host may do as root.
-type Rights int
+// Rights are what the login on a host may do as root. The login has that name.
+type Rights string
 
+// The rights; the zero value is MaySudo.
 const (
 	// MaySudo: everything, without a password, and genv is there.
-	MaySudo Rights = iota
+	MaySudo Rights = "operator"
 	// NeedsPassword: sudo wants a password, which sudo -n cannot give.
-	NeedsPassword
-	// NotInSudoers: sudo knows no such user.
-	NotInSudoers
+	NeedsPassword Rights = "needs-password"
+	// NotInSudoers: sudo does not know the user.
+	NotInSudoers Rights = "not-in-sudoers"
 	// NoSudo: there is no sudo on the host.
-	NoSudo
+	NoSudo Rights = "no-sudo"
 	// NoGenv: sudo works and there is no genv, not even in /usr/local/bin.
-	NoGenv
+	NoGenv Rights = "no-genv"
 	// OnlyUsage: what remote.SudoersLine allows, without a password.
-	OnlyUsage
+	OnlyUsage Rights = "only-usage"
 	// OnlySnapshot: `genv usage snapshot` alone, without a password. sudo finds
 	// genv in its secure_path, and the login doesn't.
-	OnlySnapshot
-	// NoGenvForLine: what remote.SudoersLine allows, but there is no genv.
-	NoGenvForLine
+	OnlySnapshot Rights = "only-snapshot"
+	// OnlyUsageNoGenv: what remote.SudoersLine allows, but there is no genv.
+	OnlyUsageNoGenv Rights = "only-usage-no-genv"
 )
-
-// login is the account that has these rights.
-func (r Rights) login() string {
-	switch r {
-	case NeedsPassword:
-		return clerk
-	case NotInSudoers:
-		return stranger
-	case NoGenv:
-		return novice
-	case OnlyUsage:
-		return warden
-	case OnlySnapshot:
-		return porter
-	case NoGenvForLine:
-		return ghost
-	default:
-		return operator
-	}
-}
 
 const maxHosts = 250
 

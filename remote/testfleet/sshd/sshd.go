@@ -107,7 +107,7 @@ func (f *Fleet) startSSHD(covers []cover, config string) error {
 // A daemon is an sshd and the mount namespace it shares with its sessions.
 type daemon struct {
 	cmd       *exec.Cmd
-	stderr    bytes.Buffer // what mount or sshd said before the log was open; read it after ended
+	stderr    bytes.Buffer // what mount or sshd printed before the log was open; read it after ended
 	ended     chan struct{}
 	namespace *namespace
 }
