@@ -70,13 +70,13 @@ func prepare(cmd *cli.Command) {
 	}
 }
 
-// checked runs an action only if all flags are the command's own.
+// checked runs an action only if its command takes what was given.
 func checked(action cli.ActionFunc) cli.ActionFunc {
 	if action == nil {
 		return command.RefuseUnknown
 	}
 	return func(c *cli.Context) error {
-		if err := command.RefuseForeignFlags(c); err != nil {
+		if err := command.Check(c); err != nil {
 			return err
 		}
 		return action(c)

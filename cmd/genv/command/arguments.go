@@ -83,9 +83,15 @@ func Takes(command *cli.Command, flag string) bool {
 	return slices.ContainsFunc(command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), flag) })
 }
 
-// RefuseForeignFlags refuses flags of the commands above this one that it doesn't
-// have itself, and would ignore.
-func RefuseForeignFlags(c *cli.Context) error {
+// Check refuses arguments of a command without ArgsUsage, and flags of the commands
+// above it that it doesn't have itself and would ignore.
+func Check(c *cli.Context) error {
+	if c.Args().Present() && c.Command.ArgsUsage == "" {
+		if len(c.Command.Subcommands) > 0 {
+			return RefuseUnknown(c)
+		}
+		return Usage("unexpected argument %q; see %s --help", c.Args().First(), c.Command.HelpName)
+	}
 	for _, ctx := range c.Lineage()[1:] {
 		if ctx.Command == nil {
 			continue
@@ -95,14 +101,6 @@ func RefuseForeignFlags(c *cli.Context) error {
 				return Usage("%s has no flag --%s; see %s --help", c.Command.HelpName, name, c.Command.HelpName)
 			}
 		}
-	}
-	return nil
-}
-
-// RefuseArguments is for commands that only take flags.
-func RefuseArguments(c *cli.Context) error {
-	if c.Args().Present() {
-		return Usage("unexpected argument %q; see %s --help", c.Args().First(), c.Command.HelpName)
 	}
 	return nil
 }

@@ -48,3 +48,16 @@ func alternatives(words []string) string {
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
+
+// CheckChoices refuses a missing flag, and values that it doesn't have.
+func CheckChoices(flag string, values, choices []string) error {
+	if len(values) == 0 {
+		return Usage("missing --%s: write one or more of %s", flag, strings.Join(choices, " "))
+	}
+	for _, value := range values {
+		if !slices.Contains(choices, value) {
+			return Usage("--%s %q: write one of %s", flag, value, strings.Join(choices, " "))
+		}
+	}
+	return nil
+}

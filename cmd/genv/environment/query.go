@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -36,19 +35,6 @@ var Queries = map[string]func(host string, e *snapshot.Environment) string{
 
 // QueryNames are those values, sorted.
 func QueryNames() []string { return slices.Sorted(maps.Keys(Queries)) }
-
-// CheckQueries refuses an empty list, and values that are not in Queries.
-func CheckQueries(queries []string) error {
-	if len(queries) == 0 {
-		return command.Usage("missing --query: write one or more of %s", strings.Join(QueryNames(), " "))
-	}
-	for _, q := range queries {
-		if Queries[q] == nil {
-			return command.Usage("--query %q: write one of %s", q, strings.Join(QueryNames(), " "))
-		}
-	}
-	return nil
-}
 
 // Facts is a row with what each query prints about an environment of a host.
 func Facts(queries []string, host string, e *snapshot.Environment) []string {

@@ -54,9 +54,6 @@ func (p *program) readConfig(c *cli.Context) (Config, error) {
 			Log:              p.Logger(c),
 		},
 	}
-	if err := command.RefuseArguments(c); err != nil {
-		return config, err
-	}
 	selection := inventory.Selection{
 		Hosts:        command.AllGiven(c, "host"),
 		HostFile:     command.Given(c, "hostfile").String("hostfile"),

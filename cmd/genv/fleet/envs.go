@@ -113,7 +113,7 @@ func (p *program) remoteQueryCommand() *cli.Command {
 
 func (p *program) remoteQuery(c *cli.Context) error {
 	queries := c.StringSlice("query")
-	if err := environment.CheckQueries(queries); err != nil {
+	if err := command.CheckChoices("query", queries, environment.QueryNames()); err != nil {
 		return err
 	}
 	list, err := p.readListing(c)

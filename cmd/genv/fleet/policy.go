@@ -55,9 +55,6 @@ func (p *program) policyCheck(c *cli.Context) error {
 }
 
 func (p *program) policyExplain(c *cli.Context) error {
-	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
 	output, err := command.ReadOutput(c)
 	if err != nil {
 		return err

@@ -28,9 +28,6 @@ func Flags() []cli.Flag {
 
 // Show prints what a query finds in a log.
 func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error {
-	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
 	output, err := command.ReadOutput(c)
 	if err != nil {
 		return err

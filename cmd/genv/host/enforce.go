@@ -6,7 +6,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
@@ -27,9 +26,6 @@ func (p *program) enforceCommand() *cli.Command {
 
 // enforceHere runs the controller's loop over a single host: this machine.
 func (p *program) enforceHere(c *cli.Context) error {
-	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
 	host, err := p.openHost()
 	if err != nil {
 		return err

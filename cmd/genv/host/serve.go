@@ -40,9 +40,6 @@ func (p *program) usageServeCommand() *cli.Command {
 }
 
 func (p *program) usageServe(c *cli.Context) error {
-	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
 	if idle := c.Duration("idle"); idle <= 0 {
 		return command.Usage("--idle %s: write a duration such as 10m", idle)
 	}

@@ -43,9 +43,6 @@ func (p *program) usageCommand() *cli.Command {
 }
 
 func (p *program) usageSnapshot(c *cli.Context) error {
-	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
 	host, err := p.openHost()
 	if err != nil {
 		return err
@@ -107,9 +104,6 @@ func inexpressible(processes []snapshot.Process) []string {
 }
 
 func (p *program) usageExecute(c *cli.Context) error {
-	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
 	input, err := io.ReadAll(io.LimitReader(p.In, enforce.MaxReportBytes+1))
 	if err != nil {
 		return fmt.Errorf("read the report: %w", err)

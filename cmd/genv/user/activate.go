@@ -6,7 +6,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -33,9 +32,6 @@ func activationFlags() []cli.Flag {
 }
 
 func (p *program) activate(c *cli.Context) error {
-	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
 	caller, err := shell.CallerFrom(p.Getenv)
 	if err != nil {
 		return err

@@ -36,9 +36,6 @@ func attachFlags() []cli.Flag {
 func indexFlag(usage string) cli.Flag { return &cli.StringFlag{Name: "index", Usage: usage} }
 
 func (p *program) attach(c *cli.Context) error {
-	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
 	request, err := p.attachRequest(c)
 	if err != nil {
 		return err

@@ -10,7 +10,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -27,9 +26,6 @@ func (p *program) deactivateCommand() *cli.Command {
 // deactivate also works in a shell that isn't registered, because it was started
 // from an active one or its environment has ended: it removes the variables.
 func (p *program) deactivate(c *cli.Context) error {
-	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
 	who, err := p.person()
 	if err != nil {
 		return err

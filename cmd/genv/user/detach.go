@@ -3,7 +3,6 @@ package user
 import (
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
@@ -18,9 +17,6 @@ func (p *program) detachCommand() *cli.Command {
 }
 
 func (p *program) detach(c *cli.Context) error {
-	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
 	list, err := indices(c)
 	if err != nil {
 		return err

@@ -82,9 +82,6 @@ func (p *program) deviceFiles(c *cli.Context) (state.Files, error) {
 }
 
 func (p *program) devicesPs(c *cli.Context) error {
-	if c.Args().Present() {
-		return command.RefuseUnknown(c)
-	}
 	output, err := command.ReadOutput(c)
 	if err != nil {
 		return err

@@ -14,9 +14,6 @@ import (
 )
 
 func (p *program) devicesAttach(c *cli.Context) error {
-	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
 	request, err := p.attachRequest(c)
 	if err != nil {
 		return err
@@ -48,9 +45,6 @@ func (p *program) devicesAttach(c *cli.Context) error {
 }
 
 func (p *program) devicesDetach(c *cli.Context) error {
-	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
 	list, err := indices(c)
 	if err != nil {
 		return err
@@ -111,9 +105,6 @@ func (w *person) named(ctx context.Context, c *cli.Context) (snapshot.EnvID, err
 }
 
 func (p *program) devicesFind(c *cli.Context) error {
-	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
 	who, err := p.person()
 	if err != nil {
 		return err

@@ -40,17 +40,9 @@ func eachAttachment(d *snapshot.Device, text func(*snapshot.Attachment) string) 
 }
 
 func (p *program) devicesQuery(c *cli.Context) error {
-	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
 	queries := c.StringSlice("query")
-	for _, q := range queries {
-		if deviceQueries[q] == nil {
-			return command.Usage("--query %q: write one of %s", q, strings.Join(deviceQueryNames(), " "))
-		}
-	}
-	if len(queries) == 0 {
-		return command.Usage("missing --query: write one or more of %s", strings.Join(deviceQueryNames(), " "))
+	if err := command.CheckChoices("query", queries, deviceQueryNames()); err != nil {
+		return err
 	}
 	list, err := indices(c)
 	if err != nil {

@@ -79,9 +79,6 @@ func (p *program) environmentFiles(c *cli.Context) (state.Files, error) {
 }
 
 func (p *program) envsPs(c *cli.Context) error {
-	if c.Args().Present() {
-		return command.RefuseUnknown(c)
-	}
 	output, err := command.ReadOutput(c)
 	if err != nil {
 		return err
@@ -145,11 +142,8 @@ func localEnvironmentsOf(b *state.Files) LocalEnvironments {
 }
 
 func (p *program) envsQuery(c *cli.Context) error {
-	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
 	queries := c.StringSlice("query")
-	if err := environment.CheckQueries(queries); err != nil {
+	if err := command.CheckChoices("query", queries, environment.QueryNames()); err != nil {
 		return err
 	}
 	output, err := command.ReadOutput(c)

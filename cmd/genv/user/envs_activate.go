@@ -20,9 +20,6 @@ type member struct {
 }
 
 func memberOf(c *cli.Context) (member, error) {
-	if err := command.RefuseArguments(c); err != nil {
-		return member{}, err
-	}
 	if c.IsSet("pid") == c.IsSet("kernel-id") {
 		return member{}, command.Usage("write either --pid or --kernel-id")
 	}

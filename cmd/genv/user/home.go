@@ -13,7 +13,6 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -24,9 +23,6 @@ func (p *program) homeCommand() *cli.Command {
 		Name:  "home",
 		Usage: "print the folder in which configuration is saved",
 		Action: p.withPlainErrors(func(c *cli.Context) error {
-			if err := command.RefuseArguments(c); err != nil {
-				return err
-			}
 			dir, err := p.home()
 			if err == nil {
 				_, err = fmt.Fprintln(p.Out, render.Printable(dir))

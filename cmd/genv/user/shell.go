@@ -27,9 +27,6 @@ func (p *program) shellCommand() *cli.Command {
 }
 
 func (p *program) shellInit(c *cli.Context) error {
-	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
 	if !c.Bool("init") {
 		return command.Usage(`missing --init: add eval "$(genv shell --init)" to your ~/.bashrc or ~/.zshrc`)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -22,9 +21,6 @@ func (p *program) statusCommand() *cli.Command {
 }
 
 func (p *program) status(c *cli.Context) error {
-	if err := command.RefuseArguments(c); err != nil {
-		return err
-	}
 	who, err := p.person()
 	if err != nil {
 		return err
