@@ -22,7 +22,7 @@ func (p *program) homeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "home",
 		Usage: "print the folder in which configuration is saved",
-		Action: p.withPlainErrors(func(c *cli.Context) error {
+		Action: p.withPlainErrors(func(*cli.Context) error {
 			dir, err := p.home()
 			if err == nil {
 				_, err = fmt.Fprintln(p.Out, render.Printable(dir))
