@@ -57,16 +57,15 @@ type ExecutorOptions struct {
 	ProcRoot string
 }
 
-// Executor carries out reports on this machine, one at a time. Use the same one
-// in all cycles: it remembers processes between them.
+// Executor carries out reports on this machine. It is safe for concurrent use. Use
+// the same one in all cycles: it remembers processes between them.
 type Executor struct {
 	inspector  Inspector
 	stateFiles StateFiles
 	options    ExecutorOptions
+	memories   *memories
 
-	mu       sync.Mutex // held while a report is carried out
-	memories map[identity]memory
-	// Of the report that is carried out:
+	// Of the report that is carried out, by a copy of the Executor:
 	grace       time.Duration
 	kill        bool
 	unprotected []string
@@ -87,6 +86,28 @@ type memory struct {
 	evasions int
 }
 
+// memories are shared by the reports that are carried out at the same time.
+type memories struct {
+	mu sync.Mutex
+	of map[identity]memory
+}
+
+func (m *memories) get(id identity) memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of[id]
+}
+
+// change changes what is remembered of a process, and returns it.
+func (m *memories) change(id identity, change func(*memory)) memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	changed := m.of[id]
+	change(&changed)
+	m.of[id] = changed
+	return changed
+}
+
 // maxEvasions is how often that counts as chance: an honest process may start a
 // program in another environment, or free a device, between the judgement and
 // the signal. One that did so each time would otherwise never be signalled.
@@ -97,7 +118,10 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 	if options.KillWait <= 0 {
 		options.KillWait = 10 * time.Second
 	}
-	return &Executor{inspector: inspector, stateFiles: files, options: options, memories: map[identity]memory{}}
+	return &Executor{
+		inspector: inspector, stateFiles: files, options: options, unprotected: options.Unprotected,
+		memories: &memories{of: map[identity]memory{}},
+	}
 }
 
 // Execute carries out a report once, first the detachments, then the
@@ -106,20 +130,29 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 // When ctx ends, no further step is begun; items that were not begun are
 // StatusFailed.
 //
-// Calls wait for each other. A report that is passed twice is carried out twice:
-// the caller must prevent that.
+// Calls don't wait for each other. A report that is passed twice is carried out
+// twice: the caller must prevent that.
 func (x *Executor) Execute(ctx context.Context, report enforce.Report) []enforce.Outcome {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	run := *x
+	x = &run
 	x.grace, x.kill = cmp.Or(report.Grace, x.options.Grace), x.options.Kill || report.Kill
 	x.unprotected = slices.Concat(x.options.Unprotected, report.Unprotected)
 	detached := x.detach(ctx, report.Detach)
 	return append(detached, x.terminate(ctx, report.Terminate, stillAttached(detached))...)
 }
 
+// OnAction returns an Executor with the same memory that passes its lines to f.
+func (x *Executor) OnAction(f func(line string)) *Executor {
+	other := *x
+	other.options.OnAction = f
+	return &other
+}
+
 // forgetDead drops the processes that have ended from memory.
 func (x *Executor) forgetDead() {
-	maps.DeleteFunc(x.memories, func(id identity, _ memory) bool {
+	x.memories.mu.Lock()
+	defer x.memories.mu.Unlock()
+	maps.DeleteFunc(x.memories.of, func(id identity, _ memory) bool {
 		alive, err := x.proc().Alive(id.pid, id.start)
 		return err == nil && !alive
 	})

@@ -24,9 +24,6 @@ func (x *Executor) ProtectedName(p *snapshot.Process) string {
 	if p.UID == nil || *p.UID >= firstPersonUID && p.Name != "" && p.Name != mpsServer[:proc.NameLength] && p.Name != mpsServer {
 		return ""
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.unprotected = x.options.Unprotected
 	stat, err := x.proc().Stat(p.PID)
 	if err != nil {
 		return ""

@@ -70,7 +70,7 @@ func (x *Executor) sendSIGKILL(ctx context.Context, targets []*target) {
 	for _, t := range left {
 		t.conclude(notEnded(err, "SIGKILL", x.options.KillWait))
 		if err == nil {
-			x.memories[t.identity()] = memory{unkillable: true}
+			x.memories.change(t.identity(), func(m *memory) { m.unkillable = true })
 		}
 	}
 }

@@ -129,9 +129,7 @@ func (x *Executor) compare(t *target, now *inspection) objection {
 	if !o.evasive {
 		return o
 	}
-	m := x.memories[t.identity()]
-	m.evasions++
-	x.memories[t.identity()] = m
+	m := x.memories.change(t.identity(), func(m *memory) { m.evasions++ })
 	if m.evasions > maxEvasions {
 		return checkAnyDevice(t.judged, listed)
 	}
@@ -147,7 +145,7 @@ func (x *Executor) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) ob
 		return changed("the PID was given to another process, which started at another time")
 	case judged.UID != nil && *judged.UID != uid:
 		return changed("it belongs to uid %d, and uid %d was judged", uid, *judged.UID)
-	case x.memories[t.identity()].unkillable:
+	case x.memories.get(t.identity()).unkillable:
 		return objection{status: enforce.StatusSurvived, reason: "SIGKILL was sent to it in an earlier cycle and has not ended it; it is not signalled again"}
 	}
 	if name := x.protectedBy(stat, uid); name != "" {

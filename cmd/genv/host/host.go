@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"sync"
 
 	"github.com/urfave/cli/v2"
 
@@ -29,8 +28,6 @@ type host struct {
 	noMessages  bool // don't write to users' terminals: GENV_TELL=off
 
 	executor *enforcelocal.Executor
-	reports  sync.Mutex   // held while a report is carried out
-	say      func(string) // gets its lines
 	record   *hostRecord
 	names    userNames // of those who own processes
 }
@@ -43,7 +40,7 @@ func (p *program) openHost() (*host, error) {
 	h := &host{Host: here, noTerminate: p.Getenv("GENV_TERMINATE_PROCESSES") == "0", noMessages: p.Getenv("GENV_TELL") == "off"}
 	h.names.now = p.Now
 	h.record = p.openHostRecord(h.Machine.Proc)
-	h.executor = enforcelocal.New(h.Machine, h.Store, enforcelocal.ExecutorOptions{Grace: executeGrace, OnAction: func(line string) { h.say(line) }})
+	h.executor = enforcelocal.New(h.Machine, h.Store, enforcelocal.ExecutorOptions{Grace: executeGrace})
 	return h, nil
 }
 
@@ -57,15 +54,12 @@ func (h *host) execution(ctx context.Context, report enforce.Report) agent.Execu
 // carryOut carries out a report, and calls say with a line for each action. The
 // warnings are about the audit log of this host.
 func (h *host) carryOut(ctx context.Context, report enforce.Report, say func(string)) (_ []enforce.Outcome, warnings []string) {
-	h.reports.Lock()
-	defer h.reports.Unlock()
 	refused := []enforce.Termination(nil)
 	if h.noTerminate {
 		refused, report.Terminate = report.Terminate, nil
 	}
-	h.say = say
 	recorded := h.record.begin(report, refused)
-	outcomes := h.executor.Execute(ctx, report)
+	outcomes := h.executor.OnAction(say).Execute(ctx, report)
 	for _, t := range refused {
 		outcomes = append(outcomes, enforce.Outcome{
 			PID: t.Process.PID, EID: t.Process.EID, Status: enforce.StatusRefused, Reason: "GENV_TERMINATE_PROCESSES=0 on this host",
