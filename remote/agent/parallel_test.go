@@ -1,0 +1,182 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/agent"
+)
+
+// grave is a Backend whose reports take until they are released.
+type grave struct {
+	release chan struct{}
+
+	mu              sync.Mutex
+	begun, finished int
+}
+
+func (g *grave) Snapshot(context.Context) ([]byte, error) { return []byte(`{"n":1}`), nil }
+
+func (g *grave) Execute(context.Context, enforce.Report) (agent.Execution, error) {
+	g.count(&g.begun)
+	<-g.release
+	g.count(&g.finished)
+	return agent.Execution{Outcomes: []enforce.Outcome{}}, nil
+}
+
+func (g *grave) Notify(m []agent.Message) ([]int, error) { return make([]int, len(m)), nil }
+
+func (g *grave) count(n *int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	*n++
+}
+
+const noReport = `{"report":{"terminate":[],"detach":{}}}`
+
+// join opens a stream to a server of the backend.
+func join(t *testing.T, g *grave, greeting agent.Greeting, idle time.Duration) (c *agent.Stream, hangUp func() error) {
+	requests, out := io.Pipe()
+	in, answers := io.Pipe()
+	ended := make(chan error, 1)
+	server := agent.Server{Token: "t", Greeting: greeting, Handler: &agent.Answers{Backend: g}, Idle: idle}
+	go func() {
+		ended <- server.Serve(t.Context(), requests, answers)
+		_ = answers.Close()
+		_ = requests.Close()
+	}()
+	c, err := agent.OpenStream(t.Context(), in, out, "t")
+	require.NoError(t, err)
+	return c, func() error {
+		_ = out.Close()
+		err := <-ended
+		_ = in.Close()
+		return err
+	}
+}
+
+// TestSideBySide: reports that are carried out delay no other request, and no more
+// than 16 are.
+func TestSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &grave{release: make(chan struct{})}
+		c, hangUp := join(t, g, agent.NewGreeting("v"), time.Minute)
+		var reports sync.WaitGroup
+		for range 16 {
+			reports.Go(func() {
+				_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noReport))
+				require.NoError(t, err)
+			})
+		}
+		synctest.Wait()
+		require.Equal(t, 16, g.begun)
+		_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noReport))
+		require.ErrorIs(t, err, agent.ErrRefused)
+		require.ErrorContains(t, err, "16 reports are under way")
+		for name, body := range map[string]string{agent.RequestSnapshot: "{}", agent.RequestNotify: "{}", agent.RequestPing: "x"} {
+			_, err := c.Call(t.Context(), name, []byte(body))
+			require.NoError(t, err, name)
+		}
+		time.Sleep(time.Hour) // much longer than Idle: the controller waits for reports
+		close(g.release)
+		reports.Wait()
+		require.NoError(t, hangUp())
+	})
+}
+
+// TestReportsOutliveTheController: a report that was begun is carried out to its
+// end, and Serve returns after it.
+func TestReportsOutliveTheController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &grave{release: make(chan struct{})}
+		c, hangUp := join(t, g, agent.NewGreeting("v"), time.Minute)
+		called := make(chan error, 1)
+		go func() {
+			_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noReport))
+			called <- err
+		}()
+		synctest.Wait()
+		ended := make(chan error, 1)
+		go func() { ended <- hangUp() }()
+		time.Sleep(time.Hour)
+		require.Empty(t, ended)
+		close(g.release)
+		require.NoError(t, <-ended)
+		require.Equal(t, 1, g.finished)
+		require.NoError(t, <-called, "it hung up on one side only")
+	})
+}
+
+// TestOneAtATime: with a host that answers one request at a time calls wait for
+// each other within their own deadlines, and nothing breaks.
+func TestOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &grave{release: make(chan struct{})}
+		serial := agent.Greeting{Protocol: agent.Version, Capabilities: []string{agent.RequestSnapshot, agent.RequestExecute}}
+		c, hangUp := join(t, g, serial, time.Minute)
+		called := make(chan error, 1)
+		go func() {
+			_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noReport))
+			called <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.Call(ctx, agent.RequestSnapshot, []byte("{}"))
+		require.ErrorIs(t, err, agent.ErrNotSent)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		close(g.release)
+		require.NoError(t, <-called)
+		_, err = c.Call(t.Context(), agent.RequestSnapshot, []byte("{}"))
+		require.NoError(t, err)
+		require.NoError(t, hangUp())
+	})
+}
+
+// TestAbandonedCalls: a call that is cancelled leaves the others alone; one whose
+// deadline passes breaks the stream, and ends them.
+func TestAbandonedCalls(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprintf("late %v", late), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := &grave{release: make(chan struct{})}
+				c, hangUp := join(t, g, agent.NewGreeting("v"), time.Minute)
+				first, second := make(chan error, 1), make(chan error, 1)
+				call := func(ctx context.Context, done chan<- error) {
+					_, err := c.Call(ctx, agent.RequestExecute, []byte(noReport))
+					done <- err
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				go call(t.Context(), first)
+				go call(ctx, second)
+				synctest.Wait()
+				if !late {
+					cancel()
+				}
+				require.Error(t, <-second)
+				if late {
+					require.ErrorIs(t, <-first, context.DeadlineExceeded)
+					close(g.release)
+				} else {
+					close(g.release)
+					require.NoError(t, <-first)
+					_, err := c.Call(t.Context(), agent.RequestPing, nil)
+					require.NoError(t, err)
+				}
+				if err := hangUp(); err != nil {
+					require.False(t, errors.Is(err, agent.ErrProtocol), err)
+				}
+			})
+		})
+	}
+}
