@@ -1,0 +1,302 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// mode is what a host of a pretended network does.
+type mode string
+
+const (
+	up       mode = "up"
+	refusing mode = "refusing" // its machine is up, sshd is not
+	silent   mode = "silent"   // no packet comes back
+	hung     mode = "hung"     // connections are accepted, and nothing is said
+	booting  mode = "booting"  // every key is refused
+	broken   mode = "broken"   // genv greets, and fails over a snapshot
+	failing  mode = "failing"  // genv fails
+)
+
+// pretended is a network of hosts that all do the same, in the time of a test
+// bubble.
+type pretended struct {
+	jump bool // hosts can't be probed
+
+	mu             sync.Mutex
+	mode           mode
+	changed        chan struct{} // closed when mode changes
+	probes, logins int
+}
+
+func pretend(m mode) *pretended { return &pretended{mode: m, changed: make(chan struct{})} }
+
+func (n *pretended) become(m mode) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mode = m
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+func (n *pretended) now(count *int) (mode, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	*count++
+	return n.mode, n.changed
+}
+
+// connectTimeout is that of a login in vain.
+const connectTimeout = 10 * time.Second
+
+func (n *pretended) Probe(ctx context.Context, _ remote.Host) error {
+	if n.jump {
+		return remote.ErrNoProbe
+	}
+	m, _ := n.now(&n.probes)
+	switch m {
+	case refusing:
+		return remote.Errorf(remote.Unreachable, "connection refused")
+	case silent:
+		<-ctx.Done()
+		return remote.Errorf(remote.Unreachable, "no connection")
+	case hung:
+		<-ctx.Done()
+		return remote.Errorf(remote.Timeout, "sshd does not answer")
+	}
+	return nil
+}
+
+func (n *pretended) start(ctx context.Context, _ remote.Host, c remote.Command) (agent.Session, error) {
+	m, changed := n.now(&n.logins)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	switch m {
+	case refusing:
+		return nil, remote.Errorf(remote.Unreachable, "connection refused")
+	case silent:
+		<-ctx.Done() // also if the host comes back meanwhile
+		return nil, remote.Errorf(remote.Unreachable, "no connection: %w", context.Cause(ctx))
+	case hung:
+		select {
+		case <-changed: // what was frozen goes on
+		case <-ctx.Done():
+			return nil, remote.Errorf(remote.Timeout, "no login: %w", context.Cause(ctx))
+		}
+	case failing:
+		time.Sleep(100 * time.Millisecond)
+		return nil, remote.Errorf(remote.CommandFailed, "exit status 1")
+	case booting:
+		time.Sleep(100 * time.Millisecond)
+		return nil, remote.Errorf(remote.Auth, "no key was accepted")
+	}
+	time.Sleep(200 * time.Millisecond)
+	_, changed = n.now(new(int))
+	return newPiped(n, changed, c.Args[len(c.Args)-1]), nil
+}
+
+func (n *pretended) Run(context.Context, remote.Host, remote.Command) (remote.Output, error) {
+	return remote.Output{}, remote.Errorf(remote.CommandFailed, "there are no commands here")
+}
+func (n *pretended) Peer(remote.Host) (remote.Peer, bool) { return remote.Peer{}, false }
+func (n *pretended) Disconnect(remote.Host)               {}
+
+// piped is a session with `usage serve` until its host changes.
+type piped struct {
+	io.Reader
+	io.Writer
+	close func()
+	ended chan struct{}
+}
+
+func (s *piped) Close() { s.close() }
+func (s *piped) Wait() error {
+	<-s.ended
+	return remote.Errorf(remote.OutcomeUnknown, "cut off")
+}
+
+func newPiped(n *pretended, changed <-chan struct{}, token string) *piped {
+	requests, out := io.Pipe()
+	in, answers := io.Pipe()
+	s := &piped{Reader: in, Writer: out, ended: make(chan struct{})}
+	s.close = func() { _, _, _, _ = out.Close(), in.Close(), requests.Close(), answers.Close() }
+	server := agent.Server{Token: token, Greeting: agent.NewGreeting("v"), Handler: &agent.Answers{Backend: n}, Idle: 24 * time.Hour}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer close(s.ended)
+		defer cancel()
+		_ = server.Serve(ctx, requests, answers)
+		s.close()
+	}()
+	go func() {
+		select {
+		case <-changed:
+			if m, _ := n.now(new(int)); m == refusing { // it was shut down; otherwise its connections hang
+				s.close()
+			}
+		case <-ctx.Done():
+		}
+	}()
+	return s
+}
+
+var empty, _ = snapshot.EncodeNative(&snapshot.Snapshot{})
+
+func (n *pretended) Snapshot(ctx context.Context) ([]byte, error) {
+	m, _ := n.now(new(int))
+	switch m {
+	case broken:
+		return nil, fmt.Errorf("the driver is ill")
+	case up:
+		return empty, nil
+	}
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+func (n *pretended) Execute(context.Context, enforce.Report) (agent.Execution, error) {
+	return agent.Execution{}, nil
+}
+func (n *pretended) Notify(m []agent.Message) ([]int, error) { return make([]int, len(m)), nil }
+
+func (n *pretended) pool() *agent.Pool {
+	return &agent.Pool{Start: n.start, Network: n, Timeout: 10 * time.Second, Fanout: 64, Log: zerolog.Nop()}
+}
+
+// cycles asks hosts for snapshots each second, as a controller does, until ok.
+func cycles(t *testing.T, pool *agent.Pool, hosts []remote.Host, ok func(answered int) bool) {
+	for begun := time.Now(); ; time.Sleep(time.Second - time.Since(begun)%time.Second) {
+		answered := 0
+		for _, r := range remote.Each(t.Context(), hosts, len(hosts), pool.Snapshot) {
+			if r.Err == nil {
+				answered++
+			}
+		}
+		if ok(answered) {
+			return
+		}
+	}
+}
+
+// TestComingBack: a host is in the cycles again within 5 s of being reachable,
+// however long it was not and why.
+func TestComingBack(t *testing.T) {
+	host := []remote.Host{{Name: "a"}}
+	for _, m := range []mode{refusing, silent, hung, broken, failing} {
+		for _, jump := range []bool{false, true} {
+			if jump && (m == silent || m == hung) {
+				continue // they can't be probed, so a login in vain has to end first
+			}
+			for _, outage := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, 31 * time.Second, 150 * time.Second, 10 * time.Minute, 30 * time.Minute} {
+				t.Run(fmt.Sprintf("%s for %s, behind a jump host %v", m, outage, jump), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						n := pretend(up)
+						n.jump = jump
+						pool := n.pool()
+						defer pool.Close()
+						cycles(t, pool, host, func(answered int) bool { return answered == 1 })
+						n.become(m)
+						began := time.Now()
+						cycles(t, pool, host, func(int) bool { return time.Since(began) >= outage })
+						n.become(up)
+						back := time.Now()
+						cycles(t, pool, host, func(answered int) bool { return answered == 1 })
+						require.LessOrEqual(t, time.Since(back), 5*time.Second)
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestBooting: keys that are refused while a host boots are tried again soon, but
+// not so often that sshd locks this machine out.
+func TestBooting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		host := []remote.Host{{Name: "a"}}
+		n := pretend(up)
+		pool := n.pool()
+		cycles(t, pool, host, func(answered int) bool { return answered == 1 })
+		n.become(refusing)
+		time.Sleep(time.Minute)
+		n.become(booting)
+		began := time.Now()
+		cycles(t, pool, host, func(int) bool { return time.Since(began) >= 12*time.Second })
+		n.become(up)
+		back := time.Now()
+		cycles(t, pool, host, func(answered int) bool { return answered == 1 })
+		require.LessOrEqual(t, time.Since(back), 5*time.Second)
+		pool.Close()
+	})
+}
+
+// TestFailuresThatLast: what hosts that fail all the time are bothered with.
+func TestFailuresThatLast(t *testing.T) {
+	for _, tt := range []struct {
+		mode           mode
+		hosts          int
+		time           time.Duration
+		probes, logins [2]int // at least, at most
+	}{
+		{refusing, 1, 30 * time.Minute, [2]int{500, 680}, [2]int{1, 1}},
+		{silent, 1, 30 * time.Minute, [2]int{500, 680}, [2]int{1, 1}},
+		{hung, 1, 30 * time.Minute, [2]int{100, 680}, [2]int{50, 160}},
+		{booting, 1, 30 * time.Minute, [2]int{0, 0}, [2]int{3, 6}}, // the key was never accepted
+		{broken, 1, 30 * time.Minute, [2]int{0, 0}, [2]int{1, 1}},  // the connection is good
+		{failing, 1, 30 * time.Minute, [2]int{0, 0}, [2]int{450, 900}},
+		{failing, 200, time.Minute, [2]int{0, 0}, [2]int{300, 2000}}, // of 200 each first, then all together 10 a second
+	} {
+		t.Run(fmt.Sprintf("%d %s", tt.hosts, tt.mode), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var hosts []remote.Host
+				for i := range tt.hosts {
+					hosts = append(hosts, remote.Host{Name: fmt.Sprint(i)})
+				}
+				n := pretend(tt.mode)
+				pool := n.pool()
+				began := time.Now()
+				cycles(t, pool, hosts, func(int) bool { return time.Since(began) >= tt.time })
+				pool.Close()
+				t.Logf("%d probes, %d logins", n.probes, n.logins)
+				require.GreaterOrEqual(t, n.probes, tt.probes[0])
+				require.LessOrEqual(t, n.probes, tt.probes[1])
+				require.GreaterOrEqual(t, n.logins, tt.logins[0])
+				require.LessOrEqual(t, n.logins, tt.logins[1])
+			})
+		})
+	}
+}
+
+// TestNotAskedForLong: a host is not tried behind the back of a controller that
+// asks seldom, and is tried at once when it is asked.
+func TestNotAskedForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := pretend(refusing)
+		pool := n.pool()
+		_, err := pool.Snapshot(t.Context(), remote.Host{Name: "a"})
+		require.Equal(t, remote.Unreachable, remote.ClassOf(err))
+		time.Sleep(time.Hour)
+		require.Less(t, n.probes, 30)
+		require.Equal(t, agent.StateLost, pool.About(remote.Host{Name: "a"}).State)
+		n.become(up)
+		_, _ = pool.Snapshot(t.Context(), remote.Host{Name: "a"})
+		time.Sleep(time.Second)
+		_, err = pool.Snapshot(t.Context(), remote.Host{Name: "a"})
+		require.NoError(t, err)
+		require.Equal(t, agent.StateReady, pool.About(remote.Host{Name: "a"}).State)
+		pool.Close()
+	})
+}
