@@ -3,6 +3,7 @@ package sshclient
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -40,19 +41,31 @@ func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	if err != nil {
 		return err
 	}
-	conn, err := (&net.Dialer{}).DialTCP(ctx, "tcp", local, address)
-	if err != nil {
-		return remote.Errorf(remote.Unreachable, "no connection to %s: %w", address, err)
-	}
-	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = conn.SetReadDeadline(deadline) // it fails on a closed connection only
-	}
-	if _, err := conn.Read(make([]byte, 1)); err != nil {
-		return remote.Errorf(remote.Timeout, "connected to %s, but sshd does not answer: %w", address, err)
+	if connected, err := greeted(ctx, local, address); err != nil {
+		class := remote.Unreachable
+		if connected {
+			class = remote.Timeout
+		}
+		return &remote.Error{Class: class, Err: &probeError{address, connected, err}}
 	}
 	return nil
 }
+
+// probeError makes its text when it is asked for: of a host that is down for an
+// hour a thousand are made.
+type probeError struct {
+	address   netip.AddrPort
+	connected bool
+	cause     error
+}
+
+func (e *probeError) Error() string {
+	if e.connected {
+		return fmt.Sprintf("connected to %s, but sshd does not answer: %v", e.address, e.cause)
+	}
+	return fmt.Sprintf("no connection to %s: %v", e.address, e.cause)
+}
+func (e *probeError) Unwrap() error { return e.cause }
 
 // probeAddress returns the next of a host's addresses, and the local one to
 // connect from.
