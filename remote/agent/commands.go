@@ -12,9 +12,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Commands is the Link that runs one genv command on the host for each
-// question, in the 1.4.3 format: `genv usage snapshot` and `genv usage execute`.
-// It works with hosts of either generation.
+// Commands asks hosts by one genv command for each request, in the 1.4.3 format:
+// `genv usage snapshot` and `genv usage execute`. It works with hosts of any
+// version. It does not try a host again that fails, except for connections that a
+// busy sshd dropped at random.
 type Commands struct{ Network Network }
 
 // run runs a command; when sudo or genv did not run, the error says why.
@@ -26,7 +27,7 @@ func (l Commands) run(ctx context.Context, host remote.Host, command remote.Comm
 	return out, err
 }
 
-// Snapshot implements Link.
+// Snapshot asks a host for its snapshot.
 func (l Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	out, err := l.run(ctx, host, host.Genv("usage", "snapshot"))
 	if err != nil {
@@ -57,7 +58,7 @@ func (l Commands) Environments(ctx context.Context, host remote.Host) ([]snapsho
 	return decode(out, snapshot.DecodeEnvironments)
 }
 
-// Execute implements Link.
+// Execute has a host carry out a report, once.
 func (l Commands) Execute(ctx context.Context, host remote.Host, report enforce.Report) (Execution, error) {
 	stdin, err := enforce.EncodeReport(report)
 	if err != nil {

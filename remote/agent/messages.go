@@ -47,7 +47,7 @@ type ExecuteRequest struct {
 type ExecuteAnswer struct {
 	Lines    []string          `json:"lines"`
 	Outcomes []enforce.Outcome `json:"outcomes"`
-	// Warnings are what the host noticed beside.
+	// Warnings are problems that the host noticed.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -55,5 +55,5 @@ type ExecuteAnswer struct {
 type Execution struct {
 	Lines    []string          // as the host printed them, 1.4.3's lines
 	Outcomes []enforce.Outcome // nil when the host cannot tell
-	Warnings []string          // what it noticed beside
+	Warnings []string          // problems that it noticed
 }

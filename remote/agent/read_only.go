@@ -14,8 +14,8 @@ import (
 )
 
 // readOnly looks at a host that has no genv, with nvidia-smi and /proc, as the
-// login and without sudo. There are no environments on such a host and nobody
-// can read what its processes claim, so every process is unknown: nothing can
+// login and without sudo. There are no environments on such a host and the login
+// can't read what its processes claim, so every process is unknown: nothing can
 // be judged there, and nothing is done.
 func readOnly(ctx context.Context, runner remote.Runner, host remote.Host) (*snapshot.Snapshot, error) {
 	devices, err := runner.Run(ctx, host, smi(nvidiasmi.DevicesArgs()))
@@ -51,7 +51,7 @@ func smi(args []string) remote.Command {
 	return remote.Command{Args: append([]string{"env", "LC_ALL=C", "GENV_BYPASS=1", "nvidia-smi"}, args...)}
 }
 
-// processesOf gathers what each process uses; a device that nobody knows is
+// processesOf gathers what each process uses; a device that is not known is
 // left out.
 func processesOf(apps []nvidiasmi.App, byUUID map[snapshot.GPUUUID]snapshot.DeviceIndex) []snapshot.Process {
 	var list []snapshot.Process

@@ -14,7 +14,7 @@ import (
 type Request struct {
 	Name string
 	Body []byte
-	// Wanted ends when nobody waits for the answer any more: the controller has
+	// Wanted ends when the answer is not waited for any more: the controller has
 	// hung up, or Serve is to end. What only informs may stop then; what acts
 	// heeds Handle's own context, so that it is not left half done.
 	Wanted context.Context
@@ -23,11 +23,11 @@ type Request struct {
 // Handler does what requests ask for.
 type Handler interface {
 	// Handle returns the answer to a request. An error is told to the
-	// controller in its words, and the conversation goes on.
+	// controller as its text, and the connection stays.
 	Handle(ctx context.Context, request Request) ([]byte, error)
 }
 
-// ErrIdle says that for too long nobody asked anything, or took an answer.
+// ErrIdle says that for too long no request came, or no answer was taken.
 var ErrIdle = errors.New("nothing was asked for too long")
 
 // Server is the host's end.

@@ -18,7 +18,7 @@ var (
 	ErrNotSent = errors.New("not sent")
 	// ErrEnded is wrapped when the other end is gone: between two messages, or
 	// before it took the whole of one.
-	ErrEnded = errors.New("the conversation ended")
+	ErrEnded = errors.New("the connection ended")
 )
 
 // Stream is the controller's end of `genv usage serve`. It is safe for concurrent

@@ -101,7 +101,7 @@ func (t *streamTransport) execute(ctx context.Context, report enforce.Report) (E
 // What is kept of what a host says for people: it is shown to the administrator.
 const (
 	maxLine     = 4096 // bytes
-	maxWarnings = 64   // beside two for each item
+	maxWarnings = 64   // in addition to two for each item
 )
 
 // bounded keeps as many lines as there can be, and of each the beginning.
@@ -202,7 +202,7 @@ func (t *streamTransport) cut(ctx context.Context, err error) error {
 }
 
 // errCut is wrapped when a stream ended at the other end.
-var errCut = errors.New("the conversation was cut off")
+var errCut = errors.New("the connection was cut off")
 
 // closeReason is why the session's output ended; nil if that is not known.
 func (t *streamTransport) closeReason(ctx context.Context) error {
