@@ -23,7 +23,7 @@ func TestTheRecordOfAHostIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
-			cycleOf(t.Context(), crowd(t, map[string]int{"a": 1000}).controller(&audit.Log{Path: path}), 1, strict{warn: tt.warn})
+			cycleOf(t.Context(), sameUser(t, map[string]int{"a": 1000}).controller(&audit.Log{Path: path}), 1, strict{warn: tt.warn})
 			var texts []string
 			_, err := audit.Scan(path, func(r *audit.Record) error {
 				if r.Kind == audit.KindFinding {

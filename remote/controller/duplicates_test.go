@@ -36,7 +36,7 @@ func machine(id, folder string) *snapshot.Snapshot {
 }
 
 // An honest user keeps what is allowed, whatever number of names the machine has;
-// who has too much loses it once.
+// a user over the cap loses devices once.
 func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
@@ -171,7 +171,7 @@ func (n *names) Execute(_ context.Context, h remote.Host, _ enforce.Report) (age
 	return agent.Execution{Outcomes: []enforce.Outcome{{PID: 5, Status: enforce.StatusTerminated}}}, nil
 }
 
-// Hosts of genv 1.4.3 say nothing of themselves: what was connected to tells that
+// Hosts with genv 1.4.3 report no identity: address and host key show that
 // two names are one.
 func TestOldHostsAreKnownByTheirConnections(t *testing.T) {
 	for name, same := range map[string]bool{"one sshd": true, "two": false} {

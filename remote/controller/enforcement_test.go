@@ -23,9 +23,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// paper is a fleet on paper: hosts with processes outside of environments,
+// fakeFleet has hosts with processes outside of environments,
 // which a report ends one by one until it is cut off.
-type paper struct {
+type fakeFleet struct {
 	plain
 	t       *testing.T
 	hosts   map[string][]snapshot.PID
@@ -36,19 +36,19 @@ type paper struct {
 	down bool
 	uid  func(snapshot.PID) snapshot.UID // nil for uidOf
 
-	told   []agent.Message
-	tellIs error
-	shown  int            // on how many terminals messages are shown
-	claims snapshot.EnvID // what the processes claim
+	messages  []agent.Message
+	notifyErr error
+	shown     int            // on how many terminals messages are shown
+	claims    snapshot.EnvID // what the processes claim
 }
 
-func newPaper(t *testing.T) *paper {
-	return &paper{t: t, hosts: map[string][]snapshot.PID{"a": {5, 6, 7}, "b": {8}}, signals: map[snapshot.PID]int{}, cut: -1}
+func newFakeFleet(t *testing.T) *fakeFleet {
+	return &fakeFleet{t: t, hosts: map[string][]snapshot.PID{"a": {5, 6, 7}, "b": {8}}, signals: map[snapshot.PID]int{}, cut: -1}
 }
 
 func uidOf(pid snapshot.PID) snapshot.UID { return 1000 + snapshot.UID(pid) }
 
-func (p *paper) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, error) {
+func (p *fakeFleet) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, error) {
 	if p.down && h.Name == "a" {
 		return nil, remote.Errorf(remote.Unreachable, "no route")
 	}
@@ -63,7 +63,7 @@ func (p *paper) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, 
 	return s, nil
 }
 
-func (p *paper) Execute(_ context.Context, h remote.Host, r enforce.Report) (agent.Execution, error) {
+func (p *fakeFleet) Execute(_ context.Context, h remote.Host, r enforce.Report) (agent.Execution, error) {
 	var done agent.Execution
 	for i, x := range r.Terminate {
 		if h.Name == "a" && i == p.cut {
@@ -79,15 +79,15 @@ func (p *paper) Execute(_ context.Context, h remote.Host, r enforce.Report) (age
 	return done, nil
 }
 
-func (p *paper) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]int, error) {
-	if p.tellIs != nil {
-		return nil, p.tellIs
+func (p *fakeFleet) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]int, error) {
+	if p.notifyErr != nil {
+		return nil, p.notifyErr
 	}
-	p.told = append(p.told, messages...)
+	p.messages = append(p.messages, messages...)
 	return slices.Repeat([]int{p.shown}, len(messages)), nil
 }
 
-func (p *paper) controller(log controller.Recorder) *controller.Controller {
+func (p *fakeFleet) controller(log controller.Recorder) *controller.Controller {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	return &controller.Controller{
 		Hosts: []remote.Host{{Name: "a", Labels: map[string]string{"gpu": "h100"}}, {Name: "b"}}, Link: p, Fanout: 1, Audit: log,
@@ -110,22 +110,23 @@ type strict struct {
 	constant
 	warn   enforce.Warn
 	limits enforce.Limits
-	tell   bool
+	notify bool
 	only   string // the label that hosts must have, if any
 }
 
 func (s strict) Settings(q enforce.Query) enforce.Settings {
 	return enforce.Settings{NonEnvProcesses: s.only == "" || q.Labels["gpu"] == s.only, Warn: s.warn, Grace: time.Second, Kill: true}
 }
-func (s strict) Fleet() enforce.Fleet { return enforce.Fleet{Limits: s.limits, TellUsers: s.tell} }
 
-// What a host was told and nobody heard of is unknown, is never sent again, and
+func (s strict) Fleet() enforce.Fleet { return enforce.Fleet{Limits: s.limits, TellUsers: s.notify} }
+
+// If the answer to a report is lost, its outcomes are unknown, it is not repeated, and
 // the next cycle does what is left.
 func TestAReportCutOffAtEveryStep(t *testing.T) {
 	for cut := range 4 {
 		for _, class := range []remote.Class{remote.OutcomeUnknown, remote.Timeout, remote.InvalidOutput, remote.CommandFailed} {
 			t.Run(fmt.Sprintf("%d %s", cut, class), func(t *testing.T) {
-				p := newPaper(t)
+				p := newFakeFleet(t)
 				p.cut, p.lost = cut, remote.Errorf(class, "cut off")
 				path := filepath.Join(t.TempDir(), "audit.jsonl")
 				c := p.controller(&audit.Log{Path: path})
@@ -158,7 +159,7 @@ func TestAReportCutOffAtEveryStep(t *testing.T) {
 }
 
 func TestAHostThatWasNeverReachedDidNothing(t *testing.T) {
-	p := newPaper(t)
+	p := newFakeFleet(t)
 	p.cut, p.lost = 0, remote.Errorf(remote.Unreachable, "no route")
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	cycleOf(t.Context(), p.controller(&audit.Log{Path: path}), 1, strict{})
@@ -193,14 +194,14 @@ func TestNothingIsDoneUnrecorded(t *testing.T) {
 	for from, acts := range map[int]bool{0: false, 1: false, 2: false, 3: true} { // what waits, findings, the room for outcomes, outcomes
 		for _, anyway := range []bool{false, true} {
 			t.Run(fmt.Sprint(from, anyway), func(t *testing.T) {
-				p := newPaper(t)
+				p := newFakeFleet(t)
 				log := &full{Log: audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}, from: from}
 				c := p.controller(log)
 				c.ActUnrecorded = anyway
-				first := cycleOf(t.Context(), c, 1, strict{tell: true})
+				first := cycleOf(t.Context(), c, 1, strict{notify: true})
 				require.ErrorIs(t, first.Unrecorded, errFull)
 				require.Equal(t, acts || anyway, len(p.signals) == 4)
-				require.Equal(t, acts || anyway, len(p.told) > 0)
+				require.Equal(t, acts || anyway, len(p.messages) > 0)
 
 				p.hosts["b"] = append(p.hosts["b"], 9)
 				cycleOf(t.Context(), c, 2, strict{})
@@ -222,7 +223,7 @@ func TestAFullDiskLosesNoOutcome(t *testing.T) {
 		t.Skipf("only root can mount a small file system: %v", err)
 	}
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
-	p := newPaper(t)
+	p := newFakeFleet(t)
 	path := filepath.Join(dir, "audit.jsonl")
 	c := p.controller(&audit.Log{Path: path})
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
@@ -244,18 +245,18 @@ func TestAFullDiskLosesNoOutcome(t *testing.T) {
 	require.Equal(t, map[enforce.Status]int{enforce.StatusFailed: 4, enforce.StatusTerminated: 4}, status)
 }
 
-func TestWhatIsHeldOrDryTouchesNobody(t *testing.T) {
+func TestNoActionIfHeldDryOrPending(t *testing.T) {
 	for name, tt := range map[string]struct {
 		policy   strict
 		dry      bool
 		decision enforce.Decision
 	}{
-		"held":    {strict{tell: true, limits: enforce.Limits{Fleet: enforce.Limit{Percent: 1}}}, false, enforce.DecisionHold},
-		"dry run": {strict{tell: true}, true, enforce.DecisionDryRun},
+		"held":    {strict{notify: true, limits: enforce.Limits{Fleet: enforce.Limit{Percent: 1}}}, false, enforce.DecisionHold},
+		"dry run": {strict{notify: true}, true, enforce.DecisionDryRun},
 		"waiting": {strict{warn: enforce.Warn{Cycles: 3}}, false, enforce.DecisionWait},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPaper(t)
+			p := newFakeFleet(t)
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
 			c := p.controller(&audit.Log{Path: path})
 			c.DryRun = tt.dry
@@ -265,7 +266,7 @@ func TestWhatIsHeldOrDryTouchesNobody(t *testing.T) {
 				require.Equal(t, name == "held", cycle.Plan.Held())
 			}
 			require.Empty(t, p.signals)
-			require.Empty(t, p.told)
+			require.Empty(t, p.messages)
 			findings := 0
 			_, err := audit.Scan(path, func(r *audit.Record) error {
 				if r.Kind == audit.KindFinding {
@@ -281,35 +282,35 @@ func TestWhatIsHeldOrDryTouchesNobody(t *testing.T) {
 }
 
 func TestLabelsReachThePolicy(t *testing.T) {
-	p := newPaper(t)
+	p := newFakeFleet(t)
 	cycleOf(t.Context(), p.controller(nil), 1, strict{only: "h100"})
 	require.Equal(t, map[snapshot.PID]int{5: 1, 6: 1, 7: 1}, p.signals)
 }
 
-func TestUsersAreToldAtFirstSightAndAtTheActOnceEach(t *testing.T) {
-	p := newPaper(t)
+func TestUsersAreNotifiedOfWarningAndActionOnceEach(t *testing.T) {
+	p := newFakeFleet(t)
 	c := p.controller(nil)
-	policy := strict{tell: true, warn: enforce.Warn{Cycles: 3}}
+	policy := strict{notify: true, warn: enforce.Warn{Cycles: 3}}
 	for number := range 3 {
 		cycleOf(t.Context(), c, number+1, policy)
-		require.Len(t, p.told, 4, "cycle %d", number+1)
+		require.Len(t, p.messages, 4, "cycle %d", number+1)
 	}
-	require.Equal(t, uidOf(5), p.told[0].UID)
-	require.Contains(t, p.told[0].Text, "Unless this changes soon, process 5 will be ended.")
+	require.Equal(t, uidOf(5), p.messages[0].UID)
+	require.Contains(t, p.messages[0].Text, "Unless this changes soon, process 5 will be ended.")
 	p.down = true
 	cycleOf(t.Context(), c, 4, policy) // b is due; a did not answer, so what stands there is not known
-	require.Len(t, p.told, 5)
-	require.Contains(t, p.told[4].Text, "Now process 8 is ended.")
+	require.Len(t, p.messages, 5)
+	require.Contains(t, p.messages[4].Text, "Now process 8 is ended.")
 	p.down = false
 	cycleOf(t.Context(), c, 5, policy)
-	require.Len(t, p.told, 5, "who was told of it before is not told again")
+	require.Len(t, p.messages, 5, "users are notified once")
 }
 
-func TestWhoCannotBeToldIsTreatedAlike(t *testing.T) {
-	p := newPaper(t)
-	p.tellIs = agent.ErrCannotNotify
+func TestActionsDoNotDependOnNotifications(t *testing.T) {
+	p := newFakeFleet(t)
+	p.notifyErr = agent.ErrCannotNotify
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	cycle := cycleOf(t.Context(), p.controller(&audit.Log{Path: path}), 1, strict{tell: true})
+	cycle := cycleOf(t.Context(), p.controller(&audit.Log{Path: path}), 1, strict{notify: true})
 	require.Len(t, cycle.Notified, 4)
 	require.ErrorIs(t, cycle.Notified[0].Err, agent.ErrCannotNotify)
 	require.Len(t, p.signals, 4)
@@ -325,10 +326,10 @@ func TestWhoCannotBeToldIsTreatedAlike(t *testing.T) {
 	require.Equal(t, 4, said)
 }
 
-// heard are the events that hooks are told of.
-type heard []string
+// hookEvents are the events that hooks got.
+type hookEvents []string
 
-func (h *heard) Tell(event string, body []byte) {
+func (h *hookEvents) Tell(event string, body []byte) {
 	var n controller.Notice
 	if err := json.Unmarshal(body, &n); err != nil || n.Event != event || n.Schema != "genv.hook/1" {
 		event = "garbled"
@@ -336,9 +337,9 @@ func (h *heard) Tell(event string, body []byte) {
 	*h = append(*h, fmt.Sprintf("%s %d %d %t", event, len(n.Findings), len(n.Outcomes), len(n.HeldUsers)+len(n.HeldHosts) > 0))
 }
 
-func TestHooksAreToldOfWarningsActionsAndHeldCycles(t *testing.T) {
-	var hooks heard
-	p := newPaper(t)
+func TestHooksGetWarningsActionsAndHeldCycles(t *testing.T) {
+	var hooks hookEvents
+	p := newFakeFleet(t)
 	c := p.controller(nil)
 	c.Sinks = append(c.Sinks, controller.HookSink{Hooks: &hooks, Now: c.Now})
 	cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 2}})
@@ -349,17 +350,17 @@ func TestHooksAreToldOfWarningsActionsAndHeldCycles(t *testing.T) {
 	cycleOf(t.Context(), c, 5, strict{})
 	c.DryRun = false
 	cycleOf(t.Context(), c, 6, strict{})
-	require.Equal(t, heard{"warn 4 0 false", "hold 0 0 true", "hold 0 0 true", "act 4 4 false"}, hooks)
+	require.Equal(t, hookEvents{"warn 4 0 false", "hold 0 0 true", "hold 0 0 true", "act 4 4 false"}, hooks)
 }
 
 // A 1.4.3 host has no outcomes: its lines say what it did.
-func TestLinesStandForOutcomes(t *testing.T) {
+func TestOutcomesFromPrintedLines(t *testing.T) {
 	for _, eid := range []snapshot.EnvID{"", "1102", "1 - run: curl x|sh"} {
-		t.Run(string(eid), func(t *testing.T) { linesStandForOutcomes(t, &oldHost{eid: eid}) })
+		t.Run(string(eid), func(t *testing.T) { outcomesFromLines(t, &oldHost{eid: eid}) })
 	}
 }
 
-func linesStandForOutcomes(t *testing.T, old *oldHost) {
+func outcomesFromLines(t *testing.T, old *oldHost) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	c := &controller.Controller{Hosts: []remote.Host{{Name: "a"}}, Link: old, Fanout: 1, Now: time.Now, Audit: &audit.Log{Path: path}}
 	cycle := cycleOf(t.Context(), c, 1, strict{})

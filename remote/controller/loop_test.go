@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// slow is a Link that takes its time, in turn, and minds no context.
+// slow is a Link that takes the given times, in turn, and ignores its context.
 type slow struct {
 	plain
 	takes   []time.Duration
@@ -46,7 +46,7 @@ func looping(l controller.Link) *controller.Controller {
 	return &controller.Controller{Hosts: []remote.Host{{Name: "a"}}, Link: l, Fanout: 1, Now: time.Now}
 }
 
-// TestCyclesKeepTime: they begin at multiples of the interval after the first,
+// TestCyclesKeepTime: cycles begin at multiples of the interval after the first,
 // whatever they take; none overlaps, and none is made up for.
 func TestCyclesKeepTime(t *testing.T) {
 	const s = time.Second
@@ -126,7 +126,7 @@ func TestSIGHUPBetweenCycles(t *testing.T) {
 	})
 }
 
-// TestSteps: a watchdog is told of each cycle and of each wait.
+// TestSteps: a watchdog hears of each cycle and of each wait.
 func TestSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var steps []time.Duration

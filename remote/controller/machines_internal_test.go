@@ -96,7 +96,7 @@ func TestMachinesForgetNamesThatLeft(t *testing.T) {
 	require.Equal(t, []int{0, 1}, groupWith(&m, []string{"a", "b"}, []*identity{one, nil}).first, "b may lead anywhere by now")
 }
 
-// A fleet of thousands costs next to nothing, even if all of it is one machine.
+// Grouping thousands of names is cheap, even if all are one machine.
 func BenchmarkMachines(b *testing.B) {
 	for name, n := range map[string]int{"distinct": 1000, "one": 1} {
 		b.Run(name, func(b *testing.B) {
@@ -120,7 +120,7 @@ func groupWith(m *Machines, names []string, ids []*identity) *grouping {
 	return g
 }
 
-// Whoever says to be another machine is named.
+// A host that claims to be another machine is named.
 func TestDisputedMachinesAreNamed(t *testing.T) {
 	var m Machines
 	g := m.group([]string{"a", "b", "c"}, []*identity{idOf("m1 b1 f1 1 k1"), idOf("m1 b1 f1 2 k2"), idOf("m1 b1 f1 3 k1")})

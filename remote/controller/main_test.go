@@ -47,7 +47,7 @@ func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handl
 	return f
 }
 
-// plain is what a Link has that can only be asked for snapshots and given reports.
+// plain is what a Link has that only takes snapshots and carries out reports.
 type plain struct{}
 
 func (plain) Notify(context.Context, remote.Host, []agent.Message) ([]int, error) {

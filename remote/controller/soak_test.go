@@ -21,7 +21,7 @@ import (
 )
 
 // soakTime is how long to soak: GENV_SOAK, or no more than to see that the test
-// itself works, and then nothing is said of times.
+// itself works, and then no times are checked.
 func soakTime(t *testing.T) (d time.Duration, long bool) {
 	text := os.Getenv("GENV_SOAK")
 	if text == "" {
@@ -44,7 +44,7 @@ const (
 )
 
 // sizeOf is how many hosts flap, and the deadline of a question: with few hosts
-// and much time where nothing is said of times.
+// and much time where no times are checked.
 func sizeOf(long bool) (hosts int, timeout time.Duration) {
 	if long {
 		return soakHosts, soakTimeout
@@ -83,7 +83,7 @@ func openSoak(t *testing.T, seed uint64, long bool) *soak {
 	return s
 }
 
-// honest is a host on which nobody does wrong.
+// honest is a host without violations.
 func honest() *snapshot.Snapshot {
 	s := busy(2)
 	at := snapshot.DateOf(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
@@ -270,7 +270,7 @@ func (s *soak) settle(c *controller.Controller, policy enforce.Policy) {
 }
 
 // judge requires of what the hosts have carried out since it was last called
-// that each was told to end only processes that do wrong, and each once.
+// that each got only reports on violations, and each report once.
 func (s *soak) judge() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,7 +278,7 @@ func (s *soak) judge() {
 		for _, item := range h.TakeActions() {
 			pid := item.Outcome.PID
 			require.Equal(s.t, enforce.StatusTerminated, item.Outcome.Status, "host %d: %+v", i, item)
-			require.True(s.t, s.guilty[i][pid], "host %d was told to end process %d, which did nothing wrong or was ended before", i, pid)
+			require.True(s.t, s.guilty[i][pid], "host %d got a report on process %d, which violates no rule or was ended before", i, pid)
 			require.EqualValues(s.t, pid, item.Judged.Start)
 			delete(s.guilty[i], pid)
 			s.ended++
@@ -295,7 +295,7 @@ func (s *soak) requireAllEnded() {
 	s.t.Logf("%d violations on %d hosts, each ended once, and nothing else was", s.ended, len(s.hosts))
 }
 
-// TestSoakDeadHosts: the living do not wait for the dead.
+// TestSoakDeadHosts: dead hosts do not delay the others.
 func TestSoakDeadHosts(t *testing.T) {
 	_, long := soakTime(t)
 	if !long {

@@ -25,7 +25,7 @@ func open(t *testing.T, dir string) *controller.Store {
 }
 
 // restarted is a controller on the same fleet with what the one before left on disk.
-func restarted(t *testing.T, p *paper, store *controller.Store, now *time.Time) *controller.Controller {
+func restarted(t *testing.T, p *fakeFleet, store *controller.Store, now *time.Time) *controller.Controller {
 	t.Helper()
 	c := p.controller(nil)
 	c.Now = func() time.Time { return *now }
@@ -36,25 +36,25 @@ func restarted(t *testing.T, p *paper, store *controller.Store, now *time.Time) 
 	return c
 }
 
-// What was found and what users were told goes on over a restart.
+// What was found, and what users were notified of, survives a restart.
 func TestARestartContinues(t *testing.T) {
 	dir, now := t.TempDir(), noonUTC
-	p := newPaper(t)
-	policy := strict{tell: true, warn: enforce.Warn{Cycles: 2, For: time.Minute}}
+	p := newFakeFleet(t)
+	policy := strict{notify: true, warn: enforce.Warn{Cycles: 2, For: time.Minute}}
 	for number := range 2 {
 		store := open(t, dir) // a restart before each cycle
 		cycle := cycleOf(t.Context(), restarted(t, p, store, &now), number+1, policy)
 		require.Len(t, cycle.Plan.Findings, 4)
 		require.Equal(t, noonUTC, cycle.Plan.Findings[0].Since)
 		require.Equal(t, number+1, cycle.Plan.Findings[0].Cycles)
-		require.Len(t, p.told, 4, "once each")
+		require.Len(t, p.messages, 4, "once each")
 		require.Empty(t, cycle.Actions)
 		require.NoError(t, store.Close())
 		now = now.Add(40 * time.Second)
 	}
 	cycle := cycleOf(t.Context(), restarted(t, p, open(t, dir), &now), 1, policy)
 	require.Len(t, cycle.Actions, 2, "they had their time, most of it before the restart")
-	require.Len(t, p.told, 8, "that it is done")
+	require.Len(t, p.messages, 8, "that it is done")
 }
 
 func TestMemoryThatIsNotContinued(t *testing.T) {
@@ -78,7 +78,7 @@ func TestMemoryThatIsNotContinued(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			store, now := open(t, dir), noonUTC
-			p := newPaper(t)
+			p := newFakeFleet(t)
 			c := restarted(t, p, store, &now)
 			c.Memory.Rules = c.Memory.Rules.Learn(enforce.HostReport{Host: "a", Report: enforce.Report{Terminate: terminations(5)}},
 				[]enforce.Outcome{{PID: 5, Status: enforce.StatusRefused, Reason: "it is a daemon"}}, now)
@@ -106,7 +106,7 @@ func TestMemoryThatIsNotContinued(t *testing.T) {
 // nothing.
 func TestOneControllerHasTheFolder(t *testing.T) {
 	dir, now := t.TempDir(), noonUTC
-	p := newPaper(t)
+	p := newFakeFleet(t)
 	policy := strict{warn: enforce.Warn{Cycles: 2}}
 	loop := restarted(t, p, open(t, dir), &now)
 	cycleOf(t.Context(), loop, 1, policy)
@@ -128,7 +128,7 @@ func TestOneControllerHasTheFolder(t *testing.T) {
 
 func TestADryRunSavesNothing(t *testing.T) {
 	dir, now := t.TempDir(), noonUTC
-	c := restarted(t, newPaper(t), open(t, dir), &now)
+	c := restarted(t, newFakeFleet(t), open(t, dir), &now)
 	c.DryRun = true
 	cycleOf(t.Context(), c, 1, strict{})
 	require.NoFileExists(t, filepath.Join(dir, "memory.json"))

@@ -17,9 +17,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// crowd is a fleet whose hosts have n processes each, all of one user.
-func crowd(t *testing.T, n map[string]int) *paper {
-	p := newPaper(t)
+// sameUser is a fleet whose hosts have n processes each, all of one user.
+func sameUser(t *testing.T, n map[string]int) *fakeFleet {
+	p := newFakeFleet(t)
 	p.hosts = map[string][]snapshot.PID{}
 	for host, n := range n {
 		for i := range n {
@@ -32,64 +32,64 @@ func crowd(t *testing.T, n map[string]int) *paper {
 
 // A user with many processes gets one message, with one bell and one piece of
 // advice.
-func TestAUserIsToldOfEverythingAtOnce(t *testing.T) {
+func TestOneMessagePerUser(t *testing.T) {
 	const advice = "Start GPU work in an environment: genv activate, genv attach, then run it in that shell."
 	for n, want := range map[int]string{
 		1: "Process 100 is not running in a GPU environment (uid 1001).\nUnless this changes soon, process 100 will be ended.\n" + advice,
 		2: "Process 100 is not running in a GPU environment (uid 1001).\nUnless this changes soon, process 100 will be ended.\n" +
 			"Process 101 is not running in a GPU environment (uid 1001).\nUnless this changes soon, process 101 will be ended.\n" + advice,
 	} {
-		p := crowd(t, map[string]int{"a": n})
-		cycle := cycleOf(t.Context(), p.controller(nil), 1, strict{tell: true, warn: enforce.Warn{Cycles: 3}})
-		require.Equal(t, []agent.Message{{UID: 1001, Text: want}}, p.told)
+		p := sameUser(t, map[string]int{"a": n})
+		cycle := cycleOf(t.Context(), p.controller(nil), 1, strict{notify: true, warn: enforce.Warn{Cycles: 3}})
+		require.Equal(t, []agent.Message{{UID: 1001, Text: want}}, p.messages)
 		require.Len(t, cycle.Notified, n, "each finding has its record")
 	}
-	p := crowd(t, map[string]int{"a": 100})
-	cycleOf(t.Context(), p.controller(nil), 1, strict{tell: true})
-	require.Len(t, p.told, 1)
-	require.Contains(t, p.told[0].Text, "And there are 94 more")
-	require.True(t, strings.HasSuffix(p.told[0].Text, advice))
+	p := sameUser(t, map[string]int{"a": 100})
+	cycleOf(t.Context(), p.controller(nil), 1, strict{notify: true})
+	require.Len(t, p.messages, 1)
+	require.Contains(t, p.messages[0].Text, "And there are 94 more")
+	require.True(t, strings.HasSuffix(p.messages[0].Text, advice))
 }
 
 // A host that makes up processes does not fill the record with users that could
-// not be told.
-func TestTellingsOfAHostAreBounded(t *testing.T) {
-	p := crowd(t, map[string]int{"a": 1000, "b": 1})
-	p.tellIs = agent.ErrCannotNotify
+// not be notified.
+func TestNotificationsOfAHostAreBounded(t *testing.T) {
+	p := sameUser(t, map[string]int{"a": 1000, "b": 1})
+	p.notifyErr = agent.ErrCannotNotify
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	c := p.controller(&audit.Log{Path: path})
-	policy := strict{tell: true, warn: enforce.Warn{Cycles: 10}}
+	policy := strict{notify: true, warn: enforce.Warn{Cycles: 10}}
 	for number, want := range []int{257, 256, 256, 232, 0} {
 		require.Len(t, cycleOf(t.Context(), c, number+1, policy).Notified, want, "cycle %d", number+1)
 	}
 }
 
-// Of what one host is held for alone nobody is told, least of all that other
-// hosts are waited for; once it is done, they are.
-func TestNobodyIsToldOfWhatIsHeld(t *testing.T) {
-	p := crowd(t, map[string]int{"a": 99, "b": 1})
+// Users are not notified of findings whose actions a limit holds back;
+// they are when the actions are carried out.
+func TestHeldFindingsNotifyNoUser(t *testing.T) {
+	p := sameUser(t, map[string]int{"a": 99, "b": 1})
 	c := p.controller(nil)
-	cycle := cycleOf(t.Context(), c, 1, strict{tell: true, limits: enforce.Limits{PerHost: enforce.Limit{Terminations: 50}}})
+	cycle := cycleOf(t.Context(), c, 1, strict{notify: true, limits: enforce.Limits{PerHost: enforce.Limit{Terminations: 50}}})
 	require.Equal(t, "a", string(cycle.Plan.HeldHosts[0].Host))
 	require.Len(t, cycle.Notified, 1)
 	require.Equal(t, "b", string(cycle.Notified[0].Host))
-	cycleOf(t.Context(), c, 2, strict{tell: true})
-	require.Len(t, p.told, 2)
-	require.Contains(t, p.told[1].Text, "Now process 100 is ended.")
+	cycleOf(t.Context(), c, 2, strict{notify: true})
+	require.Len(t, p.messages, 2)
+	require.Contains(t, p.messages[1].Text, "Now process 100 is ended.")
 }
 
-// Safety limits hold actions, not warnings: who is found while others are held is
-// told at once, and acted on when the limits allow it.
-func TestUsersAreToldWhileOthersAreHeld(t *testing.T) {
-	p := crowd(t, map[string]int{"a": 3})
+// Safety limits hold actions, not warnings: users of new findings are notified at
+// once, and actions follow when the limits allow them.
+func TestUsersAreNotifiedWhileOthersAreHeld(t *testing.T) {
+	p := sameUser(t, map[string]int{"a": 3})
 	c := p.controller(nil)
-	policy := strict{tell: true, warn: enforce.Warn{Cycles: 2}, limits: enforce.Limits{PerHost: enforce.Limit{Terminations: 1}}}
+	policy := strict{notify: true, warn: enforce.Warn{Cycles: 2}, limits: enforce.Limits{PerHost: enforce.Limit{Terminations: 1}}}
 	for number := range 3 {
 		require.Empty(t, cycleOf(t.Context(), c, number+1, policy).Actions)
 	}
 	p.hosts["b"] = []snapshot.PID{200}
 	require.Empty(t, cycleOf(t.Context(), c, 4, policy).Actions)
-	require.Contains(t, p.told[len(p.told)-1].Text, "Unless this changes soon, process 200 will be ended.")
+	require.Contains(t, p.messages[len(p.messages)-1].Text, "Unless this changes soon, process 200 will be ended.")
 	cycleOf(t.Context(), c, 5, policy)
 	require.Zero(t, p.signals[200])
 	cycleOf(t.Context(), c, 6, policy)
@@ -97,36 +97,36 @@ func TestUsersAreToldWhileOthersAreHeld(t *testing.T) {
 	require.Zero(t, p.signals[100], "which is held")
 }
 
-// What was first seen while nothing could be done, and so nobody told, has all
-// of its time ahead of it once something can.
-func TestNobodyIsActedOnWithoutTheWarning(t *testing.T) {
+// A finding that was first seen in cycles that did not count still has its whole
+// warning time when cycles count again.
+func TestNoActionWithoutAWarning(t *testing.T) {
 	for name, stop := range map[string]func(*controller.Controller, *full) strict{
 		"unrecorded": func(_ *controller.Controller, log *full) strict {
 			log.from = 0
-			return strict{tell: true, warn: enforce.Warn{Cycles: 2}}
+			return strict{notify: true, warn: enforce.Warn{Cycles: 2}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var hooks heard
-			p := crowd(t, map[string]int{"a": 3})
+			var hooks hookEvents
+			p := sameUser(t, map[string]int{"a": 3})
 			log := &full{Log: audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}, from: 1000}
 			c := p.controller(log)
 			c.Sinks = append(c.Sinks, controller.HookSink{Hooks: &hooks, Now: c.Now})
-			warn := strict{tell: true, warn: enforce.Warn{Cycles: 2}}
+			warn := strict{notify: true, warn: enforce.Warn{Cycles: 2}}
 			for number := range 2 {
 				cycleOf(t.Context(), c, number+1, warn)
 			}
-			require.Len(t, p.told, 1)
+			require.Len(t, p.messages, 1)
 			policy := stop(c, log)
 			p.hosts["b"] = []snapshot.PID{200} // comes when nothing can be done
 			for number := range 4 {
 				require.Empty(t, cycleOf(t.Context(), c, number+3, policy).Actions)
 			}
-			require.Len(t, p.told, 1)
+			require.Len(t, p.messages, 1)
 			log.from = 1000
 			cycle := cycleOf(t.Context(), c, 7, warn)
-			require.Len(t, cycle.Actions, 1, "those who were told have had their time")
-			require.Contains(t, p.told[len(p.told)-1].Text, "Unless this changes soon, process 200 will be ended.")
+			require.Len(t, cycle.Actions, 1, "users who were warned have had their time")
+			require.Contains(t, p.messages[len(p.messages)-1].Text, "Unless this changes soon, process 200 will be ended.")
 			require.Zero(t, p.signals[200])
 			cycleOf(t.Context(), c, 8, warn)
 			cycleOf(t.Context(), c, 9, warn)
@@ -140,9 +140,9 @@ func TestNobodyIsActedOnWithoutTheWarning(t *testing.T) {
 	}
 }
 
-// That a fleet, or a host, is held back is recorded and sent to the hooks in every
-// cycle in which it is: nothing is enforced there until somebody looks.
-func TestHoldingIsRecordedInEveryCycle(t *testing.T) {
+// That actions are held back is recorded and sent to the hooks in every
+// such cycle: nothing is enforced there until an administrator decides.
+func TestHeldActionsAreReportedInEveryCycle(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		n    map[string]int
@@ -153,9 +153,9 @@ func TestHoldingIsRecordedInEveryCycle(t *testing.T) {
 		{"nothing", map[string]int{"a": 40}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var hooks heard
+			var hooks hookEvents
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
-			c := crowd(t, tt.n).controller(&audit.Log{Path: path})
+			c := sameUser(t, tt.n).controller(&audit.Log{Path: path})
 			c.Sinks = append(c.Sinks, controller.HookSink{Hooks: &hooks, Now: c.Now})
 			for number := range 4 {
 				cycleOf(t.Context(), c, number+1, strict{limits: enforce.Limits{Fleet: enforce.Limit{Terminations: 50}}})
@@ -169,28 +169,28 @@ func TestHoldingIsRecordedInEveryCycle(t *testing.T) {
 			})
 			require.NoError(t, err)
 			require.Equal(t, tt.want, held)
-			told := 0
+			notified := 0
 			for _, event := range hooks {
 				if event == "hold 0 0 true" {
-					told++
+					notified++
 				}
 			}
-			require.Equal(t, tt.want, told)
+			require.Equal(t, tt.want, notified)
 		})
 	}
 }
 
 func TestNoticesAreBounded(t *testing.T) {
-	var hooks heard
-	c := crowd(t, map[string]int{"a": 1000, "b": 2}).controller(nil)
+	var hooks hookEvents
+	c := sameUser(t, map[string]int{"a": 1000, "b": 2}).controller(nil)
 	c.Sinks = append(c.Sinks, controller.HookSink{Hooks: &hooks, Now: c.Now})
 	cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 2}})
-	require.Equal(t, heard{"warn 258 0 false"}, hooks)
+	require.Equal(t, hookEvents{"warn 258 0 false"}, hooks)
 }
 
-// A warning that was lost with the connection is given again; one that is acted
-// on is not, or a host that breaks over it would never be held to the rules.
-func TestAWarningThatWasLostIsGivenAgain(t *testing.T) {
+// A warning that was lost with the connection is repeated; that of an action
+// is not, or a host that fails because of it would never be judged.
+func TestALostWarningIsRepeated(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err  error
 		want int
@@ -200,30 +200,30 @@ func TestAWarningThatWasLostIsGivenAgain(t *testing.T) {
 		"not possible": {agent.ErrCannotNotify, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := crowd(t, map[string]int{"a": 2})
+			p := sameUser(t, map[string]int{"a": 2})
 			c := p.controller(nil)
-			warn := strict{tell: true, warn: enforce.Warn{Cycles: 3}}
-			p.tellIs = tt.err
+			warn := strict{notify: true, warn: enforce.Warn{Cycles: 3}}
+			p.notifyErr = tt.err
 			cycleOf(t.Context(), c, 1, warn)
-			p.tellIs = nil
+			p.notifyErr = nil
 			cycleOf(t.Context(), c, 2, warn)
-			require.Len(t, p.told, tt.want)
+			require.Len(t, p.messages, tt.want)
 			cycleOf(t.Context(), c, 3, warn)
-			require.Len(t, p.told, tt.want, "once")
+			require.Len(t, p.messages, tt.want, "once")
 		})
 	}
-	p := crowd(t, map[string]int{"a": 2})
+	p := sameUser(t, map[string]int{"a": 2})
 	p.cut, p.lost = 0, remote.Errorf(remote.Unreachable, "lost before the report was sent")
-	p.tellIs = remote.Errorf(remote.Timeout, "no answer in time")
+	p.notifyErr = remote.Errorf(remote.Timeout, "no answer in time")
 	c := p.controller(nil)
-	cycleOf(t.Context(), c, 1, strict{tell: true})
-	require.Empty(t, cycleOf(t.Context(), c, 2, strict{tell: true}).Notified)
+	cycleOf(t.Context(), c, 1, strict{notify: true})
+	require.Empty(t, cycleOf(t.Context(), c, 2, strict{notify: true}).Notified)
 }
 
 // A user who breaks rules all the time is sent 20 messages an hour on a host, and
-// then, once, how many were left out. The others hear all of theirs.
+// then, once, how many were left out. Other users get all of theirs.
 func TestMessagesOfAnHourAreLimited(t *testing.T) {
-	p := crowd(t, map[string]int{"a": 0, "b": 0})
+	p := sameUser(t, map[string]int{"a": 0, "b": 0})
 	p.uid = func(pid snapshot.PID) snapshot.UID { return 1001 + snapshot.UID(pid/100000) }
 	p.shown = 1
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
@@ -236,11 +236,11 @@ func TestMessagesOfAnHourAreLimited(t *testing.T) {
 		if number%10 == 0 {
 			p.hosts["a"] = append(p.hosts["a"], snapshot.PID(200000+number)) // another user
 		}
-		cycleOf(t.Context(), c, number+1, strict{tell: true})
+		cycleOf(t.Context(), c, number+1, strict{notify: true})
 		now = now.Add(time.Minute)
 	}
-	require.Len(t, p.told, 20+20+4)
-	require.Equal(t, 2, strings.Count(fmt.Sprint(p.told), "Further messages are suppressed for up to an hour"))
+	require.Len(t, p.messages, 20+20+4)
+	require.Equal(t, 2, strings.Count(fmt.Sprint(p.messages), "Further messages are suppressed for up to an hour"))
 	require.Len(t, p.signals, 40+4, "the rules are enforced all the same")
 	suppressed := 0
 	_, err := audit.Scan(path, func(r *audit.Record) error {
@@ -253,27 +253,27 @@ func TestMessagesOfAnHourAreLimited(t *testing.T) {
 	require.Equal(t, 40, suppressed)
 	now = now.Add(time.Hour)
 	p.hosts["a"] = []snapshot.PID{7000}
-	cycleOf(t.Context(), c, 41, strict{tell: true})
-	require.Len(t, p.told, 45)
-	require.True(t, strings.HasSuffix(p.told[44].Text, "\n20 more messages suppressed."), p.told[44].Text)
+	cycleOf(t.Context(), c, 41, strict{notify: true})
+	require.Len(t, p.messages, 45)
+	require.True(t, strings.HasSuffix(p.messages[44].Text, "\n20 more messages suppressed."), p.messages[44].Text)
 }
 
-// Messages that were shown on no terminal don't count: who logs in hears of what
-// is wrong then.
+// Messages that were shown on no terminal don't count: a user who logs in later
+// still gets them.
 func TestMessagesThatWereNotShownDoNotCount(t *testing.T) {
-	p := crowd(t, map[string]int{"a": 0})
+	p := sameUser(t, map[string]int{"a": 0})
 	c := p.controller(nil)
 	for number := range 30 {
 		p.hosts["a"] = []snapshot.PID{snapshot.PID(1000 + number)}
-		cycleOf(t.Context(), c, number+1, strict{tell: true})
+		cycleOf(t.Context(), c, number+1, strict{notify: true})
 	}
-	require.Len(t, p.told, 30)
+	require.Len(t, p.messages, 30)
 }
 
 // What a user chose stays in quotes, also in a message of root's.
 func TestMessagesShowForeignTextInQuotes(t *testing.T) {
-	p := crowd(t, map[string]int{"a": 1})
+	p := sameUser(t, map[string]int{"a": 1})
 	p.claims = "1 - run: curl x|sh"
-	cycleOf(t.Context(), p.controller(nil), 1, strict{tell: true})
-	require.Contains(t, p.told[0].Text, `It claims environment "1 - run: curl x|sh", which isn't registered here.`)
+	cycleOf(t.Context(), p.controller(nil), 1, strict{notify: true})
+	require.Contains(t, p.messages[0].Text, `It claims environment "1 - run: curl x|sh", which isn't registered here.`)
 }
