@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Rule names a rule as its flag does. The texts appear in JSON.
@@ -139,15 +140,15 @@ func describe(p *snapshot.Process) string {
 	var parts []string
 	switch {
 	case p.Username != "":
-		parts = append(parts, "user "+snapshot.Shown(string(p.Username)))
+		parts = append(parts, "user "+text.Shown(string(p.Username)))
 	case p.UID != nil:
 		parts = append(parts, fmt.Sprintf("uid %d", *p.UID))
 	}
 	if command := commandOf(p); command != "" {
-		parts = append(parts, snapshot.ShownCommand(command))
+		parts = append(parts, text.ShownCommand(command))
 	}
 	if p.Container != "" {
-		parts = append(parts, "container "+snapshot.Shown(shortID(p.Container)))
+		parts = append(parts, "container "+text.Shown(shortID(p.Container)))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -172,23 +173,23 @@ func (f Finding) String() string {
 	case RuleNonEnvProcesses:
 		return fmt.Sprintf("Process %d is not running in a GPU environment", f.PID)
 	case RuleEnvDevices:
-		return fmt.Sprintf("Process %d from environment %s is using non-attached GPU(s) %s", f.PID, f.EID, Indices(f.Devices))
+		return fmt.Sprintf("Process %d from environment %s is using non-attached GPU(s) %s", f.PID, f.EID, text.JoinIndices(f.Devices))
 	case RuleEnvMemory:
 		return fmt.Sprintf("Environment %s is using %s on device %s which is %s over its capacity of %s",
-			f.EID, megabytes(f.Memory.UsedBytes), Indices(f.Devices), megabytes(f.Memory.OverBytes()), f.Memory.Capacity)
+			f.EID, text.Megabytes(f.Memory.UsedBytes), text.JoinIndices(f.Devices), text.Megabytes(f.Memory.OverBytes()), f.Memory.Capacity)
 	case RuleMaxDevicesPerUser:
 		return fmt.Sprintf("User %s is using %d devices%s which is %d more than the maximum allowed",
 			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
 	case RuleMaxMemoryPerUser:
 		return fmt.Sprintf("User %s is using %s of device memory%s which is %s more than the maximum allowed",
-			f.User, megabytes(f.Memory.UsedBytes), f.Count.where(), megabytes(f.Memory.OverBytes()))
+			f.User, text.Megabytes(f.Memory.UsedBytes), f.Count.where(), text.Megabytes(f.Memory.OverBytes()))
 	case RuleMaxEnvsPerUser:
 		return fmt.Sprintf("User %s has %d environments%s which is %d more than the maximum allowed",
 			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
 	case RuleIdle:
-		return fmt.Sprintf("Environment %s has not used device %s for %s, and %s are allowed", f.EID, Indices(f.Devices), short(f.For), short(f.Limit))
+		return fmt.Sprintf("Environment %s has not used device %s for %s, and %s are allowed", f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
 	case RuleMaxDuration:
-		return fmt.Sprintf("Environment %s is attached to device %s for %s, and %s are allowed", f.EID, Indices(f.Devices), short(f.For), short(f.Limit))
+		return fmt.Sprintf("Environment %s is attached to device %s for %s, and %s are allowed", f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
 	}
 	return string(f.Rule)
 }
@@ -199,36 +200,3 @@ func (c CountExcess) where() string {
 	}
 	return fmt.Sprintf(" on %d hosts", c.Hosts)
 }
-
-// short is a duration in days, hours and minutes, as in 14d or 2h30m, or in
-// seconds below a minute.
-func short(d time.Duration) string {
-	const day = 24 * time.Hour
-	if seconds := d.Round(time.Second); seconds < time.Minute {
-		return seconds.String()
-	}
-	d = d.Round(time.Minute)
-	text := ""
-	for _, unit := range []struct {
-		length time.Duration
-		name   string
-	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}} {
-		if n := d / unit.length; n > 0 {
-			text += fmt.Sprintf("%d%s", n, unit.name)
-		}
-		d %= unit.length
-	}
-	return text
-}
-
-// Indices joins device indices with commas.
-func Indices(indices []snapshot.DeviceIndex) string {
-	words := make([]string, len(indices))
-	for i, index := range indices {
-		words[i] = index.String()
-	}
-	return strings.Join(words, ",")
-}
-
-// megabytes is how the finding lines give memory: whole units of 1000000 bytes.
-func megabytes(bytes int64) string { return fmt.Sprintf("%dm", bytes/1e6) }

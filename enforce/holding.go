@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // holding is what one user has on all hosts together. A device counts once for
@@ -86,7 +87,7 @@ func (e *evaluation) holdings() []*holding {
 	for order, h := range e.hosts {
 		for _, env := range h.inOrder {
 			if env.env.Username == "" {
-				e.note(h, "environment %s has no user name, so no cap counts it", snapshot.Shown(string(env.env.EID)))
+				e.note(h, "environment %s has no user name, so no cap counts it", text.Shown(string(env.env.EID)))
 				continue
 			}
 			users.of(env.env.Username).add(h, order, env)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Judge judges a cluster by a policy at a moment. It returns the plan, the memory for
@@ -131,7 +132,7 @@ func (e *evaluation) noteUnknowns(h *hostView) {
 		p := &h.snapshot.Processes[i]
 		if env := h.claimed(p); env != nil {
 			e.note(h, "process %d%s claims environment %s, which belongs to uid %d: it counts as outside",
-				p.PID, describe(p), snapshot.Shown(string(p.EID)), env.env.UID)
+				p.PID, describe(p), text.Shown(string(p.EID)), env.env.UID)
 		}
 		if p.UserUnknown {
 			e.note(h, "the user of process %d%s could not be looked up: if the policy exempts users by name, it is left alone", p.PID, describe(p))

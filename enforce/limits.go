@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Limits hold back the actions against a user or on a host if they are more than
@@ -44,9 +45,9 @@ func (h Held) String() string {
 	whom := "on this machine"
 	switch {
 	case h.User != "" && h.Host != "":
-		whom = fmt.Sprintf("against user %s on host %s", snapshot.Shown(string(h.User)), h.Host)
+		whom = fmt.Sprintf("against user %s on host %s", text.Shown(string(h.User)), h.Host)
 	case h.User != "":
-		whom = "against user " + snapshot.Shown(string(h.User))
+		whom = "against user " + text.Shown(string(h.User))
 	case h.Host != "":
 		whom = "on host " + string(h.Host)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // ReleasedDevice is a device that was detached from an environment because it was
@@ -177,7 +178,7 @@ func (e *evaluation) stuckBecause(host snapshot.Hostname, p *snapshot.Process) (
 	}
 	key := ProcessKey{host, p.PID, p.Start}
 	if at, signalled := e.next.Signalled[key]; signalled && e.now.Sub(at) < signalAgainAfter {
-		return fmt.Sprintf("it survived SIGTERM, which is sent again after %s", short(signalAgainAfter)), true
+		return fmt.Sprintf("it survived SIGTERM, which is sent again after %s", text.ShortDuration(signalAgainAfter)), true
 	}
 	reason, stuck = e.next.Stuck[key]
 	return reason, stuck

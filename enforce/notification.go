@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Notification is what one user is to be told on one host about a finding: what is
@@ -61,9 +62,9 @@ func (f *Finding) claim(owners *Owners) string {
 	case f.Rule != RuleNonEnvProcesses || f.EID == "":
 		return ""
 	case owners.registered(f.Host, f.EID):
-		return fmt.Sprintf(" It claims environment %s, which is registered for another user.", snapshot.Shown(string(f.EID)))
+		return fmt.Sprintf(" It claims environment %s, which is registered for another user.", text.Shown(string(f.EID)))
 	}
-	return fmt.Sprintf(" It claims environment %s, which isn't registered here.", snapshot.Shown(string(f.EID)))
+	return fmt.Sprintf(" It claims environment %s, which isn't registered here.", text.Shown(string(f.EID)))
 }
 
 // registered says whether a host has an environment with this id, of any user.
@@ -95,7 +96,7 @@ func (f *Finding) when(now time.Time) string {
 	case left <= 0:
 		return "Unless this changes soon,"
 	}
-	return fmt.Sprintf("Unless this changes, in %s", short(left))
+	return fmt.Sprintf("Unless this changes, in %s", text.ShortDuration(left))
 }
 
 // fate is what follows.
@@ -114,7 +115,7 @@ func (s *stake) fate(pending bool) string {
 		parts = append(parts, fmt.Sprintf("process%s %s %s ended", plural(n, "es"), strings.Join(s.pids, ", "), be(n)))
 	}
 	if n := len(s.devices); n > 0 {
-		parts = append(parts, fmt.Sprintf("device%s %s %s detached", plural(n, "s"), Indices(s.devices), be(n)))
+		parts = append(parts, fmt.Sprintf("device%s %s %s detached", plural(n, "s"), text.JoinIndices(s.devices), be(n)))
 	}
 	return strings.Join(parts, " and ")
 }

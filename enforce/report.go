@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Report is what one host is to do: first every detachment, so that nobody can
@@ -106,7 +107,7 @@ func (t Termination) Intention() string { return "Would terminate " + t.object()
 
 func (t Termination) object() string {
 	p := &t.Process
-	return fmt.Sprintf("process %d from environment %s that is running on GPU(s) %s", p.PID, t.From(), Indices(p.Indices()))
+	return fmt.Sprintf("process %d from environment %s that is running on GPU(s) %s", p.PID, t.From(), text.JoinIndices(p.Indices()))
 }
 
 // String is the line that 1.4.3 prints when it removes the attachment.
@@ -120,7 +121,7 @@ func (d Detachment) object() string {
 	if user == "" {
 		user = fmt.Sprint(d.Environment.UID)
 	}
-	return fmt.Sprintf("environment %s of user %s from device %s", nameEnv(d.Environment.EID), snapshot.Shown(user), d.Device)
+	return fmt.Sprintf("environment %s of user %s from device %s", nameEnv(d.Environment.EID), text.Shown(user), d.Device)
 }
 
 // nameEnv is how a line names an environment, or the want of one.
@@ -128,7 +129,7 @@ func nameEnv(eid snapshot.EnvID) string {
 	if eid == "" {
 		return "N/A"
 	}
-	return snapshot.Shown(string(eid))
+	return text.Shown(string(eid))
 }
 
 // explain adds the lines of the findings to the items, by the findings' ids.

@@ -66,7 +66,7 @@ func decodeEnvironment(data json.RawMessage) (e Environment, err error) {
 	if err != nil {
 		return e, err
 	}
-	if e.EID, err = text[EnvID](f[0], "eid"); err != nil {
+	if e.EID, err = nonEmpty[EnvID](f[0], "eid"); err != nil {
 		return e, err
 	}
 	uid, err := integer(f[1], "uid", 0, math.MaxUint32)
@@ -87,7 +87,7 @@ func decodeEnvironment(data json.RawMessage) (e Environment, err error) {
 		return e, err
 	}
 	e.KernelIDs, err = each(f[6], "kernel_ids", maxPIDs, func(raw []byte) (string, error) {
-		return text[string](raw, "kernel id")
+		return nonEmpty[string](raw, "kernel id")
 	})
 	return e, err
 }
@@ -141,7 +141,7 @@ func decodeAttachment(data json.RawMessage) (a Attachment, err error) {
 	if err != nil {
 		return a, err
 	}
-	if a.EID, err = text[EnvID](f[0], "eid"); err != nil {
+	if a.EID, err = nonEmpty[EnvID](f[0], "eid"); err != nil {
 		return a, err
 	}
 	if a.GPUMemory, err = memoryOrNull(f[1]); err != nil {

@@ -99,8 +99,8 @@ func textOrNull[T ~string](data []byte, name string) (T, error) {
 	return T(*s), CheckText(name, *s)
 }
 
-// text reads a text that must not be empty.
-func text[T ~string](data []byte, name string) (T, error) {
+// nonEmpty reads a text that must not be empty.
+func nonEmpty[T ~string](data []byte, name string) (T, error) {
 	s, err := textOrNull[T](data, name)
 	if err == nil && s == "" {
 		err = fmt.Errorf("%w: %s is empty", ErrInvalid, name)
@@ -121,7 +121,7 @@ func memoryOrNull(data []byte) (Memory, error) {
 }
 
 func date(data []byte, name string) (Date, error) {
-	s, err := text[string](data, name)
+	s, err := nonEmpty[string](data, name)
 	if err != nil {
 		return Date{}, err
 	}

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -42,16 +41,6 @@ type DeviceIndex int
 
 // String renders the index as nvidia-smi and the state files write it.
 func (i DeviceIndex) String() string { return strconv.Itoa(int(i)) }
-
-// JoinIndices lists indices with commas between them, as CUDA_VISIBLE_DEVICES and
-// the lines of 1.4.3 do.
-func JoinIndices(indices []DeviceIndex) string {
-	texts := make([]string, len(indices))
-	for i, index := range indices {
-		texts[i] = index.String()
-	}
-	return strings.Join(texts, ",")
-}
 
 // ClaimVariable is the variable by which a process claims its environment.
 const ClaimVariable = "GENV_ENVIRONMENT_ID"

@@ -1,10 +1,10 @@
 package snapshot
 
 import (
-	"fmt"
-	"math"
 	"strconv"
 	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Memory is an amount of memory as people and state files write it: a whole
@@ -17,43 +17,19 @@ type Memory struct {
 	bytes int64
 }
 
-var memoryUnits = []struct {
-	suffix string
-	factor int64
-}{ // longest suffix first
-	{"ki", 1 << 10},
-	{"mi", 1 << 20},
-	{"gi", 1 << 30},
-	{"b", 1},
-	{"k", 1e3},
-	{"m", 1e6},
-	{"g", 1e9},
-}
-
-// ParseMemory reads an amount such as "4g", "81559mi" or "44040192". Upper case
-// is taken as its lower case. Its error says which units there are.
-func ParseMemory(text string) (Memory, error) {
-	lower := strings.ToLower(text)
-	digits, factor := lower, int64(1)
-	for _, u := range memoryUnits {
-		if rest, ok := strings.CutSuffix(lower, u.suffix); ok {
-			digits, factor = rest, u.factor
-			break
-		}
-	}
-	n, err := strconv.ParseUint(digits, 10, 63)
+// ParseMemory reads an amount such as "4g", "81559mi" or "44040192" with
+// text.ParseMemory. Upper case is taken as its lower case.
+func ParseMemory(amount string) (Memory, error) {
+	bytes, err := text.ParseMemory(amount)
 	if err != nil {
-		return Memory{}, fmt.Errorf("%q is no amount of memory: write a whole number with a unit of b, k, m, g, ki, mi or gi, such as 4g", text)
+		return Memory{}, err
 	}
-	if int64(n) > math.MaxInt64/factor {
-		return Memory{}, fmt.Errorf("%q is more memory than can be counted", text)
-	}
-	return Memory{text: lower, bytes: int64(n) * factor}, nil
+	return Memory{text: strings.ToLower(amount), bytes: bytes}, nil
 }
 
 // MustMemory is ParseMemory for amounts that are written in the program.
-func MustMemory(text string) Memory {
-	m, err := ParseMemory(text)
+func MustMemory(amount string) Memory {
+	m, err := ParseMemory(amount)
 	if err != nil {
 		panic(err)
 	}

@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // The native types are the format in which our own hosts and controllers speak
@@ -129,7 +130,7 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 	s := &Snapshot{BootID: n.BootID, UTCOffset: n.UTCOffset, MachineID: n.MachineID, StateFolder: n.StateFolder}
 	err := checkTexts(n.BootID, n.MachineID, n.StateFolder)
 	for _, w := range n.Warnings[:min(len(n.Warnings), maxWarnings)] {
-		s.Warnings = append(s.Warnings, clip(w))
+		s.Warnings = append(s.Warnings, text.Cut(w, maxTextLength))
 	}
 	if more := len(n.Warnings) - maxWarnings; more > 0 {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("%d more warnings, which are not shown", more))
@@ -153,8 +154,3 @@ const maxWarnings = 256
 
 // maxOffset is further from UTC than any zone is, in seconds.
 const maxOffset = 24 * 60 * 60
-
-// clip keeps a warning short; whoever prints it escapes it.
-func clip(text string) string {
-	return strings.ToValidUTF8(text[:min(len(text), maxTextLength)], "")
-}

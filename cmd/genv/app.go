@@ -11,8 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/host"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/user"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // program is genv with its streams, clock and environment variables.
@@ -26,7 +26,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	err := p.app().RunContext(ctx, command.Arrange(args))
 	var exit *command.ExitError
 	if err != nil && !(errors.As(err, &exit) && exit.Err == nil) {
-		fmt.Fprintln(p.Err, "genv:", render.Printable(err.Error()))
+		fmt.Fprintln(p.Err, "genv:", text.PrintableLines(err.Error()))
 	}
 	return command.ExitCode(err)
 }

@@ -3,8 +3,8 @@ package local
 import (
 	"slices"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // checkDevices compares the devices that a process uses with those that were
@@ -44,5 +44,5 @@ func freedDevices(judged, listed *snapshot.Process) []snapshot.DeviceIndex {
 }
 
 func unused(freed []snapshot.DeviceIndex) string {
-	return "it does not use GPU(s) " + enforce.Indices(freed) + " any more"
+	return "it does not use GPU(s) " + text.JoinIndices(freed) + " any more"
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // checkEnvironment compares the environment that a process is in with the one
@@ -86,5 +87,5 @@ func shownEnv(eid snapshot.EnvID) string {
 	if eid == "" {
 		return "N/A"
 	}
-	return snapshot.Shown(string(eid))
+	return text.Shown(string(eid))
 }

@@ -8,14 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Terminals shows messages to users on their terminals, as write(1) does: on
@@ -131,35 +130,21 @@ const (
 
 // message is what appears: a bell, the sender and the text. It begins on a new
 // line, whatever is on the terminal.
-func (t Terminals) message(text string) []byte {
+func (t Terminals) message(message string) []byte {
 	var b strings.Builder
 	host := cmp.Or(t.Host, "this host")
 	now := time.Now
 	if t.Now != nil {
 		now = t.Now
 	}
-	fmt.Fprintf(&b, "\r\n\aMessage from genv on %s at %s:\r\n", visible(host), now().Format("15:04"))
-	if len(text) > maxMessage {
-		text = strings.ToValidUTF8(text[:maxMessage], "") + " …"
+	fmt.Fprintf(&b, "\r\n\aMessage from genv on %s at %s:\r\n", text.Printable(host), now().Format("15:04"))
+	if len(message) > maxMessage {
+		message = text.Cut(message, maxMessage) + " …"
 	}
-	for line := range strings.SplitSeq(text, "\n") {
-		b.WriteString("  " + visible(line) + "\r\n")
+	for line := range strings.SplitSeq(message, "\n") {
+		b.WriteString("  " + text.Printable(line) + "\r\n")
 	}
 	return []byte(b.String())
-}
-
-// visible is the text with each character that is not printable replaced by its
-// code, so that nothing is hidden and nothing moves the cursor.
-func visible(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-		} else {
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		}
-	}
-	return b.String()
 }
 
 // Hostname is the name of this host for Terminals, empty if it is not known.

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // scope is what a setting may differ by; every setting may differ by time.
@@ -47,9 +48,9 @@ var fields = []field{
 	newField("max-memory-per-user", byUser, "80g", func(s *Settings) *Value[snapshot.Memory] { return &s.MaxMemory }, readMemory, snapshot.Memory.String),
 	newField("max-envs-per-user", byUser, "4", func(s *Settings) *Value[int] { return &s.MaxEnvs }, readCap, strconv.Itoa),
 	newField("idle", byHost|byUser, "{after: 2h, below: 5%}", func(s *Settings) *Value[enforce.Idle] { return &s.Idle }, readIdle, idleText),
-	newField("max-duration", byHost|byUser, "7d", func(s *Settings) *Value[time.Duration] { return &s.MaxDuration }, readDuration, strictyaml.FormatDuration),
+	newField("max-duration", byHost|byUser, "7d", func(s *Settings) *Value[time.Duration] { return &s.MaxDuration }, readDuration, text.FormatDuration),
 	newField("warn", byHost|byUser, "{for: 10m}", func(s *Settings) *Value[enforce.Warn] { return &s.Warn }, readWarn, warnText),
-	newField("grace", byHost, "10s", func(s *Settings) *Value[time.Duration] { return &s.Grace }, readGrace, strictyaml.FormatDuration),
+	newField("grace", byHost, "10s", func(s *Settings) *Value[time.Duration] { return &s.Grace }, readGrace, text.FormatDuration),
 	newSwitch("kill", func(s *Settings) *Value[bool] { return &s.Kill }),
 }
 
@@ -174,9 +175,9 @@ func readPercent(n *strictyaml.Node) int {
 // idleText is the setting as it is written in a file.
 func idleText(i enforce.Idle) string {
 	if i.Below == 0 {
-		return fmt.Sprintf("{after: %s}", strictyaml.FormatDuration(i.After))
+		return fmt.Sprintf("{after: %s}", text.FormatDuration(i.After))
 	}
-	return fmt.Sprintf("{after: %s, below: %d%%}", strictyaml.FormatDuration(i.After), i.Below)
+	return fmt.Sprintf("{after: %s, below: %d%%}", text.FormatDuration(i.After), i.Below)
 }
 
 func readWarn(n *strictyaml.Node) enforce.Warn {
@@ -197,5 +198,5 @@ func warnText(w enforce.Warn) string {
 	if w.Cycles > 0 {
 		return fmt.Sprintf("{cycles: %d}", w.Cycles)
 	}
-	return fmt.Sprintf("{for: %s}", strictyaml.FormatDuration(w.For))
+	return fmt.Sprintf("{for: %s}", text.FormatDuration(w.For))
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Parse reads a policy file; name is for messages and sources. Its error is a
@@ -86,7 +87,7 @@ func (r *reader) group(name string) ([]string, error) {
 		return users, nil
 	}
 	known := slices.Sorted(maps.Keys(r.file.Groups))
-	if near := strictyaml.Nearest(name, known); near != "" {
+	if near := text.Nearest(name, known); near != "" {
 		return nil, fmt.Errorf("no such group in `groups:`; did you mean @%s?", near)
 	}
 	return nil, fmt.Errorf("no such group in `groups:`; add it there")

@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // streamTransport asks `genv usage serve` over a session that stays.
@@ -108,7 +108,7 @@ const (
 func bounded(lines []string, limit int) []string {
 	kept := lines[:min(len(lines), limit)]
 	for i, line := range kept {
-		kept[i] = strings.ToValidUTF8(line[:min(len(line), maxLine)], "")
+		kept[i] = text.Cut(line, maxLine)
 	}
 	return kept
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // nothingDone are the classes of errors after which it is certain that the host
@@ -69,11 +69,11 @@ func shownLines(report enforce.Report, lines []string) []string {
 	}
 	list := slices.Clone(lines)
 	for i, line := range list {
-		text, known := shown[strings.TrimSpace(line)]
+		own, known := shown[strings.TrimSpace(line)]
 		if !known {
-			text = "The host says: " + snapshot.Quoted(strings.TrimSpace(line), maxHostWords)
+			own = "The host says: " + text.Quoted(strings.TrimSpace(line), maxHostWords)
 		}
-		list[i] = text
+		list[i] = own
 	}
 	return list
 }
@@ -82,7 +82,7 @@ func shownLines(report enforce.Report, lines []string) []string {
 // the id that a process claims, and without quotes.
 func rawTerminating(t *enforce.Termination) string {
 	p := &t.Process
-	return fmt.Sprintf("Terminating process %d from environment %s that is running on GPU(s) %s", p.PID, cmp.Or(string(p.EID), "N/A"), enforce.Indices(p.Indices()))
+	return fmt.Sprintf("Terminating process %d from environment %s that is running on GPU(s) %s", p.PID, cmp.Or(string(p.EID), "N/A"), text.JoinIndices(p.Indices()))
 }
 
 func rawDetaching(d *enforce.Detachment) string {

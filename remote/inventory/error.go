@@ -3,8 +3,8 @@ package inventory
 import (
 	"errors"
 	"fmt"
-	"strings"
-	"unicode"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // ErrUsage is in the chain of every error of this package: the input must be
@@ -16,14 +16,7 @@ var ErrUsage = errors.New("usage error")
 type usageError struct{ err error }
 
 // Error is one line, whatever characters the names of files and hosts contain.
-func (e usageError) Error() string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, e.err.Error())
-}
+func (e usageError) Error() string { return text.Printable(e.err.Error()) }
 
 func (e usageError) Unwrap() []error { return []error{ErrUsage, e.err} }
 

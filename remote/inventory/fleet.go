@@ -94,7 +94,7 @@ func (f *fleet) in() string { return strings.Join(f.files, ", ") }
 
 // hint is the next step after an unknown name.
 func hint(name string, known []string, otherwise string) string {
-	if near := strictyaml.Nearest(name, known); near != "" {
+	if near := text.Nearest(name, known); near != "" {
 		return "did you mean " + near + "?"
 	}
 	return otherwise

@@ -3,16 +3,14 @@ package sshclient
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"strings"
 	"syscall"
-	"unicode"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient/auth"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // stopped is the error of something that ctx ended.
@@ -62,7 +60,7 @@ func isDrop(err error) bool {
 // printableError is err with its text made safe for a terminal: servers have a
 // say in it.
 func printableError(err error) error {
-	if text := err.Error(); printable(text) != text {
+	if s := err.Error(); text.Printable(s) != s {
 		return &escapedError{err}
 	}
 	return err
@@ -70,33 +68,15 @@ func printableError(err error) error {
 
 type escapedError struct{ error }
 
-func (e *escapedError) Error() string { return printable(e.error.Error()) }
+func (e *escapedError) Error() string { return text.Printable(e.error.Error()) }
 func (e *escapedError) Unwrap() error { return e.error }
 
-// printable escapes what could move a cursor or hide text: control characters,
-// invisible and reordering ones, and bytes that are not UTF-8.
-func printable(text string) string {
-	var b strings.Builder
-	for i, r := range text {
-		switch {
-		case r == unicode.ReplacementChar && text[i] != "\uFFFD"[0]:
-			fmt.Fprintf(&b, `\x%02x`, text[i])
-		case unicode.IsGraphic(r):
-			b.WriteRune(r)
-		default:
-			quoted := strconv.QuoteRuneToASCII(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-	}
-	return b.String()
-}
-
 // lastLine is the last line with text in it, printable and not too long.
-func lastLine(text string) string {
-	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+func lastLine(output string) string {
+	lines := strings.FieldsFunc(output, func(r rune) bool { return r == '\n' || r == '\r' })
 	for i := len(lines) - 1; i >= 0; i-- {
 		if line := strings.TrimSpace(lines[i]); line != "" {
-			return printable(line[:min(len(line), 300)])
+			return text.Printable(text.Cut(line, 300))
 		}
 	}
 	return ""

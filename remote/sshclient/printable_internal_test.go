@@ -11,15 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-func TestPrintable(t *testing.T) {
-	for text, want := range map[string]string{
-		"plain": "plain", "grün 漢字": "grün 漢字", "\x1b[2J": `\x1b[2J`, "a\tb\nc": `a\tb\nc`, "\xff\xfe": `\xff\xfe`,
-		"\u202egnp.exe": `\u202egnp.exe`, "\u200b": `\u200b`, "\uFFFD": "\uFFFD", "": "", "\x00": `\x00`,
-	} {
-		require.Equal(t, want, printable(text), "%q", text)
-	}
-}
-
 // FuzzExitError: whatever a host writes, the message is one printable line.
 func FuzzExitError(f *testing.F) {
 	for _, text := range []string{"", "sudo: a password is required\n", "sudo: genv: command not found", "\x1b[2J\r\n\xff", strings.Repeat("x", 1000)} {

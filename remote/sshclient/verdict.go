@@ -10,6 +10,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // verdict is the error of a command that has ended. Output of captures, and of
@@ -54,26 +55,26 @@ const statusCrashed = 2
 
 // exitError classifies the failure of a command.
 func exitError(host string, status int, signal string, stderr []byte) *remote.Error {
-	text := string(stderr)
-	last := lastLine(text)
+	said := string(stderr)
+	last := lastLine(said)
 	e := func(class remote.Class, format string, args ...any) *remote.Error {
-		return &remote.Error{Class: class, Err: fmt.Errorf("%s: %s", host, fmt.Sprintf(format, args...)), Stderr: text}
+		return &remote.Error{Class: class, Err: fmt.Errorf("%s: %s", host, fmt.Sprintf(format, args...)), Stderr: said}
 	}
 	switch {
-	case sudoPassword().MatchString(text):
+	case sudoPassword().MatchString(said):
 		return e(remote.Sudo, "sudo wants a password: %s", last)
-	case sudoRefused().MatchString(text):
+	case sudoRefused().MatchString(said):
 		return e(remote.SudoRefused, "sudo does not allow it: %s", last)
-	case status == 127 && sudoMissing().MatchString(text):
+	case status == 127 && sudoMissing().MatchString(said):
 		err := e(remote.Sudo, "there is no sudo: %s", last)
 		err.Next = "install sudo on the host, or log in as root with `sudo: false` for it in hosts.yaml"
 		return err
-	case notFound().MatchString(text), status == 127:
+	case notFound().MatchString(said), status == 127:
 		return e(remote.GenvMissing, "the program is not there: %s", orElse(last, "exit status 127"))
-	case status == statusCrashed && crash().MatchString(text):
-		return e(remote.CommandFailed, "genv crashed there: %s", lastLine(crash().FindString(text)))
+	case status == statusCrashed && crash().MatchString(said):
+		return e(remote.CommandFailed, "genv crashed there: %s", lastLine(crash().FindString(said)))
 	case signal != "":
-		return e(remote.CommandFailed, "the command was ended by signal %s", withTail(printable(signal), last))
+		return e(remote.CommandFailed, "the command was ended by signal %s", withTail(text.Printable(signal), last))
 	}
 	return e(remote.CommandFailed, "exit status %d%s", status, withTail("", last))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // observation is what /proc shows of a process, before the state files are read.
@@ -103,7 +104,7 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		return observation{}, err
 	}
 	seen := observation{environErr: environErr, lineageErr: lineageErr, process: snapshot.Process{
-		PID: pid, EID: c.eid, Start: stat.Start, Name: proc.Printable([]byte(h.Command(stat))),
+		PID: pid, EID: c.eid, Start: stat.Start, Name: text.Masked(h.Command(stat)),
 		EnvUnknown: environErr != nil, EnvOverwritten: errors.Is(environErr, proc.ErrOverwritten),
 	}}
 	for _, err := range []error{statErr, credentialsErr} {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Snapshot collects a snapshot. It calls nvidia-smi twice, or once if the list of devices
@@ -163,7 +164,7 @@ func fileWarnings(files state.Files) []string {
 		}
 		if mismatches++; mismatches <= maxMismatches {
 			warnings = append(warnings, fmt.Sprintf("environment %s is registered for uid %d (%s), but under another name, or for processes of another user",
-				snapshot.Shown(string(e.EID)), e.UID, snapshot.Shown(string(e.Username))))
+				text.Shown(string(e.EID)), e.UID, text.Shown(string(e.Username))))
 		}
 	}
 	if more := mismatches - maxMismatches; more > 0 {

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"path/filepath"
 	"strings"
-	"unicode"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // NameLength is the maximum length of a command's name in the kernel, in bytes:
@@ -51,15 +51,5 @@ func (h *Handle) CommandLine() string {
 		return ""
 	}
 	data = bytes.ReplaceAll(bytes.TrimRight(data, "\x00"), []byte{0}, []byte{' '})
-	return truncate(strings.TrimSpace(Printable(data)), snapshot.MaxCommand)
-}
-
-// Printable replaces everything in a text that a terminal might interpret, by "?".
-func Printable(text []byte) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(string(text), "?"))
+	return text.Cut(strings.TrimSpace(text.Masked(string(data))), snapshot.MaxCommand)
 }

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Container is the id of the process's container according to its cgroup (see
@@ -41,7 +41,7 @@ func ParseContainer(data []byte) string {
 			continue
 		}
 		if id := containerOf(strings.Split(string(fields[2]), "/")); id != "" {
-			return truncate(Printable([]byte(id)), maxContainer)
+			return text.Cut(text.Masked(id), maxContainer)
 		}
 	}
 	return ""
@@ -129,14 +129,3 @@ func unescape(name string) string {
 
 // maxContainer is the maximum length of a container's id, in bytes.
 const maxContainer = 128
-
-// truncate returns at most n bytes of a text, and whole characters.
-func truncate(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
-}

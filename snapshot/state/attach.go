@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // AttachRequest asks for devices, by their number or by their indices.
@@ -165,19 +166,19 @@ type Conflict struct {
 
 // String is one line for people. Texts that users chose are quoted and truncated.
 func (a Conflict) String() string {
-	text := fmt.Sprintf("device %d: environment %s", a.Index, snapshot.Shown(string(a.EID)))
+	s := fmt.Sprintf("device %d: environment %s", a.Index, text.Shown(string(a.EID)))
 	switch {
 	case a.UID != nil && a.Username != "":
-		text += fmt.Sprintf(" of %s(%d)", snapshot.Shown(string(a.Username)), *a.UID)
+		s += fmt.Sprintf(" of %s(%d)", text.Shown(string(a.Username)), *a.UID)
 	case a.UID != nil:
-		text += fmt.Sprintf(" of uid %d", *a.UID)
+		s += fmt.Sprintf(" of uid %d", *a.UID)
 	}
 	if a.Memory.Known() {
-		text += fmt.Sprintf(" has %s", a.Memory)
+		s += fmt.Sprintf(" has %s", a.Memory)
 	} else {
-		text += " has it"
+		s += " has it"
 	}
-	return text + fmt.Sprintf(" since %s", a.Since)
+	return s + fmt.Sprintf(" since %s", a.Since)
 }
 
 // conflicts are the attachments of other environments: to one device, or to all

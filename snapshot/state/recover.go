@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // recoverDropped registers environments again that are in root's copy but no longer
@@ -49,7 +50,7 @@ func (t *transaction) recoverDropped() (found bool) {
 		t.files.Environments = append(t.files.Environments, *env)
 		t.files.attachAsBefore(env.EID, before.Devices)
 		t.files.warn("environment %s of uid %d was no longer in %s although processes of its user still run in it: registered again",
-			snapshot.Shown(string(env.EID)), env.UID, envsFile)
+			text.Shown(string(env.EID)), env.UID, envsFile)
 		found = true
 	}
 	return found
@@ -103,7 +104,7 @@ func (t *transaction) recoverNew() {
 		switch {
 		case !ok:
 			if contested++; contested <= maxRecovered {
-				t.files.warn("environment %s, which began after the copy, is claimed by processes of several users: it was not registered", snapshot.Shown(string(p.EID)))
+				t.files.warn("environment %s, which began after the copy, is claimed by processes of several users: it was not registered", text.Shown(string(p.EID)))
 			}
 		case recovered[uid] < maxRecovered:
 			recovered[uid]++
@@ -120,7 +121,7 @@ func (f *Files) registerRecovered(eid snapshot.EnvID, uid snapshot.UID, group []
 		}
 	}
 	f.Environments = append(f.Environments, env)
-	f.warn("environment %s of uid %d, which began after the copy, was registered again for its processes; its configuration is lost", snapshot.Shown(string(eid)), uid)
+	f.warn("environment %s of uid %d, which began after the copy, was registered again for its processes; its configuration is lost", text.Shown(string(eid)), uid)
 }
 
 // ownerOf returns the user of the process after which an environment is named, if
@@ -172,5 +173,5 @@ func (f *Files) attachAgain(env *snapshot.Environment, index snapshot.DeviceInde
 	}
 	attach(d, snapshot.Attachment{EID: env.EID, GPUMemory: env.Config.GPUMemory, Time: at})
 	f.warn("device %s is attached to environment %s again, whose processes use it: the attachment was missing in the copy",
-		index, snapshot.Shown(string(env.EID)))
+		index, text.Shown(string(env.EID)))
 }

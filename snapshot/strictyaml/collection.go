@@ -1,12 +1,11 @@
 package strictyaml
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/xrash/smetrics"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Keys are the keys that a mapping may have, each with the reader of its value.
@@ -21,7 +20,7 @@ func (n *Node) Map(keys Keys) {
 	for _, f := range n.fields {
 		read, ok := keys[f.key.text]
 		if !ok {
-			f.key.Failf("unknown key %q; %s", f.key.text, suggestion(f.key.text, slices.Sorted(maps.Keys(keys))))
+			f.key.Failf("unknown key %q; %s", f.key.text, hint(f.key.text, slices.Sorted(maps.Keys(keys))))
 			continue
 		}
 		read(f.value)
@@ -51,36 +50,14 @@ func (n *Node) List(read func(*Node)) {
 
 // OneOf is a text that must be one of several words.
 func (n *Node) OneOf(words ...string) string {
-	text := n.Text()
-	if text == "" || slices.Contains(words, text) {
-		return text
+	word := n.Text()
+	if word == "" || slices.Contains(words, word) {
+		return word
 	}
-	n.Failf("%s%q is not known here; %s", n.label(), text, suggestion(text, words))
+	n.Failf("%s%q is not known here; %s", n.label(), word, hint(word, words))
 	return ""
 }
 
-func suggestion(word string, known []string) string {
-	if near := Nearest(word, known); near != "" {
-		return fmt.Sprintf("did you mean %q?", near)
-	}
-	return "known are " + strings.Join(known, ", ")
-}
-
-// Nearest is the known word that a misspelt one is most likely to mean, or "".
-// Of several that are equally near it is the first.
-func Nearest(word string, known []string) string {
-	limit := 1
-	if len(word) > 3 {
-		limit = max(2, len(word)/3) // 2 is two letters swapped
-	}
-	best, nearest := limit+1, ""
-	for _, k := range known {
-		if len(k)-len(word) >= best || len(word)-len(k) >= best {
-			continue // the distance is at least the difference in length
-		}
-		if d := smetrics.WagnerFischer(strings.ToLower(word), strings.ToLower(k), 1, 1, 1); d < best {
-			best, nearest = d, k
-		}
-	}
-	return nearest
+func hint(word string, known []string) string {
+	return text.Hint(word, known, "known are "+strings.Join(known, ", "))
 }

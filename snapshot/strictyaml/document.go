@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 const (
@@ -12,8 +14,8 @@ const (
 	// maxErrors is after how many errors no more are gathered: the rest tend
 	// to follow from the first ones.
 	maxErrors  = 20
-	maxQuoted  = 60  // runes of the offending line that an error repeats
-	maxMessage = 400 // runes of a message, which may repeat what was written
+	maxQuoted  = 61  // characters of the offending line that an error repeats
+	maxMessage = 401 // characters of a message, which may repeat what was written
 )
 
 // Document is a parsed file and the errors that were found in it so far.
@@ -82,7 +84,7 @@ func (d *Document) fail(line, column int, message string) {
 	}
 	d.errs = append(d.errs, &Error{
 		Place:   Place{File: d.file, Line: line, Column: column},
-		Message: cut(message, maxMessage),
+		Message: text.Shorten(message, maxMessage),
 		Source:  d.source(line),
 	})
 }
@@ -92,17 +94,5 @@ func (d *Document) source(line int) string {
 	if line < 1 || line > len(d.lines) {
 		return ""
 	}
-	return cut(strings.TrimSpace(d.lines[line-1]), maxQuoted)
-}
-
-// cut is the beginning of a text, as far as it fits.
-func cut(text string, runes int) string {
-	count := 0
-	for i := range text {
-		if count == runes {
-			return text[:i] + "…"
-		}
-		count++
-	}
-	return text
+	return text.Shorten(strings.TrimSpace(d.lines[line-1]), maxQuoted)
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // manyValued are the flags that take several values, as in 1.4.3.
@@ -115,7 +115,7 @@ func RefuseUnknown(c *cli.Context) error {
 	for _, sub := range c.Command.Subcommands {
 		names = append(names, sub.Name)
 	}
-	if near := strictyaml.Nearest(word, names); near != "" {
+	if near := text.Nearest(word, names); near != "" {
 		return Usage("unknown command %q (did you mean %q?)", word, near)
 	}
 	return Usage("unknown command %q; see %s --help", word, c.Command.HelpName)

@@ -1,30 +1,27 @@
 package command
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Duration reads seconds without a unit, or a duration with one.
-func Duration(text string) (time.Duration, error) {
-	seconds, err := strconv.ParseFloat(text, 64)
+// Duration is the value of a flag.
+func Duration(c *cli.Context, flag string) (time.Duration, error) {
+	d, err := text.ParseDuration(Given(c, flag).String(flag))
 	if err != nil {
-		return time.ParseDuration(text)
-	}
-	if !(seconds >= 0 && seconds < 1e9) { // so that neither NaN nor infinity passes
-		return 0, strconv.ErrRange
-	}
-	return time.Duration(seconds * float64(time.Second)), nil
-}
-
-// PositiveDuration reads a flag as a duration that is not zero.
-func PositiveDuration(c *cli.Context, flag string) (time.Duration, error) {
-	text := Given(c, flag).String(flag)
-	d, err := Duration(text)
-	if err != nil || d <= 0 {
-		return 0, Usage("--%s %q: write seconds, such as 10, or a duration such as 500ms", flag, text)
+		return 0, Usage("--%s %w", flag, err)
 	}
 	return d, nil
+}
+
+// PositiveDuration is the value of a flag, which must be more than 0.
+func PositiveDuration(c *cli.Context, flag string) (time.Duration, error) {
+	d, err := Duration(c, flag)
+	if err == nil && d == 0 {
+		return 0, Usage("--%s %q: write a duration of more than 0", flag, Given(c, flag).String(flag))
+	}
+	return d, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Program is what the commands see of the world outside.
@@ -28,7 +29,7 @@ type Program struct {
 // Warn prints warnings to stderr, one a line.
 func (p *Program) Warn(warnings ...string) {
 	for _, w := range warnings {
-		fmt.Fprintln(p.Err, render.Printable(w))
+		fmt.Fprintln(p.Err, text.PrintableLines(w))
 	}
 }
 

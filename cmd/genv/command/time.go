@@ -3,7 +3,7 @@ package command
 import (
 	"time"
 
-	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // layouts are how users write a time; without a zone it is local.
@@ -24,16 +24,16 @@ func (p *Program) Time(text string) (time.Time, error) {
 
 // Since reads a time, or how long ago it was, as 2h or 7d; the zero time if the text
 // is empty.
-func (p *Program) Since(text string) (time.Time, error) {
-	if text == "" {
+func (p *Program) Since(written string) (time.Time, error) {
+	if written == "" {
 		return time.Time{}, nil
 	}
-	if ago, ok := strictyaml.ParseDuration(text); ok {
+	if ago, err := text.ParseDuration(written); err == nil {
 		return p.Now().Add(-ago), nil
 	}
-	t, err := p.Time(text)
+	t, err := p.Time(written)
 	if err != nil {
-		return t, Usage("--since %q: write how long ago, as 2h or 7d, or a time as 2026-11-20T22:00", text)
+		return t, Usage("--since %q: write how long ago, as 2h or 7d, or a time as 2026-11-20T22:00", written)
 	}
 	return t, nil
 }

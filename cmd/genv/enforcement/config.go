@@ -53,8 +53,8 @@ func ReadConfig(c *cli.Context) (Config, error) {
 	if config.Format, err = command.FormatOf(c, "tui", "json"); err != nil {
 		return config, err
 	}
-	if config.Interval, err = command.Duration(c.String("interval")); err != nil || config.Interval < 0 {
-		return config, command.Usage("--interval %q: write seconds, such as 10, or a duration such as 500ms", c.String("interval"))
+	if config.Interval, err = command.Duration(c, "interval"); err != nil {
+		return config, err
 	}
 	if config.Cycles < 0 {
 		return config, command.Usage("--cycles %d: write 0 or more", config.Cycles)

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // cycleWriter shows cycles to people, event by event, or as one JSON document a line.
@@ -85,21 +85,21 @@ func (w *cycleWriter) outcome(e *enforce.Event) {
 	}
 }
 
-func (w *cycleWriter) print(host snapshot.Hostname, text string) {
+func (w *cycleWriter) print(host snapshot.Hostname, s string) {
 	if w.format == "json" || w.broken != nil {
 		return
 	}
-	_, w.broken = fmt.Fprintln(w.out, render.Printable(render.OneLine(on(host, text))))
+	_, w.broken = fmt.Fprintln(w.out, text.OneLine(on(host, s)))
 }
 
-func (w *cycleWriter) note(host snapshot.Hostname, text string) {
+func (w *cycleWriter) note(host snapshot.Hostname, s string) {
 	if w.format != "json" && !w.quiet {
-		w.remark(on(host, text))
+		w.remark(on(host, s))
 	}
 }
 
-func (w *cycleWriter) remark(text string) {
-	fmt.Fprintln(w.err, render.Printable(render.OneLine(text)))
+func (w *cycleWriter) remark(s string) {
+	fmt.Fprintln(w.err, text.OneLine(s))
 }
 
 // write ends a cycle.
@@ -136,7 +136,7 @@ func waitOf(f *enforce.Finding, now time.Time) string {
 	case f.Waits != "":
 		return fmt.Sprintf(" (waits: %s)", f.Waits)
 	case f.Pending && left > 0:
-		return fmt.Sprintf(" (waits for %s)", strictyaml.FormatDuration(left))
+		return fmt.Sprintf(" (waits for %s)", text.FormatDuration(left))
 	case f.Pending:
 		return " (waits for more cycles)"
 	case f.Decision() == enforce.DecisionUnderWay:
@@ -168,11 +168,11 @@ func (w *cycleWriter) intentions(plan enforce.Plan) {
 }
 
 // on puts a host in front of a line; this machine has no name.
-func on(host snapshot.Hostname, text string) string {
+func on(host snapshot.Hostname, s string) string {
 	if host == "" {
-		return text
+		return s
 	}
-	return fmt.Sprintf("[%s] %s", host, text)
+	return fmt.Sprintf("[%s] %s", host, s)
 }
 
 // failuresOfCycle lists the hosts that did not answer, and those whose report

@@ -5,14 +5,14 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Remark is a line about an outcome that is not simply what was asked for.
 func Remark(o enforce.Outcome) string {
 	what := fmt.Sprintf("process %d", o.PID)
 	if o.PID == 0 {
-		what = fmt.Sprintf("environment %s on device %s", snapshot.Shown(string(o.EID)), o.Device)
+		what = fmt.Sprintf("environment %s on device %s", text.Shown(string(o.EID)), o.Device)
 	}
 	switch o.Status {
 	case enforce.StatusTerminated, enforce.StatusDetached, enforce.StatusGone, enforce.StatusNotAttached, enforce.StatusSignalled:

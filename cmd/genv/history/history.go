@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Flags select from a log.
@@ -82,7 +83,7 @@ func userOf(e *audit.Entry) string {
 
 func whatOf(e *audit.Entry) string {
 	if e.Device != nil {
-		return fmt.Sprintf("device %s of %s", e.Device, snapshot.Shown(string(e.EID)))
+		return fmt.Sprintf("device %s of %s", e.Device, text.Shown(string(e.EID)))
 	}
 	return fmt.Sprintf("process %d", e.PID)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Failure is a host that failed, as JSON shows it.
@@ -58,10 +59,10 @@ func WriteFailures(w io.Writer, failures []Failure, total int) {
 	for _, class := range classes {
 		fmt.Fprintf(w, "  %s (%d)\n", class, len(byClass[class]))
 		for _, f := range byClass[class] {
-			fmt.Fprintf(w, "    %s: %s\n", f.Host, Printable(OneLine(f.Error)))
+			fmt.Fprintf(w, "    %s: %s\n", f.Host, text.OneLine(f.Error))
 		}
 		for _, step := range stepsOf(byClass[class]) {
-			fmt.Fprintf(w, "    next: %s\n", Printable(step))
+			fmt.Fprintf(w, "    next: %s\n", text.PrintableLines(step))
 		}
 	}
 }
@@ -81,7 +82,7 @@ func stepsOf(failures []Failure) []string {
 func WriteDuplicates(w io.Writer, duplicates []controller.Duplicate) {
 	for _, d := range duplicates {
 		if d.New {
-			fmt.Fprintln(w, Printable(d.String()))
+			fmt.Fprintln(w, text.PrintableLines(d.String()))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Column is a column of a table. Width is 1.4.3's: a column is at least as wide,
@@ -102,7 +103,7 @@ func (t *Table) writeText(w io.Writer, rows [][]string) error {
 	var b strings.Builder
 	for _, row := range rows {
 		for i, value := range row {
-			value = Printable(value)
+			value = text.PrintableLines(value)
 			b.WriteString(value)
 			if i < len(row)-1 {
 				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(value)))
@@ -127,7 +128,7 @@ func (t *Table) widths() []int {
 	for i, c := range t.columns {
 		widths[i] = c.Width
 		for _, row := range t.rows {
-			widths[i] = max(widths[i], utf8.RuneCountInString(Printable(row[i]))+2)
+			widths[i] = max(widths[i], utf8.RuneCountInString(text.PrintableLines(row[i]))+2)
 		}
 	}
 	return widths

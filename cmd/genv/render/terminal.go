@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"golang.org/x/term"
 )
@@ -36,25 +33,6 @@ func Prompt(in io.Reader, out io.Writer) func(string) ([]byte, error) {
 		return term.ReadPassword(int(f.Fd()))
 	}
 }
-
-// Printable escapes what a host could do to a terminal: control characters,
-// and format characters that reorder or hide text. Newlines stay.
-func Printable(s string) string {
-	if strings.IndexFunc(s, hidden) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if hidden(r) {
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-func hidden(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
 
 // progressDelay is how long a fan-out runs before it shows progress.
 const progressDelay = time.Second

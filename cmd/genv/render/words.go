@@ -2,7 +2,6 @@ package render
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -20,9 +19,6 @@ func Age(d time.Duration) string {
 	}
 	return "now"
 }
-
-// OneLine joins the lines of a text, and its words with single spaces.
-func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // Plural is a number with its noun, such as "1 host" or "2 hosts".
 func Plural(n int, noun string) string {

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Active is an environment as the variables of its shells describe it.
@@ -68,7 +69,7 @@ func VisibleDevices(devices []snapshot.DeviceIndex) string {
 	if len(devices) == 0 {
 		return "-1"
 	}
-	return snapshot.JoinIndices(devices)
+	return text.JoinIndices(devices)
 }
 
 func count(n *int) string {

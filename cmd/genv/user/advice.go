@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // In the words of 1.4.3.
@@ -28,7 +28,7 @@ var (
 type endedError struct{ eid snapshot.EnvID }
 
 func (e endedError) Error() string {
-	return fmt.Sprintf("Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a new one", snapshot.Shown(string(e.eid)))
+	return fmt.Sprintf("Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a new one", text.Shown(string(e.eid)))
 }
 
 // withPlainErrors prints the errors of a command as 1.4.3 does, without "genv:".
@@ -39,7 +39,7 @@ func (p *program) withPlainErrors(action cli.ActionFunc) cli.ActionFunc {
 		if err == nil || errors.As(err, &exit) {
 			return err
 		}
-		fmt.Fprintln(p.Err, render.Printable(advised(err)))
+		fmt.Fprintln(p.Err, text.PrintableLines(advised(err)))
 		return &command.ExitError{Code: command.ExitFailed}
 	}
 }
@@ -55,7 +55,7 @@ func advised(err error) string {
 		{[]error{nvidiasmi.ErrNoDevices}, "genv can't attach devices until then"},
 	} {
 		if slices.ContainsFunc(advice.causes, func(cause error) bool { return errors.Is(err, cause) }) {
-			return render.OneLine(err.Error()) + "; " + advice.step
+			return text.OneLine(err.Error()) + "; " + advice.step
 		}
 	}
 	if holders := holdersOf(err); len(holders) > 0 {
@@ -63,7 +63,7 @@ func advised(err error) string {
 	}
 	var path *fs.PathError
 	if errors.As(err, &path) && errors.Is(path, fs.ErrPermission) {
-		return render.OneLine(err.Error()) + "; ask its owner or root for permission, or set GENV_TMPDIR on the whole host"
+		return text.OneLine(err.Error()) + "; ask its owner or root for permission, or set GENV_TMPDIR on the whole host"
 	}
 	return err.Error()
 }

@@ -3,7 +3,6 @@ package user
 import (
 	"context"
 	"strconv"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) attachCommand() *cli.Command {
@@ -137,13 +137,9 @@ func indices(c *cli.Context) ([]snapshot.DeviceIndex, error) {
 	if !c.IsSet("index") {
 		return nil, nil
 	}
-	var list []snapshot.DeviceIndex
-	for word := range strings.SplitSeq(c.String("index"), ",") {
-		n, err := strconv.ParseUint(word, 10, 16)
-		if err != nil {
-			return nil, command.Usage("--index %q: write the index of a device, such as 0, or several, such as 0,2; `genv devices` lists them", c.String("index"))
-		}
-		list = append(list, snapshot.DeviceIndex(n))
+	list, err := text.ParseIndices[snapshot.DeviceIndex](c.String("index"))
+	if err != nil {
+		return nil, command.Usage("--index %q: write the index of a device, such as 0, or several, such as 0,2; `genv devices` lists them", c.String("index"))
 	}
 	return list, nil
 }

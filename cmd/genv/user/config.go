@@ -10,9 +10,9 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) configCommand() *cli.Command {
@@ -132,7 +132,7 @@ func (p *program) showOrSave(ctx context.Context, who *person, eid snapshot.EnvI
 		}
 		return saveSettings(dir, &env.Config, r.which)
 	}
-	_, err = fmt.Fprint(p.Out, render.Printable(configText(&env.Config, r.which)))
+	_, err = fmt.Fprint(p.Out, text.PrintableLines(configText(&env.Config, r.which)))
 	return err
 }
 

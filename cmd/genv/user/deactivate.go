@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) deactivateCommand() *cli.Command {
@@ -74,7 +75,7 @@ func remainingLine(b *state.Files, eid snapshot.EnvID) string {
 	for i, pid := range pids {
 		words[i] = strconv.Itoa(int(pid))
 	}
-	return fmt.Sprintf("Environment %s and its devices remain until its processes end: %s", snapshot.Shown(string(eid)), strings.Join(words, " "))
+	return fmt.Sprintf("Environment %s and its devices remain until its processes end: %s", text.Shown(string(eid)), strings.Join(words, " "))
 }
 
 // unregistered is errNotActive, unless the shell is registered although it has lost

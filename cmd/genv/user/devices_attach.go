@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) devicesAttach(c *cli.Context) error {
@@ -88,7 +89,7 @@ func (p *program) changeDevices(ctx context.Context, who *person, eid snapshot.E
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(p.Out, joined(attached))
+	_, err = fmt.Fprintln(p.Out, text.JoinIndices(attached))
 	return err
 }
 
@@ -117,6 +118,6 @@ func (p *program) devicesFind(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(p.Out, joined(files.AttachedTo(eid)))
+	_, err = fmt.Fprintln(p.Out, text.JoinIndices(files.AttachedTo(eid)))
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) envsCommand() *cli.Command {
@@ -72,7 +73,7 @@ func (p *program) environmentFiles(c *cli.Context) (state.Files, error) {
 	for i := range files.Environments {
 		if e := &files.Environments[i]; e.OwnerMismatch {
 			p.Warn(fmt.Sprintf("environment %s is registered for %s, but that uid has another name or its processes another owner",
-				snapshot.Shown(string(e.EID)), shownOwner(e)))
+				text.Shown(string(e.EID)), shownOwner(e)))
 		}
 	}
 	return files, err
@@ -111,7 +112,7 @@ func shownOwner(e *snapshot.Environment) string {
 	if e.Username == "" {
 		return owner(e)
 	}
-	return fmt.Sprintf("%s(%d)", snapshot.Shown(string(e.Username)), e.UID)
+	return fmt.Sprintf("%s(%d)", text.Shown(string(e.Username)), e.UID)
 }
 
 // LocalEnvironments is the JSON of `genv envs`; docs/json.md describes it.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // member is the process or the Jupyter kernel that --pid or --kernel-id names.
@@ -119,7 +119,7 @@ func (p *program) envsFind(c *cli.Context) error {
 	if env == nil {
 		return fmt.Errorf("%s is in no environment; `genv envs` lists them", r)
 	}
-	_, err = fmt.Fprintln(p.Out, render.Printable(string(env.EID)))
+	_, err = fmt.Fprintln(p.Out, text.PrintableLines(string(env.EID)))
 	return err
 }
 

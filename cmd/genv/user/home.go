@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) homeCommand() *cli.Command {
@@ -25,7 +25,7 @@ func (p *program) homeCommand() *cli.Command {
 		Action: p.withPlainErrors(func(*cli.Context) error {
 			dir, err := p.home()
 			if err == nil {
-				_, err = fmt.Fprintln(p.Out, render.Printable(dir))
+				_, err = fmt.Fprintln(p.Out, text.PrintableLines(dir))
 			}
 			return err
 		}),

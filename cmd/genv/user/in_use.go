@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // inUseTimeout is how long nvidia-smi may take to say which devices are in use.
@@ -67,24 +68,24 @@ func (u inUse) warnings(ctx context.Context, attached []snapshot.DeviceIndex) []
 
 // inUseLine is one line.
 func inUseLine(ctx context.Context, p *snapshot.Process, usage snapshot.DeviceUsage) string {
-	text := fmt.Sprintf("Warning: GPU %d is in use by process %d", usage.Index, p.PID)
+	s := fmt.Sprintf("Warning: GPU %d is in use by process %d", usage.Index, p.PID)
 	if p.UID != nil {
-		text += " of " + owner(&snapshot.Environment{UID: *p.UID, Username: state.Users{}.Username(ctx, *p.UID)})
+		s += " of " + owner(&snapshot.Environment{UID: *p.UID, Username: state.Users{}.Username(ctx, *p.UID)})
 	}
 	if command := cmp.Or(p.Command, p.Name); command != "" {
-		text += ": " + snapshot.ShownCommand(command)
+		s += ": " + text.ShownCommand(command)
 	}
 	if usage.Memory.Known() {
-		text += fmt.Sprintf(", with %s", usage.Memory)
+		s += fmt.Sprintf(", with %s", usage.Memory)
 	}
-	return text
+	return s
 }
 
 // reportAttached prints the devices of an environment, and which processes use those
 // that are new: to stderr, so that no script reads it as output.
 func (p *program) reportAttached(ctx context.Context, others inUse, before, now []snapshot.DeviceIndex) {
 	if len(now) > 0 {
-		p.Warn("Attached GPUs: " + joined(now))
+		p.Warn("Attached GPUs: " + text.JoinIndices(now))
 	}
 	p.Warn(others.warnings(ctx, without(now, before))...)
 }

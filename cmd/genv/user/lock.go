@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) lockCommand() *cli.Command {
@@ -78,7 +78,7 @@ func (p *program) lockDevices(ctx context.Context, who *person, devices []snapsh
 	if busy.Holder != nil {
 		holder = busy.Holder.String()
 	}
-	fmt.Fprintln(p.Err, render.Printable(fmt.Sprintf("genv: waiting for %s, which is held by %s", busy.Path, holder)))
+	fmt.Fprintln(p.Err, text.PrintableLines(fmt.Sprintf("genv: waiting for %s, which is held by %s", busy.Path, holder)))
 	release, err = who.Store.LockDevices(ctx, devices)
 	if again := (*state.BusyError)(nil); errors.As(err, &again) && again.Waited == 0 {
 		return nil, busy // interrupted before the second attempt: the first one knows the holder

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // program is genv as its commands see it.
@@ -68,7 +69,7 @@ func (w *person) active(ctx context.Context) (snapshot.EnvID, error) {
 	}
 	for _, pid := range parents {
 		if env := files.EnvironmentOf(pid); env != nil {
-			return "", fmt.Errorf("sudo hides that this shell is in environment %s: run `sudo -E env PATH=$PATH genv …` instead", snapshot.Shown(string(env.EID)))
+			return "", fmt.Errorf("sudo hides that this shell is in environment %s: run `sudo -E env PATH=$PATH genv …` instead", text.Shown(string(env.EID)))
 		}
 	}
 	return "", errNotActive

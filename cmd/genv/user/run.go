@@ -16,10 +16,10 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) runCommand() *cli.Command {
@@ -136,7 +136,7 @@ func (p *program) runShims() string {
 // notStarted prints why a command could not be run, and has the status of env(1) for
 // that.
 func (p *program) notStarted(name string, err error) error {
-	fmt.Fprintf(p.Err, "genv %s: %s\n", name, render.Printable(err.Error()))
+	fmt.Fprintf(p.Err, "genv %s: %s\n", name, text.PrintableLines(err.Error()))
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		return &command.ExitError{Code: exitNotFound}
 	}

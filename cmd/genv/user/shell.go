@@ -8,10 +8,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) shellCommand() *cli.Command {
@@ -44,7 +44,7 @@ func (p *program) shellInit(c *cli.Context) error {
 	}
 	if options.Shims, err = p.shims(exe); err != nil {
 		// The shell is useful without the shims too.
-		fmt.Fprintln(p.Err, render.Printable(fmt.Sprintf("genv: nvidia-smi and docker will show all devices: %v", err)))
+		fmt.Fprintln(p.Err, text.PrintableLines(fmt.Sprintf("genv: nvidia-smi and docker will show all devices: %v", err)))
 	}
 	code, err := shell.Init(options)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"syscall"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/cmd/genv/shell/docker"
 	"github.com/seed-3119e985/genv/cmd/genv/shell/smi"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Shim is the program that this one replaces, if it was called by its name.
@@ -27,7 +27,7 @@ func RunShim(ctx context.Context, with command.Program, name string, args []stri
 	if err == nil {
 		return status
 	}
-	fmt.Fprintf(p.Err, "genv: %s\n", render.Printable(err.Error()))
+	fmt.Fprintf(p.Err, "genv: %s\n", text.PrintableLines(err.Error()))
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		return exitNotFound

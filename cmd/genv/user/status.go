@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) statusCommand() *cli.Command {
@@ -44,7 +45,7 @@ func (p *program) status(c *cli.Context) error {
 		p.Warn(endedError{eid}.Error())
 		return nil
 	}
-	_, err = fmt.Fprint(p.Out, render.Printable(statusText(env, files.AttachedTo(eid))))
+	_, err = fmt.Fprint(p.Out, text.PrintableLines(statusText(env, files.AttachedTo(eid))))
 	return err
 }
 
@@ -55,7 +56,7 @@ func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex) stri
 	if len(attached) == 0 {
 		b.WriteString("Detached from GPUs\n")
 	} else {
-		fmt.Fprintf(&b, "Attached to GPUs at indices %s\n", joined(attached))
+		fmt.Fprintf(&b, "Attached to GPUs at indices %s\n", text.JoinIndices(attached))
 	}
 	var lines []string
 	if env.Config.Name != "" {
@@ -71,13 +72,4 @@ func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex) stri
 		b.WriteString("\nConfiguration\n    " + strings.Join(lines, "\n    ") + "\n\n")
 	}
 	return b.String()
-}
-
-// joined lists indices as in CUDA_VISIBLE_DEVICES.
-func joined(indices []snapshot.DeviceIndex) string {
-	words := make([]string, len(indices))
-	for i, index := range indices {
-		words[i] = index.String()
-	}
-	return strings.Join(words, ",")
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Why a container can't have the devices that it asks for.
@@ -78,16 +79,14 @@ func (env Environment) pick(what, list string) ([]snapshot.DeviceIndex, error) {
 	if list == "all" {
 		return env.Devices, nil
 	}
-	var devices []snapshot.DeviceIndex
-	for text := range strings.SplitSeq(list, ",") {
-		n, err := strconv.ParseUint(text, 10, 16)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w: name devices by their index, %q is none", what, ErrRequest, text)
+	devices, err := text.ParseIndices[snapshot.DeviceIndex](list)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", what, ErrRequest, err)
+	}
+	for _, device := range devices {
+		if !slices.Contains(env.Devices, device) {
+			return nil, fmt.Errorf("%s: %d is %w: this environment has %s", what, device, ErrNotAttached, join(env.Devices))
 		}
-		if !slices.Contains(env.Devices, snapshot.DeviceIndex(n)) {
-			return nil, fmt.Errorf("%s: %d is %w: this environment has %s", what, n, ErrNotAttached, join(env.Devices))
-		}
-		devices = append(devices, snapshot.DeviceIndex(n))
 	}
 	return devices, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Environment is what a container gets to know and to use.
@@ -131,5 +132,5 @@ func join(devices []snapshot.DeviceIndex) string {
 	if len(devices) == 0 {
 		return visibleNone
 	}
-	return snapshot.JoinIndices(devices)
+	return text.JoinIndices(devices)
 }

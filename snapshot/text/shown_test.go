@@ -1,4 +1,4 @@
-package snapshot_test
+package text_test
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func TestShown(t *testing.T) {
@@ -33,14 +33,14 @@ func TestShown(t *testing.T) {
 		{"marks over the letters", "a\u0301\u0301", `"a??"`},
 		{"another alphabet", "プロジェクト", `"プロジェクト"`},
 	} {
-		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.want, snapshot.Shown(tt.text)) })
+		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.want, text.Shown(tt.text)) })
 	}
 }
 
 func TestQuoted(t *testing.T) {
-	require.Equal(t, `"alice"`, snapshot.Quoted("alice", 5))
-	require.Equal(t, `"ali…"`, snapshot.Quoted("alice", 4))
-	require.Equal(t, `"it's ? 'x'"`, snapshot.Quoted("it's \a \"x\"", 100))
+	require.Equal(t, `"alice"`, text.Quoted("alice", 5))
+	require.Equal(t, `"ali…"`, text.Quoted("alice", 4))
+	require.Equal(t, `"it's ? 'x'"`, text.Quoted("it's \a \"x\"", 100))
 }
 
 // FuzzShown: whatever the text, it is one word of safe characters, or stays
@@ -49,11 +49,11 @@ func FuzzShown(f *testing.F) {
 	for _, seed := range []string{"", "1", `a"b`, "\x1b[2J", "\xff\xfe", strings.Repeat("é", 100), "N/A", "“"} {
 		f.Add(seed)
 	}
-	f.Fuzz(func(t *testing.T, text string) {
-		shown := snapshot.Shown(text)
+	f.Fuzz(func(t *testing.T, s string) {
+		shown := text.Shown(s)
 		require.True(t, utf8.ValidString(shown))
 		if !strings.HasPrefix(shown, `"`) {
-			require.Equal(t, text, shown)
+			require.Equal(t, s, shown)
 			require.Regexp(t, `^[A-Za-z0-9._:@/+-]{1,32}$`, shown)
 			return
 		}

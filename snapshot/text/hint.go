@@ -1,0 +1,36 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/xrash/smetrics"
+)
+
+// Hint asks whether the known word nearest to a misspelt one was meant: did you
+// mean "enforce"? Where none is near it is otherwise.
+func Hint(word string, known []string, otherwise string) string {
+	if near := Nearest(word, known); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return otherwise
+}
+
+// Nearest is the known word that a misspelt one is most likely to mean, or "". Of
+// several that are equally near it is the first.
+func Nearest(word string, known []string) string {
+	limit := 1
+	if len(word) > 3 {
+		limit = max(2, len(word)/3) // 2 is two letters swapped
+	}
+	best, found := limit+1, ""
+	for _, k := range known {
+		if len(k)-len(word) >= best || len(word)-len(k) >= best {
+			continue // the distance is at least the difference in length
+		}
+		if d := smetrics.WagnerFischer(strings.ToLower(word), strings.ToLower(k), 1, 1, 1); d < best {
+			best, found = d, k
+		}
+	}
+	return found
+}
