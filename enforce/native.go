@@ -56,13 +56,6 @@ func DecodeNativeReport(data []byte) (Report, error) {
 		r.Terminate = append(r.Terminate, Termination{Process: processes[i]})
 	}
 	slices.SortFunc(r.Terminate, func(a, b Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
-	if n.Detach == nil {
-		return r, nil
-	}
-	detach, err := json.Marshal(n.Detach)
-	if err != nil {
-		return Report{}, fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
-	}
-	r.Detach, err = decodeDetachments(detach)
+	r.Detach, err = decodeDetachments(n.Detach)
 	return r, err
 }

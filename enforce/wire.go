@@ -86,48 +86,19 @@ func DecodeReport(data []byte) (Report, error) {
 	if len(data) > MaxReportBytes {
 		return Report{}, fmt.Errorf("%w: a report of %d bytes is longer than the %d that are read", snapshot.ErrInvalid, len(data), MaxReportBytes)
 	}
-	fields, err := reportFields(data)
-	if err != nil {
+	var fields wireReport
+	if err := snapshot.UnmarshalExact(data, &fields); err != nil {
 		return Report{}, err
 	}
 	var r Report
-	if r.Terminate, err = decodeTerminations(fields["terminate"]); err != nil {
+	var err error
+	if r.Terminate, err = decodeTerminations(fields.Terminate); err != nil {
 		return Report{}, fmt.Errorf("terminate: %w", err)
 	}
-	if r.Detach, err = decodeDetachments(fields["detach"]); err != nil {
+	if r.Detach, err = decodeDetachments(fields.Detach); err != nil {
 		return Report{}, fmt.Errorf("detach: %w", err)
 	}
 	return r, nil
-}
-
-// reportFields splits an object that must have exactly the keys of wireReport.
-func reportFields(data []byte) (map[string]json.RawMessage, error) {
-	fields, err := reportObject(data)
-	if err != nil {
-		return nil, err
-	}
-	for _, key := range []string{"terminate", "detach"} {
-		if _, ok := fields[key]; !ok {
-			return nil, fmt.Errorf("%w: the key %q is missing", snapshot.ErrInvalid, key)
-		}
-	}
-	for key := range fields {
-		if key != "terminate" && key != "detach" {
-			return nil, fmt.Errorf("%w: %q is no key of this version", snapshot.ErrInvalid, key)
-		}
-	}
-	return fields, nil
-}
-
-func reportObject(data []byte) (map[string]json.RawMessage, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return nil, fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
-	}
-	if fields == nil {
-		return nil, fmt.Errorf("%w: null is no object", snapshot.ErrInvalid)
-	}
-	return fields, nil
 }
 
 func decodeTerminations(data []byte) ([]Termination, error) {
@@ -143,11 +114,7 @@ func decodeTerminations(data []byte) ([]Termination, error) {
 	return items, nil
 }
 
-func decodeDetachments(data []byte) ([]Detachment, error) {
-	devices, err := reportObject(data)
-	if err != nil {
-		return nil, err
-	}
+func decodeDetachments(devices map[string]json.RawMessage) ([]Detachment, error) {
 	var items []Detachment
 	for key, raw := range devices {
 		index, err := strconv.ParseUint(key, 10, 16)

@@ -1,0 +1,187 @@
+package snapshot
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// The native format is that of our own hosts and controllers (genv usage serve):
+// all that a Snapshot holds, and the unknown as unknown. Keys may be added to it:
+// a decoder ignores those that it does not know.
+type (
+	nativeSnapshot struct {
+		BootID       string              `json:"boot_id,omitempty"`
+		UTCOffset    *int                `json:"utc_offset_s,omitempty"`
+		MachineID    string              `json:"machine_id,omitempty"`
+		StateFolder  string              `json:"state_folder,omitempty"`
+		Processes    []nativeProcess     `json:"processes"`
+		Environments []nativeEnvironment `json:"envs"`
+		Devices      []nativeDevice      `json:"devices"`
+		Warnings     []string            `json:"warnings,omitempty"`
+	}
+	nativeProcess struct {
+		wireProcess
+		Start          StartTime `json:"start,omitempty"`
+		UID            *UID      `json:"uid,omitempty"`
+		Name           string    `json:"name,omitempty"`
+		Command        string    `json:"command,omitempty"`
+		Username       Username  `json:"user,omitempty"`
+		UserUnknown    bool      `json:"user_unknown,omitempty"`
+		Protected      string    `json:"protected,omitempty"`
+		Container      string    `json:"container,omitempty"`
+		Inherited      EnvID     `json:"inherited_eid,omitempty"`
+		EnvUnknown     bool      `json:"env_unknown,omitempty"`
+		EnvOverwritten bool      `json:"env_overwritten,omitempty"`
+	}
+	nativeEnvironment struct {
+		wireEnvironment
+		OwnerMismatch bool `json:"owner_mismatch,omitempty"`
+	}
+	nativeDevice struct {
+		wireDevice
+		UUID        GPUUUID `json:"uuid,omitempty"`
+		Name        string  `json:"name,omitempty"`
+		UsedMemory  *string `json:"used_memory,omitempty"`
+		Utilization *int    `json:"utilization,omitempty"`
+	}
+)
+
+// maxWarnings is how many warnings of a host are kept. More are no reason to drop
+// its snapshot: its users can make it warn.
+const maxWarnings = 256
+
+// maxOffset is further from UTC than any zone is, in seconds.
+const maxOffset = 24 * 60 * 60
+
+// EncodeNative writes all that a snapshot holds, as one line of JSON.
+func EncodeNative(s *Snapshot) ([]byte, error) {
+	n := nativeSnapshot{
+		BootID: s.BootID, UTCOffset: s.UTCOffset, MachineID: s.MachineID, StateFolder: s.StateFolder, Warnings: s.Warnings,
+		Processes: nativeProcesses(s.Processes), Environments: []nativeEnvironment{}, Devices: []nativeDevice{},
+	}
+	for i, w := range environmentsToWire(s.Environments) {
+		n.Environments = append(n.Environments, nativeEnvironment{w, s.Environments[i].OwnerMismatch})
+	}
+	for i, w := range devicesToWire(s.Devices) {
+		d := &s.Devices[i]
+		n.Devices = append(n.Devices, nativeDevice{w, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization})
+	}
+	return Marshal(n)
+}
+
+// Marshal is json.Marshal, but leaves HTML as it is: escaped, a text of a user would
+// be six times as long.
+func Marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+func nativeProcesses(processes []Process) []nativeProcess {
+	out := make([]nativeProcess, 0, len(processes))
+	for i := range processes {
+		p := &processes[i]
+		out = append(out, nativeProcess{
+			wireProcess: processToWire(p), Start: p.Start, UID: p.UID, Name: p.Name, Command: p.Command,
+			Username: p.Username, UserUnknown: p.UserUnknown, Protected: p.Protected, Container: p.Container,
+			Inherited: p.Inherited, EnvUnknown: p.EnvUnknown, EnvOverwritten: p.EnvOverwritten,
+		})
+	}
+	return out
+}
+
+// EncodeNativeProcesses writes processes as EncodeNative does, for reports.
+func EncodeNativeProcesses(processes []Process) ([]byte, error) {
+	return Marshal(nativeProcesses(processes))
+}
+
+// DecodeNativeProcesses reads what EncodeNativeProcesses wrote.
+func DecodeNativeProcesses(data []byte) ([]Process, error) {
+	if err := checkAmount(data); err != nil {
+		return nil, err
+	}
+	var list []nativeProcess
+	if err := unmarshal(data, &list); err != nil {
+		return nil, err
+	}
+	return fromWire(list, "process", maxProcesses, nativeProcess.process, idOfProcess)
+}
+
+// DecodeNative reads what EncodeNative wrote. Every field is checked; an error
+// wraps ErrInvalid.
+func DecodeNative(data []byte) (*Snapshot, error) {
+	if err := checkAmount(data); err != nil {
+		return nil, err
+	}
+	var n nativeSnapshot
+	if err := unmarshal(data, &n); err != nil {
+		return nil, err
+	}
+	if n.Processes == nil || n.Environments == nil || n.Devices == nil {
+		return nil, fmt.Errorf("%w: a part of the snapshot is missing", ErrInvalid)
+	}
+	if o := orZero(n.UTCOffset); o < -maxOffset || o > maxOffset {
+		return nil, fmt.Errorf("%w: a clock %d seconds from UTC", ErrInvalid, o)
+	}
+	s := &Snapshot{BootID: n.BootID, UTCOffset: n.UTCOffset, MachineID: n.MachineID, StateFolder: n.StateFolder, Warnings: keptWarnings(n.Warnings)}
+	err := cmp.Or(CheckText("boot_id", s.BootID), CheckText("machine_id", s.MachineID), CheckText("state_folder", s.StateFolder))
+	if err != nil {
+		return nil, err
+	}
+	if s.Processes, err = fromWire(n.Processes, "process", maxProcesses, nativeProcess.process, idOfProcess); err != nil {
+		return nil, err
+	}
+	if s.Environments, err = boundedTogether(fromWire(n.Environments, "environment", maxEnvironments, nativeEnvironment.environment, idOfEnvironment)); err != nil {
+		return nil, err
+	}
+	if s.Devices, err = fromWire(n.Devices, "device", maxDevices, nativeDevice.device, idOfDevice); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// keptWarnings are those that are shown, each cut; whoever prints them escapes them.
+func keptWarnings(warnings []string) []string {
+	var kept []string
+	for _, w := range warnings[:min(len(warnings), maxWarnings)] {
+		kept = append(kept, text.Cut(w, maxTextLength))
+	}
+	if more := len(warnings) - maxWarnings; more > 0 {
+		kept = append(kept, fmt.Sprintf("%d more warnings, which are not shown", more))
+	}
+	return kept
+}
+
+func (n nativeProcess) process() (Process, error) {
+	p, err := n.wireProcess.process()
+	p.Start, p.UID, p.Name, p.Command, p.Username, p.UserUnknown = n.Start, n.UID, n.Name, n.Command, n.Username, n.UserUnknown
+	p.Protected, p.Container, p.Inherited, p.EnvUnknown, p.EnvOverwritten = n.Protected, n.Container, n.Inherited, n.EnvUnknown, n.EnvOverwritten
+	return p, cmp.Or(
+		err, CheckText("name", p.Name), CheckText("command", p.Command), CheckText("user", string(p.Username)),
+		CheckText("protected", p.Protected), CheckText("container", p.Container), CheckText("inherited_eid", string(p.Inherited)),
+	)
+}
+
+func (n nativeEnvironment) environment() (Environment, error) {
+	e, err := n.wireEnvironment.environment()
+	e.OwnerMismatch = n.OwnerMismatch
+	return e, err
+}
+
+func (n nativeDevice) device() (Device, error) {
+	d, err := n.wireDevice.device()
+	used, bad := memoryFromWire("used_memory", orZero(n.UsedMemory))
+	d.UUID, d.Name, d.UsedMemory, d.Utilization = n.UUID, n.Name, used, n.Utilization
+	if u := orZero(d.Utilization); u < 0 || u > 100 {
+		bad = fmt.Errorf("%w: a utilization of %d per cent", ErrInvalid, u)
+	}
+	return d, cmp.Or(err, CheckText("uuid", string(d.UUID)), CheckText("name", d.Name), bad)
+}

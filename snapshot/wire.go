@@ -1,0 +1,133 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// The wire types are what both formats have in common, with the keys of 1.4.3 in
+// the order in which it writes them.
+type (
+	wireProcess struct {
+		PID   PID         `json:"pid"`
+		Usage []wireUsage `json:"used_gpu_memory"`
+		EID   *EnvID      `json:"eid"`
+	}
+	wireUsage struct {
+		Index  DeviceIndex `json:"index"`
+		Memory *string     `json:"gpu_memory"`
+	}
+	wireEnvironment struct {
+		EID       EnvID      `json:"eid"`
+		UID       UID        `json:"uid"`
+		Creation  string     `json:"creation"`
+		Username  *Username  `json:"username"`
+		Config    wireConfig `json:"config"`
+		PIDs      []PID      `json:"pids"`
+		KernelIDs []string   `json:"kernel_ids"`
+	}
+	wireConfig struct {
+		Name      *string `json:"name"`
+		GPUMemory *string `json:"gpu_memory"`
+		GPUs      *int    `json:"gpus"`
+	}
+	wireDevice struct {
+		Index       DeviceIndex      `json:"index"`
+		TotalMemory string           `json:"total_memory"`
+		Attachments []wireAttachment `json:"attachments"`
+	}
+	wireAttachment struct {
+		EID       EnvID   `json:"eid"`
+		GPUMemory *string `json:"gpu_memory"`
+		Time      string  `json:"time"`
+	}
+)
+
+// What one host may say. The figures are far above real hosts and low enough
+// that a hostile one cannot fill the controller's memory.
+const (
+	maxProcesses    = 65536
+	maxEnvironments = 10_000
+	maxDevices      = 1024
+	maxAttachments  = 65536
+	maxPIDs         = 65536 // and kernels, of all environments: each is looked up, under the lock
+	maxTextLength   = 4096  // bytes
+	// maxValues is of a whole document. A list of empty objects takes a hundred
+	// times its length in memory, so what is too much is refused unread.
+	maxValues = 1 << 20
+	// maxReason is how much of an error of package json is kept, in bytes: it
+	// repeats what was written.
+	maxReason = 200
+)
+
+// checkAmount refuses more values than maxValues. There is a comma between any
+// two; those in texts count too, which only makes it stricter.
+func checkAmount(data []byte) error {
+	if n := bytes.Count(data, []byte{','}); n > maxValues {
+		return tooMany(n, "values", maxValues)
+	}
+	return nil
+}
+
+func tooMany(n int, what string, limit int) error {
+	return fmt.Errorf("%w: %d %s are more than the %d that are read", ErrInvalid, n, what, limit)
+}
+
+func unmarshal(data []byte, into any) error {
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%w: %s", ErrInvalid, text.Cut(err.Error(), maxReason))
+	}
+	return nil
+}
+
+func processToWire(p *Process) wireProcess {
+	w := wireProcess{PID: p.PID, EID: orNull(p.EID), Usage: make([]wireUsage, 0, len(p.Usage))}
+	for _, u := range p.Usage {
+		w.Usage = append(w.Usage, wireUsage{Index: u.Index, Memory: orNull(u.Memory.String())})
+	}
+	return w
+}
+
+func environmentsToWire(envs []Environment) []wireEnvironment {
+	out := make([]wireEnvironment, 0, len(envs))
+	for i := range envs {
+		e := &envs[i]
+		config := wireConfig{Name: orNull(e.Config.Name), GPUMemory: orNull(e.Config.GPUMemory.String()), GPUs: e.Config.GPUs}
+		out = append(out, wireEnvironment{
+			EID: e.EID, UID: e.UID, Creation: e.Creation.String(), Username: orNull(e.Username),
+			Config: config, PIDs: orEmpty(e.PIDs), KernelIDs: orEmpty(e.KernelIDs),
+		})
+	}
+	return out
+}
+
+func devicesToWire(devices []Device) []wireDevice {
+	out := make([]wireDevice, 0, len(devices))
+	for _, d := range devices {
+		attachments := make([]wireAttachment, 0, len(d.Attachments))
+		for _, a := range d.Attachments {
+			attachments = append(attachments, wireAttachment{EID: a.EID, GPUMemory: orNull(a.GPUMemory.String()), Time: a.Time.String()})
+		}
+		out = append(out, wireDevice{Index: d.Index, TotalMemory: d.TotalMemory.String(), Attachments: attachments})
+	}
+	return out
+}
+
+// orNull is nil, JSON's null, for an empty text.
+func orNull[T ~string](s T) *T {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// orEmpty is [] where JSON would otherwise show null.
+func orEmpty[T any](items []T) []T {
+	if items == nil {
+		return []T{}
+	}
+	return items
+}

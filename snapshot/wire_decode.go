@@ -1,0 +1,170 @@
+package snapshot
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+)
+
+// The rules for what is read hold for both formats.
+
+func processesFromWire(list []wireProcess) ([]Process, error) {
+	return fromWire(list, "process", maxProcesses, wireProcess.process, idOfProcess)
+}
+
+func environmentsFromWire(list []wireEnvironment) ([]Environment, error) {
+	return boundedTogether(fromWire(list, "environment", maxEnvironments, wireEnvironment.environment, idOfEnvironment))
+}
+
+func devicesFromWire(list []wireDevice) ([]Device, error) {
+	return fromWire(list, "device", maxDevices, wireDevice.device, idOfDevice)
+}
+
+// By what an item is known in its list.
+func idOfProcess(p Process) PID           { return p.PID }
+func idOfEnvironment(e Environment) EnvID { return e.EID }
+func idOfDevice(d Device) DeviceIndex     { return d.Index }
+func idOfUsage(u DeviceUsage) DeviceIndex { return u.Index }
+func idOfAttachment(a Attachment) EnvID   { return a.EID }
+
+// fromWire converts the items of a list. It refuses more than limit of them, and
+// two with the same id.
+func fromWire[Wire, Model any, ID comparable](items []Wire, name string, limit int, convert func(Wire) (Model, error), id func(Model) ID) ([]Model, error) {
+	if len(items) > limit {
+		return nil, tooMany(len(items), name+" entries", limit)
+	}
+	out := make([]Model, 0, len(items))
+	seen := make(map[ID]bool, len(items))
+	for i := range items {
+		v, err := convert(items[i])
+		if err != nil {
+			return nil, fmt.Errorf("%s %d: %w", name, i, err)
+		}
+		if seen[id(v)] {
+			return nil, fmt.Errorf("%w: %s %v is listed twice", ErrInvalid, name, id(v))
+		}
+		seen[id(v)] = true
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+func (w wireProcess) process() (Process, error) {
+	p := Process{PID: w.PID, EID: orZero(w.EID)}
+	usage, err := fromWire(w.Usage, "usage", maxDevices, wireUsage.usage, idOfUsage)
+	p.Usage = usage
+	return p, cmp.Or(checkPID(p.PID), CheckText("eid", string(p.EID)), err)
+}
+
+func (w wireUsage) usage() (DeviceUsage, error) {
+	memory, err := memoryFromWire("gpu_memory", orZero(w.Memory))
+	return DeviceUsage{Index: w.Index, Memory: memory}, cmp.Or(checkIndex(w.Index), err)
+}
+
+func (w wireEnvironment) environment() (Environment, error) {
+	e := Environment{EID: w.EID, UID: w.UID, Username: orZero(w.Username), PIDs: w.PIDs, KernelIDs: w.KernelIDs}
+	for _, pid := range e.PIDs {
+		if err := checkPID(pid); err != nil {
+			return e, err
+		}
+	}
+	for _, id := range e.KernelIDs {
+		if err := checkID("kernel id", id); err != nil {
+			return e, err
+		}
+	}
+	var created, config error
+	e.Creation, created = dateFromWire("creation", w.Creation)
+	e.Config, config = w.Config.config()
+	return e, cmp.Or(checkID("eid", string(e.EID)), created, CheckText("username", string(e.Username)), config)
+}
+
+func (w wireConfig) config() (EnvConfig, error) {
+	memory, err := memoryFromWire("gpu_memory", orZero(w.GPUMemory))
+	c := EnvConfig{Name: orZero(w.Name), GPUMemory: memory, GPUs: w.GPUs}
+	if n := orZero(c.GPUs); n < 0 || n > math.MaxInt32 {
+		err = fmt.Errorf("%w: %d gpus", ErrInvalid, n)
+	}
+	return c, cmp.Or(CheckText("name", c.Name), err)
+}
+
+// boundedTogether refuses more PIDs and kernels than maxPIDs in all environments.
+func boundedTogether(envs []Environment, err error) ([]Environment, error) {
+	living := 0
+	for i := range envs {
+		living += len(envs[i].PIDs) + len(envs[i].KernelIDs)
+	}
+	if living > maxPIDs {
+		return nil, tooMany(living, "pids and kernels", maxPIDs)
+	}
+	return envs, err
+}
+
+func (w wireDevice) device() (Device, error) {
+	memory, err := memoryFromWire("total_memory", w.TotalMemory)
+	attachments, bad := fromWire(w.Attachments, "attachment", maxAttachments, wireAttachment.attachment, idOfAttachment)
+	return Device{Index: w.Index, TotalMemory: memory, Attachments: attachments}, cmp.Or(checkIndex(w.Index), err, bad)
+}
+
+func (w wireAttachment) attachment() (Attachment, error) {
+	memory, err := memoryFromWire("gpu_memory", orZero(w.GPUMemory))
+	at, bad := dateFromWire("time", w.Time)
+	return Attachment{EID: w.EID, GPUMemory: memory, Time: at}, cmp.Or(checkID("eid", string(w.EID)), err, bad)
+}
+
+// memoryFromWire reads an amount of memory; the empty text is not known.
+func memoryFromWire(name, amount string) (Memory, error) {
+	if amount == "" {
+		return Memory{}, nil
+	}
+	if err := CheckText(name, amount); err != nil {
+		return Memory{}, err
+	}
+	m, err := ParseMemory(amount)
+	if err != nil {
+		return Memory{}, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
+	}
+	return m, nil
+}
+
+func dateFromWire(name, date string) (Date, error) {
+	if err := CheckText(name, date); err != nil {
+		return Date{}, err
+	}
+	d, err := ParseDate(date)
+	if err != nil {
+		return Date{}, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
+	}
+	return d, nil
+}
+
+func checkPID(pid PID) error {
+	if pid < 1 {
+		return fmt.Errorf("%w: there is no process %d", ErrInvalid, pid)
+	}
+	return nil
+}
+
+func checkIndex(index DeviceIndex) error {
+	if index < 0 || index >= maxDevices {
+		return fmt.Errorf("%w: the device index %d is not from 0 to %d", ErrInvalid, index, maxDevices-1)
+	}
+	return nil
+}
+
+// checkID is CheckText of a text that must not be empty.
+func checkID(name, id string) error {
+	if id == "" {
+		return fmt.Errorf("%w: %s is empty", ErrInvalid, name)
+	}
+	return CheckText(name, id)
+}
+
+// orZero is the zero value, which is unknown or none, for JSON's null.
+func orZero[T any](v *T) T {
+	if v == nil {
+		var zero T
+		return zero
+	}
+	return *v
+}
