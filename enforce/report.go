@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -105,9 +106,17 @@ func (t Termination) KillLine() string { return "Killing " + t.object() }
 // Intention is the line of a dry run.
 func (t Termination) Intention() string { return "Would terminate " + t.object() }
 
-func (t Termination) object() string {
+// Raw is String as 1.4.3 itself prints it: with the id that the process claims, as
+// its user wrote it. It is for comparing, not for showing.
+func (t Termination) Raw() string {
+	return "Terminating " + t.objectFrom(cmp.Or(string(t.Process.EID), noEnvironment))
+}
+
+func (t Termination) object() string { return t.objectFrom(t.From()) }
+
+func (t Termination) objectFrom(environment string) string {
 	p := &t.Process
-	return fmt.Sprintf("process %d from environment %s that is running on GPU(s) %s", p.PID, t.From(), text.JoinIndices(p.Indices()))
+	return fmt.Sprintf("process %d from environment %s that is running on GPU(s) %s", p.PID, environment, text.JoinIndices(p.Indices()))
 }
 
 // String is the line that 1.4.3 prints when it removes the attachment.
@@ -116,18 +125,27 @@ func (d Detachment) String() string { return "Detaching " + d.object() }
 // Intention is the line of a dry run.
 func (d Detachment) Intention() string { return "Would detach " + d.object() }
 
-func (d Detachment) object() string {
-	user := string(d.Environment.Username)
-	if user == "" {
-		user = fmt.Sprint(d.Environment.UID)
-	}
-	return fmt.Sprintf("environment %s of user %s from device %s", nameEnv(d.Environment.EID), text.Shown(user), d.Device)
+// Raw is String as 1.4.3 itself prints it, with names as users wrote them. It is
+// for comparing, not for showing.
+func (d Detachment) Raw() string {
+	return "Detaching " + d.objectOf(func(name string) string { return name })
 }
 
-// nameEnv is how a line names an environment, or the want of one.
-func nameEnv(eid snapshot.EnvID) string {
+func (d Detachment) object() string { return d.objectOf(text.Shown) }
+
+func (d Detachment) objectOf(show func(string) string) string {
+	e := &d.Environment
+	user := cmp.Or(string(e.Username), fmt.Sprint(e.UID))
+	return fmt.Sprintf("environment %s of user %s from device %s", show(string(e.EID)), show(user), d.Device)
+}
+
+// noEnvironment is how the lines of 1.4.3 say that a process is in no environment.
+const noEnvironment = "N/A"
+
+// NameEnv is an environment as a line names it, safe to show; "N/A" for none.
+func NameEnv(eid snapshot.EnvID) string {
 	if eid == "" {
-		return "N/A"
+		return noEnvironment
 	}
 	return text.Shown(string(eid))
 }
@@ -154,9 +172,9 @@ func linesOf(ids []string, lines map[string]string) []string {
 // it ends because it is in none, whatever environment it claims.
 func (t Termination) From() string {
 	if t.Outside() {
-		return nameEnv("")
+		return noEnvironment
 	}
-	return nameEnv(t.Process.EID)
+	return NameEnv(t.Process.EID)
 }
 
 // Outside says whether the process ends because it is in no environment. A host

@@ -34,7 +34,7 @@ func (e *evaluation) envMemoryOn(h *hostView, env *envView, a attachment) {
 	excess := used - a.GPUMemory.Bytes()
 	if excess <= 0 {
 		if unknown > 0 {
-			e.note(h, "how much memory %d processes of environment %s use on device %d is not known, so its capacity is not judged", unknown, nameEnv(env.env.EID), index)
+			e.note(h, "how much memory %d processes of environment %s use on device %d is not known, so its capacity is not judged", unknown, NameEnv(env.env.EID), index)
 		}
 		return
 	}

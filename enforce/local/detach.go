@@ -45,7 +45,7 @@ func detachOne(item *enforce.Detachment, files *state.Files) (status enforce.Sta
 	// Every user may change the creation date, so a different date doesn't prove
 	// that the id names another environment. A different owner does.
 	if now := files.Environment(judged.EID); now != nil && now.UID != judged.UID {
-		return enforce.StatusChanged, fmt.Sprintf("environment %s was registered for another user since it was judged", shownEnv(judged.EID))
+		return enforce.StatusChanged, fmt.Sprintf("environment %s was registered for another user since it was judged", enforce.NameEnv(judged.EID))
 	}
 	files.Detach(judged.EID, item.Device)
 	return enforce.StatusDetached, ""

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"os"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
-	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // checkEnvironment compares the environment that a process is in with the one
@@ -61,11 +61,11 @@ func checkSameEnvironment(judged, now *snapshot.Process) objection {
 	case now.EnvUnknown && judged.EnvUnknown:
 		return changed("its environment can't be read")
 	case now.EnvUnknown:
-		return changed("its environment can't be read any more, and environment %s was judged", shownEnv(judged.EID))
+		return changed("its environment can't be read any more, and environment %s was judged", enforce.NameEnv(judged.EID))
 	case judged.EnvUnknown:
-		return changed("it is in environment %s, and an unknown one was judged", shownEnv(now.EID))
+		return changed("it is in environment %s, and an unknown one was judged", enforce.NameEnv(now.EID))
 	case now.EID != judged.EID:
-		return changed("it is in environment %s, and environment %s was judged", shownEnv(now.EID), shownEnv(judged.EID))
+		return changed("it is in environment %s, and environment %s was judged", enforce.NameEnv(now.EID), shownEnv(judged.EID))
 	}
 	return objection{}
 }
@@ -79,13 +79,4 @@ func (n *inspection) outside(seen *snapshot.Process, uid snapshot.UID) bool {
 	}
 	env := snapshot.FindEnvironment(environments, cmp.Or(seen.EID, seen.Inherited))
 	return env == nil || env.UID != uid && uid != 0 && env.EID != seen.Inherited
-}
-
-// shownEnv is an environment id for messages, without anything that a terminal
-// would interpret.
-func shownEnv(eid snapshot.EnvID) string {
-	if eid == "" {
-		return "N/A"
-	}
-	return text.Shown(string(eid))
 }

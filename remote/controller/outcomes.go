@@ -1,9 +1,7 @@
 package controller
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -41,10 +39,10 @@ func (a *Action) outcomes() []enforce.Outcome {
 		return fallback
 	}
 	for _, d := range a.Report.Detach {
-		list = append(list, said([]string{d.String(), rawDetaching(&d)}, enforce.StatusDetached))
+		list = append(list, said([]string{d.String(), d.Raw()}, enforce.StatusDetached))
 	}
 	for _, t := range a.Report.Terminate {
-		list = append(list, said([]string{t.String(), rawTerminating(&t)}, enforce.StatusSignalled))
+		list = append(list, said([]string{t.String(), t.Raw()}, enforce.StatusSignalled))
 	}
 	return list
 }
@@ -60,11 +58,11 @@ func shownLines(report enforce.Report, lines []string) []string {
 	shown := make(map[string]string)
 	for i := range report.Detach {
 		d := &report.Detach[i]
-		shown[d.String()], shown[rawDetaching(d)] = d.String(), d.String()
+		shown[d.String()], shown[d.Raw()] = d.String(), d.String()
 	}
 	for i := range report.Terminate {
 		t := &report.Terminate[i]
-		shown[t.String()], shown[rawTerminating(t)] = t.String(), t.String()
+		shown[t.String()], shown[t.Raw()] = t.String(), t.String()
 		shown[t.KillLine()] = t.KillLine()
 	}
 	list := slices.Clone(lines)
@@ -76,16 +74,4 @@ func shownLines(report enforce.Report, lines []string) []string {
 		list[i] = own
 	}
 	return list
-}
-
-// rawTerminating and rawDetaching are 1.4.3's lines as 1.4.3 prints them, with
-// the id that a process claims, and without quotes.
-func rawTerminating(t *enforce.Termination) string {
-	p := &t.Process
-	return fmt.Sprintf("Terminating process %d from environment %s that is running on GPU(s) %s", p.PID, cmp.Or(string(p.EID), "N/A"), text.JoinIndices(p.Indices()))
-}
-
-func rawDetaching(d *enforce.Detachment) string {
-	user := cmp.Or(string(d.Environment.Username), fmt.Sprint(d.Environment.UID))
-	return fmt.Sprintf("Detaching environment %s of user %s from device %s", d.Environment.EID, user, d.Device)
 }
