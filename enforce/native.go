@@ -13,14 +13,18 @@ import (
 // carries start times, and processes whose memory nobody knows.
 type nativeReport struct {
 	Terminate json.RawMessage            `json:"terminate"`
-	Detach    map[string]json.RawMessage `json:"detach"` // as in the 1.4.3 format
+	Outside   []snapshot.PID             `json:"outside"` // of Terminate; null if an older controller wrote it
+	Detach    map[string]json.RawMessage `json:"detach"`  // as in the 1.4.3 format
 }
 
 // EncodeNativeReport writes a report with all that is known of its processes.
 func EncodeNativeReport(r Report) ([]byte, error) {
-	processes := make([]snapshot.Process, len(r.Terminate))
+	processes, outside := make([]snapshot.Process, len(r.Terminate)), []snapshot.PID{}
 	for i := range r.Terminate {
 		processes[i] = r.Terminate[i].Process
+		if r.Terminate[i].Outside() {
+			outside = append(outside, processes[i].PID)
+		}
 	}
 	terminate, err := snapshot.EncodeNativeProcesses(processes)
 	if err != nil {
@@ -30,7 +34,7 @@ func EncodeNativeReport(r Report) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(nativeReport{Terminate: terminate, Detach: detach})
+	return json.Marshal(nativeReport{Terminate: terminate, Outside: outside, Detach: detach})
 }
 
 // DecodeNativeReport reads what EncodeNativeReport wrote. Every field is
@@ -49,11 +53,20 @@ func DecodeNativeReport(data []byte) (Report, error) {
 		return Report{}, fmt.Errorf("terminate: %w", err)
 	}
 	var r Report
+	outside := make(map[snapshot.PID]bool, len(n.Outside))
+	for _, pid := range n.Outside {
+		outside[pid] = true
+	}
 	for i := range processes {
 		if processes[i].EnvUnknown && !processes[i].EnvOverwritten {
 			return Report{}, fmt.Errorf("%w: process %d was judged without its environment", snapshot.ErrInvalid, processes[i].PID)
 		}
-		r.Terminate = append(r.Terminate, Termination{Process: processes[i]})
+		t := Termination{Process: processes[i]}
+		if n.Outside != nil {
+			is := outside[t.Process.PID]
+			t.outside = &is
+		}
+		r.Terminate = append(r.Terminate, t)
 	}
 	slices.SortFunc(r.Terminate, func(a, b Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
 	r.Detach, err = decodeDetachments(n.Detach)

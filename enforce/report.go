@@ -35,6 +35,8 @@ type Termination struct {
 	Process snapshot.Process
 	Because []string // ids of the findings
 	Why     []string // the findings as people read them
+
+	outside *bool // see Outside; nil if the controller did not report it
 }
 
 // Detachment takes a device from an environment.
@@ -177,10 +179,13 @@ func (t Termination) From() string {
 	return NameEnv(t.Process.EID)
 }
 
-// Outside says whether the process ends because it is in no environment. A host
-// that carries out a report has the text of the findings, and not their ids. A
-// 1.4.3 controller tells neither: it ends a process without an id for nothing else.
+// Outside says whether the process ends because it is in no environment. The native
+// format reports it. An older controller of ours sends only the text of the
+// findings, and 1.4.3 nothing: it ends a process without an id for nothing else.
 func (t *Termination) Outside() bool {
+	if t.outside != nil {
+		return *t.outside
+	}
 	if len(t.Because)+len(t.Why) == 0 {
 		return t.Process.EID == ""
 	}
