@@ -32,7 +32,7 @@ type worker struct {
 }
 
 type event struct {
-	name string
+	name policy.Event
 	body []byte
 }
 
@@ -50,14 +50,14 @@ func New(hooks []policy.Hook, failed func(error)) *Queue {
 }
 
 // Tell queues an event for the hooks that want it, and returns at once.
-func (q *Queue) Tell(name string, body []byte) {
+func (q *Queue) Tell(name policy.Event, body []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return
 	}
 	for _, w := range q.workers {
-		if !slices.Contains(w.hook.On, policy.Event(name)) {
+		if !slices.Contains(w.hook.On, name) {
 			continue
 		}
 		select {

@@ -35,7 +35,7 @@ func (f *failures) add(err error) {
 }
 
 // tellOnce tells one hook of one event, and returns what failed.
-func tellOnce(t *testing.T, h policy.Hook, event, body string) []string {
+func tellOnce(t *testing.T, h policy.Hook, event policy.Event, body string) []string {
 	t.Helper()
 	if h.On == nil {
 		h.On = []policy.Event{policy.OnWarn, policy.OnAct}

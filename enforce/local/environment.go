@@ -65,7 +65,7 @@ func checkSameEnvironment(judged, now *snapshot.Process) objection {
 	case judged.EnvUnknown:
 		return changed("it is in environment %s, and an unknown one was judged", enforce.NameEnv(now.EID))
 	case now.EID != judged.EID:
-		return changed("it is in environment %s, and environment %s was judged", enforce.NameEnv(now.EID), shownEnv(judged.EID))
+		return changed("it is in environment %s, and environment %s was judged", enforce.NameEnv(now.EID), enforce.NameEnv(judged.EID))
 	}
 	return objection{}
 }

@@ -137,9 +137,9 @@ type Event string
 
 // The events.
 const (
-	OnWarn Event = "warn" // a user is warned
-	OnAct  Event = "act"  // a report was carried out, or its outcome is unknown
-	OnHold Event = "hold" // a cycle was held back by the limits
+	OnWarn Event = "warn" // findings are new, and are not acted on yet
+	OnAct  Event = "act"  // reports were carried out, or their outcome is unknown
+	OnHold Event = "hold" // safety limits held actions against users or on hosts back
 )
 
 // Hook is a program or a URL that gets events, as JSON.

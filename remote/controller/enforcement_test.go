@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -329,7 +330,7 @@ func TestActionsDoNotDependOnNotifications(t *testing.T) {
 // hookEvents are the events that hooks got.
 type hookEvents []string
 
-func (h *hookEvents) Tell(event string, body []byte) {
+func (h *hookEvents) Tell(event policy.Event, body []byte) {
 	var n controller.Notice
 	if err := json.Unmarshal(body, &n); err != nil || n.Event != event || n.Schema != "genv.hook/1" {
 		event = "garbled"

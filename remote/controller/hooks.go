@@ -6,24 +6,18 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/policy"
 )
 
 // Hooks are told of events; *hook.Queue is one. Tell must not wait.
 type Hooks interface {
-	Tell(event string, body []byte)
+	Tell(event policy.Event, body []byte)
 }
-
-// The events.
-const (
-	EventWarn = "warn" // findings are new, and are not acted on yet
-	EventAct  = "act"  // reports were carried out, or their outcome is unknown
-	EventHold = "hold" // safety limits held actions against users or on hosts back
-)
 
 // Notice is what hooks get, as JSON; docs/json.md describes it.
 type Notice struct {
 	Schema   string           `json:"schema"` // genv.hook/1
-	Event    string           `json:"event"`
+	Event    policy.Event     `json:"event"`
 	Time     time.Time        `json:"time"`
 	Run      string           `json:"run"`
 	Cycle    int              `json:"cycle"`
@@ -54,8 +48,8 @@ func (s HookSink) Consume(cycle *Cycle, events []enforce.Event) {
 	if cycle.DryRun {
 		return
 	}
-	warned, acted := Notice{Event: EventWarn}, Notice{Event: EventAct}
-	held := Notice{Event: EventHold} // in every cycle: the administrator has to decide
+	warned, acted := Notice{Event: policy.OnWarn}, Notice{Event: policy.OnAct}
+	held := Notice{Event: policy.OnHold} // in every cycle: the administrator has to decide
 	for i := range events {
 		switch e := &events[i]; {
 		case e.Kind == enforce.EventNew && e.Finding.Pending && !e.Resumed:
