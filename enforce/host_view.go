@@ -221,13 +221,5 @@ func (h *hostView) spare(p *snapshot.Process, env *envView) {
 // onExemptOnly says whether all devices that a process uses are exempt: work
 // there is no licence for the others.
 func (h *hostView) onExemptOnly(p *snapshot.Process) bool {
-	if len(h.exemptDevices) == 0 || len(p.Usage) == 0 {
-		return false
-	}
-	for _, u := range p.Usage {
-		if !h.exemptDevices[u.Index] {
-			return false
-		}
-	}
-	return true
+	return len(h.exemptDevices) > 0 && p.UsesOnly(func(index snapshot.DeviceIndex) bool { return h.exemptDevices[index] })
 }

@@ -199,6 +199,16 @@ func (p *Process) Uses(index DeviceIndex) *DeviceUsage {
 	return nil
 }
 
+// UsesOnly says whether the process uses devices, and all of them are of a kind.
+func (p *Process) UsesOnly(kind func(DeviceIndex) bool) bool {
+	for _, u := range p.Usage {
+		if !kind(u.Index) {
+			return false
+		}
+	}
+	return len(p.Usage) > 0
+}
+
 // Indices lists the devices that the process uses.
 func (p *Process) Indices() []DeviceIndex {
 	indices := make([]DeviceIndex, len(p.Usage))

@@ -144,13 +144,9 @@ func (e *Exemptions) devicesOf(s enforce.Subject) (from Source, ok bool) {
 	if s.Device != nil {
 		return e.Device(s.Host, s.Device.Index, s.Device.UUID)
 	}
-	if s.Process == nil {
-		return Source{}, false
-	}
-	for _, usage := range s.Process.Usage {
-		if from, ok = e.Device(s.Host, usage.Index, ""); !ok {
-			return Source{}, false
-		}
-	}
+	ok = s.Process != nil && s.Process.UsesOnly(func(index snapshot.DeviceIndex) (exempt bool) {
+		from, exempt = e.Device(s.Host, index, "")
+		return exempt
+	})
 	return from, ok
 }
