@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -89,9 +90,9 @@ func BenchmarkCrowded(b *testing.B) {
 	}}
 	for b.Loop() {
 		plan := evaluate(policy, cluster, noon(0))
-		owners := enforce.NewOwners(cluster)
+		owners := notify.NewOwners(cluster)
 		for i := range plan.Findings {
-			plan.Findings[i].Notifications(owners, noon(0))
+			notify.Notifications(&plan.Findings[i], owners, noon(0))
 		}
 	}
 }

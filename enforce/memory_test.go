@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -213,21 +214,21 @@ func TestReportsCarryTheLadderAndTheReasons(t *testing.T) {
 	require.Equal(t, [][]string{{"Process 5 is not running in a GPU environment"}}, r.Reasons())
 }
 
-func TestTellings(t *testing.T) {
+func TestNotifications(t *testing.T) {
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true, MaxDevices: ptr(0), Warn: enforce.Warn{For: 10 * time.Minute}}}
 	cluster := parseCluster(t, "a | env 1 alice | dev 0 1@01 | proc 5 - 0:1 | proc 6 1 0:1\nb | env 2 alice | dev 0 2@01 | proc 7 - 0:1")
 	bob := snapshot.UID(1002)
 	cluster.Hosts[0].Snapshot.Processes[0].UID = &bob
 	cluster.Hosts[0].Snapshot.Environments[0].UID = 1001
 	cluster.Hosts[1].Snapshot.Environments[0].UID = 1001
-	cluster.Hosts[1].Snapshot.Environments[0].OwnerMismatch = true // whoever wrote that is not to be believed
-	owners := enforce.NewOwners(cluster)
-	var told []enforce.Notification
+	cluster.Hosts[1].Snapshot.Environments[0].OwnerMismatch = true // so it is not believed
+	owners := notify.NewOwners(cluster)
+	var told []notify.Notification
 	plan := evaluate(policy, cluster, noon(0))
 	for i := range plan.Findings {
-		told = append(told, plan.Findings[i].Notifications(owners, noon(4))...)
+		told = append(told, notify.Notifications(&plan.Findings[i], owners, noon(4))...)
 	}
-	require.Equal(t, []enforce.Notification{
+	require.Equal(t, []notify.Notification{
 		{
 			Host: "a", UID: 1002, ID: plan.Findings[0].ID, Text: "Process 5 is not running in a GPU environment (uid 1002).\n" +
 				"Unless this changes, in 6m process 5 will be ended.",
@@ -238,10 +239,10 @@ func TestTellings(t *testing.T) {
 				"Unless this changes, in 6m device 0 will be detached.",
 			Advice: "Give back devices that you need less: genv detach.",
 		},
-	}, told, "process 7's and 6's users are not known, and the books of b are in doubt")
+	}, told, "process 7's and 6's users are not known, and the owner in b's state files is in doubt")
 }
 
-func TestTellingsCountWhatIsAtStake(t *testing.T) {
+func TestNotificationsNameWhatIsLost(t *testing.T) {
 	uid := snapshot.UID(1001)
 	cluster := parseCluster(t, "a | env 1 alice | dev 0 1@01 | dev 1 1@01 | proc 5 1 0:1 | proc 6 1 1:1")
 	cluster.Hosts[0].Snapshot.Environments[0].UID = uid
@@ -256,7 +257,7 @@ func TestTellingsCountWhatIsAtStake(t *testing.T) {
 		{1, "Now process 5 is ended and device 0 is detached."},
 	} {
 		f := evaluate(stated{all: enforce.Settings{MaxDevices: &tt.cap}}, cluster, noon(0)).Findings[0]
-		told := f.Notifications(enforce.NewOwners(cluster), noon(0))
+		told := notify.Notifications(&f, notify.NewOwners(cluster), noon(0))
 		require.Len(t, told, 1)
 		_, follows, _ := strings.Cut(told[0].Text, "\n")
 		require.Equal(t, tt.want, follows)

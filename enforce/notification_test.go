@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -72,9 +73,9 @@ func TestAClaimIsExplainedToItsUser(t *testing.T) {
 				Rule: enforce.RuleNonEnvProcesses, Host: "a", PID: 7, EID: eid, UID: &uid,
 				Terminate: []enforce.ProcessRef{{Host: "a", PID: 7}},
 			}
-			tellings := f.Notifications(enforce.NewOwners(cluster), noon(0))
-			require.Len(t, tellings, 1)
-			require.Equal(t, tt.want, tellings[0].Text)
+			list := notify.Notifications(&f, notify.NewOwners(cluster), noon(0))
+			require.Len(t, list, 1)
+			require.Equal(t, tt.want, list[0].Text)
 		})
 	}
 }

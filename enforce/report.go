@@ -36,7 +36,8 @@ type Termination struct {
 	Because []string // ids of the findings
 	Why     []string // the findings as people read them
 
-	outside *bool // see Outside; nil if the controller did not report it
+	// InNoEnvironment is the answer of Outside; nil if the controller did not send it.
+	InNoEnvironment *bool
 }
 
 // Detachment takes a device from an environment.
@@ -183,8 +184,8 @@ func (t Termination) From() string {
 // format reports it. An older controller of ours sends only the text of the
 // findings, and 1.4.3 nothing: it ends a process without an id for nothing else.
 func (t *Termination) Outside() bool {
-	if t.outside != nil {
-		return *t.outside
+	if t.InNoEnvironment != nil {
+		return *t.InNoEnvironment
 	}
 	if len(t.Because)+len(t.Why) == 0 {
 		return t.Process.EID == ""

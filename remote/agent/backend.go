@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -95,7 +96,7 @@ const MaxGrace = time.Hour
 
 // report is the report that a request carries.
 func (r *ExecuteRequest) report() (enforce.Report, error) {
-	report, err := enforce.DecodeNativeReport(r.Report)
+	report, err := wire.DecodeNative(r.Report)
 	if err != nil {
 		return report, err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -60,7 +61,7 @@ func (l Commands) Environments(ctx context.Context, host remote.Host) ([]snapsho
 
 // Execute has a host carry out a report, once.
 func (l Commands) Execute(ctx context.Context, host remote.Host, report enforce.Report) (Execution, error) {
-	stdin, err := enforce.EncodeReport(report)
+	stdin, err := wire.Encode143(report)
 	if err != nil {
 		return Execution{}, &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}

@@ -32,7 +32,7 @@ type SnapshotAnswer struct {
 
 // ExecuteRequest has a report carried out.
 type ExecuteRequest struct {
-	Report  json.RawMessage `json:"report"` // enforce.EncodeNativeReport
+	Report  json.RawMessage `json:"report"` // wire.EncodeNative
 	GraceMS int64           `json:"grace_ms"`
 	Kill    bool            `json:"kill"`
 	// Unprotected are names of daemons that may be ended.

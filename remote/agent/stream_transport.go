@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -80,7 +81,7 @@ func (t *streamTransport) notify(ctx context.Context, messages []Message) ([]int
 // execute sends a report, once, and checks that each item has its outcome. Once
 // it is sent, whatever goes wrong leaves the outcome unknown.
 func (t *streamTransport) execute(ctx context.Context, report enforce.Report) (Execution, error) {
-	encoded, err := enforce.EncodeNativeReport(report)
+	encoded, err := wire.EncodeNative(report)
 	if err != nil {
 		return Execution{}, &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}

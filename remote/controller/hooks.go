@@ -6,10 +6,11 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
 )
 
-// Hooks are told of events; *hook.Queue is one. Tell must not wait.
+// Hooks are told of events; *notify.Queue is one. Tell must not wait.
 type Hooks interface {
 	Tell(event policy.Event, body []byte)
 }
@@ -76,7 +77,9 @@ func (s HookSink) Consume(cycle *Cycle, events []enforce.Event) {
 	}
 }
 
-func noticed(f *enforce.Finding) NoticedFinding { return NoticedFinding{*f, f.Line(), f.Advice()} }
+func noticed(f *enforce.Finding) NoticedFinding {
+	return NoticedFinding{*f, f.Line(), notify.Advice(f.Rule)}
+}
 
 func (s HookSink) tell(cycle *Cycle, n Notice) {
 	n.Schema, n.Time, n.Run, n.Cycle = "genv.hook/1", s.Now().UTC(), cycle.Run, cycle.Number

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -125,7 +125,7 @@ func (l *MessageLimit) forget(now time.Time) {
 
 // admitAll separates what is sent to users from what is suppressed, by host. In a
 // cycle each user of a host gets at most one message.
-func (l *MessageLimit) admitAll(all map[string][]enforce.Notification, now time.Time) map[string]mail {
+func (l *MessageLimit) admitAll(all map[string][]notify.Notification, now time.Time) map[string]mail {
 	l.forget(now)
 	admitted := make(map[string]mail, len(all))
 	for host, notifications := range all {

@@ -27,7 +27,7 @@ func (a *Action) outcomes() []enforce.Outcome {
 	fallback := enforce.Outcome{Status: enforce.StatusUnknown, Reason: "the host did not say what came of it"}
 	if a.Err != nil {
 		fallback.Reason = a.Err.Error()
-		if errors.Is(a.Err, agent.ErrNotSent) || slices.Contains(nothingDone, remote.ClassOf(a.Err)) {
+		if errors.Is(a.Err, agent.ErrNotSent) || errors.Is(a.Err, agent.ErrRefused) || slices.Contains(nothingDone, remote.ClassOf(a.Err)) {
 			fallback.Status = enforce.StatusFailed
 		}
 	}

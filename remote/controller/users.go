@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -16,7 +17,7 @@ import (
 
 // Delivery is what became of a notification.
 type Delivery struct {
-	enforce.Notification
+	notify.Notification
 	Terminals int // on which it was shown
 	Err       error
 }
@@ -26,7 +27,7 @@ const notifyTimeout = 5 * time.Second
 
 // mail is what the users of a host are sent in a cycle.
 type mail struct {
-	notifications []enforce.Notification
+	notifications []notify.Notification
 	footers       map[snapshot.UID]string // the last line of each user's message
 	suppressed    []Delivery              // not sent
 }
@@ -35,14 +36,14 @@ func (m mail) empty() bool { return len(m.notifications)+len(m.suppressed) == 0 
 
 // addMessages adds to the visits what users are to be told of.
 func (c *Controller) addMessages(cycle *Cycle, events []enforce.Event, visits map[string]*visit) {
-	owners := enforce.NewOwners(cycle.Cluster)
-	list, now := make(map[string][]enforce.Notification), c.Now()
+	owners := notify.NewOwners(cycle.Cluster)
+	list, now := make(map[string][]notify.Notification), c.Now()
 	for i := range events {
 		e := &events[i]
 		if e.Kind != enforce.EventNotify {
 			continue
 		}
-		for _, n := range e.Finding.Notifications(owners, now) {
+		for _, n := range notify.Notifications(e.Finding, owners, now) {
 			if len(list[string(n.Host)]) < enforce.MaxEventsPerHost {
 				list[string(n.Host)] = append(list[string(n.Host)], n)
 			}
@@ -86,10 +87,10 @@ func (m mail) send(ctx context.Context, link Link, host remote.Host) []Delivery 
 
 // messagesOf is one message for each user, since each rings a bell; and for each
 // notification the index of its message.
-func messagesOf(notifications []enforce.Notification) (messages []agent.Message, of []int) {
+func messagesOf(notifications []notify.Notification) (messages []agent.Message, of []int) {
 	of = make([]int, len(notifications))
 	users := make(map[snapshot.UID]int)
-	var texts [][]enforce.Notification
+	var texts [][]notify.Notification
 	for i, n := range notifications {
 		at, known := users[n.UID]
 		if !known {
@@ -109,7 +110,7 @@ func messagesOf(notifications []enforce.Notification) (messages []agent.Message,
 const maxShownInMessage = 6
 
 // textOf lists the findings, and once for all that have the same, the advice.
-func textOf(notifications []enforce.Notification) string {
+func textOf(notifications []notify.Notification) string {
 	var lines []string
 	shown := notifications[:min(len(notifications), maxShownInMessage)]
 	for i, n := range shown {

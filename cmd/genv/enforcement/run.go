@@ -12,7 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/hook"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -81,7 +81,7 @@ type loop struct {
 
 	current *controller.Controller
 	setup   Setup
-	hooks   *hook.Queue
+	hooks   *notify.Queue
 	former  sync.WaitGroup // the hooks of earlier policies, which finish what they were sent
 	last    error          // with the exit code of the last cycle
 }
@@ -91,7 +91,7 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	if former := l.hooks; former != nil {
 		l.former.Go(func() { former.Close(hooksTimeout) })
 	}
-	l.hooks = hook.New(setup.Policy.Hooks, func(err error) {
+	l.hooks = notify.New(setup.Policy.Hooks, func(err error) {
 		l.log.Warn().Err(err).Msg("a hook failed; enforcement continues")
 	})
 	l.setup = setup

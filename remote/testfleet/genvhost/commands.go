@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -125,7 +125,7 @@ func (h *Host) runExecute(r *inprocess.Request) int {
 	if err != nil {
 		return 1
 	}
-	report, err := enforce.DecodeReport(data)
+	report, err := wire.Decode143(data)
 	if err != nil {
 		fmt.Fprintln(r.Stderr, err)
 		return 1

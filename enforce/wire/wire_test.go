@@ -1,4 +1,4 @@
-package enforce_test
+package wire_test
 
 import (
 	"bufio"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -17,7 +18,7 @@ import (
 const recordedStdin = `{"terminate": {"processes": [{"pid": 28167, "used_gpu_memory": [{"index": 5, "gpu_memory": "640mi"}], "eid": null}]}, "detach": {}}`
 
 func TestRecordedStdinIsRead(t *testing.T) {
-	got, err := enforce.DecodeReport([]byte(recordedStdin))
+	got, err := wire.Decode143([]byte(recordedStdin))
 	require.NoError(t, err)
 	require.Equal(t, enforce.Report{Terminate: []enforce.Termination{{Process: snapshot.Process{
 		PID: 28167, Usage: []snapshot.DeviceUsage{{Index: 5, Memory: snapshot.MustMemory("640mi")}},
@@ -26,7 +27,7 @@ func TestRecordedStdinIsRead(t *testing.T) {
 
 // recordedReports are all that 1.4.3 would have sent in the recorded cases.
 func recordedReports(t testing.TB) []string {
-	f, err := os.Open("testdata/cases.jsonl")
+	f, err := os.Open("../testdata/cases.jsonl")
 	require.NoError(t, err)
 	defer f.Close()
 	reports := []string{recordedStdin}
@@ -47,14 +48,14 @@ func TestRecordedReportsSurviveARoundTrip(t *testing.T) {
 	reports := recordedReports(t)
 	require.Greater(t, len(reports), 250)
 	for _, want := range reports {
-		r, err := enforce.DecodeReport([]byte(want))
+		r, err := wire.Decode143([]byte(want))
 		require.NoError(t, err)
-		got, err := enforce.EncodeReport(r)
+		got, err := wire.Encode143(r)
 		require.NoError(t, err)
 		require.JSONEq(t, inOrder(t, want), inOrder(t, string(got)))
 		require.NotContains(t, string(got), "\n", "a report is one line")
 
-		again, err := enforce.DecodeReport(got)
+		again, err := wire.Decode143(got)
 		require.NoError(t, err)
 		require.Equal(t, r, again)
 	}
@@ -62,7 +63,7 @@ func TestRecordedReportsSurviveARoundTrip(t *testing.T) {
 
 // inOrder sorts the environments of a device, whose order means nothing.
 func inOrder(t *testing.T, report string) string {
-	r, err := enforce.DecodeReport([]byte(report))
+	r, err := wire.Decode143([]byte(report))
 	require.NoError(t, err)
 	var doc map[string]any
 	require.NoError(t, json.Unmarshal([]byte(report), &doc))
@@ -92,7 +93,7 @@ func document(processes, detach string) string {
 func TestItemsAreReadInTheReportsOrder(t *testing.T) {
 	first, last := strings.Replace(oneProc, "9", "2", 1), strings.Replace(oneProc, "9", "30", 1)
 	other := strings.Replace(oneEnv, `"7"`, `"5"`, 1)
-	r, err := enforce.DecodeReport([]byte(document(last+","+first, `{"10":{"envs":[`+oneEnv+`]},"2":{"envs":[`+oneEnv+`,`+other+`]},"3":{"envs":[]}}`)))
+	r, err := wire.Decode143([]byte(document(last+","+first, `{"10":{"envs":[`+oneEnv+`]},"2":{"envs":[`+oneEnv+`,`+other+`]},"3":{"envs":[]}}`)))
 	require.NoError(t, err)
 	require.Equal(t, snapshot.PID(2), r.Terminate[0].Process.PID)
 	require.Equal(t, snapshot.PID(30), r.Terminate[1].Process.PID)
@@ -139,7 +140,7 @@ func TestWhatIsNoReportIsRefused(t *testing.T) {
 		"deep nesting":          strings.Repeat(`{"terminate":`, 20000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := enforce.DecodeReport([]byte(text))
+			r, err := wire.Decode143([]byte(text))
 			require.ErrorIs(t, err, snapshot.ErrInvalid)
 			require.Equal(t, enforce.Report{}, r, "nothing of it may be used")
 		})
@@ -147,7 +148,7 @@ func TestWhatIsNoReportIsRefused(t *testing.T) {
 }
 
 func TestAnErrorNamesThePlace(t *testing.T) {
-	_, err := enforce.DecodeReport([]byte(document("", `{"3":{"envs":[{"eid":"7"}]}}`)))
+	_, err := wire.Decode143([]byte(document("", `{"3":{"envs":[{"eid":"7"}]}}`)))
 	require.ErrorContains(t, err, "detach: device 3: environment 0: ")
 }
 
@@ -159,17 +160,17 @@ func TestWhatTheFormatCannotSayIsNotLeftOut(t *testing.T) {
 		"no device":              {PID: 9},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := enforce.EncodeReport(enforce.Report{Terminate: []enforce.Termination{{Process: p}}})
+			_, err := wire.Encode143(enforce.Report{Terminate: []enforce.Termination{{Process: p}}})
 			require.ErrorContains(t, err, "process 9")
 		})
 	}
 }
 
 func TestAnEmptyReport(t *testing.T) {
-	data, err := enforce.EncodeReport(enforce.Report{})
+	data, err := wire.Encode143(enforce.Report{})
 	require.NoError(t, err)
 	require.Equal(t, `{"terminate":{"processes":[]},"detach":{}}`, string(data))
-	r, err := enforce.DecodeReport(data)
+	r, err := wire.Decode143(data)
 	require.NoError(t, err)
 	require.True(t, r.Empty())
 }
@@ -185,7 +186,7 @@ func FuzzDecodeReport(f *testing.F) {
 	f.Add([]byte(document(oneProc, `{"0":{"envs":[`+oneEnv+`]}}`)))
 	f.Add([]byte(document(strings.Replace(oneProc, `"7"`, `"é\u2028😀<"`, 1), `{"1023":{"envs":[]}}`)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := enforce.DecodeReport(data)
+		r, err := wire.Decode143(data)
 		if err != nil {
 			require.ErrorIs(t, err, snapshot.ErrInvalid)
 			return
@@ -196,9 +197,9 @@ func FuzzDecodeReport(f *testing.F) {
 				return
 			}
 		}
-		again, err := enforce.EncodeReport(r)
+		again, err := wire.Encode143(r)
 		require.NoError(t, err)
-		got, err := enforce.DecodeReport(again)
+		got, err := wire.Decode143(again)
 		require.NoError(t, err)
 		require.Equal(t, r, got)
 	})

@@ -1,4 +1,4 @@
-package enforce
+package notify
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -21,10 +22,9 @@ type Notification struct {
 	Advice string
 }
 
-// Notifications are those of a finding, one for each user and host whose processes
-// or devices are at stake, in the cluster's order. A user of whom the host did
-// not tell the uid cannot be told.
-func (f *Finding) Notifications(owners *Owners, now time.Time) []Notification {
+// Notifications are those of a finding, one for each user and host that is affected,
+// in the cluster's order. A user without a known uid gets none.
+func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notification {
 	var list []Notification
 	at := make(map[target]*stake)
 	var order []target
@@ -49,17 +49,17 @@ func (f *Finding) Notifications(owners *Owners, now time.Time) []Notification {
 		}
 	}
 	for _, t := range order {
-		text := fmt.Sprintf("%s.%s\n%s %s.", f.Line(), f.claim(owners), f.when(now), at[t].fate(f.Pending))
-		list = append(list, Notification{Host: t.host, UID: t.uid, ID: f.ID, Text: text, Advice: f.Rule.advice()})
+		text := fmt.Sprintf("%s.%s\n%s %s.", f.Line(), claim(f, owners), when(f, now), at[t].follows(f.Pending))
+		list = append(list, Notification{Host: t.host, UID: t.uid, ID: f.ID, Text: text, Advice: Advice(f.Rule)})
 	}
 	return list
 }
 
 // claim explains why a process is in no environment although it claims one; empty
 // if it claims none.
-func (f *Finding) claim(owners *Owners) string {
+func claim(f *enforce.Finding, owners *Owners) string {
 	switch {
-	case f.Rule != RuleNonEnvProcesses || f.EID == "":
+	case f.Rule != enforce.RuleNonEnvProcesses || f.EID == "":
 		return ""
 	case owners.registered(f.Host, f.EID):
 		return fmt.Sprintf(" It claims environment %s, which is registered for another user.", text.Shown(string(f.EID)))
@@ -86,7 +86,7 @@ type stake struct {
 }
 
 // when begins the sentence about what follows.
-func (f *Finding) when(now time.Time) string {
+func when(f *enforce.Finding, now time.Time) string {
 	left := f.Due.Sub(now)
 	switch {
 	case !f.Pending:
@@ -99,8 +99,8 @@ func (f *Finding) when(now time.Time) string {
 	return fmt.Sprintf("Unless this changes, in %s", text.ShortDuration(left))
 }
 
-// fate is what follows.
-func (s *stake) fate(pending bool) string {
+// follows is what follows.
+func (s *stake) follows(pending bool) string {
 	be := func(n int) string {
 		switch {
 		case pending:
@@ -127,26 +127,23 @@ func plural(n int, ending string) string {
 	return ""
 }
 
-// advice is how to get right, and to stay it.
-func (r Rule) advice() string {
+// Advice is what the user of a finding of this rule should do, in a sentence or two.
+func Advice(r enforce.Rule) string {
 	switch r {
-	case RuleNonEnvProcesses:
+	case enforce.RuleNonEnvProcesses:
 		return "Start GPU work in an environment: genv activate, genv attach, then run it in that shell."
-	case RuleEnvDevices:
+	case enforce.RuleEnvDevices:
 		return "Use only devices that are attached: genv devices shows them, genv attach attaches one."
-	case RuleEnvMemory:
+	case enforce.RuleEnvMemory:
 		return "Use less memory on that device, or give the environment more: genv config gpu-memory."
-	case RuleMaxDevicesPerUser, RuleMaxMemoryPerUser:
+	case enforce.RuleMaxDevicesPerUser, enforce.RuleMaxMemoryPerUser:
 		return "Give back devices that you need less: genv detach."
-	case RuleMaxEnvsPerUser:
+	case enforce.RuleMaxEnvsPerUser:
 		return "End environments that you need no more: genv deactivate, or exit their shells."
-	case RuleIdle:
+	case enforce.RuleIdle:
 		return "Your processes stay until somebody else is given it. Attach it again when you need it: genv attach."
-	case RuleMaxDuration:
+	case enforce.RuleMaxDuration:
 		return "Save your work: what goes on using the device may be ended. Attach it again afterwards, if it is free: genv attach."
 	}
 	return "Ask your administrator."
 }
-
-// Advice is how to get right, in a sentence.
-func (f *Finding) Advice() string { return f.Rule.advice() }

@@ -1,6 +1,9 @@
-package enforce
+package notify
 
-import "github.com/seed-3119e985/genv/snapshot"
+import (
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
 
 // Owners says whose the processes and environments of a cluster are, by the
 // kernel's word. A host's are looked through once, when the first is asked for.
@@ -24,12 +27,12 @@ func NewOwners(cluster snapshot.Cluster) *Owners {
 	return o
 }
 
-func (o *Owners) ofProcess(ref ProcessRef) (target, bool) {
+func (o *Owners) ofProcess(ref enforce.ProcessRef) (target, bool) {
 	uid, ok := o.on(ref.Host).processes[ref.PID]
 	return target{ref.Host, uid}, ok
 }
 
-func (o *Owners) ofDevice(ref DeviceRef) (target, bool) {
+func (o *Owners) ofDevice(ref enforce.DeviceRef) (target, bool) {
 	uid, ok := o.on(ref.Host).envs[ref.EID]
 	return target{ref.Host, uid}, ok
 }

@@ -1,4 +1,4 @@
-package hook_test
+package notify_test
 
 import (
 	"io"
@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/seed-3119e985/genv/enforce/hook"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
 )
 
@@ -44,7 +44,7 @@ func tellOnce(t *testing.T, h policy.Hook, event policy.Event, body string) []st
 		h.Timeout = 10 * time.Second
 	}
 	var failed failures
-	q := hook.New([]policy.Hook{h}, failed.add)
+	q := notify.New([]policy.Hook{h}, failed.add)
 	q.Tell(event, []byte(body))
 	q.Close(time.Minute)
 	q.Tell(event, []byte("too late, and no harm"))
@@ -153,7 +153,7 @@ func TestASlowHookKeepsNobodyWaiting(t *testing.T) {
 	slow := policy.Hook{Command: script(t, "exec sleep 1000"), Timeout: time.Hour, On: []policy.Event{policy.OnWarn}}
 	out := filepath.Join(t.TempDir(), "out")
 	quick := policy.Hook{Command: script(t, "echo told >> "+out), Timeout: time.Minute, On: []policy.Event{policy.OnWarn}}
-	q := hook.New([]policy.Hook{slow, quick}, failed.add)
+	q := notify.New([]policy.Hook{slow, quick}, failed.add)
 	q.Tell("warn", nil)
 	require.Eventually(t, func() bool { _, err := os.Stat(out); return err == nil }, time.Minute, time.Millisecond)
 	for range 500 {

@@ -1,4 +1,4 @@
-package enforce
+package wire
 
 import (
 	"bytes"
@@ -8,12 +8,13 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// MaxReportBytes is how much of a report DecodeReport reads: far above what a
+// MaxBytes is how much of a report Decode143 reads: far above what a
 // host of 1024 devices can need, and low enough that it fits in any memory.
-const MaxReportBytes = 16 << 20
+const MaxBytes = 16 << 20
 
 // maxReportDevices is one more than the highest device index that the codec of
 // package snapshot reads.
@@ -26,12 +27,12 @@ type wireReport struct {
 	Detach    map[string]json.RawMessage `json:"detach"`    // {"<device index>": {"envs": […]}}
 }
 
-// EncodeReport writes a report as `genv usage execute` of 1.4.3 reads it on
+// Encode143 writes a report as `genv usage execute` of 1.4.3 reads it on
 // stdin: one line, without a newline. The format has no room for start times,
 // grace, SIGKILL, names or ids of findings: 1.4.3 knows of none. Nor has it for
 // a process whose environment or memory is unknown: that is an error (ask
 // Process.Expressible first), never an item that is left out in silence.
-func EncodeReport(r Report) ([]byte, error) {
+func Encode143(r enforce.Report) ([]byte, error) {
 	terminate, err := encodeTerminations(r.Terminate)
 	if err != nil {
 		return nil, err
@@ -49,7 +50,7 @@ func EncodeReport(r Report) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-func encodeTerminations(items []Termination) (json.RawMessage, error) {
+func encodeTerminations(items []enforce.Termination) (json.RawMessage, error) {
 	processes := make([]snapshot.Process, 0, len(items))
 	for i := range items {
 		p := &items[i].Process
@@ -61,7 +62,7 @@ func encodeTerminations(items []Termination) (json.RawMessage, error) {
 	return snapshot.EncodeProcesses(processes)
 }
 
-func encodeDetachments(items []Detachment) (map[string]json.RawMessage, error) {
+func encodeDetachments(items []enforce.Detachment) (map[string]json.RawMessage, error) {
 	byDevice := map[string][]snapshot.Environment{}
 	for i := range items {
 		key := items[i].Device.String()
@@ -78,44 +79,44 @@ func encodeDetachments(items []Detachment) (map[string]json.RawMessage, error) {
 	return out, nil
 }
 
-// DecodeReport reads what a controller of 1.4.3, or EncodeReport, wrote. Every
+// Decode143 reads what a controller of 1.4.3, or Encode143, wrote. Every
 // field is checked; an error wraps snapshot.ErrInvalid and names the place, and
 // then nothing of the report may be carried out. The order of the items is the
 // Report's own, whatever order they were written in.
-func DecodeReport(data []byte) (Report, error) {
-	if len(data) > MaxReportBytes {
-		return Report{}, fmt.Errorf("%w: a report of %d bytes is longer than the %d that are read", snapshot.ErrInvalid, len(data), MaxReportBytes)
+func Decode143(data []byte) (enforce.Report, error) {
+	if len(data) > MaxBytes {
+		return enforce.Report{}, fmt.Errorf("%w: a report of %d bytes is longer than the %d that are read", snapshot.ErrInvalid, len(data), MaxBytes)
 	}
 	var fields wireReport
 	if err := snapshot.UnmarshalExact(data, &fields); err != nil {
-		return Report{}, err
+		return enforce.Report{}, err
 	}
-	var r Report
+	var r enforce.Report
 	var err error
 	if r.Terminate, err = decodeTerminations(fields.Terminate); err != nil {
-		return Report{}, fmt.Errorf("terminate: %w", err)
+		return enforce.Report{}, fmt.Errorf("terminate: %w", err)
 	}
 	if r.Detach, err = decodeDetachments(fields.Detach); err != nil {
-		return Report{}, fmt.Errorf("detach: %w", err)
+		return enforce.Report{}, fmt.Errorf("detach: %w", err)
 	}
 	return r, nil
 }
 
-func decodeTerminations(data []byte) ([]Termination, error) {
+func decodeTerminations(data []byte) ([]enforce.Termination, error) {
 	processes, err := snapshot.DecodeProcesses(data)
 	if err != nil {
 		return nil, err
 	}
-	var items []Termination
+	var items []enforce.Termination
 	for i := range processes {
-		items = append(items, Termination{Process: processes[i]})
+		items = append(items, enforce.Termination{Process: processes[i]})
 	}
-	slices.SortFunc(items, func(a, b Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
+	slices.SortFunc(items, func(a, b enforce.Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
 	return items, nil
 }
 
-func decodeDetachments(devices map[string]json.RawMessage) ([]Detachment, error) {
-	var items []Detachment
+func decodeDetachments(devices map[string]json.RawMessage) ([]enforce.Detachment, error) {
+	var items []enforce.Detachment
 	for key, raw := range devices {
 		index, err := strconv.ParseUint(key, 10, 16)
 		if err != nil || index >= maxReportDevices || strconv.FormatUint(index, 10) != key {
@@ -126,10 +127,10 @@ func decodeDetachments(devices map[string]json.RawMessage) ([]Detachment, error)
 			return nil, fmt.Errorf("device %s: %w", key, err)
 		}
 		for i := range envs {
-			items = append(items, Detachment{Device: snapshot.DeviceIndex(index), Environment: envs[i]})
+			items = append(items, enforce.Detachment{Device: snapshot.DeviceIndex(index), Environment: envs[i]})
 		}
 	}
-	slices.SortFunc(items, func(a, b Detachment) int {
+	slices.SortFunc(items, func(a, b enforce.Detachment) int {
 		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Environment.EID, b.Environment.EID))
 	})
 	return items, nil

@@ -1,4 +1,4 @@
-package enforce
+package wire
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -17,8 +18,8 @@ type nativeReport struct {
 	Detach    map[string]json.RawMessage `json:"detach"`  // as in the 1.4.3 format
 }
 
-// EncodeNativeReport writes a report with all that is known of its processes.
-func EncodeNativeReport(r Report) ([]byte, error) {
+// EncodeNative writes a report with all that is known of its processes.
+func EncodeNative(r enforce.Report) ([]byte, error) {
 	processes, outside := make([]snapshot.Process, len(r.Terminate)), []snapshot.PID{}
 	for i := range r.Terminate {
 		processes[i] = r.Terminate[i].Process
@@ -37,38 +38,38 @@ func EncodeNativeReport(r Report) ([]byte, error) {
 	return json.Marshal(nativeReport{Terminate: terminate, Outside: outside, Detach: detach})
 }
 
-// DecodeNativeReport reads what EncodeNativeReport wrote. Every field is
+// DecodeNative reads what EncodeNative wrote. Every field is
 // checked; an error wraps snapshot.ErrInvalid, and then nothing of the report
 // may be carried out.
-func DecodeNativeReport(data []byte) (Report, error) {
+func DecodeNative(data []byte) (enforce.Report, error) {
 	var n nativeReport
-	if len(data) > MaxReportBytes {
-		return Report{}, fmt.Errorf("%w: a report of %d bytes", snapshot.ErrInvalid, len(data))
+	if len(data) > MaxBytes {
+		return enforce.Report{}, fmt.Errorf("%w: a report of %d bytes", snapshot.ErrInvalid, len(data))
 	}
 	if err := json.Unmarshal(data, &n); err != nil {
-		return Report{}, fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
+		return enforce.Report{}, fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
 	}
 	processes, err := snapshot.DecodeNativeProcesses(n.Terminate)
 	if err != nil {
-		return Report{}, fmt.Errorf("terminate: %w", err)
+		return enforce.Report{}, fmt.Errorf("terminate: %w", err)
 	}
-	var r Report
+	var r enforce.Report
 	outside := make(map[snapshot.PID]bool, len(n.Outside))
 	for _, pid := range n.Outside {
 		outside[pid] = true
 	}
 	for i := range processes {
 		if processes[i].EnvUnknown && !processes[i].EnvOverwritten {
-			return Report{}, fmt.Errorf("%w: process %d was judged without its environment", snapshot.ErrInvalid, processes[i].PID)
+			return enforce.Report{}, fmt.Errorf("%w: process %d was judged without its environment", snapshot.ErrInvalid, processes[i].PID)
 		}
-		t := Termination{Process: processes[i]}
+		t := enforce.Termination{Process: processes[i]}
 		if n.Outside != nil {
 			is := outside[t.Process.PID]
-			t.outside = &is
+			t.InNoEnvironment = &is
 		}
 		r.Terminate = append(r.Terminate, t)
 	}
-	slices.SortFunc(r.Terminate, func(a, b Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
+	slices.SortFunc(r.Terminate, func(a, b enforce.Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
 	r.Detach, err = decodeDetachments(n.Detach)
 	return r, err
 }
