@@ -62,11 +62,12 @@ func TestPartition(t *testing.T) {
 	requireClass(t, remote.OutcomeUnknown, err)
 	require.ErrorContains(t, err, "no sign of life")
 	_, err = c.Run(t.Context(), gpu, sh("true"))
-	requireClass(t, remote.Unreachable, err)
+	// Whether the kernel reports that there is no route, or drops the packets, is up to it.
+	require.Contains(t, []remote.Class{remote.Unreachable, remote.Timeout}, remote.ClassOf(err), "%v", err)
 
 	n.cable(t, "up")
 	require.Eventually(t, func() bool {
 		_, err := c.Run(t.Context(), gpu, sh("true"))
 		return err == nil
-	}, 20*time.Second, 50*time.Millisecond, "it comes back by itself, after its pause")
+	}, 20*time.Second, 50*time.Millisecond, "it comes back by itself")
 }
