@@ -14,24 +14,33 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient"
 )
 
-// network is a namespace at the other end of a cable that can be unplugged.
-type network struct{ name string }
+// network is a namespace at the other end of a cable that can be unplugged. Names and
+// addresses are the test process's own, so that several can run at a time.
+type network struct {
+	name    string
+	address string // of the far end
+}
 
-// plug makes the namespace, in which the server's address is 10.213.77.2.
+// plug makes the namespace.
 func plug(t *testing.T) network {
 	t.Helper()
 	_, err := exec.LookPath("ip")
 	needs(t, err == nil && os.Getuid() == 0, "iproute2, and root to make a network namespace")
-	n := network{fmt.Sprintf("genv-t%d", os.Getpid())}
+	near, block := fmt.Sprintf("gv%d", os.Getpid()), 4*(os.Getpid()%(1<<14))
+	here := fmt.Sprintf("10.213.%d.%d/30", block>>8, block&255+1)
+	n := network{fmt.Sprintf("genv-t%d", os.Getpid()), fmt.Sprintf("10.213.%d.%d", block>>8, block&255+2)}
 	if out, err := exec.Command("ip", "netns", "add", n.name).CombinedOutput(); err != nil {
 		t.Skipf("skipped: this test needs permission to make a network namespace, which this machine refuses: %s", out)
 	}
-	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", n.name).Run() })
+	t.Cleanup(func() {
+		_ = exec.Command("ip", "netns", "del", n.name).Run()
+		_ = exec.Command("ip", "link", "del", near).Run() // it may have gone with the namespace
+	})
 	for _, line := range [][]string{
-		{"link", "add", "genv-t0", "type", "veth", "peer", "name", "genv-t1", "netns", n.name},
-		{"addr", "add", "10.213.77.1/30", "dev", "genv-t0"},
-		{"link", "set", "genv-t0", "up"},
-		{"-n", n.name, "addr", "add", "10.213.77.2/30", "dev", "genv-t1"},
+		{"link", "add", near, "type", "veth", "peer", "name", "genv-t1", "netns", n.name},
+		{"addr", "add", here, "dev", near},
+		{"link", "set", near, "up"},
+		{"-n", n.name, "addr", "add", n.address + "/30", "dev", "genv-t1"},
 		{"-n", n.name, "link", "set", "lo", "up"},
 		{"-n", n.name, "link", "set", "genv-t1", "up"},
 	} {
@@ -48,7 +57,7 @@ func (n network) cable(t *testing.T, state string) {
 
 func TestPartition(t *testing.T) {
 	n := plug(t)
-	s := &sshd{dir: t.TempDir(), address: "10.213.77.2", port: 2222, prefix: []string{"ip", "netns", "exec", n.name}}
+	s := &sshd{dir: t.TempDir(), address: n.address, port: 2222, prefix: []string{"ip", "netns", "exec", n.name}}
 	s.prepare(t)
 	c := newClient(t, sshclient.Options{ConfigFile: s.config(t), KeepAlive: 100 * time.Millisecond, ConnectTimeout: time.Second})
 	session, err := c.Start(t.Context(), gpu, sh("echo started; cat"))
