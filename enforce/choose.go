@@ -7,7 +7,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// What it costs the user to lose a device, the least first. A device whose use is
+// The cost for the user of losing a device, the lowest first. A device whose use is
 // only reported, without a uid of the user, is taken before one that is proven to
 // be in use: whoever forges state on one host can't have a job ended on another.
 const (
@@ -18,34 +18,34 @@ const (
 )
 
 // choice is a choice of devices in the making, on which nothing else depends
-// yet: who would end because of it is kept here.
+// yet: the processes that would end because of it are kept here.
 type choice struct {
 	ending map[*snapshot.Process]bool
-	chosen []*heldDevice
-	taken  map[*heldDevice]bool
+	chosen []*allocatedDevice
+	taken  map[*allocatedDevice]bool
 }
 
-// choose takes devices until it is enough: idle ones first, then those whose
-// processes the plan ends anyway, then the others; within each the newest
+// choose takes devices until it is enough: idle ones first, then those of
+// processes that the plan ends anyway, then the others; within each the newest
 // attachment first, then by host and index. Once a busy device is taken, its
 // processes end, and what else they alone used on that host goes before the
 // next busy one. The more a choice is proven to hurt, the later it is made.
-func choose(devices []*heldDevice, enough func(chosen []*heldDevice) bool) []*heldDevice {
-	c := &choice{ending: map[*snapshot.Process]bool{}, taken: map[*heldDevice]bool{}}
-	queue := make([]*heldDevice, 0, len(devices))
+func choose(devices []*allocatedDevice, enough func(chosen []*allocatedDevice) bool) []*allocatedDevice {
+	c := &choice{ending: map[*snapshot.Process]bool{}, taken: map[*allocatedDevice]bool{}}
+	queue := make([]*allocatedDevice, 0, len(devices))
 	for _, d := range devices {
 		if d.exempt == unused {
 			queue = append(queue, d)
 		}
 	}
-	slices.SortStableFunc(queue, func(a, b *heldDevice) int {
-		return cmp.Or(cmp.Compare(c.cost(a), c.cost(b)), b.newest.Compare(a.newest), cmp.Compare(a.order, b.order), cmp.Compare(a.device.Index, b.device.Index))
+	slices.SortStableFunc(queue, func(a, b *allocatedDevice) int {
+		return cmp.Or(cmp.Compare(c.cost(a), c.cost(b)), b.newest.Compare(a.newest), cmp.Compare(a.host.order, b.host.order), cmp.Compare(a.device.Index, b.device.Index))
 	})
 	for _, d := range queue {
 		if enough(c.chosen) {
 			break
 		}
-		if !c.take(d) || len(d.users) == 0 {
+		if !c.take(d) || len(d.processes) == 0 {
 			continue
 		}
 		for _, other := range queue {
@@ -57,19 +57,19 @@ func choose(devices []*heldDevice, enough func(chosen []*heldDevice) bool) []*he
 	return c.chosen
 }
 
-func (c *choice) take(d *heldDevice) bool {
+func (c *choice) take(d *allocatedDevice) bool {
 	if c.taken[d] {
 		return false
 	}
 	c.taken[d] = true
 	c.chosen = append(c.chosen, d)
-	for _, p := range d.users {
+	for _, p := range d.processes {
 		c.ending[p] = true
 	}
 	return true
 }
 
-func (c *choice) cost(d *heldDevice) int {
+func (c *choice) cost(d *allocatedDevice) int {
 	cost := costIdle
 	switch d.unknown {
 	case proven:
@@ -77,7 +77,7 @@ func (c *choice) cost(d *heldDevice) int {
 	case reported:
 		cost = costReported
 	}
-	for _, p := range d.users {
+	for _, p := range d.processes {
 		switch {
 		case c.ending[p] || d.host.draft.kills(p):
 			cost = max(cost, costEndsAnyway)

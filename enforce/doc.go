@@ -1,18 +1,20 @@
-// Package enforce judges a cluster by a policy. Evaluate looks at what every
-// host said of itself and returns a Plan: the findings (a violated rule and
-// why) and for each host a Report, the list of what that host is to do.
+// Package enforce judges a cluster by a policy. Judge compares what every host
+// reports with the rules and returns a Plan: the findings (a violated rule and
+// why) and for each host a Report, the list of what that host is to do. It also
+// returns the Memory for the next cycle, and Events: what changed since the last one.
 //
-//	plan := enforce.Evaluate(policy, cluster, time.Now())
+//	plan, next, events := enforce.Judge(policy, cluster, memory, time.Now())
 //	for _, f := range plan.Findings {
 //		fmt.Println(f)
 //	}
+//	memory = next // if the cycle counts
 //
-// The package is pure: the same cluster, policy and time give the same plan, in
-// the same order. It has no clock, does no I/O and writes no log. Carrying out
-// a report on a machine is the work of enforce/local, and reading a policy
-// from a file that of enforce/policy.
+// The package is pure: the same arguments give the same result, in the same order.
+// It has no clock, does no I/O and writes no log. Carrying out a report on a machine
+// is the work of enforce/local, and reading a policy from a file that of
+// enforce/policy.
 //
-// What is unknown is never held against anybody: a host without a snapshot, a
-// process whose environment could not be read, a memory that the driver would
-// not tell lead to a Note, and to no action.
+// What is unknown never leads to an action, only to a Note: a host without a
+// snapshot, a process whose environment could not be read, memory that the driver
+// does not report.
 package enforce

@@ -38,7 +38,7 @@ const (
 	EventNote EventKind = "note"
 )
 
-// The events of reports, which come from those who send them.
+// The events of reports, which the controller adds.
 const (
 	// EventActing is about a report that is going to be sent.
 	EventActing EventKind = "acting"
@@ -168,10 +168,9 @@ func changeOf(before KnownFinding, known bool, now KnownFinding) EventKind {
 	return ""
 }
 
-// wantsNotified is how much the users of a finding are to be told: that they have
-// to do something when it is first seen, and what is done when it is acted on.
-// They are not told of what a safety limit holds back: that may be a mistake, or
-// made up by a host.
+// wantsNotified is what the users of a finding are to be notified of: the finding when
+// it is first seen, and the action. They are not notified of what a safety limit holds
+// back: that may be a mistake, or made up by a host.
 func (f *Finding) wantsNotified() Notified {
 	switch {
 	case f.Held:

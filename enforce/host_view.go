@@ -14,6 +14,7 @@ import (
 // is looked up by scanning.
 type hostView struct {
 	name     snapshot.Hostname
+	order    int // in the cluster
 	labels   map[string]string
 	snapshot *snapshot.Snapshot
 	settings *Settings // of the host, whoever the user
@@ -130,7 +131,7 @@ func (v *envView) attach(a attachment) {
 	v.attachedTo[a.device.Index] = true
 }
 
-// attached says whether the environment is attached to a device.
+// attached reports whether the environment is attached to a device.
 func (v *envView) attached(index snapshot.DeviceIndex) bool {
 	if v.attachedTo != nil {
 		return v.attachedTo[index]
@@ -218,7 +219,7 @@ func (h *hostView) spare(p *snapshot.Process, env *envView) {
 	}
 }
 
-// onExemptOnly says whether all devices that a process uses are exempt: work
+// onExemptOnly reports whether all devices that a process uses are exempt: work
 // there is no licence for the others.
 func (h *hostView) onExemptOnly(p *snapshot.Process) bool {
 	return len(h.exemptDevices) > 0 && p.UsesOnly(func(index snapshot.DeviceIndex) bool { return h.exemptDevices[index] })

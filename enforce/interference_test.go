@@ -130,7 +130,7 @@ func (f *forgery) rules() stated {
 	if f.coin() {
 		all.MaxDuration = time.Duration(f.IntN(600)) * time.Minute
 	}
-	return stated{all: all, fleet: enforce.Fleet{HoldCaps: f.coin()}, exempt: exemptProf}
+	return stated{all: all, fleet: enforce.Fleet{PauseCaps: f.coin()}, exempt: exemptProf}
 }
 
 func exemptProf(s enforce.Subject) bool {
@@ -294,7 +294,7 @@ func (f *forgery) check(t *testing.T, seed uint64) (forgedActions int) {
 	return forgedActions
 }
 
-// usedBy says whether a process of the environment's uid uses the device.
+// usedBy reports whether a process of the environment's uid uses the device.
 func (f *forgery) usedBy(host snapshot.Hostname, d enforce.Detachment) bool {
 	for _, h := range f.forged.Hosts {
 		for i := range h.Snapshot.Processes {
@@ -343,7 +343,7 @@ func (f *forgery) checkGain(t *testing.T, seed uint64, plan enforce.Plan) {
 	}
 }
 
-// sparedOn says whether an exempt process of root's, in an environment of M's, is
+// sparedOn reports whether an exempt process of root's, in an environment of M's, is
 // on the device, which then no cap takes. M can't start one.
 func (f *forgery) sparedOn(h snapshot.Host, index snapshot.DeviceIndex) bool {
 	return slices.ContainsFunc(h.Snapshot.Processes, func(p snapshot.Process) bool {

@@ -56,7 +56,9 @@ func newEvaluation(policy Policy, cluster snapshot.Cluster, memory Memory, now t
 		case h.Err != nil || h.Snapshot == nil:
 			e.missing = append(e.missing, h.Name)
 		default:
-			e.hosts = append(e.hosts, newHostView(h, policy, &e.fleet, now))
+			view := newHostView(h, policy, &e.fleet, now)
+			view.order = i
+			e.hosts = append(e.hosts, view)
 		}
 	}
 	e.markUnderWay()
@@ -91,7 +93,7 @@ func (e *evaluation) onEachHost(rule func(*hostView)) {
 	}
 }
 
-// find sets since when a finding is there, and says whether it is time to act on
+// find sets since when a finding is there, and reports whether it is time to act on
 // it. The keys, at least one, identify what must be there without a break: user,
 // host, environment, rule and device, so that restarting a process does not reset
 // the time, or one process. The oldest key counts.

@@ -23,7 +23,7 @@ func (e *evaluation) limit(plan *Plan) {
 	l.apply(plan)
 }
 
-// mayExceed says whether a limit may be exceeded at all. Users and hosts are
+// mayExceed reports whether a limit may be exceeded at all. Users and hosts are
 // counted only then.
 func (e *evaluation) mayExceed(plan *Plan) bool {
 	l, all := e.fleet.Limits, tally{}
@@ -232,7 +232,7 @@ func (l *limiter) hold(g *group, because string) {
 }
 
 // manyOnOneHost is more actions against a user on one host than there are without a
-// mistake or a lie.
+// mistake or false reports.
 const manyOnOneHost = 32
 
 // mostlyOn is the host that has many and three quarters of the actions against a

@@ -29,7 +29,7 @@ func (h *hostView) environmentOf(p *snapshot.Process) *envView {
 	return env
 }
 
-// admits says whether a process may be in an environment: it belongs to the user
+// admits reports whether a process may be in an environment: it belongs to the user
 // for whom the environment is registered, or to root, or the host doesn't report
 // uids, as 1.4.3 doesn't. The policy may admit processes of other users that
 // descend from a process of the environment (sudo -u).
@@ -88,7 +88,7 @@ func (h *hostView) use(env *envView, index snapshot.DeviceIndex) evidence {
 	return most
 }
 
-// hidesOn says whether a process of the environment's user whose environment is
+// hidesOn reports whether a process of the environment's user whose environment is
 // unknown uses a device. It may be in this environment or in another one.
 func (h *hostView) hidesOn(env *envView, index snapshot.DeviceIndex) bool {
 	return slices.ContainsFunc(h.unknownOn[index], func(p *snapshot.Process) bool { return useBy(env.env.UID, p) == proven })
@@ -109,7 +109,7 @@ func (h *hostView) userOf(p *snapshot.Process) snapshot.Username {
 	return nameOfUID(*p.UID)
 }
 
-// nameOfUID is used in place of the name of a user who has none.
+// nameOfUID is used in place of the name of a user without one.
 func nameOfUID(uid snapshot.UID) snapshot.Username {
 	return snapshot.Username(fmt.Sprintf("uid %d", uid))
 }

@@ -11,7 +11,7 @@ import (
 // returns the next, and changes neither. The zero Memory knows nothing. As JSON it
 // can be kept on disk, so that a restart continues where the last run stopped.
 //
-// A memory that is lost can only make the judgement more lenient: times start again.
+// If a memory is lost, times start again: actions come later, never sooner.
 type Memory struct {
 	// Time is when the last cycle was judged.
 	Time time.Time `json:"time"`
@@ -25,8 +25,8 @@ type Memory struct {
 	// Released are devices that were detached because they were idle, while
 	// processes still hold them.
 	Released map[ReleasedDevice]bool `json:"released,omitempty"`
-	// Stuck are processes that can't be ended, each with the reason, and Signalled
-	// when SIGTERM was sent to a process without effect.
+	// Stuck are processes that can't be ended, each with the reason. Signalled is when
+	// SIGTERM was sent to a process without effect.
 	Stuck     map[ProcessKey]string    `json:"stuck,omitempty"`
 	Signalled map[ProcessKey]time.Time `json:"signalled,omitempty"`
 	// Hosts are those of the last cycle.
@@ -52,7 +52,7 @@ type KnownFinding struct {
 	Notified Notified          `json:"notified,omitempty"`
 }
 
-// Notified is how much the users of a finding were told.
+// Notified is what the users of a finding were last notified of.
 type Notified int
 
 // The stages, each after the one before.
@@ -63,7 +63,7 @@ const (
 
 // KnownHost is what is known of a host.
 type KnownHost struct {
-	// Answered says whether it ever did.
+	// Answered reports whether it ever did.
 	Answered bool `json:"answered,omitempty"`
 	// Lost is the kind of error of a host that doesn't answer; empty if it does.
 	Lost string `json:"lost,omitempty"`
@@ -109,7 +109,7 @@ func (e *evaluation) present(key string) Presence {
 	return p
 }
 
-// due says whether something has been there for as long as warn wants, and if not,
+// due reports whether something has been there for as long as warn wants, and if not,
 // the earliest time at which it will have been.
 func (p Presence) due(warn Warn, now time.Time) (bool, time.Time) {
 	at := p.Since.Add(warn.For)

@@ -96,7 +96,7 @@ func (e *evaluation) adoptReleased(h *hostView) {
 	}
 }
 
-// released says whether an environment's processes may keep using a device after
+// released reports whether an environment's processes may keep using a device after
 // it was detached.
 func (e *evaluation) released(h *hostView, env *envView, index snapshot.DeviceIndex) bool {
 	if len(e.next.Released) == 0 || !e.next.Released[ReleasedDevice{h.name, index, env.env.EID}] {
@@ -152,7 +152,7 @@ func (m Memory) End(reportID string) Memory {
 }
 
 // WarnAgain returns the memory with users not yet warned of findings, by their IDs.
-// Users who were told of an action stay told.
+// Users who were notified of an action are not notified again.
 func (m Memory) WarnAgain(ids []string) Memory {
 	if len(ids) == 0 {
 		return m
@@ -206,7 +206,7 @@ func (e *evaluation) forgetEnded() {
 	maps.DeleteFunc(e.next.Signalled, func(p ProcessKey, _ time.Time) bool { return ended(p) })
 }
 
-// stillHolds says whether an environment's processes use a device without an
+// stillHolds reports whether an environment's processes use a device without an
 // attachment.
 func (h *hostView) stillHolds(eid snapshot.EnvID, index snapshot.DeviceIndex) bool {
 	env := h.envs[eid]

@@ -47,7 +47,7 @@ func TestAFindingThatWaitsSaysSo(t *testing.T) {
 func TestMissingHosts(t *testing.T) {
 	over := "a | env 1 alice | dev 0 1@01 | dev 1 1@02\nb | down"
 	ignore := stated{all: enforce.Settings{MaxDevices: ptr(1)}}
-	hold := stated{all: ignore.all, fleet: enforce.Fleet{HoldCaps: true}}
+	hold := stated{all: ignore.all, fleet: enforce.Fleet{PauseCaps: true}}
 	spared := stated{all: ignore.all, fleet: hold.fleet, exempt: func(s enforce.Subject) bool { return s.Host == "b" && s.Process == nil }}
 	tell(t, []story{
 		{"do not count", ignore, []cycle{{0, over, "a detach 1 1"}}},
@@ -62,8 +62,8 @@ func TestMissingHosts(t *testing.T) {
 	for _, policy := range []stated{ignore, hold} {
 		plan := evaluate(policy, parseCluster(t, over), noon(0))
 		require.Equal(t, 1, plan.Findings[0].HostsMissing, "it is in the finding either way")
-		require.Equal(t, policy.fleet.HoldCaps, plan.Findings[0].Pending)
-		require.Equal(t, policy.fleet.HoldCaps, plan.Findings[0].Waits != "")
+		require.Equal(t, policy.fleet.PauseCaps, plan.Findings[0].Pending)
+		require.Equal(t, policy.fleet.PauseCaps, plan.Findings[0].Waits != "")
 		require.Len(t, plan.Notes, 1)
 	}
 	require.Empty(t, evaluate(stated{}, parseCluster(t, over), noon(0)).Notes, "without caps nothing is said")

@@ -10,7 +10,7 @@ const (
 	StatusTerminated Status = "terminated"
 	// StatusKilled: it ended after SIGKILL only.
 	StatusKilled Status = "killed"
-	// StatusSignalled: SIGTERM was sent, and nobody waited for the end.
+	// StatusSignalled: SIGTERM was sent, and the end was not waited for.
 	StatusSignalled Status = "signalled"
 	// StatusSurvived: it still ran when the wait was over.
 	StatusSurvived Status = "survived"
@@ -32,7 +32,7 @@ const (
 	StatusUnknown Status = "unknown"
 )
 
-// Known says whether s is one of the above.
+// Known reports whether s is one of the above.
 func (s Status) Known() bool {
 	switch s {
 	case StatusTerminated, StatusKilled, StatusSignalled, StatusSurvived, StatusGone, StatusChanged, StatusRefused,

@@ -18,11 +18,11 @@ type Plan struct {
 	// back: these are not in Reports.
 	HeldUsers []Held
 	HeldHosts []Held
-	// TellUsers has the users of findings told on their terminals.
+	// TellUsers has the users of findings notified on their terminals.
 	TellUsers bool
 }
 
-// Held says whether the safety limits held anything back.
+// Held reports whether the safety limits held anything back.
 func (p *Plan) Held() bool { return len(p.HeldUsers)+len(p.HeldHosts) > 0 }
 
 // HostReport is the report of one host.
@@ -45,7 +45,7 @@ type draft struct {
 }
 
 // underWay is what earlier reports are about that the host is still carrying out.
-// It goes anyway, so it is not in the draft.
+// It need not be in the draft.
 type underWay struct {
 	ending    map[snapshot.PID]snapshot.StartTime
 	detaching map[deviceOfEnv]bool
@@ -87,7 +87,7 @@ func (d *draft) kill(p *snapshot.Process, because string) {
 	t.Because = append(t.Because, because)
 }
 
-// kills says whether a process ends anyway.
+// kills reports whether a process ends anyway.
 func (d *draft) kills(p *snapshot.Process) bool {
 	_, ok := d.terminate[p.PID]
 	return ok || d.underWay.ends(p)
@@ -107,7 +107,7 @@ func (d *draft) take(device snapshot.DeviceIndex, env *snapshot.Environment, bec
 	x.Because = append(x.Because, because)
 }
 
-// takes says whether an environment loses a device anyway.
+// takes reports whether an environment loses a device anyway.
 func (d *draft) takes(device snapshot.DeviceIndex, eid snapshot.EnvID) bool {
 	_, ok := d.detach[deviceOfEnv{device, eid}]
 	return ok || d.underWay.detaching[deviceOfEnv{device, eid}]

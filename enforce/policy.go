@@ -11,7 +11,7 @@ import (
 type Policy interface {
 	// Settings is what holds for a query.
 	Settings(Query) Settings
-	// Exempt says whether no rule may touch a subject, and why.
+	// Exempt reports whether no rule may touch a subject, and why.
 	Exempt(Subject) (reason string, exempt bool)
 	// Fleet is what holds for the fleet as a whole.
 	Fleet() Fleet
@@ -52,12 +52,12 @@ type Settings struct {
 	MaxMemory  *int64 // bytes of the devices that are attached
 	MaxEnvs    *int
 
-	// Idle detaches devices that nobody uses; nil for never.
+	// Idle detaches devices that are not used; nil for never.
 	Idle *Idle
 	// MaxDuration detaches what was attached longer ago; 0 for never.
 	MaxDuration time.Duration
 
-	// Warn is how long a finding has to stand before anything is done.
+	// Warn is how long a finding has to be present before anything is done.
 	Warn Warn
 	// Grace is how long a process has to end after SIGTERM; Kill has SIGKILL
 	// follow then.
@@ -74,7 +74,7 @@ type Idle struct {
 	Below int
 }
 
-// Warn is how long a finding has to stand before it is acted on: for a number
+// Warn is how long a finding has to be present before it is acted on: for a number
 // of cycles and for a time, whichever is longer. The zero Warn acts at once.
 type Warn struct {
 	Cycles int
@@ -83,11 +83,11 @@ type Warn struct {
 
 // Fleet is what holds for the fleet as a whole.
 type Fleet struct {
-	// HoldCaps has the caps wait while a host did not answer. Otherwise that
-	// host's devices do not count, which can only be too lenient.
-	HoldCaps bool
-	Limits   Limits
-	// TellUsers has users told on their terminals what is wrong.
+	// PauseCaps has the caps wait while a host did not answer. Otherwise that
+	// host's devices do not count, so that too few devices count, never too many.
+	PauseCaps bool
+	Limits    Limits
+	// TellUsers has users notified on their terminals of what is wrong.
 	TellUsers bool
 	// Unprotected are names of daemons that may be ended although their host
 	// protects them.

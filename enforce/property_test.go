@@ -97,7 +97,7 @@ func (w *world) rules() stated {
 	exemptPID, exemptEID, exemptDevice := snapshot.PID(100+w.IntN(24)), snapshot.EnvID(fmt.Sprint(10+w.IntN(12))), snapshot.DeviceIndex(w.IntN(12))
 	p := stated{
 		all:   enforce.Settings{NonEnvProcesses: w.coin(), EnvDevices: w.coin(), EnvMemory: w.coin(), Grace: time.Second, Kill: w.coin()},
-		fleet: enforce.Fleet{HoldCaps: w.IntN(4) == 0, Limits: enforce.Limits{Fleet: enforce.Limit{Terminations: w.IntN(9)}}},
+		fleet: enforce.Fleet{PauseCaps: w.IntN(4) == 0, Limits: enforce.Limits{Fleet: enforce.Limit{Terminations: w.IntN(9)}}},
 		exempt: func(s enforce.Subject) bool {
 			return s.Process != nil && s.Process.PID == exemptPID || s.Environment != nil && s.Environment.EID == exemptEID ||
 				s.Device != nil && s.Device.Index == exemptDevice

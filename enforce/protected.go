@@ -8,7 +8,7 @@ import (
 
 // Protected are the names of daemons that are never ended unless a policy names
 // them: those that carry a machine, our own way in, and NVIDIA's. A name alone
-// protects nobody, since everybody may choose one: the host says which of its
+// protects no process, since every user may choose one: the host says which of its
 // processes go by one rightly (snapshot.Process.Protected; see enforce/local).
 func Protected() []string {
 	return []string{
@@ -19,7 +19,7 @@ func Protected() []string {
 	}
 }
 
-// protects says whether no rule may speak of a process: its host would refuse
+// protects reports whether no rule may speak of a process: its host would refuse
 // to end it, cycle after cycle.
 func (f *Fleet) protects(p *snapshot.Process) bool {
 	return p.Protected != "" && !slices.Contains(f.Unprotected, p.Protected)

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Report is what one host is to do: first every detachment, so that nobody can
-// start again on a device that is being taken away, then the terminations.
+// Report is what one host is to do: first every detachment, so that no process
+// starts again on a device that is being detached, then the terminations.
 type Report struct {
 	Terminate []Termination // in ascending order of PID
 	Detach    []Detachment  // in order of device, then environment
@@ -90,7 +90,7 @@ func (r Report) FindingIDs() []string {
 	return slices.Compact(ids)
 }
 
-// Terminates says whether the report ends the process with this PID.
+// Terminates reports whether the report ends the process with this PID.
 func (r Report) Terminates(pid snapshot.PID) bool {
 	for i := range r.Terminate {
 		if r.Terminate[i].Process.PID == pid {
@@ -180,7 +180,7 @@ func (t Termination) From() string {
 	return NameEnv(t.Process.EID)
 }
 
-// Outside says whether the process ends because it is in no environment. The native
+// Outside reports whether the process ends because it is in no environment. The native
 // format reports it. An older controller of ours sends only the text of the
 // findings, and 1.4.3 nothing: it ends a process without an id for nothing else.
 func (t *Termination) Outside() bool {

@@ -39,13 +39,13 @@ func (e *evaluation) watchIdle() {
 	e.rememberIdle(idle)
 }
 
-// computesLess says whether a device is known to compute less than below per
+// computesLess reports whether a device is known to compute less than below per
 // cent.
 func computesLess(d *snapshot.Device, below int) bool {
 	return below > 0 && d.Utilization != nil && *d.Utilization < below
 }
 
-// idleDevices detaches what was idle for long enough. It ends nobody's process:
+// idleDevices detaches what was idle for long enough. It ends no process:
 // see release.
 func (e *evaluation) idleDevices(h *hostView) {
 	for _, env := range h.inOrder {

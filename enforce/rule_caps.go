@@ -9,11 +9,11 @@ import (
 )
 
 // caps takes devices from users who are over a cap: never more than the excess,
-// and those first whose loss hurts least.
+// and those first that cost the user least.
 func (e *evaluation) caps() {
 	capped := false
 	defer func() { e.noteMissing(capped) }()
-	for _, u := range e.holdings() {
+	for _, u := range e.allocations() {
 		if _, exempt := e.policy.Exempt(Subject{User: u.user}); exempt {
 			continue
 		}
@@ -36,11 +36,11 @@ func (e *evaluation) caps() {
 
 // findCap is find for a cap, which knows of hosts that did not answer. Their
 // devices do not count, so the user may be over by more, never by less; what
-// hurts least to lose may be there, though, so the policy can have caps wait.
+// costs least to lose may be there, though, so the policy can have caps wait.
 func (e *evaluation) findCap(f *Finding, warn Warn) (due bool) {
 	due = e.find(f, warn, f.ID)
 	f.HostsMissing = len(e.missing)
-	if e.fleet.HoldCaps && f.HostsMissing > 0 {
+	if e.fleet.PauseCaps && f.HostsMissing > 0 {
 		f.Pending, f.Waits = true, fmt.Sprintf("%d of the hosts did not answer, and the policy has caps wait for them", f.HostsMissing)
 		return false
 	}
@@ -54,17 +54,17 @@ func (e *evaluation) noteMissing(capped bool) {
 	}
 }
 
-func (e *evaluation) maxDevices(u *holding, limit int, warn Warn) {
-	held := u.held()
+func (e *evaluation) maxDevices(u *allocation, limit int, warn Warn) {
+	held := u.counted()
 	if len(held) <= limit {
 		return
 	}
-	taken := choose(held, func(chosen []*heldDevice) bool { return len(chosen) >= len(held)-limit })
+	taken := choose(held, func(chosen []*allocatedDevice) bool { return len(chosen) >= len(held)-limit })
 	e.take(u, taken, warn, Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(held), Limit: limit, Hosts: u.hosts}})
 }
 
-func (e *evaluation) maxMemory(u *holding, limit int64, warn Warn) {
-	held := u.held()
+func (e *evaluation) maxMemory(u *allocation, limit int64, warn Warn) {
+	held := u.counted()
 	used := int64(0)
 	known := held[:0:0]
 	for _, d := range held {
@@ -80,7 +80,7 @@ func (e *evaluation) maxMemory(u *holding, limit int64, warn Warn) {
 		return
 	}
 	counted, freed := 0, int64(0) // choose only ever adds
-	enough := func(chosen []*heldDevice) bool {
+	enough := func(chosen []*allocatedDevice) bool {
 		freed += sum(chosen[counted:])
 		counted = len(chosen)
 		return used-freed <= limit
@@ -98,7 +98,7 @@ func (e *evaluation) maxMemory(u *holding, limit int64, warn Warn) {
 }
 
 // partition separates the devices that are proven to be in use from the others.
-func partition(devices []*heldDevice) (free, busy []*heldDevice) {
+func partition(devices []*allocatedDevice) (free, busy []*allocatedDevice) {
 	for _, d := range devices {
 		if d.busy() {
 			busy = append(busy, d)
@@ -112,14 +112,14 @@ func partition(devices []*heldDevice) (free, busy []*heldDevice) {
 // busyOver chooses among devices that are proven to be in use. Their capacities
 // are claims of state files, so whatever these say, processes end only while
 // what they use themselves is more than the limit, and that is known.
-func (e *evaluation) busyOver(busy []*heldDevice, limit, claimed int64) []*heldDevice {
+func (e *evaluation) busyOver(busy []*allocatedDevice, limit, claimed int64) []*allocatedDevice {
 	used := int64(0)
 	for _, d := range busy {
 		n, _ := d.usedBytes() // unknown counts as 0 here, so that fewer processes end
 		used += n
 	}
 	counted := 0
-	return choose(busy, func(chosen []*heldDevice) bool {
+	return choose(busy, func(chosen []*allocatedDevice) bool {
 		for _, d := range chosen[counted:] {
 			n, _ := d.usedBytes()
 			used -= n
@@ -130,7 +130,7 @@ func (e *evaluation) busyOver(busy []*heldDevice, limit, claimed int64) []*heldD
 	})
 }
 
-func sum(devices []*heldDevice) int64 {
+func sum(devices []*allocatedDevice) int64 {
 	total := int64(0)
 	for _, d := range devices {
 		n, _ := d.bytes() // those of unknown memory are not among them
@@ -141,7 +141,7 @@ func sum(devices []*heldDevice) int64 {
 
 // spareNeedless gives back what turned out not to be needed, the costliest
 // first: surplus is by how many bytes too much was chosen.
-func spareNeedless(chosen []*heldDevice, surplus int64) []*heldDevice {
+func spareNeedless(chosen []*allocatedDevice, surplus int64) []*allocatedDevice {
 	for i := len(chosen) - 1; i >= 0; i-- {
 		if n, _ := chosen[i].bytes(); n <= surplus {
 			surplus -= n
@@ -154,13 +154,13 @@ func spareNeedless(chosen []*heldDevice, surplus int64) []*heldDevice {
 // maxEnvs takes the devices of environments beyond the cap: those without any
 // first, from which there is nothing to take, then those without a process,
 // then the newest. The environments themselves stay: they are people's shells.
-func (e *evaluation) maxEnvs(u *holding, limit int, warn Warn) {
+func (e *evaluation) maxEnvs(u *allocation, limit int, warn Warn) {
 	if len(u.envs) <= limit {
 		return
 	}
 	envs := slices.Clone(u.envs)
 	slices.SortStableFunc(envs, func(a, b userEnv) int {
-		return cmp.Or(cmp.Compare(a.cost(), b.cost()), b.env.Creation.Compare(a.env.Creation), cmp.Compare(a.order, b.order), cmp.Compare(a.env.EID, b.env.EID))
+		return cmp.Or(cmp.Compare(a.cost(), b.cost()), b.env.Creation.Compare(a.env.Creation), cmp.Compare(a.host.order, b.host.order), cmp.Compare(a.env.EID, b.env.EID))
 	})
 	f := Finding{Rule: RuleMaxEnvsPerUser, User: u.user, ID: capID(RuleMaxEnvsPerUser, u.user), Count: &CountExcess{Used: len(envs), Limit: limit, Hosts: u.hosts}}
 	due, dealt := e.findCap(&f, warn), make(map[ProcessRef]bool)
@@ -189,14 +189,14 @@ func (u userEnv) cost() int {
 }
 
 // take is a finding about a user who loses devices once it is due.
-func (e *evaluation) take(u *holding, taken []*heldDevice, warn Warn, f Finding) {
+func (e *evaluation) take(u *allocation, taken []*allocatedDevice, warn Warn, f Finding) {
 	f.User, f.ID = u.user, capID(f.Rule, u.user)
 	due, dealt := e.findCap(&f, warn), make(map[ProcessRef]bool)
 	for _, d := range taken {
 		for _, env := range d.envs {
 			e.loseDevice(&f, due, d.host, env.envView, d.device.Index)
 		}
-		e.endAll(&f, due, dealt, d.host, d.users)
+		e.endAll(&f, due, dealt, d.host, d.processes)
 	}
 	e.add(f)
 }
@@ -228,8 +228,8 @@ func (e *evaluation) endAll(f *Finding, due bool, dealt map[ProcessRef]bool, h *
 }
 
 // held lists the devices that count for the user's caps.
-func (u *holding) held() []*heldDevice {
-	var held []*heldDevice
+func (u *allocation) counted() []*allocatedDevice {
+	var held []*allocatedDevice
 	for _, d := range u.devices {
 		if d.counts() {
 			held = append(held, d)

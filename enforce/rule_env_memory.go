@@ -30,7 +30,7 @@ func (e *evaluation) envMemory(h *hostView) {
 
 func (e *evaluation) envMemoryOn(h *hostView, env *envView, a attachment) {
 	index := a.device.Index
-	holders, used, unknown := env.holders(index)
+	usages, used, unknown := env.usages(index)
 	excess := used - a.GPUMemory.Bytes()
 	if excess <= 0 {
 		if unknown > 0 {
@@ -44,7 +44,7 @@ func (e *evaluation) envMemoryOn(h *hostView, env *envView, a attachment) {
 		Devices: []snapshot.DeviceIndex{index},
 		Memory:  &MemoryExcess{UsedBytes: used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String()},
 	}
-	ending := e.relieve(h, holders, excess)
+	ending := e.relieve(h, usages, excess)
 	due := e.find(&f, env.settings.Warn, f.ID)
 	for _, p := range ending {
 		e.end(&f, due, h, p)
@@ -52,26 +52,26 @@ func (e *evaluation) envMemoryOn(h *hostView, env *envView, a attachment) {
 	e.add(f)
 }
 
-// holder is a process with what it holds on the device in question.
-type holder struct {
+// memoryUsage is a process with what it holds on the device in question.
+type memoryUsage struct {
 	process *snapshot.Process
 	bytes   int64
 }
 
-// holders lists the environment's processes on a device, what they hold
-// together, and how many of them the driver told no figure for.
-func (v *envView) holders(index snapshot.DeviceIndex) (holders []holder, used int64, unknown int) {
+// usages lists the environment's processes on a device, what they hold
+// together, and for how many of them the driver reports no figure.
+func (v *envView) usages(index snapshot.DeviceIndex) (usages []memoryUsage, used int64, unknown int) {
 	for p := range v.on(index) {
 		u := p.Uses(index)
 		switch {
 		case !u.Memory.Known():
 			unknown++
 		default:
-			holders = append(holders, holder{p, u.Memory.Bytes()})
+			usages = append(usages, memoryUsage{p, u.Memory.Bytes()})
 			used += u.Memory.Bytes()
 		}
 	}
-	return holders, used, unknown
+	return usages, used, unknown
 }
 
 // relieve chooses processes that free excess bytes together. What the report
@@ -79,10 +79,10 @@ func (v *envView) holders(index snapshot.DeviceIndex) (holders []holder, used in
 // ends in its place. Then goes the smallest process that alone frees
 // enough; while none does, the largest. Ties go to the higher PID, which is
 // most often the younger process.
-func (e *evaluation) relieve(h *hostView, holders []holder, excess int64) []*snapshot.Process {
+func (e *evaluation) relieve(h *hostView, usages []memoryUsage, excess int64) []*snapshot.Process {
 	var ended []*snapshot.Process
-	var rest []holder
-	for _, x := range holders {
+	var rest []memoryUsage
+	for _, x := range usages {
 		if _, stuck := e.stuckBecause(h.name, x.process); stuck || h.draft.kills(x.process) {
 			excess -= x.bytes
 			ended = append(ended, x.process)
@@ -90,7 +90,7 @@ func (e *evaluation) relieve(h *hostView, holders []holder, excess int64) []*sna
 			rest = append(rest, x)
 		}
 	}
-	slices.SortFunc(rest, func(a, b holder) int { // ascending, and the higher PID first
+	slices.SortFunc(rest, func(a, b memoryUsage) int { // ascending, and the higher PID first
 		return cmp.Or(cmp.Compare(a.bytes, b.bytes), cmp.Compare(b.process.PID, a.process.PID))
 	})
 	for excess > 0 && len(rest) > 0 {
@@ -104,7 +104,7 @@ func (e *evaluation) relieve(h *hostView, holders []holder, excess int64) []*sna
 
 // nextToEnd is the position of the smallest that frees enough, or else of the
 // largest with the highest PID.
-func nextToEnd(ascending []holder, excess int64) int {
+func nextToEnd(ascending []memoryUsage, excess int64) int {
 	i := firstOf(ascending, excess)
 	if i < len(ascending) {
 		return i
@@ -113,7 +113,7 @@ func nextToEnd(ascending []holder, excess int64) int {
 }
 
 // firstOf is the position of the first that holds as many bytes or more.
-func firstOf(ascending []holder, bytes int64) int {
-	i, _ := slices.BinarySearchFunc(ascending, bytes, func(x holder, want int64) int { return cmp.Compare(x.bytes, want) })
+func firstOf(ascending []memoryUsage, bytes int64) int {
+	i, _ := slices.BinarySearchFunc(ascending, bytes, func(x memoryUsage, want int64) int { return cmp.Compare(x.bytes, want) })
 	return i
 }

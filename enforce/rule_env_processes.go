@@ -27,7 +27,7 @@ func (e *evaluation) nonEnvProcesses(h *hostView) {
 	}
 }
 
-// outsideByPolicy says whether a process of an unknown environment counts as
+// outsideByPolicy reports whether a process of an unknown environment counts as
 // outside: it overwrote its environ itself, and the policy wants that.
 func (h *hostView) outsideByPolicy(p *snapshot.Process) bool {
 	return h.settings.UnknownOutside && p.EnvUnknown && p.EnvOverwritten
@@ -68,16 +68,16 @@ func (e *evaluation) endProcess(h *hostView, p *snapshot.Process, warn Warn, f F
 	if len(devices) == 0 {
 		devices = p.Indices()
 	}
-	who := cmp.Or(h.userOf(p), f.User)
-	if who == "" { // the host reports nothing about it but its PID
-		who = snapshot.Username(f.ID)
+	owner := cmp.Or(h.userOf(p), f.User)
+	if owner == "" { // the host reports nothing about it but its PID
+		owner = snapshot.Username(f.ID)
 	}
 	// The process is a key of its own: by rewriting the state files a user can turn
 	// one rule's finding into the other's in every cycle.
 	keys := make([]string, 0, len(devices)+1)
 	keys = append(keys, fmt.Sprintf("process/%s/%d/%d", h.name, p.PID, p.Start))
 	for _, index := range devices {
-		keys = append(keys, fmt.Sprintf("%s/%s/%s/%s/%d", f.Rule, h.name, who, eid, index))
+		keys = append(keys, fmt.Sprintf("%s/%s/%s/%s/%d", f.Rule, h.name, owner, eid, index))
 	}
 	due := e.find(&f, warn, keys...)
 	e.end(&f, due, h, p)
@@ -102,7 +102,7 @@ func (e *evaluation) end(f *Finding, due bool, h *hostView, p *snapshot.Process)
 	}
 }
 
-// uid is whose the environment is, unless its books are in doubt.
+// uid is the owner of the environment, unless its state file is in doubt.
 func (v *envView) uid() *snapshot.UID {
 	if v.env.OwnerMismatch {
 		return nil

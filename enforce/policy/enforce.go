@@ -44,7 +44,7 @@ func (v Value[T]) pointer() *T {
 // Fleet implements enforce.Policy.
 func (f *File) Fleet() enforce.Fleet {
 	return enforce.Fleet{
-		HoldCaps:  f.Unreachable.Value == PauseCaps,
+		PauseCaps: f.Unreachable.Value == PauseCaps,
 		TellUsers: f.TellUsers.On, Unprotected: f.Unprotected,
 		Limits: enforce.Limits{
 			Fleet: f.Limits.Fleet.limit(), PerUser: f.Limits.PerUser.limit(), PerHost: f.Limits.PerHost.limit(), Throttle: f.Limits.Throttle.On,

@@ -15,16 +15,16 @@ type identity struct {
 	peer remote.Peer
 }
 
-// complete says whether the machine reported all that identifies it. The machine
+// complete reports whether the machine reported all that identifies it. The machine
 // and the boot are not enough: several simulated hosts or containers may share them.
 func (id *identity) complete() bool { return id.Machine != "" && id.Boot != "" && id.Folder != "" }
 
-// claims says whether two names say that they are one machine.
+// claims reports whether two names say that they are one machine.
 func (id *identity) claims(other *identity) bool {
 	return id.complete() && id.Machine == other.Machine && id.Boot == other.Boot && id.Folder == other.Folder
 }
 
-// otherKey says whether two names are known to have shown different host keys. A
+// otherKey reports whether two names are known to have shown different host keys. A
 // host can claim any identity: with that of another machine it would take that
 // machine's place, which would then not be judged any more. But it can't prove to
 // have the other machine's host key.
@@ -32,7 +32,7 @@ func (id *identity) otherKey(other *identity) bool {
 	return id.peer.Known() && other.peer.Known() && id.peer.HostKey != other.peer.HostKey
 }
 
-// same says whether two names are known to be one machine now.
+// same reports whether two names are known to be one machine now.
 func (id *identity) same(other *identity) bool {
 	if id.complete() && other.complete() {
 		return id.claims(other) && !id.otherKey(other)
@@ -40,7 +40,7 @@ func (id *identity) same(other *identity) bool {
 	return id.peer.Known() && id.peer == other.peer
 }
 
-// differs says whether two names are known to be two machines. One that was
+// differs reports whether two names are known to be two machines. One that was
 // restarted between the two answers is still one.
 func (id *identity) differs(other *identity) bool {
 	if id.complete() && other.complete() {
@@ -63,7 +63,7 @@ func (m *Machines) duplicate(name, sameAs string) Duplicate {
 	return Duplicate{Name: snapshot.Hostname(name), SameAs: snapshot.Hostname(sameAs), New: m.report(name, sameAs)}
 }
 
-// report remembers that a pair of names is reported, and says whether that is new.
+// report remembers that a pair of names is reported, and reports whether that is new.
 func (m *Machines) report(a, b string) bool {
 	pair := [2]string{min(a, b), max(a, b)}
 	if m.reported[pair] {

@@ -58,7 +58,7 @@ type MessageLimit struct {
 	hosts   map[string]int        // how many windows each has
 }
 
-// admit counts a message, and says whether it may be sent and what it is to end
+// admit counts a message, and reports whether it may be sent and what it is to end
 // with: how many were not sent in the hour before, and that no more will be.
 func (l *MessageLimit) admit(to recipient, now time.Time) (note string, ok bool) {
 	l.countHosts()
