@@ -154,7 +154,7 @@ func TestIdleGoesByTheUIDOfTheKernel(t *testing.T) {
 // doesn't either, while another one is kept.
 func TestWarnIsOfTheUserNotOfTheProcess(t *testing.T) {
 	after := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, Warn: enforce.Warn{For: 10 * time.Minute}}}
-	tell(t, []story{
+	runStories(t, []story{
 		{"outside, started again", after, []cycle{{0, `a | dev 0 | proc 5 - u1 by:bob 0:10`, ""}, {9, `a | dev 0 | proc 6 - u1 by:bob 0:10`, ""}, {10, `a | dev 0 | proc 7 - u1 by:bob 0:10`, "a end 7"}}},
 		{"not attached, started again", after, []cycle{{0, `a | env 1 bob u1 | dev 0 | proc 5 1 u1 0:10`, ""}, {10, `a | env 1 bob u1 | dev 0 | proc 6 1 u1 0:10`, "a end 6"}}},
 		{"from one device to the next", after, []cycle{{0, `a | dev 0 | proc 5 - u1 by:bob 0:10`, ""}, {5, `a | dev 0 | dev 1 | proc 6 - u1 by:bob 0:10 1:10`, ""}, {10, `a | dev 0 | dev 1 | proc 6 - u1 by:bob 0:10 1:10`, "a end 6"}}},

@@ -15,7 +15,7 @@ import (
 func TestWarn(t *testing.T) {
 	outside := `a | dev 0 | proc 5 - 0:10`
 	after := func(w enforce.Warn) stated { return stated{all: enforce.Settings{NonEnvProcesses: true, Warn: w}} }
-	tell(t, []story{
+	runStories(t, []story{
 		{"at once", after(enforce.Warn{}), []cycle{{0, outside, "a end 5"}}},
 		{"after a time", after(enforce.Warn{For: 10 * time.Minute}), []cycle{{0, outside, ""}, {9, outside, ""}, {10, outside, "a end 5"}, {11, outside, "a end 5"}}},
 		{"after cycles", after(enforce.Warn{Cycles: 2}), []cycle{{0, outside, ""}, {1, outside, ""}, {2, outside, "a end 5"}}},
@@ -49,7 +49,7 @@ func TestMissingHosts(t *testing.T) {
 	ignore := stated{all: enforce.Settings{MaxDevices: ptr(1)}}
 	hold := stated{all: ignore.all, fleet: enforce.Fleet{PauseCaps: true}}
 	spared := stated{all: ignore.all, fleet: hold.fleet, exempt: func(s enforce.Subject) bool { return s.Host == "b" && s.Process == nil }}
-	tell(t, []story{
+	runStories(t, []story{
 		{"do not count", ignore, []cycle{{0, over, "a detach 1 1"}}},
 		{"have caps wait", hold, []cycle{{0, over, ""}, {1, "a | env 1 alice | dev 0 1@01 | dev 1 1@02\nb", "a detach 1 1"}}},
 		{
@@ -223,10 +223,10 @@ func TestNotifications(t *testing.T) {
 	cluster.Hosts[1].Snapshot.Environments[0].UID = 1001
 	cluster.Hosts[1].Snapshot.Environments[0].OwnerMismatch = true // so it is not believed
 	owners := notify.NewOwners(cluster)
-	var told []notify.Notification
+	var list []notify.Notification
 	plan := evaluate(policy, cluster, noon(0))
 	for i := range plan.Findings {
-		told = append(told, notify.Notifications(&plan.Findings[i], owners, noon(4))...)
+		list = append(list, notify.Notifications(&plan.Findings[i], owners, noon(4))...)
 	}
 	require.Equal(t, []notify.Notification{
 		{
@@ -239,7 +239,7 @@ func TestNotifications(t *testing.T) {
 				"Unless this changes, in 6m device 0 will be detached.",
 			Advice: "Give back devices that you need less: genv detach.",
 		},
-	}, told, "process 7's and 6's users are not known, and the owner in b's state files is in doubt")
+	}, list, "process 7's and 6's users are not known, and the owner in b's state files is in doubt")
 }
 
 func TestNotificationsNameWhatIsLost(t *testing.T) {
@@ -257,9 +257,9 @@ func TestNotificationsNameWhatIsLost(t *testing.T) {
 		{1, "Now process 5 is ended and device 0 is detached."},
 	} {
 		f := evaluate(stated{all: enforce.Settings{MaxDevices: &tt.cap}}, cluster, noon(0)).Findings[0]
-		told := notify.Notifications(&f, notify.NewOwners(cluster), noon(0))
-		require.Len(t, told, 1)
-		_, follows, _ := strings.Cut(told[0].Text, "\n")
+		list := notify.Notifications(&f, notify.NewOwners(cluster), noon(0))
+		require.Len(t, list, 1)
+		_, follows, _ := strings.Cut(list[0].Text, "\n")
 		require.Equal(t, tt.want, follows)
 	}
 }

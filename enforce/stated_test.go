@@ -63,7 +63,7 @@ type story struct {
 	cycles []cycle
 }
 
-func tell(t *testing.T, stories []story) {
+func runStories(t *testing.T, stories []story) {
 	for _, s := range stories {
 		t.Run(s.name, func(t *testing.T) {
 			var memory controllerMemory
@@ -91,7 +91,7 @@ func TestIdle(t *testing.T) {
 		}
 		return list
 	}
-	tell(t, []story{
+	runStories(t, []story{
 		{"after an hour without a process", hour, every(idleDevice, "", "", "", "", "a detach 0 1")},
 		{"another's process does not use it", hour, every(`a | env 1 alice | env 2 bob | dev 0 1@01 2@02 | proc 5 2 0:10`, "", "", "", "", "a detach 0 1")},
 		{"computing next to nothing", five, every(`a | env 1 alice | dev 0 u4 1@01 | proc 5 1 0:10`, "", "", "", "", "a detach 0 1")},
@@ -142,7 +142,7 @@ func TestIdle(t *testing.T) {
 
 func TestMaxDuration(t *testing.T) {
 	two := enforce.Settings{MaxDuration: 2 * time.Hour}
-	tell(t, []story{
+	runStories(t, []story{
 		{"longer than allowed", stated{all: two}, []cycle{{2, idleDevice, "a detach 0 1"}}},
 		{"busy or not, and nobody's process ends for it", stated{all: two}, []cycle{{2, busyDevice, "a detach 0 1"}}},
 		{"each attachment for itself", stated{all: two}, []cycle{{5, `a | env 1 alice | dev 0 1@01 | dev 1 1@09`, "a detach 0 1"}}},
@@ -176,7 +176,7 @@ func TestMaxMemory(t *testing.T) {
 	limit := func(text string) stated {
 		return stated{all: enforce.Settings{MaxMemory: ptr(snapshot.MustMemory(text).Bytes())}}
 	}
-	tell(t, []story{
+	runStories(t, []story{
 		{"whole devices count whole", limit("100g"), []cycle{{0, `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, "a detach 1 1"}}},
 		{"on all hosts together", limit("100g"), []cycle{{0, "a | env 1 alice | dev 0 1@01\nb | env 2 alice | dev 0 2@02", "b detach 0 2"}}},
 		{"shared devices count their capacity", limit("9g"), []cycle{{0, `a | env 1 alice 5g | dev 0 1@01 | dev 1 1@02`, "a detach 1 1"}}},
@@ -197,7 +197,7 @@ func TestMaxMemory(t *testing.T) {
 
 func TestMaxEnvs(t *testing.T) {
 	one := stated{all: enforce.Settings{MaxEnvs: ptr(1)}}
-	tell(t, []story{
+	runStories(t, []story{
 		{"the newest loses its devices", one, []cycle{{0, `a | env 1 alice | env 2 alice | dev 0 1@01 | dev 1 2@02`, "a detach 0 1"}}}, // equally new: by id
 		{"without processes first", one, []cycle{{0, `a | env 1 alice | env 2 alice | dev 0 1@01 | dev 1 2@02 | proc 5 1 0:10`, "a detach 1 2"}}},
 		{"busy ones when there are no others", stated{all: enforce.Settings{MaxEnvs: ptr(0)}}, []cycle{{0, busyDevice, "a detach 0 1; a end 5"}}},
