@@ -84,7 +84,7 @@ func checked(action cli.ActionFunc) cli.ActionFunc {
 }
 
 func usageError(c *cli.Context, err error, _ bool) error {
-	return command.Usage("%w; see %s --help", err, c.Command.HelpName)
+	return command.UsageError("%w; see %s --help", err, c.Command.HelpName)
 }
 
 func (p *program) versionCommand() *cli.Command {

@@ -90,7 +90,7 @@ func Check(c *cli.Context) error {
 		if len(c.Command.Subcommands) > 0 {
 			return RefuseUnknown(c)
 		}
-		return Usage("unexpected argument %q; see %s --help", c.Args().First(), c.Command.HelpName)
+		return UsageError("unexpected argument %q; see %s --help", c.Args().First(), c.Command.HelpName)
 	}
 	for _, ctx := range c.Lineage()[1:] {
 		if ctx.Command == nil {
@@ -98,7 +98,7 @@ func Check(c *cli.Context) error {
 		}
 		for _, flag := range ctx.Command.Flags {
 			if name := flag.Names()[0]; isGivenOn(ctx, name) && !Takes(c.Command, name) {
-				return Usage("%s has no flag --%s; see %s --help", c.Command.HelpName, name, c.Command.HelpName)
+				return UsageError("%s has no flag --%s; see %s --help", c.Command.HelpName, name, c.Command.HelpName)
 			}
 		}
 	}
@@ -116,7 +116,7 @@ func RefuseUnknown(c *cli.Context) error {
 		names = append(names, sub.Name)
 	}
 	if near := text.Nearest(word, names); near != "" {
-		return Usage("unknown command %q (did you mean %q?)", word, near)
+		return UsageError("unknown command %q (did you mean %q?)", word, near)
 	}
-	return Usage("unknown command %q; see %s --help", word, c.Command.HelpName)
+	return UsageError("unknown command %q; see %s --help", word, c.Command.HelpName)
 }

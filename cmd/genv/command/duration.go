@@ -12,7 +12,7 @@ import (
 func Duration(c *cli.Context, flag string) (time.Duration, error) {
 	d, err := text.ParseDuration(Given(c, flag).String(flag))
 	if err != nil {
-		return 0, Usage("--%s %w", flag, err)
+		return 0, UsageError("--%s %w", flag, err)
 	}
 	return d, nil
 }
@@ -21,7 +21,7 @@ func Duration(c *cli.Context, flag string) (time.Duration, error) {
 func PositiveDuration(c *cli.Context, flag string) (time.Duration, error) {
 	d, err := Duration(c, flag)
 	if err == nil && d == 0 {
-		return 0, Usage("--%s %q: write a duration of more than 0", flag, Given(c, flag).String(flag))
+		return 0, UsageError("--%s %q: write a duration of more than 0", flag, Given(c, flag).String(flag))
 	}
 	return d, err
 }

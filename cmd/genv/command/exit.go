@@ -36,8 +36,8 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Usage is an error in what the user wrote; nothing has been done yet.
-func Usage(format string, args ...any) error {
+// UsageError is an error in what the user wrote; nothing has been done yet.
+func UsageError(format string, args ...any) error {
 	return &ExitError{Code: ExitFailed, Err: fmt.Errorf(format, args...)}
 }
 

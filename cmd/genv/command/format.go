@@ -38,7 +38,7 @@ func FormatFlag(formats ...string) cli.Flag {
 func FormatOf(c *cli.Context, formats ...string) (string, error) {
 	format := Given(c, "format").String("format")
 	if !slices.Contains(formats, format) {
-		return "", Usage("--format %q: write %s", format, alternatives(formats))
+		return "", UsageError("--format %q: write %s", format, alternatives(formats))
 	}
 	return format, nil
 }
@@ -52,11 +52,11 @@ func alternatives(words []string) string {
 // CheckChoices refuses a missing flag, and values that it doesn't have.
 func CheckChoices(flag string, values, choices []string) error {
 	if len(values) == 0 {
-		return Usage("missing --%s: write one or more of %s", flag, strings.Join(choices, " "))
+		return UsageError("missing --%s: write one or more of %s", flag, strings.Join(choices, " "))
 	}
 	for _, value := range values {
 		if !slices.Contains(choices, value) {
-			return Usage("--%s %q: write one of %s", flag, value, strings.Join(choices, " "))
+			return UsageError("--%s %q: write one of %s", flag, value, strings.Join(choices, " "))
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ func (p *Program) Time(text string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, Usage("%q is not a time: write it as 2026-11-20T22:00, or 2026-11-20", text)
+	return time.Time{}, UsageError("%q is not a time: write it as 2026-11-20T22:00, or 2026-11-20", text)
 }
 
 // Since reads a time, or how long ago it was, as 2h or 7d; the zero time if the text
@@ -33,7 +33,7 @@ func (p *Program) Since(written string) (time.Time, error) {
 	}
 	t, err := p.Time(written)
 	if err != nil {
-		return t, Usage("--since %q: write how long ago, as 2h or 7d, or a time as 2026-11-20T22:00", written)
+		return t, UsageError("--since %q: write how long ago, as 2h or 7d, or a time as 2026-11-20T22:00", written)
 	}
 	return t, nil
 }

@@ -57,13 +57,13 @@ func ReadConfig(c *cli.Context) (Config, error) {
 		return config, err
 	}
 	if config.Cycles < 0 {
-		return config, command.Usage("--cycles %d: write 0 or more", config.Cycles)
+		return config, command.UsageError("--cycles %d: write 0 or more", config.Cycles)
 	}
 	if config.Policy, err = ReadPolicy(c); err != nil {
 		return config, err
 	}
 	if config.ExitCode && !config.DryRun {
-		return config, command.Usage("--exit-code needs --dry-run")
+		return config, command.UsageError("--exit-code needs --dry-run")
 	}
 	return config, config.readAuditSize(c)
 }
@@ -72,11 +72,11 @@ func (config *Config) readAuditSize(c *cli.Context) error {
 	text := c.String("audit-size")
 	size, err := snapshot.ParseMemory(text)
 	if err != nil || size.Bytes() < 1e6 {
-		return command.Usage("--audit-size %q: write a size of 1m or more, such as 64m", text)
+		return command.UsageError("--audit-size %q: write a size of 1m or more, such as 64m", text)
 	}
 	config.AuditSize = size.Bytes()
 	if config.AuditKeep < 1 {
-		return command.Usage("--audit-keep %d: write 1 or more", config.AuditKeep)
+		return command.UsageError("--audit-keep %d: write 1 or more", config.AuditKeep)
 	}
 	return nil
 }
@@ -88,11 +88,11 @@ func (config *Config) openAuditLog() (*audit.Log, error) {
 		return nil, nil //nolint:nilnil // no log is asked for
 	}
 	if err := audit.Check(config.AuditLog); errors.Is(err, audit.ErrNotALog) {
-		return nil, command.Usage("--audit-log: %w; nothing was done: name another file", err)
+		return nil, command.UsageError("--audit-log: %w; nothing was done: name another file", err)
 	}
 	log := &audit.Log{Path: config.AuditLog, MaxBytes: config.AuditSize, Keep: config.AuditKeep}
 	if err := log.Append(); err != nil && !config.ActUnrecorded {
-		return nil, command.Usage("--audit-log: %w; nothing is done without a record (--act-unrecorded allows it)", err)
+		return nil, command.UsageError("--audit-log: %w; nothing is done without a record (--act-unrecorded allows it)", err)
 	}
 	return log, nil
 }

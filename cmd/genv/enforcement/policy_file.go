@@ -19,7 +19,7 @@ func parsePolicy(path string) (*policy.File, error) {
 	}
 	file, err := policy.Parse(path, data)
 	if err != nil {
-		return nil, command.Usage("%w; `genv policy check %s` lists all errors", err, path)
+		return nil, command.UsageError("%w; `genv policy check %s` lists all errors", err, path)
 	}
 	return file, nil
 }
@@ -28,15 +28,15 @@ func parsePolicy(path string) (*policy.File, error) {
 func ReadPolicyFile(path string) ([]byte, error) {
 	f, err := command.OpenAtOnce(path)
 	if err != nil {
-		return nil, command.Usage("the policy: %w", err)
+		return nil, command.UsageError("the policy: %w", err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxPolicyBytes+1))
 	if err != nil {
-		return nil, command.Usage("the policy: %w", err)
+		return nil, command.UsageError("the policy: %w", err)
 	}
 	if len(data) > maxPolicyBytes {
-		return nil, command.Usage("%s is too long: at most %d bytes are read", path, maxPolicyBytes)
+		return nil, command.UsageError("%s is too long: at most %d bytes are read", path, maxPolicyBytes)
 	}
 	return data, nil
 }

@@ -54,7 +54,7 @@ func flagsOver(c *cli.Context, file *policy.File) error {
 		name, negation := string(rule), "no-"+string(rule)
 		switch yes, no := c.IsSet(name), c.IsSet(negation); {
 		case yes && no:
-			return command.Usage("--%s and --%s exclude each other", name, negation)
+			return command.UsageError("--%s and --%s exclude each other", name, negation)
 		case yes:
 			*value = flagValue(name, c.Bool(name))
 		case no:
@@ -64,7 +64,7 @@ func flagsOver(c *cli.Context, file *policy.File) error {
 	if c.IsSet("max-devices-per-user") {
 		n := c.Int("max-devices-per-user")
 		if n < 0 {
-			return command.Usage("--max-devices-per-user %d: write 0 or more", n)
+			return command.UsageError("--max-devices-per-user %d: write 0 or more", n)
 		}
 		file.Flags.MaxDevices = policy.Value[int]{On: true, Value: n, From: policy.Source{By: "--max-devices-per-user"}}
 	}
@@ -89,10 +89,10 @@ func userCaps(words []string) (map[snapshot.Username]int, error) {
 			user, number, ok := strings.Cut(pair, "=")
 			n, err := strconv.Atoi(number)
 			if !ok || user == "" || err != nil || n < 0 {
-				return nil, command.Usage("--max-devices-for-user %q: write USER=N with N of 0 or more, such as john=3", pair)
+				return nil, command.UsageError("--max-devices-for-user %q: write USER=N with N of 0 or more, such as john=3", pair)
 			}
 			if old, twice := caps[snapshot.Username(user)]; twice && old != n {
-				return nil, command.Usage("--max-devices-for-user: %s has both %d and %d", user, old, n)
+				return nil, command.UsageError("--max-devices-for-user: %s has both %d and %d", user, old, n)
 			}
 			caps[snapshot.Username(user)] = n
 		}

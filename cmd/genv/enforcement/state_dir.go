@@ -45,7 +45,7 @@ func (s *Setup) openStore(getenv func(string) string, log zerolog.Logger) (*cont
 	switch {
 	case errors.Is(err, controller.ErrInUse) && (!isLoop || s.DryRun): // it reads what the loop writes
 	case err != nil && s.StateDir != "":
-		return nil, command.Usage("--state-dir: %w", err)
+		return nil, command.UsageError("--state-dir: %w", err)
 	case err != nil:
 		log.Warn().Err(err).Msg("this run keeps no memory; --state-dir DIR gives it a folder of its own")
 		return nil, nil //nolint:nilnil // likewise

@@ -50,10 +50,10 @@ func SetMemory(c *snapshot.EnvConfig, text string) error {
 	}
 	memory, err := snapshot.ParseMemory(text)
 	if err == nil && memory.Bytes() == 0 {
-		return command.Usage("gpu-memory %q: write what you need on each device, such as 4g", text)
+		return command.UsageError("gpu-memory %q: write what you need on each device, such as 4g", text)
 	}
 	if err != nil {
-		return command.Usage("gpu-memory: %w", err)
+		return command.UsageError("gpu-memory: %w", err)
 	}
 	c.GPUMemory = memory
 	return nil
@@ -66,7 +66,7 @@ func setGPUs(c *snapshot.EnvConfig, text string) error {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return command.Usage("gpus %q: write how many devices you need, 1 or more", text)
+		return command.UsageError("gpus %q: write how many devices you need, 1 or more", text)
 	}
 	c.GPUs = &n
 	return nil
@@ -74,7 +74,7 @@ func setGPUs(c *snapshot.EnvConfig, text string) error {
 
 func setName(c *snapshot.EnvConfig, text string) error {
 	if snapshot.CheckName("name", text) != nil {
-		return command.Usage("the name %q is too long, or has characters that can't be shown: choose another one", text)
+		return command.UsageError("the name %q is too long, or has characters that can't be shown: choose another one", text)
 	}
 	c.Name = text
 	return nil
@@ -89,7 +89,7 @@ func SettingNamed(name string) (Setting, error) {
 		}
 		names[i] = s.Name
 	}
-	return Setting{}, command.Usage("unknown setting %q: write one of %s", name, strings.Join(names, " "))
+	return Setting{}, command.UsageError("unknown setting %q: write one of %s", name, strings.Join(names, " "))
 }
 
 // SettingFlags configure a new environment.
@@ -108,7 +108,7 @@ func ReadSettings(c *cli.Context, config *snapshot.EnvConfig) error {
 			continue
 		}
 		if c.String(s.Name) == "" {
-			return command.Usage("--%s is empty: write a value, or leave it out", s.Name)
+			return command.UsageError("--%s is empty: write a value, or leave it out", s.Name)
 		}
 		if err := s.Set(config, c.String(s.Name)); err != nil {
 			return err

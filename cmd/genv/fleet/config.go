@@ -66,7 +66,7 @@ func (p *program) readConfig(c *cli.Context) (Config, error) {
 		return config, err
 	}
 	if config.Fanout < 1 {
-		return config, command.Usage("--fanout %d: write 1 or more", config.Fanout)
+		return config, command.UsageError("--fanout %d: write 1 or more", config.Fanout)
 	}
 	if config.SSH.CommandTimeout, err = command.PositiveDuration(c, "command-timeout"); err != nil {
 		return config, err

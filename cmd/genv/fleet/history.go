@@ -30,14 +30,14 @@ func (p *program) remoteHistory(c *cli.Context) error {
 		path = p.Getenv("GENV_AUDIT_LOG")
 	}
 	if path == "" || path == "off" {
-		return command.Usage("missing --audit-log FILE, or GENV_AUDIT_LOG: name the log of `genv remote enforce --audit-log FILE`")
+		return command.UsageError("missing --audit-log FILE, or GENV_AUDIT_LOG: name the log of `genv remote enforce --audit-log FILE`")
 	}
 	if _, err := os.Stat(path); err != nil { // an empty answer would say that nothing was done
-		return command.Usage("the log: %w; name the log of `genv remote enforce --audit-log FILE`", err)
+		return command.UsageError("the log: %w; name the log of `genv remote enforce --audit-log FILE`", err)
 	}
 	hosts := command.AllGiven(c, "host")
 	if len(hosts) > 1 {
-		return command.Usage("--host: name one host, or none for all")
+		return command.UsageError("--host: name one host, or none for all")
 	}
 	q := audit.Filter{}
 	if len(hosts) == 1 {

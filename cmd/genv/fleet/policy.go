@@ -40,7 +40,7 @@ func (p *program) policyCommand() *cli.Command {
 
 func (p *program) policyCheck(c *cli.Context) error {
 	if c.Args().Len() != 1 {
-		return command.Usage("missing file: write `genv policy check FILE`")
+		return command.UsageError("missing file: write `genv policy check FILE`")
 	}
 	path := c.Args().First()
 	data, err := enforcement.ReadPolicyFile(path)
@@ -48,7 +48,7 @@ func (p *program) policyCheck(c *cli.Context) error {
 		return err
 	}
 	if err := policy.Check(path, data); err != nil {
-		return command.Usage("%w", err)
+		return command.UsageError("%w", err)
 	}
 	_, err = fmt.Fprintf(p.Out, "%s: OK\n", path)
 	return err
@@ -101,7 +101,7 @@ func labelsOf(words []string) (map[string]string, error) {
 	for _, word := range words {
 		key, value, ok := strings.Cut(word, "=")
 		if !ok || key == "" {
-			return nil, command.Usage("--label %q: write it as KEY=VALUE, such as gpu=h100", word)
+			return nil, command.UsageError("--label %q: write it as KEY=VALUE, such as gpu=h100", word)
 		}
 		labels[key] = value
 	}

@@ -34,7 +34,7 @@ func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error
 		return err
 	}
 	if c.Int("pid") < 0 {
-		return command.Usage("--pid %d: write the number of a process", c.Int("pid"))
+		return command.UsageError("--pid %d: write the number of a process", c.Int("pid"))
 	}
 	q.User, q.PID = snapshot.Username(c.String("user")), snapshot.PID(c.Int("pid"))
 	if q.Since, err = p.Since(c.String("since")); err != nil {
@@ -42,7 +42,7 @@ func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error
 	}
 	entries, damage, err := audit.History(path, q)
 	if errors.Is(err, fs.ErrPermission) {
-		return command.Usage("%w: ask your administrator, who can run genv history --user %d as root", err, os.Getuid())
+		return command.UsageError("%w: ask your administrator, who can run genv history --user %d as root", err, os.Getuid())
 	}
 	if err != nil {
 		return err

@@ -33,15 +33,16 @@ func (p *program) usageServeCommand() *cli.Command {
 		Usage: "answer a controller's requests on stdin and stdout until it closes the connection",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "token", Usage: "begin the greeting with `TOKEN`, so that it is found after banners"},
-			&cli.DurationFlag{Name: "idle", Value: 10 * time.Minute, Usage: "end after this `TIME` without a request"},
+			&cli.StringFlag{Name: "idle", Value: "10m", Usage: "end after this `TIME` without a request, in seconds or as 10m"},
 		},
 		Action: p.usageServe,
 	}
 }
 
 func (p *program) usageServe(c *cli.Context) error {
-	if idle := c.Duration("idle"); idle <= 0 {
-		return command.Usage("--idle %s: write a duration such as 10m", idle)
+	idle, err := command.PositiveDuration(c, "idle")
+	if err != nil {
+		return err
 	}
 	if err := endWithParent(os.Getppid()); err != nil {
 		return err
@@ -54,7 +55,7 @@ func (p *program) usageServe(c *cli.Context) error {
 	host.Machine.StateFiles = state.NewCache(host.Store)
 	debug.SetGCPercent(gcPercentServed)
 	server := &agent.Server{
-		Token: c.String("token"), Idle: c.Duration("idle"), Handler: &agent.Answers{Backend: served{host}},
+		Token: c.String("token"), Idle: idle, Handler: &agent.Answers{Backend: served{host}},
 		Greeting: agent.NewGreeting(p.Version),
 	}
 	err = server.Serve(c.Context, p.In, p.Out)

@@ -89,7 +89,7 @@ func (h *host) document(ctx context.Context, part string) (document []byte, warn
 		document, err = snapshot.EncodeProcesses(processes)
 		return document, append(warnings, inexpressible(processes)...), err
 	}
-	return nil, nil, command.Usage("--type %q: write devices, envs or processes", part)
+	return nil, nil, command.UsageError("--type %q: write devices, envs or processes", part)
 }
 
 // inexpressible warns about processes that the format of 1.4.3 can't describe.
@@ -110,7 +110,7 @@ func (p *program) usageExecute(c *cli.Context) error {
 	}
 	report, err := wire.Decode143(input)
 	if err != nil {
-		return command.Usage("the report on stdin: %w", err)
+		return command.UsageError("the report on stdin: %w", err)
 	}
 	host, err := p.openHost()
 	if err != nil {

@@ -41,7 +41,7 @@ func (p *program) attach(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("refresh") && (request.Count != 0 || request.Indices != nil) {
-		return command.Usage("--refresh attaches nothing: leave out --count and --index")
+		return command.UsageError("--refresh attaches nothing: leave out --count and --index")
 	}
 	request.At = snapshot.DateOf(p.Now())
 	if c.Bool("refresh") {
@@ -120,14 +120,14 @@ func (p *program) attachRequest(c *cli.Context) (state.AttachRequest, error) {
 	if c.IsSet("count") {
 		n, err := strconv.Atoi(c.String("count"))
 		if err != nil || n < 1 {
-			return r, command.Usage("--count %q: write how many devices you need in all, 1 or more", c.String("count"))
+			return r, command.UsageError("--count %q: write how many devices you need in all, 1 or more", c.String("count"))
 		}
 		r.Count = n
 	}
 	var err error
 	r.Indices, err = indices(c)
 	if err == nil && r.Count != 0 && r.Indices != nil {
-		err = command.Usage("--count and --index exclude each other")
+		err = command.UsageError("--count and --index exclude each other")
 	}
 	return r, err
 }
@@ -139,7 +139,7 @@ func indices(c *cli.Context) ([]snapshot.DeviceIndex, error) {
 	}
 	list, err := text.ParseIndices[snapshot.DeviceIndex](c.String("index"))
 	if err != nil {
-		return nil, command.Usage("--index %q: write the index of a device, such as 0, or several, such as 0,2; `genv devices` lists them", c.String("index"))
+		return nil, command.UsageError("--index %q: write the index of a device, such as 0, or several, such as 0,2; `genv devices` lists them", c.String("index"))
 	}
 	return list, nil
 }

@@ -48,7 +48,7 @@ func readConfigRequest(c *cli.Context) (configRequest, error) {
 		}
 	}
 	if len(words) > 2 {
-		return r, command.Usage("unexpected argument %q; put a value with spaces in quotes", words[2])
+		return r, command.UsageError("unexpected argument %q; put a value with spaces in quotes", words[2])
 	}
 	if len(words) > 0 {
 		one, err := environment.SettingNamed(words[0])
@@ -59,7 +59,7 @@ func readConfigRequest(c *cli.Context) (configRequest, error) {
 	}
 	if len(words) == 2 {
 		if words[1] == "" {
-			return r, command.Usage("the value is empty: write `genv config %s --clear` to remove it", words[0])
+			return r, command.UsageError("the value is empty: write `genv config %s --clear` to remove it", words[0])
 		}
 		r.value = &words[1]
 	}
@@ -74,7 +74,7 @@ func (r *configRequest) check() error {
 		}
 	}
 	if asked > 1 {
-		return command.Usage("a value, --clear, --save and --load exclude each other")
+		return command.UsageError("a value, --clear, --save and --load exclude each other")
 	}
 	if r.value != nil {
 		var probe snapshot.EnvConfig

@@ -100,7 +100,7 @@ func (w *person) named(ctx context.Context, c *cli.Context) (snapshot.EnvID, err
 		return w.active(ctx)
 	}
 	if err := snapshot.CheckText("--eid", eid); err != nil || eid == "" {
-		return "", command.Usage("--eid %q is not an environment ID: `genv envs` lists them", eid)
+		return "", command.UsageError("--eid %q is not an environment ID: `genv envs` lists them", eid)
 	}
 	return snapshot.EnvID(eid), nil
 }

@@ -21,17 +21,17 @@ type member struct {
 
 func memberOf(c *cli.Context) (member, error) {
 	if c.IsSet("pid") == c.IsSet("kernel-id") {
-		return member{}, command.Usage("write either --pid or --kernel-id")
+		return member{}, command.UsageError("write either --pid or --kernel-id")
 	}
 	if c.IsSet("kernel-id") {
 		if c.String("kernel-id") == "" {
-			return member{}, command.Usage("--kernel-id is empty")
+			return member{}, command.UsageError("--kernel-id is empty")
 		}
 		return member{kernel: c.String("kernel-id")}, nil
 	}
 	pid, err := strconv.ParseInt(c.String("pid"), 10, 32)
 	if err != nil || pid < 1 {
-		return member{}, command.Usage("--pid %q is not a process ID", c.String("pid"))
+		return member{}, command.UsageError("--pid %q is not a process ID", c.String("pid"))
 	}
 	return member{pid: snapshot.PID(pid)}, nil
 }
@@ -62,7 +62,7 @@ func (p *program) envsActivate(c *cli.Context) error {
 	}
 	a := state.Activation{EID: snapshot.EnvID(c.String("eid")), PID: r.pid, KernelID: r.kernel, At: snapshot.DateOf(p.Now())}
 	if a.EID == "" && r.kernel != "" {
-		return command.Usage("missing --eid: only the environment of a process has a default ID")
+		return command.UsageError("missing --eid: only the environment of a process has a default ID")
 	}
 	if err := environment.ReadSettings(c, &a.Config); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (p *program) envsActivate(c *cli.Context) error {
 		return err
 	}
 	if c.IsSet("uid") && c.String("uid") != fmt.Sprint(a.UID) {
-		return command.Usage("--uid %s: the process belongs to uid %d", c.String("uid"), a.UID)
+		return command.UsageError("--uid %s: the process belongs to uid %d", c.String("uid"), a.UID)
 	}
 	_, err = who.enter(c.Context, &entry{Activation: a})
 	return err

@@ -38,7 +38,7 @@ func (p *program) lock(c *cli.Context) error {
 		words = words[1:]
 	}
 	if len(words) == 0 {
-		return command.Usage("missing command: write `genv lock COMMAND`")
+		return command.UsageError("missing command: write `genv lock COMMAND`")
 	}
 	who, err := p.person()
 	if err != nil {

@@ -38,7 +38,7 @@ func (p *program) runCommand() *cli.Command {
 func (p *program) runIn(c *cli.Context) error {
 	words := c.Args().Slice()
 	if len(words) == 0 {
-		return command.Usage("missing command: write `genv run COMMAND`")
+		return command.UsageError("missing command: write `genv run COMMAND`")
 	}
 	if _, err := exec.LookPath(words[0]); err != nil {
 		return p.notStarted("run", err) // before anything is registered

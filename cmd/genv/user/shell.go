@@ -28,7 +28,7 @@ func (p *program) shellCommand() *cli.Command {
 
 func (p *program) shellInit(c *cli.Context) error {
 	if !c.Bool("init") {
-		return command.Usage(`missing --init: add eval "$(genv shell --init)" to your ~/.bashrc or ~/.zshrc`)
+		return command.UsageError(`missing --init: add eval "$(genv shell --init)" to your ~/.bashrc or ~/.zshrc`)
 	}
 	kind, err := p.shellKind(c.String("shell"))
 	if err != nil {
