@@ -67,8 +67,8 @@ func TestNativeRefuses(t *testing.T) {
 		"a device below 0":    `{"processes":[{"pid":7,"used_gpu_memory":[{"index":-1}]}],"envs":[],"devices":[]}`,
 		"a bad memory":        `{"processes":[{"pid":7,"used_gpu_memory":[{"index":0,"gpu_memory":"much"}]}],"envs":[],"devices":[]}`,
 		"a control character": `{"processes":[{"pid":7,"name":"\u001b[2J","used_gpu_memory":[]}],"envs":[],"devices":[]}`,
-		"no id":               `{"processes":[],"envs":[{"eid":"","creation":"20/11/2026 21:10:32"}],"devices":[]}`,
-		"no date":             `{"processes":[],"envs":[{"eid":"1","creation":""}],"devices":[]}`,
+		"no id":               `{"processes":[],"envs":[{"eid":"","uid":1001,"creation":"20/11/2026 21:10:32"}],"devices":[]}`,
+		"no date":             `{"processes":[],"envs":[{"eid":"1","uid":1001,"creation":""}],"devices":[]}`,
 		"a clock of nowhere":  `{"utc_offset_s":90000,"processes":[],"envs":[],"devices":[]}`,
 		"150 per cent":        `{"processes":[],"envs":[],"devices":[{"index":0,"utilization":150}]}`,
 	} {
@@ -77,6 +77,29 @@ func TestNativeRefuses(t *testing.T) {
 			require.ErrorIs(t, err, snapshot.ErrInvalid)
 		})
 	}
+}
+
+// An absent number is not 0, which is root, or the first device.
+func TestNativeRefusesAbsentNumbers(t *testing.T) {
+	data, err := snapshot.EncodeNative(everything(t))
+	require.NoError(t, err)
+	for name, number := range map[string]string{
+		"the uid of an environment": `"uid":1001,"creation"`,
+		"the index of a usage":      `"index":1,"gpu_memory"`,
+		"the index of a device":     `"index":1,"total_memory"`,
+		"the PID of a process":      `"pid":7,"used_gpu_memory"`,
+	} {
+		key, next, _ := strings.Cut(number, ",")
+		key, _, _ = strings.Cut(key, ":")
+		for _, instead := range []string{next, key + ":null," + next} {
+			require.Contains(t, string(data), number)
+			s, err := snapshot.DecodeNative([]byte(strings.Replace(string(data), number, instead, 1)))
+			require.ErrorIs(t, err, snapshot.ErrInvalid, "%s: %s", name, instead)
+			require.Nil(t, s)
+		}
+	}
+	_, err = snapshot.DecodeNativeProcesses([]byte(`[{"pid":7,"used_gpu_memory":[{"gpu_memory":"5mi"}]}]`))
+	require.ErrorContains(t, err, "usage 0: not a valid genv document: index is missing")
 }
 
 // FuzzDecodeNative: what is accepted says the same when it is written and read

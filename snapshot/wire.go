@@ -9,7 +9,8 @@ import (
 )
 
 // The wire types are what both formats have in common, with the keys of 1.4.3 in
-// the order in which it writes them.
+// the order in which it writes them. A number of which 0 has a meaning is a pointer,
+// so that an absent one is noticed.
 type (
 	wireProcess struct {
 		PID   PID         `json:"pid"`
@@ -17,12 +18,12 @@ type (
 		EID   *EnvID      `json:"eid"`
 	}
 	wireUsage struct {
-		Index  DeviceIndex `json:"index"`
-		Memory *string     `json:"gpu_memory"`
+		Index  *DeviceIndex `json:"index"`
+		Memory *string      `json:"gpu_memory"`
 	}
 	wireEnvironment struct {
 		EID       EnvID      `json:"eid"`
-		UID       UID        `json:"uid"`
+		UID       *UID       `json:"uid"`
 		Creation  string     `json:"creation"`
 		Username  *Username  `json:"username"`
 		Config    wireConfig `json:"config"`
@@ -35,7 +36,7 @@ type (
 		GPUs      *int    `json:"gpus"`
 	}
 	wireDevice struct {
-		Index       DeviceIndex      `json:"index"`
+		Index       *DeviceIndex     `json:"index"`
 		TotalMemory string           `json:"total_memory"`
 		Attachments []wireAttachment `json:"attachments"`
 	}
@@ -85,8 +86,9 @@ func unmarshal(data []byte, into any) error {
 
 func processToWire(p *Process) wireProcess {
 	w := wireProcess{PID: p.PID, EID: orNull(p.EID), Usage: make([]wireUsage, 0, len(p.Usage))}
-	for _, u := range p.Usage {
-		w.Usage = append(w.Usage, wireUsage{Index: u.Index, Memory: orNull(u.Memory.String())})
+	for i := range p.Usage {
+		u := &p.Usage[i]
+		w.Usage = append(w.Usage, wireUsage{Index: &u.Index, Memory: orNull(u.Memory.String())})
 	}
 	return w
 }
@@ -97,7 +99,7 @@ func environmentsToWire(envs []Environment) []wireEnvironment {
 		e := &envs[i]
 		config := wireConfig{Name: orNull(e.Config.Name), GPUMemory: orNull(e.Config.GPUMemory.String()), GPUs: e.Config.GPUs}
 		out = append(out, wireEnvironment{
-			EID: e.EID, UID: e.UID, Creation: e.Creation.String(), Username: orNull(e.Username),
+			EID: e.EID, UID: &e.UID, Creation: e.Creation.String(), Username: orNull(e.Username),
 			Config: config, PIDs: orEmpty(e.PIDs), KernelIDs: orEmpty(e.KernelIDs),
 		})
 	}
@@ -106,12 +108,13 @@ func environmentsToWire(envs []Environment) []wireEnvironment {
 
 func devicesToWire(devices []Device) []wireDevice {
 	out := make([]wireDevice, 0, len(devices))
-	for _, d := range devices {
+	for i := range devices {
+		d := &devices[i]
 		attachments := make([]wireAttachment, 0, len(d.Attachments))
 		for _, a := range d.Attachments {
 			attachments = append(attachments, wireAttachment{EID: a.EID, GPUMemory: orNull(a.GPUMemory.String()), Time: a.Time.String()})
 		}
-		out = append(out, wireDevice{Index: d.Index, TotalMemory: d.TotalMemory.String(), Attachments: attachments})
+		out = append(out, wireDevice{Index: &d.Index, TotalMemory: d.TotalMemory.String(), Attachments: attachments})
 	}
 	return out
 }

@@ -58,11 +58,11 @@ func (w wireProcess) process() (Process, error) {
 
 func (w wireUsage) usage() (DeviceUsage, error) {
 	memory, err := memoryFromWire("gpu_memory", orZero(w.Memory))
-	return DeviceUsage{Index: w.Index, Memory: memory}, cmp.Or(checkIndex(w.Index), err)
+	return DeviceUsage{Index: orZero(w.Index), Memory: memory}, cmp.Or(checkIndex(w.Index), err)
 }
 
 func (w wireEnvironment) environment() (Environment, error) {
-	e := Environment{EID: w.EID, UID: w.UID, Username: orZero(w.Username), PIDs: w.PIDs, KernelIDs: w.KernelIDs}
+	e := Environment{EID: w.EID, UID: orZero(w.UID), Username: orZero(w.Username), PIDs: w.PIDs, KernelIDs: w.KernelIDs}
 	for _, pid := range e.PIDs {
 		if err := checkPID(pid); err != nil {
 			return e, err
@@ -76,7 +76,7 @@ func (w wireEnvironment) environment() (Environment, error) {
 	var created, config error
 	e.Creation, created = dateFromWire("creation", w.Creation)
 	e.Config, config = w.Config.config()
-	return e, cmp.Or(checkID("eid", string(e.EID)), created, CheckText("username", string(e.Username)), config)
+	return e, cmp.Or(checkID("eid", string(e.EID)), checkGiven("uid", w.UID), created, CheckText("username", string(e.Username)), config)
 }
 
 func (w wireConfig) config() (EnvConfig, error) {
@@ -103,7 +103,7 @@ func boundedTogether(envs []Environment, err error) ([]Environment, error) {
 func (w wireDevice) device() (Device, error) {
 	memory, err := memoryFromWire("total_memory", w.TotalMemory)
 	attachments, bad := fromWire(w.Attachments, "attachment", maxAttachments, wireAttachment.attachment, idOfAttachment)
-	return Device{Index: w.Index, TotalMemory: memory, Attachments: attachments}, cmp.Or(checkIndex(w.Index), err, bad)
+	return Device{Index: orZero(w.Index), TotalMemory: memory, Attachments: attachments}, cmp.Or(checkIndex(w.Index), err, bad)
 }
 
 func (w wireAttachment) attachment() (Attachment, error) {
@@ -145,9 +145,17 @@ func checkPID(pid PID) error {
 	return nil
 }
 
-func checkIndex(index DeviceIndex) error {
-	if index < 0 || index >= maxDevices {
-		return fmt.Errorf("%w: the device index %d is not from 0 to %d", ErrInvalid, index, maxDevices-1)
+func checkIndex(index *DeviceIndex) error {
+	if i := orZero(index); i < 0 || i >= maxDevices {
+		return fmt.Errorf("%w: the device index %d is not from 0 to %d", ErrInvalid, i, maxDevices-1)
+	}
+	return checkGiven("index", index)
+}
+
+// checkGiven refuses a number that is absent or null.
+func checkGiven[T any](name string, number *T) error {
+	if number == nil {
+		return fmt.Errorf("%w: %s is missing", ErrInvalid, name)
 	}
 	return nil
 }
