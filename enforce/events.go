@@ -110,6 +110,7 @@ const MaxEventsPerHost = 256
 // events compares the plan with what was known, and remembers what it announces.
 func (e *evaluation) events(plan *Plan, cluster snapshot.Cluster) []Event {
 	events := e.hostEvents(cluster)
+	e.forgetHosts()
 	events = append(events, e.findingEvents(plan)...)
 	events = append(events, e.overEvents()...)
 	for _, held := range slices.Concat(plan.HeldUsers, plan.HeldHosts) {

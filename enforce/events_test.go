@@ -208,3 +208,19 @@ func TestReportsUnderWay(t *testing.T) {
 		})
 	}
 }
+
+// What is remembered of a host goes with the host.
+func TestHostsThatLeaveAreForgotten(t *testing.T) {
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
+	cluster := parseCluster(t, `a | dev 0 | proc 5 - 0:10`)
+	for _, outcome := range []enforce.Outcome{{PID: 5, Status: enforce.StatusRefused}, {PID: 5, Status: enforce.StatusSurvived}} {
+		var memory controllerMemory
+		plan := memory.Judge(policy, cluster, noon(0))
+		memory.Learn("a", plan.Reports[0].Report, []enforce.Outcome{outcome})
+		memory.Judge(policy, parseCluster(t, "a | down\nb | dev 0"), noon(1))
+		require.Equal(t, 1, len(memory.Stuck)+len(memory.Signalled), "it is only down")
+		memory.Judge(policy, parseCluster(t, `b | dev 0`), noon(2))
+		require.Zero(t, len(memory.Stuck)+len(memory.Signalled))
+		require.NotContains(t, memory.Hosts, snapshot.Hostname("a"))
+	}
+}

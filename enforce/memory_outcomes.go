@@ -206,6 +206,17 @@ func (e *evaluation) forgetEnded() {
 	maps.DeleteFunc(e.next.Signalled, func(p ProcessKey, _ time.Time) bool { return ended(p) })
 }
 
+// forgetHosts drops what is remembered of hosts that left the fleet.
+func (e *evaluation) forgetHosts() {
+	left := func(name snapshot.Hostname) bool {
+		_, known := e.next.Hosts[name]
+		return !known
+	}
+	maps.DeleteFunc(e.next.Released, func(r ReleasedDevice, _ bool) bool { return left(r.Host) })
+	maps.DeleteFunc(e.next.Stuck, func(p ProcessKey, _ string) bool { return left(p.Host) })
+	maps.DeleteFunc(e.next.Signalled, func(p ProcessKey, _ time.Time) bool { return left(p.Host) })
+}
+
 // stillHolds reports whether an environment's processes use a device without an
 // attachment.
 func (h *hostView) stillHolds(eid snapshot.EnvID, index snapshot.DeviceIndex) bool {
