@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -58,8 +59,8 @@ type Event struct {
 	ID       string   // of the finding
 	Finding  *Finding // nil for EventOver
 	Decision Decision
-	Count    int   // of EventMore
-	Held     *Held // of EventHeld
+	Count    int          // of EventMore
+	Held     *safety.Held // of EventHeld
 	Text     string
 	Err      error // why a host was lost, or a report failed
 

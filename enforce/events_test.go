@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -60,7 +61,7 @@ func TestEvents(t *testing.T) {
 		{"users are told of the warning and of the action", stated{all: waits, fleet: enforce.Fleet{TellUsers: true}}, []cycle{
 			{outside, "new 5 wait, notify 5 wait"}, {outside, "changed 5 act, due 5 act, notify 5 act"}, {outside, "due 5 act"},
 		}},
-		{"a limit holds in every cycle, and users are not told", stated{all: rule, fleet: enforce.Fleet{TellUsers: true, Limits: enforce.Limits{Fleet: enforce.Limit{Percent: 1}}}}, []cycle{
+		{"a limit holds in every cycle, and users are not told", stated{all: rule, fleet: enforce.Fleet{TellUsers: true, Limits: safety.Limits{Fleet: safety.Limit{Percent: 1}}}}, []cycle{
 			{outside, "new 5 hold, held a"}, {outside, "held a"}, {outside, "held a"},
 		}},
 		{"a host is lost and comes back; what was found there is not over", stated{all: waits}, []cycle{

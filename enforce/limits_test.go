@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/safety"
 )
 
 // outside is n processes of a user's outside any environment.
@@ -30,8 +31,8 @@ func heldText(plan enforce.Plan) string {
 }
 
 func TestLimitsHoldWholeUsersOrHosts(t *testing.T) {
-	fleet := func(n int) enforce.Limits { return enforce.Limits{Fleet: enforce.Limit{Terminations: n}} }
-	throttled := func(l enforce.Limits) enforce.Limits { l.Throttle = true; return l }
+	fleet := func(n int) safety.Limits { return safety.Limits{Fleet: safety.Limit{Terminations: n}} }
+	throttled := func(l safety.Limits) safety.Limits { l.Throttle = true; return l }
 	two := "a | dev 0 | " + outside(100, 60, "1") + " | " + outside(300, 2, "2") + "\nb | dev 0 | " + outside(100, 60, "1") + " | " + outside(300, 3, "3")
 	many := "a | dev 0 | " + outside(100, 40, "1")
 	for i := range 30 { // a host that makes up a process for each of many users
@@ -40,12 +41,12 @@ func TestLimitsHoldWholeUsersOrHosts(t *testing.T) {
 	many += "\nb | dev 0 | " + outside(100, 5, "2")
 	for _, tt := range []struct {
 		name   string
-		limits enforce.Limits
+		limits safety.Limits
 		hosts  string
 		held   string
 		ends   int
 	}{
-		{"no limit", enforce.Limits{}, two, "", 125},
+		{"no limit", safety.Limits{}, two, "", 125},
 		{"within", fleet(125), two, "", 125},
 		{"one user on two hosts is held alone", fleet(100), two, "user1 120+0", 5},
 		{"then the next, until the rest fits", fleet(3), two, "user1 120+0, user3 3+0", 2},
@@ -57,31 +58,31 @@ func TestLimitsHoldWholeUsersOrHosts(t *testing.T) {
 		},
 		{
 			"nor by the limit per user",
-			enforce.Limits{PerUser: enforce.Limit{Terminations: 10}},
+			safety.Limits{PerUser: safety.Limit{Terminations: 10}},
 			"a | dev 0 | " + outside(100, 50, "1") + "\nb | dev 0 | " + outside(100, 3, "1"), "user1a 50+0", 3,
 		},
 		{
-			"nor when throttled", throttled(enforce.Limits{PerUser: enforce.Limit{Terminations: 10}}),
+			"nor when throttled", throttled(safety.Limits{PerUser: safety.Limit{Terminations: 10}}),
 			"a | dev 0 | " + outside(100, 50, "1") + "\nb | dev 0 | " + outside(100, 9, "1"), "user1a 49+0", 10,
 		},
 		{"processes without a user are held with their host", fleet(1), "a | dev 0 | proc 5 - 0:1 | proc 6 - 0:1\nb | dev 0 | proc 7 - 0:1", "a 2+0", 1},
 
-		{"per user", enforce.Limits{PerUser: enforce.Limit{Terminations: 2}}, two, "user1 120+0, user3 3+0", 2},
-		{"per host", enforce.Limits{PerHost: enforce.Limit{Terminations: 62}}, two, "b 63+0", 62},
-		{"per user, then per host", enforce.Limits{PerUser: enforce.Limit{Terminations: 50}, PerHost: enforce.Limit{Terminations: 2}}, two, "user1 120+0, b 3+0", 2},
-		{"per user, counted for each alone", enforce.Limits{PerUser: enforce.Limit{Terminations: 120}}, two, "", 125},
+		{"per user", safety.Limits{PerUser: safety.Limit{Terminations: 2}}, two, "user1 120+0, user3 3+0", 2},
+		{"per host", safety.Limits{PerHost: safety.Limit{Terminations: 62}}, two, "b 63+0", 62},
+		{"per user, then per host", safety.Limits{PerUser: safety.Limit{Terminations: 50}, PerHost: safety.Limit{Terminations: 2}}, two, "user1 120+0, b 3+0", 2},
+		{"per user, counted for each alone", safety.Limits{PerUser: safety.Limit{Terminations: 120}}, two, "", 125},
 
-		{"per cent of the fleet", enforce.Limits{Fleet: enforce.Limit{Percent: 50}}, two, "user1 120+0, user2 2+0, user3 3+0", 0},
+		{"per cent of the fleet", safety.Limits{Fleet: safety.Limit{Percent: 50}}, two, "user1 120+0, user2 2+0, user3 3+0", 0},
 		{
 			"who makes up processes doesn't raise a share of them",
-			enforce.Limits{Fleet: enforce.Limit{Percent: 50}},
+			safety.Limits{Fleet: safety.Limit{Percent: 50}},
 			"a | env 1 alice u9 | dev 0 1@01 | proc 5 1 u9 by:alice 0:1 | proc 6 - u8 by:bob 0:1\nb | dev 0 | " + outside(100, 99, "1"), "user1 99+0", 1,
 		},
-		{"per cent of a host", enforce.Limits{PerHost: enforce.Limit{Percent: 50}}, "a | env 1 alice u9 | dev 0 1@01 | proc 5 1 u9 by:alice 0:1 | proc 6 - u8 by:bob 0:1\nb | dev 0 | proc 7 - u8 by:bob 0:1", "b 1+0", 1},
+		{"per cent of a host", safety.Limits{PerHost: safety.Limit{Percent: 50}}, "a | env 1 alice u9 | dev 0 1@01 | proc 5 1 u9 by:alice 0:1 | proc 6 - u8 by:bob 0:1\nb | dev 0 | proc 7 - u8 by:bob 0:1", "b 1+0", 1},
 
 		{"throttled: as many as the limit", throttled(fleet(100)), two, "user1 25+0", 100},
-		{"throttled per user", throttled(enforce.Limits{PerUser: enforce.Limit{Terminations: 10}}), two, "user1 110+0", 15},
-		{"throttled per host", throttled(enforce.Limits{PerHost: enforce.Limit{Terminations: 10}}), two, "a 52+0, b 53+0", 20},
+		{"throttled per user", throttled(safety.Limits{PerUser: safety.Limit{Terminations: 10}}), two, "user1 110+0", 15},
+		{"throttled per host", throttled(safety.Limits{PerHost: safety.Limit{Terminations: 10}}), two, "a 52+0, b 53+0", 20},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: tt.limits}}
@@ -104,13 +105,13 @@ func TestLimitsHoldWholeUsersOrHosts(t *testing.T) {
 
 func TestLimitOfDetachments(t *testing.T) {
 	hosts := "a | env 1 alice | env 2 bob | dev 0 1@01 | dev 1 1@02 | dev 2 1@03 | dev 3 2@01"
-	for limits, want := range map[enforce.Limits]string{
-		{Fleet: enforce.Limit{Detachments: 4}}:                   "",
-		{Fleet: enforce.Limit{Detachments: 3}}:                   "alice 0+3",
-		{PerUser: enforce.Limit{Detachments: 2}}:                 "alice 0+3",
-		{PerHost: enforce.Limit{Detachments: 3}}:                 "a 0+4",
-		{PerUser: enforce.Limit{Detachments: 2}, Throttle: true}: "alice 0+1",
-		{Fleet: enforce.Limit{Terminations: 1}}:                  "",
+	for limits, want := range map[safety.Limits]string{
+		{Fleet: safety.Limit{Detachments: 4}}:                   "",
+		{Fleet: safety.Limit{Detachments: 3}}:                   "alice 0+3",
+		{PerUser: safety.Limit{Detachments: 2}}:                 "alice 0+3",
+		{PerHost: safety.Limit{Detachments: 3}}:                 "a 0+4",
+		{PerUser: safety.Limit{Detachments: 2}, Throttle: true}: "alice 0+1",
+		{Fleet: safety.Limit{Terminations: 1}}:                  "",
 	} {
 		policy := stated{all: enforce.Settings{MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: limits}}
 		require.Equal(t, want, heldText(evaluate(policy, parseCluster(t, hosts), noon(0))), "%+v", limits)
@@ -121,12 +122,12 @@ func TestLimitOfDetachments(t *testing.T) {
 // actions only those on one host are held goes on elsewhere.
 func TestACapIsHeldWithItsActions(t *testing.T) {
 	user := "a | env 1 alice u1 | dev 0 1@01 | proc 5 1 u1 by:alice 0:1\nb | env 2 alice u1 | dev 0 2@02"
-	policy := stated{all: enforce.Settings{MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: enforce.Limits{PerUser: enforce.Limit{Detachments: 1}}}}
+	policy := stated{all: enforce.Settings{MaxDevices: ptr(0)}, fleet: enforce.Fleet{Limits: safety.Limits{PerUser: safety.Limit{Detachments: 1}}}}
 	plan := evaluate(policy, parseCluster(t, user), noon(0))
 	require.Empty(t, planText(plan))
 	require.True(t, plan.Findings[0].Held && plan.Findings[0].Pending)
 
-	policy.fleet.Limits = enforce.Limits{PerHost: enforce.Limit{Terminations: 0, Detachments: 1}}
+	policy.fleet.Limits = safety.Limits{PerHost: safety.Limit{Terminations: 0, Detachments: 1}}
 	plan = evaluate(policy, parseCluster(t, user+" | dev 1 2@02"), noon(0))
 	require.Equal(t, "a detach 0 1; a end 5", planText(plan))
 	require.Equal(t, "b 0+2", heldText(plan))
@@ -138,7 +139,7 @@ func TestAHeldUserIsNamed(t *testing.T) {
 		false: "No action taken against user user1 in this cycle (held: 3 terminations, 0 detachments)",
 		true:  "Only some actions taken against user user1 in this cycle (held: 2 terminations, 0 detachments)",
 	} {
-		limits := enforce.Limits{PerUser: enforce.Limit{Terminations: 1}, Throttle: throttle}
+		limits := safety.Limits{PerUser: safety.Limit{Terminations: 1}, Throttle: throttle}
 		policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: limits}}
 		plan := evaluate(policy, parseCluster(t, "a | dev 0 | "+outside(100, 3, "1")), noon(0))
 		require.Equal(t, "Safety limit exceeded: 3 processes would be terminated, and max-terminations-per-user is 1. "+want, plan.HeldUsers[0].String())
@@ -150,7 +151,7 @@ func TestAHeldUserIsNamed(t *testing.T) {
 func TestThrottleTakesTheOldestFirst(t *testing.T) {
 	policy := stated{
 		all:   enforce.Settings{NonEnvProcesses: true},
-		fleet: enforce.Fleet{Limits: enforce.Limits{PerUser: enforce.Limit{Terminations: 1}, Throttle: true}},
+		fleet: enforce.Fleet{Limits: safety.Limits{PerUser: safety.Limit{Terminations: 1}, Throttle: true}},
 	}
 	var memory controllerMemory
 	judge := func(minute int, hosts string) string {
@@ -172,7 +173,7 @@ func TestLimitsOfManyUsersTakeLittleTime(t *testing.T) {
 		hosts = append(hosts, line)
 	}
 	cluster := parseCluster(t, strings.Join(hosts, "\n"))
-	policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: enforce.Limits{Fleet: enforce.Limit{Terminations: 1000, Percent: 10}}}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: safety.Limits{Fleet: safety.Limit{Terminations: 1000, Percent: 10}}}}
 	begun := time.Now()
 	plan := evaluate(policy, cluster, noon(0))
 	t.Logf("40,000 users: %v", time.Since(begun))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -73,15 +74,15 @@ func TestLimits(t *testing.T) {
 	three := "a | dev 0 | proc 5 - 0:1 | proc 6 - 0:1 | proc 7 - 0:1 | env 1 alice | dev 1 1@01 | proc 8 1 1:1"
 	for _, tt := range []struct {
 		name   string
-		limits enforce.Limits
+		limits safety.Limits
 		held   bool
 	}{
-		{"none", enforce.Limits{}, false},
-		{"as many as allowed", enforce.Limits{Fleet: enforce.Limit{Terminations: 3}}, false},
-		{"as large a part as allowed", enforce.Limits{Fleet: enforce.Limit{Percent: 75}}, false},
-		{"more than allowed", enforce.Limits{Fleet: enforce.Limit{Terminations: 2}}, true},
-		{"a larger part than allowed", enforce.Limits{Fleet: enforce.Limit{Percent: 74}}, true},
-		{"one of both is enough", enforce.Limits{Fleet: enforce.Limit{Terminations: 100, Percent: 10}}, true},
+		{"none", safety.Limits{}, false},
+		{"as many as allowed", safety.Limits{Fleet: safety.Limit{Terminations: 3}}, false},
+		{"as large a part as allowed", safety.Limits{Fleet: safety.Limit{Percent: 75}}, false},
+		{"more than allowed", safety.Limits{Fleet: safety.Limit{Terminations: 2}}, true},
+		{"a larger part than allowed", safety.Limits{Fleet: safety.Limit{Percent: 74}}, true},
+		{"one of both is enough", safety.Limits{Fleet: safety.Limit{Terminations: 100, Percent: 10}}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: tt.limits}}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -16,8 +17,8 @@ type Plan struct {
 	Notes []Note
 	// HeldUsers and HeldHosts are those whose actions the safety limits held
 	// back: these are not in Reports.
-	HeldUsers []Held
-	HeldHosts []Held
+	HeldUsers []safety.Held
+	HeldHosts []safety.Held
 	// TellUsers has the users of findings notified on their terminals.
 	TellUsers bool
 }

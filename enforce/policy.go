@@ -3,6 +3,7 @@ package enforce
 import (
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -86,7 +87,7 @@ type Fleet struct {
 	// PauseCaps has the caps wait while a host did not answer. Otherwise that
 	// host's devices do not count, so that too few devices count, never too many.
 	PauseCaps bool
-	Limits    Limits
+	Limits    safety.Limits
 	// TellUsers has users notified on their terminals of what is wrong.
 	TellUsers bool
 	// Unprotected are names of daemons that may be ended although their host

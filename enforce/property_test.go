@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -97,7 +98,7 @@ func (w *world) rules() stated {
 	exemptPID, exemptEID, exemptDevice := snapshot.PID(100+w.IntN(24)), snapshot.EnvID(fmt.Sprint(10+w.IntN(12))), snapshot.DeviceIndex(w.IntN(12))
 	p := stated{
 		all:   enforce.Settings{NonEnvProcesses: w.coin(), EnvDevices: w.coin(), EnvMemory: w.coin(), Grace: time.Second, Kill: w.coin()},
-		fleet: enforce.Fleet{PauseCaps: w.IntN(4) == 0, Limits: enforce.Limits{Fleet: enforce.Limit{Terminations: w.IntN(9)}}},
+		fleet: enforce.Fleet{PauseCaps: w.IntN(4) == 0, Limits: safety.Limits{Fleet: safety.Limit{Terminations: w.IntN(9)}}},
 		exempt: func(s enforce.Subject) bool {
 			return s.Process != nil && s.Process.PID == exemptPID || s.Environment != nil && s.Environment.EID == exemptEID ||
 				s.Device != nil && s.Device.Index == exemptDevice
@@ -161,7 +162,7 @@ func TestPropertyNoFindingNoAction(t *testing.T) {
 	acted := 0
 	for seed := range uint64(worlds) {
 		w := newWorld(seed)
-		w.policy.fleet.Limits = enforce.Limits{} // which are apart: see TestLimits
+		w.policy.fleet.Limits = safety.Limits{} // which are apart: see TestLimits
 		for _, plan := range w.plans(w.cluster) {
 			said := map[string]bool{}
 			for _, f := range plan.Findings {
@@ -277,7 +278,7 @@ func devicesOfUsers(cluster snapshot.Cluster) map[snapshot.Username]map[string]b
 func TestPropertyAnUnreachableHostAddsNoAction(t *testing.T) {
 	for seed := range uint64(worlds) {
 		w := newWorld(seed)
-		w.policy.fleet.Limits = enforce.Limits{} // caps that wait may bring a cycle within them
+		w.policy.fleet.Limits = safety.Limits{} // caps that wait may bring a cycle within them
 		more := snapshot.Cluster{Hosts: slices.Insert(slices.Clone(w.cluster.Hosts), w.IntN(len(w.cluster.Hosts)+1), snapshot.Host{Name: "gone", Err: errDown})}
 		with, without := w.plans(more), w.plans(w.cluster)
 		for i := range with {

@@ -3,31 +3,42 @@ package enforce
 import (
 	"cmp"
 	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// apply takes the held actions out of the reports, and marks the findings that
-// have no action left.
-func (l *limiter) apply(plan *Plan) {
-	ends, detaches := make(map[ProcessRef]*Held), make(map[DeviceRef]*Held)
-	for _, a := range l.actions {
-		switch {
-		case a.held == nil:
-		case a.detach:
-			detaches[DeviceRef{a.host.name, a.device.device, a.device.eid}] = a.held
-			a.held.Detachments++
-		default:
-			ends[ProcessRef{a.host.name, a.pid}] = a.held
-			a.held.Terminations++
+// limit takes out of the plan what the safety limits hold back, and marks the findings
+// that have no action left.
+func (e *evaluation) limit(plan *Plan) {
+	terminations, detachments, processes := 0, 0, 0
+	for _, r := range plan.Reports {
+		terminations += len(r.Report.Terminate)
+		detachments += len(r.Report.Detach)
+	}
+	for _, h := range e.hosts {
+		processes += len(h.snapshot.Processes)
+	}
+	if !e.fleet.Limits.Exceedable(terminations, detachments, processes) {
+		return
+	}
+	actions := e.actions(plan)
+	for _, held := range safety.Hold(e.fleet.Limits, actions, e.processes()) {
+		if held.User != "" {
+			plan.HeldUsers = append(plan.HeldUsers, held)
+		} else {
+			plan.HeldHosts = append(plan.HeldHosts, held)
 		}
 	}
-	slices.SortFunc(l.held, func(a, b *Held) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Host, b.Host)) })
-	for _, h := range l.held {
+	ends, detaches := make(map[ProcessRef]*safety.Held), make(map[DeviceRef]*safety.Held)
+	for _, a := range actions {
 		switch {
-		case h.Terminations+h.Detachments == 0:
-		case h.User != "":
-			plan.HeldUsers = append(plan.HeldUsers, *h)
+		case a.Held == nil:
+		case a.PID == 0:
+			detaches[DeviceRef{a.Host, a.Device, a.EID}] = a.Held
 		default:
-			plan.HeldHosts = append(plan.HeldHosts, *h)
+			ends[ProcessRef{a.Host, a.PID}] = a.Held
 		}
 	}
 	if len(ends)+len(detaches) > 0 {
@@ -35,8 +46,59 @@ func (l *limiter) apply(plan *Plan) {
 	}
 }
 
+// actions are the items of all reports, with the users that they are directed against.
+func (e *evaluation) actions(plan *Plan) []*safety.Action {
+	since := make(map[string]time.Time, len(plan.Findings))
+	for i := range plan.Findings {
+		since[plan.Findings[i].ID] = plan.Findings[i].Since
+	}
+	oldest := func(because []string) (at time.Time) {
+		for _, id := range because {
+			if at.IsZero() || since[id].Before(at) {
+				at = since[id]
+			}
+		}
+		return at
+	}
+	var list []*safety.Action
+	for _, h := range e.hosts {
+		for _, t := range h.draft.terminate {
+			list = append(list, &safety.Action{Host: h.name, User: h.targetOf(&t.Process), PID: t.Process.PID, Since: oldest(t.Because)})
+		}
+		for key, d := range h.draft.detach {
+			user := cmp.Or(d.Environment.Username, nameOfUID(d.Environment.UID))
+			list = append(list, &safety.Action{Host: h.name, User: user, Device: key.device, EID: key.eid, Since: oldest(d.Because)})
+		}
+	}
+	return list
+}
+
+// targetOf is the user against whom ending a process is directed: its own, or
+// where the host doesn't report that, the user of its environment.
+func (h *hostView) targetOf(p *snapshot.Process) snapshot.Username {
+	if user := h.userOf(p); user != "" {
+		return user
+	}
+	if env := h.environmentOf(p); env != nil {
+		return env.env.Username
+	}
+	return ""
+}
+
+// processes counts the GPU processes of each user on each host.
+func (e *evaluation) processes() []safety.Processes {
+	list := make([]safety.Processes, len(e.hosts))
+	for i, h := range e.hosts {
+		list[i] = safety.Processes{Host: h.name, ByUser: make(map[snapshot.Username]int)}
+		for j := range h.snapshot.Processes {
+			list[i].ByUser[h.userOf(&h.snapshot.Processes[j])]++
+		}
+	}
+	return list
+}
+
 // withhold takes actions out of a plan.
-func (plan *Plan) withhold(ends map[ProcessRef]*Held, detaches map[DeviceRef]*Held) {
+func (plan *Plan) withhold(ends map[ProcessRef]*safety.Held, detaches map[DeviceRef]*safety.Held) {
 	for i := range plan.Reports {
 		host, r := plan.Reports[i].Host, &plan.Reports[i].Report
 		r.Terminate = slices.DeleteFunc(r.Terminate, func(t Termination) bool { return ends[ProcessRef{host, t.Process.PID}] != nil })
@@ -52,7 +114,7 @@ func (plan *Plan) withhold(ends map[ProcessRef]*Held, detaches map[DeviceRef]*He
 
 // withhold takes held actions out of a finding. If no other action is left, the
 // finding keeps them and waits.
-func (f *Finding) withhold(ends map[ProcessRef]*Held, detaches map[DeviceRef]*Held) {
+func (f *Finding) withhold(ends map[ProcessRef]*safety.Held, detaches map[DeviceRef]*safety.Held) {
 	terminate, held := split(f.Terminate, ends)
 	detach, heldToo := split(f.Detach, detaches)
 	switch held = cmp.Or(heldToo, held); {
@@ -66,7 +128,7 @@ func (f *Finding) withhold(ends map[ProcessRef]*Held, detaches map[DeviceRef]*He
 
 // split returns the items that are not held, and the reason why the last of the
 // others is; nil for none.
-func split[T comparable](items []T, held map[T]*Held) (rest []T, because *Held) {
+func split[T comparable](items []T, held map[T]*safety.Held) (rest []T, because *safety.Held) {
 	for _, item := range items {
 		if h := held[item]; h != nil {
 			because = h

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -46,14 +47,14 @@ func (f *File) Fleet() enforce.Fleet {
 	return enforce.Fleet{
 		PauseCaps: f.Unreachable.Value == PauseCaps,
 		TellUsers: f.TellUsers.On, Unprotected: f.Unprotected,
-		Limits: enforce.Limits{
+		Limits: safety.Limits{
 			Fleet: f.Limits.Fleet.limit(), PerUser: f.Limits.PerUser.limit(), PerHost: f.Limits.PerHost.limit(), Throttle: f.Limits.Throttle.On,
 		},
 	}
 }
 
-func (l *Limit) limit() enforce.Limit {
-	return enforce.Limit{Terminations: l.MaxTerminations.Value, Percent: l.MaxPercent.Value, Detachments: l.MaxDetachments.Value}
+func (l *Limit) limit() safety.Limit {
+	return safety.Limit{Terminations: l.MaxTerminations.Value, Percent: l.MaxPercent.Value, Detachments: l.MaxDetachments.Value}
 }
 
 // Exempt implements enforce.Policy. The reason is what is exempt, and the place in

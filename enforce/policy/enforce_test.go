@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -30,7 +31,7 @@ limits: {max-terminations: 7, max-percent: 20}
 	require.Equal(t, enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, MaxEnvs: &envs, Grace: 30 * time.Second, Kill: true,
 	}, file.Settings(enforce.Query{User: "bob"}))
-	require.Equal(t, enforce.Fleet{PauseCaps: true, TellUsers: true, Limits: enforce.Limits{Fleet: enforce.Limit{Terminations: 7, Percent: 20}}}, file.Fleet())
+	require.Equal(t, enforce.Fleet{PauseCaps: true, TellUsers: true, Limits: safety.Limits{Fleet: safety.Limit{Terminations: 7, Percent: 20}}}, file.Fleet())
 }
 
 func TestUnprotected(t *testing.T) {

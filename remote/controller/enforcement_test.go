@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -110,7 +111,7 @@ var usual = constant{EnvDevices: true, EnvMemory: true}
 type strict struct {
 	constant
 	warn   enforce.Warn
-	limits enforce.Limits
+	limits safety.Limits
 	notify bool
 	only   string // the label that hosts must have, if any
 }
@@ -252,7 +253,7 @@ func TestNoActionIfHeldDryOrPending(t *testing.T) {
 		dry      bool
 		decision enforce.Decision
 	}{
-		"held":    {strict{notify: true, limits: enforce.Limits{Fleet: enforce.Limit{Percent: 1}}}, false, enforce.DecisionHold},
+		"held":    {strict{notify: true, limits: safety.Limits{Fleet: safety.Limit{Percent: 1}}}, false, enforce.DecisionHold},
 		"dry run": {strict{notify: true}, true, enforce.DecisionDryRun},
 		"waiting": {strict{warn: enforce.Warn{Cycles: 3}}, false, enforce.DecisionWait},
 	} {
@@ -345,8 +346,8 @@ func TestHooksGetWarningsActionsAndHeldCycles(t *testing.T) {
 	c.Sinks = append(c.Sinks, controller.HookSink{Hooks: &hooks, Now: c.Now})
 	cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 2}})
 	cycleOf(t.Context(), c, 2, strict{warn: enforce.Warn{Cycles: 2}})
-	cycleOf(t.Context(), c, 3, strict{limits: enforce.Limits{Fleet: enforce.Limit{Percent: 1}}})
-	cycleOf(t.Context(), c, 4, strict{limits: enforce.Limits{Fleet: enforce.Limit{Percent: 1}}})
+	cycleOf(t.Context(), c, 3, strict{limits: safety.Limits{Fleet: safety.Limit{Percent: 1}}})
+	cycleOf(t.Context(), c, 4, strict{limits: safety.Limits{Fleet: safety.Limit{Percent: 1}}})
 	c.DryRun = true
 	cycleOf(t.Context(), c, 5, strict{})
 	c.DryRun = false

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/enforce/safety"
 )
 
 // Hooks are told of events; *notify.Queue is one. Tell must not wait.
@@ -26,8 +27,8 @@ type Notice struct {
 	Outcomes []audit.Record   `json:"outcomes"`
 	// HeldUsers and HeldHosts are those against whom safety limits held
 	// actions back.
-	HeldUsers []enforce.Held `json:"held_users,omitempty"`
-	HeldHosts []enforce.Held `json:"held_hosts,omitempty"`
+	HeldUsers []safety.Held `json:"held_users,omitempty"`
+	HeldHosts []safety.Held `json:"held_hosts,omitempty"`
 }
 
 // NoticedFinding is a finding with its text for people.

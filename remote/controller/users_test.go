@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -69,7 +70,7 @@ func TestNotificationsOfAHostAreBounded(t *testing.T) {
 func TestHeldFindingsNotifyNoUser(t *testing.T) {
 	p := sameUser(t, map[string]int{"a": 99, "b": 1})
 	c := p.controller(nil)
-	cycle := cycleOf(t.Context(), c, 1, strict{notify: true, limits: enforce.Limits{PerHost: enforce.Limit{Terminations: 50}}})
+	cycle := cycleOf(t.Context(), c, 1, strict{notify: true, limits: safety.Limits{PerHost: safety.Limit{Terminations: 50}}})
 	require.Equal(t, "a", string(cycle.Plan.HeldHosts[0].Host))
 	require.Len(t, cycle.Notified, 1)
 	require.Equal(t, "b", string(cycle.Notified[0].Host))
@@ -83,7 +84,7 @@ func TestHeldFindingsNotifyNoUser(t *testing.T) {
 func TestUsersAreNotifiedWhileOthersAreHeld(t *testing.T) {
 	p := sameUser(t, map[string]int{"a": 3})
 	c := p.controller(nil)
-	policy := strict{notify: true, warn: enforce.Warn{Cycles: 2}, limits: enforce.Limits{PerHost: enforce.Limit{Terminations: 1}}}
+	policy := strict{notify: true, warn: enforce.Warn{Cycles: 2}, limits: safety.Limits{PerHost: safety.Limit{Terminations: 1}}}
 	for number := range 3 {
 		require.Empty(t, cycleOf(t.Context(), c, number+1, policy).Actions)
 	}
@@ -158,7 +159,7 @@ func TestHeldActionsAreReportedInEveryCycle(t *testing.T) {
 			c := sameUser(t, tt.n).controller(&audit.Log{Path: path})
 			c.Sinks = append(c.Sinks, controller.HookSink{Hooks: &hooks, Now: c.Now})
 			for number := range 4 {
-				cycleOf(t.Context(), c, number+1, strict{limits: enforce.Limits{Fleet: enforce.Limit{Terminations: 50}}})
+				cycleOf(t.Context(), c, number+1, strict{limits: safety.Limits{Fleet: safety.Limit{Terminations: 50}}})
 			}
 			held := 0
 			_, err := audit.Scan(path, func(r *audit.Record) error {

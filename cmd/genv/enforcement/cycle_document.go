@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -29,8 +30,8 @@ type Document struct {
 	Duplicates []controller.Duplicate `json:"duplicates"`
 	// HeldUsers and HeldHosts are those whose actions safety limits held back.
 	// Unrecorded says why the record could not be written.
-	HeldUsers  []enforce.Held `json:"held_users"`
-	HeldHosts  []enforce.Held `json:"held_hosts"`
+	HeldUsers  []safety.Held  `json:"held_users"`
+	HeldHosts  []safety.Held  `json:"held_hosts"`
 	Unrecorded string         `json:"unrecorded,omitempty"`
 	Told       []toldDocument `json:"told"`
 }
@@ -84,7 +85,7 @@ func documentOf(cycle *controller.Cycle, failures []render.Failure) Document {
 		f := &cycle.Plan.Findings[i]
 		document.Findings = append(document.Findings, findingDocument{Finding: *f, Line: f.Line(), Decision: cycle.Decision(f)})
 	}
-	document.HeldUsers, document.HeldHosts = append([]enforce.Held{}, cycle.Plan.HeldUsers...), append([]enforce.Held{}, cycle.Plan.HeldHosts...)
+	document.HeldUsers, document.HeldHosts = append([]safety.Held{}, cycle.Plan.HeldUsers...), append([]safety.Held{}, cycle.Plan.HeldHosts...)
 	document.Told = []toldDocument{}
 	if cycle.Unrecorded != nil {
 		document.Unrecorded = cycle.Unrecorded.Error()

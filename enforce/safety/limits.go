@@ -1,4 +1,8 @@
-package enforce
+// Package safety holds back the actions of a plan that are more than the author of a
+// policy can have meant. It is pure, and knows of a plan only who is affected, where.
+//
+//	held := safety.Hold(limits, actions, processes)
+package safety
 
 import (
 	"fmt"
@@ -17,6 +21,13 @@ type Limits struct {
 	// Throttle carries out as many actions as a limit allows in a cycle, those
 	// of the oldest findings first, where otherwise none is.
 	Throttle bool
+}
+
+// Exceedable reports whether any limit may be exceeded by as many terminations and
+// detachments, while there are as many GPU processes. Hold need not be called if not.
+func (l Limits) Exceedable(terminations, detachments, processes int) bool {
+	all := tally{terminations, detachments, processes}
+	return terminations+detachments > 0 && (l.PerUser != Limit{} || l.PerHost != Limit{} || l.Fleet.over(all, perFleet) != "")
 }
 
 // Limit is how much may be done in one cycle; 0 is no limit.
@@ -58,23 +69,28 @@ func (h Held) String() string {
 	return fmt.Sprintf("Safety limit exceeded: %s. %s taken %s in this cycle (held: %d terminations, %d detachments)", h.Because, taken, whom, h.Terminations, h.Detachments)
 }
 
-// action is an item of a report, with the user it is directed against: "" when
-// that isn't known.
-type action struct {
-	user   snapshot.Username
-	host   *hostView
-	detach bool
-	pid    snapshot.PID // of a termination
-	device deviceOfEnv  // of a detachment
-	since  time.Time    // of its oldest finding
-	held   *Held        // nil when it isn't held
+// Action is a termination or a detachment.
+type Action struct {
+	User   snapshot.Username // against whom it is directed; "" if that isn't known
+	Host   snapshot.Hostname
+	PID    snapshot.PID         // of a termination; 0 for a detachment
+	Device snapshot.DeviceIndex // of a detachment, from EID
+	EID    snapshot.EnvID
+	Since  time.Time // of its oldest finding
+	Held   *Held     // set by Hold; nil if it is carried out
+}
+
+// Processes are the GPU processes on a host, by user.
+type Processes struct {
+	Host   snapshot.Hostname
+	ByUser map[snapshot.Username]int
 }
 
 // tally counts actions, and GPU processes for limits that are a share of them.
 type tally struct{ terminations, detachments, processes int }
 
-func (t *tally) add(a *action, n int) {
-	if a.detach {
+func (t *tally) add(a *Action, n int) {
+	if a.PID == 0 {
 		t.detachments += n
 	} else {
 		t.terminations += n
