@@ -52,6 +52,7 @@ var agreed = map[string]string{
 	"the usual agent":                 "IdentityAgent SSH_AUTH_SOCK\n",
 	"an agent by variable":            "IdentityAgent $GENV_TEST_DIR\n",
 	"spaces in names":                 "IdentityFile \"/a b/c\"\nUserKnownHostsFile \"/a b\" /c\n",
+	"values that change nothing":      "VerifyHostKeyDNS ask\nPubkeyAuthentication host-bound\nRevokedHostKeys none\nKnownHostsCommand NONE\n",
 	"nothing":                         "",
 	"windows lines":                   "Host gpu\r\n Port 2223\r\n",
 }
@@ -114,6 +115,18 @@ func TestErrorsNameThePlace(t *testing.T) {
 			require.Equal(t, file, e.File)
 			require.Equal(t, tt.line, e.Line)
 			require.NotEmpty(t, e.Problem)
+		})
+	}
+}
+
+// What must not be ignored is refused, whichever way it is read.
+func TestUnsafeKeywordsAreRefused(t *testing.T) {
+	needsSSH(t)
+	for _, text := range []string{"PubkeyAuthentication no", "VerifyHostKeyDNS yes", "RevokedHostKeys /revoked", "KnownHostsCommand /bin/x", "PKCS11Provider /lib/x", "BindInterface lo"} {
+		t.Run(text, func(t *testing.T) {
+			_, _, localErr, opensshErr := both(t, write(t, text+"\n"), config.Query{Host: "gpu"})
+			require.ErrorContains(t, localErr, "cannot be honoured")
+			require.ErrorContains(t, opensshErr, "cannot be honoured")
 		})
 	}
 }

@@ -9,34 +9,18 @@ import (
 	"strings"
 )
 
-// tokens are those that ssh_config(5) lists for file names and ProxyCommand.
-func (w identity) tokens(q Query, s HostConfig) map[byte]string {
+// tokens replaces those that ssh_config(5) lists for file names and ProxyCommand.
+// An unknown one is kept, since `ssh -G` has expanded some values already.
+func (w identity) tokens(q Query, s HostConfig) *strings.Replacer {
 	long, _ := os.Hostname() // empty when the kernel has none, as in OpenSSH
 	short, _, _ := strings.Cut(long, ".")
 	port := strconv.Itoa(s.Port)
 	jump := ""
 	sum := sha1.Sum([]byte(long + s.HostName + port + s.User + jump)) //nolint:gosec // see above
-	return map[byte]string{
-		'%': "%", 'd': w.home, 'h': s.HostName, 'i': w.uid, 'k': cmp.Or(s.HostKeyAlias, q.Host), 'L': short, 'l': long,
-		'n': q.Host, 'p': port, 'r': s.User, 'u': w.user, 'j': jump, 'C': hex.EncodeToString(sum[:]),
-	}
-}
-
-// expand replaces tokens. An unknown one is kept, since `ssh -G` has expanded some
-// values already.
-func expand(text string, tokens map[byte]string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '%' && i+1 < len(text) {
-			if value, ok := tokens[text[i+1]]; ok {
-				b.WriteString(value)
-				i++
-				continue
-			}
-		}
-		b.WriteByte(text[i])
-	}
-	return b.String()
+	return strings.NewReplacer(
+		"%%", "%", "%d", w.home, "%h", s.HostName, "%i", w.uid, "%k", cmp.Or(s.HostKeyAlias, q.Host), "%L", short, "%l", long,
+		"%n", q.Host, "%p", port, "%r", s.User, "%u", w.user, "%j", jump, "%C", hex.EncodeToString(sum[:]),
+	)
 }
 
 // environment replaces ${NAME}, the only form of OpenSSH. Variables that are not

@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"cmp"
+	"strings"
+	"time"
+)
 
 // Strictness is what ssh_config's StrictHostKeyChecking asks for.
 type Strictness string
@@ -48,4 +52,9 @@ type Query struct {
 	HostName string // empty: left to ssh_config
 	User     string // empty: likewise
 	Port     int    // 0: likewise
+}
+
+// target is where to connect with a value of HostName, which may be empty.
+func (q Query) target(hostName string) string {
+	return strings.NewReplacer("%%", "%", "%h", q.Host).Replace(cmp.Or(hostName, q.Host))
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,21 +22,23 @@ var honoured = map[string]struct {
 	arity arity
 	valid func(string) bool
 }{
-	"hostname": {one, onlyTokens("%h")}, "user": {one, onlyTokens()}, "port": {one, isPort},
-	"proxyjump": {one, onlyTokens()}, "proxycommand": {one, onlyTokens("%h", "%n", "%p", "%r")}, "proxyusefdpass": {one, isFlag},
+	"hostname": {one, onlyTokens("h")}, "user": {one, onlyTokens("")}, "port": {one, isNumber(1, 65535)},
+	"proxyjump": {one, onlyTokens("")}, "proxycommand": {one, onlyTokens("hnpr")}, "proxyusefdpass": {one, isFlag},
 	"identityfile": {each, isFileName}, "certificatefile": {each, isFileName},
 	"identitiesonly": {one, isFlag}, "identityagent": {one, isFileName},
-	"userknownhostsfile": {many, isFileName}, "globalknownhostsfile": {many, onlyTokens()},
-	"hostkeyalias": {one, onlyTokens()}, "hashknownhosts": {one, isFlag},
+	"userknownhostsfile": {many, isFileName}, "globalknownhostsfile": {many, onlyTokens("")},
+	"hostkeyalias": {one, onlyTokens("")}, "hashknownhosts": {one, isFlag},
 	"stricthostkeychecking": {one, oneOf("yes", "no", "off", "ask", "accept-new", "true", "false")},
-	"connecttimeout":        {one, isTime}, "serveraliveinterval": {one, isTime}, "serveralivecountmax": {one, isNumber},
-	"addressfamily": {one, oneOf("any", "inet", "inet6")}, "bindaddress": {one, onlyTokens()},
+	"connecttimeout":        {one, isTime}, "serveraliveinterval": {one, isTime}, "serveralivecountmax": {one, isNumber(0, math.MaxInt)},
+	"addressfamily": {one, oneOf("any", "inet", "inet6")}, "bindaddress": {one, onlyTokens("")},
 }
 
-// onlyIf are keywords that may only have a value that changes nothing for genv.
-var onlyIf = map[string][]string{
-	"canonicalizehostname": {"no", "false", "none"}, "revokedhostkeys": {"none"}, "knownhostscommand": {"none"},
-	"pkcs11provider": {"none"}, "bindinterface": {"none"}, "pubkeyauthentication": {"yes", "true"}, "verifyhostkeydns": {"no", "false"},
+// onlyIf are keywords that may only have a value that changes nothing for genv,
+// as written in a file or as `ssh -G` prints it.
+var onlyIf = map[string]func(string) bool{
+	"canonicalizehostname": oneOf("no", "false", "none"), "verifyhostkeydns": oneOf("no", "false", "ask"),
+	"revokedhostkeys": isNone, "knownhostscommand": isNone, "pkcs11provider": isNone, "bindinterface": isNone,
+	"pubkeyauthentication": oneOf("yes", "true", "unbound", "host-bound"),
 }
 
 // ignored are the keywords of ssh_config(5) that change nothing for genv.
@@ -68,10 +71,7 @@ func vet(keyword string, words []string) string {
 		}
 		return ""
 	}
-	if harmless, ok := onlyIf[keyword]; ok && len(words) == 1 && slices.Contains(harmless, strings.ToLower(words[0])) {
-		return ""
-	}
-	if slices.Contains(ignored, keyword) {
+	if harmless, ok := onlyIf[keyword]; ok && len(words) == 1 && harmless(words[0]) || slices.Contains(ignored, keyword) {
 		return ""
 	}
 	return keyword + " cannot be honoured"
@@ -82,38 +82,41 @@ func oneOf(values ...string) func(string) bool {
 }
 
 func isFlag(value string) bool { return oneOf("yes", "no", "true", "false")(value) }
+func isNone(value string) bool { return strings.EqualFold(value, "none") }
 
-func isPort(value string) bool {
-	port, err := strconv.Atoi(value)
-	return err == nil && port > 0 && port < 65536 && value == strconv.Itoa(port)
-}
-
-func isNumber(value string) bool {
-	n, err := strconv.Atoi(value)
-	return err == nil && n >= 0 && value == strconv.Itoa(n)
+func isNumber(from, to int) func(string) bool {
+	return func(value string) bool {
+		n, err := strconv.Atoi(value)
+		return err == nil && n >= from && n <= to && value == strconv.Itoa(n)
+	}
 }
 
 func isTime(value string) bool {
 	_, err := Duration(value)
-	return err == nil || strings.EqualFold(value, "none")
+	return err == nil || isNone(value)
 }
 
 // onlyTokens accepts a value without ${ENV} and without other tokens than those
-// given and %%.
-func onlyTokens(tokens ...string) func(string) bool {
-	pairs := []string{"%%", ""}
-	for _, token := range tokens {
-		pairs = append(pairs, token, "")
-	}
-	strip := strings.NewReplacer(pairs...)
-	return func(value string) bool {
-		return !strings.Contains(strip.Replace(value), "%") && !strings.Contains(value, "${")
-	}
+// given, a letter each, and %%.
+func onlyTokens(tokens string) func(string) bool {
+	return func(value string) bool { return tokensAmong(tokens, value) && !strings.Contains(value, "${") }
 }
 
 // isFileName accepts the tokens that all versions of OpenSSH since 8.0 have; ${ENV}
 // is checked later, by environmentSet.
 func isFileName(value string) bool {
-	rest := strings.NewReplacer("%%", "", "%d", "", "%h", "", "%i", "", "%L", "", "%l", "", "%n", "", "%p", "", "%r", "", "%u", "").Replace(value)
-	return !strings.Contains(rest, "%") && strings.Count(value, "${") <= strings.Count(value, "}")
+	return tokensAmong("dhiLlnpru", value) && strings.Count(value, "${") <= strings.Count(value, "}")
+}
+
+func tokensAmong(tokens, value string) bool {
+	for {
+		_, after, found := strings.Cut(value, "%")
+		if !found {
+			return true
+		}
+		if after == "" || !strings.Contains(tokens+"%", after[:1]) {
+			return false
+		}
+		value = after[1:]
+	}
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"os/user"
 	"strconv"
 	"strings"
@@ -45,7 +46,7 @@ var defaultIdentities = []string{
 // settings expands raw values for a host, whichever way they were read.
 func (r raw) settings(q Query, who identity) (HostConfig, error) {
 	s := HostConfig{User: cmp.Or(r.first("user"), who.user), Port: 22, ServerAliveCountMax: 3, AddressFamily: cmp.Or(strings.ToLower(r.first("addressfamily")), "any")}
-	s.HostName = strings.ToLower(strings.NewReplacer("%%", "%", "%h", q.Host).Replace(cmp.Or(r.first("hostname"), q.Host)))
+	s.HostName = strings.ToLower(q.target(r.first("hostname")))
 	if err := r.numbers(&s); err != nil {
 		return s, err
 	}
@@ -80,9 +81,9 @@ func (r raw) numbers(s *HostConfig) (err error) {
 	return err
 }
 
-func (r raw) proxy(s *HostConfig, tokens map[byte]string) error {
+func (r raw) proxy(s *HostConfig, tokens *strings.Replacer) error {
 	if jump := unlessNone(r.first("proxyjump")); jump != "" {
-		s.ProxyJump = strings.Split(expand(jump, tokens), ",")
+		s.ProxyJump = strings.Split(tokens.Replace(jump), ",")
 		return nil
 	}
 	command := unlessNone(r.first("proxycommand"))
@@ -92,48 +93,43 @@ func (r raw) proxy(s *HostConfig, tokens map[byte]string) error {
 	if yes(r.first("proxyusefdpass")) {
 		return &Error{Problem: "ProxyUseFdpass cannot be honoured: use a ProxyCommand that passes the data itself"}
 	}
-	s.ProxyCommand = expand(command, tokens)
+	s.ProxyCommand = tokens.Replace(command)
 	return nil
 }
 
-func (r raw) files(s *HostConfig, tokens map[byte]string, who identity) {
-	expandAll := func(values []string) (paths []string) {
+func (r raw) files(s *HostConfig, tokens *strings.Replacer, who identity) {
+	expanded := func(keyword string, defaults ...string) (paths []string) {
+		values := r[keyword]
+		if len(values) == 0 {
+			values = defaults
+		}
 		for _, value := range values {
-			if value = who.path(expand(value, tokens)); value != "" && !strings.EqualFold(value, "none") {
+			if value = unlessNone(who.path(tokens.Replace(value))); value != "" {
 				paths = append(paths, value)
 			}
 		}
 		return paths
 	}
-	identities := r["identityfile"]
-	if len(identities) == 0 {
-		identities = defaultIdentities
-	}
-	s.IdentityFiles, s.CertificateFiles = expandAll(identities), expandAll(r["certificatefile"])
-	s.UserKnownHosts = expandAll(orAll(r["userknownhostsfile"], "~/.ssh/known_hosts", "~/.ssh/known_hosts2"))
-	s.GlobalKnownHosts = expandAll(orAll(r["globalknownhostsfile"], "/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"))
+	s.IdentityFiles, s.CertificateFiles = expanded("identityfile", defaultIdentities...), expanded("certificatefile")
+	s.UserKnownHosts = expanded("userknownhostsfile", "~/.ssh/known_hosts", "~/.ssh/known_hosts2")
+	s.GlobalKnownHosts = expanded("globalknownhostsfile", "/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 	switch agent := r.first("identityagent"); {
 	case agent == "" || agent == "SSH_AUTH_SOCK":
 		s.IdentityAgent = who.getenv("SSH_AUTH_SOCK")
-	case strings.EqualFold(agent, "none"):
 	case strings.HasPrefix(agent, "$") && !strings.HasPrefix(agent, "${"):
 		s.IdentityAgent = who.getenv(agent[1:])
 	default:
-		s.IdentityAgent = who.path(expand(agent, tokens))
+		s.IdentityAgent = who.path(tokens.Replace(unlessNone(agent)))
 	}
 }
 
 // refuse returns an error for keywords that can't be ignored safely.
 func (r raw) refuse() error {
-	for key, harmless := range map[string]string{
-		"revokedhostkeys": "none", "knownhostscommand": "none", "pkcs11provider": "none", "bindinterface": "none",
-		"pubkeyauthentication": "yes", "verifyhostkeydns": "no",
-	} {
-		value := strings.ToLower(r.first(key))
-		if value == "" || value == harmless || harmless == "yes" && value != "no" && value != "false" || harmless == "no" && !yes(value) {
-			continue
+	for key, harmless := range onlyIf {
+		// `ssh -G` has applied CanonicalizeHostname already.
+		if value := r.first(key); value != "" && !harmless(value) && key != "canonicalizehostname" {
+			return &Error{Problem: fmt.Sprintf("%s %s in ssh_config cannot be honoured here", key, value)}
 		}
-		return &Error{Problem: fmt.Sprintf("%s %s in ssh_config cannot be honoured here", key, value)}
 	}
 	return nil
 }
@@ -141,30 +137,24 @@ func (r raw) refuse() error {
 // Duration reads ssh_config's time formats: seconds, or numbers with s, m, h, d
 // and w one after the other (sshd_config(5), TIME FORMATS).
 func Duration(text string) (time.Duration, error) {
-	units := map[byte]time.Duration{'s': 1, 'm': 60, 'h': 3600, 'd': 86400, 'w': 604800}
-	var total time.Duration
-	for rest := text; rest != ""; {
-		end := strings.IndexFunc(rest, func(c rune) bool { return c < '0' || c > '9' })
-		unit, next := time.Duration(1), len(rest)
-		if end >= 0 {
-			unit, next = units[rest[end]|0x20], end+1
-		} else {
-			end = len(rest)
+	units := map[byte]int64{'s': 1, 'm': 60, 'h': 3600, 'd': 86400, 'w': 604800}
+	var seconds int64
+	for rest := text; ; {
+		after := strings.TrimLeft(rest, "0123456789")
+		n, err := strconv.ParseInt(rest[:len(rest)-len(after)], 10, 32)
+		unit := int64(1)
+		if after != "" {
+			unit, after = units[after[0]|0x20], after[1:]
 		}
-		n, err := strconv.ParseUint(rest[:end], 10, 31)
-		if err != nil || unit == 0 || total > maxDuration {
+		seconds += n * unit
+		if err != nil || unit == 0 || seconds > math.MaxInt32 { // OpenSSH's own limit
 			return 0, fmt.Errorf("bad time %q", text)
 		}
-		total, rest = total+time.Duration(n)*unit*time.Second, rest[next:]
+		if rest = after; rest == "" {
+			return time.Duration(seconds) * time.Second, nil
+		}
 	}
-	if text == "" || total > maxDuration {
-		return 0, fmt.Errorf("bad time %q", text)
-	}
-	return total, nil
 }
-
-// maxDuration is OpenSSH's own limit, INT_MAX seconds.
-const maxDuration = (1<<31 - 1) * time.Second
 
 func strictness(value string) Strictness {
 	switch strings.ToLower(value) {
@@ -183,17 +173,10 @@ func yes(value string) bool {
 }
 
 func unlessNone(value string) string {
-	if strings.EqualFold(value, "none") {
+	if isNone(value) {
 		return ""
 	}
 	return value
-}
-
-func orAll(values []string, fallback ...string) []string {
-	if len(values) == 0 {
-		return fallback
-	}
-	return values
 }
 
 // identity is the user who runs genv, for tokens, `~` and ${ENV}.

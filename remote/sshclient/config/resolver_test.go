@@ -157,7 +157,7 @@ func TestDuration(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
 	}
-	for _, text := range []string{"", "m", "1x", "-1", "1.5m", "99999999999", "9999w9999w9999w"} {
+	for _, text := range []string{"", "m", "1x", "-1", "1.5m", "99999999999", "9999w9999w9999w", "30501w"} {
 		_, err := config.Duration(text)
 		require.Error(t, err, text)
 	}

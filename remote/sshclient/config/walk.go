@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -96,7 +95,7 @@ func (w *walk) counts(l line) bool {
 		switch {
 		case s.keyword == l.keyword && (h.arity != each || slices.Equal(s.words, l.words)):
 			return false
-		case s.keyword == "proxyjump" && !strings.EqualFold(s.words[0], "none") && l.keyword == "proxycommand", s.keyword == "proxycommand" && l.keyword == "proxyjump":
+		case s.keyword == "proxyjump" && !isNone(s.words[0]) && l.keyword == "proxycommand", s.keyword == "proxycommand" && l.keyword == "proxyjump":
 			return false // one replaces the other
 		}
 	}
@@ -114,10 +113,10 @@ func (w *walk) first(keyword string) string {
 
 // target is the host's name so far, after HostName.
 func (w *walk) target() string {
-	return strings.NewReplacer("%%", "%", "%h", w.query.Host).Replace(cmp.Or(w.first("hostname"), w.query.Host))
+	return w.query.target(w.first("hostname"))
 }
 
 // isUnset is a time of "none", after which a later line may still set it.
 func isUnset(l line) bool {
-	return strings.EqualFold(l.words[0], "none") && (l.keyword == "connecttimeout" || l.keyword == "serveraliveinterval")
+	return isNone(l.words[0]) && (l.keyword == "connecttimeout" || l.keyword == "serveraliveinterval")
 }
