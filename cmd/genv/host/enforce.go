@@ -26,10 +26,7 @@ func (p *program) enforceCommand() *cli.Command {
 
 // enforceHere runs the controller's loop over a single host: this machine.
 func (p *program) enforceHere(c *cli.Context) error {
-	host, err := p.openHost()
-	if err != nil {
-		return err
-	}
+	host := p.openHost()
 	read := func() (enforcement.Setup, error) {
 		config, err := enforcement.ReadConfig(c)
 		return enforcement.Setup{Config: config, Fleet: enforcement.Fleet{

@@ -32,16 +32,16 @@ type host struct {
 	names    userNames // of those who own processes
 }
 
-func (p *program) openHost() (*host, error) {
-	here, err := localhost.Open(p.Program)
-	if err != nil {
-		return nil, err
+func (p *program) openHost() *host {
+	here := localhost.Open(p.Program)
+	return &host{
+		Host:        here,
+		noTerminate: p.Getenv("GENV_TERMINATE_PROCESSES") == "0",
+		noMessages:  p.Getenv("GENV_TELL") == "off",
+		executor:    enforcelocal.New(here.Machine, here.Store, enforcelocal.ExecutorOptions{Grace: executeGrace}),
+		record:      p.openHostRecord(here.Machine.Proc),
+		names:       userNames{now: p.Now},
 	}
-	h := &host{Host: here, noTerminate: p.Getenv("GENV_TERMINATE_PROCESSES") == "0", noMessages: p.Getenv("GENV_TELL") == "off"}
-	h.names.now = p.Now
-	h.record = p.openHostRecord(h.Machine.Proc)
-	h.executor = enforcelocal.New(h.Machine, h.Store, enforcelocal.ExecutorOptions{Grace: executeGrace})
-	return h, nil
 }
 
 // execution carries out a report for a controller.

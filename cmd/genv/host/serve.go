@@ -47,10 +47,7 @@ func (p *program) usageServe(c *cli.Context) error {
 	if err := endWithParent(os.Getppid()); err != nil {
 		return err
 	}
-	host, err := p.openHost()
-	if err != nil {
-		return err
-	}
+	host := p.openHost()
 	host.Machine.DeviceListTTL = devicesFor
 	host.Machine.StateFiles = state.NewCache(host.Store)
 	debug.SetGCPercent(gcPercentServed)

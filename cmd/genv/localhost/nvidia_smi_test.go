@@ -14,7 +14,7 @@ func TestTheLockOfNvidiaSMI(t *testing.T) {
 	require.NoError(t, os.WriteFile(program, nil, 0o755))
 	require.NoError(t, os.Symlink(program, link))
 	lockOf := func(uid int, path string, environ map[string]string) string {
-		return smiLock(func(key string) string { return environ[key] }, uid)(path)
+		return smiLock(func(key string) string { return environ[key] }, uid, path)
 	}
 	root := lockOf(0, program, nil)
 	require.Regexp(t, `^/run/genv/nvidia-smi\.[0-9a-f]{16}\.lock$`, root)

@@ -36,10 +36,7 @@ func (p *program) activate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	who, err := p.person()
-	if err != nil {
-		return err
-	}
+	who := p.person()
 	if who.eid != "" {
 		return who.alreadyActive(c.Context)
 	}

@@ -47,10 +47,7 @@ func (p *program) attach(c *cli.Context) error {
 	if c.Bool("refresh") {
 		return p.inShell(c.Context, func(*state.Files, *snapshot.Environment) error { return nil })
 	}
-	who, err := p.person()
-	if err != nil {
-		return err
-	}
+	who := p.person()
 	var others inUse
 	if who.eid != "" { // else it is refused
 		others = who.inUseByOthers(c.Context, who.eid, who.uid)
@@ -71,10 +68,7 @@ func (p *program) attach(c *cli.Context) error {
 // inShell changes the environment of this shell, and then the shell. After an error
 // neither is changed.
 func (p *program) inShell(ctx context.Context, change func(*state.Files, *snapshot.Environment) error) error {
-	who, err := p.person()
-	if err != nil {
-		return err
-	}
+	who := p.person()
 	eid, err := who.active(ctx)
 	if err != nil {
 		return err

@@ -88,10 +88,7 @@ func (p *program) config(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	who, err := p.person()
-	if err != nil {
-		return err
-	}
+	who := p.person()
 	eid, err := who.active(c.Context)
 	if err != nil {
 		return err

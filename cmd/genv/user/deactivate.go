@@ -27,10 +27,7 @@ func (p *program) deactivateCommand() *cli.Command {
 // deactivate also works in a shell that isn't registered, because it was started
 // from an active one or its environment has ended: it removes the variables.
 func (p *program) deactivate(c *cli.Context) error {
-	who, err := p.person()
-	if err != nil {
-		return err
-	}
+	who := p.person()
 	_, inactive := who.active(c.Context)
 	caller, err := p.caller(who)
 	if errors.Is(inactive, errNotActive) && err == nil {

@@ -61,10 +61,7 @@ func (p *program) devicesDetach(c *cli.Context) error {
 
 // ownerOfDevices is the user, and the environment that --eid names.
 func (p *program) ownerOfDevices(c *cli.Context) (*person, snapshot.EnvID, error) {
-	who, err := p.person()
-	if err != nil {
-		return nil, "", err
-	}
+	who := p.person()
 	eid, err := who.named(c.Context, c)
 	return who, eid, err
 }
@@ -106,10 +103,7 @@ func (w *person) named(ctx context.Context, c *cli.Context) (snapshot.EnvID, err
 }
 
 func (p *program) devicesFind(c *cli.Context) error {
-	who, err := p.person()
-	if err != nil {
-		return err
-	}
+	who := p.person()
 	eid, err := who.named(c.Context, c)
 	if err != nil {
 		return err

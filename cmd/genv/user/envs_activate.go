@@ -56,10 +56,7 @@ func (p *program) envsActivate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	who, err := p.person()
-	if err != nil {
-		return err
-	}
+	who := p.person()
 	a := state.Activation{EID: snapshot.EnvID(c.String("eid")), PID: r.pid, KernelID: r.kernel, At: snapshot.DateOf(p.Now())}
 	if a.EID == "" && r.kernel != "" {
 		return command.UsageError("missing --eid: only the environment of a process has a default ID")
@@ -84,10 +81,7 @@ func (p *program) envsDeactivate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	who, err := p.person()
-	if err != nil {
-		return err
-	}
+	who := p.person()
 	return p.leave(c.Context, who, func(b *state.Files) (snapshot.EnvID, error) {
 		env := r.environment(b)
 		if env == nil {
@@ -128,10 +122,7 @@ func (p *program) envsConfig(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	who, err := p.person()
-	if err != nil {
-		return err
-	}
+	who := p.person()
 	eid, err := who.named(c.Context, c)
 	if err != nil {
 		return err

@@ -40,10 +40,7 @@ func (p *program) lock(c *cli.Context) error {
 	if len(words) == 0 {
 		return command.UsageError("missing command: write `genv lock COMMAND`")
 	}
-	who, err := p.person()
-	if err != nil {
-		return err
-	}
+	who := p.person()
 	devices, err := who.lockable(c.Context)
 	if errors.Is(err, errNotActive) {
 		fmt.Fprintln(p.Err, "genv: no device is locked: this shell is in no environment; run `genv activate` first")

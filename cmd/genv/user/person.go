@@ -37,17 +37,13 @@ type person struct {
 	sudoed bool           // started by sudo, directly or not
 }
 
-func (p *program) person() (*person, error) {
-	host, err := localhost.Open(p.Program)
-	if err != nil {
-		return nil, err
-	}
+func (p *program) person() *person {
 	return &person{
-		Host:   host,
+		Host:   localhost.Open(p.Program),
 		uid:    snapshot.UID(os.Getuid()),
 		eid:    snapshot.EnvID(p.Getenv("GENV_ENVIRONMENT_ID")),
 		sudoed: p.Getenv("SUDO_UID") != "",
-	}, nil
+	}
 }
 
 // active is the environment of this shell. sudo drops the variable with its ID; then

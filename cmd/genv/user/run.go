@@ -45,10 +45,7 @@ func (p *program) runIn(c *cli.Context) error {
 	}
 	signals, stop := receiveSignals()
 	defer stop()
-	who, err := p.person()
-	if err != nil {
-		return err
-	}
+	who := p.person()
 	active, err := p.runEntry(c, who)
 	if err != nil {
 		return err

@@ -46,10 +46,7 @@ func (p *program) startShim(ctx context.Context, name string, args []string) (in
 	if err != nil {
 		return 0, err
 	}
-	who, err := p.person()
-	if err != nil {
-		return 0, err
-	}
+	who := p.person()
 	bypass := who.eid == "" || p.Getenv("GENV_BYPASS") == "1"
 	if name == "docker" {
 		return 0, docker.Shim{

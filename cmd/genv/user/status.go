@@ -22,10 +22,7 @@ func (p *program) statusCommand() *cli.Command {
 }
 
 func (p *program) status(c *cli.Context) error {
-	who, err := p.person()
-	if err != nil {
-		return err
-	}
+	who := p.person()
 	eid, err := who.active(c.Context)
 	if errors.Is(err, errNotActive) {
 		fmt.Fprintln(p.Out, "Environment is not active")
