@@ -16,13 +16,16 @@ type Document struct {
 
 // DocumentOf describes an environment.
 func DocumentOf(e *snapshot.Environment) Document {
-	document := Document{
+	return Document{
 		EID: e.EID, UID: e.UID, User: e.Username, Name: e.Config.Name, Created: e.Creation.ISO(),
-		GPUs: e.Config.GPUs, PIDs: append([]snapshot.PID{}, e.PIDs...),
+		GPUs: e.Config.GPUs, GPUMemoryBytes: Bytes(e.Config.GPUMemory), PIDs: append([]snapshot.PID{}, e.PIDs...),
 	}
-	if e.Config.GPUMemory.Known() {
-		bytes := e.Config.GPUMemory.Bytes()
-		document.GPUMemoryBytes = &bytes
+}
+
+// Bytes is an amount of memory as JSON shows it: nil if it is unknown.
+func Bytes(m snapshot.Memory) *int64 {
+	if !m.Known() {
+		return nil
 	}
-	return document
+	return new(m.Bytes())
 }

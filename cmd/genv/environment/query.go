@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -18,20 +19,12 @@ var Queries = map[string]func(host string, e *snapshot.Environment) string{
 	"creation":          func(_ string, e *snapshot.Environment) string { return e.Creation.String() },
 	"config.name":       func(_ string, e *snapshot.Environment) string { return e.Config.Name },
 	"config.gpu_memory": func(_ string, e *snapshot.Environment) string { return e.Config.GPUMemory.String() },
-	"config.gpus": func(_ string, e *snapshot.Environment) string {
-		if e.Config.GPUs == nil {
-			return ""
-		}
-		return strconv.Itoa(*e.Config.GPUs)
-	},
-	"pids": func(_ string, e *snapshot.Environment) string {
-		words := make([]string, len(e.PIDs))
-		for i, pid := range e.PIDs {
-			words[i] = strconv.Itoa(int(pid))
-		}
-		return strings.Join(words, " ")
-	},
+	"config.gpus":       func(_ string, e *snapshot.Environment) string { return gpusOf(&e.Config) },
+	"pids":              func(_ string, e *snapshot.Environment) string { return JoinPIDs(e.PIDs) },
 }
+
+// JoinPIDs lists processes, separated by spaces.
+func JoinPIDs(pids []snapshot.PID) string { return strings.Trim(fmt.Sprint(pids), "[]") }
 
 // QueryNames are those values, sorted.
 func QueryNames() []string { return slices.Sorted(maps.Keys(Queries)) }

@@ -20,13 +20,8 @@ var Settings = []Setting{
 	},
 	{
 		Name: "gpus",
-		Get: func(c *snapshot.EnvConfig) string {
-			if c.GPUs == nil {
-				return ""
-			}
-			return strconv.Itoa(*c.GPUs)
-		},
-		Set: setGPUs,
+		Get:  gpusOf,
+		Set:  setGPUs,
 	},
 	{
 		Name: "name",
@@ -57,6 +52,13 @@ func SetMemory(c *snapshot.EnvConfig, text string) error {
 	}
 	c.GPUMemory = memory
 	return nil
+}
+
+func gpusOf(c *snapshot.EnvConfig) string {
+	if c.GPUs == nil {
+		return ""
+	}
+	return strconv.Itoa(*c.GPUs)
 }
 
 func setGPUs(c *snapshot.EnvConfig, text string) error {

@@ -40,23 +40,16 @@ func (p *program) activate(c *cli.Context) error {
 	if who.eid != "" {
 		return who.alreadyActive(c.Context)
 	}
-	a := state.Activation{EID: snapshot.EnvID(c.String("id")), PID: caller.PID, At: snapshot.DateOf(p.Now())}
-	if a.Config, err = p.wanted(c); err != nil {
+	entry, err := p.newEntry(c, who, caller.PID)
+	if err != nil {
 		return err
-	}
-	if err := who.identify(c.Context, &a); err != nil {
-		return err
-	}
-	entry := entry{Activation: a, attach: !c.Bool("no-attach"), overSubscribe: environment.OverSubscribe(c, p.Getenv)}
-	if entry.attach && a.Config.GPUs != nil {
-		entry.others = who.inUseByOthers(c.Context, a.EID, a.UID)
 	}
 	active, err := who.enter(c.Context, &entry)
 	if err != nil {
 		return err
 	}
 	if err := caller.Apply(shell.Activate(active, c.Bool("no-prompt"))); err != nil {
-		return who.leave(c.Context, a.PID, err)
+		return who.leave(c.Context, caller.PID, err)
 	}
 	p.reportAttached(c.Context, entry.others, entry.before, active.Devices)
 	return nil
@@ -106,6 +99,26 @@ type entry struct {
 	attach, overSubscribe bool
 	others                inUse
 	before                []snapshot.DeviceIndex // what the environment had
+}
+
+// newEntry is how a process enters the environment that the flags ask for.
+func (p *program) newEntry(c *cli.Context, who *person, pid snapshot.PID) (entry, error) {
+	e := entry{
+		Activation:    state.Activation{EID: snapshot.EnvID(c.String("id")), PID: pid, At: snapshot.DateOf(p.Now())},
+		attach:        !c.Bool("no-attach"),
+		overSubscribe: environment.OverSubscribe(c, p.Getenv),
+	}
+	var err error
+	if e.Config, err = p.wanted(c); err != nil {
+		return e, err
+	}
+	if err := who.identify(c.Context, &e.Activation); err != nil {
+		return e, err
+	}
+	if e.attach && e.Config.GPUs != nil {
+		e.others = who.inUseByOthers(c.Context, e.EID, e.UID)
+	}
+	return e, nil
 }
 
 // enter registers a process and attaches the devices that its configuration asks

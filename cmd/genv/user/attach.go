@@ -43,7 +43,6 @@ func (p *program) attach(c *cli.Context) error {
 	if c.Bool("refresh") && (request.Count != 0 || request.Indices != nil) {
 		return command.UsageError("--refresh attaches nothing: leave out --count and --index")
 	}
-	request.At = snapshot.DateOf(p.Now())
 	if c.Bool("refresh") {
 		return p.inShell(c.Context, func(*state.Files, *snapshot.Environment) error { return nil })
 	}
@@ -110,7 +109,7 @@ func attachTo(b *state.Files, env *snapshot.Environment, r state.AttachRequest) 
 
 // attachRequest reads attachFlags.
 func (p *program) attachRequest(c *cli.Context) (state.AttachRequest, error) {
-	r := state.AttachRequest{OverSubscribe: environment.OverSubscribe(c, p.Getenv)}
+	r := state.AttachRequest{OverSubscribe: environment.OverSubscribe(c, p.Getenv), At: snapshot.DateOf(p.Now())}
 	if c.IsSet("count") {
 		n, err := strconv.Atoi(c.String("count"))
 		if err != nil || n < 1 {

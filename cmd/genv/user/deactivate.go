@@ -5,11 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -68,11 +67,7 @@ func remainingLine(b *state.Files, eid snapshot.EnvID) string {
 	if len(pids) == 0 {
 		return ""
 	}
-	words := make([]string, len(pids))
-	for i, pid := range pids {
-		words[i] = strconv.Itoa(int(pid))
-	}
-	return fmt.Sprintf("Environment %s and its devices remain until its processes end: %s", text.Shown(string(eid)), strings.Join(words, " "))
+	return fmt.Sprintf("Environment %s and its devices remain until its processes end: %s", text.Shown(string(eid)), environment.JoinPIDs(pids))
 }
 
 // unregistered is errNotActive, unless the shell is registered although it has lost

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -133,12 +134,9 @@ func localDevicesOf(b *state.Files) LocalDevices {
 	for _, d := range b.Devices {
 		device := localDevice{Index: d.Index, TotalMemoryBytes: d.TotalMemory.Bytes(), Attachments: []localAttachment{}}
 		for _, a := range d.Attachments {
-			attachment := localAttachment{EID: a.EID, Name: nameOf(b, a.EID), Attached: a.Time.ISO()}
-			if a.GPUMemory.Known() {
-				bytes := a.GPUMemory.Bytes()
-				attachment.GPUMemoryBytes = &bytes
-			}
-			device.Attachments = append(device.Attachments, attachment)
+			device.Attachments = append(device.Attachments, localAttachment{
+				EID: a.EID, Name: nameOf(b, a.EID), GPUMemoryBytes: environment.Bytes(a.GPUMemory), Attached: a.Time.ISO(),
+			})
 		}
 		document.Devices = append(document.Devices, device)
 	}

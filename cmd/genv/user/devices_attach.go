@@ -23,8 +23,8 @@ func (p *program) devicesAttach(c *cli.Context) error {
 	if err := environment.SetMemory(&config, c.String("gpu-memory")); err != nil {
 		return err
 	}
-	request.At = snapshot.DateOf(p.Now())
-	who, eid, err := p.ownerOfDevices(c)
+	who := p.person()
+	eid, err := who.named(c)
 	if err != nil {
 		return err
 	}
@@ -50,20 +50,14 @@ func (p *program) devicesDetach(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	who, eid, err := p.ownerOfDevices(c)
+	who := p.person()
+	eid, err := who.named(c)
 	if err != nil {
 		return err
 	}
 	return p.changeDevices(c.Context, who, eid, func(b *state.Files, env *snapshot.Environment) error {
 		return detachFrom(b, env.EID, list)
 	})
-}
-
-// ownerOfDevices is the user, and the environment that --eid names.
-func (p *program) ownerOfDevices(c *cli.Context) (*person, snapshot.EnvID, error) {
-	who := p.person()
-	eid, err := who.named(c.Context, c)
-	return who, eid, err
 }
 
 // changeDevices changes the attachments of an environment, and prints its devices.
@@ -91,10 +85,10 @@ func (p *program) changeDevices(ctx context.Context, who *person, eid snapshot.E
 }
 
 // named is the environment of --eid, or else the one of this shell.
-func (w *person) named(ctx context.Context, c *cli.Context) (snapshot.EnvID, error) {
+func (w *person) named(c *cli.Context) (snapshot.EnvID, error) {
 	eid := c.String("eid")
 	if !c.IsSet("eid") {
-		return w.active(ctx)
+		return w.active(c.Context)
 	}
 	if err := snapshot.CheckText("--eid", eid); err != nil || eid == "" {
 		return "", command.UsageError("--eid %q is not an environment ID: `genv envs` lists them", eid)
@@ -104,7 +98,7 @@ func (w *person) named(ctx context.Context, c *cli.Context) (snapshot.EnvID, err
 
 func (p *program) devicesFind(c *cli.Context) error {
 	who := p.person()
-	eid, err := who.named(c.Context, c)
+	eid, err := who.named(c)
 	if err != nil {
 		return err
 	}

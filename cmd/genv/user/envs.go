@@ -9,7 +9,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
-	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -51,22 +50,20 @@ func (p *program) envsCommand() *cli.Command {
 	}
 }
 
-// environmentFiles are the state files for a command that lists environments. Their
-// user names are checked against those of the system, which would take too long for
-// commands that run at each prompt.
+// environmentFiles are the state files for a command that lists environments.
 func (p *program) environmentFiles(c *cli.Context) (state.Files, error) {
-	store := state.New(state.Dir(p.Getenv), state.StoreOptions{Now: p.Now, RootDir: state.RootDir(p.Getenv), Username: state.Users{}.Username})
+	who := p.person()
 	if command.Given(c, "reset").Bool("reset") {
-		if os.Getuid() != 0 {
+		if who.uid != 0 {
 			return state.Files{}, errOnlyRootResets
 		}
-		if err := store.ResetEnvironments(c.Context); err != nil {
+		if err := who.Store.ResetEnvironments(c.Context); err != nil {
 			return state.Files{}, err
 		}
 	}
-	read := (&localhost.Host{Store: store}).StateFiles
+	read := who.StateFiles
 	if command.Given(c, "no-cleanup").Bool("no-cleanup") {
-		read = (&localhost.Host{Store: store}).RawStateFiles
+		read = who.RawStateFiles
 	}
 	files, err := read(c.Context)
 	p.Warn(files.Warnings...)
@@ -94,25 +91,25 @@ func (p *program) envsPs(c *cli.Context) error {
 	t := output.Table(render.Col("ID", 8), render.Col("USER", 16), render.Col("NAME", 16), render.Col("CREATED", 21), render.Col("PID(S)", 0))
 	for i := range files.Environments {
 		e := &files.Environments[i]
-		t.Add(output.Name(string(e.EID)), output.Name(owner(e)), output.Name(e.Config.Name), output.Age(e.Creation, p.Now()), environment.Queries["pids"]("", e))
+		t.Add(output.Name(string(e.EID)), output.Name(owner(e.UID, string(e.Username))), output.Name(e.Config.Name), output.Age(e.Creation, p.Now()), environment.JoinPIDs(e.PIDs))
 	}
 	return t.Write(p.Out)
 }
 
 // owner is alice(1001), or the uid alone where it has no name.
-func owner(e *snapshot.Environment) string {
-	if e.Username == "" {
-		return fmt.Sprint(e.UID)
+func owner(uid snapshot.UID, name string) string {
+	if name == "" {
+		return fmt.Sprint(uid)
 	}
-	return fmt.Sprintf("%s(%d)", e.Username, e.UID)
+	return fmt.Sprintf("%s(%d)", name, uid)
 }
 
-// shownOwner is owner for a sentence.
+// shownOwner is the owner of an environment for a sentence.
 func shownOwner(e *snapshot.Environment) string {
 	if e.Username == "" {
-		return owner(e)
+		return owner(e.UID, "")
 	}
-	return fmt.Sprintf("%s(%d)", text.Shown(string(e.Username)), e.UID)
+	return owner(e.UID, text.Shown(string(e.Username)))
 }
 
 // LocalEnvironments is the JSON of `genv envs`; docs/json.md describes it.

@@ -123,7 +123,7 @@ func (p *program) envsConfig(c *cli.Context) error {
 		return err
 	}
 	who := p.person()
-	eid, err := who.named(c.Context, c)
+	eid, err := who.named(c)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,8 @@ Create a directory named '.genv' under one of the following directories:
 // not be a link, which could lead elsewhere, and it must belong to the user, so that
 // no other user can configure this one's environments.
 func (p *program) home() (string, error) {
-	for _, parent := range []string{workingDirectory(), p.Getenv("HOME")} {
+	working, _ := os.Getwd() // "" if it was removed
+	for _, parent := range []string{working, p.Getenv("HOME")} {
 		if !filepath.IsAbs(parent) {
 			continue
 		}
@@ -57,14 +58,6 @@ func (p *program) home() (string, error) {
 		}
 	}
 	return "", errNoHome
-}
-
-func workingDirectory() string {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "" // it was removed
-	}
-	return dir
 }
 
 func ownedBy(info fs.FileInfo, uid int) bool {

@@ -66,11 +66,10 @@ func (u inUse) warnings(ctx context.Context, attached []snapshot.DeviceIndex) []
 	return lines
 }
 
-// inUseLine is one line.
 func inUseLine(ctx context.Context, p *snapshot.Process, usage snapshot.DeviceUsage) string {
 	s := fmt.Sprintf("Warning: GPU %d is in use by process %d", usage.Index, p.PID)
 	if p.UID != nil {
-		s += " of " + owner(&snapshot.Environment{UID: *p.UID, Username: state.Users{}.Username(ctx, *p.UID)})
+		s += " of " + owner(*p.UID, string(state.Users{}.Username(ctx, *p.UID)))
 	}
 	if command := cmp.Or(p.Command, p.Name); command != "" {
 		s += ": " + text.ShownCommand(command)

@@ -2,11 +2,9 @@ package user
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +17,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) runCommand() *cli.Command {
@@ -65,17 +62,9 @@ func (p *program) runIn(c *cli.Context) error {
 
 // runEntry registers this process.
 func (p *program) runEntry(c *cli.Context, who *person) (shell.Active, error) {
-	a := state.Activation{PID: snapshot.PID(os.Getpid()), At: snapshot.DateOf(p.Now())}
-	var err error
-	if a.Config, err = p.wanted(c); err != nil {
+	e, err := p.newEntry(c, who, snapshot.PID(os.Getpid()))
+	if err != nil {
 		return shell.Active{}, err
-	}
-	if err := who.identify(c.Context, &a); err != nil {
-		return shell.Active{}, err
-	}
-	e := entry{Activation: a, attach: true, overSubscribe: environment.OverSubscribe(c, p.Getenv)}
-	if a.Config.GPUs != nil {
-		e.others = who.inUseByOthers(c.Context, "", a.UID)
 	}
 	active, err := who.enter(c.Context, &e)
 	if err == nil && !c.Bool("quiet") {
@@ -103,7 +92,10 @@ func (p *program) runEnviron(active shell.Active) (shims string, environ []strin
 	for _, v := range change.Set {
 		names, set = append(names, v.Name), append(set, v.Name+"="+v.Value)
 	}
-	if shims = p.runShims(); shims != "" {
+	if exe, err := os.Executable(); err == nil {
+		shims = p.shims(exe)
+	}
+	if shims != "" {
 		folders := slices.DeleteFunc(filepath.SplitList(p.Getenv("PATH")), func(f string) bool { return f == shims })
 		path := strings.Join(append([]string{shims}, folders...), string(filepath.ListSeparator))
 		names, set = append(names, "PATH"), append(set, "PATH="+path)
@@ -113,59 +105,4 @@ func (p *program) runEnviron(active shell.Active) (shims string, environ []strin
 		return slices.Contains(names, name)
 	})
 	return shims, append(kept, set...)
-}
-
-// runShims is the folder of the shims; "" if there is none: the command then runs
-// without them.
-func (p *program) runShims() string {
-	exe, err := os.Executable()
-	if err != nil {
-		return ""
-	}
-	dir, err := p.shims(exe)
-	if err != nil {
-		p.Warn(fmt.Sprintf("genv: nvidia-smi and docker will show all devices: %v", err))
-		return ""
-	}
-	return dir
-}
-
-// notStarted prints why a command could not be run, and has the status of env(1) for
-// that.
-func (p *program) notStarted(name string, err error) error {
-	fmt.Fprintf(p.Err, "genv %s: %s\n", name, text.PrintableLines(err.Error()))
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-		return &command.ExitError{Code: exitNotFound}
-	}
-	return &command.ExitError{Code: exitNotExecutable}
-}
-
-// receiveSignals receives the signals to forward. Those that this process was started
-// to ignore, as with nohup(1), stay ignored, also by the command.
-func receiveSignals() (signals chan os.Signal, stop func()) {
-	signals = make(chan os.Signal, 16)
-	received := slices.DeleteFunc(slices.Clone(forwardedSignals), signal.Ignored)
-	if len(received) > 0 { // none would mean all
-		signal.Notify(signals, received...)
-	}
-	return signals, func() { signal.Stop(signals) }
-}
-
-// supervise runs a command as if it replaced this one: with its exit status, and with
-// signals forwarded to it.
-func (p *program) supervise(name string, cmd *exec.Cmd, signals <-chan os.Signal) error {
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.In, p.Out, p.Err
-	if err := cmd.Start(); err != nil {
-		return p.notStarted(name, err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	for {
-		select {
-		case s := <-signals:
-			forward(cmd.Process, s)
-		case err := <-done:
-			return statusOf(err)
-		}
-	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
-	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) shellCommand() *cli.Command {
@@ -38,13 +37,9 @@ func (p *program) shellInit(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	options := shell.InitOptions{Kind: kind, Exe: exe}
+	options := shell.InitOptions{Kind: kind, Exe: exe, Shims: p.shims(exe)}
 	if preactivation, ok := shell.PreactivationFrom(p.Getenv); ok {
 		options.Preactivate = &preactivation
-	}
-	if options.Shims, err = p.shims(exe); err != nil {
-		// The shell is useful without the shims too.
-		fmt.Fprintln(p.Err, text.PrintableLines(fmt.Sprintf("genv: nvidia-smi and docker will show all devices: %v", err)))
 	}
 	code, err := shell.Init(options)
 	if err != nil {
@@ -54,15 +49,18 @@ func (p *program) shellInit(c *cli.Context) error {
 	return err
 }
 
-func (p *program) shims(exe string) (string, error) {
+// shims is the folder of the shims of the genv at a path. Without it, which is a
+// warning, it is "": a shell and a command are useful without shims too.
+func (p *program) shims(exe string) string {
 	dir, err := shell.ShimsDir(exe, p.Getenv)
+	if err == nil {
+		err = shell.EnsureShims(dir, exe)
+	}
 	if err != nil {
-		return "", err
+		p.Warn(fmt.Sprintf("genv: nvidia-smi and docker will show all devices: %v", err))
+		return ""
 	}
-	if err := shell.EnsureShims(dir, exe); err != nil {
-		return "", err
-	}
-	return dir, nil
+	return dir
 }
 
 // shellKind is the shell that was named, or the one that runs this, which may differ

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/shell/docker"
 	"github.com/seed-3119e985/genv/cmd/genv/shell/smi"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -60,36 +61,38 @@ func (p *program) startShim(ctx context.Context, name string, args []string) (in
 	}.Run(ctx)
 }
 
-// container is what a container may use.
-func (w *person) container(ctx context.Context) (docker.Environment, error) {
+// environment is the one that this shell claims to be in, with the state files.
+func (w *person) environment(ctx context.Context) (state.Files, *snapshot.Environment, error) {
 	files, err := w.StateFiles(ctx)
 	if err != nil {
-		return docker.Environment{}, err
+		return files, nil, err
 	}
 	env := files.Environment(w.eid)
 	if env == nil {
-		return docker.Environment{}, endedError{w.eid}
+		return files, nil, endedError{w.eid}
+	}
+	return files, env, nil
+}
+
+// container is what a container may use.
+func (w *person) container(ctx context.Context) (docker.Environment, error) {
+	files, env, err := w.environment(ctx)
+	if err != nil {
+		return docker.Environment{}, err
 	}
 	return docker.Environment{EID: w.eid, Name: env.Config.Name, Devices: files.AttachedTo(w.eid)}, nil
 }
 
 // view is what nvidia-smi shows.
 func (w *person) view(ctx context.Context) (smi.View, error) {
-	files, err := w.StateFiles(ctx)
-	if err != nil {
-		return smi.View{}, err
-	}
-	env := files.Environment(w.eid)
-	if env == nil {
-		return smi.View{}, endedError{w.eid}
-	}
+	files, _, err := w.environment(ctx)
 	view := smi.View{Owns: w.owns}
 	for i := range files.Devices {
 		if a := files.Devices[i].Attachment(w.eid); a != nil {
 			view.Devices = append(view.Devices, smi.Device{Index: files.Devices[i].Index, Capacity: a.GPUMemory})
 		}
 	}
-	return view, nil
+	return view, err
 }
 
 // owns says whether a process was started in this environment; no if this user may
