@@ -12,7 +12,7 @@ import (
 )
 
 // Parse reads a policy file; name is for messages and sources. Its error is a
-// *strictyaml.Error, one line with the first problem and its place.
+// *strictyaml.ParseError, one line with the first problem and its place.
 func Parse(name string, data []byte) (*File, error) {
 	file, doc := parse(name, data)
 	if err := doc.Err(); err != nil {

@@ -30,7 +30,7 @@ func refused(t *testing.T, tests []bad) {
 			require.ErrorContains(t, err, test.want)
 			require.NotContains(t, err.Error(), "\n")
 			require.Nil(t, file, "nothing of a broken policy may come into force")
-			var e *strictyaml.Error
+			var e *strictyaml.ParseError
 			require.ErrorAs(t, err, &e)
 		})
 	}
@@ -41,15 +41,15 @@ func TestRefusedSettings(t *testing.T) {
 		{"unknown top key", "default: {}", `p.yaml:1:1: unknown key "default"; did you mean "defaults"?`},
 		{"unknown rule", "defaults:\n  env-device: true", `p.yaml:2:3: unknown key "env-device"; did you mean "env-devices"?`},
 		{"a flag's name", "defaults:\n  max-device-per-users: 3", `p.yaml:2:3: unknown key "max-device-per-users"; did you mean "max-devices-per-user"?`},
-		{"far from all", "defaults:\n  colour: 3", `p.yaml:2:3: unknown key "colour"; known are env-devices, env-memory, grace, idle, kill, max-devices-per-user, max-duration, max-envs-per-user, max-memory-per-user, non-env-processes, sudo-users, unknown-environment, warn`},
-		{"empty", "", "p.yaml:1:1: there is nothing in the file but comments; write its keys"},
+		{"far from all", "defaults:\n  colour: 3", `p.yaml:2:3: unknown key "colour"; use one of env-devices, env-memory, grace, idle, kill, max-devices-per-user, max-duration, max-envs-per-user, max-memory-per-user, non-env-processes, sudo-users, unknown-environment, warn`},
+		{"empty", "", "p.yaml:1:1: the file is empty or contains only comments; write its keys"},
 		{"cap of -1", "defaults:\n  max-devices-per-user: -1", "p.yaml:2:25: a cap of -1 is negative; write 0 or more, or false for no cap"},
 		{"cap of half", "defaults:\n  max-envs-per-user: 1.5", "p.yaml:2:22: max-envs-per-user: 1.5 is not a whole number from 0 to 1000000"},
-		{"cap as text", "defaults:\n  max-envs-per-user: two", "p.yaml:2:22: max-envs-per-user: expected a number, as in `0`, but there is text \"two\""},
+		{"cap as text", "defaults:\n  max-envs-per-user: two", "p.yaml:2:22: max-envs-per-user: expected a number, as in `0`, but found text \"two\""},
 		{"cap that is true", "defaults:\n  max-devices-per-user: true", "p.yaml:2:25: max-devices-per-user: true does not say how; write 2, or false for none"},
 		{"memory", "defaults:\n  max-memory-per-user: lots", `p.yaml:2:24: "lots" is not an amount of memory: write a whole number with a unit of b, k, m, g, ki, mi or gi, such as 4g, or false for no cap`},
 		{"negative memory", "defaults:\n  max-memory-per-user: -4g", `p.yaml:2:24: "-4g" is not an amount of memory`},
-		{"a rule as text", "defaults:\n  env-memory: on", "p.yaml:2:15: env-memory: expected true or false, as in `true`, but there is text \"on\""},
+		{"a rule as text", "defaults:\n  env-memory: on", "p.yaml:2:15: env-memory: expected true or false, as in `true`, but found text \"on\""},
 		{"idle without a time", "defaults:\n  idle: {below: 5%}", "p.yaml:2:10: idle: the time is missing; write it as {after: 2h}"},
 		{"idle that is true", "defaults:\n  idle: true", "p.yaml:2:9: idle: true does not say how; write {after: 2h, below: 5%}, or false for none"},
 		{"idle too short", "defaults:\n  idle: {after: 10s}", "p.yaml:2:17: after: 10s is not from 1m to 365d"},
@@ -76,9 +76,9 @@ func TestRefusedOverrides(t *testing.T) {
 		{"grace by user", users + "grace: 1s", "p.yaml:4:14: grace cannot differ by user; select hosts, or put the users under `exempt:`"},
 		{"without selectors", "overrides:\n  - set: {env-memory: false}", "p.yaml:2:5: the override applies to all users and hosts at all times; name hosts, labels, users or when, or move it to `defaults:`"},
 		{"sets nothing", "overrides:\n  - users: [bob]", "p.yaml:2:5: the override sets nothing; add `set:` with the settings that differ"},
-		{"settings outside set", "overrides:\n  - users: [bob]\n    max-devices-per-user: 3", `p.yaml:3:5: unknown key "max-devices-per-user"; known are hosts, labels, set, users, when`},
-		{"a mapping of overrides", "overrides:\n  bob: {}", "p.yaml:2:3: overrides: expected a list, as in `- item`, but there is a mapping"},
-		{"text as override", "overrides:\n  - bob", "p.yaml:2:5: expected a mapping, as in `key: value`, but there is text \"bob\""},
+		{"settings outside set", "overrides:\n  - users: [bob]\n    max-devices-per-user: 3", `p.yaml:3:5: unknown key "max-devices-per-user"; use one of hosts, labels, set, users, when`},
+		{"a mapping of overrides", "overrides:\n  bob: {}", "p.yaml:2:3: overrides: expected a list, as in `- item`, but found a mapping"},
+		{"text as override", "overrides:\n  - bob", "p.yaml:2:5: expected a mapping, as in `key: value`, but found text \"bob\""},
 		{"unknown group", "overrides:\n  - users: [\"@stundets\"]\n    set: {idle: false}\ngroups:\n  students: [a]", "p.yaml:2:13: @stundets: no such group in `groups:`; did you mean @students?"},
 		{"no groups", "overrides:\n  - users: [\"@x\"]\n    set: {idle: false}", "p.yaml:2:13: @x: no such group in `groups:`; add it there"},
 		{"two users in one word", "overrides:\n  - users: [\"a, b\"]\n    set: {idle: false}", `p.yaml:2:13: "a, b" is not a user name; write one name, or "@group"`},
@@ -95,7 +95,7 @@ func TestRefusedSchedules(t *testing.T) {
 		{"no zone", "schedules:\n  s: [{days: mon}]", "p.yaml:2:3: schedules: the time zone is missing; add `timezone:` with a name as Europe/Berlin or UTC"},
 		{"unknown zone", "timezone: Europe/Berlim", `p.yaml:1:11: timezone: "Europe/Berlim" is not known; write a name as Europe/Berlin, Asia/Jerusalem or UTC`},
 		{"this machine's zone", "timezone: Local", `p.yaml:1:11: timezone: "Local" is not known`},
-		{"unknown schedule", "timezone: UTC\nschedules:\n  office: [{hours: 8-18}]\noverrides:\n  - when: ofice\n    set: {idle: false}", `p.yaml:5:11: when: "ofice" is not known here; did you mean "office"?`},
+		{"unknown schedule", "timezone: UTC\nschedules:\n  office: [{hours: 8-18}]\noverrides:\n  - when: ofice\n    set: {idle: false}", `p.yaml:5:11: when: unknown value "ofice"; did you mean "office"?`},
 		{"no schedules", "overrides:\n  - when: office\n    set: {idle: false}", "p.yaml:2:11: when: there are no schedules in the file; add some under `schedules:`"},
 		{"no hours", "timezone: UTC\nschedules:\n  s: []", "p.yaml:3:6: the schedule has no hours; write them as {days: mon-fri, hours: 8-18}"},
 		{"full names", schedules + "{days: monday}", `p.yaml:4:14: days: "monday" is not known; write them as mon-fri, with mon, tue, wed, thu, fri, sat, sun`},
@@ -114,7 +114,7 @@ func TestRefusedFleetSettings(t *testing.T) {
 	refused(t, []bad{
 		{"a limit over all", "limits: {max-percent: 101}", "p.yaml:1:23: max-percent: 101 is not a whole number from 0 to 100"},
 		{"a negative limit", "limits: {max-terminations: -1}", "p.yaml:1:28: max-terminations: -1 is not a whole number from 0 to 1000000"},
-		{"unreachable", "unreachable: holt", `p.yaml:1:14: unreachable: "holt" is not known here; did you mean "hold"?`},
+		{"unreachable", "unreachable: holt", `p.yaml:1:14: unreachable: unknown value "holt"; did you mean "hold"?`},
 		{"tell-users", "tell-users: maybe", "p.yaml:1:13: tell-users: expected true or false"},
 	})
 }
@@ -122,8 +122,8 @@ func TestRefusedFleetSettings(t *testing.T) {
 func TestRefusedExemptions(t *testing.T) {
 	refused(t, []bad{
 		{"uid", "exempt: {uids: [-1]}", "p.yaml:1:17: -1 is not a whole number from 0 to 4294967294"},
-		{"uid as name", "exempt: {uids: [root]}", "p.yaml:1:17: expected a number, as in `0`, but there is text \"root\""},
-		{"a daemon that is not protected", "unprotected: [nvidia-cuda-mps-sever]", `p.yaml:1:15: "nvidia-cuda-mps-sever" is not known here; did you mean "nvidia-cuda-mps-server"?`},
+		{"uid as name", "exempt: {uids: [root]}", "p.yaml:1:17: expected a number, as in `0`, but found text \"root\""},
+		{"a daemon that is not protected", "unprotected: [nvidia-cuda-mps-sever]", `p.yaml:1:15: unknown value "nvidia-cuda-mps-sever"; did you mean "nvidia-cuda-mps-server"?`},
 		{"no time to end", "defaults: {grace: 0s}", "p.yaml:1:19: grace: 0s is not from 1s to 10m"},
 		{"unknown exemption", "exempt: {user: [root]}", `p.yaml:1:10: unknown key "user"; did you mean "users"?`},
 		{"exempt group", "exempt: {users: [\"@x\"]}", "p.yaml:1:18: @x: no such group in `groups:`; add it there"},
@@ -142,14 +142,14 @@ func TestRefusedHooks(t *testing.T) {
 	refused(t, []bad{
 		{"hook without a way", "hooks:\n  - timeout: 5s", "p.yaml:2:5: a hook is either a command or a webhook"},
 		{"hook with both", "hooks:\n  - command: [/bin/x]\n    webhook: https://x", "p.yaml:2:5: a hook is either a command or a webhook"},
-		{"a shell line", "hooks:\n  - command: notify me", "p.yaml:2:14: command: expected a list, as in `- item`, but there is text \"notify me\""},
+		{"a shell line", "hooks:\n  - command: notify me", "p.yaml:2:14: command: expected a list, as in `- item`, but found text \"notify me\""},
 		{"a program by search", "hooks:\n  - command: [notify]", "p.yaml:2:14: the command begins with the full path of a program, as in [/usr/local/bin/notify, --quiet]"},
 		{"no program", "hooks:\n  - command: []", "p.yaml:2:14: the command begins with the full path of a program"},
 		{"a file as web address", "hooks:\n  - webhook: file:///etc/passwd", `p.yaml:2:14: "file:///etc/passwd" is not a web address; write it as https://chat.example.org/hooks/1`},
 		{"a web address without host", "hooks:\n  - webhook: https:///x", `p.yaml:2:14: "https:///x" is not a web address`},
 		{"a hook that may hang", "hooks:\n  - command: [/bin/x]\n    timeout: 2h", "p.yaml:3:14: timeout: 2h is not from 100ms to 1m"},
 		{"tries without end", "hooks:\n  - command: [/bin/x]\n    retries: 100", "p.yaml:3:14: retries: 100 is not a whole number from 0 to 10"},
-		{"unknown event", "hooks:\n  - command: [/bin/x]\n    events: [warned]", `p.yaml:3:14: "warned" is not known here; did you mean "warn"?`},
+		{"unknown event", "hooks:\n  - command: [/bin/x]\n    events: [warned]", `p.yaml:3:14: unknown value "warned"; did you mean "warn"?`},
 	})
 }
 

@@ -8,11 +8,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Keys are the keys that a mapping may have, each with the reader of its value.
+// Keys are the keys that a mapping may have, each with a function that reads its value.
 type Keys map[string]func(*Node)
 
-// Map reads a mapping whose keys are known, in the order of the file. A key
-// that is not known is an error that says which one may have been meant.
+// Map reads a mapping with fixed keys, in the order of the file. Another key is an
+// error, which suggests a valid one.
 func (n *Node) Map(keys Keys) {
 	if !n.want(mapping, "key: value") {
 		return
@@ -27,12 +27,9 @@ func (n *Node) Map(keys Keys) {
 	}
 }
 
-// Each reads a mapping whose keys are names of the writer's choice, in the
-// order of the file.
+// Each reads a mapping with any keys, in the order of the file.
 func (n *Node) Each(read func(key, value *Node)) {
-	if !n.want(mapping, "name: value") {
-		return
-	}
+	n.want(mapping, "name: value")
 	for _, f := range n.fields {
 		read(f.key, f.value)
 	}
@@ -40,9 +37,7 @@ func (n *Node) Each(read func(key, value *Node)) {
 
 // List reads a list in its order.
 func (n *Node) List(read func(*Node)) {
-	if !n.want(list, "- item") {
-		return
-	}
+	n.want(list, "- item")
 	for _, item := range n.items {
 		read(item)
 	}
@@ -54,10 +49,10 @@ func (n *Node) OneOf(words ...string) string {
 	if word == "" || slices.Contains(words, word) {
 		return word
 	}
-	n.Failf("%s%q is not known here; %s", n.label(), word, hint(word, words))
+	n.failf("unknown value %q; %s", word, hint(word, words))
 	return ""
 }
 
-func hint(word string, known []string) string {
-	return text.Hint(word, known, "known are "+strings.Join(known, ", "))
+func hint(word string, valid []string) string {
+	return text.Hint(word, valid, "use one of "+strings.Join(valid, ", "))
 }

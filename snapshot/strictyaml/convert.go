@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -10,10 +11,10 @@ import (
 type kind int
 
 const (
-	absent  kind = iota // nothing, or something that was refused already
-	null                // a key with nothing behind it
+	absent  kind = iota // no value, or one that was refused
+	null                // a key without a value
 	boolean             // true or false
-	number              // as it is written, in text
+	number              // as it is written
 	word                // quoted or plain text
 	list
 	mapping
@@ -21,24 +22,24 @@ const (
 
 var kindNames = [...]string{"nothing", "nothing", "true or false", "a number", "text", "a list", "a mapping"}
 
-// convert makes a tree of our own of the parser's, and refuses what is not the
-// simple YAML that this package reads.
+// convert makes a Node from the parser's, and refuses what this package does not support.
 func (d *Document) convert(n ast.Node, depth int) *Node {
-	node := d.at(n)
+	node := d.newNode(n)
 	if depth > maxDepth {
-		return node.refuse("values nest too deep; write it flatter")
+		node.refuse("values are nested too deeply; use fewer levels")
+		return node
 	}
 	switch n := n.(type) {
 	case *ast.NullNode:
 		node.kind = null
 	case *ast.BoolNode:
-		node.kind, node.flag = boolean, n.Value
+		node.kind, node.text = boolean, strconv.FormatBool(n.Value)
 	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
 		node.kind, node.text = number, n.GetToken().Value
 	case *ast.StringNode:
 		node.setWord(n.Value)
 	case *ast.LiteralNode:
-		node.refuse("text stands on one line; write it behind the key, in quotes if need be")
+		node.refuse("text over several lines is not supported; write it after the key, in quotes if necessary")
 	case *ast.SequenceNode:
 		node.kind = list
 		for _, item := range n.Values {
@@ -49,7 +50,7 @@ func (d *Document) convert(n ast.Node, depth int) *Node {
 	case *ast.MappingValueNode:
 		node.addFields([]*ast.MappingValueNode{n}, depth)
 	default:
-		node.refuse("anchors, aliases and tags are not read; write the value itself")
+		node.refuse("anchors, aliases and tags are not supported; write the value itself")
 	}
 	return node
 }
@@ -57,48 +58,47 @@ func (d *Document) convert(n ast.Node, depth int) *Node {
 func (n *Node) addFields(values []*ast.MappingValueNode, depth int) {
 	n.kind = mapping
 	for _, v := range values {
-		key := n.doc.at(v.Key)
+		key := n.doc.newNode(v.Key)
 		switch k := v.Key.(type) {
 		case *ast.StringNode:
 			key.setWord(k.Value)
 		case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 			key.setWord(k.GetToken().Value)
 		default:
-			key.refuse("a key is one word; merge keys, lists and mappings are not read as keys")
+			key.refuse("a key must be a single word; merge keys, lists and mappings are not supported as keys")
 		}
 		if key.kind == word {
 			value := n.doc.convert(v.Value, depth+1)
 			if value.key = key.text; value.kind == null {
-				value.line, value.column = key.line, key.column // there is nothing else to point at
+				value.place = key.place // there is nothing else to point at
 			}
 			n.fields = append(n.fields, field{key, value})
 		}
 	}
 	if len(n.fields) > 0 { // the parser's own place is the first colon
-		n.line, n.column = n.fields[0].key.line, n.fields[0].key.column
+		n.place = n.fields[0].key.place
 	}
 }
 
 func (n *Node) setWord(text string) {
-	if strings.IndexFunc(text, unicode.IsControl) >= 0 {
-		n.refuse("the text holds a line break or another control character; remove it")
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		n.refuse("the text contains a line break or another control character; remove it")
 		return
 	}
 	n.kind, n.text = word, text
 }
 
-// refuse records an error; the node stays without a value, so that it is not
-// complained about twice.
-func (n *Node) refuse(message string) *Node {
+// refuse records an error. The node stays without a value, so that there is no second
+// error about it.
+func (n *Node) refuse(message string) {
 	n.kind = absent
-	n.doc.fail(n.line, n.column, message)
-	return n
+	n.Failf("%s", message)
 }
 
-func (d *Document) at(n ast.Node) *Node {
-	node := &Node{doc: d, line: 1, column: 1}
+func (d *Document) newNode(n ast.Node) *Node {
+	node := &Node{doc: d, place: d.place(1, 1)}
 	if token := n.GetToken(); token != nil && token.Position != nil {
-		node.line, node.column = token.Position.Line, token.Position.Column
+		node.place = d.place(token.Position.Line, token.Position.Column)
 	}
 	return node
 }

@@ -1,6 +1,6 @@
-// Package strictyaml reads configuration files of which nothing may be
-// misread: an unknown key, a wrong type, a key that stands twice are errors
-// that name the file, line and column, and what was meant.
+// Package strictyaml reads configuration files strictly: an unknown key, a wrong type
+// or a duplicate key is an error that names the file, line and column, and how to
+// correct it.
 //
 //	doc := strictyaml.Parse("hosts.yaml", data)
 //	doc.Root().Map(strictyaml.Keys{
@@ -9,12 +9,11 @@
 //	})
 //	if err := doc.Err(); err != nil { … }
 //
-// Errors are gathered in the document, so that a reader of a file is a plain
-// list of what it expects; a value that is wrong reads as zero. Nothing that
-// was read may be used before Err was asked.
+// Errors are collected in the document, so that a caller just lists what it expects; a
+// wrong value is read as zero. Check Err before you use any value.
 //
-// It reads a simple YAML: one document, no anchors, aliases, merge keys or tags
-// (so that a short file cannot become a long one), and words of one line. It
-// converts nothing: "yes" is no bool and 22 is no text. Which keys there are,
-// and what they mean, is the business of its callers.
+// It supports a subset of YAML: one document, no anchors, aliases, merge keys or tags
+// (so that a short file cannot expand into a long one), and text on one line. It
+// converts nothing: "yes" is not a bool and 22 is not text. It does not know which keys
+// there are or what they mean.
 package strictyaml

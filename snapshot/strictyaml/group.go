@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// Groups says how a mapping of names to lists is read, whose items are words or
-// other groups, written @name.
+// Groups reads a mapping of group names to lists. An item of a list is a word, or the
+// name of another group after an @.
 type Groups struct {
-	// Members is what an item that names no group stands for. It reports its
-	// errors at the item.
+	// Members returns the members that an item without @ names. It records its errors
+	// at the item.
 	Members func(item *Node) []string
-	// Other is the members of a group that is defined elsewhere, or the error
-	// that there is none, which ends with the next step.
+	// Other returns the members of a group that is not defined in the mapping, or an
+	// error that ends with the next step.
 	Other func(name string) ([]string, error)
-	// Fold is the form in which members are compared; each stands in a group
-	// once.
+	// Fold converts a member to the form in which members are compared. Each member is
+	// in a group once.
 	Fold func(member string) string
 }
 
-// grouping is a mapping of groups that is being read. They may name each other
-// in any order but not in a circle.
+// grouping is a mapping of groups while it is read. Groups may contain each other in
+// any order, but not in a cycle.
 type grouping struct {
 	Groups
 	written map[string]*Node
@@ -35,10 +35,10 @@ func (g Groups) Read(n *Node) map[string][]string {
 	n.Each(func(key, value *Node) {
 		name := strings.TrimPrefix(key.Text(), "@")
 		switch {
-		case strings.ContainsFunc(name, strange) || name == "" || name[0] == '-':
-			key.Failf("%q is no name for a group; use letters, digits, '-', '_' and '.'", name)
+		case strings.ContainsFunc(name, invalidInGroup) || name == "" || name[0] == '-':
+			key.Failf("%q is not a valid group name; use letters, digits, '-', '_' and '.'", name)
 		case r.written[name] != nil:
-			key.Failf("group %s stands twice; remove one of them", name)
+			key.Failf("group %s is defined twice; remove one of the definitions", name)
 		default:
 			r.written[name] = value
 			order = append(order, name)
@@ -50,8 +50,8 @@ func (g Groups) Read(n *Node) map[string][]string {
 	return r.done
 }
 
-// strange is what names of groups are not made of.
-func strange(r rune) bool {
+// invalidInGroup says whether a character may not be in the name of a group.
+func invalidInGroup(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
 }
 
@@ -80,8 +80,8 @@ func (g *grouping) membersOf(item *Node) []string {
 		return g.Members(item)
 	}
 	if slices.Contains(g.path, name) {
-		circle := append(slices.Clone(g.path), name)
-		item.Failf("group %s contains itself: %s; remove one of these", name, strings.Join(circle, " > "))
+		cycle := append(slices.Clone(g.path), name)
+		item.Failf("group %s contains itself: %s; remove one of these", name, strings.Join(cycle, " > "))
 		return nil
 	}
 	if _, ok := g.written[name]; ok {

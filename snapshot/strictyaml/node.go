@@ -3,30 +3,38 @@ package strictyaml
 import (
 	"fmt"
 	"strconv"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Node is a value in a document. Its readers record an error in the document
-// when the value is not of their type, and return zero.
+// Node is a value in a document. If the value does not have the type that a method
+// reads, the method records an error in the document and returns zero.
 type Node struct {
-	doc          *Document
-	kind         kind
-	key          string // of which it is the value, for messages; "" in a list
-	text         string
-	flag         bool
-	items        []*Node
-	fields       []field
-	line, column int
+	doc    *Document
+	place  Place
+	kind   kind
+	key    string // the key of the value, for messages; empty in a list
+	text   string // of a word, number or bool
+	items  []*Node
+	fields []field
 }
 
 type field struct{ key, value *Node }
 
 // Place is where the value begins.
-func (n *Node) Place() Place { return Place{File: n.doc.file, Line: n.line, Column: n.column} }
+func (n *Node) Place() Place { return n.place }
 
-// Failf records an error at the value's place. The message says what is wrong
-// and what to do about it.
-func (n *Node) Failf(format string, args ...any) {
-	n.doc.fail(n.line, n.column, fmt.Sprintf(format, args...))
+// Failf records an error at the value's place. The message says what is wrong and how
+// to correct it.
+func (n *Node) Failf(format string, args ...any) { n.doc.failf(n.place, format, args...) }
+
+// failf is Failf with the value's key before the message.
+func (n *Node) failf(format string, args ...any) {
+	if n.key != "" {
+		format, args = "%s: "+format, append([]any{n.key}, args...)
+	}
+	n.Failf(format, args...)
 }
 
 // IsMap says whether the value is a mapping.
@@ -41,22 +49,12 @@ func (n *Node) IsText() bool { return n.kind == word }
 // IsBool says whether the value is true or false.
 func (n *Node) IsBool() bool { return n.kind == boolean }
 
-// want says whether the node is of a kind, and complains if it is not.
+// want says whether the value is of a kind, and records an error if it is not.
 func (n *Node) want(k kind, example string) bool {
-	if n.kind == k {
-		return true
+	if n.kind != k && n.kind != absent { // an absent value has its error already
+		n.failf("expected %s, as in `%s`, but found %s", kindNames[k], example, n.describe())
 	}
-	if n.kind != absent { // what is absent was complained about
-		n.Failf("%sexpected %s, as in `%s`, but there is %s", n.label(), kindNames[k], example, n.describe())
-	}
-	return false
-}
-
-func (n *Node) label() string {
-	if n.key == "" {
-		return ""
-	}
-	return n.key + ": "
+	return n.kind == k
 }
 
 func (n *Node) describe() string {
@@ -64,7 +62,7 @@ func (n *Node) describe() string {
 	case word, number:
 		return fmt.Sprintf("%s %q", kindNames[n.kind], n.text)
 	case boolean:
-		return strconv.FormatBool(n.flag)
+		return n.text
 	default:
 		return kindNames[n.kind]
 	}
@@ -73,32 +71,25 @@ func (n *Node) describe() string {
 // Text is a text that is not empty.
 func (n *Node) Text() string {
 	if n.kind == number || n.kind == boolean {
-		n.Failf("%sexpected text, but there is %s; put it in quotes", n.label(), n.describe())
+		n.failf("expected text, but found %s; put it in quotes", n.describe())
 		return ""
 	}
 	if n.want(word, "word") && n.text == "" {
-		n.Failf("%sthe text is empty; write it, or remove the line", n.label())
+		n.failf("the text is empty; write it, or remove the line")
 	}
 	return n.text
 }
 
-// Scalar is a text, number or bool as it is written, which may be empty.
+// Scalar is a text, number or bool as it is written. It may be empty.
 func (n *Node) Scalar() string {
-	switch n.kind {
-	case number:
-		return n.text
-	case boolean:
-		return strconv.FormatBool(n.flag)
-	case word:
-		return n.text
-	default:
+	if n.kind != number && n.kind != boolean {
 		n.want(word, "word")
-		return ""
 	}
+	return n.text
 }
 
-// Bool is true or false, and not one of their other names.
-func (n *Node) Bool() bool { return n.want(boolean, "true") && n.flag }
+// Bool is true or false; YAML's other names for them are errors.
+func (n *Node) Bool() bool { return n.want(boolean, "true") && n.text == "true" }
 
 // Int is a whole decimal number from low to high.
 func (n *Node) Int(low, high int) int {
@@ -107,8 +98,26 @@ func (n *Node) Int(low, high int) int {
 	}
 	i, err := strconv.Atoi(n.text) // 010 is 10 here, and not octal
 	if err != nil || i < low || i > high {
-		n.Failf("%s%s is not a whole number from %d to %d", n.label(), n.text, low, high)
+		n.failf("%s is not a whole number from %d to %d", n.text, low, high)
 		return 0
 	}
 	return i
+}
+
+// Duration is a duration from low to high in the syntax of text.ParseDuration: 10s,
+// 15m, 1h30m or 7d, or seconds without a unit.
+func (n *Node) Duration(low, high time.Duration) time.Duration {
+	if n.kind != number && !n.want(word, "10s") {
+		return 0
+	}
+	d, err := text.ParseDuration(n.text)
+	if err != nil {
+		n.failf("%v", err)
+		return 0
+	}
+	if d < low || d > high {
+		n.failf("%s is not from %s to %s", n.text, text.FormatDuration(low), text.FormatDuration(high))
+		return 0
+	}
+	return d
 }

@@ -59,17 +59,17 @@ func TestValues(t *testing.T) {
 func TestErrors(t *testing.T) {
 	const quotes = `; put quotes around words with special characters, as in "@group" or ["gpu-[01-04]"]`
 	tests := []struct{ name, data, want string }{
-		{"empty", "", "f.yaml:1:1: there is nothing in the file but comments; write its keys"},
-		{"comments only", "# a\n", `f.yaml:1:1: there is nothing in the file but comments; write its keys (in "# a")`},
+		{"empty", "", "f.yaml:1:1: the file is empty or contains only comments; write its keys"},
+		{"comments only", "# a\n", `f.yaml:1:1: the file is empty or contains only comments; write its keys (in "# a")`},
 		{"unknown key", "txet: a", `f.yaml:1:1: unknown key "txet"; did you mean "text"? (in "txet: a")`},
-		{"far from all", "zzzzzz: a", `f.yaml:1:1: unknown key "zzzzzz"; known are choice, count, flag, list, names, scalar, text, wait (in "zzzzzz: a")`},
-		{"number for text", "text: 22", `f.yaml:1:7: text: expected text, but there is a number "22"; put it in quotes (in "text: 22")`},
-		{"bool for text", "text: false", `f.yaml:1:7: text: expected text, but there is false; put it in quotes (in "text: false")`},
+		{"far from all", "zzzzzz: a", `f.yaml:1:1: unknown key "zzzzzz"; use one of choice, count, flag, list, names, scalar, text, wait (in "zzzzzz: a")`},
+		{"number for text", "text: 22", `f.yaml:1:7: text: expected text, but found a number "22"; put it in quotes (in "text: 22")`},
+		{"bool for text", "text: false", `f.yaml:1:7: text: expected text, but found false; put it in quotes (in "text: false")`},
 		{"empty text", `text: ""`, `f.yaml:1:7: text: the text is empty; write it, or remove the line (in "text: \"\"")`},
-		{"no text", "text: ~", "f.yaml:1:1: text: expected text, as in `word`, but there is nothing (in \"text: ~\")"},
-		{"yes", "flag: yes", "f.yaml:1:7: flag: expected true or false, as in `true`, but there is text \"yes\" (in \"flag: yes\")"},
-		{"a misspelt choice", "choice: holt", `f.yaml:1:9: choice: "holt" is not known here; did you mean "hold"? (in "choice: holt")`},
-		{"no choice", "choice: maybe", `f.yaml:1:9: choice: "maybe" is not known here; known are ignore, hold (in "choice: maybe")`},
+		{"no text", "text: ~", "f.yaml:1:1: text: expected text, as in `word`, but found nothing (in \"text: ~\")"},
+		{"yes", "flag: yes", "f.yaml:1:7: flag: expected true or false, as in `true`, but found text \"yes\" (in \"flag: yes\")"},
+		{"a misspelt choice", "choice: holt", `f.yaml:1:9: choice: unknown value "holt"; did you mean "hold"? (in "choice: holt")`},
+		{"no choice", "choice: maybe", `f.yaml:1:9: choice: unknown value "maybe"; use one of ignore, hold (in "choice: maybe")`},
 		{"too high", "count: 101", `f.yaml:1:8: count: 101 is not a whole number from -5 to 100 (in "count: 101")`},
 		{"too low", "count: -6", `f.yaml:1:8: count: -6 is not a whole number from -5 to 100 (in "count: -6")`},
 		{"hexadecimal", "count: 0x10", `f.yaml:1:8: count: 0x10 is not a whole number from -5 to 100 (in "count: 0x10")`},
@@ -82,31 +82,31 @@ func TestErrors(t *testing.T) {
 		{"too long", "wait: 31d", `f.yaml:1:7: wait: 31d is not from 0s to 30d (in "wait: 31d")`},
 		{"days of what", "wait: 1.5d", `f.yaml:1:7: wait: "1.5d" is not a duration; write it as 10s, 500ms, 15m, 1h30m or 7d (in "wait: 1.5d")`},
 		{"days backwards", "wait: 2d-1h", `f.yaml:1:7: wait: "2d-1h" is not a duration; write it as 10s, 500ms, 15m, 1h30m or 7d (in "wait: 2d-1h")`},
-		{"list for duration", "wait: [1s]", "f.yaml:1:7: wait: expected text, as in `10s`, but there is a list (in \"wait: [1s]\")"},
-		{"list for text", "text: [a]", "f.yaml:1:7: text: expected text, as in `word`, but there is a list (in \"text: [a]\")"},
-		{"text for list", "list: a", "f.yaml:1:7: list: expected a list, as in `- item`, but there is text \"a\" (in \"list: a\")"},
-		{"list for mapping", "names: [a]", "f.yaml:1:8: names: expected a mapping, as in `name: value`, but there is a list (in \"names: [a]\")"},
+		{"list for duration", "wait: [1s]", "f.yaml:1:7: wait: expected text, as in `10s`, but found a list (in \"wait: [1s]\")"},
+		{"list for text", "text: [a]", "f.yaml:1:7: text: expected text, as in `word`, but found a list (in \"text: [a]\")"},
+		{"text for list", "list: a", "f.yaml:1:7: list: expected a list, as in `- item`, but found text \"a\" (in \"list: a\")"},
+		{"list for mapping", "names: [a]", "f.yaml:1:8: names: expected a mapping, as in `name: value`, but found a list (in \"names: [a]\")"},
 		{"twice", "text: a\ntext: b", `f.yaml:2:1: mapping key "text" already defined at [1:1] (in "text: b")`},
-		{"anchor", "text: &x a", `f.yaml:1:7: anchors, aliases and tags are not read; write the value itself (in "text: &x a")`},
-		{"tag", "text: !!str a", `f.yaml:1:7: anchors, aliases and tags are not read; write the value itself (in "text: !!str a")`},
-		{"merge", "<<: {text: a}", `f.yaml:1:1: a key is one word; merge keys, lists and mappings are not read as keys (in "<<: {text: a}")`},
+		{"anchor", "text: &x a", `f.yaml:1:7: anchors, aliases and tags are not supported; write the value itself (in "text: &x a")`},
+		{"tag", "text: !!str a", `f.yaml:1:7: anchors, aliases and tags are not supported; write the value itself (in "text: !!str a")`},
+		{"merge", "<<: {text: a}", `f.yaml:1:1: a key must be a single word; merge keys, lists and mappings are not supported as keys (in "<<: {text: a}")`},
 		{"complex key", "? [a]\n: b", `f.yaml:2:1: found an invalid key for this map (in ": b")`},
-		{"block text", "text: |\n  a\n  b\n", `f.yaml:1:7: text stands on one line; write it behind the key, in quotes if need be (in "text: |")`},
-		{"control character", `text: "a\x1b[1m"`, `f.yaml:1:7: the text holds a line break or another control character; remove it (in "text: \"a\\x1b[1m\"")`},
-		{"two documents", "text: a\n---\ntext: b\n", `f.yaml:3:1: a second document begins here; a file holds one, so remove the --- before it (in "text: b")`},
+		{"block text", "text: |\n  a\n  b\n", `f.yaml:1:7: text over several lines is not supported; write it after the key, in quotes if necessary (in "text: |")`},
+		{"control character", `text: "a\x1b[1m"`, `f.yaml:1:7: the text contains a line break or another control character; remove it (in "text: \"a\\x1b[1m\"")`},
+		{"two documents", "text: a\n---\ntext: b\n", `f.yaml:3:1: a second document begins here, but a file may contain only one; remove the --- before it (in "text: b")`},
 		{"reserved", "list:\n  - @lab", `f.yaml:2:5: '@' is a reserved character` + quotes + ` (in "- @lab")`},
 		{"not UTF-8", "text: a\nscalar: \xff", "f.yaml:2:1: the line is not UTF-8; save the file as UTF-8 (in \"scalar: \\xff\")"},
-		{"deep", "list: " + strings.Repeat("[", 1<<20), `f.yaml:1:1: values nest deeper than 64 levels; close the brackets, or write it flatter (in "list: ` + strings.Repeat("[", 54) + `…")`},
-		{"deep by indentation", "list:\n" + strings.Repeat(" ", 130) + "- a", "f.yaml:2:1: values nest deeper than 64 levels; close the brackets, or write it flatter (in \"- a\")"},
-		{"deep lists", strings.Repeat("- ", 1<<20) + "a", `f.yaml:1:1: values nest deeper than 64 levels; close the brackets, or write it flatter (in "` + strings.Repeat("- ", 30) + `…")`},
+		{"deep", "list: " + strings.Repeat("[", 1<<20), `f.yaml:1:1: values are nested deeper than 64 levels; close the brackets, or use fewer levels (in "list: ` + strings.Repeat("[", 54) + `…")`},
+		{"deep by indentation", "list:\n" + strings.Repeat(" ", 130) + "- a", "f.yaml:2:1: values are nested deeper than 64 levels; close the brackets, or use fewer levels (in \"- a\")"},
+		{"deep lists", strings.Repeat("- ", 1<<20) + "a", `f.yaml:1:1: values are nested deeper than 64 levels; close the brackets, or use fewer levels (in "` + strings.Repeat("- ", 30) + `…")`},
 		{"a long key", strings.Repeat("k", 1000) + ": 1", `f.yaml:1:1: unknown key "` + strings.Repeat("k", 387) + `… (in "` + strings.Repeat("k", 60) + `…")`},
-		{"huge", "# " + strings.Repeat("a", strictyaml.MaxSize), `f.yaml:1:1: the file has 4194306 bytes, more than the 4194304 that are read; split it`},
+		{"huge", "# " + strings.Repeat("a", strictyaml.MaxSize), `f.yaml:1:1: the file has 4194306 bytes, more than the maximum of 4194304; split it`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, doc := read(test.data)
 			require.EqualError(t, doc.Err(), test.want)
-			var e *strictyaml.Error
+			var e *strictyaml.ParseError
 			require.ErrorAs(t, doc.Err(), &e)
 			require.Equal(t, "f.yaml", e.Place.File)
 		})
@@ -116,8 +116,8 @@ func TestErrors(t *testing.T) {
 func TestAllErrorsOfAFile(t *testing.T) {
 	_, doc := read("wait: soon\ncount: a\nflag: 3\n")
 	require.EqualError(t, doc.All(), "f.yaml:1:7: wait: \"soon\" is not a duration; write it as 10s, 500ms, 15m, 1h30m or 7d (in \"wait: soon\")\n"+
-		"f.yaml:2:8: count: expected a number, as in `-5`, but there is text \"a\" (in \"count: a\")\n"+
-		"f.yaml:3:7: flag: expected true or false, as in `true`, but there is a number \"3\" (in \"flag: 3\")")
+		"f.yaml:2:8: count: expected a number, as in `-5`, but found text \"a\" (in \"count: a\")\n"+
+		"f.yaml:3:7: flag: expected true or false, as in `true`, but found a number \"3\" (in \"flag: 3\")")
 
 	_, doc = read("list:\n" + strings.Repeat("  - 1\n", 1000))
 	require.Equal(t, 20, strings.Count(doc.All().Error(), "quotes"), "the rest tends to follow from the first")
@@ -162,7 +162,7 @@ func TestGroups(t *testing.T) {
 				if name == "others" {
 					return []string{"o1", "o2"}, nil
 				}
-				return nil, errors.New("nobody knows it; name another")
+				return nil, errors.New("no such group; name another")
 			},
 			Fold: strings.ToLower,
 		}.Read(doc.Root())
@@ -174,12 +174,12 @@ func TestGroups(t *testing.T) {
 
 	for data, want := range map[string]string{
 		"a: [\"@b\"]\nb: [\"@a\"]": "f.yaml:2:5: group a contains itself: a > b > a; remove one of these",
-		"a: [\"@c\"]":              "f.yaml:1:5: @c: nobody knows it; name another",
-		"a b: [x]":                 "f.yaml:1:1: \"a b\" is no name for a group; use letters, digits, '-', '_' and '.'",
-		"\"@\": [x]":               "f.yaml:1:1: \"\" is no name for a group; use letters, digits, '-', '_' and '.'",
-		"\"@a\": [x]\na: [y]":      "f.yaml:2:1: group a stands twice; remove one of them",
-		"a: [[x]]":                 "f.yaml:1:5: expected text, as in `word`, but there is a list",
-		"a: x":                     "f.yaml:1:4: a: expected a list, as in `- item`, but there is text \"x\"",
+		"a: [\"@c\"]":              "f.yaml:1:5: @c: no such group; name another",
+		"a b: [x]":                 "f.yaml:1:1: \"a b\" is not a valid group name; use letters, digits, '-', '_' and '.'",
+		"\"@\": [x]":               "f.yaml:1:1: \"\" is not a valid group name; use letters, digits, '-', '_' and '.'",
+		"\"@a\": [x]\na: [y]":      "f.yaml:2:1: group a is defined twice; remove one of the definitions",
+		"a: [[x]]":                 "f.yaml:1:5: expected text, as in `word`, but found a list",
+		"a: x":                     "f.yaml:1:4: a: expected a list, as in `- item`, but found text \"x\"",
 	} {
 		_, err := read(data)
 		require.ErrorContains(t, err, want)
@@ -202,7 +202,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		require.NotContains(t, err.Error(), "\n")
-		var e *strictyaml.Error
+		var e *strictyaml.ParseError
 		require.ErrorAs(t, err, &e)
 		require.Positive(t, e.Place.Line)
 		require.Positive(t, e.Place.Column)
