@@ -1,87 +1,84 @@
 package gpus
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 )
 
-// options are what the command line asks for; none of them is the plain table.
+// options are what the command line asks for; without any, the table is shown.
 type options struct {
-	list, query, xml    bool
-	queryGPU, queryApps []string
-	csv                 bool
-	noHeader, noUnits   bool
+	list, query, xml     bool
+	gpuFields, appFields []string
+	format               []string
 }
 
-var errCombination = errors.New("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n") //nolint:revive,staticcheck // nvidia-smi's words
-
-func parseArgs(args []string) (options, error) {
-	var o options
+// parseArgs also returns nvidia-smi's message about arguments that it refuses,
+// "" for none.
+func parseArgs(args []string) (o options, refusal string) {
 	for _, arg := range args {
-		if err := o.take(arg); err != nil {
-			return o, err
+		name, value, _ := strings.Cut(arg, "=")
+		switch name {
+		case "-L", "--list-gpus":
+			o.list = true
+		case "-q", "--query":
+			o.query = true
+		case "-x", "--xml-format":
+			o.xml = true
+		case "--query-gpu":
+			o.gpuFields = split(value)
+		case "--query-compute-apps":
+			o.appFields = split(value)
+		case "--format":
+			o.format = split(value)
+		default:
+			return o, notRecognized(arg)
 		}
 	}
+	return o, cmp.Or(o.badFormat(), badField(o.gpuFields, gpuRow(view{}, Device{})), badField(o.appFields, appRow(view{}, App{})), o.badCombination())
+}
+
+func split(list string) []string {
+	words := strings.Split(list, ",")
+	for i := range words {
+		words[i] = strings.TrimSpace(words[i])
+	}
+	return words
+}
+
+func notRecognized(arg string) string {
+	return fmt.Sprintf("Option %q is not recognized. Please run 'nvidia-smi -h' for help.\n", arg)
+}
+
+func (o *options) badFormat() string {
+	for _, word := range o.format {
+		if !slices.Contains([]string{"csv", "noheader", "nounits"}, word) {
+			return notRecognized("--format=" + strings.Join(o.format, ","))
+		}
+	}
+	return ""
+}
+
+func badField(fields []string, known map[string]string) string {
+	for _, name := range fields {
+		if _, ok := known[name]; !ok {
+			return fmt.Sprintf("Field %q is not a valid field to query.\n", name)
+		}
+	}
+	return ""
+}
+
+func (o *options) badCombination() string {
 	asked := 0
-	for _, mode := range []bool{o.list, o.query || o.xml, o.queryGPU != nil, o.queryApps != nil} {
+	for _, mode := range []bool{o.list, o.query || o.xml, o.gpuFields != nil, o.appFields != nil} {
 		if mode {
 			asked++
 		}
 	}
-	queries := o.queryGPU != nil || o.queryApps != nil
-	if asked > 1 || o.query != o.xml || queries != o.csv {
-		return o, errCombination
+	fields := o.gpuFields != nil || o.appFields != nil
+	if asked > 1 || o.query != o.xml || fields != slices.Contains(o.format, "csv") {
+		return "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n"
 	}
-	return o, nil
-}
-
-func (o *options) take(arg string) error {
-	name, value, _ := strings.Cut(arg, "=")
-	switch name {
-	case "-L", "--list-gpus":
-		o.list = true
-	case "-q", "--query":
-		o.query = true
-	case "-x", "--xml-format":
-		o.xml = true
-	case "--query-gpu":
-		return takeColumns(&o.queryGPU, value, gpuColumns)
-	case "--query-compute-apps":
-		return takeColumns(&o.queryApps, value, appColumns)
-	case "--format":
-		return o.takeFormat(value)
-	default:
-		return fmt.Errorf("Option %q is not recognized. Please run 'nvidia-smi -h' for help.\n", arg) //nolint:revive,staticcheck // nvidia-smi's words
-	}
-	return nil
-}
-
-func takeColumns(into *[]string, list string, known []column) error {
-	*into = []string{}
-	for name := range strings.SplitSeq(list, ",") {
-		name = strings.TrimSpace(name)
-		if !slices.ContainsFunc(known, func(c column) bool { return slices.Contains(c.names, name) }) {
-			return fmt.Errorf("Field %q is not a valid field to query.\n", name) //nolint:revive,staticcheck // nvidia-smi's words
-		}
-		*into = append(*into, name)
-	}
-	return nil
-}
-
-func (o *options) takeFormat(list string) error {
-	for word := range strings.SplitSeq(list, ",") {
-		switch strings.TrimSpace(word) {
-		case "csv":
-			o.csv = true
-		case "noheader":
-			o.noHeader = true
-		case "nounits":
-			o.noUnits = true
-		default:
-			return fmt.Errorf("Option %q is not recognized. Please run 'nvidia-smi -h' for help.\n", "--format="+list) //nolint:revive,staticcheck // nvidia-smi's words
-		}
-	}
-	return nil
+	return ""
 }

@@ -1,7 +1,6 @@
 // Package gpus simulates the GPUs of a host: a JSON file that lists devices and
 // the processes that use them, and a stand-in for nvidia-smi that prints that
-// file in nvidia-smi's formats. A process that has ended is on no device, as
-// with a real driver: the stand-in looks into /proc whenever it is asked.
+// file in nvidia-smi's formats, without processes that have ended.
 //
 //	host := gpus.Host{Devices: gpus.Devices("gpu-01", 8, "NVIDIA H100 80GB HBM3", 81559)}
 //	err := host.Write("gpus.json")
@@ -9,6 +8,4 @@
 //
 // Any program can be the stand-in: it calls Main when its own name is
 // nvidia-smi. The command in the folder nvidia-smi does nothing else.
-//
-// Nothing computes here, and nothing changes by itself but processes' ends.
 package gpus

@@ -1,10 +1,14 @@
 package gpus
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // Host is what a simulated host's driver knows.
@@ -14,12 +18,6 @@ type Host struct {
 	Devices []Device `json:"devices"`
 	Apps    []App    `json:"apps"`
 }
-
-// The versions of a host that names none.
-const (
-	defaultDriver = "550.163.01"
-	defaultCUDA   = "12.4"
-)
 
 // Device is a GPU. Devices are listed in the order of their index.
 type Device struct {
@@ -42,11 +40,11 @@ type MIG struct {
 type App struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // /proc/PID/stat field 22; 0 for whichever process has the PID
-	// Device is the index of the device; UUID names it otherwise, such as a
-	// MIG instance or a device that the host does not list.
+	// Device is the index of the device. UUID takes precedence: a MIG instance, or
+	// a device that the host does not list.
 	Device  int    `json:"device"`
 	UUID    string `json:"uuid,omitempty"`
-	UsedMiB *int64 `json:"used_mib"` // nil when the driver would not say
+	UsedMiB *int64 `json:"used_mib"` // nil if the driver does not report it
 	Name    string `json:"name"`
 }
 
@@ -55,7 +53,9 @@ type App struct {
 func Devices(seed string, n int, name string, totalMiB int64) []Device {
 	devices := make([]Device, n)
 	for i := range devices {
-		devices[i] = Device{Index: i, UUID: uuid(seed, i), Name: name, TotalMiB: totalMiB}
+		h := sha256.Sum256(fmt.Appendf(nil, "%s/%d", seed, i))
+		uuid := fmt.Sprintf("GPU-%x-%x-%x-%x-%x", h[0:4], h[4:6], h[6:8], h[8:10], h[10:16])
+		devices[i] = Device{Index: i, UUID: uuid, Name: name, TotalMiB: totalMiB}
 	}
 	return devices
 }
@@ -77,28 +77,31 @@ func Read(path string) (Host, error) {
 }
 
 // Write puts the host into a file in one step, so that no reader sees a part.
+// Only one caller may write to a path at a time.
 func (h Host) Write(path string) error {
 	data, err := json.MarshalIndent(h, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode the simulated GPUs: %w", err)
-	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".gpus-*")
-	if err != nil {
-		return fmt.Errorf("write the simulated GPUs: %w", err)
-	}
-	defer func() { _ = os.Remove(file.Name()) }() // nothing there after the rename
-	_, err = file.Write(append(data, '\n'))
-	if closing := file.Close(); err == nil {
-		err = closing
+	next := path + ".new"
+	if err == nil {
+		err = os.WriteFile(next, append(data, '\n'), 0o600)
 	}
 	if err == nil {
-		err = os.Chmod(file.Name(), 0o644) // other users' nvidia-smi reads it
+		err = os.Chmod(next, 0o644) // other users' nvidia-smi reads it, whatever the umask
 	}
 	if err == nil {
-		err = os.Rename(file.Name(), path)
+		err = os.Rename(next, path)
 	}
 	if err != nil {
 		return fmt.Errorf("write the simulated GPUs: %w", err)
 	}
 	return nil
+}
+
+// Living is the host without the apps of processes that have ended: a zombie
+// uses no GPU. root is where /proc is mounted.
+func (h Host) Living(root string) Host {
+	h.Apps = slices.DeleteFunc(slices.Clone(h.Apps), func(a App) bool {
+		alive, err := proc.FS{Root: root}.Alive(snapshot.PID(a.PID), snapshot.StartTime(a.Start))
+		return err != nil || !alive
+	})
+	return h
 }

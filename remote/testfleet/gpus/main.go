@@ -1,9 +1,9 @@
 package gpus
 
 import (
-	"cmp"
 	"fmt"
 	"io"
+	"os"
 	"time"
 )
 
@@ -13,62 +13,98 @@ const (
 	EnvFault = "GENV_SIM_FAULT" // one of the Fault… texts, or empty
 )
 
-// Main is nvidia-smi on a simulated host: args are without the program's name.
-// It returns the exit code; the codes and texts of failures are those of the
-// real program (man nvidia-smi, RETURN VALUE), on stdout as there.
-func Main(args []string, stdout, stderr io.Writer, getenv func(string) string) int {
-	if code, failed := fail(getenv(EnvFault), stdout); failed {
-		return code
-	}
-	options, err := parseArgs(args)
-	if err != nil {
-		fmt.Fprintf(stdout, "%v\n", err)
-		return exitUsage
-	}
-	path := getenv(EnvFile)
-	if path == "" {
-		fmt.Fprintf(stderr, "the simulated nvidia-smi needs %s, the path of the host's GPUs\n", EnvFile)
-		return exitUnknown
-	}
-	host, err := Read(path)
-	if err != nil {
-		fmt.Fprintf(stderr, "%v\n", err)
-		return exitUnknown
-	}
-	return show(host.Living("/proc"), options, stdout, time.Now())
-}
+// The values of EnvFault.
+const (
+	FaultHang     = "hang" // it sleeps until it is killed or orphaned
+	FaultMismatch = "mismatch"
+	FaultNoDriver = "no-driver"
+	FaultLost     = "lost"
+	FaultNoGPUs   = "no-gpus"
+)
 
-// The exit codes of nvidia-smi that appear here.
+// The exit codes and texts of failures are those of the real program (man
+// nvidia-smi, RETURN VALUE), on stdout as there.
 const (
 	exitUsage    = 2
 	exitNotFound = 6
-	exitNoDriver = 9
-	exitLost     = 15
-	exitMismatch = 18
 	exitUnknown  = 255
 )
 
-func show(h Host, o options, w io.Writer, now time.Time) int {
-	if len(h.Devices) == 0 {
-		fmt.Fprintln(w, "No devices were found")
-		return exitNotFound
+var faults = map[string]struct {
+	code int
+	text string
+}{
+	FaultMismatch: {18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.163\n"},
+	FaultNoDriver: {9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. " +
+		"Make sure that the latest NVIDIA driver is installed and running.\n\n"},
+	FaultLost:   {15, "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system to recover this GPU\n"},
+	FaultNoGPUs: {exitUnknown, "Failed to initialize NVML: No supported GPUs were found\n"},
+}
+
+// Main is nvidia-smi on a simulated host: args are without the program's name.
+// It returns the exit code.
+func Main(args []string, stdout, stderr io.Writer, getenv func(string) string) int {
+	if fault := getenv(EnvFault); fault != "" {
+		if fault == FaultHang {
+			hang()
+		}
+		f, ok := faults[fault]
+		if !ok { // fails too, so that a misspelling is found
+			f.code, f.text = exitUnknown, fmt.Sprintf("%s=%s is not a simulated fault\n", EnvFault, fault)
+		}
+		return answer(stdout, f.text, f.code)
 	}
-	h.Driver, h.CUDA = cmp.Or(h.Driver, defaultDriver), cmp.Or(h.CUDA, defaultCUDA)
-	var err error
+	options, refusal := parseArgs(args)
+	if refusal != "" {
+		return answer(stdout, refusal+"\n", exitUsage)
+	}
+	path := getenv(EnvFile)
+	if path == "" {
+		return answer(stderr, fmt.Sprintf("the simulated nvidia-smi needs %s, the path of the host's GPUs\n", EnvFile), exitUnknown)
+	}
+	host, err := Read(path)
+	if err != nil {
+		return answer(stderr, err.Error()+"\n", exitUnknown)
+	}
+	if len(host.Devices) == 0 {
+		return answer(stdout, "No devices were found\n", exitNotFound)
+	}
+	return answer(stdout, show(newView(host.Living("/proc"), time.Now()), options), 0)
+}
+
+// answer writes a text and returns the exit code, or another one if the reader
+// has gone.
+func answer(w io.Writer, text string, code int) int {
+	if _, err := io.WriteString(w, text); err != nil {
+		return exitUnknown
+	}
+	return code
+}
+
+func show(v view, o options) string {
+	var rows []map[string]string
 	switch {
 	case o.list:
-		err = showList(w, h)
+		return render(list, v)
 	case o.xml:
-		err = showXML(w, h, now)
-	case o.queryGPU != nil:
-		err = showCSV(w, o, gpuColumns, o.queryGPU, gpuRows(h, now))
-	case o.queryApps != nil:
-		err = showCSV(w, o, appColumns, o.queryApps, appRows(h, now))
-	default:
-		err = showTable(w, h, now)
+		return render(xml, v)
+	case o.gpuFields != nil:
+		for _, d := range v.Devices {
+			rows = append(rows, gpuRow(v, d))
+		}
+		return csv(o.gpuFields, rows, o.format)
+	case o.appFields != nil:
+		for _, a := range v.Apps {
+			rows = append(rows, appRow(v, a))
+		}
+		return csv(o.appFields, rows, o.format)
 	}
-	if err != nil {
-		return exitUnknown // the reader has gone
+	return render(table, v)
+}
+
+// hang lasts as long as the caller does, so that no test leaves it behind.
+func hang() {
+	for parent := os.Getppid(); os.Getppid() == parent; {
+		time.Sleep(50 * time.Millisecond)
 	}
-	return 0
 }
