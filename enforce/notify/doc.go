@@ -6,7 +6,7 @@
 //	}
 //
 //	q := notify.New(file.Hooks, func(err error) { log.Warn().Err(err).Msg("hook") })
-//	q.Tell("warn", body)
+//	q.Send("warn", body)
 //	…
 //	q.Close(5 * time.Second)
 //

@@ -49,8 +49,8 @@ func New(hooks []policy.Hook, failed func(error)) *Queue {
 	return q
 }
 
-// Tell queues an event for the hooks that want it, and returns at once.
-func (q *Queue) Tell(name policy.Event, body []byte) {
+// Send queues an event for the hooks that want it, and returns at once.
+func (q *Queue) Send(name policy.Event, body []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {

@@ -45,9 +45,9 @@ func tellOnce(t *testing.T, h policy.Hook, event policy.Event, body string) []st
 	}
 	var failed failures
 	q := notify.New([]policy.Hook{h}, failed.add)
-	q.Tell(event, []byte(body))
+	q.Send(event, []byte(body))
 	q.Close(time.Minute)
-	q.Tell(event, []byte("too late, and no harm"))
+	q.Send(event, []byte("too late, and no harm"))
 	return failed.list
 }
 
@@ -154,10 +154,10 @@ func TestASlowHookKeepsNobodyWaiting(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	quick := policy.Hook{Command: script(t, "echo told >> "+out), Timeout: time.Minute, On: []policy.Event{policy.OnWarn}}
 	q := notify.New([]policy.Hook{slow, quick}, failed.add)
-	q.Tell("warn", nil)
+	q.Send("warn", nil)
 	require.Eventually(t, func() bool { _, err := os.Stat(out); return err == nil }, time.Minute, time.Millisecond)
 	for range 500 {
-		q.Tell("warn", nil)
+		q.Send("warn", nil)
 	}
 	q.Close(0)
 	require.Greater(t, len(failed.list), 400)

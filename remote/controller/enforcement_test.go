@@ -331,7 +331,7 @@ func TestActionsDoNotDependOnNotifications(t *testing.T) {
 // hookEvents are the events that hooks got.
 type hookEvents []string
 
-func (h *hookEvents) Tell(event policy.Event, body []byte) {
+func (h *hookEvents) Send(event policy.Event, body []byte) {
 	var n controller.Notice
 	if err := json.Unmarshal(body, &n); err != nil || n.Event != event || n.Schema != "genv.hook/1" {
 		event = "garbled"

@@ -11,9 +11,9 @@ import (
 	"github.com/seed-3119e985/genv/enforce/safety"
 )
 
-// Hooks are told of events; *notify.Queue is one. Tell must not wait.
+// Hooks are told of events; *notify.Queue is one. Send must not wait.
 type Hooks interface {
-	Tell(event policy.Event, body []byte)
+	Send(event policy.Event, body []byte)
 }
 
 // Notice is what hooks get, as JSON; docs/json.md describes it.
@@ -38,7 +38,7 @@ type NoticedFinding struct {
 	Advice string `json:"advice"` // what its user should do
 }
 
-// HookSink tells hooks of new findings, of what was done, and of what limits held
+// HookSink sends to hooks: new findings, of what was done, and of what limits held
 // back.
 type HookSink struct {
 	Hooks Hooks
@@ -68,13 +68,13 @@ func (s HookSink) Consume(cycle *Cycle, events []enforce.Event) {
 		}
 	}
 	if len(warned.Findings) > 0 {
-		s.tell(cycle, warned)
+		s.send(cycle, warned)
 	}
 	if len(acted.Outcomes) > 0 {
-		s.tell(cycle, acted)
+		s.send(cycle, acted)
 	}
 	if len(held.HeldUsers)+len(held.HeldHosts) > 0 {
-		s.tell(cycle, held)
+		s.send(cycle, held)
 	}
 }
 
@@ -82,12 +82,12 @@ func noticed(f *enforce.Finding) NoticedFinding {
 	return NoticedFinding{*f, f.Line(), notify.Advice(f.Rule)}
 }
 
-func (s HookSink) tell(cycle *Cycle, n Notice) {
+func (s HookSink) send(cycle *Cycle, n Notice) {
 	n.Schema, n.Time, n.Run, n.Cycle = "genv.hook/1", s.Now().UTC(), cycle.Run, cycle.Number
 	n.Findings, n.Outcomes = append([]NoticedFinding{}, n.Findings...), append([]audit.Record{}, n.Outcomes...)
 	body, err := json.Marshal(n)
 	if err != nil {
 		return // these types have nothing that JSON could not hold
 	}
-	s.Hooks.Tell(n.Event, body)
+	s.Hooks.Send(n.Event, body)
 }

@@ -28,8 +28,8 @@ func TestHooksHearToTheEndWhatWasSaidBeforeAReload(t *testing.T) {
 	l := &loop{program: &command.Program{}, service: service}
 	fleet := Fleet{Progress: &render.Progress{}}
 	l.controller(Setup{Config{Policy: file}, fleet})
-	l.hooks.Tell("act", nil)
-	l.hooks.Tell("act", nil)
+	l.hooks.Send("act", nil)
+	l.hooks.Send("act", nil)
 	begun := time.Now()
 	l.controller(Setup{Config{Policy: policy.Default()}, fleet})
 	require.Less(t, time.Since(begun), hooksTimeout, "nobody waits for that")
