@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/safety"
 )
 
-// Hooks are told of events; *notify.Queue is one. Send must not wait.
+// Hooks take events; *notify.Queue is one. Send must not wait.
 type Hooks interface {
 	Send(event policy.Event, body []byte)
 }
