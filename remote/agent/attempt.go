@@ -13,6 +13,7 @@ type attempt struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	timer  *time.Timer   // until it begins; nil if it begins at once
+	state  State         // backing off, dialing or greeting; empty before it logs in
 	done   chan struct{} // closed when it is over
 	until  time.Time     // the deadline of the attempt, and of the first request after it
 }
@@ -33,7 +34,7 @@ func (c *Conn) begin(pause time.Duration, first func()) {
 		c.pool.running.Go(run)
 		return
 	}
-	c.state = StateBackingOff
+	a.state = StateBackingOff
 	c.pool.running.Add(1)
 	a.timer = time.AfterFunc(pause, func() {
 		defer c.pool.running.Done()
@@ -81,7 +82,7 @@ func (c *Conn) try(a *attempt) {
 		c.adopt(t)
 		return
 	}
-	c.failure, c.state = err, StateLost
+	c.failure = err
 	if login {
 		c.setFailing(true)
 		pause = c.backoff.afterLogin(err, int(c.pool.failing.Load()))
@@ -118,36 +119,47 @@ func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err 
 // is also asked for a snapshot, which is dropped: one that greets and then hangs,
 // over a sick GPU for example, does not come back into the cycles.
 func (c *Conn) login(a *attempt) (transport, error) {
+	c.enter(a, StateDialing)
 	c.mu.Lock()
-	c.state = StateDialing
 	retry, failing := c.failure != nil, c.failing
 	c.mu.Unlock()
-	leave, err := c.pool.enter(a.ctx, failing)
-	if err != nil {
+	if failing { // a quarter of the places, so that such hosts don't delay the others
+		if err := c.pool.retries.acquire(a.ctx); err != nil {
+			return nil, err
+		}
+		defer c.pool.retries.release()
+	}
+	if err := c.pool.logins.acquire(a.ctx); err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer c.pool.logins.release()
 	a.until = time.Now().Add(c.pool.Timeout)
 	ctx, cancel := context.WithDeadline(a.ctx, a.until)
 	defer cancel()
-	t, err := c.dial(ctx)
+	t, err := c.dial(ctx, a)
 	if remote.ClassOf(err) == remote.InvalidOutput {
 		c.pool.Network.Disconnect(c.host) // whatever is wrong may be so on this connection alone
 	}
 	if err != nil || !retry {
 		return t, err
 	}
-	if _, err := t.snapshot(ctx); err != nil {
+	if _, err := t.Snapshot(ctx, c.host); err != nil {
 		c.discard(t, err)
 		return nil, err
 	}
 	return t, nil
 }
 
+// enter changes the state of an attempt.
+func (c *Conn) enter(a *attempt, s State) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a.state = s
+}
+
 // adopt makes t the transport; c.mu is held.
 func (c *Conn) adopt(t transport) {
-	c.transport, c.since, c.asked, c.state = t, time.Now(), false, StateReady
-	c.failure = nil
+	c.transport, c.since, c.asked, c.failure = t, time.Now(), false, nil
 	c.backoff.connected()
 	c.setFailing(false)
 	if s, ok := t.(*streamTransport); ok {

@@ -44,51 +44,53 @@ type Answers struct {
 func (a *Answers) Handle(ctx context.Context, r Request) ([]byte, error) {
 	switch r.Name {
 	case RequestSnapshot:
-		return a.snapshot(r.Wanted, r.Body)
+		return answer(r.Wanted, r.Body, a.snapshot)
 	case RequestExecute:
-		return a.execute(ctx, r.Body)
+		return answer(ctx, r.Body, a.execute)
 	case RequestNotify:
-		return a.notify(r.Body)
+		return answer(ctx, r.Body, a.notify)
 	case RequestPing:
 		return r.Body, nil
 	}
-	return nil, fmt.Errorf("%q is no request of this version", r.Name)
+	return nil, fmt.Errorf("this version has no request %q", r.Name)
 }
 
-func (a *Answers) snapshot(ctx context.Context, body []byte) ([]byte, error) {
-	var request SnapshotRequest
+// answer decodes a request and encodes its answer.
+func answer[Q, A any](ctx context.Context, body []byte, do func(context.Context, Q) (A, error)) ([]byte, error) {
+	var request Q
 	if err := json.Unmarshal(body, &request); err != nil {
 		return nil, err
 	}
-	encoded, err := a.Backend.Snapshot(ctx)
+	done, err := do(ctx, request)
 	if err != nil {
 		return nil, err
+	}
+	return snapshot.Marshal(done)
+}
+
+func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest) (answer SnapshotAnswer, err error) {
+	encoded, err := a.Backend.Snapshot(ctx)
+	if err != nil {
+		return answer, err
 	}
 	if !bytes.Equal(encoded, a.last) {
 		a.revision++
 		a.last = encoded
 	}
-	answer := SnapshotAnswer{Revision: a.revision}
+	answer.Revision = a.revision
 	if request.Revision != a.revision {
 		answer.Snapshot = encoded
 	}
-	return snapshot.Marshal(answer)
+	return answer, nil
 }
 
-func (a *Answers) execute(ctx context.Context, body []byte) ([]byte, error) {
-	var request ExecuteRequest
-	if err := json.Unmarshal(body, &request); err != nil {
-		return nil, err
-	}
+func (a *Answers) execute(ctx context.Context, request ExecuteRequest) (ExecuteAnswer, error) {
 	report, err := request.report()
 	if err != nil {
-		return nil, err
+		return ExecuteAnswer{}, err
 	}
 	done, err := a.Backend.Execute(ctx, report)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(ExecuteAnswer{Lines: append([]string{}, done.Lines...), Outcomes: done.Outcomes, Warnings: done.Warnings})
+	return ExecuteAnswer{Lines: append([]string{}, done.Lines...), Outcomes: done.Outcomes, Warnings: done.Warnings}, err
 }
 
 // MaxGrace is the longest grace that a host accepts.
@@ -112,17 +114,10 @@ func (r *ExecuteRequest) report() (enforce.Report, error) {
 // maxMessages is how many messages one request may have.
 const maxMessages = 1024
 
-func (a *Answers) notify(body []byte) ([]byte, error) {
-	var request NotifyRequest
-	if err := json.Unmarshal(body, &request); err != nil {
-		return nil, err
-	}
+func (a *Answers) notify(_ context.Context, request NotifyRequest) (NotifyAnswer, error) {
 	if len(request.Messages) > maxMessages {
-		return nil, fmt.Errorf("%d messages: at most %d are shown", len(request.Messages), maxMessages)
+		return NotifyAnswer{}, fmt.Errorf("%d messages: at most %d are shown", len(request.Messages), maxMessages)
 	}
 	terminals, err := a.Backend.Notify(request.Messages)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(NotifyAnswer{Terminals: terminals})
+	return NotifyAnswer{Terminals: terminals}, err
 }

@@ -4,30 +4,20 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/seed-3119e985/genv/remote"
 )
 
-// callLimit is the deadline of a call, or else how long it may take once it has
-// its turn.
-type callLimit struct {
-	until time.Time
-	limit time.Duration
-}
-
-// call makes a call on a transport, and loses the transport if the call shows that
-// it is broken. Commands wait for their turn first.
-func (c *Conn) call(ctx context.Context, t transport, l callLimit, do func(context.Context) error) error {
+// call makes a call on a transport within a time, and loses the transport if the
+// call shows that it is broken. Commands wait for their turn first.
+func (c *Conn) call(ctx context.Context, t transport, limit time.Duration, do func(context.Context) error) error {
 	if t.via() != ViaStream {
-		leave, err := c.pool.logins.enter(ctx)
-		if err != nil {
-			return err
+		if err := c.pool.logins.acquire(ctx); err != nil {
+			return notBegun(err)
 		}
-		defer leave()
-		l.until = time.Time{}
+		defer c.pool.logins.release()
 	}
-	if l.until.IsZero() {
-		l.until = time.Now().Add(l.limit)
-	}
-	limited, cancel := context.WithDeadline(ctx, l.until)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	c.count(t, 1)
 	err := do(limited)
@@ -46,7 +36,8 @@ func broken(ctx context.Context, t transport, err error) bool {
 	case errors.Is(err, ErrNotSent) && ctx.Err() != nil: // it had no turn in time
 		return false
 	case errors.Is(ctx.Err(), context.Canceled):
-		return !t.capabilities().Parallel
+		s, ok := t.(*streamTransport)
+		return ok && !s.stream.Greeting.Can(CapabilityParallel)
 	}
 	return true
 }
@@ -55,12 +46,12 @@ func broken(ctx context.Context, t transport, err error) bool {
 func (c *Conn) count(t transport, change int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.transport != t {
-		return
+	if c.transport == t {
+		c.calls += change
 	}
-	c.calls += change
-	c.state = StateReady
-	if c.calls > 0 {
-		c.state = StateAsking
-	}
+}
+
+// notBegun is the error of what was to be done when its context ended.
+func notBegun(cause error) error {
+	return remote.Errorf(remote.Cancelled, "stopped before it was begun: %w", cause)
 }

@@ -19,18 +19,21 @@ import (
 // busy sshd dropped at random.
 type Commands struct{ Network Network }
 
+func (Commands) via() Via { return ViaCommands }
+func (Commands) close()   {}
+
 // run runs a command; when sudo or genv did not run, the error says why.
-func (l Commands) run(ctx context.Context, host remote.Host, command remote.Command) (remote.Output, error) {
-	out, err := untilNotBusy(ctx, func() (remote.Output, error) { return l.Network.Run(ctx, host, command) })
+func (c Commands) run(ctx context.Context, host remote.Host, command remote.Command) (remote.Output, error) {
+	out, err := untilNotBusy(ctx, func() (remote.Output, error) { return c.Network.Run(ctx, host, command) })
 	if err != nil {
-		err = remote.Diagnose(ctx, l.Network, host, err)
+		err = remote.Diagnose(ctx, c.Network, host, err)
 	}
 	return out, err
 }
 
 // Snapshot asks a host for its snapshot.
-func (l Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
-	out, err := l.run(ctx, host, host.Genv("usage", "snapshot"))
+func (c Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
+	out, err := c.run(ctx, host, host.Genv("usage", "snapshot"))
 	if err != nil {
 		return nil, err
 	}
@@ -42,8 +45,8 @@ func (l Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 }
 
 // Devices asks for the devices and their attachments alone.
-func (l Commands) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device, error) {
-	out, err := l.run(ctx, host, host.Genv("usage", "snapshot", "--type", "devices"))
+func (c Commands) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device, error) {
+	out, err := c.run(ctx, host, host.Genv("usage", "snapshot", "--type", "devices"))
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +54,8 @@ func (l Commands) Devices(ctx context.Context, host remote.Host) ([]snapshot.Dev
 }
 
 // Environments asks for the environments alone.
-func (l Commands) Environments(ctx context.Context, host remote.Host) ([]snapshot.Environment, error) {
-	out, err := l.run(ctx, host, host.Genv("usage", "snapshot", "--type", "envs"))
+func (c Commands) Environments(ctx context.Context, host remote.Host) ([]snapshot.Environment, error) {
+	out, err := c.run(ctx, host, host.Genv("usage", "snapshot", "--type", "envs"))
 	if err != nil {
 		return nil, err
 	}
@@ -60,14 +63,14 @@ func (l Commands) Environments(ctx context.Context, host remote.Host) ([]snapsho
 }
 
 // Execute has a host carry out a report, once.
-func (l Commands) Execute(ctx context.Context, host remote.Host, report enforce.Report) (Execution, error) {
+func (c Commands) Execute(ctx context.Context, host remote.Host, report enforce.Report) (Execution, error) {
 	stdin, err := wire.Encode143(report)
 	if err != nil {
 		return Execution{}, &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}
 	command := host.Genv("usage", "execute")
 	command.Stdin = stdin
-	out, err := l.run(ctx, host, command)
+	out, err := c.run(ctx, host, command)
 	return Execution{Lines: lines(out.Stdout), Warnings: lines(out.Stderr)}, err
 }
 

@@ -32,7 +32,6 @@ type Conn struct {
 	host remote.Host
 
 	mu        sync.Mutex
-	state     State
 	transport transport // nil unless StateReady or StateAsking
 	since     time.Time // the transport was made
 	asked     bool      // the transport answered a Snapshot
@@ -41,6 +40,7 @@ type Conn struct {
 	failure   error     // why there is no transport; nil if it was never tried
 	failing   bool      // the login failed last: it counts in pool.failing
 	wanted    time.Time // a snapshot was asked for
+	closed    bool      // the Conn was removed from its Pool
 	backoff   backoff
 }
 
@@ -48,48 +48,56 @@ type Conn struct {
 // reconnected within the same call if that takes no longer than this.
 const reconnectWait = time.Second
 
-// set changes the state.
-func (c *Conn) set(s State) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.state = s
+// state follows from the other fields; c.mu is held.
+func (c *Conn) state() State {
+	switch {
+	case c.transport != nil && c.calls > 0:
+		return StateAsking
+	case c.transport != nil:
+		return StateReady
+	case c.attempt != nil && c.attempt.state != "":
+		return c.attempt.state
+	case c.failure != nil:
+		return StateLost
+	}
+	return StateIdle
 }
 
 // snapshot asks the host for its snapshot, in the way that it understands.
 func (c *Conn) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
-	t, until, err := c.connected(ctx)
+	t, limit, err := c.connected(ctx)
 	if err != nil {
 		return nil, err
 	}
-	taken, err := c.ask(ctx, t, until)
+	taken, err := c.ask(ctx, t, limit)
 	if err != nil && errors.Is(err, errCut) && ctx.Err() == nil {
 		// The connection was made in an earlier cycle and had ended since. Asking for
 		// a snapshot changes nothing, so it may be repeated.
-		if t, until, err = c.connected(ctx); err == nil {
-			taken, err = c.ask(ctx, t, until)
+		if t, limit, err = c.connected(ctx); err == nil {
+			taken, err = c.ask(ctx, t, limit)
 		}
 	}
 	return taken, err
 }
 
-// connected returns the transport, and until when the host has time for an answer;
-// zero leaves it the Timeout. A host that was never tried is waited for. One that
-// was lost is not: the attempt to reach it continues in the background, so that
-// dead hosts don't delay the others.
-func (c *Conn) connected(ctx context.Context) (t transport, until time.Time, err error) {
+// connected returns the transport, and how long the host has for an answer: what
+// the login left of the Timeout. A host that was never tried is waited for. One
+// that was lost is not: the attempt to reach it continues in the background, so
+// that dead hosts don't delay the others.
+func (c *Conn) connected(ctx context.Context) (t transport, limit time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wanted = time.Now()
-	if c.state == closed {
-		return nil, until, remote.Errorf(remote.Cancelled, "%s is not in the fleet any more", c.host.Name)
+	if c.closed {
+		return nil, 0, remote.Errorf(remote.Cancelled, "%s is not in the fleet any more", c.host.Name)
 	}
 	if t = c.transport; t != nil && t.via() != ViaStream && time.Since(c.since) > fallbackAge {
 		c.reset()
 	}
 	if c.transport != nil {
-		return c.transport, until, nil
+		return c.transport, c.pool.Timeout, nil
 	}
-	if remote.Outdated(c.failure) && c.state == StateBackingOff {
+	if remote.Outdated(c.failure) && c.state() == StateBackingOff {
 		c.cancelAttempt()
 	}
 	begun := c.attempt == nil
@@ -98,15 +106,15 @@ func (c *Conn) connected(ctx context.Context) (t transport, until time.Time, err
 	}
 	a := c.attempt
 	if err := c.await(ctx, a); err != nil {
-		return nil, until, err
+		return nil, 0, err
 	}
-	if c.transport == nil {
-		return nil, until, c.failure
+	switch t = c.transport; {
+	case t == nil:
+		return nil, 0, c.failure
+	case begun && t.via() == ViaStream:
+		return t, time.Until(a.until), nil
 	}
-	if begun {
-		until = a.until
-	}
-	return c.transport, until, nil
+	return t, c.pool.Timeout, nil // commands wait for their turn first
 }
 
 // await waits for an attempt as long as its host is to be waited for; c.mu is
@@ -131,14 +139,14 @@ func (c *Conn) await(ctx context.Context, a *attempt) error {
 	case <-late:
 		return failure
 	case <-ctx.Done():
-		return remote.Errorf(remote.Cancelled, "stopped before it was begun: %w", context.Cause(ctx))
+		return notBegun(context.Cause(ctx))
 	}
 }
 
 // ask asks for a snapshot on a transport.
-func (c *Conn) ask(ctx context.Context, t transport, until time.Time) (taken *snapshot.Snapshot, err error) {
-	err = c.call(ctx, t, callLimit{until, c.pool.Timeout}, func(ctx context.Context) error {
-		taken, err = t.snapshot(ctx)
+func (c *Conn) ask(ctx context.Context, t transport, limit time.Duration) (taken *snapshot.Snapshot, err error) {
+	err = c.call(ctx, t, limit, func(ctx context.Context) error {
+		taken, err = t.Snapshot(ctx, c.host)
 		return err
 	})
 	if err == nil {
@@ -159,8 +167,8 @@ func (c *Conn) execute(ctx context.Context, report enforce.Report) (done Executi
 	if t == nil || !asked {
 		return done, remote.Errorf(remote.Unreachable, "%s was lost before the report was sent", c.host.Name)
 	}
-	err = c.call(ctx, t, callLimit{limit: c.pool.timeFor(report)}, func(ctx context.Context) error {
-		done, err = t.execute(ctx, report)
+	err = c.call(ctx, t, c.pool.timeFor(report), func(ctx context.Context) error {
+		done, err = t.Execute(ctx, c.host, report)
 		return err
 	})
 	return done, err
@@ -169,12 +177,12 @@ func (c *Conn) execute(ctx context.Context, report enforce.Report) (done Executi
 // notify has the host show messages. It is not worth a login.
 func (c *Conn) notify(ctx context.Context, messages []Message) (terminals []int, err error) {
 	c.mu.Lock()
-	t := c.transport
+	t, ok := c.transport.(*streamTransport)
 	c.mu.Unlock()
-	if t == nil || !t.capabilities().Notify {
+	if !ok || !t.stream.Greeting.Can(RequestNotify) {
 		return nil, ErrCannotNotify
 	}
-	err = c.call(ctx, t, callLimit{limit: c.pool.Timeout}, func(ctx context.Context) error {
+	err = c.call(ctx, t, c.pool.Timeout, func(ctx context.Context) error {
 		terminals, err = t.notify(ctx, messages)
 		return err
 	})
@@ -188,7 +196,7 @@ func (c *Conn) lose(t transport, why error) {
 	if c.transport != t {
 		return // it was lost before
 	}
-	c.transport, c.calls, c.state, c.failure = nil, 0, StateLost, why
+	c.transport, c.calls, c.failure = nil, 0, why
 	c.begin(0, func() { c.discard(t, why) })
 }
 
@@ -207,7 +215,7 @@ func (c *Conn) reset() {
 	if t := c.transport; t != nil {
 		c.pool.running.Go(t.close)
 	}
-	c.transport, c.calls, c.failure, c.state = nil, 0, nil, StateIdle
+	c.transport, c.calls, c.failure = nil, 0, nil
 	c.setFailing(false)
 }
 
@@ -234,14 +242,11 @@ func (c *Conn) reconsider() {
 	}
 }
 
-// closed is the state of a Conn that was removed from its Pool.
-const closed State = ""
-
 // close ends the connection and all calls for good.
 func (c *Conn) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cancelAttempt()
 	c.reset()
-	c.state = closed
+	c.closed = true
 }

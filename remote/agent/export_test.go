@@ -22,9 +22,8 @@ func Frame(k kind, name string, id uint64, body []byte) []byte {
 
 // Greet is the bytes of a beacon and a greeting.
 func Greet(token string, g Greeting) []byte {
-	var b bytes.Buffer
-	_ = writeGreeting(&b, token, g) // a Buffer takes all
-	return b.Bytes()
+	b, _ := g.encode(token) // a Greeting can always be encoded
+	return b
 }
 
 // Scripted is a host that says what it says: up to the end of hello at once, and

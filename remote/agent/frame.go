@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"sync"
 )
 
@@ -50,6 +51,7 @@ var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc
 // append encodes the frame behind b.
 func (f *frame) append(b []byte) []byte {
 	start := len(b)
+	b = slices.Grow(b, headerLength+len(f.name)+len(f.body)+4)
 	b = append(b, magic[:]...)
 	b = append(b, byte(f.kind), byte(len(f.name)), 0, 0)
 	b = binary.BigEndian.AppendUint64(b, f.id)
@@ -57,15 +59,6 @@ func (f *frame) append(b []byte) []byte {
 	b = append(b, f.name...)
 	b = append(b, f.body...)
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli()))
-}
-
-// writeFrame writes a frame at once, so that frames never mix.
-func writeFrame(w io.Writer, f *frame) error {
-	if err := f.check(); err != nil {
-		return err
-	}
-	_, err := w.Write(f.append(make([]byte, 0, headerLength+len(f.name)+len(f.body)+4)))
-	return err
 }
 
 // check returns an error if the frame is too long to send.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 )
 
@@ -37,14 +36,11 @@ func (g Greeting) Can(request string) bool { return slices.Contains(g.Capabiliti
 // the token, so that no banner holds it by chance or by intent.
 func beacon(token string) []byte { return []byte("\ngenv-serve " + token + "\n") }
 
-func writeGreeting(w io.Writer, token string, g Greeting) error {
+// encode returns the greeting behind its beacon.
+func (g Greeting) encode(token string) ([]byte, error) {
 	body, err := json.Marshal(g)
-	if err != nil {
-		return fmt.Errorf("encode the greeting: %w", err)
-	}
 	f := frame{kind: kindGreeting, body: body}
-	_, err = w.Write(f.append(beacon(token)))
-	return err
+	return f.append(beacon(token)), err
 }
 
 // readGreeting skips what a login prints, up to the beacon.

@@ -15,32 +15,13 @@ type Identity struct {
 	Folder  string // device and inode of the state folder
 }
 
-// About is what is known about a host without asking it.
-type About struct {
-	State State
-	Via   Via // how the host is asked; empty while that is not known
-	Capabilities
-	Peer remote.Peer // what the connection leads to
-}
-
-// about returns what is known about the host.
-func (c *Conn) about(peer remote.Peer) About {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	a := About{State: c.state, Peer: peer}
-	if c.transport != nil {
-		a.Via, a.Capabilities = c.transport.via(), c.transport.capabilities()
-	}
-	return a
-}
-
 // whoAmI prints what identifies a machine, its boot and its state folder. It needs
 // neither genv nor root.
 const whoAmI = `echo "genv-machine $(cat /etc/machine-id) $(cat /proc/sys/kernel/random/boot_id) $(stat -Lc %d/%i "${GENV_TMPDIR:-/var/tmp/genv}")"`
 
 // Identify asks a host what identifies its machine.
-func (l Commands) Identify(ctx context.Context, host remote.Host) (Identity, error) {
-	out, err := l.Network.Run(ctx, host, remote.Command{Args: []string{"sh", "-c", whoAmI}})
+func (c Commands) Identify(ctx context.Context, host remote.Host) (Identity, error) {
+	out, err := c.Network.Run(ctx, host, remote.Command{Args: []string{"sh", "-c", whoAmI}})
 	if err != nil {
 		return Identity{}, err
 	}
@@ -53,7 +34,7 @@ func (l Commands) Identify(ctx context.Context, host remote.Host) (Identity, err
 }
 
 // About returns what is known about a host.
-func (l Commands) About(host remote.Host) About {
-	peer, _ := l.Network.Peer(host)
-	return About{Via: ViaCommands, Capabilities: Capabilities{Execute: true, Parallel: true}, Peer: peer}
+func (c Commands) About(host remote.Host) About {
+	peer, _ := c.Network.Peer(host)
+	return About{Via: ViaCommands, Peer: peer}
 }

@@ -34,6 +34,6 @@ type NotifyAnswer struct {
 var ErrCannotNotify = errors.New("the genv there cannot tell users anything")
 
 // Notify returns ErrCannotNotify: genv 1.4.3 has no such command.
-func (l Commands) Notify(context.Context, remote.Host, []Message) ([]int, error) {
+func (Commands) Notify(context.Context, remote.Host, []Message) ([]int, error) {
 	return nil, ErrCannotNotify
 }

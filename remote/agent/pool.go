@@ -56,7 +56,7 @@ func (p *Pool) conn(host remote.Host) *Conn {
 	}
 	c := p.conns[host.Name]
 	if c == nil {
-		c = &Conn{pool: p, host: host, state: StateIdle}
+		c = &Conn{pool: p, host: host}
 		p.conns[host.Name] = c
 	}
 	return c
@@ -130,10 +130,24 @@ func (p *Pool) Identify(ctx context.Context, host remote.Host) (Identity, error)
 	return Commands{p.Network}.Identify(ctx, host)
 }
 
+// About is what is known about a host without asking it.
+type About struct {
+	State State
+	Via   Via         // how the host is asked; empty while that is not known
+	Peer  remote.Peer // what the connection leads to
+}
+
 // About returns what is known about a host.
 func (p *Pool) About(host remote.Host) About {
 	peer, _ := p.Network.Peer(host)
-	return p.conn(host).about(peer)
+	c := p.conn(host)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := About{State: c.state(), Peer: peer}
+	if c.transport != nil {
+		a.Via = c.transport.via()
+	}
+	return a
 }
 
 // What a host needs besides the Timeout to carry out a report: the time that
@@ -153,24 +167,6 @@ func (p *Pool) timeFor(report enforce.Report) time.Duration {
 	return limit
 }
 
-// enter waits until few enough hosts are logged in to. Hosts whose logins failed
-// have a quarter of the places, so that they don't delay the others.
-func (p *Pool) enter(ctx context.Context, failing bool) (leave func(), err error) {
-	if !failing {
-		return p.logins.enter(ctx)
-	}
-	leaveRetries, err := p.retries.enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	leaveLogins, err := p.logins.enter(ctx)
-	if err != nil {
-		leaveRetries()
-		return nil, err
-	}
-	return func() { leaveLogins(); leaveRetries() }, nil
-}
-
 // slots bound how much is done at a time; nil is no bound.
 type slots chan struct{}
 
@@ -181,15 +177,21 @@ func newSlots(n int) slots {
 	return make(slots, n)
 }
 
-// enter waits for a place.
-func (s slots) enter(ctx context.Context) (leave func(), err error) {
+// acquire waits for a place; the error is the cause of ctx's end.
+func (s slots) acquire(ctx context.Context) error {
 	if s == nil {
-		return func() {}, nil
+		return nil
 	}
 	select {
 	case s <- struct{}{}:
-		return func() { <-s }, nil
+		return nil
 	case <-ctx.Done():
-		return nil, remote.Errorf(remote.Cancelled, "stopped before it was begun: %w", context.Cause(ctx))
+		return context.Cause(ctx)
+	}
+}
+
+func (s slots) release() {
+	if s != nil {
+		<-s
 	}
 }

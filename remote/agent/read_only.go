@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
@@ -17,12 +18,21 @@ import (
 // login and without sudo. There are no environments on such a host and the login
 // can't read what its processes claim, so every process is unknown: nothing can
 // be judged there, and nothing is done.
-func readOnly(ctx context.Context, runner remote.Runner, host remote.Host) (*snapshot.Snapshot, error) {
-	devices, err := runner.Run(ctx, host, smi(nvidiasmi.DevicesArgs()))
+type readOnly struct{ remote.Runner }
+
+func (readOnly) via() Via { return ViaReadOnly }
+func (readOnly) close()   {}
+
+func (readOnly) Execute(_ context.Context, host remote.Host, _ enforce.Report) (Execution, error) {
+	return Execution{}, remote.Errorf(remote.GenvMissing, "there is no genv on %s, so it is only read", host.Name)
+}
+
+func (r readOnly) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
+	devices, err := r.Run(ctx, host, smi(nvidiasmi.DevicesArgs()))
 	if err != nil {
 		return nil, err
 	}
-	apps, err := runner.Run(ctx, host, smi(nvidiasmi.AppsArgs()))
+	apps, err := r.Run(ctx, host, smi(nvidiasmi.AppsArgs()))
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +53,7 @@ func readOnly(ctx context.Context, runner remote.Runner, host remote.Host) (*sna
 		})
 	}
 	s.Processes = processesOf(usage.Apps, byUUID)
-	describe(ctx, runner, host, s.Processes)
+	r.describe(ctx, host, s.Processes)
 	return s, nil
 }
 
@@ -76,7 +86,7 @@ func processesOf(apps []nvidiasmi.App, byUUID map[snapshot.GPUUUID]snapshot.Devi
 
 // describe adds the owners and names of processes, as far as /proc shows them.
 // A process that has ended meanwhile makes cat fail for it alone.
-func describe(ctx context.Context, runner remote.Runner, host remote.Host, processes []snapshot.Process) {
+func (r readOnly) describe(ctx context.Context, host remote.Host, processes []snapshot.Process) {
 	if len(processes) == 0 {
 		return
 	}
@@ -87,7 +97,7 @@ func describe(ctx context.Context, runner remote.Runner, host remote.Host, proce
 		args = append(args, fmt.Sprintf("/proc/%s/status", pid))
 		byPID[pid] = &processes[i]
 	}
-	out, _ := runner.Run(ctx, host, remote.Command{Args: args}) // what came is used, and more is not needed
+	out, _ := r.Run(ctx, host, remote.Command{Args: args}) // what came is used, and more is not needed
 	parseStatuses(out.Stdout, byPID)
 }
 

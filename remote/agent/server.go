@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Request is what a controller asks for.
@@ -52,24 +54,26 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	defer cancel()
 	wanted, hungUp := context.WithCancel(ctx)
 	defer hungUp()
-	c := &conversation{Server: s, wanted: wanted, out: out, failed: make(chan error, 1)}
-	defer c.reports.Wait()
+	reports, failed := errgroup.WithContext(ctx) // the first answer that can't be sent ends the conversation
+	c := &conversation{Server: s, wanted: wanted, out: out, reports: reports}
+	defer func() { _ = reports.Wait() }() // its error is returned where it is the reason
 	requests := readRequests(reading, in, hungUp)
-	if err := c.send(ctx, func() error { return writeGreeting(out, s.Token, s.Greeting) }); err != nil {
+	greeting, err := s.Greeting.encode(s.Token)
+	if err == nil {
+		err = c.send(ctx, greeting)
+	}
+	if err != nil {
 		return fmt.Errorf("greet: %w", err)
 	}
 	for {
-		f, err := c.next(ctx, requests)
-		if errors.Is(err, io.EOF) {
-			c.reports.Wait()
-			return c.failure()
-		}
-		if err != nil {
-			return err
-		}
-		if f.name == RequestExecute {
+		f, err := c.next(failed, requests)
+		switch {
+		case errors.Is(err, io.EOF):
+			return reports.Wait()
+		case err != nil:
+		case f.name == RequestExecute:
 			err = c.begin(ctx, f)
-		} else {
+		default:
 			err = c.answer(ctx, f)
 		}
 		if err != nil {
@@ -85,9 +89,8 @@ type conversation struct {
 	out     io.Writer
 	writing sync.Mutex
 
-	reports  sync.WaitGroup
-	underWay atomic.Int32
-	failed   chan error // the first error of a report's answer
+	reports  *errgroup.Group
+	underWay atomic.Int32 // reports
 }
 
 // next waits for a request; io.EOF is the end of them.
@@ -98,8 +101,6 @@ func (c *conversation) next(ctx context.Context, requests <-chan received) (*fra
 		select {
 		case r := <-requests:
 			return r.frame, r.err
-		case err := <-c.failed:
-			return nil, err
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-clock.C:
@@ -117,27 +118,11 @@ func (c *conversation) begin(ctx context.Context, f *frame) error {
 		return c.reply(ctx, refusal(f, fmt.Errorf("%d reports are under way on this host: this one was not begun", maxReports)))
 	}
 	c.underWay.Add(1)
-	c.reports.Go(func() {
-		err := c.answer(ctx, f)
-		c.underWay.Add(-1)
-		if err != nil {
-			select {
-			case c.failed <- err:
-			default: // one error is enough to end the conversation
-			}
-		}
+	c.reports.Go(func() error {
+		defer c.underWay.Add(-1)
+		return c.answer(ctx, f)
 	})
 	return nil
-}
-
-// failure is why the answer to a report could not be sent, if so.
-func (c *conversation) failure() error {
-	select {
-	case err := <-c.failed:
-		return err
-	default:
-		return nil
-	}
 }
 
 func (c *conversation) answer(ctx context.Context, request *frame) error {
@@ -152,7 +137,7 @@ func (c *conversation) answer(ctx context.Context, request *frame) error {
 }
 
 func (c *conversation) reply(ctx context.Context, f *frame) error {
-	if err := c.send(ctx, func() error { return writeFrame(c.out, f) }); err != nil {
+	if err := c.send(ctx, f.append(nil)); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
 	return nil
@@ -160,13 +145,13 @@ func (c *conversation) reply(ctx context.Context, f *frame) error {
 
 // send waits until something is written: a controller that is frozen, or cut off
 // without notice, takes nothing.
-func (c *conversation) send(ctx context.Context, write func() error) error {
+func (c *conversation) send(ctx context.Context, message []byte) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Idle, ErrIdle)
 	defer cancel()
-	_, err := within(ctx, func() (struct{}, error) {
+	_, err := within(ctx, func() (int, error) {
 		c.writing.Lock()
 		defer c.writing.Unlock()
-		return struct{}{}, write()
+		return c.out.Write(message) // at once, so that frames never mix
 	})
 	return err
 }
@@ -191,7 +176,6 @@ type received struct {
 func readRequests(ctx context.Context, in io.Reader, hungUp func()) <-chan received {
 	requests := make(chan received)
 	go func() {
-		defer hungUp()
 		for last := uint64(0); ; {
 			r := receive(in, last)
 			if r.err != nil {

@@ -29,36 +29,14 @@ type Stream struct {
 	Greeting Greeting
 
 	out     io.Writer
-	writing lock // held while a request is written
-	turn    lock // held while a call is under way; nil if calls don't wait for each other
+	writing slots // taken while a request is written
+	turn    slots // taken while a call is under way; nil if calls don't wait for each other
 
 	mu     sync.Mutex
 	last   uint64
 	calls  map[uint64]chan<- reply // under way; nil for those whose answer is not wanted any more
 	broken error
 	onEnd  func(why error)
-}
-
-// lock is a mutex that can be waited for with a context. A nil lock is always free.
-type lock chan struct{}
-
-// acquire waits for the lock; the error says that ctx ended first.
-func (l lock) acquire(ctx context.Context) error {
-	if l == nil {
-		return nil
-	}
-	select {
-	case l <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrNotSent, context.Cause(ctx))
-	}
-}
-
-func (l lock) release() {
-	if l != nil {
-		<-l
-	}
 }
 
 // reply is the end of a call.
@@ -77,9 +55,9 @@ func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) 
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{Greeting: greeting, out: out, writing: make(lock, 1), calls: make(map[uint64]chan<- reply)}
+	s := &Stream{Greeting: greeting, out: out, writing: newSlots(1), calls: make(map[uint64]chan<- reply)}
 	if !greeting.Can(CapabilityParallel) {
-		s.turn = make(lock, 1)
+		s.turn = newSlots(1)
 	}
 	go s.read(buffered)
 	return s, nil
@@ -90,25 +68,21 @@ func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) 
 // other calls that are under way go on, and the answer is dropped.
 func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
 	f := &frame{kind: kindRequest, name: name, body: body}
-	if err := f.check(); err != nil {
+	err := f.check()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		err = s.turn.acquire(ctx)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotSent, context.Cause(ctx))
-	}
-	if err := s.turn.acquire(ctx); err != nil {
-		return nil, err
-	}
 	defer s.turn.release()
-	if err := s.writing.acquire(ctx); err != nil {
-		return nil, err
-	}
-	answer, err := s.begin(f)
+	answer, err := s.begin(ctx, f)
 	if err != nil {
-		s.writing.release()
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
-	go s.send(f)
 	select {
 	case r := <-answer:
 		return r.body, r.err
@@ -122,26 +96,29 @@ func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, er
 	return nil, context.Cause(ctx)
 }
 
-// begin gives a request its id, under the lock writing: ids ascend on the wire.
-func (s *Stream) begin(f *frame) (<-chan reply, error) {
+// begin gives a request its id and has it written. One request is written at a
+// time, so that ids ascend on the wire. After an error nothing was sent.
+func (s *Stream) begin(ctx context.Context, f *frame) (<-chan reply, error) {
+	if err := s.writing.acquire(ctx); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotSent, s.broken)
+		s.writing.release()
+		return nil, s.broken
 	}
 	s.last++
 	f.id = s.last
 	answer := make(chan reply, 1)
 	s.calls[f.id] = answer
+	go func() {
+		defer s.writing.release()
+		if _, err := s.out.Write(f.append(nil)); err != nil {
+			s.fail(fmt.Errorf("%w: send the request: %w", ErrEnded, err))
+		}
+	}()
 	return answer, nil
-}
-
-// send writes a request and releases the lock writing.
-func (s *Stream) send(f *frame) {
-	defer s.writing.release()
-	if err := writeFrame(s.out, f); err != nil {
-		s.fail(fmt.Errorf("%w: send the request: %w", ErrEnded, err))
-	}
 }
 
 // abandon forgets who waits for an answer.

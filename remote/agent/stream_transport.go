@@ -29,11 +29,6 @@ type streamTransport struct {
 
 func (*streamTransport) via() Via { return ViaStream }
 
-func (t *streamTransport) capabilities() Capabilities {
-	can := t.stream.Greeting.Can
-	return Capabilities{Execute: can(RequestExecute), Outcomes: true, Notify: can(RequestNotify), Parallel: can(CapabilityParallel)}
-}
-
 // errClosed ends the calls of a connection that is closed at this end.
 var errClosed = fmt.Errorf("%w: the connection was closed", ErrEnded)
 
@@ -42,9 +37,9 @@ func (t *streamTransport) close() {
 	t.session.Close()
 }
 
-// snapshot asks for the snapshot. One that did not change is the same value as
+// Snapshot asks for the snapshot. One that did not change is the same value as
 // before.
-func (t *streamTransport) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
+func (t *streamTransport) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
 	t.mu.Lock()
 	revision, last := t.revision, t.last
 	t.mu.Unlock()
@@ -70,17 +65,14 @@ func (t *streamTransport) snapshot(ctx context.Context) (*snapshot.Snapshot, err
 
 // notify has messages shown.
 func (t *streamTransport) notify(ctx context.Context, messages []Message) ([]int, error) {
-	if !t.capabilities().Notify {
-		return nil, ErrCannotNotify
-	}
 	var answer NotifyAnswer
 	err := t.call(ctx, RequestNotify, NotifyRequest{Messages: messages}, &answer)
 	return answer.Terminals, err
 }
 
-// execute sends a report, once, and checks that each item has its outcome. Once
+// Execute sends a report, once, and checks that each item has its outcome. Once
 // it is sent, whatever goes wrong leaves the outcome unknown.
-func (t *streamTransport) execute(ctx context.Context, report enforce.Report) (Execution, error) {
+func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, report enforce.Report) (Execution, error) {
 	encoded, err := wire.EncodeNative(report)
 	if err != nil {
 		return Execution{}, &remote.Error{Class: remote.InvalidOutput, Err: err}
