@@ -41,16 +41,14 @@ func (p *program) app() *cli.App {
 		ErrWriter:                 p.Err,
 		DisableSliceFlagSeparator: true, // gpu[1,3] has a comma too
 		HideHelpCommand:           true,
-		CustomAppHelpTemplate:     "",
+		OnUsageError:              usageError,
+		Action:                    command.RefuseUnknown,
 		ExitErrHandler:            func(*cli.Context, error) {}, // run decides
 		Commands:                  slices.Concat(user.Commands(p.Program), host.Commands(p.Program), fleet.Commands(p.Program), []*cli.Command{p.versionCommand()}),
 	}
 	for _, cmd := range app.Commands {
 		prepare(cmd)
 	}
-	app.OnUsageError = usageError
-	app.CommandNotFound = nil
-	app.Action = command.RefuseUnknown
 	return app
 }
 

@@ -76,23 +76,3 @@ func (p *program) readConfig(c *cli.Context) (Config, error) {
 	}
 	return config, err
 }
-
-// listing is what the flags of the commands that print tables say.
-type listing struct {
-	Config
-	output    render.Output
-	noSummary bool
-}
-
-func listFlags() []cli.Flag {
-	return append(command.OutputFlags(), &cli.BoolFlag{Name: "no-summary", Usage: "leave out the summary"})
-}
-
-func (p *program) readListing(c *cli.Context) (listing, error) {
-	output, err := command.ReadOutput(c)
-	if err != nil {
-		return listing{}, err
-	}
-	config, err := p.readConfig(c)
-	return listing{Config: config, output: output, noSummary: c.Bool("no-summary")}, err
-}

@@ -51,37 +51,10 @@ type deviceDocument struct {
 }
 
 func (p *program) remoteDevices(c *cli.Context) error {
-	list, err := p.readListing(c)
-	if err != nil {
-		return err
-	}
-	f, err := p.open(list.Config)
-	if err != nil {
-		return err
-	}
-	defer f.close()
-	question := f.devices
 	if c.Bool("processes") {
-		question = f.devicesInUse
+		return list(p, c, (*fleet).devicesInUse, p.writeDevices)
 	}
-	results, duplicates := askOnce(c.Context, f, question)
-	document := devicesDocumentOf(results, duplicates)
-	if list.output.Format == "json" {
-		err = render.WriteJSON(p.Out, document)
-	} else {
-		err = p.writeDevices(&document, list)
-	}
-	if err != nil {
-		return err
-	}
-	return f.conclude(document.Failed, duplicates)
-}
-
-// askOnce asks all hosts a question, and keeps one answer for each machine.
-func askOnce[T any](ctx context.Context, f *fleet, question func(context.Context, remote.Host) (T, error)) ([]remote.Result[T], []controller.Duplicate) {
-	defer f.progress.End()
-	asker := f.asker()
-	return controller.Distinct(ctx, asker, controller.Ask(ctx, asker, question))
+	return list(p, c, (*fleet).devices, p.writeDevices)
 }
 
 // devices asks for the devices by the state files alone: that takes no nvidia-smi.
@@ -140,7 +113,11 @@ func devicesDocumentOf(results []remote.Result[[]deviceDocument], duplicates []c
 	return document
 }
 
-func (p *program) writeDevices(document *DevicesDocument, list listing) error {
+func (p *program) writeDevices(list listing, results []remote.Result[[]deviceDocument], duplicates []controller.Duplicate) error {
+	document := devicesDocumentOf(results, duplicates)
+	if list.output.Format == "json" {
+		return render.WriteJSON(p.Out, document)
+	}
 	t := list.output.Table(render.Col("HOST", 25), render.Col("TOTAL", 9), render.Col("AVAILABLE", 0))
 	for _, h := range document.Hosts {
 		t.Add(h.Host, strconv.Itoa(h.Total), strconv.Itoa(h.Available))

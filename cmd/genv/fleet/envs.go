@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,25 +43,11 @@ type hostEnvironments struct {
 }
 
 func (p *program) remoteEnvs(c *cli.Context) error {
-	list, err := p.readListing(c)
-	if err != nil {
-		return err
-	}
-	f, err := p.open(list.Config)
-	if err != nil {
-		return err
-	}
-	defer f.close()
-	results, duplicates := askOnce(c.Context, f, f.commands().Environments)
-	if list.output.Format == "json" {
-		err = render.WriteJSON(p.Out, envsDocumentOf(results, duplicates))
-	} else {
-		err = p.writeEnvs(results, list)
-	}
-	if err != nil {
-		return err
-	}
-	return f.conclude(render.FailuresOf(results), duplicates)
+	return list(p, c, (*fleet).environments, p.writeEnvs)
+}
+
+func (f *fleet) environments(ctx context.Context, h remote.Host) ([]snapshot.Environment, error) {
+	return f.commands().Environments(ctx, h)
 }
 
 func envsDocumentOf(results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) EnvsDocument {
@@ -79,7 +66,10 @@ func envsDocumentOf(results []remote.Result[[]snapshot.Environment], duplicates 
 	return document
 }
 
-func (p *program) writeEnvs(results []remote.Result[[]snapshot.Environment], list listing) error {
+func (p *program) writeEnvs(list listing, results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) error {
+	if list.output.Format == "json" {
+		return render.WriteJSON(p.Out, envsDocumentOf(results, duplicates))
+	}
 	output, now := list.output, p.Now()
 	t := output.Table(render.Col("HOST", 25), render.Col("ID", 8), render.Col("USER", 16), render.Col("NAME", 16), render.Col("CREATED", 0))
 	hosts := 0
@@ -116,30 +106,17 @@ func (p *program) remoteQuery(c *cli.Context) error {
 	if err := command.CheckChoices("query", queries, environment.QueryNames()); err != nil {
 		return err
 	}
-	list, err := p.readListing(c)
-	if err != nil {
-		return err
-	}
-	f, err := p.open(list.Config)
-	if err != nil {
-		return err
-	}
-	defer f.close()
-	results, duplicates := askOnce(c.Context, f, f.commands().Environments)
-	if c.IsSet("name") {
-		for i := range results {
-			results[i].Value = slices.DeleteFunc(results[i].Value, func(e snapshot.Environment) bool { return e.Config.Name != c.String("name") })
+	return list(p, c, (*fleet).environments, func(list listing, results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) error {
+		if c.IsSet("name") {
+			for i := range results {
+				results[i].Value = slices.DeleteFunc(results[i].Value, func(e snapshot.Environment) bool { return e.Config.Name != c.String("name") })
+			}
 		}
-	}
-	if list.output.Format == "json" {
-		err = render.WriteJSON(p.Out, envsDocumentOf(results, duplicates))
-	} else {
-		err = p.writeQuery(results, queries)
-	}
-	if err != nil {
-		return err
-	}
-	return f.conclude(render.FailuresOf(results), duplicates)
+		if list.output.Format == "json" {
+			return render.WriteJSON(p.Out, envsDocumentOf(results, duplicates))
+		}
+		return p.writeQuery(results, queries)
+	})
 }
 
 func (p *program) writeQuery(results []remote.Result[[]snapshot.Environment], queries []string) error {

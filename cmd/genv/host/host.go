@@ -39,7 +39,7 @@ func (p *program) openHost() *host {
 		noTerminate: p.Getenv("GENV_TERMINATE_PROCESSES") == "0",
 		noMessages:  p.Getenv("GENV_TELL") == "off",
 		executor:    enforcelocal.New(here.Machine, here.Store, enforcelocal.ExecutorOptions{Grace: executeGrace}),
-		record:      p.openHostRecord(here.Machine.Proc),
+		record:      &hostRecord{path: p.recordPath(), now: p.Now, by: p.Getenv("SUDO_USER"), proc: here.Machine.Proc},
 		names:       userNames{now: p.Now},
 	}
 }

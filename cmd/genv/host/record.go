@@ -42,10 +42,6 @@ type reportRecord struct {
 	warnings []string // why it could not be written
 }
 
-func (p *program) openHostRecord(processes proc.FS) *hostRecord {
-	return &hostRecord{path: p.recordPath(), now: p.Now, by: p.Getenv("SUDO_USER"), proc: processes}
-}
-
 // begin records what will be done.
 func (h *hostRecord) begin(report enforce.Report, refused []enforce.Termination) *reportRecord {
 	report.Terminate = append(report.Terminate[:len(report.Terminate):len(report.Terminate)], refused...)
@@ -79,8 +75,7 @@ func (r *reportRecord) append(records []audit.Record) {
 	for i := range records {
 		records[i].Time = r.now().UTC()
 	}
-	err := audit.AppendHostLog(r.path, records...)
-	if err != nil {
+	if err := audit.AppendHostLog(r.path, records...); err != nil {
 		r.warnings = append(r.warnings, fmt.Sprintf("not recorded on this host: %v", err))
 	}
 }

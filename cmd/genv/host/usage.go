@@ -58,35 +58,37 @@ func (p *program) usageSnapshot(c *cli.Context) error {
 func (h *host) document(ctx context.Context, part string) (document []byte, warnings []string, err error) {
 	switch part {
 	case "":
-		s, err := h.Machine.Snapshot(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		document, err = snapshot.EncodeSnapshot(s)
-		return document, append(s.Warnings, inexpressible(s.Processes)...), err
+		return encoded(ctx, h.wholeSnapshot, snapshot.EncodeSnapshot)
 	case "devices":
-		devices, warnings, err := h.Machine.Devices(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		document, err = snapshot.EncodeDevices(devices)
-		return document, warnings, err
+		return encoded(ctx, h.Machine.Devices, snapshot.EncodeDevices)
 	case "envs":
-		envs, warnings, err := h.Machine.Environments(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		document, err = snapshot.EncodeEnvironments(envs)
-		return document, warnings, err
+		return encoded(ctx, h.Machine.Environments, snapshot.EncodeEnvironments)
 	case "processes":
-		processes, warnings, err := h.Machine.Processes(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		document, err = snapshot.EncodeProcesses(processes)
-		return document, append(warnings, inexpressible(processes)...), err
+		return encoded(ctx, h.processes, snapshot.EncodeProcesses)
 	}
 	return nil, nil, command.UsageError("--type %q: write devices, envs or processes", part)
+}
+
+func encoded[T any](ctx context.Context, read func(context.Context) (T, []string, error), encode func(T) ([]byte, error)) ([]byte, []string, error) {
+	part, warnings, err := read(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	document, err := encode(part)
+	return document, warnings, err
+}
+
+func (h *host) wholeSnapshot(ctx context.Context) (*snapshot.Snapshot, []string, error) {
+	s, err := h.Machine.Snapshot(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, append(s.Warnings, inexpressible(s.Processes)...), nil
+}
+
+func (h *host) processes(ctx context.Context) ([]snapshot.Process, []string, error) {
+	processes, warnings, err := h.Machine.Processes(ctx)
+	return processes, append(warnings, inexpressible(processes)...), err
 }
 
 // inexpressible warns about processes that the format of 1.4.3 can't describe.

@@ -9,15 +9,20 @@ import (
 	"unicode/utf8"
 )
 
-// writeRow writes a row of CSV by RFC 4180, with a newline alone as Unix tools
-// expect. Users choose what is in most cells, and spreadsheets take some texts
-// for formulas: see cell.
-func writeRow(w io.Writer, values []string) error {
-	cells := make([]string, len(values))
-	for i, value := range values {
-		cells[i] = cell(value)
+// WriteCSV prints rows by RFC 4180, with a newline alone as Unix tools expect. Users
+// choose what is in most cells, and spreadsheets take some texts for formulas: see cell.
+func WriteCSV(w io.Writer, rows [][]string) error {
+	var b strings.Builder
+	for _, row := range rows {
+		for i, value := range row {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(cell(value))
+		}
+		b.WriteByte('\n')
 	}
-	_, err := io.WriteString(w, strings.Join(cells, ",")+"\n")
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 

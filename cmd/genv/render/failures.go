@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -48,11 +49,7 @@ func WriteFailures(w io.Writer, failures []Failure, total int) {
 	for _, f := range failures {
 		byClass[f.Class] = append(byClass[f.Class], f)
 	}
-	classes := make([]remote.Class, 0, len(byClass))
-	for class := range byClass {
-		classes = append(classes, class)
-	}
-	slices.SortFunc(classes, func(a, b remote.Class) int {
+	classes := slices.SortedFunc(maps.Keys(byClass), func(a, b remote.Class) int {
 		return cmp.Or(cmp.Compare(len(byClass[b]), len(byClass[a])), cmp.Compare(a, b))
 	})
 	fmt.Fprintf(w, "%d of %s failed:\n", len(failures), Plural(total, "host"))

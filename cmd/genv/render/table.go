@@ -86,18 +86,6 @@ func (t *Table) Write(w io.Writer) error {
 	return t.writeText(w, rows)
 }
 
-// WriteCSV prints rows by RFC 4180: see writeRow.
-func WriteCSV(w io.Writer, rows [][]string) error {
-	var b strings.Builder
-	for _, row := range rows {
-		if err := writeRow(&b, row); err != nil {
-			return err
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
 func (t *Table) writeText(w io.Writer, rows [][]string) error {
 	widths := t.widths()
 	var b strings.Builder
