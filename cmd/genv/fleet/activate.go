@@ -52,11 +52,13 @@ func (p *program) remoteActivate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	environ := shell.Preactivation{
-		Name: settings.Name, GPUs: strconv.Itoa(request.Count), GPUMemory: settings.GPUMemory.String(),
-		NoPrompt: c.Bool("no-prompt"), NoAttach: c.Bool("no-attach"), OverSubscribe: request.OverSubscribe,
-	}.Environ()
-	return becomeSSH(sshArgs(&config, host, environ))
+	activation := shell.Preactivation{"name": settings.Name, "gpus": strconv.Itoa(request.Count), "gpu-memory": settings.GPUMemory.String()}
+	for flag, on := range map[string]bool{"no-prompt": c.Bool("no-prompt"), "no-attach": c.Bool("no-attach"), "over-subscribe": request.OverSubscribe} {
+		if on {
+			activation[flag] = "1"
+		}
+	}
+	return becomeSSH(sshArgs(&config, host, activation.Environ()))
 }
 
 // findRoom is the host on which to activate.

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -45,7 +46,7 @@ func Update(a Active) Change {
 		"CUDA_DEVICE_ORDER":     "PCI_BUS_ID",
 		"CUDA_VISIBLE_DEVICES":  VisibleDevices(a.Devices),
 	}
-	change := Change{Prompt: PromptReplace, Prefix: Prompt(label(a))}
+	change := Change{Prompt: PromptReplace, Prefix: Prompt(cmp.Or(a.Config.Name, string(a.EID)))}
 	for _, variable := range environmentVariables {
 		if value := values[variable]; value != "" {
 			change.Set = append(change.Set, Variable{variable, value})
@@ -77,11 +78,4 @@ func count(n *int) string {
 		return ""
 	}
 	return strconv.Itoa(*n)
-}
-
-func label(a Active) string {
-	if a.Config.Name != "" {
-		return a.Config.Name
-	}
-	return string(a.EID)
 }

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,18 +15,14 @@ import (
 // ErrNotInitialised says that no initialised shell waits for an answer. Its
 // text is the whole message for the user, in the words of 1.4.3; printed as a
 // line, it ends with an empty one as theirs does.
-var ErrNotInitialised error = notInitialised{}
-
-type notInitialised struct{}
-
-func (notInitialised) Error() string {
-	return `Your shell is not properly initialized at the moment.
+//
+//nolint:revive,staticcheck // its words, as they are
+var ErrNotInitialised = errors.New(`Your shell is not properly initialized at the moment.
 Run the following command to initialize it.
 You should also add it to your ~/.bashrc or any equivalent file.
 
     eval "$(genv shell --init)"
-`
-}
+`)
 
 // Caller is the shell that runs this command through its genv function.
 type Caller struct {

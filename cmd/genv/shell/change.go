@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -70,10 +71,13 @@ func (c Change) Render() (string, error) {
 	case PromptRemove:
 		code.call("__genv_prompt", "PS1", "")
 	}
-	return code.text.String(), code.err
+	if code.err != nil {
+		return "", code.err
+	}
+	return code.text.String(), nil
 }
 
-// script gathers lines; its first error stays, and empties the text.
+// script gathers lines, and keeps its first error.
 type script struct {
 	text strings.Builder
 	err  error
@@ -81,21 +85,15 @@ type script struct {
 
 // call adds a line that calls a function about a variable.
 func (s *script) call(function, variable string, values ...string) {
-	line := function
-	word, err := name(variable)
-	line += " " + word
+	err := checkName(variable)
+	line := function + " " + variable
 	for _, value := range values {
-		if err == nil {
-			word, err = Quote(value)
-			line += " " + word
-		}
+		quoted, quoteErr := Quote(value)
+		err = cmp.Or(err, quoteErr)
+		line += " " + quoted
 	}
 	if err != nil && s.err == nil {
 		s.err = fmt.Errorf("code for the shell: %w", err)
-	}
-	if s.err != nil {
-		s.text.Reset()
-		return
 	}
 	s.text.WriteString(line + "\n")
 }

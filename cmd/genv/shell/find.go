@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 )
 
 // FindReal finds the program that a shim stands in front of: the first in PATH
@@ -40,4 +41,13 @@ func shimsFolder(dir string) bool {
 func leadsToGenv(path string) bool {
 	target, err := filepath.EvalSymlinks(path)
 	return err == nil && filepath.Base(target) == "genv"
+}
+
+// ExitStatus is the status that a shell reports for a program that has ended: bash(1),
+// "EXIT STATUS".
+func ExitStatus(ended *os.ProcessState) int {
+	if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return ended.ExitCode()
 }

@@ -21,7 +21,7 @@ type InitOptions struct {
 	// EnsureShims; empty for none.
 	Shims string
 	// Preactivate has the shell activate itself; nil for no.
-	Preactivate *Preactivation
+	Preactivate Preactivation
 }
 
 // Init is the code that initialises a shell. It sets no variable that a
@@ -57,18 +57,22 @@ func withoutComments(template string) string {
 	return kept.String()
 }
 
-// activation takes the variables away and activates.
-func activation(p *Preactivation) (string, error) {
+// activation removes the variables and activates.
+func activation(p Preactivation) (string, error) {
 	if p == nil {
 		return "", nil
 	}
-	words := []string{"genv"}
+	line := "unset " + preactivate
+	for _, f := range preactivateFlags {
+		line += " " + f.variable
+	}
+	line += "\ngenv"
 	for _, arg := range p.Args() {
 		word, err := Quote(arg)
 		if err != nil {
 			return "", fmt.Errorf("%s*: %w", preactivate, err)
 		}
-		words = append(words, word)
+		line += " " + word
 	}
-	return "unset " + strings.Join(p.names(), " ") + "\n" + strings.Join(words, " ") + "\n", nil
+	return line + "\n", nil
 }

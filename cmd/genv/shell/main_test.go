@@ -102,11 +102,9 @@ func (s *session) run(script string, options ...string) result {
 	s.t.Helper()
 	exe, err := os.Executable()
 	require.NoError(s.t, err)
-	o := shell.InitOptions{Kind: s.kind, Exe: exe, Shims: "/opt/it's a folder/shims"}
-	if p, ok := shell.PreactivationFrom(s.getenv); ok {
-		o.Preactivate = &p
-	}
-	code, err := shell.Init(o)
+	code, err := shell.Init(shell.InitOptions{
+		Kind: s.kind, Exe: exe, Shims: "/opt/it's a folder/shims", Preactivate: shell.PreactivationFrom(s.getenv),
+	})
 	require.NoError(s.t, err)
 	file := filepath.Join(s.t.TempDir(), "init")
 	require.NoError(s.t, os.WriteFile(file, []byte(code), 0o600))

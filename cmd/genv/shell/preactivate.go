@@ -13,69 +13,48 @@ package shell
 //	GENV_PREACTIVATE_NO_PROMPT=1       --no-prompt
 //	GENV_PREACTIVATE_NO_ATTACH=1       --no-attach
 //	GENV_PREACTIVATE_OVER_SUBSCRIBE=1  --over-subscribe
-type Preactivation struct {
-	EID, Name, GPUs, GPUMemory        string // empty for none
-	NoPrompt, NoAttach, OverSubscribe bool
-}
+//
+// It is the flags with their values, by their names without dashes; a switch that is
+// given has the value 1.
+type Preactivation map[string]string
 
 const preactivate = "GENV_PREACTIVATE"
 
-// texts pairs the ending of each variable with its flag.
-func (p *Preactivation) texts() []preactivateText {
-	return []preactivateText{
-		{"_EID", "--id", &p.EID},
-		{"_NAME", "--name", &p.Name},
-		{"_GPUS", "--gpus", &p.GPUs},
-		{"_GPU_MEMORY", "--gpu-memory", &p.GPUMemory},
-	}
+var preactivateFlags = []struct {
+	variable, flag string
+	isSwitch       bool
+}{
+	{preactivate + "_EID", "id", false},
+	{preactivate + "_NAME", "name", false},
+	{preactivate + "_GPUS", "gpus", false},
+	{preactivate + "_GPU_MEMORY", "gpu-memory", false},
+	{preactivate + "_NO_PROMPT", "no-prompt", true},
+	{preactivate + "_NO_ATTACH", "no-attach", true},
+	{preactivate + "_OVER_SUBSCRIBE", "over-subscribe", true},
 }
 
-func (p *Preactivation) switches() []preactivateSwitch {
-	return []preactivateSwitch{
-		{"_NO_PROMPT", "--no-prompt", &p.NoPrompt},
-		{"_NO_ATTACH", "--no-attach", &p.NoAttach},
-		{"_OVER_SUBSCRIBE", "--over-subscribe", &p.OverSubscribe},
-	}
-}
-
-type preactivateText struct {
-	suffix, flag string
-	value        *string
-}
-
-type preactivateSwitch struct {
-	suffix, flag string
-	value        *bool
-}
-
-// PreactivationFrom reads the variables; false when the shell isn't to activate
-// itself, or is active already.
-func PreactivationFrom(getenv func(string) string) (Preactivation, bool) {
-	var p Preactivation
+// PreactivationFrom reads the variables; nil when the shell isn't to activate itself, or
+// is active already.
+func PreactivationFrom(getenv func(string) string) Preactivation {
 	if getenv(preactivate) != "1" || getenv("GENV_ENVIRONMENT_ID") != "" {
-		return p, false
+		return nil
 	}
-	for _, t := range p.texts() {
-		*t.value = getenv(preactivate + t.suffix)
+	p := Preactivation{}
+	for _, f := range preactivateFlags {
+		if value := getenv(f.variable); value == "1" || value != "" && !f.isSwitch {
+			p[f.flag] = value
+		}
 	}
-	for _, s := range p.switches() {
-		*s.value = getenv(preactivate+s.suffix) == "1"
-	}
-	return p, true
+	return p
 }
 
 // Environ is the variables as NAME=VALUE, for env(1) or a process. The values
 // are not quoted.
 func (p Preactivation) Environ() []string {
 	environ := []string{preactivate + "=1"}
-	for _, t := range p.texts() {
-		if *t.value != "" {
-			environ = append(environ, preactivate+t.suffix+"="+*t.value)
-		}
-	}
-	for _, s := range p.switches() {
-		if *s.value {
-			environ = append(environ, preactivate+s.suffix+"=1")
+	for _, f := range preactivateFlags {
+		if value := p[f.flag]; value != "" {
+			environ = append(environ, f.variable+"="+value)
 		}
 	}
 	return environ
@@ -85,27 +64,14 @@ func (p Preactivation) Environ() []string {
 // joined to its flag: it may start with a dash.
 func (p Preactivation) Args() []string {
 	args := []string{"activate"}
-	for _, t := range p.texts() {
-		if *t.value != "" {
-			args = append(args, t.flag+"="+*t.value)
-		}
-	}
-	for _, s := range p.switches() {
-		if *s.value {
-			args = append(args, s.flag)
+	for _, f := range preactivateFlags {
+		switch value := p[f.flag]; {
+		case value == "":
+		case f.isSwitch:
+			args = append(args, "--"+f.flag)
+		default:
+			args = append(args, "--"+f.flag+"="+value)
 		}
 	}
 	return args
-}
-
-// names lists every variable that may be set.
-func (p *Preactivation) names() []string {
-	names := []string{preactivate}
-	for _, t := range p.texts() {
-		names = append(names, preactivate+t.suffix)
-	}
-	for _, s := range p.switches() {
-		names = append(names, preactivate+s.suffix)
-	}
-	return names
 }

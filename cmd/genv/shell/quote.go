@@ -22,12 +22,12 @@ func Quote(text string) (string, error) {
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// name passes the name of a variable.
-func name(text string) (string, error) {
+// checkName refuses what is not the name of a variable.
+func checkName(text string) error {
 	if !identifier.MatchString(text) {
-		return "", fmt.Errorf("the variable name %q %w", text, ErrUnquotable)
+		return fmt.Errorf("the variable name %q %w", text, ErrUnquotable)
 	}
-	return text, nil
+	return nil
 }
 
 // Prompt is what stands before the prompt of an active shell. A prompt is
@@ -39,9 +39,6 @@ func Prompt(environment string) string {
 }
 
 func harmless(r rune) rune {
-	if r == unicode.ReplacementChar {
-		return '?'
-	}
 	if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(" ._:/@+,=-", r) {
 		return r
 	}

@@ -205,16 +205,14 @@ func TestDeactivationInAChild(t *testing.T) {
 }
 
 func TestPreactivation(t *testing.T) {
-	want := shell.Preactivation{Name: "it's me", GPUs: "2", GPUMemory: "4g", NoPrompt: true}
+	want := shell.Preactivation{"name": "it's me", "gpus": "2", "gpu-memory": "4g", "no-prompt": "1"}
 	require.Equal(t, []string{
 		"GENV_PREACTIVATE=1", "GENV_PREACTIVATE_NAME=it's me", "GENV_PREACTIVATE_GPUS=2",
 		"GENV_PREACTIVATE_GPU_MEMORY=4g", "GENV_PREACTIVATE_NO_PROMPT=1",
 	}, want.Environ())
 	bothShells(t, func(t *testing.T, kind shell.Kind) {
 		s := newSession(t, kind, want.Environ()...)
-		got, ok := shell.PreactivationFrom(s.getenv)
-		require.True(t, ok)
-		require.Equal(t, want, got)
+		require.Equal(t, want, shell.PreactivationFrom(s.getenv))
 		r := s.run("env | grep -E '^GENV_(PRE|ENVIRONMENT_ID)'")
 		require.Empty(t, r.stderr)
 		lines := strings.Split(r.stdout, "\n")
@@ -227,13 +225,12 @@ func TestNoPreactivation(t *testing.T) {
 	for _, environ := range [][]string{
 		nil, {"GENV_PREACTIVATE=0"}, {"GENV_PREACTIVATE_NAME=x"}, {"GENV_PREACTIVATE=1", "GENV_ENVIRONMENT_ID=5"},
 	} {
-		_, ok := shell.PreactivationFrom(func(name string) string {
+		require.Nil(t, shell.PreactivationFrom(func(name string) string {
 			i := slices.IndexFunc(environ, func(e string) bool { return strings.HasPrefix(e, name+"=") })
 			if i < 0 {
 				return ""
 			}
 			return strings.TrimPrefix(environ[i], name+"=")
-		})
-		require.False(t, ok, environ)
+		}), environ)
 	}
 }

@@ -37,11 +37,7 @@ func (p *program) shellInit(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	options := shell.InitOptions{Kind: kind, Exe: exe, Shims: p.shims(exe)}
-	if preactivation, ok := shell.PreactivationFrom(p.Getenv); ok {
-		options.Preactivate = &preactivation
-	}
-	code, err := shell.Init(options)
+	code, err := shell.Init(shell.InitOptions{Kind: kind, Exe: exe, Shims: p.shims(exe), Preactivate: shell.PreactivationFrom(p.Getenv)})
 	if err != nil {
 		return err
 	}

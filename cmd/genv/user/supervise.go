@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -21,7 +22,6 @@ import (
 const (
 	exitNotExecutable = 126
 	exitNotFound      = 127
-	exitSignalled     = 128 // and the signal's number
 )
 
 // forwardedSignals are those by which other programs control one.
@@ -122,8 +122,5 @@ func statusOf(err error) error {
 	case !errors.As(err, &exit):
 		return err
 	}
-	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return &command.ExitError{Code: exitSignalled + int(status.Signal())}
-	}
-	return &command.ExitError{Code: exit.ExitCode()}
+	return &command.ExitError{Code: shell.ExitStatus(exit.ProcessState)}
 }

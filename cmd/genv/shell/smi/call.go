@@ -1,6 +1,7 @@
 package smi
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,82 +27,45 @@ const (
 	apps
 )
 
-// Parse understands a command line, without the program's name. What it doesn't
-// know is not ok: it is for the real program alone.
-func Parse(args []string) (Call, bool) {
-	var p parser
-	for i := 0; i < len(args); i++ {
-		flag, value, joined := strings.Cut(args[i], "=")
-		if !joined && (flag == "-i" || flag == "-d") && i+1 < len(args) {
-			i++
-			value, joined = args[i], true
-		}
-		if !p.take(flag, value, joined) {
-			return Call{}, false
-		}
-	}
-	return p.call(args)
-}
-
-// parser remembers what was given. Nothing may come twice.
-type parser struct {
-	values map[string]string
-}
-
 var (
 	switches = map[string]string{"-L": "L", "--list-gpus": "L", "-q": "q", "--query": "q", "-x": "x", "--xml-format": "x"}
 	operands = map[string]string{
 		"-i": "i", "--id": "i", "-d": "d", "--display": "d",
 		"--query-gpu": "gpus", "--query-compute-apps": "apps", "--format": "format",
 	}
+	// forms are the combinations that nvidia-smi knows; -i goes with each.
+	forms = map[string]form{
+		"": table, "L": list, "q": query, "d q": query, "q x": xml, "d q x": xml, "format gpus": gpus, "apps format": apps,
+	}
 )
 
-func (p *parser) take(flag, value string, joined bool) bool {
-	known := switches
-	if joined {
-		known = operands
-	}
-	key, ok := known[flag]
-	if _, twice := p.values[key]; !ok || twice || joined && value == "" {
-		return false
-	}
-	if p.values == nil {
-		p.values = map[string]string{}
-	}
-	p.values[key] = value
-	return true
-}
-
-// forms are the combinations that nvidia-smi knows; -i goes with each.
-var forms = []struct {
-	keys string
-	form form
-}{
-	{"", table},
-	{"L", list},
-	{"q", query},
-	{"d q", query},
-	{"q x", xml},
-	{"d q x", xml},
-	{"format gpus", gpus},
-	{"apps format", apps},
-}
-
-func (p *parser) call(args []string) (Call, bool) {
-	var keys []string
-	for key := range p.values {
-		if key != "i" {
-			keys = append(keys, key)
+// Parse understands a command line, without the program's name. What it doesn't
+// know is not ok: it is for the real program alone.
+func Parse(args []string) (Call, bool) {
+	values := map[string]string{}
+	for i := 0; i < len(args); i++ {
+		flag, value, joined := strings.Cut(args[i], "=")
+		if !joined && (flag == "-i" || flag == "-d") && i+1 < len(args) {
+			i++
+			value, joined = args[i], true
 		}
-	}
-	slices.Sort(keys)
-	for _, f := range forms {
-		if f.keys == strings.Join(keys, " ") {
-			call := Call{form: f.form, args: args, selected: p.values["i"]}
-			return call.finish(p.values)
+		known := switches
+		if joined {
+			known = operands
 		}
+		key, ok := known[flag]
+		if _, twice := values[key]; !ok || twice || joined && value == "" {
+			return Call{}, false
+		}
+		values[key] = value
 	}
-	return Call{}, false
+	selected := values["i"]
+	delete(values, "i")
+	form, ok := forms[strings.Join(slices.Sorted(maps.Keys(values)), " ")]
+	if !ok {
+		return Call{}, false
+	}
+	return Call{form: form, args: args, selected: selected}.finish(values)
 }
 
 // finish reads the operands that a form depends on.

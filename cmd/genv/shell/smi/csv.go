@@ -1,9 +1,6 @@
 package smi
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // separator is what nvidia-smi writes between columns. It quotes nothing.
 const separator = ", "
@@ -54,6 +51,4 @@ func (v View) gpuRow(c Call, index, rest string) (string, bool) {
 // appRow is the row of a process of the environment.
 func (v View) appRow(_ Call, pid, rest string) (string, bool) { return rest, v.owns(pid) }
 
-func decimal(text string) bool {
-	return text != "" && !slices.ContainsFunc([]byte(text), func(b byte) bool { return b < '0' || b > '9' })
-}
+func decimal(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }

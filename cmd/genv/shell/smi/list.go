@@ -1,8 +1,6 @@
 package smi
 
-import (
-	"strings"
-)
+import "strings"
 
 var (
 	listedGPU = lazily(`^GPU (\d+): `)

@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"syscall"
+
+	"github.com/seed-3119e985/genv/cmd/genv/shell"
 )
 
 // Shim answers one call of nvidia-smi.
@@ -68,7 +69,7 @@ func (s Shim) rewritten(ctx context.Context, call Call, view View) (int, error) 
 	}
 	_, _ = s.Stderr.Write(stderr.Bytes())
 	_, err = s.Stdout.Write(stdout.Bytes())
-	return exitStatus(cmd.ProcessState.Sys()), err
+	return shell.ExitStatus(cmd.ProcessState), err
 }
 
 func (s Shim) handOver() (int, error) {
@@ -77,16 +78,4 @@ func (s Shim) handOver() (int, error) {
 		return 0, fmt.Errorf("starting %s: %w", s.Real, err)
 	}
 	return 0, nil
-}
-
-// exitStatus is what a shell would tell of an end.
-func exitStatus(sys any) int {
-	status, ok := sys.(syscall.WaitStatus)
-	switch {
-	case !ok:
-		return 1
-	case status.Signaled():
-		return 128 + int(status.Signal())
-	}
-	return status.ExitStatus()
 }

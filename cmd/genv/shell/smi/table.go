@@ -106,10 +106,7 @@ func (t *tableRewriter) endBlock(border string) bool {
 
 // keepDevice is for a device's rows, of which the first has its index.
 func keepDevice(v View, block []string) ([]string, bool) {
-	if len(block) < 2 || len(block) > 4 {
-		return nil, false
-	}
-	if !firstOnly(deviceRow, block) {
+	if len(block) < 2 || len(block) > 4 || !firstOnly(deviceRow, block) {
 		return nil, false
 	}
 	device := v.device(deviceRow().FindStringSubmatch(block[0])[1])
