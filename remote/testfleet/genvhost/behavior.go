@@ -1,10 +1,11 @@
 package genvhost
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,12 +13,12 @@ import (
 // does.
 type Behavior struct {
 	Wait   time.Duration // before it does anything
-	Freeze bool          // does nothing any more, until the client hangs up
+	Freeze bool          // does nothing until the client hangs up
 	Damage Damage        // what becomes of the answer, after the request is carried out
 }
 
 // Damage is what becomes of an answer.
-type Damage int
+type Damage int32
 
 // The kinds of damage.
 const (
@@ -34,11 +35,9 @@ func (m Behavior) pause(ctx, wanted context.Context) error {
 	if m.Wait <= 0 && !m.Freeze {
 		return nil
 	}
-	var over <-chan time.Time
-	if !m.Freeze {
-		timer := time.NewTimer(m.Wait)
-		defer timer.Stop()
-		over = timer.C
+	over := time.After(m.Wait)
+	if m.Freeze {
+		over = nil
 	}
 	select {
 	case <-over:
@@ -54,38 +53,19 @@ var errHangup = errors.New("the host hangs up")
 
 // damager is a writer that may damage the next answer. A frame comes in one Write.
 type damager struct {
-	w io.Writer
-
-	mu   sync.Mutex
-	next Damage
+	w    io.Writer
+	next atomic.Int32 // a Damage
 }
 
 // behave damages the next answer.
 func (t *damager) behave(m Behavior) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if m.Damage != Intact {
-		t.next = m.Damage
+		t.next.Store(int32(m.Damage))
 	}
 }
 
-// take is how to damage this answer.
-func (t *damager) take() Damage {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	taken := t.next
-	t.next = Intact
-	return taken
-}
-
-// To sets where it writes.
-func (t *damager) To(w io.Writer) io.Writer {
-	t.w = w
-	return t
-}
-
 func (t *damager) Write(p []byte) (int, error) {
-	switch t.take() {
+	switch Damage(t.next.Swap(int32(Intact))) {
 	case Silent:
 		return len(p), nil
 	case Cut:
@@ -94,12 +74,12 @@ func (t *damager) Write(p []byte) (int, error) {
 	case Hangup:
 		return 0, errHangup
 	case Garbled:
-		p = append([]byte(nil), p...)
+		p = bytes.Clone(p)
 		p[len(p)-1] ^= 0x20
 	case Noise:
 		p = []byte("\x00\xff{\"processes\": []}\n")
 	case Double:
-		p = append(append([]byte(nil), p...), p...)
+		p = bytes.Repeat(p, 2)
 	}
 	if _, err := t.w.Write(p); err != nil {
 		return 0, err

@@ -42,19 +42,16 @@ func (h *Host) serve(ctx context.Context, token string, r *inprocess.Request) in
 	wanted, hungUp := context.WithCancel(ctx)
 	defer hungUp()
 	r.Stdin = watched{r.Stdin, hungUp}
-	b := &backend{host: h, out: &damager{}, wanted: wanted}
-	return Speak(ctx, r, b.out, agent.Server{Token: token, Idle: idle, Handler: &agent.Answers{Backend: b}, Greeting: h.greeting()})
-}
-
-func (h *Host) greeting() agent.Greeting {
-	g := agent.NewGreeting("simulated")
+	b := &backend{host: h, out: &damager{w: r.Stdout}, wanted: wanted}
+	r.Stdout = b.out
+	greeting := agent.NewGreeting("simulated")
 	if h.serial {
-		g.Capabilities = slices.DeleteFunc(g.Capabilities, func(c string) bool { return c == agent.CapabilityParallel })
+		greeting.Capabilities = slices.DeleteFunc(greeting.Capabilities, func(c string) bool { return c == agent.CapabilityParallel })
 	}
-	return g
+	return Speak(ctx, r, agent.Server{Token: token, Idle: idle, Handler: &agent.Answers{Backend: b}, Greeting: greeting})
 }
 
-// watched is a reader with what to do at its end.
+// watched calls ended when the reader ends.
 type watched struct {
 	io.Reader
 	ended func()
@@ -68,24 +65,20 @@ func (w watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Speak is a command that serves a conversation over its streams; through, if
-// set, is what its output goes through. No write is under way when it returns.
-func Speak(ctx context.Context, r *inprocess.Request, through interface{ To(io.Writer) io.Writer }, server agent.Server) int {
+// Speak is a command that serves a conversation over its streams. No write is in
+// progress when it returns.
+func Speak(ctx context.Context, r *inprocess.Request, server agent.Server) int {
 	out := &gate{w: r.Stdout}
 	defer out.close()
-	var w io.Writer = out
-	if through != nil {
-		w = through.To(out)
-	}
-	if err := server.Serve(ctx, r.Stdin, w); err != nil {
+	if err := server.Serve(ctx, r.Stdin, out); err != nil {
 		fmt.Fprintln(r.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-// gate is an output that can be closed: a Server that ends leaves a write that
-// waits behind, and a Handler must not.
+// gate is an output that can be closed: a Server may return while one of its
+// writes waits, and a Handler must not.
 type gate struct {
 	mu     sync.Mutex
 	w      io.Writer
@@ -101,7 +94,7 @@ func (g *gate) Write(p []byte) (int, error) {
 	return g.w.Write(p)
 }
 
-// close waits for a write under way, which ends with the connection.
+// close waits for a write in progress, which ends with the connection.
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -116,7 +109,7 @@ func (h *Host) printSnapshot(r *inprocess.Request) int {
 		fmt.Fprintln(r.Stderr, err)
 		return 1
 	}
-	_, _ = r.Stdout.Write(append(document, '\n')) // who has gone needs none
+	_, _ = r.Stdout.Write(append(document, '\n')) // the client may have gone
 	return 0
 }
 

@@ -1,7 +1,8 @@
 // Package genvhost is genv on a simulated host, inside this process: an
 // inprocess.Handler that answers `genv usage serve`, `snapshot` and `execute`
 // from a snapshot in memory, and carries reports out on it. It starts no process,
-// so that a thousand hosts fit on a small machine, and it misbehaves on demand (see Behavior).
+// so that a thousand hosts fit on a small machine, and it fails on demand (see
+// Behavior).
 //
 //	host := genvhost.New(&snapshot.Snapshot{Devices: …})
 //	fleet, err := inprocess.Start(dir, 0, &inprocess.Server{Name: "a", Address: "127.7.0.1", Handler: host})

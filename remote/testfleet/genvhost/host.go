@@ -20,8 +20,8 @@ type Host struct {
 	behavior func(request string) Behavior
 	old      bool
 	serial   bool
-	answered []time.Time
-	keeps    bool // times of answers
+	answered []time.Time // if keeps
+	keeps    bool
 }
 
 // Action is an item of a report that the host was given.
@@ -64,7 +64,7 @@ func (h *Host) Actions() []Action {
 	return slices.Clone(h.actions)
 }
 
-// TakeActions is Actions, and the host forgets them, so that a long test needs no
+// TakeActions is Actions, and the host forgets them: a long test must not need
 // more memory than a short one.
 func (h *Host) TakeActions() []Action {
 	h.mu.Lock()
@@ -81,21 +81,15 @@ func (h *Host) Behave(f func(request string) Behavior) {
 	h.behavior = f
 }
 
-// KeepTimes has the host note when it answers, for Answered.
+// KeepTimes has the host note when it answers, for TakeAnswered.
 func (h *Host) KeepTimes() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.keeps = true
 }
 
-// Answered is when the host was asked for its snapshot, since KeepTimes.
-func (h *Host) Answered() []time.Time {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.answered)
-}
-
-// TakeAnswered is Answered, and the host forgets it.
+// TakeAnswered is when the host was asked for its snapshot, since KeepTimes or
+// the last TakeAnswered.
 func (h *Host) TakeAnswered() []time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,9 +123,12 @@ func (b *backend) Notify(messages []agent.Message) ([]int, error) {
 	return make([]int, len(messages)), nil
 }
 
-// as does what a request asks for as the host behaves at present.
+// as does what a request asks for, and behaves as the host does now.
 func as[T any](ctx context.Context, b *backend, request string, do func() (T, error)) (T, error) {
-	behavior := b.host.behaviorFor(request)
+	b.host.mu.Lock()
+	choose := b.host.behavior
+	b.host.mu.Unlock()
+	behavior := choose(request)
 	if err := behavior.pause(ctx, b.wanted); err != nil {
 		var none T
 		return none, err
@@ -139,13 +136,6 @@ func as[T any](ctx context.Context, b *backend, request string, do func() (T, er
 	value, err := do()
 	b.out.behave(behavior)
 	return value, err
-}
-
-func (h *Host) behaviorFor(request string) Behavior {
-	h.mu.Lock()
-	f := h.behavior
-	h.mu.Unlock()
-	return f(request)
 }
 
 // snapshot is the host's snapshot, encoded.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -45,14 +46,17 @@ const drainDelay = 10 * time.Second
 
 // Handle runs the command.
 func (e *Exec) Handle(ctx context.Context, r *Request) int {
-	words, err := Words(r.Line)
+	line, underSudo := strings.CutPrefix(r.Line, "sudo ")
+	if underSudo {
+		line = strings.TrimPrefix(line, "-n ")
+	}
+	words, err := Words(line)
 	if err != nil {
 		fmt.Fprintf(r.Stderr, "sh: %v\n", err)
 		return statusUsage
 	}
-	words = withoutSudo(words)
-	program, ok := e.program(words[0])
-	if !ok {
+	program := e.program(words[0])
+	if program == "" {
 		fmt.Fprintf(r.Stderr, "sh: 1: %s: not found\n", words[0])
 		return statusNotFound
 	}
@@ -63,25 +67,15 @@ func (e *Exec) Handle(ctx context.Context, r *Request) int {
 	return status
 }
 
-// withoutSudo takes off what leads to root on a real host.
-func withoutSudo(words []string) []string {
-	if len(words) > 1 && words[0] == "sudo" {
-		words = words[1:]
-		if len(words) > 1 && words[0] == "-n" {
-			words = words[1:]
-		}
-	}
-	return words
-}
-
-func (e *Exec) program(word string) (path string, ok bool) {
+// program is the path of a program, "" for one that is not found.
+func (e *Exec) program(word string) string {
 	switch word {
 	case "genv", e.Genv:
-		return e.Genv, true
+		return e.Genv
 	case "nvidia-smi":
-		return e.Machine.NvidiaSMI(), true
+		return e.Machine.NvidiaSMI()
 	}
-	return "", false
+	return ""
 }
 
 func (e *Exec) run(ctx context.Context, cmd *exec.Cmd, r *Request) (status int, err error) {
@@ -119,11 +113,9 @@ func (e *Exec) endWithClient(ctx context.Context, group int, stdin io.Closer, en
 	case <-ctx.Done():
 	}
 	_ = stdin.Close() // it may be closed already
-	grace := time.NewTimer(e.Grace)
-	defer grace.Stop()
 	select {
 	case <-ended:
-	case <-grace.C:
+	case <-time.After(e.Grace):
 		_ = syscall.Kill(-group, syscall.SIGKILL) // ESRCH when it was quicker
 	}
 }

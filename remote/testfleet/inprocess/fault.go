@@ -2,22 +2,24 @@ package inprocess
 
 import "time"
 
-// Fault is a way in which a host fails; see Host.Inject. The figures are exact,
+// Fault is a way in which a host fails; see Server.Inject. The figures are exact,
 // so that a test sees the same on every run.
 type Fault func(*faults)
 
-// faults is what a host does wrong; the zero value is a healthy host. A
-// negative count is "never".
+// faults is what a host does wrong.
 type faults struct {
 	down, silent, wrongKey, noAuth, noExit bool
 
 	before             []byte
 	flood, floodStderr int64
-	dropAt, freezeAt   int64
 	delay              time.Duration
+	// Once breakAt bytes of a command's stdout are sent, unless it is negative, the
+	// connection freezes or is closed.
+	breakAt int64
+	freezes bool
 }
 
-func healthy() faults { return faults{dropAt: -1, freezeAt: -1} }
+func healthy() faults { return faults{breakAt: -1} }
 
 // Down refuses every connection: no server listens. Open connections stay open.
 func Down() Fault { return func(f *faults) { f.down = true } }
@@ -46,11 +48,11 @@ func FloodStderr(n int64) Fault { return func(f *faults) { f.floodStderr = n } }
 
 // DropAfter closes the connection once n bytes of a command's stdout are sent;
 // with 0 as soon as it writes anything or ends.
-func DropAfter(n int64) Fault { return func(f *faults) { f.dropAt = n } }
+func DropAfter(n int64) Fault { return func(f *faults) { f.breakAt, f.freezes = n, false } }
 
 // FreezeAfter neither reads nor writes on the connection any more once n bytes
 // of a command's stdout are sent, and keeps it open, as a host that hangs.
-func FreezeAfter(n int64) Fault { return func(f *faults) { f.freezeAt = n } }
+func FreezeAfter(n int64) Fault { return func(f *faults) { f.breakAt, f.freezes = n, true } }
 
 // Slow begins each command after a delay.
 func Slow(delay time.Duration) Fault { return func(f *faults) { f.delay = delay } }

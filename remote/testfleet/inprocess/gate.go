@@ -66,10 +66,10 @@ func (g *gate) Close() error {
 
 // meter counts a command's stdout and breaks the connection at a given byte.
 type meter struct {
-	w                io.Writer
-	conn             *gate
-	sent             int64
-	dropAt, freezeAt int64 // negative for never
+	w      io.Writer
+	conn   *gate
+	faults *faults
+	sent   int64
 }
 
 func (m *meter) Write(p []byte) (int, error) {
@@ -77,9 +77,9 @@ func (m *meter) Write(p []byte) (int, error) {
 		return 0, nil
 	}
 	written := 0
-	if limit := m.limit(); limit >= 0 && m.sent+int64(len(p)) > limit {
+	if limit := m.faults.breakAt; limit >= 0 && m.sent+int64(len(p)) > limit {
 		head := p[:max(limit-m.sent, 0)]
-		if limit != m.dropAt {
+		if m.faults.freezes {
 			m.conn.deafen() // or a client that has read the head is still answered
 		}
 		n, err := m.w.Write(head)
@@ -96,23 +96,15 @@ func (m *meter) Write(p []byte) (int, error) {
 
 // finish breaks the connection of a command that wrote just as much as it may.
 func (m *meter) finish() {
-	if limit := m.limit(); limit >= 0 && m.sent >= limit {
+	if limit := m.faults.breakAt; limit >= 0 && m.sent >= limit {
 		m.trip()
 	}
 }
 
-// limit is where the connection breaks next, negative for nowhere.
-func (m *meter) limit() int64 {
-	if m.dropAt >= 0 && (m.freezeAt < 0 || m.dropAt <= m.freezeAt) {
-		return m.dropAt
-	}
-	return m.freezeAt
-}
-
 func (m *meter) trip() {
-	if m.limit() == m.dropAt {
-		_ = m.conn.Close() // the handler's next write says so
-		return
+	if m.faults.freezes {
+		m.conn.freeze()
+	} else {
+		_ = m.conn.Close() // the handler's next write fails
 	}
-	m.conn.freeze()
 }

@@ -42,7 +42,7 @@ func (c *connection) run(ctx context.Context, channel ssh.Channel, line string) 
 	if !pause(ctx, c.faults.delay) {
 		return
 	}
-	stdout := &meter{w: channel, dropAt: c.faults.dropAt, freezeAt: c.faults.freezeAt, conn: c.net}
+	stdout := &meter{w: channel, conn: c.net, faults: &c.faults}
 	c.makeNoise(stdout, channel.Stderr())
 	status := c.server.Handler.Handle(ctx, &Request{
 		Host: c.server.Name, User: c.user, Line: line, Stdin: channel, Stdout: stdout, Stderr: channel.Stderr(),
@@ -67,10 +67,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false
