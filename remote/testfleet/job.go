@@ -54,21 +54,13 @@ const (
 // show it. It is in a process group of its own, so that a terminal's Ctrl-C does
 // not reach it. It ends with the machine, or when this process dies.
 func (m *Machine) StartJob(job Job) (*Process, error) {
-	p, err := m.start(job)
+	cmd, err := m.command(job)
 	if err != nil {
 		return nil, fmt.Errorf("start a job of %s: %w", job.User, err)
 	}
-	return p, nil
-}
-
-func (m *Machine) start(job Job) (*Process, error) {
-	cmd, err := m.command(job)
-	if err != nil {
-		return nil, err
-	}
 	p, err := startProcess(cmd, job.IgnoreTerm || job.Speaks)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("start a job of %s: %w", job.User, err)
 	}
 	p.User = job.User
 	m.mu.Lock()

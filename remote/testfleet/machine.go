@@ -30,9 +30,9 @@ type Machine struct {
 	processes []*Process
 }
 
-// Account is a user as the kernel and the shell know him.
+// Account is a Linux user.
 type Account struct {
-	UID  snapshot.UID // of the user and of his group
+	UID  snapshot.UID // and the id of the group
 	Home string
 }
 
@@ -49,19 +49,14 @@ func NewMachine(dir string, devices []gpus.Device, nvidiaSMI string) (*Machine, 
 }
 
 func (m *Machine) make(devices []gpus.Device, nvidiaSMI string) error {
-	for _, folder := range []string{m.Bin(), m.Root()} {
-		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return err
-		}
-	}
-	if err := os.Chmod(m.Dir, 0o777|os.ModeSticky); err != nil {
-		return err
-	}
 	program, err := filepath.Abs(nvidiaSMI)
 	if err != nil {
 		return err
 	}
-	if err := os.Symlink(program, m.NvidiaSMI()); err != nil {
+	if err := errors.Join(os.MkdirAll(m.Bin(), 0o755), os.MkdirAll(m.Root(), 0o755)); err != nil {
+		return err
+	}
+	if err := errors.Join(os.Chmod(m.Dir, 0o777|os.ModeSticky), os.Symlink(program, m.NvidiaSMI())); err != nil {
 		return err
 	}
 	return gpus.Host{Devices: devices}.Write(m.GPUs)
@@ -73,7 +68,7 @@ func (m *Machine) Bin() string { return filepath.Join(m.Dir, "bin") }
 // NvidiaSMI is the path of the machine's nvidia-smi.
 func (m *Machine) NvidiaSMI() string { return filepath.Join(m.Bin(), "nvidia-smi") }
 
-// Root is where root's genv keeps its own notes and copies of the state files.
+// Root is where root's genv keeps its notes and copies of the state files.
 func (m *Machine) Root() string { return filepath.Join(m.Dir, "root") }
 
 // AuditLog is where genv on the machine records what it does.

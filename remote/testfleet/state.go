@@ -18,7 +18,7 @@ type Environment struct {
 	User    string
 	Config  snapshot.EnvConfig
 	Devices []snapshot.DeviceIndex // what it is attached to
-	At      time.Time              // when all this was; zero for now
+	At      time.Time              // of activation and attachments; zero for now
 }
 
 // Env is a registered environment with a real shell in it.
@@ -30,8 +30,8 @@ type Env struct {
 // Var is the variable that puts a Job in the environment.
 func (e *Env) Var() string { return snapshot.ClaimVariable + "=" + string(e.EID) }
 
-// Activate starts a shell of the user (a process that waits, for that matter),
-// and writes its environment into the machine's state as genv 1.4.3 does.
+// Activate starts a shell of the user (in fact a process that only waits), and
+// registers its environment in the machine's state files as genv 1.4.3 does.
 func (m *Machine) Activate(e Environment) (*Env, error) {
 	shell, err := m.StartJob(Job{User: e.User})
 	if err != nil {
@@ -64,26 +64,22 @@ func (m *Machine) Activate(e Environment) (*Env, error) {
 	return env, nil
 }
 
-// Attach writes into the machine's state that an environment was attached to a
-// device at a moment.
+// Attach registers in the machine's state files that an environment was attached
+// to a device at a given time.
 func (m *Machine) Attach(env *Env, device snapshot.DeviceIndex, at time.Time) error {
-	return m.locked(func() error {
+	return m.change("devices.json", func() ([]byte, error) {
 		devices, err := m.Devices()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if int(device) >= len(devices) {
-			return errors.New("there is no device " + device.String() + " on this machine")
+			return nil, errors.New("there is no device " + device.String() + " on this machine")
 		}
 		d := &devices[device]
 		d.Attachments = append(d.Attachments, snapshot.Attachment{
 			EID: env.EID, GPUMemory: env.Config.GPUMemory, Time: snapshot.DateOf(at),
 		})
-		data, err := snapshot.EncodeDevices(devices)
-		if err != nil {
-			return err
-		}
-		return m.writeState("devices.json", data)
+		return snapshot.EncodeDevices(devices)
 	})
 }
 
@@ -121,21 +117,18 @@ func (m *Machine) Environments() ([]snapshot.Environment, error) {
 }
 
 func (m *Machine) register(env snapshot.Environment) error {
-	return m.locked(func() error {
+	return m.change("envs.json", func() ([]byte, error) {
 		envs, err := m.Environments()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		data, err := snapshot.EncodeEnvironments(append(envs, env))
-		if err != nil {
-			return err
-		}
-		return m.writeState("envs.json", data)
+		return snapshot.EncodeEnvironments(append(envs, env))
 	})
 }
 
-// locked calls change while no genv on the machine touches the state.
-func (m *Machine) locked(change func() error) error {
+// change changes a state file under genv's lock. It writes in place, as genv 1.4.3
+// does.
+func (m *Machine) change(name string, content func() ([]byte, error)) error {
 	if err := os.MkdirAll(m.State, 0o777); err != nil {
 		return err
 	}
@@ -153,11 +146,10 @@ func (m *Machine) locked(change func() error) error {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return err
 	}
-	return change()
-}
-
-// writeState writes in place, as genv 1.4.3 does.
-func (m *Machine) writeState(name string, data []byte) error {
+	data, err := content()
+	if err != nil {
+		return err
+	}
 	path := filepath.Join(m.State, name)
 	if err := os.WriteFile(path, data, 0o666); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
@@ -18,7 +19,7 @@ var accounts = []string{
 	string(NoGenv), string(OnlyUsage), string(OnlySnapshot), string(OnlyUsageNoGenv),
 }
 
-// firstUID is in a range that no distribution and no systemd hands out
+// firstUID is in a range that neither distributions nor systemd assign
 // (https://systemd.io/UIDS-GIDS).
 const firstUID = 60801
 
@@ -28,15 +29,13 @@ func UID(user string) (snapshot.UID, error) {
 	if user == "root" {
 		return 0, nil
 	}
-	for i, name := range accounts {
-		if name == user {
-			return snapshot.UID(firstUID + i), nil
-		}
+	if i := slices.Index(accounts, user); i >= 0 {
+		return snapshot.UID(firstUID + i), nil
 	}
 	return 0, fmt.Errorf("the fleet has no user %q: there are %s", user, strings.Join(accounts, ", "))
 }
 
-// account finds the account of a user, for his jobs.
+// account finds the account under which a user's jobs run.
 func (f *Fleet) account(user string) (testfleet.Account, error) {
 	uid, err := UID(user)
 	return testfleet.Account{UID: uid, Home: f.home(user)}, err

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -75,8 +76,8 @@ func Open(options Options) (*Fleet, error) {
 }
 
 func (f *Fleet) open() error {
-	defer unix.Umask(unix.Umask(0o022))            // all users come here
-	if err := os.Chmod(f.Dir, 0o755); err != nil { // all users come here
+	defer unix.Umask(unix.Umask(0o022)) // all users read these files
+	if err := os.Chmod(f.Dir, 0o755); err != nil {
 		return err
 	}
 	if err := f.install(); err != nil {
@@ -139,10 +140,8 @@ func (f *Fleet) Hosts() []*Host { return f.hosts }
 
 // Host returns the host with a name, or nil.
 func (f *Fleet) Host(name string) *Host {
-	for _, h := range f.hosts {
-		if h.Name == name {
-			return h
-		}
+	if i := slices.IndexFunc(f.hosts, func(h *Host) bool { return h.Name == name }); i >= 0 {
+		return f.hosts[i]
 	}
 	return nil
 }

@@ -99,7 +99,10 @@ func (f *Fleet) startSSHD(covers []cover, config string) error {
 		return fmt.Errorf("start sshd: %w", err)
 	}
 	f.daemons = append(f.daemons, d)
-	go d.wait()
+	go func() {
+		_ = cmd.Wait() // that it ended is what counts
+		close(d.ended)
+	}()
 	d.namespace, err = namespaceOf(cmd.Process.Pid)
 	return err
 }
@@ -110,11 +113,6 @@ type daemon struct {
 	stderr    bytes.Buffer // what mount or sshd printed before the log was open; read it after ended
 	ended     chan struct{}
 	namespace *namespace
-}
-
-func (d *daemon) wait() {
-	_ = d.cmd.Wait() // that it ended is what counts
-	close(d.ended)
 }
 
 func (d *daemon) stop() error {
@@ -213,10 +211,10 @@ func readBanner(address string, port int) error {
 		return err
 	}
 	defer conn.Close()
+	banner := make([]byte, 4)
 	if err := conn.SetDeadline(time.Now().Add(startDeadline)); err != nil {
 		return err
 	}
-	banner := make([]byte, 4)
 	if _, err := conn.Read(banner); err != nil {
 		return err
 	}
