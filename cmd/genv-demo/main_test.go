@@ -159,7 +159,7 @@ func TestWrongUsage(t *testing.T) {
 
 // The example of a hosts file works as it stands with the demo's fleet.
 func TestTheExampleDescribesTheDemosHosts(t *testing.T) {
-	hosts, err := inventory.Load(inventory.Selection{Hosts: []string{"../../hosts.example.yaml"}}, inventory.OpenFile)
+	hosts, err := inventory.Load(inventory.Selection{Hosts: []string{"../../hosts.example.yaml"}}, func(path string) (io.ReadCloser, error) { return os.Open(path) })
 	require.NoError(t, err)
 	require.Len(t, hosts, len(hostSpecs))
 	for i, spec := range hostSpecs {

@@ -5,7 +5,7 @@
 //		Hosts:        []string{"gpu-[01-04],@h100"},
 //		Exclude:      []string{"gpu-03"},
 //		DefaultFiles: inventory.DefaultFiles(os.Getenv),
-//	}, inventory.OpenFile)
+//	}, open)
 //
 // # Names and files
 //

@@ -23,18 +23,13 @@ type fleet struct {
 	groups map[string][]string // the names of a group's hosts, in order
 }
 
-func newFleet() *fleet {
-	return &fleet{index: map[string]int{}, places: map[string]string{}, groups: map[string][]string{}}
-}
-
 // everyone is the group of all hosts, which every fleet has.
 const everyone = "all"
 
 // findFleet reads the files that were given, or else the first default file
 // that exists, if one is needed.
 func findFleet(files []yamlFile, defaults []string, needed bool, open Open) (*fleet, error) {
-	f := newFleet()
-	f.strict = len(files) > 0
+	f := &fleet{strict: len(files) > 0, index: map[string]int{}, places: map[string]string{}, groups: map[string][]string{}}
 	for _, file := range files {
 		if err := f.add(file); err != nil {
 			return nil, err

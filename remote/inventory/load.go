@@ -59,9 +59,14 @@ type word struct{ text, place string }
 
 // read returns the words of -H and of a plain host file, and the YAML files.
 func (sel Selection) read(open Open) (words []word, files []yamlFile, err error) {
-	seen := map[string]bool{} // of the files that were read
-	for _, item := range splitAll(sel.Hosts, "-H") {
-		if !isFile(item.text) {
+	items := splitAll(sel.Hosts, "-H")
+	if sel.HostFile != "" {
+		items = append(items, word{sel.HostFile, "--hostfile"})
+	}
+	seen := map[string]bool{} // the files
+	for _, item := range items {
+		inFlag := item.place == "-H"
+		if inFlag && !isFile(item.text) {
 			words = append(words, item)
 			continue
 		}
@@ -69,23 +74,17 @@ func (sel Selection) read(open Open) (words []word, files []yamlFile, err error)
 			continue
 		}
 		seen[filepath.Clean(item.text)] = true
-		data, err := readFile(item.text, "-H "+item.text, open)
+		data, err := readFile(item.text, item.place+" "+item.text, open)
 		if err != nil {
 			return nil, nil, err
 		}
-		files = append(files, yamlFile{item.text, data})
+		if inFlag || isYAML(item.text, data) {
+			files = append(files, yamlFile{item.text, data})
+		} else {
+			words = append(words, plainLines(item.text, data)...)
+		}
 	}
-	if sel.HostFile == "" || seen[filepath.Clean(sel.HostFile)] {
-		return words, files, nil
-	}
-	data, err := readFile(sel.HostFile, "--hostfile "+sel.HostFile, open)
-	if err != nil {
-		return nil, nil, err
-	}
-	if isYAML(sel.HostFile, data) {
-		return words, append(files, yamlFile{sel.HostFile, data}), nil
-	}
-	return append(words, plainLines(sel.HostFile, data)...), files, nil
+	return words, files, nil
 }
 
 // noHosts is the error for a selection without hosts.

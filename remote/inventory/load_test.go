@@ -63,6 +63,8 @@ func names(hosts []remote.Host) string {
 	return strings.Join(list, " ")
 }
 
+func openFile(path string) (io.ReadCloser, error) { return os.Open(path) }
+
 func TestSelection(t *testing.T) {
 	f := files{
 		"hosts.yaml": lab, "/etc/genv/hosts.yaml": lab, "list": "# the lab\na\n b # spare\n\nc[1-2]\r\n",
@@ -207,7 +209,7 @@ func TestUnreadableDefaultFileIsAnError(t *testing.T) {
 }
 
 func TestReadErrorsNameTheFile(t *testing.T) {
-	_, err := inventory.Load(inventory.Selection{HostFile: t.TempDir()}, inventory.OpenFile)
+	_, err := inventory.Load(inventory.Selection{HostFile: t.TempDir()}, openFile)
 	require.ErrorIs(t, err, inventory.ErrUsage)
 	require.ErrorContains(t, err, "is a directory; check that it is a file")
 
@@ -232,7 +234,7 @@ func TestDefaultFiles(t *testing.T) {
 func TestExampleMatchesDemoFleet(t *testing.T) {
 	path := filepath.Join("..", "..", "hosts.example.yaml")
 	for selection, want := range map[string]string{"@all": "1234", "@lab": "1234", "@a100": "12", "@h100": "34", "gpu-[02-03]": "23"} {
-		hosts, err := inventory.Load(inventory.Selection{Hosts: []string{selection}, HostFile: path}, inventory.OpenFile)
+		hosts, err := inventory.Load(inventory.Selection{Hosts: []string{selection}, HostFile: path}, openFile)
 		require.NoError(t, err)
 		require.Len(t, hosts, len(want), selection)
 		for i, h := range hosts {
@@ -263,7 +265,7 @@ func TestExampleWithEverythingUncommented(t *testing.T) {
 }
 
 func ExampleLoad() {
-	hosts, err := inventory.Load(inventory.Selection{Hosts: []string{"gpu-[01-03],admin@old:2222"}, Exclude: []string{"gpu-02"}}, inventory.OpenFile)
+	hosts, err := inventory.Load(inventory.Selection{Hosts: []string{"gpu-[01-03],admin@old:2222"}, Exclude: []string{"gpu-02"}}, openFile)
 	if err != nil {
 		fmt.Println(err)
 		return

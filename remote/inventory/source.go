@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -16,9 +15,6 @@ import (
 
 // Open opens a file for reading. A file that does not exist is fs.ErrNotExist.
 type Open func(path string) (io.ReadCloser, error)
-
-// OpenFile is the Open of this machine.
-func OpenFile(path string) (io.ReadCloser, error) { return os.Open(path) }
 
 type yamlFile struct {
 	path string
