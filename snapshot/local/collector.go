@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// SMI queries nvidia-smi; *nvidiasmi.Client implements it.
+// SMI queries nvidia-smi; *nvidiasmi.Querier implements it.
 type SMI interface {
 	Apps(ctx context.Context) (nvidiasmi.Usage, error)
 	Devices(ctx context.Context) ([]nvidiasmi.GPU, error)

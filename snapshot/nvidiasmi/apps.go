@@ -30,12 +30,8 @@ func AppsArgs() []string {
 }
 
 // Apps lists the compute processes, in the order of nvidia-smi.
-func (c *Client) Apps(ctx context.Context) (Usage, error) {
-	out, err := c.ask(ctx, AppsArgs())
-	if err != nil {
-		return Usage{}, err
-	}
-	return ParseApps(out)
+func (q *Querier) Apps(ctx context.Context) (Usage, error) {
+	return query(ctx, q, AppsArgs(), ParseApps)
 }
 
 // ParseApps parses the output for AppsArgs. After its error, ErrGarbled, no part of the

@@ -25,12 +25,8 @@ func DevicesArgs() []string {
 
 // Devices lists the devices in the order of their indices. There is at least one: a
 // machine without devices is ErrNoDevices.
-func (c *Client) Devices(ctx context.Context) ([]GPU, error) {
-	out, err := c.ask(ctx, DevicesArgs())
-	if err != nil {
-		return nil, err
-	}
-	devices, err := ParseDevices(out)
+func (q *Querier) Devices(ctx context.Context) ([]GPU, error) {
+	devices, err := query(ctx, q, DevicesArgs(), ParseDevices)
 	if err == nil && len(devices) == 0 {
 		err = ErrNoDevices
 	}

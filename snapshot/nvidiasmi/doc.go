@@ -2,14 +2,14 @@
 // them.
 //
 //	path, err := nvidiasmi.Find(os.Getenv("PATH"), self)
-//	client := nvidiasmi.New(nvidiasmi.Exec{Path: path}, 10*time.Second)
-//	usage, err := client.Apps(ctx)
+//	querier := nvidiasmi.New(nvidiasmi.Exec{Path: path}, 10*time.Second)
+//	usage, err := querier.Apps(ctx)
 //	if errors.Is(err, nvidiasmi.ErrHung) {
 //		// the driver of this machine hangs: try again later
 //	}
 //
 // A defective GPU can block nvidia-smi in the kernel for minutes, where even SIGKILL
-// does not end it. So a Client has at most one call in progress: its caller gets
+// does not end it. So a Querier has at most one call in progress: its caller gets
 // ErrTimeout at the deadline, and later callers get ErrHung until the call returns. A
 // lock file (Exec.Lock) extends this to all genv processes of the machine, even after
 // the one that started the call was killed.

@@ -9,23 +9,23 @@ import (
 // Errors of nvidia-smi, each with the next step. If nvidia-smi ran and failed, an
 // *ExitError wraps one of them.
 var (
-	ErrNotInstalled    = errors.New("there is no nvidia-smi on this machine: install the NVIDIA driver, or put the folder of nvidia-smi into PATH")
+	ErrNotInstalled    = errors.New("nvidia-smi not found: install the NVIDIA driver, or add the folder of nvidia-smi to PATH")
 	ErrNoDriver        = errors.New("the NVIDIA driver is not loaded: try `modprobe nvidia`, and look at `dmesg` if that fails")
-	ErrVersionMismatch = errors.New("the NVIDIA driver was updated but the old one is still loaded: reboot, or end what uses the GPUs and load the new one")
+	ErrVersionMismatch = errors.New("the NVIDIA driver was updated but the old one is still loaded: reboot, or stop the processes that use the GPUs and load the new one")
 	ErrNoDevices       = errors.New("the NVIDIA driver finds no GPU: look at `lspci -d 10de:` and `dmesg`")
 	ErrGPULost         = errors.New("a GPU has fallen off the bus: look at `dmesg` for Xid, then reset it or reboot")
-	ErrPermission      = errors.New("nvidia-smi may not look at the GPUs: run it as root, or allow it to open /dev/nvidia*")
-	ErrFailed          = errors.New("nvidia-smi failed: run it by hand on this machine and look at what it says")
+	ErrPermission      = errors.New("nvidia-smi has no permission to use the GPUs: run it as root, or give it access to /dev/nvidia*")
+	ErrFailed          = errors.New("nvidia-smi failed: run it manually on this machine to see its output")
 	ErrTimeout         = errors.New("nvidia-smi did not answer in time: the driver may hang (look at `dmesg`); with persistence mode (`nvidia-smi -pm 1`) it answers faster")
-	ErrHung            = errors.New("the GPU or its driver hangs, and with it an earlier nvidia-smi: look at `dmesg` for Xid; the machine may need a reboot")
-	ErrGarbled         = errors.New("nvidia-smi printed what was not understood: run it by hand on this machine and look at what it says")
+	ErrHung            = errors.New("the GPU or its driver hangs, so that an earlier nvidia-smi does not return: look at `dmesg` for Xid; the machine may need a reboot")
+	ErrGarbled         = errors.New("nvidia-smi printed unexpected output: run it manually on this machine to see it")
 )
 
 // ExitError is a failed run of nvidia-smi. It wraps one of the errors above.
 type ExitError struct {
 	Err      error
 	ExitCode int
-	Text     string // the first line of the output, escaped; may be empty
+	Text     string // the first line of the output, quoted; may be empty
 }
 
 func (e *ExitError) Error() string {
@@ -61,7 +61,7 @@ var exitCodes = map[int]error{4: ErrPermission, 9: ErrNoDriver, 12: ErrNotInstal
 
 // Failure returns nil if a call succeeded, else an *ExitError. An error message in place
 // of a line of output is a failure with any exit code: part of the output is missing.
-func Failure(out Output) error {
+func Failure(out RunResult) error {
 	err := diagnose(out)
 	if err == nil {
 		return nil
@@ -69,7 +69,7 @@ func Failure(out Output) error {
 	return &ExitError{Err: err, ExitCode: out.ExitCode, Text: firstLine(out)}
 }
 
-func diagnose(out Output) error {
+func diagnose(out RunResult) error {
 	if out.ExitCode == 0 {
 		return errorLine(out.Stdout)
 	}

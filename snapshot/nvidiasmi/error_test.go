@@ -28,7 +28,7 @@ func TestFailure(t *testing.T) {
 		"a signal":            {"", "", -1, nvidiasmi.ErrFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := nvidiasmi.Failure(nvidiasmi.Output{Stdout: []byte(row.stdout), Stderr: []byte(row.stderr), ExitCode: row.code})
+			err := nvidiasmi.Failure(nvidiasmi.RunResult{Stdout: []byte(row.stdout), Stderr: []byte(row.stderr), ExitCode: row.code})
 			require.ErrorIs(t, err, row.want)
 			var failed *nvidiasmi.ExitError
 			require.ErrorAs(t, err, &failed)
@@ -45,12 +45,12 @@ func TestNoFailure(t *testing.T) {
 		"a value that is not reported":  "GPU-1, 711, [Insufficient Permissions]\n",
 		"the words inside another line": "0, GPU-1, 1, 1, 1, No devices were found\n",
 	} {
-		require.NoError(t, nvidiasmi.Failure(nvidiasmi.Output{Stdout: []byte(stdout)}), name)
+		require.NoError(t, nvidiasmi.Failure(nvidiasmi.RunResult{Stdout: []byte(stdout)}), name)
 	}
 }
 
 func TestErrorTextsAreEscaped(t *testing.T) {
-	err := nvidiasmi.Failure(nvidiasmi.Output{Stdout: []byte("\x1b]0;owned\x07"), ExitCode: 1})
+	err := nvidiasmi.Failure(nvidiasmi.RunResult{Stdout: []byte("\x1b]0;owned\x07"), ExitCode: 1})
 	require.ErrorIs(t, err, nvidiasmi.ErrFailed)
 	require.NotContains(t, err.Error(), "\x1b")
 }

@@ -29,56 +29,50 @@ type Exec struct {
 }
 
 // Run runs the program and waits until it and its output have ended.
-func (e Exec) Run(ctx context.Context, args ...string) (Output, error) {
+func (e Exec) Run(ctx context.Context, args ...string) (RunResult, error) {
 	lock, err := acquire(ctx, e.Lock)
 	if err != nil {
-		return Output{}, err
+		return RunResult{}, err
 	}
 	cmd, stdout, stderr := e.command(ctx, args)
 	err = runLocked(cmd, lock)
-	if ctx.Err() == nil {
-		lock.release()
-	} else {
-		lock.abandon()
-	}
-	out := Output{Stdout: stdout.buffer.Bytes(), Stderr: stderr.buffer.Bytes(), ExitCode: cmd.ProcessState.ExitCode()}
+	lock.release(ctx.Err() == nil)
+	out := RunResult{Stdout: stdout.buffer.Bytes(), Stderr: stderr.buffer.Bytes(), ExitCode: cmd.ProcessState.ExitCode()}
 	var exited *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return Output{}, context.Cause(ctx)
+		return RunResult{}, context.Cause(ctx)
 	case errors.Is(err, os.ErrNotExist):
-		return Output{}, fmt.Errorf("%w: %w", ErrNotInstalled, err)
+		return RunResult{}, fmt.Errorf("%w: %w", ErrNotInstalled, err)
 	case stdout.full || stderr.full:
-		return Output{}, fmt.Errorf("%w: it printed more than %d bytes", ErrGarbled, maxOutput)
+		return RunResult{}, fmt.Errorf("%w: it printed more than %d bytes", ErrGarbled, maxOutput)
 	case errors.As(err, &exited):
 		return out, nil // Failure says what it means
 	case err != nil:
-		return Output{}, fmt.Errorf("%w: %w", ErrFailed, err)
+		return RunResult{}, fmt.Errorf("%w: %w", ErrFailed, err)
 	}
 	return out, nil
 }
 
 // runLocked is cmd.Run with a lock that the program inherits.
 func runLocked(cmd *exec.Cmd, lock *lock) error {
-	if lock != nil {
-		cmd.ExtraFiles = []*os.File{lock.file}
+	if lock == nil {
+		return cmd.Run()
 	}
+	cmd.ExtraFiles = []*os.File{lock.file}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	lock.noteStart(cmd.Process.Pid)
+	lock.note(cmd.Process.Pid, time.Now().Unix())
 	return cmd.Wait()
 }
 
 func (e Exec) command(ctx context.Context, args []string) (cmd *exec.Cmd, stdout, stderr *limitedBuffer) {
-	stdout, stderr = &limitedBuffer{limit: maxOutput}, &limitedBuffer{limit: maxOutput}
+	stdout, stderr = &limitedBuffer{}, &limitedBuffer{}
 	cmd = exec.CommandContext(ctx, e.Path, args...)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.Env = e.Env
-	if cmd.Env == nil {
-		cmd.Env = os.Environ()
-	}
-	cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], "LC_ALL=C", "GENV_BYPASS=1")
+	cmd.Env = append(cmd.Environ(), "LC_ALL=C", "GENV_BYPASS=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	// A child of the program may keep the pipes open.
@@ -86,18 +80,17 @@ func (e Exec) command(ctx context.Context, args []string) (cmd *exec.Cmd, stdout
 	return cmd, stdout, stderr
 }
 
-// limitedBuffer keeps at most limit bytes. Its error makes exec stop reading, which ends
+// limitedBuffer keeps at most maxOutput bytes. Its error makes exec stop reading, which ends
 // a program that continues to print (SIGPIPE).
 type limitedBuffer struct {
 	buffer bytes.Buffer // not embedded: its ReadFrom would ignore the limit
-	limit  int
 	full   bool
 }
 
 var errFull = errors.New("the output is too long")
 
 func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if b.buffer.Len()+len(p) > b.limit {
+	if b.buffer.Len()+len(p) > maxOutput {
 		b.full = true
 		return 0, errFull
 	}

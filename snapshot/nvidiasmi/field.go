@@ -3,10 +3,12 @@ package nvidiasmi
 import (
 	"fmt"
 	"iter"
+	"math"
 	"strconv"
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // lines are the non-blank lines of an output, without trailing white space.
@@ -64,7 +66,7 @@ func (p *parser) number(field string, limit int64) int64 {
 }
 
 func (p *parser) pid(field string) snapshot.PID {
-	n := p.number(field, 1<<31-1)
+	n := p.number(field, math.MaxInt32)
 	if n == 0 {
 		p.fail()
 	}
@@ -90,12 +92,12 @@ func (p *parser) percent(field string) *int {
 }
 
 func (p *parser) uuid(field string) snapshot.GPUUUID {
-	text := known(field)
-	if text != "" && !isUUID(text) {
+	uuid := known(field)
+	if uuid != "" && !isUUID(uuid) {
 		p.fail()
 		return ""
 	}
-	return snapshot.GPUUUID(text)
+	return snapshot.GPUUUID(uuid)
 }
 
 // isUUID says whether a text looks like "GPU-…" or "MIG-…", the latter with
@@ -106,24 +108,17 @@ func isUUID(text string) bool {
 	}) < 0
 }
 
-// maxShown bounds the text of nvidia-smi in an error, in bytes.
+// maxShown bounds the text of nvidia-smi in an error, in characters.
 const maxShown = 120
 
 func garbled(line string) error {
 	return fmt.Errorf("%w: %s", ErrGarbled, shown(line))
 }
 
-// shown makes a text short and safe for a terminal, on one line.
-func shown(text string) string {
-	text = strings.TrimSpace(text)
-	if len(text) > maxShown {
-		text = text[:maxShown] + "…"
-	}
-	return strconv.QuoteToASCII(text)
-}
+func shown(line string) string { return text.Quoted(strings.TrimSpace(line), maxShown) }
 
 // firstLine is the first line of stdout, or else of stderr.
-func firstLine(out Output) string {
+func firstLine(out RunResult) string {
 	for _, stream := range [][]byte{out.Stdout, out.Stderr} {
 		for line := range lines(stream) {
 			return shown(line)

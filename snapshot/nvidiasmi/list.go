@@ -20,12 +20,8 @@ type ListedGPU struct {
 func ListArgs() []string { return []string{"-L"} }
 
 // List lists the devices with their MIG instances.
-func (c *Client) List(ctx context.Context) ([]ListedGPU, error) {
-	out, err := c.ask(ctx, ListArgs())
-	if err != nil {
-		return nil, err
-	}
-	return ParseList(out)
+func (q *Querier) List(ctx context.Context) ([]ListedGPU, error) {
+	return query(ctx, q, ListArgs(), ParseList)
 }
 
 // ParseList parses the output of `nvidia-smi -L`. Its error is ErrGarbled. It ignores lines

@@ -81,8 +81,7 @@ func tryLock(path string) (*lock, lockHolder, error) {
 	if err != nil {
 		return nil, lockHolder{}, err
 	}
-	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil {
+	if err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
 		l := &lock{file}
 		l.note(0, 0)
 		return l, lockHolder{}, nil
@@ -95,34 +94,23 @@ func tryLock(path string) (*lock, lockHolder, error) {
 	return nil, h, err
 }
 
-// noteStart writes which process runs, for the error of those who wait.
-func (l *lock) noteStart(pid int) {
-	if l != nil {
-		l.note(pid, time.Now().Unix())
-	}
-}
-
-// note overwrites the previous note, which has the same length.
+// note writes which process runs and since when (Unix time), for the error of those who
+// wait. It overwrites the previous note, which has the same length.
 func (l *lock) note(pid int, since int64) {
 	_, _ = l.file.WriteAt(fmt.Appendf(nil, "%10d %20d\n", pid, since), 0) // it only makes ErrHung say more
 }
 
-// release unlocks the file after the program has ended normally, even if one of its
-// children still has the descriptor.
-func (l *lock) release() {
+// release closes our descriptor. If the program has ended normally, it also unlocks the
+// file, even if a child of the program still has the descriptor. Otherwise the file stays
+// locked as long as the program or one of its children has it.
+func (l *lock) release(ended bool) {
 	if l == nil {
 		return
 	}
-	_ = unix.Flock(int(l.file.Fd()), unix.LOCK_UN)
-	_ = l.file.Close()
-}
-
-// abandon closes only our descriptor: the file stays locked as long as the program or one
-// of its children has the descriptor.
-func (l *lock) abandon() {
-	if l != nil {
-		_ = l.file.Close()
+	if ended {
+		_ = unix.Flock(int(l.file.Fd()), unix.LOCK_UN)
 	}
+	_ = l.file.Close()
 }
 
 // lockHolder is the content of a lock file: the program that runs.

@@ -143,7 +143,7 @@ func TestACancelledWaitForTheLockReturnsTheCause(t *testing.T) {
 	require.ErrorIs(t, err, stopped)
 }
 
-// Many at once, each in a Client of its own as in processes of their own: one
+// Many at once, each in a Querier of its own as in processes of their own: one
 // runs at a time, and all have their turn.
 func TestCallsAreOneAtATimeOnTheMachine(t *testing.T) {
 	lock, dir := lockFile(t), t.TempDir()

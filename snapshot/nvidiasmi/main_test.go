@@ -36,8 +36,8 @@ func constructed(t testing.TB, name string) []byte {
 }
 
 // runner is a Runner that is a function.
-type runner func(ctx context.Context, args ...string) (nvidiasmi.Output, error)
+type runner func(ctx context.Context, args ...string) (nvidiasmi.RunResult, error)
 
-func (r runner) Run(ctx context.Context, args ...string) (nvidiasmi.Output, error) {
+func (r runner) Run(ctx context.Context, args ...string) (nvidiasmi.RunResult, error) {
 	return r(ctx, args...)
 }

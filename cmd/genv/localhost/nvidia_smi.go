@@ -43,14 +43,14 @@ func smiLock(getenv func(string) string, uid int, path string) string {
 type smiInPath struct{ getenv func(string) string }
 
 // Run implements nvidiasmi.Runner.
-func (s smiInPath) Run(ctx context.Context, args ...string) (nvidiasmi.Output, error) {
+func (s smiInPath) Run(ctx context.Context, args ...string) (nvidiasmi.RunResult, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nvidiasmi.Output{}, err
+		return nvidiasmi.RunResult{}, err
 	}
 	path, err := nvidiasmi.Find(s.getenv("PATH"), self)
 	if err != nil {
-		return nvidiasmi.Output{}, err
+		return nvidiasmi.RunResult{}, err
 	}
 	return nvidiasmi.Exec{Path: path, Lock: smiLock(s.getenv, os.Geteuid(), path)}.Run(ctx, args...)
 }

@@ -12,11 +12,11 @@ import (
 // mean that nvidia-smi did not run or that its output is incomplete; they are errors of
 // this package or the context's.
 type Runner interface {
-	Run(ctx context.Context, args ...string) (Output, error)
+	Run(ctx context.Context, args ...string) (RunResult, error)
 }
 
-// Output is the result of one call.
-type Output struct {
+// RunResult is the result of one call.
+type RunResult struct {
 	Stdout, Stderr []byte
 	ExitCode       int
 }
@@ -25,8 +25,8 @@ type Output struct {
 // to 3 seconds for each GPU.
 const DefaultTimeout = 25 * time.Second
 
-// Client runs nvidia-smi, one call at a time. It is safe for concurrent use.
-type Client struct {
+// Querier runs nvidia-smi, one call at a time. It is safe for concurrent use.
+type Querier struct {
 	runner  Runner
 	timeout time.Duration
 
@@ -36,39 +36,47 @@ type Client struct {
 
 // call is one run of nvidia-smi.
 type call struct {
-	done      chan struct{} // closed when it has returned
-	abandoned bool          // its caller no longer waits for it; guarded by Client.mu
+	done      chan struct{}   // closed when it has returned
+	abandoned <-chan struct{} // closed when its caller no longer waits for it
 
 	// Valid once done is closed.
-	output Output
+	result RunResult
 	err    error
 }
 
-// New returns a Client. No call of its methods takes longer than timeout, even if
+// New returns a Querier. No call of its methods takes longer than timeout, even if
 // nvidia-smi does; 0 is DefaultTimeout.
-func New(runner Runner, timeout time.Duration) *Client {
+func New(runner Runner, timeout time.Duration) *Querier {
 	if timeout <= 0 {
 		timeout = DefaultTimeout
 	}
-	return &Client{runner: runner, timeout: timeout}
+	return &Querier{runner: runner, timeout: timeout}
 }
 
-// ask runs nvidia-smi and returns the stdout of a successful call.
-func (c *Client) ask(ctx context.Context, args []string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+// query runs nvidia-smi and parses the stdout of a successful call.
+func query[T any](ctx context.Context, q *Querier, args []string, parse func([]byte) (T, error)) (T, error) {
+	out, err := q.run(ctx, args)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return parse(out)
+}
+
+func (q *Querier) run(ctx context.Context, args []string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
-	run, err := c.begin(ctx)
+	run, err := q.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	go func() {
-		run.output, run.err = c.runner.Run(ctx, args...)
-		c.end(run)
+		run.result, run.err = q.runner.Run(ctx, args...)
+		q.end(run)
 	}()
 	select {
 	case <-run.done:
 	case <-ctx.Done():
-		c.abandon(run)
 		return nil, contextError(ctx)
 	}
 	switch {
@@ -77,7 +85,7 @@ func (c *Client) ask(ctx context.Context, args []string) ([]byte, error) {
 	case run.err != nil:
 		return nil, run.err
 	}
-	return run.output.Stdout, Failure(run.output)
+	return run.result.Stdout, Failure(run.result)
 }
 
 // contextError is the error of a call after its context has ended.
@@ -89,27 +97,28 @@ func contextError(ctx context.Context) error {
 }
 
 // begin waits until no call is in progress, and registers the next one.
-func (c *Client) begin(ctx context.Context) (*call, error) {
+func (q *Querier) begin(ctx context.Context) (*call, error) {
+	next := &call{done: make(chan struct{}), abandoned: ctx.Done()}
 	for {
-		next, before, abandoned := c.tryBegin()
-		if next != nil {
+		before := q.tryBegin(next)
+		if before == nil {
 			return next, nil
 		}
-		if err := before.wait(ctx, abandoned); err != nil {
+		if err := before.wait(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // tryBegin registers a call, or returns the one that is in progress.
-func (c *Client) tryBegin() (next, before *call, abandoned bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.current != nil {
-		return nil, c.current, c.current.abandoned
+func (q *Querier) tryBegin(next *call) (before *call) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.current == nil {
+		q.current = next
+		return nil
 	}
-	c.current = &call{done: make(chan struct{})}
-	return c.current, nil, false
+	return q.current
 }
 
 // killTime is how long after SIGKILL a process counts as one that hangs in the kernel.
@@ -117,11 +126,13 @@ const killTime = time.Second
 
 // wait waits until a call returns: until the context ends, or only for killTime if the
 // call was abandoned.
-func (r *call) wait(ctx context.Context, abandoned bool) error {
-	if abandoned {
+func (r *call) wait(ctx context.Context) error {
+	select {
+	case <-r.abandoned:
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, killTime)
 		defer cancel()
+	default:
 	}
 	select {
 	case <-r.done:
@@ -134,15 +145,9 @@ func (r *call) wait(ctx context.Context, abandoned bool) error {
 	}
 }
 
-func (c *Client) abandon(run *call) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	run.abandoned = true
-}
-
-func (c *Client) end(run *call) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.current = nil
+func (q *Querier) end(run *call) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.current = nil
 	close(run.done)
 }

@@ -17,29 +17,29 @@ import (
 // answers is a Runner that prints the text for the first argument, and fails on
 // what it does not expect.
 func answers(texts map[string]string) runner {
-	return func(_ context.Context, args ...string) (nvidiasmi.Output, error) {
+	return func(_ context.Context, args ...string) (nvidiasmi.RunResult, error) {
 		name, _, _ := strings.Cut(args[0], "=")
 		text, ok := texts[name]
 		if !ok {
-			return nvidiasmi.Output{}, errors.New("not expected: " + strings.Join(args, " "))
+			return nvidiasmi.RunResult{}, errors.New("not expected: " + strings.Join(args, " "))
 		}
-		return nvidiasmi.Output{Stdout: []byte(text)}, nil
+		return nvidiasmi.RunResult{Stdout: []byte(text)}, nil
 	}
 }
 
-func TestClientAsks(t *testing.T) {
-	client := nvidiasmi.New(answers(map[string]string{
+func TestQuerierAsks(t *testing.T) {
+	querier := nvidiasmi.New(answers(map[string]string{
 		"--query-gpu":          "0, GPU-1, 16160, 3, 0, V100\n",
 		"--query-compute-apps": "GPU-1, 711, 5\n",
 		"-L":                   "GPU 0: V100 (UUID: GPU-1)\n",
 	}), 0)
-	devices, err := client.Devices(t.Context())
+	devices, err := querier.Devices(t.Context())
 	require.NoError(t, err)
 	require.Len(t, devices, 1)
-	usage, err := client.Apps(t.Context())
+	usage, err := querier.Apps(t.Context())
 	require.NoError(t, err)
 	require.Len(t, usage.Apps, 1)
-	listed, err := client.List(t.Context())
+	listed, err := querier.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, listed, 1)
 }
@@ -52,8 +52,8 @@ func TestArguments(t *testing.T) {
 }
 
 func TestNoDevicesInAnAnswerIsAnError(t *testing.T) {
-	client := nvidiasmi.New(answers(map[string]string{"--query-gpu": "\n"}), 0)
-	_, err := client.Devices(t.Context())
+	querier := nvidiasmi.New(answers(map[string]string{"--query-gpu": "\n"}), 0)
+	_, err := querier.Devices(t.Context())
 	require.ErrorIs(t, err, nvidiasmi.ErrNoDevices)
 }
 
@@ -61,46 +61,46 @@ func TestNoDevicesInAnAnswerIsAnError(t *testing.T) {
 func stuck() (r runner, running *atomic.Int32, release func()) {
 	gate := make(chan struct{})
 	running = new(atomic.Int32)
-	return func(context.Context, ...string) (nvidiasmi.Output, error) {
+	return func(context.Context, ...string) (nvidiasmi.RunResult, error) {
 		running.Add(1)
 		defer running.Add(-1)
 		<-gate
-		return nvidiasmi.Output{Stdout: []byte("late")}, nil
+		return nvidiasmi.RunResult{Stdout: []byte("late")}, nil
 	}, running, sync.OnceFunc(func() { close(gate) })
 }
 
 func TestAHungCallIsInProgressOnce(t *testing.T) {
 	r, running, release := stuck()
 	defer release()
-	client := nvidiasmi.New(r, 20*time.Millisecond)
+	querier := nvidiasmi.New(r, 20*time.Millisecond)
 
-	_, err := client.Apps(t.Context())
+	_, err := querier.Apps(t.Context())
 	require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	for range 2 {
-		_, err = client.Apps(t.Context())
+		_, err = querier.Apps(t.Context())
 		require.ErrorIs(t, err, nvidiasmi.ErrHung)
 	}
 	require.Equal(t, int32(1), running.Load())
 }
 
-func TestAClientRecoversWhenTheHungCallReturns(t *testing.T) {
+func TestAQuerierRecoversWhenTheHungCallReturns(t *testing.T) {
 	r, running, release := stuck()
 	defer release()
 	hang := true
-	client := nvidiasmi.New(runner(func(ctx context.Context, args ...string) (nvidiasmi.Output, error) {
+	querier := nvidiasmi.New(runner(func(ctx context.Context, args ...string) (nvidiasmi.RunResult, error) {
 		if hang {
 			return r(ctx, args...)
 		}
-		return nvidiasmi.Output{Stdout: []byte("GPU-1, 711, 5\n")}, nil
+		return nvidiasmi.RunResult{Stdout: []byte("GPU-1, 711, 5\n")}, nil
 	}), 20*time.Millisecond)
-	_, err := client.Apps(t.Context())
+	_, err := querier.Apps(t.Context())
 	require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
 
 	release()
 	require.Eventually(t, func() bool { return running.Load() == 0 }, 5*time.Second, time.Millisecond)
 	hang = false
-	usage, err := client.Apps(t.Context()) // and what came late was dropped
+	usage, err := querier.Apps(t.Context()) // and what came late was dropped
 	require.NoError(t, err)
 	require.Len(t, usage.Apps, 1)
 }
@@ -127,17 +127,17 @@ func TestTheEarlierDeadlineCounts(t *testing.T) {
 
 func TestConcurrentCallsRunOneByOne(t *testing.T) {
 	var running, most atomic.Int32
-	client := nvidiasmi.New(runner(func(context.Context, ...string) (nvidiasmi.Output, error) {
+	querier := nvidiasmi.New(runner(func(context.Context, ...string) (nvidiasmi.RunResult, error) {
 		if n := running.Add(1); n > most.Load() {
 			most.Store(n)
 		}
 		defer running.Add(-1)
-		return nvidiasmi.Output{Stdout: []byte("GPU-1, 711, 5\n")}, nil
+		return nvidiasmi.RunResult{Stdout: []byte("GPU-1, 711, 5\n")}, nil
 	}), 0)
 	var group sync.WaitGroup
 	errs := make([]error, 16)
 	for i := range errs {
-		group.Go(func() { _, errs[i] = client.Apps(t.Context()) })
+		group.Go(func() { _, errs[i] = querier.Apps(t.Context()) })
 	}
 	group.Wait()
 	require.NoError(t, errors.Join(errs...))
@@ -145,13 +145,13 @@ func TestConcurrentCallsRunOneByOne(t *testing.T) {
 }
 
 func TestErrorsOfTheRunnerAreReturned(t *testing.T) {
-	client := nvidiasmi.New(runner(func(context.Context, ...string) (nvidiasmi.Output, error) {
-		return nvidiasmi.Output{}, nvidiasmi.ErrNotInstalled
+	querier := nvidiasmi.New(runner(func(context.Context, ...string) (nvidiasmi.RunResult, error) {
+		return nvidiasmi.RunResult{}, nvidiasmi.ErrNotInstalled
 	}), 0)
-	_, err := client.Devices(t.Context())
+	_, err := querier.Devices(t.Context())
 	require.ErrorIs(t, err, nvidiasmi.ErrNotInstalled)
-	_, err = client.Apps(t.Context())
+	_, err = querier.Apps(t.Context())
 	require.ErrorIs(t, err, nvidiasmi.ErrNotInstalled)
-	_, err = client.List(t.Context())
+	_, err = querier.List(t.Context())
 	require.ErrorIs(t, err, nvidiasmi.ErrNotInstalled)
 }
