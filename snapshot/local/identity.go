@@ -28,17 +28,17 @@ type observation struct {
 type claim struct {
 	eid     snapshot.EnvID
 	warning string
-	of      program
+	of      programRun
 }
 
-// program identifies one run of a program by a process.
-type program struct {
+// programRun identifies one run of a program by a process.
+type programRun struct {
 	start      snapshot.StartTime
 	envAddress uint64
 	name       string
 }
 
-func programOf(stat proc.Stat) program { return program{stat.Start, stat.EnvAddress, stat.Name} }
+func runOf(stat proc.Stat) programRun { return programRun{stat.Start, stat.EnvAddress, stat.Name} }
 
 // details are cached for a while: they rarely change while a process runs the same
 // program under the same parent and uid, and take longer to read than everything else.
@@ -52,7 +52,7 @@ type details struct {
 }
 
 type detailsKey struct {
-	program
+	programRun
 	parent snapshot.PID
 	uid    snapshot.UID
 }
@@ -132,7 +132,7 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 
 // claim returns the cached claim if the process still runs the same program.
 func (o *observer) claim(h *proc.Handle, stat proc.Stat) (claim, error) {
-	c, now := o.before.claims[h.PID], programOf(stat)
+	c, now := o.before.claims[h.PID], runOf(stat)
 	if c.of == now && now.envAddress != 0 {
 		o.after.claims[h.PID] = c
 		return c, nil
@@ -162,7 +162,7 @@ func readClaim(h *proc.Handle) (claim, error) {
 // details returns the cached details if they are still valid. The error is about the
 // ancestors.
 func (o *observer) details(h *proc.Handle, stat proc.Stat, credentials proc.Credentials) (d details, err error) {
-	key := detailsKey{programOf(stat), stat.PPID, credentials.UID}
+	key := detailsKey{runOf(stat), stat.PPID, credentials.UID}
 	d, known := o.before.details[h.PID]
 	if known && d.of == key && key.envAddress != 0 && o.now.Sub(d.at) < detailsTTL {
 		return d, nil
