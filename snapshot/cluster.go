@@ -1,37 +1,25 @@
 package snapshot
 
-// Cluster is what a controller knows of its hosts in one cycle, in the order in
-// which the administrator named them.
+import "slices"
+
+// Cluster is the hosts of a controller in one cycle, in the order in which the
+// administrator listed them.
 type Cluster struct{ Hosts []Host }
 
-// Host is one host of a Cluster: its Snapshot, or the error that stands in its
-// place. A host that did not answer has no processes that anyone may count as
-// zero: Snapshot is nil exactly when Err is not.
+// Host is one host of a Cluster, with either its Snapshot or an error: a host that did
+// not answer is not a host without processes.
 type Host struct {
 	Name     Hostname
-	Labels   map[string]string // the administrator's own words about the host
+	Labels   map[string]string // chosen by the administrator
 	Snapshot *Snapshot
 	Err      error
 }
 
-// Answered lists the hosts that have a snapshot.
-func (c Cluster) Answered() []Host {
-	var hosts []Host
-	for _, h := range c.Hosts {
-		if h.Err == nil && h.Snapshot != nil {
-			hosts = append(hosts, h)
-		}
-	}
-	return hosts
-}
+func (h Host) answered() bool { return h.Err == nil && h.Snapshot != nil }
+func (h Host) failed() bool   { return !h.answered() }
 
-// Failed lists the hosts that have none.
-func (c Cluster) Failed() []Host {
-	var hosts []Host
-	for _, h := range c.Hosts {
-		if h.Err != nil || h.Snapshot == nil {
-			hosts = append(hosts, h)
-		}
-	}
-	return hosts
-}
+// Answered lists the hosts with a snapshot.
+func (c Cluster) Answered() []Host { return slices.DeleteFunc(slices.Clone(c.Hosts), Host.failed) }
+
+// Failed lists the hosts without a snapshot.
+func (c Cluster) Failed() []Host { return slices.DeleteFunc(slices.Clone(c.Hosts), Host.answered) }

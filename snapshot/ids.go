@@ -3,6 +3,7 @@ package snapshot
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -10,13 +11,12 @@ import (
 // Hostname names a GPU host as the administrator wrote it.
 type Hostname string
 
-// Username is a Linux account name. The empty Username means that the host
-// could not tell it.
+// Username is a Linux account name; empty if the host did not report it.
 type Username string
 
 // EnvID identifies an environment on its host. 1.4.3 uses the PID of the shell
 // that was activated first, but any short text without control characters is
-// valid. The empty EnvID means "in no environment".
+// valid. It is empty for a process outside all environments.
 type EnvID string
 
 // GPUUUID is NVIDIA's identity of a device ("GPU-…") or of a MIG instance
@@ -26,13 +26,12 @@ type GPUUUID string
 // UID is the kernel's numeric user id.
 type UID uint32
 
-// PID is a process id on a host. It says which process was meant only together
-// with the process's StartTime: the kernel hands numbers out again.
+// PID is a process id on a host. It identifies a process only together with the
+// process's StartTime, since the kernel reuses PIDs.
 type PID int32
 
 // StartTime is field 22 of /proc/PID/stat: clock ticks between boot and the
-// start of the process. 0 means that the host did not tell (the 1.4.3 format
-// has no room for it).
+// start of the process. 0 means that it is unknown, as always in the 1.4.3 format.
 type StartTime uint64
 
 // DeviceIndex is the index of a device on its host in nvidia-smi's order, which
@@ -45,9 +44,9 @@ func (i DeviceIndex) String() string { return strconv.Itoa(int(i)) }
 // ClaimVariable is the variable by which a process claims its environment.
 const ClaimVariable = "GENV_ENVIRONMENT_ID"
 
-// Claim is the environment that a process claims by this value of
-// ClaimVariable. A value that no environment can have as its id (see
-// CheckName) claims none: otherwise garbage would be a way out of every rule.
+// Claim is the environment that a process claims by this value of ClaimVariable. It
+// is empty if no environment can have this id (see CheckName): otherwise an invalid
+// claim would exempt a process from every rule.
 func Claim(value string) EnvID {
 	if CheckName("eid", value) != nil {
 		return ""
@@ -55,11 +54,11 @@ func Claim(value string) EnvID {
 	return EnvID(value)
 }
 
-// maxNameLength is of a name or an id in our own state files, in bytes.
+// maxNameLength is the maximum length of a name or an id in our own state files, in bytes.
 const maxNameLength = 256
 
-// CheckName says whether a name or an id may be in our state files: CheckText, and
-// at most 256 bytes.
+// CheckName returns an error unless a name or an id is valid in our state files: it is
+// CheckText with at most 256 bytes.
 func CheckName(name, s string) error {
 	if len(s) > maxNameLength {
 		return fmt.Errorf("%w: %s is longer than %d bytes", ErrInvalid, name, maxNameLength)
@@ -67,16 +66,14 @@ func CheckName(name, s string) error {
 	return CheckText(name, s)
 }
 
-// CheckText says whether a host may say a text: UTF-8, without control characters,
-// of at most 4096 bytes. Its error wraps ErrInvalid.
+// CheckText returns an error, which wraps ErrInvalid, unless a text from a host is
+// UTF-8 without control characters, of at most 4096 bytes.
 func CheckText(name, s string) error {
 	if len(s) > maxTextLength {
 		return fmt.Errorf("%w: %s is longer than %d bytes", ErrInvalid, name, maxTextLength)
 	}
-	for i, r := range s {
-		if _, size := utf8.DecodeRuneInString(s[i:]); unicode.IsControl(r) || (r == utf8.RuneError && size == 1) {
-			return fmt.Errorf("%w: %s %q has a control character or is not UTF-8", ErrInvalid, name, s)
-		}
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+		return fmt.Errorf("%w: %s %q contains a control character or is not UTF-8", ErrInvalid, name, s)
 	}
 	return nil
 }

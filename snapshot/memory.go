@@ -9,16 +9,16 @@ import (
 
 // Memory is an amount of memory as people and state files write it: a whole
 // number with one of the units b, k, m, g (1000s) or ki, mi, gi (1024s), or
-// without a unit for bytes. It keeps the text, so that state that is read and
-// written again stays the same to the byte. The zero Memory is "not known" or
-// "not given", which is not the same as no bytes.
+// without a unit for bytes. It keeps the text, so that state files that are read and
+// written again do not change. The zero Memory is unknown or not given, which is not
+// the same as 0 bytes.
 type Memory struct {
 	text  string
 	bytes int64
 }
 
 // ParseMemory reads an amount such as "4g", "81559mi" or "44040192" with
-// text.ParseMemory. Upper case is taken as its lower case.
+// text.ParseMemory. It converts the text to lower case.
 func ParseMemory(amount string) (Memory, error) {
 	bytes, err := text.ParseMemory(amount)
 	if err != nil {
@@ -27,7 +27,7 @@ func ParseMemory(amount string) (Memory, error) {
 	return Memory{text: strings.ToLower(amount), bytes: bytes}, nil
 }
 
-// MustMemory is ParseMemory for amounts that are written in the program.
+// MustMemory is ParseMemory for constants; it panics on an error.
 func MustMemory(amount string) Memory {
 	m, err := ParseMemory(amount)
 	if err != nil {
@@ -41,11 +41,11 @@ func MiB(n int64) Memory {
 	return Memory{text: strconv.FormatInt(n, 10) + "mi", bytes: n << 20}
 }
 
-// Known says whether there is an amount at all.
+// Known says whether the amount is known.
 func (m Memory) Known() bool { return m.text != "" }
 
-// Bytes is the amount in bytes; ask Known first.
+// Bytes is the amount in bytes, and 0 if it is unknown.
 func (m Memory) Bytes() int64 { return m.bytes }
 
-// String is the amount as it was written, or "" when it is not known.
+// String is the amount as it was written, or "" if it is unknown.
 func (m Memory) String() string { return m.text }

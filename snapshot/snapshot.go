@@ -2,26 +2,26 @@ package snapshot
 
 import "time"
 
-// Snapshot is what one host said of itself at one moment.
+// Snapshot is the state of one host at one moment, as the host reported it.
 type Snapshot struct {
 	Processes    []Process
 	Environments []Environment
 	Devices      []Device
 
 	// BootID is /proc/sys/kernel/random/boot_id: start times are comparable
-	// only within one boot. Empty when the host did not tell.
+	// only within one boot. Empty if not reported.
 	BootID string
 	// UTCOffset is how many seconds the host's wall clock is east of UTC; nil
-	// when not told. Dates are on that clock.
+	// if not reported. Dates are on that clock.
 	UTCOffset *int
 	// MachineID is /etc/machine-id, hashed with an application id (see
 	// machine-id(5)), and StateFolder the device and inode of the state folder,
 	// as in "8:1/131": two hosts with the same MachineID, BootID and StateFolder
-	// are one machine under two names. Empty when the host did not tell.
+	// are one machine under two names. Empty if not reported.
 	MachineID   string
 	StateFolder string
-	// Warnings are things the host noticed and could not put into the model,
-	// in plain English, one line each.
+	// Warnings are messages for people about problems that the model can't express,
+	// one line each.
 	Warnings []string
 }
 
@@ -29,55 +29,55 @@ type Snapshot struct {
 type Process struct {
 	PID PID
 	// EID is the environment that the process claims to be in, from
-	// GENV_ENVIRONMENT_ID in its environ: its owner writes it, so it is a
-	// claim. Empty when it claims none.
+	// GENV_ENVIRONMENT_ID in its environ, which its owner can choose. Empty if it
+	// claims none.
 	EID EnvID
 	// EnvUnknown says that the environ could not be read, and that no ancestor's
-	// environment is known either: EID then says nothing, and the process must not
-	// be taken for one that is outside.
+	// environment is known either: EID is not valid then, and the process must not
+	// be treated as one outside all environments.
 	EnvUnknown bool
 	Usage      []DeviceUsage
 
-	// What follows is not in the 1.4.3 format.
+	// The fields below are not in the 1.4.3 format. They are empty if not reported.
 
 	Start StartTime
-	// UID is the owner as the kernel reports it: the real uid, or for a process
-	// in a user namespace that a user made, that user. nil when not told.
+	// UID is the owner as reported by the kernel: the real uid, or for a process
+	// in a user namespace that a user created, that user.
 	UID  *UID
-	Name string // the command's name; empty when not told
-	// Command is the command line, at most MaxCommand bytes of it, printable.
-	// The process may have rewritten it. Empty when not told.
+	Name string // of the command
+	// Command is the beginning of the command line, at most MaxCommand bytes,
+	// printable. The process may have overwritten it.
 	Command string
-	// Container is the id of the container that the process runs in, as its
-	// cgroup names it, or UnnamedContainer if only its PID namespace shows that
-	// there is one. Empty when it is in none, or not told.
+	// Container is the id of the process's container according to its cgroup, or
+	// UnnamedContainer if only its PID namespace shows that it is in a container.
+	// Empty also if it is in none.
 	Container string
 	// Inherited is the environment of the process's nearest ancestor that is
-	// registered in one of its own uid. Unlike EID it doesn't depend on what the
-	// process's environ says. Empty when there is none, or not told.
+	// registered in an environment of the ancestor's own uid. Unlike EID it doesn't
+	// depend on the environ of the process. Empty also if there is none.
 	Inherited EnvID
-	// EnvOverwritten says, where EnvUnknown, that the process itself overwrote
-	// its environ, as programs do that set a title.
+	// EnvOverwritten says, together with EnvUnknown, that the process itself
+	// overwrote its environ, as programs do that set a title.
 	EnvOverwritten bool
-	// Username is the host's name for UID; empty when it has none, or not told.
+	// Username is the host's name for UID; empty also if it has none.
 	Username Username
-	// UserUnknown says that the host could not ask for the name of UID, as when its
-	// directory service doesn't answer: that Username is empty then says nothing.
+	// UserUnknown says that the host could not look up the name of UID, for example
+	// because its directory service doesn't answer.
 	UserUnknown bool
-	// Protected is the name of the daemon that it is, when the host would
-	// refuse to end it for that; empty when not, or not told.
+	// Protected is the name of the daemon that the process is, if the host refuses
+	// to terminate that daemon.
 	Protected string
 }
 
-// UnnamedContainer is the Container of a process whose PID namespace is not the
-// host's, and whose cgroup names no container.
+// UnnamedContainer is the Container of a process in a PID namespace other than the
+// host's, if its cgroup names no container.
 const UnnamedContainer = "unnamed"
 
-// MaxCommand is how much of a command line a snapshot holds, in bytes.
+// MaxCommand is the maximum length of a Command in bytes.
 const MaxCommand = 256
 
-// DeviceUsage is how much of one device's memory a process holds. The zero
-// Memory means that the driver would not say.
+// DeviceUsage is how much memory of one device a process uses. The zero Memory means
+// that the driver does not report it.
 type DeviceUsage struct {
 	Index  DeviceIndex
 	Memory Memory
@@ -88,15 +88,15 @@ type Environment struct {
 	EID      EnvID
 	UID      UID
 	Creation Date
-	Username Username // empty when the host could not name the uid
+	Username Username // empty if the host has no name for the uid
 	Config   EnvConfig
-	// PIDs are the shells (or SDK processes) that are active in it, and
-	// KernelIDs its Jupyter kernels; without any of both it ends.
+	// PIDs are the shells (or SDK processes) that are active in it, and KernelIDs
+	// its Jupyter kernels. It ends when there are no more of either.
 	PIDs      []PID
 	KernelIDs []string
 
-	// OwnerMismatch says that the owners of its live processes are not its
-	// UID: the state files were written by someone else. Not in the 1.4.3 format.
+	// OwnerMismatch says that the owner of its running processes is not its UID:
+	// someone else wrote it into the state files. Not in the 1.4.3 format.
 	OwnerMismatch bool
 }
 
@@ -113,12 +113,12 @@ type Device struct {
 	TotalMemory Memory
 	Attachments []Attachment
 
-	// What follows is not in the 1.4.3 format.
+	// The fields below are not in the 1.4.3 format.
 
 	UUID        GPUUUID
 	Name        string
 	UsedMemory  Memory
-	Utilization *int // per cent over the driver's last sample; nil when not told
+	Utilization *int // per cent over the driver's last sample; nil if not reported
 }
 
 // Attachment gives an environment the right to use a device.
@@ -128,8 +128,8 @@ type Attachment struct {
 	Time      Date   // when it was attached
 }
 
-// Location is the zone of the host's wall clock; this machine's where the host
-// did not tell.
+// Location is the time zone of the host's wall clock, or that of this machine if the
+// host did not report it.
 func (s *Snapshot) Location() *time.Location {
 	if s.UTCOffset == nil {
 		return time.Local
@@ -145,12 +145,7 @@ func (s *Snapshot) Device(index DeviceIndex) *Device { return FindDevice(s.Devic
 
 // Attachment returns the attachment of an environment to the device, or nil.
 func (d *Device) Attachment(eid EnvID) *Attachment {
-	for i := range d.Attachments {
-		if d.Attachments[i].EID == eid {
-			return &d.Attachments[i]
-		}
-	}
-	return nil
+	return find(d.Attachments, func(a *Attachment) bool { return a.EID == eid })
 }
 
 // AttachedTo lists the indices of the devices that an environment is attached
@@ -159,19 +154,20 @@ func (s *Snapshot) AttachedTo(eid EnvID) []DeviceIndex { return AttachedTo(s.Dev
 
 // FindEnvironment returns the environment of a list with the given id, or nil.
 func FindEnvironment(environments []Environment, eid EnvID) *Environment {
-	for i := range environments {
-		if environments[i].EID == eid {
-			return &environments[i]
-		}
-	}
-	return nil
+	return find(environments, func(e *Environment) bool { return e.EID == eid })
 }
 
 // FindDevice returns the device of a list at an index, or nil.
 func FindDevice(devices []Device, index DeviceIndex) *Device {
-	for i := range devices {
-		if devices[i].Index == index {
-			return &devices[i]
+	return find(devices, func(d *Device) bool { return d.Index == index })
+}
+
+// find returns the first item that matches, or nil. Unlike slices.IndexFunc it copies
+// no item.
+func find[T any](items []T, matches func(*T) bool) *T {
+	for i := range items {
+		if matches(&items[i]) {
+			return &items[i]
 		}
 	}
 	return nil
@@ -189,20 +185,15 @@ func AttachedTo(devices []Device, eid EnvID) []DeviceIndex {
 	return indices
 }
 
-// Uses returns the process's usage of a device, or nil when it does not use it.
+// Uses returns the process's usage of a device, or nil if it does not use it.
 func (p *Process) Uses(index DeviceIndex) *DeviceUsage {
-	for i := range p.Usage {
-		if p.Usage[i].Index == index {
-			return &p.Usage[i]
-		}
-	}
-	return nil
+	return find(p.Usage, func(u *DeviceUsage) bool { return u.Index == index })
 }
 
-// UsesOnly says whether the process uses devices, and all of them are of a kind.
-func (p *Process) UsesOnly(kind func(DeviceIndex) bool) bool {
+// UsesOnly says whether the process uses devices, and all of them match.
+func (p *Process) UsesOnly(matches func(DeviceIndex) bool) bool {
 	for _, u := range p.Usage {
-		if !kind(u.Index) {
+		if !matches(u.Index) {
 			return false
 		}
 	}
