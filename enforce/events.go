@@ -130,14 +130,16 @@ func (e *evaluation) findingEvents(plan *Plan) []Event {
 		event := Event{Host: f.Host, ID: f.ID, Finding: f, Decision: f.Decision()}
 		now := KnownFinding{Host: f.Host, Decision: event.Decision, Notified: before.Notified}
 		if kind := changeOf(before, known, now); kind != "" || e.before.Resumed {
-			if announced[f.Host] >= MaxEventsPerHost && now.Decision != DecisionAct {
+			if kind != "" && announced[f.Host] >= MaxEventsPerHost && now.Decision != DecisionAct {
 				more[f.Host]++
 				if known {
 					e.next.Findings[f.ID] = before
 				}
 				continue
 			}
-			announced[f.Host]++
+			if kind != "" {
+				announced[f.Host]++
+			}
 			event.Kind, event.Resumed = cmp.Or(kind, EventNew), kind == ""
 			events = append(events, event)
 		}

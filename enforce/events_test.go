@@ -136,6 +136,15 @@ func TestEventsOfAResumedMemory(t *testing.T) {
 	require.Equal(t, "host-lost b resumed, new 5 wait resumed", eventText(memory.events))
 	memory.Judge(policy, cluster, noon(2))
 	require.Empty(t, memory.events)
+
+	for pid := range 300 {
+		cluster.Hosts[0].Snapshot.Processes = append(cluster.Hosts[0].Snapshot.Processes, snapshot.Process{PID: snapshot.PID(100 + pid), Start: 1, Usage: []snapshot.DeviceUsage{{Index: 0}}})
+	}
+	memory.Judge(policy, cluster, noon(3))
+	memory.Judge(policy, cluster, noon(4))
+	memory.Resumed = true
+	memory.Judge(policy, cluster, noon(5))
+	require.Len(t, memory.events, 302, "all that is known, since it is shown only now")
 }
 
 // Another run that reads the memory of a loop does not advance the cycles.

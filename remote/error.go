@@ -38,6 +38,9 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
+// Kind is the class, for packages that can't know it (see enforce.KnownHost).
+func (e *Error) Kind() string { return string(e.Class) }
+
 // ErrBusy is wrapped when a server dropped a connection before the handshake, as
 // sshd does at random while too many logins are under way (MaxStartups). Another
 // attempt after a short pause usually succeeds.

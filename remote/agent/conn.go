@@ -89,7 +89,7 @@ func (c *Conn) connected(ctx context.Context) (t transport, limit time.Duration,
 	defer c.mu.Unlock()
 	c.wanted = time.Now()
 	if c.closed {
-		return nil, 0, remote.Errorf(remote.Cancelled, "%s is not in the fleet any more", c.host.Name)
+		return nil, 0, c.notInFleet()
 	}
 	if t = c.transport; t != nil && t.via() != ViaStream && time.Since(c.since) > fallbackAge {
 		c.reset()
@@ -109,12 +109,18 @@ func (c *Conn) connected(ctx context.Context) (t transport, limit time.Duration,
 		return nil, 0, err
 	}
 	switch t = c.transport; {
+	case c.closed:
+		return nil, 0, c.notInFleet()
 	case t == nil:
 		return nil, 0, c.failure
 	case begun && t.via() == ViaStream:
 		return t, time.Until(a.until), nil
 	}
 	return t, c.pool.Timeout, nil // commands wait for their turn first
+}
+
+func (c *Conn) notInFleet() error {
+	return remote.Errorf(remote.Cancelled, "%s is not in the fleet any more", c.host.Name)
 }
 
 // await waits for an attempt as long as its host is to be waited for; c.mu is

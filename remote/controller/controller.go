@@ -87,7 +87,8 @@ type Cycle struct {
 	// still carrying out.
 	Actions  []Action
 	UnderWay []enforce.HostReport
-	// Stopped says that StopAtFailure ended the cycle before anything was done.
+	// Stopped says that nothing was judged: because of StopAtFailure, or because the
+	// run is ending.
 	Stopped bool
 	// Notified are the users who were notified of a finding, or could not be.
 	Notified []Delivery

@@ -14,9 +14,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// carryOut records what was concluded, sends it, and tells the sinks. Nothing is done
-// that is not recorded before, unless ActUnrecorded: then the cycle does not count,
-// and its memory is dropped.
+// carryOut records what was concluded, sends it, and passes the events on. What can't
+// be recorded is not sent, and the cycle does not count: its memory is dropped. With
+// ActUnrecorded it is sent all the same.
 func (c *Controller) carryOut(ctx context.Context, cycle *Cycle, next Memory, events []enforce.Event) {
 	visits := c.visits(cycle)
 	items, err := c.recordBefore(cycle, events, visits)

@@ -2,6 +2,8 @@ package controller_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -124,3 +127,68 @@ func TestReportsUnderWayAreWaitedForAtTheEnd(t *testing.T) {
 		require.Empty(t, last.UnderWay)
 	})
 }
+
+// noticed keeps what hooks get.
+type noticed struct{ notices []controller.Notice }
+
+func (n *noticed) Send(_ policy.Event, body []byte) {
+	var notice controller.Notice
+	_ = json.Unmarshal(body, &notice)
+	n.notices = append(n.notices, notice)
+}
+
+// Hooks get outcomes with their time, run and cycle, without a log, and also when the
+// loop ends with an error while a report is under way.
+func TestHooksGetCompleteOutcomes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
+		var hooks noticed
+		c := &controller.Controller{
+			Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1, Now: time.Now, Policy: strict{},
+			Sinks: []controller.Sink{controller.HookSink{Hooks: &hooks, Now: time.Now}},
+		}
+		broken := errors.New("broken pipe")
+		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second}, func(controller.Cycle) error { return broken })
+		require.ErrorIs(t, err, broken)
+		require.Len(t, hooks.notices, 1)
+		require.NotEmpty(t, hooks.notices[0].Run)
+		require.Equal(t, 2, hooks.notices[0].Cycle)
+		outcome := hooks.notices[0].Outcomes[0]
+		require.Equal(t, hooks.notices[0].Run, outcome.Run)
+		require.Equal(t, time.Now().UTC(), outcome.Time)
+	})
+}
+
+// failing is a Link to a host that fails.
+type failing struct {
+	plain
+	err error
+}
+
+func (f *failing) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error) {
+	return nil, f.err
+}
+
+func (f *failing) Execute(context.Context, remote.Host, enforce.Report) (agent.Execution, error) {
+	return agent.Execution{}, f.err
+}
+
+// A host that fails for another reason than before is reported again.
+func TestAnotherClassOfFailureIsAnEvent(t *testing.T) {
+	var kinds []string
+	link := &failing{}
+	c := &controller.Controller{Hosts: []remote.Host{{Name: "a"}}, Link: link, Fanout: 1, Now: time.Now, Sinks: []controller.Sink{sinkFunc(func(events []enforce.Event) {
+		for _, e := range events {
+			kinds = append(kinds, fmt.Sprintf("%s %s", e.Kind, remote.ClassOf(e.Err)))
+		}
+	})}}
+	for _, class := range []remote.Class{remote.Unreachable, remote.Unreachable, remote.HostKeyChanged, remote.HostKeyChanged} {
+		link.err = remote.Errorf(class, "no")
+		cycleOf(t.Context(), c, 1, strict{})
+	}
+	require.Equal(t, []string{"host-lost unreachable", "host-lost host-key-changed"}, kinds)
+}
+
+type sinkFunc func([]enforce.Event)
+
+func (f sinkFunc) Consume(_ *controller.Cycle, events []enforce.Event) { f(events) }

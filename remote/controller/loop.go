@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"os"
 	"time"
 )
@@ -33,8 +34,7 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 	if s.Step == nil {
 		s.Step = func(time.Duration) {}
 	}
-	defer func() { c.await(ctx, &Cycle{}, time.Time{}) }() // goroutines end before the loop
-	start := time.Now()                                    // carries the monotonic clock: steps of the wall clock do not matter
+	start := time.Now() // carries the monotonic clock: steps of the wall clock do not matter
 	for number := 1; ; number++ {
 		s.Step(0)
 		begun := time.Now()
@@ -47,24 +47,24 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 		c.await(ctx, &cycle, until)
 		cycle.Took = time.Since(begun)
 		if err := each(cycle); err != nil {
-			return err
+			return errors.Join(err, c.finish(ctx, &cycle, func(Cycle) error { return nil }))
 		}
 		if last || ctx.Err() != nil {
 			return nil
 		}
 		var goOn bool
 		if c, goOn = s.wait(ctx, c, nextStart(start, time.Now(), s.Interval)); !goOn {
-			return c.finish(ctx, number+1, each)
+			return c.finish(ctx, &cycle, each)
 		}
 	}
 }
 
-// finish waits for the reports under way, after ctx has ended between two cycles.
-func (c *Controller) finish(ctx context.Context, number int, each func(Cycle) error) error {
+// finish waits for the reports under way when the loop ends after a cycle.
+func (c *Controller) finish(ctx context.Context, last *Cycle, each func(Cycle) error) error {
 	if c.sent.pending == 0 {
 		return nil
 	}
-	cycle := Cycle{Run: c.run, Number: number, Start: c.Now(), DryRun: c.DryRun, Stopped: true}
+	cycle := Cycle{Run: c.run, Number: last.Number + 1, Start: c.Now(), Cluster: last.Cluster, DryRun: c.DryRun, Stopped: true}
 	c.await(ctx, &cycle, time.Time{})
 	return each(cycle)
 }

@@ -58,14 +58,14 @@ func itemsOf(cycle *Cycle, visits map[string]*visit) []audit.Record {
 	return items
 }
 
-// record appends records to the log, if there is one.
+// record completes records, and appends them to the log, if there is one.
 func (c *Controller) record(cycle *Cycle, records []audit.Record) error {
+	now := c.Now().UTC()
+	for i := range records { // for the hooks, too
+		records[i].Time, records[i].Run, records[i].Cycle = now, c.run, cycle.Number
+	}
 	if c.Audit == nil || len(records) == 0 {
 		return nil
-	}
-	now := c.Now().UTC()
-	for i := range records {
-		records[i].Time, records[i].Run, records[i].Cycle = now, c.run, cycle.Number
 	}
 	return c.Audit.Append(records...)
 }

@@ -22,7 +22,7 @@ type Delivery struct {
 	Err       error
 }
 
-// notifyTimeout bounds the messages to users, which must not delay a report.
+// notifyTimeout is how long the messages to users may delay a report.
 const notifyTimeout = 5 * time.Second
 
 // mail is what the users of a host are sent in a cycle.
@@ -127,8 +127,8 @@ func textOf(notifications []notify.Notification) string {
 }
 
 // learnOfDeliveries has warnings sent again that may not have arrived, and does not
-// count messages that were shown on no terminal. What was acted on meanwhile is not
-// sent again: a host that fails because of it would never be judged.
+// count messages that were shown on no terminal. Messages about actions are not sent
+// again: the action took place.
 func (c *Controller) learnOfDeliveries(deliveries []Delivery) {
 	var lost []string
 	uncounted := make(map[recipient]bool)

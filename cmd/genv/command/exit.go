@@ -54,9 +54,10 @@ func ExitCode(err error) int {
 	}
 }
 
-// FleetExit is the exit code of work on several hosts. One that was stopped
-// before it could answer, by -e or Ctrl-C, is not one that did not answer.
-func FleetExit(failures []render.Failure, total int, quiet bool) error {
+// FleetExit is the exit code of work on several hosts, of which some answered. One
+// that was stopped before it could answer, by -e or Ctrl-C, is not one that did not
+// answer.
+func FleetExit(failures []render.Failure, answered int, quiet bool) error {
 	silent := 0
 	for _, f := range failures {
 		if f.Class != remote.Cancelled {
@@ -66,7 +67,7 @@ func FleetExit(failures []render.Failure, total int, quiet bool) error {
 	switch {
 	case len(failures) == 0:
 		return nil
-	case silent == total:
+	case answered == 0 && silent == len(failures):
 		return &ExitError{Code: ExitNoneLeft}
 	case quiet:
 		return nil

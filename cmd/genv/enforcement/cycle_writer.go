@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -176,14 +177,15 @@ func on(host snapshot.Hostname, s string) string {
 }
 
 // failuresOfCycle lists the hosts that did not answer, and those whose report
-// failed or has an unknown outcome.
+// failed or has an unknown outcome, each once.
 func failuresOfCycle(cycle *controller.Cycle) []render.Failure {
 	failures := []render.Failure{}
 	for _, h := range cycle.Cluster.Failed() {
 		failures = append(failures, render.FailureOf(string(h.Name), h.Err))
 	}
 	for _, a := range cycle.Actions {
-		if a.Err != nil {
+		known := slices.ContainsFunc(failures, func(f render.Failure) bool { return f.Host == string(a.Host) })
+		if a.Err != nil && !known {
 			failures = append(failures, render.FailureOf(string(a.Host), a.Err))
 		}
 	}

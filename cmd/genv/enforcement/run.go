@@ -2,6 +2,7 @@ package enforcement
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -63,11 +64,15 @@ func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setu
 	}
 	first := l.controller(setup)
 	first.Memory = l.load()
-	if err := controller.Loop(ctx, first, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) }); err != nil {
+	err = controller.Loop(ctx, first, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
+	if err != nil && !errors.Is(err, errStopped) {
 		return err
 	}
 	return l.last
 }
+
+// errStopped ends a run after a cycle that was stopped.
+var errStopped = errors.New("the cycle was stopped")
 
 // loop is a run of the enforcement loop.
 type loop struct {
@@ -143,19 +148,21 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	if ctx.Err() != nil && len(cycle.Actions) == 0 {
 		return nil // interrupted before anything was done: it says nothing about the hosts
 	}
-	l.last = l.exit(cycle)
+	if exit := l.exit(cycle); exit != nil || !cycle.Stopped { // a stopped cycle is not a better one
+		l.last = exit
+	}
 	if err := l.screen.write(cycle); err != nil {
 		return err
 	}
 	if cycle.Stopped {
-		return l.last
+		return errStopped
 	}
 	return nil
 }
 
 // exit has the exit code of a cycle; nil for 0.
 func (l *loop) exit(cycle *controller.Cycle) error {
-	if err := command.FleetExit(failuresOfCycle(cycle), len(cycle.Cluster.Hosts), l.setup.Quiet); err != nil {
+	if err := command.FleetExit(failuresOfCycle(cycle), len(cycle.Cluster.Answered()), l.setup.Quiet); err != nil {
 		return err
 	}
 	switch {

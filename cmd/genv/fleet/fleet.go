@@ -77,5 +77,5 @@ func (f *fleet) conclude(failures []render.Failure, duplicates []controller.Dupl
 	if !f.Quiet {
 		render.WriteFailures(f.program.Err, failures, hosts)
 	}
-	return command.FleetExit(failures, hosts, f.Quiet)
+	return command.FleetExit(failures, hosts-len(failures), f.Quiet)
 }
