@@ -80,7 +80,7 @@ type allocations struct {
 
 // allocations lists the users with what they hold. An environment whose user has no
 // name counts for no user; the processes in it count for their own users.
-func (e *evaluation) allocations() []*allocation {
+func (e *judgement) allocations() []*allocation {
 	users := allocations{byUser: make(map[snapshot.Username]*allocation)}
 	for _, h := range e.hosts {
 		for _, env := range h.inOrder {

@@ -45,9 +45,9 @@ func fleet(hosts int) snapshot.Cluster {
 	return c
 }
 
-// BenchmarkEvaluate runs all rules over 10,000 hosts. MB-in-use is the heap
+// BenchmarkJudge runs all rules over 10,000 hosts. MB-in-use is the heap
 // after a collection with the cluster and the plan alive.
-func BenchmarkEvaluate(b *testing.B) {
+func BenchmarkJudge(b *testing.B) {
 	cluster := fleet(10_000)
 	limit := 150
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: &limit}}

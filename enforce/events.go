@@ -52,8 +52,8 @@ const (
 type Event struct {
 	Kind EventKind
 	Host snapshot.Hostname
-	// Resumed says that it was known before this run began: only displays that
-	// begin with this run need it.
+	// Resumed says that it repeats, after a restart, what was known before: it is
+	// shown on the screen again, not recorded or sent again.
 	Resumed bool
 
 	ID       string   // of the finding
@@ -108,8 +108,9 @@ func (f *Finding) Decision() Decision {
 // those that are acted on: a host that makes up processes must not fill a log.
 const MaxEventsPerHost = 256
 
-// events compares the plan with what was known, and remembers what it announces.
-func (e *evaluation) events(plan *Plan, cluster snapshot.Cluster) []Event {
+// announce compares the plan with what was known. It returns what is new, and remembers
+// that in the next memory.
+func (e *judgement) announce(plan *Plan, cluster snapshot.Cluster) []Event {
 	events := e.hostEvents(cluster)
 	e.forgetHosts()
 	events = append(events, e.findingEvents(plan)...)
@@ -120,7 +121,7 @@ func (e *evaluation) events(plan *Plan, cluster snapshot.Cluster) []Event {
 	return append(events, e.noteEvents(plan, cluster)...)
 }
 
-func (e *evaluation) findingEvents(plan *Plan) []Event {
+func (e *judgement) findingEvents(plan *Plan) []Event {
 	var events, notify []Event
 	announced, more := make(map[snapshot.Hostname]int), make(map[snapshot.Hostname]int)
 	notified := make(map[snapshot.Hostname]int)
@@ -187,7 +188,7 @@ func (f *Finding) wantsNotified() Notified {
 
 // overEvents are of findings that are no longer there. Those of a host that did not
 // answer may still be there.
-func (e *evaluation) overEvents() []Event {
+func (e *judgement) overEvents() []Event {
 	var over []Event
 	for id, known := range e.before.Findings {
 		_, present := e.next.Findings[id]
@@ -203,7 +204,7 @@ func (e *evaluation) overEvents() []Event {
 	return over
 }
 
-func (e *evaluation) hostEvents(cluster snapshot.Cluster) []Event {
+func (e *judgement) hostEvents(cluster snapshot.Cluster) []Event {
 	var events []Event
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
@@ -235,7 +236,7 @@ func lostBecause(h *snapshot.Host) string {
 
 // noteEvents are the notes of the plan and the warnings of the hosts that were not
 // there in the last cycle.
-func (e *evaluation) noteEvents(plan *Plan, cluster snapshot.Cluster) []Event {
+func (e *judgement) noteEvents(plan *Plan, cluster snapshot.Cluster) []Event {
 	var events []Event
 	add := func(n Note) {
 		if !e.before.Notes[n] && !e.next.Notes[n] {

@@ -13,7 +13,7 @@ import (
 // Rule names a rule as its flag does. The texts appear in JSON.
 type Rule string
 
-// The rules that Evaluate knows.
+// The rules that Judge applies.
 const (
 	RuleNonEnvProcesses   Rule = "non-env-processes"
 	RuleEnvDevices        Rule = "env-devices"
@@ -73,7 +73,7 @@ type Finding struct {
 	// Memory: the user may have more.
 	HostsMissing int `json:"hosts_missing,omitempty"`
 	// Stuck are the processes that would have to end and could not be ended
-	// before, each with the reason. They are not tried again.
+	// before, each with the reason, which says if SIGTERM is sent again later.
 	Stuck []StuckProcess `json:"stuck,omitempty"`
 
 	// UnderWay is how many of its processes and devices an earlier report is about

@@ -17,25 +17,27 @@ import (
 // rules run in a fixed order over all hosts, since the later ones take into account
 // what the earlier ones end anyway.
 func Judge(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) (Plan, Memory, []Event) {
-	e := newEvaluation(policy, cluster, memory, now)
+	e := newJudgement(policy, cluster, memory, now)
 	e.forgetEnded()
 	e.onEachHost(e.adoptReleased)
 	e.onEachHost(e.noteUnknowns)
+
 	e.onEachHost(e.nonEnvProcesses)
 	e.onEachHost(e.envDevices)
-	e.onEachHost(e.envMemory)
+	e.onEachHost(e.envMemory) // what ends because of the rules above frees memory
 	e.watchIdle()
 	e.onEachHost(e.idleDevices)
 	e.onEachHost(e.maxDuration)
-	e.caps()
+	e.caps() // devices that the rules above take don't count
+
 	plan := e.plan()
 	e.limit(&plan)
-	events := e.events(&plan, cluster)
+	events := e.announce(&plan, cluster)
 	return plan, e.next, events
 }
 
-// evaluation is the state of one Judge.
-type evaluation struct {
+// judgement is the state of one Judge.
+type judgement struct {
 	policy       Policy
 	fleet        Fleet
 	now          time.Time
@@ -46,8 +48,8 @@ type evaluation struct {
 	notes        []Note
 }
 
-func newEvaluation(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) *evaluation {
-	e := &evaluation{policy: policy, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now)}
+func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) *judgement {
+	e := &judgement{policy: policy, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now)}
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
 		_, exempt := policy.Exempt(Subject{Host: h.Name})
@@ -66,7 +68,7 @@ func newEvaluation(policy Policy, cluster snapshot.Cluster, memory Memory, now t
 }
 
 // markUnderWay has the rules know what hosts are still carrying out.
-func (e *evaluation) markUnderWay() {
+func (e *judgement) markUnderWay() {
 	if len(e.before.UnderWay) == 0 {
 		return
 	}
@@ -79,7 +81,7 @@ func (e *evaluation) markUnderWay() {
 	}
 }
 
-func (e *evaluation) hostsByName() map[snapshot.Hostname]*hostView {
+func (e *judgement) hostsByName() map[snapshot.Hostname]*hostView {
 	byName := make(map[snapshot.Hostname]*hostView, len(e.hosts))
 	for _, h := range e.hosts {
 		byName[h.name] = h
@@ -87,20 +89,20 @@ func (e *evaluation) hostsByName() map[snapshot.Hostname]*hostView {
 	return byName
 }
 
-func (e *evaluation) onEachHost(rule func(*hostView)) {
+func (e *judgement) onEachHost(rule func(*hostView)) {
 	for _, h := range e.hosts {
 		rule(h)
 	}
 }
 
-// find sets since when a finding is there, and reports whether it is time to act on
+// checkDue sets since when a finding is there, and reports whether it is time to act on
 // it. The keys, at least one, identify what must be there without a break: user,
 // host, environment, rule and device, so that restarting a process does not reset
 // the time, or one process. The oldest key counts.
-func (e *evaluation) find(f *Finding, warn Warn, keys ...string) (due bool) {
-	oldest := e.present(keys[0])
+func (e *judgement) checkDue(f *Finding, warn Warn, keys ...string) (due bool) {
+	oldest := e.countPresence(keys[0])
 	for _, key := range keys[1:] {
-		if other := e.present(key); other.Since.Before(oldest.Since) {
+		if other := e.countPresence(key); other.Since.Before(oldest.Since) {
 			oldest = other
 		}
 	}
@@ -112,13 +114,13 @@ func (e *evaluation) find(f *Finding, warn Warn, keys ...string) (due bool) {
 	return due
 }
 
-func (e *evaluation) add(f Finding) { e.findings = append(e.findings, f) }
+func (e *judgement) add(f Finding) { e.findings = append(e.findings, f) }
 
 // maxNotes is how many notes there are about one host: a host that makes things up
 // must not fill the screen.
 const maxNotes = 256
 
-func (e *evaluation) note(h *hostView, format string, args ...any) {
+func (e *judgement) note(h *hostView, format string, args ...any) {
 	switch h.notes++; {
 	case h.notes <= maxNotes:
 		e.notes = append(e.notes, Note{Host: h.name, Text: fmt.Sprintf(format, args...)})
@@ -127,9 +129,8 @@ func (e *evaluation) note(h *hostView, format string, args ...any) {
 	}
 }
 
-// noteUnknowns names the processes that no rule may touch, and those that claim
-// an environment of another user.
-func (e *evaluation) noteUnknowns(h *hostView) {
+// noteUnknowns notes what is unknown about processes, and false claims.
+func (e *judgement) noteUnknowns(h *hostView) {
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
 		if env := h.claimed(p); env != nil {
@@ -154,7 +155,7 @@ func overwritten(p *snapshot.Process) string {
 }
 
 // plan puts together what the rules found and drafted.
-func (e *evaluation) plan() Plan {
+func (e *judgement) plan() Plan {
 	plan := Plan{Findings: e.findings, Notes: e.notes, TellUsers: e.fleet.TellUsers}
 	lines := make(map[string]string)
 	for i := range e.findings {

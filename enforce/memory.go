@@ -18,7 +18,7 @@ type Memory struct {
 	// Findings are those that events were about, by their IDs.
 	Findings map[string]KnownFinding `json:"findings,omitempty"`
 	// Present is since when something is there without a break, by the keys of
-	// evaluation.find.
+	// judgement.checkDue.
 	Present map[string]Presence `json:"present,omitempty"`
 	// Idle is since when an attachment is idle, by idleKey.
 	Idle map[string]time.Time `json:"idle,omitempty"`
@@ -92,9 +92,9 @@ func (m Memory) next(now time.Time) Memory {
 	}
 }
 
-// present counts a key of a finding in this cycle, and returns since when it is
+// countPresence counts a key of a finding in this cycle, and returns since when it is
 // there.
-func (e *evaluation) present(key string) Presence {
+func (e *judgement) countPresence(key string) Presence {
 	p, counted := e.next.Present[key]
 	if counted {
 		return p
@@ -123,7 +123,7 @@ const looksPerIdleTime = 4
 
 // rememberIdle remembers since when attachments are idle that are idle now. The map
 // says how long each may be.
-func (e *evaluation) rememberIdle(idle map[string]time.Duration) {
+func (e *judgement) rememberIdle(idle map[string]time.Duration) {
 	gap := e.now.Sub(e.before.Time)
 	for key, allowed := range idle {
 		since, known := e.before.Idle[key]

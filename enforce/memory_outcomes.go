@@ -67,7 +67,7 @@ func (p *ProcessKey) UnmarshalText(text []byte) error {
 // no process, so the processes that still hold the device must not end in the next
 // cycle for using it without an attachment: they are left alone until another
 // environment is attached to it.
-func (e *evaluation) release(h *hostView, env *envView, index snapshot.DeviceIndex) {
+func (e *judgement) release(h *hostView, env *envView, index snapshot.DeviceIndex) {
 	if e.next.Released == nil {
 		e.next.Released = make(map[ReleasedDevice]bool)
 	}
@@ -77,7 +77,7 @@ func (e *evaluation) release(h *hostView, env *envView, index snapshot.DeviceInd
 // adoptReleased takes over, from a host that is met for the first time, what an
 // earlier controller may have released: devices that are idle by their utilization,
 // without attachments, and still held.
-func (e *evaluation) adoptReleased(h *hostView) {
+func (e *judgement) adoptReleased(h *hostView) {
 	if e.before.Hosts[h.name].Answered {
 		return
 	}
@@ -98,7 +98,7 @@ func (e *evaluation) adoptReleased(h *hostView) {
 
 // released reports whether an environment's processes may keep using a device after
 // it was detached.
-func (e *evaluation) released(h *hostView, env *envView, index snapshot.DeviceIndex) bool {
+func (e *judgement) released(h *hostView, env *envView, index snapshot.DeviceIndex) bool {
 	if len(e.next.Released) == 0 || !e.next.Released[ReleasedDevice{h.name, index, env.env.EID}] {
 		return false
 	}
@@ -172,7 +172,7 @@ func (m Memory) WarnAgain(ids []string) Memory {
 const signalAgainAfter = time.Minute
 
 // stuckBecause says why a process can't be ended.
-func (e *evaluation) stuckBecause(host snapshot.Hostname, p *snapshot.Process) (reason string, stuck bool) {
+func (e *judgement) stuckBecause(host snapshot.Hostname, p *snapshot.Process) (reason string, stuck bool) {
 	if len(e.next.Stuck)+len(e.next.Signalled) == 0 {
 		return "", false
 	}
@@ -185,7 +185,7 @@ func (e *evaluation) stuckBecause(host snapshot.Hostname, p *snapshot.Process) (
 }
 
 // forgetEnded drops what the hosts that answered no longer show.
-func (e *evaluation) forgetEnded() {
+func (e *judgement) forgetEnded() {
 	if len(e.next.Released)+len(e.next.Stuck)+len(e.next.Signalled) == 0 {
 		return
 	}
@@ -207,7 +207,7 @@ func (e *evaluation) forgetEnded() {
 }
 
 // forgetHosts drops what is remembered of hosts that left the fleet.
-func (e *evaluation) forgetHosts() {
+func (e *judgement) forgetHosts() {
 	left := func(name snapshot.Hostname) bool {
 		_, known := e.next.Hosts[name]
 		return !known

@@ -19,7 +19,7 @@ func idleKey(h *hostView, env *envView, a attachment) string {
 }
 
 // watchIdle finds the attachments that are idle now.
-func (e *evaluation) watchIdle() {
+func (e *judgement) watchIdle() {
 	idle := make(map[string]time.Duration)
 	for _, h := range e.hosts {
 		for _, env := range h.inOrder {
@@ -47,7 +47,7 @@ func computesLess(d *snapshot.Device, below int) bool {
 
 // idleDevices detaches what was idle for long enough. It ends no process:
 // see release.
-func (e *evaluation) idleDevices(h *hostView) {
+func (e *judgement) idleDevices(h *hostView) {
 	for _, env := range h.inOrder {
 		settings := env.settings
 		if settings.Idle == nil {
@@ -64,7 +64,7 @@ func (e *evaluation) idleDevices(h *hostView) {
 
 // maxDuration detaches what was attached too long ago, by the host's own wall
 // clock. Processes that go on using the device are then for env-devices.
-func (e *evaluation) maxDuration(h *hostView) {
+func (e *judgement) maxDuration(h *hostView) {
 	for _, env := range h.inOrder {
 		settings := env.settings
 		if settings.MaxDuration <= 0 {
@@ -78,11 +78,11 @@ func (e *evaluation) maxDuration(h *hostView) {
 	}
 }
 
-func (e *evaluation) detachOld(h *hostView, env *envView, a attachment, warn Warn, f Finding) {
+func (e *judgement) detachOld(h *hostView, env *envView, a attachment, warn Warn, f Finding) {
 	f.ID = fmt.Sprintf("%s/%s", f.Rule, attachmentID(h, env, a))
 	f.Host, f.EID, f.User, f.UID = h.name, env.env.EID, env.env.Username, env.uid()
 	f.Devices = append(f.Devices, a.device.Index)
-	due := e.find(&f, warn, fmt.Sprintf("%s/%s", f.Rule, idleKey(h, env, a)))
+	due := e.checkDue(&f, warn, fmt.Sprintf("%s/%s", f.Rule, idleKey(h, env, a)))
 	e.loseDevice(&f, due, h, env, a.device.Index)
 	if due && f.Rule == RuleIdle {
 		e.release(h, env, a.device.Index)

@@ -10,7 +10,7 @@ import (
 
 // caps takes devices from users who are over a cap: never more than the excess,
 // and those first that cost the user least.
-func (e *evaluation) caps() {
+func (e *judgement) caps() {
 	capped := false
 	defer func() { e.noteMissing(capped) }()
 	for _, u := range e.allocations() {
@@ -34,11 +34,11 @@ func (e *evaluation) caps() {
 	}
 }
 
-// findCap is find for a cap, which knows of hosts that did not answer. Their
+// findCap is checkDue for a cap, which knows of hosts that did not answer. Their
 // devices do not count, so the user may be over by more, never by less; what
 // costs least to lose may be there, though, so the policy can have caps wait.
-func (e *evaluation) findCap(f *Finding, warn Warn) (due bool) {
-	due = e.find(f, warn, f.ID)
+func (e *judgement) findCap(f *Finding, warn Warn) (due bool) {
+	due = e.checkDue(f, warn, f.ID)
 	f.HostsMissing = len(e.missing)
 	if e.fleet.PauseCaps && f.HostsMissing > 0 {
 		f.Pending, f.Waits = true, fmt.Sprintf("%d of the hosts did not answer, and the policy has caps wait for them", f.HostsMissing)
@@ -48,13 +48,13 @@ func (e *evaluation) findCap(f *Finding, warn Warn) (due bool) {
 }
 
 // noteMissing says once a cycle that caps were counted without some hosts.
-func (e *evaluation) noteMissing(capped bool) {
+func (e *judgement) noteMissing(capped bool) {
 	if n := len(e.missing); capped && n > 0 {
 		e.notes = append(e.notes, Note{Text: fmt.Sprintf("%d of the hosts did not answer: what users have there does not count for their caps", n)})
 	}
 }
 
-func (e *evaluation) maxDevices(u *allocation, limit int, warn Warn) {
+func (e *judgement) maxDevices(u *allocation, limit int, warn Warn) {
 	held := u.counted()
 	if len(held) <= limit {
 		return
@@ -63,7 +63,7 @@ func (e *evaluation) maxDevices(u *allocation, limit int, warn Warn) {
 	e.take(u, taken, warn, Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(held), Limit: limit, Hosts: u.hosts}})
 }
 
-func (e *evaluation) maxMemory(u *allocation, limit int64, warn Warn) {
+func (e *judgement) maxMemory(u *allocation, limit int64, warn Warn) {
 	held := u.counted()
 	used := int64(0)
 	known := held[:0:0]
@@ -112,7 +112,7 @@ func partition(devices []*allocatedDevice) (free, busy []*allocatedDevice) {
 // busyOver chooses among devices that are proven to be in use. Their capacities
 // are claims of state files, so whatever these say, processes end only while
 // what they use themselves is more than the limit, and that is known.
-func (e *evaluation) busyOver(busy []*allocatedDevice, limit, claimed int64) []*allocatedDevice {
+func (e *judgement) busyOver(busy []*allocatedDevice, limit, claimed int64) []*allocatedDevice {
 	used := int64(0)
 	for _, d := range busy {
 		n, _ := d.usedBytes() // unknown counts as 0 here, so that fewer processes end
@@ -154,7 +154,7 @@ func spareNeedless(chosen []*allocatedDevice, surplus int64) []*allocatedDevice 
 // maxEnvs takes the devices of environments beyond the cap: those without any
 // first, from which there is nothing to take, then those without a process,
 // then the newest. The environments themselves stay: they are people's shells.
-func (e *evaluation) maxEnvs(u *allocation, limit int, warn Warn) {
+func (e *judgement) maxEnvs(u *allocation, limit int, warn Warn) {
 	if len(u.envs) <= limit {
 		return
 	}
@@ -189,7 +189,7 @@ func (u userEnv) cost() int {
 }
 
 // take is a finding about a user who loses devices once it is due.
-func (e *evaluation) take(u *allocation, taken []*allocatedDevice, warn Warn, f Finding) {
+func (e *judgement) take(u *allocation, taken []*allocatedDevice, warn Warn, f Finding) {
 	f.User, f.ID = u.user, capID(f.Rule, u.user)
 	due, dealt := e.findCap(&f, warn), make(map[ProcessRef]bool)
 	for _, d := range taken {
@@ -205,7 +205,7 @@ func capID(rule Rule, user snapshot.Username) string { return fmt.Sprintf("%s/%s
 
 // loseDevice notes that an environment is to lose a device; if it is due, in the
 // report as well.
-func (e *evaluation) loseDevice(f *Finding, due bool, h *hostView, env *envView, index snapshot.DeviceIndex) {
+func (e *judgement) loseDevice(f *Finding, due bool, h *hostView, env *envView, index snapshot.DeviceIndex) {
 	if h.draft.underWay.detaching[deviceOfEnv{index, env.env.EID}] {
 		f.UnderWay++
 		return
@@ -218,7 +218,7 @@ func (e *evaluation) loseDevice(f *Finding, due bool, h *hostView, env *envView,
 
 // endAll notes that processes which would go on using a device are to end.
 // Those that are dealt with already are not named again.
-func (e *evaluation) endAll(f *Finding, due bool, dealt map[ProcessRef]bool, h *hostView, processes []*snapshot.Process) {
+func (e *judgement) endAll(f *Finding, due bool, dealt map[ProcessRef]bool, h *hostView, processes []*snapshot.Process) {
 	for _, p := range processes {
 		if ref := (ProcessRef{h.name, p.PID}); !dealt[ref] {
 			dealt[ref] = true
@@ -227,7 +227,7 @@ func (e *evaluation) endAll(f *Finding, due bool, dealt map[ProcessRef]bool, h *
 	}
 }
 
-// held lists the devices that count for the user's caps.
+// counted lists the devices that count for the user's caps.
 func (u *allocation) counted() []*allocatedDevice {
 	var held []*allocatedDevice
 	for _, d := range u.devices {

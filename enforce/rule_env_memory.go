@@ -10,7 +10,7 @@ import (
 
 // envMemory brings every environment within its capacity on each device, in the
 // order of the devices.
-func (e *evaluation) envMemory(h *hostView) {
+func (e *judgement) envMemory(h *hostView) {
 	if !h.settings.EnvMemory {
 		return
 	}
@@ -28,7 +28,7 @@ func (e *evaluation) envMemory(h *hostView) {
 	}
 }
 
-func (e *evaluation) envMemoryOn(h *hostView, env *envView, a attachment) {
+func (e *judgement) envMemoryOn(h *hostView, env *envView, a attachment) {
 	index := a.device.Index
 	usages, used, unknown := env.usages(index)
 	excess := used - a.GPUMemory.Bytes()
@@ -45,7 +45,7 @@ func (e *evaluation) envMemoryOn(h *hostView, env *envView, a attachment) {
 		Memory:  &MemoryExcess{UsedBytes: used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String()},
 	}
 	ending := e.relieve(h, usages, excess)
-	due := e.find(&f, env.settings.Warn, f.ID)
+	due := e.checkDue(&f, env.settings.Warn, f.ID)
 	for _, p := range ending {
 		e.end(&f, due, h, p)
 	}
@@ -79,7 +79,7 @@ func (v *envView) usages(index snapshot.DeviceIndex) (usages []memoryUsage, used
 // ends in its place. Then goes the smallest process that alone frees
 // enough; while none does, the largest. Ties go to the higher PID, which is
 // most often the younger process.
-func (e *evaluation) relieve(h *hostView, usages []memoryUsage, excess int64) []*snapshot.Process {
+func (e *judgement) relieve(h *hostView, usages []memoryUsage, excess int64) []*snapshot.Process {
 	var ended []*snapshot.Process
 	var rest []memoryUsage
 	for _, x := range usages {

@@ -10,7 +10,7 @@ import (
 // nonEnvProcesses ends processes that are in no environment of this host. A
 // claim alone is not enough, since anyone can set GENV_ENVIRONMENT_ID=bogus: the
 // environment must be registered, and for the process's user (see admits).
-func (e *evaluation) nonEnvProcesses(h *hostView) {
+func (e *judgement) nonEnvProcesses(h *hostView) {
 	if !h.settings.NonEnvProcesses {
 		return
 	}
@@ -35,7 +35,7 @@ func (h *hostView) outsideByPolicy(p *snapshot.Process) bool {
 
 // envDevices ends processes that use a device to which their environment is not
 // attached.
-func (e *evaluation) envDevices(h *hostView) {
+func (e *judgement) envDevices(h *hostView) {
 	if !h.settings.EnvDevices {
 		return
 	}
@@ -50,7 +50,7 @@ func (e *evaluation) envDevices(h *hostView) {
 
 // notAttached lists the devices that a process of the environment uses without
 // an attachment, in the order in which the host named them.
-func (e *evaluation) notAttached(h *hostView, env *envView, p *snapshot.Process) []snapshot.DeviceIndex {
+func (e *judgement) notAttached(h *hostView, env *envView, p *snapshot.Process) []snapshot.DeviceIndex {
 	var foreign []snapshot.DeviceIndex
 	for _, u := range p.Usage {
 		if !env.attached(u.Index) && !h.exemptDevices[u.Index] && !e.released(h, env, u.Index) {
@@ -61,7 +61,7 @@ func (e *evaluation) notAttached(h *hostView, env *envView, p *snapshot.Process)
 }
 
 // endProcess is a finding about one process, which ends once it is due.
-func (e *evaluation) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Finding, eid snapshot.EnvID) {
+func (e *judgement) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Finding, eid snapshot.EnvID) {
 	f.ID = fmt.Sprintf("%s/%s/%d/%d", f.Rule, h.name, p.PID, p.Start)
 	f.Host, f.PID, f.EID, f.Command, f.Container = h.name, p.PID, p.EID, commandOf(p), p.Container
 	devices := f.Devices
@@ -79,14 +79,14 @@ func (e *evaluation) endProcess(h *hostView, p *snapshot.Process, warn Warn, f F
 	for _, index := range devices {
 		keys = append(keys, fmt.Sprintf("%s/%s/%s/%s/%d", f.Rule, h.name, owner, eid, index))
 	}
-	due := e.find(&f, warn, keys...)
+	due := e.checkDue(&f, warn, keys...)
 	e.end(&f, due, h, p)
 	e.add(f)
 }
 
 // end has a finding end a process, once it is due and unless that was tried in
 // vain before.
-func (e *evaluation) end(f *Finding, due bool, h *hostView, p *snapshot.Process) {
+func (e *judgement) end(f *Finding, due bool, h *hostView, p *snapshot.Process) {
 	ref := ProcessRef{h.name, p.PID}
 	if reason, stuck := e.stuckBecause(h.name, p); stuck {
 		f.Stuck = append(f.Stuck, StuckProcess{ref, reason})

@@ -11,7 +11,7 @@ import (
 
 // limit takes out of the plan what the safety limits hold back, and marks the findings
 // that have no action left.
-func (e *evaluation) limit(plan *Plan) {
+func (e *judgement) limit(plan *Plan) {
 	terminations, detachments, processes := 0, 0, 0
 	for _, r := range plan.Reports {
 		terminations += len(r.Report.Terminate)
@@ -47,7 +47,7 @@ func (e *evaluation) limit(plan *Plan) {
 }
 
 // actions are the items of all reports, with the users that they are directed against.
-func (e *evaluation) actions(plan *Plan) []*safety.Action {
+func (e *judgement) actions(plan *Plan) []*safety.Action {
 	since := make(map[string]time.Time, len(plan.Findings))
 	for i := range plan.Findings {
 		since[plan.Findings[i].ID] = plan.Findings[i].Since
@@ -86,7 +86,7 @@ func (h *hostView) targetOf(p *snapshot.Process) snapshot.Username {
 }
 
 // processes counts the GPU processes of each user on each host.
-func (e *evaluation) processes() []safety.Processes {
+func (e *judgement) processes() []safety.Processes {
 	list := make([]safety.Processes, len(e.hosts))
 	for i, h := range e.hosts {
 		list[i] = safety.Processes{Host: h.name, ByUser: make(map[snapshot.Username]int)}

@@ -13,9 +13,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// BenchmarkEvaluate runs the rules of policy.example.yaml over 10,000 hosts with
+// BenchmarkJudge runs the rules of policy.example.yaml over 10,000 hosts with
 // 8 devices, 8 environments and 12 processes each.
-func BenchmarkEvaluate(b *testing.B) {
+func BenchmarkJudge(b *testing.B) {
 	data, err := os.ReadFile("../../policy.example.yaml")
 	require.NoError(b, err)
 	file, err := policy.Parse("policy.example.yaml", data)

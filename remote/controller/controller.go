@@ -62,12 +62,6 @@ type Controller struct {
 	sent    dispatches
 }
 
-// Sink consumes events, once each and in order; it is never called from two
-// goroutines at a time and must not wait for anything slow.
-type Sink interface {
-	Consume(cycle *Cycle, events []enforce.Event)
-}
-
 // Cycle is one round: what was seen, concluded and done.
 type Cycle struct {
 	Run     string // of the controller, as in the log
