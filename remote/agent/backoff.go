@@ -75,7 +75,8 @@ func (b *backoff) afterProbe(err error, took time.Duration) (pause time.Duration
 		return 0, true
 	}
 	period := min(firstPause<<min(b.failures-1, 8), probePeriod)
-	return max(0, lessUpTo(period, probePeriod/7)-took), false
+	spread := min(period, probePeriod/7)               // so that probes don't begin at the same time
+	return max(0, period-rand.N(spread+1)-took), false //nolint:gosec // spreads load, guards no secret
 }
 
 // afterLogin notes a failed login, and returns how long to wait before the next
@@ -112,11 +113,6 @@ func probed(err error) bool {
 		return true
 	}
 	return false
-}
-
-// lessUpTo spreads d over d-spread to d.
-func lessUpTo(d, spread time.Duration) time.Duration {
-	return d - rand.N(min(d, spread)+1) //nolint:gosec // spreads load, guards no secret
 }
 
 // busyTries bounds how often a host is tried that drops connections while too many

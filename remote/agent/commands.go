@@ -74,6 +74,11 @@ func (c Commands) Execute(ctx context.Context, host remote.Host, report enforce.
 	return Execution{Lines: lines(out.Stdout), Warnings: lines(out.Stderr)}, err
 }
 
+// Notify returns ErrCannotNotify: genv 1.4.3 has no such command.
+func (Commands) Notify(context.Context, remote.Host, []Message) ([]int, error) {
+	return nil, ErrCannotNotify
+}
+
 // decode reads the JSON document in a command's output. Login shells print
 // banners before it, so it begins at the first line that begins with a brace;
 // behind it nothing but blanks may follow.

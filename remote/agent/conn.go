@@ -17,10 +17,8 @@ type State string
 // The states.
 const (
 	StateIdle       State = "idle"        // never asked for anything, or closed
-	StateDialing    State = "dialing"     // waiting for its turn, or logging in
-	StateGreeting   State = "greeting"    // genv was started, and has not greeted yet
-	StateReady      State = "ready"       // connected, no call under way
-	StateAsking     State = "asking"      // connected, calls under way
+	StateDialing    State = "dialing"     // waiting for its turn, logging in, or starting genv
+	StateReady      State = "ready"       // connected
 	StateLost       State = "lost"        // not connected; it is tried when it is asked next
 	StateBackingOff State = "backing-off" // not connected; it is tried again soon
 )
@@ -32,10 +30,9 @@ type Conn struct {
 	host remote.Host
 
 	mu        sync.Mutex
-	transport transport // nil unless StateReady or StateAsking
+	transport transport // nil unless StateReady
 	since     time.Time // the transport was made
 	asked     bool      // the transport answered a Snapshot
-	calls     int       // under way on the transport
 	attempt   *attempt  // to connect, under way or due later; nil for none
 	failure   error     // why there is no transport; nil if it was never tried
 	failing   bool      // the login failed last: it counts in pool.failing
@@ -51,8 +48,6 @@ const reconnectWait = time.Second
 // state follows from the other fields; c.mu is held.
 func (c *Conn) state() State {
 	switch {
-	case c.transport != nil && c.calls > 0:
-		return StateAsking
 	case c.transport != nil:
 		return StateReady
 	case c.attempt != nil && c.attempt.state != "":
@@ -151,10 +146,7 @@ func (c *Conn) await(ctx context.Context, a *attempt) error {
 
 // ask asks for a snapshot on a transport.
 func (c *Conn) ask(ctx context.Context, t transport, limit time.Duration) (taken *snapshot.Snapshot, err error) {
-	err = c.call(ctx, t, limit, func(ctx context.Context) error {
-		taken, err = t.Snapshot(ctx, c.host)
-		return err
-	})
+	taken, err = call(ctx, c, t, limit, func(ctx context.Context) (*snapshot.Snapshot, error) { return t.Snapshot(ctx, c.host) })
 	if err == nil {
 		c.mu.Lock()
 		c.asked = true
@@ -166,33 +158,25 @@ func (c *Conn) ask(ctx context.Context, t transport, limit time.Duration) (taken
 // execute has the host carry out a report, in the way that it understands. It
 // begins nothing with a host that was lost since it was asked: what was seen of
 // it may not be true any more.
-func (c *Conn) execute(ctx context.Context, report enforce.Report) (done Execution, err error) {
+func (c *Conn) execute(ctx context.Context, report enforce.Report) (Execution, error) {
 	c.mu.Lock()
 	t, asked := c.transport, c.asked
 	c.mu.Unlock()
 	if t == nil || !asked {
-		return done, remote.Errorf(remote.Unreachable, "%s was lost before the report was sent", c.host.Name)
+		return Execution{}, remote.Errorf(remote.Unreachable, "%s was lost before the report was sent", c.host.Name)
 	}
-	err = c.call(ctx, t, c.pool.timeFor(report), func(ctx context.Context) error {
-		done, err = t.Execute(ctx, c.host, report)
-		return err
-	})
-	return done, err
+	return call(ctx, c, t, c.pool.timeFor(report), func(ctx context.Context) (Execution, error) { return t.Execute(ctx, c.host, report) })
 }
 
 // notify has the host show messages. It is not worth a login.
-func (c *Conn) notify(ctx context.Context, messages []Message) (terminals []int, err error) {
+func (c *Conn) notify(ctx context.Context, messages []Message) ([]int, error) {
 	c.mu.Lock()
 	t, ok := c.transport.(*streamTransport)
 	c.mu.Unlock()
 	if !ok || !t.stream.Greeting.Can(RequestNotify) {
 		return nil, ErrCannotNotify
 	}
-	err = c.call(ctx, t, c.pool.Timeout, func(ctx context.Context) error {
-		terminals, err = t.notify(ctx, messages)
-		return err
-	})
-	return terminals, err
+	return call(ctx, c, t, c.pool.Timeout, func(ctx context.Context) ([]int, error) { return t.notify(ctx, messages) })
 }
 
 // lose ends a transport because of an error, and begins an attempt to get another.
@@ -202,7 +186,7 @@ func (c *Conn) lose(t transport, why error) {
 	if c.transport != t {
 		return // it was lost before
 	}
-	c.transport, c.calls, c.failure = nil, 0, why
+	c.transport, c.failure = nil, why
 	c.begin(0, func() { c.discard(t, why) })
 }
 
@@ -221,7 +205,7 @@ func (c *Conn) reset() {
 	if t := c.transport; t != nil {
 		c.pool.running.Go(t.close)
 	}
-	c.transport, c.calls, c.failure = nil, 0, nil
+	c.transport, c.failure = nil, nil
 	c.setFailing(false)
 }
 

@@ -36,9 +36,9 @@ func StartWith[S Session](start func(context.Context, remote.Host, remote.Comman
 }
 
 // dial finds out how the host can be asked.
-func (c *Conn) dial(ctx context.Context, a *attempt) (transport, error) {
+func (c *Conn) dial(ctx context.Context) (transport, error) {
 	p := c.pool
-	stream, err := c.openStream(ctx, a)
+	stream, err := c.openStream(ctx)
 	err = remote.Diagnose(ctx, p.Network, c.host, err)
 	var t transport
 	switch class := remote.ClassOf(err); {
@@ -73,7 +73,7 @@ func hasNoServe(err error) bool {
 }
 
 // openStream starts `genv usage serve` and reads its greeting.
-func (c *Conn) openStream(ctx context.Context, a *attempt) (*streamTransport, error) {
+func (c *Conn) openStream(ctx context.Context) (*streamTransport, error) {
 	token := rand.Text()
 	session, err := untilNotBusy(ctx, func() (Session, error) {
 		return c.pool.Start(ctx, c.host, c.host.Genv("usage", "serve", "--token", token))
@@ -81,7 +81,6 @@ func (c *Conn) openStream(ctx context.Context, a *attempt) (*streamTransport, er
 	if err != nil {
 		return nil, err
 	}
-	c.enter(a, StateGreeting)
 	t := &streamTransport{session: session, pool: c.pool}
 	t.stream, err = OpenStream(ctx, session, session, token)
 	if err == nil {

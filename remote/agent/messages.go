@@ -2,8 +2,10 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // The requests of `genv usage serve`, and their bodies as JSON.
@@ -12,6 +14,9 @@ const (
 	RequestSnapshot = "snapshot"
 	RequestExecute  = "execute"
 	RequestPing     = "ping"
+	// RequestNotify shows messages to users on their terminals, as write(1) does.
+	// Its name on the wire is older than its name here.
+	RequestNotify = "tell"
 )
 
 // CapabilityParallel is among the capabilities of a host that answers other
@@ -23,8 +28,8 @@ type SnapshotRequest struct {
 	Revision uint64 `json:"revision"` // of the snapshot at hand; 0 for none
 }
 
-// SnapshotAnswer is the snapshot, or the word that nothing changed: then it has
-// the revision that was asked with, and no snapshot.
+// SnapshotAnswer is the snapshot, or, if nothing changed, the revision of the request
+// and no snapshot.
 type SnapshotAnswer struct {
 	Revision uint64          `json:"revision"`
 	Snapshot json.RawMessage `json:"snapshot,omitempty"` // snapshot.EncodeNative
@@ -57,3 +62,23 @@ type Execution struct {
 	Outcomes []enforce.Outcome // nil when the host cannot tell
 	Warnings []string          // problems that it noticed
 }
+
+// NotifyRequest has messages shown to users.
+type NotifyRequest struct {
+	Messages []Message `json:"messages"`
+}
+
+// Message is for the terminals of one user.
+type Message struct {
+	UID  snapshot.UID `json:"uid"`
+	Text string       `json:"text"` // lines of plain text
+}
+
+// NotifyAnswer says on how many terminals each message was shown, in the order of
+// the request. A user who is not logged in, or takes no messages, has none.
+type NotifyAnswer struct {
+	Terminals []int `json:"terminals"`
+}
+
+// ErrCannotNotify says that the genv on the host cannot show messages to users.
+var ErrCannotNotify = errors.New("genv on this host cannot show messages to users")
