@@ -33,6 +33,7 @@ func (t *tail) String() string {
 // which the SSH library would hang: more output is dropped, and onOverflow is
 // called once, which ends the command.
 type capture struct {
+	name       string // stdout or stderr
 	limit      int64
 	onOverflow func()
 

@@ -1,6 +1,7 @@
 package sshclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -32,14 +33,9 @@ type Options struct {
 	// "none" is none.
 	OpenSSH string
 
-	// MaxStdout and MaxStderr limit a command's output, in bytes; 0 is 64 MiB and
-	// 256 KiB. A command that writes more is closed.
-	MaxStdout, MaxStderr int64
-
-	// DialsPerDestination and DialsPerBastion limit the logins under way to one
-	// address and through one jump host; 0 is 8 and 32 (sshd_config(5),
-	// MaxStartups).
-	DialsPerDestination, DialsPerBastion int
+	// MaxStdout limits a command's output, in bytes; 0 is 64 MiB. A command that
+	// writes more is closed.
+	MaxStdout int64
 
 	// Prompt asks for a key's passphrase on a terminal; nil where there is none.
 	Prompt func(question string) ([]byte, error)
@@ -54,9 +50,6 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.CommandTimeout = positive(o.CommandTimeout, 30*time.Second)
 	o.MaxStdout = positive(o.MaxStdout, 64<<20)
-	o.MaxStderr = positive(o.MaxStderr, 256<<10)
-	o.DialsPerDestination = positive(o.DialsPerDestination, 8)
-	o.DialsPerBastion = positive(o.DialsPerBastion, 32)
 	o.KeepAlive = positive(o.KeepAlive, 15*time.Second)
 	return o
 }
@@ -75,7 +68,7 @@ type Client struct {
 	resolver *config.Resolver
 	keyring  *auth.Keyring
 	hostKeys *hostkeys.Store
-	dials    *dialLimits
+	dials    dialLimits
 
 	lifetime context.Context // ends with Close, and ends the connections
 	end      context.CancelCauseFunc
@@ -106,7 +99,6 @@ func New(o Options) (*Client, error) {
 		resolver: config.New(config.ResolverOptions{File: o.ConfigFile, SSH: o.OpenSSH}),
 		keyring:  auth.NewKeyring(o.Prompt, o.Log),
 		hostKeys: hostkeys.NewStore(o.Log),
-		dials:    newDialLimits(),
 		conns:    map[endpoint]*sharedConn{},
 	}
 	c.lifetime, c.end = context.WithCancelCause(context.Background())
@@ -159,11 +151,7 @@ func (c *Client) shared(e endpoint) (*sharedConn, error) {
 
 // endpointOf is the endpoint of a host.
 func (c *Client) endpointOf(h remote.Host) endpoint {
-	user := h.User
-	if c.options.User != "" {
-		user = c.options.User
-	}
-	return endpoint{Query: config.Query{Host: h.Name, HostName: h.Address, User: user, Port: h.Port}}
+	return endpoint{Query: config.Query{Host: h.Name, HostName: h.Address, User: cmp.Or(c.options.User, h.User), Port: h.Port}}
 }
 
 // Forget closes the connections to hosts that left the fleet. Commands on them

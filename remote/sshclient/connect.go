@@ -93,7 +93,7 @@ func (c *Client) resolve(e endpoint) (config.HostConfig, error) {
 
 // login dials, and does the handshake and the login.
 func (c *Client) login(ctx context.Context, t target) (*connection, error) {
-	release, err := c.dials.acquire(ctx, t.via+" "+t.address(), c.options.DialsPerDestination)
+	release, err := c.dials.acquire(ctx, t.via+" "+t.address(), dialsPerAddress)
 	if err != nil {
 		return nil, stopped(ctx, "while waiting to connect to "+t.HostName)
 	}

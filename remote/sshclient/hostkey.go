@@ -39,8 +39,6 @@ func (c *Client) hostKeyCheck(t target) (*hostKeyCheck, error) {
 		check.seen = true
 		if err := c.checkResult(t, check.address, key, db.Check(check.address, key)); err != nil {
 			check.refused = &keyRefusal{err, func() bool { now, err := c.hostKeys.Load(files...); return err != nil || now != db }}
-		}
-		if check.refused != nil {
 			return check.refused
 		}
 		check.key = key

@@ -12,23 +12,20 @@ func jitter(d time.Duration) time.Duration {
 	return d*3/4 + rand.N(d/2+1) //nolint:gosec // spreads load, guards no secret
 }
 
-// dialLimits limit the logins under way, by the name of an address or jump host.
-type dialLimits struct {
-	mu    sync.Mutex
-	slots map[string]chan struct{}
-}
+// How many logins may be under way to one address, and through one jump host
+// (sshd_config(5), MaxStartups).
+const (
+	dialsPerAddress = 8
+	dialsPerJump    = 32
+)
 
-func newDialLimits() *dialLimits { return &dialLimits{slots: map[string]chan struct{}{}} }
+// dialLimits limit the logins under way, by the name of an address or jump host.
+type dialLimits struct{ slots sync.Map } // of chan struct{}
 
 // acquire waits for a slot and returns how to release it.
-func (b *dialLimits) acquire(ctx context.Context, name string, limit int) (release func(), err error) {
-	b.mu.Lock()
-	slots := b.slots[name]
-	if slots == nil {
-		slots = make(chan struct{}, limit)
-		b.slots[name] = slots
-	}
-	b.mu.Unlock()
+func (d *dialLimits) acquire(ctx context.Context, name string, limit int) (release func(), err error) {
+	value, _ := d.slots.LoadOrStore(name, make(chan struct{}, limit))
+	slots := value.(chan struct{})
 	select {
 	case slots <- struct{}{}:
 		return func() { <-slots }, nil

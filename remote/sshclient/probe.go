@@ -104,10 +104,7 @@ func (c *Client) findRoute(ctx context.Context, e endpoint) *route {
 		r.local = netip.AddrPortFrom(local, 0)
 	}
 	r.direct = true
-	network := map[string]string{"inet": "ip4", "inet6": "ip6"}[settings.AddressFamily]
-	if network == "" {
-		network = "ip"
-	}
+	network := "ip" + map[string]string{"inet": "4", "inet6": "6"}[settings.AddressFamily]
 	found, err := net.DefaultResolver.LookupNetIP(ctx, network, settings.HostName)
 	if err == nil && len(found) == 0 {
 		err = errors.New("no address")

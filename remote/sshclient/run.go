@@ -22,7 +22,7 @@ func (c *Client) Run(ctx context.Context, h remote.Host, command remote.Command)
 	if err := s.start(ctx, command.ShellLine()); err != nil {
 		return remote.Output{}, err
 	}
-	stdout := &capture{limit: c.options.MaxStdout, onOverflow: s.abort}
+	stdout := &capture{name: "stdout", limit: c.options.MaxStdout, onOverflow: s.abort}
 	ended := s.transfer(command.Stdin, stdout)
 	select {
 	case <-ended:

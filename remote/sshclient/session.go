@@ -17,6 +17,9 @@ import (
 // closed.
 const closeGrace = time.Second
 
+// maxStderr limits what a command may write to stderr, in bytes.
+const maxStderr = 256 << 10
+
 // Session is a running command on a host. Its Stdin and Stdout are for one
 // goroutine each.
 type Session struct {
@@ -173,7 +176,7 @@ func (s *Session) start(ctx context.Context, commandLine string) error {
 		return remote.Errorf(remote.Unreachable, "%s: %w", s.host, err)
 	}
 	s.Stdin, s.Stdout = stdin, stdout
-	s.stderr = &capture{limit: s.client.options.MaxStderr, onOverflow: s.abort}
+	s.stderr = &capture{name: "stderr", limit: maxStderr, onOverflow: s.abort}
 	_, err := within(ctx, s.conn, func() (struct{}, error) { return struct{}{}, s.ssh.Start(commandLine) })
 	switch {
 	case err == nil:

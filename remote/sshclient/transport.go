@@ -27,10 +27,7 @@ func (c *Client) transport(ctx context.Context, t target) (conn net.Conn, releas
 // dial resolves the name again and tries its addresses, IPv6 and IPv4 in parallel
 // (RFC 8305, by net.Dialer).
 func (c *Client) dial(ctx context.Context, t target) (net.Conn, error) {
-	network := map[string]string{"inet": "tcp4", "inet6": "tcp6"}[t.AddressFamily]
-	if network == "" {
-		network = "tcp"
-	}
+	network := "tcp" + map[string]string{"inet": "4", "inet6": "6"}[t.AddressFamily]
 	var dialer net.Dialer
 	if t.BindAddress != "" {
 		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(t.BindAddress)}
@@ -73,7 +70,7 @@ func (c *Client) jump(ctx context.Context, t target) (net.Conn, func(), error) {
 	if err != nil {
 		return nil, nil, remote.Errorf(remote.ClassOf(err), "jump host %s: %w", e.Host, err)
 	}
-	release, err := c.dials.acquire(ctx, "via "+e.via+" "+e.Host, c.options.DialsPerBastion)
+	release, err := c.dials.acquire(ctx, "via "+e.via+" "+e.Host, dialsPerJump)
 	if err != nil {
 		return nil, nil, stopped(ctx, "while waiting to connect through jump host "+e.Host)
 	}

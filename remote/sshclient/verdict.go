@@ -1,10 +1,10 @@
 package sshclient
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
-	"strings"
 	"sync"
 
 	"golang.org/x/crypto/ssh"
@@ -18,7 +18,7 @@ import (
 func (s *Session) verdict(captures ...*capture) error {
 	for _, c := range append(captures, s.stderr) {
 		if c.overflowed() {
-			return remote.Errorf(remote.InvalidOutput, "%s: the command wrote more than %d bytes to %s and was given up", s.host, c.limit, s.stream(c))
+			return remote.Errorf(remote.InvalidOutput, "%s: the command wrote more than %d bytes to %s and was given up", s.host, c.limit, c.name)
 		}
 	}
 	var exit *ssh.ExitError
@@ -31,13 +31,6 @@ func (s *Session) verdict(captures ...*capture) error {
 		return remote.Errorf(remote.OutcomeUnknown, "%s: cut off while the command ran: %w", s.host, s.conn.reason())
 	}
 	return remote.Errorf(remote.OutcomeUnknown, "%s: the command ended without a status: %w", s.host, printableError(s.failed))
-}
-
-func (s *Session) stream(c *capture) string {
-	if c == s.stderr {
-		return "stderr"
-	}
-	return "stdout"
 }
 
 // Messages of sudo and shells, in the C locale; these have the same exit status.
@@ -57,6 +50,10 @@ const statusCrashed = 2
 func exitError(host string, status int, signal string, stderr []byte) *remote.Error {
 	said := string(stderr)
 	last := lastLine(said)
+	detail := ""
+	if last != "" {
+		detail = ": " + last
+	}
 	e := func(class remote.Class, format string, args ...any) *remote.Error {
 		return &remote.Error{Class: class, Err: fmt.Errorf("%s: %s", host, fmt.Sprintf(format, args...)), Stderr: said}
 	}
@@ -70,27 +67,13 @@ func exitError(host string, status int, signal string, stderr []byte) *remote.Er
 		err.Next = "install sudo on the host, or log in as root with `sudo: false` for it in hosts.yaml"
 		return err
 	case notFound().MatchString(said), status == 127:
-		return e(remote.GenvMissing, "the program is not there: %s", orElse(last, "exit status 127"))
+		return e(remote.GenvMissing, "the program is not there: %s", cmp.Or(last, "exit status 127"))
 	case status == statusCrashed && crash().MatchString(said):
 		return e(remote.CommandFailed, "genv crashed there: %s", lastLine(crash().FindString(said)))
 	case signal != "":
-		return e(remote.CommandFailed, "the command was ended by signal %s", withTail(text.Printable(signal), last))
+		return e(remote.CommandFailed, "the command was ended by signal %s%s", text.Printable(signal), detail)
 	}
-	return e(remote.CommandFailed, "exit status %d%s", status, withTail("", last))
-}
-
-func withTail(text, last string) string {
-	if last == "" {
-		return text
-	}
-	return text + ": " + last
-}
-
-func orElse(text, otherwise string) string {
-	if strings.TrimSpace(text) == "" {
-		return otherwise
-	}
-	return text
+	return e(remote.CommandFailed, "exit status %d%s", status, detail)
 }
 
 // lazily compiles a pattern when it is first used: every start of genv would pay
