@@ -10,6 +10,9 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient"
 )
 
+// program is genv as its commands see it.
+type program struct{ command.Program }
+
 // Config is what the flags of `genv remote` say, with the hosts that they name.
 type Config struct {
 	Hosts         []remote.Host

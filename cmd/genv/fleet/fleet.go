@@ -1,39 +1,12 @@
 package fleet
 
 import (
-	"github.com/urfave/cli/v2"
-
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/sshclient"
 )
-
-// program is genv as its commands see it.
-type program struct{ command.Program }
-
-// Commands are what administrators run on a controller.
-func Commands(with command.Program) []*cli.Command {
-	p := &program{with}
-	return []*cli.Command{p.policyCommand(), p.remoteCommand()}
-}
-
-func (p *program) remoteCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "remote",
-		Usage: "work on many hosts over SSH",
-		Flags: remoteFlags(),
-		Subcommands: []*cli.Command{
-			p.remoteActivateCommand(),
-			p.remoteEnforceCommand(),
-			p.remoteHistoryCommand(),
-			p.remoteDevicesCommand(),
-			p.remoteEnvsCommand(),
-			p.remoteQueryCommand(),
-		},
-	}
-}
 
 // fleet is the hosts of a command, and the connections to them.
 type fleet struct {

@@ -2,24 +2,18 @@ package host
 
 import (
 	"context"
-
-	"github.com/urfave/cli/v2"
+	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // program is genv as its commands see it.
 type program struct{ command.Program }
-
-// Commands are what root runs on a GPU host.
-func Commands(with command.Program) []*cli.Command {
-	p := &program{with}
-	return []*cli.Command{p.enforceCommand(), p.usageCommand()}
-}
 
 // host is this machine, for enforcement.
 type host struct {
@@ -32,6 +26,11 @@ type host struct {
 	names    userNames // of those who own processes
 }
 
+// executeGrace is how long processes have to end if the report doesn't say it. It is
+// well below a controller's timeout for a command, so that the outcome can be
+// reported.
+const executeGrace = 10 * time.Second
+
 func (p *program) openHost() *host {
 	here := localhost.Open(p.Program)
 	return &host{
@@ -39,9 +38,32 @@ func (p *program) openHost() *host {
 		noTerminate: p.Getenv("GENV_TERMINATE_PROCESSES") == "0",
 		noMessages:  p.Getenv("GENV_TELL") == "off",
 		executor:    enforcelocal.New(here.Machine, here.Store, enforcelocal.ExecutorOptions{Grace: executeGrace}),
-		record:      &hostRecord{path: p.recordPath(), now: p.Now, by: p.Getenv("SUDO_USER"), proc: here.Machine.Proc},
+		record:      &hostRecord{path: recordPath(p.Getenv), now: p.Now, by: p.Getenv("SUDO_USER"), proc: here.Machine.Proc},
 		names:       userNames{now: p.Now},
 	}
+}
+
+// snapshot is this machine's snapshot, with what enforcement needs to know about its
+// processes and its clock.
+func (h *host) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
+	s, err := h.Machine.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, offset := h.record.now().Zone()
+	s.UTCOffset = &offset
+	h.names.ask(ctx, s)
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		p.Protected = h.executor.ProtectedName(p)
+		switch {
+		case h.SharedAccount:
+			p.UID = nil
+		case p.UID != nil:
+			p.Username, p.UserUnknown = h.names.of(*p.UID)
+		}
+	}
+	return s, nil
 }
 
 // execution carries out a report for a controller.
@@ -67,4 +89,21 @@ func (h *host) carryOut(ctx context.Context, report enforce.Report, say func(str
 	}
 	recorded.end(outcomes)
 	return outcomes, recorded.warnings
+}
+
+// notify writes messages to users' terminals, and returns to how many for each.
+func (h *host) notify(messages []agent.Message) ([]int, error) {
+	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
+	terminals := make([]int, len(messages))
+	if h.noMessages {
+		return terminals, nil
+	}
+	for i, m := range messages {
+		count, err := here.Notify(m.UID, m.Text)
+		if err != nil {
+			return nil, err
+		}
+		terminals[i] = count
+	}
+	return terminals, nil
 }

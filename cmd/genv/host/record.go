@@ -1,7 +1,6 @@
 package host
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"time"
@@ -16,8 +15,8 @@ import (
 
 // recordPath is the audit log of this host; "" for none. Users other than root have
 // none unless GENV_AUDIT_LOG names it.
-func (p *program) recordPath() string {
-	switch path := p.Getenv("GENV_AUDIT_LOG"); {
+func recordPath(getenv func(string) string) string {
+	switch path := getenv("GENV_AUDIT_LOG"); {
 	case path == "off", path == "" && os.Geteuid() != 0:
 		return ""
 	case path != "":
@@ -78,27 +77,4 @@ func (r *reportRecord) append(records []audit.Record) {
 	if err := audit.AppendHostLog(r.path, records...); err != nil {
 		r.warnings = append(r.warnings, fmt.Sprintf("not recorded on this host: %v", err))
 	}
-}
-
-// snapshot is this machine's snapshot, with what enforcement needs to know about its
-// processes and its clock.
-func (h *host) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
-	s, err := h.Machine.Snapshot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	_, offset := h.record.now().Zone()
-	s.UTCOffset = &offset
-	h.names.ask(ctx, s)
-	for i := range s.Processes {
-		p := &s.Processes[i]
-		p.Protected = h.executor.ProtectedName(p)
-		switch {
-		case h.SharedAccount:
-			p.UID = nil
-		case p.UID != nil:
-			p.Username, p.UserUnknown = h.names.of(*p.UID)
-		}
-	}
-	return s, nil
 }

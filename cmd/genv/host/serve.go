@@ -13,7 +13,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/enforce"
-	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -95,20 +94,3 @@ func (s served) Execute(ctx context.Context, report enforce.Report) (agent.Execu
 
 // Notify implements agent.Backend.
 func (s served) Notify(messages []agent.Message) ([]int, error) { return s.host.notify(messages) }
-
-// notify writes messages to users' terminals, and returns to how many for each.
-func (h *host) notify(messages []agent.Message) ([]int, error) {
-	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
-	terminals := make([]int, len(messages))
-	if h.noMessages {
-		return terminals, nil
-	}
-	for i, m := range messages {
-		count, err := here.Notify(m.UID, m.Text)
-		if err != nil {
-			return nil, err
-		}
-		terminals[i] = count
-	}
-	return terminals, nil
-}

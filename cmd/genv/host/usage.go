@@ -6,7 +6,6 @@ import (
 	"io"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -15,11 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/snapshot"
 )
-
-// executeGrace is how long processes have to end if the report doesn't say it. It is
-// well below a controller's timeout for a command, so that the outcome can be
-// reported.
-const executeGrace = 10 * time.Second
 
 func (p *program) usageCommand() *cli.Command {
 	return &cli.Command{

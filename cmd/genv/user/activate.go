@@ -17,18 +17,8 @@ func (p *program) activateCommand() *cli.Command {
 		Name:   "activate",
 		Usage:  "activate an environment in this shell",
 		Flags:  activationFlags(),
-		Action: p.withPlainErrors(p.activate),
+		Action: p.activate,
 	}
-}
-
-// activationFlags are those of `genv activate`, here and on a host.
-func activationFlags() []cli.Flag {
-	return append(environment.SettingFlags(),
-		&cli.StringFlag{Name: "id", Aliases: []string{"eid"}, Usage: "enter the existing environment with this `ID`, for example from another terminal"},
-		&cli.BoolFlag{Name: "no-prompt", Usage: "leave the shell's prompt as it is"},
-		&cli.BoolFlag{Name: "no-attach", Usage: "attach no devices yet"},
-		environment.OverSubscribeFlag(),
-	)
 }
 
 func (p *program) activate(c *cli.Context) error {

@@ -7,10 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -29,19 +27,6 @@ type endedError struct{ eid snapshot.EnvID }
 
 func (e endedError) Error() string {
 	return fmt.Sprintf("Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a new one", text.Shown(string(e.eid)))
-}
-
-// withPlainErrors prints the errors of a command as 1.4.3 does, without "genv:".
-func (p *program) withPlainErrors(action cli.ActionFunc) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		err := action(c)
-		var exit *command.ExitError
-		if err == nil || errors.As(err, &exit) {
-			return err
-		}
-		fmt.Fprintln(p.Err, text.PrintableLines(advised(err)))
-		return &command.ExitError{Code: command.ExitFailed}
-	}
 }
 
 // advised is the text of an error, with the next step if the cause doesn't say it.

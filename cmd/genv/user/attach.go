@@ -2,16 +2,13 @@ package user
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) attachCommand() *cli.Command {
@@ -20,20 +17,9 @@ func (p *program) attachCommand() *cli.Command {
 		Usage: "attach devices to this environment: as many as are configured, or one",
 		Flags: append(attachFlags(),
 			&cli.BoolFlag{Name: "refresh", Usage: "attach nothing; update this shell after another terminal attached or detached devices"}),
-		Action: p.withPlainErrors(p.attach),
+		Action: p.attach,
 	}
 }
-
-// attachFlags are those of `genv attach` and `genv devices attach`.
-func attachFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.StringFlag{Name: "count", Usage: "attach devices until there are `N` in all"},
-		indexFlag("attach these devices: `INDEX`, or several with commas"),
-		environment.OverSubscribeFlag(),
-	}
-}
-
-func indexFlag(usage string) cli.Flag { return &cli.StringFlag{Name: "index", Usage: usage} }
 
 func (p *program) attach(c *cli.Context) error {
 	request, err := p.attachRequest(c)
@@ -105,34 +91,4 @@ func attachTo(b *state.Files, env *snapshot.Environment, r state.AttachRequest) 
 		}
 	}
 	return b.Attach(r)
-}
-
-// attachRequest reads attachFlags.
-func (p *program) attachRequest(c *cli.Context) (state.AttachRequest, error) {
-	r := state.AttachRequest{OverSubscribe: environment.OverSubscribe(c, p.Getenv), At: snapshot.DateOf(p.Now())}
-	if c.IsSet("count") {
-		n, err := strconv.Atoi(c.String("count"))
-		if err != nil || n < 1 {
-			return r, command.UsageError("--count %q: write how many devices you need in all, 1 or more", c.String("count"))
-		}
-		r.Count = n
-	}
-	var err error
-	r.Indices, err = indices(c)
-	if err == nil && r.Count != 0 && r.Indices != nil {
-		err = command.UsageError("--count and --index exclude each other")
-	}
-	return r, err
-}
-
-// indices reads --index.
-func indices(c *cli.Context) ([]snapshot.DeviceIndex, error) {
-	if !c.IsSet("index") {
-		return nil, nil
-	}
-	list, err := text.ParseIndices[snapshot.DeviceIndex](c.String("index"))
-	if err != nil {
-		return nil, command.UsageError("--index %q: write the index of a device, such as 0, or several, such as 0,2; `genv devices` lists them", c.String("index"))
-	}
-	return list, nil
 }

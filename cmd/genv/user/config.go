@@ -23,12 +23,8 @@ func (p *program) configCommand() *cli.Command {
 		Flags: append(configFlags(),
 			&cli.BoolFlag{Name: "save", Usage: "save the configuration in the folder that genv home prints"},
 			&cli.BoolFlag{Name: "load", Usage: "load the configuration from there"}),
-		Action: p.withPlainErrors(p.config),
+		Action: p.config,
 	}
-}
-
-func configFlags() []cli.Flag {
-	return []cli.Flag{&cli.BoolFlag{Name: "clear", Usage: "remove the setting, or all"}}
 }
 
 // configRequest is what to do with which settings.

@@ -19,7 +19,7 @@ func (p *program) deactivateCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "deactivate",
 		Usage:  "leave the environment, which ends with its last process",
-		Action: p.withPlainErrors(p.deactivate),
+		Action: p.deactivate,
 	}
 }
 

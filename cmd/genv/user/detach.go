@@ -12,7 +12,7 @@ func (p *program) detachCommand() *cli.Command {
 		Name:   "detach",
 		Usage:  "detach devices from this environment, by default all",
 		Flags:  []cli.Flag{indexFlag("detach only these devices: `INDEX`, or several with commas")},
-		Action: p.withPlainErrors(p.detach),
+		Action: p.detach,
 	}
 }
 

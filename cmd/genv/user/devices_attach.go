@@ -7,7 +7,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -82,18 +81,6 @@ func (p *program) changeDevices(ctx context.Context, who *person, eid snapshot.E
 	}
 	_, err = fmt.Fprintln(p.Out, text.JoinIndices(attached))
 	return err
-}
-
-// named is the environment of --eid, or else the one of this shell.
-func (w *person) named(c *cli.Context) (snapshot.EnvID, error) {
-	eid := c.String("eid")
-	if !c.IsSet("eid") {
-		return w.active(c.Context)
-	}
-	if err := snapshot.CheckText("--eid", eid); err != nil || eid == "" {
-		return "", command.UsageError("--eid %q is not an environment ID: `genv envs` lists them", eid)
-	}
-	return snapshot.EnvID(eid), nil
 }
 
 func (p *program) devicesFind(c *cli.Context) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -86,4 +87,44 @@ func keepDevices(b *state.Files, list []snapshot.DeviceIndex) error {
 	}
 	b.Devices = kept
 	return nil
+}
+
+func nameOf(b *state.Files, eid snapshot.EnvID) string {
+	if env := b.Environment(eid); env != nil {
+		return env.Config.Name
+	}
+	return ""
+}
+
+// LocalDevices is the JSON of `genv devices`; docs/json.md describes it.
+type LocalDevices struct {
+	Schema  string        `json:"schema"`
+	Devices []localDevice `json:"devices"`
+}
+
+type localDevice struct {
+	Index            snapshot.DeviceIndex `json:"index"`
+	TotalMemoryBytes int64                `json:"total_memory_bytes"`
+	Attachments      []localAttachment    `json:"attachments"`
+}
+
+type localAttachment struct {
+	EID            snapshot.EnvID `json:"eid"`
+	Name           string         `json:"name"`
+	GPUMemoryBytes *int64         `json:"gpu_memory_bytes"`
+	Attached       string         `json:"attached"` // this host's wall clock, YYYY-MM-DDTHH:MM:SS
+}
+
+func localDevicesOf(b *state.Files) LocalDevices {
+	document := LocalDevices{Schema: "genv.devices/1", Devices: []localDevice{}}
+	for _, d := range b.Devices {
+		device := localDevice{Index: d.Index, TotalMemoryBytes: d.TotalMemory.Bytes(), Attachments: []localAttachment{}}
+		for _, a := range d.Attachments {
+			device.Attachments = append(device.Attachments, localAttachment{
+				EID: a.EID, Name: nameOf(b, a.EID), GPUMemoryBytes: environment.Bytes(a.GPUMemory), Attached: a.Time.ISO(),
+			})
+		}
+		document.Devices = append(document.Devices, device)
+	}
+	return document
 }

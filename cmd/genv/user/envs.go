@@ -12,7 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *program) envsCommand() *cli.Command {
@@ -23,57 +22,31 @@ func (p *program) envsCommand() *cli.Command {
 		Name:   "envs",
 		Usage:  "list the environments of this host",
 		Flags:  listFlags(),
-		Action: p.withPlainErrors(p.envsPs),
+		Action: p.envsPs,
 		Subcommands: []*cli.Command{
-			{Name: "ps", Usage: "list them", Flags: listFlags(), Action: p.withPlainErrors(p.envsPs)},
+			{Name: "ps", Usage: "list them", Flags: listFlags(), Action: p.envsPs},
 			{
 				Name: "activate", Usage: "register a process or a Jupyter kernel in an environment, which is created if it doesn't exist",
 				Flags:  append(environment.SettingFlags(), eid, pid, kernel, &cli.StringFlag{Name: "uid", Usage: "fail unless the process has this `UID`"}),
-				Action: p.withPlainErrors(p.envsActivate),
+				Action: p.envsActivate,
 			},
 			{
 				Name: "deactivate", Usage: "remove a process or a Jupyter kernel from its environment, which ends with its last one",
-				Flags: []cli.Flag{pid, kernel}, Action: p.withPlainErrors(p.envsDeactivate),
+				Flags: []cli.Flag{pid, kernel}, Action: p.envsDeactivate,
 			},
 			{
 				Name: "config", Usage: "show or change the configuration of an environment", ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",
-				Flags: append(configFlags(), eid), Action: p.withPlainErrors(p.envsConfig),
+				Flags: append(configFlags(), eid), Action: p.envsConfig,
 			},
-			{Name: "find", Usage: "print the environment of a process or a Jupyter kernel", Flags: append(fileFlags(), pid, kernel), Action: p.withPlainErrors(p.envsFind)},
+			{Name: "find", Usage: "print the environment of a process or a Jupyter kernel", Flags: append(fileFlags(), pid, kernel), Action: p.envsFind},
 			{
 				Name: "query", Usage: "print facts about environments, one a line",
 				Flags: append(fileFlags(), command.FormatFlag("tui", "csv", "json"), eid,
 					&cli.StringSliceFlag{Name: "query", Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")}),
-				Action: p.withPlainErrors(p.envsQuery),
+				Action: p.envsQuery,
 			},
 		},
 	}
-}
-
-// environmentFiles are the state files for a command that lists environments.
-func (p *program) environmentFiles(c *cli.Context) (state.Files, error) {
-	who := p.person()
-	if command.Given(c, "reset").Bool("reset") {
-		if who.uid != 0 {
-			return state.Files{}, errOnlyRootResets
-		}
-		if err := who.Store.ResetEnvironments(c.Context); err != nil {
-			return state.Files{}, err
-		}
-	}
-	read := who.StateFiles
-	if command.Given(c, "no-cleanup").Bool("no-cleanup") {
-		read = who.RawStateFiles
-	}
-	files, err := read(c.Context)
-	p.Warn(files.Warnings...)
-	for i := range files.Environments {
-		if e := &files.Environments[i]; e.OwnerMismatch {
-			p.Warn(fmt.Sprintf("environment %s is registered for %s, but that uid has another name or its processes another owner",
-				text.Shown(string(e.EID)), shownOwner(e)))
-		}
-	}
-	return files, err
 }
 
 func (p *program) envsPs(c *cli.Context) error {
@@ -94,22 +67,6 @@ func (p *program) envsPs(c *cli.Context) error {
 		t.Add(output.Name(string(e.EID)), output.Name(owner(e.UID, string(e.Username))), output.Name(e.Config.Name), output.Age(e.Creation, p.Now()), environment.JoinPIDs(e.PIDs))
 	}
 	return t.Write(p.Out)
-}
-
-// owner is alice(1001), or the uid alone where it has no name.
-func owner(uid snapshot.UID, name string) string {
-	if name == "" {
-		return fmt.Sprint(uid)
-	}
-	return fmt.Sprintf("%s(%d)", name, uid)
-}
-
-// shownOwner is the owner of an environment for a sentence.
-func shownOwner(e *snapshot.Environment) string {
-	if e.Username == "" {
-		return owner(e.UID, "")
-	}
-	return owner(e.UID, text.Shown(string(e.Username)))
 }
 
 // LocalEnvironments is the JSON of `genv envs`; docs/json.md describes it.

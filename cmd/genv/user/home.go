@@ -22,13 +22,13 @@ func (p *program) homeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "home",
 		Usage: "print the folder in which configuration is saved",
-		Action: p.withPlainErrors(func(*cli.Context) error {
+		Action: func(*cli.Context) error {
 			dir, err := p.home()
 			if err == nil {
 				_, err = fmt.Fprintln(p.Out, text.PrintableLines(dir))
 			}
 			return err
-		}),
+		},
 	}
 }
 

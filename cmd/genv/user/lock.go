@@ -21,7 +21,7 @@ func (p *program) lockCommand() *cli.Command {
 		Usage:           "run a command while no other `genv lock` uses this environment's devices",
 		ArgsUsage:       "COMMAND [ARGUMENT…]",
 		SkipFlagParsing: true, // all that follows is the command's
-		Action:          p.withPlainErrors(p.lock),
+		Action:          p.lock,
 	}
 }
 

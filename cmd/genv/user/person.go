@@ -19,16 +19,6 @@ import (
 // program is genv as its commands see it.
 type program struct{ command.Program }
 
-// Commands are what people type on a GPU host.
-func Commands(with command.Program) []*cli.Command {
-	p := &program{with}
-	return []*cli.Command{
-		p.activateCommand(), p.deactivateCommand(), p.attachCommand(), p.detachCommand(),
-		p.configCommand(), p.homeCommand(), p.statusCommand(), p.lockCommand(), p.runCommand(),
-		p.devicesCommand(), p.envsCommand(), p.shellCommand(), p.historyCommand(),
-	}
-}
-
 // person is the user of a command on a GPU host.
 type person struct {
 	*localhost.Host
@@ -88,4 +78,45 @@ func (w *person) mine(b *state.Files, eid snapshot.EnvID) (*snapshot.Environment
 		err = endedError{eid}
 	}
 	return b.Environment(eid), err
+}
+
+// named is the environment of --eid, or else the one of this shell.
+func (w *person) named(c *cli.Context) (snapshot.EnvID, error) {
+	eid := c.String("eid")
+	if !c.IsSet("eid") {
+		return w.active(c.Context)
+	}
+	if err := snapshot.CheckText("--eid", eid); err != nil || eid == "" {
+		return "", command.UsageError("--eid %q is not an environment ID: `genv envs` lists them", eid)
+	}
+	return snapshot.EnvID(eid), nil
+}
+
+// environment is the one that this shell claims to be in, with the state files.
+func (w *person) environment(ctx context.Context) (state.Files, *snapshot.Environment, error) {
+	files, err := w.StateFiles(ctx)
+	if err != nil {
+		return files, nil, err
+	}
+	env := files.Environment(w.eid)
+	if env == nil {
+		return files, nil, endedError{w.eid}
+	}
+	return files, env, nil
+}
+
+// owner is alice(1001), or the uid alone where it has no name.
+func owner(uid snapshot.UID, name string) string {
+	if name == "" {
+		return fmt.Sprint(uid)
+	}
+	return fmt.Sprintf("%s(%d)", name, uid)
+}
+
+// shownOwner is the owner of an environment for a sentence.
+func shownOwner(e *snapshot.Environment) string {
+	if e.Username == "" {
+		return owner(e.UID, "")
+	}
+	return owner(e.UID, text.Shown(string(e.Username)))
 }

@@ -26,7 +26,7 @@ func (p *program) runCommand() *cli.Command {
 		ArgsUsage: "COMMAND [ARGUMENT…]",
 		Flags: append(environment.SettingFlags(), environment.OverSubscribeFlag(),
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "don't print its devices"}),
-		Action: p.withPlainErrors(p.runIn),
+		Action: p.runIn,
 	}
 }
 

@@ -21,7 +21,7 @@ func (p *program) shellCommand() *cli.Command {
 			&cli.BoolFlag{Name: "init", Usage: "print the code that initialises a shell"},
 			&cli.StringFlag{Name: "shell", Usage: "for this `SHELL`, bash or zsh, instead of the one that runs this"},
 		},
-		Action: p.withPlainErrors(p.shellInit),
+		Action: p.shellInit,
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/shell/docker"
 	"github.com/seed-3119e985/genv/cmd/genv/shell/smi"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -59,19 +58,6 @@ func (p *program) startShim(ctx context.Context, name string, args []string) (in
 		Real: program, Args: args, Environ: os.Environ(), Bypass: bypass, Stdout: p.Out, Stderr: p.Err, Exec: syscall.Exec,
 		View: func() (smi.View, error) { return who.view(ctx) },
 	}.Run(ctx)
-}
-
-// environment is the one that this shell claims to be in, with the state files.
-func (w *person) environment(ctx context.Context) (state.Files, *snapshot.Environment, error) {
-	files, err := w.StateFiles(ctx)
-	if err != nil {
-		return files, nil, err
-	}
-	env := files.Environment(w.eid)
-	if env == nil {
-		return files, nil, endedError{w.eid}
-	}
-	return files, env, nil
 }
 
 // container is what a container may use.

@@ -17,7 +17,7 @@ func (p *program) statusCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "status",
 		Usage:  "print whether this shell is in an environment, and in which",
-		Action: p.withPlainErrors(p.status),
+		Action: p.status,
 	}
 }
 

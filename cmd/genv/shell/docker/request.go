@@ -12,6 +12,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+// Environment is what a container gets to know and to use.
+type Environment struct {
+	EID     snapshot.EnvID
+	Name    string
+	Devices []snapshot.DeviceIndex // the attached ones
+}
+
 // Why a container can't have the devices that it asks for.
 var (
 	ErrNoDevices   = errors.New("no device is attached")
@@ -117,4 +124,19 @@ func (env Environment) cdi(value string) ([]string, error) {
 		args = append(args, "--device", cdi+device.String())
 	}
 	return args, err
+}
+
+// The variable by which NVIDIA's container runtime chooses devices, and the
+// value with which it chooses none.
+const (
+	visible     = "NVIDIA_VISIBLE_DEVICES"
+	visibleNone = "void"
+)
+
+// join lists devices as NVIDIA's runtime reads them.
+func join(devices []snapshot.DeviceIndex) string {
+	if len(devices) == 0 {
+		return visibleNone
+	}
+	return text.JoinIndices(devices)
 }

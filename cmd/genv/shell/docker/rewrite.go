@@ -6,15 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/text"
 )
-
-// Environment is what a container gets to know and to use.
-type Environment struct {
-	EID     snapshot.EnvID
-	Name    string
-	Devices []snapshot.DeviceIndex // the attached ones
-}
 
 // Call is a command line of docker that starts a container.
 type Call struct {
@@ -49,13 +41,6 @@ func parse(args []string) (call Call, ok bool, err error) {
 	call.flags, call.rest, err = runFlags.read(rest[1:])
 	return call, err == nil, err
 }
-
-// The variable by which NVIDIA's container runtime chooses devices, and the
-// value with which it chooses none.
-const (
-	visible     = "NVIDIA_VISIBLE_DEVICES"
-	visibleNone = "void"
-)
 
 // Args is the command line in the environment. Its error is ErrNotAttached,
 // ErrTooMany, ErrNoDevices or ErrRequest, and is a whole message.
@@ -125,12 +110,4 @@ func (env Environment) visibleList(f flag, list string) (string, error) {
 	}
 	devices, err := env.pick(strings.Join(f.args, " "), list)
 	return join(devices), err
-}
-
-// join lists devices as NVIDIA's runtime reads them.
-func join(devices []snapshot.DeviceIndex) string {
-	if len(devices) == 0 {
-		return visibleNone
-	}
-	return text.JoinIndices(devices)
 }

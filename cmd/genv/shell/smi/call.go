@@ -120,28 +120,3 @@ func (c Call) Args() []string {
 	}
 	return args
 }
-
-// Rewrite shows what of an output is in the view; not ok when the output isn't
-// what it should be.
-func (c Call) Rewrite(out []byte, v View) ([]byte, bool) {
-	var text string
-	var ok bool
-	switch c.form {
-	case table:
-		text, ok = rewriteTable(string(out), v)
-	case list:
-		text, ok = rewriteList(string(out), v)
-	case query:
-		text, ok = c.rewriteSections(string(out), v, textDialect)
-	case xml:
-		text, ok = c.rewriteSections(string(out), v, xmlDialect)
-	case gpus:
-		text, ok = c.rewriteCSV(string(out), "index", v.gpuRow)
-	case apps:
-		text, ok = c.rewriteCSV(string(out), "pid", v.appRow)
-	}
-	if !ok {
-		return out, false
-	}
-	return []byte(text), true
-}

@@ -3,7 +3,6 @@ package smi
 import (
 	"regexp"
 	"strings"
-	"sync"
 )
 
 // The table has up to three parts, each with a heading that ends in a line of
@@ -164,10 +163,4 @@ func keepApps(v View, block []string) ([]string, bool) {
 		kept = []string{noApps + strings.Repeat(" ", width) + "|"}
 	}
 	return kept, kept != nil
-}
-
-// lazily compiles a pattern when it is first used: every start of genv would pay
-// for it otherwise.
-func lazily(pattern string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }

@@ -1,8 +1,10 @@
 package smi
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -46,4 +48,10 @@ func (d *Device) total(mib string) string {
 	}
 	capacity := strconv.FormatInt(d.Capacity.Bytes()>>20, 10)
 	return strings.Repeat(" ", len(mib)-len(capacity)) + capacity
+}
+
+// lazily compiles a pattern when it is first used: every start of genv would pay
+// for it otherwise.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }

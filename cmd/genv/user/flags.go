@@ -1,0 +1,82 @@
+package user
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// activationFlags are those of `genv activate`, here and on a host.
+func activationFlags() []cli.Flag {
+	return append(environment.SettingFlags(),
+		&cli.StringFlag{Name: "id", Aliases: []string{"eid"}, Usage: "enter the existing environment with this `ID`, for example from another terminal"},
+		&cli.BoolFlag{Name: "no-prompt", Usage: "leave the shell's prompt as it is"},
+		&cli.BoolFlag{Name: "no-attach", Usage: "attach no devices yet"},
+		environment.OverSubscribeFlag(),
+	)
+}
+
+// attachFlags are those of `genv attach` and `genv devices attach`.
+func attachFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "count", Usage: "attach devices until there are `N` in all"},
+		indexFlag("attach these devices: `INDEX`, or several with commas"),
+		environment.OverSubscribeFlag(),
+	}
+}
+
+func indexFlag(usage string) cli.Flag { return &cli.StringFlag{Name: "index", Usage: usage} }
+
+// attachRequest reads attachFlags.
+func (p *program) attachRequest(c *cli.Context) (state.AttachRequest, error) {
+	r := state.AttachRequest{OverSubscribe: environment.OverSubscribe(c, p.Getenv), At: snapshot.DateOf(p.Now())}
+	if c.IsSet("count") {
+		n, err := strconv.Atoi(c.String("count"))
+		if err != nil || n < 1 {
+			return r, command.UsageError("--count %q: write how many devices you need in all, 1 or more", c.String("count"))
+		}
+		r.Count = n
+	}
+	var err error
+	r.Indices, err = indices(c)
+	if err == nil && r.Count != 0 && r.Indices != nil {
+		err = command.UsageError("--count and --index exclude each other")
+	}
+	return r, err
+}
+
+// indices reads --index.
+func indices(c *cli.Context) ([]snapshot.DeviceIndex, error) {
+	if !c.IsSet("index") {
+		return nil, nil
+	}
+	list, err := text.ParseIndices[snapshot.DeviceIndex](c.String("index"))
+	if err != nil {
+		return nil, command.UsageError("--index %q: write the index of a device, such as 0, or several, such as 0,2; `genv devices` lists them", c.String("index"))
+	}
+	return list, nil
+}
+
+func configFlags() []cli.Flag {
+	return []cli.Flag{&cli.BoolFlag{Name: "clear", Usage: "remove the setting, or all"}}
+}
+
+// listFlags are those of the commands that list.
+func listFlags() []cli.Flag {
+	return slices.Concat(command.OutputFlags(), []cli.Flag{command.TimestampFlag()}, fileFlags())
+}
+
+// fileFlags are those of the commands that read the state files.
+func fileFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "no-cleanup", Usage: "show what has ended too, and change nothing"},
+		&cli.BoolFlag{Name: "reset", Usage: "clear the state file first (only root may)"},
+	}
+}
