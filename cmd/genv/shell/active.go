@@ -15,15 +15,14 @@ type Active struct {
 	Devices []snapshot.DeviceIndex // the attached ones
 }
 
-// Variables that an environment sets in its shells. GENV_SHELL says that the
-// shell (or the one it was started from) is active.
+// environmentVariables are those that an environment sets in its shells. GENV_SHELL
+// marks an active shell, and shells that were started from it.
 var environmentVariables = []string{
 	"GENV_SHELL", "GENV_ENVIRONMENT_ID", "GENV_ENVIRONMENT_NAME", "GENV_GPU_MEMORY", "GENV_GPUS",
 	"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES",
 }
 
-// Activate is the change that makes a shell one of the environment's. The
-// prompt stays as it is when the user asked for that.
+// Activate is the change that activates an environment in a shell.
 func Activate(a Active, noPrompt bool) Change {
 	change := Update(a)
 	change.Shims = ShimsAdd

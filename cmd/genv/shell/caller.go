@@ -12,9 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// ErrNotInitialised says that no initialised shell waits for an answer. Its
-// text is the whole message for the user, in the words of 1.4.3; printed as a
-// line, it ends with an empty one as theirs does.
+// ErrNotInitialised means that no initialised shell waits for an answer. Its text is
+// 1.4.3's, which ends with an empty line when printed.
 //
 //nolint:revive,staticcheck // its words, as they are
 var ErrNotInitialised = errors.New(`Your shell is not properly initialized at the moment.
@@ -27,15 +26,15 @@ You should also add it to your ~/.bashrc or any equivalent file.
 // Caller is the shell that runs this command through its genv function.
 type Caller struct {
 	Kind Kind
-	// PID is the shell as it names itself: the caller checks that it is a
-	// process of the user before it goes into the state files.
+	// PID is what the shell reports: it must be checked that it is a process of the
+	// user before it is written to the state files.
 	PID    snapshot.PID
 	answer io.Writer
 }
 
 // CallerFrom finds the calling shell by the variables that the genv function
-// sets for one call. Its descriptor is kept from the programs that this one
-// starts: the shell waits until the last holder has closed it.
+// sets for one call. Programs that this one starts don't inherit its descriptor: the
+// shell waits until all processes have closed it.
 func CallerFrom(getenv func(string) string) (Caller, error) {
 	kind, err := ParseKind(getenv("GENV_SHELL_KIND"))
 	fd, fdErr := strconv.ParseUint(getenv("GENV_SHELL_FD"), 10, 16)
@@ -57,7 +56,7 @@ func (c Caller) Apply(change Change) error {
 		return err
 	}
 	if _, err := io.WriteString(c.answer, code); err != nil {
-		return fmt.Errorf("answering the shell: %w", err)
+		return fmt.Errorf("answer the shell: %w", err)
 	}
 	return nil
 }

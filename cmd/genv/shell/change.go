@@ -20,25 +20,24 @@ type Change struct {
 // Variable is an exported variable.
 type Variable struct{ Name, Value string }
 
-// ShimsChange says what happens to the folder of the shims in PATH.
+// ShimsChange is what happens to the folder of the shims in PATH.
 type ShimsChange int
 
-// PATH stays, gets the folder as its first entry, or gets back what it was.
+// The changes of PATH.
 const (
-	ShimsStay ShimsChange = iota
-	ShimsAdd
-	ShimsRemove
+	ShimsStay   ShimsChange = iota
+	ShimsAdd                // as the first entry
+	ShimsRemove             // PATH gets back what it was
 )
 
-// PromptChange says what happens to PS1.
+// PromptChange is what happens to PS1.
 type PromptChange int
 
-// PS1 stays, gets the prefix, gets it in the place of an earlier one (if the
-// shell has one: not after --no-prompt), or loses it.
+// The changes of PS1.
 const (
-	PromptStay PromptChange = iota
-	PromptAdd
-	PromptReplace
+	PromptStay    PromptChange = iota
+	PromptAdd                  // add the prefix
+	PromptReplace              // replace the prefix, if there is one: not after --no-prompt
 	PromptRemove
 )
 

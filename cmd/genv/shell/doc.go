@@ -1,5 +1,5 @@
-// Package shell is what an activated shell evaluates, and the programs that
-// stand in front of nvidia-smi and docker in it.
+// Package shell writes the code that an activated shell evaluates, and finds the
+// programs that the shims replace. Its sub-packages smi and docker are the shims.
 //
 // A shell is initialised with
 //
@@ -7,18 +7,15 @@
 //
 // which defines a function named genv. For the commands that change the shell
 // (activate, deactivate, attach, detach, config) the function runs the program
-// with a spare file descriptor, on which the program answers with code for the
-// shell; the standard streams stay the user's own. The code is evaluated only
-// when the program ends with status 0, so that a command that fails leaves the
-// shell as it was. In the program, such a command reads
+// with one more file descriptor, to which the program writes code for the shell; the
+// standard streams stay the user's own. The shell evaluates the code only if the
+// program ends with status 0, so that a command that fails doesn't change it. Such a
+// command does
 //
-//	caller, err := shell.CallerFrom(os.Getenv) // ErrNotInitialised: say so
+//	caller, err := shell.CallerFrom(os.Getenv) // ErrNotInitialised: print it
 //	…                                          // change the state files
 //	err = caller.Apply(shell.Activate(shell.Active{EID: "1667", Devices: devices}))
 //
-// What a variable was before is kept in the shell itself, in variables that are
-// not exported, since only the shell knows what was set, unset and exported.
-//
-// The package keeps no books and decides nothing about devices. Its
-// sub-packages smi and docker hold what the two shims do.
+// The shell itself keeps the former values of its variables, in variables that are not
+// exported, since only the shell knows what was set, unset and exported.
 package shell

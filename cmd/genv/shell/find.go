@@ -8,15 +8,13 @@ import (
 	"syscall"
 )
 
-// FindReal finds the program that a shim stands in front of: the first in PATH
-// that is neither the genv at self nor another genv's shim, nor in a folder
-// that isn't absolute. Two genvs that took each other for the real program
-// would start each other without end. Without one the error is
-// exec.ErrNotFound, and a shim ends with 127, as a shell does.
+// FindReal finds the program that a shim replaces: the first in PATH that is neither
+// the genv at self nor the shim of another genv, which would start each other without
+// end. Relative folders are ignored. If there is none, the error is exec.ErrNotFound.
 func FindReal(program, path, self string) (string, error) {
 	own, err := os.Stat(self)
 	if err != nil {
-		return "", fmt.Errorf("looking for %s: %w", program, err)
+		return "", fmt.Errorf("look for %s: %w", program, err)
 	}
 	for _, dir := range filepath.SplitList(path) {
 		candidate := filepath.Join(dir, program)
@@ -29,10 +27,10 @@ func FindReal(program, path, self string) (string, error) {
 			return candidate, nil
 		}
 	}
-	return "", fmt.Errorf("%s: %w in PATH, besides genv's own shim", program, exec.ErrNotFound)
+	return "", fmt.Errorf("%s: %w in PATH, except genv's own shim", program, exec.ErrNotFound)
 }
 
-// shimsFolder knows the folder of any genv's shims by its name.
+// shimsFolder recognises the folder of any genv's shims by its name.
 func shimsFolder(dir string) bool {
 	dir = filepath.Clean(dir)
 	return filepath.Base(dir) == "shims" && filepath.Base(filepath.Dir(dir)) == "genv"

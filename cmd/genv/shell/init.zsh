@@ -49,7 +49,7 @@ function __genv_path_add {
   export PATH="$shims${PATH:+:$PATH}"
 }
 
-# __genv_path_remove gives PATH back whole when nobody else changed it; otherwise
+# __genv_path_remove gives PATH back whole if nothing else changed it; otherwise
 # it takes away our folder alone.
 function __genv_path_remove {
   emulate -L zsh

@@ -16,10 +16,10 @@ const (
 	Zsh  Kind = "zsh"
 )
 
-// ErrUnknownShell says that a shell is none of the Kinds.
+// ErrUnknownShell means that a shell is not one of the Kinds.
 var ErrUnknownShell = errors.New("unknown shell")
 
-// ParseKind knows a shell by a name, a path or a process's own name, such as
+// ParseKind recognises a shell by a name, a path or a process's own name, such as
 // "bash", "-zsh", "/usr/bin/zsh-5.9" or what /proc/PID/comm holds.
 func ParseKind(name string) (Kind, error) {
 	base := strings.TrimPrefix(filepath.Base(strings.TrimSpace(name)), "-")

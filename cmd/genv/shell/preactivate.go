@@ -2,8 +2,8 @@ package shell
 
 // Preactivation has a shell activate itself when it is initialised:
 // `genv remote activate` opens a shell on a host with these variables in its
-// environment. They are taken away before the activation, so that no shell that
-// is started from the new one activates again.
+// environment. They are unset before the activation, so that shells that are started
+// from the new one don't activate again.
 //
 //	GENV_PREACTIVATE=1                 activate at all
 //	GENV_PREACTIVATE_EID               --id
@@ -60,8 +60,8 @@ func (p Preactivation) Environ() []string {
 	return environ
 }
 
-// Args is the command line of genv that the variables stand for. A value is
-// joined to its flag: it may start with a dash.
+// Args is the same as a command line of genv. A value is joined to its flag, since it
+// may start with a dash.
 func (p Preactivation) Args() []string {
 	args := []string{"activate"}
 	for _, f := range preactivateFlags {

@@ -8,14 +8,14 @@ import (
 	"unicode"
 )
 
-// ErrUnquotable says that a shell can't hold a text or a name.
+// ErrUnquotable means that a shell can't represent a text or a name.
 var ErrUnquotable = errors.New("cannot be given to a shell")
 
 // Quote makes one word of a text for bash and zsh, with any options set. Only a
 // NUL byte is refused, since no shell variable can hold one.
 func Quote(text string) (string, error) {
 	if strings.ContainsRune(text, 0) {
-		return "", fmt.Errorf("%q %w: it holds a NUL byte", text, ErrUnquotable)
+		return "", fmt.Errorf("%q %w: it contains a NUL byte", text, ErrUnquotable)
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'", nil
 }
@@ -30,10 +30,9 @@ func checkName(text string) error {
 	return nil
 }
 
-// Prompt is what stands before the prompt of an active shell. A prompt is
-// expanded each time that it is shown (bash's promptvars, zsh's prompt_subst
-// and percent escapes), where no quoting helps: whatever could start an
-// expansion becomes a question mark.
+// Prompt is the prefix of the prompt of an active shell. Shells expand a prompt each
+// time that they show it (bash's promptvars, zsh's prompt_subst and percent escapes),
+// where quoting doesn't help: whatever could start an expansion becomes a question mark.
 func Prompt(environment string) string {
 	return "(genv:" + strings.Map(harmless, environment) + ") "
 }

@@ -10,13 +10,13 @@ import (
 	"syscall"
 )
 
-// The programs that genv stands in front of, as links to itself.
+// shims are the programs that genv replaces, as links to itself.
 var shims = []string{"docker", "nvidia-smi"}
 
-// ErrUnsafeShims says that the folder for the shims isn't safe to have in PATH.
+// ErrUnsafeShims means that the folder for the shims isn't safe to have in PATH.
 var ErrUnsafeShims = errors.New("unsafe folder")
 
-// Shim says for which program genv was started, by the name it was called with.
+// Shim is the program that genv was started as, by the name it was called with.
 func Shim(argv0 string) (program string, ok bool) {
 	base := filepath.Base(argv0)
 	return base, slices.Contains(shims, base)
@@ -25,12 +25,11 @@ func Shim(argv0 string) (program string, ok bool) {
 // ShimsDir is the folder of shims for the genv at an absolute path, of which
 // EnsureShims makes the second when the first isn't there:
 //
-//   - ../lib/genv/shims beside the program's own folder, where `make install`
+//   - ../lib/genv/shims relative to the program's folder, where `make install`
 //     puts it (/usr/local/lib/genv/shims);
 //   - genv/shims in the user's cache (XDG_CACHE_HOME or ~/.cache).
 //
-// Never a place that others can write to: whoever writes there chooses what
-// docker means.
+// It is never a folder that others can write to: they would choose what docker is.
 func ShimsDir(exe string, getenv func(string) string) (dir string, err error) {
 	installed := filepath.Join(filepath.Dir(exe), "..", "lib", "genv", "shims")
 	if checkShims(installed, exe) == nil {
@@ -58,17 +57,17 @@ func EnsureShims(dir, exe string) error {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return fmt.Errorf("making the folder of the shims: %w", err)
+		return fmt.Errorf("create the folder of the shims: %w", err)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("making the folder of the shims: %w", err)
+		return fmt.Errorf("create the folder of the shims: %w", err)
 	}
 	if err := checkOwner(dir); err != nil {
 		return err
 	}
 	for _, program := range shims {
 		if err := link(exe, filepath.Join(dir, program)); err != nil {
-			return fmt.Errorf("linking the shim of %s: %w", program, err)
+			return fmt.Errorf("link the shim of %s: %w", program, err)
 		}
 	}
 	return nil
@@ -95,7 +94,7 @@ func checkShims(dir, exe string) error {
 	return nil
 }
 
-// checkOwner refuses a folder that somebody else may write to, or a link.
+// checkOwner refuses a folder that others may write to, or a link.
 func checkOwner(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -113,8 +112,8 @@ func checkOwner(dir string) error {
 	return nil
 }
 
-// checkHome refuses to make folders in what belongs to somebody else: under
-// `sudo -E` the home is the user's and the process is root's.
+// checkHome refuses to create folders in another user's folder: under `sudo -E` the
+// home is the user's and the process is root's.
 func checkHome(dir string) error {
 	parent := filepath.Dir(dir)
 	info, err := os.Stat(parent)
@@ -125,13 +124,12 @@ func checkHome(dir string) error {
 		return err
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int64(stat.Uid) != int64(os.Geteuid()) {
-		return fmt.Errorf("%w: %s is not this user's own, so no shims are put there", ErrUnsafeShims, parent)
+		return fmt.Errorf("%w: %s belongs to another user, so no shims are put there", ErrUnsafeShims, parent)
 	}
 	return nil
 }
 
-// link makes a symbolic link in the place of whatever has its name, without a
-// moment in which there is none.
+// link makes a symbolic link, and replaces what has its name in one step.
 func link(target, path string) error {
 	temporary := fmt.Sprintf("%s.%d", path, os.Getpid())
 	if err := os.Symlink(target, temporary); err != nil {

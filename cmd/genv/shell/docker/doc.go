@@ -1,6 +1,6 @@
-// Package docker is the shim of docker: it has `docker run` and `docker create`
-// give a container devices of the environment's alone, and tells the container
-// which environment it is in. Everything else goes to the real docker as it is.
+// Package docker is the shim of docker: with it, `docker run` and `docker create` give
+// a container only devices of the environment, and variables that name the environment.
+// Everything else goes to the real docker as it is.
 //
 //	docker run --gpus all …            the attached devices
 //	docker run --gpus 2 …              the first two of them
@@ -11,6 +11,6 @@
 //
 // Each gets -e GENV_ENVIRONMENT_ID and GENV_ENVIRONMENT_NAME. Asking for more
 // than is attached is an error. Only docker's own arguments, before the image,
-// are read or changed, never the container's command. GENV_BYPASS=1 skips all
-// this: it is a help, not a fence; enforcement doesn't rest on it.
+// are read or changed, never the container's command. GENV_BYPASS=1 skips all this: it
+// only helps users, and enforcement doesn't depend on it.
 package docker

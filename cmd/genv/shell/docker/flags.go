@@ -7,18 +7,17 @@ import (
 	"strings"
 )
 
-// ErrUnknownFlag says that a flag is none that we know: whether the next
-// argument is its value, and so where the image stands, can't be told.
+// ErrUnknownFlag means that a flag is unknown: the next argument may be its value or
+// the image.
 var ErrUnknownFlag = errors.New("unknown flag")
 
-// errNoValue says that the last argument is a flag without its value. What would
-// be added behind it would become the value.
+// errNoValue means that the last argument is a flag without its value. An argument
+// that is added after it would become the value.
 var errNoValue = errors.New("a flag without its value")
 
-// flagSet holds which flags there are, each with its leading dashes, between
-// spaces. Docker reads flags as the Go package pflag does: a switch takes a
-// value only after "=", any other flag the next argument, and short ones may
-// stand together ("-ite A=b").
+// flagSet has the flags of a command, with their dashes and separated by spaces.
+// Docker reads flags as the Go package pflag does: a switch takes a value only after
+// "=", any other flag the next argument, and short ones may be grouped ("-ite A=b").
 type flagSet struct{ switches, valued string }
 
 // The flags before the command: docker(1).
@@ -47,12 +46,12 @@ var runFlags = flagSet{
 
 // flag is a flag as it was given.
 type flag struct {
-	name  string // with its dashes; of short ones that stand together, the last
+	name  string // with its dashes; of a group of short ones, the last
 	value string // empty for a switch
 	args  []string
 }
 
-// read takes flags up to the first argument that is none, or "--".
+// read reads flags up to "--" or the first argument that isn't a flag.
 func (s flagSet) read(args []string) (flags []flag, rest []string, err error) {
 	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' && args[0] != "--" {
 		f, err := s.one(args)
@@ -65,7 +64,7 @@ func (s flagSet) read(args []string) (flags []flag, rest []string, err error) {
 	return flags, args, nil
 }
 
-// one takes the flag at the front.
+// one reads the first flag.
 func (s flagSet) one(args []string) (flag, error) {
 	name, value, joined := strings.Cut(args[0], "=")
 	if !strings.HasPrefix(name, "--") {
@@ -84,8 +83,8 @@ func (s flagSet) one(args []string) (flag, error) {
 	return flag{}, fmt.Errorf("%w %s", ErrUnknownFlag, name)
 }
 
-// short finds, among short flags that stand together, the one that takes a
-// value: what follows it is that value.
+// short finds, in a group of short flags, the one that takes a value: what follows it
+// is that value.
 func (s flagSet) short(group string) (name, value string, joined bool) {
 	for i := 1; i < len(group); i++ {
 		name = "-" + group[i:i+1]

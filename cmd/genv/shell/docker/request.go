@@ -12,7 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Environment is what a container gets to know and to use.
+// Environment is what a container may use, and the names that it gets.
 type Environment struct {
 	EID     snapshot.EnvID
 	Name    string
@@ -69,7 +69,7 @@ func (env Environment) first(what, count string) ([]snapshot.DeviceIndex, error)
 	n, err := strconv.ParseUint(count, 10, 16)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w: %q is no number of devices", what, ErrRequest, count)
+		return nil, fmt.Errorf("%s: %w: %q is not a number of devices", what, ErrRequest, count)
 	case n > 0 && len(env.Devices) == 0:
 		return nil, env.noDevices(what)
 	case n > uint64(len(env.Devices)):

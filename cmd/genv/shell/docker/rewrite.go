@@ -70,7 +70,7 @@ func (c Call) Args(env Environment) ([]string, error) {
 	return append(args, c.rest...), nil
 }
 
-// flag is what stands in the place of a flag.
+// flag is what replaces a flag.
 func (env Environment) flag(f flag) ([]string, error) {
 	switch {
 	case f.name == "--gpus" && f.value != "":
@@ -82,16 +82,15 @@ func (env Environment) flag(f flag) ([]string, error) {
 	return f.args, nil
 }
 
-// visible is the value for NVIDIA_VISIBLE_DEVICES; empty to leave it alone. The
-// nvidia runtime goes by it even if only the image says it, and the images of
-// CUDA say "all".
+// visible is the value for NVIDIA_VISIBLE_DEVICES; empty to set none. The nvidia runtime
+// also obeys the variable of the image, which is "all" in the images of CUDA.
 func (env Environment) visible(flags []flag) (string, error) {
 	gpus, runtime := false, false
 	for _, f := range slices.Backward(flags) { // the last one counts
 		name, list, given := strings.Cut(f.value, "=")
 		if (f.name == "-e" || f.name == "--env") && name == visible {
 			if !given {
-				list = "all" // taken over from the shell, whatever it says there
+				list = "all" // the shell's value, which isn't known here
 			}
 			return env.visibleList(f, list)
 		}

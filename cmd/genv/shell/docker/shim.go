@@ -10,14 +10,11 @@ type Shim struct {
 	Real    string   // the real docker, by its path
 	Args    []string // without the program's name
 	Environ []string
-	// Bypass hands the call over as it is: outside an environment, or with
-	// GENV_BYPASS=1.
-	Bypass bool
+	Bypass  bool // run docker as it was called: outside an environment, or with GENV_BYPASS=1
 	// Environment is asked only for calls that start a container.
 	Environment func() (Environment, error)
 	Stderr      io.Writer
-	// Exec becomes another program, as syscall.Exec does: it returns only when
-	// that failed.
+	// Exec becomes another program, as syscall.Exec: it returns only an error.
 	Exec func(path string, argv, environ []string) error
 }
 
@@ -25,15 +22,15 @@ type Shim struct {
 // docker-run(1), "EXIT STATUS".
 const FailedStatus = 125
 
-// Run becomes docker, or returns why not: an error is a message for the user,
-// after which the program ends with FailedStatus.
+// Run becomes docker. Its error is a message for the user, after which the program ends
+// with FailedStatus.
 func (s Shim) Run() error {
 	args, err := s.args()
 	if err != nil {
 		return err
 	}
 	if err := s.Exec(s.Real, append([]string{s.Real}, args...), s.Environ); err != nil {
-		return fmt.Errorf("starting %s: %w", s.Real, err)
+		return fmt.Errorf("start %s: %w", s.Real, err)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ var (
 )
 
 // Parse understands a command line, without the program's name. What it doesn't
-// know is not ok: it is for the real program alone.
+// know is not ok: it is for the real program only.
 func Parse(args []string) (Call, bool) {
 	values := map[string]string{}
 	for i := 0; i < len(args); i++ {
@@ -77,7 +77,7 @@ func (c Call) finish(values map[string]string) (Call, bool) {
 		c.header = !slices.Contains(options, "noheader")
 		return c, slices.Contains(options, "csv")
 	case query, xml:
-		// The sections carry no index: it is told by their order, or by a
+		// The sections have no index: it follows from their order, or from a
 		// selection of one.
 		_, single := c.single()
 		return c, c.selected == "" || single
@@ -92,15 +92,15 @@ func (c Call) single() (string, bool) {
 	return strconv.FormatUint(n, 10), err == nil
 }
 
-// Outside says that the call selects a device that the view doesn't have: the
+// Outside is whether the call selects a device that the view doesn't have: the
 // answer is NoDevices.
 func (c Call) Outside(v View) bool {
 	index, ok := c.single()
 	return ok && v.device(index) == nil
 }
 
-// NoDevices is what nvidia-smi says, with status 6, when a selection names no
-// device that it has.
+// NoDevices is what nvidia-smi prints, with status 6, if a selection has none of its
+// devices.
 const (
 	NoDevices       = "No devices were found\n"
 	NoDevicesStatus = 6

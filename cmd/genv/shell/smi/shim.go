@@ -16,20 +16,16 @@ type Shim struct {
 	Real    string   // the real program, by its path
 	Args    []string // without the program's name
 	Environ []string
-	// Bypass hands the call over unseen: outside an environment, or with
-	// GENV_BYPASS=1.
-	Bypass bool
-	// View is asked only for calls that are understood. It is not asked while
-	// nvidia-smi runs.
+	Bypass  bool // don't read the call: outside an environment, or with GENV_BYPASS=1
+	// View is asked only for calls that are understood, and before nvidia-smi runs.
 	View           func() (View, error)
 	Stdout, Stderr io.Writer
-	// Exec becomes another program, as syscall.Exec does: it returns only when
-	// that failed.
+	// Exec becomes another program, as syscall.Exec: it returns only an error.
 	Exec func(path string, argv, environ []string) error
 }
 
-// Run answers and tells the exit status. An error says that the real program
-// could not be started.
+// Run answers the call and returns the exit status. An error means that the real
+// program could not be started.
 func (s Shim) Run(ctx context.Context) (status int, err error) {
 	call, ok := Parse(s.Args)
 	if s.Bypass || !ok {
@@ -47,8 +43,8 @@ func (s Shim) Run(ctx context.Context) (status int, err error) {
 	return s.rewritten(ctx, call, view)
 }
 
-// rewritten runs the real program and shows its output in the view. What isn't
-// understood, an error among it, the real program shows itself.
+// rewritten runs the real program and shows its output in the view. Errors, and what
+// isn't understood, are shown as they are.
 func (s Shim) rewritten(ctx context.Context, call Call, view View) (int, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, s.Real, call.Args()...)
@@ -56,7 +52,7 @@ func (s Shim) rewritten(ctx context.Context, call Call, view View) (int, error) 
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		return 0, fmt.Errorf("starting %s: %w", s.Real, err)
+		return 0, fmt.Errorf("start %s: %w", s.Real, err)
 	}
 	out, ok := call.Rewrite(stdout.Bytes(), view)
 	switch {
@@ -65,7 +61,7 @@ func (s Shim) rewritten(ctx context.Context, call Call, view View) (int, error) 
 		_, _ = s.Stderr.Write(stderr.Bytes())
 		return 0, err
 	case call.form == gpus || call.form == apps:
-		return s.handOver() // the output has a column that nobody asked for
+		return s.handOver() // the output has one column more than the user wants
 	}
 	_, _ = s.Stderr.Write(stderr.Bytes())
 	_, err = s.Stdout.Write(stdout.Bytes())
@@ -75,7 +71,7 @@ func (s Shim) rewritten(ctx context.Context, call Call, view View) (int, error) 
 func (s Shim) handOver() (int, error) {
 	argv := append([]string{s.Real}, s.Args...)
 	if err := s.Exec(s.Real, argv, s.Environ); err != nil {
-		return 0, fmt.Errorf("starting %s: %w", s.Real, err)
+		return 0, fmt.Errorf("start %s: %w", s.Real, err)
 	}
 	return 0, nil
 }

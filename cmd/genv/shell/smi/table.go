@@ -22,8 +22,8 @@ const noApps = "|  No running processes found"
 // part is one of the table's parts, by its heading.
 type part struct {
 	heading string
-	// keep says what of a block between two borders is shown, nil for nothing;
-	// false when it isn't what it should be.
+	// keep is what to show of a block between two borders, nil for nothing; false if
+	// the block isn't understood.
 	keep func(v View, block []string) ([]string, bool)
 }
 
@@ -120,8 +120,8 @@ func keepDevice(v View, block []string) ([]string, bool) {
 	return block, true
 }
 
-// firstOnly says that the first row has an index and no other has: none of them
-// belongs to another device.
+// firstOnly is whether the first row has an index and the others have none: all of
+// them belong to one device.
 func firstOnly(indexed func() *regexp.Regexp, block []string) bool {
 	for i, row := range block {
 		if indexed().MatchString(row) != (i == 0) {

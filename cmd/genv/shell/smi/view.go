@@ -13,7 +13,7 @@ import (
 type View struct {
 	// Devices are the attached ones; their indices don't change in the output.
 	Devices []Device
-	// Owns says whether a process is the environment's. nil for none.
+	// Owns is whether a process belongs to the environment; nil for none.
 	Owns func(snapshot.PID) bool
 }
 
@@ -39,8 +39,7 @@ func (v View) owns(pid string) bool {
 	return err == nil && v.Owns != nil && v.Owns(snapshot.PID(n))
 }
 
-// total is what stands in the place of a device's total memory in MiB, as wide
-// as it was.
+// total replaces a device's total memory in MiB, in the same width.
 func (d *Device) total(mib string) string {
 	n, err := strconv.ParseInt(mib, 10, 64)
 	if err != nil || !d.Capacity.Known() || d.Capacity.Bytes()>>20 >= n {
