@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,19 +10,20 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// ErrInvalid is wrapped by every decoding error of this package. Nothing of the
-// text may be used.
+// ErrInvalid is wrapped by every decoding error of this package. No part of the
+// document may be used then.
 var ErrInvalid = errors.New("not a valid genv document")
 
-// ErrOtherVersion is wrapped together with ErrInvalid when an object has keys that
+// ErrOtherVersion is wrapped together with ErrInvalid if an object has keys that
 // 1.4.3 does not know: another version wrote it.
 var ErrOtherVersion = errors.New("the keys are those of another version")
 
-// The documents of 1.4.3, which decodes an object by its exact set of keys:
-// nothing may be added here or in the wire types.
+// The documents of 1.4.3. It decodes an object by its exact set of keys, so no key may
+// be added here or in the wire types.
 type (
 	document143 struct {
 		Processes    processes143    `json:"processes"`
@@ -40,8 +42,8 @@ type (
 )
 
 // EncodeSnapshot writes a whole snapshot as `genv usage snapshot` of 1.4.3
-// prints it, without the newline at the end. What the format cannot carry is
-// left out: see Expressible.
+// prints it, without the newline at the end. It omits what the format can't express:
+// see Expressible.
 func EncodeSnapshot(s *Snapshot) ([]byte, error) {
 	return encode143(document143{
 		Processes:    processes143{expressibleProcesses(s.Processes)},
@@ -67,10 +69,10 @@ func EncodeDevices(d []Device) ([]byte, error) {
 	return encode143(devices143{devicesToWire(expressibleDevices(d))})
 }
 
-// Expressible says whether the 1.4.3 format can carry the process without
-// guessing: "eid": null means "in no environment" there, and a memory must be a
-// number. Other processes are left out of that format, so that a 1.4.3 controller
-// never ends them because of a guess; the host reports them on stderr.
+// Expressible says whether the 1.4.3 format can express the process without
+// guessing: "eid": null means that it is outside all environments there, and an amount
+// of memory can't be unknown. Other processes are omitted, so that a 1.4.3 controller
+// never terminates them because of a guess; the host reports them on stderr.
 func (p *Process) Expressible() bool {
 	unknown := func(u DeviceUsage) bool { return !u.Memory.Known() }
 	return !p.EnvUnknown && len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage, unknown)
@@ -86,63 +88,55 @@ func expressibleProcesses(processes []Process) []wireProcess {
 	return out
 }
 
-// expressibleDevices are those of which the memory is known.
+// expressibleDevices are the devices with known memory.
 func expressibleDevices(devices []Device) []Device {
 	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return !d.TotalMemory.Known() })
 }
 
-// DecodeSnapshot reads what `genv usage snapshot` of 1.4.3 printed. Every field
-// is checked; an error wraps ErrInvalid and names the place.
-func DecodeSnapshot(data []byte) (*Snapshot, error) {
-	var document document143
-	if err := UnmarshalExact(data, &document); err != nil {
-		return nil, err
-	}
-	s := &Snapshot{}
-	var err error
-	if s.Processes, err = processesFromWire(document.Processes.Processes); err != nil {
-		return nil, err
-	}
-	if s.Environments, err = environmentsFromWire(document.Environments.Environments); err != nil {
-		return nil, err
-	}
-	s.Devices, err = document.Devices.decode()
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
+// DecodeSnapshot reads what `genv usage snapshot` of 1.4.3 prints. It checks every
+// field; its error wraps ErrInvalid and names the field.
+func DecodeSnapshot(data []byte) (*Snapshot, error) { return decode143(data, document143.decode) }
 
-// DecodeProcesses reads what EncodeProcesses wrote.
-func DecodeProcesses(data []byte) ([]Process, error) {
-	var document processes143
-	if err := UnmarshalExact(data, &document); err != nil {
-		return nil, err
-	}
-	return processesFromWire(document.Processes)
-}
+// DecodeProcesses reads what EncodeProcesses writes.
+func DecodeProcesses(data []byte) ([]Process, error) { return decode143(data, processes143.decode) }
 
-// DecodeEnvironments reads what EncodeEnvironments wrote.
+// DecodeEnvironments reads what EncodeEnvironments writes.
 func DecodeEnvironments(data []byte) ([]Environment, error) {
-	var document environments143
-	if err := UnmarshalExact(data, &document); err != nil {
-		return nil, err
-	}
-	return environmentsFromWire(document.Environments)
+	return decode143(data, environments143.decode)
 }
 
-// DecodeDevices reads what EncodeDevices wrote.
-func DecodeDevices(data []byte) ([]Device, error) {
-	var document devices143
+// DecodeDevices reads what EncodeDevices writes.
+func DecodeDevices(data []byte) ([]Device, error) { return decode143(data, devices143.decode) }
+
+func decode143[Document, Model any](data []byte, decode func(Document) (Model, error)) (model Model, err error) {
+	var document Document
 	if err := UnmarshalExact(data, &document); err != nil {
-		return nil, err
+		return model, err
 	}
-	return document.decode()
+	return decode(document)
 }
 
-// decode refuses devices of unknown memory, which 1.4.3 never writes.
+func (d document143) decode() (*Snapshot, error) {
+	processes, badProcesses := d.Processes.decode()
+	environments, badEnvironments := d.Environments.decode()
+	devices, badDevices := d.Devices.decode()
+	if err := cmp.Or(badProcesses, badEnvironments, badDevices); err != nil {
+		return nil, err
+	}
+	return &Snapshot{Processes: processes, Environments: environments, Devices: devices}, nil
+}
+
+func (d processes143) decode() ([]Process, error) {
+	return fromWire(d.Processes, "process", maxProcesses, wireProcess.process, idOfProcess)
+}
+
+func (d environments143) decode() ([]Environment, error) {
+	return boundedTogether(fromWire(d.Environments, "environment", maxEnvironments, wireEnvironment.environment, idOfEnvironment))
+}
+
+// decode refuses devices with unknown memory, which 1.4.3 never writes.
 func (d devices143) decode() ([]Device, error) {
-	devices, err := devicesFromWire(d.Devices)
+	devices, err := fromWire(d.Devices, "device", maxDevices, wireDevice.device, idOfDevice)
 	if err != nil {
 		return nil, err
 	}
@@ -155,8 +149,8 @@ func (d devices143) decode() ([]Device, error) {
 }
 
 // UnmarshalExact is json.Unmarshal for the format of 1.4.3: every object must have
-// exactly the keys of its Go type, and nothing may be null that is not a pointer
-// there. Its error wraps ErrInvalid, also for more values than are read.
+// exactly the keys of its Go type, and only a pointer may be null. Its error wraps
+// ErrInvalid, also if the document has too many values.
 func UnmarshalExact[T any](data []byte, into *T) error {
 	if err := checkAmount(data); err != nil {
 		return err
@@ -167,8 +161,8 @@ func UnmarshalExact[T any](data []byte, into *T) error {
 	return unmarshal(data, into)
 }
 
-// checkKeys says whether every object in a named value has exactly the keys of its
-// Go type, and whether anything is null that is not a pointer there.
+// checkKeys refuses a named value if an object in it does not have exactly the keys of
+// its Go type, or if something other than a pointer is null.
 func checkKeys(name string, data []byte, t reflect.Type) error {
 	switch {
 	case t.Kind() == reflect.Pointer:
@@ -207,7 +201,7 @@ func checkItems(data []byte, t reflect.Type) error {
 	if err := unmarshal(data, &items); err != nil {
 		return err
 	}
-	name := strings.ToLower(strings.TrimPrefix(t.Name(), "wire")) // as fromWire calls them
+	name := strings.ToLower(strings.TrimPrefix(t.Name(), "wire")) // as in fromWire
 	for i, item := range items {
 		if err := checkKeys(name, item, t); err != nil {
 			return fmt.Errorf("%s %d: %w", name, i, err)
@@ -216,8 +210,8 @@ func checkItems(data []byte, t reflect.Type) error {
 	return nil
 }
 
-// encode143 writes JSON as Python's json.dumps(indent=2) does: HTML stays as it
-// is, everything outside printable ASCII is escaped.
+// encode143 writes JSON as Python's json.dumps(indent=2) does: it does not escape HTML,
+// but everything outside printable ASCII.
 func encode143(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -229,26 +223,19 @@ func encode143(v any) ([]byte, error) {
 	return escapeNonASCII(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
 }
 
-// escapeNonASCII works on whole JSON, since only strings can hold such runes.
+// escapeNonASCII works on whole JSON, since only strings can contain such runes.
 func escapeNonASCII(data []byte) []byte {
 	out := make([]byte, 0, len(data))
 	for len(data) > 0 {
 		r, size := utf8.DecodeRune(data)
-		switch {
-		case r < 0x7f:
+		if r < 0x7f {
 			out = append(out, data[0])
-		case r < 0x10000:
-			out = appendEscape(out, r)
-		default: // a surrogate pair
-			out = appendEscape(out, 0xd800+(r-0x10000)>>10)
-			out = appendEscape(out, 0xdc00+(r-0x10000)&0x3ff)
+		} else {
+			for _, unit := range utf16.Encode([]rune{r}) {
+				out = fmt.Appendf(out, `\u%04x`, unit)
+			}
 		}
 		data = data[size:]
 	}
 	return out
-}
-
-func appendEscape(out []byte, r rune) []byte {
-	const hex = "0123456789abcdef"
-	return append(out, '\\', 'u', hex[r>>12], hex[r>>8&0xf], hex[r>>4&0xf], hex[r&0xf])
 }

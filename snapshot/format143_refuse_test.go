@@ -141,7 +141,7 @@ func TestTheProcessesOfAllEnvironmentsTogetherAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	_, err = snapshot.DecodeEnvironments([]byte(`{"envs": [` + env("1") + "," + env("2") + `]}`))
 	require.ErrorIs(t, err, snapshot.ErrInvalid)
-	require.ErrorContains(t, err, "80002 pids and kernels are more than the 65536 that are read")
+	require.ErrorContains(t, err, "80002 pids and kernels are more than the maximum of 65536")
 }
 
 // Every value of a document takes memory, also one that is refused later: a

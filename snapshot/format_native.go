@@ -9,9 +9,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The native format is that of our own hosts and controllers (genv usage serve):
-// all that a Snapshot holds, and the unknown as unknown. Keys may be added to it:
-// a decoder ignores those that it does not know.
+// The native format is for our own hosts and controllers (genv usage serve): it
+// contains everything in a Snapshot, and marks what is unknown. Keys may be added to it:
+// a decoder ignores unknown keys.
 type (
 	nativeSnapshot struct {
 		BootID       string              `json:"boot_id,omitempty"`
@@ -50,14 +50,14 @@ type (
 	}
 )
 
-// maxWarnings is how many warnings of a host are kept. More are no reason to drop
-// its snapshot: its users can make it warn.
+// maxWarnings is how many warnings of a host are kept. More don't make its snapshot
+// invalid, since its users can cause warnings.
 const maxWarnings = 256
 
-// maxOffset is further from UTC than any zone is, in seconds.
+// maxOffset is more than any zone's offset from UTC, in seconds.
 const maxOffset = 24 * 60 * 60
 
-// EncodeNative writes all that a snapshot holds, as one line of JSON.
+// EncodeNative writes a whole snapshot as one line of JSON.
 func EncodeNative(s *Snapshot) ([]byte, error) {
 	n := nativeSnapshot{
 		BootID: s.BootID, UTCOffset: s.UTCOffset, MachineID: s.MachineID, StateFolder: s.StateFolder, Warnings: s.Warnings,
@@ -73,8 +73,8 @@ func EncodeNative(s *Snapshot) ([]byte, error) {
 	return Marshal(n)
 }
 
-// Marshal is json.Marshal, but leaves HTML as it is: escaped, a text of a user would
-// be six times as long.
+// Marshal is json.Marshal, but does not escape HTML: that would make a text of a user up
+// to six times as long.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -103,26 +103,20 @@ func EncodeNativeProcesses(processes []Process) ([]byte, error) {
 	return Marshal(nativeProcesses(processes))
 }
 
-// DecodeNativeProcesses reads what EncodeNativeProcesses wrote.
+// DecodeNativeProcesses reads what EncodeNativeProcesses writes.
 func DecodeNativeProcesses(data []byte) ([]Process, error) {
-	if err := checkAmount(data); err != nil {
-		return nil, err
-	}
 	var list []nativeProcess
-	if err := unmarshal(data, &list); err != nil {
+	if err := unmarshalBounded(data, &list); err != nil {
 		return nil, err
 	}
 	return fromWire(list, "process", maxProcesses, nativeProcess.process, idOfProcess)
 }
 
-// DecodeNative reads what EncodeNative wrote. Every field is checked; an error
-// wraps ErrInvalid.
+// DecodeNative reads what EncodeNative writes. It checks every field; its error wraps
+// ErrInvalid.
 func DecodeNative(data []byte) (*Snapshot, error) {
-	if err := checkAmount(data); err != nil {
-		return nil, err
-	}
 	var n nativeSnapshot
-	if err := unmarshal(data, &n); err != nil {
+	if err := unmarshalBounded(data, &n); err != nil {
 		return nil, err
 	}
 	if n.Processes == nil || n.Environments == nil || n.Devices == nil {
@@ -131,24 +125,23 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 	if o := orZero(n.UTCOffset); o < -maxOffset || o > maxOffset {
 		return nil, fmt.Errorf("%w: a clock %d seconds from UTC", ErrInvalid, o)
 	}
-	s := &Snapshot{BootID: n.BootID, UTCOffset: n.UTCOffset, MachineID: n.MachineID, StateFolder: n.StateFolder, Warnings: keptWarnings(n.Warnings)}
-	err := cmp.Or(CheckText("boot_id", s.BootID), CheckText("machine_id", s.MachineID), CheckText("state_folder", s.StateFolder))
+	processes, badProcesses := fromWire(n.Processes, "process", maxProcesses, nativeProcess.process, idOfProcess)
+	environments, badEnvironments := boundedTogether(fromWire(n.Environments, "environment", maxEnvironments, nativeEnvironment.environment, idOfEnvironment))
+	devices, badDevices := fromWire(n.Devices, "device", maxDevices, nativeDevice.device, idOfDevice)
+	err := cmp.Or(
+		CheckText("boot_id", n.BootID), CheckText("machine_id", n.MachineID), CheckText("state_folder", n.StateFolder),
+		badProcesses, badEnvironments, badDevices,
+	)
 	if err != nil {
 		return nil, err
 	}
-	if s.Processes, err = fromWire(n.Processes, "process", maxProcesses, nativeProcess.process, idOfProcess); err != nil {
-		return nil, err
-	}
-	if s.Environments, err = boundedTogether(fromWire(n.Environments, "environment", maxEnvironments, nativeEnvironment.environment, idOfEnvironment)); err != nil {
-		return nil, err
-	}
-	if s.Devices, err = fromWire(n.Devices, "device", maxDevices, nativeDevice.device, idOfDevice); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return &Snapshot{
+		BootID: n.BootID, UTCOffset: n.UTCOffset, MachineID: n.MachineID, StateFolder: n.StateFolder,
+		Processes: processes, Environments: environments, Devices: devices, Warnings: keptWarnings(n.Warnings),
+	}, nil
 }
 
-// keptWarnings are those that are shown, each cut; whoever prints them escapes them.
+// keptWarnings limits the number and length of warnings. They are not escaped yet.
 func keptWarnings(warnings []string) []string {
 	var kept []string
 	for _, w := range warnings[:min(len(warnings), maxWarnings)] {

@@ -47,25 +47,25 @@ type (
 	}
 )
 
-// What one host may say. The figures are far above real hosts and low enough
-// that a hostile one cannot fill the controller's memory.
+// Limits for what one host reports: far above real hosts, and low enough that a
+// hostile one can't fill the controller's memory.
 const (
 	maxProcesses    = 65536
 	maxEnvironments = 10_000
 	maxDevices      = 1024
 	maxAttachments  = 65536
-	maxPIDs         = 65536 // and kernels, of all environments: each is looked up, under the lock
+	maxPIDs         = 65536 // with kernels, of all environments: each is looked up under the lock
 	maxTextLength   = 4096  // bytes
-	// maxValues is of a whole document. A list of empty objects takes a hundred
-	// times its length in memory, so what is too much is refused unread.
+	// maxValues is for a whole document. Decoding a list of empty objects takes a
+	// hundred times its length in memory, so a larger document is not decoded.
 	maxValues = 1 << 20
-	// maxReason is how much of an error of package json is kept, in bytes: it
-	// repeats what was written.
+	// maxReason is the maximum length in bytes of an error of package json, which
+	// repeats the input.
 	maxReason = 200
 )
 
-// checkAmount refuses more values than maxValues. There is a comma between any
-// two; those in texts count too, which only makes it stricter.
+// checkAmount refuses more values than maxValues. It counts the commas between them, and
+// those in texts, which only makes it stricter.
 func checkAmount(data []byte) error {
 	if n := bytes.Count(data, []byte{','}); n > maxValues {
 		return tooMany(n, "values", maxValues)
@@ -73,8 +73,16 @@ func checkAmount(data []byte) error {
 	return nil
 }
 
+// unmarshalBounded is json.Unmarshal with checkAmount.
+func unmarshalBounded(data []byte, into any) error {
+	if err := checkAmount(data); err != nil {
+		return err
+	}
+	return unmarshal(data, into)
+}
+
 func tooMany(n int, what string, limit int) error {
-	return fmt.Errorf("%w: %d %s are more than the %d that are read", ErrInvalid, n, what, limit)
+	return fmt.Errorf("%w: %d %s are more than the maximum of %d", ErrInvalid, n, what, limit)
 }
 
 func unmarshal(data []byte, into any) error {
@@ -119,7 +127,7 @@ func devicesToWire(devices []Device) []wireDevice {
 	return out
 }
 
-// orNull is nil, JSON's null, for an empty text.
+// orNull is nil, which JSON writes as null, for an empty text.
 func orNull[T ~string](s T) *T {
 	if s == "" {
 		return nil
@@ -127,7 +135,7 @@ func orNull[T ~string](s T) *T {
 	return &s
 }
 
-// orEmpty is [] where JSON would otherwise show null.
+// orEmpty is an empty slice for nil, which JSON would write as null.
 func orEmpty[T any](items []T) []T {
 	if items == nil {
 		return []T{}

@@ -6,21 +6,9 @@ import (
 	"math"
 )
 
-// The rules for what is read hold for both formats.
+// The checks in this file are for both formats.
 
-func processesFromWire(list []wireProcess) ([]Process, error) {
-	return fromWire(list, "process", maxProcesses, wireProcess.process, idOfProcess)
-}
-
-func environmentsFromWire(list []wireEnvironment) ([]Environment, error) {
-	return boundedTogether(fromWire(list, "environment", maxEnvironments, wireEnvironment.environment, idOfEnvironment))
-}
-
-func devicesFromWire(list []wireDevice) ([]Device, error) {
-	return fromWire(list, "device", maxDevices, wireDevice.device, idOfDevice)
-}
-
-// By what an item is known in its list.
+// What identifies an item in its list.
 func idOfProcess(p Process) PID           { return p.PID }
 func idOfEnvironment(e Environment) EnvID { return e.EID }
 func idOfDevice(d Device) DeviceIndex     { return d.Index }
@@ -73,10 +61,10 @@ func (w wireEnvironment) environment() (Environment, error) {
 			return e, err
 		}
 	}
-	var created, config error
-	e.Creation, created = dateFromWire("creation", w.Creation)
-	e.Config, config = w.Config.config()
-	return e, cmp.Or(checkID("eid", string(e.EID)), checkGiven("uid", w.UID), created, CheckText("username", string(e.Username)), config)
+	var badDate, badConfig error
+	e.Creation, badDate = dateFromWire("creation", w.Creation)
+	e.Config, badConfig = w.Config.config()
+	return e, cmp.Or(checkID("eid", string(e.EID)), checkGiven("uid", w.UID), badDate, CheckText("username", string(e.Username)), badConfig)
 }
 
 func (w wireConfig) config() (EnvConfig, error) {
@@ -88,14 +76,14 @@ func (w wireConfig) config() (EnvConfig, error) {
 	return c, cmp.Or(CheckText("name", c.Name), err)
 }
 
-// boundedTogether refuses more PIDs and kernels than maxPIDs in all environments.
+// boundedTogether refuses more than maxPIDs PIDs and kernels in all environments.
 func boundedTogether(envs []Environment, err error) ([]Environment, error) {
-	living := 0
+	n := 0
 	for i := range envs {
-		living += len(envs[i].PIDs) + len(envs[i].KernelIDs)
+		n += len(envs[i].PIDs) + len(envs[i].KernelIDs)
 	}
-	if living > maxPIDs {
-		return nil, tooMany(living, "pids and kernels", maxPIDs)
+	if n > maxPIDs {
+		return nil, tooMany(n, "pids and kernels", maxPIDs)
 	}
 	return envs, err
 }
@@ -112,7 +100,7 @@ func (w wireAttachment) attachment() (Attachment, error) {
 	return Attachment{EID: w.EID, GPUMemory: memory, Time: at}, cmp.Or(checkID("eid", string(w.EID)), err, bad)
 }
 
-// memoryFromWire reads an amount of memory; the empty text is not known.
+// memoryFromWire reads an amount of memory; the empty text is unknown.
 func memoryFromWire(name, amount string) (Memory, error) {
 	if amount == "" {
 		return Memory{}, nil
@@ -140,7 +128,7 @@ func dateFromWire(name, date string) (Date, error) {
 
 func checkPID(pid PID) error {
 	if pid < 1 {
-		return fmt.Errorf("%w: there is no process %d", ErrInvalid, pid)
+		return fmt.Errorf("%w: %d is not a PID", ErrInvalid, pid)
 	}
 	return nil
 }
@@ -160,7 +148,7 @@ func checkGiven[T any](name string, number *T) error {
 	return nil
 }
 
-// checkID is CheckText of a text that must not be empty.
+// checkID is CheckText for a text that must not be empty.
 func checkID(name, id string) error {
 	if id == "" {
 		return fmt.Errorf("%w: %s is empty", ErrInvalid, name)
@@ -168,7 +156,7 @@ func checkID(name, id string) error {
 	return CheckText(name, id)
 }
 
-// orZero is the zero value, which is unknown or none, for JSON's null.
+// orZero is the zero value, which means unknown or none, for JSON's null.
 func orZero[T any](v *T) T {
 	if v == nil {
 		var zero T
