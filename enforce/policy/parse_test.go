@@ -82,7 +82,7 @@ func TestRefusedOverrides(t *testing.T) {
 		{"unknown group", "overrides:\n  - users: [\"@stundets\"]\n    set: {idle: false}\ngroups:\n  students: [a]", "p.yaml:2:13: @stundets: no such group in `groups:`; did you mean @students?"},
 		{"no groups", "overrides:\n  - users: [\"@x\"]\n    set: {idle: false}", "p.yaml:2:13: @x: no such group in `groups:`; add it there"},
 		{"two users in one word", "overrides:\n  - users: [\"a, b\"]\n    set: {idle: false}", `p.yaml:2:13: "a, b" is not a user name; write one name, or "@group"`},
-		{"bad host pattern", "overrides:\n  - hosts: [\"gpu[3-1]\"]\n    set: {idle: false}", `p.yaml:2:13: "gpu[3-1]": the range 3-1 runs backwards; write 1-3`},
+		{"bad host pattern", "overrides:\n  - hosts: [\"gpu[3-1]\"]\n    set: {idle: false}", `p.yaml:2:13: "gpu[3-1]": the range 3-1 is reversed; write 1-3`},
 		{"a host group", "overrides:\n  - hosts: [\"@lab\"]\n    set: {idle: false}", `p.yaml:2:13: "@lab": '@' is not allowed in a host name`},
 		{"a circle of groups", "groups:\n  a: [\"@b\"]\n  b: [\"@a\"]", "p.yaml:3:7: group a contains itself: a > b > a; remove one of these"},
 		{"a group in a group", "groups:\n  a: [\"@c\"]", "p.yaml:2:7: @c: no such group in `groups:`; add it there"},

@@ -35,7 +35,7 @@ func TestYAMLErrorsNameTheLineAndColumn(t *testing.T) {
 		{"a list on top", "- a\n- b\n", `h.yaml:1:1: expected a mapping, as in ` + "`key: value`" + `, but found a list (in "- a")`},
 		{"no name", "hosts:\n  - port: 22\n", "h.yaml:2:5: the name of the host is missing; add `name:` (in \"- port: 22\")"},
 		{"no host", "hosts:\n  - a\n  -\n", `h.yaml:3:5: expected text, as in ` + "`word`" + `, but found nothing (in "-")`},
-		{"bad range", "hosts:\n  - gpu[3-1]\n", `h.yaml:2:5: "gpu[3-1]": the range 3-1 runs backwards; write 1-3 (in "- gpu[3-1]")`},
+		{"bad range", "hosts:\n  - gpu[3-1]\n", `h.yaml:2:5: "gpu[3-1]": the range 3-1 is reversed; write 1-3 (in "- gpu[3-1]")`},
 		{"a@b@c", "hosts:\n  - a@b@c\n", `h.yaml:2:5: "a@b@c" has more than one @; write it as user@host:port (in "- a@b@c")`},
 		{"user in name", "hosts:\n  - name: bob@a\n", "h.yaml:2:11: \"bob@a\" is more than a host; write `user:` and `port:` on lines of their own (in \"- name: bob@a\")"},
 		{"group among hosts", "hosts:\n  - \"@x\"\n", "h.yaml:2:5: @x: a group is not allowed here; use it in `groups:` (in \"- \\\"@x\\\"\")"},

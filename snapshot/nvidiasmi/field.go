@@ -102,10 +102,8 @@ func (p *parser) uuid(field string) snapshot.GPUUUID {
 
 // isUUID says whether a text looks like "GPU-…" or "MIG-…", the latter with
 // slashes in older drivers.
-func isUUID(text string) bool {
-	return text != "" && len(text) <= 128 && strings.IndexFunc(text, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '/')
-	}) < 0
+func isUUID(s string) bool {
+	return s != "" && len(s) <= 128 && text.IsMadeOf(s, "-_/")
 }
 
 // maxShown bounds the text of nvidia-smi in an error, in characters.

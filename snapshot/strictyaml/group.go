@@ -3,6 +3,8 @@ package strictyaml
 import (
 	"slices"
 	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Groups reads a mapping of group names to lists. An item of a list is a word, or the
@@ -35,7 +37,7 @@ func (g Groups) Read(n *Node) map[string][]string {
 	n.Each(func(key, value *Node) {
 		name := strings.TrimPrefix(key.Text(), "@")
 		switch {
-		case strings.ContainsFunc(name, invalidInGroup) || name == "" || name[0] == '-':
+		case !text.IsMadeOf(name, "-_.") || name == "" || name[0] == '-':
 			key.Failf("%q is not a valid group name; use letters, digits, '-', '_' and '.'", name)
 		case r.written[name] != nil:
 			key.Failf("group %s is defined twice; remove one of the definitions", name)
@@ -48,11 +50,6 @@ func (g Groups) Read(n *Node) map[string][]string {
 		r.resolve(name)
 	}
 	return r.done
-}
-
-// invalidInGroup says whether a character may not be in the name of a group.
-func invalidInGroup(r rune) bool {
-	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
 }
 
 func (g *grouping) resolve(name string) {

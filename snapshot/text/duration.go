@@ -14,9 +14,9 @@ const day = 24 * time.Hour
 // into a time.Duration.
 const maxSeconds = 1e9
 
-// ParseDuration reads a duration of zero or more as people write it in flags and
-// in policy files: 10 (seconds), 500ms, 10s, 15m, 1h30m, 7d or 1d12h. A day is
-// 24 hours. Its error says how to write one.
+// ParseDuration reads a duration that is not negative, as in flags and policy files: 10
+// (seconds), 500ms, 10s, 15m, 1h30m, 7d or 1d12h. A day is 24 hours. Its error says how
+// to write one.
 func ParseDuration(s string) (time.Duration, error) {
 	d, ok := parseSeconds(s)
 	if !ok {
@@ -37,7 +37,7 @@ func parseSeconds(s string) (time.Duration, bool) {
 	return time.Duration(seconds * float64(time.Second)), err == nil && seconds < maxSeconds
 }
 
-// parseUnits reads days, and behind them what time.ParseDuration reads.
+// parseUnits reads days, followed by a duration in the syntax of time.ParseDuration.
 func parseUnits(s string) (time.Duration, bool) {
 	days, rest, ok := strings.Cut(s, "d")
 	if !ok {
@@ -55,8 +55,7 @@ func parseUnits(s string) (time.Duration, bool) {
 	return d + more, err == nil && more < math.MaxInt64-d
 }
 
-// FormatDuration writes a duration as people do, without parts that are zero:
-// 10s, 15m, 1h30m, 7d.
+// FormatDuration writes a duration without parts that are zero: 10s, 15m, 1h30m, 7d.
 func FormatDuration(d time.Duration) string {
 	if d >= day && d%time.Second == 0 {
 		days := fmt.Sprintf("%dd", d/day)
@@ -66,11 +65,11 @@ func FormatDuration(d time.Duration) string {
 		return days + FormatDuration(d%day)
 	}
 	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
+	if minutes, ok := strings.CutSuffix(s, "m0s"); ok {
+		s = minutes + "m"
 	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
+	if hours, ok := strings.CutSuffix(s, "h0m"); ok {
+		s = hours + "h"
 	}
 	return s
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/xrash/smetrics"
 )
 
-// Hint asks whether the known word nearest to a misspelt one was meant: did you
-// mean "enforce"? Where none is near it is otherwise.
+// Hint suggests the known word nearest to a misspelt one: did you mean "enforce"? If
+// none is near, it is otherwise.
 func Hint(word string, known []string, otherwise string) string {
 	if near := Nearest(word, known); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
@@ -16,8 +16,8 @@ func Hint(word string, known []string, otherwise string) string {
 	return otherwise
 }
 
-// Nearest is the known word that a misspelt one is most likely to mean, or "". Of
-// several that are equally near it is the first.
+// Nearest is the known word nearest to a misspelt one, or "" if none is near. If several
+// are equally near, it is the first.
 func Nearest(word string, known []string) string {
 	limit := 1
 	if len(word) > 3 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// MaxHosts is how many names a host pattern may stand for.
+// MaxHosts is how many names a host pattern may match.
 const MaxHosts = 100_000
 
 // HostPattern is a host name with any number of ranges of numbers in it:
@@ -15,9 +15,8 @@ const MaxHosts = 100_000
 //	node[1,3,5-8]        six names
 //	rack[1-2]-gpu[1-4]   eight names, the last range running fastest
 //
-// It knows no users, ports or groups, and resolves no name. Names are compared
-// without regard to case, as DNS does (RFC 4343). The zero HostPattern stands
-// for no name.
+// It contains no user, port or group, and its names are not resolved. Names are compared
+// without regard to case, as in DNS (RFC 4343). The zero HostPattern matches no name.
 type HostPattern struct {
 	text  string
 	parts []hostPart
@@ -37,7 +36,7 @@ func (r numberRange) count() int { return r.high - r.low + 1 }
 
 func (r numberRange) number(i int) string { return fmt.Sprintf("%0*d", r.width, r.low+i) }
 
-// contains says whether the range has a number that is written just like digits.
+// contains says whether digits is a number of the range, with the same padding.
 func (r numberRange) contains(digits string) bool {
 	n, err := strconv.Atoi(digits)
 	return err == nil && n >= r.low && n <= r.high && r.number(n-r.low) == digits
@@ -46,42 +45,43 @@ func (r numberRange) contains(digits string) bool {
 // String is the pattern as it was written.
 func (p HostPattern) String() string { return p.text }
 
-// Count is how many names the pattern stands for, MaxHosts at most. A number
-// that is listed twice counts twice.
+// Count is how many names the pattern matches, at most MaxHosts. A number that is listed
+// twice counts twice.
 func (p HostPattern) Count() int { return p.count }
 
-// Expand is the names that the pattern stands for, in order.
+// Expand lists the names that the pattern matches, in order.
 func (p HostPattern) Expand() []string {
 	if p.count == 0 {
 		return nil
 	}
 	names := []string{""}
 	for _, part := range p.parts {
-		names = part.appendTo(names)
+		endings := part.expand()
+		longer := make([]string, 0, len(names)*len(endings))
+		for _, name := range names {
+			for _, ending := range endings {
+				longer = append(longer, name+ending)
+			}
+		}
+		names = longer
 	}
 	return names
 }
 
-func (p hostPart) appendTo(names []string) []string {
-	endings := []string{p.literal}
-	if p.ranges != nil {
-		endings = endings[:0]
+func (p hostPart) expand() []string {
+	if p.ranges == nil {
+		return []string{p.literal}
 	}
-	for _, s := range p.ranges {
-		for i := range s.count() {
-			endings = append(endings, s.number(i))
+	var numbers []string
+	for _, r := range p.ranges {
+		for i := range r.count() {
+			numbers = append(numbers, r.number(i))
 		}
 	}
-	longer := make([]string, 0, len(names)*len(endings))
-	for _, name := range names {
-		for _, ending := range endings {
-			longer = append(longer, name+ending)
-		}
-	}
-	return longer
+	return numbers
 }
 
-// Matches says whether name is one of those the pattern stands for.
+// Matches says whether the pattern matches a name.
 func (p HostPattern) Matches(name string) bool {
 	name = FoldHost(name)
 	return p.count > 0 && (matchParts(p.parts, name) || matchParts(p.parts, name+"."))
@@ -105,12 +105,12 @@ func matchParts(parts []hostPart, rest string) bool {
 	return false
 }
 
-// FoldHost is a host name in the form in which names are compared: small letters, no dot
-// at the end.
+// FoldHost is a host name in the form in which names are compared: lower case, without a
+// dot at the end.
 func FoldHost(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// SplitHosts cuts a list at its commas, but not at those within brackets, and trims
-// the spaces around each item.
+// SplitHosts splits a list at the commas outside brackets, and trims the spaces around
+// each item.
 func SplitHosts(list string) []string {
 	var items []string
 	depth, start := 0, 0

@@ -10,39 +10,41 @@ import (
 
 const (
 	maxHostName = 253 // RFC 1035: 255 octets on the wire
-	maxDigits   = 9   // of a number, so that no sum or padding runs over
+	maxDigits   = 9   // of a number, so that no sum or padding overflows
 )
 
-// ParseHosts reads a pattern: a host name with ranges, or an IP address. Its errors
-// are one line that says what to write instead.
+// ParseHosts reads a pattern: a host name with ranges, or an IP address. Its error
+// is one line that says what to write instead.
 func ParseHosts(text string) (HostPattern, error) {
-	if addr, err := netip.ParseAddr(text); err == nil {
-		return HostPattern{text: text, parts: []hostPart{{literal: addr.String()}}, count: 1}.checked(checkLiteral(addr.Zone()))
-	}
-	if text == "" {
-		return HostPattern{}, errors.New("the host name is empty; write one")
-	}
 	p := HostPattern{text: text, count: 1}
-	for rest := text; rest != ""; {
-		var piece hostPart
-		var err error
-		if piece, rest, err = parseHostPart(rest); err != nil {
-			return HostPattern{}, fmt.Errorf("%q: %w", text, err)
-		}
-		p.parts = append(p.parts, piece)
-		if p.count *= piece.count(); p.count > MaxHosts {
-			return HostPattern{}, fmt.Errorf("%q stands for more than %d hosts; write a smaller range", text, MaxHosts)
-		}
+	var err error
+	if addr, notAddress := netip.ParseAddr(text); notAddress == nil {
+		p.parts, err = []hostPart{{literal: addr.String()}}, checkLiteral(addr.Zone())
+	} else {
+		err = p.parse()
 	}
-	return p.checked(p.check())
-}
-
-// checked is the pattern if there is no error.
-func (p HostPattern) checked(err error) (HostPattern, error) {
 	if err != nil {
 		return HostPattern{}, err
 	}
 	return p, nil
+}
+
+func (p *HostPattern) parse() error {
+	if p.text == "" {
+		return errors.New("the host name is empty; write one")
+	}
+	for rest := p.text; rest != ""; {
+		var part hostPart
+		var err error
+		if part, rest, err = parseHostPart(rest); err != nil {
+			return fmt.Errorf("%q: %w", p.text, err)
+		}
+		p.parts = append(p.parts, part)
+		if p.count *= part.count(); p.count > MaxHosts {
+			return fmt.Errorf("%q matches more than %d hosts; write a smaller range", p.text, MaxHosts)
+		}
+	}
+	return p.checkNames()
 }
 
 func (p hostPart) count() int {
@@ -56,7 +58,7 @@ func (p hostPart) count() int {
 	return n
 }
 
-// parseHostPart takes the text up to a bracket, or a pair of brackets.
+// parseHostPart parses the text up to a bracket, or a pair of brackets.
 func parseHostPart(text string) (hostPart, string, error) {
 	if text[0] != '[' {
 		end := strings.IndexByte(text, '[')
@@ -94,10 +96,10 @@ func parseRange(text string) (numberRange, error) {
 	if !isNumber(first) || !isNumber(last) {
 		return numberRange{}, fmt.Errorf("%q is not a range of numbers; write it as [01-16] or [1,3,5-8]", text)
 	}
-	low, _ := strconv.Atoi(first) // digits, and few of them
+	low, _ := strconv.Atoi(first) // it is a number
 	high, _ := strconv.Atoi(last)
 	if high < low {
-		return numberRange{}, fmt.Errorf("the range %s runs backwards; write %s-%s", text, last, first)
+		return numberRange{}, fmt.Errorf("the range %s is reversed; write %s-%s", text, last, first)
 	}
 	if len(last) != len(first) && (last[0] == '0' || len(last) < len(first)) {
 		return numberRange{}, fmt.Errorf("the numbers of %s are padded to different widths; write both with the same number of digits", text)
@@ -106,38 +108,29 @@ func parseRange(text string) (numberRange, error) {
 }
 
 func isNumber(text string) bool {
-	if text == "" || len(text) > maxDigits {
-		return false
-	}
-	for i := range len(text) {
-		if !isDigit(text[i]) {
-			return false
-		}
-	}
-	return true
+	return text != "" && len(text) <= maxDigits && strings.Trim(text, "0123456789") == ""
 }
 
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
-// checkLiteral lets through what host names are made of.
+// checkLiteral refuses characters that host names can't contain.
 func checkLiteral(text string) error {
 	for _, r := range text {
 		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
 		case r == ']':
-			return errors.New("a bracket is closed that was not opened; write it as gpu[1-4]")
-		default:
+			return errors.New("a closing bracket without an opening one; write it as gpu[1-4]")
+		case !isAlphanumeric(r) && !strings.ContainsRune("-_.", r):
 			return fmt.Errorf("%q is not allowed in a host name; use letters, digits, '-', '_' and '.'", r)
 		}
 	}
 	return nil
 }
 
-// check looks at the names as a whole: a name that begins with a dash would be
-// read as an option by other programs.
-func (p HostPattern) check() error {
+// checkNames checks the first character and the length of the names. Other programs would
+// read a name that begins with a dash as an option.
+func (p *HostPattern) checkNames() error {
 	if p.text[0] == '-' || p.text[0] == '.' {
-		return fmt.Errorf("%q: a host name begins with a letter or a digit", p.text)
+		return fmt.Errorf("%q: a host name must begin with a letter or a digit", p.text)
 	}
 	length := 0
 	for _, part := range p.parts {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// memoryUnits are the units of memory with their bytes, the longest first.
+// memoryUnits are the units of memory in bytes, the longest suffix first.
 var memoryUnits = []struct {
 	suffix string
 	bytes  int64

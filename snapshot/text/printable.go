@@ -8,17 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// Printable is text that someone else chose, on one line: what could move a
-// cursor, hide or reorder text is escaped as in Go, "\n" for a newline and "\xff"
-// for a byte that is not UTF-8.
+// Printable is a foreign text on one line: characters that could move a cursor, or hide
+// or reorder text, are escaped as in Go, with "\n" for a newline and "\xff" for a byte
+// that is not UTF-8.
 func Printable(s string) string { return escape(s, isPrint) }
 
-// PrintableLines is Printable, but newlines stay.
+// PrintableLines is Printable, but keeps newlines.
 func PrintableLines(s string) string {
 	return escape(s, func(r rune) bool { return r == '\n' || isPrint(r) })
 }
 
-// OneLine is Printable with single spaces for all white space.
+// OneLine is Printable with a single space for each run of white space.
 func OneLine(s string) string { return Printable(strings.Join(strings.Fields(s), " ")) }
 
 // Masked is Printable with a question mark for each character that it would escape.
@@ -33,7 +33,7 @@ func Masked(s string) string {
 
 func isPrint(r rune) bool { return unicode.IsPrint(r) }
 
-// escape escapes what is not UTF-8, and the characters that keep refuses.
+// escape escapes all bytes that are not UTF-8, and all characters that keep refuses.
 func escape(s string, keep func(rune) bool) string {
 	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !keep(r) }) < 0 {
 		return s
@@ -54,7 +54,7 @@ func escape(s string, keep func(rune) bool) string {
 	return b.String()
 }
 
-// Cut is the beginning of a text, at most n bytes of it and only whole characters.
+// Cut is the beginning of a text, at most n bytes, with whole characters.
 func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -65,7 +65,7 @@ func Cut(s string, n int) string {
 	return s[:n]
 }
 
-// Shorten is a text of at most n characters, the last of which is … when it was cut.
+// Shorten cuts a text to at most n characters; the last one is … if it was cut.
 func Shorten(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s

@@ -7,16 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// maxShown is how many characters of a foreign text are shown.
+// maxShown is how many characters of a foreign text Shown keeps.
 const maxShown = 32
 
-// Shown is an id, a name or a command as it is shown to people. Users choose
-// these texts, so one that isn't an ordinary word is put in quotes, cut to 32
-// characters, and made printable: it can't look like words of genv's own. An
-// ordinary word of at most 32 letters, digits and the marks ._:@/+- stays as it
-// is, and with it the lines of 1.4.3.
+// Shown is an id, a name or a command as it is shown to people. Users choose these
+// texts, so one that isn't an ordinary word is quoted, shortened to 32 characters, and
+// made printable: it can't look like a part of genv's own message. An ordinary word of
+// at most 32 letters, digits and the marks ._:@/+- is unchanged, as in 1.4.3.
 //
-// The quoted text has no quotation mark inside: it can't end early.
+// The quoted text contains no quotation mark, so that it can't seem to end early.
 func Shown(text string) string {
 	if ordinary(text) {
 		return text
@@ -24,7 +23,7 @@ func Shown(text string) string {
 	return Quoted(text, maxShown)
 }
 
-// Quoted is a foreign text in quotes, as of Shown, but cut to another length.
+// Quoted quotes a foreign text as Shown does, but keeps another number of characters.
 func Quoted(text string, most int) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -42,8 +41,8 @@ func Quoted(text string, most int) string {
 	return b.String()
 }
 
-// ShownCommand is a command line without the folders of its program: as it is if
-// all its words are ordinary, and as Shown otherwise.
+// ShownCommand is a command line without the folder of its program. It is unchanged if
+// all its words are ordinary; otherwise it is quoted as in Shown.
 func ShownCommand(text string) string {
 	program, _, _ := strings.Cut(text, " ")
 	text = strings.TrimPrefix(text, program[:strings.LastIndexByte(program, '/')+1])
@@ -54,24 +53,23 @@ func ShownCommand(text string) string {
 	return Shown(text)
 }
 
-// ordinary says whether a text can be shown as it is. "N/A" is how a line says
-// that there is no environment.
+// ordinary says whether a text can be shown unchanged. "N/A" is shown where there is no
+// environment.
 func ordinary(text string) bool {
-	if text == "" || len(text) > maxShown || text == "N/A" {
-		return false
-	}
-	for i := range len(text) {
-		c := text[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._:@/+-", c) >= 0) {
-			return false
-		}
-	}
-	return true
+	return text != "" && len(text) <= maxShown && text != "N/A" && IsMadeOf(text, "._:@/+-")
 }
 
-// harmless is what stands for a character: quotation marks of all kinds become
-// an apostrophe, and what is invisible, reorders text or is drawn over other
-// characters becomes a question mark.
+// IsMadeOf says whether a text contains only ASCII letters, digits and the given marks.
+func IsMadeOf(text, marks string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return !isAlphanumeric(r) && !strings.ContainsRune(marks, r) })
+}
+
+func isAlphanumeric(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+}
+
+// harmless replaces a character: quotation marks of all kinds by an apostrophe, and
+// characters that are invisible, reorder text or overlap others by a question mark.
 func harmless(r rune, size int) rune {
 	switch {
 	case r == utf8.RuneError && size == 1, !unicode.IsPrint(r), unicode.Is(unicode.M, r):
