@@ -26,9 +26,9 @@ type Notification struct {
 // in the cluster's order. A user without a known uid gets none.
 func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notification {
 	var list []Notification
-	at := make(map[target]*stake)
-	var order []target
-	add := func(t target, ok bool) *stake {
+	at := make(map[addressee]*stake)
+	var order []addressee
+	add := func(t addressee, ok bool) *stake {
 		if !ok {
 			return &stake{}
 		}
@@ -73,8 +73,8 @@ func (o *Owners) registered(host snapshot.Hostname, eid snapshot.EnvID) bool {
 	return h != nil && h.Snapshot != nil && h.Snapshot.Environment(eid) != nil
 }
 
-// target is a user on a host.
-type target struct {
+// addressee is a user on a host.
+type addressee struct {
 	host snapshot.Hostname
 	uid  snapshot.UID
 }

@@ -27,14 +27,14 @@ func NewOwners(cluster snapshot.Cluster) *Owners {
 	return o
 }
 
-func (o *Owners) ofProcess(ref enforce.ProcessRef) (target, bool) {
+func (o *Owners) ofProcess(ref enforce.ProcessRef) (addressee, bool) {
 	uid, ok := o.on(ref.Host).processes[ref.PID]
-	return target{ref.Host, uid}, ok
+	return addressee{ref.Host, uid}, ok
 }
 
-func (o *Owners) ofDevice(ref enforce.DeviceRef) (target, bool) {
+func (o *Owners) ofDevice(ref enforce.DeviceRef) (addressee, bool) {
 	uid, ok := o.on(ref.Host).envs[ref.EID]
-	return target{ref.Host, uid}, ok
+	return addressee{ref.Host, uid}, ok
 }
 
 func (o *Owners) on(host snapshot.Hostname) *ownersOfHost {

@@ -54,9 +54,9 @@ type Controller struct {
 	// Sinks get the events of every cycle that counts, in their order.
 	Sinks []Sink
 	// Save, if set, keeps the memory after each cycle that counts.
-	Save func(*Memory)
+	Save func(*FleetMemory)
 
-	Memory  Memory
+	Memory  FleetMemory
 	unsaved bool   // the memory changed since it was saved
 	run     string // the name of this run in the log
 	sent    dispatches
@@ -79,7 +79,7 @@ type Cycle struct {
 	// Actions are the reports that ended in this cycle, in the order of the plan;
 	// some may have been sent in earlier ones. UnderWay are those that hosts are
 	// still carrying out.
-	Actions  []Action
+	Actions  []ReportResult
 	UnderWay []enforce.HostReport
 	// Stopped says that nothing was judged: because of StopAtFailure, or because the
 	// run is ending.
@@ -105,8 +105,8 @@ func (cycle *Cycle) Decision(f *enforce.Finding) enforce.Decision {
 	return d
 }
 
-// Action is a report that was sent to its host, and what came of it.
-type Action struct {
+// ReportResult is a report that was sent to its host, and what came of it.
+type ReportResult struct {
 	Cycle     int // in which it was sent
 	Host      snapshot.Hostname
 	Report    enforce.Report
@@ -142,7 +142,7 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 		cycle.Stopped = true
 		return cycle
 	}
-	next := Memory{Machines: machines, Messages: c.Memory.Messages, unrecorded: c.Memory.unrecorded}
+	next := FleetMemory{Machines: machines, Messages: c.Memory.Messages, unrecorded: c.Memory.unrecorded}
 	var events []enforce.Event
 	cycle.Plan, next.Rules, events = enforce.Judge(c.Policy, cycle.Cluster, c.Memory.Rules, c.Now())
 	for _, d := range disputes {

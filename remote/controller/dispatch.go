@@ -17,7 +17,7 @@ import (
 // carryOut records what was concluded, sends it, and passes the events on. What can't
 // be recorded is not sent, and the cycle does not count: its memory is dropped. With
 // ActUnrecorded it is sent all the same.
-func (c *Controller) carryOut(ctx context.Context, cycle *Cycle, next Memory, events []enforce.Event) {
+func (c *Controller) carryOut(ctx context.Context, cycle *Cycle, next FleetMemory, events []enforce.Event) {
 	visits := c.visits(cycle)
 	items, err := c.recordBefore(cycle, events, visits)
 	cycle.Unrecorded = err
@@ -214,7 +214,7 @@ func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 		if v.report == nil {
 			continue
 		}
-		a := Action{Cycle: v.cycle, Host: v.report.Host, Report: v.report.Report, Execution: v.execution, Err: v.err, Findings: v.findings}
+		a := ReportResult{Cycle: v.cycle, Host: v.report.Host, Report: v.report.Report, Execution: v.execution, Err: v.err, Findings: v.findings}
 		a.Execution.Lines = shownLines(a.Report, a.Execution.Lines)
 		cycle.Actions = append(cycle.Actions, a)
 		c.Memory.Rules = c.Memory.Rules.End(a.Report.ID).Learn(*v.report, a.Execution.Outcomes, c.Now())

@@ -34,11 +34,11 @@ type dispute struct {
 // and the snapshot of the first name that answered. So a name that fails for a
 // while changes nothing. It returns what to remember of the machines.
 func (c *Controller) merge(cycle *Cycle, all snapshot.Cluster) (Machines, []dispute) {
-	names, ids := make([]string, len(all.Hosts)), make([]*identity, len(all.Hosts))
+	names, ids := make([]string, len(all.Hosts)), make([]*machineID, len(all.Hosts))
 	for i := range all.Hosts {
 		names[i] = c.Hosts[i].Name
 		if s := all.Hosts[i].Snapshot; s != nil && all.Hosts[i].Err == nil {
-			ids[i] = &identity{agent.Identity{Machine: s.MachineID, Boot: s.BootID, Folder: s.StateFolder}, c.Link.About(c.Hosts[i]).Peer}
+			ids[i] = &machineID{agent.Identity{Machine: s.MachineID, Boot: s.BootID, Folder: s.StateFolder}, c.Link.About(c.Hosts[i]).Peer}
 		}
 	}
 	known := c.Memory.Machines
@@ -74,11 +74,11 @@ func (c *Controller) merge(cycle *Cycle, all snapshot.Cluster) (Machines, []disp
 // not snapshots. Machines are distinguished by address and host key; if several
 // addresses have the same host key, by what the machines report about themselves.
 func Distinct[T any](ctx context.Context, c *Controller, results []remote.Result[T]) ([]remote.Result[T], []Duplicate) {
-	names, ids := make([]string, len(results)), make([]*identity, len(results))
+	names, ids := make([]string, len(results)), make([]*machineID, len(results))
 	for i, r := range results {
 		names[i] = r.Host.Name
 		if r.Err == nil {
-			ids[i] = &identity{peer: c.Link.About(r.Host).Peer}
+			ids[i] = &machineID{peer: c.Link.About(r.Host).Peer}
 		}
 	}
 	c.askWhoTheyAre(ctx, hostsOf(results), ids)
@@ -105,7 +105,7 @@ func hostsOf[T any](results []remote.Result[T]) []remote.Host {
 
 // askWhoTheyAre fills in the identities of hosts that share their host key with
 // another address: they may be one machine, or copies of one image.
-func (c *Controller) askWhoTheyAre(ctx context.Context, hosts []remote.Host, ids []*identity) {
+func (c *Controller) askWhoTheyAre(ctx context.Context, hosts []remote.Host, ids []*machineID) {
 	addresses := make(map[string]map[remote.Peer]bool)
 	for _, id := range ids {
 		if id == nil || !id.peer.Known() {
@@ -117,7 +117,7 @@ func (c *Controller) askWhoTheyAre(ctx context.Context, hosts []remote.Host, ids
 		addresses[id.peer.HostKey][id.peer] = true
 	}
 	var shared []remote.Host // with a host key that another address has too
-	of := make(map[string]*identity)
+	of := make(map[string]*machineID)
 	for i, id := range ids {
 		if id != nil && len(addresses[id.peer.HostKey]) > 1 {
 			shared = append(shared, hosts[i])

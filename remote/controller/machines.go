@@ -8,19 +8,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// identity is what is known of the machine behind a name: what it says of
+// machineID is what is known of the machine behind a name: what it says of
 // itself, and what was connected to.
-type identity struct {
+type machineID struct {
 	agent.Identity
 	peer remote.Peer
 }
 
 // complete reports whether the machine reported all that identifies it. The machine
 // and the boot are not enough: several simulated hosts or containers may share them.
-func (id *identity) complete() bool { return id.Machine != "" && id.Boot != "" && id.Folder != "" }
+func (id *machineID) complete() bool { return id.Machine != "" && id.Boot != "" && id.Folder != "" }
 
 // claims reports whether two names say that they are one machine.
-func (id *identity) claims(other *identity) bool {
+func (id *machineID) claims(other *machineID) bool {
 	return id.complete() && id.Machine == other.Machine && id.Boot == other.Boot && id.Folder == other.Folder
 }
 
@@ -28,12 +28,12 @@ func (id *identity) claims(other *identity) bool {
 // host can claim any identity: with that of another machine it would take that
 // machine's place, which would then not be judged any more. But it can't prove to
 // have the other machine's host key.
-func (id *identity) otherKey(other *identity) bool {
+func (id *machineID) otherKey(other *machineID) bool {
 	return id.peer.Known() && other.peer.Known() && id.peer.HostKey != other.peer.HostKey
 }
 
 // same reports whether two names are known to be one machine now.
-func (id *identity) same(other *identity) bool {
+func (id *machineID) same(other *machineID) bool {
 	if id.complete() && other.complete() {
 		return id.claims(other) && !id.otherKey(other)
 	}
@@ -42,7 +42,7 @@ func (id *identity) same(other *identity) bool {
 
 // differs reports whether two names are known to be two machines. One that was
 // restarted between the two answers is still one.
-func (id *identity) differs(other *identity) bool {
+func (id *machineID) differs(other *machineID) bool {
 	if id.complete() && other.complete() {
 		return id.Machine != other.Machine || id.Folder != other.Folder || id.otherKey(other)
 	}
@@ -78,7 +78,7 @@ func (m *Machines) report(a, b string) bool {
 
 // group finds the names that are one machine, and the pairs of names that say they
 // are but are not. The identity of a name that did not answer is nil.
-func (m Machines) group(names []string, ids []*identity) *grouping {
+func (m Machines) group(names []string, ids []*machineID) *grouping {
 	g := newGrouping(len(names))
 	g.byMachine(ids)
 	g.byPeer(ids)
@@ -143,7 +143,7 @@ func (g *grouping) join(i, j int) {
 	}
 }
 
-func (g *grouping) byMachine(ids []*identity) {
+func (g *grouping) byMachine(ids []*machineID) {
 	seen := make(map[[3]string][]int)
 	for i, id := range ids {
 		if id == nil || !id.complete() {
@@ -162,7 +162,7 @@ func (g *grouping) byMachine(ids []*identity) {
 	}
 }
 
-func (g *grouping) byPeer(ids []*identity) {
+func (g *grouping) byPeer(ids []*machineID) {
 	seen := make(map[remote.Peer][]int)
 	for i, id := range ids {
 		if id == nil || !id.peer.Known() {
@@ -180,7 +180,7 @@ func (g *grouping) byPeer(ids []*identity) {
 // byMemory joins names that were one machine before and are not known to be two
 // now. A name that did not answer joins only one of its twins, so that it can't
 // join two that are different machines now.
-func (g *grouping) byMemory(twins map[string][]string, names []string, ids []*identity) {
+func (g *grouping) byMemory(twins map[string][]string, names []string, ids []*machineID) {
 	if len(twins) == 0 {
 		return
 	}
@@ -209,7 +209,7 @@ func (g *grouping) byMemory(twins map[string][]string, names []string, ids []*id
 
 // joinSilent joins a name that did not answer to the first of its twins that did,
 // or to the first twin if none did.
-func (g *grouping) joinSilent(i int, twins []int, ids []*identity) {
+func (g *grouping) joinSilent(i int, twins []int, ids []*machineID) {
 	if len(twins) == 0 {
 		return
 	}

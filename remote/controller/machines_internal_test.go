@@ -13,7 +13,7 @@ import (
 
 // idOf reads "machine boot folder address key", with - for what isn't known, and
 // nil for "down".
-func idOf(text string) *identity {
+func idOf(text string) *machineID {
 	if text == "down" {
 		return nil
 	}
@@ -23,7 +23,7 @@ func idOf(text string) *identity {
 			words[i] = ""
 		}
 	}
-	return &identity{agent.Identity{Machine: words[0], Boot: words[1], Folder: words[2]}, remote.Peer{Address: words[3], HostKey: words[4]}}
+	return &machineID{agent.Identity{Machine: words[0], Boot: words[1], Folder: words[2]}, remote.Peer{Address: words[3], HostKey: words[4]}}
 }
 
 // Each row is cycles of a fleet of a, b and c: what is known of each, and which
@@ -75,7 +75,7 @@ func TestMachines(t *testing.T) {
 			names := []string{"a", "b", "c"}
 			for i, c := range tt.cycles {
 				var got []string
-				for _, first := range groupWith(&m, names, []*identity{idOf(c.a), idOf(c.b), idOf(c.c)}).first {
+				for _, first := range groupWith(&m, names, []*machineID{idOf(c.a), idOf(c.b), idOf(c.c)}).first {
 					got = append(got, names[first])
 				}
 				require.Equal(t, c.want, strings.Join(got, " "), "cycle %d", i+1)
@@ -87,13 +87,13 @@ func TestMachines(t *testing.T) {
 func TestMachinesForgetNamesThatLeft(t *testing.T) {
 	var m Machines
 	one := idOf("m1 b1 f1 1 k")
-	require.Equal(t, []int{0, 0}, groupWith(&m, []string{"a", "b"}, []*identity{one, one}).first)
+	require.Equal(t, []int{0, 0}, groupWith(&m, []string{"a", "b"}, []*machineID{one, one}).first)
 	require.True(t, m.duplicate("b", "a").New)
 	require.False(t, m.duplicate("b", "a").New, "it is said once")
-	require.Equal(t, []int{0}, groupWith(&m, []string{"b"}, []*identity{nil}).first)
+	require.Equal(t, []int{0}, groupWith(&m, []string{"b"}, []*machineID{nil}).first)
 	require.Empty(t, m.Twins)
 	require.Empty(t, m.reported)
-	require.Equal(t, []int{0, 1}, groupWith(&m, []string{"a", "b"}, []*identity{one, nil}).first, "b may lead anywhere by now")
+	require.Equal(t, []int{0, 1}, groupWith(&m, []string{"a", "b"}, []*machineID{one, nil}).first, "b may lead anywhere by now")
 }
 
 // Grouping thousands of names is cheap, even if all are one machine.
@@ -101,7 +101,7 @@ func BenchmarkMachines(b *testing.B) {
 	for name, n := range map[string]int{"distinct": 1000, "one": 1} {
 		b.Run(name, func(b *testing.B) {
 			var m Machines
-			names, ids := make([]string, 1000), make([]*identity, 1000)
+			names, ids := make([]string, 1000), make([]*machineID, 1000)
 			for i := range names {
 				names[i] = fmt.Sprint(i)
 				ids[i] = idOf(fmt.Sprintf("m%d b f %d k", i%n, i))
@@ -114,7 +114,7 @@ func BenchmarkMachines(b *testing.B) {
 }
 
 // groupWith groups names, and remembers that for the next time.
-func groupWith(m *Machines, names []string, ids []*identity) *grouping {
+func groupWith(m *Machines, names []string, ids []*machineID) *grouping {
 	g := m.group(names, ids)
 	*m = m.next(names, g)
 	return g
@@ -123,6 +123,6 @@ func groupWith(m *Machines, names []string, ids []*identity) *grouping {
 // A host that claims to be another machine is named.
 func TestDisputedMachinesAreNamed(t *testing.T) {
 	var m Machines
-	g := m.group([]string{"a", "b", "c"}, []*identity{idOf("m1 b1 f1 1 k1"), idOf("m1 b1 f1 2 k2"), idOf("m1 b1 f1 3 k1")})
+	g := m.group([]string{"a", "b", "c"}, []*machineID{idOf("m1 b1 f1 1 k1"), idOf("m1 b1 f1 2 k2"), idOf("m1 b1 f1 3 k1")})
 	require.Equal(t, [][2]int{{0, 1}}, g.disputed)
 }

@@ -20,7 +20,7 @@ var nothingDone = []remote.Class{
 
 // outcomes are what came of each item, as far as anybody can tell: from the
 // host's outcomes; or of 1.4.3, which has none, from its lines.
-func (a *Action) outcomes() []enforce.Outcome {
+func (a *ReportResult) outcomes() []enforce.Outcome {
 	if a.Err == nil && a.Execution.Outcomes != nil {
 		return a.Execution.Outcomes
 	}

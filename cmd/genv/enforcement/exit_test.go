@@ -19,8 +19,8 @@ import (
 func TestExitCodes(t *testing.T) {
 	answered := snapshot.Host{Name: "a", Snapshot: &snapshot.Snapshot{}}
 	down := snapshot.Host{Name: "b", Err: remote.Errorf(remote.Unreachable, "no route")}
-	cut := controller.Action{Host: "b", Err: remote.Errorf(remote.OutcomeUnknown, "cut")}
-	cutThere := controller.Action{Host: "a", Err: remote.Errorf(remote.OutcomeUnknown, "cut")}
+	cut := controller.ReportResult{Host: "b", Err: remote.Errorf(remote.OutcomeUnknown, "cut")}
+	cutThere := controller.ReportResult{Host: "a", Err: remote.Errorf(remote.OutcomeUnknown, "cut")}
 	fleet := func(hosts ...snapshot.Host) snapshot.Cluster { return snapshot.Cluster{Hosts: hosts} }
 	for name, tt := range map[string]struct {
 		cycles []controller.Cycle
@@ -30,12 +30,12 @@ func TestExitCodes(t *testing.T) {
 	}{
 		"all is well":                           {[]controller.Cycle{{Cluster: fleet(answered)}}, false, 0, ""},
 		"one is down":                           {[]controller.Cycle{{Cluster: fleet(answered, down)}}, false, command.ExitSomeFailed, ""},
-		"one is down, and its report was cut":   {[]controller.Cycle{{Cluster: fleet(answered, down), Stopped: true, Actions: []controller.Action{cut}}}, false, command.ExitSomeFailed, "1 of 2 hosts failed"},
-		"the only one answered, and was cut":    {[]controller.Cycle{{Cluster: fleet(answered), Actions: []controller.Action{cutThere}}}, false, command.ExitSomeFailed, ""},
+		"one is down, and its report was cut":   {[]controller.Cycle{{Cluster: fleet(answered, down), Stopped: true, Actions: []controller.ReportResult{cut}}}, false, command.ExitSomeFailed, "1 of 2 hosts failed"},
+		"the only one answered, and was cut":    {[]controller.Cycle{{Cluster: fleet(answered), Actions: []controller.ReportResult{cutThere}}}, false, command.ExitSomeFailed, ""},
 		"none answered":                         {[]controller.Cycle{{Cluster: fleet(down)}}, true, command.ExitNoneLeft, ""},
 		"quiet":                                 {[]controller.Cycle{{Cluster: fleet(answered, down)}}, true, 0, ""},
-		"a failure before, and then the end":    {[]controller.Cycle{{Cluster: fleet(answered, down)}, {Stopped: true, Cluster: fleet(answered), Actions: []controller.Action{{Host: "a"}}}}, false, command.ExitSomeFailed, ""},
-		"well before, and a failure at the end": {[]controller.Cycle{{Cluster: fleet(answered)}, {Stopped: true, Cluster: fleet(answered), Actions: []controller.Action{cutThere}}}, false, command.ExitSomeFailed, "1 of 1 host failed"},
+		"a failure before, and then the end":    {[]controller.Cycle{{Cluster: fleet(answered, down)}, {Stopped: true, Cluster: fleet(answered), Actions: []controller.ReportResult{{Host: "a"}}}}, false, command.ExitSomeFailed, ""},
+		"well before, and a failure at the end": {[]controller.Cycle{{Cluster: fleet(answered)}, {Stopped: true, Cluster: fleet(answered), Actions: []controller.ReportResult{cutThere}}}, false, command.ExitSomeFailed, "1 of 1 host failed"},
 		"a failure, and then all is well":       {[]controller.Cycle{{Cluster: fleet(answered, down)}, {Cluster: fleet(answered, answered)}}, false, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -80,7 +80,7 @@ type loop struct {
 	log     zerolog.Logger
 	reload  func() (Setup, error)
 	record  *audit.Log        // nil for none
-	store   *controller.Store // nil for none
+	store   *controller.MemoryStore // nil for none
 	service *service
 	screen  cycleWriter
 

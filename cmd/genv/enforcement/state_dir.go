@@ -31,7 +31,7 @@ func defaultStateDir(getenv func(string) string, name string) string {
 
 // openStore opens the folder in which runs keep their memory; nil for none. Only a
 // folder that was asked for and can't be used is an error.
-func (s *Setup) openStore(getenv func(string) string, log zerolog.Logger) (*controller.Store, error) {
+func (s *Setup) openStore(getenv func(string) string, log zerolog.Logger) (*controller.MemoryStore, error) {
 	name := "controller"
 	if s.LocalName != "" {
 		name = "enforce"
@@ -54,9 +54,9 @@ func (s *Setup) openStore(getenv func(string) string, log zerolog.Logger) (*cont
 }
 
 // load is the memory of the run before; empty if there is none.
-func (l *loop) load() controller.Memory {
+func (l *loop) load() controller.FleetMemory {
 	if l.store == nil {
-		return controller.Memory{}
+		return controller.FleetMemory{}
 	}
 	memory, err := l.store.Load(l.setup.Hosts, l.program.Now())
 	if err != nil {
@@ -66,7 +66,7 @@ func (l *loop) load() controller.Memory {
 }
 
 // save keeps the memory after a cycle.
-func (l *loop) save(m *controller.Memory) {
+func (l *loop) save(m *controller.FleetMemory) {
 	if err := l.store.Save(m, l.program.Now()); err != nil {
 		l.log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times would start again")
 	}

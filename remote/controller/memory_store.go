@@ -17,9 +17,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Store keeps a controller's memory in a folder, from run to run. One controller at a
+// MemoryStore keeps a controller's memory in a folder, from run to run. One controller at a
 // time has the folder: Open locks it.
-type Store struct {
+type MemoryStore struct {
 	dir  string
 	lock *os.File // nil for a folder that another controller has
 	// written is when the memory was last written.
@@ -29,9 +29,9 @@ type Store struct {
 // ErrInUse says that another controller has the folder.
 var ErrInUse = errors.New("another controller has this folder")
 
-// OpenStore opens a folder, and makes it if need be. With ErrInUse, the Store it
+// OpenStore opens a folder, and makes it if need be. With ErrInUse, the MemoryStore it
 // returns can be read, and doesn't write.
-func OpenStore(dir string) (*Store, error) {
+func OpenStore(dir string) (*MemoryStore, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func OpenStore(dir string) (*Store, error) {
 		holder := make([]byte, 32)
 		n, _ := lock.ReadAt(holder, 0) // the end of the file is no error here
 		_ = lock.Close()
-		return &Store{dir: dir}, fmt.Errorf("%w: %s (process %s)", ErrInUse, dir, strings.TrimSpace(string(holder[:n])))
+		return &MemoryStore{dir: dir}, fmt.Errorf("%w: %s (process %s)", ErrInUse, dir, strings.TrimSpace(string(holder[:n])))
 	case err != nil:
 		_ = lock.Close()
 		return nil, fmt.Errorf("lock %s: %w", lock.Name(), err)
@@ -53,13 +53,13 @@ func OpenStore(dir string) (*Store, error) {
 		_ = lock.Close()
 		return nil, err
 	}
-	return &Store{dir: dir, lock: lock}, nil
+	return &MemoryStore{dir: dir, lock: lock}, nil
 }
 
 func second(_ int, err error) error { return err }
 
 // Close gives the folder back.
-func (s *Store) Close() error {
+func (s *MemoryStore) Close() error {
 	if s.lock == nil {
 		return nil
 	}
@@ -68,9 +68,9 @@ func (s *Store) Close() error {
 
 // saved is the file.
 type saved struct {
-	Schema string    `json:"schema"`
-	Time   time.Time `json:"time"`
-	Memory Memory    `json:"memory"`
+	Schema string      `json:"schema"`
+	Time   time.Time   `json:"time"`
+	Memory FleetMemory `json:"memory"`
 }
 
 const (
@@ -84,36 +84,36 @@ const (
 	maxSavedBytes = 1 << 30
 )
 
-func (s *Store) path() string { return filepath.Join(s.dir, "memory.json") }
+func (s *MemoryStore) path() string { return filepath.Join(s.dir, "memory.json") }
 
 // Load reads the memory of an earlier run. An error says why there is none that can
 // be continued, and what that means; a missing file is no error.
-func (s *Store) Load(hosts []remote.Host, now time.Time) (Memory, error) {
+func (s *MemoryStore) Load(hosts []remote.Host, now time.Time) (FleetMemory, error) {
 	data, err := readBounded(s.path(), maxSavedBytes)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Memory{}, nil
+		return FleetMemory{}, nil
 	}
 	if err != nil {
-		return Memory{}, err
+		return FleetMemory{}, err
 	}
 	var file saved
 	if err := json.Unmarshal(data, &file); err != nil {
-		return Memory{}, fmt.Errorf("%s is damaged: %w", s.path(), err)
+		return FleetMemory{}, fmt.Errorf("%s is damaged: %w", s.path(), err)
 	}
 	age := now.Sub(file.Time)
 	switch {
 	case file.Schema != savedSchema:
-		return Memory{}, fmt.Errorf("%s is of another version: %q", s.path(), file.Schema)
+		return FleetMemory{}, fmt.Errorf("%s is of another version: %q", s.path(), file.Schema)
 	case age > maxMemoryAge || age < 0:
-		return Memory{}, fmt.Errorf("%s was written at %s, which is too long ago or in the future", s.path(), file.Time.Format(time.RFC3339))
+		return FleetMemory{}, fmt.Errorf("%s was written at %s, which is too long ago or in the future", s.path(), file.Time.Format(time.RFC3339))
 	case len(file.Memory.Rules.Hosts) > 0 && !file.Memory.knowsAny(hosts):
-		return Memory{}, fmt.Errorf("%s is of another fleet: it knows none of these hosts", s.path())
+		return FleetMemory{}, fmt.Errorf("%s is of another fleet: it knows none of these hosts", s.path())
 	}
 	file.Memory.Rules.Resumed, file.Memory.Rules.Observer = true, s.lock == nil
 	return file.Memory, nil
 }
 
-func (m *Memory) knowsAny(hosts []remote.Host) bool {
+func (m *FleetMemory) knowsAny(hosts []remote.Host) bool {
 	for _, h := range hosts {
 		if _, known := m.Rules.Hosts[snapshot.Hostname(h.Name)]; known {
 			return true
@@ -124,7 +124,7 @@ func (m *Memory) knowsAny(hosts []remote.Host) bool {
 
 // Save writes the memory, unless that was done a short while ago or another
 // controller has the folder.
-func (s *Store) Save(m *Memory, now time.Time) error {
+func (s *MemoryStore) Save(m *FleetMemory, now time.Time) error {
 	if since := now.Sub(s.written); since >= 0 && since < saveEvery {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (s *Store) Save(m *Memory, now time.Time) error {
 }
 
 // Flush writes the memory now.
-func (s *Store) Flush(m *Memory, now time.Time) error {
+func (s *MemoryStore) Flush(m *FleetMemory, now time.Time) error {
 	if s.lock == nil {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 
 var noonUTC = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func open(t *testing.T, dir string) *controller.Store {
+func open(t *testing.T, dir string) *controller.MemoryStore {
 	t.Helper()
 	store, err := controller.OpenStore(dir)
 	require.NoError(t, err)
@@ -25,14 +25,14 @@ func open(t *testing.T, dir string) *controller.Store {
 }
 
 // restarted is a controller on the same fleet with what the one before left on disk.
-func restarted(t *testing.T, p *fakeFleet, store *controller.Store, now *time.Time) *controller.Controller {
+func restarted(t *testing.T, p *fakeFleet, store *controller.MemoryStore, now *time.Time) *controller.Controller {
 	t.Helper()
 	c := p.controller(nil)
 	c.Now = func() time.Time { return *now }
 	memory, err := store.Load(c.Hosts, *now)
 	require.NoError(t, err)
 	c.Memory = memory
-	c.Save = func(m *controller.Memory) { require.NoError(t, store.Flush(m, *now)) }
+	c.Save = func(m *controller.FleetMemory) { require.NoError(t, store.Flush(m, *now)) }
 	return c
 }
 
@@ -97,7 +97,7 @@ func TestMemoryThatIsNotContinued(t *testing.T) {
 				return
 			}
 			require.ErrorContains(t, err, tt.says)
-			require.Equal(t, controller.Memory{}, memory)
+			require.Equal(t, controller.FleetMemory{}, memory)
 		})
 	}
 }
@@ -142,7 +142,7 @@ func TestTheMemoryIsWrittenEveryTenSeconds(t *testing.T) {
 		after time.Duration
 		want  string
 	}{{0, "12:00:00"}, {9 * time.Second, "12:00:00"}, {10 * time.Second, "12:00:10"}, {-time.Hour, "11:00:00"}} {
-		require.NoError(t, store.Save(&controller.Memory{}, noonUTC.Add(tt.after)))
+		require.NoError(t, store.Save(&controller.FleetMemory{}, noonUTC.Add(tt.after)))
 		data, err := os.ReadFile(filepath.Join(dir, "memory.json"))
 		require.NoError(t, err)
 		require.Contains(t, string(data), tt.want)
