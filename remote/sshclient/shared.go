@@ -25,18 +25,18 @@ type sharedConn struct {
 	endpoint endpoint
 
 	mu      sync.Mutex
-	conn    *connection
-	attempt *attempt
-	failure jumpFailure // of the last attempt
+	conn    *connection // the last one that was made, which may be over
+	attempt *attempt    // the last one, which may be under way
 	route   *route      // for Probe; nil until it is known
 	closed  bool        // an attempt under way is to be closed
 }
 
 // attempt is an attempt to connect, which several callers may wait for.
 type attempt struct {
-	done chan struct{}
-	conn *connection
-	err  error
+	done  chan struct{} // closed when the other fields may be read
+	conn  *connection
+	err   error
+	ended time.Time
 }
 
 // connected returns the open connection, or makes one. The attempt has its own
@@ -58,14 +58,8 @@ func (p *sharedConn) connected(ctx context.Context, chain []endpoint) (*connecti
 func (p *sharedConn) begin(chain []endpoint) (*attempt, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.conn != nil && p.conn.alive() {
-		return finished(p.conn), nil
-	}
-	if p.attempt != nil {
+	if p.attempt != nil && p.attempt.usable(len(chain) > 0) {
 		return p.attempt, nil
-	}
-	if len(chain) > 0 && p.failure.recent() {
-		return nil, p.failure.err
 	}
 	a := &attempt{done: make(chan struct{})}
 	if !p.client.spawn(func() { p.try(a, chain) }) {
@@ -75,25 +69,44 @@ func (p *sharedConn) begin(chain []endpoint) (*attempt, error) {
 	return a, nil
 }
 
-func finished(conn *connection) *attempt {
-	a := &attempt{done: make(chan struct{}), conn: conn}
-	close(a.done)
-	return a
-}
-
 func (p *sharedConn) try(a *attempt, chain []endpoint) {
-	a.conn, a.err = p.client.connect(p.endpoint, chain)
+	conn, err := p.client.connect(p.endpoint, chain)
 	p.mu.Lock()
-	p.attempt = nil
-	if a.err == nil {
-		p.conn = a.conn
+	defer p.mu.Unlock()
+	a.conn, a.err, a.ended = conn, err, time.Now()
+	if err == nil {
+		p.conn = conn
 		if p.closed {
-			a.conn.close(errClosed)
+			conn.close(errClosed)
 		}
 	}
-	p.failure = jumpFailure{a.err, time.Now()}
-	p.mu.Unlock()
 	close(a.done)
+}
+
+// usable reports whether another caller may use the attempt: it is under way, or
+// its connection is open. The sharedConn's mu is held.
+//
+// The failure of a jump host is also the answer for every host behind it that asks
+// soon after: a thousand of them don't wait for the same timeout one after the
+// other, and don't have sshd lock this machine out for a key that it refuses
+// (sshd_config(5), PerSourcePenalties).
+func (a *attempt) usable(jump bool) bool {
+	if a.ended.IsZero() {
+		return true
+	}
+	if a.err == nil {
+		return a.conn.alive()
+	}
+	var soon time.Duration
+	switch remote.ClassOf(a.err) {
+	case remote.Unreachable, remote.Timeout:
+		soon = time.Second
+	case remote.HostKey, remote.HostKeyChanged:
+		soon = 10 * time.Second
+	case remote.Auth:
+		soon = 2 * time.Minute
+	}
+	return jump && !errors.Is(a.err, remote.ErrBusy) && time.Since(a.ended) < soon && !remote.Outdated(a.err)
 }
 
 // disconnect ends the connection; the next command makes another one.
@@ -113,29 +126,6 @@ func (p *sharedConn) close() {
 	if p.conn != nil {
 		p.conn.close(errClosed)
 	}
-}
-
-// jumpFailure is how the last attempt to connect to a jump host ended. It is the
-// answer for every host behind the jump host that asks soon after: a thousand of
-// them don't wait for the same timeout one after the other, and don't have sshd
-// lock this machine out for a key that it refuses (sshd_config(5),
-// PerSourcePenalties).
-type jumpFailure struct {
-	err  error
-	time time.Time
-}
-
-func (f *jumpFailure) recent() bool {
-	var soon time.Duration
-	switch remote.ClassOf(f.err) {
-	case remote.Unreachable, remote.Timeout:
-		soon = time.Second
-	case remote.HostKey, remote.HostKeyChanged:
-		soon = 10 * time.Second
-	case remote.Auth:
-		soon = 2 * time.Minute
-	}
-	return f.err != nil && !errors.Is(f.err, remote.ErrBusy) && time.Since(f.time) < soon && !remote.Outdated(f.err)
 }
 
 // hop is the endpoint of a ProxyJump item, reached through the hops before it.
