@@ -18,10 +18,8 @@ type line struct {
 	place    Error // its file and number
 	keyword  string
 	words    []string
-	included []*file // of an Include
+	included [][]line // of an Include, by file
 }
-
-type file struct{ lines []line }
 
 // files are the configuration files, which are read again when one changes.
 type files struct {
@@ -31,8 +29,8 @@ type files struct {
 	mu      sync.Mutex
 	watched []string // files and folders that are checked for changes
 	seen    string   // the stamp of the watched files when they were read
-	tree    []*file
-	refused error // the first line that cannot be honoured
+	tree    [][]line // by file
+	refused error    // the first line that cannot be honoured
 
 	values map[string]raw // decoded values, by the text of the selected lines
 }
@@ -76,9 +74,7 @@ func (f *files) stamp() string {
 func (f *files) load() {
 	f.watched, f.tree, f.refused = nil, nil, nil
 	for _, r := range f.roots {
-		if loaded := f.read(r.path, r, 0); loaded != nil {
-			f.tree = append(f.tree, loaded)
-		}
+		f.tree = append(f.tree, f.read(r.path, r, 0))
 	}
 }
 
@@ -101,29 +97,25 @@ const (
 	maxSize  = 4 << 20
 )
 
-// read returns nil for a file that ssh would ignore.
-func (f *files) read(path string, r root, depth int) *file {
+// read returns no line of a file that ssh would ignore.
+func (f *files) read(path string, r root, depth int) []line {
 	f.watched = append(f.watched, path)
-	whole := Error{File: path}
 	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) && (depth > 0 || !r.must) {
-		return nil
-	}
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && (depth > 0 || !r.must):
+		return nil
 	case err != nil:
-		f.refuse(whole, err.Error())
-		return nil
 	case !info.Mode().IsRegular() && path != os.DevNull || info.Size() > maxSize || depth > maxDepth:
-		f.refuse(whole, "not a regular file of at most 4 MiB, or included too deeply")
-		return nil
+		err = errors.New("not a regular file of at most 4 MiB, or included too deeply")
 	case r.private && !trusted(info):
-		f.refuse(whole, "bad owner or permissions: it must be yours, and others must not be able to write to it")
-		return nil
+		err = errors.New("bad owner or permissions: it must be yours, and others must not be able to write to it")
 	}
-	content, err := os.ReadFile(path)
+	var content []byte
+	if err == nil {
+		content, err = os.ReadFile(path)
+	}
 	if err != nil {
-		f.refuse(whole, err.Error())
-		return nil
+		f.refuse(Error{File: path}, err.Error())
 	}
 	return f.parse(path, string(content), r, depth)
 }
@@ -134,8 +126,7 @@ func trusted(info fs.FileInfo) bool {
 	return ok && (stat.Uid == 0 || int(stat.Uid) == os.Getuid()) && info.Mode().Perm()&0o022 == 0
 }
 
-func (f *files) parse(path, content string, r root, depth int) *file {
-	parsed := &file{}
+func (f *files) parse(path, content string, r root, depth int) (parsed []line) {
 	number := 0
 	for text := range strings.Lines(content) {
 		number++
@@ -160,7 +151,7 @@ func (f *files) parse(path, content string, r root, depth int) *file {
 			f.refuse(l.place, problem)
 			continue
 		}
-		parsed.lines = append(parsed.lines, l)
+		parsed = append(parsed, l)
 	}
 	return parsed
 }
@@ -172,7 +163,7 @@ func (f *files) refuse(at Error, problem string) {
 	}
 }
 
-func (f *files) include(patterns []string, r root, depth int) (included []*file, problem string) {
+func (f *files) include(patterns []string, r root, depth int) (included [][]line, problem string) {
 	if len(patterns) == 0 {
 		return nil, "Include has no file"
 	}
@@ -196,9 +187,7 @@ func (f *files) include(patterns []string, r root, depth int) (included []*file,
 			if strings.HasPrefix(filepath.Base(name), ".") && !strings.HasPrefix(filepath.Base(pattern), ".") {
 				continue // the C library's glob leaves these out
 			}
-			if loaded := f.read(name, r, depth+1); loaded != nil {
-				included = append(included, loaded)
-			}
+			included = append(included, f.read(name, r, depth+1))
 		}
 	}
 	return included, ""

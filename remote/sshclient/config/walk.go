@@ -57,17 +57,17 @@ func (w *walk) preset() {
 	}
 }
 
-func (w *walk) all(tree []*file) {
-	for _, f := range tree {
-		w.file(f, true)
+func (w *walk) all(tree [][]line) {
+	for _, lines := range tree {
+		w.file(lines, true)
 	}
 }
 
 // file goes through a file. With may false, for an Include in a block that doesn't
 // apply, no line is selected.
-func (w *walk) file(f *file, may bool) {
+func (w *walk) file(lines []line, may bool) {
 	active := may
-	for _, l := range f.lines {
+	for _, l := range lines {
 		switch l.keyword {
 		case "host":
 			active = may && matchesAny(l.words, w.host)
