@@ -56,13 +56,9 @@ func Address(name string, port int) string {
 // lost its old key is reported as changed. Certificates are only requested where
 // an authority is known.
 func (db *DB) Algorithms(address string) []string {
-	known := db.known.HostKeyAlgorithms(address)
-	algorithms := make([]string, 0, len(known)+8)
-	for _, algorithm := range known {
-		if algorithm != ssh.KeyAlgoRSA && algorithm != ssh.CertAlgoRSAv01 { // their signatures are SHA-1
-			algorithms = append(algorithms, algorithm)
-		}
-	}
+	algorithms := slices.DeleteFunc(db.known.HostKeyAlgorithms(address), func(algorithm string) bool {
+		return algorithm == ssh.KeyAlgoRSA || algorithm == ssh.CertAlgoRSAv01 // their signatures are SHA-1
+	})
 	for _, algorithm := range ssh.SupportedAlgorithms().HostKeys {
 		if !strings.Contains(algorithm, "-cert-") && !slices.Contains(algorithms, algorithm) {
 			algorithms = append(algorithms, algorithm)
