@@ -14,9 +14,3 @@ type Peer struct {
 
 // Known says whether enough is known to compare machines.
 func (p Peer) Known() bool { return p.Address != "" && p.HostKey != "" }
-
-// Peers is an optional interface of a Runner, for the machine behind a host's name.
-type Peers interface {
-	// Peer is the machine of the host's last connection; false if there was none.
-	Peer(host Host) (Peer, bool)
-}

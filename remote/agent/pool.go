@@ -17,7 +17,8 @@ import (
 // Network is how hosts are reached; *sshclient.Client is one. It tries once.
 type Network interface {
 	remote.Runner
-	remote.Peers
+	// Peer is the machine of the host's last connection; false if there was none.
+	Peer(host remote.Host) (remote.Peer, bool)
 	// Probe finds out whether a host answers, without a login. The error wraps
 	// remote.ErrNoProbe where that can't be found out.
 	Probe(ctx context.Context, host remote.Host) error

@@ -28,25 +28,17 @@ func (readOnly) Execute(_ context.Context, host remote.Host, _ enforce.Report) (
 }
 
 func (r readOnly) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
-	devices, err := r.Run(ctx, host, smi(nvidiasmi.DevicesArgs()))
+	devices, err := smi(ctx, r, host, nvidiasmi.DevicesArgs(), nvidiasmi.ParseDevices)
 	if err != nil {
 		return nil, err
 	}
-	apps, err := r.Run(ctx, host, smi(nvidiasmi.AppsArgs()))
+	usage, err := smi(ctx, r, host, nvidiasmi.AppsArgs(), nvidiasmi.ParseApps)
 	if err != nil {
 		return nil, err
 	}
 	s := &snapshot.Snapshot{}
-	found, err := nvidiasmi.ParseDevices(devices.Stdout)
-	if err != nil {
-		return nil, &remote.Error{Class: remote.InvalidOutput, Err: err}
-	}
-	usage, err := nvidiasmi.ParseApps(apps.Stdout)
-	if err != nil {
-		return nil, &remote.Error{Class: remote.InvalidOutput, Err: err}
-	}
 	byUUID := make(map[snapshot.GPUUUID]snapshot.DeviceIndex)
-	for _, d := range found {
+	for _, d := range devices {
 		byUUID[d.UUID] = d.Index
 		s.Devices = append(s.Devices, snapshot.Device{
 			Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, UsedMemory: d.UsedMemory, Utilization: d.Utilization,
@@ -57,8 +49,16 @@ func (r readOnly) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 	return s, nil
 }
 
-func smi(args []string) remote.Command {
-	return remote.Command{Args: append([]string{"env", "LC_ALL=C", "GENV_BYPASS=1", "nvidia-smi"}, args...)}
+// smi runs nvidia-smi on a host and parses its output.
+func smi[T any](ctx context.Context, r readOnly, host remote.Host, args []string, parse func([]byte) (T, error)) (value T, err error) {
+	out, err := r.Run(ctx, host, remote.Command{Args: append([]string{"env", "LC_ALL=C", "GENV_BYPASS=1", "nvidia-smi"}, args...)})
+	if err != nil {
+		return value, err
+	}
+	if value, err = parse(out.Stdout); err != nil {
+		return value, &remote.Error{Class: remote.InvalidOutput, Err: err}
+	}
+	return value, nil
 }
 
 // processesOf gathers what each process uses; a device that is not known is

@@ -9,9 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-var _ remote.Peers = (*Client)(nil)
-
-// Peer implements remote.Peers, with the addresses of the connection itself.
+// Peer is the machine of the host's last connection, with the addresses of the
+// connection itself; false if there was none.
 func (c *Client) Peer(h remote.Host) (remote.Peer, bool) {
 	p := c.existing(h)
 	if p == nil {
