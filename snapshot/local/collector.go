@@ -67,16 +67,10 @@ func (c *Collector) cached() cache {
 	return c.cache
 }
 
-func (c *Collector) cacheDevices(list *deviceList) {
+func (c *Collector) update(change func(*cache)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cache.devices = list
-}
-
-func (c *Collector) cacheProcesses(p processCache) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cache.processes = p
+	change(&c.cache)
 }
 
 func (c *Collector) now() time.Time {

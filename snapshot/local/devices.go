@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -48,7 +49,7 @@ func (c *Collector) devicesFor(ctx context.Context, usage nvidiasmi.Usage) (*dev
 	if err != nil {
 		return nil, err
 	}
-	c.cacheDevices(l)
+	c.update(func(kept *cache) { kept.devices = l })
 	return l, nil
 }
 
@@ -115,19 +116,14 @@ func (l *deviceList) matches(registered []snapshot.Device) bool {
 // describe adds to the registered devices what only nvidia-smi knows, and the devices
 // that can't be registered.
 func (l *deviceList) describe(registered []snapshot.Device) []snapshot.Device {
-	place := make(map[snapshot.DeviceIndex]int, len(registered))
-	devices := append([]snapshot.Device(nil), registered...)
-	for i, d := range devices {
-		place[d.Index] = i
-	}
+	devices := slices.Clone(registered)
 	for _, d := range l.toRegister() {
-		i, ok := place[d.Index]
-		if !ok {
+		if known := snapshot.FindDevice(devices, d.Index); known != nil {
+			d.TotalMemory, d.Attachments = known.TotalMemory, known.Attachments
+			*known = d
+		} else {
 			devices = append(devices, d)
-			continue
 		}
-		d.TotalMemory, d.Attachments = devices[i].TotalMemory, devices[i].Attachments
-		devices[i] = d
 	}
 	return devices
 }

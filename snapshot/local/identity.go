@@ -27,7 +27,7 @@ type observation struct {
 // claim is the environment that a process's environ names.
 type claim struct {
 	eid     snapshot.EnvID
-	warning string
+	invalid error // why the environ names no valid one
 	of      programRun
 }
 
@@ -107,13 +107,10 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		PID: pid, EID: c.eid, Start: stat.Start, Name: text.Masked(h.Command(stat)),
 		EnvUnknown: environErr != nil, EnvOverwritten: errors.Is(environErr, proc.ErrOverwritten),
 	}}
-	for _, err := range []error{statErr, credentialsErr} {
+	for _, err := range []error{statErr, credentialsErr, c.invalid} {
 		if err != nil {
 			seen.warnings = append(seen.warnings, err.Error())
 		}
-	}
-	if c.warning != "" {
-		seen.warnings = append(seen.warnings, c.warning)
 	}
 	d, err := o.details(h, stat, credentials)
 	seen.process.Container, seen.process.Command = d.container, d.command
@@ -154,7 +151,7 @@ func readClaim(h *proc.Handle) (claim, error) {
 	}
 	c := claim{eid: snapshot.Claim(value)}
 	if c.eid == "" && value != "" {
-		c.warning = fmt.Sprintf("process %d has a %s that no environment can have: it is ignored", h.PID, snapshot.ClaimVariable)
+		c.invalid = fmt.Errorf("process %d has a %s that no environment can have: it is ignored", h.PID, snapshot.ClaimVariable)
 	}
 	return c, nil
 }

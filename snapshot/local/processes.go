@@ -36,33 +36,27 @@ func (c *Collector) observe(usage nvidiasmi.Usage, devices *deviceList, before p
 func (l *deviceList) attribute(usage nvidiasmi.Usage) ([]snapshot.Process, []string) {
 	var warnings []string
 	for _, gpu := range usage.NotListed {
-		warnings = append(warnings, fmt.Sprintf("the driver does not report which processes use %s: there may be any", nameOr(gpu, "a device")))
+		warnings = append(warnings, fmt.Sprintf("the driver does not report which processes use %s: there may be any", cmp.Or(gpu, "a device")))
 	}
-	byPID := map[snapshot.PID]map[snapshot.DeviceIndex]snapshot.Memory{}
+	byPID := map[snapshot.PID]*snapshot.Process{}
 	for _, app := range merge(usage.Apps) {
 		index, ok := l.index[app.GPU]
 		if !ok {
 			warnings = append(warnings, fmt.Sprintf("process %d uses %s, which nvidia-smi does not list: it is attributed to no device",
-				app.PID, nameOr(app.GPU, "a device without an id")))
+				app.PID, cmp.Or(app.GPU, "a device without an id")))
 			continue
 		}
 		if byPID[app.PID] == nil {
-			byPID[app.PID] = map[snapshot.DeviceIndex]snapshot.Memory{}
+			byPID[app.PID] = &snapshot.Process{PID: app.PID}
 		}
-		before, several := byPID[app.PID][index]
-		byPID[app.PID][index] = app.Memory
-		if several { // several MIG instances of one device
-			byPID[app.PID][index] = sum(before, app.Memory)
+		p := byPID[app.PID]
+		if used := p.Uses(index); used != nil { // several MIG instances of one device
+			used.Memory = sum(used.Memory, app.Memory)
+		} else {
+			p.Usage = append(p.Usage, snapshot.DeviceUsage{Index: index, Memory: app.Memory})
 		}
 	}
 	return sorted(byPID), warnings
-}
-
-func nameOr(gpu snapshot.GPUUUID, otherwise string) string {
-	if gpu == "" {
-		return otherwise
-	}
-	return string(gpu)
 }
 
 // merge combines several lines of a process on the same device or instance. They count
@@ -95,15 +89,11 @@ func sum(a, b snapshot.Memory) snapshot.Memory {
 	return snapshot.MiB(a.Bytes()>>20 + b.Bytes()>>20)
 }
 
-func sorted(byPID map[snapshot.PID]map[snapshot.DeviceIndex]snapshot.Memory) []snapshot.Process {
+func sorted(byPID map[snapshot.PID]*snapshot.Process) []snapshot.Process {
 	processes := make([]snapshot.Process, 0, len(byPID))
-	for pid, devices := range byPID {
-		p := snapshot.Process{PID: pid}
-		for index, memory := range devices {
-			p.Usage = append(p.Usage, snapshot.DeviceUsage{Index: index, Memory: memory})
-		}
+	for _, p := range byPID {
 		slices.SortFunc(p.Usage, func(a, b snapshot.DeviceUsage) int { return cmp.Compare(a.Index, b.Index) })
-		processes = append(processes, p)
+		processes = append(processes, *p)
 	}
 	slices.SortFunc(processes, func(a, b snapshot.Process) int { return cmp.Compare(a.PID, b.PID) })
 	return processes

@@ -31,7 +31,7 @@ func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 		return nil, err
 	}
 	processes, more := observer.resolve(seen, files.Environments, unusable(files))
-	c.cacheProcesses(observer.after)
+	c.update(func(kept *cache) { kept.processes = observer.after })
 	if files, err = c.reattach(ctx, processes, files); err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 		return nil, nil, context.Cause(ctx)
 	}
 	processes, more := observer.resolve(seen, files.Environments, cmp.Or(err, unusable(files)))
-	c.cacheProcesses(observer.after)
+	c.update(func(kept *cache) { kept.processes = observer.after })
 	if err != nil {
 		more = append(more, err.Error())
 	}

@@ -38,10 +38,7 @@ func (fs FS) NewAncestorFinder() *AncestorFinder {
 func (f *AncestorFinder) Ancestors(of Stat) ([]Ancestor, error) {
 	const attempts = 5
 	ancestors, err := f.walk(of)
-	for range attempts {
-		if !errors.Is(err, ErrGone) {
-			break
-		}
+	for i := 0; i < attempts && errors.Is(err, ErrGone); i++ {
 		clear(f.seen) // the children of the parent that ended have another one now
 		now, statErr := f.fs.Stat(of.PID)
 		if statErr != nil || now.Start != of.Start {

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -49,20 +50,16 @@ func ParseContainer(data []byte) string {
 
 // containerOf is the id that a cgroup's path names, or "".
 func containerOf(path []string) string {
+	parent := ""
 	for i, name := range path {
-		if id := containerID(name); id != "" {
-			return id
-		}
-		parent, child := "", ""
-		if i > 0 {
-			parent = path[i-1]
-		}
+		child := ""
 		if i+1 < len(path) {
 			child = path[i+1]
 		}
-		if id := systemContainer(parent, name, child); id != "" {
+		if id := cmp.Or(containerID(name), systemContainer(parent, name, child)); id != "" {
 			return id
 		}
+		parent = name
 	}
 	return ""
 }

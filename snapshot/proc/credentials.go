@@ -50,9 +50,7 @@ func (h *Handle) UID() (snapshot.UID, error) {
 }
 
 // UID is the real uid of one process.
-func (fs FS) UID(pid snapshot.PID) (snapshot.UID, error) {
-	return with(fs, pid, (*Handle).UID)
-}
+func (fs FS) UID(pid snapshot.PID) (snapshot.UID, error) { return with(fs, pid, (*Handle).UID) }
 
 var errStatus = errors.New("no uid in /proc/PID/status")
 

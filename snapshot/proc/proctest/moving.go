@@ -1,10 +1,6 @@
 package proctest
 
 import (
-	"bytes"
-	"os"
-	"strconv"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,18 +14,13 @@ type mmMap struct {
 	auxvSize, exeFD                                                   uint32
 }
 
-// EnvironMover returns what moves this process's environment to another place
-// each time, where there is none (PR_SET_MM_MAP of prctl(2), for which nobody
-// needs a privilege). The error is of a kernel that can't do it.
+// EnvironMover returns a function that moves this process's environment to another place
+// each time, where the memory is empty. It uses PR_SET_MM_MAP of prctl(2), which needs no
+// privilege. The error is that of a kernel without it.
 func EnvironMover() (move func() error, err error) {
-	stat, err := os.ReadFile("/proc/self/stat")
+	field, err := stat()
 	if err != nil {
 		return nil, err
-	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	field := func(n int) uint64 {
-		value, _ := strconv.ParseUint(fields[n-3], 10, 64)
-		return value
 	}
 	const room, size = 1 << 20, 4096
 	empty, err := unix.Mmap(-1, 0, room, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)

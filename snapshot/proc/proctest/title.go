@@ -9,20 +9,24 @@ import (
 	"strings"
 )
 
-// OverwriteEnviron does to this process what setproctitle does: it writes a
-// title over the environment that the process was started with, and NULs to the
-// end of it. A title that ends with "…" leaves the rest as it was.
+// stat returns the numeric fields of /proc/self/stat, with their numbers of proc(5).
+func stat() (field func(n int) uint64, err error) {
+	data, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	return func(n int) uint64 {
+		value, _ := strconv.ParseUint(fields[n-3], 10, 64) // the kernel writes numbers
+		return value
+	}, nil
+}
+
+// OverwriteEnviron does to this process what setproctitle does: it writes a title over
+// the environment with which the process was started, and NULs to the end of it. If the
+// title ends with "…", the rest is not changed.
 func OverwriteEnviron(title string) error {
-	stat, err := os.ReadFile("/proc/self/stat")
-	if err != nil {
-		return err
-	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	from, err := strconv.ParseInt(fields[50-3], 10, 64)
-	if err != nil {
-		return err
-	}
-	to, err := strconv.ParseInt(fields[51-3], 10, 64)
+	field, err := stat()
 	if err != nil {
 		return err
 	}
@@ -31,12 +35,12 @@ func OverwriteEnviron(title string) error {
 		return err
 	}
 	defer func() { _ = memory.Close() }()
-	data := make([]byte, to-from)
+	data := make([]byte, field(51)-field(50))
 	if title, ok := strings.CutSuffix(title, "…"); ok {
 		data = data[:copy(data, title)]
 	} else {
 		copy(data, title)
 	}
-	_, err = memory.WriteAt(data, from)
+	_, err = memory.WriteAt(data, int64(field(50)))
 	return err
 }

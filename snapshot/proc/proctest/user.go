@@ -11,12 +11,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// ordinaryUID is in a range that no distribution hands out.
+// ordinaryUID is in a range that no distribution assigns.
 const ordinaryUID = 60701
 
-// OrdinaryUser is a user who is not root, the test's own if it can be, with the
-// path of the test's program as that user can run it, and what starts it as that
-// user.
+// OrdinaryUser is a user who is not root, the test's own user if possible. It returns the
+// path of the test's program that this user can run, and the attributes to start it as
+// this user.
 func OrdinaryUser(t *testing.T) (uid snapshot.UID, program string, attr *syscall.SysProcAttr) {
 	exe, err := os.Executable()
 	require.NoError(t, err)
