@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 var (
@@ -126,7 +127,7 @@ func detaching(e snapshot.Environment, devices ...snapshot.DeviceIndex) enforce.
 // TestDetachOnDisk does it with the real ones, which another may change in
 // between.
 func TestDetachOnDisk(t *testing.T) {
-	store := state.New(t.TempDir(), state.StoreOptions{})
+	store := disk.New(t.TempDir(), disk.Options{})
 	mine := environment("7", snapshot.UID(os.Getuid()), "raz")
 	require.NoError(t, store.Update(context.Background(), func(b *state.Files) error {
 		b.Environments = []snapshot.Environment{mine}

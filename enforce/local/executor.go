@@ -26,7 +26,7 @@ type Inspector interface {
 	Environments(ctx context.Context) (environments []snapshot.Environment, warnings []string, err error)
 }
 
-// StateFiles are this machine's state files; *state.Store is one.
+// StateFiles are this machine's state files; *disk.Store is one.
 type StateFiles interface {
 	// Update passes the content of the state files to change under their lock, and
 	// writes what is different afterwards. After an error nothing was written.

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 // lists is an nvidia-smi that lists one process.
@@ -70,7 +71,7 @@ func TestSnapshotAndVerificationAgree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			uid, shell, job, wait := shellWithJob(t)
-			store := state.New(filepath.Join(t.TempDir(), "state"), state.StoreOptions{})
+			store := disk.New(filepath.Join(t.TempDir(), "state"), disk.Options{})
 			register := func(registered bool) {
 				require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 					b.Environments = nil

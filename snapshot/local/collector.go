@@ -18,7 +18,7 @@ type SMI interface {
 	List(ctx context.Context) ([]nvidiasmi.ListedGPU, error)
 }
 
-// StateFiles are the state files; *state.Store implements it.
+// StateFiles are the state files; *disk.Store implements it.
 type StateFiles interface {
 	// Read returns the contents of the state files after a cleanup. With
 	// state.ErrNoDevices the environments are still valid.

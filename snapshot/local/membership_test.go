@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 // member is what is expected of process 100, the child of shell 50, the child of
@@ -144,7 +145,7 @@ func TestProcessesWithoutStateFiles(t *testing.T) {
 	} {
 		m := newMachine(t)
 		m.finder(environ, 1001, 1001, 1001)
-		m.files.err = state.ErrCorrupt
+		m.files.err = disk.ErrCorrupt
 		processes, warnings, err := m.Processes(t.Context())
 		require.NoError(t, err)
 		p := processes[0]

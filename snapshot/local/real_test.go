@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 // sleeper starts a process that ends with the test.
@@ -38,7 +39,7 @@ func sleeper(t testing.TB, env ...string) snapshot.PID {
 
 // realMachine is this machine with state of its own, and a program in the place of
 // nvidia-smi that lists the given processes, each with 100 MiB on GPU 0.
-func realMachine(t testing.TB, pids ...snapshot.PID) (*local.Collector, *state.Store) {
+func realMachine(t testing.TB, pids ...snapshot.PID) (*local.Collector, *disk.Store) {
 	t.Helper()
 	dir := t.TempDir()
 	body := "#!/bin/sh\ncase $1 in\n--query-gpu=*) echo '0, GPU-0, 81559, 100, 7, H100' ;;\n--query-compute-apps=*) :\n"
@@ -47,7 +48,7 @@ func realMachine(t testing.TB, pids ...snapshot.PID) (*local.Collector, *state.S
 	}
 	path := filepath.Join(dir, "nvidia-smi")
 	require.NoError(t, os.WriteFile(path, []byte(body+";;\n*) exit 2 ;;\nesac\n"), 0o755))
-	store := state.New(filepath.Join(dir, "state"), state.StoreOptions{})
+	store := disk.New(filepath.Join(dir, "state"), disk.Options{})
 	return &local.Collector{SMI: nvidiasmi.New(nvidiasmi.Exec{Path: path}, time.Minute), StateFiles: store}, store
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
-	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 func uid(n snapshot.UID) *snapshot.UID { return &n }
@@ -58,8 +58,8 @@ func TestASourceThatFailsIsNotAnEmptyMachine(t *testing.T) {
 	for name, row := range map[string]struct{ smi, files, want error }{
 		"nvidia-smi":      {smi: nvidiasmi.ErrHung, want: nvidiasmi.ErrHung},
 		"no devices":      {smi: nvidiasmi.ErrNoDevices, want: nvidiasmi.ErrNoDevices},
-		"the state files": {files: state.ErrCorrupt, want: state.ErrCorrupt},
-		"the lock":        {files: state.ErrBusy, want: state.ErrBusy},
+		"the state files": {files: disk.ErrCorrupt, want: disk.ErrCorrupt},
+		"the lock":        {files: disk.ErrBusy, want: disk.ErrBusy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
@@ -157,11 +157,11 @@ func TestPartsOfASnapshotAskForLess(t *testing.T) {
 
 func TestPartsFailAsAWhole(t *testing.T) {
 	m := newMachine(t)
-	m.files.err, m.smi.err = state.ErrCorrupt, nvidiasmi.ErrNoDriver
+	m.files.err, m.smi.err = disk.ErrCorrupt, nvidiasmi.ErrNoDriver
 	_, _, err := m.Environments(t.Context())
-	require.ErrorIs(t, err, state.ErrCorrupt)
+	require.ErrorIs(t, err, disk.ErrCorrupt)
 	_, _, err = m.Devices(t.Context())
-	require.ErrorIs(t, err, state.ErrCorrupt)
+	require.ErrorIs(t, err, disk.ErrCorrupt)
 	_, _, err = m.Processes(t.Context())
 	require.ErrorIs(t, err, nvidiasmi.ErrNoDriver)
 	m.files.err, m.files.Devices = nil, nil

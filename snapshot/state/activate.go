@@ -28,7 +28,7 @@ func (f *Files) Activate(a Activation) error {
 	if err := a.check(); err != nil {
 		return err
 	}
-	if f.foreign && a.PID != 0 {
+	if f.Foreign && a.PID != 0 {
 		return fmt.Errorf("%w: this process is in another PID namespace than the state folder, where its PID %d is another process: set GENV_TMPDIR to a folder of this container's own", ErrRequest, a.PID)
 	}
 	if other := f.elsewhere(a); other != nil {
@@ -120,7 +120,7 @@ func (f *Files) DeactivateKernel(id string) snapshot.EnvID {
 func (f *Files) afterLeaving(env *snapshot.Environment, leaving snapshot.PID) snapshot.EnvID {
 	eid := env.EID
 	f.registerSuccessors(env, leaving)
-	f.remove(isEmpty)
+	f.RemoveEmpty(nil)
 	return eid
 }
 

@@ -185,7 +185,7 @@ func (a Conflict) String() string {
 // devices if index is nil.
 func (f *Files) conflicts(eid snapshot.EnvID, index *snapshot.DeviceIndex) []Conflict {
 	var list []Conflict
-	environments := f.byID()
+	environments := f.ByID()
 	for i := range f.Devices {
 		d := &f.Devices[i]
 		if index != nil && d.Index != *index {

@@ -3,27 +3,14 @@ package state
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Errors that callers distinguish with errors.Is.
 var (
-	// ErrCorrupt is wrapped if a state file can't be decoded. The file is left
-	// unchanged, and a copy is kept: see CorruptError. Only Store.ResetEnvironments
-	// and Store.ResetDevices replace it.
-	ErrCorrupt = errors.New("state is corrupt")
-	// ErrLost is wrapped if a state file is missing although root has a copy, which
-	// only root's genv restores.
-	ErrLost = errors.New("state is lost")
-	// ErrUnsafe is wrapped if a state file is a link, a FIFO, too large or anything
-	// else that genv does not create. It was not read.
-	ErrUnsafe = errors.New("unsafe state file")
-	// ErrBusy is wrapped if a lock could not be taken in time: see BusyError.
-	ErrBusy = errors.New("state is locked")
 	// ErrNoDevices says that there is no devices.json yet: call nvidia-smi, without any
-	// lock, and pass its devices to Store.RegisterDevices.
+	// lock, and pass its devices to store.Store.RegisterDevices.
 	ErrNoDevices = errors.New("the devices of this host are not registered yet")
 	// ErrUnavailable is wrapped if requested devices have no room or don't exist: see
 	// TooManyError, TakenError and NoDeviceError.
@@ -37,50 +24,6 @@ var (
 	// ErrActive says that a process is already in another environment.
 	ErrActive = errors.New("already in an active environment")
 )
-
-// CorruptError names a corrupt file, the cause, and the copy of the file. It wraps
-// ErrCorrupt and the cause.
-type CorruptError struct {
-	Path  string
-	Copy  string // empty if no copy could be written
-	Cause error
-}
-
-func (e *CorruptError) Error() string {
-	kept := "no copy of it could be kept"
-	if e.Copy != "" {
-		kept = "a copy is kept as " + e.Copy
-	}
-	return fmt.Sprintf("%s: %v: %v; it was left as it is and %s: ask root to run `genv envs`, which restores it from root's copy if there is one, or to start over with --reset",
-		e.Path, ErrCorrupt, e.Cause, kept)
-}
-
-// Unwrap makes errors.Is find ErrCorrupt and the cause.
-func (e *CorruptError) Unwrap() []error { return []error{ErrCorrupt, e.Cause} }
-
-// BusyError says that a lock could not be taken in time, and which process holds it. It
-// wraps ErrBusy and the context's error.
-type BusyError struct {
-	Path   string
-	Waited time.Duration
-	Holder *Holder // nil if unknown
-	Cause  error
-}
-
-func (e *BusyError) Error() string {
-	return fmt.Sprintf("%s; gave up after %v: wait for it to end, or ask its owner", e.held(), e.Waited.Round(time.Millisecond))
-}
-
-func (e *BusyError) held() string {
-	holder := "a process that cannot be seen from here"
-	if e.Holder != nil {
-		holder = e.Holder.String()
-	}
-	return fmt.Sprintf("%s is held by %s", e.Path, holder)
-}
-
-// Unwrap makes errors.Is find ErrBusy and the context's error.
-func (e *BusyError) Unwrap() []error { return []error{ErrBusy, e.Cause} }
 
 // TooManyError says that more devices were requested than exist, or than have room. It
 // wraps ErrUnavailable.

@@ -12,9 +12,9 @@ import (
 type Files struct {
 	Environments []snapshot.Environment
 	// Devices is nil as long as there is no devices.json, which does not mean a
-	// host without devices: see ErrNoDevices and Store.RegisterDevices.
+	// host without devices: see ErrNoDevices.
 	Devices []snapshot.Device
-	// Warnings are problems that a Store noticed and worked around, one line each.
+	// Warnings are problems that were noticed and worked around, one line each.
 	// They are never written to a file.
 	Warnings []string
 	// LivenessUnknown says that the PIDs in the files belong, or may belong, to
@@ -26,11 +26,13 @@ type Files struct {
 	// that attachments made since root's copy was taken are still missing.
 	DevicesNotSaved bool
 
-	foreign    bool // root's note says that the PIDs belong to another namespace than ours
+	// Foreign says that the PIDs are known to belong to another PID namespace.
+	Foreign bool
+	// FindSuccessors lists the processes that still run in an environment when its
+	// last registered process leaves it; nil if that is unknown.
+	FindSuccessors func(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID
+
 	successors map[snapshot.EnvID][]snapshot.PID
-	// findSuccessors lists the processes that still run in an environment when one
-	// leaves it. It is nil outside a Store.
-	findSuccessors func(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID
 }
 
 // Successors are the processes that Deactivate registered in an environment in
@@ -40,10 +42,10 @@ func (f *Files) Successors(eid snapshot.EnvID) []snapshot.PID { return f.success
 // registerSuccessors registers the processes that still run in an environment
 // after its last registered process has left.
 func (f *Files) registerSuccessors(env *snapshot.Environment, leaving snapshot.PID) {
-	if f.findSuccessors == nil || !isEmpty(env) {
+	if f.FindSuccessors == nil || !isEmpty(env) {
 		return
 	}
-	if env.PIDs = f.findSuccessors(env, leaving); len(env.PIDs) == 0 {
+	if env.PIDs = f.FindSuccessors(env, leaving); len(env.PIDs) == 0 {
 		return
 	}
 	if f.successors == nil {
@@ -55,13 +57,29 @@ func (f *Files) registerSuccessors(env *snapshot.Environment, leaving snapshot.P
 // isEmpty says whether no process and no Jupyter kernel is registered.
 func isEmpty(env *snapshot.Environment) bool { return len(env.PIDs) == 0 && len(env.KernelIDs) == 0 }
 
+// RemoveEmpty removes the environments in which no process and no kernel is registered,
+// unless they are to be kept, and the attachments of environments that do not exist.
+func (f *Files) RemoveEmpty(keep map[snapshot.EnvID]bool) {
+	f.Environments = without(f.Environments, func(e snapshot.Environment) bool { return isEmpty(&e) && !keep[e.EID] })
+	registered := f.ByID()
+	for i := range f.Devices {
+		d := &f.Devices[i]
+		d.Attachments = without(d.Attachments, func(a snapshot.Attachment) bool { return registered[a.EID] == nil })
+	}
+}
+
+// without is slices.DeleteFunc that leaves its argument unchanged.
+func without[T any](items []T, remove func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(items), remove)
+}
+
 // Environment returns the registered environment with an id, or nil.
 func (f *Files) Environment(eid snapshot.EnvID) *snapshot.Environment {
 	return snapshot.FindEnvironment(f.Environments, eid)
 }
 
-// byID indexes the environments: any user can register many thousands of them.
-func (f *Files) byID() map[snapshot.EnvID]*snapshot.Environment {
+// ByID indexes the environments: any user can register many thousands of them.
+func (f *Files) ByID() map[snapshot.EnvID]*snapshot.Environment {
 	environments := make(map[snapshot.EnvID]*snapshot.Environment, len(f.Environments))
 	for i := range slices.Backward(f.Environments) { // of two with the same id the first counts
 		environments[f.Environments[i].EID] = &f.Environments[i]
@@ -125,7 +143,8 @@ func (f *Files) CheckOwner(eid snapshot.EnvID, uid snapshot.UID) error {
 	return nil
 }
 
-func (f *Files) warn(format string, args ...any) {
+// Warn adds a warning.
+func (f *Files) Warn(format string, args ...any) {
 	f.Warnings = append(f.Warnings, fmt.Sprintf(format, args...))
 }
 

@@ -1,12 +1,8 @@
 package state_test
 
 import (
-	"context"
-	"flag"
+	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,9 +15,9 @@ import (
 // is done to the state files can be written and read again, and no device is given
 // away twice.
 func FuzzFiles(f *testing.F) {
-	envs, err := os.ReadFile(filepath.Join(recorded, "envs.json"))
+	envs, err := os.ReadFile("../testdata/genv-1.4.3/state/envs.json")
 	require.NoError(f, err)
-	devices, err := os.ReadFile(filepath.Join(recorded, "devices.json"))
+	devices, err := os.ReadFile("../testdata/genv-1.4.3/state/devices.json")
 	require.NoError(f, err)
 	f.Add(envs, devices, "9", 2, 0, "4g", int32(77))
 	f.Add([]byte(`{"envs": [`+one+`]}`), []byte(`{"devices": []}`), "1", 0, 3, "", int32(1))
@@ -57,98 +53,54 @@ func FuzzFiles(f *testing.F) {
 }
 
 func decodeFiles(envs, devices []byte) (files state.Files, ok bool) {
-	var err error
-	if files.Environments, err = snapshot.DecodeEnvironments(envs); err != nil {
-		return files, false
-	}
-	files.Devices, err = snapshot.DecodeDevices(devices)
-	return files, err == nil
+	ok = files.Decode(state.Envs, envs) == nil && files.Decode(state.Devices, devices) == nil
+	return files, ok
 }
 
 // again writes the state files and reads them back.
 func again(t *testing.T, files *state.Files) {
 	t.Helper()
-	envs, err := snapshot.EncodeEnvironments(files.Environments)
+	envs, err := files.Encode(state.Envs)
 	require.NoError(t, err)
-	devices, err := snapshot.EncodeDevices(files.Devices)
+	devices, err := files.Encode(state.Devices)
 	require.NoError(t, err)
 	_, ok := decodeFiles(envs, devices)
 	require.True(t, ok, "%s\n%s", envs, devices)
 }
 
-// FuzzStateFiles lets a folder hold any two files: they are read, or they are
-// refused and left as they are.
-func FuzzStateFiles(f *testing.F) {
-	envs, err := os.ReadFile(filepath.Join(recorded, "envs.json"))
-	require.NoError(f, err)
-	f.Add(envs, []byte(`{"boot_id": "x", "start_times": {"25936": 1}}`))
-	f.Add([]byte(`{"envs": [`), []byte(`{`))
-	shortenQuickly(f)
-	f.Fuzz(func(t *testing.T, envs, identities []byte) {
-		dir := memoryDir(t)
-		put(t, dir, "envs.json", string(envs))
-		put(t, dir, "devices.json", `{"devices": []}`)
-		put(t, dir, "genv.identities.json", string(identities))
-		store, ctx := impatient(t, dir)
-		_, err := store.ReadRaw(ctx)
-		if err != nil {
-			require.ErrorIs(t, err, state.ErrCorrupt)
+const one = `{"eid":"1","uid":1,"creation":"20/11/2026 21:10:33","username":null,` +
+	`"config":{"name":null,"gpu_memory":null,"gpus":null},"pids":[1],"kernel_ids":[]}`
+
+// exclusive says which device has more attachments than fit.
+func exclusive(b *state.Files) error {
+	for _, d := range b.Devices {
+		room, whole := d.TotalMemory.Bytes(), 0
+		for _, a := range d.Attachments {
+			room -= a.GPUMemory.Bytes()
+			if !a.GPUMemory.Known() {
+				whole++
+			}
 		}
-		store, ctx = impatient(t, dir)
-		_, again := store.Read(ctx)
-		require.Equal(t, err == nil, again == nil)
-		if err != nil {
-			require.Equal(t, string(envs), readFile(t, filepath.Join(dir, "envs.json")))
+		if room < 0 || (whole > 0 && len(d.Attachments) > 1) {
+			return fmt.Errorf("device %d is attached twice: %v", d.Index, d.Attachments)
 		}
-	})
+	}
+	return nil
 }
 
-// memoryDir is a folder in memory where the machine has one: on a disk a case
-// would spend its time waiting for fsync.
-func memoryDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "genv-test-")
+func at(text string) snapshot.Date {
+	d, err := snapshot.ParseDate("20/11/2026 " + text)
 	if err != nil {
-		return t.TempDir()
+		panic(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
+	return d
 }
 
-// shortenQuickly has Go try little to shorten each new input, unless the command
-// line says how much: by default it takes up to a minute, in which no case counts.
-func shortenQuickly(f *testing.F) {
-	f.Helper()
-	const name = "test.fuzzminimizetime"
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
-	if !given {
-		require.NoError(f, flag.Set(name, "10x"))
+// gpus are n devices of 80 GiB without attachments.
+func gpus(n int) []snapshot.Device {
+	devices := make([]snapshot.Device, n)
+	for i := range devices {
+		devices[i] = snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MustMemory("81920mi")}
 	}
-}
-
-// impatient is a Store, and a context to use it with, that reads a corrupt file
-// once: it would pause 40 ms between its attempts, and most cases are corrupt.
-func impatient(t *testing.T, dir string) (*state.Store, context.Context) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(cancel)
-	store := everyoneLives(dir)
-	store.OnStep(func(step string) {
-		if strings.HasPrefix(step, "unreadable ") {
-			cancel()
-		}
-	})
-	return store, ctx
-}
-
-func FuzzLockOwner(f *testing.F) {
-	f.Add("1: FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF\n")
-	f.Add("1: -> FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF\n")
-	f.Fuzz(func(t *testing.T, locks string) {
-		if pid := state.LockOwner(locks, 1, 131); pid != 0 {
-			require.Contains(t, locks, "FLOCK")
-			require.Contains(t, locks, strconv.Itoa(max(pid, -pid)))
-		}
-	})
+	return devices
 }

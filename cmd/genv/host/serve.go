@@ -15,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 // gcPercentServed makes the garbage collector run rarely: there is little garbage, and
@@ -48,7 +48,7 @@ func (p *program) usageServe(c *cli.Context) error {
 	}
 	host := p.openHost()
 	host.Machine.DeviceListTTL = devicesFor
-	host.Machine.StateFiles = state.NewCache(host.Store)
+	host.Machine.StateFiles = disk.NewCache(host.Store)
 	debug.SetGCPercent(gcPercentServed)
 	server := &agent.Server{
 		Token: c.String("token"), Idle: idle, Handler: &agent.Answers{Backend: served{host}},

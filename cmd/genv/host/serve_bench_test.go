@@ -14,7 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 // BenchmarkUnchangedSnapshot is what `genv usage serve` does when nothing
@@ -35,7 +35,7 @@ func BenchmarkUnchangedSnapshot(b *testing.B) {
 	environ := map[string]string{"GENV_TMPDIR": machine.State, "PATH": machine.Bin()}
 	p := &program{command.Program{In: os.Stdin, Getenv: func(key string) string { return environ[key] }, Now: time.Now}}
 	host := p.openHost()
-	host.Machine.DeviceListTTL, host.Machine.StateFiles = devicesFor, state.NewCache(host.Store)
+	host.Machine.DeviceListTTL, host.Machine.StateFiles = devicesFor, disk.NewCache(host.Store)
 	s := &agent.Answers{Backend: served{host}}
 	ask := func(revision uint64) (answer agent.SnapshotAnswer) {
 		body, err := json.Marshal(agent.SnapshotRequest{Revision: revision})

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 const (
@@ -76,7 +76,7 @@ func (n *userNames) lookUp(ctx context.Context, uid snapshot.UID) (snapshot.User
 		getent = runGetent
 	}
 	var failed error
-	users := state.Users{Getent: func(ctx context.Context, id string) ([]byte, error) {
+	users := disk.Users{Getent: func(ctx context.Context, id string) ([]byte, error) {
 		line, err := getent(ctx, id)
 		if !noSuchUser(err) {
 			failed = err

@@ -4,24 +4,24 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
-	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 // Host is this machine as a GPU host.
 type Host struct {
 	Machine *local.Collector
-	Store   *state.Store
+	Store   *disk.Store
 	// SharedAccount: see command.Program.
 	SharedAccount bool
 }
 
 // Open is this machine with its state files. Nothing is read yet.
 func Open(p command.Program) *Host {
-	options := state.StoreOptions{Now: p.Now, RootDir: state.RootDir(p.Getenv), Username: state.Users{}.Username}
+	options := disk.Options{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: disk.Users{}.Username}
 	if p.SharedAccount {
 		options.Username = nil
 	}
-	store := state.New(state.Dir(p.Getenv), options)
+	store := disk.New(disk.Dir(p.Getenv), options)
 	smi := nvidiasmi.New(smiInPath{p.Getenv}, smiTimeout)
 	return &Host{Machine: &local.Collector{SMI: smi, StateFiles: store, Now: p.Now}, Store: store, SharedAccount: p.SharedAccount}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
-	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 // smiTimeout is how long nvidia-smi may take: without persistence mode it takes up to
@@ -34,7 +34,7 @@ func smiLock(getenv func(string) string, uid int, path string) string {
 	if program, err := filepath.EvalSymlinks(path); err == nil {
 		path = program
 	}
-	key := sha256.Sum256([]byte(path + "\x00" + filepath.Clean(state.Dir(getenv))))
+	key := sha256.Sum256([]byte(path + "\x00" + filepath.Clean(disk.Dir(getenv))))
 	return filepath.Join(dir, "nvidia-smi."+hex.EncodeToString(key[:8])+".lock")
 }
 

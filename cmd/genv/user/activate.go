@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 func (p *program) activateCommand() *cli.Command {
@@ -79,7 +80,7 @@ func (w *person) identify(ctx context.Context, a *state.Activation) error {
 		}
 		a.UID = owner
 	}
-	a.Username = state.Users{}.Username(ctx, a.UID)
+	a.Username = disk.Users{}.Username(ctx, a.UID)
 	return nil
 }
 

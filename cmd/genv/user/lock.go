@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -63,7 +63,7 @@ func (p *program) lockDevices(ctx context.Context, who *person, devices []snapsh
 	soon, cancel := context.WithTimeout(ctx, silentWait)
 	defer cancel()
 	release, err = who.Store.LockDevices(soon, devices)
-	var busy *state.BusyError
+	var busy *disk.BusyError
 	if !errors.As(err, &busy) || ctx.Err() != nil {
 		return release, err
 	}
@@ -73,7 +73,7 @@ func (p *program) lockDevices(ctx context.Context, who *person, devices []snapsh
 	}
 	fmt.Fprintln(p.Err, text.PrintableLines(fmt.Sprintf("genv: waiting for %s, which is held by %s", busy.Path, holder)))
 	release, err = who.Store.LockDevices(ctx, devices)
-	if again := (*state.BusyError)(nil); errors.As(err, &again) && again.Waited == 0 {
+	if again := (*disk.BusyError)(nil); errors.As(err, &again) && again.Waited == 0 {
 		return nil, busy // interrupted before the second attempt: the first one knows the holder
 	}
 	return release, err

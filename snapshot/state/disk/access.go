@@ -1,0 +1,141 @@
+package disk
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// note says to which boot and namespaces the PIDs in a state folder belong.
+type note struct {
+	Path   string `json:"path"`
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
+	BootID string `json:"boot_id"`
+	Namespaces
+}
+
+// sameFolder says whether two notes are about the same folder.
+func (n note) sameFolder(o *note) bool { return n.Device == o.Device && n.Inode == o.Inode }
+
+// access is what this genv may do with a state folder.
+type access struct {
+	// mayClean says that the PIDs in the files belong to our own namespaces, so that
+	// what has ended may be removed. If it is false, warning says why.
+	mayClean bool
+	warning  string
+	// foreign says that root's note names another PID namespace.
+	foreign bool
+	// root is the folder of root's notes about this folder, or nil. writable says
+	// that this genv keeps the notes up to date.
+	root     *folder.Folder
+	writable bool
+}
+
+func (a *access) close() {
+	if a.root != nil {
+		a.root.Close()
+	}
+}
+
+// accessTo finds out what this genv may do with the open state folder, and updates
+// root's notes about it. With force, root claims the folder for its own namespaces
+// whatever the notes say.
+func (s *Store) accessTo(dir *folder.Folder, force bool) access {
+	if s.rootDir == "" {
+		return access{mayClean: true}
+	}
+	denied := func(why string) access {
+		return access{warning: fmt.Sprintf("%s: nothing was cleaned up, since it is not known whether its processes live: %s", dir.Path, why)}
+	}
+	st, err := dir.Status()
+	if err != nil {
+		return denied(err.Error())
+	}
+	root, err := s.openRoot()
+	if err != nil {
+		return denied(err.Error())
+	}
+	now := note{Path: s.path(), Device: st.Dev, Inode: st.Ino, BootID: s.system.BootID(), Namespaces: s.system.Namespaces()}
+	outside, inside := now.ofSameBoot(readNote(root, rootNote)), now.ofSameBoot(readNote(dir, folderNote))
+	writable := root != nil && root.IsOurs()
+	why := now.refusal(outside, inside, writable, rootDevice(s.rootDir))
+	if why != "" && !(force && writable && now.known()) {
+		a := denied(why)
+		a.root, a.foreign = root, outside != nil && now.known() && outside.PID != now.PID
+		return a
+	}
+	if writable {
+		writable = writeNote(root, rootNote, now, 0o644) == nil
+		_ = writeNote(dir, folderNote, now, folder.SharedMode) // without it, a container only knows less
+	}
+	return access{mayClean: true, root: root, writable: writable}
+}
+
+// ofSameBoot drops a note of another boot, which says nothing about this one.
+func (n note) ofSameBoot(o *note) *note {
+	if o == nil || o.BootID != n.BootID {
+		return nil
+	}
+	return o
+}
+
+// resetHint is the next step when the notes name another PID namespace.
+const resetHint = "; where no other machine or container uses it, `sudo genv envs --reset` starts it over for this one"
+
+// refusal says why the PIDs in the files may not belong to our namespaces, or "".
+// Only root's note, which is outside the folder, can allow. The note inside, which
+// any user may write, can only forbid; and it can't forbid root anything in the
+// initial namespaces or in those of root's note. rootDevice is that of the file system
+// of root's notes; 0 if unknown.
+func (n note) refusal(outside, inside *note, isRoot bool, rootDevice uint64) string {
+	ours := outside != nil && n.sameFolder(outside)
+	switch {
+	case !n.known():
+		return "/proc doesn't show the namespaces of this process"
+	case ours && outside.Namespaces == n.Namespaces:
+		return ""
+	case ours, outside != nil && outside.Namespaces != n.Namespaces && !n.initial():
+		return fmt.Sprintf("they belong to PID namespace %d, and this is %d"+resetHint, outside.PID, n.PID)
+	case isRoot && (n.initial() || outside != nil):
+		return "" // a user who replaces the folder may write any note into it
+	case inside != nil && inside.Namespaces != n.Namespaces && n.sameFolder(inside):
+		return fmt.Sprintf("they belong to PID namespace %d, as %s says, and this is %d"+resetHint, inside.PID, folderNote, n.PID)
+	case n.initial():
+		return ""
+	case !isRoot:
+		return "this is not the initial PID namespace, and root's genv has not run here yet: have root run `genv envs` once"
+	case rootDevice == 0 || rootDevice != n.Device:
+		return "this is not the initial PID namespace, and the folder is not on this container's own file system" + resetHint
+	}
+	return ""
+}
+
+// readNote returns nil if there is no readable note.
+func readNote(dir *folder.Folder, name string) *note {
+	if dir == nil {
+		return nil
+	}
+	data, _, err := dir.Read(name, maxNote)
+	if err != nil {
+		return nil
+	}
+	return parseNote(data)
+}
+
+func parseNote(data []byte) *note {
+	var n note
+	if json.Unmarshal(data, &n) != nil || !n.known() {
+		return nil
+	}
+	return &n
+}
+
+// writeNote writes a note if it differs from the existing one.
+func writeNote(dir *folder.Folder, name string, n note, mode uint32) error {
+	if old := readNote(dir, name); old != nil && *old == n {
+		return nil
+	}
+	return dir.PutJSON(name, n, mode, true)
+}

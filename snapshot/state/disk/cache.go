@@ -1,0 +1,126 @@
+package disk
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// Cache is a Store for a caller that reads the state files again and again: while
+// the files are unchanged and the processes in them live, Read returns what it read
+// before, without the lock. It is safe for concurrent use.
+type Cache struct {
+	*Store
+
+	mu   sync.Mutex
+	last reading
+}
+
+// reading is a result of Read, and what it depends on.
+type reading struct {
+	valid     bool
+	at        time.Time
+	versions  versions
+	processes map[snapshot.PID]ProcessStatus
+	files     state.Files
+}
+
+// versions identify the contents of both state files; the zero value is unknown.
+type versions [len(stateFiles)]version
+
+// version identifies the content of a file. Its owner can set the time of the last
+// change, but not the time at which the kernel recorded that.
+type version struct {
+	device   uint64
+	recorded int64
+	stamp
+}
+
+// NewCache returns a Cache of a store.
+func NewCache(s *Store) *Cache { return &Cache{Store: s} }
+
+// minAge is how old a file must be to be cached: one that is written twice within a
+// tick of the file system's clock, with the same length, looks unchanged.
+const minAge = 2 * time.Second
+
+// maxCacheTime bounds how long a change that is not noticed has no effect.
+const maxCacheTime = time.Minute
+
+// Read is Store.Read. The caller may change the lists that it returns.
+func (c *Cache) Read(ctx context.Context) (state.Files, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.upToDate() {
+		return c.last.copy(), nil
+	}
+	next := reading{at: time.Now(), processes: map[snapshot.PID]ProcessStatus{}}
+	var err error
+	next.files, next.versions, err = c.read(ctx)
+	next.valid = err == nil && len(next.files.Warnings) == 0 && next.versions.cacheable(c.now())
+	for i := range next.files.Environments {
+		e := &next.files.Environments[i]
+		next.valid = next.valid && len(e.KernelIDs) == 0 // no PID says whether these live
+		for _, pid := range e.PIDs {
+			next.processes[pid] = c.system.Process(pid)
+		}
+	}
+	c.last = next
+	return c.last.copy(), err
+}
+
+// upToDate says whether Store.Read would return what was read last.
+func (c *Cache) upToDate() bool {
+	if !c.last.valid || time.Since(c.last.at) > maxCacheTime || versionsIn(c.dir) != c.last.versions {
+		return false
+	}
+	for pid, was := range c.last.processes {
+		if now := c.system.Process(pid); !was.same(now) {
+			return false
+		}
+	}
+	return true
+}
+
+// same says whether both are the same living process.
+func (p ProcessStatus) same(o ProcessStatus) bool {
+	return p.Liveness == Alive && o.Liveness == Alive && p.Start == o.Start &&
+		p.Owner != nil && o.Owner != nil && *p.Owner == *o.Owner
+}
+
+// versionsIn identifies the state files in a folder, following no link. The result is
+// unknown if one is missing.
+func versionsIn(dir string) (v versions) {
+	for i, file := range stateFiles {
+		var st unix.Stat_t
+		if unix.Lstat(dir+"/"+file.String(), &st) != nil {
+			return versions{}
+		}
+		v[i] = version{device: st.Dev, recorded: st.Ctim.Nano(), stamp: stampOf(&st)}
+	}
+	return v
+}
+
+// cacheable says whether a later change of the files will change their versions.
+func (v versions) cacheable(now time.Time) bool {
+	for _, file := range v {
+		if now.Sub(time.Unix(0, file.recorded)) < minAge {
+			return false
+		}
+	}
+	return v != versions{}
+}
+
+// copy returns the files with lists of their own.
+func (r *reading) copy() state.Files {
+	f := r.files
+	f.Environments = slices.Clone(f.Environments)
+	f.Devices = slices.Clone(f.Devices)
+	f.Warnings = slices.Clone(f.Warnings)
+	return f
+}

@@ -1,0 +1,92 @@
+package disk
+
+import (
+	"os"
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// removeDead removes the processes and kernels that have ended, the environments in
+// which no others run, and the attachments of environments that do not exist. What
+// is unknown has not ended. A process that does not belong to its environment does
+// not keep it alive, since any user can register any process.
+func (t *transaction) removeDead() {
+	kernels := t.kernels()
+	var empty []*snapshot.Environment
+	for i := range t.files.Environments {
+		env := &t.files.Environments[i]
+		pids := slices.DeleteFunc(slices.Clone(env.PIDs), func(pid snapshot.PID) bool { return t.known.ended(pid, t.process(pid)) })
+		ids := slices.DeleteFunc(slices.Clone(env.KernelIDs), func(id string) bool { return kernels[id] == Gone })
+		if len(ids) == 0 && !slices.ContainsFunc(pids, func(pid snapshot.PID) bool { return t.belongs(env, pid) }) {
+			empty = append(empty, env)
+			continue
+		}
+		env.PIDs, env.KernelIDs = pids, ids
+	}
+	unsure := t.registerRemaining(empty)
+	t.files.RemoveEmpty(unsure)
+	t.forgetUnregistered()
+}
+
+// kernels says which of the registered Jupyter kernels live.
+func (t *transaction) kernels() map[string]Liveness {
+	var ids []string
+	for i := range t.files.Environments {
+		ids = append(ids, t.files.Environments[i].KernelIDs...)
+	}
+	if len(ids) == 0 { // not worth a walk through /proc
+		return nil
+	}
+	return t.system.Kernels(ids)
+}
+
+// belongs is false if a registered process is certainly not the environment's: it
+// is another user's, or root's without the environment's id (with sudo it has it).
+func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool {
+	switch owner := t.process(pid).Owner; {
+	case owner == nil || *owner == env.UID:
+		return true
+	case *owner != 0 || pid == 1:
+		return false
+	}
+	p, listed := t.rootProcesses()[pid]
+	return listed && (p.Environ == EnvironHidden || p.EID == env.EID)
+}
+
+// registerRemaining registers the processes that still run in environments of which
+// no registered process lives. unsure are those in which there may be others, which
+// are left unchanged. Only here it is worth a walk through /proc.
+func (t *transaction) registerRemaining(empty []*snapshot.Environment) (unsure map[snapshot.EnvID]bool) {
+	if len(empty) == 0 {
+		return nil
+	}
+	membersOf, complete := func(snapshot.UID) members { return members{} }, true // a reboot ended all processes
+	if !t.known.rebooted {
+		membersOf, complete = t.membersByUser(empty, isSelf)
+	}
+	unsure = map[snapshot.EnvID]bool{}
+	for _, env := range empty {
+		m := membersOf(env.UID)
+		if len(m.pids[env.EID]) == 0 && (m.unsure || !complete && int(env.UID) != os.Geteuid()) {
+			unsure[env.EID] = true
+			continue
+		}
+		env.PIDs, env.KernelIDs = m.pids[env.EID], nil
+	}
+	return unsure
+}
+
+// once caches answers, so that a user who writes the same PID into envs.json a
+// million times doesn't make others wait for the lock.
+func once[K comparable, V any](ask func(K) V) func(K) V {
+	answers := make(map[K]V)
+	return func(k K) V {
+		answer, asked := answers[k]
+		if !asked {
+			answer = ask(k)
+			answers[k] = answer
+		}
+		return answer
+	}
+}

@@ -1,0 +1,23 @@
+// Package disk reads and writes the state files of a GPU host in their folder, as genv
+// 1.4.3 does, takes the lock that guards them, and the lock files of devices.
+//
+// A Store removes what has ended before it returns the files, and writes the changes
+// of an update all or none:
+//
+//	store := disk.New(disk.Dir(os.Getenv), disk.Options{})
+//	err := store.Update(ctx, func(f *state.Files) error {
+//		_, err := f.Attach(state.AttachRequest{EID: "1667", Count: 2, At: now})
+//		return err
+//	})
+//
+// Every user of the host may write to the folder, so nothing in it is trusted. A file
+// that fails a check is reported and left unchanged; see ErrCorrupt and
+// folder.ErrUnsafe.
+//
+// Root's notes about the folder are kept outside it, in Options.RootDir: the PID
+// namespace and boot to which the registered PIDs belong, and the last good copy of
+// both files, from which root's genv restores lost files.
+//
+// The package does not run nvidia-smi, so that nvidia-smi never runs under the lock:
+// the caller passes its results to RegisterDevices.
+package disk

@@ -1,0 +1,65 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Errors that callers distinguish with errors.Is; see also folder.ErrUnsafe and
+// state.ErrNoDevices.
+var (
+	// ErrCorrupt is wrapped if a state file can't be decoded. The file is left
+	// unchanged, and a copy is kept: see CorruptError. Only Store.ResetEnvironments
+	// and Store.ResetDevices replace it.
+	ErrCorrupt = errors.New("state is corrupt")
+	// ErrLost is wrapped if a state file is missing although root has a copy, which
+	// only root's genv restores.
+	ErrLost = errors.New("state is lost")
+	// ErrBusy is wrapped if a lock could not be taken in time: see BusyError.
+	ErrBusy = errors.New("state is locked")
+)
+
+// CorruptError names a corrupt file, the cause, and the copy of the file. It wraps
+// ErrCorrupt and the cause.
+type CorruptError struct {
+	Path  string
+	Copy  string // empty if no copy could be written
+	Cause error
+}
+
+func (e *CorruptError) Error() string {
+	kept := "no copy of it could be kept"
+	if e.Copy != "" {
+		kept = "a copy is kept as " + e.Copy
+	}
+	return fmt.Sprintf("%s: %v: %v; it was left as it is and %s: ask root to run `genv envs`, which restores it from root's copy if there is one, or to start over with --reset",
+		e.Path, ErrCorrupt, e.Cause, kept)
+}
+
+// Unwrap makes errors.Is find ErrCorrupt and the cause.
+func (e *CorruptError) Unwrap() []error { return []error{ErrCorrupt, e.Cause} }
+
+// BusyError says that a lock could not be taken in time, and which process holds it. It
+// wraps ErrBusy and the context's error.
+type BusyError struct {
+	Path   string
+	Waited time.Duration
+	Holder *Holder // nil if unknown
+	Cause  error
+}
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("%s; gave up after %v: wait for it to end, or ask its owner", e.held(), e.Waited.Round(time.Millisecond))
+}
+
+func (e *BusyError) held() string {
+	holder := "a process that cannot be seen from here"
+	if e.Holder != nil {
+		holder = e.Holder.String()
+	}
+	return fmt.Sprintf("%s is held by %s", e.Path, holder)
+}
+
+// Unwrap makes errors.Is find ErrBusy and the context's error.
+func (e *BusyError) Unwrap() []error { return []error{ErrBusy, e.Cause} }

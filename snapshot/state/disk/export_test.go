@@ -1,0 +1,50 @@
+package disk
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// MaxFileSize is a limit that the tests pass.
+const MaxFileSize = maxFileSize
+
+// OnStep calls f between the steps of a write.
+func (s *Store) OnStep(f func(step string)) { s.step = f }
+
+// LockOwner finds the holder of a lock in the text of /proc/locks.
+func LockOwner(locks string, dev, ino uint64) int {
+	return int(lockOwner(locks, &unix.Stat_t{Dev: dev, Ino: ino}))
+}
+
+// ParseBackup reads root's copy of the state files.
+func ParseBackup(data []byte) (envs, devices []byte, err error) {
+	b, err := parseBackup(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	return b.contents[state.Envs], b.contents[state.Devices], nil
+}
+
+// RootNote is root's note about a state folder.
+type RootNote struct{ note }
+
+// RootNote reads the note.
+func (s *Store) RootNote(t testing.TB) RootNote {
+	t.Helper()
+	root, err := s.openRoot()
+	require.NoError(t, err)
+	defer root.Close()
+	return RootNote{*readNote(root, rootNote)}
+}
+
+// Refusal says why root's genv in these namespaces may not clean up the folder, if the
+// note inside it has this content.
+func (n RootNote) Refusal(namespaces Namespaces, inside string) string {
+	now := n.note
+	now.Namespaces = namespaces
+	return now.refusal(&n.note, now.ofSameBoot(parseNote([]byte(inside))), true, n.Device)
+}

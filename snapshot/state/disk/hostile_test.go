@@ -1,0 +1,263 @@
+package disk_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// plants are what a user may put in the place of a state file. Each returns a
+// check that it was left as it is.
+func plants() map[string]func(t *testing.T, path string) func() {
+	unchanged := func(t *testing.T, path, content string) func() {
+		return func() { require.Equal(t, content, readFile(t, path)) }
+	}
+	nothing := func() {}
+	return map[string]func(t *testing.T, path string) func(){
+		"a link": func(t *testing.T, path string) func() {
+			target := filepath.Join(t.TempDir(), "target")
+			require.NoError(t, os.WriteFile(target, []byte("precious"), 0o600))
+			require.NoError(t, os.Symlink(target, path))
+			return unchanged(t, target, "precious")
+		},
+		"a dangling link": func(t *testing.T, path string) func() {
+			target := filepath.Join(t.TempDir(), "target")
+			require.NoError(t, os.Symlink(target, path))
+			return func() { require.NoFileExists(t, target) }
+		},
+		"a hard link": func(t *testing.T, path string) func() {
+			target := filepath.Join(filepath.Dir(path), "target")
+			require.NoError(t, os.WriteFile(target, []byte("precious"), 0o600))
+			require.NoError(t, os.Link(target, path))
+			return unchanged(t, target, "precious")
+		},
+		"a FIFO": func(t *testing.T, path string) func() {
+			require.NoError(t, unix.Mkfifo(path, 0o666))
+			return nothing
+		},
+		"a folder": func(t *testing.T, path string) func() {
+			require.NoError(t, os.Mkdir(path, 0o777))
+			return nothing
+		},
+		"a socket": func(t *testing.T, path string) func() {
+			t.Chdir(filepath.Dir(path)) // the name of a socket is short
+			listener, err := net.Listen("unix", filepath.Base(path))
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = listener.Close() })
+			return nothing
+		},
+		"a huge file": func(t *testing.T, path string) func() {
+			require.NoError(t, os.WriteFile(path, nil, 0o600))
+			require.NoError(t, os.Truncate(path, 1<<40))
+			return nothing
+		},
+	}
+}
+
+func TestUnsafeFilesAreRefusedAndLeftUnchanged(t *testing.T) {
+	for name, plant := range plants() {
+		for _, file := range []string{"envs.json", "devices.json", "genv.lock", "devices/0.lock"} {
+			if file[len(file)-4:] == "lock" && name == "a huge file" {
+				continue // what is in a lock file does not matter
+			}
+			t.Run(name+" as "+file, func(t *testing.T) {
+				dir := recordedFolder(t)
+				require.NoError(t, os.Mkdir(filepath.Join(dir, "devices"), 0o777))
+				path := filepath.Join(dir, file)
+				require.NoError(t, os.RemoveAll(path))
+				left := plant(t, path)
+				before, err := os.Lstat(path)
+				require.NoError(t, err)
+
+				store := everyoneLives(dir)
+				if file == "devices/0.lock" {
+					_, err = store.LockDevices(t.Context(), indices{0})
+				} else {
+					_, err = store.Read(t.Context())
+					require.ErrorIs(t, store.Update(t.Context(), enter(7)), folder.ErrUnsafe)
+				}
+				require.ErrorIs(t, err, folder.ErrUnsafe)
+				require.ErrorContains(t, err, path)
+
+				left()
+				after, err := os.Lstat(path)
+				require.NoError(t, err)
+				require.True(t, os.SameFile(before, after))
+				require.Equal(t, before.Mode(), after.Mode())
+			})
+		}
+	}
+}
+
+func TestInvalidStartTimesAreIgnored(t *testing.T) {
+	for name, plant := range plants() {
+		t.Run(name, func(t *testing.T) {
+			dir := recordedFolder(t)
+			left := plant(t, filepath.Join(dir, "genv.identities.json"))
+			files, err := everyoneLives(dir).Read(t.Context())
+			require.NoError(t, err)
+			require.Len(t, files.Environments, 2)
+			left()
+		})
+	}
+}
+
+func TestALinkInTheFoldersPlace(t *testing.T) {
+	needsRoot(t)
+	tests := []struct {
+		name  string
+		owner int
+		safe  bool
+	}{{"root's", 0, true}, {"another user's", 4001, false}}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			link := sharedDir(t)
+			require.NoError(t, os.Symlink(recordedFolder(t), link))
+			require.NoError(t, os.Lchown(link, tt.owner, tt.owner))
+			_, err := everyoneLives(link).Read(t.Context())
+			if tt.safe {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, folder.ErrUnsafe)
+			}
+		})
+	}
+}
+
+func TestALinkInThePlaceOfTheDeviceLocks(t *testing.T) {
+	dir, elsewhere := recordedFolder(t), t.TempDir()
+	require.NoError(t, os.Symlink(elsewhere, filepath.Join(dir, "devices")))
+	_, err := everyoneLives(dir).LockDevices(t.Context(), indices{0})
+	require.ErrorIs(t, err, folder.ErrUnsafe)
+	require.Empty(t, namesIn(t, elsewhere))
+}
+
+func TestALeftoverIsReplacedAndNeverFollowed(t *testing.T) {
+	dir := recordedFolder(t)
+	target := filepath.Join(t.TempDir(), "target")
+	require.NoError(t, os.WriteFile(target, []byte("precious"), 0o600))
+	for _, name := range []string{"envs.json.tmp", "devices.json.tmp", "genv.identities.json.tmp"} {
+		require.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
+	}
+	require.NoError(t, everyoneLives(dir).Update(t.Context(), enter(7)))
+	require.Equal(t, "precious", readFile(t, target))
+	require.ElementsMatch(t, []string{"envs.json", "devices.json", "genv.lock", "genv.identities.json"}, namesIn(t, dir))
+}
+
+// What is in the way of writing must not keep a device from being taken back.
+func TestAFolderInPlaceOfATemporaryFile(t *testing.T) {
+	dir := recordedFolder(t)
+	for _, name := range []string{"envs.json.tmp", "devices.json.tmp"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, name, "full"), 0o777))
+	}
+	require.NoError(t, everyoneLives(dir).Update(t.Context(), enter(7)))
+	files, err := everyoneLives(dir).Read(t.Context())
+	require.NoError(t, err)
+	require.NotNil(t, files.Environment("7"))
+	require.ElementsMatch(t, []string{
+		"envs.json", "devices.json", "genv.lock", "genv.identities.json", "envs.json.tmp", "devices.json.tmp",
+	}, namesIn(t, dir))
+}
+
+func TestAFileThatMayNotBeRead(t *testing.T) {
+	needsRoot(t) // to become another user
+	dir := recordedFolder(t)
+	require.NoError(t, os.Chmod(filepath.Join(dir, "envs.json"), 0o600))
+	output, err := asUser(child(t.Context(), "owners", dir), 4001).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(output), "envs.json cannot be read by uid 4001: its owner or root has to `chmod a+rw` it")
+	require.Equal(t, readFile(t, filepath.Join(recorded, "envs.json")), readFile(t, filepath.Join(dir, "envs.json")))
+}
+
+func TestCorruptFilesAreKeptAsideAndLeft(t *testing.T) {
+	recordedEnvs := readFile(t, filepath.Join(recorded, "envs.json"))
+	for name, content := range map[string]string{
+		"empty":                 "",
+		"cut":                   recordedEnvs[:len(recordedEnvs)/2],
+		"garbage":               "\x00\xff garbage",
+		"another format":        `{"envs": {}}`,
+		"a key of the future":   `{"envs": [], "version": 2}`,
+		"a control character":   `{"envs": [{"eid": "a\nb"}]}`,
+		"two of the same id":    `{"envs": [` + one + `,` + one + `]}`,
+		"a nesting without end": `{"envs": ` + string(make([]byte, 1<<20)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := recordedFolder(t)
+			put(t, dir, "envs.json", content)
+			changed := time.Date(2026, 11, 20, 21, 10, 33, 0, time.UTC)
+			require.NoError(t, os.Chtimes(filepath.Join(dir, "envs.json"), changed, changed))
+			store := disk.New(dir, disk.Options{System: &fakeSystem{}, Now: func() time.Time { return changed }})
+
+			_, err := store.Read(t.Context())
+			require.ErrorIs(t, err, disk.ErrCorrupt)
+			require.ErrorIs(t, store.Update(t.Context(), enter(7)), disk.ErrCorrupt)
+			var corrupt *disk.CorruptError
+			require.ErrorAs(t, err, &corrupt)
+			require.Equal(t, filepath.Join(dir, "envs.json"), corrupt.Path)
+			require.Equal(t, filepath.Join(dir, "envs.json.corrupt-20261120-211033"), corrupt.Copy)
+			require.Contains(t, err.Error(), corrupt.Path)
+			require.Contains(t, err.Error(), corrupt.Copy)
+
+			require.Equal(t, content, readFile(t, corrupt.Path), "it stays as it is")
+			require.Equal(t, content, readFile(t, corrupt.Copy))
+			require.Len(t, namesIn(t, dir), 4, "one copy, however often it is read")
+		})
+	}
+}
+
+const one = `{"eid":"1","uid":1,"creation":"20/11/2026 21:10:33","username":null,` +
+	`"config":{"name":null,"gpu_memory":null,"gpus":null},"pids":[1],"kernel_ids":[]}`
+
+func TestACopyHasTheModeOfTheOriginal(t *testing.T) {
+	for _, mode := range []os.FileMode{0o666, 0o640, 0o600} {
+		dir := recordedFolder(t)
+		put(t, dir, "envs.json", "root:secret:")
+		require.NoError(t, os.Chmod(filepath.Join(dir, "envs.json"), mode))
+		_, err := everyoneLives(dir).Read(t.Context())
+		var corrupt *disk.CorruptError
+		require.ErrorAs(t, err, &corrupt)
+		info, err := os.Stat(corrupt.Copy)
+		require.NoError(t, err)
+		require.Equal(t, mode, info.Mode())
+	}
+}
+
+func TestCopiesOfCorruptFilesAreBounded(t *testing.T) {
+	dir := recordedFolder(t)
+	store := everyoneLives(dir)
+	for i := range folder.MaxCopies + 3 {
+		put(t, dir, "devices.json", "{")
+		changed := time.Unix(int64(1_000_000+i), 0)
+		require.NoError(t, os.Chtimes(filepath.Join(dir, "devices.json"), changed, changed))
+		_, err := store.Read(t.Context())
+		require.ErrorIs(t, err, disk.ErrCorrupt)
+		var corrupt *disk.CorruptError
+		require.ErrorAs(t, err, &corrupt)
+		require.Equal(t, i < folder.MaxCopies, corrupt.Copy != "")
+	}
+	require.Len(t, namesIn(t, dir), 3+folder.MaxCopies)
+}
+
+func TestAFileThatIsBeingWrittenIsReadOnceItIsWhole(t *testing.T) {
+	dir := recordedFolder(t)
+	whole := readFile(t, filepath.Join(dir, "envs.json"))
+	put(t, dir, "envs.json", "")
+	store, tries := everyoneLives(dir), 0
+	store.OnStep(func(step string) {
+		require.Equal(t, "unreadable envs.json", step)
+		tries++
+		put(t, dir, "envs.json", whole[:len(whole)*tries/2])
+	})
+	files, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, tries)
+	require.Len(t, files.Environments, 2)
+}

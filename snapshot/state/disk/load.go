@@ -1,0 +1,82 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// maxFileSize bounds a state file, in bytes. 10,000 environments take about half.
+const maxFileSize = 8 << 20
+
+var stateFiles = [...]state.File{state.Envs, state.Devices}
+
+// load reads and decodes the files; errs says which could not be read. The caller
+// holds the lock, or knows what it does without.
+func (t *transaction) load(ctx context.Context) {
+	for _, file := range stateFiles {
+		st, err := t.loadFile(ctx, file)
+		t.errs[file] = folder.Ignore(err, fs.ErrNotExist)
+		if file == state.Envs {
+			t.stamp = stampOf(&st)
+		}
+	}
+}
+
+func (t *transaction) loadError() error {
+	if t.errs[state.Envs] != nil {
+		return t.errs[state.Envs]
+	}
+	return t.errs[state.Devices]
+}
+
+// loadFile reads and decodes a file. 1.4.3 truncates a file and then writes it,
+// which takes moments, and may give back the lock before it has finished. A file
+// that can't be decoded after some attempts is corrupt.
+func (t *transaction) loadFile(ctx context.Context, file state.File) (unix.Stat_t, error) {
+	const attempts, pause = 5, 10 * time.Millisecond
+	var before []byte
+	var cause error
+	for attempt := 1; ; attempt++ {
+		data, st, err := t.dir.Read(file.String(), maxFileSize)
+		if err != nil {
+			return st, err
+		}
+		if attempt == 1 || !bytes.Equal(data, before) { // the same bytes would give the same error
+			if cause = t.files.Decode(file, data); cause == nil {
+				t.onDisk[file] = data
+				return st, nil
+			}
+			before = data
+		}
+		t.step("unreadable " + file.String())
+		if attempt == attempts || !sleep(ctx, pause) {
+			e := &CorruptError{Path: t.dir.Join(file.String()), Cause: cause}
+			e.Copy, _ = t.dir.KeepCopy(file.String(), data, st.Mode, t.local(st.Mtim))
+			return st, e
+		}
+	}
+}
+
+// local is a time of a file in the time zone of the Store's clock.
+func (s *Store) local(at unix.Timespec) time.Time {
+	return time.Unix(at.Unix()).In(s.now().Location())
+}
+
+// sleep returns false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,225 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// lockFile guards every read-modify-write, in 1.4.3 too. It is never replaced: a
+// lock on the old file would not exclude a lock on the new one.
+const lockFile = "genv.lock"
+
+// locked opens the folder and runs f under the lock.
+func (s *Store) locked(ctx context.Context, timeout time.Duration, f func(*folder.Folder) error) error {
+	dir, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	lock, err := s.lock(ctx, dir, lockFile)
+	if err != nil {
+		return err
+	}
+	defer unlock(lock)
+	return f(dir)
+}
+
+// lock takes the exclusive flock on a file of the folder, which is created if it is
+// missing, and waits for it until ctx ends.
+func (s *Store) lock(ctx context.Context, dir *folder.Folder, name string) (*os.File, error) {
+	for ctx.Err() == nil {
+		if err := dir.Ensure(name); err != nil {
+			return nil, err
+		}
+		file, st, err := dir.OpenFile(name, maxFileSize)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed since
+		}
+		if errors.Is(err, folder.ErrUnsafe) && s.mayRepair() && s.repairLock(dir, name, nil, &st) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if narrowed(&st) && s.mayRepair() && s.repairLock(dir, name, file, &st) {
+			_ = file.Close()
+			continue
+		}
+		if err := s.flock(ctx, file, &st); err != nil {
+			_ = file.Close()
+			return nil, err
+		}
+		if dir.StillNamed(name, &st) {
+			return file, nil
+		}
+		unlock(file) // the file was removed while we waited for it
+	}
+	return nil, &BusyError{Path: dir.Join(name), Cause: ctx.Err()}
+}
+
+// flock polls: a blocking flock(2) has no deadline, and would occupy a thread after
+// ctx has ended.
+func (s *Store) flock(ctx context.Context, file *os.File, st *unix.Stat_t) error {
+	begun := time.Now()
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return fmt.Errorf("lock %s: %w", file.Name(), err)
+		}
+		if !sleep(ctx, pauseAfter(time.Since(begun))) {
+			return &BusyError{Path: file.Name(), Waited: time.Since(begun), Holder: holderOf(s.procRoot, st), Cause: ctx.Err()}
+		}
+	}
+}
+
+// pauseAfter is the time until the next attempt. It is short for some seconds: the
+// lock is usually held for milliseconds, and rare attempts succeed less often. Then
+// it is longer, so that a job that waits for hours costs nothing.
+func pauseAfter(waited time.Duration) time.Duration {
+	return min(max(waited/10_000, 2*time.Millisecond), 100*time.Millisecond)
+}
+
+// unlock releases the lock at once, even if a child that is just being started still
+// has the descriptor.
+func unlock(file *os.File) {
+	_ = unix.Flock(int(file.Fd()), unix.LOCK_UN)
+	_ = file.Close()
+}
+
+// LockDevices takes the exclusive locks of devices, in index order, and waits for them
+// until ctx ends. They are flock(2) locks on devices/INDEX.lock, which flock(1) and
+// the Python SDK of 1.4.3 use too. They are held until release is called or the
+// process ends; children don't inherit them. A BusyError names the holder of the lock
+// that it waited for.
+func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex) (release func(), err error) {
+	dir, err := s.deviceFolder()
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	var held []*os.File
+	release = func() {
+		for _, file := range held {
+			unlock(file)
+		}
+		held = nil
+	}
+	for _, index := range slices.Compact(slices.Sorted(slices.Values(indices))) {
+		if index < 0 {
+			release()
+			return nil, fmt.Errorf("%w: device %d: an index can't be negative", state.ErrRequest, index)
+		}
+		file, err := s.lock(ctx, dir, index.String()+".lock")
+		if err != nil {
+			release()
+			return nil, err
+		}
+		held = append(held, file)
+	}
+	return release, nil
+}
+
+// deviceFolder opens the folder of the device locks.
+func (s *Store) deviceFolder() (*folder.Folder, error) {
+	dir, err := folder.Open(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.SharedSub("devices")
+}
+
+// Holder is the process that holds a lock.
+type Holder struct {
+	PID     snapshot.PID
+	Command string        // the command's name; empty if unknown
+	UID     *snapshot.UID // nil if unknown
+}
+
+// String describes the holder for people. The process chose its command's name, so the
+// name is quoted.
+func (h *Holder) String() string {
+	text := fmt.Sprintf("process %d", h.PID)
+	if h.Command == "" && h.UID == nil {
+		return text + ", which has ended and left the lock to a child"
+	}
+	if h.Command != "" {
+		text += fmt.Sprintf(" (%q)", h.Command)
+	}
+	if h.UID != nil {
+		text += fmt.Sprintf(" of uid %d", *h.UID)
+	}
+	return text
+}
+
+// holderOf returns the holder of a flock on a file, or nil if it is unknown.
+func holderOf(root string, st *unix.Stat_t) *Holder {
+	locks, err := os.ReadFile(filepath.Join(root, "locks"))
+	if err != nil {
+		return nil
+	}
+	pid := lockOwner(string(locks), st)
+	if pid <= 0 {
+		return nil
+	}
+	holder := &Holder{PID: pid}
+	fs := proc.FS{Root: root}
+	if stat, err := fs.Stat(pid); err == nil {
+		holder.Command = stat.Name
+	}
+	if uid, err := fs.UID(pid); err == nil {
+		holder.UID = &uid
+	}
+	return holder
+}
+
+// lockOwner finds the holder of a flock in /proc/locks (proc_locks(5)):
+//
+//	1: FLOCK  ADVISORY  WRITE 1234 08:02:131 0 EOF
+//
+// Lines with "->" are processes that wait. Some file systems (btrfs, overlayfs) show
+// another device there than stat(2) does, so if no line has both the device and the
+// inode, one with the inode counts.
+func lockOwner(locks string, st *unix.Stat_t) snapshot.PID {
+	inode := strconv.FormatUint(st.Ino, 10)
+	device := fmt.Sprintf("%02x:%02x", unix.Major(st.Dev), unix.Minor(st.Dev))
+	var near snapshot.PID
+	for line := range strings.Lines(locks) {
+		f := strings.Fields(line)
+		if len(f) < 6 || f[1] != "FLOCK" {
+			continue
+		}
+		dev, same := strings.CutSuffix(f[5], ":"+inode)
+		pid, err := strconv.ParseInt(f[4], 10, 32)
+		if err != nil || !same {
+			continue
+		}
+		if dev == device {
+			return snapshot.PID(pid)
+		}
+		near = snapshot.PID(pid)
+	}
+	return near
+}

@@ -1,0 +1,307 @@
+package disk_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+)
+
+// holding is a child that holds the lock until it is let go.
+func holding(t *testing.T, cmd *exec.Cmd) (letGo func()) {
+	t.Helper()
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "held\n", line)
+	return func() {
+		require.NoError(t, stdin.Close())
+		require.NoError(t, cmd.Wait())
+	}
+}
+
+func TestABusyLockNamesItsHolder(t *testing.T) {
+	needsRoot(t)
+	dir := recordedFolder(t)
+	_, err := everyoneLives(dir).Read(t.Context())
+	require.NoError(t, err)
+	holder := asUser(child(t.Context(), "hold", dir), 4001)
+	letGo := holding(t, holder)
+
+	store := disk.New(dir, disk.Options{System: &fakeSystem{}, LockTimeout: 20 * time.Millisecond})
+	_, err = store.Read(t.Context())
+	require.ErrorIs(t, err, disk.ErrBusy)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	var busy *disk.BusyError
+	require.ErrorAs(t, err, &busy)
+	require.Equal(t, filepath.Join(dir, "genv.lock"), busy.Path)
+	require.NotNil(t, busy.Holder)
+	require.EqualValues(t, holder.Process.Pid, busy.Holder.PID)
+	require.EqualValues(t, 4001, *busy.Holder.UID)
+	require.Contains(t, err.Error(), busy.Holder.String())
+
+	letGo()
+	_, err = store.Read(t.Context())
+	require.NoError(t, err)
+}
+
+// Who holds the lock for ever doesn't keep root's genv from reading, restoring and
+// judging; nothing is written, and changes wait.
+func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
+	_, machine, dir, root := kept(t)
+	store := disk.New(dir, disk.Options{RootDir: root, System: machine, LockTimeout: 20 * time.Millisecond})
+	letGo := holding(t, child(t.Context(), "hold", dir))
+	defer letGo()
+	envs := filepath.Join(dir, "envs.json")
+	read := func() state.Files {
+		t.Helper()
+		files, err := store.Read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, indices{0}, files.AttachedTo("1102"))
+		require.Contains(t, files.Warnings[len(files.Warnings)-1], "genv.lock is held by process")
+		return files
+	}
+	before := readFile(t, envs)
+	read()
+	require.Equal(t, before, readFile(t, envs))
+	require.ErrorIs(t, store.Update(t.Context(), enter(7)), disk.ErrBusy)
+
+	machine.uptime, machine.running = 9000, []disk.RunningProcess{job(6000, alice, "2020")}
+	require.NoError(t, os.Remove(envs))
+	for range 3 { // what is found isn't written, and found each time
+		files := read()
+		require.NotNil(t, files.Environment("2020"))
+		require.Len(t, files.Restorations, 1, "of one loss")
+		require.NoFileExists(t, envs)
+	}
+	put(t, dir, "envs.json", `{"envs": []}`)
+	machine.running = append(machine.running, job(50, alice, "1102"))
+	files := read()
+	require.NotNil(t, files.Environment("2020"))
+	require.False(t, files.DevicesNotSaved)
+	require.NoError(t, os.Remove(filepath.Join(dir, "devices.json")))
+	files = read()
+	require.True(t, files.DevicesNotSaved)
+	files, err := store.Reattach(t.Context(), map[snapshot.EnvID][]snapshot.DeviceIndex{"2020": {1}})
+	require.NoError(t, err)
+	require.Equal(t, indices{1}, files.AttachedTo("2020"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = store.Read(ctx)
+	require.ErrorIs(t, err, disk.ErrBusy)
+}
+
+func TestWaitingForALockEndsWithTheContext(t *testing.T) {
+	dir := recordedFolder(t)
+	letGo := holding(t, child(t.Context(), "hold", dir))
+	defer letGo()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := everyoneLives(dir).Read(ctx)
+	require.ErrorIs(t, err, disk.ErrBusy)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestTheLockFileIsNeverReplaced(t *testing.T) {
+	dir := recordedFolder(t)
+	store := everyoneLives(dir)
+	_, err := store.Read(t.Context())
+	require.NoError(t, err)
+	before, err := os.Stat(filepath.Join(dir, "genv.lock"))
+	require.NoError(t, err)
+	require.NoError(t, store.Update(t.Context(), enter(7)))
+	require.NoError(t, store.ResetEnvironments(t.Context()))
+	require.NoError(t, store.ResetDevices(t.Context(), gpus(1)))
+	after, err := os.Stat(filepath.Join(dir, "genv.lock"))
+	require.NoError(t, err)
+	require.True(t, os.SameFile(before, after))
+}
+
+func TestARemovedLockFileIsReplaced(t *testing.T) {
+	dir := recordedFolder(t)
+	letGo := holding(t, child(t.Context(), "hold", dir))
+	waited := make(chan error)
+	store := everyoneLives(dir)
+	go func() { waited <- store.Update(t.Context(), enter(7)) }()
+	require.NoError(t, os.Remove(filepath.Join(dir, "genv.lock")))
+	letGo()
+	require.NoError(t, <-waited)
+	require.FileExists(t, filepath.Join(dir, "genv.lock"))
+}
+
+func TestDeviceLocksAndFlock1ExcludeEachOther(t *testing.T) {
+	flock, err := exec.LookPath("flock")
+	require.NoError(t, err, "flock(1) of util-linux is needed: it replaces the Python SDK of 1.4.3")
+	dir := recordedFolder(t)
+	store := everyoneLives(dir)
+	path := func(name string) string { return filepath.Join(dir, "devices", name) }
+	taken := func(name string) bool {
+		return exec.CommandContext(t.Context(), flock, "-n", path(name), "true").Run() != nil
+	}
+
+	release, err := store.LockDevices(t.Context(), indices{3, 1, 3})
+	require.NoError(t, err)
+	require.True(t, taken("1.lock"))
+	require.True(t, taken("3.lock"))
+	require.False(t, taken("2.lock"), "a device that was not asked for")
+	release()
+	require.False(t, taken("1.lock"))
+	require.False(t, taken("3.lock"))
+	release() // once more does nothing
+
+	cmd := exec.CommandContext(t.Context(), flock, "-F", path("1.lock"), "sh", "-c", "echo held; cat")
+	letGo := holding(t, cmd)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err = store.LockDevices(ctx, indices{0, 1})
+	require.ErrorIs(t, err, disk.ErrBusy)
+	require.ErrorContains(t, err, path("1.lock"))
+	require.False(t, taken("0.lock"), "what it had got it gave back")
+	letGo()
+	release, err = store.LockDevices(t.Context(), indices{0, 1})
+	require.NoError(t, err)
+	release()
+}
+
+func TestLockDevicesRefusesANegativeIndex(t *testing.T) {
+	dir := recordedFolder(t)
+	_, err := everyoneLives(dir).LockDevices(t.Context(), indices{0, -1})
+	require.ErrorIs(t, err, state.ErrRequest)
+}
+
+func TestAChildDoesNotInheritDeviceLocks(t *testing.T) {
+	dir := recordedFolder(t)
+	store := everyoneLives(dir)
+	release, err := store.LockDevices(t.Context(), indices{0})
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), "cat")
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	release()
+	again, err := store.LockDevices(t.Context(), indices{0})
+	require.NoError(t, err)
+	again()
+	require.NoError(t, stdin.Close())
+	require.NoError(t, cmd.Wait())
+}
+
+func TestLockOwner(t *testing.T) {
+	device := unix.Mkdev(0xfe, 0)
+	tests := []struct {
+		name, locks string
+		want        int
+	}{
+		{"the holder", "1: FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF\n", 1234},
+		{"not the one who waits", "1: FLOCK  ADVISORY  WRITE 12 fe:00:131 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 34 fe:00:131 0 EOF\n", 12},
+		{"not another kind of lock", "1: POSIX  ADVISORY  WRITE 1234 fe:00:131 0 EOF\n", 0},
+		{"not another file", "1: FLOCK  ADVISORY  WRITE 1234 fe:00:132 0 EOF\n", 0},
+		{"the same device rather than another", "1: FLOCK  ADVISORY  WRITE 5 00:2a:131 0 EOF\n2: FLOCK  ADVISORY  WRITE 6 fe:00:131 0 EOF\n3: FLOCK  ADVISORY  WRITE 7 00:2b:131 0 EOF\n", 6},
+		{"another device when there is no better", "1: FLOCK  ADVISORY  WRITE 5 00:2a:131 0 EOF\n", 5},
+		{"a holder outside of this PID namespace", "1: FLOCK  ADVISORY  WRITE 0 fe:00:131 0 EOF\n", 0},
+		{"no locks", "", 0},
+		{"garbage", "x\n1: FLOCK\n1: FLOCK ADVISORY WRITE x fe:00:131 0 EOF\n1: FLOCK ADVISORY WRITE 4 131 0 EOF\n", 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			require.Equal(t, tt.want, disk.LockOwner(tt.locks, device, 131))
+		})
+	}
+}
+
+func TestHolderString(t *testing.T) {
+	require.Equal(t, `process 7 ("a\x1b[2J") of uid 1001`, (&disk.Holder{PID: 7, Command: "a\x1b[2J", UID: uidOf(1001)}).String())
+	require.Equal(t, "process 7, which has ended and left the lock to a child", (&disk.Holder{PID: 7}).String())
+}
+
+// Step by step, a writer is killed; the next reader finds the old files or the
+// new ones, never a mixture or a broken file.
+func TestAWriterThatIsKilled(t *testing.T) {
+	for _, tt := range []struct {
+		step               string
+		activated, gotFree bool
+	}{
+		{"staged envs.json", false, false},
+		{"staged devices.json", false, false},
+		{"renamed envs.json", true, false},
+		{"renamed devices.json", true, true},
+		{"synced", true, true},
+	} {
+		t.Run(tt.step, func(t *testing.T) {
+			dir := recordedFolder(t)
+			err := child(t.Context(), "die-at", dir, tt.step).Run()
+			var exit *exec.ExitError
+			require.ErrorAs(t, err, &exit)
+			require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
+
+			store := everyoneLives(dir)
+			files, err := store.Read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, tt.activated, files.Environment("20") != nil)
+			require.Equal(t, tt.gotFree, len(files.AttachedTo("20")) == 1)
+			require.Equal(t, indices{0, 1}, files.AttachedTo("1667"))
+
+			require.NoError(t, store.Update(t.Context(), enter(21)))
+			require.ElementsMatch(t, []string{"envs.json", "devices.json", "genv.lock", "genv.identities.json"},
+				namesIn(t, dir), "what the killed one left is gone")
+		})
+	}
+}
+
+func TestAFullDisk(t *testing.T) {
+	needsRoot(t)
+	dir := sharedDir(t)
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=0777"))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
+	store := everyoneLives(dir)
+	_, err := store.RegisterDevices(t.Context(), gpus(8))
+	require.NoError(t, err)
+	require.NoError(t, store.Update(t.Context(), enter(7)))
+	fill(t, filepath.Join(dir, "filler"))
+	envs, devices := readFile(t, filepath.Join(dir, "envs.json")), readFile(t, filepath.Join(dir, "devices.json"))
+
+	err = store.Update(t.Context(), enter(8))
+	require.ErrorIs(t, err, unix.ENOSPC)
+	require.ErrorContains(t, err, dir)
+	require.Equal(t, envs, readFile(t, filepath.Join(dir, "envs.json")))
+	require.Equal(t, devices, readFile(t, filepath.Join(dir, "devices.json")))
+
+	dead := &fakeSystem{processes: map[snapshot.PID]disk.ProcessStatus{7: {Liveness: disk.Gone}}}
+	files, err := disk.New(dir, disk.Options{System: dead}).Read(t.Context())
+	require.NoError(t, err, "what is there can still be read")
+	require.Nil(t, files.Environment("7"))
+	require.Len(t, files.Warnings, 1)
+
+	require.NoError(t, os.Remove(filepath.Join(dir, "filler")))
+	require.NoError(t, store.Update(t.Context(), enter(8)))
+	require.NotContains(t, namesIn(t, dir), "envs.json.tmp")
+}
+
+// fill writes until there is no room.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.Create(path)
+	require.NoError(t, err)
+	defer file.Close()
+	for err == nil {
+		_, err = io.WriteString(file, "full")
+	}
+	require.ErrorIs(t, err, unix.ENOSPC)
+}

@@ -1,0 +1,203 @@
+package disk_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+)
+
+// roles are what a child process of a test may be. Its arguments follow.
+var roles = map[string]func(args []string) error{
+	"first-use": firstUse,
+	"die-at":    dieAt,
+	"hold":      hold,
+	"worker":    worker,
+	"legacy":    legacy,
+	"owners":    printOwners,
+	"look":      look,
+}
+
+const roleVariable = "GENV_STATE_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	role, isChild := os.LookupEnv(roleVariable)
+	if !isChild {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	if err := roles[role](os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, role+":", err)
+		os.Exit(1)
+	}
+}
+
+// child is this test binary in a role. /proc/self/exe can be run by a user who
+// may not enter the folder where the binary lies. Under the race detector it
+// would wait a second before it ends.
+func child(ctx context.Context, role string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), roleVariable+"="+role, "GORACE=atexit_sleep_ms=0")
+	return cmd
+}
+
+// asUser lets a child run as a user, who needs no account for it.
+func asUser(cmd *exec.Cmd, uid int) *exec.Cmd {
+	if uid != os.Geteuid() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	}
+	return cmd
+}
+
+// sharedDir is a place for a state folder that every user can reach.
+func sharedDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	require.NoError(t, os.Chmod(dir, 0o777))
+	return filepath.Join(dir, "genv")
+}
+
+// needsRoot skips a test that only root can do; in CI that is a failure.
+func needsRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("this test has to run as root")
+	}
+	t.Skip("only root can do this: run it with sudo")
+}
+
+// fakeSystem is a Machine of invented processes. Who is not in it is alive, and
+// nothing is known of them but that.
+type fakeSystem struct {
+	boot      string
+	processes map[snapshot.PID]disk.ProcessStatus
+	kernels   map[string]disk.Liveness
+
+	namespaces disk.Namespaces // those of here
+	uptime     snapshot.StartTime
+	running    []disk.RunningProcess
+	hidden     bool // those of others
+	walks      int  // how often all processes were listed
+}
+
+func (m *fakeSystem) BootID() string { return m.boot }
+
+func (m *fakeSystem) Process(pid snapshot.PID) disk.ProcessStatus {
+	if p, ok := m.processes[pid]; ok {
+		return p
+	}
+	return disk.ProcessStatus{Liveness: disk.Alive}
+}
+
+// here are the namespaces of a fakeSystem.
+var here = disk.Namespaces{PID: 4026531836, User: 4026531837}
+
+func (m *fakeSystem) Namespaces() disk.Namespaces {
+	if m.namespaces == (disk.Namespaces{}) {
+		return here
+	}
+	return m.namespaces
+}
+
+func (m *fakeSystem) Uptime() snapshot.StartTime { return m.uptime }
+
+func (m *fakeSystem) Running(wanted func(snapshot.UID) bool) ([]disk.RunningProcess, bool) {
+	m.walks++
+	return slices.DeleteFunc(slices.Clone(m.running), func(r disk.RunningProcess) bool { return !wanted(r.UID) }), !m.hidden
+}
+
+func (m *fakeSystem) Kernels(ids []string) map[string]disk.Liveness {
+	lives := map[string]disk.Liveness{}
+	for _, id := range ids {
+		lives[id] = m.kernels[id]
+	}
+	return lives
+}
+
+// everyoneLives is a Store on a machine where every process is alive.
+func everyoneLives(dir string) *disk.Store {
+	return disk.New(dir, disk.Options{System: &fakeSystem{}})
+}
+
+type indices = []snapshot.DeviceIndex
+
+func at(text string) snapshot.Date {
+	d, err := snapshot.ParseDate("20/11/2026 " + text)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+// gpus are n devices of 80 GiB without attachments.
+func gpus(n int) []snapshot.Device {
+	devices := make([]snapshot.Device, n)
+	for i := range devices {
+		devices[i] = snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MustMemory("81920mi")}
+	}
+	return devices
+}
+
+// namesIn lists the names in a folder.
+func namesIn(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(data)
+}
+
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// sleeping is a real process of this user.
+type sleeping struct {
+	pid snapshot.PID
+	end func() // and is gone
+}
+
+// sleeper starts one with an environ of its own.
+func sleeper(t *testing.T, environ []string) sleeping {
+	t.Helper()
+	cmd := exec.Command("/bin/sleep", "1000000")
+	cmd.Env = append([]string{"PATH=/usr/bin:/bin"}, environ...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
+	require.NoError(t, cmd.Start())
+	end := sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // its status is no news
+	})
+	t.Cleanup(end)
+	return sleeping{snapshot.PID(cmd.Process.Pid), end}
+}

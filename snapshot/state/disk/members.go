@@ -1,0 +1,178 @@
+package disk
+
+import (
+	"cmp"
+	"os"
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// maxSuccessors bounds how many processes are registered in place of those that
+// have ended. When these have ended too, others are searched for.
+const maxSuccessors = 16
+
+// Environ says what could be read of a process's environ.
+type Environ int
+
+const (
+	EnvironHidden Environ = iota // this user may not read it
+	EnvironRead
+	EnvironWiped // the process has overwritten its environ, or never had one
+)
+
+// RunningProcess is a living process, with what says which environment it is in.
+type RunningProcess struct {
+	PID, Parent snapshot.PID
+	Start       snapshot.StartTime
+	UID         snapshot.UID // the real one
+	Name        string
+	Environ     Environ
+	EID         snapshot.EnvID // the environment that the environ names; empty for none
+}
+
+// processList lists the processes of some users. It is read when it is first needed,
+// and again when another user is asked for.
+type processList struct {
+	system   System
+	asked    map[snapshot.UID]bool // nil before the first question
+	list     []RunningProcess
+	complete bool
+}
+
+// of lists the living processes of some users; of all users if none is given.
+// complete is false where /proc hides the processes of others.
+func (l *processList) of(uids ...snapshot.UID) (list []RunningProcess, complete bool) {
+	missing := l.asked == nil || slices.ContainsFunc(uids, func(uid snapshot.UID) bool { return !l.asked[uid] })
+	if missing {
+		l.asked = map[snapshot.UID]bool{}
+		for _, uid := range uids {
+			l.asked[uid] = true
+		}
+		l.list, l.complete = l.system.Running(func(uid snapshot.UID) bool { return len(uids) == 0 || l.asked[uid] })
+	}
+	return l.list, l.complete
+}
+
+func byPID(list []RunningProcess) map[snapshot.PID]RunningProcess {
+	processes := make(map[snapshot.PID]RunningProcess, len(list))
+	for _, p := range list {
+		processes[p.PID] = p
+	}
+	return processes
+}
+
+// members are the living processes of one user by environment, the oldest first:
+// those with an environment's id in a readable environ, and descendants of these
+// with an unreadable one.
+type members struct {
+	pids   map[snapshot.EnvID][]snapshot.PID // at most maxSuccessors of each
+	unsure bool                              // there may be others
+}
+
+// membersOf lists the members among the processes of one user, for all environments
+// at once: a user may register any number of them.
+func membersOf(uid snapshot.UID, processes []RunningProcess, excluded func(RunningProcess) bool) members {
+	own := map[snapshot.PID]RunningProcess{}
+	for _, p := range processes {
+		if p.UID == uid && !excluded(p) {
+			own[p.PID] = p
+		}
+	}
+	m, cache := members{pids: map[snapshot.EnvID][]snapshot.PID{}}, map[snapshot.PID]claim{}
+	for _, p := range byAge(processes) {
+		if _, ok := own[p.PID]; !ok || slices.Contains(loginPrograms, p.Name) {
+			continue
+		}
+		switch claim := claimOf(own, p.PID, cache); {
+		case claim.known:
+			if len(m.pids[claim.eid]) < maxSuccessors {
+				m.pids[claim.eid] = append(m.pids[claim.eid], p.PID)
+			}
+		case p.Environ == EnvironHidden && p.PID != 1:
+			m.unsure = true
+		}
+	}
+	return m
+}
+
+// membersByUser returns membersOf for the users of environments. complete is false
+// where processes may be hidden.
+func (t *transaction) membersByUser(environments []*snapshot.Environment, excluded func(RunningProcess) bool) (of func(snapshot.UID) members, complete bool) {
+	uids := make([]snapshot.UID, 0, len(environments))
+	for _, env := range environments {
+		uids = append(uids, env.UID)
+	}
+	list, complete := t.running.of(uids...)
+	byUser := map[snapshot.UID][]RunningProcess{}
+	for _, p := range list {
+		byUser[p.UID] = append(byUser[p.UID], p)
+	}
+	return once(func(uid snapshot.UID) members { return membersOf(uid, byUser[uid], excluded) }), complete
+}
+
+// claim is the environment that a process claims to be in, if that is known.
+type claim struct {
+	eid   snapshot.EnvID
+	known bool
+}
+
+// claimOf is the claim of a process, or else of its nearest ancestor of the same
+// user that has one. It caches the answers, since processes may be nested deeply.
+func claimOf(own map[snapshot.PID]RunningProcess, pid snapshot.PID, cache map[snapshot.PID]claim) claim {
+	answer, asked := cache[pid]
+	p, ok := own[pid]
+	switch {
+	case asked || !ok:
+		return answer
+	case p.Environ == EnvironRead:
+		answer = claim{p.EID, true}
+	default:
+		cache[pid] = claim{} // in case the list has a process among its own ancestors
+		answer = claimOf(own, p.Parent, cache)
+	}
+	cache[pid] = answer
+	return answer
+}
+
+// loginPrograms come with a login and don't keep an environment alive. Most hide
+// their environ even from their own user, since they hold secrets.
+var loginPrograms = []string{
+	"sshd", "sshd-session", "(sd-pam)", "ssh-agent", "gpg-agent", "gnome-keyring-d", "fusermount", "fusermount3", "sudo", "su", "login",
+}
+
+// byAge sorts the oldest first; start times are in hundredths of a second.
+func byAge(processes []RunningProcess) []RunningProcess {
+	return slices.SortedFunc(slices.Values(processes), func(a, b RunningProcess) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
+	})
+}
+
+// isSelf recognizes this process, which may carry the id of an environment while it
+// cleans up, and doesn't keep that alive.
+func isSelf(p RunningProcess) bool { return int(p.PID) == os.Getpid() }
+
+// findSuccessors lists the members of an environment when a process leaves it. That
+// process does not count, nor do those between it and this one, such as a shell's
+// $(…).
+func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
+	list, _ := t.running.of(env.UID)
+	between := processesBetween(list, leaving, snapshot.PID(os.Getpid()))
+	m := membersOf(env.UID, list, func(p RunningProcess) bool { return p.PID == leaving || between[p.PID] })
+	return m.pids[env.EID]
+}
+
+// processesBetween are a process and its ancestors below the given one; the process
+// alone if that is not among its ancestors.
+func processesBetween(list []RunningProcess, ancestor, pid snapshot.PID) map[snapshot.PID]bool {
+	processes := byPID(list)
+	between := map[snapshot.PID]bool{pid: true}
+	for at := pid; at != ancestor; {
+		p, ok := processes[at]
+		if !ok || between[p.Parent] {
+			return map[snapshot.PID]bool{pid: true}
+		}
+		between[p.Parent], at = true, p.Parent
+	}
+	return between
+}

@@ -1,0 +1,237 @@
+package disk_test
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+)
+
+const alice, bob = snapshot.UID(1001), snapshot.UID(1002)
+
+// job is a process that carries an id.
+func job(pid snapshot.PID, uid snapshot.UID, eid snapshot.EnvID) disk.RunningProcess {
+	return disk.RunningProcess{PID: pid, Parent: 1, Start: snapshot.StartTime(pid), UID: uid, Environ: disk.EnvironRead, EID: eid, Name: "python"}
+}
+
+func with(r disk.RunningProcess, change func(*disk.RunningProcess)) disk.RunningProcess {
+	change(&r)
+	return r
+}
+
+// An environment lives as long as its user's work: 1102 of alice, of which
+// nothing that is registered lives.
+func TestAnEnvironmentLastsWhileItsUsersProcessesRun(t *testing.T) {
+	wiped := func(parent snapshot.PID) func(*disk.RunningProcess) {
+		return func(r *disk.RunningProcess) { r.Environ, r.EID, r.Parent = disk.EnvironWiped, "", parent }
+	}
+	hidden := func(name string) func(*disk.RunningProcess) {
+		return func(r *disk.RunningProcess) { r.Environ, r.EID, r.Name = disk.EnvironHidden, "", name }
+	}
+	tests := []struct {
+		name    string
+		running []disk.RunningProcess
+		hidden  bool
+		want    []snapshot.PID // nil for an environment that ends
+	}{
+		{"nothing runs", nil, false, nil},
+		{"a job carries its id", []disk.RunningProcess{job(50, alice, "1102")}, false, []snapshot.PID{50}},
+		{"the oldest comes first", []disk.RunningProcess{job(60, alice, "1102"), job(50, alice, "1102")}, false, []snapshot.PID{50, 60}},
+		{"a descendant set its title", []disk.RunningProcess{job(50, alice, "1102"), with(job(51, alice, ""), wiped(50)), with(job(52, alice, ""), wiped(51))}, false, []snapshot.PID{50, 51, 52}},
+		{"a title without an ancestor says nothing", []disk.RunningProcess{with(job(51, alice, ""), wiped(1))}, false, nil},
+		{"a descendant has left it", []disk.RunningProcess{job(50, alice, "7"), with(job(51, alice, "7"), func(r *disk.RunningProcess) { r.Parent = 50 })}, false, nil},
+		{"another user claims it", []disk.RunningProcess{job(50, bob, "1102"), job(51, 0, "1102")}, false, nil},
+		{"another environment's job", []disk.RunningProcess{job(50, alice, "11020")}, false, nil},
+		{"in no environment", []disk.RunningProcess{job(50, alice, "")}, false, nil},
+		{"what may not be read may be in it", []disk.RunningProcess{with(job(50, alice, ""), hidden("python"))}, false, []snapshot.PID{1102}},
+		{"but a login is not", []disk.RunningProcess{with(job(50, alice, ""), hidden("sshd"))}, false, nil},
+		{"nor is another user's process", []disk.RunningProcess{with(job(50, bob, ""), hidden("python"))}, false, nil},
+		{"where /proc hides others nothing is known", nil, true, []snapshot.PID{1102}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			machine := &fakeSystem{processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Gone}}, running: tt.running, hidden: tt.hidden}
+			store := disk.New(sharedDir(t), disk.Options{System: machine})
+			began(t, store, machine)
+			files, err := store.Read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 1, machine.walks)
+			if tt.want == nil {
+				require.Empty(t, files.Environments)
+				require.Empty(t, files.AttachedTo("1102"), "the device is free")
+				return
+			}
+			require.Equal(t, tt.want, files.Environment("1102").PIDs)
+			require.Equal(t, indices{0}, files.AttachedTo("1102"), "the device is not free meanwhile")
+		})
+	}
+}
+
+// Any user can register any process in an environment; that doesn't keep it alive.
+func TestProcessesOfOthersKeepNoEnvironmentAlive(t *testing.T) {
+	of := func(uid snapshot.UID) disk.ProcessStatus {
+		return disk.ProcessStatus{Liveness: disk.Alive, Owner: &uid}
+	}
+	root := func(eid snapshot.EnvID, environ disk.Environ) []disk.RunningProcess {
+		return []disk.RunningProcess{with(job(7, 0, eid), func(r *disk.RunningProcess) { r.Environ = environ })}
+	}
+	tests := []struct {
+		name    string
+		pid     snapshot.PID
+		process disk.ProcessStatus
+		running []disk.RunningProcess
+		lives   bool
+	}{
+		{"another user's", 7, of(bob), nil, false},
+		{"PID 1", 1, of(0), nil, false},
+		{"root's", 7, of(0), root("", disk.EnvironRead), false},
+		{"root's in another", 7, of(0), root("9", disk.EnvironRead), false},
+		{"root's with a title", 7, of(0), root("", disk.EnvironWiped), false},
+		{"a kernel thread", 7, of(0), nil, false},
+
+		{"its user's", 7, of(alice), nil, true},
+		{"root's, by sudo", 7, of(0), root("1102", disk.EnvironRead), true},
+		{"root's, as a user sees it", 7, of(0), root("", disk.EnvironHidden), true},
+		{"an owner that can't be told", 7, disk.ProcessStatus{Liveness: disk.Alive}, nil, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			machine := &fakeSystem{}
+			store := disk.New(sharedDir(t), disk.Options{System: machine})
+			began(t, store, machine)
+			require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
+				b.Environment("1102").PIDs = []snapshot.PID{1102, tt.pid}
+				return nil
+			}))
+			machine.processes = map[snapshot.PID]disk.ProcessStatus{tt.pid: tt.process, 1102: of(alice)}
+			machine.running = tt.running
+			files, err := store.Read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, []snapshot.PID{1102, tt.pid}, files.Environment("1102").PIDs, "with one of its own it stays")
+			machine.processes[1102] = disk.ProcessStatus{Liveness: disk.Gone}
+			files, err = store.Read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, tt.lives, files.Environment("1102") != nil)
+		})
+	}
+}
+
+// began registers 1102 of alice with one device, while its process lives.
+func began(t *testing.T, store *disk.Store, machine *fakeSystem) {
+	t.Helper()
+	before := machine.processes
+	machine.processes = nil
+	_, err := store.RegisterDevices(t.Context(), gpus(2))
+	require.NoError(t, err)
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
+		if err := b.Activate(state.Activation{EID: "1102", UID: alice, PID: 1102, At: at("12:00:00")}); err != nil {
+			return err
+		}
+		_, err := b.Attach(state.AttachRequest{EID: "1102", Count: 1, At: at("12:00:00")})
+		return err
+	}))
+	machine.processes = before
+}
+
+func TestProcIsNotReadWhileARegisteredProcessLives(t *testing.T) {
+	machine := &fakeSystem{}
+	store := disk.New(sharedDir(t), disk.Options{System: machine})
+	began(t, store, machine)
+	_, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, machine.walks)
+}
+
+func TestSuccessorsAreBounded(t *testing.T) {
+	machine := &fakeSystem{processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Gone}}}
+	for pid := range snapshot.PID(1000) {
+		machine.running = append(machine.running, job(2000+pid, alice, "1102"))
+	}
+	store := disk.New(sharedDir(t), disk.Options{System: machine})
+	began(t, store, machine)
+	files, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, files.Environment("1102").PIDs, 16)
+	require.Equal(t, snapshot.PID(2000), files.Environment("1102").PIDs[0])
+}
+
+// Whoever deactivates leaves; the jobs that still run keep the environment.
+func TestDeactivateKeepsTheEnvironmentOfRunningJobs(t *testing.T) {
+	self := snapshot.PID(os.Getpid())
+	subshell := with(job(1103, alice, "1102"), func(r *disk.RunningProcess) { r.Parent = 1102 })
+	caller := with(job(self, alice, "1102"), func(r *disk.RunningProcess) { r.Parent = 1103 })
+	shell := job(1102, alice, "1102") // started in the environment, as in tmux
+	tests := []struct {
+		name    string
+		running []disk.RunningProcess
+		want    []snapshot.PID
+	}{
+		{"no jobs", nil, nil},
+		{"the shell, its $(…) and genv are no jobs", []disk.RunningProcess{shell, subshell, caller}, nil},
+		{"a job still runs", []disk.RunningProcess{shell, subshell, caller, job(50, alice, "1102")}, []snapshot.PID{50}},
+		{"another user's does not count", []disk.RunningProcess{job(50, bob, "1102")}, nil},
+		{"what may not be read does not hold who leaves", []disk.RunningProcess{with(job(50, alice, ""), func(r *disk.RunningProcess) { r.Environ = disk.EnvironHidden })}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			machine := &fakeSystem{running: tt.running}
+			store := disk.New(sharedDir(t), disk.Options{System: machine})
+			began(t, store, machine)
+			require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
+				require.Equal(t, snapshot.EnvID("1102"), b.Deactivate(1102))
+				require.Equal(t, tt.want, b.Successors("1102"))
+				return nil
+			}))
+			files, err := store.Read(t.Context())
+			require.NoError(t, err)
+			if tt.want == nil {
+				require.Empty(t, files.Environments)
+				return
+			}
+			require.Equal(t, tt.want, files.Environment("1102").PIDs)
+			require.Equal(t, indices{0}, files.AttachedTo("1102"))
+		})
+	}
+}
+
+// 1102 ends while its real job still runs: setsid, as tmux and nohup do.
+func TestARealJobKeepsItsEnvironment(t *testing.T) {
+	store := disk.New(sharedDir(t), disk.Options{})
+	_, err := store.RegisterDevices(t.Context(), gpus(1))
+	require.NoError(t, err)
+	shell := sleeper(t, nil)
+	eid := snapshot.EnvID(strconv.Itoa(int(shell.pid)))
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
+		return b.Activate(state.Activation{EID: eid, UID: snapshot.UID(os.Getuid()), PID: shell.pid, At: at("12:00:00")})
+	}))
+	work := sleeper(t, []string{"GENV_ENVIRONMENT_ID=" + string(eid)})
+	shell.end()
+	files, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.NotNil(t, files.Environment(eid))
+	require.Equal(t, []snapshot.PID{work.pid}, files.Environment(eid).PIDs)
+	work.end()
+	files, err = store.Read(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, files.Environments)
+}
+
+// After a reboot no process of an environment runs, even if some can't be read.
+func TestAfterARebootNoProcessRuns(t *testing.T) {
+	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Alive, Start: 7}}}
+	store := disk.New(sharedDir(t), disk.Options{System: machine})
+	began(t, store, machine)
+	_, err := store.Read(t.Context())
+	require.NoError(t, err)
+	machine.boot, machine.hidden = "boot-2", true
+	machine.running = []disk.RunningProcess{with(job(50, alice, ""), func(r *disk.RunningProcess) { r.Environ = disk.EnvironHidden })}
+	files, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, files.Environments)
+	require.Zero(t, machine.walks)
+}

@@ -1,0 +1,230 @@
+package disk_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+)
+
+// rootDir is a folder for root's notes, which this test keeps, root or not.
+func rootDir(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "root")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	return dir
+}
+
+// closed keeps this process from writing root's notes, as it is for a user.
+func closed(t *testing.T, dir string) string {
+	t.Helper()
+	require.NoError(t, os.RemoveAll(dir)) // only root makes it
+	return dir
+}
+
+var elsewhere = disk.Namespaces{PID: 4026532999, User: 4026531837}
+
+// Who may drop what looks dead: 1102 is dead as this genv sees it.
+func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
+	const boot = "boot-1"
+	tests := []struct {
+		name     string
+		in       disk.Namespaces
+		initial  []disk.Namespaces // who kept notes before, in this order
+		inside   *disk.Namespaces  // a note that a user wrote into the folder
+		reader   bool              // a user, who can write no note for root
+		wantGone bool
+	}{
+		{name: "the initial one", in: here, wantGone: true},
+		{name: "root's note names it", in: here, initial: []disk.Namespaces{here}, reader: true, wantGone: true},
+		{name: "a container that shares both folders", in: elsewhere, initial: []disk.Namespaces{here}},
+		{name: "a machine that is a container", in: elsewhere, wantGone: true},
+		{name: "the same, again", in: elsewhere, initial: []disk.Namespaces{elsewhere}, wantGone: true},
+		{name: "the host of such a machine", in: here, initial: []disk.Namespaces{elsewhere}},
+		{name: "a container that shares the state folder alone", in: elsewhere, inside: &here},
+		{name: "a note inside forbids root nothing in the initial one", in: here, inside: &elsewhere, wantGone: true},
+		{name: "a note inside allows nothing", in: elsewhere, inside: &elsewhere, initial: []disk.Namespaces{here}},
+		{name: "root's note outside counts more than one inside", in: here, initial: []disk.Namespaces{here}, inside: &elsewhere, wantGone: true},
+		{name: "another user namespace", in: disk.Namespaces{PID: here.PID, User: 4026532777}, initial: []disk.Namespaces{here}},
+		{name: "not known", in: disk.Namespaces{PID: here.PID}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, root := sharedDir(t), rootDir(t)
+			machine := &fakeSystem{boot: boot, processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Gone}}}
+			began(t, disk.New(dir, disk.Options{System: machine}), machine)
+			for _, keeper := range tt.initial {
+				_, err := disk.New(dir, disk.Options{RootDir: root, System: &fakeSystem{boot: boot, namespaces: keeper}}).Read(t.Context())
+				require.NoError(t, err)
+			}
+			if tt.inside != nil {
+				writeInside(t, dir, boot, *tt.inside)
+			}
+			machine.namespaces = tt.in
+			store := disk.New(dir, disk.Options{RootDir: root, System: machine})
+			for range 2 { // the second look is no wiser
+				files, err := store.Read(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, !tt.wantGone, files.LivenessUnknown)
+				if tt.wantGone {
+					require.Empty(t, files.Environments)
+					require.Empty(t, files.Warnings)
+					continue
+				}
+				require.Len(t, files.Environments, 1)
+				require.Equal(t, indices{0}, files.AttachedTo("1102"))
+				require.Len(t, files.Warnings, 1, "said once")
+				require.Contains(t, files.Warnings[0], "nothing was cleaned up")
+			}
+		})
+	}
+}
+
+func writeInside(t *testing.T, dir, boot string, in disk.Namespaces) {
+	t.Helper()
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(dir, &st))
+	data, err := json.Marshal(map[string]any{
+		"path": dir, "device": st.Dev, "inode": st.Ino, "boot_id": boot, "pid_namespace": in.PID, "user_namespace": in.User,
+	})
+	require.NoError(t, err)
+	put(t, dir, "genv.host.json", string(data))
+}
+
+// A user without root's notes: in a container nothing is cleaned up, however the
+// note inside reads.
+func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
+	for _, tt := range []struct {
+		in     disk.Namespaces
+		inside disk.Namespaces
+		gone   bool
+	}{{here, here, true}, {elsewhere, elsewhere, false}, {here, elsewhere, false}} {
+		root := rootDir(t)
+		machine := &fakeSystem{boot: "boot-1", namespaces: tt.in, processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Gone}}}
+		dir := sharedDir(t)
+		began(t, disk.New(dir, disk.Options{System: machine}), machine)
+		writeInside(t, dir, "boot-1", tt.inside)
+		if os.Geteuid() == 0 {
+			root = "/proc/none" // where even root makes no folder
+		} else {
+			root = closed(t, root)
+		}
+		files, err := disk.New(dir, disk.Options{RootDir: root, System: machine}).Read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, tt.gone, len(files.Environments) == 0)
+	}
+}
+
+func TestAResetClaimsTheFolderForThisNamespace(t *testing.T) {
+	dir, root := sharedDir(t), rootDir(t)
+	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Gone}}}
+	began(t, disk.New(dir, disk.Options{System: machine}), machine)
+	_, err := disk.New(dir, disk.Options{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}}).Read(t.Context())
+	require.NoError(t, err)
+	store := disk.New(dir, disk.Options{RootDir: root, System: machine})
+	files, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.True(t, files.LivenessUnknown)
+	require.NoError(t, store.ResetEnvironments(t.Context()))
+	files, err = store.Read(t.Context())
+	require.NoError(t, err)
+	require.False(t, files.LivenessUnknown)
+	require.Empty(t, files.Environments)
+}
+
+func TestRootFoldersThatOthersMayWriteAreNotTrusted(t *testing.T) {
+	dir, root := sharedDir(t), rootDir(t)
+	require.NoError(t, os.Chmod(root, 0o777))
+	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Gone}}}
+	began(t, disk.New(dir, disk.Options{System: machine}), machine)
+	files, err := disk.New(dir, disk.Options{RootDir: root, System: machine}).Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, files.Environments, 1)
+	require.Contains(t, files.Warnings[0], "only root may be able to write it")
+	require.Empty(t, namesIn(t, root))
+}
+
+// What a genv in a container did: with a real PID namespace, in which the
+// registered process cannot be seen.
+func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
+	dir, root := sharedDir(t), rootDir(t)
+	store := disk.New(dir, disk.Options{RootDir: root})
+	_, err := store.RegisterDevices(t.Context(), gpus(1))
+	require.NoError(t, err)
+	shell := sleeper(t, nil)
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
+		return b.Activate(state.Activation{EID: ownEID(), UID: snapshot.UID(os.Getuid()), PID: shell.pid, At: at("12:00:00")})
+	}))
+	before := readFile(t, filepath.Join(dir, "envs.json"))
+	for _, flags := range [][]string{{"-Urpf", "--mount-proc"}, {"-pf", "--mount-proc"}} {
+		cmd := exec.Command("unshare", append(flags, "/proc/self/exe", dir, root)...)
+		exe, err := os.Executable()
+		require.NoError(t, err)
+		cmd.Args[len(cmd.Args)-3] = exe
+		cmd.Env = append(os.Environ(), roleVariable+"=look", "GORACE=atexit_sleep_ms=0")
+		out, err := cmd.CombinedOutput()
+		if err != nil && strings.HasPrefix(string(out), "unshare:") {
+			t.Logf("no namespace here: %s", out)
+			continue
+		}
+		require.NoError(t, err, string(out))
+		require.Contains(t, string(out), "1 environments, liveness unknown: true", flags)
+		require.Equal(t, before, readFile(t, filepath.Join(dir, "envs.json")), flags)
+	}
+	shell.end()
+	files, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, files.Environments, "here it is known to be gone")
+}
+
+// A PID of a container's means another process outside: it is not
+// registered, unless nothing but a note that any user may write speaks against
+// it.
+func TestNoPIDOfAnotherNamespaceIsRegistered(t *testing.T) {
+	const boot = "boot-1"
+	for _, tt := range []struct {
+		name    string
+		in      disk.Namespaces
+		initial []disk.Namespaces
+		inside  *disk.Namespaces
+		refused bool
+	}{
+		{name: "a container that shares both folders", in: elsewhere, initial: []disk.Namespaces{here}, refused: true},
+		{name: "the host", in: here, initial: []disk.Namespaces{here}},
+		{name: "a machine that is a container", in: elsewhere, initial: []disk.Namespaces{elsewhere}},
+		{name: "a note inside forbids cleaning alone", in: here, inside: &elsewhere},
+		{name: "another user namespace", in: disk.Namespaces{PID: here.PID, User: 4026532777}, initial: []disk.Namespaces{here}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, root := sharedDir(t), rootDir(t)
+			machine := &fakeSystem{boot: boot}
+			began(t, disk.New(dir, disk.Options{System: machine}), machine)
+			for _, keeper := range tt.initial {
+				_, err := disk.New(dir, disk.Options{RootDir: root, System: &fakeSystem{boot: boot, namespaces: keeper}}).Read(t.Context())
+				require.NoError(t, err)
+			}
+			if tt.inside != nil {
+				writeInside(t, dir, boot, *tt.inside)
+			}
+			machine.namespaces = tt.in
+			err := disk.New(dir, disk.Options{RootDir: root, System: machine}).Update(t.Context(), func(b *state.Files) error {
+				return b.Activate(state.Activation{EID: "1", PID: 1, At: at("12:00:00")})
+			})
+			if tt.refused {
+				require.ErrorIs(t, err, state.ErrRequest)
+				require.ErrorContains(t, err, "another PID namespace")
+				return
+			}
+			require.NoError(t, err)
+		})
+	}
+}

@@ -1,0 +1,90 @@
+package disk
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// namesWithin bounds the time for looking up user names.
+const namesWithin = 5 * time.Second
+
+// maxUnproven bounds how many users without a registered process are looked up: any
+// user can register environments for any number of uids.
+const maxUnproven = 64
+
+// flagOwners marks the environments of which the kernel reports other owners. It is
+// called without the lock, since looking up a user name can take seconds.
+func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
+	ctx, cancel := context.WithTimeout(ctx, namesWithin)
+	defer cancel()
+	proven, process := make(map[snapshot.UID]bool), once(s.system.Process)
+	for i := range f.Environments {
+		env := &f.Environments[i]
+		owners := make([]snapshot.UID, 0, len(env.PIDs))
+		for _, pid := range env.PIDs {
+			if p := process(pid); p.Liveness == Alive && p.Owner != nil {
+				owners = append(owners, *p.Owner)
+			}
+		}
+		env.OwnerMismatch = ownersDiffer(env.UID, owners)
+		proven[env.UID] = proven[env.UID] || slices.Contains(owners, env.UID)
+	}
+	if s.username != nil {
+		s.nameOwners(ctx, f, proven)
+	}
+}
+
+// nameOwners sets the user names of the environments, first of those that have a
+// registered process of their user.
+func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snapshot.UID]bool) {
+	unproven, unnamed := 0, 0
+	name := once(func(uid snapshot.UID) snapshot.Username {
+		if !proven[uid] {
+			unproven++
+		}
+		if ctx.Err() != nil || unproven > maxUnproven && !proven[uid] {
+			unnamed++
+			return ""
+		}
+		return s.username(ctx, uid)
+	})
+	for _, first := range []bool{true, false} {
+		for i := range f.Environments {
+			if env := &f.Environments[i]; proven[env.UID] == first {
+				env.OwnerMismatch = rename(env, name(env.UID)) || env.OwnerMismatch
+			}
+		}
+	}
+	if unnamed > 0 {
+		f.Warn("%d users of environments could not be named within %s, or have no process here", unnamed, namesWithin)
+	}
+}
+
+// ownersDiffer says whether the owners of an environment's processes contradict its
+// uid. Root's processes may be in any environment (sudo), but not alone.
+func ownersDiffer(uid snapshot.UID, owners []snapshot.UID) bool {
+	own := false
+	for _, o := range owners {
+		if o != uid && o != 0 {
+			return true
+		}
+		own = own || o == uid
+	}
+	return len(owners) > 0 && !own
+}
+
+// rename sets the user name of an environment to that of its uid, and says whether
+// envs.json had another one: the environment counts for its uid, not for the name in
+// the file. An unknown name changes nothing.
+func rename(env *snapshot.Environment, name snapshot.Username) (misnamed bool) {
+	if name == "" || name == env.Username {
+		return false
+	}
+	misnamed = env.Username != ""
+	env.Username = name
+	return misnamed
+}

@@ -1,0 +1,150 @@
+package disk
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// Uptime is the start time of a process that starts now.
+func (p procfs) Uptime() snapshot.StartTime {
+	var now unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
+		return 0
+	}
+	return snapshot.StartTime(now.Sec*userHZ + now.Nsec*userHZ/1e9)
+}
+
+// userHZ is USER_HZ, the unit of start times: 100 per second on all platforms that Go
+// supports.
+const userHZ = 100
+
+// Running reads /proc.
+func (p procfs) Running(wanted func(snapshot.UID) bool) (list []RunningProcess, complete bool) {
+	pids, err := p.pids()
+	if err != nil {
+		return nil, false
+	}
+	for _, pid := range pids {
+		if r, ok := p.running(pid, wanted); ok {
+			list = append(list, r)
+		}
+	}
+	return list, p.showsAll()
+}
+
+// pids lists the processes in /proc.
+func (p procfs) pids() (pids []snapshot.PID, err error) {
+	entries, err := os.ReadDir(p.root)
+	for _, e := range entries {
+		if pid, err := strconv.ParseInt(e.Name(), 10, 32); err == nil {
+			pids = append(pids, snapshot.PID(pid))
+		}
+	}
+	return pids, err
+}
+
+// path is the path of a file of a process.
+func (p procfs) path(pid snapshot.PID, name string) string {
+	return filepath.Join(p.root, strconv.Itoa(int(pid)), name)
+}
+
+func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool) (RunningProcess, bool) {
+	process, err := p.fs.Open(pid)
+	if err != nil {
+		return RunningProcess{}, false
+	}
+	defer func() { _ = process.Close() }() // it was only read
+	r := RunningProcess{PID: pid}
+	if r.UID, err = process.UID(); err != nil && !errors.Is(err, proc.ErrGone) {
+		r.UID, err = p.folderOwner(pid) // hidepid=1 shows the owner of the folder, and nothing in it
+	}
+	if err != nil {
+		return r, false
+	}
+	if !wanted(r.UID) {
+		return r, false
+	}
+	stat, err := process.Stat()
+	if errors.Is(err, proc.ErrGone) || (err == nil && (stat.Gone() || stat.IsKernelThread())) {
+		return r, false
+	}
+	r.Parent, r.Start, r.Name = stat.PPID, stat.Start, stat.Name
+	value, _, err := process.Environ(snapshot.ClaimVariable)
+	switch {
+	case err == nil:
+		r.Environ, r.EID = EnvironRead, snapshot.Claim(value)
+	case errors.Is(err, proc.ErrGone):
+		return r, false
+	case errors.Is(err, fs.ErrPermission):
+		r.Environ = EnvironHidden
+	default:
+		r.Environ = EnvironWiped
+	}
+	return r, true
+}
+
+// folderOwner is the owner of the folder of a process.
+func (p procfs) folderOwner(pid snapshot.PID) (snapshot.UID, error) {
+	var st unix.Stat_t
+	err := unix.Stat(p.path(pid, ""), &st)
+	return snapshot.UID(st.Uid), err
+}
+
+// Kernels finds Jupyter kernels by their command lines, which name the connection file
+// (kernel-ID.json). Every user may read these, unlike the files in the owner's home
+// folder; where /proc hides them, a kernel that is not found is Unknown.
+func (p procfs) Kernels(ids []string) map[string]Liveness {
+	lives := make(map[string]Liveness, len(ids))
+	absent := Unknown
+	if p.showsAll() {
+		absent = Gone
+	}
+	for _, id := range ids {
+		lives[id] = absent
+	}
+	pids, err := p.pids()
+	if err != nil {
+		return map[string]Liveness{}
+	}
+	for _, pid := range pids {
+		markKernels(lives, commandLine(p.path(pid, "cmdline")))
+	}
+	return lives
+}
+
+// maxCommandLine is how many bytes of a command line are read. A kernel's file is among
+// the first arguments, and any user can start processes with megabytes of them, which
+// would make others wait for the lock.
+const maxCommandLine = 64 << 10
+
+// commandLine is the beginning of a command line; empty if the process has ended.
+func commandLine(path string) string {
+	file, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	text, _ := io.ReadAll(io.LimitReader(file, maxCommandLine))
+	return string(text)
+}
+
+// markKernels marks the kernels whose connection file a command line names.
+func markKernels(lives map[string]Liveness, cmdline string) {
+	for arg := range strings.SplitSeq(cmdline, "\x00") {
+		id, isFile := strings.CutSuffix(filepath.Base(arg), ".json")
+		id, isKernel := strings.CutPrefix(id, "kernel-")
+		if _, asked := lives[id]; isFile && isKernel && asked {
+			lives[id] = Alive
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package disk
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// DefaultRootDir is the folder in which root's genv keeps notes about a host's state
+// folders, and its last good copies of their files.
+const DefaultRootDir = "/var/lib/genv"
+
+// RootDir returns the folder of root's notes. getenv looks up environment variables,
+// such as os.Getenv.
+func RootDir(getenv func(string) string) string {
+	return cmp.Or(getenv("GENV_ROOT_DIR"), DefaultRootDir)
+}
+
+const (
+	rootNote   = "note.json"      // in root's folder
+	folderNote = "genv.host.json" // in the state folder
+)
+
+// maxNote bounds a note, in bytes: a path and some numbers.
+const maxNote = 16 << 10
+
+// path is the state folder's absolute path.
+func (s *Store) path() string {
+	if abs, err := filepath.Abs(s.dir); err == nil {
+		return abs
+	}
+	return s.dir
+}
+
+// rootName returns the name of the folder of root's notes about the state folder at
+// path. The hash makes it unique; the rest is for people.
+func rootName(path string) string {
+	readable := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, path)
+	sum := sha256.Sum256([]byte(path))
+	return strings.Trim(readable[max(0, len(readable)-64):], "-") + "-" + hex.EncodeToString(sum[:12])
+}
+
+// openRoot opens the folder of root's notes about this state folder. If there is none,
+// root creates it; for others the result is nil without an error.
+func (s *Store) openRoot() (*folder.Folder, error) {
+	if os.Geteuid() == 0 {
+		makeRoot(s.rootDir)
+	}
+	root, err := s.openNotes(rootName(s.path()))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("root's notes: %w", err)
+	}
+	return root, nil
+}
+
+func (s *Store) openNotes(name string) (*folder.Folder, error) {
+	all, err := folder.OpenExisting(s.rootDir)
+	if err != nil {
+		return nil, err
+	}
+	defer all.Close()
+	if err := all.CheckPrivate(); err != nil {
+		return nil, err
+	}
+	sub, err := all.Sub(name)
+	if errors.Is(err, fs.ErrNotExist) && all.IsOurs() {
+		s.prune(all)
+		sub, err = all.PrivateSub(name)
+	}
+	return sub, err
+}
+
+// makeRoot creates the folder of root's notes. If that fails, as on a read-only file
+// system, there are no notes.
+func makeRoot(path string) {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if os.MkdirAll(filepath.Dir(path), 0o755) == nil && os.Mkdir(path, 0o755) == nil {
+		_ = os.Chmod(path, 0o755) // whatever the umask
+	}
+}
+
+// rootDevice is the device of the file system of root's notes.
+func rootDevice(path string) uint64 {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return 0
+	}
+	return st.Dev
+}
+
+// prune removes the notes about state folders that no longer exist and were last used
+// in an earlier boot.
+func (s *Store) prune(all *folder.Folder) {
+	boot := s.system.BootID()
+	entries, err := os.ReadDir(all.Path)
+	if err != nil || boot == "" {
+		return
+	}
+	for _, e := range entries {
+		old, err := all.Sub(e.Name())
+		if err != nil {
+			continue
+		}
+		n := readNote(old, rootNote)
+		old.Close()
+		if n == nil || n.BootID == boot || n.BootID == "" || rootName(n.Path) != e.Name() {
+			continue
+		}
+		if _, err := os.Lstat(n.Path); errors.Is(err, fs.ErrNotExist) {
+			_ = os.RemoveAll(filepath.Join(all.Path, e.Name()))
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package disk
+
+import (
+	"fmt"
+
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// writeError means that the state could be read but not written.
+type writeError struct{ error }
+
+func (e *writeError) Unwrap() error { return e.error }
+
+// writeChanges writes the files that differ from what was loaded, and returns the
+// contents that both have then.
+func (t *transaction) writeChanges() (next state.Contents, err error) {
+	var changed state.Contents
+	for _, file := range stateFiles {
+		if next[file], err = t.files.Encode(file); err != nil {
+			return next, err
+		}
+		if next[file] == nil || state.Same(next[file], t.onDisk[file]) {
+			continue
+		}
+		if err := checkReadable(file, next[file]); err != nil {
+			return next, &writeError{err}
+		}
+		changed[file] = next[file]
+	}
+	return next, t.replace(changed)
+}
+
+// checkReadable refuses contents that could not be read again: no request may make
+// the state files corrupt.
+func checkReadable(file state.File, data []byte) error {
+	if len(data) > maxFileSize {
+		return fmt.Errorf("%w: %s would be larger than %d MiB", state.ErrRequest, file, maxFileSize>>20)
+	}
+	if err := new(state.Files).Decode(file, data); err != nil {
+		return fmt.Errorf("refused to write %s: %w", file, err)
+	}
+	return nil
+}
+
+// replace writes the files that are not nil, all of them or none: first under
+// temporary names, then, when all are safe on disk, it renames one after the
+// other. envs.json comes first: if genv is killed between the two, there are
+// attachments of an environment that does not exist, which the next reader
+// removes, but never an environment without its attachments.
+func (t *transaction) replace(next state.Contents) (err error) {
+	var files []folder.Staged
+	defer func() {
+		if err != nil {
+			t.dir.Discard(files...)
+			err = &writeError{err}
+		}
+	}()
+	for _, file := range stateFiles {
+		if next[file] == nil {
+			continue
+		}
+		staged, err := t.dir.Stage(file.String(), next[file], folder.SharedMode, true)
+		t.step("staged " + file.String())
+		if err != nil {
+			return err
+		}
+		files = append(files, staged)
+	}
+	for _, staged := range files {
+		if err := t.dir.Publish(staged); err != nil {
+			return err
+		}
+		t.step("renamed " + staged.Name)
+	}
+	if len(files) == 0 {
+		return nil
+	}
+	if err := t.dir.Sync(); err != nil {
+		return err
+	}
+	t.step("synced")
+	return nil
+}

@@ -1,0 +1,215 @@
+package disk
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// DefaultDir is the state folder unless GENV_TMPDIR names another one.
+const DefaultDir = "/var/tmp/genv"
+
+// DefaultLockTimeout is how long a Store waits for the lock.
+const DefaultLockTimeout = 10 * time.Second
+
+// Dir returns the state folder. getenv looks up environment variables, such as
+// os.Getenv.
+func Dir(getenv func(string) string) string { return cmp.Or(getenv("GENV_TMPDIR"), DefaultDir) }
+
+// Options connect a Store to the machine. The zero value is for a real
+// machine, without root's notes.
+type Options struct {
+	ProcRoot    string           // where the /proc file system is mounted; "" is /proc
+	System      System           // nil is NewSystem(ProcRoot)
+	Now         func() time.Time // nil is time.Now
+	LockTimeout time.Duration    // for the lock on the state files; 0 is DefaultLockTimeout
+	// RootDir is the folder of root's notes and copies, such as RootDir(os.Getenv).
+	// If it is empty there are none: the Store assumes that the PIDs belong to the
+	// namespaces of this process, and does not restore lost files.
+	RootDir string
+	// Username returns the name of a uid, or "" if it has none. If it is set, an
+	// environment gets that name whatever the state file says, and is marked
+	// OwnerMismatch if the file has another one. It is called without any lock held.
+	Username func(context.Context, snapshot.UID) snapshot.Username
+}
+
+// Store reads and writes the state files in a folder. It may be used by any
+// number of goroutines and processes at once.
+type Store struct {
+	dir      string
+	rootDir  string
+	procRoot string
+	system   System
+	now      func() time.Time
+	timeout  time.Duration // for the lock
+	username func(context.Context, snapshot.UID) snapshot.Username
+	step     func(string) // for tests: called between the steps of a write
+}
+
+// New returns the Store for a folder, which is created on first use.
+func New(dir string, o Options) *Store {
+	s := &Store{
+		dir: dir, rootDir: o.RootDir, procRoot: cmp.Or(o.ProcRoot, realProc), system: o.System,
+		now: o.Now, timeout: o.LockTimeout, username: o.Username, step: func(string) {},
+	}
+	if s.system == nil {
+		s.system = NewSystem(s.procRoot)
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.timeout <= 0 {
+		s.timeout = DefaultLockTimeout
+	}
+	return s
+}
+
+// Read returns the contents of the state files after a cleanup. The cleanup
+// removes processes and Jupyter kernels that have ended, environments in which
+// nothing runs, and attachments of environments that do not exist. Root's genv
+// also restores lost files, and repairs what keeps other users out.
+//
+// As 1.4.3 does, Read writes the result back if anything changed; if it cannot, a
+// warning says so. If root's genv can't get the lock for some seconds, it reads
+// without the lock and writes nothing. With ErrNoDevices the environments are
+// still valid.
+//
+// The error wraps ErrBusy, ErrCorrupt or ErrUnsafe if that is the cause.
+func (s *Store) Read(ctx context.Context) (state.Files, error) {
+	files, _, err := s.read(ctx)
+	return files, err
+}
+
+// read is Read, and returns the versions of the state files that it read.
+func (s *Store) read(ctx context.Context) (state.Files, versions, error) {
+	t, err := s.updateOrRead(ctx, func(*state.Files) error { return nil })
+	var unwritten *writeError
+	if errors.As(err, &unwritten) {
+		t.files.Warn("the state could be read but not written: %v", err)
+		err = nil
+	}
+	files, err := s.finish(ctx, t, err)
+	return files, t.versions, err
+}
+
+// ReadRaw returns the contents of the state files without a cleanup, and writes
+// nothing to them. It serves --no-cleanup.
+func (s *Store) ReadRaw(ctx context.Context) (state.Files, error) {
+	t := &transaction{Store: s}
+	err := s.locked(ctx, s.timeout, func(dir *folder.Folder) error {
+		t.dir = dir
+		t.load(ctx)
+		return t.loadError()
+	})
+	return s.finish(ctx, t, err)
+}
+
+// finish does the part of a reading that needs no lock.
+func (s *Store) finish(ctx context.Context, t *transaction, err error) (state.Files, error) {
+	if err != nil {
+		return state.Files{}, err
+	}
+	if !t.files.LivenessUnknown {
+		s.flagOwners(ctx, &t.files)
+	}
+	if t.files.Devices == nil {
+		err = state.ErrNoDevices
+	}
+	return t.files, err
+}
+
+// Update changes the state files under the lock: it reads them as Read does, calls
+// change, and writes the differences. If change returns an error, Update returns
+// that error and leaves the files as they were. After any other error the files
+// are intact.
+func (s *Store) Update(ctx context.Context, change func(*state.Files) error) error {
+	_, err := s.update(ctx, s.timeout, change)
+	return err
+}
+
+// RegisterDevices registers the devices that nvidia-smi found, as
+// Files.MergeDevices does. The notes of that are among the Warnings.
+func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error) {
+	t, err := s.update(ctx, s.timeout, func(f *state.Files) error {
+		f.Warnings = append(f.Warnings, f.MergeDevices(found)...)
+		return nil
+	})
+	return s.finish(ctx, t, err)
+}
+
+// ResetEnvironments replaces envs.json by one without environments. It works on a
+// corrupt or unsafe file too, and is only called when a user asks for it.
+func (s *Store) ResetEnvironments(ctx context.Context) error {
+	return s.reset(ctx, state.Envs, &state.Files{})
+}
+
+// ResetDevices replaces devices.json by one with the devices that nvidia-smi found
+// and no attachments. See ResetEnvironments.
+func (s *Store) ResetDevices(ctx context.Context, found []snapshot.Device) error {
+	var fresh state.Files
+	fresh.MergeDevices(found)
+	return s.reset(ctx, state.Devices, &fresh)
+}
+
+func (s *Store) reset(ctx context.Context, name state.File, fresh *state.Files) error {
+	data, err := fresh.Encode(name)
+	if err != nil {
+		return err
+	}
+	return s.locked(ctx, s.timeout, func(dir *folder.Folder) error {
+		t := &transaction{Store: s, dir: dir, access: s.accessTo(dir, true)}
+		defer t.access.close()
+		t.load(ctx) // it also keeps copies of corrupt files
+		if errors.Is(t.errs[name], folder.ErrUnsafe) && t.access.writable {
+			if err := dir.MoveAside(name.String(), s.now()); err != nil {
+				return err
+			}
+		}
+		var next state.Contents
+		next[name] = data
+		if err := t.replace(next); err != nil {
+			return err
+		}
+		t.renewCopy(name, data)
+		return nil
+	})
+}
+
+// renewCopy updates root's copy after a reset, so that the reset is not undone: the
+// copy gets the new content of that file, and keeps its own of the other file if
+// that is lost too.
+func (t *transaction) renewCopy(name state.File, data []byte) {
+	if !t.access.writable {
+		return
+	}
+	t.backup = t.readBackup()
+	next := t.onDisk
+	for file := range next {
+		if next[file] == nil && t.backup != nil {
+			next[file] = t.backup.contents[file]
+		}
+	}
+	next[name] = data
+	_ = t.access.root.Remove(restoredFile)
+	t.writeBackup(next)
+}
+
+// FolderID identifies the state folder on this machine by its device and inode, as in
+// "8:1/131": it is the same for all paths to the folder.
+func (s *Store) FolderID() (string, error) {
+	dir, err := folder.Open(s.dir)
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close()
+	st, err := dir.Status()
+	return fmt.Sprintf("%d:%d/%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino), err
+}

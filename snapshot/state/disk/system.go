@@ -1,0 +1,116 @@
+package disk
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// Liveness says whether something lives. Unknown never means Gone.
+type Liveness int
+
+const (
+	Unknown Liveness = iota
+	Alive
+	Gone
+)
+
+// ProcessStatus is what a System knows about a PID.
+type ProcessStatus struct {
+	Liveness Liveness
+	Start    snapshot.StartTime // 0 if unknown
+	Owner    *snapshot.UID      // nil if unknown
+}
+
+// System answers a Store's questions about the machine on which it runs.
+type System interface {
+	// BootID is the kernel's id of this boot, or "" if it is unknown.
+	BootID() string
+	// Process returns the status of a process. A zombie is Gone.
+	Process(pid snapshot.PID) ProcessStatus
+	// Kernels says which Jupyter kernels live.
+	Kernels(ids []string) map[string]Liveness
+	// Namespaces are those of this process, in which it sees PIDs and uids.
+	Namespaces() Namespaces
+	// Uptime is the start time of a process that starts now; 0 if unknown.
+	Uptime() snapshot.StartTime
+	// Running lists the living processes of the wanted uids, without zombies and
+	// kernel threads. complete is false where processes may be hidden.
+	Running(wanted func(snapshot.UID) bool) (list []RunningProcess, complete bool)
+}
+
+// realProc is where the kernel's own /proc is mounted.
+const realProc = "/proc"
+
+// NewSystem returns the System that a /proc file system describes.
+func NewSystem(root string) System { return procfs{root: root, fs: proc.FS{Root: root}} }
+
+type procfs struct {
+	root string
+	fs   proc.FS
+}
+
+func (p procfs) BootID() string {
+	id, _ := p.fs.BootID()
+	return id
+}
+
+// Process reads /proc/PID. Where /proc hides the processes of others (mount option
+// hidepid), signal 0 still shows whether there is one.
+func (p procfs) Process(pid snapshot.PID) ProcessStatus {
+	stat, err := p.fs.Stat(pid)
+	switch {
+	case errors.Is(err, proc.ErrGone):
+		return ProcessStatus{Liveness: Gone}
+	case err != nil:
+		return ProcessStatus{Liveness: p.signal0(pid)}
+	case stat.Gone():
+		return ProcessStatus{Liveness: Gone}
+	}
+	now := ProcessStatus{Liveness: Alive, Start: stat.Start}
+	if uid, err := p.fs.UID(pid); err == nil {
+		now.Owner = &uid
+	}
+	return now
+}
+
+// signal0 asks the kernel whether there is such a process, which every user may do:
+// EPERM means that there is.
+func (p procfs) signal0(pid snapshot.PID) Liveness {
+	if p.root != realProc {
+		return Unknown
+	}
+	switch err := unix.Kill(int(pid), 0); {
+	case errors.Is(err, unix.ESRCH):
+		return Gone
+	case err != nil && !errors.Is(err, unix.EPERM):
+		return Unknown
+	case isZombie(pid):
+		return Gone
+	}
+	return Alive
+}
+
+// isZombie says whether a process is a zombie, which signal 0 doesn't: the pidfd of a
+// zombie is readable (pidfd_open(2)).
+func isZombie(pid snapshot.PID) bool {
+	fd, err := unix.PidfdOpen(int(pid), 0)
+	if err != nil {
+		return errors.Is(err, unix.ESRCH)
+	}
+	defer func() { _ = unix.Close(fd) }() // nothing was written
+	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(ready, 0)
+	return err == nil && n == 1 && ready[0].Revents&unix.POLLIN != 0
+}
+
+// showsAll says whether /proc shows the processes of every user: the command line of
+// PID 1 can be read only by root, or where /proc hides nothing.
+func (p procfs) showsAll() bool {
+	_, err := os.ReadFile(p.path(1, "cmdline"))
+	return err == nil
+}

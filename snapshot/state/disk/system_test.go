@@ -1,0 +1,198 @@
+package disk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+)
+
+// procFolder is a /proc made of files, with PID 1 in it unless it hides.
+func procFolder(t *testing.T, entries map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, content := range entries {
+		path := filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	}
+	return root
+}
+
+const (
+	initLine  = "1 (init) S 0 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0"
+	shellLine = "7 (a) b (c) S 1 7 7 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0"
+	zombie    = "8 (dead) Z 1 8 8 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 4712 0 0"
+	status    = "Name:\ta\nUid:\t1001\t1001\t1001\t1001\n"
+)
+
+func TestProcProcess(t *testing.T) {
+	machine := disk.NewSystem(procFolder(t, map[string]string{
+		"1/stat": initLine, "1/cmdline": "init\x00", "sys/kernel/random/boot_id": "d0f5db2e-268c-4e81-b39e-277a5b8587e7\n",
+		"7/stat": shellLine, "7/status": status, "8/stat": zombie, "9/stat": "garbage", "10/stat": shellLine,
+	}))
+	require.Equal(t, "d0f5db2e-268c-4e81-b39e-277a5b8587e7", machine.BootID())
+	require.Equal(t, disk.ProcessStatus{Liveness: disk.Alive, Start: 4711, Owner: uidOf(1001)}, machine.Process(7))
+	require.Equal(t, disk.ProcessStatus{Liveness: disk.Gone}, machine.Process(8), "a zombie")
+	require.Equal(t, disk.ProcessStatus{Liveness: disk.Unknown}, machine.Process(9), "what cannot be parsed")
+	require.Equal(t, disk.ProcessStatus{Liveness: disk.Alive, Start: 4711}, machine.Process(10), "an owner that is unknown")
+	require.Equal(t, disk.ProcessStatus{Liveness: disk.Gone}, machine.Process(11))
+}
+
+func TestProcThatHidesTheProcessesOfOthers(t *testing.T) {
+	machine := disk.NewSystem(procFolder(t, map[string]string{"7/stat": shellLine, "7/cmdline": "sh\x00"}))
+	require.Equal(t, disk.Unknown, machine.Process(11).Liveness)
+	require.Equal(t, map[string]disk.Liveness{"k": disk.Unknown}, machine.Kernels([]string{"k"}))
+	require.Empty(t, machine.BootID())
+}
+
+func TestKernels(t *testing.T) {
+	machine := disk.NewSystem(procFolder(t, map[string]string{
+		"1/cmdline":    "init\x00",
+		"7/cmdline":    "python\x00-m\x00ipykernel_launcher\x00-f\x00/home/a/.local/share/jupyter/runtime/kernel-0f1e-22.json\x00",
+		"8/cmdline":    "python\x00--f=/run/user/1/kernel-v2-1234abc.json\x00",
+		"9/cmdline":    "vi\x00kernel-dead.json.swp\x00",
+		"10/cmdline":   "grep\x00kernel-dead\x00",
+		"11/cmdline":   strings.Repeat("x", 1<<20) + "\x00kernel-dead.json\x00", // megabytes are not read under the lock
+		"self/cmdline": "python\x00kernel-dead.json\x00",
+	}))
+	require.Equal(t, map[string]disk.Liveness{
+		"0f1e-22": disk.Alive, "v2-1234abc": disk.Alive, "dead": disk.Gone, "0f1e": disk.Gone, "": disk.Gone,
+	}, machine.Kernels([]string{"0f1e-22", "v2-1234abc", "dead", "0f1e", ""}))
+	require.Empty(t, machine.Kernels(nil))
+}
+
+func TestAKernelHiddenFromTheReaderIsKept(t *testing.T) {
+	needsRoot(t)
+	dir := sharedDir(t)
+	kernel := exec.CommandContext(t.Context(), "sh", "-c", "read line", "kernel-0f1e.json")
+	stdin, err := kernel.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, kernel.Start())
+	store := disk.New(dir, disk.Options{})
+	_, err = store.RegisterDevices(t.Context(), gpus(1))
+	require.NoError(t, err)
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
+		return b.Activate(state.Activation{EID: ownEID(), KernelID: "0f1e", At: at("12:00:00")})
+	}))
+	output, err := asUser(child(t.Context(), "owners", dir), 4001).Output()
+	require.NoError(t, err)
+	require.Equal(t, string(ownEID())+" [] false\n", string(output))
+
+	require.NoError(t, stdin.Close())
+	_ = kernel.Wait() // `read` ends with 1 at the end of its input
+	files, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Nil(t, files.Environment(ownEID()))
+}
+
+func TestARealProcessOfItsOwnUser(t *testing.T) {
+	store := disk.New(sharedDir(t), disk.Options{Username: disk.Users{}.Username})
+	_, err := store.RegisterDevices(t.Context(), gpus(1))
+	require.NoError(t, err)
+	me := snapshot.UID(os.Getuid())
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
+		return b.Activate(state.Activation{
+			EID: "me", UID: me, PID: snapshot.PID(os.Getpid()), At: at("12:00:00"),
+			Username: disk.Users{}.Username(t.Context(), me),
+		})
+	}))
+	files, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.False(t, files.Environment("me").OwnerMismatch)
+}
+
+func TestUsername(t *testing.T) {
+	passwd := func(line string) string {
+		path := filepath.Join(t.TempDir(), "passwd")
+		require.NoError(t, os.WriteFile(path, []byte(line), 0o600))
+		return path
+	}
+	unknown := passwd("root:x:0:0:root:/root:/bin/sh\nalice:x:100:1001::/home/alice:/bin/sh\n1001\n")
+	local := passwd("root:x:0:0:root:/root:/bin/sh\nalice:x:1001:1001::/home/alice:/bin/sh\n")
+	getent := func(line string) func(context.Context, string) ([]byte, error) {
+		return func(_ context.Context, uid string) ([]byte, error) {
+			if uid != "1001" {
+				return nil, errors.New("asked for " + uid)
+			}
+			return []byte(line), nil
+		}
+	}
+	tests := []struct {
+		name  string
+		users disk.Users
+		want  snapshot.Username
+	}{
+		{"of /etc/passwd", disk.Users{Passwd: local, Getent: getent("")}, "alice"},
+		{"of a directory, where there is no such file", disk.Users{Passwd: "/none", Getent: getent("raz:*:1001:100:Raz:/home/raz:/bin/sh\n")}, "raz"},
+		{"of a directory", disk.Users{Passwd: unknown, Getent: getent("raz:*:1001:100:Raz:/home/raz:/bin/sh\n")}, "raz"},
+		{"of another uid", disk.Users{Passwd: unknown, Getent: getent("raz:*:1002:100:Raz:/home/raz:/bin/sh\n")}, ""},
+		{"garbage", disk.Users{Passwd: unknown, Getent: getent("1001")}, ""},
+		{"a control character", disk.Users{Passwd: unknown, Getent: getent("r\x1bz:*:1001:100:Raz:/home/raz:/bin/sh\n")}, ""},
+		{"too long", disk.Users{Passwd: unknown, Getent: getent(strings.Repeat("x", 5000) + ":*:1001:1::/:/bin/sh\n")}, ""},
+		{"unknown everywhere", disk.Users{Passwd: unknown, Getent: func(context.Context, string) ([]byte, error) { return nil, errors.New("exit status 2") }}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			require.Equal(t, tt.want, tt.users.Username(t.Context(), 1001))
+		})
+	}
+}
+
+func TestRealUsers(t *testing.T) {
+	require.Equal(t, snapshot.Username("root"), disk.Users{}.Username(t.Context(), 0))
+	require.Empty(t, disk.Users{}.Username(t.Context(), 4_000_000_000), "a uid without an account")
+}
+
+// Where /proc hides the processes of others, signal 0 and a pidfd tell of those
+// that are registered, and what may go on in another user's environment is unknown.
+func TestAHiddenProcessIsNotDead(t *testing.T) {
+	needsRoot(t)
+	dir := sharedDir(t)
+	store := disk.New(dir, disk.Options{})
+	_, err := store.RegisterDevices(t.Context(), gpus(1))
+	require.NoError(t, err)
+	shell, theirs := sleeper(t, nil), sleeper(t, nil)
+	zombie := exec.Command("/bin/true")
+	require.NoError(t, zombie.Start())
+	t.Cleanup(func() { _ = zombie.Wait() })
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
+		b.Environments = []snapshot.Environment{
+			{EID: "lives", UID: 0, Creation: at("12:00:00"), PIDs: []snapshot.PID{shell.pid, theirs.pid, snapshot.PID(zombie.Process.Pid)}},
+			{EID: "unsure", UID: 0, Creation: at("12:00:00"), PIDs: []snapshot.PID{theirs.pid}},
+			{EID: "own", UID: 4001, Creation: at("12:00:00"), PIDs: []snapshot.PID{theirs.pid}},
+		}
+		return nil
+	}))
+	theirs.end()
+	reader := exec.Command("unshare", "-m", "sh", "-c",
+		`mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 4001 --regid 4001 --clear-groups "$0" "$@"`, "/proc/self/exe", dir)
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	binary := filepath.Join(filepath.Dir(dir), "test-binary") // where that user can run it
+	content, err := os.ReadFile(exe)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(binary, content, 0o755))
+	reader.Args[5] = binary
+	reader.Env = append(os.Environ(), roleVariable+"=owners", "GORACE=atexit_sleep_ms=0")
+	out, err := reader.CombinedOutput()
+	if err != nil && strings.Contains(string(out), "mount") {
+		t.Skipf("no /proc can be mounted here: %s", out)
+	}
+	require.NoError(t, err, string(out))
+	require.Equal(t, fmt.Sprintf("lives [%d] false\nunsure [%d] false\n", shell.pid, theirs.pid), string(out))
+}
+
+// ownEID is an environment's id that no process of another test on this machine
+// carries: the real /proc shows those, too.
+func ownEID() snapshot.EnvID { return snapshot.EnvID(fmt.Sprintf("state-test-%d", os.Getpid())) }

@@ -1,0 +1,166 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// transaction is one read-modify-write of the state files.
+type transaction struct {
+	*Store
+	dir      *folder.Folder
+	access   access                           // what this genv may do with the folder
+	backup   *backup                          // root's copy of the files; nil for none
+	onDisk   state.Contents                   // of the files, nil for one that has to be written
+	errs     [2]error                         // why a file could not be read
+	stamp    stamp                            // of envs.json as it was read
+	restored bool                             // envs.json, from root's copy
+	versions versions                         // of the files after the transaction
+	files    state.Files                      // decoded, and changed since
+	known    starts                           // which processes the PIDs in envs.json mean
+	process  func(snapshot.PID) ProcessStatus // asks about each PID once
+	running  *processList
+	// rootProcesses are the processes of root, listed once.
+	rootProcesses func() map[snapshot.PID]RunningProcess
+}
+
+// begin reads the files, root's copy, and what this genv may do with the folder.
+func (s *Store) begin(ctx context.Context, dir *folder.Folder) *transaction {
+	t := &transaction{
+		Store: s, dir: dir, access: s.accessTo(dir, false),
+		process: once(s.system.Process), running: &processList{system: s.system},
+	}
+	t.rootProcesses = sync.OnceValue(func() map[snapshot.PID]RunningProcess {
+		list, _ := t.running.of(0)
+		return byPID(list)
+	})
+	t.backup = t.readBackup()
+	t.load(ctx)
+	return t
+}
+
+// update runs a transaction. After an error of writing, its files are valid.
+func (s *Store) update(ctx context.Context, timeout time.Duration, change func(*state.Files) error) (*transaction, error) {
+	t := &transaction{Store: s}
+	err := s.locked(ctx, timeout, func(dir *folder.Folder) error {
+		uptime := s.system.Uptime()
+		t = s.begin(ctx, dir)
+		defer t.access.close()
+		if err := t.restoreAndClean(); err != nil {
+			return err
+		}
+		t.repairModes()
+		t.files.FindSuccessors = t.findSuccessors
+		err := change(&t.files)
+		t.files.FindSuccessors = nil
+		if err != nil {
+			return err
+		}
+		return t.save(uptime)
+	})
+	return t, err
+}
+
+// save writes the changes, root's copy and notes, and the start times.
+func (t *transaction) save(uptime snapshot.StartTime) error {
+	written, err := t.writeChanges()
+	if err != nil {
+		return err
+	}
+	if t.writeBackup(written) {
+		t.noteComplete(uptime)
+	}
+	if t.access.mayClean {
+		t.writeStarts()
+	}
+	t.files.Warnings = append(t.files.Warnings, t.dir.Repairs...)
+	t.versions = versionsIn(t.dir.Path)
+	return nil
+}
+
+// restoreAndClean restores lost files, and then removes what has ended.
+func (t *transaction) restoreAndClean() error {
+	if err := t.restore(); err != nil {
+		return err
+	}
+	if err := t.loadError(); err != nil {
+		return err
+	}
+	t.readStarts()
+	t.clean()
+	return nil
+}
+
+// clean removes what has ended, and registers again what was lost. It does nothing
+// if it is unknown which processes live.
+func (t *transaction) clean() {
+	if !t.access.mayClean {
+		t.files.LivenessUnknown, t.files.Foreign = true, t.access.foreign
+		t.files.Warnings = append(t.files.Warnings, t.access.warning)
+		return
+	}
+	if t.restored {
+		t.recoverNew()
+	}
+	t.removeDead()
+	changed := t.backup != nil && !t.restored && !state.Same(t.backup.contents[state.Envs], t.onDisk[state.Envs])
+	if changed && t.access.writable && t.recoverDropped() {
+		// What lost these environments has also lost newer ones, which the copy lacks.
+		t.noteRestoration()
+		t.recoverNew()
+	}
+	t.files.Restorations = t.restorations()
+}
+
+// readerTimeout is how long root's genv waits for the lock when it only reads: any
+// user can hold the lock for any time.
+const readerTimeout = 2 * time.Second
+
+// updateOrRead is update, but if root's genv can't get the lock soon, it changes
+// only what it returns.
+func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) error) (*transaction, error) {
+	if !s.mayRepair() {
+		return s.update(ctx, s.timeout, change)
+	}
+	t, err := s.update(ctx, min(s.timeout, readerTimeout), change)
+	var busy *BusyError
+	if !errors.As(err, &busy) || ctx.Err() != nil {
+		return t, err
+	}
+	if t, err = s.readUnlocked(ctx, busy); err == nil {
+		err = change(&t.files)
+	}
+	return t, err
+}
+
+// readUnlocked reads the files while another process holds the lock, and writes
+// nothing to them. genv replaces a file as a whole, so two equal and valid readings
+// are what a reader with the lock would get. If that fails, the error is busy.
+func (s *Store) readUnlocked(ctx context.Context, busy *BusyError) (*transaction, error) {
+	dir, err := s.open()
+	if err != nil {
+		return &transaction{}, err
+	}
+	defer dir.Close()
+	t := s.begin(ctx, dir)
+	defer t.access.close()
+	again := &transaction{Store: s, dir: dir}
+	again.load(ctx)
+	if !t.access.writable || !t.onDisk.Equal(again.onDisk) {
+		return t, busy
+	}
+	lostDevices := t.backup != nil && t.backup.contents[state.Devices] != nil && t.onDisk[state.Devices] == nil
+	if err := t.restoreAndClean(); err != nil {
+		return t, err
+	}
+	t.files.DevicesNotSaved = lostDevices
+	t.files.Warnings = append(t.files.Warnings, fmt.Sprintf("%s: the state files were read without it, and nothing was written", busy.held()))
+	return t, nil
+}

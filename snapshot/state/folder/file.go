@@ -1,0 +1,118 @@
+package folder
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// SharedMode is the mode of every file that each user of the host may write.
+const SharedMode = 0o666
+
+// OpenFile opens an existing file for reading, and checks that it is a regular file
+// with a single name and at most limit bytes. O_NONBLOCK is for a FIFO, which
+// would block.
+func (d *Folder) OpenFile(name string, limit int64) (*os.File, unix.Stat_t, error) {
+	var st unix.Stat_t
+	fd, err := unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return nil, st, d.unsafe(name, "is a symbolic link")
+	case errors.Is(err, unix.ENXIO):
+		return nil, st, d.unsafe(name, "is a socket")
+	case errors.Is(err, unix.EACCES):
+		return nil, st, fmt.Errorf("%s cannot be read by uid %d: its owner or root has to `chmod a+rw` it: %w",
+			d.Join(name), os.Geteuid(), err)
+	case err != nil:
+		return nil, st, &fs.PathError{Op: "open", Path: d.Join(name), Err: err}
+	}
+	file := os.NewFile(uintptr(fd), d.Join(name))
+	if err = unix.Fstat(fd, &st); err != nil {
+		err = &fs.PathError{Op: "stat", Path: file.Name(), Err: err}
+	} else if why := suspicious(&st, limit); why != "" {
+		err = d.unsafe(name, why)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, st, err
+	}
+	return file, st, nil
+}
+
+// suspicious says why genv can't have made a file, or "".
+func suspicious(st *unix.Stat_t, limit int64) string {
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return "is not a regular file"
+	case st.Nlink > 1:
+		return fmt.Sprintf("has %d hard links", st.Nlink)
+	case st.Size > limit:
+		return fmt.Sprintf("is larger than %d MiB", limit>>20)
+	}
+	return ""
+}
+
+func (d *Folder) unsafe(name, why string) error {
+	return fmt.Errorf("%w: %s %s, which genv never makes: it was not read; find out who put it there and remove it",
+		ErrUnsafe, d.Join(name), why)
+}
+
+// Read returns the content of a file, and never more than limit bytes.
+func (d *Folder) Read(name string, limit int64) ([]byte, unix.Stat_t, error) {
+	f, st, err := d.OpenFile(name, limit)
+	if err != nil {
+		return nil, st, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = d.unsafe(name, "grows while it is read")
+	}
+	return data, st, err
+}
+
+// ReadJSON decodes a file into v, and says whether that succeeded.
+func (d *Folder) ReadJSON(name string, limit int64, v any) bool {
+	data, _, err := d.Read(name, limit)
+	return err == nil && json.Unmarshal(data, v) == nil
+}
+
+// Stat returns the status of a file of the folder, following no link.
+func (d *Folder) Stat(name string) (st unix.Stat_t, err error) {
+	err = unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	return st, err
+}
+
+// StillNamed says whether a name in the folder still is the file with that status.
+func (d *Folder) StillNamed(name string, st *unix.Stat_t) bool {
+	now, err := d.Stat(name)
+	return err == nil && now.Ino == st.Ino && now.Dev == st.Dev
+}
+
+// Ensure creates an empty file for all users if there is none. The file gets its
+// mode before its name, so that no other user ever finds it with a narrower mode.
+func (d *Folder) Ensure(name string) error {
+	if unix.Faccessat(d.fd, name, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		return nil
+	}
+	fd, err := unix.Openat(d.fd, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, SharedMode)
+	if err != nil { // a file system without O_TMPFILE
+		return Ignore(d.create(name, nil, SharedMode, false), unix.EEXIST)
+	}
+	defer unix.Close(fd)
+	if err := unix.Fchmod(fd, SharedMode); err != nil {
+		return &fs.PathError{Op: "set the mode of", Path: d.Join(name), Err: err}
+	}
+	self := "/proc/self/fd/" + strconv.Itoa(fd)
+	err = unix.Linkat(unix.AT_FDCWD, self, d.fd, name, unix.AT_SYMLINK_FOLLOW)
+	if Ignore(err, unix.EEXIST) != nil {
+		return &fs.PathError{Op: "create", Path: d.Join(name), Err: err}
+	}
+	return nil
+}

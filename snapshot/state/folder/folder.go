@@ -1,0 +1,208 @@
+// Package folder reads and writes files in a folder to which every user of the host may
+// write. Nothing in it is trusted: files are opened without following links, and checked
+// before they are read; a file is replaced as a whole. What the files contain is for the
+// caller to check.
+//
+//	d, err := folder.Open("/var/tmp/genv")
+//	defer d.Close()
+//	data, _, err := d.Read("envs.json", 8<<20)
+//	err = d.Put("envs.json", data, folder.SharedMode, true)
+package folder
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrUnsafe is wrapped if a file is a link, a FIFO, too large or anything else that
+// genv does not create, or if a folder is none or was made by the wrong user. It was
+// not read.
+var ErrUnsafe = errors.New("unsafe state file")
+
+// Folder is an open folder. Files in it are opened relative to its descriptor, so that
+// replacing the folder at its path has no effect.
+type Folder struct {
+	Path    string
+	Repairs []string // what the caller repaired, a line each
+	fd      int
+}
+
+// Close closes the folder.
+func (d *Folder) Close() { _ = unix.Close(d.fd) }
+
+// Join is the path of a file of the folder, for people.
+func (d *Folder) Join(name string) string { return filepath.Join(d.Path, name) }
+
+// Open opens a folder that all users share, and creates it if it is missing. It follows
+// a link in its place only if root or the caller made it.
+func Open(path string) (*Folder, error) {
+	d, err := openDir(unix.AT_FDCWD, path, unix.O_NOFOLLOW)
+	switch {
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		return openLink(path)
+	case !errors.Is(err, fs.ErrNotExist):
+		return d, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("create the state folder: %w", err)
+	}
+	parent, err := OpenExisting(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	return parent.SharedSub(filepath.Base(path))
+}
+
+// OpenExisting opens a folder, and follows links in its path.
+func OpenExisting(path string) (*Folder, error) { return openDir(unix.AT_FDCWD, path, 0) }
+
+// openLink opens the target of a link in the folder's place. It refuses a link that
+// another user made, since every user may write /var/tmp. The owner and the target are
+// read through one descriptor, so that they are of the same link.
+func openLink(path string) (*Folder, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	link := Folder{fd: fd, Path: path}
+	defer link.Close()
+	st, err := link.Status()
+	switch {
+	case err != nil:
+		return nil, err
+	case st.Mode&unix.S_IFMT != unix.S_IFLNK:
+		return nil, unsafeDir(unix.ENOTDIR, path)
+	case (st.Uid != 0 && int(st.Uid) != os.Geteuid()) || st.Nlink > 1:
+		return nil, fmt.Errorf("%w: %s is a link that uid %d made: remove it, or set GENV_TMPDIR", ErrUnsafe, path, st.Uid)
+	}
+	target := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", target)
+	if err != nil {
+		return nil, &fs.PathError{Op: "read the link", Path: path, Err: err}
+	}
+	to := string(target[:n])
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(filepath.Dir(path), to)
+	}
+	d, err := OpenExisting(to)
+	if err == nil {
+		d.Path = path
+	}
+	return d, err
+}
+
+func openDir(at int, path string, flags int) (*Folder, error) {
+	fd, err := unix.Openat(at, path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|flags, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open the folder", Path: path, Err: err}
+	}
+	return &Folder{fd: fd, Path: path}, nil
+}
+
+// Sub opens a folder in this one, following no link.
+func (d *Folder) Sub(name string) (*Folder, error) {
+	sub, err := openDir(d.fd, name, unix.O_NOFOLLOW)
+	if err != nil {
+		return nil, unsafeDir(err, d.Join(name))
+	}
+	sub.Path = d.Join(name)
+	return sub, nil
+}
+
+// SharedSub is Sub, and creates the folder with mode 0777 if it is missing. It is
+// created under a temporary name and renamed, so that no other user ever finds it with
+// the narrower mode that the umask gives it at first.
+func (d *Folder) SharedSub(name string) (*Folder, error) {
+	sub, err := d.Sub(name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return sub, err
+	}
+	temp := "." + name + "." + strconv.Itoa(os.Getpid()) + "." + strconv.FormatUint(rand.Uint64(), 36)
+	err = unix.Mkdirat(d.fd, temp, 0o777)
+	if err == nil {
+		err = errors.Join(
+			unix.Fchmodat(d.fd, temp, 0o777, 0),
+			Ignore(d.rename(temp, name), unix.EEXIST, unix.ENOTEMPTY),
+		)
+		_ = unix.Unlinkat(d.fd, temp, unix.AT_REMOVEDIR) // it is still there if another process was faster
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "create the folder", Path: d.Join(name), Err: err}
+	}
+	return d.Sub(name)
+}
+
+// rename renames a new folder, unless the name exists. NFS does not support
+// RENAME_NOREPLACE; there an empty folder may be replaced.
+func (d *Folder) rename(temp, name string) error {
+	err := unix.Renameat2(d.fd, temp, d.fd, name, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) {
+		err = unix.Renameat(d.fd, temp, d.fd, name)
+	}
+	return err
+}
+
+// PrivateSub is Sub, and creates a folder that only its owner can write.
+func (d *Folder) PrivateSub(name string) (*Folder, error) {
+	if err := Ignore(unix.Mkdirat(d.fd, name, 0o755), unix.EEXIST); err != nil {
+		return nil, err
+	}
+	sub, err := d.Sub(name)
+	if err == nil {
+		err = sub.Chmod(0o755) // whatever the umask
+	}
+	return sub, err
+}
+
+// Status is the status of the folder itself.
+func (d *Folder) Status() (st unix.Stat_t, err error) {
+	if err := unix.Fstat(d.fd, &st); err != nil {
+		return st, &fs.PathError{Op: "stat", Path: d.Path, Err: err}
+	}
+	return st, nil
+}
+
+// Chmod sets the mode of the folder itself.
+func (d *Folder) Chmod(mode uint32) error { return unix.Fchmod(d.fd, mode) }
+
+// CheckPrivate refuses a folder that other users than its owner may write, or that
+// belongs to another user than root and us, since its content is trusted.
+func (d *Folder) CheckPrivate() error {
+	st, err := d.Status()
+	if err == nil && (st.Mode&0o022 != 0 || (st.Uid != 0 && int(st.Uid) != os.Geteuid())) {
+		err = fmt.Errorf("%w: %s belongs to uid %d with mode %04o: only root may be able to write it", ErrUnsafe, d.Path, st.Uid, st.Mode&0o7777)
+	}
+	return err
+}
+
+// IsOurs says whether the folder belongs to this user and is writable.
+func (d *Folder) IsOurs() bool {
+	st, err := d.Status()
+	return err == nil && int(st.Uid) == os.Geteuid() && unix.Faccessat(d.fd, ".", unix.W_OK, unix.AT_EACCESS) == nil
+}
+
+// unsafeDir is the error for a path at which there is something other than a folder.
+func unsafeDir(err error, path string) error {
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
+		return fmt.Errorf("%w: %s is not a folder: remove it", ErrUnsafe, path)
+	}
+	return err
+}
+
+// Ignore returns nil for the errors that are harmless.
+func Ignore(err error, harmless ...error) error {
+	for _, h := range harmless {
+		if errors.Is(err, h) {
+			return nil
+		}
+	}
+	return err
+}

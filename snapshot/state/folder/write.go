@@ -1,0 +1,112 @@
+package folder
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// tempSuffix ends the name of a file that is being written.
+const tempSuffix = ".tmp"
+
+// Staged is a file that is written under a temporary name: see Stage.
+type Staged struct{ Name, temp string }
+
+// Stage writes a file under a temporary name, and syncs it if it is to be durable. The
+// name is always the same: only the holder of the lock writes it, so an existing file
+// was left by a writer that was killed. A folder in its place was made by a user to
+// prevent writing, and another name is used.
+func (d *Folder) Stage(name string, data []byte, mode uint32, durable bool) (Staged, error) {
+	file := Staged{Name: name, temp: name + tempSuffix}
+	err := d.Remove(file.temp)
+	if errors.Is(err, unix.EISDIR) {
+		file.temp, err = name+"."+strconv.FormatUint(rand.Uint64(), 36)+tempSuffix, nil
+	}
+	if err != nil {
+		return file, err
+	}
+	return file, d.create(file.temp, data, mode, durable)
+}
+
+// Publish gives a staged file its name. The file that had it is gone.
+func (d *Folder) Publish(file Staged) error {
+	if err := unix.Renameat(d.fd, file.temp, d.fd, file.Name); err != nil {
+		return &fs.PathError{Op: "replace", Path: d.Join(file.Name), Err: err}
+	}
+	return nil
+}
+
+// Discard removes staged files that were not published.
+func (d *Folder) Discard(files ...Staged) {
+	for _, file := range files {
+		_ = d.Remove(file.temp)
+	}
+}
+
+// Sync makes the published names durable.
+func (d *Folder) Sync() error {
+	if err := unix.Fsync(d.fd); err != nil {
+		return &fs.PathError{Op: "sync the folder", Path: d.Path, Err: err}
+	}
+	return nil
+}
+
+// Put replaces a file as a whole. With durable, it is safe on disk afterwards.
+func (d *Folder) Put(name string, data []byte, mode uint32, durable bool) error {
+	file, err := d.Stage(name, data, mode, durable)
+	if err != nil {
+		return err
+	}
+	if err := d.Publish(file); err != nil {
+		d.Discard(file)
+		return err
+	}
+	if !durable {
+		return nil
+	}
+	return d.Sync()
+}
+
+// PutJSON is Put with the JSON of v, as one line.
+func (d *Folder) PutJSON(name string, v any, mode uint32, durable bool) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return d.Put(name, append(data, '\n'), mode, durable)
+}
+
+// Remove removes a file, which may be missing.
+func (d *Folder) Remove(name string) error {
+	if err := Ignore(unix.Unlinkat(d.fd, name, 0), unix.ENOENT); err != nil {
+		return &fs.PathError{Op: "remove", Path: d.Join(name), Err: err}
+	}
+	return nil
+}
+
+// create writes a new file. If it fails, it removes the incomplete file. With
+// durable, the content is safe on disk afterwards.
+func (d *Folder) create(name string, data []byte, mode uint32, durable bool) error {
+	const flags = unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(d.fd, name, flags, mode)
+	if err != nil {
+		return &fs.PathError{Op: "create", Path: d.Join(name), Err: err}
+	}
+	file := os.NewFile(uintptr(fd), d.Join(name))
+	_, err = file.Write(data)
+	err = errors.Join(err, unix.Fchmod(fd, mode)) // whatever the umask
+	if durable && err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		_ = d.Remove(name)
+		return fmt.Errorf("write the state: %w", err)
+	}
+	return nil
+}
