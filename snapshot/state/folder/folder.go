@@ -43,6 +43,7 @@ func (d *Folder) Join(name string) string { return filepath.Join(d.Path, name) }
 // Open opens a folder that all users share, and creates it if it is missing. It follows
 // a link in its place only if root or the caller made it.
 func Open(path string) (*Folder, error) {
+	path = filepath.Clean(path) // with a slash at the end, the kernel would follow any link
 	d, err := openDir(unix.AT_FDCWD, path, unix.O_NOFOLLOW)
 	switch {
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):

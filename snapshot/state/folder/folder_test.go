@@ -1,0 +1,146 @@
+package folder_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+func open(t *testing.T, path string) *folder.Folder {
+	t.Helper()
+	d, err := folder.Open(path)
+	require.NoError(t, err)
+	t.Cleanup(d.Close)
+	return d
+}
+
+func namesIn(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestAMissingFolderIsCreatedForAllUsers(t *testing.T) {
+	for _, path := range []string{"genv", "genv/", "a/b", "a/b//"} {
+		t.Run(path, func(t *testing.T) {
+			top := t.TempDir()
+			open(t, top+"/"+path)
+			d := open(t, top+"/"+path)
+			require.Equal(t, filepath.Join(top, path), d.Path)
+			info, err := os.Stat(d.Path)
+			require.NoError(t, err)
+			require.Equal(t, fs.ModeDir|0o777, info.Mode())
+			require.Empty(t, namesIn(t, d.Path))
+		})
+	}
+}
+
+func TestALinkOfAnotherUserIsNotFollowed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		require.NotEqual(t, "true", os.Getenv("CI"), "this test has to run as root")
+		t.Skip("only root can give a link to another user: run it with sudo")
+	}
+	for _, slash := range []string{"", "/"} {
+		link := filepath.Join(t.TempDir(), "link")
+		require.NoError(t, os.Symlink(t.TempDir(), link))
+		open(t, link+slash)
+		require.NoError(t, os.Lchown(link, 4001, 4001))
+		_, err := folder.Open(link + slash)
+		require.ErrorIs(t, err, folder.ErrUnsafe, "%q", slash)
+	}
+}
+
+func TestSub(t *testing.T) {
+	d, elsewhere := open(t, t.TempDir()), t.TempDir()
+	require.NoError(t, os.WriteFile(d.Join("file"), nil, 0o600))
+	require.NoError(t, os.Symlink(elsewhere, d.Join("link")))
+	_, err := d.Sub("missing")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	for _, name := range []string{"file", "link"} {
+		for _, open := range []func(string) (*folder.Folder, error){d.Sub, d.SharedSub, d.PrivateSub} {
+			_, err := open(name)
+			require.ErrorIs(t, err, folder.ErrUnsafe, name)
+		}
+	}
+	private, err := d.PrivateSub("private")
+	require.NoError(t, err)
+	defer private.Close()
+	require.NoError(t, private.CheckPrivate())
+	require.True(t, private.IsOurs())
+	shared, err := d.SharedSub("shared")
+	require.NoError(t, err)
+	defer shared.Close()
+	require.ErrorIs(t, shared.CheckPrivate(), folder.ErrUnsafe)
+	require.Equal(t, []string{"file", "link", "private", "shared"}, namesIn(t, d.Path), "nothing else is left")
+}
+
+func TestPutReplacesAFileAsAWhole(t *testing.T) {
+	d, target := open(t, t.TempDir()), filepath.Join(t.TempDir(), "target")
+	require.NoError(t, os.WriteFile(target, []byte("precious"), 0o600))
+	require.NoError(t, os.Symlink(target, d.Join("file")))
+	require.NoError(t, os.Symlink(target, d.Join("file.tmp")))
+	for _, text := range []string{"one", "two"} {
+		require.NoError(t, d.Put("file", []byte(text), folder.SharedMode, true))
+		data, st, err := d.Read("file", 3)
+		require.NoError(t, err)
+		require.Equal(t, text, string(data))
+		require.Equal(t, uint32(folder.SharedMode), st.Mode&0o777)
+	}
+	data, err := os.ReadFile(target)
+	require.NoError(t, err)
+	require.Equal(t, "precious", string(data))
+
+	require.NoError(t, os.Mkdir(d.Join("taken"), 0o700))
+	require.Error(t, d.Put("taken", []byte("x"), folder.SharedMode, true))
+	require.Equal(t, []string{"file", "taken"}, namesIn(t, d.Path), "nothing else is left")
+}
+
+func TestReadRefusesWhatGenvNeverMakes(t *testing.T) {
+	d := open(t, t.TempDir())
+	require.NoError(t, os.WriteFile(d.Join("large"), []byte("1234"), 0o600))
+	require.NoError(t, os.WriteFile(d.Join("twice"), nil, 0o600))
+	require.NoError(t, os.Link(d.Join("twice"), d.Join("again")))
+	require.NoError(t, os.Symlink("twice", d.Join("link")))
+	require.NoError(t, os.Mkdir(d.Join("folder"), 0o700))
+	for _, name := range []string{"large", "twice", "again", "link", "folder"} {
+		_, _, err := d.Read(name, 3)
+		require.ErrorIs(t, err, folder.ErrUnsafe, name)
+	}
+	_, _, err := d.Read("missing", 3)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestEnsureCreatesAnEmptyFileForAllUsers(t *testing.T) {
+	d := open(t, t.TempDir())
+	for range 2 {
+		require.NoError(t, d.Ensure("lock"))
+		st, err := d.Stat("lock")
+		require.NoError(t, err)
+		require.Equal(t, uint32(folder.SharedMode), st.Mode&0o777)
+		require.True(t, d.StillNamed("lock", &st))
+		require.False(t, d.StillNamed("other", &st))
+	}
+}
+
+func TestTheSameVersionIsKeptOnce(t *testing.T) {
+	d, at := open(t, t.TempDir()), time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	for range 2 {
+		path, err := d.KeepCopy("file", []byte("{"), 0o640, at)
+		require.NoError(t, err)
+		require.Equal(t, d.Join("file.corrupt-20261120-120000"), path)
+	}
+	_, err := d.KeepCopy("file", []byte("["), 0o640, at)
+	require.Error(t, err, "another version has that name")
+	require.Len(t, namesIn(t, d.Path), 1)
+}
