@@ -79,10 +79,10 @@ func New(dir string, o Options) *Store {
 //
 // As 1.4.3 does, Read writes the result back if anything changed; if it cannot, a
 // warning says so. If root's genv can't get the lock for some seconds, it reads
-// without the lock and writes nothing. With ErrNoDevices the environments are
+// without the lock and writes nothing. With state.ErrNoDevices the environments are
 // still valid.
 //
-// The error wraps ErrBusy, ErrCorrupt or ErrUnsafe if that is the cause.
+// The error wraps ErrBusy, ErrCorrupt or folder.ErrUnsafe if that is the cause.
 func (s *Store) Read(ctx context.Context) (state.Files, error) {
 	files, _, err := s.read(ctx)
 	return files, err
@@ -211,5 +211,8 @@ func (s *Store) FolderID() (string, error) {
 	}
 	defer dir.Close()
 	st, err := dir.Status()
-	return fmt.Sprintf("%d:%d/%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino), err
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d:%d/%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino), nil
 }
