@@ -165,9 +165,9 @@ func (b *fakeFiles) RegisterDevices(_ context.Context, found []snapshot.Device) 
 	if b.err != nil {
 		return state.Files{}, b.err
 	}
-	notes := b.MergeDevices(found)
+	b.MergeDevices(found)
 	merged := b.Files
-	merged.Warnings = notes
+	b.Warnings = nil // they are this call's
 	return merged, nil
 }
 

@@ -67,11 +67,10 @@ func (a *Activation) check() error {
 
 // elsewhere returns the other environment in which the process or kernel is.
 func (f *Files) elsewhere(a Activation) *snapshot.Environment {
-	if env := f.EnvironmentOf(a.PID); env != nil && env.EID != a.EID {
-		return env
-	}
-	if env := f.EnvironmentOfKernel(a.KernelID); env != nil && env.EID != a.EID {
-		return env
+	for _, env := range []*snapshot.Environment{f.EnvironmentOf(a.PID), f.EnvironmentOfKernel(a.KernelID)} {
+		if env != nil && env.EID != a.EID {
+			return env
+		}
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func (f *Files) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
 		}
 	}
 	if missing > len(free) {
-		return nil, &TooManyError{Requested: r.Count, Total: len(f.Devices), Free: r.Count - missing + len(free), Conflicts: f.conflicts(r.EID, nil)}
+		return nil, f.tooMany(r, r.Count-missing+len(free))
 	}
 	busy := func(d *snapshot.Device) int {
 		if slices.Contains(r.Busy, d.Index) {
@@ -104,19 +104,31 @@ func (f *Files) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {
 	return free[:max(missing, 0)], nil
 }
 
+// tooMany is the error for a request of which only some devices are available.
+func (f *Files) tooMany(r AttachRequest, available int) error {
+	e := &UnavailableError{TooFew: true}
+	if total := len(f.Devices); r.Count > total {
+		e.Reason = fmt.Sprintf("Requested more devices (%d) than total available (%d)", r.Count, total)
+	} else {
+		e.Reason = fmt.Sprintf("Requested more devices (%d) than currently available (%d)", r.Count, available)
+		e.Conflicts = f.conflicts(r.EID, nil)
+	}
+	return e
+}
+
 // chooseIndices picks the requested devices that the environment does not have.
 func (f *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 	var chosen []*snapshot.Device
 	for _, index := range r.Indices {
 		d := f.Device(index)
 		if d == nil {
-			return nil, &NoDeviceError{Index: index, Total: len(f.Devices)}
+			return nil, f.NoDevice(index)
 		}
 		if d.Attachment(r.EID) != nil || slices.Contains(chosen, d) {
 			continue
 		}
 		if !r.fits(d) {
-			return nil, &TakenError{Index: index, Conflicts: f.conflicts(r.EID, &index)}
+			return nil, &UnavailableError{Reason: fmt.Sprintf("Device %d is not available", index), Conflicts: f.conflicts(r.EID, &index)}
 		}
 		chosen = append(chosen, d)
 	}

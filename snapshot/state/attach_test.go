@@ -185,13 +185,15 @@ func TestARefusalNamesTheConflicts(t *testing.T) {
 	_, err = b.Attach(state.AttachRequest{EID: "lost", Indices: indices{1}, Memory: snapshot.MustMemory("4g"), At: at("11:00:00")})
 	require.NoError(t, err)
 	_, err = b.Attach(state.AttachRequest{EID: "7", Indices: indices{0}, At: at("12:00:00")})
-	var taken *state.TakenError
+	var taken *state.UnavailableError
 	require.ErrorAs(t, err, &taken)
+	require.False(t, taken.TooFew)
 	require.Len(t, taken.Conflicts, 1)
 	require.Equal(t, `device 0: environment 1667 of alice(1001) has it since 20/11/2026 10:00:00`, taken.Conflicts[0].String())
 	_, err = b.Attach(state.AttachRequest{EID: "7", Count: 2, At: at("12:00:00")})
-	var many *state.TooManyError
+	var many *state.UnavailableError
 	require.ErrorAs(t, err, &many)
+	require.True(t, many.TooFew)
 	require.Len(t, many.Conflicts, 2)
 	require.Equal(t, `device 1: environment lost has 4g since 20/11/2026 11:00:00`, many.Conflicts[1].String())
 }

@@ -10,10 +10,10 @@ import (
 // Errors that callers distinguish with errors.Is.
 var (
 	// ErrNoDevices says that there is no devices.json yet: call nvidia-smi, without any
-	// lock, and pass its devices to store.Store.RegisterDevices.
+	// lock, and pass its devices to disk.Store.RegisterDevices.
 	ErrNoDevices = errors.New("the devices of this host are not registered yet")
 	// ErrUnavailable is wrapped if requested devices have no room or don't exist: see
-	// TooManyError, TakenError and NoDeviceError.
+	// UnavailableError.
 	ErrUnavailable = errors.New("not available")
 	// ErrRequest is wrapped if a request is invalid in any state.
 	ErrRequest = errors.New("not a valid request")
@@ -25,46 +25,26 @@ var (
 	ErrActive = errors.New("already in an active environment")
 )
 
-// TooManyError says that more devices were requested than exist, or than have room. It
-// wraps ErrUnavailable.
-type TooManyError struct {
-	Requested int
-	Total     int // devices of the host
-	Free      int // of these, how many the environment has or could get
-	Conflicts []Conflict
-}
-
-func (e *TooManyError) Error() string {
-	if e.Requested > e.Total {
-		return fmt.Sprintf("Requested more devices (%d) than total available (%d)", e.Requested, e.Total)
-	}
-	return fmt.Sprintf("Requested more devices (%d) than currently available (%d)", e.Requested, e.Free)
-}
-
-// Unwrap makes errors.Is find ErrUnavailable.
-func (e *TooManyError) Unwrap() error { return ErrUnavailable }
-
-// TakenError says that a device has no room left. It wraps ErrUnavailable.
-type TakenError struct {
-	Index     snapshot.DeviceIndex
-	Conflicts []Conflict
-}
-
-func (e *TakenError) Error() string { return fmt.Sprintf("Device %d is not available", e.Index) }
-
-// Unwrap makes errors.Is find ErrUnavailable.
-func (e *TakenError) Unwrap() error { return ErrUnavailable }
-
-// NoDeviceError says that the host has no device with that index. It wraps
+// UnavailableError says which of the requested devices are not available. It wraps
 // ErrUnavailable.
-type NoDeviceError struct {
-	Index snapshot.DeviceIndex
-	Total int // devices of the host
+type UnavailableError struct {
+	Reason string
+	// TooFew says that more devices would help: more were requested than exist or have
+	// room, or one that doesn't exist.
+	TooFew bool
+	// Conflicts are the attachments that prevent the request; empty if the host doesn't
+	// have as many devices.
+	Conflicts []Conflict
 }
 
-func (e *NoDeviceError) Error() string {
-	return fmt.Sprintf("There is no device %d: this host has %d, see `genv devices`", e.Index, e.Total)
-}
+func (e *UnavailableError) Error() string { return e.Reason }
 
 // Unwrap makes errors.Is find ErrUnavailable.
-func (e *NoDeviceError) Unwrap() error { return ErrUnavailable }
+func (e *UnavailableError) Unwrap() error { return ErrUnavailable }
+
+// NoDevice is the UnavailableError for an index at which the host has no device.
+func (f *Files) NoDevice(index snapshot.DeviceIndex) error {
+	return &UnavailableError{
+		Reason: fmt.Sprintf("There is no device %d: this host has %d, see `genv devices`", index, len(f.Devices)), TooFew: true,
+	}
+}

@@ -150,23 +150,22 @@ func (f *Files) Warn(format string, args ...any) {
 
 // MergeDevices updates the registered devices to those that nvidia-smi found: it adds
 // new ones, corrects the total memory, and keeps the attachments. It removes a device
-// that was not found, unless an environment is attached to it. It returns notes about
-// what it could not do, one line each.
+// that was not found, unless an environment is attached to it. Warnings name what it
+// could not do.
 //
 // Only a complete answer of nvidia-smi may be merged: a failure is not a host without
 // devices.
-func (f *Files) MergeDevices(found []snapshot.Device) (notes []string) {
+func (f *Files) MergeDevices(found []snapshot.Device) {
 	kept := make([]snapshot.Device, 0, len(found))
 	for _, d := range f.Devices {
 		now := snapshot.FindDevice(found, d.Index)
 		switch {
-		case now != nil && now.TotalMemory.Known():
-			d.TotalMemory = sameMemory(d.TotalMemory, now.TotalMemory)
+		case now != nil && now.TotalMemory.Known() && d.TotalMemory.Bytes() != now.TotalMemory.Bytes():
+			d.TotalMemory = now.TotalMemory // the same amount keeps its notation
 		case now == nil && len(d.Attachments) == 0:
 			continue
 		case now == nil:
-			notes = append(notes, fmt.Sprintf("device %d is attached to %d environments but nvidia-smi no longer shows it",
-				d.Index, len(d.Attachments)))
+			f.Warn("device %d is attached to %d environments but nvidia-smi no longer shows it", d.Index, len(d.Attachments))
 		}
 		kept = append(kept, d)
 	}
@@ -176,18 +175,9 @@ func (f *Files) MergeDevices(found []snapshot.Device) (notes []string) {
 		case d.TotalMemory.Known():
 			kept = append(kept, snapshot.Device{Index: d.Index, TotalMemory: d.TotalMemory})
 		default:
-			notes = append(notes, fmt.Sprintf("device %d is not registered: nvidia-smi does not report its memory", d.Index))
+			f.Warn("device %d is not registered: nvidia-smi does not report its memory", d.Index)
 		}
 	}
 	slices.SortFunc(kept, func(x, y snapshot.Device) int { return cmp.Compare(x.Index, y.Index) })
 	f.Devices = kept
-	return notes
-}
-
-// sameMemory keeps the old notation if the amount is the same.
-func sameMemory(old, found snapshot.Memory) snapshot.Memory {
-	if old.Bytes() == found.Bytes() {
-		return old
-	}
-	return found
 }

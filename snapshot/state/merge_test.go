@@ -45,7 +45,8 @@ func TestMerge(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			b := state.Files{Devices: tt.files}
-			require.Len(t, b.MergeDevices(tt.found), tt.notes)
+			b.MergeDevices(tt.found)
+			require.Len(t, b.Warnings, tt.notes)
 			require.Equal(t, tt.expected, b.Devices)
 		})
 	}

@@ -31,9 +31,8 @@ func allowNoDevices(files state.Files, err error) (state.Files, error) {
 // nvidia-smi is asked, without the lock, whether the host has more by now.
 func (h *Host) Update(ctx context.Context, change func(*state.Files) error) error {
 	err := h.Store.Update(ctx, change)
-	var tooMany *state.TooManyError
-	var none *state.NoDeviceError
-	if !errors.Is(err, state.ErrNoDevices) && !errors.As(err, &tooMany) && !errors.As(err, &none) {
+	var unavailable *state.UnavailableError
+	if !errors.Is(err, state.ErrNoDevices) && (!errors.As(err, &unavailable) || !unavailable.TooFew) {
 		return err
 	}
 	switch found, smiErr := h.Machine.ListDevices(ctx); {

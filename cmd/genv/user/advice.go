@@ -55,13 +55,9 @@ func advised(err error) string {
 
 // holdersOf are the environments that have the devices that were refused.
 func holdersOf(err error) []state.Conflict {
-	var taken *state.TakenError
-	var tooMany *state.TooManyError
-	switch {
-	case errors.As(err, &taken):
-		return taken.Conflicts
-	case errors.As(err, &tooMany) && tooMany.Requested <= tooMany.Total:
-		return tooMany.Conflicts
+	var unavailable *state.UnavailableError
+	if errors.As(err, &unavailable) {
+		return unavailable.Conflicts
 	}
 	return nil
 }

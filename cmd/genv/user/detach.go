@@ -31,7 +31,7 @@ func (p *program) detach(c *cli.Context) error {
 func detachFrom(b *state.Files, eid snapshot.EnvID, list []snapshot.DeviceIndex) error {
 	for _, index := range list {
 		if b.Device(index) == nil {
-			return &state.NoDeviceError{Index: index, Total: len(b.Devices)}
+			return b.NoDevice(index)
 		}
 	}
 	b.Detach(eid, list...)

@@ -81,7 +81,7 @@ func keepDevices(b *state.Files, list []snapshot.DeviceIndex) error {
 	for _, index := range list {
 		d := b.Device(index)
 		if d == nil {
-			return &state.NoDeviceError{Index: index, Total: len(b.Devices)}
+			return b.NoDevice(index)
 		}
 		kept = append(kept, *d)
 	}

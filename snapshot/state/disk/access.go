@@ -33,12 +33,6 @@ type access struct {
 	writable bool
 }
 
-func (a *access) close() {
-	if a.root != nil {
-		a.root.Close()
-	}
-}
-
 // accessTo finds out what this genv may do with the open state folder, and updates
 // root's notes about it. With force, root claims the folder for its own namespaces
 // whatever the notes say.

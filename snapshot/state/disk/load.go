@@ -2,6 +2,7 @@ package disk
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io/fs"
 	"time"
@@ -29,12 +30,7 @@ func (t *transaction) load(ctx context.Context) {
 	}
 }
 
-func (t *transaction) loadError() error {
-	if t.errs[state.Envs] != nil {
-		return t.errs[state.Envs]
-	}
-	return t.errs[state.Devices]
-}
+func (t *transaction) loadError() error { return cmp.Or(t.errs[:]...) }
 
 // loadFile reads and decodes a file. 1.4.3 truncates a file and then writes it,
 // which takes moments, and may give back the lock before it has finished. A file

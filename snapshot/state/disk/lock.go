@@ -114,7 +114,12 @@ func unlock(file *os.File) {
 // process ends; children don't inherit them. A BusyError names the holder of the lock
 // that it waited for.
 func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex) (release func(), err error) {
-	dir, err := s.deviceFolder()
+	parent, err := folder.Open(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	dir, err := parent.SharedSub("devices")
 	if err != nil {
 		return nil, err
 	}
@@ -139,16 +144,6 @@ func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex)
 		held = append(held, file)
 	}
 	return release, nil
-}
-
-// deviceFolder opens the folder of the device locks.
-func (s *Store) deviceFolder() (*folder.Folder, error) {
-	dir, err := folder.Open(s.dir)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	return dir.SharedSub("devices")
 }
 
 // Holder is the process that holds a lock.

@@ -136,10 +136,10 @@ func (s *Store) Update(ctx context.Context, change func(*state.Files) error) err
 }
 
 // RegisterDevices registers the devices that nvidia-smi found, as
-// Files.MergeDevices does. The notes of that are among the Warnings.
+// Files.MergeDevices does.
 func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error) {
 	t, err := s.update(ctx, s.timeout, func(f *state.Files) error {
-		f.Warnings = append(f.Warnings, f.MergeDevices(found)...)
+		f.MergeDevices(found)
 		return nil
 	})
 	return s.finish(ctx, t, err)
@@ -166,7 +166,7 @@ func (s *Store) reset(ctx context.Context, name state.File, fresh *state.Files) 
 	}
 	return s.locked(ctx, s.timeout, func(dir *folder.Folder) error {
 		t := &transaction{Store: s, dir: dir, access: s.accessTo(dir, true)}
-		defer t.access.close()
+		defer t.access.root.Close()
 		t.load(ctx) // it also keeps copies of corrupt files
 		if errors.Is(t.errs[name], folder.ErrUnsafe) && t.access.writable {
 			if err := dir.MoveAside(name.String(), s.now()); err != nil {

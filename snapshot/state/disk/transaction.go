@@ -52,7 +52,7 @@ func (s *Store) update(ctx context.Context, timeout time.Duration, change func(*
 	err := s.locked(ctx, timeout, func(dir *folder.Folder) error {
 		uptime := s.system.Uptime()
 		t = s.begin(ctx, dir)
-		defer t.access.close()
+		defer t.access.root.Close()
 		if err := t.restoreAndClean(); err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (s *Store) readUnlocked(ctx context.Context, busy *BusyError) (*transaction
 	}
 	defer dir.Close()
 	t := s.begin(ctx, dir)
-	defer t.access.close()
+	defer t.access.root.Close()
 	again := &transaction{Store: s, dir: dir}
 	again.load(ctx)
 	if !t.access.writable || !t.onDisk.Equal(again.onDisk) {

@@ -34,8 +34,12 @@ type Folder struct {
 	fd      int
 }
 
-// Close closes the folder.
-func (d *Folder) Close() { _ = unix.Close(d.fd) }
+// Close closes the folder, unless it is nil.
+func (d *Folder) Close() {
+	if d != nil {
+		_ = unix.Close(d.fd)
+	}
+}
 
 // Join is the path of a file of the folder, for people.
 func (d *Folder) Join(name string) string { return filepath.Join(d.Path, name) }
