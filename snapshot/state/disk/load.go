@@ -67,10 +67,8 @@ func (s *Store) local(at unix.Timespec) time.Time {
 
 // sleep returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

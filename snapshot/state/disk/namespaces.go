@@ -1,10 +1,9 @@
 package disk
 
 import (
-	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Namespaces are the inodes of the PID namespace and the user namespace of a process:
@@ -31,20 +30,9 @@ func (p procfs) Namespaces() Namespaces {
 }
 
 func (p procfs) namespace(kind string) uint64 {
-	link, err := os.Readlink(filepath.Join(p.root, "self/ns", kind))
-	if err != nil {
+	var st unix.Stat_t
+	if unix.Stat(filepath.Join(p.root, "self/ns", kind), &st) != nil {
 		return 0
 	}
-	return parseNamespace(link, kind)
-}
-
-// parseNamespace returns the inode in a link such as "pid:[4026531836]", or 0.
-func parseNamespace(link, kind string) uint64 {
-	number, begins := strings.CutPrefix(link, kind+":[")
-	number, ends := strings.CutSuffix(number, "]")
-	inode, err := strconv.ParseUint(number, 10, 64)
-	if !begins || !ends || err != nil {
-		return 0
-	}
-	return inode
+	return st.Ino
 }

@@ -68,10 +68,7 @@ func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool) (Runni
 	if r.UID, err = process.UID(); err != nil && !errors.Is(err, proc.ErrGone) {
 		r.UID, err = p.folderOwner(pid) // hidepid=1 shows the owner of the folder, and nothing in it
 	}
-	if err != nil {
-		return r, false
-	}
-	if !wanted(r.UID) {
+	if err != nil || !wanted(r.UID) {
 		return r, false
 	}
 	stat, err := process.Stat()
@@ -114,7 +111,7 @@ func (p procfs) Kernels(ids []string) map[string]Liveness {
 	}
 	pids, err := p.pids()
 	if err != nil {
-		return map[string]Liveness{}
+		return nil
 	}
 	for _, pid := range pids {
 		markKernels(lives, commandLine(p.path(pid, "cmdline")))

@@ -88,9 +88,6 @@ func (s *Store) openNotes(name string) (*folder.Folder, error) {
 // makeRoot creates the folder of root's notes. If that fails, as on a read-only file
 // system, there are no notes.
 func makeRoot(path string) {
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return
-	}
 	if os.MkdirAll(filepath.Dir(path), 0o755) == nil && os.Mkdir(path, 0o755) == nil {
 		_ = os.Chmod(path, 0o755) // whatever the umask
 	}
