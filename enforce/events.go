@@ -108,6 +108,10 @@ func (f *Finding) Decision() Decision {
 // those that are acted on: a host that makes up processes must not fill a log.
 const MaxEventsPerHost = 256
 
+// maxHeldEvents is about how many hosts and users there are events in a cycle when
+// limits hold their actions back. Plan has all of them.
+const maxHeldEvents = 64
+
 // announce compares the plan with what was known. It returns what is new, and remembers
 // that in the next memory.
 func (e *judgement) announce(plan *Plan, cluster snapshot.Cluster) []Event {
@@ -115,7 +119,8 @@ func (e *judgement) announce(plan *Plan, cluster snapshot.Cluster) []Event {
 	e.forgetHosts()
 	events = append(events, e.findingEvents(plan)...)
 	events = append(events, e.overEvents()...)
-	for _, held := range slices.Concat(plan.HeldUsers, plan.HeldHosts) {
+	all := slices.Concat(plan.HeldHosts, plan.HeldUsers)
+	for _, held := range all[:min(len(all), maxHeldEvents)] {
 		events = append(events, Event{Kind: EventHeld, Host: held.Host, Held: &held, Text: held.String()})
 	}
 	return append(events, e.noteEvents(plan, cluster)...)
@@ -128,18 +133,19 @@ func (e *judgement) findingEvents(plan *Plan) []Event {
 	for i := range plan.Findings {
 		f := &plan.Findings[i]
 		before, known := e.before.Findings[f.ID]
+		on := f.affects()
 		event := Event{Host: f.Host, ID: f.ID, Finding: f, Decision: f.Decision()}
 		now := KnownFinding{Host: f.Host, Decision: event.Decision, Notified: before.Notified}
 		if kind := changeOf(before, known, now); kind != "" || e.before.Resumed {
-			if kind != "" && announced[f.Host] >= MaxEventsPerHost && now.Decision != DecisionAct {
-				more[f.Host]++
+			if kind != "" && announced[on] >= MaxEventsPerHost && now.Decision != DecisionAct {
+				more[on]++
 				if known {
 					e.next.Findings[f.ID] = before
 				}
 				continue
 			}
 			if kind != "" {
-				announced[f.Host]++
+				announced[on]++
 			}
 			event.Kind, event.Resumed = cmp.Or(kind, EventNew), kind == ""
 			events = append(events, event)
@@ -148,8 +154,8 @@ func (e *judgement) findingEvents(plan *Plan) []Event {
 			event.Kind, event.Resumed = EventDue, false
 			events = append(events, event)
 		}
-		if stage := f.wantsNotified(); plan.TellUsers && now.Notified < stage && notified[f.Host] < MaxEventsPerHost {
-			notified[f.Host]++
+		if stage := f.wantsNotified(); plan.TellUsers && now.Notified < stage && notified[on] < MaxEventsPerHost {
+			notified[on]++
 			now.Notified = stage
 			event.Kind, event.Resumed = EventNotify, false
 			notify = append(notify, event)
@@ -160,6 +166,19 @@ func (e *judgement) findingEvents(plan *Plan) []Event {
 		events = append(events, Event{Kind: EventMore, Host: host, Count: more[host]})
 	}
 	return append(events, notify...)
+}
+
+// affects is the host that a finding is about or, for one about a user, the first host
+// on which something ends because of it. What one host makes up must not use up the
+// events of others.
+func (f *Finding) affects() snapshot.Hostname {
+	switch {
+	case f.Host == "" && len(f.Detach) > 0:
+		return f.Detach[0].Host
+	case f.Host == "" && len(f.Terminate) > 0:
+		return f.Terminate[0].Host
+	}
+	return f.Host
 }
 
 // changeOf is the kind of event of a finding, "" for none.

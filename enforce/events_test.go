@@ -203,7 +203,7 @@ func TestReportsUnderWay(t *testing.T) {
 			require.Equal(t, tt.first, planText(first))
 			r := first.Reports[0]
 			r.Report.ID = "r"
-			memory.Memory = memory.Begin(r)
+			memory.Memory = memory.Begin(r, noon(0))
 			later := parseCluster(t, tt.cluster)
 			for i := range later.Hosts[0].Snapshot.Processes {
 				later.Hosts[0].Snapshot.Processes[i].Start = tt.start
@@ -228,9 +228,55 @@ func TestHostsThatLeaveAreForgotten(t *testing.T) {
 		plan := memory.Judge(policy, cluster, noon(0))
 		memory.Learn("a", plan.Reports[0].Report, []enforce.Outcome{outcome})
 		memory.Judge(policy, parseCluster(t, "a | down\nb | dev 0"), noon(1))
-		require.Equal(t, 1, len(memory.Stuck)+len(memory.Signalled), "it is only down")
+		require.Equal(t, 1, len(memory.Stuck)+len(memory.LeftAlone), "it is only down")
 		memory.Judge(policy, parseCluster(t, `b | dev 0`), noon(2))
-		require.Zero(t, len(memory.Stuck)+len(memory.Signalled))
+		require.Zero(t, len(memory.Stuck)+len(memory.LeftAlone))
 		require.NotContains(t, memory.Hosts, snapshot.Hostname("a"))
+	}
+}
+
+// Users over a cap on a host that makes them up don't use up the events of others.
+func TestEventsOfCapsAreCountedByHost(t *testing.T) {
+	text := "a | dev 0"
+	for i := range 400 {
+		text = fmt.Sprintf("%s | env %d made-up-%d", text, 1000+i, i)
+	}
+	text += " | dev 1"
+	for i := range 400 {
+		text += fmt.Sprintf(" %d@01", 1000+i)
+	}
+	text += "\nb | env 1 zoe | dev 0 1@01"
+	policy := stated{all: enforce.Settings{MaxDevices: ptr(0), Warn: enforce.Warn{Cycles: 3}}, fleet: enforce.Fleet{TellUsers: true}}
+	var memory controllerMemory
+	memory.Judge(policy, parseCluster(t, text), noon(0))
+	got := eventText(memory.events)
+	require.Contains(t, got, "new zoe wait")
+	require.Contains(t, got, "notify zoe wait")
+	require.Len(t, memory.events, 2*256+1+2)
+}
+
+// A host with 16 reports under way gets no other, and its findings wait.
+func TestReportsOfAHostAreBounded(t *testing.T) {
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
+	var memory controllerMemory
+	for i := range 17 {
+		text := "b | dev 0 | proc 5 - 0:10\na | dev 0"
+		for pid := range i + 1 {
+			text += fmt.Sprintf(" | proc %d - 0:10", pid+1)
+		}
+		plan := memory.Judge(policy, parseCluster(t, text), noon(i))
+		if i == 16 {
+			require.Equal(t, "b end 5", planText(plan))
+			f := plan.Findings[len(plan.Findings)-1]
+			require.Equal(t, enforce.DecisionWait, f.Decision())
+			require.Equal(t, "16 reports are under way on the host", f.Waits)
+			break
+		}
+		for _, r := range plan.Reports {
+			if r.Host == "a" {
+				r.Report.ID = fmt.Sprint(i)
+				memory.Memory = memory.Begin(r, noon(i))
+			}
+		}
 	}
 }

@@ -154,8 +154,27 @@ func overwritten(p *snapshot.Process) string {
 	return ""
 }
 
+// maxReportsUnderWay is how many reports a host may be carrying out: one that never
+// answers must not take up the controller's memory. Hosts take no more themselves.
+const maxReportsUnderWay = 16
+
+// postpone drops the draft of a host, and has the findings wait.
+func (e *judgement) postpone(h *hostView) {
+	h.draft.terminate, h.draft.detach = nil, nil
+	for i := range e.findings {
+		if f := &e.findings[i]; !f.Pending && f.affects() == h.name && len(f.Terminate)+len(f.Detach) > 0 {
+			f.Pending, f.Waits = true, fmt.Sprintf("%d reports are under way on the host", maxReportsUnderWay)
+		}
+	}
+}
+
 // plan puts together what the rules found and drafted.
 func (e *judgement) plan() Plan {
+	for _, h := range e.hosts {
+		if h.draft.underWay.reports >= maxReportsUnderWay {
+			e.postpone(h)
+		}
+	}
 	plan := Plan{Findings: e.findings, Notes: e.notes, TellUsers: e.fleet.TellUsers}
 	lines := make(map[string]string)
 	for i := range e.findings {

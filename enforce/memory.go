@@ -25,10 +25,10 @@ type Memory struct {
 	// Released are devices that were detached because they were idle, while
 	// processes still hold them.
 	Released map[ReleasedDevice]bool `json:"released,omitempty"`
-	// Stuck are processes that can't be ended, each with the reason. Signalled is when
-	// SIGTERM was sent to a process without effect.
+	// Stuck are processes that can't be ended, each with the reason. LeftAlone is until
+	// when a process that got SIGTERM, or may have got it, gets no other.
 	Stuck     map[ProcessKey]string    `json:"stuck,omitempty"`
-	Signalled map[ProcessKey]time.Time `json:"signalled,omitempty"`
+	LeftAlone map[ProcessKey]time.Time `json:"left_alone,omitempty"`
 	// Hosts are those of the last cycle.
 	Hosts map[snapshot.Hostname]KnownHost `json:"hosts,omitempty"`
 
@@ -43,6 +43,24 @@ type Memory struct {
 	// Observer says that another controller writes this memory: the cycles of
 	// known findings are not advanced.
 	Observer bool `json:"-"`
+}
+
+// At returns the memory with the times that the wall clock now gives them: each is as
+// long ago as the monotonic clock says.
+func (m Memory) At(now time.Time) Memory {
+	at := func(t time.Time) time.Time { return now.Add(-now.Sub(t)) }
+	present, idle, left := make(map[string]Presence, len(m.Present)), make(map[string]time.Time, len(m.Idle)), make(map[ProcessKey]time.Time, len(m.LeftAlone))
+	for key, p := range m.Present {
+		present[key] = Presence{at(p.Since), p.Cycles}
+	}
+	for key, t := range m.Idle {
+		idle[key] = at(t)
+	}
+	for key, t := range m.LeftAlone {
+		left[key] = at(t)
+	}
+	m.Time, m.Present, m.Idle, m.LeftAlone = at(m.Time), present, idle, left
+	return m
 }
 
 // KnownFinding is what the last event said about a finding.
@@ -84,7 +102,7 @@ func (m Memory) next(now time.Time) Memory {
 		Idle:      make(map[string]time.Time, len(m.Idle)),
 		Released:  maps.Clone(m.Released),
 		Stuck:     maps.Clone(m.Stuck),
-		Signalled: maps.Clone(m.Signalled),
+		LeftAlone: maps.Clone(m.LeftAlone),
 		Hosts:     make(map[snapshot.Hostname]KnownHost, len(m.Hosts)),
 		Notes:     make(map[Note]bool, len(m.Notes)),
 		UnderWay:  m.UnderWay,

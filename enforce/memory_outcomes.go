@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -110,22 +111,26 @@ func (e *judgement) released(h *hostView, env *envView, index snapshot.DeviceInd
 // that even SIGKILL did not end hangs in the kernel, and one that its host refuses
 // to end will be refused again: they stay in the findings, and no further attempt is
 // made while they are there. One that survived SIGTERM alone may be saving its work:
-// it gets SIGTERM again after a while, not in every cycle.
+// it gets SIGTERM again after a while, not in every cycle. If the outcome is unknown,
+// what Begin noted stays.
 func (m Memory) Learn(r HostReport, outcomes []Outcome, now time.Time) Memory {
 	start := make(map[snapshot.PID]snapshot.StartTime, len(r.Report.Terminate))
 	for i := range r.Report.Terminate {
 		p := &r.Report.Terminate[i].Process
 		start[p.PID] = p.Start
 	}
-	m.Stuck, m.Signalled = copyOf(m.Stuck), copyOf(m.Signalled)
+	m.Stuck, m.LeftAlone = copyOf(m.Stuck), copyOf(m.LeftAlone)
 	for _, o := range outcomes {
 		p := ProcessKey{r.Host, o.PID, start[o.PID]}
-		switch hopeless := o.Status == StatusRefused || o.Status == StatusSurvived && r.Report.Kill; {
-		case p.PID == 0 || p.Start == 0:
-		case hopeless:
+		if p.PID == 0 || p.Start == 0 || o.Status == StatusUnknown {
+			continue
+		}
+		delete(m.LeftAlone, p)
+		switch {
+		case o.Status == StatusRefused || o.Status == StatusSurvived && r.Report.Kill:
 			m.Stuck[p] = o.Reason
 		case o.Status == StatusSurvived:
-			m.Signalled[p] = now
+			m.LeftAlone[p] = now.Add(signalAgainAfter)
 		}
 	}
 	return m
@@ -138,12 +143,23 @@ func copyOf[K comparable, V any](m map[K]V) map[K]V {
 	return c
 }
 
-// Begin returns the memory with a report that a host has begun to carry out, and
-// End without the report with this ID.
-func (m Memory) Begin(r HostReport) Memory {
+// Begin returns the memory with a report that is sent to a host, and End without the
+// report with this ID. Until the processes have had their grace, they get no second
+// SIGTERM if the connection or the controller dies: many programs take that for an
+// order to end at once, whatever they are saving.
+func (m Memory) Begin(r HostReport, now time.Time) Memory {
 	m.UnderWay = append(slices.Clone(m.UnderWay), r)
+	m.LeftAlone = copyOf(m.LeftAlone)
+	for i := range r.Report.Terminate {
+		if p := &r.Report.Terminate[i].Process; p.Start != 0 {
+			m.LeftAlone[ProcessKey{r.Host, p.PID, p.Start}] = now.Add(cmp.Or(r.Report.Grace, hostGrace))
+		}
+	}
 	return m
 }
+
+// hostGrace is how long a host gives processes if the report leaves that to it.
+const hostGrace = 10 * time.Second
 
 // End is described with Begin.
 func (m Memory) End(reportID string) Memory {
@@ -167,18 +183,17 @@ func (m Memory) WarnAgain(ids []string) Memory {
 	return m
 }
 
-// signalAgainAfter is how long a process that survived SIGTERM is left alone. To
-// many programs a second SIGTERM means to end at once whatever they are saving.
+// signalAgainAfter is how long a process that survived SIGTERM is left alone.
 const signalAgainAfter = time.Minute
 
 // stuckBecause says why a process can't be ended.
 func (e *judgement) stuckBecause(host snapshot.Hostname, p *snapshot.Process) (reason string, stuck bool) {
-	if len(e.next.Stuck)+len(e.next.Signalled) == 0 {
+	if len(e.next.Stuck)+len(e.next.LeftAlone) == 0 {
 		return "", false
 	}
 	key := ProcessKey{host, p.PID, p.Start}
-	if at, signalled := e.next.Signalled[key]; signalled && e.now.Sub(at) < signalAgainAfter {
-		return fmt.Sprintf("it survived SIGTERM, which is sent again after %s", text.ShortDuration(signalAgainAfter)), true
+	if left := e.next.LeftAlone[key].Sub(e.now); left > 0 {
+		return fmt.Sprintf("it got SIGTERM already, and gets it again in %s if it still runs", text.ShortDuration(left)), true
 	}
 	reason, stuck = e.next.Stuck[key]
 	return reason, stuck
@@ -186,7 +201,7 @@ func (e *judgement) stuckBecause(host snapshot.Hostname, p *snapshot.Process) (r
 
 // forgetEnded drops what the hosts that answered no longer show.
 func (e *judgement) forgetEnded() {
-	if len(e.next.Released)+len(e.next.Stuck)+len(e.next.Signalled) == 0 {
+	if len(e.next.Released)+len(e.next.Stuck)+len(e.next.LeftAlone) == 0 {
 		return
 	}
 	byName := e.hostsByName()
@@ -203,7 +218,7 @@ func (e *judgement) forgetEnded() {
 		return h != nil && !running[p.Host][p]
 	}
 	maps.DeleteFunc(e.next.Stuck, func(p ProcessKey, _ string) bool { return ended(p) })
-	maps.DeleteFunc(e.next.Signalled, func(p ProcessKey, _ time.Time) bool { return ended(p) })
+	maps.DeleteFunc(e.next.LeftAlone, func(p ProcessKey, _ time.Time) bool { return ended(p) })
 }
 
 // forgetHosts drops what is remembered of hosts that left the fleet.
@@ -214,7 +229,7 @@ func (e *judgement) forgetHosts() {
 	}
 	maps.DeleteFunc(e.next.Released, func(r ReleasedDevice, _ bool) bool { return left(r.Host) })
 	maps.DeleteFunc(e.next.Stuck, func(p ProcessKey, _ string) bool { return left(p.Host) })
-	maps.DeleteFunc(e.next.Signalled, func(p ProcessKey, _ time.Time) bool { return left(p.Host) })
+	maps.DeleteFunc(e.next.LeftAlone, func(p ProcessKey, _ time.Time) bool { return left(p.Host) })
 }
 
 // stillHolds reports whether an environment's processes use a device without an

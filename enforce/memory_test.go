@@ -189,7 +189,7 @@ func TestAProcessThatSurvivedSIGTERMGetsItAgainAfterAMinute(t *testing.T) {
 	memory.Learn("a", first.Reports[0].Report, []enforce.Outcome{{PID: 5, Status: enforce.StatusSurvived}})
 	second := memory.Judge(policy, parseCluster(t, text), noon(0).Add(59*time.Second))
 	require.Empty(t, planText(second))
-	require.Contains(t, second.Findings[0].Stuck[0].Reason, "survived SIGTERM")
+	require.Contains(t, second.Findings[0].Stuck[0].Reason, "got SIGTERM already")
 	require.Equal(t, "a end 5", planText(memory.Judge(policy, parseCluster(t, text), noon(1))))
 }
 

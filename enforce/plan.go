@@ -48,6 +48,7 @@ type draft struct {
 // underWay is what earlier reports are about that the host is still carrying out.
 // It need not be in the draft.
 type underWay struct {
+	reports   int
 	ending    map[snapshot.PID]snapshot.StartTime
 	detaching map[deviceOfEnv]bool
 }
@@ -61,6 +62,7 @@ func (u *underWay) add(r *Report) {
 	if u.ending == nil {
 		u.ending, u.detaching = make(map[snapshot.PID]snapshot.StartTime), make(map[deviceOfEnv]bool)
 	}
+	u.reports++
 	for i := range r.Terminate {
 		u.ending[r.Terminate[i].Process.PID] = r.Terminate[i].Process.Start
 	}

@@ -60,6 +60,9 @@ func (e *judgement) notAttached(h *hostView, env *envView, p *snapshot.Process) 
 	return foreign
 }
 
+// maxKeys is how many devices of a process are remembered: a host may make up many.
+const maxKeys = 16
+
 // endProcess is a finding about one process, which ends once it is due.
 func (e *judgement) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Finding, eid snapshot.EnvID) {
 	f.ID = fmt.Sprintf("%s/%s/%d/%d", f.Rule, h.name, p.PID, p.Start)
@@ -76,7 +79,7 @@ func (e *judgement) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Fi
 	// one rule's finding into the other's in every cycle.
 	keys := make([]string, 0, len(devices)+1)
 	keys = append(keys, fmt.Sprintf("process/%s/%d/%d", h.name, p.PID, p.Start))
-	for _, index := range devices {
+	for _, index := range devices[:min(len(devices), maxKeys)] {
 		keys = append(keys, fmt.Sprintf("%s/%s/%s/%s/%d", f.Rule, h.name, owner, eid, index))
 	}
 	due := e.checkDue(&f, warn, keys...)
@@ -88,12 +91,12 @@ func (e *judgement) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Fi
 // vain before.
 func (e *judgement) end(f *Finding, due bool, h *hostView, p *snapshot.Process) {
 	ref := ProcessRef{h.name, p.PID}
-	if reason, stuck := e.stuckBecause(h.name, p); stuck {
-		f.Stuck = append(f.Stuck, StuckProcess{ref, reason})
-		return
-	}
 	if h.draft.underWay.ends(p) {
 		f.UnderWay++
+		return
+	}
+	if reason, stuck := e.stuckBecause(h.name, p); stuck {
+		f.Stuck = append(f.Stuck, StuckProcess{ref, reason})
 		return
 	}
 	f.Terminate = append(f.Terminate, ref)

@@ -53,11 +53,13 @@ type Controller struct {
 	ActUnrecorded bool
 	// Sinks get the events of every cycle that counts, in their order.
 	Sinks []Sink
-	// Save, if set, keeps the memory after each cycle that counts.
+	// Save, if set, keeps the memory: before reports are sent, otherwise every 10
+	// seconds.
 	Save func(*FleetMemory)
 
 	Memory  FleetMemory
-	unsaved bool   // the memory changed since it was saved
+	unsaved bool // the memory changed since it was saved
+	saved   time.Time
 	run     string // the name of this run in the log
 	sent    dispatches
 }
@@ -126,7 +128,7 @@ func (c *Controller) Cycle(ctx context.Context, number int) Cycle {
 // TakeOver continues where another controller stopped, which must not be used any
 // more: with its memory, and with its reports that are under way.
 func (c *Controller) TakeOver(old *Controller) {
-	c.Memory, c.unsaved, c.run, c.sent = old.Memory, old.unsaved, old.run, old.sent
+	c.Memory, c.unsaved, c.saved, c.run, c.sent = old.Memory, old.unsaved, old.saved, old.run, old.sent
 }
 
 // begin collects, judges and sends the reports.

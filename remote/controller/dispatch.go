@@ -25,13 +25,12 @@ func (c *Controller) carryOut(ctx context.Context, cycle *Cycle, next FleetMemor
 		c.recordNothingDone(cycle, items)
 		return
 	}
-	c.Memory = next
+	c.Memory, c.unsaved = next, true
 	if !c.DryRun {
 		c.addMessages(cycle, events, visits)
 		c.send(ctx, cycle, visits)
 	}
 	c.emit(cycle, append(events, actingEvents(cycle, visits)...))
-	c.unsaved = true
 }
 
 func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
@@ -103,7 +102,7 @@ func (c *Controller) send(ctx context.Context, cycle *Cycle, visits map[string]*
 			v.host, v.through = h, cycle.served[h.Name]
 			hosts = append(hosts, h)
 			if v.report != nil {
-				c.Memory.Rules = c.Memory.Rules.Begin(*v.report)
+				c.Memory.Rules = c.Memory.Rules.Begin(*v.report, c.Now())
 			}
 		}
 	}
@@ -111,6 +110,7 @@ func (c *Controller) send(ctx context.Context, cycle *Cycle, visits map[string]*
 		c.sent.results = make(chan *visit)
 	}
 	c.sent.pending += len(hosts)
+	c.save(len(hosts) > 0) // what a crash must not make be done twice
 	link, results := c.Link, c.sent.results
 	go remote.Each(context.WithoutCancel(ctx), hosts, c.Fanout, func(_ context.Context, h remote.Host) (struct{}, error) {
 		v := visits[h.Name]
@@ -190,10 +190,21 @@ wait:
 		unrecorded = cycle.Unrecorded.Error()
 	}
 	cycle.RecordChanged, c.Memory.unrecorded = unrecorded != c.Memory.unrecorded, unrecorded
-	if c.unsaved && c.Save != nil && !c.DryRun {
-		c.Save(&c.Memory)
-		c.unsaved = false
+	c.save(false)
+}
+
+// saveEvery is how often a memory is saved that changes in every cycle.
+const saveEvery = 10 * time.Second
+
+// save saves the memory, if it changed and was not saved a short while ago, or at once
+// if it is urgent.
+func (c *Controller) save(urgent bool) {
+	since := c.Now().Sub(c.saved)
+	if !c.unsaved || c.Save == nil || c.DryRun || !urgent && since >= 0 && since < saveEvery {
+		return
 	}
+	c.Save(&c.Memory)
+	c.saved, c.unsaved = c.Now(), false
 }
 
 // conclude learns from what came of visits, and tells the sinks.
@@ -217,7 +228,7 @@ func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 		a := ReportResult{Cycle: v.cycle, Host: v.report.Host, Report: v.report.Report, Execution: v.execution, Err: v.err, Findings: v.findings}
 		a.Execution.Lines = shownLines(a.Report, a.Execution.Lines)
 		cycle.Actions = append(cycle.Actions, a)
-		c.Memory.Rules = c.Memory.Rules.End(a.Report.ID).Learn(*v.report, a.Execution.Outcomes, c.Now())
+		c.Memory.Rules = c.Memory.Rules.End(a.Report.ID).Learn(*v.report, a.outcomes(), c.Now())
 		records = append(records, audit.OutcomeRecords(v.items, a.outcomes())...)
 		events = append(events, enforce.Event{
 			Kind: enforce.EventOutcome, Host: a.Host, Report: &v.report.Report, Findings: v.findings,

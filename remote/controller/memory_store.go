@@ -22,8 +22,6 @@ import (
 type MemoryStore struct {
 	dir  string
 	lock *os.File // nil for a folder that another controller has
-	// written is when the memory was last written.
-	written time.Time
 }
 
 // ErrInUse says that another controller has the folder.
@@ -78,8 +76,6 @@ const (
 	// maxMemoryAge is how old a memory may be to be continued: what happened
 	// meanwhile is not known, so "without a break" would be a guess.
 	maxMemoryAge = time.Hour
-	// saveEvery is how often a memory is written that changes in every cycle.
-	saveEvery = 10 * time.Second
 	// maxSavedBytes is how much is read.
 	maxSavedBytes = 1 << 30
 )
@@ -122,26 +118,27 @@ func (m *FleetMemory) knowsAny(hosts []remote.Host) bool {
 	return false
 }
 
-// Save writes the memory, unless that was done a short while ago or another
-// controller has the folder.
+// Save writes the memory, unless another controller has the folder.
 func (s *MemoryStore) Save(m *FleetMemory, now time.Time) error {
-	if since := now.Sub(s.written); since >= 0 && since < saveEvery {
-		return nil
-	}
-	return s.Flush(m, now)
-}
-
-// Flush writes the memory now.
-func (s *MemoryStore) Flush(m *FleetMemory, now time.Time) error {
 	if s.lock == nil {
 		return nil
 	}
-	data, err := json.Marshal(saved{savedSchema, now, *m})
+	data, err := json.Marshal(saved{savedSchema, now, m.at(now)})
+	if err == nil && len(data) > maxSavedBytes {
+		err = fmt.Errorf("it has %d bytes, more than the %d that are read again", len(data), maxSavedBytes)
+	}
 	if err != nil {
 		return fmt.Errorf("encode the memory: %w", err)
 	}
-	s.written = now
 	return replaceFile(s.path(), data)
+}
+
+// at is the memory with its times by the clock of now: a clock that was set since makes
+// none of them older or younger.
+func (m *FleetMemory) at(now time.Time) FleetMemory {
+	saved := *m
+	saved.Rules = m.Rules.At(now)
+	return saved
 }
 
 // replaceFile writes a file so that a crash leaves either the old or the new one.

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 var noonUTC = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -32,7 +33,7 @@ func restarted(t *testing.T, p *fakeFleet, store *controller.MemoryStore, now *t
 	memory, err := store.Load(c.Hosts, *now)
 	require.NoError(t, err)
 	c.Memory = memory
-	c.Save = func(m *controller.FleetMemory) { require.NoError(t, store.Flush(m, *now)) }
+	c.Save = func(m *controller.FleetMemory) { require.NoError(t, store.Save(m, *now)) }
 	return c
 }
 
@@ -110,6 +111,7 @@ func TestOneControllerHasTheFolder(t *testing.T) {
 	policy := strict{warn: enforce.Warn{Cycles: 2}}
 	loop := restarted(t, p, open(t, dir), &now)
 	cycleOf(t.Context(), loop, 1, policy)
+	now = now.Add(10 * time.Second) // it is saved every ten seconds
 	cycleOf(t.Context(), loop, 2, policy)
 	before, err := os.ReadFile(filepath.Join(dir, "memory.json"))
 	require.NoError(t, err)
@@ -134,17 +136,45 @@ func TestADryRunSavesNothing(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "memory.json"))
 }
 
-// A memory that changes in every cycle is not written in every cycle.
+// A memory that changes in every cycle is not written in every cycle, unless reports
+// are sent: what they may have done must survive a crash.
 func TestTheMemoryIsWrittenEveryTenSeconds(t *testing.T) {
-	dir := t.TempDir()
-	store := open(t, dir)
-	for _, tt := range []struct {
-		after time.Duration
-		want  string
-	}{{0, "12:00:00"}, {9 * time.Second, "12:00:00"}, {10 * time.Second, "12:00:10"}, {-time.Hour, "11:00:00"}} {
-		require.NoError(t, store.Save(&controller.FleetMemory{}, noonUTC.Add(tt.after)))
-		data, err := os.ReadFile(filepath.Join(dir, "memory.json"))
-		require.NoError(t, err)
-		require.Contains(t, string(data), tt.want)
+	p := newFakeFleet(t)
+	p.hosts = map[string][]snapshot.PID{"b": {8}}
+	now := noonUTC
+	c := p.controller(nil)
+	c.Now = func() time.Time { return now }
+	var saved []string
+	c.Save = func(m *controller.FleetMemory) { saved = append(saved, now.Format("05")) }
+	for _, step := range []time.Duration{0, time.Second, 8 * time.Second, time.Second} {
+		now = now.Add(step)
+		cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 9}})
 	}
+	require.Equal(t, []string{"00", "10"}, saved)
+	now = now.Add(time.Second)
+	cycleOf(t.Context(), c, 1, strict{})
+	require.Equal(t, []string{"00", "10", "11"}, saved)
+}
+
+// A controller that dies while a report is under way does not send processes a second
+// SIGTERM before they have had their grace.
+func TestNoSecondSIGTERMAfterACrash(t *testing.T) {
+	dir, now := t.TempDir(), noonUTC
+	p := newFakeFleet(t)
+	p.hosts = map[string][]snapshot.PID{"a": {5}}
+	p.cut, p.lost = 0, remote.Errorf(remote.OutcomeUnknown, "cut off")
+	store := open(t, dir)
+	c := restarted(t, p, store, &now)
+	first := c.Save
+	c.Save = func(m *controller.FleetMemory) { first(m); c.Save = func(*controller.FleetMemory) {} } // then it dies
+	require.Len(t, cycleOf(t.Context(), c, 1, strict{}).Actions, 1)
+	require.NoError(t, store.Close())
+
+	p.cut = -1
+	again := restarted(t, p, open(t, dir), &now)
+	cycle := cycleOf(t.Context(), again, 1, strict{})
+	require.Empty(t, cycle.Actions)
+	require.Contains(t, cycle.Plan.Findings[0].Stuck[0].Reason, "got SIGTERM already")
+	now = now.Add(time.Second) // the grace of the policy
+	require.Len(t, cycleOf(t.Context(), again, 2, strict{}).Actions, 1)
 }

@@ -54,28 +54,28 @@ type window struct {
 // MessageLimit counts messages by user and hour. It has no clock. The zero
 // MessageLimit has counted none.
 type MessageLimit struct {
-	Windows map[recipient]*window `json:"windows,omitempty"`
-	hosts   map[string]int        // how many windows each has
+	Windows map[recipient]window `json:"windows,omitempty"`
+	hosts   map[string]int       // how many windows each has
 }
 
 // admit counts a message, and reports whether it may be sent and what it is to end
 // with: how many were not sent in the hour before, and that no more will be.
 func (l *MessageLimit) admit(to recipient, now time.Time) (note string, ok bool) {
 	l.countHosts()
-	w := l.Windows[to]
-	if w == nil {
+	w, known := l.Windows[to]
+	if !known {
 		if l.hosts[to.host] >= maxRecipients {
 			return "", false
 		}
-		w = &window{Since: now}
-		l.Windows[to] = w
+		w = window{Since: now}
 		l.hosts[to.host]++
 	}
+	defer func() { l.Windows[to] = w }()
 	if age := now.Sub(w.Since); age >= messageWindow || age < 0 {
 		if w.Suppressed > 0 {
 			note = fmt.Sprintf("%d more messages suppressed.", w.Suppressed)
 		}
-		*w = window{Since: now}
+		w = window{Since: now}
 	}
 	if w.Sent >= messagesAnHour {
 		w.Suppressed++
@@ -94,7 +94,7 @@ func (l *MessageLimit) countHosts() {
 	}
 	l.hosts = make(map[string]int)
 	if l.Windows == nil {
-		l.Windows = make(map[recipient]*window)
+		l.Windows = make(map[recipient]window)
 	}
 	for to := range l.Windows {
 		l.hosts[to.host]++
@@ -103,8 +103,9 @@ func (l *MessageLimit) countHosts() {
 
 // refund uncounts a message that was shown on no terminal.
 func (l *MessageLimit) refund(to recipient) {
-	if w := l.Windows[to]; w != nil && w.Sent > 0 {
+	if w := l.Windows[to]; w.Sent > 0 {
 		w.Sent--
+		l.Windows[to] = w
 	}
 }
 

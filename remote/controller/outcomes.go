@@ -32,17 +32,21 @@ func (a *ReportResult) outcomes() []enforce.Outcome {
 		}
 	}
 	var list []enforce.Outcome
-	said := func(lines []string, status enforce.Status) enforce.Outcome {
+	said := func(item enforce.Outcome, lines []string, status enforce.Status) enforce.Outcome {
 		if slices.ContainsFunc(a.Execution.Lines, func(l string) bool { return slices.Contains(lines, strings.TrimSpace(l)) }) {
-			return enforce.Outcome{Status: status}
+			item.Status = status
+			return item
 		}
-		return fallback
+		item.Status, item.Reason = fallback.Status, fallback.Reason
+		return item
 	}
 	for _, d := range a.Report.Detach {
-		list = append(list, said([]string{d.String(), d.Raw()}, enforce.StatusDetached))
+		item := enforce.Outcome{Device: d.Device, EID: d.Environment.EID}
+		list = append(list, said(item, []string{d.String(), d.Raw()}, enforce.StatusDetached))
 	}
 	for _, t := range a.Report.Terminate {
-		list = append(list, said([]string{t.String(), t.Raw()}, enforce.StatusSignalled))
+		item := enforce.Outcome{PID: t.Process.PID, EID: t.Process.EID}
+		list = append(list, said(item, []string{t.String(), t.Raw()}, enforce.StatusSignalled))
 	}
 	return list
 }

@@ -79,7 +79,7 @@ func (l *loop) closeStore() {
 	}
 	var err error
 	if c := l.current; c != nil && !c.DryRun {
-		err = l.store.Flush(&c.Memory, l.program.Now())
+		err = l.store.Save(&c.Memory, l.program.Now())
 	}
 	if err = cmp.Or(err, l.store.Close()); err != nil {
 		l.log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times start again")
