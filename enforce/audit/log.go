@@ -48,16 +48,20 @@ const maxBacklog = 64 << 20
 // returns when they are on the disk. Without records it only writes the earlier
 // ones.
 func (l *Log) Append(records ...Record) error {
-	lines, err := encode(records)
-	if err != nil {
-		return err
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.backlog)+len(lines) <= maxBacklog {
-		l.backlog = append(l.backlog, lines...)
-	} else {
-		err = fmt.Errorf("%d bytes of records are lost: %d bytes are waiting in memory already", len(lines), len(l.backlog))
+	var err error
+	lost := 0 // one record that is too large must not take others with it
+	for i := range records {
+		line, wrong := encode(&records[i])
+		if err = errors.Join(err, wrong); wrong != nil || len(l.backlog)+len(line) > maxBacklog {
+			lost++
+			continue
+		}
+		l.backlog = append(l.backlog, line...)
+	}
+	if lost > 0 {
+		err = errors.Join(err, fmt.Errorf("%d records are lost: %d bytes are waiting in memory already", lost, len(l.backlog)))
 	}
 	return notWritten(errors.Join(err, l.write(0)))
 }

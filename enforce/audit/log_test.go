@@ -200,3 +200,24 @@ func fill(t *testing.T, path string) {
 	}
 	require.ErrorIs(t, err, unix.ENOSPC)
 }
+
+// A text that a host makes long neither fills the log nor loses the records of others.
+func TestLongTextsAreCut(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	log := &audit.Log{Path: path}
+	long := strings.Repeat("<", 30<<20)
+	require.NoError(t, log.Append(
+		audit.Record{Time: at(1), Kind: audit.KindOutcome, Host: "evil", PID: 5, Reason: long, Text: long},
+		audit.Record{Time: at(1), Kind: audit.KindOutcome, Host: "good", PID: 6},
+	))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(64<<10))
+	var hosts []snapshot.Hostname
+	_, err = audit.Scan(path, func(r *audit.Record) error {
+		hosts = append(hosts, r.Host)
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, []snapshot.Hostname{"evil", "good"}, hosts)
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Kind is what a record is about. The texts appear in JSON.
@@ -64,14 +65,16 @@ type Record struct {
 	Finding *enforce.Finding `json:"finding,omitempty"`
 }
 
-func encode(records []Record) ([]byte, error) {
-	var lines []byte
-	for i := range records {
-		line, err := json.Marshal(&records[i])
-		if err != nil {
-			return nil, fmt.Errorf("encode a record: %w", err)
-		}
-		lines = append(append(lines, line...), '\n')
+// maxText is how much of a text is recorded: some are what a host says.
+const maxText = 4096 // bytes
+
+// encode is a record as a line, with its end.
+func encode(r *Record) ([]byte, error) {
+	short := *r
+	short.Text, short.Reason = text.Cut(r.Text, maxText), text.Cut(r.Reason, maxText)
+	line, err := json.Marshal(&short)
+	if err != nil {
+		return nil, fmt.Errorf("encode a record: %w", err)
 	}
-	return lines, nil
+	return append(line, '\n'), nil
 }

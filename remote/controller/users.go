@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -21,9 +20,6 @@ type Delivery struct {
 	Terminals int // on which it was shown
 	Err       error
 }
-
-// notifyTimeout is how long the messages to users may delay a report.
-const notifyTimeout = 5 * time.Second
 
 // mail is what the users of a host are sent in a cycle.
 type mail struct {
@@ -72,8 +68,6 @@ func (m mail) send(ctx context.Context, link Link, host remote.Host) []Delivery 
 			messages[i].Text += "\n" + footer
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
-	defer cancel()
 	terminals, err := link.Notify(ctx, host, messages)
 	list := make([]Delivery, len(m.notifications), len(m.notifications)+len(m.suppressed))
 	for i, n := range m.notifications {
