@@ -1,6 +1,8 @@
 package remote
 
-import "cmp"
+import (
+	"cmp"
+)
 
 // Host is a machine that commands are run on.
 type Host struct {
@@ -30,3 +32,18 @@ func (h Host) Genv(args ...string) Command {
 }
 
 func (h Host) program() string { return cmp.Or(h.GenvPath, "genv") }
+
+// Peer identifies the machine at the other end of a connection. Two hosts with the
+// same Peer are the same machine.
+type Peer struct {
+	// Address is the IP address and port of the connection; behind a jump host,
+	// which resolves names itself, the name and port.
+	Address string
+	// Through is the jump hosts or the ProxyCommand of the connection; empty for none.
+	Through string
+	// HostKey is the fingerprint of its host key.
+	HostKey string
+}
+
+// Known says whether enough is known to compare machines.
+func (p Peer) Known() bool { return p.Address != "" && p.HostKey != "" }

@@ -2,6 +2,11 @@ package agent
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"strings"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
@@ -28,3 +33,91 @@ type transport interface {
 	// close ends the calls that are under way.
 	close()
 }
+
+// Session is a command that stays on a host.
+type Session interface {
+	io.Reader // its stdout
+	io.Writer // its stdin
+	Close()   // ends it
+	// Wait returns the command's error, an *remote.Error, after Stdout has ended,
+	// and returns after Close too.
+	Wait() error
+}
+
+// Start begins a command that stays.
+type Start func(ctx context.Context, host remote.Host, command remote.Command) (Session, error)
+
+// StartWith makes a Start of a function that returns its own type of sessions.
+func StartWith[S Session](start func(context.Context, remote.Host, remote.Command) (S, error)) Start {
+	return func(ctx context.Context, host remote.Host, command remote.Command) (Session, error) {
+		session, err := start(ctx, host, command)
+		if err != nil {
+			return nil, err
+		}
+		return session, nil
+	}
+}
+
+// dial finds out how the host can be asked.
+func (c *Conn) dial(ctx context.Context) (transport, error) {
+	p := c.pool
+	stream, err := c.openStream(ctx)
+	err = remote.Diagnose(ctx, p.Network, c.host, err)
+	var t transport
+	switch class := remote.ClassOf(err); {
+	case err == nil:
+		t = stream
+	case class == remote.CommandFailed && hasNoServe(err):
+		t = &Commands{p.Network}
+	case class == remote.GenvMissing:
+		t = &readOnly{p.Network}
+	default:
+		return nil, err
+	}
+	event := p.Log.Info()
+	if t.via() == ViaReadOnly {
+		event = p.Log.Warn()
+	}
+	event.Str("host", c.host.Name).Str("via", string(t.via())).AnErr("because", err).Msg(viaTexts[t.via()])
+	return t, nil
+}
+
+var viaTexts = map[Via]string{
+	ViaStream:   "connected to genv",
+	ViaCommands: "the genv on this host is an older one: each request is a command",
+	ViaReadOnly: "there is no genv on this host: it is only read, and nothing is enforced",
+}
+
+// hasNoServe distinguishes a genv without `usage serve` from one that failed:
+// Python's argparse, with which 1.4.3 reads its command line, says so.
+func hasNoServe(err error) bool {
+	var e *remote.Error
+	return errors.As(err, &e) && strings.Contains(e.Stderr, "invalid choice: 'serve'")
+}
+
+// openStream starts `genv usage serve` and reads its greeting.
+func (c *Conn) openStream(ctx context.Context) (*streamTransport, error) {
+	token := rand.Text()
+	session, err := untilNotBusy(ctx, func() (Session, error) {
+		return c.pool.Start(ctx, c.host, c.host.Genv("usage", "serve", "--token", token))
+	})
+	if err != nil {
+		return nil, err
+	}
+	t := &streamTransport{session: session, pool: c.pool}
+	t.stream, err = OpenStream(ctx, session, session, token)
+	if err == nil {
+		return t, nil
+	}
+	if errors.Is(err, ErrNoGreeting) && errors.Is(err, io.EOF) {
+		if reason := t.closeReason(ctx); reason != nil {
+			err = reason
+		}
+	}
+	c.pool.running.Go(session.Close)
+	return nil, classify(ctx, err)
+}
+
+// fallbackAge is for how long a host without `usage serve` is not asked for it
+// again: it may have been given another genv since.
+const fallbackAge = time.Hour
