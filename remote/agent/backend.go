@@ -84,13 +84,14 @@ func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest) (answer
 	return answer, nil
 }
 
-func (a *Answers) execute(ctx context.Context, request ExecuteRequest) (ExecuteAnswer, error) {
+func (a *Answers) execute(ctx context.Context, request ExecuteRequest) (done Execution, err error) {
 	report, err := request.report()
 	if err != nil {
-		return ExecuteAnswer{}, err
+		return done, err
 	}
-	done, err := a.Backend.Execute(ctx, report)
-	return ExecuteAnswer{Lines: append([]string{}, done.Lines...), Outcomes: done.Outcomes, Warnings: done.Warnings}, err
+	done, err = a.Backend.Execute(ctx, report)
+	done.Lines = append([]string{}, done.Lines...) // an empty list, not null
+	return done, err
 }
 
 // MaxGrace is the longest grace that a host accepts.

@@ -9,13 +9,9 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// The retry policy. There is no other one: remote/sshclient dials once.
-//
-// A host that does not answer is probed (one TCP connect, no login) at most every
-// probePeriod, so that it is enforced within 5 s of being reachable again at an
-// interval of 1 s. A host that answers, but fails the login or genv, is logged in
-// to again: that costs both sides more, so all such hosts together get
-// one attempt per loginBudget.
+// The retry policy, which the package comment describes. There is no other one:
+// remote/sshclient dials once. All hosts that answer, but fail the login or genv,
+// together get one attempt per loginBudget.
 const (
 	firstPause  = 250 * time.Millisecond // after the first failure; doubled after each
 	probePeriod = 3400 * time.Millisecond

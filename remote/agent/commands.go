@@ -33,33 +33,23 @@ func (c Commands) run(ctx context.Context, host remote.Host, command remote.Comm
 
 // Snapshot asks a host for its snapshot.
 func (c Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
-	out, err := c.run(ctx, host, host.Genv("usage", "snapshot"))
-	if err != nil {
-		return nil, err
-	}
-	s, err := decode(out, snapshot.DecodeSnapshot)
+	s, warnings, err := usageSnapshot(ctx, c, host, snapshot.DecodeSnapshot)
 	if err == nil {
-		s.Warnings = lines(out.Stderr)
+		s.Warnings = warnings
 	}
 	return s, err
 }
 
 // Devices asks for the devices and their attachments alone.
 func (c Commands) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device, error) {
-	out, err := c.run(ctx, host, host.Genv("usage", "snapshot", "--type", "devices"))
-	if err != nil {
-		return nil, err
-	}
-	return decode(out, snapshot.DecodeDevices)
+	devices, _, err := usageSnapshot(ctx, c, host, snapshot.DecodeDevices, "--type", "devices")
+	return devices, err
 }
 
 // Environments asks for the environments alone.
 func (c Commands) Environments(ctx context.Context, host remote.Host) ([]snapshot.Environment, error) {
-	out, err := c.run(ctx, host, host.Genv("usage", "snapshot", "--type", "envs"))
-	if err != nil {
-		return nil, err
-	}
-	return decode(out, snapshot.DecodeEnvironments)
+	environments, _, err := usageSnapshot(ctx, c, host, snapshot.DecodeEnvironments, "--type", "envs")
+	return environments, err
 }
 
 // Execute has a host carry out a report, once.
@@ -79,32 +69,28 @@ func (Commands) Notify(context.Context, remote.Host, []Message) ([]int, error) {
 	return nil, ErrCannotNotify
 }
 
-// decode reads the JSON document in a command's output. Login shells print
-// banners before it, so it begins at the first line that begins with a brace;
-// behind it nothing but blanks may follow.
-func decode[T any](out remote.Output, parse func([]byte) (T, error)) (T, error) {
-	var none T
+// usageSnapshot runs `genv usage snapshot` and parses its JSON document. Login shells
+// print banners before it, so it begins at the first line that begins with a brace;
+// after it only blanks may follow.
+func usageSnapshot[T any](ctx context.Context, c Commands, host remote.Host, parse func([]byte) (T, error), flags ...string) (value T, warnings []string, err error) {
+	out, err := c.run(ctx, host, host.Genv(append([]string{"usage", "snapshot"}, flags...)...))
+	if err != nil {
+		return value, nil, err
+	}
 	document := out.Stdout
 	for len(document) > 0 && document[0] != '{' {
-		_, rest, _ := bytes.Cut(document, []byte("\n"))
-		document = rest
+		_, document, _ = bytes.Cut(document, []byte("\n"))
 	}
+	class := remote.InvalidOutput
 	if len(document) == 0 {
-		return none, &remote.Error{
-			Class:  remote.InvalidOutput,
-			Err:    fmt.Errorf("genv answered without a JSON document (%d bytes)", len(out.Stdout)),
-			Stderr: string(out.Stderr),
-		}
+		err = fmt.Errorf("genv answered without a JSON document (%d bytes)", len(out.Stdout))
+	} else if value, err = parse(document); errors.Is(err, snapshot.ErrOtherVersion) {
+		class = remote.Version
 	}
-	value, err := parse(document)
 	if err != nil {
-		class := remote.InvalidOutput
-		if errors.Is(err, snapshot.ErrOtherVersion) {
-			class = remote.Version
-		}
-		return none, &remote.Error{Class: class, Err: err, Stderr: string(out.Stderr)}
+		err = &remote.Error{Class: class, Err: err, Stderr: string(out.Stderr)}
 	}
-	return value, nil
+	return value, lines(out.Stderr), err
 }
 
 func lines(text []byte) []string {

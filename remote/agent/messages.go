@@ -48,19 +48,11 @@ type ExecuteRequest struct {
 	Because [][]string `json:"because,omitempty"`
 }
 
-// ExecuteAnswer says what came of it, an outcome for each item.
-type ExecuteAnswer struct {
-	Lines    []string          `json:"lines"`
-	Outcomes []enforce.Outcome `json:"outcomes"`
-	// Warnings are problems that the host noticed.
-	Warnings []string `json:"warnings,omitempty"`
-}
-
-// Execution is what a host said it did.
+// Execution is the answer to an ExecuteRequest: what the host reports to have done.
 type Execution struct {
-	Lines    []string          // as the host printed them, 1.4.3's lines
-	Outcomes []enforce.Outcome // nil when the host cannot tell
-	Warnings []string          // problems that it noticed
+	Lines    []string          `json:"lines"`              // as genv 1.4.3 prints them
+	Outcomes []enforce.Outcome `json:"outcomes"`           // one for each item; nil from genv 1.4.3
+	Warnings []string          `json:"warnings,omitempty"` // problems that the host noticed
 }
 
 // NotifyRequest has messages shown to users.

@@ -77,7 +77,7 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, report enf
 	if err != nil {
 		return Execution{}, &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}
-	var answer ExecuteAnswer
+	var answer Execution
 	request := ExecuteRequest{Report: encoded, GraceMS: report.Grace.Milliseconds(), Kill: report.Kill, Unprotected: report.Unprotected, ID: report.ID, Because: report.Reasons()}
 	err = t.call(ctx, RequestExecute, request, &answer)
 	if err == nil {
@@ -88,7 +88,7 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, report enf
 	}
 	answer.Lines = bounded(answer.Lines, 2*len(answer.Outcomes))
 	answer.Warnings = bounded(answer.Warnings, 2*len(answer.Outcomes)+maxWarnings)
-	return Execution(answer), err
+	return answer, err
 }
 
 // What is kept of what a host says for people: it is shown to the administrator.
