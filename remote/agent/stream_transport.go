@@ -150,7 +150,8 @@ func (t *streamTransport) call(ctx context.Context, name string, request, answer
 // byte on the wire and many in memory.
 const maxValues = 1 << 20
 
-// classify says what became of a question.
+// classify gives an error its class. ctx is that of the call; an error of a stream
+// that a call has ended has no call any more, but the cause of the call's end.
 func classify(ctx context.Context, err error) error {
 	var known *remote.Error
 	switch {
@@ -160,9 +161,9 @@ func classify(ctx context.Context, err error) error {
 		return &remote.Error{Class: remote.CommandFailed, Err: err}
 	case errors.Is(err, ErrVersion):
 		return &remote.Error{Class: remote.Version, Err: err}
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return remote.Errorf(remote.Timeout, "no answer in time: %w", err)
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, errors.Is(err, context.Canceled):
 		return &remote.Error{Class: remote.Cancelled, Err: err}
 	}
 	return &remote.Error{Class: remote.InvalidOutput, Err: err} // ErrProtocol, ErrNoGreeting
