@@ -29,7 +29,7 @@ func TestParseDateRefuses(t *testing.T) {
 	}
 }
 
-// A date is what the wall clock showed, wherever the wall is.
+// A date is the time on a wall clock in any zone.
 func TestDatesAreOfTheWallClock(t *testing.T) {
 	haifa := time.FixedZone("east", 2*3600)
 	at := time.Date(2026, time.November, 20, 23, 30, 0, 999, haifa)

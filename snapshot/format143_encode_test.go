@@ -11,8 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// 1.4.3 crashes on a key more, and acts on a value that it takes for a fact.
-func TestWhatTheFormatCannotCarryIsLeftOut(t *testing.T) {
+// 1.4.3 crashes on an unknown key, and acts on a value even if it is a guess.
+func TestWhatTheFormatCannotExpressIsOmitted(t *testing.T) {
 	plain, err := snapshot.DecodeSnapshot(document(goodProcess, goodEnv, goodDevice))
 	require.NoError(t, err)
 	want, err := snapshot.EncodeSnapshot(plain)
@@ -23,10 +23,10 @@ func TestWhatTheFormatCannotCarryIsLeftOut(t *testing.T) {
 	rich.BootID, rich.Warnings = "6f1f5d0b", []string{"a warning"}
 	p := plain.Processes[0]
 	p.Start, p.UID, p.Name = 500, &uid, "python3"
-	unread := snapshot.Process{PID: 6, EnvUnknown: true, Usage: p.Usage}
-	untold := snapshot.Process{PID: 7, EID: "2020", Usage: []snapshot.DeviceUsage{{Index: 0}}}
-	nowhere := snapshot.Process{PID: 8, EID: "2020"}
-	rich.Processes = []snapshot.Process{p, unread, untold, nowhere}
+	envUnknown := snapshot.Process{PID: 6, EnvUnknown: true, Usage: p.Usage}
+	memoryUnknown := snapshot.Process{PID: 7, EID: "2020", Usage: []snapshot.DeviceUsage{{Index: 0}}}
+	withoutUsage := snapshot.Process{PID: 8, EID: "2020"}
+	rich.Processes = []snapshot.Process{p, envUnknown, memoryUnknown, withoutUsage}
 	e := plain.Environments[0]
 	e.OwnerMismatch = true
 	rich.Environments = []snapshot.Environment{e}
@@ -43,7 +43,7 @@ func TestWhatTheFormatCannotCarryIsLeftOut(t *testing.T) {
 	require.True(t, p.Expressible())
 }
 
-func TestNothingIsWrittenAs143WritesNothing(t *testing.T) {
+func TestAnEmptySnapshotIsWrittenAs143WritesIt(t *testing.T) {
 	got, err := snapshot.EncodeSnapshot(&snapshot.Snapshot{})
 	require.NoError(t, err)
 	require.Equal(t, `{
@@ -100,8 +100,8 @@ func FuzzDecodeSnapshot(f *testing.F) {
 	})
 }
 
-// requireStable requires that what was decoded is the same after another round,
-// but for the processes that the format cannot carry.
+// requireStable requires that a decoded snapshot is the same after another round trip,
+// except for the processes that the format cannot express.
 func requireStable(t *testing.T, s *snapshot.Snapshot) {
 	t.Helper()
 	kept := s.Processes[:0:0]

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Valid parts, to be spoilt one at a time.
+// Valid parts. Each test row makes one of them invalid.
 const (
 	goodProcess    = `{"pid": 5, "used_gpu_memory": [{"index": 0, "gpu_memory": "7mi"}], "eid": "2020"}`
 	goodAttachment = `{"eid": "2020", "gpu_memory": "4g", "time": "20/11/2026 21:10:33"}`
@@ -24,7 +24,7 @@ func document(processes, envs, devices string) []byte {
 	return fmt.Appendf(nil, `{"processes": {"processes": [%s]}, "envs": {"envs": [%s]}, "devices": {"devices": [%s]}}`, processes, envs, devices)
 }
 
-func TestTheGoodPartsAreGood(t *testing.T) {
+func TestTheValidPartsAreAccepted(t *testing.T) {
 	s, err := snapshot.DecodeSnapshot(document(goodProcess, goodEnv, goodDevice))
 	require.NoError(t, err)
 	require.Equal(t, snapshot.PID(5), s.Processes[0].PID)
@@ -39,7 +39,7 @@ func TestEveryFieldIsChecked(t *testing.T) {
 		{"a PID of 0", `"pid": 5`, `"pid": 0`},
 		{"a negative PID", `"pid": 5`, `"pid": -5`},
 		{"a PID that is text", `"pid": 5`, `"pid": "5"`},
-		{"a PID that is no whole number", `"pid": 5`, `"pid": 5.5`},
+		{"a PID that is not a whole number", `"pid": 5`, `"pid": 5.5`},
 		{"a PID beyond 31 bits", `"pid": 5`, `"pid": 2147483648`},
 		{"no PID", `"pid": 5`, `"pid": null`},
 		{"an endless PID", `"pid": 5`, `"pid": ` + strings.Repeat("9", 1<<20)},
@@ -50,14 +50,14 @@ func TestEveryFieldIsChecked(t *testing.T) {
 		{"no index of a device", `"index": 0, "total_memory"`, `"index": null, "total_memory"`},
 		{"no uid", `1002`, `null`},
 		{"a huge index", `"index": 0, "gpu_memory"`, `"index": 1024, "gpu_memory"`},
-		{"memory that is none", `"7mi"`, `"7 apples"`},
+		{"memory that is not an amount", `"7mi"`, `"7 apples"`},
 		{"memory that is a number", `"7mi"`, `7`},
 		{"negative memory", `"7mi"`, `"-7mi"`},
 		{"an escape in an id", `"eid": "2020"}`, `"eid": "\u001b[31m"}`},
 		{"an id that is a number", `"eid": "2020"}`, `"eid": 2020}`},
 		{"a long id", `"eid": "2020"}`, `"eid": ` + long + `}`},
-		{"a key more", `"pid": 5`, `"pid": 5, "start": 7`},
-		{"a key less", `"pid": 5, `, ``},
+		{"an additional key", `"pid": 5`, `"pid": 5, "start": 7`},
+		{"a missing key", `"pid": 5, `, ``},
 		{"a key in upper case", `"pid": 5`, `"PID": 5`},
 		{"a long key", `"pid": 5`, `"pid": 5, ` + long + `: 1`},
 
@@ -85,7 +85,7 @@ func TestEveryFieldIsChecked(t *testing.T) {
 		t.Run(row.what, func(t *testing.T) {
 			good := string(document(goodProcess, goodEnv, goodDevice))
 			bad := strings.Replace(good, row.part, row.with, 1)
-			require.NotEqual(t, good, bad, "the row spoils nothing")
+			require.NotEqual(t, good, bad, "the row changes nothing")
 			s, err := snapshot.DecodeSnapshot([]byte(bad))
 			require.ErrorIs(t, err, snapshot.ErrInvalid)
 			require.Nil(t, s)
@@ -95,7 +95,7 @@ func TestEveryFieldIsChecked(t *testing.T) {
 	}
 }
 
-func TestTwoOfAKindAreRefused(t *testing.T) {
+func TestDuplicatesAreRefused(t *testing.T) {
 	for _, bad := range [][]byte{
 		document(goodProcess+","+goodProcess, goodEnv, goodDevice),
 		document(goodProcess, goodEnv+","+goodEnv, goodDevice),
@@ -107,7 +107,7 @@ func TestTwoOfAKindAreRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoDocumentIsRefused(t *testing.T) {
+func TestInvalidDocumentsAreRefused(t *testing.T) {
 	good := string(document(goodProcess, goodEnv, goodDevice))
 	for what, bad := range map[string]string{
 		"nothing":            "",
@@ -125,13 +125,13 @@ func TestWhatIsNoDocumentIsRefused(t *testing.T) {
 		_, err := snapshot.DecodeSnapshot([]byte(bad))
 		require.ErrorIs(t, err, snapshot.ErrInvalid, what)
 	}
-	for cut := range len(good) { // a host that was cut off, wherever
+	for cut := range len(good) { // a truncated document
 		_, err := snapshot.DecodeSnapshot([]byte(good[:cut]))
 		require.ErrorIs(t, err, snapshot.ErrInvalid)
 	}
 }
 
-// Every one of them costs a look at /proc while everybody waits for the lock.
+// Each of them is looked up in /proc under the lock, for which others wait.
 func TestTheProcessesOfAllEnvironmentsTogetherAreBounded(t *testing.T) {
 	pids := `"pids": [` + strings.Repeat("7,", 39_999) + "7]"
 	env := func(eid string) string {
@@ -144,9 +144,9 @@ func TestTheProcessesOfAllEnvironmentsTogetherAreBounded(t *testing.T) {
 	require.ErrorContains(t, err, "80002 pids and kernels are more than the maximum of 65536")
 }
 
-// Every value of a document takes memory, also one that is refused later: a
-// host must not be able to fill the controller's.
-func TestWhatIsTooMuchIsRefusedUnread(t *testing.T) {
+// Every decoded value takes memory, even if it is refused later: a host must not be able
+// to fill the memory of the controller.
+func TestTooManyValuesAreRefusedWithoutDecoding(t *testing.T) {
 	for _, value := range []string{"{}", "0", "null"} {
 		many := strings.Repeat(value+",", 2<<20) + value
 		for name, row := range map[string]struct {

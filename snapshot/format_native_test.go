@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// everything is a snapshot with something in every field.
+// everything is a snapshot with a value in every field.
 func everything(t testing.TB) *snapshot.Snapshot {
 	at, err := snapshot.ParseDate("20/11/2026 21:10:32")
 	require.NoError(t, err)
@@ -43,9 +43,9 @@ func TestNativeCarriesEverything(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// Users of a host can have it warn as often as they like; that must not hide
-// what it says.
-func TestTooManyWarningsAreDroppedAlone(t *testing.T) {
+// Users of a host can cause any number of warnings. The rest of its snapshot must still
+// be read.
+func TestOnlyTheWarningsAreDroppedIfThereAreTooMany(t *testing.T) {
 	loud := everything(t)
 	loud.Warnings = make([]string, 100_000)
 	data, err := snapshot.EncodeNative(loud)
@@ -59,18 +59,18 @@ func TestTooManyWarningsAreDroppedAlone(t *testing.T) {
 
 func TestNativeRefuses(t *testing.T) {
 	for name, text := range map[string]string{
-		"nothing":             ``,
-		"a part is missing":   `{"processes":[],"envs":[]}`,
-		"a null part":         `{"processes":null,"envs":[],"devices":[]}`,
-		"PID 0":               `{"processes":[{"pid":0,"used_gpu_memory":[]}],"envs":[],"devices":[]}`,
-		"a PID twice":         `{"processes":[{"pid":7,"used_gpu_memory":[]},{"pid":7,"used_gpu_memory":[]}],"envs":[],"devices":[]}`,
-		"a device below 0":    `{"processes":[{"pid":7,"used_gpu_memory":[{"index":-1}]}],"envs":[],"devices":[]}`,
-		"a bad memory":        `{"processes":[{"pid":7,"used_gpu_memory":[{"index":0,"gpu_memory":"much"}]}],"envs":[],"devices":[]}`,
-		"a control character": `{"processes":[{"pid":7,"name":"\u001b[2J","used_gpu_memory":[]}],"envs":[],"devices":[]}`,
-		"no id":               `{"processes":[],"envs":[{"eid":"","uid":1001,"creation":"20/11/2026 21:10:32"}],"devices":[]}`,
-		"no date":             `{"processes":[],"envs":[{"eid":"1","uid":1001,"creation":""}],"devices":[]}`,
-		"a clock of nowhere":  `{"utc_offset_s":90000,"processes":[],"envs":[],"devices":[]}`,
-		"150 per cent":        `{"processes":[],"envs":[],"devices":[{"index":0,"utilization":150}]}`,
+		"nothing":              ``,
+		"a part is missing":    `{"processes":[],"envs":[]}`,
+		"a null part":          `{"processes":null,"envs":[],"devices":[]}`,
+		"PID 0":                `{"processes":[{"pid":0,"used_gpu_memory":[]}],"envs":[],"devices":[]}`,
+		"a PID twice":          `{"processes":[{"pid":7,"used_gpu_memory":[]},{"pid":7,"used_gpu_memory":[]}],"envs":[],"devices":[]}`,
+		"a device below 0":     `{"processes":[{"pid":7,"used_gpu_memory":[{"index":-1}]}],"envs":[],"devices":[]}`,
+		"a bad memory":         `{"processes":[{"pid":7,"used_gpu_memory":[{"index":0,"gpu_memory":"much"}]}],"envs":[],"devices":[]}`,
+		"a control character":  `{"processes":[{"pid":7,"name":"\u001b[2J","used_gpu_memory":[]}],"envs":[],"devices":[]}`,
+		"no id":                `{"processes":[],"envs":[{"eid":"","uid":1001,"creation":"20/11/2026 21:10:32"}],"devices":[]}`,
+		"no date":              `{"processes":[],"envs":[{"eid":"1","uid":1001,"creation":""}],"devices":[]}`,
+		"an offset of no zone": `{"utc_offset_s":90000,"processes":[],"envs":[],"devices":[]}`,
+		"150 per cent":         `{"processes":[],"envs":[],"devices":[{"index":0,"utilization":150}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := snapshot.DecodeNative([]byte(text))
@@ -102,8 +102,7 @@ func TestNativeRefusesAbsentNumbers(t *testing.T) {
 	require.ErrorContains(t, err, "usage 0: not a valid genv document: index is missing")
 }
 
-// FuzzDecodeNative: what is accepted says the same when it is written and read
-// again.
+// FuzzDecodeNative: an accepted snapshot is the same after it is written and read again.
 func FuzzDecodeNative(f *testing.F) {
 	data, err := snapshot.EncodeNative(everything(f))
 	require.NoError(f, err)
@@ -131,7 +130,7 @@ func must(data []byte, err error) []byte {
 	return data
 }
 
-// A text of a user may not be six times as long on its way.
+// Escaping would make a text of a user up to six times as long.
 func TestHTMLIsNotEscaped(t *testing.T) {
 	name := strings.Repeat("<&>", 80)
 	s := &snapshot.Snapshot{Environments: []snapshot.Environment{{EID: "1", Config: snapshot.EnvConfig{Name: name}}}, Processes: []snapshot.Process{{PID: 1, Command: name}}}
@@ -140,13 +139,13 @@ func TestHTMLIsNotEscaped(t *testing.T) {
 	require.Equal(t, 2, strings.Count(string(data), name))
 	data, err = snapshot.Marshal(map[string]json.RawMessage{"snapshot": data})
 	require.NoError(t, err)
-	require.Equal(t, 2, strings.Count(string(data), name), "nor in an answer that holds it")
+	require.Equal(t, 2, strings.Count(string(data), name), "nor in an answer that contains it")
 	data, err = snapshot.EncodeNativeProcesses(s.Processes)
 	require.NoError(t, err)
 	require.Contains(t, string(data), name)
 }
 
-func TestAClaimOfWhatNoEnvironmentCanHaveIsNone(t *testing.T) {
+func TestAnInvalidIDIsNotAClaim(t *testing.T) {
 	require.NotEmpty(t, snapshot.Claim(strings.Repeat("x", 256)))
 	require.Empty(t, snapshot.Claim(strings.Repeat("x", 257)))
 }

@@ -52,7 +52,7 @@ func TestMiB(t *testing.T) {
 	require.Equal(t, snapshot.MustMemory("81559mi"), snapshot.MiB(81559))
 }
 
-func TestMustMemoryIsForAmountsInTheProgram(t *testing.T) {
+func TestMustMemoryPanics(t *testing.T) {
 	require.Panics(t, func() { snapshot.MustMemory("much") })
 }
 

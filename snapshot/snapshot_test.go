@@ -26,10 +26,10 @@ func TestLookUps(t *testing.T) {
 	require.NotNil(t, s.Device(0).Attachment("2020"))
 	require.Nil(t, s.Device(1).Attachment("2020"))
 	require.Equal(t, []snapshot.DeviceIndex{3, 0}, s.AttachedTo("2020"))
-	require.Empty(t, s.AttachedTo("nobody"))
+	require.Empty(t, s.AttachedTo("9999"))
 
 	s.Environment("2020").OwnerMismatch = true
-	require.True(t, s.Environments[0].OwnerMismatch, "what is found is the very thing")
+	require.True(t, s.Environments[0].OwnerMismatch, "the result points into the snapshot")
 }
 
 func TestUses(t *testing.T) {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// machine is a machine whose sources are written down.
+// machine is a machine with fake sources.
 type machine struct {
 	local.Collector
 	t     *testing.T
@@ -79,7 +79,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// process adds a process to /proc, whose environ lies where its start says.
+// process adds a process to /proc. The address of its environ follows from its start.
 func (m *machine) process(pid, uid, start int, environ string) {
 	m.write(fmt.Sprintf("%d/stat", pid), stat(pid, "python3", "S", start, start+1000))
 	m.write(fmt.Sprintf("%d/status", pid), fmt.Sprintf("Name:\tpython3\nUid:\t%d\t%d\t%d\t%d\n", uid, uid, uid, uid))
@@ -184,7 +184,7 @@ func (b *fakeFiles) Reattach(_ context.Context, uses map[snapshot.EnvID][]snapsh
 
 func (*fakeFiles) FolderID() (string, error) { return "", nil }
 
-// listed is an nvidia-smi that costs nothing: it lists processes on one device.
+// listed is a fake nvidia-smi that lists processes on one device.
 type listed struct{ pids []snapshot.PID }
 
 func (l listed) Apps(context.Context) (nvidiasmi.Usage, error) {

@@ -68,7 +68,7 @@ func TestAnUnknownDeviceIDIsLookedUpOnce(t *testing.T) {
 
 // identity is process 100 in the lists of nvidia-smi, and what /proc says of it.
 type identity struct {
-	spoil    func(*machine)
+	damage   func(*machine)
 	want     *snapshot.Process // nil when it is left out
 	warnings int
 }
@@ -162,7 +162,7 @@ func requireIdentities(t *testing.T, rows map[string]identity) {
 			m := newMachine(t)
 			m.smi.apps = "GPU-0, 100, 5\n"
 			m.process(100, 1001, 5000, "GENV_ENVIRONMENT_ID=2020\x00")
-			row.spoil(m)
+			row.damage(m)
 			s := m.snapshot()
 			require.Len(t, s.Warnings, row.warnings, s.Warnings)
 			for _, w := range s.Warnings {

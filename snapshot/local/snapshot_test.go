@@ -72,13 +72,13 @@ func TestASourceThatFailsIsNotAnEmptyMachine(t *testing.T) {
 }
 
 func TestGarbageFromNvidiaSMIIsNotAnEmptyMachine(t *testing.T) {
-	for _, spoil := range []func(*smi){
+	for _, damage := range []func(*smi){
 		func(s *smi) { s.apps = "GPU-0, 1" },
 		func(s *smi) { s.devices = "rubbish" },
 		func(s *smi) { s.apps, s.list = "MIG-a, 1, 5", "rubbish" },
 	} {
 		m := newMachine(t)
-		spoil(m.smi)
+		damage(m.smi)
 		_, err := m.Snapshot(t.Context())
 		require.ErrorIs(t, err, nvidiasmi.ErrGarbled)
 	}

@@ -47,7 +47,7 @@ func TestParseAppsRefuses(t *testing.T) {
 		"a name for PID": "GPU-1, python, 5",
 		"one more field": "GPU-1, 711, 5, python",
 		"no id":          "GPU 1, 711, 5",
-		"a message":      "Unable to talk to the GPU",
+		"a message":      "Unable to reach the GPU",
 	} {
 		t.Run(name, func(t *testing.T) {
 			usage, err := nvidiasmi.ParseApps([]byte(text))

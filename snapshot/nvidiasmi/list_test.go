@@ -43,15 +43,15 @@ func TestParseListIgnoresOtherLinesUnderADevice(t *testing.T) {
 
 func TestParseListRefuses(t *testing.T) {
 	for name, text := range map[string]string{
-		"nothing":                  "",
-		"an instance of no device": "  MIG 1g.5gb Device 0: (UUID: MIG-1)\n",
-		"a cut line":               "GPU 0: X (UUID: GPU-1)\nGPU 1: X (UU",
-		"a message":                "GPU 0: X (UUID: GPU-1)\nSomething is wrong with GPU 1\n",
-		"a huge index":             "GPU 1024: X (UUID: GPU-1)\n",
-		"a negative index":         "GPU -1: X (UUID: GPU-1)\n",
-		"an empty id":              "GPU 0: X (UUID: )\n",
-		"CSV":                      "0, GPU-1",
-		"an escape in an id":       "GPU 0: X (UUID: GPU-\x1b1)\n",
+		"nothing":                      "",
+		"an instance without a device": "  MIG 1g.5gb Device 0: (UUID: MIG-1)\n",
+		"a cut line":                   "GPU 0: X (UUID: GPU-1)\nGPU 1: X (UU",
+		"a message":                    "GPU 0: X (UUID: GPU-1)\nSomething is wrong with GPU 1\n",
+		"a huge index":                 "GPU 1024: X (UUID: GPU-1)\n",
+		"a negative index":             "GPU -1: X (UUID: GPU-1)\n",
+		"an empty id":                  "GPU 0: X (UUID: )\n",
+		"CSV":                          "0, GPU-1",
+		"an escape in an id":           "GPU 0: X (UUID: GPU-\x1b1)\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := nvidiasmi.ParseList([]byte(text))

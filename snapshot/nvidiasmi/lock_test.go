@@ -19,8 +19,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
-// hanging is a program that says its PID in a file and then hangs, whatever it
-// is sent; only SIGKILL ends it, as it ends a real one when the driver is back.
+// hanging is a program that writes its PID to a file and then hangs. Only SIGKILL ends it,
+// as it ends a real one once the driver works again.
 func hanging(t *testing.T) (path, pidFile string) {
 	t.Helper()
 	pidFile = filepath.Join(t.TempDir(), "pid")
@@ -41,8 +41,8 @@ func waitForPID(t *testing.T, file string) (pid int) {
 
 func lockFile(t *testing.T) string { return filepath.Join(t.TempDir(), "run", "genv", "smi.lock") }
 
-// The genv that started it is killed, and it hangs on: no second one is started,
-// and who asks is told.
+// After the genv that started it was killed, it still hangs: no second one is started,
+// and later callers get an error.
 func TestAHungCallIsInProgressOnceOnTheMachine(t *testing.T) {
 	path, pidFile := hanging(t)
 	lock := lockFile(t)

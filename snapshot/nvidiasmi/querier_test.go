@@ -14,8 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
-// answers is a Runner that prints the text for the first argument, and fails on
-// what it does not expect.
+// answers is a Runner that prints the text for the first argument, and fails for any other
+// argument.
 func answers(texts map[string]string) runner {
 	return func(_ context.Context, args ...string) (nvidiasmi.RunResult, error) {
 		name, _, _ := strings.Cut(args[0], "=")
@@ -44,7 +44,7 @@ func TestQuerierAsks(t *testing.T) {
 	require.Len(t, listed, 1)
 }
 
-// What is asked is what stand-ins and older drivers must understand.
+// Fakes and older drivers must understand these arguments.
 func TestArguments(t *testing.T) {
 	require.Equal(t, "--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,name --format=csv,noheader,nounits", strings.Join(nvidiasmi.DevicesArgs(), " "))
 	require.Equal(t, "--query-compute-apps=gpu_uuid,pid,used_gpu_memory --format=csv,noheader,nounits", strings.Join(nvidiasmi.AppsArgs(), " "))
@@ -57,7 +57,7 @@ func TestNoDevicesInAnAnswerIsAnError(t *testing.T) {
 	require.ErrorIs(t, err, nvidiasmi.ErrNoDevices)
 }
 
-// stuck is a Runner whose calls no signal ends, until release is called.
+// stuck is a Runner that ignores the end of the context, until release is called.
 func stuck() (r runner, running *atomic.Int32, release func()) {
 	gate := make(chan struct{})
 	running = new(atomic.Int32)

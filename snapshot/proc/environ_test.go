@@ -48,11 +48,11 @@ func TestParseEnviron(t *testing.T) {
 		"a name that fits":            {"lr=0.1\x00\x00A=1\x00", "", false, false},
 		"a title of words that fits":  {"train lr=0.1\x00" + key + "=1667\x00", "", false, false},
 		"filled with spaces":          {"lr=0.1          \x00epoch 3 of x=9\x00", "", false, false},
-		"behind a title's end":        {"n.py\x00" + key + "=1667\x00", "", false, false},
+		"after a title's end":         {"n.py\x00" + key + "=1667\x00", "", false, false},
 		"before a title's end":        {key + "=1667\x00n.py\x00", "", false, false},
 		"before NULs":                 {key + "=1667\x00\x00\x00", "", false, false},
 		"before one empty entry":      {key + "=1667\x00\x00", "", false, false},
-		"behind empty entries":        {"\x00\x00" + key + "=1667\x00", "", false, false},
+		"after empty entries":         {"\x00\x00" + key + "=1667\x00", "", false, false},
 		"an entry without =":          {"A=1\x00" + key + "\x00", "", false, false},
 		"an entry without a name":     {"A=1\x00=x\x00", "", false, false},
 		"a control character in name": {"A\n=1\x00", "", false, false},
@@ -129,7 +129,7 @@ func TestAKernelThreadHasNoEnvironment(t *testing.T) {
 	require.ErrorIs(t, err, proc.ErrUnreadable)
 }
 
-// What is no file cannot be read, which is not the same as absent.
+// What is not a file cannot be read, which is not the same as absent.
 func TestWhatIsNoFileIsUnreadable(t *testing.T) {
 	fs := mount(t)
 	add(t, fs, 10, nil)
@@ -173,8 +173,8 @@ func TestAProcessWithoutMemoryIsNotGone(t *testing.T) {
 	require.ErrorIs(t, err, proc.ErrGone)
 }
 
-// A process whose first thread has ended is read from its other threads, so that
-// ending it is no way out.
+// If the first thread of a process has ended, the environment is read from the other
+// threads, so that ending the first one does not hide it.
 func TestEnvironOfAProcessWithoutItsFirstThread(t *testing.T) {
 	fs := mount(t)
 	add(t, fs, 10, map[string]string{

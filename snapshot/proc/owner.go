@@ -79,20 +79,13 @@ func (h *Handle) namespaceOwner() (snapshot.UID, bool) {
 		inode, ok := inodeOf(parent, "")
 		if !ok || inode == own {
 			_ = unix.Close(parent)
-			return namespaceUID(at), ok
+			uid, err := unix.IoctlGetUint32(at, nsGetOwnerUID)
+			return snapshot.UID(uid), ok && err == nil
 		}
 		_ = unix.Close(at)
 		at = parent
 	}
 	return 0, false
-}
-
-func namespaceUID(fd int) snapshot.UID {
-	uid, err := unix.IoctlGetUint32(fd, nsGetOwnerUID)
-	if err != nil {
-		return 0 // like root's: the real uid counts
-	}
-	return snapshot.UID(uid)
 }
 
 // inodeOf is the inode of a namespace, which identifies it. If name is empty, it is that

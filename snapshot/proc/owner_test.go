@@ -121,7 +121,7 @@ func mapped(t *testing.T, creator uint32, inside int) *exec.Cmd {
 	return cmd
 }
 
-// The uids of /etc/subuid count for the user whose namespace it is.
+// The uids of /etc/subuid count for the owner of the namespace.
 func TestOwnerOfASubuid(t *testing.T) {
 	needsRoot(t)
 	allowed(t, alice)

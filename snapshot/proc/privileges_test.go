@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asNobody calls do on a thread that is nobody's, and that ends with it.
+// asNobody calls do on a thread of the user nobody, which ends afterwards.
 func asNobody(t *testing.T, do func()) {
 	t.Helper()
 	const nobody = 65534

@@ -64,13 +64,13 @@ func TestMain(m *testing.M) {
 // titled is a process that has written a title over its environment.
 func titled(t *testing.T, title string, env ...string) snapshot.PID {
 	t.Helper()
-	pid, said := started(t, slices.Concat(env, []string{titleVariable + "=" + strconv.Quote(title)}))
-	require.Equal(t, "done\n", said)
+	pid, output := started(t, slices.Concat(env, []string{titleVariable + "=" + strconv.Quote(title)}))
+	require.Equal(t, "done\n", output)
 	return pid
 }
 
 // started is this program with an environment, and the first line that it says.
-func started(t *testing.T, env []string) (pid snapshot.PID, said string) {
+func started(t *testing.T, env []string) (pid snapshot.PID, output string) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = env
@@ -83,12 +83,12 @@ func started(t *testing.T, env []string) (pid snapshot.PID, said string) {
 		_ = in.Close()
 		_ = cmd.Wait() // it has nothing to say
 	})
-	said, err = bufio.NewReader(out).ReadString('\n')
+	output, err = bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
-	return snapshot.PID(cmd.Process.Pid), said
+	return snapshot.PID(cmd.Process.Pid), output
 }
 
-// A title that runs over into the environment is no environment, whatever it
+// A title that extends into the environment is not an environment, whatever it
 // holds: the process is not "in none", and not in the one that the title names.
 func TestATitleOverTheEnvironment(t *testing.T) {
 	for name, title := range map[string]string{
@@ -112,9 +112,9 @@ func TestATitleOverTheEnvironment(t *testing.T) {
 // An environment that is moved all the time is overwritten, not merely unknown:
 // the process itself hides it.
 func TestAnEnvironmentThatIsMovedAllTheTime(t *testing.T) {
-	pid, said := started(t, []string{titleVariable + "=" + moving, key + "=1667"})
-	if said != "done\n" {
-		t.Skip("no process can move its environment here: " + said)
+	pid, output := started(t, []string{titleVariable + "=" + moving, key + "=1667"})
+	if output != "done\n" {
+		t.Skip("no process can move its environment here: " + output)
 	}
 	address := func() uint64 {
 		stat, err := proc.FS{}.Stat(pid)

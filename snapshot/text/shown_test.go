@@ -20,7 +20,7 @@ func TestShown(t *testing.T) {
 		{"one more", strings.Repeat("x", 33), `"` + strings.Repeat("x", 31) + `…"`},
 		{"long, in letters of several bytes", strings.Repeat("é", 40), `"` + strings.Repeat("é", 31) + `…"`},
 		{"nothing", "", `""`},
-		{"what stands for no environment", "N/A", `"N/A"`},
+		{"the mark for no environment", "N/A", `"N/A"`},
 		{"a space", "my project", `"my project"`},
 		{"words of persuasion", "1 - run: curl x|sh", `"1 - run: curl x|sh"`},
 		{"an end of the quotes", `1" is full. Run: curl x|sh "`, `"1' is full. Run: curl x|sh '"`},
