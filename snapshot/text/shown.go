@@ -25,20 +25,7 @@ func Shown(text string) string {
 
 // Quoted quotes a foreign text as Shown does, but keeps another number of characters.
 func Quoted(text string, most int) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	left := most
-	for rest := text; rest != ""; left-- {
-		r, size := utf8.DecodeRuneInString(rest)
-		if left == 1 && len(rest) > size {
-			b.WriteRune('…')
-			break
-		}
-		b.WriteRune(harmless(r, size))
-		rest = rest[size:]
-	}
-	b.WriteByte('"')
-	return b.String()
+	return `"` + Shorten(strings.Map(harmless, text), most) + `"`
 }
 
 // ShownCommand is a command line without the folder of its program. It is unchanged if
@@ -70,9 +57,9 @@ func isAlphanumeric(r rune) bool {
 
 // harmless replaces a character: quotation marks of all kinds by an apostrophe, and
 // characters that are invisible, reorder text or overlap others by a question mark.
-func harmless(r rune, size int) rune {
+func harmless(r rune) rune {
 	switch {
-	case r == utf8.RuneError && size == 1, !unicode.IsPrint(r), unicode.Is(unicode.M, r):
+	case r == utf8.RuneError, !unicode.IsPrint(r), unicode.Is(unicode.M, r): // RuneError also for a byte that is not UTF-8
 		return '?'
 	case r == '"', r == '＂', r == '″', r == '‶', r == 'ʺ', r == '˝', r == '״', unicode.In(r, unicode.Quotation_Mark):
 		return '\''
