@@ -1,6 +1,9 @@
 package snapshot
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Snapshot is the state of one host at one moment, as the host reported it.
 type Snapshot struct {
@@ -192,12 +195,8 @@ func (p *Process) Uses(index DeviceIndex) *DeviceUsage {
 
 // UsesOnly says whether the process uses devices, and all of them match.
 func (p *Process) UsesOnly(matches func(DeviceIndex) bool) bool {
-	for _, u := range p.Usage {
-		if !matches(u.Index) {
-			return false
-		}
-	}
-	return len(p.Usage) > 0
+	other := func(u DeviceUsage) bool { return !matches(u.Index) }
+	return len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage, other)
 }
 
 // Indices lists the devices that the process uses.

@@ -52,13 +52,15 @@ type Collector struct {
 
 	mu    sync.Mutex
 	cache cache
+
+	readMachineID sync.Once
+	machineIDHash string
 }
 
 // cache is what one snapshot leaves for the next. Nothing that it refers to changes.
 type cache struct {
 	devices   *deviceList // nil for none
 	processes processCache
-	machineID *string // nil until it is first read
 }
 
 func (c *Collector) cached() cache {

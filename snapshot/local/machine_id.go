@@ -35,11 +35,6 @@ func machineID(path string) string {
 
 // machineID is read once: it does not change while the machine runs.
 func (c *Collector) machineID() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.cache.machineID == nil {
-		id := machineID(c.MachineIDFile)
-		c.cache.machineID = &id
-	}
-	return *c.cache.machineID
+	c.readMachineID.Do(func() { c.machineIDHash = machineID(c.MachineIDFile) })
+	return c.machineIDHash
 }

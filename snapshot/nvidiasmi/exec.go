@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,12 +88,10 @@ type limitedBuffer struct {
 	full   bool
 }
 
-var errFull = errors.New("the output is too long")
-
 func (b *limitedBuffer) Write(p []byte) (int, error) {
 	if b.buffer.Len()+len(p) > maxOutput {
 		b.full = true
-		return 0, errFull
+		return 0, io.ErrShortWrite
 	}
 	return b.buffer.Write(p)
 }
