@@ -50,9 +50,6 @@ type ExecutorOptions struct {
 	// may be signalled although they are among enforce.Protected, in addition to
 	// those of the report.
 	Unprotected []string
-	// OnAction gets 1.4.3's line for each action, right after it; may be nil. It
-	// is called by Execute's own goroutine.
-	OnAction func(line string)
 	// ProcRoot is where the proc file system is mounted; empty for /proc.
 	ProcRoot string
 }
@@ -64,11 +61,17 @@ type Executor struct {
 	stateFiles StateFiles
 	options    ExecutorOptions
 	memories   *memories
+	onAction   func(line string)
+}
 
-	// Of the report that is carried out, by a copy of the Executor:
+// execution is one report that an Executor carries out.
+type execution struct {
+	*Executor
 	grace       time.Duration
 	kill        bool
 	unprotected []string
+	// attached are the environments that kept a device, see stillAttached.
+	attached map[snapshot.EnvID]objection
 }
 
 // identity is a process of this boot.
@@ -108,6 +111,16 @@ func (m *memories) change(id identity, change func(*memory)) memory {
 	return changed
 }
 
+// removeDead removes the processes that have ended.
+func (m *memories) removeDead(fs proc.FS) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.of, func(id identity, _ memory) bool {
+		alive, err := fs.Alive(id.pid, id.start)
+		return err == nil && !alive
+	})
+}
+
 // maxEvasions is how often that counts as chance: an honest process may start a
 // program in another environment, or free a device, between the judgement and
 // the signal. One that did so each time would otherwise never be signalled.
@@ -119,8 +132,8 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 		options.KillWait = 10 * time.Second
 	}
 	return &Executor{
-		inspector: inspector, stateFiles: files, options: options, unprotected: options.Unprotected,
-		memories: &memories{of: map[identity]memory{}},
+		inspector: inspector, stateFiles: files, options: options,
+		memories: &memories{of: map[identity]memory{}}, onAction: func(string) {},
 	}
 }
 
@@ -133,35 +146,20 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 // Calls don't wait for each other. A report that is passed twice is carried out
 // twice: the caller must prevent that.
 func (x *Executor) Execute(ctx context.Context, report enforce.Report) []enforce.Outcome {
-	run := *x
-	x = &run
-	x.grace, x.kill = cmp.Or(report.Grace, x.options.Grace), x.options.Kill || report.Kill
-	x.unprotected = slices.Concat(x.options.Unprotected, report.Unprotected)
 	detached := x.detach(ctx, report.Detach)
-	return append(detached, x.terminate(ctx, report.Terminate, stillAttached(detached))...)
+	e := &execution{
+		Executor: x, grace: cmp.Or(report.Grace, x.options.Grace), kill: x.options.Kill || report.Kill,
+		unprotected: slices.Concat(x.options.Unprotected, report.Unprotected), attached: stillAttached(detached),
+	}
+	return append(detached, e.terminate(ctx, report.Terminate)...)
 }
 
-// OnAction returns an Executor with the same memory that passes its lines to f.
+// OnAction returns an Executor with the same memory that calls f with 1.4.3's line
+// for each action, right after it, in the goroutine of Execute.
 func (x *Executor) OnAction(f func(line string)) *Executor {
 	other := *x
-	other.options.OnAction = f
+	other.onAction = f
 	return &other
-}
-
-// forgetDead drops the processes that have ended from memory.
-func (x *Executor) forgetDead() {
-	x.memories.mu.Lock()
-	defer x.memories.mu.Unlock()
-	maps.DeleteFunc(x.memories.of, func(id identity, _ memory) bool {
-		alive, err := x.proc().Alive(id.pid, id.start)
-		return err == nil && !alive
-	})
-}
-
-func (x *Executor) onAction(line string) {
-	if x.options.OnAction != nil {
-		x.options.OnAction(line)
-	}
 }
 
 func (x *Executor) proc() proc.FS { return proc.FS{Root: x.options.ProcRoot} }

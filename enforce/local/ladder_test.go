@@ -130,7 +130,7 @@ func TestContextEnd(t *testing.T) {
 		report := []snapshot.Process{first.judged("7", 0), second.judged("7", 0)}
 		ctx, cancel := context.WithCancelCause(context.Background())
 		s := newScene(local.ExecutorOptions{}, report...)
-		s.x = local.New(s.machine, s.stateFiles, local.ExecutorOptions{Grace: oneGrace, Kill: true, OnAction: func(string) { cancel(goodbye) }})
+		s.x = local.New(s.machine, s.stateFiles, local.ExecutorOptions{Grace: oneGrace, Kill: true}).OnAction(func(string) { cancel(goodbye) })
 		got := s.terminateIn(t, ctx, report...)
 		require.Equal(t, enforce.StatusSignalled, got[0].Status)
 		require.Equal(t, "SIGTERM was sent, but waiting for the end was given up: goodbye", got[0].Reason)

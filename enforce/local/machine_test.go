@@ -58,8 +58,7 @@ type scene struct {
 
 func newScene(o local.ExecutorOptions, apps ...snapshot.Process) *scene {
 	s := &scene{machine: &machine{apps: apps}, stateFiles: &stateFiles{}}
-	o.OnAction = func(line string) { s.lines = append(s.lines, line) }
-	s.x = local.New(s.machine, s.stateFiles, o)
+	s.x = local.New(s.machine, s.stateFiles, o).OnAction(func(line string) { s.lines = append(s.lines, line) })
 	return s
 }
 

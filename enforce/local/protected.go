@@ -28,10 +28,11 @@ func (x *Executor) ProtectedName(p *snapshot.Process) string {
 	if err != nil {
 		return ""
 	}
-	return x.protectedBy(stat, *p.UID)
+	return x.protectedBy(stat, *p.UID, x.options.Unprotected)
 }
 
-// protectedBy is the name for which a process is protected, or "".
+// protectedBy is the name for which a process is protected, unless it is one of
+// the names in unprotected, or "".
 //
 // A name alone protects nothing. The owner of a process chooses its name
 // (prctl(2), or the name of a link to the program), and can also start the real
@@ -44,10 +45,10 @@ func (x *Executor) ProtectedName(p *snapshot.Process) string {
 //   - or for an nvidia-cuda-mps-server with a protected nvidia-cuda-mps-control
 //     as its parent, which starts servers under the uid of the client. An MPS
 //     daemon that a user starts is not protected.
-func (x *Executor) protectedBy(stat proc.Stat, uid snapshot.UID) string {
+func (x *Executor) protectedBy(stat proc.Stat, uid snapshot.UID, unprotected []string) string {
 	name := x.nameOf(stat)
 	switch {
-	case name == "" || slices.Contains(x.unprotected, name) || !x.sameNamespace(stat.PID):
+	case name == "" || slices.Contains(unprotected, name) || !x.sameNamespace(stat.PID):
 		return ""
 	case uid < firstPersonUID:
 		return name

@@ -27,14 +27,14 @@ func (t *target) conclude(o objection) { t.outcome.Status, t.outcome.Reason = o.
 
 // openTargets opens a pidfd for each process that may be signalled at all, and
 // concludes the others.
-func (x *Executor) openTargets(ctx context.Context, items []enforce.Termination, outcomes []enforce.Outcome, attached map[snapshot.EnvID]objection) []*target {
+func (x *execution) openTargets(ctx context.Context, items []enforce.Termination, outcomes []enforce.Outcome) []*target {
 	var targets []*target
 	untouchable, err := x.untouchable()
 	for i := range items {
 		p := &items[i].Process
 		outcomes[i] = enforce.Outcome{PID: p.PID, EID: p.EID}
 		t := &target{item: &items[i], judged: p, outcome: &outcomes[i]}
-		o := checkItem(ctx, p, attached)
+		o := x.checkItem(ctx, p)
 		switch {
 		case o.raised():
 		case err != nil:
@@ -55,7 +55,7 @@ func (x *Executor) openTargets(ctx context.Context, items []enforce.Termination,
 }
 
 // checkItem objects to what a valid report never contains, and to what comes too late.
-func checkItem(ctx context.Context, p *snapshot.Process, attached map[snapshot.EnvID]objection) objection {
+func (x *execution) checkItem(ctx context.Context, p *snapshot.Process) objection {
 	switch {
 	case ctx.Err() != nil:
 		return notBegun(ctx)
@@ -66,7 +66,7 @@ func checkItem(ctx context.Context, p *snapshot.Process, attached map[snapshot.E
 	case len(p.Usage) == 0:
 		return refused("it was judged although it used no device")
 	case p.EID != "":
-		if o := attached[p.EID]; o.status != enforce.StatusChanged || p.Start == 0 {
+		if o := x.attached[p.EID]; o.status != enforce.StatusChanged || p.Start == 0 {
 			return o
 		} // else verify finds out whether it is the process that was judged
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,32 +40,25 @@ type terminal struct {
 	used time.Time // when something was typed on it last
 }
 
-// Notify shows a text to a user, and returns on how many terminals: none is not
-// an error. Control characters of the text are escaped. It waits for no terminal:
-// one that accepts no output (Ctrl-S) is skipped.
-func (t Terminals) Notify(uid snapshot.UID, text string) (shown int, err error) {
-	list, err := t.of(uid)
-	if err != nil {
-		return 0, err
-	}
+// Notify shows a text to a user, and returns on how many terminals. Control
+// characters of the text are escaped. It waits for no terminal: one that accepts
+// no output (Ctrl-S) is skipped.
+func (t Terminals) Notify(uid snapshot.UID, text string) (shown int) {
+	list := t.of(uid)
 	message := t.message(text)
 	for _, each := range list[:min(len(list), maxTerminals)] {
-		if show(each.path, uid, message) == nil {
+		if show(each.path, uid, message) {
 			shown++
 		}
 	}
-	return shown, nil
+	return shown
 }
 
 // of lists the terminals of a user that accept messages, the one used last first.
-func (t Terminals) of(uid snapshot.UID) ([]terminal, error) {
-	dev := cmp.Or(t.Dev, "/dev")
+func (t Terminals) of(uid snapshot.UID) []terminal {
 	var list []terminal
 	for _, pattern := range []string{"pts/[0-9]*", "tty[0-9]*"} {
-		paths, err := filepath.Glob(filepath.Join(dev, pattern))
-		if err != nil {
-			return nil, fmt.Errorf("look for terminals: %w", err)
-		}
+		paths, _ := filepath.Glob(filepath.Join(cmp.Or(t.Dev, "/dev"), pattern)) // fails only for a malformed pattern
 		for _, path := range paths {
 			var st unix.Stat_t
 			if unix.Lstat(path, &st) == nil && acceptsMessages(&st, uid) {
@@ -75,7 +67,7 @@ func (t Terminals) of(uid snapshot.UID) ([]terminal, error) {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b terminal) int { return b.used.Compare(a.used) })
-	return list, nil
+	return list
 }
 
 // The major device numbers of terminals: the virtual consoles, and the slaves of
@@ -94,30 +86,24 @@ func acceptsMessages(st *unix.Stat_t, uid snapshot.UID) bool {
 		(major == majorConsole || major >= majorFirstPTS && major <= majorLastPTS)
 }
 
-// show writes to a terminal, if it still belongs to the user after it was
-// opened: numbers of terminals are reused like PIDs.
-func show(path string, uid snapshot.UID, message []byte) error {
+// show writes all of a message to a terminal, if it still belongs to the user
+// after it was opened: numbers of terminals are reused like PIDs.
+func show(path string, uid snapshot.UID, message []byte) bool {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return &fs.PathError{Op: "open", Path: path, Err: err}
+		return false
 	}
 	defer func() { _ = unix.Close(fd) }() // the driver has what was written
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return &fs.PathError{Op: "stat", Path: path, Err: err}
-	}
-	if !acceptsMessages(&st, uid) {
-		return fmt.Errorf("%s: %w", path, errors.ErrUnsupported)
+	if unix.Fstat(fd, &st) != nil || !acceptsMessages(&st, uid) {
+		return false
 	}
 	n, err := unix.Write(fd, message)
 	for tries := 0; errors.Is(err, unix.EAGAIN) && tries < maxWriteRetries; tries++ {
 		time.Sleep(writeRetryPause)
 		n, err = unix.Write(fd, message)
 	}
-	if err == nil && n < len(message) {
-		err = unix.EAGAIN
-	}
-	return err
+	return err == nil && n == len(message)
 }
 
 // Linux refuses a non-blocking write (EAGAIN) while another process writes to the
@@ -132,12 +118,11 @@ const (
 // line, whatever is on the terminal.
 func (t Terminals) message(message string) []byte {
 	var b strings.Builder
-	host := cmp.Or(t.Host, "this host")
 	now := time.Now
 	if t.Now != nil {
 		now = t.Now
 	}
-	fmt.Fprintf(&b, "\r\n\aMessage from genv on %s at %s:\r\n", text.Printable(host), now().Format("15:04"))
+	fmt.Fprintf(&b, "\r\n\aMessage from genv on %s at %s:\r\n", text.Printable(cmp.Or(t.Host, "this host")), now().Format("15:04"))
 	if len(message) > maxMessage {
 		message = text.Cut(message, maxMessage) + " …"
 	}

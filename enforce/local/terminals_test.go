@@ -56,8 +56,7 @@ const (
 
 func TestOnlyTheUserIsNotified(t *testing.T) {
 	hers, herOther, his := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages), logIn(t, anotherUser, takesMessages)
-	shown, err := local.Terminals{Host: "gpu-01", Now: func() time.Time { return time.Date(2026, 11, 20, 22, 5, 0, 0, time.UTC) }}.Notify(oneUser, "Process 5 is not running in a GPU environment.\nStart it in one.")
-	require.NoError(t, err)
+	shown := local.Terminals{Host: "gpu-01", Now: func() time.Time { return time.Date(2026, 11, 20, 22, 5, 0, 0, time.UTC) }}.Notify(oneUser, "Process 5 is not running in a GPU environment.\nStart it in one.")
 	require.Equal(t, 2, shown)
 	want := "\r\r\n\aMessage from genv on gpu-01 at 22:05:\r\r\n  Process 5 is not running in a GPU environment.\r\r\n  Start it in one.\r\r\n"
 	require.Equal(t, want, hers.shows(t, time.Minute), "the terminal adds a return to each line")
@@ -67,23 +66,20 @@ func TestOnlyTheUserIsNotified(t *testing.T) {
 
 func TestTerminalWithoutMessagesIsSkipped(t *testing.T) {
 	quiet := logIn(t, oneUser, takesNone)
-	shown, err := local.Terminals{}.Notify(oneUser, "x")
-	require.NoError(t, err)
+	shown := local.Terminals{}.Notify(oneUser, "x")
 	require.Zero(t, shown)
 	require.Empty(t, quiet.shows(t, 50*time.Millisecond))
 }
 
 func TestUserWithoutTerminal(t *testing.T) {
-	shown, err := local.Terminals{}.Notify(60773, "x")
-	require.NoError(t, err)
+	shown := local.Terminals{}.Notify(60773, "x")
 	require.Zero(t, shown)
 }
 
 // Any user can choose a name in a finding, so it must not affect a terminal.
 func TestControlCharactersAreEscaped(t *testing.T) {
 	hers := logIn(t, oneUser, takesMessages)
-	_, err := local.Terminals{}.Notify(oneUser, "a\x1b[2J\x07\rb\u202ec\x9b1md\xff"+strings.Repeat("x", 10_000))
-	require.NoError(t, err)
+	local.Terminals{}.Notify(oneUser, "a\x1b[2J\x07\rb\u202ec\x9b1md\xff"+strings.Repeat("x", 10_000))
 	text := hers.shows(t, time.Minute)
 	require.Contains(t, text, `a\x1b[2J\a\rb\u202ec`)
 	require.NotContains(t, text, "\x1b")
@@ -94,8 +90,7 @@ func TestControlCharactersAreEscaped(t *testing.T) {
 func TestStoppedTerminalIsSkipped(t *testing.T) {
 	stopped, other := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages)
 	require.NoError(t, unix.IoctlSetInt(int(stopped.tty.Fd()), unix.TCXONC, unix.TCOOFF))
-	shown, err := local.Terminals{}.Notify(oneUser, "x")
-	require.NoError(t, err)
+	shown := local.Terminals{}.Notify(oneUser, "x")
 	require.Equal(t, 1, shown)
 	require.NotEmpty(t, other.shows(t, time.Minute))
 	require.NoError(t, unix.IoctlSetInt(int(stopped.tty.Fd()), unix.TCXONC, unix.TCOON))
@@ -116,8 +111,7 @@ func TestFilesAndLinksAreNotTerminals(t *testing.T) {
 	require.NoError(t, os.Symlink(hers.tty.Name(), dev+"/pts/2"))
 	require.NoError(t, unix.Mknod(dev+"/pts/3", unix.S_IFCHR|0o620, int(unix.Mkdev(1, 3)))) // /dev/null
 	require.NoError(t, os.Chown(dev+"/pts/3", int(oneUser), 0))
-	shown, err := local.Terminals{Dev: dev}.Notify(oneUser, "x")
-	require.NoError(t, err)
+	shown := local.Terminals{Dev: dev}.Notify(oneUser, "x")
 	require.Zero(t, shown)
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)

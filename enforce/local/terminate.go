@@ -8,15 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // terminate ends all processes together: open, verify and SIGTERM, wait, verify
 // and SIGKILL, wait.
-func (x *Executor) terminate(ctx context.Context, items []enforce.Termination, attached map[snapshot.EnvID]objection) []enforce.Outcome {
-	x.forgetDead()
+func (x *execution) terminate(ctx context.Context, items []enforce.Termination) []enforce.Outcome {
+	x.memories.removeDead(x.proc())
 	outcomes := make([]enforce.Outcome, len(items))
-	targets := x.openTargets(ctx, items, outcomes, attached)
+	targets := x.openTargets(ctx, items, outcomes)
 	defer func() {
 		for _, t := range targets {
 			t.fd.close()
@@ -39,7 +38,7 @@ func (x *Executor) terminate(ctx context.Context, items []enforce.Termination, a
 
 // sendSIGTERM signals what still is what was judged, and returns the targets
 // that got the signal.
-func (x *Executor) sendSIGTERM(ctx context.Context, targets []*target) []*target {
+func (x *execution) sendSIGTERM(ctx context.Context, targets []*target) []*target {
 	var signalled []*target
 	for i, o := range x.signal(ctx, targets, unix.SIGTERM) {
 		if !o.raised() {
@@ -52,7 +51,7 @@ func (x *Executor) sendSIGTERM(ctx context.Context, targets []*target) []*target
 }
 
 // sendSIGKILL ends what did not end after SIGTERM and still is what was judged.
-func (x *Executor) sendSIGKILL(ctx context.Context, targets []*target) {
+func (x *execution) sendSIGKILL(ctx context.Context, targets []*target) {
 	var signalled []*target
 	for i, o := range x.signal(ctx, targets, unix.SIGKILL) {
 		t := targets[i]
@@ -77,7 +76,7 @@ func (x *Executor) sendSIGKILL(ctx context.Context, targets []*target) {
 
 // signal reads once which processes use devices; then it verifies each target
 // and right after that sends the signal. A target without an objection got it.
-func (x *Executor) signal(ctx context.Context, targets []*target, sig unix.Signal) []objection {
+func (x *execution) signal(ctx context.Context, targets []*target, sig unix.Signal) []objection {
 	if len(targets) == 0 {
 		return nil
 	}
@@ -96,7 +95,7 @@ func (x *Executor) signal(ctx context.Context, targets []*target, sig unix.Signa
 	return objections
 }
 
-func (x *Executor) signalOne(t *target, now *inspection, sig unix.Signal) objection {
+func (x *execution) signalOne(t *target, now *inspection, sig unix.Signal) objection {
 	if o := x.verify(t, now); o.raised() {
 		return o
 	}

@@ -73,7 +73,7 @@ func (x *Executor) inspect(ctx context.Context) (*inspection, error) {
 // compare reads by PID, and a PID is reused only after its process was reaped. So
 // first everything is read, and only then the pidfd is asked whether its process
 // is still there: if so, it was there all the time, and what was read is of it.
-func (x *Executor) verify(t *target, now *inspection) objection {
+func (x *execution) verify(t *target, now *inspection) objection {
 	o := x.compare(t, now)
 	ended, err := poll([]*target{t}, 0)
 	if err != nil {
@@ -103,7 +103,7 @@ func sendError(err error) objection {
 }
 
 // compare objects unless the process that has the judged PID now is what was judged.
-func (x *Executor) compare(t *target, now *inspection) objection {
+func (x *execution) compare(t *target, now *inspection) objection {
 	p, err := x.proc().Open(t.judged.PID)
 	if err != nil {
 		return unreadable(err)
@@ -136,7 +136,7 @@ func (x *Executor) compare(t *target, now *inspection) objection {
 	return o
 }
 
-func (x *Executor) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) objection {
+func (x *execution) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) objection {
 	judged := t.judged
 	switch {
 	case stat.IsKernelThread():
@@ -148,7 +148,7 @@ func (x *Executor) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) ob
 	case x.memories.get(t.identity()).unkillable:
 		return objection{status: enforce.StatusSurvived, reason: "SIGKILL was sent to it in an earlier cycle and has not ended it; it is not signalled again"}
 	}
-	if name := x.protectedBy(stat, uid); name != "" {
+	if name := x.protectedBy(stat, uid, x.unprotected); name != "" {
 		return refused("it is %s, which is never signalled unless it is named in the policy", name)
 	}
 	return objection{}

@@ -57,7 +57,7 @@ func (l *localLink) Execute(ctx context.Context, _ remote.Host, report enforce.R
 }
 
 func (l *localLink) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]int, error) {
-	return l.host.notify(messages)
+	return l.host.notify(messages), nil
 }
 
 func (l *localLink) About(remote.Host) agent.About { return agent.About{} }

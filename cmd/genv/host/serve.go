@@ -93,4 +93,4 @@ func (s served) Execute(ctx context.Context, report enforce.Report) (agent.Execu
 }
 
 // Notify implements agent.Backend.
-func (s served) Notify(messages []agent.Message) ([]int, error) { return s.host.notify(messages) }
+func (s served) Notify(messages []agent.Message) ([]int, error) { return s.host.notify(messages), nil }
