@@ -16,7 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 )
 
-// attempt tells a hook once. final says that another try would not help.
+// attempt sends an event once. final says that another try would not help.
 func attempt(ctx context.Context, h policy.Hook, e event) (final bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
@@ -32,34 +32,30 @@ func run(ctx context.Context, h policy.Hook, e event) error {
 	cmd := exec.CommandContext(ctx, h.Command[0], h.Command[1:]...)
 	cmd.Stdin = bytes.NewReader(e.body)
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "GENV_EVENT=" + string(e.name)}
-	said := &head{limit: 500}
-	cmd.Stdout, cmd.Stderr = said, said
+	output := &head{limit: 500}
+	cmd.Stdout, cmd.Stderr = output, output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it succeeded, although a child still has its output open
 		return nil
-	case errors.Is(err, exec.ErrWaitDelay):
-		return nil // it ended well, and left a child behind that holds its output
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("it did not end within %s and was killed", h.Timeout)
 	case ctx.Err() != nil:
-		return errors.New("it was killed, since genv ends or has other hooks now")
-	}
-	if said.String() != "" {
-		return fmt.Errorf("%w: %s", err, said)
+		return errors.New("it was killed, since genv ends or its hooks have changed")
+	case output.String() != "":
+		return fmt.Errorf("%w: %s", err, output)
 	}
 	return err
 }
 
-// client follows nobody elsewhere: an address that moved is for the
-// administrator to write down.
+// client follows no redirect: the administrator decides where events go.
 var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// post sends the event to the address. What the server calls our own mistake is
-// not tried again.
+// post sends the event to the address. After a redirect or a client error, another try
+// would fail again.
 func post(ctx context.Context, h policy.Hook, e event) (final bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.Webhook, bytes.NewReader(e.body))
 	if err != nil {
@@ -77,13 +73,11 @@ func post(ctx context.Context, h policy.Hook, e event) (final bool, err error) {
 	}
 	defer answer.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be used again
-	switch {
-	case answer.StatusCode < 300:
+	code := answer.StatusCode
+	if code < 300 {
 		return false, nil
-	case answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= 500:
-		return false, fmt.Errorf("the server says %s", answer.Status)
 	}
-	return true, fmt.Errorf("the server says %s", answer.Status)
+	return code < 500 && code != http.StatusTooManyRequests, fmt.Errorf("the server answered %s", answer.Status)
 }
 
 // head keeps the beginning of what is written.
@@ -92,7 +86,6 @@ type head struct {
 	limit int
 }
 
-// Write implements io.Writer.
 func (h *head) Write(p []byte) (int, error) {
 	h.b.Write(p[:min(len(p), max(0, h.limit-h.b.Len()))])
 	return len(p), nil

@@ -1,5 +1,5 @@
-// Package notify words messages to users, and tells programs and web addresses of
-// events, as JSON, without delaying the caller.
+// Package notify writes the texts of messages to users, and sends events as JSON
+// to programs and web addresses, without delaying the caller.
 //
 //	for _, n := range notify.Notifications(finding, notify.NewOwners(cluster), now) {
 //		fmt.Println(n.UID, n.Text, n.Advice)
@@ -10,7 +10,7 @@
 //	…
 //	q.Close(5 * time.Second)
 //
-// Each hook has its own short queue and gets one event after the other, each try
-// with a deadline, and again when it fails. What does not fit into the queue is
-// dropped, which is reported. What a hook does decides nothing.
+// Each hook has its own short queue and gets one event after the other. Each try
+// has a deadline, and failures are retried. Events that don't fit into the queue
+// are dropped, which is reported. Hooks don't influence any decision.
 package notify

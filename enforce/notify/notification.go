@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,14 +12,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Notification is what one user is to be told on one host about a finding: what is
-// wrong, what follows, when, and how to get right.
+// Notification is the message to one user on one host about a finding: what is
+// wrong, what follows, when, and what to do.
 type Notification struct {
 	Host snapshot.Hostname
 	UID  snapshot.UID
 	ID   string // of the finding
 	Text string // what is wrong, and what follows
-	// Advice is how to get right. It is the same for all findings of a rule.
+	// Advice is what to do. It is the same for all findings of a rule.
 	Advice string
 }
 
@@ -99,51 +100,38 @@ func when(f *enforce.Finding, now time.Time) string {
 	return fmt.Sprintf("Unless this changes, in %s", text.ShortDuration(left))
 }
 
-// follows is what follows.
+// follows says what will happen, or happens now.
 func (s *stake) follows(pending bool) string {
-	be := func(n int) string {
-		switch {
-		case pending:
-			return "will be"
-		case n > 1:
-			return "are"
-		}
-		return "is"
-	}
 	var parts []string
-	if n := len(s.pids); n > 0 {
-		parts = append(parts, fmt.Sprintf("process%s %s %s ended", plural(n, "es"), strings.Join(s.pids, ", "), be(n)))
+	add := func(n int, one, many, names, participle string) {
+		noun, verb := one, "is"
+		if n > 1 {
+			noun, verb = many, "are"
+		}
+		if pending {
+			verb = "will be"
+		}
+		if n > 0 {
+			parts = append(parts, strings.Join([]string{noun, names, verb, participle}, " "))
+		}
 	}
-	if n := len(s.devices); n > 0 {
-		parts = append(parts, fmt.Sprintf("device%s %s %s detached", plural(n, "s"), text.JoinIndices(s.devices), be(n)))
-	}
+	add(len(s.pids), "process", "processes", strings.Join(s.pids, ", "), "ended")
+	add(len(s.devices), "device", "devices", text.JoinIndices(s.devices), "detached")
 	return strings.Join(parts, " and ")
 }
 
-func plural(n int, ending string) string {
-	if n > 1 {
-		return ending
-	}
-	return ""
+// Advice is what the user of a finding of this rule should do, in a sentence or two.
+func Advice(r enforce.Rule) string { return cmp.Or(advice[r], "Ask your administrator.") }
+
+var advice = map[enforce.Rule]string{
+	enforce.RuleNonEnvProcesses:   "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
+	enforce.RuleEnvDevices:        "Use only devices that are attached: genv devices shows them, genv attach attaches one.",
+	enforce.RuleEnvMemory:         "Use less memory on that device, or give the environment more: genv config gpu-memory.",
+	enforce.RuleMaxDevicesPerUser: adviceDetach,
+	enforce.RuleMaxMemoryPerUser:  adviceDetach,
+	enforce.RuleMaxEnvsPerUser:    "End environments that you need no more: genv deactivate, or exit their shells.",
+	enforce.RuleIdle:              "Your processes stay until somebody else is given it. Attach it again when you need it: genv attach.",
+	enforce.RuleMaxDuration:       "Save your work: what goes on using the device may be ended. Attach it again afterwards, if it is free: genv attach.",
 }
 
-// Advice is what the user of a finding of this rule should do, in a sentence or two.
-func Advice(r enforce.Rule) string {
-	switch r {
-	case enforce.RuleNonEnvProcesses:
-		return "Start GPU work in an environment: genv activate, genv attach, then run it in that shell."
-	case enforce.RuleEnvDevices:
-		return "Use only devices that are attached: genv devices shows them, genv attach attaches one."
-	case enforce.RuleEnvMemory:
-		return "Use less memory on that device, or give the environment more: genv config gpu-memory."
-	case enforce.RuleMaxDevicesPerUser, enforce.RuleMaxMemoryPerUser:
-		return "Give back devices that you need less: genv detach."
-	case enforce.RuleMaxEnvsPerUser:
-		return "End environments that you need no more: genv deactivate, or exit their shells."
-	case enforce.RuleIdle:
-		return "Your processes stay until somebody else is given it. Attach it again when you need it: genv attach."
-	case enforce.RuleMaxDuration:
-		return "Save your work: what goes on using the device may be ended. Attach it again afterwards, if it is free: genv attach."
-	}
-	return "Ask your administrator."
-}
+const adviceDetach = "Give back devices that you need less: genv detach."

@@ -5,14 +5,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Owners says whose the processes and environments of a cluster are, by the
-// kernel's word. A host's are looked through once, when the first is asked for.
+// Owners finds the users of the processes and environments of a cluster. The users
+// of a host are collected once, when the first of them is looked up.
 type Owners struct {
 	hosts map[snapshot.Hostname]*snapshot.Host
 	found map[snapshot.Hostname]*ownersOfHost
 }
 
-// ownersOfHost are those that the host told, and whose books are in no doubt.
+// ownersOfHost are the uids that the kernel reported for processes, and those of
+// environments that the state files don't give to another user.
 type ownersOfHost struct {
 	processes map[snapshot.PID]snapshot.UID
 	envs      map[snapshot.EnvID]snapshot.UID

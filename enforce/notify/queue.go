@@ -3,8 +3,8 @@ package notify
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,7 +14,7 @@ import (
 // queueLength is how many events wait for a hook that is slow.
 const queueLength = 64
 
-// Queue tells hooks of events. Its methods may be called by several goroutines.
+// Queue sends events to hooks. It is safe for concurrent use.
 type Queue struct {
 	failed  func(error)
 	workers []*worker
@@ -25,7 +25,7 @@ type Queue struct {
 	closed bool
 }
 
-// worker is a hook with what it is still to be told.
+// worker is a hook and the events that wait for it.
 type worker struct {
 	hook   policy.Hook
 	events chan event
@@ -36,8 +36,8 @@ type event struct {
 	body []byte
 }
 
-// New begins to wait for events. failed is told, from several goroutines, of
-// what did not arrive. Close the Queue.
+// New starts a Queue, which must be closed. failed is called, by several
+// goroutines, for each event that did not arrive.
 func New(hooks []policy.Hook, failed func(error)) *Queue {
 	ctx, cancel := context.WithCancel(context.Background())
 	q := &Queue{failed: failed, cancel: cancel}
@@ -68,9 +68,9 @@ func (q *Queue) Send(name policy.Event, body []byte) {
 	}
 }
 
-// Close waits for as long as patience lasts until all that was queued has been
-// told, and gives up the rest.
-func (q *Queue) Close(patience time.Duration) {
+// Close waits until all queued events are sent, or the timeout is over; then it
+// drops the others.
+func (q *Queue) Close(timeout time.Duration) {
 	q.mu.Lock()
 	if !q.closed {
 		q.closed = true
@@ -79,7 +79,7 @@ func (q *Queue) Close(patience time.Duration) {
 		}
 	}
 	q.mu.Unlock()
-	timer := time.AfterFunc(patience, q.cancel)
+	timer := time.AfterFunc(timeout, q.cancel)
 	defer timer.Stop()
 	q.running.Wait()
 	q.cancel()
@@ -96,7 +96,7 @@ func (q *Queue) work(ctx context.Context, w *worker) {
 // backoff is the pause before the first retry; it doubles.
 const backoff = 500 * time.Millisecond
 
-// deliver tries as often as the hook says.
+// deliver sends an event, with as many retries as the hook has.
 func deliver(ctx context.Context, h policy.Hook, e event) error {
 	pause := backoff
 	for try := 0; ; try++ {
@@ -113,18 +113,15 @@ func deliver(ctx context.Context, h policy.Hook, e event) error {
 	}
 }
 
-// nameOf is how messages name a hook, without what may be secret in it.
+// nameOf is how messages name a hook, without the parts of an address that may be
+// secret.
 func nameOf(h policy.Hook) string {
 	if len(h.Command) > 0 {
 		return h.Command[0]
 	}
-	address, _, _ := strings.Cut(h.Webhook, "?")
-	if i := strings.Index(address, "://"); i >= 0 {
-		host, _, _ := strings.Cut(address[i+3:], "/")
-		if at := strings.LastIndexByte(host, '@'); at >= 0 {
-			host = host[at+1:]
-		}
-		return address[:i+3] + host
+	u, err := url.Parse(h.Webhook)
+	if err != nil || u.Host == "" {
+		return "webhook"
 	}
-	return "webhook"
+	return u.Scheme + "://" + u.Host
 }
