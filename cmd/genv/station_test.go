@@ -75,7 +75,7 @@ func (s *station) path(name string) string { return filepath.Join(s.dir, name) }
 // devices are how many nvidia-smi shows from now on.
 func (s *station) devices(n int) {
 	s.t.Helper()
-	host := gpus.Host{Devices: gpus.Devices("station", n, "NVIDIA H100 80GB HBM3", 81559)}
+	host := gpus.Driver{Devices: gpus.Devices("station", n, "NVIDIA H100 80GB HBM3", 81559)}
 	require.NoError(s.t, host.Write(s.path("gpus.json")))
 }
 

@@ -59,7 +59,7 @@ func (m *Machine) make(devices []gpus.Device, nvidiaSMI string) error {
 	if err := errors.Join(os.Chmod(m.Dir, 0o777|os.ModeSticky), os.Symlink(program, m.NvidiaSMI())); err != nil {
 		return err
 	}
-	return gpus.Host{Devices: devices}.Write(m.GPUs)
+	return gpus.Driver{Devices: devices}.Write(m.GPUs)
 }
 
 // Bin is the folder of the machine's own programs.

@@ -31,7 +31,7 @@ func gpuRow(v view, d Device) map[string]string {
 		}
 	}
 	maps.Copy(row, map[string]string{
-		"timestamp": v.Now.Format(timestamp), "driver_version": v.Driver, "count": strconv.Itoa(len(v.Devices)),
+		"timestamp": v.Now.Format(timestamp), "driver_version": v.Version, "count": strconv.Itoa(len(v.Devices)),
 		"name": d.Name, "gpu_name": d.Name, "uuid": d.UUID, "gpu_uuid": d.UUID, "index": strconv.Itoa(d.Index),
 		"pci.bus_id": d.BusID(), "gpu_bus_id": d.BusID(),
 	})

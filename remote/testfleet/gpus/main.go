@@ -9,7 +9,7 @@ import (
 
 // The environment variables that the stand-in reads.
 const (
-	EnvFile  = "GENV_SIM_GPUS"  // the path of the host's file
+	EnvFile  = "GENV_SIM_GPUS"  // the path of the Driver's file
 	EnvFault = "GENV_SIM_FAULT" // one of the Fault… texts, or empty
 )
 

@@ -18,8 +18,8 @@ import (
 )
 
 // lab is a host with three devices, one of them in MIG mode, one broken.
-func lab() gpus.Host {
-	h := gpus.Host{Devices: gpus.Devices("lab", 3, "NVIDIA H100 80GB HBM3", 81559)}
+func lab() gpus.Driver {
+	h := gpus.Driver{Devices: gpus.Devices("lab", 3, "NVIDIA H100 80GB HBM3", 81559)}
 	h.Devices[1].MIG = []gpus.MIG{{Profile: "1g.10gb", UUID: "MIG-11111111-2222-3333-4444-555555555555"}}
 	h.Devices[2].Broken = true
 	return h
@@ -28,7 +28,7 @@ func lab() gpus.Host {
 func mib(n int64) *int64 { return &n }
 
 // smi runs the stand-in in this process.
-func smi(t *testing.T, h gpus.Host, fault string, args ...string) (out string, code int) {
+func smi(t *testing.T, h gpus.Driver, fault string, args ...string) (out string, code int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "gpus.json")
 	require.NoError(t, h.Write(path))
@@ -122,7 +122,7 @@ func TestFaults(t *testing.T) {
 		require.Equal(t, want.code, code, fault)
 		require.Contains(t, out, want.text)
 	}
-	out, code := smi(t, gpus.Host{}, "", "-L")
+	out, code := smi(t, gpus.Driver{}, "", "-L")
 	require.Equal(t, 6, code)
 	require.Equal(t, "No devices were found\n", out)
 }

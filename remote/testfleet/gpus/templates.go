@@ -37,7 +37,7 @@ var list = parse(`{{range .Devices}}GPU {{.Index}}: {{.Name}} (UUID: {{.UUID}})
 // table is what a driver of the 550 series prints without an argument.
 var table = parse(`{{.Now.Format "Mon Jan _2 15:04:05 2006       "}}
 +-----------------------------------------------------------------------------------------+
-{{printf "| NVIDIA-SMI %-23sDriver Version: %-15sCUDA Version: %-9s|" .Driver .Driver .CUDA}}
+{{printf "| NVIDIA-SMI %-23sDriver Version: %-15sCUDA Version: %-9s|" .Version .Version .CUDA}}
 |-----------------------------------------+------------------------+----------------------+
 | GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
 | Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
@@ -67,7 +67,7 @@ var xml = parse(`<?xml version="1.0" ?>
 <!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
 <nvidia_smi_log>
 	<timestamp>{{.Now.Format "Mon Jan _2 15:04:05 2006"}}</timestamp>
-	<driver_version>{{html .Driver}}</driver_version>
+	<driver_version>{{html .Version}}</driver_version>
 	<cuda_version>{{html .CUDA}}</cuda_version>
 	<attached_gpus>{{len .Devices}}</attached_gpus>
 {{- range .Devices}}

@@ -10,13 +10,13 @@ import (
 // view is what the driver of a host reports at a moment. Its methods are used by
 // the templates, too.
 type view struct {
-	Host
+	Driver
 	Now time.Time
 }
 
-func newView(h Host, now time.Time) view {
-	h.Driver, h.CUDA = cmp.Or(h.Driver, "550.163.01"), cmp.Or(h.CUDA, "12.4")
-	return view{h, now}
+func newView(d Driver, now time.Time) view {
+	d.Version, d.CUDA = cmp.Or(d.Version, "550.163.01"), cmp.Or(d.CUDA, "12.4")
+	return view{d, now}
 }
 
 // uuidOf is the UUID under which an app is shown.

@@ -11,9 +11,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Host is what a simulated host's driver knows.
-type Host struct {
-	Driver  string   `json:"driver"` // empty for 550.163.01
+// Driver is what the driver of a simulated host knows.
+type Driver struct {
+	Version string   `json:"driver"` // empty for 550.163.01
 	CUDA    string   `json:"cuda"`   // empty for 12.4
 	Devices []Device `json:"devices"`
 	Apps    []App    `json:"apps"`
@@ -64,22 +64,22 @@ func Devices(seed string, n int, name string, totalMiB int64) []Device {
 func H100s(seed string, n int) []Device { return Devices(seed, n, "NVIDIA H100 80GB HBM3", 81559) }
 
 // Read reads the file that Write wrote.
-func Read(path string) (Host, error) {
-	var h Host
+func Read(path string) (Driver, error) {
+	var d Driver
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return h, fmt.Errorf("read the simulated GPUs: %w", err)
+		return d, fmt.Errorf("read the simulated GPUs: %w", err)
 	}
-	if err := json.Unmarshal(data, &h); err != nil {
-		return h, fmt.Errorf("read the simulated GPUs of %s: %w", path, err)
+	if err := json.Unmarshal(data, &d); err != nil {
+		return d, fmt.Errorf("read the simulated GPUs of %s: %w", path, err)
 	}
-	return h, nil
+	return d, nil
 }
 
-// Write puts the host into a file in one step, so that no reader sees a part.
+// Write writes it to a file in one step, so that no reader sees a part.
 // Only one caller may write to a path at a time.
-func (h Host) Write(path string) error {
-	data, err := json.MarshalIndent(h, "", "  ")
+func (d Driver) Write(path string) error {
+	data, err := json.MarshalIndent(d, "", "  ")
 	next := path + ".new"
 	if err == nil {
 		err = os.WriteFile(next, append(data, '\n'), 0o600)
@@ -96,12 +96,12 @@ func (h Host) Write(path string) error {
 	return nil
 }
 
-// Living is the host without the apps of processes that have ended: a zombie
+// Living is the driver without the apps of processes that have ended: a zombie
 // uses no GPU. root is where /proc is mounted.
-func (h Host) Living(root string) Host {
-	h.Apps = slices.DeleteFunc(slices.Clone(h.Apps), func(a App) bool {
+func (d Driver) Living(root string) Driver {
+	d.Apps = slices.DeleteFunc(slices.Clone(d.Apps), func(a App) bool {
 		alive, err := proc.FS{Root: root}.Alive(snapshot.PID(a.PID), snapshot.StartTime(a.Start))
 		return err != nil || !alive
 	})
-	return h
+	return d
 }
