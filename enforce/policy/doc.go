@@ -15,9 +15,9 @@
 //
 // # Which value applies
 //
-// Every setting has a value built in, one in `defaults:`, and values in
-// `overrides:`. Of the overrides that select a host, a user and a time, the
-// most specific one that has the setting wins. Compared are, in this order:
+// A setting has a built-in value, perhaps one in `defaults:`, and any number in
+// `overrides:`. Of the overrides that select a host, a user and a time, the most
+// specific one that has the setting wins. These are compared, in this order:
 //
 //  1. users: a user's name, then a group of users, then none
 //  2. hosts: a name, then a pattern of names, then none
@@ -27,9 +27,8 @@
 //     schedules that overlap this is an error, since a setting would change in
 //     the middle of its scheduled hours
 //
-// Every value keeps the place in the file that it comes from; Explain shows it.
+// Every value keeps its place in the file; Explain shows it.
 //
-// The package decides nothing about processes, has no clock and reads no file:
-// the time and the bytes are arguments. Hosts and their labels are read by
-// remote/inventory.
+// The package has no clock and reads no file: the time and the bytes are
+// arguments. Hosts and their labels are read by remote/inventory.
 package policy

@@ -86,11 +86,8 @@ func (r *reader) group(name string) ([]string, error) {
 	if users, ok := r.file.Groups[name]; ok {
 		return users, nil
 	}
-	known := slices.Sorted(maps.Keys(r.file.Groups))
-	if near := text.Nearest(name, known); near != "" {
-		return nil, fmt.Errorf("no such group in `groups:`; did you mean @%s?", near)
-	}
-	return nil, fmt.Errorf("no such group in `groups:`; add it there")
+	hint := text.Hint(name, slices.Sorted(maps.Keys(r.file.Groups)), "add it there")
+	return nil, fmt.Errorf("no such group in `groups:`; %s", hint)
 }
 
 // readUser reads the name of a user, as a list of one; nil if it isn't one.

@@ -71,7 +71,7 @@ func (f *fleet) members(group string) ([]string, error) {
 		return names(f.hosts), nil
 	}
 	known := f.groupNames()
-	return nil, fmt.Errorf("no such group in %s; %s", f.in(), hint("@"+group, known, "the groups are "+strings.Join(known, ", ")))
+	return nil, fmt.Errorf("no such group in %s; %s", f.in(), text.Hint("@"+group, known, "the groups are "+strings.Join(known, ", ")))
 }
 
 // groupNames are the groups as they are written in a selection, in order.
@@ -86,14 +86,6 @@ func (f *fleet) groupNames() []string {
 
 // in names the files of the fleet, for messages.
 func (f *fleet) in() string { return strings.Join(f.files, ", ") }
-
-// hint is the next step after an unknown name.
-func hint(name string, known []string, otherwise string) string {
-	if near := text.Nearest(name, known); near != "" {
-		return "did you mean " + near + "?"
-	}
-	return otherwise
-}
 
 // addGroups reads `groups:`. The hosts of the fleet must be known already.
 func (f *fleet) addGroups(n *strictyaml.Node) {
@@ -113,7 +105,7 @@ func (f *fleet) known(item *strictyaml.Node) []string {
 	for i, name := range list {
 		host, ok := f.host(name)
 		if !ok {
-			item.Failf("host %s is not in `hosts:`; %s", name, hint(name, names(f.hosts), "add it there, or correct the name"))
+			item.Failf("host %s is not in `hosts:`; %s", name, text.Hint(name, names(f.hosts), "add it there, or correct the name"))
 			return nil
 		}
 		list[i] = host.Name

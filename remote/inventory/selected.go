@@ -35,7 +35,7 @@ func selectHosts(words []word, f *fleet) (*selected, error) {
 			if known, ok := f.host(h.Name); ok {
 				h.Name = known.Name // as the file writes it
 			} else if f.strict {
-				return nil, usagef("%s: host %s is not in %s; %s", w.place, h.Name, f.in(), hint(h.Name, names(f.hosts), "add it there, or correct the name"))
+				return nil, usagef("%s: host %s is not in %s; %s", w.place, h.Name, f.in(), text.Hint(h.Name, names(f.hosts), "add it there, or correct the name"))
 			}
 			if err := s.add(h); err != nil {
 				return nil, usagef("%s: %w", w.place, err)
@@ -108,7 +108,7 @@ func (s *selected) exclude(values []string, f *fleet) error {
 			excluded[key] = true
 		}
 		if !known {
-			return usagef("-x: %s is not one of the selected hosts; %s", w.text, hint(w.text, names(s.hosts), "correct it, or leave it out"))
+			return usagef("-x: %s is not one of the selected hosts; %s", w.text, text.Hint(w.text, names(s.hosts), "correct it, or leave it out"))
 		}
 	}
 	s.hosts = slices.DeleteFunc(s.hosts, func(h remote.Host) bool { return excluded[text.FoldHost(h.Name)] })

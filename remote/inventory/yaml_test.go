@@ -42,7 +42,7 @@ func TestYAMLErrorsNameTheLineAndColumn(t *testing.T) {
 		{"addresses", "hosts:\n  - name: a[1-3]\n    address: 10.0.0.[1-2]\n", `h.yaml:3:14: address: 2 addresses for 3 names; write a range with the same number (in "address: 10.0.0.[1-2]")`},
 		{"twice", "hosts:\n  - a[1-3]\n  - name: A2\n", `h.yaml:3:11: host A2 is defined at h.yaml:2:5 already; remove one of them (in "- name: A2")`},
 		{"too many", "hosts:\n  - a[1-60000]\n  - b[1-60000]\n", `h.yaml:3:5: that makes more than 100000 hosts; write a smaller range (in "- b[1-60000]")`},
-		{"unknown host in group", "hosts: [gpu-01]\ngroups:\n  lab:\n    - gpu-1\n", `h.yaml:4:7: host gpu-1 is not in ` + "`hosts:`" + `; did you mean gpu-01? (in "- gpu-1")`},
+		{"unknown host in group", "hosts: [gpu-01]\ngroups:\n  lab:\n    - gpu-1\n", `h.yaml:4:7: host gpu-1 is not in ` + "`hosts:`" + `; did you mean "gpu-01"? (in "- gpu-1")`},
 		{"unknown group in group", "hosts: [a]\ngroups:\n  lab:\n    - \"@lob\"\n", `h.yaml:4:7: @lob: no such group in h.yaml; the groups are @all (in "- \"@lob\"")`},
 		{"a circle", "hosts: [a]\ngroups:\n  x: [\"@y\"]\n  y: [\"@z\"]\n  z: [\"@x\"]\n", `h.yaml:5:7: group x contains itself: x > y > z > x; remove one of these (in "z: [\"@x\"]")`},
 		{"itself", "hosts: [a]\ngroups:\n  x: [a, \"@x\"]\n", `h.yaml:3:10: group x contains itself: x > x; remove one of these (in "x: [a, \"@x\"]")`},
