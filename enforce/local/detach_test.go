@@ -127,7 +127,7 @@ func detaching(e snapshot.Environment, devices ...snapshot.DeviceIndex) enforce.
 // TestDetachOnDisk does it with the real ones, which another may change in
 // between.
 func TestDetachOnDisk(t *testing.T) {
-	store := disk.New(t.TempDir(), disk.Options{})
+	store := disk.New(t.TempDir(), disk.Config{})
 	mine := environment("7", snapshot.UID(os.Getuid()), "raz")
 	require.NoError(t, store.Update(context.Background(), func(b *state.Files) error {
 		b.Environments = []snapshot.Environment{mine}

@@ -71,7 +71,7 @@ func TestSnapshotAndVerificationAgree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			uid, shell, job, wait := shellWithJob(t)
-			store := disk.New(filepath.Join(t.TempDir(), "state"), disk.Options{})
+			store := disk.New(filepath.Join(t.TempDir(), "state"), disk.Config{})
 			register := func(registered bool) {
 				require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 					b.Environments = nil

@@ -145,7 +145,7 @@ func TestTheMemoryIsWrittenEveryTenSeconds(t *testing.T) {
 	c := p.controller(nil)
 	c.Now = func() time.Time { return now }
 	var saved []string
-	c.Save = func(m *controller.FleetMemory) { saved = append(saved, now.Format("05")) }
+	c.Save = func(*controller.FleetMemory) { saved = append(saved, now.Format("05")) }
 	for _, step := range []time.Duration{0, time.Second, 8 * time.Second, time.Second} {
 		now = now.Add(step)
 		cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 9}})

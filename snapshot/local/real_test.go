@@ -48,7 +48,7 @@ func realMachine(t testing.TB, pids ...snapshot.PID) (*local.Collector, *disk.St
 	}
 	path := filepath.Join(dir, "nvidia-smi")
 	require.NoError(t, os.WriteFile(path, []byte(body+";;\n*) exit 2 ;;\nesac\n"), 0o755))
-	store := disk.New(filepath.Join(dir, "state"), disk.Options{})
+	store := disk.New(filepath.Join(dir, "state"), disk.Config{})
 	return &local.Collector{SMI: nvidiasmi.New(nvidiasmi.Exec{Path: path}, time.Minute), StateFiles: store}, store
 }
 

@@ -79,7 +79,7 @@ type loop struct {
 	program *command.Program
 	log     zerolog.Logger
 	reload  func() (Setup, error)
-	record  *audit.Log        // nil for none
+	record  *audit.Log              // nil for none
 	store   *controller.MemoryStore // nil for none
 	service *service
 	screen  cycleWriter

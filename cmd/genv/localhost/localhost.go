@@ -17,7 +17,7 @@ type Host struct {
 
 // Open is this machine with its state files. Nothing is read yet.
 func Open(p command.Program) *Host {
-	options := disk.Options{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: disk.Users{}.Username}
+	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: disk.Users{}.Username}
 	if p.SharedAccount {
 		options.Username = nil
 	}

@@ -18,7 +18,7 @@ import (
 func busyFolder(b *testing.B, environments int) string {
 	b.Helper()
 	dir := filepath.Join(b.TempDir(), "genv")
-	store := disk.New(dir, disk.Options{})
+	store := disk.New(dir, disk.Config{})
 	_, err := store.RegisterDevices(b.Context(), gpus(8))
 	require.NoError(b, err)
 	require.NoError(b, store.Update(b.Context(), func(files *state.Files) error {
@@ -63,9 +63,9 @@ func BenchmarkUpdate(b *testing.B) {
 }
 
 // benchOptions are those of root's genv, which keeps notes and a copy.
-func benchOptions(b *testing.B) disk.Options {
+func benchOptions(b *testing.B) disk.Config {
 	b.Helper()
 	root := filepath.Join(b.TempDir(), "root")
 	require.NoError(b, os.Mkdir(root, 0o755))
-	return disk.Options{RootDir: root}
+	return disk.Config{RootDir: root}
 }

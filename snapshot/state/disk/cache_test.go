@@ -19,7 +19,7 @@ func TestCache(t *testing.T) {
 	self := snapshot.PID(os.Getpid())
 	env := snapshot.Environment{EID: "1", UID: snapshot.UID(os.Getuid()), Creation: snapshot.DateOf(time.Now()), PIDs: []snapshot.PID{self}}
 	device := snapshot.Device{Index: 0, TotalMemory: snapshot.MiB(100), Attachments: []snapshot.Attachment{}}
-	other := disk.New(dir, disk.Options{})
+	other := disk.New(dir, disk.Config{})
 	put := func(envs []snapshot.Environment, devices []snapshot.Device) {
 		require.NoError(t, other.Update(t.Context(), func(b *state.Files) error {
 			b.Environments, b.Devices = envs, devices
@@ -29,7 +29,7 @@ func TestCache(t *testing.T) {
 	put([]snapshot.Environment{env}, []snapshot.Device{device})
 	now := time.Now() // within the tick in which the files were written
 	machine := &counting{System: disk.NewSystem("/proc")}
-	cache := disk.NewCache(disk.New(dir, disk.Options{System: machine, Now: func() time.Time { return now }}))
+	cache := disk.NewCache(disk.New(dir, disk.Config{System: machine, Now: func() time.Time { return now }}))
 	same := func() {
 		t.Helper()
 		want, err := other.Read(t.Context())

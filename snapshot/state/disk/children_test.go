@@ -65,7 +65,7 @@ func hold(args []string) error {
 
 // printOwners is a child: DIR, reads the state files as an ordinary user.
 func printOwners(args []string) error {
-	files, err := disk.New(args[0], disk.Options{}).Read(context.Background())
+	files, err := disk.New(args[0], disk.Config{}).Read(context.Background())
 	for _, e := range files.Environments {
 		fmt.Printf("%s %v %v\n", e.EID, e.PIDs, e.OwnerMismatch)
 	}
@@ -74,7 +74,7 @@ func printOwners(args []string) error {
 
 // look is a child that reads the folder in args[0] with root's notes in args[1].
 func look(args []string) error {
-	files, err := disk.New(args[0], disk.Options{RootDir: args[1]}).Read(context.Background())
+	files, err := disk.New(args[0], disk.Config{RootDir: args[1]}).Read(context.Background())
 	fmt.Printf("%d environments, liveness unknown: %v, warnings %q\n", len(files.Environments), files.LivenessUnknown, files.Warnings)
 	return err
 }

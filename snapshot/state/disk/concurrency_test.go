@@ -84,7 +84,7 @@ type clerk struct {
 func worker(args []string) error {
 	i, count := number(args[1]), number(args[2])
 	// flock(2) is not fair, and this run is not about who has to wait.
-	store := disk.New(args[0], disk.Options{System: &fakeSystem{}, LockTimeout: 5 * time.Minute})
+	store := disk.New(args[0], disk.Config{System: &fakeSystem{}, LockTimeout: 5 * time.Minute})
 	c := &clerk{store: store, number: i, eid: workerEID(i)}
 	for n := range count {
 		err := c.store.Update(context.Background(), func(b *state.Files) error {

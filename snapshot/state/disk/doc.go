@@ -4,7 +4,7 @@
 // A Store removes what has ended before it returns the files, and writes the changes
 // of an update all or none:
 //
-//	store := disk.New(disk.Dir(os.Getenv), disk.Options{})
+//	store := disk.New(disk.Dir(os.Getenv), disk.Config{})
 //	err := store.Update(ctx, func(f *state.Files) error {
 //		_, err := f.Attach(state.AttachRequest{EID: "1667", Count: 2, At: now})
 //		return err
@@ -14,7 +14,7 @@
 // that fails a check is reported and left unchanged; see ErrCorrupt and
 // folder.ErrUnsafe.
 //
-// Root's notes about the folder are kept outside it, in Options.RootDir: the PID
+// Root's notes about the folder are kept outside it, in Config.RootDir: the PID
 // namespace and boot to which the registered PIDs belong, and the last good copy of
 // both files, from which root's genv restores lost files.
 //

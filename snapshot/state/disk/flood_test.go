@@ -35,7 +35,7 @@ func TestTheSamePIDManyTimesIsLookedUpOnce(t *testing.T) {
 	dir := recordedFolder(t)
 	put(t, dir, "envs.json", fmt.Sprintf(`{"envs": [%s]}`, strings.Replace(one, `[1]`, `[1`+strings.Repeat(`,1`, 60_000)+`]`, 1)))
 	machine := &census{asked: map[snapshot.PID]int{}}
-	files, err := disk.New(dir, disk.Options{System: machine}).Read(t.Context())
+	files, err := disk.New(dir, disk.Config{System: machine}).Read(t.Context())
 	require.NoError(t, err)
 	require.Len(t, files.Environments, 1)
 	require.LessOrEqual(t, machine.asked[1], 2, "under the lock, and after it")
@@ -56,7 +56,7 @@ func TestAHangingDirectoryServiceDelaysBriefly(t *testing.T) {
 			<-ctx.Done()
 			return ""
 		}
-		files, err := disk.New(dir, disk.Options{System: &fakeSystem{}, Username: name}).Read(t.Context())
+		files, err := disk.New(dir, disk.Config{System: &fakeSystem{}, Username: name}).Read(t.Context())
 		require.NoError(t, err)
 		require.Len(t, files.Environments, 1000)
 		require.Equal(t, 1, asked)
@@ -90,7 +90,7 @@ func TestStateThatCannotBeWrittenIsStillRead(t *testing.T) {
 // directory service is asked for each of them.
 func TestManyMadeUpUsersAreNotNamed(t *testing.T) {
 	dir, asked := recordedFolder(t), 0
-	store := disk.New(dir, disk.Options{Username: func(_ context.Context, uid snapshot.UID) snapshot.Username {
+	store := disk.New(dir, disk.Config{Username: func(_ context.Context, uid snapshot.UID) snapshot.Username {
 		asked++
 		if uid == snapshot.UID(os.Getuid()) {
 			return "me"
@@ -129,7 +129,7 @@ func TestManyEnvironmentsAndNestedProcessesTakeLittleTime(t *testing.T) {
 	dir := recordedFolder(t)
 	put(t, dir, "envs.json", `{"envs": [`+strings.Join(envs, ",")+`]}`)
 	began := time.Now()
-	files, err := disk.New(dir, disk.Options{System: machine}).Read(t.Context())
+	files, err := disk.New(dir, disk.Config{System: machine}).Read(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, files.Environments)
 	t.Logf("%v", time.Since(began))

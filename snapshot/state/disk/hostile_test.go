@@ -194,7 +194,7 @@ func TestCorruptFilesAreKeptAsideAndLeft(t *testing.T) {
 			put(t, dir, "envs.json", content)
 			changed := time.Date(2026, 11, 20, 21, 10, 33, 0, time.UTC)
 			require.NoError(t, os.Chtimes(filepath.Join(dir, "envs.json"), changed, changed))
-			store := disk.New(dir, disk.Options{System: &fakeSystem{}, Now: func() time.Time { return changed }})
+			store := disk.New(dir, disk.Config{System: &fakeSystem{}, Now: func() time.Time { return changed }})
 
 			_, err := store.Read(t.Context())
 			require.ErrorIs(t, err, disk.ErrCorrupt)

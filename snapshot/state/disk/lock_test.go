@@ -44,7 +44,7 @@ func TestABusyLockNamesItsHolder(t *testing.T) {
 	holder := asUser(child(t.Context(), "hold", dir), 4001)
 	letGo := holding(t, holder)
 
-	store := disk.New(dir, disk.Options{System: &fakeSystem{}, LockTimeout: 20 * time.Millisecond})
+	store := disk.New(dir, disk.Config{System: &fakeSystem{}, LockTimeout: 20 * time.Millisecond})
 	_, err = store.Read(t.Context())
 	require.ErrorIs(t, err, disk.ErrBusy)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -65,7 +65,7 @@ func TestABusyLockNamesItsHolder(t *testing.T) {
 // judging; nothing is written, and changes wait.
 func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 	_, machine, dir, root := kept(t)
-	store := disk.New(dir, disk.Options{RootDir: root, System: machine, LockTimeout: 20 * time.Millisecond})
+	store := disk.New(dir, disk.Config{RootDir: root, System: machine, LockTimeout: 20 * time.Millisecond})
 	letGo := holding(t, child(t.Context(), "hold", dir))
 	defer letGo()
 	envs := filepath.Join(dir, "envs.json")
@@ -284,7 +284,7 @@ func TestAFullDisk(t *testing.T) {
 	require.Equal(t, devices, readFile(t, filepath.Join(dir, "devices.json")))
 
 	dead := &fakeSystem{processes: map[snapshot.PID]disk.ProcessStatus{7: {Liveness: disk.Gone}}}
-	files, err := disk.New(dir, disk.Options{System: dead}).Read(t.Context())
+	files, err := disk.New(dir, disk.Config{System: dead}).Read(t.Context())
 	require.NoError(t, err, "what is there can still be read")
 	require.Nil(t, files.Environment("7"))
 	require.Len(t, files.Warnings, 1)

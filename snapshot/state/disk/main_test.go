@@ -132,7 +132,7 @@ func (m *fakeSystem) Kernels(ids []string) map[string]disk.Liveness {
 
 // everyoneLives is a Store on a machine where every process is alive.
 func everyoneLives(dir string) *disk.Store {
-	return disk.New(dir, disk.Options{System: &fakeSystem{}})
+	return disk.New(dir, disk.Config{System: &fakeSystem{}})
 }
 
 type indices = []snapshot.DeviceIndex

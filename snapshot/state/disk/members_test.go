@@ -56,7 +56,7 @@ func TestAnEnvironmentLastsWhileItsUsersProcessesRun(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			machine := &fakeSystem{processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Gone}}, running: tt.running, hidden: tt.hidden}
-			store := disk.New(sharedDir(t), disk.Options{System: machine})
+			store := disk.New(sharedDir(t), disk.Config{System: machine})
 			began(t, store, machine)
 			files, err := store.Read(t.Context())
 			require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestProcessesOfOthersKeepNoEnvironmentAlive(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			machine := &fakeSystem{}
-			store := disk.New(sharedDir(t), disk.Options{System: machine})
+			store := disk.New(sharedDir(t), disk.Config{System: machine})
 			began(t, store, machine)
 			require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 				b.Environment("1102").PIDs = []snapshot.PID{1102, tt.pid}
@@ -140,7 +140,7 @@ func began(t *testing.T, store *disk.Store, machine *fakeSystem) {
 
 func TestProcIsNotReadWhileARegisteredProcessLives(t *testing.T) {
 	machine := &fakeSystem{}
-	store := disk.New(sharedDir(t), disk.Options{System: machine})
+	store := disk.New(sharedDir(t), disk.Config{System: machine})
 	began(t, store, machine)
 	_, err := store.Read(t.Context())
 	require.NoError(t, err)
@@ -152,7 +152,7 @@ func TestSuccessorsAreBounded(t *testing.T) {
 	for pid := range snapshot.PID(1000) {
 		machine.running = append(machine.running, job(2000+pid, alice, "1102"))
 	}
-	store := disk.New(sharedDir(t), disk.Options{System: machine})
+	store := disk.New(sharedDir(t), disk.Config{System: machine})
 	began(t, store, machine)
 	files, err := store.Read(t.Context())
 	require.NoError(t, err)
@@ -180,7 +180,7 @@ func TestDeactivateKeepsTheEnvironmentOfRunningJobs(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			machine := &fakeSystem{running: tt.running}
-			store := disk.New(sharedDir(t), disk.Options{System: machine})
+			store := disk.New(sharedDir(t), disk.Config{System: machine})
 			began(t, store, machine)
 			require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 				require.Equal(t, snapshot.EnvID("1102"), b.Deactivate(1102))
@@ -201,7 +201,7 @@ func TestDeactivateKeepsTheEnvironmentOfRunningJobs(t *testing.T) {
 
 // 1102 ends while its real job still runs: setsid, as tmux and nohup do.
 func TestARealJobKeepsItsEnvironment(t *testing.T) {
-	store := disk.New(sharedDir(t), disk.Options{})
+	store := disk.New(sharedDir(t), disk.Config{})
 	_, err := store.RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)
 	shell := sleeper(t, nil)
@@ -224,7 +224,7 @@ func TestARealJobKeepsItsEnvironment(t *testing.T) {
 // After a reboot no process of an environment runs, even if some can't be read.
 func TestAfterARebootNoProcessRuns(t *testing.T) {
 	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Alive, Start: 7}}}
-	store := disk.New(sharedDir(t), disk.Options{System: machine})
+	store := disk.New(sharedDir(t), disk.Config{System: machine})
 	began(t, store, machine)
 	_, err := store.Read(t.Context())
 	require.NoError(t, err)

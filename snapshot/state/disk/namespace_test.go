@@ -61,16 +61,16 @@ func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, root := sharedDir(t), rootDir(t)
 			machine := &fakeSystem{boot: boot, processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Gone}}}
-			began(t, disk.New(dir, disk.Options{System: machine}), machine)
+			began(t, disk.New(dir, disk.Config{System: machine}), machine)
 			for _, keeper := range tt.initial {
-				_, err := disk.New(dir, disk.Options{RootDir: root, System: &fakeSystem{boot: boot, namespaces: keeper}}).Read(t.Context())
+				_, err := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: boot, namespaces: keeper}}).Read(t.Context())
 				require.NoError(t, err)
 			}
 			if tt.inside != nil {
 				writeInside(t, dir, boot, *tt.inside)
 			}
 			machine.namespaces = tt.in
-			store := disk.New(dir, disk.Options{RootDir: root, System: machine})
+			store := disk.New(dir, disk.Config{RootDir: root, System: machine})
 			for range 2 { // the second look is no wiser
 				files, err := store.Read(t.Context())
 				require.NoError(t, err)
@@ -111,14 +111,14 @@ func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
 		root := rootDir(t)
 		machine := &fakeSystem{boot: "boot-1", namespaces: tt.in, processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Gone}}}
 		dir := sharedDir(t)
-		began(t, disk.New(dir, disk.Options{System: machine}), machine)
+		began(t, disk.New(dir, disk.Config{System: machine}), machine)
 		writeInside(t, dir, "boot-1", tt.inside)
 		if os.Geteuid() == 0 {
 			root = "/proc/none" // where even root makes no folder
 		} else {
 			root = closed(t, root)
 		}
-		files, err := disk.New(dir, disk.Options{RootDir: root, System: machine}).Read(t.Context())
+		files, err := disk.New(dir, disk.Config{RootDir: root, System: machine}).Read(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, tt.gone, len(files.Environments) == 0)
 	}
@@ -127,10 +127,10 @@ func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
 func TestAResetClaimsTheFolderForThisNamespace(t *testing.T) {
 	dir, root := sharedDir(t), rootDir(t)
 	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Gone}}}
-	began(t, disk.New(dir, disk.Options{System: machine}), machine)
-	_, err := disk.New(dir, disk.Options{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}}).Read(t.Context())
+	began(t, disk.New(dir, disk.Config{System: machine}), machine)
+	_, err := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}}).Read(t.Context())
 	require.NoError(t, err)
-	store := disk.New(dir, disk.Options{RootDir: root, System: machine})
+	store := disk.New(dir, disk.Config{RootDir: root, System: machine})
 	files, err := store.Read(t.Context())
 	require.NoError(t, err)
 	require.True(t, files.LivenessUnknown)
@@ -145,8 +145,8 @@ func TestRootFoldersThatOthersMayWriteAreNotTrusted(t *testing.T) {
 	dir, root := sharedDir(t), rootDir(t)
 	require.NoError(t, os.Chmod(root, 0o777))
 	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Gone}}}
-	began(t, disk.New(dir, disk.Options{System: machine}), machine)
-	files, err := disk.New(dir, disk.Options{RootDir: root, System: machine}).Read(t.Context())
+	began(t, disk.New(dir, disk.Config{System: machine}), machine)
+	files, err := disk.New(dir, disk.Config{RootDir: root, System: machine}).Read(t.Context())
 	require.NoError(t, err)
 	require.Len(t, files.Environments, 1)
 	require.Contains(t, files.Warnings[0], "only root may be able to write it")
@@ -157,7 +157,7 @@ func TestRootFoldersThatOthersMayWriteAreNotTrusted(t *testing.T) {
 // registered process cannot be seen.
 func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
 	dir, root := sharedDir(t), rootDir(t)
-	store := disk.New(dir, disk.Options{RootDir: root})
+	store := disk.New(dir, disk.Config{RootDir: root})
 	_, err := store.RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)
 	shell := sleeper(t, nil)
@@ -207,16 +207,16 @@ func TestNoPIDOfAnotherNamespaceIsRegistered(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, root := sharedDir(t), rootDir(t)
 			machine := &fakeSystem{boot: boot}
-			began(t, disk.New(dir, disk.Options{System: machine}), machine)
+			began(t, disk.New(dir, disk.Config{System: machine}), machine)
 			for _, keeper := range tt.initial {
-				_, err := disk.New(dir, disk.Options{RootDir: root, System: &fakeSystem{boot: boot, namespaces: keeper}}).Read(t.Context())
+				_, err := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: boot, namespaces: keeper}}).Read(t.Context())
 				require.NoError(t, err)
 			}
 			if tt.inside != nil {
 				writeInside(t, dir, boot, *tt.inside)
 			}
 			machine.namespaces = tt.in
-			err := disk.New(dir, disk.Options{RootDir: root, System: machine}).Update(t.Context(), func(b *state.Files) error {
+			err := disk.New(dir, disk.Config{RootDir: root, System: machine}).Update(t.Context(), func(b *state.Files) error {
 				return b.Activate(state.Activation{EID: "1", PID: 1, At: at("12:00:00")})
 			})
 			if tt.refused {

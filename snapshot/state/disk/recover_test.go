@@ -35,7 +35,7 @@ func TestRunningProcessesAreRegisteredAgain(t *testing.T) {
 			store, machine, dir, _ := kept(t)
 			machine.running = tt.running
 			legacy := &fakeSystem{}
-			require.NoError(t, disk.New(dir, disk.Options{System: legacy}).Update(t.Context(), func(b *state.Files) error {
+			require.NoError(t, disk.New(dir, disk.Config{System: legacy}).Update(t.Context(), func(b *state.Files) error {
 				b.Environments = nil
 				b.Detach("1102")
 				if !tt.taken {
@@ -110,7 +110,7 @@ func TestAnEnvironmentOfAnotherUserNowIsRegisteredAgain(t *testing.T) {
 	owner := alice
 	machine.processes = map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Alive, Owner: &owner}}
 	machine.running = []disk.RunningProcess{job(50, alice, "1102")}
-	require.NoError(t, disk.New(dir, disk.Options{System: &fakeSystem{}}).Update(t.Context(), func(b *state.Files) error {
+	require.NoError(t, disk.New(dir, disk.Config{System: &fakeSystem{}}).Update(t.Context(), func(b *state.Files) error {
 		b.Environment("1102").UID = bob
 		return nil
 	}))

@@ -22,7 +22,7 @@ func kept(t *testing.T) (store *disk.Store, machine *fakeSystem, dir, root strin
 	t.Helper()
 	dir, root = sharedDir(t), rootDir(t)
 	machine = &fakeSystem{boot: "boot-1", uptime: 5000}
-	store = disk.New(dir, disk.Options{RootDir: root, System: machine})
+	store = disk.New(dir, disk.Config{RootDir: root, System: machine})
 	began(t, store, machine)
 	return store, machine, dir, root
 }
@@ -175,7 +175,7 @@ func TestIntactFilesAreNotRestored(t *testing.T) {
 func TestAUserRestoresNothing(t *testing.T) {
 	needsRoot(t)
 	_, _, dir, root := kept(t)
-	store := disk.New(dir, disk.Options{RootDir: root})
+	store := disk.New(dir, disk.Config{RootDir: root})
 	_, err := store.RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)
 	shell := sleeper(t, nil)
@@ -201,7 +201,7 @@ func TestAUserRestoresNothing(t *testing.T) {
 // A genv in another PID namespace can't restore, but knows that missing is not empty.
 func TestInAnotherNamespaceMissingIsNotEmpty(t *testing.T) {
 	_, _, dir, root := kept(t)
-	store := disk.New(dir, disk.Options{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}})
+	store := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}})
 	files, err := store.Read(t.Context())
 	require.NoError(t, err)
 	require.True(t, files.LivenessUnknown)
@@ -217,7 +217,7 @@ func TestAFolderThatWasReplacedIsRestored(t *testing.T) {
 	for _, in := range []disk.Namespaces{here, elsewhere} {
 		dir, root := sharedDir(t), rootDir(t)
 		machine := &fakeSystem{boot: "boot-1", uptime: 5000, namespaces: in}
-		store := disk.New(dir, disk.Options{RootDir: root, System: machine})
+		store := disk.New(dir, disk.Config{RootDir: root, System: machine})
 		began(t, store, machine)
 		require.NoError(t, os.Rename(dir, dir+".old"))
 		require.NoError(t, os.Mkdir(dir, 0o777))
@@ -234,7 +234,7 @@ func TestAFolderThatWasReplacedIsRestored(t *testing.T) {
 func TestTheGraceHoldsOnceForEachProcess(t *testing.T) {
 	_, machine, dir, root := kept(t)
 	now := time.Now()
-	store := disk.New(dir, disk.Options{RootDir: root, System: machine, Now: func() time.Time { return now }})
+	store := disk.New(dir, disk.Config{RootDir: root, System: machine, Now: func() time.Time { return now }})
 	lose := func(uptime snapshot.StartTime) state.Files {
 		t.Helper()
 		machine.uptime = uptime
@@ -308,7 +308,7 @@ func TestAKilledRestorationIsRepeated(t *testing.T) {
 				defer func() { _ = recover() }() // as if by SIGKILL, but for the lock and the descriptors
 				_, _ = store.Read(t.Context())
 			}()
-			files, err := disk.New(dir, disk.Options{RootDir: root, System: machine}).Read(t.Context())
+			files, err := disk.New(dir, disk.Config{RootDir: root, System: machine}).Read(t.Context())
 			require.NoError(t, err, "%s, step %d", loss, n)
 			require.Equal(t, indices{0}, files.AttachedTo("1102"), "%s, step %d", loss, n)
 			require.Len(t, files.Restorations, 1, "%s, step %d", loss, n)
@@ -357,9 +357,9 @@ func noted(t testing.TB) (dir string, store *disk.Store) {
 	t.Helper()
 	dir, root := filepath.Join(t.TempDir(), "genv"), filepath.Join(t.TempDir(), "root")
 	require.NoError(t, os.Mkdir(root, 0o755))
-	_, err := disk.New(dir, disk.Options{RootDir: root, System: &fakeSystem{boot: "boot-1"}}).RegisterDevices(t.Context(), gpus(1))
+	_, err := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: "boot-1"}}).RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)
-	return dir, disk.New(dir, disk.Options{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}})
+	return dir, disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}})
 }
 
 func TestTheNoteInsideOnlyForbids(t *testing.T) {

@@ -44,7 +44,7 @@ func TestAProcessIsIdentifiedByItsStartTime(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := sharedDir(t)
 			machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]disk.ProcessStatus{7: tt.then}}
-			store := disk.New(dir, disk.Options{System: machine})
+			store := disk.New(dir, disk.Config{System: machine})
 			_, err := store.RegisterDevices(t.Context(), gpus(2))
 			require.NoError(t, err)
 			require.NoError(t, store.Update(t.Context(), enter(7)))
@@ -82,7 +82,7 @@ func garbleIdentities(t *testing.T, dir string) {
 
 func TestAReusedPIDIsAnotherProcess(t *testing.T) {
 	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]disk.ProcessStatus{7: started(100)}}
-	store := disk.New(sharedDir(t), disk.Options{System: machine})
+	store := disk.New(sharedDir(t), disk.Config{System: machine})
 	_, err := store.RegisterDevices(t.Context(), gpus(2))
 	require.NoError(t, err)
 	require.NoError(t, store.Update(t.Context(), enter(7)))
@@ -98,7 +98,7 @@ func TestStartTimesOfProcessesOf143AreRecorded(t *testing.T) {
 	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]disk.ProcessStatus{
 		25936: started(1), 25937: started(2), 25938: started(3),
 	}}
-	store := disk.New(dir, disk.Options{System: machine})
+	store := disk.New(dir, disk.Config{System: machine})
 	_, err := store.Read(t.Context())
 	require.NoError(t, err)
 	maps.Copy(machine.processes, map[snapshot.PID]disk.ProcessStatus{25938: started(30)})
@@ -110,7 +110,7 @@ func TestStartTimesOfProcessesOf143AreRecorded(t *testing.T) {
 
 func TestAReadThatChangesNothingWritesNothing(t *testing.T) {
 	dir := recordedFolder(t)
-	store := disk.New(dir, disk.Options{System: &fakeSystem{boot: "boot-1"}})
+	store := disk.New(dir, disk.Config{System: &fakeSystem{boot: "boot-1"}})
 	_, err := store.Read(t.Context())
 	require.NoError(t, err)
 	before := stats(t, dir)

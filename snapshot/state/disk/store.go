@@ -24,9 +24,9 @@ const DefaultLockTimeout = 10 * time.Second
 // os.Getenv.
 func Dir(getenv func(string) string) string { return cmp.Or(getenv("GENV_TMPDIR"), DefaultDir) }
 
-// Options connect a Store to the machine. The zero value is for a real
+// Config connects a Store to the machine. The zero value is for a real
 // machine, without root's notes.
-type Options struct {
+type Config struct {
 	ProcRoot    string           // where the /proc file system is mounted; "" is /proc
 	System      System           // nil is NewSystem(ProcRoot)
 	Now         func() time.Time // nil is time.Now
@@ -55,7 +55,7 @@ type Store struct {
 }
 
 // New returns the Store for a folder, which is created on first use.
-func New(dir string, o Options) *Store {
+func New(dir string, o Config) *Store {
 	s := &Store{
 		dir: dir, rootDir: o.RootDir, procRoot: cmp.Or(o.ProcRoot, realProc), system: o.System,
 		now: o.Now, timeout: o.LockTimeout, username: o.Username, step: func(string) {},

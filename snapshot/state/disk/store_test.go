@@ -158,7 +158,7 @@ func TestRegisterDevicesNotesWhatItKept(t *testing.T) {
 
 func TestReadRawKeepsTheDeadAndWritesNothing(t *testing.T) {
 	dir := recordedFolder(t)
-	store := disk.New(dir, disk.Options{System: graveyard()})
+	store := disk.New(dir, disk.Config{System: graveyard()})
 	files, err := store.ReadRaw(t.Context())
 	require.NoError(t, err)
 	require.Len(t, files.Environments, 2)
@@ -173,7 +173,7 @@ func graveyard() *fakeSystem {
 
 func TestReadDropsTheDeadAndWritesThatBack(t *testing.T) {
 	dir := recordedFolder(t)
-	store := disk.New(dir, disk.Options{System: graveyard()})
+	store := disk.New(dir, disk.Config{System: graveyard()})
 	files, err := store.Read(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, files.Environments)
@@ -209,7 +209,7 @@ func TestCleanup(t *testing.T) {
 			require.NoError(t, everyoneLives(dir).Update(t.Context(), func(b *state.Files) error {
 				return b.Activate(state.Activation{EID: "7", PID: 7, KernelID: "k", At: at("12:00:00")})
 			}))
-			files, err := disk.New(dir, disk.Options{System: machine}).Read(t.Context())
+			files, err := disk.New(dir, disk.Config{System: machine}).Read(t.Context())
 			require.ErrorIs(t, err, state.ErrNoDevices)
 			require.Equal(t, tt.lives, files.Environment("7") != nil)
 		})
@@ -284,7 +284,7 @@ func TestOwnersThatTheKernelContradicts(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			machine := &fakeSystem{processes: map[snapshot.PID]disk.ProcessStatus{}}
-			store := disk.New(sharedDir(t), disk.Options{System: machine, Username: names})
+			store := disk.New(sharedDir(t), disk.Config{System: machine, Username: names})
 			require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 				for i, p := range tt.processes {
 					pid := snapshot.PID(i + 1)

@@ -79,7 +79,7 @@ func TestAKernelHiddenFromTheReaderIsKept(t *testing.T) {
 	stdin, err := kernel.StdinPipe()
 	require.NoError(t, err)
 	require.NoError(t, kernel.Start())
-	store := disk.New(dir, disk.Options{})
+	store := disk.New(dir, disk.Config{})
 	_, err = store.RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)
 	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
@@ -97,7 +97,7 @@ func TestAKernelHiddenFromTheReaderIsKept(t *testing.T) {
 }
 
 func TestARealProcessOfItsOwnUser(t *testing.T) {
-	store := disk.New(sharedDir(t), disk.Options{Username: disk.Users{}.Username})
+	store := disk.New(sharedDir(t), disk.Config{Username: disk.Users{}.Username})
 	_, err := store.RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)
 	me := snapshot.UID(os.Getuid())
@@ -159,7 +159,7 @@ func TestRealUsers(t *testing.T) {
 func TestAHiddenProcessIsNotDead(t *testing.T) {
 	needsRoot(t)
 	dir := sharedDir(t)
-	store := disk.New(dir, disk.Options{})
+	store := disk.New(dir, disk.Config{})
 	_, err := store.RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)
 	shell, theirs := sleeper(t, nil), sleeper(t, nil)
