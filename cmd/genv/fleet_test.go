@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
@@ -221,7 +222,7 @@ func TestHostsThatFail(t *testing.T) {
 		"corrupt": "command-failed", "link": "command-failed", "fifo": "command-failed", "huge": "command-failed",
 		"password": "sudo", "nosudoer": "sudo", "mismatch": "command-failed", "lost": "command-failed",
 	}, classes, r.out)
-	require.Equal(t, map[string]string{"good": "stream", "nogenv": "read-only"}, document.Via)
+	require.Equal(t, map[snapshot.Hostname]agent.Via{"good": "stream", "nogenv": "read-only"}, document.Via)
 	require.Contains(t, r.err, "Driver/library version mismatch")
 	for path, content := range untouched {
 		got, err := os.ReadFile(path)

@@ -183,7 +183,7 @@ func TestSIGHUP(t *testing.T) {
 		return func(c enforcement.Document) bool {
 			ok := c.Answered == len(names) && len(c.Via) == len(names)
 			for _, n := range names {
-				ok = ok && c.Via[n] == "stream"
+				ok = ok && c.Via[snapshot.Hostname(n)] == "stream"
 			}
 			return ok
 		}

@@ -7,24 +7,25 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Document is the JSON of one cycle; docs/json.md describes it.
 type Document struct {
-	Schema   string            `json:"schema"`
-	Cycle    int               `json:"cycle"`
-	Time     string            `json:"time"`
-	TookMS   float64           `json:"took_ms"`
-	DryRun   bool              `json:"dry_run"`
-	Hosts    int               `json:"hosts"`
-	Answered int               `json:"answered"`
-	Via      map[string]string `json:"via"`
-	Findings []findingDocument `json:"findings"`
-	Notes    []enforce.Note    `json:"notes"`
-	Reports  []reportDocument  `json:"reports"`
-	Failed   []render.Failure  `json:"failed"`
+	Schema   string                          `json:"schema"`
+	Cycle    int                             `json:"cycle"`
+	Time     string                          `json:"time"`
+	TookMS   float64                         `json:"took_ms"`
+	DryRun   bool                            `json:"dry_run"`
+	Hosts    int                             `json:"hosts"`
+	Answered int                             `json:"answered"`
+	Via      map[snapshot.Hostname]agent.Via `json:"via"`
+	Findings []findingDocument               `json:"findings"`
+	Notes    []enforce.Note                  `json:"notes"`
+	Reports  []reportDocument                `json:"reports"`
+	Failed   []render.Failure                `json:"failed"`
 	// Duplicates are names that were left out because they lead to the same machine
 	// as another one.
 	Duplicates []controller.Duplicate `json:"duplicates"`
@@ -77,16 +78,15 @@ func documentOf(cycle *controller.Cycle, failures []render.Failure) Document {
 		Schema: "genv.remote.enforce/1", Cycle: cycle.Number, Time: cycle.Start.Format("2006-01-02T15:04:05.000Z07:00"),
 		TookMS: math.Round(cycle.Took.Seconds()*1e6) / 1e3,
 		DryRun: cycle.DryRun, Hosts: len(cycle.Cluster.Hosts), Answered: len(cycle.Cluster.Answered()),
-		Via:      viaOf(cycle),
+		Via:      cycle.Via,
 		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Reports: []reportDocument{}, Failed: failures,
-		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...),
+		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...), Told: []toldDocument{},
+		HeldUsers: append([]safety.Held{}, cycle.Plan.HeldUsers...), HeldHosts: append([]safety.Held{}, cycle.Plan.HeldHosts...),
 	}
 	for i := range cycle.Plan.Findings {
 		f := &cycle.Plan.Findings[i]
 		document.Findings = append(document.Findings, findingDocument{Finding: *f, Line: f.Line(), Decision: cycle.Decision(f)})
 	}
-	document.HeldUsers, document.HeldHosts = append([]safety.Held{}, cycle.Plan.HeldUsers...), append([]safety.Held{}, cycle.Plan.HeldHosts...)
-	document.Told = []toldDocument{}
 	if cycle.Unrecorded != nil {
 		document.Unrecorded = cycle.Unrecorded.Error()
 	}
@@ -108,14 +108,6 @@ func documentOf(cycle *controller.Cycle, failures []render.Failure) Document {
 		document.Reports = append(document.Reports, reportDocumentOf(cycle, r))
 	}
 	return document
-}
-
-func viaOf(cycle *controller.Cycle) map[string]string {
-	via := make(map[string]string, len(cycle.Via))
-	for host, v := range cycle.Via {
-		via[string(host)] = string(v)
-	}
-	return via
 }
 
 func reportDocumentOf(cycle *controller.Cycle, r enforce.HostReport) reportDocument {

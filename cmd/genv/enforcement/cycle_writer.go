@@ -176,6 +176,18 @@ func on(host snapshot.Hostname, s string) string {
 	return fmt.Sprintf("[%s] %s", host, s)
 }
 
+// remarkOfRecord says that the record could not be written, when that begins or its
+// reason changes.
+func remarkOfRecord(cycle *controller.Cycle) string {
+	switch {
+	case !cycle.RecordChanged || cycle.Unrecorded == nil:
+		return ""
+	case len(cycle.Actions) == 0 && len(cycle.Plan.Reports) > 0:
+		return fmt.Sprintf("No action taken, since it could not be recorded: %v. Make room there, or run with --act-unrecorded.", cycle.Unrecorded)
+	}
+	return fmt.Sprintf("The record is incomplete: %v. What is missing is written as soon as there is room.", cycle.Unrecorded)
+}
+
 // failuresOfCycle lists the hosts that did not answer, and those whose report
 // failed or has an unknown outcome, each once.
 func failuresOfCycle(cycle *controller.Cycle) []render.Failure {

@@ -52,7 +52,11 @@ func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setu
 	if l.record, err = setup.openAuditLog(); err != nil {
 		return err
 	}
-	if l.store, err = setup.openStore(p.Getenv, log); err != nil {
+	name := "controller"
+	if setup.LocalName != "" {
+		name = "enforce"
+	}
+	if l.memory, err = openKeeper(p, &setup.Config, name, log); err != nil {
 		return err
 	}
 	defer l.close()
@@ -63,7 +67,7 @@ func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setu
 		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step,
 	}
 	first := l.controller(setup)
-	first.Memory = l.load()
+	first.Memory = l.memory.load(setup.Hosts)
 	err = controller.Loop(ctx, first, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
 	if err != nil && !errors.Is(err, errStopped) {
 		return err
@@ -79,8 +83,8 @@ type loop struct {
 	program *command.Program
 	log     zerolog.Logger
 	reload  func() (Setup, error)
-	record  *audit.Log              // nil for none
-	store   *controller.MemoryStore // nil for none
+	record  *audit.Log // nil for none
+	memory  *keeper
 	service *service
 	screen  cycleWriter
 
@@ -105,13 +109,10 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 		Hosts: setup.Hosts, Link: setup.Link, Fanout: setup.Fanout, Policy: setup.policy(),
 		DryRun: setup.DryRun, StopAtFailure: setup.StopAtFailure, ActUnrecorded: setup.ActUnrecorded,
 		Sinks: []controller.Sink{controller.HookSink{Hooks: l.hooks, Now: l.program.Now}, &l.screen},
-		Now:   l.program.Now, Progress: setup.Progress.Update,
+		Save:  l.memory.save, Now: l.program.Now, Progress: setup.Progress.Update,
 	}
 	if l.record != nil {
 		c.Audit = l.record
-	}
-	if l.store != nil {
-		c.Save = l.save
 	}
 	l.current = c
 	return c
@@ -180,9 +181,7 @@ func (l *loop) exit(cycle *controller.Cycle) error {
 const hooksTimeout = 10 * time.Second
 
 func (l *loop) close() {
-	l.closeStore()
-	if l.hooks != nil {
-		l.hooks.Close(hooksTimeout)
-	}
+	l.memory.close(l.current)
+	l.hooks.Close(hooksTimeout)
 	l.former.Wait()
 }

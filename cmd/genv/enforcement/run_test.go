@@ -25,7 +25,7 @@ func TestHooksHearToTheEndWhatWasSaidBeforeAReload(t *testing.T) {
 	ctx, service := startService(t.Context(), zerolog.Nop(), false)
 	defer service.close()
 	require.NoError(t, ctx.Err())
-	l := &loop{program: &command.Program{}, service: service}
+	l := &loop{program: &command.Program{}, service: service, memory: &keeper{}}
 	fleet := Fleet{Progress: &render.Progress{}}
 	l.controller(Setup{Config{Policy: file}, fleet})
 	l.hooks.Send("act", nil)

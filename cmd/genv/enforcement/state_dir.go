@@ -5,10 +5,12 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 )
 
@@ -29,59 +31,67 @@ func defaultStateDir(getenv func(string) string, name string) string {
 	return filepath.Join(base, "genv", name)
 }
 
-// openStore opens the folder in which runs keep their memory; nil for none. Only a
-// folder that was asked for and can't be used is an error.
-func (s *Setup) openStore(getenv func(string) string, log zerolog.Logger) (*controller.MemoryStore, error) {
-	name := "controller"
-	if s.LocalName != "" {
-		name = "enforce"
-	}
-	path := cmp.Or(s.StateDir, defaultStateDir(getenv, name))
+// keeper keeps the memory of a run for the next one. Without a store it keeps none.
+type keeper struct {
+	store *controller.MemoryStore
+	now   func() time.Time
+	log   zerolog.Logger
+}
+
+// openKeeper opens the folder in which runs keep their memory. Only a folder that was
+// asked for and can't be used is an error.
+func openKeeper(p *command.Program, config *Config, name string, log zerolog.Logger) (*keeper, error) {
+	k := &keeper{now: p.Now, log: log}
+	path := cmp.Or(config.StateDir, defaultStateDir(p.Getenv, name))
 	if path == "" {
-		return nil, nil //nolint:nilnil // no memory is kept
+		return k, nil
 	}
-	isLoop := s.Interval > 0 && s.Cycles != 1
+	isLoop := config.Interval > 0 && config.Cycles != 1
 	store, err := controller.OpenStore(path)
 	switch {
-	case errors.Is(err, controller.ErrInUse) && (!isLoop || s.DryRun): // it reads what the loop writes
-	case err != nil && s.StateDir != "":
+	case err == nil, errors.Is(err, controller.ErrInUse) && (!isLoop || config.DryRun): // it reads what the loop writes
+		k.store = store
+	case config.StateDir != "":
 		return nil, command.UsageError("--state-dir: %w", err)
-	case err != nil:
+	default:
 		log.Warn().Err(err).Msg("this run keeps no memory; --state-dir DIR gives it a folder of its own")
-		return nil, nil //nolint:nilnil // likewise
 	}
-	return store, nil
+	return k, nil
 }
 
 // load is the memory of the run before; empty if there is none.
-func (l *loop) load() controller.FleetMemory {
-	if l.store == nil {
+func (k *keeper) load(hosts []remote.Host) controller.FleetMemory {
+	if k.store == nil {
 		return controller.FleetMemory{}
 	}
-	memory, err := l.store.Load(l.setup.Hosts, l.program.Now())
+	memory, err := k.store.Load(hosts, k.now())
 	if err != nil {
-		l.log.Warn().Err(err).Msg("the memory of the last run is dropped: all times start again")
+		k.log.Warn().Err(err).Msg("the memory of the last run is dropped: all times start again")
 	}
 	return memory
 }
 
 // save keeps the memory after a cycle.
-func (l *loop) save(m *controller.FleetMemory) {
-	if err := l.store.Save(m, l.program.Now()); err != nil {
-		l.log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times would start again")
+func (k *keeper) save(m *controller.FleetMemory) {
+	if k.store == nil {
+		return
+	}
+	if err := k.store.Save(m, k.now()); err != nil {
+		k.log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times would start again")
 	}
 }
 
-// closeStore saves the memory a last time, and closes the folder for other runs.
-func (l *loop) closeStore() {
-	if l.store == nil {
+// close saves the memory of a controller a last time, and closes the folder for other
+// runs.
+func (k *keeper) close(last *controller.Controller) {
+	if k.store == nil {
 		return
 	}
 	var err error
-	if c := l.current; c != nil && !c.DryRun {
-		err = l.store.Save(&c.Memory, l.program.Now())
+	if !last.DryRun {
+		err = k.store.Save(&last.Memory, k.now())
 	}
-	if err = cmp.Or(err, l.store.Close()); err != nil {
-		l.log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times start again")
+	if err = cmp.Or(err, k.store.Close()); err != nil {
+		k.log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times start again")
 	}
 }
