@@ -3,10 +3,12 @@ package command
 import (
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -41,4 +43,10 @@ func (p *Program) Logger(c *cli.Context) zerolog.Logger {
 	}
 	out := zerolog.ConsoleWriter{Out: p.Err, NoColor: !render.Colourful(p.Err, p.Getenv), TimeFormat: time.TimeOnly}
 	return zerolog.New(out).Level(level).With().Timestamp().Logger()
+}
+
+// OpenAtOnce opens a file or a pipe, such as that of <(…). It doesn't wait for a writer:
+// a FIFO without one is empty.
+func OpenAtOnce(path string) (io.ReadCloser, error) {
+	return os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 }

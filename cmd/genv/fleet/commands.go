@@ -3,29 +3,93 @@
 package fleet
 
 import (
+	"strings"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
+	"github.com/seed-3119e985/genv/cmd/genv/history"
 )
 
 // Commands are what administrators run on a controller.
 func Commands(with command.Program) []*cli.Command {
 	p := &program{with}
-	return []*cli.Command{p.policyCommand(), p.remoteCommand()}
-}
-
-func (p *program) remoteCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "remote",
-		Usage: "work on many hosts over SSH",
-		Flags: remoteFlags(),
-		Subcommands: []*cli.Command{
-			p.remoteActivateCommand(),
-			p.remoteEnforceCommand(),
-			p.remoteHistoryCommand(),
-			p.remoteDevicesCommand(),
-			p.remoteEnvsCommand(),
-			p.remoteQueryCommand(),
+	return []*cli.Command{
+		{
+			Name:  "policy",
+			Usage: "check and explain policy files",
+			Subcommands: []*cli.Command{
+				{
+					Name: "check", Usage: "list the errors of a policy file", ArgsUsage: "FILE",
+					Action: p.policyCheck,
+				},
+				{
+					Name: "explain", Usage: "print the settings for a user on a host, and where each comes from",
+					Flags: append(enforcement.RuleFlags(), command.FormatFlag("tui", "csv", "json"),
+						&cli.StringFlag{Name: "user", Usage: "the settings for this `USER`; without it, those for users that the policy doesn't name"},
+						&cli.StringFlag{Name: "host", Usage: "on this `HOST`, by its name in the inventory"},
+						&cli.StringSliceFlag{Name: "label", Usage: "a label of the host: `KEY=VALUE`; may be repeated"},
+						&cli.StringFlag{Name: "at", Usage: "at this `TIME`, such as 2026-11-20T22:00; now by default"},
+					),
+					Action: p.policyExplain,
+				},
+			},
+		},
+		{
+			Name:  "remote",
+			Usage: "work on many hosts over SSH",
+			Flags: remoteFlags(),
+			Subcommands: []*cli.Command{
+				{
+					Name:  "activate",
+					Usage: "open a shell with an environment on a host that has the devices for it",
+					Flags: append(append(remoteFlags(), environment.SettingFlags()...),
+						&cli.BoolFlag{Name: "no-prompt", Usage: "leave the shell's prompt as it is"},
+						&cli.BoolFlag{Name: "no-attach", Usage: "attach no devices yet"},
+						environment.OverSubscribeFlag()),
+					Action: p.remoteActivate,
+				},
+				{
+					Name:   "enforce",
+					Usage:  "enforce the rules on all hosts, in a loop",
+					Flags:  append(remoteFlags(), enforcement.Flags()...),
+					Action: p.remoteEnforce,
+				},
+				{
+					Name:  "history",
+					Usage: "print what was done to users, when and why, from the log of `enforce --audit-log`",
+					Flags: append(history.Flags(),
+						&cli.StringFlag{Name: "audit-log", Usage: "the log `FILE` ($GENV_AUDIT_LOG)"},
+						&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "only actions on this `HOST`"},
+					),
+					Action: p.remoteHistory,
+				},
+				{
+					Name:  "devices",
+					Usage: "list the devices of every host, and how many are available",
+					Flags: append(append(remoteFlags(), listFlags()...),
+						&cli.BoolFlag{Name: "processes", Usage: "ask nvidia-smi too: only a device that no process uses is available"}),
+					Action: p.remoteDevices,
+				},
+				{
+					Name:  "envs",
+					Usage: "list the environments of every host",
+					Flags: append(append(remoteFlags(), listFlags()...),
+						command.TimestampFlag()),
+					Action: p.remoteEnvs,
+				},
+				{
+					Name:  "query",
+					Usage: "print facts about environments, one a line",
+					Flags: append(remoteFlags(),
+						&cli.StringFlag{Name: "name", Usage: "only environments of this `NAME`"},
+						&cli.StringSliceFlag{Name: "query", Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")},
+						command.FormatFlag("tui", "csv", "json")),
+					Action: p.remoteQuery,
+				},
+			},
 		},
 	}
 }

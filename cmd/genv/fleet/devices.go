@@ -13,16 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-func (p *program) remoteDevicesCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "devices",
-		Usage: "list the devices of every host, and how many are available",
-		Flags: append(append(remoteFlags(), listFlags()...),
-			&cli.BoolFlag{Name: "processes", Usage: "ask nvidia-smi too: only a device that no process uses is available"}),
-		Action: p.remoteDevices,
-	}
-}
-
 // DevicesDocument is the JSON of `genv remote devices`; docs/json.md describes it.
 type DevicesDocument struct {
 	Schema    string           `json:"schema"`

@@ -11,15 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 )
 
-func (p *program) remoteEnforceCommand() *cli.Command {
-	return &cli.Command{
-		Name:   "enforce",
-		Usage:  "enforce the rules on all hosts, in a loop",
-		Flags:  append(remoteFlags(), enforcement.Flags()...),
-		Action: p.remoteEnforce,
-	}
-}
-
 // enforceConfig is what the flags of `genv remote enforce` say.
 type enforceConfig struct {
 	Config

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -15,16 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
-
-func (p *program) remoteEnvsCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "envs",
-		Usage: "list the environments of every host",
-		Flags: append(append(remoteFlags(), listFlags()...),
-			command.TimestampFlag()),
-		Action: p.remoteEnvs,
-	}
-}
 
 // EnvsDocument is the JSON of `genv remote envs`; docs/json.md describes it.
 type EnvsDocument struct {
@@ -87,18 +76,6 @@ func (p *program) writeEnvs(list listing, results []remote.Result[[]snapshot.Env
 	}
 	_, err := fmt.Fprintf(p.Out, "\nTotal %d environments on %d hosts\n", t.Len(), hosts)
 	return err
-}
-
-func (p *program) remoteQueryCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "query",
-		Usage: "print facts about environments, one a line",
-		Flags: append(remoteFlags(),
-			&cli.StringFlag{Name: "name", Usage: "only environments of this `NAME`"},
-			&cli.StringSliceFlag{Name: "query", Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")},
-			command.FormatFlag("tui", "csv", "json")),
-		Action: p.remoteQuery,
-	}
 }
 
 func (p *program) remoteQuery(c *cli.Context) error {

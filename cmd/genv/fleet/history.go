@@ -11,18 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-func (p *program) remoteHistoryCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "history",
-		Usage: "print what was done to users, when and why, from the log of `enforce --audit-log`",
-		Flags: append(history.Flags(),
-			&cli.StringFlag{Name: "audit-log", Usage: "the log `FILE` ($GENV_AUDIT_LOG)"},
-			&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "only actions on this `HOST`"},
-		),
-		Action: p.remoteHistory,
-	}
-}
-
 // remoteHistory reads the controller's log, and connects to no host.
 func (p *program) remoteHistory(c *cli.Context) error {
 	path := c.String("audit-log")

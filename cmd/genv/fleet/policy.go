@@ -15,29 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-func (p *program) policyCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "policy",
-		Usage: "check and explain policy files",
-		Subcommands: []*cli.Command{
-			{
-				Name: "check", Usage: "list the errors of a policy file", ArgsUsage: "FILE",
-				Action: p.policyCheck,
-			},
-			{
-				Name: "explain", Usage: "print the settings for a user on a host, and where each comes from",
-				Flags: append(enforcement.RuleFlags(), command.FormatFlag("tui", "csv", "json"),
-					&cli.StringFlag{Name: "user", Usage: "the settings for this `USER`; without it, those for users that the policy doesn't name"},
-					&cli.StringFlag{Name: "host", Usage: "on this `HOST`, by its name in the inventory"},
-					&cli.StringSliceFlag{Name: "label", Usage: "a label of the host: `KEY=VALUE`; may be repeated"},
-					&cli.StringFlag{Name: "at", Usage: "at this `TIME`, such as 2026-11-20T22:00; now by default"},
-				),
-				Action: p.policyExplain,
-			},
-		},
-	}
-}
-
 func (p *program) policyCheck(c *cli.Context) error {
 	if c.Args().Len() != 1 {
 		return command.UsageError("missing file: write `genv policy check FILE`")

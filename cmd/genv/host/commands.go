@@ -6,10 +6,44 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 )
 
 // Commands are what root runs on a GPU host.
 func Commands(with command.Program) []*cli.Command {
 	p := &program{with}
-	return []*cli.Command{p.enforceCommand(), p.usageCommand()}
+	return []*cli.Command{
+		{
+			Name:   "enforce",
+			Usage:  "enforce the rules on this machine, in a loop",
+			Flags:  enforcement.Flags(),
+			Action: p.enforceHere,
+		},
+		{
+			Name:  "usage",
+			Usage: "commands that a controller runs on this host",
+			Subcommands: []*cli.Command{
+				{
+					Name:   "snapshot",
+					Usage:  "print the devices, environments and processes of this host, as JSON",
+					Flags:  []cli.Flag{&cli.StringFlag{Name: "type", Usage: "only one `PART`: devices, envs or processes"}},
+					Action: p.usageSnapshot,
+				},
+				{
+					Name:   "execute",
+					Usage:  "carry out the report on stdin, and print a line for each action",
+					Action: p.usageExecute,
+				},
+				{
+					Name:  "serve",
+					Usage: "answer a controller's requests on stdin and stdout until it closes the connection",
+					Flags: []cli.Flag{
+						&cli.StringFlag{Name: "token", Usage: "begin the greeting with `TOKEN`, so that it is found after banners"},
+						&cli.StringFlag{Name: "idle", Value: "10m", Usage: "end after this `TIME` without a request, in seconds or as 10m"},
+					},
+					Action: p.usageServe,
+				},
+			},
+		},
+	}
 }

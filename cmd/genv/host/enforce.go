@@ -15,15 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-func (p *program) enforceCommand() *cli.Command {
-	return &cli.Command{
-		Name:   "enforce",
-		Usage:  "enforce the rules on this machine, in a loop",
-		Flags:  enforcement.Flags(),
-		Action: p.enforceHere,
-	}
-}
-
 // enforceHere runs the controller's loop over a single host: this machine.
 func (p *program) enforceHere(c *cli.Context) error {
 	host := p.openHost()

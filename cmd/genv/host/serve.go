@@ -26,18 +26,6 @@ const gcPercentServed = 400
 // for a process on a device that isn't in it.
 const devicesFor = time.Minute
 
-func (p *program) usageServeCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "serve",
-		Usage: "answer a controller's requests on stdin and stdout until it closes the connection",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "token", Usage: "begin the greeting with `TOKEN`, so that it is found after banners"},
-			&cli.StringFlag{Name: "idle", Value: "10m", Usage: "end after this `TIME` without a request, in seconds or as 10m"},
-		},
-		Action: p.usageServe,
-	}
-}
-
 func (p *program) usageServe(c *cli.Context) error {
 	idle, err := command.PositiveDuration(c, "idle")
 	if err != nil {

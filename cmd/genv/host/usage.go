@@ -15,27 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-func (p *program) usageCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "usage",
-		Usage: "commands that a controller runs on this host",
-		Subcommands: []*cli.Command{
-			{
-				Name:   "snapshot",
-				Usage:  "print the devices, environments and processes of this host, as JSON",
-				Flags:  []cli.Flag{&cli.StringFlag{Name: "type", Usage: "only one `PART`: devices, envs or processes"}},
-				Action: p.usageSnapshot,
-			},
-			{
-				Name:   "execute",
-				Usage:  "carry out the report on stdin, and print a line for each action",
-				Action: p.usageExecute,
-			},
-			p.usageServeCommand(),
-		},
-	}
-}
-
 func (p *program) usageSnapshot(c *cli.Context) error {
 	host := p.openHost()
 	host.Machine.Brief = true

@@ -13,15 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
-func (p *program) activateCommand() *cli.Command {
-	return &cli.Command{
-		Name:   "activate",
-		Usage:  "activate an environment in this shell",
-		Flags:  activationFlags(),
-		Action: p.activate,
-	}
-}
-
 func (p *program) activate(c *cli.Context) error {
 	caller, err := shell.CallerFrom(p.Getenv)
 	if err != nil {

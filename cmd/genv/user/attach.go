@@ -11,25 +11,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-func (p *program) attachCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "attach",
-		Usage: "attach devices to this environment: as many as are configured, or one",
-		Flags: append(attachFlags(),
-			&cli.BoolFlag{Name: "refresh", Usage: "attach nothing; update this shell after another terminal attached or detached devices"}),
-		Action: p.attach,
-	}
-}
-
 func (p *program) attach(c *cli.Context) error {
 	request, err := p.attachRequest(c)
 	if err != nil {
 		return err
 	}
-	if c.Bool("refresh") && (request.Count != 0 || request.Indices != nil) {
-		return command.UsageError("--refresh attaches nothing: leave out --count and --index")
-	}
 	if c.Bool("refresh") {
+		if request.Count != 0 || request.Indices != nil {
+			return command.UsageError("--refresh attaches nothing: leave out --count and --index")
+		}
 		return p.inShell(c.Context, func(*state.Files, *snapshot.Environment) error { return nil })
 	}
 	who := p.person()
@@ -91,4 +81,26 @@ func attachTo(b *state.Files, env *snapshot.Environment, r state.AttachRequest) 
 		}
 	}
 	return b.Attach(r)
+}
+
+func (p *program) detach(c *cli.Context) error {
+	list, err := indices(c)
+	if err != nil {
+		return err
+	}
+	return p.inShell(c.Context, func(b *state.Files, env *snapshot.Environment) error {
+		return detachFrom(b, env.EID, list)
+	})
+}
+
+// detachFrom refuses devices that the host doesn't have, which are likely typing
+// errors. A device that isn't attached is no error.
+func detachFrom(b *state.Files, eid snapshot.EnvID, list []snapshot.DeviceIndex) error {
+	for _, index := range list {
+		if b.Device(index) == nil {
+			return b.NoDevice(index)
+		}
+	}
+	b.Detach(eid, list...)
+	return nil
 }

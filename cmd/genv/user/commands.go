@@ -9,6 +9,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
+	"github.com/seed-3119e985/genv/cmd/genv/history"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -16,30 +18,91 @@ import (
 func Commands(with command.Program) []*cli.Command {
 	p := &program{with}
 	commands := []*cli.Command{
-		p.activateCommand(), p.deactivateCommand(), p.attachCommand(), p.detachCommand(),
-		p.configCommand(), p.homeCommand(), p.statusCommand(), p.lockCommand(), p.runCommand(),
-		p.devicesCommand(), p.envsCommand(), p.shellCommand(),
+		{
+			Name:   "activate",
+			Usage:  "activate an environment in this shell",
+			Flags:  activationFlags(),
+			Action: p.activate,
+		},
+		{
+			Name:   "deactivate",
+			Usage:  "leave the environment, which ends with its last process",
+			Action: p.deactivate,
+		},
+		{
+			Name:  "attach",
+			Usage: "attach devices to this environment: as many as are configured, or one",
+			Flags: append(attachFlags(),
+				&cli.BoolFlag{Name: "refresh", Usage: "attach nothing; update this shell after another terminal attached or detached devices"}),
+			Action: p.attach,
+		},
+		{
+			Name:   "detach",
+			Usage:  "detach devices from this environment, by default all",
+			Flags:  []cli.Flag{indexFlag("detach only these devices: `INDEX`, or several with commas")},
+			Action: p.detach,
+		},
+		{
+			Name:      "config",
+			Usage:     "show or change the configuration of this environment",
+			ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",
+			Flags: append(configFlags(),
+				&cli.BoolFlag{Name: "save", Usage: "save the configuration in the folder that genv home prints"},
+				&cli.BoolFlag{Name: "load", Usage: "load the configuration from there"}),
+			Action: p.config,
+		},
+		{Name: "home", Usage: "print the folder in which configuration is saved", Action: p.printHome},
+		{Name: "status", Usage: "print whether this shell is in an environment, and in which", Action: p.status},
+		{
+			Name:            "lock",
+			Usage:           "run a command while no other `genv lock` uses this environment's devices",
+			ArgsUsage:       "COMMAND [ARGUMENT…]",
+			SkipFlagParsing: true, // all that follows is the command's
+			Action:          p.lock,
+		},
+		{
+			Name:      "run",
+			Usage:     "run a command in an environment of its own, which ends with it; for cron, at, scripts and systemd",
+			ArgsUsage: "COMMAND [ARGUMENT…]",
+			Flags: append(environment.SettingFlags(), environment.OverSubscribeFlag(),
+				&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "don't print its devices"}),
+			Action: p.runIn,
+		},
+		p.devicesCommand(),
+		p.envsCommand(),
+		{
+			Name:  "shell",
+			Usage: `print code for a shell to evaluate: eval "$(genv shell --init)"`,
+			Flags: []cli.Flag{
+				&cli.BoolFlag{Name: "init", Usage: "print the code that initialises a shell"},
+				&cli.StringFlag{Name: "shell", Usage: "for this `SHELL`, bash or zsh, instead of the one that runs this"},
+			},
+			Action: p.shellInit,
+		},
 	}
-	for _, cmd := range commands {
-		p.printPlainErrors(cmd)
-	}
-	return append(commands, p.historyCommand())
+	p.printPlainErrors(commands)
+	return append(commands, &cli.Command{
+		Name:   "history",
+		Usage:  "print what was done to your processes and devices on this machine, when and why",
+		Flags:  history.Flags(),
+		Action: p.historyHere,
+	})
 }
 
-// printPlainErrors has a command and its subcommands print errors as 1.4.3 does,
+// printPlainErrors has commands and their subcommands print errors as 1.4.3 does,
 // without "genv:".
-func (p *program) printPlainErrors(cmd *cli.Command) {
-	action := cmd.Action
-	cmd.Action = func(c *cli.Context) error {
-		err := action(c)
-		var exit *command.ExitError
-		if err == nil || errors.As(err, &exit) {
-			return err
+func (p *program) printPlainErrors(commands []*cli.Command) {
+	for _, cmd := range commands {
+		action := cmd.Action
+		cmd.Action = func(c *cli.Context) error {
+			err := action(c)
+			var exit *command.ExitError
+			if err == nil || errors.As(err, &exit) {
+				return err
+			}
+			fmt.Fprintln(p.Err, text.PrintableLines(advised(err)))
+			return &command.ExitError{Code: command.ExitFailed}
 		}
-		fmt.Fprintln(p.Err, text.PrintableLines(advised(err)))
-		return &command.ExitError{Code: command.ExitFailed}
-	}
-	for _, sub := range cmd.Subcommands {
-		p.printPlainErrors(sub)
+		p.printPlainErrors(cmd.Subcommands)
 	}
 }

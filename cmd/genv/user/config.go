@@ -15,18 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-func (p *program) configCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "config",
-		Usage:     "show or change the configuration of this environment",
-		ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",
-		Flags: append(configFlags(),
-			&cli.BoolFlag{Name: "save", Usage: "save the configuration in the folder that genv home prints"},
-			&cli.BoolFlag{Name: "load", Usage: "load the configuration from there"}),
-		Action: p.config,
-	}
-}
-
 // configRequest is what to do with which settings.
 type configRequest struct {
 	which             []environment.Setting
@@ -63,13 +51,8 @@ func readConfigRequest(c *cli.Context) (configRequest, error) {
 }
 
 func (r *configRequest) check() error {
-	asked := 0
-	for _, on := range []bool{r.value != nil, r.clear, r.save, r.load} {
-		if on {
-			asked++
-		}
-	}
-	if asked > 1 {
+	asked := slices.DeleteFunc([]bool{r.value != nil, r.clear, r.save, r.load}, func(on bool) bool { return !on })
+	if len(asked) > 1 {
 		return command.UsageError("a value, --clear, --save and --load exclude each other")
 	}
 	if r.value != nil {

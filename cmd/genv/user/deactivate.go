@@ -15,14 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-func (p *program) deactivateCommand() *cli.Command {
-	return &cli.Command{
-		Name:   "deactivate",
-		Usage:  "leave the environment, which ends with its last process",
-		Action: p.deactivate,
-	}
-}
-
 // deactivate also works in a shell that isn't registered, because it was started
 // from an active one or its environment has ended: it removes the variables.
 func (p *program) deactivate(c *cli.Context) error {

@@ -11,15 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-func (p *program) historyCommand() *cli.Command {
-	return &cli.Command{
-		Name:   "history",
-		Usage:  "print what was done to your processes and devices on this machine, when and why",
-		Flags:  history.Flags(),
-		Action: p.historyHere,
-	}
-}
-
 // historyHere reads this host's log: for root all of it, for others their part.
 func (p *program) historyHere(c *cli.Context) error {
 	path := p.Getenv("GENV_AUDIT_LOG")

@@ -18,18 +18,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-func (p *program) homeCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "home",
-		Usage: "print the folder in which configuration is saved",
-		Action: func(*cli.Context) error {
-			dir, err := p.home()
-			if err == nil {
-				_, err = fmt.Fprintln(p.Out, text.PrintableLines(dir))
-			}
-			return err
-		},
+func (p *program) printHome(*cli.Context) error {
+	dir, err := p.home()
+	if err == nil {
+		_, err = fmt.Fprintln(p.Out, text.PrintableLines(dir))
 	}
+	return err
 }
 
 // errNoHome is 1.4.3's text, which ends with an empty line when printed.

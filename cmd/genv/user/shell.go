@@ -13,18 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-func (p *program) shellCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "shell",
-		Usage: `print code for a shell to evaluate: eval "$(genv shell --init)"`,
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "init", Usage: "print the code that initialises a shell"},
-			&cli.StringFlag{Name: "shell", Usage: "for this `SHELL`, bash or zsh, instead of the one that runs this"},
-		},
-		Action: p.shellInit,
-	}
-}
-
 func (p *program) shellInit(c *cli.Context) error {
 	if !c.Bool("init") {
 		return command.UsageError(`missing --init: add eval "$(genv shell --init)" to your ~/.bashrc or ~/.zshrc`)

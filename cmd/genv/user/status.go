@@ -13,14 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-func (p *program) statusCommand() *cli.Command {
-	return &cli.Command{
-		Name:   "status",
-		Usage:  "print whether this shell is in an environment, and in which",
-		Action: p.status,
-	}
-}
-
 func (p *program) status(c *cli.Context) error {
 	who := p.person()
 	eid, err := who.active(c.Context)
