@@ -60,6 +60,12 @@ func Given(c *cli.Context, name string) *cli.Context {
 	return c
 }
 
+// Bool is the value of a flag, on whatever level it was given.
+func Bool(c *cli.Context, name string) bool { return Given(c, name).Bool(name) }
+
+// String is the value of a flag, on whatever level it was given.
+func String(c *cli.Context, name string) string { return Given(c, name).String(name) }
+
 // IsGiven says whether a flag was given, on whatever level.
 func IsGiven(c *cli.Context, name string) bool { return isGivenOn(Given(c, name), name) }
 

@@ -26,7 +26,7 @@ func TimestampFlag() cli.Flag {
 // ReadOutput reads OutputFlags and TimestampFlag, on whatever level they were given.
 func ReadOutput(c *cli.Context) (render.Output, error) {
 	format, err := FormatOf(c, "tui", "csv", "json")
-	return render.Output{Format: format, NoHeader: Given(c, "no-header").Bool("no-header"), Timestamp: Given(c, "timestamp").Bool("timestamp")}, err
+	return render.Output{Format: format, NoHeader: Bool(c, "no-header"), Timestamp: Bool(c, "timestamp")}, err
 }
 
 // FormatFlag chooses one of the formats; the first is the default.
@@ -36,7 +36,7 @@ func FormatFlag(formats ...string) cli.Flag {
 
 // FormatOf reads that flag.
 func FormatOf(c *cli.Context, formats ...string) (string, error) {
-	format := Given(c, "format").String("format")
+	format := String(c, "format")
 	if !slices.Contains(formats, format) {
 		return "", UsageError("--format %q: write %s", format, alternatives(formats))
 	}

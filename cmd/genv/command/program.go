@@ -38,7 +38,7 @@ func (p *Program) Warn(warnings ...string) {
 // Logger writes to stderr: warnings, or all with --verbose.
 func (p *Program) Logger(c *cli.Context) zerolog.Logger {
 	level := zerolog.WarnLevel
-	if Given(c, "verbose").Bool("verbose") {
+	if Bool(c, "verbose") {
 		level = zerolog.DebugLevel
 	}
 	out := zerolog.ConsoleWriter{Out: p.Err, NoColor: !render.Colourful(p.Err, p.Getenv), TimeFormat: time.TimeOnly}

@@ -10,7 +10,7 @@ import (
 
 // Duration is the value of a flag.
 func Duration(c *cli.Context, flag string) (time.Duration, error) {
-	d, err := text.ParseDuration(Given(c, flag).String(flag))
+	d, err := text.ParseDuration(String(c, flag))
 	if err != nil {
 		return 0, UsageError("--%s %w", flag, err)
 	}
@@ -21,7 +21,7 @@ func Duration(c *cli.Context, flag string) (time.Duration, error) {
 func PositiveDuration(c *cli.Context, flag string) (time.Duration, error) {
 	d, err := Duration(c, flag)
 	if err == nil && d == 0 {
-		return 0, UsageError("--%s %q: write a duration of more than 0", flag, Given(c, flag).String(flag))
+		return 0, UsageError("--%s %q: write a duration of more than 0", flag, String(c, flag))
 	}
 	return d, err
 }

@@ -104,7 +104,7 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 		l.log.Warn().Err(err).Msg("a hook failed; enforcement continues")
 	})
 	l.setup = setup
-	l.service.setLimit(setup.CycleLimit)
+	l.service.limit.Store(int64(setup.CycleLimit))
 	c := &controller.Controller{
 		Hosts: setup.Hosts, Link: setup.Link, Fanout: setup.Fanout, Policy: setup.policy(),
 		DryRun: setup.DryRun, StopAtFailure: setup.StopAtFailure, ActUnrecorded: setup.ActUnrecorded,

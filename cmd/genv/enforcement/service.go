@@ -90,9 +90,6 @@ func (s *service) status(cycle *controller.Cycle) {
 		render.Plural(len(cycle.Plan.Findings), "finding"), render.Plural(len(cycle.Actions), "report")))
 }
 
-// setLimit sets after how long a cycle counts as stuck.
-func (s *service) setLimit(limit time.Duration) { s.limit.Store(int64(limit)) }
-
 // step notes by when the loop should reach its next step: see Schedule.Step.
 func (s *service) step(wait time.Duration) {
 	allowed := wait

@@ -48,20 +48,20 @@ func hostFlag() cli.Flag {
 func (p *program) readConfig(c *cli.Context) (Config, error) {
 	config := Config{
 		Fanout:        command.Given(c, "fanout").Int("fanout"),
-		StopAtFailure: command.Given(c, "exit-on-error").Bool("exit-on-error"),
-		Quiet:         command.Given(c, "quiet").Bool("quiet"),
+		StopAtFailure: command.Bool(c, "exit-on-error"),
+		Quiet:         command.Bool(c, "quiet"),
 		SSH: sshclient.Options{
-			ConfigFile:       command.Given(c, "ssh-config").String("ssh-config"),
-			InsecureHostKeys: command.Given(c, "insecure-ignore-host-keys").Bool("insecure-ignore-host-keys"),
+			ConfigFile:       command.String(c, "ssh-config"),
+			InsecureHostKeys: command.Bool(c, "insecure-ignore-host-keys"),
 			Prompt:           render.Prompt(p.In, p.Err),
 			Log:              p.Logger(c),
 		},
 	}
 	selection := inventory.Selection{
 		Hosts:        command.AllGiven(c, "host"),
-		HostFile:     command.Given(c, "hostfile").String("hostfile"),
+		HostFile:     command.String(c, "hostfile"),
 		Exclude:      command.AllGiven(c, "exclude"),
-		User:         command.Given(c, "username").String("username"),
+		User:         command.String(c, "username"),
 		DefaultFiles: inventory.DefaultFiles(p.Getenv),
 	}
 	var err error

@@ -92,16 +92,12 @@ func (p *program) remoteQuery(c *cli.Context) error {
 		if list.output.Format == "json" {
 			return render.WriteJSON(p.Out, envsDocumentOf(results, duplicates))
 		}
-		return p.writeQuery(results, queries)
-	})
-}
-
-func (p *program) writeQuery(results []remote.Result[[]snapshot.Environment], queries []string) error {
-	var rows [][]string
-	for _, r := range results {
-		for i := range r.Value {
-			rows = append(rows, environment.Facts(queries, r.Host.Name, &r.Value[i]))
+		var rows [][]string
+		for _, r := range results {
+			for i := range r.Value {
+				rows = append(rows, environment.Facts(queries, r.Host.Name, &r.Value[i]))
+			}
 		}
-	}
-	return render.WriteCSV(p.Out, rows)
+		return render.WriteCSV(p.Out, rows)
+	})
 }

@@ -39,7 +39,7 @@ func (p *program) openHost() *host {
 		noMessages:  p.Getenv("GENV_TELL") == "off",
 		executor:    enforcelocal.New(here.Machine, here.Store, enforcelocal.ExecutorOptions{Grace: executeGrace}),
 		record:      &hostRecord{path: recordPath(p.Getenv), now: p.Now, by: p.Getenv("SUDO_USER"), proc: here.Machine.Proc},
-		names:       userNames{now: p.Now},
+		names:       userNames{now: p.Now, getent: runGetent},
 	}
 }
 

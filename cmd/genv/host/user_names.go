@@ -24,7 +24,7 @@ const (
 // be slow, so each name is asked for only once in a session.
 type userNames struct {
 	now    func() time.Time
-	getent func(ctx context.Context, uid string) ([]byte, error) // nil for getent(1)
+	getent func(ctx context.Context, uid string) ([]byte, error)
 	known  map[snapshot.UID]userName
 }
 
@@ -71,13 +71,9 @@ func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
 
 // lookUp is the name of a user, or "" for none. An error means that it is unknown.
 func (n *userNames) lookUp(ctx context.Context, uid snapshot.UID) (snapshot.Username, error) {
-	getent := n.getent
-	if getent == nil {
-		getent = runGetent
-	}
 	var failed error
 	users := disk.Users{Getent: func(ctx context.Context, id string) ([]byte, error) {
-		line, err := getent(ctx, id)
+		line, err := n.getent(ctx, id)
 		if !noSuchUser(err) {
 			failed = err
 		}
@@ -97,6 +93,7 @@ func noSuchUser(err error) bool {
 	return errors.Is(err, exec.ErrNotFound) || errors.As(err, &exit) && exit.ExitCode() == notFound
 }
 
+// runGetent is getent(1).
 func runGetent(ctx context.Context, uid string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, nameWithin)
 	defer cancel()

@@ -12,15 +12,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Column is a column of a table. Width is 1.4.3's: a column is at least as wide,
-// and wider where its longest value needs it.
+// Column is a column of a table.
 type Column struct {
-	Name  string
-	Width int
+	name  string
+	width int
 }
 
-// Col is a column of a name and at least a width.
-func Col(name string, width int) Column { return Column{Name: name, Width: width} }
+// Col is a column of a name and at least a width, which is 1.4.3's.
+func Col(name string, width int) Column { return Column{name, width} }
 
 // Output is how a command prints: as text for people (tui), or as csv or json.
 type Output struct {
@@ -106,7 +105,7 @@ func (t *Table) writeText(w io.Writer, rows [][]string) error {
 func (t *Table) header() []string {
 	names := make([]string, len(t.columns))
 	for i, c := range t.columns {
-		names[i] = c.Name
+		names[i] = c.name
 	}
 	return names
 }
@@ -114,7 +113,7 @@ func (t *Table) header() []string {
 func (t *Table) widths() []int {
 	widths := make([]int, len(t.columns))
 	for i, c := range t.columns {
-		widths[i] = c.Width
+		widths[i] = c.width
 		for _, row := range t.rows {
 			widths[i] = max(widths[i], utf8.RuneCountInString(text.PrintableLines(row[i]))+2)
 		}

@@ -17,7 +17,7 @@ var errOnlyRootResets = errors.New("--reset clears the state of all users: only 
 // deviceFiles are the state files for a command that lists devices.
 func (p *program) deviceFiles(c *cli.Context) (state.Files, error) {
 	who := p.person()
-	if command.Given(c, "reset").Bool("reset") {
+	if command.Bool(c, "reset") {
 		if who.uid != 0 {
 			return state.Files{}, errOnlyRootResets
 		}
@@ -29,7 +29,7 @@ func (p *program) deviceFiles(c *cli.Context) (state.Files, error) {
 			return state.Files{}, err
 		}
 	}
-	files, err := who.Devices(c.Context, command.Given(c, "no-cleanup").Bool("no-cleanup"))
+	files, err := who.Devices(c.Context, command.Bool(c, "no-cleanup"))
 	p.Warn(files.Warnings...)
 	return files, err
 }
@@ -37,7 +37,7 @@ func (p *program) deviceFiles(c *cli.Context) (state.Files, error) {
 // environmentFiles are the state files for a command that lists environments.
 func (p *program) environmentFiles(c *cli.Context) (state.Files, error) {
 	who := p.person()
-	if command.Given(c, "reset").Bool("reset") {
+	if command.Bool(c, "reset") {
 		if who.uid != 0 {
 			return state.Files{}, errOnlyRootResets
 		}
@@ -46,7 +46,7 @@ func (p *program) environmentFiles(c *cli.Context) (state.Files, error) {
 		}
 	}
 	read := who.StateFiles
-	if command.Given(c, "no-cleanup").Bool("no-cleanup") {
+	if command.Bool(c, "no-cleanup") {
 		read = who.RawStateFiles
 	}
 	files, err := read(c.Context)

@@ -11,10 +11,6 @@ import (
 // the image.
 var ErrUnknownFlag = errors.New("unknown flag")
 
-// errNoValue means that the last argument is a flag without its value. An argument
-// that is added after it would become the value.
-var errNoValue = errors.New("a flag without its value")
-
 // flagSet has the flags of a command, with their dashes and separated by spaces.
 // Docker reads flags as the Go package pflag does: a switch takes a value only after
 // "=", any other flag the next argument, and short ones may be grouped ("-ite A=b").
@@ -51,7 +47,8 @@ type flag struct {
 	args  []string
 }
 
-// read reads flags up to "--" or the first argument that isn't a flag.
+// read reads flags up to "--" or the first argument that isn't a flag. There is no rest
+// if the last argument is a flag without its value: what is added would become the value.
 func (s flagSet) read(args []string) (flags []flag, rest []string, err error) {
 	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' && args[0] != "--" {
 		f, err := s.one(args)
@@ -78,7 +75,7 @@ func (s flagSet) one(args []string) (flag, error) {
 	case has(s.valued, name) && len(args) > 1:
 		return flag{name, args[1], args[:2]}, nil
 	case has(s.valued, name):
-		return flag{}, errNoValue
+		return flag{name: name, args: args}, nil
 	}
 	return flag{}, fmt.Errorf("%w %s", ErrUnknownFlag, name)
 }

@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
@@ -15,31 +14,20 @@ type Call struct {
 	rest  []string // from the image on
 }
 
-// Parse finds the flags of `docker [container] run|create`; ok is false for
-// every other command, and for one that docker refuses for its missing value.
-// An error is ErrUnknownFlag.
-func Parse(args []string) (Call, bool, error) {
-	call, ok, err := parse(args)
-	if errors.Is(err, errNoValue) {
-		err = nil
-	}
-	return call, ok, err
-}
-
-func parse(args []string) (call Call, ok bool, err error) {
+// Parse finds the flags of `docker [container] run|create`; ok is false for every other
+// command, and for one that docker refuses since a value or the image is missing. An
+// error is ErrUnknownFlag.
+func Parse(args []string) (call Call, ok bool, err error) {
 	_, rest, err := globalFlags.read(args)
-	if err != nil {
-		return Call{}, false, err
-	}
 	if len(rest) > 0 && rest[0] == "container" {
 		rest = rest[1:]
 	}
 	if len(rest) == 0 || rest[0] != "run" && rest[0] != "create" {
-		return Call{}, false, nil
+		return Call{}, false, err
 	}
 	call.head = args[:len(args)-len(rest)+1]
 	call.flags, call.rest, err = runFlags.read(rest[1:])
-	return call, err == nil, err
+	return call, len(call.rest) > 0, err
 }
 
 // Args is the command line in the environment. Its error is ErrNotAttached,
