@@ -176,6 +176,22 @@ func on(host snapshot.Hostname, s string) string {
 	return fmt.Sprintf("[%s] %s", host, s)
 }
 
+// Remark is a line about an outcome, or "" if it is what was asked for.
+func Remark(o enforce.Outcome) string {
+	switch o.Status {
+	case enforce.StatusTerminated, enforce.StatusDetached, enforce.StatusGone, enforce.StatusNotAttached, enforce.StatusSignalled:
+		return ""
+	}
+	what := fmt.Sprintf("process %d", o.PID)
+	if o.PID == 0 {
+		what = fmt.Sprintf("environment %s on device %s", text.Shown(string(o.EID)), o.Device)
+	}
+	if o.Reason == "" {
+		return fmt.Sprintf("%s: %s", what, o.Status)
+	}
+	return fmt.Sprintf("%s: %s: %s", what, o.Status, o.Reason)
+}
+
 // remarkOfRecord says that the record could not be written, when that begins or its
 // reason changes.
 func remarkOfRecord(cycle *controller.Cycle) string {
