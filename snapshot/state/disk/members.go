@@ -35,21 +35,20 @@ type RunningProcess struct {
 // and again when another user is asked for.
 type processList struct {
 	system   System
-	asked    map[snapshot.UID]bool // nil before the first question
+	asked    map[snapshot.UID]bool
 	list     []RunningProcess
 	complete bool
 }
 
-// of lists the living processes of some users; of all users if none is given.
-// complete is false where /proc hides the processes of others.
+// of lists the living processes of some users. complete is false where /proc hides the
+// processes of others.
 func (l *processList) of(uids ...snapshot.UID) (list []RunningProcess, complete bool) {
-	missing := l.asked == nil || slices.ContainsFunc(uids, func(uid snapshot.UID) bool { return !l.asked[uid] })
-	if missing {
+	if slices.ContainsFunc(uids, func(uid snapshot.UID) bool { return !l.asked[uid] }) {
 		l.asked = map[snapshot.UID]bool{}
 		for _, uid := range uids {
 			l.asked[uid] = true
 		}
-		l.list, l.complete = l.system.Running(func(uid snapshot.UID) bool { return len(uids) == 0 || l.asked[uid] })
+		l.list, l.complete = l.system.Running(func(uid snapshot.UID) bool { return l.asked[uid] })
 	}
 	return l.list, l.complete
 }
