@@ -22,8 +22,8 @@ import (
 )
 
 // ErrUnsafe is wrapped if a file is a link, a FIFO, too large or anything else that
-// genv does not create, or if a folder is none or was made by the wrong user. It was
-// not read.
+// genv does not create, or if another user can change a folder that must be trusted. It
+// was not read.
 var ErrUnsafe = errors.New("unsafe state file")
 
 // Folder is an open folder. Files in it are opened relative to its descriptor, so that

@@ -34,7 +34,7 @@ func (d *Folder) Stage(name string, data []byte, mode uint32, durable bool) (Sta
 	return file, d.create(file.temp, data, mode, durable)
 }
 
-// Publish gives a staged file its name. The file that had it is gone.
+// Publish gives a staged file its name, and so replaces the file that had it.
 func (d *Folder) Publish(file Staged) error {
 	if err := unix.Renameat(d.fd, file.temp, d.fd, file.Name); err != nil {
 		return &fs.PathError{Op: "replace", Path: d.Join(file.Name), Err: err}
