@@ -82,7 +82,7 @@ func readFrame(r io.Reader) (*frame, error) {
 		return nil, err
 	}
 	if !bytes.Equal(header[:4], magic[:]) || header[6] != 0 || header[7] != 0 {
-		return nil, fmt.Errorf("%w: %q is no frame", ErrProtocol, header[:8])
+		return nil, fmt.Errorf("%w: %q does not begin a frame", ErrProtocol, header[:8])
 	}
 	nameLength, bodyLength := int(header[5]), binary.BigEndian.Uint32(header[16:])
 	if bodyLength > MaxBody {
@@ -158,7 +158,7 @@ func readGreeting(r *bufio.Reader, token string) (Greeting, error) {
 		return Greeting{}, fmt.Errorf("%w: no greeting behind the beacon", ErrProtocol)
 	}
 	if g.Protocol != Version {
-		return g, fmt.Errorf("%w: it speaks version %d of the protocol, and this program %d", ErrVersion, g.Protocol, Version)
+		return g, fmt.Errorf("%w: the host has version %d of the protocol, and this program %d", ErrVersion, g.Protocol, Version)
 	}
 	return g, nil
 }

@@ -24,8 +24,8 @@ type Request struct {
 
 // Handler does what requests ask for.
 type Handler interface {
-	// Handle returns the answer to a request. An error is told to the
-	// controller as its text, and the connection stays.
+	// Handle returns the answer to a request. The text of an error is sent to the
+	// controller, and the connection stays open.
 	Handle(ctx context.Context, request Request) ([]byte, error)
 }
 

@@ -49,7 +49,7 @@ func (t *streamTransport) Snapshot(ctx context.Context, _ remote.Host) (*snapsho
 	}
 	if answer.Snapshot == nil {
 		if last == nil || answer.Revision != revision {
-			return nil, remote.Errorf(remote.InvalidOutput, "revision %d is said to be unchanged, and %d is at hand", answer.Revision, revision)
+			return nil, remote.Errorf(remote.InvalidOutput, "the host reports revision %d as unchanged, but the last one that came is %d", answer.Revision, revision)
 		}
 		return last, nil
 	}

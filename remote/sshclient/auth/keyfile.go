@@ -14,8 +14,7 @@ import (
 
 // identity is a configured key with its certificates.
 type identity struct {
-	public       ssh.PublicKey
-	signer       ssh.Signer // nil when only the agent can sign
+	*keyFile
 	certificates []*ssh.Certificate
 }
 
@@ -47,9 +46,9 @@ func (k *Keyring) identities(s config.HostConfig) ([]identity, []string) {
 		if file == nil || file.public == nil {
 			continue
 		}
-		id := identity{public: file.public, signer: file.signer}
+		id := identity{keyFile: file}
 		for _, certificate := range append([]string{path + "-cert.pub"}, s.CertificateFiles...) {
-			if c := readCertificate(certificate); c != nil && string(c.Key.Marshal()) == string(id.public.Marshal()) {
+			if c, ok := readPublic(certificate).(*ssh.Certificate); ok && string(c.Key.Marshal()) == string(id.public.Marshal()) {
 				id.certificates = append(id.certificates, c)
 			}
 		}
@@ -60,8 +59,8 @@ func (k *Keyring) identities(s config.HostConfig) ([]identity, []string) {
 
 // keyFile is the cached content of a file that has not changed since.
 type keyFile struct {
-	public  ssh.PublicKey
-	signer  ssh.Signer
+	public  ssh.PublicKey // nil if it can't be read
+	signer  ssh.Signer    // nil when only the agent can sign
 	problem error
 	changed time.Time
 	size    int64
@@ -70,8 +69,7 @@ type keyFile struct {
 func (k *Keyring) file(path string) (*keyFile, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		public := readPublic(path + ".pub") // the private key may be in the agent
-		return &keyFile{public: public}, nil
+		return &keyFile{public: readPublic(path + ".pub")}, nil // the private key may be in the agent
 	}
 	if err != nil {
 		return nil, err
@@ -138,9 +136,4 @@ func readPublic(path string) ssh.PublicKey {
 		return nil
 	}
 	return public
-}
-
-func readCertificate(path string) *ssh.Certificate {
-	certificate, _ := readPublic(path).(*ssh.Certificate)
-	return certificate
 }
