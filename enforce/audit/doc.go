@@ -16,5 +16,5 @@
 // On a GPU host each user also has a log of what concerns that user alone, which
 // only root and that user can read: see UserLogPath.
 //
-// The package decides nothing, and notifies no one.
+// The package only records: it neither decides nor notifies.
 package audit

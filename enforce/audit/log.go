@@ -105,19 +105,17 @@ func (l *Log) write(reserve int64) error {
 }
 
 func (l *Log) writeBacklog(f *os.File, size int64) error {
-	if _, err := f.Write(l.backlog); err != nil {
-		return err
+	_, err := f.Write(l.backlog)
+	if err == nil {
+		err = f.Sync()
 	}
-	if err := f.Sync(); err != nil {
-		return err
+	if err == nil && size == 0 { // the file may be new, and its name not yet on the disk
+		err = syncFolder(filepath.Dir(l.Path))
 	}
-	if size == 0 { // the file may be new, and its name not yet on the disk
-		if err := syncFolder(filepath.Dir(l.Path)); err != nil {
-			return err
-		}
+	if err == nil {
+		l.backlog = nil
 	}
-	l.backlog = nil
-	return nil
+	return err
 }
 
 // lockTimeout is how long another program may hold the lock.

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,7 +66,8 @@ func scanFile(name string, damage *Damage, each func(*Record) error) error {
 		if len(line) > 0 {
 			var record Record
 			if json.Unmarshal(line, &record) != nil || record.Kind == "" {
-				damage.add(name, n)
+				damage.First = cmp.Or(damage.First, fmt.Sprintf("%s:%d", name, n))
+				damage.Lines++
 			} else if err := each(&record); err != nil {
 				return err
 			}
@@ -77,13 +79,6 @@ func scanFile(name string, damage *Damage, each func(*Record) error) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-}
-
-func (d *Damage) add(name string, line int) {
-	if d.Lines == 0 {
-		d.First = fmt.Sprintf("%s:%d", name, line)
-	}
-	d.Lines++
 }
 
 // openRead opens a file for reading. It follows no link and doesn't block.

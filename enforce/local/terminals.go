@@ -117,19 +117,15 @@ const (
 // message is what appears: a bell, the sender and the text. It begins on a new
 // line, whatever is on the terminal.
 func (t Terminals) message(message string) []byte {
-	var b strings.Builder
 	now := time.Now
 	if t.Now != nil {
 		now = t.Now
 	}
-	fmt.Fprintf(&b, "\r\n\aMessage from genv on %s at %s:\r\n", text.Printable(cmp.Or(t.Host, "this host")), now().Format("15:04"))
 	if len(message) > maxMessage {
 		message = text.Cut(message, maxMessage) + " …"
 	}
-	for line := range strings.SplitSeq(message, "\n") {
-		b.WriteString("  " + text.Printable(line) + "\r\n")
-	}
-	return []byte(b.String())
+	return fmt.Appendf(nil, "\r\n\aMessage from genv on %s at %s:\r\n  %s\r\n", text.Printable(cmp.Or(t.Host, "this host")),
+		now().Format("15:04"), strings.ReplaceAll(text.PrintableLines(message), "\n", "\r\n  "))
 }
 
 // Hostname is the name of this host for Terminals, empty if it is not known.
