@@ -47,8 +47,8 @@ func clash(a, b *Override) (minute int, key string, both bool) {
 // sameUsers says whether both select a user in the same way: by name, or only by
 // a group.
 func sameUsers(a, b *Override) bool {
-	if len(a.written.users) == 0 || len(b.written.users) == 0 {
-		return len(a.written.users) == len(b.written.users)
+	if len(a.writtenUsers) == 0 || len(b.writtenUsers) == 0 {
+		return len(a.writtenUsers) == len(b.writtenUsers)
 	}
 	if slices.ContainsFunc(a.Users, func(u string) bool { return slices.Contains(b.Users, u) }) {
 		return true

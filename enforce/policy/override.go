@@ -23,11 +23,9 @@ type Override struct {
 	Set     Settings
 	Place   strictyaml.Place
 
-	written selectors // for Explain
+	// The hosts and users as they are written in the file.
+	writtenHosts, writtenUsers []string
 }
-
-// selectors are what an override names, as it is written in the file.
-type selectors struct{ hosts, labels, users []string }
 
 // matches says whether the override applies to a query, and how specific it is.
 func (o *Override) matches(q enforce.Query) (rank, bool) {
@@ -80,16 +78,20 @@ func hostRank(patterns []text.HostPattern, host string) int {
 // String describes what the override is for.
 func (o *Override) String() string {
 	var parts []string
-	for _, part := range []struct {
-		name  string
-		words []string
-	}{{"users", o.written.users}, {"hosts", o.written.hosts}, {"labels", o.written.labels}} {
-		if len(part.words) > 0 {
-			parts = append(parts, part.name+" "+strings.Join(part.words, ", "))
+	add := func(name string, words ...string) {
+		if len(words) > 0 {
+			parts = append(parts, name+" "+strings.Join(words, ", "))
 		}
 	}
+	add("users", o.writtenUsers...)
+	add("hosts", o.writtenHosts...)
+	var labels []string
+	for _, key := range slices.Sorted(maps.Keys(o.Labels)) {
+		labels = append(labels, key+"="+o.Labels[key])
+	}
+	add("labels", labels...)
 	if o.When != nil {
-		parts = append(parts, "schedule "+o.When.Name)
+		add("schedule", o.When.Name)
 	}
 	return "override for " + strings.Join(parts, "; ")
 }
@@ -121,9 +123,6 @@ func (r *reader) readOverride(n *strictyaml.Node) {
 func (o *Override) readLabels(n *strictyaml.Node) {
 	o.Labels = map[string]string{}
 	n.Each(func(key, value *strictyaml.Node) { o.Labels[key.Text()] = value.Scalar() })
-	for _, key := range slices.Sorted(maps.Keys(o.Labels)) {
-		o.written.labels = append(o.written.labels, key+"="+o.Labels[key])
-	}
 }
 
 // scope is what the override selects by, apart from the time.
@@ -132,7 +131,7 @@ func (o *Override) scope() scope {
 	if len(o.Hosts)+len(o.Labels) > 0 {
 		s |= byHost
 	}
-	if len(o.written.users) > 0 {
+	if len(o.writtenUsers) > 0 {
 		s |= byUser
 	}
 	return s

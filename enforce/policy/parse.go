@@ -126,7 +126,7 @@ func (r *reader) readUsers(n *strictyaml.Node, o *Override) {
 			o.Users = append(o.Users, users...)
 		}
 		if isGroup || len(users) > 0 {
-			o.written.users = append(o.written.users, item.Text())
+			o.writtenUsers = append(o.writtenUsers, item.Text())
 		}
 	})
 }
@@ -136,7 +136,7 @@ func (o *Override) readHosts(n *strictyaml.Node) {
 	n.List(func(item *strictyaml.Node) {
 		if text := item.Text(); text != "" {
 			o.Hosts = append(o.Hosts, readPattern(item, text))
-			o.written.hosts = append(o.written.hosts, text)
+			o.writtenHosts = append(o.writtenHosts, text)
 		}
 	})
 }
