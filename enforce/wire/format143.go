@@ -12,8 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// MaxBytes is how much of a report Decode143 reads: far above what a
-// host of 1024 devices can need, and low enough that it fits in any memory.
+// MaxBytes is how long a report may be that is read: far more than a host of 1024
+// devices needs, and little enough to fit in any memory.
 const MaxBytes = 16 << 20
 
 // maxReportDevices is one more than the highest device index that the codec of
@@ -28,10 +28,10 @@ type wireReport struct {
 }
 
 // Encode143 writes a report as `genv usage execute` of 1.4.3 reads it on
-// stdin: one line, without a newline. The format has no room for start times,
-// grace, SIGKILL, names or ids of findings: 1.4.3 knows of none. Nor has it for
-// a process whose environment or memory is unknown: that is an error (ask
-// Process.Expressible first), never an item that is left out in silence.
+// stdin: one line, without a newline. The format has no start times, grace,
+// SIGKILL, names or ids of findings. It can't express an unknown environment or
+// memory of a process either: that is an error (check Process.Expressible first),
+// so that no item is left out silently.
 func Encode143(r enforce.Report) ([]byte, error) {
 	terminate, err := encodeTerminations(r.Terminate)
 	if err != nil {
@@ -55,7 +55,7 @@ func encodeTerminations(items []enforce.Termination) (json.RawMessage, error) {
 	for i := range items {
 		p := &items[i].Process
 		if !p.Expressible() {
-			return nil, fmt.Errorf("encode report: process %d has an environment or a memory that is not known, which the 1.4.3 format cannot say", p.PID)
+			return nil, fmt.Errorf("encode report: process %d has an unknown environment or memory, which the 1.4.3 format cannot express", p.PID)
 		}
 		processes = append(processes, *p)
 	}
@@ -84,35 +84,39 @@ func encodeDetachments(items []enforce.Detachment) (map[string]json.RawMessage, 
 // then nothing of the report may be carried out. The order of the items is the
 // Report's own, whatever order they were written in.
 func Decode143(data []byte) (enforce.Report, error) {
-	if len(data) > MaxBytes {
-		return enforce.Report{}, fmt.Errorf("%w: a report of %d bytes is longer than the %d that are read", snapshot.ErrInvalid, len(data), MaxBytes)
+	if err := checkSize(data); err != nil {
+		return enforce.Report{}, err
 	}
 	var fields wireReport
 	if err := snapshot.UnmarshalExact(data, &fields); err != nil {
 		return enforce.Report{}, err
 	}
-	var r enforce.Report
-	var err error
-	if r.Terminate, err = decodeTerminations(fields.Terminate); err != nil {
+	processes, err := snapshot.DecodeProcesses(fields.Terminate)
+	if err != nil {
 		return enforce.Report{}, fmt.Errorf("terminate: %w", err)
 	}
-	if r.Detach, err = decodeDetachments(fields.Detach); err != nil {
+	detach, err := decodeDetachments(fields.Detach)
+	if err != nil {
 		return enforce.Report{}, fmt.Errorf("detach: %w", err)
 	}
-	return r, nil
+	return enforce.Report{Terminate: terminationsOf(processes), Detach: detach}, nil
 }
 
-func decodeTerminations(data []byte) ([]enforce.Termination, error) {
-	processes, err := snapshot.DecodeProcesses(data)
-	if err != nil {
-		return nil, err
+func checkSize(data []byte) error {
+	if len(data) > MaxBytes {
+		return fmt.Errorf("%w: a report of %d bytes is longer than the %d that are read", snapshot.ErrInvalid, len(data), MaxBytes)
 	}
+	return nil
+}
+
+// terminationsOf are the items of these processes, sorted by PID.
+func terminationsOf(processes []snapshot.Process) []enforce.Termination {
 	var items []enforce.Termination
 	for i := range processes {
 		items = append(items, enforce.Termination{Process: processes[i]})
 	}
 	slices.SortFunc(items, func(a, b enforce.Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
-	return items, nil
+	return items
 }
 
 func decodeDetachments(devices map[string]json.RawMessage) ([]enforce.Detachment, error) {
@@ -120,7 +124,7 @@ func decodeDetachments(devices map[string]json.RawMessage) ([]enforce.Detachment
 	for key, raw := range devices {
 		index, err := strconv.ParseUint(key, 10, 16)
 		if err != nil || index >= maxReportDevices || strconv.FormatUint(index, 10) != key {
-			return nil, fmt.Errorf("%w: %q is no device index", snapshot.ErrInvalid, key)
+			return nil, fmt.Errorf("%w: %q is not a device index", snapshot.ErrInvalid, key)
 		}
 		envs, err := snapshot.DecodeEnvironments(raw)
 		if err != nil {

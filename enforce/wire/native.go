@@ -1,17 +1,15 @@
 package wire
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // nativeReport is a report in the format of our own hosts and controllers. It
-// carries start times, and processes whose memory nobody knows.
+// carries start times, and processes with unknown memory.
 type nativeReport struct {
 	Terminate json.RawMessage            `json:"terminate"`
 	Outside   []snapshot.PID             `json:"outside"` // of Terminate; null if an older controller wrote it
@@ -38,13 +36,11 @@ func EncodeNative(r enforce.Report) ([]byte, error) {
 	return json.Marshal(nativeReport{Terminate: terminate, Outside: outside, Detach: detach})
 }
 
-// DecodeNative reads what EncodeNative wrote. Every field is
-// checked; an error wraps snapshot.ErrInvalid, and then nothing of the report
-// may be carried out.
+// DecodeNative reads what EncodeNative wrote.
 func DecodeNative(data []byte) (enforce.Report, error) {
 	var n nativeReport
-	if len(data) > MaxBytes {
-		return enforce.Report{}, fmt.Errorf("%w: a report of %d bytes", snapshot.ErrInvalid, len(data))
+	if err := checkSize(data); err != nil {
+		return enforce.Report{}, err
 	}
 	if err := json.Unmarshal(data, &n); err != nil {
 		return enforce.Report{}, fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
@@ -53,23 +49,21 @@ func DecodeNative(data []byte) (enforce.Report, error) {
 	if err != nil {
 		return enforce.Report{}, fmt.Errorf("terminate: %w", err)
 	}
-	var r enforce.Report
+	r := enforce.Report{Terminate: terminationsOf(processes)}
 	outside := make(map[snapshot.PID]bool, len(n.Outside))
 	for _, pid := range n.Outside {
 		outside[pid] = true
 	}
-	for i := range processes {
-		if processes[i].EnvUnknown && !processes[i].EnvOverwritten {
-			return enforce.Report{}, fmt.Errorf("%w: process %d was judged without its environment", snapshot.ErrInvalid, processes[i].PID)
+	for i := range r.Terminate {
+		p := &r.Terminate[i].Process
+		if p.EnvUnknown && !p.EnvOverwritten {
+			return enforce.Report{}, fmt.Errorf("%w: process %d was judged without its environment", snapshot.ErrInvalid, p.PID)
 		}
-		t := enforce.Termination{Process: processes[i]}
 		if n.Outside != nil {
-			is := outside[t.Process.PID]
-			t.InNoEnvironment = &is
+			is := outside[p.PID]
+			r.Terminate[i].InNoEnvironment = &is
 		}
-		r.Terminate = append(r.Terminate, t)
 	}
-	slices.SortFunc(r.Terminate, func(a, b enforce.Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
 	r.Detach, err = decodeDetachments(n.Detach)
 	return r, err
 }
