@@ -16,8 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// serveFleet is a process with many hosts in it, until in ends. It says a line
-// when they listen.
+// serveFleet runs many hosts in this process until in ends. It prints a line when
+// they listen.
 func serveFleet(dir string, many int, in io.Reader, out io.Writer) error {
 	var servers []*inprocess.Server
 	for i, name := range numbered("sim", many) {

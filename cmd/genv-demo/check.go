@@ -13,7 +13,7 @@ import (
 // the ends of all processes that genv has ended.
 const endingDelay = 3 * time.Second
 
-// differences lists what is not as the scene says: before enforcement every
+// differences lists what differs from the scene: before enforcement every
 // process runs and every device is attached; after it, those without a violation.
 func (s *stage) differences(ctx context.Context, enforced bool) (list []string) {
 	ctx, cancel := context.WithTimeout(ctx, endingDelay)

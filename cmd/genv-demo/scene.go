@@ -47,7 +47,7 @@ type jobSpec struct {
 	program   string
 	device    snapshot.DeviceIndex
 	miB       int64
-	violation string // why it is ended; empty for a process that must go on
+	violation string // why it is ended; empty for a process that must keep running
 	slow      bool   // takes a second to end
 }
 

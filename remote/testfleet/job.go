@@ -18,16 +18,15 @@ type Job struct {
 	// Env is its environment beyond USER, HOME and PATH, as NAME=value; see
 	// Env.Var for one that puts it in an environment of genv.
 	Env []string
-	// Bare leaves it without any environment, like a process that has hidden its
-	// own.
+	// Bare starts it with an empty environ, like a process that hides its own.
 	Bare bool
 	// Uses are the devices that it seems to use; none for a process that
 	// nvidia-smi does not show.
 	Uses []Use
 	// IgnoreTerm makes it ignore SIGTERM.
 	IgnoreTerm bool
-	// Command is what it runs until it is ended; nil for sleep. It prints a line
-	// when it is ready, if Speaks.
+	// Command is what it runs until it is ended; nil for sleep. If Speaks, it
+	// prints a line when it is ready.
 	Command []string
 	Speaks  bool
 	// Name is what ps and nvidia-smi show; empty for the program.
@@ -42,8 +41,8 @@ type Use struct {
 	MiB    int64 // negative if the driver does not report it
 }
 
-// The programs of jobs: they wait to be ended. A signal that is ignored stays so
-// through exec; the line on stdout says that it is.
+// The programs of jobs wait to be ended. An ignored signal stays ignored after
+// exec; the line on stdout means that SIGTERM is ignored now.
 const (
 	lifetime   = "1000000" // seconds
 	ignoreTerm = `trap "" TERM; echo; exec sleep ` + lifetime

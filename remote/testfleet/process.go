@@ -12,8 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Process is a job that was started. It is a child of this process, which reaps
-// it as soon as it ends.
+// Process is a job that was started: a child of this process, which reaps it as
+// soon as it ends.
 type Process struct {
 	PID  snapshot.PID
 	User string
@@ -80,8 +80,8 @@ func (p *Process) EndedBy() syscall.Signal {
 // Kill ends the process with SIGKILL, if it still runs, and waits for the end.
 func (p *Process) Kill() { _ = p.end() } // it has ended already
 
-// end signals through the pidfd that os.Process holds: never another process
-// that got the number later.
+// end signals through the pidfd of os.Process, so never a process that got the
+// same PID later.
 func (p *Process) end() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("end job %d: %w", p.PID, err)

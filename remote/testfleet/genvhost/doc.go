@@ -10,6 +10,6 @@
 //	host.Change(func(s *snapshot.Snapshot) { s.Processes = append(s.Processes, p) })
 //	host.Actions() // what it was asked to do
 //
-// There are no processes behind it: one that a report names is removed from the
-// snapshot, if it is the one that was judged. For real processes see inprocess.Exec.
+// It has no real processes: one that a report names is removed from the snapshot,
+// if it is the one that was judged. For real processes see inprocess.Exec.
 package genvhost

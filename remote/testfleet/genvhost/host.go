@@ -36,7 +36,7 @@ func New(state *snapshot.Snapshot) *Host {
 	return &Host{state: state, behavior: func(string) Behavior { return Behavior{} }}
 }
 
-// Old makes it a host with genv 1.4.3, which knows no `usage serve`.
+// Old makes it a host with genv 1.4.3, which has no `usage serve`.
 func (h *Host) Old() *Host {
 	h.old = true
 	return h
@@ -49,7 +49,7 @@ func (h *Host) Serial() *Host {
 	return h
 }
 
-// Change changes what the host's snapshot says.
+// Change changes the host's snapshot.
 func (h *Host) Change(change func(*snapshot.Snapshot)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,7 +155,7 @@ func (h *Host) snapshot() ([]byte, error) {
 	return h.encoded, nil
 }
 
-// carryOut does on the snapshot what a report says.
+// carryOut carries out a report on the snapshot.
 func (h *Host) carryOut(report enforce.Report) (lines []string, outcomes []enforce.Outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,15 +19,15 @@ import (
 // group and the session's streams.
 //
 // Only `genv …` and `nvidia-smi …` are known, written as plain or quoted words
-// (see Words). A leading `sudo` or `sudo -n` is taken off: the fleet's users are
-// all the caller, and nothing here gains rights. All else is "not found", 127.
+// (see Words). A leading `sudo` or `sudo -n` is removed: all users are the caller.
+// Everything else is "not found", 127.
 //
 // When the session or the connection ends, the command's stdin ends, as under
 // sshd, and Grace later its whole process group is killed.
 type Exec struct {
 	Genv    string // the path of the program
 	Machine *testfleet.Machine
-	// Grace is how long a command may go on after its client has gone.
+	// Grace is how long a command may run after its client has gone.
 	Grace time.Duration
 	// Environ is added to the machine's environment variables.
 	Environ []string

@@ -30,9 +30,9 @@ type Fleet struct {
 	work   sync.WaitGroup // every goroutine of the fleet
 }
 
-// Start lets all servers listen on one TCP port, or with port 0 on one that is
-// free on all addresses, and writes the files that a client needs into dir. Who
-// can read dir can run the handlers' commands. It starts all servers or none.
+// Start lets all servers listen on one TCP port (0: one that is free on all
+// addresses), and writes the files that a client needs into dir. Users who can read
+// dir can run the handlers' commands. It starts all servers or none.
 func Start(dir string, port int, servers ...*Server) (*Fleet, error) {
 	f := &Fleet{Client: testfleet.Client{Dir: dir, Port: port}, byName: map[string]*Server{}}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -52,7 +52,7 @@ func (f *Fleet) start(servers []*Server) (err error) {
 	if len(f.servers) == 0 {
 		return errors.New("a fleet needs at least one host")
 	}
-	if f.key, err = testfleet.WriteKey(f.ClientKey()); err != nil { // before anybody can log in
+	if f.key, err = testfleet.WriteKey(f.ClientKey()); err != nil { // before the hosts listen
 		return err
 	}
 	if f.wrongKey, err = newKey(); err != nil {

@@ -20,8 +20,7 @@ type gate struct {
 
 func newGate(conn net.Conn) *gate { return &gate{Conn: conn, closed: make(chan struct{})} }
 
-// deafen makes the host answer nothing that arrives from now on; what it is
-// sending still goes out.
+// deafen makes the host ignore what arrives from now on; it still sends.
 func (g *gate) deafen() { g.deaf.Store(true) }
 
 func (g *gate) freeze() {
@@ -47,8 +46,8 @@ func (g *gate) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// release ends a Write that waits: once the client has gone it would keep the
-// connection, and all that belongs to it, until the fleet ends.
+// release ends a Write that waits: when the client has gone, it would keep the
+// connection open until the fleet ends.
 func (g *gate) release() { g.closing.Do(func() { close(g.closed) }) }
 
 func (g *gate) Write(p []byte) (int, error) {

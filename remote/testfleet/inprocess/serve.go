@@ -43,7 +43,7 @@ func (s *Server) serve(raw net.Conn) {
 	}
 	server, channels, requests, err := ssh.NewServerConn(c.net, c.config())
 	if err != nil {
-		return // the client hears of it in its own handshake
+		return // the client gets an error in its own handshake
 	}
 	c.user = server.User()
 	s.count(func(n *Counts) { n.Logins++ })
@@ -64,7 +64,7 @@ func (c *connection) config() *ssh.ServerConfig {
 			if c.faults.noAuth || !bytes.Equal(key.Marshal(), c.server.fleet.key.Marshal()) {
 				return nil, errors.New("not the fleet's client key")
 			}
-			return nil, nil // x/crypto's way to say "no restrictions"
+			return nil, nil // no restrictions
 		},
 	}
 	key := c.server.key

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Server is the SSH server of one simulated host. Set the first three fields,
-// and hand it to Start.
+// Server is the SSH server of one simulated host. Set the exported fields, and
+// pass it to Start.
 type Server struct {
 	Name    string // the host's name in ssh_config
 	Address string // that it listens on: 127.x.y.z, or ::1
@@ -50,8 +50,8 @@ func (s *Server) count(add func(*Counts)) {
 }
 
 // Inject makes the host fail in the given ways, in place of those before; with
-// none it is healthy again. Connections and commands that are under way go on
-// as they began. The error is one of listening again after Down.
+// none it is healthy again. Open connections and running commands keep the faults
+// with which they began. The error is one of listening again after Down.
 func (s *Server) Inject(faults ...Fault) error {
 	f := healthy()
 	for _, fault := range faults {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// session serves one channel: it runs the first "exec" and refuses all else,
-// for the fleet has no terminals, no subsystems and no login shells.
+// session serves one channel: it runs the first "exec" and refuses everything
+// else, since the fleet has no terminals, subsystems or login shells.
 func (c *connection) session(offer ssh.NewChannel) {
 	channel, requests, err := offer.Accept()
 	if err != nil {
@@ -26,7 +26,7 @@ func (c *connection) session(offer ssh.NewChannel) {
 		var exec struct{ Line string }
 		ok := !begun && request.Type == "exec" && ssh.Unmarshal(request.Payload, &exec) == nil
 		if request.WantReply {
-			_ = request.Reply(ok, nil) // a client that has gone needs none
+			_ = request.Reply(ok, nil) // the client may have gone
 		}
 		if ok {
 			begun = true
@@ -36,7 +36,7 @@ func (c *connection) session(offer ssh.NewChannel) {
 	}
 }
 
-// run answers a command with what the host's faults make of it.
+// run answers a command, with the host's faults.
 func (c *connection) run(ctx context.Context, channel ssh.Channel, line string) {
 	defer func() { _ = channel.Close() }() // io.EOF when the client was first
 	if !pause(ctx, c.faults.delay) {

@@ -16,14 +16,11 @@
 //		// ssh -F fleet.SSHConfig() gpu-01 sudo -n genv usage snapshot
 //	}
 //
-// Each address is a host, with its own state folder (GENV_TMPDIR) and its own
-// simulated GPUs (GENV_SIM_GPUS), which sshd hands to each session by its local
-// address. Users, sudoers and programs are the fleet's own: sshd runs in a
-// mount namespace in which they cover the machine's. So nothing on the machine
-// is changed, and all is gone after Close. Processes are not hidden: tests see
-// what hosts see.
+// Each address is a host with its own state folder (GENV_TMPDIR) and its own
+// simulated GPUs (GENV_SIM_GPUS), which sshd sets by the local address of a session.
+// Users, sudoers and programs are the fleet's own: sshd runs in a mount namespace in
+// which they cover the machine's, so nothing on the machine is changed. Processes are
+// not hidden from tests.
 //
-// It needs root, sshd and sudo, and says so: see Require. Where these are not
-// at hand, package inprocess has hosts inside the test's own process, which can also
-// misbehave in ways that sshd cannot.
+// It needs root, sshd and sudo: see Require. Without these, use package inprocess.
 package sshd

@@ -61,8 +61,8 @@ func namespaceOf(pid int) (*namespace, error) {
 	return &namespace{file, name}, err
 }
 
-// empty kills all that lives in the namespace, since sshd leaves its sessions
-// behind when it ends, and lets go of it.
+// empty kills all processes in the namespace, since sshd leaves its sessions
+// behind when it ends, and closes it.
 func (n *namespace) empty() error {
 	for { // until it is found empty: processes may be forking
 		pids, err := n.processes()
@@ -70,7 +70,7 @@ func (n *namespace) empty() error {
 			return n.file.Close()
 		}
 		for _, pid := range pids {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // gone is as good
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 		}
 	}
 }

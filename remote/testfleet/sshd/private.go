@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// privateVariable says to the program that Private started again where its
-// files are, and that it is in its own mount namespace.
+// privateVariable is the folder of the files of Private. If it is set, the program
+// was started again and is in its own mount namespace.
 const privateVariable = "GENV_TEST_PRIVATE"
 
 // privateSudoers keeps no variable, whatever the machine's own rules keep.

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Require skips the test, with the reason, where no fleet can run. With CI=true
-// in the environment a skip would hide a hole, so there it fails.
+// Require skips the test, with the reason, where no fleet can run. With CI=true in
+// the environment it fails instead, so that the test isn't missed.
 func Require(t testing.TB) {
 	t.Helper()
 	err := Available()
@@ -34,7 +34,7 @@ func Available() error {
 	}
 	out, err := inNamespace(nil, "true").CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("mount namespaces are not to be had here: %w: %s", err, out)
+		return fmt.Errorf("mount namespaces are not available here: %w: %s", err, out)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ import (
 const maxListen = 16
 
 // sshdConfig is for all hosts of one sshd. UsePAM is off, so that the machine's
-// PAM has no say in who logs in.
+// PAM doesn't affect logins.
 const sshdConfig = `AddressFamily inet
 HostKey %[1]s/host_key
 AuthorizedKeysFile %[1]s/authorized_keys
@@ -116,7 +116,7 @@ type daemon struct {
 }
 
 func (d *daemon) stop() error {
-	_ = d.cmd.Process.Kill() // ended is as good
+	_ = d.cmd.Process.Kill() // it may have ended
 	<-d.ended
 	if d.namespace == nil {
 		return nil
@@ -125,7 +125,7 @@ func (d *daemon) stop() error {
 }
 
 // CutConnections kills the sshd of every connection, as a crash would: clients
-// see the connection end, and what they had started goes on.
+// see the connection end, and the commands that they started keep running.
 func (f *Fleet) CutConnections() error {
 	for _, d := range f.daemons {
 		pids, err := d.namespace.processes()
@@ -134,14 +134,14 @@ func (f *Fleet) CutConnections() error {
 		}
 		for _, pid := range pids {
 			if pid != d.cmd.Process.Pid && isSSHD(pid) {
-				_ = syscall.Kill(pid, syscall.SIGKILL) // gone is as good
+				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 			}
 		}
 	}
 	return nil
 }
 
-// isSSHD knows a connection's sshd by its name: sshd, or since 9.8 sshd-session.
+// isSSHD recognizes the sshd of a connection: sshd, or since 9.8 sshd-session.
 func isSSHD(pid int) bool {
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	return err == nil && strings.HasPrefix(string(name), "sshd")
@@ -169,7 +169,7 @@ func (f *Fleet) configFor(hosts []*Host) string {
 
 var versionPattern = regexp.MustCompile(`OpenSSH_(\d+)\.(\d+)`)
 
-// penalises says whether sshd knows PerSourcePenalties, which came with 9.8.
+// penalises says whether sshd has PerSourcePenalties, as since 9.8.
 func penalises() bool {
 	sshd, err := find("sshd")
 	if err != nil {
