@@ -11,10 +11,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // controlled is a running `genv remote enforce`.
@@ -112,30 +113,16 @@ func memoryOf(pid int) (resident, most int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	for line := range strings.Lines(string(status)) {
-		var kiB int64
-		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kiB); n == 1 {
-			resident = kiB << 10
-		}
-		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kiB); n == 1 {
-			most = kiB << 10
-		}
+	for line := range strings.Lines(string(status)) { // an error is that of another line
+		_, _ = fmt.Sscanf(line, "VmRSS: %d kB", &resident)
+		_, _ = fmt.Sscanf(line, "VmHWM: %d kB", &most)
 	}
-	return resident, most, nil
+	return resident << 10, most << 10, nil
 }
 
-// cpuOf is the processor time that a process has taken itself, in the kernel's
-// unit: USER_HZ is 100 on every Linux that Go runs on.
+// cpuOf is the processor time that a process has taken itself.
 func cpuOf(pid int) (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // the first is field 3 of proc(5)
-	user, err := strconv.Atoi(fields[14-3])
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.Atoi(fields[15-3])
-	return time.Duration(user+system) * 10 * time.Millisecond, err
+	var t unix.Timespec
+	err := unix.ClockGettime(int32(^pid<<3|2), &t) // the clock's id, see clock_getcpuclockid(3)
+	return time.Duration(t.Nano()), err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -76,21 +77,18 @@ func (b *bench) manyRows(ctx context.Context) ([]row, error) {
 		return nil, err
 	}
 	defer c.end()
-	before, err := cpuOf(c.cmd.Process.Pid)
+	pid, n := c.cmd.Process.Pid, 8*b.runs
+	before, err := cpuOf(pid)
 	if err != nil {
 		return nil, err
 	}
-	n := 8 * b.runs
 	cycles, err := c.cycles(n)
 	if err != nil {
 		return nil, err
 	}
-	after, err := cpuOf(c.cmd.Process.Pid)
-	if err != nil {
-		return nil, err
-	}
-	resident, most, err := memoryOf(c.cmd.Process.Pid)
-	if err != nil {
+	after, errCPU := cpuOf(pid)
+	resident, most, errMemory := memoryOf(pid)
+	if err := cmp.Or(errCPU, errMemory); err != nil {
 		return nil, err
 	}
 	each := (after - before) / time.Duration((n+1)*b.many)
@@ -109,22 +107,19 @@ func (b *bench) manyRows(ctx context.Context) ([]row, error) {
 
 // startServers starts this program again as a fleet, and returns its ssh_config.
 func (b *bench) startServers(ctx context.Context) (config string, end func(), err error) {
-	dir, err := os.MkdirTemp("", "genv-bench-")
+	self, err := os.Executable()
 	if err != nil {
 		return "", nil, err
 	}
-	self, err := os.Executable()
+	dir, err := os.MkdirTemp("", "genv-bench-")
 	if err != nil {
 		return "", nil, err
 	}
 	cmd := exec.CommandContext(ctx, self, "-serve", dir, "-many", strconv.Itoa(b.many))
 	cmd.Stderr = b.progress
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return "", nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
+	in, errIn := cmd.StdinPipe()
+	out, errOut := cmd.StdoutPipe()
+	if err := cmp.Or(errIn, errOut); err != nil {
 		return "", nil, err
 	}
 	if err := cmd.Start(); err != nil {

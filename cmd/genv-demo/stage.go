@@ -148,8 +148,5 @@ func (s *stage) Close() error {
 			errs = append(errs, m.Close())
 		}
 	}
-	if s.dir != "" {
-		errs = append(errs, os.RemoveAll(s.dir))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...) // "" removes nothing
 }
