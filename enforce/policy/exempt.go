@@ -14,29 +14,32 @@ import (
 // Exemptions are what no rule applies to. Each method also returns the entry that
 // it found.
 type Exemptions struct {
-	users          map[snapshot.Username]Source
-	uids           map[snapshot.UID]Source
-	processes      []named
-	environments   []named
-	environmentIDs []placed[snapshot.EnvID]
-	hosts          []placed[struct{}]
-	devices        []placed[text.HostPattern] // of indices
-	uuids          map[snapshot.GPUUUID]Source
+	users map[snapshot.Username]Source
+	uids  map[snapshot.UID]Source
+	uuids map[snapshot.GPUUUID]Source
+
+	processes, environments, hosts, devices []exemption
 }
 
-// named is a name, in which * is any text, that may be limited to one user.
-type named struct {
-	name  string
+// exemption is an entry of the file. Fields that its list doesn't use are empty.
+type exemption struct {
+	name  string // in which * is any text
 	match *regexp.Regexp
-	user  snapshot.Username // "" for every user
+	user  snapshot.Username
+	host  text.HostPattern
+	index text.HostPattern // of devices
+	eid   snapshot.EnvID
 	from  Source
 }
 
-// placed is something on the hosts of a pattern.
-type placed[T any] struct {
-	host text.HostPattern
-	what T
-	from Source
+// find returns the first entry that matches.
+func find(list []exemption, matches func(*exemption) bool) (Source, bool) {
+	for i := range list {
+		if matches(&list[i]) {
+			return list[i].from, true
+		}
+	}
+	return Source{}, false
 }
 
 // User says whether a user is exempt.
@@ -63,12 +66,7 @@ func (e *Exemptions) UID(uid snapshot.UID) (Source, bool) {
 
 // Host says whether a host is exempt.
 func (e *Exemptions) Host(host snapshot.Hostname) (Source, bool) {
-	for _, h := range e.hosts {
-		if h.host.Matches(string(host)) {
-			return h.from, true
-		}
-	}
-	return Source{}, false
+	return find(e.hosts, func(h *exemption) bool { return h.host.Matches(string(host)) })
 }
 
 // commLength is how much of a process's name the kernel keeps: TASK_COMM_LEN
@@ -78,29 +76,21 @@ const commLength = 15
 // Process says whether a process with this name is exempt; user is its owner, ""
 // if that is not known. Users can give any name to their own processes.
 func (e *Exemptions) Process(name string, user snapshot.Username) (Source, bool) {
-	for _, p := range e.processes {
+	return find(e.processes, func(p *exemption) bool {
 		cut := len(name) == commLength && strings.HasPrefix(p.name, name)
-		if (cut || p.match.MatchString(name)) && (p.user == "" || p.user == user) {
-			return p.from, true
-		}
-	}
-	return Source{}, false
+		return (cut || p.match.MatchString(name)) && (p.user == "" || p.user == user)
+	})
 }
 
 // Environment says whether an environment is exempt, by its id on its host or
 // by its owner and name.
 func (e *Exemptions) Environment(host snapshot.Hostname, eid snapshot.EnvID, user snapshot.Username, name string) (Source, bool) {
-	for _, id := range e.environmentIDs {
-		if id.what == eid && id.host.Matches(string(host)) {
-			return id.from, true
+	return find(e.environments, func(x *exemption) bool {
+		if x.eid != "" {
+			return x.eid == eid && x.host.Matches(string(host))
 		}
-	}
-	for _, n := range e.environments {
-		if n.user == user && n.match.MatchString(name) {
-			return n.from, true
-		}
-	}
-	return Source{}, false
+		return x.user == user && x.match.MatchString(name)
+	})
 }
 
 // Device says whether a device is exempt; uuid is "" if it is not known.
@@ -108,12 +98,8 @@ func (e *Exemptions) Device(host snapshot.Hostname, index snapshot.DeviceIndex, 
 	if from, ok := e.uuids[uuid]; ok {
 		return from, true
 	}
-	for _, d := range e.devices {
-		if d.what.Matches(index.String()) && d.host.Matches(string(host)) {
-			return d.from, true
-		}
-	}
-	return Source{}, false
+	written := index.String()
+	return find(e.devices, func(d *exemption) bool { return d.index.Matches(written) && d.host.Matches(string(host)) })
 }
 
 func (r *reader) readExempt(n *strictyaml.Node) {
@@ -146,7 +132,7 @@ func (e *Exemptions) readUID(n *strictyaml.Node) {
 
 // readProcess reads a name, or a mapping that also names the owner.
 func (e *Exemptions) readProcess(n *strictyaml.Node) {
-	p := named{from: exemptAt(n)}
+	p := exemption{from: exemptAt(n)}
 	if n.IsMap() {
 		n.Map(p.keys())
 		if p.name == "" {
@@ -160,7 +146,7 @@ func (e *Exemptions) readProcess(n *strictyaml.Node) {
 }
 
 // keys are those of a name and its owner.
-func (e *named) keys() strictyaml.Keys {
+func (e *exemption) keys() strictyaml.Keys {
 	return strictyaml.Keys{
 		"name": func(n *strictyaml.Node) { e.name = n.Text() },
 		"user": func(n *strictyaml.Node) { e.user = snapshot.Username(strings.Join(readUser(n), "")) },
@@ -170,26 +156,24 @@ func (e *named) keys() strictyaml.Keys {
 // readEnvironment reads an owner and a name, or an id on a host. A name alone is
 // refused: any user could give it to an environment and would be exempt.
 func (e *Exemptions) readEnvironment(n *strictyaml.Node) {
-	env := named{from: exemptAt(n)}
-	id := placed[snapshot.EnvID]{from: exemptAt(n)}
-	keys := env.keys()
-	keys["eid"] = func(n *strictyaml.Node) { id.what = snapshot.EnvID(n.Scalar()) }
-	keys["host"] = func(n *strictyaml.Node) { id.host = readPattern(n, n.Text()) }
+	x := exemption{from: exemptAt(n)}
+	keys := x.keys()
+	keys["eid"] = func(n *strictyaml.Node) { x.eid = snapshot.EnvID(n.Scalar()) }
+	keys["host"] = func(n *strictyaml.Node) { x.host = readPattern(n, n.Text()) }
 	n.Map(keys)
-	byName, byID := env.name != "" && env.user != "", id.what != "" && id.host.Count() > 0
+	byName := x.name != "" && x.user != "" && x.eid == "" && x.host.Count() == 0
+	byID := x.eid != "" && x.host.Count() > 0 && x.name == "" && x.user == ""
 	switch {
-	case byName && id.what == "" && id.host.Count() == 0:
-		env.match = glob(env.name)
-		e.environments = append(e.environments, env)
-	case byID && env.name == "" && env.user == "":
-		e.environmentIDs = append(e.environmentIDs, id)
+	case byName || byID:
+		x.match = glob(x.name)
+		e.environments = append(e.environments, x)
 	case n.IsMap():
 		n.Failf("an environment is identified by {user: bob, name: train}, or by {host: gpu-01, eid: 4711}; any user may choose a name")
 	}
 }
 
 func (e *Exemptions) readHost(n *strictyaml.Node) {
-	e.hosts = append(e.hosts, placed[struct{}]{host: readPattern(n, n.Text()), from: exemptAt(n)})
+	e.hosts = append(e.hosts, exemption{host: readPattern(n, n.Text()), from: exemptAt(n)})
 }
 
 // readUnprotected reads names of daemons that are protected by default. Any other
@@ -221,7 +205,7 @@ func (e *Exemptions) readDevice(n *strictyaml.Node) {
 			return
 		}
 	}
-	e.devices = append(e.devices, placed[text.HostPattern]{host: readPattern(n, written[:colon]), what: index, from: exemptAt(n)})
+	e.devices = append(e.devices, exemption{host: readPattern(n, written[:colon]), index: index, from: exemptAt(n)})
 }
 
 // readPattern parses a host pattern that is the whole written of n or a part of it.
