@@ -42,11 +42,11 @@ func playRole() (code int, ok bool) {
 	case hostGenv:
 		return runHostGenv(), true
 	}
-	ending := os.Getenv(jobVariable)
-	if ending == "" {
+	delay, err := time.ParseDuration(os.Getenv(jobVariable))
+	if err != nil {
 		return 0, false
 	}
-	return work(ending), true
+	return work(delay), true
 }
 
 // hostGenv is the name of genv on the simulated hosts.
@@ -66,27 +66,23 @@ func runHostGenv() int {
 	return command.ExitCode(err)
 }
 
-// jobVariable in the environment makes this program a job. Its value says how
-// long the job takes to end after SIGTERM.
+// jobVariable in the environment makes this program a job. Its value is how long
+// the job takes to end after SIGTERM.
 const jobVariable = "GENV_DEMO_JOB"
 
 const (
-	endsAtOnce  = "at once"
-	endsSlowly  = "slowly" // it writes a checkpoint, for example
-	checkpoint  = time.Second
 	terminated  = 128 + 15
 	jobLifetime = 10 * time.Minute // far longer than the demo
 )
 
-// work does nothing until SIGTERM.
-func work(ending string) int {
+// work waits for SIGTERM, and then for a delay, as a job does that writes a
+// checkpoint.
+func work(delay time.Duration) int {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM)
 	select {
 	case <-asked:
-		if ending == endsSlowly {
-			time.Sleep(checkpoint)
-		}
+		time.Sleep(delay)
 		return terminated
 	case <-time.After(jobLifetime):
 		return 0

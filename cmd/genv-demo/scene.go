@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -47,8 +49,8 @@ type jobSpec struct {
 	program   string
 	device    snapshot.DeviceIndex
 	miB       int64
-	violation string // why it is ended; empty for a process that must keep running
-	slow      bool   // takes a second to end
+	violation string        // why it is ended; empty for a process that must keep running
+	ending    time.Duration // from SIGTERM to the end
 }
 
 var envSpecs = []envSpec{
@@ -77,5 +79,5 @@ var jobSpecs = []jobSpec{
 	{host: "gpu-03", user: "dave", program: "serve.py", device: 2, miB: 40000},
 	{host: "gpu-04", user: "dave", program: "tune.py", device: 3, miB: 30000},
 	{host: "gpu-04", user: "erin", program: "sweep.py", device: 0, miB: 12000},
-	{host: "gpu-04", user: "erin", program: "sweep.py", device: 2, miB: 12000, violation: "on a device beyond erin's 2", slow: true},
+	{host: "gpu-04", user: "erin", program: "sweep.py", device: 2, miB: 12000, violation: "on a device beyond erin's 2", ending: time.Second},
 }

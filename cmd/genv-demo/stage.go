@@ -81,10 +81,7 @@ func (s *stage) activate(spec envSpec, now time.Time) error {
 }
 
 func (s *stage) startJob(spec jobSpec) error {
-	variables := []string{jobVariable + "=" + endsAtOnce}
-	if spec.slow {
-		variables = []string{jobVariable + "=" + endsSlowly}
-	}
+	variables := []string{jobVariable + "=" + spec.ending.String()}
 	if env := s.envs[envKey{spec.host, spec.user}]; env != nil {
 		variables = append(variables, env.Var())
 	}
