@@ -35,7 +35,7 @@ func (c Commands) run(ctx context.Context, host remote.Host, command remote.Comm
 func (c Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	s, warnings, err := usageSnapshot(ctx, c, host, snapshot.DecodeSnapshot)
 	if err == nil {
-		s.Warnings = warnings
+		s.Warnings = bounded(warnings, maxWarnings)
 	}
 	return s, err
 }
@@ -61,7 +61,11 @@ func (c Commands) Execute(ctx context.Context, host remote.Host, report enforce.
 	command := host.Genv("usage", "execute")
 	command.Stdin = stdin
 	out, err := c.run(ctx, host, command)
-	return Execution{Lines: lines(out.Stdout), Warnings: lines(out.Stderr)}, err
+	items := len(report.Detach) + len(report.Terminate)
+	return Execution{
+		Lines:    bounded(lines(out.Stdout), 2*items+maxBanner),
+		Warnings: bounded(lines(out.Stderr), 2*items+maxWarnings),
+	}, err
 }
 
 // Notify returns ErrCannotNotify: genv 1.4.3 has no such command.
@@ -92,6 +96,9 @@ func usageSnapshot[T any](ctx context.Context, c Commands, host remote.Host, par
 	}
 	return value, lines(out.Stderr), err
 }
+
+// maxBanner is how many lines a login may print before those of genv.
+const maxBanner = 1024
 
 func lines(text []byte) []string {
 	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' || r == '\r' })

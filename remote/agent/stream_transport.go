@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -88,12 +89,16 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, report enf
 	}
 	answer.Lines = bounded(answer.Lines, 2*len(answer.Outcomes))
 	answer.Warnings = bounded(answer.Warnings, 2*len(answer.Outcomes)+maxWarnings)
+	for i, o := range answer.Outcomes {
+		answer.Outcomes[i].Reason = shortened(o.Reason, maxReason)
+	}
 	return answer, err
 }
 
 // What is kept of what a host says for people: it is shown to the administrator.
 const (
 	maxLine     = 4096 // bytes
+	maxReason   = 1024 // bytes
 	maxWarnings = 64   // in addition to two for each item
 )
 
@@ -101,9 +106,17 @@ const (
 func bounded(lines []string, limit int) []string {
 	kept := lines[:min(len(lines), limit)]
 	for i, line := range kept {
-		kept[i] = text.Cut(line, maxLine)
+		kept[i] = shortened(line, maxLine)
 	}
 	return kept
+}
+
+// shortened is the beginning of what a host says, in memory of its own.
+func shortened(said string, limit int) string {
+	if len(said) <= limit {
+		return said
+	}
+	return strings.Clone(text.Cut(said, limit))
 }
 
 // paired checks that there is one outcome for each item, in the order of the

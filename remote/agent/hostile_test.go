@@ -1,0 +1,149 @@
+package agent_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// timeout is that of the pools below.
+const timeout = 10 * time.Second
+
+// scripted is a Network of hosts that are asked over pipes, in the time of a test
+// bubble. Fields that are nil do no harm.
+type scripted struct {
+	capabilities []string // nil for all
+	execute      func(context.Context) (agent.Execution, error)
+	notify       func()
+	unread       string                                                    // a request that is never taken from stdin
+	command      func(context.Context, remote.Host) (remote.Output, error) // genv 1.4.3: what execute does
+	fanout       int
+}
+
+func (n *scripted) pool() *agent.Pool {
+	return &agent.Pool{Start: n.start, Network: n, Timeout: timeout, Fanout: n.fanout, Log: zerolog.Nop()}
+}
+
+func (n *scripted) start(_ context.Context, _ remote.Host, c remote.Command) (agent.Session, error) {
+	if n.command != nil {
+		return nil, &remote.Error{Class: remote.CommandFailed, Err: errors.New("exit status 2"), Stderr: "invalid choice: 'serve'"}
+	}
+	greeting := agent.NewGreeting("v")
+	if n.capabilities != nil {
+		greeting.Capabilities = n.capabilities
+	}
+	requests, out := io.Pipe()
+	in, answers := io.Pipe()
+	server := agent.Server{Token: c.Args[len(c.Args)-1], Greeting: greeting, Handler: &agent.Answers{Backend: n}, Idle: 24 * time.Hour}
+	s := &scriptedSession{Reader: in, out: out, unread: n.unread, ended: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.close = func() { cancel(); _, _, _, _ = out.Close(), in.Close(), requests.Close(), answers.Close() }
+	go func() {
+		defer close(s.ended)
+		_ = server.Serve(ctx, requests, answers)
+		s.close()
+	}()
+	return s, nil
+}
+
+func (n *scripted) Run(ctx context.Context, h remote.Host, c remote.Command) (remote.Output, error) {
+	if c.Args[len(c.Args)-1] == "execute" {
+		return n.command(ctx, h)
+	}
+	document, err := snapshot.EncodeSnapshot(&snapshot.Snapshot{Environments: []snapshot.Environment{}, Devices: []snapshot.Device{}})
+	return remote.Output{Stdout: document, Stderr: flood}, err
+}
+func (*scripted) Peer(remote.Host) (remote.Peer, bool)     { return remote.Peer{}, false }
+func (*scripted) Probe(context.Context, remote.Host) error { return nil }
+func (*scripted) Disconnect(remote.Host)                   {}
+
+func (*scripted) Snapshot(context.Context) ([]byte, error) { return empty, nil }
+
+func (n *scripted) Execute(ctx context.Context, _ enforce.Report) (agent.Execution, error) {
+	return n.execute(ctx)
+}
+
+func (n *scripted) Notify(m []agent.Message) ([]int, error) {
+	if n.notify != nil {
+		n.notify()
+	}
+	return make([]int, len(m)), nil
+}
+
+type scriptedSession struct {
+	io.Reader
+	out    io.Writer
+	unread string
+	close  func()
+	ended  chan struct{}
+}
+
+func (s *scriptedSession) Write(p []byte) (int, error) {
+	if s.unread != "" && bytes.Contains(p, []byte(s.unread)) {
+		<-s.ended
+		return 0, io.ErrClosedPipe
+	}
+	return s.out.Write(p)
+}
+func (s *scriptedSession) Close() { s.close() }
+func (s *scriptedSession) Wait() error {
+	<-s.ended
+	return remote.Errorf(remote.OutcomeUnknown, "cut off")
+}
+
+// flood is what a host writes to stderr.
+var flood = []byte(strings.Repeat(strings.Repeat("ä", 1<<12)+"\n", 200))
+
+var oneProcess = enforce.Report{Grace: time.Hour, Kill: true, Terminate: []enforce.Termination{{Process: snapshot.Process{
+	PID: 7, Start: 1, Usage: []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(1)}},
+}}}}
+
+func terminated(reason string) (agent.Execution, error) {
+	return agent.Execution{Outcomes: []enforce.Outcome{{PID: 7, Status: enforce.StatusTerminated, Reason: reason}}}, nil
+}
+
+// TestWhatHostsSayIsBounded: it is shown to the administrator.
+func TestWhatHostsSayIsBounded(t *testing.T) {
+	long := strings.Repeat("a", 1023) + strings.Repeat("ä", 1<<20)
+	for name, n := range map[string]*scripted{
+		"stream": {execute: func(context.Context) (agent.Execution, error) { return terminated(long) }},
+		"commands": {command: func(context.Context, remote.Host) (remote.Output, error) {
+			return remote.Output{Stdout: bytes.Repeat([]byte("x\n"), 1<<16), Stderr: flood}, nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pool, host := n.pool(), remote.Host{Name: "a"}
+				defer pool.Close()
+				s, err := pool.Snapshot(t.Context(), host)
+				require.NoError(t, err)
+				done, err := pool.Execute(t.Context(), host, oneProcess)
+				require.NoError(t, err)
+				require.LessOrEqual(t, len(s.Warnings), 64)
+				require.LessOrEqual(t, len(done.Warnings), 66)
+				require.LessOrEqual(t, len(done.Lines), 2048)
+				for _, w := range append(s.Warnings, done.Warnings...) {
+					require.LessOrEqual(t, len(w), 4096)
+				}
+				for _, o := range done.Outcomes {
+					require.Equal(t, long[:1023], o.Reason)
+					require.True(t, utf8.ValidString(o.Reason))
+				}
+			})
+		})
+	}
+}
