@@ -13,7 +13,7 @@ type attempt struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	timer  *time.Timer   // until it begins; nil if it begins at once
-	state  State         // StateBackingOff or StateDialing; empty while it probes
+	state  State         // StateBackingOff, StateDialing or StateGreeting; empty while it probes
 	done   chan struct{} // closed when it is over
 	until  time.Time     // the deadline of the attempt, and of the first request after it
 }
@@ -119,8 +119,8 @@ func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err 
 // is also asked for a snapshot, which is dropped: one that greets and then hangs,
 // over a sick GPU for example, does not come back into the cycles.
 func (c *Conn) login(a *attempt) (transport, error) {
+	c.enter(a, StateDialing)
 	c.mu.Lock()
-	a.state = StateDialing
 	retry, failing := c.failure != nil, c.failing
 	c.mu.Unlock()
 	if failing { // a quarter of the places, so that such hosts don't delay the others
@@ -136,7 +136,7 @@ func (c *Conn) login(a *attempt) (transport, error) {
 	a.until = time.Now().Add(c.pool.Timeout)
 	ctx, cancel := context.WithDeadline(a.ctx, a.until)
 	defer cancel()
-	t, err := c.dial(ctx)
+	t, err := c.dial(ctx, a)
 	if remote.ClassOf(err) == remote.InvalidOutput {
 		c.pool.Network.Disconnect(c.host) // whatever is wrong may be so on this connection alone
 	}
@@ -148,6 +148,13 @@ func (c *Conn) login(a *attempt) (transport, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// enter changes the state of an attempt.
+func (c *Conn) enter(a *attempt, s State) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a.state = s
 }
 
 // adopt makes t the transport; c.mu is held.

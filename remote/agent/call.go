@@ -19,6 +19,8 @@ func call[T any](ctx context.Context, c *Conn, t transport, limit time.Duration,
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	c.calls.Add(1)
+	defer c.calls.Add(-1)
 	if value, err = do(limited); err != nil && broken(limited, t, err) {
 		c.lose(t, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -17,8 +18,10 @@ type State string
 // The states.
 const (
 	StateIdle       State = "idle"        // never asked for anything, or closed
-	StateDialing    State = "dialing"     // waiting for its turn, logging in, or starting genv
-	StateReady      State = "ready"       // connected
+	StateDialing    State = "dialing"     // waiting for its turn, or logging in
+	StateGreeting   State = "greeting"    // genv was started, and has not greeted yet
+	StateReady      State = "ready"       // connected, and no call is under way
+	StateAsking     State = "asking"      // connected, and calls are under way
 	StateLost       State = "lost"        // not connected; it is tried when it is asked next
 	StateBackingOff State = "backing-off" // not connected; it is tried again soon
 )
@@ -30,7 +33,7 @@ type Conn struct {
 	host remote.Host
 
 	mu        sync.Mutex
-	transport transport // nil unless StateReady
+	transport transport // nil unless StateReady or StateAsking
 	since     time.Time // the transport was made
 	asked     bool      // the transport answered a Snapshot
 	attempt   *attempt  // to connect, under way or due later; nil for none
@@ -39,6 +42,8 @@ type Conn struct {
 	wanted    time.Time // a snapshot was asked for
 	closed    bool      // the Conn was removed from its Pool
 	backoff   backoff
+
+	calls atomic.Int32 // under way
 }
 
 // A host that hung up in an orderly way (its genv was idle, or replaced) is
@@ -48,6 +53,8 @@ const reconnectWait = time.Second
 // state follows from the other fields; c.mu is held.
 func (c *Conn) state() State {
 	switch {
+	case c.transport != nil && c.calls.Load() > 0:
+		return StateAsking
 	case c.transport != nil:
 		return StateReady
 	case c.attempt != nil && c.attempt.state != "":

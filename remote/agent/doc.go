@@ -9,7 +9,7 @@
 //	err := s.Serve(ctx, stdin, stdout)
 //
 // On the controller a Pool has a Conn for each host, in one of the states idle,
-// dialing, ready, lost and backing off:
+// dialing, greeting, ready, asking, lost and backing off:
 //
 //	pool := &agent.Pool{Start: agent.StartWith(client.Start), Network: client, Timeout: 10 * time.Second}
 //	snapshot, err := pool.Snapshot(ctx, host)

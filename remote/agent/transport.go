@@ -59,9 +59,9 @@ func StartWith[S Session](start func(context.Context, remote.Host, remote.Comman
 }
 
 // dial finds out how the host can be asked.
-func (c *Conn) dial(ctx context.Context) (transport, error) {
+func (c *Conn) dial(ctx context.Context, a *attempt) (transport, error) {
 	p := c.pool
-	stream, err := c.openStream(ctx)
+	stream, err := c.openStream(ctx, a)
 	err = remote.Diagnose(ctx, p.Network, c.host, err)
 	var t transport
 	switch class := remote.ClassOf(err); {
@@ -96,7 +96,7 @@ func hasNoServe(err error) bool {
 }
 
 // openStream starts `genv usage serve` and reads its greeting.
-func (c *Conn) openStream(ctx context.Context) (*streamTransport, error) {
+func (c *Conn) openStream(ctx context.Context, a *attempt) (*streamTransport, error) {
 	token := rand.Text()
 	session, err := untilNotBusy(ctx, func() (Session, error) {
 		return c.pool.Start(ctx, c.host, c.host.Genv("usage", "serve", "--token", token))
@@ -104,6 +104,7 @@ func (c *Conn) openStream(ctx context.Context) (*streamTransport, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.enter(a, StateGreeting)
 	t := &streamTransport{session: session, pool: c.pool}
 	t.stream, err = OpenStream(ctx, session, session, token)
 	if err == nil {
