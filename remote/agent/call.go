@@ -9,14 +9,8 @@ import (
 )
 
 // call makes a call on a transport within a time, and loses the transport if the
-// call shows that it is broken. Commands wait for their turn first.
+// call shows that it is broken.
 func call[T any](ctx context.Context, c *Conn, t transport, limit time.Duration, do func(context.Context) (T, error)) (value T, err error) {
-	if t.via() != ViaStream {
-		if err := c.pool.logins.acquire(ctx); err != nil {
-			return value, notBegun(err)
-		}
-		defer c.pool.logins.release()
-	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	c.calls.Add(1)

@@ -153,6 +153,11 @@ func (c *Conn) await(ctx context.Context, a *attempt) error {
 
 // ask asks for a snapshot on a transport.
 func (c *Conn) ask(ctx context.Context, t transport, limit time.Duration) (taken *snapshot.Snapshot, err error) {
+	leave, err := c.pool.enter(ctx, c.pool.logins, t)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	taken, err = call(ctx, c, t, limit, func(ctx context.Context) (*snapshot.Snapshot, error) { return t.Snapshot(ctx, c.host) })
 	if err == nil {
 		c.mu.Lock()
@@ -172,7 +177,12 @@ func (c *Conn) execute(ctx context.Context, report enforce.Report) (Execution, e
 	if t == nil || !asked {
 		return Execution{}, remote.Errorf(remote.Unreachable, "%s was lost before the report was sent", c.host.Name)
 	}
-	return call(ctx, c, t, c.pool.timeFor(report), func(ctx context.Context) (Execution, error) { return t.Execute(ctx, c.host, report) })
+	leave, err := c.pool.enter(ctx, c.pool.reports, t)
+	if err != nil {
+		return Execution{}, err
+	}
+	defer leave()
+	return call(ctx, c, t, c.pool.timeFor(t, report), func(ctx context.Context) (Execution, error) { return t.Execute(ctx, c.host, report) })
 }
 
 // notify has the host show messages. It is not worth a login.

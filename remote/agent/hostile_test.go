@@ -147,3 +147,72 @@ func TestWhatHostsSayIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// TestCommandsThatHang: reports that hang on hosts with genv 1.4.3 end after
+// Timeout, delay no snapshot of other hosts, and other reports at most by Timeout.
+func TestCommandsThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &scripted{fanout: 2, command: func(ctx context.Context, h remote.Host) (remote.Output, error) {
+			if h.Name == "c" {
+				return remote.Output{}, nil
+			}
+			<-ctx.Done()
+			return remote.Output{}, remote.Errorf(remote.OutcomeUnknown, "late")
+		}}
+		pool := n.pool()
+		defer pool.Close()
+		hosts := []remote.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+		asks := func() {
+			for _, r := range remote.Each(t.Context(), hosts, len(hosts), pool.Snapshot) {
+				require.NoError(t, r.Err)
+			}
+		}
+		asks()
+		begun := time.Now()
+		ended := make(chan error)
+		for _, h := range hosts[:2] {
+			go func() {
+				_, err := pool.Execute(t.Context(), h, oneProcess)
+				ended <- err
+			}()
+		}
+		synctest.Wait()
+		asks()
+		require.Zero(t, time.Since(begun), "snapshots don't wait for reports")
+		for range 2 {
+			require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(<-ended))
+		}
+		require.Equal(t, timeout, time.Since(begun), "1.4.3 knows no grace")
+		_, err := pool.Execute(t.Context(), hosts[2], oneProcess)
+		require.NoError(t, err)
+	})
+}
+
+// TestNoPlaceForACommand: waiting for a place has a deadline.
+func TestNoPlaceForACommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &scripted{fanout: 1, command: func(context.Context, remote.Host) (remote.Output, error) {
+			time.Sleep(time.Hour) // it heeds no deadline
+			return remote.Output{}, nil
+		}}
+		pool := n.pool()
+		defer pool.Close()
+		hosts := []remote.Host{{Name: "a"}, {Name: "b"}}
+		for _, h := range hosts {
+			_, err := pool.Snapshot(t.Context(), h)
+			require.NoError(t, err)
+		}
+		ended := make(chan error)
+		go func() {
+			_, err := pool.Execute(t.Context(), hosts[0], oneProcess)
+			ended <- err
+		}()
+		synctest.Wait()
+		begun := time.Now()
+		_, err := pool.Execute(t.Context(), hosts[1], oneProcess)
+		require.ErrorIs(t, err, agent.ErrNotSent)
+		require.Equal(t, remote.Timeout, remote.ClassOf(err))
+		require.Equal(t, timeout, time.Since(begun))
+		<-ended
+	})
+}

@@ -34,8 +34,10 @@ type Pool struct {
 	// Timeout is the deadline of a request, the login before the first one
 	// included. A report has the time that its processes get to end on top.
 	Timeout time.Duration
-	// Fanout is how many hosts at a time are logged in to or given commands; 0
-	// is no bound. A request on a connection that is there does not wait.
+	// Fanout is how many hosts at a time are logged in to or given commands, and
+	// how many commands at a time carry out reports; 0 is no bound. A command waits
+	// for its turn as long as Timeout. A request on a connection that is there does
+	// not wait.
 	Fanout int
 	Log    zerolog.Logger
 
@@ -43,6 +45,7 @@ type Pool struct {
 	conns   map[string]*Conn
 	logins  slots
 	retries slots          // logins to hosts whose logins failed
+	reports slots          // commands that carry out reports
 	failing atomic.Int32   // hosts whose logins failed last
 	running sync.WaitGroup // what is done in the background
 }
@@ -53,7 +56,7 @@ func (p *Pool) conn(host remote.Host) *Conn {
 	defer p.mu.Unlock()
 	if p.conns == nil {
 		p.conns = make(map[string]*Conn)
-		p.logins, p.retries = newSlots(p.Fanout), newSlots((p.Fanout+3)/4)
+		p.logins, p.reports, p.retries = newSlots(p.Fanout), newSlots(p.Fanout), newSlots((p.Fanout+3)/4)
 	}
 	c := p.conns[host.Name]
 	if c == nil {
@@ -159,13 +162,34 @@ const (
 	killWait = 10 * time.Second
 )
 
-// timeFor is the deadline of a report.
-func (p *Pool) timeFor(report enforce.Report) time.Duration {
+// timeFor is the deadline of a report. A command does not wait for processes: genv
+// 1.4.3 knows no grace.
+func (p *Pool) timeFor(t transport, report enforce.Report) time.Duration {
+	if t.via() != ViaStream {
+		return p.Timeout
+	}
 	limit := p.Timeout + cmp.Or(report.Grace, ownGrace)
 	if report.Kill {
 		limit += killWait
 	}
 	return limit
+}
+
+// enter waits until a call may begin on a transport: a command needs a place.
+func (p *Pool) enter(ctx context.Context, places slots, t transport) (leave func(), err error) {
+	if t.via() == ViaStream {
+		return func() {}, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	err = places.acquire(limited)
+	switch {
+	case err == nil:
+		return places.release, nil
+	case ctx.Err() == nil:
+		return nil, remote.Errorf(remote.Timeout, "%w: %d commands to other hosts took all of %s", ErrNotSent, cap(places), p.Timeout)
+	}
+	return nil, notBegun(err)
 }
 
 // slots bound how much is done at a time; nil is no bound.
