@@ -216,3 +216,83 @@ func TestNoPlaceForACommand(t *testing.T) {
 		<-ended
 	})
 }
+
+// TestReportsThatHang: a report that hangs delays at most one cycle, and the host
+// is lost when its time is over, or at once when it reads no more requests.
+func TestReportsThatHang(t *testing.T) {
+	serial := []string{agent.RequestSnapshot, agent.RequestExecute, agent.RequestNotify}
+	for _, tt := range []struct {
+		name    string
+		host    scripted
+		first   time.Duration // how long the first cycle may wait
+		lost    time.Duration // when the report is given up
+		waiting string        // what the cycles say until then
+		end     string        // what the report says
+	}{
+		{"a host that does one thing at a time", scripted{capabilities: serial}, time.Second, timeout + time.Hour + 10*time.Second, "still carrying out a report", "deadline exceeded"},
+		{"a host that stops reading", scripted{unread: agent.RequestExecute}, timeout, timeout, "not sent", "did not read a request within 10s"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, hang := tt.host, make(chan struct{})
+				n.execute = func(context.Context) (agent.Execution, error) {
+					<-hang
+					return terminated("")
+				}
+				pool, host := n.pool(), remote.Host{Name: "a"}
+				defer pool.Close()
+				defer close(hang)
+				_, err := pool.Snapshot(t.Context(), host)
+				require.NoError(t, err)
+				begun := time.Now()
+				executed := make(chan error, 1)
+				go func() {
+					_, err := pool.Execute(t.Context(), host, oneProcess)
+					executed <- err
+				}()
+				synctest.Wait()
+				for cycle := 1; len(executed) == 0; cycle++ {
+					asked := time.Now()
+					_, err := pool.Snapshot(t.Context(), host)
+					waited := time.Since(asked)
+					require.ErrorContains(t, err, tt.waiting)
+					require.Equal(t, remote.Timeout, remote.ClassOf(err))
+					require.LessOrEqual(t, waited, tt.first)
+					if cycle > 1 {
+						require.Zero(t, waited)
+					}
+					time.Sleep(time.Second)
+					synctest.Wait()
+				}
+				err = <-executed
+				require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(err))
+				require.ErrorContains(t, err, tt.end)
+				require.InDelta(t, tt.lost, time.Since(begun), float64(2*time.Second))
+			})
+		})
+	}
+}
+
+// TestReportsThatEndSoon: a snapshot waits for a report that ends soon.
+func TestReportsThatEndSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &scripted{capabilities: []string{agent.RequestSnapshot, agent.RequestExecute}, execute: func(context.Context) (agent.Execution, error) {
+			time.Sleep(900 * time.Millisecond)
+			return terminated("")
+		}}
+		pool, host := n.pool(), remote.Host{Name: "a"}
+		defer pool.Close()
+		_, err := pool.Snapshot(t.Context(), host)
+		require.NoError(t, err)
+		executed := make(chan error)
+		go func() {
+			_, err := pool.Execute(t.Context(), host, oneProcess)
+			executed <- err
+		}()
+		synctest.Wait()
+		_, err = pool.Snapshot(t.Context(), host)
+		require.NoError(t, err)
+		require.NoError(t, <-executed)
+		require.Equal(t, agent.StateReady, pool.About(host).State)
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 )
 
 var (
@@ -19,6 +20,9 @@ var (
 	// ErrEnded is wrapped when the other end is gone: between two messages, or
 	// before it took the whole of one.
 	ErrEnded = errors.New("the connection ended")
+
+	// errNotRead breaks a stream to a host that does not read its requests.
+	errNotRead = errors.New("the host did not read a request")
 )
 
 // Stream is the controller's end of `genv usage serve`. It is safe for concurrent
@@ -27,6 +31,9 @@ var (
 // ErrRefused nor ErrNotSent all calls fail, and the caller closes the session.
 type Stream struct {
 	Greeting Greeting
+	// WriteTimeout is how long a request may take to be sent, set before the first
+	// Call; then the stream is broken, since the host does not read. 0 is no limit.
+	WriteTimeout time.Duration
 
 	out     io.Writer
 	writing slots // taken while a request is written
@@ -114,6 +121,10 @@ func (s *Stream) begin(ctx context.Context, f *frame) (<-chan reply, error) {
 	s.calls[f.id] = answer
 	go func() {
 		defer s.writing.release()
+		if s.WriteTimeout > 0 {
+			late := time.AfterFunc(s.WriteTimeout, func() { s.fail(fmt.Errorf("%w within %s", errNotRead, s.WriteTimeout)) })
+			defer late.Stop()
+		}
 		if _, err := s.out.Write(f.append(nil)); err != nil {
 			s.fail(fmt.Errorf("%w: send the request: %w", ErrEnded, err))
 		}

@@ -26,7 +26,70 @@ type streamTransport struct {
 	mu       sync.Mutex
 	revision uint64
 	last     *snapshot.Snapshot // of that revision
+	report   *reportTurn        // nil unless the host carries out a report and answers nothing else meanwhile
 }
+
+// reportTurn is the time in which a host without CapabilityParallel carries out
+// reports.
+type reportTurn struct {
+	reports int       // under way or waiting for their turn
+	begun   time.Time // the first one
+	done    chan struct{}
+}
+
+// reportWait is for how long after the begin of a report a snapshot waits for its
+// end: most reports end sooner, and a cycle must not wait for the others.
+const reportWait = time.Second
+
+// beginReport notes that a report begins, and returns what to call at its end.
+func (t *streamTransport) beginReport() (end func()) {
+	if t.stream.turn == nil {
+		return func() {}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.report == nil {
+		t.report = &reportTurn{begun: time.Now(), done: make(chan struct{})}
+	}
+	r := t.report
+	r.reports++
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if r.reports--; r.reports == 0 {
+			t.report = nil
+			close(r.done)
+		}
+	}
+}
+
+// awaitReport waits a short time for the end of a report that keeps the host from
+// answering.
+func (t *streamTransport) awaitReport(ctx context.Context) error {
+	t.mu.Lock()
+	r := t.report
+	t.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	timer := time.NewTimer(time.Until(r.begun.Add(reportWait)))
+	defer timer.Stop()
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return notBegun(context.Cause(ctx))
+	case <-timer.C:
+	}
+	return &remote.Error{
+		Class: remote.Timeout,
+		Err:   fmt.Errorf("%w: the host is %w, since %s", ErrNotSent, errReporting, time.Since(r.begun).Round(time.Second)),
+		Next:  "wait until the report is carried out; with the same version of genv as here, the host answers meanwhile",
+	}
+}
+
+// errReporting says why a host without CapabilityParallel is not asked.
+var errReporting = errors.New("still carrying out a report")
 
 func (*streamTransport) via() Via { return ViaStream }
 
@@ -41,6 +104,9 @@ func (t *streamTransport) close() {
 // Snapshot asks for the snapshot. One that did not change is the same value as
 // before.
 func (t *streamTransport) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
+	if err := t.awaitReport(ctx); err != nil {
+		return nil, err
+	}
 	t.mu.Lock()
 	revision, last := t.revision, t.last
 	t.mu.Unlock()
@@ -80,6 +146,8 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, report enf
 	}
 	var answer Execution
 	request := ExecuteRequest{Report: encoded, GraceMS: report.Grace.Milliseconds(), Kill: report.Kill, Unprotected: report.Unprotected, ID: report.ID, Because: report.Reasons()}
+	end := t.beginReport()
+	defer end()
 	err = t.call(ctx, RequestExecute, request, &answer)
 	if err == nil {
 		err = paired(report, answer.Outcomes)
@@ -174,7 +242,7 @@ func classify(ctx context.Context, err error) error {
 		return &remote.Error{Class: remote.CommandFailed, Err: err}
 	case errors.Is(err, ErrVersion):
 		return &remote.Error{Class: remote.Version, Err: err}
-	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errNotRead):
 		return remote.Errorf(remote.Timeout, "no answer in time: %w", err)
 	case ctx.Err() != nil, errors.Is(err, context.Canceled):
 		return &remote.Error{Class: remote.Cancelled, Err: err}

@@ -108,6 +108,7 @@ func (c *Conn) openStream(ctx context.Context, a *attempt) (*streamTransport, er
 	t := &streamTransport{session: session, pool: c.pool}
 	t.stream, err = OpenStream(ctx, session, session, token)
 	if err == nil {
+		t.stream.WriteTimeout = c.pool.Timeout
 		return t, nil
 	}
 	if errors.Is(err, ErrNoGreeting) && errors.Is(err, io.EOF) {
