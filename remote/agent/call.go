@@ -24,7 +24,7 @@ func call[T any](ctx context.Context, c *Conn, t transport, limit time.Duration,
 // broken reports whether a transport can't be used any more after an error.
 func broken(ctx context.Context, t transport, err error) bool {
 	switch {
-	case errors.Is(err, ErrRefused), errors.Is(err, errReporting):
+	case errors.Is(err, ErrRefused), errors.Is(err, errReporting), errors.Is(err, errAbandoned):
 		return false
 	case errors.Is(err, ErrNotSent) && ctx.Err() != nil: // it had no turn in time
 		return false

@@ -296,3 +296,53 @@ func TestReportsThatEndSoon(t *testing.T) {
 		require.Equal(t, agent.StateReady, pool.About(host).State)
 	})
 }
+
+// TestMessagesThatAreLate: they end no report, unless the next ones are late too.
+func TestMessagesThatAreLate(t *testing.T) {
+	for name, hangs := range map[string]bool{"once": false, "every time": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				shown := make(chan struct{})
+				report := make(chan struct{})
+				n := &scripted{notify: func() { <-shown }, execute: func(context.Context) (agent.Execution, error) {
+					<-report
+					return terminated("")
+				}}
+				pool, host := n.pool(), remote.Host{Name: "a"}
+				defer pool.Close()
+				defer func() {
+					close(report)
+					if hangs {
+						close(shown)
+					}
+				}()
+				_, err := pool.Snapshot(t.Context(), host)
+				require.NoError(t, err)
+				executed := make(chan error, 1)
+				go func() {
+					_, err := pool.Execute(t.Context(), host, oneProcess)
+					executed <- err
+				}()
+				synctest.Wait()
+				messages := []agent.Message{{UID: 1, Text: "x"}}
+				_, err = pool.Notify(t.Context(), host, messages)
+				require.Equal(t, remote.Timeout, remote.ClassOf(err))
+				synctest.Wait()
+				require.Empty(t, executed, "the report goes on")
+				require.Equal(t, agent.StateAsking, pool.About(host).State)
+				if hangs {
+					_, err = pool.Notify(t.Context(), host, messages)
+					require.Equal(t, remote.Timeout, remote.ClassOf(err))
+					require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(<-executed))
+					return
+				}
+				close(shown)
+				_, err = pool.Snapshot(t.Context(), host)
+				require.NoError(t, err)
+				_, err = pool.Notify(t.Context(), host, messages)
+				require.NoError(t, err)
+				require.Empty(t, executed)
+			})
+		})
+	}
+}

@@ -42,6 +42,7 @@ type Stream struct {
 	mu     sync.Mutex
 	last   uint64
 	calls  map[uint64]chan<- reply // under way; nil for those whose answer is not wanted any more
+	late   uint64                  // the last RequestNotify that was not answered in time
 	broken error
 	onEnd  func(why error)
 }
@@ -72,7 +73,9 @@ func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) 
 
 // Call asks for name with a body, and waits for the answer. When the deadline of
 // ctx passes first, the stream is broken: the host hangs. When ctx is cancelled,
-// other calls that are under way go on, and the answer is dropped.
+// other calls that are under way go on, and the answer is dropped. So it is when
+// messages are late, which are worth no report that is under way; but if those
+// before have not been answered either, the stream is broken.
 func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
 	f := &frame{kind: kindRequest, name: name, body: body}
 	err := f.check()
@@ -95,13 +98,16 @@ func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, er
 		return r.body, r.err
 	case <-ctx.Done():
 	}
-	if s.turn != nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	missed := errors.Is(ctx.Err(), context.DeadlineExceeded)
+	if s.turn != nil || missed && f.name != RequestNotify || !s.abandon(f.id, missed) {
 		s.fail(context.Cause(ctx))
-	} else {
-		s.abandon(f.id)
+		return nil, context.Cause(ctx)
 	}
-	return nil, context.Cause(ctx)
+	return nil, fmt.Errorf("%w: %w", errAbandoned, context.Cause(ctx))
 }
+
+// errAbandoned is wrapped when an answer will be dropped and the stream is good.
+var errAbandoned = errors.New("the answer is not waited for")
 
 // begin gives a request its id and has it written. One request is written at a
 // time, so that ids ascend on the wire. After an error nothing was sent.
@@ -132,13 +138,21 @@ func (s *Stream) begin(ctx context.Context, f *frame) (<-chan reply, error) {
 	return answer, nil
 }
 
-// abandon forgets who waits for an answer.
-func (s *Stream) abandon(id uint64) {
+// abandon forgets who waits for an answer. One answer may be late at a time: it is
+// false if another one is.
+func (s *Stream) abandon(id uint64, late bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, missing := s.calls[s.late]; late && missing {
+		return false
+	}
+	if late {
+		s.late = id
+	}
 	if _, underWay := s.calls[id]; underWay {
 		s.calls[id] = nil
 	}
+	return true
 }
 
 // fail ends all calls with why, unless the stream was broken before.
