@@ -213,7 +213,7 @@ func TestNoPlaceForACommand(t *testing.T) {
 		require.ErrorIs(t, err, agent.ErrNotSent)
 		require.Equal(t, remote.Timeout, remote.ClassOf(err))
 		require.Equal(t, timeout, time.Since(begun))
-		<-ended
+		require.NoError(t, <-ended)
 	})
 }
 
