@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -32,6 +33,7 @@ type scripted struct {
 	unread       string                                                    // a request that is never taken from stdin
 	command      func(context.Context, remote.Host) (remote.Output, error) // genv 1.4.3: what execute does
 	fanout       int
+	slow         time.Duration // what a snapshot takes with genv 1.4.3
 }
 
 func (n *scripted) pool() *agent.Pool {
@@ -64,6 +66,7 @@ func (n *scripted) Run(ctx context.Context, h remote.Host, c remote.Command) (re
 	if c.Args[len(c.Args)-1] == "execute" {
 		return n.command(ctx, h)
 	}
+	time.Sleep(n.slow)
 	document, err := snapshot.EncodeSnapshot(&snapshot.Snapshot{Environments: []snapshot.Environment{}, Devices: []snapshot.Device{}})
 	return remote.Output{Stdout: document, Stderr: flood}, err
 }
@@ -212,8 +215,28 @@ func TestNoPlaceForACommand(t *testing.T) {
 		_, err := pool.Execute(t.Context(), hosts[1], oneProcess)
 		require.ErrorIs(t, err, agent.ErrNotSent)
 		require.Equal(t, remote.Timeout, remote.ClassOf(err))
-		require.Equal(t, timeout, time.Since(begun))
+		require.Equal(t, 2*timeout, time.Since(begun), "one after the other would have taken that long")
 		require.NoError(t, <-ended)
+	})
+}
+
+// TestManyCommands: hosts that are slow, but not too slow, all have their turn.
+func TestManyCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &scripted{fanout: 2, slow: timeout - 1, command: func(context.Context, remote.Host) (remote.Output, error) {
+			return remote.Output{}, nil
+		}}
+		pool := n.pool()
+		defer pool.Close()
+		var hosts []remote.Host
+		for i := range 9 {
+			hosts = append(hosts, remote.Host{Name: fmt.Sprint(i)})
+		}
+		for range 2 { // the second time there are no logins
+			for _, r := range remote.Each(t.Context(), hosts, len(hosts), pool.Snapshot) {
+				require.NoError(t, r.Err)
+			}
+		}
 	})
 }
 

@@ -35,9 +35,8 @@ type Pool struct {
 	// included. A report has the time that its processes get to end on top.
 	Timeout time.Duration
 	// Fanout is how many hosts at a time are logged in to or given commands, and
-	// how many commands at a time carry out reports; 0 is no bound. A command waits
-	// for its turn as long as Timeout. A request on a connection that is there does
-	// not wait.
+	// how many commands at a time carry out reports; 0 is no bound. A request on a
+	// connection that is there does not wait.
 	Fanout int
 	Log    zerolog.Logger
 
@@ -175,19 +174,27 @@ func (p *Pool) timeFor(t transport, report enforce.Report) time.Duration {
 	return limit
 }
 
-// enter waits until a call may begin on a transport: a command needs a place.
+// enter waits until a call may begin on a transport: a command needs a place. It
+// waits for at most as long as commands to all hosts may take: Timeout, if there are
+// no more than Fanout.
 func (p *Pool) enter(ctx context.Context, places slots, t transport) (leave func(), err error) {
 	if t.via() == ViaStream {
 		return func() {}, nil
 	}
-	limited, cancel := context.WithTimeout(ctx, p.Timeout)
+	p.mu.Lock()
+	limit := p.Timeout
+	if p.Fanout > 0 {
+		limit *= time.Duration((len(p.conns) + p.Fanout - 1) / p.Fanout)
+	}
+	p.mu.Unlock()
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err = places.acquire(limited)
 	switch {
 	case err == nil:
 		return places.release, nil
 	case ctx.Err() == nil:
-		return nil, remote.Errorf(remote.Timeout, "%w: %d commands to other hosts took all of %s", ErrNotSent, cap(places), p.Timeout)
+		return nil, remote.Errorf(remote.Timeout, "%w: commands to %d other hosts took all of %s", ErrNotSent, cap(places), limit)
 	}
 	return nil, notBegun(err)
 }

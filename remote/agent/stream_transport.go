@@ -83,7 +83,7 @@ func (t *streamTransport) awaitReport(ctx context.Context) error {
 	}
 	return &remote.Error{
 		Class: remote.Timeout,
-		Err:   fmt.Errorf("%w: the host is %w, since %s", ErrNotSent, errReporting, time.Since(r.begun).Round(time.Second)),
+		Err:   fmt.Errorf("%w: the host is %w", ErrNotSent, errReporting),
 		Next:  "wait until the report is carried out; with the same version of genv as here, the host answers meanwhile",
 	}
 }
