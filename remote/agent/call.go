@@ -29,8 +29,7 @@ func broken(ctx context.Context, t transport, err error) bool {
 	case errors.Is(err, ErrNotSent) && ctx.Err() != nil: // it had no turn in time
 		return false
 	case errors.Is(ctx.Err(), context.Canceled):
-		s, ok := t.(*streamTransport)
-		return ok && !s.stream.Greeting.Can(CapabilityParallel)
+		return !t.can().Parallel
 	}
 	return true
 }

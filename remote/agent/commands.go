@@ -19,8 +19,12 @@ import (
 // busy sshd dropped at random.
 type Commands struct{ Network Network }
 
-func (Commands) via() Via { return ViaCommands }
-func (Commands) close()   {}
+func (Commands) via() Via          { return ViaCommands }
+func (Commands) can() Capabilities { return Capabilities{Execute: true, Parallel: true} }
+func (Commands) notify(context.Context, []Message) ([]int, error) {
+	return nil, ErrCannotNotify
+}
+func (Commands) close() {}
 
 // run runs a command; when sudo or genv did not run, the error says why.
 func (c Commands) run(ctx context.Context, host remote.Host, command remote.Command) (remote.Output, error) {

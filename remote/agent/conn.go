@@ -188,9 +188,9 @@ func (c *Conn) execute(ctx context.Context, report enforce.Report) (Execution, e
 // notify has the host show messages. It is not worth a login.
 func (c *Conn) notify(ctx context.Context, messages []Message) ([]int, error) {
 	c.mu.Lock()
-	t, ok := c.transport.(*streamTransport)
+	t := c.transport
 	c.mu.Unlock()
-	if !ok || !t.stream.Greeting.Can(RequestNotify) {
+	if t == nil || !t.can().Notify {
 		return nil, ErrCannotNotify
 	}
 	return call(ctx, c, t, c.pool.Timeout, func(ctx context.Context) ([]int, error) { return t.notify(ctx, messages) })

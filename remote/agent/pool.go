@@ -136,7 +136,8 @@ func (p *Pool) Identify(ctx context.Context, host remote.Host) (Identity, error)
 // About is what is known about a host without asking it.
 type About struct {
 	State State
-	Via   Via         // how the host is asked; empty while that is not known
+	Via   Via // how the host is asked; empty while that is not known
+	Can   Capabilities
 	Peer  remote.Peer // what the connection leads to
 }
 
@@ -148,7 +149,7 @@ func (p *Pool) About(host remote.Host) About {
 	defer c.mu.Unlock()
 	a := About{State: c.state(), Peer: peer}
 	if c.transport != nil {
-		a.Via = c.transport.via()
+		a.Via, a.Can = c.transport.via(), c.transport.can()
 	}
 	return a
 }

@@ -20,8 +20,12 @@ import (
 // be judged there, and nothing is done.
 type readOnly struct{ remote.Runner }
 
-func (readOnly) via() Via { return ViaReadOnly }
-func (readOnly) close()   {}
+func (readOnly) via() Via          { return ViaReadOnly }
+func (readOnly) can() Capabilities { return Capabilities{Parallel: true} }
+func (readOnly) notify(context.Context, []Message) ([]int, error) {
+	return nil, ErrCannotNotify
+}
+func (readOnly) close() {}
 
 func (readOnly) Execute(_ context.Context, host remote.Host, _ enforce.Report) (Execution, error) {
 	return Execution{}, remote.Errorf(remote.GenvMissing, "there is no genv on %s, so it is only read", host.Name)

@@ -93,6 +93,11 @@ var errReporting = errors.New("still carrying out a report")
 
 func (*streamTransport) via() Via { return ViaStream }
 
+func (t *streamTransport) can() Capabilities {
+	can := t.stream.Greeting.Can
+	return Capabilities{Execute: can(RequestExecute), Notify: can(RequestNotify), Parallel: can(CapabilityParallel)}
+}
+
 // errClosed ends the calls of a connection that is closed at this end.
 var errClosed = fmt.Errorf("%w: the connection was closed", ErrEnded)
 

@@ -24,10 +24,20 @@ const (
 	ViaReadOnly Via = "read-only" // no genv there: nvidia-smi and /proc
 )
 
+// Capabilities are what only some hosts can do.
+type Capabilities struct {
+	Execute  bool // carry out reports
+	Notify   bool // show messages to users on their terminals
+	Parallel bool // answer other requests while they carry out a report
+}
+
 // transport is a way to ask a connected host: a *streamTransport, *Commands or
 // *readOnly. It is safe for concurrent use.
 type transport interface {
 	via() Via
+	can() Capabilities
+	// notify shows messages to users, if the host can do that.
+	notify(ctx context.Context, messages []Message) ([]int, error)
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
 	Execute(ctx context.Context, host remote.Host, report enforce.Report) (Execution, error)
 	// close ends the calls that are under way.
