@@ -33,6 +33,9 @@ func OpenStore(dir string) (*MemoryStore, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+	if err := checkOwn(dir); err != nil {
+		return nil, err
+	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
@@ -55,6 +58,19 @@ func OpenStore(dir string) (*MemoryStore, error) {
 }
 
 func second(_ int, err error) error { return err }
+
+// checkOwn refuses a folder or file that another user could have written: what it says
+// could keep that user's processes from being ended.
+func checkOwn(path string) error {
+	var info unix.Stat_t
+	if err := unix.Stat(path, &info); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if int(info.Uid) != os.Geteuid() || info.Mode&0o002 != 0 {
+		return fmt.Errorf("%s belongs to another user or may be written by every user: name another folder, or chown and chmod it", path)
+	}
+	return nil
+}
 
 // Close gives the folder back.
 func (s *MemoryStore) Close() error {
@@ -88,6 +104,9 @@ func (s *MemoryStore) Load(hosts []remote.Host, now time.Time) (FleetMemory, err
 	data, err := readBounded(s.path(), maxSavedBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return FleetMemory{}, nil
+	}
+	if err == nil {
+		err = checkOwn(s.path())
 	}
 	if err != nil {
 		return FleetMemory{}, err

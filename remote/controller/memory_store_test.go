@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -126,6 +127,29 @@ func TestOneControllerHasTheFolder(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(before), string(after))
 	require.NotEmpty(t, cycleOf(t.Context(), loop, 3, policy).Actions)
+}
+
+// What another user could have written is not believed.
+func TestAFolderOfOthersIsRefused(t *testing.T) {
+	dir, now := t.TempDir(), noonUTC
+	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // that is the case
+	_, err := controller.OpenStore(dir)
+	require.ErrorContains(t, err, "may be written by every user")
+	require.NoError(t, os.Chmod(dir, 0o700)) //nolint:gosec // a folder
+	store := open(t, dir)
+	require.NoError(t, store.Save(&controller.FleetMemory{}, now))
+	path := filepath.Join(dir, "memory.json")
+	require.NoError(t, os.Chmod(path, 0o666)) //nolint:gosec // that is the case
+	_, err = store.Load(nil, now)
+	require.ErrorContains(t, err, "may be written by every user")
+	if os.Geteuid() == 0 {
+		require.NoError(t, errors.Join(os.Chmod(path, 0o600), os.Chown(path, 65534, 65534)))
+		_, err = store.Load(nil, now)
+		require.ErrorContains(t, err, "belongs to another user")
+		require.NoError(t, os.Chown(dir, 65534, 65534))
+		_, err = controller.OpenStore(dir)
+		require.ErrorContains(t, err, "belongs to another user")
+	}
 }
 
 func TestADryRunSavesNothing(t *testing.T) {
