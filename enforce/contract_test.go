@@ -116,7 +116,7 @@ func relieveByContract(s *snapshot.Snapshot, eid snapshot.EnvID, index snapshot.
 
 // TestCapsFollowTheContract checks on every recorded case what the contract
 // says of the cap: never more devices than the excess, idle ones before ones
-// that end anyway, these before busy ones, and nobody else is touched.
+// that end anyway, these before busy ones, and no other process is touched.
 func TestCapsFollowTheContract(t *testing.T) {
 	caps := 0
 	for _, c := range readCases(t) {
@@ -183,7 +183,7 @@ func checkCap(t *testing.T, cluster snapshot.Cluster, f enforce.Finding, before 
 		for _, d := range h.Snapshot.Devices {
 			cost, holds := costByContract(h, d, f.User, before[h.Name])
 			if !holds {
-				require.False(t, taken[deviceOfHost{h.Name, d.Index}], "nobody loses what is another's")
+				require.False(t, taken[deviceOfHost{h.Name, d.Index}], "no user loses another user's device")
 				continue
 			}
 			if taken[deviceOfHost{h.Name, d.Index}] {

@@ -53,7 +53,7 @@ func TestLimitsHoldWholeUsersOrHosts(t *testing.T) {
 		{"nothing fits", fleet(1), "a | dev 0 | " + outside(100, 2, "1"), "user1 2+0", 0},
 		{"a host with most of the rest is held whole", fleet(20), many, "user1 40+0, a 30+0", 5},
 		{
-			"a host that makes up processes of a user keeps nobody else from that user", fleet(100),
+			"a host that makes up processes of a user keeps no other host from that user", fleet(100),
 			"a | dev 0 | " + outside(100, 60, "1") + " | " + outside(300, 50, "2") + "\nb | dev 0 | " + outside(100, 2, "1") + " | " + outside(300, 3, "2"), "user1a 60+0", 55,
 		},
 		{

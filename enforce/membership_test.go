@@ -93,7 +93,7 @@ func TestCapsGoByTheUIDOfTheKernel(t *testing.T) {
 		},
 		{"what a member uses without an attachment counts", capOf(1), "a | env 1 alice u1001 | dev 0 1@01 | dev 1 | proc 5 1 u1001 by:alice 0:1 | proc 6 1 u1001 by:alice 1:1", "a detach 0 1; a end 5"},
 
-		{"what nobody registered counts for nobody", capOf(0), "a | dev 0 | proc 5 bogus u1002 by:m 0:1", ""},
+		{"an unregistered environment counts for no user", capOf(0), "a | dev 0 | proc 5 bogus u1002 by:m 0:1", ""},
 		{"nor what is in no environment", capOf(0), "a | dev 0 | proc 5 - u1002 by:m 0:1", ""},
 		{"root's processes count for the environment's user", capOf(1), "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | proc 5 1 u0 0:1", "a detach 1 1"},
 		{"and root has no cap", capOf(0), "a | env 1 alice u1001 | dev 0 | proc 5 1 u0 by:root 0:1", ""},

@@ -22,7 +22,7 @@ func TestWarn(t *testing.T) {
 		{"after cycles", after(enforce.Warn{Cycles: 2}), []cycle{{0, outside, ""}, {1, outside, ""}, {2, outside, "a end 5"}}},
 		{"after both", after(enforce.Warn{Cycles: 1, For: 10 * time.Minute}), []cycle{{0, outside, ""}, {1, outside, ""}, {10, outside, "a end 5"}}},
 
-		{"who got right in between begins anew", after(enforce.Warn{For: 10 * time.Minute}), []cycle{{0, outside, ""}, {5, `a | dev 0`, ""}, {10, outside, ""}, {20, outside, "a end 5"}}},
+		{"a violation that ended in between starts over", after(enforce.Warn{For: 10 * time.Minute}), []cycle{{0, outside, ""}, {5, `a | dev 0`, ""}, {10, outside, ""}, {20, outside, "a end 5"}}},
 		{"another process has its own time", after(enforce.Warn{For: 10 * time.Minute}), []cycle{{0, outside, ""}, {10, `a | dev 0 | proc 6 - 0:10`, ""}}},
 		{"a host that did not answer in between", after(enforce.Warn{For: 10 * time.Minute}), []cycle{{0, outside, ""}, {5, `a | down`, ""}, {10, outside, ""}}},
 		{"a cap", stated{all: enforce.Settings{MaxDevices: ptr(0), Warn: enforce.Warn{Cycles: 1}}}, []cycle{{0, busyDevice, ""}, {1, busyDevice, "a detach 0 1; a end 5"}}},
@@ -160,7 +160,7 @@ func TestWhatCannotBeEndedIsNotTriedAgain(t *testing.T) {
 		{"its host refuses", false, enforce.Outcome{PID: 5, Status: enforce.StatusRefused, Reason: "hangs"}, "a detach 0 1; a end 6"},
 		{"it survived SIGTERM, and may have needed longer", false, enforce.Outcome{PID: 5, Status: enforce.StatusSurvived}, "a detach 0 1; a end 5; a end 6"},
 		{"it was another", true, enforce.Outcome{PID: 5, Status: enforce.StatusChanged}, "a detach 0 1; a end 5; a end 6"},
-		{"nobody knows", true, enforce.Outcome{PID: 5, Status: enforce.StatusUnknown}, "a detach 0 1; a end 5; a end 6"},
+		{"unknown", true, enforce.Outcome{PID: 5, Status: enforce.StatusUnknown}, "a detach 0 1; a end 5; a end 6"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var memory controllerMemory
@@ -193,7 +193,7 @@ func TestAProcessThatSurvivedSIGTERMGetsItAgainAfterAMinute(t *testing.T) {
 	require.Equal(t, "a end 5", planText(memory.Judge(policy, parseCluster(t, text), noon(1))))
 }
 
-// Nobody else of the environment pays for a process that cannot be ended.
+// No other process of the environment ends in place of one that cannot be ended.
 func TestMemoryOfAStuckProcessCountsAsFreed(t *testing.T) {
 	policy := stated{all: enforce.Settings{EnvMemory: true}}
 	text := `a | env 1 alice 1000mi | dev 0 1@01 | proc 5 1 0:1500 | proc 6 1 0:900`

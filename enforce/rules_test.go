@@ -21,7 +21,7 @@ import (
 // proc, what the kernel says), and proc by:USER, in:CONTAINER, from:EID (the
 // environment of an ancestor); EID "!" is unknown since overwritten.
 // Behind the index of a device u7 is a utilization of 7 per cent, and m? a memory
-// that nobody knows.
+// that is not known.
 func parseCluster(t *testing.T, text string) snapshot.Cluster {
 	var c snapshot.Cluster
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
@@ -147,7 +147,7 @@ func TestRules(t *testing.T) {
 	}{
 		// non-env-processes
 		{"a process outside ends", nonEnv, `a | dev 0 | proc 5 - 0:1`, "a end 5"},
-		{"a claim that nobody registered is no environment", nonEnv, `a | dev 0 | proc 5 bogus 0:1`, "a end 5"},
+		{"an unregistered claim is not an environment", nonEnv, `a | dev 0 | proc 5 bogus 0:1`, "a end 5"},
 		{"an environment of another host does not count here", nonEnv, "a | env 1 alice | dev 0 1@01\nb | dev 0 | proc 5 1 0:1", "b end 5"},
 		{"a process inside stays", nonEnv, `a | env 1 alice | dev 0 1@01 | proc 5 1 0:1`, ""},
 		{"inside but not attached is another rule's", nonEnv, `a | env 1 alice | dev 0 | proc 5 1 0:1`, ""},
@@ -221,7 +221,7 @@ func TestMaxDevices(t *testing.T) {
 		{"a device in doubt is not idle", capOf(1), `a | env 1 alice | dev 0 1@09 | dev 1 1@01 | proc 5 ? 0:1`, "a detach 1 1"},
 		{"a user without a name has no cap", capOf(0), `a | env 1 - | dev 0 1@01`, ""},
 		{"devices of a host that is down do not count", capOf(1), "a | env 1 alice | dev 0 1@01\nb | down", ""},
-		{"an attachment of an unregistered environment is nobody's", capOf(0), `a | dev 0 7@01`, ""},
+		{"an attachment of an unregistered environment counts for no user", capOf(0), `a | dev 0 7@01`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			plan := evaluate(tt.policy, parseCluster(t, tt.cluster), time.Time{})

@@ -96,7 +96,7 @@ func TestIdle(t *testing.T) {
 		{"another's process does not use it", hour, every(`a | env 1 alice | env 2 bob | dev 0 1@01 2@02 | proc 5 2 0:10`, "", "", "", "", "a detach 0 1")},
 		{"computing next to nothing", five, every(`a | env 1 alice | dev 0 u4 1@01 | proc 5 1 0:10`, "", "", "", "", "a detach 0 1")},
 		{"without a process, whatever is computed", five, every(`a | env 1 alice | dev 0 u90 1@01`, "", "", "", "", "a detach 0 1")},
-		{"its processes are not ended for it, while nobody else is given the device", both, append(
+		{"its processes are not ended for it, while no other environment gets the device", both, append(
 			every(`a | env 1 alice | dev 0 u4 1@01 | proc 5 1 0:10`, "", "", "", "", "a detach 0 1"),
 			cycle{75, `a | env 1 alice | env 2 bob | dev 0 u4 | proc 5 1 0:10`, ""},
 			cycle{76, `a | env 1 alice | env 2 bob | dev 0 u4 | proc 5 1 0:10 | proc 6 1 0:10`, ""},
@@ -134,7 +134,7 @@ func TestIdle(t *testing.T) {
 		{"attached again, without a break", hour, append(every(idleDevice, "", "", ""), cycle{45, `a | env 1 alice | dev 0 1@50`, ""}, cycle{60, `a | env 1 alice | dev 0 1@50`, "a detach 0 1"})},
 		{"detached in between", hour, append(every(idleDevice, "", "", ""), cycle{45, `a | env 1 alice | dev 0`, ""}, cycle{60, `a | env 1 alice | dev 0 1@50`, ""})},
 		{"a host that did not answer in between", hour, append(every(idleDevice, "", "", ""), cycle{45, `a | down`, ""}, cycle{60, idleDevice, ""}, cycle{75, idleDevice, ""})},
-		{"nobody looked in between", hour, []cycle{{0, idleDevice, ""}, {600, idleDevice, ""}, {610, idleDevice, ""}}},
+		{"no cycle ran in between", hour, []cycle{{0, idleDevice, ""}, {600, idleDevice, ""}, {610, idleDevice, ""}}},
 		{"the rule is off", stated{}, every(idleDevice, "", "", "", "", "")},
 		{"exempt", stated{all: hour.all, exempt: func(s enforce.Subject) bool { return s.Environment != nil }}, every(idleDevice, "", "", "", "", "")},
 	})
@@ -144,7 +144,7 @@ func TestMaxDuration(t *testing.T) {
 	two := enforce.Settings{MaxDuration: 2 * time.Hour}
 	runStories(t, []story{
 		{"longer than allowed", stated{all: two}, []cycle{{2, idleDevice, "a detach 0 1"}}},
-		{"busy or not, and nobody's process ends for it", stated{all: two}, []cycle{{2, busyDevice, "a detach 0 1"}}},
+		{"busy or not, and no process ends for it", stated{all: two}, []cycle{{2, busyDevice, "a detach 0 1"}}},
 		{"each attachment for itself", stated{all: two}, []cycle{{5, `a | env 1 alice | dev 0 1@01 | dev 1 1@09`, "a detach 0 1"}}},
 		{"each user for himself", stated{asked: func(q enforce.Query, s *enforce.Settings) {
 			if q.User == "bob" {

@@ -92,7 +92,7 @@ func (l *lab) bob() {
 }
 
 // carol has a cap of 2 and holds 2; beside it she has a job in no environment,
-// and one that claims an environment which nobody registered.
+// and one that claims an environment that is not registered.
 func (l *lab) carol() {
 	e := l.activate("gpu-03", "carol", 0, "", 1, 2)
 	l.job(l.honest, "carol's job on both her devices", "gpu-03", "carol", e, testfleet.Use{Device: 1, MiB: 70000}, testfleet.Use{Device: 2, MiB: 70000})

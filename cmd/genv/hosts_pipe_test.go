@@ -10,8 +10,8 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 )
 
-// TestHostsFromAPipe: hosts may come from a pipe, and a FIFO to which nobody
-// writes holds nobody.
+// TestHostsFromAPipe: hosts may come from a pipe, and a FIFO that is
+// not written to delays no command.
 func TestHostsFromAPipe(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "hosts")
 	require.NoError(t, mkfifo(fifo))

@@ -80,7 +80,7 @@ func (r result) orHeld(t *testing.T, u *account, path string) result {
 		}
 		r = u.run("flock", "-n", "-E", "9", path, "true")
 	}
-	t.Fatal("nobody takes the lock")
+	t.Fatal("the lock is not taken")
 	return r
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever removes or ruins a state file ends nobody's work: root's next look
+// A state file that is removed or ruined ends no work: root's next look
 // restores it, and says who did it.
 func TestALostStateFileIsRestored(t *testing.T) {
 	s := newStation(t)

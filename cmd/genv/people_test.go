@@ -14,7 +14,7 @@ import (
 
 const alice, bob = 60901, 60902 // in no one's /etc/passwd
 
-// Several users on one state folder: nobody but its user and root touches an
+// Several users on one state folder: only its user and root change an
 // environment, whatever a shell or a variable claims.
 func TestForeignEnvironments(t *testing.T) {
 	eachShell(t, func(t *testing.T, kind string) {
@@ -22,7 +22,7 @@ func TestForeignEnvironments(t *testing.T) {
 		hers := s.person("alice", alice).open(kind)
 		require.Equal(t, said{}, hers.say("genv activate --gpus 2 --name hers"))
 		his := s.person("bob", bob).open(kind)
-		require.Equal(t, said{}, his.say("genv envs >/dev/null")) // the books are settled
+		require.Equal(t, said{}, his.say("genv envs >/dev/null")) // the state files are up to date
 		files, id := s.stateFiles(), hers.pid()
 		foreign := "60901; only that user and root may change it\n"
 		for _, line := range []string{

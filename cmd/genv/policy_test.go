@@ -191,7 +191,7 @@ func requireOwnHistory(t *testing.T, l *lab) {
 	require.Contains(t, ask("alice"), "User alice is using 4 devices on 2 hosts which is 3 more than the maximum allowed")
 	require.NotContains(t, ask("alice"), "bob")
 	require.Equal(t, 2, strings.Count(ask("bob"), "terminated"))
-	require.Empty(t, ask("carol"), "nothing befell her there")
+	require.Empty(t, ask("carol"), "nothing was done to her processes there")
 }
 
 func TestNothingIsDoneWithoutALog(t *testing.T) {

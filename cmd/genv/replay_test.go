@@ -248,7 +248,7 @@ func TestReplayShell(t *testing.T) {
 	})
 }
 
-// The recordings are what they were: nobody made them fit.
+// The recordings are unchanged: they were not made to fit.
 func TestRecordingsAreRead(t *testing.T) {
 	for name, count := range map[string]int{"local.txt": 30, "shell.txt": 20} {
 		steps := recording(t, name)

@@ -155,7 +155,7 @@ func TestRunIsStoppedWithItsCommand(t *testing.T) {
 	require.Equal(t, 128+15, cmd.ProcessState.ExitCode())
 }
 
-// Where nobody could continue it, as in a session of its own, a stop is ignored
+// Where it could not be continued, as in a session of its own, a stop is ignored
 // as it is for any program.
 func TestRunIsNotStoppedForEver(t *testing.T) {
 	u := newStation(t).me()
@@ -199,7 +199,7 @@ func TestRunSaysWhatGoesOn(t *testing.T) {
 	require.Contains(t, u.environments(), fmt.Sprintf(",%d\n", pid))
 }
 
-// Whoever leaves a shell in which jobs go on is told, and nobody else gets its
+// A user who leaves a shell in which jobs run is notified, and no other user gets its
 // devices meanwhile: tmux, nohup, setsid.
 func TestDeactivateLeavesJobsTheirDevices(t *testing.T) {
 	eachShell(t, func(t *testing.T, kind string) {
@@ -234,7 +234,7 @@ func TestAttachPrefersUnusedDevicesAndWarns(t *testing.T) {
 	require.Regexp(t, "^Device 1 is not available\n    device 1: environment "+shell.pid()+" of .* has it since [0-9/]+ [0-9:]+\n$", refused.text)
 }
 
-// nvidia-smi that fails or takes long delays nobody for long.
+// nvidia-smi that fails or takes long delays no command for long.
 func TestAttachWithoutNvidiaSMI(t *testing.T) {
 	s := newStation(t)
 	u := s.me()

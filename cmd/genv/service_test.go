@@ -233,7 +233,7 @@ func TestSystemdIsTold(t *testing.T) {
 	told.await(t, "STOPPING=1")
 }
 
-// drain reads cycles that nobody looks at, until the end of the test.
+// drain reads cycles that are not looked at, until the end of the test.
 func (d *background) drain() {
 	for {
 		select {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestAHostMaySpareProcesses: with GENV_TERMINATE_PROCESSES=0 a report detaches,
-// and signals nobody; what was not done is said.
+// and sends no signal; what was not done is reported.
 func TestAHostMaySpareProcesses(t *testing.T) {
 	s := newStation(t)
 	shell := s.me().open("bash")

@@ -70,8 +70,8 @@ func requireShown(t *testing.T, screen string, told []audit.Record) {
 	}
 }
 
-// requireNamed requires that each process was named to its user, and to nobody
-// else: once before, and once when it was ended.
+// requireNamed requires that each process was named to its user, and to no
+// other: once before, and once when it was ended.
 func requireNamed(t *testing.T, processes map[string]*testfleet.Process, told map[string][]audit.Record) {
 	t.Helper()
 	for name, p := range processes {

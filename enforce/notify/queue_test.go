@@ -146,7 +146,7 @@ func TestAWebhookIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A hook that hangs keeps nobody waiting, costs no more than its queue, and
+// A hook that hangs delays no other hook, costs no more than its queue, and
 // says what is dropped.
 func TestASlowHookKeepsNobodyWaiting(t *testing.T) {
 	var failed failures

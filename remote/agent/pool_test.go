@@ -106,8 +106,8 @@ func eventually(t *testing.T, f *fleet, host int) (s *snapshot.Snapshot) {
 	return s
 }
 
-// TestReportsInBadConversations: once a report was sent nobody may say that it
-// was not carried out, and nobody sends it again.
+// TestReportsInBadConversations: once a report was sent, it is never reported that it
+// was not carried out, and it is not sent again.
 func TestReportsInBadConversations(t *testing.T) {
 	for name, behavior := range map[string]genvhost.Behavior{
 		"no answer": {Damage: genvhost.Silent}, "garbled": {Damage: genvhost.Garbled}, "other bytes": {Damage: genvhost.Noise},

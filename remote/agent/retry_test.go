@@ -59,7 +59,7 @@ func (n *pretended) now(count *int) (mode, <-chan struct{}) {
 	return n.mode, n.changed
 }
 
-// connectTimeout is that of a login in vain.
+// connectTimeout is that of a failed login.
 const connectTimeout = 10 * time.Second
 
 func (n *pretended) Probe(ctx context.Context, _ remote.Host) error {
@@ -198,7 +198,7 @@ func TestComingBack(t *testing.T) {
 	for _, m := range []mode{refusing, silent, hung, broken, failing} {
 		for _, jump := range []bool{false, true} {
 			if jump && (m == silent || m == hung) {
-				continue // they can't be probed, so a login in vain has to end first
+				continue // they can't be probed, so a failed login has to end first
 			}
 			for _, outage := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, 31 * time.Second, 150 * time.Second, 10 * time.Minute, 30 * time.Minute} {
 				t.Run(fmt.Sprintf("%s for %s, behind a jump host %v", m, outage, jump), func(t *testing.T) {
@@ -280,7 +280,7 @@ func TestFailuresThatLast(t *testing.T) {
 	}
 }
 
-// TestNotAskedForLong: a host is not tried behind the back of a controller that
+// TestNotAskedForLong: a host is not tried unknown to a controller that
 // asks seldom, and is tried at once when it is asked.
 func TestNotAskedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 var greeting = agent.Greeting{Protocol: agent.Version, Genv: "v2", Capabilities: []string{"echo"}}
 
 // echo answers with the body, refuses "no", and is silent to "hush" until
-// nobody wants an answer or the server is to end.
+// no answer is wanted or the server is to end.
 type echo struct{ hushed chan string }
 
 func (e echo) Handle(ctx context.Context, r agent.Request) ([]byte, error) {
@@ -86,7 +86,7 @@ func TestTheServerEnds(t *testing.T) {
 		do   func(t *testing.T, in io.ReadCloser, out io.WriteCloser, cancel context.CancelCauseFunc)
 		want error
 	}{
-		{"nobody asks", func(*testing.T, io.ReadCloser, io.WriteCloser, context.CancelCauseFunc) {}, agent.ErrIdle},
+		{"no request", func(*testing.T, io.ReadCloser, io.WriteCloser, context.CancelCauseFunc) {}, agent.ErrIdle},
 		{"it is told to", func(_ *testing.T, _ io.ReadCloser, _ io.WriteCloser, cancel context.CancelCauseFunc) { cancel(stop) }, stop},
 		{"hung up", func(_ *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) { _ = out.Close() }, nil},
 		{"hung up while an answer is in the making", func(t *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
@@ -94,7 +94,7 @@ func TestTheServerEnds(t *testing.T) {
 			require.NoError(t, err)
 			_ = out.Close()
 		}, agent.ErrIdle /* the refusal is not taken by anybody here */},
-		{"nobody takes the answer", func(t *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
+		{"the answer is not read", func(t *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
 			_, err := out.Write(agent.Frame(agent.KindRequest, "echo", 1, []byte("x")))
 			require.NoError(t, err)
 		}, agent.ErrIdle},
@@ -245,7 +245,7 @@ func TestLateAnswers(t *testing.T) {
 		require.ErrorIs(t, err, agent.ErrNotSent)
 		_ = out.Close()
 		_ = in.Close()
-		require.Error(t, <-ended, "the answer found nobody")
+		require.Error(t, <-ended, "the answer was not read")
 	})
 }
 

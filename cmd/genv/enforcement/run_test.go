@@ -32,7 +32,7 @@ func TestHooksHearToTheEndWhatWasSaidBeforeAReload(t *testing.T) {
 	l.hooks.Send("act", nil)
 	begun := time.Now()
 	l.controller(Setup{Config{Policy: policy.Default()}, fleet})
-	require.Less(t, time.Since(begun), hooksTimeout, "nobody waits for that")
+	require.Less(t, time.Since(begun), hooksTimeout, "the end does not wait for it")
 	l.close()
 	out, err := os.ReadFile(dir + "/out")
 	require.NoError(t, err)

@@ -22,7 +22,7 @@ func TestProgress(t *testing.T) {
 	}
 	for name, steps := range map[string][]step{
 		"all answer at once":            {{0, 0, none}, {0, 2, none}, {0, 3, none}, {second, 3, none}},
-		"nobody answers":                {{0, 0, none}, {second, -1, line("0 of 3")}, {0, 0, gone}},
+		"no host answers":               {{0, 0, none}, {second, -1, line("0 of 3")}, {0, 0, gone}},
 		"all but one answer at once":    {{0, 0, none}, {0, 2, none}, {second, -1, line("2 of 3")}, {0, 3, gone}},
 		"they come one by one":          {{0, 0, none}, {second, 1, line("0 of 3") + line("1 of 3")}, {0, 2, line("2 of 3")}, {0, 3, gone}},
 		"a late word of an earlier one": {{0, 0, none}, {0, 3, none}, {0, 1, none}, {second, 2, none}},

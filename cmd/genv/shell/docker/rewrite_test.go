@@ -194,7 +194,7 @@ func TestShim(t *testing.T) {
 	require.Equal(t, words("/usr/bin/docker|run|"+gpu+"|"+ids+"|c"), handed)
 
 	s, _ = shim(&handed, broken, words("ps")...)
-	require.NoError(t, s.Run(), "the books are not needed")
+	require.NoError(t, s.Run(), "the state files are not needed")
 
 	s, _ = shim(&handed, broken, words("run|--gpus|all|c")...)
 	handed = nil
