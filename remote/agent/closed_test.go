@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 )
 
 // neverReached is a network in which nothing is ever reached.
@@ -37,4 +38,25 @@ func TestLeavingTheFleetWhileDialling(t *testing.T) {
 		require.Equal(t, remote.Cancelled, remote.ClassOf(err))
 		require.ErrorContains(t, err, "not in the fleet any more")
 	})
+}
+
+// A pool can be closed while calls are under way: it waits for them, and refuses others.
+func TestClosingDuringCalls(t *testing.T) {
+	for range 50 {
+		f := startFleet(t, 5*time.Second, genvhost.New(busy(1)))
+		begun, ended := make(chan struct{}), make(chan error)
+		go func() {
+			_, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+			close(begun)
+			for err == nil {
+				_, err = f.streams.Snapshot(t.Context(), f.hosts[0])
+			}
+			ended <- err
+		}()
+		<-begun
+		f.streams.Close()
+		require.Error(t, <-ended)
+		_, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+		require.ErrorContains(t, err, "are closed")
+	}
 }

@@ -46,7 +46,23 @@ type Pool struct {
 	retries slots          // logins to hosts whose logins failed
 	reports slots          // commands that carry out reports
 	failing atomic.Int32   // hosts whose logins failed last
-	running sync.WaitGroup // what is done in the background
+	running sync.WaitGroup // calls, and what is done in the background
+	closed  bool
+}
+
+// errPoolClosed ends calls that come after Close.
+var errPoolClosed = remote.Errorf(remote.Cancelled, "the connections to all hosts are closed")
+
+// beginCall counts a call until leave, unless the pool is closed. What a call begins in the
+// background is counted while the call is, so that Close can wait for both.
+func (p *Pool) beginCall() (leave func(), err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, errPoolClosed
+	}
+	p.running.Add(1)
+	return p.running.Done, nil
 }
 
 // conn finds or makes the Conn of a host.
@@ -100,14 +116,23 @@ func sameWay(a, b remote.Host) bool {
 		a.GenvPath == b.GenvPath && a.NoSudo == b.NoSudo
 }
 
-// Close ends all connections and waits until they are closed.
+// Close ends all connections and waits until they are closed, and until the calls
+// under way have returned. Later calls return an error.
 func (p *Pool) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
 	p.Keep(nil)
 	p.running.Wait()
 }
 
 // Snapshot asks a host for its snapshot.
 func (p *Pool) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
+	leave, err := p.beginCall()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	taken, err := p.conn(host).snapshot(ctx)
 	if err != nil && remote.ClassOf(err) == remote.OutcomeUnknown {
 		err = &remote.Error{Class: remote.Unreachable, Err: err} // a snapshot changes nothing, so nothing is unknown
@@ -119,12 +144,22 @@ func (p *Pool) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapsh
 // OutcomeUnknown means that it may have been carried out, in part or whole; one
 // that wraps ErrNotSent that it was not.
 func (p *Pool) Execute(ctx context.Context, host remote.Host, report enforce.Report) (Execution, error) {
+	leave, err := p.beginCall()
+	if err != nil {
+		return Execution{}, err
+	}
+	defer leave()
 	return p.conn(host).execute(ctx, report)
 }
 
 // Notify has a host show messages to its users, and returns on how many terminals
 // each message was shown. The error is ErrCannotNotify if the host can't do it.
 func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message) ([]int, error) {
+	leave, err := p.beginCall()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	return p.conn(host).notify(ctx, messages)
 }
 
