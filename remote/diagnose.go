@@ -48,7 +48,7 @@ const diagnosis = `LC_ALL=C; export LC_ALL; l=$(sudo -n -l 2>&1); s=$?; ` +
 	`d=$(printf "%s\n" "$l" | sed -n "s/.*secure_path=\([^,]*\).*/\1/p" | head -n 1 | tr -d "\\\\"); ` +
 	`PATH="${d:+$d:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH"; ` +
 	`g=$(command -v "$1"); g=${g:+$(find -L "$g" -maxdepth 0 -user 0 -not -perm /022 2>/dev/null)}; ` +
-	`echo "` + diagnosisMark + ` $s $(id -un) $g"; printf "%.2000s\n" "$l"`
+	`echo; echo "` + diagnosisMark + ` $s $(id -un) $g"; printf "%.2000s\n" "$l"`
 
 const diagnosisMark = "genv-diagnosis"
 

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -77,18 +76,13 @@ func (Commands) Notify(context.Context, remote.Host, []Message) ([]int, error) {
 	return nil, ErrCannotNotify
 }
 
-// usageSnapshot runs `genv usage snapshot` and parses its JSON document. Login shells
-// print banners before it, so it begins at the first line that begins with a brace;
-// after it only blanks may follow.
+// usageSnapshot runs `genv usage snapshot` and parses its JSON document.
 func usageSnapshot[T any](ctx context.Context, c Commands, host remote.Host, parse func([]byte) (T, error), flags ...string) (value T, warnings []string, err error) {
 	out, err := c.run(ctx, host, host.Genv(append([]string{"usage", "snapshot"}, flags...)...))
 	if err != nil {
 		return value, nil, err
 	}
-	document := out.Stdout
-	for len(document) > 0 && document[0] != '{' {
-		_, document, _ = bytes.Cut(document, []byte("\n"))
-	}
+	document := jsonIn(out.Stdout)
 	class := remote.InvalidOutput
 	if len(document) == 0 {
 		err = fmt.Errorf("genv answered without a JSON document (%d bytes)", len(out.Stdout))
@@ -118,7 +112,7 @@ type Identity struct {
 
 // whoAmI prints what identifies a machine, its boot and its state folder. It needs
 // neither genv nor root.
-const whoAmI = `echo "genv-machine $(cat /etc/machine-id) $(cat /proc/sys/kernel/random/boot_id) $(stat -Lc %d/%i "${GENV_TMPDIR:-/var/tmp/genv}")"`
+const whoAmI = `echo; echo "genv-machine $(cat /etc/machine-id) $(cat /proc/sys/kernel/random/boot_id) $(stat -Lc %d/%i "${GENV_TMPDIR:-/var/tmp/genv}")"`
 
 // Identify asks a host what identifies its machine.
 func (c Commands) Identify(ctx context.Context, host remote.Host) (Identity, error) {

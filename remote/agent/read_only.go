@@ -55,11 +55,11 @@ func (r readOnly) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 
 // smi runs nvidia-smi on a host and parses its output.
 func smi[T any](ctx context.Context, r readOnly, host remote.Host, args []string, parse func([]byte) (T, error)) (value T, err error) {
-	out, err := r.Run(ctx, host, remote.Command{Args: append([]string{"env", "LC_ALL=C", "GENV_BYPASS=1", "nvidia-smi"}, args...)})
+	out, err := r.Run(ctx, host, remote.Command{Args: marked(append([]string{"env", "LC_ALL=C", "GENV_BYPASS=1", "nvidia-smi"}, args...)...)})
 	if err != nil {
 		return value, err
 	}
-	if value, err = parse(out.Stdout); err != nil {
+	if value, err = parse(dataIn(out.Stdout)); err != nil {
 		return value, &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}
 	return value, nil
@@ -94,7 +94,7 @@ func (r readOnly) describe(ctx context.Context, host remote.Host, processes []sn
 	if len(processes) == 0 {
 		return
 	}
-	args := []string{"cat"}
+	args := marked("cat")
 	byPID := make(map[string]*snapshot.Process)
 	for i := range processes {
 		pid := strconv.Itoa(int(processes[i].PID))
@@ -102,7 +102,7 @@ func (r readOnly) describe(ctx context.Context, host remote.Host, processes []sn
 		byPID[pid] = &processes[i]
 	}
 	out, _ := r.Run(ctx, host, remote.Command{Args: args}) // what came is used, and more is not needed
-	parseStatuses(out.Stdout, byPID)
+	parseStatuses(dataIn(out.Stdout), byPID)
 }
 
 // parseStatuses reads one /proc/PID/status behind the other (proc_pid_status(5)).

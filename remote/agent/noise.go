@@ -1,0 +1,49 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+)
+
+// jsonIn is the JSON object that a command's output ends with. What a login shell
+// prints before it may hold braces, whole objects, or no newline at its end; after it
+// only blanks may follow. If there is none, it is what begins at the first brace,
+// which is no JSON; nil without a brace.
+func jsonIn(output []byte) []byte {
+	first := bytes.IndexByte(output, '{')
+	if first < 0 {
+		return nil
+	}
+	effort := 4 * len(output) // a host must not keep the controller busy with braces
+	for at := first; effort > 0; {
+		var bad *json.SyntaxError
+		if !errors.As(json.Unmarshal(output[at:], &struct{}{}), &bad) {
+			return output[at:]
+		}
+		effort -= int(bad.Offset)
+		next := bytes.IndexByte(output[at+1:], '{')
+		if next < 0 {
+			break
+		}
+		at += 1 + next
+	}
+	return output[first:]
+}
+
+// dataMark is the line before the data of a program that prints no JSON.
+const dataMark = "genv-data"
+
+// marked is the command that prints dataMark, on a line of its own, and then runs a
+// program.
+func marked(args ...string) []string {
+	return append([]string{"sh", "-c", `echo; echo "$0"; exec "$@"`, dataMark}, args...)
+}
+
+// dataIn is the output after dataMark; all of it if there is no mark.
+func dataIn(output []byte) []byte {
+	if _, data, found := bytes.Cut(output, []byte("\n"+dataMark+"\n")); found {
+		return data
+	}
+	return output
+}

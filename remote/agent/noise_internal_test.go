@@ -1,0 +1,60 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const someJSON = "{\n  \"a\": {\"b\": \"}{\\\"\"},\n  \"c\": [{}]\n}\n"
+
+func TestJSONIn(t *testing.T) {
+	for name, noise := range map[string]string{
+		"nothing": "", "a line": "Welcome\n", "no newline": "Welcome", "an empty object": "{}\n", "an object without a newline": `{"a": 1}`,
+		"braces": "{ {{ }} {\n", "an open quote": "{\"", "an open object": "{\"a\":\n", "an object that is not closed": `{"a": {"b": 1},`, "many": strings.Repeat("{ ", 5000) + "\n",
+		"not text": "\x00\xff\x1b[2J",
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, someJSON, string(jsonIn([]byte(noise+someJSON))))
+			require.False(t, json.Valid(jsonIn([]byte(noise+someJSON+"x"))), "noise after it is not skipped")
+			require.False(t, json.Valid(jsonIn([]byte(noise+someJSON[:len(someJSON)-2]))), "one that is cut is not used in part")
+		})
+	}
+	require.Nil(t, jsonIn([]byte("Welcome\n")))
+	require.Nil(t, jsonIn(nil))
+}
+
+// TestJSONInHasAnEnd: a host that sends nothing but open objects costs a bounded
+// effort, which would be the square of its length otherwise.
+func TestJSONInHasAnEnd(t *testing.T) {
+	hostile := []byte(strings.Repeat(`{"a":`, 1<<20))
+	require.False(t, json.Valid(jsonIn(hostile)))
+	require.False(t, json.Valid(jsonIn(bytes.Repeat([]byte(`{"a":1,`), 1<<20))))
+}
+
+func FuzzJSONIn(f *testing.F) {
+	for _, noise := range []string{"", "Welcome", "{}\n", "{\"", "{ {{", `{"a":{`} {
+		f.Add([]byte(noise))
+	}
+	f.Fuzz(func(t *testing.T, noise []byte) {
+		found := jsonIn(append(bytes.Clone(noise), someJSON...))
+		require.True(t, bytes.HasSuffix(found, []byte("}\n")))
+		if json.Valid(found) {
+			require.True(t, bytes.HasSuffix(found, []byte(someJSON)), "never a part of it: %q", found)
+		}
+	})
+}
+
+func TestMarked(t *testing.T) {
+	args := marked("printf", "%s", "0, GPU\ngenv-data\n")
+	out, err := exec.Command(args[0], args[1:]...).Output()
+	require.NoError(t, err)
+	for _, noise := range []string{"", "Welcome", "Welcome\n", "{}\n"} {
+		require.Equal(t, "0, GPU\ngenv-data\n", string(dataIn(append([]byte(noise), out...))))
+	}
+	require.Equal(t, "0, GPU\n", string(dataIn([]byte("0, GPU\n"))))
+}
