@@ -18,7 +18,7 @@ func TestWhatTheFormatCannotExpressIsOmitted(t *testing.T) {
 	want, err := snapshot.EncodeSnapshot(plain)
 	require.NoError(t, err)
 
-	uid, busy := snapshot.UID(1002), 97
+	uid, busy, watts := snapshot.UID(1002), 97, 350.5
 	rich := *plain
 	rich.BootID, rich.Warnings = "6f1f5d0b", []string{"a warning"}
 	p := plain.Processes[0]
@@ -32,6 +32,7 @@ func TestWhatTheFormatCannotExpressIsOmitted(t *testing.T) {
 	rich.Environments = []snapshot.Environment{e}
 	d := plain.Devices[0]
 	d.UUID, d.Name, d.UsedMemory, d.Utilization = "GPU-0", "H100", snapshot.MiB(5), &busy
+	d.Temperature, d.Power = &busy, &watts
 	rich.Devices = []snapshot.Device{d, {Index: 1, UUID: "GPU-1"}}
 
 	got, err := snapshot.EncodeSnapshot(&rich)

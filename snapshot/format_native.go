@@ -43,10 +43,12 @@ type (
 	}
 	nativeDevice struct {
 		wireDevice
-		UUID        GPUUUID `json:"uuid,omitempty"`
-		Name        string  `json:"name,omitempty"`
-		UsedMemory  *string `json:"used_memory,omitempty"`
-		Utilization *int    `json:"utilization,omitempty"`
+		UUID        GPUUUID  `json:"uuid,omitempty"`
+		Name        string   `json:"name,omitempty"`
+		UsedMemory  *string  `json:"used_memory,omitempty"`
+		Utilization *int     `json:"utilization,omitempty"`
+		Temperature *int     `json:"temperature,omitempty"`
+		Power       *float64 `json:"power,omitempty"`
 	}
 )
 
@@ -68,7 +70,7 @@ func EncodeNative(s *Snapshot) ([]byte, error) {
 	}
 	for i, w := range devicesToWire(s.Devices) {
 		d := &s.Devices[i]
-		n.Devices = append(n.Devices, nativeDevice{w, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization})
+		n.Devices = append(n.Devices, nativeDevice{w, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization, d.Temperature, d.Power})
 	}
 	return Marshal(n)
 }
@@ -172,9 +174,35 @@ func (n nativeEnvironment) environment() (Environment, error) {
 func (n nativeDevice) device() (Device, error) {
 	d, err := n.wireDevice.device()
 	used, bad := memoryFromWire("used_memory", orZero(n.UsedMemory))
-	d.UUID, d.Name, d.UsedMemory, d.Utilization = n.UUID, n.Name, used, n.Utilization
-	if u := orZero(d.Utilization); u < 0 || u > 100 {
-		bad = fmt.Errorf("%w: a utilization of %d per cent", ErrInvalid, u)
+	d.UUID, d.Name, d.UsedMemory = n.UUID, n.Name, used
+	d.Utilization, d.Temperature, d.Power = n.Utilization, n.Temperature, n.Power
+	return d, cmp.Or(
+		err, CheckText("uuid", string(d.UUID)), CheckText("name", d.Name), bad,
+		checkUtilization(orZero(d.Utilization)), CheckTemperature(orZero(d.Temperature)), CheckPower(orZero(d.Power)),
+	)
+}
+
+func checkUtilization(percent int) error {
+	if percent < 0 || percent > 100 {
+		return fmt.Errorf("%w: a utilization of %d per cent", ErrInvalid, percent)
 	}
-	return d, cmp.Or(err, CheckText("uuid", string(d.UUID)), CheckText("name", d.Name), bad)
+	return nil
+}
+
+// CheckTemperature returns an error, which wraps ErrInvalid, unless a device can have
+// this temperature in degrees Celsius.
+func CheckTemperature(celsius int) error {
+	if celsius < -273 || celsius > 1000 {
+		return fmt.Errorf("%w: a temperature of %d degrees Celsius", ErrInvalid, celsius)
+	}
+	return nil
+}
+
+// CheckPower returns an error, which wraps ErrInvalid, unless a device can draw this
+// power in watts.
+func CheckPower(watts float64) error {
+	if !(watts >= 0 && watts <= 1e6) { // refuses NaN, too
+		return fmt.Errorf("%w: a power of %g watts", ErrInvalid, watts)
+	}
+	return nil
 }

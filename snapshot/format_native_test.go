@@ -15,7 +15,7 @@ import (
 func everything(t testing.TB) *snapshot.Snapshot {
 	at, err := snapshot.ParseDate("20/11/2026 21:10:32")
 	require.NoError(t, err)
-	uid, gpus, percent, offset := snapshot.UID(1001), 2, 97, 7200
+	uid, gpus, percent, offset, celsius, watts := snapshot.UID(1001), 2, 97, 7200, 63, 555.12
 	return &snapshot.Snapshot{
 		BootID: "6f2c", UTCOffset: &offset, MachineID: "9c1e", StateFolder: "8:1/131", Warnings: []string{"a warning"},
 		Processes: []snapshot.Process{
@@ -28,7 +28,7 @@ func everything(t testing.TB) *snapshot.Snapshot {
 			Config: snapshot.EnvConfig{Name: "Norwegian Wood", GPUMemory: snapshot.MustMemory("4g"), GPUs: &gpus},
 		}},
 		Devices: []snapshot.Device{{
-			Index: 1, TotalMemory: snapshot.MiB(81559), UUID: "GPU-1", Name: "H100", UsedMemory: snapshot.MiB(5), Utilization: &percent,
+			Index: 1, TotalMemory: snapshot.MiB(81559), UUID: "GPU-1", Name: "H100", UsedMemory: snapshot.MiB(5), Utilization: &percent, Temperature: &celsius, Power: &watts,
 			Attachments: []snapshot.Attachment{{EID: "1667", GPUMemory: snapshot.MustMemory("4g"), Time: at}},
 		}},
 	}
@@ -71,6 +71,9 @@ func TestNativeRefuses(t *testing.T) {
 		"no date":              `{"processes":[],"envs":[{"eid":"1","uid":1001,"creation":""}],"devices":[]}`,
 		"an offset of no zone": `{"utc_offset_s":90000,"processes":[],"envs":[],"devices":[]}`,
 		"150 per cent":         `{"processes":[],"envs":[],"devices":[{"index":0,"utilization":150}]}`,
+		"below absolute zero":  `{"processes":[],"envs":[],"devices":[{"index":0,"temperature":-274}]}`,
+		"a megawatt and more":  `{"processes":[],"envs":[],"devices":[{"index":0,"power":1000000.5}]}`,
+		"negative power":       `{"processes":[],"envs":[],"devices":[{"index":0,"power":-1}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := snapshot.DecodeNative([]byte(text))

@@ -121,7 +121,9 @@ type Device struct {
 	UUID        GPUUUID
 	Name        string
 	UsedMemory  Memory
-	Utilization *int // per cent over the driver's last sample; nil if not reported
+	Utilization *int     // per cent over the driver's last sample; nil if not reported
+	Temperature *int     // degrees Celsius; nil if not reported
+	Power       *float64 // watts; nil if not reported
 }
 
 // Attachment gives an environment the right to use a device.
@@ -174,6 +176,21 @@ func find[T any](items []T, matches func(*T) bool) *T {
 		}
 	}
 	return nil
+}
+
+// Described adds to the registered devices what nvidia-smi found out about them, and the
+// devices that it found besides. What is registered wins. It changes neither list.
+func Described(registered, found []Device) []Device {
+	devices := slices.Clone(registered)
+	for _, d := range found {
+		if known := FindDevice(devices, d.Index); known != nil {
+			d.TotalMemory, d.Attachments = known.TotalMemory, known.Attachments
+			*known = d
+		} else {
+			devices = append(devices, d)
+		}
+	}
+	return devices
 }
 
 // AttachedTo lists the indices of those devices that an environment is attached

@@ -14,9 +14,10 @@ import (
 
 // Backend is a host as a Server sees it. It is safe for concurrent use.
 type Backend interface {
-	// Snapshot returns the host's snapshot as snapshot.EncodeNative writes it. It
-	// may give up when ctx ends.
-	Snapshot(ctx context.Context) ([]byte, error)
+	// Snapshot returns the host's snapshot as snapshot.EncodeNative writes it. What is
+	// measured of the devices is at most as old as age; 0 leaves that to the host. It may
+	// give up when ctx ends.
+	Snapshot(ctx context.Context, age time.Duration) ([]byte, error)
 	// Execute carries out a report, to its end even if the controller has hung up.
 	Execute(ctx context.Context, report enforce.Report) (Execution, error)
 	// Notify shows messages on users' terminals, and returns on how many each was
@@ -69,7 +70,7 @@ func answer[Q, A any](ctx context.Context, body []byte, do func(context.Context,
 }
 
 func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest) (answer SnapshotAnswer, err error) {
-	encoded, err := a.Backend.Snapshot(ctx)
+	encoded, err := a.Backend.Snapshot(ctx, request.age())
 	if err != nil {
 		return answer, err
 	}

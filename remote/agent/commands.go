@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/wire"
@@ -16,7 +17,12 @@ import (
 // `genv usage snapshot` and `genv usage execute`. It works with hosts of any
 // version. It does not try a host again that fails, except for connections that a
 // busy sshd dropped at random.
-type Commands struct{ Network Network }
+type Commands struct {
+	Network Network
+	// Measure has nvidia-smi asked for each snapshot, since the 1.4.3 format has no
+	// room for the utilization, temperature and power of devices.
+	Measure bool
+}
 
 func (Commands) via() Via          { return ViaCommands }
 func (Commands) can() Capabilities { return Capabilities{Execute: true, Parallel: true} }
@@ -37,10 +43,30 @@ func (c Commands) run(ctx context.Context, host remote.Host, command remote.Comm
 // Snapshot asks a host for its snapshot.
 func (c Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	s, warnings, err := usageSnapshot(ctx, c, host, snapshot.DecodeSnapshot)
-	if err == nil {
-		s.Warnings = bounded(warnings, maxWarnings)
+	if err != nil {
+		return nil, err
 	}
-	return s, err
+	s.Warnings = bounded(warnings, maxWarnings)
+	if c.Measure {
+		c.measure(ctx, host, s)
+	}
+	return s, nil
+}
+
+// measure adds what nvidia-smi reports about the devices to the login. That it fails or
+// hangs does not make the snapshot invalid: the values are unknown then.
+func (c Commands) measure(ctx context.Context, host remote.Host, s *snapshot.Snapshot) {
+	if deadline, ok := ctx.Deadline(); ok { // so that the snapshot is there in time
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)*3/4)
+		defer cancel()
+	}
+	found, err := readOnly{c.Network}.devices(ctx, host)
+	if err != nil {
+		s.Warnings = append(s.Warnings, "the utilization, temperature and power of the devices are unknown: "+err.Error())
+		return
+	}
+	s.Devices = snapshot.Described(s.Devices, found)
 }
 
 // Devices asks for the devices and their attachments alone.

@@ -74,7 +74,7 @@ func (*scripted) Peer(remote.Host) (remote.Peer, bool)     { return remote.Peer{
 func (*scripted) Probe(context.Context, remote.Host) error { return nil }
 func (*scripted) Disconnect(remote.Host)                   {}
 
-func (*scripted) Snapshot(context.Context) ([]byte, error) { return empty, nil }
+func (*scripted) Snapshot(context.Context, time.Duration) ([]byte, error) { return empty, nil }
 
 func (n *scripted) Execute(ctx context.Context, _ enforce.Report) (agent.Execution, error) {
 	return n.execute(ctx)

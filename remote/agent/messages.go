@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -26,6 +27,14 @@ const CapabilityParallel = "parallel"
 // SnapshotRequest asks for a snapshot, unless it is still the one of Revision.
 type SnapshotRequest struct {
 	Revision uint64 `json:"revision"` // of the snapshot at hand; 0 for none
+	// AgeMS is how old the utilization, temperature and power of the devices may be, in
+	// milliseconds; 0 leaves that to the host. A host with an older genv ignores it.
+	AgeMS int64 `json:"age_ms,omitempty"`
+}
+
+// age is AgeMS as a duration.
+func (r *SnapshotRequest) age() time.Duration {
+	return time.Duration(min(max(r.AgeMS, 0), time.Hour.Milliseconds())) * time.Millisecond
 }
 
 // SnapshotAnswer is the snapshot, or, if nothing changed, the revision of the request

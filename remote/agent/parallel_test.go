@@ -24,7 +24,9 @@ type grave struct {
 	begun, finished int
 }
 
-func (g *grave) Snapshot(context.Context) ([]byte, error) { return []byte(`{"n":1}`), nil }
+func (g *grave) Snapshot(context.Context, time.Duration) ([]byte, error) {
+	return []byte(`{"n":1}`), nil
+}
 
 func (g *grave) Execute(context.Context, enforce.Report) (agent.Execution, error) {
 	g.count(&g.begun)

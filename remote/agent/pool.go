@@ -38,7 +38,10 @@ type Pool struct {
 	// how many commands at a time carry out reports; 0 is no bound. A request on a
 	// connection that is there does not wait.
 	Fanout int
-	Log    zerolog.Logger
+	// DeviceAge is how old the utilization, temperature and power of devices may be; 0
+	// leaves that to the hosts, which need not know them then.
+	DeviceAge time.Duration
+	Log       zerolog.Logger
 
 	mu      sync.Mutex
 	conns   map[string]*Conn
@@ -165,7 +168,7 @@ func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message)
 
 // Identify asks a host what identifies its machine.
 func (p *Pool) Identify(ctx context.Context, host remote.Host) (Identity, error) {
-	return Commands{p.Network}.Identify(ctx, host)
+	return Commands{Network: p.Network}.Identify(ctx, host)
 }
 
 // About is what is known about a host without asking it.

@@ -292,7 +292,7 @@ func noGenv(_ context.Context, r *inprocess.Request) int {
 		fmt.Fprintln(r.Stderr, "sudo: genv: command not found")
 		return 1
 	case strings.Contains(r.Line, "query-gpu"):
-		fmt.Fprintln(r.Stdout, "0, GPU-1, 81559, 10, 3, NVIDIA H100")
+		fmt.Fprintln(r.Stdout, "0, GPU-1, 81559, 10, 3, 40, 70.12, NVIDIA H100")
 	case strings.Contains(r.Line, "query-compute-apps"):
 		fmt.Fprintln(r.Stdout, "GPU-1, 77, 10")
 	default:

@@ -32,7 +32,7 @@ func (readOnly) Execute(_ context.Context, host remote.Host, _ enforce.Report) (
 }
 
 func (r readOnly) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
-	devices, err := smi(ctx, r, host, nvidiasmi.DevicesArgs(), nvidiasmi.ParseDevices)
+	devices, err := r.devices(ctx, host)
 	if err != nil {
 		return nil, err
 	}
@@ -40,17 +40,27 @@ func (r readOnly) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshot.Snapshot{}
+	s := &snapshot.Snapshot{Devices: devices}
 	byUUID := make(map[snapshot.GPUUUID]snapshot.DeviceIndex)
 	for _, d := range devices {
 		byUUID[d.UUID] = d.Index
-		s.Devices = append(s.Devices, snapshot.Device{
-			Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, UsedMemory: d.UsedMemory, Utilization: d.Utilization,
-		})
 	}
 	s.Processes = processesOf(usage.Apps, byUUID)
 	r.describe(ctx, host, s.Processes)
 	return s, nil
+}
+
+// devices are the devices of a host, without attachments.
+func (r readOnly) devices(ctx context.Context, host remote.Host) ([]snapshot.Device, error) {
+	found, err := smi(ctx, r, host, nvidiasmi.DevicesArgs(), nvidiasmi.ParseDevices)
+	if err != nil {
+		return nil, err
+	}
+	devices := make([]snapshot.Device, len(found))
+	for i := range found {
+		devices[i] = found[i].Device()
+	}
+	return devices, nil
 }
 
 // smi runs nvidia-smi on a host and parses its output.

@@ -155,7 +155,7 @@ func newPiped(n *pretended, changed <-chan struct{}, token string) *piped {
 
 var empty, _ = snapshot.EncodeNative(&snapshot.Snapshot{})
 
-func (n *pretended) Snapshot(ctx context.Context) ([]byte, error) {
+func (n *pretended) Snapshot(ctx context.Context, _ time.Duration) ([]byte, error) {
 	m, _ := n.now(new(int))
 	switch m {
 	case broken:

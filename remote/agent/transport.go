@@ -78,7 +78,7 @@ func (c *Conn) dial(ctx context.Context, a *attempt) (transport, error) {
 	case err == nil:
 		t = stream
 	case class == remote.CommandFailed && hasNoServe(err):
-		t = &Commands{p.Network}
+		t = &Commands{Network: p.Network, Measure: p.DeviceAge > 0}
 	case class == remote.GenvMissing:
 		t = &readOnly{p.Network}
 	default:

@@ -39,8 +39,8 @@ type Collector struct {
 	Proc       proc.FS // the zero FS is /proc
 	StateFiles StateFiles
 	// DeviceListTTL is for how long the list of devices is cached; 0 reads it for each
-	// snapshot. UsedMemory and Utilization are as old as the list. If a process uses a
-	// device that is not in the list, it is read at once.
+	// snapshot. What is measured, such as UsedMemory and Utilization, is as old as the
+	// list. If a process uses a device that is not in the list, it is read at once.
 	DeviceListTTL time.Duration
 	// Now is the clock for the caches; nil is time.Now.
 	Now func() time.Time

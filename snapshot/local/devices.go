@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -36,10 +35,10 @@ func (c *Collector) readDevices(ctx context.Context) (*deviceList, error) {
 }
 
 // devicesFor returns a list with every device in usage that nvidia-smi knows: the cached
-// one if that is recent and complete, else a new one.
-func (c *Collector) devicesFor(ctx context.Context, usage nvidiasmi.Usage) (*deviceList, error) {
+// one if that is younger than age and complete, else a new one.
+func (c *Collector) devicesFor(ctx context.Context, usage nvidiasmi.Usage, age time.Duration) (*deviceList, error) {
 	l := c.cached().devices
-	if l != nil && c.now().Sub(l.at) < c.DeviceListTTL && !l.lacks(usage) {
+	if l != nil && c.now().Sub(l.at) < age && !l.lacks(usage) {
 		return l, nil
 	}
 	l, err := c.readDevices(ctx)
@@ -88,10 +87,7 @@ func (c *Collector) addInstances(ctx context.Context, l *deviceList, usage nvidi
 func (l *deviceList) toRegister() []snapshot.Device {
 	found := make([]snapshot.Device, 0, len(l.devices))
 	for _, d := range l.devices {
-		found = append(found, snapshot.Device{
-			Index: d.Index, UUID: d.UUID, Name: d.Name,
-			TotalMemory: d.TotalMemory, UsedMemory: d.UsedMemory, Utilization: d.Utilization,
-		})
+		found = append(found, d.Device())
 	}
 	return found
 }
@@ -111,19 +107,4 @@ func (l *deviceList) matches(registered []snapshot.Device) bool {
 		delete(total, d.Index)
 	}
 	return len(total) == 0
-}
-
-// describe adds to the registered devices what only nvidia-smi knows, and the devices
-// that can't be registered.
-func (l *deviceList) describe(registered []snapshot.Device) []snapshot.Device {
-	devices := slices.Clone(registered)
-	for _, d := range l.toRegister() {
-		if known := snapshot.FindDevice(devices, d.Index); known != nil {
-			d.TotalMemory, d.Attachments = known.TotalMemory, known.Attachments
-			*known = d
-		} else {
-			devices = append(devices, d)
-		}
-	}
-	return devices
 }

@@ -61,7 +61,7 @@ type fakeFiles struct {
 
 const (
 	bootID     = "6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2b11"
-	twoDevices = "0, GPU-0, 81559, 10, 0, H100\n1, GPU-1, 81559, 20, 50, H100\n"
+	twoDevices = "0, GPU-0, 81559, 10, 0, 31, 70.12, H100\n1, GPU-1, 81559, 20, 50, [N/A], [N/A], H100\n"
 	migList    = "GPU 0: H100 (UUID: GPU-0)\n  MIG 1g.10gb Device 0: (UUID: MIG-a)\n  MIG 1g.10gb Device 1: (UUID: MIG-b)\n" +
 		"GPU 1: H100 (UUID: GPU-1)\n"
 )

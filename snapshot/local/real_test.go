@@ -42,7 +42,7 @@ func sleeper(t testing.TB, env ...string) snapshot.PID {
 func realMachine(t testing.TB, pids ...snapshot.PID) (*local.Collector, *disk.Store) {
 	t.Helper()
 	dir := t.TempDir()
-	body := "#!/bin/sh\ncase $1 in\n--query-gpu=*) echo '0, GPU-0, 81559, 100, 7, H100' ;;\n--query-compute-apps=*) :\n"
+	body := "#!/bin/sh\ncase $1 in\n--query-gpu=*) echo '0, GPU-0, 81559, 100, 7, 31, 70.12, H100' ;;\n--query-compute-apps=*) :\n"
 	for _, pid := range pids {
 		body += fmt.Sprintf("echo 'GPU-0, %d, 100'\n", pid)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -17,11 +18,17 @@ import (
 // order of PID. An error means that nothing is known; it wraps an error of nvidiasmi or
 // state, or the context's.
 func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
+	return c.SnapshotWithin(ctx, c.DeviceListTTL)
+}
+
+// SnapshotWithin is Snapshot with a list of devices that is at most as old as age, and
+// with it UsedMemory, Utilization, Temperature and Power.
+func (c *Collector) SnapshotWithin(ctx context.Context, age time.Duration) (*snapshot.Snapshot, error) {
 	usage, err := c.SMI.Apps(ctx)
 	if err != nil {
 		return nil, err
 	}
-	devices, err := c.devicesFor(ctx, usage)
+	devices, err := c.devicesFor(ctx, usage, min(age, c.DeviceListTTL))
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +45,7 @@ func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	s := &snapshot.Snapshot{
 		Processes:    processes,
 		Environments: files.Environments,
-		Devices:      devices.describe(files.Devices),
+		Devices:      snapshot.Described(files.Devices, devices.toRegister()),
 		Warnings:     slices.Concat(warnings, more, fileWarnings(files)),
 	}
 	s.Warnings = append(s.Warnings, spareAfterRestoration(s, &files, c.now())...)
@@ -71,7 +78,7 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 	}
 	devices := &deviceList{}
 	if len(usage.Apps) > 0 {
-		devices, err = c.devicesFor(ctx, usage)
+		devices, err = c.devicesFor(ctx, usage, c.DeviceListTTL)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -25,6 +25,7 @@ func TestSnapshot(t *testing.T) {
 	m.files.Environments = []snapshot.Environment{env}
 	m.files.Devices[1].Attachments = []snapshot.Attachment{{EID: "2020"}}
 
+	watts := 70.12
 	require.Equal(t, &snapshot.Snapshot{
 		Processes: []snapshot.Process{
 			{PID: 100, Start: 5000, UID: uid(1001), Name: "python3", Usage: []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(7)}}},
@@ -34,7 +35,7 @@ func TestSnapshot(t *testing.T) {
 		},
 		Environments: []snapshot.Environment{env},
 		Devices: []snapshot.Device{
-			{Index: 0, TotalMemory: snapshot.MiB(81559), UUID: "GPU-0", Name: "H100", UsedMemory: snapshot.MiB(10), Utilization: per(0)},
+			{Index: 0, TotalMemory: snapshot.MiB(81559), UUID: "GPU-0", Name: "H100", UsedMemory: snapshot.MiB(10), Utilization: per(0), Temperature: per(31), Power: &watts},
 			{
 				Index: 1, TotalMemory: snapshot.MiB(81559), UUID: "GPU-1", Name: "H100", UsedMemory: snapshot.MiB(20), Utilization: per(50),
 				Attachments: []snapshot.Attachment{{EID: "2020"}},
@@ -96,11 +97,11 @@ func TestDevicesAreRegistered(t *testing.T) {
 		"written otherwise":     {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MustMemory("85520809984")}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}, twoDevices, false, []snapshot.DeviceIndex{0, 1}},
 		"none registered":       {nil, twoDevices, true, []snapshot.DeviceIndex{0, 1}},
 		"a new one":             {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}}, twoDevices, true, []snapshot.DeviceIndex{0, 1}},
-		"one is gone":           {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}, "0, GPU-0, 81559, 1, 0, H100\n", true, []snapshot.DeviceIndex{0}},
-		"one is gone, attached": {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559), Attachments: attached}}, "0, GPU-0, 81559, 1, 0, H100\n", true, []snapshot.DeviceIndex{0, 1}},
-		"another memory":        {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(40960)}}, "0, GPU-0, 81559, 1, 0, H100\n", true, []snapshot.DeviceIndex{0}},
-		"unknown memory":        {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}}, "0, GPU-0, [Unknown Error], 1, 0, H100\n", false, []snapshot.DeviceIndex{0}},
-		"always unknown":        {[]snapshot.Device{}, "0, GPU-0, [N/A], [N/A], 0, GB10\n", false, []snapshot.DeviceIndex{0}},
+		"one is gone":           {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559)}}, "0, GPU-0, 81559, 1, 0, 31, 70.12, H100\n", true, []snapshot.DeviceIndex{0}},
+		"one is gone, attached": {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}, {Index: 1, TotalMemory: snapshot.MiB(81559), Attachments: attached}}, "0, GPU-0, 81559, 1, 0, 31, 70.12, H100\n", true, []snapshot.DeviceIndex{0, 1}},
+		"another memory":        {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(40960)}}, "0, GPU-0, 81559, 1, 0, 31, 70.12, H100\n", true, []snapshot.DeviceIndex{0}},
+		"unknown memory":        {[]snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559)}}, "0, GPU-0, [Unknown Error], 1, 0, 31, 70.12, H100\n", false, []snapshot.DeviceIndex{0}},
+		"always unknown":        {[]snapshot.Device{}, "0, GPU-0, [N/A], [N/A], 0, 31, 70.12, GB10\n", false, []snapshot.DeviceIndex{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
@@ -184,8 +185,22 @@ func TestAListOfDevicesIsUsedAgain(t *testing.T) {
 	m.snapshot()
 	require.Equal(t, []string{"apps", "devices", "read"}, m.take(), "not when it is old")
 
+	now = now.Add(4 * time.Second)
+	for _, step := range []struct {
+		age  time.Duration
+		want []string
+	}{
+		{5 * time.Second, []string{"apps", "read"}},
+		{time.Hour, []string{"apps", "read"}},
+		{4 * time.Second, []string{"apps", "devices", "read"}},
+	} {
+		_, err := m.SnapshotWithin(t.Context(), step.age)
+		require.NoError(t, err)
+		require.Equal(t, step.want, m.take(), "a list that is less than %s old", step.age)
+	}
+
 	m.smi.apps = "GPU-2, 100, 7\n"
-	m.smi.devices += "2, GPU-2, 81559, 0, 0, H100\n"
+	m.smi.devices += "2, GPU-2, 81559, 0, 0, 31, 70.12, H100\n"
 	require.Equal(t, snapshot.DeviceIndex(2), m.snapshot().Processes[0].Usage[0].Index)
 	require.Equal(t, []string{"apps", "devices", "read", "discover"}, m.take(), "nor when it lacks a device")
 }

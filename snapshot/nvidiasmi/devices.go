@@ -15,12 +15,22 @@ type GPU struct {
 	Name        string
 	TotalMemory snapshot.Memory // unknown for a GPU that shares the machine's memory
 	UsedMemory  snapshot.Memory
-	Utilization *int // per cent; nil if the driver does not report it, as with MIG
+	Utilization *int     // per cent; nil if the driver does not report it, as with MIG
+	Temperature *int     // degrees Celsius; nil likewise
+	Power       *float64 // watts; nil likewise
+}
+
+// Device is the device in the model, without attachments.
+func (g *GPU) Device() snapshot.Device {
+	return snapshot.Device{
+		Index: g.Index, UUID: g.UUID, Name: g.Name, TotalMemory: g.TotalMemory,
+		UsedMemory: g.UsedMemory, Utilization: g.Utilization, Temperature: g.Temperature, Power: g.Power,
+	}
 }
 
 // DevicesArgs are the arguments for the output that ParseDevices reads.
 func DevicesArgs() []string {
-	return []string{"--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,name", "--format=csv,noheader,nounits"}
+	return []string{"--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw,name", "--format=csv,noheader,nounits"}
 }
 
 // Devices lists the devices in the order of their indices. There is at least one: a
@@ -57,7 +67,7 @@ const maxIndex = 1023
 
 // parseDevice parses one line. The name is the last field, so that it may contain commas.
 func parseDevice(line string) (GPU, error) {
-	fields, err := split(line, 6)
+	fields, err := split(line, 8)
 	if err != nil {
 		return GPU{}, err
 	}
@@ -68,7 +78,9 @@ func parseDevice(line string) (GPU, error) {
 		TotalMemory: p.memory(fields[2]),
 		UsedMemory:  p.memory(fields[3]),
 		Utilization: p.percent(fields[4]),
-		Name:        strings.TrimSpace(known(fields[5])),
+		Temperature: p.celsius(fields[5]),
+		Power:       p.watts(fields[6]),
+		Name:        strings.TrimSpace(known(fields[7])),
 	}
 	if err := snapshot.CheckText("name", d.Name); err != nil {
 		p.fail()

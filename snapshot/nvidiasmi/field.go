@@ -91,6 +91,39 @@ func (p *parser) percent(field string) *int {
 	return &n
 }
 
+// celsius parses a temperature, which may be below zero. What no device can have is
+// the value of a broken sensor: unknown.
+func (p *parser) celsius(field string) *int {
+	value := known(field)
+	if value == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil {
+		p.fail()
+	}
+	if err != nil || snapshot.CheckTemperature(n) != nil {
+		return nil
+	}
+	return &n
+}
+
+// watts parses a power such as "71.12"; a broken sensor's is unknown.
+func (p *parser) watts(field string) *float64 {
+	value := known(field)
+	if value == "" {
+		return nil
+	}
+	w, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		p.fail()
+	}
+	if err != nil || snapshot.CheckPower(w) != nil {
+		return nil
+	}
+	return &w
+}
+
 func (p *parser) uuid(field string) snapshot.GPUUUID {
 	uuid := known(field)
 	if uuid != "" && !isUUID(uuid) {

@@ -29,7 +29,7 @@ func answers(texts map[string]string) runner {
 
 func TestQuerierAsks(t *testing.T) {
 	querier := nvidiasmi.New(answers(map[string]string{
-		"--query-gpu":          "0, GPU-1, 16160, 3, 0, V100\n",
+		"--query-gpu":          "0, GPU-1, 16160, 3, 0, 31, 70.12, V100\n",
 		"--query-compute-apps": "GPU-1, 711, 5\n",
 		"-L":                   "GPU 0: V100 (UUID: GPU-1)\n",
 	}), 0)
@@ -46,7 +46,7 @@ func TestQuerierAsks(t *testing.T) {
 
 // Fakes and older drivers must understand these arguments.
 func TestArguments(t *testing.T) {
-	require.Equal(t, "--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,name --format=csv,noheader,nounits", strings.Join(nvidiasmi.DevicesArgs(), " "))
+	require.Equal(t, "--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw,name --format=csv,noheader,nounits", strings.Join(nvidiasmi.DevicesArgs(), " "))
 	require.Equal(t, "--query-compute-apps=gpu_uuid,pid,used_gpu_memory --format=csv,noheader,nounits", strings.Join(nvidiasmi.AppsArgs(), " "))
 	require.Equal(t, "-L", strings.Join(nvidiasmi.ListArgs(), " "))
 }

@@ -36,7 +36,7 @@ func (p *program) enforceHere(c *cli.Context) error {
 type localLink struct{ host *host }
 
 func (l *localLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
-	s, err := l.host.snapshot(ctx)
+	s, err := l.host.snapshot(ctx, 0)
 	if err != nil {
 		return nil, &remote.Error{Class: remote.CommandFailed, Err: err}
 	}

@@ -44,9 +44,9 @@ func (p *program) openHost() *host {
 }
 
 // snapshot is this machine's snapshot, with what enforcement needs to know about its
-// processes and its clock.
-func (h *host) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
-	s, err := h.Machine.Snapshot(ctx)
+// processes and its clock. The list of devices is at most as old as age.
+func (h *host) snapshot(ctx context.Context, age time.Duration) (*snapshot.Snapshot, error) {
+	s, err := h.Machine.SnapshotWithin(ctx, age)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,8 +68,8 @@ func endWithParent(parent int) error {
 type served struct{ host *host }
 
 // Snapshot implements agent.Backend.
-func (s served) Snapshot(ctx context.Context) ([]byte, error) {
-	now, err := s.host.snapshot(ctx)
+func (s served) Snapshot(ctx context.Context, age time.Duration) ([]byte, error) {
+	now, err := s.host.snapshot(ctx, cmp.Or(age, devicesFor))
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,8 @@ type Host struct {
 	serial   bool
 	answered []time.Time // if keeps
 	keeps    bool
+
+	deviceAge time.Duration
 }
 
 // Action is an item of a report that the host was given.
@@ -81,6 +83,13 @@ func (h *Host) Behave(f func(request string) Behavior) {
 	h.behavior = f
 }
 
+// DeviceAge is how old what is measured may be by the last request for a snapshot.
+func (h *Host) DeviceAge() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.deviceAge
+}
+
 // KeepTimes has the host note when it answers, for TakeAnswered.
 func (h *Host) KeepTimes() {
 	h.mu.Lock()
@@ -106,7 +115,10 @@ type backend struct {
 }
 
 // Snapshot implements agent.Backend.
-func (b *backend) Snapshot(ctx context.Context) ([]byte, error) {
+func (b *backend) Snapshot(ctx context.Context, age time.Duration) ([]byte, error) {
+	b.host.mu.Lock()
+	b.host.deviceAge = age
+	b.host.mu.Unlock()
 	return as(ctx, b, agent.RequestSnapshot, b.host.snapshot)
 }
 
