@@ -122,6 +122,7 @@ func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*conne
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	sshConn, channels, requests, err := ssh.NewClientConn(conn, check.address, &ssh.ClientConfig{
+		Config:            ssh.Config{KeyExchanges: t.KexAlgorithms, Ciphers: t.Ciphers, MACs: t.MACs},
 		User:              t.User,
 		AuthCallback:      oneByOne(keys),
 		HostKeyCallback:   check.callback,

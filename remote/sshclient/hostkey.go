@@ -34,9 +34,16 @@ func (c *Client) hostKeyCheck(t target) (*hostKeyCheck, error) {
 	if t.HostKeyAlias != "" {
 		check.address = hostkeys.Address(t.HostKeyAlias, 22)
 	}
-	check.algorithms = db.Algorithms(check.address)
+	check.algorithms = db.Algorithms(check.address, t.HostKeyAlgorithms)
 	check.callback = func(_ string, _ net.Addr, key ssh.PublicKey) error {
 		check.seen = true
+		if err := t.CheckSize(key); err != nil {
+			check.refused = remote.Errorf(remote.HostKey, "the host key of %s is refused: %w", t.Host, err)
+			return check.refused
+		}
+		if cert, ok := key.(*ssh.Certificate); ok && !t.AcceptsAuthority(cert) {
+			key = cert.Key // as ssh does with a certificate that CASignatureAlgorithms exclude
+		}
 		if err := c.checkResult(t, check.address, key, db.Check(check.address, key)); err != nil {
 			check.refused = &keyRefusal{err, func() bool { now, err := c.hostKeys.Load(files...); return err != nil || now != db }}
 			return check.refused

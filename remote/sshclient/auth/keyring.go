@@ -102,6 +102,7 @@ func (k *Keyring) Keys(s config.HostConfig) Keys {
 	for _, id := range identities {
 		keys.add(id.with(id.signer)...)
 	}
+	keys.restrict(s)
 	if over := len(keys.Signers) - MaxTries; over > 0 {
 		keys.Signers = keys.Signers[:MaxTries]
 		keys.Notes = append(keys.Notes, fmt.Sprintf("%d more keys were not offered, since servers stop at %d: name the right one with IdentityFile and IdentitiesOnly yes", over, MaxTries))

@@ -14,5 +14,6 @@
 //
 // The package opens no connection and checks no key. It ignores forwardings,
 // environment, terminal and multiplexing options, which change nothing for genv.
-// Algorithm lists are those of the SSH library.
+// Algorithm lists are those of ssh_config, or else the defaults of OpenSSH, as far
+// as the SSH library has them.
 package config

@@ -131,6 +131,9 @@ func (f *files) parse(path, content string, r root, depth int) (parsed []line) {
 	for text := range strings.Lines(content) {
 		number++
 		keyword, words, problem := lex(text)
+		if alias, ok := aliases[keyword]; ok {
+			keyword = alias
+		}
 		l := line{place: Error{File: path, Line: number}, keyword: keyword, words: words}
 		switch {
 		case problem != "":

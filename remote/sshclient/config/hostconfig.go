@@ -41,6 +41,14 @@ type HostConfig struct {
 	HostKeyChecking  Strictness
 	HashKnownHosts   bool
 
+	// Algorithms in the order of preference, each of which the SSH library has. The
+	// resolver leaves no list empty. PubkeyAcceptedAlgorithms are for keys of the
+	// user (nil: ssh's default), CASignatureAlgorithms for the authorities of host
+	// certificates.
+	KexAlgorithms, Ciphers, MACs                                       []string
+	HostKeyAlgorithms, PubkeyAcceptedAlgorithms, CASignatureAlgorithms []string
+	RequiredRSASize                                                    int // in bits, of host keys and keys of the user
+
 	ConnectTimeout      time.Duration // 0: not set
 	ServerAliveInterval time.Duration // 0: not set
 	ServerAliveCountMax int

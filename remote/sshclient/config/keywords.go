@@ -31,6 +31,20 @@ var honoured = map[string]struct {
 	"stricthostkeychecking": {one, oneOf("yes", "no", "off", "ask", "accept-new", "true", "false")},
 	"connecttimeout":        {one, isTime}, "serveraliveinterval": {one, isTime}, "serveralivecountmax": {one, isNumber(0, math.MaxInt)},
 	"addressfamily": {one, oneOf("any", "inet", "inet6")}, "bindaddress": {one, onlyTokens("")},
+	"pubkeyauthentication":     {one, oneOf("yes", "no", "true", "false", "unbound", "host-bound")},
+	"preferredauthentications": {one, onlyTokens("")}, "requiredrsasize": {one, isNumber(0, math.MaxInt32)},
+	"kexalgorithms": {one, isListOf("kexalgorithms")}, "ciphers": {one, isListOf("ciphers")}, "macs": {one, isListOf("macs")},
+	"hostkeyalgorithms": {one, isListOf("hostkeyalgorithms")}, "casignaturealgorithms": {one, isListOf("casignaturealgorithms")},
+	"pubkeyacceptedalgorithms": {one, isListOf("pubkeyacceptedalgorithms")},
+}
+
+// aliases are other names of keywords, which ssh still accepts (readconf.c).
+var aliases = map[string]string{
+	"pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms", "dsaauthentication": "pubkeyauthentication",
+	"identityfile2": "identityfile", "smartcarddevice": "pkcs11provider", "keepalive": "tcpkeepalive",
+	"hostbasedkeytypes":               "hostbasedacceptedalgorithms",
+	"challengeresponseauthentication": "kbdinteractiveauthentication",
+	"skeyauthentication":              "kbdinteractiveauthentication", "tisauthentication": "kbdinteractiveauthentication",
 }
 
 // onlyIf are keywords that may only have a value that changes nothing for genv,
@@ -38,22 +52,20 @@ var honoured = map[string]struct {
 var onlyIf = map[string]func(string) bool{
 	"canonicalizehostname": oneOf("no", "false", "none"), "verifyhostkeydns": oneOf("no", "false", "ask"),
 	"revokedhostkeys": isNone, "knownhostscommand": isNone, "pkcs11provider": isNone, "bindinterface": isNone,
-	"pubkeyauthentication": oneOf("yes", "true", "unbound", "host-bound"),
 }
 
 // ignored are the keywords of ssh_config(5) that change nothing for genv.
 var ignored = strings.Fields(`addkeystoagent batchmode canonicaldomains canonicalizefallbacklocal canonicalizemaxdots
-canonicalizepermittedcnames casignaturealgorithms challengeresponseauthentication checkhostip ciphers clearallforwardings
+canonicalizepermittedcnames checkhostip clearallforwardings
 compression connectionattempts controlmaster controlpath controlpersist dynamicforward enableescapecommandline
 enablesshkeysign escapechar exitonforwardfailure fingerprinthash forkafterauthentication forwardagent forwardx11
 forwardx11timeout forwardx11trusted gatewayports gssapiauthentication gssapiclientidentity gssapidelegatecredentials
 gssapikexalgorithms gssapikeyexchange gssapirenewalforcesrekey gssapiserveridentity gssapitrustdns hostbasedacceptedalgorithms
-hostbasedauthentication hostkeyalgorithms ipqos kbdinteractiveauthentication kbdinteractivedevices kexalgorithms localcommand
-localforward loglevel logverbose macs nohostauthenticationforlocalhost numberofpasswordprompts obscurekeystroketiming
-passwordauthentication permitlocalcommand permitremoteopen preferredauthentications pubkeyacceptedalgorithms
-pubkeyacceptedkeytypes rekeylimit remotecommand remoteforward requesttty requiredrsasize sendenv sessiontype setenv stdinnull
-streamlocalbindmask streamlocalbindunlink syslogfacility tcpkeepalive tunnel tunneldevice updatehostkeys visualhostkey
-xauthlocation channeltimeout`)
+hostbasedauthentication ipqos kbdinteractiveauthentication kbdinteractivedevices localcommand
+localforward loglevel logverbose nohostauthenticationforlocalhost numberofpasswordprompts obscurekeystroketiming
+passwordauthentication permitlocalcommand permitremoteopen rekeylimit remotecommand remoteforward requesttty
+securitykeyprovider sendenv sessiontype setenv stdinnull streamlocalbindmask streamlocalbindunlink syslogfacility tcpkeepalive tunnel tunneldevice updatehostkeys visualhostkey
+xauthlocation channeltimeout versionaddendum warnweakcrypto`)
 
 // vet returns the problem of a line that is not a Host, Match or Include line.
 func vet(keyword string, words []string) string {
@@ -83,6 +95,13 @@ func oneOf(values ...string) func(string) bool {
 
 func isFlag(value string) bool { return oneOf("yes", "no", "true", "false")(value) }
 func isNone(value string) bool { return strings.EqualFold(value, "none") }
+
+func isListOf(keyword string) func(string) bool {
+	return func(value string) bool {
+		i := slices.IndexFunc(algorithmLists, func(l algorithmList) bool { return l.keyword == keyword })
+		return algorithmLists[i].isValid(value)
+	}
+}
 
 func isNumber(from, to int) func(string) bool {
 	return func(value string) bool {

@@ -23,6 +23,12 @@ func (r *Resolver) askOpenSSH(ctx context.Context, q Query) (raw, error) {
 		}
 		return nil, sshProblem(problems.String(), err)
 	}
+	// The exit status is 0 for a list that ssh would refuse before a login, and the list is not printed.
+	for complaint := range strings.Lines(problems.String()) {
+		if strings.HasPrefix(complaint, "fill_default_options: ") {
+			return nil, &Error{Problem: "ssh -G: " + strings.TrimSpace(complaint)}
+		}
+	}
 	return parseOpenSSH(out.String()), nil
 }
 

@@ -26,6 +26,8 @@ type Error struct {
 	File    string // empty if no file is the cause
 	Line    int    // from 1; 0 for the whole file
 	Problem string
+
+	keyword string // the one whose value is the cause, if the place is not known yet
 }
 
 func (e *Error) Error() string {
@@ -60,19 +62,28 @@ func (r raw) settings(q Query, who identity) (HostConfig, error) {
 	s.HashKnownHosts = yes(r.first("hashknownhosts"))
 	s.HostKeyChecking = strictness(r.first("stricthostkeychecking"))
 	s.BindAddress = unlessNone(r.first("bindaddress"))
+	if err := r.restrictions(&s); err != nil {
+		return s, err
+	}
 	return s, r.refuse()
 }
 
 func (r raw) numbers(s *HostConfig) (err error) {
 	parse := func(key string, set func(value string) error) {
 		if value := unlessNone(r.first(key)); value != "" && err == nil && set(value) != nil {
-			err = &Error{Problem: fmt.Sprintf("bad value %q for %s in ssh_config", value, key)}
+			err = &Error{keyword: key, Problem: fmt.Sprintf("bad value %q for %s in ssh_config", value, key)}
 		}
 	}
 	parse("port", func(v string) (err error) {
 		if s.Port, err = strconv.Atoi(v); err == nil && (s.Port < 1 || s.Port > 65535) {
 			err = strconv.ErrRange
 		}
+		return err
+	})
+	s.RequiredRSASize = minRSASize
+	parse("requiredrsasize", func(v string) error {
+		bits, err := strconv.Atoi(v)
+		s.RequiredRSASize = max(bits, minRSASize)
 		return err
 	})
 	parse("connecttimeout", func(v string) (err error) { s.ConnectTimeout, err = Duration(v); return err })
@@ -91,7 +102,7 @@ func (r raw) proxy(s *HostConfig, tokens *strings.Replacer) error {
 		return nil
 	}
 	if yes(r.first("proxyusefdpass")) {
-		return &Error{Problem: "ProxyUseFdpass cannot be honoured: use a ProxyCommand that passes the data itself"}
+		return &Error{keyword: "proxyusefdpass", Problem: "ProxyUseFdpass cannot be honoured: use a ProxyCommand that passes the data itself"}
 	}
 	s.ProxyCommand = tokens.Replace(command)
 	return nil
@@ -128,7 +139,7 @@ func (r raw) refuse() error {
 	for key, harmless := range onlyIf {
 		// `ssh -G` has applied CanonicalizeHostname already.
 		if value := r.first(key); value != "" && !harmless(value) && key != "canonicalizehostname" {
-			return &Error{Problem: fmt.Sprintf("%s %s in ssh_config cannot be honoured here", key, value)}
+			return &Error{keyword: key, Problem: fmt.Sprintf("%s %s in ssh_config cannot be honoured here", key, value)}
 		}
 	}
 	return nil

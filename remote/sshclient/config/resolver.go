@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -102,38 +103,54 @@ func (r *Resolver) Resolve(ctx context.Context, q Query) (HostConfig, error) {
 }
 
 func (r *Resolver) resolve(ctx context.Context, q Query) (HostConfig, error) {
-	values, err := r.read(ctx, q)
+	values, lines, err := r.read(ctx, q)
 	if err != nil {
 		return HostConfig{}, err
 	}
 	s, err := values.settings(q, r.who)
 	if err != nil {
-		return s, err
+		return s, located(err, lines)
 	}
 	return s, validTarget(s)
 }
 
 // read uses the local reader if that understands every line, since one process per
 // host makes the first cycle slow; otherwise ssh. Without ssh the error is that of
-// the reader.
-func (r *Resolver) read(ctx context.Context, q Query) (raw, error) {
+// the reader. The lines are those that the local reader selected.
+func (r *Resolver) read(ctx context.Context, q Query) (raw, []line, error) {
 	var refusal error
 	if !r.options.Always || r.ssh == "" {
 		var values raw
-		if values, refusal = r.files.evaluate(q); refusal == nil {
-			return values, nil
+		var lines []line
+		if values, lines, refusal = r.files.evaluate(q); refusal == nil {
+			return values, lines, nil
 		}
 	}
 	if r.ssh == "" {
-		return nil, refusal
+		return nil, nil, refusal
 	}
 	select {
 	case r.running <- struct{}{}:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
 	defer func() { <-r.running }()
-	return r.askOpenSSH(ctx, q)
+	values, err := r.askOpenSSH(ctx, q)
+	return values, nil, err
+}
+
+// located adds to an error the place of the line that is its cause.
+func located(err error, lines []line) error {
+	var e *Error
+	if !errors.As(err, &e) || e.keyword == "" {
+		return err
+	}
+	for _, l := range lines {
+		if l.keyword == e.keyword {
+			return &Error{File: l.place.File, Line: l.place.Line, Problem: e.Problem}
+		}
+	}
+	return err
 }
 
 // hostName matches host names and addresses, and nothing that a shell or the

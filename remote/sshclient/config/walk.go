@@ -18,13 +18,13 @@ type walk struct {
 	wantsFinal bool
 }
 
-// evaluate reads the configuration for a host; its error is the *Error of the
-// first line anywhere that cannot be honoured.
-func (f *files) evaluate(q Query) (raw, error) {
+// evaluate reads the configuration for a host, and returns the lines it came from;
+// its error is the *Error of the first line anywhere that cannot be honoured.
+func (f *files) evaluate(q Query) (raw, []line, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.refused != nil {
-		return nil, f.refused
+		return nil, nil, f.refused
 	}
 	w := &walk{query: q, who: f.who, host: q.Host}
 	w.preset()
@@ -40,7 +40,7 @@ func (f *files) evaluate(q Query) (raw, error) {
 	if err == nil {
 		err = f.environmentSet(w.selected)
 	}
-	return values, err
+	return values, w.selected, err
 }
 
 // preset selects what the query sets, before any file.

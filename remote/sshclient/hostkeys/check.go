@@ -51,18 +51,21 @@ func Address(name string, port int) string {
 	return net.JoinHostPort(strings.ToLower(name), fmt.Sprint(port))
 }
 
-// Algorithms are the host key algorithms to request: those of the known keys of
-// the address, in the order of known_hosts, then the others, so that a host that
-// lost its old key is reported as changed. Certificates are only requested where
-// an authority is known.
-func (db *DB) Algorithms(address string) []string {
+// Algorithms are the host key algorithms to request, of those that are allowed:
+// those of the known keys of the address, in the order of known_hosts, then the
+// others, so that a host that lost its old key is reported as changed. Certificates
+// are only requested where an authority is known, unless nothing else is allowed.
+func (db *DB) Algorithms(address string, allowed []string) []string {
 	algorithms := slices.DeleteFunc(db.known.HostKeyAlgorithms(address), func(algorithm string) bool {
-		return algorithm == ssh.KeyAlgoRSA || algorithm == ssh.CertAlgoRSAv01 // their signatures are SHA-1
+		return !slices.Contains(allowed, algorithm)
 	})
-	for _, algorithm := range ssh.SupportedAlgorithms().HostKeys {
+	for _, algorithm := range allowed {
 		if !strings.Contains(algorithm, "-cert-") && !slices.Contains(algorithms, algorithm) {
 			algorithms = append(algorithms, algorithm)
 		}
+	}
+	if len(algorithms) == 0 { // the library would take its own
+		return allowed
 	}
 	return algorithms
 }

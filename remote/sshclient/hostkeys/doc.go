@@ -9,6 +9,6 @@
 //
 //	store := hostkeys.NewStore(log)
 //	db, err := store.Load("/home/alice/.ssh/known_hosts")
-//	config.HostKeyAlgorithms = db.Algorithms("gpu-07:22")
+//	config.HostKeyAlgorithms = db.Algorithms("gpu-07:22", hostConfig.HostKeyAlgorithms)
 //	err = db.Check("gpu-07:22", key) // *Unknown, *Changed
 package hostkeys

@@ -137,12 +137,15 @@ func TestAuthorities(t *testing.T) {
 	require.Error(t, db.Check("gpu.lab:22", certificate(func(c *ssh.Certificate) { c.ValidBefore = uint64(time.Now().Add(-time.Hour).Unix()) })))
 	require.Error(t, db.Check("gpu.lab:22", certificate(func(c *ssh.Certificate) { c.CertType = ssh.UserCert })))
 	require.ErrorAs(t, db.Check("gpu.lab:22", host.PublicKey()), new(*hostkeys.Unknown), "a plain key where an authority is known")
-	require.Equal(t, ssh.CertAlgoED25519v01, db.Algorithms("gpu.lab:22")[0])
-	require.NotContains(t, strings.Join(db.Algorithms("gpu.dc:22"), " "), "-cert-")
+	require.Equal(t, ssh.CertAlgoED25519v01, db.Algorithms("gpu.lab:22", secure)[0])
+	require.NotContains(t, strings.Join(db.Algorithms("gpu.dc:22", secure), " "), "-cert-")
 
 	revoked, _ := load(t, "@cert-authority *.lab "+line(ca.PublicKey())+"\n@revoked * "+line(host.PublicKey()))
 	require.Error(t, revoked.Check("gpu.lab:22", certificate(nil)))
 }
+
+// secure are the algorithms that are allowed by default.
+var secure = ssh.SupportedAlgorithms().HostKeys
 
 func TestAlgorithmsFollowKnownHosts(t *testing.T) {
 	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -150,9 +153,12 @@ func TestAlgorithmsFollowKnownHosts(t *testing.T) {
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	r := signer(t, rsaKey, err).PublicKey()
 	db, _ := load(t, "gpu "+line(r)+"\ngpu "+line(ec)+"\n", "gpu "+line(ed(t).PublicKey())+"\n")
-	require.Equal(t, []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256, ssh.KeyAlgoECDSA256, ssh.KeyAlgoED25519}, db.Algorithms("gpu:22")[:4])
-	require.NotContains(t, db.Algorithms("gpu:22"), ssh.KeyAlgoRSA, "no SHA-1")
-	require.Contains(t, db.Algorithms("new:22"), ssh.KeyAlgoED25519)
+	require.Equal(t, []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256, ssh.KeyAlgoECDSA256, ssh.KeyAlgoED25519}, db.Algorithms("gpu:22", secure)[:4])
+	require.NotContains(t, db.Algorithms("gpu:22", secure), ssh.KeyAlgoRSA, "no SHA-1")
+	require.Contains(t, db.Algorithms("new:22", secure), ssh.KeyAlgoED25519)
+	require.Equal(t, []string{ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384}, db.Algorithms("gpu:22", []string{ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA256}), "what is not allowed is not requested")
+	require.Equal(t, ssh.KeyAlgoRSA, db.Algorithms("gpu:22", append(secure[:len(secure):len(secure)], ssh.KeyAlgoRSA))[2], "SHA-1 where it is allowed")
+	require.Equal(t, []string{ssh.CertAlgoED25519v01}, db.Algorithms("gpu:22", []string{ssh.CertAlgoED25519v01}), "nothing else is allowed")
 }
 
 func TestReloadAndAccept(t *testing.T) {

@@ -1,0 +1,174 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// algorithmList is a keyword of ssh_config that lists algorithms. Names are those
+// of OpenSSH 10 (`ssh -Q`, myproposal.h).
+type algorithmList struct {
+	keyword  string
+	name     string   // as ssh_config(5) writes the keyword
+	known    []string // every name that ssh accepts
+	defaults []string // the list without the keyword
+	patterns bool     // a list may have wildcards; after `-` every list may
+	here     func() []string
+	field    func(*HostConfig) *[]string
+}
+
+var (
+	keyTypes = strings.Fields(`ssh-ed25519 ssh-ed25519-cert-v01@openssh.com
+sk-ssh-ed25519@openssh.com sk-ssh-ed25519-cert-v01@openssh.com ecdsa-sha2-nistp256 ecdsa-sha2-nistp256-cert-v01@openssh.com
+ecdsa-sha2-nistp384 ecdsa-sha2-nistp384-cert-v01@openssh.com ecdsa-sha2-nistp521 ecdsa-sha2-nistp521-cert-v01@openssh.com
+sk-ecdsa-sha2-nistp256@openssh.com sk-ecdsa-sha2-nistp256-cert-v01@openssh.com webauthn-sk-ecdsa-sha2-nistp256@openssh.com
+webauthn-sk-ecdsa-sha2-nistp256-cert-v01@openssh.com ssh-dss-cert-v01@openssh.com ssh-rsa ssh-rsa-cert-v01@openssh.com rsa-sha2-256 rsa-sha2-256-cert-v01@openssh.com
+rsa-sha2-512 rsa-sha2-512-cert-v01@openssh.com`)
+	defaultSignatures = strings.Fields(`ssh-ed25519 ecdsa-sha2-nistp256 ecdsa-sha2-nistp384 ecdsa-sha2-nistp521
+sk-ssh-ed25519@openssh.com sk-ecdsa-sha2-nistp256@openssh.com webauthn-sk-ecdsa-sha2-nistp256@openssh.com rsa-sha2-512 rsa-sha2-256`)
+	defaultKeyTypes = append(strings.Fields(`ssh-ed25519-cert-v01@openssh.com ecdsa-sha2-nistp256-cert-v01@openssh.com
+ecdsa-sha2-nistp384-cert-v01@openssh.com ecdsa-sha2-nistp521-cert-v01@openssh.com sk-ssh-ed25519-cert-v01@openssh.com
+sk-ecdsa-sha2-nistp256-cert-v01@openssh.com rsa-sha2-512-cert-v01@openssh.com rsa-sha2-256-cert-v01@openssh.com`), defaultSignatures...)
+)
+
+var algorithmLists = []algorithmList{
+	{
+		keyword: "kexalgorithms", name: "KexAlgorithms",
+		known: strings.Fields(`diffie-hellman-group1-sha1 diffie-hellman-group14-sha1 diffie-hellman-group14-sha256
+diffie-hellman-group16-sha512 diffie-hellman-group18-sha512 diffie-hellman-group-exchange-sha1
+diffie-hellman-group-exchange-sha256 ecdh-sha2-nistp256 ecdh-sha2-nistp384 ecdh-sha2-nistp521 curve25519-sha256
+curve25519-sha256@libssh.org sntrup761x25519-sha512 sntrup761x25519-sha512@openssh.com mlkem768x25519-sha256`),
+		defaults: strings.Fields(`mlkem768x25519-sha256 sntrup761x25519-sha512 sntrup761x25519-sha512@openssh.com curve25519-sha256
+curve25519-sha256@libssh.org ecdh-sha2-nistp256 ecdh-sha2-nistp384 ecdh-sha2-nistp521 diffie-hellman-group-exchange-sha256
+diffie-hellman-group16-sha512 diffie-hellman-group18-sha512 diffie-hellman-group14-sha256`),
+		here:  func() []string { return append(implemented().KeyExchanges, "curve25519-sha256@libssh.org") },
+		field: func(s *HostConfig) *[]string { return &s.KexAlgorithms },
+	},
+	{
+		keyword: "ciphers", name: "Ciphers",
+		known: strings.Fields(`3des-cbc aes128-cbc aes192-cbc aes256-cbc aes128-ctr aes192-ctr aes256-ctr aes128-gcm@openssh.com
+aes256-gcm@openssh.com chacha20-poly1305@openssh.com`),
+		defaults: strings.Fields(`chacha20-poly1305@openssh.com aes128-gcm@openssh.com aes256-gcm@openssh.com aes128-ctr
+aes192-ctr aes256-ctr`),
+		here:  func() []string { return implemented().Ciphers },
+		field: func(s *HostConfig) *[]string { return &s.Ciphers },
+	},
+	{
+		keyword: "macs", name: "MACs",
+		known: strings.Fields(`hmac-sha1 hmac-sha1-96 hmac-sha2-256 hmac-sha2-512 hmac-md5 hmac-md5-96 umac-64@openssh.com
+umac-128@openssh.com hmac-sha1-etm@openssh.com hmac-sha1-96-etm@openssh.com hmac-sha2-256-etm@openssh.com
+hmac-sha2-512-etm@openssh.com hmac-md5-etm@openssh.com hmac-md5-96-etm@openssh.com umac-64-etm@openssh.com
+umac-128-etm@openssh.com`),
+		defaults: strings.Fields(`umac-64-etm@openssh.com umac-128-etm@openssh.com hmac-sha2-256-etm@openssh.com
+hmac-sha2-512-etm@openssh.com hmac-sha1-etm@openssh.com umac-64@openssh.com umac-128@openssh.com hmac-sha2-256
+hmac-sha2-512 hmac-sha1`),
+		here:  func() []string { return implemented().MACs },
+		field: func(s *HostConfig) *[]string { return &s.MACs },
+	},
+	{
+		keyword: "hostkeyalgorithms", name: "HostKeyAlgorithms", known: keyTypes, defaults: defaultKeyTypes, patterns: true,
+		here:  func() []string { return implemented().HostKeys },
+		field: func(s *HostConfig) *[]string { return &s.HostKeyAlgorithms },
+	},
+	{
+		keyword: "pubkeyacceptedalgorithms", name: "PubkeyAcceptedAlgorithms", known: keyTypes, defaults: defaultKeyTypes, patterns: true,
+		here:  func() []string { return withCertificates(implemented().PublicKeyAuths) },
+		field: func(s *HostConfig) *[]string { return &s.PubkeyAcceptedAlgorithms },
+	},
+	{
+		keyword: "casignaturealgorithms", name: "CASignatureAlgorithms", defaults: defaultSignatures, patterns: true,
+		known: slices.DeleteFunc(slices.Clone(keyTypes), isCertificate),
+		here:  func() []string { return implemented().PublicKeyAuths },
+		field: func(s *HostConfig) *[]string { return &s.CASignatureAlgorithms },
+	},
+}
+
+// implemented is everything that the library has. What is insecure is only used
+// if ssh_config switches it on.
+func implemented() ssh.Algorithms {
+	all, insecure := ssh.SupportedAlgorithms(), ssh.InsecureAlgorithms()
+	return ssh.Algorithms{
+		KeyExchanges: append(all.KeyExchanges, insecure.KeyExchanges...), Ciphers: append(all.Ciphers, insecure.Ciphers...),
+		MACs: append(all.MACs, insecure.MACs...), HostKeys: append(all.HostKeys, insecure.HostKeys...),
+		PublicKeyAuths: append(all.PublicKeyAuths, insecure.PublicKeyAuths...),
+	}
+}
+
+const certificate = "-cert-v01@openssh.com"
+
+func isCertificate(name string) bool { return strings.HasSuffix(name, certificate) }
+
+// withCertificates adds the certificate type of each key type.
+func withCertificates(names []string) []string {
+	all := slices.Clone(names)
+	for _, name := range names {
+		all = append(all, strings.TrimSuffix(name, "@openssh.com")+certificate)
+	}
+	return all
+}
+
+// isValid reports whether ssh accepts the value: names it knows, separated by
+// commas, after `+`, `-`, `^` or nothing.
+func (l algorithmList) isValid(value string) bool {
+	kind, items := operator(value)
+	for item := range strings.SplitSeq(items, ",") {
+		known := slices.ContainsFunc(l.known, func(name string) bool { return name == item || l.patterns && matches(item, name) })
+		if item == "" || kind != '-' && !known {
+			return false
+		}
+	}
+	return true
+}
+
+// operator splits off the `+`, `-` or `^` at the beginning of a list; 0 is none.
+func operator(value string) (byte, string) {
+	if value != "" && strings.ContainsRune("+-^", rune(value[0])) {
+		return value[0], value[1:]
+	}
+	return 0, value
+}
+
+// expand returns the names that a valid value stands for, in ssh's order.
+func (l algorithmList) expand(value string) (names []string) {
+	kind, items := operator(value)
+	listed := strings.Split(items, ",")
+	switch kind {
+	case '-':
+		return slices.DeleteFunc(slices.Clone(l.defaults), func(name string) bool { return matchesAny(listed, name) })
+	case '+':
+		listed = slices.Concat(l.defaults, listed)
+	case '^':
+		listed = slices.Concat(listed, l.defaults)
+	}
+	for _, pattern := range listed {
+		for _, name := range l.known {
+			if matches(pattern, name) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// algorithms sets the lists, as far as they are implemented here. A list of which
+// nothing is left is an error: the library would take its own instead.
+func (r raw) algorithms(s *HostConfig) error {
+	for _, l := range algorithmLists {
+		names, here := l.defaults, l.here()
+		values, set := r[l.keyword]
+		if set {
+			names = l.expand(values[0])
+		}
+		left := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(here, name) })
+		if len(left) == 0 {
+			return &Error{keyword: l.keyword, Problem: fmt.Sprintf(
+				"genv has none of the algorithms that %s %s allows; it has %s", l.name, r.first(l.keyword),
+				strings.Join(slices.DeleteFunc(here, func(name string) bool { return !slices.Contains(l.known, name) }), ","))}
+		}
+		*l.field(s) = left
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/seed-3119e985/genv/remote/sshclient/config"
+)
+
+// local resolves "gpu" without ssh.
+func local(t *testing.T, text string) (config.HostConfig, error) {
+	t.Helper()
+	return config.New(config.ResolverOptions{File: write(t, text), SSH: "none"}).Resolve(t.Context(), config.Query{Host: "gpu"})
+}
+
+func TestAlgorithmLists(t *testing.T) {
+	kex := func(s config.HostConfig) []string { return s.KexAlgorithms }
+	ciphers := func(s config.HostConfig) []string { return s.Ciphers }
+	macs := func(s config.HostConfig) []string { return s.MACs }
+	hostKeys := func(s config.HostConfig) []string { return s.HostKeyAlgorithms }
+	user := func(s config.HostConfig) []string { return s.PubkeyAcceptedAlgorithms }
+	authority := func(s config.HostConfig) []string { return s.CASignatureAlgorithms }
+	for name, tt := range map[string]struct {
+		text string
+		of   func(config.HostConfig) []string
+		want string
+	}{
+		"the list itself":            {"Ciphers aes256-ctr,aes128-gcm@openssh.com", ciphers, "aes256-ctr aes128-gcm@openssh.com"},
+		"what the library lacks":     {"MACs umac-64@openssh.com,hmac-sha2-512", macs, "hmac-sha2-512"},
+		"added":                      {"Ciphers +aes128-cbc,3des-cbc", ciphers, "chacha20-poly1305@openssh.com aes128-gcm@openssh.com aes256-gcm@openssh.com aes128-ctr aes192-ctr aes256-ctr aes128-cbc 3des-cbc"},
+		"added twice":                {"MACs +hmac-sha1,hmac-sha1-96", macs, "hmac-sha2-256-etm@openssh.com hmac-sha2-512-etm@openssh.com hmac-sha2-256 hmac-sha2-512 hmac-sha1 hmac-sha1-96"},
+		"removed":                    {"KexAlgorithms -ecdh*,diffie*,mlkem768x25519-sha256", kex, "curve25519-sha256 curve25519-sha256@libssh.org"},
+		"moved to the front":         {"MACs ^hmac-sha1,hmac-sha2-512", macs, "hmac-sha1 hmac-sha2-512 hmac-sha2-256-etm@openssh.com hmac-sha2-512-etm@openssh.com hmac-sha2-256"},
+		"the first line wins":        {"MACs +hmac-sha1-96\nMACs hmac-sha2-512", macs, "hmac-sha2-256-etm@openssh.com hmac-sha2-512-etm@openssh.com hmac-sha2-256 hmac-sha2-512 hmac-sha1 hmac-sha1-96"},
+		"of another host":            {"Host other\n MACs hmac-sha1\nHost *\n MACs hmac-sha2-256", macs, "hmac-sha2-256"},
+		"key types by pattern":       {"HostKeyAlgorithms ecdsa*p384*,ssh-ed25519", hostKeys, "ecdsa-sha2-nistp384 ecdsa-sha2-nistp384-cert-v01@openssh.com ssh-ed25519"},
+		"no certificates":            {"HostKeyAlgorithms -*cert*", hostKeys, "ssh-ed25519 ecdsa-sha2-nistp256 ecdsa-sha2-nistp384 ecdsa-sha2-nistp521 rsa-sha2-512 rsa-sha2-256"},
+		"SHA-1 of RSA, by request":   {"PubkeyAcceptedAlgorithms ssh-rsa,rsa-sha2-256", user, "ssh-rsa rsa-sha2-256"},
+		"the old name":               {"PubkeyAcceptedKeyTypes sk-*", user, "sk-ssh-ed25519@openssh.com sk-ssh-ed25519-cert-v01@openssh.com sk-ecdsa-sha2-nistp256@openssh.com sk-ecdsa-sha2-nistp256-cert-v01@openssh.com"},
+		"authorities":                {"CASignatureAlgorithms ssh-ed25519", authority, "ssh-ed25519"},
+		"authorities, all but ECDSA": {"CASignatureAlgorithms -ecdsa*,sk*", authority, "ssh-ed25519 rsa-sha2-512 rsa-sha2-256"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := local(t, tt.text+"\n")
+			require.NoError(t, err)
+			require.Equal(t, tt.want, strings.Join(tt.of(s), " "))
+		})
+	}
+}
+
+func TestNothingInsecureByDefault(t *testing.T) {
+	s, err := local(t, "")
+	require.NoError(t, err)
+	insecure := ssh.InsecureAlgorithms()
+	for _, both := range [][2][]string{
+		{s.KexAlgorithms, insecure.KeyExchanges},
+		{s.Ciphers, insecure.Ciphers},
+		{s.MACs, insecure.MACs},
+		{s.HostKeyAlgorithms, insecure.HostKeys},
+		{s.PubkeyAcceptedAlgorithms, append(insecure.PublicKeyAuths, ssh.CertAlgoRSAv01)},
+		{s.CASignatureAlgorithms, insecure.PublicKeyAuths},
+	} {
+		require.NotEmpty(t, both[0])
+		for _, name := range both[1] {
+			require.NotContains(t, both[0], name)
+		}
+	}
+	require.Contains(t, s.KexAlgorithms, "diffie-hellman-group16-sha512")
+	require.Contains(t, s.KexAlgorithms, "diffie-hellman-group-exchange-sha256")
+	require.Equal(t, 1024, s.RequiredRSASize)
+}
+
+// A restriction of which nothing is left, or which no login with a key passes, is
+// an error at its line, for the hosts that it applies to.
+func TestRestrictionsWithoutALogin(t *testing.T) {
+	needsSSH(t)
+	for line, says := range map[string]string{
+		"KexAlgorithms sntrup761x25519-sha512@openssh.com": "none of the algorithms that KexAlgorithms sntrup761x25519-sha512@openssh.com allows",
+		"KexAlgorithms -*":                                       "KexAlgorithms",
+		"Ciphers aes256-cbc":                                     "it has aes128-gcm@openssh.com,",
+		"MACs umac-128-etm@openssh.com":                          "MACs",
+		"HostKeyAlgorithms sk-*":                                 "HostKeyAlgorithms",
+		"PubkeyAcceptedAlgorithms webauthn-*":                    "PubkeyAcceptedAlgorithms",
+		"CASignatureAlgorithms -*":                               "CASignatureAlgorithms",
+		"PubkeyAuthentication no":                                "genv logs in with a key",
+		"PreferredAuthentications keyboard-interactive,password": "genv logs in with a key",
+	} {
+		t.Run(line, func(t *testing.T) {
+			file := write(t, "Host other\n Port 1\nHost gpu\n "+line+"\n")
+			_, err := config.New(config.ResolverOptions{File: file}).Resolve(t.Context(), config.Query{Host: "gpu"})
+			var e *config.Error
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, file, e.File)
+			require.Equal(t, 4, e.Line)
+			require.ErrorContains(t, err, says)
+
+			_, opensshErr := config.New(config.ResolverOptions{File: file, Always: true}).Resolve(t.Context(), config.Query{Host: "gpu"})
+			require.ErrorContains(t, opensshErr, strings.Fields(line)[0])
+
+			_, err = config.New(config.ResolverOptions{File: file, SSH: "none"}).Resolve(t.Context(), config.Query{Host: "other"})
+			require.NoError(t, err, "another host")
+		})
+	}
+}
+
+// What ssh does not accept as a list, the local reader leaves to ssh.
+func TestInvalidLists(t *testing.T) {
+	needsSSH(t)
+	for _, line := range []string{
+		"Ciphers aes128", "Ciphers aes*", "Ciphers +", "Ciphers aes128-ctr,nonesuch", "Ciphers ^blowfish-cbc", "MACs hmac-sha*", "MACs +none",
+		"KexAlgorithms curve25519-sha256,!ecdh-sha2-nistp256", "HostKeyAlgorithms ssh-ed448", "HostKeyAlgorithms x*",
+		"PubkeyAcceptedAlgorithms +!ssh-rsa", "CASignatureAlgorithms ssh-ed25519-cert-v01@openssh.com", "CASignatureAlgorithms nonesuch", "RequiredRSASize big", "RequiredRSASize -1", "PubkeyAuthentication perhaps",
+	} {
+		t.Run(line, func(t *testing.T) {
+			_, _, localErr, opensshErr := both(t, write(t, line+"\n"), config.Query{Host: "gpu"})
+			require.Error(t, localErr)
+			require.Error(t, opensshErr)
+		})
+	}
+}
+
+// FuzzAlgorithmList: no list makes the reader fail otherwise than by an *Error, and
+// none that it accepts leaves the library its own list.
+func FuzzAlgorithmList(f *testing.F) {
+	for _, list := range []string{"+ssh-rsa", "-*", "^rsa-sha2-512", "ssh-*,!x", "", ",", "+", "*", "?sh-ed25519"} {
+		f.Add(list)
+	}
+	f.Fuzz(func(t *testing.T, list string) {
+		s, err := local(t, "HostKeyAlgorithms "+list+"\nCiphers "+list+"\n")
+		if err != nil {
+			require.ErrorAs(t, err, new(*config.Error))
+			return
+		}
+		require.NotEmpty(t, s.HostKeyAlgorithms)
+		require.NotEmpty(t, s.Ciphers)
+	})
+}
