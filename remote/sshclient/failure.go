@@ -41,6 +41,7 @@ func (e *droppedError) Unwrap() []error { return []error{e.cause, remote.ErrBusy
 func handshakeError(ctx context.Context, t target, check *hostKeyCheck, keys auth.Keys, err error) error {
 	err = printableError(err)
 	text := err.Error()
+	var negotiation *ssh.AlgorithmNegotiationError
 	switch {
 	case check.refused != nil:
 		return check.refused
@@ -48,6 +49,8 @@ func handshakeError(ctx context.Context, t target, check *hostKeyCheck, keys aut
 		return stopped(ctx, "connected to "+t.address()+", but it did not finish the login")
 	case errors.Is(err, errNoMoreKeys), check.seen && strings.Contains(text, "Too many authentication failures"):
 		return remote.Errorf(remote.Auth, "%s refuses user %s: %w; %s", t.address(), t.User, err, keys.Tried())
+	case !check.seen && errors.As(err, &negotiation):
+		return negotiationError(t, negotiation)
 	case check.seen:
 		return remote.Errorf(remote.Unreachable, "%s ended the login: %w", t.address(), err)
 	case t.ProxyCommand != "": // what it does at once it does every time

@@ -27,6 +27,7 @@ type sshd struct {
 	port         int
 	process      *os.Process
 	prefix       []string // a command that runs the server elsewhere
+	hostKey      string   // the file of its host key; empty: an ed25519 key of its own
 }
 
 var lastAddress atomic.Int32
@@ -82,12 +83,15 @@ func (s *sshd) prepare(t testing.TB, config ...string) {
 	_, err = os.Stat(program)
 	needs(t, err == nil && os.Getuid() == 0, "OpenSSH's sshd, and root to start it")
 	require.NoError(t, os.MkdirAll("/run/sshd", 0o755))
-	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.file("hostkey"))
+	if s.hostKey == "" {
+		s.hostKey = s.file("hostkey")
+		run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.hostKey)
+	}
 	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.file("id"))
 	s.write(t, "authorized", s.read(t, "id.pub"))
-	s.write(t, "known_hosts", fmt.Sprintf("[%s]:%d %s", s.address, s.port, s.read(t, "hostkey.pub")))
+	s.write(t, "known_hosts", fmt.Sprintf("[%s]:%d %s", s.address, s.port, readFile(t, s.hostKey+".pub")))
 	s.write(t, "sshd_config", strings.Join(append(config,
-		fmt.Sprintf("Port %d", s.port), "ListenAddress "+s.address, "HostKey "+s.file("hostkey"), "PidFile none",
+		fmt.Sprintf("Port %d", s.port), "ListenAddress "+s.address, "HostKey "+s.hostKey, "PidFile none",
 		"AuthorizedKeysFile "+s.file("authorized"), "UsePAM no", "StrictModes no", "PermitRootLogin yes",
 		"PasswordAuthentication no", "LogLevel VERBOSE",
 		"SetEnv SHLVL=2" /* so that bash reads no rc file of this machine */), "\n"))
