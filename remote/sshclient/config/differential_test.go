@@ -48,6 +48,12 @@ var agreed = map[string]string{
 	"an Include that holds":           "Host gpu\n Include %[1]s/incl*\nHost *\n User late\n",
 	"host key checking":               "StrictHostKeyChecking accept-new\nHashKnownHosts yes\nHostKeyAlias Fleet\nGlobalKnownHostsFile /g1 /g2\n",
 	"checking off":                    "StrictHostKeyChecking off\nAddressFamily INET6\nBindAddress 127.0.0.1\n",
+	"the address of an interface":     "BindInterface lo\n",
+	"an address in short":             "Host gpu\n HostName 127.1\nMatch final host 127.0.0.1\n Port 2224\n",
+	"an address as a number":          "HostName 2130706433\n",
+	"an address in octal and hex":     "HostName 010.0x7f.65535\n",
+	"what is almost an address":       "HostName 256.1\n",
+	"a long IPv6 address":             "HostName 0:0:0:0:0:FFFF:0:1\nMatch final host ::ffff:0:1\n Port 2225\n",
 	"no agent":                        "IdentityAgent none\nIdentitiesOnly yes\nIdentityFile none\nCertificateFile none\n",
 	"the usual agent":                 "IdentityAgent SSH_AUTH_SOCK\n",
 	"an agent by variable":            "IdentityAgent $GENV_TEST_DIR\n",
@@ -122,7 +128,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 // What must not be ignored is refused, whichever way it is read.
 func TestUnsafeKeywordsAreRefused(t *testing.T) {
 	needsSSH(t)
-	for _, text := range []string{"PubkeyAuthentication no", "VerifyHostKeyDNS yes", "RevokedHostKeys /revoked", "KnownHostsCommand /bin/x", "PKCS11Provider /lib/x", "BindInterface lo"} {
+	for _, text := range []string{"PubkeyAuthentication no", "VerifyHostKeyDNS yes", "RevokedHostKeys /revoked", "KnownHostsCommand /bin/x", "PKCS11Provider /lib/x"} {
 		t.Run(text, func(t *testing.T) {
 			_, _, localErr, opensshErr := both(t, write(t, text+"\n"), config.Query{Host: "gpu"})
 			require.ErrorContains(t, localErr, "cannot be honoured")

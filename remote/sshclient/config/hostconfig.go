@@ -53,7 +53,8 @@ type HostConfig struct {
 	ServerAliveInterval time.Duration // 0: not set
 	ServerAliveCountMax int
 	AddressFamily       string // any, inet or inet6
-	BindAddress         string // empty: left to the kernel
+	BindAddress         string // an address or a name; empty: left to the kernel
+	BindInterface       string // whose address is used if BindAddress is empty
 }
 
 // Query is a host as the administrator names it, with the settings that take

@@ -30,7 +30,7 @@ var honoured = map[string]struct {
 	"hostkeyalias": {one, onlyTokens("")}, "hashknownhosts": {one, isFlag},
 	"stricthostkeychecking": {one, oneOf("yes", "no", "off", "ask", "accept-new", "true", "false")},
 	"connecttimeout":        {one, isTime}, "serveraliveinterval": {one, isTime}, "serveralivecountmax": {one, isNumber(0, math.MaxInt)},
-	"addressfamily": {one, oneOf("any", "inet", "inet6")}, "bindaddress": {one, onlyTokens("")},
+	"addressfamily": {one, oneOf("any", "inet", "inet6")}, "bindaddress": {one, onlyTokens("")}, "bindinterface": {one, onlyTokens("")},
 	"pubkeyauthentication":     {one, oneOf("yes", "no", "true", "false", "unbound", "host-bound")},
 	"preferredauthentications": {one, onlyTokens("")}, "requiredrsasize": {one, isNumber(0, math.MaxInt32)},
 	"kexalgorithms": {one, isListOf("kexalgorithms")}, "ciphers": {one, isListOf("ciphers")}, "macs": {one, isListOf("macs")},
@@ -51,7 +51,7 @@ var aliases = map[string]string{
 // as written in a file or as `ssh -G` prints it.
 var onlyIf = map[string]func(string) bool{
 	"canonicalizehostname": oneOf("no", "false", "none"), "verifyhostkeydns": oneOf("no", "false", "ask"),
-	"revokedhostkeys": isNone, "knownhostscommand": isNone, "pkcs11provider": isNone, "bindinterface": isNone,
+	"revokedhostkeys": isNone, "knownhostscommand": isNone, "pkcs11provider": isNone,
 }
 
 // ignored are the keywords of ssh_config(5) that change nothing for genv.

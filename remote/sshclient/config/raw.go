@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"os/user"
 	"strconv"
 	"strings"
 	"time"
@@ -48,7 +47,7 @@ var defaultIdentities = []string{
 // settings expands raw values for a host, whichever way they were read.
 func (r raw) settings(q Query, who identity) (HostConfig, error) {
 	s := HostConfig{User: cmp.Or(r.first("user"), who.user), Port: 22, ServerAliveCountMax: 3, AddressFamily: cmp.Or(strings.ToLower(r.first("addressfamily")), "any")}
-	s.HostName = strings.ToLower(q.target(r.first("hostname")))
+	s.HostName = usualSpelling(strings.ToLower(q.target(r.first("hostname"))))
 	if err := r.numbers(&s); err != nil {
 		return s, err
 	}
@@ -61,7 +60,7 @@ func (r raw) settings(q Query, who identity) (HostConfig, error) {
 	s.IdentitiesOnly = yes(r.first("identitiesonly"))
 	s.HashKnownHosts = yes(r.first("hashknownhosts"))
 	s.HostKeyChecking = strictness(r.first("stricthostkeychecking"))
-	s.BindAddress = unlessNone(r.first("bindaddress"))
+	s.BindAddress, s.BindInterface = unlessNone(r.first("bindaddress")), unlessNone(r.first("bindinterface"))
 	if err := r.restrictions(&s); err != nil {
 		return s, err
 	}
@@ -188,28 +187,4 @@ func unlessNone(value string) string {
 		return ""
 	}
 	return value
-}
-
-// identity is the user who runs genv, for tokens, `~` and ${ENV}.
-type identity struct {
-	user, uid, home string
-	getenv          func(string) string
-}
-
-// path makes a file name absolute as OpenSSH does, from `~` and `~name`.
-func (w identity) path(name string) string {
-	name = environment(name, w.getenv)
-	if !strings.HasPrefix(name, "~") {
-		return name
-	}
-	who, rest, _ := strings.Cut(name[1:], "/")
-	home := w.home
-	if who != "" {
-		other, err := user.Lookup(who)
-		if err != nil {
-			return name
-		}
-		home = other.HomeDir
-	}
-	return strings.TrimSuffix(home+"/"+rest, "/")
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"os/user"
 	"regexp"
 	"runtime"
 	"strings"
@@ -23,11 +21,11 @@ type ResolverOptions struct {
 	SSH string
 	// Always runs ssh even if the local reader understands every line.
 	Always bool
-	// Home and Getenv replace the user's home folder and environment; SystemFile
-	// replaces /etc/ssh/ssh_config. They are for tests, with SSH set to "none", since
-	// ssh can't use another home folder.
-	Home, SystemFile string
-	Getenv           func(string) string
+	// User, Home and Getenv replace the user's name, home folder and environment;
+	// SystemFile replaces /etc/ssh/ssh_config. They are for tests, with SSH set to
+	// "none", since ssh can't use others.
+	User, Home, SystemFile string
+	Getenv                 func(string) string
 }
 
 // Resolver answers queries and caches the answers until a configuration file
@@ -64,20 +62,6 @@ func New(o ResolverOptions) *Resolver {
 	return r
 }
 
-func whoAmI(o ResolverOptions) identity {
-	who := identity{uid: fmt.Sprint(os.Getuid()), home: os.Getenv("HOME"), user: os.Getenv("USER"), getenv: o.Getenv}
-	if current, err := user.Current(); err == nil {
-		who.home, who.user = current.HomeDir, current.Username
-	}
-	if o.Home != "" {
-		who.home = o.Home
-	}
-	if who.getenv == nil {
-		who.getenv = os.Getenv
-	}
-	return who
-}
-
 // Resolve returns what OpenSSH would use for the host. Its error is an *Error, or
 // the context's cause.
 func (r *Resolver) Resolve(ctx context.Context, q Query) (HostConfig, error) {
@@ -111,7 +95,7 @@ func (r *Resolver) resolve(ctx context.Context, q Query) (HostConfig, error) {
 	if err != nil {
 		return s, located(err, lines)
 	}
-	return s, validTarget(s)
+	return s, validTarget(s, r.who)
 }
 
 // read uses the local reader if that understands every line, since one process per
@@ -179,7 +163,10 @@ func Valid(q Query) error {
 	return nil
 }
 
-func validTarget(s HostConfig) error {
+func validTarget(s HostConfig, who identity) error {
+	if s.User == "" {
+		return who.noUser()
+	}
 	if !hostName().MatchString(s.HostName) {
 		return &Error{Problem: fmt.Sprintf("HostName %q in ssh_config is not a host name", s.HostName)}
 	}

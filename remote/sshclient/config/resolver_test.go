@@ -21,7 +21,7 @@ func home(t *testing.T, system string, files map[string]string) config.ResolverO
 	}
 	file := filepath.Join(dir, "ssh_config")
 	require.NoError(t, os.WriteFile(file, []byte(system), 0o644))
-	return config.ResolverOptions{Home: dir, SystemFile: file, SSH: "none"}
+	return config.ResolverOptions{User: "tester", Home: dir, SystemFile: file, SSH: "none"}
 }
 
 func TestUserAndSystemFiles(t *testing.T) {
@@ -77,7 +77,7 @@ func TestUntrustedFiles(t *testing.T) {
 }
 
 func TestNoFile(t *testing.T) {
-	s, err := config.New(config.ResolverOptions{File: "none", SSH: "none"}).Resolve(t.Context(), config.Query{Host: "gpu"})
+	s, err := config.New(config.ResolverOptions{File: "none", SSH: "none", User: "tester"}).Resolve(t.Context(), config.Query{Host: "gpu"})
 	require.NoError(t, err)
 	require.Equal(t, "gpu", s.HostName)
 	require.Equal(t, 22, s.Port)
@@ -102,7 +102,7 @@ func TestFallBackToOpenSSH(t *testing.T) {
 }
 
 func TestInvalidNames(t *testing.T) {
-	r := config.New(config.ResolverOptions{File: "none", SSH: "none"})
+	r := config.New(config.ResolverOptions{File: "none", SSH: "none", User: "tester"})
 	for _, q := range []config.Query{
 		{},
 		{Host: "-oProxyCommand=id"},

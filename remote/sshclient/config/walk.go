@@ -30,7 +30,8 @@ func (f *files) evaluate(q Query) (raw, []line, error) {
 	w.preset()
 	w.all(f.tree)
 	if w.wantsFinal {
-		w.host, w.final = strings.ToLower(w.target()), true
+		w.final = true
+		w.host = w.target()
 		if w.first("hostname") == "" { // the second reading does not rename the host
 			w.selected = append(w.selected, line{keyword: "hostname", words: []string{strings.ReplaceAll(w.host, "%", "%%")}})
 		}
@@ -111,9 +112,14 @@ func (w *walk) first(keyword string) string {
 	return ""
 }
 
-// target is the host's name so far, after HostName.
+// target is the host's name so far, after HostName; in the second reading as ssh
+// connects to it.
 func (w *walk) target() string {
-	return w.query.target(w.first("hostname"))
+	name := w.query.target(w.first("hostname"))
+	if w.final {
+		name = usualSpelling(strings.ToLower(name))
+	}
+	return name
 }
 
 // isUnset is a time of "none", after which a later line may still set it.

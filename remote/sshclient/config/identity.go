@@ -1,0 +1,88 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/sshclient/nss"
+)
+
+// identity is the user who runs genv, for tokens, `~` and ${ENV}.
+type identity struct {
+	user      string // empty if the system has no account for uid
+	uid, home string
+	getenv    func(string) string
+	names     *nss.Service
+}
+
+// nssTimeout is for finding an account.
+const nssTimeout = 5 * time.Second
+
+// noHome is a folder that does not exist, so that there are no files in it.
+const noHome = "/nonexistent"
+
+// whoAmI finds the account of the real uid. $USER and $HOME may be those of another
+// user (`sudo -E`, `su`), so they don't count.
+func whoAmI(o ResolverOptions) identity {
+	who := identity{uid: fmt.Sprint(os.Getuid()), getenv: o.Getenv, names: nss.New()}
+	if who.getenv == nil {
+		who.getenv = os.Getenv
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), nssTimeout)
+	defer cancel()
+	if account, err := who.names.UserOf(ctx, os.Getuid()); err == nil {
+		who.user, who.home = account.Name, account.Home
+	} else {
+		who.home = ownFolder(who.getenv("HOME"))
+	}
+	if o.User != "" {
+		who.user = o.User
+	}
+	if o.Home != "" {
+		who.home = o.Home
+	}
+	return who
+}
+
+// ownFolder is the folder if it belongs to this user: without an account, as in
+// many containers, $HOME is used only then.
+func ownFolder(folder string) string {
+	info, err := os.Stat(folder)
+	if err != nil || !filepath.IsAbs(folder) {
+		return noHome
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Getuid() {
+		return noHome
+	}
+	return folder
+}
+
+// noUser is the error if there is no name to log in with; ssh refuses to run then.
+func (w identity) noUser() error {
+	return &Error{Problem: fmt.Sprintf("there is no user name to log in with: this machine has no account for uid %s; set User in ssh_config or `user:` in hosts.yaml", w.uid)}
+}
+
+// path makes a file name absolute as OpenSSH does, from `~` and `~name`.
+func (w identity) path(name string) string {
+	name = environment(name, w.getenv)
+	if !strings.HasPrefix(name, "~") {
+		return name
+	}
+	who, rest, _ := strings.Cut(name[1:], "/")
+	home := w.home
+	if who != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), nssTimeout)
+		defer cancel()
+		other, err := w.names.UserNamed(ctx, who)
+		if err != nil {
+			return name
+		}
+		home = other.Home
+	}
+	return strings.TrimSuffix(home+"/"+rest, "/")
+}
