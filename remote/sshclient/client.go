@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/auth"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
+	"github.com/seed-3119e985/genv/remote/sshclient/nss"
 )
 
 // Options of a Client. The zero value is what ssh(1) does, with timeouts and limits.
@@ -68,6 +69,7 @@ type Client struct {
 	resolver *config.Resolver
 	keyring  *auth.Keyring
 	hostKeys *hostkeys.Store
+	names    *nss.Service
 	dials    dialLimits
 
 	lifetime context.Context // ends with Close, and ends the connections
@@ -99,6 +101,7 @@ func New(o Options) (*Client, error) {
 		resolver: config.New(config.ResolverOptions{File: o.ConfigFile, SSH: o.OpenSSH}),
 		keyring:  auth.NewKeyring(o.Prompt, o.Log),
 		hostKeys: hostkeys.NewStore(o.Log),
+		names:    nss.New(),
 		conns:    map[endpoint]*sharedConn{},
 	}
 	c.lifetime, c.end = context.WithCancelCause(context.Background())

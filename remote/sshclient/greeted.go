@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -73,8 +74,12 @@ func sockaddr(a netip.AddrPort) (family int, _ unix.Sockaddr) {
 		return unix.AF_INET, &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
 	}
 	to := &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
-	if link, err := net.InterfaceByName(a.Addr().Zone()); a.Addr().Zone() != "" && err == nil {
-		to.ZoneId = uint32(link.Index)
+	if zone := a.Addr().Zone(); zone != "" { // an interface, by name or number
+		if link, err := net.InterfaceByName(zone); err == nil {
+			to.ZoneId = uint32(link.Index)
+		} else if number, err := strconv.ParseUint(zone, 10, 32); err == nil {
+			to.ZoneId = uint32(number)
+		}
 	}
 	return unix.AF_INET6, to
 }

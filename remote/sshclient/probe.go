@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
@@ -18,12 +16,11 @@ const routeAge = 30 * time.Second
 
 // route is where a host's sshd is, as far as a plain TCP connection can reach it.
 type route struct {
-	since     time.Time
-	direct    bool // neither a jump host nor a ProxyCommand is between
-	local     netip.AddrPort
-	addresses []netip.AddrPort
-	next      int   // the address to try next
-	err       error // why there is no address
+	since  time.Time
+	direct bool // neither a jump host nor a ProxyCommand is between
+	paths  []path
+	next   int   // the path to try next
+	err    error // why there is none
 }
 
 // Probe finds out whether a host's sshd answers, without a login: it connects and
@@ -37,16 +34,16 @@ func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	if err != nil {
 		return err
 	}
-	address, local, err := p.probeAddress(ctx)
+	way, err := p.nextPath(ctx)
 	if err != nil {
 		return err
 	}
-	if connected, err := greeted(ctx, local, address); err != nil {
+	if connected, err := greeted(ctx, way.from, way.to); err != nil {
 		class := remote.Unreachable
 		if connected {
 			class = remote.Timeout
 		}
-		return &remote.Error{Class: class, Err: &probeError{address, connected, err}}
+		return &remote.Error{Class: class, Err: &probeError{way.to, connected, err}}
 	}
 	return nil
 }
@@ -67,9 +64,8 @@ func (e *probeError) Error() string {
 }
 func (e *probeError) Unwrap() error { return e.cause }
 
-// probeAddress returns the next of a host's addresses, and the local one to
-// connect from.
-func (p *sharedConn) probeAddress(ctx context.Context) (address, local netip.AddrPort, err error) {
+// nextPath returns the next of the paths to a host.
+func (p *sharedConn) nextPath(ctx context.Context) (path, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.route == nil || time.Since(p.route.since) > routeAge {
@@ -81,12 +77,12 @@ func (p *sharedConn) probeAddress(ctx context.Context) (address, local netip.Add
 	r := p.route
 	switch {
 	case !r.direct:
-		return address, local, remote.ErrNoProbe
+		return path{}, remote.ErrNoProbe
 	case r.err != nil:
-		return address, local, r.err
+		return path{}, r.err
 	}
 	r.next++
-	return r.addresses[r.next%len(r.addresses)], r.local, nil
+	return r.paths[r.next%len(r.paths)], nil
 }
 
 // findRoute reads the configuration and resolves the host's name.
@@ -96,25 +92,13 @@ func (c *Client) findRoute(ctx context.Context, e endpoint) *route {
 	if err != nil || len(settings.ProxyJump) > 0 || settings.ProxyCommand != "" {
 		return r // a full attempt says what is wrong with the configuration
 	}
-	if settings.BindAddress != "" {
-		local, err := netip.ParseAddr(settings.BindAddress)
-		if err != nil {
-			return r
-		}
-		r.local = netip.AddrPortFrom(local, 0)
-	}
-	r.direct = true
-	network := "ip" + map[string]string{"inet": "4", "inet6": "6"}[settings.AddressFamily]
-	found, err := net.DefaultResolver.LookupNetIP(ctx, network, settings.HostName)
-	if err == nil && len(found) == 0 {
-		err = errors.New("no address")
-	}
-	if err != nil {
-		r.err = remote.Errorf(remote.Unreachable, "no connection to %s: %w", settings.HostName, err)
+	r.paths, err = c.paths(ctx, settings)
+	if errors.As(err, new(*sourceError)) {
 		return r
 	}
-	for _, ip := range slices.Compact(found) {
-		r.addresses = append(r.addresses, netip.AddrPortFrom(ip.Unmap(), uint16(settings.Port)))
+	r.direct = true
+	if err != nil {
+		r.err = remote.Errorf(remote.Unreachable, "no connection to %s: %w", settings.HostName, err)
 	}
 	return r
 }

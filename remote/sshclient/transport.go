@@ -24,18 +24,14 @@ func (c *Client) transport(ctx context.Context, t target) (conn net.Conn, releas
 	return conn, func() {}, err
 }
 
-// dial resolves the name again and tries its addresses, IPv6 and IPv4 in parallel
-// (RFC 8305, by net.Dialer).
+// dial resolves the name again and tries its addresses.
 func (c *Client) dial(ctx context.Context, t target) (net.Conn, error) {
-	network := "tcp" + map[string]string{"inet": "4", "inet6": "6"}[t.AddressFamily]
-	var dialer net.Dialer
-	if t.BindAddress != "" {
-		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(t.BindAddress)}
-		if net.ParseIP(t.BindAddress) == nil {
-			return nil, remote.Errorf(remote.Configuration, "BindAddress %q in ssh_config is not an address", t.BindAddress)
-		}
+	paths, err := c.paths(ctx, t.HostConfig)
+	var conn net.Conn
+	if err == nil {
+		conn, err = race(ctx, paths)
 	}
-	conn, err := dialer.DialContext(ctx, network, t.address())
+	var unusable *sourceError
 	switch {
 	case err == nil:
 		return conn, nil
@@ -43,6 +39,8 @@ func (c *Client) dial(ctx context.Context, t target) (net.Conn, error) {
 		return nil, remote.Errorf(remote.Unreachable, "no connection to %s: %w", t.address(), context.Cause(ctx))
 	case ctx.Err() != nil:
 		return nil, stopped(ctx, "while connecting to "+t.address())
+	case errors.As(err, &unusable):
+		return nil, &remote.Error{Class: remote.Configuration, Err: err}
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return nil, remote.Errorf(remote.Configuration, "too many open files: raise the limit with `ulimit -n`: %w", err)
 	case isDrop(err):
