@@ -86,6 +86,7 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 		"PubkeyAcceptedAlgorithms webauthn-*":                    "PubkeyAcceptedAlgorithms",
 		"CASignatureAlgorithms -*":                               "CASignatureAlgorithms",
 		"PubkeyAuthentication no":                                "genv logs in with a key",
+		"DSAAuthentication no":                                   "PubkeyAuthentication no",
 		"PreferredAuthentications keyboard-interactive,password": "genv logs in with a key",
 	} {
 		t.Run(line, func(t *testing.T) {
@@ -98,12 +99,21 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 			require.ErrorContains(t, err, says)
 
 			_, opensshErr := config.New(config.ResolverOptions{File: file, Always: true}).Resolve(t.Context(), config.Query{Host: "gpu"})
-			require.ErrorContains(t, opensshErr, strings.Fields(line)[0])
+			require.ErrorContains(t, opensshErr, strings.Replace(strings.Fields(line)[0], "DSA", "Pubkey", 1))
 
 			_, err = config.New(config.ResolverOptions{File: file, SSH: "none"}).Resolve(t.Context(), config.Query{Host: "other"})
 			require.NoError(t, err, "another host")
 		})
 	}
+}
+
+func TestRefuseConnection(t *testing.T) {
+	file := write(t, "Host gpu\n RefuseConnection \"in repair until Monday\"\nHost *\n Protocol 2\n")
+	r := config.New(config.ResolverOptions{File: file, SSH: "none"})
+	_, err := r.Resolve(t.Context(), config.Query{Host: "gpu"})
+	require.EqualError(t, err, file+":2: RefuseConnection: in repair until Monday")
+	_, err = r.Resolve(t.Context(), config.Query{Host: "other"})
+	require.NoError(t, err)
 }
 
 // What ssh does not accept as a list, the local reader leaves to ssh.

@@ -35,7 +35,7 @@ var honoured = map[string]struct {
 	"preferredauthentications": {one, onlyTokens("")}, "requiredrsasize": {one, isNumber(0, math.MaxInt32)},
 	"kexalgorithms": {one, isListOf("kexalgorithms")}, "ciphers": {one, isListOf("ciphers")}, "macs": {one, isListOf("macs")},
 	"hostkeyalgorithms": {one, isListOf("hostkeyalgorithms")}, "casignaturealgorithms": {one, isListOf("casignaturealgorithms")},
-	"pubkeyacceptedalgorithms": {one, isListOf("pubkeyacceptedalgorithms")},
+	"pubkeyacceptedalgorithms": {one, isListOf("pubkeyacceptedalgorithms")}, "refuseconnection": {one, onlyTokens("")},
 }
 
 // aliases are other names of keywords, which ssh still accepts (readconf.c).
@@ -53,6 +53,14 @@ var onlyIf = map[string]func(string) bool{
 	"canonicalizehostname": oneOf("no", "false", "none"), "verifyhostkeydns": oneOf("no", "false", "ask"),
 	"revokedhostkeys": isNone, "knownhostscommand": isNone, "pkcs11provider": isNone,
 }
+
+// viaSSH are keywords that are left to ssh: `ssh -G` prints what follows from them.
+var viaSSH = []string{"canonicalizehostname", "ignoreunknown", "tag"}
+
+// obsolete are keywords that ssh itself ignores (readconf.c).
+var obsolete = strings.Fields(`protocol cipher fallbacktorsh globalknownhostsfile2 rhostsauthentication userknownhostsfile2
+useroaming usersh useprivilegedport afstokenpassing kerberosauthentication kerberostgtpassing rsaauthentication
+rhostsrsaauthentication compressionlevel`)
 
 // ignored are the keywords of ssh_config(5) that change nothing for genv.
 var ignored = strings.Fields(`addkeystoagent batchmode canonicaldomains canonicalizefallbacklocal canonicalizemaxdots
@@ -83,8 +91,12 @@ func vet(keyword string, words []string) string {
 		}
 		return ""
 	}
-	if harmless, ok := onlyIf[keyword]; ok && len(words) == 1 && harmless(words[0]) || slices.Contains(ignored, keyword) {
+	harmless, ok := onlyIf[keyword]
+	switch {
+	case ok && len(words) == 1 && harmless(words[0]), slices.Contains(ignored, keyword), slices.Contains(obsolete, keyword):
 		return ""
+	case slices.Contains(viaSSH, keyword):
+		return keyword + " cannot be honoured without ssh"
 	}
 	return keyword + " cannot be honoured"
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -136,8 +137,7 @@ func (r raw) files(s *HostConfig, tokens *strings.Replacer, who identity) {
 // refuse returns an error for keywords that can't be ignored safely.
 func (r raw) refuse() error {
 	for key, harmless := range onlyIf {
-		// `ssh -G` has applied CanonicalizeHostname already.
-		if value := r.first(key); value != "" && !harmless(value) && key != "canonicalizehostname" {
+		if value := r.first(key); value != "" && !harmless(value) && !slices.Contains(viaSSH, key) {
 			return &Error{keyword: key, Problem: fmt.Sprintf("%s %s in ssh_config cannot be honoured here", key, value)}
 		}
 	}

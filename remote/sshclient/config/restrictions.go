@@ -20,6 +20,9 @@ func (r raw) restrictions(s *HostConfig) error {
 		return &Error{keyword: "pubkeyauthentication", Problem: "PubkeyAuthentication " + value +
 			" cannot be honoured here: genv logs in with a key; set it to yes for this host, or leave the host out"}
 	}
+	if why, refused := r["refuseconnection"]; refused {
+		return &Error{keyword: "refuseconnection", Problem: "RefuseConnection: " + why[0]}
+	}
 	methods, set := r["preferredauthentications"]
 	if set && !slices.Contains(strings.Split(methods[0], ","), "publickey") {
 		return &Error{keyword: "preferredauthentications", Problem: "PreferredAuthentications " + methods[0] +

@@ -1,0 +1,77 @@
+package config
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// verdicts are what the code does with each keyword, in the words of docs/ssh.md.
+func verdicts() map[string]string {
+	all := map[string]string{"host": "honoured", "match": "honoured", "include": "honoured"}
+	for keyword := range honoured {
+		all[keyword] = "honoured"
+	}
+	for keyword := range onlyIf {
+		all[keyword] = "refused"
+	}
+	for _, keyword := range slices.Concat(ignored, obsolete) {
+		all[keyword] = "no effect"
+	}
+	for _, keyword := range viaSSH {
+		all[keyword] = "needs ssh"
+	}
+	for alias, keyword := range aliases {
+		all[alias] = all[keyword]
+	}
+	return all
+}
+
+// documented are the verdicts of docs/ssh.md.
+func documented(t *testing.T) map[string]string {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/ssh.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(page), "| keyword | verdict | note |\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	all := map[string]string{}
+	name := regexp.MustCompile("`(\\w+)`")
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 || strings.HasPrefix(line, "|---") {
+			continue
+		}
+		for _, m := range name.FindAllStringSubmatch(cells[1], -1) {
+			keyword := strings.ToLower(m[1])
+			require.NotContains(t, all, keyword, "listed twice")
+			all[keyword] = strings.TrimSpace(cells[2])
+		}
+	}
+	return all
+}
+
+func TestEveryKeywordIsDocumented(t *testing.T) {
+	require.Equal(t, verdicts(), documented(t))
+}
+
+// A keyword that this machine's ssh prints has a verdict.
+func TestEveryKeywordOfOpenSSHIsKnown(t *testing.T) {
+	out, err := exec.Command("ssh", "-G", "-F", "none", "gpu").Output()
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("this test needs OpenSSH's ssh, and CI must not skip it: ", err)
+		}
+		t.Skip("skipped: this test needs OpenSSH's ssh: ", err)
+	}
+	known := verdicts()
+	for line := range strings.Lines(string(out)) {
+		keyword, _, _ := strings.Cut(line, " ")
+		require.Contains(t, known, strings.ToLower(keyword))
+	}
+}
