@@ -3,49 +3,22 @@ package controller
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Link is what the controller needs of the genv on its hosts; *agent.Pool and
-// agent.Commands provide it. Errors are *remote.Error.
-type Link interface {
-	// Snapshot asks a host for its snapshot.
-	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
-	// Execute has a host carry out a report, once. An error of the class
-	// OutcomeUnknown means that it may have been carried out, in part or whole.
-	Execute(ctx context.Context, host remote.Host, report enforce.Report) (agent.Execution, error)
-	// Notify shows messages to users of a host, and returns on how many terminals
-	// each message was shown. agent.ErrCannotNotify: the host can't do it.
-	Notify(ctx context.Context, host remote.Host, messages []agent.Message) (terminals []int, err error)
-	// About returns what is known about a host without asking it.
-	About(host remote.Host) agent.About
-	// Identify asks a host what identifies its machine.
-	Identify(ctx context.Context, host remote.Host) (agent.Identity, error)
-}
-
 // Controller enforces a policy on a fleet. Its fields are set before the first cycle;
 // to change them, make another one and have it TakeOver.
 type Controller struct {
-	Hosts  []remote.Host
-	Link   Link
-	Fanout int // hosts at a time
+	Asker
 	Policy enforce.Policy
 	// DryRun does everything but the acting.
 	DryRun bool
-	// StopAtFailure ends a cycle at the first host that fails; nothing is done
-	// then on any host.
-	StopAtFailure bool
-	Now           func() time.Time
-	// Progress, if set, is told the number of hosts that answered or failed,
-	// first of all that it is none; it is called from many goroutines.
-	Progress func(done, total int)
+	Now    func() time.Time
 
 	// Audit keeps the record; nil for none. What cannot be recorded is not
 	// done, unless ActUnrecorded.
@@ -57,66 +30,22 @@ type Controller struct {
 	// seconds.
 	Save func(*FleetMemory)
 
-	Memory  FleetMemory
-	unsaved bool // the memory changed since it was saved
-	saved   time.Time
-	run     string // the name of this run in the log
-	sent    dispatches
+	Memory FleetMemory
+	state
 }
 
-// Cycle is one round: what was seen, concluded and done.
-type Cycle struct {
-	Run     string // of the controller, as in the log
-	Number  int
-	Start   time.Time
-	Took    time.Duration // set by Loop
-	Cluster snapshot.Cluster
-	// Duplicates are the names that are left out of Cluster because another name
-	// leads to the same machine.
-	Duplicates []Duplicate
-	// Via is how each host that answered was spoken with, where the Link knows.
-	Via    map[snapshot.Hostname]agent.Via
-	Plan   enforce.Plan
-	DryRun bool
-	// Actions are the reports that ended in this cycle, in the order of the plan;
-	// some may have been sent in earlier ones. UnderWay are those that hosts are
-	// still carrying out.
-	Actions  []ReportResult
-	UnderWay []enforce.HostReport
-	// Stopped says that nothing was judged: because of StopAtFailure, or because the
-	// run is ending.
-	Stopped bool
-	// Notified are the users who were notified of a finding, or could not be.
-	Notified []Delivery
-	// Unrecorded is why the record could not be kept. Without Actions, nothing
-	// was done for that.
-	Unrecorded error
-	// RecordChanged says that Unrecorded is not that of the last cycle.
-	RecordChanged bool
-
-	served  map[string]remote.Host // under which name each host of Cluster answered
-	records []audit.Record         // of what came of the last visits
+// state is what a controller hands over to the next one besides its Memory.
+type state struct {
+	run        string // the name of this run in the log
+	visits     dispatcher
+	unrecorded string // why the record could not be kept in the last cycle
+	unsaved    bool   // the memory changed since it was saved
+	saved      time.Time
 }
 
-// Decision is what the cycle does about a finding.
-func (cycle *Cycle) Decision(f *enforce.Finding) enforce.Decision {
-	d := f.Decision()
-	if d == enforce.DecisionAct && cycle.DryRun {
-		return enforce.DecisionDryRun
-	}
-	return d
-}
-
-// ReportResult is a report that was sent to its host, and what came of it.
-type ReportResult struct {
-	Cycle     int // in which it was sent
-	Host      snapshot.Hostname
-	Report    enforce.Report
-	Execution agent.Execution
-	Err       error
-	// Findings are those because of which it was sent.
-	Findings []enforce.Finding
-}
+// TakeOver continues where another controller stopped, which must not be used any
+// more: with its memory, and with its reports that are under way.
+func (c *Controller) TakeOver(old *Controller) { c.Memory, c.state = old.Memory, old.state }
 
 // Cycle collects, judges and acts once, and waits for what came of it.
 func (c *Controller) Cycle(ctx context.Context, number int) Cycle {
@@ -125,29 +54,24 @@ func (c *Controller) Cycle(ctx context.Context, number int) Cycle {
 	return cycle
 }
 
-// TakeOver continues where another controller stopped, which must not be used any
-// more: with its memory, and with its reports that are under way.
-func (c *Controller) TakeOver(old *Controller) {
-	c.Memory, c.unsaved, c.saved, c.run, c.sent = old.Memory, old.unsaved, old.saved, old.run, old.sent
-}
-
 // begin collects, judges and sends the reports.
 func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	if c.run == "" {
 		c.run = rand.Text()[:8]
 	}
 	cycle := Cycle{Run: c.run, Number: number, Start: c.Now(), DryRun: c.DryRun}
-	c.drain(&cycle)
-	machines, disputes := c.merge(&cycle, c.Collect(ctx))
+	c.conclude(&cycle, c.visits.ended())
+	fleet := merge(&c.Asker, c.Collect(ctx), c.Memory.Machines)
+	cycle.Cluster, cycle.Duplicates, cycle.answered = fleet.cluster, fleet.duplicates, fleet.answered
 	cycle.Via = c.via(&cycle)
 	if ctx.Err() != nil || c.StopAtFailure && len(cycle.Cluster.Failed()) > 0 {
 		cycle.Stopped = true
 		return cycle
 	}
-	next := FleetMemory{Machines: machines, Messages: c.Memory.Messages, unrecorded: c.Memory.unrecorded}
+	next := FleetMemory{Machines: fleet.machines, Messages: c.Memory.Messages}
 	var events []enforce.Event
 	cycle.Plan, next.Rules, events = enforce.Judge(c.Policy, cycle.Cluster, c.Memory.Rules, c.Now())
-	for _, d := range disputes {
+	for _, d := range fleet.disputes {
 		cycle.Plan.Notes = append(cycle.Plan.Notes, d.Note)
 		if d.isNew {
 			events = append(events, enforce.Event{Kind: enforce.EventNote, Host: d.Host, Text: d.Text})
@@ -157,19 +81,6 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	return cycle
 }
 
-// Collect asks every host for its snapshot, in the order of Hosts.
-func (c *Controller) Collect(ctx context.Context) snapshot.Cluster {
-	results := Ask(ctx, c, c.Link.Snapshot)
-	cluster := snapshot.Cluster{Hosts: make([]snapshot.Host, len(results))}
-	for i, r := range results {
-		cluster.Hosts[i] = snapshot.Host{Name: snapshot.Hostname(r.Host.Name), Labels: r.Host.Labels, Snapshot: r.Value, Err: r.Err}
-		if r.Err != nil {
-			cluster.Hosts[i].Snapshot = nil
-		}
-	}
-	return cluster
-}
-
 // via asks the Link how it spoke with the hosts that answered.
 func (c *Controller) via(cycle *Cycle) map[snapshot.Hostname]agent.Via {
 	via := make(map[snapshot.Hostname]agent.Via)
@@ -177,29 +88,103 @@ func (c *Controller) via(cycle *Cycle) map[snapshot.Hostname]agent.Via {
 		if h.Err != nil {
 			continue
 		}
-		if v := c.Link.About(cycle.served[string(h.Name)]).Via; v != "" {
+		if v := c.Link.About(cycle.answered[string(h.Name)]).Via; v != "" {
 			via[h.Name] = v
 		}
 	}
 	return via
 }
 
-// errStopped is the cause for hosts that were not asked to the end because
-// another one failed under StopAtFailure.
-var errStopped = errors.New("another host failed")
+// carryOut records what was concluded, sends it, and passes the events on. What can't
+// be recorded is not sent, and the cycle does not count: its memory is dropped. With
+// ActUnrecorded it is sent all the same.
+func (c *Controller) carryOut(ctx context.Context, cycle *Cycle, next FleetMemory, events []enforce.Event) {
+	visits := visitsFor(cycle)
+	record := recordWriter{c.Audit, c.Now}
+	items, err := record.before(cycle, events, visits)
+	cycle.Unrecorded = err
+	if err != nil && !c.ActUnrecorded {
+		record.notSent(cycle, items)
+		return
+	}
+	c.Memory, c.unsaved = next, true
+	if !c.DryRun {
+		now := c.Now()
+		messages := c.Memory.Messages.admitAll(notificationsFor(cycle.Cluster, events, now), now)
+		c.send(ctx, cycle, withMessages(cycle, visits, messages))
+	}
+	for _, v := range visits {
+		events = append(events, v.acting())
+	}
+	c.emit(cycle, events)
+}
 
-// Ask puts a question to every host of the controller, at most Fanout at a
-// time, and keeps to StopAtFailure and Progress.
-func Ask[T any](ctx context.Context, c *Controller, question func(context.Context, remote.Host) (T, error)) []remote.Result[T] {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	count := newCounter(len(c.Hosts), c.Progress)
-	return remote.Each(ctx, c.Hosts, c.Fanout, func(ctx context.Context, h remote.Host) (T, error) {
-		value, err := question(ctx, h)
-		if err != nil && c.StopAtFailure && ctx.Err() == nil {
-			cancel(&remote.Error{Class: remote.Cancelled, Err: errStopped})
+// send remembers what is going to be sent, and sends it.
+func (c *Controller) send(ctx context.Context, cycle *Cycle, visits map[string]*visit) {
+	for _, r := range cycle.Plan.Reports {
+		c.Memory.Rules = c.Memory.Rules.Begin(r, c.Now())
+	}
+	c.save(len(visits) > 0) // what a crash must not make be done twice
+	c.visits.send(ctx, &c.Asker, visits)
+}
+
+func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
+	for _, sink := range c.Sinks {
+		sink.Consume(cycle, events)
+	}
+}
+
+// await ends a cycle: it waits for the visits under way as dispatcher.wait does.
+func (c *Controller) await(ctx context.Context, cycle *Cycle, until time.Time) {
+	c.conclude(cycle, c.visits.wait(ctx, until))
+	cycle.UnderWay = c.Memory.Rules.UnderWay
+	unrecorded := ""
+	if cycle.Unrecorded != nil {
+		unrecorded = cycle.Unrecorded.Error()
+	}
+	cycle.RecordChanged, c.unrecorded = unrecorded != c.unrecorded, unrecorded
+	c.save(false)
+}
+
+// conclude learns from what came of visits, and tells the sinks.
+func (c *Controller) conclude(cycle *Cycle, done []*visit) {
+	if len(done) == 0 {
+		return
+	}
+	c.unsaved = true
+	var events []enforce.Event
+	var records []audit.Record
+	for _, v := range done {
+		cycle.Notified = append(cycle.Notified, v.deliveries...)
+		records = append(records, deliveryRecords(v.deliveries)...)
+		c.Memory.learnOfDeliveries(v.deliveries)
+		if v.report == nil {
+			continue
 		}
-		count.add()
-		return value, err
-	})
+		result := v.result()
+		outcomes := result.outcomes()
+		cycle.Actions = append(cycle.Actions, result)
+		c.Memory.Rules = c.Memory.Rules.End(result.Report.ID).Learn(*v.report, outcomes, c.Now())
+		records = append(records, audit.OutcomeRecords(v.items, outcomes)...)
+		events = append(events, result.event(outcomes))
+	}
+	if err := (recordWriter{c.Audit, c.Now}).write(cycle, records); err != nil {
+		cycle.Unrecorded = err
+	}
+	cycle.records = records
+	c.emit(cycle, events)
+}
+
+// saveEvery is how often a memory is saved that changes in every cycle.
+const saveEvery = 10 * time.Second
+
+// save saves the memory, if it changed and was not saved a short while ago, or at once
+// if it is urgent.
+func (c *Controller) save(urgent bool) {
+	since := c.Now().Sub(c.saved)
+	if !c.unsaved || c.Save == nil || c.DryRun || !urgent && since >= 0 && since < saveEvery {
+		return
+	}
+	c.Save(&c.Memory)
+	c.saved, c.unsaved = c.Now(), false
 }

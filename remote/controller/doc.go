@@ -1,10 +1,15 @@
 // Package controller runs the cycle of `genv remote enforce`: collect a snapshot from
 // every host, judge, record, send reports, and learn what came of them.
 //
-//	c := &controller.Controller{Hosts: hosts, Link: pool, Fanout: 64, Policy: policy, Now: time.Now}
+//	fleet := controller.Asker{Hosts: hosts, Link: pool, Fanout: 64}
+//	c := &controller.Controller{Asker: fleet, Policy: policy, Now: time.Now}
 //	err := controller.Loop(ctx, c, controller.Schedule{Interval: 10 * time.Second}, show)
 //
-// Only Controller.send changes hosts; in a dry run there is nothing to send. Hosts are
-// asked through a Link, which remote/agent provides. The package prints nothing: a
-// Cycle has what was seen, concluded and done, and Sinks get the events.
+// Only dispatcher.send changes hosts; in a dry run it is not called. Hosts are asked
+// through a Link, which remote/agent provides. The package prints nothing: a Cycle has
+// what was seen, concluded and done, and Sinks get the events.
+//
+// Read it from the values up: Cycle, visit and FleetMemory; then the steps, each in its
+// file (ask, merge duplicates, record, dispatch); Controller puts them together, and
+// Loop repeats it.
 package controller

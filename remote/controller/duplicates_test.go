@@ -57,7 +57,7 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 				f.hosts[i+1] = remote.Host{Name: f.hosts[i+1].Name, Address: f.Hosts()[0].Address}
 			}
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
-			c := &controller.Controller{Hosts: f.hosts, Link: f.streams, Fanout: 8, Now: time.Now, Audit: &audit.Log{Path: path}}
+			c := &controller.Controller{Asker: controller.Asker{Hosts: f.hosts, Link: f.streams, Fanout: 8}, Now: time.Now, Audit: &audit.Log{Path: path}}
 			first := cycleOf(t.Context(), c, 1, capped(tt.cap))
 			require.Empty(t, first.Cluster.Failed())
 			require.Len(t, first.Cluster.Hosts, len(tt.hosts)-len(tt.duplicates))
@@ -92,7 +92,7 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 // show the other's host key.
 func TestAMadeUpIdentityHidesNoHost(t *testing.T) {
 	f, hosts := startMachines(t, machine("m", "8:1/5"), machine("m", "8:1/5"))
-	c := &controller.Controller{Hosts: f.hosts, Link: f.streams, Fanout: 8, Now: time.Now}
+	c := &controller.Controller{Asker: controller.Asker{Hosts: f.hosts, Link: f.streams, Fanout: 8}, Now: time.Now}
 	cycle := cycleOf(t.Context(), c, 1, capped(0))
 	require.Empty(t, cycle.Duplicates)
 	require.Len(t, cycle.Cluster.Hosts, 2)
@@ -116,7 +116,7 @@ func startMachines(t *testing.T, snapshots ...*snapshot.Snapshot) (*fleet, []*ge
 func TestTheSecondNameServesWhileTheFirstFails(t *testing.T) {
 	link := &names{down: map[string]bool{}, sent: map[string]int{}}
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	c := &controller.Controller{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}, Link: link, Fanout: 8, Now: time.Now, Audit: &audit.Log{Path: path}}
+	c := &controller.Controller{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}, Link: link, Fanout: 8}, Now: time.Now, Audit: &audit.Log{Path: path}}
 	policy := strict{warn: enforce.Warn{Cycles: 4}}
 	for number, down := range []string{"", "a", "", "b", "a"} {
 		link.down = map[string]bool{down: true}
@@ -183,7 +183,7 @@ func TestOldHostsAreKnownByTheirConnections(t *testing.T) {
 				address := f.Hosts()[0].Address
 				hosts = []remote.Host{hosts[0], {Name: "alias", Address: address}}
 			}
-			c := &controller.Controller{Hosts: hosts, Link: f.streams, Fanout: 8, Now: time.Now}
+			c := &controller.Controller{Asker: controller.Asker{Hosts: hosts, Link: f.streams, Fanout: 8}, Now: time.Now}
 			cycle := cycleOf(t.Context(), c, 1, capped(2))
 			require.Empty(t, cycle.Cluster.Failed())
 			require.Equal(t, same, len(cycle.Duplicates) == 1)

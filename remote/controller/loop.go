@@ -61,7 +61,7 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 
 // finish waits for the reports under way when the loop ends after a cycle.
 func (c *Controller) finish(ctx context.Context, last *Cycle, each func(Cycle) error) error {
-	if c.sent.pending == 0 {
+	if c.visits.underWay == 0 {
 		return nil
 	}
 	cycle := Cycle{Run: c.run, Number: last.Number + 1, Start: c.Now(), Cluster: last.Cluster, DryRun: c.DryRun, Stopped: true}

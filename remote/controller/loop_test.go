@@ -43,7 +43,7 @@ func (l *slow) Execute(context.Context, remote.Host, enforce.Report) (agent.Exec
 }
 
 func looping(l controller.Link) *controller.Controller {
-	return &controller.Controller{Hosts: []remote.Host{{Name: "a"}}, Link: l, Fanout: 1, Now: time.Now}
+	return &controller.Controller{Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: l, Fanout: 1}, Now: time.Now}
 }
 
 // TestCyclesKeepTime: cycles begin at multiples of the interval after the first,

@@ -1,6 +1,11 @@
 package controller
 
-import "github.com/seed-3119e985/genv/enforce"
+import (
+	"errors"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/agent"
+)
 
 // FleetMemory is what a controller keeps from cycle to cycle, and on disk from run to run.
 // It is replaced after a cycle that counts: one that was judged, and recorded if there
@@ -9,6 +14,25 @@ type FleetMemory struct {
 	Rules    enforce.Memory `json:"rules"`
 	Machines Machines       `json:"machines"`
 	Messages MessageLimit   `json:"messages"`
+}
 
-	unrecorded string // why the record could not be kept in the last cycle
+// learnOfDeliveries has warnings sent again that may not have arrived, and does not
+// count messages that were shown on no terminal. Messages about actions are not sent
+// again: the action took place.
+func (m *FleetMemory) learnOfDeliveries(deliveries []Delivery) {
+	var lost []string
+	uncounted := make(map[recipient]bool)
+	for _, d := range deliveries {
+		if errors.Is(d.Err, errSuppressed) {
+			continue
+		}
+		if d.Err != nil && !errors.Is(d.Err, agent.ErrCannotNotify) && !errors.Is(d.Err, agent.ErrRefused) {
+			lost = append(lost, d.ID)
+		}
+		if to := (recipient{string(d.Host), d.UID}); d.Terminals == 0 && !uncounted[to] {
+			uncounted[to] = true
+			m.Messages.refund(to)
+		}
+	}
+	m.Rules = m.Rules.WarnAgain(lost)
 }

@@ -50,14 +50,15 @@ func OpenStore(dir string) (*MemoryStore, error) {
 		_ = lock.Close()
 		return nil, fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
-	if err := errors.Join(lock.Truncate(0), second(lock.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0))); err != nil {
+	if err = lock.Truncate(0); err == nil {
+		_, err = fmt.Fprintln(lock, os.Getpid())
+	}
+	if err != nil {
 		_ = lock.Close()
 		return nil, err
 	}
 	return &MemoryStore{dir: dir, lock: lock}, nil
 }
-
-func second(_ int, err error) error { return err }
 
 // checkOwn refuses a folder or file that another user could have written: what it says
 // could keep that user's processes from being ended.

@@ -126,25 +126,25 @@ func (l *MessageLimit) forget(now time.Time) {
 
 // admitAll separates what is sent to users from what is suppressed, by host. In a
 // cycle each user of a host gets at most one message.
-func (l *MessageLimit) admitAll(all map[string][]notify.Notification, now time.Time) map[string]mail {
+func (l *MessageLimit) admitAll(all map[string][]notify.Notification, now time.Time) map[string]batch {
 	l.forget(now)
-	admitted := make(map[string]mail, len(all))
+	admitted := make(map[string]batch, len(all))
 	for host, notifications := range all {
-		m := mail{footers: make(map[snapshot.UID]string)}
+		b := batch{footers: make(map[snapshot.UID]string)}
 		allowed := make(map[snapshot.UID]bool)
 		for _, n := range notifications {
 			ok, known := allowed[n.UID]
 			if !known {
-				m.footers[n.UID], ok = l.admit(recipient{host, n.UID}, now)
+				b.footers[n.UID], ok = l.admit(recipient{host, n.UID}, now)
 				allowed[n.UID] = ok
 			}
 			if ok {
-				m.notifications = append(m.notifications, n)
+				b.notifications = append(b.notifications, n)
 			} else {
-				m.suppressed = append(m.suppressed, Delivery{Notification: n, Err: errSuppressed})
+				b.suppressed = append(b.suppressed, Delivery{Notification: n, Err: errSuppressed})
 			}
 		}
-		admitted[host] = m
+		admitted[host] = b
 	}
 	return admitted
 }

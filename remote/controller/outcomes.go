@@ -11,6 +11,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+// event is the event about the result.
+func (r *ReportResult) event(outcomes []enforce.Outcome) enforce.Event {
+	return enforce.Event{
+		Kind: enforce.EventOutcome, Host: r.Host, Report: &r.Report, Findings: r.Findings,
+		Lines: r.Execution.Lines, Warnings: r.Execution.Warnings, Outcomes: outcomes, Err: r.Err,
+	}
+}
+
 // nothingDone are the classes of errors after which it is certain that the host
 // did nothing.
 var nothingDone = []remote.Class{
@@ -20,31 +28,31 @@ var nothingDone = []remote.Class{
 
 // outcomes are what came of each item, as far as anybody can tell: from the
 // host's outcomes; or of 1.4.3, which has none, from its lines.
-func (a *ReportResult) outcomes() []enforce.Outcome {
-	if a.Err == nil && a.Execution.Outcomes != nil {
-		return a.Execution.Outcomes
+func (r *ReportResult) outcomes() []enforce.Outcome {
+	if r.Err == nil && r.Execution.Outcomes != nil {
+		return r.Execution.Outcomes
 	}
 	fallback := enforce.Outcome{Status: enforce.StatusUnknown, Reason: "the host did not say what came of it"}
-	if a.Err != nil {
-		fallback.Reason = a.Err.Error()
-		if errors.Is(a.Err, agent.ErrNotSent) || errors.Is(a.Err, agent.ErrRefused) || slices.Contains(nothingDone, remote.ClassOf(a.Err)) {
+	if r.Err != nil {
+		fallback.Reason = r.Err.Error()
+		if errors.Is(r.Err, agent.ErrNotSent) || errors.Is(r.Err, agent.ErrRefused) || slices.Contains(nothingDone, remote.ClassOf(r.Err)) {
 			fallback.Status = enforce.StatusFailed
 		}
 	}
 	var list []enforce.Outcome
 	said := func(item enforce.Outcome, lines []string, status enforce.Status) enforce.Outcome {
-		if slices.ContainsFunc(a.Execution.Lines, func(l string) bool { return slices.Contains(lines, strings.TrimSpace(l)) }) {
+		if slices.ContainsFunc(r.Execution.Lines, func(l string) bool { return slices.Contains(lines, strings.TrimSpace(l)) }) {
 			item.Status = status
 			return item
 		}
 		item.Status, item.Reason = fallback.Status, fallback.Reason
 		return item
 	}
-	for _, d := range a.Report.Detach {
+	for _, d := range r.Report.Detach {
 		item := enforce.Outcome{Device: d.Device, EID: d.Environment.EID}
 		list = append(list, said(item, []string{d.String(), d.Raw()}, enforce.StatusDetached))
 	}
-	for _, t := range a.Report.Terminate {
+	for _, t := range r.Report.Terminate {
 		item := enforce.Outcome{PID: t.Process.PID, EID: t.Process.EID}
 		list = append(list, said(item, []string{t.String(), t.Raw()}, enforce.StatusSignalled))
 	}

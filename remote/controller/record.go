@@ -2,6 +2,8 @@ package controller
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -19,17 +21,24 @@ type Recorder interface {
 // host that returns a lot of text.
 const bytesPerItem = 2 << 10
 
-// recordBefore records what was found and decided, and what is about to be sent,
-// before anything is sent. It returns the records of the latter, which may be written
-// even when there is an error.
-func (c *Controller) recordBefore(cycle *Cycle, events []enforce.Event, visits map[string]*visit) ([]audit.Record, error) {
-	if c.Audit == nil {
+// recordWriter completes the records of a cycle, and writes them to the log, if there
+// is one.
+type recordWriter struct {
+	log Recorder // nil for none
+	now func() time.Time
+}
+
+// before records what was found and decided, and what is about to be sent, before
+// anything is sent. It returns the records of the latter, which may be written even
+// when there is an error.
+func (w recordWriter) before(cycle *Cycle, events []enforce.Event, visits []*visit) ([]audit.Record, error) {
+	if w.log == nil {
 		return nil, nil
 	}
-	if err := c.Audit.Append(); err != nil {
+	if err := w.log.Append(); err != nil {
 		return nil, err // writing the records that still wait is enough
 	}
-	var records []audit.Record
+	var records, items []audit.Record
 	for i := range events {
 		if r, ok := recordOf(&events[i], cycle); ok {
 			records = append(records, r)
@@ -40,43 +49,31 @@ func (c *Controller) recordBefore(cycle *Cycle, events []enforce.Event, visits m
 			records = append(records, audit.Record{Kind: audit.KindDuplicate, Host: d.Name, Text: d.String()})
 		}
 	}
-	items := itemsOf(cycle, visits)
-	if err := c.record(cycle, append(records, items...)); err != nil || len(items) == 0 {
+	for _, v := range visits {
+		items = append(items, v.items...)
+	}
+	if err := w.write(cycle, append(records, items...)); err != nil || len(items) == 0 {
 		return items, err
 	}
-	return items, c.Audit.Reserve(int64(len(items)) * bytesPerItem)
+	return items, w.log.Reserve(int64(len(items)) * bytesPerItem)
 }
 
-// itemsOf are the records of what is sent, in the order of the plan.
-func itemsOf(cycle *Cycle, visits map[string]*visit) []audit.Record {
-	var items []audit.Record
-	for i := range cycle.Plan.Reports {
-		if v := visits[string(cycle.Plan.Reports[i].Host)]; v != nil {
-			items = append(items, v.items...)
-		}
-	}
-	return items
+// notSent closes the records of what was not sent after all.
+func (w recordWriter) notSent(cycle *Cycle, items []audit.Record) {
+	failed := enforce.Outcome{Status: enforce.StatusFailed, Reason: fmt.Sprintf("nothing was done: %v", cycle.Unrecorded)}
+	_ = w.write(cycle, audit.OutcomeRecords(items, slices.Repeat([]enforce.Outcome{failed}, len(items)))) // they wait to be written with the rest
 }
 
-// record completes records, and appends them to the log, if there is one.
-func (c *Controller) record(cycle *Cycle, records []audit.Record) error {
-	now := c.Now().UTC()
-	for i := range records { // for the hooks, too
-		records[i].Time, records[i].Run, records[i].Cycle = now, c.run, cycle.Number
+// write completes records, also for the hooks, and appends them to the log.
+func (w recordWriter) write(cycle *Cycle, records []audit.Record) error {
+	now := w.now().UTC()
+	for i := range records {
+		records[i].Time, records[i].Run, records[i].Cycle = now, cycle.Run, cycle.Number
 	}
-	if c.Audit == nil || len(records) == 0 {
+	if w.log == nil || len(records) == 0 {
 		return nil
 	}
-	return c.Audit.Append(records...)
-}
-
-// recordNothingDone closes the records of what was not sent after all.
-func (c *Controller) recordNothingDone(cycle *Cycle, items []audit.Record) {
-	outcomes := make([]enforce.Outcome, len(items))
-	for i := range outcomes {
-		outcomes[i] = enforce.Outcome{Status: enforce.StatusFailed, Reason: fmt.Sprintf("nothing was done: %v", cycle.Unrecorded)}
-	}
-	_ = c.record(cycle, audit.OutcomeRecords(items, outcomes)) // they wait to be written with the rest
+	return w.log.Append(records...)
 }
 
 // recordOf is the record of an event; false if there is none.

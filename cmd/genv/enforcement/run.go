@@ -106,10 +106,13 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	l.setup = setup
 	l.service.limit.Store(int64(setup.CycleLimit))
 	c := &controller.Controller{
-		Hosts: setup.Hosts, Link: setup.Link, Fanout: setup.Fanout, Policy: setup.policy(),
-		DryRun: setup.DryRun, StopAtFailure: setup.StopAtFailure, ActUnrecorded: setup.ActUnrecorded,
+		Asker: controller.Asker{
+			Hosts: setup.Hosts, Link: setup.Link, Fanout: setup.Fanout,
+			StopAtFailure: setup.StopAtFailure, Progress: setup.Progress.Update,
+		},
+		Policy: setup.policy(), DryRun: setup.DryRun, ActUnrecorded: setup.ActUnrecorded,
 		Sinks: []controller.Sink{controller.HookSink{Hooks: l.hooks, Now: l.program.Now}, &l.screen},
-		Save:  l.memory.save, Now: l.program.Now, Progress: setup.Progress.Update,
+		Save:  l.memory.save, Now: l.program.Now,
 	}
 	if l.record != nil {
 		c.Audit = l.record

@@ -34,10 +34,9 @@ func (f *fleet) close() {
 func (f *fleet) commands() agent.Commands { return agent.Commands{Network: f.client} }
 
 // asker asks the hosts without enforcing anything.
-func (f *fleet) asker() *controller.Controller {
-	return &controller.Controller{
-		Hosts: f.Hosts, Link: f.commands(), Fanout: f.Fanout, StopAtFailure: f.StopAtFailure,
-		Now: f.program.Now, Progress: f.progress.Update,
+func (f *fleet) asker() *controller.Asker {
+	return &controller.Asker{
+		Hosts: f.Hosts, Link: f.commands(), Fanout: f.Fanout, StopAtFailure: f.StopAtFailure, Progress: f.progress.Update,
 	}
 }
 

@@ -2,9 +2,9 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -21,19 +21,19 @@ type Delivery struct {
 	Err       error
 }
 
-// mail is what the users of a host are sent in a cycle.
-type mail struct {
+// batch is what the users of a host are sent in a cycle.
+type batch struct {
 	notifications []notify.Notification
 	footers       map[snapshot.UID]string // the last line of each user's message
 	suppressed    []Delivery              // not sent
 }
 
-func (m mail) empty() bool { return len(m.notifications)+len(m.suppressed) == 0 }
+func (b batch) empty() bool { return len(b.notifications)+len(b.suppressed) == 0 }
 
-// addMessages adds to the visits what users are to be told of.
-func (c *Controller) addMessages(cycle *Cycle, events []enforce.Event, visits map[string]*visit) {
-	owners := notify.NewOwners(cycle.Cluster)
-	list, now := make(map[string][]notify.Notification), c.Now()
+// notificationsFor are what users are to be notified of, by host.
+func notificationsFor(cluster snapshot.Cluster, events []enforce.Event, now time.Time) map[string][]notify.Notification {
+	owners := notify.NewOwners(cluster)
+	list := make(map[string][]notify.Notification)
 	for i := range events {
 		e := &events[i]
 		if e.Kind != enforce.EventNotify {
@@ -45,38 +45,30 @@ func (c *Controller) addMessages(cycle *Cycle, events []enforce.Event, visits ma
 			}
 		}
 	}
-	for host, m := range c.Memory.Messages.admitAll(list, now) {
-		if m.empty() {
-			continue
-		}
-		if visits[host] == nil {
-			visits[host] = &visit{cycle: cycle.Number, order: len(cycle.Plan.Reports)}
-		}
-		visits[host].mail = m
-	}
+	return list
 }
 
 // send sends the messages, one to each user. A failure is reported to the
 // administrator, and does not keep the report from being sent.
-func (m mail) send(ctx context.Context, link Link, host remote.Host) []Delivery {
-	if len(m.notifications) == 0 {
-		return m.suppressed
+func (b batch) send(ctx context.Context, link Link, host remote.Host) []Delivery {
+	if len(b.notifications) == 0 {
+		return b.suppressed
 	}
-	messages, of := messagesOf(m.notifications)
+	messages, of := messagesOf(b.notifications)
 	for i := range messages {
-		if footer := m.footers[messages[i].UID]; footer != "" {
+		if footer := b.footers[messages[i].UID]; footer != "" {
 			messages[i].Text += "\n" + footer
 		}
 	}
 	terminals, err := link.Notify(ctx, host, messages)
-	list := make([]Delivery, len(m.notifications), len(m.notifications)+len(m.suppressed))
-	for i, n := range m.notifications {
+	list := make([]Delivery, len(b.notifications), len(b.notifications)+len(b.suppressed))
+	for i, n := range b.notifications {
 		list[i] = Delivery{Notification: n, Err: err}
 		if of[i] < len(terminals) {
 			list[i].Terminals = terminals[of[i]]
 		}
 	}
-	return append(list, m.suppressed...)
+	return append(list, b.suppressed...)
 }
 
 // messagesOf is one message for each user, since each rings a bell; and for each
@@ -118,24 +110,6 @@ func textOf(notifications []notify.Notification) string {
 		lines = append(lines, n.Advice)
 	}
 	return strings.Join(lines, "\n")
-}
-
-// learnOfDeliveries has warnings sent again that may not have arrived, and does not
-// count messages that were shown on no terminal. Messages about actions are not sent
-// again: the action took place.
-func (c *Controller) learnOfDeliveries(deliveries []Delivery) {
-	var lost []string
-	uncounted := make(map[recipient]bool)
-	for _, d := range deliveries {
-		if d.Err != nil && !errors.Is(d.Err, agent.ErrCannotNotify) && !errors.Is(d.Err, agent.ErrRefused) && !errors.Is(d.Err, errSuppressed) {
-			lost = append(lost, d.ID)
-		}
-		if to := (recipient{string(d.Host), d.UID}); d.Terminals == 0 && !errors.Is(d.Err, errSuppressed) && !uncounted[to] {
-			uncounted[to] = true
-			c.Memory.Messages.refund(to)
-		}
-	}
-	c.Memory.Rules = c.Memory.Rules.WarnAgain(lost)
 }
 
 // deliveryRecords are for the log.

@@ -1,0 +1,80 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Link is what the controller needs of the genv on its hosts; *agent.Pool and
+// agent.Commands provide it. Errors are *remote.Error.
+type Link interface {
+	// Snapshot asks a host for its snapshot.
+	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
+	// Execute has a host carry out a report, once. An error of the class
+	// OutcomeUnknown means that it may have been carried out, in part or whole.
+	Execute(ctx context.Context, host remote.Host, report enforce.Report) (agent.Execution, error)
+	// Notify shows messages to users of a host, and returns on how many terminals
+	// each message was shown. agent.ErrCannotNotify: the host can't do it.
+	Notify(ctx context.Context, host remote.Host, messages []agent.Message) (terminals []int, err error)
+	// About returns what is known about a host without asking it.
+	About(host remote.Host) agent.About
+	// Identify asks a host what identifies its machine.
+	Identify(ctx context.Context, host remote.Host) (agent.Identity, error)
+}
+
+// Asker asks all hosts of a fleet, and changes none.
+type Asker struct {
+	Hosts  []remote.Host
+	Link   Link
+	Fanout int // hosts at a time
+	// StopAtFailure ends the questions at the first host that fails. A Controller then
+	// ends the cycle, and does nothing on any host.
+	StopAtFailure bool
+	// Progress, if set, is called with the number of hosts that answered or failed,
+	// first of all with 0. The calls come from many goroutines.
+	Progress func(done, total int)
+}
+
+// errStopped is the cause for hosts that were not asked to the end because
+// another one failed under StopAtFailure.
+var errStopped = errors.New("another host failed")
+
+// Ask puts a question to every host of an Asker. The results are in the order of Hosts.
+func Ask[T any](ctx context.Context, a *Asker, question func(context.Context, remote.Host) (T, error)) []remote.Result[T] {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var done atomic.Int64
+	progress := func(add int64) {
+		if a.Progress != nil {
+			a.Progress(int(done.Add(add)), len(a.Hosts))
+		}
+	}
+	progress(0)
+	return remote.Each(ctx, a.Hosts, a.Fanout, func(ctx context.Context, h remote.Host) (T, error) {
+		value, err := question(ctx, h)
+		if err != nil && a.StopAtFailure && ctx.Err() == nil {
+			cancel(&remote.Error{Class: remote.Cancelled, Err: errStopped})
+		}
+		progress(1)
+		return value, err
+	})
+}
+
+// Collect asks every host for its snapshot, in the order of Hosts.
+func (a *Asker) Collect(ctx context.Context) snapshot.Cluster {
+	results := Ask(ctx, a, a.Link.Snapshot)
+	cluster := snapshot.Cluster{Hosts: make([]snapshot.Host, len(results))}
+	for i, r := range results {
+		cluster.Hosts[i] = snapshot.Host{Name: snapshot.Hostname(r.Host.Name), Labels: r.Host.Labels, Snapshot: r.Value, Err: r.Err}
+		if r.Err != nil {
+			cluster.Hosts[i].Snapshot = nil
+		}
+	}
+	return cluster
+}

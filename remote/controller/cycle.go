@@ -1,0 +1,73 @@
+package controller
+
+import (
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Cycle is one round: what was seen, concluded and done.
+type Cycle struct {
+	Run     string // of the controller, as in the log
+	Number  int
+	Start   time.Time
+	Took    time.Duration // set by Loop
+	Cluster snapshot.Cluster
+	// Duplicates are the names that are left out of Cluster because another name
+	// leads to the same machine.
+	Duplicates []Duplicate
+	// Via is how each host that answered was spoken with, where the Link knows.
+	Via    map[snapshot.Hostname]agent.Via
+	Plan   enforce.Plan
+	DryRun bool
+	// Actions are the reports that ended in this cycle, in the order of the plan;
+	// some may have been sent in earlier ones. UnderWay are those that hosts are
+	// still carrying out.
+	Actions  []ReportResult
+	UnderWay []enforce.HostReport
+	// Stopped says that nothing was judged: because of StopAtFailure, or because the
+	// run is ending.
+	Stopped bool
+	// Notified are the users who were notified of a finding, or could not be.
+	Notified []Delivery
+	// Unrecorded is why the record could not be kept. Without Actions, nothing
+	// was done for that.
+	Unrecorded error
+	// RecordChanged says that Unrecorded is not that of the last cycle.
+	RecordChanged bool
+
+	answered map[string]remote.Host // under which name each host of Cluster answered
+	records  []audit.Record         // of what came of the last visits
+}
+
+// Decision is what the cycle does about a finding.
+func (cycle *Cycle) Decision(f *enforce.Finding) enforce.Decision {
+	d := f.Decision()
+	if d == enforce.DecisionAct && cycle.DryRun {
+		return enforce.DecisionDryRun
+	}
+	return d
+}
+
+// ReportResult is a report that was sent to its host, and what came of it.
+type ReportResult struct {
+	Cycle     int // in which it was sent
+	Host      snapshot.Hostname
+	Report    enforce.Report
+	Execution agent.Execution
+	Err       error
+	// Findings are those because of which it was sent.
+	Findings []enforce.Finding
+}
+
+// Sink consumes events, once each and in order; it is never called from two
+// goroutines at a time and must not wait for anything slow. The record and the
+// messages to users are not sinks: the record comes before anything is sent, and
+// messages are sent to the hosts with the reports.
+type Sink interface {
+	Consume(cycle *Cycle, events []enforce.Event)
+}

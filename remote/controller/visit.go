@@ -1,0 +1,109 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// visit is what is sent to a host in a cycle: messages to its users, then a report.
+type visit struct {
+	cycle    int
+	order    int         // in the plan
+	name     string      // that the cluster has
+	host     remote.Host // by the name that answered
+	messages batch
+	report   *enforce.HostReport // nil for none
+	items    []audit.Record      // of the report, as the log has them
+	findings []enforce.Finding   // because of which it is sent
+
+	// What came of it.
+	deliveries []Delivery
+	execution  agent.Execution
+	err        error
+}
+
+// visitsFor are the visits that carry the reports of a cycle, in their order; in a dry
+// run there are none. It gives each report its ID.
+func visitsFor(cycle *Cycle) []*visit {
+	if cycle.DryRun {
+		return nil
+	}
+	findings := make(map[string]*enforce.Finding, len(cycle.Plan.Findings))
+	for i := range cycle.Plan.Findings {
+		findings[cycle.Plan.Findings[i].ID] = &cycle.Plan.Findings[i]
+	}
+	snapshots := make(map[snapshot.Hostname]*snapshot.Snapshot, len(cycle.Cluster.Hosts))
+	for i := range cycle.Cluster.Hosts {
+		snapshots[cycle.Cluster.Hosts[i].Name] = cycle.Cluster.Hosts[i].Snapshot
+	}
+	visits := make([]*visit, len(cycle.Plan.Reports))
+	for i := range cycle.Plan.Reports {
+		r := &cycle.Plan.Reports[i]
+		r.Report.ID = fmt.Sprintf("%s/%d/%s", cycle.Run, cycle.Number, r.Host)
+		v := newVisit(cycle, string(r.Host), i)
+		v.report, v.items = r, audit.ReportRecords(r.Host, r.Report, snapshots[r.Host])
+		for j := range v.items {
+			v.items[j].Report = r.Report.ID
+		}
+		for _, id := range r.Report.FindingIDs() {
+			if f := findings[id]; f != nil {
+				v.findings = append(v.findings, *f)
+			}
+		}
+		visits[i] = v
+	}
+	return visits
+}
+
+func newVisit(cycle *Cycle, name string, order int) *visit {
+	return &visit{cycle: cycle.Number, order: order, name: name, host: cycle.answered[name]}
+}
+
+// withMessages are the visits by host, with the messages to users and the visits that
+// those need.
+func withMessages(cycle *Cycle, visits []*visit, messages map[string]batch) map[string]*visit {
+	all := make(map[string]*visit, len(visits))
+	for _, v := range visits {
+		all[v.name] = v
+	}
+	for host, b := range messages {
+		if b.empty() {
+			continue
+		}
+		if all[host] == nil {
+			all[host] = newVisit(cycle, host, len(cycle.Plan.Reports))
+		}
+		all[host].messages = b
+	}
+	return all
+}
+
+// make makes the visit. A report that was begun is waited for, even if ctx ends.
+func (v *visit) make(ctx context.Context, link Link) {
+	v.deliveries = v.messages.send(ctx, link, v.host)
+	switch {
+	case v.report == nil:
+	case ctx.Err() != nil:
+		v.err = remote.Errorf(remote.Cancelled, "stopped before the report was sent: %w", context.Cause(ctx))
+	default:
+		v.execution, v.err = link.Execute(context.WithoutCancel(ctx), v.host, v.report.Report)
+	}
+}
+
+// acting is the event about a report that is sent.
+func (v *visit) acting() enforce.Event {
+	return enforce.Event{Kind: enforce.EventActing, Host: v.report.Host, Report: &v.report.Report, Findings: v.findings}
+}
+
+// result is what came of the report.
+func (v *visit) result() ReportResult {
+	r := ReportResult{Cycle: v.cycle, Host: v.report.Host, Report: v.report.Report, Execution: v.execution, Err: v.err, Findings: v.findings}
+	r.Execution.Lines = shownLines(r.Report, r.Execution.Lines)
+	return r
+}
