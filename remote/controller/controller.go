@@ -88,7 +88,7 @@ func (c *Controller) via(cycle *Cycle) map[snapshot.Hostname]agent.Via {
 		if h.Err != nil {
 			continue
 		}
-		if v := c.Link.About(cycle.answered[string(h.Name)]).Via; v != "" {
+		if v := c.Link.About(cycle.answered[h.Name]).Via; v != "" {
 			via[h.Name] = v
 		}
 	}
@@ -120,7 +120,7 @@ func (c *Controller) carryOut(ctx context.Context, cycle *Cycle, next FleetMemor
 }
 
 // send remembers what is going to be sent, and sends it.
-func (c *Controller) send(ctx context.Context, cycle *Cycle, visits map[string]*visit) {
+func (c *Controller) send(ctx context.Context, cycle *Cycle, visits map[snapshot.Hostname]*visit) {
 	for _, r := range cycle.Plan.Reports {
 		c.Memory.Rules = c.Memory.Rules.Begin(r, c.Now())
 	}

@@ -40,8 +40,8 @@ type Cycle struct {
 	// RecordChanged says that Unrecorded is not that of the last cycle.
 	RecordChanged bool
 
-	answered map[string]remote.Host // under which name each host of Cluster answered
-	records  []audit.Record         // of what came of the last visits
+	answered map[snapshot.Hostname]remote.Host // under which name each host of Cluster answered
+	records  []audit.Record                    // of what came of the last visits
 }
 
 // Decision is what the cycle does about a finding.

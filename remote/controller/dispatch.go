@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // dispatcher makes visits to hosts without waiting for them, and returns those that
@@ -17,15 +18,15 @@ type dispatcher struct {
 }
 
 // send is the choke point: the only place from which a host is changed.
-func (d *dispatcher) send(ctx context.Context, a *Asker, visits map[string]*visit) {
-	hosts := slices.DeleteFunc(slices.Clone(a.Hosts), func(h remote.Host) bool { return visits[h.Name] == nil })
+func (d *dispatcher) send(ctx context.Context, a *Asker, visits map[snapshot.Hostname]*visit) {
+	hosts := slices.DeleteFunc(slices.Clone(a.Hosts), func(h remote.Host) bool { return visits[snapshot.Hostname(h.Name)] == nil })
 	if d.results == nil {
 		d.results = make(chan *visit)
 	}
 	d.underWay += len(hosts)
 	link, results := a.Link, d.results
 	go remote.Each(context.WithoutCancel(ctx), hosts, a.Fanout, func(_ context.Context, h remote.Host) (struct{}, error) {
-		v := visits[h.Name]
+		v := visits[snapshot.Hostname(h.Name)]
 		v.make(ctx, link)
 		results <- v
 		return struct{}{}, nil

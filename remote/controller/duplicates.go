@@ -13,7 +13,7 @@ import (
 // merged is a fleet in which each machine is once.
 type merged struct {
 	cluster    snapshot.Cluster
-	answered   map[string]remote.Host // under which name each host of cluster answered
+	answered   map[snapshot.Hostname]remote.Host // under which name each host of cluster answered
 	duplicates []Duplicate
 	disputes   []dispute
 	machines   Machines // to remember
@@ -31,7 +31,7 @@ type dispute struct {
 func merge(a *Asker, all snapshot.Cluster, known Machines) merged {
 	names, ids := identify(a, all)
 	groups := known.group(names, ids)
-	m := merged{answered: make(map[string]remote.Host), machines: known.next(names, groups)}
+	m := merged{answered: make(map[snapshot.Hostname]remote.Host), machines: known.next(names, groups)}
 	for _, pair := range groups.disputed {
 		m.disputes = append(m.disputes, m.machines.dispute(names[pair[0]], names[pair[1]]))
 	}
@@ -41,12 +41,12 @@ func merge(a *Asker, all snapshot.Cluster, known Machines) merged {
 		if i == first {
 			at[i] = len(m.cluster.Hosts)
 			m.cluster.Hosts = append(m.cluster.Hosts, h)
-			m.answered[names[i]] = a.Hosts[i]
+			m.answered[h.Name] = a.Hosts[i]
 			continue
 		}
 		if same := &m.cluster.Hosts[at[first]]; same.Err != nil && h.Err == nil {
 			same.Snapshot, same.Err = h.Snapshot, nil
-			m.answered[names[first]] = a.Hosts[i]
+			m.answered[same.Name] = a.Hosts[i]
 		}
 		m.duplicates = append(m.duplicates, m.machines.duplicate(names[i], names[first]))
 	}

@@ -29,7 +29,7 @@ func (m *FleetMemory) learnOfDeliveries(deliveries []Delivery) {
 		if d.Err != nil && !errors.Is(d.Err, agent.ErrCannotNotify) && !errors.Is(d.Err, agent.ErrRefused) {
 			lost = append(lost, d.ID)
 		}
-		if to := (recipient{string(d.Host), d.UID}); d.Terminals == 0 && !uncounted[to] {
+		if to := (recipient{d.Host, d.UID}); d.Terminals == 0 && !uncounted[to] {
 			uncounted[to] = true
 			m.Messages.refund(to)
 		}

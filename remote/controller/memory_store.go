@@ -1,13 +1,12 @@
 package controller
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -15,13 +14,14 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 // MemoryStore keeps a controller's memory in a folder, from run to run. One controller at a
-// time has the folder: Open locks it.
+// time has the folder: OpenStore locks it.
 type MemoryStore struct {
-	dir  string
-	lock *os.File // nil for a folder that another controller has
+	folder *folder.Folder
+	lock   *os.File // nil for a folder that another controller has
 }
 
 // ErrInUse says that another controller has the folder.
@@ -33,41 +33,53 @@ func OpenStore(dir string) (*MemoryStore, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := checkOwn(dir); err != nil {
-		return nil, err
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	opened, err := folder.OpenExisting(dir)
 	if err != nil {
 		return nil, err
 	}
-	switch err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); { //nolint:gosec // a descriptor fits
+	s := &MemoryStore{folder: opened}
+	status, err := opened.Status()
+	if err = cmp.Or(err, checkOwn(dir, &status)); err == nil {
+		err = s.takeLock()
+	}
+	if err != nil && !errors.Is(err, ErrInUse) {
+		opened.Close()
+		return nil, err
+	}
+	return s, err
+}
+
+// takeLock locks the folder until it is closed, and writes this process into the lock file.
+func (s *MemoryStore) takeLock() error {
+	lock, err := os.OpenFile(s.folder.Join("lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a descriptor fits
+	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		holder := make([]byte, 32)
 		n, _ := lock.ReadAt(holder, 0) // the end of the file is no error here
-		_ = lock.Close()
-		return &MemoryStore{dir: dir}, fmt.Errorf("%w: %s (process %s)", ErrInUse, dir, strings.TrimSpace(string(holder[:n])))
+		err = fmt.Errorf("%w: %s (process %s)", ErrInUse, s.folder.Path, strings.TrimSpace(string(holder[:n])))
 	case err != nil:
-		_ = lock.Close()
-		return nil, fmt.Errorf("lock %s: %w", lock.Name(), err)
-	}
-	if err = lock.Truncate(0); err == nil {
-		_, err = fmt.Fprintln(lock, os.Getpid())
+		err = fmt.Errorf("lock %s: %w", lock.Name(), err)
+	default:
+		if err = lock.Truncate(0); err == nil {
+			_, err = fmt.Fprintln(lock, os.Getpid())
+		}
 	}
 	if err != nil {
 		_ = lock.Close()
-		return nil, err
+		return err
 	}
-	return &MemoryStore{dir: dir, lock: lock}, nil
+	s.lock = lock
+	return nil
 }
 
 // checkOwn refuses a folder or file that another user could have written: what it says
 // could keep that user's processes from being ended.
-func checkOwn(path string) error {
-	var info unix.Stat_t
-	if err := unix.Stat(path, &info); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if int(info.Uid) != os.Geteuid() || info.Mode&0o002 != 0 {
+func checkOwn(path string, status *unix.Stat_t) error {
+	if int(status.Uid) != os.Geteuid() || status.Mode&0o002 != 0 {
 		return fmt.Errorf("%s belongs to another user or may be written by every user: name another folder, or chown and chmod it", path)
 	}
 	return nil
@@ -75,6 +87,7 @@ func checkOwn(path string) error {
 
 // Close gives the folder back.
 func (s *MemoryStore) Close() error {
+	s.folder.Close()
 	if s.lock == nil {
 		return nil
 	}
@@ -89,6 +102,7 @@ type saved struct {
 }
 
 const (
+	savedName   = "memory.json"
 	savedSchema = "genv.controller.memory/1"
 	// maxMemoryAge is how old a memory may be to be continued: what happened
 	// meanwhile is not known, so "without a break" would be a guess.
@@ -97,33 +111,33 @@ const (
 	maxSavedBytes = 1 << 30
 )
 
-func (s *MemoryStore) path() string { return filepath.Join(s.dir, "memory.json") }
-
 // Load reads the memory of an earlier run. An error says why there is none that can
 // be continued, and what that means; a missing file is no error.
 func (s *MemoryStore) Load(hosts []remote.Host, now time.Time) (FleetMemory, error) {
-	data, err := readBounded(s.path(), maxSavedBytes)
+	path := s.folder.Join(savedName)
+	status, err := s.folder.Stat(savedName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return FleetMemory{}, nil
 	}
-	if err == nil {
-		err = checkOwn(s.path())
+	if err = cmp.Or(err, checkOwn(path, &status)); err != nil {
+		return FleetMemory{}, err
 	}
+	data, _, err := s.folder.Read(savedName, maxSavedBytes)
 	if err != nil {
 		return FleetMemory{}, err
 	}
 	var file saved
 	if err := json.Unmarshal(data, &file); err != nil {
-		return FleetMemory{}, fmt.Errorf("%s is damaged: %w", s.path(), err)
+		return FleetMemory{}, fmt.Errorf("%s is damaged: %w", path, err)
 	}
 	age := now.Sub(file.Time)
 	switch {
 	case file.Schema != savedSchema:
-		return FleetMemory{}, fmt.Errorf("%s is of another version: %q", s.path(), file.Schema)
+		return FleetMemory{}, fmt.Errorf("%s is of another version: %q", path, file.Schema)
 	case age > maxMemoryAge || age < 0:
-		return FleetMemory{}, fmt.Errorf("%s was written at %s, which is too long ago or in the future", s.path(), file.Time.Format(time.RFC3339))
+		return FleetMemory{}, fmt.Errorf("%s was written at %s, which is too long ago or in the future", path, file.Time.Format(time.RFC3339))
 	case len(file.Memory.Rules.Hosts) > 0 && !file.Memory.knowsAny(hosts):
-		return FleetMemory{}, fmt.Errorf("%s is of another fleet: it knows none of these hosts", s.path())
+		return FleetMemory{}, fmt.Errorf("%s is of another fleet: it knows none of these hosts", path)
 	}
 	file.Memory.Rules.Resumed, file.Memory.Rules.Observer = true, s.lock == nil
 	return file.Memory, nil
@@ -150,7 +164,7 @@ func (s *MemoryStore) Save(m *FleetMemory, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("encode the memory: %w", err)
 	}
-	return replaceFile(s.path(), data)
+	return s.folder.Put(savedName, data, 0o600, true)
 }
 
 // at is the memory with its times by the clock of now: a clock that was set since makes
@@ -159,43 +173,4 @@ func (m *FleetMemory) at(now time.Time) FleetMemory {
 	saved := *m
 	saved.Rules = m.Rules.At(now)
 	return saved
-}
-
-// replaceFile writes a file so that a crash leaves either the old or the new one.
-func replaceFile(path string, data []byte) error {
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(file.Name()) // the first error matters
-		return err
-	}
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	return folder.Sync()
-}
-
-func readBounded(path string, limit int64) ([]byte, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > limit {
-		return nil, fmt.Errorf("%s is not a regular file of at most %d bytes", path, limit)
-	}
-	return io.ReadAll(io.LimitReader(file, limit))
 }

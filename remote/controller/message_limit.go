@@ -3,8 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
+	"maps"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/notify"
@@ -24,26 +23,6 @@ const (
 // errSuppressed is why a message about a finding was not sent.
 var errSuppressed = errors.New("suppressed: the user was sent the messages of an hour already")
 
-// recipient is a user on a host. They are counted by host, so that messages which
-// one host causes don't use up those of the user on another host.
-type recipient struct {
-	host string
-	uid  snapshot.UID
-}
-
-// MarshalText implements encoding.TextMarshaler, for keys of JSON objects.
-func (r recipient) MarshalText() ([]byte, error) {
-	return fmt.Appendf(nil, "%s/%d", r.host, r.uid), nil
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (r *recipient) UnmarshalText(text []byte) error {
-	host, uid, _ := strings.Cut(string(text), "/")
-	n, err := strconv.ParseUint(uid, 10, 32)
-	*r = recipient{host, snapshot.UID(n)}
-	return err
-}
-
 // window is what a user was sent within an hour.
 type window struct {
 	Since      time.Time `json:"since"`
@@ -54,23 +33,33 @@ type window struct {
 // MessageLimit counts messages by user and hour. It has no clock. The zero
 // MessageLimit has counted none.
 type MessageLimit struct {
-	Windows map[recipient]window `json:"windows,omitempty"`
-	hosts   map[string]int       // how many windows each has
+	// Users are counted by host, so that messages which one host causes don't use up
+	// those of the user on another host.
+	Users map[snapshot.Hostname]map[snapshot.UID]window `json:"users,omitempty"`
+}
+
+// recipient is a user on a host.
+type recipient struct {
+	host snapshot.Hostname
+	uid  snapshot.UID
 }
 
 // admit counts a message, and reports whether it may be sent and what it is to end
 // with: how many were not sent in the hour before, and that no more will be.
 func (l *MessageLimit) admit(to recipient, now time.Time) (note string, ok bool) {
-	l.countHosts()
-	w, known := l.Windows[to]
-	if !known {
-		if l.hosts[to.host] >= maxRecipients {
-			return "", false
-		}
-		w = window{Since: now}
-		l.hosts[to.host]++
+	users := l.Users[to.host]
+	w, known := users[to.uid]
+	if !known && len(users) >= maxRecipients {
+		return "", false
 	}
-	defer func() { l.Windows[to] = w }()
+	if l.Users == nil {
+		l.Users = make(map[snapshot.Hostname]map[snapshot.UID]window)
+	}
+	if users == nil {
+		users = make(map[snapshot.UID]window)
+		l.Users[to.host] = users
+	}
+	defer func() { users[to.uid] = w }()
 	if age := now.Sub(w.Since); age >= messageWindow || age < 0 {
 		if w.Suppressed > 0 {
 			note = fmt.Sprintf("%d more messages suppressed.", w.Suppressed)
@@ -87,48 +76,33 @@ func (l *MessageLimit) admit(to recipient, now time.Time) (note string, ok bool)
 	return note, true
 }
 
-// countHosts counts the windows of each host, unless that is done.
-func (l *MessageLimit) countHosts() {
-	if l.hosts != nil {
-		return
-	}
-	l.hosts = make(map[string]int)
-	if l.Windows == nil {
-		l.Windows = make(map[recipient]window)
-	}
-	for to := range l.Windows {
-		l.hosts[to.host]++
-	}
-}
-
 // refund uncounts a message that was shown on no terminal.
 func (l *MessageLimit) refund(to recipient) {
-	if w := l.Windows[to]; w.Sent > 0 {
+	if w := l.Users[to.host][to.uid]; w.Sent > 0 {
 		w.Sent--
-		l.Windows[to] = w
+		l.Users[to.host][to.uid] = w
 	}
 }
 
 // forget drops windows that have ended. One with suppressed messages is kept for
 // another hour, so that the next message can say how many there were.
 func (l *MessageLimit) forget(now time.Time) {
-	l.countHosts()
-	for to, w := range l.Windows {
-		age := now.Sub(w.Since)
-		if age >= 2*messageWindow || age >= messageWindow && w.Suppressed == 0 {
-			delete(l.Windows, to)
-			if l.hosts[to.host]--; l.hosts[to.host] == 0 {
-				delete(l.hosts, to.host)
-			}
+	for host, users := range l.Users {
+		maps.DeleteFunc(users, func(_ snapshot.UID, w window) bool {
+			age := now.Sub(w.Since)
+			return age >= 2*messageWindow || age >= messageWindow && w.Suppressed == 0
+		})
+		if len(users) == 0 {
+			delete(l.Users, host)
 		}
 	}
 }
 
 // admitAll separates what is sent to users from what is suppressed, by host. In a
 // cycle each user of a host gets at most one message.
-func (l *MessageLimit) admitAll(all map[string][]notify.Notification, now time.Time) map[string]batch {
+func (l *MessageLimit) admitAll(all map[snapshot.Hostname][]notify.Notification, now time.Time) map[snapshot.Hostname]batch {
 	l.forget(now)
-	admitted := make(map[string]batch, len(all))
+	admitted := make(map[snapshot.Hostname]batch, len(all))
 	for host, notifications := range all {
 		b := batch{footers: make(map[snapshot.UID]string)}
 		allowed := make(map[snapshot.UID]bool)

@@ -39,8 +39,7 @@ func TestMessageLimit(t *testing.T) {
 	_, ok = l.admit(alice, now)
 	require.True(t, ok, "a clock that was set back suppresses nothing")
 	l.forget(now.Add(24 * time.Hour))
-	require.Empty(t, l.Windows)
-	require.Empty(t, l.hosts)
+	require.Empty(t, l.Users)
 }
 
 // A host that makes up users takes a bounded amount of memory, and none of the
@@ -55,7 +54,7 @@ func TestMessageLimitIsBounded(t *testing.T) {
 		}
 	}
 	require.Equal(t, maxRecipients, admitted)
-	require.Len(t, l.Windows, maxRecipients)
+	require.Len(t, l.Users["evil"], maxRecipients)
 	_, ok := l.admit(recipient{"good", 1001}, now)
 	require.True(t, ok)
 }

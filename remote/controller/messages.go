@@ -31,17 +31,17 @@ type batch struct {
 func (b batch) empty() bool { return len(b.notifications)+len(b.suppressed) == 0 }
 
 // notificationsFor are what users are to be notified of, by host.
-func notificationsFor(cluster snapshot.Cluster, events []enforce.Event, now time.Time) map[string][]notify.Notification {
+func notificationsFor(cluster snapshot.Cluster, events []enforce.Event, now time.Time) map[snapshot.Hostname][]notify.Notification {
 	owners := notify.NewOwners(cluster)
-	list := make(map[string][]notify.Notification)
+	list := make(map[snapshot.Hostname][]notify.Notification)
 	for i := range events {
 		e := &events[i]
 		if e.Kind != enforce.EventNotify {
 			continue
 		}
 		for _, n := range notify.Notifications(e.Finding, owners, now) {
-			if len(list[string(n.Host)]) < enforce.MaxEventsPerHost {
-				list[string(n.Host)] = append(list[string(n.Host)], n)
+			if len(list[n.Host]) < enforce.MaxEventsPerHost {
+				list[n.Host] = append(list[n.Host], n)
 			}
 		}
 	}

@@ -14,9 +14,9 @@ import (
 // visit is what is sent to a host in a cycle: messages to its users, then a report.
 type visit struct {
 	cycle    int
-	order    int         // in the plan
-	name     string      // that the cluster has
-	host     remote.Host // by the name that answered
+	order    int               // in the plan
+	name     snapshot.Hostname // that the cluster has
+	host     remote.Host       // by the name that answered
 	messages batch
 	report   *enforce.HostReport // nil for none
 	items    []audit.Record      // of the report, as the log has them
@@ -46,7 +46,7 @@ func visitsFor(cycle *Cycle) []*visit {
 	for i := range cycle.Plan.Reports {
 		r := &cycle.Plan.Reports[i]
 		r.Report.ID = fmt.Sprintf("%s/%d/%s", cycle.Run, cycle.Number, r.Host)
-		v := newVisit(cycle, string(r.Host), i)
+		v := newVisit(cycle, r.Host, i)
 		v.report, v.items = r, audit.ReportRecords(r.Host, r.Report, snapshots[r.Host])
 		for j := range v.items {
 			v.items[j].Report = r.Report.ID
@@ -61,14 +61,14 @@ func visitsFor(cycle *Cycle) []*visit {
 	return visits
 }
 
-func newVisit(cycle *Cycle, name string, order int) *visit {
+func newVisit(cycle *Cycle, name snapshot.Hostname, order int) *visit {
 	return &visit{cycle: cycle.Number, order: order, name: name, host: cycle.answered[name]}
 }
 
 // withMessages are the visits by host, with the messages to users and the visits that
 // those need.
-func withMessages(cycle *Cycle, visits []*visit, messages map[string]batch) map[string]*visit {
-	all := make(map[string]*visit, len(visits))
+func withMessages(cycle *Cycle, visits []*visit, messages map[snapshot.Hostname]batch) map[snapshot.Hostname]*visit {
+	all := make(map[snapshot.Hostname]*visit, len(visits))
 	for _, v := range visits {
 		all[v.name] = v
 	}

@@ -48,14 +48,17 @@ func openKeeper(p *command.Program, config *Config, name string, log zerolog.Log
 	}
 	isLoop := config.Interval > 0 && config.Cycles != 1
 	store, err := controller.OpenStore(path)
-	switch {
-	case err == nil, errors.Is(err, controller.ErrInUse) && (!isLoop || config.DryRun): // it reads what the loop writes
+	if err == nil || errors.Is(err, controller.ErrInUse) && (!isLoop || config.DryRun) { // it reads what the loop writes
 		k.store = store
-	case config.StateDir != "":
-		return nil, command.UsageError("--state-dir: %w", err)
-	default:
-		log.Warn().Err(err).Msg("this run keeps no memory; --state-dir DIR gives it a folder of its own")
+		return k, nil
 	}
+	if store != nil {
+		_ = store.Close() // it was only read
+	}
+	if config.StateDir != "" {
+		return nil, command.UsageError("--state-dir: %w", err)
+	}
+	log.Warn().Err(err).Msg("this run keeps no memory; --state-dir DIR gives it a folder of its own")
 	return k, nil
 }
 
