@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -78,6 +79,7 @@ type Client struct {
 
 	mu     sync.Mutex
 	conns  map[endpoint]*sharedConn
+	hops   map[identity]*sharedConn // for the hosts behind them
 	closed bool
 }
 
@@ -103,6 +105,7 @@ func New(o Options) (*Client, error) {
 		hostKeys: hostkeys.NewStore(o.Log),
 		names:    nss.New(),
 		conns:    map[endpoint]*sharedConn{},
+		hops:     map[identity]*sharedConn{},
 	}
 	c.lifetime, c.end = context.WithCancelCause(context.Background())
 	return c, nil
@@ -165,6 +168,12 @@ func (c *Client) Forget(hosts ...remote.Host) {
 		e := c.endpointOf(h)
 		p := c.conns[e]
 		delete(c.conns, e)
+		maps.DeleteFunc(c.hops, func(_ identity, hop *sharedConn) bool { return hop == p })
+		for _, hop := range c.hops {
+			if hop.borrower == p {
+				hop.borrower = nil
+			}
+		}
 		c.mu.Unlock()
 		if p != nil {
 			p.close()

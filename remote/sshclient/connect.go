@@ -30,7 +30,8 @@ type target struct {
 func (t target) address() string { return net.JoinHostPort(t.HostName, strconv.Itoa(t.Port)) }
 
 // connect makes a connection that is ready for commands, within one deadline.
-func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
+func (c *Client) connect(p *sharedConn, chain []endpoint) (*connection, error) {
+	e := p.endpoint
 	if slices.Contains(chain, e) {
 		return nil, remote.Errorf(remote.Configuration, "ProxyJump of %s leads back to itself", e.Host)
 	}
@@ -38,6 +39,13 @@ func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
 	settings, err := c.resolve(e)
 	if err != nil {
 		return nil, err
+	}
+	id, err := c.identify(settings, 0)
+	if err != nil {
+		return nil, err
+	}
+	if other := c.lender(p, id); other != nil {
+		return other.connected(c.lifetime, chain)
 	}
 	t := target{endpoint: e, HostConfig: settings, chain: append(chain[:len(chain):len(chain)], e)}
 	timeout := positive(positive(c.options.ConnectTimeout, settings.ConnectTimeout), defaultConnectTimeout)

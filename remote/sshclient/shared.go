@@ -29,6 +29,11 @@ type sharedConn struct {
 	attempt *attempt    // the last one, which may be under way
 	route   *route      // for Probe; nil until it is known
 	closed  bool        // an attempt under way is to be closed
+
+	// Guarded by the client's mu: it was made for a jump host, and the host of the
+	// fleet that is the same and uses its connection too.
+	lent     bool
+	borrower *sharedConn
 }
 
 // attempt is an attempt to connect, which several callers may wait for.
@@ -70,7 +75,7 @@ func (p *sharedConn) begin(chain []endpoint) (*attempt, error) {
 }
 
 func (p *sharedConn) try(a *attempt, chain []endpoint) {
-	conn, err := p.client.connect(p.endpoint, chain)
+	conn, err := p.client.connect(p, chain)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a.conn, a.err, a.ended = conn, err, time.Now()

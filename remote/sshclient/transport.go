@@ -52,16 +52,15 @@ func (c *Client) dial(ctx context.Context, t target) (net.Conn, error) {
 // jump reaches the host through the last hop of its chain. The hop's connection
 // is shared by all hosts behind it.
 func (c *Client) jump(ctx context.Context, t target) (net.Conn, func(), error) {
-	last := len(t.ProxyJump) - 1
-	e, err := hop(t.ProxyJump[last], t.ProxyJump[:last])
-	if err != nil {
-		return nil, nil, remote.Errorf(remote.Configuration, "%s: %w", t.Host, err)
-	}
-	p, err := c.shared(e)
+	e, err := lastHop(t.HostConfig)
 	if err != nil {
 		return nil, nil, err
 	}
-	if slices.Contains(t.chain, e) {
+	p, err := c.sharedHop(e)
+	if err != nil {
+		return nil, nil, err
+	}
+	if e = p.endpoint; slices.Contains(t.chain, e) {
 		return nil, nil, remote.Errorf(remote.Configuration, "ProxyJump of %s leads back to %s", t.Host, e.Host)
 	}
 	bastion, err := p.connected(ctx, t.chain)

@@ -1,0 +1,96 @@
+package sshclient
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient/config"
+)
+
+// identity is what a connection depends on: the settings of its endpoint and of the
+// jump hosts on the way. `j`, `root@j` and `j:22` have the same one if ssh_config sets
+// the same for them.
+type identity [sha256.Size]byte
+
+// maxJumps is far more than any chain has.
+const maxJumps = 16
+
+// identify returns the identity of a connection with the settings.
+func (c *Client) identify(s config.HostConfig, jumps int) (id identity, err error) {
+	if len(s.ProxyJump) > 0 {
+		e, err := lastHop(s)
+		if err == nil && jumps == maxJumps {
+			err = remote.Errorf(remote.Configuration, "ProxyJump of %s leads back to itself", e.Host)
+		}
+		if err != nil {
+			return id, err
+		}
+		through, err := c.resolve(e)
+		if err == nil {
+			id, err = c.identify(through, jumps+1)
+		}
+		if err != nil {
+			return id, err
+		}
+		s.ProxyJump = []string{string(id[:])}
+	}
+	return sha256.Sum256(fmt.Appendf(nil, "%#v", s)), nil
+}
+
+// lastHop is the endpoint of the last jump host, reached through those before it.
+func lastHop(s config.HostConfig) (endpoint, error) {
+	last := len(s.ProxyJump) - 1
+	e, err := hop(s.ProxyJump[last], s.ProxyJump[:last])
+	if err != nil {
+		return e, &remote.Error{Class: remote.Configuration, Err: err}
+	}
+	return e, nil
+}
+
+// sharedHop returns the sharedConn of a jump host: one for all of its spellings, and
+// that of a host of the fleet if there is one.
+func (c *Client) sharedHop(e endpoint) (*sharedConn, error) {
+	s, err := c.resolve(e)
+	if err != nil {
+		return nil, err
+	}
+	id, err := c.identify(s, 0)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	known := c.hops[id]
+	c.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	p, err := c.shared(e)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.hops[id]; known != nil {
+		return known, nil
+	}
+	p.lent = true
+	c.hops[id] = p
+	return p, nil
+}
+
+// lender returns the sharedConn whose connection p may use, if there is one: that of
+// a jump host with the same identity, which is no other host of the fleet. Otherwise
+// p serves hosts behind it.
+func (c *Client) lender(p *sharedConn, id identity) *sharedConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch known := c.hops[id]; {
+	case known == nil:
+		c.hops[id] = p
+	case known != p && known.lent && (known.borrower == nil || known.borrower == p):
+		known.borrower = p
+		return known
+	}
+	return nil
+}
