@@ -129,7 +129,7 @@ func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*conne
 	keys := c.keyring.Keys(t.HostConfig)
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	sshConn, channels, requests, err := ssh.NewClientConn(conn, check.address, &ssh.ClientConfig{
+	sshConn, channels, requests, err := ssh.NewClientConn(&afterPreface{Conn: conn}, check.address, &ssh.ClientConfig{
 		Config:            ssh.Config{KeyExchanges: t.KexAlgorithms, Ciphers: t.Ciphers, MACs: t.MACs},
 		User:              t.User,
 		AuthCallback:      oneByOne(keys),
@@ -139,7 +139,7 @@ func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*conne
 	})
 	if err != nil {
 		if p, ok := conn.(*proxyConn); ok {
-			err = p.explain(err)
+			err = p.explain(err, check.seen)
 		}
 		return nil, handshakeError(ctx, t, check, keys, err)
 	}

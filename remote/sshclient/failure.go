@@ -28,8 +28,8 @@ func stopped(ctx context.Context, where string) *remote.Error {
 	return remote.Errorf(remote.Cancelled, "%s: stopped: %w", where, cause)
 }
 
-// droppedError is a connection that ended before the handshake: what a server
-// does that has too many logins under way.
+// droppedError is a connection that ended before the handshake: what a server does
+// that has too many logins under way, and what a bastion does to a ProxyCommand.
 type droppedError struct{ cause error }
 
 func (e *droppedError) Error() string {
@@ -53,7 +53,7 @@ func handshakeError(ctx context.Context, t target, check *hostKeyCheck, keys aut
 		return negotiationError(t, negotiation)
 	case check.seen:
 		return remote.Errorf(remote.Unreachable, "%s ended the login: %w", t.address(), err)
-	case t.ProxyCommand != "": // what it does at once it does every time
+	case t.ProxyCommand != "":
 		return remote.Errorf(remote.Unreachable, "no connection to %s through its ProxyCommand: %w", t.Host, err)
 	case isDrop(err):
 		return remote.Errorf(remote.Unreachable, "%s: %w", t.address(), &droppedError{err})

@@ -99,14 +99,43 @@ func (p *proxyConn) signal(signal unix.Signal) {
 }
 
 // explain adds the last line that the command wrote to stderr to the error of its
-// connection. It waits a moment for a command that is failing.
-func (p *proxyConn) explain(err error) error {
-	select {
-	case <-p.ended:
-	case <-time.After(proxyGrace / 10):
+// connection. It waits a moment for a command that is ending.
+func (p *proxyConn) explain(err error, greeted bool) error {
+	dropped := false
+	if isDrop(err) && !greeted {
+		dropped = p.dropped()
+	} else {
+		p.endsWithin(proxyGrace / 10)
 	}
 	if line := lastLine(p.stderr.String()); line != "" {
-		return fmt.Errorf("%w (ProxyCommand: %s)", err, line)
+		err = fmt.Errorf("%w (ProxyCommand: %s)", err, line)
+	}
+	if dropped {
+		err = &droppedError{err}
 	}
 	return err
 }
+
+// dropped says whether a server closed the connection, as one does that is busy: the
+// bastion, which ssh then reports, or the host behind it, without a word. Commands
+// that fail in another way fail every time.
+func (p *proxyConn) dropped() bool {
+	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite() // ends a command that waits for more
+	}
+	ended := p.endsWithin(proxyGrace)
+	said := p.stderr.String()
+	return proxyDropped().MatchString(said) || ended && said == "" && p.command.ProcessState.Success()
+}
+
+func (p *proxyConn) endsWithin(limit time.Duration) bool {
+	select {
+	case <-p.ended:
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}
+
+// proxyDropped is what ssh says when a server drops the connection before its version.
+var proxyDropped = lazily(`(?m)^(kex|ssh)_exchange_identification: .*([Cc]onnection closed by remote host|Connection reset by peer|Broken pipe)|^Connection (closed|reset) by UNKNOWN port -1`)

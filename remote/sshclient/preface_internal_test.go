@@ -1,0 +1,39 @@
+package sshclient
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+type reading struct {
+	net.Conn
+	io.Reader
+}
+
+func (r reading) Read(p []byte) (int, error) { return r.Reader.Read(p) }
+
+// FuzzPreface: what is read begins with the version, and is the rest of what came.
+func FuzzPreface(f *testing.F) {
+	f.Add([]byte("SSH-2.0-x\r\nrest"))
+	f.Add([]byte("noise\nSSH-2.0-x\r\n"))
+	f.Add([]byte("SSSH-\nSSH\n\nSS\nSSH-"))
+	f.Add([]byte(strings.Repeat("\n", 1024) + "SSH-2.0"))
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		got, err := io.ReadAll(&afterPreface{Conn: reading{Reader: bytes.NewReader(sent)}})
+		if len(got) == 0 {
+			require.True(t, err != nil || !bytes.Contains(append([]byte("\n"), sent...), []byte("\nSSH-")))
+			return
+		}
+		require.NoError(t, err)
+		require.True(t, bytes.HasPrefix(got, []byte(versionPrefix)))
+		require.True(t, bytes.HasSuffix(sent, got))
+		before := sent[:len(sent)-len(got)]
+		require.True(t, len(before) == 0 || before[len(before)-1] == '\n')
+		require.NotContains(t, "\n"+string(before), "\n"+versionPrefix)
+	})
+}
