@@ -13,7 +13,6 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/sshclient/auth"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
@@ -58,25 +57,6 @@ func (c *Client) connect(p *sharedConn, chain []endpoint) (*connection, error) {
 			return l, err
 		}
 		started = time.Now() // the user took that long to enter a passphrase
-	}
-}
-
-// errNoMoreKeys ends a login when all keys were refused.
-var errNoMoreKeys = errors.New("no key was accepted")
-
-// oneByOne offers each key in a separate attempt, so that a key that can't sign,
-// since it is locked or not confirmed, does not end the login.
-func oneByOne(keys auth.Keys) ssh.ClientAuthCallback {
-	next := 0
-	return func(now *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
-		if !slices.Contains(now.AllowedMethods, "publickey") {
-			return nil, fmt.Errorf("%w: the server does not accept keys now, but %q", errNoMoreKeys, now.AllowedMethods)
-		}
-		if next == len(keys.Signers) {
-			return nil, errNoMoreKeys
-		}
-		next++
-		return ssh.PublicKeys(keys.Signers[next-1]), nil
 	}
 }
 
@@ -126,13 +106,13 @@ func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*conne
 	if err != nil {
 		return nil, err
 	}
-	keys := c.keyring.Keys(t.HostConfig)
+	login := c.keyring.Keys(t.HostConfig).Login(nil)
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	sshConn, channels, requests, err := ssh.NewClientConn(&afterPreface{Conn: conn}, check.address, &ssh.ClientConfig{
 		Config:            ssh.Config{KeyExchanges: t.KexAlgorithms, Ciphers: t.Ciphers, MACs: t.MACs},
 		User:              t.User,
-		AuthCallback:      oneByOne(keys),
+		AuthCallback:      login.Next,
 		HostKeyCallback:   check.callback,
 		HostKeyAlgorithms: check.algorithms,
 		ClientVersion:     "SSH-2.0-genv",
@@ -141,7 +121,7 @@ func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*conne
 		if p, ok := conn.(*proxyConn); ok {
 			err = p.explain(err, check.seen)
 		}
-		return nil, handshakeError(ctx, t, check, keys, err)
+		return nil, handshakeError(ctx, t, check, login, err)
 	}
 	if !stop() { // too late: the connection is being closed
 		_ = sshConn.Close()

@@ -38,17 +38,19 @@ func (e *droppedError) Error() string {
 func (e *droppedError) Unwrap() []error { return []error{e.cause, remote.ErrBusy} }
 
 // handshakeError classifies an error of the SSH library by how far the login came.
-func handshakeError(ctx context.Context, t target, check *hostKeyCheck, keys auth.Keys, err error) error {
+func handshakeError(ctx context.Context, t target, check *hostKeyCheck, login *auth.Login, err error) error {
 	err = printableError(err)
-	text := err.Error()
 	var negotiation *ssh.AlgorithmNegotiationError
 	switch {
 	case check.refused != nil:
 		return check.refused
 	case ctx.Err() != nil:
 		return stopped(ctx, "connected to "+t.address()+", but it did not finish the login")
-	case errors.Is(err, errNoMoreKeys), check.seen && strings.Contains(text, "Too many authentication failures"):
-		return remote.Errorf(remote.Auth, "%s refuses user %s: %w; %s", t.address(), t.User, err, keys.Tried())
+	case check.seen && tooManyKeys(login, err):
+		return remote.Errorf(remote.Auth, "%s refuses user %s: after %d keys it accepts no more (%w): name the right key with IdentityFile and set IdentitiesOnly yes; %s",
+			t.address(), t.User, login.Offered(), err, login.Tried())
+	case errors.Is(err, auth.ErrNoMoreKeys):
+		return remote.Errorf(remote.Auth, "%s refuses user %s: %w; %s", t.address(), t.User, err, login.Tried())
 	case !check.seen && errors.As(err, &negotiation):
 		return negotiationError(t, negotiation)
 	case check.seen:
@@ -59,6 +61,15 @@ func handshakeError(ctx context.Context, t target, check *hostKeyCheck, keys aut
 		return remote.Errorf(remote.Unreachable, "%s: %w", t.address(), &droppedError{err})
 	}
 	return remote.Errorf(remote.Unreachable, "what answers at %s does not speak our SSH: %w", t.address(), err)
+}
+
+// manyKeys is how many keys an sshd takes by default (sshd_config(5), MaxAuthTries).
+const manyKeys = 6
+
+// tooManyKeys reports whether the server ended the login since it was offered too
+// many keys: sshd says so; others just close the connection.
+func tooManyKeys(login *auth.Login, err error) bool {
+	return strings.Contains(strings.ToLower(err.Error()), "too many authentication") || login.Offered() >= manyKeys && isDrop(err)
 }
 
 func isDrop(err error) bool {

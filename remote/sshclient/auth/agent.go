@@ -1,32 +1,55 @@
 package auth
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 )
 
-// agentTimeout bounds one request: an agent may ask its user to confirm.
-const agentTimeout = 10 * time.Second
+const (
+	// agentTimeout bounds one request: an agent may ask its user to confirm, or to
+	// touch a FIDO key.
+	agentTimeout = 10 * time.Second
 
-// listTTL is how long the list of an agent's keys is cached: a hundred hosts that
-// are dialled at the same time need it once.
-const listTTL = 5 * time.Second
+	// askedUser is how long an agent takes that asked its user, at least. Others
+	// sign within milliseconds.
+	askedUser = time.Second
 
-// agentConn is the connection to one agent, opened when it is needed.
-type agentConn struct {
-	path string
+	// listTTL is how long the list of an agent's keys is cached: a hundred hosts that
+	// are dialled at the same time need it once.
+	listTTL = 5 * time.Second
+
+	// silentTTL is for how long a key is not used for which the agent's user gave no
+	// answer: the logins to a hundred hosts don't wait for that one after the other.
+	silentTTL = time.Minute
+
+	// agentRequests is how many requests an agent gets at a time. The queue of an
+	// ssh-agent has 128 places, and a connection beyond them is refused.
+	agentRequests = 16
+)
+
+// keyAgent is an ssh-agent. Every request has a connection of its own: a late answer
+// can't be taken for the answer to another request.
+type keyAgent struct {
+	path     string
+	keyring  *Keyring
+	requests chan struct{}
+
+	listing sync.Mutex // held during a request
+	keys    []ssh.Signer
+	listed  time.Time
+	failed  error
 
 	mu     sync.Mutex
-	conn   atomic.Pointer[deadlineConn] // closed without mu, which is locked during a request
-	keys   []ssh.Signer
-	listed time.Time
-	failed error
+	silent map[string]time.Time // when there was no answer for a key, by its blob
 }
 
 // agentKeys are the keys of the agent in its order; nil without an agent.
@@ -37,57 +60,113 @@ func (k *Keyring) agentKeys(path string) ([]ssh.Signer, error) {
 	k.mu.Lock()
 	a := k.agents[path]
 	if a == nil {
-		a = &agentConn{path: path}
+		a = &keyAgent{path: path, keyring: k, requests: make(chan struct{}, agentRequests), silent: map[string]time.Time{}}
 		k.agents[path] = a
 	}
 	k.mu.Unlock()
 	return a.list()
 }
 
-func (a *agentConn) list() ([]ssh.Signer, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (a *keyAgent) list() ([]ssh.Signer, error) {
+	a.listing.Lock()
+	defer a.listing.Unlock()
 	if !a.listed.IsZero() && time.Since(a.listed) < listTTL {
 		return a.keys, a.failed
 	}
-	a.keys, a.failed = a.request()
+	a.keys = nil
+	a.failed = a.ask(func(client agent.ExtendedAgent) error {
+		keys, err := client.List()
+		if err != nil {
+			return fmt.Errorf("the agent at %s does not list its keys: %w", a.path, err)
+		}
+		for _, key := range keys {
+			public, err := ssh.ParsePublicKey(key.Blob)
+			if err != nil {
+				public = key // of a type that is unknown here
+			}
+			a.keys = append(a.keys, &agentKey{agent: a, public: public})
+		}
+		return nil
+	})
 	a.listed = time.Now()
-	if a.failed != nil {
-		a.close() // the next one connects again
-	}
 	return a.keys, a.failed
 }
 
-func (a *agentConn) request() ([]ssh.Signer, error) {
-	conn := a.conn.Load()
-	if conn == nil {
-		opened, err := net.DialTimeout("unix", a.path, agentTimeout)
-		if err != nil {
-			return nil, fmt.Errorf("the agent does not answer: %w", err)
-		}
-		conn = &deadlineConn{opened}
-		a.conn.Store(conn)
+// ask makes one request.
+func (a *keyAgent) ask(request func(agent.ExtendedAgent) error) error {
+	select {
+	case a.requests <- struct{}{}:
+		defer func() { <-a.requests }()
+	case <-a.keyring.lifetime.Done():
+		return errClosed
 	}
-	signers, err := agent.NewClient(conn).Signers()
+	conn, err := net.DialTimeout("unix", a.path, agentTimeout)
 	if err != nil {
-		return nil, fmt.Errorf("the agent at %s does not list its keys: %w", a.path, err)
+		return fmt.Errorf("the agent does not answer: %w", err)
 	}
-	return signers, nil
+	defer conn.Close()
+	stop := context.AfterFunc(a.keyring.lifetime, func() { _ = conn.Close() }) // which ends the request
+	defer stop()
+	if err := conn.SetDeadline(time.Now().Add(agentTimeout)); err != nil {
+		return fmt.Errorf("the agent does not answer: %w", err)
+	}
+	// Without a Close method, so that the client starts no goroutine.
+	return request(agent.NewClient(struct{ io.ReadWriter }{conn}))
 }
 
-// close closes the connection, which ends a request that waits for an answer.
-func (a *agentConn) close() {
-	if conn := a.conn.Swap(nil); conn != nil {
-		_ = conn.Close() // nothing was buffered
-	}
+// agentKey is a key that an agent has; for a certificate, what it certifies is not
+// known to be there.
+type agentKey struct {
+	agent  *keyAgent
+	public ssh.PublicKey
 }
 
-// deadlineConn sets a deadline for each request.
-type deadlineConn struct{ net.Conn }
+func (k *agentKey) PublicKey() ssh.PublicKey { return k.public }
 
-func (c *deadlineConn) Write(b []byte) (int, error) {
-	if err := c.SetDeadline(time.Now().Add(agentTimeout)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(b)
+func (k *agentKey) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
+	return k.SignWithAlgorithm(rand, data, "")
 }
+
+func (k *agentKey) SignWithAlgorithm(_ io.Reader, data []byte, algorithm string) (signature *ssh.Signature, err error) {
+	if k.agent.isSilent(k.public) {
+		return nil, fmt.Errorf("the agent gave no signature within %s, less than %s ago", agentTimeout, silentTTL)
+	}
+	var flags agent.SignatureFlags
+	switch algorithm {
+	case ssh.KeyAlgoRSASHA256:
+		flags = agent.SignatureFlagRsaSha256
+	case ssh.KeyAlgoRSASHA512:
+		flags = agent.SignatureFlagRsaSha512
+	}
+	begun := time.Now()
+	var late bool
+	err = k.agent.ask(func(client agent.ExtendedAgent) error {
+		asked := time.Now()
+		signature, err = client.SignWithFlags(k.public, data, flags)
+		late = err != nil && time.Since(asked) >= agentTimeout
+		return err
+	})
+	if time.Since(begun) >= askedUser {
+		k.agent.keyring.answeredNow()
+	}
+	if late {
+		k.agent.noteSilent(k.public)
+		return nil, fmt.Errorf("the agent gave no signature within %s (does it wait for a touch or a confirmation?): %w", agentTimeout, os.ErrDeadlineExceeded)
+	}
+	return signature, err
+}
+
+func (a *keyAgent) isSilent(key ssh.PublicKey) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	since, ok := a.silent[string(key.Marshal())]
+	return ok && time.Since(since) < silentTTL
+}
+
+func (a *keyAgent) noteSilent(key ssh.PublicKey) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.silent[string(key.Marshal())] = time.Now()
+}
+
+var errClosed = errors.New("the keyring is closed")

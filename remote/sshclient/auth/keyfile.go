@@ -1,10 +1,12 @@
 package auth
 
 import (
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -12,126 +14,149 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// identity is a configured key with its certificates.
+// identity is a configured key, or a certificate next to one.
 type identity struct {
-	*keyFile
-	certificates []*ssh.Certificate
+	path    string
+	public  ssh.PublicKey // as far as ssh knows it before it signs; nil if it doesn't
+	signer  ssh.Signer    // nil when only the agent can sign, and for certificates
+	problem error         // why there is no signer
 }
 
-// with are the identity's signers if signer has the private key: one for each
-// certificate, then the key itself; none without a signer.
-func (id identity) with(signer ssh.Signer) []ssh.Signer {
-	if signer == nil {
-		return nil
-	}
-	var signers []ssh.Signer
-	for _, certificate := range id.certificates {
-		if s, err := ssh.NewCertSigner(certificate, signer); err == nil { // it was matched before
-			signers = append(signers, s)
-		}
-	}
-	return append(signers, signer)
-}
-
-// identities are the key files that exist, in their order, with their
-// certificates, and notes on those that can't be used.
-func (k *Keyring) identities(s config.HostConfig) ([]identity, []string) {
-	var all []identity
-	var notes []string
+// identities are the key files that exist, in their order, each followed by the
+// certificate next to it: ssh looks for those if there is no CertificateFile.
+func (k *Keyring) identities(s config.HostConfig) (all []identity) {
 	for _, path := range s.IdentityFiles {
-		file, err := k.file(path)
-		if err != nil {
-			notes = append(notes, err.Error())
+		if file := k.file(path); file.public != nil || file.signer != nil || file.problem != nil {
+			all = append(all, identity{path, file.public, file.signer, file.problem})
 		}
-		if file == nil || file.public == nil {
+		if len(s.CertificateFiles) > 0 {
 			continue
 		}
-		id := identity{keyFile: file}
-		for _, certificate := range append([]string{path + "-cert.pub"}, s.CertificateFiles...) {
-			if c, ok := readPublic(certificate).(*ssh.Certificate); ok && string(c.Key.Marshal()) == string(id.public.Marshal()) {
-				id.certificates = append(id.certificates, c)
-			}
+		if certificate, ok := publicOf(path + "-cert").(*ssh.Certificate); ok {
+			all = append(all, identity{path: path + "-cert.pub", public: certificate})
 		}
-		all = append(all, id)
 	}
-	return all, notes
+	return all
 }
 
 // keyFile is the cached content of a file that has not changed since.
 type keyFile struct {
-	public  ssh.PublicKey // nil if it can't be read
-	signer  ssh.Signer    // nil when only the agent can sign
+	public  ssh.PublicKey
+	signer  ssh.Signer
 	problem error
 	changed time.Time
 	size    int64
 }
 
-func (k *Keyring) file(path string) (*keyFile, error) {
+func (k *Keyring) file(path string) *keyFile {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &keyFile{public: readPublic(path + ".pub")}, nil // the private key may be in the agent
+		return &keyFile{public: readPublic(path + ".pub")} // the private key may be in the agent
 	}
 	if err != nil {
-		return nil, err
+		return &keyFile{problem: err}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if file := k.files[path]; file != nil && file.changed.Equal(info.ModTime()) && file.size == info.Size() {
-		return file, file.problem
+		return file
 	}
-	file := &keyFile{changed: info.ModTime(), size: info.Size()}
-	file.public, file.signer, file.problem = k.read(path, info)
+	file := &keyFile{public: publicOf(path), changed: info.ModTime(), size: info.Size()}
+	file.signer, file.problem = k.read(path, file.public, info)
 	k.files[path] = file
-	return file, file.problem
+	return file
 }
 
 // maxKeyFile is far more than the size of any key, in bytes.
 const maxKeyFile = 1 << 20
 
-func (k *Keyring) read(path string, info fs.FileInfo) (ssh.PublicKey, ssh.Signer, error) {
+// read reads a private key; there is none, and no error, in the file of a public key.
+func (k *Keyring) read(path string, public ssh.PublicKey, info fs.FileInfo) (ssh.Signer, error) {
 	if !info.Mode().IsRegular() || info.Size() > maxKeyFile {
-		return nil, nil, fmt.Errorf("%s is not a key file", path)
+		return nil, fmt.Errorf("%s is not a key file", path)
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if public, _, _, _, err := ssh.ParseAuthorizedKey(content); err == nil {
-		return public, nil, nil // IdentityFile names the public key of one in the agent
+	if readPublic(path) != nil {
+		return nil, nil // IdentityFile names the public key of one in the agent
 	}
 	if info.Mode().Perm()&0o077 != 0 && (os.Getuid() != 0 || ownedByUs(info)) {
-		return readPublic(path + ".pub"), nil, fmt.Errorf("%s can be read by others and is not used: chmod 600 %s", path, path)
+		return nil, fmt.Errorf("%s can be read by others and is not used: chmod 600 %s", path, path)
+	}
+	if public != nil && strings.HasPrefix(public.Type(), "sk-") {
+		return nil, fmt.Errorf("%s is a FIDO key, which genv uses through an agent only: ssh-add %s", path, path)
 	}
 	signer, err := ssh.ParsePrivateKey(content)
 	if err == nil {
-		return signer.PublicKey(), signer, nil
+		return signer, nil
 	}
 	var locked *ssh.PassphraseMissingError
-	public := readPublic(path + ".pub")
 	if !errors.As(err, &locked) {
-		return public, nil, fmt.Errorf("%s cannot be read here and is only used through the agent: %w", path, err)
+		return nil, fmt.Errorf("%s cannot be read here and is only used through the agent: %w", path, err)
 	}
-	if locked.PublicKey != nil {
-		public = locked.PublicKey
+	if public == nil {
+		return nil, fmt.Errorf("%s is locked with a passphrase and has no %s.pub next to it: ssh-add it", path, path)
 	}
-	signer = k.lockedSigner(path, public, content)
-	switch {
-	case public == nil:
-		err = fmt.Errorf("%s is locked with a passphrase and has no %s.pub next to it: ssh-add it", path, path)
-	case signer == nil:
-		err = fmt.Errorf("%s is locked with a passphrase: ssh-add it", path)
-	default:
-		err = nil
+	if k.prompt == nil {
+		return nil, fmt.Errorf("%s is locked with a passphrase: ssh-add it", path)
 	}
-	return public, signer, err
+	return k.lockedSigner(path, public, content), nil
+}
+
+// publicOf finds the public key of a key file where ssh does: in the file, in the
+// .pub next to it, and in front of the private key in OpenSSH's own format. It is
+// nil if it is in neither.
+func publicOf(path string) ssh.PublicKey {
+	if public := readPublic(path); public != nil {
+		return public
+	}
+	if public := readPublic(path + ".pub"); public != nil {
+		return public
+	}
+	return publicInPrivate(readKeyFile(path))
 }
 
 func readPublic(path string) ssh.PublicKey {
+	public, _, _, _, err := ssh.ParseAuthorizedKey(readKeyFile(path))
+	if err != nil {
+		return nil
+	}
+	return public
+}
+
+// readKeyFile is the content of a file that may be a key; nil if it can't be one.
+func readKeyFile(path string) []byte {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxKeyFile {
+		return nil
+	}
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil
 	}
-	public, _, _, _, err := ssh.ParseAuthorizedKey(content)
+	return content
+}
+
+// publicInPrivate is the public key that a private key in OpenSSH's format begins
+// with, also one with a passphrase (PROTOCOL.key of OpenSSH); nil in other formats.
+func publicInPrivate(content []byte) ssh.PublicKey {
+	const magic = "openssh-key-v1\x00"
+	block, _ := pem.Decode(content)
+	if block == nil || !strings.HasPrefix(string(block.Bytes), magic) {
+		return nil
+	}
+	var head struct {
+		Cipher, KDF, Options string
+		Keys                 uint32
+		Public               []byte
+		Rest                 []byte `ssh:"rest"`
+	}
+	if err := ssh.Unmarshal(block.Bytes[len(magic):], &head); err != nil || head.Keys == 0 {
+		return nil
+	}
+	public, err := ssh.ParsePublicKey(head.Public)
 	if err != nil {
 		return nil
 	}

@@ -2,8 +2,8 @@ package auth
 
 import (
 	"bytes"
-	"fmt"
-	"strings"
+	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,22 +14,20 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// MaxTries is how many keys are offered to a server, the default limit of sshd.
-const MaxTries = 6
-
 // Prompt asks the user for a passphrase on a terminal.
 type Prompt func(question string) ([]byte, error)
 
-// Keyring keeps the connections to agents and the keys that were read. It is safe
-// for concurrent use.
+// Keyring keeps the keys that were read, and what agents have. It is safe for
+// concurrent use.
 type Keyring struct {
-	prompt Prompt
-	log    zerolog.Logger
+	prompt   Prompt
+	log      zerolog.Logger
+	lifetime context.Context // ends with Close
+	end      context.CancelFunc
+
 	mu     sync.Mutex
-	agents map[string]*agentConn
+	agents map[string]*keyAgent
 	files  map[string]*keyFile
-	closed func() // closes done
-	done   chan struct{}
 
 	asking   sync.Mutex // one question at a time on a terminal
 	answered atomic.Int64
@@ -38,28 +36,22 @@ type Keyring struct {
 // NewKeyring opens nothing yet. prompt is nil where there is no terminal: keys
 // with a passphrase are then used through the agent or not at all.
 func NewKeyring(prompt Prompt, log zerolog.Logger) *Keyring {
-	done := make(chan struct{})
-	return &Keyring{
-		prompt: prompt, log: log, agents: map[string]*agentConn{}, files: map[string]*keyFile{},
-		closed: sync.OnceFunc(func() { close(done) }), done: done,
-	}
+	k := &Keyring{prompt: prompt, log: log, agents: map[string]*keyAgent{}, files: map[string]*keyFile{}}
+	k.lifetime, k.end = context.WithCancel(context.Background())
+	return k
 }
 
-// Close ends the connections to agents, and the signing that waits for a passphrase.
-func (k *Keyring) Close() {
-	k.closed()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, a := range k.agents {
-		a.close()
-	}
-}
+// Close ends the requests to agents, and the signing that waits for a passphrase.
+func (k *Keyring) Close() { k.end() }
 
-// AnsweredSince says whether the user answered a question for a passphrase after
-// the start: then a deadline that passed meanwhile was not the host's fault.
+// AnsweredSince says whether the user answered a question after the start, for a
+// passphrase, or of an agent: then a deadline that passed meanwhile was not the
+// host's fault. An agent that waited for its user in vain counts as well.
 func (k *Keyring) AnsweredSince(start time.Time) bool {
 	return k.answered.Load() > start.UnixNano()
 }
+
+func (k *Keyring) answeredNow() { k.answered.Store(time.Now().UnixNano()) }
 
 // Keys are the keys to offer, in order, and notes for the administrator in case
 // none is accepted.
@@ -68,45 +60,40 @@ type Keys struct {
 	Notes   []string
 }
 
-// Tried describes the keys and the notes in one line, for an error.
-func (k Keys) Tried() string {
-	tried := "there is no key to offer"
-	for i, signer := range k.Signers {
-		fingerprint := signer.PublicKey().Type() + " " + ssh.FingerprintSHA256(signer.PublicKey())
-		if i == 0 {
-			tried = "tried " + fingerprint
-		} else {
-			tried += ", " + fingerprint
-		}
-	}
-	return strings.Join(append([]string{tried}, k.Notes...), "; ")
-}
-
-// Keys are those that ssh would offer: configured keys that the agent has, the
-// agent's others unless IdentitiesOnly, then key files; for each key its
-// certificates first.
+// Keys are those that ssh would offer, in its order: the certificates of
+// CertificateFile; the agent's keys that are configured too; the agent's others
+// unless IdentitiesOnly; key files, each followed by the certificate next to it
+// unless there is a CertificateFile. Without those that no private key was found for.
 func (k *Keyring) Keys(s config.HostConfig) Keys {
 	var keys Keys
 	inAgent, err := k.agentKeys(s.IdentityAgent)
 	if err != nil {
 		keys.Notes = append(keys.Notes, err.Error())
 	}
-	identities, notes := k.identities(s)
-	keys.Notes = append(keys.Notes, notes...)
-	for _, id := range identities {
-		keys.add(id.with(find(inAgent, id.public))...)
+	identities := k.identities(s)
+	var configured, others, files []ssh.Signer
+	for _, signer := range inAgent {
+		if slices.ContainsFunc(identities, func(id identity) bool { return sameKey(id.public, signer.PublicKey()) }) {
+			configured = append(configured, signer)
+		} else if !s.IdentitiesOnly {
+			others = append(others, signer)
+		}
 	}
-	if !s.IdentitiesOnly {
-		keys.add(inAgent...)
-	}
 	for _, id := range identities {
-		keys.add(id.with(id.signer)...)
+		if id.signer != nil {
+			files = append(files, id.signer)
+		}
+	}
+	private := slices.Concat(configured, others, files)
+	for _, path := range s.CertificateFiles {
+		keys.addCertificate(path, readPublic(path), private)
+	}
+	keys.add(configured...)
+	keys.add(others...)
+	for _, id := range identities {
+		keys.addIdentity(id, private)
 	}
 	keys.restrict(s)
-	if over := len(keys.Signers) - MaxTries; over > 0 {
-		keys.Signers = keys.Signers[:MaxTries]
-		keys.Notes = append(keys.Notes, fmt.Sprintf("%d more keys were not offered, since servers stop at %d: name the right one with IdentityFile and IdentitiesOnly yes", over, MaxTries))
-	}
 	return keys
 }
 
@@ -119,12 +106,52 @@ func (k *Keys) add(signers ...ssh.Signer) {
 	}
 }
 
+// addIdentity adds a key file, or a note why it can't be used; private are all keys
+// that may sign.
+func (k *Keys) addIdentity(id identity, private []ssh.Signer) {
+	switch certificate, ok := id.public.(*ssh.Certificate); {
+	case ok:
+		k.addCertificate(id.path, certificate, private)
+	case id.signer != nil:
+		k.add(id.signer)
+	case id.problem != nil && find(private, id.public) == nil:
+		k.Notes = append(k.Notes, id.problem.Error())
+	}
+}
+
+// addCertificate adds the certificate of a file with the key that signs for it, or
+// a note why it can't be used.
+func (k *Keys) addCertificate(path string, public ssh.PublicKey, private []ssh.Signer) {
+	certificate, ok := public.(*ssh.Certificate)
+	if !ok || certificate.CertType != ssh.UserCert {
+		k.Notes = append(k.Notes, path+" is not a user's certificate")
+		return
+	}
+	if signer := find(private, certificate); signer != nil { // the agent has it
+		k.add(signer)
+		return
+	}
+	signer := find(private, certificate.Key)
+	if signer == nil {
+		k.Notes = append(k.Notes, "there is no private key for the certificate "+path)
+		return
+	}
+	if signer, err := ssh.NewCertSigner(certificate, signer); err == nil { // it fits, as was just found
+		k.add(signer)
+	}
+}
+
 // find is the signer of a public key, or nil.
 func find(signers []ssh.Signer, public ssh.PublicKey) ssh.Signer {
 	for _, signer := range signers {
-		if bytes.Equal(signer.PublicKey().Marshal(), public.Marshal()) {
+		if sameKey(public, signer.PublicKey()) {
 			return signer
 		}
 	}
 	return nil
+}
+
+// sameKey reports whether two keys, or certificates, are the same; nil is none.
+func sameKey(a, b ssh.PublicKey) bool {
+	return a != nil && b != nil && bytes.Equal(a.Marshal(), b.Marshal())
 }

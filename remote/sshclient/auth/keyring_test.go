@@ -40,12 +40,18 @@ func key(t *testing.T, name string, mode os.FileMode) (string, ssh.PublicKey, ed
 // serve is an agent with the keys given.
 func serve(t *testing.T, keys ...ed25519.PrivateKey) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "agent") // t.TempDir can be too long for a socket
-	require.NoError(t, err)
 	ring := agent.NewKeyring()
 	for _, k := range keys {
 		require.NoError(t, ring.Add(agent.AddedKey{PrivateKey: k}))
 	}
+	return serveAgent(t, ring)
+}
+
+// serveAgent serves an agent at a socket until the test ends.
+func serveAgent(t *testing.T, ring agent.Agent) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "agent") // t.TempDir can be too long for a socket
+	require.NoError(t, err)
 	listener, err := net.Listen("unix", filepath.Join(dir, "s"))
 	require.NoError(t, err)
 	go func() {
@@ -93,7 +99,7 @@ func TestUnusableFiles(t *testing.T) {
 	} {
 		keys := ring.Keys(config.HostConfig{IdentityFiles: []string{name}})
 		require.Empty(t, keys.Signers, name)
-		require.Contains(t, keys.Tried(), says)
+		require.Contains(t, keys.Login(nil).Tried(), says)
 	}
 }
 
@@ -103,5 +109,5 @@ func TestMissingAgent(t *testing.T) {
 	defer ring.Close()
 	keys := ring.Keys(config.HostConfig{IdentityFiles: []string{file}, IdentityAgent: "/nonexistent/agent"})
 	require.Len(t, keys.Signers, 1, "the file is used")
-	require.Contains(t, keys.Tried(), "agent does not answer")
+	require.Contains(t, keys.Login(nil).Tried(), "agent does not answer")
 }

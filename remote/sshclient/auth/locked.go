@@ -8,7 +8,6 @@ import (
 	"os"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -20,12 +19,9 @@ func ownedByUs(info fs.FileInfo) bool {
 
 // lockedSigner is the signer of an encrypted key with a known public key: it asks
 // for the passphrase when a server has accepted the key, and only once in this
-// process. It is nil if there is no terminal to ask on.
+// process.
 func (k *Keyring) lockedSigner(path string, public ssh.PublicKey, content []byte) ssh.Signer {
-	if k.prompt == nil || public == nil {
-		return nil
-	}
-	return &lockedKey{public: public, done: k.done, open: sync.OnceValue(func() *opened {
+	return &lockedKey{public: public, done: k.lifetime.Done(), open: sync.OnceValue(func() *opened {
 		result := &opened{known: make(chan struct{})}
 		go func() { // reading from a terminal cannot be cancelled; Close does not wait for it
 			defer close(result.known)
@@ -41,7 +37,7 @@ func (k *Keyring) ask(path string, content []byte) (ssh.AlgorithmSigner, error) 
 	k.asking.Lock()
 	passphrase, err := k.prompt(fmt.Sprintf("Passphrase for %s: ", path))
 	k.asking.Unlock()
-	k.answered.Store(time.Now().UnixNano())
+	k.answeredNow()
 	if err != nil {
 		return nil, fmt.Errorf("no passphrase for %s: %w", path, err)
 	}
