@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -129,7 +128,7 @@ func (k *agentKey) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
 
 func (k *agentKey) SignWithAlgorithm(_ io.Reader, data []byte, algorithm string) (signature *ssh.Signature, err error) {
 	if k.agent.isSilent(k.public) {
-		return nil, fmt.Errorf("the agent gave no signature within %s, less than %s ago", agentTimeout, silentTTL)
+		return nil, errSilent
 	}
 	var flags agent.SignatureFlags
 	switch algorithm {
@@ -151,7 +150,7 @@ func (k *agentKey) SignWithAlgorithm(_ io.Reader, data []byte, algorithm string)
 	}
 	if late {
 		k.agent.noteSilent(k.public)
-		return nil, fmt.Errorf("the agent gave no signature within %s (does it wait for a touch or a confirmation?): %w", agentTimeout, os.ErrDeadlineExceeded)
+		return nil, errSilent
 	}
 	return signature, err
 }
@@ -169,4 +168,7 @@ func (a *keyAgent) noteSilent(key ssh.PublicKey) {
 	a.silent[string(key.Marshal())] = time.Now()
 }
 
-var errClosed = errors.New("the keyring is closed")
+var (
+	errClosed = errors.New("the keyring is closed")
+	errSilent = fmt.Errorf("the agent gave no signature within %s (does it wait for a touch or a confirmation?)", agentTimeout)
+)

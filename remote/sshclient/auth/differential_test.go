@@ -80,6 +80,7 @@ type pair struct {
 	private      crypto.Signer
 	public       ssh.PublicKey
 	certificates [2]*ssh.Certificate
+	locked       *pem.Block // with a passphrase, which takes long to make
 }
 
 func pairs(t *testing.T) (all []pair) {
@@ -100,6 +101,8 @@ func pairs(t *testing.T) (all []pair) {
 		}
 		require.NoError(t, err)
 		p.public, err = ssh.NewPublicKey(p.private.Public())
+		require.NoError(t, err)
+		p.locked, err = ssh.MarshalPrivateKeyWithPassphrase(p.private, "", []byte("secret"))
 		require.NoError(t, err)
 		for n := range p.certificates {
 			c := &ssh.Certificate{Key: p.public, Serial: uint64(n), CertType: ssh.UserCert, ValidPrincipals: []string{"x"}, ValidBefore: ssh.CertTimeInfinity}
@@ -141,7 +144,7 @@ func (w *world) privateFile(p pair) {
 	case 0:
 		return
 	case 1:
-		block, err = ssh.MarshalPrivateKeyWithPassphrase(p.private, "", []byte("secret"))
+		block = p.locked
 	case 2:
 		block, err = ssh.MarshalPrivateKey(p.private, "")
 		if key, ok := p.private.(*rsa.PrivateKey); ok {

@@ -1,0 +1,212 @@
+package sshclient_test
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh/agent"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient"
+)
+
+// serveAgent serves an agent at a socket until the test ends.
+func serveAgent(t testing.TB, keys agent.Agent) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "agent") // t.TempDir can be too long for a socket
+	require.NoError(t, err)
+	listener, err := net.Listen("unix", filepath.Join(dir, "s"))
+	require.NoError(t, err)
+	go func() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			go func() {
+				_ = agent.ServeAgent(keys, conn)
+				_ = conn.Close()
+			}()
+		}
+	}()
+	t.Cleanup(func() { _ = listener.Close(); _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
+}
+
+// agentConfig reaches the server as "gpu" with an agent, and without the usual key.
+func (s *sshd) agentConfig(t testing.TB, socket string, lines ...string) string {
+	t.Helper()
+	if len(lines) == 0 {
+		lines = []string{"IdentityFile none"}
+	}
+	text := fmt.Sprintf(`%s
+IdentityAgent %s
+Host gpu gpu-*
+  HostName %s
+  Port %d
+Host *
+  User root
+  UserKnownHostsFile %s
+  GlobalKnownHostsFile /dev/null
+`, strings.Join(lines, "\n"), socket, s.address, s.port, s.file("known_hosts"))
+	name := fmt.Sprintf("config-%d", lastAddress.Add(1))
+	s.write(t, name, text)
+	return s.file(name)
+}
+
+// strangers is an agent with so many keys that no server knows.
+func strangers(t testing.TB, count int) agent.Agent {
+	t.Helper()
+	keys := agent.NewKeyring()
+	for range count {
+		_, private, err := ed25519.GenerateKey(rand.Reader)
+		require.NoError(t, err)
+		require.NoError(t, keys.Add(agent.AddedKey{PrivateKey: private}))
+	}
+	return keys
+}
+
+// TestManyKeys: keys are offered until the server has had enough of them.
+func TestManyKeys(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tries, strangers int
+		fails            bool
+	}{
+		"the server takes six":                    {tries: 6, strangers: 5},
+		"the right one is the seventh":            {tries: 6, strangers: 6, fails: true},
+		"a patient server":                        {tries: 20, strangers: 19},
+		"a patient server, and the right one":     {tries: 20, strangers: 20, fails: true},
+		"more than the SSH library offers itself": {tries: 100, strangers: 80},
+		"a strict server":                         {tries: 1, strangers: 1, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startSSHD(t, fmt.Sprintf("MaxAuthTries %d", tt.tries), "LoginGraceTime 60")
+			config := s.agentConfig(t, serveAgent(t, strangers(t, tt.strangers)), "IdentityFile "+s.file("id"))
+			_, err := newClient(t, sshclient.Options{ConfigFile: config}).Run(t.Context(), gpu, sh("true"))
+			if !tt.fails {
+				require.NoError(t, err)
+				return
+			}
+			requireClass(t, remote.Auth, err)
+			require.ErrorContains(t, err, "IdentitiesOnly yes")
+			require.ErrorContains(t, err, "tried ssh-ed25519 SHA256:")
+		})
+	}
+}
+
+// TestRSAAlgorithms: sshd says that it knows algorithms which its
+// PubkeyAcceptedAlgorithms then refuses.
+func TestRSAAlgorithms(t *testing.T) {
+	ca := filepath.Join(t.TempDir(), "ca")
+	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", ca)
+	for _, algorithm := range []string{"rsa-sha2-512", "rsa-sha2-256"} {
+		s := startSSHD(t, "TrustedUserCAKeys "+ca+".pub", "PubkeyAcceptedAlgorithms "+algorithm+","+algorithm+"-cert-v01@openssh.com")
+		plain := s.key(t, "plain", "-t", "rsa", "-b", "2048", "-N", "")
+		certified := s.file("certified")
+		run(t, "ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-N", "", "-f", certified)
+		run(t, "ssh-keygen", "-q", "-s", ca, "-I", "id", "-n", "root", certified+".pub")
+		for name, config := range map[string]string{
+			"key file":                   s.only(t, plain),
+			"key in the agent":           s.agentConfig(t, s.agent(t, plain)),
+			"certificate":                s.only(t, certified),
+			"certificate in the agent":   s.agentConfig(t, s.agent(t, certified)),
+			"certificate, key in agent":  s.agentConfig(t, s.agent(t, certified), "IdentityFile none", "CertificateFile "+certified+"-cert.pub"),
+			"after other keys":           s.agentConfig(t, serveAgent(t, strangers(t, 3)), "IdentityFile "+plain),
+			"after a key that is locked": s.only(t, s.file("id"), "IdentityFile "+plain),
+		} {
+			t.Run(algorithm+" "+name, func(t *testing.T) {
+				_, err := newClient(t, sshclient.Options{ConfigFile: config}).Run(t.Context(), gpu, sh("true"))
+				require.NoError(t, err)
+			})
+		}
+	}
+	t.Run("SHA-1 alone", func(t *testing.T) {
+		s := startSSHD(t, "PubkeyAcceptedAlgorithms ssh-rsa")
+		_, err := newClient(t, sshclient.Options{ConfigFile: s.only(t, s.key(t, "plain", "-t", "rsa", "-b", "2048", "-N", ""))}).Run(t.Context(), gpu, sh("true"))
+		requireClass(t, remote.Auth, err)
+	})
+}
+
+// TestCertificatesAndAgents: where the certificate is, and where its private key.
+func TestCertificatesAndAgents(t *testing.T) {
+	ca := filepath.Join(t.TempDir(), "ca")
+	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", ca)
+	s := startSSHD(t, "TrustedUserCAKeys "+ca+".pub", "AuthorizedKeysFile none")
+	signed := func(name string) (key, certificate string) {
+		run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.file(name))
+		run(t, "ssh-keygen", "-q", "-s", ca, "-I", "id", "-n", "root", s.file(name)+".pub")
+		return s.file(name), s.file(name) + "-cert.pub"
+	}
+	key, certificate := signed("key")
+	elsewhere, elsewhereCertificate := signed("elsewhere")
+	require.NoError(t, os.Rename(elsewhereCertificate, s.file("elsewhere.crt")))
+	elsewhereCertificate = s.file("elsewhere.crt")
+	withCertificate, withoutIt := s.agent(t, key), s.agent(t, elsewhere)
+	for name, tt := range map[string]struct {
+		config string
+		fails  bool
+	}{
+		"the agent has both":                             {config: s.agentConfig(t, withCertificate)},
+		"the agent has the key":                          {config: s.agentConfig(t, withoutIt), fails: true},
+		"CertificateFile, and no IdentityFile":           {config: s.agentConfig(t, withoutIt, "IdentityFile none", "CertificateFile "+elsewhereCertificate)},
+		"CertificateFile, and another IdentityFile":      {config: s.agentConfig(t, withoutIt, "IdentityFile "+s.file("id"), "CertificateFile "+elsewhereCertificate)},
+		"IdentitiesOnly leaves out the key":              {config: s.agentConfig(t, withoutIt, "IdentityFile none", "IdentitiesOnly yes", "CertificateFile "+elsewhereCertificate), fails: true},
+		"IdentitiesOnly, and its public key":             {config: s.agentConfig(t, withoutIt, "IdentityFile "+elsewhere+".pub", "IdentitiesOnly yes", "CertificateFile "+elsewhereCertificate)},
+		"CertificateFile and its key file":               {config: s.agentConfig(t, "none", "IdentityFile "+elsewhere, "CertificateFile "+elsewhereCertificate)},
+		"the certificate next to its key":                {config: s.agentConfig(t, "none", "IdentityFile "+key)},
+		"no certificate next to it is used with another": {config: s.agentConfig(t, "none", "IdentityFile "+key, "CertificateFile "+elsewhereCertificate), fails: true},
+		"the certificate as IdentityFile":                {config: s.agentConfig(t, withCertificate, "IdentityFile "+certificate, "IdentitiesOnly yes")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := newClient(t, sshclient.Options{ConfigFile: tt.config}).Run(t.Context(), gpu, sh("true"))
+			theirs := exec.Command("ssh", "-o", "BatchMode=yes", "-F", tt.config, "gpu", "true").Run()
+			require.Equal(t, theirs == nil, err == nil, "ssh: %v, genv: %v", theirs, err)
+			if tt.fails {
+				requireClass(t, remote.Auth, err)
+				return
+			}
+			require.NoError(t, err)
+		})
+	}
+}
+
+// TestServerWithoutServerSigAlgs: the server does not say which RSA signatures it
+// knows. It hangs up when it is offered one that it doesn't know.
+func TestServerWithoutServerSigAlgs(t *testing.T) {
+	needs(t, exec.Command("python3", "-c", "import paramiko").Run() == nil, "Python's paramiko")
+	for name, unknown := range map[string][]string{
+		"SHA-2": {"ssh-rsa"}, "SHA-512": {"ssh-rsa", "rsa-sha2-256"}, "SHA-256": {"ssh-rsa", "rsa-sha2-512"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &sshd{dir: t.TempDir(), address: freshAddress()}
+			run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.file("hostkey"))
+			run(t, "ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-N", "", "-f", s.file("id"))
+			s.port = startParamiko(t, append([]string{s.address, s.file("hostkey"), strings.Fields(s.read(t, "id.pub"))[1]}, unknown...))
+			s.write(t, "known_hosts", fmt.Sprintf("[%s]:%d %s", s.address, s.port, s.read(t, "hostkey.pub")))
+			_, err := newClient(t, sshclient.Options{ConfigFile: s.config(t)}).Run(t.Context(), gpu, sh("true"))
+			require.NoError(t, err)
+		})
+	}
+}
+
+func startParamiko(t *testing.T, arguments []string) (port int) {
+	t.Helper()
+	server := exec.Command("python3", append([]string{"testdata/without_server_sig_algs.py"}, arguments...)...)
+	server.Stderr = os.Stderr
+	stdin, err := server.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := server.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, server.Start())
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = server.Wait()
+	})
+	_, err = fmt.Fscan(stdout, &port)
+	require.NoError(t, err)
+	return port
+}
