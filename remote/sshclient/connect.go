@@ -106,7 +106,7 @@ func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*conne
 	if err != nil {
 		return nil, err
 	}
-	login := c.keyring.Keys(t.HostConfig).Login(nil)
+	login := c.keyring.Keys(t.HostConfig).Login()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	sshConn, channels, requests, err := ssh.NewClientConn(&afterPreface{Conn: conn}, check.address, &ssh.ClientConfig{

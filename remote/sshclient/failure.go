@@ -46,7 +46,7 @@ func handshakeError(ctx context.Context, t target, check *hostKeyCheck, login *a
 		return check.refused
 	case ctx.Err() != nil:
 		return stopped(ctx, "connected to "+t.address()+", but it did not finish the login")
-	case check.seen && tooManyKeys(login, err):
+	case check.seen && endedByKeys(login, err):
 		return remote.Errorf(remote.Auth, "%s refuses user %s: after %d keys it accepts no more (%w): name the right key with IdentityFile and set IdentitiesOnly yes; %s",
 			t.address(), t.User, login.Offered(), err, login.Tried())
 	case errors.Is(err, auth.ErrNoMoreKeys):
@@ -66,10 +66,13 @@ func handshakeError(ctx context.Context, t target, check *hostKeyCheck, login *a
 // manyKeys is how many keys an sshd takes by default (sshd_config(5), MaxAuthTries).
 const manyKeys = 6
 
-// tooManyKeys reports whether the server ended the login since it was offered too
-// many keys: sshd says so; others just close the connection.
-func tooManyKeys(login *auth.Login, err error) bool {
-	return strings.Contains(strings.ToLower(err.Error()), "too many authentication") || login.Offered() >= manyKeys && isDrop(err)
+// endedByKeys reports whether the server ended the login because of the keys that it
+// was offered: sshd says "Too many authentication failures", others that no method
+// is left (reason 14 in RFC 4253), and others just close the connection.
+func endedByKeys(login *auth.Login, err error) bool {
+	said := strings.ToLower(err.Error())
+	return strings.Contains(said, "too many authentication") || strings.Contains(said, "disconnect, reason 14:") ||
+		login.Offered() >= manyKeys && isDrop(err)
 }
 
 func isDrop(err error) bool {

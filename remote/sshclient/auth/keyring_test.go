@@ -99,7 +99,7 @@ func TestUnusableFiles(t *testing.T) {
 	} {
 		keys := ring.Keys(config.HostConfig{IdentityFiles: []string{name}})
 		require.Empty(t, keys.Signers, name)
-		require.Contains(t, keys.Login(nil).Tried(), says)
+		require.Contains(t, keys.Login().Tried(), says)
 	}
 }
 
@@ -109,5 +109,5 @@ func TestMissingAgent(t *testing.T) {
 	defer ring.Close()
 	keys := ring.Keys(config.HostConfig{IdentityFiles: []string{file}, IdentityAgent: "/nonexistent/agent"})
 	require.Len(t, keys.Signers, 1, "the file is used")
-	require.Contains(t, keys.Login(nil).Tried(), "agent does not answer")
+	require.Contains(t, keys.Login().Tried(), "agent does not answer")
 }

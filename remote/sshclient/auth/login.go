@@ -22,21 +22,14 @@ type Login struct {
 	notes  []string
 }
 
-// Login begins a login with the keys. accepted are the algorithms of ssh_config's
-// PubkeyAcceptedAlgorithms, nil for the default: keys and signatures of others are
-// not used.
-func (k Keys) Login(accepted []string) *Login {
+// Login begins a login with the keys.
+func (k Keys) Login() *Login {
 	l := &Login{notes: slices.Clone(k.Notes)}
 	for _, signer := range k.Signers {
-		able, ok := signer.(ssh.AlgorithmSigner)
-		names := allowedFor(signer.PublicKey(), accepted)
-		switch {
-		case !ok:
+		if able, ok := signer.(ssh.AlgorithmSigner); ok {
+			l.add(&offer{AlgorithmSigner: able, signatures: signatures(able)})
+		} else {
 			l.note(signer.PublicKey(), "cannot sign here")
-		case len(names) == 0:
-			l.note(signer.PublicKey(), "is left out by PubkeyAcceptedAlgorithms")
-		default:
-			l.add(&offer{AlgorithmSigner: able, names: names})
 		}
 	}
 	l.keys = len(l.offers)
@@ -44,15 +37,24 @@ func (k Keys) Login(accepted []string) *Login {
 	return l
 }
 
-// addExact adds RSA keys again, after all others, with each algorithm by name: a
-// server need not accept all that it says it knows (PubkeyAcceptedAlgorithms of
+// signatures are the algorithms of a key, the preferred one first: RSA keys have
+// several.
+func signatures(signer ssh.AlgorithmSigner) []string {
+	if several, ok := signer.(ssh.MultiAlgorithmSigner); ok {
+		return several.Algorithms()
+	}
+	return []string{plain(signer.PublicKey()).Type()}
+}
+
+// addExact adds RSA keys again, after all others, with one algorithm each: a server
+// need not accept all that it says it knows (PubkeyAcceptedAlgorithms of
 // sshd_config(5)), and need not say what it knows (RFC 8308). The algorithm that was
 // probably used before comes last.
 func (l *Login) addExact() {
 	for _, rank := range []int{1, 2, 0} {
 		for _, o := range l.offers[:l.keys] {
-			if isRSA(o.AlgorithmSigner.PublicKey()) && rank < len(o.names) {
-				l.add(&offer{AlgorithmSigner: o.AlgorithmSigner, names: o.names[rank : rank+1], exact: true})
+			if plain(o.AlgorithmSigner.PublicKey()).Type() == ssh.KeyAlgoRSA && rank < len(o.signatures) {
+				l.add(&offer{AlgorithmSigner: o.AlgorithmSigner, signatures: o.signatures[rank : rank+1], exact: true})
 			}
 		}
 	}
@@ -79,7 +81,7 @@ func (l *Login) Next(now *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 	var batch []ssh.Signer
 	for _, o := range l.offers[l.next:] {
 		batch = append(batch, o)
-		if len(o.names) > 1 {
+		if len(o.signatures) > 1 {
 			break // x/crypto ends the attempt if the server knows no algorithm of the key
 		}
 	}
@@ -122,65 +124,30 @@ func plain(key ssh.PublicKey) ssh.PublicKey {
 	return key
 }
 
-func isRSA(key ssh.PublicKey) bool { return plain(key).Type() == ssh.KeyAlgoRSA }
-
-// allowedFor are the algorithms that a key may be offered with, as ssh_config names
-// them, the preferred one first. SHA-1 has to be asked for (ssh-rsa).
-func allowedFor(key ssh.PublicKey, accepted []string) []string {
-	possible := []string{key.Type()}
-	switch key.Type() {
-	case ssh.KeyAlgoRSA:
-		possible = []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSA}
-	case ssh.CertAlgoRSAv01:
-		possible = []string{ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01, ssh.CertAlgoRSAv01}
-	}
-	if accepted == nil {
-		return possible[:min(2, len(possible))]
-	}
-	var allowed []string
-	for _, name := range accepted {
-		if slices.Contains(possible, name) {
-			allowed = append(allowed, name)
-		}
-	}
-	return allowed
-}
-
-// signatureOf is the algorithm of the signature that is made under a name.
-func signatureOf(name string, key ssh.PublicKey) string {
-	switch name {
-	case ssh.KeyAlgoRSASHA512, ssh.CertAlgoRSASHA512v01:
-		return ssh.KeyAlgoRSASHA512
-	case ssh.KeyAlgoRSASHA256, ssh.CertAlgoRSASHA256v01:
-		return ssh.KeyAlgoRSASHA256
-	}
-	return plain(key).Type()
-}
-
-// offer is a key that is offered under one of some names.
+// offer is a key that is offered with one of some signatures.
 type offer struct {
 	ssh.AlgorithmSigner
-	login *Login
-	index int
-	names []string
-	exact bool // under the name, whatever the server says that it knows
+	login      *Login
+	index      int
+	signatures []string
+	exact      bool // whatever the server says that it knows
 }
 
 // Algorithms makes an offer an ssh.MultiAlgorithmSigner.
-func (o *offer) Algorithms() (signatures []string) {
-	for _, name := range o.names {
-		signatures = append(signatures, signatureOf(name, o.AlgorithmSigner.PublicKey()))
-	}
-	return signatures
-}
+func (o *offer) Algorithms() []string { return o.signatures }
 
 // PublicKey is called when the key's turn has come.
 func (o *offer) PublicKey() ssh.PublicKey {
 	o.login.next = max(o.login.next, o.index+1)
-	if o.exact {
-		return namedKey{o.AlgorithmSigner.PublicKey(), o.names[0]}
+	key := o.AlgorithmSigner.PublicKey()
+	if !o.exact {
+		return key
 	}
-	return o.AlgorithmSigner.PublicKey()
+	name := o.signatures[0]
+	if _, ok := key.(*ssh.Certificate); ok {
+		name += "-cert-v01@openssh.com"
+	}
+	return namedKey{key, name}
 }
 
 func (o *offer) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
