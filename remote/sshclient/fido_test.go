@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"math/big"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ type authenticator struct {
 	touched     bool
 	refuses     bool
 	hangs       <-chan struct{} // the agent does not answer until it is closed
-	counter     uint32
+	counter     atomic.Uint32
 }
 
 const application = "ssh:"
@@ -85,8 +86,7 @@ func (a *authenticator) SignWithFlags(key ssh.PublicKey, data []byte, _ agent.Si
 	if a.refuses {
 		return nil, errors.New("refused")
 	}
-	a.counter++
-	rest := binary.BigEndian.AppendUint32([]byte{0}, a.counter)
+	rest := binary.BigEndian.AppendUint32([]byte{0}, a.counter.Add(1))
 	if a.touched {
 		rest[0] = 1 // user presence
 	}
