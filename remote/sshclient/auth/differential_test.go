@@ -177,7 +177,7 @@ func (w *world) files(p pair) {
 		require.NoError(w.t, err)
 		w.config.CertificateFiles = append(w.config.CertificateFiles, crt)
 	}
-	if w.often() || w.often() {
+	if !w.seldom() {
 		w.config.IdentityFiles = append(w.config.IdentityFiles, path)
 	}
 	if w.seldom() {
@@ -260,9 +260,8 @@ func (w *world) sshOrder(port string) (order []ssh.PublicKey) {
 		}
 	}
 	for _, key := range all {
-		blob := string(key.Marshal())
 		c, ok := key.(*ssh.Certificate)
-		if able[blob] || ok && able[string(c.Key.Marshal())] {
+		if able[string(key.Marshal())] || ok && able[string(c.Key.Marshal())] {
 			order = appendOnce(order, key)
 		}
 	}
