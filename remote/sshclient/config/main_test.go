@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"os/user"
@@ -59,6 +60,11 @@ func withoutRareDefaults(s config.HostConfig) config.HostConfig {
 		}
 	}
 	s.IdentityFiles = kept
+	for i, item := range s.ProxyJump { // ssh writes addresses in brackets
+		if hop, err := config.ParseHop(item); err == nil {
+			s.ProxyJump[i] = fmt.Sprint(hop)
+		}
+	}
 	rare := func(name string) bool { return name == "mlkem768x25519-sha256" || strings.HasPrefix(name, "ssh-dss") }
 	for _, names := range []*[]string{&s.KexAlgorithms, &s.HostKeyAlgorithms, &s.PubkeyAcceptedAlgorithms, &s.CASignatureAlgorithms} {
 		*names = slices.DeleteFunc(slices.Clone(*names), rare)

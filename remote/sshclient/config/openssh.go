@@ -64,11 +64,15 @@ func sshProblem(text string, cause error) error {
 	return &Error{Problem: "ssh -G: " + cause.Error()}
 }
 
-// parseOpenSSH reads `keyword value` lines.
+// parseOpenSSH reads `keyword value` lines. A value in which ssh has replaced the
+// tokens already gets its percent signs back as %%.
 func parseOpenSSH(text string) raw {
 	values := raw{}
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimRight(line, "\n"), " ")
+		if key == "userknownhostsfile" || key == "identityagent" {
+			value = strings.ReplaceAll(value, "%", "%%")
+		}
 		switch key {
 		case "userknownhostsfile", "globalknownhostsfile":
 			values[key] = paths(value)
