@@ -31,7 +31,7 @@ var classes = [][]string{
 	{"ConnectTimeout TIME", "ConnectTimeout none", "ServerAliveInterval TIME", "ServerAliveCountMax 0", "ServerAliveCountMax 7"},
 	{"UserKnownHostsFile FILE FILE", "GlobalKnownHostsFile /g /h", "UserKnownHostsFile none", "UserKnownHostsFile /dev/null", "UserKnownHostsFile \"/a b\" FILE"},
 	{"HostKeyAlias x", "HostKeyAlias Gpu.LAB", "StrictHostKeyChecking no", "StrictHostKeyChecking YES", "StrictHostKeyChecking accept-new", "StrictHostKeyChecking ask", "HashKnownHosts yes"},
-	{"AddressFamily inet", "AddressFamily any", "AddressFamily INET6", "BindAddress 127.0.0.1", "BindAddress ::1", "BindInterface lo"},
+	{"AddressFamily any", "BindAddress 127.0.0.1", "BindAddress ::1", "BindInterface lo"},
 	{"KexAlgorithms KEX", "KexAlgorithms = KEX", "KexAlgorithms \"KEX\"", "Ciphers CIPHER", "MACs MAC", "ciphers CIPHER # MAC", "macs\tMAC"},
 	{"HostKeyAlgorithms KEY", "PubkeyAcceptedAlgorithms KEY", "PubkeyAcceptedKeyTypes KEY", "CASignatureAlgorithms SIGNATURE", "HostKeyAlgorithms\t\"KEY\""},
 	{"RequiredRSASize 0", "RequiredRSASize 2048", "RequiredRSASize 4096", "PubkeyAuthentication yes", "PubkeyAuthentication host-bound", "PreferredAuthentications publickey", "PreferredAuthentications gssapi-with-mic,publickey,password"},
@@ -48,7 +48,7 @@ var words = map[string][]string{
 	"USER":    {"alice", "bob", "root", "alice.b", "nobody"},
 	"ADDRESS": {"%h.lab", "10.0.0.1", "gpu-01.lab", "%h", "::1", "2001:DB8:0:0::1", "127.1", "GPU.Lab", "fe80::1%%lo", "%%%h"},
 	"FILE":    {"~/.ssh/%h", "/k/%r@%n:%p", "/a", "%d/x", "/k1", "~/.ssh/id_%L", "${GENV_TEST_FOLDER}/%u-%i", "/k/%%/%l", "DIR/a"},
-	"JUMP":    {"a", "b:22", "root@a", "u@b:2222", "[::1]:2200", "a.lab", "10.0.0.1"},
+	"JUMP":    {"a", "b:22", "root@a", "u@b:2222", "[::1]:2200", "a.lab", "10.0.0.9"},
 	"TIME":    {"15", "1m30", "2H", "1h30m", "0", "1w"},
 }
 
