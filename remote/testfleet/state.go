@@ -1,6 +1,7 @@
 package testfleet
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
 // Environment is what a user activates on a machine.
@@ -67,19 +69,15 @@ func (m *Machine) Activate(e Environment) (*Env, error) {
 // Attach registers in the machine's state files that an environment was attached
 // to a device at a given time.
 func (m *Machine) Attach(env *Env, device snapshot.DeviceIndex, at time.Time) error {
-	return m.change("devices.json", func() ([]byte, error) {
-		devices, err := m.Devices()
-		if err != nil {
-			return nil, err
+	return m.Update(func(files *state.Files) error {
+		d := files.Device(device)
+		if d == nil {
+			return errors.New("there is no device " + device.String() + " on this machine")
 		}
-		if int(device) >= len(devices) {
-			return nil, errors.New("there is no device " + device.String() + " on this machine")
-		}
-		d := &devices[device]
 		d.Attachments = append(d.Attachments, snapshot.Attachment{
 			EID: env.EID, GPUMemory: env.Config.GPUMemory, Time: snapshot.DateOf(at),
 		})
-		return snapshot.EncodeDevices(devices)
+		return nil
 	})
 }
 
@@ -117,42 +115,71 @@ func (m *Machine) Environments() ([]snapshot.Environment, error) {
 }
 
 func (m *Machine) register(env snapshot.Environment) error {
-	return m.change("envs.json", func() ([]byte, error) {
-		envs, err := m.Environments()
-		if err != nil {
-			return nil, err
-		}
-		return snapshot.EncodeEnvironments(append(envs, env))
+	return m.Update(func(files *state.Files) error {
+		files.Environments = append(files.Environments, env)
+		return nil
 	})
 }
 
-// change changes a state file under genv's lock. It writes in place, as genv 1.4.3
-// does.
-func (m *Machine) change(name string, content func() ([]byte, error)) error {
+// Update changes the state files under genv's lock, as genv 1.4.3 does: it waits for the
+// lock as long as needed, and writes in place what is different afterwards. A change of
+// nothing is a look.
+func (m *Machine) Update(change func(*state.Files) error) error {
 	if err := os.MkdirAll(m.State, 0o777); err != nil {
 		return err
 	}
-	if err := os.Chmod(m.State, 0o777); err != nil { // whatever the umask
-		return err
-	}
+	_ = os.Chmod(m.State, 0o777) // whatever the umask; only its owner may
 	lock, err := os.OpenFile(filepath.Join(m.State, "genv.lock"), os.O_CREATE|os.O_RDWR, 0o666)
 	if err != nil {
 		return err
 	}
-	defer lock.Close() // and with it the lock
-	if err := lock.Chmod(0o666); err != nil {
-		return err
-	}
+	defer lock.Close()    // and with it the lock
+	_ = lock.Chmod(0o666) // likewise
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return err
 	}
-	data, err := content()
+	files, err := m.files()
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(m.State, name)
-	if err := os.WriteFile(path, data, 0o666); err != nil {
+	before, err := encode(files)
+	if err != nil {
 		return err
 	}
-	return os.Chmod(path, 0o666)
+	if err := change(&files); err != nil {
+		return err
+	}
+	after, err := encode(files)
+	if err != nil {
+		return err
+	}
+	return errors.Join(m.write("envs.json", before[0], after[0]), m.write("devices.json", before[1], after[1]))
+}
+
+func (m *Machine) files() (files state.Files, err error) {
+	if files.Environments, err = m.Environments(); err == nil {
+		files.Devices, err = m.Devices()
+	}
+	return files, err
+}
+
+// encode is the content of envs.json and devices.json.
+func encode(files state.Files) (contents [2][]byte, err error) {
+	if contents[0], err = snapshot.EncodeEnvironments(files.Environments); err == nil {
+		contents[1], err = snapshot.EncodeDevices(files.Devices)
+	}
+	return contents, err
+}
+
+// write writes a state file that has changed.
+func (m *Machine) write(name string, before, after []byte) error {
+	if bytes.Equal(before, after) {
+		return nil
+	}
+	path := filepath.Join(m.State, name)
+	if err := os.WriteFile(path, after, 0o666); err != nil {
+		return err
+	}
+	_ = os.Chmod(path, 0o666) // whatever the umask; only its owner may
+	return nil
 }

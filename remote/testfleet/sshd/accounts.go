@@ -17,6 +17,7 @@ import (
 var accounts = []string{
 	"alice", "bob", "carol", string(MaySudo), string(NeedsPassword), string(NotInSudoers), string(NoSudo),
 	string(NoGenv), string(OnlyUsage), string(OnlySnapshot), string(OnlyUsageNoGenv),
+	string(MaySudo143),
 }
 
 // firstUID is in a range that neither distributions nor systemd assign
@@ -54,8 +55,9 @@ Defaults lecture=never, timestampdir=%[1]s/sudo-ts
 Defaults env_keep += "GENV_TMPDIR GENV_SIM_GPUS GENV_SIM_FAULT GENV_AUDIT_LOG GENV_ROOT_DIR"
 Defaults secure_path="%[1]s/bin:%[1]s/driver:` + systemPath + `"
 Defaults:` + string(NoGenv+","+OnlyUsageNoGenv) + ` secure_path="%[1]s/driver:` + pathWithoutLocal + `"
+Defaults:` + string(MaySudo143) + ` secure_path="%[1]s/bin143:%[1]s/driver:` + systemPath + `"
 root ALL=(ALL:ALL) ALL
-` + string(MaySudo+","+NoGenv) + ` ALL=(ALL:ALL) NOPASSWD: ALL
+` + string(MaySudo+","+MaySudo143+","+NoGenv) + ` ALL=(ALL:ALL) NOPASSWD: ALL
 ` + string(NeedsPassword) + ` ALL=(ALL:ALL) ALL
 ` + string(OnlySnapshot) + ` ALL=(root) NOPASSWD: %[1]s/bin/genv usage snapshot
 `

@@ -128,6 +128,8 @@ func (h *Host) path() string {
 	switch bin, driver := h.fleet.bin(), h.fleet.driver(); h.rights {
 	case NoSudo:
 		return bin + ":" + driver
+	case MaySudo143:
+		return h.fleet.bin143() + ":" + driver + ":" + systemPath
 	case NoGenv, OnlyUsageNoGenv, OnlySnapshot:
 		return driver + ":" + pathWithoutLocal
 	default:

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -41,6 +42,14 @@ func (f *Fleet) install() error {
 	if err := build("remote/testfleet/gpus/nvidia-smi", filepath.Join(f.driver(), "nvidia-smi")); err != nil {
 		return err
 	}
+	if slices.ContainsFunc(f.options.Hosts, func(h HostOptions) bool { return h.Rights == MaySudo143 }) {
+		if err := os.Mkdir(f.bin143(), 0o755); err != nil {
+			return err
+		}
+		if err := build("remote/testfleet/genv143", f.Genv143()); err != nil {
+			return err
+		}
+	}
 	if f.options.Genv == "" {
 		return nil
 	}
@@ -52,4 +61,9 @@ func (f *Fleet) install() error {
 }
 
 func (f *Fleet) bin() string    { return filepath.Join(f.Dir, "bin") }
+func (f *Fleet) bin143() string { return filepath.Join(f.Dir, "bin143") }
+
+// Genv143 is the path of the genv on hosts with the rights MaySudo143, if there are any.
+func (f *Fleet) Genv143() string { return filepath.Join(f.bin143(), "genv") }
+
 func (f *Fleet) driver() string { return filepath.Join(f.Dir, "driver") }

@@ -9,6 +9,8 @@ import (
 type Options struct {
 	// Hosts are the fleet, at least one, at most 250.
 	Hosts []HostOptions
+	// AcceptEnv are patterns of the variables that clients may set (sshd_config(5)).
+	AcceptEnv []string
 	// Genv is the program that the hosts find as genv; empty for none.
 	Genv string
 }
@@ -54,6 +56,8 @@ const (
 	// OnlySnapshot: `genv usage snapshot` alone, without a password. sudo finds
 	// genv in its secure_path, and the login doesn't.
 	OnlySnapshot Rights = "only-snapshot"
+	// MaySudo143: as MaySudo, but the genv on the host speaks the formats of 1.4.3 alone.
+	MaySudo143 Rights = "operator-143"
 	// OnlyUsageNoGenv: what remote.SudoersLine allows, but there is no genv.
 	OnlyUsageNoGenv Rights = "only-usage-no-genv"
 )

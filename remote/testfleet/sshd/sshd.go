@@ -153,6 +153,9 @@ func (f *Fleet) configFor(hosts []*Host) string {
 	if penalises() {
 		b.WriteString("PerSourcePenalties no\n") // all hosts and clients are one source
 	}
+	if accepted := f.options.AcceptEnv; len(accepted) > 0 {
+		fmt.Fprintf(&b, "AcceptEnv %s\n", strings.Join(accepted, " "))
+	}
 	for _, h := range hosts {
 		fmt.Fprintf(&b, "ListenAddress %s:%d\n", h.Address, f.Port)
 	}
