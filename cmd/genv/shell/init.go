@@ -62,7 +62,7 @@ func activation(p Preactivation) (string, error) {
 	if p == nil {
 		return "", nil
 	}
-	line := "unset " + preactivate
+	line := "unset " + strings.Join([]string{preactivate, oldName, oldPrompt}, " ")
 	for _, f := range preactivateFlags {
 		line += " " + f.variable
 	}

@@ -1,5 +1,7 @@
 package shell
 
+import "strings"
+
 // Preactivation has a shell activate itself when it is initialised:
 // `genv remote activate` opens a shell on a host with these variables in its
 // environment. They are unset before the activation, so that shells that are started
@@ -14,11 +16,21 @@ package shell
 //	GENV_PREACTIVATE_NO_ATTACH=1       --no-attach
 //	GENV_PREACTIVATE_OVER_SUBSCRIBE=1  --over-subscribe
 //
+// genv 1.4.3 has GENV_PREACTIVATE and GENV_PREACTIVATE_GPUS too, and these:
+//
+//	GENV_PREACTIVATE_ENVIRONMENT_NAME  --name
+//	GENV_PREACTIVATE_PROMPT=0          --no-prompt
+//
 // It is the flags with their values, by their names without dashes; a switch that is
 // given has the value 1.
 type Preactivation map[string]string
 
 const preactivate = "GENV_PREACTIVATE"
+
+const (
+	oldName   = preactivate + "_ENVIRONMENT_NAME"
+	oldPrompt = preactivate + "_PROMPT"
+)
 
 var preactivateFlags = []struct {
 	variable, flag string
@@ -45,17 +57,30 @@ func PreactivationFrom(getenv func(string) string) Preactivation {
 			p[f.flag] = value
 		}
 	}
+	if name := getenv(oldName); name != "" && p["name"] == "" {
+		p["name"] = name
+	}
+	if getenv(oldPrompt) == "0" {
+		p["no-prompt"] = "1"
+	}
 	return p
 }
 
 // Environ is the variables as NAME=VALUE, for env(1) or a process. The values
-// are not quoted.
+// are not quoted. The shell function of 1.4.3 evaluates the name that it is given, so it
+// gets none that is more than a plain word.
 func (p Preactivation) Environ() []string {
 	environ := []string{preactivate + "=1"}
 	for _, f := range preactivateFlags {
 		if value := p[f.flag]; value != "" {
 			environ = append(environ, f.variable+"="+value)
 		}
+	}
+	if name := p["name"]; plainWord(name) {
+		environ = append(environ, oldName+"="+name)
+	}
+	if p["no-prompt"] != "" {
+		environ = append(environ, oldPrompt+"=0")
 	}
 	return environ
 }
@@ -74,4 +99,11 @@ func (p Preactivation) Args() []string {
 		}
 	}
 	return args
+}
+
+const plainCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,@%+"
+
+// plainWord reports whether a shell that evaluates the word finds nothing but the word.
+func plainWord(word string) bool {
+	return word != "" && word[0] != '-' && strings.Trim(word, plainCharacters) == ""
 }

@@ -208,7 +208,7 @@ func TestPreactivation(t *testing.T) {
 	want := shell.Preactivation{"name": "it's me", "gpus": "2", "gpu-memory": "4g", "no-prompt": "1"}
 	require.Equal(t, []string{
 		"GENV_PREACTIVATE=1", "GENV_PREACTIVATE_NAME=it's me", "GENV_PREACTIVATE_GPUS=2",
-		"GENV_PREACTIVATE_GPU_MEMORY=4g", "GENV_PREACTIVATE_NO_PROMPT=1",
+		"GENV_PREACTIVATE_GPU_MEMORY=4g", "GENV_PREACTIVATE_NO_PROMPT=1", "GENV_PREACTIVATE_PROMPT=0",
 	}, want.Environ())
 	bothShells(t, func(t *testing.T, kind shell.Kind) {
 		s := newSession(t, kind, want.Environ()...)
@@ -219,6 +219,33 @@ func TestPreactivation(t *testing.T) {
 		require.Equal(t, `args:["activate" "--name=it's me" "--gpus=2" "--gpu-memory=4g" "--no-prompt"]`, lines[0])
 		require.Equal(t, []string{"GENV_ENVIRONMENT_ID=1667", ""}, lines[2:])
 	})
+}
+
+// A controller of 1.4.3 sends these; and a shell function of 1.4.3 evaluates the name that
+// it is given, so it is given plain words alone.
+func TestPreactivationOf143(t *testing.T) {
+	bothShells(t, func(t *testing.T, kind shell.Kind) {
+		for prompt, want := range map[string]string{
+			"0": `args:["activate" "--name=it's $(id)" "--gpus=2" "--no-prompt"]`,
+			"1": `args:["activate" "--name=it's $(id)" "--gpus=2"]`,
+		} {
+			s := newSession(t, kind, "GENV_PREACTIVATE=1", "GENV_PREACTIVATE_ENVIRONMENT_NAME=it's $(id)", "GENV_PREACTIVATE_GPUS=2", "GENV_PREACTIVATE_PROMPT="+prompt)
+			r := s.run("env | grep -E '^GENV_(PRE|ENVIRONMENT_ID)'")
+			require.Empty(t, r.stderr)
+			lines := strings.Split(r.stdout, "\n")
+			require.Equal(t, want, lines[0])
+			require.Equal(t, []string{"GENV_ENVIRONMENT_ID=1667", ""}, lines[2:])
+		}
+	})
+	const variable = "GENV_PREACTIVATE_ENVIRONMENT_NAME="
+	for _, name := range []string{"my-env", "llm/llama3:8b", "a_b.c@d%e+f,g", "7"} {
+		require.Contains(t, shell.Preactivation{"name": name}.Environ(), variable+name)
+	}
+	for _, name := range []string{"", "-n", "--shell", "my project", "a;id", "$(id)", "`id`", "a'b", `a"b`, "a\\b", "*", "~root", "a=b", "{a,b}", "é", "a\nb"} {
+		for _, v := range (shell.Preactivation{"name": name}).Environ() {
+			require.NotContains(t, v, variable, name)
+		}
+	}
 }
 
 func TestNoPreactivation(t *testing.T) {
