@@ -28,7 +28,11 @@ func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, diagnoseTimeout)
 	defer cancel()
-	out, failed := runner.Run(ctx, host, Command{Args: []string{"sh", "-c", diagnosis, "sh", host.program()}})
+	script := askSudo + diagnosis
+	if host.NoSudo {
+		script = withoutSudo + diagnosis
+	}
+	out, failed := runner.Run(ctx, host, Command{Args: []string{"sh", "-c", script, "sh", host.program()}})
 	if failed != nil {
 		return err
 	}
@@ -43,12 +47,16 @@ func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 // the path of genv, and then the output of sudo. It looks for genv in sudo's path,
 // then in the usual folders, and last in the path of the login; a program that
 // others than root can change must not be in sudoers. It is one line without
-// exclamation marks, so that any login shell passes it on.
-const diagnosis = `LC_ALL=C; export LC_ALL; l=$(sudo -n -l 2>&1); s=$?; ` +
-	`d=$(printf "%s\n" "$l" | sed -n "s/.*secure_path=\([^,]*\).*/\1/p" | head -n 1 | tr -d "\\\\"); ` +
-	`PATH="${d:+$d:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH"; ` +
-	`g=$(command -v "$1"); g=${g:+$(find -L "$g" -maxdepth 0 -user 0 -not -perm /022 2>/dev/null)}; ` +
-	`echo; echo "` + diagnosisMark + ` $s $(id -un) $g"; printf "%.2000s\n" "$l"`
+// exclamation marks, so that any login shell passes it on. sudo isn't
+// asked for commands that do without it: the host would log a user who has no rights.
+const (
+	askSudo     = `LC_ALL=C; export LC_ALL; l=$(sudo -n -l 2>&1); s=$?; `
+	withoutSudo = `l=; s=-; `
+	diagnosis   = `d=$(printf "%s\n" "$l" | sed -n "s/.*secure_path=\([^,]*\).*/\1/p" | head -n 1 | tr -d "\\\\"); ` +
+		`PATH="${d:+$d:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH"; ` +
+		`g=$(command -v "$1"); g=${g:+$(find -L "$g" -maxdepth 0 -user 0 -not -perm /022 2>/dev/null)}; ` +
+		`echo; echo "` + diagnosisMark + ` $s $(id -un) $g"; printf "%.2000s\n" "$l"`
+)
 
 const diagnosisMark = "genv-diagnosis"
 
@@ -94,6 +102,11 @@ func parseDiagnosis(stdout []byte) (diagnosed, bool) {
 func (d diagnosed) explain(host Host, known *Error, err error) error {
 	e := &Error{Class: known.Class, Err: err, Stderr: known.Stderr}
 	switch missing := d.genv == ""; {
+	case host.NoSudo && missing:
+		e.Next = "install genv on the host where every login finds it (/usr/local/bin), or set `genv:` for it in hosts.yaml"
+	case host.NoSudo:
+		e.Err = fmt.Errorf("%w; it is at %s, which is not in the path of the login", err, d.genv)
+		e.Next = fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or have it linked to %s", d.genv, DefaultGenv)
 	case known.Class == GenvMissing && !missing:
 		e.Err = fmt.Errorf("%w; it is at %s, which is not in the path of sudo", err, d.genv)
 		e.Next = fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or install genv at %s", d.genv, DefaultGenv)

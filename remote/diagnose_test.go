@@ -12,13 +12,15 @@ import (
 
 // asked is a host that answers the diagnosis.
 type asked struct {
-	out   string
-	err   error
-	times int
+	out    string
+	err    error
+	times  int
+	script string // the last one
 }
 
-func (a *asked) Run(context.Context, remote.Host, remote.Command) (remote.Output, error) {
+func (a *asked) Run(_ context.Context, _ remote.Host, command remote.Command) (remote.Output, error) {
 	a.times++
+	a.script = command.Args[2]
 	return remote.Output{Stdout: []byte(a.out)}, a.err
 }
 
@@ -71,4 +73,18 @@ func TestDiagnoseChangesNothingElse(t *testing.T) {
 	password := error(remote.Errorf(remote.Sudo, "sudo wants a password"))
 	require.Same(t, password, remote.Diagnose(t.Context(), nil, host, password))
 	require.Same(t, password, remote.Diagnose(t.Context(), &asked{err: plain}, host, password))
+}
+
+// A command that does without sudo: sudo isn't asked either, which would be logged.
+func TestDiagnoseWithoutSudo(t *testing.T) {
+	for says, next := range map[string]string{
+		"genv-diagnosis - bob /opt/genv/bin/genv\n\n": "set `genv: /opt/genv/bin/genv` for the host in hosts.yaml, or have it linked to /usr/local/bin/genv",
+		"genv-diagnosis - bob \n\n":                   "install genv on the host where every login finds it",
+	} {
+		a := &asked{out: says}
+		err := remote.Diagnose(t.Context(), a, remote.Host{Name: "gpu", NoSudo: true}, remote.Errorf(remote.GenvMissing, "genv: not found"))
+		require.Equal(t, remote.GenvMissing, remote.ClassOf(err))
+		require.Contains(t, remote.NextStepOf(err), next)
+		require.NotContains(t, a.script, "sudo -n")
+	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -46,4 +47,31 @@ func TestRemoteActivate(t *testing.T) {
 	r = session("", "--gpus", "0")
 	require.Equal(t, 1, r.code)
 	require.Contains(t, r.err, `gpus "0"`)
+}
+
+// TestRemoteActivateBetweenVersions: what 1.4.3's controller sends activates our shells,
+// and our controller sends what a shell of 1.4.3 reads.
+func TestRemoteActivateBetweenVersions(t *testing.T) {
+	f, _ := mixedFleet(t, sshd.MaySudo)
+	home := func(host string) string { return filepath.Join(f.Dir, "home", f.Host(host).User) }
+	rc := "export PATH=" + f.Dir + "/bin:" + f.Dir + "/driver:$PATH\neval \"$(genv shell --init)\"\n"
+	require.NoError(t, os.WriteFile(filepath.Join(home("ours"), ".profile"), []byte(rc), 0o644))
+
+	// As recorded: `genv remote -H ours activate --name my-env --gpus 2 --no-prompt` of 1.4.3.
+	cmd := exec.Command("ssh", "-F", f.SSHConfig(), "-o", "SendEnv=GENV_PREACTIVATE", "-o", "SendEnv=GENV_PREACTIVATE_PROMPT",
+		"-o", "SendEnv=GENV_PREACTIVATE_GPUS", "-o", "SendEnv=GENV_PREACTIVATE_ENVIRONMENT_NAME", "ours")
+	cmd.Env = append(os.Environ(), "GENV_PREACTIVATE=1", "GENV_PREACTIVATE_PROMPT=0", "GENV_PREACTIVATE_GPUS=2", "GENV_PREACTIVATE_ENVIRONMENT_NAME=my-env")
+	cmd.Stdin = strings.NewReader("echo \"<$GENV_ENVIRONMENT_NAME|$CUDA_VISIBLE_DEVICES|$(env | grep -c GENV_PREACTIVATE)>\"\n")
+	r := finished(t, cmd)
+	require.Contains(t, r.out, "<my-env|1,2|0>", r.err)
+
+	built, err := programs()
+	require.NoError(t, err)
+	u := (&station{t: t, dir: t.TempDir(), env: os.Environ()}).me()
+	cmd = u.command(built+"/bin/genv", "remote", "activate", "-F", f.SSHConfig(), "-H", "old", "--gpus", "2", "--name", "my-env", "--no-prompt")
+	cmd.Stdin = strings.NewReader("env | grep ^GENV_PREACTIVATE | sort\n")
+	r = finished(t, cmd)
+	for _, variable := range []string{"=1", "_ENVIRONMENT_NAME=my-env", "_GPUS=2", "_PROMPT=0"} {
+		require.Regexp(t, "(?m)^GENV_PREACTIVATE"+variable+"\r?$", r.out, r.err)
+	}
 }

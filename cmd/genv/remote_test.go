@@ -25,9 +25,9 @@ func answers(s *snapshot.Snapshot) inprocess.Func {
 		switch r.Line {
 		case "sudo -n genv usage snapshot":
 			document, err = snapshot.EncodeSnapshot(s)
-		case "sudo -n genv usage snapshot --type devices":
+		case "genv usage snapshot --type devices":
 			document, err = snapshot.EncodeDevices(s.Devices)
-		case "sudo -n genv usage snapshot --type envs":
+		case "genv usage snapshot --type envs":
 			document, err = snapshot.EncodeEnvironments(s.Environments)
 		default:
 			fmt.Fprintln(r.Stderr, "not expected:", r.Line)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/fleet"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
@@ -124,10 +124,17 @@ func TestWhySudoFails(t *testing.T) {
 	}
 	f := sshd.Start(t, sshd.Options{Hosts: hosts, Genv: sshd.Build(t, "cmd/genv")})
 	there := filepath.Join(f.Dir, "bin", "genv")
-	r := genv(t, "remote", "envs", "-F", f.SSHConfig(), "-H", "password,nosudoer,partial,gone,nosudo", "--format", "json")
-	require.Equal(t, command.ExitNoneLeft, r.code, r.err)
-	var document fleet.EnvsDocument
-	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
+	failed := func(hosts string, words ...string) []render.Failure {
+		r := genv(t, append([]string{"remote", "-F", f.SSHConfig(), "-H", hosts}, append(words, "--format", "json")...)...)
+		require.Equal(t, command.ExitNoneLeft, r.code, r.err)
+		var document struct{ Failed []render.Failure }
+		require.NoError(t, json.Unmarshal([]byte(r.out), &document))
+		require.Equal(t, len(document.Failed), strings.Count(r.err, "    next: "), r.err)
+		return document.Failed
+	}
+	failures := failed("password,nosudoer,gone,nosudo", "devices", "--processes")
+	failures = append(failures, failed("partial", "enforce", "--interval", "0")...)
+	require.Len(t, failures, 5)
 	for i, want := range []struct {
 		host  string
 		class remote.Class
@@ -135,14 +142,13 @@ func TestWhySudoFails(t *testing.T) {
 	}{
 		{"password", remote.Sudo, "allow it without a password: add the line `" + remote.SudoersLine("needs-password", there) + "` to"},
 		{"nosudoer", remote.Sudo, "the line `" + remote.SudoersLine("not-in-sudoers", there) + "` to"}, // without a password sudo does not say more
-		{"partial", remote.SudoRefused, "these commands: `" + remote.SudoersLine("only-snapshot", there) + "`"},
 		{"gone", remote.GenvMissing, "install genv on the host where sudo finds it"},
 		{"nosudo", remote.Sudo, "install sudo on the host, or log in as root"},
+		{"partial", remote.SudoRefused, "these commands: `" + remote.SudoersLine("only-snapshot", there) + "`"},
 	} {
-		got := document.Failed[i]
+		got := failures[i]
 		require.Equal(t, want.host, got.Host)
 		require.Equal(t, want.class, got.Class, got.Error)
 		require.Contains(t, got.NextStep, want.next, got.Error)
 	}
-	require.Equal(t, 5, strings.Count(r.err, "    next: "), r.err)
 }

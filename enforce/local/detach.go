@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -18,7 +19,7 @@ func (x *Executor) detach(ctx context.Context, items []enforce.Detachment) []enf
 	}
 	err := x.stateFiles.Update(ctx, func(files *state.Files) error {
 		for i := range items {
-			outcomes[i].Status, outcomes[i].Reason = detachOne(&items[i], files)
+			outcomes[i].Status, outcomes[i].Reason = detachOne(&items[i], files, x.options.UID)
 		}
 		return context.Cause(ctx)
 	})
@@ -35,8 +36,9 @@ func (x *Executor) detach(ctx context.Context, items []enforce.Detachment) []enf
 	return outcomes
 }
 
-// detachOne decides on one attachment and removes it from the state files.
-func detachOne(item *enforce.Detachment, files *state.Files) (status enforce.Status, reason string) {
+// detachOne decides on one attachment and, as the user with uid, removes it from the
+// state files.
+func detachOne(item *enforce.Detachment, files *state.Files, uid snapshot.UID) (status enforce.Status, reason string) {
 	judged := &item.Environment
 	device := files.Device(item.Device)
 	if device == nil || device.Attachment(judged.EID) == nil {
@@ -46,6 +48,9 @@ func detachOne(item *enforce.Detachment, files *state.Files) (status enforce.Sta
 	// that the id names another environment. A different owner does.
 	if now := files.Environment(judged.EID); now != nil && now.UID != judged.UID {
 		return enforce.StatusChanged, fmt.Sprintf("environment %s was registered for another user since it was judged", enforce.NameEnv(judged.EID))
+	}
+	if err := files.CheckOwner(judged.EID, uid); errors.Is(err, state.ErrNotOwner) {
+		return enforce.StatusRefused, err.Error()
 	}
 	files.Detach(judged.EID, item.Device)
 	return enforce.StatusDetached, ""

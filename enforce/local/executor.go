@@ -50,6 +50,9 @@ type ExecutorOptions struct {
 	// may be signalled although they are among enforce.Protected, in addition to
 	// those of the report.
 	Unprotected []string
+	// UID is the user that genv runs as. Like all commands, it changes the environments of
+	// others as root (0) alone.
+	UID snapshot.UID
 	// ProcRoot is where the proc file system is mounted; empty for /proc.
 	ProcRoot string
 }

@@ -33,6 +33,39 @@ func NewGreeting(genv string) Greeting {
 	}
 }
 
+// Viewer is what every login may see of a host.
+type Viewer interface {
+	// Devices and Environments return the documents of genv 1.4.3. They may give up when
+	// ctx ends.
+	Devices(ctx context.Context) ([]byte, error)
+	Environments(ctx context.Context) ([]byte, error)
+}
+
+// NewViewGreeting is the greeting of a host that answers through a View.
+func NewViewGreeting(genv string) Greeting {
+	return Greeting{
+		Protocol: Version, Genv: genv,
+		Capabilities: []string{RequestDevices, RequestEnvironments, RequestPing},
+	}
+}
+
+// View is the Handler of a genv without root. It changes nothing: the client may be
+// anyone with a login, so a report of theirs is refused, whatever it contains.
+type View struct{ Viewer Viewer }
+
+// Handle implements Handler.
+func (v View) Handle(_ context.Context, r Request) ([]byte, error) {
+	switch r.Name {
+	case RequestDevices:
+		return v.Viewer.Devices(r.Wanted)
+	case RequestEnvironments:
+		return v.Viewer.Environments(r.Wanted)
+	case RequestPing:
+		return r.Body, nil
+	}
+	return nil, fmt.Errorf("genv runs without root here: it shows devices and environments, and has no request %q", r.Name)
+}
+
 // Answers is the Handler that answers one controller out of a Backend.
 type Answers struct {
 	Backend Backend

@@ -24,8 +24,10 @@ type Commands struct {
 	Measure bool
 }
 
-func (Commands) via() Via          { return ViaCommands }
-func (Commands) can() Capabilities { return Capabilities{Execute: true, Parallel: true} }
+func (Commands) via() Via { return ViaCommands }
+func (Commands) can() Capabilities {
+	return Capabilities{Snapshot: true, Execute: true, Parallel: true}
+}
 func (Commands) notify(context.Context, []Message) ([]int, error) {
 	return nil, ErrCannotNotify
 }
@@ -71,14 +73,21 @@ func (c Commands) measure(ctx context.Context, host remote.Host, s *snapshot.Sna
 
 // Devices asks for the devices and their attachments alone.
 func (c Commands) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device, error) {
-	devices, _, err := usageSnapshot(ctx, c, host, snapshot.DecodeDevices, "--type", "devices")
+	devices, _, err := usageSnapshot(ctx, c, looking(host), snapshot.DecodeDevices, "--type", "devices")
 	return devices, err
 }
 
 // Environments asks for the environments alone.
 func (c Commands) Environments(ctx context.Context, host remote.Host) ([]snapshot.Environment, error) {
-	environments, _, err := usageSnapshot(ctx, c, host, snapshot.DecodeEnvironments, "--type", "envs")
+	environments, _, err := usageSnapshot(ctx, c, looking(host), snapshot.DecodeEnvironments, "--type", "envs")
 	return environments, err
+}
+
+// looking is the host without sudo. Every login may see the devices and environments of
+// a host, and hosts log each sudo that they refuse, or send mail about it.
+func looking(host remote.Host) remote.Host {
+	host.NoSudo = true
+	return host
 }
 
 // Execute has a host carry out a report, once.

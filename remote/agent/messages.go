@@ -18,6 +18,11 @@ const (
 	// RequestNotify shows messages to users on their terminals, as write(1) does.
 	// Its name on the wire is older than its name here.
 	RequestNotify = "tell"
+	// RequestDevices and RequestEnvironments are all that a host answers to a login
+	// without root, besides RequestPing: what every login may see there. The answers are
+	// the documents of `genv usage snapshot --type devices` and `--type envs`.
+	RequestDevices      = "devices"
+	RequestEnvironments = "envs"
 )
 
 // CapabilityParallel is among the capabilities of a host that answers other

@@ -21,7 +21,7 @@ import (
 type readOnly struct{ remote.Runner }
 
 func (readOnly) via() Via          { return ViaReadOnly }
-func (readOnly) can() Capabilities { return Capabilities{Parallel: true} }
+func (readOnly) can() Capabilities { return Capabilities{Snapshot: true, Parallel: true} }
 func (readOnly) notify(context.Context, []Message) ([]int, error) {
 	return nil, ErrCannotNotify
 }

@@ -95,7 +95,7 @@ func (*streamTransport) via() Via { return ViaStream }
 
 func (t *streamTransport) can() Capabilities {
 	can := t.stream.Greeting.Can
-	return Capabilities{Execute: can(RequestExecute), Notify: can(RequestNotify), Parallel: can(CapabilityParallel)}
+	return Capabilities{Snapshot: can(RequestSnapshot), Execute: can(RequestExecute), Notify: can(RequestNotify), Parallel: can(CapabilityParallel)}
 }
 
 // errClosed ends the calls of a connection that is closed at this end.

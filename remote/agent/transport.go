@@ -26,6 +26,9 @@ const (
 
 // Capabilities are what only some hosts can do.
 type Capabilities struct {
+	// Snapshot means whole snapshots, with processes. A genv that runs without root has
+	// none: it can't see what the processes of other users belong to.
+	Snapshot bool
 	Execute  bool // carry out reports
 	Notify   bool // show messages to users on their terminals
 	Parallel bool // answer other requests while they carry out a report
@@ -78,7 +81,11 @@ func (c *Conn) dial(ctx context.Context, a *attempt) (transport, error) {
 	case err == nil:
 		t = stream
 	case class == remote.CommandFailed && hasNoServe(err):
-		t = &Commands{Network: p.Network, Measure: p.DeviceAge > 0}
+		commands := &Commands{Network: p.Network, Measure: p.DeviceAge > 0}
+		if err := commands.requireRoot(ctx, c.host); err != nil {
+			return nil, err
+		}
+		t = commands
 	case class == remote.GenvMissing:
 		t = &readOnly{p.Network}
 	default:
@@ -117,6 +124,10 @@ func (c *Conn) openStream(ctx context.Context, a *attempt) (*streamTransport, er
 	c.enter(a, StateGreeting)
 	t := &streamTransport{session: session, pool: c.pool}
 	t.stream, err = OpenStream(ctx, session, session, token)
+	if err == nil && !t.can().Snapshot {
+		t.close()
+		return nil, withoutRoot(c.host)
+	}
 	if err == nil {
 		t.stream.WriteTimeout = c.pool.Timeout
 		return t, nil

@@ -32,15 +32,16 @@ func (p *program) remoteActivate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	request := state.AttachRequest{EID: "new", Count: 1, Memory: settings.GPUMemory, OverSubscribe: environment.OverSubscribe(c, p.Getenv)}
-	if settings.GPUs != nil {
+	request := state.AttachRequest{EID: "new", Memory: settings.GPUMemory, OverSubscribe: environment.OverSubscribe(c, p.Getenv)}
+	activation := shell.Preactivation{"name": settings.Name, "gpu-memory": settings.GPUMemory.String()}
+	if settings.GPUs != nil { // otherwise it is what is saved in the user's .genv on the host, as with `genv activate`
 		request.Count = *settings.GPUs
+		activation["gpus"] = strconv.Itoa(request.Count)
 	}
 	host, err := p.findRoom(c.Context, config, request)
 	if err != nil {
 		return err
 	}
-	activation := shell.Preactivation{"name": settings.Name, "gpus": strconv.Itoa(request.Count), "gpu-memory": settings.GPUMemory.String()}
 	for flag, on := range map[string]bool{"no-prompt": c.Bool("no-prompt"), "no-attach": c.Bool("no-attach"), "over-subscribe": request.OverSubscribe} {
 		if on {
 			activation[flag] = "1"
@@ -51,9 +52,6 @@ func (p *program) remoteActivate(c *cli.Context) error {
 
 // findRoom is the host on which to activate.
 func (p *program) findRoom(ctx context.Context, config Config, request state.AttachRequest) (remote.Host, error) {
-	for i := range config.Hosts {
-		config.Hosts[i].NoSudo = true // anyone may see the devices, and users of this command need no sudo rights
-	}
 	f, err := p.open(config)
 	if err != nil {
 		return remote.Host{}, err
@@ -72,7 +70,8 @@ func (p *program) findRoom(ctx context.Context, config Config, request state.Att
 }
 
 // roomiest is the host with the most devices without attachments, among those
-// on which the request can be met now; the first named of equals.
+// on which the request can be met now; the first named of equals. A request without a
+// count can be met on each.
 func roomiest(results []remote.Result[[]snapshot.Device], r state.AttachRequest) (remote.Host, bool) {
 	var fitting []remote.Result[[]snapshot.Device]
 	for _, result := range results {
@@ -80,7 +79,7 @@ func roomiest(results []remote.Result[[]snapshot.Device], r state.AttachRequest)
 			continue
 		}
 		files := state.Files{Devices: slices.Clone(result.Value)}
-		if _, err := files.Attach(r); err == nil {
+		if _, err := files.Attach(r); err == nil || r.Count == 0 {
 			fitting = append(fitting, result)
 		}
 	}

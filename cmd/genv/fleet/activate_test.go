@@ -44,6 +44,8 @@ func TestRoomiest(t *testing.T) {
 		host, _ := roomiest(results, request)
 		require.Equal(t, want, host.Name)
 	}
+	host, _ := roomiest(results, state.AttachRequest{EID: "new"})
+	require.Equal(t, "three", host.Name, "no count is asked for")
 	require.Len(t, results[3].Value[1].Attachments, 0, "asking changes nothing")
 }
 

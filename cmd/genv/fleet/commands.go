@@ -70,7 +70,7 @@ func Commands(with command.Program) []*cli.Command {
 					Name:  "devices",
 					Usage: "list the devices of every host, and how many are available",
 					Flags: append(append(remoteFlags(), listFlags()...),
-						&cli.BoolFlag{Name: "processes", Usage: "ask nvidia-smi too: only a device that no process uses is available"}),
+						&cli.BoolFlag{Name: "processes", Usage: "ask nvidia-smi too, with sudo: only a device that no process uses is available"}),
 					Action: p.remoteDevices,
 				},
 				{
@@ -85,7 +85,7 @@ func Commands(with command.Program) []*cli.Command {
 					Usage: "print facts about environments, one a line",
 					Flags: append(remoteFlags(),
 						&cli.StringFlag{Name: "name", Usage: "only environments of this `NAME`"},
-						&cli.StringSliceFlag{Name: "query", Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")},
+						&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")},
 						command.FormatFlag("tui", "csv", "json")),
 					Action: p.remoteQuery,
 				},

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
@@ -18,6 +19,7 @@ type program struct{ command.Program }
 // host is this machine, for enforcement.
 type host struct {
 	*localhost.Host
+	privileged  bool // it sees and may change what belongs to other users
 	noTerminate bool // only detach devices: GENV_TERMINATE_PROCESSES=0
 	noMessages  bool // don't write to users' terminals: GENV_TELL=off
 
@@ -33,11 +35,16 @@ const executeGrace = 10 * time.Second
 
 func (p *program) openHost() *host {
 	here := localhost.Open(p.Program)
+	options := enforcelocal.ExecutorOptions{Grace: executeGrace, UID: snapshot.UID(os.Geteuid())}
+	if p.SharedAccount {
+		options.UID = 0
+	}
 	return &host{
 		Host:        here,
+		privileged:  options.UID == 0,
 		noTerminate: p.Getenv("GENV_TERMINATE_PROCESSES") == "0",
 		noMessages:  p.Getenv("GENV_TELL") == "off",
-		executor:    enforcelocal.New(here.Machine, here.Store, enforcelocal.ExecutorOptions{Grace: executeGrace}),
+		executor:    enforcelocal.New(here.Machine, here.Store, options),
 		record:      &hostRecord{path: recordPath(p.Getenv), now: p.Now, by: p.Getenv("SUDO_USER"), proc: here.Machine.Proc},
 		names:       userNames{now: p.Now, getent: runGetent},
 	}

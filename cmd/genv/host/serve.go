@@ -43,6 +43,9 @@ func (p *program) usageServe(c *cli.Context) error {
 		Token: c.String("token"), Idle: idle, Handler: &agent.Answers{Backend: served{host}},
 		Greeting: agent.NewGreeting(p.Version),
 	}
+	if !host.privileged {
+		server.Handler, server.Greeting = agent.View{Viewer: viewed{host}}, agent.NewViewGreeting(p.Version)
+	}
 	err = server.Serve(c.Context, p.In, p.Out)
 	if errors.Is(err, agent.ErrIdle) || errors.Is(err, context.Canceled) {
 		return nil
@@ -83,3 +86,18 @@ func (s served) Execute(ctx context.Context, report enforce.Report) (agent.Execu
 
 // Notify implements agent.Backend.
 func (s served) Notify(messages []agent.Message) ([]int, error) { return s.host.notify(messages), nil }
+
+// viewed is this machine as the Viewer of a `usage serve` without root: it tells what
+// `usage snapshot --type devices` and `--type envs` print.
+type viewed struct{ host *host }
+
+// Devices implements agent.Viewer.
+func (v viewed) Devices(ctx context.Context) ([]byte, error) { return v.part(ctx, "devices") }
+
+// Environments implements agent.Viewer.
+func (v viewed) Environments(ctx context.Context) ([]byte, error) { return v.part(ctx, "envs") }
+
+func (v viewed) part(ctx context.Context, name string) ([]byte, error) {
+	document, _, err := v.host.document(ctx, name)
+	return document, err
+}
