@@ -124,11 +124,11 @@ func (c *Conn) openStream(ctx context.Context, a *attempt) (*streamTransport, er
 	c.enter(a, StateGreeting)
 	t := &streamTransport{session: session, pool: c.pool}
 	t.stream, err = OpenStream(ctx, session, session, token)
-	if err == nil && !t.can().Snapshot {
-		t.close()
+	switch {
+	case err == nil && !t.can().Snapshot:
+		c.pool.running.Go(t.close)
 		return nil, withoutRoot(c.host)
-	}
-	if err == nil {
+	case err == nil:
 		t.stream.WriteTimeout = c.pool.Timeout
 		return t, nil
 	}
