@@ -28,6 +28,7 @@ func (Commands) via() Via { return ViaCommands }
 func (Commands) can() Capabilities {
 	return Capabilities{Snapshot: true, Execute: true, Parallel: true}
 }
+
 func (Commands) notify(context.Context, []Message) ([]int, error) {
 	return nil, ErrCannotNotify
 }

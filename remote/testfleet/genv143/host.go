@@ -18,7 +18,11 @@ import (
 )
 
 // host is the machine on which this program runs.
-type host struct{ *testfleet.Machine }
+type host struct {
+	*testfleet.Machine
+	in  io.Reader
+	out io.Writer
+}
 
 // update changes the state files without what has ended.
 func (h host) update(change func(*state.Files) error) error {
@@ -63,13 +67,13 @@ func (h host) snapshot(part string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Printf("%s\n", document)
+	_, err = fmt.Fprintf(h.out, "%s\n", document)
 	return err
 }
 
 // execute signals processes and then detaches.
-func (h host) execute(in io.Reader) error {
-	data, err := io.ReadAll(in)
+func (h host) execute() error {
+	data, err := io.ReadAll(h.in)
 	if err != nil {
 		return err
 	}
@@ -78,7 +82,7 @@ func (h host) execute(in io.Reader) error {
 		return err
 	}
 	for _, t := range report.Terminate {
-		fmt.Println(t.String())
+		fmt.Fprintln(h.out, t.String())
 		if err := syscall.Kill(int(t.Process.PID), syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}
@@ -86,7 +90,7 @@ func (h host) execute(in io.Reader) error {
 	return h.update(func(files *state.Files) error {
 		for _, d := range report.Detach {
 			if len(files.Detach(d.Environment.EID, d.Device)) > 0 {
-				fmt.Println(d.String())
+				fmt.Fprintln(h.out, d.String())
 			}
 		}
 		return nil

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -17,7 +18,7 @@ import (
 )
 
 func main() {
-	h := host{&testfleet.Machine{State: os.Getenv("GENV_TMPDIR"), GPUs: os.Getenv(gpus.EnvFile)}}
+	h := host{&testfleet.Machine{State: os.Getenv("GENV_TMPDIR"), GPUs: os.Getenv(gpus.EnvFile)}, os.Stdin, os.Stdout}
 	if err := h.run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
@@ -26,7 +27,7 @@ func main() {
 
 func (h host) run(args []string) error {
 	if len(args) < 2 {
-		return fmt.Errorf("usage: genv [-h] SUBCOMMAND ...")
+		return errors.New("usage: genv [-h] SUBCOMMAND")
 	}
 	flags, err := parse(args[2:])
 	if err != nil {
@@ -36,7 +37,7 @@ func (h host) run(args []string) error {
 	case "usage snapshot":
 		return h.snapshot(flags["type"])
 	case "usage execute":
-		return h.execute(os.Stdin)
+		return h.execute()
 	case "envs activate":
 		return h.activate(flags)
 	case "devices attach":
