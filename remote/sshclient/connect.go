@@ -102,14 +102,14 @@ func (c *Client) login(ctx context.Context, t target) (*connection, error) {
 // handshake does the handshake and the login. When ctx ends it closes the
 // connection, which is the only way to stop them.
 func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*connection, error) {
-	check, err := c.hostKeyCheck(t)
+	check, err := c.hostKeyCheck(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	login := c.keyring.Keys(t.HostConfig).Login()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	sshConn, channels, requests, err := ssh.NewClientConn(&afterPreface{Conn: conn}, check.address, &ssh.ClientConfig{
+	sshConn, channels, requests, err := ssh.NewClientConn(&afterPreface{Conn: conn}, t.address(), &ssh.ClientConfig{
 		Config:            ssh.Config{KeyExchanges: t.KexAlgorithms, Ciphers: t.Ciphers, MACs: t.MACs},
 		User:              t.User,
 		AuthCallback:      login.Next,

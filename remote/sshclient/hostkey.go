@@ -1,11 +1,12 @@
 package sshclient
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -16,51 +17,141 @@ import (
 
 // hostKeyCheck is the check of the host key in a handshake, and its result.
 type hostKeyCheck struct {
-	address    string // name:port under which the key is looked up
+	client     *Client
+	ctx        context.Context // of the login
+	target     target
+	name       hostkeys.Name // under which the key is looked up
+	rules      hostkeys.Rules
+	host       *hostkeys.Host
+	stamp      string // of the files that were read
 	algorithms []string
-	callback   ssh.HostKeyCallback
-	seen       bool          // the host has sent a key
-	key        ssh.PublicKey // the accepted key
-	refused    error         // why the key was refused
+
+	seen    bool          // the host has sent a key
+	key     ssh.PublicKey // the accepted key, or the one in the accepted certificate
+	refused error         // why the key was refused
 }
 
-func (c *Client) hostKeyCheck(t target) (*hostKeyCheck, error) {
-	files := slices.Concat(t.UserKnownHosts, t.GlobalKnownHosts)
-	db, err := c.hostKeys.Load(files...)
-	if err != nil {
-		return nil, &remote.Error{Class: remote.Configuration, Err: err}
-	}
-	check := &hostKeyCheck{address: hostkeys.Address(t.HostName, t.Port)}
+func (c *Client) hostKeyCheck(ctx context.Context, t target) (*hostKeyCheck, error) {
+	check := &hostKeyCheck{client: c, ctx: ctx, target: t, name: hostkeys.Name{Host: t.HostName, Port: t.Port}}
 	if t.HostKeyAlias != "" {
-		check.address = hostkeys.Address(t.HostKeyAlias, 22)
+		check.name = hostkeys.Name{Host: t.HostKeyAlias}
 	}
-	check.algorithms = db.Algorithms(check.address, t.HostKeyAlgorithms)
-	check.callback = func(_ string, _ net.Addr, key ssh.PublicKey) error {
-		check.seen = true
-		if err := t.CheckSize(key); err != nil {
-			check.refused = remote.Errorf(remote.HostKey, "the host key of %s is refused: %w", t.Host, err)
-			return check.refused
-		}
-		if cert, ok := key.(*ssh.Certificate); ok && !t.AcceptsAuthority(cert) {
-			key = cert.Key // as ssh does with a certificate that CASignatureAlgorithms exclude
-		}
-		if err := c.checkResult(t, check.address, key, db.Check(check.address, key)); err != nil {
-			check.refused = &keyRefusal{err, func() bool { now, err := c.hostKeys.Load(files...); return err != nil || now != db }}
-			return check.refused
-		}
-		check.key = key
-		return nil
+	check.rules = hostkeys.Rules{Algorithms: t.HostKeyAlgorithms, Authority: t.AcceptsAuthority, MD5: t.FingerprintMD5, Hash: t.HashKnownHosts}
+	if len(t.UserKnownHosts) > 0 {
+		check.rules.AddTo = t.UserKnownHosts[0]
 	}
+	check.stamp = c.hostKeys.Stamp(check.files()...)
+	check.host = c.hostKeys.Lookup(slices.Concat(t.UserKnownHosts, t.GlobalKnownHosts), check.name)
+	// As in ssh, the command is asked for the name without port or alias here.
+	ordered, err := check.ask(check.host, hostkeys.Order, hostkeys.Name{Host: t.HostName}, nil)
+	if err != nil {
+		return nil, err
+	}
+	check.algorithms = ordered.Algorithms(check.rules.Algorithms)
 	return check, nil
 }
 
+// files are those that decide on the key.
+func (k *hostKeyCheck) files() []string {
+	return slices.Concat(k.target.UserKnownHosts, k.target.GlobalKnownHosts, k.target.RevokedHostKeys)
+}
+
+// ask adds the lines of KnownHostsCommand, if there is one.
+func (k *hostKeyCheck) ask(host *hostkeys.Host, reason hostkeys.Reason, name hostkeys.Name, key ssh.PublicKey) (*hostkeys.Host, error) {
+	if len(k.target.KnownHostsCommand) == 0 {
+		return host, nil
+	}
+	with, err := k.client.hostKeys.Ask(k.ctx, host, k.target.KnownHostsCommand, reason, name, key, k.rules)
+	if err != nil {
+		return nil, k.unusable(err)
+	}
+	return with, nil
+}
+
+// unusable is the error of a file or program without which no key can be checked.
+func (k *hostKeyCheck) unusable(err error) error {
+	if k.ctx.Err() != nil {
+		return stopped(k.ctx, "while checking the key of "+k.target.HostName)
+	}
+	return &remote.Error{Class: remote.Configuration, Err: err}
+}
+
+// callback is for ssh.ClientConfig.
+func (k *hostKeyCheck) callback(_ string, peer net.Addr, key ssh.PublicKey) error {
+	k.seen = true
+	if err := k.verify(peer, key); err != nil {
+		k.refused = &keyRefusal{err, func() bool { return k.client.hostKeys.Stamp(k.files()...) != k.stamp }}
+		return k.refused
+	}
+	k.key = hostkeys.Plain(key)
+	return nil
+}
+
+// verify checks a key in the order of ssh (sshconnect.c, verify_host_key). DNS is
+// not asked, whatever VerifyHostKeyDNS says: a key counts only if it is known.
+func (k *hostKeyCheck) verify(peer net.Addr, key ssh.PublicKey) error {
+	if err := k.target.CheckSize(key); err != nil {
+		return remote.Errorf(remote.HostKey, "the host key of %s is refused: %w", k.target.Host, err)
+	}
+	var changed *hostkeys.Changed
+	err := k.client.hostKeys.CheckRevoked(k.ctx, k.target.RevokedHostKeys, k.name, key, k.rules)
+	switch {
+	case errors.As(err, &changed):
+		return changedError(err)
+	case err != nil:
+		return k.unusable(err)
+	}
+	direct := len(k.target.ProxyJump) == 0 && k.target.ProxyCommand == ""
+	ip := addressOf(peer)
+	if direct && ip.IsLoopback() && k.target.NoHostAuthentication && k.target.HostKeyAlias == "" {
+		return nil
+	}
+	host, err := k.ask(k.host, hostkeys.HostName, k.name, key)
+	if err != nil {
+		return err
+	}
+	err = k.client.checkResult(k, key, host.Check(key, k.rules, time.Now()))
+	if err == nil && direct && k.target.CheckHostIP && !ip.IsLoopback() && hostkeys.Plain(key) == key {
+		err = k.verifyAddress(hostkeys.Name{Host: ip.String(), Port: k.target.Port}, key)
+	}
+	return err
+}
+
+// verifyAddress is CheckHostIP: the key must not differ from one that is known of
+// the address. The address is not added to known_hosts.
+func (k *hostKeyCheck) verifyAddress(name hostkeys.Name, key ssh.PublicKey) error {
+	host := k.client.hostKeys.Lookup(slices.Concat(k.target.UserKnownHosts, k.target.GlobalKnownHosts), name)
+	host, err := k.ask(host, hostkeys.Address, name, key)
+	if err != nil {
+		return err
+	}
+	var changed *hostkeys.Changed
+	if err := host.Check(key, k.rules, time.Now()); errors.As(err, &changed) && !k.client.options.InsecureHostKeys {
+		return changedError(err)
+	}
+	return nil
+}
+
+// addressOf is nil if there is none.
+func addressOf(peer net.Addr) net.IP {
+	if tcp, ok := peer.(*net.TCPAddr); ok {
+		return tcp.IP
+	}
+	return nil
+}
+
+func changedError(err error) error {
+	return remote.Errorf(remote.HostKeyChanged, "%w; nothing was sent", err)
+}
+
 // checkResult decides on a key by the result of the look-up in known_hosts.
-func (c *Client) checkResult(t target, address string, key ssh.PublicKey, err error) error {
+func (c *Client) checkResult(k *hostKeyCheck, key ssh.PublicKey, err error) error {
+	t := k.target
 	if err == nil {
 		return nil
 	}
 	if c.options.InsecureHostKeys {
-		c.options.Log.Warn().Str("host", t.Host).Str("fingerprint", ssh.FingerprintSHA256(key)).
+		c.options.Log.Warn().Str("host", t.Host).Str("fingerprint", hostkeys.Fingerprint(key, t.FingerprintMD5)).
 			Msg("INSECURE: the host key is accepted without a check, as requested for this run: " + err.Error())
 		return nil
 	}
@@ -68,12 +159,12 @@ func (c *Client) checkResult(t target, address string, key ssh.PublicKey, err er
 	var changed *hostkeys.Changed
 	switch {
 	case errors.As(err, &changed):
-		return &remote.Error{Class: remote.HostKeyChanged, Err: fmt.Errorf("%w; nothing was sent", err)}
+		return changedError(err)
 	case !errors.As(err, &unknown):
 		return &remote.Error{Class: remote.HostKey, Err: err}
 	}
 	if t.HostKeyChecking == config.StrictAcceptNew {
-		if err = c.hostKeys.Accept(t.UserKnownHosts, t.HashKnownHosts, address, key); err == nil {
+		if err = c.hostKeys.Accept(k.host, key, k.rules, time.Now()); err == nil {
 			return nil
 		}
 		if !errors.As(err, &unknown) {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/binary"
+	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -13,7 +14,7 @@ import (
 func usualSpelling(name string) string {
 	if strings.Contains(name, ":") {
 		if a, err := netip.ParseAddr(name); err == nil {
-			return a.String()
+			return zoneByName(a).String()
 		}
 		return name
 	}
@@ -21,6 +22,16 @@ func usualSpelling(name string) string {
 		return a.String()
 	}
 	return name
+}
+
+// zoneByName replaces a zone that is a number by its interface's name.
+func zoneByName(a netip.Addr) netip.Addr {
+	if number, err := strconv.Atoi(a.Zone()); err == nil && a.IsLinkLocalUnicast() {
+		if link, err := net.InterfaceByIndex(number); err == nil {
+			return a.WithZone(link.Name)
+		}
+	}
+	return a
 }
 
 // parseIPv4 reads what inet_aton(3) accepts: one to four numbers, decimal, octal or

@@ -137,7 +137,7 @@ func (l algorithmList) expand(value string) (names []string) {
 	listed := strings.Split(items, ",")
 	switch kind {
 	case '-':
-		return slices.DeleteFunc(slices.Clone(l.defaults), func(name string) bool { return matchesAny(listed, name) })
+		return slices.DeleteFunc(slices.Clone(l.defaults), func(name string) bool { return MatchesAny(listed, name) })
 	case '+':
 		listed = slices.Concat(l.defaults, listed)
 	case '^':

@@ -40,6 +40,14 @@ type HostConfig struct {
 	HostKeyAlias     string
 	HostKeyChecking  Strictness
 	HashKnownHosts   bool
+	CheckHostIP      bool
+	// NoHostAuthentication is NoHostAuthenticationForLocalhost.
+	NoHostAuthentication bool
+	RevokedHostKeys      []string
+	// KnownHostsCommand is a program and its arguments, for no shell. In these, NUL
+	// bytes followed by f, H, I, K or t stand for tokens of the handshake.
+	KnownHostsCommand []string
+	FingerprintMD5    bool
 
 	// Algorithms in the order of preference, each of which the SSH library has. The
 	// resolver leaves no list empty. PubkeyAcceptedAlgorithms are for keys of the

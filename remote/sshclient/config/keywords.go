@@ -29,7 +29,9 @@ var honoured = map[string]struct {
 	"userknownhostsfile": {many, isFileName}, "globalknownhostsfile": {many, onlyTokens("")},
 	"hostkeyalias": {one, onlyTokens("")}, "hashknownhosts": {one, isFlag},
 	"stricthostkeychecking": {one, oneOf("yes", "no", "off", "ask", "accept-new", "true", "false")},
-	"connecttimeout":        {one, isTime}, "serveraliveinterval": {one, isTime}, "serveralivecountmax": {one, isNumber(0, math.MaxInt)},
+	"checkhostip":           {one, isFlag}, "nohostauthenticationforlocalhost": {one, isFlag}, "fingerprinthash": {one, oneOf("md5", "sha256")},
+	"revokedhostkeys": {one, isFileName}, "knownhostscommand": {one, isCommand},
+	"connecttimeout": {one, isTime}, "serveraliveinterval": {one, isTime}, "serveralivecountmax": {one, isNumber(0, math.MaxInt)},
 	"addressfamily": {one, oneOf("any", "inet", "inet6")}, "bindaddress": {one, onlyTokens("")}, "bindinterface": {one, onlyTokens("")},
 	"pubkeyauthentication":     {one, oneOf("yes", "no", "true", "false", "unbound", "host-bound")},
 	"preferredauthentications": {one, onlyTokens("")}, "requiredrsasize": {one, isNumber(0, math.MaxInt32)},
@@ -50,8 +52,7 @@ var aliases = map[string]string{
 // onlyIf are keywords that may only have a value that changes nothing for genv,
 // as written in a file or as `ssh -G` prints it.
 var onlyIf = map[string]func(string) bool{
-	"canonicalizehostname": oneOf("no", "false", "none"), "verifyhostkeydns": oneOf("no", "false", "ask"),
-	"revokedhostkeys": isNone, "knownhostscommand": isNone, "pkcs11provider": isNone,
+	"canonicalizehostname": oneOf("no", "false", "none"), "pkcs11provider": isNone,
 }
 
 // viaSSH are keywords that are left to ssh: `ssh -G` prints what follows from them.
@@ -64,15 +65,15 @@ rhostsrsaauthentication compressionlevel`)
 
 // ignored are the keywords of ssh_config(5) that change nothing for genv.
 var ignored = strings.Fields(`addkeystoagent batchmode canonicaldomains canonicalizefallbacklocal canonicalizemaxdots
-canonicalizepermittedcnames checkhostip clearallforwardings
+canonicalizepermittedcnames clearallforwardings
 compression connectionattempts controlmaster controlpath controlpersist dynamicforward enableescapecommandline
-enablesshkeysign escapechar exitonforwardfailure fingerprinthash forkafterauthentication forwardagent forwardx11
+enablesshkeysign escapechar exitonforwardfailure forkafterauthentication forwardagent forwardx11
 forwardx11timeout forwardx11trusted gatewayports gssapiauthentication gssapiclientidentity gssapidelegatecredentials
 gssapikexalgorithms gssapikeyexchange gssapirenewalforcesrekey gssapiserveridentity gssapitrustdns hostbasedacceptedalgorithms
 hostbasedauthentication ipqos kbdinteractiveauthentication kbdinteractivedevices localcommand
-localforward loglevel logverbose nohostauthenticationforlocalhost numberofpasswordprompts obscurekeystroketiming
+localforward loglevel logverbose numberofpasswordprompts obscurekeystroketiming
 passwordauthentication permitlocalcommand permitremoteopen rekeylimit remotecommand remoteforward requesttty
-securitykeyprovider sendenv sessiontype setenv stdinnull streamlocalbindmask streamlocalbindunlink syslogfacility tcpkeepalive tunnel tunneldevice updatehostkeys visualhostkey
+securitykeyprovider sendenv sessiontype setenv stdinnull streamlocalbindmask streamlocalbindunlink syslogfacility tcpkeepalive tunnel tunneldevice updatehostkeys verifyhostkeydns visualhostkey
 xauthlocation channeltimeout versionaddendum warnweakcrypto`)
 
 // vet returns the problem of a line that is not a Host, Match or Include line.
@@ -137,6 +138,12 @@ func onlyTokens(tokens string) func(string) bool {
 // is checked later, by environmentSet.
 func isFileName(value string) bool {
 	return tokensAmong("dhiLlnpru", value) && strings.Count(value, "${") <= strings.Count(value, "}")
+}
+
+// isCommand accepts a KnownHostsCommand.
+func isCommand(value string) bool {
+	_, closed := splitArguments(value)
+	return closed && tokensAmong("CdfHhIiKkLlnprtu", value)
 }
 
 func tokensAmong(tokens, value string) bool {

@@ -22,7 +22,7 @@ func lex(line string) (keyword string, words []string, problem string) {
 	if strings.ContainsAny(keyword, `"'\`) {
 		return keyword, nil, "a quoted keyword cannot be honoured"
 	}
-	if keyword == "proxycommand" { // not split: quotes and # are part of it
+	if keyword == "proxycommand" || keyword == "knownhostscommand" { // not split: quotes and # are part of it
 		return keyword, []string{rest}, ""
 	}
 	words, problem = split(rest)
@@ -57,27 +57,28 @@ func split(text string) (words []string, problem string) {
 
 // matches is the pattern match of OpenSSH: `*` is any text, `?` any one byte.
 func matches(pattern, text string) bool {
-	for pattern != "" {
+	star, retry := -1, 0 // the last `*`, and where the text after it begins
+	p, t := 0, 0
+	for t < len(text) {
 		switch {
-		case pattern[0] == '*':
-			for pattern = strings.TrimLeft(pattern, "*"); ; text = text[1:] {
-				if matches(pattern, text) {
-					return true
-				}
-				if text == "" {
-					return false
-				}
-			}
-		case text == "" || pattern[0] != '?' && pattern[0] != text[0]:
+		case p < len(pattern) && pattern[p] == '*':
+			star, retry = p, t
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == text[t]):
+			p, t = p+1, t+1
+		case star >= 0:
+			retry++
+			p, t = star+1, retry
+		default:
 			return false
 		}
-		pattern, text = pattern[1:], text[1:]
 	}
-	return text == ""
+	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// matchesAny says whether a pattern matches and no negated one does.
-func matchesAny(patterns []string, text string) bool {
+// MatchesAny says whether a pattern of ssh_config or known_hosts matches and no
+// negated one does.
+func MatchesAny(patterns []string, text string) bool {
 	found := false
 	for _, pattern := range patterns {
 		plain, negated := strings.CutPrefix(pattern, "!")

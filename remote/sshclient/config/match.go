@@ -61,7 +61,7 @@ func (w *walk) holds(words []string) bool {
 		if strings.HasSuffix(criterion, "host") {
 			patterns = strings.ToLower(patterns)
 		}
-		holds = holds && matchesAny(strings.Split(patterns, ","), value) != negated
+		holds = holds && MatchesAny(strings.Split(patterns, ","), value) != negated
 	}
 	return holds
 }

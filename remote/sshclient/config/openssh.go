@@ -74,7 +74,7 @@ func parseOpenSSH(text string) raw {
 			value = strings.ReplaceAll(value, "%", "%%")
 		}
 		switch key {
-		case "userknownhostsfile", "globalknownhostsfile":
+		case "userknownhostsfile", "globalknownhostsfile", "revokedhostkeys":
 			values[key] = paths(value)
 		default:
 			values[key] = append(values[key], value)

@@ -60,6 +60,9 @@ func (r raw) settings(q Query, who identity) (HostConfig, error) {
 	r.files(&s, tokens, who)
 	s.IdentitiesOnly = yes(r.first("identitiesonly"))
 	s.HashKnownHosts = yes(r.first("hashknownhosts"))
+	s.CheckHostIP, s.NoHostAuthentication = yes(r.first("checkhostip")), yes(r.first("nohostauthenticationforlocalhost"))
+	s.FingerprintMD5 = strings.EqualFold(r.first("fingerprinthash"), "md5")
+	s.KnownHostsCommand = who.knownHostsCommand(r.first("knownhostscommand"), q, s)
 	s.HostKeyChecking = strictness(r.first("stricthostkeychecking"))
 	s.BindAddress, s.BindInterface = unlessNone(r.first("bindaddress")), unlessNone(r.first("bindinterface"))
 	if err := r.restrictions(&s); err != nil {
@@ -122,6 +125,7 @@ func (r raw) files(s *HostConfig, tokens *strings.Replacer, who identity) {
 		return paths
 	}
 	s.IdentityFiles, s.CertificateFiles = expanded("identityfile", defaultIdentities...), expanded("certificatefile")
+	s.RevokedHostKeys = expanded("revokedhostkeys")
 	s.UserKnownHosts = expanded("userknownhostsfile", "~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 	s.GlobalKnownHosts = expanded("globalknownhostsfile", "/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 	switch agent := r.first("identityagent"); {

@@ -71,7 +71,7 @@ func (w *walk) file(lines []line, may bool) {
 	for _, l := range lines {
 		switch l.keyword {
 		case "host":
-			active = may && matchesAny(l.words, w.host)
+			active = may && MatchesAny(l.words, w.host)
 		case "match":
 			active = w.holds(l.words) && may
 		case "include":

@@ -5,44 +5,44 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
-	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
-	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
+	"golang.org/x/crypto/ssh/knownhosts"
 	"golang.org/x/sys/unix"
 )
 
-// Accept adds the key of an unknown host to the first of the files, for
-// StrictHostKeyChecking accept-new; with hash, the name is hashed. Programs that
-// append at the same time, such as OpenSSH, each write a whole line.
-func (s *Store) Accept(files []string, hash bool, address string, key ssh.PublicKey) error {
-	if len(files) == 0 {
+// Accept adds the key of an unknown host to known_hosts, for StrictHostKeyChecking
+// accept-new; of a certificate, the key in it. Programs that append at the same
+// time, such as OpenSSH, each write a whole line. No key is added while one of the
+// host's files can't be read, since the host may be known there.
+func (s *Store) Accept(h *Host, key ssh.PublicKey, rules Rules, now time.Time) error {
+	if rules.AddTo == "" {
 		return errors.New("there is no user known_hosts file to add the key to")
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	db, err := s.Load(files...) // another connection may have added the key
-	if err != nil {
+	h = s.Lookup(h.paths, h.name) // another connection may have added the key
+	if err := errors.Join(h.missing...); err != nil {
 		return err
 	}
 	var unknown *Unknown
-	if err := db.Check(address, key); !errors.As(err, &unknown) {
+	if err := h.Check(key, rules, now); !errors.As(err, &unknown) {
 		return err
 	}
-	name := knownhosts.Normalize(address)
-	line := knownhosts.Line([]string{address}, key)
-	if hash {
-		line = xknownhosts.HashHostname(name) + line[len(name):]
+	known := h.name.String()
+	if rules.Hash {
+		known = knownhosts.HashHostname(known)
 	}
-	if err := appendLine(files[0], line); err != nil {
-		return fmt.Errorf("cannot add the key of %s: %w", name, err)
+	if err := appendLine(rules.AddTo, known+" "+string(ssh.MarshalAuthorizedKey(Plain(key)))); err != nil {
+		return fmt.Errorf("cannot add the key of %s: %w", h.name, err)
 	}
-	s.log.Warn().Str("file", files[0]).Str("host", name).Str("fingerprint", ssh.FingerprintSHA256(key)).
+	s.log.Warn().Str("file", rules.AddTo).Str("host", h.name.String()).Str("fingerprint", Fingerprint(key, rules.MD5)).
 		Msg("known_hosts: the key of a new host was added (accept-new)")
 	return nil
 }
 
-// appendLine writes a line with one call, under a lock, after ending a cut last
+// appendLine writes a line, with its newline, with one call, under a lock, after ending a cut last
 // line.
 func appendLine(name, line string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
@@ -69,6 +69,6 @@ func appendLine(name, line string) (err error) {
 	if last[0] != '\n' {
 		line = "\n" + line
 	}
-	_, err = file.WriteString(line + "\n")
+	_, err = file.WriteString(line)
 	return err
 }

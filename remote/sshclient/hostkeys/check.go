@@ -3,110 +3,202 @@ package hostkeys
 import (
 	"errors"
 	"fmt"
-	"net"
-	"slices"
 	"strings"
+	"time"
 
-	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
-	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
 )
 
-// DB is the content of some known_hosts files at a point in time.
-type DB struct {
-	known  *knownhosts.HostKeyDB
-	places []Place // of each line that was passed to the library
-	stamp  string
+// Name is what a host is looked up by.
+type Name struct {
+	Host string // a name or an address, without a port
+	Port int    // 0 for HostKeyAlias, which has none
 }
 
-// Unknown is the error for a host without a known key.
-type Unknown struct {
-	Name string // as in known_hosts
-	Key  ssh.PublicKey
-}
-
-func (e *Unknown) Error() string {
-	return fmt.Sprintf("no key of %s is known; it shows a %s key with fingerprint %s", e.Name, e.Key.Type(), ssh.FingerprintSHA256(e.Key))
-}
-
-// Changed is the error for a host with a key that differs from the known ones, or
-// that is revoked.
-type Changed struct {
-	Name    string
-	Key     ssh.PublicKey
-	Known   []Place // the lines with other keys, or the one that revokes this key
-	Revoked bool
-}
-
-func (e *Changed) Error() string {
-	shown := fmt.Sprintf("%s with fingerprint %s", e.Key.Type(), ssh.FingerprintSHA256(e.Key))
-	if e.Revoked {
-		return fmt.Sprintf("THE KEY OF %s IS REVOKED at %s: %s", e.Name, e.Known[0], shown)
+// String is the name as known_hosts has it.
+func (n Name) String() string {
+	if n.Port == 0 || n.Port == 22 {
+		return strings.ToLower(n.Host)
 	}
-	return fmt.Sprintf("THE KEY OF %s HAS CHANGED: it shows %s, but %s has another key", e.Name, shown, e.Known[0])
+	return fmt.Sprintf("[%s]:%d", strings.ToLower(n.Host), n.Port)
 }
 
-// Address is the `name:port` under which a host is looked up, in lower case.
-func Address(name string, port int) string {
-	return net.JoinHostPort(strings.ToLower(name), fmt.Sprint(port))
+// Host is what the known_hosts files say about a host.
+type Host struct {
+	name    Name
+	paths   []string
+	files   []*file
+	entries []*entry // of the name with its port
+	missing []error  // what could not be read
 }
 
-// Algorithms are the host key algorithms to request, of those that are allowed:
-// those of the known keys of the address, in the order of known_hosts, then the
-// others, so that a host that lost its old key is reported as changed. Certificates
-// are only requested where an authority is known, unless nothing else is allowed.
-func (db *DB) Algorithms(address string, allowed []string) []string {
-	algorithms := slices.DeleteFunc(db.known.HostKeyAlgorithms(address), func(algorithm string) bool {
-		return !slices.Contains(allowed, algorithm)
-	})
-	for _, algorithm := range allowed {
-		if !strings.Contains(algorithm, "-cert-") && !slices.Contains(algorithms, algorithm) {
-			algorithms = append(algorithms, algorithm)
+// Lookup returns what the files say about a host. One that can't be read is
+// skipped with a warning, once for each change.
+func (s *Store) Lookup(files []string, name Name) *Host {
+	h := &Host{name: name, paths: files}
+	for _, path := range files {
+		f := s.load(path)
+		h.files = append(h.files, f)
+		h.entries = append(h.entries, f.lines.of(name.String())...)
+		if f.err != nil {
+			h.missing = append(h.missing, f.err)
 		}
 	}
-	if len(algorithms) == 0 { // the library would take its own
-		return allowed
-	}
-	return algorithms
+	return h
 }
 
-// Check returns nil for a known key of the address, *Unknown, *Changed, or
-// another error for an invalid certificate.
-func (db *DB) Check(address string, key ssh.PublicKey) error {
-	// Keys are looked up by name only; the library needs some TCP address, and a
-	// proxy's pipe has none.
-	err := db.known.HostKeyCallback()(address, &net.TCPAddr{IP: net.IPv4zero}, key)
-	name := knownhosts.Normalize(address)
-	var revoked *xknownhosts.RevokedError
-	var keyErr *xknownhosts.KeyError
+// Rules are what ssh_config says about host keys.
+type Rules struct {
+	Algorithms []string                    // HostKeyAlgorithms, in the order of preference
+	Authority  func(*ssh.Certificate) bool // whether CASignatureAlgorithms allow its signature
+	MD5        bool                        // FingerprintHash
+	AddTo      string                      // the file that accept-new adds keys to
+	Hash       bool                        // HashKnownHosts
+}
+
+// Algorithms are the host key algorithms to ask the host for, in the order in
+// which ssh asks for them: its own if the most preferred one is known of the host,
+// else those that are known first. So ssh and genv are shown the same key.
+func (h *Host) Algorithms(preferred []string) []string {
+	kinds, authorities := map[string]bool{}, false
+	for _, e := range h.entries {
+		authorities = authorities || e.marker == authority
+		if e.marker == "" {
+			kinds[e.kind] = true
+		}
+	}
+	if len(preferred) == 0 || kinds[keyType(plain(preferred[0]))] {
+		return preferred
+	}
+	var first, last []string
+	for _, algorithm := range preferred {
+		if kinds[keyType(plain(algorithm))] || authorities && plain(algorithm) != algorithm {
+			first = append(first, algorithm)
+		} else {
+			last = append(last, algorithm)
+		}
+	}
+	return append(first, last...)
+}
+
+// plain is the algorithm of the key in a certificate.
+func plain(algorithm string) string {
+	name, isCert := strings.CutSuffix(algorithm, "-cert-v01@openssh.com")
+	if isCert && strings.HasPrefix(name, "sk-") {
+		name += "@openssh.com"
+	}
+	return name
+}
+
+// keyType is the type of the keys that sign with an algorithm.
+func keyType(algorithm string) string {
+	switch algorithm {
+	case ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSASHA512:
+		return ssh.KeyAlgoRSA
+	case ssh.CertAlgoRSASHA256v01, ssh.CertAlgoRSASHA512v01:
+		return ssh.CertAlgoRSAv01
+	}
+	return algorithm
+}
+
+// Check returns nil for a key of the host, *Unknown, *Changed, or another error for
+// a key that the rules don't allow. It decides as OpenSSH does (sshconnect.c,
+// check_host_key): a certificate that is not accepted counts as the key in it, and
+// a host that is not known with its port is looked up without.
+func (h *Host) Check(key ssh.PublicKey, rules Rules, now time.Time) error {
+	c := check{Host: h, rules: rules, now: now}
+	return c.key(key, h.entries, h.name.Port == 0 || h.name.Port == 22)
+}
+
+type check struct {
+	*Host
+	rules   Rules
+	now     time.Time
+	refused error // why the certificate was not accepted
+}
+
+// key checks a key against entries; bare says that they are those of the name
+// without its port.
+func (c *check) key(key ssh.PublicKey, entries []*entry, bare bool) error {
+	cert, isCert := key.(*ssh.Certificate)
+	err := c.compare(key, entries)
+	var unknown *Unknown
+	var changed *Changed
 	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &revoked):
-		return &Changed{Name: name, Key: key, Known: []Place{db.place(revoked.Revoked)}, Revoked: true}
-	case !errors.As(err, &keyErr):
-		return fmt.Errorf("the host certificate of %s is not valid: %w", name, err)
-	}
-	changed := &Changed{Name: name, Key: key}
-	for _, known := range db.known.HostKeys(address) {
-		if known.Cert {
-			continue // an authority says nothing about a plain key
+	case errors.As(err, &changed) && changed.Revoked:
+		return err
+	case err == nil && isCert:
+		if err = c.certificate(cert); err == nil {
+			return nil
 		}
-		for _, want := range keyErr.Want {
-			if string(want.Key.Marshal()) == string(known.Marshal()) {
-				changed.Known = append(changed.Known, db.place(want))
-			}
+		c.refused = err
+	case errors.As(err, &unknown) && !bare:
+		var without []*entry
+		for _, f := range c.files {
+			without = append(without, f.lines.of(Name{Host: c.name.Host}.String())...)
+		}
+		found := c.key(key, without, true)
+		if found == nil || errors.As(found, &changed) && changed.Revoked {
+			return found
 		}
 	}
-	if len(changed.Known) == 0 {
-		return &Unknown{Name: name, Key: key}
+	if isCert {
+		return c.key(cert.Key, entries, bare)
 	}
-	return changed
+	return err
 }
 
-func (db *DB) place(known xknownhosts.KnownKey) Place {
-	if known.Line < 1 || known.Line > len(db.places) {
-		return Place{known.Filename, known.Line}
+// compare looks for a key or, for a certificate, for its authority.
+func (c *check) compare(key ssh.PublicKey, entries []*entry) error {
+	marker, wanted, inner, isCert := "", key, key, false
+	if cert, ok := key.(*ssh.Certificate); ok {
+		marker, wanted, inner, isCert = authority, cert.SignatureKey, cert.Key, true
 	}
-	return db.places[known.Line-1]
+	changed := &Changed{Name: c.name.String(), Key: inner, md5: c.rules.MD5}
+	found := false
+	for _, e := range entries {
+		switch {
+		case e.marker == revoked && (e.key == string(inner.Marshal()) || isCert && e.key == string(wanted.Marshal())):
+			changed.Revoked, changed.Known = true, []Place{e.place}
+			return changed
+		case e.marker != marker:
+		case e.key == string(wanted.Marshal()):
+			found = true
+		default:
+			changed.Known = append(changed.Known, e.place)
+		}
+	}
+	switch {
+	case !c.allowed(key):
+		return fmt.Errorf("%s shows a %s key, which HostKeyAlgorithms in ssh_config does not allow", c.name, key.Type())
+	case found:
+		return nil
+	case len(changed.Known) > 0:
+		return changed
+	}
+	return &Unknown{Name: changed.Name, Key: inner, md5: c.rules.MD5, also: errors.Join(append(c.missing[:len(c.missing):len(c.missing)], c.refused)...)}
+}
+
+func (c *check) allowed(key ssh.PublicKey) bool {
+	for _, algorithm := range c.rules.Algorithms {
+		if keyType(algorithm) == key.Type() {
+			return true
+		}
+	}
+	return false
+}
+
+// certificate checks all but the authority of a certificate.
+func (c *check) certificate(cert *ssh.Certificate) error {
+	switch checker := (ssh.CertChecker{Clock: func() time.Time { return c.now }}); {
+	case cert.CertType != ssh.HostCert:
+		return errors.New("its certificate is not one for hosts")
+	case !c.rules.Authority(cert):
+		return fmt.Errorf("its certificate is signed with %s, which CASignatureAlgorithms in ssh_config does not allow", cert.Signature.Format)
+	default:
+		if err := checker.CheckCert(strings.ToLower(c.name.Host), cert); err != nil {
+			return fmt.Errorf("its certificate is not accepted: %w", err)
+		}
+	}
+	return nil
 }

@@ -8,8 +8,10 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -38,7 +40,41 @@ func ed(t testing.TB) ssh.Signer {
 
 func line(key ssh.PublicKey) string { return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) }
 
-func load(t testing.TB, content ...string) (*hostkeys.DB, string) {
+// defaults are the host key algorithms that ssh asks for by default, in its order,
+// as far as the library has them.
+var defaults = []string{
+	ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01, ssh.CertAlgoECDSA521v01, ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01,
+	ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
+}
+
+var rules = hostkeys.Rules{Algorithms: defaults, Authority: func(*ssh.Certificate) bool { return true }}
+
+// db are some files, in which hosts are looked up by `name:port`.
+type db struct {
+	store *hostkeys.Store
+	files []string
+}
+
+func (d db) lookup(address string) *hostkeys.Host { return d.store.Lookup(d.files, named(address)) }
+
+func (d db) Check(address string, key ssh.PublicKey) error {
+	return d.lookup(address).Check(key, rules, time.Now())
+}
+
+func (d db) Algorithms(address string, allowed []string) []string {
+	return d.lookup(address).Algorithms(allowed)
+}
+
+func named(address string) hostkeys.Name {
+	host, port, err := net.SplitHostPort(address)
+	number, numberErr := strconv.Atoi(port)
+	if err != nil || numberErr != nil {
+		panic(address)
+	}
+	return hostkeys.Name{Host: host, Port: number}
+}
+
+func load(t testing.TB, content ...string) (db, string) {
 	t.Helper()
 	var log bytes.Buffer
 	var files []string
@@ -47,9 +83,9 @@ func load(t testing.TB, content ...string) (*hostkeys.DB, string) {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 		files = append(files, name)
 	}
-	db, err := hostkeys.NewStore(zerolog.New(&log)).Load(append(files, "/nonexistent/known_hosts")...)
-	require.NoError(t, err)
-	return db, log.String()
+	d := db{hostkeys.NewStore(zerolog.New(&log)), append(files, "/nonexistent/known_hosts")}
+	d.lookup("any:22") // reads the files
+	return d, log.String()
 }
 
 func TestNameForms(t *testing.T) {
@@ -60,7 +96,7 @@ func TestNameForms(t *testing.T) {
 		known   []string
 		unknown []string
 	}{
-		"a name":          {"gpu " + k, []string{"gpu:22"}, []string{"gpu:2222", "gpu2:22"}},
+		"a name":          {"gpu " + k, []string{"gpu:22", "gpu:2222"}, []string{"gpu2:22"}},
 		"a port":          {"[gpu]:2222 " + k, []string{"gpu:2222"}, []string{"gpu:22"}},
 		"several":         {"gpu,10.0.0.1 " + k, []string{"gpu:22", "10.0.0.1:22"}, nil},
 		"upper case":      {"GPU.Lab " + k, []string{"gpu.lab:22"}, nil},
@@ -137,15 +173,11 @@ func TestAuthorities(t *testing.T) {
 	require.Error(t, db.Check("gpu.lab:22", certificate(func(c *ssh.Certificate) { c.ValidBefore = uint64(time.Now().Add(-time.Hour).Unix()) })))
 	require.Error(t, db.Check("gpu.lab:22", certificate(func(c *ssh.Certificate) { c.CertType = ssh.UserCert })))
 	require.ErrorAs(t, db.Check("gpu.lab:22", host.PublicKey()), new(*hostkeys.Unknown), "a plain key where an authority is known")
-	require.Equal(t, ssh.CertAlgoED25519v01, db.Algorithms("gpu.lab:22", secure)[0])
-	require.NotContains(t, strings.Join(db.Algorithms("gpu.dc:22", secure), " "), "-cert-")
+	require.Equal(t, ssh.CertAlgoED25519v01, db.Algorithms("gpu.lab:22", defaults)[0])
 
 	revoked, _ := load(t, "@cert-authority *.lab "+line(ca.PublicKey())+"\n@revoked * "+line(host.PublicKey()))
 	require.Error(t, revoked.Check("gpu.lab:22", certificate(nil)))
 }
-
-// secure are the algorithms that are allowed by default.
-var secure = ssh.SupportedAlgorithms().HostKeys
 
 func TestAlgorithmsFollowKnownHosts(t *testing.T) {
 	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -153,36 +185,39 @@ func TestAlgorithmsFollowKnownHosts(t *testing.T) {
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	r := signer(t, rsaKey, err).PublicKey()
 	db, _ := load(t, "gpu "+line(r)+"\ngpu "+line(ec)+"\n", "gpu "+line(ed(t).PublicKey())+"\n")
-	require.Equal(t, []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256, ssh.KeyAlgoECDSA256, ssh.KeyAlgoED25519}, db.Algorithms("gpu:22", secure)[:4])
-	require.NotContains(t, db.Algorithms("gpu:22", secure), ssh.KeyAlgoRSA, "no SHA-1")
-	require.Contains(t, db.Algorithms("new:22", secure), ssh.KeyAlgoED25519)
+	require.Equal(t, defaults, db.Algorithms("gpu:22", defaults), "the first type is known: the order is that of ssh, not of known_hosts")
+	require.Equal(t, defaults, db.Algorithms("new:22", defaults))
+	require.Equal(t, defaults, db.Algorithms("gpu:2222", defaults), "not known with this port")
+	r2, _ := load(t, "gpu "+line(r)+"\n@revoked gpu "+line(ec))
+	require.Equal(t, []string{ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256, ssh.CertAlgoED25519v01}, r2.Algorithms("gpu:22", defaults)[:5])
+	require.NotContains(t, r2.Algorithms("gpu:22", defaults), ssh.KeyAlgoRSA, "no SHA-1")
+	require.Len(t, r2.Algorithms("gpu:22", defaults), len(defaults))
+	ca, _ := load(t, "@cert-authority gpu "+line(r)+"\ngpu "+line(ec))
+	require.Equal(t, append(defaults[:6:6], ssh.KeyAlgoECDSA256, ssh.KeyAlgoED25519), ca.Algorithms("gpu:22", defaults)[:8], "certificates of any type, whatever the type of the authority")
 	require.Equal(t, []string{ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384}, db.Algorithms("gpu:22", []string{ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA256}), "what is not allowed is not requested")
-	require.Equal(t, ssh.KeyAlgoRSA, db.Algorithms("gpu:22", append(secure[:len(secure):len(secure)], ssh.KeyAlgoRSA))[2], "SHA-1 where it is allowed")
 	require.Equal(t, []string{ssh.CertAlgoED25519v01}, db.Algorithms("gpu:22", []string{ssh.CertAlgoED25519v01}), "nothing else is allowed")
 }
 
 func TestReloadAndAccept(t *testing.T) {
 	store := hostkeys.NewStore(zerolog.Nop())
 	file := filepath.Join(t.TempDir(), "new", "known_hosts")
-	first, err := store.Load(file)
-	require.NoError(t, err)
-	same, err := store.Load(file)
-	require.NoError(t, err)
-	require.Same(t, first, same, "read once")
-
+	accept := func(address string, hash bool, key ssh.PublicKey) error {
+		r := rules
+		r.AddTo, r.Hash = file, hash
+		return store.Accept(store.Lookup([]string{file}, named(address)), key, r, time.Now())
+	}
 	keys := make([]ssh.PublicKey, 20)
 	var all sync.WaitGroup
 	for i := range keys {
 		keys[i] = ed(t).PublicKey()
 		for range 2 { // twice each: added once
 			all.Go(func() {
-				require.NoError(t, store.Accept([]string{file}, i%2 == 0, fmt.Sprintf("gpu-%d:22", i), keys[i]))
+				require.NoError(t, accept(fmt.Sprintf("gpu-%d:22", i), i%2 == 0, keys[i]))
 			})
 		}
 	}
 	all.Wait()
-	db, err := store.Load(file)
-	require.NoError(t, err)
+	db := db{store, []string{file}}
 	for i, key := range keys {
 		require.NoError(t, db.Check(fmt.Sprintf("gpu-%d:22", i), key))
 	}
@@ -196,20 +231,24 @@ func TestReloadAndAccept(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
 	var changed *hostkeys.Changed
-	require.ErrorAs(t, store.Accept([]string{file}, false, "gpu-1:22", ed(t).PublicKey()), &changed, "accept-new takes no other key")
+	require.ErrorAs(t, accept("gpu-1:22", false, ed(t).PublicKey()), &changed, "accept-new takes no other key")
 	require.NoError(t, os.WriteFile(file, []byte("cut off"), 0o600))
-	require.NoError(t, store.Accept([]string{file}, false, "[::1]:2222", keys[0]))
+	require.NoError(t, accept("[::1]:2222", false, keys[0]))
 	content, err = os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, "cut off\n[::1]:2222 "+line(keys[0])+"\n", string(content), "a line of its own")
-	require.Error(t, store.Accept(nil, false, "x:22", keys[0]))
+	require.Error(t, store.Accept(store.Lookup(nil, named("x:22")), keys[0], rules, time.Now()), "no file to add it to")
 }
 
 func TestOtherFileTypes(t *testing.T) {
-	_, err := hostkeys.NewStore(zerolog.Nop()).Load(t.TempDir())
-	require.Error(t, err, "a folder")
-	_, err = hostkeys.NewStore(zerolog.Nop()).Load(os.DevNull)
-	require.NoError(t, err)
+	key, dir := ed(t).PublicKey(), t.TempDir()
+	store := hostkeys.NewStore(zerolog.Nop())
+	err := db{store, []string{dir}}.Check("gpu:22", key)
+	require.ErrorAs(t, err, new(*hostkeys.Unknown))
+	require.ErrorContains(t, err, dir+" is not a regular file", "a folder")
+	err = db{store, []string{os.DevNull}}.Check("gpu:22", key)
+	require.ErrorAs(t, err, new(*hostkeys.Unknown))
+	require.NotContains(t, err.Error(), os.DevNull)
 }
 
 // FuzzLoad: no content of a file makes a key known that is not in it,

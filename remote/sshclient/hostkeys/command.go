@@ -1,0 +1,113 @@
+package hostkeys
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Reason is why KnownHostsCommand is run (ssh_config(5), TOKENS, %I).
+type Reason string
+
+// The reasons of OpenSSH. Before the handshake the command is asked for the keys of
+// the host's name without its port, which decide on the algorithms only.
+const (
+	Order    Reason = "ORDER"
+	HostName Reason = "HOSTNAME"
+	Address  Reason = "ADDRESS"
+)
+
+// Ask runs ssh_config's KnownHostsCommand and returns the host with the lines that
+// it printed for a name; key is nil before the handshake. As in ssh, a command that
+// fails is an error, and one that isn't there is not.
+func (s *Store) Ask(ctx context.Context, h *Host, command []string, reason Reason, name Name, key ssh.PublicKey, rules Rules) (*Host, error) {
+	with := *h
+	command = expand(command, reason, name, key, rules)
+	if _, err := os.Stat(command[0]); err != nil || !filepath.IsAbs(command[0]) {
+		missing := fmt.Errorf("KnownHostsCommand %s can't be run: it has to be the absolute path of a program", command[0])
+		with.missing = append(h.missing[:len(h.missing):len(h.missing)], missing)
+		return &with, nil
+	}
+	out, err := s.output(ctx, exec.CommandContext(ctx, command[0], command[1:]...)) //nolint:gosec // the administrator's own, and no shell
+	if err != nil {
+		return nil, fmt.Errorf("KnownHostsCommand %s: %w", command[0], err)
+	}
+	entries, _ := parse("KnownHostsCommand "+command[0], out)
+	with.entries = append(h.entries[:len(h.entries):len(h.entries)], newIndex(entries).of(name.String())...)
+	return &with, nil
+}
+
+// expand inserts what is only known now, in place of the tokens that
+// config.HostConfig has marked.
+func expand(command []string, reason Reason, name Name, key ssh.PublicKey, rules Rules) []string {
+	kind, blob, fingerprint := "NONE", "NONE", "NONE"
+	if key != nil {
+		kind, blob, fingerprint = key.Type(), base64.StdEncoding.EncodeToString(key.Marshal()), Fingerprint(key, rules.MD5)
+	}
+	tokens := strings.NewReplacer("\x00H", name.String(), "\x00I", string(reason), "\x00t", kind, "\x00K", blob, "\x00f", fingerprint)
+	expanded := make([]string, len(command))
+	for i, argument := range command {
+		expanded[i] = tokens.Replace(argument)
+	}
+	return expanded
+}
+
+const (
+	maxOutput = 16 << 20        // of a command, in bytes
+	grace     = 2 * time.Second // for its children, after its end
+)
+
+// output runs a command, made with the same ctx, in a process group of its own, and
+// returns what it wrote to stdout. The error has the last line of its stderr.
+func (s *Store) output(ctx context.Context, command *exec.Cmd) ([]byte, error) {
+	select {
+	case s.running <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-s.running }()
+	out, stderr := &limited{limit: maxOutput}, &limited{limit: 4 << 10}
+	command.Stdout, command.Stderr, command.WaitDelay = out, stderr, grace
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Cancel = func() error { return unix.Kill(-command.Process.Pid, unix.SIGKILL) } // its children too
+	err := command.Run()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if out.overflow {
+		return nil, fmt.Errorf("it wrote more than %d MiB", maxOutput>>20)
+	}
+	if err != nil && stderr.Len() > 0 {
+		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+		err = fmt.Errorf("%w: %s", err, text.Printable(lines[len(lines)-1]))
+	}
+	return out.Bytes(), err
+}
+
+// limited keeps the beginning of what is written to it.
+type limited struct {
+	bytes.Buffer
+	limit    int
+	overflow bool
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if room := l.limit - l.Len(); len(p) > room {
+		l.overflow = true
+		_, _ = l.Buffer.Write(p[:room]) // it never fails
+		return len(p), nil
+	}
+	return l.Buffer.Write(p)
+}
