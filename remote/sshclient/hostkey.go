@@ -36,7 +36,7 @@ func (c *Client) hostKeyCheck(ctx context.Context, t target) (*hostKeyCheck, err
 	if t.HostKeyAlias != "" {
 		check.name = hostkeys.Name{Host: t.HostKeyAlias}
 	}
-	check.rules = hostkeys.Rules{Algorithms: t.HostKeyAlgorithms, Authority: t.AcceptsAuthority, MD5: t.FingerprintMD5, Hash: t.HashKnownHosts}
+	check.rules = hostkeys.Rules{Authority: t.AcceptsAuthority, MD5: t.FingerprintMD5, Hash: t.HashKnownHosts}
 	if len(t.UserKnownHosts) > 0 {
 		check.rules.AddTo = t.UserKnownHosts[0]
 	}
@@ -47,7 +47,7 @@ func (c *Client) hostKeyCheck(ctx context.Context, t target) (*hostKeyCheck, err
 	if err != nil {
 		return nil, err
 	}
-	check.algorithms = ordered.Algorithms(check.rules.Algorithms)
+	check.algorithms = ordered.Algorithms(t.HostKeyAlgorithms)
 	return check, nil
 }
 

@@ -40,7 +40,7 @@ func freshAddress() string {
 
 func freePort(t testing.TB, address string) int {
 	t.Helper()
-	l, err := net.Listen("tcp", address+":0")
+	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	return l.Addr().(*net.TCPAddr).Port
@@ -124,7 +124,7 @@ func (s *sshd) start(t testing.TB, command []string) {
 	}, 10*time.Second, 10*time.Millisecond, "sshd did not start")
 }
 
-func (s *sshd) target() string          { return fmt.Sprintf("%s:%d", s.address, s.port) }
+func (s *sshd) target() string          { return net.JoinHostPort(s.address, strconv.Itoa(s.port)) }
 func (s *sshd) file(name string) string { return filepath.Join(s.dir, name) }
 
 func (s *sshd) read(t testing.TB, name string) string {

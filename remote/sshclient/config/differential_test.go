@@ -61,6 +61,25 @@ var agreed = map[string]string{
 	"spaces in names":                 "IdentityFile \"/a b/c\"\nUserKnownHostsFile \"/a b\" /c\n",
 	"values that change nothing":      "VerifyHostKeyDNS ask\nPubkeyAuthentication host-bound\nRevokedHostKeys none\nKnownHostsCommand NONE\n",
 	"nothing":                         "",
+	"host keys":                       "RevokedHostKeys /revoked\nVerifyHostKeyDNS yes\nFingerprintHash md5\nCheckHostIP yes\nNoHostAuthenticationForLocalhost yes\nHost gpu\n RevokedHostKeys /late\n",
+	"revoked keys by host":            "Host gpu\n RevokedHostKeys ~/revoked-%h\n",
+	"a command for host keys":         "KnownHostsCommand /bin/x %I %H \"%h %p\" '%n' a\\ b %% %%H ${GENV_TEST_DIR} %t%f%K %C\n",
+	"no command for host keys":        "KnownHostsCommand none\nKnownHostsCommand /bin/x\n",
+	"127.1":                           "HostName 127.1\nHost gpu\n IdentityFile /k/%h\n",
+	"one number":                      "HostName 2130706433\n",
+	"three numbers":                   "HostName 10.1.513\n",
+	"octal and hexadecimal":           "HostName 010.0x1F.0.1\n",
+	"no octal number":                 "HostName 08.0.0.1\n",
+	"too large a number":              "HostName 256.1\n",
+	"too many numbers":                "HostName 1.2.3.4.5\n",
+	"a dot at the end":                "HostName 10.0.0.1.\n",
+	"a name like a number":            "HostName 0b1\n",
+	"IPv6 written out":                "HostName 0:0:0:0:0:0:0:1\nMatch final host ::1\n Port 2224\n",
+	"IPv6 in upper case":              "HostName 2001:DB8:0:0::A\n",
+	"IPv4 in IPv6":                    "HostName ::ffff:10.0.0.1\n",
+	"IPv6 with IPv4":                  "HostName 64:ff9b::10.0.0.1\n",
+	"a zone":                          "HostName fe80::1%%lo\n",
+	"a zone by its number":            "HostName fe80::1%%1\n",
 	"windows lines":                   "Host gpu\r\n Port 2223\r\n",
 }
 
@@ -103,14 +122,15 @@ func TestErrorsNameThePlace(t *testing.T) {
 		"a bad port":             {"Host *\n\n Port 70000\n", 3},
 		"a bad time":             {"ConnectTimeout 5x\n", 1},
 		"canonical names":        {"CanonicalizeHostname yes\n", 1},
-		"revoked keys":           {"RevokedHostKeys /etc/ssh/revoked\n", 1},
+		"revoked keys":           {"RevokedHostKeys /etc/ssh/%Z\n", 1},
 		"no login by key":        {"PubkeyAuthentication no\n", 1},
 		"a backslash":            {"IdentityFile /a\\ b\n", 1},
 		"an open quote":          {"IdentityFile \"/a b\n", 1},
 		"an unset variable":      {"IdentityFile ${GENV_TEST_UNSET}/k\n", 1},
 		"a value too many":       {"Port 22 23\n", 1},
 		"no value":               {"User\n", 1},
-		"a command of hosts":     {"KnownHostsCommand /bin/x\n", 1},
+		"a command of hosts":     {"KnownHostsCommand \"/bin/x\n", 1},
+		"a token of hosts":       {"\nKnownHostsCommand /bin/x %Z\n", 2},
 		"an unknown token":       {"IdentityFile %Z\n", 1},
 		"Include with variables": {"Include ${HOME}/x\n", 1},
 	} {
@@ -129,7 +149,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 // What must not be ignored is refused, whichever way it is read.
 func TestUnsafeKeywordsAreRefused(t *testing.T) {
 	needsSSH(t)
-	for _, text := range []string{"PubkeyAuthentication no", "VerifyHostKeyDNS yes", "RevokedHostKeys /revoked", "KnownHostsCommand /bin/x", "PKCS11Provider /lib/x"} {
+	for _, text := range []string{"PubkeyAuthentication no", "PKCS11Provider /lib/x"} {
 		t.Run(text, func(t *testing.T) {
 			_, _, localErr, opensshErr := both(t, write(t, text+"\n"), config.Query{Host: "gpu"})
 			require.ErrorContains(t, localErr, "cannot be honoured")

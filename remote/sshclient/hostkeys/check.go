@@ -49,11 +49,10 @@ func (s *Store) Lookup(files []string, name Name) *Host {
 
 // Rules are what ssh_config says about host keys.
 type Rules struct {
-	Algorithms []string                    // HostKeyAlgorithms, in the order of preference
-	Authority  func(*ssh.Certificate) bool // whether CASignatureAlgorithms allow its signature
-	MD5        bool                        // FingerprintHash
-	AddTo      string                      // the file that accept-new adds keys to
-	Hash       bool                        // HashKnownHosts
+	Authority func(*ssh.Certificate) bool // whether CASignatureAlgorithms allow its signature
+	MD5       bool                        // FingerprintHash
+	AddTo     string                      // the file that accept-new adds keys to
+	Hash      bool                        // HashKnownHosts
 }
 
 // Algorithms are the host key algorithms to ask the host for, in the order in
@@ -101,8 +100,8 @@ func keyType(algorithm string) string {
 	return algorithm
 }
 
-// Check returns nil for a key of the host, *Unknown, *Changed, or another error for
-// a key that the rules don't allow. It decides as OpenSSH does (sshconnect.c,
+// Check returns nil for a key of the host, else *Unknown or *Changed. It decides as
+// OpenSSH does (sshconnect.c,
 // check_host_key): a certificate that is not accepted counts as the key in it, and
 // a host that is not known with its port is looked up without.
 func (h *Host) Check(key ssh.PublicKey, rules Rules, now time.Time) error {
@@ -169,23 +168,12 @@ func (c *check) compare(key ssh.PublicKey, entries []*entry) error {
 		}
 	}
 	switch {
-	case !c.allowed(key):
-		return fmt.Errorf("%s shows a %s key, which HostKeyAlgorithms in ssh_config does not allow", c.name, key.Type())
 	case found:
 		return nil
 	case len(changed.Known) > 0:
 		return changed
 	}
 	return &Unknown{Name: changed.Name, Key: inner, md5: c.rules.MD5, also: errors.Join(append(c.missing[:len(c.missing):len(c.missing)], c.refused)...)}
-}
-
-func (c *check) allowed(key ssh.PublicKey) bool {
-	for _, algorithm := range c.rules.Algorithms {
-		if keyType(algorithm) == key.Type() {
-			return true
-		}
-	}
-	return false
 }
 
 // certificate checks all but the authority of a certificate.

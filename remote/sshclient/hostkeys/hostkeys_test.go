@@ -47,7 +47,7 @@ var defaults = []string{
 	ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
 }
 
-var rules = hostkeys.Rules{Algorithms: defaults, Authority: func(*ssh.Certificate) bool { return true }}
+var rules = hostkeys.Rules{Authority: func(*ssh.Certificate) bool { return true }}
 
 // db are some files, in which hosts are looked up by `name:port`.
 type db struct {
