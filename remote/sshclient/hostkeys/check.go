@@ -3,6 +3,7 @@ package hostkeys
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -173,7 +174,7 @@ func (c *check) compare(key ssh.PublicKey, entries []*entry) error {
 	case len(changed.Known) > 0:
 		return changed
 	}
-	return &Unknown{Name: changed.Name, Key: inner, md5: c.rules.MD5, also: errors.Join(append(c.missing[:len(c.missing):len(c.missing)], c.refused)...)}
+	return &Unknown{Name: changed.Name, Key: inner, md5: c.rules.MD5, also: errors.Join(slices.Concat(c.missing, []error{c.refused})...)}
 }
 
 // certificate checks all but the authority of a certificate.

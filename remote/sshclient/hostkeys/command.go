@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -37,7 +38,7 @@ func (s *Store) Ask(ctx context.Context, h *Host, command []string, reason Reaso
 	command = expand(command, reason, name, key, rules)
 	if _, err := os.Stat(command[0]); err != nil || !filepath.IsAbs(command[0]) {
 		missing := fmt.Errorf("KnownHostsCommand %s can't be run: it has to be the absolute path of a program", command[0])
-		with.missing = append(h.missing[:len(h.missing):len(h.missing)], missing)
+		with.missing = slices.Concat(h.missing, []error{missing})
 		return &with, nil
 	}
 	out, err := s.output(ctx, exec.CommandContext(ctx, command[0], command[1:]...)) //nolint:gosec // the administrator's own, and no shell
@@ -45,7 +46,7 @@ func (s *Store) Ask(ctx context.Context, h *Host, command []string, reason Reaso
 		return nil, fmt.Errorf("KnownHostsCommand %s: %w", command[0], err)
 	}
 	entries, _ := parse("KnownHostsCommand "+command[0], out)
-	with.entries = append(h.entries[:len(h.entries):len(h.entries)], newIndex(entries).of(name.String())...)
+	with.entries = slices.Concat(h.entries, newIndex(entries).of(name.String()))
 	return &with, nil
 }
 
