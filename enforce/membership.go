@@ -29,13 +29,10 @@ func (h *hostView) environmentOf(p *snapshot.Process) *envView {
 	return env
 }
 
-// admits reports whether a process may be in an environment: it belongs to the user
-// for whom the environment is registered, or to root, or the host doesn't report
-// uids, as 1.4.3 doesn't. The policy may admit processes of other users that
+// admits reports whether a process may be in an environment. The policy may admit processes of other users that
 // descend from a process of the environment (sudo -u).
 func (h *hostView) admits(env *envView, p *snapshot.Process) bool {
-	return p.UID == nil || *p.UID == env.env.UID || *p.UID == 0 ||
-		h.settings.SudoUsers && p.Inherited == env.env.EID
+	return env.env.Admits(p.UID) || h.settings.SudoUsers && p.Inherited == env.env.EID
 }
 
 // claimed is the registered environment that a process claims and may not be

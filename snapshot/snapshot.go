@@ -103,6 +103,10 @@ type Environment struct {
 	OwnerMismatch bool
 }
 
+// Admits says whether a process of this uid may be in the environment: it is its user's or
+// root's, or the host doesn't report uids (nil), as 1.4.3 doesn't.
+func (e *Environment) Admits(uid *UID) bool { return uid == nil || *uid == e.UID || *uid == 0 }
+
 // EnvConfig is what the owner configured.
 type EnvConfig struct {
 	Name      string // empty for none

@@ -55,6 +55,8 @@ var examples = map[string][]string{
 
 	"enforce": {"--state-dir $DIR/state --interval 0 --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --format json " + ruleFlags, "--interval 0 --dry-run --exit-code " + noRuleFlags},
 
+	"monitor": {monitorFlags},
+
 	"policy check":   {"$DIR/policy"},
 	"policy explain": {"--user x --host a --label k=v --at 2026-11-20 --format csv " + ruleFlags, noRuleFlags},
 
@@ -63,10 +65,15 @@ var examples = map[string][]string{
 	"remote history":  {"--audit-log $DIR/log --host a --user x --pid 1 --since 2h --no-header --format csv"},
 	"remote devices":  {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
 	"remote envs":     {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
+	"remote monitor":  {"$FLEET " + monitorFlags, "$MORE " + monitorFlags},
 	"remote query":    {"$FLEET --query eid --name x --format csv", "$MORE --query eid"},
 }
 
 const (
+	// The metrics are served until a signal comes, after the configuration is written. In
+	// the shell, genv is a function, whose child is the program.
+	monitorFlags = "--config-dir $DIR/metrics --port 0 --address 127.0.0.1 --interval 1 & " +
+		"until [ -e $DIR/metrics/grafana/dashboards/overview.json ]; do sleep 0.1; done; rm -r $DIR/metrics; kill $(cat /proc/$!/task/*/children); wait $!"
 	ruleFlags   = "--policy $DIR/policy --max-devices-per-user 9 --max-devices-for-user x=9 --non-env-processes --env-devices --env-memory"
 	noRuleFlags = "--no-non-env-processes --no-env-devices --no-env-memory"
 )

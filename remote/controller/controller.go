@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -63,7 +62,7 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	c.conclude(&cycle, c.visits.ended())
 	fleet := merge(&c.Asker, c.Collect(ctx), c.Memory.Machines)
 	cycle.Cluster, cycle.Duplicates, cycle.answered = fleet.cluster, fleet.duplicates, fleet.answered
-	cycle.Via = c.via(&cycle)
+	cycle.Via = fleet.via(c.Link)
 	if ctx.Err() != nil || c.StopAtFailure && len(cycle.Cluster.Failed()) > 0 {
 		cycle.Stopped = true
 		return cycle
@@ -79,20 +78,6 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	}
 	c.carryOut(ctx, &cycle, next, events)
 	return cycle
-}
-
-// via asks the Link how it spoke with the hosts that answered.
-func (c *Controller) via(cycle *Cycle) map[snapshot.Hostname]agent.Via {
-	via := make(map[snapshot.Hostname]agent.Via)
-	for _, h := range cycle.Cluster.Hosts {
-		if h.Err != nil {
-			continue
-		}
-		if v := c.Link.About(cycle.answered[h.Name]).Via; v != "" {
-			via[h.Name] = v
-		}
-	}
-	return via
 }
 
 // carryOut records what was concluded, sends it, and passes the events on. What can't

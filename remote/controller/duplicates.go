@@ -53,6 +53,17 @@ func merge(a *Asker, all snapshot.Cluster, known Machines) merged {
 	return m
 }
 
+// via asks the Link how it spoke with the hosts that answered.
+func (m *merged) via(link Link) map[snapshot.Hostname]agent.Via {
+	via := make(map[snapshot.Hostname]agent.Via)
+	for _, h := range m.cluster.Answered() {
+		if v := link.About(m.answered[h.Name]).Via; v != "" {
+			via[h.Name] = v
+		}
+	}
+	return via
+}
+
 // identify returns the name of each host, and what is known of the machine behind it.
 func identify(a *Asker, all snapshot.Cluster) ([]string, []*machineID) {
 	names, ids := make([]string, len(all.Hosts)), make([]*machineID, len(all.Hosts))

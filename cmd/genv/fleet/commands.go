@@ -11,32 +11,14 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/history"
+	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 )
 
 // Commands are what administrators run on a controller.
 func Commands(with command.Program) []*cli.Command {
 	p := &program{with}
 	return []*cli.Command{
-		{
-			Name:  "policy",
-			Usage: "check and explain policy files",
-			Subcommands: []*cli.Command{
-				{
-					Name: "check", Usage: "list the errors of a policy file", ArgsUsage: "FILE",
-					Action: p.policyCheck,
-				},
-				{
-					Name: "explain", Usage: "print the settings for a user on a host, and where each comes from",
-					Flags: append(enforcement.RuleFlags(), command.FormatFlag("tui", "csv", "json"),
-						&cli.StringFlag{Name: "user", Usage: "the settings for this `USER`; without it, those for users that the policy doesn't name"},
-						&cli.StringFlag{Name: "host", Usage: "on this `HOST`, by its name in the inventory"},
-						&cli.StringSliceFlag{Name: "label", Usage: "a label of the host: `KEY=VALUE`; may be repeated"},
-						&cli.StringFlag{Name: "at", Usage: "at this `TIME`, such as 2026-11-20T22:00; now by default"},
-					),
-					Action: p.policyExplain,
-				},
-			},
-		},
+		p.policyCommand(),
 		{
 			Name:  "remote",
 			Usage: "work on many hosts over SSH",
@@ -81,6 +63,12 @@ func Commands(with command.Program) []*cli.Command {
 					Action: p.remoteEnvs,
 				},
 				{
+					Name:   "monitor",
+					Usage:  "export metrics of all hosts for Prometheus, and configuration for it and Grafana",
+					Flags:  append(remoteFlags(), monitoring.Flags(p.Getenv)...),
+					Action: p.remoteMonitor,
+				},
+				{
 					Name:  "query",
 					Usage: "print facts about environments, one a line",
 					Flags: append(remoteFlags(),
@@ -89,6 +77,29 @@ func Commands(with command.Program) []*cli.Command {
 						command.FormatFlag("tui", "csv", "json")),
 					Action: p.remoteQuery,
 				},
+			},
+		},
+	}
+}
+
+func (p *program) policyCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "policy",
+		Usage: "check and explain policy files",
+		Subcommands: []*cli.Command{
+			{
+				Name: "check", Usage: "list the errors of a policy file", ArgsUsage: "FILE",
+				Action: p.policyCheck,
+			},
+			{
+				Name: "explain", Usage: "print the settings for a user on a host, and where each comes from",
+				Flags: append(enforcement.RuleFlags(), command.FormatFlag("tui", "csv", "json"),
+					&cli.StringFlag{Name: "user", Usage: "the settings for this `USER`; without it, those for users that the policy doesn't name"},
+					&cli.StringFlag{Name: "host", Usage: "on this `HOST`, by its name in the inventory"},
+					&cli.StringSliceFlag{Name: "label", Usage: "a label of the host: `KEY=VALUE`; may be repeated"},
+					&cli.StringFlag{Name: "at", Usage: "at this `TIME`, such as 2026-11-20T22:00; now by default"},
+				),
+				Action: p.policyExplain,
 			},
 		},
 	}

@@ -41,10 +41,7 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	defer f.close()
 	log := config.SSH.Log
 	log.Debug().Stringer("command_timeout", config.SSH.CommandTimeout).Stringer("interval", config.enforcement.Interval).Msg("how long a host has for an answer")
-	pool := &agent.Pool{
-		Start: agent.StartWith(f.client.Start), Network: f.client, Timeout: config.SSH.CommandTimeout, Fanout: config.Fanout,
-		Log: log,
-	}
+	pool := f.pool()
 	defer pool.Close()
 	return enforcement.Run(c.Context, &p.Program, log, f.setup(config, pool), func() (enforcement.Setup, error) {
 		next, err := p.readEnforceConfig(c)

@@ -33,6 +33,15 @@ func (f *fleet) close() {
 // commands asks hosts with one genv command at a time.
 func (f *fleet) commands() agent.Commands { return agent.Commands{Network: f.client} }
 
+// pool keeps a connection to each host, for commands that ask in a loop. The caller
+// closes it.
+func (f *fleet) pool() *agent.Pool {
+	return &agent.Pool{
+		Start: agent.StartWith(f.client.Start), Network: f.client, Timeout: f.SSH.CommandTimeout, Fanout: f.Fanout,
+		Log: f.SSH.Log,
+	}
+}
+
 // asker asks the hosts without enforcing anything.
 func (f *fleet) asker() *controller.Asker {
 	return &controller.Asker{

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 )
 
 // Commands are what root runs on a GPU host.
@@ -18,6 +19,12 @@ func Commands(with command.Program) []*cli.Command {
 			Usage:  "enforce the rules on this machine, in a loop",
 			Flags:  enforcement.Flags(),
 			Action: p.enforceHere,
+		},
+		{
+			Name:   "monitor",
+			Usage:  "export metrics of this machine for Prometheus, and configuration for it and Grafana",
+			Flags:  monitoring.Flags(p.Getenv),
+			Action: p.monitorHere,
 		},
 		{
 			Name:  "usage",

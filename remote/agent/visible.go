@@ -1,0 +1,33 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Visible is as much of a host's snapshot as every login sees, without sudo: the devices,
+// as registered and as nvidia-smi measures them, the environments, and the processes that
+// use devices, without the environments that they are in. Via says whether it comes from
+// genv, or from nvidia-smi and /proc alone.
+func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Snapshot, via Via, err error) {
+	host.NoSudo = true
+	registered, err := c.Devices(ctx, host)
+	if err != nil && remote.ClassOf(err) == remote.GenvMissing {
+		s, err = readOnly{c.Network}.Snapshot(ctx, host)
+		return s, ViaReadOnly, err
+	}
+	if err != nil {
+		return nil, ViaCommands, err
+	}
+	environments, err := c.Environments(ctx, host)
+	if err != nil {
+		return nil, ViaCommands, err
+	}
+	if s, err = (readOnly{c.Network}).Snapshot(ctx, host); err != nil {
+		return nil, ViaCommands, err
+	}
+	s.Devices, s.Environments = snapshot.Described(registered, s.Devices), environments
+	return s, ViaCommands, nil
+}

@@ -1,0 +1,12 @@
+// Package metrics turns the state of GPU hosts into the text that Prometheus scrapes.
+//
+//	text := metrics.Genv143([]metrics.Host{{Name: "gpu-01", Installed: true, Snapshot: s}})
+//
+// It is pure: who collects the state, and who serves the text, is in cmd/genv/monitoring.
+// The names of `genv monitor` are those of genv 1.4.3, which existing dashboards use
+// (genv143.go). Other families of names have a file of their own, and the same Writer.
+//
+// Unknown is an absent series, never 0: a value that a host did not report, the
+// processes of an environment if it can't be known which ones are in it, and everything
+// about a host that did not answer.
+package metrics

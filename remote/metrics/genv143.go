@@ -1,0 +1,224 @@
+package metrics
+
+import (
+	"strconv"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Host is a host that answered.
+type Host struct {
+	Name      snapshot.Hostname // empty on the host itself
+	Installed bool              // genv is installed there
+	// Snapshot is nil if nothing else is known about the host. Without genv, only its
+	// devices are shown.
+	Snapshot *snapshot.Snapshot
+}
+
+// Genv143 has the metrics of hosts under the names of genv 1.4.3. Those of a host with a
+// name have the label hostname; either all hosts have one, or there is only one host.
+func Genv143(hosts []Host) []byte {
+	views := make([]*view, len(hosts))
+	for i := range hosts {
+		views[i] = newView(&hosts[i])
+	}
+	var w Writer
+	for _, f := range families {
+		labels := f.labels
+		if len(hosts) > 0 && hosts[0].Name != "" {
+			labels = append([]string{"hostname"}, labels...)
+		}
+		w.Gauge("genv_"+f.name, f.help, labels...)
+		for _, v := range views {
+			f.samples(v, func(value float64, labels ...string) {
+				if v.Name != "" {
+					labels = append([]string{string(v.Name)}, labels...)
+				}
+				w.Sample(value, labels...)
+			})
+		}
+	}
+	return w.Text()
+}
+
+// add writes a sample with the values of the family's labels.
+type add func(value float64, labels ...string)
+
+// families are the names of genv 1.4.3, without the genv_ with which all begin. They are
+// gauges, also those that end in _total.
+var families = []struct {
+	name, help string
+	labels     []string
+	samples    func(*view, add)
+}{
+	{"is_installed", "Whether genv is installed on the host (1) or not (0).", nil, (*view).installed},
+
+	{"device_utilization", "Utilization of a device in per cent, over the driver's last sample.", []string{"index"}, (*view).utilization},
+	{"device_temperature", "Temperature of a device in degrees Celsius.", []string{"index"}, (*view).temperature},
+	{"device_memory_used_bytes", "Memory of a device that is in use.", []string{"index"}, (*view).memoryUsed},
+	{"device_memory_total_bytes", "Memory of a device.", []string{"index"}, (*view).memoryTotal},
+
+	{"environments_total", "Active environments.", nil, (*view).environments},
+	{"processes_total", "Processes that use a device.", nil, (*view).processes},
+	{"attached_devices_total", "Devices that at least one environment is attached to.", nil, (*view).attachedDevices},
+	{"users_total", "Users with an active environment.", nil, (*view).users},
+
+	{"environment_processes_total", "Processes of an environment that use a device.", []string{"eid"}, (*view).environmentProcesses},
+	{"environment_attached_devices_total", "Devices that an environment is attached to.", []string{"eid"}, (*view).environmentDevices},
+
+	{"process_devices_total", "Devices that a process uses; eid is empty for a process outside all environments.", []string{"pid", "eid"}, (*view).processDevices},
+	{"process_used_gpu_memory_bytes", "Memory of a device that a process uses.", []string{"pid", "eid", "device"}, (*view).processMemory},
+
+	{"user_environments_total", "Active environments of a user.", []string{"username"}, (*view).userEnvironments},
+	{"user_processes_total", "Processes in a user's environments that use a device.", []string{"username"}, (*view).userProcesses},
+	{"user_attached_devices_total", "Devices that a user's environments are attached to.", []string{"username"}, (*view).userDevices},
+}
+
+func (v *view) installed(add add) {
+	if v.Installed {
+		add(1)
+	} else {
+		add(0)
+	}
+}
+
+func (v *view) utilization(add add) {
+	for i := range v.Snapshot.Devices {
+		if d := &v.Snapshot.Devices[i]; d.Utilization != nil {
+			add(float64(*d.Utilization), d.Index.String())
+		}
+	}
+}
+
+func (v *view) temperature(add add) {
+	for i := range v.Snapshot.Devices {
+		if d := &v.Snapshot.Devices[i]; d.Temperature != nil {
+			add(float64(*d.Temperature), d.Index.String())
+		}
+	}
+}
+
+func (v *view) memoryUsed(add add) {
+	for i := range v.Snapshot.Devices {
+		addMemory(add, v.Snapshot.Devices[i].UsedMemory, v.Snapshot.Devices[i].Index.String())
+	}
+}
+
+func (v *view) memoryTotal(add add) {
+	for i := range v.Snapshot.Devices {
+		addMemory(add, v.Snapshot.Devices[i].TotalMemory, v.Snapshot.Devices[i].Index.String())
+	}
+}
+
+func addMemory(add add, m snapshot.Memory, labels ...string) {
+	if m.Known() {
+		add(float64(m.Bytes()), labels...)
+	}
+}
+
+func (v *view) environments(add add) {
+	if v.hasGenv {
+		add(float64(len(v.Snapshot.Environments)))
+	}
+}
+
+func (v *view) processes(add add) {
+	if v.hasGenv {
+		add(float64(len(v.Snapshot.Processes)))
+	}
+}
+
+func (v *view) attachedDevices(add add) {
+	if v.hasGenv {
+		add(float64(v.attached))
+	}
+}
+
+func (v *view) users(add add) {
+	if v.hasGenv {
+		add(float64(len(v.userNames)))
+	}
+}
+
+func (v *view) environmentProcesses(add add) {
+	for _, e := range v.shownEnvironments() {
+		if n := v.members[e.EID]; !n.unknown {
+			add(float64(n.processes), string(e.EID))
+		}
+	}
+}
+
+func (v *view) environmentDevices(add add) {
+	for _, e := range v.shownEnvironments() {
+		add(float64(len(v.devicesOf[e.EID])), string(e.EID))
+	}
+}
+
+func (v *view) processDevices(add add) {
+	for i, p := range v.shownProcesses() {
+		if !p.EnvUnknown {
+			add(float64(len(p.Usage)), pid(&p), string(v.eids[i]))
+		}
+	}
+}
+
+func (v *view) processMemory(add add) {
+	for i, p := range v.shownProcesses() {
+		if p.EnvUnknown {
+			continue
+		}
+		for _, u := range p.Usage {
+			addMemory(add, u.Memory, pid(&p), string(v.eids[i]), u.Index.String())
+		}
+	}
+}
+
+func pid(p *snapshot.Process) string { return strconv.Itoa(int(p.PID)) }
+
+func (v *view) userEnvironments(add add) {
+	for _, name := range v.shownUsers() {
+		add(float64(v.byUser[name].environments), string(name))
+	}
+}
+
+func (v *view) userProcesses(add add) {
+	for _, name := range v.shownUsers() {
+		if u := v.byUser[name]; !u.unknown {
+			add(float64(u.processes), string(name))
+		}
+	}
+}
+
+func (v *view) userDevices(add add) {
+	for _, name := range v.shownUsers() {
+		add(float64(len(v.byUser[name].devices)), string(name))
+	}
+}
+
+// Every user of a host can register environments, and start processes that use a device.
+// More than these of one host would only fill Prometheus' disk.
+const (
+	maxEnvironments = 1000
+	maxProcesses    = 4000
+)
+
+func (v *view) shownEnvironments() []snapshot.Environment {
+	if len(v.Snapshot.Environments) > maxEnvironments {
+		return nil
+	}
+	return v.Snapshot.Environments
+}
+
+func (v *view) shownUsers() []snapshot.Username {
+	if len(v.Snapshot.Environments) > maxEnvironments {
+		return nil
+	}
+	return v.userNames
+}
+
+func (v *view) shownProcesses() []snapshot.Process {
+	if !v.hasGenv || len(v.Snapshot.Processes) > maxProcesses {
+		return nil
+	}
+	return v.Snapshot.Processes
+}
