@@ -207,3 +207,33 @@ func matrixServer(t *testing.T, keys, lines, key, known string) *sshd {
 	}
 	return s
 }
+
+// Each hop of a jump has the restrictions of its own block.
+func TestMatrixOfJumpHosts(t *testing.T) {
+	j := startJumps(t)
+	for name, tt := range map[string]struct {
+		lines []string
+		fails remote.Class
+		says  string
+	}{
+		"allowed on both":          {lines: []string{"Host gpu", " ProxyJump first", " Ciphers aes256-ctr", "Host first", " Ciphers aes128-gcm@openssh.com"}},
+		"excluded on the jump":     {lines: []string{"Host gpu", " ProxyJump first", "Host first", " Ciphers aes128-cbc"}, fails: remote.Configuration, says: "jump host first"},
+		"excluded on the host":     {lines: []string{"Host gpu", " ProxyJump first", " MACs hmac-sha1-96", " Ciphers aes128-ctr"}, fails: remote.Configuration, says: "MACs"},
+		"excluded on another host": {lines: []string{"Host gpu", " ProxyJump first", "Host other", " PubkeyAuthentication no"}},
+		"no key for the jump":      {lines: []string{"Host gpu", " ProxyJump first", "Host first", " PubkeyAuthentication no"}, fails: remote.Configuration, says: "PubkeyAuthentication no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := j.config(t, tt.lines...)
+			_, err := newClient(t, sshclient.Options{ConfigFile: file}).Run(t.Context(), gpu, sh("true"))
+			said, sshErr := opensshRuns(t, file)
+			if tt.fails == "" {
+				require.NoError(t, err)
+				require.NoError(t, sshErr, said)
+				return
+			}
+			requireClass(t, tt.fails, err)
+			require.ErrorContains(t, err, tt.says)
+			require.Error(t, sshErr)
+		})
+	}
+}
