@@ -36,7 +36,7 @@ func (c *Conn) begin(pause time.Duration, first func()) {
 	}
 	a.state = StateBackingOff
 	c.pool.running.Add(1)
-	a.timer = time.AfterFunc(pause, func() {
+	a.timer = time.AfterFunc(together(pause), func() {
 		defer c.pool.running.Done()
 		run()
 	})

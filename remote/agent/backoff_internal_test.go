@@ -44,3 +44,21 @@ func TestUntilNotBusy(t *testing.T) {
 	_, err := untilNotBusy(ctx, func() (int, error) { return 0, busy })
 	require.ErrorIs(t, err, busy, "ctx ended")
 }
+
+// TestTogether: attempts begin at common moments, never later than they are due.
+func TestTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 100 {
+			time.Sleep(17*time.Millisecond + 3*time.Microsecond)
+			for _, pause := range []time.Duration{0, time.Millisecond, tick, 250 * time.Millisecond, probePeriod, 16 * time.Minute} {
+				got := together(pause)
+				require.LessOrEqual(t, got, pause)
+				require.Greater(t, got, pause-tick)
+				require.GreaterOrEqual(t, got, time.Duration(0))
+				if got > 0 {
+					require.Zero(t, time.Now().Add(got).UnixNano()%int64(tick))
+				}
+			}
+		}
+	})
+}
