@@ -46,7 +46,21 @@ func OpenStore(dir string) (*MemoryStore, error) {
 		opened.Close()
 		return nil, err
 	}
+	if err == nil {
+		s.removeLeftovers()
+	}
 	return s, err
+}
+
+// removeLeftovers removes the temporary files of saves that were killed. One that can't
+// be removed does no harm.
+func (s *MemoryStore) removeLeftovers() {
+	entries, _ := os.ReadDir(s.folder.Path) // those that were read come with an error
+	for _, e := range entries {
+		if name := e.Name(); strings.HasPrefix(name, savedName+".") && strings.HasSuffix(name, ".tmp") {
+			_ = s.folder.Remove(name)
+		}
+	}
 }
 
 // takeLock locks the folder until it is closed, and writes this process into the lock file.

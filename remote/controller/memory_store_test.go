@@ -202,3 +202,34 @@ func TestNoSecondSIGTERMAfterACrash(t *testing.T) {
 	now = now.Add(time.Second) // the grace of the policy
 	require.Len(t, cycleOf(t.Context(), again, 2, strict{}).Actions, 1)
 }
+
+// Temporary files of a save that was killed go away at the next start; nothing else does,
+// and nothing while another controller, which may be saving, has the folder.
+func TestLeftoversOfAKilledSave(t *testing.T) {
+	dir := t.TempDir()
+	names := func() (all []string) {
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		for _, e := range entries {
+			all = append(all, e.Name())
+		}
+		return all
+	}
+	put := func(files ...string) {
+		for _, name := range files {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o600))
+		}
+	}
+	others := []string{"memory.json", "memory.json.bak", "notes.tmp"}
+	put(append(others, "memory.json.tmp", "memory.json.1x2y3z.tmp")...)
+	require.NoError(t, os.Symlink(filepath.Join(dir, "notes.tmp"), filepath.Join(dir, "memory.json.link.tmp")))
+	first := open(t, dir)
+	require.ElementsMatch(t, append(others, "lock"), names())
+
+	put("memory.json.tmp")
+	second, err := controller.OpenStore(dir)
+	require.ErrorIs(t, err, controller.ErrInUse)
+	require.Contains(t, names(), "memory.json.tmp")
+	require.NoError(t, second.Close())
+	require.NoError(t, first.Close())
+}
