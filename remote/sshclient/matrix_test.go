@@ -21,7 +21,7 @@ type client struct {
 	fails remote.Class // empty: the host is reached
 	says  string       // in the error
 	lacks bool         // ssh reaches the host, by an algorithm that the SSH library doesn't have
-	tries bool         // ssh gives up before it has tried all that ssh_config allows
+	tries bool         // ssh does not try all that ssh_config allows
 }
 
 // servers are what an sshd allows, and the clients that try it. KEY is the folder of
@@ -123,6 +123,21 @@ var servers = map[string]struct {
 		{lines: "HostKeyAlgorithms ssh-ed25519", fails: remote.HostKey, says: "no key of"},
 		{lines: "HostKeyAlgorithms ssh-ed25519-cert-v01@openssh.com"},
 	}},
+	"two host keys, of which the preferred one is stale in known_hosts": {
+		sshd: "HostKey KEY/ecdsa", key: "ed25519", known: "HOST ecdsa; HOST certified",
+		clients: []client{{fails: remote.HostKeyChanged}, {lines: "HostKeyAlgorithms -ssh-ed25519*"}, {lines: "HostKeyAlgorithms -ecdsa*", fails: remote.HostKeyChanged}},
+	},
+	"two host keys, of which one is known": {sshd: "HostKey KEY/ecdsa", key: "ed25519", known: "HOST ecdsa", clients: []client{
+		{},
+		{lines: "HostKeyAlgorithms -ecdsa*", fails: remote.HostKeyChanged},
+		{lines: "HostKeyAlgorithms ssh-ed25519,ecdsa-sha2-nistp256", tries: true}, // ssh asks for ed25519 alone
+	}},
+	"a host certificate of an RSA authority": {sshd: "HostCertificate KEY/by-rsa-cert.pub", key: "by-rsa", known: "@cert-authority HOST rsa", clients: []client{
+		{},
+		{lines: "CASignatureAlgorithms rsa-sha2-512"},
+		{lines: "CASignatureAlgorithms rsa-sha2-256", fails: remote.HostKey},
+		{lines: "CASignatureAlgorithms -rsa*", fails: remote.HostKey},
+	}},
 	"a host certificate, and a known key": {
 		sshd: "HostCertificate KEY/certified-cert.pub", key: "certified", known: "@cert-authority HOST ca; HOST certified",
 		clients: []client{{}, {lines: "CASignatureAlgorithms -ssh-ed25519"}, {lines: "HostKeyAlgorithms -*cert*"}},
@@ -174,11 +189,12 @@ func opensshRuns(t *testing.T, file string) (string, error) {
 func matrixKeys(t *testing.T) string {
 	dir := t.TempDir()
 	for name, options := range map[string]string{
-		"ed25519": "-t ed25519", "rsa": "-t rsa -b 2048", "ecdsa": "-t ecdsa", "certified": "-t ed25519", "ca": "-t ed25519", "user": "-t rsa -b 2048",
+		"ed25519": "-t ed25519", "rsa": "-t rsa -b 2048", "ecdsa": "-t ecdsa", "certified": "-t ed25519", "by-rsa": "-t ed25519", "ca": "-t ed25519", "user": "-t rsa -b 2048",
 	} {
 		run(t, "ssh-keygen", append(strings.Fields(options), "-q", "-N", "", "-f", dir+"/"+name)...)
 	}
 	run(t, "ssh-keygen", "-q", "-s", dir+"/ca", "-I", "host", "-h", dir+"/certified.pub")
+	run(t, "ssh-keygen", "-q", "-s", dir+"/rsa", "-I", "host", "-h", dir+"/by-rsa.pub")
 	return dir
 }
 

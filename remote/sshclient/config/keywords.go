@@ -38,6 +38,7 @@ var honoured = map[string]struct {
 	"kexalgorithms": {one, isListOf("kexalgorithms")}, "ciphers": {one, isListOf("ciphers")}, "macs": {one, isListOf("macs")},
 	"hostkeyalgorithms": {one, isListOf("hostkeyalgorithms")}, "casignaturealgorithms": {one, isListOf("casignaturealgorithms")},
 	"pubkeyacceptedalgorithms": {one, isListOf("pubkeyacceptedalgorithms")}, "refuseconnection": {one, onlyTokens("")},
+	"pkcs11provider": {one, onlyTokens("")},
 }
 
 // aliases are other names of keywords, which ssh still accepts (readconf.c).
@@ -49,14 +50,9 @@ var aliases = map[string]string{
 	"skeyauthentication":              "kbdinteractiveauthentication", "tisauthentication": "kbdinteractiveauthentication",
 }
 
-// onlyIf are keywords that may only have a value that changes nothing for genv,
-// as written in a file or as `ssh -G` prints it.
-var onlyIf = map[string]func(string) bool{
-	"canonicalizehostname": oneOf("no", "false", "none"), "pkcs11provider": isNone,
-}
-
-// viaSSH are keywords that are left to ssh: `ssh -G` prints what follows from them.
-var viaSSH = []string{"canonicalizehostname", "ignoreunknown", "tag"}
+// viaSSH are keywords that are left to ssh, since `ssh -G` prints what follows from
+// them, unless they have one of these values.
+var viaSSH = map[string][]string{"canonicalizehostname": {"no", "false", "none"}, "ignoreunknown": nil, "tag": nil}
 
 // obsolete are keywords that ssh itself ignores (readconf.c).
 var obsolete = strings.Fields(`protocol cipher fallbacktorsh globalknownhostsfile2 rhostsauthentication userknownhostsfile2
@@ -92,11 +88,11 @@ func vet(keyword string, words []string) string {
 		}
 		return ""
 	}
-	harmless, ok := onlyIf[keyword]
+	harmless, left := viaSSH[keyword]
 	switch {
-	case ok && len(words) == 1 && harmless(words[0]), slices.Contains(ignored, keyword), slices.Contains(obsolete, keyword):
+	case slices.Contains(ignored, keyword), slices.Contains(obsolete, keyword), oneOf(harmless...)(words[0]) && len(words) == 1:
 		return ""
-	case slices.Contains(viaSSH, keyword):
+	case left:
 		return keyword + " cannot be honoured without ssh"
 	}
 	return keyword + " cannot be honoured"

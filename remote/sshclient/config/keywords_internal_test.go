@@ -17,13 +17,11 @@ func verdicts() map[string]string {
 	for keyword := range honoured {
 		all[keyword] = "honoured"
 	}
-	for keyword := range onlyIf {
-		all[keyword] = "refused"
-	}
+	all["pkcs11provider"] = "refused"
 	for _, keyword := range slices.Concat(ignored, obsolete) {
 		all[keyword] = "no effect"
 	}
-	for _, keyword := range viaSSH {
+	for keyword := range viaSSH {
 		all[keyword] = "needs ssh"
 	}
 	for alias, keyword := range aliases {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,10 +64,7 @@ func (r raw) settings(q Query, who identity) (HostConfig, error) {
 	s.KnownHostsCommand = who.knownHostsCommand(r.first("knownhostscommand"), q, s)
 	s.HostKeyChecking = strictness(r.first("stricthostkeychecking"))
 	s.BindAddress, s.BindInterface = unlessNone(r.first("bindaddress")), unlessNone(r.first("bindinterface"))
-	if err := r.restrictions(&s); err != nil {
-		return s, err
-	}
-	return s, r.refuse()
+	return s, r.restrictions(&s)
 }
 
 func (r raw) numbers(s *HostConfig) (err error) {
@@ -136,16 +132,6 @@ func (r raw) files(s *HostConfig, tokens *strings.Replacer, who identity) {
 	default:
 		s.IdentityAgent = who.path(tokens.Replace(unlessNone(agent)))
 	}
-}
-
-// refuse returns an error for keywords that can't be ignored safely.
-func (r raw) refuse() error {
-	for key, harmless := range onlyIf {
-		if value := r.first(key); value != "" && !harmless(value) && !slices.Contains(viaSSH, key) {
-			return &Error{keyword: key, Problem: fmt.Sprintf("%s %s in ssh_config cannot be honoured here", key, value)}
-		}
-	}
-	return nil
 }
 
 // Duration reads ssh_config's time formats: seconds, or numbers with s, m, h, d

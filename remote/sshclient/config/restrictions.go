@@ -14,11 +14,15 @@ import (
 const minRSASize = 1024
 
 // restrictions sets what limits the algorithms and keys of a login, and refuses a
-// configuration that leaves no login with a key, the only one that genv has.
+// configuration that allows none of the logins that genv has.
 func (r raw) restrictions(s *HostConfig) error {
 	if value := r.first("pubkeyauthentication"); oneOf("no", "false")(value) {
 		return &Error{keyword: "pubkeyauthentication", Problem: "PubkeyAuthentication " + value +
 			" cannot be honoured here: genv logs in with a key; set it to yes for this host, or leave the host out"}
+	}
+	if provider := unlessNone(r.first("pkcs11provider")); provider != "" {
+		return &Error{keyword: "pkcs11provider", Problem: "PKCS11Provider " + provider +
+			" cannot be honoured here: add the keys of the token to the agent (ssh-add -s), and set it to none"}
 	}
 	if why, refused := r["refuseconnection"]; refused {
 		return &Error{keyword: "refuseconnection", Problem: "RefuseConnection: " + why[0]}
