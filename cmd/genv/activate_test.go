@@ -134,12 +134,10 @@ func TestUninitialisedShell(t *testing.T) {
 	active := s.me().open("bash")
 	require.Equal(t, said{}, active.say("genv activate"))
 	files := s.stateFiles()
-	for _, line := range []string{"attach", "detach", "deactivate", "config gpus 2", "config name --clear"} {
-		said := active.say("command genv " + line)
-		require.Contains(t, said.text, `eval "$(genv shell --init)"`, line)
-		require.Equal(t, "1", said.status)
-		require.Equal(t, files, s.stateFiles(), line)
-	}
+	said := active.say("command genv deactivate") // what else works so is in testdata/script/in_scripts.txtar
+	require.Contains(t, said.text, `eval "$(genv shell --init)"`)
+	require.Equal(t, "1", said.status)
+	require.Equal(t, files, s.stateFiles())
 }
 
 // A shell that lost its variables is still in the state files: it can leave.

@@ -23,7 +23,11 @@ func (p *program) run(ctx context.Context, args []string) int {
 	if name, ok := user.Shim(args[0]); ok {
 		return user.RunShim(ctx, p.Program, name, args[1:])
 	}
-	err := p.app().RunContext(ctx, command.Arrange(args))
+	app := p.app()
+	line, err := command.Arrange(app, args)
+	if err == nil {
+		err = app.RunContext(ctx, line)
+	}
 	var exit *command.ExitError
 	if err != nil && !(errors.As(err, &exit) && exit.Err == nil) {
 		fmt.Fprintln(p.Err, "genv:", text.PrintableLines(err.Error()))

@@ -53,18 +53,18 @@ func TestBadInput(t *testing.T) {
 		"detach --index 99", "detach --index -1", "detach 0",
 		"config gpus 0", "config gpus -1", "config gpus ''", "config gpu-memory 4x", "config gpu-memory 0", "config name $'\\001'",
 		"config nonsense", "config nonsense 3", "config gpus 1 2", "config gpus 3 --clear", "config --clear --save", "config --load", "config --save",
-		"status extra", "home extra", "lock", "lock --", "shell", "shell --init --shell fish", "nonsense",
+		"status extra", "home extra", "shell --shell bash", "shell --init --shell fish", "nonsense",
 		"devices nonsense", "devices ps extra", "devices --format xml", "devices attach --eid '' --count 1", "devices attach --eid $'\\001' --count 1",
 		"devices attach --eid 5 --count 1 --gpu-memory x", "devices query", "devices query --query nonsense", "devices query --query index --index 99",
 		"envs nonsense", "envs --format xml", "envs activate", "envs activate --pid 0", "envs activate --pid -1", "envs activate --pid x", "envs activate --pid 1 --kernel-id x",
 		"envs activate --kernel-id x", "envs activate --pid 999999999", "envs activate --eid 5 --pid $$", "envs activate --eid 5 --kernel-id x --uid 77",
-		"envs find --pid 1", "envs find", "envs query", "envs query --query nonsense", "envs query --eid none --query eid", "envs config --eid none",
+		"envs find", "envs query", "envs query --query nonsense", "envs config --eid none",
 		"envs config --eid none name x", "envs deactivate",
 		"devices --reset attach --count 1", "devices --no-cleanup detach", "envs --reset deactivate --pid 1", "envs --format json config --eid x",
 	} {
 		said := shell.say("genv " + line)
 		require.Equal(t, "1", said.status, "%s: %s", line, said.text)
-		if line != "config --load" && line != "config --save" { // 1.4.3's own text
+		if !strings.HasSuffix(line, "--load") && !strings.HasSuffix(line, "--save") { // 1.4.3's own text
 			require.Equal(t, 1, strings.Count(said.text, "\n"), "one line: %s: %s", line, said.text)
 		}
 		require.Equal(t, files, s.stateFiles(), line)

@@ -209,7 +209,7 @@ var inShellDifferences = []difference{
 	},
 	{
 		command: "genv status", nth: 1, why: "the capacity was cleared", exit: "[exit 0]",
-		lines: []string{"Environment is active (PID)", "Detached from GPUs", "", "Configuration", "    Name: my-env", "    Device count: 3", ""},
+		lines: []string{"Environment is active (PID)", "Detached from GPUs", "", "Configuration", "    Name: my-env", "    Device count: 3", "    GPU memory capacity: N/A", ""},
 	},
 	{
 		command: `env | grep -E "GENV_|CUDA_VISIBLE"`, nth: 1, why: "the shell gets back what it had: no CUDA_VISIBLE_DEVICES",

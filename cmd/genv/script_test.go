@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // TestScripts runs the scripts of testdata/script, each on a station of its own
-// with a live process of this user, $PID.
+// with two live processes of this user, $PID and $OTHER.
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/script/*.txtar")
 	require.NoError(t, err)
@@ -19,7 +20,8 @@ func TestScripts(t *testing.T) {
 	for _, script := range scripts {
 		t.Run(filepath.Base(script), func(t *testing.T) {
 			s := newStation(t)
-			s.env = append(s.env, "PID="+pidText(startSleeper(t, os.Getuid())), "GENV_AUDIT_LOG="+s.path("audit.jsonl"))
+			s.env = append(s.env, "PID="+pidText(startSleeper(t, os.Getuid())), "OTHER="+pidText(startSleeper(t, os.Getuid())),
+				"UID="+strconv.Itoa(os.Getuid()), "GENV_AUDIT_LOG="+s.path("audit.jsonl"))
 			testscript.Run(t, testscript.Params{Files: []string{script}, Setup: func(env *testscript.Env) error {
 				for _, entry := range s.env {
 					name, value, _ := strings.Cut(entry, "=")

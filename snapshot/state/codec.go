@@ -37,11 +37,23 @@ const (
 	maxAttachments = 10_000  // of all devices
 )
 
-// Decode reads the content of a state file. Its errors wrap snapshot.ErrInvalid.
+// Decode reads the content of a state file, also of one that an older version than 1.4.3 has
+// written. Its errors wrap snapshot.ErrInvalid.
 func (f *Files) Decode(file File, data []byte) (err error) {
 	if n := bytes.Count(data, []byte{','}); n > maxValues {
 		return fmt.Errorf("%w: %d values, more than the limit of %d", snapshot.ErrInvalid, n, maxValues)
 	}
+	err = f.decode(file, data)
+	if err == nil {
+		return nil
+	}
+	if older, ok := converted(file, data); ok {
+		return f.decode(file, older)
+	}
+	return err
+}
+
+func (f *Files) decode(file File, data []byte) (err error) {
 	if file == Envs {
 		f.Environments, err = decodeEnvironments(data)
 	} else {

@@ -22,6 +22,7 @@ func FuzzFiles(f *testing.F) {
 	f.Add(envs, devices, "9", 2, 0, "4g", int32(77))
 	f.Add([]byte(`{"envs": [`+one+`]}`), []byte(`{"devices": []}`), "1", 0, 3, "", int32(1))
 	f.Add([]byte(`{"envs": []}`), []byte(`{"devices": [{"index": 1, "total_memory": "1g", "attachments": []}]}`), "\x00", -1, -1, "1gi", int32(-5))
+	f.Add([]byte(olderEnvs), []byte(olderDevices), "2020", 1, 0, "", int32(9))
 	f.Add([]byte(``), []byte(`{"devices": null}`), "", 0, 0, "x", int32(0))
 	f.Fuzz(func(t *testing.T, envs, devices []byte, eid string, count, index int, memory string, pid int32) {
 		files, ok := decodeFiles(envs, devices)

@@ -2,51 +2,11 @@ package command
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
-
-// manyValued are the flags that take several values, as in 1.4.3.
-var manyValued = []string{"--max-devices-for-user", "--query"}
-
-// Arrange repeats a flag that takes several values before each of them: it makes
-// `--query a --query b` of `--query a b`. What follows `--`, and the command lines
-// of `genv lock` and `genv run`, stay as they are.
-func Arrange(args []string) []string {
-	if len(args) > 1 && (args[1] == "lock" || args[1] == "run") {
-		return args
-	}
-	var out []string
-	flag := ""
-	for i, word := range args {
-		switch {
-		case word == "--":
-			return append(out, args[i:]...)
-		case strings.HasPrefix(word, "-"):
-			flag = ""
-			if slices.Contains(manyValued, word) {
-				flag = word
-				if !valueFollows(args, i) {
-					out = append(out, word) // the parser says that a value is missing
-				}
-				continue
-			}
-			out = append(out, word)
-		case flag != "":
-			out = append(out, flag, word)
-		default:
-			out = append(out, word)
-		}
-	}
-	return out
-}
-
-func valueFollows(args []string, i int) bool {
-	return i+1 < len(args) && !strings.HasPrefix(args[i+1], "-")
-}
 
 // Given is the context on which a flag was given: that of the command, or of one
 // above it, so that `genv remote -H a enforce` and `genv remote enforce -H a` are

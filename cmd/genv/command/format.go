@@ -46,6 +46,9 @@ func FormatOf(c *cli.Context, formats ...string) (string, error) {
 // alternatives are words as a sentence lists them: tui, csv or json.
 func alternatives(words []string) string {
 	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 

@@ -21,6 +21,7 @@ var Queries = map[string]func(host string, e *snapshot.Environment) string{
 	"config.gpu_memory": func(_ string, e *snapshot.Environment) string { return e.Config.GPUMemory.String() },
 	"config.gpus":       func(_ string, e *snapshot.Environment) string { return gpusOf(&e.Config) },
 	"pids":              func(_ string, e *snapshot.Environment) string { return JoinPIDs(e.PIDs) },
+	"kernel_ids":        func(_ string, e *snapshot.Environment) string { return strings.Join(e.KernelIDs, " ") },
 }
 
 // JoinPIDs lists processes, separated by spaces.

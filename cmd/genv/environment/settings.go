@@ -122,7 +122,7 @@ func ReadSettings(c *cli.Context, config *snapshot.EnvConfig) error {
 // OverSubscribeFlag lets devices be attached beyond their capacity.
 func OverSubscribeFlag() cli.Flag {
 	return &cli.BoolFlag{
-		Name: "over-subscribe", Aliases: []string{"o"},
+		Name: "over-subscribe", Aliases: []string{"o", "allow-over-subscription"},
 		Usage: "attach devices even if they are full, as with GENV_ALLOW_OVER_SUBSCRIPTION=1",
 	}
 }

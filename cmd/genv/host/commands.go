@@ -33,7 +33,7 @@ func Commands(with command.Program) []*cli.Command {
 				{
 					Name:   "snapshot",
 					Usage:  "print the devices, environments and processes of this host, as JSON",
-					Flags:  []cli.Flag{&cli.StringFlag{Name: "type", Usage: "only one `PART`: devices, envs or processes"}},
+					Flags:  []cli.Flag{&cli.StringFlag{Name: "type", Usage: "only one `PART`: devices, envs or processes"}, command.FormatFlag("json")},
 					Action: p.usageSnapshot,
 				},
 				{

@@ -16,6 +16,9 @@ import (
 )
 
 func (p *program) usageSnapshot(c *cli.Context) error {
+	if _, err := command.FormatOf(c, "json"); err != nil {
+		return err
+	}
 	host := p.openHost()
 	host.Machine.Brief = true
 	document, warnings, err := host.document(c.Context, c.String("type"))

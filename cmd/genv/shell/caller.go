@@ -30,6 +30,7 @@ type Caller struct {
 	// user before it is written to the state files.
 	PID    snapshot.PID
 	answer io.Writer
+	render func(Change) (string, error)
 }
 
 // CallerFrom finds the calling shell by the variables that the genv function
@@ -45,13 +46,14 @@ func CallerFrom(getenv func(string) string) (Caller, error) {
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
 		return Caller{}, ErrNotInitialised
 	}
-	return Caller{Kind: kind, PID: snapshot.PID(pid), answer: os.NewFile(uintptr(fd), "the calling shell")}, nil
+	render := Shell143{Environ: getenv}.renderInitialised
+	return Caller{Kind: kind, PID: snapshot.PID(pid), answer: os.NewFile(uintptr(fd), "the calling shell"), render: render}, nil
 }
 
 // Apply has the shell make the change, once the program ends with status 0. It
 // is called once, after everything that can fail.
 func (c Caller) Apply(change Change) error {
-	code, err := change.Render()
+	code, err := c.render(change)
 	if err != nil {
 		return err
 	}

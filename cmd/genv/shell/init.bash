@@ -80,7 +80,7 @@ function __genv_prompt_replace {
 function genv {
   case ${1-} in
     activate | deactivate | attach | detach | config) ;;
-    *) command @EXE@ "$@"; return ;;
+    *) [[ "$*" != shell ]] || set -- shell --ok; command @EXE@ "$@"; return ;;
   esac
   local code='' rc=1 pid=${BASHPID:-$$} allexport=''
   {

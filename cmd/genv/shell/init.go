@@ -45,6 +45,15 @@ func Init(o InitOptions) (string, error) {
 	return code + activation, err
 }
 
+// Deinit is the code that removes the functions of Init, and those of 1.4.3. Variables of an
+// active environment stay: deactivate first.
+func Deinit(kind Kind) string {
+	if kind == Zsh {
+		return "unfunction -m genv '_genv_*' '__genv_*'"
+	}
+	return "unset -f genv $(compgen -A function _genv_) $(compgen -A function __genv_)"
+}
+
 // withoutComments drops the lines that are comments: they are for readers of the
 // source, not for every shell that starts.
 func withoutComments(template string) string {

@@ -83,7 +83,7 @@ function __genv_prompt_replace {
 function genv {
   case ${1-} in
     (activate|deactivate|attach|detach|config) ;;
-    (*) command @EXE@ "$@"; return ;;
+    (*) [[ "$*" != shell ]] || set -- shell --ok; command @EXE@ "$@"; return ;;
   esac
   emulate -L zsh
   zmodload zsh/system 2>/dev/null

@@ -3,6 +3,7 @@ package user
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/urfave/cli/v2"
 
@@ -14,11 +15,11 @@ import (
 )
 
 func (p *program) activate(c *cli.Context) error {
-	caller, err := shell.CallerFrom(p.Getenv)
+	who := p.person()
+	caller, err := p.activationCaller(c, who)
 	if err != nil {
 		return err
 	}
-	who := p.person()
 	if who.eid != "" {
 		return who.alreadyActive(c.Context)
 	}
@@ -37,6 +38,19 @@ func (p *program) activate(c *cli.Context) error {
 	return nil
 }
 
+// activationCaller is the shell to activate. One that 1.4.3 initialised doesn't know the
+// folder of the shims.
+func (p *program) activationCaller(c *cli.Context, who *person) (shell.Caller, error) {
+	if !c.IsSet("shell") {
+		return shell.CallerFrom(p.Getenv)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return shell.Caller{}, err
+	}
+	return p.callerOf(c, who, shell.Shell143{Environ: p.Getenv, Shims: p.shims(exe)})
+}
+
 func (w *person) alreadyActive(ctx context.Context) error {
 	files, err := w.StateFiles(ctx)
 	if err == nil && files.Environment(w.eid) == nil {
@@ -49,7 +63,7 @@ func (w *person) alreadyActive(ctx context.Context) error {
 // entered by its id has a configuration of its own.
 func (p *program) wanted(c *cli.Context) (snapshot.EnvConfig, error) {
 	var config snapshot.EnvConfig
-	if dir, err := p.home(); err == nil && !c.IsSet("id") {
+	if dir, err := p.home(); err == nil && !c.IsSet("id") && !c.Bool("no-load") {
 		if err := loadSettings(dir, &config, environment.Settings); err != nil {
 			return config, err
 		}

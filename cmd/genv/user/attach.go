@@ -2,6 +2,8 @@ package user
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/urfave/cli/v2"
 
@@ -17,10 +19,13 @@ func (p *program) attach(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("refresh") {
-		if request.Count != 0 || request.Indices != nil {
-			return command.UsageError("--refresh attaches nothing: leave out --count and --index")
+		if request.Count != 0 || request.Indices != nil || c.Bool("config") {
+			return command.UsageError("--refresh attaches nothing: leave out --config, --count and --index")
 		}
 		return p.inShell(c.Context, func(*state.Files, *snapshot.Environment) error { return nil })
+	}
+	if c.Bool("config") && (request.Count != 0 || request.Indices != nil) {
+		return command.UsageError("--config attaches as many as are configured: leave out --count and --index")
 	}
 	who := p.person()
 	var others inUse
@@ -31,6 +36,9 @@ func (p *program) attach(c *cli.Context) error {
 	var before, now []snapshot.DeviceIndex
 	err = p.inShell(c.Context, func(b *state.Files, env *snapshot.Environment) error {
 		before = b.AttachedTo(env.EID)
+		if now = before; c.Bool("config") && env.Config.GPUs == nil {
+			return nil
+		}
 		now, err = attachTo(b, env, request)
 		return err
 	})
@@ -41,7 +49,8 @@ func (p *program) attach(c *cli.Context) error {
 }
 
 // inShell changes the environment of this shell, and then the shell. After an error
-// neither is changed.
+// neither is changed. A script has no shell to change, and one that 1.4.3 initialised asks
+// for its change afterwards, by `genv shell --reattach`.
 func (p *program) inShell(ctx context.Context, change func(*state.Files, *snapshot.Environment) error) error {
 	who := p.person()
 	eid, err := who.active(ctx)
@@ -49,7 +58,8 @@ func (p *program) inShell(ctx context.Context, change func(*state.Files, *snapsh
 		return err
 	}
 	caller, err := p.caller(who)
-	if err != nil {
+	script := errors.Is(err, shell.ErrNotInitialised)
+	if err != nil && !script {
 		return err
 	}
 	var active shell.Active
@@ -67,7 +77,20 @@ func (p *program) inShell(ctx context.Context, change func(*state.Files, *snapsh
 	if err != nil {
 		return err
 	}
+	if script {
+		p.adviseScript(active)
+		return nil
+	}
 	return caller.Apply(shell.Update(active))
+}
+
+// adviseScript says how a script without the shell function gets its new devices.
+func (p *program) adviseScript(active shell.Active) {
+	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
+	if (shell.Shell143{Environ: p.Getenv}).Opened() || visible == shell.VisibleDevices(active.Devices) {
+		return
+	}
+	p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is still %q: run eval \"$(genv shell --reattach)\"", visible))
 }
 
 // attachTo attaches the requested devices, or by default as many as the environment

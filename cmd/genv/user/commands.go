@@ -27,12 +27,14 @@ func Commands(with command.Program) []*cli.Command {
 		{
 			Name:   "deactivate",
 			Usage:  "leave the environment, which ends with its last process",
+			Flags:  []cli.Flag{shellFlag("answer the shell with this `PID`, which genv 1.4.3 initialised, on stdout")},
 			Action: p.deactivate,
 		},
 		{
 			Name:  "attach",
 			Usage: "attach devices to this environment: as many as are configured, or one",
 			Flags: append(attachFlags(),
+				&cli.BoolFlag{Name: "config", Usage: "attach as many as are configured, and none if no number is"},
 				&cli.BoolFlag{Name: "refresh", Usage: "attach nothing; update this shell after another terminal attached or detached devices"}),
 			Action: p.attach,
 		},
@@ -48,15 +50,21 @@ func Commands(with command.Program) []*cli.Command {
 			ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",
 			Flags: append(configFlags(),
 				&cli.BoolFlag{Name: "save", Usage: "save the configuration in the folder that genv home prints"},
-				&cli.BoolFlag{Name: "load", Usage: "load the configuration from there"}),
+				&cli.BoolFlag{Name: "load", Usage: "load the configuration from there"},
+				&cli.BoolFlag{Name: "quiet", Aliases: []string{"q", "refresh"}, Usage: "print nothing; update this shell after another terminal changed the configuration"}),
 			Action: p.config,
 		},
-		{Name: "home", Usage: "print the folder in which configuration is saved", Action: p.printHome},
+		{
+			Name:   "home",
+			Usage:  "print the folder in which configuration is saved",
+			Flags:  []cli.Flag{quietFlag("print nothing if there is none, and exit with 0")},
+			Action: p.printHome,
+		},
 		{Name: "status", Usage: "print whether this shell is in an environment, and in which", Action: p.status},
 		{
 			Name:            "lock",
-			Usage:           "run a command while no other `genv lock` uses this environment's devices",
-			ArgsUsage:       "COMMAND [ARGUMENT…]",
+			Usage:           "run a command, or without one only wait, while no other `genv lock` uses this environment's devices",
+			ArgsUsage:       "[COMMAND [ARGUMENT…]]",
 			SkipFlagParsing: true, // all that follows is the command's
 			Action:          p.lock,
 		},
@@ -75,9 +83,13 @@ func Commands(with command.Program) []*cli.Command {
 			Usage: `print code for a shell to evaluate: eval "$(genv shell --init)"`,
 			Flags: []cli.Flag{
 				&cli.BoolFlag{Name: "init", Usage: "print the code that initialises a shell"},
+				&cli.BoolFlag{Name: "ok", Usage: "say that this shell is initialised"},
+				&cli.BoolFlag{Name: "deinit", Usage: "print the code that removes what --init defined"},
+				&cli.BoolFlag{Name: "reattach", Usage: "print the code that sets the variables of a shell to its devices"},
+				&cli.BoolFlag{Name: "reconfigure", Usage: "print the code that sets them to its configuration"},
 				&cli.StringFlag{Name: "shell", Usage: "for this `SHELL`, bash or zsh, instead of the one that runs this"},
 			},
-			Action: p.shellInit,
+			Action: p.shellCode,
 		},
 	}
 	p.printPlainErrors(commands)

@@ -20,15 +20,21 @@ type configRequest struct {
 	which             []environment.Setting
 	value             *string // nil to show
 	clear, save, load bool
+	quiet             bool // show nothing
 }
 
-// readConfigRequest accepts flags after the arguments too, as 1.4.3 does.
 func readConfigRequest(c *cli.Context) (configRequest, error) {
-	r := configRequest{which: environment.Settings, clear: c.Bool("clear"), save: c.Bool("save"), load: c.Bool("load")}
+	r := configRequest{
+		which: environment.Settings, clear: c.Bool("clear"), save: c.Bool("save"), load: c.Bool("load"), quiet: c.Bool("quiet"),
+	}
 	words := c.Args().Slice()
-	for name, on := range map[string]*bool{"clear": &r.clear, "save": &r.save, "load": &r.load} {
-		if i := slices.Index(words, "--"+name); i >= 0 && command.Takes(c.Command, name) {
-			*on, words = true, slices.Delete(words, i, i+1)
+	for flag, setting := range settingOf {
+		switch {
+		case !c.IsSet(flag):
+		case len(words) != 1 || words[0] != setting:
+			return r, command.UsageError("--%s is the value of %s: write `genv envs config %s --%s VALUE`", flag, setting, setting, flag)
+		default:
+			words = append(words, c.String(flag))
 		}
 	}
 	if len(words) > 2 {
@@ -51,9 +57,9 @@ func readConfigRequest(c *cli.Context) (configRequest, error) {
 }
 
 func (r *configRequest) check() error {
-	asked := slices.DeleteFunc([]bool{r.value != nil, r.clear, r.save, r.load}, func(on bool) bool { return !on })
+	asked := slices.DeleteFunc([]bool{r.value != nil, r.clear, r.load, r.save && r.load}, func(on bool) bool { return !on })
 	if len(asked) > 1 {
-		return command.UsageError("a value, --clear, --save and --load exclude each other")
+		return command.UsageError("a value, --clear and --load exclude each other, and --load --save")
 	}
 	if r.value != nil {
 		var probe snapshot.EnvConfig
@@ -72,23 +78,37 @@ func (p *program) config(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if request.value == nil && !request.clear && !request.load {
+	if !request.changes() && (request.save || !request.quiet) {
 		return p.showOrSave(c.Context, who, eid, request)
+	}
+	var home string
+	if request.load || request.save {
+		if home, err = p.home(); err != nil {
+			return err
+		}
 	}
 	var saved snapshot.EnvConfig
 	if request.load {
-		dir, err := p.home()
-		if err != nil {
-			return err
-		}
-		if err := loadSettings(dir, &saved, request.which); err != nil {
+		if err := loadSettings(home, &saved, request.which); err != nil {
 			return err
 		}
 	}
-	return p.inShell(c.Context, func(b *state.Files, env *snapshot.Environment) error {
-		return reconfigure(b, env, request, &saved)
+	var config snapshot.EnvConfig
+	err = p.inShell(c.Context, func(b *state.Files, env *snapshot.Environment) (err error) {
+		if request.changes() {
+			err = reconfigure(b, env, request, &saved)
+		}
+		config = b.Environment(eid).Config
+		return err
 	})
+	if err == nil && request.save {
+		err = saveSettings(home, &config, request.which)
+	}
+	return err
 }
+
+// changes says whether anything but the saved files and the shell is to be changed.
+func (r *configRequest) changes() bool { return r.value != nil || r.clear || r.load }
 
 // showOrSave only reads the state files.
 func (p *program) showOrSave(ctx context.Context, who *person, eid snapshot.EnvID, r configRequest) error {
@@ -108,7 +128,9 @@ func (p *program) showOrSave(ctx context.Context, who *person, eid snapshot.EnvI
 		}
 		return saveSettings(dir, &env.Config, r.which)
 	}
-	_, err = fmt.Fprint(p.Out, text.PrintableLines(configText(&env.Config, r.which)))
+	if !r.quiet {
+		_, err = fmt.Fprint(p.Out, text.PrintableLines(configText(&env.Config, r.which)))
+	}
 	return err
 }
 

@@ -20,7 +20,7 @@ import (
 func (p *program) deactivate(c *cli.Context) error {
 	who := p.person()
 	_, inactive := who.active(c.Context)
-	caller, err := p.caller(who)
+	caller, err := p.callerOf(c, who, shell.Shell143{Environ: p.Getenv})
 	if errors.Is(inactive, errNotActive) && err == nil {
 		inactive, err = who.unregistered(c.Context, caller.PID)
 	}

@@ -25,13 +25,14 @@ func (p *program) devicesCommand() *cli.Command {
 			},
 			{
 				Name: "detach", Usage: "detach devices from an environment, and print those that it still has",
-				Flags: []cli.Flag{eid, indexFlag("only these: `INDEX`, or several with commas")}, Action: p.devicesDetach,
+				Flags:  []cli.Flag{eid, indexFlag("only these: `INDEX`, or several with commas"), quietFlag("don't print the devices")},
+				Action: p.devicesDetach,
 			},
 			{Name: "find", Usage: "print the devices of an environment", Flags: append(fileFlags(), eid), Action: p.devicesFind},
 			{
 				Name: "query", Usage: "print facts about devices, one a line",
 				Flags: append(fileFlags(), command.FormatFlag("tui", "csv", "json"), indexFlag("only these: `INDEX`, or several with commas"),
-					&cli.StringSliceFlag{Name: "query", Usage: "`WHAT` to print, several values allowed: " + strings.Join(deviceQueryNames(), " ")}),
+					&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(deviceQueryNames(), " ")}),
 				Action: p.devicesQuery,
 			},
 		},

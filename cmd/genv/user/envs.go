@@ -1,8 +1,8 @@
 package user
 
 import (
-	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -27,7 +27,8 @@ func (p *program) envsCommand() *cli.Command {
 			{Name: "ps", Usage: "list them", Flags: listFlags(), Action: p.envsPs},
 			{
 				Name: "activate", Usage: "register a process or a Jupyter kernel in an environment, which is created if it doesn't exist",
-				Flags:  append(environment.SettingFlags(), eid, pid, kernel, &cli.StringFlag{Name: "uid", Usage: "fail unless the process has this `UID`"}),
+				Flags: append(environment.SettingFlags(), eid, pid, kernel, &cli.StringFlag{Name: "uid", Usage: "fail unless the process has this `UID`"},
+					&cli.StringFlag{Name: "username", Usage: "the `NAME` of that user, if its account has none"}),
 				Action: p.envsActivate,
 			},
 			{
@@ -36,13 +37,14 @@ func (p *program) envsCommand() *cli.Command {
 			},
 			{
 				Name: "config", Usage: "show or change the configuration of an environment", ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",
-				Flags: append(configFlags(), eid), Action: p.envsConfig,
+				Flags:  slices.Concat(configFlags(), []cli.Flag{eid}, valueFlags()),
+				Action: p.envsConfig,
 			},
 			{Name: "find", Usage: "print the environment of a process or a Jupyter kernel", Flags: append(fileFlags(), pid, kernel), Action: p.envsFind},
 			{
 				Name: "query", Usage: "print facts about environments, one a line",
 				Flags: append(fileFlags(), command.FormatFlag("tui", "csv", "json"), eid,
-					&cli.StringSliceFlag{Name: "query", Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")}),
+					&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")}),
 				Action: p.envsQuery,
 			},
 		},
@@ -110,11 +112,8 @@ func (p *program) envsQuery(c *cli.Context) error {
 		return err
 	}
 	if c.IsSet("eid") {
-		env := files.Environment(snapshot.EnvID(c.String("eid")))
-		if env == nil {
-			return fmt.Errorf("%w: %q; `genv envs` lists the active ones", state.ErrNoEnvironment, c.String("eid"))
-		}
-		files.Environments = []snapshot.Environment{*env}
+		eid := snapshot.EnvID(c.String("eid")) // an unknown one is no error, as in 1.4.3
+		files.Environments = slices.DeleteFunc(files.Environments, func(e snapshot.Environment) bool { return e.EID != eid })
 	}
 	if output.Format == "json" {
 		return render.WriteJSON(p.Out, localEnvironmentsOf(&files))

@@ -1,6 +1,7 @@
 package user
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -44,13 +45,6 @@ func (r member) environment(b *state.Files) *snapshot.Environment {
 	return b.EnvironmentOf(r.pid)
 }
 
-func (r member) String() string {
-	if r.kernel != "" {
-		return "Jupyter kernel " + r.kernel
-	}
-	return fmt.Sprintf("Process %d", r.pid)
-}
-
 func (p *program) envsActivate(c *cli.Context) error {
 	r, err := memberOf(c)
 	if err != nil {
@@ -70,6 +64,7 @@ func (p *program) envsActivate(c *cli.Context) error {
 	if c.IsSet("uid") && c.String("uid") != fmt.Sprint(a.UID) {
 		return command.UsageError("--uid %s: the process belongs to uid %d", c.String("uid"), a.UID)
 	}
+	a.Username = cmp.Or(a.Username, snapshot.Username(c.String("username"))) // the account's name, if it has one
 	_, err = who.enter(c.Context, &entry{Activation: a})
 	return err
 }
@@ -111,7 +106,7 @@ func (p *program) envsFind(c *cli.Context) error {
 	}
 	env := r.environment(&files)
 	if env == nil {
-		return fmt.Errorf("%s is in no environment; `genv envs` lists them", r)
+		return nil // prints nothing, as 1.4.3: programs ask so whether there is one
 	}
 	_, err = fmt.Fprintln(p.Out, text.PrintableLines(string(env.EID)))
 	return err
@@ -127,7 +122,7 @@ func (p *program) envsConfig(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if request.value == nil && !request.clear {
+	if !request.changes() {
 		return p.showOrSave(c.Context, who, eid, request)
 	}
 	return who.Store.Update(c.Context, func(b *state.Files) error {

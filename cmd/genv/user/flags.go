@@ -19,6 +19,8 @@ func activationFlags() []cli.Flag {
 		&cli.StringFlag{Name: "id", Aliases: []string{"eid"}, Usage: "enter the existing environment with this `ID`, for example from another terminal"},
 		&cli.BoolFlag{Name: "no-prompt", Usage: "leave the shell's prompt as it is"},
 		&cli.BoolFlag{Name: "no-attach", Usage: "attach no devices yet"},
+		&cli.BoolFlag{Name: "no-load", Usage: "don't load the configuration from the folder that genv home prints"},
+		shellFlag("answer the shell with this `PID`, which genv 1.4.3 initialised, on stdout"),
 		environment.OverSubscribeFlag(),
 	)
 }
@@ -64,9 +66,28 @@ func indices(c *cli.Context) ([]snapshot.DeviceIndex, error) {
 	return list, nil
 }
 
+func quietFlag(usage string) cli.Flag {
+	return &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: usage}
+}
+
+// shellFlag is how shells that 1.4.3 initialised call.
+func shellFlag(usage string) cli.Flag { return &cli.StringFlag{Name: "shell", Usage: usage} }
+
 func configFlags() []cli.Flag {
 	return []cli.Flag{&cli.BoolFlag{Name: "clear", Usage: "remove the setting, or all"}}
 }
+
+// valueFlags are how programs give `genv envs config` a value, each for one setting.
+func valueFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "count", Usage: "the number `N` of gpus; the same as gpus N"},
+		&cli.StringFlag{Name: "gpu-memory", Usage: "the `CAPACITY` of gpu-memory; the same as gpu-memory CAPACITY"},
+		&cli.StringFlag{Name: "name", Usage: "the `NAME`; the same as name NAME"},
+	}
+}
+
+// settingOf are the settings that valueFlags set.
+var settingOf = map[string]string{"count": "gpus", "gpu-memory": "gpu-memory", "name": "name"}
 
 // listFlags are those of the commands that list.
 func listFlags() []cli.Flag {

@@ -18,8 +18,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-func (p *program) printHome(*cli.Context) error {
+func (p *program) printHome(c *cli.Context) error {
 	dir, err := p.home()
+	if errors.Is(err, errNoHome) && c.Bool("quiet") {
+		return nil
+	}
 	if err == nil {
 		_, err = fmt.Fprintln(p.Out, text.PrintableLines(dir))
 	}

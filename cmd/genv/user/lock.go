@@ -9,7 +9,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -22,9 +21,6 @@ func (p *program) lock(c *cli.Context) error {
 		return cli.ShowSubcommandHelp(c)
 	case len(words) > 0 && words[0] == "--":
 		words = words[1:]
-	}
-	if len(words) == 0 {
-		return command.UsageError("missing command: write `genv lock COMMAND`")
 	}
 	who := p.person()
 	devices, err := who.lockable(c.Context)
@@ -39,6 +35,9 @@ func (p *program) lock(c *cli.Context) error {
 			return err
 		}
 		defer release()
+	}
+	if len(words) == 0 { // to wait for the locks was all
+		return nil
 	}
 	signals, stop := receiveSignals()
 	defer stop()

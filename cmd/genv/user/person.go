@@ -71,6 +71,14 @@ func (p *program) caller(who *person) (shell.Caller, error) {
 	return caller, err
 }
 
+// callerOf is the shell of --shell, which 1.4.3 initialised, or else caller.
+func (p *program) callerOf(c *cli.Context, who *person, old shell.Shell143) (shell.Caller, error) {
+	if c.IsSet("shell") {
+		return old.Caller(c.String("shell"), p.Out)
+	}
+	return p.caller(who)
+}
+
 // mine is a registered environment that this user may change.
 func (w *person) mine(b *state.Files, eid snapshot.EnvID) (*snapshot.Environment, error) {
 	err := b.CheckOwner(eid, w.uid)

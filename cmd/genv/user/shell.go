@@ -13,10 +13,59 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-func (p *program) shellInit(c *cli.Context) error {
-	if !c.Bool("init") {
+// shellCode prints code for a shell. Without a flag it says, as 1.4.3 does, how to initialise
+// one: the function that --init defines adds --ok.
+func (p *program) shellCode(c *cli.Context) error {
+	switch given := c.LocalFlagNames(); {
+	case c.Bool("ok"):
+		_, err := fmt.Fprintln(p.Out, "This shell is initialised. `genv status` says whether it is in an environment.")
+		return err
+	case c.Bool("init"):
+		return p.shellInit(c)
+	case c.Bool("deinit"):
+		return p.shellDeinit(c)
+	case c.Bool("reattach") || c.Bool("reconfigure"):
+		return p.shellUpdate(c)
+	case len(given) > 0:
 		return command.UsageError(`missing --init: add eval "$(genv shell --init)" to your ~/.bashrc or ~/.zshrc`)
 	}
+	_, err := fmt.Fprintln(p.Out, shell.ErrNotInitialised)
+	return err
+}
+
+// shellUpdate prints the variables of the environment: all of them, since those that have
+// not changed do no harm.
+func (p *program) shellUpdate(c *cli.Context) error {
+	who := p.person()
+	eid, err := who.active(c.Context)
+	if err != nil {
+		return err
+	}
+	files, err := who.StateFiles(c.Context)
+	if err != nil {
+		return err
+	}
+	if _, err := who.mine(&files, eid); err != nil {
+		return err
+	}
+	code, err := shell.Shell143{Environ: p.Getenv}.Render(shell.Update(activeOf(&files, eid)))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(p.Out, code)
+	return err
+}
+
+func (p *program) shellDeinit(c *cli.Context) error {
+	kind, err := p.shellKind(c.String("shell"))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(p.Out, shell.Deinit(kind))
+	return err
+}
+
+func (p *program) shellInit(c *cli.Context) error {
 	kind, err := p.shellKind(c.String("shell"))
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package user
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -47,18 +48,11 @@ func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex) stri
 	} else {
 		fmt.Fprintf(&b, "Attached to GPUs at indices %s\n", text.JoinIndices(attached))
 	}
-	var lines []string
-	if env.Config.Name != "" {
-		lines = append(lines, "Name: "+render.Name(env.Config.Name))
-	}
+	count := ""
 	if env.Config.GPUs != nil {
-		lines = append(lines, "Device count: "+strconv.Itoa(*env.Config.GPUs))
+		count = strconv.Itoa(*env.Config.GPUs)
 	}
-	if env.Config.GPUMemory.Known() {
-		lines = append(lines, "GPU memory capacity: "+env.Config.GPUMemory.String())
-	}
-	if len(lines) > 0 {
-		b.WriteString("\nConfiguration\n    " + strings.Join(lines, "\n    ") + "\n\n")
-	}
+	fmt.Fprintf(&b, "\nConfiguration\n    Name: %s\n    Device count: %s\n    GPU memory capacity: %s\n\n",
+		cmp.Or(render.Name(env.Config.Name), "N/A"), cmp.Or(count, "N/A"), cmp.Or(env.Config.GPUMemory.String(), "N/A"))
 	return b.String()
 }

@@ -13,11 +13,12 @@ import (
 // not keep it alive, since any user can register any process.
 func (t *transaction) removeDead() {
 	kernels := t.kernels()
+	ended := func(id string, uid snapshot.UID) bool { return t.known.rebooted || kernels[Kernel{id, uid}] == Gone }
 	var empty []*snapshot.Environment
 	for i := range t.files.Environments {
 		env := &t.files.Environments[i]
 		pids := slices.DeleteFunc(slices.Clone(env.PIDs), func(pid snapshot.PID) bool { return t.known.ended(pid, t.process(pid)) })
-		ids := slices.DeleteFunc(slices.Clone(env.KernelIDs), func(id string) bool { return kernels[id] == Gone })
+		ids := slices.DeleteFunc(slices.Clone(env.KernelIDs), func(id string) bool { return ended(id, env.UID) })
 		if len(ids) == 0 && !slices.ContainsFunc(pids, func(pid snapshot.PID) bool { return t.belongs(env, pid) }) {
 			empty = append(empty, env)
 			continue
@@ -30,15 +31,17 @@ func (t *transaction) removeDead() {
 }
 
 // kernels says which of the registered Jupyter kernels live.
-func (t *transaction) kernels() map[string]Liveness {
-	var ids []string
+func (t *transaction) kernels() map[Kernel]Liveness {
+	var kernels []Kernel
 	for i := range t.files.Environments {
-		ids = append(ids, t.files.Environments[i].KernelIDs...)
+		for _, id := range t.files.Environments[i].KernelIDs {
+			kernels = append(kernels, Kernel{id, t.files.Environments[i].UID})
+		}
 	}
-	if len(ids) == 0 { // not worth a walk through /proc
+	if len(kernels) == 0 { // not worth a walk through /proc
 		return nil
 	}
-	return t.system.Kernels(ids)
+	return t.system.Kernels(kernels)
 }
 
 // belongs is false if a registered process is certainly not the environment's: it

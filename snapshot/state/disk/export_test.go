@@ -29,6 +29,9 @@ func ParseBackup(data []byte) (envs, devices []byte, err error) {
 	return b.contents[state.Envs], b.contents[state.Devices], nil
 }
 
+// NewSystemOf is NewSystem with accounts of its own.
+func NewSystemOf(root string, users Users) System { return newProcfs(root, users) }
+
 // RootNote is root's note about a state folder.
 type RootNote struct{ note }
 

@@ -87,7 +87,7 @@ func needsRoot(t *testing.T) {
 type fakeSystem struct {
 	boot      string
 	processes map[snapshot.PID]disk.ProcessStatus
-	kernels   map[string]disk.Liveness
+	kernels   map[string]disk.Liveness // by their id, whoever's
 
 	namespaces disk.Namespaces // those of here
 	uptime     snapshot.StartTime
@@ -122,10 +122,10 @@ func (m *fakeSystem) Running(wanted func(snapshot.UID) bool) ([]disk.RunningProc
 	return slices.DeleteFunc(slices.Clone(m.running), func(r disk.RunningProcess) bool { return !wanted(r.UID) }), !m.hidden
 }
 
-func (m *fakeSystem) Kernels(ids []string) map[string]disk.Liveness {
-	lives := map[string]disk.Liveness{}
-	for _, id := range ids {
-		lives[id] = m.kernels[id]
+func (m *fakeSystem) Kernels(kernels []disk.Kernel) map[disk.Kernel]disk.Liveness {
+	lives := map[disk.Kernel]disk.Liveness{}
+	for _, k := range kernels {
+		lives[k] = m.kernels[k.ID]
 	}
 	return lives
 }

@@ -2,12 +2,10 @@ package disk
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -95,53 +93,4 @@ func (p procfs) folderOwner(pid snapshot.PID) (snapshot.UID, error) {
 	var st unix.Stat_t
 	err := unix.Stat(p.path(pid, ""), &st)
 	return snapshot.UID(st.Uid), err
-}
-
-// Kernels finds Jupyter kernels by their command lines, which name the connection file
-// (kernel-ID.json). Every user may read these, unlike the files in the owner's home
-// folder; where /proc hides them, a kernel that is not found is Unknown.
-func (p procfs) Kernels(ids []string) map[string]Liveness {
-	lives := make(map[string]Liveness, len(ids))
-	absent := Unknown
-	if p.showsAll() {
-		absent = Gone
-	}
-	for _, id := range ids {
-		lives[id] = absent
-	}
-	pids, err := p.pids()
-	if err != nil {
-		return nil
-	}
-	for _, pid := range pids {
-		markKernels(lives, commandLine(p.path(pid, "cmdline")))
-	}
-	return lives
-}
-
-// maxCommandLine is how many bytes of a command line are read. A kernel's file is among
-// the first arguments, and any user can start processes with megabytes of them, which
-// would make others wait for the lock.
-const maxCommandLine = 64 << 10
-
-// commandLine is the beginning of a command line; empty if the process has ended.
-func commandLine(path string) string {
-	file, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer file.Close()
-	text, _ := io.ReadAll(io.LimitReader(file, maxCommandLine))
-	return string(text)
-}
-
-// markKernels marks the kernels whose connection file a command line names.
-func markKernels(lives map[string]Liveness, cmdline string) {
-	for arg := range strings.SplitSeq(cmdline, "\x00") {
-		id, isFile := strings.CutSuffix(filepath.Base(arg), ".json")
-		id, isKernel := strings.CutPrefix(id, "kernel-")
-		if _, asked := lives[id]; isFile && isKernel && asked {
-			lives[id] = Alive
-		}
-	}
 }

@@ -34,7 +34,7 @@ type System interface {
 	// Process returns the status of a process. A zombie is Gone.
 	Process(pid snapshot.PID) ProcessStatus
 	// Kernels says which Jupyter kernels live.
-	Kernels(ids []string) map[string]Liveness
+	Kernels(kernels []Kernel) map[Kernel]Liveness
 	// Namespaces are those of this process, in which it sees PIDs and uids.
 	Namespaces() Namespaces
 	// Uptime is the start time of a process that starts now; 0 if unknown.
@@ -48,11 +48,17 @@ type System interface {
 const realProc = "/proc"
 
 // NewSystem returns the System that a /proc file system describes.
-func NewSystem(root string) System { return procfs{root: root, fs: proc.FS{Root: root}} }
+func NewSystem(root string) System { return newProcfs(root, Users{}) }
+
+func newProcfs(root string, users Users) procfs {
+	return procfs{root: root, fs: proc.FS{Root: root}, users: users, kernelsPending: &pendingUsers{}}
+}
 
 type procfs struct {
-	root string
-	fs   proc.FS
+	root           string
+	fs             proc.FS
+	users          Users
+	kernelsPending *pendingUsers
 }
 
 func (p procfs) BootID() string {

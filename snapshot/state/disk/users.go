@@ -3,6 +3,7 @@ package disk
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -39,6 +40,48 @@ func (u Users) Username(ctx context.Context, uid snapshot.UID) snapshot.Username
 		return ""
 	}
 	return parsePasswd(string(line), id)
+}
+
+// errNoAccount says that a uid has no account.
+var errNoAccount = errors.New("no account has this uid")
+
+// Home returns the home folder of a uid. Its error is errNoAccount if there is certainly no
+// such account.
+func (u Users) Home(ctx context.Context, uid snapshot.UID) (string, error) {
+	id := strconv.FormatUint(uint64(uid), 10)
+	data, err := os.ReadFile(cmp.Or(u.Passwd, "/etc/passwd"))
+	if err != nil {
+		return "", err
+	}
+	if home, ok := homeIn(string(data), id); ok {
+		return home, nil
+	}
+	getent := u.Getent
+	if getent == nil {
+		getent = runGetent
+	}
+	data, err = getent(ctx, id)
+	if home, ok := homeIn(string(data), id); ok && err == nil {
+		return home, nil
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == getentNotFound {
+		return "", errNoAccount
+	}
+	return "", cmp.Or(err, fmt.Errorf("getent passwd %s: not understood", id))
+}
+
+// getentNotFound is the exit status of getent(1) for a key that no database has.
+const getentNotFound = 2
+
+// homeIn finds the home folder of a uid in passwd(5) lines.
+func homeIn(passwd, uid string) (home string, ok bool) {
+	for line := range strings.Lines(passwd) {
+		if fields := strings.Split(strings.TrimSuffix(line, "\n"), ":"); len(fields) == 7 && fields[2] == uid {
+			return fields[5], true
+		}
+	}
+	return "", false
 }
 
 // nameIn looks a uid up in a file like /etc/passwd.

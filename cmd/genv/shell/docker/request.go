@@ -27,9 +27,17 @@ var (
 	ErrRequest     = errors.New("not understood")
 )
 
+// all recognizes a --gpus that asks for all devices, whatever their number.
+func all(value string) bool {
+	return value == "all" || value == "-1" || value == "count=all" || value == "count=-1"
+}
+
 // gpus rewrites the value of --gpus, which is a line of CSV: "all", a number, or
 // fields such as count=2, "device=0,1" and driver=nvidia.
 func (env Environment) gpus(value string) (string, error) {
+	if all(value) && len(env.Devices) == 0 {
+		return "0", nil // all of none, as in 1.4.3
+	}
 	fields, err := csv.NewReader(strings.NewReader(value)).Read()
 	if err != nil {
 		return "", fmt.Errorf("--gpus %s: %w: %w", value, ErrRequest, err)

@@ -58,6 +58,12 @@ func (c Call) Args(env Environment) ([]string, error) {
 	return append(args, c.rest...), nil
 }
 
+// WithoutDevices says whether the container gets no device although it asks for all, since
+// none is attached.
+func (c Call) WithoutDevices(env Environment) bool {
+	return len(env.Devices) == 0 && slices.ContainsFunc(c.flags, func(f flag) bool { return f.name == "--gpus" && all(f.value) })
+}
+
 // flag is what replaces a flag.
 func (env Environment) flag(f flag) ([]string, error) {
 	switch {

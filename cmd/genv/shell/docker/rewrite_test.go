@@ -103,7 +103,6 @@ func TestContainersThatGetNoMoreThanIsAttached(t *testing.T) {
 		{"run|--gpus|device=0,1|c", two, docker.ErrRequest}, // docker wants quotes
 		{`run|--gpus|"all|c`, two, docker.ErrRequest},
 		{"run|--gpus|share=all|c", two, docker.ErrRequest},
-		{"run|--gpus|all|c", none, docker.ErrNoDevices},
 		{"run|--gpus|1|c", none, docker.ErrNoDevices},
 		{"run|--gpus|device=0|c", none, docker.ErrNoDevices},
 		{"run|--gpus|driver=nvidia|c", none, docker.ErrNoDevices},
@@ -121,6 +120,8 @@ func TestAnEnvironmentWithoutDevices(t *testing.T) {
 	none := docker.Environment{EID: "1667"}
 	for line, want := range map[string]string{
 		"run|ubuntu":                "run|-e|GENV_ENVIRONMENT_ID=1667|ubuntu",
+		"run|--gpus|all|cuda":       "run|--gpus|0|-e|GENV_ENVIRONMENT_ID=1667|cuda",
+		"run|--gpus=count=-1|cuda":  "run|--gpus|0|-e|GENV_ENVIRONMENT_ID=1667|cuda",
 		"run|--runtime|nvidia|cuda": "run|--runtime|nvidia|-e|GENV_ENVIRONMENT_ID=1667|-e|NVIDIA_VISIBLE_DEVICES=void|cuda",
 	} {
 		got, err := rewrite(t, words(line), none)
@@ -192,6 +193,12 @@ func TestShim(t *testing.T) {
 	s, _ := shim(&handed, attached, words("run|--gpus|all|c")...)
 	require.NoError(t, s.Run())
 	require.Equal(t, words("/usr/bin/docker|run|"+gpu+"|"+ids+"|c"), handed)
+
+	idle := func() (docker.Environment, error) { return docker.Environment{EID: "1667"}, nil }
+	s, said := shim(&handed, idle, words("run|--gpus|all|c")...)
+	require.NoError(t, s.Run())
+	require.Equal(t, words("/usr/bin/docker|run|--gpus|0|-e|GENV_ENVIRONMENT_ID=1667|c"), handed)
+	require.Equal(t, "genv: no device is attached to environment 1667, so docker runs with --gpus 0: run genv attach first\n", said.String())
 
 	s, _ = shim(&handed, broken, words("ps")...)
 	require.NoError(t, s.Run(), "the state files are not needed")

@@ -3,6 +3,8 @@ package docker
 import (
 	"fmt"
 	"io"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Shim answers one call of docker.
@@ -50,5 +52,9 @@ func (s Shim) args() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("which devices are attached is not known (GENV_BYPASS=1 runs docker without asking): %w", err)
 	}
-	return call.Args(env)
+	args, err := call.Args(env)
+	if err == nil && call.WithoutDevices(env) {
+		_, _ = fmt.Fprintf(s.Stderr, "genv: no device is attached to environment %s, so docker runs with --gpus 0: run genv attach first\n", text.Shown(string(env.EID)))
+	}
+	return args, err
 }

@@ -12,6 +12,6 @@
 //	// run nvidia-smi with call.Args(), then
 //	out, ok = call.Rewrite(out, view)
 //
-// Used memory stays that of the whole device: not every output has the memory of each
-// process.
+// In the table, the used memory of a device is that of the environment's processes. Elsewhere
+// it stays that of the whole device: not every output has the memory of each process.
 package smi

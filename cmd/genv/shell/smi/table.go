@@ -2,6 +2,7 @@ package smi
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -14,6 +15,8 @@ var (
 	deviceRow = lazily(`^\|\s+(\d+)\s\s+\S`)
 	migRow    = lazily(`^\|\s+(\d+)\s+\d+\s+\d+\s+\d+\s*\|`)
 	memoryRow = lazily(`^(\|[^|]*\|\s*\d+MiB\s*/\s*)(\d+)(MiB\s*\|.*)$`)
+	usedRow   = lazily(`^(\|[^|]*\|)(\s*\d+)(MiB\s*/\s*\d+MiB\s*\|.*)$`)
+	usedByApp = lazily(`\s(\d+)MiB\s*\|$`)
 	appRow    = lazily(`^\|\s+(\d+)\s+(?:(?:N/A|\d+)\s+(?:N/A|\d+)\s+)?(\d+)\s+[CGM+]+\s`)
 )
 
@@ -41,7 +44,44 @@ func rewriteTable(out string, v View) (string, bool) {
 			return "", false
 		}
 	}
+	t.showUsed()
 	return strings.Join(t.kept, "\n"), t.devices && t.apps && t.rows == nil
+}
+
+// showUsed replaces what a device has in use by what the environment's processes use there,
+// as 1.4.3 does: 0MiB on an idle device. Where that isn't known, the device's own number stays.
+func (t *tableRewriter) showUsed() {
+	used := map[string]int64{} // in MiB, by device; -1 for unknown
+	for _, row := range t.kept {
+		app := appRow().FindStringSubmatch(row)
+		if app == nil {
+			continue
+		}
+		memory := usedByApp().FindStringSubmatch(row)
+		if memory == nil || used[app[1]] < 0 {
+			used[app[1]] = -1
+			continue
+		}
+		mib, _ := strconv.ParseInt(memory[1], 10, 64) // it is digits; too many of them are as good as 0
+		used[app[1]] += mib
+	}
+	device := ""
+	for i, row := range t.kept {
+		if strings.HasPrefix(row, parts[1].heading) || strings.HasPrefix(row, parts[2].heading) {
+			return
+		}
+		if m := deviceRow().FindStringSubmatch(row); m != nil {
+			device = m[1]
+		}
+		if m := usedRow().FindStringSubmatch(row); m != nil && used[device] >= 0 {
+			t.kept[i] = m[1] + padded(strconv.FormatInt(used[device], 10), len(m[2])) + m[3]
+		}
+	}
+}
+
+// padded is a number in a column.
+func padded(number string, width int) string {
+	return strings.Repeat(" ", max(width-len(number), 0)) + number
 }
 
 type tableRewriter struct {

@@ -55,7 +55,7 @@ func TestTableOfADevice(t *testing.T) {
 |                                         |                        |               MIG M. |
 |=========================================+========================+======================|
 |   2  NVIDIA H100 80GB HBM3          On  |   00000000:52:00.0 Off |                    0 |
-| N/A   32C    P0             72W /  700W |   70001MiB /   3814MiB |      0%      Default |
+| N/A   32C    P0             72W /  700W |       0MiB /   3814MiB |      0%      Default |
 |                                         |                        |             Disabled |
 +-----------------------------------------+------------------------+----------------------+
 
@@ -78,11 +78,31 @@ func TestTableOfNothing(t *testing.T) {
 	}
 }
 
+var usedMemory = regexp.MustCompile(`\s*\d+MiB( / +\d+MiB \|  )`)
+
 func TestTableOfEverythingStays(t *testing.T) {
 	for _, name := range tables {
 		table := sample(t, name)
-		require.Equal(t, string(table), rewrite(t, table, everything()), name)
+		withoutUsed := func(table string) string { return usedMemory.ReplaceAllString(table, "used$1") }
+		require.Equal(t, withoutUsed(string(table)), withoutUsed(rewrite(t, table, everything())), name)
 	}
+}
+
+func TestUsedMemoryIsThatOfTheEnvironment(t *testing.T) {
+	table := string(sample(t, "table-580.constructed.txt"))
+	used := func(table string, v smi.View) (used []string) {
+		for _, match := range regexp.MustCompile(`(\d+)MiB / `).FindAllStringSubmatch(rewrite(t, []byte(table), v), -1) {
+			used = append(used, match[1])
+		}
+		return used
+	}
+	require.Equal(t, []string{"40512", "0", "70000", "1"}, used(table, everything()))
+	require.Equal(t, []string{"40500", "0"}, used(table, view(0, 1)), "2222 is another user's")
+	unknown := strings.Replace(table, "python                                40500MiB |", "python                                     N/A |", 1)
+	require.NotEqual(t, table, unknown)
+	require.Equal(t, []string{"40512", "0"}, used(unknown, view(0, 1)), "what is unknown is not zero")
+	idle := string(sample(t, "table-580-idle.constructed.txt"))
+	require.Equal(t, []string{"0", "0", "0", "0"}, used(idle, everything()))
 }
 
 func TestTableWithoutGIAndCI(t *testing.T) { // as up to driver 440

@@ -1,0 +1,142 @@
+package command
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// manyValued are the flags that take several values, as in 1.4.3.
+var manyValued = []string{"max-devices-for-user", "query", "queries"}
+
+// Arrange rewrites a command line so that package cli reads it as 1.4.3, with Python's
+// argparse, does:
+//
+//   - a long flag may be cut short, as in `--over`, as long as only one flag of the
+//     command begins so; otherwise the error lists them;
+//   - `--query a b` becomes `--query a --query b`;
+//   - flags may follow the arguments of a command.
+//
+// What follows `--`, and the command lines of `genv lock` and `genv run`, stay as they are.
+func Arrange(app *cli.App, args []string) ([]string, error) {
+	a := arrangement{line: slices.Clone(args[:1]), commands: app.Commands}
+	for rest := args[1:]; len(rest) > 0; {
+		taken, err := a.take(rest)
+		if err != nil {
+			return nil, err
+		}
+		rest = rest[taken:]
+	}
+	return append(a.line, a.arguments...), nil
+}
+
+// arrangement is a command line while it is rewritten.
+type arrangement struct {
+	line      []string // commands and their flags
+	arguments []string // of the last command, which follow the line
+	command   *cli.Command
+	commands  []*cli.Command // its subcommands
+}
+
+// take moves the next words into the arrangement, and says how many.
+func (a *arrangement) take(words []string) (int, error) {
+	word := words[0]
+	sub := slices.IndexFunc(a.commands, func(c *cli.Command) bool { return c.HasName(word) })
+	switch {
+	case a.command != nil && a.command.SkipFlagParsing:
+		a.arguments = words
+		return len(words), nil
+	case word == "--":
+		a.arguments = append(append([]string{"--"}, a.arguments...), words[1:]...)
+		return len(words), nil
+	case isFlag(word):
+		return a.takeFlag(words)
+	case len(a.arguments) == 0 && sub >= 0:
+		a.line = append(a.line, word)
+		a.command, a.commands = a.commands[sub], a.commands[sub].Subcommands
+		return 1, nil
+	case a.command != nil && a.command.Name == "run": // what follows is its command's
+		a.arguments = append(a.arguments, words...)
+		return len(words), nil
+	}
+	a.arguments = append(a.arguments, word)
+	return 1, nil
+}
+
+// isFlag says whether a word is a flag; -1 is a number.
+func isFlag(word string) bool {
+	return len(word) > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9')
+}
+
+// takeFlag takes a flag with its values.
+func (a *arrangement) takeFlag(words []string) (int, error) {
+	flag, joined, err := a.unabbreviated(words[0])
+	name := strings.TrimLeft(flag, "-")
+	switch {
+	case err != nil:
+		return 0, err
+	case joined || !a.takesValue(name):
+		a.line = append(a.line, flag)
+		return 1, nil
+	case !slices.Contains(manyValued, name):
+		taken := min(2, len(words))
+		a.line = append(append(a.line, flag), words[1:taken]...)
+		return taken, nil
+	}
+	values := words[1:]
+	if end := slices.IndexFunc(values, isFlag); end >= 0 {
+		values = values[:end]
+	}
+	for _, value := range values {
+		a.line = append(a.line, flag, value)
+	}
+	if len(values) == 0 {
+		a.line = append(a.line, flag) // the parser says that a value is missing
+	}
+	return 1 + len(values), nil
+}
+
+// flags are the flags of the last command.
+func (a *arrangement) flags() []cli.Flag {
+	if a.command == nil {
+		return []cli.Flag{cli.HelpFlag, cli.VersionFlag}
+	}
+	return append([]cli.Flag{cli.HelpFlag}, a.command.Flags...)
+}
+
+// takesValue says whether a flag has a value; unknown flags are left to the parser.
+func (a *arrangement) takesValue(name string) bool {
+	return slices.ContainsFunc(a.flags(), func(f cli.Flag) bool {
+		documented, ok := f.(cli.DocGenerationFlag)
+		return ok && documented.TakesValue() && slices.Contains(f.Names(), name)
+	})
+}
+
+// unabbreviated writes a long flag in full; joined says whether its value follows "=".
+func (a *arrangement) unabbreviated(word string) (flag string, joined bool, err error) {
+	flag, value, joined := strings.Cut(word, "=")
+	prefix, long := strings.CutPrefix(flag, "--")
+	if !long || a.has(prefix) {
+		return word, joined, nil
+	}
+	var found []string
+	for _, f := range a.flags() {
+		if at := slices.IndexFunc(f.Names(), func(name string) bool { return len(name) > 1 && strings.HasPrefix(name, prefix) }); at >= 0 {
+			found = append(found, "--"+f.Names()[at])
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return word, joined, nil
+	case len(found) > 1:
+		return "", false, UsageError("%s is ambiguous: write %s", flag, strings.Join(found, " or "))
+	case joined:
+		return found[0] + "=" + value, true, nil
+	}
+	return found[0], false, nil
+}
+
+func (a *arrangement) has(name string) bool {
+	return slices.ContainsFunc(a.flags(), func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+}

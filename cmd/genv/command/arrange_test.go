@@ -1,0 +1,90 @@
+package command_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+)
+
+func app() *cli.App {
+	text := func(name string, aliases ...string) cli.Flag {
+		return &cli.StringFlag{Name: name, Aliases: aliases}
+	}
+	list := func(name string, aliases ...string) cli.Flag {
+		return &cli.StringSliceFlag{Name: name, Aliases: aliases}
+	}
+	over := &cli.BoolFlag{Name: "over-subscribe", Aliases: []string{"o", "allow-over-subscription"}}
+	return &cli.App{Commands: []*cli.Command{
+		{Name: "attach", Flags: []cli.Flag{text("count"), text("index"), &cli.BoolFlag{Name: "config"}, over}},
+		{Name: "config", ArgsUsage: "WORD", Flags: []cli.Flag{&cli.BoolFlag{Name: "clear"}, text("count")}},
+		{Name: "lock", SkipFlagParsing: true},
+		{Name: "run", Flags: []cli.Flag{text("gpus"), &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}}}},
+		{Name: "remote", Flags: []cli.Flag{list("host", "H")}, Subcommands: []*cli.Command{
+			{Name: "query", Flags: []cli.Flag{list("query", "queries"), list("host", "H"), text("format")}},
+			{Name: "enforce", Flags: []cli.Flag{list("max-devices-for-user"), text("max-devices-per-user"), &cli.BoolFlag{Name: "env-memory"}, &cli.BoolFlag{Name: "no-env-memory"}}},
+		}},
+	}}
+}
+
+func TestArrange(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                                     "",
+		"attach --count 2 -o":                  "attach --count 2 -o",
+		"attach --over --cou 2":                "attach --over-subscribe --count 2",
+		"attach --allow --ind=3":               "attach --allow-over-subscription --index=3",
+		"attach --o":                           "attach --o",
+		"attach --count --over":                "attach --count --over", // what follows is the value
+		"attach --count":                       "attach --count",
+		"attach --nothing --he":                "attach --nothing --help",
+		"--vers":                               "--version",
+		"config gpus --clear":                  "config --clear gpus",
+		"config gpus -1":                       "config gpus -1",
+		"config name --cl -- --clear":          "config --clear -- name --clear",
+		"config --count 2 gpus":                "config --count 2 gpus",
+		"lock attach --cou 2 -- --cl":          "lock attach --cou 2 -- --cl",
+		"lock --he":                            "lock --he",
+		"run --qui python --qui --query a b":   "run --quiet python --qui --query a b",
+		"run --gpus 1 -- python --q":           "run --gpus 1 -- python --q",
+		"remote --ho a,b query --query x y -H": "remote --host a,b query --query x --query y -H",
+		"remote -H query query --quer x y":     "remote -H query query --query x --query y",
+		"remote query --queries x y --form f":  "remote query --queries x --queries y --format f",
+		"remote query --query":                 "remote query --query",
+		"remote enforce --max-devices-f a=1 b=2 --no --env": "remote enforce --max-devices-for-user a=1 --max-devices-for-user b=2 --no-env-memory --env-memory",
+		"remote nothing --ho a":                             "remote --host a nothing",
+	} {
+		got, err := command.Arrange(app(), strings.Fields("genv "+line))
+		require.NoError(t, err, line)
+		require.Equal(t, strings.Fields("genv "+want), got, line)
+	}
+}
+
+func TestAnAmbiguousFlagIsRefused(t *testing.T) {
+	for line, want := range map[string]string{
+		"attach --co 2":                  "--co is ambiguous: write --count or --config",
+		"config --c":                     "--c is ambiguous: write --clear or --count",
+		"remote enforce --max-devices 2": "--max-devices is ambiguous: write --max-devices-for-user or --max-devices-per-user",
+	} {
+		_, err := command.Arrange(app(), strings.Fields("genv "+line))
+		require.EqualError(t, err, want)
+		require.Equal(t, command.ExitFailed, command.ExitCode(err))
+	}
+}
+
+func FuzzArrange(f *testing.F) {
+	f.Add("attach --over --cou 2")
+	f.Add("remote -H a query --query x y -- --z")
+	f.Fuzz(func(t *testing.T, line string) {
+		args := append([]string{"genv"}, strings.Fields(line)...)
+		got, err := command.Arrange(app(), args)
+		if err != nil {
+			return
+		}
+		again, err := command.Arrange(app(), got)
+		require.NoError(t, err)
+		require.Equal(t, got, again, "what was arranged stays as it is")
+	})
+}

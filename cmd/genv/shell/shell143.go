@@ -1,0 +1,166 @@
+package shell
+
+import (
+	"cmp"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// A shell that genv 1.4.3 initialised evaluates what `genv activate --shell PID`,
+// `deactivate --shell PID` and `shell --reattach` print. It keeps its books in two
+// exported lists with colons between the names, to which 1.4.3 adds a name each time:
+//
+//	GENV_ENVS         the variables that were set, to be unset by deactivate
+//	GENV_BACKUP_ENVS  those that had a value, which GENV_BACKUP_ENV_NAME holds
+//
+// The code for such a shell does all with plain export and unset, and keeps the same
+// books, so that it also works in zsh and when 1.4.3 is installed again.
+const (
+	listSet      = "GENV_ENVS"
+	listBackups  = "GENV_BACKUP_ENVS"
+	backupPrefix = "GENV_BACKUP_ENV_"
+)
+
+// Shell143 is a shell that 1.4.3 initialised, as the variables that it exports show it.
+type Shell143 struct {
+	Environ func(string) string // such as os.Getenv
+	Shims   string              // the folder of the shims; empty for none
+}
+
+// Opened says whether 1.4.3 has activated an environment in the shell, and nothing has
+// deactivated it since.
+func (s Shell143) Opened() bool { return s.Environ(listSet) != "" }
+
+// Caller is the shell as the caller of activate or deactivate; its answer goes to out.
+func (s Shell143) Caller(pid string, out io.Writer) (Caller, error) {
+	n, err := strconv.ParseInt(pid, 10, 32)
+	if err != nil || n < 2 {
+		return Caller{}, ErrNotInitialised
+	}
+	return Caller{PID: snapshot.PID(n), answer: out, render: s.Render}, nil
+}
+
+// Render writes a change as code for the shell. PromptReplace changes nothing: 1.4.3
+// doesn't show in the prompt which environment is active.
+func (s Shell143) Render(change Change) (string, error) {
+	code := &script143{shell: s}
+	if len(change.Restore) > 0 {
+		code.restore(change.Restore)
+		return code.finish()
+	}
+	code.books = s.Opened() || change.Shims == ShimsAdd
+	code.set, code.backups = s.list(listSet), s.list(listBackups)
+	for _, v := range change.Set {
+		code.replace(v.Name, v.Value)
+	}
+	for _, name := range change.Unset {
+		code.line("unset " + name)
+	}
+	if path := s.Environ("PATH"); change.Shims == ShimsAdd && s.Shims != "" && !strings.Contains(":"+path+":", ":"+s.Shims+":") {
+		code.replace("PATH", strings.TrimSuffix(s.Shims+":"+path, ":"))
+	}
+	if change.Prompt == PromptAdd {
+		code.prompt(change.Prefix)
+	}
+	if code.books {
+		code.export(listSet, strings.Join(code.set, ":"))
+		code.export(listBackups, strings.Join(code.backups, ":"))
+	}
+	return code.finish()
+}
+
+// renderInitialised is for a shell that this genv has initialised. If 1.4.3 has activated it
+// before, deactivate also undoes that.
+func (s Shell143) renderInitialised(change Change) (string, error) {
+	code, err := change.Render()
+	if err != nil || len(change.Restore) == 0 || !s.Opened() {
+		return code, err
+	}
+	more, err := s.Render(Change{Restore: []string{snapshot.ClaimVariable}})
+	return code + more, err
+}
+
+// list are the names in one of the lists that can be variables.
+func (s Shell143) list(name string) []string {
+	return slices.DeleteFunc(strings.Split(s.Environ(name), ":"), func(name string) bool { return checkName(name) != nil })
+}
+
+// script143 gathers lines, and keeps its first error.
+type script143 struct {
+	shell        Shell143
+	books        bool     // keep the lists
+	set, backups []string // the lists, as they will be
+	text         strings.Builder
+	err          error
+}
+
+func (c *script143) line(text string) { c.text.WriteString(text + "\n") }
+
+func (c *script143) export(name, value string) {
+	quoted, err := Quote(value)
+	c.err = cmp.Or(c.err, err)
+	c.line("export " + name + "=" + quoted)
+}
+
+// replace sets a variable. What it was before the first time is kept for restore.
+func (c *script143) replace(name, value string) {
+	if old := c.shell.Environ(name); c.books && !slices.Contains(c.set, name) {
+		c.set = append(c.set, name)
+		if old != "" {
+			c.backups = append(c.backups, name)
+			c.export(backupPrefix+name, old)
+		}
+	}
+	c.export(name, value)
+}
+
+// prompt adds a prefix to PS1, which is seldom exported, so that only the shell knows it.
+func (c *script143) prompt(prefix string) {
+	quoted, err := Quote(prefix)
+	c.err = cmp.Or(c.err, err)
+	c.set, c.backups = append(c.set, "PS1"), append(c.backups, "PS1")
+	c.line("export " + backupPrefix + `PS1="${PS1-}"`)
+	c.line("PS1=" + quoted + `"${PS1-}"`)
+}
+
+// restore undoes all that the lists name, and more variables. Of CUDA_VISIBLE_DEVICES
+// 1.4.3 replaces the user's own value at its second change by one that it has set itself,
+// which would lead to devices that are no longer attached: then there is none to restore.
+func (c *script143) restore(more []string) {
+	set, backups := c.shell.list(listSet), c.shell.list(listBackups)
+	names := append(slices.Clone(set), more...)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		own := slices.Contains(backups, name) && (name == "PATH" || name == "PS1" || count143(set, name) == 1)
+		switch old := c.shell.Environ(backupPrefix + name); {
+		case own && name == "PS1":
+			quoted, err := Quote(old)
+			c.err = cmp.Or(c.err, err)
+			c.line("PS1=" + quoted)
+		case own && old != "":
+			c.export(name, old)
+		case name != "PATH":
+			c.line("unset " + name)
+		}
+	}
+	slices.Sort(backups)
+	for _, name := range slices.Compact(backups) {
+		c.line("unset " + backupPrefix + name)
+	}
+	c.line("unset " + listSet + " " + listBackups)
+}
+
+func count143(list []string, name string) (n int) {
+	for _, item := range list {
+		if item == name {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *script143) finish() (string, error) { return c.text.String(), c.err }

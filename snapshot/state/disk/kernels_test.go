@@ -1,0 +1,197 @@
+package disk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+)
+
+// accounts has one account with a home folder; getent knows of no other, or fails.
+func accounts(t *testing.T, uid int, home string, getent error) disk.Users {
+	t.Helper()
+	passwd := filepath.Join(t.TempDir(), "passwd")
+	require.NoError(t, os.WriteFile(passwd, fmt.Appendf(nil, "other:x:1:1::/:\nme:x:%d:1::%s:/bin/sh\n", uid, home), 0o600))
+	return disk.Users{Passwd: passwd, Getent: func(context.Context, string) ([]byte, error) { return nil, getent }}
+}
+
+// notFound is how getent(1) says that no account has a uid.
+func notFound(t *testing.T) error {
+	t.Helper()
+	err := exec.Command("sh", "-c", "exit 2").Run()
+	require.Error(t, err)
+	return err
+}
+
+func TestKernelsOfProcesses(t *testing.T) {
+	me := snapshot.UID(os.Getuid())
+	machine := disk.NewSystemOf(procFolder(t, map[string]string{
+		"1/cmdline":    "init\x00",
+		"7/cmdline":    "python\x00-m\x00ipykernel_launcher\x00-f\x00/home/a/.local/share/jupyter/runtime/kernel-0f1e-22.json\x00",
+		"8/cmdline":    "python\x00--f=/run/user/1/kernel-v2-1234abc.json\x00",
+		"9/cmdline":    "vi\x00kernel-dead.json.swp\x00",
+		"10/cmdline":   "grep\x00kernel-dead\x00",
+		"11/cmdline":   strings.Repeat("x", 1<<20) + "\x00kernel-dead.json\x00", // megabytes are not read under the lock
+		"12/cmdline":   "python\x00-f\x00kernel-bob.json\x00",
+		"12/status":    status, // of uid 1001
+		"self/cmdline": "python\x00kernel-dead.json\x00",
+	}), accounts(t, os.Getuid(), t.TempDir(), notFound(t)))
+	want := map[disk.Kernel]disk.Liveness{
+		{ID: "0f1e-22", UID: me}: disk.Alive, {ID: "v2-1234abc", UID: me}: disk.Alive,
+		{ID: "dead", UID: me}: disk.Gone, {ID: "0f1e", UID: me}: disk.Gone, {ID: "", UID: me}: disk.Gone,
+		{ID: "bob", UID: me}:   disk.Gone, // it is another user's process
+		{ID: "bob", UID: 1001}: disk.Alive,
+	}
+	var asked []disk.Kernel
+	for k := range want {
+		asked = append(asked, k)
+	}
+	require.Equal(t, want, machine.Kernels(asked))
+	require.Empty(t, machine.Kernels(nil))
+}
+
+// A kernel without a process, of which only the file says that it restarts.
+func TestKernelsOfFiles(t *testing.T) {
+	me := snapshot.UID(os.Getuid())
+	file := func(home string, words ...string) {
+		path := filepath.Join(append([]string{home}, words...)...)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+	}
+	runtime := ".local/share/jupyter/runtime"
+	tests := []struct {
+		name    string
+		id      string
+		home    func(home string)
+		environ func(home string) string // of a process of the user
+		getent  error                    // for a user who isn't in /etc/passwd
+		unlike  bool                     // not in /etc/passwd
+		want    disk.Liveness
+	}{
+		{name: "none", id: "k", want: disk.Gone},
+		{name: "in the home folder", id: "k", home: func(h string) { file(h, runtime, "kernel-k.json") }, want: disk.Alive},
+		{name: "another kernel's", id: "k", home: func(h string) { file(h, runtime, "kernel-kk.json") }, want: disk.Gone},
+		{name: "elsewhere in the home folder", id: "k", home: func(h string) { file(h, "kernel-k.json") }, want: disk.Gone},
+		{name: "an id that leads elsewhere", id: "../k", home: func(h string) { file(h, runtime, "kernel-../k.json") }, want: disk.Gone},
+		{name: "a folder", id: "k", home: func(h string) { file(h, runtime, "kernel-k.json", "x") }, want: disk.Gone},
+		{name: "a link", id: "k", home: func(h string) {
+			file(h, runtime, "other")
+			require.NoError(t, os.Symlink("other", filepath.Join(h, runtime, "kernel-k.json")))
+		}, want: disk.Gone},
+		{name: "in JUPYTER_RUNTIME_DIR", id: "k", environ: func(h string) string { return "JUPYTER_RUNTIME_DIR=" + h + "/r" }, home: func(h string) { file(h, "r", "kernel-k.json") }, want: disk.Alive},
+		{name: "in XDG_DATA_HOME", id: "k", environ: func(h string) string { return "XDG_DATA_HOME=" + h + "/d" }, home: func(h string) { file(h, "d/jupyter/runtime", "kernel-k.json") }, want: disk.Alive},
+		{name: "in XDG_RUNTIME_DIR", id: "k", environ: func(h string) string { return "XDG_RUNTIME_DIR=" + h }, home: func(h string) { file(h, "jupyter", "kernel-k.json") }, want: disk.Alive},
+		{name: "in a relative folder", id: "k", environ: func(string) string { return "JUPYTER_RUNTIME_DIR=r" }, want: disk.Gone},
+		{name: "no account", id: "k", unlike: true, getent: notFound(t), want: disk.Gone},
+		{name: "an account that can't be asked for", id: "k", unlike: true, getent: errors.New("timeout"), want: disk.Unknown},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			home := t.TempDir()
+			if tt.home != nil {
+				tt.home(home)
+			}
+			proc := map[string]string{"1/cmdline": "init\x00"}
+			if tt.environ != nil {
+				proc["7/environ"] = "A=b\x00" + tt.environ(home) + "\x00"
+			}
+			uid := os.Getuid()
+			if tt.unlike {
+				uid++
+			}
+			machine := disk.NewSystemOf(procFolder(t, proc), accounts(t, uid, home, tt.getent))
+			k := disk.Kernel{ID: tt.id, UID: me}
+			require.Equal(t, map[disk.Kernel]disk.Liveness{k: tt.want}, machine.Kernels([]disk.Kernel{k}))
+		})
+	}
+}
+
+func TestKernelFilesOfOthers(t *testing.T) {
+	needsRoot(t)
+	home := t.TempDir()
+	runtime := filepath.Join(home, ".local/share/jupyter/runtime")
+	require.NoError(t, os.MkdirAll(runtime, 0o755))
+	put(t, runtime, "kernel-k.json", "{}")
+	k := disk.Kernel{ID: "k", UID: 4001}
+	machine := disk.NewSystemOf(procFolder(t, map[string]string{"1/cmdline": "init\x00"}), accounts(t, 4001, home, nil))
+	require.Equal(t, disk.Gone, machine.Kernels([]disk.Kernel{k})[k], "root's file in a user's folder")
+	require.NoError(t, os.Lchown(filepath.Join(runtime, "kernel-k.json"), 4001, 4001))
+	require.Equal(t, disk.Alive, machine.Kernels([]disk.Kernel{k})[k])
+}
+
+// An environment without a process lives while its kernel's file is there. Another user,
+// who can't read the folder, changes nothing.
+func TestARestartingKernelKeepsItsEnvironment(t *testing.T) {
+	needsRoot(t)
+	dir, runtime := sharedDir(t), t.TempDir()
+	require.NoError(t, os.Chmod(runtime, 0o700))
+	put(t, runtime, "kernel-0f1e.json", "{}")
+	require.NoError(t, os.Chown(runtime, 4002, 4002))
+	require.NoError(t, os.Chown(filepath.Join(runtime, "kernel-0f1e.json"), 4002, 4002))
+	server := asUser(exec.CommandContext(t.Context(), "sleep", "1000"), 4002)
+	server.Env = []string{"JUPYTER_RUNTIME_DIR=" + runtime}
+	require.NoError(t, server.Start())
+	t.Cleanup(func() { _ = server.Process.Signal(syscall.SIGKILL); _ = server.Wait() })
+
+	store := disk.New(dir, disk.Config{})
+	_, err := store.RegisterDevices(t.Context(), gpus(1))
+	require.NoError(t, err)
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
+		return b.Activate(state.Activation{EID: ownEID(), UID: 4002, KernelID: "0f1e", At: at("12:00:00")})
+	}))
+	files, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.NotNil(t, files.Environment(ownEID()))
+
+	require.NoError(t, os.Remove(filepath.Join(runtime, "kernel-0f1e.json")))
+	output, err := asUser(child(t.Context(), "owners", dir), 4001).Output()
+	require.NoError(t, err)
+	require.Equal(t, string(ownEID())+" [] false\n", string(output), "another user doesn't know")
+	files, err = store.Read(t.Context())
+	require.NoError(t, err)
+	require.Nil(t, files.Environment(ownEID()), "root does")
+}
+
+// A folder that doesn't answer delays nobody for long, and is unknown.
+func TestAKernelFolderThatHangs(t *testing.T) {
+	waiting := make(chan struct{})
+	users := accounts(t, os.Getuid()+1, "/", nil)
+	users.Getent = func(context.Context, string) ([]byte, error) {
+		<-waiting
+		return nil, errors.New("too late")
+	}
+	t.Cleanup(func() { close(waiting) })
+	machine := disk.NewSystemOf(procFolder(t, map[string]string{"1/cmdline": "init\x00"}), users)
+	k := disk.Kernel{ID: "k", UID: snapshot.UID(os.Getuid())}
+	for range 20 { // only the first waits
+		require.Equal(t, map[disk.Kernel]disk.Liveness{k: disk.Unknown}, machine.Kernels([]disk.Kernel{k}))
+	}
+}
+
+// After a reboot no kernel runs, whatever files the last boot has left.
+func TestKernelsEndWithAReboot(t *testing.T) {
+	dir := sharedDir(t)
+	machine := &fakeSystem{boot: "one", kernels: map[string]disk.Liveness{"k": disk.Alive}}
+	store := disk.New(dir, disk.Config{System: machine})
+	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
+		return b.Activate(state.Activation{EID: "7", KernelID: "k", At: at("12:00:00")})
+	}))
+	files, err := store.Read(t.Context())
+	require.ErrorIs(t, err, state.ErrNoDevices)
+	require.NotNil(t, files.Environment("7"))
+	machine.boot = "two"
+	files, err = store.Read(t.Context())
+	require.ErrorIs(t, err, state.ErrNoDevices)
+	require.Nil(t, files.Environment("7"))
+}

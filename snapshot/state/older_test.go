@@ -1,0 +1,141 @@
+package state_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// What genv 0.9 and 0.8 wrote.
+const (
+	olderEnvs = `{"envs": {
+		"2020": {"eid": "2020", "uid": 1002, "creation": "20/11/2026 21:10:33", "username": "bob", "config": {"name": null, "gpu_memory": "4g", "gpus": 2}, "pids": [9, 10], "kernel_ids": ["k"]},
+		"1667": {"eid": "1667", "uid": 0, "creation": "20/11/2026 21:10:32", "config": {"name": "my-env"}, "pids": [8]},
+		"7": {"uid": 1001, "creation": "20/11/2026 21:10:31", "config": {}}
+	}}`
+	olderDevices = `{"devices": {
+		"10": {"total_memory": "80g", "eids": {}},
+		"0": {"total_memory": "81559mi", "eids": {"2020": {"eid": "2020", "gpu_memory": "4g", "attached": "20/11/2026 21:10:34"}, "1667": {"gpu_memory": null, "attached": "20/11/2026 21:10:33"}}},
+		"1": {"total_memory": "81559mi", "eids": {}}
+	}}`
+)
+
+func TestOlderFilesAreConverted(t *testing.T) {
+	files, ok := decodeFiles([]byte(olderEnvs), []byte(olderDevices))
+	require.True(t, ok)
+	two := 2
+	require.Equal(t, []snapshot.Environment{
+		{EID: "1667", UID: 0, Creation: at("21:10:32"), Config: snapshot.EnvConfig{Name: "my-env"}, PIDs: []snapshot.PID{8}, KernelIDs: []string{}},
+		{EID: "2020", UID: 1002, Username: "bob", Creation: at("21:10:33"), Config: snapshot.EnvConfig{GPUMemory: snapshot.MustMemory("4g"), GPUs: &two}, PIDs: []snapshot.PID{9, 10}, KernelIDs: []string{"k"}},
+		{EID: "7", UID: 1001, Creation: at("21:10:31"), PIDs: []snapshot.PID{}, KernelIDs: []string{}},
+	}, files.Environments)
+	require.Equal(t, []snapshot.Device{
+		{Index: 0, TotalMemory: snapshot.MustMemory("81559mi"), Attachments: []snapshot.Attachment{
+			{EID: "1667", Time: at("21:10:33")}, {EID: "2020", GPUMemory: snapshot.MustMemory("4g"), Time: at("21:10:34")},
+		}},
+		{Index: 1, TotalMemory: snapshot.MustMemory("81559mi"), Attachments: []snapshot.Attachment{}},
+		{Index: 10, TotalMemory: snapshot.MustMemory("80g"), Attachments: []snapshot.Attachment{}},
+	}, files.Devices)
+}
+
+// What is written is what 1.4.3 writes, whatever was read: the recording as objects, and
+// as lists, come out as the recording.
+func TestWhatIsWrittenIsTheFormOf143(t *testing.T) {
+	for _, name := range []string{"envs.json", "devices.json"} {
+		file := map[string]state.File{"envs.json": state.Envs, "devices.json": state.Devices}[name]
+		recorded, err := os.ReadFile("../testdata/genv-1.4.3/state/" + name)
+		require.NoError(t, err)
+		for _, data := range [][]byte{recorded, older(t, file, recorded)} {
+			var files state.Files
+			require.NoError(t, files.Decode(file, data), "%s", data)
+			written, err := files.Encode(file)
+			require.NoError(t, err)
+			require.Equal(t, string(recorded), string(written))
+		}
+	}
+}
+
+func TestFilesThatNoVersionWrote(t *testing.T) {
+	one := `"uid": 1, "creation": "20/11/2026 21:10:32"`
+	for name, text := range map[string]string{
+		"no uid":                 `{"envs": {"7": {"creation": "20/11/2026 21:10:32"}}}`,
+		"no creation":            `{"envs": {"7": {"uid": 1}}}`,
+		"no id":                  `{"envs": {"": {` + one + `}}}`,
+		"one id twice":           `{"envs": {"7": {` + one + `}, "8": {"eid": "7", ` + one + `}}}`,
+		"a control character":    `{"envs": {"7\u0007": {` + one + `}}}`,
+		"pids are words":         `{"envs": {"7": {` + one + `, "pids": ["x"]}}}`,
+		"an environment is null": `{"envs": {"7": null}}`,
+		"envs is null":           `{"envs": null}`,
+		"a list with less":       `{"envs": [{"eid": "7", ` + one + `, "config": {}}]}`,
+		"empty":                  `{}`,
+	} {
+		require.ErrorIs(t, new(state.Files).Decode(state.Envs, []byte(text)), snapshot.ErrInvalid, name)
+	}
+	for name, text := range map[string]string{
+		"an index is a word":  `{"devices": {"x": {"total_memory": "1g", "eids": {}}}}`,
+		"an index twice":      `{"devices": {"1": {"total_memory": "1g", "eids": {}}, "01": {"total_memory": "1g", "eids": {}}}}`,
+		"a negative index":    `{"devices": {"-1": {"total_memory": "1g", "eids": {}}}}`,
+		"no memory":           `{"devices": {"1": {"eids": {}}}}`,
+		"no date":             `{"devices": {"1": {"total_memory": "1g", "eids": {"7": {"eid": "7", "gpu_memory": null}}}}}`,
+		"many indices":        `{"devices": {"99999": {"total_memory": "1g", "eids": {}}}}`,
+		"an attachment twice": `{"devices": {"1": {"total_memory": "1g", "eids": {"7": {"attached": "20/11/2026 21:10:32"}, "8": {"eid": "7", "attached": "20/11/2026 21:10:32"}}}}}`,
+	} {
+		require.ErrorIs(t, new(state.Files).Decode(state.Devices, []byte(text)), snapshot.ErrInvalid, name)
+	}
+}
+
+// older is a file of 1.4.3 in the form of 0.8.
+func older(t *testing.T, file state.File, data []byte) []byte {
+	t.Helper()
+	var files state.Files
+	require.NoError(t, files.Decode(file, data))
+	var items []string
+	for _, e := range files.Environments {
+		written, err := snapshot.EncodeEnvironments([]snapshot.Environment{e})
+		require.NoError(t, err)
+		one := strings.TrimSuffix(strings.TrimPrefix(string(written), `{`+"\n"+`  "envs": [`), "]\n}")
+		items = append(items, `"`+string(e.EID)+`": `+strings.ReplaceAll(one, `"kernel_ids": []`, `"kernel_ids": null`))
+	}
+	if file == state.Envs {
+		return []byte(`{"envs": {` + strings.Join(items, ", ") + `}}`)
+	}
+	for _, d := range files.Devices {
+		var attachments []string
+		for _, a := range d.Attachments {
+			memory := "null"
+			if a.GPUMemory.Known() {
+				memory = `"` + a.GPUMemory.String() + `"`
+			}
+			attachments = append(attachments, `"`+string(a.EID)+`": {"eid": "`+string(a.EID)+`", "gpu_memory": `+memory+`, "attached": "`+a.Time.String()+`"}`)
+		}
+		items = append(items, `"`+d.Index.String()+`": {"total_memory": "`+d.TotalMemory.String()+`", "eids": {`+strings.Join(attachments, ", ")+`}}`)
+	}
+	return []byte(`{"devices": {` + strings.Join(items, ", ") + `}}`)
+}
+
+// FuzzOlder: what is read of any text can be written, and is the same when it is read again.
+func FuzzOlder(f *testing.F) {
+	f.Add([]byte(olderEnvs), true)
+	f.Add([]byte(olderDevices), false)
+	f.Add([]byte(`{"envs": {"": {"eid": 7}}}`), true)
+	f.Fuzz(func(t *testing.T, data []byte, envs bool) {
+		file := state.Devices
+		if envs {
+			file = state.Envs
+		}
+		var files, again state.Files
+		if err := files.Decode(file, data); err != nil {
+			require.ErrorIs(t, err, snapshot.ErrInvalid)
+			return
+		}
+		written, err := files.Encode(file)
+		require.NoError(t, err)
+		require.NoError(t, again.Decode(file, written))
+		require.Equal(t, len(files.Environments)+len(files.Devices), len(again.Environments)+len(again.Devices))
+	})
+}
