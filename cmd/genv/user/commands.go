@@ -78,19 +78,7 @@ func Commands(with command.Program) []*cli.Command {
 		},
 		p.devicesCommand(),
 		p.envsCommand(),
-		{
-			Name:  "shell",
-			Usage: `print code for a shell to evaluate: eval "$(genv shell --init)"`,
-			Flags: []cli.Flag{
-				&cli.BoolFlag{Name: "init", Usage: "print the code that initialises a shell"},
-				&cli.BoolFlag{Name: "ok", Usage: "say that this shell is initialised"},
-				&cli.BoolFlag{Name: "deinit", Usage: "print the code that removes what --init defined"},
-				&cli.BoolFlag{Name: "reattach", Usage: "print the code that sets the variables of a shell to its devices"},
-				&cli.BoolFlag{Name: "reconfigure", Usage: "print the code that sets them to its configuration"},
-				&cli.StringFlag{Name: "shell", Usage: "for this `SHELL`, bash or zsh, instead of the one that runs this"},
-			},
-			Action: p.shellCode,
-		},
+		p.shellCommand(),
 	}
 	p.printPlainErrors(commands)
 	return append(commands, &cli.Command{

@@ -13,6 +13,22 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
+func (p *program) shellCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "shell",
+		Usage: `print code for a shell to evaluate: eval "$(genv shell --init)"`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "init", Usage: "print the code that initialises a shell"},
+			&cli.BoolFlag{Name: "ok", Usage: "say that this shell is initialised"},
+			&cli.BoolFlag{Name: "deinit", Usage: "print the code that removes what --init defined"},
+			&cli.BoolFlag{Name: "reattach", Usage: "print the code that sets the variables of a shell to its devices"},
+			&cli.BoolFlag{Name: "reconfigure", Usage: "print the code that sets them to its configuration"},
+			&cli.StringFlag{Name: "shell", Usage: "for this `SHELL`, bash or zsh, instead of the one that runs this"},
+		},
+		Action: p.shellCode,
+	}
+}
+
 // shellCode prints code for a shell. Without a flag it says, as 1.4.3 does, how to initialise
 // one: the function that --init defines adds --ok.
 func (p *program) shellCode(c *cli.Context) error {
