@@ -111,7 +111,8 @@ func (k *hostKeyCheck) verify(peer net.Addr, key ssh.PublicKey) error {
 		return err
 	}
 	err = k.client.checkResult(k, key, host.Check(key, k.rules, time.Now()))
-	if err == nil && direct && k.target.CheckHostIP && !ip.IsLoopback() && hostkeys.Plain(key) == key {
+	_, certified := key.(*ssh.Certificate)
+	if err == nil && direct && k.target.CheckHostIP && !certified && ip != nil && !ip.IsLoopback() {
 		err = k.verifyAddress(hostkeys.Name{Host: ip.String(), Port: k.target.Port}, key)
 	}
 	return err
@@ -155,21 +156,19 @@ func (c *Client) checkResult(k *hostKeyCheck, key ssh.PublicKey, err error) erro
 			Msg("INSECURE: the host key is accepted without a check, as requested for this run: " + err.Error())
 		return nil
 	}
-	var unknown *hostkeys.Unknown
 	var changed *hostkeys.Changed
-	switch {
-	case errors.As(err, &changed):
+	if errors.As(err, &changed) {
 		return changedError(err)
-	case !errors.As(err, &unknown):
-		return &remote.Error{Class: remote.HostKey, Err: err}
 	}
 	if t.HostKeyChecking == config.StrictAcceptNew {
-		if err = c.hostKeys.Accept(k.host, key, k.rules, time.Now()); err == nil {
-			return nil
+		added := c.hostKeys.Accept(k.host, key, k.rules, time.Now())
+		switch {
+		case errors.As(added, &changed): // another key was added in the meantime
+			return changedError(added)
+		case added != nil:
+			return remote.Errorf(remote.HostKey, "%w; accept-new: %w", err, added)
 		}
-		if !errors.As(err, &unknown) {
-			return &remote.Error{Class: remote.HostKey, Err: err}
-		}
+		return nil
 	}
 	return remote.Errorf(remote.HostKey, "%w. If the fingerprint is right, add the key: %s", err, addCommand(t))
 }

@@ -66,7 +66,7 @@ func expand(command []string, reason Reason, name Name, key ssh.PublicKey, rules
 }
 
 const (
-	maxOutput = 16 << 20        // of a command, in bytes
+	maxOutput = 1 << 20         // of a command, in bytes
 	grace     = 2 * time.Second // for its children, after its end
 )
 
@@ -90,25 +90,23 @@ func (s *Store) output(ctx context.Context, command *exec.Cmd) ([]byte, error) {
 	if out.overflow {
 		return nil, fmt.Errorf("it wrote more than %d MiB", maxOutput>>20)
 	}
-	if err != nil && stderr.Len() > 0 {
-		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+	if err != nil && stderr.kept.Len() > 0 {
+		lines := strings.Split(strings.TrimSpace(stderr.kept.String()), "\n")
 		err = fmt.Errorf("%w: %s", err, text.Printable(lines[len(lines)-1]))
 	}
-	return out.Bytes(), err
+	return out.kept.Bytes(), err
 }
 
 // limited keeps the beginning of what is written to it.
 type limited struct {
-	bytes.Buffer
+	kept     bytes.Buffer
 	limit    int
 	overflow bool
 }
 
 func (l *limited) Write(p []byte) (int, error) {
-	if room := l.limit - l.Len(); len(p) > room {
-		l.overflow = true
-		_, _ = l.Buffer.Write(p[:room]) // it never fails
-		return len(p), nil
-	}
-	return l.Buffer.Write(p)
+	room := min(len(p), l.limit-l.kept.Len())
+	l.overflow = l.overflow || room < len(p)
+	_, _ = l.kept.Write(p[:room]) // it never fails
+	return len(p), nil
 }

@@ -1,0 +1,70 @@
+package sshclient
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient/config"
+)
+
+// TestCheckHostIP: what ssh does needs an address that is not loopback.
+func TestCheckHostIP(t *testing.T) {
+	key := func(seed string) ssh.PublicKey {
+		k, err := ssh.NewPublicKey(ed25519.NewKeyFromSeed([]byte(fmt.Sprintf("%032s", seed))).Public())
+		require.NoError(t, err)
+		return k
+	}
+	line := func(name string, key ssh.PublicKey) string { return name + " " + string(ssh.MarshalAuthorizedKey(key)) }
+	right, wrong, address := key("right"), key("wrong"), net.ParseIP("192.0.2.1")
+	for name, tt := range map[string]struct {
+		known   string
+		change  func(*target)
+		peer    net.Addr
+		refused bool
+	}{
+		"the address is unknown":     {line("gpu", right), nil, nil, false},
+		"the address is right":       {line("gpu", right) + line("192.0.2.1", right), nil, nil, false},
+		"the address is stale":       {line("gpu", right) + line("192.0.2.1", wrong), nil, nil, true},
+		"another address":            {line("gpu", right) + line("192.0.2.2", wrong), nil, nil, false},
+		"revoked for the address":    {line("gpu", right) + line("@revoked 192.0.2.1", right), nil, nil, true},
+		"not asked for":              {line("gpu", right) + line("192.0.2.1", wrong), func(t *target) { t.CheckHostIP = false }, nil, false},
+		"with a port":                {line("[gpu]:2222", right) + line("[192.0.2.1]:2222", wrong), func(t *target) { t.Port = 2222 }, nil, true},
+		"behind a jump host":         {line("gpu", right) + line("192.0.2.1", wrong), func(t *target) { t.ProxyJump = []string{"j"} }, nil, false},
+		"behind a ProxyCommand":      {line("gpu", right) + line("192.0.2.1", wrong), func(t *target) { t.ProxyCommand = "nc" }, nil, false},
+		"loopback":                   {line("gpu", right) + line("127.0.0.1", wrong), nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, false},
+		"an address without TCP":     {line("gpu", right), nil, &net.UnixAddr{}, false},
+		"only the address is known":  {line("192.0.2.1", right), nil, nil, true},
+		"stale by KnownHostsCommand": {line("gpu", right), func(t *target) { t.KnownHostsCommand = strings.Fields("/bin/echo 192.0.2.1 " + line("", wrong)) }, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known := filepath.Join(t.TempDir(), "known_hosts")
+			require.NoError(t, os.WriteFile(known, []byte(tt.known), 0o600))
+			target := target{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, CheckHostIP: true, UserKnownHosts: []string{known}}}
+			if tt.change != nil {
+				tt.change(&target)
+			}
+			if tt.peer == nil {
+				tt.peer = &net.TCPAddr{IP: address, Port: target.Port}
+			}
+			c, err := New(Options{ConfigFile: "none", OpenSSH: "none"})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, c.Close()) }()
+			check, err := c.hostKeyCheck(t.Context(), target)
+			require.NoError(t, err)
+			err = check.callback("", tt.peer, right)
+			require.Equal(t, tt.refused, err != nil, "%v", err)
+			if tt.refused && name != "only the address is known" {
+				require.Equal(t, remote.HostKeyChanged, remote.ClassOf(err))
+			}
+		})
+	}
+}

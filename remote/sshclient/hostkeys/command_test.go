@@ -1,0 +1,97 @@
+package hostkeys_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
+)
+
+// script writes a program, and returns its name.
+func script(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "command")
+	require.NoError(t, os.WriteFile(name, []byte("#!/bin/sh\n"+text+"\n"), 0o700))
+	return name
+}
+
+func ask(ctx context.Context, key ssh.PublicKey, command ...string) (*hostkeys.Host, error) {
+	store, name := hostkeys.NewStore(zerolog.Nop()), hostkeys.Name{Host: "GPU", Port: 2222}
+	return store.Ask(ctx, store.Lookup(nil, name), command, hostkeys.HostName, name, key, rules)
+}
+
+func TestKnownHostsCommand(t *testing.T) {
+	key := ed(t).PublicKey()
+	blob := strings.Fields(line(key))[1]
+	for name, tt := range map[string]struct {
+		script, says string
+		known        bool
+	}{
+		"a line":              {"echo '[gpu]:2222 " + line(key) + "'", "", true},
+		"among others":        {"echo nonsense; echo 'a " + line(key) + "'; echo '*:2222 " + line(key) + "'", "", true},
+		"without the port":    {"echo 'gpu " + line(key) + "'", "no key of [gpu]:2222", false},
+		"nothing":             {"true", "no key of", false},
+		"it fails":            {"echo '* " + line(key) + "'; echo first >&2; echo why >&2; exit 3", "exit status 3: why", false},
+		"a signal":            {"kill -9 $$", "signal: killed", false},
+		"too much":            {"yes | head -c 2000000", "more than 1 MiB", false},
+		"a shell's variables": {`echo "$@" | grep -q 'x y $HOME ;' && echo '* ` + line(key) + `'`, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			host, err := ask(t.Context(), key, script(t, tt.script), "x y $HOME ;")
+			if err == nil {
+				err = host.Check(key, rules, now)
+			}
+			if tt.known {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tt.says)
+		})
+	}
+	t.Run("tokens", func(t *testing.T) {
+		out := filepath.Join(t.TempDir(), "out")
+		_, err := ask(t.Context(), key, script(t, `printf '<%s>' "$@" > `+out), "a\x00I b", "\x00H", "%H\x00t", "\x00K", "\x00f")
+		require.NoError(t, err)
+		text, err := os.ReadFile(out)
+		require.NoError(t, err)
+		require.Equal(t, "<aHOSTNAME b><[gpu]:2222><%Hssh-ed25519><"+blob+"><"+ssh.FingerprintSHA256(key)+">", string(text))
+		_, err = ask(t.Context(), nil, script(t, `printf '<%s>' "$@" > `+out), "\x00t\x00K\x00f")
+		require.NoError(t, err)
+		text, err = os.ReadFile(out)
+		require.NoError(t, err)
+		require.Equal(t, "<NONENONENONE>", string(text), "before the handshake")
+	})
+	for _, missing := range []string{"/nonexistent/command", "echo", ""} {
+		host, err := ask(t.Context(), key, missing)
+		require.NoError(t, err, "%q: as in ssh", missing)
+		require.ErrorContains(t, host.Check(key, rules, now), "KnownHostsCommand", "%q: but if the host is unknown, that is why", missing)
+	}
+}
+
+// TestKnownHostsCommandEnds: a command ends with the login, and its children too.
+func TestKnownHostsCommandEnds(t *testing.T) {
+	alive := filepath.Join(t.TempDir(), "alive")
+	name := script(t, "mkfifo "+alive+"; sleep 1000 > "+alive+" & echo $! > "+alive+".pid; wait")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := ask(ctx, nil, name)
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { _, err := os.Stat(alive + ".pid"); return err == nil }, 20*time.Second, 10*time.Millisecond)
+	reader, err := os.Open(alive) // until the child has it open too
+	require.NoError(t, err)
+	defer func() { require.NoError(t, reader.Close()) }()
+	cancel(context.DeadlineExceeded)
+	require.ErrorIs(t, <-ended, context.DeadlineExceeded)
+	_, err = reader.Read(make([]byte, 1))
+	require.ErrorContains(t, err, "EOF", "the child has ended")
+}
