@@ -1,6 +1,8 @@
 package config_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -105,6 +107,16 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 			require.NoError(t, err, "another host")
 		})
 	}
+}
+
+// What an older ssh prints under another name is obeyed as well.
+func TestOldNames(t *testing.T) {
+	ssh := filepath.Join(t.TempDir(), "ssh")
+	require.NoError(t, os.WriteFile(ssh, []byte("#!/bin/sh\nprintf 'hostname gpu\\nport 22\\nuser u\\npubkeyacceptedkeytypes ssh-ed25519\\nrsaminsize 3072\\n'\n"), 0o700))
+	s, err := config.New(config.ResolverOptions{File: "none", SSH: ssh, Always: true}).Resolve(t.Context(), config.Query{Host: "gpu"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"ssh-ed25519"}, s.PubkeyAcceptedAlgorithms)
+	require.Equal(t, 3072, s.RequiredRSASize)
 }
 
 func TestRefuseConnection(t *testing.T) {

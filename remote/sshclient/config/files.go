@@ -131,9 +131,7 @@ func (f *files) parse(path, content string, r root, depth int) (parsed []line) {
 	for text := range strings.Lines(content) {
 		number++
 		keyword, words, problem := lex(text)
-		if alias, ok := aliases[keyword]; ok {
-			keyword = alias
-		}
+		keyword = cmp.Or(aliases[keyword], keyword)
 		l := line{place: Error{File: path, Line: number}, keyword: keyword, words: words}
 		switch {
 		case problem != "":

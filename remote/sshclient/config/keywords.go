@@ -41,11 +41,12 @@ var honoured = map[string]struct {
 	"pkcs11provider": {one, onlyTokens("")},
 }
 
-// aliases are other names of keywords, which ssh still accepts (readconf.c).
+// aliases are other names of keywords, which ssh still accepts (readconf.c) or prints:
+// before 8.5, PubkeyAcceptedKeyTypes was the name; RSAMinSize is Red Hat's of 8.7.
 var aliases = map[string]string{
 	"pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms", "dsaauthentication": "pubkeyauthentication",
 	"identityfile2": "identityfile", "smartcarddevice": "pkcs11provider", "keepalive": "tcpkeepalive",
-	"hostbasedkeytypes":               "hostbasedacceptedalgorithms",
+	"hostbasedkeytypes": "hostbasedacceptedalgorithms", "rsaminsize": "requiredrsasize",
 	"challengeresponseauthentication": "kbdinteractiveauthentication",
 	"skeyauthentication":              "kbdinteractiveauthentication", "tisauthentication": "kbdinteractiveauthentication",
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"os/exec"
@@ -70,6 +71,7 @@ func parseOpenSSH(text string) raw {
 	values := raw{}
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimRight(line, "\n"), " ")
+		key = cmp.Or(aliases[key], key)
 		if key == "userknownhostsfile" || key == "identityagent" {
 			value = strings.ReplaceAll(value, "%", "%%")
 		}
