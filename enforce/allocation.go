@@ -58,14 +58,14 @@ func (d *allocatedDevice) leaves() bool {
 		return false
 	}
 	for _, env := range d.envs {
-		if !d.host.draft.takes(d.device.Index, env.env.EID) {
+		if !d.host.draft.detaches(d.device.Index, env.env.EID) {
 			return false
 		}
 	}
 	for _, p := range d.processes {
 		env := d.host.environmentOf(p)
 		attached := env != nil && env.env.Username == d.user && env.attached(d.device.Index) // so it is one of d.envs
-		if !attached && !d.host.draft.kills(p) {
+		if !attached && !d.host.draft.terminates(p) {
 			return false
 		}
 	}
@@ -80,12 +80,12 @@ type allocations struct {
 
 // allocations lists the users with what they hold. An environment whose user has no
 // name counts for no user; the processes in it count for their own users.
-func (e *judgement) allocations() []*allocation {
+func (j *judgement) allocations() []*allocation {
 	users := allocations{byUser: make(map[snapshot.Username]*allocation)}
-	for _, h := range e.hosts {
+	for _, h := range j.hosts {
 		for _, env := range h.inOrder {
 			if env.env.Username == "" {
-				e.note(h, "environment %s has no user name, so no cap counts it", text.Shown(string(env.env.EID)))
+				j.note(h, "environment %s has no user name, so no cap counts it", text.Shown(string(env.env.EID)))
 				continue
 			}
 			users.of(env.env.Username).add(h, env)
@@ -160,7 +160,7 @@ func (u *allocation) add(h *hostView, env *envView) {
 // attached and becomes free anyway doesn't count.
 func (u *allocation) addUse(h *hostView, device *snapshot.Device, p *snapshot.Process) {
 	u.begin(h)
-	if u.here[device.Index] == nil && h.draft.kills(p) {
+	if u.here[device.Index] == nil && h.draft.terminates(p) {
 		return
 	}
 	if d := u.device(h, device); !p.EnvUnknown { // then device has noted it
@@ -187,22 +187,6 @@ func (u *allocation) device(h *hostView, device *snapshot.Device) *allocatedDevi
 	u.here[device.Index] = d
 	return d
 }
-
-// sparesUse reports whether an exempt process of the environment uses a device.
-func (h *hostView) sparesUse(env *envView, index snapshot.DeviceIndex) bool {
-	return h.exemptUses[deviceOfEnv{index, env.env.EID}] != unused
-}
-
-// counts reports whether the device counts for the user's caps. One that can't be
-// taken from the user, since exempt processes use it, counts only if one of the
-// user's own uid does: otherwise a job elsewhere could have to end for it.
-func (d *allocatedDevice) counts() bool {
-	return !d.leaves() && (d.exempt != reported || d.busy())
-}
-
-// busy reports whether the device is proven to be in use, by processes that the plan
-// doesn't end anyway.
-func (d *allocatedDevice) busy() bool { return new(choice).cost(d) == costBusy }
 
 // usedBytes is how much memory the user's processes use on the device; not known
 // where the driver doesn't report it of each.

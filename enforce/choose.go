@@ -7,16 +7,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// The cost for the user of losing a device, the lowest first. A device whose use is
-// only reported, without a uid of the user, is taken before one that is proven to
-// be in use: whoever forges state on one host can't have a job ended on another.
-const (
-	costIdle = iota
-	costEndsAnyway
-	costReported
-	costBusy
-)
-
 // choice is a choice of devices in the making, on which nothing else depends
 // yet: the processes that would end because of it are kept here.
 type choice struct {
@@ -39,7 +29,7 @@ func choose(devices []*allocatedDevice, enough func(chosen []*allocatedDevice) b
 		}
 	}
 	slices.SortStableFunc(queue, func(a, b *allocatedDevice) int {
-		return cmp.Or(cmp.Compare(c.cost(a), c.cost(b)), b.newest.Compare(a.newest), cmp.Compare(a.host.order, b.host.order), cmp.Compare(a.device.Index, b.device.Index))
+		return cmp.Or(cmp.Compare(a.cost(c.ending), b.cost(c.ending)), b.newest.Compare(a.newest), cmp.Compare(a.host.order, b.host.order), cmp.Compare(a.device.Index, b.device.Index))
 	})
 	for _, d := range queue {
 		if enough(c.chosen) {
@@ -49,7 +39,7 @@ func choose(devices []*allocatedDevice, enough func(chosen []*allocatedDevice) b
 			continue
 		}
 		for _, other := range queue {
-			if other.host == d.host && !enough(c.chosen) && c.cost(other) <= costEndsAnyway {
+			if other.host == d.host && !enough(c.chosen) && other.cost(c.ending) <= costEndsAnyway {
 				c.take(other)
 			}
 		}
@@ -67,25 +57,4 @@ func (c *choice) take(d *allocatedDevice) bool {
 		c.ending[p] = true
 	}
 	return true
-}
-
-func (c *choice) cost(d *allocatedDevice) int {
-	cost := costIdle
-	switch d.unknown {
-	case proven:
-		return costBusy
-	case reported:
-		cost = costReported
-	}
-	for _, p := range d.processes {
-		switch {
-		case c.ending[p] || d.host.draft.kills(p):
-			cost = max(cost, costEndsAnyway)
-		case p.UID == nil || *p.UID == 0:
-			cost = max(cost, costReported)
-		default:
-			return costBusy
-		}
-	}
-	return cost
 }

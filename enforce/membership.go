@@ -47,31 +47,6 @@ func (h *hostView) claimed(p *snapshot.Process) *envView {
 	return nil
 }
 
-// evidence is how sure it is that a user uses a device.
-type evidence int
-
-const (
-	unused evidence = iota
-	// reported: a process of root in the user's environment uses it, or a process
-	// of a host that doesn't report uids.
-	reported
-	// proven: a process of the user's uid uses it.
-	proven
-)
-
-// useBy says what a process that uses a device proves about its use by uid, the
-// user for whom an environment is registered. The process is in that environment,
-// or its environment is unknown.
-func useBy(uid snapshot.UID, p *snapshot.Process) evidence {
-	switch {
-	case p.UID == nil || *p.UID == 0:
-		return reported
-	case *p.UID == uid:
-		return proven
-	}
-	return unused
-}
-
 // use says how an environment uses a device now. Processes whose environment is
 // unknown count for the environments of their own uid.
 func (h *hostView) use(env *envView, index snapshot.DeviceIndex) evidence {
@@ -109,4 +84,10 @@ func (h *hostView) userOf(p *snapshot.Process) snapshot.Username {
 // nameOfUID is used in place of the name of a user without one.
 func nameOfUID(uid snapshot.UID) snapshot.Username {
 	return snapshot.Username(fmt.Sprintf("uid %d", uid))
+}
+
+// outsideByPolicy reports whether a process of an unknown environment counts as
+// outside: it overwrote its environ itself, and the policy wants that.
+func (h *hostView) outsideByPolicy(p *snapshot.Process) bool {
+	return h.settings.UnknownOutside && p.EnvUnknown && p.EnvOverwritten
 }

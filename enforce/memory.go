@@ -1,7 +1,10 @@
 package enforce
 
 import (
+	"fmt"
 	"maps"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -100,31 +103,14 @@ func (m Memory) next(now time.Time) Memory {
 		Findings:  make(map[string]KnownFinding, len(m.Findings)),
 		Present:   make(map[string]Presence, len(m.Present)),
 		Idle:      make(map[string]time.Time, len(m.Idle)),
-		Released:  maps.Clone(m.Released),
-		Stuck:     maps.Clone(m.Stuck),
-		LeftAlone: maps.Clone(m.LeftAlone),
+		Released:  copyOf(m.Released),
+		Stuck:     copyOf(m.Stuck),
+		LeftAlone: copyOf(m.LeftAlone),
 		Hosts:     make(map[snapshot.Hostname]KnownHost, len(m.Hosts)),
 		Notes:     make(map[Note]bool, len(m.Notes)),
 		UnderWay:  m.UnderWay,
 		Observer:  m.Observer,
 	}
-}
-
-// countPresence counts a key of a finding in this cycle, and returns since when it is
-// there.
-func (e *judgement) countPresence(key string) Presence {
-	p, counted := e.next.Present[key]
-	if counted {
-		return p
-	}
-	if p = e.before.Present[key]; p.Cycles == 0 {
-		p.Since = e.now
-	}
-	if p.Cycles == 0 || !e.before.Observer {
-		p.Cycles++
-	}
-	e.next.Present[key] = p
-	return p
 }
 
 // due reports whether something has been there for as long as warn wants, and if not,
@@ -134,20 +120,60 @@ func (p Presence) due(warn Warn, now time.Time) (bool, time.Time) {
 	return p.Cycles > warn.Cycles && !now.Before(at), at
 }
 
-// looksPerIdleTime is how often idleness must have been observed, at least, within
-// the time that the rule allows: a device that was idle before and after a night in
-// which the controller didn't run was not seen idle all night.
-const looksPerIdleTime = 4
+// ReleasedDevice is a device that was detached from an environment because it was
+// idle.
+type ReleasedDevice struct {
+	Host  snapshot.Hostname
+	Index snapshot.DeviceIndex
+	EID   snapshot.EnvID
+}
 
-// rememberIdle remembers since when attachments are idle that are idle now. The map
-// says how long each may be.
-func (e *judgement) rememberIdle(idle map[string]time.Duration) {
-	gap := e.now.Sub(e.before.Time)
-	for key, allowed := range idle {
-		since, known := e.before.Idle[key]
-		if !known || gap > allowed/looksPerIdleTime {
-			since = e.now
-		}
-		e.next.Idle[key] = since
+// ProcessKey identifies a process of a host for as long as it runs.
+type ProcessKey struct {
+	Host  snapshot.Hostname
+	PID   snapshot.PID
+	Start snapshot.StartTime
+}
+
+// MarshalText implements encoding.TextMarshaler, for keys of JSON objects.
+func (r ReleasedDevice) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%s/%d/%s", r.Host, r.Index, r.EID), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *ReleasedDevice) UnmarshalText(text []byte) error {
+	parts := strings.SplitN(string(text), "/", 3)
+	if len(parts) != 3 {
+		return fmt.Errorf("released device %q: want host/index/environment", text)
 	}
+	index, err := strconv.Atoi(parts[1])
+	*r = ReleasedDevice{snapshot.Hostname(parts[0]), snapshot.DeviceIndex(index), snapshot.EnvID(parts[2])}
+	return err
+}
+
+// MarshalText implements encoding.TextMarshaler, for keys of JSON objects.
+func (p ProcessKey) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%s/%d/%d", p.Host, p.PID, p.Start), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *ProcessKey) UnmarshalText(text []byte) error {
+	parts := strings.Split(string(text), "/")
+	if len(parts) != 3 {
+		return fmt.Errorf("process %q: want host/pid/start", text)
+	}
+	pid, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return err
+	}
+	start, err := strconv.ParseUint(parts[2], 10, 64)
+	*p = ProcessKey{snapshot.Hostname(parts[0]), snapshot.PID(pid), snapshot.StartTime(start)}
+	return err
+}
+
+// copyOf is a copy that can be added to.
+func copyOf[K comparable, V any](m map[K]V) map[K]V {
+	c := make(map[K]V, len(m))
+	maps.Copy(c, m)
+	return c
 }

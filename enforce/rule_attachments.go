@@ -3,8 +3,6 @@ package enforce
 import (
 	"fmt"
 	"time"
-
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // attachmentID names an attachment for as long as it lasts.
@@ -19,9 +17,9 @@ func idleKey(h *hostView, env *envView, a attachment) string {
 }
 
 // watchIdle finds the attachments that are idle now.
-func (e *judgement) watchIdle() {
+func (j *judgement) watchIdle() {
 	idle := make(map[string]time.Duration)
-	for _, h := range e.hosts {
+	for _, h := range j.hosts {
 		for _, env := range h.inOrder {
 			rule := env.settings.Idle
 			if rule == nil {
@@ -36,27 +34,21 @@ func (e *judgement) watchIdle() {
 			}
 		}
 	}
-	e.rememberIdle(idle)
-}
-
-// computesLess reports whether a device is known to compute less than below per
-// cent.
-func computesLess(d *snapshot.Device, below int) bool {
-	return below > 0 && d.Utilization != nil && *d.Utilization < below
+	j.rememberIdle(idle)
 }
 
 // idleDevices detaches what was idle for long enough. It ends no process:
 // see release.
-func (e *judgement) idleDevices(h *hostView) {
+func (j *judgement) idleDevices(h *hostView) {
 	for _, env := range h.inOrder {
 		settings := env.settings
 		if settings.Idle == nil {
 			continue
 		}
 		for _, a := range env.attachments {
-			since, idle := e.next.Idle[idleKey(h, env, a)]
-			if lasted := e.now.Sub(since); idle && lasted >= settings.Idle.After {
-				e.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleIdle, For: lasted, Limit: settings.Idle.After})
+			since, idle := j.next.Idle[idleKey(h, env, a)]
+			if lasted := j.now.Sub(since); idle && lasted >= settings.Idle.After {
+				j.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleIdle, For: lasted, Limit: settings.Idle.After})
 			}
 		}
 	}
@@ -64,28 +56,46 @@ func (e *judgement) idleDevices(h *hostView) {
 
 // maxDuration detaches what was attached too long ago, by the host's own wall
 // clock. Processes that go on using the device are then for env-devices.
-func (e *judgement) maxDuration(h *hostView) {
+func (j *judgement) maxDuration(h *hostView) {
 	for _, env := range h.inOrder {
 		settings := env.settings
 		if settings.MaxDuration <= 0 {
 			continue
 		}
 		for _, a := range env.attachments {
-			if lasted := e.now.Sub(a.Time.In(h.zone)); lasted > settings.MaxDuration && !h.sparesUse(env, a.device.Index) {
-				e.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleMaxDuration, For: lasted, Limit: settings.MaxDuration})
+			if lasted := j.now.Sub(a.Time.In(h.zone)); lasted > settings.MaxDuration && !h.sparesUse(env, a.device.Index) {
+				j.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleMaxDuration, For: lasted, Limit: settings.MaxDuration})
 			}
 		}
 	}
 }
 
-func (e *judgement) detachOld(h *hostView, env *envView, a attachment, warn Warn, f Finding) {
+func (j *judgement) detachOld(h *hostView, env *envView, a attachment, warn Warn, f Finding) {
 	f.ID = fmt.Sprintf("%s/%s", f.Rule, attachmentID(h, env, a))
 	f.Host, f.EID, f.User, f.UID = h.name, env.env.EID, env.env.Username, env.uid()
 	f.Devices = append(f.Devices, a.device.Index)
-	due := e.checkDue(&f, warn, fmt.Sprintf("%s/%s", f.Rule, idleKey(h, env, a)))
-	e.loseDevice(&f, due, h, env, a.device.Index)
+	due := j.checkDue(&f, warn, fmt.Sprintf("%s/%s", f.Rule, idleKey(h, env, a)))
+	j.loseDevice(&f, due, h, env, a.device.Index)
 	if due && f.Rule == RuleIdle {
-		e.release(h, env, a.device.Index)
+		j.release(h, env, a.device.Index)
 	}
-	e.add(f)
+	j.add(f)
+}
+
+// looksPerIdleTime is how often idleness must have been observed, at least, within
+// the time that the rule allows: a device that was idle before and after a night in
+// which the controller didn't run was not seen idle all night.
+const looksPerIdleTime = 4
+
+// rememberIdle remembers since when attachments are idle that are idle now. The map
+// says how long each may be.
+func (j *judgement) rememberIdle(idle map[string]time.Duration) {
+	gap := j.now.Sub(j.before.Time)
+	for key, allowed := range idle {
+		since, known := j.before.Idle[key]
+		if !known || gap > allowed/looksPerIdleTime {
+			since = j.now
+		}
+		j.next.Idle[key] = since
+	}
 }

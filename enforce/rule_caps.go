@@ -10,26 +10,26 @@ import (
 
 // caps takes devices from users who are over a cap: never more than the excess,
 // and those first that cost the user least.
-func (e *judgement) caps() {
+func (j *judgement) caps() {
 	capped := false
-	defer func() { e.noteMissing(capped) }()
-	for _, u := range e.allocations() {
-		if _, exempt := e.policy.Exempt(Subject{User: u.user}); exempt {
+	defer func() { j.noteMissing(capped) }()
+	for _, u := range j.allocations() {
+		if _, exempt := j.policy.Exempt(Subject{User: u.user}); exempt {
 			continue
 		}
-		s := e.policy.Settings(Query{User: u.user, At: e.now})
+		s := j.policy.Settings(Query{User: u.user, At: j.now})
 		if s.MaxDevices == nil && s.MaxMemory == nil && s.MaxEnvs == nil {
 			continue
 		}
 		capped = true
 		if s.MaxEnvs != nil {
-			e.maxEnvs(u, *s.MaxEnvs, s.Warn)
+			j.maxEnvs(u, *s.MaxEnvs, s.Warn)
 		}
 		if s.MaxDevices != nil {
-			e.maxDevices(u, *s.MaxDevices, s.Warn)
+			j.maxDevices(u, *s.MaxDevices, s.Warn)
 		}
 		if s.MaxMemory != nil {
-			e.maxMemory(u, *s.MaxMemory, s.Warn)
+			j.maxMemory(u, *s.MaxMemory, s.Warn)
 		}
 	}
 }
@@ -37,10 +37,10 @@ func (e *judgement) caps() {
 // findCap is checkDue for a cap, which knows of hosts that did not answer. Their
 // devices do not count, so the user may be over by more, never by less; what
 // costs least to lose may be there, though, so the policy can have caps wait.
-func (e *judgement) findCap(f *Finding, warn Warn) (due bool) {
-	due = e.checkDue(f, warn, f.ID)
-	f.HostsMissing = len(e.missing)
-	if e.fleet.PauseCaps && f.HostsMissing > 0 {
+func (j *judgement) findCap(f *Finding, warn Warn) (due bool) {
+	due = j.checkDue(f, warn, f.ID)
+	f.HostsMissing = len(j.missing)
+	if j.fleet.PauseCaps && f.HostsMissing > 0 {
 		f.Pending, f.Waits = true, fmt.Sprintf("%d of the hosts did not answer, and the policy has caps wait for them", f.HostsMissing)
 		return false
 	}
@@ -48,29 +48,29 @@ func (e *judgement) findCap(f *Finding, warn Warn) (due bool) {
 }
 
 // noteMissing says once a cycle that caps were counted without some hosts.
-func (e *judgement) noteMissing(capped bool) {
-	if n := len(e.missing); capped && n > 0 {
-		e.notes = append(e.notes, Note{Text: fmt.Sprintf("%d of the hosts did not answer: what users have there does not count for their caps", n)})
+func (j *judgement) noteMissing(capped bool) {
+	if n := len(j.missing); capped && n > 0 {
+		j.notes = append(j.notes, Note{Text: fmt.Sprintf("%d of the hosts did not answer: what users have there does not count for their caps", n)})
 	}
 }
 
-func (e *judgement) maxDevices(u *allocation, limit int, warn Warn) {
+func (j *judgement) maxDevices(u *allocation, limit int, warn Warn) {
 	held := u.counted()
 	if len(held) <= limit {
 		return
 	}
 	taken := choose(held, func(chosen []*allocatedDevice) bool { return len(chosen) >= len(held)-limit })
-	e.take(u, taken, warn, Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(held), Limit: limit, Hosts: u.hosts}})
+	j.takeDevices(u, taken, warn, Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(held), Limit: limit, Hosts: u.hosts}})
 }
 
-func (e *judgement) maxMemory(u *allocation, limit int64, warn Warn) {
+func (j *judgement) maxMemory(u *allocation, limit int64, warn Warn) {
 	held := u.counted()
 	used := int64(0)
 	known := held[:0:0]
 	for _, d := range held {
 		n, ok := d.bytes()
 		if !ok {
-			e.note(d.host, "the memory of device %d is not known, so no cap of memory counts it", d.device.Index)
+			j.note(d.host, "the memory of device %d is not known, so no cap of memory counts it", d.device.Index)
 			continue
 		}
 		used += n
@@ -88,10 +88,10 @@ func (e *judgement) maxMemory(u *allocation, limit int64, warn Warn) {
 	free, busy := partition(known)
 	taken := choose(free, enough)
 	if !enough(taken) {
-		taken = append(taken, e.busyOver(busy, limit, used-freed)...)
+		taken = append(taken, j.busyOver(busy, limit, used-freed)...)
 	}
 	taken = spareNeedless(taken, limit-(used-sum(taken)))
-	e.take(u, taken, warn, Finding{
+	j.takeDevices(u, taken, warn, Finding{
 		Rule:   RuleMaxMemoryPerUser,
 		Memory: &MemoryExcess{UsedBytes: used, CapacityBytes: limit}, Count: &CountExcess{Used: len(known), Hosts: u.hosts},
 	})
@@ -112,7 +112,7 @@ func partition(devices []*allocatedDevice) (free, busy []*allocatedDevice) {
 // busyOver chooses among devices that are proven to be in use. Their capacities
 // are claims of state files, so whatever these say, processes end only while
 // what they use themselves is more than the limit, and that is known.
-func (e *judgement) busyOver(busy []*allocatedDevice, limit, claimed int64) []*allocatedDevice {
+func (j *judgement) busyOver(busy []*allocatedDevice, limit, claimed int64) []*allocatedDevice {
 	used := int64(0)
 	for _, d := range busy {
 		n, _ := d.usedBytes() // unknown counts as 0 here, so that fewer processes end
@@ -154,7 +154,7 @@ func spareNeedless(chosen []*allocatedDevice, surplus int64) []*allocatedDevice 
 // maxEnvs takes the devices of environments beyond the cap: those without any
 // first, from which there is nothing to take, then those without a process,
 // then the newest. The environments themselves stay: they are people's shells.
-func (e *judgement) maxEnvs(u *allocation, limit int, warn Warn) {
+func (j *judgement) maxEnvs(u *allocation, limit int, warn Warn) {
 	if len(u.envs) <= limit {
 		return
 	}
@@ -163,16 +163,16 @@ func (e *judgement) maxEnvs(u *allocation, limit int, warn Warn) {
 		return cmp.Or(cmp.Compare(a.cost(), b.cost()), b.env.Creation.Compare(a.env.Creation), cmp.Compare(a.host.order, b.host.order), cmp.Compare(a.env.EID, b.env.EID))
 	})
 	f := Finding{Rule: RuleMaxEnvsPerUser, User: u.user, ID: capID(RuleMaxEnvsPerUser, u.user), Count: &CountExcess{Used: len(envs), Limit: limit, Hosts: u.hosts}}
-	due, dealt := e.findCap(&f, warn), make(map[ProcessRef]bool)
+	due, dealt := j.findCap(&f, warn), make(map[ProcessRef]bool)
 	for _, env := range envs[:len(envs)-limit] {
 		for _, a := range env.attachments {
 			if !env.host.sparesUse(env.envView, a.device.Index) && !env.host.hidesOn(env.envView, a.device.Index) {
-				e.loseDevice(&f, due, env.host, env.envView, a.device.Index)
-				e.endAll(&f, due, dealt, env.host, slices.Collect(env.on(a.device.Index)))
+				j.loseDevice(&f, due, env.host, env.envView, a.device.Index)
+				j.endAll(&f, due, dealt, env.host, slices.Collect(env.on(a.device.Index)))
 			}
 		}
 	}
-	e.add(f)
+	j.add(f)
 }
 
 // cost is 0 for an environment that has nothing to lose, then 1 for one without
@@ -188,52 +188,28 @@ func (u userEnv) cost() int {
 	return 1 + int(most)
 }
 
-// take is a finding about a user who loses devices once it is due.
-func (e *judgement) take(u *allocation, taken []*allocatedDevice, warn Warn, f Finding) {
+// takeDevices is a finding about a user who loses devices once it is due.
+func (j *judgement) takeDevices(u *allocation, taken []*allocatedDevice, warn Warn, f Finding) {
 	f.User, f.ID = u.user, capID(f.Rule, u.user)
-	due, dealt := e.findCap(&f, warn), make(map[ProcessRef]bool)
+	due, dealt := j.findCap(&f, warn), make(map[ProcessRef]bool)
 	for _, d := range taken {
 		for _, env := range d.envs {
-			e.loseDevice(&f, due, d.host, env.envView, d.device.Index)
+			j.loseDevice(&f, due, d.host, env.envView, d.device.Index)
 		}
-		e.endAll(&f, due, dealt, d.host, d.processes)
+		j.endAll(&f, due, dealt, d.host, d.processes)
 	}
-	e.add(f)
+	j.add(f)
 }
 
 func capID(rule Rule, user snapshot.Username) string { return fmt.Sprintf("%s/%s", rule, user) }
 
-// loseDevice notes that an environment is to lose a device; if it is due, in the
-// report as well.
-func (e *judgement) loseDevice(f *Finding, due bool, h *hostView, env *envView, index snapshot.DeviceIndex) {
-	if h.draft.underWay.detaching[deviceOfEnv{index, env.env.EID}] {
-		f.UnderWay++
-		return
-	}
-	f.Detach = append(f.Detach, DeviceRef{h.name, index, env.env.EID})
-	if due {
-		h.draft.take(index, env.env, f.ID)
-	}
-}
-
 // endAll notes that processes which would go on using a device are to end.
 // Those that are dealt with already are not named again.
-func (e *judgement) endAll(f *Finding, due bool, dealt map[ProcessRef]bool, h *hostView, processes []*snapshot.Process) {
+func (j *judgement) endAll(f *Finding, due bool, dealt map[ProcessRef]bool, h *hostView, processes []*snapshot.Process) {
 	for _, p := range processes {
 		if ref := (ProcessRef{h.name, p.PID}); !dealt[ref] {
 			dealt[ref] = true
-			e.end(f, due, h, p)
+			j.end(f, due, h, p)
 		}
 	}
-}
-
-// counted lists the devices that count for the user's caps.
-func (u *allocation) counted() []*allocatedDevice {
-	var held []*allocatedDevice
-	for _, d := range u.devices {
-		if d.counts() {
-			held = append(held, d)
-		}
-	}
-	return held
 }

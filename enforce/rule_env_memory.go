@@ -10,7 +10,7 @@ import (
 
 // envMemory brings every environment within its capacity on each device, in the
 // order of the devices.
-func (e *judgement) envMemory(h *hostView) {
+func (j *judgement) envMemory(h *hostView) {
 	if !h.settings.EnvMemory {
 		return
 	}
@@ -22,19 +22,19 @@ func (e *judgement) envMemory(h *hostView) {
 		}
 		for _, a := range attachments {
 			if a.GPUMemory.Known() {
-				e.envMemoryOn(h, env, a)
+				j.envMemoryOn(h, env, a)
 			}
 		}
 	}
 }
 
-func (e *judgement) envMemoryOn(h *hostView, env *envView, a attachment) {
+func (j *judgement) envMemoryOn(h *hostView, env *envView, a attachment) {
 	index := a.device.Index
 	usages, used, unknown := env.usages(index)
 	excess := used - a.GPUMemory.Bytes()
 	if excess <= 0 {
 		if unknown > 0 {
-			e.note(h, "how much memory %d processes of environment %s use on device %d is not known, so its capacity is not judged", unknown, NameEnv(env.env.EID), index)
+			j.note(h, "how much memory %d processes of environment %s use on device %d is not known, so its capacity is not judged", unknown, NameEnv(env.env.EID), index)
 		}
 		return
 	}
@@ -44,12 +44,12 @@ func (e *judgement) envMemoryOn(h *hostView, env *envView, a attachment) {
 		Devices: []snapshot.DeviceIndex{index},
 		Memory:  &MemoryExcess{UsedBytes: used, CapacityBytes: a.GPUMemory.Bytes(), Capacity: a.GPUMemory.String()},
 	}
-	ending := e.relieve(h, usages, excess)
-	due := e.checkDue(&f, env.settings.Warn, f.ID)
+	ending := j.relieve(h, usages, excess)
+	due := j.checkDue(&f, env.settings.Warn, f.ID)
 	for _, p := range ending {
-		e.end(&f, due, h, p)
+		j.end(&f, due, h, p)
 	}
-	e.add(f)
+	j.add(f)
 }
 
 // memoryUsage is a process with what it holds on the device in question.
@@ -79,11 +79,11 @@ func (v *envView) usages(index snapshot.DeviceIndex) (usages []memoryUsage, used
 // ends in its place. Then goes the smallest process that alone frees
 // enough; while none does, the largest. Ties go to the higher PID, which is
 // most often the younger process.
-func (e *judgement) relieve(h *hostView, usages []memoryUsage, excess int64) []*snapshot.Process {
+func (j *judgement) relieve(h *hostView, usages []memoryUsage, excess int64) []*snapshot.Process {
 	var ended []*snapshot.Process
 	var rest []memoryUsage
 	for _, x := range usages {
-		if _, stuck := e.stuckBecause(h.name, x.process); stuck || h.draft.kills(x.process) {
+		if _, stuck := j.stuckBecause(h.name, x.process); stuck || h.draft.terminates(x.process) {
 			excess -= x.bytes
 			ended = append(ended, x.process)
 		} else {

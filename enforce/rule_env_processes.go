@@ -10,7 +10,7 @@ import (
 // nonEnvProcesses ends processes that are in no environment of this host. A
 // claim alone is not enough, since anyone can set GENV_ENVIRONMENT_ID=bogus: the
 // environment must be registered, and for the process's user (see admits).
-func (e *judgement) nonEnvProcesses(h *hostView) {
+func (j *judgement) nonEnvProcesses(h *hostView) {
 	if !h.settings.NonEnvProcesses {
 		return
 	}
@@ -21,28 +21,22 @@ func (e *judgement) nonEnvProcesses(h *hostView) {
 		}
 		settings := h.settings
 		if p.Username != "" {
-			settings = h.ask(e.policy, p.Username, e.now)
+			settings = h.ask(j.policy, p.Username, j.now)
 		}
-		e.endProcess(h, p, settings.Warn, Finding{Rule: RuleNonEnvProcesses, User: p.Username, UID: p.UID}, "")
+		j.endProcess(h, p, settings.Warn, Finding{Rule: RuleNonEnvProcesses, User: p.Username, UID: p.UID}, "")
 	}
-}
-
-// outsideByPolicy reports whether a process of an unknown environment counts as
-// outside: it overwrote its environ itself, and the policy wants that.
-func (h *hostView) outsideByPolicy(p *snapshot.Process) bool {
-	return h.settings.UnknownOutside && p.EnvUnknown && p.EnvOverwritten
 }
 
 // envDevices ends processes that use a device to which their environment is not
 // attached.
-func (e *judgement) envDevices(h *hostView) {
+func (j *judgement) envDevices(h *hostView) {
 	if !h.settings.EnvDevices {
 		return
 	}
 	for _, env := range h.inOrder {
 		for _, p := range env.processes {
-			if foreign := e.notAttached(h, env, p); len(foreign) > 0 {
-				e.endProcess(h, p, env.settings.Warn, Finding{Rule: RuleEnvDevices, User: env.env.Username, UID: env.uid(), Devices: foreign}, env.env.EID)
+			if foreign := j.notAttached(h, env, p); len(foreign) > 0 {
+				j.endProcess(h, p, env.settings.Warn, Finding{Rule: RuleEnvDevices, User: env.env.Username, UID: env.uid(), Devices: foreign}, env.env.EID)
 			}
 		}
 	}
@@ -50,10 +44,10 @@ func (e *judgement) envDevices(h *hostView) {
 
 // notAttached lists the devices that a process of the environment uses without
 // an attachment, in the order in which the host named them.
-func (e *judgement) notAttached(h *hostView, env *envView, p *snapshot.Process) []snapshot.DeviceIndex {
+func (j *judgement) notAttached(h *hostView, env *envView, p *snapshot.Process) []snapshot.DeviceIndex {
 	var foreign []snapshot.DeviceIndex
 	for _, u := range p.Usage {
-		if !env.attached(u.Index) && !h.exemptDevices[u.Index] && !e.released(h, env, u.Index) {
+		if !env.attached(u.Index) && !h.exemptDevices[u.Index] && !j.released(h, env, u.Index) {
 			foreign = append(foreign, u.Index)
 		}
 	}
@@ -64,7 +58,7 @@ func (e *judgement) notAttached(h *hostView, env *envView, p *snapshot.Process) 
 const maxKeys = 16
 
 // endProcess is a finding about one process, which ends once it is due.
-func (e *judgement) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Finding, eid snapshot.EnvID) {
+func (j *judgement) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Finding, eid snapshot.EnvID) {
 	f.ID = fmt.Sprintf("%s/%s/%d/%d", f.Rule, h.name, p.PID, p.Start)
 	f.Host, f.PID, f.EID, f.Command, f.Container = h.name, p.PID, p.EID, commandOf(p), p.Container
 	devices := f.Devices
@@ -82,33 +76,7 @@ func (e *judgement) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Fi
 	for _, index := range devices[:min(len(devices), maxKeys)] {
 		keys = append(keys, fmt.Sprintf("%s/%s/%s/%s/%d", f.Rule, h.name, owner, eid, index))
 	}
-	due := e.checkDue(&f, warn, keys...)
-	e.end(&f, due, h, p)
-	e.add(f)
-}
-
-// end has a finding end a process, once it is due and unless that was tried in
-// vain before.
-func (e *judgement) end(f *Finding, due bool, h *hostView, p *snapshot.Process) {
-	ref := ProcessRef{h.name, p.PID}
-	if h.draft.underWay.ends(p) {
-		f.UnderWay++
-		return
-	}
-	if reason, stuck := e.stuckBecause(h.name, p); stuck {
-		f.Stuck = append(f.Stuck, StuckProcess{ref, reason})
-		return
-	}
-	f.Terminate = append(f.Terminate, ref)
-	if due {
-		h.draft.kill(p, f.ID)
-	}
-}
-
-// uid is the owner of the environment, unless its state file is in doubt.
-func (v *envView) uid() *snapshot.UID {
-	if v.env.OwnerMismatch {
-		return nil
-	}
-	return &v.env.UID
+	due := j.checkDue(&f, warn, keys...)
+	j.end(&f, due, h, p)
+	j.add(f)
 }

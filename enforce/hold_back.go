@@ -9,22 +9,22 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// limit takes out of the plan what the safety limits hold back, and marks the findings
+// holdBack takes out of the plan what the safety limits hold back, and marks the findings
 // that have no action left.
-func (e *judgement) limit(plan *Plan) {
+func (j *judgement) holdBack(plan *Plan) {
 	terminations, detachments, processes := 0, 0, 0
 	for _, r := range plan.Reports {
 		terminations += len(r.Report.Terminate)
 		detachments += len(r.Report.Detach)
 	}
-	for _, h := range e.hosts {
+	for _, h := range j.hosts {
 		processes += len(h.snapshot.Processes)
 	}
-	if !e.fleet.Limits.Exceedable(terminations, detachments, processes) {
+	if !j.fleet.Limits.Exceedable(terminations, detachments, processes) {
 		return
 	}
-	actions := e.actions(plan)
-	for _, held := range safety.Hold(e.fleet.Limits, actions, e.processes()) {
+	actions := j.actions(plan)
+	for _, held := range safety.Hold(j.fleet.Limits, actions, j.processes()) {
 		if held.User != "" {
 			plan.HeldUsers = append(plan.HeldUsers, held)
 		} else {
@@ -42,12 +42,12 @@ func (e *judgement) limit(plan *Plan) {
 		}
 	}
 	if len(ends)+len(detaches) > 0 {
-		plan.withhold(ends, detaches)
+		plan.holdBack(ends, detaches)
 	}
 }
 
 // actions are the items of all reports, with the users that they are directed against.
-func (e *judgement) actions(plan *Plan) []*safety.Action {
+func (j *judgement) actions(plan *Plan) []*safety.Action {
 	since := make(map[string]time.Time, len(plan.Findings))
 	for i := range plan.Findings {
 		since[plan.Findings[i].ID] = plan.Findings[i].Since
@@ -61,11 +61,11 @@ func (e *judgement) actions(plan *Plan) []*safety.Action {
 		return at
 	}
 	var list []*safety.Action
-	for _, h := range e.hosts {
-		for _, t := range h.draft.terminate {
+	for _, h := range j.hosts {
+		for _, t := range h.draft.terminations {
 			list = append(list, &safety.Action{Host: h.name, User: h.targetOf(&t.Process), PID: t.Process.PID, Since: oldest(t.Because)})
 		}
-		for key, d := range h.draft.detach {
+		for key, d := range h.draft.detachments {
 			user := cmp.Or(d.Environment.Username, nameOfUID(d.Environment.UID))
 			list = append(list, &safety.Action{Host: h.name, User: user, Device: key.device, EID: key.eid, Since: oldest(d.Because)})
 		}
@@ -86,19 +86,19 @@ func (h *hostView) targetOf(p *snapshot.Process) snapshot.Username {
 }
 
 // processes counts the GPU processes of each user on each host.
-func (e *judgement) processes() []safety.Processes {
-	list := make([]safety.Processes, len(e.hosts))
-	for i, h := range e.hosts {
+func (j *judgement) processes() []safety.Processes {
+	list := make([]safety.Processes, len(j.hosts))
+	for i, h := range j.hosts {
 		list[i] = safety.Processes{Host: h.name, ByUser: make(map[snapshot.Username]int)}
-		for j := range h.snapshot.Processes {
-			list[i].ByUser[h.userOf(&h.snapshot.Processes[j])]++
+		for k := range h.snapshot.Processes {
+			list[i].ByUser[h.userOf(&h.snapshot.Processes[k])]++
 		}
 	}
 	return list
 }
 
-// withhold takes actions out of a plan.
-func (plan *Plan) withhold(ends map[ProcessRef]*safety.Held, detaches map[DeviceRef]*safety.Held) {
+// holdBack takes actions out of a plan.
+func (plan *Plan) holdBack(ends map[ProcessRef]*safety.Held, detaches map[DeviceRef]*safety.Held) {
 	for i := range plan.Reports {
 		host, r := plan.Reports[i].Host, &plan.Reports[i].Report
 		r.Terminate = slices.DeleteFunc(r.Terminate, func(t Termination) bool { return ends[ProcessRef{host, t.Process.PID}] != nil })
@@ -107,14 +107,14 @@ func (plan *Plan) withhold(ends map[ProcessRef]*safety.Held, detaches map[Device
 	plan.Reports = slices.DeleteFunc(plan.Reports, func(r HostReport) bool { return r.Report.Empty() })
 	for i := range plan.Findings {
 		if f := &plan.Findings[i]; !f.Pending {
-			f.withhold(ends, detaches)
+			f.holdBack(ends, detaches)
 		}
 	}
 }
 
-// withhold takes held actions out of a finding. If no other action is left, the
+// holdBack takes held actions out of a finding. If no other action is left, the
 // finding keeps them and waits.
-func (f *Finding) withhold(ends map[ProcessRef]*safety.Held, detaches map[DeviceRef]*safety.Held) {
+func (f *Finding) holdBack(ends map[ProcessRef]*safety.Held, detaches map[DeviceRef]*safety.Held) {
 	terminate, held := split(f.Terminate, ends)
 	detach, heldToo := split(f.Detach, detaches)
 	switch held = cmp.Or(heldToo, held); {

@@ -1,0 +1,104 @@
+package enforce
+
+import (
+	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// EventKind says what an event is about.
+type EventKind string
+
+// The events of findings, hosts and limits, which Judge returns.
+const (
+	// EventNew is a finding that was not there in the last cycle.
+	EventNew EventKind = "new"
+	// EventChanged is a finding about which something else was decided than before.
+	EventChanged EventKind = "changed"
+	// EventDue is a finding that the plan acts on. It comes in each such cycle.
+	EventDue EventKind = "due"
+	// EventOver is a finding that is no longer there.
+	EventOver EventKind = "over"
+	// EventMore says that a host has Count more findings than those that events
+	// were about; they follow in the next cycles.
+	EventMore EventKind = "more"
+	// EventNotify says that the users of a finding are to be notified of it.
+	EventNotify EventKind = "notify"
+	// EventHostLost and EventHostBack are about a host that does not answer any
+	// more, or fails for another reason than before, and one that answers again.
+	EventHostLost EventKind = "host-lost"
+	EventHostBack EventKind = "host-back"
+	// EventHeld is about actions that a safety limit held back. It comes in each
+	// such cycle, since the administrator has to decide.
+	EventHeld EventKind = "held"
+	// EventNote is something that could not be judged, or that a host warned of.
+	EventNote EventKind = "note"
+)
+
+// The events of reports, which the controller adds.
+const (
+	// EventActing is about a report that is going to be sent.
+	EventActing EventKind = "acting"
+	// EventOutcome is what came of a report.
+	EventOutcome EventKind = "outcome"
+)
+
+// Event is what is new since the last cycle, or what a cycle does. Fields that a
+// kind has no use for are empty.
+type Event struct {
+	Kind EventKind
+	Host snapshot.Hostname
+	// Resumed says that it repeats, after a restart, what was known before: it is
+	// shown on the screen again, not recorded or sent again.
+	Resumed bool
+
+	ID       string   // of the finding
+	Finding  *Finding // nil for EventOver
+	Decision Decision
+	Count    int          // of EventMore
+	Held     *safety.Held // of EventHeld
+	Text     string
+	Err      error // why a host was lost, or a report failed
+
+	// Report is what EventActing and EventOutcome are about, Lines what the host
+	// printed, and Outcomes one for each item.
+	Report   *Report
+	Findings []Finding // because of which it is sent
+	Lines    []string
+	Warnings []string
+	Outcomes []Outcome
+}
+
+// Decision is what is done about a finding. The texts appear in JSON.
+type Decision string
+
+// The decisions.
+const (
+	DecisionAct      Decision = "act"
+	DecisionWait     Decision = "wait"      // it has not been there for long enough, or hosts are missing
+	DecisionHold     Decision = "hold"      // a safety limit holds all of its actions back
+	DecisionDryRun   Decision = "dry-run"   // it would have been done
+	DecisionStuck    Decision = "stuck"     // it was tried before, without effect
+	DecisionUnderWay Decision = "under-way" // an earlier report about it is still being carried out
+	DecisionNone     Decision = "none"      // there is nothing that could be done
+)
+
+// Decision is what the plan does about the finding.
+func (f *Finding) Decision() Decision {
+	switch {
+	case f.Held:
+		return DecisionHold
+	case f.Pending:
+		return DecisionWait
+	case len(f.Terminate)+len(f.Detach) > 0:
+		return DecisionAct
+	case f.UnderWay > 0:
+		return DecisionUnderWay
+	case len(f.Stuck) > 0:
+		return DecisionStuck
+	}
+	return DecisionNone
+}
+
+// MaxEventsPerHost is how many findings of a host events are about in a cycle, besides
+// those that are acted on: a host that makes up processes must not fill a log.
+const MaxEventsPerHost = 256

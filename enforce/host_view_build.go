@@ -1,0 +1,141 @@
+package enforce
+
+import (
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func newHostView(h *snapshot.Host, policy Policy, fleet *Fleet, now time.Time) *hostView {
+	s := h.Snapshot
+	settings := policy.Settings(Query{Host: h.Name, Labels: h.Labels, At: now})
+	v := &hostView{
+		name: h.Name, labels: h.Labels, snapshot: s, zone: s.Location(), settings: &settings,
+		byUser:  make(map[snapshot.Username]*Settings),
+		inOrder: make([]*envView, 0, len(s.Environments)),
+		envs:    make(map[snapshot.EnvID]*envView, len(s.Environments)),
+		devices: make(map[snapshot.DeviceIndex]*snapshot.Device, len(s.Devices)),
+	}
+	v.addEnvironments(policy, now)
+	v.addAttachments(policy)
+	v.addProcesses(policy, fleet)
+	return v
+}
+
+func (h *hostView) addEnvironments(policy Policy, now time.Time) {
+	views := make([]envView, len(h.snapshot.Environments))
+	for i := range views {
+		view := &views[i]
+		view.env = &h.snapshot.Environments[i]
+		_, view.exempt = policy.Exempt(Subject{Host: h.name, Environment: view.env})
+		h.envs[view.env.EID] = view
+		if !view.exempt {
+			view.settings = h.ask(policy, view.env.Username, now)
+			h.inOrder = append(h.inOrder, view)
+		}
+	}
+}
+
+func (h *hostView) addAttachments(policy Policy) {
+	for i := range h.snapshot.Devices {
+		d := &h.snapshot.Devices[i]
+		if _, exempt := policy.Exempt(Subject{Host: h.name, Device: d}); exempt {
+			if h.exemptDevices == nil {
+				h.exemptDevices = make(map[snapshot.DeviceIndex]bool)
+			}
+			h.exemptDevices[d.Index] = true
+			continue
+		}
+		h.devices[d.Index] = d
+		for j := range d.Attachments {
+			if env := h.envs[d.Attachments[j].EID]; env != nil {
+				env.attach(attachment{&d.Attachments[j], d})
+			}
+		}
+	}
+}
+
+func (v *envView) attach(a attachment) {
+	v.attachments = append(v.attachments, a)
+	if len(v.attachments) <= few {
+		return
+	}
+	if v.attachedTo == nil {
+		v.attachedTo = make(map[snapshot.DeviceIndex]bool)
+		for _, before := range v.attachments {
+			v.attachedTo[before.device.Index] = true
+		}
+	}
+	v.attachedTo[a.device.Index] = true
+}
+
+func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
+	h.in = make([]*envView, len(h.snapshot.Processes))
+	for i := range h.snapshot.Processes {
+		p := &h.snapshot.Processes[i]
+		env := h.environmentOf(p)
+		h.in[i] = env
+		subject := Subject{Host: h.name, Process: p}
+		if env != nil {
+			subject.Environment = env.env
+		}
+		_, exempt := policy.Exempt(subject)
+		switch {
+		case exempt || env != nil && env.exempt || fleet.protects(p) || h.onExemptOnly(p):
+			h.spare(p, env)
+		case env != nil:
+			env.add(p)
+		case p.EnvUnknown:
+			h.addUnknown(p)
+		}
+	}
+}
+
+func (v *envView) add(p *snapshot.Process) {
+	v.processes = append(v.processes, p)
+	switch {
+	case v.byDevice != nil:
+		v.index(p)
+	case len(v.processes) > few:
+		v.byDevice = make(map[snapshot.DeviceIndex][]*snapshot.Process)
+		for _, before := range v.processes {
+			v.index(before)
+		}
+	}
+}
+
+func (v *envView) index(p *snapshot.Process) {
+	for _, u := range p.Usage {
+		v.byDevice[u.Index] = append(v.byDevice[u.Index], p)
+	}
+}
+
+func (h *hostView) addUnknown(p *snapshot.Process) {
+	if h.unknownOn == nil {
+		h.unknownOn = make(map[snapshot.DeviceIndex][]*snapshot.Process)
+	}
+	for _, u := range p.Usage {
+		h.unknownOn[u.Index] = append(h.unknownOn[u.Index], p)
+	}
+}
+
+// spare exempts a process.
+func (h *hostView) spare(p *snapshot.Process, env *envView) {
+	if h.exempt == nil {
+		h.exempt, h.exemptUses = make(map[snapshot.PID]bool), make(map[deviceOfEnv]evidence)
+	}
+	h.exempt[p.PID] = true
+	if env == nil {
+		return
+	}
+	for _, u := range p.Usage {
+		use := deviceOfEnv{u.Index, env.env.EID}
+		h.exemptUses[use] = max(h.exemptUses[use], reported, useBy(env.env.UID, p))
+	}
+}
+
+// onExemptOnly reports whether all devices that a process uses are exempt: work
+// there is no licence for the others.
+func (h *hostView) onExemptOnly(p *snapshot.Process) bool {
+	return len(h.exemptDevices) > 0 && p.UsesOnly(func(index snapshot.DeviceIndex) bool { return h.exemptDevices[index] })
+}

@@ -1,0 +1,176 @@
+package enforce
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// maxHeldEvents is about how many hosts and users there are events in a cycle when
+// limits hold their actions back. Plan has all of them.
+const maxHeldEvents = 64
+
+// events compares the plan with what was known. It returns what is new, and remembers
+// that in the next memory.
+func (j *judgement) events(plan *Plan, cluster snapshot.Cluster) []Event {
+	events := j.hostEvents(cluster)
+	j.forgetHosts()
+	events = append(events, j.findingEvents(plan)...)
+	events = append(events, j.overEvents()...)
+	all := slices.Concat(plan.HeldHosts, plan.HeldUsers)
+	for _, held := range all[:min(len(all), maxHeldEvents)] {
+		events = append(events, Event{Kind: EventHeld, Host: held.Host, Held: &held, Text: held.String()})
+	}
+	return append(events, j.noteEvents(plan, cluster)...)
+}
+
+func (j *judgement) findingEvents(plan *Plan) []Event {
+	var events, notify []Event
+	announced, more := make(map[snapshot.Hostname]int), make(map[snapshot.Hostname]int)
+	notified := make(map[snapshot.Hostname]int)
+	for i := range plan.Findings {
+		f := &plan.Findings[i]
+		before, known := j.before.Findings[f.ID]
+		on := f.affects()
+		event := Event{Host: f.Host, ID: f.ID, Finding: f, Decision: f.Decision()}
+		now := KnownFinding{Host: f.Host, Decision: event.Decision, Notified: before.Notified}
+		if kind := changeOf(before, known, now); kind != "" || j.before.Resumed {
+			if kind != "" && announced[on] >= MaxEventsPerHost && now.Decision != DecisionAct {
+				more[on]++
+				if known {
+					j.next.Findings[f.ID] = before
+				}
+				continue
+			}
+			if kind != "" {
+				announced[on]++
+			}
+			event.Kind, event.Resumed = cmp.Or(kind, EventNew), kind == ""
+			events = append(events, event)
+		}
+		if now.Decision == DecisionAct {
+			event.Kind, event.Resumed = EventDue, false
+			events = append(events, event)
+		}
+		if stage := f.wantsNotified(); plan.TellUsers && now.Notified < stage && notified[on] < MaxEventsPerHost {
+			notified[on]++
+			now.Notified = stage
+			event.Kind, event.Resumed = EventNotify, false
+			notify = append(notify, event)
+		}
+		j.next.Findings[f.ID] = now
+	}
+	for _, host := range slices.Sorted(maps.Keys(more)) {
+		events = append(events, Event{Kind: EventMore, Host: host, Count: more[host]})
+	}
+	return append(events, notify...)
+}
+
+// affects is the host that a finding is about or, for one about a user, the first host
+// on which something ends because of it. What one host makes up must not use up the
+// events of others.
+func (f *Finding) affects() snapshot.Hostname {
+	switch {
+	case f.Host == "" && len(f.Detach) > 0:
+		return f.Detach[0].Host
+	case f.Host == "" && len(f.Terminate) > 0:
+		return f.Terminate[0].Host
+	}
+	return f.Host
+}
+
+// changeOf is the kind of event of a finding, "" for none.
+func changeOf(before KnownFinding, known bool, now KnownFinding) EventKind {
+	switch {
+	case !known:
+		return EventNew
+	case before.Decision != now.Decision:
+		return EventChanged
+	}
+	return ""
+}
+
+// wantsNotified is what the users of a finding are to be notified of: the finding when
+// it is first seen, and the action. They are not notified of what a safety limit holds
+// back: that may be a mistake, or made up by a host.
+func (f *Finding) wantsNotified() Notified {
+	switch {
+	case f.Held:
+		return 0
+	case f.Pending:
+		return NotifiedOfWarning
+	}
+	return NotifiedOfAction
+}
+
+// overEvents are of findings that are no longer there. Those of a host that did not
+// answer may still be there.
+func (j *judgement) overEvents() []Event {
+	var over []Event
+	for id, known := range j.before.Findings {
+		_, present := j.next.Findings[id]
+		switch {
+		case present:
+		case j.next.Hosts[known.Host].Lost != "":
+			j.next.Findings[id] = known
+		default:
+			over = append(over, Event{Kind: EventOver, Host: known.Host, ID: id})
+		}
+	}
+	slices.SortFunc(over, func(a, b Event) int { return cmp.Compare(a.ID, b.ID) })
+	return over
+}
+
+func (j *judgement) hostEvents(cluster snapshot.Cluster) []Event {
+	var events []Event
+	for i := range cluster.Hosts {
+		h := &cluster.Hosts[i]
+		before := j.before.Hosts[h.Name]
+		now := KnownHost{Answered: before.Answered || h.Snapshot != nil, Lost: lostBecause(h)}
+		j.next.Hosts[h.Name] = now
+		switch changed := before.Lost != now.Lost; {
+		case now.Lost != "" && (changed || j.before.Resumed):
+			events = append(events, Event{Kind: EventHostLost, Host: h.Name, Err: h.Err, Resumed: !changed})
+		case now.Lost == "" && changed:
+			events = append(events, Event{Kind: EventHostBack, Host: h.Name})
+		}
+	}
+	return events
+}
+
+// lostBecause is the kind of the error of a host that has no snapshot, if its error
+// has one (a remote.Error has); "" for a host that answered.
+func lostBecause(h *snapshot.Host) string {
+	if h.Err == nil && h.Snapshot != nil {
+		return ""
+	}
+	var classified interface{ Kind() string }
+	if errors.As(h.Err, &classified) {
+		return classified.Kind()
+	}
+	return "error"
+}
+
+// noteEvents are the notes of the plan and the warnings of the hosts that were not
+// there in the last cycle.
+func (j *judgement) noteEvents(plan *Plan, cluster snapshot.Cluster) []Event {
+	var events []Event
+	add := func(n Note) {
+		if !j.before.Notes[n] && !j.next.Notes[n] {
+			events = append(events, Event{Kind: EventNote, Host: n.Host, Text: n.Text})
+		}
+		j.next.Notes[n] = true
+	}
+	for _, n := range plan.Notes {
+		add(n)
+	}
+	for _, h := range cluster.Answered() {
+		for _, text := range h.Snapshot.Warnings {
+			add(Note{Host: h.Name, Text: text})
+		}
+	}
+	return events
+}

@@ -1,0 +1,120 @@
+package enforce
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// judgement is a call of Judge: what it was given, and what it found so far.
+type judgement struct {
+	policy  Policy
+	fleet   Fleet // of the policy
+	before  Memory
+	now     time.Time
+	hosts   []*hostView         // that answered, in the order of the cluster
+	missing []snapshot.Hostname // that did not
+
+	next     Memory // begins as what stays of before
+	findings []Finding
+	notes    []Note
+}
+
+func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) *judgement {
+	j := &judgement{policy: policy, fleet: policy.Fleet(), now: now, before: memory, next: memory.next(now)}
+	for i := range cluster.Hosts {
+		h := &cluster.Hosts[i]
+		_, exempt := policy.Exempt(Subject{Host: h.Name})
+		switch {
+		case exempt: // whether it answered doesn't matter
+		case h.Err != nil || h.Snapshot == nil:
+			j.missing = append(j.missing, h.Name)
+		default:
+			view := newHostView(h, policy, &j.fleet, now)
+			view.order = i
+			j.hosts = append(j.hosts, view)
+		}
+	}
+	j.markUnderWay()
+	return j
+}
+
+// markUnderWay has the rules know what hosts are still carrying out.
+func (j *judgement) markUnderWay() {
+	if len(j.before.UnderWay) == 0 {
+		return
+	}
+	byName := j.hostsByName()
+	for i := range j.before.UnderWay {
+		r := &j.before.UnderWay[i]
+		if h := byName[r.Host]; h != nil {
+			h.draft.underWay.add(&r.Report)
+		}
+	}
+}
+
+func (j *judgement) hostsByName() map[snapshot.Hostname]*hostView {
+	byName := make(map[snapshot.Hostname]*hostView, len(j.hosts))
+	for _, h := range j.hosts {
+		byName[h.name] = h
+	}
+	return byName
+}
+
+func (j *judgement) onEachHost(rule func(*hostView)) {
+	for _, h := range j.hosts {
+		rule(h)
+	}
+}
+
+// checkDue sets since when a finding is there, and reports whether it is time to act on
+// it. The keys, at least one, identify what must be there without a break: user,
+// host, environment, rule and device, so that restarting a process does not reset
+// the time, or one process. The oldest key counts.
+func (j *judgement) checkDue(f *Finding, warn Warn, keys ...string) (due bool) {
+	oldest := j.countPresence(keys[0])
+	for _, key := range keys[1:] {
+		if other := j.countPresence(key); other.Since.Before(oldest.Since) {
+			oldest = other
+		}
+	}
+	due, at := oldest.due(warn, j.now)
+	f.Since, f.Cycles = oldest.Since, oldest.Cycles
+	if !due {
+		f.Pending, f.Due = true, at
+	}
+	return due
+}
+
+// countPresence counts a key of a finding in this cycle, and returns since when it is
+// there.
+func (j *judgement) countPresence(key string) Presence {
+	p, counted := j.next.Present[key]
+	if counted {
+		return p
+	}
+	if p = j.before.Present[key]; p.Cycles == 0 {
+		p.Since = j.now
+	}
+	if p.Cycles == 0 || !j.before.Observer {
+		p.Cycles++
+	}
+	j.next.Present[key] = p
+	return p
+}
+
+func (j *judgement) add(f Finding) { j.findings = append(j.findings, f) }
+
+// maxNotes is how many notes there are about one host: a host that makes things up
+// must not fill the screen.
+const maxNotes = 256
+
+func (j *judgement) note(h *hostView, format string, args ...any) {
+	switch h.notes++; {
+	case h.notes <= maxNotes:
+		j.notes = append(j.notes, Note{Host: h.name, Text: fmt.Sprintf(format, args...)})
+	case h.notes == maxNotes+1:
+		j.notes = append(j.notes, Note{Host: h.name, Text: "and there is more that could not be judged"})
+	}
+}

@@ -1,0 +1,81 @@
+package enforce
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Learn returns the memory with what came of a report, outcome by outcome. A process
+// that even SIGKILL did not end hangs in the kernel, and one that its host refuses
+// to end will be refused again: they stay in the findings, and no further attempt is
+// made while they are there. One that survived SIGTERM alone may be saving its work:
+// it gets SIGTERM again after a while, not in every cycle. If the outcome is unknown,
+// what Begin noted stays.
+func (m Memory) Learn(r HostReport, outcomes []Outcome, now time.Time) Memory {
+	start := make(map[snapshot.PID]snapshot.StartTime, len(r.Report.Terminate))
+	for i := range r.Report.Terminate {
+		p := &r.Report.Terminate[i].Process
+		start[p.PID] = p.Start
+	}
+	m.Stuck, m.LeftAlone = copyOf(m.Stuck), copyOf(m.LeftAlone)
+	for _, o := range outcomes {
+		p := ProcessKey{r.Host, o.PID, start[o.PID]}
+		if p.PID == 0 || p.Start == 0 || o.Status == StatusUnknown {
+			continue
+		}
+		delete(m.LeftAlone, p)
+		switch {
+		case o.Status == StatusRefused || o.Status == StatusSurvived && r.Report.Kill:
+			m.Stuck[p] = o.Reason
+		case o.Status == StatusSurvived:
+			m.LeftAlone[p] = now.Add(signalAgainAfter)
+		}
+	}
+	return m
+}
+
+// Begin returns the memory with a report that is sent to a host, and End without the
+// report with this ID. Until the processes have had their grace, they get no second
+// SIGTERM if the connection or the controller dies: many programs take that for an
+// order to end at once, whatever they are saving.
+func (m Memory) Begin(r HostReport, now time.Time) Memory {
+	m.UnderWay = append(slices.Clone(m.UnderWay), r)
+	m.LeftAlone = copyOf(m.LeftAlone)
+	for i := range r.Report.Terminate {
+		if p := &r.Report.Terminate[i].Process; p.Start != 0 {
+			m.LeftAlone[ProcessKey{r.Host, p.PID, p.Start}] = now.Add(cmp.Or(r.Report.Grace, hostGrace))
+		}
+	}
+	return m
+}
+
+// hostGrace is how long a host gives processes if the report leaves that to it.
+const hostGrace = 10 * time.Second
+
+// End is described with Begin.
+func (m Memory) End(reportID string) Memory {
+	m.UnderWay = slices.DeleteFunc(slices.Clone(m.UnderWay), func(r HostReport) bool { return r.Report.ID == reportID })
+	return m
+}
+
+// WarnAgain returns the memory with users not yet warned of findings, by their IDs.
+// Users who were notified of an action are not notified again.
+func (m Memory) WarnAgain(ids []string) Memory {
+	if len(ids) == 0 {
+		return m
+	}
+	m.Findings = copyOf(m.Findings)
+	for _, id := range ids {
+		if known, ok := m.Findings[id]; ok && known.Notified == NotifiedOfWarning {
+			known.Notified = 0
+			m.Findings[id] = known
+		}
+	}
+	return m
+}
+
+// signalAgainAfter is how long a process that survived SIGTERM is left alone.
+const signalAgainAfter = time.Minute

@@ -1,0 +1,113 @@
+package enforce
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// release remembers that a device is detached because it was idle. That rule ends
+// no process, so the processes that still hold the device must not end in the next
+// cycle for using it without an attachment: they are left alone until another
+// environment is attached to it.
+func (j *judgement) release(h *hostView, env *envView, index snapshot.DeviceIndex) {
+	j.next.Released[ReleasedDevice{h.name, index, env.env.EID}] = true
+}
+
+// adoptReleased takes over, from a host that is met for the first time, what an
+// earlier controller may have released: devices that are idle by their utilization,
+// without attachments, and still held.
+func (j *judgement) adoptReleased(h *hostView) {
+	if j.before.Hosts[h.name].Answered {
+		return
+	}
+	for _, env := range h.inOrder {
+		rule := env.settings.Idle
+		if rule == nil || rule.Below == 0 {
+			continue // only devices without a process are released
+		}
+		for _, p := range env.processes {
+			for _, u := range p.Usage {
+				if d := h.snapshot.Device(u.Index); d != nil && len(d.Attachments) == 0 && computesLess(d, rule.Below) {
+					j.release(h, env, u.Index)
+				}
+			}
+		}
+	}
+}
+
+// released reports whether an environment's processes may keep using a device after
+// it was detached.
+func (j *judgement) released(h *hostView, env *envView, index snapshot.DeviceIndex) bool {
+	d := h.snapshot.Device(index)
+	return j.next.Released[ReleasedDevice{h.name, index, env.env.EID}] && d != nil && len(d.Attachments) == 0
+}
+
+// stillHolds reports whether an environment's processes use a device without an
+// attachment.
+func (h *hostView) stillHolds(eid snapshot.EnvID, index snapshot.DeviceIndex) bool {
+	env := h.envs[eid]
+	if env == nil || env.attached(index) {
+		return false
+	}
+	for range env.on(index) {
+		return true
+	}
+	return false
+}
+
+// stuckBecause says why a process can't be ended.
+func (j *judgement) stuckBecause(host snapshot.Hostname, p *snapshot.Process) (reason string, stuck bool) {
+	key := ProcessKey{host, p.PID, p.Start}
+	if left := j.next.LeftAlone[key].Sub(j.now); left > 0 {
+		return fmt.Sprintf("it got SIGTERM already, and gets it again in %s if it still runs", text.ShortDuration(left)), true
+	}
+	reason, stuck = j.next.Stuck[key]
+	return reason, stuck
+}
+
+// forgetEnded drops what the hosts that answered no longer show.
+func (j *judgement) forgetEnded() {
+	if len(j.next.Released)+len(j.next.Stuck)+len(j.next.LeftAlone) == 0 {
+		return
+	}
+	byName := j.hostsByName()
+	maps.DeleteFunc(j.next.Released, func(r ReleasedDevice, _ bool) bool {
+		h := byName[r.Host]
+		return h != nil && !h.stillHolds(r.EID, r.Index)
+	})
+	running := make(map[snapshot.Hostname]map[ProcessKey]bool)
+	ended := func(p ProcessKey) bool {
+		h := byName[p.Host]
+		if h != nil && running[p.Host] == nil {
+			running[p.Host] = h.running()
+		}
+		return h != nil && !running[p.Host][p]
+	}
+	maps.DeleteFunc(j.next.Stuck, func(p ProcessKey, _ string) bool { return ended(p) })
+	maps.DeleteFunc(j.next.LeftAlone, func(p ProcessKey, _ time.Time) bool { return ended(p) })
+}
+
+// forgetHosts drops what is remembered of hosts that left the fleet.
+func (j *judgement) forgetHosts() {
+	left := func(name snapshot.Hostname) bool {
+		_, known := j.next.Hosts[name]
+		return !known
+	}
+	maps.DeleteFunc(j.next.Released, func(r ReleasedDevice, _ bool) bool { return left(r.Host) })
+	maps.DeleteFunc(j.next.Stuck, func(p ProcessKey, _ string) bool { return left(p.Host) })
+	maps.DeleteFunc(j.next.LeftAlone, func(p ProcessKey, _ time.Time) bool { return left(p.Host) })
+}
+
+// running are the processes that a host shows.
+func (h *hostView) running() map[ProcessKey]bool {
+	set := make(map[ProcessKey]bool, len(h.snapshot.Processes))
+	for i := range h.snapshot.Processes {
+		p := &h.snapshot.Processes[i]
+		set[ProcessKey{h.name, p.PID, p.Start}] = true
+	}
+	return set
+}
