@@ -1,7 +1,6 @@
 package local
 
 import (
-	"cmp"
 	"errors"
 	"os"
 
@@ -68,15 +67,4 @@ func checkSameEnvironment(judged, now *snapshot.Process) objection {
 		return changed("it is in environment %s, and environment %s was judged", enforce.NameEnv(now.EID), enforce.NameEnv(judged.EID))
 	}
 	return objection{}
-}
-
-// outside says whether a process of a user is certainly in no environment,
-// whatever the policy says about sudo.
-func (n *inspection) outside(seen *snapshot.Process, uid snapshot.UID) bool {
-	environments, err := n.environments()
-	if err != nil || seen.EnvUnknown {
-		return false
-	}
-	env := snapshot.FindEnvironment(environments, cmp.Or(seen.EID, seen.Inherited))
-	return env == nil || env.UID != uid && uid != 0 && env.EID != seen.Inherited
 }

@@ -1,14 +1,9 @@
 package local
 
 import (
-	"cmp"
 	"context"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -67,6 +62,8 @@ type Executor struct {
 	onAction   func(line string)
 }
 
+func (x *Executor) proc() proc.FS { return proc.FS{Root: x.options.ProcRoot} }
+
 // execution is one report that an Executor carries out.
 type execution struct {
 	*Executor
@@ -76,93 +73,3 @@ type execution struct {
 	// attached are the environments that kept a device, see stillAttached.
 	attached map[snapshot.EnvID]objection
 }
-
-// identity is a process of this boot.
-type identity struct {
-	pid   snapshot.PID
-	start snapshot.StartTime
-}
-
-// memory is what an Executor remembers of a process between cycles.
-type memory struct {
-	unkillable bool // SIGKILL did not end it
-	// evasions counts how often it was not signalled since something was different
-	// that it may have changed itself: its environ, which it can write to, or some
-	// of its devices.
-	evasions int
-}
-
-// memories are shared by the reports that are carried out at the same time.
-type memories struct {
-	mu sync.Mutex
-	of map[identity]memory
-}
-
-func (m *memories) get(id identity) memory {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.of[id]
-}
-
-// change changes what is remembered of a process, and returns it.
-func (m *memories) change(id identity, change func(*memory)) memory {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	changed := m.of[id]
-	change(&changed)
-	m.of[id] = changed
-	return changed
-}
-
-// removeDead removes the processes that have ended.
-func (m *memories) removeDead(fs proc.FS) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	maps.DeleteFunc(m.of, func(id identity, _ memory) bool {
-		alive, err := fs.Alive(id.pid, id.start)
-		return err == nil && !alive
-	})
-}
-
-// maxEvasions is how often that counts as chance: an honest process may start a
-// program in another environment, or free a device, between the judgement and
-// the signal. One that did so each time would otherwise never be signalled.
-const maxEvasions = 2
-
-// New makes an Executor.
-func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Executor {
-	if options.KillWait <= 0 {
-		options.KillWait = 10 * time.Second
-	}
-	return &Executor{
-		inspector: inspector, stateFiles: files, options: options,
-		memories: &memories{of: map[identity]memory{}}, onAction: func(string) {},
-	}
-}
-
-// Execute carries out a report once, first the detachments, then the
-// terminations, and returns the outcome of each item: those of report.Detach in
-// their order, then those of report.Terminate in theirs. Nothing is retried.
-// When ctx ends, no further step is begun; items that were not begun are
-// StatusFailed.
-//
-// Calls don't wait for each other. A report that is passed twice is carried out
-// twice: the caller must prevent that.
-func (x *Executor) Execute(ctx context.Context, report enforce.Report) []enforce.Outcome {
-	detached := x.detach(ctx, report.Detach)
-	e := &execution{
-		Executor: x, grace: cmp.Or(report.Grace, x.options.Grace), kill: x.options.Kill || report.Kill,
-		unprotected: slices.Concat(x.options.Unprotected, report.Unprotected), attached: stillAttached(detached),
-	}
-	return append(detached, e.terminate(ctx, report.Terminate)...)
-}
-
-// OnAction returns an Executor with the same memory that calls f with 1.4.3's line
-// for each action, right after it, in the goroutine of Execute.
-func (x *Executor) OnAction(f func(line string)) *Executor {
-	other := *x
-	other.onAction = f
-	return &other
-}
-
-func (x *Executor) proc() proc.FS { return proc.FS{Root: x.options.ProcRoot} }

@@ -1,9 +1,9 @@
 package local
 
 import (
-	"context"
 	"errors"
-	"os"
+	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,87 +25,33 @@ func (t *target) identity() identity { return identity{t.judged.PID, t.start} }
 
 func (t *target) conclude(o objection) { t.outcome.Status, t.outcome.Reason = o.status, o.reason }
 
-// openTargets opens a pidfd for each process that may be signalled at all, and
-// concludes the others.
-func (x *execution) openTargets(ctx context.Context, items []enforce.Termination, outcomes []enforce.Outcome) []*target {
-	var targets []*target
-	untouchable, err := x.untouchable()
-	for i := range items {
-		p := &items[i].Process
-		outcomes[i] = enforce.Outcome{PID: p.PID, EID: p.EID}
-		t := &target{item: &items[i], judged: p, outcome: &outcomes[i]}
-		o := x.checkItem(ctx, p)
-		switch {
-		case o.raised():
-		case err != nil:
-			o = failed("not begun, since the ancestors of genv itself could not be found: %v", err)
-		case untouchable[p.PID] != "":
-			o = refused("%s", untouchable[p.PID])
-		default:
-			t.fd, o = openProcess(p.PID)
-		}
-		if o.raised() {
-			t.conclude(o)
-			continue
-		}
-		untouchable[p.PID] = "it is listed twice"
-		targets = append(targets, t)
+// poll waits until one of the processes has ended or the timeout is over, and
+// says which have ended: all their threads are gone and have released their
+// devices. A zombie has ended.
+func poll(targets []*target, timeout time.Duration) ([]bool, error) {
+	polled := make([]unix.PollFd, len(targets))
+	for i, t := range targets {
+		polled[i] = unix.PollFd{Fd: int32(t.fd), Events: unix.POLLIN}
 	}
-	return targets
+	_, err := unix.Poll(polled, int(timeout.Milliseconds()))
+	if err != nil && !errors.Is(err, unix.EINTR) {
+		return nil, fmt.Errorf("wait for processes to end: %w", err)
+	}
+	ended := make([]bool, len(targets))
+	for i := range polled {
+		ended[i] = polled[i].Revents&unix.POLLIN != 0 // a pidfd becomes readable when its process ends
+	}
+	return ended, nil
 }
 
-// checkItem objects to what a valid report never contains, and to what comes too late.
-func (x *execution) checkItem(ctx context.Context, p *snapshot.Process) objection {
-	switch {
-	case ctx.Err() != nil:
-		return notBegun(ctx)
-	case p.PID <= 1:
-		return refused("PID %d is never signalled", p.PID)
-	case p.EnvUnknown && (!p.EnvOverwritten || p.EID != ""):
-		return refused("it was judged although its environment was not known")
-	case len(p.Usage) == 0:
-		return refused("it was judged although it used no device")
-	case p.EID != "":
-		if o := x.attached[p.EID]; o.status != enforce.StatusChanged || p.Start == 0 {
-			return o
-		} // else verify finds out whether it is the process that was judged
-	}
-	return objection{}
-}
+// pidfd refers to one process for as long as it is open, however often the
+// process's PID is reused (pidfd_open(2)).
+type pidfd int
 
-func notBegun(ctx context.Context) objection { return failed("not begun: %v", context.Cause(ctx)) }
+func (p pidfd) close() { _ = unix.Close(int(p)) } // nothing was written to it
 
-// openProcess opens a pidfd of the process that has the PID now.
-func openProcess(pid snapshot.PID) (pidfd, objection) {
-	fd, err := unix.PidfdOpen(int(pid), 0) // always close-on-exec
-	switch {
-	case err == nil:
-		return pidfd(fd), objection{}
-	case errors.Is(err, unix.ESRCH):
-		return 0, gone()
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
-		return 0, changed("the PID now belongs to a thread of another process")
-	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-		return 0, failed("too many open files to open the process: raise the limit (ulimit -n)")
-	case errors.Is(err, unix.ENOSYS):
-		return 0, failed("this kernel has no pidfd_open, without which a process can't be signalled safely: Linux 5.3 or newer is needed")
-	}
-	return 0, failed("pidfd_open: %v", err)
-}
-
-// untouchable are this process and its ancestors, each with the reason.
-func (x *Executor) untouchable() (map[snapshot.PID]string, error) {
-	if err := x.proc().CheckNamespace(); err != nil {
-		return nil, err
-	}
-	self := snapshot.PID(os.Getpid())
-	ancestors, err := x.proc().Ancestors(self)
-	if err != nil {
-		return nil, err
-	}
-	pids := map[snapshot.PID]string{self: "it is genv itself"}
-	for _, pid := range ancestors {
-		pids[pid] = "genv itself descends from it"
-	}
-	return pids, nil
+// signal sends a signal, or with 0 only asks whether it may be sent. ESRCH means
+// that the process was reaped.
+func (p pidfd) signal(sig unix.Signal) error {
+	return unix.PidfdSendSignal(int(p), sig, nil, 0)
 }

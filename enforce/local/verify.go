@@ -1,11 +1,7 @@
 package local
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -13,60 +9,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
-
-// objection is why a process isn't signalled. The zero value is none.
-type objection struct {
-	status enforce.Status
-	reason string
-	// evasive: the process itself may have caused it, as often as it likes (see
-	// memory.evasions).
-	evasive bool
-}
-
-func (o objection) raised() bool { return o.status != "" }
-
-func gone() objection { return objection{status: enforce.StatusGone} }
-
-func changed(format string, args ...any) objection {
-	return objection{status: enforce.StatusChanged, reason: fmt.Sprintf(format, args...)}
-}
-
-// evasive is changed for what the process itself may have changed.
-func evasive(format string, args ...any) objection {
-	return objection{status: enforce.StatusChanged, reason: fmt.Sprintf(format, args...), evasive: true}
-}
-
-func refused(format string, args ...any) objection {
-	return objection{status: enforce.StatusRefused, reason: fmt.Sprintf(format, args...)}
-}
-
-func failed(format string, args ...any) objection {
-	return objection{status: enforce.StatusFailed, reason: fmt.Sprintf(format, args...)}
-}
-
-// inspection is what the Inspector read right before the signals.
-type inspection struct {
-	processes map[snapshot.PID]*snapshot.Process
-	// environments reads the registered environments, once, and only if needed.
-	environments func() ([]snapshot.Environment, error)
-}
-
-// inspect reads which processes use devices now. It comes after the pidfds are
-// opened: a process that lives through it is the one that the driver reports.
-func (x *Executor) inspect(ctx context.Context) (*inspection, error) {
-	processes, _, err := x.inspector.Processes(ctx) // its warnings are about other processes
-	if err != nil {
-		return nil, err
-	}
-	byPID := make(map[snapshot.PID]*snapshot.Process, len(processes))
-	for i := range processes {
-		byPID[processes[i].PID] = &processes[i]
-	}
-	return &inspection{byPID, sync.OnceValues(func() ([]snapshot.Environment, error) {
-		environments, _, err := x.inspector.Environments(ctx)
-		return environments, err
-	})}, nil
-}
 
 // verify objects unless the process of a target's pidfd is still what was judged.
 //
@@ -87,19 +29,6 @@ func (x *execution) verify(t *target, now *inspection) objection {
 		return o
 	}
 	return sendError(err)
-}
-
-// sendError is the objection that an error of sending a signal means.
-func sendError(err error) objection {
-	switch {
-	case err == nil:
-		return objection{}
-	case errors.Is(err, unix.ESRCH):
-		return gone()
-	case errors.Is(err, unix.EPERM):
-		return failed("not permitted to signal it: run genv as root (sudo)")
-	}
-	return failed("signal: %v", err)
 }
 
 // compare objects unless the process that has the judged PID now is what was judged.
@@ -152,14 +81,4 @@ func (x *execution) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) o
 		return refused("it is %s, which is never signalled unless it is named in the policy", name)
 	}
 	return objection{}
-}
-
-func unreadable(err error) objection {
-	switch {
-	case errors.Is(err, proc.ErrGone): // although its pidfd was open
-		return changed("it can't be seen in /proc any more")
-	case errors.Is(err, os.ErrPermission):
-		return failed("not permitted to read it: run genv as root (sudo)")
-	}
-	return failed("%v", err)
 }

@@ -92,3 +92,8 @@ func (h *head) Write(p []byte) (int, error) {
 }
 
 func (h *head) String() string { return strings.Join(strings.Fields(h.b.String()), " ") }
+
+type event struct {
+	name policy.Event
+	body []byte
+}

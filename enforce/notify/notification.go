@@ -68,18 +68,6 @@ func claim(f *enforce.Finding, owners *Owners) string {
 	return fmt.Sprintf(" It claims environment %s, which isn't registered here.", text.Shown(string(f.EID)))
 }
 
-// registered says whether a host has an environment with this id, of any user.
-func (o *Owners) registered(host snapshot.Hostname, eid snapshot.EnvID) bool {
-	h := o.hosts[host]
-	return h != nil && h.Snapshot != nil && h.Snapshot.Environment(eid) != nil
-}
-
-// addressee is a user on a host.
-type addressee struct {
-	host snapshot.Hostname
-	uid  snapshot.UID
-}
-
 // stake is what a user is about to lose on a host.
 type stake struct {
 	pids    []string

@@ -61,3 +61,15 @@ func (o *Owners) on(host snapshot.Hostname) *ownersOfHost {
 	}
 	return found
 }
+
+// addressee is a user on a host.
+type addressee struct {
+	host snapshot.Hostname
+	uid  snapshot.UID
+}
+
+// registered says whether a host has an environment with this id, of any user.
+func (o *Owners) registered(host snapshot.Hostname, eid snapshot.EnvID) bool {
+	h := o.hosts[host]
+	return h != nil && h.Snapshot != nil && h.Snapshot.Environment(eid) != nil
+}

@@ -31,11 +31,6 @@ type worker struct {
 	events chan event
 }
 
-type event struct {
-	name policy.Event
-	body []byte
-}
-
 // New starts a Queue, which must be closed. failed is called, by several
 // goroutines, for each event that did not arrive.
 func New(hooks []policy.Hook, failed func(error)) *Queue {

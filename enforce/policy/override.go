@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -96,43 +97,10 @@ func (o *Override) String() string {
 	return "override for " + strings.Join(parts, "; ")
 }
 
-// readOverride reads one item of `overrides:`.
-func (r *reader) readOverride(n *strictyaml.Node) {
-	o := Override{Place: n.Place()}
-	var set *strictyaml.Node
-	n.Map(strictyaml.Keys{
-		"hosts":  o.readHosts,
-		"labels": o.readLabels,
-		"users":  func(n *strictyaml.Node) { r.readUsers(n, &o) },
-		"when":   func(n *strictyaml.Node) { o.When = r.readWhen(n) },
-		"set":    func(n *strictyaml.Node) { set = n },
-	})
-	switch {
-	case !n.IsMap() || set == nil && r.failed(): // it may be under a misspelt key
-		return
-	case set == nil:
-		n.Failf("the override sets nothing; add `set:` with the settings that differ")
-		return
-	case len(o.Hosts)+len(o.Labels)+len(o.Users)+len(o.Members) == 0 && o.When == nil && !r.failed():
-		n.Failf("the override applies to all users and hosts at all times; name hosts, labels, users or when, or move it to `defaults:`")
-	}
-	readSettings(set, &o.Set, o.scope(), o.String())
-	r.file.Overrides = append(r.file.Overrides, o)
-}
+// rank is how specific an override is; the higher one wins.
+type rank struct{ user, host, labels, time int }
 
-func (o *Override) readLabels(n *strictyaml.Node) {
-	o.Labels = map[string]string{}
-	n.Each(func(key, value *strictyaml.Node) { o.Labels[key.Text()] = value.Scalar() })
-}
-
-// scope is what the override selects by, apart from the time.
-func (o *Override) scope() scope {
-	var s scope
-	if len(o.Hosts)+len(o.Labels) > 0 {
-		s |= byHost
-	}
-	if len(o.writtenUsers) > 0 {
-		s |= byUser
-	}
-	return s
+func (r rank) compare(other rank) int {
+	return cmp.Or(cmp.Compare(r.user, other.user), cmp.Compare(r.host, other.host),
+		cmp.Compare(r.labels, other.labels), cmp.Compare(r.time, other.time))
 }

@@ -1,14 +1,7 @@
 package policy
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
-	"time"
-
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
-	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Parse reads a policy file; name is for messages and sources. Its error is a
@@ -26,15 +19,6 @@ func Check(name string, data []byte) error {
 	_, doc := parse(name, data)
 	return doc.All()
 }
-
-// reader reads the parts of a file.
-type reader struct {
-	file *File
-	doc  *strictyaml.Document
-	zone *time.Location // nil if the file names none
-}
-
-func (r *reader) failed() bool { return r.doc.Err() != nil }
 
 // parse reads the parts in the order in which they refer to each other,
 // whatever their order in the file.
@@ -71,74 +55,6 @@ func parse(name string, data []byte) (*File, *strictyaml.Document) {
 		r.checkOverlaps(n)
 	}
 	return r.file, r.doc
-}
-
-func (r *reader) readGroups(n *strictyaml.Node) {
-	r.file.Groups = strictyaml.Groups{
-		Members: readUser,
-		Other:   r.group,
-		Fold:    func(user string) string { return user }, // account names are case-sensitive
-	}.Read(n)
-}
-
-// group is the users of a group.
-func (r *reader) group(name string) ([]string, error) {
-	if users, ok := r.file.Groups[name]; ok {
-		return users, nil
-	}
-	hint := text.Hint(name, slices.Sorted(maps.Keys(r.file.Groups)), "add it there")
-	return nil, fmt.Errorf("no such group in `groups:`; %s", hint)
-}
-
-// readUser reads the name of a user, as a list of one; nil if it isn't one.
-func readUser(n *strictyaml.Node) []string {
-	user := n.Text()
-	if strings.ContainsAny(user, " ,:/@") {
-		n.Failf("%q is not a user name; write one name, or \"@group\"", user)
-		return nil
-	}
-	if user == "" {
-		return nil
-	}
-	return []string{user}
-}
-
-// readUserOrGroup reads the name of a user, or "@group" for the users of a group.
-func (r *reader) readUserOrGroup(n *strictyaml.Node) (users []string, isGroup bool) {
-	group, isGroup := strings.CutPrefix(n.Text(), "@")
-	if !isGroup {
-		return readUser(n), false
-	}
-	users, err := r.group(group)
-	if err != nil {
-		n.Failf("@%s: %v", group, err)
-	}
-	return users, true
-}
-
-// readUsers reads a list of users and groups into an override.
-func (r *reader) readUsers(n *strictyaml.Node, o *Override) {
-	n.List(func(item *strictyaml.Node) {
-		users, isGroup := r.readUserOrGroup(item)
-		if isGroup {
-			o.Members = append(o.Members, users...)
-		} else {
-			o.Users = append(o.Users, users...)
-		}
-		if isGroup || len(users) > 0 {
-			o.writtenUsers = append(o.writtenUsers, item.Text())
-		}
-	})
-}
-
-// readHosts reads a list of host patterns into an override.
-func (o *Override) readHosts(n *strictyaml.Node) {
-	n.List(func(item *strictyaml.Node) {
-		if text := item.Text(); text != "" {
-			o.Hosts = append(o.Hosts, readPattern(item, text))
-			o.writtenHosts = append(o.writtenHosts, text)
-		}
-	})
 }
 
 func (r *reader) readLimits(n *strictyaml.Node) {

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -43,12 +42,4 @@ func (s *Settings) merge(from *Settings) {
 type layer struct {
 	rank rank
 	set  *Settings
-}
-
-// rank is how specific an override is; the higher one wins.
-type rank struct{ user, host, labels, time int }
-
-func (r rank) compare(other rank) int {
-	return cmp.Or(cmp.Compare(r.user, other.user), cmp.Compare(r.host, other.host),
-		cmp.Compare(r.labels, other.labels), cmp.Compare(r.time, other.time))
 }

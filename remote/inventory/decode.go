@@ -160,3 +160,29 @@ func (f *fleet) addHosts(n *strictyaml.Node, names, addresses []string, like rem
 		f.hosts = append(f.hosts, host)
 	}
 }
+
+// addGroups reads `groups:`. The hosts of the fleet must be known already.
+func (f *fleet) addGroups(n *strictyaml.Node) {
+	n.Each(func(key, _ *strictyaml.Node) {
+		name := strings.TrimPrefix(key.Text(), "@")
+		if place, ok := f.places["@"+name]; ok {
+			key.Failf("group %s is defined at %s already; rename one of them", name, place)
+		}
+		f.places["@"+name] = key.Place().String()
+	})
+	maps.Copy(f.groups, strictyaml.Groups{Members: f.known, Other: f.members, Fold: text.FoldHost}.Read(n))
+}
+
+// known is the hosts of a pattern, each as it is written in `hosts:`.
+func (f *fleet) known(item *strictyaml.Node) []string {
+	list := expand(item)
+	for i, name := range list {
+		host, ok := f.host(name)
+		if !ok {
+			item.Failf("host %s is not in `hosts:`; %s", name, text.Hint(name, names(f.hosts), "add it there, or correct the name"))
+			return nil
+		}
+		list[i] = host.Name
+	}
+	return list
+}

@@ -3,13 +3,10 @@ package inventory
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -25,30 +22,6 @@ type fleet struct {
 
 // everyone is the group of all hosts, which every fleet has.
 const everyone = "all"
-
-// findFleet reads the files that were given, or else the first default file
-// that exists, if one is needed.
-func findFleet(files []yamlFile, defaults []string, needed bool, open Open) (*fleet, error) {
-	f := &fleet{strict: len(files) > 0, index: map[string]int{}, places: map[string]string{}, groups: map[string][]string{}}
-	for _, file := range files {
-		if err := f.add(file); err != nil {
-			return nil, err
-		}
-	}
-	if f.strict || !needed {
-		return f, nil
-	}
-	for _, path := range defaults {
-		data, err := readFile(path, path, open)
-		if err == nil {
-			return f, f.add(yamlFile{path, data})
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-	}
-	return f, nil
-}
 
 // host is the host with a name, if the fleet has it.
 func (f *fleet) host(name string) (remote.Host, bool) {
@@ -87,28 +60,13 @@ func (f *fleet) groupNames() []string {
 // in names the files of the fleet, for messages.
 func (f *fleet) in() string { return strings.Join(f.files, ", ") }
 
-// addGroups reads `groups:`. The hosts of the fleet must be known already.
-func (f *fleet) addGroups(n *strictyaml.Node) {
-	n.Each(func(key, _ *strictyaml.Node) {
-		name := strings.TrimPrefix(key.Text(), "@")
-		if place, ok := f.places["@"+name]; ok {
-			key.Failf("group %s is defined at %s already; rename one of them", name, place)
-		}
-		f.places["@"+name] = key.Place().String()
-	})
-	maps.Copy(f.groups, strictyaml.Groups{Members: f.known, Other: f.members, Fold: text.FoldHost}.Read(n))
-}
+// MaxHosts is how many hosts a selection may have before exclusion.
+const MaxHosts = 100_000
 
-// known is the hosts of a pattern, each as it is written in `hosts:`.
-func (f *fleet) known(item *strictyaml.Node) []string {
-	list := expand(item)
-	for i, name := range list {
-		host, ok := f.host(name)
-		if !ok {
-			item.Failf("host %s is not in `hosts:`; %s", name, text.Hint(name, names(f.hosts), "add it there, or correct the name"))
-			return nil
-		}
-		list[i] = host.Name
+func names(hosts []remote.Host) []string {
+	list := make([]string, len(hosts))
+	for i, h := range hosts {
+		list[i] = h.Name
 	}
 	return list
 }

@@ -1,13 +1,12 @@
 package inventory
 
 import (
+	"errors"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/seed-3119e985/genv/remote"
 )
-
-// MaxHosts is how many hosts a selection may have before exclusion.
-const MaxHosts = 100_000
 
 // Selection is the flags that select hosts.
 type Selection struct {
@@ -53,9 +52,6 @@ func Load(sel Selection, open Open) ([]remote.Host, error) {
 	}
 	return selected.withSettings(fleet, sel.User), nil
 }
-
-// word names hosts; place is where it is written.
-type word struct{ text, place string }
 
 // read returns the words of -H and of a plain host file, and the YAML files.
 func (sel Selection) read(open Open) (words []word, files []yamlFile, err error) {
@@ -112,4 +108,28 @@ func DefaultFiles(getenv func(string) string) []string {
 		files = append(files, filepath.Join(home, ".config/genv/hosts.yaml"))
 	}
 	return append(files, "/etc/genv/hosts.yaml")
+}
+
+// findFleet reads the files that were given, or else the first default file
+// that exists, if one is needed.
+func findFleet(files []yamlFile, defaults []string, needed bool, open Open) (*fleet, error) {
+	f := &fleet{strict: len(files) > 0, index: map[string]int{}, places: map[string]string{}, groups: map[string][]string{}}
+	for _, file := range files {
+		if err := f.add(file); err != nil {
+			return nil, err
+		}
+	}
+	if f.strict || !needed {
+		return f, nil
+	}
+	for _, path := range defaults {
+		data, err := readFile(path, path, open)
+		if err == nil {
+			return f, f.add(yamlFile{path, data})
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return f, nil
 }

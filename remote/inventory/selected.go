@@ -133,11 +133,3 @@ func (s *selected) withSettings(f *fleet, user string) []remote.Host {
 	}
 	return hosts
 }
-
-func names(hosts []remote.Host) []string {
-	list := make([]string, len(hosts))
-	for i, h := range hosts {
-		list[i] = h.Name
-	}
-	return list
-}

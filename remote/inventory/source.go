@@ -103,3 +103,6 @@ func splitAll(values []string, flag string) []word {
 	}
 	return items
 }
+
+// word names hosts; place is where it is written.
+type word struct{ text, place string }

@@ -8,23 +8,9 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-type kind int
-
-const (
-	absent  kind = iota // no value, or one that was refused
-	null                // a key without a value
-	boolean             // true or false
-	number              // as it is written
-	word                // quoted or plain text
-	list
-	mapping
-)
-
-var kindNames = [...]string{"nothing", "nothing", "true or false", "a number", "text", "a list", "a mapping"}
-
 // convert makes a Node from the parser's, and refuses what this package does not support.
-func (d *Document) convert(n ast.Node, depth int) *Node {
-	node := d.newNode(n)
+func convert(in *source, n ast.Node, depth int) *Node {
+	node := newNode(in, n)
 	if depth > maxDepth {
 		node.refuse("values are nested too deeply; use fewer levels")
 		return node
@@ -43,7 +29,7 @@ func (d *Document) convert(n ast.Node, depth int) *Node {
 	case *ast.SequenceNode:
 		node.kind = list
 		for _, item := range n.Values {
-			node.items = append(node.items, d.convert(item, depth+1))
+			node.items = append(node.items, convert(in, item, depth+1))
 		}
 	case *ast.MappingNode:
 		node.addFields(n.Values, depth)
@@ -58,7 +44,7 @@ func (d *Document) convert(n ast.Node, depth int) *Node {
 func (n *Node) addFields(values []*ast.MappingValueNode, depth int) {
 	n.kind = mapping
 	for _, v := range values {
-		key := n.doc.newNode(v.Key)
+		key := newNode(n.in, v.Key)
 		switch k := v.Key.(type) {
 		case *ast.StringNode:
 			key.setWord(k.Value)
@@ -68,7 +54,7 @@ func (n *Node) addFields(values []*ast.MappingValueNode, depth int) {
 			key.refuse("a key must be a single word; merge keys, lists and mappings are not supported as keys")
 		}
 		if key.kind == word {
-			value := n.doc.convert(v.Value, depth+1)
+			value := convert(n.in, v.Value, depth+1)
 			if value.key = key.text; value.kind == null {
 				value.place = key.place // there is nothing else to point at
 			}
@@ -95,10 +81,14 @@ func (n *Node) refuse(message string) {
 	n.Failf("%s", message)
 }
 
-func (d *Document) newNode(n ast.Node) *Node {
-	node := &Node{doc: d, place: d.place(1, 1)}
+func newNode(in *source, n ast.Node) *Node {
+	node := &Node{in: in, place: in.place(1, 1)}
 	if token := n.GetToken(); token != nil && token.Position != nil {
-		node.place = d.place(token.Position.Line, token.Position.Column)
+		node.place = in.place(token.Position.Line, token.Position.Column)
 	}
 	return node
 }
+
+// maxDepth is how deep values may be nested. The parser's time grows with the square
+// of the depth, so deeper files are refused before it reads them.
+const maxDepth = 64

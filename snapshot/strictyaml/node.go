@@ -11,7 +11,7 @@ import (
 // Node is a value in a document. If the value does not have the type that a method
 // reads, the method records an error in the document and returns zero.
 type Node struct {
-	doc    *Document
+	in     *source
 	place  Place
 	kind   kind
 	key    string // the key of the value, for messages; empty in a list
@@ -27,7 +27,7 @@ func (n *Node) Place() Place { return n.place }
 
 // Failf records an error at the value's place. The message says what is wrong and how
 // to correct it.
-func (n *Node) Failf(format string, args ...any) { n.doc.failf(n.place, format, args...) }
+func (n *Node) Failf(format string, args ...any) { n.in.failf(n.place, format, args...) }
 
 // failf is Failf with the value's key before the message.
 func (n *Node) failf(format string, args ...any) {
@@ -121,3 +121,17 @@ func (n *Node) Duration(low, high time.Duration) time.Duration {
 	}
 	return d
 }
+
+type kind int
+
+const (
+	absent  kind = iota // no value, or one that was refused
+	null                // a key without a value
+	boolean             // true or false
+	number              // as it is written
+	word                // quoted or plain text
+	list
+	mapping
+)
+
+var kindNames = [...]string{"nothing", "nothing", "true or false", "a number", "text", "a list", "a mapping"}

@@ -11,10 +11,6 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// maxDepth is how deep values may be nested. The parser's time grows with the square
-// of the depth, so deeper files are refused before it reads them.
-const maxDepth = 64
-
 // lineEnds makes every kind of line end one newline: the parser counts those of
 // Windows twice after a comment.
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
@@ -22,8 +18,8 @@ var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 // Parse parses a document. The file's name is only for messages. Errors are collected
 // in the document. If it can't be parsed, its Root has no value.
 func Parse(file string, data []byte) *Document {
-	d := &Document{file: file}
-	d.root = &Node{doc: d, place: d.place(1, 1)}
+	d := &Document{source: &source{file: file}}
+	d.root = &Node{in: d.source, place: d.place(1, 1)}
 	if len(data) > MaxSize {
 		d.root.Failf("the file has %d bytes, more than the maximum of %d; split it", len(data), MaxSize)
 		return d
@@ -79,7 +75,7 @@ func (d *Document) parse(text string) {
 		if doc.Body == nil {
 			continue
 		}
-		node := d.convert(doc.Body, 0)
+		node := convert(d.source, doc.Body, 0)
 		if seen {
 			node.Failf("a second document begins here, but a file may contain only one; remove the --- before it")
 			return
@@ -113,7 +109,7 @@ func (d *Document) syntaxError(err error) {
 		}
 	}
 	message, _, _ = strings.Cut(message, "\n")
-	if strings.ContainsAny(d.source(at.Line), "@[{*&!%`") {
+	if strings.ContainsAny(d.line(at.Line), "@[{*&!%`") {
 		message += "; put quotes around words with special characters, as in \"@group\" or [\"gpu-[01-04]\"]"
 	}
 	d.failf(at, "%s", message)

@@ -1,0 +1,46 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+)
+
+// New makes an Executor.
+func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Executor {
+	if options.KillWait <= 0 {
+		options.KillWait = 10 * time.Second
+	}
+	return &Executor{
+		inspector: inspector, stateFiles: files, options: options,
+		memories: &memories{of: map[identity]memory{}}, onAction: func(string) {},
+	}
+}
+
+// Execute carries out a report once, first the detachments, then the
+// terminations, and returns the outcome of each item: those of report.Detach in
+// their order, then those of report.Terminate in theirs. Nothing is retried.
+// When ctx ends, no further step is begun; items that were not begun are
+// StatusFailed.
+//
+// Calls don't wait for each other. A report that is passed twice is carried out
+// twice: the caller must prevent that.
+func (x *Executor) Execute(ctx context.Context, report enforce.Report) []enforce.Outcome {
+	detached := x.detach(ctx, report.Detach)
+	e := &execution{
+		Executor: x, grace: cmp.Or(report.Grace, x.options.Grace), kill: x.options.Kill || report.Kill,
+		unprotected: slices.Concat(x.options.Unprotected, report.Unprotected), attached: stillAttached(detached),
+	}
+	return append(detached, e.terminate(ctx, report.Terminate)...)
+}
+
+// OnAction returns an Executor with the same memory that calls f with 1.4.3's line
+// for each action, right after it, in the goroutine of Execute.
+func (x *Executor) OnAction(f func(line string)) *Executor {
+	other := *x
+	other.onAction = f
+	return &other
+}

@@ -1,0 +1,44 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"sync"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// inspection is what the Inspector read right before the signals.
+type inspection struct {
+	processes map[snapshot.PID]*snapshot.Process
+	// environments reads the registered environments, once, and only if needed.
+	environments func() ([]snapshot.Environment, error)
+}
+
+// inspect reads which processes use devices now. It comes after the pidfds are
+// opened: a process that lives through it is the one that the driver reports.
+func (x *Executor) inspect(ctx context.Context) (*inspection, error) {
+	processes, _, err := x.inspector.Processes(ctx) // its warnings are about other processes
+	if err != nil {
+		return nil, err
+	}
+	byPID := make(map[snapshot.PID]*snapshot.Process, len(processes))
+	for i := range processes {
+		byPID[processes[i].PID] = &processes[i]
+	}
+	return &inspection{byPID, sync.OnceValues(func() ([]snapshot.Environment, error) {
+		environments, _, err := x.inspector.Environments(ctx)
+		return environments, err
+	})}, nil
+}
+
+// outside says whether a process of a user is certainly in no environment,
+// whatever the policy says about sudo.
+func (n *inspection) outside(seen *snapshot.Process, uid snapshot.UID) bool {
+	environments, err := n.environments()
+	if err != nil || seen.EnvUnknown {
+		return false
+	}
+	env := snapshot.FindEnvironment(environments, cmp.Or(seen.EID, seen.Inherited))
+	return env == nil || env.UID != uid && uid != 0 && env.EID != seen.Inherited
+}

@@ -1,0 +1,61 @@
+package local
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// identity is a process of this boot.
+type identity struct {
+	pid   snapshot.PID
+	start snapshot.StartTime
+}
+
+// memory is what an Executor remembers of a process between cycles.
+type memory struct {
+	unkillable bool // SIGKILL did not end it
+	// evasions counts how often it was not signalled since something was different
+	// that it may have changed itself: its environ, which it can write to, or some
+	// of its devices.
+	evasions int
+}
+
+// memories are shared by the reports that are carried out at the same time.
+type memories struct {
+	mu sync.Mutex
+	of map[identity]memory
+}
+
+func (m *memories) get(id identity) memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of[id]
+}
+
+// change changes what is remembered of a process, and returns it.
+func (m *memories) change(id identity, change func(*memory)) memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	changed := m.of[id]
+	change(&changed)
+	m.of[id] = changed
+	return changed
+}
+
+// removeDead removes the processes that have ended.
+func (m *memories) removeDead(fs proc.FS) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.of, func(id identity, _ memory) bool {
+		alive, err := fs.Alive(id.pid, id.start)
+		return err == nil && !alive
+	})
+}
+
+// maxEvasions is how often that counts as chance: an honest process may start a
+// program in another environment, or free a device, between the judgement and
+// the signal. One that did so each time would otherwise never be signalled.
+const maxEvasions = 2

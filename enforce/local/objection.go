@@ -1,0 +1,68 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// objection is why a process isn't signalled. The zero value is none.
+type objection struct {
+	status enforce.Status
+	reason string
+	// evasive: the process itself may have caused it, as often as it likes (see
+	// memory.evasions).
+	evasive bool
+}
+
+func (o objection) raised() bool { return o.status != "" }
+
+func gone() objection { return objection{status: enforce.StatusGone} }
+
+func changed(format string, args ...any) objection {
+	return objection{status: enforce.StatusChanged, reason: fmt.Sprintf(format, args...)}
+}
+
+// evasive is changed for what the process itself may have changed.
+func evasive(format string, args ...any) objection {
+	return objection{status: enforce.StatusChanged, reason: fmt.Sprintf(format, args...), evasive: true}
+}
+
+func refused(format string, args ...any) objection {
+	return objection{status: enforce.StatusRefused, reason: fmt.Sprintf(format, args...)}
+}
+
+func failed(format string, args ...any) objection {
+	return objection{status: enforce.StatusFailed, reason: fmt.Sprintf(format, args...)}
+}
+
+func unreadable(err error) objection {
+	switch {
+	case errors.Is(err, proc.ErrGone): // although its pidfd was open
+		return changed("it can't be seen in /proc any more")
+	case errors.Is(err, os.ErrPermission):
+		return failed("not permitted to read it: run genv as root (sudo)")
+	}
+	return failed("%v", err)
+}
+
+// sendError is the objection that an error of sending a signal means.
+func sendError(err error) objection {
+	switch {
+	case err == nil:
+		return objection{}
+	case errors.Is(err, unix.ESRCH):
+		return gone()
+	case errors.Is(err, unix.EPERM):
+		return failed("not permitted to signal it: run genv as root (sudo)")
+	}
+	return failed("signal: %v", err)
+}
+
+func notBegun(ctx context.Context) objection { return failed("not begun: %v", context.Cause(ctx)) }

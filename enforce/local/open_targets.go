@@ -1,0 +1,95 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// openTargets opens a pidfd for each process that may be signalled at all, and
+// concludes the others.
+func (x *execution) openTargets(ctx context.Context, items []enforce.Termination, outcomes []enforce.Outcome) []*target {
+	var targets []*target
+	untouchable, err := x.untouchable()
+	for i := range items {
+		p := &items[i].Process
+		outcomes[i] = enforce.Outcome{PID: p.PID, EID: p.EID}
+		t := &target{item: &items[i], judged: p, outcome: &outcomes[i]}
+		o := x.checkItem(ctx, p)
+		switch {
+		case o.raised():
+		case err != nil:
+			o = failed("not begun, since the ancestors of genv itself could not be found: %v", err)
+		case untouchable[p.PID] != "":
+			o = refused("%s", untouchable[p.PID])
+		default:
+			t.fd, o = openProcess(p.PID)
+		}
+		if o.raised() {
+			t.conclude(o)
+			continue
+		}
+		untouchable[p.PID] = "it is listed twice"
+		targets = append(targets, t)
+	}
+	return targets
+}
+
+// checkItem objects to what a valid report never contains, and to what comes too late.
+func (x *execution) checkItem(ctx context.Context, p *snapshot.Process) objection {
+	switch {
+	case ctx.Err() != nil:
+		return notBegun(ctx)
+	case p.PID <= 1:
+		return refused("PID %d is never signalled", p.PID)
+	case p.EnvUnknown && (!p.EnvOverwritten || p.EID != ""):
+		return refused("it was judged although its environment was not known")
+	case len(p.Usage) == 0:
+		return refused("it was judged although it used no device")
+	case p.EID != "":
+		if o := x.attached[p.EID]; o.status != enforce.StatusChanged || p.Start == 0 {
+			return o
+		} // else verify finds out whether it is the process that was judged
+	}
+	return objection{}
+}
+
+// openProcess opens a pidfd of the process that has the PID now.
+func openProcess(pid snapshot.PID) (pidfd, objection) {
+	fd, err := unix.PidfdOpen(int(pid), 0) // always close-on-exec
+	switch {
+	case err == nil:
+		return pidfd(fd), objection{}
+	case errors.Is(err, unix.ESRCH):
+		return 0, gone()
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
+		return 0, changed("the PID now belongs to a thread of another process")
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+		return 0, failed("too many open files to open the process: raise the limit (ulimit -n)")
+	case errors.Is(err, unix.ENOSYS):
+		return 0, failed("this kernel has no pidfd_open, without which a process can't be signalled safely: Linux 5.3 or newer is needed")
+	}
+	return 0, failed("pidfd_open: %v", err)
+}
+
+// untouchable are this process and its ancestors, each with the reason.
+func (x *Executor) untouchable() (map[snapshot.PID]string, error) {
+	if err := x.proc().CheckNamespace(); err != nil {
+		return nil, err
+	}
+	self := snapshot.PID(os.Getpid())
+	ancestors, err := x.proc().Ancestors(self)
+	if err != nil {
+		return nil, err
+	}
+	pids := map[snapshot.PID]string{self: "it is genv itself"}
+	for _, pid := range ancestors {
+		pids[pid] = "genv itself descends from it"
+	}
+	return pids, nil
+}

@@ -1,0 +1,138 @@
+package policy
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+func (r *reader) readExempt(n *strictyaml.Node) {
+	e := &r.file.Exemptions
+	e.users, e.uids, e.uuids = map[snapshot.Username]Source{}, map[snapshot.UID]Source{}, map[snapshot.GPUUUID]Source{}
+	n.Map(strictyaml.Keys{
+		"users":        r.exemptUsers,
+		"uids":         func(n *strictyaml.Node) { n.List(e.readUID) },
+		"processes":    func(n *strictyaml.Node) { n.List(e.readProcess) },
+		"environments": func(n *strictyaml.Node) { n.List(e.readEnvironment) },
+		"hosts":        func(n *strictyaml.Node) { n.List(e.readHost) },
+		"devices":      func(n *strictyaml.Node) { n.List(e.readDevice) },
+	})
+}
+
+func exemptAt(n *strictyaml.Node) Source { return Source{Place: n.Place(), By: "exempt"} }
+
+func (r *reader) exemptUsers(n *strictyaml.Node) {
+	n.List(func(item *strictyaml.Node) {
+		users, _ := r.readUserOrGroup(item)
+		for _, user := range users {
+			r.file.Exemptions.users[snapshot.Username(user)] = exemptAt(item)
+		}
+	})
+}
+
+func (e *Exemptions) readUID(n *strictyaml.Node) {
+	e.uids[snapshot.UID(n.Int(0, 1<<32-2))] = exemptAt(n)
+}
+
+// readProcess reads a name, or a mapping that also names the owner.
+func (e *Exemptions) readProcess(n *strictyaml.Node) {
+	p := exemption{from: exemptAt(n)}
+	if n.IsMap() {
+		n.Map(p.keys())
+		if p.name == "" {
+			n.Failf("the name of the process is missing; add `name:`")
+		}
+	} else {
+		p.name = n.Text()
+	}
+	p.match = glob(p.name)
+	e.processes = append(e.processes, p)
+}
+
+// keys are those of a name and its owner.
+func (e *exemption) keys() strictyaml.Keys {
+	return strictyaml.Keys{
+		"name": func(n *strictyaml.Node) { e.name = n.Text() },
+		"user": func(n *strictyaml.Node) { e.user = snapshot.Username(strings.Join(readUser(n), "")) },
+	}
+}
+
+// readEnvironment reads an owner and a name, or an id on a host. A name alone is
+// refused: any user could give it to an environment and would be exempt.
+func (e *Exemptions) readEnvironment(n *strictyaml.Node) {
+	x := exemption{from: exemptAt(n)}
+	keys := x.keys()
+	keys["eid"] = func(n *strictyaml.Node) { x.eid = snapshot.EnvID(n.Scalar()) }
+	keys["host"] = func(n *strictyaml.Node) { x.host = readPattern(n, n.Text()) }
+	n.Map(keys)
+	byName := x.name != "" && x.user != "" && x.eid == "" && x.host.Count() == 0
+	byID := x.eid != "" && x.host.Count() > 0 && x.name == "" && x.user == ""
+	switch {
+	case byName || byID:
+		x.match = glob(x.name)
+		e.environments = append(e.environments, x)
+	case n.IsMap():
+		n.Failf("an environment is identified by {user: bob, name: train}, or by {host: gpu-01, eid: 4711}; any user may choose a name")
+	}
+}
+
+func (e *Exemptions) readHost(n *strictyaml.Node) {
+	e.hosts = append(e.hosts, exemption{host: readPattern(n, n.Text()), from: exemptAt(n)})
+}
+
+// readUnprotected reads names of daemons that are protected by default. Any other
+// name is refused: it has no effect, so it is a misspelling.
+func (r *reader) readUnprotected(n *strictyaml.Node) {
+	n.List(func(item *strictyaml.Node) {
+		r.file.Unprotected = append(r.file.Unprotected, item.OneOf(enforce.Protected()...))
+	})
+}
+
+// readDevice reads host:index, both with ranges, or the UUID of a device.
+func (e *Exemptions) readDevice(n *strictyaml.Node) {
+	written := n.Text()
+	if strings.HasPrefix(written, "GPU-") || strings.HasPrefix(written, "MIG-") {
+		e.uuids[snapshot.GPUUUID(written)] = exemptAt(n)
+		return
+	}
+	colon := strings.LastIndexByte(written, ':')
+	if colon < 0 {
+		if written != "" {
+			n.Failf("%q is not a device; write it as gpu-01:0, gpu-[01-04]:[0-3], or by its UUID, GPU-…", written)
+		}
+		return
+	}
+	index := readPattern(n, written[colon+1:])
+	for _, i := range index.Expand() {
+		if _, err := strconv.ParseUint(i, 10, 16); err != nil {
+			n.Failf("%q is not a device index; write a number, as in gpu-01:0", i)
+			return
+		}
+	}
+	e.devices = append(e.devices, exemption{host: readPattern(n, written[:colon]), index: index, from: exemptAt(n)})
+}
+
+// readPattern parses a host pattern that is the whole written of n or a part of it.
+func readPattern(n *strictyaml.Node, pattern string) text.HostPattern {
+	if pattern == "" && n.IsText() {
+		n.Failf("there is something missing; write it as gpu-01, or gpu-01:0 for a device")
+	}
+	if pattern == "" {
+		return text.HostPattern{}
+	}
+	p, err := text.ParseHosts(pattern)
+	if err != nil {
+		n.Failf("%v", err)
+	}
+	return p
+}
+
+// glob matches whole names; * is any text.
+func glob(name string) *regexp.Regexp {
+	return regexp.MustCompile(`(?s)^` + strings.ReplaceAll(regexp.QuoteMeta(name), `\*`, `.*`) + `$`)
+}

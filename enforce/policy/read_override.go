@@ -1,0 +1,69 @@
+package policy
+
+import "github.com/seed-3119e985/genv/snapshot/strictyaml"
+
+// readOverride reads one item of `overrides:`.
+func (r *reader) readOverride(n *strictyaml.Node) {
+	o := Override{Place: n.Place()}
+	var set *strictyaml.Node
+	n.Map(strictyaml.Keys{
+		"hosts":  o.readHosts,
+		"labels": o.readLabels,
+		"users":  func(n *strictyaml.Node) { r.readUsers(n, &o) },
+		"when":   func(n *strictyaml.Node) { o.When = r.readWhen(n) },
+		"set":    func(n *strictyaml.Node) { set = n },
+	})
+	switch {
+	case !n.IsMap() || set == nil && r.failed(): // it may be under a misspelt key
+		return
+	case set == nil:
+		n.Failf("the override sets nothing; add `set:` with the settings that differ")
+		return
+	case len(o.Hosts)+len(o.Labels)+len(o.Users)+len(o.Members) == 0 && o.When == nil && !r.failed():
+		n.Failf("the override applies to all users and hosts at all times; name hosts, labels, users or when, or move it to `defaults:`")
+	}
+	readSettings(set, &o.Set, o.scope(), o.String())
+	r.file.Overrides = append(r.file.Overrides, o)
+}
+
+func (o *Override) readLabels(n *strictyaml.Node) {
+	o.Labels = map[string]string{}
+	n.Each(func(key, value *strictyaml.Node) { o.Labels[key.Text()] = value.Scalar() })
+}
+
+// scope is what the override selects by, apart from the time.
+func (o *Override) scope() scope {
+	var s scope
+	if len(o.Hosts)+len(o.Labels) > 0 {
+		s |= byHost
+	}
+	if len(o.writtenUsers) > 0 {
+		s |= byUser
+	}
+	return s
+}
+
+// readUsers reads a list of users and groups into an override.
+func (r *reader) readUsers(n *strictyaml.Node, o *Override) {
+	n.List(func(item *strictyaml.Node) {
+		users, isGroup := r.readUserOrGroup(item)
+		if isGroup {
+			o.Members = append(o.Members, users...)
+		} else {
+			o.Users = append(o.Users, users...)
+		}
+		if isGroup || len(users) > 0 {
+			o.writtenUsers = append(o.writtenUsers, item.Text())
+		}
+	})
+}
+
+// readHosts reads a list of host patterns into an override.
+func (o *Override) readHosts(n *strictyaml.Node) {
+	n.List(func(item *strictyaml.Node) {
+		if text := item.Text(); text != "" {
+			o.Hosts = append(o.Hosts, readPattern(item, text))
+			o.writtenHosts = append(o.writtenHosts, text)
+		}
+	})
+}

@@ -1,0 +1,148 @@
+package policy
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+)
+
+func (r *reader) readZone(n *strictyaml.Node) {
+	name := n.Text()
+	if name == "" {
+		return
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "Local" {
+		n.Failf("timezone: %q is not known; write a name as Europe/Berlin, Asia/Jerusalem or UTC", name)
+		return
+	}
+	r.zone = zone
+}
+
+func (r *reader) readSchedules(n *strictyaml.Node) {
+	if r.zone == nil && !r.failed() {
+		n.Failf("schedules: the time zone is missing; add `timezone:` with a name as Europe/Berlin or UTC")
+	}
+	r.file.Schedules = map[string]*Schedule{}
+	n.Each(func(key, value *strictyaml.Node) {
+		s := &Schedule{Name: key.Text(), zone: r.zone}
+		value.List(s.readHours)
+		if value.IsList() && len(s.spans) == 0 && !r.failed() {
+			value.Failf("the schedule has no hours; write them as {days: mon-fri, hours: 8-18}")
+		}
+		slices.SortFunc(s.spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+		r.file.Schedules[s.Name] = s
+	})
+}
+
+// readWhen reads the name of a schedule.
+func (r *reader) readWhen(n *strictyaml.Node) *Schedule {
+	known := slices.Sorted(maps.Keys(r.file.Schedules))
+	if len(known) == 0 {
+		n.Failf("when: there are no schedules in the file; add some under `schedules:`")
+		return nil
+	}
+	return r.file.Schedules[n.OneOf(known...)]
+}
+
+// readHours reads an item of a schedule: days, and hours on each of them.
+func (s *Schedule) readHours(n *strictyaml.Node) {
+	var on []int
+	hours := span{0, minutesADay}
+	n.Map(strictyaml.Keys{
+		"days":  func(n *strictyaml.Node) { on = readDays(n) },
+		"hours": func(n *strictyaml.Node) { hours = readClock(n) },
+	})
+	if on == nil {
+		on = []int{0, 1, 2, 3, 4, 5, 6}
+	}
+	for _, day := range on {
+		for _, sp := range hours.on(day) {
+			if minute, both := common(s.spans, []span{sp}); both {
+				n.Failf("%s is in the schedule twice; write hours that do not overlap", clock(minute))
+				return
+			}
+			s.spans = append(s.spans, sp)
+		}
+	}
+}
+
+// on is the hours on a day of the week. Hours that end before they begin continue
+// on the next day, those of Sunday on Monday.
+func (s span) on(day int) []span {
+	from, to := day*minutesADay+s.from, day*minutesADay+s.to
+	if s.to <= s.from {
+		to += minutesADay
+	}
+	if to <= minutesAWeek {
+		return []span{{from, to}}
+	}
+	return []span{{from, minutesAWeek}, {0, to - minutesAWeek}}
+}
+
+// readDays reads mon-fri, or a list of days and ranges.
+func readDays(n *strictyaml.Node) []int {
+	on := []int{}
+	add := func(n *strictyaml.Node) {
+		for word := range strings.SplitSeq(n.Text(), ",") {
+			first, last, isRange := strings.Cut(strings.TrimSpace(word), "-")
+			if !isRange {
+				last = first
+			}
+			from, to := slices.Index(days, first), slices.Index(days, last)
+			if from < 0 || to < 0 {
+				n.Failf("days: %q is not known; write them as mon-fri, with mon, tue, wed, thu, fri, sat, sun", word)
+				return
+			}
+			for day := from; ; day = (day + 1) % 7 {
+				on = append(on, day)
+				if day == to {
+					break
+				}
+			}
+		}
+	}
+	if n.IsList() {
+		n.List(add)
+	} else {
+		add(n)
+	}
+	return on
+}
+
+// readClock reads 8-18 or 08:00-18:30.
+func readClock(n *strictyaml.Node) span {
+	text := n.Text()
+	if text == "" {
+		return span{0, minutesADay}
+	}
+	first, last, isRange := strings.Cut(text, "-")
+	from, ok1 := minuteOf(first)
+	to, ok2 := minuteOf(last)
+	if !isRange || !ok1 || !ok2 || from == minutesADay {
+		n.Failf("hours: %q is not a range of hours; write them as 8-18 or 08:00-18:30", text)
+		return span{0, minutesADay}
+	}
+	if from == to {
+		n.Failf("hours: %q ends when it begins; leave them out for the whole day", text)
+		return span{0, minutesADay}
+	}
+	return span{from, to}
+}
+
+// minuteOf reads a time of the day, up to 24:00.
+func minuteOf(text string) (int, bool) {
+	hours, minutes, ok := strings.Cut(strings.TrimSpace(text), ":")
+	if !ok {
+		minutes = "00"
+	}
+	h, err1 := strconv.ParseUint(hours, 10, 8)
+	m, err2 := strconv.ParseUint(minutes, 10, 8)
+	minute := int(h)*60 + int(m)
+	return minute, err1 == nil && err2 == nil && len(minutes) == 2 && m < 60 && minute <= minutesADay
+}
