@@ -16,7 +16,7 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 	}
 	return &Executor{
 		inspector: inspector, stateFiles: files, options: options,
-		memories: &memories{of: map[identity]memory{}}, onAction: func(string) {},
+		memories: &memories{of: map[processKey]memory{}}, onAction: func(string) {},
 	}
 }
 

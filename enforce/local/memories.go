@@ -8,8 +8,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// identity is a process of this boot.
-type identity struct {
+// processKey identifies a process of this boot.
+type processKey struct {
 	pid   snapshot.PID
 	start snapshot.StartTime
 }
@@ -26,22 +26,22 @@ type memory struct {
 // memories are shared by the reports that are carried out at the same time.
 type memories struct {
 	mu sync.Mutex
-	of map[identity]memory
+	of map[processKey]memory
 }
 
-func (m *memories) get(id identity) memory {
+func (m *memories) get(key processKey) memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.of[id]
+	return m.of[key]
 }
 
 // change changes what is remembered of a process, and returns it.
-func (m *memories) change(id identity, change func(*memory)) memory {
+func (m *memories) change(key processKey, change func(*memory)) memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	changed := m.of[id]
+	changed := m.of[key]
 	change(&changed)
-	m.of[id] = changed
+	m.of[key] = changed
 	return changed
 }
 
@@ -49,8 +49,8 @@ func (m *memories) change(id identity, change func(*memory)) memory {
 func (m *memories) removeDead(fs proc.FS) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.DeleteFunc(m.of, func(id identity, _ memory) bool {
-		alive, err := fs.Alive(id.pid, id.start)
+	maps.DeleteFunc(m.of, func(key processKey, _ memory) bool {
+		alive, err := fs.Alive(key.pid, key.start)
 		return err == nil && !alive
 	})
 }

@@ -21,7 +21,7 @@ type target struct {
 	state   byte               // of /proc/PID/stat, likewise
 }
 
-func (t *target) identity() identity { return identity{t.judged.PID, t.start} }
+func (t *target) key() processKey { return processKey{t.judged.PID, t.start} }
 
 func (t *target) conclude(o objection) { t.outcome.Status, t.outcome.Reason = o.status, o.reason }
 

@@ -69,7 +69,7 @@ func (x *execution) sendSIGKILL(ctx context.Context, targets []*target) {
 	for _, t := range left {
 		t.conclude(notEnded(err, "SIGKILL", x.options.KillWait))
 		if err == nil {
-			x.memories.change(t.identity(), func(m *memory) { m.unkillable = true })
+			x.memories.change(t.key(), func(m *memory) { m.unkillable = true })
 		}
 	}
 }

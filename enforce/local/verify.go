@@ -58,7 +58,7 @@ func (x *execution) compare(t *target, now *inspection) objection {
 	if !o.evasive {
 		return o
 	}
-	m := x.memories.change(t.identity(), func(m *memory) { m.evasions++ })
+	m := x.memories.change(t.key(), func(m *memory) { m.evasions++ })
 	if m.evasions > maxEvasions {
 		return checkAnyDevice(t.judged, listed)
 	}
@@ -74,7 +74,7 @@ func (x *execution) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) o
 		return changed("the PID was given to another process, which started at another time")
 	case judged.UID != nil && *judged.UID != uid:
 		return changed("it belongs to uid %d, and uid %d was judged", uid, *judged.UID)
-	case x.memories.get(t.identity()).unkillable:
+	case x.memories.get(t.key()).unkillable:
 		return objection{status: enforce.StatusSurvived, reason: "SIGKILL was sent to it in an earlier cycle and has not ended it; it is not signalled again"}
 	}
 	if name := x.protectedBy(stat, uid, x.unprotected); name != "" {

@@ -80,7 +80,7 @@ func (s settings) over(defaults settings) remote.Host {
 // addEntry reads an item of `hosts:`, a pattern or a mapping.
 func (f *fleet) addEntry(n *strictyaml.Node, defaults settings) {
 	if !n.IsMap() {
-		if t, ok := readTarget(n); ok {
+		if t, ok := readDestination(n); ok {
 			s := settings{user: t.user, port: t.port}
 			f.addHosts(n, t.pattern.Expand(), nil, s.over(defaults))
 		}
@@ -105,17 +105,17 @@ func (f *fleet) addEntry(n *strictyaml.Node, defaults settings) {
 	f.addHosts(name, names, addresses, s.over(defaults))
 }
 
-// readTarget reads a text as a target.
-func readTarget(n *strictyaml.Node) (target, bool) {
+// readDestination reads a text as a destination.
+func readDestination(n *strictyaml.Node) (destination, bool) {
 	text := n.Text()
 	if text == "" {
-		return target{}, false
+		return destination{}, false
 	}
 	if strings.HasPrefix(text, "@") {
 		n.Failf("%s: a group is not allowed here; use it in `groups:`", text)
-		return target{}, false
+		return destination{}, false
 	}
-	t, err := parseTarget(text)
+	t, err := parseDestination(text)
 	if err != nil {
 		n.Failf("%v", err)
 	}
@@ -127,7 +127,7 @@ func expand(n *strictyaml.Node) []string {
 	if n == nil {
 		return nil
 	}
-	t, ok := readTarget(n)
+	t, ok := readDestination(n)
 	if ok && (t.user != "" || t.port != 0) {
 		n.Failf("%q is more than a host; write `user:` and `port:` on lines of their own", n.Text())
 		ok = false

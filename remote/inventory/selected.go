@@ -45,9 +45,9 @@ func selectHosts(words []word, f *fleet) (*selected, error) {
 	return s, nil
 }
 
-// expandWord is the hosts of a group or a target.
+// expandWord is the hosts of a group or a destination.
 func expandWord(w word, f *fleet) ([]remote.Host, error) {
-	var t target
+	var t destination
 	var members []string
 	var err error
 	if group, ok := strings.CutPrefix(w.text, "@"); ok {
@@ -55,7 +55,7 @@ func expandWord(w word, f *fleet) ([]remote.Host, error) {
 			return nil, fmt.Errorf("group @%s: %w", group, err)
 		}
 	} else {
-		if t, err = parseTarget(w.text); err != nil {
+		if t, err = parseDestination(w.text); err != nil {
 			return nil, err
 		}
 		members = t.pattern.Expand()

@@ -10,31 +10,31 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// target is [user@]name[:port], where the name may contain ranges.
-type target struct {
+// destination is [user@]name[:port], where the name may contain ranges.
+type destination struct {
 	user    string
 	pattern text.HostPattern
 	port    int // 0 if none was written
 }
 
-func parseTarget(word string) (target, error) {
-	var t target
+func parseDestination(word string) (destination, error) {
+	var t destination
 	rest := word
 	if user, host, ok := strings.Cut(word, "@"); ok {
 		if strings.Contains(host, "@") {
-			return target{}, fmt.Errorf("%q has more than one @; write it as user@host:port", word)
+			return destination{}, fmt.Errorf("%q has more than one @; write it as user@host:port", word)
 		}
 		if user == "" {
-			return target{}, fmt.Errorf("%q has no user before the @; write it as user@host, or @group alone", word)
+			return destination{}, fmt.Errorf("%q has no user before the @; write it as user@host, or @group alone", word)
 		}
 		if err := checkUser(user); err != nil {
-			return target{}, fmt.Errorf("%q: %w", word, err)
+			return destination{}, fmt.Errorf("%q: %w", word, err)
 		}
 		t.user, rest = user, host
 	}
 	host, port, err := splitPort(rest)
 	if err != nil {
-		return target{}, fmt.Errorf("%q: %w", word, err)
+		return destination{}, fmt.Errorf("%q: %w", word, err)
 	}
 	t.port = port
 	t.pattern, err = text.ParseHosts(host)
