@@ -38,7 +38,7 @@ type allocatedDevice struct {
 	// use: no cap takes it.
 	exempt evidence
 
-	// Most devices are held by one environment with one process: these are
+	// Most devices are used by one environment with one process: these are
 	// where envs and processes begin, so that they need no memory of their own.
 	firstEnv     [1]attachedEnv
 	firstProcess [1]*snapshot.Process
@@ -78,7 +78,7 @@ type allocations struct {
 	byUser map[snapshot.Username]*allocation
 }
 
-// allocations lists the users with what they hold. An environment whose user has no
+// allocations lists the users with what they have. An environment whose user has no
 // name counts for no user; the processes in it count for their own users.
 func (j *judgement) allocations() []*allocation {
 	users := allocations{byUser: make(map[snapshot.Username]*allocation)}

@@ -81,7 +81,7 @@ func crowded(n int) snapshot.Cluster {
 }
 
 // BenchmarkCrowded judges a single host that lies as much as it can, by every
-// rule, and finds out whom to tell: it must not delay the others.
+// rule, and finds out which users to notify: it must not delay the others.
 func BenchmarkCrowded(b *testing.B) {
 	cluster := crowded(40_000)
 	policy := stated{all: enforce.Settings{

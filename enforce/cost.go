@@ -1,6 +1,10 @@
 package enforce
 
-import "github.com/seed-3119e985/genv/snapshot"
+import (
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
 
 // The cost for the user of losing a device, the lowest first. A device whose use is
 // only reported, without a uid of the user, is taken before one that is proven to
@@ -47,11 +51,5 @@ func (d *allocatedDevice) counts() bool {
 
 // counted lists the devices that count for the user's caps.
 func (u *allocation) counted() []*allocatedDevice {
-	var held []*allocatedDevice
-	for _, d := range u.devices {
-		if d.counts() {
-			held = append(held, d)
-		}
-	}
-	return held
+	return slices.DeleteFunc(slices.Clone(u.devices), func(d *allocatedDevice) bool { return !d.counts() })
 }

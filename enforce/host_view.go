@@ -10,7 +10,7 @@ import (
 
 // hostView is what the rules see of a host: its snapshot without what is
 // exempt, the indices that they need, and the draft of its report. A snapshot
-// may hold many thousand environments (a hostile host's does), so nothing here
+// may list many thousand environments (a hostile host's does), so nothing here
 // is looked up by scanning.
 type hostView struct {
 	name     snapshot.Hostname

@@ -152,7 +152,7 @@ func (f *forgery) forge(before *snapshot.Snapshot) *snapshot.Snapshot {
 		case 0: // removed
 			continue
 		case 1: // given away
-			e.UID, e.Username = f.anybody()
+			e.UID, e.Username = f.anyOwner()
 		case 2:
 			e.Config.GPUMemory, e.Creation = f.capacity(), f.date()
 		}
@@ -160,7 +160,7 @@ func (f *forgery) forge(before *snapshot.Snapshot) *snapshot.Snapshot {
 	}
 	for i := range f.IntN(6) {
 		e := snapshot.Environment{EID: snapshot.EnvID(fmt.Sprint(20 + i)), Creation: f.date()}
-		e.UID, e.Username = f.anybody()
+		e.UID, e.Username = f.anyOwner()
 		s.Environments = append(s.Environments, e)
 	}
 	for i := range s.Devices {
@@ -172,9 +172,9 @@ func (f *forgery) forge(before *snapshot.Snapshot) *snapshot.Snapshot {
 	return s
 }
 
-// anybody is an owner as a state file can name it: root's genv corrects the name
+// anyOwner is an owner as a state file can name it: root's genv corrects the name
 // where the uid has an account.
-func (f *forgery) anybody() (snapshot.UID, snapshot.Username) {
+func (f *forgery) anyOwner() (snapshot.UID, snapshot.Username) {
 	uid := pick[snapshot.UID](f, 0, 1001, 1001, 1002, 1003, 1009, uidM, uidM, uidNone)
 	if name, ok := names[uid]; ok {
 		return uid, name

@@ -26,7 +26,7 @@ type Memory struct {
 	// Idle is since when an attachment is idle, by idleKey.
 	Idle map[string]time.Time `json:"idle,omitempty"`
 	// Released are devices that were detached because they were idle, while
-	// processes still hold them.
+	// processes still use them.
 	Released map[ReleasedDevice]bool `json:"released,omitempty"`
 	// Stuck are processes that can't be ended, each with the reason. LeftAlone is until
 	// when a process that got SIGTERM, or may have got it, gets no other.

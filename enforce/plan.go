@@ -8,7 +8,7 @@ import (
 // Plan is what was concluded.
 type Plan struct {
 	Findings []Finding
-	// Reports holds the hosts that have something to do, in the cluster's order.
+	// Reports are for the hosts that have something to do, in the cluster's order.
 	Reports []HostReport
 	// Notes say what could not be judged, and why nothing is done about it.
 	Notes []Note

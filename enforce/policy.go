@@ -7,18 +7,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Policy says which rules hold, for whom, where and when. Its answers depend on
+// Policy says which rules apply, to whom, where and when. Its answers depend on
 // the arguments alone. Package enforce/policy reads one from a file.
 type Policy interface {
-	// Settings is what holds for a query.
+	// Settings is what applies to a query.
 	Settings(Query) Settings
 	// Exempt reports whether no rule may touch a subject, and why.
 	Exempt(Subject) (reason string, exempt bool)
-	// Fleet is what holds for the fleet as a whole.
+	// Fleet is what applies to the fleet as a whole.
 	Fleet() Fleet
 }
 
-// Query asks what holds on a host, for a user, at a moment. The rules of a host
+// Query asks what applies on a host, for a user, at a moment. The rules of a host
 // are asked for without a user, and a user's caps, which count on all hosts
 // together, without a host.
 type Query struct {
@@ -71,7 +71,7 @@ type Idle struct {
 	// After is for how long nothing must have used it, without a break.
 	After time.Duration
 	// Below is the utilization in per cent under which a device counts as idle
-	// although processes hold it; 0 for only devices without a process.
+	// although processes use it; 0 for only devices without a process.
 	Below int
 }
 
@@ -82,7 +82,7 @@ type Warn struct {
 	For    time.Duration
 }
 
-// Fleet is what holds for the fleet as a whole.
+// Fleet is what applies to the fleet as a whole.
 type Fleet struct {
 	// PauseCaps has the caps wait while a host did not answer. Otherwise that
 	// host's devices do not count, so that too few devices count, never too many.

@@ -19,7 +19,7 @@ func Protected() []string {
 	}
 }
 
-// protects reports whether no rule may speak of a process: its host would refuse
+// protects reports whether no rule applies to a process: its host would refuse
 // to end it, cycle after cycle.
 func (f *Fleet) protects(p *snapshot.Process) bool {
 	return p.Protected != "" && !slices.Contains(f.Unprotected, p.Protected)

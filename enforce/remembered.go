@@ -10,7 +10,7 @@ import (
 )
 
 // release remembers that a device is detached because it was idle. That rule ends
-// no process, so the processes that still hold the device must not end in the next
+// no process, so the processes that still use the device must not end in the next
 // cycle for using it without an attachment: they are left alone until another
 // environment is attached to it.
 func (j *judgement) release(h *hostView, env *envView, index snapshot.DeviceIndex) {
@@ -19,7 +19,7 @@ func (j *judgement) release(h *hostView, env *envView, index snapshot.DeviceInde
 
 // adoptReleased takes over, from a host that is met for the first time, what an
 // earlier controller may have released: devices that are idle by their utilization,
-// without attachments, and still held.
+// without attachments, and still used.
 func (j *judgement) adoptReleased(h *hostView) {
 	if j.before.Hosts[h.name].Answered {
 		return
@@ -46,9 +46,9 @@ func (j *judgement) released(h *hostView, env *envView, index snapshot.DeviceInd
 	return j.next.Released[ReleasedDevice{h.name, index, env.env.EID}] && d != nil && len(d.Attachments) == 0
 }
 
-// stillHolds reports whether an environment's processes use a device without an
+// stillUses reports whether an environment's processes use a device without an
 // attachment.
-func (h *hostView) stillHolds(eid snapshot.EnvID, index snapshot.DeviceIndex) bool {
+func (h *hostView) stillUses(eid snapshot.EnvID, index snapshot.DeviceIndex) bool {
 	env := h.envs[eid]
 	if env == nil || env.attached(index) {
 		return false
@@ -77,7 +77,7 @@ func (j *judgement) forgetEnded() {
 	byName := j.hostsByName()
 	maps.DeleteFunc(j.next.Released, func(r ReleasedDevice, _ bool) bool {
 		h := byName[r.Host]
-		return h != nil && !h.stillHolds(r.EID, r.Index)
+		return h != nil && !h.stillUses(r.EID, r.Index)
 	})
 	running := make(map[snapshot.Hostname]map[ProcessKey]bool)
 	ended := func(p ProcessKey) bool {

@@ -30,7 +30,7 @@ type Report struct {
 }
 
 // Termination names a process as it was judged: PID, start time, devices and
-// environment. The host signals it only if all of them still hold.
+// environment. The host signals it only if all of them are still the same.
 type Termination struct {
 	Process snapshot.Process
 	Because []string // ids of the findings

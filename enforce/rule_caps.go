@@ -55,19 +55,18 @@ func (j *judgement) noteMissing(capped bool) {
 }
 
 func (j *judgement) maxDevices(u *allocation, limit int, warn Warn) {
-	held := u.counted()
-	if len(held) <= limit {
+	devices := u.counted()
+	if len(devices) <= limit {
 		return
 	}
-	taken := choose(held, func(chosen []*allocatedDevice) bool { return len(chosen) >= len(held)-limit })
-	j.takeDevices(u, taken, warn, Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(held), Limit: limit, Hosts: u.hosts}})
+	taken := choose(devices, func(chosen []*allocatedDevice) bool { return len(chosen) >= len(devices)-limit })
+	j.takeDevices(u, taken, warn, Finding{Rule: RuleMaxDevicesPerUser, Count: &CountExcess{Used: len(devices), Limit: limit, Hosts: u.hosts}})
 }
 
 func (j *judgement) maxMemory(u *allocation, limit int64, warn Warn) {
-	held := u.counted()
+	var known []*allocatedDevice
 	used := int64(0)
-	known := held[:0:0]
-	for _, d := range held {
+	for _, d := range u.counted() {
 		n, ok := d.bytes()
 		if !ok {
 			j.note(d.host, "the memory of device %d is not known, so no cap of memory counts it", d.device.Index)

@@ -52,13 +52,13 @@ func (j *judgement) envMemoryOn(h *hostView, env *envView, a attachment) {
 	j.add(f)
 }
 
-// memoryUsage is a process with what it holds on the device in question.
+// memoryUsage is a process with what it uses on the device in question.
 type memoryUsage struct {
 	process *snapshot.Process
 	bytes   int64
 }
 
-// usages lists the environment's processes on a device, what they hold
+// usages lists the environment's processes on a device, what they use
 // together, and for how many of them the driver reports no figure.
 func (v *envView) usages(index snapshot.DeviceIndex) (usages []memoryUsage, used int64, unknown int) {
 	for p := range v.on(index) {
@@ -112,7 +112,7 @@ func nextToEnd(ascending []memoryUsage, excess int64) int {
 	return firstOf(ascending, ascending[len(ascending)-1].bytes)
 }
 
-// firstOf is the position of the first that holds as many bytes or more.
+// firstOf is the position of the first that uses as many bytes or more.
 func firstOf(ascending []memoryUsage, bytes int64) int {
 	i, _ := slices.BinarySearchFunc(ascending, bytes, func(x memoryUsage, want int64) int { return cmp.Compare(x.bytes, want) })
 	return i

@@ -20,7 +20,7 @@ import (
 // env and proc may have u1001 for a uid (of env, what the state file says; of
 // proc, what the kernel says), and proc by:USER, in:CONTAINER, from:EID (the
 // environment of an ancestor); EID "!" is unknown since overwritten.
-// Behind the index of a device u7 is a utilization of 7 per cent, and m? a memory
+// After the index of a device u7 is a utilization of 7 per cent, and m? a memory
 // that is not known.
 func parseCluster(t *testing.T, text string) snapshot.Cluster {
 	var c snapshot.Cluster
@@ -230,7 +230,7 @@ func TestMaxDevices(t *testing.T) {
 	}
 }
 
-// Anybody can write another user's environment into an environ. Such a process is
+// Any user can write another user's environment into an environ. Such a process is
 // outside: it is named, and takes nothing from those who are in it.
 func TestAClaimToAnotherUsersEnvironment(t *testing.T) {
 	memory := `a | env 1 alice 4000mi u1001 | dev 0 1@01 | proc 5 1 u1001 0:3000 | proc 6 1 u1002 0:3300`

@@ -105,7 +105,7 @@ func TestAPolicyOverRealSSH(t *testing.T) {
 		for _, f := range document.Findings {
 			require.Equal(t, enforce.DecisionWait, f.Decision)
 		}
-		require.NotEmpty(t, document.Told)
+		require.NotEmpty(t, document.Notified)
 	})
 	requireRunning(t, l.guilty)
 	requireRunning(t, l.honest)

@@ -34,8 +34,8 @@ func (f *failures) add(err error) {
 	f.list = append(f.list, err.Error())
 }
 
-// tellOnce tells one hook of one event, and returns what failed.
-func tellOnce(t *testing.T, h policy.Hook, event policy.Event, body string) []string {
+// sendOnce sends one event to one hook, and returns what failed.
+func sendOnce(t *testing.T, h policy.Hook, event policy.Event, body string) []string {
 	t.Helper()
 	if h.On == nil {
 		h.On = []policy.Event{policy.OnWarn, policy.OnAct}
@@ -60,7 +60,7 @@ func script(t *testing.T, text string) []string {
 
 func TestACommandGetsTheEventOnItsStdin(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	failed := tellOnce(t, policy.Hook{Command: script(t, `{ echo "$1 $GENV_EVENT"; cat; } > `+out)}, "warn", `{"a":1}`)
+	failed := sendOnce(t, policy.Hook{Command: script(t, `{ echo "$1 $GENV_EVENT"; cat; } > `+out)}, "warn", `{"a":1}`)
 	require.Empty(t, failed)
 	data, err := os.ReadFile(out)
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestACommandGetsTheEventOnItsStdin(t *testing.T) {
 // work all the same.
 func TestACommandThatLeavesAChildIsNotRunAgain(t *testing.T) {
 	dir := t.TempDir()
-	failed := tellOnce(t, policy.Hook{Command: script(t, "echo run >> "+dir+"/runs; sleep 20 & echo $! > "+dir+"/child"), Retries: 2}, "act", "x")
+	failed := sendOnce(t, policy.Hook{Command: script(t, "echo run >> "+dir+"/runs; sleep 20 & echo $! > "+dir+"/child"), Retries: 2}, "act", "x")
 	child, err := os.ReadFile(dir + "/child")
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(child)))
@@ -84,7 +84,7 @@ func TestACommandThatLeavesAChildIsNotRunAgain(t *testing.T) {
 }
 
 func TestOnlyTheEventsThatAreWanted(t *testing.T) {
-	require.Empty(t, tellOnce(t, policy.Hook{Command: []string{"/bin/false"}, On: []policy.Event{policy.OnHold}}, "warn", ""))
+	require.Empty(t, sendOnce(t, policy.Hook{Command: []string{"/bin/false"}, On: []policy.Event{policy.OnHold}}, "warn", ""))
 }
 
 func TestACommandThatFailsSaysWhy(t *testing.T) {
@@ -101,7 +101,7 @@ func TestACommandThatFailsSaysWhy(t *testing.T) {
 		"it says a lot": {policy.Hook{Command: script(t, "yes 2>&1 | head -c 1000000; exit 1")}, "exit status 1: y y"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			failed := tellOnce(t, tt.hook, "act", "x")
+			failed := sendOnce(t, tt.hook, "act", "x")
 			require.Len(t, failed, 1)
 			require.Contains(t, failed[0], tt.want)
 			require.Less(t, len(failed[0]), 1000)
@@ -138,7 +138,7 @@ func TestAWebhookIsTriedAgain(t *testing.T) {
 			}))
 			defer server.Close()
 			defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-			failed := tellOnce(t, policy.Hook{Webhook: server.URL + "/secret?token=1", Retries: tt.retries}, "act", `{"a":1}`)
+			failed := sendOnce(t, policy.Hook{Webhook: server.URL + "/secret?token=1", Retries: tt.retries}, "act", `{"a":1}`)
 			require.Equal(t, tt.fails, len(failed) == 1, failed)
 			require.Equal(t, tt.tries, tries)
 			require.NotContains(t, strings.Join(failed, ""), "secret", "an address may be a password")

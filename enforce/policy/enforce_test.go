@@ -89,7 +89,7 @@ exempt:
 		{"a process of carol's", enforce.Subject{Host: "h", Environment: carols, Process: process(uid(10), "python", 1)}, "user carol"},
 		{"a process without reported owner", enforce.Subject{Host: "h", Environment: carols, Process: process(nil, "python", 1)}, "user carol"},
 		{"a process that claims to be carol's", enforce.Subject{Host: "h", Environment: carols, Process: process(uid(12), "python", 1)}, ""},
-		{"an environment in forged books", enforce.Subject{Host: "h", Environment: &snapshot.Environment{EID: "1", UID: 10, Username: "carol", OwnerMismatch: true}}, ""},
+		{"an environment in forged state files", enforce.Subject{Host: "h", Environment: &snapshot.Environment{EID: "1", UID: 10, Username: "carol", OwnerMismatch: true}}, ""},
 		{"root, outside of every environment", enforce.Subject{Host: "h", Process: process(uid(0), "x", 1)}, "user root"},
 		{"carol, outside of every environment", enforce.Subject{Host: "h", Process: &snapshot.Process{PID: 9, UID: uid(10), Username: "carol"}}, "user carol"},
 		{"another user who claims her environment", enforce.Subject{Host: "h", Environment: carols, Process: &snapshot.Process{PID: 9, UID: uid(12), Username: "eve"}}, ""},

@@ -76,14 +76,14 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 			events = append(events, enforce.Event{Kind: enforce.EventNote, Host: d.Host, Text: d.Text})
 		}
 	}
-	c.carryOut(ctx, &cycle, next, events)
+	c.act(ctx, &cycle, next, events)
 	return cycle
 }
 
-// carryOut records what was concluded, sends it, and passes the events on. What can't
+// act records what was concluded, sends it, and passes the events on. What can't
 // be recorded is not sent, and the cycle does not count: its memory is dropped. With
 // ActUnrecorded it is sent all the same.
-func (c *Controller) carryOut(ctx context.Context, cycle *Cycle, next FleetMemory, events []enforce.Event) {
+func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, events []enforce.Event) {
 	visits := visitsFor(cycle)
 	record := recordWriter{c.Audit, c.Now}
 	items, err := record.before(cycle, events, visits)
@@ -131,7 +131,7 @@ func (c *Controller) await(ctx context.Context, cycle *Cycle, until time.Time) {
 	c.save(false)
 }
 
-// conclude learns from what came of visits, and tells the sinks.
+// conclude learns from what came of visits, and passes the events to the sinks.
 func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 	if len(done) == 0 {
 		return

@@ -20,7 +20,7 @@ type Cycle struct {
 	// Duplicates are the names that are left out of Cluster because another name
 	// leads to the same machine.
 	Duplicates []Duplicate
-	// Via is how each host that answered was spoken with, where the Link knows.
+	// Via is how each host that answered was reached, where the Link knows.
 	Via    map[snapshot.Hostname]agent.Via
 	Plan   enforce.Plan
 	DryRun bool

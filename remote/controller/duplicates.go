@@ -64,7 +64,7 @@ func (m *merged) via(link Link) map[snapshot.Hostname]agent.Via {
 	return via
 }
 
-// identify returns the name of each host, and what is known of the machine behind it.
+// identify returns the name of each host, and what is known of its machine.
 func identify(a *Asker, all snapshot.Cluster) ([]string, []*machineID) {
 	names, ids := make([]string, len(all.Hosts)), make([]*machineID, len(all.Hosts))
 	for i := range all.Hosts {

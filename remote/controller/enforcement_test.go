@@ -300,7 +300,7 @@ func TestUsersAreNotifiedOfWarningAndActionOnceEach(t *testing.T) {
 	require.Equal(t, uidOf(5), p.messages[0].UID)
 	require.Contains(t, p.messages[0].Text, "Unless this changes soon, process 5 will be ended.")
 	p.down = true
-	cycleOf(t.Context(), c, 4, policy) // b is due; a did not answer, so what stands there is not known
+	cycleOf(t.Context(), c, 4, policy) // b is due; a did not answer, so what is there is not known
 	require.Len(t, p.messages, 5)
 	require.Contains(t, p.messages[4].Text, "Now process 8 is ended.")
 	p.down = false

@@ -87,7 +87,7 @@ func (s HookSink) send(cycle *Cycle, n Notice) {
 	n.Findings, n.Outcomes = append([]NoticedFinding{}, n.Findings...), append([]audit.Record{}, n.Outcomes...)
 	body, err := json.Marshal(n)
 	if err != nil {
-		return // these types have nothing that JSON could not hold
+		return // these types have nothing that JSON can't express
 	}
 	s.Hooks.Send(n.Event, body)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Schedule says how often to turn.
+// Schedule says when cycles begin.
 type Schedule struct {
 	// Interval is the time between the starts of two cycles. A cycle that takes
 	// longer is followed by the next multiple of it: cycles neither overlap nor

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// machineID is what is known of the machine behind a name: what it says of
-// itself, and what was connected to.
+// machineID is what is known of the machine of a name: what it reports about
+// itself, and to what the connection was made.
 type machineID struct {
 	agent.Identity
 	peer remote.Peer
@@ -131,7 +131,7 @@ func (m Machines) next(names []string, g *grouping) Machines {
 	return next
 }
 
-// grouping puts indices into groups; a group goes by its first index.
+// grouping puts indices into groups; each group is identified by its first index.
 type grouping struct {
 	first []int
 	// disputed are pairs that say they are one machine and show two host keys.

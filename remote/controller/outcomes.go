@@ -26,7 +26,7 @@ var nothingDone = []remote.Class{
 	remote.Configuration, remote.Cancelled,
 }
 
-// outcomes are what came of each item, as far as anybody can tell: from the
+// outcomes are what came of each item, as far as that is known: from the
 // host's outcomes; or of 1.4.3, which has none, from its lines.
 func (r *ReportResult) outcomes() []enforce.Outcome {
 	if r.Err == nil && r.Execution.Outcomes != nil {
@@ -65,7 +65,7 @@ const maxHostWords = 128
 // shownLines are a host's lines as they are shown. Those about the report are
 // genv's own: 1.4.3 prints names and ids that users choose as they are, and names
 // the environment that a process claims although it is in none. All others may
-// hold anything that a user of the host wants an administrator to read.
+// contain anything that a user of the host wants an administrator to read.
 func shownLines(report enforce.Report, lines []string) []string {
 	shown := make(map[string]string)
 	for i := range report.Detach {

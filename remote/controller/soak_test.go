@@ -336,6 +336,6 @@ func TestSoakDeadHosts(t *testing.T) {
 		require.Len(t, answered, soakHosts-dead)
 		require.LessOrEqual(t, took, timeout+time.Second)
 		require.LessOrEqual(t, last, time.Second)
-		require.LessOrEqual(t, time.Since(second), time.Second, "the dead are looked for behind the cycles' back")
+		require.LessOrEqual(t, time.Since(second), time.Second, "dead hosts are looked for in the background")
 	}
 }

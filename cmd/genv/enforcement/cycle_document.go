@@ -31,14 +31,14 @@ type Document struct {
 	Duplicates []controller.Duplicate `json:"duplicates"`
 	// HeldUsers and HeldHosts are those whose actions safety limits held back.
 	// Unrecorded says why the record could not be written.
-	HeldUsers  []safety.Held  `json:"held_users"`
-	HeldHosts  []safety.Held  `json:"held_hosts"`
-	Unrecorded string         `json:"unrecorded,omitempty"`
-	Told       []toldDocument `json:"told"`
+	HeldUsers  []safety.Held      `json:"held_users"`
+	HeldHosts  []safety.Held      `json:"held_hosts"`
+	Unrecorded string             `json:"unrecorded,omitempty"`
+	Notified   []notifiedDocument `json:"told"`
 }
 
-// toldDocument is a user who was told of a finding.
-type toldDocument struct {
+// notifiedDocument is a user who was notified of a finding.
+type notifiedDocument struct {
 	Host      snapshot.Hostname `json:"host,omitempty"`
 	UID       snapshot.UID      `json:"uid"`
 	ID        string            `json:"id"`
@@ -80,7 +80,7 @@ func documentOf(cycle *controller.Cycle, failures []render.Failure) Document {
 		DryRun: cycle.DryRun, Hosts: len(cycle.Cluster.Hosts), Answered: len(cycle.Cluster.Answered()),
 		Via:      cycle.Via,
 		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Reports: []reportDocument{}, Failed: failures,
-		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...), Told: []toldDocument{},
+		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...), Notified: []notifiedDocument{},
 		HeldUsers: append([]safety.Held{}, cycle.Plan.HeldUsers...), HeldHosts: append([]safety.Held{}, cycle.Plan.HeldHosts...),
 	}
 	for i := range cycle.Plan.Findings {
@@ -91,11 +91,11 @@ func documentOf(cycle *controller.Cycle, failures []render.Failure) Document {
 		document.Unrecorded = cycle.Unrecorded.Error()
 	}
 	for _, t := range cycle.Notified {
-		told := toldDocument{Host: t.Host, UID: t.UID, ID: t.ID, Terminals: t.Terminals}
+		notified := notifiedDocument{Host: t.Host, UID: t.UID, ID: t.ID, Terminals: t.Terminals}
 		if t.Err != nil {
-			told.Error = t.Err.Error()
+			notified.Error = t.Err.Error()
 		}
-		document.Told = append(document.Told, told)
+		document.Notified = append(document.Notified, notified)
 	}
 	for _, a := range cycle.Actions {
 		if a.Cycle != cycle.Number {

@@ -14,9 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 )
 
-// A policy that is read again does not take from the hooks what they were to be
-// told under the one before.
-func TestHooksHearToTheEndWhatWasSaidBeforeAReload(t *testing.T) {
+// Hooks still get the events that were queued for them before the policy was reloaded.
+func TestHooksGetWhatWasQueuedBeforeAReload(t *testing.T) {
 	dir := t.TempDir()
 	text := "#!/bin/sh\nsleep 0.3; echo told >> " + dir + "/out\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "hook"), []byte(text), 0o700))
