@@ -1,9 +1,6 @@
 package enforce
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -90,12 +87,9 @@ func (d *draft) report() Report {
 	for _, t := range d.terminations {
 		r.Terminate = append(r.Terminate, *t)
 	}
-	slices.SortFunc(r.Terminate, func(a, b Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
 	for _, x := range d.detachments {
 		r.Detach = append(r.Detach, *x)
 	}
-	slices.SortFunc(r.Detach, func(a, b Detachment) int {
-		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Environment.EID, b.Environment.EID))
-	})
+	r.Sort()
 	return r
 }

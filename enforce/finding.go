@@ -93,8 +93,7 @@ type MemoryExcess struct {
 	Capacity      string `json:"capacity,omitempty"` // as its owner wrote it
 }
 
-// OverBytes is the excess.
-func (m MemoryExcess) OverBytes() int64 { return m.UsedBytes - m.CapacityBytes }
+func (m MemoryExcess) bytes() int64 { return m.UsedBytes - m.CapacityBytes }
 
 // CountExcess is by how much a user is over a cap.
 type CountExcess struct {
@@ -176,13 +175,13 @@ func (f Finding) String() string {
 		return fmt.Sprintf("Process %d from environment %s is using non-attached GPU(s) %s", f.PID, f.EID, text.JoinIndices(f.Devices))
 	case RuleEnvMemory:
 		return fmt.Sprintf("Environment %s is using %s on device %s which is %s over its capacity of %s",
-			f.EID, text.Megabytes(f.Memory.UsedBytes), text.JoinIndices(f.Devices), text.Megabytes(f.Memory.OverBytes()), f.Memory.Capacity)
+			f.EID, text.Megabytes(f.Memory.UsedBytes), text.JoinIndices(f.Devices), text.Megabytes(f.Memory.bytes()), f.Memory.Capacity)
 	case RuleMaxDevicesPerUser:
 		return fmt.Sprintf("User %s is using %d devices%s which is %d more than the maximum allowed",
 			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
 	case RuleMaxMemoryPerUser:
 		return fmt.Sprintf("User %s is using %s of device memory%s which is %s more than the maximum allowed",
-			f.User, text.Megabytes(f.Memory.UsedBytes), f.Count.where(), text.Megabytes(f.Memory.OverBytes()))
+			f.User, text.Megabytes(f.Memory.UsedBytes), f.Count.where(), text.Megabytes(f.Memory.bytes()))
 	case RuleMaxEnvsPerUser:
 		return fmt.Sprintf("User %s has %d environments%s which is %d more than the maximum allowed",
 			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)

@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -52,17 +51,8 @@ type Memory struct {
 // long ago as the monotonic clock says.
 func (m Memory) At(now time.Time) Memory {
 	at := func(t time.Time) time.Time { return now.Add(-now.Sub(t)) }
-	present, idle, left := make(map[string]Presence, len(m.Present)), make(map[string]time.Time, len(m.Idle)), make(map[ProcessKey]time.Time, len(m.LeftAlone))
-	for key, p := range m.Present {
-		present[key] = Presence{at(p.Since), p.Cycles}
-	}
-	for key, t := range m.Idle {
-		idle[key] = at(t)
-	}
-	for key, t := range m.LeftAlone {
-		left[key] = at(t)
-	}
-	m.Time, m.Present, m.Idle, m.LeftAlone = at(m.Time), present, idle, left
+	m.Time, m.Idle, m.LeftAlone = at(m.Time), mapped(m.Idle, at), mapped(m.LeftAlone, at)
+	m.Present = mapped(m.Present, func(p Presence) Presence { return Presence{at(p.Since), p.Cycles} })
 	return m
 }
 
@@ -122,11 +112,7 @@ func (p Presence) due(warn Warn, now time.Time) (bool, time.Time) {
 
 // ReleasedDevice is a device that was detached from an environment because it was
 // idle.
-type ReleasedDevice struct {
-	Host  snapshot.Hostname
-	Index snapshot.DeviceIndex
-	EID   snapshot.EnvID
-}
+type ReleasedDevice DeviceRef
 
 // ProcessKey identifies a process of a host for as long as it runs.
 type ProcessKey struct {
@@ -171,9 +157,15 @@ func (p *ProcessKey) UnmarshalText(text []byte) error {
 	return err
 }
 
-// copyOf is a copy that can be added to.
+// copyOf is a copy that can be added to, and mapped one with other values.
 func copyOf[K comparable, V any](m map[K]V) map[K]V {
+	return mapped(m, func(v V) V { return v })
+}
+
+func mapped[K comparable, V any](m map[K]V, to func(V) V) map[K]V {
 	c := make(map[K]V, len(m))
-	maps.Copy(c, m)
+	for key, v := range m {
+		c[key] = to(v)
+	}
 	return c
 }

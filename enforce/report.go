@@ -90,14 +90,12 @@ func (r Report) FindingIDs() []string {
 	return slices.Compact(ids)
 }
 
-// Terminates reports whether the report ends the process with this PID.
-func (r Report) Terminates(pid snapshot.PID) bool {
-	for i := range r.Terminate {
-		if r.Terminate[i].Process.PID == pid {
-			return true
-		}
-	}
-	return false
+// Sort puts the items into their order.
+func (r *Report) Sort() {
+	slices.SortFunc(r.Terminate, func(a, b Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
+	slices.SortFunc(r.Detach, func(a, b Detachment) int {
+		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Environment.EID, b.Environment.EID))
+	})
 }
 
 // String is the line that 1.4.3 prints when it signals the process.
@@ -115,7 +113,14 @@ func (t Termination) Raw() string {
 	return "Terminating " + t.objectFrom(cmp.Or(string(t.Process.EID), noEnvironment))
 }
 
-func (t Termination) object() string { return t.objectFrom(t.From()) }
+// object names the environment "N/A" if the process ends because it is in none,
+// whatever environment it claims.
+func (t Termination) object() string {
+	if t.Outside() {
+		return t.objectFrom(noEnvironment)
+	}
+	return t.objectFrom(NameEnv(t.Process.EID))
+}
 
 func (t Termination) objectFrom(environment string) string {
 	p := &t.Process
@@ -169,15 +174,6 @@ func linesOf(ids []string, lines map[string]string) []string {
 		list[i] = lines[id]
 	}
 	return list
-}
-
-// From is how a line names the environment of a process that is to end: "N/A" if
-// it ends because it is in none, whatever environment it claims.
-func (t Termination) From() string {
-	if t.Outside() {
-		return noEnvironment
-	}
-	return NameEnv(t.Process.EID)
 }
 
 // Outside reports whether the process ends because it is in no environment. The native

@@ -14,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Defaults of a Log.
 const (
-	DefaultMaxBytes = 64 << 20
-	DefaultKeep     = 9
+	defaultMaxBytes = 64 << 20
+	// DefaultKeep is the Keep of a Log that has none.
+	DefaultKeep = 9
 )
 
 // Log is an append-only file of records. Its methods may be called by several
 // goroutines. The zero Log with a Path is ready for use.
 type Log struct {
 	Path string
-	// MaxBytes is the size at which the file is rotated, 0 for DefaultMaxBytes.
+	// MaxBytes is the size at which the file is rotated, 0 for 64 MiB.
 	// Keep is how many rotated files are kept, 0 for DefaultKeep; Path.1 is the
 	// newest of them.
 	MaxBytes int64
@@ -166,7 +166,7 @@ func (l *Log) lock(f *os.File) (current bool, err error) {
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(opened, named) {
 		return false, nil // rotated meanwhile
 	}
-	if err != nil || opened.Size() < cmp.Or(max(l.MaxBytes, 0), DefaultMaxBytes) {
+	if err != nil || opened.Size() < cmp.Or(max(l.MaxBytes, 0), defaultMaxBytes) {
 		return err == nil, err
 	}
 	return false, l.rotate()

@@ -2,10 +2,8 @@ package wire
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -99,7 +97,9 @@ func Decode143(data []byte) (enforce.Report, error) {
 	if err != nil {
 		return enforce.Report{}, fmt.Errorf("detach: %w", err)
 	}
-	return enforce.Report{Terminate: terminationsOf(processes), Detach: detach}, nil
+	r := enforce.Report{Terminate: terminationsOf(processes), Detach: detach}
+	r.Sort()
+	return r, nil
 }
 
 func checkSize(data []byte) error {
@@ -109,13 +109,11 @@ func checkSize(data []byte) error {
 	return nil
 }
 
-// terminationsOf are the items of these processes, sorted by PID.
 func terminationsOf(processes []snapshot.Process) []enforce.Termination {
 	var items []enforce.Termination
 	for i := range processes {
 		items = append(items, enforce.Termination{Process: processes[i]})
 	}
-	slices.SortFunc(items, func(a, b enforce.Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
 	return items
 }
 
@@ -134,8 +132,5 @@ func decodeDetachments(devices map[string]json.RawMessage) ([]enforce.Detachment
 			items = append(items, enforce.Detachment{Device: snapshot.DeviceIndex(index), Environment: envs[i]})
 		}
 	}
-	slices.SortFunc(items, func(a, b enforce.Detachment) int {
-		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Environment.EID, b.Environment.EID))
-	})
 	return items, nil
 }

@@ -65,5 +65,6 @@ func DecodeNative(data []byte) (enforce.Report, error) {
 		}
 	}
 	r.Detach, err = decodeDetachments(n.Detach)
+	r.Sort()
 	return r, err
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Controller enforces a policy on a fleet. Its fields are set before the first cycle;
-// to change them, make another one and have it TakeOver.
+// to change them, make another one and have Schedule.Reload return it.
 type Controller struct {
 	Asker
 	Policy enforce.Policy
@@ -42,9 +42,9 @@ type state struct {
 	saved      time.Time
 }
 
-// TakeOver continues where another controller stopped, which must not be used any
+// takeOver continues where another controller stopped, which must not be used any
 // more: with its memory, and with its reports that are under way.
-func (c *Controller) TakeOver(old *Controller) { c.Memory, c.state = old.Memory, old.state }
+func (c *Controller) takeOver(old *Controller) { c.Memory, c.state = old.Memory, old.state }
 
 // Cycle collects, judges and acts once, and waits for what came of it.
 func (c *Controller) Cycle(ctx context.Context, number int) Cycle {

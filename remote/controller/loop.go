@@ -104,6 +104,6 @@ func (s *Schedule) reload(old *Controller) *Controller {
 	if c == nil {
 		return old
 	}
-	c.TakeOver(old)
+	c.takeOver(old)
 	return c
 }

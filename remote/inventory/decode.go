@@ -140,8 +140,8 @@ func expand(n *strictyaml.Node) []string {
 
 // addHosts adds hosts with the same settings, each under its own name.
 func (f *fleet) addHosts(n *strictyaml.Node, names, addresses []string, like remote.Host) {
-	if len(f.hosts)+len(names) > MaxHosts {
-		n.Failf("that makes more than %d hosts; write a smaller range", MaxHosts)
+	if len(f.hosts)+len(names) > maxHosts {
+		n.Failf("that makes more than %d hosts; write a smaller range", maxHosts)
 		return
 	}
 	for i, name := range names {

@@ -60,8 +60,8 @@ func (f *fleet) groupNames() []string {
 // in names the files of the fleet, for messages.
 func (f *fleet) in() string { return strings.Join(f.files, ", ") }
 
-// MaxHosts is how many hosts a selection may have before exclusion.
-const MaxHosts = 100_000
+// maxHosts is how many hosts a selection may have before exclusion.
+const maxHosts = 100_000
 
 func names(hosts []remote.Host) []string {
 	list := make([]string, len(hosts))

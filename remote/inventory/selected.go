@@ -73,8 +73,8 @@ func (s *selected) add(h remote.Host) error {
 	key := text.FoldHost(h.Name)
 	i, ok := s.index[key]
 	if !ok {
-		if len(s.hosts) == MaxHosts {
-			return fmt.Errorf("that makes more than %d hosts; write a smaller range", MaxHosts)
+		if len(s.hosts) == maxHosts {
+			return fmt.Errorf("that makes more than %d hosts; write a smaller range", maxHosts)
 		}
 		s.index[key] = len(s.hosts)
 		s.hosts = append(s.hosts, h)
