@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -69,6 +68,6 @@ func execPrivate(dir string) error {
 	if err != nil {
 		return err
 	}
-	args := append([]string{filepath.Base(program)}, os.Args[1:]...)
+	args := append([]string{program}, os.Args[1:]...) // by its path, since a fuzz test starts itself again
 	return unix.Exec(program, args, append(os.Environ(), privateVariable+"="+dir))
 }
