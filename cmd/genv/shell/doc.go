@@ -16,6 +16,8 @@
 //	…                                          // change the state files
 //	err = caller.Apply(shell.Activate(shell.Active{EID: "1667", Devices: devices}))
 //
+// A shell that genv 1.4.3 initialised evaluates what such a command prints: see Shell143.
+//
 // The shell itself keeps the former values of its variables, in variables that are not
 // exported, since only the shell knows what was set, unset and exported.
 package shell
