@@ -96,6 +96,15 @@ func TestLockedKeys(t *testing.T) {
 			requireClass(t, remote.Auth, err)
 			require.ErrorContains(t, err, "locked")
 		})
+		t.Run(name+" in BatchMode", func(t *testing.T) {
+			c := newClient(t, sshclient.Options{ConfigFile: s.only(t, key, "BatchMode yes"), Prompt: func(string) ([]byte, error) {
+				t.Error("somebody was asked")
+				return []byte("secret"), nil
+			}})
+			_, err := c.Run(t.Context(), gpu, sh("true"))
+			requireClass(t, remote.Auth, err)
+			require.ErrorContains(t, err, "BatchMode")
+		})
 		t.Run(name+" and a wrong passphrase", func(t *testing.T) {
 			c := newClient(t, sshclient.Options{ConfigFile: config, Prompt: func(string) ([]byte, error) { return []byte("wrong"), nil }})
 			_, err := c.Run(t.Context(), gpu, sh("true"))

@@ -27,7 +27,7 @@ type identity struct {
 func (k *Keyring) identities(s config.HostConfig) (all []identity) {
 	for _, path := range s.IdentityFiles {
 		if file := k.file(path); file.public != nil || file.signer != nil || file.problem != nil {
-			all = append(all, identity{path, file.public, file.signer, file.problem})
+			all = append(all, identity{path, file.public, file.signer, file.problem}.unasked(s.BatchMode))
 		}
 		if len(s.CertificateFiles) > 0 {
 			continue
@@ -37,6 +37,14 @@ func (k *Keyring) identities(s config.HostConfig) (all []identity) {
 		}
 	}
 	return all
+}
+
+// unasked is the identity if nobody may be asked for its passphrase.
+func (id identity) unasked(batchMode bool) identity {
+	if _, locked := id.signer.(*lockedKey); locked && batchMode {
+		id.signer, id.problem = nil, fmt.Errorf("%s is locked with a passphrase, which BatchMode in ssh_config lets nobody ask for: ssh-add it", id.path)
+	}
+	return id
 }
 
 // keyFile is the cached content of a file that has not changed since.

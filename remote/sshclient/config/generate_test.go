@@ -25,7 +25,7 @@ var classes = [][]string{
 	{"HostName ADDRESS", "HostName=ADDRESS", "\tHostName = \"ADDRESS\"", "hostname\tADDRESS", "HostName ADDRESS"},
 	{"Port PORT", "port PORT", "Port = \"PORT\"", "Port 22 # PORT", "User USER", "user=USER", "User \"USER\""},
 	{"IdentityFile FILE", "IdentityFile \"FILE\"", "IdentityFile none", "IdentityFile2 FILE", "CertificateFile FILE", "IdentityFile ~USER/k"},
-	{"IdentityAgent none", "IdentityAgent SSH_AUTH_SOCK", "IdentityAgent FILE", "IdentityAgent $GENV_TEST_SOCKET", "IdentitiesOnly yes", "IdentitiesOnly no"},
+	{"IdentityAgent none", "IdentityAgent SSH_AUTH_SOCK", "IdentityAgent FILE", "IdentityAgent $GENV_TEST_SOCKET", "IdentitiesOnly yes", "IdentitiesOnly no", "BatchMode yes"},
 	{"ProxyJump JUMP", "ProxyJump JUMP,JUMP", "ProxyJump none", "ProxyJump JUMP,JUMP,JUMP", "ProxyJump = JUMP"},
 	{"ProxyCommand nc %h %p", "ProxyCommand none", "ProxyCommand sh -c \"x '%h'\"", "ProxyCommand=ssh -W [%h]:%p -l %r JUMP", "ProxyCommand \"nc\" %n"},
 	{"ConnectTimeout TIME", "ConnectTimeout none", "ServerAliveInterval TIME", "ServerAliveCountMax 0", "ServerAliveCountMax 7"},

@@ -25,7 +25,7 @@ var honoured = map[string]struct {
 	"hostname": {one, onlyTokens("h")}, "user": {one, onlyTokens("")}, "port": {one, isNumber(1, 65535)},
 	"proxyjump": {one, onlyTokens("")}, "proxycommand": {one, onlyTokens("hnpr")}, "proxyusefdpass": {one, isFlag},
 	"identityfile": {each, isFileName}, "certificatefile": {each, isFileName},
-	"identitiesonly": {one, isFlag}, "identityagent": {one, isFileName},
+	"identitiesonly": {one, isFlag}, "batchmode": {one, isFlag}, "identityagent": {one, isFileName},
 	"userknownhostsfile": {many, isFileName}, "globalknownhostsfile": {many, onlyTokens("")},
 	"hostkeyalias": {one, onlyTokens("")}, "hashknownhosts": {one, isFlag},
 	"stricthostkeychecking": {one, oneOf("yes", "no", "off", "ask", "accept-new", "true", "false")},
@@ -61,7 +61,7 @@ useroaming usersh useprivilegedport afstokenpassing kerberosauthentication kerbe
 rhostsrsaauthentication compressionlevel`)
 
 // ignored are the keywords of ssh_config(5) that change nothing for genv.
-var ignored = strings.Fields(`addkeystoagent batchmode canonicaldomains canonicalizefallbacklocal canonicalizemaxdots
+var ignored = strings.Fields(`addkeystoagent canonicaldomains canonicalizefallbacklocal canonicalizemaxdots
 canonicalizepermittedcnames clearallforwardings
 compression connectionattempts controlmaster controlpath controlpersist dynamicforward enableescapecommandline
 enablesshkeysign escapechar exitonforwardfailure forkafterauthentication forwardagent forwardx11

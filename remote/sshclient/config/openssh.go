@@ -82,6 +82,9 @@ func parseOpenSSH(text string) raw {
 			values[key] = append(values[key], value)
 		}
 	}
+	if yes(values.first("batchmode")) && values.first("serveraliveinterval") == "300" {
+		delete(values, "serveraliveinterval") // Debian's default in BatchMode, too long to find a dead host
+	}
 	return values
 }
 

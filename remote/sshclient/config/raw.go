@@ -57,7 +57,7 @@ func (r raw) settings(q Query, who identity) (HostConfig, error) {
 		return s, err
 	}
 	r.files(&s, tokens, who)
-	s.IdentitiesOnly = yes(r.first("identitiesonly"))
+	s.IdentitiesOnly, s.BatchMode = yes(r.first("identitiesonly")), yes(r.first("batchmode"))
 	s.HashKnownHosts = yes(r.first("hashknownhosts"))
 	s.CheckHostIP, s.NoHostAuthentication = yes(r.first("checkhostip")), yes(r.first("nohostauthenticationforlocalhost"))
 	s.FingerprintMD5 = strings.EqualFold(r.first("fingerprinthash"), "md5")
