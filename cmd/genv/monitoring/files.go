@@ -76,7 +76,7 @@ func openFolder(path, stateDir string) (*folder.Folder, error) {
 // openParent opens the folder in which the folder for the files is. The state folder is
 // for all users; others are made for this one.
 func openParent(path, stateDir string) (*folder.Folder, error) {
-	if path == filepath.Clean(stateDir) {
+	if state, err := filepath.Abs(stateDir); err == nil && path == state {
 		return folder.Open(path)
 	}
 	if err := os.MkdirAll(path, 0o755); err != nil {

@@ -1,0 +1,102 @@
+package monitoring
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWhatIsServed(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	e := &exporter{now: func() time.Time { return now }, maxAge: 40 * time.Second}
+	ask := func(method, path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest(method, path, http.NoBody))
+		return w
+	}
+	require.Empty(t, ask("GET", "/metrics").Body.String(), "nothing was collected yet")
+	require.Equal(t, http.StatusOK, ask("GET", "/metrics").Code)
+
+	e.publish([]byte("genv_is_installed 1\n"), now)
+	for _, path := range []string{"/metrics", "/", "/metrics?x=1"} {
+		got := ask("GET", path)
+		require.Equal(t, "genv_is_installed 1\n", got.Body.String(), path)
+		require.Equal(t, "text/plain; version=0.0.4; charset=utf-8", got.Header().Get("Content-Type"))
+		got = ask("HEAD", path)
+		require.Empty(t, got.Body.String())
+		require.Equal(t, "20", got.Header().Get("Content-Length"))
+	}
+	for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT"} {
+		got := ask(method, "/metrics")
+		require.Equal(t, http.StatusMethodNotAllowed, got.Code, method)
+		require.Equal(t, "GET, HEAD", got.Header().Get("Allow"))
+	}
+	for _, path := range []string{"/metrics/", "/debug/pprof/", "/../etc/passwd", "/x"} {
+		require.Equal(t, http.StatusNotFound, ask("GET", path).Code, path)
+	}
+
+	now = now.Add(40 * time.Second)
+	require.NotEmpty(t, ask("GET", "/metrics").Body.String())
+	now = now.Add(time.Second)
+	require.Empty(t, ask("GET", "/metrics").Body.String(), "they are too old")
+	e.publish([]byte("genv_is_installed 0\n"), now)
+	require.NotEmpty(t, ask("GET", "/metrics").Body.String())
+}
+
+// TestClients: those that send nothing, or don't read, hold up neither the others nor the
+// end.
+func TestClients(t *testing.T) {
+	listener, err := listen(t.Context(), "127.0.0.1", 0)
+	require.NoError(t, err)
+	e := &exporter{now: time.Now, maxAge: time.Hour}
+	e.publish([]byte(strings.Repeat("x", 64<<20)), time.Now())
+	_, stop := serve(listener, e)
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", listener.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	for range 20 {
+		dial()                                                                       // sends nothing
+		_, err := io.WriteString(dial(), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") // reads nothing
+		require.NoError(t, err)
+	}
+	huge := dial()
+	_, _ = io.WriteString(huge, "GET / HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 64<<10)) // it may be refused before the end
+	status, err := bufio.NewReader(huge).ReadString('\n')
+	if err == nil { // else the connection was reset
+		require.Contains(t, status, "431")
+	}
+	good := dial()
+	_, err = io.WriteString(good, "HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.NoError(t, err)
+	status, err = bufio.NewReader(good).ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, status, "200")
+
+	begun := time.Now()
+	stop()
+	require.Less(t, time.Since(begun), 10*time.Second)
+	_, err = net.Dial("tcp", listener.Addr().String())
+	require.Error(t, err)
+}
+
+func TestAPortThatCannotBeUsed(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	port := taken.Addr().(*net.TCPAddr).Port
+	_, err = listen(t.Context(), "127.0.0.1", port)
+	require.ErrorContains(t, err, "another program serves on 127.0.0.1:")
+	require.ErrorContains(t, err, "choose another port with --port")
+	_, err = listen(t.Context(), "192.0.2.77", 0)
+	require.ErrorContains(t, err, "192.0.2.77 is not an address of this machine")
+}
