@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
 // sessionsPerConnection limits the commands at the same time on one connection. The
@@ -18,7 +17,7 @@ const sessionsPerConnection = 2
 
 // connection is a connection that is logged in.
 type connection struct {
-	ssh      *ssh.Client
+	link     link
 	sessions chan struct{}
 	done     chan struct{} // closed when the connection is over
 	peer     remote.Peer   // the machine at the other end
@@ -27,17 +26,17 @@ type connection struct {
 	why error // the first reason for its end
 }
 
-func (c *Client) newConnection(t target, conn ssh.Conn, channels <-chan ssh.NewChannel, requests <-chan *ssh.Request) (*connection, error) {
-	l := &connection{ssh: ssh.NewClient(conn, channels, requests), sessions: make(chan struct{}, sessionsPerConnection), done: make(chan struct{})}
+func (c *Client) newConnection(s config.HostConfig, over link) (*connection, error) {
+	l := &connection{link: over, sessions: make(chan struct{}, sessionsPerConnection), done: make(chan struct{})}
 	forget := context.AfterFunc(c.lifetime, func() { l.close(errClosed) }) // also if it has been replaced
 	watch := func() {
-		l.end(l.ssh.Wait())
+		l.end(l.link.wait())
 		forget()
-		_ = l.ssh.Close() // it is over already
+		l.link.close()
 	}
-	interval, count := positive(t.ServerAliveInterval, c.options.KeepAlive), positive(t.ServerAliveCountMax, 3)
+	interval, count := positive(s.ServerAliveInterval, c.options.KeepAlive), positive(s.ServerAliveCountMax, 3)
 	if !c.spawn(watch) || !c.spawn(func() { l.keepAlive(interval, count) }) {
-		_ = l.ssh.Close()
+		l.link.close()
 		return nil, &remote.Error{Class: remote.Cancelled, Err: errClosed}
 	}
 	return l, nil
@@ -86,7 +85,7 @@ func (l *connection) reason() error {
 // close ends the connection and all that runs on it.
 func (l *connection) close(why error) {
 	l.end(why)
-	_ = l.ssh.Close() // it may be closed already
+	l.link.close()
 }
 
 // keepAlive sends a request in each interval, and closes the connection after count
@@ -117,7 +116,7 @@ func (l *connection) keepAlive(interval time.Duration, count int) {
 		}
 		asked = true
 		asking.Go(func() {
-			if _, _, err := l.ssh.SendRequest("keepalive@openssh.com", true, nil); err == nil {
+			if l.link.ping() == nil {
 				answered <- struct{}{}
 			}
 		})

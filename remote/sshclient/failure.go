@@ -113,7 +113,7 @@ func (s *Session) verdict(captures ...*capture) error {
 			return remote.Errorf(remote.InvalidOutput, "%s: the command wrote more than %d bytes to %s and was given up", s.host, c.limit, c.name)
 		}
 	}
-	var exit *ssh.ExitError
+	var exit exited
 	switch {
 	case s.failed == nil:
 		return nil

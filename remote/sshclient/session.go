@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/seed-3119e985/genv/remote"
 )
 
@@ -32,7 +30,7 @@ type Session struct {
 	client  *Client
 	host    string
 	conn    *connection
-	ssh     *ssh.Session
+	channel channel
 	stderr  *capture
 	ended   chan struct{} // closed when the command has ended and stderr is read
 	failed  error         // the error of the SSH library, valid after ended
@@ -100,29 +98,43 @@ func (c *Client) openOn(ctx context.Context, l *connection, host string) (*Sessi
 		<-l.sessions
 		return nil, err
 	}
-	return &Session{client: c, host: host, conn: l, ssh: session, ended: make(chan struct{}), release: func() { <-l.sessions }}, nil
+	return &Session{client: c, host: host, conn: l, channel: session, ended: make(chan struct{}), release: func() { <-l.sessions }}, nil
 }
+
+// firstPause is the wait after a refused session, doubled up to a second.
+const firstPause = 50 * time.Millisecond
 
 // channel opens a channel for a command. A host refuses it while there are too many:
 // it is requested again on the same connection until ctx ends.
-func (c *Client) channel(ctx context.Context, l *connection, host string) (*ssh.Session, error) {
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		session, err := within(ctx, l, l.ssh.NewSession)
-		var refused *ssh.OpenChannelError
+func (c *Client) channel(ctx context.Context, l *connection, host string) (channel, error) {
+	for pause := firstPause; ; pause = min(2*pause, time.Second) {
+		session, err := within(ctx, l, l.link.newSession)
 		switch {
 		case err == nil:
 			return session, nil
 		case ctx.Err() != nil:
 			return nil, stopped(ctx, host+": while a session was opened")
-		case !errors.As(err, &refused):
+		case !refusedForNow(err):
 			l.close(err) // the connection can't open sessions any more
 			return nil, remote.Errorf(remote.Unreachable, "%s: %w", host, l.reason())
 		}
-		select {
-		case <-time.After(jitter(pause)):
-		case <-ctx.Done():
-			return nil, remote.Errorf(remote.Timeout, "%s refuses another session (MaxSessions): %w", host, printableError(refused))
+		if !pauseFor(ctx, pause) {
+			return nil, tooManySessions(host, err)
 		}
+	}
+}
+
+func tooManySessions(host string, err error) error {
+	return remote.Errorf(remote.Timeout, "%s refuses another session (MaxSessions): %w", host, printableError(err))
+}
+
+// pauseFor waits; false means that ctx ended first.
+func pauseFor(ctx context.Context, pause time.Duration) bool {
+	select {
+	case <-time.After(jitter(pause)):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -169,17 +181,19 @@ func (s *Session) start(ctx context.Context, commandLine string) error {
 	if ctx.Err() != nil {
 		return stopped(ctx, s.host+": before the command was started")
 	}
-	stdin, err1 := s.ssh.StdinPipe()
-	stdout, err2 := s.ssh.StdoutPipe()
-	stderr, err3 := s.ssh.StderrPipe()
+	stdin, err1 := s.channel.StdinPipe()
+	stdout, err2 := s.channel.StdoutPipe()
+	stderr, err3 := s.channel.StderrPipe()
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return remote.Errorf(remote.Unreachable, "%s: %w", s.host, err)
 	}
 	s.Stdin, s.Stdout = stdin, stdout
 	s.stderr = &capture{name: "stderr", limit: maxStderr, onOverflow: s.abort}
-	_, err := within(ctx, s.conn, func() (struct{}, error) { return struct{}{}, s.ssh.Start(commandLine) })
+	err := s.begin(ctx, commandLine)
 	switch {
 	case err == nil:
+	case refusedForNow(err):
+		return tooManySessions(s.host, err)
 	case errors.Is(err, errClosed): // nothing was sent
 		return &remote.Error{Class: remote.Cancelled, Err: errClosed}
 	case !s.conn.alive() || errors.Is(err, io.EOF):
@@ -190,7 +204,7 @@ func (s *Session) start(ctx context.Context, commandLine string) error {
 	s.begun = s.client.spawn(func() {
 		var reading sync.WaitGroup
 		reading.Go(func() { drain(stderr, s.stderr) })
-		s.failed = s.ssh.Wait()
+		s.failed = s.channel.Wait()
 		reading.Wait()
 		close(s.ended)
 	})
@@ -200,8 +214,19 @@ func (s *Session) start(ctx context.Context, commandLine string) error {
 	return nil
 }
 
+// begin has the command begin. Over a ControlMaster a command is refused while there
+// are too many sessions; then it is requested again, like a session of our own login.
+func (s *Session) begin(ctx context.Context, commandLine string) error {
+	for pause := firstPause; ; pause = min(2*pause, time.Second) {
+		_, err := within(ctx, s.conn, func() (struct{}, error) { return struct{}{}, s.channel.Start(commandLine) })
+		if !refusedForNow(err) || !pauseFor(ctx, pause) {
+			return err
+		}
+	}
+}
+
 // abort ends the session without waiting, so that a reader can call it.
-func (s *Session) abort() { s.client.spawn(func() { _ = s.ssh.Close() }) }
+func (s *Session) abort() { s.client.spawn(func() { _ = s.channel.Close() }) }
 
 // Stderr is what the command has written so far, up to Options.MaxStderr.
 func (s *Session) Stderr() []byte {
@@ -230,7 +255,7 @@ func (s *Session) Close() {
 		closed := make(chan struct{})
 		go func() {
 			defer close(closed)
-			_ = s.ssh.Close() // it may be closed already
+			_ = s.channel.Close() // it may be closed already
 			if s.begun {
 				<-s.ended
 			}

@@ -75,7 +75,13 @@ func (p *sharedConn) begin(chain []endpoint) (*attempt, error) {
 }
 
 func (p *sharedConn) try(a *attempt, chain []endpoint) {
-	conn, err := p.client.connect(p, chain)
+	conn, err := p.again()
+	if err != nil {
+		conn, err = p.client.connect(p, chain)
+	}
+	if remote.ClassOf(err) == remote.Auth {
+		conn, err = p.overMaster(err)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a.conn, a.err, a.ended = conn, err, time.Now()

@@ -71,7 +71,7 @@ func (c *Client) jump(ctx context.Context, t target) (net.Conn, func(), error) {
 	if err != nil {
 		return nil, nil, stopped(ctx, "while waiting to connect through jump host "+e.Host)
 	}
-	conn, err := bastion.ssh.DialContext(ctx, "tcp", t.address())
+	conn, err := bastion.link.dial(ctx, t.HostName, t.Port)
 	if err != nil {
 		release()
 		if c.lifetime.Err() != nil {

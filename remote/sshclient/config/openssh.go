@@ -13,8 +13,15 @@ import (
 )
 
 // askOpenSSH runs `ssh -G`, which prints what ssh would do without connecting.
-// The host's name is a separate argument, not part of a shell command.
+// The host's name is a separate argument, not part of a shell command. Only so many
+// run at a time.
 func (r *Resolver) askOpenSSH(ctx context.Context, q Query) (raw, error) {
+	select {
+	case r.running <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-r.running }()
 	var out, problems bytes.Buffer
 	ssh := exec.CommandContext(ctx, r.ssh, r.arguments(q)...)
 	ssh.Stdout, ssh.Stderr = &out, &problems

@@ -113,12 +113,6 @@ func (r *Resolver) read(ctx context.Context, q Query) (raw, []line, error) {
 	if r.ssh == "" {
 		return nil, nil, refusal
 	}
-	select {
-	case r.running <- struct{}{}:
-	case <-ctx.Done():
-		return nil, nil, context.Cause(ctx)
-	}
-	defer func() { <-r.running }()
 	values, err := r.askOpenSSH(ctx, q)
 	return values, nil, err
 }

@@ -1,0 +1,78 @@
+package sshclient
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/seed-3119e985/genv/remote/sshclient/controlmaster"
+)
+
+// link is what a connection runs over: our own login, or that of an ssh that is
+// running as ControlMaster.
+type link interface {
+	newSession() (channel, error)
+	// ping returns when the other end has answered, or the link has ended.
+	ping() error
+	// dial connects from the host to another address.
+	dial(ctx context.Context, host string, port int) (net.Conn, error)
+	wait() error
+	close()
+}
+
+// channel runs a command: an *ssh.Session or a *controlmaster.Session.
+type channel interface {
+	StdinPipe() (io.WriteCloser, error)
+	StdoutPipe() (io.Reader, error)
+	StderrPipe() (io.Reader, error)
+	Start(commandLine string) error
+	Wait() error
+	Close() error
+}
+
+// exited is the error of a command that failed, of either kind of channel.
+type exited interface {
+	error
+	ExitStatus() int
+	Signal() string
+}
+
+type ownLogin struct{ client *ssh.Client }
+
+func (l ownLogin) newSession() (channel, error) { return l.client.NewSession() }
+func (l ownLogin) wait() error                  { return l.client.Wait() }
+func (l ownLogin) close()                       { _ = l.client.Close() } // it may be closed already
+
+func (l ownLogin) ping() error {
+	_, _, err := l.client.SendRequest("keepalive@openssh.com", true, nil)
+	return err
+}
+
+func (l ownLogin) dial(ctx context.Context, host string, port int) (net.Conn, error) {
+	return l.client.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+}
+
+type masterLogin struct {
+	*controlmaster.Master
+	path string
+}
+
+func (l masterLogin) newSession() (channel, error) { return l.NewSession() }
+func (l masterLogin) wait() error                  { return l.Wait() }
+func (l masterLogin) close()                       { _ = l.Close() } // it returns nil
+func (l masterLogin) ping() error                  { return l.Alive() }
+
+func (l masterLogin) dial(ctx context.Context, host string, port int) (net.Conn, error) {
+	return l.DialContext(ctx, host, port)
+}
+
+// refusedForNow says whether the host has refused a session, or a command over a
+// ControlMaster, because there are too many. Nothing was begun.
+func refusedForNow(err error) bool {
+	var refused *ssh.OpenChannelError
+	return errors.As(err, &refused) || errors.Is(err, controlmaster.ErrRefused)
+}

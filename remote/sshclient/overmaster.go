@@ -1,0 +1,91 @@
+package sshclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient/controlmaster"
+)
+
+// masterTimeout is for the answer of a ControlMaster, which runs on this machine.
+const masterTimeout = 2 * time.Second
+
+// overMaster makes a connection over the ssh that runs as ControlMaster, for a host
+// that refused our login: one that wants a second factor, for example. Without such
+// an ssh the error is the refusal, and how to start one.
+func (p *sharedConn) overMaster(refusal error) (*connection, error) {
+	c := p.client
+	ctx, cancel := context.WithTimeout(c.lifetime, defaultConnectTimeout)
+	defer cancel()
+	path, err := c.resolver.ControlPath(ctx, p.endpoint.Query)
+	if err != nil || path == "" {
+		return nil, refusal
+	}
+	before := stampOf(path)
+	l, err := p.dialMaster(path)
+	if err == nil {
+		c.options.Log.Info().Str("host", p.endpoint.Host).Str("path", path).AnErr("because", refusal).
+			Msg("the login was refused: commands run over the ssh that is the ControlMaster")
+		return l, nil
+	}
+	return nil, &remote.Error{
+		Class: remote.ClassOf(refusal),
+		Err:   &withoutMaster{fmt.Errorf("%w; no ssh runs as ControlMaster: %w", refusal, err), func() bool { return stampOf(path) != before }},
+		Next:  "log in by hand and leave it running: ssh -fN -o ControlMaster=auto " + remote.Quote(p.endpoint.Host) + "; or check that a key of yours is accepted: ssh -v " + remote.Quote(p.endpoint.Host) + " true",
+	}
+}
+
+// again makes a connection over the master of the last one. The error says that it is
+// gone, or that the last one had none; then our own login is tried.
+func (p *sharedConn) again() (*connection, error) {
+	p.mu.Lock()
+	last := p.conn
+	p.mu.Unlock()
+	if last == nil {
+		return nil, errors.New("there was no connection")
+	}
+	l, ok := last.link.(masterLogin)
+	if !ok {
+		return nil, errors.New("the last connection was a login of our own")
+	}
+	return p.dialMaster(l.path)
+}
+
+func (p *sharedConn) dialMaster(path string) (*connection, error) {
+	ctx, cancel := context.WithTimeout(p.client.lifetime, masterTimeout)
+	defer cancel()
+	settings, err := p.client.resolve(p.endpoint)
+	if err != nil {
+		return nil, err
+	}
+	master, err := controlmaster.Dial(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return p.client.newConnection(settings, masterLogin{master, path})
+}
+
+// withoutMaster is a refused login. It is outdated when there is another socket at the
+// ControlPath.
+type withoutMaster struct {
+	error
+	outdated func() bool
+}
+
+func (e *withoutMaster) Unwrap() error { return e.error }
+
+// Outdated is for remote.Outdated.
+func (e *withoutMaster) Outdated() bool { return e.outdated() }
+
+// stampOf is different after a socket has been made or removed.
+func stampOf(path string) string {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return ""
+	}
+	return info.ModTime().String()
+}

@@ -1,0 +1,318 @@
+package sshclient_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/sshclient"
+	model "github.com/seed-3119e985/genv/snapshot"
+)
+
+// controlled is a server that refuses new logins, and an ssh that logged in before and
+// runs as ControlMaster, as after a login with a second factor.
+type controlled struct {
+	*sshd
+	path   string // the ControlPath
+	conf   string
+	master *os.Process
+}
+
+func startControlled(t *testing.T, lines ...string) *controlled {
+	t.Helper()
+	c := &controlled{sshd: startSSHD(t, lines...)}
+	dir, err := os.MkdirTemp("", "cm") // t.TempDir can be too long for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	c.conf = c.config(t, "ControlPath "+dir+"/%C-%r", "ControlMaster auto")
+	c.write(t, "authorized2", c.read(t, "authorized"))
+	return c
+}
+
+// open logs in as the master and then has the server refuse the key.
+func (c *controlled) open(t *testing.T) {
+	t.Helper()
+	c.write(t, "authorized", c.read(t, "authorized2"))
+	var said bytes.Buffer
+	ssh := exec.Command("ssh", "-F", c.conf, "-o", "ControlMaster=auto", "-N", "gpu")
+	ssh.Stderr = &said
+	require.NoError(t, ssh.Start())
+	c.master = ssh.Process
+	ended := make(chan struct{})
+	go func() { _ = ssh.Wait(); close(ended) }()
+	t.Cleanup(func() { _ = ssh.Process.Kill(); <-ended })
+	require.Eventually(t, func() bool { return c.alive() }, 30*time.Second, 10*time.Millisecond, "no master: %s", &said)
+	found, err := filepath.Glob(strings.TrimSuffix(c.socketPattern(t), "%C-%r") + "*")
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	c.path = found[0]
+	c.write(t, "authorized", "")
+}
+
+func (c *controlled) socketPattern(t *testing.T) string {
+	for line := range strings.Lines(readFile(t, c.conf)) {
+		if path, ok := strings.CutPrefix(line, "ControlPath "); ok {
+			return strings.TrimSpace(path)
+		}
+	}
+	t.Fatal("no ControlPath")
+	return ""
+}
+
+// alive asks ssh.
+func (c *controlled) alive() bool {
+	return exec.Command("ssh", "-F", c.conf, "-O", "check", "gpu").Run() == nil
+}
+
+func TestOverControlMaster(t *testing.T) {
+	s := startControlled(t)
+	c := newClient(t, sshclient.Options{ConfigFile: s.conf})
+	s.write(t, "authorized", "")
+	_, err := c.Run(t.Context(), gpu, sh("true"))
+	requireClass(t, remote.Auth, err)
+	require.Contains(t, remote.NextStepOf(err), "ssh -fN -o ControlMaster=auto gpu")
+	require.False(t, remote.Outdated(err))
+	s.open(t)
+	require.True(t, remote.Outdated(err), "the master is there now: it is worth another try at once")
+	before := logins(t, s.sshd)
+
+	t.Run("output, stdin and stderr", func(t *testing.T) {
+		input := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+		out, err := c.Run(t.Context(), gpu, remote.Command{Args: []string{"sh", "-c", "cat; echo problem >&2"}, Stdin: input})
+		require.NoError(t, err)
+		require.Equal(t, input, out.Stdout)
+		require.Equal(t, "problem\n", string(out.Stderr))
+	})
+	t.Run("statuses", func(t *testing.T) {
+		for status, class := range map[int]remote.Class{1: remote.CommandFailed, 127: remote.GenvMissing, 255: remote.CommandFailed} {
+			_, err := c.Run(t.Context(), gpu, sh(fmt.Sprintf("exit %d", status)))
+			requireClass(t, class, err)
+			require.ErrorContains(t, err, fmt.Sprintf("exit status %d", status))
+		}
+		_, err := c.Run(t.Context(), gpu, sh("echo sudo: a password is required >&2; exit 1"))
+		requireClass(t, remote.Sudo, err)
+	})
+	t.Run("a command that a signal ended has no status", func(t *testing.T) {
+		_, err := c.Run(t.Context(), gpu, sh("kill -9 $$"))
+		requireClass(t, remote.OutcomeUnknown, err)
+	})
+	t.Run("many at a time", func(t *testing.T) {
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				out, err := c.Run(t.Context(), gpu, sh(fmt.Sprintf("echo %d", i)))
+				require.NoError(t, err)
+				require.Equal(t, fmt.Sprintf("%d\n", i), string(out.Stdout))
+			})
+		}
+		all.Wait()
+	})
+	t.Run("a deadline", func(t *testing.T) {
+		c := newClient(t, sshclient.Options{ConfigFile: s.conf, CommandTimeout: 300 * time.Millisecond})
+		out, err := c.Run(t.Context(), gpu, sh("echo half; sleep 60"))
+		requireClass(t, remote.Timeout, err)
+		require.Equal(t, "half\n", string(out.Stdout))
+		_, err = c.Run(t.Context(), gpu, sh("true"))
+		require.NoError(t, err)
+	})
+	t.Run("a flood", func(t *testing.T) {
+		c := newClient(t, sshclient.Options{ConfigFile: s.conf, MaxStdout: 1 << 20})
+		_, err := c.Run(t.Context(), gpu, sh("yes"))
+		requireClass(t, remote.InvalidOutput, err)
+	})
+	t.Run("closing a stream ends its stdin", func(t *testing.T) {
+		session, err := c.Start(t.Context(), gpu, sh("cat; echo the end > "+s.file("ended")))
+		require.NoError(t, err)
+		session.Close()
+		require.Eventually(t, func() bool { return exec.Command("test", "-s", s.file("ended")).Run() == nil }, 10*time.Second, 10*time.Millisecond)
+	})
+	_, known := c.Peer(gpu)
+	require.False(t, known, "the master has checked the key, and does not say which")
+	require.NoError(t, c.Close())
+	require.True(t, s.alive(), "the master goes on")
+	require.Equal(t, before, logins(t, s.sshd), "there was no login")
+}
+
+// TestControlMasterIsTheLastResort: it belongs to somebody's terminal, which would
+// hang at its end as long as we use it.
+func TestControlMasterIsTheLastResort(t *testing.T) {
+	s := startControlled(t)
+	s.open(t)
+	s.write(t, "authorized", s.read(t, "authorized2"))
+	before := logins(t, s.sshd)
+	c := newClient(t, sshclient.Options{ConfigFile: s.conf})
+	_, err := c.Run(t.Context(), gpu, sh("true"))
+	require.NoError(t, err)
+	require.Equal(t, before+1, logins(t, s.sshd), "a login of its own")
+}
+
+func TestControlMastersThatAreNotUsed(t *testing.T) {
+	s := startControlled(t)
+	s.open(t)
+	for name, tt := range map[string]struct {
+		lines   string
+		prepare func()
+		after   func()
+		says    string
+	}{
+		"ControlMaster yes":   {lines: "ControlMaster yes"},
+		"ControlMaster ask":   {lines: "ControlMaster ask"},
+		"ControlPath none":    {lines: "ControlPath none"},
+		"another path":        {lines: "ControlPath /nonexistent/%h", says: "no such file"},
+		"a file":              {lines: "ControlPath " + s.conf, says: "not a socket"},
+		"others may write it": {prepare: func() { _ = os.Chmod(s.path, 0o666) }, after: func() { _ = os.Chmod(s.path, 0o600) }, says: "can be used by others"},
+		"another user's":      {prepare: func() { _ = os.Chown(s.path, 12345, 12345) }, after: func() { _ = os.Chown(s.path, 0, 0) }, says: "belongs to another user"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tt.prepare != nil {
+				tt.prepare()
+				defer tt.after()
+			}
+			c := newClient(t, sshclient.Options{ConfigFile: write(t, tt.lines+"\n"+readFile(t, s.conf))})
+			_, err := c.Run(t.Context(), gpu, sh("true"))
+			requireClass(t, remote.Auth, err)
+			require.ErrorContains(t, err, tt.says)
+		})
+	}
+	t.Run("without ssh", func(t *testing.T) {
+		c := newClient(t, sshclient.Options{ConfigFile: s.conf, OpenSSH: "none"})
+		_, err := c.Run(t.Context(), gpu, sh("true"))
+		requireClass(t, remote.Auth, err)
+	})
+	t.Run("a changed host key", func(t *testing.T) {
+		other, _ := newKey(t)
+		s.write(t, "known_hosts", fmt.Sprintf("[%s]:%d %s", s.address, s.port, ssh.MarshalAuthorizedKey(other.PublicKey())))
+		c := newClient(t, sshclient.Options{ConfigFile: s.conf})
+		_, err := c.Run(t.Context(), gpu, sh("true"))
+		requireClass(t, remote.HostKeyChanged, err)
+	})
+}
+
+func TestControlMasterThatEndsOrFreezes(t *testing.T) {
+	for name, signal := range map[string]unix.Signal{"ended": unix.SIGTERM, "killed": unix.SIGKILL, "frozen": unix.SIGSTOP} {
+		t.Run(name, func(t *testing.T) {
+			s := startControlled(t)
+			s.open(t)
+			c := newClient(t, sshclient.Options{ConfigFile: write(t, "ServerAliveCountMax 2\n"+readFile(t, s.conf)), KeepAlive: 150 * time.Millisecond})
+			session, err := c.Start(t.Context(), gpu, sh("echo started; cat"))
+			require.NoError(t, err)
+			defer session.Close()
+			_, err = io.ReadFull(session.Stdout, make([]byte, len("started")))
+			require.NoError(t, err)
+			require.NoError(t, s.master.Signal(signal))
+			requireClass(t, remote.OutcomeUnknown, session.Wait())
+			_, err = c.Run(t.Context(), gpu, sh("true"))
+			requireClass(t, remote.Auth, err)
+			if signal == unix.SIGSTOP {
+				require.NoError(t, s.master.Signal(unix.SIGCONT))
+			} else {
+				s.open(t)
+			}
+			_, err = c.Run(t.Context(), gpu, sh("true"))
+			require.NoError(t, err)
+		})
+	}
+}
+
+func TestControlMasterWithFewSessions(t *testing.T) {
+	s := startControlled(t, "MaxSessions 1")
+	s.open(t)
+	c := newClient(t, sshclient.Options{ConfigFile: s.conf})
+	session, err := c.Start(t.Context(), gpu, sh("cat"))
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = c.Run(ctx, gpu, sh("true"))
+	requireClass(t, remote.Timeout, err)
+	require.ErrorContains(t, err, "MaxSessions")
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		_, err := c.Run(t.Context(), gpu, sh("true"))
+		require.NoError(t, err, "it waits for the other one")
+	})
+	time.Sleep(100 * time.Millisecond) // so that it is refused at least once; nothing depends on it
+	session.Close()
+	waiting.Wait()
+}
+
+// TestJumpHostOverControlMaster: hosts behind a bastion that wants a second factor.
+func TestJumpHostOverControlMaster(t *testing.T) {
+	bastion, host := startControlled(t), startSSHD(t)
+	host.write(t, "authorized", bastion.read(t, "id.pub"))
+	bastion.write(t, "known_hosts", bastion.read(t, "known_hosts")+host.read(t, "known_hosts"))
+	bastion.open(t)
+	behind := fmt.Sprintf("Host behind* dead\n HostName %s\n ProxyJump gpu\n IdentityFile %s\nHost behind*\n Port %d\nHost dead\n Port 1\nHost *\n", host.address, bastion.file("id"), host.port)
+	c := newClient(t, sshclient.Options{ConfigFile: write(t, behind+readFile(t, bastion.conf))})
+	for _, name := range []string{"behind", "behind2"} {
+		out, err := c.Run(t.Context(), remote.Host{Name: name}, sh("echo $SSH_CONNECTION"))
+		require.NoError(t, err)
+		require.Contains(t, string(out.Stdout), fmt.Sprint(host.port))
+		_, known := c.Peer(remote.Host{Name: name})
+		require.True(t, known, "a login of our own, with its host key")
+	}
+	_, err := c.Run(t.Context(), remote.Host{Name: "dead"}, sh("true"))
+	requireClass(t, remote.Unreachable, err)
+}
+
+// fixed is a host's genv that has one snapshot.
+type fixed struct{}
+
+func (fixed) Snapshot(context.Context, time.Duration) ([]byte, error) {
+	return model.EncodeNative(&model.Snapshot{BootID: "over-a-master"})
+}
+func (fixed) Execute(context.Context, enforce.Report) (agent.Execution, error) {
+	return agent.Execution{}, nil
+}
+func (fixed) Notify([]agent.Message) ([]int, error) { return nil, nil }
+
+// TestServeStreamOverControlMaster is a controller that asks a host over `genv usage
+// serve`. The host's genv is this test program.
+func TestServeStreamOverControlMaster(t *testing.T) {
+	if token := os.Getenv("GENV_TEST_TOKEN"); token != "" {
+		server := agent.Server{Token: token, Greeting: agent.NewGreeting("test"), Handler: &agent.Answers{Backend: fixed{}}, Idle: time.Minute}
+		_ = server.Serve(t.Context(), os.Stdin, os.Stdout) // its client hangs up
+		return
+	}
+	s := startControlled(t)
+	s.open(t)
+	program, err := os.Executable()
+	require.NoError(t, err)
+	script := fmt.Sprintf("#!/bin/sh\nGENV_TEST_TOKEN=\"$4\" exec %s -test.run='^%s$'\n", program, t.Name())
+	require.NoError(t, os.WriteFile(s.file("genv"), []byte(script), 0o755))
+	host := remote.Host{Name: "gpu", GenvPath: s.file("genv"), NoSudo: true}
+	c := newClient(t, sshclient.Options{ConfigFile: s.conf})
+	pool := &agent.Pool{Start: agent.StartWith(c.Start), Network: c, Timeout: 30 * time.Second, Log: zerolog.Nop()}
+	defer pool.Close()
+	for range 3 {
+		got, err := pool.Snapshot(t.Context(), host)
+		require.NoError(t, err)
+		require.Equal(t, "over-a-master", got.BootID)
+	}
+	require.Equal(t, agent.ViaStream, pool.About(host).Via)
+	require.NoError(t, s.master.Kill())
+	require.Eventually(t, func() bool {
+		_, err := pool.Snapshot(t.Context(), host)
+		return remote.ClassOf(err) == remote.Auth
+	}, 20*time.Second, 20*time.Millisecond, "the master is gone")
+	s.open(t)
+	require.Eventually(t, func() bool {
+		_, err := pool.Snapshot(t.Context(), host)
+		return err == nil
+	}, 20*time.Second, 20*time.Millisecond, "another one is found at once, not after minutes")
+}
