@@ -8,11 +8,19 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient/config"
 	"github.com/seed-3119e985/genv/remote/sshclient/controlmaster"
 )
 
 // masterTimeout is for the answer of a ControlMaster, which runs on this machine.
 const masterTimeout = 2 * time.Second
+
+// noLogin says whether an error is a refused login, or ssh_config does not allow one
+// with a key: ssh may have another way in, such as a second factor.
+func noLogin(err error) bool {
+	var e *config.Error
+	return remote.ClassOf(err) == remote.Auth || errors.As(err, &e) && e.NoKeys()
+}
 
 // overMaster makes a connection over the ssh that runs as ControlMaster, for a host
 // that refused our login: one that wants a second factor, for example. Without such
@@ -58,10 +66,7 @@ func (p *sharedConn) again() (*connection, error) {
 func (p *sharedConn) dialMaster(path string) (*connection, error) {
 	ctx, cancel := context.WithTimeout(p.client.lifetime, masterTimeout)
 	defer cancel()
-	settings, err := p.client.resolve(p.endpoint)
-	if err != nil {
-		return nil, err
-	}
+	settings, _ := p.client.resolve(p.endpoint) // it may forbid logins with a key: then the defaults serve
 	master, err := controlmaster.Dial(ctx, path)
 	if err != nil {
 		return nil, err

@@ -149,6 +149,27 @@ func TestOverControlMaster(t *testing.T) {
 	require.Equal(t, before, logins(t, s.sshd), "there was no login")
 }
 
+// TestControlMasterWithoutKeys: ssh_config allows no login with a key, as where
+// people log in with a second factor.
+func TestControlMasterWithoutKeys(t *testing.T) {
+	s := startControlled(t)
+	var clients []*sshclient.Client
+	for _, line := range []string{"PreferredAuthentications keyboard-interactive", "PubkeyAuthentication no"} {
+		c := newClient(t, sshclient.Options{ConfigFile: write(t, line+"\n"+readFile(t, s.conf))})
+		_, err := c.Run(t.Context(), gpu, sh("true"))
+		requireClass(t, remote.Configuration, err)
+		require.ErrorContains(t, err, strings.Fields(line)[0])
+		clients = append(clients, c)
+	}
+	s.open(t)
+	before := logins(t, s.sshd)
+	for _, c := range clients {
+		_, err := c.Run(t.Context(), gpu, sh("true"))
+		require.NoError(t, err)
+	}
+	require.Equal(t, before, logins(t, s.sshd))
+}
+
 // TestControlMasterIsTheLastResort: it belongs to somebody's terminal, which would
 // hang at its end as long as we use it.
 func TestControlMasterIsTheLastResort(t *testing.T) {

@@ -79,7 +79,7 @@ func (p *sharedConn) try(a *attempt, chain []endpoint) {
 	if err != nil {
 		conn, err = p.client.connect(p, chain)
 	}
-	if remote.ClassOf(err) == remote.Auth {
+	if noLogin(err) {
 		conn, err = p.overMaster(err)
 	}
 	p.mu.Lock()

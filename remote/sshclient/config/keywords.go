@@ -63,7 +63,7 @@ rhostsrsaauthentication compressionlevel`)
 // ignored are the keywords of ssh_config(5) that change nothing for genv.
 var ignored = strings.Fields(`addkeystoagent canonicaldomains canonicalizefallbacklocal canonicalizemaxdots
 canonicalizepermittedcnames clearallforwardings
-compression connectionattempts controlmaster controlpath controlpersist dynamicforward enableescapecommandline
+compression connectionattempts controlpersist dynamicforward enableescapecommandline
 enablesshkeysign escapechar exitonforwardfailure forkafterauthentication forwardagent forwardx11
 forwardx11timeout forwardx11trusted gatewayports gssapiauthentication gssapiclientidentity gssapidelegatecredentials
 gssapikexalgorithms gssapikeyexchange gssapirenewalforcesrekey gssapiserveridentity gssapitrustdns hostbasedacceptedalgorithms
@@ -72,6 +72,9 @@ localforward loglevel logverbose numberofpasswordprompts obscurekeystroketiming
 passwordauthentication permitlocalcommand permitremoteopen rekeylimit remotecommand remoteforward requesttty
 securitykeyprovider sendenv sessiontype setenv stdinnull streamlocalbindmask streamlocalbindunlink syslogfacility tcpkeepalive tunnel tunneldevice updatehostkeys verifyhostkeydns visualhostkey
 xauthlocation channeltimeout versionaddendum warnweakcrypto`)
+
+// onDemand are read by ssh, and only when they are needed: see ControlPath.
+var onDemand = []string{"controlmaster", "controlpath"}
 
 // vet returns the problem of a line that is not a Host, Match or Include line.
 func vet(keyword string, words []string) string {
@@ -91,7 +94,7 @@ func vet(keyword string, words []string) string {
 	}
 	harmless, left := viaSSH[keyword]
 	switch {
-	case slices.Contains(ignored, keyword), slices.Contains(obsolete, keyword), oneOf(harmless...)(words[0]) && len(words) == 1:
+	case slices.Contains(slices.Concat(ignored, obsolete, onDemand), keyword), oneOf(harmless...)(words[0]) && len(words) == 1:
 		return ""
 	case left:
 		return keyword + " cannot be honoured without ssh"

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
@@ -21,7 +22,7 @@ func verdicts() map[string]string {
 	for _, keyword := range slices.Concat(ignored, obsolete) {
 		all[keyword] = "no effect"
 	}
-	for keyword := range viaSSH {
+	for _, keyword := range slices.Concat(slices.Collect(maps.Keys(viaSSH)), onDemand) {
 		all[keyword] = "needs ssh"
 	}
 	for alias, keyword := range aliases {

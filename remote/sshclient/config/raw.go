@@ -39,6 +39,12 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Problem)
 }
 
+// NoKeys reports whether the configuration forbids a login with a key, which is the
+// only way in which genv logs in.
+func (e *Error) NoKeys() bool {
+	return e.keyword == "pubkeyauthentication" || e.keyword == "preferredauthentications"
+}
+
 // defaultIdentities are tried when no IdentityFile is configured (ssh(1), -i).
 var defaultIdentities = []string{
 	"~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ecdsa_sk", "~/.ssh/id_ed25519", "~/.ssh/id_ed25519_sk",

@@ -125,7 +125,7 @@ func located(err error, lines []line) error {
 	}
 	for _, l := range lines {
 		if l.keyword == e.keyword {
-			return &Error{File: l.place.File, Line: l.place.Line, Problem: e.Problem}
+			return &Error{File: l.place.File, Line: l.place.Line, Problem: e.Problem, keyword: e.keyword}
 		}
 	}
 	return err
