@@ -15,7 +15,7 @@ import (
 // local resolves "gpu" without ssh.
 func local(t *testing.T, text string) (config.HostConfig, error) {
 	t.Helper()
-	return config.New(config.ResolverOptions{File: write(t, text), SSH: "none"}).Resolve(t.Context(), config.Query{Host: "gpu"})
+	return config.New(config.ResolverOptions{File: write(t, text), SSH: "none", User: "tester"}).Resolve(t.Context(), config.Query{Host: "gpu"})
 }
 
 func TestAlgorithmLists(t *testing.T) {
@@ -103,7 +103,7 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 			_, opensshErr := config.New(config.ResolverOptions{File: file, Always: true}).Resolve(t.Context(), config.Query{Host: "gpu"})
 			require.ErrorContains(t, opensshErr, strings.Replace(strings.Fields(line)[0], "DSA", "Pubkey", 1))
 
-			_, err = config.New(config.ResolverOptions{File: file, SSH: "none"}).Resolve(t.Context(), config.Query{Host: "other"})
+			_, err = config.New(config.ResolverOptions{File: file, SSH: "none", User: "tester"}).Resolve(t.Context(), config.Query{Host: "other"})
 			require.NoError(t, err, "another host")
 		})
 	}
@@ -121,7 +121,7 @@ func TestOldNames(t *testing.T) {
 
 func TestRefuseConnection(t *testing.T) {
 	file := write(t, "Host gpu\n RefuseConnection \"in repair until Monday\"\nHost *\n Protocol 2\n")
-	r := config.New(config.ResolverOptions{File: file, SSH: "none"})
+	r := config.New(config.ResolverOptions{File: file, SSH: "none", User: "tester"})
 	_, err := r.Resolve(t.Context(), config.Query{Host: "gpu"})
 	require.EqualError(t, err, file+":2: RefuseConnection: in repair until Monday")
 	_, err = r.Resolve(t.Context(), config.Query{Host: "other"})

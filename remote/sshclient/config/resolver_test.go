@@ -169,7 +169,7 @@ func FuzzEvaluate(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := config.New(config.ResolverOptions{File: write(t, text), SSH: "none"}).Resolve(t.Context(), config.Query{Host: "gpu"})
+		s, err := config.New(config.ResolverOptions{File: write(t, text), SSH: "none", User: "tester"}).Resolve(t.Context(), config.Query{Host: "gpu"})
 		if err != nil {
 			require.ErrorAs(t, err, new(*config.Error))
 			return
