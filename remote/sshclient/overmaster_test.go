@@ -18,11 +18,9 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/sshclient"
-	model "github.com/seed-3119e985/genv/snapshot"
 )
 
 // controlled is a server that refuses new logins, and an ssh that logged in before and
@@ -294,19 +292,15 @@ func TestJumpHostOverControlMaster(t *testing.T) {
 // fixed is a host's genv that has one snapshot.
 type fixed struct{}
 
-func (fixed) Snapshot(context.Context, time.Duration) ([]byte, error) {
-	return model.EncodeNative(&model.Snapshot{BootID: "over-a-master"})
+func (fixed) Handle(context.Context, agent.Request) ([]byte, error) {
+	return []byte(`{"revision": 1, "snapshot": {"processes": [], "envs": [], "devices": [], "boot_id": "over-a-master"}}`), nil
 }
-func (fixed) Execute(context.Context, enforce.Report) (agent.Execution, error) {
-	return agent.Execution{}, nil
-}
-func (fixed) Notify([]agent.Message) ([]int, error) { return nil, nil }
 
 // TestServeStreamOverControlMaster is a controller that asks a host over `genv usage
 // serve`. The host's genv is this test program.
 func TestServeStreamOverControlMaster(t *testing.T) {
 	if token := os.Getenv("GENV_TEST_TOKEN"); token != "" {
-		server := agent.Server{Token: token, Greeting: agent.NewGreeting("test"), Handler: &agent.Answers{Backend: fixed{}}, Idle: time.Minute}
+		server := agent.Server{Token: token, Greeting: agent.NewGreeting("test"), Handler: fixed{}, Idle: time.Minute}
 		_ = server.Serve(t.Context(), os.Stdin, os.Stdout) // its client hangs up
 		return
 	}
