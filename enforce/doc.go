@@ -14,6 +14,10 @@
 // is the work of enforce/local, and reading a policy from a file that of
 // enforce/policy.
 //
+// Read Judge first. Its steps are methods of judgement, which has what they share; a
+// rule is a file rule_….go. The values are in finding.go, report.go, plan.go, event.go
+// and memory.go.
+//
 // What is unknown never leads to an action, only to a Note: a host without a
 // snapshot, a process whose environment could not be read, memory that the driver
 // does not report.

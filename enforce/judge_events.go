@@ -27,39 +27,39 @@ func (j *judgement) events(plan *Plan, cluster snapshot.Cluster) []Event {
 	return append(events, j.noteEvents(plan, cluster)...)
 }
 
+// findingEvents are about what is new or changed, then about what is due, for each
+// finding; then about hosts with more of them, and about users to notify.
 func (j *judgement) findingEvents(plan *Plan) []Event {
 	var events, notify []Event
-	announced, more := make(map[snapshot.Hostname]int), make(map[snapshot.Hostname]int)
-	notified := make(map[snapshot.Hostname]int)
+	announced, more, notified := make(map[snapshot.Hostname]int), make(map[snapshot.Hostname]int), make(map[snapshot.Hostname]int)
 	for i := range plan.Findings {
 		f := &plan.Findings[i]
 		before, known := j.before.Findings[f.ID]
-		on := f.affects()
-		event := Event{Host: f.Host, ID: f.ID, Finding: f, Decision: f.Decision()}
-		now := KnownFinding{Host: f.Host, Decision: event.Decision, Notified: before.Notified}
-		if kind := changeOf(before, known, now); kind != "" || j.before.Resumed {
-			if kind != "" && announced[on] >= MaxEventsPerHost && now.Decision != DecisionAct {
-				more[on]++
-				if known {
-					j.next.Findings[f.ID] = before
-				}
-				continue
+		now := KnownFinding{Host: f.Host, Decision: f.Decision(), Notified: before.Notified}
+		event := Event{Host: f.Host, ID: f.ID, Finding: f, Decision: now.Decision}
+		kind, on, acts := changeOf(before, known, now), f.affects(), now.Decision == DecisionAct
+		if kind != "" && !acts && announced[on] >= MaxEventsPerHost {
+			more[on]++
+			if known {
+				j.next.Findings[f.ID] = before // so that the next cycle finds it changed, too
 			}
-			if kind != "" {
-				announced[on]++
-			}
-			event.Kind, event.Resumed = cmp.Or(kind, EventNew), kind == ""
-			events = append(events, event)
+			continue
 		}
-		if now.Decision == DecisionAct {
-			event.Kind, event.Resumed = EventDue, false
-			events = append(events, event)
+		switch {
+		case kind != "":
+			announced[on]++
+			events = append(events, event.of(kind))
+		case j.before.Resumed:
+			events = append(events, event.of(EventNew))
+			events[len(events)-1].Resumed = true
+		}
+		if acts {
+			events = append(events, event.of(EventDue))
 		}
 		if stage := f.wantsNotified(); plan.TellUsers && now.Notified < stage && notified[on] < MaxEventsPerHost {
 			notified[on]++
 			now.Notified = stage
-			event.Kind, event.Resumed = EventNotify, false
-			notify = append(notify, event)
+			notify = append(notify, event.of(EventNotify))
 		}
 		j.next.Findings[f.ID] = now
 	}
@@ -67,6 +67,12 @@ func (j *judgement) findingEvents(plan *Plan) []Event {
 		events = append(events, Event{Kind: EventMore, Host: host, Count: more[host]})
 	}
 	return append(events, notify...)
+}
+
+// of is the event as one of another kind.
+func (e Event) of(kind EventKind) Event {
+	e.Kind = kind
+	return e
 }
 
 // affects is the host that a finding is about or, for one about a user, the first host
