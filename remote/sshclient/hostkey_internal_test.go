@@ -16,15 +16,59 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
+func testKey(t *testing.T, seed string) ssh.PublicKey {
+	t.Helper()
+	key, err := ssh.NewPublicKey(ed25519.NewKeyFromSeed([]byte(fmt.Sprintf("%032s", seed))).Public())
+	require.NoError(t, err)
+	return key
+}
+
+// line is a line of known_hosts.
+func line(name string, key ssh.PublicKey) string {
+	return name + " " + string(ssh.MarshalAuthorizedKey(key))
+}
+
+// shown is what a client with the options makes of a key that a host shows.
+func shown(t *testing.T, o Options, host target, peer net.Addr, key ssh.PublicKey) error {
+	t.Helper()
+	o.ConfigFile, o.OpenSSH = "none", "none"
+	c, err := New(o)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	check, err := c.hostKeyCheck(t.Context(), host)
+	require.NoError(t, err)
+	return check.callback("", peer, key)
+}
+
+// TestInsecureHostKeys: as with ssh's StrictHostKeyChecking no, RevokedHostKeys is
+// obeyed nevertheless.
+func TestInsecureHostKeys(t *testing.T) {
+	right, wrong := testKey(t, "right"), testKey(t, "wrong")
+	for name, tt := range map[string]struct {
+		known, revoked string
+		refused        bool
+	}{
+		"unknown":              {"", "", false},
+		"stale":                {line("gpu", wrong), "", false},
+		"revoked":              {line("@revoked gpu", right), "", false},
+		"revoked by a file":    {line("gpu", right), line("", right), true},
+		"a file that is empty": {"", "# none", false},
+		"a file that is bad":   {line("gpu", right), "bad", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known, revoked := filepath.Join(t.TempDir(), "known_hosts"), filepath.Join(t.TempDir(), "revoked")
+			require.NoError(t, os.WriteFile(known, []byte(tt.known), 0o600))
+			require.NoError(t, os.WriteFile(revoked, []byte(tt.revoked), 0o600))
+			host := target{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, CheckHostIP: true, UserKnownHosts: []string{known}, RevokedHostKeys: []string{revoked}}}
+			err := shown(t, Options{InsecureHostKeys: true}, host, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, right)
+			require.Equal(t, tt.refused, err != nil, "%v", err)
+		})
+	}
+}
+
 // TestCheckHostIP: what ssh does needs an address that is not loopback.
 func TestCheckHostIP(t *testing.T) {
-	key := func(seed string) ssh.PublicKey {
-		k, err := ssh.NewPublicKey(ed25519.NewKeyFromSeed([]byte(fmt.Sprintf("%032s", seed))).Public())
-		require.NoError(t, err)
-		return k
-	}
-	line := func(name string, key ssh.PublicKey) string { return name + " " + string(ssh.MarshalAuthorizedKey(key)) }
-	right, wrong, address := key("right"), key("wrong"), net.ParseIP("192.0.2.1")
+	right, wrong, address := testKey(t, "right"), testKey(t, "wrong"), net.ParseIP("192.0.2.1")
 	for name, tt := range map[string]struct {
 		known   string
 		change  func(*target)
@@ -55,12 +99,7 @@ func TestCheckHostIP(t *testing.T) {
 			if tt.peer == nil {
 				tt.peer = &net.TCPAddr{IP: address, Port: target.Port}
 			}
-			c, err := New(Options{ConfigFile: "none", OpenSSH: "none"})
-			require.NoError(t, err)
-			defer func() { require.NoError(t, c.Close()) }()
-			check, err := c.hostKeyCheck(t.Context(), target)
-			require.NoError(t, err)
-			err = check.callback("", tt.peer, right)
+			err := shown(t, Options{}, target, tt.peer, right)
 			require.Equal(t, tt.refused, err != nil, "%v", err)
 			if tt.refused && name != "only the address is known" {
 				require.Equal(t, remote.HostKeyChanged, remote.ClassOf(err))
