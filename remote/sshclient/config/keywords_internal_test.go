@@ -74,3 +74,16 @@ func TestEveryKeywordOfOpenSSHIsKnown(t *testing.T) {
 		require.Contains(t, known, strings.ToLower(keyword))
 	}
 }
+
+// The lists of docs/ssh.md are those of the code.
+func TestAlgorithmsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/ssh.md")
+	require.NoError(t, err)
+	for _, l := range algorithmLists[:3] {
+		here := l.here()
+		missing := func(name string) bool { return !slices.Contains(here, name) }
+		byDefault := slices.DeleteFunc(slices.Clone(l.defaults), missing)
+		onRequest := slices.DeleteFunc(slices.Clone(l.known), func(name string) bool { return missing(name) || slices.Contains(byDefault, name) })
+		require.Contains(t, string(page), "| `"+l.name+"` | "+strings.Join(byDefault, ", ")+" | "+strings.Join(onRequest, ", ")+" |\n")
+	}
+}
