@@ -66,6 +66,9 @@ func (c *Client) open(ctx context.Context, h remote.Host) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.mu.Lock()
+	p.borrower = p // no other host of the fleet, which has sessions of its own
+	c.mu.Unlock()
 	for fresh := false; ; fresh = true {
 		l, err := p.connected(ctx, nil)
 		if err != nil {

@@ -30,8 +30,8 @@ type sharedConn struct {
 	route   *route      // for Probe; nil until it is known
 	closed  bool        // an attempt under way is to be closed
 
-	// Guarded by the client's mu: it was made for a jump host, and the host of the
-	// fleet that is the same and uses its connection too.
+	// Guarded by the client's mu: it was made for a jump host, and the sharedConn of
+	// the host of the fleet that uses its connection too, which may be itself.
 	lent     bool
 	borrower *sharedConn
 }
