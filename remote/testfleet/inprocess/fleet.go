@@ -6,28 +6,19 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"sync"
 
 	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-3119e985/genv/remote/testfleet"
 )
 
-// ErrPortInUse is wrapped by Start's error when another program listens where a
-// host should: end it, or choose another port.
-var ErrPortInUse = errors.New("the port is in use")
-
 // Fleet is a set of servers that listen.
 type Fleet struct {
 	testfleet.Client
-	key      ssh.PublicKey // the client's
-	wrongKey ssh.Signer    // of hosts that present another key than their own
-	servers  []*Server
-	byName   map[string]*Server
-
-	ctx    context.Context // the fleet's life: ends every connection
-	cancel context.CancelFunc
-	work   sync.WaitGroup // every goroutine of the fleet
+	shared
+	servers []*Server
+	byName  map[string]*Server
+	cancel  context.CancelFunc // of ctx
 }
 
 // Start lets all servers listen on one TCP port (0: one that is free on all
@@ -75,7 +66,7 @@ func (f *Fleet) add(number int, s *Server) (err error) {
 	if f.byName[s.Name] != nil {
 		return fmt.Errorf("host %q is listed twice", s.Name)
 	}
-	s.fleet, s.number, s.faults = f, number, healthy()
+	s.fleet, s.number, s.faults = &f.shared, number, healthy()
 	f.servers = append(f.servers, s)
 	f.byName[s.Name] = s
 	s.key, err = newKey()
@@ -116,7 +107,7 @@ func (f *Fleet) listenAll(port int) error {
 		if err := s.listen(port); err != nil {
 			return err
 		}
-		port = s.port()
+		port = s.port
 	}
 	f.Port = port
 	return nil

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
-	"sync/atomic"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -14,17 +12,6 @@ import (
 // maxSessions is sshd's default: the eleventh session at a time on a connection
 // is refused (man sshd_config, MaxSessions).
 const maxSessions = 10
-
-// connection is one client's connection to a host.
-type connection struct {
-	server   *Server
-	faults   faults
-	net      *gate
-	ctx      context.Context // the connection's life
-	user     string
-	sessions atomic.Int32
-	work     sync.WaitGroup // goroutines of its channels
-}
 
 // serve speaks SSH on a connection until either side ends it.
 func (s *Server) serve(raw net.Conn) {

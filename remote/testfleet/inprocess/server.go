@@ -1,13 +1,9 @@
 package inprocess
 
 import (
-	"errors"
-	"fmt"
+	"context"
 	"net"
-	"strconv"
 	"sync"
-	"syscall"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -20,12 +16,13 @@ type Server struct {
 	Handler Handler
 
 	number int // its place in the fleet: part of the noise's seed
-	fleet  *Fleet
+	fleet  *shared
 	key    ssh.Signer
 
 	mu       sync.Mutex
 	faults   faults
 	listener net.Listener // nil while the host is down
+	port     int          // that it got
 	counts   Counts
 }
 
@@ -49,72 +46,16 @@ func (s *Server) count(add func(*Counts)) {
 	add(&s.counts)
 }
 
-// Inject makes the host fail in the given ways, in place of those before; with
-// none it is healthy again. Open connections and running commands keep the faults
-// with which they began. The error is one of listening again after Down.
-func (s *Server) Inject(faults ...Fault) error {
-	f := healthy()
-	for _, fault := range faults {
-		fault(&f)
-	}
-	s.mu.Lock()
-	s.faults = f
-	s.mu.Unlock()
-	if f.down {
-		s.stopListening()
-		return nil
-	}
-	return s.listen(s.fleet.Port)
-}
-
 func (s *Server) current() faults {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.faults
 }
 
-// listen opens the listener, unless it is open.
-func (s *Server) listen(port int) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.listener != nil || s.fleet.ctx.Err() != nil {
-		return nil
-	}
-	listener, err := net.Listen("tcp", net.JoinHostPort(s.Address, strconv.Itoa(port)))
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%w: %s port %d: end the program that listens there, or choose another port", ErrPortInUse, s.Address, port)
-	}
-	if err != nil {
-		return fmt.Errorf("host %s: %w", s.Name, err)
-	}
-	s.listener = listener
-	s.fleet.work.Go(func() { s.accept(listener) })
-	return nil
-}
-
-func (s *Server) stopListening() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.listener != nil {
-		_ = s.listener.Close() // nothing is lost with a listener
-		s.listener = nil
-	}
-}
-
-// port is the port that the listener got.
-func (s *Server) port() int { return s.listener.Addr().(*net.TCPAddr).Port }
-
-func (s *Server) accept(listener net.Listener) {
-	for {
-		conn, err := listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil { // no descriptor is free, or the client was gone before
-			pause(s.fleet.ctx, 10*time.Millisecond)
-			continue
-		}
-		s.count(func(c *Counts) { c.Connections++ })
-		s.fleet.work.Go(func() { s.serve(conn) })
-	}
+// shared is what the servers of a fleet share.
+type shared struct {
+	key      ssh.PublicKey   // the client's
+	wrongKey ssh.Signer      // of hosts that present another key than their own
+	ctx      context.Context // the fleet's life: ends every connection
+	work     sync.WaitGroup  // every goroutine of the fleet
 }

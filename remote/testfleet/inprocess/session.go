@@ -5,6 +5,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -73,4 +74,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// connection is one client's connection to a host.
+type connection struct {
+	server   *Server
+	faults   faults
+	net      *gate
+	ctx      context.Context // the connection's life
+	user     string
+	sessions atomic.Int32
+	work     sync.WaitGroup // goroutines of its channels
 }

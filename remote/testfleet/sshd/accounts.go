@@ -99,8 +99,6 @@ func (f *Fleet) writeAccounts() ([]cover, error) {
 	return writeEtc(f.Dir, append(accountFiles(accounts, f.home), etcFile{"sudoers", 0o440, rules}))
 }
 
-func (f *Fleet) home(user string) string { return filepath.Join(f.Dir, "home", user) }
-
 type etcFile struct {
 	name string // below /etc
 	mode os.FileMode

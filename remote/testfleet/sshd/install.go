@@ -59,11 +59,3 @@ func (f *Fleet) install() error {
 	}
 	return os.WriteFile(filepath.Join(f.bin(), "genv"), program, 0o755)
 }
-
-func (f *Fleet) bin() string    { return filepath.Join(f.Dir, "bin") }
-func (f *Fleet) bin143() string { return filepath.Join(f.Dir, "bin143") }
-
-// Genv143 is the path of the genv on hosts with the rights MaySudo143, if there are any.
-func (f *Fleet) Genv143() string { return filepath.Join(f.bin143(), "genv") }
-
-func (f *Fleet) driver() string { return filepath.Join(f.Dir, "driver") }

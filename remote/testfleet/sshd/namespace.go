@@ -1,6 +1,7 @@
 package sshd
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -88,4 +89,21 @@ func (n *namespace) processes() (pids []int, err error) {
 		pids = append(pids, pid)
 	}
 	return pids, err
+}
+
+// A daemon is an sshd and the mount namespace it shares with its sessions.
+type daemon struct {
+	cmd       *exec.Cmd
+	stderr    bytes.Buffer // what mount or sshd printed before the log was open; read it after ended
+	ended     chan struct{}
+	namespace *namespace
+}
+
+func (d *daemon) stop() error {
+	_ = d.cmd.Process.Kill() // it may have ended
+	<-d.ended
+	if d.namespace == nil {
+		return nil
+	}
+	return d.namespace.empty()
 }

@@ -1,7 +1,6 @@
 package sshd
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -107,23 +106,6 @@ func (f *Fleet) startSSHD(covers []cover, config string) error {
 	return err
 }
 
-// A daemon is an sshd and the mount namespace it shares with its sessions.
-type daemon struct {
-	cmd       *exec.Cmd
-	stderr    bytes.Buffer // what mount or sshd printed before the log was open; read it after ended
-	ended     chan struct{}
-	namespace *namespace
-}
-
-func (d *daemon) stop() error {
-	_ = d.cmd.Process.Kill() // it may have ended
-	<-d.ended
-	if d.namespace == nil {
-		return nil
-	}
-	return d.namespace.empty()
-}
-
 // CutConnections kills the sshd of every connection, as a crash would: clients
 // see the connection end, and the commands that they started keep running.
 func (f *Fleet) CutConnections() error {
@@ -225,4 +207,18 @@ func readBanner(address string, port int) error {
 		return fmt.Errorf("it greets with %q", banner)
 	}
 	return nil
+}
+
+// path is where the login looks for programs.
+func (h *Host) path() string {
+	switch bin, driver := h.fleet.bin(), h.fleet.driver(); h.rights {
+	case NoSudo:
+		return bin + ":" + driver
+	case MaySudo143:
+		return h.fleet.bin143() + ":" + driver + ":" + systemPath
+	case NoGenv, OnlyUsageNoGenv, OnlySnapshot:
+		return driver + ":" + pathWithoutLocal
+	default:
+		return bin + ":" + driver + ":" + systemPath
+	}
 }
