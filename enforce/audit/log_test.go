@@ -221,3 +221,30 @@ func TestLongTextsAreCut(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []snapshot.Hostname{"evil", "good"}, hosts)
 }
+
+// A host that reports long command lines can't fill the log with them.
+func TestLongCommandLinesAreCut(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	log := audit.Log{Path: path}
+	long := strings.Repeat("日", 128<<10/3)
+	findings := make([]enforce.Finding, 1000)
+	records := make([]audit.Record, len(findings))
+	for i := range records {
+		findings[i] = enforce.Finding{ID: "f", Rule: enforce.RuleNonEnvProcesses, PID: 5, Command: long, Container: long}
+		records[i] = audit.Record{Time: at(0), Kind: audit.KindFinding, IDs: []string{"f"}, Text: findings[i].Line(), Finding: &findings[i]}
+	}
+	require.NoError(t, log.Append(records...))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(len(records)*1024))
+	list, _ := read(t, path)
+	require.Len(t, list, len(records))
+	require.Equal(t, strings.Repeat("日", snapshot.MaxCommand/3), list[0].Finding.Command)
+	require.Len(t, list[0].Finding.Container, snapshot.MaxCommand/3*3)
+	require.Equal(t, long, findings[0].Command, "others see it whole")
+
+	short := strings.Repeat("x", snapshot.MaxCommand)
+	require.NoError(t, log.Append(audit.Record{Time: at(0), Kind: audit.KindFinding, Finding: &enforce.Finding{Command: short}}))
+	list, _ = read(t, path)
+	require.Equal(t, short, list[len(list)-1].Finding.Command)
+}

@@ -61,7 +61,8 @@ type Record struct {
 	Why []string `json:"why,omitempty"`
 	// By is the account that requested it from a host.
 	By string `json:"by,omitempty"`
-	// Finding is the finding in full.
+	// Finding is the finding, with at most snapshot.MaxCommand bytes of a command line: a
+	// host may report any length, in every cycle.
 	Finding *enforce.Finding `json:"finding,omitempty"`
 }
 
@@ -72,6 +73,11 @@ const maxText = 4096 // bytes
 func encode(r *Record) ([]byte, error) {
 	short := *r
 	short.Text, short.Reason = text.Cut(r.Text, maxText), text.Cut(r.Reason, maxText)
+	if r.Finding != nil {
+		f := *r.Finding // the finding itself stays whole
+		f.Command, f.Container = text.Cut(f.Command, snapshot.MaxCommand), text.Cut(f.Container, snapshot.MaxCommand)
+		short.Finding = &f
+	}
 	line, err := json.Marshal(&short)
 	if err != nil {
 		return nil, fmt.Errorf("encode a record: %w", err)
