@@ -19,7 +19,7 @@ const (
 	// EventOver is a finding that is no longer there.
 	EventOver EventKind = "over"
 	// EventMore says that a host has Count more findings than those that events
-	// were about; they follow in the next cycles.
+	// were about; they follow in the next cycles, as far as they can be remembered.
 	EventMore EventKind = "more"
 	// EventNotify says that the users of a finding are to be notified of it.
 	EventNotify EventKind = "notify"

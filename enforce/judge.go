@@ -29,6 +29,7 @@ func Judge(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time
 	j.onEachHost(j.idleDevices)
 	j.onEachHost(j.maxDuration)
 	j.caps() // devices that the rules above detach don't count
+	j.boundTimes()
 
 	plan := j.plan()
 	j.holdBack(&plan) // what exceeds the safety limits

@@ -32,12 +32,20 @@ func (j *judgement) events(plan *Plan, cluster snapshot.Cluster) []Event {
 func (j *judgement) findingEvents(plan *Plan) []Event {
 	var events, notify []Event
 	announced, more, notified := make(map[snapshot.Hostname]int), make(map[snapshot.Hostname]int), make(map[snapshot.Hostname]int)
+	room := j.knownBefore(plan)
 	for i := range plan.Findings {
 		f := &plan.Findings[i]
 		before, known := j.before.Findings[f.ID]
 		now := KnownFinding{Host: f.Host, Decision: f.Decision(), Notified: before.Notified}
 		event := Event{Host: f.Host, ID: f.ID, Finding: f, Decision: now.Decision}
 		kind, on, acts := changeOf(before, known, now), f.affects(), now.Decision == DecisionAct
+		if !known && !room.admit(f) {
+			more[on]++
+			if acts {
+				events = append(events, event.of(EventDue))
+			}
+			continue
+		}
 		if kind != "" && !acts && announced[on] >= MaxEventsPerHost {
 			more[on]++
 			if known {

@@ -18,6 +18,7 @@ type judgement struct {
 
 	next     Memory // begins as what stays of before
 	findings []Finding
+	keys     [][]string // in next.Present, of each finding
 	notes    []Note
 }
 
@@ -71,8 +72,9 @@ func (j *judgement) onEachHost(rule func(*hostView)) {
 // checkDue sets since when a finding is there, and reports whether it is time to act on
 // it. The keys, at least one, identify what must be there without a break: user,
 // host, environment, rule and device, so that restarting a process does not reset
-// the time, or one process. The oldest key counts.
+// the time, or one process. The oldest key counts. The finding is added next.
 func (j *judgement) checkDue(f *Finding, warn Warn, keys ...string) (due bool) {
+	j.keys = append(j.keys, keys)
 	oldest := j.countPresence(keys[0])
 	for _, key := range keys[1:] {
 		if other := j.countPresence(key); other.Since.Before(oldest.Since) {

@@ -19,7 +19,9 @@ func idleKey(h *hostView, env *envView, a attachment) string {
 // watchIdle finds the attachments that are idle now.
 func (j *judgement) watchIdle() {
 	idle := make(map[string]time.Duration)
+	var many []*hostView
 	for _, h := range j.hosts {
+		before := len(idle)
 		for _, env := range h.inOrder {
 			rule := env.settings.Idle
 			if rule == nil {
@@ -33,8 +35,14 @@ func (j *judgement) watchIdle() {
 				}
 			}
 		}
+		if len(idle)-before > maxTimes {
+			many = append(many, h)
+		}
 	}
 	j.rememberIdle(idle)
+	for _, h := range many {
+		j.boundIdle(h)
+	}
 }
 
 // idleDevices detaches what was idle for long enough. It ends no process:
