@@ -210,7 +210,7 @@ func TestBentByManyProcesses(t *testing.T) {
 	policy := "defaults: {non-env-processes: true}\nlimits: {max-terminations: 5, over-limit: %s}\n"
 	r := b.enforce("gpu-[01-02]", "--policy", b.policy(fmt.Sprintf(policy, "hold")), "--format", "json")
 	require.Equal(t, command.ExitHeld, r.code, r.err)
-	var document enforcement.Document
+	var document enforcement.CycleDocument
 	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 	require.Len(t, document.HeldUsers, 1)
 	require.Equal(t, "carol", string(document.HeldUsers[0].User))

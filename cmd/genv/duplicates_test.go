@@ -53,7 +53,7 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 	require.Equal(t, 1, strings.Count(r.err, "gpu-01 and first are one machine: it counts once, as gpu-01\n"), r.err)
 	require.Equal(t, 3, strings.Count(r.err, "are one machine"), r.err)
 	for _, line := range strings.Split(strings.TrimSpace(r.out), "\n") {
-		var document enforcement.Document
+		var document enforcement.CycleDocument
 		require.NoError(t, json.Unmarshal([]byte(line), &document))
 		require.Equal(t, want, document.Duplicates)
 		require.Equal(t, 2, document.Hosts)

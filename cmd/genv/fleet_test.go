@@ -212,7 +212,7 @@ func TestHostsThatFail(t *testing.T) {
 	require.Equal(t, command.ExitSomeFailed, r.code, r.err)
 	require.False(t, job.Running(), r.out)
 	require.True(t, bystander.Running())
-	var document enforcement.Document
+	var document enforcement.CycleDocument
 	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 	classes := map[string]string{}
 	for _, f := range document.Failed {

@@ -105,7 +105,7 @@ func TestEnforcementTakesRoot(t *testing.T) {
 	} {
 		r := genv(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", from, "-l", "bob", "--interval", "0", "--non-env-processes", "--format", "json")
 		require.Equal(t, command.ExitNoneLeft, r.code, r.err)
-		var document enforcement.Document
+		var document enforcement.CycleDocument
 		require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 		require.Empty(t, document.Findings)
 		require.Len(t, document.Failed, 2)

@@ -100,7 +100,7 @@ func TestAPolicyOverRealSSH(t *testing.T) {
 	t.Run("at first sight users are told, and nothing is done", func(t *testing.T) {
 		r := l.with(labPolicy, "--audit-log", log, "--format", "json")
 		require.Zero(t, r.code, r.err)
-		var document enforcement.Document
+		var document enforcement.CycleDocument
 		require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 		for _, f := range document.Findings {
 			require.Equal(t, enforce.DecisionWait, f.Decision)
@@ -163,7 +163,7 @@ func requireHistory(t *testing.T, l *lab, log string) {
 	require.Regexp(t, fmt.Sprintf(`^\S+ \S+ +gpu-02 +bob +process %d +terminated +Environment \d+ is using 5242m on device 2 which is 1242m over its capacity of 4g \(user bob\) \(told at \S+\)\n$`, pid), r.out)
 
 	r = genv(t, "remote", "history", "--audit-log", log, "--format", "json", "--host", "gpu-02")
-	var document history.Document
+	var document history.EntriesDocument
 	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 	status := map[enforce.Status]int{}
 	for _, e := range document.Entries {

@@ -31,7 +31,7 @@ type background struct {
 	cmd    *exec.Cmd
 	mu     sync.Mutex
 	stderr bytes.Buffer
-	cycles chan enforcement.Document
+	cycles chan enforcement.CycleDocument
 	ended  chan struct{}
 }
 
@@ -48,7 +48,7 @@ func (d *background) said() string {
 }
 
 func startDaemon(t *testing.T, env []string, args ...string) *background {
-	d := &background{t: t, cycles: make(chan enforcement.Document), ended: make(chan struct{})}
+	d := &background{t: t, cycles: make(chan enforcement.CycleDocument), ended: make(chan struct{})}
 	d.cmd = exec.Command(sshd.Build(t, "cmd/genv"), append([]string{"remote", "enforce", "--format", "json"}, args...)...)
 	d.cmd.Env = append(os.Environ(), append([]string{"HOME=" + t.TempDir()}, env...)...)
 	d.cmd.Stderr = d
@@ -58,7 +58,7 @@ func startDaemon(t *testing.T, env []string, args ...string) *background {
 	var read sync.WaitGroup
 	read.Go(func() {
 		for documents := json.NewDecoder(out); ; {
-			var document enforcement.Document
+			var document enforcement.CycleDocument
 			if documents.Decode(&document) != nil {
 				return
 			}
@@ -78,7 +78,7 @@ func startDaemon(t *testing.T, env []string, args ...string) *background {
 }
 
 // next is a cycle for which ok holds; others are passed over.
-func (d *background) next(ok func(enforcement.Document) bool) enforcement.Document {
+func (d *background) next(ok func(enforcement.CycleDocument) bool) enforcement.CycleDocument {
 	d.t.Helper()
 	timeout := time.After(time.Minute)
 	for {
@@ -96,7 +96,7 @@ func (d *background) next(ok func(enforcement.Document) bool) enforcement.Docume
 func (d *background) signal(s os.Signal) { require.NoError(d.t, d.cmd.Process.Signal(s)) }
 
 // end waits for the end, and returns the cycles that came before it.
-func (d *background) end() (rest []enforcement.Document, state *os.ProcessState) {
+func (d *background) end() (rest []enforcement.CycleDocument, state *os.ProcessState) {
 	over := make(chan *os.ProcessState, 1)
 	go func() {
 		state, _ := d.cmd.Process.Wait() // its state says it all
@@ -179,8 +179,8 @@ func TestSIGHUP(t *testing.T) {
 	put := func(text string) { require.NoError(t, os.WriteFile(hosts, []byte(text), 0o644)) }
 	put("a\nb\n")
 	d := startDaemon(t, nil, "-F", f.SSHConfig(), "--hostfile", hosts, "--interval", "0.1")
-	only := func(names ...string) func(enforcement.Document) bool {
-		return func(c enforcement.Document) bool {
+	only := func(names ...string) func(enforcement.CycleDocument) bool {
+		return func(c enforcement.CycleDocument) bool {
 			ok := c.Answered == len(names) && len(c.Via) == len(names)
 			for _, n := range names {
 				ok = ok && c.Via[snapshot.Hostname(n)] == "stream"
@@ -222,7 +222,7 @@ func TestSystemdIsTold(t *testing.T) {
 	})
 	f := startSim(t, &inprocess.Server{Name: "a", Handler: idleHost()})
 	d := startDaemon(t, []string{"NOTIFY_SOCKET=" + socket, "WATCHDOG_USEC=200000"}, "-F", f.SSHConfig(), "-H", "a", "--interval", "0.2")
-	d.next(func(enforcement.Document) bool { return true })
+	d.next(func(enforcement.CycleDocument) bool { return true })
 	told.await(t, "READY=1")
 	told.await(t, "WATCHDOG=1")
 	told.await(t, "STATUS=cycle 1: 1 of 1 host answered")

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Document is the JSON of one cycle; docs/json.md describes it.
-type Document struct {
+// CycleDocument is the JSON of one cycle; docs/json.md describes it.
+type CycleDocument struct {
 	Schema   string                          `json:"schema"`
 	Cycle    int                             `json:"cycle"`
 	Time     string                          `json:"time"`
@@ -73,8 +73,8 @@ type terminateDocument struct {
 	Devices []snapshot.DeviceIndex `json:"devices"`
 }
 
-func documentOf(cycle *controller.Cycle, failures []render.Failure) Document {
-	document := Document{
+func documentOf(cycle *controller.Cycle, failures []render.Failure) CycleDocument {
+	document := CycleDocument{
 		Schema: "genv.remote.enforce/1", Cycle: cycle.Number, Time: cycle.Start.Format("2006-01-02T15:04:05.000Z07:00"),
 		TookMS: math.Round(cycle.Took.Seconds()*1e6) / 1e3,
 		DryRun: cycle.DryRun, Hosts: len(cycle.Cluster.Hosts), Answered: len(cycle.Cluster.Answered()),

@@ -53,15 +53,15 @@ func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error
 	return write(p, output, entries)
 }
 
-// Document is the JSON of `history`.
-type Document struct {
+// EntriesDocument is the JSON of `history`.
+type EntriesDocument struct {
 	Schema  string        `json:"schema"`
 	Entries []audit.Entry `json:"entries"`
 }
 
 func write(p *command.Program, output render.Output, entries []audit.Entry) error {
 	if output.Format == "json" {
-		return render.WriteJSON(p.Out, Document{Schema: "genv.history/1", Entries: entries})
+		return render.WriteJSON(p.Out, EntriesDocument{Schema: "genv.history/1", Entries: entries})
 	}
 	t := output.Table(render.Col("TIME", 21), render.Col("HOST", 12), render.Col("USER", 10), render.Col("WHAT", 24), render.Col("STATUS", 12), render.Col("WHY", 0))
 	for i := range entries {
