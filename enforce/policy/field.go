@@ -44,27 +44,41 @@ var fields = []field{
 	newSwitch("env-memory", func(s *Settings) *Value[bool] { return &s.EnvMemory }),
 	newChoice("sudo-users", "allow", "deny", func(s *Settings) *Value[bool] { return &s.SudoUsers }),
 	newChoice("unknown-environment", "outside", "leave", func(s *Settings) *Value[bool] { return &s.UnknownOutside }),
-	newField("max-devices-per-user", byUser, "2", func(s *Settings) *Value[int] { return &s.MaxDevices }, readCap, strconv.Itoa),
-	newField("max-memory-per-user", byUser, "80g", func(s *Settings) *Value[snapshot.Memory] { return &s.MaxMemory }, readMemory, snapshot.Memory.String),
-	newField("max-envs-per-user", byUser, "4", func(s *Settings) *Value[int] { return &s.MaxEnvs }, readCap, strconv.Itoa),
-	newField("idle", byHost|byUser, "{after: 2h, below: 5%}", func(s *Settings) *Value[enforce.Idle] { return &s.Idle }, readIdle, idleText),
-	newField("max-duration", byHost|byUser, "7d", func(s *Settings) *Value[time.Duration] { return &s.MaxDuration }, readDuration, text.FormatDuration),
-	newField("warn", byHost|byUser, "{for: 10m}", func(s *Settings) *Value[enforce.Warn] { return &s.Warn }, readWarn, warnText),
-	newField("grace", byHost, "10s", func(s *Settings) *Value[time.Duration] { return &s.Grace }, readGrace, text.FormatDuration),
+	newField("max-devices-per-user", byUser, func(s *Settings) *Value[int] { return &s.MaxDevices },
+		form[int]{"2", readCap, strconv.Itoa}),
+	newField("max-memory-per-user", byUser, func(s *Settings) *Value[snapshot.Memory] { return &s.MaxMemory },
+		form[snapshot.Memory]{"80g", readMemory, snapshot.Memory.String}),
+	newField("max-envs-per-user", byUser, func(s *Settings) *Value[int] { return &s.MaxEnvs },
+		form[int]{"4", readCap, strconv.Itoa}),
+	newField("idle", byHost|byUser, func(s *Settings) *Value[enforce.Idle] { return &s.Idle },
+		form[enforce.Idle]{"{after: 2h, below: 5%}", readIdle, idleText}),
+	newField("max-duration", byHost|byUser, func(s *Settings) *Value[time.Duration] { return &s.MaxDuration },
+		form[time.Duration]{"7d", readDuration, text.FormatDuration}),
+	newField("warn", byHost|byUser, func(s *Settings) *Value[enforce.Warn] { return &s.Warn },
+		form[enforce.Warn]{"{for: 10m}", readWarn, warnText}),
+	newField("grace", byHost, func(s *Settings) *Value[time.Duration] { return &s.Grace },
+		form[time.Duration]{"10s", readGrace, text.FormatDuration}),
 	newSwitch("kill", func(s *Settings) *Value[bool] { return &s.Kill }),
 }
 
+// form is how the value of a setting is written.
+type form[T any] struct {
+	example string
+	read    func(*strictyaml.Node) T
+	text    func(T) string
+}
+
 // newField makes a setting with a value, which `false` switches off.
-func newField[T any](key string, scope scope, example string, at func(*Settings) *Value[T], read func(*strictyaml.Node) T, text func(T) string) field {
+func newField[T any](key string, scope scope, at func(*Settings) *Value[T], form form[T]) field {
 	return field{
 		key: key, scope: scope,
 		read: func(s *Settings, n *strictyaml.Node, from Source) {
 			v := Value[T]{From: from}
 			switch {
 			case !n.IsBool():
-				v.On, v.Value = true, read(n)
+				v.On, v.Value = true, form.read(n)
 			case n.Bool():
-				n.Failf("%s: true does not say how; write %s, or false for none", key, example)
+				n.Failf("%s: true does not say how; write %s, or false for none", key, form.example)
 			}
 			*at(s) = v
 		},
@@ -75,7 +89,7 @@ func newField[T any](key string, scope scope, example string, at func(*Settings)
 		},
 		text: func(s *Settings) string {
 			if v := at(s); v.On {
-				return text(v.Value)
+				return form.text(v.Value)
 			}
 			return "off"
 		},
@@ -85,7 +99,7 @@ func newField[T any](key string, scope scope, example string, at func(*Settings)
 
 // newSwitch makes a setting that is on or off, and may differ by host.
 func newSwitch(key string, at func(*Settings) *Value[bool]) field {
-	f := newField(key, byHost, "", at, nil, nil)
+	f := newField(key, byHost, at, form[bool]{})
 	f.read = func(s *Settings, n *strictyaml.Node, from Source) { *at(s) = onOff(n.Bool(), from) }
 	f.text = func(s *Settings) string { return onOffText(*at(s), "on", "off") }
 	return f

@@ -80,7 +80,7 @@ type Client struct {
 
 	mu     sync.Mutex
 	conns  map[endpoint]*sharedConn
-	hops   map[identity]*sharedConn // for the hosts behind them
+	hops   map[routeID]*sharedConn // for the hosts behind them
 	closed bool
 }
 
@@ -106,7 +106,7 @@ func New(o Options) (*Client, error) {
 		hostKeys: hostkeys.NewStore(o.Log),
 		names:    nss.New(),
 		conns:    map[endpoint]*sharedConn{},
-		hops:     map[identity]*sharedConn{},
+		hops:     map[routeID]*sharedConn{},
 	}
 	c.lifetime, c.end = context.WithCancelCause(context.Background())
 	return c, nil
@@ -169,7 +169,7 @@ func (c *Client) Forget(hosts ...remote.Host) {
 		e := c.endpointOf(h)
 		p := c.conns[e]
 		delete(c.conns, e)
-		maps.DeleteFunc(c.hops, func(_ identity, hop *sharedConn) bool { return hop == p })
+		maps.DeleteFunc(c.hops, func(_ routeID, hop *sharedConn) bool { return hop == p })
 		for _, hop := range c.hops {
 			if hop.borrower == p {
 				hop.borrower = nil

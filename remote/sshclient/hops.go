@@ -8,16 +8,16 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// identity is what a connection depends on: the settings of its endpoint and of the
+// routeID identifies what a connection depends on: the settings of its endpoint and of the
 // jump hosts on the way. `j`, `root@j` and `j:22` have the same one if ssh_config sets
 // the same for them.
-type identity [sha256.Size]byte
+type routeID [sha256.Size]byte
 
 // maxJumps is far more than any chain has.
 const maxJumps = 16
 
-// identify returns the identity of a connection with the settings.
-func (c *Client) identify(s config.HostConfig, jumps int) (id identity, err error) {
+// identify returns the routeID of a connection with the settings.
+func (c *Client) identify(s config.HostConfig, jumps int) (id routeID, err error) {
 	if len(s.ProxyJump) > 0 {
 		e, err := lastHop(s)
 		if err == nil && jumps == maxJumps {
@@ -80,9 +80,9 @@ func (c *Client) sharedHop(e endpoint) (*sharedConn, error) {
 }
 
 // lender returns the sharedConn whose connection p may use, if there is one: that of
-// a jump host with the same identity, which is no other host of the fleet. Otherwise
+// a jump host with the same routeID, which is no other host of the fleet. Otherwise
 // p serves hosts behind it.
-func (c *Client) lender(p *sharedConn, id identity) *sharedConn {
+func (c *Client) lender(p *sharedConn, id routeID) *sharedConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch known := c.hops[id]; {

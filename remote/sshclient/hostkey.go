@@ -61,7 +61,8 @@ func (k *hostKeyCheck) ask(host *hostkeys.Host, reason hostkeys.Reason, name hos
 	if len(k.target.KnownHostsCommand) == 0 {
 		return host, nil
 	}
-	with, err := k.client.hostKeys.Ask(k.ctx, host, k.target.KnownHostsCommand, reason, name, key, k.rules)
+	q := hostkeys.Question{Command: k.target.KnownHostsCommand, Reason: reason, Name: name, Key: key}
+	with, err := k.client.hostKeys.Ask(k.ctx, host, q, k.rules)
 	if err != nil {
 		return nil, k.unusable(err)
 	}

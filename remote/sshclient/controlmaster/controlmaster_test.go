@@ -111,7 +111,7 @@ func TestAnswers(t *testing.T) {
 			case tt.status == 0:
 				require.NoError(t, err)
 			default:
-				var exit *ExitError
+				var exit *StatusError
 				require.ErrorAs(t, err, &exit)
 				require.Equal(t, tt.status, exit.ExitStatus())
 			}

@@ -84,19 +84,19 @@ func (s *Session) redial() error {
 	return nil
 }
 
-// ExitError is a command that failed.
-type ExitError struct{ status int }
+// StatusError is a command that failed.
+type StatusError struct{ status int }
 
-func (e *ExitError) Error() string { return fmt.Sprintf("exit status %d", e.status) }
+func (e *StatusError) Error() string { return fmt.Sprintf("exit status %d", e.status) }
 
 // ExitStatus is the command's own.
-func (e *ExitError) ExitStatus() int { return e.status }
+func (e *StatusError) ExitStatus() int { return e.status }
 
 // Signal is empty: the protocol doesn't carry it.
-func (e *ExitError) Signal() string { return "" }
+func (e *StatusError) Signal() string { return "" }
 
 // Wait returns when the command has ended and its output is in the pipes: nil for exit
-// status 0, an *ExitError for others, or an error that wraps ErrNoStatus.
+// status 0, an *StatusError for others, or an error that wraps ErrNoStatus.
 func (s *Session) Wait() error {
 	status, known := uint32(0), false
 	for {
@@ -105,7 +105,7 @@ func (s *Session) Wait() error {
 		case err != nil && !known:
 			return fmt.Errorf("%w: %w", ErrNoStatus, err)
 		case err != nil && status != 0:
-			return &ExitError{int(status)}
+			return &StatusError{int(status)}
 		case err != nil:
 			return nil
 		case kind == msgExit:

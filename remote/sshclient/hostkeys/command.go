@@ -30,12 +30,20 @@ const (
 	Address  Reason = "ADDRESS"
 )
 
+// Question is what KnownHostsCommand is asked.
+type Question struct {
+	Command []string // as config.HostConfig has it
+	Reason  Reason
+	Name    Name
+	Key     ssh.PublicKey // nil before the handshake
+}
+
 // Ask runs ssh_config's KnownHostsCommand and returns the host with the lines that
-// it printed for a name; key is nil before the handshake. As in ssh, a command that
-// fails is an error, and one that isn't there is not.
-func (s *Store) Ask(ctx context.Context, h *Host, command []string, reason Reason, name Name, key ssh.PublicKey, rules Rules) (*Host, error) {
+// it printed for the name. As in ssh, a command that fails is an error, and one that
+// isn't there is not.
+func (s *Store) Ask(ctx context.Context, h *Host, q Question, rules Rules) (*Host, error) {
 	with := *h
-	command = expand(command, reason, name, key, rules)
+	command := q.expand(rules)
 	if _, err := os.Stat(command[0]); err != nil || !filepath.IsAbs(command[0]) {
 		missing := fmt.Errorf("KnownHostsCommand %s can't be run: it has to be the absolute path of a program", command[0])
 		with.missing = slices.Concat(h.missing, []error{missing})
@@ -46,20 +54,20 @@ func (s *Store) Ask(ctx context.Context, h *Host, command []string, reason Reaso
 		return nil, fmt.Errorf("KnownHostsCommand %s: %w", command[0], err)
 	}
 	entries, _ := parse("KnownHostsCommand "+command[0], out)
-	with.entries = slices.Concat(h.entries, newIndex(entries).of(name.String()))
+	with.entries = slices.Concat(h.entries, newIndex(entries).of(q.Name.String()))
 	return &with, nil
 }
 
 // expand inserts what is only known now, in place of the tokens that
 // config.HostConfig has marked.
-func expand(command []string, reason Reason, name Name, key ssh.PublicKey, rules Rules) []string {
+func (q Question) expand(rules Rules) []string {
 	kind, blob, fingerprint := "NONE", "NONE", "NONE"
-	if key != nil {
-		kind, blob, fingerprint = key.Type(), base64.StdEncoding.EncodeToString(key.Marshal()), Fingerprint(key, rules.MD5)
+	if q.Key != nil {
+		kind, blob, fingerprint = q.Key.Type(), base64.StdEncoding.EncodeToString(q.Key.Marshal()), Fingerprint(q.Key, rules.MD5)
 	}
-	tokens := strings.NewReplacer("\x00H", name.String(), "\x00I", string(reason), "\x00t", kind, "\x00K", blob, "\x00f", fingerprint)
-	expanded := make([]string, len(command))
-	for i, argument := range command {
+	tokens := strings.NewReplacer("\x00H", q.Name.String(), "\x00I", string(q.Reason), "\x00t", kind, "\x00K", blob, "\x00f", fingerprint)
+	expanded := make([]string, len(q.Command))
+	for i, argument := range q.Command {
 		expanded[i] = tokens.Replace(argument)
 	}
 	return expanded

@@ -25,7 +25,7 @@ func script(t *testing.T, text string) string {
 
 func ask(ctx context.Context, key ssh.PublicKey, command ...string) (*hostkeys.Host, error) {
 	store, name := hostkeys.NewStore(zerolog.Nop()), hostkeys.Name{Host: "GPU", Port: 2222}
-	return store.Ask(ctx, store.Lookup(nil, name), command, hostkeys.HostName, name, key, rules)
+	return store.Ask(ctx, store.Lookup(nil, name), hostkeys.Question{Command: command, Reason: hostkeys.HostName, Name: name, Key: key}, rules)
 }
 
 func TestKnownHostsCommand(t *testing.T) {
