@@ -20,8 +20,9 @@ import (
 // host is the machine on which this program runs.
 type host struct {
 	*testfleet.Machine
-	in  io.Reader
-	out io.Writer
+	in   io.Reader
+	out  io.Writer
+	user string // who runs it
 }
 
 // update changes the state files without what has ended.
@@ -108,7 +109,7 @@ func (h host) activate(flags map[string]string) error {
 	}
 	return h.update(func(files *state.Files) error {
 		files.Environments = append(files.Environments, snapshot.Environment{
-			EID: snapshot.EnvID(flags["eid"]), UID: snapshot.UID(uid), Username: snapshot.Username(flags["username"]),
+			EID: snapshot.EnvID(flags["eid"]), UID: snapshot.UID(uid), Username: snapshot.Username(h.user),
 			Creation: snapshot.DateOf(time.Now()), PIDs: []snapshot.PID{snapshot.PID(pid)},
 		})
 		return nil

@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	h := host{&testfleet.Machine{State: os.Getenv("GENV_TMPDIR"), GPUs: os.Getenv(gpus.EnvFile)}, os.Stdin, os.Stdout}
+	h := host{&testfleet.Machine{State: os.Getenv("GENV_TMPDIR"), GPUs: os.Getenv(gpus.EnvFile)}, os.Stdin, os.Stdout, os.Getenv("USER")}
 	if err := h.run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
