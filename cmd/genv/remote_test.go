@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -131,16 +133,55 @@ Total 3 environments on 2 hosts
 `},
 		{args: "query --name my-env --query hostname eid creation", want: "gpu-server-1,1667,20/11/2026 21:11:25\n"},
 		{args: "query --query eid username config.name --name nobody", want: ""},
+		{args: "query --name my-env --query creation", want: "20/11/2026 21:11:25\n"},
+		{args: "query --name my-env --queries eid --queries hostname", want: "1667,gpu-server-1\n"},
+		{args: "devices --no-header --no-summary --format tui", want: `gpu-server-1             8        6
+gpu-server-2             8        6
+`},
+		{args: "devices --no-header", want: `gpu-server-1             8        6
+gpu-server-2             8        6
+
+Total 16 devices with 12 available on 2 hosts
+`},
+		{args: "devices --format csv", want: `HOST,TOTAL,AVAILABLE
+gpu-server-1,8,6
+gpu-server-2,8,6
+
+Total 16 devices with 12 available on 2 hosts
+`},
+		{args: "envs --format csv --timestamp --no-summary", want: `HOST,ID,USER,NAME,CREATED
+gpu-server-1,1667,alice,my-env,20/11/2026 21:11:25
+gpu-server-2,2020,alice,,20/11/2026 21:11:26
+gpu-server-2,3030,bob,llm/llama3/11434,20/11/2026 21:11:26
+`},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			before := append([]string{"remote", "-F", f.SSHConfig(), "-H", "gpu-server-1,gpu-server-2"}, strings.Fields(tt.args)...)
 			words := strings.Fields(tt.args)
 			after := append([]string{"remote", words[0], "-F", f.SSHConfig(), "-H", "gpu-server-1,gpu-server-2"}, words[1:]...)
-			for _, args := range [][]string{before, after} {
+			more := append([]string{"remote", "-t", "5", "-q", "-l", "joe", "-ssh-config", f.SSHConfig(), "-host", "gpu-server-1,gpu-server-2"}, words...)
+			for _, args := range [][]string{before, after, more} {
 				r := genv(t, args...)
 				require.Equal(t, result{out: tt.want}, r, "%q", args)
 			}
 		})
+	}
+	file := filepath.Join(t.TempDir(), "hosts")
+	require.NoError(t, os.WriteFile(file, []byte("# the lab\ngpu-server-1\n\ngpu-server-2\n"), 0o644))
+	r := genv(t, "remote", "-hostfile", file, "-F", f.SSHConfig(), "devices", "--no-header", "--no-summary", "--format", "csv")
+	require.Equal(t, result{out: "gpu-server-1,8,6\ngpu-server-2,8,6\n"}, r)
+}
+
+// With -e 1.4.3 prints nothing but the failure, also with -q, and fails.
+func TestRecordedStopAtFailure(t *testing.T) {
+	f := recordedFleet(t)
+	for _, words := range []string{"devices", "envs", "query --name my-env --query eid"} {
+		for _, quiet := range []string{"--quiet=false", "-q"} {
+			r := genv(t, append([]string{"remote", "-e", quiet, "-F", f.SSHConfig(), "-H", "gpu-server-1,gpu-server-2,gpu-server-dead"}, strings.Fields(words)...)...)
+			require.NotZero(t, r.code, "%s %s", words, quiet)
+			require.Empty(t, r.out, "%s %s", words, quiet)
+			require.Contains(t, r.err, "gpu-server-dead", "%s %s", words, quiet)
+		}
 	}
 }
 

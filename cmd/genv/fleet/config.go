@@ -49,7 +49,7 @@ func (p *program) readConfig(c *cli.Context) (Config, error) {
 	config := Config{
 		Fanout:        command.Given(c, "fanout").Int("fanout"),
 		StopAtFailure: command.Bool(c, "exit-on-error"),
-		Quiet:         command.Bool(c, "quiet"),
+		Quiet:         command.Bool(c, "quiet") && !command.Bool(c, "exit-on-error"), // as in 1.4.3: it says why it stops
 		SSH: sshclient.Options{
 			ConfigFile:       command.String(c, "ssh-config"),
 			InsecureHostKeys: command.Bool(c, "insecure-ignore-host-keys"),

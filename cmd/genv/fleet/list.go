@@ -49,8 +49,11 @@ func list[T any](p *program, c *cli.Context, question func(*fleet, context.Conte
 	results := controller.Ask(c.Context, asker, func(ctx context.Context, h remote.Host) (T, error) { return question(f, ctx, h) })
 	results, duplicates := controller.Distinct(c.Context, asker, results)
 	f.progress.End()
-	if err := write(flags, results, duplicates); err != nil {
-		return err
+	failures := render.FailuresOf(results)
+	if stopped := f.StopAtFailure && len(failures) > 0; !stopped || flags.output.Format == "json" { // which names the failures
+		if err := write(flags, results, duplicates); err != nil {
+			return err
+		}
 	}
-	return f.conclude(render.FailuresOf(results), duplicates)
+	return f.conclude(failures, duplicates)
 }
