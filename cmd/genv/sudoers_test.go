@@ -22,7 +22,7 @@ import (
 func TestTheSudoersLineIsTheSameEverywhere(t *testing.T) {
 	line := remote.SudoersLine("admin", remote.DefaultGenv)
 	var texts []string
-	for _, file := range []string{"README.md", "docs/operations.md"} {
+	for _, file := range []string{"README.md", "docs/operations.md", "docs/migrating.md"} {
 		text, err := os.ReadFile("../../" + file)
 		require.NoError(t, err)
 		require.Contains(t, strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\\\n", "")), " "), line, file)
