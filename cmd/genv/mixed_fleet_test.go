@@ -46,7 +46,7 @@ func openCrowded(t *testing.T) *crowded {
 			env := c.activate(h, user, first)
 			c.job(c.honest, h, user, env, first)
 			go c.attachAndDetach(h, env, first+1)
-			go c.comeAndGo(h, user, first+1)
+			go c.comeAndGo(h, user)
 		}
 		c.running.Add(4)
 		carol := c.activate(h, "carol", 4, 5) // she may have one in all
@@ -134,7 +134,7 @@ func (c *crowded) attachAndDetach(h *sshd.Host, env *testfleet.Env, device snaps
 }
 
 // comeAndGo has environments begin and end.
-func (c *crowded) comeAndGo(h *sshd.Host, user string, device snapshot.DeviceIndex) {
+func (c *crowded) comeAndGo(h *sshd.Host, user string) {
 	c.until(func(round int) {
 		shell, err := h.StartJob(testfleet.Job{User: user})
 		if err != nil {
