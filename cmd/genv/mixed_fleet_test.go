@@ -198,7 +198,7 @@ func TestAMixedFleetUnderWriters(t *testing.T) {
 
 	ended := map[snapshot.PID]string{}
 	for line := range strings.Lines(r.out) {
-		var cycle enforcement.Document
+		var cycle enforcement.CycleDocument
 		require.NoError(t, json.Unmarshal([]byte(line), &cycle))
 		require.Equal(t, map[snapshot.Hostname]agent.Via{
 			"ours-1": agent.ViaStream, "ours-2": agent.ViaStream, "old-1": agent.ViaCommands, "old-2": agent.ViaCommands,
