@@ -47,15 +47,16 @@ func TestSpellingsOfJumpHosts(t *testing.T) {
 		first, then   []remote.Host
 		one, two, end int // logins on each
 	}{
-		"all at once":                    {behind, nil, 1, 0, 5},
-		"the last of a chain":            {twice, behind, 1, 1, 10},
-		"a host of the fleet before":     {itself[:1], behind, 1, 0, 5},
-		"a host of the fleet after":      {behind, itself[:1], 1, 0, 5},
-		"by its address, before":         {itself[1:], behind, 1, 0, 5},
-		"by its address, after":          {behind, itself[1:], 1, 0, 5},
-		"at the same time":               {append(behind[:5:5], itself[0]), nil, 1, 0, 5},
-		"two hosts of the fleet are two": {itself, behind, 2, 0, 5},
-		"two of them, after":             {behind, itself, 2, 0, 5},
+		"all at once":                     {behind, nil, 1, 0, 5},
+		"the last of a chain":             {twice, behind, 1, 1, 10},
+		"a host of the fleet before":      {itself[:1], behind, 1, 0, 5},
+		"a host of the fleet after":       {behind, itself[:1], 1, 0, 5},
+		"by its address, before":          {itself[1:], behind, 1, 0, 5},
+		"by its address, after":           {behind, itself[1:], 1, 0, 5},
+		"at the same time":                {append(behind[:5:5], itself[0]), nil, 1, 0, 5},
+		"two hosts of the fleet are two":  {itself, behind, 2, 0, 5},
+		"two of them, after":              {behind, itself, 2, 0, 5},
+		"two, the first spelled the same": {behind[:1], itself, 2, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := []int{logins(t, j.first), logins(t, j.second), logins(t, j.last)}

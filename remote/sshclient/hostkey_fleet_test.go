@@ -122,10 +122,10 @@ func (f *hostKeyFleet) lists(t *testing.T) {
 	require.NoError(t, os.WriteFile(f.file("krl-cut"), krl[:len(krl)-10], 0o600))
 }
 
-// prepare writes known_hosts and ssh_config of a case.
-func (f *hostKeyFleet) prepare(t *testing.T, s *sshd, tt hostKeyCase) string {
+// prepare writes the known_hosts and the ssh_config of a case.
+func (f *hostKeyFleet) prepare(t *testing.T, s *sshd, tt hostKeyCase) (config, known string) {
 	t.Helper()
-	s.write(t, "known_hosts", f.text(t, s, tt.known))
+	known = write(t, f.text(t, s, tt.known))
 	if strings.Contains(strings.Join(tt.config, ""), "<C>") {
 		through := s.config(t, "StrictHostKeyChecking no", "UserKnownHostsFile /dev/null", "Host through", "HostName "+s.address, fmt.Sprintf("Port %d", s.port))
 		tt.config = strings.Split(strings.ReplaceAll(strings.Join(tt.config, "\n"), "<C>", through), "\n")
@@ -134,9 +134,9 @@ func (f *hostKeyFleet) prepare(t *testing.T, s *sshd, tt hostKeyCase) string {
 	if ip := net.ParseIP(s.address).To4(); ip != nil {
 		short = fmt.Sprintf("%d.%d", ip[0], int(ip[1])<<16+int(ip[2])<<8+int(ip[3]))
 	}
-	tt.config = append(tt.config, "KexAlgorithms curve25519-sha256") // the fastest
-	config := strings.NewReplacer("<K>", s.file("known_hosts"), "<short>", short).Replace(strings.Join(tt.config, "\n"))
-	return s.config(t, f.text(t, s, config))
+	tt.config = append(tt.config, "UserKnownHostsFile <K>", "KexAlgorithms curve25519-sha256") // the fastest
+	config = strings.NewReplacer("<K>", known, "<short>", short).Replace(strings.Join(tt.config, "\n"))
+	return s.config(t, f.text(t, s, config)), known
 }
 
 var shown = regexp.MustCompile(`(?m)^debug1: Server host (?:key|certificate): \S+ ((?:SHA256|MD5):[^\s,]+)`)

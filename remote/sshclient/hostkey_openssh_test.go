@@ -1,6 +1,7 @@
 package sshclient_test
 
 import (
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -171,11 +172,11 @@ func TestHostKeysLikeOpenSSH(t *testing.T) {
 		f.server(t, tt.server)
 	}
 	f.lists(t)
+	t.Setenv("GENV_TEST_HOST", f.text(t, f.servers["plain"], "<N>"))
 	for name, tt := range hostKeyCases {
 		t.Run(name, func(t *testing.T) {
-			s := f.servers[tt.server]
-			t.Setenv("GENV_TEST_HOST", f.text(t, s, "<N>"))
-			file := f.prepare(t, s, tt)
+			t.Parallel()
+			file, _ := f.prepare(t, f.servers[tt.server], tt)
 			theirs, fingerprint, output := openSSH(t, file)
 			require.Equal(t, tt.want, theirs, "what ssh does:\n%s", output)
 			ours, text := f.ours(t, file)
@@ -226,22 +227,23 @@ func TestAcceptNewLikeOpenSSH(t *testing.T) {
 	}
 	for name, tt := range cases {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := f.servers[tt.server]
 			c := hostKeyCase{tt.server, tt.known + "\n", append(tt.config, "StrictHostKeyChecking accept-new", "UpdateHostKeys no"), tt.want}
-			file := f.prepare(t, s, c)
-			before := s.read(t, "known_hosts")
+			file, known := f.prepare(t, s, c)
+			before := readFile(t, known)
 			theirs, _, output := openSSH(t, file)
 			require.Equal(t, tt.want, theirs, "what ssh does:\n%s", output)
-			added := strings.TrimSpace(strings.TrimPrefix(s.read(t, "known_hosts"), before))
+			added := strings.TrimSpace(strings.TrimPrefix(readFile(t, known), before))
 			require.True(t, strings.HasSuffix(added, f.text(t, s, tt.added)) && (added == "") == (tt.added == ""), "ssh added %q", added)
 
-			s.write(t, "known_hosts", before)
+			require.NoError(t, os.WriteFile(known, []byte(before), 0o600))
 			ours, text := f.ours(t, file)
 			require.Equal(t, theirs, ours, "%s", text)
-			after := s.read(t, "known_hosts")
+			after := readFile(t, known)
 			if strings.HasPrefix(added, "|") {
 				require.Regexp(t, `\n\|1\|\S+ `+regexp.QuoteMeta(f.text(t, s, tt.added))+"\n$", after, "another salt")
-				require.Contains(t, run(t, "ssh-keygen", "-F", f.text(t, s, "<N>"), "-f", s.file("known_hosts")), "found")
+				require.Contains(t, run(t, "ssh-keygen", "-F", f.text(t, s, "<N>"), "-f", known), "found")
 				return
 			}
 			require.Equal(t, added, strings.TrimSpace(strings.TrimPrefix(after, before)), "the same line")

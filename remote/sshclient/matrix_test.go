@@ -151,6 +151,7 @@ func TestMatrix(t *testing.T) {
 	keys := matrixKeys(t)
 	for name, tt := range servers {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := matrixServer(t, keys, tt.sshd, tt.key, tt.known)
 			for _, row := range tt.clients {
 				t.Run(row.lines, func(t *testing.T) {
