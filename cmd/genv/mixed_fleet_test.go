@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -27,6 +28,7 @@ type crowded struct {
 	t              *testing.T
 	stop           chan struct{}
 	running        sync.WaitGroup
+	end            func() // of all that users do
 	mu             sync.Mutex
 	failures       []string
 	changes, looks int
@@ -40,15 +42,16 @@ func openCrowded(t *testing.T) *crowded {
 		t: t, stop: make(chan struct{}), honest: map[string]*testfleet.Process{}, guilty: map[string]*testfleet.Process{},
 		Fleet: sshd.Start(t, sshd.Options{Hosts: hosts, Genv: sshd.Build(t, "cmd/genv")}),
 	}
+	c.end = sync.OnceFunc(func() { close(c.stop); c.running.Wait() })
+	t.Cleanup(c.end)
 	for _, h := range c.Hosts() {
 		for i, user := range []string{"alice", "bob"} {
 			first := snapshot.DeviceIndex(2 * i)
 			env := c.activate(h, user, first)
 			c.job(c.honest, h, user, env, first)
-			go c.attachAndDetach(h, env, first+1)
-			go c.comeAndGo(h, user)
+			c.running.Go(func() { c.attachAndDetach(h, env, first+1) })
+			c.running.Go(func() { c.comeAndGo(h, user) })
 		}
-		c.running.Add(4)
 		carol := c.activate(h, "carol", 4, 5) // she may have one in all
 		c.job(c.guilty, h, "carol", carol, 6)
 		c.job(c.guilty, h, "bob", nil, 7)
@@ -80,7 +83,6 @@ func (c *crowded) fail(format string, args ...any) {
 
 // until calls f again and again until the end, with 0, 1, ….
 func (c *crowded) until(f func(round int)) {
-	defer c.running.Done()
 	for round := 0; ; round++ {
 		select {
 		case <-c.stop:
@@ -186,11 +188,9 @@ func (c *crowded) enforce(more ...string) result {
 // lost, all who break rules are found, and nothing of the others is ended.
 func TestAMixedFleetUnderWriters(t *testing.T) {
 	c := openCrowded(t)
-	c.running.Add(1)
-	go c.look()
+	c.running.Go(c.look)
 	r := c.enforce("--interval", "0.2", "--cycles", "20")
-	close(c.stop)
-	c.running.Wait()
+	c.end()
 	require.Zero(t, r.code, r.err)
 	require.Empty(t, c.failures)
 	t.Logf("%d changes and %d looks in 20 cycles", c.changes, c.looks)
@@ -212,7 +212,7 @@ func TestAMixedFleetUnderWriters(t *testing.T) {
 		}
 	}
 	for name, p := range c.guilty {
-		<-p.Ended()
+		require.Eventually(t, func() bool { return !p.Running() }, 20*time.Second, 10*time.Millisecond, name)
 		if strings.Contains(name, "ours") {
 			require.Contains(t, ended, p.PID, name)
 		}
