@@ -82,14 +82,25 @@ func (d *draft) detaches(device snapshot.DeviceIndex, eid snapshot.EnvID) bool {
 	return ok || d.underWay.detaching[deviceOfEnv{device, eid}]
 }
 
-func (d *draft) report() Report {
+// report is the draft as a report. The lines are those of the findings, by their ids.
+func (d *draft) report(lines map[string]string) Report {
 	var r Report
 	for _, t := range d.terminations {
+		t.Why = linesOf(t.Because, lines)
 		r.Terminate = append(r.Terminate, *t)
 	}
 	for _, x := range d.detachments {
+		x.Why = linesOf(x.Because, lines)
 		r.Detach = append(r.Detach, *x)
 	}
 	r.Sort()
 	return r
+}
+
+func linesOf(ids []string, lines map[string]string) []string {
+	list := make([]string, len(ids))
+	for i, id := range ids {
+		list[i] = lines[id]
+	}
+	return list
 }

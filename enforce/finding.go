@@ -1,9 +1,7 @@
 package enforce
 
 import (
-	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -130,40 +128,7 @@ func (f Finding) Line() string {
 	case RuleMaxDevicesPerUser, RuleMaxMemoryPerUser, RuleMaxEnvsPerUser:
 		return f.String() // it names the user already
 	}
-	return f.String() + describe(&snapshot.Process{Username: f.User, UID: f.UID, Command: f.Command, Container: f.Container})
-}
-
-// describe names the user of a process and what it runs, as in " (user bob,
-// python train.py, container web)"; "" when nothing of it is known.
-func describe(p *snapshot.Process) string {
-	var parts []string
-	switch {
-	case p.Username != "":
-		parts = append(parts, "user "+text.Shown(string(p.Username)))
-	case p.UID != nil:
-		parts = append(parts, fmt.Sprintf("uid %d", *p.UID))
-	}
-	if command := commandOf(p); command != "" {
-		parts = append(parts, text.ShownCommand(command))
-	}
-	if p.Container != "" {
-		parts = append(parts, "container "+text.Shown(shortID(p.Container)))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(parts, ", ") + ")"
-}
-
-// commandOf is the command line of a process, or at least its name.
-func commandOf(p *snapshot.Process) string { return cmp.Or(p.Command, p.Name) }
-
-// shortID is an id as container runtimes show it, with 12 of its 64 digits.
-func shortID(id string) string {
-	if len(id) == 64 {
-		return id[:12]
-	}
-	return id
+	return f.String() + (&snapshot.Process{Username: f.User, UID: f.UID, Command: f.Command, Container: f.Container}).Describe()
 }
 
 // String is the line that users of 1.4.3 know, without a host in front.

@@ -104,8 +104,10 @@ func (h *hostView) sparesUse(env *envView, index snapshot.DeviceIndex) bool {
 	return h.exemptUses[deviceOfEnv{index, env.env.EID}] != unused
 }
 
-// computesLess reports whether a device is known to compute less than below per
-// cent.
-func computesLess(d *snapshot.Device, below int) bool {
-	return below > 0 && d.Utilization != nil && *d.Utilization < below
+func (h *hostView) key(p *snapshot.Process) snapshot.ProcessKey {
+	return snapshot.ProcessKey{Host: h.name, PID: p.PID, Start: p.Start}
+}
+
+func (h *hostView) attachmentKey(env *envView, index snapshot.DeviceIndex) snapshot.AttachmentKey {
+	return snapshot.AttachmentKey{Host: h.name, Index: index, EID: env.env.EID}
 }

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -138,4 +139,10 @@ func (h *hostView) spare(p *snapshot.Process, env *envView) {
 // there is no licence for the others.
 func (h *hostView) onExemptOnly(p *snapshot.Process) bool {
 	return len(h.exemptDevices) > 0 && p.UsesOnly(func(index snapshot.DeviceIndex) bool { return h.exemptDevices[index] })
+}
+
+// protects reports whether no rule applies to a process: its host would refuse
+// to end it, cycle after cycle.
+func (f *Fleet) protects(p *snapshot.Process) bool {
+	return p.Protected != "" && !slices.Contains(f.Unprotected, p.Protected)
 }

@@ -43,13 +43,13 @@ func (j *judgement) noteUnknowns(h *hostView) {
 		p := &h.snapshot.Processes[i]
 		if env := h.claimed(p); env != nil {
 			j.note(h, "process %d%s claims environment %s, which belongs to uid %d: it counts as outside",
-				p.PID, describe(p), text.Shown(string(p.EID)), env.env.UID)
+				p.PID, p.Describe(), text.Shown(string(p.EID)), env.env.UID)
 		}
 		if p.UserUnknown {
-			j.note(h, "the user of process %d%s could not be looked up: if the policy exempts users by name, it is left alone", p.PID, describe(p))
+			j.note(h, "the user of process %d%s could not be looked up: if the policy exempts users by name, it is left alone", p.PID, p.Describe())
 		}
 		if p.EnvUnknown && !h.outsideByPolicy(p) {
-			j.note(h, "the environment of process %d%s could not be read, so it is left alone%s", p.PID, describe(p), overwritten(p))
+			j.note(h, "the environment of process %d%s could not be read, so it is left alone%s", p.PID, p.Describe(), overwritten(p))
 		}
 	}
 }
@@ -91,11 +91,10 @@ func (j *judgement) plan() Plan {
 		}
 	}
 	for _, h := range j.hosts {
-		r := h.draft.report()
+		r := h.draft.report(lines)
 		if r.Empty() {
 			continue
 		}
-		r.explain(lines)
 		r.Grace, r.Kill, r.Unprotected = h.settings.Grace, h.settings.Kill, j.fleet.Unprotected
 		plan.Reports = append(plan.Reports, HostReport{Host: h.name, Report: r})
 	}

@@ -1,9 +1,6 @@
 package enforce
 
 import (
-	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -26,11 +23,11 @@ type Memory struct {
 	Idle map[string]time.Time `json:"idle,omitempty"`
 	// Released are devices that were detached because they were idle, while
 	// processes still use them.
-	Released map[ReleasedDevice]bool `json:"released,omitempty"`
+	Released map[snapshot.AttachmentKey]bool `json:"released,omitempty"`
 	// Stuck are processes that can't be ended, each with the reason. LeftAlone is until
 	// when a process that got SIGTERM, or may have got it, gets no other.
-	Stuck     map[ProcessKey]string    `json:"stuck,omitempty"`
-	LeftAlone map[ProcessKey]time.Time `json:"left_alone,omitempty"`
+	Stuck     map[snapshot.ProcessKey]string    `json:"stuck,omitempty"`
+	LeftAlone map[snapshot.ProcessKey]time.Time `json:"left_alone,omitempty"`
 	// Hosts are those of the last cycle.
 	Hosts map[snapshot.Hostname]KnownHost `json:"hosts,omitempty"`
 
@@ -108,53 +105,6 @@ func (m Memory) next(now time.Time) Memory {
 func (p Presence) due(warn Warn, now time.Time) (bool, time.Time) {
 	at := p.Since.Add(warn.For)
 	return p.Cycles > warn.Cycles && !now.Before(at), at
-}
-
-// ReleasedDevice is a device that was detached from an environment because it was
-// idle.
-type ReleasedDevice DeviceRef
-
-// ProcessKey identifies a process of a host for as long as it runs.
-type ProcessKey struct {
-	Host  snapshot.Hostname
-	PID   snapshot.PID
-	Start snapshot.StartTime
-}
-
-// MarshalText implements encoding.TextMarshaler, for keys of JSON objects.
-func (r ReleasedDevice) MarshalText() ([]byte, error) {
-	return fmt.Appendf(nil, "%s/%d/%s", r.Host, r.Index, r.EID), nil
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (r *ReleasedDevice) UnmarshalText(text []byte) error {
-	parts := strings.SplitN(string(text), "/", 3)
-	if len(parts) != 3 {
-		return fmt.Errorf("released device %q: want host/index/environment", text)
-	}
-	index, err := strconv.Atoi(parts[1])
-	*r = ReleasedDevice{snapshot.Hostname(parts[0]), snapshot.DeviceIndex(index), snapshot.EnvID(parts[2])}
-	return err
-}
-
-// MarshalText implements encoding.TextMarshaler, for keys of JSON objects.
-func (p ProcessKey) MarshalText() ([]byte, error) {
-	return fmt.Appendf(nil, "%s/%d/%d", p.Host, p.PID, p.Start), nil
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (p *ProcessKey) UnmarshalText(text []byte) error {
-	parts := strings.Split(string(text), "/")
-	if len(parts) != 3 {
-		return fmt.Errorf("process %q: want host/pid/start", text)
-	}
-	pid, err := strconv.Atoi(parts[1])
-	if err != nil {
-		return err
-	}
-	start, err := strconv.ParseUint(parts[2], 10, 64)
-	*p = ProcessKey{snapshot.Hostname(parts[0]), snapshot.PID(pid), snapshot.StartTime(start)}
-	return err
 }
 
 // copyOf is a copy that can be added to, and mapped one with other values.

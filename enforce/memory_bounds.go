@@ -1,11 +1,9 @@
 package enforce
 
 import (
-	"cmp"
-	"math"
-	"slices"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/bounds"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -33,21 +31,12 @@ type group struct {
 
 // boundTimes drops what is too much of Present.
 func (j *judgement) boundTimes() {
-	counts, many := make(map[snapshot.Hostname]int), false
-	for i := range j.findings {
-		if f := &j.findings[i]; f.ofOneHost() {
-			counts[f.affects()] += len(j.keys[i])
-			many = many || counts[f.affects()] > maxTimes
-		}
+	if len(j.next.Present) <= maxTimes {
+		return // so it is on each host
 	}
-	if !many {
-		return
-	}
+	times := j.timesByHost()
 	for _, h := range j.hosts {
-		if counts[h.name] <= maxTimes {
-			continue
-		}
-		dropped := newest(j.timesOn(h), func(key string) time.Time { return j.next.Present[key].Since })
+		dropped := bounds.Newest(times[h.name], maxTimes, func(key string) time.Time { return j.next.Present[key].Since })
 		for _, key := range dropped {
 			delete(j.next.Present, key)
 		}
@@ -55,26 +44,29 @@ func (j *judgement) boundTimes() {
 	}
 }
 
-// timesOn are the keys in Present of a host's findings, each once.
-func (j *judgement) timesOn(h *hostView) map[group][]string {
-	groups, seen := make(map[group][]string), make(map[string]bool)
+// timesByHost are the keys in Present of findings, each once, by what they are about.
+func (j *judgement) timesByHost() map[snapshot.Hostname]map[group][]string {
+	hosts, seen := make(map[snapshot.Hostname]map[group][]string), make(map[string]bool)
 	for i := range j.findings {
 		f := &j.findings[i]
-		if !f.ofOneHost() || f.affects() != h.name {
+		if !f.ofOneHost() {
 			continue
 		}
-		whose := group{rule: f.Rule, user: f.User}
+		host, whose := f.affects(), group{rule: f.Rule, user: f.User}
 		if f.UID != nil {
 			whose.uid = *f.UID
+		}
+		if hosts[host] == nil {
+			hosts[host] = make(map[group][]string)
 		}
 		for _, key := range j.keys[i] {
 			if !seen[key] {
 				seen[key] = true
-				groups[whose] = append(groups[whose], key)
+				hosts[host][whose] = append(hosts[host][whose], key)
 			}
 		}
 	}
-	return groups
+	return hosts
 }
 
 // ofOneHost reports whether a finding is the doing of one host: a user who is over a
@@ -92,7 +84,7 @@ func (j *judgement) boundIdle(h *hostView) {
 			}
 		}
 	}
-	dropped := newest(groups, func(key string) time.Time { return j.next.Idle[key] })
+	dropped := bounds.Newest(groups, maxTimes, func(key string) time.Time { return j.next.Idle[key] })
 	for _, key := range dropped {
 		delete(j.next.Idle, key)
 	}
@@ -106,47 +98,6 @@ func (j *judgement) noteDropped(h *hostView, what string, dropped int) {
 		j.notes = append(j.notes, Note{Host: h.name, Text: "there are too many " + what + " to remember since when each is there: " +
 			"the newest ones of the users with the most are forgotten, so their warning periods begin again"})
 	}
-}
-
-// newest are the keys that are too many: the groups with the most lose the newest of
-// theirs, until maxTimes are left.
-func newest(groups map[group][]string, since func(key string) time.Time) (dropped []string) {
-	sizes := make([]int, 0, len(groups))
-	for _, keys := range groups {
-		sizes = append(sizes, len(keys))
-	}
-	share := fairShare(sizes, maxTimes)
-	type dated struct {
-		key   string
-		since time.Time
-	}
-	for _, keys := range groups {
-		if len(keys) <= share {
-			continue
-		}
-		all := make([]dated, len(keys))
-		for i, key := range keys {
-			all[i] = dated{key, since(key)}
-		}
-		slices.SortFunc(all, func(a, b dated) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) })
-		for _, d := range all[share:] {
-			dropped = append(dropped, d.key)
-		}
-	}
-	return dropped
-}
-
-// fairShare is how much each may have, at most, so that all together have no more than
-// the limit. What some leave is for the others.
-func fairShare(sizes []int, limit int) int {
-	slices.Sort(sizes)
-	for i, size := range sizes {
-		if share := limit / (len(sizes) - i); size > share {
-			return share
-		}
-		limit -= size
-	}
-	return math.MaxInt
 }
 
 // known counts the findings that are remembered, by host and by user.

@@ -22,7 +22,7 @@ func (m Memory) Learn(r HostReport, outcomes []Outcome, now time.Time) Memory {
 	}
 	m.Stuck, m.LeftAlone = copyOf(m.Stuck), copyOf(m.LeftAlone)
 	for _, o := range outcomes {
-		p := ProcessKey{r.Host, o.PID, start[o.PID]}
+		p := snapshot.ProcessKey{Host: r.Host, PID: o.PID, Start: start[o.PID]}
 		if p.PID == 0 || p.Start == 0 || o.Status == StatusUnknown {
 			continue
 		}
@@ -46,7 +46,7 @@ func (m Memory) Begin(r HostReport, now time.Time) Memory {
 	m.LeftAlone = copyOf(m.LeftAlone)
 	for i := range r.Report.Terminate {
 		if p := &r.Report.Terminate[i].Process; p.Start != 0 {
-			m.LeftAlone[ProcessKey{r.Host, p.PID, p.Start}] = now.Add(cmp.Or(r.Report.Grace, hostGrace))
+			m.LeftAlone[snapshot.ProcessKey{Host: r.Host, PID: p.PID, Start: p.Start}] = now.Add(cmp.Or(r.Report.Grace, hostGrace))
 		}
 	}
 	return m

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -212,7 +213,7 @@ func TestReportsCarryTheLadderAndTheReasons(t *testing.T) {
 	require.True(t, r.Kill)
 	require.Equal(t, []string{plan.Findings[0].ID}, r.Terminate[0].Because)
 	require.Equal(t, []string{"Process 5 is not running in a GPU environment"}, r.Terminate[0].Why)
-	require.Equal(t, [][]string{{"Process 5 is not running in a GPU environment"}}, r.Reasons())
+	require.Equal(t, [][]string{{"Process 5 is not running in a GPU environment"}}, wire.Reasons(r))
 }
 
 func TestNotifications(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 // cycle for using it without an attachment: they are left alone until another
 // environment is attached to it.
 func (j *judgement) release(h *hostView, env *envView, index snapshot.DeviceIndex) {
-	j.next.Released[ReleasedDevice{h.name, index, env.env.EID}] = true
+	j.next.Released[h.attachmentKey(env, index)] = true
 }
 
 // adoptReleased takes over, from a host that is met for the first time, what an
@@ -31,7 +31,7 @@ func (j *judgement) adoptReleased(h *hostView) {
 		}
 		for _, p := range env.processes {
 			for _, u := range p.Usage {
-				if d := h.snapshot.Device(u.Index); d != nil && len(d.Attachments) == 0 && computesLess(d, rule.Below) {
+				if d := h.snapshot.Device(u.Index); d != nil && len(d.Attachments) == 0 && d.ComputesLess(rule.Below) {
 					j.release(h, env, u.Index)
 				}
 			}
@@ -43,7 +43,7 @@ func (j *judgement) adoptReleased(h *hostView) {
 // it was detached.
 func (j *judgement) released(h *hostView, env *envView, index snapshot.DeviceIndex) bool {
 	d := h.snapshot.Device(index)
-	return j.next.Released[ReleasedDevice{h.name, index, env.env.EID}] && d != nil && len(d.Attachments) == 0
+	return j.next.Released[h.attachmentKey(env, index)] && d != nil && len(d.Attachments) == 0
 }
 
 // stillUses reports whether an environment's processes use a device without an
@@ -60,8 +60,8 @@ func (h *hostView) stillUses(eid snapshot.EnvID, index snapshot.DeviceIndex) boo
 }
 
 // stuckBecause says why a process can't be ended.
-func (j *judgement) stuckBecause(host snapshot.Hostname, p *snapshot.Process) (reason string, stuck bool) {
-	key := ProcessKey{host, p.PID, p.Start}
+func (j *judgement) stuckBecause(h *hostView, p *snapshot.Process) (reason string, stuck bool) {
+	key := h.key(p)
 	if left := j.next.LeftAlone[key].Sub(j.now); left > 0 {
 		return fmt.Sprintf("it got SIGTERM already, and gets it again in %s if it still runs", text.ShortDuration(left)), true
 	}
@@ -75,20 +75,20 @@ func (j *judgement) forgetEnded() {
 		return
 	}
 	byName := j.hostsByName()
-	maps.DeleteFunc(j.next.Released, func(r ReleasedDevice, _ bool) bool {
+	maps.DeleteFunc(j.next.Released, func(r snapshot.AttachmentKey, _ bool) bool {
 		h := byName[r.Host]
 		return h != nil && !h.stillUses(r.EID, r.Index)
 	})
-	running := make(map[snapshot.Hostname]map[ProcessKey]bool)
-	ended := func(p ProcessKey) bool {
+	running := make(map[snapshot.Hostname]map[snapshot.ProcessKey]bool)
+	ended := func(p snapshot.ProcessKey) bool {
 		h := byName[p.Host]
 		if h != nil && running[p.Host] == nil {
 			running[p.Host] = h.running()
 		}
 		return h != nil && !running[p.Host][p]
 	}
-	maps.DeleteFunc(j.next.Stuck, func(p ProcessKey, _ string) bool { return ended(p) })
-	maps.DeleteFunc(j.next.LeftAlone, func(p ProcessKey, _ time.Time) bool { return ended(p) })
+	maps.DeleteFunc(j.next.Stuck, func(p snapshot.ProcessKey, _ string) bool { return ended(p) })
+	maps.DeleteFunc(j.next.LeftAlone, func(p snapshot.ProcessKey, _ time.Time) bool { return ended(p) })
 }
 
 // forgetHosts drops what is remembered of hosts that left the fleet.
@@ -97,17 +97,17 @@ func (j *judgement) forgetHosts() {
 		_, known := j.next.Hosts[name]
 		return !known
 	}
-	maps.DeleteFunc(j.next.Released, func(r ReleasedDevice, _ bool) bool { return left(r.Host) })
-	maps.DeleteFunc(j.next.Stuck, func(p ProcessKey, _ string) bool { return left(p.Host) })
-	maps.DeleteFunc(j.next.LeftAlone, func(p ProcessKey, _ time.Time) bool { return left(p.Host) })
+	maps.DeleteFunc(j.next.Released, func(r snapshot.AttachmentKey, _ bool) bool { return left(r.Host) })
+	maps.DeleteFunc(j.next.Stuck, func(p snapshot.ProcessKey, _ string) bool { return left(p.Host) })
+	maps.DeleteFunc(j.next.LeftAlone, func(p snapshot.ProcessKey, _ time.Time) bool { return left(p.Host) })
 }
 
 // running are the processes that a host shows.
-func (h *hostView) running() map[ProcessKey]bool {
-	set := make(map[ProcessKey]bool, len(h.snapshot.Processes))
+func (h *hostView) running() map[snapshot.ProcessKey]bool {
+	set := make(map[snapshot.ProcessKey]bool, len(h.snapshot.Processes))
 	for i := range h.snapshot.Processes {
 		p := &h.snapshot.Processes[i]
-		set[ProcessKey{h.name, p.PID, p.Start}] = true
+		set[h.key(p)] = true
 	}
 	return set
 }

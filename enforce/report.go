@@ -51,45 +51,6 @@ type Detachment struct {
 // Empty says that there is nothing to do.
 func (r Report) Empty() bool { return len(r.Terminate) == 0 && len(r.Detach) == 0 }
 
-// Reasons are, for each item in the order of its outcomes, the findings as
-// people read them.
-func (r Report) Reasons() [][]string {
-	reasons := make([][]string, 0, len(r.Detach)+len(r.Terminate))
-	for i := range r.Detach {
-		reasons = append(reasons, r.Detach[i].Why)
-	}
-	for i := range r.Terminate {
-		reasons = append(reasons, r.Terminate[i].Why)
-	}
-	return reasons
-}
-
-// SetReasons takes what Reasons gave; nothing when it is of another report.
-func (r Report) SetReasons(reasons [][]string) {
-	if len(reasons) != len(r.Detach)+len(r.Terminate) {
-		return
-	}
-	for i := range r.Detach {
-		r.Detach[i].Why = reasons[i]
-	}
-	for i := range r.Terminate {
-		r.Terminate[i].Why = reasons[len(r.Detach)+i]
-	}
-}
-
-// FindingIDs are the findings because of which there is something to do, each once.
-func (r Report) FindingIDs() []string {
-	var ids []string
-	for i := range r.Detach {
-		ids = append(ids, r.Detach[i].Because...)
-	}
-	for i := range r.Terminate {
-		ids = append(ids, r.Terminate[i].Because...)
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
-}
-
 // Sort puts the items into their order.
 func (r *Report) Sort() {
 	slices.SortFunc(r.Terminate, func(a, b Termination) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
@@ -110,16 +71,16 @@ func (t Termination) Intention() string { return "Would terminate " + t.object()
 // Raw is String as 1.4.3 itself prints it: with the id that the process claims, as
 // its user wrote it. It is for comparing, not for showing.
 func (t Termination) Raw() string {
-	return "Terminating " + t.objectFrom(cmp.Or(string(t.Process.EID), noEnvironment))
+	return "Terminating " + t.objectFrom(cmp.Or(string(t.Process.EID), snapshot.NoEnvironment))
 }
 
 // object names the environment "N/A" if the process ends because it is in none,
 // whatever environment it claims.
 func (t Termination) object() string {
 	if t.Outside() {
-		return t.objectFrom(noEnvironment)
+		return t.objectFrom(snapshot.NoEnvironment)
 	}
-	return t.objectFrom(NameEnv(t.Process.EID))
+	return t.objectFrom(t.Process.EID.Shown())
 }
 
 func (t Termination) objectFrom(environment string) string {
@@ -145,35 +106,6 @@ func (d Detachment) objectOf(show func(string) string) string {
 	e := &d.Environment
 	user := cmp.Or(string(e.Username), fmt.Sprint(e.UID))
 	return fmt.Sprintf("environment %s of user %s from device %s", show(string(e.EID)), show(user), d.Device)
-}
-
-// noEnvironment is how the lines of 1.4.3 say that a process is in no environment.
-const noEnvironment = "N/A"
-
-// NameEnv is an environment as a line names it, safe to show; "N/A" for none.
-func NameEnv(eid snapshot.EnvID) string {
-	if eid == "" {
-		return noEnvironment
-	}
-	return text.Shown(string(eid))
-}
-
-// explain adds the lines of the findings to the items, by the findings' ids.
-func (r Report) explain(lines map[string]string) {
-	for i := range r.Detach {
-		r.Detach[i].Why = linesOf(r.Detach[i].Because, lines)
-	}
-	for i := range r.Terminate {
-		r.Terminate[i].Why = linesOf(r.Terminate[i].Because, lines)
-	}
-}
-
-func linesOf(ids []string, lines map[string]string) []string {
-	list := make([]string, len(ids))
-	for i, id := range ids {
-		list[i] = lines[id]
-	}
-	return list
 }
 
 // Outside reports whether the process ends because it is in no environment. The native

@@ -5,11 +5,6 @@ import (
 	"time"
 )
 
-// attachmentID names an attachment for as long as it lasts.
-func attachmentID(h *hostView, env *envView, a attachment) string {
-	return fmt.Sprintf("%s/%s/%d/%s", h.name, env.env.EID, a.device.Index, a.Time.ISO())
-}
-
 // idleKey names an attachment for the idle rule. It stays the same when the device
 // is detached and attached again, so that this doesn't reset the idle time.
 func idleKey(h *hostView, env *envView, a attachment) string {
@@ -30,7 +25,7 @@ func (j *judgement) watchIdle() {
 			for _, a := range env.attachments {
 				if index := a.device.Index; h.sparesUse(env, index) {
 					continue
-				} else if h.use(env, index) == unused || computesLess(a.device, rule.Below) {
+				} else if h.use(env, index) == unused || a.device.ComputesLess(rule.Below) {
 					idle[idleKey(h, env, a)] = rule.After
 				}
 			}
@@ -79,7 +74,7 @@ func (j *judgement) maxDuration(h *hostView) {
 }
 
 func (j *judgement) detachOld(h *hostView, env *envView, a attachment, warn Warn, f Finding) {
-	f.ID = fmt.Sprintf("%s/%s", f.Rule, attachmentID(h, env, a))
+	f.ID = fmt.Sprintf("%s/%s/%s/%d/%s", f.Rule, h.name, env.env.EID, a.device.Index, a.Time.ISO())
 	f.Host, f.EID, f.User, f.UID = h.name, env.env.EID, env.env.Username, env.uid()
 	f.Devices = append(f.Devices, a.device.Index)
 	due := j.checkDue(&f, warn, fmt.Sprintf("%s/%s", f.Rule, idleKey(h, env, a)))

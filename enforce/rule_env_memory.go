@@ -34,7 +34,7 @@ func (j *judgement) envMemoryOn(h *hostView, env *envView, a attachment) {
 	excess := used - a.GPUMemory.Bytes()
 	if excess <= 0 {
 		if unknown > 0 {
-			j.note(h, "how much memory %d processes of environment %s use on device %d is not known, so its capacity is not judged", unknown, NameEnv(env.env.EID), index)
+			j.note(h, "how much memory %d processes of environment %s use on device %d is not known, so its capacity is not judged", unknown, env.env.EID.Shown(), index)
 		}
 		return
 	}
@@ -83,7 +83,7 @@ func (j *judgement) relieve(h *hostView, usages []memoryUsage, excess int64) []*
 	var ended []*snapshot.Process
 	var rest []memoryUsage
 	for _, x := range usages {
-		if _, stuck := j.stuckBecause(h.name, x.process); stuck || h.draft.terminates(x.process) {
+		if _, stuck := j.stuckBecause(h, x.process); stuck || h.draft.terminates(x.process) {
 			excess -= x.bytes
 			ended = append(ended, x.process)
 		} else {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Hostname names a GPU host as the administrator wrote it.
@@ -18,6 +20,17 @@ type Username string
 // that was activated first, but any short text without control characters is
 // valid. It is empty for a process outside all environments.
 type EnvID string
+
+// NoEnvironment is how the lines of 1.4.3 say that a process is in no environment.
+const NoEnvironment = "N/A"
+
+// Shown is the id as a line names it, safe to show; NoEnvironment for none.
+func (id EnvID) Shown() string {
+	if id == "" {
+		return NoEnvironment
+	}
+	return text.Shown(string(id))
+}
 
 // GPUUUID is NVIDIA's identity of a device ("GPU-…") or of a MIG instance
 // ("MIG-…"). It stays the same when indices are assigned again.

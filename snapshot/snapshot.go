@@ -152,6 +152,11 @@ func (s *Snapshot) Environment(eid EnvID) *Environment { return FindEnvironment(
 // Device returns the device at an index, or nil.
 func (s *Snapshot) Device(index DeviceIndex) *Device { return FindDevice(s.Devices, index) }
 
+// ComputesLess reports whether the device is known to compute less than below per cent.
+func (d *Device) ComputesLess(below int) bool {
+	return below > 0 && d.Utilization != nil && *d.Utilization < below
+}
+
 // Attachment returns the attachment of an environment to the device, or nil.
 func (d *Device) Attachment(eid EnvID) *Attachment {
 	return find(d.Attachments, func(a *Attachment) bool { return a.EID == eid })

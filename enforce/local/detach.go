@@ -47,7 +47,7 @@ func detachOne(item *enforce.Detachment, files *state.Files, uid snapshot.UID) (
 	// Every user may change the creation date, so a different date doesn't prove
 	// that the id names another environment. A different owner does.
 	if now := files.Environment(judged.EID); now != nil && now.UID != judged.UID {
-		return enforce.StatusChanged, fmt.Sprintf("environment %s was registered for another user since it was judged", enforce.NameEnv(judged.EID))
+		return enforce.StatusChanged, fmt.Sprintf("environment %s was registered for another user since it was judged", judged.EID.Shown())
 	}
 	if err := files.CheckOwner(judged.EID, uid); errors.Is(err, state.ErrNotOwner) {
 		return enforce.StatusRefused, err.Error()

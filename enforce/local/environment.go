@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
@@ -60,11 +59,11 @@ func checkSameEnvironment(judged, now *snapshot.Process) objection {
 	case now.EnvUnknown && judged.EnvUnknown:
 		return changed("its environment can't be read")
 	case now.EnvUnknown:
-		return changed("its environment can't be read any more, and environment %s was judged", enforce.NameEnv(judged.EID))
+		return changed("its environment can't be read any more, and environment %s was judged", judged.EID.Shown())
 	case judged.EnvUnknown:
-		return changed("it is in environment %s, and an unknown one was judged", enforce.NameEnv(now.EID))
+		return changed("it is in environment %s, and an unknown one was judged", now.EID.Shown())
 	case now.EID != judged.EID:
-		return changed("it is in environment %s, and environment %s was judged", enforce.NameEnv(now.EID), enforce.NameEnv(judged.EID))
+		return changed("it is in environment %s, and environment %s was judged", now.EID.Shown(), judged.EID.Shown())
 	}
 	return objection{}
 }

@@ -4,7 +4,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
@@ -61,7 +61,7 @@ func (x *Executor) protectedBy(stat proc.Stat, uid snapshot.UID, unprotected []s
 // nameOf is the protected name that a process has, or "": that of its program,
 // else that of its command, of which the kernel keeps 15 bytes only.
 func (x *Executor) nameOf(stat proc.Stat) string {
-	names := enforce.Protected()
+	names := safety.Protected()
 	if program := x.proc().Program(stat.PID); slices.Contains(names, program) {
 		return program
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
@@ -38,7 +39,7 @@ func TestUntouchablePIDs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := snapshot.Process{PID: snapshot.PID(r.pid), Usage: usage(0)}
-			s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true, Unprotected: enforce.Protected()}, p)
+			s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true, Unprotected: safety.Protected()}, p)
 			got := s.terminate(t, p)[0]
 			require.Equal(t, enforce.StatusRefused, got.Status)
 			require.Contains(t, got.Reason, r.reason)
@@ -53,7 +54,7 @@ func TestKernelThreadIsRefused(t *testing.T) {
 		t.Skip("no kernel thread is to be seen from this PID namespace; the next test needs none")
 	}
 	p := snapshot.Process{PID: pid, Usage: usage(0)}
-	s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true, Unprotected: enforce.Protected()}, p)
+	s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true, Unprotected: safety.Protected()}, p)
 	got := s.terminate(t, p)[0]
 	require.Equal(t, enforce.StatusRefused, got.Status)
 	require.Equal(t, "it is a kernel thread", got.Reason)

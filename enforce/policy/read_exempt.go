@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -89,7 +89,7 @@ func (e *Exemptions) readHost(n *strictyaml.Node) {
 // name is refused: it has no effect, so it is a misspelling.
 func (r *reader) readUnprotected(n *strictyaml.Node) {
 	n.List(func(item *strictyaml.Node) {
-		r.file.Unprotected = append(r.file.Unprotected, item.OneOf(enforce.Protected()...))
+		r.file.Unprotected = append(r.file.Unprotected, item.OneOf(safety.Protected()...))
 	})
 }
 

@@ -1,5 +1,6 @@
 // Package safety holds back the actions of a plan that are more than the author of a
-// policy can have meant. It is pure, and knows of a plan only which users and hosts its actions are about.
+// policy can have meant, and names the daemons that are never ended. It is pure, and
+// knows of a plan only which users and hosts its actions are about.
 //
 //	held := safety.Hold(limits, actions, processes)
 package safety

@@ -68,3 +68,29 @@ func DecodeNative(data []byte) (enforce.Report, error) {
 	r.Sort()
 	return r, err
 }
+
+// Reasons are, for each item of a report in the order of its outcomes, the findings as
+// people read them. They are sent next to the report.
+func Reasons(r enforce.Report) [][]string {
+	reasons := make([][]string, 0, len(r.Detach)+len(r.Terminate))
+	for i := range r.Detach {
+		reasons = append(reasons, r.Detach[i].Why)
+	}
+	for i := range r.Terminate {
+		reasons = append(reasons, r.Terminate[i].Why)
+	}
+	return reasons
+}
+
+// SetReasons takes what Reasons gave; nothing when it is of another report.
+func SetReasons(r enforce.Report, reasons [][]string) {
+	if len(reasons) != len(r.Detach)+len(r.Terminate) {
+		return
+	}
+	for i := range r.Detach {
+		r.Detach[i].Why = reasons[i]
+	}
+	for i := range r.Terminate {
+		r.Terminate[i].Why = reasons[len(r.Detach)+i]
+	}
+}

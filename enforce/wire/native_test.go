@@ -28,7 +28,7 @@ func TestTheNativeReportSaysWhoIsOutside(t *testing.T) {
 	older := strings.Replace(string(data), `"outside":[7],`, "", 1)
 	got, err = wire.DecodeNative([]byte(older))
 	require.NoError(t, err)
-	got.SetReasons([][]string{{"Process 7 is not running in a GPU environment (uid 1001)"}, {"Process 8 from environment 1 is using non-attached GPU(s) 0"}})
+	wire.SetReasons(got, [][]string{{"Process 7 is not running in a GPU environment (uid 1001)"}, {"Process 8 from environment 1 is using non-attached GPU(s) 0"}})
 	require.True(t, got.Terminate[0].Outside(), "by the text of the finding")
 	require.False(t, got.Terminate[1].Outside())
 }

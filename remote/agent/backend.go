@@ -142,7 +142,7 @@ func (r *ExecuteRequest) report() (enforce.Report, error) {
 	}
 	report.Grace = time.Duration(r.GraceMS) * time.Millisecond
 	report.Kill, report.Unprotected, report.ID = r.Kill, r.Unprotected, r.ID
-	report.SetReasons(r.Because)
+	wire.SetReasons(report, r.Because)
 	return report, nil
 }
 

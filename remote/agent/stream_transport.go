@@ -150,7 +150,7 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, report enf
 		return Execution{}, &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}
 	var answer Execution
-	request := ExecuteRequest{Report: encoded, GraceMS: report.Grace.Milliseconds(), Kill: report.Kill, Unprotected: report.Unprotected, ID: report.ID, Because: report.Reasons()}
+	request := ExecuteRequest{Report: encoded, GraceMS: report.Grace.Milliseconds(), Kill: report.Kill, Unprotected: report.Unprotected, ID: report.ID, Because: wire.Reasons(report)}
 	end := t.beginReport()
 	defer end()
 	err = t.call(ctx, RequestExecute, request, &answer)

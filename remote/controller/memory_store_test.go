@@ -95,7 +95,7 @@ func TestMemoryThatIsNotContinued(t *testing.T) {
 			if tt.says == "" {
 				require.NoError(t, err)
 				require.NotEmpty(t, memory.Rules.Present)
-				require.Equal(t, map[enforce.ProcessKey]string{{Host: "a", PID: 5, Start: 1}: "it is a daemon"}, memory.Rules.Stuck)
+				require.Equal(t, map[snapshot.ProcessKey]string{{Host: "a", PID: 5, Start: 1}: "it is a daemon"}, memory.Rules.Stuck)
 				return
 			}
 			require.ErrorContains(t, err, tt.says)

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -51,7 +52,7 @@ func visitsFor(cycle *Cycle) []*visit {
 		for j := range v.items {
 			v.items[j].Report = r.Report.ID
 		}
-		for _, id := range r.Report.FindingIDs() {
+		for _, id := range findingIDs(r.Report) {
 			if f := findings[id]; f != nil {
 				v.findings = append(v.findings, *f)
 			}
@@ -106,4 +107,17 @@ func (v *visit) result() ReportResult {
 	r := ReportResult{Cycle: v.cycle, Host: v.report.Host, Report: v.report.Report, Execution: v.execution, Err: v.err, Findings: v.findings}
 	r.Execution.Lines = shownLines(r.Report, r.Execution.Lines)
 	return r
+}
+
+// findingIDs are the findings because of which a report is sent, each once.
+func findingIDs(r enforce.Report) []string {
+	var ids []string
+	for i := range r.Detach {
+		ids = append(ids, r.Detach[i].Because...)
+	}
+	for i := range r.Terminate {
+		ids = append(ids, r.Terminate[i].Because...)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }

@@ -1,13 +1,7 @@
-package enforce
+package safety
 
-import (
-	"slices"
-
-	"github.com/seed-3119e985/genv/snapshot"
-)
-
-// Protected are the names of daemons that are never ended unless a policy names
-// them: those that carry a machine, our own way in, and NVIDIA's. A name alone
+// Protected are the names of daemons that are never ended unless a policy names them:
+// those that carry a machine, our own way in, and NVIDIA's. A name alone
 // protects no process, since every user may choose one: the host says which of its
 // processes go by one rightly (snapshot.Process.Protected; see enforce/local).
 func Protected() []string {
@@ -17,10 +11,4 @@ func Protected() []string {
 		"nvidia-persistenced", "nvidia-fabricmanager", "nv-fabricmanager", "nvidia-imex", "nvidia-powerd",
 		"nvidia-gridd", "nvidia-vgpu-mgr", "nvidia-vgpud", "nv-hostengine", "dcgm", "dcgm-exporter",
 	}
-}
-
-// protects reports whether no rule applies to a process: its host would refuse
-// to end it, cycle after cycle.
-func (f *Fleet) protects(p *snapshot.Process) bool {
-	return p.Protected != "" && !slices.Contains(f.Unprotected, p.Protected)
 }

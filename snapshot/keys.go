@@ -1,0 +1,57 @@
+package snapshot
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ProcessKey identifies a process in the cluster for as long as it runs.
+type ProcessKey struct {
+	Host  Hostname
+	PID   PID
+	Start StartTime
+}
+
+// AttachmentKey identifies what attaches an environment to a device in the cluster.
+type AttachmentKey struct {
+	Host  Hostname
+	Index DeviceIndex
+	EID   EnvID
+}
+
+// MarshalText implements encoding.TextMarshaler, for keys of JSON objects.
+func (k ProcessKey) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%s/%d/%d", k.Host, k.PID, k.Start), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *ProcessKey) UnmarshalText(text []byte) error {
+	parts := strings.Split(string(text), "/")
+	if len(parts) != 3 {
+		return fmt.Errorf("process %q: want host/pid/start", text)
+	}
+	pid, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return err
+	}
+	start, err := strconv.ParseUint(parts[2], 10, 64)
+	*k = ProcessKey{Hostname(parts[0]), PID(pid), StartTime(start)}
+	return err
+}
+
+// MarshalText implements encoding.TextMarshaler, for keys of JSON objects.
+func (k AttachmentKey) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%s/%d/%s", k.Host, k.Index, k.EID), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *AttachmentKey) UnmarshalText(text []byte) error {
+	parts := strings.SplitN(string(text), "/", 3)
+	if len(parts) != 3 {
+		return fmt.Errorf("attachment %q: want host/device/environment", text)
+	}
+	index, err := strconv.Atoi(parts[1])
+	*k = AttachmentKey{Hostname(parts[0]), DeviceIndex(index), EnvID(parts[2])}
+	return err
+}
