@@ -118,10 +118,16 @@ func usageSnapshot[T any](ctx context.Context, c Commands, host remote.Host, par
 	if err != nil {
 		return value, nil, err
 	}
-	document := jsonIn(out.Stdout)
+	twice := false
+	document := jsonIn(out.Stdout, func(object []byte) {
+		_, err := parse(object)
+		twice = twice || err == nil
+	})
 	class := remote.InvalidOutput
 	if len(document) == 0 {
 		err = fmt.Errorf("genv answered without a JSON document (%d bytes)", len(out.Stdout))
+	} else if twice {
+		err = errors.New("genv answered with two JSON documents")
 	} else if value, err = parse(document); errors.Is(err, snapshot.ErrOtherVersion) {
 		class = remote.Version
 	}

@@ -7,10 +7,10 @@ import (
 )
 
 // jsonIn is the JSON object that a command's output ends with. What a login shell
-// prints before it may hold braces, whole objects, or no newline at its end; after it
-// only blanks may follow. If there is none, it is what begins at the first brace,
-// which is no JSON; nil without a brace.
-func jsonIn(output []byte) []byte {
+// prints first may hold braces, whole objects, or no newline at its end; each whole
+// object goes to before. After the last one only blanks may follow. If there is none,
+// it is what begins at the first brace, which is no JSON; nil without a brace.
+func jsonIn(output []byte, before func(object []byte)) []byte {
 	first := bytes.IndexByte(output, '{')
 	if first < 0 {
 		return nil
@@ -22,11 +22,16 @@ func jsonIn(output []byte) []byte {
 			return output[at:]
 		}
 		effort -= int(bad.Offset)
-		next := bytes.IndexByte(output[at+1:], '{')
+		after := at + 1
+		if whole := output[at : at+int(bad.Offset)-1]; json.Valid(whole) { // the error is what follows it
+			before(whole)
+			after = at + len(whole)
+		}
+		next := bytes.IndexByte(output[after:], '{')
 		if next < 0 {
 			break
 		}
-		at += 1 + next
+		at = after + next
 	}
 	return output[first:]
 }
