@@ -78,6 +78,8 @@ var hostKeyCases = map[string]hostKeyCase{
 	"authority ecdsa, key rsa":                {"cert-ecdsa-ca", "@cert-authority <N> <ca-ecdsa>", nil, "ok"},
 	"authority ed25519, key ecdsa":            {"cert-ed25519-ca", "@cert-authority <N> <ca-ed25519>", nil, "ok"},
 	"authority without the port":              {"cert-rsa-ca", "@cert-authority <A> <ca-rsa>", nil, "ok"},
+	"authority without the port, others with": {"cert-ecdsa-ca", "@cert-authority * <ca-rsa>\n@cert-authority <A> <ca-ecdsa>", nil, "ok"},
+	"authority without the port, stale with":  {"cert-rsa-ca", "@cert-authority * <ca-ecdsa>\n<N> <old-ed25519>\n@cert-authority <A> <ca-rsa>", nil, "ok"},
 	"authority by pattern":                    {"cert-rsa-ca", "@cert-authority 127.* <ca-rsa>", nil, "ok"},
 	"authority of others":                     {"cert-rsa-ca", "@cert-authority *.lab <ca-rsa>", nil, "unknown"},
 	"unknown authority":                       {"cert-rsa-ca", "@cert-authority <N> <ca-ecdsa>", nil, "unknown"},

@@ -164,7 +164,7 @@ func (c *check) compare(key ssh.PublicKey, entries []*entry) error {
 		case e.marker != marker:
 		case e.key == string(wanted.Marshal()):
 			found = true
-		default:
+		case !isCert: // another authority says nothing about the host
 			changed.Known = append(changed.Known, e.place)
 		}
 	}
