@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,27 +109,27 @@ var ErrNoUser = errors.New("there is no such account")
 
 // UserOf is the account of a uid. The environment has no say in it.
 func (s *Service) UserOf(ctx context.Context, uid int) (User, error) {
-	known, err := user.LookupId(strconv.Itoa(uid))
-	if err == nil {
-		return User{UID: uid, Name: known.Username, Home: known.HomeDir}, nil
-	}
-	u, err := s.user(ctx, strconv.Itoa(uid))
-	if err == nil && u.UID != uid {
-		err = fmt.Errorf("%w: uid %d", ErrNoUser, uid)
-	}
-	return u, err
+	return s.userWith(ctx, strconv.Itoa(uid), func(u User) bool { return u.UID == uid })
 }
 
 // UserNamed is the account with a name.
 func (s *Service) UserNamed(ctx context.Context, name string) (User, error) {
-	known, err := user.Lookup(name)
-	if err == nil {
-		uid, err := strconv.Atoi(known.Uid)
-		return User{UID: uid, Name: known.Username, Home: known.HomeDir}, err
+	return s.userWith(ctx, name, func(u User) bool { return u.Name == name })
+}
+
+// userWith looks for an account in /etc/passwd, and then asks getent for the key.
+// Package os/user is not used: without cgo it makes an account of $USER and $HOME for
+// a user of this process who is not in the file.
+func (s *Service) userWith(ctx context.Context, key string, wanted func(User) bool) (User, error) {
+	content, _ := os.ReadFile("/etc/passwd") // without it getent is asked
+	for line := range strings.Lines(string(content)) {
+		if u, ok := parseUser(strings.TrimSuffix(line, "\n")); ok && wanted(u) {
+			return u, nil
+		}
 	}
-	u, err := s.user(ctx, name)
-	if err == nil && u.Name != name {
-		err = fmt.Errorf("%w: %s", ErrNoUser, name)
+	u, err := s.user(ctx, key)
+	if err == nil && !wanted(u) {
+		err = fmt.Errorf("%w: %s", ErrNoUser, key)
 	}
 	return u, err
 }

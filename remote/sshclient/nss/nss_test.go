@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -159,4 +160,36 @@ func FuzzParse(f *testing.F) {
 			require.NoError(t, err)
 		}
 	})
+}
+
+// TestAnAccountThatIsNowhere runs itself as a uid that has no account: $USER and $HOME
+// make none.
+func TestAnAccountThatIsNowhere(t *testing.T) {
+	if os.Getenv("GENV_TEST_NOWHERE") != "" {
+		u, err := New().UserOf(t.Context(), os.Getuid())
+		require.ErrorIs(t, err, ErrNoUser, "%v", u)
+		u, err = New().UserNamed(t.Context(), "root")
+		require.NoError(t, err)
+		require.Equal(t, User{UID: 0, Name: "root", Home: u.Home}, u)
+		require.NotEqual(t, os.Getenv("HOME"), u.Home)
+		return
+	}
+	if os.Getuid() != 0 {
+		require.NotEqual(t, "true", os.Getenv("CI"), "this test has to run as root")
+		t.Skip("only root can become a user without an account")
+	}
+	dir := t.TempDir()
+	program := filepath.Join(dir, "test")
+	self, err := os.ReadFile("/proc/self/exe")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(program, self, 0o755))
+	for folder := dir; folder != os.TempDir() && len(folder) > 1; folder = filepath.Dir(folder) {
+		require.NoError(t, os.Chmod(folder, 0o755))
+	}
+	command := exec.CommandContext(t.Context(), program, "-test.run=^TestAnAccountThatIsNowhere$")
+	command.Dir = "/"
+	command.Env = []string{"GENV_TEST_NOWHERE=1", "USER=root", "HOME=/home/mallory", "PATH=" + os.Getenv("PATH")}
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1<<31 - 9, Gid: 1<<31 - 9}}
+	out, err := command.CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }
