@@ -1,11 +1,13 @@
 package disk
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -50,4 +52,9 @@ func (n RootNote) Refusal(namespaces Namespaces, inside string) string {
 	now := n.note
 	now.Namespaces = namespaces
 	return now.refusal(&n.note, now.ofSameBoot(parseNote([]byte(inside))), true, n.Device)
+}
+
+// KernelFilesOf says of which kernels of a user the file exists, while ctx lasts.
+func KernelFilesOf(ctx context.Context, s System, uid snapshot.UID, kernels []Kernel) map[Kernel]Liveness {
+	return s.(procfs).kernelFilesOf(ctx, uid, nil, kernels)
 }

@@ -49,33 +49,41 @@ func (p procfs) Kernels(kernels []Kernel) map[Kernel]Liveness {
 	return lives
 }
 
-// runningKernels says which kernels have a process.
+// runningKernels says which kernels have a process. Users choose how many kernels are asked
+// for, and how many a command line names, so neither is walked through for the other.
 func (p procfs) runningKernels(pids []snapshot.PID, kernels []Kernel) map[Kernel]Liveness {
-	lives, asked := map[Kernel]Liveness{}, map[string]bool{}
+	lives, byID := make(map[Kernel]Liveness, len(kernels)), map[string][]Kernel{}
+	missing := Unknown
+	if p.showsAll() {
+		missing = Gone
+	}
 	for _, k := range kernels {
-		asked[k.ID] = true
-		if lives[k] = Unknown; p.showsAll() {
-			lives[k] = Gone
-		}
+		lives[k], byID[k.ID] = missing, append(byID[k.ID], k)
 	}
 	for _, pid := range pids {
-		for _, id := range kernelsNamed(commandLine(p.path(pid, "cmdline"))) {
-			if !asked[id] {
-				continue
-			}
-			owner, err := p.owner(pid)
-			for k := range lives {
-				switch {
-				case k.ID != id || lives[k] == Alive:
-				case err != nil:
-					lives[k] = Unknown
-				case k.UID == owner:
-					lives[k] = Alive
-				}
+		named := kernelsNamed(commandLine(p.path(pid, "cmdline")), byID)
+		if len(named) == 0 {
+			continue
+		}
+		owner, err := p.owner(pid)
+		for id := range named {
+			if err != nil {
+				unsure(lives, byID[id])
+			} else if _, known := lives[Kernel{id, owner}]; known {
+				lives[Kernel{id, owner}] = Alive
 			}
 		}
 	}
 	return lives
+}
+
+// unsure notes that kernels may live.
+func unsure(lives map[Kernel]Liveness, kernels []Kernel) {
+	for _, k := range kernels {
+		if lives[k] != Alive {
+			lives[k] = Unknown
+		}
+	}
 }
 
 // maxCommandLine is how many bytes of a command line are read. A kernel's file is among
@@ -94,16 +102,18 @@ func commandLine(path string) string {
 	return string(text)
 }
 
-// kernelsNamed are the kernels whose connection file a command line names.
-func kernelsNamed(cmdline string) (ids []string) {
+// kernelsNamed are the kernels that are asked for whose connection file a command line
+// names.
+func kernelsNamed(cmdline string, asked map[string][]Kernel) map[string]bool {
+	named := map[string]bool{}
 	for arg := range strings.SplitSeq(cmdline, "\x00") {
 		id, isFile := strings.CutSuffix(filepath.Base(arg), ".json")
 		id, isKernel := strings.CutPrefix(id, "kernel-")
-		if isFile && isKernel {
-			ids = append(ids, id)
+		if isFile && isKernel && asked[id] != nil {
+			named[id] = true
 		}
 	}
-	return ids
+	return named
 }
 
 // The lock is held while files are looked for, and a user can make a folder that never
@@ -172,10 +182,15 @@ func (p *pendingUsers) end(uid snapshot.UID) {
 	delete(p.users, uid)
 }
 
+// kernelFilesOf returns nothing once ctx has ended, since nobody waits then: a user can have
+// millions of files looked for.
 func (p procfs) kernelFilesOf(ctx context.Context, uid snapshot.UID, pids []snapshot.PID, kernels []Kernel) map[Kernel]Liveness {
 	folders, complete := p.runtimeFolders(ctx, uid, pids)
 	lives := map[Kernel]Liveness{}
 	for _, k := range kernels {
+		if ctx.Err() != nil {
+			return nil
+		}
 		now := Gone
 		if !complete {
 			now = Unknown
@@ -241,6 +256,9 @@ func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []sna
 		add(filepath.Join(home, ".local/share/jupyter/runtime"))
 	}
 	for _, pid := range pids {
+		if ctx.Err() != nil {
+			return nil, false
+		}
 		if owner, err := p.owner(pid); err != nil || owner != uid {
 			continue
 		}

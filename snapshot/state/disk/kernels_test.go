@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -194,4 +195,39 @@ func TestKernelsEndWithAReboot(t *testing.T) {
 	files, err = store.Read(t.Context())
 	require.ErrorIs(t, err, state.ErrNoDevices)
 	require.Nil(t, files.Environment("7"))
+}
+
+// A user who registers as many kernels as fit, and names one of them all over the command
+// lines of some processes, delays nobody: the lock is held meanwhile.
+func TestManyKernelsNamedManyTimes(t *testing.T) {
+	const kernels, processes = 60_000, 30
+	me := snapshot.UID(os.Getuid())
+	proc := map[string]string{"1/cmdline": "init\x00"}
+	for i := range processes {
+		proc[fmt.Sprintf("%d/cmdline", 100+i)] = strings.Repeat("kernel-7.json\x00", 4500)
+	}
+	var asked []disk.Kernel
+	for i := range kernels {
+		asked = append(asked, disk.Kernel{ID: fmt.Sprint(i), UID: me}, disk.Kernel{ID: "7", UID: snapshot.UID(1_000_000 + i)})
+	}
+	machine := disk.NewSystemOf(procFolder(t, proc), accounts(t, os.Getuid(), t.TempDir(), notFound(t)))
+	begun := time.Now()
+	lives := machine.Kernels(asked)
+	require.Less(t, time.Since(begun), 20*time.Second)
+	require.Equal(t, disk.Alive, lives[disk.Kernel{ID: "7", UID: me}])
+	require.NotEqual(t, disk.Alive, lives[disk.Kernel{ID: "7", UID: 1_000_000}])
+}
+
+// The look for files ends with the time for it, and not only its answer is dropped.
+func TestTheLookForKernelFilesEndsInTime(t *testing.T) {
+	home, me := t.TempDir(), snapshot.UID(os.Getuid())
+	runtime := filepath.Join(home, ".local/share/jupyter/runtime")
+	require.NoError(t, os.MkdirAll(runtime, 0o755))
+	put(t, runtime, "kernel-k.json", "{}")
+	machine := disk.NewSystemOf(procFolder(t, map[string]string{"1/cmdline": "init\x00"}), accounts(t, os.Getuid(), home, nil))
+	k := disk.Kernel{ID: "k", UID: me}
+	ctx, cancel := context.WithCancel(t.Context())
+	require.Equal(t, disk.Alive, disk.KernelFilesOf(ctx, machine, me, []disk.Kernel{k})[k])
+	cancel()
+	require.Empty(t, disk.KernelFilesOf(ctx, machine, me, []disk.Kernel{k}))
 }
