@@ -34,6 +34,7 @@ func Same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, 
 // host from enforcement.
 const (
 	maxValues      = 1 << 18 // of each file, counted by the commas between them
+	maxOlderValues = 1 << 14 // of a file of an older version: a conversion takes kilobytes for each
 	maxAttachments = 10_000  // of all devices
 )
 
@@ -46,6 +47,9 @@ func (f *Files) Decode(file File, data []byte) (err error) {
 	err = f.decode(file, data)
 	if err == nil {
 		return nil
+	}
+	if bytes.Count(data, []byte{','}) > maxOlderValues {
+		return err
 	}
 	if older, ok := converted(file, data); ok {
 		return f.decode(file, older)

@@ -1,7 +1,9 @@
 package state_test
 
 import (
+	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -138,4 +140,34 @@ func FuzzOlder(f *testing.F) {
 		require.NoError(t, again.Decode(file, written))
 		require.Equal(t, len(files.Environments)+len(files.Devices), len(again.Environments)+len(again.Devices))
 	})
+}
+
+// Any user can write a file that takes a hundred times its length in memory, and seconds
+// under the lock, once it is converted.
+func TestLargeOlderFilesAreNotConverted(t *testing.T) {
+	entries := make([]string, 200_000)
+	for i := range entries {
+		entries[i] = fmt.Sprintf(`"%d":{}`, i)
+	}
+	for file, name := range map[state.File]string{state.Envs: "envs", state.Devices: "devices"} {
+		content := []byte(`{"` + name + `":{` + strings.Join(entries, ",") + `}}`)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := new(state.Files).Decode(file, content)
+		runtime.ReadMemStats(&after)
+		require.ErrorIs(t, err, snapshot.ErrInvalid)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20), name)
+	}
+}
+
+// TestManyOlderEnvironments: a thousand environments are more than any host has.
+func TestManyOlderEnvironments(t *testing.T) {
+	entries := make([]string, 1000)
+	for i := range entries {
+		entries[i] = fmt.Sprintf(`"%d": {"eid": "%[1]d", "uid": 1001, "creation": "20/11/2026 21:10:33", "username": "bob",
+			"config": {"name": null, "gpu_memory": "4g", "gpus": 2}, "pids": [%[1]d, 9, 10], "kernel_ids": []}`, i+1)
+	}
+	var files state.Files
+	require.NoError(t, files.Decode(state.Envs, []byte(`{"envs": {`+strings.Join(entries, ",")+`}}`)))
+	require.Len(t, files.Environments, 1000)
 }
