@@ -1,6 +1,7 @@
 package sshclient
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -16,23 +17,22 @@ const (
 
 const versionPrefix = "SSH-"
 
-// skipPreface reads up to and including the beginning of the version string. It reads
-// single bytes, as the library does for the version, so that nothing is read ahead.
-func skipPreface(r io.Reader) error {
-	var one [1]byte
+// skipPreface reads up to and including the beginning of the version string.
+func skipPreface(r io.ByteReader) error {
 	for range maxPrefaceLines {
 		matched := 0
 		for length := 0; ; length++ {
 			if length > maxPrefaceLine+1 { // with the carriage return
 				return fmt.Errorf("a line of more than %d bytes came before the version of an SSH server", maxPrefaceLine)
 			}
-			if _, err := io.ReadFull(r, one[:]); err != nil {
+			next, err := r.ReadByte()
+			if err != nil {
 				return err
 			}
-			if one[0] == '\n' {
+			if next == '\n' {
 				break
 			}
-			if matched == length && length < len(versionPrefix) && one[0] == versionPrefix[length] {
+			if matched == length && length < len(versionPrefix) && next == versionPrefix[length] {
 				if matched++; matched == len(versionPrefix) {
 					return nil
 				}
@@ -42,24 +42,27 @@ func skipPreface(r io.Reader) error {
 	return fmt.Errorf("%d lines came, and none was the version of an SSH server", maxPrefaceLines)
 }
 
-// afterPreface is a connection without what comes before the version string.
+// afterPreface is a connection without what comes before the version string. It has a
+// buffer, since the library reads the version byte by byte, and a host that sends as much
+// as is allowed would cost seconds of processor time.
 type afterPreface struct {
 	net.Conn
-	skipped bool
-	version string // of it, what was read and not returned yet
+	buffer  *bufio.Reader // nil before the preface is skipped
+	version string        // of it, what was read and not returned yet
 }
 
 func (a *afterPreface) Read(p []byte) (int, error) {
-	if !a.skipped {
-		if err := skipPreface(a.Conn); err != nil {
+	if a.buffer == nil {
+		buffer := bufio.NewReader(a.Conn)
+		if err := skipPreface(buffer); err != nil {
 			return 0, err
 		}
-		a.skipped, a.version = true, versionPrefix
+		a.buffer, a.version = buffer, versionPrefix
 	}
 	if a.version != "" {
 		n := copy(p, a.version)
 		a.version = a.version[n:]
 		return n, nil
 	}
-	return a.Conn.Read(p)
+	return a.buffer.Read(p)
 }

@@ -37,3 +37,25 @@ func FuzzPreface(f *testing.F) {
 		require.NotContains(t, "\n"+string(before), "\n"+versionPrefix)
 	})
 }
+
+// counted counts the reads.
+type counted struct {
+	io.Reader
+	reads int
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	c.reads++
+	return c.Reader.Read(p)
+}
+
+// TestAPrefaceCostsLittle: each read is a call of the kernel, and a host may send eight
+// megabytes at each login.
+func TestAPrefaceCostsLittle(t *testing.T) {
+	noise := strings.Repeat(strings.Repeat("x", 1000)+"\n", 1000)
+	source := &counted{Reader: strings.NewReader(noise + "SSH-2.0-x\r\n")}
+	got, err := io.ReadAll(&afterPreface{Conn: reading{Reader: source}})
+	require.NoError(t, err)
+	require.Equal(t, "SSH-2.0-x\r\n", string(got))
+	require.Less(t, source.reads, 1000)
+}
