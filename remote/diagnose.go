@@ -112,7 +112,7 @@ func (d diagnosed) explain(host Host, known *Error, err error) error {
 		e.Next = fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or install genv at %s", d.genv, DefaultGenv)
 	case known.Class == GenvMissing:
 	case d.allowed && missing:
-		e.Class, e.Err = GenvMissing, fmt.Errorf("the host has no %s that only root can change (%w)", host.program(), err)
+		e.Class, e.Err = GenvMissing, fmt.Errorf("no %s that only root can change was found on the host (%w)", host.program(), err)
 	case d.allowed:
 		e.Class, e.Err = SudoRefused, fmt.Errorf("sudoers does not allow `%s usage …` (%w)", d.genv, err)
 		e.Next = d.allow(SudoRefused)

@@ -75,7 +75,7 @@ func ClassOf(err error) Class {
 
 var nextSteps = map[Class]string{
 	Unreachable:    "check that the host is up and that `ssh HOST true` connects",
-	HostKey:        "check the key's fingerprint with the host's owner, then add it: ssh-keyscan HOST >> ~/.ssh/known_hosts",
+	HostKey:        "check the fingerprint with the host's owner, then add the key to known_hosts, for example with ssh-keyscan",
 	HostKeyChanged: "another machine may be intercepting the connection: check the key with the host's owner before you do anything, then remove the old one: ssh-keygen -R HOST",
 	Auth:           "check the user name and that a key of yours is accepted: ssh -v HOST true (is the agent running? ssh-add -l)",
 	Sudo:           sudoStep(Sudo, "USER", DefaultGenv),
