@@ -231,7 +231,8 @@ func (s *Session) begin(ctx context.Context, commandLine string) error {
 // abort ends the session without waiting, so that a reader can call it.
 func (s *Session) abort() { s.client.spawn(func() { _ = s.channel.Close() }) }
 
-// Stderr is what the command has written so far, up to Options.MaxStderr.
+// Stderr is what the command has written to stderr so far. Above maxStderr the
+// session is ended.
 func (s *Session) Stderr() []byte {
 	if s.stderr == nil {
 		return nil
