@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -62,12 +63,14 @@ func (p *program) inShell(ctx context.Context, change func(*state.Files, *snapsh
 	if err != nil && !script {
 		return err
 	}
+	var before []snapshot.DeviceIndex
 	var active shell.Active
 	err = who.Update(ctx, func(b *state.Files) error {
 		env, err := who.mine(b, eid)
 		if err != nil {
 			return err
 		}
+		before = b.AttachedTo(eid)
 		if err := change(b, env); err != nil {
 			return err
 		}
@@ -78,7 +81,9 @@ func (p *program) inShell(ctx context.Context, change func(*state.Files, *snapsh
 		return err
 	}
 	if script {
-		p.adviseScript(active)
+		if !slices.Equal(before, active.Devices) {
+			p.adviseScript(active)
+		}
 		return nil
 	}
 	return caller.Apply(shell.Update(active))
