@@ -121,7 +121,8 @@ func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*conne
 		if p, ok := conn.(*proxyConn); ok {
 			err = p.explain(err, check.seen)
 		}
-		return nil, handshakeError(ctx, t, check, login, err)
+		err = handshakeError(ctx, t, check, login, err)
+		return nil, &shownKey{err, peerOf(t, conn, check.key)}
 	}
 	if !stop() { // too late: the connection is being closed
 		_ = sshConn.Close()
@@ -133,6 +134,15 @@ func (c *Client) handshake(ctx context.Context, t target, conn net.Conn) (*conne
 	}
 	return l, err
 }
+
+// shownKey is a login that failed, and the machine that refused it, if that has shown its
+// host key.
+type shownKey struct {
+	error
+	peer remote.Peer
+}
+
+func (e *shownKey) Unwrap() error { return e.error }
 
 // errTimeout is the cause of a deadline.
 type errTimeout struct{ after time.Duration }

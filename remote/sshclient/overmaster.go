@@ -34,7 +34,7 @@ func (p *sharedConn) overMaster(refusal error) (*connection, error) {
 		return nil, refusal
 	}
 	before := stampOf(path)
-	l, err := p.dialMaster(path)
+	l, err := p.dialMaster(path, p.refusing(ctx, refusal))
 	if err == nil {
 		c.options.Log.Info().Str("host", p.endpoint.Host).Str("path", path).AnErr("because", refusal).
 			Msg("the login was refused: commands run over the ssh that is the ControlMaster")
@@ -60,10 +60,27 @@ func (p *sharedConn) again() (*connection, error) {
 	if !ok {
 		return nil, errors.New("the last connection was a login of our own")
 	}
-	return p.dialMaster(l.path)
+	return p.dialMaster(l.path, last.peer)
 }
 
-func (p *sharedConn) dialMaster(path string) (*connection, error) {
+// refusing is the machine that refused our login. If ssh_config does not allow one, it is
+// that of which known_hosts has a key, as the master has checked. Without the key, a host
+// could say that it is another one of the fleet, and take its place.
+func (p *sharedConn) refusing(ctx context.Context, refusal error) remote.Peer {
+	var shown *shownKey
+	if errors.As(refusal, &shown) {
+		return shown.peer
+	}
+	settings, _ := p.client.resolve(p.endpoint)
+	t := target{endpoint: p.endpoint, HostConfig: settings}
+	check, err := p.client.hostKeyCheck(ctx, t)
+	if err != nil {
+		return remote.Peer{}
+	}
+	return expectedPeer(t, check.host.Expected(check.algorithms))
+}
+
+func (p *sharedConn) dialMaster(path string, peer remote.Peer) (*connection, error) {
 	ctx, cancel := context.WithTimeout(p.client.lifetime, masterTimeout)
 	defer cancel()
 	settings, _ := p.client.resolve(p.endpoint) // it may forbid logins with a key: then the defaults serve
@@ -71,7 +88,11 @@ func (p *sharedConn) dialMaster(path string) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.client.newConnection(settings, masterLogin{master, path})
+	l, err := p.client.newConnection(settings, masterLogin{master, path})
+	if err == nil {
+		l.peer = peer
+	}
+	return l, err
 }
 
 // withoutMaster is a refused login. It is outdated when there is another socket at the

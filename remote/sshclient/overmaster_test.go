@@ -140,8 +140,7 @@ func TestOverControlMaster(t *testing.T) {
 		session.Close()
 		require.Eventually(t, func() bool { return exec.Command("test", "-s", s.file("ended")).Run() == nil }, 10*time.Second, 10*time.Millisecond)
 	})
-	_, known := c.Peer(gpu)
-	require.False(t, known, "the master has checked the key, and does not say which")
+	requirePeer(t, s.sshd, c)
 	require.NoError(t, c.Close())
 	require.True(t, s.alive(), "the master goes on")
 	require.Equal(t, before, logins(t, s.sshd), "there was no login")
@@ -166,6 +165,20 @@ func TestControlMasterWithoutKeys(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, before, logins(t, s.sshd))
+	for _, c := range clients {
+		requirePeer(t, s.sshd, c)
+	}
+}
+
+// requirePeer: without the host's key, a host could claim to be another one behind a
+// master, and take its place in the fleet.
+func requirePeer(t *testing.T, s *sshd, c *sshclient.Client) {
+	t.Helper()
+	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(s.read(t, "hostkey.pub")))
+	require.NoError(t, err)
+	peer, known := c.Peer(gpu)
+	require.True(t, known)
+	require.Equal(t, ssh.FingerprintSHA256(key), peer.HostKey)
 }
 
 // TestControlMasterIsTheLastResort: it belongs to somebody's terminal, which would

@@ -16,6 +16,7 @@ const minRSASize = 1024
 // restrictions sets what limits the algorithms and keys of a login, and refuses a
 // configuration that allows none of the logins that genv has.
 func (r raw) restrictions(s *HostConfig) error {
+	err := r.algorithms(s) // first: also where no login is allowed, the host's key is of interest
 	if value := r.first("pubkeyauthentication"); oneOf("no", "false")(value) {
 		return &Error{keyword: "pubkeyauthentication", Problem: "PubkeyAuthentication " + value +
 			" cannot be honoured here: genv logs in with a key; set it to yes for this host, or leave the host out"}
@@ -32,7 +33,7 @@ func (r raw) restrictions(s *HostConfig) error {
 		return &Error{keyword: "preferredauthentications", Problem: "PreferredAuthentications " + methods[0] +
 			" cannot be honoured here: genv logs in with a key; add publickey for this host, or leave the host out"}
 	}
-	return r.algorithms(s)
+	return err
 }
 
 // CheckSize returns an error for an RSA key, or a certificate of one, that is

@@ -81,6 +81,21 @@ func (h *Host) Algorithms(preferred []string) []string {
 	return append(first, last...)
 }
 
+// Expected is the known key that the host would show when it is asked for algorithms in
+// this order; nil if none is known.
+func (h *Host) Expected(algorithms []string) ssh.PublicKey {
+	for _, algorithm := range algorithms {
+		for _, e := range h.entries {
+			if e.marker == "" && e.kind == keyType(plain(algorithm)) {
+				if key, err := ssh.ParsePublicKey([]byte(e.key)); err == nil {
+					return key
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // plain is the algorithm of the key in a certificate.
 func plain(algorithm string) string {
 	name, isCert := strings.CutSuffix(algorithm, "-cert-v01@openssh.com")
