@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 // Bounds of the server, so that slow clients and many of them can't exhaust it. A
@@ -41,7 +41,7 @@ func listen(ctx context.Context, address string, port int) (net.Listener, error)
 	case err != nil:
 		return nil, fmt.Errorf("serve on %s: %w", where, err)
 	}
-	return netutil.LimitListener(listener, maxConnections), nil
+	return listener, nil
 }
 
 // serve answers requests until the listener is closed by the returned function, which
@@ -49,7 +49,7 @@ func listen(ctx context.Context, address string, port int) (net.Listener, error)
 func serve(listener net.Listener, handler http.Handler) (failed <-chan error, stop func()) {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnState: new(connections).changed,
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
@@ -59,5 +59,28 @@ func serve(listener net.Listener, handler http.Handler) (failed <-chan error, st
 		if server.Shutdown(ctx) != nil {
 			_ = server.Close() // cuts what is left
 		}
+	}
+}
+
+// connections are those that are open, the oldest first. Beyond maxConnections the oldest
+// is closed: with a limit on new ones, whoever keeps that many would shut others out.
+type connections struct {
+	mu   sync.Mutex
+	open []net.Conn
+}
+
+// changed is for http.Server.
+func (c *connections) changed(conn net.Conn, now http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch now {
+	case http.StateNew:
+		if c.open = append(c.open, conn); len(c.open) > maxConnections {
+			_ = c.open[0].Close() // its end is noticed where it is read or written
+			c.open = slices.Delete(c.open, 0, 1)
+		}
+	case http.StateClosed, http.StateHijacked:
+		c.open = slices.DeleteFunc(c.open, func(open net.Conn) bool { return open == conn })
+	case http.StateActive, http.StateIdle:
 	}
 }

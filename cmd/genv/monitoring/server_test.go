@@ -89,6 +89,37 @@ func TestClients(t *testing.T) {
 	require.Error(t, err)
 }
 
+// TestManyClients: whoever keeps as many connections as there may be shuts nobody out, and
+// the program doesn't keep them all.
+func TestManyClients(t *testing.T) {
+	listener, err := listen(t.Context(), "127.0.0.1", 0)
+	require.NoError(t, err)
+	_, stop := serve(listener, &exporter{now: time.Now, maxAge: time.Hour})
+	defer stop()
+	ask := func() (*bufio.Reader, error) {
+		c, err := net.Dial("tcp", listener.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		_, err = io.WriteString(c, "HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+		require.NoError(t, err)
+		answer := bufio.NewReader(c)
+		response, err := http.ReadResponse(answer, &http.Request{Method: http.MethodHead})
+		if err == nil {
+			err = response.Body.Close()
+		}
+		return answer, err
+	}
+	first, err := ask()
+	require.NoError(t, err)
+	for range 2 * maxConnections {
+		_, err := ask()
+		require.NoError(t, err)
+	}
+	_, err = first.ReadByte()
+	require.ErrorIs(t, err, io.EOF, "the oldest one was closed")
+}
+
 func TestAPortThatCannotBeUsed(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
