@@ -3,6 +3,7 @@ package hostkeys
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ type revocations struct {
 	listed      map[string]int // line by key; nil for a KRL
 
 	mu    sync.Mutex
-	asked map[string]bool // whether a KRL revokes a key, by key
+	asked map[[sha256.Size]byte]bool // whether a KRL revokes a key, by its hash: a host may show another long certificate each time
 }
 
 // krlMagic begins a binary key revocation list (PROTOCOL.krl of OpenSSH).
@@ -58,7 +59,7 @@ func (s *Store) loadRevoked(path string) (*revocations, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &revocations{path: path, stamp: stamp, asked: map[string]bool{}}
+	r := &revocations{path: path, stamp: stamp, asked: map[[sha256.Size]byte]bool{}}
 	if !bytes.HasPrefix(content, krlMagic) {
 		if r.listed, err = parseRevoked(content); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
@@ -107,8 +108,9 @@ func (r *revocations) find(key ssh.PublicKey) (line int, found bool) {
 
 // askKRL runs ssh-keygen, once for each key.
 func (s *Store) askKRL(ctx context.Context, r *revocations, key ssh.PublicKey) (bool, error) {
+	hash := sha256.Sum256(key.Marshal())
 	r.mu.Lock()
-	known, ok := r.asked[string(key.Marshal())]
+	known, ok := r.asked[hash]
 	r.mu.Unlock()
 	if ok {
 		return known, nil
@@ -123,6 +125,6 @@ func (s *Store) askKRL(ctx context.Context, r *revocations, key ssh.PublicKey) (
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked[string(key.Marshal())] = is
+	r.asked[hash] = is
 	return is, nil
 }
