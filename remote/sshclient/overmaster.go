@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
@@ -107,10 +108,14 @@ func (e *withoutMaster) Unwrap() error { return e.error }
 // Outdated is for remote.Outdated.
 func (e *withoutMaster) Outdated() bool { return e.outdated() }
 
-// stampOf is different after a socket has been made or removed.
+// stampOf is different after this user has made or removed a socket. What others make
+// there, in a folder for all, must not cause a login that is refused each time.
 func stampOf(path string) string {
 	info, err := os.Lstat(path)
 	if err != nil {
+		return ""
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Geteuid() {
 		return ""
 	}
 	return info.ModTime().String()
