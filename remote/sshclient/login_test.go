@@ -75,7 +75,7 @@ func TestLockedKeys(t *testing.T) {
 	for name, options := range map[string][]string{
 		"openssh": {"-t", "ed25519"}, "pem": {"-t", "rsa", "-b", "2048", "-m", "PEM"},
 	} {
-		key := s.key(t, name, append(options, "-N", "secret")...)
+		key := s.key(t, name, append(options, "-N", "secret", "-a", "1")...)
 		config := s.only(t, key)
 		t.Run(name+" asked once for all hosts", func(t *testing.T) {
 			asked := 0

@@ -2,9 +2,6 @@ package sshclient_test
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
 	"os"
 	"path/filepath"
 	"sync"
@@ -18,17 +15,18 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient"
 )
 
-// lock puts a login key behind the passphrase "secret" next to the fake's own.
+// lock puts a login key behind the passphrase "secret" next to the fake's own. The key
+// was made with `ssh-keygen -a 1`: with the usual 16 rounds of its key derivation, the
+// race detector needs many seconds for each use.
 func (f *fake) lock(name string) string {
-	_, private, err := ed25519.GenerateKey(rand.Reader)
+	text, err := os.ReadFile("testdata/locked_ed25519")
 	require.NoError(f.t, err)
-	signer, err := ssh.NewSignerFromKey(private)
-	require.NoError(f.t, err)
-	f.also = signer.PublicKey()
-	block, err := ssh.MarshalPrivateKeyWithPassphrase(private, "", []byte("secret"))
-	require.NoError(f.t, err)
+	var locked *ssh.PassphraseMissingError
+	_, err = ssh.ParseRawPrivateKey(text)
+	require.ErrorAs(f.t, err, &locked)
+	f.also = locked.PublicKey
 	file := filepath.Join(f.dir, name)
-	require.NoError(f.t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
+	require.NoError(f.t, os.WriteFile(file, text, 0o600))
 	return file
 }
 

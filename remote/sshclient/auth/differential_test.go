@@ -80,7 +80,7 @@ type pair struct {
 	private      crypto.Signer
 	public       ssh.PublicKey
 	certificates [2]*ssh.Certificate
-	locked       *pem.Block // with a passphrase, which takes long to make
+	locked       *pem.Block // with a passphrase
 }
 
 func pairs(t *testing.T) (all []pair) {
@@ -102,8 +102,7 @@ func pairs(t *testing.T) (all []pair) {
 		require.NoError(t, err)
 		p.public, err = ssh.NewPublicKey(p.private.Public())
 		require.NoError(t, err)
-		p.locked, err = ssh.MarshalPrivateKeyWithPassphrase(p.private, "", []byte("secret"))
-		require.NoError(t, err)
+		p.locked = locked(t, p.private)
 		for n := range p.certificates {
 			c := &ssh.Certificate{Key: p.public, Serial: uint64(n), CertType: ssh.UserCert, ValidPrincipals: []string{"x"}, ValidBefore: ssh.CertTimeInfinity}
 			require.NoError(t, c.SignCert(cryptorand.Reader, ca))
@@ -112,6 +111,22 @@ func pairs(t *testing.T) (all []pair) {
 		all = append(all, p)
 	}
 	return all
+}
+
+// locked is the key with a passphrase, by one round of its key derivation instead of
+// the usual 16, which take the race detector many seconds.
+func locked(t *testing.T, private crypto.Signer) *pem.Block {
+	t.Helper()
+	block, err := ssh.MarshalPrivateKey(private, "")
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
+	out, err := exec.Command("ssh-keygen", "-q", "-p", "-a", "1", "-P", "", "-N", "secret", "-f", file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	block, _ = pem.Decode(text)
+	return block
 }
 
 // world is a generated set of files and of keys in an agent.
