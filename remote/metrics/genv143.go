@@ -200,6 +200,7 @@ func (v *view) userDevices(add add) {
 const (
 	maxEnvironments = 1000
 	maxProcesses    = 4000
+	maxUses         = 32_000 // of devices by processes
 )
 
 func (v *view) shownEnvironments() []snapshot.Environment {
@@ -217,8 +218,16 @@ func (v *view) shownUsers() []snapshot.Username {
 }
 
 func (v *view) shownProcesses() []snapshot.Process {
-	if !v.hasGenv || len(v.Snapshot.Processes) > maxProcesses {
+	if !v.hasGenv || len(v.Snapshot.Processes) > maxProcesses || v.uses() > maxUses {
 		return nil
 	}
 	return v.Snapshot.Processes
+}
+
+// uses is how many devices all processes use together.
+func (h *Host) uses() (n int) {
+	for i := range h.Snapshot.Processes {
+		n += len(h.Snapshot.Processes[i].Usage)
+	}
+	return n
 }

@@ -219,6 +219,27 @@ func TestTooManySeries(t *testing.T) {
 	require.Empty(t, host.Missing())
 }
 
+// TestTooManyUses: a hostile host can report processes that use a thousand devices each.
+func TestTooManyUses(t *testing.T) {
+	s := busy()
+	s.Processes = s.Processes[:0]
+	for i := range 200 {
+		p := snapshot.Process{PID: snapshot.PID(1000 + i), UID: uid(1002)}
+		for index := range 1000 {
+			p.Usage = append(p.Usage, use(snapshot.DeviceIndex(index), 1))
+		}
+		s.Processes = append(s.Processes, p)
+	}
+	host := metrics.Host{Installed: true, Snapshot: s}
+	require.NotContains(t, of(host), "\nprocess_")
+	require.Contains(t, of(host), "processes_total 200")
+	require.Len(t, host.Missing(), 1)
+
+	s.Processes = s.Processes[:32]
+	require.Equal(t, 32_000, strings.Count(of(host), "process_used_gpu_memory_bytes{"))
+	require.Empty(t, host.Missing())
+}
+
 // TestPromtool: the real promtool reads the text. Of 1.4.3's names it complains that
 // those of gauges end in _total, which counters' names should.
 func TestPromtool(t *testing.T) {
