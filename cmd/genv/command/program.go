@@ -28,7 +28,7 @@ type Program struct {
 	SharedAccount bool
 }
 
-// Warn prints warnings to stderr, one a line.
+// Warn prints warnings to stderr, one per line.
 func (p *Program) Warn(warnings ...string) {
 	for _, w := range warnings {
 		fmt.Fprintln(p.Err, text.PrintableLines(w))

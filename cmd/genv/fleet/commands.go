@@ -70,7 +70,7 @@ func Commands(with command.Program) []*cli.Command {
 				},
 				{
 					Name:  "query",
-					Usage: "print facts about environments, one a line",
+					Usage: "print facts about environments, one per line",
 					Flags: append(remoteFlags(),
 						&cli.StringFlag{Name: "name", Usage: "only environments of this `NAME`"},
 						&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")},

@@ -26,7 +26,7 @@ type Config struct {
 func remoteFlags() []cli.Flag {
 	return []cli.Flag{
 		hostFlag(),
-		&cli.StringFlag{Name: "hostfile", Usage: "`FILE` of hosts, one a line or YAML"},
+		&cli.StringFlag{Name: "hostfile", Usage: "`FILE` of hosts, one per line or YAML"},
 		&cli.StringSliceFlag{Name: "exclude", Aliases: []string{"x"}, Usage: "`HOSTS` to leave out, written as with -H"},
 		&cli.StringFlag{Name: "username", Aliases: []string{"l"}, Usage: "`USER` to log in as"},
 		&cli.StringFlag{Name: "timeout", Aliases: []string{"t"}, DefaultText: "10, or ssh_config's ConnectTimeout", Usage: "`TIME` for connecting, the handshake included, in seconds or as 500ms"},

@@ -30,7 +30,7 @@ func (p *program) devicesCommand() *cli.Command {
 			},
 			{Name: "find", Usage: "print the devices of an environment", Flags: append(fileFlags(), eid), Action: p.devicesFind},
 			{
-				Name: "query", Usage: "print facts about devices, one a line",
+				Name: "query", Usage: "print facts about devices, one per line",
 				Flags: append(fileFlags(), command.FormatFlag("tui", "csv", "json"), indexFlag("only these: `INDEX`, or several with commas"),
 					&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(deviceQueryNames(), " ")}),
 				Action: p.devicesQuery,

@@ -42,7 +42,7 @@ func (p *program) envsCommand() *cli.Command {
 			},
 			{Name: "find", Usage: "print the environment of a process or a Jupyter kernel", Flags: append(fileFlags(), pid, kernel), Action: p.envsFind},
 			{
-				Name: "query", Usage: "print facts about environments, one a line",
+				Name: "query", Usage: "print facts about environments, one per line",
 				Flags: append(fileFlags(), command.FormatFlag("tui", "csv", "json"), eid,
 					&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")}),
 				Action: p.envsQuery,
