@@ -16,7 +16,7 @@ type judgement struct {
 	hosts   []*hostView         // that answered, in the order of the cluster
 	missing []snapshot.Hostname // that did not
 
-	next     Memory // begins as what stays of before
+	next     Memory // starts with what is still valid of before
 	findings []Finding
 	keys     [][]string // in next.Present, of each finding
 	notes    []Note
@@ -41,7 +41,7 @@ func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now ti
 	return j
 }
 
-// markUnderWay has the rules know what hosts are still carrying out.
+// markUnderWay adds to the drafts the reports that hosts are still carrying out.
 func (j *judgement) markUnderWay() {
 	if len(j.before.UnderWay) == 0 {
 		return
@@ -69,10 +69,10 @@ func (j *judgement) onEachHost(rule func(*hostView)) {
 	}
 }
 
-// checkDue sets since when a finding is there, and reports whether it is time to act on
-// it. The keys, at least one, identify what must be there without a break: user,
-// host, environment, rule and device, so that restarting a process does not reset
-// the time, or one process. The oldest key counts. The finding is added next.
+// checkDue sets Since of a finding, and reports whether it is time to act on it. Each of
+// the keys, at least one, names what must be there without a break: a process; or user,
+// host, environment, rule and device, so that restarting a process does not reset the
+// time. The oldest key counts. The caller adds the finding next.
 func (j *judgement) checkDue(f *Finding, warn Warn, keys ...string) (due bool) {
 	j.keys = append(j.keys, keys)
 	oldest := j.countPresence(keys[0])
@@ -89,8 +89,8 @@ func (j *judgement) checkDue(f *Finding, warn Warn, keys ...string) (due bool) {
 	return due
 }
 
-// countPresence counts a key of a finding in this cycle, and returns since when it is
-// there.
+// countPresence counts a key of a finding once in this cycle, and returns how long it
+// has been there.
 func (j *judgement) countPresence(key string) Presence {
 	p, counted := j.next.Present[key]
 	if counted {

@@ -10,29 +10,29 @@ import (
 // What is remembered of one host, so that a host or a user who makes things up fills
 // neither the controller's memory nor its file. Honest hosts have some hundreds.
 const (
-	// maxTimes is since when things are there (Present) or idle (Idle), of each at most
-	// so many. If there are more, those of the users with the most are dropped, the
-	// newest first: their warning periods begin again in each cycle, until the older
-	// ones are over.
+	// maxTimes is how many times Present, and Idle, may have of a host. Beyond that, the
+	// users with the most times lose the newest of theirs: their warning periods start
+	// again in each cycle, until older ones are over.
 	maxTimes = 8192
-	// maxKnown is how many findings of a host are known (Findings), and maxKnownOfUser
-	// how many of one user there. Events are about these alone; what the plan acts on
-	// has one in any case.
+	// maxKnown is how many findings of a host are remembered (Findings), and
+	// maxKnownOfUser how many of one user there. Other findings have no events, except
+	// for those that the plan acts on.
 	maxKnown       = 8192
 	maxKnownOfUser = 1024
 )
 
-// group is whose times they are: no rule and no user loses any to another one's many.
+// group is what times are counted by: if one user, or one rule, has many times, the
+// others keep theirs.
 type group struct {
 	rule Rule
 	user snapshot.Username
 	uid  snapshot.UID // as the kernel reports it, where it is known
 }
 
-// boundTimes drops what is too much of Present.
+// boundTimes drops the times in Present beyond maxTimes per host.
 func (j *judgement) boundTimes() {
 	if len(j.next.Present) <= maxTimes {
-		return // so it is on each host
+		return // then no host has more
 	}
 	times := j.timesByHost()
 	for _, h := range j.hosts {
@@ -69,11 +69,11 @@ func (j *judgement) timesByHost() map[snapshot.Hostname]map[group][]string {
 	return hosts
 }
 
-// ofOneHost reports whether a finding is the doing of one host: a user who is over a
-// cap on several hosts is not.
+// ofOneHost reports whether one host alone is the cause of a finding. It is not if a
+// user with devices on several hosts is over a cap.
 func (f *Finding) ofOneHost() bool { return f.Count == nil || f.Count.Hosts <= 1 }
 
-// boundIdle drops what is too much of Idle on a host.
+// boundIdle drops the times in Idle beyond maxTimes on a host.
 func (j *judgement) boundIdle(h *hostView) {
 	groups := make(map[group][]string)
 	for _, env := range h.inOrder {
@@ -91,8 +91,8 @@ func (j *judgement) boundIdle(h *hostView) {
 	j.noteDropped(h, "idle devices", len(dropped))
 }
 
-// noteDropped has the administrator know, whatever else there is to note. The text is
-// the same in each cycle, so that it is an event once.
+// noteDropped adds a note for the administrator, even if the host has maxNotes already.
+// The text is the same in each cycle, so it leads to one event only.
 func (j *judgement) noteDropped(h *hostView, what string, dropped int) {
 	if dropped > 0 {
 		j.notes = append(j.notes, Note{Host: h.name, Text: "there are too many " + what + " to remember since when each is there: " +

@@ -36,7 +36,8 @@ func (j *judgement) envDevices(h *hostView) {
 	for _, env := range h.inOrder {
 		for _, p := range env.processes {
 			if foreign := j.notAttached(h, env, p); len(foreign) > 0 {
-				j.endProcess(h, p, env.settings.Warn, Finding{Rule: RuleEnvDevices, User: env.env.Username, UID: env.uid(), Devices: foreign}, env.env.EID)
+				f := Finding{Rule: RuleEnvDevices, User: env.env.Username, UID: env.uid(), Devices: foreign}
+				j.endProcess(h, p, env.settings.Warn, f, env.env.EID)
 			}
 		}
 	}

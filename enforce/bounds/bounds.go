@@ -1,5 +1,6 @@
-// Package bounds divides a limited room fairly, so that whoever makes things up takes
-// nothing from the others. It is pure, and doesn't know what it divides.
+// Package bounds divides a limited number of entries fairly among groups, so that one
+// with very many, which a hostile user or host may invent, takes none from the others.
+// It is pure, and doesn't know what the entries are.
 package bounds
 
 import (
@@ -9,8 +10,8 @@ import (
 	"time"
 )
 
-// Share is how much each may have, at most, so that all together have no more than
-// the limit. What some leave is for the others.
+// Share returns the most that each of the sizes may keep, so that their sum is at most
+// the limit. What small ones don't need is left to the others.
 func Share(sizes []int, limit int) int {
 	sizes = slices.Sorted(slices.Values(sizes))
 	for i, size := range sizes {
@@ -22,8 +23,8 @@ func Share(sizes []int, limit int) int {
 	return math.MaxInt
 }
 
-// Newest are the keys beyond the limit: the groups with the most lose the newest of
-// theirs, until so many are left.
+// Newest returns the keys to drop, so that at most limit are left: the largest groups
+// lose their newest keys.
 func Newest[G comparable](groups map[G][]string, limit int, since func(key string) time.Time) (dropped []string) {
 	sizes := make([]int, 0, len(groups))
 	for _, keys := range groups {
