@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What changes a host or is shown to its users has one way to it: dispatcher.send makes
-// a visit, and only a visit uses the methods of a Link that do so.
+// What changes a host or is shown to its users has one way to it: dispatcher.send
+// delivers a visit, and only a visit uses the methods of a Link that do so.
 func TestHostsAreChangedFromOnePlace(t *testing.T) {
 	callers := map[string][]string{}
 	files, err := filepath.Glob("*.go")
@@ -34,5 +34,5 @@ func TestHostsAreChangedFromOnePlace(t *testing.T) {
 	}
 	require.Equal(t, []string{"visit"}, callers["Execute"])
 	require.Equal(t, []string{"messages"}, callers["Notify"])
-	require.Equal(t, []string{"dispatch"}, callers["make"])
+	require.Equal(t, []string{"dispatch"}, callers["deliver"])
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Controller enforces a policy on a fleet. Its fields are set before the first cycle;
-// to change them, make another one and have Schedule.Reload return it.
+// Controller enforces a policy on a fleet. Set its fields before the first cycle. To
+// change them later, return another Controller from Schedule.Reload.
 type Controller struct {
 	Asker
 	Policy enforce.Policy
-	// DryRun does everything but the acting.
+	// DryRun does everything except change hosts.
 	DryRun bool
 	Now    func() time.Time
 
@@ -42,11 +42,11 @@ type state struct {
 	saved      time.Time
 }
 
-// takeOver continues where another controller stopped, which must not be used any
-// more: with its memory, and with its reports that are under way.
+// takeOver continues with the memory and the reports under way of another controller,
+// which must not be used any more.
 func (c *Controller) takeOver(old *Controller) { c.Memory, c.state = old.Memory, old.state }
 
-// Cycle collects, judges and acts once, and waits for what came of it.
+// Cycle collects, judges and acts once, and waits for the outcome.
 func (c *Controller) Cycle(ctx context.Context, number int) Cycle {
 	cycle := c.begin(ctx, number)
 	c.await(ctx, &cycle, time.Time{})
@@ -80,9 +80,9 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	return cycle
 }
 
-// act records what was concluded, sends it, and passes the events on. What can't
-// be recorded is not sent, and the cycle does not count: its memory is dropped. With
-// ActUnrecorded it is sent all the same.
+// act records the plan, sends its reports, and passes the events on. If the plan can't be
+// recorded, nothing is sent and the cycle does not count: its memory is dropped. With
+// ActUnrecorded the reports are sent anyway.
 func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, events []enforce.Event) {
 	visits := visitsFor(cycle)
 	record := recordWriter{c.Audit, c.Now}
@@ -104,12 +104,12 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 	c.emit(cycle, events)
 }
 
-// send remembers what is going to be sent, and sends it.
+// send saves in the memory what is going to be sent, and sends it.
 func (c *Controller) send(ctx context.Context, cycle *Cycle, visits map[snapshot.Hostname]*visit) {
 	for _, r := range cycle.Plan.Reports {
 		c.Memory.Rules = c.Memory.Rules.Begin(r, c.Now())
 	}
-	c.save(len(visits) > 0) // what a crash must not make be done twice
+	c.save(len(visits) > 0) // before sending: a crash must not lead to a second report
 	c.visits.send(ctx, &c.Asker, visits)
 }
 
@@ -131,7 +131,7 @@ func (c *Controller) await(ctx context.Context, cycle *Cycle, until time.Time) {
 	c.save(false)
 }
 
-// conclude learns from what came of visits, and passes the events to the sinks.
+// conclude records the outcomes of visits, updates the memory, and passes the events on.
 func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 	if len(done) == 0 {
 		return

@@ -27,13 +27,13 @@ func (d *dispatcher) send(ctx context.Context, a *Asker, visits map[snapshot.Hos
 	link, results := a.Link, d.results
 	go remote.Each(context.WithoutCancel(ctx), hosts, a.Fanout, func(_ context.Context, h remote.Host) (struct{}, error) {
 		v := visits[snapshot.Hostname(h.Name)]
-		v.make(ctx, link)
+		v.deliver(ctx, link)
 		results <- v
 		return struct{}{}, nil
 	})
 }
 
-// ended are the visits that ended by now.
+// ended returns the visits that have ended, and does not wait.
 func (d *dispatcher) ended() []*visit {
 	var done []*visit
 	for d.underWay > 0 {
@@ -48,8 +48,8 @@ func (d *dispatcher) ended() []*visit {
 	return inOrder(done)
 }
 
-// wait waits for the visits under way, at most until a time unless that is zero, and
-// returns those that ended. When ctx has ended it waits for all of them.
+// wait waits for the visits under way and returns those that ended. A time that is not
+// zero limits the wait; once ctx has ended, wait has no limit.
 func (d *dispatcher) wait(ctx context.Context, until time.Time) []*visit {
 	var late <-chan time.Time
 	if !until.IsZero() && ctx.Err() == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// merged is a fleet in which each machine is once.
+// merged is a fleet without duplicates: each machine is listed once.
 type merged struct {
 	cluster    snapshot.Cluster
 	answered   map[snapshot.Hostname]remote.Host // under which name each host of cluster answered
@@ -25,9 +25,9 @@ type dispute struct {
 	isNew bool
 }
 
-// merge leaves one host for each machine, with the first of the machine's names
-// and the snapshot of the first name that answered. So a name that fails for a
-// while changes nothing.
+// merge keeps one host for each machine, with the first of the machine's names
+// and the snapshot of the first name that answered. So nothing changes while one of
+// the names fails.
 func merge(a *Asker, all snapshot.Cluster, known Machines) merged {
 	names, ids := identify(a, all)
 	groups := known.group(names, ids)

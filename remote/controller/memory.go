@@ -16,9 +16,9 @@ type FleetMemory struct {
 	Messages MessageLimit   `json:"messages"`
 }
 
-// learnOfDeliveries has warnings sent again that may not have arrived, and does not
-// count messages that were shown on no terminal. Messages about actions are not sent
-// again: the action took place.
+// learnOfDeliveries marks warnings that may not have arrived, so that they are sent
+// again, and does not count messages that were shown on no terminal. Messages about
+// actions are not sent again: the action has taken place.
 func (m *FleetMemory) learnOfDeliveries(deliveries []Delivery) {
 	var lost []string
 	uncounted := make(map[recipient]bool)

@@ -17,18 +17,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// MemoryStore keeps a controller's memory in a folder, from run to run. One controller at a
-// time has the folder: OpenStore locks it.
+// MemoryStore keeps a controller's memory in a folder, from run to run. Only one controller
+// at a time can use the folder: OpenStore locks it.
 type MemoryStore struct {
 	folder *folder.Folder
-	lock   *os.File // nil for a folder that another controller has
+	lock   *os.File // nil if another controller is using the folder
 }
 
-// ErrInUse says that another controller has the folder.
-var ErrInUse = errors.New("another controller has this folder")
+// ErrInUse says that another controller is using the folder.
+var ErrInUse = errors.New("another controller is using this folder")
 
-// OpenStore opens a folder, and makes it if need be. With ErrInUse, the MemoryStore it
-// returns can be read, and doesn't write.
+// OpenStore opens a folder, and creates it if it is missing. With ErrInUse it also returns
+// a MemoryStore, which can be read but doesn't write.
 func OpenStore(dir string) (*MemoryStore, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func checkOwn(path string, status *unix.Stat_t) error {
 	return nil
 }
 
-// Close gives the folder back.
+// Close unlocks the folder.
 func (s *MemoryStore) Close() error {
 	s.folder.Close()
 	if s.lock == nil {
@@ -166,7 +166,7 @@ func (m *FleetMemory) knowsAny(hosts []remote.Host) bool {
 	return false
 }
 
-// Save writes the memory, unless another controller has the folder.
+// Save writes the memory, unless another controller is using the folder.
 func (s *MemoryStore) Save(m *FleetMemory, now time.Time) error {
 	if s.lock == nil {
 		return nil

@@ -15,15 +15,15 @@ import (
 // visit is what is sent to a host in a cycle: messages to its users, then a report.
 type visit struct {
 	cycle    int
-	order    int               // in the plan
-	name     snapshot.Hostname // that the cluster has
-	host     remote.Host       // by the name that answered
+	order    int               // position in the plan
+	name     snapshot.Hostname // the host's name in the cluster
+	host     remote.Host       // under the name that answered
 	messages batch
 	report   *enforce.HostReport // nil for none
-	items    []audit.Record      // of the report, as the log has them
-	findings []enforce.Finding   // because of which it is sent
+	items    []audit.Record      // the report's items, as the log has them
+	findings []enforce.Finding   // the reasons for the report
 
-	// What came of it.
+	// The outcome, valid after deliver.
 	deliveries []Delivery
 	execution  agent.Execution
 	err        error
@@ -66,8 +66,8 @@ func newVisit(cycle *Cycle, name snapshot.Hostname, order int) *visit {
 	return &visit{cycle: cycle.Number, order: order, name: name, host: cycle.answered[name]}
 }
 
-// withMessages are the visits by host, with the messages to users and the visits that
-// those need.
+// withMessages returns the visits by host, with the messages to users; a host that gets
+// messages but no report has a visit of its own.
 func withMessages(cycle *Cycle, visits []*visit, messages map[snapshot.Hostname]batch) map[snapshot.Hostname]*visit {
 	all := make(map[snapshot.Hostname]*visit, len(visits))
 	for _, v := range visits {
@@ -85,8 +85,9 @@ func withMessages(cycle *Cycle, visits []*visit, messages map[snapshot.Hostname]
 	return all
 }
 
-// make makes the visit. A report that was begun is waited for, even if ctx ends.
-func (v *visit) make(ctx context.Context, link Link) {
+// deliver sends the messages and the report, and waits for the report's outcome even if ctx
+// ends meanwhile.
+func (v *visit) deliver(ctx context.Context, link Link) {
 	v.deliveries = v.messages.send(ctx, link, v.host)
 	switch {
 	case v.report == nil:
@@ -97,12 +98,12 @@ func (v *visit) make(ctx context.Context, link Link) {
 	}
 }
 
-// acting is the event about a report that is sent.
+// acting returns the event for sending the report.
 func (v *visit) acting() enforce.Event {
 	return enforce.Event{Kind: enforce.EventActing, Host: v.report.Host, Report: &v.report.Report, Findings: v.findings}
 }
 
-// result is what came of the report.
+// result returns the report with its outcome.
 func (v *visit) result() ReportResult {
 	r := ReportResult{Cycle: v.cycle, Host: v.report.Host, Report: v.report.Report, Execution: v.execution, Err: v.err, Findings: v.findings}
 	r.Execution.Lines = shownLines(r.Report, r.Execution.Lines)
