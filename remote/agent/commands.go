@@ -56,10 +56,10 @@ func (c Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 	return s, nil
 }
 
-// measure adds what nvidia-smi reports about the devices to the login. That it fails or
-// hangs does not make the snapshot invalid: the values are unknown then.
+// measure adds the values that nvidia-smi, run as the login user, reports about the
+// devices. If it fails or hangs, the values are unknown and the snapshot stays valid.
 func (c Commands) measure(ctx context.Context, host remote.Host, s *snapshot.Snapshot) {
-	if deadline, ok := ctx.Deadline(); ok { // so that the snapshot is there in time
+	if deadline, ok := ctx.Deadline(); ok { // leaves time to return the snapshot
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)*3/4)
 		defer cancel()
@@ -74,19 +74,19 @@ func (c Commands) measure(ctx context.Context, host remote.Host, s *snapshot.Sna
 
 // Devices asks for the devices and their attachments alone.
 func (c Commands) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device, error) {
-	devices, _, err := usageSnapshot(ctx, c, looking(host), snapshot.DecodeDevices, "--type", "devices")
+	devices, _, err := usageSnapshot(ctx, c, withoutSudo(host), snapshot.DecodeDevices, "--type", "devices")
 	return devices, err
 }
 
 // Environments asks for the environments alone.
 func (c Commands) Environments(ctx context.Context, host remote.Host) ([]snapshot.Environment, error) {
-	environments, _, err := usageSnapshot(ctx, c, looking(host), snapshot.DecodeEnvironments, "--type", "envs")
+	environments, _, err := usageSnapshot(ctx, c, withoutSudo(host), snapshot.DecodeEnvironments, "--type", "envs")
 	return environments, err
 }
 
-// looking is the host without sudo. Every login may see the devices and environments of
-// a host, and hosts log each sudo that they refuse, or send mail about it.
-func looking(host remote.Host) remote.Host {
+// withoutSudo is the host, asked without sudo. Every login may see the devices and
+// environments of a host, and hosts log each sudo that they refuse, or send mail about it.
+func withoutSudo(host remote.Host) remote.Host {
 	host.NoSudo = true
 	return host
 }

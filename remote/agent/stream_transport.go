@@ -95,7 +95,12 @@ func (*streamTransport) via() Via { return ViaStream }
 
 func (t *streamTransport) can() Capabilities {
 	can := t.stream.Greeting.Can
-	return Capabilities{Snapshot: can(RequestSnapshot), Execute: can(RequestExecute), Notify: can(RequestNotify), Parallel: can(CapabilityParallel)}
+	return Capabilities{
+		Snapshot: can(RequestSnapshot),
+		Execute:  can(RequestExecute),
+		Notify:   can(RequestNotify),
+		Parallel: can(CapabilityParallel),
+	}
 }
 
 // errClosed ends the calls of a connection that is closed at this end.
@@ -150,7 +155,10 @@ func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, report enf
 		return Execution{}, &remote.Error{Class: remote.InvalidOutput, Err: err}
 	}
 	var answer Execution
-	request := ExecuteRequest{Report: encoded, GraceMS: report.Grace.Milliseconds(), Kill: report.Kill, Unprotected: report.Unprotected, ID: report.ID, Because: wire.Reasons(report)}
+	request := ExecuteRequest{
+		Report: encoded, ID: report.ID, Because: wire.Reasons(report),
+		GraceMS: report.Grace.Milliseconds(), Kill: report.Kill, Unprotected: report.Unprotected,
+	}
 	end := t.beginReport()
 	defer end()
 	err = t.call(ctx, RequestExecute, request, &answer)
