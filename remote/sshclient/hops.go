@@ -48,8 +48,8 @@ func lastHop(s config.HostConfig) (endpoint, error) {
 	return e, nil
 }
 
-// sharedHop returns the sharedConn of a jump host: one for all of its spellings, and
-// that of a host of the fleet if there is one.
+// sharedHop returns the sharedConn of a jump host: the same one for all of its spellings,
+// and for the host of the fleet that is this jump host, if there is one.
 func (c *Client) sharedHop(e endpoint) (*sharedConn, error) {
 	s, err := c.resolve(e)
 	if err != nil {
@@ -79,9 +79,9 @@ func (c *Client) sharedHop(e endpoint) (*sharedConn, error) {
 	return p, nil
 }
 
-// lender returns the sharedConn whose connection p may use, if there is one: that of
-// a jump host with the same routeID, which is no other host of the fleet. Otherwise
-// p serves hosts behind it.
+// lender returns the sharedConn of the jump host with the same routeID, if p, a host of the
+// fleet, may use its connection: no other host of the fleet does. It returns nil if p has to
+// log in itself; the hosts behind it then use p's connection.
 func (c *Client) lender(p *sharedConn, id routeID) *sharedConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()

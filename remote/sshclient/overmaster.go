@@ -16,16 +16,16 @@ import (
 // masterTimeout is for the answer of a ControlMaster, which runs on this machine.
 const masterTimeout = 2 * time.Second
 
-// noLogin says whether an error is a refused login, or ssh_config does not allow one
-// with a key: ssh may have another way in, such as a second factor.
+// noLogin reports whether the host refused the login, or ssh_config forbids one with a
+// key: the user may have logged in with ssh in another way, such as a second factor.
 func noLogin(err error) bool {
 	var e *config.Error
 	return remote.ClassOf(err) == remote.Auth || errors.As(err, &e) && e.NoKeys()
 }
 
-// overMaster makes a connection over the ssh that runs as ControlMaster, for a host
-// that refused our login: one that wants a second factor, for example. Without such
-// an ssh the error is the refusal, and how to start one.
+// overMaster connects over the ssh that runs as ControlMaster, for a host that refused
+// our login, for example because it wants a second factor. Without such an ssh it returns
+// the refusal, with the command that starts one.
 func (p *sharedConn) overMaster(refusal error) (*connection, error) {
 	c := p.client
 	ctx, cancel := context.WithTimeout(c.lifetime, defaultConnectTimeout)
@@ -41,16 +41,22 @@ func (p *sharedConn) overMaster(refusal error) (*connection, error) {
 			Msg("the login was refused: commands run over the ssh that is the ControlMaster")
 		return l, nil
 	}
+	host := remote.Quote(p.endpoint.Host)
 	return nil, &remote.Error{
 		Class: remote.ClassOf(refusal),
-		Err:   &withoutMaster{fmt.Errorf("%w; no ssh runs as ControlMaster: %w", refusal, err), func() bool { return stampOf(path) != before }},
-		Next:  "log in by hand and leave it running: ssh -fN -o ControlMaster=auto " + remote.Quote(p.endpoint.Host) + "; or check that a key of yours is accepted: ssh -v " + remote.Quote(p.endpoint.Host) + " true",
+		Err: &withoutMaster{
+			error:    fmt.Errorf("%w; no ssh runs as ControlMaster: %w", refusal, err),
+			outdated: func() bool { return stampOf(path) != before },
+		},
+		Next: "log in by hand and leave it running: ssh -fN -o ControlMaster=auto " + host +
+			"; or check that a key of yours is accepted: ssh -v " + host + " true",
 	}
 }
 
-// again makes a connection over the master of the last one. The error says that it is
-// gone, or that the last one had none; then our own login is tried.
-func (p *sharedConn) again() (*connection, error) {
+// redialMaster connects over the master that the last connection used. It returns an error
+// if that master has ended, or if the last connection used none; the caller then tries our
+// own login.
+func (p *sharedConn) redialMaster() (*connection, error) {
 	p.mu.Lock()
 	last := p.conn
 	p.mu.Unlock()
@@ -96,8 +102,8 @@ func (p *sharedConn) dialMaster(path string, peer remote.Peer) (*connection, err
 	return l, err
 }
 
-// withoutMaster is a refused login. It is outdated when there is another socket at the
-// ControlPath.
+// withoutMaster is a refused login without a ControlMaster. It is outdated as soon as the
+// socket at the ControlPath has changed.
 type withoutMaster struct {
 	error
 	outdated func() bool

@@ -67,7 +67,7 @@ func (c *Client) open(ctx context.Context, h remote.Host) (*Session, error) {
 		return nil, err
 	}
 	c.mu.Lock()
-	p.borrower = p // no other host of the fleet, which has sessions of its own
+	p.borrower = p // so no other host of the fleet runs its commands over it
 	c.mu.Unlock()
 	for fresh := false; ; fresh = true {
 		l, err := p.connected(ctx, nil)
@@ -217,7 +217,7 @@ func (s *Session) start(ctx context.Context, commandLine string) error {
 	return nil
 }
 
-// begin has the command begin. Over a ControlMaster a command is refused while there
+// begin starts the command. Over a ControlMaster a command is refused while there
 // are too many sessions; then it is requested again, like a session of our own login.
 func (s *Session) begin(ctx context.Context, commandLine string) error {
 	for pause := firstPause; ; pause = min(2*pause, time.Second) {

@@ -30,8 +30,9 @@ type sharedConn struct {
 	route   *route      // for Probe; nil until it is known
 	closed  bool        // an attempt under way is to be closed
 
-	// Guarded by the client's mu: it was made for a jump host, and the sharedConn of
-	// the host of the fleet that uses its connection too, which may be itself.
+	// Guarded by the client's mu. lent means that this one was made for a jump host.
+	// borrower is the host of the fleet that runs its commands over it too; it is this
+	// one itself if the host was named in the same way.
 	lent     bool
 	borrower *sharedConn
 }
@@ -75,7 +76,7 @@ func (p *sharedConn) begin(chain []endpoint) (*attempt, error) {
 }
 
 func (p *sharedConn) try(a *attempt, chain []endpoint) {
-	conn, err := p.again()
+	conn, err := p.redialMaster()
 	if err != nil {
 		conn, err = p.client.connect(p, chain)
 	}

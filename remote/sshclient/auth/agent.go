@@ -18,16 +18,16 @@ const (
 	// touch a FIDO key.
 	agentTimeout = 10 * time.Second
 
-	// askedUser is how long an agent takes that asked its user, at least. Others
-	// sign within milliseconds.
+	// askedUser is a duration that means that the agent asked its user: without that
+	// it signs within milliseconds.
 	askedUser = time.Second
 
 	// listTTL is how long the list of an agent's keys is cached: a hundred hosts that
 	// are dialled at the same time need it once.
 	listTTL = 5 * time.Second
 
-	// silentTTL is for how long a key is not used for which the agent's user gave no
-	// answer: the logins to a hundred hosts don't wait for that one after the other.
+	// silentTTL is how long a key is not used after the agent's user gave no answer for
+	// it: otherwise each of a hundred logins would wait for that answer again.
 	silentTTL = time.Minute
 
 	// agentRequests is how many requests an agent gets at a time. The queue of an
@@ -113,8 +113,7 @@ func (a *keyAgent) ask(request func(agent.ExtendedAgent) error) error {
 	return request(agent.NewClient(struct{ io.ReadWriter }{conn}))
 }
 
-// agentKey is a key that an agent has; for a certificate, what it certifies is not
-// known to be there.
+// agentKey is a key in the agent, or a certificate, whose private key may be missing there.
 type agentKey struct {
 	agent  *keyAgent
 	public ssh.PublicKey

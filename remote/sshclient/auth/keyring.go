@@ -44,9 +44,9 @@ func NewKeyring(prompt Prompt, log zerolog.Logger) *Keyring {
 // Close ends the requests to agents, and the signing that waits for a passphrase.
 func (k *Keyring) Close() { k.end() }
 
-// AnsweredSince says whether the user answered a question after the start, for a
-// passphrase, or of an agent: then a deadline that passed meanwhile was not the
-// host's fault. An agent that waited for its user in vain counts as well.
+// AnsweredSince reports whether, after start, the user was asked for a passphrase or by an
+// agent, with or without an answer: a deadline that passed meanwhile was not the host's
+// fault.
 func (k *Keyring) AnsweredSince(start time.Time) bool {
 	return k.answered.Load() > start.UnixNano()
 }

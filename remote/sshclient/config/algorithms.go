@@ -91,8 +91,10 @@ hmac-sha2-512 hmac-sha1`),
 func implemented() ssh.Algorithms {
 	all, insecure := ssh.SupportedAlgorithms(), ssh.InsecureAlgorithms()
 	return ssh.Algorithms{
-		KeyExchanges: append(all.KeyExchanges, insecure.KeyExchanges...), Ciphers: append(all.Ciphers, insecure.Ciphers...),
-		MACs: append(all.MACs, insecure.MACs...), HostKeys: append(all.HostKeys, insecure.HostKeys...),
+		KeyExchanges:   append(all.KeyExchanges, insecure.KeyExchanges...),
+		Ciphers:        append(all.Ciphers, insecure.Ciphers...),
+		MACs:           append(all.MACs, insecure.MACs...),
+		HostKeys:       append(all.HostKeys, insecure.HostKeys...),
 		PublicKeyAuths: append(all.PublicKeyAuths, insecure.PublicKeyAuths...),
 	}
 }

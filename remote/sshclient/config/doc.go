@@ -13,7 +13,8 @@
 //	hostConfig, err := resolver.Resolve(ctx, config.Query{Host: "gpu-07"})
 //
 // The package opens no connection and checks no key. It ignores forwardings,
-// environment, terminal and multiplexing options, which change nothing for genv.
+// environment and terminal options, which change nothing for genv. ControlPath is only
+// read when a login is refused.
 // Algorithm lists are those of ssh_config, or else the defaults of OpenSSH, as far
 // as the SSH library has them.
 package config
