@@ -38,7 +38,8 @@ func (p *program) remoteMonitor(c *cli.Context) error {
 	pool.DeviceAge = monitor.Interval / 2
 	defer pool.Close()
 	looker := &controller.Looker{Asker: *f.asker()}
-	looker.Link, looker.Fanout = &visibleLink{Pool: pool, commands: f.commands(), now: p.Now, without: make(map[string]withoutSudo)}, len(config.Hosts)
+	looker.Link = &visibleLink{Pool: pool, commands: f.commands(), now: p.Now, without: make(map[string]withoutSudo)}
+	looker.Fanout = len(config.Hosts)
 	m := fleetMonitor{fleet: f, looker: looker}
 	return monitoring.Run(c.Context, &p.Program, monitor, monitoring.Source{Collect: m.collect, Patience: config.SSH.CommandTimeout})
 }

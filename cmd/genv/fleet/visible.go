@@ -10,8 +10,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// sudoAgain is for how long a host on which sudo refuses genv is not asked for it again:
-// hosts log that, and may send mail about it.
+// sudoAgain is how long genv waits before it tries sudo again on a host that refused it:
+// hosts log each refusal, and may send mail about it.
 const sudoAgain = time.Hour
 
 // visibleLink asks hosts on which sudo refuses genv for what every login sees. It is for
@@ -25,7 +25,7 @@ type visibleLink struct {
 	without map[string]withoutSudo // by the name of the host
 }
 
-// withoutSudo is how a host is asked on which sudo refuses genv.
+// withoutSudo is a host on which sudo refuses genv, and how it is asked instead.
 type withoutSudo struct {
 	since time.Time
 	via   agent.Via
@@ -60,7 +60,7 @@ func (l *visibleLink) About(host remote.Host) agent.About {
 	return about
 }
 
-// refused says whether sudo refused genv on a host lately.
+// refused reports whether sudo refused genv on a host within sudoAgain.
 func (l *visibleLink) refused(host remote.Host) (withoutSudo, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,14 +11,15 @@ import (
 )
 
 // A shell that genv 1.4.3 initialised evaluates what `genv activate --shell PID`,
-// `deactivate --shell PID` and `shell --reattach` print. It keeps its books in two
-// exported lists with colons between the names, to which 1.4.3 adds a name each time:
+// `deactivate --shell PID` and `shell --reattach` print. It records the
+// changes in two exported lists with colons between the names, to which 1.4.3 adds a name
+// each time:
 //
 //	GENV_ENVS         the variables that were set, to be unset by deactivate
 //	GENV_BACKUP_ENVS  those that had a value, which GENV_BACKUP_ENV_NAME holds
 //
-// The code for such a shell does all with plain export and unset, and keeps the same
-// books, so that it also works in zsh and when 1.4.3 is installed again.
+// The code for such a shell only uses export and unset, and keeps the same lists, so that
+// it also works in zsh and when 1.4.3 is installed again.
 const (
 	listSet      = "GENV_ENVS"
 	listBackups  = "GENV_BACKUP_ENVS"
@@ -31,9 +32,9 @@ type Shell143 struct {
 	Shims   string              // the folder of the shims; empty for none
 }
 
-// Opened says whether 1.4.3 has activated an environment in the shell, and nothing has
-// deactivated it since.
-func (s Shell143) Opened() bool { return s.Environ(listSet) != "" }
+// Active reports whether 1.4.3 has activated an environment in the shell that was not
+// deactivated since.
+func (s Shell143) Active() bool { return s.Environ(listSet) != "" }
 
 // Caller is the shell as the caller of activate or deactivate; its answer goes to out.
 func (s Shell143) Caller(pid string, out io.Writer) (Caller, error) {
@@ -52,7 +53,7 @@ func (s Shell143) Render(change Change) (string, error) {
 		code.restore(change.Restore)
 		return code.finish()
 	}
-	code.books = s.Opened() || change.Shims == ShimsAdd
+	code.keepLists = s.Active() || change.Shims == ShimsAdd
 	code.set, code.backups = s.list(listSet), s.list(listBackups)
 	for _, v := range change.Set {
 		code.replace(v.Name, v.Value)
@@ -66,7 +67,7 @@ func (s Shell143) Render(change Change) (string, error) {
 	if change.Prompt == PromptAdd {
 		code.prompt(change.Prefix)
 	}
-	if code.books {
+	if code.keepLists {
 		code.export(listSet, strings.Join(code.set, ":"))
 		code.export(listBackups, strings.Join(code.backups, ":"))
 	}
@@ -77,7 +78,7 @@ func (s Shell143) Render(change Change) (string, error) {
 // before, deactivate also undoes that.
 func (s Shell143) renderInitialised(change Change) (string, error) {
 	code, err := change.Render()
-	if err != nil || len(change.Restore) == 0 || !s.Opened() {
+	if err != nil || len(change.Restore) == 0 || !s.Active() {
 		return code, err
 	}
 	more, err := s.Render(Change{Restore: []string{snapshot.ClaimVariable}})
@@ -92,8 +93,8 @@ func (s Shell143) list(name string) []string {
 // script143 gathers lines, and keeps its first error.
 type script143 struct {
 	shell        Shell143
-	books        bool     // keep the lists
-	set, backups []string // the lists, as they will be
+	keepLists    bool
+	set, backups []string // the new content of the lists
 	text         strings.Builder
 	err          error
 }
@@ -108,7 +109,7 @@ func (c *script143) export(name, value string) {
 
 // replace sets a variable. What it was before the first time is kept for restore.
 func (c *script143) replace(name, value string) {
-	if old := c.shell.Environ(name); c.books && !slices.Contains(c.set, name) {
+	if old := c.shell.Environ(name); c.keepLists && !slices.Contains(c.set, name) {
 		c.set = append(c.set, name)
 		if old != "" {
 			c.backups = append(c.backups, name)
@@ -127,9 +128,10 @@ func (c *script143) prompt(prefix string) {
 	c.line("PS1=" + quoted + `"${PS1-}"`)
 }
 
-// restore undoes all that the lists name, and more variables. Of CUDA_VISIBLE_DEVICES
-// 1.4.3 replaces the user's own value at its second change by one that it has set itself,
-// which would lead to devices that are no longer attached: then there is none to restore.
+// restore undoes the changes of all variables in the lists, and of more. A variable that
+// is in the list more than once is unset: at its second change, 1.4.3 has replaced the
+// backup of the user's value by its own first value. Such a CUDA_VISIBLE_DEVICES would name
+// devices that are no longer attached.
 func (c *script143) restore(more []string) {
 	set, backups := c.shell.list(listSet), c.shell.list(listBackups)
 	names := append(slices.Clone(set), more...)

@@ -92,7 +92,7 @@ func (p *program) inShell(ctx context.Context, change func(*state.Files, *snapsh
 // adviseScript says how a script without the shell function gets its new devices.
 func (p *program) adviseScript(active shell.Active) {
 	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
-	if (shell.Shell143{Environ: p.Getenv}).Opened() || visible == shell.VisibleDevices(active.Devices) {
+	if (shell.Shell143{Environ: p.Getenv}).Active() || visible == shell.VisibleDevices(active.Devices) {
 		return
 	}
 	p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is still %q: run eval \"$(genv shell --reattach)\"", visible))
