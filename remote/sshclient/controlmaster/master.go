@@ -26,13 +26,13 @@ var (
 
 // Master is a running ssh. It is safe for concurrent use.
 type Master struct {
-	path  string
-	conn  *net.UnixConn // for checks, and to notice the master's end
-	alive chan struct{}
-	done  chan struct{} // closed when the master has ended, or Close was called
-	life  context.Context
-	die   context.CancelFunc
-	ended error // valid after done
+	path     string
+	conn     *net.UnixConn // for checks, and to notice the master's end
+	alive    chan struct{}
+	done     chan struct{} // closed when the master has ended, or Close was called
+	lifetime context.Context
+	cancel   context.CancelFunc
+	ended    error // valid after done
 
 	asking sync.Mutex // one check at a time
 
@@ -51,7 +51,7 @@ func Dial(ctx context.Context, path string) (*Master, error) {
 		return nil, err
 	}
 	m := &Master{path: path, conn: conn, alive: make(chan struct{}), done: make(chan struct{}), open: map[io.Closer]bool{}}
-	m.life, m.die = context.WithCancel(context.Background())
+	m.lifetime, m.cancel = context.WithCancel(context.Background())
 	go m.read()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	if err = m.Alive(); !stop() || err != nil {
@@ -156,7 +156,7 @@ func (m *Master) end(why error) {
 		close(m.done)
 	}
 	m.mu.Unlock()
-	m.die()
+	m.cancel()
 	_ = m.conn.Close() // it may be closed already
 	for c := range open {
 		_ = c.Close()

@@ -21,7 +21,7 @@ type Session struct {
 
 // NewSession opens a connection to the master. The caller closes the session.
 func (m *Master) NewSession() (*Session, error) {
-	conn, err := dial(m.life, m.path)
+	conn, err := dial(m.lifetime, m.path)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (s *Session) Start(commandLine string) error {
 }
 
 func (s *Session) redial() error {
-	conn, err := dial(s.master.life, s.master.path)
+	conn, err := dial(s.master.lifetime, s.master.path)
 	if err != nil {
 		return err
 	}

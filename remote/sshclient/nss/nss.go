@@ -104,10 +104,11 @@ type User struct {
 	Name, Home string
 }
 
-// ErrNoUser is wrapped when the system has no such account.
-var ErrNoUser = errors.New("there is no such account")
+// ErrNoUser is wrapped when no account was found: the system has none, or getent failed
+// or did not answer in time.
+var ErrNoUser = errors.New("no such account was found")
 
-// UserOf is the account of a uid. The environment has no say in it.
+// UserOf is the account of a uid. $USER and $HOME don't count.
 func (s *Service) UserOf(ctx context.Context, uid int) (User, error) {
 	return s.userWith(ctx, strconv.Itoa(uid), func(u User) bool { return u.UID == uid })
 }
