@@ -30,51 +30,76 @@ func (j *judgement) events(plan *Plan, cluster snapshot.Cluster) []Event {
 // findingEvents are about what is new or changed, then about what is due, for each
 // finding; then about hosts with more of them, and about users to notify.
 func (j *judgement) findingEvents(plan *Plan) []Event {
-	var events, notify []Event
-	announced, more, notified := make(map[snapshot.Hostname]int), make(map[snapshot.Hostname]int), make(map[snapshot.Hostname]int)
-	room := j.knownBefore(plan)
+	c := eventCollector{
+		j: j, tellUsers: plan.TellUsers, room: j.knownBefore(plan),
+		announced: make(map[snapshot.Hostname]int),
+		more:      make(map[snapshot.Hostname]int),
+		notified:  make(map[snapshot.Hostname]int),
+	}
 	for i := range plan.Findings {
-		f := &plan.Findings[i]
-		before, known := j.before.Findings[f.ID]
-		now := KnownFinding{Host: f.Host, Decision: f.Decision(), Notified: before.Notified}
-		event := Event{Host: f.Host, ID: f.ID, Finding: f, Decision: now.Decision}
-		kind, on, acts := changeOf(before, known, now), f.affects(), now.Decision == DecisionAct
-		if !known && !room.admit(f) {
-			more[on]++
-			if acts {
-				events = append(events, event.of(EventDue))
-			}
-			continue
-		}
-		if kind != "" && !acts && announced[on] >= MaxEventsPerHost {
-			more[on]++
-			if known {
-				j.next.Findings[f.ID] = before // so that the next cycle finds it changed, too
-			}
-			continue
-		}
-		switch {
-		case kind != "":
-			announced[on]++
-			events = append(events, event.of(kind))
-		case j.before.Resumed:
-			events = append(events, event.of(EventNew))
-			events[len(events)-1].Resumed = true
-		}
+		c.add(&plan.Findings[i])
+	}
+	for _, host := range slices.Sorted(maps.Keys(c.more)) {
+		c.events = append(c.events, Event{Kind: EventMore, Host: host, Count: c.more[host]})
+	}
+	return append(c.events, c.notify...)
+}
+
+// eventCollector collects the events of findings, within the limits per host.
+type eventCollector struct {
+	j         *judgement
+	tellUsers bool
+	room      known
+
+	// Counts by host: findings with an event, without one, and notifications.
+	announced, more, notified map[snapshot.Hostname]int
+	events, notify            []Event
+}
+
+// add adds the events of a finding, and remembers it in the next memory.
+func (c *eventCollector) add(f *Finding) {
+	before, known := c.j.before.Findings[f.ID]
+	now := KnownFinding{Host: f.Host, Decision: f.Decision(), Notified: before.Notified}
+	event := Event{Host: f.Host, ID: f.ID, Finding: f, Decision: now.Decision}
+	kind, host, acts := changeOf(before, known, now), f.affects(), now.Decision == DecisionAct
+	switch {
+	case !known && !c.room.admit(f):
+		c.more[host]++
 		if acts {
-			events = append(events, event.of(EventDue))
+			c.events = append(c.events, event.of(EventDue))
 		}
-		if stage := f.wantsNotified(); plan.TellUsers && now.Notified < stage && notified[on] < MaxEventsPerHost {
-			notified[on]++
-			now.Notified = stage
-			notify = append(notify, event.of(EventNotify))
+		return
+	case kind != "" && !acts && c.announced[host] >= MaxEventsPerHost:
+		c.more[host]++
+		if known {
+			c.j.next.Findings[f.ID] = before // so that the next cycle finds it changed, too
 		}
-		j.next.Findings[f.ID] = now
+		return
 	}
-	for _, host := range slices.Sorted(maps.Keys(more)) {
-		events = append(events, Event{Kind: EventMore, Host: host, Count: more[host]})
+	c.announce(event, kind, host)
+	if acts {
+		c.events = append(c.events, event.of(EventDue))
 	}
-	return append(events, notify...)
+	if stage := f.wantsNotified(); c.tellUsers && now.Notified < stage && c.notified[host] < MaxEventsPerHost {
+		c.notified[host]++
+		now.Notified = stage
+		c.notify = append(c.notify, event.of(EventNotify))
+	}
+	c.j.next.Findings[f.ID] = now
+}
+
+// announce adds the event of a finding that is new or changed or, after a restart, that
+// was known before.
+func (c *eventCollector) announce(event Event, kind EventKind, host snapshot.Hostname) {
+	switch {
+	case kind != "":
+		c.announced[host]++
+		c.events = append(c.events, event.of(kind))
+	case c.j.before.Resumed:
+		resumed := event.of(EventNew)
+		resumed.Resumed = true
+		c.events = append(c.events, resumed)
+	}
 }
 
 // of is the event as one of another kind.
