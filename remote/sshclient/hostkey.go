@@ -42,6 +42,10 @@ func (c *Client) hostKeyCheck(ctx context.Context, t target) (*hostKeyCheck, err
 	}
 	check.stamp = c.hostKeys.Stamp(check.files()...)
 	check.host = c.hostKeys.Lookup(slices.Concat(t.UserKnownHosts, t.GlobalKnownHosts), check.name)
+	if t.FixedHostKeyOrder {
+		check.algorithms = t.HostKeyAlgorithms
+		return check, nil
+	}
 	// As in ssh, the command is asked for the name without port or alias here.
 	ordered, err := check.ask(check.host, hostkeys.Order, hostkeys.Name{Host: t.HostName}, nil)
 	if err != nil {

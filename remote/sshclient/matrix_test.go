@@ -130,7 +130,10 @@ var servers = map[string]struct {
 	"two host keys, of which one is known": {sshd: "HostKey KEY/ecdsa", key: "ed25519", known: "HOST ecdsa", clients: []client{
 		{},
 		{lines: "HostKeyAlgorithms -ecdsa*", fails: remote.HostKeyChanged},
-		{lines: "HostKeyAlgorithms ssh-ed25519,ecdsa-sha2-nistp256", tries: true}, // ssh asks for ed25519 alone
+		{lines: "HostKeyAlgorithms ssh-ed25519,ecdsa-sha2-nistp256", fails: remote.HostKeyChanged}, // the list decides on the order
+		{lines: "HostKeyAlgorithms ^ssh-ed25519", fails: remote.HostKeyChanged},
+		{lines: "HostKeyAlgorithms ecdsa-sha2-nistp256,ssh-ed25519"},
+		{lines: "HostKeyAlgorithms +ssh-rsa"},
 	}},
 	"a host certificate of an RSA authority": {sshd: "HostCertificate KEY/by-rsa-cert.pub", key: "by-rsa", known: "@cert-authority HOST rsa", clients: []client{
 		{},

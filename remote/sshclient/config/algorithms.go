@@ -155,6 +155,28 @@ func (l algorithmList) expand(value string) (names []string) {
 	return names
 }
 
+// fixedHostKeyOrder reports whether a value of HostKeyAlgorithms decides on the order of
+// the types. `ssh -G` prints no operator, but the names: those that `+` and `-` leave
+// are in the order of the defaults, and what `+` adds comes after them.
+func fixedHostKeyOrder(value string, asWritten bool) bool {
+	kind, items := operator(value)
+	if value == "" || kind == '+' || kind == '-' {
+		return false
+	}
+	last := 0
+	for name := range strings.SplitSeq(items, ",") {
+		at := slices.Index(defaultKeyTypes, name)
+		if at < 0 {
+			at = len(defaultKeyTypes)
+		}
+		if asWritten || at < last {
+			return true
+		}
+		last = at
+	}
+	return false
+}
+
 // algorithms sets the lists, as far as they are implemented here. A list of which
 // nothing is left is an error: the library would take its own instead.
 func (r raw) algorithms(s *HostConfig) error {

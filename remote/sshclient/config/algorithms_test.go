@@ -53,6 +53,17 @@ func TestAlgorithmLists(t *testing.T) {
 	}
 }
 
+func TestFixedHostKeyOrder(t *testing.T) {
+	for list, want := range map[string]bool{
+		"": false, "+ssh-rsa": false, "-ssh-ed25519*": false,
+		"ssh-ed25519": true, "ssh-ed25519,rsa-sha2-512": true, "^rsa-sha2-512": true, "^ssh-ed25519": true,
+	} {
+		s, err := local(t, strings.TrimSuffix("HostKeyAlgorithms "+list+"\n", "HostKeyAlgorithms \n"))
+		require.NoError(t, err)
+		require.Equal(t, want, s.FixedHostKeyOrder, "%q", list)
+	}
+}
+
 func TestNothingInsecureByDefault(t *testing.T) {
 	s, err := local(t, "")
 	require.NoError(t, err)

@@ -95,6 +95,7 @@ func (r *Resolver) resolve(ctx context.Context, q Query) (HostConfig, error) {
 	if err != nil {
 		return s, located(err, lines)
 	}
+	s.FixedHostKeyOrder = fixedHostKeyOrder(values.first("hostkeyalgorithms"), lines != nil)
 	return s, validTarget(s, r.who)
 }
 
