@@ -36,7 +36,7 @@ func hostWith(name snapshot.Hostname, processes ...[]snapshot.Process) snapshot.
 }
 
 // A user who starts twelve thousand processes, or a host that makes them up, fills
-// neither the memory nor the file; and nobody else's warning period begins again.
+// neither the memory nor the file; and the warning periods of others don't begin again.
 func TestAFloodLeavesTheTimesOfOthers(t *testing.T) {
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{For: 10 * time.Minute}}, fleet: enforce.Fleet{TellUsers: true}}
 	quiet := snapshot.Cluster{Hosts: []snapshot.Host{hostWith("a", outsideAll("alice", 1, 5)), hostWith("b", outsideAll("mallory", 3, 5))}}

@@ -115,7 +115,7 @@ func (c *crowded) run(h *sshd.Host, user string, round int, words ...string) boo
 	return true
 }
 
-// attachAndDetach changes one attachment and finds it as it left it: nobody else may
+// attachAndDetach changes one attachment and finds it as it left it: no other user may
 // change it, and no other update undoes it.
 func (c *crowded) attachAndDetach(h *sshd.Host, env *testfleet.Env, device snapshot.DeviceIndex) {
 	c.until(func(round int) {

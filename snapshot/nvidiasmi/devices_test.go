@@ -53,7 +53,7 @@ func TestValuesThatTheDriverDoesNotReportAreUnknown(t *testing.T) {
 	}
 }
 
-// A broken sensor keeps nobody from enforcing the rules on the host.
+// A broken sensor doesn't prevent enforcing the rules on the host.
 func TestWhatNoDeviceCanHaveIsUnknown(t *testing.T) {
 	for _, sensors := range []string{"2147483647, -1", "-274, inf", "1001, nan", "65535, 1000000.01"} {
 		devices, err := nvidiasmi.ParseDevices([]byte("0, GPU-1, 16160, 3, 0, " + sensors + ", V100"))

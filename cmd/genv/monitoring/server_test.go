@@ -89,7 +89,7 @@ func TestClients(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestManyClients: whoever keeps as many connections as there may be shuts nobody out, and
+// TestManyClients: whoever keeps as many connections as there may be can't shut others out, and
 // the program doesn't keep them all.
 func TestManyClients(t *testing.T) {
 	listener, err := listen(t.Context(), "127.0.0.1", 0)

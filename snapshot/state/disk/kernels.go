@@ -182,7 +182,7 @@ func (p *pendingUsers) end(uid snapshot.UID) {
 	delete(p.users, uid)
 }
 
-// kernelFilesOf returns nothing once ctx has ended, since nobody waits then: a user can have
+// kernelFilesOf returns nothing once ctx has ended, since no caller waits then: a user can have
 // millions of files looked for.
 func (p procfs) kernelFilesOf(ctx context.Context, uid snapshot.UID, pids []snapshot.PID, kernels []Kernel) map[Kernel]Liveness {
 	folders, complete := p.runtimeFolders(ctx, uid, pids)

@@ -164,7 +164,7 @@ func TestARestartingKernelKeepsItsEnvironment(t *testing.T) {
 	require.Nil(t, files.Environment(ownEID()), "root does")
 }
 
-// A folder that doesn't answer delays nobody for long, and is unknown.
+// A folder that doesn't answer delays others only briefly, and is unknown.
 func TestAKernelFolderThatHangs(t *testing.T) {
 	waiting := make(chan struct{})
 	users := accounts(t, os.Getuid()+1, "/", nil)
@@ -198,7 +198,7 @@ func TestKernelsEndWithAReboot(t *testing.T) {
 }
 
 // A user who registers as many kernels as fit, and names one of them all over the command
-// lines of some processes, delays nobody: the lock is held meanwhile.
+// lines of some processes, must not delay others: the lock is held meanwhile.
 func TestManyKernelsNamedManyTimes(t *testing.T) {
 	const kernels, processes = 60_000, 30
 	me := snapshot.UID(os.Getuid())
