@@ -59,7 +59,7 @@ type HostConfig struct {
 	// FixedHostKeyOrder says that HostKeyAlgorithms is a list of its own, or begins with
 	// `^`: then the types of known keys don't go first (ssh_config(5), HostKeyAlgorithms).
 	FixedHostKeyOrder bool
-	RequiredRSASize                                                    int // in bits, of host keys and keys of the user
+	RequiredRSASize   int // in bits, of host keys and keys of the user
 
 	ConnectTimeout      time.Duration // 0: not set
 	ServerAliveInterval time.Duration // 0: not set
