@@ -1,8 +1,6 @@
 package enforce
 
-import (
-	"github.com/seed-3119e985/genv/snapshot"
-)
+import "github.com/seed-3119e985/genv/snapshot"
 
 // draft collects what is to be done on one host while the rules run.
 type draft struct {

@@ -49,17 +49,13 @@ func (j *judgement) noteUnknowns(h *hostView) {
 			j.note(h, "the user of process %d%s could not be looked up: if the policy exempts users by name, it is left alone", p.PID, p.Describe())
 		}
 		if p.EnvUnknown && !h.outsideByPolicy(p) {
-			j.note(h, "the environment of process %d%s could not be read, so it is left alone%s", p.PID, p.Describe(), overwritten(p))
+			why := ""
+			if p.EnvOverwritten {
+				why = ": it has overwritten its environment variables (unknown-environment: leave)"
+			}
+			j.note(h, "the environment of process %d%s could not be read, so it is left alone%s", p.PID, p.Describe(), why)
 		}
 	}
-}
-
-// overwritten says why an environment is unknown, if its process did that.
-func overwritten(p *snapshot.Process) string {
-	if p.EnvOverwritten {
-		return ": it has overwritten its environment variables (unknown-environment: leave)"
-	}
-	return ""
 }
 
 // maxReportsUnderWay is how many reports a host may be carrying out: one that never

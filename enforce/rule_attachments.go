@@ -23,9 +23,8 @@ func (j *judgement) watchIdle() {
 				continue
 			}
 			for _, a := range env.attachments {
-				if index := a.device.Index; h.sparesUse(env, index) {
-					continue
-				} else if h.use(env, index) == unused || a.device.ComputesLess(rule.Below) {
+				index := a.device.Index
+				if !h.sparesUse(env, index) && (h.use(env, index) == unused || a.device.ComputesLess(rule.Below)) {
 					idle[idleKey(h, env, a)] = rule.After
 				}
 			}

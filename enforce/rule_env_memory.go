@@ -62,13 +62,11 @@ type memoryUsage struct {
 // together, and for how many of them the driver reports no figure.
 func (v *envView) usages(index snapshot.DeviceIndex) (usages []memoryUsage, used int64, unknown int) {
 	for p := range v.on(index) {
-		u := p.Uses(index)
-		switch {
-		case !u.Memory.Known():
-			unknown++
-		default:
+		if u := p.Uses(index); u.Memory.Known() {
 			usages = append(usages, memoryUsage{p, u.Memory.Bytes()})
 			used += u.Memory.Bytes()
+		} else {
+			unknown++
 		}
 	}
 	return usages, used, unknown
@@ -105,15 +103,7 @@ func (j *judgement) relieve(h *hostView, usages []memoryUsage, excess int64) []*
 // nextToEnd is the position of the smallest that frees enough, or else of the
 // largest with the highest PID.
 func nextToEnd(ascending []memoryUsage, excess int64) int {
-	i := firstOf(ascending, excess)
-	if i < len(ascending) {
-		return i
-	}
-	return firstOf(ascending, ascending[len(ascending)-1].bytes)
-}
-
-// firstOf is the position of the first that uses as many bytes or more.
-func firstOf(ascending []memoryUsage, bytes int64) int {
-	i, _ := slices.BinarySearchFunc(ascending, bytes, func(x memoryUsage, want int64) int { return cmp.Compare(x.bytes, want) })
+	enough := min(excess, ascending[len(ascending)-1].bytes)
+	i, _ := slices.BinarySearchFunc(ascending, enough, func(x memoryUsage, want int64) int { return cmp.Compare(x.bytes, want) })
 	return i
 }

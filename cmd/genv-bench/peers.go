@@ -66,7 +66,7 @@ func quietly(cmd *exec.Cmd) error {
 
 // coldRows is one command on every host, from nothing.
 func (b *bench) coldRows(ctx context.Context, fleet *sshd.Fleet) ([]row, error) {
-	return b.against(ctx, fleet, "cold one-shot", "≥ 4×", "sudo -n genv usage snapshot --type devices", timed(func() error {
+	return b.against(ctx, fleet, contest{"cold one-shot", "≥ 4×", "genv usage snapshot --type devices"}, timed(func() error {
 		return quietly(exec.CommandContext(ctx, b.genv, "remote", "-F", fleet.SSHConfig(), "-H", strings.Join(b.names(), ","), "devices"))
 	}))
 }
@@ -78,20 +78,22 @@ func (b *bench) steadyRows(ctx context.Context, fleet *sshd.Fleet) ([]row, error
 		return nil, err
 	}
 	defer c.end()
-	const command = "sudo -n genv usage snapshot"
-	return b.against(ctx, fleet, "steady cycle", "≥ 50×", command, func() (time.Duration, error) {
+	return b.against(ctx, fleet, contest{"steady cycle", "≥ 50×", "sudo -n genv usage snapshot"}, func() (time.Duration, error) {
 		cycles, err := c.cycles(5)
 		return quantile(cycles, 0.5), err
 	})
 }
 
+// contest is what is measured, its goal, and the command that peers run on each host.
+type contest struct{ what, goal, command string }
+
 // against measures ours and every peer in turn. While the peers run, a
 // controller of ours is stopped.
-func (b *bench) against(ctx context.Context, fleet *sshd.Fleet, what, goal, command string, ours func() (time.Duration, error)) ([]row, error) {
+func (b *bench) against(ctx context.Context, fleet *sshd.Fleet, c contest, ours func() (time.Duration, error)) ([]row, error) {
 	peers := b.peersOn(fleet)
 	things := []func() (time.Duration, error){ours}
 	for _, p := range peers {
-		things = append(things, timed(func() error { return p.run(ctx, command) }))
+		things = append(things, timed(func() error { return p.run(ctx, c.command) }))
 	}
 	medians, err := b.inTurn(things)
 	if err != nil {
@@ -101,10 +103,10 @@ func (b *bench) against(ctx context.Context, fleet *sshd.Fleet, what, goal, comm
 	for i, p := range peers {
 		own, other := medians[0], medians[i+1]
 		rows = append(rows, row{
-			what: fmt.Sprintf("%s, %d hosts of real sshd, against %s", what, b.hosts, p.name), ratio: true,
+			what: fmt.Sprintf("%s, %d hosts of real sshd, against %s", c.what, b.hosts, p.name), ratio: true,
 			figure: fmt.Sprintf("%.1f×", other.Seconds()/own.Seconds()), detail: fmt.Sprintf("%s against %s", brief(other), brief(own)),
 		})
 	}
-	rows[0].goal = goal
+	rows[0].goal = c.goal
 	return rows, nil
 }
