@@ -153,8 +153,9 @@ type Identity struct {
 }
 
 // whoAmI prints what identifies a machine, its boot and its state folder. It needs
-// neither genv nor root.
-const whoAmI = `echo; echo "genv-machine $(cat /etc/machine-id) $(cat /proc/sys/kernel/random/boot_id) $(stat -Lc %d/%i "${GENV_TMPDIR:-/var/tmp/genv}")"`
+// neither genv nor root. Where there is no machine-id(5), the boot has to do for it.
+const whoAmI = `machine=$(cat /etc/machine-id); boot=$(cat /proc/sys/kernel/random/boot_id); ` +
+	`echo; echo "genv-machine ${machine:-$boot} $boot $(stat -Lc %d/%i "${GENV_TMPDIR:-/var/tmp/genv}")"`
 
 // Identify asks a host what identifies its machine.
 func (c Commands) Identify(ctx context.Context, host remote.Host) (Identity, error) {

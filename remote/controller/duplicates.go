@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -70,7 +71,8 @@ func identify(a *Asker, all snapshot.Cluster) ([]string, []*machineID) {
 	for i := range all.Hosts {
 		names[i] = a.Hosts[i].Name
 		if s := all.Hosts[i].Snapshot; s != nil && all.Hosts[i].Err == nil {
-			ids[i] = &machineID{agent.Identity{Machine: s.MachineID, Boot: s.BootID, Folder: s.StateFolder}, a.Link.About(a.Hosts[i]).Peer}
+			machine := cmp.Or(s.MachineID, s.BootID) // some images have no machine-id(5)
+			ids[i] = &machineID{agent.Identity{Machine: machine, Boot: s.BootID, Folder: s.StateFolder}, a.Link.About(a.Hosts[i]).Peer}
 		}
 	}
 	return names, ids

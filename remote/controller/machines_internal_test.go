@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // idOf reads "machine boot folder address key", with - for what isn't known, and
@@ -125,4 +126,28 @@ func TestDisputedMachinesAreNamed(t *testing.T) {
 	var m Machines
 	g := m.group([]string{"a", "b", "c"}, []*machineID{idOf("m1 b1 f1 1 k1"), idOf("m1 b1 f1 2 k2"), idOf("m1 b1 f1 3 k1")})
 	require.Equal(t, [][2]int{{0, 1}}, g.disputed)
+}
+
+// unknownPeers is a Link to hosts of which only the snapshots are known.
+type unknownPeers struct{ Link }
+
+func (unknownPeers) About(remote.Host) agent.About { return agent.About{} }
+
+func TestMachinesWithoutAMachineID(t *testing.T) {
+	of := func(boot, folder string) *snapshot.Snapshot {
+		return &snapshot.Snapshot{BootID: boot, StateFolder: folder}
+	}
+	a := &Asker{Link: unknownPeers{}}
+	var all snapshot.Cluster
+	for name, s := range map[string]*snapshot.Snapshot{"a": of("boot1", "1:2/3"), "b": of("boot1", "1:2/3"), "rebooted": of("boot2", "1:2/3"), "container": of("boot1", "1:2/4"), "old": of("", "")} {
+		a.Hosts = append(a.Hosts, remote.Host{Name: name})
+		all.Hosts = append(all.Hosts, snapshot.Host{Name: snapshot.Hostname(name), Snapshot: s})
+	}
+	names, ids := identify(a, all)
+	for i := range ids {
+		for j := range ids {
+			pair := names[i] + names[j]
+			require.Equal(t, i != j && (pair == "ab" || pair == "ba"), i != j && ids[i].same(ids[j]), pair)
+		}
+	}
 }
