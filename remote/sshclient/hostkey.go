@@ -165,7 +165,9 @@ func (c *Client) checkResult(k *hostKeyCheck, key ssh.PublicKey, err error) erro
 	if errors.As(err, &changed) {
 		return changedError(err)
 	}
-	if t.HostKeyChecking == config.StrictAcceptNew {
+	var unknown *hostkeys.Unknown
+	refused := len(t.KnownHostsCommand) > 0 && errors.As(err, &unknown) && unknown.Refused // ssh adds no key then
+	if t.HostKeyChecking == config.StrictAcceptNew && !refused {
 		added := c.hostKeys.Accept(k.host, key, k.rules, time.Now())
 		switch {
 		case errors.As(added, &changed): // another key was added in the meantime

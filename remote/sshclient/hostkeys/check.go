@@ -189,7 +189,7 @@ func (c *check) compare(key ssh.PublicKey, entries []*entry) error {
 	case len(changed.Known) > 0:
 		return changed
 	}
-	return &Unknown{Name: changed.Name, Key: inner, md5: c.rules.MD5, also: errors.Join(slices.Concat(c.missing, []error{c.refused})...)}
+	return &Unknown{Name: changed.Name, Key: inner, md5: c.rules.MD5, Refused: c.refused != nil, also: errors.Join(slices.Concat(c.missing, []error{c.refused})...)}
 }
 
 // certificate checks all but the authority of a certificate.

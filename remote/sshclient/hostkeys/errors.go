@@ -13,6 +13,8 @@ type Unknown struct {
 	Key  ssh.PublicKey
 	md5  bool
 	also error // what could not be read, and why a certificate was not accepted
+	// Refused says that a known authority signed its certificate, which was not accepted.
+	Refused bool
 }
 
 func (e *Unknown) Error() string {
