@@ -1,0 +1,104 @@
+package gpus
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// State says what a GPU is used for. The texts appear in JSON and in metrics.
+type State string
+
+// The states. Each GPU is in one of them.
+const (
+	// Free: attached to no environment, and used by no process.
+	Free State = "free"
+	// Attached: no process uses it, but an environment is attached to it.
+	Attached State = "attached"
+	// Idle: processes hold it, and the driver measured a utilization of 0 %.
+	Idle State = "idle"
+	// Busy: processes use it.
+	Busy State = "busy"
+	// Unknown: it can't be said. The driver doesn't report the device, or memory is in
+	// use that belongs to no visible process.
+	Unknown State = "unknown"
+)
+
+// States lists all states, the most welcome first.
+func States() []State { return []State{Free, Attached, Idle, Busy, Unknown} }
+
+// hiddenBytes is the used memory from which a GPU without a process doesn't count as free:
+// a driver and an X server use less on an idle GPU, and a CUDA job that the host doesn't
+// show uses more.
+const hiddenBytes = 1 << 30
+
+// GPU is a device, who is attached to it and who uses it, as JSON shows them.
+type GPU struct {
+	Index       snapshot.DeviceIndex `json:"index"`
+	UUID        snapshot.GPUUUID     `json:"uuid,omitempty"`
+	Model       string               `json:"model,omitempty"`
+	State       State                `json:"state"`
+	MemoryUsed  *int64               `json:"memory_used_bytes,omitempty"`
+	MemoryTotal *int64               `json:"memory_total_bytes,omitempty"`
+	Utilization *int                 `json:"utilization_percent,omitempty"`
+	Temperature *int                 `json:"temperature_celsius,omitempty"`
+	Power       *float64             `json:"power_watts,omitempty"`
+	Attached    []Attachment         `json:"attached"`
+	Processes   []Process            `json:"processes"`
+}
+
+// Attachment is an environment to which a GPU is attached.
+type Attachment struct {
+	EID    snapshot.EnvID    `json:"eid"`
+	Name   string            `json:"name,omitempty"` // of the environment
+	User   snapshot.Username `json:"user,omitempty"` // as in UserName; empty if the environment isn't registered
+	Since  time.Time         `json:"since,omitzero"`
+	Memory *int64            `json:"memory_bytes,omitempty"` // that it may use of the GPU; nil for all
+}
+
+// Process is a process that uses a GPU.
+type Process struct {
+	PID       snapshot.PID       `json:"pid"`
+	Start     snapshot.StartTime `json:"start,omitempty"`
+	User      snapshot.Username  `json:"user,omitempty"` // as in UserName
+	EID       snapshot.EnvID     `json:"eid,omitempty"`  // that it claims; not valid without a look at its owner
+	Command   string             `json:"command,omitempty"`
+	Memory    *int64             `json:"memory_bytes,omitempty"` // of this GPU
+	Container string             `json:"container,omitempty"`
+	Image     string             `json:"image,omitempty"` // of the container
+}
+
+// UserName is a host's name for a user, or "uid 1004" if it has none; empty if neither is
+// known.
+func UserName(name snapshot.Username, uid *snapshot.UID) snapshot.Username {
+	if name == "" && uid != nil {
+		return snapshot.Username(fmt.Sprintf("uid %d", *uid))
+	}
+	return name
+}
+
+// Users are those who are attached to the GPU or use it, each once, in alphabetical order.
+func (g *GPU) Users() []snapshot.Username {
+	var users []snapshot.Username
+	for i := range g.Attached {
+		users = append(users, g.Attached[i].User)
+	}
+	for i := range g.Processes {
+		users = append(users, g.Processes[i].User)
+	}
+	slices.Sort(users)
+	return slices.DeleteFunc(slices.Compact(users), func(u snapshot.Username) bool { return u == "" })
+}
+
+// Since is when the oldest attachment was made; zero if there is none.
+func (g *GPU) Since() time.Time {
+	var since time.Time
+	for i := range g.Attached {
+		if t := g.Attached[i].Since; !t.IsZero() && (since.IsZero() || t.Before(since)) {
+			since = t
+		}
+	}
+	return since
+}

@@ -1,0 +1,78 @@
+package gpus_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+func TestStates(t *testing.T) {
+	zero, some := 0, 40
+	attached := []snapshot.Attachment{{EID: "7"}}
+	used := []snapshot.Process{{PID: 9, Usage: []snapshot.DeviceUsage{{Index: 0}}}}
+	for name, row := range map[string]struct {
+		device    snapshot.Device
+		processes []snapshot.Process
+		want      gpus.State
+	}{
+		"nothing":                         {want: gpus.Free},
+		"what a driver uses":              {device: snapshot.Device{UsedMemory: snapshot.MiB(600)}, want: gpus.Free},
+		"memory of no visible process":    {device: snapshot.Device{UsedMemory: snapshot.MiB(1024)}, want: gpus.Unknown},
+		"the same, attached":              {device: snapshot.Device{UsedMemory: snapshot.MiB(1024), Attachments: attached}, want: gpus.Unknown},
+		"attached":                        {device: snapshot.Device{Attachments: attached}, want: gpus.Attached},
+		"computing without a process":     {device: snapshot.Device{Attachments: attached, Utilization: &some}, want: gpus.Attached},
+		"used, unknown utilization":       {processes: used, want: gpus.Busy},
+		"used and computing":              {device: snapshot.Device{Utilization: &some}, processes: used, want: gpus.Busy},
+		"held, not computing":             {device: snapshot.Device{Utilization: &zero}, processes: used, want: gpus.Idle},
+		"held and attached, no computing": {device: snapshot.Device{Utilization: &zero, Attachments: attached}, processes: used, want: gpus.Idle},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := gpus.Of(&snapshot.Snapshot{Devices: []snapshot.Device{row.device}, Processes: row.processes})
+			require.Len(t, list, 1)
+			require.Equal(t, row.want, list[0].State)
+		})
+	}
+}
+
+// TestADeviceThatTheDriverLost: it is registered, and nvidia-smi lists only the other one.
+func TestADeviceThatTheDriverLost(t *testing.T) {
+	list := gpus.Of(&snapshot.Snapshot{Devices: []snapshot.Device{{Index: 1}, {Index: 0, UUID: "GPU-0"}}})
+	require.Equal(t, []gpus.State{gpus.Free, gpus.Unknown}, []gpus.State{list[0].State, list[1].State})
+}
+
+func TestJoin(t *testing.T) {
+	east, uid := 2*3600, snapshot.UID(1004)
+	since, err := snapshot.ParseDate("20/11/2026 10:00:00")
+	require.NoError(t, err)
+	s := &snapshot.Snapshot{
+		UTCOffset:    &east,
+		Environments: []snapshot.Environment{{EID: "7", UID: 1001, Username: "alice", Config: snapshot.EnvConfig{Name: "train"}}, {EID: "8", UID: 1004}},
+		Devices: []snapshot.Device{
+			{Index: 0, TotalMemory: snapshot.MiB(100), Attachments: []snapshot.Attachment{{EID: "8"}, {EID: "7", Time: since, GPUMemory: snapshot.MiB(3)}, {EID: "gone"}}},
+			{Index: 1},
+		},
+		Processes: []snapshot.Process{
+			{PID: 9, UID: &uid, Name: "python", Container: "c1", Usage: []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(2)}, {Index: 1}, {Index: 5}}},
+		},
+	}
+	list := gpus.Of(s)
+	total, used, capacity := int64(100<<20), int64(2<<20), int64(3<<20)
+	at := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
+	require.Len(t, list, 2)
+	require.True(t, list[0].Since().Equal(at))
+	require.Equal(t, []snapshot.Username{"alice", "uid 1004"}, list[0].Users())
+	require.Equal(t, &total, list[0].MemoryTotal)
+	require.Nil(t, list[0].MemoryUsed, "unknown, not zero")
+	list[0].Attached[1].Since = time.Time{}
+	require.Equal(t, []gpus.Attachment{
+		{EID: "8", User: "uid 1004"}, {EID: "7", Name: "train", User: "alice", Memory: &capacity}, {EID: "gone"},
+	}, list[0].Attached)
+	require.Equal(t, []gpus.Process{{PID: 9, User: "uid 1004", Command: "python", Container: "c1", Memory: &used}}, list[0].Processes)
+	require.Equal(t, gpus.Busy, list[1].State)
+	require.Nil(t, list[1].Processes[0].Memory)
+	require.Zero(t, list[1].Since())
+}
