@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
@@ -124,10 +123,10 @@ func TestWhySudoFails(t *testing.T) {
 	}
 	f := sshd.Start(t, sshd.Options{Hosts: hosts, Genv: sshd.Build(t, "cmd/genv")})
 	there := filepath.Join(f.Dir, "bin", "genv")
-	failed := func(hosts string, words ...string) []render.Failure {
+	failed := func(hosts string, words ...string) []remote.Failure {
 		r := genv(t, append([]string{"remote", "-F", f.SSHConfig(), "-H", hosts}, append(words, "--format", "json")...)...)
 		require.Equal(t, command.ExitNoneLeft, r.code, r.err)
-		var document struct{ Failed []render.Failure }
+		var document struct{ Failed []remote.Failure }
 		require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 		require.Equal(t, len(document.Failed), strings.Count(r.err, "    next: "), r.err)
 		return document.Failed

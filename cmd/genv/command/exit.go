@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 )
 
@@ -57,7 +56,7 @@ func ExitCode(err error) int {
 // FleetExit is the exit code of work on several hosts, of which some answered. One
 // that was stopped before it could answer, by -e or Ctrl-C, is not one that did not
 // answer.
-func FleetExit(failures []render.Failure, answered int, quiet bool) error {
+func FleetExit(failures []remote.Failure, answered int, quiet bool) error {
 	silent := 0
 	for _, f := range failures {
 		if f.Class != remote.Cancelled {

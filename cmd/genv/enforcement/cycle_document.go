@@ -4,9 +4,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -25,7 +25,7 @@ type CycleDocument struct {
 	Findings []findingDocument               `json:"findings"`
 	Notes    []enforce.Note                  `json:"notes"`
 	Reports  []reportDocument                `json:"reports"`
-	Failed   []render.Failure                `json:"failed"`
+	Failed   []remote.Failure                `json:"failed"`
 	// Duplicates are names that were left out because they lead to the same machine
 	// as another one.
 	Duplicates []controller.Duplicate `json:"duplicates"`
@@ -73,7 +73,7 @@ type terminateDocument struct {
 	Devices []snapshot.DeviceIndex `json:"devices"`
 }
 
-func documentOf(cycle *controller.Cycle, failures []render.Failure) CycleDocument {
+func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocument {
 	document := CycleDocument{
 		Schema: "genv.remote.enforce/1", Cycle: cycle.Number, Time: cycle.Start.Format("2006-01-02T15:04:05.000Z07:00"),
 		TookMS: math.Round(cycle.Took.Seconds()*1e6) / 1e3,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -206,15 +207,15 @@ func remarkOfRecord(cycle *controller.Cycle) string {
 
 // failuresOfCycle lists the hosts that did not answer, and those whose report
 // failed or has an unknown outcome, each once.
-func failuresOfCycle(cycle *controller.Cycle) []render.Failure {
-	failures := []render.Failure{}
+func failuresOfCycle(cycle *controller.Cycle) []remote.Failure {
+	failures := []remote.Failure{}
 	for _, h := range cycle.Cluster.Failed() {
-		failures = append(failures, render.FailureOf(string(h.Name), h.Err))
+		failures = append(failures, remote.FailureOf(string(h.Name), h.Err))
 	}
 	for _, a := range cycle.Actions {
-		known := slices.ContainsFunc(failures, func(f render.Failure) bool { return f.Host == string(a.Host) })
+		known := slices.ContainsFunc(failures, func(f remote.Failure) bool { return f.Host == string(a.Host) })
 		if a.Err != nil && !known {
-			failures = append(failures, render.FailureOf(string(a.Host), a.Err))
+			failures = append(failures, remote.FailureOf(string(a.Host), a.Err))
 		}
 	}
 	return failures

@@ -19,7 +19,7 @@ type DevicesDocument struct {
 	Total     int              `json:"total"`
 	Available int              `json:"available"`
 	Hosts     []hostDevices    `json:"hosts"`
-	Failed    []render.Failure `json:"failed"`
+	Failed    []remote.Failure `json:"failed"`
 	// Duplicates are names that are left out because they lead to the same machine as
 	// another one.
 	Duplicates []controller.Duplicate `json:"duplicates"`

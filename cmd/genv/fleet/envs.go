@@ -20,7 +20,7 @@ type EnvsDocument struct {
 	Schema string             `json:"schema"`
 	Total  int                `json:"total"`
 	Hosts  []hostEnvironments `json:"hosts"`
-	Failed []render.Failure   `json:"failed"`
+	Failed []remote.Failure   `json:"failed"`
 	// Duplicates are names that are left out because they lead to the same machine as
 	// another one.
 	Duplicates []controller.Duplicate `json:"duplicates"`

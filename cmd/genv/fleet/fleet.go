@@ -3,6 +3,7 @@ package fleet
 import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/sshclient"
@@ -51,7 +52,7 @@ func (f *fleet) asker() *controller.Asker {
 
 // conclude ends a command: with a summary of the failures on stderr, and with the
 // exit code.
-func (f *fleet) conclude(failures []render.Failure, duplicates []controller.Duplicate) error {
+func (f *fleet) conclude(failures []remote.Failure, duplicates []controller.Duplicate) error {
 	f.progress.End()
 	hosts := len(f.Hosts) - len(duplicates)
 	render.WriteDuplicates(f.program.Err, duplicates)

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/metrics"
@@ -58,9 +59,9 @@ func (m *fleetMonitor) collect(ctx context.Context) ([]metrics.Host, error) {
 	if ctx.Err() != nil {
 		return nil, nil
 	}
-	failures := []render.Failure{}
+	failures := []remote.Failure{}
 	for _, h := range seen.Cluster.Failed() {
-		failures = append(failures, render.FailureOf(string(h.Name), h.Err))
+		failures = append(failures, remote.FailureOf(string(h.Name), h.Err))
 	}
 	if m.StopAtFailure && len(failures) > 0 {
 		return nil, cmp.Or(m.conclude(failures, seen.Duplicates), error(&command.ExitError{Code: command.ExitOK}))
@@ -74,7 +75,7 @@ func (m *fleetMonitor) collect(ctx context.Context) ([]metrics.Host, error) {
 }
 
 // show prints which hosts fail, and why, when that changes.
-func (m *fleetMonitor) show(failures []render.Failure, seen *controller.Look) {
+func (m *fleetMonitor) show(failures []remote.Failure, seen *controller.Look) {
 	render.WriteDuplicates(m.program.Err, seen.Duplicates)
 	var now strings.Builder
 	for _, f := range failures {

@@ -6,34 +6,18 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Failure is a host that failed, as JSON shows it.
-type Failure struct {
-	Host     string       `json:"host"`
-	Class    remote.Class `json:"class"`
-	Error    string       `json:"error"`
-	NextStep string       `json:"next_step"`
-}
-
-// FailureOf describes the error of a host.
-func FailureOf(host string, err error) Failure {
-	class := remote.ClassOf(err)
-	text := strings.TrimPrefix(err.Error(), host+": ")
-	return Failure{Host: host, Class: class, Error: text, NextStep: remote.NextStepOf(err)}
-}
-
 // FailuresOf lists the failures among results, in the order of the hosts.
-func FailuresOf[T any](results []remote.Result[T]) []Failure {
-	failures := []Failure{}
+func FailuresOf[T any](results []remote.Result[T]) []remote.Failure {
+	failures := []remote.Failure{}
 	for _, r := range results {
 		if r.Err != nil {
-			failures = append(failures, FailureOf(r.Host.Name, r.Err))
+			failures = append(failures, remote.FailureOf(r.Host.Name, r.Err))
 		}
 	}
 	return failures
@@ -41,11 +25,11 @@ func FailuresOf[T any](results []remote.Result[T]) []Failure {
 
 // WriteFailures sums failures up for people: by cause, each with its hosts and
 // its next step.
-func WriteFailures(w io.Writer, failures []Failure, total int) {
+func WriteFailures(w io.Writer, failures []remote.Failure, total int) {
 	if len(failures) == 0 {
 		return
 	}
-	byClass := make(map[remote.Class][]Failure)
+	byClass := make(map[remote.Class][]remote.Failure)
 	for _, f := range failures {
 		byClass[f.Class] = append(byClass[f.Class], f)
 	}
@@ -65,7 +49,7 @@ func WriteFailures(w io.Writer, failures []Failure, total int) {
 }
 
 // stepsOf are the next steps of failures, each once.
-func stepsOf(failures []Failure) []string {
+func stepsOf(failures []remote.Failure) []string {
 	var steps []string
 	for _, f := range failures {
 		if !slices.Contains(steps, f.NextStep) {
