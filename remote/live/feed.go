@@ -1,0 +1,177 @@
+package live
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// maxEvents is how many events are kept for viewers.
+const maxEvents = 4096
+
+// Options are what a Feed needs to know besides the cycles.
+type Options struct {
+	Now func() time.Time
+	// Interval is the time between two cycles. Enforcing is false if nothing is judged.
+	Interval  time.Duration
+	Enforcing bool
+	// Policy has the caps of users; nil for none.
+	Policy enforce.Policy
+}
+
+// Feed has the present state of a fleet. It is safe for concurrent use.
+type Feed struct {
+	mu       sync.Mutex
+	options  Options
+	moment   moment
+	derived  *Fleet // of moment, or of an earlier one
+	last     map[snapshot.Hostname]seen
+	events   []Event // the last ones
+	count    uint64  // of all events
+	watchers map[*Watcher]struct{}
+	watched  time.Time // when somebody looked last
+}
+
+// NewFeed returns a Feed that has seen no cycle yet.
+func NewFeed(options Options) *Feed {
+	f := &Feed{watchers: make(map[*Watcher]struct{}), last: make(map[snapshot.Hostname]seen)}
+	f.Configure(options)
+	return f
+}
+
+// Configure replaces the options, after a reload.
+func (f *Feed) Configure(options Options) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.options = options
+}
+
+// Consume implements controller.Sink.
+func (f *Feed) Consume(cycle *controller.Cycle, events []enforce.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.options.Now()
+	for i := range events {
+		for _, e := range eventsOf(&events[i]) {
+			f.count++
+			e.Number, e.Time, e.Cycle = f.count, now, cycle.Number
+			f.events = append(f.events, e)
+		}
+	}
+	if excess := len(f.events) - maxEvents; excess > maxEvents/4 {
+		f.events = slices.Delete(f.events, 0, excess)
+	}
+	if len(cycle.Cluster.Hosts) > 0 { // else it only has outcomes of an earlier one
+		f.take(cycle)
+	}
+	f.wake()
+}
+
+// Show takes a cycle when it has ended.
+func (f *Feed) Show(cycle *controller.Cycle) {
+	if cycle.Stopped {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.take(cycle)
+	f.wake()
+}
+
+// take makes a cycle the present state. The caller holds the lock.
+func (f *Feed) take(cycle *controller.Cycle) {
+	hosts, last := make([]seen, len(cycle.Cluster.Hosts)), make(map[snapshot.Hostname]seen, len(cycle.Cluster.Hosts))
+	var failures []remote.Failure
+	for i := range cycle.Cluster.Hosts {
+		h := &cycle.Cluster.Hosts[i]
+		hosts[i] = f.last[h.Name]
+		if h.Err != nil {
+			failures = append(failures, remote.FailureOf(string(h.Name), h.Err))
+		} else {
+			hosts[i] = seen{cycle.Start, cycle.Via[h.Name], h.Snapshot}
+		}
+		last[h.Name] = hosts[i]
+	}
+	f.last = last
+	f.moment = moment{
+		cycle: *cycle, failures: failures, hosts: hosts, policy: f.options.Policy,
+		interval: f.options.Interval, enforcing: f.options.Enforcing, revision: f.moment.revision + 1,
+	}
+}
+
+// Fleet is the present state. It must not be changed.
+func (f *Feed) Fleet() *Fleet {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.watched = f.options.Now()
+	if f.derived == nil || f.derived.Revision != f.moment.revision {
+		f.derived = f.moment.fleet(f.derived)
+	}
+	return f.derived
+}
+
+// Watched reports whether somebody looked within a time.
+func (f *Feed) Watched(within time.Duration) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.watched.IsZero() && f.options.Now().Sub(f.watched) <= within
+}
+
+// Events are those with a number greater than after, the oldest first. Some are missing if
+// the first of them has not the number after+1.
+func (f *Feed) Events(after uint64) []Event {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	begin, _ := slices.BinarySearchFunc(f.events, after+1, func(e Event, number uint64) int {
+		switch {
+		case e.Number < number:
+			return -1
+		case e.Number > number:
+			return 1
+		}
+		return 0
+	})
+	return slices.Clone(f.events[begin:])
+}
+
+// Watcher is woken when there is something new.
+type Watcher struct {
+	// C gets a value after changes. Several changes may be one value.
+	C    <-chan struct{}
+	c    chan struct{}
+	feed *Feed
+}
+
+// Watch returns a Watcher, which is woken at once for what is there already. The caller
+// closes it.
+func (f *Feed) Watch() *Watcher {
+	c := make(chan struct{}, 1)
+	c <- struct{}{}
+	w := &Watcher{C: c, c: c, feed: f}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.watchers[w] = struct{}{}
+	return w
+}
+
+// Close ends a Watcher.
+func (w *Watcher) Close() {
+	w.feed.mu.Lock()
+	defer w.feed.mu.Unlock()
+	delete(w.feed.watchers, w)
+}
+
+// wake wakes all watchers, and waits for none. The caller holds the lock.
+func (f *Feed) wake() {
+	for w := range f.watchers {
+		select {
+		case w.c <- struct{}{}:
+		default: // it has yet to notice the last change
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package live
+
+import (
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// Fleet is the state of a fleet after a cycle, as JSON shows it. It is shared by all
+// viewers: nobody changes it.
+type Fleet struct {
+	Schema string `json:"schema"` // genv.live.fleet/1
+	// Revision grows with each change of what is here.
+	Revision uint64    `json:"revision"`
+	Run      string    `json:"run"`   // of the controller, as in its log
+	Cycle    int       `json:"cycle"` // 0 before the first one
+	Time     time.Time `json:"time,omitzero"`
+	Took     float64   `json:"took_seconds,omitempty"` // the cycle; missing while it lasts
+	Interval float64   `json:"interval_seconds"`
+	// Enforcing is false for `genv remote watch`, which judges nothing.
+	Enforcing bool `json:"enforcing"`
+	DryRun    bool `json:"dry_run"`
+
+	Hosts    []Host           `json:"hosts"` // in the administrator's order
+	Users    []User           `json:"users"` // in alphabetical order
+	Findings []Finding        `json:"findings"`
+	Notes    []enforce.Note   `json:"notes"`
+	Failed   []remote.Failure `json:"failed"`
+	// Duplicates are names that lead to the same machine as another one.
+	Duplicates []controller.Duplicate `json:"duplicates"`
+	// HeldUsers and HeldHosts are those whose actions safety limits held back.
+	HeldUsers []safety.Held `json:"held_users"`
+	HeldHosts []safety.Held `json:"held_hosts"`
+	// Unrecorded is why the record can't be written; empty if it can.
+	Unrecorded string `json:"unrecorded,omitempty"`
+}
+
+// Host is a host of the fleet.
+type Host struct {
+	Name   snapshot.Hostname `json:"host"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Via    agent.Via         `json:"via,omitempty"`
+	// Seen is when the cycle began in which the host answered last; missing if it never did.
+	Seen time.Time `json:"seen,omitzero"`
+	// Failure is why the host didn't answer in the last cycle; nil if it did. The states of
+	// its GPUs are unknown then, and nothing is said about attachments and processes.
+	Failure *remote.Failure `json:"failure,omitempty"`
+	GPUs    []gpus.GPU      `json:"gpus"`
+	// Warnings are what the host itself reported, one line each.
+	Warnings []string `json:"warnings,omitempty"`
+
+	snapshot *snapshot.Snapshot // of Seen
+}
+
+// User is what a user has and uses on all hosts that answered.
+type User struct {
+	Name  snapshot.Username `json:"user"`
+	Hosts int               `json:"hosts"` // on which the user has or uses GPUs
+	// Attached are GPUs that are attached to the user's environments, Idle those of them
+	// that none of the user's processes use or that compute nothing, and Used those
+	// that the user's processes use, attached or not.
+	Attached int `json:"attached"`
+	Idle     int `json:"idle"`
+	Used     int `json:"used"`
+	// Memory is what the user's processes use, as far as it is known.
+	Memory int64 `json:"memory_bytes"`
+	// Cap is how many GPUs the policy lets the user have; nil for any number.
+	Cap      *int `json:"cap,omitempty"`
+	Findings int  `json:"findings"`
+}
+
+// Finding is a finding with its line for people and what is done about it.
+type Finding struct {
+	enforce.Finding
+	Line     string           `json:"line"`
+	Decision enforce.Decision `json:"decision"`
+}
+
+// About reports whether the finding is about a GPU of a host.
+func (f *Finding) About(host snapshot.Hostname, gpu *gpus.GPU) bool {
+	if f.Host != host {
+		return false
+	}
+	for _, index := range f.Devices {
+		if index == gpu.Index {
+			return true
+		}
+	}
+	for i := range gpu.Processes {
+		if f.PID != 0 && gpu.Processes[i].PID == f.PID {
+			return true
+		}
+	}
+	return false
+}
