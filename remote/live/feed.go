@@ -30,6 +30,8 @@ type Feed struct {
 	options  Options
 	moment   moment
 	derived  *Fleet // of moment, or of an earlier one
+	nameless *Fleet // derived without names, or an earlier one
+	trends   trends
 	last     map[snapshot.Hostname]seen
 	events   []Event // the last ones
 	count    uint64  // of all events
@@ -80,6 +82,9 @@ func (f *Feed) Show(cycle *controller.Cycle) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.take(cycle)
+	if now := f.options.Now(); f.trends.due(now) {
+		f.trends.sample(f.present(), now, 3*max(sampleEvery, f.options.Interval))
+	}
 	f.wake()
 }
 
@@ -109,6 +114,11 @@ func (f *Feed) Fleet() *Fleet {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.watched = f.options.Now()
+	return f.present()
+}
+
+// present derives the state unless that was done. The caller holds the lock.
+func (f *Feed) present() *Fleet {
 	if f.derived == nil || f.derived.Revision != f.moment.revision {
 		f.derived = f.moment.fleet(f.derived)
 	}

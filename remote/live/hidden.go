@@ -1,0 +1,135 @@
+package live
+
+import (
+	"slices"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// What is hidden is built from what is known to be harmless, field by field: a field that
+// is added to a document is hidden until somebody adds it here.
+
+// hiddenText is instead of a text that could contain a name.
+const hiddenText = "details are hidden"
+
+// hidden is a document without the names of users. It is derived once for all viewers.
+func (f *Feed) hidden(from *Fleet) *Fleet {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.nameless == nil || f.nameless.Revision != from.Revision {
+		f.nameless = withoutNames(from)
+	}
+	return f.nameless
+}
+
+func withoutNames(f *Fleet) *Fleet {
+	h := &Fleet{
+		Schema: f.Schema, Revision: f.Revision, Run: f.Run, Cycle: f.Cycle, Time: f.Time, Took: f.Took, Interval: f.Interval,
+		Enforcing: f.Enforcing, DryRun: f.DryRun, Hosts: make([]Host, len(f.Hosts)), Users: []User{},
+		Findings: make([]Finding, len(f.Findings)), Notes: []enforce.Note{}, Failed: make([]remote.Failure, len(f.Failed)),
+		Duplicates: f.Duplicates, HeldUsers: []safety.Held{}, HeldHosts: make([]safety.Held, len(f.HeldHosts)),
+	}
+	for i := range f.Hosts {
+		h.Hosts[i] = hideHost(&f.Hosts[i], func(snapshot.Username) bool { return false })
+	}
+	for i := range f.Findings {
+		h.Findings[i] = hideFinding(&f.Findings[i])
+	}
+	for i := range f.Failed {
+		h.Failed[i] = hideFailure(&f.Failed[i])
+	}
+	for i, held := range f.HeldHosts {
+		h.HeldHosts[i] = safety.Held{Host: held.Host, Terminations: held.Terminations, Detachments: held.Detachments, Because: hiddenText}
+	}
+	if f.Unrecorded != "" {
+		h.Unrecorded = hiddenText
+	}
+	return h
+}
+
+// hideHost hides what belongs to users other than those that are shown.
+func hideHost(h *Host, shown func(snapshot.Username) bool) Host {
+	host := Host{Name: h.Name, Via: h.Via, Seen: h.Seen, GPUs: make([]gpus.GPU, len(h.GPUs))}
+	if h.Failure != nil {
+		failure := hideFailure(h.Failure)
+		host.Failure = &failure
+	}
+	for i := range h.GPUs {
+		host.GPUs[i] = hideGPU(&h.GPUs[i], shown)
+	}
+	return host
+}
+
+func hideGPU(g *gpus.GPU, shown func(snapshot.Username) bool) gpus.GPU {
+	hidden := gpus.GPU{
+		Index: g.Index, UUID: g.UUID, Model: g.Model, State: g.State, MemoryUsed: g.MemoryUsed, MemoryTotal: g.MemoryTotal,
+		Utilization: g.Utilization, Temperature: g.Temperature, Power: g.Power,
+		Attached: make([]gpus.Attachment, len(g.Attached)), Processes: make([]gpus.Process, len(g.Processes)),
+	}
+	for i := range g.Attached {
+		a := &g.Attached[i]
+		if hidden.Attached[i] = *a; !shown(a.User) {
+			hidden.Attached[i] = gpus.Attachment{Since: a.Since, Memory: a.Memory}
+		}
+	}
+	for i := range g.Processes {
+		p := &g.Processes[i]
+		if hidden.Processes[i] = *p; !shown(p.User) {
+			hidden.Processes[i] = gpus.Process{Memory: p.Memory}
+		}
+	}
+	return hidden
+}
+
+func hideFinding(f *Finding) Finding {
+	return Finding{
+		Finding: enforce.Finding{
+			Rule: f.Rule, Host: f.Host, Devices: f.Devices, For: f.For, Limit: f.Limit,
+			Since: f.Since, Cycles: f.Cycles, Pending: f.Pending, Due: f.Due,
+		},
+		Line: string(f.Rule) + ": " + hiddenText, Decision: f.Decision,
+	}
+}
+
+func hideFailure(f *remote.Failure) remote.Failure {
+	return remote.Failure{Host: f.Host, Class: f.Class, Error: string(f.Class), NextStep: f.Class.NextStep()}
+}
+
+// hideEvent leaves what happened to somebody, not to whom.
+func hideEvent(e *Event) {
+	*e = Event{
+		Number: e.Number, Time: e.Time, Cycle: e.Cycle, Kind: e.Kind, Host: e.Host, Rule: e.Rule,
+		Decision: e.Decision, Status: e.Status, Text: string(e.Kind) + ": " + hiddenText,
+	}
+}
+
+// reveal is a document without names, except for what belongs to the user.
+func (r *restricted) reveal(hidden, all *Fleet) *Fleet {
+	f := *hidden
+	f.Hosts, f.Findings = slices.Clone(hidden.Hosts), slices.Clone(hidden.Findings)
+	for i := range all.Hosts {
+		if slices.ContainsFunc(all.Hosts[i].GPUs, func(g gpus.GPU) bool { return slices.Contains(g.Users(), r.user) }) {
+			f.Hosts[i] = hideHost(&all.Hosts[i], r.owns)
+		}
+	}
+	for i := range all.Findings {
+		if r.owns(all.Findings[i].User) {
+			f.Findings[i] = all.Findings[i]
+		}
+	}
+	for _, u := range all.Users {
+		if r.owns(u.Name) {
+			f.Users = []User{u}
+		}
+	}
+	for _, held := range all.HeldUsers {
+		if r.owns(held.User) {
+			f.HeldUsers = append(f.HeldUsers[:0:0], held)
+		}
+	}
+	return &f
+}

@@ -1,0 +1,127 @@
+package live
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+const secret = "mallory-secret"
+
+// fill puts the secret into every text of a value, except for those that no user writes,
+// and one item into each list.
+func fill(v reflect.Value, field string) {
+	switch v.Interface().(type) {
+	case time.Time:
+		v.Set(reflect.ValueOf(time.Unix(1_800_000_000, 0)))
+		return
+	case snapshot.Hostname, snapshot.GPUUUID, enforce.Rule, enforce.Decision, enforce.EventKind, enforce.Status, gpus.State, remote.Class, agent.Via:
+		v.SetString("harmless")
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		if v.SetString(secret); slices.Contains([]string{"Schema", "Run", "Model", "Host"}, field) {
+			v.SetString("harmless")
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() {
+				fill(v.Field(i), f.Name)
+			}
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), field)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), field)
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, field)
+		fill(value, field)
+		v.SetMapIndex(key, value)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(7)
+	case reflect.Uint32, reflect.Uint64:
+		v.SetUint(7)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Float64:
+		v.SetFloat(7)
+	default:
+		panic(v.Type().String())
+	}
+}
+
+func document(t *testing.T, v any) string {
+	text, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// TestHidden: a secret name in every field of the state and of the events.
+func TestHidden(t *testing.T) {
+	var all Fleet
+	fill(reflect.ValueOf(&all).Elem(), "")
+	all.Hosts[0].Name, all.Findings[0].Host, all.Findings[0].User = "gpu-1", "gpu-1", secret
+	var event Event
+	fill(reflect.ValueOf(&event).Elem(), "")
+	event.Number, event.Text, event.Host = 1, secret, "gpu-1"
+	require.Contains(t, document(t, all), secret)
+	feed := NewFeed(Options{Now: time.Now})
+	feed.moment.revision, feed.derived, feed.events = all.Revision, &all, []Event{event}
+	feed.trends.users = map[snapshot.Username]*series{secret: {}}
+
+	for _, user := range []snapshot.Username{"", "alice"} {
+		source := feed.For(user)
+		got := document(t, source.Fleet()) + document(t, source.Events(0))
+		require.NotContains(t, got, secret, user)
+		require.NotContains(t, got, "mallory")
+		_, known := source.UserTrend(secret)
+		require.False(t, known)
+		f := source.Fleet()
+		require.Equal(t, snapshot.Hostname("gpu-1"), f.Hosts[0].Name)
+		require.Equal(t, all.Hosts[0].GPUs[0].State, f.Hosts[0].GPUs[0].State)
+		require.Len(t, f.Hosts[0].GPUs[0].Processes, 1)
+		require.Equal(t, all.Findings[0].Rule, f.Findings[0].Rule)
+		require.Equal(t, all.Findings[0].Due, f.Findings[0].Due)
+	}
+	self := feed.For(secret)
+	f := self.Fleet()
+	require.Equal(t, all.Users, f.Users)
+	require.Equal(t, all.Findings, f.Findings)
+	require.Equal(t, all.Hosts[0].GPUs, f.Hosts[0].GPUs)
+	require.Equal(t, []Event{event}, self.Events(0))
+	require.Empty(t, f.Notes)
+	require.Empty(t, f.Hosts[0].Warnings)
+	_, known := self.UserTrend(secret)
+	require.True(t, known)
+	require.NotContains(t, document(t, feed.For("").Fleet()), secret, "what one user sees isn't kept for the others")
+}
+
+// TestHiddenOthers: of a shared GPU a user sees the own part only.
+func TestHiddenOthers(t *testing.T) {
+	all := Fleet{Revision: 1, Hosts: []Host{{Name: "gpu-1", GPUs: []gpus.GPU{{
+		Attached:  []gpus.Attachment{{User: "alice", EID: "1"}, {User: secret, EID: secret}},
+		Processes: []gpus.Process{{User: secret, PID: 9, Command: secret}, {User: "alice", PID: 8}, {Command: secret}},
+	}}}}, Users: []User{{Name: "alice"}, {Name: secret}}}
+	feed := NewFeed(Options{Now: time.Now})
+	feed.moment.revision, feed.derived = 1, &all
+	f := feed.For("alice").Fleet()
+	require.NotContains(t, document(t, f), secret)
+	require.Equal(t, []User{{Name: "alice"}}, f.Users)
+	require.Equal(t, []gpus.Attachment{{User: "alice", EID: "1"}, {}}, f.Hosts[0].GPUs[0].Attached)
+	require.Equal(t, []gpus.Process{{}, {User: "alice", PID: 8}, {}}, f.Hosts[0].GPUs[0].Processes)
+}
