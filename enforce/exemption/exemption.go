@@ -1,0 +1,155 @@
+package exemption
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// The most that an exemption may have.
+const (
+	MaxReason   = 200 // characters
+	MaxDuration = 30 * 24 * time.Hour
+	// MaxCount is how many exemptions there are at a time.
+	MaxCount = 1000
+	maxName  = 256 // bytes of a user, host or author
+)
+
+// Exemption keeps rules away from somebody, for a time.
+type Exemption struct {
+	Who
+	Reason  string    `json:"reason"`
+	By      string    `json:"by"` // its author
+	Created time.Time `json:"created"`
+	Until   time.Time `json:"until"`
+}
+
+// Who is who and what is exempt: a user, everywhere or on one host; a host; or a GPU of a
+// host. Each may be limited to a rule, except a GPU.
+type Who struct {
+	// User is a name as hosts report it, or "uid 1004" for a user without one.
+	User   snapshot.Username     `json:"user,omitempty"`
+	Host   snapshot.Hostname     `json:"host,omitempty"`
+	Device *snapshot.DeviceIndex `json:"device,omitempty"`
+	Rule   enforce.Rule          `json:"rule,omitempty"` // empty for all rules
+}
+
+// Key is the same for the same user, host, device and rule.
+func (w *Who) Key() string {
+	device := ""
+	if w.Device != nil {
+		device = w.Device.String()
+	}
+	return fmt.Sprintf("%q %q %q %q", w.User, w.Host, device, w.Rule)
+}
+
+// String names who is exempt, as in "user bob on host gpu-1 from rule idle".
+func (w *Who) String() string {
+	var parts []string
+	if w.User != "" {
+		parts = append(parts, "user "+text.Shown(string(w.User)))
+	}
+	if w.Device != nil {
+		parts = append(parts, "device "+w.Device.String())
+	}
+	if w.Host != "" && len(parts) > 0 {
+		parts = append(parts, "on")
+	}
+	if w.Host != "" {
+		parts = append(parts, "host "+text.Shown(string(w.Host)))
+	}
+	if w.Rule != "" {
+		parts = append(parts, "from rule "+string(w.Rule))
+	}
+	return strings.Join(parts, " ")
+}
+
+// String is a line about it.
+func (e *Exemption) String() string {
+	return fmt.Sprintf("%s is exempt until %s by %s: %s", e.Who.String(), e.Until.Local().Format(time.DateTime), e.By, e.Reason)
+}
+
+// scope is what a rule can be kept away from.
+type scope struct{ user, userOnHost, host bool }
+
+// scopes are those of all rules. Rules about processes are asked for host by host, and caps
+// count on all hosts together.
+var scopes = map[enforce.Rule]scope{
+	enforce.RuleNonEnvProcesses:   {host: true},
+	enforce.RuleEnvDevices:        {host: true},
+	enforce.RuleEnvMemory:         {host: true},
+	enforce.RuleIdle:              {user: true, userOnHost: true, host: true},
+	enforce.RuleMaxDuration:       {user: true, userOnHost: true, host: true},
+	enforce.RuleMaxDevicesPerUser: {user: true},
+	enforce.RuleMaxMemoryPerUser:  {user: true},
+	enforce.RuleMaxEnvsPerUser:    {user: true},
+}
+
+// Check returns an error unless it can be exempted.
+func (w *Who) Check() error {
+	switch {
+	case w.User == "" && w.Host == "":
+		return errors.New("an exemption needs a user or a host")
+	case len(w.User) > maxName || len(w.Host) > maxName:
+		return fmt.Errorf("the name of a user or host has at most %d bytes", maxName)
+	case w.Device != nil && (w.Host == "" || w.User != "" || w.Rule != ""):
+		return errors.New("a device is exempted with its host, for all users and from all rules")
+	case w.Device != nil && *w.Device < 0:
+		return fmt.Errorf("%d is not a device", *w.Device)
+	case w.Rule == "":
+		return nil
+	}
+	s, known := scopes[w.Rule]
+	switch {
+	case !known:
+		return fmt.Errorf("unknown rule %s", text.Shown(string(w.Rule)))
+	case w.User == "" && !s.host:
+		return fmt.Errorf("rule %s counts on all hosts together: name a user, and no host", w.Rule)
+	case w.User != "" && !s.user:
+		return fmt.Errorf("rule %s can't be exempted for one user: leave out the rule, or the user", w.Rule)
+	case w.User != "" && w.Host != "" && !s.userOnHost:
+		return fmt.Errorf("rule %s counts on all hosts together: leave out the host", w.Rule)
+	}
+	return nil
+}
+
+// Check returns an error unless an exemption is complete and within the limits.
+func (e *Exemption) Check() error {
+	length := e.Until.Sub(e.Created)
+	switch {
+	case e.By == "" || len(e.By) > maxName:
+		return errors.New("an exemption needs an author")
+	case e.Created.IsZero() || length <= 0 || length > MaxDuration:
+		return fmt.Errorf("an exemption lasts for more than 0 and at most %d hours", int(MaxDuration.Hours()))
+	}
+	return errors.Join(CheckReason(e.Reason), e.Who.Check())
+}
+
+// CheckReason returns an error unless a text is a reason: it is shown on terminals and
+// pages.
+func CheckReason(reason string) error {
+	switch {
+	case strings.TrimSpace(reason) == "":
+		return errors.New("the reason is empty")
+	case utf8.RuneCountInString(reason) > MaxReason:
+		return fmt.Errorf("the reason has more than %d characters", MaxReason)
+	case text.Printable(reason) != reason:
+		return errors.New("the reason has characters that can't be printed on a line")
+	}
+	return nil
+}
+
+// Hours is a number of hours as a length of an exemption.
+func Hours(hours float64) (time.Duration, error) {
+	length := time.Duration(hours * float64(time.Hour))
+	if !(hours > 0 && hours <= MaxDuration.Hours()) || length <= 0 { // also NaN
+		return 0, fmt.Errorf("hours: write more than 0 and at most %d", int(MaxDuration.Hours()))
+	}
+	return length, nil
+}

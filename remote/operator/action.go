@@ -1,0 +1,98 @@
+package operator
+
+import (
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Kind says what is asked for. The texts appear in JSON.
+type Kind string
+
+// The kinds of actions.
+const (
+	// Terminate ends a process as a rule would: SIGTERM, the grace and, if the policy
+	// says so, SIGKILL.
+	Terminate Kind = "terminate"
+	// Warn shows the reason to the user of a process or an attachment, on the terminals.
+	Warn Kind = "warn"
+	// Detach takes a GPU from an environment. It ends no process.
+	Detach Kind = "detach"
+	// Exempt keeps rules away from a user, a host or a GPU for some hours, and Unexempt
+	// ends that early.
+	Exempt   Kind = "exempt"
+	Unexempt Kind = "unexempt"
+	// Hold stops what rules do until Release. What operators ask for is still done.
+	Hold    Kind = "hold"
+	Release Kind = "release"
+)
+
+// Kinds lists all kinds.
+func Kinds() []Kind { return []Kind{Terminate, Warn, Detach, Exempt, Unexempt, Hold, Release} }
+
+// ActionSchema is the schema of an Action.
+const ActionSchema = "genv.live.action/1"
+
+// Action is what a person asks for, as JSON. Fields that a kind has no use for stay empty.
+type Action struct {
+	Schema string `json:"schema"` // ActionSchema
+	Kind   Kind   `json:"action"`
+
+	Host snapshot.Hostname `json:"host,omitempty"`
+	// PID and Start are the process as its row shows it.
+	PID   snapshot.PID       `json:"pid,omitempty"`
+	Start snapshot.StartTime `json:"start,omitempty"`
+	// Device and EID are the attachment as its row shows it; Device alone is the GPU to
+	// exempt.
+	Device *snapshot.DeviceIndex `json:"device,omitempty"`
+	EID    snapshot.EnvID        `json:"eid,omitempty"`
+	// User is the user of the process or attachment as its row shows it, and empty if the
+	// row has none; or who is exempted.
+	User snapshot.Username `json:"user,omitempty"`
+
+	// Rule limits an exemption to one rule, and Hours says for how long it is.
+	Rule  enforce.Rule `json:"rule,omitempty"`
+	Hours float64      `json:"hours,omitempty"`
+	// Reason is why, for the record, for other operators and, with Warn, for the user: at
+	// most exemption.MaxReason characters, printable.
+	Reason string `json:"reason,omitempty"`
+}
+
+// OfProcess reports whether the action is about a process. Otherwise, unless it is about
+// nothing on a host, it is about an attachment.
+func (a *Action) OfProcess() bool { return a.PID != 0 }
+
+// AnswerSchema is the schema of an Answer.
+const AnswerSchema = "genv.live.answer/1"
+
+// Answer is what a controller says to an action that it accepted.
+type Answer struct {
+	Schema string `json:"schema"` // AnswerSchema
+	// Done says that it has been done. Otherwise it is under way, and an event says
+	// what came of it.
+	Done bool   `json:"done"`
+	Text string `json:"text"` // for people; one line, but not escaped
+}
+
+// Code says why an action is refused. The texts appear in JSON.
+type Code string
+
+// The codes of refusals.
+const (
+	Invalid    Code = "invalid"     // the action can't be understood
+	Forbidden  Code = "forbidden"   // this person may not ask for it
+	Changed    Code = "changed"     // what the person saw is no longer there
+	Unable     Code = "unable"      // it can't be done now: dry run, the host failed, no record
+	Busy       Code = "busy"        // too many actions are waiting
+	Protected  Code = "protected"   // a process that is never ended, or something that is exempt
+	NotStarted Code = "not-started" // the controller ended or the person left before it began
+)
+
+// Refusal is the error of an action of which nothing was done, as JSON shows it.
+type Refusal struct {
+	Schema   string `json:"schema"` // AnswerSchema
+	Code     Code   `json:"code"`
+	Text     string `json:"error"` // for people; one line, but not escaped
+	NextStep string `json:"next_step"`
+}
+
+func (r *Refusal) Error() string { return r.Text }
