@@ -125,6 +125,21 @@ func (f *Feed) present() *Fleet {
 	return f.derived
 }
 
+// Position says how far a Feed is: the fleet's Run and Revision, and the number of the last
+// event.
+type Position struct {
+	Run      string
+	Revision uint64
+	Events   uint64
+}
+
+// Position is cheap, and doesn't count as a look at the fleet.
+func (f *Feed) Position() Position {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return Position{f.moment.cycle.Run, f.moment.revision, f.count}
+}
+
 // Watched reports whether somebody looked within a time.
 func (f *Feed) Watched(within time.Duration) bool {
 	f.mu.Lock()

@@ -1,0 +1,114 @@
+package api
+
+import (
+	"slices"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// GPUs is the document genv.remote.gpus/1: the hosts that answered in the last cycle.
+type GPUs struct {
+	Schema     string                 `json:"schema"`
+	Hosts      []HostGPUs             `json:"hosts"`
+	Failed     []remote.Failure       `json:"failed"`
+	Duplicates []controller.Duplicate `json:"duplicates"`
+}
+
+// HostGPUs are the GPUs of a host.
+type HostGPUs struct {
+	Name snapshot.Hostname `json:"host"`
+	Via  agent.Via         `json:"via,omitempty"`
+	GPUs []gpus.GPU        `json:"gpus"`
+}
+
+// HostDocument is the document genv.live.host/1.
+type HostDocument struct {
+	Schema string `json:"schema"`
+	live.Host
+	Findings []live.Finding `json:"findings"`
+}
+
+// UserDocument is the document genv.live.user/1.
+type UserDocument struct {
+	Schema string `json:"schema"`
+	live.User
+	GPUs     []UserGPU      `json:"gpus"`
+	Findings []live.Finding `json:"findings"`
+}
+
+// UserGPU is a GPU that is attached to a user's environment or used by the user.
+type UserGPU struct {
+	Host snapshot.Hostname `json:"host"`
+	gpus.GPU
+}
+
+// Findings is the document genv.live.findings/1.
+type Findings struct {
+	Schema   string         `json:"schema"`
+	Findings []live.Finding `json:"findings"`
+}
+
+// Events is the document genv.live.events/1. The numbers of events begin again with each Run.
+type Events struct {
+	Schema string `json:"schema"`
+	Run    string `json:"run"`
+	// Last is the number of the last event there was, to ask for those after it. Missed
+	// is how many of those that were asked for are no longer kept.
+	Last   uint64       `json:"last"`
+	Missed uint64       `json:"missed"`
+	Events []live.Event `json:"events"`
+}
+
+func gpusOf(f *live.Fleet) GPUs {
+	document := GPUs{Schema: "genv.remote.gpus/1", Hosts: []HostGPUs{}, Failed: f.Failed, Duplicates: f.Duplicates}
+	for i := range f.Hosts {
+		if h := &f.Hosts[i]; h.Failure == nil {
+			document.Hosts = append(document.Hosts, HostGPUs{h.Name, h.Via, h.GPUs})
+		}
+	}
+	return document
+}
+
+// hostOf is a host with the findings about it; false if the fleet has no such host.
+func hostOf(f *live.Fleet, name string) (HostDocument, bool) {
+	i := slices.IndexFunc(f.Hosts, func(h live.Host) bool { return string(h.Name) == name })
+	if i < 0 {
+		return HostDocument{}, false
+	}
+	about := func(finding *live.Finding) bool { return finding.Host == f.Hosts[i].Name }
+	return HostDocument{Schema: "genv.live.host/1", Host: f.Hosts[i], Findings: selected(f.Findings, about)}, true
+}
+
+// userOf is a user with GPUs and findings; false if the user has nothing.
+func userOf(f *live.Fleet, name string) (UserDocument, bool) {
+	i := slices.IndexFunc(f.Users, func(u live.User) bool { return string(u.Name) == name })
+	if i < 0 {
+		return UserDocument{}, false
+	}
+	user := f.Users[i]
+	about := func(finding *live.Finding) bool { return finding.User == user.Name }
+	document := UserDocument{Schema: "genv.live.user/1", User: user, GPUs: []UserGPU{}, Findings: selected(f.Findings, about)}
+	for h := range f.Hosts {
+		for g := range f.Hosts[h].GPUs {
+			if gpu := &f.Hosts[h].GPUs[g]; slices.Contains(gpu.Users(), user.Name) {
+				document.GPUs = append(document.GPUs, UserGPU{f.Hosts[h].Name, *gpu})
+			}
+		}
+	}
+	return document, true
+}
+
+func selected(findings []live.Finding, about func(*live.Finding) bool) []live.Finding {
+	list := []live.Finding{}
+	for i := range findings {
+		if about(&findings[i]) {
+			list = append(list, findings[i])
+		}
+	}
+	return list
+}

@@ -1,0 +1,170 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/seed-3119e985/genv/remote/live"
+)
+
+// handler serves a feed.
+type handler struct {
+	feed *live.Feed
+
+	mu     sync.Mutex
+	cached map[string]document // by path
+}
+
+// document is a JSON document of a revision.
+type document struct {
+	etag string
+	body []byte
+}
+
+// New returns the handler of a feed. It answers GET and HEAD.
+func New(feed *live.Feed) http.Handler {
+	h := &handler{feed: feed, cached: make(map[string]document)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/fleet", h.whole(func(f *live.Fleet) any { return f }))
+	mux.HandleFunc("GET /api/v1/gpus", h.whole(func(f *live.Fleet) any { return gpusOf(f) }))
+	mux.HandleFunc("GET /api/v1/findings", h.whole(func(f *live.Fleet) any {
+		return Findings{Schema: "genv.live.findings/1", Findings: f.Findings}
+	}))
+	mux.HandleFunc("GET /api/v1/hosts/{name}", part(h, "host", hostOf))
+	mux.HandleFunc("GET /api/v1/users/{name}", part(h, "user", userOf))
+	mux.HandleFunc("GET /api/v1/events", h.events)
+	mux.HandleFunc("GET /events", h.stream)
+	return mux
+}
+
+// whole serves a document that is encoded once for each revision, for all viewers.
+func (h *handler) whole(of func(*live.Fleet) any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if etag := etagOf(h.feed.Position()); matches(r, etag) {
+			notModified(w, etag)
+			return
+		}
+		d, err := h.encoded(r.URL.Path, of)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		send(w, r, d)
+	}
+}
+
+func (h *handler) encoded(path string, of func(*live.Fleet) any) (document, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fleet := h.feed.Fleet()
+	etag := etagOf(live.Position{Run: fleet.Run, Revision: fleet.Revision})
+	if d := h.cached[path]; d.etag == etag {
+		return d, nil
+	}
+	body, err := json.Marshal(of(fleet))
+	if err != nil {
+		return document{}, fmt.Errorf("encode %s: %w", path, err)
+	}
+	d := document{etag, append(body, '\n')}
+	h.cached[path] = d
+	return d, nil
+}
+
+// part serves what the fleet has of a name, or that there is no such thing.
+func part[T any](h *handler, what string, of func(*live.Fleet, string) (T, bool)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		fleet := h.feed.Fleet()
+		etag := etagOf(live.Position{Run: fleet.Run, Revision: fleet.Revision})
+		if matches(r, etag) {
+			notModified(w, etag)
+			return
+		}
+		value, known := of(fleet, r.PathValue("name"))
+		if !known {
+			http.Error(w, "unknown "+what, http.StatusNotFound)
+			return
+		}
+		body, err := json.Marshal(value)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		send(w, r, document{etag, append(body, '\n')})
+	}
+}
+
+func (h *handler) events(w http.ResponseWriter, r *http.Request) {
+	after, err := number(r.FormValue("after"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	position := h.feed.Position()
+	document := Events{Schema: "genv.live.events/1", Run: position.Run, Events: h.feed.Events(after)}
+	document.Last = max(position.Events, after+uint64(len(document.Events)))
+	if list := document.Events; len(list) > 0 {
+		document.Last, document.Missed = list[len(list)-1].Number, list[0].Number-after-1
+	} else {
+		document.Last, document.Events = position.Events, []live.Event{}
+	}
+	sendJSON(w, r, document)
+}
+
+// number reads a number of an event; 0 if it is missing.
+func number(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not the number of an event", text)
+	}
+	return n, nil
+}
+
+// etagOf changes with the content: revisions begin again with each run.
+func etagOf(p live.Position) string {
+	return fmt.Sprintf("%q", fmt.Sprintf("%s-%d", p.Run, p.Revision))
+}
+
+func matches(r *http.Request, etag string) bool {
+	for _, tag := range strings.Split(r.Header.Get("If-None-Match"), ",") {
+		if tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/"); tag == etag || tag == "*" {
+			return true
+		}
+	}
+	return false
+}
+
+func notModified(w http.ResponseWriter, etag string) {
+	w.Header().Set("ETag", etag)
+	w.Header().Set("Cache-Control", "no-cache")
+	w.WriteHeader(http.StatusNotModified)
+}
+
+func sendJSON(w http.ResponseWriter, r *http.Request, value any) {
+	body, err := json.Marshal(value)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	send(w, r, document{body: append(body, '\n')})
+}
+
+func send(w http.ResponseWriter, r *http.Request, d document) {
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Content-Length", strconv.Itoa(len(d.body)))
+	header.Set("Cache-Control", "no-cache") // browsers ask again, with the ETag
+	header.Set("X-Content-Type-Options", "nosniff")
+	if d.etag != "" {
+		header.Set("ETag", d.etag)
+	}
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(d.body) // the viewer may have gone
+	}
+}
