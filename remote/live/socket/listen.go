@@ -1,0 +1,156 @@
+package socket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Group may connect to a socket, if there is such a group and the controller may give it
+// files; otherwise only the controller's own account and root may.
+const Group = "genv"
+
+// ErrInUse is wrapped when a living process has the socket.
+var ErrInUse = errors.New("another process has this socket")
+
+// Listener is an open socket. Close removes it.
+type Listener struct {
+	net.Listener
+	lock *os.File // held for as long as the socket is open
+}
+
+// Listen opens a socket, and makes its folder if that is missing. It takes the place of a
+// socket that no process listens on any more.
+func Listen(ctx context.Context, path string) (*Listener, error) {
+	if err := prepareFolder(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	lock, err := lockFor(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := listen(ctx, path)
+	if err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	return &Listener{listener, lock}, nil
+}
+
+// Close implements net.Listener.
+func (l *Listener) Close() error {
+	err := l.Listener.Close() // removes the socket
+	_ = l.lock.Close()
+	return err
+}
+
+// prepareFolder makes the folder of a socket, and refuses one in which others could replace
+// files.
+func prepareFolder(dir string) error {
+	mode := os.FileMode(0o755)
+	if os.Geteuid() != 0 {
+		mode = 0o700
+	}
+	if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	var stat unix.Stat_t
+	if err := unix.Lstat(dir, &stat); err != nil {
+		return &os.PathError{Op: "lstat", Path: dir, Err: err}
+	}
+	switch own := stat.Uid == 0 || int(stat.Uid) == os.Geteuid(); {
+	case stat.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return &os.PathError{Op: "open", Path: dir, Err: unix.ENOTDIR}
+	case !own, stat.Mode&0o022 != 0 && stat.Mode&unix.S_ISVTX == 0:
+		return fmt.Errorf("other users may replace files in %s: choose a folder that only root and this account may write", dir)
+	}
+	return nil
+}
+
+// lockFor makes sure that two controllers which start at the same time don't both replace a
+// dead socket.
+func lockFor(ctx context.Context, path string) (*os.File, error) {
+	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = lock.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, &os.PathError{Op: "lock", Path: lock.Name(), Err: err}
+		}
+		if err := checkDead(ctx, path); err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%s: %w, which has just started", path, ErrInUse)
+	}
+	return lock, nil
+}
+
+// listen replaces what a dead controller left. The caller holds the lock.
+func listen(ctx context.Context, path string) (net.Listener, error) {
+	var stat unix.Stat_t
+	switch err := unix.Lstat(path, &stat); {
+	case errors.Is(err, unix.ENOENT):
+	case err != nil:
+		return nil, &os.PathError{Op: "lstat", Path: path, Err: err}
+	case stat.Mode&unix.S_IFMT != unix.S_IFSOCK:
+		return nil, fmt.Errorf("%s is not a socket: it is left as it is; choose another path", path)
+	default:
+		if err := checkDead(ctx, path); err != nil {
+			return nil, err
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	// Linux takes the mode of the file from the descriptor: no moment with a wider one.
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var failed error
+		err := c.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, failed)
+	}}
+	listener, err := config.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	share(path)
+	return listener, nil
+}
+
+// checkDead returns nil if no process listens on a socket.
+func checkDead(ctx context.Context, path string) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT):
+		return nil
+	case err != nil:
+		return err
+	}
+	defer conn.Close()
+	peer, err := peerOf(conn)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, ErrInUse)
+	}
+	return fmt.Errorf("%s: %w: PID %d", path, ErrInUse, peer.PID)
+}
+
+// share lets the group connect, if there is one.
+func share(path string) {
+	group, err := user.LookupGroup(Group)
+	if err != nil {
+		return
+	}
+	gid, err := strconv.Atoi(group.Gid)
+	if err == nil && os.Lchown(path, -1, gid) == nil {
+		_ = os.Chmod(path, 0o660) // else it stays the account's own
+	}
+}

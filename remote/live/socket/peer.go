@@ -1,0 +1,57 @@
+package socket
+
+import (
+	"context"
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Peer is the process at the other end of a connection, as the kernel reports it. The
+// process may have ended, or passed the connection on.
+type Peer struct {
+	PID snapshot.PID
+	UID snapshot.UID
+}
+
+type peerKey struct{}
+
+// WithPeer is for http.Server.ConnContext: handlers then find the Peer with PeerOf.
+func WithPeer(ctx context.Context, conn net.Conn) context.Context {
+	peer, err := peerOf(conn)
+	if err != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, peerKey{}, peer)
+}
+
+// PeerOf returns who sent a request; false if it didn't come over a unix socket.
+func PeerOf(ctx context.Context) (Peer, bool) {
+	peer, known := ctx.Value(peerKey{}).(Peer)
+	return peer, known
+}
+
+// peerOf asks the kernel. For a connection to a listener, it is the process that listens.
+func peerOf(conn net.Conn) (Peer, error) {
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		return Peer{}, syscall.ENOTSOCK
+	}
+	raw, err := unixConn.SyscallConn()
+	if err != nil {
+		return Peer{}, err
+	}
+	var ucred *unix.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) { ucred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err == nil {
+		err = failed
+	}
+	if err != nil {
+		return Peer{}, err
+	}
+	return Peer{PID: snapshot.PID(ucred.Pid), UID: snapshot.UID(ucred.Uid)}, nil
+}
