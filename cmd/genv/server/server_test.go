@@ -1,63 +1,30 @@
-package monitoring
+package server
 
 import (
 	"bufio"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
-func TestWhatIsServed(t *testing.T) {
-	now := time.Unix(1_800_000_000, 0)
-	e := &exporter{now: func() time.Time { return now }, maxAge: 40 * time.Second}
-	ask := func(method, path string) *httptest.ResponseRecorder {
-		w := httptest.NewRecorder()
-		e.ServeHTTP(w, httptest.NewRequest(method, path, http.NoBody))
-		return w
-	}
-	require.Empty(t, ask("GET", "/metrics").Body.String(), "nothing was collected yet")
-	require.Equal(t, http.StatusOK, ask("GET", "/metrics").Code)
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-	e.publish([]byte("genv_is_installed 1\n"), now)
-	for _, path := range []string{"/metrics", "/", "/metrics?x=1"} {
-		got := ask("GET", path)
-		require.Equal(t, "genv_is_installed 1\n", got.Body.String(), path)
-		require.Equal(t, "text/plain; version=0.0.4; charset=utf-8", got.Header().Get("Content-Type"))
-		got = ask("HEAD", path)
-		require.Empty(t, got.Body.String())
-		require.Equal(t, "20", got.Header().Get("Content-Length"))
-	}
-	for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT"} {
-		got := ask(method, "/metrics")
-		require.Equal(t, http.StatusMethodNotAllowed, got.Code, method)
-		require.Equal(t, "GET, HEAD", got.Header().Get("Allow"))
-	}
-	for _, path := range []string{"/metrics/", "/debug/pprof/", "/../etc/passwd", "/x"} {
-		require.Equal(t, http.StatusNotFound, ask("GET", path).Code, path)
-	}
-
-	now = now.Add(40 * time.Second)
-	require.NotEmpty(t, ask("GET", "/metrics").Body.String())
-	now = now.Add(time.Second)
-	require.Empty(t, ask("GET", "/metrics").Body.String(), "they are too old")
-	e.publish([]byte("genv_is_installed 0\n"), now)
-	require.NotEmpty(t, ask("GET", "/metrics").Body.String())
+func text(s string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, s) }
 }
 
 // TestClients: those that send nothing, or don't read, hold up neither the others nor the
 // end.
 func TestClients(t *testing.T) {
-	listener, err := listen(t.Context(), "127.0.0.1", 0)
+	listener, err := ListenTCP(t.Context(), "127.0.0.1", 0)
 	require.NoError(t, err)
-	e := &exporter{now: time.Now, maxAge: time.Hour}
-	e.publish([]byte(strings.Repeat("x", 64<<20)), time.Now())
-	_, stop := serve(listener, e)
+	_, stop := Serve(listener, text(strings.Repeat("x", 64<<20)))
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", listener.Addr().String())
 		require.NoError(t, err)
@@ -92,9 +59,9 @@ func TestClients(t *testing.T) {
 // TestManyClients: whoever keeps as many connections as there may be can't shut others out, and
 // the program doesn't keep them all.
 func TestManyClients(t *testing.T) {
-	listener, err := listen(t.Context(), "127.0.0.1", 0)
+	listener, err := ListenTCP(t.Context(), "127.0.0.1", 0)
 	require.NoError(t, err)
-	_, stop := serve(listener, &exporter{now: time.Now, maxAge: time.Hour})
+	_, stop := Serve(listener, text("x"))
 	defer stop()
 	ask := func() (*bufio.Reader, error) {
 		c, err := net.Dial("tcp", listener.Addr().String())
@@ -125,9 +92,9 @@ func TestAPortThatCannotBeUsed(t *testing.T) {
 	require.NoError(t, err)
 	defer taken.Close()
 	port := taken.Addr().(*net.TCPAddr).Port
-	_, err = listen(t.Context(), "127.0.0.1", port)
+	_, err = ListenTCP(t.Context(), "127.0.0.1", port)
 	require.ErrorContains(t, err, "another program serves on 127.0.0.1:")
 	require.ErrorContains(t, err, "choose another port with --port")
-	_, err = listen(t.Context(), "192.0.2.77", 0)
+	_, err = ListenTCP(t.Context(), "192.0.2.77", 0)
 	require.ErrorContains(t, err, "192.0.2.77 is not an address of this machine")
 }

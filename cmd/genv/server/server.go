@@ -1,0 +1,104 @@
+package server
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/live/socket"
+)
+
+// Bounds of a server. A Prometheus keeps its connection between two scrapes, which are a
+// minute apart at most by default; a live view has two connections.
+const (
+	maxConnections = 512
+	readTimeout    = 5 * time.Second // of a request
+	idleTimeout    = 2 * time.Minute
+	maxHeaderBytes = 16 << 10
+	// writeTimeout is how long a client has to take a piece of an answer.
+	writeTimeout = 10 * time.Second
+	piece        = 64 << 10
+)
+
+// stopTimeout is for how long the end waits for answers that are being written.
+const stopTimeout = 500 * time.Millisecond
+
+// Serve answers requests until the listener is closed by the returned function, which
+// ends the contexts of requests and waits for answers only for a short time. Handlers find
+// who is at the other end of a unix socket with socket.PeerOf.
+func Serve(listener net.Listener, handler http.Handler) (failed <-chan error, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	server := &http.Server{
+		Handler: patient(handler), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: 2 * writeTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnState: new(connections).changed,
+		BaseContext: func(net.Listener) context.Context { return ctx }, ConnContext: socket.WithPeer,
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	return ended, func() {
+		cancel()
+		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close() // cuts what is left
+		}
+	}
+}
+
+// patient gives clients writeTimeout for each piece of an answer, and so as long as they
+// need for all of it.
+func patient(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(&writer{w, http.NewResponseController(w)}, r)
+	})
+}
+
+// writer writes an answer in pieces.
+type writer struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+// Write implements io.Writer.
+func (w *writer) Write(p []byte) (written int, err error) {
+	for {
+		next := p[:min(len(p), piece)]
+		if err := w.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+			return written, err
+		}
+		n, err := w.ResponseWriter.Write(next)
+		written, p = written+n, p[n:]
+		if err != nil || len(p) == 0 {
+			return written, err
+		}
+	}
+}
+
+// Unwrap is for http.ResponseController.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// connections are those that are open, the oldest first. Beyond maxConnections the oldest
+// is closed: with a limit on new ones, whoever keeps that many would shut others out.
+type connections struct {
+	mu   sync.Mutex
+	open []net.Conn
+}
+
+// changed is for http.Server.
+func (c *connections) changed(conn net.Conn, now http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch now {
+	case http.StateNew:
+		if c.open = append(c.open, conn); len(c.open) > maxConnections {
+			_ = c.open[0].Close() // its end is noticed where it is read or written
+			c.open = slices.Delete(c.open, 0, 1)
+		}
+	case http.StateClosed, http.StateHijacked:
+		c.open = slices.DeleteFunc(c.open, func(open net.Conn) bool { return open == conn })
+	case http.StateActive, http.StateIdle:
+	}
+}
