@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("GENV_AUDIT_LOG", "off"); err != nil { // or tests that run as root write into this machine's own
 		panic(err)
 	}
+	if err := os.Setenv("GENV_SOCKET", "off"); err != nil { // the runs of enforce would all open the same one
+		panic(err)
+	}
 	root, err := os.MkdirTemp("", "genv-root-") // likewise
 	if err == nil {
 		err = os.Chmod(root, 0o755)

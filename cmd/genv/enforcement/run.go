@@ -10,12 +10,14 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -37,6 +39,8 @@ type Fleet struct {
 type Setup struct {
 	Config
 	Fleet
+	// Listeners are where the live state is served. A reload doesn't change them.
+	Listeners listeners.Config
 }
 
 // Run enforces until the number of cycles is reached or ctx ends, and prints each
@@ -62,6 +66,14 @@ func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setu
 	defer l.close()
 	ctx, l.service = startService(ctx, log, setup.Interval > 0)
 	defer l.service.close()
+	if setup.Listeners.Any() {
+		l.feed = live.NewFeed(setup.live(p))
+		open, err := listeners.Open(ctx, setup.Listeners, listeners.Shown{Feed: l.feed}, log)
+		if err != nil {
+			return err
+		}
+		defer open.Close()
+	}
 	schedule := controller.Schedule{
 		Interval: setup.Interval, Cycles: setup.Cycles,
 		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step,
@@ -87,6 +99,7 @@ type loop struct {
 	memory  *keeper
 	service *service
 	screen  cycleWriter
+	feed    *live.Feed // nil if nothing is served
 
 	current *controller.Controller
 	setup   Setup
@@ -117,6 +130,10 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	if l.record != nil {
 		c.Audit = l.record
 	}
+	if l.feed != nil {
+		l.feed.Configure(setup.live(l.program))
+		c.Sinks = append(c.Sinks, l.feed)
+	}
 	l.current = c
 	return c
 }
@@ -126,6 +143,11 @@ func (s *Setup) policy() enforce.Policy {
 		return localPolicy{s.Policy, s.LocalName}
 	}
 	return s.Policy
+}
+
+// live is what viewers get to know of a setup.
+func (s *Setup) live(p *command.Program) live.Options {
+	return live.Options{Now: p.Now, Interval: s.Interval, Enforcing: true, Policy: s.policy()}
 }
 
 // reloaded is the controller with which a run continues after a SIGHUP; nil for the
@@ -149,6 +171,9 @@ func (l *loop) reloaded() *controller.Controller {
 func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	l.setup.Progress.End()
 	l.service.status(cycle)
+	if l.feed != nil {
+		l.feed.Show(cycle)
+	}
 	if ctx.Err() != nil && len(cycle.Actions) == 0 {
 		return nil // interrupted before anything was done: it says nothing about the hosts
 	}

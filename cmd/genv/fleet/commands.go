@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/history"
+	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 )
 
@@ -36,7 +37,7 @@ func Commands(with command.Program) []*cli.Command {
 				{
 					Name:   "enforce",
 					Usage:  "enforce the rules on all hosts, in a loop",
-					Flags:  append(remoteFlags(), enforcement.Flags()...),
+					Flags:  append(append(remoteFlags(), enforcement.Flags()...), listeners.Flags()...),
 					Action: p.remoteEnforce,
 				},
 				{

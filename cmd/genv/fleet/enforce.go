@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/remote/agent"
 )
 
@@ -15,6 +16,7 @@ import (
 type enforceConfig struct {
 	Config
 	enforcement enforcement.Config
+	listeners   listeners.Config
 }
 
 func (p *program) readEnforceConfig(c *cli.Context) (enforceConfig, error) {
@@ -22,11 +24,15 @@ func (p *program) readEnforceConfig(c *cli.Context) (enforceConfig, error) {
 	if err != nil {
 		return enforceConfig{}, err
 	}
+	listen, err := listeners.ReadConfig(c, p.Getenv, rules.Interval == 0)
+	if err != nil {
+		return enforceConfig{}, err
+	}
 	config, err := p.readConfig(c)
 	if !command.IsGiven(c, "command-timeout") {
 		config.SSH.CommandTimeout = answerTimeout(rules.Interval, config.SSH.CommandTimeout)
 	}
-	return enforceConfig{config, rules}, err
+	return enforceConfig{config, rules, listen}, err
 }
 
 func (p *program) remoteEnforce(c *cli.Context) error {
@@ -57,7 +63,7 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 // setup asks all hosts at a time: over a connection that is open a question costs
 // next to nothing, and the pool bounds the logins.
 func (f *fleet) setup(config enforceConfig, pool *agent.Pool) enforcement.Setup {
-	return enforcement.Setup{Config: config.enforcement, Fleet: enforcement.Fleet{
+	return enforcement.Setup{Config: config.enforcement, Listeners: config.listeners, Fleet: enforcement.Fleet{
 		Hosts: config.Hosts, Link: pool, Fanout: len(config.Hosts),
 		StopAtFailure: config.StopAtFailure, Quiet: config.Quiet,
 		CycleLimit: config.cycleLimit(), Progress: f.progress,

@@ -1,0 +1,86 @@
+package listeners
+
+import (
+	"context"
+	"net"
+	"net/http"
+
+	"github.com/rs/zerolog"
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/server"
+	"github.com/seed-3119e985/genv/remote/live"
+)
+
+// Config is what the flags say. The zero value opens nothing.
+type Config struct {
+	Socket Socket
+}
+
+// Flags are those of all listeners.
+func Flags() []cli.Flag { return socketFlags() }
+
+// ReadConfig reads Flags. once says that the command runs one cycle and ends: there is
+// nothing to look at then.
+func ReadConfig(c *cli.Context, getenv func(string) string, once bool) (Config, error) {
+	var config Config
+	var err error
+	config.Socket, err = readSocket(c, getenv, once)
+	return config, err
+}
+
+// Any reports whether anything is to be opened.
+func (config *Config) Any() bool { return config.Socket.Path != "" }
+
+// Shown is what the listeners serve.
+type Shown struct {
+	Feed *live.Feed
+	// Actions serves POST /api/v1/actions, on the unix socket only; nil for none.
+	Actions http.Handler
+}
+
+// Listeners are those that are open.
+type Listeners struct {
+	// Addresses are where they listen, for people, in the order of the flags.
+	Addresses []string
+
+	shown   Shown
+	log     zerolog.Logger
+	closers []func()
+}
+
+// Open opens what a Config asks for. If it fails, nothing is open.
+func Open(ctx context.Context, config Config, shown Shown, log zerolog.Logger) (*Listeners, error) {
+	l := &Listeners{shown: shown, log: log}
+	for _, open := range []func() error{
+		func() error { return l.openSocket(ctx, config.Socket) },
+	} {
+		if err := open(); err != nil {
+			l.Close()
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// Close closes all, and ends what is being answered.
+func (l *Listeners) Close() {
+	for _, closer := range l.closers {
+		closer()
+	}
+	l.closers = nil
+}
+
+// serve answers requests that come over a listener until Close. address is for people.
+func (l *Listeners) serve(listener net.Listener, handler http.Handler, address string) {
+	failed, stop := server.Serve(listener, handler)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := <-failed; err != http.ErrServerClosed { //nolint:errorlint // Serve returns it as it is
+			l.log.Error().Err(err).Str("address", address).Msg("serving ended; the cycles continue")
+		}
+	}()
+	l.Addresses = append(l.Addresses, address)
+	l.closers = append(l.closers, func() { stop(); <-ended })
+}
