@@ -1,0 +1,153 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/seed-3119e985/genv/remote/live"
+)
+
+// Client reads the state of a controller over its unix socket. It is safe for concurrent
+// use. After an error the next call connects again. Close it after use.
+type Client struct {
+	http http.Client
+
+	mu    sync.Mutex
+	etag  string
+	fleet *live.Fleet // of etag
+}
+
+// NewClient returns the client of a socket. It doesn't connect yet.
+func NewClient(path string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}
+	return &Client{http: http.Client{Transport: &http.Transport{DialContext: dial}}}
+}
+
+// Close closes the connections. It doesn't end calls under way: their contexts do.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Fleet returns the present state: the same one as before if nothing has changed. It must
+// not be changed.
+func (c *Client) Fleet(ctx context.Context) (*live.Fleet, error) {
+	c.mu.Lock()
+	etag, known := c.etag, c.fleet
+	c.mu.Unlock()
+	response, err := c.get(ctx, "/api/v1/fleet", http.Header{"If-None-Match": {etag}})
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusNotModified {
+		return known, nil
+	}
+	fleet := new(live.Fleet)
+	if err := decode(response.Body, fleet); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.etag, c.fleet = response.Header.Get("ETag"), fleet
+	return fleet, nil
+}
+
+// Events returns the events with a number greater than after, as far as they are kept.
+func (c *Client) Events(ctx context.Context, after uint64) (Events, error) {
+	var events Events
+	response, err := c.get(ctx, fmt.Sprintf("/api/v1/events?after=%d", after), nil)
+	if err != nil {
+		return events, err
+	}
+	defer response.Body.Close()
+	return events, decode(response.Body, &events)
+}
+
+// Message is a server-sent event: one of its fields is set.
+type Message struct {
+	Change *Change     // there is a new state to fetch
+	Event  *live.Event // that happened
+	Missed uint64      // events that came before the next one are no longer kept
+}
+
+// Watch calls each for every message, in order, until ctx ends or the connection breaks,
+// which is an error. The first message is about the present state. Events come after the
+// one with the given number of the given run; all that are kept, if that is another run.
+func (c *Client) Watch(ctx context.Context, run string, after uint64, each func(Message)) error {
+	response, err := c.get(ctx, "/events", http.Header{"Last-Event-Id": {fmt.Sprintf("%s.%d", run, after)}})
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, maxMessage)
+	var kind string
+	for lines.Scan() {
+		switch field, value, _ := bytes.Cut(lines.Bytes(), []byte(": ")); string(field) {
+		case "event":
+			kind = string(value)
+		case "data":
+			message, err := messageOf(kind, value)
+			if err != nil {
+				return fmt.Errorf("message of the controller: %w", err)
+			}
+			each(message)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return err
+	}
+	return io.ErrUnexpectedEOF
+}
+
+// maxMessage bounds a message, in bytes.
+const maxMessage = 1 << 20
+
+func messageOf(kind string, data []byte) (m Message, err error) {
+	switch kind {
+	case "fleet":
+		err = json.Unmarshal(data, &m.Change)
+	case "event":
+		err = json.Unmarshal(data, &m.Event)
+	case "missed":
+		var missed Missed
+		err = json.Unmarshal(data, &missed)
+		m.Missed = missed.Count
+	}
+	return m, err
+}
+
+func (c *Client) get(ctx context.Context, path string, header http.Header) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://controller"+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	if header != nil {
+		request.Header = header
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusNotModified {
+		defer response.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // what came is said
+		return nil, fmt.Errorf("the controller answers %s: %s", response.Status, strings.TrimSpace(string(text)))
+	}
+	return response, nil
+}
+
+func decode(body io.Reader, value any) error {
+	if err := json.NewDecoder(body).Decode(value); err != nil {
+		return fmt.Errorf("answer of the controller: %w", err)
+	}
+	return nil
+}

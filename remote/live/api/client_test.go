@@ -1,0 +1,82 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/live/api"
+	"github.com/seed-3119e985/genv/remote/live/socket"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func serve(t *testing.T, feed *live.Feed) *api.Client {
+	path := filepath.Join(t.TempDir(), "s")
+	listener, err := socket.Listen(t.Context(), path)
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(api.New(feed))
+	_ = server.Listener.Close() // of TCP
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(server.Close)
+	client := api.NewClient(path)
+	t.Cleanup(client.Close)
+	return client
+}
+
+func cycle(number int) *controller.Cycle {
+	host := snapshot.Host{Name: "a", Snapshot: &snapshot.Snapshot{Devices: []snapshot.Device{{UUID: "GPU-1", Name: "Tesla"}}}}
+	return &controller.Cycle{Run: "r", Number: number, Start: time.Now(), Cluster: snapshot.Cluster{Hosts: []snapshot.Host{host}}}
+}
+
+func TestClient(t *testing.T) {
+	feed := live.NewFeed(live.Options{Now: time.Now})
+	client := serve(t, feed)
+	before, err := client.Fleet(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, before.Cycle, "there was no cycle yet")
+	feed.Consume(cycle(1), []enforce.Event{{Kind: enforce.EventHostLost, Host: "b", Err: errors.New("gone")}})
+
+	fleet, err := client.Fleet(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, feed.Fleet().Hosts[0].GPUs, fleet.Hosts[0].GPUs)
+	again, err := client.Fleet(t.Context())
+	require.NoError(t, err)
+	require.Same(t, fleet, again, "nothing has changed")
+	events, err := client.Events(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, events.Events, 1)
+	require.Equal(t, api.Events{Schema: "genv.live.events/1", Run: "r", Last: 1, Events: events.Events}, events)
+}
+
+func TestWatch(t *testing.T) {
+	feed := live.NewFeed(live.Options{Now: time.Now})
+	client := serve(t, feed)
+	feed.Consume(cycle(1), []enforce.Event{{Kind: enforce.EventHostLost, Host: "b"}, {Kind: enforce.EventHostBack, Host: "b"}})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var events []uint64
+	err := client.Watch(ctx, "r", 1, func(m api.Message) {
+		switch {
+		case m.Event != nil:
+			events = append(events, m.Event.Number)
+		case m.Change.Revision == 1:
+			feed.Consume(cycle(2), []enforce.Event{{Kind: enforce.EventHostLost, Host: "b"}})
+		default:
+			cancel()
+		}
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, []uint64{2, 3}, events)
+}
