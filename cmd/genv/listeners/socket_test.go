@@ -1,7 +1,9 @@
 package listeners_test
 
 import (
+	"bufio"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/live/api"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 )
 
@@ -32,20 +35,22 @@ func TestSocket(t *testing.T) {
 	open, err := listeners.Open(t.Context(), config, listeners.Shown{Feed: feed, Actions: actions}, zerolog.Nop())
 	require.NoError(t, err)
 	require.Equal(t, []string{path}, open.Addresses)
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", path) }}}
-
-	response, err := client.Get("http://controller/api/v1/fleet")
+	viewer := api.NewClient(path)
+	fleet, err := viewer.Fleet(t.Context())
 	require.NoError(t, err)
-	var fleet live.Fleet
-	require.NoError(t, json.NewDecoder(response.Body).Decode(&fleet))
-	require.NoError(t, response.Body.Close())
 	require.Equal(t, "genv.live.fleet/1", fleet.Schema)
+	viewer.Close()
 
-	response, err = client.Post("http://controller/api/v1/actions", "application/json", http.NoBody)
+	conn, err := net.Dial("unix", path)
 	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "POST /api/v1/actions HTTP/1.1\r\nHost: controller\r\nConnection: close\r\n\r\n")
+	require.NoError(t, err)
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	defer response.Body.Close()
 	var peer socket.Peer
 	require.NoError(t, json.NewDecoder(response.Body).Decode(&peer))
-	require.NoError(t, response.Body.Close())
 	require.EqualValues(t, os.Getpid(), peer.PID)
 	require.EqualValues(t, os.Geteuid(), peer.UID)
 
