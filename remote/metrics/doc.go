@@ -2,9 +2,14 @@
 //
 //	text := metrics.Genv143([]metrics.Host{{Name: "gpu-01", Installed: true, Snapshot: s}})
 //
-// It is pure: who collects the state, and who serves the text, is in cmd/genv/monitoring.
+// It is pure: who collects the state, and who serves the text, is in cmd/genv/monitoring
+// and in the package exporter.
+//
 // The names of `genv monitor` are those of genv 1.4.3, which existing dashboards use
-// (genv143.go). Other families of names have a file of their own, and the same Writer.
+// (genv143.go). A running controller has names of its own, which begin with genv_ too and
+// are apart from those: gauges of its present state (hosts.go, fleet.go), and what its
+// Counters counted (counters.go). A new family goes into one of these files and into
+// docs/monitoring.md.
 //
 // Unknown is an absent series, never 0: a value that a host did not report, the
 // processes of an environment if it can't be known which ones are in it, and everything

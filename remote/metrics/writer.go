@@ -3,6 +3,7 @@ package metrics
 import (
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // ContentType is that of the text of a Writer.
@@ -18,9 +19,16 @@ type Writer struct {
 }
 
 // Gauge begins a family of gauges, whose samples all have these labels.
-func (w *Writer) Gauge(name, help string, labels ...string) {
+func (w *Writer) Gauge(name, help string, labels ...string) { w.family("gauge", name, help, labels) }
+
+// Counter begins a family of counters.
+func (w *Writer) Counter(name, help string, labels ...string) {
+	w.family("counter", name, help, labels)
+}
+
+func (w *Writer) family(kind, name, help string, labels []string) {
 	w.name, w.labels = name, labels
-	w.text = append(w.text, "# HELP "+name+" "+helpEscapes.Replace(help)+"\n# TYPE "+name+" gauge\n"...)
+	w.text = append(w.text, "# HELP "+name+" "+helpEscapes.Replace(help)+"\n# TYPE "+name+" "+kind+"\n"...)
 }
 
 // Sample writes a sample of the family, with the values of its labels in their order.
@@ -31,7 +39,7 @@ func (w *Writer) Sample(value float64, labels ...string) {
 		w.text = append(w.text, separator)
 		w.text = append(w.text, w.labels[i]...)
 		w.text = append(w.text, '=', '"')
-		w.text = append(w.text, labelEscapes.Replace(strings.ToValidUTF8(label, unreadable))...)
+		w.text = appendLabel(w.text, label)
 		w.text = append(w.text, '"')
 		separator = ','
 	}
@@ -39,8 +47,25 @@ func (w *Writer) Sample(value float64, labels ...string) {
 		w.text = append(w.text, '}')
 	}
 	w.text = append(w.text, ' ')
-	w.text = strconv.AppendFloat(w.text, value, 'f', -1, 64)
+	w.text = appendValue(w.text, value)
 	w.text = append(w.text, '\n')
+}
+
+// Histogram writes a family that is one histogram.
+func (w *Writer) Histogram(h *Histogram, name, help string) {
+	w.family("histogram", name, help, []string{"le"})
+	w.name = name + "_bucket"
+	var count uint64
+	for i, bound := range h.bounds {
+		count += h.counts[i]
+		w.Sample(float64(count), strconv.FormatFloat(bound, 'g', -1, 64))
+	}
+	count += h.counts[len(h.bounds)]
+	w.Sample(float64(count), "+Inf")
+	w.name = name + "_sum"
+	w.Sample(h.sum)
+	w.name = name + "_count"
+	w.Sample(float64(count))
 }
 
 // Text is what was written.
@@ -54,3 +79,24 @@ var (
 	helpEscapes  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
 	labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`, "\x00", unreadable)
 )
+
+// appendLabel escapes a label's value. Almost all need no escapes, and a fleet has tens of
+// thousands of them.
+func appendLabel(text []byte, label string) []byte {
+	for i := range len(label) {
+		if c := label[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+			return append(text, labelEscapes.Replace(strings.ToValidUTF8(label, unreadable))...)
+		}
+	}
+	return append(text, label...)
+}
+
+// exact is the number from which a float64 doesn't have all whole numbers.
+const exact = 1 << 53
+
+func appendValue(text []byte, value float64) []byte {
+	if whole := int64(value); value > -exact && value < exact && float64(whole) == value {
+		return strconv.AppendInt(text, whole, 10)
+	}
+	return strconv.AppendFloat(text, value, 'f', -1, 64)
+}

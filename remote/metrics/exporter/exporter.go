@@ -1,0 +1,152 @@
+package exporter
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/metrics"
+)
+
+// Exporter has the metrics of a controller. It is safe for concurrent use.
+type Exporter struct {
+	Feed     *live.Feed
+	Counters *metrics.Counters
+	Now      func() time.Time
+	Version  string // of genv
+
+	mu     sync.Mutex
+	cached page
+}
+
+// page is what was written last, in parts of which each listener takes what it may show.
+type page struct {
+	fleet, counters uint64 // their revisions
+
+	counted, findings, users, hosts []byte
+}
+
+// Options are those of a listener.
+type Options struct {
+	// HideUsers leaves out the series of users, so that no name of one is shown.
+	HideUsers bool
+}
+
+// Mount serves /metrics, /sd, /-/healthy and /-/ready.
+func (e *Exporter) Mount(mux *http.ServeMux, options Options) {
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) { e.serveMetrics(w, r, options) })
+	mux.HandleFunc("GET /sd", e.serveTargets)
+	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, e.Counters.Healthy(e.Now()), "healthy", "no cycle has ended for far longer than the interval")
+	})
+	mux.HandleFunc("GET /-/ready", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, e.Counters.Ready(), "ready", "no cycle has ended yet")
+	})
+}
+
+func answer(w http.ResponseWriter, ok bool, yes, no string) {
+	w.Header().Set("Cache-Control", "no-store")
+	if ok {
+		_, _ = w.Write([]byte(yes + "\n")) // the client may have gone
+		return
+	}
+	http.Error(w, no, http.StatusServiceUnavailable)
+}
+
+// serveMetrics answers with all series; with ?host=NAME, which may be repeated, with those
+// of hosts; with ?part=controller with those of no host.
+func (e *Exporter) serveMetrics(w http.ResponseWriter, r *http.Request, options Options) {
+	names, part := r.URL.Query()["host"], r.URL.Query().Get("part")
+	fleet := e.Feed.Fleet()
+	switch {
+	case part != "" && part != "controller", part != "" && len(names) > 0:
+		http.Error(w, "write part=controller or host=NAME", http.StatusBadRequest)
+	case part != "":
+		write(w, r, e.ofController(fleet, options))
+	case len(names) == 0:
+		write(w, r, append(e.ofController(fleet, options), e.ofHosts(fleet.Hosts, e.page(fleet).hosts)...))
+	default:
+		hosts := selected(fleet.Hosts, names)
+		if len(hosts) == 0 {
+			http.Error(w, "no such host", http.StatusNotFound)
+			return
+		}
+		write(w, r, e.ofHosts(hosts, metrics.Hosts(hosts)))
+	}
+}
+
+// ofController are the series of no host. When cycles don't advance, what the last one
+// saw says nothing about now.
+func (e *Exporter) ofController(fleet *live.Fleet, options Options) [][]byte {
+	p := e.page(fleet)
+	texts := [][]byte{p.counted}
+	if !e.Counters.Healthy(e.Now()) {
+		return texts
+	}
+	if texts = append(texts, p.findings); options.HideUsers {
+		return texts
+	}
+	return append(texts, p.users)
+}
+
+// ofHosts are the series of hosts, with what was written of them.
+func (e *Exporter) ofHosts(hosts []live.Host, text []byte) [][]byte {
+	now := e.Now()
+	ages := metrics.Ages(hosts, now)
+	if !e.Counters.Healthy(now) {
+		return [][]byte{ages}
+	}
+	return [][]byte{text, ages}
+}
+
+func selected(hosts []live.Host, names []string) (list []live.Host) {
+	wanted := make(map[string]bool, len(names))
+	for _, name := range names {
+		wanted[name] = true
+	}
+	for i := range hosts {
+		if wanted[string(hosts[i].Name)] {
+			list = append(list, hosts[i])
+		}
+	}
+	return list
+}
+
+// page is the text of the present state. Those who scrape at the same time wait for the
+// first of them.
+func (e *Exporter) page(fleet *live.Fleet) page {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	counters := e.Counters.Revision()
+	if e.cached.counted == nil || fleet.Revision > e.cached.fleet || counters > e.cached.counters {
+		e.cached = page{
+			fleet: fleet.Revision, counters: counters,
+			counted:  append(metrics.Build(e.Version), e.Counters.Text(fleet.Enforcing)...),
+			findings: metrics.Findings(fleet),
+			users:    e.Counters.Users(fleet.Users),
+			hosts:    metrics.Hosts(fleet.Hosts),
+		}
+	}
+	return e.cached
+}
+
+func write(w http.ResponseWriter, r *http.Request, texts [][]byte) {
+	length := 0
+	for _, text := range texts {
+		length += len(text)
+	}
+	w.Header().Set("Content-Type", metrics.ContentType)
+	w.Header().Set("Content-Length", strconv.Itoa(length))
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	if r.Method == http.MethodHead {
+		return
+	}
+	for _, text := range texts {
+		if _, err := w.Write(text); err != nil {
+			return // the client has gone
+		}
+	}
+}

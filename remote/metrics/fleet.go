@@ -1,0 +1,70 @@
+package metrics
+
+import (
+	"runtime"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/live"
+)
+
+// otherRule is the rule of what isn't because of a rule.
+const otherRule enforce.Rule = "other"
+
+// rules are all that can be a label.
+func rules() []enforce.Rule {
+	return []enforce.Rule{
+		enforce.RuleNonEnvProcesses, enforce.RuleEnvDevices, enforce.RuleEnvMemory, enforce.RuleMaxDevicesPerUser,
+		enforce.RuleMaxMemoryPerUser, enforce.RuleMaxEnvsPerUser, enforce.RuleIdle, enforce.RuleMaxDuration, otherRule,
+	}
+}
+
+// decisions are all about a finding.
+func decisions() []enforce.Decision {
+	return []enforce.Decision{
+		enforce.DecisionAct, enforce.DecisionWait, enforce.DecisionHold, enforce.DecisionDryRun, enforce.DecisionStuck,
+		enforce.DecisionUnderWay, enforce.DecisionNone,
+	}
+}
+
+// statuses are what can come of a termination.
+func statuses() []enforce.Status {
+	return []enforce.Status{
+		enforce.StatusTerminated, enforce.StatusKilled, enforce.StatusSignalled, enforce.StatusSurvived, enforce.StatusGone,
+		enforce.StatusChanged, enforce.StatusRefused, enforce.StatusFailed, enforce.StatusUnknown,
+	}
+}
+
+// Build has which program it is.
+func Build(version string) []byte {
+	var w Writer
+	w.Gauge("genv_build_info", "1 for the controller, with its version.", "version", "goversion")
+	w.Sample(1, version, runtime.Version())
+	return w.Text()
+}
+
+// Findings has what the last cycle found and decided; nothing if it judged nothing.
+func Findings(f *live.Fleet) []byte {
+	if !f.Enforcing || f.Cycle == 0 {
+		return nil
+	}
+	type key struct {
+		rule     enforce.Rule
+		decision enforce.Decision
+	}
+	counts := make(map[key]int)
+	for i := range f.Findings {
+		counts[key{f.Findings[i].Rule, f.Findings[i].Decision}]++
+	}
+	var w Writer
+	w.Gauge("genv_findings", "Findings of the last cycle, by rule and by what is done about them.", "rule", "decision")
+	for _, rule := range rules() {
+		for _, decision := range decisions() {
+			w.Sample(float64(counts[key{rule, decision}]), string(rule), string(decision))
+		}
+	}
+	w.Gauge("genv_held", "Users and hosts for which a safety limit holds actions back.")
+	w.Sample(float64(len(f.HeldUsers) + len(f.HeldHosts)))
+	w.Gauge("genv_unrecorded", "Whether the record can't be written (1).")
+	w.Sample(number(f.Unrecorded != ""))
+	return w.Text()
+}
