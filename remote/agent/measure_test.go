@@ -32,7 +32,7 @@ func TestHowOldMeasurementsMayBe(t *testing.T) {
 
 // measuring is a pool that shows what is measured.
 func (f *fleet) measuring(t *testing.T, age time.Duration) *agent.Pool {
-	pool := &agent.Pool{Start: f.streams.Start, Network: f.client, Timeout: f.streams.Timeout, DeviceAge: age, Log: zerolog.Nop()}
+	pool := &agent.Pool{Start: f.streams.Start, Network: f.client, Timeout: f.streams.Timeout, Measure: true, DeviceAge: func() time.Duration { return age }, Log: zerolog.Nop()}
 	t.Cleanup(pool.Close)
 	return pool
 }

@@ -38,10 +38,13 @@ type Pool struct {
 	// how many commands at a time carry out reports; 0 is no bound. A request on a
 	// connection that is there does not wait.
 	Fanout int
-	// DeviceAge is how old the utilization, temperature and power of devices may be; 0
-	// leaves that to the hosts, which need not know them then.
-	DeviceAge time.Duration
-	Log       zerolog.Logger
+	// DeviceAge, if set, is asked for each snapshot how old the utilization, temperature and
+	// power of devices may be; 0 leaves that to the hosts, which need not know them then.
+	// It is called from many goroutines.
+	DeviceAge func() time.Duration
+	// Measure has the nvidia-smi of hosts with genv 1.4.3 asked too, for each snapshot.
+	Measure bool
+	Log     zerolog.Logger
 
 	mu      sync.Mutex
 	conns   map[string]*Conn
@@ -55,6 +58,13 @@ type Pool struct {
 
 // errPoolClosed ends calls that come after Close.
 var errPoolClosed = remote.Errorf(remote.Cancelled, "the connections to all hosts are closed")
+
+func (p *Pool) deviceAge() time.Duration {
+	if p.DeviceAge == nil {
+		return 0
+	}
+	return p.DeviceAge()
+}
 
 // beginCall counts a call until leave, unless the pool is closed. What a call begins in the
 // background is counted while the call is, so that Close can wait for both.

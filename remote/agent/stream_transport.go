@@ -121,7 +121,7 @@ func (t *streamTransport) Snapshot(ctx context.Context, _ remote.Host) (*snapsho
 	revision, last := t.revision, t.last
 	t.mu.Unlock()
 	var answer SnapshotAnswer
-	if err := t.call(ctx, RequestSnapshot, SnapshotRequest{Revision: revision, AgeMS: t.pool.DeviceAge.Milliseconds()}, &answer); err != nil {
+	if err := t.call(ctx, RequestSnapshot, SnapshotRequest{Revision: revision, AgeMS: t.pool.deviceAge().Milliseconds()}, &answer); err != nil {
 		return nil, err
 	}
 	if answer.Snapshot == nil {

@@ -81,7 +81,7 @@ func (c *Conn) dial(ctx context.Context, a *attempt) (transport, error) {
 	case err == nil:
 		t = stream
 	case class == remote.CommandFailed && hasNoServe(err):
-		commands := &Commands{Network: p.Network, Measure: p.DeviceAge > 0}
+		commands := &Commands{Network: p.Network, Measure: p.Measure}
 		if err := commands.requireRoot(ctx, c.host); err != nil {
 			return nil, err
 		}

@@ -36,10 +36,9 @@ func (p *program) remoteMonitor(c *cli.Context) error {
 	}
 	defer f.close()
 	pool := f.pool()
-	pool.DeviceAge = monitor.Interval / 2
 	defer pool.Close()
 	looker := &controller.Looker{Asker: *f.asker()}
-	looker.Link = &visibleLink{Pool: pool, commands: f.commands(), now: p.Now, without: make(map[string]withoutSudo)}
+	looker.Link = f.visible(pool, monitor.Interval)
 	looker.Fanout = len(config.Hosts)
 	m := fleetMonitor{fleet: f, looker: looker}
 	return monitoring.Run(c.Context, &p.Program, monitor, monitoring.Source{Collect: m.collect, Patience: config.SSH.CommandTimeout})

@@ -25,6 +25,13 @@ type visibleLink struct {
 	without map[string]withoutSudo // by the name of the host
 }
 
+// visible asks hosts for what is there, at an interval, and has the devices measured for
+// each answer. The pool must not have been used yet.
+func (f *fleet) visible(pool *agent.Pool, interval time.Duration) *visibleLink {
+	pool.Measure, pool.DeviceAge = true, func() time.Duration { return interval / 2 }
+	return &visibleLink{Pool: pool, commands: f.commands(), now: f.program.Now, without: make(map[string]withoutSudo)}
+}
+
 // withoutSudo is a host on which sudo refuses genv, and how it is asked instead.
 type withoutSudo struct {
 	since time.Time
