@@ -66,6 +66,7 @@ var examples = map[string][]string{
 	"remote devices":  {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
 	"remote envs":     {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
 	"remote monitor":  {"$FLEET " + monitorFlags, "$MORE " + monitorFlags},
+	"remote watch":    {"$FLEET " + watchFlags, "$MORE " + watchFlags},
 	"remote query":    {"$FLEET --query eid --name x --format csv", "$MORE --query eid"},
 }
 
@@ -74,6 +75,9 @@ const (
 	// the shell, genv is a function, whose child is the program.
 	monitorFlags = "--config-dir $DIR/metrics --port 0 --address 127.0.0.1 --interval 1 & " +
 		"until [ -e $DIR/metrics/grafana/dashboards/overview.json ]; do sleep 0.1; done; rm -r $DIR/metrics; kill $(cat /proc/$!/task/*/children); wait $!"
+	// The socket is served until a signal comes.
+	watchFlags = "--interval 1 --socket $DIR/socket & " +
+		"until [ -S $DIR/socket ]; do sleep 0.1; done; kill $(cat /proc/$!/task/*/children); wait $!"
 	ruleFlags   = "--policy $DIR/policy --max-devices-per-user 9 --max-devices-for-user x=9 --non-env-processes --env-devices --env-memory"
 	noRuleFlags = "--no-non-env-processes --no-env-devices --no-env-memory"
 )

@@ -38,11 +38,14 @@ func (m *moment) fleet(before *Fleet) *Fleet {
 	cycle := &m.cycle
 	f := &Fleet{
 		Schema: "genv.live.fleet/1", Revision: m.revision, Run: cycle.Run, Cycle: cycle.Number, Time: cycle.Start,
-		Took: cycle.Took.Seconds(), Interval: m.interval.Seconds(), Enforcing: m.enforcing, DryRun: cycle.DryRun,
+		Took: cycle.Took.Seconds(), Interval: m.interval.Seconds(), Enforcing: m.enforcing, DryRun: cycle.DryRun && m.enforcing,
 		Hosts: make([]Host, len(cycle.Cluster.Hosts)), Findings: make([]Finding, len(cycle.Plan.Findings)),
-		Failed: append([]remote.Failure{}, m.failures...), Notes: append([]enforce.Note{}, cycle.Plan.Notes...),
+		Failed: append([]remote.Failure{}, m.failures...), Notes: []enforce.Note{},
 		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...),
 		HeldUsers:  append([]safety.Held{}, cycle.Plan.HeldUsers...), HeldHosts: append([]safety.Held{}, cycle.Plan.HeldHosts...),
+	}
+	if m.enforcing { // else nothing is judged
+		f.Notes = append(f.Notes, cycle.Plan.Notes...)
 	}
 	if cycle.Unrecorded != nil {
 		f.Unrecorded = cycle.Unrecorded.Error()

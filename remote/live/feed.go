@@ -59,6 +59,9 @@ func (f *Feed) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	defer f.mu.Unlock()
 	now := f.options.Now()
 	for i := range events {
+		if events[i].Kind == enforce.EventNote && !f.options.Enforcing {
+			continue // it is about what can't be judged
+		}
 		for _, e := range eventsOf(&events[i]) {
 			f.count++
 			e.Number, e.Time, e.Cycle = f.count, now, cycle.Number

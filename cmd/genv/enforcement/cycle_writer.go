@@ -21,6 +21,7 @@ type cycleWriter struct {
 	out, err io.Writer
 	format   string
 	quiet    bool
+	lookOnly bool // print hosts that are lost or back, and nothing else
 	bar      *render.Progress
 
 	failures bool // hosts were lost or came back in this cycle
@@ -95,7 +96,7 @@ func (w *cycleWriter) print(host snapshot.Hostname, s string) {
 }
 
 func (w *cycleWriter) note(host snapshot.Hostname, s string) {
-	if w.format != "json" && !w.quiet {
+	if w.format != "json" && !w.quiet && !w.lookOnly {
 		w.remark(on(host, s))
 	}
 }
@@ -120,6 +121,9 @@ func (w *cycleWriter) write(cycle *controller.Cycle) error {
 	}
 	if !w.quiet && (w.failures || cycle.Stopped) {
 		render.WriteFailures(w.err, failures, len(cycle.Cluster.Hosts))
+		if w.lookOnly && len(failures) == 0 && !cycle.Stopped {
+			w.remark("All hosts answer again.")
+		}
 	}
 	render.WriteDuplicates(w.err, cycle.Duplicates)
 	w.failures, w.shown = false, nil

@@ -3,6 +3,8 @@ package enforcement
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Fleet is the hosts to enforce, and how they are reached.
@@ -39,8 +42,13 @@ type Fleet struct {
 type Setup struct {
 	Config
 	Fleet
-	// Listeners are where the live state is served. A reload doesn't change them.
+	// Feed, if set, has the live state, and Listeners are where it is served. A reload
+	// doesn't change them.
+	Feed      *live.Feed
 	Listeners listeners.Config
+	// LookOnly is for a Policy without rules in a DryRun: nothing is kept, and hosts that
+	// are lost or back are all that is printed.
+	LookOnly bool
 }
 
 // Run enforces until the number of cycles is reached or ctx ends, and prints each
@@ -50,7 +58,7 @@ type Setup struct {
 func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setup, reload func() (Setup, error)) error {
 	l := &loop{
 		program: p, log: log, reload: reload,
-		screen: cycleWriter{out: p.Out, err: p.Err, format: setup.Format, quiet: setup.Quiet, bar: setup.Progress},
+		screen: cycleWriter{out: p.Out, err: p.Err, format: setup.Format, quiet: setup.Quiet, lookOnly: setup.LookOnly, bar: setup.Progress},
 	}
 	var err error
 	if l.record, err = setup.openAuditLog(); err != nil {
@@ -60,26 +68,26 @@ func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setu
 	if setup.LocalName != "" {
 		name = "enforce"
 	}
-	if l.memory, err = openKeeper(p, &setup.Config, name, log); err != nil {
+	if l.memory, err = openKeeper(p, &setup, name, log); err != nil {
 		return err
 	}
 	defer l.close()
 	ctx, l.service = startService(ctx, log, setup.Interval > 0)
 	defer l.service.close()
-	if setup.Listeners.Any() {
-		l.feed = live.NewFeed(setup.live(p))
-		open, err := listeners.Open(ctx, setup.Listeners, listeners.Shown{Feed: l.feed}, log)
+	first := l.controller(setup)
+	first.Memory = l.memory.load(setup.Hosts)
+	if setup.Feed != nil {
+		open, err := listeners.Open(ctx, setup.Listeners, listeners.Shown{Feed: setup.Feed}, log)
 		if err != nil {
 			return err
 		}
 		defer open.Close()
+		l.announce(open.Addresses, &setup)
 	}
 	schedule := controller.Schedule{
 		Interval: setup.Interval, Cycles: setup.Cycles,
 		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step,
 	}
-	first := l.controller(setup)
-	first.Memory = l.memory.load(setup.Hosts)
 	err = controller.Loop(ctx, first, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
 	if err != nil && !errors.Is(err, errStopped) {
 		return err
@@ -99,7 +107,6 @@ type loop struct {
 	memory  *keeper
 	service *service
 	screen  cycleWriter
-	feed    *live.Feed // nil if nothing is served
 
 	current *controller.Controller
 	setup   Setup
@@ -130,9 +137,9 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	if l.record != nil {
 		c.Audit = l.record
 	}
-	if l.feed != nil {
-		l.feed.Configure(setup.live(l.program))
-		c.Sinks = append(c.Sinks, l.feed)
+	if setup.Feed != nil {
+		setup.Feed.Configure(setup.live(l.program))
+		c.Sinks = append(c.Sinks, setup.Feed)
 	}
 	l.current = c
 	return c
@@ -147,7 +154,17 @@ func (s *Setup) policy() enforce.Policy {
 
 // live is what viewers get to know of a setup.
 func (s *Setup) live(p *command.Program) live.Options {
-	return live.Options{Now: p.Now, Interval: s.Interval, Enforcing: true, Policy: s.policy()}
+	return live.Options{Now: p.Now, Interval: s.Interval, Enforcing: !s.LookOnly, Policy: s.policy()}
+}
+
+// announce prints where the live state is, unless that is only the default socket of a
+// controller that enforces.
+func (l *loop) announce(addresses []string, setup *Setup) {
+	if len(addresses) == 0 || setup.Quiet || !setup.LookOnly && !setup.Listeners.Asked() {
+		return
+	}
+	fmt.Fprintf(l.program.Err, "Live state of %s, every %s: %s\n",
+		render.Plural(len(setup.Hosts), "host"), text.FormatDuration(setup.Interval), strings.Join(addresses, ", "))
 }
 
 // reloaded is the controller with which a run continues after a SIGHUP; nil for the
@@ -171,8 +188,8 @@ func (l *loop) reloaded() *controller.Controller {
 func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	l.setup.Progress.End()
 	l.service.status(cycle)
-	if l.feed != nil {
-		l.feed.Show(cycle)
+	if l.setup.Feed != nil {
+		l.setup.Feed.Show(cycle)
 	}
 	if ctx.Err() != nil && len(cycle.Actions) == 0 {
 		return nil // interrupted before anything was done: it says nothing about the hosts

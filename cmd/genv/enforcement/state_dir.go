@@ -40,22 +40,22 @@ type keeper struct {
 
 // openKeeper opens the folder in which runs keep their memory. Only a folder that was
 // asked for and can't be used is an error.
-func openKeeper(p *command.Program, config *Config, name string, log zerolog.Logger) (*keeper, error) {
+func openKeeper(p *command.Program, setup *Setup, name string, log zerolog.Logger) (*keeper, error) {
 	k := &keeper{now: p.Now, log: log}
-	path := cmp.Or(config.StateDir, defaultStateDir(p.Getenv, name))
-	if path == "" {
+	path := cmp.Or(setup.StateDir, defaultStateDir(p.Getenv, name))
+	if path == "" || setup.LookOnly {
 		return k, nil
 	}
-	isLoop := config.Interval > 0 && config.Cycles != 1
+	isLoop := setup.Interval > 0 && setup.Cycles != 1
 	store, err := controller.OpenStore(path)
-	if err == nil || errors.Is(err, controller.ErrInUse) && (!isLoop || config.DryRun) { // it reads what the loop writes
+	if err == nil || errors.Is(err, controller.ErrInUse) && (!isLoop || setup.DryRun) { // it reads what the loop writes
 		k.store = store
 		return k, nil
 	}
 	if store != nil {
 		_ = store.Close() // it was only read
 	}
-	if config.StateDir != "" {
+	if setup.StateDir != "" {
 		return nil, command.UsageError("--state-dir: %w", err)
 	}
 	log.Warn().Err(err).Msg("this run keeps no memory; --state-dir DIR gives it a folder of its own")

@@ -78,6 +78,12 @@ func Commands(with command.Program) []*cli.Command {
 						command.FormatFlag("tui", "csv", "json")),
 					Action: p.remoteQuery,
 				},
+				{
+					Name:   "watch",
+					Usage:  "serve the live state of all hosts, as enforce does, without enforcing anything",
+					Flags:  append(remoteFlags(), watchFlags()...),
+					Action: p.remoteWatch,
+				},
 			},
 		},
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/live"
 )
 
 // enforceConfig is what the flags of `genv remote enforce` say.
@@ -49,25 +51,53 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	log.Debug().Stringer("command_timeout", config.SSH.CommandTimeout).Stringer("interval", config.enforcement.Interval).Msg("how long a host has for an answer")
 	pool := f.pool()
 	defer pool.Close()
-	return enforcement.Run(c.Context, &p.Program, log, f.setup(config, pool), func() (enforcement.Setup, error) {
+	var feed *live.Feed
+	if config.listeners.Any() {
+		feed = live.NewFeed(live.Options{Now: p.Now})
+		pool.DeviceAge = ageForViewers(feed, config.enforcement.Interval)
+	}
+	setup := func(config enforceConfig) enforcement.Setup {
+		return enforcement.Setup{Config: config.enforcement, Feed: feed, Listeners: config.listeners, Fleet: f.toEnforce(&config.Config, pool)}
+	}
+	return enforcement.Run(c.Context, &p.Program, log, setup(config), func() (enforcement.Setup, error) {
 		next, err := p.readEnforceConfig(c)
 		if err == nil {
-			f.client.Forget(pool.Keep(next.Hosts)...)
-			log := log.Level(zerolog.InfoLevel)
-			log.Info().Int("hosts", len(next.Hosts)).Msg("SIGHUP: hosts and policy were read again")
+			f.reloaded(&next.Config, pool)
 		}
-		return f.setup(next, pool), err
+		return setup(next), err
 	})
 }
 
-// setup asks all hosts at a time: over a connection that is open a question costs
-// next to nothing, and the pool bounds the logins.
-func (f *fleet) setup(config enforceConfig, pool *agent.Pool) enforcement.Setup {
-	return enforcement.Setup{Config: config.enforcement, Listeners: config.listeners, Fleet: enforcement.Fleet{
-		Hosts: config.Hosts, Link: pool, Fanout: len(config.Hosts),
+// ageForViewers has the devices measured for as long as somebody looks at them: the rules
+// don't need that, and each figure that changes is a snapshot that has to be read.
+func ageForViewers(feed *live.Feed, interval time.Duration) func() time.Duration {
+	return func() time.Duration {
+		if feed.Watched(viewersStay) {
+			return interval / 2
+		}
+		return 0
+	}
+}
+
+// viewersStay is after how long without a look at the fleet viewers have gone: those that
+// scrape metrics come once a minute.
+const viewersStay = 90 * time.Second
+
+// reloaded continues with other hosts.
+func (f *fleet) reloaded(next *Config, pool *agent.Pool) {
+	f.client.Forget(pool.Keep(next.Hosts)...)
+	log := f.SSH.Log.Level(zerolog.InfoLevel)
+	log.Info().Int("hosts", len(next.Hosts)).Msg("SIGHUP: hosts and policy were read again")
+}
+
+// toEnforce asks all hosts at a time: over a connection that is open a question costs next
+// to nothing, and the pool bounds the logins.
+func (f *fleet) toEnforce(config *Config, link controller.Link) enforcement.Fleet {
+	return enforcement.Fleet{
+		Hosts: config.Hosts, Link: link, Fanout: len(config.Hosts),
 		StopAtFailure: config.StopAtFailure, Quiet: config.Quiet,
 		CycleLimit: config.cycleLimit(), Progress: f.progress,
-	}}
+	}
 }
 
 // cycleLimit is after how long a cycle counts as stuck: each host may need its

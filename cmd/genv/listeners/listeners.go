@@ -32,6 +32,9 @@ func ReadConfig(c *cli.Context, getenv func(string) string, once bool) (Config, 
 // Any reports whether anything is to be opened.
 func (config *Config) Any() bool { return config.Socket.Path != "" }
 
+// Asked reports whether a flag or the environment asks for something.
+func (config *Config) Asked() bool { return config.Socket.Required }
+
 // Shown is what the listeners serve.
 type Shown struct {
 	Feed *live.Feed
