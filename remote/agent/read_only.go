@@ -1,12 +1,7 @@
 package agent
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
@@ -31,14 +26,22 @@ func (readOnly) Execute(_ context.Context, host remote.Host, _ enforce.Report) (
 	return Execution{}, remote.Errorf(remote.GenvMissing, "there is no genv on %s, so it is only read", host.Name)
 }
 
+// Snapshot has no names of users: it is judged, and what others report about such a host
+// proves nothing about whose a process is.
 func (r readOnly) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
+	s, _, err := r.look(ctx, host)
+	return s, err
+}
+
+// look returns a snapshot and the host's names for the owners of its processes.
+func (r readOnly) look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, map[snapshot.UID]snapshot.Username, error) {
 	devices, err := r.devices(ctx, host)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	usage, err := smi(ctx, r, host, nvidiasmi.AppsArgs(), nvidiasmi.ParseApps)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s := &snapshot.Snapshot{Devices: devices}
 	byUUID := make(map[snapshot.GPUUUID]snapshot.DeviceIndex)
@@ -46,8 +49,7 @@ func (r readOnly) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 		byUUID[d.UUID] = d.Index
 	}
 	s.Processes = processesOf(usage.Apps, byUUID)
-	r.describe(ctx, host, s.Processes)
-	return s, nil
+	return s, r.describe(ctx, host, s.Processes), nil
 }
 
 // devices are the devices of a host, without attachments.
@@ -96,46 +98,4 @@ func processesOf(apps []nvidiasmi.App, byUUID map[snapshot.GPUUUID]snapshot.Devi
 		}
 	}
 	return list
-}
-
-// describe adds the owners and names of processes, as far as /proc shows them.
-// A process that has ended meanwhile makes cat fail for it alone.
-func (r readOnly) describe(ctx context.Context, host remote.Host, processes []snapshot.Process) {
-	if len(processes) == 0 {
-		return
-	}
-	args := marked("cat")
-	byPID := make(map[string]*snapshot.Process)
-	for i := range processes {
-		pid := strconv.Itoa(int(processes[i].PID))
-		args = append(args, fmt.Sprintf("/proc/%s/status", pid))
-		byPID[pid] = &processes[i]
-	}
-	out, _ := r.Run(ctx, host, remote.Command{Args: args}) // what came is used, and more is not needed
-	parseStatuses(dataIn(out.Stdout), byPID)
-}
-
-// parseStatuses reads one /proc/PID/status behind the other (proc_pid_status(5)).
-// A name cannot hold a newline there: the kernel escapes it.
-func parseStatuses(data []byte, byPID map[string]*snapshot.Process) {
-	var name string
-	var p *snapshot.Process
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	for lines.Scan() {
-		key, value, _ := strings.Cut(lines.Text(), ":\t")
-		switch key {
-		case "Name":
-			name, p = value, nil
-		case "Pid":
-			if p = byPID[value]; p != nil && snapshot.CheckText("name", name) == nil {
-				p.Name = name
-			}
-		case "Uid":
-			owner, _, _ := strings.Cut(value, "\t")
-			if n, err := strconv.ParseUint(owner, 10, 32); err == nil && p != nil {
-				uid := snapshot.UID(n)
-				p.UID = &uid
-			}
-		}
-	}
 }

@@ -15,7 +15,7 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 	host.NoSudo = true
 	registered, err := c.Devices(ctx, host)
 	if err != nil && remote.ClassOf(err) == remote.GenvMissing {
-		s, err = readOnly{c.Network}.Snapshot(ctx, host)
+		s, err = c.visible(ctx, host)
 		return s, ViaReadOnly, err
 	}
 	if err != nil {
@@ -25,9 +25,23 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 	if err != nil {
 		return nil, ViaCommands, err
 	}
-	if s, err = (readOnly{c.Network}).Snapshot(ctx, host); err != nil {
+	if s, err = c.visible(ctx, host); err != nil {
 		return nil, ViaCommands, err
 	}
 	s.Devices, s.Environments = snapshot.Described(registered, s.Devices), environments
 	return s, ViaCommands, nil
+}
+
+// visible is what nvidia-smi and /proc show, with the names of the processes' users.
+func (c Commands) visible(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
+	s, names, err := readOnly{c.Network}.look(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.Processes {
+		if p := &s.Processes[i]; p.UID != nil {
+			p.Username = names[*p.UID]
+		}
+	}
+	return s, nil
 }

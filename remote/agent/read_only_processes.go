@@ -1,0 +1,120 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// describeProcesses prints what /proc, ps(1) and getent(1) show of the processes with the
+// PIDs $@, as far as the host has these programs: status (proc_pid_status(5)), lines
+// "Cgroup PID …", "User " with a line of passwd(5), and last of all "Command PID …", which
+// users choose: no line that follows one can be anything else. Each is one line: the kernel
+// and ps escape newlines. Without a uid, getent would print all users.
+const describeProcesses = `pids=$(IFS=,; echo "$*"); files=; groups=
+for p do files="$files /proc/$p/status"; groups="$groups /proc/$p/cgroup"; done
+cat $files
+grep -H : $groups | sed 's|^/proc/\([0-9]*\)/cgroup:|Cgroup \1 |'
+uids=$(cat $files | sed -n 's/^Uid:[^0-9]*\([0-9]*\).*/\1/p' | sort -u)
+[ -z "$uids" ] || timeout 3 getent passwd $uids | sed 's/^/User /'
+LC_ALL=C.UTF-8 ps -ww -o pid=,args= -p "$pids" | sed 's/^ */Command /' | cut -c1-1024`
+
+// describe adds the owners, commands and containers of processes, as far as they are
+// visible, and returns the host's names for the owners.
+func (r readOnly) describe(ctx context.Context, host remote.Host, processes []snapshot.Process) map[snapshot.UID]snapshot.Username {
+	d := descriptions{byPID: make(map[string]*snapshot.Process), names: make(map[snapshot.UID]snapshot.Username)}
+	if len(processes) == 0 {
+		return d.names
+	}
+	args := []string{"sh", "-c", describeProcesses, "sh"}
+	for i := range processes {
+		pid := strconv.Itoa(int(processes[i].PID))
+		args = append(args, pid)
+		d.byPID[pid] = &processes[i]
+	}
+	out, _ := r.Run(ctx, host, remote.Command{Args: marked(args...)}) // what came is used, and more is not needed
+	d.parse(dataIn(out.Stdout))
+	return d.names
+}
+
+// descriptions are what describeProcesses printed.
+type descriptions struct {
+	byPID map[string]*snapshot.Process
+	names map[snapshot.UID]snapshot.Username
+
+	name    string            // the last one
+	process *snapshot.Process // whose status is read; nil for none
+}
+
+func (d *descriptions) parse(data []byte) {
+	commands := false
+	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
+		line := lines.Text()
+		key, value, _ := strings.Cut(line, " ")
+		if commands = commands || key == "Command"; commands {
+			d.parseCommand(key, value)
+			continue
+		}
+		switch key {
+		case "Cgroup":
+			if pid, groups, _ := strings.Cut(value, " "); d.byPID[pid] != nil && d.byPID[pid].Container == "" {
+				d.byPID[pid].Container = proc.ParseContainer([]byte(groups))
+			}
+		case "User":
+			d.parseUser(value)
+		default:
+			d.parseStatus(line)
+		}
+	}
+}
+
+// parseStatus reads a line of one /proc/PID/status behind the other. A name cannot hold a
+// newline there: the kernel escapes it.
+func (d *descriptions) parseStatus(line string) {
+	key, value, _ := strings.Cut(line, ":\t")
+	switch key {
+	case "Name":
+		d.name, d.process = value, nil
+	case "Pid":
+		if d.process = d.byPID[value]; d.process != nil && snapshot.CheckText("name", d.name) == nil {
+			d.process.Name = d.name
+		}
+	case "Uid":
+		owner, _, _ := strings.Cut(value, "\t")
+		if n, err := strconv.ParseUint(owner, 10, 32); err == nil && d.process != nil {
+			uid := snapshot.UID(n)
+			d.process.UID = &uid
+		}
+	}
+}
+
+// parseUser reads a line of passwd(5).
+func (d *descriptions) parseUser(line string) {
+	fields := strings.Split(line, ":")
+	if len(fields) != 7 || snapshot.CheckName("the username", fields[0]) != nil {
+		return
+	}
+	if n, err := strconv.ParseUint(fields[2], 10, 32); err == nil {
+		if uid := snapshot.UID(n); d.names[uid] == "" {
+			d.names[uid] = snapshot.Username(fields[0])
+		}
+	}
+}
+
+// parseCommand reads a line of ps(1). A name in brackets is that of a process without a
+// command line.
+func (d *descriptions) parseCommand(key, value string) {
+	pid, command, _ := strings.Cut(value, " ")
+	p := d.byPID[pid]
+	if key != "Command" || p == nil || p.Command != "" || command == "["+p.Name+"]" {
+		return
+	}
+	p.Command = text.Cut(strings.TrimSpace(text.Masked(command)), snapshot.MaxCommand)
+}
