@@ -55,6 +55,7 @@ var examples = map[string][]string{
 
 	"enforce": {"--state-dir $DIR/state --interval 0 --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --format json " + ruleFlags, "--interval 0 --dry-run --exit-code " + noRuleFlags},
 
+	"gpus":    {"--free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp"},
 	"monitor": {monitorFlags},
 
 	"policy check":   {"$DIR/policy"},
@@ -65,6 +66,7 @@ var examples = map[string][]string{
 	"remote history":  {"--audit-log $DIR/log --host a --user x --pid 1 --since 2h --no-header --format csv"},
 	"remote devices":  {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
 	"remote envs":     {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
+	"remote gpus":     {"$FLEET --free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp", "$MORE"},
 	"remote monitor":  {"$FLEET " + monitorFlags, "$MORE " + monitorFlags},
 	"remote watch":    {"$FLEET " + watchFlags, "$MORE " + watchFlags},
 	"remote query":    {"$FLEET --query eid --name x --format csv", "$MORE --query eid"},
@@ -86,12 +88,12 @@ const (
 // example, with each format that it offers; and all other flags are refused.
 func TestFlagsThatHelpOffers(t *testing.T) {
 	listed, idle := answers(&snapshot.Snapshot{Devices: []snapshot.Device{{TotalMemory: snapshot.MustMemory("80g")}}}), idleHost()
-	f := startSim(t, &inprocess.Server{Name: "a", Handler: inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
+	f := startSim(t, &inprocess.Server{Name: "a", Handler: nvidiaSMI(inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
 		if strings.Contains(r.Line, "usage snapshot") {
 			return listed(ctx, r)
 		}
 		return idle.Handle(ctx, r)
-	})})
+	}))})
 	commands := allCommands()
 	require.Len(t, commands, len(examples), "a command has no example, or an example no command")
 	for path, cmd := range commands {

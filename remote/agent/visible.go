@@ -25,7 +25,11 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 	if err != nil {
 		return nil, ViaCommands, err
 	}
-	if s, err = c.visible(ctx, host); err != nil {
+	s, err = c.visible(ctx, host)
+	if err != nil && remote.ClassOf(err) == remote.GenvMissing { // it is not genv that is missing
+		err = &remote.Error{Class: remote.CommandFailed, Err: err, Next: "install NVIDIA's driver with nvidia-smi on the host, where every login finds it"}
+	}
+	if err != nil {
 		return nil, ViaCommands, err
 	}
 	s.Devices, s.Environments = snapshot.Described(registered, s.Devices), environments

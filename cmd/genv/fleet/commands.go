@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
+	"github.com/seed-3119e985/genv/cmd/genv/gpulist"
 	"github.com/seed-3119e985/genv/cmd/genv/history"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
@@ -62,6 +63,12 @@ func Commands(with command.Program) []*cli.Command {
 					Flags: append(append(remoteFlags(), listFlags()...),
 						command.TimestampFlag()),
 					Action: p.remoteEnvs,
+				},
+				{
+					Name:   "gpus",
+					Usage:  "list the GPUs of every host: which are free, and who uses the others",
+					Flags:  append(remoteFlags(), gpulist.Flags()...),
+					Action: p.remoteGPUs,
 				},
 				{
 					Name:   "monitor",

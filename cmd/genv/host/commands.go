@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/gpulist"
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 )
 
@@ -19,6 +20,12 @@ func Commands(with command.Program) []*cli.Command {
 			Usage:  "enforce the rules on this machine, in a loop",
 			Flags:  enforcement.Flags(),
 			Action: p.enforceHere,
+		},
+		{
+			Name:   "gpus",
+			Usage:  "list the GPUs of this machine: which are free, and who uses the others",
+			Flags:  gpulist.Flags(),
+			Action: p.gpusHere,
 		},
 		{
 			Name:   "monitor",

@@ -16,6 +16,19 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// Width is the width of the terminal in characters; 0 if what is written there isn't seen on
+// one, or if it doesn't say.
+func Width(w io.Writer) int {
+	if !IsTerminal(w) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(w.(*os.File).Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
 // Colourful follows https://no-color.org: any NO_COLOR that is not empty says no.
 func Colourful(w io.Writer, getenv func(string) string) bool {
 	return IsTerminal(w) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"

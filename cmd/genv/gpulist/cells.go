@@ -1,0 +1,138 @@
+package gpulist
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// unknown is shown for what the host doesn't report, which is not the same as nothing.
+const unknown = "?"
+
+// measured is a number with its unit.
+func measured[N int | int64 | float64](n *N, unit string) string {
+	if n == nil {
+		return unknown
+	}
+	return strconv.FormatFloat(float64(*n), 'f', 0, 64) + unit
+}
+
+// number is a number for programs; empty if it is unknown.
+func number[N int | int64 | float64](n *N) string {
+	if n == nil {
+		return ""
+	}
+	return fmt.Sprint(*n)
+}
+
+// memoryOf is used and total memory in GiB, as in 61.2/80.
+func memoryOf(g *gpus.GPU) string {
+	used, total := unknown, unknown
+	if g.MemoryUsed != nil {
+		used = fmt.Sprintf("%.1f", float64(*g.MemoryUsed)/(1<<30))
+	}
+	if g.MemoryTotal != nil {
+		total = fmt.Sprintf("%.0f", float64(*g.MemoryTotal)/(1<<30))
+	}
+	return used + "/" + total
+}
+
+// modelOf is the model, for people without the maker, which is always the same.
+func modelOf(g *gpus.GPU) string {
+	if g.Model == "" {
+		return unknown
+	}
+	return text.Printable(strings.TrimPrefix(g.Model, "NVIDIA "))
+}
+
+// attachedTo are users and environments, as in "alice train, bob 4242". Users choose names:
+// one that isn't an ordinary word is quoted.
+func attachedTo(g *gpus.GPU) string {
+	list := make([]string, len(g.Attached))
+	for i := range g.Attached {
+		a := &g.Attached[i]
+		name := a.Name
+		if name == "" {
+			name = string(a.EID)
+		}
+		list[i] = nameOf(a.User) + " " + text.Shown(name)
+	}
+	return strings.Join(list, ", ")
+}
+
+// nameOf is a user's name, or its uid.
+func nameOf(user snapshot.Username) string {
+	name := string(user)
+	switch {
+	case name == "":
+		return unknown
+	case strings.HasPrefix(name, "uid ") && text.IsMadeOf(name[4:], ""):
+		return name
+	}
+	return text.Shown(name)
+}
+
+// processesOf are users, PIDs, memory, commands and containers, as in
+// "alice 4242 60.1GiB python train.py; bob 77 0.5GiB sleep 60 (container 4c01db0b339c)".
+func processesOf(g *gpus.GPU) string {
+	list := make([]string, len(g.Processes))
+	for i := range g.Processes {
+		p := &g.Processes[i]
+		words := []string{nameOf(p.User), strconv.Itoa(int(p.PID))}
+		if p.Memory != nil {
+			words = append(words, fmt.Sprintf("%.1fGiB", float64(*p.Memory)/(1<<30)))
+		}
+		if command := commandOf(p.Command); command != "" {
+			words = append(words, command)
+		}
+		if p.Container != "" {
+			words = append(words, "(container "+text.Shown(shortID(p.Container))+")")
+		}
+		list[i] = strings.Join(words, " ")
+	}
+	return strings.Join(list, "; ")
+}
+
+// commandOf is a command line without the folder of its program, in quotes unless all its
+// words are ordinary.
+func commandOf(command string) string {
+	program, _, _ := strings.Cut(command, " ")
+	command = strings.TrimPrefix(command, program[:strings.LastIndexByte(program, '/')+1])
+	if text.IsMadeOf(command, "._:@/+- ") {
+		return strings.TrimSpace(command)
+	}
+	return text.Quoted(command, snapshot.MaxCommand)
+}
+
+// shortID is an id as container runtimes show it, with 12 of its 64 digits.
+func shortID(id string) string {
+	if len(id) == 64 {
+		return id[:12]
+	}
+	return id
+}
+
+// since is for how long the GPU has been attached, in the largest unit, or since when.
+func since(g *gpus.GPU, output *Output) string {
+	at := g.Since()
+	switch {
+	case at.IsZero():
+		return ""
+	case output.Timestamp && output.Format == "csv":
+		return at.Format(time.RFC3339)
+	case output.Timestamp:
+		return at.Local().Format("2006-01-02 15:04")
+	}
+	age := max(output.Now.Sub(at), 0) // clocks of hosts differ
+	for _, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second} {
+		if age >= unit {
+			return text.FormatDuration(age.Truncate(unit))
+		}
+	}
+	return "now"
+}

@@ -1,0 +1,174 @@
+package gpulist
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// column is a column of the table.
+type column struct {
+	name string
+	cell func(*Row, *Output) string
+	// least is the width to which it may be cut on a terminal; 0 if it isn't cut.
+	least int
+	// order is when it is left out if the terminal is too narrow, 1 first; 0 for never.
+	order int
+
+	cells []string
+	width int
+}
+
+func columns() []*column {
+	return []*column{
+		{name: "HOST", least: 10, cell: func(r *Row, _ *Output) string { return text.Printable(r.Host) }},
+		{name: "GPU", cell: func(r *Row, _ *Output) string { return r.GPU.Index.String() }},
+		{name: "MODEL", least: 8, order: 6, cell: func(r *Row, _ *Output) string { return modelOf(r.GPU) }},
+		{name: "STATE", cell: func(r *Row, _ *Output) string { return string(r.GPU.State) }},
+		{name: "MEM GIB", order: 8, cell: func(r *Row, _ *Output) string { return memoryOf(r.GPU) }},
+		{name: "UTIL", order: 5, cell: func(r *Row, _ *Output) string { return measured(r.GPU.Utilization, "%") }},
+		{name: "TEMP", order: 2, cell: func(r *Row, _ *Output) string { return measured(r.GPU.Temperature, "C") }},
+		{name: "POWER", order: 1, cell: func(r *Row, _ *Output) string { return measured(r.GPU.Power, "W") }},
+		{name: "ATTACHED TO", least: 11, order: 4, cell: func(r *Row, _ *Output) string { return attachedTo(r.GPU) }},
+		{name: "SINCE", order: 3, cell: func(r *Row, o *Output) string { return since(r.GPU, o) }},
+		{name: "PROCESSES", least: 14, order: 7, cell: func(r *Row, _ *Output) string { return processesOf(r.GPU) }},
+	}
+}
+
+const gap = 2 // between columns
+
+func (l *List) writeTable(b *strings.Builder, output *Output) {
+	table := columns()
+	if l.here() {
+		table = table[1:]
+	}
+	for _, c := range table {
+		c.width = len(c.name)
+		for i := range l.Rows {
+			c.cells = append(c.cells, c.cell(&l.Rows[i], output))
+			c.width = max(c.width, utf8.RuneCountInString(c.cells[i]))
+		}
+	}
+	if !l.here() {
+		table[0].least = max(table[0].least, distinct(table[0].cells)+1)
+	}
+	if output.Width > 0 {
+		table = fit(table, output.Width)
+	}
+	if !output.NoHeader {
+		writeLine(b, table, func(c *column) string { return c.name }, "")
+	}
+	for i := range l.Rows {
+		colour := ""
+		if output.Colourful {
+			colour = colours[l.Rows[i].GPU.State]
+		}
+		writeLine(b, table, func(c *column) string { return c.cells[i] }, colour)
+	}
+}
+
+// distinct is how many characters of names it takes to tell them apart.
+func distinct(names []string) (most int) {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	for i := 1; i < len(names); i++ {
+		before, same := []rune(names[i-1]), 0
+		for at, r := range []rune(names[i]) {
+			if at >= len(before) || before[at] != r {
+				break
+			}
+			same++
+		}
+		most = max(most, same+1)
+	}
+	return most
+}
+
+// colours are the escape sequences of the states; the word says it too.
+var colours = map[gpus.State]string{
+	gpus.Free: "\x1b[32m", gpus.Attached: "\x1b[33m", gpus.Idle: "\x1b[33m", gpus.Unknown: "\x1b[35m",
+}
+
+func writeLine(b *strings.Builder, table []*column, cell func(*column) string, colour string) {
+	spaces := 0
+	for _, c := range table {
+		value := text.Shorten(cell(c), c.width)
+		if value != "" {
+			b.WriteString(strings.Repeat(" ", spaces)) // none at the end of a line
+			spaces = 0
+		}
+		spaces += c.width - utf8.RuneCountInString(value) + gap
+		if colour != "" && c.name == "STATE" {
+			value = colour + value + "\x1b[0m"
+		}
+		b.WriteString(value)
+	}
+	b.WriteByte('\n')
+}
+
+// fit leaves columns out and cuts others until a line has at most width characters, if
+// that is possible.
+func fit(table []*column, width int) []*column {
+	for least(table) > width {
+		out := leftOutFirst(table)
+		if out < 0 {
+			break
+		}
+		table = append(table[:out:out], table[out+1:]...)
+	}
+	spare := width - least(table)
+	var cut []*column
+	for _, c := range table {
+		if c.minimum() < c.width {
+			cut = append(cut, c)
+		}
+	}
+	for len(cut) > 0 { // each gets the same, or as much as it needs
+		c, at := narrowest(cut)
+		more := min(c.width-c.minimum(), max(spare, 0)/len(cut))
+		c.width = c.minimum() + more
+		spare -= more
+		cut = append(cut[:at], cut[at+1:]...)
+	}
+	return table
+}
+
+// narrowest is the column that needs the least to show all.
+func narrowest(list []*column) (found *column, at int) {
+	for i, c := range list {
+		if found == nil || c.width-c.minimum() < found.width-found.minimum() {
+			found, at = c, i
+		}
+	}
+	return found, at
+}
+
+func (c *column) minimum() int {
+	if c.least == 0 {
+		return c.width
+	}
+	return min(c.least, c.width)
+}
+
+// least is the length of a line in which everything is cut that can be.
+func least(table []*column) int {
+	n := gap * (len(table) - 1)
+	for _, c := range table {
+		n += c.minimum()
+	}
+	return n
+}
+
+// leftOutFirst is the column to leave out next; -1 if there is none.
+func leftOutFirst(table []*column) int {
+	at, first := -1, math.MaxInt
+	for i, c := range table {
+		if c.order > 0 && c.order < first {
+			at, first = i, c.order
+		}
+	}
+	return at
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/testfleet"
+	simulated "github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// TestGPUsOfEachKindOfHost, over a real sshd and without sudo: what there is to know about
+// GPUs is known of a host with our genv, of one with 1.4.3, and of one without genv.
+func TestGPUsOfEachKindOfHost(t *testing.T) {
+	f := sshd.Start(t, sshd.Options{
+		Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}, {Name: "old", GPUs: 3, Rights: sshd.MaySudo143}, {Name: "bare", GPUs: 3, Rights: sshd.NoGenv}},
+		Genv:  sshd.Build(t, "cmd/genv"),
+	})
+	called := callsOfSudo(t, f)
+	jobs := map[string]*testfleet.Process{}
+	for _, h := range f.Hosts() {
+		job := testfleet.Job{User: "alice", Env: outside, Command: []string{"/bin/sleep", "1000001"}, Uses: []testfleet.Use{{Device: 0, MiB: 2048}}}
+		if h.Name != "bare" {
+			env, err := h.Activate(testfleet.Environment{User: "alice", Config: snapshot.EnvConfig{Name: "train"}, Devices: []snapshot.DeviceIndex{0}})
+			require.NoError(t, err)
+			job.Env = append(job.Env, env.Var())
+			_, err = h.Activate(testfleet.Environment{User: "bob", Devices: []snapshot.DeviceIndex{1}})
+			require.NoError(t, err)
+		}
+		p, err := h.StartJob(job)
+		require.NoError(t, err)
+		jobs[h.Name] = p
+	}
+	asCarol := []string{"remote", "gpus", "-F", f.SSHConfig(), "-H", "ours,old,bare"}
+	look := func(args ...string) result { return genv(t, append(asCarol, args...)...) }
+	r := look("--format", "json")
+	require.Zero(t, r.code, r.err)
+	var document live.GPUs
+	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
+	require.Equal(t, []int{9, 4}, []int{document.Total, document.Free})
+	for i, via := range []agent.Via{agent.ViaCommands, agent.ViaCommands, agent.ViaReadOnly} {
+		host := document.Hosts[i]
+		require.Equal(t, via, host.Via)
+		requireUsedByAlice(t, &host.GPUs[0], jobs[string(host.Host)].PID)
+		require.Equal(t, gpus.Free, host.GPUs[2].State)
+		if host.Host != "bare" {
+			require.Equal(t, []snapshot.Username{"alice"}, host.GPUs[0].Users())
+			require.Equal(t, "train", host.GPUs[0].Attached[0].Name)
+			require.Equal(t, gpus.Attached, host.GPUs[1].State)
+			require.WithinDuration(t, time.Now(), host.GPUs[1].Since(), time.Minute)
+		}
+	}
+	require.Regexp(t, `(?m)^ours  0    H100 80GB HBM3  busy      2\.0/80   97%   63C   555W   alice train  \S+ +alice \d+ 2\.0GiB sleep 1000001$`, look().out)
+	require.Equal(t, "ours,1,bob\nold,1,bob\n", onlyColumns(t, look("--user", "bob", "--format", "csv", "--no-header").out, 0, 1, 10))
+	require.Equal(t, "ours,2\nold,2\nbare,1\nbare,2\n", onlyColumns(t, look("--free", "--format", "csv", "--no-header").out, 0, 1))
+	require.Contains(t, look("--free", "--model", "a100").out, "\n0 of 0 GPUs are free on 3 hosts\n")
+	require.Empty(t, called())
+}
+
+// requireUsedByAlice requires that what each kind of host shows is there.
+func requireUsedByAlice(t *testing.T, g *gpus.GPU, pid snapshot.PID) {
+	t.Helper()
+	require.Equal(t, gpus.Busy, g.State)
+	require.Equal(t, "NVIDIA H100 80GB HBM3", g.Model)
+	require.True(t, strings.HasPrefix(string(g.UUID), "GPU-"))
+	require.EqualValues(t, 2<<30, *g.MemoryUsed)
+	require.EqualValues(t, 81559<<20, *g.MemoryTotal)
+	require.Positive(t, *g.Utilization)
+	require.Positive(t, *g.Temperature)
+	require.Positive(t, *g.Power)
+	used := int64(2 << 30)
+	require.Equal(t, []gpus.Process{{PID: pid, User: "alice", Command: "/bin/sleep 1000001", Memory: &used}}, g.Processes)
+}
+
+// onlyColumns leaves some columns of CSV.
+func onlyColumns(t *testing.T, text string, columns ...int) string {
+	t.Helper()
+	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	require.NoError(t, err)
+	var b strings.Builder
+	for _, row := range rows {
+		for i, c := range columns {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(row[c])
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// TestAFailedHostHasNoFreeGPUs: it is named as failed, also in the summary and in JSON.
+func TestAFailedHostHasNoFreeGPUs(t *testing.T) {
+	f, _ := monitoredFleet(t)
+	look := func(hosts string, args ...string) result {
+		return genv(t, append([]string{"remote", "gpus", "-F", f.SSHConfig(), "-H", hosts}, args...)...)
+	}
+	r := look("nosudo,down")
+	require.Equal(t, command.ExitSomeFailed, r.code)
+	require.Contains(t, r.err, "1 of 2 hosts failed:\n  unreachable (1)\n    down: ")
+	require.NotContains(t, r.out, "down")
+	require.Contains(t, r.out, "\n0 of 2 GPUs are free on 1 host; the state of 1 is unknown; 1 host failed\n")
+
+	r = look("nosudo,down", "--format", "csv", "-q")
+	require.Equal(t, command.ExitOK, r.code)
+	require.Equal(t, 3, strings.Count(r.out, "\n"), "a header and two GPUs: %s", r.out)
+
+	r = look("down", "--format", "json")
+	require.Equal(t, command.ExitNoneLeft, r.code)
+	var document live.GPUs
+	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
+	require.Empty(t, document.Hosts)
+	require.Equal(t, "down", document.Failed[0].Host)
+	require.Zero(t, document.Free)
+}
+
+// TestGPUsWithoutNvidiaSMI: registered devices without a look at their processes are not
+// known to be free.
+func TestGPUsWithoutNvidiaSMI(t *testing.T) {
+	absent := answers(metered())
+	f := startSim(t, &inprocess.Server{Name: "a", Handler: inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
+		if strings.Contains(r.Line, "nvidia-smi") {
+			fmt.Fprintln(r.Stderr, "env: ‘nvidia-smi’: No such file or directory")
+			return 127
+		}
+		return absent(ctx, r)
+	})})
+	r := genv(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "a")
+	require.Equal(t, command.ExitNoneLeft, r.code)
+	require.Contains(t, r.err, "command-failed (1)\n    a: ")
+	require.Contains(t, r.err, "next: install NVIDIA's driver")
+	require.Contains(t, r.out, "\n0 of 0 GPUs are free on 0 hosts; 1 host failed\n")
+}
+
+func TestWrongUseOfGPUs(t *testing.T) {
+	for args, want := range map[string]string{
+		"gpus --sort x":               `--sort "x": write one of state model user memory utilization temperature power since`,
+		"gpus --format yaml":          `--format "yaml"`,
+		"gpus 0":                      `"0"`,
+		"remote gpus -H a --sort x":   `--sort "x"`,
+		"remote gpus -H a --user":     "flag needs an argument",
+		"remote gpus -H a --format x": `--format "x"`,
+	} {
+		r := genv(t, strings.Fields(args)...)
+		require.Equal(t, command.ExitFailed, r.code, args)
+		require.Contains(t, r.err, want)
+		require.Empty(t, r.out)
+	}
+}
+
+// TestGPUsOfThisHostWithoutRoot: somebody sees the processes of others, with their users.
+func TestGPUsOfThisHostWithoutRoot(t *testing.T) {
+	s := newStation(t)
+	bob := s.person("bob", 60802) // or the test is skipped without root
+	require.Zero(t, s.me().run("genv", "devices").code)
+	driver := simulated.Driver{Devices: simulated.H100s("station", 2)}
+	pid, used := startSleeper(t, 0), int64(2048)
+	driver.Apps = []simulated.App{{PID: int(pid), UsedMiB: &used}}
+	require.NoError(t, driver.Write(s.path("gpus.json")))
+	r := bob.run("genv", "gpus")
+	require.Zero(t, r.code, r.err)
+	require.Empty(t, r.err)
+	require.Regexp(t, `(?m)^0    H100 80GB HBM3  busy +2\.0/80 .* root `+pidText(pid)+` 2\.0GiB sleep`, r.out)
+	require.Contains(t, r.out, "\n1 of 2 GPUs is free\n")
+}
