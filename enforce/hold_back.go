@@ -122,7 +122,7 @@ func (f *Finding) holdBack(ends map[ProcessRef]*safety.Held, detaches map[Device
 	case len(terminate)+len(detach) > 0:
 		f.Terminate, f.Detach = terminate, detach
 	default:
-		f.Pending, f.Held, f.Waits = true, true, "safety limit exceeded: "+held.Because
+		f.Pending, f.Held, f.Waits = true, true, held.Waits()
 	}
 }
 

@@ -2,7 +2,7 @@
 // an operator said so.
 //
 //	list, err := list.Add(exemption.Exemption{Who: exemption.Who{User: "bob"}, …})
-//	policy := exemption.Policy{Policy: file, List: list, Now: now} // for enforce.Judge
+//	policy := exemption.With(file, list, now) // for enforce.Judge
 //	list, expired := list.Expire(now)
 //
 // Each exemption has an author, a reason and an end. What a policy file exempts stays

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/owner"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -67,16 +68,16 @@ func (l *Limit) limit() safety.Limit {
 // Without a Device in the subject, a process is exempt by its devices only if all
 // of them are exempt.
 func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
-	e, o := &f.Exemptions, ownerOf(s)
+	e, o := &f.Exemptions, owner.Of(s)
 	if from, ok := e.Host(s.Host); ok {
 		return fmt.Sprintf("host %s: %s", s.Host, from), true
 	}
-	if from, ok := e.User(o.user); ok {
-		return fmt.Sprintf("user %s: %s", o.user, from), true
+	if from, ok := e.User(o.User); ok {
+		return fmt.Sprintf("user %s: %s", o.User, from), true
 	}
-	if o.uid != nil {
-		if from, ok := e.UID(*o.uid); ok {
-			return fmt.Sprintf("uid %d: %s", *o.uid, from), true
+	if o.UID != nil {
+		if from, ok := e.UID(*o.UID); ok {
+			return fmt.Sprintf("uid %d: %s", *o.UID, from), true
 		}
 	}
 	if s.Process != nil && s.Process.UserUnknown {
@@ -85,11 +86,11 @@ func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 		}
 	}
 	if s.Process != nil {
-		if from, ok := e.Process(s.Process.Name, o.user); ok {
+		if from, ok := e.Process(s.Process.Name, o.User); ok {
 			return fmt.Sprintf("process %s: %s", s.Process.Name, from), true
 		}
 	}
-	if env := o.environment; env != nil {
+	if env := o.Environment; env != nil {
 		if from, ok := e.Environment(s.Host, env.EID, env.Username, env.Config.Name); ok {
 			return fmt.Sprintf("environment %s: %s", env.EID, from), true
 		}
@@ -98,45 +99,6 @@ func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 		return fmt.Sprintf("device: %s", from), true
 	}
 	return "", false
-}
-
-// owner is the user of a subject. Unknown fields are empty.
-type owner struct {
-	user        snapshot.Username
-	uid         *snapshot.UID
-	environment *snapshot.Environment // nil if another user owns it
-}
-
-func ownerOf(s enforce.Subject) owner {
-	switch p := s.Process; {
-	case p == nil:
-		return owner{user: s.User, environment: s.Environment}
-	case p.UID == nil && s.Environment != nil:
-		return owner{user: s.Environment.Username, environment: s.Environment}
-	case p.UID == nil:
-		return owner{user: p.Username}
-	case *p.UID == 0 && p.Container != "":
-		return owner{} // any user who may start containers can be root in one
-	default:
-		return ownerByUID(p, s.Environment)
-	}
-}
-
-// ownerByUID is the owner that the kernel reports for a process.
-func ownerByUID(p *snapshot.Process, environment *snapshot.Environment) owner {
-	o := owner{uid: p.UID, user: p.Username}
-	own := environment != nil && environment.UID == *p.UID
-	if own {
-		o.environment = environment
-	}
-	switch {
-	case o.user != "":
-	case own:
-		o.user = environment.Username
-	case *p.UID == 0:
-		o.user = "root"
-	}
-	return o
 }
 
 // devicesOf says whether the device of a subject is exempt, or all devices that

@@ -7,9 +7,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Hold sets Held of the actions that are held back, and returns who is affected,
-// sorted. Processes are those of all hosts, in the order of the cluster.
+// Hold sets Held of the actions that are held back, and returns who is affected by a
+// limit, sorted. Processes are those of all hosts, in the order of the cluster.
 func Hold(limits Limits, actions []*Action, processes []Processes) []Held {
+	if limits.Paused != "" {
+		for _, a := range actions {
+			a.Held = &Held{Because: limits.Paused, paused: true}
+		}
+		return nil
+	}
 	l := newLimiter(limits, actions, processes)
 	l.holdEach(l.users, limits.PerUser, perUser)
 	l.holdEach(l.hosts, limits.PerHost, perHost)

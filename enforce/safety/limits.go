@@ -22,13 +22,15 @@ type Limits struct {
 	// Throttle carries out as many actions as a limit allows in a cycle, those
 	// of the oldest findings first, where otherwise none is.
 	Throttle bool
+	// Paused is why an operator put all actions on hold; empty if none did.
+	Paused string
 }
 
 // Exceedable reports whether any limit may be exceeded by as many terminations and
 // detachments, while there are as many GPU processes. Hold need not be called if not.
 func (l Limits) Exceedable(terminations, detachments, processes int) bool {
 	all := tally{terminations, detachments, processes}
-	return terminations+detachments > 0 && (l.PerUser != Limit{} || l.PerHost != Limit{} || l.Fleet.over(all, perFleet) != "")
+	return terminations+detachments > 0 && (l.Paused != "" || l.PerUser != Limit{} || l.PerHost != Limit{} || l.Fleet.over(all, perFleet) != "")
 }
 
 // Limit is how much may be done in one cycle; 0 is no limit.
@@ -50,6 +52,15 @@ type Held struct {
 	Because      string            `json:"because"`
 
 	partly bool // others were carried out, as Throttle allows
+	paused bool // by an operator
+}
+
+// Waits is what a finding waits for that has all of its actions held back.
+func (h *Held) Waits() string {
+	if h.paused {
+		return h.Because
+	}
+	return "safety limit exceeded: " + h.Because
 }
 
 // String is a line about it.

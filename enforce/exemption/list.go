@@ -1,0 +1,77 @@
+package exemption
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// List are the exemptions that there are, the oldest first. Its methods change no list:
+// they return another.
+type List []Exemption
+
+// Add returns the list with an exemption; one of the same user, host, device and rule is
+// replaced.
+func (l List) Add(e Exemption) (List, error) {
+	if err := e.Check(); err != nil {
+		return l, err
+	}
+	list, _, _ := l.Remove(e.Who)
+	if len(list) >= MaxCount {
+		return l, fmt.Errorf("there are %d exemptions already: end some of them first", len(l))
+	}
+	return append(list, e), nil
+}
+
+// Remove returns the list without the exemption of a user, host, device and rule, and that
+// exemption; false if there is none.
+func (l List) Remove(w Who) (List, Exemption, bool) {
+	at := slices.IndexFunc(l, func(e Exemption) bool { return e.Key() == w.Key() })
+	if at < 0 {
+		return slices.Clone(l), Exemption{}, false
+	}
+	return slices.Delete(slices.Clone(l), at, at+1), l[at], true
+}
+
+// Expire returns the list without the exemptions that have ended, and those.
+func (l List) Expire(now time.Time) (left, expired List) {
+	if !slices.ContainsFunc(l, func(e Exemption) bool { return e.ended(now) }) {
+		return l, nil
+	}
+	for _, e := range l {
+		if e.ended(now) {
+			expired = append(expired, e)
+		} else {
+			left = append(left, e)
+		}
+	}
+	return left, expired
+}
+
+// ended reports whether an exemption doesn't hold any more. One that would last for longer
+// than any may doesn't hold either: the clock was set back.
+func (e *Exemption) ended(now time.Time) bool {
+	return !now.Before(e.Until) || e.Until.Sub(now) > MaxDuration
+}
+
+// At returns the list with the times that the wall clock now gives them, as
+// enforce.Memory.At does.
+func (l List) At(now time.Time) List {
+	list := slices.Clone(l)
+	for i := range list {
+		e := &list[i]
+		length := e.Until.Sub(e.Created)
+		e.Until = now.Add(e.Until.Sub(now)).Round(time.Second).UTC()
+		e.Created = e.Until.Add(-length)
+	}
+	return list
+}
+
+// Earlier returns the list with all times earlier by d.
+func (l List) Earlier(d time.Duration) List {
+	list := slices.Clone(l)
+	for i := range list {
+		list[i].Created, list[i].Until = list[i].Created.Add(-d), list[i].Until.Add(-d)
+	}
+	return list
+}

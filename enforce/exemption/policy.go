@@ -1,0 +1,123 @@
+package exemption
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/owner"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// Policy is a policy with exemptions. As in a policy file, a process belongs to the user
+// that the kernel reports, and an environment is not exempt by its owner, which is a claim;
+// but none of an exempt owner's attachments is idle for too long or attached for too long.
+type Policy struct {
+	enforce.Policy
+	at map[place][]*Exemption
+	// users is an exemption of some user from all rules, by host: a user without a known
+	// name may be that one.
+	users map[snapshot.Hostname]*Exemption
+}
+
+// place is what exemptions are looked up by; a host or user that is empty is any.
+type place struct {
+	host snapshot.Hostname
+	user snapshot.Username
+}
+
+// places are those of the exemptions that concern a user on a host.
+func places(host snapshot.Hostname, user snapshot.Username) [3]place {
+	return [3]place{{host, ""}, {host, user}, {"", user}}
+}
+
+// With returns a policy with those exemptions of a list that hold at a moment.
+func With(policy enforce.Policy, list List, now time.Time) Policy {
+	p := Policy{policy, make(map[place][]*Exemption), make(map[snapshot.Hostname]*Exemption)}
+	for i := range list {
+		e := &list[i]
+		if e.ended(now) || e.Who.Check() != nil {
+			continue
+		}
+		at := place{e.Host, e.User}
+		p.at[at] = append(p.at[at], e)
+		if e.User != "" && e.Rule == "" {
+			p.users[e.Host] = e
+		}
+	}
+	return p
+}
+
+// Exempt implements enforce.Policy.
+func (p Policy) Exempt(s enforce.Subject) (reason string, exempt bool) {
+	if reason, exempt = p.Policy.Exempt(s); exempt {
+		return reason, true
+	}
+	if s.Process != nil && s.Process.UserUnknown {
+		if e := cmp.Or(p.users[s.Host], p.users[""]); e != nil {
+			return e.String(), true
+		}
+	}
+	o := owner.Of(s)
+	for _, at := range places(s.Host, gpus.UserName(o.User, o.UID)) {
+		for _, e := range p.at[at] {
+			if e.Rule == "" && e.coversDevice(s) {
+				return e.String(), true
+			}
+		}
+	}
+	return "", false
+}
+
+// coversDevice reports whether an exemption is about all devices, or about that of a
+// subject. A process must use no other.
+func (e *Exemption) coversDevice(s enforce.Subject) bool {
+	switch {
+	case e.Device == nil:
+		return true
+	case s.Device != nil:
+		return s.Device.Index == *e.Device
+	}
+	return s.Process != nil && s.Process.UsesOnly(func(index snapshot.DeviceIndex) bool { return index == *e.Device })
+}
+
+// Settings implements enforce.Policy: what is exempt is off.
+func (p Policy) Settings(q enforce.Query) enforce.Settings {
+	s := p.Policy.Settings(q)
+	for _, at := range places(q.Host, q.User) {
+		for _, e := range p.at[at] {
+			if e.Device == nil {
+				e.turnOff(&s)
+			}
+		}
+	}
+	return s
+}
+
+// turnOff turns off the rules from which somebody is exempt, in settings that concern the
+// exemption. Rules about processes are on for a host as a whole: a user's processes are
+// exempt by themselves.
+func (e *Exemption) turnOff(s *enforce.Settings) {
+	off := func(rule enforce.Rule) bool { return e.Rule == "" || e.Rule == rule }
+	if e.User == "" {
+		s.NonEnvProcesses = s.NonEnvProcesses && !off(enforce.RuleNonEnvProcesses)
+		s.EnvDevices = s.EnvDevices && !off(enforce.RuleEnvDevices)
+		s.EnvMemory = s.EnvMemory && !off(enforce.RuleEnvMemory)
+	}
+	if off(enforce.RuleIdle) {
+		s.Idle = nil
+	}
+	if off(enforce.RuleMaxDuration) {
+		s.MaxDuration = 0
+	}
+	if off(enforce.RuleMaxDevicesPerUser) {
+		s.MaxDevices = nil
+	}
+	if off(enforce.RuleMaxMemoryPerUser) {
+		s.MaxMemory = nil
+	}
+	if off(enforce.RuleMaxEnvsPerUser) {
+		s.MaxEnvs = nil
+	}
+}

@@ -1,0 +1,53 @@
+// Package owner says to which user the subject of a rule belongs, as far as that can be
+// believed. Who is exempt depends on it.
+//
+//	o := owner.Of(enforce.Subject{Process: process, Environment: environment})
+package owner
+
+import (
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Owner is the user of a subject. Unknown fields are empty.
+type Owner struct {
+	User        snapshot.Username
+	UID         *snapshot.UID
+	Environment *snapshot.Environment // nil if another user owns it
+}
+
+// Of is the owner of a subject: of a process by the uid that the kernel reports. A process
+// in a container that runs as root belongs to nobody who is known. Where the host doesn't
+// report uids, as 1.4.3 doesn't, the owner of the environment counts; and otherwise the
+// owner of an environment, which is a claim of the state files, does not.
+func Of(s enforce.Subject) Owner {
+	switch p := s.Process; {
+	case p == nil:
+		return Owner{User: s.User, Environment: s.Environment}
+	case p.UID == nil && s.Environment != nil:
+		return Owner{User: s.Environment.Username, Environment: s.Environment}
+	case p.UID == nil:
+		return Owner{User: p.Username}
+	case *p.UID == 0 && p.Container != "":
+		return Owner{} // any user who may start containers can be root in one
+	default:
+		return byUID(p, s.Environment)
+	}
+}
+
+// byUID is the owner that the kernel reports for a process.
+func byUID(p *snapshot.Process, environment *snapshot.Environment) Owner {
+	o := Owner{UID: p.UID, User: p.Username}
+	own := environment != nil && environment.UID == *p.UID
+	if own {
+		o.Environment = environment
+	}
+	switch {
+	case o.User != "":
+	case own:
+		o.User = environment.Username
+	case *p.UID == 0:
+		o.User = "root"
+	}
+	return o
+}

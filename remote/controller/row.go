@@ -1,0 +1,174 @@
+package controller
+
+import (
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// row is what an action is about, in the last snapshot of its host: a process, or an
+// attachment and its environment.
+type row struct {
+	host        *snapshot.Host
+	answered    remote.Host // the name under which the host answered
+	process     *snapshot.Process
+	device      snapshot.DeviceIndex
+	environment *snapshot.Environment // of the process, if it is registered there
+}
+
+const (
+	lookAgain = "Look again: the view shows what is there now."
+	tryLater  = "Try again after the next cycle."
+)
+
+func changed(format string, args ...any) error {
+	return operator.Refuse(operator.Changed, lookAgain, format, args...)
+}
+
+// oldestLook is how old a snapshot may be to act on, at least: of the last cycle if cycles
+// are rare.
+const oldestLook = 30 * time.Second
+
+// row finds what an action is about. It refuses what is not, or no longer, what the person
+// saw.
+func (c *Controller) row(a *operator.Action) (*row, error) {
+	if c.last == nil {
+		return nil, operator.Refuse(operator.Unable, tryLater, "the first cycle has not ended yet")
+	}
+	if age := c.Now().Sub(c.last.Start); age > max(oldestLook, 2*c.interval) || age < 0 {
+		return nil, operator.Refuse(operator.Unable, tryLater, "what is known of the hosts is from %s ago", age.Round(time.Second))
+	}
+	at := slices.IndexFunc(c.last.Cluster.Hosts, func(h snapshot.Host) bool { return h.Name == a.Host })
+	inFleet := slices.ContainsFunc(c.Hosts, func(h remote.Host) bool { return h.Name == string(a.Host) })
+	if at < 0 || !inFleet {
+		return nil, changed("host %s is not in the fleet", snapshot.EnvID(a.Host).Shown())
+	}
+	h := &c.last.Cluster.Hosts[at]
+	if h.Err != nil || h.Snapshot == nil {
+		return nil, operator.Refuse(operator.Unable, "Wait until the host answers again.", "host %s did not answer: %v", h.Name, h.Err)
+	}
+	r := &row{host: h, answered: c.last.answered[h.Name]}
+	if a.OfProcess() {
+		return r, r.findProcess(a)
+	}
+	return r, r.findAttachment(a)
+}
+
+func (r *row) findProcess(a *operator.Action) error {
+	s := r.host.Snapshot
+	at := slices.IndexFunc(s.Processes, func(p snapshot.Process) bool { return p.PID == a.PID })
+	if at < 0 {
+		return changed("process %d no longer uses a GPU of host %s", a.PID, r.host.Name)
+	}
+	p := &s.Processes[at]
+	switch {
+	case p.Start != a.Start:
+		return changed("process %d of host %s is another one now: it started at another time", a.PID, r.host.Name)
+	case len(p.Usage) == 0 || a.Device != nil && p.Uses(*a.Device) == nil:
+		return changed("process %d no longer uses that GPU of host %s", a.PID, r.host.Name)
+	case a.EID != "" && p.EID != a.EID:
+		return changed("process %d of host %s is in environment %s now", a.PID, r.host.Name, p.EID.Shown())
+	}
+	r.process = p
+	if env := s.Environment(p.EID); env != nil && env.Admits(p.UID) {
+		r.environment = env
+	}
+	return r.checkUser(a, gpus.UserName(p.Username, p.UID))
+}
+
+func (r *row) findAttachment(a *operator.Action) error {
+	s := r.host.Snapshot
+	d, env := s.Device(*a.Device), s.Environment(a.EID)
+	if d == nil || env == nil || d.Attachment(a.EID) == nil {
+		return changed("device %s of host %s is no longer attached to environment %s", a.Device, r.host.Name, a.EID.Shown())
+	}
+	r.device, r.environment = d.Index, env
+	return r.checkUser(a, gpus.UserName(env.Username, &env.UID))
+}
+
+// checkUser refuses an action if its author saw another user: an environment's id may be
+// used again.
+func (r *row) checkUser(a *operator.Action, is snapshot.Username) error {
+	if a.User != is {
+		return changed("the user on host %s is %s, and not %s", r.host.Name, snapshot.EnvID(is).Shown(), snapshot.EnvID(a.User).Shown())
+	}
+	return nil
+}
+
+// subject is what exemptions are asked about.
+func (r *row) subject() enforce.Subject {
+	if r.process != nil {
+		return enforce.Subject{Host: r.host.Name, Process: r.process, Environment: r.environment}
+	}
+	return enforce.Subject{Host: r.host.Name, Environment: r.environment, User: r.environment.Username, Device: r.host.Snapshot.Device(r.device)}
+}
+
+// uid is the user to warn; false if it is not known.
+func (r *row) uid() (snapshot.UID, bool) {
+	switch {
+	case r.process != nil && r.process.UID != nil:
+		return *r.process.UID, true
+	case r.process == nil && !r.environment.OwnerMismatch:
+		return r.environment.UID, true
+	}
+	return 0, false
+}
+
+// checkChangeable refuses to change what rules would not change either.
+func (c *Controller) checkChangeable(r *row) error {
+	now := c.Now()
+	if reason, exempt := c.Memory.Operator.Policy(c.Policy, now).Exempt(r.subject()); exempt {
+		return operator.Refuse(operator.Protected, "End the exemption first, or do it on the host.", "it is exempt: %s", reason)
+	}
+	if p := r.process; p != nil {
+		if err := c.checkProcess(p); err != nil {
+			return err
+		}
+	}
+	underWay := 0
+	for i := range c.Memory.Rules.UnderWay {
+		report := &c.Memory.Rules.UnderWay[i]
+		if report.Host != r.host.Name {
+			continue
+		}
+		if underWay++; r.isIn(&report.Report) {
+			return operator.Refuse(operator.Unable, "Wait for its outcome.", "a report about it is under way already")
+		}
+	}
+	if underWay >= maxReportsUnderWay {
+		return operator.Refuse(operator.Busy, "Wait for the outcomes.", "%d reports are under way on host %s", underWay, r.host.Name)
+	}
+	return nil
+}
+
+// maxReportsUnderWay is how many reports a host may be carrying out, as in enforce.Judge.
+const maxReportsUnderWay = 16
+
+func (c *Controller) checkProcess(p *snapshot.Process) error {
+	switch {
+	case p.Protected != "" && !slices.Contains(c.Policy.Fleet().Unprotected, p.Protected):
+		return operator.Refuse(operator.Protected, "Stop it on the host, as a service.", "process %d is the daemon %s, which is never ended", p.PID, p.Protected)
+	case p.UID != nil && *p.UID == 0 && p.Container == "":
+		return operator.Refuse(operator.Protected, "End it on the host.", "process %d belongs to root", p.PID)
+	case p.EnvUnknown && !p.EnvOverwritten:
+		return operator.Refuse(operator.Unable, tryLater, "the environment of process %d could not be read", p.PID)
+	}
+	return nil
+}
+
+// isIn reports whether a report is about the row.
+func (r *row) isIn(report *enforce.Report) bool {
+	if r.process != nil {
+		return slices.ContainsFunc(report.Terminate, func(t enforce.Termination) bool {
+			return t.Process.PID == r.process.PID && t.Process.Start == r.process.Start
+		})
+	}
+	return slices.ContainsFunc(report.Detach, func(d enforce.Detachment) bool {
+		return d.Device == r.device && d.Environment.EID == r.environment.EID
+	})
+}

@@ -1,0 +1,133 @@
+package operator
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/exemption"
+)
+
+// State is what operators asked for that lasts. It is a value.
+type State struct {
+	Exemptions exemption.List `json:"exemptions"`
+	Hold       *OnHold        `json:"hold,omitempty"` // nil if enforcement goes on
+}
+
+// OnHold says that rules do nothing until an operator releases them.
+type OnHold struct {
+	Since  time.Time `json:"since"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+}
+
+// String is a line about it.
+func (h *OnHold) String() string {
+	return fmt.Sprintf("enforcement is on hold since %s by %s: %s", h.Since.Local().Format(time.DateTime), h.By, h.Reason)
+}
+
+// Policy returns the policy by which to judge at a moment.
+func (s State) Policy(policy enforce.Policy, now time.Time) enforce.Policy {
+	if len(s.Exemptions) > 0 {
+		policy = exemption.With(policy, s.Exemptions, now)
+	}
+	if s.Hold != nil {
+		policy = paused{policy, s.Hold.String()}
+	}
+	return policy
+}
+
+// paused is a policy of which nothing is done.
+type paused struct {
+	enforce.Policy
+	because string
+}
+
+// Fleet implements enforce.Policy.
+func (p paused) Fleet() enforce.Fleet {
+	fleet := p.Policy.Fleet()
+	fleet.Limits.Paused = p.because
+	return fleet
+}
+
+const fileSchema = "genv.controller.operator/1"
+
+// file is a State on disk. The sum covers the time and the state: a file that was damaged
+// must not lengthen an exemption, or end a hold.
+type file struct {
+	Schema string          `json:"schema"`
+	Time   time.Time       `json:"time"`
+	SHA256 string          `json:"sha256"`
+	State  json.RawMessage `json:"state"`
+}
+
+func (f *file) sum() string {
+	sum := sha256.Sum256(append([]byte(f.Time.Format(time.RFC3339Nano)+"\n"), f.State...))
+	return hex.EncodeToString(sum[:])
+}
+
+// at is the state with its times by the clock of now, as enforce.Memory.At has them.
+func (s State) at(now time.Time) State {
+	s.Exemptions = s.Exemptions.At(now)
+	if s.Hold != nil {
+		hold := *s.Hold
+		hold.Since = now.Add(-now.Sub(hold.Since)).Round(time.Second).UTC()
+		s.Hold = &hold
+	}
+	return s
+}
+
+// Encode returns the state as a file, with its times by the clock of now.
+func (s State) Encode(now time.Time) ([]byte, error) {
+	state, err := json.Marshal(s.at(now))
+	if err != nil {
+		return nil, err
+	}
+	f := file{Schema: fileSchema, Time: now.Round(0).UTC(), State: state}
+	f.SHA256 = f.sum()
+	return json.Marshal(f)
+}
+
+// Decode reads what Encode wrote. The error says why it can't be believed. If the clock was
+// set back since, no exemption lasts longer for that.
+func Decode(data []byte, now time.Time) (State, error) {
+	var f file
+	if err := json.Unmarshal(data, &f); err != nil {
+		return State{}, err
+	}
+	switch {
+	case f.Schema != fileSchema:
+		return State{}, fmt.Errorf("it is of another version: %q", f.Schema)
+	case f.SHA256 != f.sum():
+		return State{}, errors.New("its checksum is wrong")
+	}
+	var s State
+	decoder := json.NewDecoder(bytes.NewReader(f.State))
+	decoder.DisallowUnknownFields() // a limit of an exemption that is not understood
+	if err := decoder.Decode(&s); err != nil {
+		return State{}, err
+	}
+	for i := range s.Exemptions {
+		if err := s.Exemptions[i].Check(); err != nil {
+			return State{}, fmt.Errorf("exemption %d: %w", i+1, err)
+		}
+	}
+	if len(s.Exemptions) > exemption.MaxCount {
+		return State{}, fmt.Errorf("it has %d exemptions", len(s.Exemptions))
+	}
+	if back := f.Time.Sub(now); back > 0 {
+		s.Exemptions = s.Exemptions.Earlier(back)
+	}
+	return s, nil
+}
+
+// Lost is the state to continue with if the saved one can't be read: whether there was a
+// hold is not known, so there is one.
+func Lost(now time.Time) State {
+	return State{Hold: &OnHold{Since: now, By: "genv", Reason: "what operators asked for before can't be read; release when you have looked at it"}}
+}
