@@ -7,8 +7,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Entry is an action on a process or an attachment, and why it was taken: a line
-// of `genv remote history` and `genv history`.
+// Entry is an action on a process or an attachment, and why it was taken, or something
+// else that an operator had done: a line of `genv remote history` and `genv history`.
 type Entry struct {
 	Time   time.Time             `json:"time"`
 	Host   snapshot.Hostname     `json:"host,omitempty"`
@@ -25,7 +25,10 @@ type Entry struct {
 	IDs      []string  `json:"ids"`
 	Notified time.Time `json:"told,omitzero"`
 	Report   string    `json:"report,omitempty"`
-	By       string    `json:"by,omitempty"` // on a host: the account that requested it
+	By       string    `json:"by,omitempty"` // the operator who requested it; on a host: the account
+	// Action is what an operator had done that is not a report, as in a Record: Why says
+	// what. The status is then empty, or failed.
+	Action string `json:"action,omitempty"`
 }
 
 // History joins the records of a log to a list of actions, the oldest first. A
@@ -67,11 +70,26 @@ func (j *joiner) add(r *Record, filter *Filter) {
 				j.notified[id] = r.Time
 			}
 		}
+	case KindOperator:
+		if filter.Matches(r) {
+			j.list = append(j.list, operatorEntry(r))
+		}
 	case KindReport, KindOutcome:
 		if filter.Matches(r) {
 			j.action(r)
 		}
 	}
+}
+
+func operatorEntry(r *Record) *Entry {
+	e := &Entry{
+		Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device,
+		Action: r.Action, By: r.By, IDs: append([]string{}, r.IDs...), Why: []string{r.Text}, Status: r.Status,
+	}
+	if r.Status != "" {
+		e.Reason = r.Reason
+	}
+	return e
 }
 
 func (j *joiner) action(r *Record) {

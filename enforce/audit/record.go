@@ -24,10 +24,13 @@ const (
 	KindFailed    Kind = "failed"  // a host did not answer
 	// KindDuplicate is for two names of the same machine.
 	KindDuplicate Kind = "duplicate"
+	// KindOperator is for what an operator had done by hand, apart from items of reports:
+	// those have By.
+	KindOperator Kind = "operator"
 )
 
 // kinds are all kinds; Check recognizes a log by them.
-var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate}
+var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate, KindOperator}
 
 // Record is a line of the log. Fields that a kind doesn't use are empty. All
 // records of one finding have its ID, and all records of one report to one host
@@ -59,8 +62,11 @@ type Record struct {
 	Reason string `json:"reason,omitempty"`
 	// Why are the findings that led to it, in plain English.
 	Why []string `json:"why,omitempty"`
-	// By is the account that requested it from a host.
+	// By is who requested it: the operator, or on a host the account.
 	By string `json:"by,omitempty"`
+	// Action is what an operator asked for: warn, exempt, unexempt, hold or release; or
+	// expired, for an exemption that ended.
+	Action string `json:"action,omitempty"`
 	// Finding is the finding, with at most snapshot.MaxCommand bytes of a command line: a
 	// host may report any length, in every cycle.
 	Finding *enforce.Finding `json:"finding,omitempty"`

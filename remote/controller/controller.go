@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -28,6 +29,9 @@ type Controller struct {
 	// Save, if set, keeps the memory: before reports are sent, otherwise every 10
 	// seconds.
 	Save func(*FleetMemory)
+	// Keep, if set, keeps what operators asked for, as soon as it changes. An error says
+	// that a restart forgets it.
+	Keep func(operator.State) error
 
 	Memory FleetMemory
 	state
@@ -40,11 +44,21 @@ type state struct {
 	unrecorded string // why the record could not be kept in the last cycle
 	unsaved    bool   // the memory changed since it was saved
 	saved      time.Time
+
+	last     *Cycle        // the last one that judged
+	reloaded bool          // the hosts may be others than in last
+	interval time.Duration // between cycles
+	queue    *Queue        // nil for none
+	carried  Cycle         // what ended between two cycles, for the next one
+	operated int           // actions of operators so far
 }
 
 // takeOver continues with the memory and the reports under way of another controller,
 // which must not be used any more.
-func (c *Controller) takeOver(old *Controller) { c.Memory, c.state = old.Memory, old.state }
+func (c *Controller) takeOver(old *Controller) {
+	c.Memory, c.state = old.Memory, old.state
+	c.reloaded = true
+}
 
 // Cycle collects, judges and acts once, and waits for the outcome.
 func (c *Controller) Cycle(ctx context.Context, number int) Cycle {
@@ -59,25 +73,48 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 		c.run = rand.Text()[:8]
 	}
 	cycle := Cycle{Run: c.run, Number: number, Start: c.Now(), DryRun: c.DryRun}
+	cycle.Actions, cycle.Notified, c.carried = c.carried.Actions, c.carried.Notified, Cycle{}
 	c.conclude(&cycle, c.visits.ended())
-	fleet := merge(&c.Asker, c.Collect(ctx), c.Memory.Machines)
+	fleet := merge(&c.Asker, c.collect(ctx), c.Memory.Machines)
 	cycle.Cluster, cycle.Duplicates, cycle.answered = fleet.cluster, fleet.duplicates, fleet.answered
 	cycle.Via = fleet.via(c.Link)
 	if ctx.Err() != nil || c.StopAtFailure && len(cycle.Cluster.Failed()) > 0 {
 		cycle.Stopped = true
 		return cycle
 	}
-	next := FleetMemory{Machines: fleet.machines, Messages: c.Memory.Messages}
+	now := c.Now()
+	ended := c.expire(&cycle, now)
+	cycle.operator(c.Memory.Operator)
+	next := FleetMemory{Machines: fleet.machines, Messages: c.Memory.Messages, Operator: c.Memory.Operator}
 	var events []enforce.Event
-	cycle.Plan, next.Rules, events = enforce.Judge(c.Policy, cycle.Cluster, c.Memory.Rules, c.Now())
+	cycle.Plan, next.Rules, events = enforce.Judge(c.Memory.Operator.Policy(c.Policy, now), cycle.Cluster, c.Memory.Rules, now)
+	events = append(ended, events...)
 	for _, d := range fleet.disputes {
 		cycle.Plan.Notes = append(cycle.Plan.Notes, d.Note)
 		if d.isNew {
 			events = append(events, enforce.Event{Kind: enforce.EventNote, Host: d.Host, Text: d.Text})
 		}
 	}
+	c.last, c.reloaded = &cycle, false
 	c.act(ctx, &cycle, next, events)
 	return cycle
+}
+
+// collect asks every host. Meanwhile it takes the actions of operators.
+func (c *Controller) collect(ctx context.Context) snapshot.Cluster {
+	if c.queue == nil {
+		return c.Collect(ctx)
+	}
+	collected := make(chan snapshot.Cluster, 1)
+	go func() { collected <- c.Collect(ctx) }()
+	for {
+		select {
+		case cluster := <-collected:
+			return cluster
+		case r := <-c.queue.waiting():
+			c.operate(ctx, r)
+		}
+	}
 }
 
 // act records the plan, sends its reports, and passes the events on. If the plan can't be
@@ -96,7 +133,7 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 	if !c.DryRun {
 		now := c.Now()
 		messages := c.Memory.Messages.admitAll(notificationsFor(cycle.Cluster, events, now), now)
-		c.send(ctx, cycle, withMessages(cycle, visits, messages))
+		c.send(ctx, cycle.Plan.Reports, withMessages(cycle, visits, messages))
 	}
 	for _, v := range visits {
 		events = append(events, v.acting())
@@ -105,8 +142,8 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 }
 
 // send saves in the memory what is going to be sent, and sends it.
-func (c *Controller) send(ctx context.Context, cycle *Cycle, visits map[snapshot.Hostname]*visit) {
-	for _, r := range cycle.Plan.Reports {
+func (c *Controller) send(ctx context.Context, reports []enforce.HostReport, visits map[snapshot.Hostname]*visit) {
+	for _, r := range reports {
 		c.Memory.Rules = c.Memory.Rules.Begin(r, c.Now())
 	}
 	c.save(len(visits) > 0) // before sending: a crash must not lead to a second report
@@ -121,8 +158,9 @@ func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
 
 // await ends a cycle: it waits for the visits under way as dispatcher.wait does.
 func (c *Controller) await(ctx context.Context, cycle *Cycle, until time.Time) {
-	c.conclude(cycle, c.visits.wait(ctx, until))
+	c.conclude(cycle, c.visits.wait(ctx, until, c.queue.waiting(), func(r *request) { c.operate(ctx, r) }))
 	cycle.UnderWay = c.Memory.Rules.UnderWay
+	cycle.operator(c.Memory.Operator)
 	unrecorded := ""
 	if cycle.Unrecorded != nil {
 		unrecorded = cycle.Unrecorded.Error()
@@ -144,6 +182,7 @@ func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 		records = append(records, deliveryRecords(v.deliveries)...)
 		c.Memory.learnOfDeliveries(v.deliveries)
 		if v.report == nil {
+			v.answer(nil)
 			continue
 		}
 		result := v.result()
@@ -152,6 +191,7 @@ func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 		c.Memory.Rules = c.Memory.Rules.End(result.Report.ID).Learn(*v.report, outcomes, c.Now())
 		records = append(records, audit.OutcomeRecords(v.items, outcomes)...)
 		events = append(events, result.event(outcomes))
+		v.answer(outcomes)
 	}
 	if err := (recordWriter{c.Audit, c.Now}).write(cycle, records); err != nil {
 		cycle.Unrecorded = err
@@ -171,5 +211,8 @@ func (c *Controller) save(urgent bool) {
 		return
 	}
 	c.Save(&c.Memory)
+	if c.Keep != nil {
+		_ = c.Keep(c.Memory.Operator) // it was kept when it changed; the clock may have been set since
+	}
 	c.saved, c.unsaved = c.Now(), false
 }

@@ -5,8 +5,10 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -39,6 +41,10 @@ type Cycle struct {
 	Unrecorded error
 	// RecordChanged says that Unrecorded is not that of the last cycle.
 	RecordChanged bool
+	// Hold is why operators had rules do nothing, nil if they did not; Exemptions are
+	// those that operators made.
+	Hold       *operator.OnHold
+	Exemptions exemption.List
 
 	answered map[snapshot.Hostname]remote.Host // under which name each host of Cluster answered
 	records  []audit.Record                    // of what came of the last visits

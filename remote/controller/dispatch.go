@@ -49,8 +49,9 @@ func (d *dispatcher) ended() []*visit {
 }
 
 // wait waits for the visits under way and returns those that ended. A time that is not
-// zero limits the wait; once ctx has ended, wait has no limit.
-func (d *dispatcher) wait(ctx context.Context, until time.Time) []*visit {
+// zero limits the wait; once ctx has ended, wait has no limit. Requests that come
+// meanwhile are served, until ctx ends.
+func (d *dispatcher) wait(ctx context.Context, until time.Time, requests <-chan *request, serve func(*request)) []*visit {
 	var late <-chan time.Time
 	if !until.IsZero() && ctx.Err() == nil {
 		timer := time.NewTimer(time.Until(until))
@@ -58,14 +59,19 @@ func (d *dispatcher) wait(ctx context.Context, until time.Time) []*visit {
 		late = timer.C
 	}
 	stopped := ctx.Done()
+	if ctx.Err() != nil {
+		requests = nil
+	}
 	var done []*visit
 	for d.underWay > 0 {
 		select {
 		case v := <-d.results:
 			d.underWay--
 			done = append(done, v)
+		case r := <-requests:
+			serve(r)
 		case <-stopped:
-			stopped, late = nil, nil
+			stopped, late, requests = nil, nil, nil
 		case <-late:
 			return inOrder(done)
 		}

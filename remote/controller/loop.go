@@ -21,6 +21,9 @@ type Schedule struct {
 	// one before; nil to continue with that.
 	Hangup <-chan os.Signal
 	Reload func() *Controller
+	// Actions brings what operators ask for; nil for none. It is carried out while the
+	// loop waits for hosts or for the next cycle. The loop closes it at its end.
+	Actions *Queue
 	// Step, if set, is called before each cycle with 0, and before each wait
 	// with its length: a loop that is not stuck gets to the next step.
 	Step func(wait time.Duration)
@@ -34,6 +37,8 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 	if s.Step == nil {
 		s.Step = func(time.Duration) {}
 	}
+	c.queue, c.interval = s.Actions, s.Interval
+	defer s.Actions.end()
 	start := time.Now() // carries the monotonic clock: steps of the wall clock do not matter
 	for number := 1; ; number++ {
 		s.Step(0)
@@ -46,6 +51,9 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 		}
 		c.await(ctx, &cycle, until)
 		cycle.Took = time.Since(begun)
+		if !cycle.Stopped {
+			c.last = &cycle
+		}
 		if err := each(cycle); err != nil {
 			return errors.Join(err, c.finish(ctx, &cycle, func(Cycle) error { return nil }))
 		}
@@ -61,10 +69,11 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 
 // finish waits for the reports under way when the loop ends after a cycle.
 func (c *Controller) finish(ctx context.Context, last *Cycle, each func(Cycle) error) error {
-	if c.visits.underWay == 0 {
+	if c.visits.underWay == 0 && len(c.carried.Actions) == 0 {
 		return nil
 	}
 	cycle := Cycle{Run: c.run, Number: last.Number + 1, Start: c.Now(), Cluster: last.Cluster, DryRun: c.DryRun, Stopped: true}
+	cycle.Actions, cycle.Notified = c.carried.Actions, c.carried.Notified
 	c.await(ctx, &cycle, time.Time{})
 	return each(cycle)
 }
@@ -93,10 +102,24 @@ func (s *Schedule) wait(ctx context.Context, c *Controller, t time.Time) (*Contr
 			return c, false
 		case <-s.Hangup:
 			c = s.reload(c)
+		case r := <-s.Actions.waiting():
+			c.operate(ctx, r)
+		case v := <-c.visits.results:
+			c.concludeAside(v)
 		case <-timer.C:
 			return c, ctx.Err() == nil
 		}
 	}
+}
+
+// concludeAside concludes a visit that ends between two cycles.
+func (c *Controller) concludeAside(v *visit) {
+	c.visits.underWay--
+	aside := c.aside()
+	c.conclude(aside, []*visit{v})
+	c.carried.Actions = append(c.carried.Actions, aside.Actions...)
+	c.carried.Notified = append(c.carried.Notified, aside.Notified...)
+	c.save(false)
 }
 
 func (s *Schedule) reload(old *Controller) *Controller {

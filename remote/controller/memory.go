@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/operator"
 )
 
 // FleetMemory is what a controller keeps from cycle to cycle, and on disk from run to run.
@@ -14,6 +15,9 @@ type FleetMemory struct {
 	Rules    enforce.Memory `json:"rules"`
 	Machines Machines       `json:"machines"`
 	Messages MessageLimit   `json:"messages"`
+	// Operator is what operators asked for that lasts. It has a file of its own, since
+	// it doesn't age: see MemoryStore.
+	Operator operator.State `json:"-"`
 }
 
 // learnOfDeliveries marks warnings that may not have arrived, so that they are sent

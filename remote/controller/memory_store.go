@@ -22,6 +22,9 @@ import (
 type MemoryStore struct {
 	folder *folder.Folder
 	lock   *os.File // nil if another controller is using the folder
+
+	operator     []byte // the content of operator.json, and when it was written
+	operatorKept time.Time
 }
 
 // ErrInUse says that another controller is using the folder.
@@ -57,7 +60,7 @@ func OpenStore(dir string) (*MemoryStore, error) {
 func (s *MemoryStore) removeLeftovers() {
 	entries, _ := os.ReadDir(s.folder.Path) // those that were read come with an error
 	for _, e := range entries {
-		if name := e.Name(); strings.HasPrefix(name, savedName+".") && strings.HasSuffix(name, ".tmp") {
+		if name := e.Name(); (strings.HasPrefix(name, savedName+".") || strings.HasPrefix(name, operatorName+".")) && strings.HasSuffix(name, ".tmp") {
 			_ = s.folder.Remove(name)
 		}
 	}

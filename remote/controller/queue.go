@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
@@ -111,6 +110,3 @@ func (r *request) finish(text string) {
 
 // refuse answers that nothing was done.
 func (r *request) refuse(err error) { r.replies <- reply{err: err} }
-
-// EventOperator is about what an operator asked for, or an exemption that ended.
-const EventOperator enforce.EventKind = "operator"

@@ -58,10 +58,28 @@ func (w recordWriter) before(cycle *Cycle, events []enforce.Event, visits []*vis
 	return items, w.log.Reserve(int64(len(items)) * bytesPerItem)
 }
 
-// notSent closes the records of what was not sent after all.
+// ahead records what an operator is about to have done.
+func (w recordWriter) ahead(cycle *Cycle, items []audit.Record) error {
+	if w.log == nil {
+		return nil
+	}
+	err := w.write(cycle, items)
+	if err == nil {
+		err = w.log.Reserve(int64(len(items)) * bytesPerItem)
+	}
+	return err
+}
+
+// notSent closes the records of what was not sent after all, or not done.
 func (w recordWriter) notSent(cycle *Cycle, items []audit.Record) {
 	failed := enforce.Outcome{Status: enforce.StatusFailed, Reason: fmt.Sprintf("nothing was done: %v", cycle.Unrecorded)}
-	_ = w.write(cycle, audit.OutcomeRecords(items, slices.Repeat([]enforce.Outcome{failed}, len(items)))) // they wait to be written with the rest
+	records := audit.OutcomeRecords(items, slices.Repeat([]enforce.Outcome{failed}, len(items)))
+	for i := range records {
+		if items[i].Kind == audit.KindOperator {
+			records[i].Kind, records[i].Text = audit.KindOperator, items[i].Text
+		}
+	}
+	_ = w.write(cycle, records) // they wait to be written with the rest
 }
 
 // write completes records, also for the hooks, and appends them to the log.

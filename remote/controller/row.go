@@ -37,15 +37,17 @@ const oldestLook = 30 * time.Second
 // row finds what an action is about. It refuses what is not, or no longer, what the person
 // saw.
 func (c *Controller) row(a *operator.Action) (*row, error) {
-	if c.last == nil {
+	switch {
+	case c.last == nil:
 		return nil, operator.Refuse(operator.Unable, tryLater, "the first cycle has not ended yet")
+	case c.reloaded:
+		return nil, operator.Refuse(operator.Unable, tryLater, "the hosts were read again, and have not been asked since")
 	}
 	if age := c.Now().Sub(c.last.Start); age > max(oldestLook, 2*c.interval) || age < 0 {
 		return nil, operator.Refuse(operator.Unable, tryLater, "what is known of the hosts is from %s ago", age.Round(time.Second))
 	}
 	at := slices.IndexFunc(c.last.Cluster.Hosts, func(h snapshot.Host) bool { return h.Name == a.Host })
-	inFleet := slices.ContainsFunc(c.Hosts, func(h remote.Host) bool { return h.Name == string(a.Host) })
-	if at < 0 || !inFleet {
+	if at < 0 {
 		return nil, changed("host %s is not in the fleet", snapshot.EnvID(a.Host).Shown())
 	}
 	h := &c.last.Cluster.Hosts[at]

@@ -22,6 +22,7 @@ type visit struct {
 	report   *enforce.HostReport // nil for none
 	items    []audit.Record      // the report's items, as the log has them
 	findings []enforce.Finding   // the reasons for the report
+	request  *request            // of the operator who wants it; nil for none
 
 	// The outcome, valid after deliver.
 	deliveries []Delivery

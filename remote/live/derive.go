@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -47,6 +48,7 @@ func (m *moment) fleet(before *Fleet) *Fleet {
 	if m.enforcing { // else nothing is judged
 		f.Notes = append(f.Notes, cycle.Plan.Notes...)
 	}
+	f.Hold, f.Exemptions = cycle.Hold, append(exemption.List{}, cycle.Exemptions...)
 	if cycle.Unrecorded != nil {
 		f.Unrecorded = cycle.Unrecorded.Error()
 	}

@@ -69,12 +69,15 @@ func outcomes(base Event, e *enforce.Event) []Event {
 	for _, o := range e.Outcomes {
 		event := base
 		event.PID, event.Status = o.PID, o.Status
-		user, because, what := itemOf(e.Report, o)
-		event.User, event.Text = user, fmt.Sprintf("%s: %s", what, o.Status)
+		i := itemOf(e.Report, o)
+		event.User, event.Text = i.user, fmt.Sprintf("%s: %s", i.what, o.Status)
 		if o.Reason != "" {
 			event.Text += ": " + o.Reason
 		}
-		for _, id := range because {
+		if len(e.Findings) == 0 && len(i.why) > 0 { // an operator wanted it
+			event.Text += ". " + i.why[0]
+		}
+		for _, id := range i.because {
 			if f := findings[id]; f != nil {
 				event.Rule, event.ID = f.Rule, f.ID
 				break
@@ -85,21 +88,28 @@ func outcomes(base Event, e *enforce.Event) []Event {
 	return list
 }
 
-// itemOf is whose item of a report an outcome is about, because of which findings, and
-// its name.
-func itemOf(r *enforce.Report, o enforce.Outcome) (user snapshot.Username, because []string, what string) {
+// item is an item of a report: whose it is, what, because of which findings, and why.
+type item struct {
+	user         snapshot.Username
+	what         string
+	because, why []string
+}
+
+// itemOf is the item of a report that an outcome is about.
+func itemOf(r *enforce.Report, o enforce.Outcome) item {
 	if o.PID != 0 {
 		for i := range r.Terminate {
 			if t := &r.Terminate[i]; t.Process.PID == o.PID {
-				return t.Process.Username, t.Because, fmt.Sprintf("process %d%s", o.PID, t.Process.Describe())
+				return item{t.Process.Username, fmt.Sprintf("process %d%s", o.PID, t.Process.Describe()), t.Because, t.Why}
 			}
 		}
-		return "", nil, fmt.Sprintf("process %d", o.PID)
+		return item{what: fmt.Sprintf("process %d", o.PID)}
 	}
+	detached := item{what: fmt.Sprintf("device %s of environment %s", o.Device, o.EID.Shown())}
 	for i := range r.Detach {
 		if d := &r.Detach[i]; d.Device == o.Device && d.Environment.EID == o.EID {
-			user, because = d.Environment.Username, d.Because
+			detached.user, detached.because, detached.why = d.Environment.Username, d.Because, d.Why
 		}
 	}
-	return user, because, fmt.Sprintf("device %s of environment %s", o.Device, o.EID.Shown())
+	return detached
 }

@@ -1,13 +1,16 @@
 package live
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -37,8 +40,28 @@ type Fleet struct {
 	// HeldUsers and HeldHosts are those whose actions safety limits held back.
 	HeldUsers []safety.Held `json:"held_users"`
 	HeldHosts []safety.Held `json:"held_hosts"`
+	// Hold is why operators had rules do nothing, and since when; nil if rules act.
+	Hold *operator.OnHold `json:"hold,omitempty"`
+	// Exemptions are those that operators made, the oldest first.
+	Exemptions exemption.List `json:"exemptions"`
 	// Unrecorded is why the record can't be written; empty if it can.
 	Unrecorded string `json:"unrecorded,omitempty"`
+}
+
+// Exempt returns the first exemption that concerns a GPU of a host, or somebody who is
+// attached to it or uses it; nil for none. What a policy file exempts is not among them.
+func (f *Fleet) Exempt(host snapshot.Hostname, gpu *gpus.GPU) *exemption.Exemption {
+	users := gpu.Users()
+	for i := range f.Exemptions {
+		e := &f.Exemptions[i]
+		switch {
+		case e.Host != "" && e.Host != host:
+		case e.Device != nil && *e.Device != gpu.Index:
+		case e.User == "" || slices.Contains(users, e.User):
+			return e
+		}
+	}
+	return nil
 }
 
 // Host is a host of the fleet.

@@ -4,8 +4,10 @@ import (
 	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -32,6 +34,10 @@ func withoutNames(f *Fleet) *Fleet {
 		Enforcing: f.Enforcing, DryRun: f.DryRun, Hosts: make([]Host, len(f.Hosts)), Users: []User{},
 		Findings: make([]Finding, len(f.Findings)), Notes: []enforce.Note{}, Failed: make([]remote.Failure, len(f.Failed)),
 		Duplicates: f.Duplicates, HeldUsers: []safety.Held{}, HeldHosts: make([]safety.Held, len(f.HeldHosts)),
+		Exemptions: exemption.List{},
+	}
+	if f.Hold != nil {
+		h.Hold = &operator.OnHold{Since: f.Hold.Since, By: hiddenText, Reason: hiddenText}
 	}
 	for i := range f.Hosts {
 		h.Hosts[i] = hideHost(&f.Hosts[i], func(snapshot.Username) bool { return false })
@@ -124,6 +130,12 @@ func (r *restricted) reveal(hidden, all *Fleet) *Fleet {
 	for _, u := range all.Users {
 		if r.owns(u.Name) {
 			f.Users = []User{u}
+		}
+	}
+	for _, e := range all.Exemptions {
+		if r.owns(e.User) {
+			e.By = hiddenText
+			f.Exemptions = append(f.Exemptions[:len(f.Exemptions):len(f.Exemptions)], e)
 		}
 	}
 	for _, held := range all.HeldUsers {

@@ -82,9 +82,15 @@ func (s State) at(now time.Time) State {
 	return s
 }
 
+// Empty reports whether operators asked for nothing that lasts.
+func (s State) Empty() bool { return len(s.Exemptions) == 0 && s.Hold == nil }
+
+// Content is what a file has of the state.
+func (s State) Content(now time.Time) ([]byte, error) { return json.Marshal(s.at(now)) }
+
 // Encode returns the state as a file, with its times by the clock of now.
 func (s State) Encode(now time.Time) ([]byte, error) {
-	state, err := json.Marshal(s.at(now))
+	state, err := s.Content(now)
 	if err != nil {
 		return nil, err
 	}

@@ -5,10 +5,12 @@ import (
 	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -35,6 +37,9 @@ type CycleDocument struct {
 	HeldHosts  []safety.Held      `json:"held_hosts"`
 	Unrecorded string             `json:"unrecorded,omitempty"`
 	Notified   []notifiedDocument `json:"told"`
+	// Hold is why operators had rules do nothing; missing if they act.
+	Hold       *operator.OnHold `json:"hold,omitempty"`
+	Exemptions exemption.List   `json:"exemptions"`
 }
 
 // notifiedDocument is a user who was notified of a finding.
@@ -81,6 +86,7 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 		Via:      cycle.Via,
 		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Reports: []reportDocument{}, Failed: failures,
 		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...), Notified: []notifiedDocument{},
+		Hold: cycle.Hold, Exemptions: append(exemption.List{}, cycle.Exemptions...),
 		HeldUsers: append([]safety.Held{}, cycle.Plan.HeldUsers...), HeldHosts: append([]safety.Held{}, cycle.Plan.HeldHosts...),
 	}
 	for i := range cycle.Plan.Findings {

@@ -39,6 +39,8 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 			w.failures = true
 		case enforce.EventHeld: // also with -q and for programs: the administrator has to decide
 			w.remark(e.Text + ". If it is intended, raise `limits:` in the policy.")
+		case controller.EventOperator: // also with -q and for programs: people decided it
+			w.remark(e.Text)
 		case enforce.EventOutcome:
 			w.failures = w.failures || e.Err != nil
 			w.outcome(e)

@@ -132,7 +132,7 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 		},
 		Policy: setup.policy(), DryRun: setup.DryRun, ActUnrecorded: setup.ActUnrecorded,
 		Sinks: []controller.Sink{controller.HookSink{Hooks: l.hooks, Now: l.program.Now}, &l.screen},
-		Save:  l.memory.save, Now: l.program.Now,
+		Save:  l.memory.save, Keep: l.memory.keep, Now: l.program.Now,
 	}
 	if l.record != nil {
 		c.Audit = l.record
@@ -214,7 +214,7 @@ func (l *loop) exit(cycle *controller.Cycle) error {
 	switch {
 	case cycle.Unrecorded != nil:
 		return &command.ExitError{Code: command.ExitUnrecorded}
-	case cycle.Plan.Held():
+	case cycle.Plan.Held(), cycle.Hold != nil:
 		return &command.ExitError{Code: command.ExitHeld}
 	case l.setup.ExitCode && cycle.DryRun && len(cycle.Plan.Reports) > 0:
 		return &command.ExitError{Code: command.ExitWork}

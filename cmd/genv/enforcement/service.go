@@ -85,9 +85,13 @@ func (s *service) notify(state string) {
 
 // status is what `systemctl status` shows.
 func (s *service) status(cycle *controller.Cycle) {
-	s.notify(fmt.Sprintf("STATUS=cycle %d: %d of %s answered, %s, %s",
+	hold := ""
+	if cycle.Hold != nil {
+		hold = "; " + cycle.Hold.String()
+	}
+	s.notify(fmt.Sprintf("STATUS=cycle %d: %d of %s answered, %s, %s%s",
 		cycle.Number, len(cycle.Cluster.Answered()), render.Plural(len(cycle.Cluster.Hosts), "host"),
-		render.Plural(len(cycle.Plan.Findings), "finding"), render.Plural(len(cycle.Actions), "report")))
+		render.Plural(len(cycle.Plan.Findings), "finding"), render.Plural(len(cycle.Actions), "report"), hold))
 }
 
 // step notes by when the loop should reach its next step: see Schedule.Step.

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/operator"
 )
 
 // defaultStateDir is systemd's StateDirectory=, or else the user's own folder by the
@@ -71,7 +72,24 @@ func (k *keeper) load(hosts []remote.Host) controller.FleetMemory {
 	if err != nil {
 		k.log.Warn().Err(err).Msg("the memory of the last run is dropped: all times start again")
 	}
+	if memory.Operator, err = k.store.LoadOperator(k.now()); err != nil {
+		k.log.Error().Err(err).Msg("what operators asked for is not known: enforcement is on hold until an operator releases it")
+	}
+	if hold := memory.Operator.Hold; hold != nil {
+		k.log.Warn().Msg(hold.String())
+	}
 	return memory
+}
+
+// errNoStore is why a restart forgets what operators asked for.
+var errNoStore = errors.New("this run keeps no memory; --state-dir DIR gives it a folder")
+
+// keep keeps what operators asked for.
+func (k *keeper) keep(state operator.State) error {
+	if k.store == nil {
+		return errNoStore
+	}
+	return k.store.KeepOperator(state, k.now())
 }
 
 // save keeps the memory after a cycle.
@@ -93,6 +111,9 @@ func (k *keeper) close(last *controller.Controller) {
 	var err error
 	if !last.DryRun {
 		err = k.store.Save(&last.Memory, k.now())
+		if kept := k.keep(last.Memory.Operator); !errors.Is(kept, controller.ErrInUse) {
+			err = errors.Join(err, kept)
+		}
 	}
 	if err = cmp.Or(err, k.store.Close()); err != nil {
 		k.log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times start again")

@@ -82,6 +82,9 @@ func userOf(e *audit.Entry) string {
 }
 
 func whatOf(e *audit.Entry) string {
+	if e.Action != "" {
+		return e.Action
+	}
 	if e.Device != nil {
 		return fmt.Sprintf("device %s of %s", e.Device, text.Shown(string(e.EID)))
 	}

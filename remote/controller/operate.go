@@ -1,0 +1,154 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// EventOperator is about what an operator asked for, or about an exemption that ended.
+const EventOperator enforce.EventKind = "operator"
+
+// operate carries out an action, between two steps of the loop. Like a plan it is recorded
+// first, and what changes a host goes through dispatcher.send.
+func (c *Controller) operate(ctx context.Context, r *request) {
+	if r.ctx.Err() != nil {
+		return // the person has left, and may not want it any more
+	}
+	if err := c.carryOut(ctx, r); err != nil {
+		r.refuse(err)
+	}
+}
+
+func (c *Controller) carryOut(ctx context.Context, r *request) error {
+	a := &r.action
+	switch {
+	case c.DryRun:
+		return operator.Refuse(operator.Unable, "Run the controller without --dry-run.", "this controller runs with --dry-run: it does nothing")
+	case c.Audit == nil && !c.ActUnrecorded:
+		return operator.Refuse(operator.Unable, "Run the controller with --audit-log FILE.", "this controller keeps no record of who asks for what")
+	case ctx.Err() != nil:
+		return operator.Refuse(operator.NotStarted, "Start the controller again.", "the controller is ending")
+	}
+	switch a.Kind {
+	case operator.Exempt, operator.Unexempt, operator.Hold, operator.Release:
+		return c.changeState(r)
+	case operator.Terminate, operator.Detach, operator.Warn:
+	}
+	row, err := c.row(a)
+	if err != nil {
+		return err
+	}
+	if a.Kind == operator.Warn {
+		return c.warn(ctx, r, row)
+	}
+	return c.change(ctx, r, row)
+}
+
+// aside is a cycle for what happens between cycles: it has the number of the last one, and
+// no hosts.
+func (c *Controller) aside() *Cycle {
+	cycle := &Cycle{Run: c.run, Start: c.Now(), DryRun: c.DryRun}
+	if c.last != nil {
+		cycle.Number = c.last.Number
+	}
+	cycle.operator(c.Memory.Operator)
+	return cycle
+}
+
+// operator shows what operators asked for that lasts.
+func (cycle *Cycle) operator(s operator.State) { cycle.Hold, cycle.Exemptions = s.Hold, s.Exemptions }
+
+// recordFirst records what an operator is going to have done. If that fails, nothing may be
+// done, unless ActUnrecorded.
+func (c *Controller) recordFirst(cycle *Cycle, items []audit.Record) error {
+	record := recordWriter{c.Audit, c.Now}
+	err := record.ahead(cycle, items)
+	if err == nil || c.ActUnrecorded {
+		return nil
+	}
+	cycle.Unrecorded = err
+	record.notSent(cycle, items)
+	return operator.Refuse(operator.Unable, "Make room for the audit log, or run with --act-unrecorded.", "nothing was done, since it could not be recorded: %v", err)
+}
+
+// recordOfAction is the record of an action that has no report.
+func recordOfAction(r *request, text string) audit.Record {
+	a := &r.action
+	return audit.Record{
+		Kind: audit.KindOperator, Action: string(a.Kind), By: r.who.String(), Host: a.Host, User: a.User, PID: a.PID, Start: a.Start,
+		Device: a.Device, EID: a.EID, Rule: a.Rule, Text: text, Reason: a.Reason,
+	}
+}
+
+// changeState is for actions that last: exemptions and holds.
+func (c *Controller) changeState(r *request) error {
+	next, text, err := c.Memory.Operator.After(r.who, &r.action, c.Now())
+	if err != nil {
+		return err
+	}
+	cycle := c.aside()
+	if err := c.recordFirst(cycle, []audit.Record{recordOfAction(r, text)}); err != nil {
+		return err
+	}
+	c.Memory.Operator = next
+	kept := ""
+	if c.Keep != nil {
+		if err := c.Keep(next); err != nil {
+			kept = fmt.Sprintf(" (but a restart forgets it: %v)", err)
+		}
+	}
+	c.show([]enforce.Event{{Kind: EventOperator, Host: r.action.Host, Text: text + kept}})
+	r.finish(text + kept)
+	return nil
+}
+
+// show passes events on between two cycles, with the last cycle as it is now.
+func (c *Controller) show(events []enforce.Event) {
+	cycle := c.aside()
+	if c.last != nil {
+		c.last.operator(c.Memory.Operator)
+		cycle = c.last
+	}
+	c.emit(cycle, events)
+}
+
+// expire ends the exemptions that are over, and returns the events of that.
+func (c *Controller) expire(cycle *Cycle, now time.Time) []enforce.Event {
+	left, expired := c.Memory.Operator.Exemptions.Expire(now)
+	if len(expired) == 0 {
+		return nil
+	}
+	c.Memory.Operator.Exemptions = left
+	var events []enforce.Event
+	var records []audit.Record
+	for i := range expired {
+		e := &expired[i]
+		text := fmt.Sprintf("The exemption of %s has ended (%s by %s)", e.Who.String(), e.Reason, e.By)
+		events = append(events, enforce.Event{Kind: EventOperator, Host: e.Host, Text: text})
+		records = append(records, expiryRecord(e, text))
+	}
+	if err := (recordWriter{c.Audit, c.Now}).write(cycle, records); err != nil {
+		cycle.Unrecorded = err
+	}
+	if c.Keep != nil && !c.DryRun {
+		_ = c.Keep(c.Memory.Operator) // an exemption that is over stays over
+	}
+	return events
+}
+
+func expiryRecord(e *exemption.Exemption, text string) audit.Record {
+	return audit.Record{Kind: audit.KindOperator, Action: "expired", Host: e.Host, User: e.User, Device: e.Device, Rule: e.Rule, Text: text}
+}
+
+// id names an action: what is recorded and sent because of it has the id.
+func (c *Controller) id(host snapshot.Hostname, number int) string {
+	c.operated++
+	return fmt.Sprintf("operator/%s/%d.%d/%s", c.run, number, c.operated, host)
+}
