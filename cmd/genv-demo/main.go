@@ -72,7 +72,7 @@ const jobVariable = "GENV_DEMO_JOB"
 
 const (
 	terminated  = 128 + 15
-	jobLifetime = 10 * time.Minute // far longer than the demo
+	jobLifetime = 7 * 24 * time.Hour // longer than the demo, also one that is kept
 )
 
 // work waits for SIGTERM, and then for a delay, as a job does that writes a

@@ -49,6 +49,7 @@ type jobSpec struct {
 	program   string
 	device    snapshot.DeviceIndex
 	miB       int64
+	load      int           // in percent of the device
 	violation string        // why it is ended; empty for a process that must keep running
 	ending    time.Duration // from SIGTERM to the end
 }
@@ -68,16 +69,16 @@ var envSpecs = []envSpec{
 }
 
 var jobSpecs = []jobSpec{
-	{host: "gpu-01", user: "alice", program: "train.py", device: 0, miB: 61000},
-	{host: "gpu-01", user: "alice", program: "train.py", device: 1, miB: 61000},
-	{host: "gpu-01", program: "miner", device: 6, miB: 4200, violation: "in no environment"},
-	{host: "gpu-02", user: "bob", program: "resnet.py", device: 0, miB: 22000},
-	{host: "gpu-02", user: "bob", program: "notebook", device: 3, miB: 9000, violation: "GPU 3 is not attached to bob"},
-	{host: "gpu-02", user: "erin", program: "sweep.py", device: 5, miB: 12000},
-	{host: "gpu-03", user: "carol", program: "whisper.py", device: 0, miB: 15000},
-	{host: "gpu-03", user: "carol", program: "eval.py", device: 0, miB: 8000, violation: "carol's two hold more than her 20g"},
-	{host: "gpu-03", user: "dave", program: "serve.py", device: 2, miB: 40000},
-	{host: "gpu-04", user: "dave", program: "tune.py", device: 3, miB: 30000},
-	{host: "gpu-04", user: "erin", program: "sweep.py", device: 0, miB: 12000},
-	{host: "gpu-04", user: "erin", program: "sweep.py", device: 2, miB: 12000, violation: "on a device beyond erin's 2", ending: time.Second},
+	{host: "gpu-01", user: "alice", program: "train.py", device: 0, miB: 61000, load: 97},
+	{host: "gpu-01", user: "alice", program: "train.py", device: 1, miB: 61000, load: 93},
+	{host: "gpu-01", program: "miner", device: 6, miB: 4200, load: 99, violation: "in no environment"},
+	{host: "gpu-02", user: "bob", program: "resnet.py", device: 0, miB: 22000, load: 71},
+	{host: "gpu-02", user: "bob", program: "notebook", device: 3, miB: 9000, load: 38, violation: "GPU 3 is not attached to bob"},
+	{host: "gpu-02", user: "erin", program: "sweep.py", device: 5, miB: 12000, load: 88},
+	{host: "gpu-03", user: "carol", program: "whisper.py", device: 0, miB: 15000, load: 64},
+	{host: "gpu-03", user: "carol", program: "eval.py", device: 0, miB: 8000, load: 64, violation: "carol's two hold more than her 20g"},
+	{host: "gpu-03", user: "dave", program: "serve.py", device: 2, miB: 40000, load: 0},
+	{host: "gpu-04", user: "dave", program: "tune.py", device: 3, miB: 30000, load: 95},
+	{host: "gpu-04", user: "erin", program: "sweep.py", device: 0, miB: 12000, load: 81},
+	{host: "gpu-04", user: "erin", program: "sweep.py", device: 2, miB: 12000, load: 86, violation: "on a device beyond erin's 2", ending: time.Second},
 }

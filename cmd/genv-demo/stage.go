@@ -87,7 +87,7 @@ func (s *stage) startJob(spec jobSpec) error {
 	}
 	job, err := s.machines[spec.host].StartJob(testfleet.Job{
 		User: spec.user, Command: []string{s.program}, Name: spec.program, Env: variables,
-		Uses: []testfleet.Use{{Device: spec.device, MiB: spec.miB}},
+		Uses: []testfleet.Use{{Device: spec.device, MiB: spec.miB, Load: &spec.load}},
 	})
 	s.jobs = append(s.jobs, job)
 	return err

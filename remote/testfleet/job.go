@@ -39,6 +39,7 @@ type Job struct {
 type Use struct {
 	Device snapshot.DeviceIndex
 	MiB    int64 // negative if the driver does not report it
+	Load   *int  // utilization in percent; nil for a high one
 }
 
 // The programs of jobs wait to be ended. An ignored signal stays ignored after
@@ -116,7 +117,7 @@ func (m *Machine) show(p *Process, cmd *exec.Cmd, job Job) error {
 		return errors.Join(err, p.end())
 	}
 	for _, u := range job.Uses {
-		app := gpus.App{PID: int(p.PID), Start: uint64(p.start), Device: int(u.Device), Name: cmd.Args[0]}
+		app := gpus.App{PID: int(p.PID), Start: uint64(p.start), Device: int(u.Device), Name: cmd.Args[0], Load: u.Load}
 		if u.MiB >= 0 {
 			app.UsedMiB = &u.MiB
 		}

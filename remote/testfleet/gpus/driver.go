@@ -45,7 +45,9 @@ type App struct {
 	Device  int    `json:"device"`
 	UUID    string `json:"uuid,omitempty"`
 	UsedMiB *int64 `json:"used_mib"` // nil if the driver does not report it
-	Name    string `json:"name"`
+	// Load is how much it computes, in percent of the device; nil for 97.
+	Load *int   `json:"load,omitempty"`
+	Name string `json:"name"`
 }
 
 // Devices makes n equal devices with UUIDs that differ from those of any other

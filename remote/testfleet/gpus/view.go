@@ -66,12 +66,16 @@ func (v view) Used(d Device) (total int64) {
 // Free is the rest of the device's memory, in MiB.
 func (v view) Free(d Device) int64 { return d.TotalMiB - v.Used(d) }
 
-// Load is the utilization in percent: high if any app uses the device.
+// Load is the utilization in percent: that of the app that computes most.
 func (v view) Load(d Device) int {
-	if len(v.On(d)) > 0 {
-		return 97
+	load := 0
+	for _, a := range v.On(d) {
+		if a.Load == nil {
+			return 97
+		}
+		load = max(load, *a.Load)
 	}
-	return 0
+	return load
 }
 
 func (v view) Celsius(d Device) int { return 31 + v.Load(d)/3 }

@@ -18,7 +18,7 @@ import (
 // child process with the machine's environment variables, its own process
 // group and the session's streams.
 //
-// Only `genv …` and `nvidia-smi …` are known, written as plain or quoted words
+// Only `genv …`, `nvidia-smi …` and `sh …` are known, written as plain or quoted words
 // (see Words). A leading `sudo` or `sudo -n` is removed: all users are the caller.
 // Everything else is "not found", 127.
 //
@@ -74,6 +74,8 @@ func (e *Exec) program(word string) string {
 		return e.Genv
 	case "nvidia-smi":
 		return e.Machine.NvidiaSMI()
+	case "sh": // with which genv looks at hosts without sudo
+		return "/bin/sh"
 	}
 	return ""
 }
