@@ -18,7 +18,6 @@ import (
 // moment is what a cycle left behind, and what is derived from it when somebody looks.
 type moment struct {
 	cycle     controller.Cycle
-	failures  []remote.Failure
 	hosts     []seen // in the cluster's order
 	policy    enforce.Policy
 	interval  time.Duration
@@ -28,20 +27,21 @@ type moment struct {
 
 // seen is a host's last answer.
 type seen struct {
+	host     snapshot.Hostname
 	at       time.Time
 	via      agent.Via
 	snapshot *snapshot.Snapshot // nil if it never answered
 }
 
-// fleet derives the document. before is the one of an earlier moment, whose rows are kept
-// for hosts that answered the same.
+// fleet derives the document. before is the one of an earlier moment, from which what is
+// the same is kept.
 func (m *moment) fleet(before *Fleet) *Fleet {
 	cycle := &m.cycle
 	f := &Fleet{
 		Schema: "genv.live.fleet/1", Revision: m.revision, Run: cycle.Run, Cycle: cycle.Number, Time: cycle.Start,
 		Took: cycle.Took.Seconds(), Interval: m.interval.Seconds(), Enforcing: m.enforcing, DryRun: cycle.DryRun && m.enforcing,
 		Hosts: make([]Host, len(cycle.Cluster.Hosts)), Findings: make([]Finding, len(cycle.Plan.Findings)),
-		Failed: append([]remote.Failure{}, m.failures...), Notes: []enforce.Note{},
+		Failed: []remote.Failure{}, Notes: []enforce.Note{},
 		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...),
 		HeldUsers:  append([]safety.Held{}, cycle.Plan.HeldUsers...), HeldHosts: append([]safety.Held{}, cycle.Plan.HeldHosts...),
 	}
@@ -56,46 +56,73 @@ func (m *moment) fleet(before *Fleet) *Fleet {
 		finding := &cycle.Plan.Findings[i]
 		f.Findings[i] = Finding{*finding, finding.Line(), cycle.Decision(finding)}
 	}
-	known := make(map[*snapshot.Snapshot][]gpus.GPU)
+	known := finder[Host]{name: func(h *Host) snapshot.Hostname { return h.Name }}
 	if before != nil {
-		for i := range before.Hosts {
-			if h := &before.Hosts[i]; h.snapshot != nil && h.Failure == nil {
-				known[h.snapshot] = h.GPUs
-			}
-		}
+		known.list = before.Hosts
 	}
 	for i := range cycle.Cluster.Hosts {
-		f.Hosts[i] = m.host(i, known)
+		host := &f.Hosts[i]
+		*host = m.host(i, known.find(i, cycle.Cluster.Hosts[i].Name))
+		if host.Failure != nil {
+			f.Failed = append(f.Failed, *host.Failure)
+		}
 	}
 	f.Users = m.users(f)
 	return f
 }
 
-func (m *moment) host(i int, known map[*snapshot.Snapshot][]gpus.GPU) Host {
+// host describes a host, or returns what it was before, if that is the same.
+func (m *moment) host(i int, before *Host) Host {
 	h, last := &m.cycle.Cluster.Hosts[i], &m.hosts[i]
-	host := Host{Name: h.Name, Labels: h.Labels, Via: last.via, Seen: last.at, GPUs: []gpus.GPU{}, snapshot: last.snapshot}
-	if last.snapshot == nil {
-		host.Failure = m.failureOf(h)
+	host := Host{Name: h.Name, Labels: h.Labels, Via: last.via, Seen: last.at, GPUs: []gpus.GPU{}, Changed: m.revision, snapshot: last.snapshot}
+	if h.Err != nil {
+		failure := remote.FailureOf(string(h.Name), h.Err)
+		host.Failure = &failure
+	}
+	if before != nil && host.same(before) {
+		host.GPUs, host.Warnings, host.Changed, host.users = before.GPUs, before.Warnings, before.Changed, before.users
 		return host
 	}
-	rows, same := known[last.snapshot]
-	if !same {
-		rows = gpus.Of(last.snapshot)
+	if last.snapshot == nil {
+		return host
 	}
-	if h.Err != nil {
-		host.Failure, rows = m.failureOf(h), unknown(rows)
+	host.GPUs, host.Warnings = gpus.Of(last.snapshot), last.snapshot.Warnings
+	if host.Failure != nil {
+		host.GPUs = unknown(host.GPUs)
 	}
-	host.GPUs, host.Warnings = rows, last.snapshot.Warnings
+	host.users = usersOf(host.GPUs)
 	return host
 }
 
-func (m *moment) failureOf(h *snapshot.Host) *remote.Failure {
-	for i := range m.failures {
-		if m.failures[i].Host == string(h.Name) {
-			return &m.failures[i]
+// same reports whether nothing has changed, except for when the host was seen.
+func (h *Host) same(before *Host) bool {
+	failed, failedBefore := h.Failure, before.Failure
+	return h.snapshot == before.snapshot && h.Via == before.Via && maps.Equal(h.Labels, before.Labels) &&
+		(failed == nil) == (failedBefore == nil) && (failed == nil || *failed == *failedBefore)
+}
+
+// finder finds hosts by their names in an earlier list, in which most have the same place.
+type finder[T any] struct {
+	list  []T
+	name  func(*T) snapshot.Hostname
+	index map[snapshot.Hostname]int // made when it is needed
+}
+
+// find returns nil if the list has no such host.
+func (f *finder[T]) find(i int, name snapshot.Hostname) *T {
+	if i < len(f.list) && f.name(&f.list[i]) == name {
+		return &f.list[i]
+	}
+	if f.index == nil {
+		f.index = make(map[snapshot.Hostname]int, len(f.list))
+		for i := range f.list {
+			f.index[f.name(&f.list[i])] = i
 		}
 	}
-	return &remote.Failure{Host: string(h.Name)}
+	if at, known := f.index[name]; known {
+		return &f.list[at]
+	}
+	return nil
 }
 
 // unknown are the GPUs of a host that doesn't answer any more: only what they are is known.
@@ -111,7 +138,7 @@ func unknown(rows []gpus.GPU) []gpus.GPU {
 	return rows
 }
 
-// users counts what each user has.
+// users adds up what each user has.
 func (m *moment) users(f *Fleet) []User {
 	byName := make(map[snapshot.Username]*User)
 	user := func(name snapshot.Username) *User {
@@ -126,12 +153,11 @@ func (m *moment) users(f *Fleet) []User {
 		return u
 	}
 	for i := range f.Hosts {
-		here := make(map[snapshot.Username]bool)
-		for j := range f.Hosts[i].GPUs {
-			countUsers(&f.Hosts[i].GPUs[j], func(name snapshot.Username) *User { here[name] = true; return user(name) })
-		}
-		for name := range here {
-			byName[name].Hosts++
+		for j := range f.Hosts[i].users {
+			here := &f.Hosts[i].users[j]
+			u := user(here.Name)
+			u.Hosts++
+			u.Attached, u.Idle, u.Used, u.Memory = u.Attached+here.Attached, u.Idle+here.Idle, u.Used+here.Used, u.Memory+here.Memory
 		}
 	}
 	for i := range f.Findings {
@@ -142,6 +168,22 @@ func (m *moment) users(f *Fleet) []User {
 	users := []User{}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		users = append(users, *byName[name])
+	}
+	return users
+}
+
+// usersOf is what each user has of the GPUs of a host.
+func usersOf(rows []gpus.GPU) []User {
+	var users []User
+	user := func(name snapshot.Username) *User {
+		i := slices.IndexFunc(users, func(u User) bool { return u.Name == name })
+		if i < 0 {
+			i, users = len(users), append(users, User{Name: name})
+		}
+		return &users[i]
+	}
+	for i := range rows {
+		countUsers(&rows[i], user)
 	}
 	return users
 }

@@ -2,11 +2,11 @@ package live
 
 import (
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -26,13 +26,14 @@ type Options struct {
 
 // Feed has the present state of a fleet. It is safe for concurrent use.
 type Feed struct {
+	deriving sync.Mutex // is locked before mu, and may be for long
+	derived  *Fleet     // of moment, or of an earlier one
+	nameless *Fleet     // derived without names, or an earlier one
+
 	mu       sync.Mutex
 	options  Options
 	moment   moment
-	derived  *Fleet // of moment, or of an earlier one
-	nameless *Fleet // derived without names, or an earlier one
 	trends   trends
-	last     map[snapshot.Hostname]seen
 	events   []Event // the last ones
 	count    uint64  // of all events
 	watchers map[*Watcher]struct{}
@@ -41,7 +42,7 @@ type Feed struct {
 
 // NewFeed returns a Feed that has seen no cycle yet.
 func NewFeed(options Options) *Feed {
-	f := &Feed{watchers: make(map[*Watcher]struct{}), last: make(map[snapshot.Hostname]seen)}
+	f := &Feed{watchers: make(map[*Watcher]struct{})}
 	f.Configure(options)
 	return f
 }
@@ -83,47 +84,57 @@ func (f *Feed) Show(cycle *controller.Cycle) {
 		return
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.take(cycle)
-	if now := f.options.Now(); f.trends.due(now) {
-		f.trends.sample(f.present(), now, 3*max(sampleEvery, f.options.Interval))
-	}
 	f.wake()
+	now, interval := f.options.Now(), f.options.Interval
+	due := f.trends.due(now)
+	f.mu.Unlock()
+	if due {
+		fleet := f.present()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.trends.sample(fleet, now, 3*max(sampleEvery, interval))
+	}
 }
 
 // take makes a cycle the present state. The caller holds the lock.
 func (f *Feed) take(cycle *controller.Cycle) {
-	hosts, last := make([]seen, len(cycle.Cluster.Hosts)), make(map[snapshot.Hostname]seen, len(cycle.Cluster.Hosts))
-	var failures []remote.Failure
+	hosts := make([]seen, len(cycle.Cluster.Hosts))
+	before := finder[seen]{list: f.moment.hosts, name: func(s *seen) snapshot.Hostname { return s.host }}
 	for i := range cycle.Cluster.Hosts {
 		h := &cycle.Cluster.Hosts[i]
-		hosts[i] = f.last[h.Name]
-		if h.Err != nil {
-			failures = append(failures, remote.FailureOf(string(h.Name), h.Err))
+		if h.Err == nil {
+			hosts[i] = seen{h.Name, cycle.Start, cycle.Via[h.Name], h.Snapshot}
+		} else if last := before.find(i, h.Name); last != nil {
+			hosts[i] = *last
 		} else {
-			hosts[i] = seen{cycle.Start, cycle.Via[h.Name], h.Snapshot}
+			hosts[i].host = h.Name
 		}
-		last[h.Name] = hosts[i]
 	}
-	f.last = last
 	f.moment = moment{
-		cycle: *cycle, failures: failures, hosts: hosts, policy: f.options.Policy,
+		cycle: *cycle, hosts: hosts, policy: f.options.Policy,
 		interval: f.options.Interval, enforcing: f.options.Enforcing, revision: f.moment.revision + 1,
 	}
 }
 
-// Fleet is the present state. It must not be changed.
+// Fleet is the present state. It must not be changed. The cycles don't wait while it is
+// derived.
 func (f *Feed) Fleet() *Fleet {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.watched = f.options.Now()
+	f.mu.Unlock()
 	return f.present()
 }
 
-// present derives the state unless that was done. The caller holds the lock.
+// present derives the state unless that was done.
 func (f *Feed) present() *Fleet {
-	if f.derived == nil || f.derived.Revision != f.moment.revision {
-		f.derived = f.moment.fleet(f.derived)
+	f.deriving.Lock()
+	defer f.deriving.Unlock()
+	f.mu.Lock()
+	now := f.moment
+	f.mu.Unlock()
+	if f.derived == nil || f.derived.Revision != now.revision {
+		f.derived = now.fleet(f.derived)
 	}
 	return f.derived
 }
@@ -155,15 +166,7 @@ func (f *Feed) Watched(within time.Duration) bool {
 func (f *Feed) Events(after uint64) []Event {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	begin, _ := slices.BinarySearchFunc(f.events, after+1, func(e Event, number uint64) int {
-		switch {
-		case e.Number < number:
-			return -1
-		case e.Number > number:
-			return 1
-		}
-		return 0
-	})
+	begin := sort.Search(len(f.events), func(i int) bool { return f.events[i].Number > after })
 	return slices.Clone(f.events[begin:])
 }
 

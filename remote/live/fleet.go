@@ -77,8 +77,11 @@ type Host struct {
 	GPUs    []gpus.GPU      `json:"gpus"`
 	// Warnings are what the host itself reported, one line each.
 	Warnings []string `json:"warnings,omitempty"`
+	// Changed is the revision in which anything but Seen changed last.
+	Changed uint64 `json:"changed"`
 
 	snapshot *snapshot.Snapshot // of Seen
+	users    []User             // of this host
 }
 
 // User is what a user has and uses on all hosts that answered.

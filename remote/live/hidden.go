@@ -20,8 +20,8 @@ const hiddenText = "details are hidden"
 
 // hidden is a document without the names of users. It is derived once for all viewers.
 func (f *Feed) hidden(from *Fleet) *Fleet {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.deriving.Lock()
+	defer f.deriving.Unlock()
 	if f.nameless == nil || f.nameless.Revision != from.Revision {
 		f.nameless = withoutNames(from)
 	}
@@ -59,7 +59,7 @@ func withoutNames(f *Fleet) *Fleet {
 
 // hideHost hides what belongs to users other than those that are shown.
 func hideHost(h *Host, shown func(snapshot.Username) bool) Host {
-	host := Host{Name: h.Name, Via: h.Via, Seen: h.Seen, GPUs: make([]gpus.GPU, len(h.GPUs))}
+	host := Host{Name: h.Name, Via: h.Via, Seen: h.Seen, Changed: h.Changed, GPUs: make([]gpus.GPU, len(h.GPUs))}
 	if h.Failure != nil {
 		failure := hideFailure(h.Failure)
 		host.Failure = &failure
