@@ -69,6 +69,7 @@ var examples = map[string][]string{
 	"remote gpus":     {"$FLEET --free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp", "$MORE"},
 	"remote monitor":  {"$FLEET " + monitorFlags, "$MORE " + monitorFlags},
 	"remote watch":    {"$FLEET " + watchFlags, "$MORE " + watchFlags},
+	"remote wait":     {"$FLEET --gpus 1 --model h100 --memory 40g --within 1m --interval 1 --format json", "$MORE"},
 	"remote query":    {"$FLEET --query eid --name x --format csv", "$MORE --query eid"},
 }
 
@@ -93,7 +94,7 @@ func TestFlagsThatHelpOffers(t *testing.T) {
 			return listed(ctx, r)
 		}
 		return idle.Handle(ctx, r)
-	}))})
+	}), "1, GPU-b, 81559, 0, 0, 31, 70.1, NVIDIA H100")})
 	commands := allCommands()
 	require.Len(t, commands, len(examples), "a command has no example, or an example no command")
 	for path, cmd := range commands {

@@ -135,12 +135,16 @@ func metered() *snapshot.Snapshot {
 	}
 }
 
-// nvidiaSMI answers for the driver of a host, and passes on what else it is asked.
-func nvidiaSMI(others inprocess.Handler) inprocess.Handler {
+// nvidiaSMI answers for the driver of a host with a used device and more of them, and passes
+// on what else it is asked.
+func nvidiaSMI(others inprocess.Handler, more ...string) inprocess.Handler {
 	return inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
 		switch {
 		case strings.Contains(r.Line, "--query-gpu"):
 			fmt.Fprintln(r.Stdout, "0, GPU-a, 81559, 2000, 50, 44, 70.12, NVIDIA H100")
+			for _, line := range more {
+				fmt.Fprintln(r.Stdout, line)
+			}
 		case strings.Contains(r.Line, "--query-compute-apps"):
 			fmt.Fprintln(r.Stdout, "GPU-a, 88, 2000")
 		default:

@@ -10,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
-	"github.com/seed-3119e985/genv/cmd/genv/gpulist"
 	"github.com/seed-3119e985/genv/cmd/genv/history"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
@@ -64,12 +63,7 @@ func Commands(with command.Program) []*cli.Command {
 						command.TimestampFlag()),
 					Action: p.remoteEnvs,
 				},
-				{
-					Name:   "gpus",
-					Usage:  "list the GPUs of every host: which are free, and who uses the others",
-					Flags:  append(remoteFlags(), gpulist.Flags()...),
-					Action: p.remoteGPUs,
-				},
+				p.gpusCommand(),
 				{
 					Name:   "monitor",
 					Usage:  "export metrics of all hosts for Prometheus, and configuration for it and Grafana",
@@ -85,6 +79,7 @@ func Commands(with command.Program) []*cli.Command {
 						command.FormatFlag("tui", "csv", "json")),
 					Action: p.remoteQuery,
 				},
+				p.waitCommand(),
 				{
 					Name:   "watch",
 					Usage:  "serve the live state of all hosts, as enforce does, without enforcing anything",

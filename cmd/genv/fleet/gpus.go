@@ -14,6 +14,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
+func (p *program) gpusCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "gpus",
+		Usage:  "list the GPUs of every host: which are free, and who uses the others",
+		Flags:  append(remoteFlags(), gpulist.Flags()...),
+		Action: p.remoteGPUs,
+	}
+}
+
 // remoteGPUs lists the GPUs of all hosts, and who uses them.
 func (p *program) remoteGPUs(c *cli.Context) error {
 	selection, err := gpulist.Read(c)

@@ -90,6 +90,18 @@ func (p *Progress) Update(done, total int) {
 	}
 }
 
+// Note shows a line until the next fan-out, or until the end.
+func (p *Progress) Note(line string) {
+	if p.out == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stop()
+	fmt.Fprint(p.out, "\r\x1b[K"+line)
+	p.shown = true
+}
+
 // show is the line's first appearance, once the fan-out has lasted.
 func (p *Progress) show() {
 	p.mu.Lock()

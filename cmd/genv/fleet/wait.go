@@ -1,0 +1,174 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/gpulist"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// WaitDocument is the JSON of `genv remote wait`; docs/json.md describes it.
+type WaitDocument struct {
+	Schema     string                 `json:"schema"`
+	Host       snapshot.Hostname      `json:"host"`
+	GPUs       []gpus.GPU             `json:"gpus"`
+	Waited     float64                `json:"waited_seconds"`
+	Failed     []remote.Failure       `json:"failed"`
+	Duplicates []controller.Duplicate `json:"duplicates"`
+}
+
+func (p *program) waitCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "wait",
+		Usage: "wait until a host has enough free GPUs, and print the host and the GPUs' indices",
+		Flags: append(remoteFlags(),
+			&cli.IntFlag{Name: "gpus", Value: 1, Usage: "wait for `N` free GPUs on one host"},
+			gpulist.ModelFlag(),
+			&cli.StringFlag{Name: "memory", Usage: "only GPUs with at least this `MEMORY` in all, such as 40g"},
+			&cli.StringFlag{Name: "within", DefaultText: "no limit", Usage: "give up after this `TIME`, in seconds or as 2h"},
+			&cli.StringFlag{Name: "interval", Value: "30", Usage: "ask all hosts again after this `TIME`, in seconds or as 1m"},
+			command.FormatFlag("tui", "json")),
+		Action: p.remoteWait,
+	}
+}
+
+// waiter waits until a host has room.
+type waiter struct {
+	*fleet
+	wanted   room
+	interval time.Duration
+	within   time.Duration // 0 for ever
+	format   string
+
+	looker *controller.Looker
+	named  map[string]bool // the hosts of which it was printed that they failed
+}
+
+// remoteWait returns when a host has enough free GPUs, and prints which.
+func (p *program) remoteWait(c *cli.Context) error {
+	w := &waiter{named: make(map[string]bool)}
+	var err error
+	if w.format, err = command.FormatOf(c, "tui", "json"); err != nil {
+		return err
+	}
+	if w.wanted, err = readRoom(c); err != nil {
+		return err
+	}
+	if w.interval, err = command.PositiveDuration(c, "interval"); err != nil {
+		return err
+	}
+	if command.IsGiven(c, "within") {
+		if w.within, err = command.PositiveDuration(c, "within"); err != nil {
+			return err
+		}
+	}
+	config, err := p.readConfig(c)
+	if err != nil {
+		return err
+	}
+	if w.fleet, err = p.open(config); err != nil {
+		return err
+	}
+	defer w.close()
+	w.looker = &controller.Looker{Asker: *w.asker()}
+	w.looker.Link = newLookingLink(w.fleet)
+	return w.run(c.Context)
+}
+
+// errGivenUp ends a wait after --within.
+var errGivenUp = errors.New("gave up")
+
+func (w *waiter) run(ctx context.Context) error {
+	if w.within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, w.within, errGivenUp)
+		defer cancel()
+	}
+	begun := w.program.Now()
+	for said := false; ; {
+		seen := w.looker.Look(ctx)
+		w.progress.End()
+		failures := w.failuresOf(&seen)
+		host, found := w.wanted.find(seen.Cluster)
+		switch {
+		case found != nil:
+			w.show(failures, &seen)
+			return w.print(&WaitDocument{
+				Schema: "genv.remote.wait/1", Host: host, GPUs: found, Waited: w.program.Now().Sub(begun).Seconds(),
+				Failed: failures, Duplicates: append([]controller.Duplicate{}, seen.Duplicates...),
+			})
+		case ctx.Err() != nil:
+			return w.ended(ctx)
+		case w.StopAtFailure && len(failures) > 0:
+			return w.conclude(failures, seen.Duplicates)
+		case len(failures) == 0 && !w.wanted.exists(seen.Cluster):
+			return command.UsageError("no host has %s, free or not: `genv remote gpus` lists what there is", w.wanted.of(""))
+		}
+		w.show(failures, &seen)
+		if !said {
+			fmt.Fprintf(w.program.Err, "Waiting for %s on one of %s, asked every %s. Ctrl-C ends it.\n",
+				w.wanted.of("free "), render.Plural(len(seen.Cluster.Hosts), "host"), text.FormatDuration(w.interval))
+			said = true
+		}
+		w.progress.Note(w.wanted.progress(seen.Cluster))
+		select {
+		case <-ctx.Done():
+			return w.ended(ctx)
+		case <-time.After(w.interval):
+		}
+	}
+}
+
+func (w *waiter) ended(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), errGivenUp) {
+		return fmt.Errorf("no host had %s within %s", w.wanted.of("free "), text.FormatDuration(w.within))
+	}
+	return fmt.Errorf("interrupted: no host had %s yet", w.wanted.of("free "))
+}
+
+func (w *waiter) failuresOf(seen *controller.Look) []remote.Failure {
+	failures := []remote.Failure{}
+	for _, h := range seen.Cluster.Failed() {
+		failures = append(failures, remote.FailureOf(string(h.Name), h.Err))
+	}
+	return failures
+}
+
+// show prints which hosts fail, each once.
+func (w *waiter) show(failures []remote.Failure, seen *controller.Look) {
+	render.WriteDuplicates(w.program.Err, seen.Duplicates)
+	var unnamed []remote.Failure
+	for _, f := range failures {
+		if !w.named[f.Host] && f.Class != remote.Cancelled {
+			unnamed = append(unnamed, f)
+			w.named[f.Host] = true
+		}
+	}
+	if !w.Quiet {
+		render.WriteFailures(w.program.Err, unnamed, len(seen.Cluster.Hosts))
+	}
+}
+
+// print prints a host with the indices of its free GPUs, as in "gpu-02 0,3".
+func (w *waiter) print(found *WaitDocument) error {
+	if w.format == "json" {
+		return render.WriteJSON(w.program.Out, found)
+	}
+	indices := make([]snapshot.DeviceIndex, len(found.GPUs))
+	for i := range found.GPUs {
+		indices[i] = found.GPUs[i].Index
+	}
+	_, err := fmt.Fprintln(w.program.Out, text.Printable(string(found.Host)), text.JoinIndices(indices))
+	return err
+}
