@@ -1,0 +1,236 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/seed-3119e985/genv/remote/operator"
+)
+
+// key acts on a key.
+func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
+	name := msg.String()
+	if name == "ctrl+c" {
+		return tea.Quit
+	}
+	m.message = ""
+	switch m.mode {
+	case typing:
+		return m.typed(name, msg.Text)
+	case confirm:
+		return m.decided(name)
+	case read:
+		m.mode, m.details = browse, nil
+		return nil
+	case browse:
+	}
+	if m.move(name) || m.change(name) {
+		return nil
+	}
+	return m.command(name)
+}
+
+// move moves the selection, or to another tab.
+func (m *Model) move(name string) bool {
+	c, page := m.cursor(), max(1, m.page())
+	switch name {
+	case "down", "j":
+		if c.gone { // what followed the row that is gone has its place now
+			m.choose(c.at)
+		} else {
+			m.choose(c.at + 1)
+		}
+	case "up", "k":
+		m.choose(c.at - 1)
+	case "pgdown":
+		m.choose(c.at + page)
+	case "pgup":
+		m.choose(c.at - page)
+	case "g", "home":
+		m.choose(0)
+	case "G", "end":
+		m.choose(len(m.rows) - 1)
+	case "tab", "right":
+		m.open((m.tab + 1) % tabCount)
+	case "shift+tab", "left":
+		m.open((m.tab + tabCount - 1) % tabCount)
+	case "1", "2", "3", "4", "5", "6", "7":
+		m.open(tabID(name[0] - '1'))
+	default:
+		return false
+	}
+	return true
+}
+
+// open shows all of a tab.
+func (m *Model) open(tab tabID) {
+	m.tab, m.scope, m.way = tab, scope{}, nil
+	m.arrange()
+}
+
+// change changes what is shown.
+func (m *Model) change(name string) bool {
+	switch name {
+	case "enter":
+		m.enter()
+	case "esc":
+		m.back()
+	case "/":
+		m.ask(inputFilter, "filter: ", m.filter.String())
+	case "s":
+		m.sortByNext()
+	case "S":
+		m.cursor().backward = !m.cursor().backward
+		m.arrange()
+	case "space":
+		m.tag()
+	case "p":
+		m.pause()
+	case "?":
+		m.mode, m.details = read, help
+	default:
+		return false
+	}
+	return true
+}
+
+// enter shows what belongs to the selected row, or all that is known about it.
+func (m *Model) enter() {
+	r := m.selectedOrSay()
+	if r == nil {
+		return
+	}
+	switch m.tab {
+	case tabHosts:
+		m.into(tabGPUs, scope{host: r.id.host})
+	case tabGPUs:
+		m.into(tabProcesses, scope{host: r.id.host, gpu: &r.gpu.Index})
+	case tabUsers:
+		m.into(tabGPUs, scope{user: r.user.Name})
+	case tabFindings, tabProcesses, tabHistory, tabFailed, tabCount:
+		m.mode, m.details = read, m.describe(r)
+	}
+}
+
+func (m *Model) into(tab tabID, s scope) {
+	m.way = append(m.way, place{m.tab, m.scope, *m.cursor()})
+	m.tab, m.scope = tab, s
+	m.cursors[tab] = cursor{sort: m.cursors[tab].sort, backward: m.cursors[tab].backward}
+	m.arrange()
+}
+
+// back undoes the last Enter, or else the filter.
+func (m *Model) back() {
+	if last := len(m.way) - 1; last >= 0 {
+		p := m.way[last]
+		m.way, m.tab, m.scope = m.way[:last], p.tab, p.scope
+		m.cursors[m.tab] = p.cursor
+	} else {
+		m.filter = Filter{}
+	}
+	m.arrange()
+}
+
+func (m *Model) sortByNext() {
+	c, list := m.cursor(), columns(m.tab)
+	for c.sort++; c.sort <= len(list); c.sort++ {
+		if list[c.sort-1].compare != nil {
+			break
+		}
+	}
+	if c.sort > len(list) {
+		c.sort = 0
+	}
+	m.arrange()
+}
+
+func (m *Model) tag() {
+	r := m.selectedOrSay()
+	if r == nil {
+		return
+	}
+	if m.tagged[r.id] {
+		delete(m.tagged, r.id)
+	} else {
+		m.tagged[r.id] = true
+	}
+	m.choose(m.cursor().at + 1)
+}
+
+// pause keeps what is shown, or shows what came meanwhile.
+func (m *Model) pause() {
+	m.paused = !m.paused
+	if !m.paused && m.waiting != nil {
+		m.show(m.waiting)
+		m.waiting = nil
+	}
+}
+
+// selectedOrSay is selected, and says it if there is none.
+func (m *Model) selectedOrSay() *row {
+	r := m.selected()
+	switch {
+	case r != nil:
+	case m.cursor().gone:
+		m.message = m.cursor().id.String() + " isn't here any more: move to select another row"
+	default:
+		m.message = "there is no row to select"
+	}
+	return r
+}
+
+// command leaves the program, or asks for something that has an effect.
+func (m *Model) command(name string) tea.Cmd {
+	switch name {
+	case "q":
+		return tea.Quit
+	case "ctrl+z":
+		return tea.Suspend
+	case "o":
+		return m.ssh()
+	case "t":
+		m.begin(operator.Terminate)
+	case "w":
+		m.begin(operator.Warn)
+	case "d":
+		m.begin(operator.Detach)
+	case "e":
+		m.begin(operator.Exempt)
+	case "h":
+		m.begin(m.holdOrRelease())
+	}
+	return nil
+}
+
+// ssh opens a shell on the selected row's host, with this program suspended.
+func (m *Model) ssh() tea.Cmd {
+	r := m.selectedOrSay()
+	if r == nil {
+		return nil
+	}
+	if r.id.host == "" {
+		m.message = "select a row of a host"
+		return nil
+	}
+	command, err := SSHCommand(m.options.SSH, string(r.id.host))
+	if err != nil {
+		m.message = err.Error()
+		return nil
+	}
+	return tea.ExecProcess(command, func(err error) tea.Msg {
+		if err != nil {
+			err = fmt.Errorf("ssh: %w", err)
+		}
+		return answerMsg{err: err}
+	})
+}
+
+// answered shows what became of an action.
+func (m *Model) answered(msg answerMsg) {
+	m.message = shown(msg.text)
+	if msg.err != nil {
+		m.message = strings.TrimSpace(shown(msg.text + " " + msg.err.Error()))
+	}
+}

@@ -1,0 +1,246 @@
+package top
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/seed-3119e985/genv/remote/live"
+)
+
+// Model is the state of the view.
+type Model struct {
+	options Options
+	context context.Context //nolint:containedctx // of the program: its commands take no other argument
+	painter painter
+
+	width, height int
+	now           time.Time
+
+	scene   *scene // nil until something is known
+	origin  string
+	err     error // why there is nothing newer
+	paused  bool
+	waiting *Update // what came while it was paused
+
+	tab     tabID
+	scope   scope
+	way     []place // to go back with Esc
+	cursors [tabCount]cursor
+	tagged  map[identity]bool
+	filter  Filter
+	rows    []row // of the tab, filtered and sorted
+
+	mode    mode
+	input   input
+	request *request // to be confirmed
+	details []string
+	message string
+}
+
+// mode says what keys are for.
+type mode int
+
+const (
+	browse  mode = iota
+	typing       // a filter, or what a request still lacks
+	confirm      // a request
+	read         // details or help, until a key is pressed
+)
+
+// place is a tab with what it was narrowed to.
+type place struct {
+	tab    tabID
+	scope  scope
+	cursor cursor
+}
+
+// cursor is which row of a tab is selected, and how the rows are sorted.
+type cursor struct {
+	id       identity
+	chosen   bool // a row has been selected
+	gone     bool // it isn't there any more
+	at       int  // where it is, or was
+	top      int  // the first row that is visible
+	sort     int  // 1 is the first column; 0 is the order of the fleet
+	backward bool
+}
+
+type updateMsg struct {
+	update Update
+	err    error
+}
+
+type tickMsg time.Time
+
+type answerMsg struct {
+	text string
+	err  error
+}
+
+// newModel returns a Model that has seen nothing yet.
+func newModel(ctx context.Context, options Options) *Model {
+	return &Model{
+		options: options, context: ctx, painter: painter{options.Colour}, now: options.Now(),
+		filter: options.Filter, tagged: make(map[identity]bool),
+	}
+}
+
+// Init implements tea.Model.
+func (m *Model) Init() tea.Cmd { return tea.Batch(m.next(), tick()) }
+
+// next waits for the next update.
+func (m *Model) next() tea.Cmd {
+	return func() tea.Msg {
+		update, err := m.options.Source.Next(m.context)
+		return updateMsg{update, err}
+	}
+}
+
+// tick lets ages grow.
+func tick() tea.Cmd { return tea.Tick(time.Second, func(t time.Time) tea.Msg { return tickMsg(t) }) }
+
+// Update implements tea.Model.
+func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	m.now = m.options.Now()
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+		m.scroll()
+	case tickMsg:
+		return m, tick()
+	case updateMsg:
+		m.take(msg)
+		return m, m.next()
+	case answerMsg:
+		m.answered(msg)
+	case tea.PasteMsg:
+		if m.mode == typing {
+			m.input.add(msg.Content)
+		}
+	case tea.KeyPressMsg:
+		return m, m.key(msg)
+	}
+	return m, nil
+}
+
+// take takes what the source has, or why it has nothing.
+func (m *Model) take(msg updateMsg) {
+	m.err = msg.err
+	switch {
+	case msg.err != nil || msg.update.Fleet == nil:
+	case m.paused:
+		events := msg.update.Events
+		if m.waiting != nil {
+			events = withEvents(m.waiting.Events, events)
+		}
+		msg.update.Events = events
+		m.waiting = &msg.update
+	default:
+		m.show(&msg.update)
+	}
+}
+
+func (m *Model) show(u *Update) {
+	var kept []live.Event
+	if m.scene != nil && m.scene.fleet.Run == u.Fleet.Run { // another controller counts from 1
+		kept = m.scene.events
+	}
+	m.scene, m.origin = newScene(u.Fleet, withEvents(kept, u.Events)), u.Origin
+	m.arrange()
+	m.forgetTags()
+}
+
+// arrange lists the rows of the tab, and finds the selected one among them.
+func (m *Model) arrange() {
+	if m.scene == nil {
+		return
+	}
+	c := m.cursor()
+	rows := m.options.only(m.scene.rows(m.tab))
+	if m.scope != (scope{}) {
+		rows = slices.DeleteFunc(rows, func(r row) bool { return !m.scope.allows(&r) })
+	}
+	rows = m.filter.keep(m.scene, rows)
+	if c.sort > 0 {
+		compare := columns(m.tab)[c.sort-1].compare
+		slices.SortStableFunc(rows, func(a, b row) int {
+			if c.backward {
+				return compare(m.scene, &b, &a)
+			}
+			return compare(m.scene, &a, &b)
+		})
+	}
+	m.rows = rows
+	m.find()
+}
+
+// find finds the selected row by its identity. No other row takes its place.
+func (m *Model) find() {
+	c := m.cursor()
+	if !c.chosen {
+		if len(m.rows) > 0 {
+			m.choose(0)
+		}
+		return
+	}
+	at := slices.IndexFunc(m.rows, func(r row) bool { return r.id == c.id })
+	if at >= 0 {
+		c.at, c.gone = at, false
+	} else if !c.gone {
+		c.gone = true
+		m.message = c.id.String() + " isn't here any more: move to select another row"
+	}
+	m.scroll()
+}
+
+// choose selects a row by its position, after a key.
+func (m *Model) choose(at int) {
+	c := m.cursor()
+	if len(m.rows) == 0 {
+		return
+	}
+	c.at = min(max(at, 0), len(m.rows)-1)
+	c.id, c.chosen, c.gone = m.rows[c.at].id, true, false
+	m.scroll()
+}
+
+// scroll makes the selected row visible.
+func (m *Model) scroll() {
+	c, page := m.cursor(), m.page()
+	c.top = min(c.top, c.at)
+	c.top = max(c.top, c.at-page+1)
+	c.top = max(0, min(c.top, len(m.rows)-page))
+}
+
+func (m *Model) cursor() *cursor { return &m.cursors[m.tab] }
+
+// selected is the row on which keys act; nil if it is gone or there is none.
+func (m *Model) selected() *row {
+	c := m.cursor()
+	if !c.chosen || c.gone || c.at >= len(m.rows) || m.rows[c.at].id != c.id {
+		return nil
+	}
+	return &m.rows[c.at]
+}
+
+// forgetTags forgets the tags of rows that are gone from the fleet.
+func (m *Model) forgetTags() {
+	if len(m.tagged) == 0 {
+		return
+	}
+	there := make(map[identity]bool)
+	for tab := range tabCount {
+		for _, r := range m.scene.rows(tab) {
+			there[r.id] = true
+		}
+	}
+	for id := range m.tagged {
+		if !there[id] {
+			delete(m.tagged, id)
+			m.message = id.String() + " was tagged and isn't here any more"
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package top
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// Plain prints a line per host, and again when the host has changed, until ctx ends or a
+// number of cycles was printed; 0 is any number. It returns the last fleet that it printed.
+func Plain(ctx context.Context, w io.Writer, options Options, cycles int) (*live.Fleet, error) {
+	p := plainWriter{out: w, options: options, shown: make(map[snapshot.Hostname]string)}
+	for number := 0; ctx.Err() == nil; {
+		update, err := options.Source.Next(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil && cycles > 0 && p.fleet == nil:
+			return nil, err
+		case err != nil:
+			p.lost(err)
+		case update.Fleet.Cycle > 0: // else no host has been asked yet
+			if p.fleet == nil || p.fleet.Run != update.Fleet.Run || p.fleet.Cycle != update.Fleet.Cycle {
+				number++
+			}
+			p.write(update.Fleet)
+		}
+		if p.broken != nil || cycles > 0 && number >= cycles {
+			break
+		}
+	}
+	return p.fleet, p.broken
+}
+
+// plainWriter prints what has changed.
+type plainWriter struct {
+	out     io.Writer
+	options Options
+	fleet   *live.Fleet
+	shown   map[snapshot.Hostname]string // the last line of each host
+	failure string                       // why there is nothing new; empty if there is
+	broken  error                        // out can't be written
+}
+
+func (p *plainWriter) print(line string) {
+	if p.broken == nil {
+		_, p.broken = fmt.Fprintln(p.out, p.options.Now().Format(time.RFC3339), line)
+	}
+}
+
+// lost says once why there is nothing new, and how old what was printed is.
+func (p *plainWriter) lost(err error) {
+	if err.Error() == p.failure {
+		return
+	}
+	p.failure = err.Error()
+	line := "no new data: " + shown(p.failure)
+	if p.fleet != nil {
+		line += fmt.Sprintf("; the last data are %s old", short(p.options.Now().Sub(p.fleet.Time)))
+	}
+	p.print(line)
+}
+
+func (p *plainWriter) write(fleet *live.Fleet) {
+	if p.failure != "" {
+		p.print("new data again")
+		p.failure = ""
+	}
+	p.fleet = fleet
+	s := newScene(fleet, nil)
+	there := make(map[snapshot.Hostname]bool)
+	for _, r := range p.options.Filter.keep(s, p.options.only(s.rows(tabHosts))) {
+		there[r.id.host] = true
+		if line := s.sentence(r.host); line != p.shown[r.id.host] {
+			p.shown[r.id.host] = line
+			p.print(line + p.age(r.host))
+		}
+	}
+	for name := range p.shown {
+		if !there[name] {
+			delete(p.shown, name)
+			p.print(shown(string(name)) + ": not shown any more")
+		}
+	}
+}
+
+// age is when a host answered, unless that is just now.
+func (p *plainWriter) age(h *live.Host) string {
+	switch {
+	case h.Seen.IsZero():
+		return "; it has never answered"
+	case h.Failure != nil:
+		return fmt.Sprintf("; it answered %s ago", short(p.options.Now().Sub(h.Seen)))
+	}
+	return ""
+}
+
+// sentence is a host in words.
+func (s *scene) sentence(h *live.Host) string {
+	name := shown(string(h.Name))
+	if h.Failure != nil {
+		return fmt.Sprintf("%s: failed (%s): %s", name, h.Failure.Class, shown(h.Failure.Error))
+	}
+	r := row{id: identity{host: h.Name}, host: h}
+	counts := make(map[gpus.State]int)
+	for i := range h.GPUs {
+		counts[h.GPUs[i].State]++
+	}
+	line := fmt.Sprintf("%s: %d of %d GPUs free", name, counts[gpus.Free], len(h.GPUs))
+	for _, state := range gpus.States()[1:] {
+		if n := counts[state]; n > 0 {
+			line += fmt.Sprintf(", %d %s", n, state)
+		}
+	}
+	line += fmt.Sprintf("; memory %s; utilization %s", memoryCell(s, &r, time.Time{}).plain(), utilizationCell(s, &r, time.Time{}).plain())
+	if users := usersOn(h); len(users) > 0 {
+		line += "; users " + joinUsers(users)
+	}
+	var found []string
+	for _, f := range s.findings[h.Name] {
+		found = append(found, shown(f.Line))
+	}
+	if len(found) > 0 {
+		line += "; findings: " + strings.Join(found, "; ")
+	}
+	return line
+}

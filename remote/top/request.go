@@ -1,0 +1,280 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// request is what a person is about to ask the controller for. It is bound to what was
+// selected when the key was pressed, whatever happens to the rows meanwhile.
+type request struct {
+	kind    operator.Kind
+	actions []operator.Action
+	lines   []string // each action with its full identity, for people
+}
+
+// maxActions bounds a request, so that people can read what they confirm.
+const maxActions = 20
+
+// begin prepares a request for the tagged rows, or for the selected one.
+func (m *Model) begin(kind operator.Kind) {
+	if m.options.Act == nil {
+		m.message = cmp.Or(m.options.NoAct, "this view is read-only")
+		return
+	}
+	q := &request{kind: kind}
+	if kind == operator.Hold || kind == operator.Release {
+		q.add(operator.Action{}, string(kind)+" everything that rules do, on all hosts")
+	} else if !m.collect(q) {
+		return
+	}
+	if err := q.check(); err != nil {
+		m.message = err.Error()
+		return
+	}
+	m.request = q
+	switch kind {
+	case operator.Exempt:
+		m.ask(inputHours, "for how many hours: ", "")
+	case operator.Release:
+		m.mode = confirm
+	case operator.Terminate, operator.Warn, operator.Detach, operator.Unexempt, operator.Hold:
+		m.ask(inputReason, "reason: ", "")
+	}
+}
+
+// collect fills a request; false if there is nothing that could be asked for.
+func (m *Model) collect(q *request) bool {
+	var targets []*row
+	for i := range m.rows {
+		if m.tagged[m.rows[i].id] {
+			targets = append(targets, &m.rows[i])
+		}
+	}
+	if len(targets) == 0 {
+		r := m.selectedOrSay()
+		if r == nil {
+			return false
+		}
+		targets = append(targets, r)
+	}
+	for _, r := range targets {
+		if why := m.scene.target(q, r); why != "" {
+			m.message = why
+			return false
+		}
+	}
+	return true
+}
+
+func (q *request) add(a operator.Action, line string) {
+	a.Schema, a.Kind = operator.ActionSchema, q.kind
+	q.actions, q.lines = append(q.actions, a), append(q.lines, line)
+}
+
+// check says what the controller would refuse, before anything is typed.
+func (q *request) check() error {
+	if len(q.actions) > maxActions {
+		return fmt.Errorf("that would be %d actions: choose at most %d at a time", len(q.actions), maxActions)
+	}
+	for i := range q.actions {
+		a := q.actions[i]
+		a.Reason = "x"
+		if a.Kind == operator.Exempt {
+			a.Hours = 1
+		}
+		if err := a.Check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// target adds to a request what is asked for about a row. Otherwise it says why there is
+// nothing.
+func (s *scene) target(q *request, r *row) (why string) {
+	if q.kind == operator.Exempt {
+		return s.exempt(q, r)
+	}
+	switch p := s.processOf(r); {
+	case p != nil && q.kind != operator.Detach:
+		a := operator.Action{Host: r.id.host, PID: p.PID, Start: p.Start, User: p.User}
+		q.add(a, fmt.Sprintf("%s process %d on %s, start %d, of user %s: %s", q.kind, p.PID, shown(string(r.id.host)), p.Start,
+			cmp.Or(shown(string(p.User)), "unknown"), cmp.Or(shown(p.Command), "command unknown")))
+		return ""
+	case q.kind == operator.Terminate:
+		return "select a process: Enter shows those of a host or GPU"
+	}
+	before := len(q.actions)
+	for _, g := range gpusOf(r) {
+		if r.gpu == nil && r.finding == nil || r.finding != nil && !r.finding.About(r.id.host, g) {
+			continue
+		}
+		for i := range g.Attached {
+			if a := &g.Attached[i]; r.finding == nil || r.finding.EID == a.EID {
+				q.attachment(r.id.host, g, a)
+			}
+		}
+	}
+	if len(q.actions) == before {
+		return "select a GPU that is attached to an environment"
+	}
+	return ""
+}
+
+func (q *request) attachment(host snapshot.Hostname, g *gpus.GPU, a *gpus.Attachment) {
+	index := g.Index
+	q.add(operator.Action{Host: host, Device: &index, EID: a.EID, User: a.User},
+		fmt.Sprintf("%s GPU %d of %s, environment %s (%s), of user %s", q.kind, index, shown(string(host)),
+			shown(string(a.EID)), cmp.Or(shown(a.Name), "no name"), cmp.Or(shown(string(a.User)), "unknown")))
+}
+
+// processOf is the process that a row is about, as the host showed it; nil for none.
+func (s *scene) processOf(r *row) *gpus.Process {
+	if r.process != nil {
+		return r.process.Process
+	}
+	if r.finding == nil || r.finding.PID == 0 || r.host == nil {
+		return nil
+	}
+	for i := range r.host.GPUs {
+		for j := range r.host.GPUs[i].Processes {
+			if p := &r.host.GPUs[i].Processes[j]; p.PID == r.finding.PID {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// exempt adds the narrowest exemption for a row that there is for its rule.
+func (s *scene) exempt(q *request, r *row) (why string) {
+	for _, a := range exemptions(r) {
+		e := a.Exemption()
+		if e.Who.Check() == nil {
+			q.add(a, "exempt "+shown(e.Who.String()))
+			return ""
+		}
+	}
+	return "select a user, a host, a GPU, a process or a finding"
+}
+
+// exemptions are those that a row may be meant to have, the narrowest first.
+func exemptions(r *row) []operator.Action {
+	user, host := append(usersOf(r), "")[0], r.id.host
+	switch {
+	case r.gpu != nil:
+		index := r.gpu.Index
+		return []operator.Action{{Host: host, Device: &index}}
+	case r.finding != nil:
+		rule := r.finding.Rule
+		return []operator.Action{{User: user, Host: host, Rule: rule}, {User: user, Rule: rule}, {Host: host, Rule: rule}}
+	case r.process != nil && user == "": // not all of the host for one process
+		return nil
+	case r.user != nil, r.process != nil, r.event != nil:
+		return []operator.Action{{User: user, Host: host}}
+	}
+	return []operator.Action{{Host: host}}
+}
+
+// complete takes the hours or the reason that was typed.
+func (m *Model) complete() {
+	q, typed := m.request, strings.TrimSpace(m.input.text)
+	hours := 0.0
+	if m.input.kind == inputHours {
+		var err error
+		if hours, err = strconv.ParseFloat(strings.TrimSuffix(typed, "h"), 64); err != nil {
+			m.message = "write a number of hours, such as 8"
+			return
+		}
+	}
+	for i := range q.actions {
+		a := q.actions[i]
+		if m.input.kind == inputHours {
+			a.Hours, a.Reason = hours, "x"
+		} else {
+			a.Reason = typed
+		}
+		if err := a.Check(); err != nil {
+			m.message = err.Error()
+			return
+		}
+	}
+	for i := range q.actions {
+		if m.input.kind == inputHours {
+			q.actions[i].Hours = hours
+		} else {
+			q.actions[i].Reason = typed
+		}
+	}
+	if m.input.kind == inputHours {
+		m.ask(inputReason, "reason: ", "")
+		return
+	}
+	m.mode = confirm
+}
+
+// question is what is to be confirmed.
+func (q *request) question() []string {
+	lines := append([]string{"Ask the controller to:"}, q.lines...)
+	if a := q.actions[0]; a.Hours > 0 {
+		lines = append(lines, fmt.Sprintf("for %g hours", a.Hours))
+	}
+	if reason := q.actions[0].Reason; reason != "" {
+		lines = append(lines, "reason: "+shown(reason))
+	}
+	return lines
+}
+
+// decided acts on a key while a request is to be confirmed.
+func (m *Model) decided(name string) tea.Cmd {
+	switch name {
+	case "y", "Y":
+		if !m.fits(m.request.question()) {
+			m.message = "the window is too small to show all of it: enlarge it, or cancel with n"
+			return nil
+		}
+	case "n", "N", "esc", "q":
+		m.cancel()
+		return nil
+	default:
+		return nil
+	}
+	q := m.request
+	m.mode, m.request = browse, nil
+	m.message = "asking the controller …"
+	m.tagged = make(map[identity]bool)
+	return m.send(q)
+}
+
+func (m *Model) cancel() {
+	m.mode, m.request = browse, nil
+	m.message = "cancelled: nothing was asked for"
+}
+
+// send asks for one action after the other.
+func (m *Model) send(q *request) tea.Cmd {
+	ctx, act := m.context, m.options.Act
+	return func() tea.Msg {
+		var texts []string
+		for i := range q.actions {
+			answer, err := act(ctx, &q.actions[i])
+			if err != nil {
+				return answerMsg{strings.Join(texts, "; "), fmt.Errorf("refused: %s: %w", q.lines[i], err)}
+			}
+			texts = append(texts, answer.Text)
+		}
+		return answerMsg{text: strings.Join(texts, "; ")}
+	}
+}
+
+// holdOrRelease is what h asks for.
+func (m *Model) holdOrRelease() operator.Kind { return operator.Hold }

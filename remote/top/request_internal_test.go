@@ -1,0 +1,202 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// acting is a Model that may act, and what it asked for.
+func acting(t *testing.T) (*Model, *[]operator.Action) {
+	m, asked := viewed(t, sample(), 120, 24), new([]operator.Action)
+	m.options.Act = func(_ context.Context, a *operator.Action) (operator.Answer, error) {
+		*asked = append(*asked, *a)
+		return operator.Answer{Text: "done"}, a.Check()
+	}
+	return m, asked
+}
+
+// run runs what a key asked for.
+func (m *Model) run(keys ...string) {
+	if command := m.press(keys...); command != nil {
+		m.Update(command())
+	}
+}
+
+func action(kind operator.Kind, a operator.Action) operator.Action {
+	a.Schema, a.Kind, a.Reason = operator.ActionSchema, kind, "why"
+	return a
+}
+
+func TestRequests(t *testing.T) {
+	device := snapshot.DeviceIndex(3)
+	process := operator.Action{Host: "gpu-1", PID: 4020, Start: 880123, User: "bob"}
+	found := operator.Action{Host: "gpu-2", PID: 4011, Start: 880123, User: "dave"}
+	attachment := operator.Action{Host: "gpu-1", Device: &device, EID: "1003", User: "carol"}
+	for name, row := range map[string]struct {
+		keys []string
+		line string
+		want operator.Action
+	}{
+		"terminate a process":   {[]string{"5", "j", "j", "t"}, "terminate process 4020 on gpu-1, start 880123, of user bob: /usr/bin/python train.py", action(operator.Terminate, process)},
+		"terminate by finding":  {[]string{"4", "t"}, "terminate process 4011 on gpu-2, start 880123, of user dave", action(operator.Terminate, found)},
+		"warn a process's user": {[]string{"5", "j", "j", "w"}, "warn process 4020 on gpu-1", action(operator.Warn, process)},
+		"warn of an attachment": {[]string{"2", "j", "j", "j", "w"}, "warn GPU 3 of gpu-1, environment 1003 (train), of user carol", action(operator.Warn, attachment)},
+		"detach":                {[]string{"2", "j", "j", "j", "d"}, "detach GPU 3 of gpu-1, environment 1003 (train), of user carol", action(operator.Detach, attachment)},
+		"hold":                  {[]string{"h"}, "hold everything that rules do, on all hosts", action(operator.Hold, operator.Action{})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, asked := acting(t)
+			m.press(row.keys...)
+			require.Equal(t, typing, m.mode, m.message)
+			m.press("enter")
+			require.Equal(t, typing, m.mode, "a reason is needed")
+			m.press("why", "enter")
+			screen := strings.Join(m.screen(), "\n")
+			require.Contains(t, screen, row.line)
+			require.Contains(t, screen, "reason: why")
+			require.Contains(t, screen, "Ask for this? y/n")
+			m.press("x", "enter", "j")
+			require.Equal(t, confirm, m.mode)
+			m.run("y")
+			require.Equal(t, []operator.Action{row.want}, *asked)
+			require.Equal(t, "done", m.message)
+		})
+	}
+}
+
+func TestExemptions(t *testing.T) {
+	device := snapshot.DeviceIndex(0)
+	for name, row := range map[string]struct {
+		keys []string
+		want operator.Action
+	}{
+		"a host":                      {[]string{"1"}, operator.Action{Host: "gpu-1"}},
+		"a GPU":                       {[]string{"2"}, operator.Action{Host: "gpu-1", Device: &device}},
+		"a user":                      {[]string{"3", "j"}, operator.Action{User: "bob"}},
+		"a process's user on a host":  {[]string{"5"}, operator.Action{User: "alice", Host: "gpu-1"}},
+		"a finding about a process":   {[]string{"4"}, operator.Action{Host: "gpu-2", Rule: enforce.RuleNonEnvProcesses}},
+		"a finding about a cap":       {[]string{"4", "j"}, operator.Action{User: "bob", Rule: enforce.RuleMaxDevicesPerUser}},
+		"an event's host":             {[]string{"6", "G"}, operator.Action{Host: "gpu-4"}},
+		"a host that doesn't answer":  {[]string{"7"}, operator.Action{Host: "gpu-4"}},
+		"the event about one process": {[]string{"6"}, operator.Action{User: "dave", Host: "gpu-2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, asked := acting(t)
+			m.press(append(row.keys, "e", "never", "enter")...)
+			require.Equal(t, "write a number of hours, such as 8", m.message)
+			m.press("ctrl+u", "9999", "enter")
+			require.Contains(t, m.message, "hours: write more than 0")
+			m.press("ctrl+u", "8h", "enter", "why", "enter")
+			require.Contains(t, strings.Join(m.screen(), "\n"), "for 8 hours")
+			m.run("y")
+			want := action(operator.Exempt, row.want)
+			want.Hours = 8
+			require.Equal(t, []operator.Action{want}, *asked)
+		})
+	}
+}
+
+func TestNothingIsAskedFor(t *testing.T) {
+	for name, keys := range map[string][]string{
+		"a reason is missing":     {"5", "t", "enter", "y"},
+		"cancelled with n":        {"5", "t", "why", "enter", "n", "y"},
+		"cancelled with Esc":      {"5", "t", "why", "enter", "esc", "y"},
+		"cancelled while typing":  {"5", "t", "why", "esc", "y"},
+		"a GPU has no PID":        {"2", "t", "y"},
+		"a free GPU":              {"2", "j", "j", "j", "j", "d", "y"},
+		"a user is not detached":  {"3", "d", "y"},
+		"a host is not detached":  {"1", "d", "y"},
+		"a host is not warned":    {"1", "w", "y"},
+		"a cap has no process":    {"4", "j", "t", "y"},
+		"y without a request":     {"5", "y"},
+		"text that can't be seen": {"5", "t", strings.Repeat("x", 400), "enter", "y"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, asked := acting(t)
+			last := len(keys) - 1
+			m.press(keys[:last]...)
+			if m.mode == browse && last > 1 {
+				require.NotEmpty(t, m.message)
+			}
+			m.run(keys[last])
+			require.Empty(t, *asked)
+		})
+	}
+}
+
+// TestARequestIsBoundToItsRow: the rows move while it is confirmed.
+func TestARequestIsBoundToItsRow(t *testing.T) {
+	m, asked := acting(t)
+	m.press("5", "t", "why", "enter")
+	f := sample()
+	f.Hosts = f.Hosts[1:] // the process and its host are gone
+	m.update(f)
+	require.Contains(t, strings.Join(m.screen(), "\n"), "terminate process 4000 on gpu-1, start 880123, of user alice")
+	m.run("y")
+	require.Equal(t, snapshot.Hostname("gpu-1"), (*asked)[0].Host)
+	require.Equal(t, snapshot.PID(4000), (*asked)[0].PID)
+}
+
+func TestTaggedRows(t *testing.T) {
+	m, asked := acting(t)
+	m.press("5", "space", "j", "space", "G", "t", "why", "enter")
+	require.Len(t, m.request.lines, 2)
+	m.run("y")
+	require.Equal(t, []snapshot.PID{4000, 4020}, []snapshot.PID{(*asked)[0].PID, (*asked)[1].PID})
+	require.Empty(t, m.tagged, "each is asked for once")
+
+	m.press("g", "space")
+	f := sample()
+	f.Hosts = f.Hosts[1:]
+	m.update(f)
+	require.Empty(t, m.tagged)
+	m.press("space")
+	require.Empty(t, m.tagged, "no row is selected")
+	m.press("g", "space", "space")
+	require.Len(t, m.tagged, 2)
+	m.press("g", "space")
+	require.Len(t, m.tagged, 1)
+}
+
+// TestASmallWindow: what can't be read as a whole can't be confirmed.
+func TestASmallWindow(t *testing.T) {
+	m, asked := acting(t)
+	m.width, m.height = 30, 7
+	m.run("5", "t", "why", "enter", "y")
+	require.Equal(t, confirm, m.mode)
+	require.Contains(t, m.message, "the window is too small")
+	require.Empty(t, *asked)
+	m.width, m.height = 80, 24
+	m.run("y")
+	require.Len(t, *asked, 1)
+}
+
+func TestRefusals(t *testing.T) {
+	m, _ := acting(t)
+	m.options.Act = func(context.Context, *operator.Action) (operator.Answer, error) {
+		return operator.Answer{}, operator.Refuse(operator.Changed, "Look again.", "the process has\x1b[2J ended")
+	}
+	m.run("5", "t", "why", "enter", "y")
+	require.Contains(t, m.message, `refused: terminate process 4000 on gpu-1`)
+	require.Contains(t, m.message, `the process has\x1b[2J ended`)
+	m.answered(answerMsg{err: errors.New("exit status 255")})
+	require.Equal(t, "exit status 255", m.message)
+}
+
+func TestReadOnly(t *testing.T) {
+	m := viewed(t, sample(), 120, 24)
+	m.options.NoAct = "this view is read-only: start it with --allow-actions"
+	for _, key := range []string{"t", "w", "d", "e", "h"} {
+		m.press("5", key)
+		require.Equal(t, browse, m.mode)
+		require.Equal(t, m.options.NoAct, m.message)
+	}
+}

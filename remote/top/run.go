@@ -1,0 +1,50 @@
+package top
+
+import (
+	"context"
+	"io"
+	"slices"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Options are what a view needs from outside.
+type Options struct {
+	Source Source
+	In     io.Reader
+	Out    io.Writer // a terminal, for Run
+	Now    func() time.Time
+	Colour bool
+	Filter Filter // at the beginning
+	// Hosts limits what is shown to these hosts; nil for all. Users are counted on all.
+	Hosts map[snapshot.Hostname]bool
+	// SSH are the arguments of ssh before the host.
+	SSH []string
+	// Act asks the controller for something; nil if this view may not. NoAct then says
+	// why, and what to do about it.
+	Act   func(context.Context, *operator.Action) (operator.Answer, error)
+	NoAct string
+}
+
+// Run shows the fleet until the user quits or ctx ends.
+func Run(ctx context.Context, options Options) error {
+	within, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the wait for the next update
+	program := tea.NewProgram(newModel(within, options), tea.WithInput(options.In), tea.WithOutput(options.Out), tea.WithoutSignalHandler())
+	stop := context.AfterFunc(ctx, program.Quit)
+	defer stop()
+	_, err := program.Run()
+	return err
+}
+
+// only leaves out rows of other hosts than those that are asked for.
+func (o *Options) only(rows []row) []row {
+	if o.Hosts == nil {
+		return rows
+	}
+	return slices.DeleteFunc(rows, func(r row) bool { return r.id.host != "" && !o.Hosts[r.id.host] })
+}

@@ -1,0 +1,85 @@
+package top
+
+import (
+	"cmp"
+	"time"
+)
+
+// tabID is a tab, in the order of the screen.
+type tabID int
+
+const (
+	tabHosts tabID = iota
+	tabGPUs
+	tabUsers
+	tabFindings
+	tabProcesses
+	tabHistory
+	tabFailed
+	tabCount
+)
+
+// tabNames are what the tabs are called.
+var tabNames = [tabCount]string{"hosts", "GPUs", "users", "findings", "processes", "history", "failed"}
+
+// column is a column of a tab.
+type column struct {
+	name string
+	// least is the width that it has at least. A flexible column is cut to that before
+	// another one is left out; those with the highest drop are left out first.
+	least    int
+	flexible bool
+	drop     int
+	right    bool
+	cell     func(*scene, *row, time.Time) cell
+	compare  func(*scene, *row, *row) int // nil if it can't be sorted by
+}
+
+// columns are the columns of a tab.
+func columns(tab tabID) []column {
+	switch tab {
+	case tabGPUs:
+		return gpuColumns()
+	case tabUsers:
+		return userColumns()
+	case tabFindings:
+		return findingColumns()
+	case tabProcesses:
+		return processColumns()
+	case tabHistory:
+		return historyColumns()
+	case tabFailed:
+		return failedColumns()
+	}
+	return hostColumns()
+}
+
+// by compares rows by a value of theirs.
+func by[T cmp.Ordered](value func(*scene, *row) T) func(*scene, *row, *row) int {
+	return func(s *scene, a, b *row) int { return cmp.Compare(value(s, a), value(s, b)) }
+}
+
+// known compares rows by a value that may be unknown. Rows without it are the smallest.
+func known[T cmp.Ordered](value func(*row) *T) func(*scene, *row, *row) int {
+	return func(_ *scene, a, b *row) int {
+		x, y := value(a), value(b)
+		switch {
+		case x == nil && y == nil:
+			return 0
+		case x == nil:
+			return -1
+		case y == nil:
+			return 1
+		}
+		return cmp.Compare(*x, *y)
+	}
+}
+
+func hostName(_ *scene, r *row) string { return string(r.id.host) }
+
+func hostColumn() column {
+	return column{
+		name: "HOST", least: 10, flexible: true, compare: by(hostName),
+		cell: func(_ *scene, r *row, _ time.Time) cell { return textCell(shown(string(r.id.host))) },
+	}
+}

@@ -1,0 +1,154 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+func gpuColumns() []column {
+	return []column{
+		hostColumn(),
+		{name: "GPU", least: 3, right: true, cell: func(_ *scene, r *row, _ time.Time) cell { return textCell(strconv.Itoa(int(r.gpu.Index))) }},
+		{name: "MODEL", least: 8, flexible: true, drop: 6, cell: func(_ *scene, r *row, _ time.Time) cell { return textCell(model(r.gpu.Model)) }, compare: by(func(_ *scene, r *row) string { return r.gpu.Model })},
+		{name: "STATE", least: 8, cell: stateCell, compare: byState},
+		{name: "MEM", least: 6, right: true, drop: 2, cell: memoryCell, compare: known(usedMemory)},
+		{name: "UTIL", least: 4, right: true, drop: 1, cell: func(_ *scene, r *row, _ time.Time) cell { return percentCell(r.gpu.Utilization) }, compare: known(func(r *row) *int { return r.gpu.Utilization })},
+		{name: "TEMP", least: 4, right: true, drop: 8, cell: temperatureCell, compare: known(func(r *row) *int { return r.gpu.Temperature })},
+		{name: "POWER", least: 5, right: true, drop: 9, cell: powerCell, compare: known(func(r *row) *float64 { return r.gpu.Power })},
+		{name: "SINCE", least: 5, right: true, drop: 5, cell: sinceCell, compare: by(func(_ *scene, r *row) int64 { return -r.gpu.Since().UnixNano() })},
+		{name: "ATTACHED TO", least: 11, flexible: true, drop: 4, cell: attachedCell},
+		{name: "PROCESSES", least: 10, flexible: true, drop: 7, cell: processesCell, compare: by(func(_ *scene, r *row) int { return len(r.gpu.Processes) })},
+		{name: "AGE", least: 5, right: true, drop: 3, cell: ageCell},
+	}
+}
+
+// byState has the most welcome state first.
+func byState(_ *scene, a, b *row) int {
+	states := gpus.States()
+	return cmp.Compare(slices.Index(states, a.gpu.State), slices.Index(states, b.gpu.State))
+}
+
+// stateCell has the letter of the hosts tab, and the state.
+func stateCell(s *scene, r *row, _ time.Time) cell {
+	letter, as := s.letter(r.host, r.gpu)
+	return styledCell(letter+" "+string(r.gpu.State), as)
+}
+
+func temperatureCell(_ *scene, r *row, _ time.Time) cell {
+	if r.gpu.Temperature == nil {
+		return styledCell("?", faint)
+	}
+	return textCell(fmt.Sprintf("%dC", *r.gpu.Temperature))
+}
+
+func powerCell(_ *scene, r *row, _ time.Time) cell {
+	if r.gpu.Power == nil {
+		return styledCell("?", faint)
+	}
+	return textCell(fmt.Sprintf("%.0fW", *r.gpu.Power))
+}
+
+func sinceCell(_ *scene, r *row, now time.Time) cell {
+	if since := r.gpu.Since(); !since.IsZero() {
+		return textCell(short(now.Sub(since)))
+	}
+	return textCell("")
+}
+
+func attachedCell(_ *scene, r *row, _ time.Time) cell {
+	var names []string
+	for i := range r.gpu.Attached {
+		a := &r.gpu.Attached[i]
+		name := cmp.Or(shown(string(a.User)), "?")
+		if env := cmp.Or(a.Name, string(a.EID)); env != "" {
+			name += " (" + shown(env) + ")"
+		}
+		names = append(names, name)
+	}
+	return textCell(strings.Join(names, ", "))
+}
+
+func processesCell(_ *scene, r *row, _ time.Time) cell {
+	var names []string
+	for i := range r.gpu.Processes {
+		p := &r.gpu.Processes[i]
+		names = append(names, fmt.Sprintf("%d %s %s", p.PID, cmp.Or(shown(string(p.User)), "?"), command(p.Command)))
+	}
+	return textCell(strings.Join(names, ", "))
+}
+
+// command is a command line without the folder of its program.
+func command(s string) string {
+	program, arguments, _ := strings.Cut(s, " ")
+	if arguments != "" {
+		arguments = " " + arguments
+	}
+	return shown(program[strings.LastIndexByte(program, '/')+1:] + arguments)
+}
+
+func processColumns() []column {
+	return []column{
+		hostColumn(),
+		{name: "PID", least: 7, right: true, cell: func(_ *scene, r *row, _ time.Time) cell { return textCell(strconv.Itoa(int(r.id.pid))) }, compare: by(func(_ *scene, r *row) int { return int(r.id.pid) })},
+		{name: "USER", least: 8, flexible: true, cell: func(_ *scene, r *row, _ time.Time) cell { return textCell(cmp.Or(shown(string(r.process.User)), "?")) }, compare: by(func(_ *scene, r *row) string { return string(r.process.User) })},
+		{name: "GPU", least: 3, cell: func(_ *scene, r *row, _ time.Time) cell { return textCell(indices(r.process.gpus)) }},
+		{name: "MEM", least: 6, right: true, drop: 2, cell: processMemoryCell, compare: known(func(r *row) *int64 { return r.process.memory })},
+		{name: "STATE", least: 5, drop: 3, cell: processStateCell},
+		{name: "COMMAND", least: 8, flexible: true, drop: 1, cell: func(_ *scene, r *row, _ time.Time) cell { return textCell(command(r.process.Command)) }, compare: by(func(_ *scene, r *row) string { return command(r.process.Command) })},
+		{name: "CONTAINER", least: 12, flexible: true, drop: 5, cell: func(_ *scene, r *row, _ time.Time) cell { return textCell(shown(r.process.Container)) }},
+		{name: "AGE", least: 5, right: true, drop: 4, cell: ageCell},
+	}
+}
+
+func indices(list []*gpus.GPU) string {
+	names := make([]string, len(list))
+	for i, g := range list {
+		names[i] = strconv.Itoa(int(g.Index))
+	}
+	return strings.Join(names, ",")
+}
+
+func processMemoryCell(_ *scene, r *row, _ time.Time) cell {
+	return textCell(memory(r.process.memory))
+}
+
+// memory is an amount in the unit that suits it.
+func memory(bytes *int64) string {
+	switch {
+	case bytes == nil:
+		return "?"
+	case *bytes > 0 && *bytes < 10<<30:
+		return fmt.Sprintf("%.1fG", float64(*bytes)/(1<<30))
+	}
+	return gibibytes(bytes) + "G"
+}
+
+// processStateCell says whether a process computes, and whether there is a finding.
+func processStateCell(s *scene, r *row, _ time.Time) cell {
+	if findingOf(s, r) != nil {
+		return styledCell("! finding", red)
+	}
+	for _, g := range r.process.gpus {
+		if g.State != gpus.Idle {
+			return styledCell("A busy", cyan)
+		}
+	}
+	return styledCell("a idle", yellow)
+}
+
+// findingOf is what was found about a process; nil for nothing.
+func findingOf(s *scene, r *row) *live.Finding {
+	for _, f := range s.findings[r.id.host] {
+		if f.PID == r.id.pid {
+			return f
+		}
+	}
+	return nil
+}

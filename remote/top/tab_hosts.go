@@ -1,0 +1,228 @@
+package top
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+func hostColumns() []column {
+	return []column{
+		hostColumn(),
+		{name: "MODEL", least: 7, flexible: true, drop: 6, cell: modelCell, compare: by(func(_ *scene, r *row) string { return modelsOf(r.host) })},
+		{name: "GPUS", least: 8, flexible: true, cell: gpuCells},
+		{name: "FREE", least: 5, right: true, cell: freeCell, compare: by(func(_ *scene, r *row) int { return free(r.host) })},
+		{name: "MEM", least: 7, right: true, drop: 4, cell: memoryCell, compare: known(usedMemory)},
+		{name: "UTIL", least: 4, right: true, drop: 3, cell: utilizationCell, compare: known(func(r *row) *int { return utilization(r.host) })},
+		{name: "USERS", least: 6, flexible: true, drop: 5, cell: usersCell, compare: by(func(_ *scene, r *row) int { return len(usersOn(r.host)) })},
+		{name: "FINDINGS", least: 8, right: true, drop: 2, cell: findingsCell, compare: by(func(s *scene, r *row) int { return len(s.findings[r.id.host]) })},
+		{name: "AGE", least: 5, right: true, drop: 1, cell: ageCell, compare: by(func(_ *scene, r *row) int64 { return -seen(r.host).UnixNano() })},
+	}
+}
+
+func seen(h *live.Host) time.Time {
+	if h == nil {
+		return time.Time{}
+	}
+	return h.Seen
+}
+
+// modelsOf are the models of a host's GPUs, each once, without the maker.
+func modelsOf(h *live.Host) string {
+	var models []string
+	known := make(map[string]bool)
+	for i := range h.GPUs {
+		if m := h.GPUs[i].Model; m != "" && !known[m] {
+			known[m] = true
+			models = append(models, model(m))
+		}
+	}
+	return strings.Join(models, ", ")
+}
+
+func model(s string) string { return shown(strings.TrimPrefix(s, "NVIDIA ")) }
+
+func modelCell(_ *scene, r *row, _ time.Time) cell { return textCell(modelsOf(r.host)) }
+
+// gpuCells has a letter for each GPU.
+func gpuCells(s *scene, r *row, _ time.Time) cell {
+	if len(r.host.GPUs) == 0 && r.host.Failure != nil {
+		return styledCell("failed", red)
+	}
+	cells := make(cell, len(r.host.GPUs))
+	for i := range r.host.GPUs {
+		letter, as := s.letter(r.host, &r.host.GPUs[i])
+		cells[i] = span{letter, as}
+	}
+	return cells
+}
+
+// letter is what a GPU is used for in one character.
+func (s *scene) letter(h *live.Host, g *gpus.GPU) (string, style) {
+	switch {
+	case g.State == gpus.Unknown:
+		return "?", faint
+	case len(s.of(h, g)) > 0:
+		return "!", red
+	case g.State == gpus.Busy:
+		return "A", cyan
+	case g.State == gpus.Attached, g.State == gpus.Idle:
+		return "a", yellow
+	}
+	return ".", green
+}
+
+func free(h *live.Host) (n int) {
+	for i := range h.GPUs {
+		if h.GPUs[i].State == gpus.Free {
+			n++
+		}
+	}
+	return n
+}
+
+func freeCell(_ *scene, r *row, _ time.Time) cell {
+	n := free(r.host)
+	switch {
+	case r.host.Failure != nil:
+		return textCell("-")
+	case n > 0:
+		return styledCell(fmt.Sprintf("%d/%d", n, len(r.host.GPUs)), green)
+	}
+	return textCell(fmt.Sprintf("%d/%d", n, len(r.host.GPUs)))
+}
+
+// gpusOf are the GPUs that a row is about.
+func gpusOf(r *row) []*gpus.GPU {
+	switch {
+	case r.gpu != nil:
+		return []*gpus.GPU{r.gpu}
+	case r.process != nil:
+		return r.process.gpus
+	case r.host != nil:
+		list := make([]*gpus.GPU, len(r.host.GPUs))
+		for i := range r.host.GPUs {
+			list[i] = &r.host.GPUs[i]
+		}
+		return list
+	}
+	return nil
+}
+
+// usedMemory is that of all GPUs; nil if it is unknown for one.
+func usedMemory(r *row) *int64 {
+	return total(gpusOf(r), func(g *gpus.GPU) *int64 { return g.MemoryUsed })
+}
+
+func total(list []*gpus.GPU, amount func(*gpus.GPU) *int64) *int64 {
+	if len(list) == 0 {
+		return nil
+	}
+	zero := int64(0)
+	all := &zero
+	for _, g := range list {
+		all = sum(all, amount(g))
+	}
+	return all
+}
+
+func memoryCell(_ *scene, r *row, _ time.Time) cell {
+	size := total(gpusOf(r), func(g *gpus.GPU) *int64 { return g.MemoryTotal })
+	return textCell(gibibytes(usedMemory(r)) + "/" + gibibytes(size) + "G")
+}
+
+// gibibytes are rounded to a whole number, as nvidia-smi's amounts are labelled on cards.
+func gibibytes(bytes *int64) string {
+	if bytes == nil {
+		return "?"
+	}
+	return strconv.FormatInt((*bytes+1<<29)>>30, 10)
+}
+
+// utilization is the mean of a host's GPUs; nil if it is unknown for one.
+func utilization(h *live.Host) *int {
+	all := 0
+	for i := range h.GPUs {
+		u := h.GPUs[i].Utilization
+		if u == nil {
+			return nil
+		}
+		all += *u
+	}
+	if len(h.GPUs) == 0 {
+		return nil
+	}
+	all /= len(h.GPUs)
+	return &all
+}
+
+func utilizationCell(_ *scene, r *row, _ time.Time) cell { return percentCell(utilization(r.host)) }
+
+func percentCell(percent *int) cell {
+	if percent == nil {
+		return styledCell("?", faint)
+	}
+	return textCell(fmt.Sprintf("%d%%", *percent))
+}
+
+func usersCell(_ *scene, r *row, _ time.Time) cell { return textCell(joinUsers(usersOf(r))) }
+
+func joinUsers(users []snapshot.Username) string {
+	names := make([]string, len(users))
+	for i, u := range users {
+		names[i] = shown(string(u))
+	}
+	return strings.Join(names, " ")
+}
+
+func findingsCell(s *scene, r *row, _ time.Time) cell {
+	n := len(s.findings[r.id.host])
+	switch {
+	case n > 0:
+		return styledCell(strconv.Itoa(n), red)
+	case !s.fleet.Enforcing, r.host.Failure != nil:
+		return textCell("-")
+	}
+	return textCell("0")
+}
+
+// ageCell says how old what is shown of a host is.
+func ageCell(s *scene, r *row, now time.Time) cell {
+	at := seen(r.host)
+	if at.IsZero() {
+		return styledCell("never", red)
+	}
+	age := now.Sub(at)
+	if failureOf(r.host) != nil || age > s.patience() {
+		return styledCell("!"+short(age), red)
+	}
+	return textCell(short(age))
+}
+
+// patience is the age from which data counts as old.
+func (s *scene) patience() time.Duration {
+	interval := time.Duration(s.fleet.Interval * float64(time.Second))
+	took := time.Duration(s.fleet.Took * float64(time.Second))
+	return 2*interval + took + 5*time.Second
+}
+
+// short is a duration in one unit: 5s, 12m, 3h, 9d.
+func short(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Minute:
+		return text.FormatDuration(d.Truncate(time.Second))
+	case d < time.Hour:
+		return text.FormatDuration(d.Truncate(time.Minute))
+	case d < 48*time.Hour:
+		return text.FormatDuration(d.Truncate(time.Hour))
+	}
+	return text.FormatDuration(d.Truncate(24 * time.Hour))
+}
