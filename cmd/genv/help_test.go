@@ -70,6 +70,7 @@ var examples = map[string][]string{
 	"remote monitor":  {"$FLEET " + monitorFlags, "$MORE " + monitorFlags},
 	"remote watch":    {"$FLEET " + watchFlags, "$MORE " + watchFlags},
 	"remote wait":     {"$FLEET --gpus 1 --model h100 --memory 40g --within 1m --interval 1 --format json", "$MORE"},
+	"remote top":      {"$FLEET --socket off --interval 1 --filter host=a --plain --once --read-only", "$FLEET --plain --cycles 1 --allow-actions", "$MORE --plain --once"},
 	"remote query":    {"$FLEET --query eid --name x --format csv", "$MORE --query eid"},
 }
 

@@ -81,6 +81,12 @@ func Commands(with command.Program) []*cli.Command {
 				},
 				p.waitCommand(),
 				{
+					Name:   "top",
+					Usage:  "watch hosts, GPUs, users and findings live on the terminal",
+					Flags:  append(remoteFlags(), topFlags()...),
+					Action: p.remoteTop,
+				},
+				{
 					Name:   "watch",
 					Usage:  "serve the live state of all hosts, as enforce does, without enforcing anything",
 					Flags:  append(remoteFlags(), watchFlags()...),
