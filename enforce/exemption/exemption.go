@@ -40,13 +40,10 @@ type Who struct {
 	Rule   enforce.Rule          `json:"rule,omitempty"` // empty for all rules
 }
 
-// Key is the same for the same user, host, device and rule.
-func (w *Who) Key() string {
-	device := ""
-	if w.Device != nil {
-		device = w.Device.String()
-	}
-	return fmt.Sprintf("%q %q %q %q", w.User, w.Host, device, w.Rule)
+// Same reports whether the user, host, device and rule are the same.
+func (w *Who) Same(other *Who) bool {
+	device := w.Device == nil && other.Device == nil || w.Device != nil && other.Device != nil && *w.Device == *other.Device
+	return device && w.User == other.User && w.Host == other.Host && w.Rule == other.Rule
 }
 
 // String names who is exempt, as in "user bob on host gpu-1 from rule idle".

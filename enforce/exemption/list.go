@@ -26,7 +26,7 @@ func (l List) Add(e Exemption) (List, error) {
 // Remove returns the list without the exemption of a user, host, device and rule, and that
 // exemption; false if there is none.
 func (l List) Remove(w Who) (List, Exemption, bool) {
-	at := slices.IndexFunc(l, func(e Exemption) bool { return e.Key() == w.Key() })
+	at := slices.IndexFunc(l, func(e Exemption) bool { return e.Same(&w) })
 	if at < 0 {
 		return slices.Clone(l), Exemption{}, false
 	}

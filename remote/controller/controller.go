@@ -146,6 +146,7 @@ func (c *Controller) send(ctx context.Context, reports []enforce.HostReport, vis
 	for _, r := range reports {
 		c.Memory.Rules = c.Memory.Rules.Begin(r, c.Now())
 	}
+	c.unsaved = true
 	c.save(len(visits) > 0) // before sending: a crash must not lead to a second report
 	c.visits.send(ctx, &c.Asker, visits)
 }
@@ -182,7 +183,6 @@ func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 		records = append(records, deliveryRecords(v.deliveries)...)
 		c.Memory.learnOfDeliveries(v.deliveries)
 		if v.report == nil {
-			v.answer(nil)
 			continue
 		}
 		result := v.result()
@@ -191,13 +191,15 @@ func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 		c.Memory.Rules = c.Memory.Rules.End(result.Report.ID).Learn(*v.report, outcomes, c.Now())
 		records = append(records, audit.OutcomeRecords(v.items, outcomes)...)
 		events = append(events, result.event(outcomes))
-		v.answer(outcomes)
 	}
 	if err := (recordWriter{c.Audit, c.Now}).write(cycle, records); err != nil {
 		cycle.Unrecorded = err
 	}
 	cycle.records = records
 	c.emit(cycle, events)
+	for _, v := range done {
+		v.answer() // now it is recorded
+	}
 }
 
 // saveEvery is how often a memory is saved that changes in every cycle.

@@ -70,7 +70,6 @@ func (c *Controller) warn(ctx context.Context, r *request, row *row) error {
 	now := c.Now()
 	b := c.Memory.Messages.admitAll(map[snapshot.Hostname][]notify.Notification{n.Host: {n}}, now)[n.Host]
 	v := &visit{cycle: cycle.Number, name: n.Host, host: row.answered, messages: b, request: r}
-	c.unsaved = true
 	c.send(ctx, nil, map[snapshot.Hostname]*visit{v.name: v})
 	c.show([]enforce.Event{{Kind: EventOperator, Host: n.Host, Text: record.Text + ": " + r.action.Reason}})
 	r.begun("The message is on its way.")
@@ -86,9 +85,14 @@ func (r *row) String() string {
 }
 
 // answer answers the operator for whom a visit was made, when it has ended.
-func (v *visit) answer(outcomes []enforce.Outcome) {
+func (v *visit) answer() {
 	if v.request == nil {
 		return
+	}
+	var outcomes []enforce.Outcome
+	if v.report != nil {
+		result := v.result()
+		outcomes = result.outcomes()
 	}
 	var parts []string
 	for _, o := range outcomes {

@@ -22,11 +22,11 @@ func (p Person) String() string {
 	if p.Login == nil {
 		return named(p.Name, p.UID)
 	}
-	as := string(p.Name)
-	if as == "" {
-		as = fmt.Sprintf("uid %d", p.UID)
+	as := fmt.Sprintf("uid %d", p.UID)
+	if p.Name != "" {
+		as = text.Shown(string(p.Name))
 	}
-	return fmt.Sprintf("%s, as %s", named(p.LoginName, *p.Login), text.Shown(as))
+	return fmt.Sprintf("%s, as %s", named(p.LoginName, *p.Login), as)
 }
 
 func named(name snapshot.Username, uid snapshot.UID) string {

@@ -74,10 +74,11 @@ func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setu
 	defer l.close()
 	ctx, l.service = startService(ctx, log, setup.Interval > 0)
 	defer l.service.close()
+	queue := controller.NewQueue()
 	first := l.controller(setup)
 	first.Memory = l.memory.load(setup.Hosts)
 	if setup.Feed != nil {
-		open, err := listeners.Open(ctx, setup.Listeners, listeners.Shown{Feed: setup.Feed}, log)
+		open, err := listeners.Open(ctx, setup.Listeners, listeners.Shown{Feed: setup.Feed, Actions: actionsFor(queue, &setup)}, log)
 		if err != nil {
 			return err
 		}
@@ -86,7 +87,7 @@ func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setu
 	}
 	schedule := controller.Schedule{
 		Interval: setup.Interval, Cycles: setup.Cycles,
-		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step,
+		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step, Actions: queue,
 	}
 	err = controller.Loop(ctx, first, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
 	if err != nil && !errors.Is(err, errStopped) {

@@ -15,6 +15,9 @@ import (
 type Peer struct {
 	PID snapshot.PID
 	UID snapshot.UID
+	// Login is the user who logged in, which sudo doesn't change; nil if the kernel
+	// doesn't know.
+	Login *snapshot.UID
 }
 
 type peerKey struct{}
@@ -46,12 +49,17 @@ func peerOf(conn net.Conn) (Peer, error) {
 	}
 	var ucred *unix.Ucred
 	var failed error
-	err = raw.Control(func(fd uintptr) { ucred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	var login *snapshot.UID
+	err = raw.Control(func(fd uintptr) {
+		if ucred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); failed == nil {
+			login = loginOf(int(fd), snapshot.PID(ucred.Pid))
+		}
+	})
 	if err == nil {
 		err = failed
 	}
 	if err != nil {
 		return Peer{}, err
 	}
-	return Peer{PID: snapshot.PID(ucred.Pid), UID: snapshot.UID(ucred.Uid)}, nil
+	return Peer{PID: snapshot.PID(ucred.Pid), UID: snapshot.UID(ucred.Uid), Login: login}, nil
 }

@@ -1,0 +1,129 @@
+package exemption_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func device(index snapshot.DeviceIndex) *snapshot.DeviceIndex { return &index }
+
+func exempt(w exemption.Who) exemption.Exemption {
+	return exemption.Exemption{Who: w, Reason: "deadline", By: "alice (uid 1000)", Created: noon, Until: noon.Add(4 * time.Hour)}
+}
+
+func TestWhoMayBeExempted(t *testing.T) {
+	for says, rows := range map[string][]exemption.Who{
+		"": {
+			{User: "bob"},
+			{User: "uid 1004"},
+			{User: "bob", Host: "a"},
+			{Host: "a"},
+			{Host: "a", Device: device(0)},
+			{User: "bob", Rule: enforce.RuleIdle},
+			{User: "bob", Host: "a", Rule: enforce.RuleMaxDuration},
+			{User: "bob", Rule: enforce.RuleMaxDevicesPerUser},
+			{Host: "a", Rule: enforce.RuleNonEnvProcesses},
+		},
+		"a user or a host":      {{}, {Rule: enforce.RuleIdle}, {Device: device(1)}},
+		"with its host":         {{User: "bob", Device: device(0)}, {User: "bob", Host: "a", Device: device(0)}, {Host: "a", Device: device(0), Rule: enforce.RuleIdle}},
+		"not a device":          {{Host: "a", Device: device(-1)}},
+		"unknown rule":          {{User: "bob", Rule: "everything"}},
+		"for one user":          {{User: "bob", Rule: enforce.RuleNonEnvProcesses}, {User: "bob", Host: "a", Rule: enforce.RuleEnvMemory}},
+		"leave out the host":    {{User: "bob", Host: "a", Rule: enforce.RuleMaxMemoryPerUser}},
+		"name a user":           {{Host: "a", Rule: enforce.RuleMaxEnvsPerUser}},
+		"has at most 256 bytes": {{User: snapshot.Username(strings.Repeat("x", 257))}},
+	} {
+		for _, w := range rows {
+			err := w.Check()
+			if says == "" {
+				require.NoError(t, err, w)
+			} else {
+				require.ErrorContains(t, err, says, w)
+			}
+		}
+	}
+}
+
+func TestWhatAnExemptionNeeds(t *testing.T) {
+	good := exempt(exemption.Who{User: "bob"})
+	require.NoError(t, good.Check())
+	for name, change := range map[string]func(*exemption.Exemption){
+		"no author":      func(e *exemption.Exemption) { e.By = "" },
+		"no reason":      func(e *exemption.Exemption) { e.Reason = " " },
+		"a long reason":  func(e *exemption.Exemption) { e.Reason = strings.Repeat("é", exemption.MaxReason+1) },
+		"an escape":      func(e *exemption.Exemption) { e.Reason = "\x1b]0;x\a" },
+		"two lines":      func(e *exemption.Exemption) { e.Reason = "a\nb" },
+		"reordered text": func(e *exemption.Exemption) { e.Reason = "a\u202eb" },
+		"no beginning":   func(e *exemption.Exemption) { e.Created = time.Time{} },
+		"no end":         func(e *exemption.Exemption) { e.Until = time.Time{} },
+		"no length":      func(e *exemption.Exemption) { e.Until = e.Created },
+		"too long":       func(e *exemption.Exemption) { e.Until = e.Created.Add(exemption.MaxDuration + 1) },
+		"no one":         func(e *exemption.Exemption) { e.User = "" },
+	} {
+		bad := good
+		change(&bad)
+		require.Error(t, bad.Check(), name)
+		list, err := exemption.List{}.Add(bad)
+		require.Error(t, err, name)
+		require.Empty(t, list)
+	}
+	good.Reason = strings.Repeat("é", exemption.MaxReason-10) + "<b>&'\""
+	require.NoError(t, good.Check(), "what pages escape is text")
+}
+
+func TestHours(t *testing.T) {
+	for _, hours := range []float64{0, -1, 720.1, math.NaN(), math.Inf(1), math.Inf(-1), 1e300, 1e-300} {
+		_, err := exemption.Hours(hours)
+		require.Error(t, err, hours)
+	}
+	length, err := exemption.Hours(0.5)
+	require.NoError(t, err)
+	require.Equal(t, 30*time.Minute, length)
+}
+
+func TestList(t *testing.T) {
+	var list exemption.List
+	var err error
+	for i := range exemption.MaxCount {
+		list, err = list.Add(exempt(exemption.Who{Host: "a", Device: device(snapshot.DeviceIndex(i))}))
+		require.NoError(t, err)
+	}
+	_, err = list.Add(exempt(exemption.Who{User: "bob"}))
+	require.ErrorContains(t, err, "already")
+	again := exempt(exemption.Who{Host: "a", Device: device(7)})
+	again.Until = noon.Add(time.Hour)
+	shorter, err := list.Add(again)
+	require.NoError(t, err, "it takes the place of the same one")
+	require.Len(t, shorter, exemption.MaxCount)
+	require.Len(t, list, exemption.MaxCount)
+	left, expired := shorter.Expire(noon.Add(time.Hour))
+	require.Equal(t, exemption.List{again}, expired)
+	require.Len(t, left, exemption.MaxCount-1)
+	_, _, found := list.Remove(exemption.Who{Host: "b", Device: device(7)})
+	require.False(t, found)
+	left, ended, found := list.Remove(exemption.Who{Host: "a", Device: device(7)})
+	require.True(t, found)
+	require.Equal(t, device(7), ended.Device)
+	require.Len(t, left, exemption.MaxCount-1)
+}
+
+// A clock that is set back lengthens no exemption beyond what any may have.
+func TestExpireAfterTheClockWasSetBack(t *testing.T) {
+	list := exemption.List{exempt(exemption.Who{User: "bob"})}
+	left, expired := list.Expire(noon.Add(-exemption.MaxDuration))
+	require.Empty(t, left)
+	require.Len(t, expired, 1)
+	left, _ = list.Expire(noon.Add(4*time.Hour - 1))
+	require.Len(t, left, 1)
+	require.Equal(t, noon.Add(3*time.Hour), list.Earlier(time.Hour)[0].Until)
+}

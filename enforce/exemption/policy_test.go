@@ -1,0 +1,142 @@
+package exemption_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// everything is a policy with all rules.
+type everything struct{}
+
+func (everything) Settings(enforce.Query) enforce.Settings {
+	one, bytes := 1, int64(1)
+	return enforce.Settings{
+		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: &one, MaxMemory: &bytes, MaxEnvs: &one,
+		Idle: &enforce.Idle{}, MaxDuration: time.Hour,
+	}
+}
+func (everything) Exempt(enforce.Subject) (string, bool) { return "", false }
+func (everything) Fleet() enforce.Fleet                  { return enforce.Fleet{} }
+
+// cluster has two hosts on which bob and carol break the same rules: on each, each has a
+// process outside on device 0 or 1, and two environments with an idle device each.
+func cluster() snapshot.Cluster {
+	var c snapshot.Cluster
+	for _, host := range []snapshot.Hostname{"a", "b"} {
+		s := &snapshot.Snapshot{}
+		for i := range 6 {
+			s.Devices = append(s.Devices, snapshot.Device{Index: snapshot.DeviceIndex(i)})
+		}
+		long, _ := snapshot.ParseDate("01/11/2026 10:00:00")
+		for i, user := range []snapshot.Username{"bob", "carol"} {
+			uid := snapshot.UID(1001 + i)
+			s.Processes = append(s.Processes, snapshot.Process{
+				PID: snapshot.PID(50 + i), Start: 1, UID: &uid, Username: user, Usage: []snapshot.DeviceUsage{{Index: snapshot.DeviceIndex(i)}},
+			})
+			for k := range 2 {
+				eid := snapshot.EnvID(fmt.Sprint(100 + 10*i + k))
+				s.Environments = append(s.Environments, snapshot.Environment{EID: eid, UID: uid, Username: user})
+				d := &s.Devices[2+2*i+k]
+				d.Attachments = append(d.Attachments, snapshot.Attachment{EID: eid, Time: long})
+			}
+		}
+		c.Hosts = append(c.Hosts, snapshot.Host{Name: host, Snapshot: s})
+	}
+	return c
+}
+
+// found are the findings, as "rule host user".
+func found(list exemption.List, now time.Time) []string {
+	policy := exemption.With(everything{}, list, now)
+	plan, _, _ := enforce.Judge(policy, cluster(), enforce.Memory{}, now)
+	var all []string
+	for i := range plan.Findings {
+		f := &plan.Findings[i]
+		all = append(all, fmt.Sprintf("%s %s %s", f.Rule, f.Host, f.User))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestJudgeHonoursExemptions(t *testing.T) {
+	without := found(nil, noon)
+	require.Len(t, without, 2*2+2*2*4+2, "processes, attachments by two rules, one cap each: the other caps count nothing then")
+	of := func(f func(rule, host, user string) bool) []string {
+		return slices.DeleteFunc(slices.Clone(without), func(s string) bool {
+			var rule, host, user string
+			if n, _ := fmt.Sscan(s, &rule, &host, &user); n == 2 {
+				host, user = "", host
+			}
+			return f(rule, host, user)
+		})
+	}
+	for name, row := range map[string]struct {
+		who  exemption.Who
+		gone func(rule, host, user string) bool
+	}{
+		"a user":                      {exemption.Who{User: "bob"}, func(_, _, user string) bool { return user == "bob" }},
+		"a user on a host":            {exemption.Who{User: "bob", Host: "a"}, func(_, host, user string) bool { return user == "bob" && host == "a" }},
+		"a user from a rule":          {exemption.Who{User: "bob", Rule: enforce.RuleIdle}, func(rule, _, user string) bool { return user == "bob" && rule == "idle" }},
+		"a user from a cap":           {exemption.Who{User: "bob", Rule: enforce.RuleMaxEnvsPerUser}, func(rule, _, user string) bool { return user == "bob" && rule == "max-envs-per-user" }},
+		"a user from a rule there":    {exemption.Who{User: "bob", Host: "b", Rule: enforce.RuleMaxDuration}, func(rule, host, user string) bool { return user == "bob" && host == "b" && rule == "max-duration" }},
+		"a host":                      {exemption.Who{Host: "a"}, func(_, host, _ string) bool { return host == "a" }},
+		"a host from a rule":          {exemption.Who{Host: "a", Rule: enforce.RuleNonEnvProcesses}, func(rule, host, _ string) bool { return host == "a" && rule == "non-env-processes" }},
+		"another host":                {exemption.Who{Host: "c"}, func(_, _, _ string) bool { return false }},
+		"another user":                {exemption.Who{User: "bo"}, func(_, _, _ string) bool { return false }},
+		"a user of another host":      {exemption.Who{User: "bob", Host: "c"}, func(_, _, _ string) bool { return false }},
+		"no one (damaged)":            {exemption.Who{}, func(_, _, _ string) bool { return false }},
+		"no one from idle (damaged)":  {exemption.Who{Rule: enforce.RuleIdle}, func(_, _, _ string) bool { return false }},
+		"an unknown rule (damaged)":   {exemption.Who{User: "bob", Rule: "x"}, func(_, _, _ string) bool { return false }},
+		"a device of bob's (damaged)": {exemption.Who{User: "bob", Device: device(0)}, func(_, _, _ string) bool { return false }},
+		"the device that carol uses": {exemption.Who{Host: "a", Device: device(1)}, func(rule, host, user string) bool {
+			return rule == "non-env-processes" && host == "a" && user == "carol"
+		}},
+	} {
+		list := exemption.List{exempt(row.who)}
+		require.Equal(t, of(row.gone), found(list, noon), name)
+		require.Equal(t, without, found(list, noon.Add(4*time.Hour)), name+": it ends by itself")
+	}
+}
+
+// A process of a user who can't be looked up may be an exempt user's.
+func TestAUserWithoutAKnownName(t *testing.T) {
+	uid := snapshot.UID(7)
+	p := &snapshot.Process{PID: 1, UID: &uid, UserUnknown: true}
+	policy := exemption.With(everything{}, exemption.List{exempt(exemption.Who{User: "bob", Host: "a"})}, noon)
+	_, there := policy.Exempt(enforce.Subject{Host: "a", Process: p})
+	_, elsewhere := policy.Exempt(enforce.Subject{Host: "b", Process: p})
+	require.True(t, there)
+	require.False(t, elsewhere)
+
+	policy = exemption.With(everything{}, exemption.List{exempt(exemption.Who{User: "uid 7"})}, noon)
+	_, named := policy.Exempt(enforce.Subject{Host: "a", Process: &snapshot.Process{PID: 1, UID: &uid}})
+	require.True(t, named)
+}
+
+// Claims make nobody exempt: neither an environment that is registered for an exempt user,
+// nor root in a container.
+func TestClaimsAreNotExempt(t *testing.T) {
+	mallory, zero := snapshot.UID(1009), snapshot.UID(0)
+	env := &snapshot.Environment{EID: "100", UID: 1001, Username: "bob"}
+	policy := exemption.With(everything{}, exemption.List{exempt(exemption.Who{User: "bob"}), exempt(exemption.Who{User: "root"})}, noon)
+	for _, s := range []enforce.Subject{
+		{Host: "a", Process: &snapshot.Process{PID: 1, UID: &mallory, Username: "mallory", EID: "100"}, Environment: env},
+		{Host: "a", Process: &snapshot.Process{PID: 1, UID: &mallory, EID: "100"}, Environment: env},
+		{Host: "a", Process: &snapshot.Process{PID: 1, UID: &zero, Container: "c", Username: "root"}},
+		{Host: "a", Environment: env},
+		{Host: "a"},
+		{Host: "a", Device: &snapshot.Device{}},
+		{},
+	} {
+		_, exempt := policy.Exempt(s)
+		require.False(t, exempt, s)
+	}
+}

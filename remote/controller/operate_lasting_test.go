@@ -1,0 +1,153 @@
+package controller_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// A hold stops the rules, not the operator, and not the findings.
+func TestHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var kept []operator.State
+		r := run(t, visited(), func(c *controller.Controller) {
+			c.Policy = strict{}
+			c.Keep = func(s operator.State) error { kept = append(kept, s); return nil }
+		})
+		defer func() { r.stop() }()
+		require.Contains(t, r.do(hold), "alice (uid 1000), as root put enforcement on hold: it was asked for")
+		require.NotNil(t, kept[len(kept)-1].Hold)
+		before := r.sent()
+		require.Equal(t, 1, before, "the cycle before")
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		require.Equal(t, before, r.sent())
+		cycle := r.last()
+		require.NotNil(t, cycle.Hold)
+		require.Empty(t, cycle.Plan.HeldHosts)
+		require.Empty(t, cycle.Plan.HeldUsers)
+		require.NotEmpty(t, cycle.Plan.Findings)
+		for i := range cycle.Plan.Findings {
+			f := &cycle.Plan.Findings[i]
+			require.Equal(t, enforce.DecisionHold, f.Decision())
+			require.Contains(t, f.Waits, "by alice (uid 1000), as root: it was asked for")
+		}
+		require.Equal(t, "terminated", r.do(endBobs))
+		require.Equal(t, before+1, r.sent())
+		require.Contains(t, r.do(operator.Action{Kind: operator.Release}), "released")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Equal(t, before+2, r.sent(), "rules act again")
+		require.Nil(t, r.last().Hold)
+		var actions []string
+		for _, e := range r.history() {
+			if e.Action != "" {
+				actions = append(actions, e.Action+" by "+e.By)
+			}
+		}
+		require.Equal(t, []string{"hold by alice (uid 1000), as root", "release by alice (uid 1000), as root"}, actions)
+	})
+}
+
+// An exemption ends by itself, which is recorded and an event.
+func TestAnExemptionEndsByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := visited()
+		h.snapshot.Processes = h.snapshot.Processes[:1]
+		h.snapshot.Environments = nil
+		carol := h.snapshot.Processes[0]
+		carol.PID, carol.Username, carol.UID = 50, "carol", new(snapshot.UID(1002))
+		h.snapshot.Processes = append(h.snapshot.Processes, carol)
+		r := run(t, h, func(c *controller.Controller) { c.Policy = strict{warn: enforce.Warn{For: 15 * time.Second}} })
+		defer func() { r.stop() }()
+		require.Contains(t, r.do(operator.Action{Kind: operator.Exempt, User: "bob", Hours: 0.01}), "exempted user bob until")
+		require.Equal(t, "protected: it is exempt: user bob is exempt until", r.do(endBobs)[:49])
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		require.Len(t, r.last().Plan.Findings, 1, "carol's")
+		require.Len(t, r.last().Exemptions, 1)
+		require.Equal(t, snapshot.PID(50), h.received()[0].Terminate[0].Process.PID)
+		time.Sleep(36 * time.Second)
+		synctest.Wait()
+		require.Empty(t, r.last().Exemptions)
+		require.Len(t, r.last().Plan.Findings, 2)
+		history := r.history()
+		at := slices.IndexFunc(history, func(e audit.Entry) bool { return e.Action == "expired" })
+		require.Equal(t, "bob", string(history[at].User))
+		require.Contains(t, history[at].Why[0], "The exemption of user bob has ended")
+	})
+}
+
+// A controller that is killed between the record and the outcome doesn't repeat an action,
+// and the record says so.
+func TestACrashDuringAnAction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, h := t.TempDir(), visited()
+		h.takes = time.Hour
+		store := open(t, dir)
+		r := run(t, h, func(c *controller.Controller) {
+			c.Save = func(m *controller.FleetMemory) { require.NoError(t, store.Save(m, time.Now())) }
+			c.Keep = func(s operator.State) error { return store.KeepOperator(s, time.Now()) }
+		})
+		defer func() { r.stop() }()
+		require.Contains(t, r.do(hold), "on hold")
+		require.Contains(t, r.do(operator.Action{Kind: operator.Exempt, User: "carol", Hours: 2}), "exempted")
+		require.Contains(t, r.do(endBobs), "under way")
+		require.Equal(t, enforce.StatusUnknown, r.history()[2].Status)
+		at := time.Now()
+		memory, err := store.Load(r.c.Hosts, at) // as a new process finds it
+		require.NoError(t, err)
+		require.Len(t, memory.Rules.LeftAlone, 1, "no rule sends a second SIGTERM")
+		memory.Operator, err = store.LoadOperator(at)
+		require.NoError(t, err)
+		require.Equal(t, "alice (uid 1000), as root", memory.Operator.Hold.By)
+		require.WithinDuration(t, at.Add(2*time.Hour), memory.Operator.Exemptions[0].Until, 10*time.Second)
+
+		weeks, err := store.LoadOperator(at.Add(500 * time.Hour))
+		require.NoError(t, err)
+		require.NotNil(t, weeks.Hold, "however long no controller ran")
+	})
+}
+
+// What can't be read again is not forgotten.
+func TestALostFileOfOperators(t *testing.T) {
+	dir := t.TempDir()
+	store := open(t, dir)
+	state, err := store.LoadOperator(noonUTC)
+	require.NoError(t, err)
+	require.True(t, state.Empty(), "there never was one")
+	writeFile(t, filepath.Join(dir, "operator.json"), `{"schema":"genv.controller.operator/1"`)
+	state, err = store.LoadOperator(noonUTC)
+	require.ErrorContains(t, err, "damaged")
+	require.NotNil(t, state.Hold)
+	again, err := store.LoadOperator(noonUTC)
+	require.NoError(t, err)
+	require.Equal(t, state, again, "until an operator releases it")
+	require.NoError(t, store.KeepOperator(operator.State{}, noonUTC))
+	again, err = store.LoadOperator(noonUTC)
+	require.NoError(t, err)
+	require.True(t, again.Empty())
+
+	second, err := controller.OpenStore(dir)
+	require.ErrorIs(t, err, controller.ErrInUse)
+	defer second.Close()
+	require.ErrorIs(t, second.KeepOperator(state, noonUTC), controller.ErrInUse)
+	require.NoError(t, errors.Join(store.Close()))
+}
+
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+}

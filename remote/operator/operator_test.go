@@ -1,0 +1,200 @@
+package operator_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func TestActions(t *testing.T) {
+	for says, rows := range map[string][]string{
+		"": {
+			`"action":"terminate","host":"a","pid":5,"start":7,"user":"bob","reason":"r"`,
+			`"action":"terminate","host":"a","pid":5,"start":7,"device":0,"eid":"9","reason":"r"`,
+			`"action":"detach","host":"a","device":0,"eid":"9","user":"bob","reason":"r"`,
+			`"action":"warn","host":"a","pid":5,"start":7,"user":"bob","reason":"r"`,
+			`"action":"warn","host":"a","device":0,"eid":"9","user":"bob","reason":"r"`,
+			`"action":"exempt","user":"bob","hours":4,"reason":"r"`,
+			`"action":"exempt","host":"a","device":0,"hours":0.5,"reason":"r"`,
+			`"action":"unexempt","user":"bob"`,
+			`"action":"hold","reason":"r"`,
+			`"action":"release"`,
+		},
+		"unknown action":          {`"reason":"r"`, `"action":"reboot","reason":"r"`},
+		"needs a reason":          {`"action":"hold"`, `"action":"terminate","host":"a","pid":5,"start":7`},
+		"needs a host":            {`"action":"terminate","pid":5,"start":7,"reason":"r"`},
+		"pid and the start":       {`"action":"terminate","host":"a","pid":5,"reason":"r"`, `"action":"terminate","host":"a","device":0,"eid":"9","reason":"r"`, `"action":"terminate","host":"a","pid":-5,"start":7,"reason":"r"`},
+		"pid and start":           {`"action":"warn","host":"a","pid":5,"device":0,"eid":"9","reason":"r"`, `"action":"warn","host":"a","reason":"r"`},
+		"device and the eid":      {`"action":"detach","host":"a","eid":"9","reason":"r"`, `"action":"detach","host":"a","device":0,"eid":"9","pid":5,"start":7,"reason":"r"`},
+		"no use for hours":        {`"action":"terminate","host":"a","pid":5,"start":7,"hours":1,"reason":"r"`, `"action":"unexempt","user":"bob","hours":1`},
+		"no use for eid, pid":     {`"action":"exempt","user":"bob","hours":1,"pid":5,"eid":"9","reason":"r"`},
+		"no use for host":         {`"action":"hold","host":"a","reason":"r"`},
+		"needs a user or a host":  {`"action":"exempt","hours":4,"reason":"r"`, `"action":"unexempt"`},
+		"hours":                   {`"action":"exempt","user":"bob","reason":"r"`, `"action":"exempt","user":"bob","hours":721,"reason":"r"`},
+		"can't be printed":        {`"action":"hold","reason":"\u001b[2J"`},
+		"more than 200":           {`"action":"hold","reason":"` + strings.Repeat("x", 201) + `"`},
+		"genv.live.action/1":      {`"schema":"genv.live.action/2","action":"release"`},
+		"the reason is empty":     {`"action":"hold","reason":" "`},
+		"has at most 256 bytes":   {`"action":"unexempt","user":"` + strings.Repeat("x", 300) + `"`},
+		"unknown rule \"a b\"":    {`"action":"exempt","user":"bob","rule":"a b","hours":1,"reason":"r"`},
+		"device is exempted with": {`"action":"exempt","user":"bob","device":1,"hours":1,"reason":"r"`},
+	} {
+		for _, row := range rows {
+			a := operator.Action{Schema: operator.ActionSchema}
+			require.NoError(t, json.Unmarshal([]byte("{"+row+"}"), &a))
+			err := a.Check()
+			if says == "" {
+				require.NoError(t, err, row)
+				continue
+			}
+			var refusal *operator.Refusal
+			require.ErrorAs(t, err, &refusal, row)
+			require.Equal(t, operator.Invalid, refusal.Code)
+			require.ErrorContains(t, err, says, row)
+			require.NotEmpty(t, refusal.NextStep)
+		}
+	}
+}
+
+func TestPersons(t *testing.T) {
+	alice := snapshot.UID(1000)
+	for want, p := range map[string]operator.Person{
+		"alice (uid 1000)":          {UID: 1000, Name: "alice"},
+		"uid 1000":                  {UID: 1000},
+		"root (uid 0)":              {Name: "root"},
+		"alice (uid 1000), as root": {Name: "root", Login: &alice, LoginName: "alice"},
+		"uid 1000, as uid 0":        {Login: &alice},
+	} {
+		require.Equal(t, want, p.String())
+	}
+}
+
+func stateOf(t *testing.T) operator.State {
+	t.Helper()
+	var s operator.State
+	var err error
+	for _, a := range []operator.Action{
+		{Kind: operator.Exempt, User: "bob", Hours: 4, Reason: "deadline"},
+		{Kind: operator.Exempt, Host: "a", Hours: 720, Reason: "being repaired"},
+		{Kind: operator.Hold, Reason: "the policy is wrong"},
+	} {
+		s, _, err = s.After(operator.Person{UID: 1000, Name: "alice"}, &a, noon)
+		require.NoError(t, err)
+	}
+	return s
+}
+
+func TestWhatLasts(t *testing.T) {
+	s, bob := stateOf(t), operator.Person{UID: 0, Name: "root"}
+	require.Equal(t, "alice (uid 1000)", s.Hold.By)
+	before := stateOf(t)
+	for says, a := range map[string]operator.Action{
+		"on hold since":           {Kind: operator.Hold, Reason: "again"},
+		"no exemption of host b":  {Kind: operator.Unexempt, Host: "b"},
+		"no exemption of user bo": {Kind: operator.Unexempt, User: "bob", Host: "a"},
+	} {
+		_, _, err := s.After(bob, &a, noon)
+		require.ErrorContains(t, err, says)
+	}
+	next, line, err := s.After(bob, &operator.Action{Kind: operator.Release}, noon)
+	require.NoError(t, err)
+	require.Equal(t, "root (uid 0) released enforcement (it was on hold by alice (uid 1000): the policy is wrong)", line)
+	require.Nil(t, next.Hold)
+	_, _, err = next.After(bob, &operator.Action{Kind: operator.Release}, noon)
+	require.ErrorContains(t, err, "not on hold")
+	next, line, err = next.After(bob, &operator.Action{Kind: operator.Unexempt, User: "bob", Reason: "done"}, noon)
+	require.NoError(t, err)
+	require.Equal(t, "root (uid 0) ended the exemption of user bob: done (it was deadline by alice (uid 1000))", line)
+	require.Len(t, next.Exemptions, 1)
+	require.Equal(t, before, s, "a value")
+}
+
+func TestFile(t *testing.T) {
+	s := stateOf(t)
+	data, err := s.Encode(noon)
+	require.NoError(t, err)
+	for _, now := range []time.Time{noon, noon.Add(1000 * time.Hour)} {
+		got, err := operator.Decode(data, now)
+		require.NoError(t, err)
+		require.Equal(t, s, got)
+	}
+	got, err := operator.Decode(data, noon.Add(-time.Hour))
+	require.NoError(t, err)
+	require.Equal(t, noon.Add(3*time.Hour), got.Exemptions[0].Until, "the clock was set back while no controller ran: it isn't longer")
+
+	later := noon.Add(90 * time.Second)
+	changed, err := s.Content(later)
+	require.NoError(t, err)
+	same, err := s.Content(noon)
+	require.NoError(t, err)
+	require.Equal(t, string(same), string(changed), "so that it isn't written again and again")
+}
+
+// Whatever byte is damaged, no exemption becomes longer and a hold doesn't end.
+func TestDamage(t *testing.T) {
+	data, err := stateOf(t).Encode(noon)
+	require.NoError(t, err)
+	for i := range data {
+		for _, bit := range []byte{1, 2, 8, 64} {
+			bad := bytes.Clone(data)
+			bad[i] ^= bit
+			got, err := operator.Decode(bad, noon)
+			if err == nil { // JSON doesn't care for the case of keys
+				require.Equal(t, stateOf(t), got, string(bad))
+			}
+		}
+		_, err := operator.Decode(data[:i], noon)
+		require.Error(t, err)
+	}
+	for _, text := range []string{"", "null", "{}", "[]", `{"schema":"genv.controller.operator/1"}`} {
+		_, err := operator.Decode([]byte(text), noon)
+		require.Error(t, err, text)
+	}
+	require.NotNil(t, operator.Lost(noon).Hold)
+}
+
+// A file that is whole, but has what this version doesn't know, is not read in part.
+func TestUnknownLimitsOfAnExemption(t *testing.T) {
+	s := operator.State{Exemptions: exemption.List{{Reason: "r", By: "b", Created: noon, Until: noon.Add(time.Hour)}}}
+	data, err := s.Encode(noon)
+	require.NoError(t, err)
+	_, err = operator.Decode(data, noon)
+	require.ErrorContains(t, err, "needs a user or a host")
+
+	good, err := stateOf(t).Encode(noon)
+	require.NoError(t, err)
+	var file struct {
+		Schema string          `json:"schema"`
+		Time   time.Time       `json:"time"`
+		SHA256 string          `json:"sha256"`
+		State  json.RawMessage `json:"state"`
+	}
+	require.NoError(t, json.Unmarshal(good, &file))
+	file.State = json.RawMessage(strings.Replace(string(file.State), `"user":"bob"`, `"user":"bob","weekdays":"Sat"`, 1))
+	sum := sha256.Sum256(append([]byte(file.Time.Format(time.RFC3339Nano)+"\n"), file.State...))
+	file.SHA256 = hex.EncodeToString(sum[:])
+	data, err = json.Marshal(file)
+	require.NoError(t, err)
+	_, err = operator.Decode(data, noon)
+	require.ErrorContains(t, err, "weekdays")
+}
+
+func TestRefusalsAreErrors(t *testing.T) {
+	err := error(operator.Refuse(operator.Busy, "Try again.", "%d wait", 5))
+	var refusal *operator.Refusal
+	require.True(t, errors.As(err, &refusal))
+	require.Equal(t, "5 wait", err.Error())
+}
