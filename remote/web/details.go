@@ -1,0 +1,191 @@
+package web
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+const (
+	maxFindings = 500
+	maxEvents   = 100
+)
+
+// gpuRow is a GPU with its host and its letter.
+type gpuRow struct {
+	*gpus.GPU
+	Host      *live.Host
+	Class     string
+	Letter    string
+	IdleSince time.Time
+}
+
+// findingRow is a finding and when it is due.
+type findingRow struct {
+	*live.Finding
+	When string
+}
+
+// findingList are findings, and how many there are besides.
+type findingList struct {
+	Rows []findingRow
+	More int
+}
+
+// hostBody is what the page of a host shows.
+type hostBody struct {
+	*live.Host
+	counts
+	GPUs     []gpuRow
+	Findings findingList
+	Events   []live.Event
+	Trend    live.Trend
+}
+
+func hostPage(p *page, r *http.Request) (string, any) {
+	i := slices.IndexFunc(p.Fleet.Hosts, func(h live.Host) bool { return string(h.Name) == r.PathValue("host") })
+	if i < 0 {
+		p.Title = "The fleet has no host of this name."
+		return "", nil
+	}
+	h := &p.Fleet.Hosts[i]
+	p.Title = hostName(h.Name)
+	body := hostBody{Host: h, counts: p.count([]live.Host{*h})}
+	for j := range h.GPUs {
+		body.GPUs = append(body.GPUs, p.gpu(h, &h.GPUs[j]))
+	}
+	body.Findings = p.findings(func(f *live.Finding) bool { return f.Host == h.Name })
+	body.Events = p.events(func(e *live.Event) bool { return e.Host == h.Name })
+	body.Trend, _ = p.view.HostTrend(h.Name)
+	return "host", body
+}
+
+func (p *page) gpu(h *live.Host, g *gpus.GPU) gpuRow {
+	c := p.cell(h, g)
+	return gpuRow{g, h, c.class, c.letter, p.view.IdleSince(h.Name, g.Index)}
+}
+
+// userBody is what the page of a user shows.
+type userBody struct {
+	live.User
+	GPUs     []gpuRow
+	Findings findingList
+	Ended    []live.Event // what was done
+	Trend    live.Trend
+}
+
+// userPage is of a user who has something, or had something since the controller runs.
+// With hidden names it says the same of all others, whether they exist or not.
+func userPage(p *page, r *http.Request) (string, any) {
+	name := snapshot.Username(r.PathValue("user"))
+	if p.Hidden && name != p.view.self {
+		p.Title = "Only your own page can be shown: the names of others are hidden."
+		return "", nil
+	}
+	body := userBody{User: live.User{Name: name}}
+	known := false
+	for i := range p.Fleet.Users {
+		if p.Fleet.Users[i].Name == name {
+			body.User, known = p.Fleet.Users[i], true
+		}
+	}
+	var seen bool
+	body.Trend, seen = p.view.UserTrend(name)
+	body.Ended = p.events(func(e *live.Event) bool { return e.User == name && e.Kind == enforce.EventOutcome })
+	if !known && !seen && len(body.Ended) == 0 && !p.Hidden {
+		p.Title = "No user of this name was seen since the controller runs."
+		return "", nil
+	}
+	for i := range p.Fleet.Hosts {
+		h := &p.Fleet.Hosts[i]
+		for j := range h.GPUs {
+			if slices.Contains(h.GPUs[j].Users(), name) {
+				body.GPUs = append(body.GPUs, p.gpu(h, &h.GPUs[j]))
+			}
+		}
+	}
+	body.Findings = p.findings(func(f *live.Finding) bool { return f.User == name })
+	p.Title = displayName(name)
+	return "userPage", body
+}
+
+func displayName(user snapshot.Username) string { return name(user) }
+
+// findingsBody is what the page of findings shows.
+type findingsBody struct {
+	Findings findingList
+	Events   []live.Event
+}
+
+func findingsPage(p *page, _ *http.Request) (string, any) {
+	p.Title = "Findings"
+	all := p.findings(func(*live.Finding) bool { return true })
+	return "findings", findingsBody{all, p.events(func(*live.Event) bool { return true })}
+}
+
+// findings are those that are selected: what is done now before what waits.
+func (p *page) findings(selected func(*live.Finding) bool) (list findingList) {
+	for _, pending := range []bool{false, true} {
+		for i := range p.Fleet.Findings {
+			f := &p.Fleet.Findings[i]
+			switch {
+			case f.Pending != pending || !selected(f):
+			case len(list.Rows) >= maxFindings:
+				list.More++
+			default:
+				list.Rows = append(list.Rows, findingRow{f, when(p.Now, f)})
+			}
+		}
+	}
+	return list
+}
+
+// events are the last ones that are selected, the newest first.
+func (p *page) events(selected func(*live.Event) bool) []live.Event {
+	var list []live.Event
+	for _, e := range slices.Backward(p.view.Events(0)) {
+		if selected(&e) {
+			if list = append(list, e); len(list) == maxEvents {
+				break
+			}
+		}
+	}
+	return list
+}
+
+// Parts of pages, with what they need of the page.
+type (
+	gpuTable struct {
+		Rows             []gpuRow
+		WithHost, Hidden bool
+		now              time.Time
+	}
+	findingTable struct {
+		List findingList
+		Now  time.Time
+	}
+	trendChart struct {
+		Trend live.Trend
+		Of    string
+		Whole bool // of a host: what is free and unknown too
+	}
+)
+
+// GPUTable is for the template of this name.
+func (p *page) GPUTable(rows []gpuRow, withHost bool) gpuTable {
+	return gpuTable{rows, withHost, p.Hidden, p.Now}
+}
+
+// Since is for how long something is the case.
+func (t gpuTable) Since(since time.Time) string { return span(t.now.Sub(since)) }
+
+// FindingTable is for the template of this name.
+func (p *page) FindingTable(list findingList) findingTable { return findingTable{list, p.Now} }
+
+// Chart is for the template of a trend.
+func (*page) Chart(t live.Trend, of string, whole bool) trendChart { return trendChart{t, of, whole} }

@@ -1,0 +1,157 @@
+package web
+
+import (
+	"fmt"
+	"html/template"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Lengths of foreign texts, in characters.
+const (
+	maxCommand = 80
+	maxLine    = 400
+)
+
+var functions = template.FuncMap{
+	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "amount": amount, "bytes": bytesText, "percent": percent,
+	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath, "hostPath": hostPath,
+	"decision": decision, "state": stateText, "bar": bar, "hours": hours, "memoryBar": memoryBar, "rule": func(r enforce.Rule) string { return line(string(r)) },
+	"spark": spark, "chart": chart, "hourly": hourly, "add": func(a, b int) int { return a + b },
+}
+
+// ago is how long something is ago.
+func ago(now, t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return span(now.Sub(t)) + " ago"
+}
+
+// span is a duration in its two largest units.
+func span(d time.Duration) string {
+	d = max(d, 0)
+	switch s := int64(d / time.Second); {
+	case s < 60:
+		return fmt.Sprintf("%d s", s)
+	case s < 3600:
+		return fmt.Sprintf("%d min", s/60)
+	case s < 86400:
+		return fmt.Sprintf("%d h %d min", s/3600, s/60%60)
+	default:
+		return fmt.Sprintf("%d d %d h", s/86400, s/3600%24)
+	}
+}
+
+func clock(t time.Time) string { return t.Local().Format("15:04:05") }
+
+// stamp is a time as programs read it.
+func stamp(t time.Time) string { return t.Format(time.RFC3339) }
+
+// amount is a number with its unit; – if it is unknown.
+func amount(value any, unit string) string {
+	switch v := value.(type) {
+	case *int:
+		if v != nil {
+			return strconv.Itoa(*v) + unit
+		}
+	case *float64:
+		if v != nil {
+			return strconv.FormatFloat(*v, 'f', 0, 64) + unit
+		}
+	}
+	return "–"
+}
+
+func percent(value *int) string { return amount(value, " %") }
+
+// bytesText is an amount of memory; – if it is unknown.
+func bytesText(value any) string {
+	var bytes int64
+	switch v := value.(type) {
+	case *int64:
+		if v == nil {
+			return "–"
+		}
+		bytes = *v
+	case int64:
+		bytes = v
+	}
+	if bytes < 1<<30 {
+		return fmt.Sprintf("%d MiB", bytes>>20)
+	}
+	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
+}
+
+// name is the name of a user or of an environment: quoted if it is no ordinary word.
+func name(of any) string {
+	s := fmt.Sprint(of)
+	if uid, ok := strings.CutPrefix(s, "uid "); ok && text.IsMadeOf(uid, "") && len(uid) < 12 {
+		return s
+	}
+	return text.Shown(s)
+}
+
+func hostName(h snapshot.Hostname) string { return text.Shorten(text.Printable(string(h)), 64) }
+
+// model is a GPU's model without its maker.
+func model(s string) string {
+	if s == "" {
+		return "unknown model"
+	}
+	return text.Shorten(text.OneLine(strings.TrimPrefix(s, "NVIDIA ")), 40)
+}
+
+func command(s string) string { return text.Shorten(text.OneLine(s), maxCommand) }
+
+func line(s string) string { return text.Shorten(text.OneLine(s), maxLine) }
+
+// userPath is a user's page; empty for a name that can't be in a path.
+func userPath(user snapshot.Username) string { return pathOf("/u/", string(user)) }
+
+func hostPath(host snapshot.Hostname) string { return pathOf("/h/", string(host)) }
+
+func pathOf(prefix, name string) string {
+	if name == "" || name == "." || name == ".." || len(name) > maxUserName {
+		return ""
+	}
+	return prefix + url.PathEscape(name)
+}
+
+var decisions = map[enforce.Decision]string{
+	enforce.DecisionAct: "acts now", enforce.DecisionWait: "waiting", enforce.DecisionHold: "held back", enforce.DecisionDryRun: "dry run",
+	enforce.DecisionStuck: "stuck", enforce.DecisionUnderWay: "under way", enforce.DecisionNone: "reported",
+}
+
+// decision is what is done about a finding.
+func decision(d enforce.Decision) string { return decisions[d] }
+
+var states = map[gpus.State]string{
+	gpus.Free: "free", gpus.Attached: "attached, not used", gpus.Idle: "held, idle", gpus.Busy: "busy", gpus.Unknown: "unknown",
+}
+
+func stateText(s gpus.State) string { return states[s] }
+
+// hours are GPU hours.
+func hours(d time.Duration) string { return fmt.Sprintf("%.1f", d.Hours()) }
+
+// when is when a finding is due.
+func when(now time.Time, f *live.Finding) string {
+	switch {
+	case !f.Pending:
+		return ""
+	case f.Due.IsZero():
+		return "not yet known"
+	case f.Due.After(now):
+		return "in " + span(f.Due.Sub(now))
+	}
+	return "now"
+}

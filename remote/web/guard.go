@@ -1,0 +1,124 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/seed-3119e985/genv/remote/web/htpasswd"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// policy is what browsers may do with the pages. They contain no scripts and styles.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+
+// userHeaders are where oauth2-proxy and others say who the user is.
+var userHeaders = []string{"X-Forwarded-User", "X-Auth-Request-User"}
+
+// maxUserName is the longest name in bytes that somebody may log in with.
+const maxUserName = 256
+
+type userKey struct{}
+
+// userOf is who asks; empty if that isn't known.
+func userOf(r *http.Request) snapshot.Username {
+	user, _ := r.Context().Value(userKey{}).(snapshot.Username)
+	return user
+}
+
+// guard checks all requests before anything else.
+func (s *server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Content-Security-Policy", policy)
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+		header.Set("Cache-Control", "no-store")
+		if !s.answersTo(r.Host) {
+			s.refuse(w, r, http.StatusMisdirectedRequest, "This server doesn't answer to this name. The controller's administrator can add it with --web-host.")
+			return
+		}
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			header.Set("Allow", "GET, HEAD")
+			s.refuse(w, r, http.StatusMethodNotAllowed, "This page only shows: GET and HEAD.")
+			return
+		}
+		user, status := s.authenticate(r)
+		switch status {
+		case http.StatusOK:
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
+		case http.StatusUnauthorized:
+			header.Set("WWW-Authenticate", `Basic realm="genv", charset="UTF-8"`)
+			s.refuse(w, r, status, "A user name and a password are required.")
+		case http.StatusServiceUnavailable:
+			header.Set("Retry-After", "2")
+			s.refuse(w, r, status, "Too many logins at a time: try again.")
+		default:
+			s.refuse(w, r, status, "The proxy's headers name more than one user.")
+		}
+	})
+}
+
+// answersTo reports whether a Host header is one of loopback or of Options.Hosts.
+func (s *server) answersTo(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.TrimSuffix(strings.ToLower(strings.Trim(name, "[]")), ".")
+	if address, err := netip.ParseAddr(name); err == nil && address.Unmap().IsLoopback() {
+		return true
+	}
+	return name == "localhost" || slices.ContainsFunc(s.options.Hosts, func(h string) bool {
+		return strings.EqualFold(strings.Trim(h, "[]"), name)
+	})
+}
+
+// authenticate is who asks, if that is known, and whether the request may go on.
+func (s *server) authenticate(r *http.Request) (snapshot.Username, int) {
+	switch {
+	case s.options.Passwords != nil && !strings.HasPrefix(r.URL.Path, "/-/"): // which say nothing about users
+		return s.login(r)
+	case s.options.Proxied:
+		return headerUser(r.Header)
+	}
+	return "", http.StatusOK
+}
+
+func (s *server) login(r *http.Request) (snapshot.Username, int) {
+	user, password, ok := r.BasicAuth()
+	if !ok || len(user) > maxUserName {
+		return "", http.StatusUnauthorized
+	}
+	switch right, err := s.options.Passwords.Check(r.Context(), user, password); {
+	case errors.Is(err, htpasswd.ErrBusy):
+		return "", http.StatusServiceUnavailable
+	case err != nil || !right:
+		return "", http.StatusUnauthorized
+	}
+	return snapshot.Username(user), http.StatusOK
+}
+
+// headerUser is the user that a proxy names. Two names mean that one of them may come from
+// the browser.
+func headerUser(header http.Header) (snapshot.Username, int) {
+	var user string
+	for _, name := range userHeaders {
+		for _, value := range header.Values(name) {
+			if value == "" {
+				continue
+			}
+			if user != "" && value != user || len(value) > maxUserName {
+				return "", http.StatusBadRequest
+			}
+			user = value
+		}
+	}
+	return snapshot.Username(user), http.StatusOK
+}

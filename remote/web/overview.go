@@ -1,0 +1,191 @@
+package web
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// How many rows a page has at most; beyond that it says how many there are.
+const (
+	maxUsers  = 300
+	maxPlaces = 6 // hosts that are named for a model
+	maxTags   = 3 // users that are named for a host
+)
+
+// filter selects hosts.
+type filter struct {
+	Query string // a part of the name of a host or of a user
+	Model string
+	Free  bool
+}
+
+func filterOf(r *http.Request) filter {
+	q := r.URL.Query()
+	return filter{text.Cut(strings.TrimSpace(q.Get("q")), 64), text.Cut(q.Get("model"), 256), q.Get("free") != ""}
+}
+
+// Any reports whether it leaves anything out.
+func (f filter) Any() bool { return f != filter{} }
+
+func (f filter) key() string {
+	if !f.Any() {
+		return ""
+	}
+	q := url.Values{"q": {f.Query}, "model": {f.Model}}
+	if f.Free {
+		q.Set("free", "1")
+	}
+	return q.Encode()
+}
+
+func (f filter) selects(h *live.Host) bool {
+	has := func(is func(*gpus.GPU) bool) bool {
+		for i := range h.GPUs {
+			if is(&h.GPUs[i]) {
+				return true
+			}
+		}
+		return false
+	}
+	part := func(s string) bool { return strings.Contains(strings.ToLower(s), strings.ToLower(f.Query)) }
+	switch {
+	case (f.Free || f.Model != "") && !has(func(g *gpus.GPU) bool {
+		return (!f.Free || g.State == gpus.Free) && (f.Model == "" || g.Model == f.Model)
+	}):
+		return false
+	case f.Query != "" && !part(string(h.Name)):
+		return slices.ContainsFunc(usersOn(h), func(u snapshot.Username) bool { return part(string(u)) })
+	}
+	return true
+}
+
+// overviewBody is what the first page shows.
+type overviewBody struct {
+	Filter    filter
+	Models    []modelRow
+	Tiles     []tile
+	Users     []userRow
+	MoreUsers int
+	Failed    []failedRow
+}
+
+// modelRow is what is free of a model, and where.
+type modelRow struct {
+	Model string
+	counts
+	Free1  []freeAt // where most are free
+	More   int      // hosts with free ones besides
+	Search string
+}
+
+type freeAt struct {
+	Host snapshot.Hostname
+	N    int
+}
+
+// tile is a host in the grid.
+type tile struct {
+	*live.Host
+	counts
+	Models string
+	Users  []snapshot.Username
+	More   int // users
+}
+
+type userRow struct {
+	live.User
+	Trend live.Trend
+}
+
+type failedRow struct {
+	remote.Failure
+	Host snapshot.Hostname
+	Seen time.Time
+}
+
+func overview(p *page, r *http.Request) (string, any) {
+	p.Title = "GPUs"
+	body := overviewBody{Filter: filterOf(r), Models: modelsOf(p.Fleet)}
+	for i := range p.Fleet.Hosts {
+		h := &p.Fleet.Hosts[i]
+		if h.Failure != nil {
+			body.Failed = append(body.Failed, failedRow{*h.Failure, h.Name, h.Seen})
+		}
+		if body.Filter.selects(h) {
+			body.Tiles = append(body.Tiles, p.tile(h))
+		}
+	}
+	users := slices.Clone(p.Fleet.Users)
+	slices.SortStableFunc(users, func(a, b live.User) int { return cmp.Compare(max(b.Attached, b.Used), max(a.Attached, a.Used)) })
+	if excess := len(users) - maxUsers; excess > 0 {
+		users, body.MoreUsers = users[:maxUsers], excess
+	}
+	for _, u := range users {
+		trend, _ := p.view.UserTrend(u.Name)
+		body.Users = append(body.Users, userRow{u, trend})
+	}
+	return "overview", body
+}
+
+func (p *page) tile(h *live.Host) tile {
+	t := tile{Host: h, counts: p.count([]live.Host{*h}), Users: usersOn(h)}
+	if len(h.GPUs) > 0 {
+		t.Models = model(h.GPUs[0].Model)
+	}
+	if excess := len(t.Users) - maxTags; excess > 0 {
+		t.Users, t.More = t.Users[:maxTags], excess
+	}
+	return t
+}
+
+// usersOn are the users of a host, each once, in alphabetical order.
+func usersOn(h *live.Host) []snapshot.Username {
+	var users []snapshot.Username
+	for i := range h.GPUs {
+		users = append(users, h.GPUs[i].Users()...)
+	}
+	slices.Sort(users)
+	return slices.Compact(users)
+}
+
+// modelsOf are the models of the fleet, those with the most free GPUs first.
+func modelsOf(f *live.Fleet) []modelRow {
+	rows := make(map[string]*modelRow)
+	for i := range f.Hosts {
+		h, free := &f.Hosts[i], make(map[string]int)
+		for j := range h.GPUs {
+			g := &h.GPUs[j]
+			if rows[g.Model] == nil {
+				rows[g.Model] = &modelRow{Model: g.Model}
+			}
+			rows[g.Model].add(g)
+			if g.State == gpus.Free {
+				free[g.Model]++
+			}
+		}
+		for model, n := range free {
+			rows[model].Free1 = append(rows[model].Free1, freeAt{h.Name, n})
+		}
+	}
+	list := make([]modelRow, 0, len(rows))
+	for _, row := range rows {
+		slices.SortStableFunc(row.Free1, func(a, b freeAt) int { return cmp.Compare(b.N, a.N) })
+		if excess := len(row.Free1) - maxPlaces; excess > 0 {
+			row.Free1, row.More = row.Free1[:maxPlaces], excess
+		}
+		row.Search = "/?" + filter{Model: row.Model, Free: true}.key() + "#hosts"
+		list = append(list, *row)
+	}
+	slices.SortFunc(list, func(a, b modelRow) int { return cmp.Or(cmp.Compare(b.Free, a.Free), cmp.Compare(a.Model, b.Model)) })
+	return list
+}

@@ -1,0 +1,93 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"embed"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/live"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+// templates are parsed when the first page is asked for.
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/*.html"))
+})
+
+// pageFunc is what a page shows: the name of its template, and its data. An empty name is
+// for what there isn't.
+type pageFunc func(p *page, r *http.Request) (name string, body any)
+
+// page is what all pages show, and the data of one.
+type page struct {
+	Title   string
+	Path    string // of the menu's entry
+	Fleet   *live.Fleet
+	Counts  counts
+	Hidden  bool // names of others are hidden
+	Me      bool // it may be known who asks
+	Now     time.Time
+	Version string // of the script and the styles
+	Body    any
+
+	view *view
+	busy map[place]bool // GPUs that findings are about
+}
+
+// Stale reports whether the state is older than it should be.
+func (p *page) Stale() bool {
+	return p.Fleet.Cycle > 0 && p.Now.Sub(p.Fleet.Time).Seconds() > 3*max(p.Fleet.Interval, 10)
+}
+
+// page serves a page.
+func (s *server) page(of pageFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, now := s.view(r), s.options.Now()
+		fleet := v.Fleet()
+		answer, err := v.pages.get(r.URL.Path+"?"+filterOf(r).key(), fleet.Revision, now, func() (*rendered, error) {
+			return s.render(of, r, v, fleet, now)
+		})
+		if err != nil {
+			http.Error(w, "the page can't be shown", http.StatusInternalServerError)
+			return
+		}
+		answer.send(w, r)
+	}
+}
+
+func (s *server) render(of pageFunc, r *http.Request, v *view, fleet *live.Fleet, now time.Time) (*rendered, error) {
+	p := &page{Fleet: fleet, Now: now, Hidden: v.names != AllNames, Me: s.options.Passwords != nil || s.options.Proxied, Version: assets().version, view: v, busy: placesOf(fleet), Path: r.URL.Path}
+	p.Counts = p.count(fleet.Hosts)
+	status := http.StatusOK
+	name, body := of(p, r)
+	if name == "" {
+		status, name, body = http.StatusNotFound, "message", cmp.Or(p.Title, "There is no such page.")
+		p.Title = "Not found"
+	}
+	p.Body = body
+	var b bytes.Buffer
+	if err := templates().ExecuteTemplate(&b, name, p); err != nil {
+		return nil, fmt.Errorf("render %s: %w", name, err)
+	}
+	return newRendered(status, b.Bytes())
+}
+
+// refuse says in a page why there is nothing else.
+func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
+	p := &page{Title: http.StatusText(status), Fleet: &live.Fleet{}, Version: assets().version, Body: why}
+	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		http.Error(w, why, status)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_ = templates().ExecuteTemplate(w, "message", p) // the browser may have gone
+}

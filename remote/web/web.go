@@ -1,0 +1,116 @@
+package web
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/web/htpasswd"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Names says which users' names a viewer gets to see.
+type Names string
+
+// The values of --web-names.
+const (
+	AllNames Names = "all"
+	OwnName  Names = "self" // of the user who is logged in
+	NoNames  Names = "none"
+)
+
+// Options are how a fleet is shown, and to whom.
+type Options struct {
+	Now   func() time.Time
+	Names Names
+	// Hosts are the names that requests may be for, besides those of loopback.
+	Hosts []string
+	// Passwords are of the users who may look; nil for everybody who can connect.
+	Passwords *htpasswd.File
+	// Proxied says that requests come from a proxy that is trusted to say in a header who
+	// the user is. It must be false unless only the proxy can connect.
+	Proxied bool
+	// API serves the documents and events of a source at /api/v1/ and /events.
+	API func(live.Source) http.Handler
+	// Mounts are handlers of other paths. They get the same checks, and must know
+	// themselves what to hide.
+	Mounts map[string]http.Handler
+}
+
+// server is the handler.
+type server struct {
+	feed    *live.Feed
+	options Options
+	mux     *http.ServeMux
+
+	mu    sync.Mutex
+	views map[snapshot.Username]*view // by what they may see; "" for those who have no name of their own
+}
+
+// view is what viewers with the same rights get to see.
+type view struct {
+	live.Source
+	names Names
+	self  snapshot.Username // only if it makes a difference
+	api   http.Handler
+	pages cache
+}
+
+// maxViews bounds how many users' views are kept.
+const maxViews = 256
+
+// New returns the handler of a feed.
+func New(feed *live.Feed, options Options) http.Handler {
+	s := &server{feed: feed, options: options, mux: http.NewServeMux(), views: make(map[snapshot.Username]*view)}
+	for path, page := range map[string]pageFunc{"/{$}": overview, "/h/{host}": hostPage, "/u/{user}": userPage, "/findings": findingsPage} {
+		s.mux.HandleFunc(path, s.page(page))
+	}
+	s.mux.HandleFunc("/me", s.me)
+	s.mux.HandleFunc("/static/{file}", static)
+	if options.API != nil {
+		api := func(w http.ResponseWriter, r *http.Request) { s.view(r).api.ServeHTTP(w, r) }
+		s.mux.HandleFunc("/api/v1/", api)
+		s.mux.HandleFunc("/events", api)
+	}
+	for path, handler := range options.Mounts {
+		s.mux.Handle(path, handler)
+	}
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.refuse(w, r, http.StatusNotFound, "There is no such page.") })
+	return s.guard(s.mux)
+}
+
+// view is what the user of a request may see.
+func (s *server) view(r *http.Request) *view {
+	var self snapshot.Username
+	if s.options.Names == OwnName {
+		self = userOf(r)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.views[self]
+	if v == nil {
+		if len(s.views) >= maxViews {
+			clear(s.views)
+		}
+		v = &view{Source: s.feed, names: s.options.Names, self: self}
+		if s.options.Names != AllNames {
+			v.Source = s.feed.For(self)
+		}
+		if s.options.API != nil {
+			v.api = s.options.API(v.Source)
+		}
+		s.views[self] = v
+	}
+	return v
+}
+
+// me leads users to their own page.
+func (s *server) me(w http.ResponseWriter, r *http.Request) {
+	path := userPath(userOf(r))
+	if path == "" {
+		s.refuse(w, r, http.StatusNotFound, "This page doesn't know who you are: look for your name on the overview.")
+		return
+	}
+	http.Redirect(w, r, path, http.StatusSeeOther)
+}
