@@ -12,6 +12,8 @@ type Source interface {
 	Fleet() *Fleet
 	// Events are those with a number greater than after, the oldest first.
 	Events(after uint64) []Event
+	// Position says how far it is. It is cheap.
+	Position() Position
 	// Watch returns a Watcher, which the caller closes.
 	Watch() *Watcher
 	// HostTrend and UserTrend are the last 24 hours; false if nothing is known.

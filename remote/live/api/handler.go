@@ -13,7 +13,7 @@ import (
 
 // handler serves a feed.
 type handler struct {
-	feed *live.Feed
+	feed live.Source
 
 	mu     sync.Mutex
 	cached map[string]document // by path
@@ -25,8 +25,8 @@ type document struct {
 	body []byte
 }
 
-// New returns the handler of a feed. It answers GET and HEAD.
-func New(feed *live.Feed) http.Handler {
+// New returns the handler of a feed, or of what may be seen of it. It answers GET and HEAD.
+func New(feed live.Source) http.Handler {
 	h := &handler{feed: feed, cached: make(map[string]document)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/fleet", h.whole(func(f *live.Fleet) any { return f }))

@@ -87,7 +87,7 @@ func sleep(r *http.Request, d time.Duration) bool {
 
 // stream is one viewer's. Its buffer has one batch of events at most.
 type stream struct {
-	feed    *live.Feed
+	feed    live.Source
 	w       http.ResponseWriter
 	control *http.ResponseController
 	run     string
