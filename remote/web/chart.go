@@ -13,8 +13,8 @@ import (
 // Charts consist of numbers and classes only, so that the texts of hosts can't get into
 // them.
 
-// bar is a bar of parts, in percent of their sum.
-func bar(c counts) template.HTML {
+// Bar is a bar of the parts, in percent of their sum.
+func (c counts) Bar() template.HTML {
 	var b strings.Builder
 	b.WriteString(`<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">`)
 	x := 0.0

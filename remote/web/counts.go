@@ -17,7 +17,7 @@ type counts struct {
 }
 
 // Total is the number of GPUs.
-func (c *counts) Total() int { return c.Free + c.Busy + c.Idle + c.Unknown }
+func (c counts) Total() int { return c.Free + c.Busy + c.Idle + c.Unknown }
 
 func (c *counts) add(g *gpus.GPU) {
 	switch g.State {
@@ -135,7 +135,7 @@ func (p *page) Cells(h *live.Host) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // constants and numbers only
 }
 
-func (c *counts) words() string {
+func (c counts) words() string {
 	var list []string
 	for _, part := range []struct {
 		n    int

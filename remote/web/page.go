@@ -56,6 +56,9 @@ func (s *server) page(of pageFunc) http.HandlerFunc {
 			return s.render(of, r, v, fleet, now)
 		})
 		if err != nil {
+			if s.options.Failed != nil {
+				s.options.Failed(err)
+			}
 			http.Error(w, "the page can't be shown", http.StatusInternalServerError)
 			return
 		}

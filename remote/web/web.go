@@ -31,11 +31,13 @@ type Options struct {
 	// Proxied says that requests come from a proxy that is trusted to say in a header who
 	// the user is. It must be false unless only the proxy can connect.
 	Proxied bool
+	// Failed is called with errors that aren't the viewer's; nil for nothing.
+	Failed func(error)
 	// API serves the documents and events of a source at /api/v1/ and /events.
 	API func(live.Source) http.Handler
-	// Mounts are handlers of other paths. They get the same checks, and must know
-	// themselves what to hide.
-	Mounts map[string]http.Handler
+	// Mount adds handlers of other paths, such as /metrics; nil for none. They get the same
+	// checks. hideUsers says that they must show the name of no user.
+	Mount func(mux *http.ServeMux, hideUsers bool)
 }
 
 // server is the handler.
@@ -69,12 +71,17 @@ func New(feed *live.Feed, options Options) http.Handler {
 	s.mux.HandleFunc("/me", s.me)
 	s.mux.HandleFunc("/static/{file}", static)
 	if options.API != nil {
-		api := func(w http.ResponseWriter, r *http.Request) { s.view(r).api.ServeHTTP(w, r) }
+		api := func(w http.ResponseWriter, r *http.Request) {
+			if options.Names == OwnName { // the tags of documents don't say what they show
+				r.Header.Del("If-None-Match")
+			}
+			s.view(r).api.ServeHTTP(w, r)
+		}
 		s.mux.HandleFunc("/api/v1/", api)
 		s.mux.HandleFunc("/events", api)
 	}
-	for path, handler := range options.Mounts {
-		s.mux.Handle(path, handler)
+	if options.Mount != nil {
+		options.Mount(s.mux, options.Names != AllNames)
 	}
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.refuse(w, r, http.StatusNotFound, "There is no such page.") })
 	return s.guard(s.mux)

@@ -1,0 +1,185 @@
+package web_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/live/api"
+	"github.com/seed-3119e985/genv/remote/web"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// users of the fleets of these tests.
+var users = []snapshot.Username{"alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "mallory", "niaj"}
+
+var models = []string{"NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 4090", "NVIDIA L40S"}
+
+// fleet is a fleet with a clock.
+type fleet struct {
+	feed  *live.Feed
+	now   time.Time
+	cycle controller.Cycle
+}
+
+// cap5 lets each user have five GPUs.
+type cap5 struct{}
+
+func (cap5) Settings(enforce.Query) enforce.Settings {
+	five := 5
+	return enforce.Settings{MaxDevices: &five}
+}
+func (cap5) Exempt(enforce.Subject) (string, bool) { return "", false }
+func (cap5) Fleet() enforce.Fleet                  { return enforce.Fleet{} }
+
+// newFleet is a fleet after its first cycle. Each seventeenth host fails.
+func newFleet(hosts, gpus int) *fleet {
+	f := &fleet{now: time.Now()}
+	f.feed = live.NewFeed(live.Options{Now: func() time.Time { return f.now }, Interval: 10 * time.Second, Enforcing: true, Policy: cap5{}})
+	f.cycle = controller.Cycle{Run: "run-1", Number: 1, Start: f.now, Took: time.Second}
+	for i := range hosts {
+		h := snapshot.Host{Name: snapshot.Hostname(fmt.Sprintf("gpu-%02d", i+1))}
+		if i%17 == 5 {
+			h.Err = remote.Errorf(remote.Unreachable, "dial tcp 10.0.3.%d:22: connect: connection refused", i%250)
+		} else {
+			h.Snapshot = machine(i, gpus, f.now)
+		}
+		f.cycle.Cluster.Hosts = append(f.cycle.Cluster.Hosts, h)
+	}
+	f.feed.Show(&f.cycle)
+	return f
+}
+
+// machine is a host on which users do this and that.
+func machine(number, gpus int, now time.Time) *snapshot.Snapshot {
+	s := &snapshot.Snapshot{}
+	for i := range gpus {
+		used, utilization, temperature, power := int64(0), 0, 34+i, 61.5
+		d := snapshot.Device{
+			Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d-%d", number, i)), Name: models[number/7%len(models)],
+			TotalMemory: snapshot.MiB(81920), Utilization: &utilization, Temperature: &temperature, Power: &power,
+		}
+		user, kind := users[(number*3+i/2)%len(users)], (number*5+i*3)%8
+		eid := snapshot.EnvID(fmt.Sprint(1000 + i))
+		if kind < 6 {
+			s.Environments = append(s.Environments, snapshot.Environment{EID: eid, UID: 1000, Username: user, Config: snapshot.EnvConfig{Name: "train"}})
+			d.Attachments = []snapshot.Attachment{{EID: eid, Time: date(now.Add(-time.Duration(i+1) * 47 * time.Minute))}}
+		}
+		if kind < 4 {
+			used, utilization, temperature, power = 61<<10, 97-i, 71, 640
+			s.Processes = append(s.Processes, snapshot.Process{
+				PID: snapshot.PID(4000 + i), Username: user, EID: eid, Name: "python", Command: "python train.py --config configs/large.yaml --seed 7",
+				Usage: []snapshot.DeviceUsage{{Index: d.Index, Memory: snapshot.MiB(61 << 10)}},
+			})
+		}
+		if d.UsedMemory = snapshot.MiB(used); kind == 7 && number%5 == 0 {
+			d.UsedMemory = snapshot.MiB(9 << 10) // of no visible process
+		}
+		s.Devices = append(s.Devices, d)
+	}
+	return s
+}
+
+func date(t time.Time) snapshot.Date {
+	d, err := snapshot.ParseDate(t.Format("02/01/2006 15:04:05"))
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+// judged adds findings and their history.
+func (f *fleet) judged(findings ...enforce.Finding) {
+	f.cycle.Plan.Findings = findings
+	events := make([]enforce.Event, 0, len(findings))
+	for i := range findings {
+		events = append(events, enforce.Event{Kind: enforce.EventNew, Host: findings[i].Host, ID: findings[i].ID, Finding: &findings[i], Decision: findings[i].Decision()})
+		if findings[i].PID == 0 {
+			continue
+		}
+		process := snapshot.Process{PID: findings[i].PID, Username: findings[i].User, Command: findings[i].Command}
+		events = append(events, enforce.Event{
+			Kind: enforce.EventOutcome, Host: findings[i].Host, Findings: findings[i : i+1],
+			Report:   &enforce.Report{Terminate: []enforce.Termination{{Process: process, Because: []string{findings[i].ID}}}},
+			Outcomes: []enforce.Outcome{{PID: findings[i].PID, Status: enforce.StatusTerminated}},
+		})
+	}
+	events = append(events, enforce.Event{Kind: enforce.EventHostLost, Host: "gpu-06", Err: errors.New("dial tcp: connection refused")})
+	f.feed.Consume(&f.cycle, events)
+	f.feed.Show(&f.cycle)
+}
+
+// usual are findings as they come.
+func usual(now time.Time) []enforce.Finding {
+	return []enforce.Finding{
+		{ID: "1", Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: 4000, User: "alice", Command: "python notebook.py", Since: now.Add(-90 * time.Second), Cycles: 9, Terminate: []enforce.ProcessRef{{Host: "gpu-01", PID: 4000}}},
+		{ID: "2", Rule: enforce.RuleMaxDevicesPerUser, User: "bob", Count: &enforce.CountExcess{Used: 7, Limit: 5, Hosts: 3}, Since: now.Add(-10 * time.Minute), Pending: true, Due: now.Add(20 * time.Minute), Detach: []enforce.DeviceRef{{Host: "gpu-02", Index: 1, EID: "1001"}}},
+		{ID: "3", Rule: enforce.RuleIdle, Host: "gpu-03", User: "carol", EID: "1004", Devices: []snapshot.DeviceIndex{4}, For: 5 * time.Hour, Limit: 4 * time.Hour, Since: now.Add(-time.Hour), Pending: true, Due: now.Add(2 * time.Hour)},
+	}
+}
+
+// lived lets a day pass, with a break.
+func (f *fleet) lived() {
+	end := f.now
+	for i := range 24 * 60 {
+		if f.now = end.Add(time.Duration(i-24*60) * time.Minute); i > 300 && i < 420 {
+			continue
+		}
+		for h := range f.cycle.Cluster.Hosts {
+			if s := f.cycle.Cluster.Hosts[h].Snapshot; s != nil && i%97 == 0 {
+				f.cycle.Cluster.Hosts[h].Snapshot = machine(h+i/97, len(s.Devices), f.now)
+			}
+		}
+		f.cycle.Number, f.cycle.Start = f.cycle.Number+1, f.now
+		f.feed.Show(&f.cycle)
+	}
+	f.now = end
+	for h := range f.cycle.Cluster.Hosts {
+		if s := f.cycle.Cluster.Hosts[h].Snapshot; s != nil {
+			f.cycle.Cluster.Hosts[h].Snapshot = machine(h, len(s.Devices), f.now)
+		}
+	}
+	f.cycle.Start = end
+	f.feed.Show(&f.cycle)
+}
+
+// options are those of loopback.
+func (f *fleet) options() web.Options {
+	return web.Options{
+		Now: func() time.Time { return f.now }, Names: web.AllNames, Hosts: []string{"gpus.example.org"},
+		Failed: func(err error) { panic(err) },
+		API: func(source live.Source) http.Handler { return api.New(source) },
+	}
+}
+
+// get asks for a page.
+func get(t *testing.T, handler http.Handler, path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, "http://localhost"+path, http.NoBody)
+	r.Header.Set("Accept", "text/html")
+	for _, c := range change {
+		c(r)
+	}
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	return w
+}
+
+// page is the text of a page that must be there.
+func pageOf(t *testing.T, handler http.Handler, path string, change ...func(*http.Request)) string {
+	t.Helper()
+	w := get(t, handler, path, change...)
+	require.Equal(t, http.StatusOK, w.Code, "%s: %s", path, w.Body)
+	require.True(t, strings.HasSuffix(strings.TrimSpace(w.Body.String()), "</html>"), "%s is cut off", path)
+	return w.Body.String()
+}
