@@ -38,7 +38,7 @@ func TestScreenshots(t *testing.T) {
 	if folder == "" {
 		t.Skip("GENV_SCREENSHOTS names no folder")
 	}
-	f := newFleet(20, 8)
+	f := fleetAt(time.Now().Add(-24*time.Hour), 20, 8)
 	f.lived()
 	f.judged(usual(f.now)...)
 	many := newFleet(1000, 8)

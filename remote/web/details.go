@@ -184,6 +184,14 @@ func (p *page) GPUTable(rows []gpuRow, withHost bool) gpuTable {
 // Since is for how long something is the case.
 func (t gpuTable) Since(since time.Time) string { return span(t.now.Sub(since)) }
 
+// Idle is for how long a GPU was seen idle; empty for less than a minute.
+func (t gpuTable) Idle(since time.Time) string {
+	if since.IsZero() || t.now.Sub(since) < time.Minute {
+		return ""
+	}
+	return span(t.now.Sub(since))
+}
+
 // FindingTable is for the template of this name.
 func (p *page) FindingTable(list findingList) findingTable { return findingTable{list, p.Now} }
 

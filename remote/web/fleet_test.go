@@ -43,8 +43,10 @@ func (cap5) Exempt(enforce.Subject) (string, bool) { return "", false }
 func (cap5) Fleet() enforce.Fleet                  { return enforce.Fleet{} }
 
 // newFleet is a fleet after its first cycle. Each seventeenth host fails.
-func newFleet(hosts, gpus int) *fleet {
-	f := &fleet{now: time.Now()}
+func newFleet(hosts, gpus int) *fleet { return fleetAt(time.Now(), hosts, gpus) }
+
+func fleetAt(now time.Time, hosts, gpus int) *fleet {
+	f := &fleet{now: now}
 	f.feed = live.NewFeed(live.Options{Now: func() time.Time { return f.now }, Interval: 10 * time.Second, Enforcing: true, Policy: cap5{}})
 	f.cycle = controller.Cycle{Run: "run-1", Number: 1, Start: f.now, Took: time.Second}
 	for i := range hosts {
@@ -130,7 +132,7 @@ func usual(now time.Time) []enforce.Finding {
 
 // lived lets a day pass, with a break.
 func (f *fleet) lived() {
-	end := f.now
+	end := f.now.Add(24 * time.Hour)
 	for i := range 24 * 60 {
 		if f.now = end.Add(time.Duration(i-24*60) * time.Minute); i > 300 && i < 420 {
 			continue

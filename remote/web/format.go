@@ -22,7 +22,7 @@ const (
 )
 
 var functions = template.FuncMap{
-	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "amount": amount, "bytes": bytesText, "percent": percent,
+	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "amount": amount, "bytes": bytesText, "memory": memoryText, "top": topOf, "percent": percent,
 	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath, "hostPath": hostPath,
 	"decision": decision, "state": stateText, "hours": hours, "memoryBar": memoryBar, "rule": func(r enforce.Rule) string { return line(string(r)) },
 	"spark": spark, "chart": chart, "hourly": hourly, "add": func(a, b int) int { return a + b },
@@ -89,6 +89,17 @@ func bytesText(value any) string {
 		return fmt.Sprintf("%d MiB", bytes>>20)
 	}
 	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
+}
+
+// memoryText is how much of a memory is used.
+func memoryText(used, total *int64) string {
+	switch {
+	case used == nil && total == nil:
+		return "–"
+	case used == nil || total == nil:
+		return bytesText(used) + " of " + bytesText(total)
+	}
+	return fmt.Sprintf("%.1f of %.0f GiB", float64(*used)/(1<<30), float64(*total)/(1<<30))
 }
 
 // name is the name of a user or of an environment: quoted if it is no ordinary word.

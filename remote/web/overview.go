@@ -18,6 +18,8 @@ import (
 // How many rows a page has at most; beyond that it says how many there are.
 const (
 	maxUsers  = 300
+	maxFailed = 10
+	manyHosts = 100 // from which on they are drawn smaller
 	maxPlaces = 6 // hosts that are named for a model
 	maxTags   = 3 // users that are named for a host
 )
@@ -77,7 +79,12 @@ type overviewBody struct {
 	Users     []userRow
 	MoreUsers int
 	Failed    []failedRow
+	// MoreFailed are those besides Failed.
+	MoreFailed int
 }
+
+// Dense reports whether hosts are drawn small.
+func (p *page) Dense() bool { return len(p.Fleet.Hosts) >= manyHosts }
 
 // modelRow is what is free of a model, and where.
 type modelRow struct {
@@ -118,8 +125,12 @@ func overview(p *page, r *http.Request) (string, any) {
 	body := overviewBody{Filter: filterOf(r), Models: modelsOf(p.Fleet)}
 	for i := range p.Fleet.Hosts {
 		h := &p.Fleet.Hosts[i]
-		if h.Failure != nil {
+		switch {
+		case h.Failure == nil:
+		case len(body.Failed) < maxFailed:
 			body.Failed = append(body.Failed, failedRow{*h.Failure, h.Name, h.Seen})
+		default:
+			body.MoreFailed++
 		}
 		if body.Filter.selects(h) {
 			body.Tiles = append(body.Tiles, p.tile(h))
