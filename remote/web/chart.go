@@ -91,8 +91,10 @@ func areas(t live.Trend, top float64) []area {
 		class string
 		of    func(live.Point) float64
 	}{
-		{"b", func(p live.Point) float64 { return p.Busy }}, {"i", func(p live.Point) float64 { return p.Held }},
-		{"u", func(p live.Point) float64 { return p.Unknown }}, {"f", func(p live.Point) float64 { return p.Free }},
+		{"b", func(p live.Point) float64 { return p.Busy }},
+		{"i", func(p live.Point) float64 { return p.Held }},
+		{"u", func(p live.Point) float64 { return p.Unknown }},
+		{"f", func(p live.Point) float64 { return p.Free }},
 	}
 	below, list := make([]float64, len(t.Points)), []area{{"gap", gaps(t.Points)}}
 	for _, layer := range layers {

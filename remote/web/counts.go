@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"html/template"
 	"strconv"
 	"strings"
@@ -122,14 +123,20 @@ func (*page) Legend() template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // constants only
 }
 
+// maxCells is of how many GPUs a host has letters.
+const maxCells = 64
+
 // Cells are the GPUs of a host as letters, with the numbers for those who don't see them.
 func (p *page) Cells(h *live.Host) template.HTML {
 	var b strings.Builder
 	c := p.count([]live.Host{*h})
 	b.WriteString(`<span class="cells" role="img" aria-label="` + c.words() + `">`)
-	for i := range h.GPUs {
+	for i := range h.GPUs[:min(len(h.GPUs), maxCells)] {
 		cell := p.cell(h, &h.GPUs[i])
 		b.WriteString(`<i class="` + cell.class + `">` + cell.letter + `</i>`)
+	}
+	if excess := len(h.GPUs) - maxCells; excess > 0 {
+		fmt.Fprintf(&b, " +%d", excess)
 	}
 	b.WriteString(`</span>`)
 	return template.HTML(b.String()) //nolint:gosec // constants and numbers only

@@ -12,6 +12,7 @@ import (
 )
 
 const (
+	maxGPUs     = 256
 	maxFindings = 500
 	maxEvents   = 100
 )
@@ -162,6 +163,7 @@ func (p *page) events(selected func(*live.Event) bool) []live.Event {
 type (
 	gpuTable struct {
 		Rows             []gpuRow
+		More             int
 		WithHost, Hidden bool
 		now              time.Time
 	}
@@ -178,7 +180,8 @@ type (
 
 // GPUTable is for the template of this name.
 func (p *page) GPUTable(rows []gpuRow, withHost bool) gpuTable {
-	return gpuTable{rows, withHost, p.Hidden, p.Now}
+	shown := rows[:min(len(rows), maxGPUs)]
+	return gpuTable{shown, len(rows) - len(shown), withHost, p.Hidden, p.Now}
 }
 
 // Since is for how long something is the case.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -25,8 +26,19 @@ var functions = template.FuncMap{
 	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "amount": amount, "bytes": bytesText, "memory": memoryText, "top": topOf, "percent": percent,
 	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath, "hostPath": hostPath,
 	"decision": decision, "state": stateText, "hours": hours, "memoryBar": memoryBar, "rule": func(r enforce.Rule) string { return line(string(r)) },
-	"spark": spark, "chart": chart, "hourly": hourly, "add": func(a, b int) int { return a + b },
+	"spark": spark, "chart": chart, "hourly": hourly, "first": first, "more": more,
 }
+
+// maxItems is how much of a list is shown: hosts and users may make it as long as they like.
+const maxItems = 20
+
+// first is the beginning of a list; more is how much is left out.
+func first(list any) any {
+	v := reflect.ValueOf(list)
+	return v.Slice(0, min(v.Len(), maxItems)).Interface()
+}
+
+func more(list any) int { return max(0, reflect.ValueOf(list).Len()-maxItems) }
 
 // ago is how long something is ago.
 func ago(now, t time.Time) string {

@@ -18,10 +18,11 @@ import (
 // How many rows a page has at most; beyond that it says how many there are.
 const (
 	maxUsers  = 300
+	maxModels = 50
 	maxFailed = 10
 	manyHosts = 100 // from which on they are drawn smaller
-	maxPlaces = 6 // hosts that are named for a model
-	maxTags   = 3 // users that are named for a host
+	maxPlaces = 6   // hosts that are named for a model
+	maxTags   = 3   // users that are named for a host
 )
 
 // filter selects hosts.
@@ -62,7 +63,7 @@ func (f filter) selects(h *live.Host) bool {
 	part := func(s string) bool { return strings.Contains(strings.ToLower(s), strings.ToLower(f.Query)) }
 	switch {
 	case (f.Free || f.Model != "") && !has(func(g *gpus.GPU) bool {
-		return (!f.Free || g.State == gpus.Free) && (f.Model == "" || g.Model == f.Model)
+		return (!f.Free || g.State == gpus.Free) && (f.Model == "" || model(g.Model) == f.Model)
 	}):
 		return false
 	case f.Query != "" && !part(string(h.Name)):
@@ -194,9 +195,12 @@ func modelsOf(f *live.Fleet) []modelRow {
 		if excess := len(row.Free1) - maxPlaces; excess > 0 {
 			row.Free1, row.More = row.Free1[:maxPlaces], excess
 		}
-		row.Search = "/?" + filter{Model: row.Model, Free: true}.key() + "#hosts"
+		row.Search = "/?" + filter{Model: model(row.Model), Free: true}.key() + "#hosts"
 		list = append(list, *row)
 	}
 	slices.SortFunc(list, func(a, b modelRow) int { return cmp.Or(cmp.Compare(b.Free, a.Free), cmp.Compare(a.Model, b.Model)) })
+	if len(list) > maxModels {
+		list = list[:maxModels]
+	}
 	return list
 }

@@ -83,7 +83,9 @@ func New(feed *live.Feed, options Options) http.Handler {
 	if options.Mount != nil {
 		options.Mount(s.mux, options.Names != AllNames)
 	}
-	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.refuse(w, r, http.StatusNotFound, "There is no such page.") })
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.refuse(w, r, http.StatusNotFound, "There is no such page.")
+	})
 	return s.guard(s.mux)
 }
 
