@@ -160,7 +160,7 @@ func (f *fleet) options() web.Options {
 	return web.Options{
 		Now: func() time.Time { return f.now }, Names: web.AllNames, Hosts: []string{"gpus.example.org"},
 		Failed: func(err error) { panic(err) },
-		API:    func(source live.Source) http.Handler { return api.New(source) },
+		API:    api.New,
 	}
 }
 

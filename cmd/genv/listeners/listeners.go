@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"slices"
 
 	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
@@ -15,25 +16,29 @@ import (
 // Config is what the flags say. The zero value opens nothing.
 type Config struct {
 	Socket Socket
+	Web    Web
 }
 
 // Flags are those of all listeners.
-func Flags() []cli.Flag { return socketFlags() }
+func Flags() []cli.Flag { return slices.Concat(socketFlags(), webFlags()) }
 
 // ReadConfig reads Flags. once says that the command runs one cycle and ends: there is
 // nothing to look at then.
 func ReadConfig(c *cli.Context, getenv func(string) string, once bool) (Config, error) {
 	var config Config
 	var err error
-	config.Socket, err = readSocket(c, getenv, once)
+	if config.Socket, err = readSocket(c, getenv, once); err != nil {
+		return config, err
+	}
+	config.Web, err = readWeb(c, once)
 	return config, err
 }
 
 // Any reports whether anything is to be opened.
-func (config *Config) Any() bool { return config.Socket.Path != "" }
+func (config *Config) Any() bool { return config.Socket.Path != "" || config.Web.asked() }
 
 // Asked reports whether a flag or the environment asks for something.
-func (config *Config) Asked() bool { return config.Socket.Required }
+func (config *Config) Asked() bool { return config.Socket.Required || config.Web.asked() }
 
 // Shown is what the listeners serve.
 type Shown struct {
@@ -57,6 +62,7 @@ func Open(ctx context.Context, config Config, shown Shown, log zerolog.Logger) (
 	l := &Listeners{shown: shown, log: log}
 	for _, open := range []func() error{
 		func() error { return l.openSocket(ctx, config.Socket) },
+		func() error { return l.openWeb(ctx, config.Web) },
 	} {
 		if err := open(); err != nil {
 			l.Close()

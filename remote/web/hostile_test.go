@@ -1,0 +1,86 @@
+package web_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/web"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// TestHostileNames: of users, environments, commands, containers, images, models, labels and
+// warnings.
+func TestHostileNames(t *testing.T) {
+	for name, evil := range map[string]string{
+		"markup":     `<script>alert(1)</script><img src=x onerror=alert(1)>`,
+		"attribute":  `"><svg onload=alert(1)>' onmouseover='x`,
+		"template":   "{{.Fleet}} ${x} `x` </textarea></title></script>",
+		"escapes":    "\x1b[31mred\x1b]0;title\x07\n\r\n\tx\u202eevil\u200b\xff\xfe",
+		"url":        "javascript:alert(1)",
+		"path":       "../../api/v1/fleet?x#y%2f",
+		"dots":       "..",
+		"ten KB":     strings.Repeat("<b>&\"'", 1800),
+		"diacritics": strings.Repeat("e\u0301\u0302\u0303", 500),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(1, 1)
+			h := &f.cycle.Cluster.Hosts[0]
+			s := machine(0, 1, f.now)
+			h.Snapshot = s
+			h.Labels = map[string]string{"room": evil, evil: "x"}
+			s.Warnings = []string{evil}
+			s.Devices[0].Name = evil
+			s.Environments = []snapshot.Environment{{EID: "7", Username: snapshot.Username(evil), Config: snapshot.EnvConfig{Name: evil}}}
+			s.Devices[0].Attachments = []snapshot.Attachment{{EID: "7"}}
+			s.Processes = []snapshot.Process{{PID: 9, Username: snapshot.Username(evil), EID: snapshot.EnvID(evil), Command: evil, Container: evil, Usage: []snapshot.DeviceUsage{{Index: 0}}}}
+			f.cycle.Number++
+			f.cycle.Plan.Notes = []enforce.Note{{Host: "gpu-01", Text: evil}}
+			f.judged(enforce.Finding{ID: evil, Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: 9, EID: snapshot.EnvID(evil), User: snapshot.Username(evil), Command: evil, Container: evil, Waits: evil, Pending: true, Stuck: []enforce.StuckProcess{{Reason: evil}}})
+			handler := web.New(f.feed, f.options())
+			for _, path := range []string{"/", "/h/gpu-01", "/findings", "/?q=" + "%3Cscript%3E"} {
+				page := pageOf(t, handler, path)
+				require.Less(t, len(page), 64<<10, "%s is bounded", path)
+				if name != "template" && name != "url" && name != "path" && name != "dots" { // which are harmless as texts
+					absent(t, page, evil, path)
+				}
+				for _, bad := range []string{"<script>", "<img src=x", "<svg onload", "</textarea>", "<b>", "\x1b", "\u202e", "\u200b", "href=\"javascript", "href=\"..", "\xff"} {
+					absent(t, page, bad, path)
+				}
+				absent(t, page, "ZgotmplZ", path)
+			}
+		})
+	}
+}
+
+// TestALotOfEverything: a host may report as much as it likes.
+func TestALotOfEverything(t *testing.T) {
+	f := newFleet(1, 1)
+	s := &snapshot.Snapshot{}
+	for i := range 2000 {
+		user := snapshot.Username(fmt.Sprintf("user-%d", i))
+		s.Devices = append(s.Devices, snapshot.Device{Index: snapshot.DeviceIndex(i), Name: fmt.Sprintf("model %d", i)})
+		s.Devices[0].Attachments = append(s.Devices[0].Attachments, snapshot.Attachment{EID: snapshot.EnvID(user)})
+		s.Environments = append(s.Environments, snapshot.Environment{EID: snapshot.EnvID(user), Username: user})
+		s.Processes = append(s.Processes, snapshot.Process{PID: snapshot.PID(i + 1), Username: user, Usage: []snapshot.DeviceUsage{{Index: 0}}})
+		s.Warnings = append(s.Warnings, "warning")
+		f.cycle.Plan.Notes = append(f.cycle.Plan.Notes, enforce.Note{Text: "note"})
+	}
+	f.cycle.Cluster.Hosts[0].Snapshot = s
+	findings := make([]enforce.Finding, 2000)
+	for i := range findings {
+		findings[i] = enforce.Finding{ID: fmt.Sprint(i), Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: snapshot.PID(i + 1), User: "user-1"}
+	}
+	f.judged(findings...)
+	handler := web.New(f.feed, f.options())
+	for _, path := range []string{"/", "/h/gpu-01", "/u/user-1", "/findings"} {
+		page := pageOf(t, handler, path)
+		require.Less(t, len(page), 640<<10, path)
+	}
+	present(t, pageOf(t, handler, "/h/gpu-01"), "and 1744 more GPUs", "")
+	present(t, pageOf(t, handler, "/"), "and 1700 more", "")
+	present(t, pageOf(t, handler, "/findings"), "and 1500 more", "")
+}
