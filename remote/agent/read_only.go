@@ -1,7 +1,10 @@
 package agent
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
@@ -44,11 +47,8 @@ func (r readOnly) look(ctx context.Context, host remote.Host) (*snapshot.Snapsho
 		return nil, nil, err
 	}
 	s := &snapshot.Snapshot{Devices: devices}
-	byUUID := make(map[snapshot.GPUUUID]snapshot.DeviceIndex)
-	for _, d := range devices {
-		byUUID[d.UUID] = d.Index
-	}
-	s.Processes = processesOf(usage.Apps, byUUID)
+	s.Processes, s.Warnings = processesOf(usage, r.indices(ctx, host, devices, usage.Apps))
+	s.Warnings = bounded(s.Warnings, maxWarnings)
 	return s, r.describe(ctx, host, s.Processes), nil
 }
 
@@ -77,14 +77,37 @@ func smi[T any](ctx context.Context, r readOnly, host remote.Host, args []string
 	return value, nil
 }
 
-// processesOf gathers what each process uses; a device that is not known is
-// left out.
-func processesOf(apps []nvidiasmi.App, byUUID map[snapshot.GPUUUID]snapshot.DeviceIndex) []snapshot.Process {
-	var list []snapshot.Process
-	at := make(map[snapshot.PID]int)
-	for _, a := range apps {
-		index, known := byUUID[a.GPU]
+// indices are those of the devices and, if processes use any, of the devices' MIG instances,
+// which only `nvidia-smi -L` lists. What it doesn't list is left out.
+func (r readOnly) indices(ctx context.Context, host remote.Host, devices []snapshot.Device, apps []nvidiasmi.App) map[snapshot.GPUUUID]snapshot.DeviceIndex {
+	indices := make(map[snapshot.GPUUUID]snapshot.DeviceIndex)
+	for _, d := range devices {
+		indices[d.UUID] = d.Index
+	}
+	lacks := func(a nvidiasmi.App) bool { _, known := indices[a.GPU]; return !known }
+	if !slices.ContainsFunc(apps, lacks) {
+		return indices
+	}
+	listed, _ := smi(ctx, r, host, nvidiasmi.ListArgs(), nvidiasmi.ParseList) // without it they are not attributed
+	for _, d := range listed {
+		for _, instance := range d.MIG {
+			indices[instance] = d.Index
+		}
+	}
+	return indices
+}
+
+// processesOf gathers what each process uses. What can't be attributed to a device is a
+// warning.
+func processesOf(usage nvidiasmi.Usage, indices map[snapshot.GPUUUID]snapshot.DeviceIndex) (list []snapshot.Process, warnings []string) {
+	for _, gpu := range usage.NotListed {
+		warnings = append(warnings, fmt.Sprintf("the driver does not report which processes use %s: there may be any", cmp.Or(gpu, "a device")))
+	}
+	at, counted := make(map[snapshot.PID]int), make(map[nvidiasmi.App]bool)
+	for _, a := range usage.Apps {
+		index, known := indices[a.GPU]
 		if !known {
+			warnings = append(warnings, fmt.Sprintf("process %d uses %s, which nvidia-smi does not list: it is attributed to no device", a.PID, cmp.Or(a.GPU, "a device without an id")))
 			continue
 		}
 		i, seen := at[a.PID]
@@ -93,9 +116,22 @@ func processesOf(apps []nvidiasmi.App, byUUID map[snapshot.GPUUUID]snapshot.Devi
 			at[a.PID] = i
 			list = append(list, snapshot.Process{PID: a.PID, EnvUnknown: true})
 		}
-		if list[i].Uses(index) == nil {
+		once := nvidiasmi.App{GPU: a.GPU, PID: a.PID}
+		if used := list[i].Uses(index); used == nil {
 			list[i].Usage = append(list[i].Usage, snapshot.DeviceUsage{Index: index, Memory: a.Memory})
+		} else if !counted[once] { // another MIG instance of the device
+			used.Memory = sum(used.Memory, a.Memory)
 		}
+		counted[once] = true
 	}
-	return list
+	return list, warnings
+}
+
+// sum adds amounts of whole MiB, as nvidia-smi prints them. The sum with an unknown amount
+// is unknown.
+func sum(a, b snapshot.Memory) snapshot.Memory {
+	if !a.Known() || !b.Known() {
+		return snapshot.Memory{}
+	}
+	return snapshot.MiB(a.Bytes()>>20 + b.Bytes()>>20)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
 const container = "4c01db0b339c4c01db0b339c4c01db0b339c4c01db0b339c4c01db0b339caaaa"
@@ -30,6 +31,26 @@ func TestParseDescriptions(t *testing.T) {
 	require.Equal(t, &snapshot.Process{PID: 7, Name: "python3", Command: "python3 train.py", Container: container, UID: &uid}, p,
 		"and nothing of a process that was not asked for")
 	require.Equal(t, map[snapshot.UID]snapshot.Username{1001: "alice"}, names)
+}
+
+// TestProcessesOfInstances: the MIG instances of a device count for it, each once.
+func TestProcessesOfInstances(t *testing.T) {
+	mib := snapshot.MiB
+	list, warnings := processesOf(nvidiasmi.Usage{
+		Apps: []nvidiasmi.App{
+			{GPU: "MIG-1", PID: 7, Memory: mib(100)}, {GPU: "MIG-1", PID: 7, Memory: mib(100)}, {GPU: "MIG-2", PID: 7, Memory: mib(50)},
+			{GPU: "GPU-1", PID: 7, Memory: mib(5)}, {GPU: "MIG-1", PID: 9}, {GPU: "MIG-2", PID: 9, Memory: mib(1)}, {GPU: "MIG-gone", PID: 11},
+		},
+		NotListed: []snapshot.GPUUUID{"GPU-2"},
+	}, map[snapshot.GPUUUID]snapshot.DeviceIndex{"MIG-1": 0, "MIG-2": 0, "GPU-1": 1})
+	require.Equal(t, []snapshot.Process{
+		{PID: 7, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 0, Memory: mib(150)}, {Index: 1, Memory: mib(5)}}},
+		{PID: 9, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 0}}},
+	}, list)
+	require.Equal(t, []string{
+		"the driver does not report which processes use GPU-2: there may be any",
+		"process 11 uses MIG-gone, which nvidia-smi does not list: it is attributed to no device",
+	}, warnings)
 }
 
 // TestACommandForgesNothing: a command line is what its user wrote, on one line or more.

@@ -21,8 +21,8 @@ const (
 	Idle State = "idle"
 	// Busy: processes use it.
 	Busy State = "busy"
-	// Unknown: it can't be said. The driver doesn't report the device, or memory is in
-	// use that belongs to no visible process.
+	// Unknown: it can't be said. The driver doesn't report the device, or none of its
+	// values, or memory is in use that belongs to no visible process.
 	Unknown State = "unknown"
 )
 

@@ -22,7 +22,11 @@ func TestStates(t *testing.T) {
 		"nothing":                         {want: gpus.Free},
 		"what a driver uses":              {device: snapshot.Device{UsedMemory: snapshot.MiB(600)}, want: gpus.Free},
 		"memory of no visible process":    {device: snapshot.Device{UsedMemory: snapshot.MiB(1024)}, want: gpus.Unknown},
-		"the same, attached":              {device: snapshot.Device{UsedMemory: snapshot.MiB(1024), Attachments: attached}, want: gpus.Unknown},
+		"that memory, attached":           {device: snapshot.Device{UsedMemory: snapshot.MiB(1024), Attachments: attached}, want: gpus.Unknown},
+		"in an error state":               {device: snapshot.Device{UUID: "GPU-0", TotalMemory: snapshot.MiB(80)}, want: gpus.Unknown},
+		"the same, attached":              {device: snapshot.Device{UUID: "GPU-0", Attachments: attached}, want: gpus.Unknown},
+		"the same, used":                  {device: snapshot.Device{UUID: "GPU-0"}, processes: used, want: gpus.Busy},
+		"of unified memory":               {device: snapshot.Device{UUID: "GPU-0", Temperature: &some}, want: gpus.Free},
 		"attached":                        {device: snapshot.Device{Attachments: attached}, want: gpus.Attached},
 		"computing without a process":     {device: snapshot.Device{Attachments: attached, Utilization: &some}, want: gpus.Attached},
 		"used, unknown utilization":       {processes: used, want: gpus.Busy},
@@ -40,7 +44,7 @@ func TestStates(t *testing.T) {
 
 // TestADeviceThatTheDriverLost: it is registered, and nvidia-smi lists only the other one.
 func TestADeviceThatTheDriverLost(t *testing.T) {
-	list := gpus.Of(&snapshot.Snapshot{Devices: []snapshot.Device{{Index: 1}, {Index: 0, UUID: "GPU-0"}}})
+	list := gpus.Of(&snapshot.Snapshot{Devices: []snapshot.Device{{Index: 1}, {Index: 0, UUID: "GPU-0", UsedMemory: snapshot.MiB(3)}}})
 	require.Equal(t, []gpus.State{gpus.Free, gpus.Unknown}, []gpus.State{list[0].State, list[1].State})
 }
 

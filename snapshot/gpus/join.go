@@ -34,7 +34,7 @@ func Of(s *snapshot.Snapshot) []GPU {
 	}
 	for i := range list {
 		lost := described && list[i].UUID == ""
-		list[i].State = list[i].state(lost)
+		list[i].State = list[i].state(lost || list[i].fails())
 	}
 	slices.SortFunc(list, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
 	return list
@@ -68,8 +68,13 @@ func process(p *snapshot.Process, usage snapshot.DeviceUsage) Process {
 	}
 }
 
+// fails says whether the driver knows the GPU and can't measure anything of it.
+func (g *GPU) fails() bool {
+	return g.UUID != "" && g.MemoryUsed == nil && g.Utilization == nil && g.Temperature == nil && g.Power == nil
+}
+
 // state says what the GPU is used for. lost says that the driver reports other devices of
-// the host, and not this one.
+// the host and not this one, or that this one fails.
 func (g *GPU) state(lost bool) State {
 	switch {
 	case len(g.Processes) > 0 && g.Utilization != nil && *g.Utilization == 0:
