@@ -57,7 +57,7 @@ func (s *stage) run(change func(*controller.Cycle), events ...enforce.Event) *li
 func answered(name snapshot.Hostname, user snapshot.Username) snapshot.Host {
 	return snapshot.Host{Name: name, Snapshot: &snapshot.Snapshot{
 		Environments: []snapshot.Environment{{EID: "7", UID: 1001, Username: user}},
-		Devices:      []snapshot.Device{{Index: 0, UUID: "GPU-0", Name: "H100", Attachments: []snapshot.Attachment{{EID: "7"}}}, {Index: 1, UUID: "GPU-1", Name: "H100"}},
+		Devices:      []snapshot.Device{{Index: 0, UUID: "GPU-0", Name: "H100", UsedMemory: snapshot.MiB(3), Attachments: []snapshot.Attachment{{EID: "7"}}}, {Index: 1, UUID: "GPU-1", Name: "H100", UsedMemory: snapshot.MiB(3)}},
 		Processes:    []snapshot.Process{{PID: 9, Username: user, Usage: []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(5)}}}},
 		Warnings:     []string{"a warning"},
 	}}

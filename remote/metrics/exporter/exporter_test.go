@@ -52,7 +52,7 @@ func (r *rig) cycle(names ...snapshot.Hostname) {
 	for _, name := range names {
 		h := snapshot.Host{Name: name, Snapshot: &snapshot.Snapshot{
 			Environments: []snapshot.Environment{{EID: "7", UID: 1001, Username: "alice"}},
-			Devices:      []snapshot.Device{{Name: "H100", UUID: "GPU-a", Attachments: []snapshot.Attachment{{EID: "7"}}}},
+			Devices:      []snapshot.Device{{Name: "H100", UUID: "GPU-a", UsedMemory: snapshot.MiB(3), Attachments: []snapshot.Attachment{{EID: "7"}}}},
 		}}
 		if strings.HasPrefix(string(name), "down") {
 			h.Snapshot, h.Err = nil, errors.New("no answer")
