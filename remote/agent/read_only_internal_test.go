@@ -38,8 +38,13 @@ func TestProcessesOfInstances(t *testing.T) {
 	mib := snapshot.MiB
 	list, warnings := processesOf(nvidiasmi.Usage{
 		Apps: []nvidiasmi.App{
-			{GPU: "MIG-1", PID: 7, Memory: mib(100)}, {GPU: "MIG-1", PID: 7, Memory: mib(100)}, {GPU: "MIG-2", PID: 7, Memory: mib(50)},
-			{GPU: "GPU-1", PID: 7, Memory: mib(5)}, {GPU: "MIG-1", PID: 9}, {GPU: "MIG-2", PID: 9, Memory: mib(1)}, {GPU: "MIG-gone", PID: 11},
+			{GPU: "MIG-1", PID: 7, Memory: mib(100)},
+			{GPU: "MIG-1", PID: 7, Memory: mib(100)},
+			{GPU: "MIG-2", PID: 7, Memory: mib(50)},
+			{GPU: "GPU-1", PID: 7, Memory: mib(5)},
+			{GPU: "MIG-1", PID: 9},
+			{GPU: "MIG-2", PID: 9, Memory: mib(1)},
+			{GPU: "MIG-gone", PID: 11},
 		},
 		NotListed: []snapshot.GPUUUID{"GPU-2"},
 	}, map[snapshot.GPUUUID]snapshot.DeviceIndex{"MIG-1": 0, "MIG-2": 0, "GPU-1": 1})
