@@ -32,24 +32,27 @@ func (readOnly) Execute(_ context.Context, host remote.Host, _ enforce.Report) (
 // Snapshot has no names of users: it is judged, and what others report about such a host
 // proves nothing about whose a process is.
 func (r readOnly) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
-	s, _, err := r.look(ctx, host)
+	s, err := r.look(ctx, host)
+	if err == nil && len(s.Processes) > 0 {
+		r.describe(ctx, host, s.Processes)
+	}
 	return s, err
 }
 
-// look returns a snapshot and the host's names for the owners of its processes.
-func (r readOnly) look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, map[snapshot.UID]snapshot.Username, error) {
+// look is what nvidia-smi shows.
+func (r readOnly) look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	devices, err := r.devices(ctx, host)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	usage, err := smi(ctx, r, host, nvidiasmi.AppsArgs(), nvidiasmi.ParseApps)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	s := &snapshot.Snapshot{Devices: devices}
 	s.Processes, s.Warnings = processesOf(usage, r.indices(ctx, host, devices, usage.Apps))
 	s.Warnings = bounded(s.Warnings, maxWarnings)
-	return s, r.describe(ctx, host, s.Processes), nil
+	return s, nil
 }
 
 // devices are the devices of a host, without attachments.

@@ -13,24 +13,25 @@ import (
 
 const container = "4c01db0b339c4c01db0b339c4c01db0b339c4c01db0b339c4c01db0b339caaaa"
 
-const described = "Name:\tpython3\nPid:\t7\nUid:\t1001\t1001\t1001\t1001\nName:\tother\nPid:\t9\nUid:\t0\t0\t0\t0\n" +
+const described = "Clock -0330\n" + "Name:\tpython3\nPid:\t7\nUid:\t1001\t1001\t1001\t1001\nName:\tother\nPid:\t9\nUid:\t0\t0\t0\t0\n" +
 	"Cgroup 7 1:name=systemd:/\nCgroup 7 0::/docker/" + container + "\nCgroup 9 0::/docker/" + container + "\n" +
 	"User alice:x:1001:1001::/home/alice:/bin/sh\nUser eve\x1b:x:0:0::/:/bin/sh\n" +
 	"Command 9 other\nCommand 7 python3 train.py\n"
 
-func describe7(data string) (*snapshot.Process, map[snapshot.UID]snapshot.Username) {
+func describe7(data string) (*snapshot.Process, descriptions) {
 	p := &snapshot.Process{PID: 7}
 	d := descriptions{byPID: map[string]*snapshot.Process{"7": p}, names: make(map[snapshot.UID]snapshot.Username)}
 	d.parse([]byte(data))
-	return p, d.names
+	return p, d
 }
 
 func TestParseDescriptions(t *testing.T) {
 	uid := snapshot.UID(1001)
-	p, names := describe7(described)
+	p, d := describe7(described)
+	require.Equal(t, -(3*3600 + 1800), *d.utcOffset)
 	require.Equal(t, &snapshot.Process{PID: 7, Name: "python3", Command: "python3 train.py", Container: container, UID: &uid}, p,
 		"and nothing of a process that was not asked for")
-	require.Equal(t, map[snapshot.UID]snapshot.Username{1001: "alice"}, names)
+	require.Equal(t, map[snapshot.UID]snapshot.Username{1001: "alice"}, d.names)
 }
 
 // TestProcessesOfInstances: the MIG instances of a device count for it, each once.
@@ -60,10 +61,10 @@ func TestProcessesOfInstances(t *testing.T) {
 
 // TestACommandForgesNothing: a command line is what its user wrote, on one line or more.
 func TestACommandForgesNothing(t *testing.T) {
-	p, names := describe7(described + "Uid:\t0\nPid:\t7\nUid:\t0\nUser root:x:1001:0::/:/bin/sh\nCommand 7 ls\n")
+	p, d := describe7(described + "Uid:\t0\nPid:\t7\nUid:\t0\nUser root:x:1001:0::/:/bin/sh\nCommand 7 ls\n")
 	require.Equal(t, "python3 train.py", p.Command)
 	require.EqualValues(t, 1001, *p.UID)
-	require.Equal(t, snapshot.Username("alice"), names[1001])
+	require.Equal(t, snapshot.Username("alice"), d.names[1001])
 
 	p, _ = describe7("Name:\tsh\nPid:\t7\nCommand 7 [sh]\n")
 	require.Empty(t, p.Command, "it has none")
@@ -78,11 +79,11 @@ func FuzzParseDescriptions(f *testing.F) {
 	f.Add(described)
 	f.Add("Uid:\t1\nPid:\t7\nName:\t\x1b[2J\nPid:\t7\nUid:\t99999999999\nUser a:b\nCgroup 7\nCommand\n")
 	f.Fuzz(func(t *testing.T, data string) {
-		p, names := describe7(data)
+		p, d := describe7(data)
 		require.Equal(t, snapshot.PID(7), p.PID)
 		require.NoError(t, snapshot.CheckText("name", p.Name))
 		require.True(t, utf8.ValidString(p.Command) && len(p.Command) <= snapshot.MaxCommand)
-		for _, name := range names {
+		for _, name := range d.names {
 			require.NoError(t, snapshot.CheckName("name", string(name)))
 		}
 	})

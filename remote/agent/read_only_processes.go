@@ -6,6 +6,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -13,12 +14,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// describeProcesses prints what /proc, ps(1) and getent(1) show of the processes with the
+// describeProcesses prints the time zone of the host's clock, and what /proc, ps(1) and getent(1) show of the processes with the
 // PIDs $@, as far as the host has these programs: status (proc_pid_status(5)), lines
 // "Cgroup PID …", "User " with a line of passwd(5), and last of all "Command PID …", which
 // users choose: no line that follows one can be anything else. Each is one line: the kernel
 // and ps escape newlines. Without a uid, getent would print all users.
-const describeProcesses = `pids=$(IFS=,; echo "$*"); files=; groups=
+const describeProcesses = `date +'Clock %z'
+[ $# -gt 0 ] || exit 0
+pids=$(IFS=,; echo "$*"); files=; groups=
 for p do files="$files /proc/$p/status"; groups="$groups /proc/$p/cgroup"; done
 cat $files
 grep -H : $groups | sed 's|^/proc/\([0-9]*\)/cgroup:|Cgroup \1 |'
@@ -27,12 +30,9 @@ uids=$(cat $files | sed -n 's/^Uid:[^0-9]*\([0-9]*\).*/\1/p' | sort -u)
 LC_ALL=C.UTF-8 ps -ww -o pid=,args= -p "$pids" | sed 's/^ */Command /' | cut -c1-1024`
 
 // describe adds the owners, commands and containers of processes, as far as they are
-// visible, and returns the host's names for the owners.
-func (r readOnly) describe(ctx context.Context, host remote.Host, processes []snapshot.Process) map[snapshot.UID]snapshot.Username {
+// visible.
+func (r readOnly) describe(ctx context.Context, host remote.Host, processes []snapshot.Process) descriptions {
 	d := descriptions{byPID: make(map[string]*snapshot.Process), names: make(map[snapshot.UID]snapshot.Username)}
-	if len(processes) == 0 {
-		return d.names
-	}
 	args := []string{"sh", "-c", describeProcesses, "sh"}
 	for i := range processes {
 		pid := strconv.Itoa(int(processes[i].PID))
@@ -41,13 +41,14 @@ func (r readOnly) describe(ctx context.Context, host remote.Host, processes []sn
 	}
 	out, _ := r.Run(ctx, host, remote.Command{Args: marked(args...)}) // what came is used, and more is not needed
 	d.parse(dataIn(out.Stdout))
-	return d.names
+	return d
 }
 
 // descriptions are what describeProcesses printed.
 type descriptions struct {
-	byPID map[string]*snapshot.Process
-	names map[snapshot.UID]snapshot.Username
+	byPID     map[string]*snapshot.Process
+	names     map[snapshot.UID]snapshot.Username // the host's
+	utcOffset *int                               // of the host's clock, in seconds; nil if it is unknown
 
 	name    string            // the last one
 	process *snapshot.Process // whose status is read; nil for none
@@ -63,6 +64,11 @@ func (d *descriptions) parse(data []byte) {
 			continue
 		}
 		switch key {
+		case "Clock":
+			if at, err := time.Parse("-0700", value); err == nil {
+				_, east := at.Zone()
+				d.utcOffset = &east
+			}
 		case "Cgroup":
 			if pid, groups, _ := strings.Cut(value, " "); d.byPID[pid] != nil && d.byPID[pid].Container == "" {
 				d.byPID[pid].Container = proc.ParseContainer([]byte(groups))

@@ -36,15 +36,18 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 	return s, ViaCommands, nil
 }
 
-// visible is what nvidia-smi and /proc show, with the names of the processes' users.
+// visible is what nvidia-smi and /proc show, with the names of the processes' users and the
+// time zone of the host's clock, in which attachments have their times.
 func (c Commands) visible(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
-	s, names, err := readOnly{c.Network}.look(ctx, host)
+	s, err := readOnly{c.Network}.look(ctx, host)
 	if err != nil {
 		return nil, err
 	}
+	described := readOnly{c.Network}.describe(ctx, host, s.Processes)
+	s.UTCOffset = described.utcOffset
 	for i := range s.Processes {
 		if p := &s.Processes[i]; p.UID != nil {
-			p.Username = names[*p.UID]
+			p.Username = described.names[*p.UID]
 		}
 	}
 	return s, nil
