@@ -1,0 +1,264 @@
+package actions_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/remote/live/actions"
+	"github.com/seed-3119e985/genv/remote/live/socket"
+	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// A server waits for half a second after a request that was too long.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
+
+var hold = operator.Action{Schema: operator.ActionSchema, Kind: operator.Hold, Reason: "<b>&amp;"}
+
+// serve serves actions on a socket, which it returns.
+func serve(t *testing.T, do actions.Do) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	listener, err := socket.Listen(t.Context(), path)
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	mux.Handle("POST "+actions.Path, actions.New(do, func(_ context.Context, uid snapshot.UID) snapshot.Username {
+		return snapshot.Username(fmt.Sprintf("user-%d", uid))
+	}))
+	server := &http.Server{Handler: mux, ConnContext: socket.WithPeer}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		require.ErrorIs(t, <-ended, http.ErrServerClosed)
+	})
+	return path
+}
+
+// asked is a Do that remembers who asked for what.
+type asked struct {
+	who     operator.Person
+	actions []operator.Action
+	err     error
+}
+
+func (a *asked) do(_ context.Context, who operator.Person, action operator.Action) (operator.Answer, error) {
+	a.who, a.actions = who, append(a.actions, action)
+	return operator.Answer{Schema: operator.AnswerSchema, Done: true, Text: "done"}, a.err
+}
+
+func TestSend(t *testing.T) {
+	var a asked
+	path := serve(t, a.do)
+	answer, err := actions.Send(t.Context(), path, hold)
+	require.NoError(t, err)
+	require.Equal(t, operator.Answer{Schema: operator.AnswerSchema, Done: true, Text: "done"}, answer)
+	require.Equal(t, []operator.Action{hold}, a.actions, "as given")
+	require.EqualValues(t, os.Geteuid(), a.who.UID)
+	require.EqualValues(t, fmt.Sprintf("user-%d", os.Geteuid()), a.who.Name)
+
+	for _, refusal := range []*operator.Refusal{
+		operator.Refuse(operator.Changed, "Look again.", "it has changed"), operator.Refuse(operator.Busy, "Try again.", "busy"),
+		operator.Refuse(operator.Unable, "Wait.", "not now"), operator.Refuse(operator.Protected, "x", "y"),
+	} {
+		a.err = refusal
+		_, err = actions.Send(t.Context(), path, hold)
+		var got *operator.Refusal
+		require.ErrorAs(t, err, &got)
+		require.Equal(t, refusal, got)
+	}
+	a.err = errors.New("something else")
+	_, err = actions.Send(t.Context(), path, hold)
+	require.ErrorContains(t, err, "something else")
+
+	a.actions = nil
+	_, err = actions.Send(t.Context(), path, operator.Action{Kind: operator.Hold})
+	require.ErrorContains(t, err, "needs a reason")
+	require.Empty(t, a.actions, "it isn't even sent")
+	_, err = actions.Send(t.Context(), path+"x", hold)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestRequestsThatAreNotUnderstood(t *testing.T) {
+	var a asked
+	path := serve(t, a.do)
+	good := `{"schema":"genv.live.action/1","action":"release"}`
+	for name, row := range map[string]struct {
+		method, kind, body string
+		status             int
+	}{
+		"good":             {"POST", "application/json; charset=utf-8", good, 200},
+		"a form":           {"POST", "application/x-www-form-urlencoded", good, 400},
+		"no type":          {"POST", "", good, 400},
+		"text":             {"POST", "text/plain", good, 400},
+		"GET":              {"GET", "application/json", good, 405},
+		"empty":            {"POST", "application/json", "", 400},
+		"no JSON":          {"POST", "application/json", "kill 5", 400},
+		"two actions":      {"POST", "application/json", good + good, 400},
+		"a list":           {"POST", "application/json", "[" + good + "]", 400},
+		"an unknown field": {"POST", "application/json", `{"schema":"genv.live.action/1","action":"release","who":"alice"}`, 400},
+		"long":             {"POST", "application/json", `{"schema":"` + strings.Repeat("x", 1<<20) + `"}`, 400},
+		"a long end":       {"POST", "application/json", good + strings.Repeat(" ", 1<<20), 400},
+		"a negative start": {"POST", "application/json", `{"start":-1}`, 400},
+	} {
+		a.actions = nil
+		status, refusal := post(t, dialer(path), row.method, row.kind, row.body)
+		require.Equal(t, row.status, status, name)
+		require.Equal(t, row.status == 200, len(a.actions) == 1, name)
+		if row.status == 400 {
+			require.Equal(t, operator.Invalid, refusal.Code, name)
+			require.NotEmpty(t, refusal.NextStep)
+		}
+	}
+}
+
+type dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+func dialer(path string) dial {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}
+}
+
+func post(t *testing.T, dial dial, method, kind, body string) (int, operator.Refusal) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, "http://x"+actions.Path, strings.NewReader(body))
+	require.NoError(t, err)
+	if kind != "" {
+		request.Header.Set("Content-Type", kind)
+	}
+	response, err := (&http.Transport{DialContext: dial, DisableKeepAlives: true}).RoundTrip(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	var refusal operator.Refusal
+	_ = json.Unmarshal(data, &refusal) // an answer has other fields
+	return response.StatusCode, refusal
+}
+
+// as connects to a socket as another user: the kernel reports that of the thread which
+// connects.
+func as(uid int, path string) dial {
+	return func(context.Context, string, string) (net.Conn, error) {
+		type result struct {
+			conn net.Conn
+			err  error
+		}
+		connected := make(chan result)
+		go func() {
+			runtime.LockOSThread() // the thread ends with the goroutine
+			connect := func() (net.Conn, error) {
+				fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+				if err != nil {
+					return nil, err
+				}
+				file := os.NewFile(uintptr(fd), path)
+				defer file.Close()
+				if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
+					return nil, errno
+				}
+				if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+					return nil, err
+				}
+				return net.FileConn(file)
+			}
+			conn, err := connect()
+			connected <- result{conn, err}
+		}()
+		r := <-connected
+		return r.conn, r.err
+	}
+}
+
+// The group may look, and may not act, whatever the request says.
+func TestOnlyRootAndTheController(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be another user")
+	}
+	var a asked
+	path := serve(t, a.do)
+	for _, folder := range []string{filepath.Dir(path), filepath.Dir(filepath.Dir(path))} {
+		require.NoError(t, os.Chmod(folder, 0o755))
+	}
+	require.NoError(t, os.Chmod(path, 0o666)) // as a group would be allowed to
+	body, err := json.Marshal(hold)
+	require.NoError(t, err)
+	for range 2 {
+		status, refusal := post(t, as(60123, path), "POST", "application/json", string(body))
+		require.Equal(t, 403, status)
+		require.Equal(t, operator.Forbidden, refusal.Code)
+		require.Equal(t, "only root and the account of the controller (uid 0) may do this; you may look", refusal.Text)
+		require.Empty(t, a.actions)
+	}
+	status, _ := post(t, as(0, path), "POST", "application/json", string(body))
+	require.Equal(t, 200, status)
+}
+
+// Without a unix socket nobody is known.
+func TestNotOverTCP(t *testing.T) {
+	var a asked
+	recorder := &recorder{header: http.Header{}}
+	request, err := http.NewRequestWithContext(t.Context(), "POST", actions.Path, strings.NewReader("{}"))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	actions.New(a.do, nil).ServeHTTP(recorder, request)
+	require.Equal(t, 403, recorder.status)
+	require.Empty(t, a.actions)
+}
+
+type recorder struct {
+	header http.Header
+	status int
+}
+
+func (r *recorder) Header() http.Header         { return r.header }
+func (r *recorder) Write(p []byte) (int, error) { return len(p), nil }
+func (r *recorder) WriteHeader(status int)      { r.status = status }
+
+func TestWatchRefuses(t *testing.T) {
+	path := serve(t, actions.Refuse(operator.Refuse(operator.Unable, "Ask enforce.", "it changes nothing")))
+	_, err := actions.Send(t.Context(), path, hold)
+	require.ErrorContains(t, err, "it changes nothing")
+}
+
+// A server that is no controller is not believed.
+func TestOtherAnswers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	listener, err := socket.Listen(t.Context(), path)
+	require.NoError(t, err)
+	answers := make(chan string, 3)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		answer := <-answers
+		if strings.HasPrefix(answer, "4") {
+			w.WriteHeader(404)
+		}
+		fmt.Fprint(w, answer)
+	})}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	defer func() { _ = server.Close(); <-ended }()
+	for _, answer := range []string{"ok", "404 page not found", strings.Repeat(" ", 1<<20) + "{}"} {
+		answers <- answer
+		_, err := actions.Send(t.Context(), path, hold)
+		require.Error(t, err)
+		var refusal *operator.Refusal
+		require.False(t, errors.As(err, &refusal), "whether something was done is not known")
+	}
+}
