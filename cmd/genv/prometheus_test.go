@@ -95,8 +95,8 @@ type dashboard struct {
 	}
 }
 
-func readDashboard(t *testing.T, configDir string) (d dashboard) {
-	text, err := os.ReadFile(filepath.Join(configDir, "grafana/dashboards/overview.json"))
+func readDashboard(t *testing.T, path string) (d dashboard) {
+	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &d))
 	require.NotEmpty(t, d.Panels)
@@ -112,7 +112,7 @@ func TestPrometheusScrapesAFleet(t *testing.T) {
 	p := startPrometheus(t, filepath.Join(m.configDir, "prometheus/prometheus.yml"))
 	p.waitFor(`genv_is_installed{job="genv"}`, 4)
 	p.waitFor(`up{job="genv"} == 1`, 1)
-	for _, panel := range readDashboard(t, m.configDir).Panels {
+	for _, panel := range readDashboard(t, filepath.Join(m.configDir, "grafana/dashboards/overview.json")).Panels {
 		for _, target := range panel.Targets {
 			require.NotZero(t, p.query(target.Expr), "%s: %s", panel.Title, target.Expr)
 		}
@@ -134,7 +134,7 @@ func TestPrometheusScrapesAHost(t *testing.T) {
 	m := startMonitor(t, environ(machine.Environ()...), "monitor")
 	p := startPrometheus(t, filepath.Join(m.configDir, "prometheus/prometheus.yml"))
 	p.waitFor(fmt.Sprintf("genv_environment_processes_total{eid=%q} == 1", env.EID), 1)
-	for _, panel := range readDashboard(t, m.configDir).Panels {
+	for _, panel := range readDashboard(t, filepath.Join(m.configDir, "grafana/dashboards/overview.json")).Panels {
 		for _, target := range panel.Targets {
 			require.NotZero(t, p.query(target.Expr), "%s: %s", panel.Title, target.Expr)
 		}

@@ -20,6 +20,8 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/metrics"
+	"github.com/seed-3119e985/genv/remote/metrics/exporter"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -74,11 +76,15 @@ func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setu
 	defer l.close()
 	ctx, l.service = startService(ctx, log, setup.Interval > 0)
 	defer l.service.close()
+	if setup.Feed != nil {
+		l.counters = metrics.NewCounters(p.Now(), setup.Interval)
+	}
 	queue := controller.NewQueue()
 	first := l.controller(setup)
 	first.Memory = l.memory.load(setup.Hosts)
 	if setup.Feed != nil {
-		open, err := listeners.Open(ctx, setup.Listeners, listeners.Shown{Feed: setup.Feed, Actions: actionsFor(queue, &setup)}, log)
+		shown := &exporter.Exporter{Feed: setup.Feed, Counters: l.counters, Now: p.Now, Version: p.Version}
+		open, err := listeners.Open(ctx, setup.Listeners, listeners.Shown{Feed: setup.Feed, Metrics: shown, Actions: actionsFor(queue, &setup)}, log)
 		if err != nil {
 			return err
 		}
@@ -108,6 +114,8 @@ type loop struct {
 	memory  *keeper
 	service *service
 	screen  cycleWriter
+	// counters are what the metrics count; nil without a Feed.
+	counters *metrics.Counters
 
 	current *controller.Controller
 	setup   Setup
@@ -140,7 +148,8 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	}
 	if setup.Feed != nil {
 		setup.Feed.Configure(setup.live(l.program))
-		c.Sinks = append(c.Sinks, setup.Feed)
+		l.counters.Configure(setup.Interval)
+		c.Sinks = append(c.Sinks, setup.Feed, l.counters)
 	}
 	l.current = c
 	return c
@@ -190,6 +199,7 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	l.setup.Progress.End()
 	l.service.status(cycle)
 	if l.setup.Feed != nil {
+		l.counters.Show(cycle)
 		l.setup.Feed.Show(cycle)
 	}
 	if ctx.Err() != nil && len(cycle.Actions) == 0 {

@@ -33,9 +33,11 @@ func (p *program) readWatchConfig(c *cli.Context) (config watchConfig, err error
 		return config, err
 	}
 	if !config.listeners.Any() {
-		return config, command.UsageError("nothing is served: name a socket with --socket PATH")
+		return config, command.UsageError("nothing is served: name a socket with --socket PATH, or an address with --web or --metrics")
 	}
-	config.listeners.Socket.Required = true // there is nothing else to do
+	if !config.listeners.Asked() {
+		config.listeners.Socket.Required = true // there is nothing else to do
+	}
 	config.Config, err = p.readConfig(c)
 	if !command.IsGiven(c, "command-timeout") {
 		config.SSH.CommandTimeout = answerTimeout(config.interval, config.SSH.CommandTimeout)

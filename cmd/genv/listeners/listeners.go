@@ -11,16 +11,18 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/server"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/metrics/exporter"
 )
 
 // Config is what the flags say. The zero value opens nothing.
 type Config struct {
-	Socket Socket
-	Web    Web
+	Socket  Socket
+	Metrics Metrics
+	Web     Web
 }
 
 // Flags are those of all listeners.
-func Flags() []cli.Flag { return slices.Concat(socketFlags(), webFlags()) }
+func Flags() []cli.Flag { return slices.Concat(socketFlags(), metricsFlags(), webFlags()) }
 
 // ReadConfig reads Flags. once says that the command runs one cycle and ends: there is
 // nothing to look at then.
@@ -30,19 +32,28 @@ func ReadConfig(c *cli.Context, getenv func(string) string, once bool) (Config, 
 	if config.Socket, err = readSocket(c, getenv, once); err != nil {
 		return config, err
 	}
+	if config.Metrics, err = readMetrics(c, once); err != nil {
+		return config, err
+	}
 	config.Web, err = readWeb(c, once)
 	return config, err
 }
 
 // Any reports whether anything is to be opened.
-func (config *Config) Any() bool { return config.Socket.Path != "" || config.Web.asked() }
+func (config *Config) Any() bool {
+	return config.Socket.Path != "" || config.Metrics.asked() || config.Web.asked()
+}
 
 // Asked reports whether a flag or the environment asks for something.
-func (config *Config) Asked() bool { return config.Socket.Required || config.Web.asked() }
+func (config *Config) Asked() bool {
+	return config.Socket.Required || config.Metrics.asked() || config.Web.asked()
+}
 
 // Shown is what the listeners serve.
 type Shown struct {
 	Feed *live.Feed
+	// Metrics are served with everything else, and on a port of their own; nil for none.
+	Metrics *exporter.Exporter
 	// Actions serves POST /api/v1/actions, on the unix socket only; nil for none.
 	Actions http.Handler
 }
@@ -62,6 +73,7 @@ func Open(ctx context.Context, config Config, shown Shown, log zerolog.Logger) (
 	l := &Listeners{shown: shown, log: log}
 	for _, open := range []func() error{
 		func() error { return l.openSocket(ctx, config.Socket) },
+		func() error { return l.openMetrics(ctx, config.Metrics) },
 		func() error { return l.openWeb(ctx, config.Web) },
 	} {
 		if err := open(); err != nil {

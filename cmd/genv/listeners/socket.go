@@ -64,6 +64,7 @@ func (l *Listeners) openSocket(ctx context.Context, config Socket) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", api.New(l.shown.Feed))
+	l.mountMetrics(mux, false)
 	if l.shown.Actions != nil {
 		mux.Handle("POST /api/v1/actions", l.shown.Actions)
 	}

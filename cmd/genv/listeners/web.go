@@ -73,22 +73,9 @@ func (w *Web) readAddress(text string) error {
 		w.Unix, err = filepath.Abs(path)
 		return err
 	}
-	host, port, err := net.SplitHostPort(text)
-	number, notANumber := strconv.ParseUint(port, 10, 16)
-	if err != nil || notANumber != nil {
-		return command.UsageError("--web %q: write an address and a port, as 127.0.0.1:8080, or a socket, as unix:/run/genv-controller/web.sock", text)
-	}
-	switch host {
-	case "":
-		host = "0.0.0.0"
-	case "localhost":
-		host = "127.0.0.1"
-	}
-	if _, err := netip.ParseAddr(host); err != nil {
-		return command.UsageError("--web %q: write the address of this machine in numbers, as 127.0.0.1:8080", text)
-	}
-	w.Address, w.Port = host, int(number)
-	return nil
+	var err error
+	w.Address, w.Port, err = readAddress("web", text, "127.0.0.1:8080", ", or a socket, as unix:/run/genv-controller/web.sock")
+	return err
 }
 
 // loopback reports whether only this machine can connect.
@@ -137,6 +124,7 @@ func (l *Listeners) openWeb(ctx context.Context, config Web) error {
 	options := web.Options{
 		Now: time.Now, Names: config.Names, Hosts: config.Hosts, Proxied: config.Unix != "" && config.Passwords == "",
 		API:    api.New,
+		Mount:  l.mountMetrics,
 		Failed: func(err error) { l.log.Error().Err(err).Msg("the web page failed; the cycles continue") },
 	}
 	if config.Passwords != "" {

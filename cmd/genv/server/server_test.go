@@ -94,7 +94,7 @@ func TestAPortThatCannotBeUsed(t *testing.T) {
 	port := taken.Addr().(*net.TCPAddr).Port
 	_, err = ListenTCP(t.Context(), "127.0.0.1", port)
 	require.ErrorContains(t, err, "another program serves on 127.0.0.1:")
-	require.ErrorContains(t, err, "choose another port with --port")
+	require.ErrorContains(t, err, "or choose another port")
 	_, err = ListenTCP(t.Context(), "192.0.2.77", 0)
 	require.ErrorContains(t, err, "192.0.2.77 is not an address of this machine")
 }

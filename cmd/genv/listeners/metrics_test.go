@@ -1,0 +1,130 @@
+package listeners_test
+
+import (
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/listeners"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/metrics"
+	"github.com/seed-3119e985/genv/remote/metrics/exporter"
+	"github.com/seed-3119e985/genv/remote/web"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func TestAddresses(t *testing.T) {
+	for text, want := range map[string]listeners.Metrics{
+		"127.0.0.1:9400": {Address: "127.0.0.1", Port: 9400}, "localhost:0": {Address: "127.0.0.1"}, ":9400": {Address: "0.0.0.0", Port: 9400},
+		"[::1]:9400": {Address: "::1", Port: 9400}, "192.0.2.1:80": {Address: "192.0.2.1", Port: 80},
+		"": {}, "9400": {}, "127.0.0.1": {}, "127.0.0.1:": {}, "127.0.0.1:65536": {}, "127.0.0.1:-1": {}, "gpu-01:9400": {}, "http://127.0.0.1:9400": {}, "::1:9400": {},
+	} {
+		app := &cli.App{Flags: listeners.Flags(), Writer: io.Discard, ErrWriter: io.Discard, Action: func(c *cli.Context) error {
+			config, err := listeners.ReadConfig(c, func(string) string { return "" }, false)
+			if want.Address == "" {
+				require.ErrorContains(t, err, "--metrics", text)
+				return nil
+			}
+			require.NoError(t, err, text)
+			require.Equal(t, want, config.Metrics, text)
+			require.True(t, config.Asked())
+			_, err = listeners.ReadConfig(c, func(string) string { return "" }, true)
+			require.ErrorContains(t, err, "--metrics needs a loop")
+			return nil
+		}}
+		require.NoError(t, app.Run([]string{"genv", "--metrics", text}))
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	feed := live.NewFeed(live.Options{Now: time.Now})
+	shown := listeners.Shown{Feed: feed, Metrics: &exporter.Exporter{Feed: feed, Counters: metrics.NewCounters(time.Now(), time.Second), Now: time.Now, Version: "v7"}}
+	config := listeners.Config{Socket: listeners.Socket{Path: path}, Metrics: listeners.Metrics{Address: "127.0.0.1"}}
+	open, err := listeners.Open(t.Context(), config, shown, zerolog.Nop())
+	require.NoError(t, err)
+	defer open.Close()
+	require.Len(t, open.Addresses, 2)
+	url := open.Addresses[1]
+	require.Regexp(t, `^http://127\.0\.0\.1:\d+/metrics$`, url)
+	ask := func(host, path string) (int, string) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(url, "/metrics")+path, http.NoBody)
+		require.NoError(t, err)
+		request.Host, request.Close = host, true
+		answer, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		return answer.StatusCode, string(body)
+	}
+	for host, want := range map[string]int{
+		"localhost:9400": http.StatusOK, "LOCALHOST.": http.StatusOK, "127.0.0.1": http.StatusOK, "127.9.9.9:80": http.StatusOK, "[::1]:9400": http.StatusOK,
+		"evil.example": http.StatusMisdirectedRequest, "127.0.0.1.evil.example:9400": http.StatusMisdirectedRequest,
+		"localhost.evil.example": http.StatusMisdirectedRequest, "192.0.2.1:9400": http.StatusMisdirectedRequest,
+	} {
+		code, body := ask(host, "/metrics")
+		require.Equal(t, want, code, host)
+		require.Equal(t, want == http.StatusOK, strings.Contains(body, `genv_build_info{version="v7"`), host)
+	}
+	for path, want := range map[string]int{"/-/healthy": 200, "/-/ready": 503, "/sd": 200, "/api/v1/fleet": 404, "/events": 404, "/": 404} {
+		code, _ := ask("localhost", path)
+		require.Equal(t, want, code, path)
+	}
+
+	config.Socket.Path = ""
+	config.Metrics.Address = "192.0.2.77"
+	_, err = listeners.Open(t.Context(), config, shown, zerolog.Nop())
+	require.ErrorContains(t, err, "--metrics: 192.0.2.77 is not an address of this machine")
+}
+
+// TestMetricsOnEveryAddress: Prometheus comes by whichever name.
+func TestMetricsOnEveryAddress(t *testing.T) {
+	feed := live.NewFeed(live.Options{Now: time.Now})
+	shown := listeners.Shown{Feed: feed, Metrics: &exporter.Exporter{Feed: feed, Counters: metrics.NewCounters(time.Now(), time.Second), Now: time.Now}}
+	open, err := listeners.Open(t.Context(), listeners.Config{Metrics: listeners.Metrics{Address: "0.0.0.0"}}, shown, zerolog.Nop())
+	require.NoError(t, err)
+	defer open.Close()
+	_, port, _ := strings.Cut(strings.TrimPrefix(open.Addresses[0], "http://["), "]:")
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+port, http.NoBody)
+	require.NoError(t, err)
+	request.Host, request.Close = "jump.lab:9400", true
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+}
+
+// TestMetricsOfTheWebPage: without users where it hides their names.
+func TestMetricsOfTheWebPage(t *testing.T) {
+	feed, counters := live.NewFeed(live.Options{Now: time.Now}), metrics.NewCounters(time.Now(), time.Second)
+	cycle := &controller.Cycle{Number: 1, Start: time.Now(), Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu-1", Snapshot: &snapshot.Snapshot{
+		Environments: []snapshot.Environment{{EID: "7", Username: "alice"}}, Devices: []snapshot.Device{{Attachments: []snapshot.Attachment{{EID: "7"}}}},
+	}}}}}
+	counters.Show(cycle)
+	feed.Show(cycle)
+	shown := listeners.Shown{Feed: feed, Metrics: &exporter.Exporter{Feed: feed, Counters: counters, Now: time.Now}}
+	for names, want := range map[web.Names]bool{web.AllNames: true, web.NoNames: false} {
+		open, err := listeners.Open(t.Context(), listeners.Config{Web: listeners.Web{Address: "127.0.0.1", Names: names}}, shown, zerolog.Nop())
+		require.NoError(t, err)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, open.Addresses[0]+"metrics", http.NoBody)
+		require.NoError(t, err)
+		request.Close = true
+		answer, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		text, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, want, strings.Contains(string(text), "alice"), names)
+		require.Contains(t, string(text), `genv_host_up{host="gpu-1"} 1`)
+		open.Close()
+	}
+}
