@@ -67,6 +67,17 @@ func (l List) At(now time.Time) List {
 	return list
 }
 
+// From returns the list with the same times, measured by the monotonic clock of now from
+// here on: a clock that is set changes nothing.
+func (l List) From(now time.Time) List {
+	list := slices.Clone(l)
+	for i := range list {
+		e := &list[i]
+		e.Created, e.Until = now.Add(e.Created.Sub(now)), now.Add(e.Until.Sub(now))
+	}
+	return list
+}
+
 // Earlier returns the list with all times earlier by d.
 func (l List) Earlier(d time.Duration) List {
 	list := slices.Clone(l)

@@ -45,6 +45,7 @@ func (s *MemoryStore) LoadOperator(now time.Time) (operator.State, error) {
 		state = operator.Lost(now)
 		return state, errors.Join(err, s.KeepOperator(state, now))
 	}
+	state.Exemptions = state.Exemptions.From(now)
 	return state, nil
 }
 
