@@ -26,9 +26,13 @@ func (p *program) gpusHere(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := p.openHost().snapshot(c.Context, 0)
+	host := p.openHost()
+	s, err := host.snapshot(c.Context, 0)
 	if err != nil {
 		return err
+	}
+	if host.privileged { // others can't read the environ of most processes, which isn't shown
+		p.Warn(s.Warnings...)
 	}
 	all := gpus.Of(s)
 	var found gpulist.List

@@ -55,3 +55,18 @@ func TestProgress(t *testing.T) {
 		})
 	}
 }
+
+// TestNote: a note goes when the next fan-out begins, and none is written off a terminal.
+func TestNote(t *testing.T) {
+	var out strings.Builder
+	p := &Progress{out: &out}
+	p.Note("2 of 8 GPUs free")
+	p.Note("3 of 8 GPUs free")
+	p.Update(0, 3)
+	p.Update(3, 3)
+	p.Note("last")
+	p.End()
+	require.Equal(t, "\r\x1b[K2 of 8 GPUs free\r\x1b[K\r\x1b[K3 of 8 GPUs free\r\x1b[K\r\x1b[Klast\r\x1b[K", out.String())
+	NewProgress(&out).Note("x")
+	require.NotContains(t, out.String(), "x")
+}

@@ -2,7 +2,7 @@
 // when there is something new.
 //
 //	/api/v1/fleet          live.Fleet, genv.live.fleet/1
-//	/api/v1/gpus           GPUs, genv.remote.gpus/1
+//	/api/v1/gpus           live.GPUs, genv.remote.gpus/1
 //	/api/v1/hosts/NAME     HostDocument, genv.live.host/1
 //	/api/v1/users/NAME     UserDocument, genv.live.user/1
 //	/api/v1/findings       Findings, genv.live.findings/1

@@ -3,28 +3,10 @@ package api
 import (
 	"slices"
 
-	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
-
-// GPUs is the document genv.remote.gpus/1: the hosts that answered in the last cycle.
-type GPUs struct {
-	Schema     string                 `json:"schema"`
-	Hosts      []HostGPUs             `json:"hosts"`
-	Failed     []remote.Failure       `json:"failed"`
-	Duplicates []controller.Duplicate `json:"duplicates"`
-}
-
-// HostGPUs are the GPUs of a host.
-type HostGPUs struct {
-	Name snapshot.Hostname `json:"host"`
-	Via  agent.Via         `json:"via,omitempty"`
-	GPUs []gpus.GPU        `json:"gpus"`
-}
 
 // HostDocument is the document genv.live.host/1.
 type HostDocument struct {
@@ -62,16 +44,6 @@ type Events struct {
 	Last   uint64       `json:"last"`
 	Missed uint64       `json:"missed"`
 	Events []live.Event `json:"events"`
-}
-
-func gpusOf(f *live.Fleet) GPUs {
-	document := GPUs{Schema: "genv.remote.gpus/1", Hosts: []HostGPUs{}, Failed: f.Failed, Duplicates: f.Duplicates}
-	for i := range f.Hosts {
-		if h := &f.Hosts[i]; h.Failure == nil {
-			document.Hosts = append(document.Hosts, HostGPUs{h.Name, h.Via, h.GPUs})
-		}
-	}
-	return document
 }
 
 // hostOf is a host with the findings about it; false if the fleet has no such host.

@@ -30,7 +30,7 @@ func New(feed live.Source) http.Handler {
 	h := &handler{feed: feed, cached: make(map[string]document)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/fleet", h.whole(func(f *live.Fleet) any { return f }))
-	mux.HandleFunc("GET /api/v1/gpus", h.whole(func(f *live.Fleet) any { return gpusOf(f) }))
+	mux.HandleFunc("GET /api/v1/gpus", h.whole(func(f *live.Fleet) any { return f.AllGPUs() }))
 	mux.HandleFunc("GET /api/v1/findings", h.whole(func(f *live.Fleet) any {
 		return Findings{Schema: "genv.live.findings/1", Findings: f.Findings}
 	}))
