@@ -118,6 +118,11 @@ func (s *scene) statesOf(r *row) (values []value) {
 	if failureOf(r.host) != nil {
 		values = append(values, value{text: "failed"})
 	}
+	for _, g := range gpusOf(r) {
+		if s.fleet.Exempt(r.id.host, g) != nil {
+			values = append(values, value{text: "exempt"})
+		}
+	}
 	return values
 }
 

@@ -43,6 +43,7 @@ func TestFilter(t *testing.T) {
 		{"1", "free>=3", 1},
 		{"1", "state=finding", 1},
 		{"1", "state=failed", 2},
+		{"2", "state=exempt", 1},
 		{"1", "label=rack=r1", 1},
 		{"1", "rule~non-env", 1},
 		{"1", "carol", 1},

@@ -277,4 +277,9 @@ func (m *Model) send(q *request) tea.Cmd {
 }
 
 // holdOrRelease is what h asks for.
-func (m *Model) holdOrRelease() operator.Kind { return operator.Hold }
+func (m *Model) holdOrRelease() operator.Kind {
+	if m.scene != nil && m.scene.fleet.Hold != nil {
+		return operator.Release
+	}
+	return operator.Hold
+}

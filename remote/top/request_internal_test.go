@@ -200,3 +200,15 @@ func TestReadOnly(t *testing.T) {
 		require.Equal(t, m.options.NoAct, m.message)
 	}
 }
+
+func TestHoldAndRelease(t *testing.T) {
+	m, asked := acting(t)
+	f := sample()
+	f.Hold = &operator.OnHold{Since: noon, By: "root (uid 0)", Reason: "maintenance"}
+	m.update(f)
+	require.Contains(t, strings.Join(m.screen(), "\n"), "enforcement is on hold since")
+	m.press("h")
+	require.Contains(t, strings.Join(m.screen(), "\n"), "release everything that rules do, on all hosts")
+	m.run("y")
+	require.Equal(t, []operator.Action{{Schema: operator.ActionSchema, Kind: operator.Release}}, *asked)
+}

@@ -70,6 +70,8 @@ func (s *scene) letter(h *live.Host, g *gpus.GPU) (string, style) {
 		return "?", faint
 	case len(s.of(h, g)) > 0:
 		return "!", red
+	case s.fleet.Exempt(h.Name, g) != nil:
+		return "x", magenta
 	case g.State == gpus.Busy:
 		return "A", cyan
 	case g.State == gpus.Attached, g.State == gpus.Idle:

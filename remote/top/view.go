@@ -198,6 +198,9 @@ func (m *Model) alerts() []string {
 	}
 	if m.scene != nil {
 		f := m.scene.fleet
+		if f.Hold != nil {
+			list = append(list, shown(f.Hold.String()))
+		}
 		if f.Unrecorded != "" {
 			list = append(list, "The record can't be written: "+shown(f.Unrecorded))
 		}
@@ -301,6 +304,13 @@ func (m *Model) describe(r *row) []string {
 	}
 	if r.process != nil {
 		lines = append(lines, fmt.Sprintf("START: %d", r.id.start), "COMMAND: "+shown(r.process.Command))
+	}
+	if r.process != nil || r.finding != nil {
+		for _, g := range gpusOf(r) {
+			if e := m.scene.fleet.Exempt(r.id.host, g); e != nil {
+				lines = append(lines, fmt.Sprintf("GPU %d: %s", g.Index, shown(e.String())))
+			}
+		}
 	}
 	if r.failure != nil {
 		lines = append(lines, "CLASS: "+string(r.failure.Class))
