@@ -11,7 +11,7 @@ var help = []string{
 	"s, S                    sort by the next column; the other way round",
 	"Space                   tag a row: actions are for all tagged rows",
 	"o                       ssh to the host",
-	"p                       pause",
+	"p, Ctrl-L               pause; draw the screen again",
 	"q                       quit",
 	"",
 	"With --allow-actions, each after a reason and a confirmation:",

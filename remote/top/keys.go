@@ -186,6 +186,8 @@ func (m *Model) command(name string) tea.Cmd {
 	switch name {
 	case "q":
 		return tea.Quit
+	case "ctrl+l":
+		return tea.ClearScreen
 	case "ctrl+z":
 		return tea.Suspend
 	case "o":
