@@ -40,6 +40,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 		{"cold", b.overSSH(b.coldRows)},
 		{"steady", b.overSSH(b.steadyRows)},
 		{"many", b.manyRows},
+		{"viewers", b.viewerRows},
 		{"kill", b.overSSH(b.killRows)},
 	} {
 		if b.only != "" && b.only != group.name {

@@ -17,18 +17,23 @@ func main() {
 	flag.IntVar(&b.hosts, "hosts", 100, "hosts of real sshd")
 	flag.IntVar(&b.many, "many", 1000, "hosts inside a process")
 	flag.IntVar(&b.runs, "runs", 5, "runs of each row, of which the median counts")
-	flag.StringVar(&b.only, "only", "", "only the rows of `GROUP`: cold, steady, many, kill")
+	flag.StringVar(&b.only, "only", "", "only the rows of `GROUP`: cold, steady, many, viewers, kill")
 	serve := flag.String("serve", "", "be a fleet of -many hosts with its files in `DIR`, until stdin ends")
+	changing := flag.Bool("changing", false, "with -serve: hosts change as those do that are in use")
 	flag.Parse()
-	if err := run(b, *serve); err != nil {
+	if err := run(b, *serve, *changing); err != nil {
 		fmt.Fprintln(os.Stderr, "genv-bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(b *bench, serve string) error {
+func run(b *bench, serve string, changing bool) error {
 	if serve != "" {
-		return serveFleet(serve, b.many, os.Stdin, os.Stdout)
+		host := quiet
+		if changing {
+			host = inUse
+		}
+		return serveFleet(serve, b.many, host, os.Stdin, os.Stdout)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -19,11 +19,11 @@ import (
 
 // serveFleet runs many hosts in this process until in ends. It prints a line when
 // they listen.
-func serveFleet(dir string, many int, in io.Reader, out io.Writer) error {
+func serveFleet(dir string, many int, host func(seed int) *genvhost.Host, in io.Reader, out io.Writer) error {
 	var servers []*inprocess.Server
 	for i, name := range numbered("sim", many) {
 		servers = append(servers, &inprocess.Server{
-			Name: name, Address: fmt.Sprintf("127.94.%d.%d", i/250, i%250+1), Handler: genvhost.New(eightGPUs(i)),
+			Name: name, Address: fmt.Sprintf("127.94.%d.%d", i/250, i%250+1), Handler: host(i),
 		})
 	}
 	fleet, err := inprocess.Start(dir, 0, servers...)
@@ -35,6 +35,9 @@ func serveFleet(dir string, many int, in io.Reader, out io.Writer) error {
 	_, err = io.Copy(io.Discard, in)
 	return err
 }
+
+// quiet is a host on which nothing changes.
+func quiet(seed int) *genvhost.Host { return genvhost.New(eightGPUs(seed)) }
 
 // eightGPUs is a host that is in use: four environments with two devices each,
 // and two processes on each device.
@@ -106,7 +109,7 @@ func (b *bench) manyRows(ctx context.Context) ([]row, error) {
 }
 
 // startServers starts this program again as a fleet, and returns its ssh_config.
-func (b *bench) startServers(ctx context.Context) (config string, end func(), err error) {
+func (b *bench) startServers(ctx context.Context, flags ...string) (config string, end func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", nil, err
@@ -115,7 +118,7 @@ func (b *bench) startServers(ctx context.Context) (config string, end func(), er
 	if err != nil {
 		return "", nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "-serve", dir, "-many", strconv.Itoa(b.many))
+	cmd := exec.CommandContext(ctx, self, append([]string{"-serve", dir, "-many", strconv.Itoa(b.many)}, flags...)...)
 	cmd.Stderr = b.progress
 	in, errIn := cmd.StdinPipe()
 	out, errOut := cmd.StdoutPipe()

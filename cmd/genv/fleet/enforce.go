@@ -54,7 +54,7 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	var feed *live.Feed
 	if config.listeners.Any() {
 		feed = live.NewFeed(live.Options{Now: p.Now})
-		pool.DeviceAge = ageForViewers(feed, config.enforcement.Interval)
+		pool.DeviceAge = ageForViewers(feed, config.enforcement.Interval, len(config.Hosts))
 	}
 	setup := func(config enforceConfig) enforcement.Setup {
 		return enforcement.Setup{Config: config.enforcement, Feed: feed, Listeners: config.listeners, Fleet: f.toEnforce(&config.Config, pool)}
@@ -68,12 +68,17 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	})
 }
 
-// ageForViewers has the devices measured for as long as somebody looks at them: the rules
-// don't need that, and each figure that changes is a snapshot that has to be read.
-func ageForViewers(feed *live.Feed, interval time.Duration) func() time.Duration {
+// ageForViewers has the devices measured more often than hosts do by themselves for as long
+// as somebody looks: the rules don't need that, and each new figure is a snapshot to be
+// read. So it is for at most 1,000 hosts a minute, as often as those measure anyway.
+func ageForViewers(feed *live.Feed, interval time.Duration, hosts int) func() time.Duration {
+	age := max(interval/2, time.Duration(hosts)*time.Minute/1000)
+	if age >= time.Minute {
+		age = 0 // as the hosts do
+	}
 	return func() time.Duration {
 		if feed.Watched(viewersStay) {
-			return interval / 2
+			return age
 		}
 		return 0
 	}

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http/httptest"
 	"path/filepath"
@@ -54,10 +55,33 @@ func TestClient(t *testing.T) {
 	again, err := client.Fleet(t.Context())
 	require.NoError(t, err)
 	require.Same(t, fleet, again, "nothing has changed")
+	next := cycle(2)
+	next.Cluster.Hosts = append([]snapshot.Host{{Name: "b", Err: errors.New("gone")}}, cycle(1).Cluster.Hosts...)
+	feed.Show(next)
+	later, err := client.Fleet(t.Context())
+	require.NoError(t, err)
+	requireEqual(t, feed.Fleet(), later)
+	third := *next
+	third.Start = third.Start.Add(time.Minute)
+	feed.Show(&third)
+	last, err := client.Fleet(t.Context())
+	require.NoError(t, err)
+	requireEqual(t, feed.Fleet(), last)
+	require.Same(t, &later.Hosts[1].GPUs[0], &last.Hosts[1].GPUs[0], "only what changed was sent")
 	events, err := client.Events(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, events.Events, 1)
 	require.Equal(t, api.Events{Schema: "genv.live.events/1", Run: "r", Last: 1, Events: events.Events}, events)
+}
+
+// requireEqual: a viewer has the state that the controller has.
+func requireEqual(t *testing.T, want, got *live.Fleet) {
+	t.Helper()
+	a, err := json.Marshal(want)
+	require.NoError(t, err)
+	b, err := json.Marshal(got)
+	require.NoError(t, err)
+	require.JSONEq(t, string(a), string(b))
 }
 
 func TestWatch(t *testing.T) {

@@ -15,8 +15,9 @@ import (
 type handler struct {
 	feed live.Source
 
-	mu     sync.Mutex
-	cached map[string]document // by path
+	mu      sync.Mutex
+	cached  map[string]document // by path
+	encoder encoder
 }
 
 // document is a JSON document of a revision.
@@ -29,10 +30,10 @@ type document struct {
 func New(feed live.Source) http.Handler {
 	h := &handler{feed: feed, cached: make(map[string]document)}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/fleet", h.whole(func(f *live.Fleet) any { return f }))
-	mux.HandleFunc("GET /api/v1/gpus", h.whole(func(f *live.Fleet) any { return f.AllGPUs() }))
-	mux.HandleFunc("GET /api/v1/findings", h.whole(func(f *live.Fleet) any {
-		return Findings{Schema: "genv.live.findings/1", Findings: f.Findings}
+	mux.HandleFunc("GET /api/v1/fleet", h.fleet)
+	mux.HandleFunc("GET /api/v1/gpus", h.whole(func(f *live.Fleet) ([]byte, error) { return json.Marshal(f.AllGPUs()) }))
+	mux.HandleFunc("GET /api/v1/findings", h.whole(func(f *live.Fleet) ([]byte, error) {
+		return json.Marshal(Findings{Schema: "genv.live.findings/1", Findings: f.Findings})
 	}))
 	mux.HandleFunc("GET /api/v1/hosts/{name}", part(h, "host", hostOf))
 	mux.HandleFunc("GET /api/v1/users/{name}", part(h, "user", userOf))
@@ -41,14 +42,43 @@ func New(feed live.Source) http.Handler {
 	return mux
 }
 
+// fleet serves the whole state. A viewer that has an earlier one names it by its ETag
+// (`since`), and gets only the hosts that have changed since.
+func (h *handler) fleet(w http.ResponseWriter, r *http.Request) {
+	if etag := etagOf(h.feed.Position()); matches(r, etag) {
+		notModified(w, etag)
+		return
+	}
+	text, err := h.encodedFleet()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	describe(w, etagOf(live.Position{Run: text.run, Revision: text.revision}))
+	if r.Method == http.MethodHead {
+		return
+	}
+	since := uint64(0)
+	if run, revision, found := strings.Cut(strings.Trim(r.FormValue("since"), `"`), "-"); found && run == text.run {
+		since, _ = number(revision) // 0 is all hosts
+	}
+	_ = text.writeTo(w, since) // the viewer may have gone
+}
+
+func (h *handler) encodedFleet() (*fleetText, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.encoder.encode(h.feed.Fleet())
+}
+
 // whole serves a document that is encoded once for each revision, for all viewers.
-func (h *handler) whole(of func(*live.Fleet) any) http.HandlerFunc {
+func (h *handler) whole(encode func(*live.Fleet) ([]byte, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if etag := etagOf(h.feed.Position()); matches(r, etag) {
 			notModified(w, etag)
 			return
 		}
-		d, err := h.encoded(r.URL.Path, of)
+		d, err := h.encoded(r.URL.Path, encode)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -57,7 +87,7 @@ func (h *handler) whole(of func(*live.Fleet) any) http.HandlerFunc {
 	}
 }
 
-func (h *handler) encoded(path string, of func(*live.Fleet) any) (document, error) {
+func (h *handler) encoded(path string, encode func(*live.Fleet) ([]byte, error)) (document, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	fleet := h.feed.Fleet()
@@ -65,7 +95,7 @@ func (h *handler) encoded(path string, of func(*live.Fleet) any) (document, erro
 	if d := h.cached[path]; d.etag == etag {
 		return d, nil
 	}
-	body, err := json.Marshal(of(fleet))
+	body, err := encode(fleet)
 	if err != nil {
 		return document{}, fmt.Errorf("encode %s: %w", path, err)
 	}
@@ -156,15 +186,20 @@ func sendJSON(w http.ResponseWriter, r *http.Request, value any) {
 }
 
 func send(w http.ResponseWriter, r *http.Request, d document) {
-	header := w.Header()
-	header.Set("Content-Type", "application/json")
-	header.Set("Content-Length", strconv.Itoa(len(d.body)))
-	header.Set("Cache-Control", "no-cache") // browsers ask again, with the ETag
-	header.Set("X-Content-Type-Options", "nosniff")
-	if d.etag != "" {
-		header.Set("ETag", d.etag)
-	}
+	describe(w, d.etag)
+	w.Header().Set("Content-Length", strconv.Itoa(len(d.body)))
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(d.body) // the viewer may have gone
+	}
+}
+
+// describe sets the header of a document.
+func describe(w http.ResponseWriter, etag string) {
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Cache-Control", "no-cache") // browsers ask again, with the ETag
+	header.Set("X-Content-Type-Options", "nosniff")
+	if etag != "" {
+		header.Set("ETag", etag)
 	}
 }
