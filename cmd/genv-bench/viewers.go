@@ -28,7 +28,9 @@ func inUse(seed int) *genvhost.Host {
 			h.Change(measure)
 		}
 		if rand.IntN(50) == 0 {
-			h.Change(func(s *snapshot.Snapshot) { s.Processes[0].PID, s.Processes[0].Start = 9000+s.Processes[0].PID%1000, s.Processes[0].Start+1 })
+			h.Change(func(s *snapshot.Snapshot) {
+				s.Processes[0].PID, s.Processes[0].Start = 9000+s.Processes[0].PID%1000, s.Processes[0].Start+1
+			})
 		}
 		return genvhost.Behavior{}
 	})
