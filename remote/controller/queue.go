@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/operator"
@@ -40,7 +41,7 @@ type reply struct {
 }
 
 // Do has the loop carry an action out, and waits for the answer: for a host some seconds,
-// and otherwise the action is under way. An error is a *operator.Refusal, and then nothing
+// and otherwise the action is under way. A *operator.Refusal as the error says that nothing
 // was done.
 func (q *Queue) Do(ctx context.Context, who operator.Person, a operator.Action) (operator.Answer, error) {
 	if err := a.Check(); err != nil {
@@ -53,10 +54,12 @@ func (q *Queue) Do(ctx context.Context, who operator.Person, a operator.Action) 
 		return operator.Answer{}, operator.Refuse(operator.Busy, "Try again.", "%d actions are waiting already", maxWaiting)
 	}
 	first, ok := q.await(ctx, r)
-	if !ok {
+	switch {
+	case !ok && ctx.Err() != nil:
+		return operator.Answer{}, fmt.Errorf("whether it was begun is not known: %w", context.Cause(ctx))
+	case !ok:
 		return operator.Answer{}, operator.Refuse(operator.NotStarted, "Start the controller again.", "the controller has ended")
-	}
-	if first.err != nil || first.answer.Done {
+	case first.err != nil || first.answer.Done:
 		return first.answer, first.err
 	}
 	patient, cancel := context.WithTimeout(ctx, answerWithin)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -24,8 +25,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+// sendTo has the test binary send an action to a socket, as a process of its own.
+const sendTo = "GENV_TEST_SEND_TO"
+
 // A server waits for half a second after a request that was too long.
 func TestMain(m *testing.M) {
+	if path := os.Getenv(sendTo); path != "" {
+		if _, err := actions.Send(context.Background(), path, hold); err != nil {
+			panic(err)
+		}
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
@@ -209,6 +219,23 @@ func TestOnlyRootAndTheController(t *testing.T) {
 	}
 	status, _ := post(t, as(0, path), "POST", "application/json", string(body))
 	require.Equal(t, 200, status)
+}
+
+// After sudo the person is who logged in, whatever the environment says.
+func TestTheUserWhoUsedSudo(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to log in")
+	}
+	var a asked
+	path := serve(t, a.do)
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `echo 60123 > /proc/self/loginuid || exit 3; exec "$0"`, os.Args[0])
+	cmd.Env = append(os.Environ(), sendTo+"="+path, "SUDO_USER=mallory", "USER=mallory", "LOGNAME=mallory")
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() == 3 {
+		t.Skip("this kernel keeps no login uid, or lets nobody set it")
+	}
+	require.NoError(t, err, string(out))
+	require.Equal(t, "user-60123 (uid 60123), as user-0", a.who.String())
 }
 
 // Without a unix socket nobody is known.
