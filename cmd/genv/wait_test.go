@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
@@ -128,6 +129,33 @@ func TestWait(t *testing.T) {
 		require.NotContains(t, line, "sudo")
 		return true
 	})
+}
+
+// TestWaitOnATerminal: it shows how far it is, and leaves nothing of that.
+func TestWaitOnATerminal(t *testing.T) {
+	f, a, _ := waitFleet(t)
+	a.busy.Store(2)
+	master, tty, err := pty.Open()
+	require.NoError(t, err)
+	defer master.Close()
+	ended := make(chan int, 1)
+	var out strings.Builder
+	p := &program{command.Program{In: strings.NewReader(""), Out: &out, Err: tty, Getenv: os.Getenv, Now: time.Now}}
+	go func() {
+		ended <- p.run(t.Context(), []string{"genv", "remote", "wait", "-F", f.SSHConfig(), "--interval", "20ms", "-H", "a,b,t4", "--gpus", "3", "--model", "a100"})
+		_ = tty.Close()
+	}()
+	var shown strings.Builder
+	part := make([]byte, 1<<10)
+	for n := 0; err == nil; n, err = master.Read(part) {
+		shown.Write(part[:n])
+		if strings.Contains(shown.String(), "\r\x1b[K2 of 8 GPUs free, at most 2 on one host …") {
+			a.busy.Store(1)
+		}
+	}
+	require.Zero(t, <-ended, shown.String())
+	require.Equal(t, "a 1,2,3\n", out.String())
+	require.True(t, strings.HasSuffix(shown.String(), "\r\x1b[K"), "%q", shown.String())
 }
 
 // TestWaitWithRoomAtOnce prints no more than where it is.

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
@@ -121,6 +122,28 @@ func TestHostsStayDistinct(t *testing.T) {
 	}
 }
 
+// TestWideCharacters: Chinese and emoji take two cells each, which moves no column.
+func TestWideCharacters(t *testing.T) {
+	l := List{Hosts: 1, Rows: []Row{
+		{"gpu-01", &gpus.GPU{State: gpus.Busy, Model: "图形处理器一号图形处理器", Processes: []gpus.Process{{PID: 7, User: "alice", Command: strings.Repeat("训练🚀", 30)}}}},
+		{"gpu-02", &gpus.GPU{State: gpus.Free}},
+	}}
+	for _, width := range []int{60, 80, 120} {
+		text := written(t, &l, &Selection{}, Output{Width: width, NoSummary: true})
+		lines := strings.Split(text, "\n")
+		for _, line := range lines {
+			require.LessOrEqual(t, ansi.StringWidth(line), width, line)
+		}
+		before := func(line, word string) int {
+			left, _, found := strings.Cut(line, word)
+			require.True(t, found, line)
+			return ansi.StringWidth(left)
+		}
+		require.Equal(t, before(lines[0], "STATE"), before(lines[1], "busy"), text)
+		require.Equal(t, before(lines[0], "STATE"), before(lines[2], "free"), text)
+	}
+}
+
 func TestSelection(t *testing.T) {
 	model := readPattern
 	for name, row := range map[string]struct {
@@ -214,7 +237,7 @@ func TestHostileNames(t *testing.T) {
 			require.Equal(t, 4, strings.Count(text, "\n"), "a header, a GPU, and the summary: %q", text)
 			requireHarmless(t, text)
 			row := strings.Split(text, "\n")[1]
-			require.True(t, width == 0 || utf8.RuneCountInString(row) <= width, row)
+			require.True(t, width == 0 || ansi.StringWidth(row) <= width, row)
 		}
 		for _, cell := range []string{attachedTo(&g), processesOf(&g)} {
 			require.NotRegexp(t, "(^|[;,] )(bob|carol)", regexp.MustCompile(`"[^"]*"`).ReplaceAllString(cell, "quoted"), "that looks like another one")

@@ -4,7 +4,8 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -50,7 +51,7 @@ func (l *List) writeTable(b *strings.Builder, output *Output) {
 		c.width = len(c.name)
 		for i := range l.Rows {
 			c.cells = append(c.cells, c.cell(&l.Rows[i], output))
-			c.width = max(c.width, utf8.RuneCountInString(c.cells[i]))
+			c.width = max(c.width, ansi.StringWidth(c.cells[i]))
 		}
 	}
 	if !l.here() {
@@ -95,12 +96,12 @@ var colours = map[gpus.State]string{
 func writeLine(b *strings.Builder, table []*column, cell func(*column) string, colour string) {
 	spaces := 0
 	for _, c := range table {
-		value := text.Shorten(cell(c), c.width)
+		value := ansi.Truncate(cell(c), c.width, "…")
 		if value != "" {
 			b.WriteString(strings.Repeat(" ", spaces)) // none at the end of a line
 			spaces = 0
 		}
-		spaces += c.width - utf8.RuneCountInString(value) + gap
+		spaces += c.width - ansi.StringWidth(value) + gap
 		if colour != "" && c.name == "STATE" {
 			value = colour + value + "\x1b[0m"
 		}
