@@ -1,35 +1,155 @@
 package web_test
 
 import (
-	"context"
+	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/web"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// chromium runs a headless browser once, and returns what it prints.
-func chromium(t *testing.T, arguments ...string) string {
-	t.Helper()
-	program, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("chromium is not installed")
+// site is a fleet that browsers look at.
+type site struct {
+	*fleet
+	*httptest.Server
+	pages atomic.Int64 // that were asked for
+}
+
+func newSite(t *testing.T, f *fleet) *site {
+	s := &site{fleet: f}
+	handler := web.New(f.feed, f.options())
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			s.pages.Add(1)
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s
+}
+
+// hostile is a fleet whose users and hosts have unpleasant names.
+func hostile() *fleet {
+	f := fleetAt(time.Now(), 3, 4)
+	for i := range f.cycle.Cluster.Hosts {
+		h := &f.cycle.Cluster.Hosts[i]
+		h.Name = snapshot.Hostname([]string{"gpu-with-a-very-long-name-in-a-very-long-domain.cluster.department.university.example.org", "gpu-2", "gpu-3"}[i])
+		s := machine(i, 4, f.now)
+		s.Warnings = []string{strings.Repeat("warning", 100), "<b>markup</b>"}
+		for j := range s.Environments {
+			s.Environments[j].Username = snapshot.Username([]string{strings.Repeat("wide", 60), "<script>alert(1)</script>", "a\x1b[31mb\u202ec", "名前が長い利用者の名前が長い利用者の名前が長い利用者"}[j%4])
+			s.Environments[j].Config.Name = strings.Repeat("x", 200)
+		}
+		for j := range s.Processes {
+			s.Processes[j].Command, s.Processes[j].Username = strings.Repeat("/very/long/path", 20), "Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢L̠ͨͧͩ͘G̴̻͈͍͔̹̑͗̎̅͛́Ǫ̵̹̻̝̳͂̌̌͘!͖̬̰̙̗̿̋ͥͥ̂ͣ̐́́͜͞"
+		}
+		h.Snapshot = s
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	c := exec.CommandContext(ctx, program, append([]string{
-		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--user-data-dir=" + t.TempDir(),
-	}, arguments...)...)
-	output, err := c.Output()
+	f.judged(enforce.Finding{ID: "1", Rule: enforce.RuleNonEnvProcesses, Host: f.cycle.Cluster.Hosts[0].Name, PID: 4000, User: "<script>alert(1)</script>", Command: strings.Repeat("x", 10<<10), Since: f.now})
+	return f
+}
+
+// TestBrowserWithoutScripts: everything is there.
+func TestBrowserWithoutScripts(t *testing.T) {
+	b := startChromium(t)
+	f := newFleet(20, 8)
+	f.judged(usual(f.now)...)
+	s := newSite(t, f)
+	page := b.open(s.URL+"/", look{width: 1280, height: 900})
+	var tiles, users int
+	page.evaluate(`document.querySelectorAll(".tiles > li").length`, &tiles)
+	page.evaluate(`document.querySelectorAll("section[aria-labelledby=users] tbody tr").length`, &users)
+	require.Equal(t, 20, tiles)
+	require.Equal(t, 12, users)
+	var state string
+	page.evaluate(`document.getElementById("connection").textContent`, &state)
+	require.Empty(t, state)
+	page.evaluate(`document.querySelector('form.filter input').value = "gpu-07"; document.querySelector("form.filter button").click(); ""`, &state)
+	page.wait(`document.querySelectorAll(".tiles > li").length === 1`)
+	require.Empty(t, b.problems())
+}
+
+// TestBrowserFollows: a page with scripts shows what happens, and keeps what somebody does
+// there.
+func TestBrowserFollows(t *testing.T) {
+	b := startChromium(t)
+	f := newFleet(3, 4)
+	s := newSite(t, f)
+	page := b.open(s.URL+"/", look{width: 1280, height: 900, scripts: true})
+	page.wait(`document.getElementById("connection").textContent === "live"`)
+	show := func(users ...snapshot.Username) {
+		f.cycle.Number++
+		machine := machine(0, 4, f.now)
+		for i := range machine.Environments {
+			machine.Environments[i].Username = users[i%len(users)]
+		}
+		f.cycle.Cluster.Hosts[0].Snapshot = machine
+		f.feed.Show(&f.cycle)
+	}
+	var done string
+	page.evaluate(`window.unchanged = true; document.querySelector('main a[href="/h/gpu-02"]').focus(); ""`, &done)
+	show("newcomer")
+	page.wait(`document.querySelector('main a[href="/u/newcomer"]') && window.unchanged`)
+	page.wait(`document.activeElement.getAttribute("href") === "/h/gpu-02"`)
+
+	page.evaluate(`document.getElementById("q").focus(); document.getElementById("q").value = "half a na"; ""`, &done)
+	show("another")
+	before := s.pages.Load()
+	page.wait(`document.getElementById("q").value === "half a na" && document.querySelector('main a[href="/u/newcomer"]')`)
+	page.evaluate(`document.getElementById("q").blur(); ""`, &done)
+	page.wait(`document.querySelector('main a[href="/u/another"]')`)
+	require.Greater(t, s.pages.Load(), before)
+	require.Empty(t, b.problems(), "nothing violates the policy")
+
+	s.CloseClientConnections()
+	s.Listener.Close()
+	page.wait(`document.getElementById("connection").textContent === "connection lost"`)
+}
+
+// TestAccessibility: the rules that can be checked, in both themes, on a phone and a screen.
+func TestAccessibility(t *testing.T) {
+	audit, err := os.ReadFile("testdata/audit.js")
 	require.NoError(t, err)
-	return string(output)
+	b := startChromium(t)
+	var wrong []string
+	bad := `<p style="color:%23999">pale</p><img src="x"><input><table><thead><tr><th>x</thead><tbody><tr><td><td></table><h3>3</h3><a href="x"></a><div style="width:9999px">wide</div>`
+	b.open("data:text/html,"+bad, look{400, 400, false, true}).evaluate(string(audit), &wrong)
+	found := strings.Join(wrong, "\n")
+	for _, part := range []string{"no language", "no title", "not one main", "not one h1", "left out", "no alt", "no label", "no name", "no scope", "without a name", "without a header", "wider than", "contrast"} {
+		require.Contains(t, found, part, "the audit works")
+	}
+	b.problems()
+	f := fleetAt(time.Now().Add(-24*time.Hour), 20, 8)
+	f.lived()
+	f.judged(usual(f.now)...)
+	evil := hostile()
+	for name, s := range map[string]*site{"usual": newSite(t, f), "hostile": newSite(t, evil)} {
+		host := string(s.cycle.Cluster.Hosts[0].Name)
+		for _, path := range []string{"/", "/h/" + host, "/h/gpu-06", "/u/alice", "/findings"} {
+			for _, l := range []look{{320, 800, true, true}, {390, 844, false, true}, {1280, 900, true, true}, {1920, 1080, false, true}} {
+				page := b.open(s.URL+path, l)
+				page.evaluate(string(audit), &wrong)
+				require.Empty(t, wrong, "%s %s, %s", name, path, l)
+				page.close()
+			}
+		}
+	}
+	for _, problem := range b.problems() {
+		require.Contains(t, problem, "404", "only the pages that aren't there")
+	}
 }
 
 // TestScreenshots takes pictures to look at, if GENV_SCREENSHOTS names a folder for them.
@@ -38,28 +158,20 @@ func TestScreenshots(t *testing.T) {
 	if folder == "" {
 		t.Skip("GENV_SCREENSHOTS names no folder")
 	}
+	b := startChromium(t)
 	f := fleetAt(time.Now().Add(-24*time.Hour), 20, 8)
 	f.lived()
 	f.judged(usual(f.now)...)
-	many := newFleet(1000, 8)
-	handlers := map[string]*httptest.Server{"": httptest.NewServer(web.New(f.feed, f.options())), "many-": httptest.NewServer(web.New(many.feed, many.options()))}
-	for fleet, server := range handlers {
-		defer server.Close()
-		for name, path := range map[string]string{"overview": "/", "host": "/h/gpu-01", "failed": "/h/gpu-06", "user": "/u/alice", "findings": "/findings"} {
-			for size, window := range map[string]string{"phone": "390,2400", "desktop": "1280,1500", "wall": "1920,1080"} {
-				for _, theme := range []string{"light", "dark"} {
-					if fleet != "" && (name != "overview" || theme == "dark") || size == "wall" && name != "overview" {
-						continue
-					}
-					file := filepath.Join(folder, fleet+name+"-"+size+"-"+theme+".png")
-					arguments := []string{"--window-size=" + window, "--screenshot=" + file, server.URL + path}
-					if theme == "dark" {
-						arguments = append([]string{"--blink-settings=preferredColorScheme=0"}, arguments...)
-					} else {
-						arguments = append([]string{"--blink-settings=preferredColorScheme=1"}, arguments...)
-					}
-					chromium(t, arguments...)
-				}
+	for fleet, s := range map[string]*site{"usual": newSite(t, f), "many": newSite(t, newFleet(1000, 8)), "hostile": newSite(t, hostile())} {
+		for name, path := range map[string]string{"overview": "/", "host": "/h/" + string(s.cycle.Cluster.Hosts[0].Name), "failed": "/h/gpu-06", "user": "/u/alice", "findings": "/findings"} {
+			if fleet == "many" && name != "overview" {
+				continue
+			}
+			for _, l := range []look{{390, 844, false, true}, {390, 844, true, true}, {1280, 900, false, true}, {1280, 900, true, true}, {1920, 1080, false, true}, {1920, 1080, true, true}} {
+				page := b.open(s.URL+path, l)
+				page.wait(`document.getElementById("connection").textContent === "live"`)
+				page.picture(filepath.Join(folder, fmt.Sprintf("%s-%s-%d-%t.png", fleet, name, l.width, l.dark)), l.width < 1900 && fleet != "many")
+				page.close()
 			}
 		}
 	}
