@@ -48,7 +48,7 @@ test: testdeps ## all tests, with the race detector where there is a C compiler
 TESTDEPS := tmux:tmux sshd:openssh-server ssh:openssh-client sudo:sudo zsh:zsh ip:iproute2 mount:mount \
             unshare:util-linux prometheus:prometheus gcc:gcc /usr/include/stdio.h:libc6-dev \
             python3:python3 /usr/lib/python3/dist-packages/psutil:python3-psutil \
-            /usr/lib/python3/dist-packages/paramiko:python3-paramiko
+            /usr/lib/python3/dist-packages/paramiko:python3-paramiko chromium:chromium
 
 testdeps:
 	@missing=; for dep in $(TESTDEPS); do \
