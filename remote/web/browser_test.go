@@ -115,7 +115,7 @@ func TestBrowserFollows(t *testing.T) {
 	require.Empty(t, b.problems(), "nothing violates the policy")
 
 	s.CloseClientConnections()
-	s.Listener.Close()
+	require.NoError(t, s.Listener.Close())
 	page.wait(`document.getElementById("connection").textContent === "connection lost"`)
 }
 

@@ -137,9 +137,10 @@ func TestWebWithTLS(t *testing.T) {
 	require.True(t, roots.AppendCertsFromPEM(pemText))
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
-	ask := func(path, user string) *http.Response {
+	// ask passes an answer on, and closes it.
+	ask := func(path, user string, look func(*http.Response)) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		t.Cleanup(cancel)
+		defer cancel()
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.Addresses[0]+path, http.NoBody)
 		require.NoError(t, err)
 		if user != "" {
@@ -147,23 +148,25 @@ func TestWebWithTLS(t *testing.T) {
 		}
 		response, err := (&http.Client{Transport: transport}).Do(request)
 		require.NoError(t, err)
-		t.Cleanup(func() { _ = response.Body.Close() })
-		return response
+		defer response.Body.Close()
+		look(response)
 	}
-	require.Equal(t, http.StatusUnauthorized, ask("", "").StatusCode)
-	require.Equal(t, http.StatusUnauthorized, ask("events", "eve").StatusCode)
-	page := ask("", "alice")
-	require.Equal(t, http.StatusOK, page.StatusCode)
-	require.Equal(t, 2, page.ProtoMajor)
-	body, err := io.ReadAll(page.Body)
-	require.NoError(t, err)
-	require.Contains(t, string(body), "alice")
-	events := ask("events", "alice")
-	require.Equal(t, "text/event-stream", events.Header.Get("Content-Type"))
-	line, err := bufio.NewReader(events.Body).ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "event: fleet\n", line)
-	require.NoError(t, events.Body.Close())
+	refused := func(r *http.Response) { require.Equal(t, http.StatusUnauthorized, r.StatusCode) }
+	ask("", "", refused)
+	ask("events", "eve", refused)
+	ask("", "alice", func(page *http.Response) {
+		require.Equal(t, http.StatusOK, page.StatusCode)
+		require.Equal(t, 2, page.ProtoMajor)
+		body, err := io.ReadAll(page.Body)
+		require.NoError(t, err)
+		require.Contains(t, string(body), "alice")
+	})
+	ask("events", "alice", func(events *http.Response) {
+		require.Equal(t, "text/event-stream", events.Header.Get("Content-Type"))
+		line, err := bufio.NewReader(events.Body).ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "event: fleet\n", line)
+	})
 }
 
 // TestWebOnASocket: the proxy says who the user is, and the control socket hides nothing.
