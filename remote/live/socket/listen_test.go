@@ -1,0 +1,202 @@
+package socket_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/live/socket"
+)
+
+func listen(t *testing.T, path string) *socket.Listener {
+	l, err := socket.Listen(t.Context(), path)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// leaveDead leaves a socket on which no process listens, as one that was killed does.
+func leaveDead(t *testing.T, path string) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	require.NoError(t, err)
+	l.SetUnlinkOnClose(false)
+	require.NoError(t, l.Close())
+}
+
+func TestModes(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "genv-controller")
+	path := filepath.Join(dir, socket.Name)
+	l := listen(t, path)
+	info, err := os.Lstat(path)
+	require.NoError(t, err)
+	require.Equal(t, fs.ModeSocket, info.Mode().Type())
+	require.Contains(t, []fs.FileMode{0o600, 0o660}, info.Mode().Perm(), "0660 where there is a group genv")
+	folder, err := os.Stat(dir)
+	require.NoError(t, err)
+	want := fs.FileMode(0o755)
+	if os.Geteuid() != 0 {
+		want = 0o700
+	}
+	require.Equal(t, want, folder.Mode().Perm())
+	require.NoError(t, l.Close())
+	require.NoFileExists(t, path)
+	listen(t, path) // again
+}
+
+// TestALivingController keeps its socket, and is named.
+func TestALivingController(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l := listen(t, path)
+	for range 3 {
+		_, err := socket.Listen(t.Context(), path)
+		require.ErrorIs(t, err, socket.ErrInUse)
+		require.ErrorContains(t, err, fmt.Sprintf("PID %d", os.Getpid()))
+	}
+	conn, err := net.Dial("unix", path)
+	require.NoError(t, err, "it is still there")
+	require.NoError(t, conn.Close())
+	_ = l
+}
+
+// TestAnotherProgram has the socket: it takes no part in the lock.
+func TestAnotherProgram(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	other, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	defer other.Close()
+	_, err = socket.Listen(t.Context(), path)
+	require.ErrorIs(t, err, socket.ErrInUse)
+	require.FileExists(t, path)
+}
+
+func TestADeadControllersSocketIsReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	leaveDead(t, path)
+	require.NoError(t, os.WriteFile(path+".lock", nil, 0o600))
+	listen(t, path)
+	conn, err := net.Dial("unix", path)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+}
+
+// TestAKilledProcess: nothing of it is in the way, also if its PID has become another's.
+func TestAKilledProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestListenUntilKilled$")
+	cmd.Env = append(os.Environ(), "GENV_TEST_SOCKET="+path)
+	require.NoError(t, cmd.Start())
+	defer func() { _ = cmd.Wait() }()
+	require.Eventually(t, func() bool { _, err := os.Stat(path); return err == nil }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool {
+		_, err := socket.Listen(t.Context(), path)
+		return errors.Is(err, socket.ErrInUse) && err.Error() == fmt.Sprintf("%s: another process has this socket: PID %d", path, cmd.Process.Pid)
+	}, time.Minute, 5*time.Millisecond)
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	require.FileExists(t, path)
+	listen(t, path)
+}
+
+func TestListenUntilKilled(t *testing.T) {
+	path := os.Getenv("GENV_TEST_SOCKET")
+	if path == "" {
+		t.Skip("it is a child of another test")
+	}
+	listen(t, path)
+	time.Sleep(time.Minute)
+}
+
+// TestManyAtOnce: one of them gets the socket.
+func TestManyAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	leaveDead(t, path)
+	var work sync.WaitGroup
+	var got atomic.Int32
+	for range 50 {
+		work.Go(func() {
+			l, err := socket.Listen(t.Context(), path)
+			if err == nil {
+				got.Add(1)
+				t.Cleanup(func() { _ = l.Close() })
+			} else if !errors.Is(err, socket.ErrInUse) {
+				t.Error(err)
+			}
+		})
+	}
+	work.Wait()
+	require.EqualValues(t, 1, got.Load())
+}
+
+// TestWhatIsLeftAlone: nothing but a dead socket is removed, and no link is followed.
+func TestWhatIsLeftAlone(t *testing.T) {
+	for name, prepare := range map[string]func(path, elsewhere string) error{
+		"a file":                 func(path, _ string) error { return os.WriteFile(path, []byte("x"), 0o600) },
+		"a folder":               func(path, _ string) error { return os.Mkdir(path, 0o700) },
+		"a FIFO":                 func(path, _ string) error { return syscall.Mkfifo(path, 0o600) },
+		"a link to a file":       func(path, elsewhere string) error { return os.Symlink(elsewhere, path) },
+		"a link to nothing":      func(path, elsewhere string) error { return os.Symlink(elsewhere+"/none", path) },
+		"a link instead of lock": func(path, elsewhere string) error { return os.Symlink(elsewhere, path+".lock") },
+		"a folder for all":       func(path, _ string) error { return os.Chmod(filepath.Dir(path), 0o777) },
+		"a folder for the group": func(path, _ string) error { return os.Chmod(filepath.Dir(path), 0o770) },
+		"a link to a folder": func(path, elsewhere string) error {
+			dir := filepath.Dir(path)
+			return errors.Join(os.Remove(dir), os.Symlink(filepath.Dir(elsewhere), dir))
+		},
+		"no folder above it": func(path, _ string) error { return os.Remove(filepath.Dir(path)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			elsewhere := filepath.Join(t.TempDir(), "precious")
+			require.NoError(t, os.WriteFile(elsewhere, []byte("precious"), 0o600))
+			path := filepath.Join(t.TempDir(), "d", "s")
+			require.NoError(t, os.Mkdir(filepath.Dir(path), 0o700))
+			require.NoError(t, prepare(path, elsewhere))
+			if name == "no folder above it" {
+				path = filepath.Join(filepath.Dir(path), "e", "s")
+			}
+			before, _ := os.Lstat(path)
+			_, err := socket.Listen(t.Context(), path)
+			require.Error(t, err)
+			after, _ := os.Lstat(path)
+			require.Equal(t, before != nil, after != nil)
+			require.True(t, before == nil || os.SameFile(before, after))
+			content, err := os.ReadFile(elsewhere)
+			require.NoError(t, err)
+			require.Equal(t, "precious", string(content))
+		})
+	}
+}
+
+// TestASharedFolder like /tmp is one in which others can't replace files.
+func TestASharedFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tmp")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, os.Chmod(dir, 0o777|fs.ModeSticky))
+	listen(t, filepath.Join(dir, "s"))
+}
+
+func TestAFolderOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a folder of another user")
+	}
+	dir := filepath.Join(t.TempDir(), "d")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, os.Chown(dir, 65534, 65534))
+	_, err := socket.Listen(t.Context(), filepath.Join(dir, "s"))
+	require.ErrorContains(t, err, "other users may replace files")
+}
+
+func TestALongPath(t *testing.T) {
+	_, err := socket.Listen(t.Context(), filepath.Join(t.TempDir(), fmt.Sprintf("%0150d", 7)))
+	require.Error(t, err)
+}
