@@ -6,11 +6,13 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -117,4 +119,26 @@ func TestAnUnchangedHostIsNotEncodedAgain(t *testing.T) {
 	first := tail(1, 1)
 	require.Same(t, first, tail(2, 1))
 	require.NotSame(t, first, tail(3, 3))
+}
+
+// TestOneEncodingForAllViewers of a revision.
+func TestOneEncodingForAllViewers(t *testing.T) {
+	feed := live.NewFeed(live.Options{Now: time.Now})
+	h := &handler{feed: feed}
+	feed.Show(&controller.Cycle{Run: "r"})
+	first, err := h.encodedFleet()
+	require.NoError(t, err)
+	var viewers sync.WaitGroup
+	for range 100 {
+		viewers.Go(func() {
+			if text, err := h.encodedFleet(); err != nil || text != first {
+				t.Error("it was encoded again", err)
+			}
+		})
+	}
+	viewers.Wait()
+	feed.Show(&controller.Cycle{Run: "r"})
+	next, err := h.encodedFleet()
+	require.NoError(t, err)
+	require.NotSame(t, first, next)
 }
