@@ -32,7 +32,7 @@ const stopTimeout = 500 * time.Millisecond
 func Serve(listener net.Listener, handler http.Handler) (failed <-chan error, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	server := &http.Server{
-		Handler: patient(handler), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: 2 * writeTimeout,
+		Handler: patient(handler, writeTimeout), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: 2 * writeTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnState: new(connections).changed,
 		BaseContext: func(net.Listener) context.Context { return ctx }, ConnContext: socket.WithPeer,
 	}
@@ -48,11 +48,11 @@ func Serve(listener net.Listener, handler http.Handler) (failed <-chan error, st
 	}
 }
 
-// patient gives clients writeTimeout for each piece of an answer, and so as long as they
-// need for all of it.
-func patient(handler http.Handler) http.Handler {
+// patient gives clients some time for each piece of an answer, and so as long as they need
+// for all of it.
+func patient(handler http.Handler, forPiece time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handler.ServeHTTP(&writer{w, http.NewResponseController(w)}, r)
+		handler.ServeHTTP(&writer{w, http.NewResponseController(w), forPiece}, r)
 	})
 }
 
@@ -60,13 +60,14 @@ func patient(handler http.Handler) http.Handler {
 type writer struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	timeout time.Duration
 }
 
 // Write implements io.Writer.
 func (w *writer) Write(p []byte) (written int, err error) {
 	for {
 		next := p[:min(len(p), piece)]
-		if err := w.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		if err := w.control.SetWriteDeadline(time.Now().Add(w.timeout)); err != nil {
 			return written, err
 		}
 		n, err := w.ResponseWriter.Write(next)

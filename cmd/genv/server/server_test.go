@@ -2,9 +2,12 @@ package server
 
 import (
 	"bufio"
+	"cmp"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +88,77 @@ func TestManyClients(t *testing.T) {
 	}
 	_, err = first.ReadByte()
 	require.ErrorIs(t, err, io.EOF, "the oldest one was closed")
+}
+
+// TestClientsThatDontRead are dropped, whatever is written for them and however.
+func TestClientsThatDontRead(t *testing.T) {
+	for name, write := range map[string]func(http.ResponseWriter) error{
+		"one large answer": func(w http.ResponseWriter) error {
+			_, err := w.Write(make([]byte, 64<<20))
+			return err
+		},
+		"a stream": func(w http.ResponseWriter) error {
+			for {
+				_, err := io.WriteString(w, strings.Repeat("x", 1000))
+				if err = cmp.Or(err, http.NewResponseController(w).Flush()); err != nil {
+					return err
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failed := make(chan error, 1)
+			server := httptest.NewServer(patient(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { failed <- write(w) }), 50*time.Millisecond))
+			defer server.Close()
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			require.NoError(t, err)
+			defer conn.Close()
+			_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+			require.NoError(t, err)
+			require.ErrorIs(t, <-failed, os.ErrDeadlineExceeded)
+		})
+	}
+}
+
+// TestASlowAnswer may take longer than a piece of it.
+func TestASlowAnswer(t *testing.T) {
+	server := httptest.NewServer(patient(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for range 5 {
+			time.Sleep(150 * time.Millisecond)
+			_, _ = io.WriteString(w, "x")
+			_ = http.NewResponseController(w).Flush()
+		}
+	}), 500*time.Millisecond))
+	defer server.Close()
+	response, err := server.Client().Get(server.URL)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Equal(t, "xxxxx", string(body))
+}
+
+// TestASlowLoris sends its request a byte at a time.
+func TestASlowLoris(t *testing.T) {
+	listener, err := ListenTCP(t.Context(), "127.0.0.1", 0)
+	require.NoError(t, err)
+	_, stop := Serve(listener, text("x"))
+	defer stop()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for _, c := range "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 10_000) {
+			if _, err := conn.Write([]byte(string(c))); err != nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Error("it was never dropped")
+	}()
+	<-ended
 }
 
 func TestAPortThatCannotBeUsed(t *testing.T) {
