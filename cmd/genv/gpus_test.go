@@ -174,6 +174,17 @@ func TestGPUsWithoutNvidiaSMI(t *testing.T) {
 	require.Contains(t, r.out, "\n0 of 0 GPUs are free on 0 hosts; 1 host failed\n")
 }
 
+// TestGPUsWithoutGenvInPath: what the login can't ask genv about may be attached.
+func TestGPUsWithoutGenvInPath(t *testing.T) {
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.OnlySnapshot}}, Genv: sshd.Build(t, "cmd/genv")})
+	_, err := f.Host("gpu-01").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+	require.NoError(t, err)
+	r := genv(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "gpu-01")
+	require.Equal(t, command.ExitNoneLeft, r.code, r.out)
+	require.Contains(t, r.err, "genv-missing (1)")
+	require.Contains(t, r.err, "next: install genv on the host where every login finds it (/usr/local/bin)")
+}
+
 func TestWrongUseOfGPUs(t *testing.T) {
 	for args, want := range map[string]string{
 		"gpus --sort x":               `--sort "x": write one of state model user memory utilization temperature power since`,

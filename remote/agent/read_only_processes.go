@@ -14,12 +14,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// describeProcesses prints the time zone of the host's clock, and what /proc, ps(1) and getent(1) show of the processes with the
+// describeProcesses prints the time zone of the host's clock, whether genv's state files are
+// there, and what /proc, ps(1) and getent(1) show of the processes with the
 // PIDs $@, as far as the host has these programs: status (proc_pid_status(5)), lines
 // "Cgroup PID …", "User " with a line of passwd(5), and last of all "Command PID …", which
 // users choose: no line that follows one can be anything else. Each is one line: the kernel
 // and ps escape newlines. Without a uid, getent would print all users.
 const describeProcesses = `date +'Clock %z'
+[ ! -e "${GENV_TMPDIR:-/var/tmp/genv}/devices.json" ] || echo Registered
 [ $# -gt 0 ] || exit 0
 pids=$(IFS=,; echo "$*"); files=; groups=
 for p do files="$files /proc/$p/status"; groups="$groups /proc/$p/cgroup"; done
@@ -49,6 +51,8 @@ type descriptions struct {
 	byPID     map[string]*snapshot.Process
 	names     map[snapshot.UID]snapshot.Username // the host's
 	utcOffset *int                               // of the host's clock, in seconds; nil if it is unknown
+	// registered says that the host has state files, so that devices may be attached there.
+	registered bool
 
 	name    string            // the last one
 	process *snapshot.Process // whose status is read; nil for none
@@ -69,6 +73,8 @@ func (d *descriptions) parse(data []byte) {
 				_, east := at.Zone()
 				d.utcOffset = &east
 			}
+		case "Registered":
+			d.registered = true
 		case "Cgroup":
 			if pid, groups, _ := strings.Cut(value, " "); d.byPID[pid] != nil && d.byPID[pid].Container == "" {
 				d.byPID[pid].Container = proc.ParseContainer([]byte(groups))

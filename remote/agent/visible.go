@@ -10,13 +10,17 @@ import (
 // Visible is as much of a host's snapshot as every login sees, without sudo: the devices,
 // as registered and as nvidia-smi measures them, the environments, and the processes that
 // use devices, without the environments that they are in. Via says whether it comes from
-// genv, or from nvidia-smi and /proc alone.
+// genv, or from nvidia-smi and /proc alone. The latter is for hosts without genv: where the
+// login just doesn't find it, it is an error, since devices may be attached there.
 func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Snapshot, via Via, err error) {
 	host.NoSudo = true
-	registered, err := c.Devices(ctx, host)
+	devices, err := c.Devices(ctx, host)
 	if err != nil && remote.ClassOf(err) == remote.GenvMissing {
-		s, err = c.visible(ctx, host)
-		return s, ViaReadOnly, err
+		s, registered, failed := c.visible(ctx, host)
+		if failed == nil && registered {
+			return nil, ViaReadOnly, err
+		}
+		return s, ViaReadOnly, failed
 	}
 	if err != nil {
 		return nil, ViaCommands, err
@@ -25,23 +29,24 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 	if err != nil {
 		return nil, ViaCommands, err
 	}
-	s, err = c.visible(ctx, host)
+	s, _, err = c.visible(ctx, host)
 	if err != nil && remote.ClassOf(err) == remote.GenvMissing { // it is not genv that is missing
 		err = &remote.Error{Class: remote.CommandFailed, Err: err, Next: "install NVIDIA's driver with nvidia-smi on the host, where every login finds it"}
 	}
 	if err != nil {
 		return nil, ViaCommands, err
 	}
-	s.Devices, s.Environments = snapshot.Described(registered, s.Devices), environments
+	s.Devices, s.Environments = snapshot.Described(devices, s.Devices), environments
 	return s, ViaCommands, nil
 }
 
 // visible is what nvidia-smi and /proc show, with the names of the processes' users and the
-// time zone of the host's clock, in which attachments have their times.
-func (c Commands) visible(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
-	s, err := readOnly{c.Network}.look(ctx, host)
+// time zone of the host's clock, in which attachments have their times. registered says
+// that the host has genv's state files.
+func (c Commands) visible(ctx context.Context, host remote.Host) (s *snapshot.Snapshot, registered bool, err error) {
+	s, err = readOnly{c.Network}.look(ctx, host)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	described := readOnly{c.Network}.describe(ctx, host, s.Processes)
 	s.UTCOffset = described.utcOffset
@@ -50,5 +55,5 @@ func (c Commands) visible(ctx context.Context, host remote.Host) (*snapshot.Snap
 			p.Username = described.names[*p.UID]
 		}
 	}
-	return s, nil
+	return s, described.registered, nil
 }
