@@ -53,40 +53,44 @@ func returnsData(t *testing.T, p *prometheus) {
 	}
 }
 
-// TestPrometheusScrapesAController: as a whole, and host by host. Each expression of the
-// dashboard returns data, and alerts fire.
-func TestPrometheusScrapesAController(t *testing.T) {
+// controllerInUse is a controller of a host of each kind. bob's process is in no environment.
+func controllerInUse(t *testing.T) (address string) {
 	f, ours := monitoredFleet(t)
-	bob := snapshot.UID(1002)
+	bob, zero := snapshot.UID(1002), 0
 	ours.Change(func(s *snapshot.Snapshot) {
 		for i := range s.Devices {
 			s.Devices[i].Name, s.Devices[i].UUID = "NVIDIA \"H100\"\\", snapshot.GPUUUID(fmt.Sprint("GPU-", i))
 		}
+		s.Devices[1].Utilization, s.Devices[1].UsedMemory = &zero, snapshot.MiB(3)
 		s.Processes = append(s.Processes, snapshot.Process{PID: 99, Start: 5, UID: &bob, Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(1000)}}})
 	})
-	run := begin(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "ours,old,bare,nosudo,down", "--interval", "500ms",
-		"--metrics", "127.0.0.1:0", "--socket", "off", "--non-env-processes")
-	address := metricsOf(t, run)
-	t.Run("as a whole", func(t *testing.T) {
-		p := prometheusFor(t, fmt.Sprintf("static_configs: [{targets: [%q]}]", address))
-		p.waitFor(`genv_host_up == 1`, 3)
-		p.waitFor(`sum(genv_terminations_total{rule="non-env-processes"}) == 1`, 1)
-		p.waitFor(`genv_gpus{host="ours",model="NVIDIA \"H100\"\\",state="free"} == 1`, 1)
-		p.waitFor(`genv_gpus{host="down"}`, 0)
-		p.waitFor(`genv_user_gpu_seconds_total{user="alice"} > 0`, 1)
-		p.waitFor(`ALERTS{alertname="GenvHostDown",alertstate="firing",host="down",class="unreachable"}`, 1)
-		p.waitFor(`ALERTS{alertname="GenvHostDown",alertstate="firing",host="nosudo",class="sudo"}`, 1)
-		returnsData(t, p)
-		require.Zero(t, p.query(`ALERTS{alertname!="GenvHostDown",alertstate="firing"}`))
-	})
-	t.Run("host by host", func(t *testing.T) {
-		p := prometheusFor(t, fmt.Sprintf("http_sd_configs: [{url: \"http://%s/sd\"}]", address))
-		p.waitFor(`up == 1`, 6)
-		p.waitFor(`genv_host_up`, 5)
-		p.waitFor(`genv_host_up{host="ours",instance="ours"} == 1`, 1)
-		p.waitFor(`genv_build_info`, 1)
-		returnsData(t, p)
-	})
+	return metricsOf(t, begin(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "ours,old,bare,nosudo,down", "--interval", "500ms",
+		"--metrics", "127.0.0.1:0", "--socket", "off", "--non-env-processes"))
+}
+
+// TestPrometheusScrapesAController: each expression of the dashboard returns data, and
+// alerts fire.
+func TestPrometheusScrapesAController(t *testing.T) {
+	p := prometheusFor(t, fmt.Sprintf("static_configs: [{targets: [%q]}]", controllerInUse(t)))
+	p.waitFor(`genv_host_up == 1`, 3)
+	p.waitFor(`sum(genv_terminations_total{rule="non-env-processes"}) == 1`, 1)
+	p.waitFor(`genv_gpus{host="ours",model="NVIDIA \"H100\"\\",state="free"} == 1`, 1)
+	p.waitFor(`genv_gpus{host="down"}`, 0)
+	p.waitFor(`genv_user_gpu_seconds_total{user="alice"} > 0`, 1)
+	p.waitFor(`ALERTS{alertname="GenvHostDown",alertstate="firing",host="down",class="unreachable"}`, 1)
+	p.waitFor(`ALERTS{alertname="GenvHostDown",alertstate="firing",host="nosudo",class="sudo"}`, 1)
+	returnsData(t, p)
+	require.Zero(t, p.query(`ALERTS{alertname!="GenvHostDown",alertstate="firing"}`))
+}
+
+// TestPrometheusScrapesHostByHost is likewise for the targets that the controller lists.
+func TestPrometheusScrapesHostByHost(t *testing.T) {
+	p := prometheusFor(t, fmt.Sprintf("http_sd_configs: [{url: \"http://%s/sd\"}]", controllerInUse(t)))
+	p.waitFor(`up == 1`, 6)
+	p.waitFor(`genv_host_up`, 5)
+	p.waitFor(`genv_host_up{host="ours",instance="ours"} == 1`, 1)
+	p.waitFor(`genv_build_info`, 1)
+	returnsData(t, p)
 }
 
 // TestReady: a controller is ready after its first cycle, also when all hosts failed; and

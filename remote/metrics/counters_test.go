@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/metrics"
+	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -124,7 +125,7 @@ func report() (enforce.Report, []enforce.Outcome) {
 		return enforce.Termination{Process: snapshot.Process{PID: pid}, Because: because}
 	}
 	return enforce.Report{
-		Terminate: []enforce.Termination{process(1, "non-env-processes/a/1/5"), process(2, "idle/a/7/0/x", "non-env-processes/a/2/5"), process(3), process(4, "made-up/rule")},
+		Terminate: []enforce.Termination{process(1, "non-env-processes/a/1/5"), process(2, "idle/a/7/0/x", "non-env-processes/a/2/5"), process(3, "operator/run/1.1/a"), process(4, "made-up/rule")},
 		Detach: []enforce.Detachment{
 			{Device: 0, Environment: snapshot.Environment{EID: "7"}, Because: []string{"max-devices-per-user/bob"}},
 			{Device: 1, Environment: snapshot.Environment{EID: "7"}, Because: []string{"max-devices-per-user/bob"}},
@@ -157,8 +158,8 @@ func TestOutcomes(t *testing.T) {
 	}})
 	require.Equal(t, `terminations_total{rule="non-env-processes",status="terminated"} 1
 terminations_total{rule="idle",status="survived"} 1
+terminations_total{rule="operator",status="gone"} 1
 terminations_total{rule="other",status="killed"} 1
-terminations_total{rule="other",status="gone"} 1
 terminations_total{rule="other",status="unknown"} 1
 detachments_total{rule="max-devices-per-user"} 1
 warnings_total{rule="idle",delivered="true"} 1
@@ -226,10 +227,11 @@ func TestFindings(t *testing.T) {
 	for _, decision := range []enforce.Decision{enforce.DecisionStuck, enforce.DecisionWait, enforce.DecisionWait} {
 		f.Findings = append(f.Findings, live.Finding{Finding: enforce.Finding{Rule: enforce.RuleIdle}, Decision: decision})
 	}
-	f.HeldUsers, f.HeldHosts, f.Unrecorded = make([]safety.Held, 2), make([]safety.Held, 1), "disk full"
+	f.HeldUsers, f.HeldHosts, f.Unrecorded, f.Hold = make([]safety.Held, 2), make([]safety.Held, 1), "disk full", &operator.OnHold{}
 	require.Equal(t, `findings{rule="idle",decision="wait"} 2
 findings{rule="idle",decision="stuck"} 1
 held 3
+rules_on_hold 1
 unrecorded 1
 `, aboveZero(samples(metrics.Findings(f)), ""))
 	require.Empty(t, metrics.Findings(&live.Fleet{Cycle: 1}), "genv remote watch judges nothing")

@@ -7,14 +7,18 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 )
 
-// otherRule is the rule of what isn't because of a rule.
-const otherRule enforce.Rule = "other"
+// What happens for another reason than a rule: an operator asked for it, whose ids begin
+// like this, or the reason isn't known.
+const (
+	operatorRule enforce.Rule = "operator"
+	otherRule    enforce.Rule = "other"
+)
 
 // rules are all that can be a label.
 func rules() []enforce.Rule {
 	return []enforce.Rule{
 		enforce.RuleNonEnvProcesses, enforce.RuleEnvDevices, enforce.RuleEnvMemory, enforce.RuleMaxDevicesPerUser,
-		enforce.RuleMaxMemoryPerUser, enforce.RuleMaxEnvsPerUser, enforce.RuleIdle, enforce.RuleMaxDuration, otherRule,
+		enforce.RuleMaxMemoryPerUser, enforce.RuleMaxEnvsPerUser, enforce.RuleIdle, enforce.RuleMaxDuration, operatorRule, otherRule,
 	}
 }
 
@@ -64,6 +68,8 @@ func Findings(f *live.Fleet) []byte {
 	}
 	w.Gauge("genv_held", "Users and hosts for which a safety limit holds actions back.")
 	w.Sample(float64(len(f.HeldUsers) + len(f.HeldHosts)))
+	w.Gauge("genv_rules_on_hold", "Whether an operator has rules do nothing (1).")
+	w.Sample(number(f.Hold != nil))
 	w.Gauge("genv_unrecorded", "Whether the record can't be written (1).")
 	w.Sample(number(f.Unrecorded != ""))
 	return w.Text()

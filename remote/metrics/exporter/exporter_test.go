@@ -28,7 +28,7 @@ var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 // rig is a controller without hosts, on whose clock it is now.
 type rig struct {
-	t        *testing.T
+	t        testing.TB
 	now      time.Time
 	number   int
 	feed     *live.Feed
@@ -36,7 +36,7 @@ type rig struct {
 	mux      *http.ServeMux
 }
 
-func newRig(t *testing.T, options exporter.Options) *rig {
+func newRig(t testing.TB, options exporter.Options) *rig {
 	r := &rig{t: t, now: noon, counters: metrics.NewCounters(noon, 10*time.Second), mux: http.NewServeMux()}
 	clock := func() time.Time { return r.now }
 	r.feed = live.NewFeed(live.Options{Now: clock, Interval: 10 * time.Second, Enforcing: true})
@@ -46,7 +46,9 @@ func newRig(t *testing.T, options exporter.Options) *rig {
 }
 
 // cycle is one in which hosts answer, or fail if their name begins with "down".
-func (r *rig) cycle(names ...snapshot.Hostname) {
+func (r *rig) cycle(names ...snapshot.Hostname) { r.show(r.make(names...)) }
+
+func (r *rig) make(names ...snapshot.Hostname) *controller.Cycle {
 	r.number++
 	cycle := &controller.Cycle{Number: r.number, Start: r.now, Took: time.Second}
 	for _, name := range names {
@@ -59,6 +61,10 @@ func (r *rig) cycle(names ...snapshot.Hostname) {
 		}
 		cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, h)
 	}
+	return cycle
+}
+
+func (r *rig) show(cycle *controller.Cycle) {
 	r.feed.Consume(cycle, nil)
 	r.counters.Show(cycle)
 	r.feed.Show(cycle)
@@ -205,3 +211,46 @@ func TestScrapesWhileCyclesRun(t *testing.T) {
 	scrapers.Wait()
 	require.Contains(t, r.get("/metrics"), "genv_cycle_duration_seconds_count 51")
 }
+
+// BenchmarkScrape is a scrape of 1,000 hosts with 8 devices each: the first one after a
+// cycle, and one between two cycles.
+func BenchmarkScrape(b *testing.B) {
+	r := newRig(b, exporter.Options{})
+	names := make([]snapshot.Hostname, 1000)
+	for i := range names {
+		names[i] = snapshot.Hostname(fmt.Sprintf("gpu-%04d", i))
+	}
+	cycle := r.make(names...)
+	for i := range cycle.Cluster.Hosts {
+		s := cycle.Cluster.Hosts[i].Snapshot
+		percent := 50
+		for d := range 8 {
+			s.Devices = append(s.Devices[:d], snapshot.Device{
+				Index: snapshot.DeviceIndex(d), Name: "NVIDIA H100", UUID: "GPU-1", Utilization: &percent, UsedMemory: snapshot.MiB(5), TotalMemory: snapshot.MiB(81559),
+			})
+		}
+	}
+	request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	scrape := func() { r.mux.ServeHTTP(discard{http.Header{}}, request) }
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			r.show(cycle)
+			r.feed.Fleet()
+			b.StartTimer()
+			scrape()
+		}
+	})
+	b.Run("again", func(b *testing.B) {
+		for b.Loop() {
+			scrape()
+		}
+	})
+}
+
+// discard is an http.ResponseWriter.
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header         { return d.header }
+func (d discard) WriteHeader(int)             {}
+func (d discard) Write(p []byte) (int, error) { return len(p), nil }
