@@ -2,14 +2,18 @@ package controller_test
 
 import (
 	"context"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
@@ -81,5 +85,35 @@ func TestWhoHasLeft(t *testing.T) {
 		r.stop()
 		require.Equal(t, "not-started: the controller has ended", r.do(endBobs))
 		require.Zero(t, r.sent())
+	})
+}
+
+// After a reload a name may be another machine: its processes are not those that were seen.
+func TestAfterAReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, queue, hangup := visited(), controller.NewQueue(), make(chan os.Signal)
+		build := func() *controller.Controller {
+			return &controller.Controller{
+				Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: h, Fanout: 1},
+				Policy: exempting{}, ActUnrecorded: true, Now: time.Now,
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			s := controller.Schedule{Interval: 10 * time.Second, Actions: queue, Hangup: hangup, Reload: build}
+			ended <- controller.Loop(ctx, build(), s, func(controller.Cycle) error { return nil })
+		}()
+		r := &running{house: h, t: t, queue: queue}
+		synctest.Wait()
+		require.Contains(t, r.do(hold), "put enforcement on hold")
+		hangup <- syscall.SIGHUP
+		require.Equal(t, "unable: the hosts were read again, and have not been asked since", r.do(endBobs))
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+		require.Equal(t, "terminated", r.do(endBobs))
+		require.Contains(t, r.do(operator.Action{Kind: operator.Release}), "released", "the reload kept it")
+		cancel()
+		require.NoError(t, <-ended)
 	})
 }
