@@ -121,7 +121,7 @@ func TestAUserWithoutAKnownName(t *testing.T) {
 	require.True(t, named)
 }
 
-// Claims make nobody exempt: neither an environment that is registered for an exempt user,
+// No claim makes a user exempt: neither an environment that is registered for an exempt user,
 // nor root in a container.
 func TestClaimsAreNotExempt(t *testing.T) {
 	mallory, zero := snapshot.UID(1009), snapshot.UID(0)

@@ -17,7 +17,7 @@ type Owner struct {
 }
 
 // Of is the owner of a subject: of a process by the uid that the kernel reports. A process
-// in a container that runs as root belongs to nobody who is known. Where the host doesn't
+// in a container that runs as root has no known owner. Where the host doesn't
 // report uids, as 1.4.3 doesn't, the owner of the environment counts; and otherwise the
 // owner of an environment, which is a claim of the state files, does not.
 func Of(s enforce.Subject) Owner {

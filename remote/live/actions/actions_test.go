@@ -232,13 +232,13 @@ func TestTheUserWhoUsedSudo(t *testing.T) {
 	cmd.Env = append(os.Environ(), sendTo+"="+path, "SUDO_USER=mallory", "USER=mallory", "LOGNAME=mallory")
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() == 3 {
-		t.Skip("this kernel keeps no login uid, or lets nobody set it")
+		t.Skip("this kernel keeps no login uid, or does not let us set it")
 	}
 	require.NoError(t, err, string(out))
 	require.Equal(t, "user-60123 (uid 60123), as user-0", a.who.String())
 }
 
-// Without a unix socket nobody is known.
+// Without a unix socket the peer is not known.
 func TestNotOverTCP(t *testing.T) {
 	var a asked
 	recorder := &recorder{header: http.Header{}}

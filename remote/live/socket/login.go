@@ -35,7 +35,7 @@ func loginOf(fd int, pid snapshot.PID) *snapshot.UID {
 	return parseLogin(string(data))
 }
 
-// parseLogin reads /proc/PID/loginuid, which is the highest number if nobody logged in.
+// parseLogin reads /proc/PID/loginuid, which is the highest number if there was no login.
 func parseLogin(text string) *snapshot.UID {
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 32)
 	if err != nil || n == math.MaxUint32 {
