@@ -97,6 +97,7 @@ var (
 	cellIdle    = cell{"i", "a", "attached or held, idle"}
 	cellBusy    = cell{"b", "A", "busy"}
 	cellFinding = cell{"n", "!", "a rule is violated"}
+	cellExempt  = cell{"x", "x", "exempt from rules"}
 	cellUnknown = cell{"u", "?", "unknown"}
 )
 
@@ -106,6 +107,8 @@ func (p *page) cell(h *live.Host, g *gpus.GPU) cell {
 		return cellUnknown
 	case p.busy[place{h.Name, g.Index}]:
 		return cellFinding
+	case len(p.Fleet.Exemptions) > 0 && p.Fleet.Exempt(h.Name, g) != nil:
+		return cellExempt
 	case g.State == gpus.Busy:
 		return cellBusy
 	case g.State == gpus.Free:
@@ -117,7 +120,7 @@ func (p *page) cell(h *live.Host, g *gpus.GPU) cell {
 // Legend explains the letters.
 func (*page) Legend() template.HTML {
 	var b strings.Builder
-	for _, c := range []cell{cellFree, cellIdle, cellBusy, cellFinding, cellUnknown} {
+	for _, c := range []cell{cellFree, cellIdle, cellBusy, cellFinding, cellExempt, cellUnknown} {
 		b.WriteString(`<li><i class="` + c.class + `">` + c.letter + `</i> ` + c.means + `</li>`)
 	}
 	return template.HTML(b.String()) //nolint:gosec // constants only

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -193,6 +194,19 @@ func (t gpuTable) Idle(since time.Time) string {
 		return ""
 	}
 	return span(t.now.Sub(since))
+}
+
+// exemptionTable are exemptions of operators.
+type exemptionTable struct{ Rows exemption.List }
+
+// Exemptions are those that name a user or a host; all without either.
+func (p *page) Exemptions(user snapshot.Username, host snapshot.Hostname) (list exemptionTable) {
+	for _, e := range p.Fleet.Exemptions {
+		if (user == "" || e.User == user) && (host == "" || e.Host == host) {
+			list.Rows = append(list.Rows, e)
+		}
+	}
+	return list
 }
 
 // FindingTable is for the template of this name.

@@ -42,7 +42,7 @@ func TestContrast(t *testing.T) {
 	require.True(t, found)
 	dark, _, _ := strings.Cut(rest, "*, *::before")
 	for theme, colours := range map[string]map[string]string{"light": palette(light), "dark": palette(dark)} {
-		pairs := [][2]string{{"free-text", "free"}, {"busy-text", "busy"}, {"idle-text", "idle"}, {"finding-text", "finding"}, {"unknown-text", "unknown"}}
+		pairs := [][2]string{{"free-text", "free"}, {"busy-text", "busy"}, {"idle-text", "idle"}, {"finding-text", "finding"}, {"exempt-text", "exempt"}, {"unknown-text", "unknown"}}
 		for _, text := range []string{"text", "muted", "link", "green", "red", "amber", "blue"} {
 			pairs = append(pairs, [2]string{text, "card"}, [2]string{text, "page"})
 		}

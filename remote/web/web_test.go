@@ -47,6 +47,10 @@ func TestPages(t *testing.T) {
 	}
 	present(t, pageOf(t, handler, "/u/bob"), "in 20 min", "")
 	require.NotContains(t, pageOf(t, handler, "/?q=gpu-07"), `href="/h/gpu-08"><`, "the filter is for hosts")
+	for _, path := range []string{"/findings", "/u/judy", "/h/gpu-04"} {
+		present(t, pageOf(t, handler, path), "paper deadline", path)
+	}
+	absent(t, alice, "paper deadline", "/u/alice")
 	for path, text := range map[string]string{"/h/gpu-99": "no host of this name", "/u/nobody": "No user of this name", "/x": "no such page", "/h/..%2f": "no host"} {
 		w := get(t, handler, path)
 		require.Equal(t, http.StatusNotFound, w.Code, path)
