@@ -80,7 +80,7 @@ func (r *row) findProcess(a *operator.Action) error {
 	if env := s.Environment(p.EID); env != nil && env.Admits(p.UID) {
 		r.environment = env
 	}
-	return r.checkUser(a, gpus.UserName(p.Username, p.UID))
+	return r.checkUser(a, gpus.Owner(p, r.environment))
 }
 
 func (r *row) findAttachment(a *operator.Action) error {

@@ -79,6 +79,15 @@ func UserName(name snapshot.Username, uid *snapshot.UID) snapshot.Username {
 	return name
 }
 
+// Owner is UserName of the owner of a process. If the host doesn't report owners, as 1.4.3
+// doesn't, it is that of the environment that the process claims; nil for none.
+func Owner(p *snapshot.Process, e *snapshot.Environment) snapshot.Username {
+	if p.Username == "" && p.UID == nil && e != nil {
+		return UserName(e.Username, &e.UID)
+	}
+	return UserName(p.Username, p.UID)
+}
+
 // Users are those who are attached to the GPU or use it, each once, in alphabetical order.
 func (g *GPU) Users() []snapshot.Username {
 	var users []snapshot.Username

@@ -80,3 +80,12 @@ func TestJoin(t *testing.T) {
 	require.Nil(t, list[1].Processes[0].Memory)
 	require.Zero(t, list[1].Since())
 }
+
+// TestOwnersThatTheHostDoesNotReport: genv 1.4.3 reports the environment alone.
+func TestOwnersThatTheHostDoesNotReport(t *testing.T) {
+	root, env := snapshot.UID(0), &snapshot.Environment{UID: 1001, Username: "alice"}
+	require.Equal(t, snapshot.Username("alice"), gpus.Owner(&snapshot.Process{}, env))
+	require.Empty(t, gpus.Owner(&snapshot.Process{}, nil))
+	require.Equal(t, snapshot.Username("uid 0"), gpus.Owner(&snapshot.Process{UID: &root}, env), "what the kernel reports goes first")
+	require.Equal(t, snapshot.Username("bob"), gpus.Owner(&snapshot.Process{Username: "bob"}, env))
+}

@@ -28,7 +28,7 @@ func Of(s *snapshot.Snapshot) []GPU {
 		p := &s.Processes[i]
 		for _, usage := range p.Usage {
 			if at, known := position[usage.Index]; known {
-				list[at].Processes = append(list[at].Processes, process(p, usage))
+				list[at].Processes = append(list[at].Processes, process(p, usage, environments[p.EID]))
 			}
 		}
 	}
@@ -61,9 +61,10 @@ func attachment(s *snapshot.Snapshot, a snapshot.Attachment, e *snapshot.Environ
 	return described
 }
 
-func process(p *snapshot.Process, usage snapshot.DeviceUsage) Process {
+// process describes a process in an environment; nil for none.
+func process(p *snapshot.Process, usage snapshot.DeviceUsage, e *snapshot.Environment) Process {
 	return Process{
-		PID: p.PID, Start: p.Start, User: UserName(p.Username, p.UID), EID: p.EID, Command: p.CommandOrName(),
+		PID: p.PID, Start: p.Start, User: Owner(p, e), EID: p.EID, Command: p.CommandOrName(),
 		Memory: bytesOf(usage.Memory), Container: p.Container,
 	}
 }
