@@ -1,9 +1,11 @@
 package metrics
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
@@ -13,26 +15,125 @@ const (
 	maxModels = 16
 )
 
-// bytesPerHost is about what the series of a host with 8 GPUs take.
-const bytesPerHost = 3 << 10
-
 // Hosts has the series of hosts of a running controller, but for their ages. Of a host
 // that failed only that, and that the states of its GPUs are unknown.
-func Hosts(hosts []live.Host) []byte {
-	w := Writer{text: make([]byte, 0, 4096+len(hosts)*bytesPerHost)}
-	w.Gauge("genv_host_up", "Whether the host answered in the last cycle (1) or failed (0).", "host")
+func Hosts(hosts []live.Host) []byte { return bytes.Join(new(HostTexts).Write(hosts), nil) }
+
+// HostTexts writes what Hosts does again and again. What it wrote of a host stays until the
+// host changes: most don't from one cycle to the next.
+type HostTexts struct {
+	hosts []hostText // in the order of the last ones
+}
+
+// hostText is the series of a host, one family after the other.
+type hostText struct {
+	name    snapshot.Hostname
+	changed uint64
+	text    []byte
+	ends    [len(hostFamilies)]int // of the families in text
+}
+
+// Write returns the text in parts, which are not changed any more.
+func (t *HostTexts) Write(hosts []live.Host) [][]byte {
+	next, parts := make([]hostText, len(hosts)), make([][]byte, 0, len(hostFamilies)*(1+len(hosts)))
 	for i := range hosts {
-		w.Sample(number(hosts[i].Failure == nil), string(hosts[i].Name))
-	}
-	w.Gauge("genv_host_failure", "Why the host failed in the last cycle: 1 for the class of the failure.", "host", "class")
-	for i := range hosts {
-		if failure := hosts[i].Failure; failure != nil {
-			w.Sample(1, string(hosts[i].Name), cut(string(failure.Class)))
+		h := &hosts[i]
+		if i < len(t.hosts) && t.hosts[i].name == h.Name && t.hosts[i].changed == h.Changed && h.Changed > 0 {
+			next[i] = t.hosts[i]
+		} else {
+			next[i] = textOf(h)
 		}
 	}
-	writeStates(&w, hosts)
-	writeGPUs(&w, hosts)
-	return w.Text()
+	t.hosts = next
+	for f := range hostFamilies {
+		var header Writer
+		hostFamilies[f].begin(&header)
+		parts = append(parts, header.Text())
+		for i := range next {
+			begin := 0
+			if f > 0 {
+				begin = next[i].ends[f-1]
+			}
+			if end := next[i].ends[f]; end > begin {
+				parts = append(parts, next[i].text[begin:end])
+			}
+		}
+	}
+	return parts
+}
+
+func textOf(h *live.Host) hostText {
+	t := hostText{name: h.Name, changed: h.Changed}
+	var w Writer
+	for i := range hostFamilies {
+		f := &hostFamilies[i]
+		w.name, w.labels = f.name, f.labels
+		f.write(&w, h)
+		t.ends[i] = len(w.text)
+	}
+	t.text = bytes.Clone(w.text)
+	return t
+}
+
+// hostFamily is a family of gauges with the host as the first label.
+type hostFamily struct {
+	name, help string
+	labels     []string
+	write      func(*Writer, *live.Host)
+}
+
+func (f *hostFamily) begin(w *Writer) { w.Gauge(f.name, f.help, f.labels...) }
+
+var hostFamilies = [...]hostFamily{
+	{"genv_host_up", "Whether the host answered in the last cycle (1) or failed (0).", []string{"host"}, func(w *Writer, h *live.Host) {
+		w.Sample(number(h.Failure == nil), string(h.Name))
+	}},
+	{"genv_host_failure", "Why the host failed in the last cycle: 1 for the class of the failure.", []string{"host", "class"}, func(w *Writer, h *live.Host) {
+		if h.Failure != nil {
+			w.Sample(1, string(h.Name), cut(string(h.Failure.Class)))
+		}
+	}},
+	{
+		"genv_gpus", "GPUs by what they are used for: free, attached (and not used), idle (held by a process, utilization 0), busy, or unknown.",
+		[]string{"host", "model", "state"},
+		writeStates,
+	},
+	{"genv_gpu_info", "1 for each GPU, with its UUID and model.", []string{"host", "gpu", "uuid", "model"}, ofGPUs(func(w *Writer, g *gpus.GPU, host, index string) {
+		w.Sample(1, host, index, cut(string(g.UUID)), cut(g.Model))
+	})},
+	{"genv_gpu_utilization_ratio", "Utilization of a GPU over the driver's last sample, from 0 to 1.", gpuLabels, ofGPUs(func(w *Writer, g *gpus.GPU, host, index string) {
+		if g.Utilization != nil {
+			w.Sample(float64(*g.Utilization)/100, host, index)
+		}
+	})},
+	{"genv_gpu_memory_used_bytes", "Memory of a GPU that is in use.", gpuLabels, ofMemory(func(g *gpus.GPU) *int64 { return g.MemoryUsed })},
+	{"genv_gpu_memory_size_bytes", "Memory of a GPU.", gpuLabels, ofMemory(func(g *gpus.GPU) *int64 { return g.MemoryTotal })},
+	{
+		"genv_gpu_memory_unattributed_bytes", "Memory in use of a GPU whose state is unknown, because it belongs to no visible process.",
+		gpuLabels, ofMemory(unattributed),
+	},
+}
+
+var gpuLabels = []string{"host", "gpu"}
+
+// ofGPUs writes series of each GPU of a host that answered.
+func ofGPUs(sample func(w *Writer, g *gpus.GPU, host, index string)) func(*Writer, *live.Host) {
+	return func(w *Writer, h *live.Host) {
+		if h.Failure != nil {
+			return
+		}
+		for i := range h.GPUs[:min(len(h.GPUs), maxGPUs)] {
+			sample(w, &h.GPUs[i], string(h.Name), h.GPUs[i].Index.String())
+		}
+	}
+}
+
+func ofMemory(of func(*gpus.GPU) *int64) func(*Writer, *live.Host) {
+	return ofGPUs(func(w *Writer, g *gpus.GPU, host, index string) {
+		if memory := of(g); memory != nil {
+			w.Sample(float64(*memory), host, index)
+		}
+	})
 }
 
 // Ages has how old the data of each host is. It changes between two cycles.
@@ -56,17 +157,12 @@ func number(b bool) float64 {
 }
 
 // writeStates writes how many GPUs of a model are in each state.
-func writeStates(w *Writer, hosts []live.Host) {
-	w.Gauge("genv_gpus", "GPUs by what they are used for: free, attached (and not used), idle (held by a process, utilization 0), busy, or unknown.", "host", "model", "state")
-	states := gpus.States()
-	for i := range hosts {
-		h := &hosts[i]
-		models, counts := countStates(h.GPUs)
-		for _, model := range models {
-			for _, state := range states {
-				if h.Failure == nil || state == gpus.Unknown {
-					w.Sample(float64(counts[modelState{model, state}]), string(h.Name), model, string(state))
-				}
+func writeStates(w *Writer, h *live.Host) {
+	models, counts := countStates(h.GPUs)
+	for _, model := range models {
+		for _, state := range gpus.States() {
+			if h.Failure == nil || state == gpus.Unknown {
+				w.Sample(float64(counts[modelState{model, state}]), string(h.Name), model, string(state))
 			}
 		}
 	}
@@ -93,42 +189,6 @@ func countStates(list []gpus.GPU) (models []string, counts map[modelState]int) {
 		counts[modelState{model, list[i].State}]++
 	}
 	return models, counts
-}
-
-// writeGPUs writes the series of each GPU of the hosts that answered.
-func writeGPUs(w *Writer, hosts []live.Host) {
-	each := func(sample func(g *gpus.GPU, host, index string)) {
-		for i := range hosts {
-			if hosts[i].Failure != nil {
-				continue
-			}
-			list := hosts[i].GPUs
-			for j := range list[:min(len(list), maxGPUs)] {
-				sample(&list[j], string(hosts[i].Name), list[j].Index.String())
-			}
-		}
-	}
-	w.Gauge("genv_gpu_info", "1 for each GPU, with its UUID and model.", "host", "gpu", "uuid", "model")
-	each(func(g *gpus.GPU, host, index string) {
-		w.Sample(1, host, index, cut(string(g.UUID)), cut(g.Model))
-	})
-	w.Gauge("genv_gpu_utilization_ratio", "Utilization of a GPU over the driver's last sample, from 0 to 1.", "host", "gpu")
-	each(func(g *gpus.GPU, host, index string) {
-		if g.Utilization != nil {
-			w.Sample(float64(*g.Utilization)/100, host, index)
-		}
-	})
-	memory := func(name, help string, of func(*gpus.GPU) *int64) {
-		w.Gauge(name, help, "host", "gpu")
-		each(func(g *gpus.GPU, host, index string) {
-			if bytes := of(g); bytes != nil {
-				w.Sample(float64(*bytes), host, index)
-			}
-		})
-	}
-	memory("genv_gpu_memory_used_bytes", "Memory of a GPU that is in use.", func(g *gpus.GPU) *int64 { return g.MemoryUsed })
-	memory("genv_gpu_memory_size_bytes", "Memory of a GPU.", func(g *gpus.GPU) *int64 { return g.MemoryTotal })
-	memory("genv_gpu_memory_unattributed_bytes", "Memory in use of a GPU whose state is unknown, because it belongs to no visible process.", unattributed)
 }
 
 func unattributed(g *gpus.GPU) *int64 {

@@ -1,6 +1,7 @@
 package exporter
 
 import (
+	"bufio"
 	"net/http"
 	"strconv"
 	"sync"
@@ -19,13 +20,15 @@ type Exporter struct {
 
 	mu     sync.Mutex
 	cached page
+	texts  metrics.HostTexts
 }
 
 // page is what was written last, in parts of which each listener takes what it may show.
 type page struct {
 	fleet, counters uint64 // their revisions
 
-	counted, findings, users, hosts []byte
+	counted, findings, users []byte
+	hosts                    [][]byte
 }
 
 // Options are those of a listener.
@@ -73,7 +76,7 @@ func (e *Exporter) serveMetrics(w http.ResponseWriter, r *http.Request, options 
 			http.Error(w, "no such host", http.StatusNotFound)
 			return
 		}
-		write(w, r, e.ofHosts(hosts, metrics.Hosts(hosts)))
+		write(w, r, e.ofHosts(hosts, [][]byte{metrics.Hosts(hosts)}))
 	}
 }
 
@@ -92,13 +95,13 @@ func (e *Exporter) ofController(fleet *live.Fleet, options Options) [][]byte {
 }
 
 // ofHosts are the series of hosts, with what was written of them.
-func (e *Exporter) ofHosts(hosts []live.Host, text []byte) [][]byte {
+func (e *Exporter) ofHosts(hosts []live.Host, texts [][]byte) [][]byte {
 	now := e.Now()
 	ages := metrics.Ages(hosts, now)
 	if !e.Counters.Healthy(now) {
 		return [][]byte{ages}
 	}
-	return [][]byte{text, ages}
+	return append(texts[:len(texts):len(texts)], ages)
 }
 
 func selected(hosts []live.Host, names []string) (list []live.Host) {
@@ -126,7 +129,7 @@ func (e *Exporter) page(fleet *live.Fleet) page {
 			counted:  append(metrics.Build(e.Version), e.Counters.Text(fleet.Enforcing)...),
 			findings: metrics.Findings(fleet),
 			users:    e.Counters.Users(fleet.Users),
-			hosts:    metrics.Hosts(fleet.Hosts),
+			hosts:    e.texts.Write(fleet.Hosts),
 		}
 	}
 	return e.cached
@@ -144,9 +147,9 @@ func write(w http.ResponseWriter, r *http.Request, texts [][]byte) {
 	if r.Method == http.MethodHead {
 		return
 	}
+	out := bufio.NewWriterSize(w, 64<<10)
 	for _, text := range texts {
-		if _, err := w.Write(text); err != nil {
-			return // the client has gone
-		}
+		_, _ = out.Write(text) // the error is that of Flush
 	}
+	_ = out.Flush() // the client may have gone
 }
