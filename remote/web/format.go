@@ -26,7 +26,7 @@ var functions = template.FuncMap{
 	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "amount": amount, "bytes": bytesText, "memory": memoryText, "top": topOf, "percent": percent,
 	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath, "hostPath": hostPath,
 	"decision": decision, "state": stateText, "hours": hours, "memoryBar": memoryBar, "rule": func(r enforce.Rule) string { return line(string(r)) },
-	"spark": spark, "chart": chart, "hourly": hourly, "first": first, "more": more,
+	"spark": spark, "chart": chart, "hourly": hourly, "kind": kind, "first": first, "more": more,
 }
 
 // maxItems is how much of a list is shown: hosts and users may make it as long as they like.
@@ -156,6 +156,9 @@ var decisions = map[enforce.Decision]string{
 
 // decision is what is done about a finding.
 func decision(d enforce.Decision) string { return decisions[d] }
+
+// kind is what an event is about.
+func kind(k enforce.EventKind) string { return strings.ReplaceAll(string(k), "-", " ") }
 
 var states = map[gpus.State]string{
 	gpus.Free: "free", gpus.Attached: "attached, not used", gpus.Idle: "held, idle", gpus.Busy: "busy", gpus.Unknown: "unknown",

@@ -52,7 +52,8 @@ func (s *server) page(of pageFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, now := s.view(r), s.options.Now()
 		fleet := v.Fleet()
-		answer, err := v.pages.get(r.URL.Path+"?"+filterOf(r).key(), fleet.Revision, now, func() (*rendered, error) {
+		key := string(v.self) + "\x00" + r.URL.Path + "\x00" + filterOf(r).key()
+		answer, err := s.pages.get(key, fleet.Revision, now, func() (*rendered, error) {
 			return s.render(of, r, v, fleet, now)
 		})
 		if err != nil {

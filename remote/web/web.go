@@ -45,6 +45,7 @@ type server struct {
 	feed    *live.Feed
 	options Options
 	mux     *http.ServeMux
+	pages   cache
 
 	mu    sync.Mutex
 	views map[snapshot.Username]*view // by what they may see; "" for those who have no name of their own
@@ -56,11 +57,10 @@ type view struct {
 	names Names
 	self  snapshot.Username // only if it makes a difference
 	api   http.Handler
-	pages cache
 }
 
-// maxViews bounds how many users' views are kept.
-const maxViews = 256
+// maxViews bounds how many users' views are kept, each with its last documents.
+const maxViews = 32
 
 // New returns the handler of a feed.
 func New(feed *live.Feed, options Options) http.Handler {
