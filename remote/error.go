@@ -3,6 +3,7 @@ package remote
 import (
 	"errors"
 	"fmt"
+	"sync"
 )
 
 // Class classifies errors by what the administrator can do about them. The texts
@@ -73,22 +74,24 @@ func ClassOf(err error) Class {
 	return CommandFailed
 }
 
-var nextSteps = map[Class]string{
-	Unreachable:    "check that the host is up and that `ssh HOST true` connects",
-	HostKey:        "check the fingerprint with the host's owner, then add the key to known_hosts, for example with ssh-keyscan",
-	HostKeyChanged: "another machine may be intercepting the connection: check the key with the host's owner before you do anything, then remove the old one: ssh-keygen -R HOST",
-	Auth:           "check the user name and that a key of yours is accepted: ssh -v HOST true (is the agent running? ssh-add -l)",
-	Sudo:           sudoStep(Sudo, "USER", DefaultGenv),
-	SudoRefused:    sudoStep(SudoRefused, "USER", DefaultGenv),
-	GenvMissing:    "install genv on the host where sudo finds it (/usr/local/bin), or set `genv:` for it in hosts.yaml",
-	Version:        "install the same version of genv on the host and on this machine",
-	InvalidOutput:  "run the command by hand and look at what it prints: ssh HOST sudo -n genv usage snapshot",
-	Timeout:        "the host may be overloaded or its driver hung; raise --timeout or --command-timeout if it is only slow",
-	OutcomeUnknown: "nothing is sent again; the next cycle judges the new state",
-	CommandFailed:  "read the output of the host above; run the command there by hand to see more",
-	Configuration:  "correct the named file and line, or use another file with --ssh-config",
-	Cancelled:      "run it again",
-}
+var nextSteps = sync.OnceValue(func() map[Class]string {
+	return map[Class]string{
+		Unreachable:    "check that the host is up and that `ssh HOST true` connects",
+		HostKey:        "check the fingerprint with the host's owner, then add the key to known_hosts, for example with ssh-keyscan",
+		HostKeyChanged: "another machine may be intercepting the connection: check the key with the host's owner before you do anything, then remove the old one: ssh-keygen -R HOST",
+		Auth:           "check the user name and that a key of yours is accepted: ssh -v HOST true (is the agent running? ssh-add -l)",
+		Sudo:           sudoStep(Sudo, "USER", DefaultGenv),
+		SudoRefused:    sudoStep(SudoRefused, "USER", DefaultGenv),
+		GenvMissing:    "install genv on the host where sudo finds it (/usr/local/bin), or set `genv:` for it in hosts.yaml",
+		Version:        "install the same version of genv on the host and on this machine",
+		InvalidOutput:  "run the command by hand and look at what it prints: ssh HOST sudo -n genv usage snapshot",
+		Timeout:        "the host may be overloaded or its driver hung; raise --timeout or --command-timeout if it is only slow",
+		OutcomeUnknown: "nothing is sent again; the next cycle judges the new state",
+		CommandFailed:  "read the output of the host above; run the command there by hand to see more",
+		Configuration:  "correct the named file and line, or use another file with --ssh-config",
+		Cancelled:      "run it again",
+	}
+})
 
 // NextStepOf is the next step for an error: its own, or that of its class.
 func NextStepOf(err error) string {
@@ -100,4 +103,4 @@ func NextStepOf(err error) string {
 }
 
 // NextStep is what the administrator can do about errors of a class, in one line.
-func (c Class) NextStep() string { return nextSteps[c] }
+func (c Class) NextStep() string { return nextSteps()[c] }

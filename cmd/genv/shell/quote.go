@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -20,11 +21,11 @@ func Quote(text string) (string, error) {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'", nil
 }
 
-var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var identifier = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 
 // checkName refuses what is not the name of a variable.
 func checkName(text string) error {
-	if !identifier.MatchString(text) {
+	if !identifier().MatchString(text) {
 		return fmt.Errorf("the variable name %q %w", text, ErrUnquotable)
 	}
 	return nil

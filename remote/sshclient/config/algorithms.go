@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -20,71 +21,81 @@ type algorithmList struct {
 	field    func(*HostConfig) *[]string
 }
 
+// The lists are made when they are needed first: most commands of genv connect to no host.
 var (
-	keyTypes = strings.Fields(`ssh-ed25519 ssh-ed25519-cert-v01@openssh.com
+	keyTypes = lazily(`ssh-ed25519 ssh-ed25519-cert-v01@openssh.com
 sk-ssh-ed25519@openssh.com sk-ssh-ed25519-cert-v01@openssh.com ecdsa-sha2-nistp256 ecdsa-sha2-nistp256-cert-v01@openssh.com
 ecdsa-sha2-nistp384 ecdsa-sha2-nistp384-cert-v01@openssh.com ecdsa-sha2-nistp521 ecdsa-sha2-nistp521-cert-v01@openssh.com
 sk-ecdsa-sha2-nistp256@openssh.com sk-ecdsa-sha2-nistp256-cert-v01@openssh.com webauthn-sk-ecdsa-sha2-nistp256@openssh.com
 webauthn-sk-ecdsa-sha2-nistp256-cert-v01@openssh.com ssh-dss-cert-v01@openssh.com ssh-rsa ssh-rsa-cert-v01@openssh.com rsa-sha2-256 rsa-sha2-256-cert-v01@openssh.com
 rsa-sha2-512 rsa-sha2-512-cert-v01@openssh.com`)
-	defaultSignatures = strings.Fields(`ssh-ed25519 ecdsa-sha2-nistp256 ecdsa-sha2-nistp384 ecdsa-sha2-nistp521
+	defaultSignatures = lazily(`ssh-ed25519 ecdsa-sha2-nistp256 ecdsa-sha2-nistp384 ecdsa-sha2-nistp521
 sk-ssh-ed25519@openssh.com sk-ecdsa-sha2-nistp256@openssh.com webauthn-sk-ecdsa-sha2-nistp256@openssh.com rsa-sha2-512 rsa-sha2-256`)
-	defaultKeyTypes = append(strings.Fields(`ssh-ed25519-cert-v01@openssh.com ecdsa-sha2-nistp256-cert-v01@openssh.com
+	defaultKeyTypes = sync.OnceValue(func() []string {
+		return append(strings.Fields(`ssh-ed25519-cert-v01@openssh.com ecdsa-sha2-nistp256-cert-v01@openssh.com
 ecdsa-sha2-nistp384-cert-v01@openssh.com ecdsa-sha2-nistp521-cert-v01@openssh.com sk-ssh-ed25519-cert-v01@openssh.com
-sk-ecdsa-sha2-nistp256-cert-v01@openssh.com rsa-sha2-512-cert-v01@openssh.com rsa-sha2-256-cert-v01@openssh.com`), defaultSignatures...)
+sk-ecdsa-sha2-nistp256-cert-v01@openssh.com rsa-sha2-512-cert-v01@openssh.com rsa-sha2-256-cert-v01@openssh.com`), defaultSignatures()...)
+	})
 )
 
-var algorithmLists = []algorithmList{
-	{
-		keyword: "kexalgorithms", name: "KexAlgorithms",
-		known: strings.Fields(`diffie-hellman-group1-sha1 diffie-hellman-group14-sha1 diffie-hellman-group14-sha256
+// lazily is a list of words that is split when it is needed first.
+func lazily(words string) func() []string {
+	return sync.OnceValue(func() []string { return strings.Fields(words) })
+}
+
+var algorithmLists = sync.OnceValue(func() []algorithmList {
+	return []algorithmList{
+		{
+			keyword: "kexalgorithms", name: "KexAlgorithms",
+			known: strings.Fields(`diffie-hellman-group1-sha1 diffie-hellman-group14-sha1 diffie-hellman-group14-sha256
 diffie-hellman-group16-sha512 diffie-hellman-group18-sha512 diffie-hellman-group-exchange-sha1
 diffie-hellman-group-exchange-sha256 ecdh-sha2-nistp256 ecdh-sha2-nistp384 ecdh-sha2-nistp521 curve25519-sha256
 curve25519-sha256@libssh.org sntrup761x25519-sha512 sntrup761x25519-sha512@openssh.com mlkem768x25519-sha256`),
-		defaults: strings.Fields(`mlkem768x25519-sha256 sntrup761x25519-sha512 sntrup761x25519-sha512@openssh.com curve25519-sha256
+			defaults: strings.Fields(`mlkem768x25519-sha256 sntrup761x25519-sha512 sntrup761x25519-sha512@openssh.com curve25519-sha256
 curve25519-sha256@libssh.org ecdh-sha2-nistp256 ecdh-sha2-nistp384 ecdh-sha2-nistp521 diffie-hellman-group-exchange-sha256
 diffie-hellman-group16-sha512 diffie-hellman-group18-sha512 diffie-hellman-group14-sha256`),
-		here:  func() []string { return append(implemented().KeyExchanges, "curve25519-sha256@libssh.org") },
-		field: func(s *HostConfig) *[]string { return &s.KexAlgorithms },
-	},
-	{
-		keyword: "ciphers", name: "Ciphers",
-		known: strings.Fields(`3des-cbc aes128-cbc aes192-cbc aes256-cbc aes128-ctr aes192-ctr aes256-ctr aes128-gcm@openssh.com
+			here:  func() []string { return append(implemented().KeyExchanges, "curve25519-sha256@libssh.org") },
+			field: func(s *HostConfig) *[]string { return &s.KexAlgorithms },
+		},
+		{
+			keyword: "ciphers", name: "Ciphers",
+			known: strings.Fields(`3des-cbc aes128-cbc aes192-cbc aes256-cbc aes128-ctr aes192-ctr aes256-ctr aes128-gcm@openssh.com
 aes256-gcm@openssh.com chacha20-poly1305@openssh.com`),
-		defaults: strings.Fields(`chacha20-poly1305@openssh.com aes128-gcm@openssh.com aes256-gcm@openssh.com aes128-ctr
+			defaults: strings.Fields(`chacha20-poly1305@openssh.com aes128-gcm@openssh.com aes256-gcm@openssh.com aes128-ctr
 aes192-ctr aes256-ctr`),
-		here:  func() []string { return implemented().Ciphers },
-		field: func(s *HostConfig) *[]string { return &s.Ciphers },
-	},
-	{
-		keyword: "macs", name: "MACs",
-		known: strings.Fields(`hmac-sha1 hmac-sha1-96 hmac-sha2-256 hmac-sha2-512 hmac-md5 hmac-md5-96 umac-64@openssh.com
+			here:  func() []string { return implemented().Ciphers },
+			field: func(s *HostConfig) *[]string { return &s.Ciphers },
+		},
+		{
+			keyword: "macs", name: "MACs",
+			known: strings.Fields(`hmac-sha1 hmac-sha1-96 hmac-sha2-256 hmac-sha2-512 hmac-md5 hmac-md5-96 umac-64@openssh.com
 umac-128@openssh.com hmac-sha1-etm@openssh.com hmac-sha1-96-etm@openssh.com hmac-sha2-256-etm@openssh.com
 hmac-sha2-512-etm@openssh.com hmac-md5-etm@openssh.com hmac-md5-96-etm@openssh.com umac-64-etm@openssh.com
 umac-128-etm@openssh.com`),
-		defaults: strings.Fields(`umac-64-etm@openssh.com umac-128-etm@openssh.com hmac-sha2-256-etm@openssh.com
+			defaults: strings.Fields(`umac-64-etm@openssh.com umac-128-etm@openssh.com hmac-sha2-256-etm@openssh.com
 hmac-sha2-512-etm@openssh.com hmac-sha1-etm@openssh.com umac-64@openssh.com umac-128@openssh.com hmac-sha2-256
 hmac-sha2-512 hmac-sha1`),
-		here:  func() []string { return implemented().MACs },
-		field: func(s *HostConfig) *[]string { return &s.MACs },
-	},
-	{
-		keyword: "hostkeyalgorithms", name: "HostKeyAlgorithms", known: keyTypes, defaults: defaultKeyTypes, patterns: true,
-		here:  func() []string { return implemented().HostKeys },
-		field: func(s *HostConfig) *[]string { return &s.HostKeyAlgorithms },
-	},
-	{
-		keyword: "pubkeyacceptedalgorithms", name: "PubkeyAcceptedAlgorithms", known: keyTypes, defaults: defaultKeyTypes, patterns: true,
-		here:  func() []string { return withCertificates(implemented().PublicKeyAuths) },
-		field: func(s *HostConfig) *[]string { return &s.PubkeyAcceptedAlgorithms },
-	},
-	{
-		keyword: "casignaturealgorithms", name: "CASignatureAlgorithms", defaults: defaultSignatures, patterns: true,
-		known: slices.DeleteFunc(slices.Clone(keyTypes), isCertificate),
-		here:  func() []string { return implemented().PublicKeyAuths },
-		field: func(s *HostConfig) *[]string { return &s.CASignatureAlgorithms },
-	},
-}
+			here:  func() []string { return implemented().MACs },
+			field: func(s *HostConfig) *[]string { return &s.MACs },
+		},
+		{
+			keyword: "hostkeyalgorithms", name: "HostKeyAlgorithms", known: keyTypes(), defaults: defaultKeyTypes(), patterns: true,
+			here:  func() []string { return implemented().HostKeys },
+			field: func(s *HostConfig) *[]string { return &s.HostKeyAlgorithms },
+		},
+		{
+			keyword: "pubkeyacceptedalgorithms", name: "PubkeyAcceptedAlgorithms", known: keyTypes(), defaults: defaultKeyTypes(), patterns: true,
+			here:  func() []string { return withCertificates(implemented().PublicKeyAuths) },
+			field: func(s *HostConfig) *[]string { return &s.PubkeyAcceptedAlgorithms },
+		},
+		{
+			keyword: "casignaturealgorithms", name: "CASignatureAlgorithms", defaults: defaultSignatures(), patterns: true,
+			known: slices.DeleteFunc(slices.Clone(keyTypes()), isCertificate),
+			here:  func() []string { return implemented().PublicKeyAuths },
+			field: func(s *HostConfig) *[]string { return &s.CASignatureAlgorithms },
+		},
+	}
+})
 
 // implemented is everything that the library has. What is insecure is only used
 // if ssh_config switches it on.
@@ -165,9 +176,9 @@ func fixedHostKeyOrder(value string, asWritten bool) bool {
 	}
 	last := 0
 	for name := range strings.SplitSeq(items, ",") {
-		at := slices.Index(defaultKeyTypes, name)
+		at := slices.Index(defaultKeyTypes(), name)
 		if at < 0 {
-			at = len(defaultKeyTypes)
+			at = len(defaultKeyTypes())
 		}
 		if asWritten || at < last {
 			return true
@@ -180,7 +191,7 @@ func fixedHostKeyOrder(value string, asWritten bool) bool {
 // algorithms sets the lists, as far as they are implemented here. A list of which
 // nothing is left is an error: the library would take its own instead.
 func (r raw) algorithms(s *HostConfig) error {
-	for _, l := range algorithmLists {
+	for _, l := range algorithmLists() {
 		names, here := l.defaults, l.here()
 		values, set := r[l.keyword]
 		if set {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // arity is how many words a keyword has.
@@ -18,48 +19,53 @@ const (
 
 // honoured are the keywords of HostConfig, with the values that ssh accepts. Any
 // other value is left to ssh, or refused.
-var honoured = map[string]struct {
+var honoured = sync.OnceValue(func() map[string]keyword {
+	return map[string]keyword{
+		"hostname":                         {one, onlyTokens("h")},
+		"user":                             {one, onlyTokens("")},
+		"port":                             {one, isNumber(1, 65535)},
+		"proxyjump":                        {one, onlyTokens("")},
+		"proxycommand":                     {one, onlyTokens("hnpr")},
+		"proxyusefdpass":                   {one, isFlag},
+		"identityfile":                     {each, isFileName},
+		"certificatefile":                  {each, isFileName},
+		"identitiesonly":                   {one, isFlag},
+		"batchmode":                        {one, isFlag},
+		"identityagent":                    {one, isFileName},
+		"userknownhostsfile":               {many, isFileName},
+		"globalknownhostsfile":             {many, onlyTokens("")},
+		"hostkeyalias":                     {one, onlyTokens("")},
+		"hashknownhosts":                   {one, isFlag},
+		"stricthostkeychecking":            {one, oneOf("yes", "no", "off", "ask", "accept-new", "true", "false")},
+		"checkhostip":                      {one, isFlag},
+		"nohostauthenticationforlocalhost": {one, isFlag},
+		"fingerprinthash":                  {one, oneOf("md5", "sha256")},
+		"revokedhostkeys":                  {one, isFileName},
+		"knownhostscommand":                {one, isCommand},
+		"connecttimeout":                   {one, isTime},
+		"serveraliveinterval":              {one, isTime},
+		"serveralivecountmax":              {one, isNumber(0, math.MaxInt)},
+		"addressfamily":                    {one, oneOf("any", "inet", "inet6")},
+		"bindaddress":                      {one, onlyTokens("")},
+		"bindinterface":                    {one, onlyTokens("")},
+		"pubkeyauthentication":             {one, oneOf("yes", "no", "true", "false", "unbound", "host-bound")},
+		"preferredauthentications":         {one, onlyTokens("")},
+		"requiredrsasize":                  {one, isNumber(0, math.MaxInt32)},
+		"kexalgorithms":                    {one, isListOf("kexalgorithms")},
+		"ciphers":                          {one, isListOf("ciphers")},
+		"macs":                             {one, isListOf("macs")},
+		"hostkeyalgorithms":                {one, isListOf("hostkeyalgorithms")},
+		"casignaturealgorithms":            {one, isListOf("casignaturealgorithms")},
+		"pubkeyacceptedalgorithms":         {one, isListOf("pubkeyacceptedalgorithms")},
+		"refuseconnection":                 {one, onlyTokens("")},
+		"pkcs11provider":                   {one, onlyTokens("")},
+	}
+})
+
+// keyword is what a line with a keyword may have.
+type keyword struct {
 	arity arity
 	valid func(string) bool
-}{
-	"hostname":                         {one, onlyTokens("h")},
-	"user":                             {one, onlyTokens("")},
-	"port":                             {one, isNumber(1, 65535)},
-	"proxyjump":                        {one, onlyTokens("")},
-	"proxycommand":                     {one, onlyTokens("hnpr")},
-	"proxyusefdpass":                   {one, isFlag},
-	"identityfile":                     {each, isFileName},
-	"certificatefile":                  {each, isFileName},
-	"identitiesonly":                   {one, isFlag},
-	"batchmode":                        {one, isFlag},
-	"identityagent":                    {one, isFileName},
-	"userknownhostsfile":               {many, isFileName},
-	"globalknownhostsfile":             {many, onlyTokens("")},
-	"hostkeyalias":                     {one, onlyTokens("")},
-	"hashknownhosts":                   {one, isFlag},
-	"stricthostkeychecking":            {one, oneOf("yes", "no", "off", "ask", "accept-new", "true", "false")},
-	"checkhostip":                      {one, isFlag},
-	"nohostauthenticationforlocalhost": {one, isFlag},
-	"fingerprinthash":                  {one, oneOf("md5", "sha256")},
-	"revokedhostkeys":                  {one, isFileName},
-	"knownhostscommand":                {one, isCommand},
-	"connecttimeout":                   {one, isTime},
-	"serveraliveinterval":              {one, isTime},
-	"serveralivecountmax":              {one, isNumber(0, math.MaxInt)},
-	"addressfamily":                    {one, oneOf("any", "inet", "inet6")},
-	"bindaddress":                      {one, onlyTokens("")},
-	"bindinterface":                    {one, onlyTokens("")},
-	"pubkeyauthentication":             {one, oneOf("yes", "no", "true", "false", "unbound", "host-bound")},
-	"preferredauthentications":         {one, onlyTokens("")},
-	"requiredrsasize":                  {one, isNumber(0, math.MaxInt32)},
-	"kexalgorithms":                    {one, isListOf("kexalgorithms")},
-	"ciphers":                          {one, isListOf("ciphers")},
-	"macs":                             {one, isListOf("macs")},
-	"hostkeyalgorithms":                {one, isListOf("hostkeyalgorithms")},
-	"casignaturealgorithms":            {one, isListOf("casignaturealgorithms")},
-	"pubkeyacceptedalgorithms":         {one, isListOf("pubkeyacceptedalgorithms")},
-	"refuseconnection":                 {one, onlyTokens("")},
-	"pkcs11provider":                   {one, onlyTokens("")},
 }
 
 // aliases are other names of keywords, which ssh still accepts (readconf.c) or prints:
@@ -77,12 +83,12 @@ var aliases = map[string]string{
 var viaSSH = map[string][]string{"canonicalizehostname": {"no", "false", "none"}, "ignoreunknown": nil, "tag": nil}
 
 // obsolete are keywords that ssh itself ignores (readconf.c).
-var obsolete = strings.Fields(`protocol cipher fallbacktorsh globalknownhostsfile2 rhostsauthentication userknownhostsfile2
+var obsolete = lazily(`protocol cipher fallbacktorsh globalknownhostsfile2 rhostsauthentication userknownhostsfile2
 useroaming usersh useprivilegedport afstokenpassing kerberosauthentication kerberostgtpassing rsaauthentication
 rhostsrsaauthentication compressionlevel`)
 
 // ignored are the keywords of ssh_config(5) that change nothing for genv.
-var ignored = strings.Fields(`addkeystoagent canonicaldomains canonicalizefallbacklocal canonicalizemaxdots
+var ignored = lazily(`addkeystoagent canonicaldomains canonicalizefallbacklocal canonicalizemaxdots
 canonicalizepermittedcnames clearallforwardings
 compression connectionattempts controlpersist dynamicforward enableescapecommandline
 enablesshkeysign escapechar exitonforwardfailure forkafterauthentication forwardagent forwardx11
@@ -102,7 +108,7 @@ func vet(keyword string, words []string) string {
 	if len(words) == 0 || words[0] == "" {
 		return keyword + " has no value"
 	}
-	if h, ok := honoured[keyword]; ok {
+	if h, ok := honoured()[keyword]; ok {
 		if h.arity != many && len(words) != 1 {
 			return keyword + " has more than one value"
 		}
@@ -115,7 +121,7 @@ func vet(keyword string, words []string) string {
 	}
 	harmless, left := viaSSH[keyword]
 	switch {
-	case slices.Contains(slices.Concat(ignored, obsolete, onDemand), keyword), oneOf(harmless...)(words[0]) && len(words) == 1:
+	case slices.Contains(slices.Concat(ignored(), obsolete(), onDemand), keyword), oneOf(harmless...)(words[0]) && len(words) == 1:
 		return ""
 	case left:
 		return keyword + " cannot be honoured without ssh"
@@ -132,8 +138,8 @@ func isNone(value string) bool { return strings.EqualFold(value, "none") }
 
 func isListOf(keyword string) func(string) bool {
 	return func(value string) bool {
-		i := slices.IndexFunc(algorithmLists, func(l algorithmList) bool { return l.keyword == keyword })
-		return algorithmLists[i].isValid(value)
+		i := slices.IndexFunc(algorithmLists(), func(l algorithmList) bool { return l.keyword == keyword })
+		return algorithmLists()[i].isValid(value)
 	}
 }
 

@@ -15,11 +15,11 @@ import (
 // verdicts are what the code does with each keyword, in the words of docs/ssh.md.
 func verdicts() map[string]string {
 	all := map[string]string{"host": "honoured", "match": "honoured", "include": "honoured"}
-	for keyword := range honoured {
+	for keyword := range honoured() {
 		all[keyword] = "honoured"
 	}
 	all["pkcs11provider"] = "refused"
-	for _, keyword := range slices.Concat(ignored, obsolete) {
+	for _, keyword := range slices.Concat(ignored(), obsolete()) {
 		all[keyword] = "no effect"
 	}
 	for _, keyword := range slices.Concat(slices.Collect(maps.Keys(viaSSH)), onDemand) {
@@ -79,7 +79,7 @@ func TestEveryKeywordOfOpenSSHIsKnown(t *testing.T) {
 func TestAlgorithmsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/ssh.md")
 	require.NoError(t, err)
-	for _, l := range algorithmLists[:3] {
+	for _, l := range algorithmLists()[:3] {
 		here := l.here()
 		missing := func(name string) bool { return !slices.Contains(here, name) }
 		byDefault := slices.DeleteFunc(slices.Clone(l.defaults), missing)

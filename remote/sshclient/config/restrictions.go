@@ -62,7 +62,7 @@ func (s HostConfig) SignatureAlgorithms(key ssh.PublicKey) []string {
 	}
 	accepted := s.PubkeyAcceptedAlgorithms
 	if accepted == nil {
-		accepted = defaultKeyTypes
+		accepted = defaultKeyTypes()
 	}
 	return slices.DeleteFunc(slices.Clone(accepted), func(name string) bool { return !slices.Contains(able, name) })
 }

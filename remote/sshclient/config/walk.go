@@ -88,7 +88,7 @@ func (w *walk) file(lines []line, may bool) {
 
 // counts says whether a line still adds a value.
 func (w *walk) counts(l line) bool {
-	h, ok := honoured[l.keyword]
+	h, ok := honoured()[l.keyword]
 	if !ok || isUnset(l) {
 		return false
 	}
