@@ -128,17 +128,25 @@ func appears(h *genvhost.Host) {
 	})
 }
 
+// topFleet is two hosts, and the flags of a controller of them.
+func topFleet(t *testing.T) (f *inprocess.Fleet, a *genvhost.Host, path string, flags []string) {
+	a = twoGPUs()
+	f = startSim(t, &inprocess.Server{Name: "a", Handler: a}, &inprocess.Server{Name: "b", Handler: twoGPUs()})
+	dir := t.TempDir()
+	path = filepath.Join(dir, "s")
+	policy := filepath.Join(dir, "policy.yaml")
+	require.NoError(t, os.WriteFile(policy, []byte("defaults:\n  non-env-processes: true\n  warn: {for: 8s}\n"), 0o600))
+	return f, a, path, []string{
+		"-F", f.SSHConfig(), "-H", "a,b", "--interval", "300ms", "--socket", path, "--policy", policy, "--audit-log", filepath.Join(dir, "log"),
+	}
+}
+
 // TestTopOnATerminal: a process appears, is found, is waited for, and is ended, while the
 // selected row stays selected.
 func TestTopOnATerminal(t *testing.T) {
-	a, b := twoGPUs(), twoGPUs()
-	f := startSim(t, &inprocess.Server{Name: "a", Handler: a}, &inprocess.Server{Name: "b", Handler: b})
-	path, policy := filepath.Join(t.TempDir(), "s"), filepath.Join(t.TempDir(), "policy.yaml")
-	require.NoError(t, os.WriteFile(policy, []byte("defaults:\n  non-env-processes: true\n  warn: {for: 4s}\n"), 0o600))
-	controller := []string{"-F", f.SSHConfig(), "-H", "a,b", "--interval", "300ms", "--socket", path, "--policy", policy}
-	stop := startController(t, path, controller...)
+	f, a, path, flags := topFleet(t)
+	startController(t, path, flags...)
 	s := startPane(t, 110, 20, nil, sshd.Build(t, "cmd/genv"), "remote", "-F", f.SSHConfig(), "top", "--socket", path)
-
 	s.shows("> a", "A100", "A.", "1/2", "alice")
 	s.press("5")
 	s.press("j")
@@ -161,7 +169,13 @@ func TestTopOnATerminal(t *testing.T) {
 	s.shows("outcome", "bob", "terminated", "process 66")
 	s.press("1")
 	s.shows("> a", "A.", "1/2")
+	drillDown(s)
+	s.press("q")
+	s.ended()
+}
 
+// drillDown goes into a host and its GPU, in a large window and in a small one.
+func drillDown(s *pane) {
 	s.press("Enter")
 	s.shows("[2 GPUs of a]")
 	s.press("Enter")
@@ -170,17 +184,62 @@ func TestTopOnATerminal(t *testing.T) {
 	s.shows("this view is read-only: start it with --allow-actions")
 	s.press("Escape")
 	s.shows("[2 GPUs of a]")
-
 	s.tmux("resize-window", "-x", "40", "-y", "10")
 	s.shows("1 [2 GPUs of a] 3 4 5 6 7")
 	s.tmux("resize-window", "-x", "110", "-y", "20")
 	s.shows("1 hosts [2 GPUs of a] 3 users")
+}
+
+// TestTopAsksTheController: a process is ended by hand; then the controller goes away and
+// comes back.
+func TestTopAsksTheController(t *testing.T) {
+	_, _, path, flags := topFleet(t)
+	stop := startController(t, path, flags...)
+	s := startPane(t, 110, 20, nil, sshd.Build(t, "cmd/genv"), "remote", "top", "--socket", path, "--allow-actions")
+	s.shows("> a", "A.", "1/2")
+	s.press("5")
+	s.shows("> a", "77", "alice")
+	s.press("t")
+	s.shows("reason:")
+	s.press("m", "i", "n", "e", "Enter")
+	s.shows("terminate process 77 on a, start 5, of user alice: python train.py")
+	s.shows("Ask for this? y/n")
+	s.press("y")
+	text := s.shows("  b", "77")
+	for strings.Contains(text, "> a") { // the answer and the next look come one after the other
+		text = s.shows("  b", "77")
+	}
+	require.Empty(t, s.selected(), "the process on b is not selected instead")
+	s.press("6")
+	s.shows("outcome", "a ", "alice", "terminated", "process 77")
 
 	stop()
 	s.shows("OLD: ")
 	s.shows("No new data: the controller doesn't answer")
-	startController(t, path, controller...)
+	startController(t, path, flags...)
 	require.Eventually(t, func() bool { return !strings.Contains(s.text(), "OLD: ") }, time.Minute, 50*time.Millisecond, "it comes back")
 	s.press("q")
 	s.ended()
+}
+
+// TestTopWithoutAController: the program looks itself, until there is a controller.
+func TestTopWithoutAController(t *testing.T) {
+	f, _, path, flags := topFleet(t)
+	s := startPane(t, 110, 20, []string{"GENV_SOCKET=" + path}, sshd.Build(t, "cmd/genv"), "remote", "-F", f.SSHConfig(), "-H", "a,b", "top", "-i", "200ms")
+	s.shows("2 hosts", "watching (own looks)")
+	s.shows("> a", "A.", "1/2", "alice")
+	startController(t, path, flags...)
+	s.shows("2 hosts", "enforcing (controller)")
+	s.press("q")
+	s.ended()
+
+	r := genv(t, "remote", "-F", f.SSHConfig(), "-H", "a", "top", "--plain", "--once", "--socket", path)
+	require.Zero(t, r.code, r.err)
+	require.Regexp(t, `^\S+ a: 1 of 2 GPUs free, 1 busy; memory 4/160G; utilization \?; users alice\n$`, r.out)
+	r = genv(t, "remote", "top", "--socket", path)
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.err, "the output is not a terminal: --plain prints lines")
+	r = genv(t, "remote", "top", "--plain", "--socket", path+"x")
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.err, "no controller listens there")
 }

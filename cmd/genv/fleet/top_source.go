@@ -3,7 +3,9 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -14,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/live/actions"
 	"github.com/seed-3119e985/genv/remote/live/api"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
@@ -23,15 +26,16 @@ import (
 // topSource is a running controller, or looks of this program for as long as there is no
 // controller: never both.
 type topSource struct {
-	program  *program
-	path     string // of the controller's socket; empty while there is none
 	follower *top.Follower
 	look     *look
+
+	mu   sync.Mutex
+	path string // of the controller's socket; empty while there is none
 }
 
 // topSource connects to the controller, or begins to look at the hosts.
 func (p *program) topSource(c *cli.Context, config topConfig) (*topSource, error) {
-	s := &topSource{program: p}
+	s := new(topSource)
 	if config.socket != "" {
 		s.follow(c.Context, config.socket)
 		return s, nil
@@ -67,7 +71,10 @@ func (p *program) appeared(c *cli.Context) string {
 }
 
 func (s *topSource) follow(ctx context.Context, path string) {
-	s.path, s.follower = path, top.Follow(ctx, api.NewClient(path))
+	s.follower = top.Follow(ctx, api.NewClient(path))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.path = path
 }
 
 // Next implements top.Source.
@@ -95,8 +102,20 @@ func (s *topSource) Close() {
 	}
 }
 
-func (s *topSource) act(context.Context, *operator.Action) (operator.Answer, error) {
-	return operator.Answer{}, errors.New("not yet")
+// act asks the controller for something.
+func (s *topSource) act(ctx context.Context, action *operator.Action) (operator.Answer, error) {
+	s.mu.Lock()
+	path := s.path
+	s.mu.Unlock()
+	if path == "" {
+		return operator.Answer{}, errors.New("actions need a running controller: start `genv remote enforce`")
+	}
+	answer, err := actions.Send(ctx, path, *action)
+	var refusal *operator.Refusal
+	if errors.As(err, &refusal) && refusal.NextStep != "" {
+		err = fmt.Errorf("%w. %s", err, refusal.NextStep)
+	}
+	return answer, err
 }
 
 // look asks the hosts at an interval, as `genv remote watch` does.
