@@ -35,8 +35,8 @@ build: ## the static program, bin/genv (GOARCH=arm64 works too)
 $(BIN):
 	@$(MAKE) build
 
-demo: build ## a fleet of simulated hosts on this machine, and genv at work on it; needs no root and no GPU
-	@$(GO) run ./cmd/genv-demo -genv $(BIN)
+demo: build ## a fleet of simulated hosts on this machine, and genv at work on it; needs no root and no GPU. KEEP=1 keeps it until Ctrl-C
+	@$(GO) run ./cmd/genv-demo -genv $(BIN)$(if $(KEEP), -keep)
 
 test: testdeps ## all tests, with the race detector where there is a C compiler
 	@$(if $(RACE),,echo "There is no C compiler: the tests run without the race detector.")

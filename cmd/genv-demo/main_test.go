@@ -5,16 +5,20 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -147,6 +151,55 @@ func TestInterruptLeavesNothing(t *testing.T) {
 		require.Equal(t, exitInterrupted, code, text)
 		require.Contains(t, stderr, "interrupted")
 	}
+}
+
+// lockedBuffer may be read while the demo writes.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// TestKeep: the page of a kept demo is the one that it prints, and shows its fleet and
+// the process that breaks a rule; Ctrl-C ends everything, and is no failure.
+func TestKeep(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var out lockedBuffer
+	go func() {
+		defer cancel()
+		assert.Eventually(t, func() bool {
+			page := regexp.MustCompile(`page +(http\S+)`).FindStringSubmatch(out.String())
+			return page != nil && strings.Contains(get(page[1]+"findings"), "miner")
+		}, time.Minute, 200*time.Millisecond, "the page never showed the miner")
+	}()
+	code, stderr := runDemo(t, ctx, &out, "-genv", genv(t), "-hosts", "", "-keep")
+	require.Zero(t, code, out.String()+stderr)
+	require.Contains(t, out.String(), "remote top --socket")
+	require.Contains(t, out.String(), "Everything that the demo started has ended.")
+}
+
+// get is the body of a page; empty while it can't be had.
+func get(url string) string {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get(url)
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	return string(body)
 }
 
 func TestWrongUsage(t *testing.T) {

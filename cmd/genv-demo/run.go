@@ -38,6 +38,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 	flags.SetOutput(stderr)
 	genv := flags.String("genv", "bin/genv", "the genv program to show")
 	hosts := flags.String("hosts", "hosts.example.yaml", "the hosts file that describes the demo's fleet; empty to write one")
+	keep := flags.Bool("keep", false, "keep the fleet, with a controller and its page, until Ctrl-C")
 	if err := flags.Parse(args); err != nil {
 		return exitUsage
 	}
@@ -58,10 +59,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 	if err == nil {
 		code, err = d.play()
 	}
+	switch {
+	case err != nil || code != 0:
+	case *keep:
+		err = d.keep()
+	default:
+		d.invite()
+	}
 	if closing := s.Close(); err == nil {
 		err = closing
 	}
 	switch {
+	case ctx.Err() != nil && *keep && code == 0 && err == nil:
+		fmt.Fprintln(stdout, "\nEverything that the demo started has ended.")
+		return code
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "\ngenv-demo: interrupted; everything it started has ended")
 		return exitInterrupted

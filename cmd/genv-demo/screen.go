@@ -39,6 +39,10 @@ func (s screen) paint(colour, text string) string {
 
 func (s screen) title(text string) { fmt.Fprintf(s.out, "\n%s\n", s.paint(bold, text)) }
 
+func (s screen) say(text string) { fmt.Fprint(s.out, text) }
+
+func (s screen) row(name, text string) { s.say(fmt.Sprintf("  %-14s %s\n", name, text)) }
+
 func (s screen) command(line string) { fmt.Fprintf(s.out, "%s\n", s.paint(cyan, "$ "+line)) }
 
 // item prints a line with a green check mark, or with a red cross and what is

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// pageAddress is where a kept demo shows its page, if the port is free.
+const pageAddress = "127.0.0.1:8077"
+
+// offenceEvery is how often a process breaks a rule in a kept demo, and warnFor how long a
+// policy lets it run then, so that one has time to see it.
+const (
+	offenceEvery = 25 * time.Second
+	warnFor      = 8 * time.Second
+)
+
+// keep runs a controller on the fleet until the demo is interrupted.
+func (d *demo) keep() error {
+	policy := filepath.Join(d.dir, "policy.yaml")
+	text := fmt.Sprintf("defaults:\n  non-env-processes: true\n  max-devices-per-user: 2\n  warn: {for: %s}\n", warnFor)
+	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
+		return err
+	}
+	page, err := freeAddress(d.ctx)
+	if err != nil {
+		return err
+	}
+	offences := make(chan error, 1)
+	go func() { offences <- d.offend() }()
+	d.title("The fleet is kept and enforced every second, until Ctrl-C. Look at it from a browser or another terminal:")
+	socket := filepath.Join(d.dir, "controller.sock")
+	d.viewers("http://"+page+"/", socket)
+	d.say(fmt.Sprintf("\nA process in no environment starts on gpu-01 every %s. It is found at once, and ended after %s.\n\n", offenceEvery, warnFor))
+	err = d.run("enforce", "--policy", policy, "--interval", "1", "--audit-log", filepath.Join(d.dir, "audit.log"), "--socket", socket, "--web", page)
+	if d.ctx.Err() != nil {
+		err = nil
+	}
+	if failed := <-offences; err == nil {
+		err = failed
+	}
+	return err
+}
+
+// invite prints how to keep the fleet, and what one sees then.
+func (d *demo) invite() {
+	d.title("See it live: `make demo KEEP=1` keeps the fleet until Ctrl-C, and prints the commands.")
+	d.row("page", "http://"+pageAddress+"/")
+	d.row("live view", "genv remote top")
+}
+
+// viewers prints how to look at the fleet.
+func (d *demo) viewers(page, socket string) {
+	remote := fmt.Sprintf("%s remote -F %s -H %s", d.genv, d.fleet.SSHConfig(), d.hosts)
+	d.row("page", page)
+	d.row("live view", fmt.Sprintf("%s remote top --socket %s", d.genv, socket))
+	d.row("free GPUs", remote+" gpus --free")
+	d.row("who uses what", remote+" gpus")
+}
+
+// offend starts a process that breaks a rule, again and again.
+func (d *demo) offend() error {
+	ticker := time.NewTicker(offenceEvery)
+	defer ticker.Stop()
+	for {
+		if err := d.startJob(jobSpec{host: "gpu-01", program: "miner", device: 6, miB: 4200, load: 99}); err != nil {
+			return err
+		}
+		select {
+		case <-d.ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// freeAddress is pageAddress, or one with another port if that is in use.
+func freeAddress(ctx context.Context) (string, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", pageAddress)
+	if err != nil {
+		listener, err = config.Listen(ctx, "tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return "", fmt.Errorf("find a port for the page: %w", err)
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}
