@@ -41,7 +41,7 @@ func newSite(t *testing.T, f *fleet) *site {
 	return s
 }
 
-// hostile is a fleet whose users and hosts have unpleasant names.
+// hostile is a fleet with unpleasant names of users and hosts.
 func hostile() *fleet {
 	f := fleetAt(time.Now(), 3, 4)
 	for i := range f.cycle.Cluster.Hosts {

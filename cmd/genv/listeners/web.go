@@ -37,7 +37,7 @@ func (w *Web) asked() bool { return w.Unix != "" || w.Address != "" }
 func webFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "web", Usage: "serve a web page on `ADDRESS`, as 127.0.0.1:8080 or unix:/run/genv-controller/web.sock"},
-		&cli.StringFlag{Name: "web-names", Value: string(web.AllNames), Usage: "whose names the web page shows: all, self (of the user who is logged in) or none (`NAMES`)"},
+		&cli.StringFlag{Name: "web-names", Value: string(web.AllNames), Usage: "the users' `NAMES` that the web page shows: all, self (of who is logged in) or none"},
 		&cli.StringFlag{Name: "web-auth", Usage: "who may see the web page: a `FILE` of htpasswd with bcrypt (htpasswd -B)"},
 		&cli.StringFlag{Name: "web-tls-cert", Usage: "the web page's certificate, with its chain (`FILE`, PEM)"},
 		&cli.StringFlag{Name: "web-tls-key", Usage: "the key of the certificate (`FILE`, PEM)"},
@@ -83,7 +83,7 @@ func (w *Web) loopback() bool {
 	return w.Unix == "" && netip.MustParseAddr(w.Address).Unmap().IsLoopback()
 }
 
-// check refuses what would show the fleet to those who are not meant, or to nobody.
+// check refuses what would show the fleet to those who may not see it, or that would only refuse.
 func (w *Web) check() error {
 	for _, host := range w.Hosts {
 		if host == "" || strings.ContainsAny(host, "/*?# ") || strings.Contains(host, ":") && net.ParseIP(strings.Trim(host, "[]")) == nil {
@@ -105,7 +105,7 @@ func (w *Web) check() error {
 	case exposed && len(w.Hosts) == 0:
 		return command.UsageError("--web %s: say with --web-host by which name browsers ask for it; others are refused", w.where())
 	case w.Names == web.OwnName && w.Passwords == "" && w.Unix == "":
-		return command.UsageError("--web-names self: nobody is logged in without --web-auth FILE, or a proxy in front of --web unix:PATH; --web-names none shows no names")
+		return command.UsageError("--web-names self: the page knows who looks only with --web-auth FILE, or from a proxy in front of --web unix:PATH; --web-names none shows no names")
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func TestWebFlags(t *testing.T) {
 		"--web 127.0.0.1:1 --web-tls-cert c":                       "belong together",
 		"--web 127.0.0.1:1 --web-tls-key c":                        "belong together",
 		"--web unix:/x --web-tls-key k --web-tls-cert c":           "a unix socket has no TLS",
-		"--web 127.0.0.1:1 --web-names self":                       "nobody is logged in",
+		"--web 127.0.0.1:1 --web-names self":                       "the page knows who looks only with",
 		"--web 127.0.0.1:1 --web-names some":                       "write all, self or none",
 		"--web 127.0.0.1:1 --web-host https://x":                   "without https://",
 		"--web 127.0.0.1:1 --web-host x:80":                        "without a port",

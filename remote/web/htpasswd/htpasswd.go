@@ -114,8 +114,8 @@ func (f *File) lookUp(user, password string) (hash []byte, id [sha256.Size]byte,
 	return hash, id, known && f.now().Before(until)
 }
 
-// refresh reads the file again if it changed. One that can't be read lets nobody in who
-// isn't in the last good one. The caller holds the lock.
+// refresh reads the file again if it changed. One that can't be read lets in only those who
+// are in the last good one. The caller holds the lock.
 func (f *File) refresh() {
 	now := f.now()
 	if now.Sub(f.looked) < lookEvery && !now.Before(f.looked) {
