@@ -22,7 +22,8 @@ func Hosts(hosts []live.Host) []byte { return bytes.Join(new(HostTexts).Write(ho
 // HostTexts writes what Hosts does again and again. What it wrote of a host stays until the
 // host changes: most don't from one cycle to the next.
 type HostTexts struct {
-	hosts []hostText // in the order of the last ones
+	hosts   []hostText // in the order of the last ones
+	scratch Writer
 }
 
 // hostText is the series of a host, one family after the other.
@@ -41,7 +42,7 @@ func (t *HostTexts) Write(hosts []live.Host) [][]byte {
 		if i < len(t.hosts) && t.hosts[i].name == h.Name && t.hosts[i].changed == h.Changed && h.Changed > 0 {
 			next[i] = t.hosts[i]
 		} else {
-			next[i] = textOf(h)
+			next[i] = t.text(h)
 		}
 	}
 	t.hosts = next
@@ -62,17 +63,17 @@ func (t *HostTexts) Write(hosts []live.Host) [][]byte {
 	return parts
 }
 
-func textOf(h *live.Host) hostText {
-	t := hostText{name: h.Name, changed: h.Changed}
-	var w Writer
+func (t *HostTexts) text(h *live.Host) hostText {
+	text, w := hostText{name: h.Name, changed: h.Changed}, &t.scratch
+	w.text = w.text[:0]
 	for i := range hostFamilies {
 		f := &hostFamilies[i]
 		w.name, w.labels = f.name, f.labels
-		f.write(&w, h)
-		t.ends[i] = len(w.text)
+		f.write(w, h)
+		text.ends[i] = len(w.text)
 	}
-	t.text = bytes.Clone(w.text)
-	return t
+	text.text = bytes.Clone(w.text)
+	return text
 }
 
 // hostFamily is a family of gauges with the host as the first label.

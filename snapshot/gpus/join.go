@@ -16,9 +16,10 @@ func Of(s *snapshot.Snapshot) []GPU {
 	described := slices.ContainsFunc(s.Devices, func(d snapshot.Device) bool { return d.UUID != "" })
 	list := make([]GPU, len(s.Devices))
 	position := make(map[snapshot.DeviceIndex]int, len(s.Devices))
+	used := processesByDevice(s)
 	for i := range s.Devices {
 		d := &s.Devices[i]
-		list[i] = describe(d)
+		list[i] = describe(d, used[d.Index])
 		for _, a := range d.Attachments {
 			list[i].Attached = append(list[i].Attached, attachment(s, a, environments[a.EID]))
 		}
@@ -40,11 +41,23 @@ func Of(s *snapshot.Snapshot) []GPU {
 	return list
 }
 
-func describe(d *snapshot.Device) GPU {
+// processesByDevice counts processes: there may be thousands of hosts to list.
+func processesByDevice(s *snapshot.Snapshot) map[snapshot.DeviceIndex]int {
+	used := make(map[snapshot.DeviceIndex]int, len(s.Devices))
+	for i := range s.Processes {
+		for _, usage := range s.Processes[i].Usage {
+			used[usage.Index]++
+		}
+	}
+	return used
+}
+
+// describe describes a device that so many processes use.
+func describe(d *snapshot.Device, processes int) GPU {
 	return GPU{
 		Index: d.Index, UUID: d.UUID, Model: d.Name, MemoryUsed: bytesOf(d.UsedMemory), MemoryTotal: bytesOf(d.TotalMemory),
 		Utilization: d.Utilization, Temperature: d.Temperature, Power: d.Power,
-		Attached: []Attachment{}, Processes: []Process{},
+		Attached: make([]Attachment, 0, len(d.Attachments)), Processes: make([]Process, 0, processes),
 	}
 }
 
