@@ -225,8 +225,16 @@ func TestTopAsksTheController(t *testing.T) {
 // TestTopWithoutAController: the program looks itself, until there is a controller.
 func TestTopWithoutAController(t *testing.T) {
 	f, _, path, flags := topFleet(t)
-	s := startPane(t, 110, 20, []string{"GENV_SOCKET=" + path}, sshd.Build(t, "cmd/genv"), "remote", "-F", f.SSHConfig(), "-H", "a,b", "top", "-i", "200ms")
+	bin := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "ssh"), []byte("#!/bin/sh\necho \"ssh was called with $*.\"\nread line\n"), 0o700))
+	env := []string{"GENV_SOCKET=" + path, "NO_COLOR=1"}
+	s := startPane(t, 110, 20, env, "env", "PATH="+bin+":"+os.Getenv("PATH"), sshd.Build(t, "cmd/genv"), "remote", "-F", f.SSHConfig(), "-H", "a,b", "top", "-i", "200ms")
 	s.shows("2 hosts", "watching (own looks)")
+	s.shows("> a", "A.", "1/2", "alice")
+	require.NotRegexp(t, `\x1b\[[0-9;]*[34][0-7]`, s.tmux("capture-pane", "-p", "-e"), "NO_COLOR")
+	s.press("o")
+	s.shows("ssh was called with -F " + f.SSHConfig() + " -- a.")
+	s.press("Enter")
 	s.shows("> a", "A.", "1/2", "alice")
 	startController(t, path, flags...)
 	s.shows("2 hosts", "enforcing (controller)")

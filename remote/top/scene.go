@@ -19,6 +19,7 @@ type scene struct {
 	hosts    map[snapshot.Hostname]*live.Host
 	findings map[snapshot.Hostname][]*live.Finding // those of a host
 	states   map[gpus.State]int
+	gpus     int // all of them
 }
 
 func newScene(fleet *live.Fleet, events []live.Event) *scene {
@@ -28,7 +29,7 @@ func newScene(fleet *live.Fleet, events []live.Event) *scene {
 	}
 	for i := range fleet.Hosts {
 		h := &fleet.Hosts[i]
-		s.hosts[h.Name] = h
+		s.hosts[h.Name], s.gpus = h, s.gpus+len(h.GPUs)
 		for j := range h.GPUs {
 			s.states[h.GPUs[j].State]++
 		}
@@ -62,6 +63,7 @@ func (s *scene) rows(tab tabID) []row {
 			rows[i] = row{id: identity{host: f.Hosts[i].Name}, host: &f.Hosts[i]}
 		}
 	case tabGPUs:
+		rows = make([]row, 0, s.gpus)
 		for i := range f.Hosts {
 			rows = gpuRows(rows, &f.Hosts[i])
 		}
@@ -75,6 +77,7 @@ func (s *scene) rows(tab tabID) []row {
 			rows = append(rows, row{id: identity{finding: p.ID, host: p.Host, pid: p.PID, user: p.User}, finding: p, host: s.hosts[p.Host]})
 		}
 	case tabProcesses:
+		rows = make([]row, 0, s.gpus) // about as many
 		for i := range f.Hosts {
 			rows = processRows(rows, &f.Hosts[i])
 		}

@@ -163,15 +163,14 @@ func (m *Model) header() string {
 
 // counts are the GPUs by their state.
 func (m *Model) counts() string {
-	total, names := 0, []string{}
+	names := []string{}
 	for _, state := range gpus.States() {
 		n := m.scene.states[state]
-		total += n
 		if n > 0 || state == gpus.Free {
 			names = append(names, fmt.Sprintf("%d %s", n, state))
 		}
 	}
-	return fmt.Sprintf("%d GPUs: %s", total, strings.Join(names, ", "))
+	return fmt.Sprintf("%d GPUs: %s", m.scene.gpus, strings.Join(names, ", "))
 }
 
 // activity is what the controller does.
