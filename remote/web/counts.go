@@ -129,20 +129,18 @@ func (*page) Legend() template.HTML {
 // maxCells is of how many GPUs a host has letters.
 const maxCells = 64
 
-// Cells are the GPUs of a host as letters, with the numbers for those who don't see them.
-func (p *page) Cells(h *live.Host) template.HTML {
-	var b strings.Builder
-	c := p.count([]live.Host{*h})
+// writeCells writes the GPUs of a host as letters, with the numbers for those who don't see
+// them.
+func (p *page) writeCells(b *strings.Builder, h *live.Host, c *counts) {
 	b.WriteString(`<span class="cells" role="img" aria-label="` + c.words() + `">`)
 	for i := range h.GPUs[:min(len(h.GPUs), maxCells)] {
 		cell := p.cell(h, &h.GPUs[i])
 		b.WriteString(`<i class="` + cell.class + `">` + cell.letter + `</i>`)
 	}
 	if excess := len(h.GPUs) - maxCells; excess > 0 {
-		fmt.Fprintf(&b, " +%d", excess)
+		fmt.Fprintf(b, " +%d", excess)
 	}
 	b.WriteString(`</span>`)
-	return template.HTML(b.String()) //nolint:gosec // constants and numbers only
 }
 
 func (c counts) words() string {

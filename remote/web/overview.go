@@ -105,9 +105,8 @@ type freeAt struct {
 type tile struct {
 	*live.Host
 	counts
-	Models string
-	Users  []snapshot.Username
-	More   int // users
+	Users []snapshot.Username
+	More  int // users
 }
 
 type userRow struct {
@@ -151,9 +150,6 @@ func overview(p *page, r *http.Request) (string, any) {
 
 func (p *page) tile(h *live.Host) tile {
 	t := tile{Host: h, counts: p.count([]live.Host{*h}), Users: usersOn(h)}
-	if len(h.GPUs) > 0 {
-		t.Models = model(h.GPUs[0].Model)
-	}
 	if excess := len(t.Users) - maxTags; excess > 0 {
 		t.Users, t.More = t.Users[:maxTags], excess
 	}
