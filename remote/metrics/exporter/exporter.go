@@ -69,14 +69,14 @@ func (e *Exporter) serveMetrics(w http.ResponseWriter, r *http.Request, options 
 	case part != "":
 		write(w, r, e.ofController(fleet, options))
 	case len(names) == 0:
-		write(w, r, append(e.ofController(fleet, options), e.ofHosts(fleet.Hosts, e.page(fleet).hosts)...))
+		write(w, r, e.ofController(fleet, options), e.ofHosts(e.page(fleet).hosts), e.ages(fleet.Hosts))
 	default:
 		hosts := selected(fleet.Hosts, names)
 		if len(hosts) == 0 {
 			http.Error(w, "no such host", http.StatusNotFound)
 			return
 		}
-		write(w, r, e.ofHosts(hosts, [][]byte{metrics.Hosts(hosts)}))
+		write(w, r, e.ofHosts([][]byte{metrics.Hosts(hosts)}), e.ages(hosts))
 	}
 }
 
@@ -94,15 +94,16 @@ func (e *Exporter) ofController(fleet *live.Fleet, options Options) [][]byte {
 	return append(texts, p.users)
 }
 
-// ofHosts are the series of hosts, with what was written of them.
-func (e *Exporter) ofHosts(hosts []live.Host, texts [][]byte) [][]byte {
-	now := e.Now()
-	ages := metrics.Ages(hosts, now)
-	if !e.Counters.Healthy(now) {
-		return [][]byte{ages}
+// ofHosts is what was written of hosts, unless that says nothing about now.
+func (e *Exporter) ofHosts(texts [][]byte) [][]byte {
+	if !e.Counters.Healthy(e.Now()) {
+		return nil
 	}
-	return append(texts[:len(texts):len(texts)], ages)
+	return texts
 }
+
+// ages are how old the data of hosts is, also when cycles don't advance.
+func (e *Exporter) ages(hosts []live.Host) [][]byte { return [][]byte{metrics.Ages(hosts, e.Now())} }
 
 func selected(hosts []live.Host, names []string) (list []live.Host) {
 	wanted := make(map[string]bool, len(names))
@@ -135,10 +136,13 @@ func (e *Exporter) page(fleet *live.Fleet) page {
 	return e.cached
 }
 
-func write(w http.ResponseWriter, r *http.Request, texts [][]byte) {
+// write answers with lists of texts, which are long: they are not put together.
+func write(w http.ResponseWriter, r *http.Request, lists ...[][]byte) {
 	length := 0
-	for _, text := range texts {
-		length += len(text)
+	for _, list := range lists {
+		for _, text := range list {
+			length += len(text)
+		}
 	}
 	w.Header().Set("Content-Type", metrics.ContentType)
 	w.Header().Set("Content-Length", strconv.Itoa(length))
@@ -148,8 +152,10 @@ func write(w http.ResponseWriter, r *http.Request, texts [][]byte) {
 		return
 	}
 	out := bufio.NewWriterSize(w, 64<<10)
-	for _, text := range texts {
-		_, _ = out.Write(text) // the error is that of Flush
+	for _, list := range lists {
+		for _, text := range list {
+			_, _ = out.Write(text) // the error is that of Flush
+		}
 	}
 	_ = out.Flush() // the client may have gone
 }
