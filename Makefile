@@ -24,10 +24,10 @@ export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := build
-.PHONY: help build demo test testdeps lint format bench fuzz soak install uninstall clean
+.PHONY: help build demo screenshots test testdeps lint format bench fuzz soak install uninstall clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## the static program, bin/genv (GOARCH=arm64 works too)
 	$(BUILD) -o $(BIN) ./cmd/genv
@@ -37,6 +37,9 @@ $(BIN):
 
 demo: build ## a fleet of simulated hosts on this machine, and genv at work on it; needs no root and no GPU. KEEP=1 keeps it until Ctrl-C
 	@$(GO) run ./cmd/genv-demo -genv $(BIN)$(if $(KEEP), -keep)
+
+screenshots: build ## the pictures in docs/images, from the demo; needs chromium, tmux and aha
+	@docs/images/take.sh
 
 test: testdeps ## all tests, with the race detector where there is a C compiler
 	@$(if $(RACE),,echo "There is no C compiler: the tests run without the race detector.")

@@ -1,0 +1,54 @@
+#!/bin/bash
+# Takes the pictures of the README from a kept demo: `make screenshots`. It needs chromium, tmux
+# and aha (which turns a terminal's colours into HTML).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+missing=
+for program in chromium tmux aha; do
+	command -v "$program" >/dev/null || missing="$missing $program"
+done
+if [ -n "$missing" ]; then
+	echo "Install these first:$missing" >&2
+	exit 1
+fi
+
+work=$(mktemp -d)
+demo=
+finish() {
+	tmux -S "$work/tmux" kill-server 2>/dev/null || :
+	[ -z "$demo" ] || { kill -INT "$demo" 2>/dev/null && wait "$demo"; } || :
+	rm -rf "$work"
+}
+trap finish EXIT
+
+# browser WIDTH,HEIGHT URL FILE
+browser() {
+	timeout 60 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars --user-data-dir="$work/chromium" \
+		--force-device-scale-factor=1.5 --window-size="$1" --screenshot="$3" "$2" 2>/dev/null
+}
+
+go build -o "$work/genv-demo" ./cmd/genv-demo
+: >"$work/log"
+"$work/genv-demo" -genv bin/genv -keep >"$work/log" 2>&1 &
+demo=$!
+echo "Waiting for the demo"
+until grep -q 'waits for' "$work/log"; do # the first process that breaks a rule
+	kill -0 "$demo" || { cat "$work/log" >&2; exit 1; }
+	sleep 0.2
+done
+page=$(awk '$1 == "page" { print $2 }' "$work/log")
+socket=$(awk '$1 == "live" { print $NF }' "$work/log")
+
+# Eight seconds remain in which the finding is there.
+tmux -S "$work/tmux" new-session -d -x 110 -y 24 "COLORTERM=truecolor TERM=xterm-256color bin/genv remote top --socket $socket"
+sleep 2
+tmux -S "$work/tmux" capture-pane -e -p >"$work/top"
+browser 1280,1180 "$page" docs/images/page.png
+{
+	echo '<style>body { margin: 0; background: #16181d } pre { margin: 14px 18px; font: 15px/1.35 "DejaVu Sans Mono", monospace }</style>'
+	aha --black --no-header <"$work/top" | sed '1s/^/<body style="color: #e6e6e6"><pre>/'
+	echo '</pre></body>'
+} >"$work/top.html"
+browser 1040,530 "file://$work/top.html" docs/images/top.png
+ls -l docs/images/*.png
