@@ -23,7 +23,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	if name, ok := user.Shim(args[0]); ok {
 		return user.RunShim(ctx, p.Program, name, args[1:])
 	}
-	app := p.app()
+	app := p.app(args)
 	line, err := command.Arrange(app, args)
 	if err == nil {
 		err = app.RunContext(ctx, line)
@@ -35,7 +35,8 @@ func (p *program) run(ctx context.Context, args []string) int {
 	return command.ExitCode(err)
 }
 
-func (p *program) app() *cli.App {
+// app has the commands that a command line may be about.
+func (p *program) app(line []string) *cli.App {
 	app := &cli.App{
 		Name:                      "genv",
 		Usage:                     "GPU environments on shared machines, and their enforcement on a fleet",
@@ -48,7 +49,7 @@ func (p *program) app() *cli.App {
 		OnUsageError:              usageError,
 		Action:                    command.RefuseUnknown,
 		ExitErrHandler:            func(*cli.Context, error) {}, // run decides
-		Commands:                  slices.Concat(user.Commands(p.Program), host.Commands(p.Program), fleet.Commands(p.Program), []*cli.Command{p.versionCommand()}),
+		Commands:                  slices.Concat(user.Commands(p.Program), host.Commands(p.Program), fleet.Commands(p.Program, line), []*cli.Command{p.versionCommand()}),
 	}
 	for _, cmd := range app.Commands {
 		prepare(cmd)

@@ -211,7 +211,7 @@ func allCommands() map[string]*cli.Command {
 			add(prefix+cmd.Name+" ", cmd.Subcommands)
 		}
 	}
-	app := p.app()
+	app := p.app([]string{"remote"})
 	add("", app.Commands)
 	return commands
 }

@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -15,84 +16,86 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 )
 
-// Commands are what administrators run on a controller.
-func Commands(with command.Program) []*cli.Command {
+// Commands are what administrators run on a controller. The commands below `remote` are
+// only built if the command line names it: they are many, and every start would take the
+// time.
+func Commands(with command.Program, line []string) []*cli.Command {
 	p := &program{with}
+	remote := &cli.Command{Name: "remote", Usage: "work on many hosts over SSH", Flags: remoteFlags()}
+	if slices.Contains(line, remote.Name) {
+		remote.Subcommands = p.remoteCommands()
+	}
+	return []*cli.Command{p.policyCommand(), remote}
+}
+
+func (p *program) remoteCommands() []*cli.Command {
 	return []*cli.Command{
-		p.policyCommand(),
 		{
-			Name:  "remote",
-			Usage: "work on many hosts over SSH",
-			Flags: remoteFlags(),
-			Subcommands: []*cli.Command{
-				{
-					Name:  "activate",
-					Usage: "open a shell with an environment on a host that has the devices for it",
-					Flags: append(append(remoteFlags(), environment.SettingFlags()...),
-						&cli.BoolFlag{Name: "no-prompt", Usage: "leave the shell's prompt as it is"},
-						&cli.BoolFlag{Name: "no-attach", Usage: "attach no devices yet"},
-						environment.OverSubscribeFlag()),
-					Action: p.remoteActivate,
-				},
-				{
-					Name:   "enforce",
-					Usage:  "enforce the rules on all hosts, in a loop",
-					Flags:  append(append(remoteFlags(), enforcement.Flags()...), listeners.Flags()...),
-					Action: p.remoteEnforce,
-				},
-				{
-					Name:  "history",
-					Usage: "print what was done to users, when and why, from the log of `enforce --audit-log`",
-					Flags: append(history.Flags(),
-						&cli.StringFlag{Name: "audit-log", Usage: "the log `FILE` ($GENV_AUDIT_LOG)"},
-						&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "only actions on this `HOST`"},
-					),
-					Action: p.remoteHistory,
-				},
-				{
-					Name:  "devices",
-					Usage: "list the devices of every host, and how many are available",
-					Flags: append(append(remoteFlags(), listFlags()...),
-						&cli.BoolFlag{Name: "processes", Usage: "ask nvidia-smi too, with sudo: only a device that no process uses is available"}),
-					Action: p.remoteDevices,
-				},
-				{
-					Name:  "envs",
-					Usage: "list the environments of every host",
-					Flags: append(append(remoteFlags(), listFlags()...),
-						command.TimestampFlag()),
-					Action: p.remoteEnvs,
-				},
-				p.gpusCommand(),
-				{
-					Name:   "monitor",
-					Usage:  "export metrics of all hosts for Prometheus, and configuration for it and Grafana",
-					Flags:  append(remoteFlags(), monitoring.Flags(p.Getenv)...),
-					Action: p.remoteMonitor,
-				},
-				{
-					Name:  "query",
-					Usage: "print facts about environments, one per line",
-					Flags: append(remoteFlags(),
-						&cli.StringFlag{Name: "name", Usage: "only environments of this `NAME`"},
-						&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")},
-						command.FormatFlag("tui", "csv", "json")),
-					Action: p.remoteQuery,
-				},
-				p.waitCommand(),
-				{
-					Name:   "top",
-					Usage:  "watch hosts, GPUs, users and findings live on the terminal",
-					Flags:  append(remoteFlags(), topFlags()...),
-					Action: p.remoteTop,
-				},
-				{
-					Name:   "watch",
-					Usage:  "serve the live state of all hosts, as enforce does, without enforcing anything",
-					Flags:  append(remoteFlags(), watchFlags()...),
-					Action: p.remoteWatch,
-				},
-			},
+			Name:  "activate",
+			Usage: "open a shell with an environment on a host that has the devices for it",
+			Flags: append(append(remoteFlags(), environment.SettingFlags()...),
+				&cli.BoolFlag{Name: "no-prompt", Usage: "leave the shell's prompt as it is"},
+				&cli.BoolFlag{Name: "no-attach", Usage: "attach no devices yet"},
+				environment.OverSubscribeFlag()),
+			Action: p.remoteActivate,
+		},
+		{
+			Name:   "enforce",
+			Usage:  "enforce the rules on all hosts, in a loop",
+			Flags:  append(append(remoteFlags(), enforcement.Flags()...), listeners.Flags()...),
+			Action: p.remoteEnforce,
+		},
+		{
+			Name:  "history",
+			Usage: "print what was done to users, when and why, from the log of `enforce --audit-log`",
+			Flags: append(history.Flags(),
+				&cli.StringFlag{Name: "audit-log", Usage: "the log `FILE` ($GENV_AUDIT_LOG)"},
+				&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "only actions on this `HOST`"},
+			),
+			Action: p.remoteHistory,
+		},
+		{
+			Name:  "devices",
+			Usage: "list the devices of every host, and how many are available",
+			Flags: append(append(remoteFlags(), listFlags()...),
+				&cli.BoolFlag{Name: "processes", Usage: "ask nvidia-smi too, with sudo: only a device that no process uses is available"}),
+			Action: p.remoteDevices,
+		},
+		{
+			Name:  "envs",
+			Usage: "list the environments of every host",
+			Flags: append(append(remoteFlags(), listFlags()...),
+				command.TimestampFlag()),
+			Action: p.remoteEnvs,
+		},
+		p.gpusCommand(),
+		{
+			Name:   "monitor",
+			Usage:  "export metrics of all hosts for Prometheus, and configuration for it and Grafana",
+			Flags:  append(remoteFlags(), monitoring.Flags(p.Getenv)...),
+			Action: p.remoteMonitor,
+		},
+		{
+			Name:  "query",
+			Usage: "print facts about environments, one per line",
+			Flags: append(remoteFlags(),
+				&cli.StringFlag{Name: "name", Usage: "only environments of this `NAME`"},
+				&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")},
+				command.FormatFlag("tui", "csv", "json")),
+			Action: p.remoteQuery,
+		},
+		p.waitCommand(),
+		{
+			Name:   "top",
+			Usage:  "watch hosts, GPUs, users and findings live on the terminal",
+			Flags:  append(remoteFlags(), topFlags()...),
+			Action: p.remoteTop,
+		},
+		{
+			Name:   "watch",
+			Usage:  "serve the live state of all hosts, as enforce does, without enforcing anything",
+			Flags:  append(remoteFlags(), watchFlags()...),
+			Action: p.remoteWatch,
 		},
 	}
 }
