@@ -174,31 +174,42 @@ func (m *moment) users(f *Fleet) []User {
 
 // usersOf is what each user has of the GPUs of a host.
 func usersOf(rows []gpus.GPU) []User {
-	var users []User
-	user := func(name snapshot.Username) *User {
-		i := slices.IndexFunc(users, func(u User) bool { return u.Name == name })
-		if i < 0 {
-			i, users = len(users), append(users, User{Name: name})
-		}
-		return &users[i]
-	}
+	n := len(rows) // about as many users
+	c := userCounter{at: make(map[snapshot.Username]int, n), users: make([]User, 0, n), last: make([]lastGPU, 0, n)}
 	for i := range rows {
-		countUsers(&rows[i], user)
+		c.count(&rows[i], i+1)
 	}
-	return users
+	return c.users
 }
 
-// countUsers counts a GPU for those who have or use it, once for each.
-func countUsers(g *gpus.GPU, user func(snapshot.Username) *User) {
-	attached, using := make(map[snapshot.Username]bool), make(map[snapshot.Username]bool)
+// userCounter counts GPUs for those who have or use them, each GPU once for each user.
+type userCounter struct {
+	at    map[snapshot.Username]int // the place in the lists
+	users []User
+	last  []lastGPU
+}
+
+// lastGPU is the number of the GPU that was counted last for a user; 0 for none.
+type lastGPU struct{ attached, used int }
+
+func (c *userCounter) user(name snapshot.Username) (*User, *lastGPU) {
+	i, known := c.at[name]
+	if !known {
+		i = len(c.users)
+		c.at[name], c.users, c.last = i, append(c.users, User{Name: name}), append(c.last, lastGPU{})
+	}
+	return &c.users[i], &c.last[i]
+}
+
+func (c *userCounter) count(g *gpus.GPU, number int) {
 	for i := range g.Processes {
 		p := &g.Processes[i]
 		if p.User == "" {
 			continue
 		}
-		u := user(p.User)
-		if !using[p.User] {
-			using[p.User] = true
+		u, last := c.user(p.User)
+		if last.used != number {
+			last.used = number
 			u.Used++
 		}
 		if p.Memory != nil {
@@ -206,14 +217,16 @@ func countUsers(g *gpus.GPU, user func(snapshot.Username) *User) {
 		}
 	}
 	for i := range g.Attached {
-		name := g.Attached[i].User
-		if name == "" || attached[name] {
+		if g.Attached[i].User == "" {
 			continue
 		}
-		attached[name] = true
-		u := user(name)
+		u, last := c.user(g.Attached[i].User)
+		if last.attached == number {
+			continue
+		}
+		last.attached = number
 		u.Attached++
-		if !using[name] || g.State == gpus.Idle {
+		if last.used != number || g.State == gpus.Idle {
 			u.Idle++
 		}
 	}

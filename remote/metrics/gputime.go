@@ -33,8 +33,9 @@ type gpuTime struct {
 
 // holding is what users had attached when a host answered last.
 type holding struct {
-	at      time.Time
-	devices []userDevices
+	at       time.Time
+	snapshot *snapshot.Snapshot
+	devices  []userDevices
 }
 
 type userDevices struct {
@@ -67,7 +68,11 @@ func (g *gpuTime) take(cycle *controller.Cycle, maxGap time.Duration) {
 				g.seconds[d.label] += gap.Seconds() * float64(d.count)
 			}
 		}
-		holdings[h.Name] = holding{cycle.Start, g.devices(h.Name, h.Snapshot)}
+		if h.Snapshot != last.snapshot { // a host that hasn't changed answers with the same one
+			last.snapshot, last.devices = h.Snapshot, g.devices(h.Name, h.Snapshot)
+		}
+		last.at = cycle.Start
+		holdings[h.Name] = last
 	}
 	g.holdings = holdings
 }

@@ -9,77 +9,106 @@ import (
 
 // Of lists the GPUs of a host by index. A process that uses several is on each of them.
 func Of(s *snapshot.Snapshot) []GPU {
-	environments := make(map[snapshot.EnvID]*snapshot.Environment, len(s.Environments))
-	for i := range s.Environments {
-		environments[s.Environments[i].EID] = &s.Environments[i]
-	}
+	j := newJoin(s)
 	described := slices.ContainsFunc(s.Devices, func(d snapshot.Device) bool { return d.UUID != "" })
-	list := make([]GPU, len(s.Devices))
-	position := make(map[snapshot.DeviceIndex]int, len(s.Devices))
-	used := processesByDevice(s)
 	for i := range s.Devices {
-		d := &s.Devices[i]
-		list[i] = describe(d, used[d.Index])
-		for _, a := range d.Attachments {
-			list[i].Attached = append(list[i].Attached, attachment(s, a, environments[a.EID]))
-		}
-		position[d.Index] = i
+		j.describe(&j.list[i], &s.Devices[i])
 	}
 	for i := range s.Processes {
 		p := &s.Processes[i]
 		for _, usage := range p.Usage {
-			if at, known := position[usage.Index]; known {
-				list[at].Processes = append(list[at].Processes, process(p, usage, environments[p.EID]))
+			if at, known := j.position[usage.Index]; known {
+				j.list[at].Processes = append(j.list[at].Processes, j.process(p, usage))
 			}
 		}
 	}
-	for i := range list {
-		lost := described && list[i].UUID == ""
-		list[i].State = list[i].state(lost || list[i].fails())
+	for i := range j.list {
+		lost := described && j.list[i].UUID == ""
+		j.list[i].State = j.list[i].state(lost || j.list[i].fails())
 	}
-	slices.SortFunc(list, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
-	return list
+	slices.SortFunc(j.list, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
+	return j.list
 }
 
-// processesByDevice counts processes: there may be thousands of hosts to list.
-func processesByDevice(s *snapshot.Snapshot) map[snapshot.DeviceIndex]int {
-	used := make(map[snapshot.DeviceIndex]int, len(s.Devices))
+// join is a list in the making. What it consists of is allocated at once for all GPUs: there
+// may be thousands of hosts to list.
+type join struct {
+	snapshot     *snapshot.Snapshot
+	environments map[snapshot.EnvID]*snapshot.Environment
+	position     map[snapshot.DeviceIndex]int // of each device
+	list         []GPU
+	attachments  []Attachment // room for all
+	amounts      []int64      // room for those of all devices and uses
+}
+
+func newJoin(s *snapshot.Snapshot) *join {
+	j := &join{
+		snapshot: s, environments: make(map[snapshot.EnvID]*snapshot.Environment, len(s.Environments)),
+		position: make(map[snapshot.DeviceIndex]int, len(s.Devices)), list: make([]GPU, len(s.Devices)),
+	}
+	for i := range s.Environments {
+		j.environments[s.Environments[i].EID] = &s.Environments[i]
+	}
+	attachments, used, uses := 0, make([]int, len(s.Devices)), 0
+	for i := range s.Devices {
+		j.position[s.Devices[i].Index] = i
+		attachments += len(s.Devices[i].Attachments)
+	}
 	for i := range s.Processes {
 		for _, usage := range s.Processes[i].Usage {
-			used[usage.Index]++
+			if at, known := j.position[usage.Index]; known {
+				used[at]++
+				uses++
+			}
 		}
 	}
-	return used
+	j.attachments = make([]Attachment, 0, attachments)
+	j.amounts = make([]int64, 0, 2*len(s.Devices)+attachments+uses)
+	processes := make([]Process, uses)
+	for i, n := range used {
+		j.list[i].Processes, processes = processes[:0:n], processes[n:]
+	}
+	return j
 }
 
-// describe describes a device that so many processes use.
-func describe(d *snapshot.Device, processes int) GPU {
-	return GPU{
-		Index: d.Index, UUID: d.UUID, Model: d.Name, MemoryUsed: bytesOf(d.UsedMemory), MemoryTotal: bytesOf(d.TotalMemory),
-		Utilization: d.Utilization, Temperature: d.Temperature, Power: d.Power,
-		Attached: make([]Attachment, 0, len(d.Attachments)), Processes: make([]Process, 0, processes),
+func (j *join) describe(g *GPU, d *snapshot.Device) {
+	g.Index, g.UUID, g.Model = d.Index, d.UUID, d.Name
+	g.MemoryUsed, g.MemoryTotal = j.bytesOf(d.UsedMemory), j.bytesOf(d.TotalMemory)
+	g.Utilization, g.Temperature, g.Power = d.Utilization, d.Temperature, d.Power
+	begin := len(j.attachments)
+	for _, a := range d.Attachments {
+		j.attachments = append(j.attachments, j.attachment(a))
 	}
+	g.Attached = slices.Clip(j.attachments[begin:])
 }
 
 // attachment describes an attachment. One of an environment that isn't registered any more
 // has no user.
-func attachment(s *snapshot.Snapshot, a snapshot.Attachment, e *snapshot.Environment) Attachment {
-	described := Attachment{EID: a.EID, Memory: bytesOf(a.GPUMemory)}
+func (j *join) attachment(a snapshot.Attachment) Attachment {
+	described := Attachment{EID: a.EID, Memory: j.bytesOf(a.GPUMemory)}
 	if !a.Time.IsZero() {
-		described.Since = a.Time.In(s.Location())
+		described.Since = a.Time.In(j.snapshot.Location())
 	}
-	if e != nil {
+	if e := j.environments[a.EID]; e != nil {
 		described.Name, described.User = e.Config.Name, UserName(e.Username, &e.UID)
 	}
 	return described
 }
 
-// process describes a process in an environment; nil for none.
-func process(p *snapshot.Process, usage snapshot.DeviceUsage, e *snapshot.Environment) Process {
+func (j *join) process(p *snapshot.Process, usage snapshot.DeviceUsage) Process {
 	return Process{
-		PID: p.PID, Start: p.Start, User: Owner(p, e), EID: p.EID, Command: p.CommandOrName(),
-		Memory: bytesOf(usage.Memory), Container: p.Container,
+		PID: p.PID, Start: p.Start, User: Owner(p, j.environments[p.EID]), EID: p.EID, Command: p.CommandOrName(),
+		Memory: j.bytesOf(usage.Memory), Container: p.Container,
 	}
+}
+
+// bytesOf is an amount in bytes; nil if it is unknown.
+func (j *join) bytesOf(m snapshot.Memory) *int64 {
+	if !m.Known() {
+		return nil
+	}
+	j.amounts = append(j.amounts, m.Bytes())
+	return &j.amounts[len(j.amounts)-1]
 }
 
 // fails says whether the driver knows the GPU and can't measure anything of it.
@@ -101,13 +130,4 @@ func (g *GPU) state(lost bool) State {
 		return Attached
 	}
 	return Free
-}
-
-// bytesOf is an amount in bytes; nil if it is unknown.
-func bytesOf(m snapshot.Memory) *int64 {
-	if !m.Known() {
-		return nil
-	}
-	bytes := m.Bytes()
-	return &bytes
 }
