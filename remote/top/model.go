@@ -6,6 +6,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
 
 	"github.com/seed-3119e985/genv/remote/live"
 )
@@ -83,7 +84,7 @@ type answerMsg struct {
 // newModel returns a Model that has seen nothing yet.
 func newModel(ctx context.Context, options Options) *Model {
 	return &Model{
-		options: options, context: ctx, painter: painter{options.Colour}, now: options.Now(),
+		options: options, context: ctx, painter: painter{colour: options.Colour}, now: options.Now(),
 		filter: options.Filter, tagged: make(map[identity]bool),
 	}
 }
@@ -109,6 +110,8 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
 		m.scroll()
+	case tea.ColorProfileMsg:
+		m.painter.many = msg.Profile >= colorprofile.ANSI256
 	case tickMsg:
 		return m, tick()
 	case updateMsg:

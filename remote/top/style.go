@@ -14,16 +14,40 @@ import (
 type style string
 
 const (
-	plain   style = ""
-	bold    style = "1"
-	faint   style = "2"
-	reverse style = "7"
-	red     style = "31"
-	green   style = "32"
-	yellow  style = "33"
-	magenta style = "35"
-	cyan    style = "36"
+	plain     style = ""
+	bold      style = "1"
+	faint     style = "2"
+	underline style = "4"
+	reverse   style = "7"
+	red       style = "31"
+	green     style = "32"
+	yellow    style = "33"
+	magenta   style = "35"
+	cyan      style = "36"
+
+	// bar is the background of what is selected, with a text that can be read on it. It needs
+	// 256 colours, and looks the same on all terminals that have these.
+	bar style = "38;5;255;48;5;238"
 )
+
+// onBar is a style that can be read on a bar.
+func (s style) onBar() style {
+	switch s {
+	case faint:
+		return "38;5;249"
+	case red:
+		return "38;5;210"
+	case green:
+		return "38;5;120"
+	case yellow:
+		return "38;5;221"
+	case magenta:
+		return "38;5;213"
+	case cyan:
+		return "38;5;123"
+	}
+	return s
+}
 
 // span is a piece of a line.
 type span struct {
@@ -73,13 +97,25 @@ func (c cell) cut(most int) cell {
 }
 
 // painter writes spans for a terminal.
-type painter struct{ colour bool }
+type painter struct {
+	colour bool
+	many   bool // the terminal has 256 colours or more
+}
+
+// selected is a span of something that is selected. All of that has one background: with few
+// colours also one colour of the text, as not every other one could be read on it.
+func (p painter) selected(s span) string {
+	if p.colour && p.many {
+		return p.paint(s.text, bar, s.style.onBar())
+	}
+	return p.paint(s.text, reverse)
+}
 
 // paint writes a text in a style and one that is added to it.
 func (p painter) paint(s string, styles ...style) string {
 	var codes []string
 	for _, st := range styles {
-		if st != plain && (p.colour || st == bold || st == faint || st == reverse) {
+		if st != plain && (p.colour || st == bold || st == faint || st == underline || st == reverse) {
 			codes = append(codes, string(st))
 		}
 	}

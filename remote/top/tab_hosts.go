@@ -73,11 +73,24 @@ func (s *scene) letter(h *live.Host, g *gpus.GPU) (string, style) {
 	case s.fleet.Exempt(h.Name, g) != nil:
 		return "x", magenta
 	case g.State == gpus.Busy:
-		return "A", cyan
+		return "A", stateStyle(g.State)
 	case g.State == gpus.Attached, g.State == gpus.Idle:
-		return "a", yellow
+		return "a", stateStyle(g.State)
 	}
-	return ".", green
+	return ".", stateStyle(g.State)
+}
+
+func stateStyle(state gpus.State) style {
+	switch state {
+	case gpus.Free:
+		return green
+	case gpus.Busy:
+		return cyan
+	case gpus.Attached, gpus.Idle:
+		return yellow
+	case gpus.Unknown:
+	}
+	return faint
 }
 
 func free(h *live.Host) (n int) {

@@ -35,19 +35,39 @@ func (t *table) lines(screen int) []string {
 	for j := range t.columns {
 		head[j] = textCell(t.title(j))
 	}
-	lines := []string{t.line("  ", head, widths, bold)}
+	lines := []string{t.filled(t.line("  ", head, widths), screen, t.heading)}
 	for i := range t.rows {
 		prefix, selected := t.mark(&t.rows[i])
-		as := plain
-		if t.old {
-			as = faint
-		}
+		line := t.line(prefix, cells[i], widths)
 		if selected {
-			as = reverse
+			lines = append(lines, t.filled(line, screen, t.painter.selected))
+		} else {
+			lines = append(lines, t.painted(line, t.row))
 		}
-		lines = append(lines, t.line(prefix, cells[i], widths, as))
 	}
 	return lines
+}
+
+func (t *table) heading(s span) string { return t.painter.paint(s.text, bold, underline) }
+
+func (t *table) row(s span) string {
+	if t.old {
+		return t.painter.paint(s.text, faint, s.style)
+	}
+	return t.painter.paint(s.text, s.style)
+}
+
+func (t *table) painted(line cell, paint func(span) string) string {
+	var b strings.Builder
+	for _, s := range line {
+		b.WriteString(paint(s))
+	}
+	return b.String()
+}
+
+// filled is a line that is painted up to the edge of the screen.
+func (t *table) filled(line cell, screen int, paint func(span) string) string {
+	return t.painted(append(line, span{text: strings.Repeat(" ", max(0, screen-line.width()))}), paint)
 }
 
 // title is the name of a column, with a mark if the rows are sorted by it.
@@ -128,10 +148,9 @@ func used(widths []int) (n int) {
 	return max(0, n-gap)
 }
 
-// line draws a row. as is a style of the whole line.
-func (t *table) line(prefix string, cells []cell, widths []int, as style) string {
-	var b strings.Builder
-	b.WriteString(t.painter.paint(prefix, as))
+// line is a row with the spaces between its cells.
+func (t *table) line(prefix string, cells []cell, widths []int) cell {
+	line := cell{{text: prefix}}
 	space := 0
 	for j, w := range widths {
 		if w == 0 {
@@ -142,11 +161,8 @@ func (t *table) line(prefix string, cells []cell, widths []int, as style) string
 		if t.columns[j].right {
 			space, blank = space+blank, 0
 		}
-		b.WriteString(t.painter.paint(strings.Repeat(" ", space), as))
-		for _, s := range c {
-			b.WriteString(t.painter.paint(s.text, as, s.style))
-		}
+		line = append(append(line, span{text: strings.Repeat(" ", space)}), c...)
 		space = blank + gap
 	}
-	return b.String()
+	return line
 }

@@ -155,7 +155,7 @@ func (m *Model) header() string {
 	line := m.painter.paint("genv top", bold)
 	for _, part := range parts {
 		if ansi.StringWidth(line)+3+ansi.StringWidth(part) <= m.width {
-			line += " | " + part
+			line += m.painter.paint(" | ", faint) + part
 		}
 	}
 	return line
@@ -167,7 +167,7 @@ func (m *Model) counts() string {
 	for _, state := range gpus.States() {
 		n := m.scene.states[state]
 		if n > 0 || state == gpus.Free {
-			names = append(names, fmt.Sprintf("%d %s", n, state))
+			names = append(names, m.painter.paint(fmt.Sprintf("%d %s", n, state), stateStyle(state)))
 		}
 	}
 	return fmt.Sprintf("%d GPUs: %s", m.scene.gpus, strings.Join(names, ", "))
@@ -217,19 +217,21 @@ func (m *Model) alerts() []string {
 func (m *Model) tabs() string {
 	var b strings.Builder
 	for tab := range tabCount {
-		name := fmt.Sprintf("%d %s", tab+1, tabNames[tab])
+		name, as := fmt.Sprintf("%d %s", tab+1, tabNames[tab]), faint
 		if n := m.tabCount(tab); n > 0 {
-			name += fmt.Sprintf("(%d)", n)
+			name, as = fmt.Sprintf("%s(%d)", name, n), red
 		}
 		if tab == m.tab {
 			if of := m.scope.String(); of != "" {
 				name += " of " + of
 			}
-			name = m.painter.paint("["+name+"]", bold)
-		} else if m.width < 80 { // the names of the others don't fit
+			b.WriteString(m.painter.selected(span{"[" + name + "]", bold}) + " ")
+			continue
+		}
+		if m.width < 80 { // the names of the others don't fit
 			name = fmt.Sprintf("%d", tab+1)
 		}
-		b.WriteString(name + " ")
+		b.WriteString(m.painter.paint(name, as) + " ")
 	}
 	return b.String()
 }
@@ -254,12 +256,13 @@ func (m *Model) footer() string {
 	case m.mode == typing:
 		return m.typingLine()
 	case m.mode == read:
-		return "any key: back"
+		return m.painter.paint("any key: back", faint)
 	case m.message != "":
 		return m.painter.paint(shown(m.message), bold)
 	}
-	left := "Enter in, Esc out, / filter, s sort, ? help, q quit"
+	left, as := "Enter in, Esc out, / filter, s sort, ? help, q quit", faint
 	if m.filter.String() != "" {
+		as = plain
 		left = "filter: " + shown(m.filter.String())
 		if ignored := m.filter.ignored(m.tab); len(ignored) > 0 {
 			left += " (not on this tab: " + strings.Join(ignored, ", ") + ")"
@@ -270,7 +273,7 @@ func (m *Model) footer() string {
 		right = fmt.Sprintf(" %d/%d", c.at+1, len(m.rows))
 	}
 	left = ansi.Truncate(left, max(0, m.width-len(right)), "…")
-	return left + strings.Repeat(" ", max(0, m.width-width(left)-len(right))) + right
+	return m.painter.paint(left+strings.Repeat(" ", max(0, m.width-width(left)-len(right)))+right, as)
 }
 
 // said is the message, or a text if there is none.
