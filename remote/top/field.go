@@ -1,28 +1,48 @@
 package top
 
 import (
+	"slices"
+
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/top/filter"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// value is what a row has in a field.
-type value struct {
-	text     string
-	number   float64
-	isNumber bool
+// keep returns the rows that meet a filter.
+func (s *scene) keep(f filter.Filter, rows []row) []row {
+	if len(f.Fields()) == 0 {
+		return rows
+	}
+	return slices.DeleteFunc(rows, func(r row) bool { return !s.meets(f, &r) })
 }
 
-func texts[T ~string](list ...T) (values []value) {
+func (s *scene) meets(f filter.Filter, r *row) bool {
+	return f.Matches(func(field string) ([]filter.Value, bool) {
+		if !hasField(r.id.tab, field) {
+			return nil, false
+		}
+		return s.values(r, field), true
+	})
+}
+
+func hasField(tab tabID, name string) bool { return name == "" || slices.Contains(fieldsOf(tab), name) }
+
+// ignored are the fields of a filter that the rows of a tab don't have.
+func ignored(f filter.Filter, tab tabID) []string {
+	return slices.DeleteFunc(f.Fields(), func(name string) bool { return hasField(tab, name) })
+}
+
+func texts[T ~string](list ...T) (values []filter.Value) {
 	for _, s := range list {
 		if s != "" {
-			values = append(values, value{text: string(s)})
+			values = append(values, filter.Value{Text: string(s)})
 		}
 	}
 	return values
 }
 
-func number[T ~int | ~int32 | ~int64](n T) []value {
-	return []value{{number: float64(n), isNumber: true}}
+func number[T ~int | ~int32 | ~int64](n T) []filter.Value {
+	return []filter.Value{{Number: float64(n), IsNumber: true}}
 }
 
 // fieldsOf are the fields that the rows of a tab have.
@@ -45,7 +65,7 @@ func fieldsOf(tab tabID) []string {
 }
 
 // values are what a row has in a field of its tab; without a name, in all fields with text.
-func (s *scene) values(r *row, field string) []value {
+func (s *scene) values(r *row, field string) []filter.Value {
 	if field == "" {
 		return s.allTexts(r)
 	}
@@ -73,36 +93,36 @@ func (s *scene) values(r *row, field string) []value {
 }
 
 // allTexts are the texts of a row, and what its tab shows.
-func (s *scene) allTexts(r *row) (values []value) {
+func (s *scene) allTexts(r *row) (values []filter.Value) {
 	for _, name := range fieldsOf(r.id.tab) {
-		if fields()[name] == textField {
+		if filter.IsText(name) {
 			values = append(values, s.values(r, name)...)
 		}
 	}
 	switch {
 	case r.finding != nil:
-		values = append(values, value{text: r.finding.Line})
+		values = append(values, filter.Value{Text: r.finding.Line})
 	case r.event != nil:
-		values = append(values, value{text: r.event.Text})
+		values = append(values, filter.Value{Text: r.event.Text})
 	case r.failure != nil:
-		values = append(values, value{text: r.failure.Error})
+		values = append(values, filter.Value{Text: r.failure.Error})
 	}
 	return values
 }
 
-func labels(h *live.Host) (values []value) {
+func labels(h *live.Host) (values []filter.Value) {
 	if h == nil {
 		return nil
 	}
 	for key, label := range h.Labels {
-		values = append(values, value{text: key + "=" + label})
+		values = append(values, filter.Value{Text: key + "=" + label})
 	}
 	return values
 }
 
 // statesOf are the states of a row's GPUs, "finding" and "failed"; for a finding or an
 // event what is done about it.
-func (s *scene) statesOf(r *row) (values []value) {
+func (s *scene) statesOf(r *row) (values []filter.Value) {
 	switch {
 	case r.finding != nil:
 		return texts(string(r.finding.Decision), "finding")
@@ -110,23 +130,23 @@ func (s *scene) statesOf(r *row) (values []value) {
 		return texts(string(r.event.Decision), string(r.event.Status))
 	}
 	for _, g := range gpusOf(r) {
-		values = append(values, value{text: string(g.State)})
+		values = append(values, filter.Value{Text: string(g.State)})
 	}
 	if len(s.rulesOf(r)) > 0 {
-		values = append(values, value{text: "finding"})
+		values = append(values, filter.Value{Text: "finding"})
 	}
 	if failureOf(r.host) != nil {
-		values = append(values, value{text: "failed"})
+		values = append(values, filter.Value{Text: "failed"})
 	}
 	for _, g := range gpusOf(r) {
 		if s.fleet.Exempt(r.id.host, g) != nil {
-			values = append(values, value{text: "exempt"})
+			values = append(values, filter.Value{Text: "exempt"})
 		}
 	}
 	return values
 }
 
-func (s *scene) rulesOf(r *row) (values []value) {
+func (s *scene) rulesOf(r *row) (values []filter.Value) {
 	switch {
 	case r.finding != nil:
 		return texts(r.finding.Rule)
@@ -140,13 +160,13 @@ func (s *scene) rulesOf(r *row) (values []value) {
 	}
 	for _, f := range s.findings[r.id.host] {
 		if r.gpu == nil || f.About(r.id.host, r.gpu) {
-			values = append(values, value{text: string(f.Rule)})
+			values = append(values, filter.Value{Text: string(f.Rule)})
 		}
 	}
 	return values
 }
 
-func pids(r *row) (values []value) {
+func pids(r *row) (values []filter.Value) {
 	if r.gpu == nil {
 		return pid(r)
 	}
@@ -156,7 +176,7 @@ func pids(r *row) (values []value) {
 	return values
 }
 
-func pid(r *row) []value {
+func pid(r *row) []filter.Value {
 	n := r.id.pid
 	if r.event != nil {
 		n = r.event.PID
@@ -167,7 +187,7 @@ func pid(r *row) []value {
 	return number(n)
 }
 
-func (s *scene) commands(r *row, field string) (values []value) {
+func (s *scene) commands(r *row, field string) (values []filter.Value) {
 	of := func(command, container string) {
 		if field == "container" {
 			command = container
@@ -188,7 +208,7 @@ func (s *scene) commands(r *row, field string) (values []value) {
 }
 
 // numbers are the fields that depend on GPUs, and the counts of users.
-func numbers(r *row, field string) (values []value) {
+func numbers(r *row, field string) (values []filter.Value) {
 	switch {
 	case field == "devices":
 		return number(r.user.Attached)
@@ -212,7 +232,7 @@ func numbers(r *row, field string) (values []value) {
 	return values
 }
 
-func gpuValue(g *gpus.GPU, field string) []value {
+func gpuValue(g *gpus.GPU, field string) []filter.Value {
 	switch field {
 	case "model":
 		return texts(g.Model)
@@ -226,7 +246,7 @@ func gpuValue(g *gpus.GPU, field string) []value {
 	return nil
 }
 
-func optional[T ~int | ~int64](n *T) []value {
+func optional[T ~int | ~int64](n *T) []filter.Value {
 	if n == nil {
 		return nil
 	}

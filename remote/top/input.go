@@ -6,6 +6,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/seed-3119e985/genv/remote/top/filter"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -69,7 +70,7 @@ func (m *Model) entered() {
 		m.complete()
 		return
 	}
-	f, err := ParseFilter(m.input.text)
+	f, err := filter.Parse(m.input.text)
 	if err != nil {
 		m.message = err.Error()
 		return

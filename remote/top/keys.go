@@ -7,6 +7,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/remote/top/filter"
 )
 
 // key acts on a key.
@@ -128,7 +129,7 @@ func (m *Model) back() {
 		m.way, m.tab, m.scope = m.way[:last], p.tab, p.scope
 		m.cursors[m.tab] = p.cursor
 	} else {
-		m.filter = Filter{}
+		m.filter = filter.Filter{}
 	}
 	m.arrange()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/charmbracelet/colorprofile"
 
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/top/filter"
 )
 
 // Model is the state of the view.
@@ -31,7 +32,7 @@ type Model struct {
 	way     []place // to go back with Esc
 	cursors [tabCount]cursor
 	tagged  map[identity]bool
-	filter  Filter
+	filter  filter.Filter
 	rows    []row // of the tab, filtered and sorted
 
 	mode    mode
@@ -166,7 +167,7 @@ func (m *Model) arrange() {
 	if m.scope != (scope{}) {
 		rows = slices.DeleteFunc(rows, func(r row) bool { return !m.scope.allows(&r) })
 	}
-	rows = m.filter.keep(m.scene, rows)
+	rows = m.scene.keep(m.filter, rows)
 	if c.sort > 0 {
 		compare := columns(m.tab)[c.sort-1].compare
 		slices.SortStableFunc(rows, func(a, b row) int {

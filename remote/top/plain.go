@@ -74,7 +74,7 @@ func (p *plainWriter) write(fleet *live.Fleet) {
 	p.fleet = fleet
 	s := newScene(fleet, nil)
 	there := make(map[snapshot.Hostname]bool)
-	for _, r := range p.options.Filter.keep(s, p.options.only(s.rows(tabHosts))) {
+	for _, r := range s.keep(p.options.Filter, p.options.only(s.rows(tabHosts))) {
 		there[r.id.host] = true
 		if line := s.sentence(r.host); line != p.shown[r.id.host] {
 			p.shown[r.id.host] = line

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/top/filter"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -82,8 +83,8 @@ func TestPlainEnds(t *testing.T) {
 	require.ErrorContains(t, err, "none")
 }
 
-func must(t *testing.T, s string) Filter {
-	f, err := ParseFilter(s)
+func must(t *testing.T, s string) filter.Filter {
+	f, err := filter.Parse(s)
 	require.NoError(t, err)
 	return f
 }

@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/remote/top/filter"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -19,7 +20,7 @@ type Options struct {
 	Out    io.Writer // a terminal, for Run
 	Now    func() time.Time
 	Colour bool
-	Filter Filter // at the beginning
+	Filter filter.Filter // at the beginning
 	// Hosts limits what is shown to these hosts; nil for all. Users are counted on all.
 	Hosts map[snapshot.Hostname]bool
 	// SSH are the arguments of ssh before the host.

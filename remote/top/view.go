@@ -264,7 +264,7 @@ func (m *Model) footer() string {
 	if m.filter.String() != "" {
 		as = plain
 		left = "filter: " + shown(m.filter.String())
-		if ignored := m.filter.ignored(m.tab); len(ignored) > 0 {
+		if ignored := ignored(m.filter, m.tab); len(ignored) > 0 {
 			left += " (not on this tab: " + strings.Join(ignored, ", ") + ")"
 		}
 	}

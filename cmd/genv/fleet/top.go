@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/top"
+	"github.com/seed-3119e985/genv/remote/top/filter"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -24,7 +25,7 @@ type topConfig struct {
 	plain    bool
 	cycles   int
 	allow    bool // actions
-	filter   top.Filter
+	filter   filter.Filter
 }
 
 func topFlags() []cli.Flag {
@@ -45,7 +46,7 @@ func (p *program) readTopConfig(c *cli.Context) (config topConfig, err error) {
 	if config.interval, err = command.PositiveDuration(c, "interval"); err != nil {
 		return config, err
 	}
-	if config.filter, err = top.ParseFilter(c.String("filter")); err != nil {
+	if config.filter, err = filter.Parse(c.String("filter")); err != nil {
 		return config, command.UsageError("--filter: %w", err)
 	}
 	switch {

@@ -1,4 +1,10 @@
-package top
+// Package filter reads and applies the filters of `genv remote top`: conditions on the
+// fields of rows, such as
+//
+//	host~gpu-1 user=bob util<5 state=finding
+//
+// It knows the names and kinds of fields; what a row has in them, its caller says.
+package filter
 
 import (
 	"errors"
@@ -18,6 +24,13 @@ type Filter struct {
 	terms []term
 }
 
+// Value is what a row has in a field: a text or a number.
+type Value struct {
+	Text     string
+	Number   float64
+	IsNumber bool
+}
+
 // term is one condition. A term without a field looks for its value in all texts of a row.
 type term struct {
 	field    string
@@ -29,16 +42,16 @@ type term struct {
 // String is the filter as it was written.
 func (f Filter) String() string { return f.text }
 
-// maxFilter bounds the length of a filter in bytes.
-const maxFilter = 1000
+// maxLength bounds the length of a filter in bytes.
+const maxLength = 1000
 
-// ParseFilter reads a filter: conditions that must all be met, with spaces between them.
+// Parse reads a filter: conditions that must all be met, with spaces between them.
 // A condition is a field, an operator and a value, as in host~gpu-1 user=bob util<5
 // mem>=40g state=finding, or a word alone. Values with spaces are put in quotation marks.
 // The operators are = and !=, ~ (contains) and !~, and < <= > >= for numbers.
-func ParseFilter(s string) (Filter, error) {
-	if len(s) > maxFilter {
-		return Filter{}, fmt.Errorf("the filter is longer than %d characters", maxFilter)
+func Parse(s string) (Filter, error) {
+	if len(s) > maxLength {
+		return Filter{}, fmt.Errorf("the filter is longer than %d characters", maxLength)
 	}
 	f := Filter{text: strings.TrimSpace(s)}
 	words, err := splitWords(s)
@@ -154,6 +167,12 @@ func fields() map[string]fieldKind {
 	}
 }
 
+// IsText reports whether a field has texts, and not numbers.
+func IsText(field string) bool {
+	kind, known := fields()[field]
+	return known && kind == textField
+}
+
 func fieldNames() (names []string) {
 	for name := range fields() {
 		names = append(names, name)
@@ -162,67 +181,59 @@ func fieldNames() (names []string) {
 	return names
 }
 
-// keep returns the rows that meet all conditions.
-func (f Filter) keep(s *scene, rows []row) []row {
-	if len(f.terms) == 0 {
-		return rows
+// Fields are those that the filter has conditions on, each once for a condition; "" is for
+// a word alone.
+func (f Filter) Fields() (names []string) {
+	for i := range f.terms {
+		names = append(names, f.terms[i].field)
 	}
-	return slices.DeleteFunc(rows, func(r row) bool { return !f.matches(s, &r) })
+	return names
 }
 
-func (f Filter) matches(s *scene, r *row) bool {
+// Matches reports whether a row meets all conditions. values is what it has in a field, or
+// with "" all its texts; false for a field that such rows don't have: conditions on it are
+// ignored.
+func (f Filter) Matches(values func(field string) ([]Value, bool)) bool {
 	for i := range f.terms {
 		t := &f.terms[i]
-		if hasField(r.id.tab, t.field) && !t.matches(s.values(r, t.field)) {
+		if list, has := values(t.field); has && !t.matches(list) {
 			return false
 		}
 	}
 	return true
 }
 
-func hasField(tab tabID, name string) bool { return name == "" || slices.Contains(fieldsOf(tab), name) }
-
-// ignored are the fields that the rows of a tab don't have.
-func (f Filter) ignored(tab tabID) (names []string) {
-	for i := range f.terms {
-		if name := f.terms[i].field; !hasField(tab, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // matches reports whether one of the values meets the condition; for != and !~, whether
 // all do. What is unknown meets no condition on a number.
-func (t *term) matches(list []value) bool {
+func (t *term) matches(list []Value) bool {
 	switch t.operator {
 	case "!=", "!~":
-		return !slices.ContainsFunc(list, func(v value) bool { return t.equals(v) })
+		return !slices.ContainsFunc(list, func(v Value) bool { return t.equals(v) })
 	}
 	return slices.ContainsFunc(list, t.meets)
 }
 
 // equals ignores that the operator may be negative.
-func (t *term) equals(v value) bool {
+func (t *term) equals(v Value) bool {
 	switch {
-	case v.isNumber:
-		return v.number == t.number
+	case v.IsNumber:
+		return v.Number == t.number
 	case strings.HasSuffix(t.operator, "~"):
-		return strings.Contains(strings.ToLower(v.text), t.value)
+		return strings.Contains(strings.ToLower(v.Text), t.value)
 	}
-	return strings.EqualFold(v.text, t.value)
+	return strings.EqualFold(v.Text, t.value)
 }
 
-func (t *term) meets(v value) bool {
+func (t *term) meets(v Value) bool {
 	switch t.operator {
 	case "<":
-		return v.isNumber && v.number < t.number
+		return v.IsNumber && v.Number < t.number
 	case "<=":
-		return v.isNumber && v.number <= t.number
+		return v.IsNumber && v.Number <= t.number
 	case ">":
-		return v.isNumber && v.number > t.number
+		return v.IsNumber && v.Number > t.number
 	case ">=":
-		return v.isNumber && v.number >= t.number
+		return v.IsNumber && v.Number >= t.number
 	}
 	return t.equals(v)
 }
