@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/live"
@@ -85,27 +86,13 @@ func (s scope) allows(r *row) bool {
 	case s.gpu != nil:
 		return r.process == nil || r.process.uses(*s.gpu)
 	case s.user != "":
-		return contains(usersOf(r), s.user)
+		return slices.Contains(usersOf(r), s.user)
 	}
 	return true
 }
 
 func (p *process) uses(index snapshot.DeviceIndex) bool {
-	for _, g := range p.gpus {
-		if g.Index == index {
-			return true
-		}
-	}
-	return false
-}
-
-func contains(users []snapshot.Username, user snapshot.Username) bool {
-	for _, u := range users {
-		if u == user {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.gpus, func(g *gpus.GPU) bool { return g.Index == index })
 }
 
 // usersOf are the users whom a row is about.
