@@ -24,15 +24,31 @@ type Event struct {
 	Decision enforce.Decision `json:"decision,omitempty"`
 	Status   enforce.Status   `json:"status,omitempty"`
 	Text     string           `json:"text"` // for people; one line, but not escaped
+	// Why is the finding because of which an item of a report was sent, as people read it.
+	Why string `json:"why,omitempty"`
 }
 
-// eventsOf are what viewers get to see of an event of the controller.
-func eventsOf(e *enforce.Event) []Event {
+// findings are findings by their ID.
+type findings map[string]*enforce.Finding
+
+func byID(list []enforce.Finding) findings {
+	m := make(findings, len(list))
+	for i := range list {
+		m[list[i].ID] = &list[i]
+	}
+	return m
+}
+
+// eventsOf are what viewers get to see of an event of the controller; before returns the
+// findings of the last cycle.
+func eventsOf(e *enforce.Event, before func() findings) []Event {
 	base := Event{Kind: e.Kind, Host: e.Host, ID: e.ID, Decision: e.Decision, Text: e.Text}
 	switch e.Kind {
 	case enforce.EventNew, enforce.EventChanged, enforce.EventDue:
-		f := e.Finding
-		base.User, base.PID, base.Rule, base.Host, base.Text = f.User, f.PID, f.Rule, f.Host, f.Line()
+		if acts := e.Decision == enforce.DecisionAct; acts != (e.Kind == enforce.EventDue) {
+			return nil // one event is enough to say that a finding is new and acted on at once
+		}
+		base.about(e.Finding)
 	case enforce.EventHostLost:
 		base.Text = "no answer"
 		if e.Err != nil {
@@ -42,6 +58,10 @@ func eventsOf(e *enforce.Event) []Event {
 		base.Text = "answers again"
 	case enforce.EventOver:
 		base.Text = "no longer there"
+		if f := before()[e.ID]; f != nil {
+			base.about(f)
+			base.Text = "no longer there: " + base.Text
+		}
 	case enforce.EventMore:
 		base.Text = fmt.Sprintf("%d more findings", e.Count)
 	case enforce.EventHeld:
@@ -55,16 +75,18 @@ func eventsOf(e *enforce.Event) []Event {
 	return []Event{base}
 }
 
+// about makes an event one about a finding.
+func (e *Event) about(f *enforce.Finding) {
+	e.User, e.PID, e.Rule, e.Host, e.Text = f.User, f.PID, f.Rule, f.Host, f.Line()
+}
+
 // outcomes are what came of the items of a report, an event each.
 func outcomes(base Event, e *enforce.Event) []Event {
 	if e.Err != nil {
 		base.Text = "report failed: " + e.Err.Error()
 		return []Event{base}
 	}
-	findings := make(map[string]*enforce.Finding, len(e.Findings))
-	for i := range e.Findings {
-		findings[e.Findings[i].ID] = &e.Findings[i]
-	}
+	because := byID(e.Findings)
 	var list []Event
 	for _, o := range e.Outcomes {
 		event := base
@@ -78,8 +100,8 @@ func outcomes(base Event, e *enforce.Event) []Event {
 			event.Text += ". " + i.why[0]
 		}
 		for _, id := range i.because {
-			if f := findings[id]; f != nil {
-				event.Rule, event.ID = f.Rule, f.ID
+			if f := because[id]; f != nil {
+				event.Rule, event.ID, event.Why = f.Rule, f.ID, f.Line()
 				break
 			}
 		}

@@ -59,11 +59,12 @@ func (f *Feed) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.options.Now()
+	before := sync.OnceValue(func() findings { return byID(f.moment.cycle.Plan.Findings) })
 	for i := range events {
 		if events[i].Kind == enforce.EventNote && !f.options.Enforcing {
 			continue // it is about what can't be judged
 		}
-		for _, e := range eventsOf(&events[i]) {
+		for _, e := range eventsOf(&events[i], before) {
 			f.count++
 			e.Number, e.Time, e.Cycle = f.count, now, cycle.Number
 			f.events = append(f.events, e)
