@@ -81,7 +81,7 @@ type userBody struct {
 	Trend    live.Trend
 }
 
-// userPage is of a user who has something, or had something since the controller runs.
+// userPage is of a user who has something, or had something since the controller started.
 // With hidden names it says the same of all others, whether they exist or not.
 func userPage(p *page, r *http.Request) (string, any) {
 	name := snapshot.Username(r.PathValue("user"))
@@ -100,7 +100,7 @@ func userPage(p *page, r *http.Request) (string, any) {
 	body.Trend, seen = p.view.UserTrend(name)
 	body.Ended = p.events(func(e *live.Event) bool { return e.User == name && e.Kind == enforce.EventOutcome })
 	if !known && !seen && len(body.Ended) == 0 && !p.Hidden {
-		p.Title = "No user of this name was seen since the controller runs."
+		p.Title = "No user of this name has been seen since the controller started."
 		return "", nil
 	}
 	for i := range p.Fleet.Hosts {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -26,7 +27,7 @@ var functions = template.FuncMap{
 	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "amount": amount, "bytes": bytesText, "memory": memoryText, "top": topOf, "percent": percent,
 	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath, "hostPath": hostPath,
 	"decision": decision, "state": stateText, "hours": hours, "memoryBar": memoryBar, "rule": func(r enforce.Rule) string { return line(string(r)) },
-	"spark": spark, "chart": chart, "hourly": hourly, "kind": kind, "first": first, "more": more,
+	"spark": spark, "chart": chart, "hourly": hourly, "kind": kind, "via": viaText, "first": first, "more": more,
 }
 
 // maxItems is how much of a list is shown: hosts and users may make it as long as they like.
@@ -165,6 +166,18 @@ var states = map[gpus.State]string{
 }
 
 func stateText(s gpus.State) string { return states[s] }
+
+// viaText says what is unusual about how a host is asked.
+func viaText(via agent.Via) string {
+	switch via {
+	case agent.ViaCommands:
+		return "an older genv"
+	case agent.ViaReadOnly:
+		return "no genv on this host: nothing is enforced there"
+	case agent.ViaStream:
+	}
+	return ""
+}
 
 // hours are GPU hours.
 func hours(d time.Duration) string { return fmt.Sprintf("%.1f", d.Hours()) }

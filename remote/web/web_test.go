@@ -45,6 +45,10 @@ func TestPages(t *testing.T) {
 	for _, text := range []string{"18<small> of at most 5", "Process 4000 is not running in a GPU environment", "process 4000 (user alice, python notebook.py): terminated", "non-env-processes"} {
 		present(t, alice, text, "/u/alice")
 	}
+	why := strings.SplitN(alice, "What was ended", 2)[1]
+	present(t, why, "Process 4000 is not running in a GPU environment", "a job's end says why, not the rule alone")
+	host := pageOf(t, handler, "/h/gpu-01")
+	absent(t, host, "· stream", "a word of the protocol")
 	present(t, pageOf(t, handler, "/u/bob"), "in 20 min", "")
 	require.NotContains(t, pageOf(t, handler, "/?q=gpu-07"), `href="/h/gpu-08"><`, "the filter is for hosts")
 	for _, path := range []string{"/findings", "/u/judy", "/h/gpu-04"} {
