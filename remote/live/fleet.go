@@ -51,6 +51,9 @@ type Fleet struct {
 // Exempt returns the first exemption that concerns a GPU of a host, or somebody who is
 // attached to it or uses it; nil for none. What a policy file exempts is not among them.
 func (f *Fleet) Exempt(host snapshot.Hostname, gpu *gpus.GPU) *exemption.Exemption {
+	if len(f.Exemptions) == 0 {
+		return nil
+	}
 	users := gpu.Users()
 	for i := range f.Exemptions {
 		e := &f.Exemptions[i]
@@ -82,6 +85,17 @@ type Host struct {
 
 	snapshot *snapshot.Snapshot // of Seen
 	users    []User             // of this host
+}
+
+// Users are those who are attached to GPUs of the host or use them, each once, in
+// alphabetical order.
+func (h *Host) Users() []snapshot.Username {
+	var users []snapshot.Username
+	for i := range h.GPUs {
+		users = append(users, h.GPUs[i].Users()...)
+	}
+	slices.Sort(users)
+	return slices.Compact(users)
 }
 
 // User is what a user has and uses on all hosts that answered.

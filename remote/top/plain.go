@@ -118,7 +118,7 @@ func (s *scene) sentence(h *live.Host) string {
 		}
 	}
 	line += fmt.Sprintf("; memory %s; utilization %s", memoryCell(s, &r, time.Time{}).plain(), utilizationCell(s, &r, time.Time{}).plain())
-	if users := usersOn(h); len(users) > 0 {
+	if users := h.Users(); len(users) > 0 {
 		line += "; users " + joinUsers(users)
 	}
 	var found []string

@@ -109,7 +109,7 @@ func usersOf(r *row) []snapshot.Username {
 	case r.gpu != nil:
 		return r.gpu.Users()
 	case r.host != nil:
-		return usersOn(r.host)
+		return r.host.Users()
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ type scene struct {
 	events   []live.Event // the oldest first
 	hosts    map[snapshot.Hostname]*live.Host
 	findings map[snapshot.Hostname][]*live.Finding // those of a host
+	marks    *live.Marks                           // of the GPUs
 	states   map[gpus.State]int
 	gpus     int // all of them
 }
@@ -25,7 +26,7 @@ type scene struct {
 func newScene(fleet *live.Fleet, events []live.Event) *scene {
 	s := &scene{
 		fleet: fleet, events: events, hosts: make(map[snapshot.Hostname]*live.Host, len(fleet.Hosts)),
-		findings: make(map[snapshot.Hostname][]*live.Finding), states: make(map[gpus.State]int),
+		findings: make(map[snapshot.Hostname][]*live.Finding), marks: fleet.Marks(), states: make(map[gpus.State]int),
 	}
 	for i := range fleet.Hosts {
 		h := &fleet.Hosts[i]
@@ -135,28 +136,10 @@ func sum(a, b *int64) *int64 {
 	return &total
 }
 
-// of are the findings about a GPU.
-func (s *scene) of(h *live.Host, g *gpus.GPU) (list []*live.Finding) {
-	for _, f := range s.findings[h.Name] {
-		if f.About(h.Name, g) {
-			list = append(list, f)
-		}
-	}
-	return list
-}
-
 // failureOf is why a host didn't answer; nil if it did.
 func failureOf(h *live.Host) *remote.Failure {
 	if h == nil {
 		return nil
 	}
 	return h.Failure
-}
-
-func usersOn(h *live.Host) (users []snapshot.Username) {
-	for i := range h.GPUs {
-		users = append(users, h.GPUs[i].Users()...)
-	}
-	slices.Sort(users)
-	return slices.Compact(users)
 }

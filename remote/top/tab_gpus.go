@@ -35,10 +35,10 @@ func byState(_ *scene, a, b *row) int {
 	return cmp.Compare(slices.Index(states, a.gpu.State), slices.Index(states, b.gpu.State))
 }
 
-// stateCell has the letter of the hosts tab, and the state.
+// stateCell has the mark of the hosts tab, and the state.
 func stateCell(s *scene, r *row, _ time.Time) cell {
-	letter, as := s.letter(r.host, r.gpu)
-	return styledCell(letter+" "+string(r.gpu.State), as)
+	mark := s.mark(r.host, r.gpu)
+	return styledCell(mark.text+" "+string(r.gpu.State), mark.style)
 }
 
 func temperatureCell(_ *scene, r *row, _ time.Time) cell {

@@ -20,7 +20,7 @@ func hostColumns() []column {
 		{name: "FREE", least: 5, right: true, cell: freeCell, compare: by(func(_ *scene, r *row) int { return free(r.host) })},
 		{name: "MEM", least: 7, right: true, drop: 4, cell: memoryCell, compare: known(usedMemory)},
 		{name: "UTIL", least: 4, right: true, drop: 3, cell: utilizationCell, compare: known(func(r *row) *int { return utilization(r.host) })},
-		{name: "USERS", least: 6, flexible: true, drop: 5, cell: usersCell, compare: by(func(_ *scene, r *row) int { return len(usersOn(r.host)) })},
+		{name: "USERS", least: 6, flexible: true, drop: 5, cell: usersCell, compare: by(func(_ *scene, r *row) int { return len(r.host.Users()) })},
 		{name: "FINDINGS", least: 8, right: true, drop: 2, cell: findingsCell, compare: by(func(s *scene, r *row) int { return len(s.findings[r.id.host]) })},
 		{name: "AGE", least: 5, right: true, drop: 1, cell: ageCell, compare: by(func(_ *scene, r *row) int64 { return -seen(r.host).UnixNano() })},
 	}
@@ -50,34 +50,29 @@ func model(s string) string { return shown(strings.TrimPrefix(s, "NVIDIA ")) }
 
 func modelCell(_ *scene, r *row, _ time.Time) cell { return textCell(modelsOf(r.host)) }
 
-// gpuCells has a letter for each GPU.
+// gpuCells has a mark for each GPU.
 func gpuCells(s *scene, r *row, _ time.Time) cell {
 	if len(r.host.GPUs) == 0 && r.host.Failure != nil {
 		return styledCell("failed", red)
 	}
 	cells := make(cell, len(r.host.GPUs))
 	for i := range r.host.GPUs {
-		letter, as := s.letter(r.host, &r.host.GPUs[i])
-		cells[i] = span{letter, as}
+		cells[i] = s.mark(r.host, &r.host.GPUs[i])
 	}
 	return cells
 }
 
-// letter is what a GPU is used for in one character.
-func (s *scene) letter(h *live.Host, g *gpus.GPU) (string, style) {
-	switch {
-	case g.State == gpus.Unknown:
-		return "?", faint
-	case len(s.of(h, g)) > 0:
-		return "!", red
-	case s.fleet.Exempt(h.Name, g) != nil:
-		return "x", magenta
-	case g.State == gpus.Busy:
-		return "A", stateStyle(g.State)
-	case g.State == gpus.Attached, g.State == gpus.Idle:
-		return "a", stateStyle(g.State)
+// mark is a GPU in one character.
+func (s *scene) mark(h *live.Host, g *gpus.GPU) span {
+	mark, as := s.marks.Of(h.Name, g), stateStyle(g.State)
+	switch mark {
+	case live.MarkFinding:
+		as = red
+	case live.MarkExempt:
+		as = magenta
+	case live.MarkFree, live.MarkUnused, live.MarkBusy, live.MarkUnknown:
 	}
-	return ".", stateStyle(g.State)
+	return span{string(rune(mark)), as}
 }
 
 func stateStyle(state gpus.State) style {

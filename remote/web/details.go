@@ -69,7 +69,7 @@ func hostPage(p *page, r *http.Request) (string, any) {
 
 func (p *page) gpu(h *live.Host, g *gpus.GPU) gpuRow {
 	c := p.cell(h, g)
-	return gpuRow{g, h, c.class, c.letter, p.view.IdleSince(h.Name, g.Index)}
+	return gpuRow{g, h, c.class, c.letter(), p.view.IdleSince(h.Name, g.Index)}
 }
 
 // userBody is what the page of a user shows.

@@ -67,7 +67,7 @@ func (f filter) selects(h *live.Host) bool {
 	}):
 		return false
 	case f.Query != "" && !part(string(h.Name)):
-		return slices.ContainsFunc(usersOn(h), func(u snapshot.Username) bool { return part(string(u)) })
+		return slices.ContainsFunc(h.Users(), func(u snapshot.Username) bool { return part(string(u)) })
 	}
 	return true
 }
@@ -149,21 +149,11 @@ func overview(p *page, r *http.Request) (string, any) {
 }
 
 func (p *page) tile(h *live.Host) tile {
-	t := tile{Host: h, counts: p.count([]live.Host{*h}), Users: usersOn(h)}
+	t := tile{Host: h, counts: p.count([]live.Host{*h}), Users: h.Users()}
 	if excess := len(t.Users) - maxTags; excess > 0 {
 		t.Users, t.More = t.Users[:maxTags], excess
 	}
 	return t
-}
-
-// usersOn are the users of a host, each once, in alphabetical order.
-func usersOn(h *live.Host) []snapshot.Username {
-	var users []snapshot.Username
-	for i := range h.GPUs {
-		users = append(users, h.GPUs[i].Users()...)
-	}
-	slices.Sort(users)
-	return slices.Compact(users)
 }
 
 // modelsOf are the models of the fleet, those with the most free GPUs first.

@@ -38,8 +38,8 @@ type page struct {
 	Version string // of the script and the styles
 	Body    any
 
-	view *view
-	busy map[place]bool // GPUs that findings are about
+	view  *view
+	marks *live.Marks // of the GPUs
 }
 
 // Stale reports whether the state is older than it should be.
@@ -68,7 +68,7 @@ func (s *server) page(of pageFunc) http.HandlerFunc {
 }
 
 func (s *server) render(of pageFunc, r *http.Request, v *view, fleet *live.Fleet, now time.Time) (*rendered, error) {
-	p := &page{Fleet: fleet, Now: now, Hidden: v.names != AllNames, Me: s.options.Passwords != nil || s.options.Proxied, Version: assets().version, view: v, busy: placesOf(fleet), Path: r.URL.Path}
+	p := &page{Fleet: fleet, Now: now, Hidden: v.names != AllNames, Me: s.options.Passwords != nil || s.options.Proxied, Version: assets().version, view: v, marks: fleet.Marks(), Path: r.URL.Path}
 	p.Counts = p.count(fleet.Hosts)
 	status := http.StatusOK
 	name, body := of(p, r)
