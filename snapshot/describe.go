@@ -22,7 +22,7 @@ func (p *Process) Describe() string {
 		parts = append(parts, text.ShownCommand(command))
 	}
 	if p.Container != "" {
-		parts = append(parts, "container "+text.Shown(shortID(p.Container)))
+		parts = append(parts, "container "+text.Shown(ShortID(p.Container)))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -33,8 +33,8 @@ func (p *Process) Describe() string {
 // CommandOrName is the command line of a process, or at least its name.
 func (p *Process) CommandOrName() string { return cmp.Or(p.Command, p.Name) }
 
-// shortID is an id as container runtimes show it, with 12 of its 64 digits.
-func shortID(id string) string {
+// ShortID is a container's id as container runtimes show it, with 12 of its 64 digits.
+func ShortID(id string) string {
 	if len(id) == 64 {
 		return id[:12]
 	}

@@ -46,7 +46,7 @@ func modelsOf(h *live.Host) string {
 	return strings.Join(models, ", ")
 }
 
-func model(s string) string { return shown(strings.TrimPrefix(s, "NVIDIA ")) }
+func model(s string) string { return shown(gpus.ShortModel(s)) }
 
 func modelCell(_ *scene, r *row, _ time.Time) cell { return textCell(modelsOf(r.host)) }
 

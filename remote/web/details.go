@@ -84,21 +84,21 @@ type userBody struct {
 // userPage is of a user who has something, or had something since the controller started.
 // With hidden names it says the same of all others, whether they exist or not.
 func userPage(p *page, r *http.Request) (string, any) {
-	name := snapshot.Username(r.PathValue("user"))
-	if p.Hidden && name != p.view.self {
+	user := snapshot.Username(r.PathValue("user"))
+	if p.Hidden && user != p.view.self {
 		p.Title = "Only your own page can be shown: the names of others are hidden."
 		return "", nil
 	}
-	body := userBody{User: live.User{Name: name}}
+	body := userBody{User: live.User{Name: user}}
 	known := false
 	for i := range p.Fleet.Users {
-		if p.Fleet.Users[i].Name == name {
+		if p.Fleet.Users[i].Name == user {
 			body.User, known = p.Fleet.Users[i], true
 		}
 	}
 	var seen bool
-	body.Trend, seen = p.view.UserTrend(name)
-	body.Ended = p.events(func(e *live.Event) bool { return e.User == name && e.Kind == enforce.EventOutcome })
+	body.Trend, seen = p.view.UserTrend(user)
+	body.Ended = p.events(func(e *live.Event) bool { return e.User == user && e.Kind == enforce.EventOutcome })
 	if !known && !seen && len(body.Ended) == 0 && !p.Hidden {
 		p.Title = "No user of this name has been seen since the controller started."
 		return "", nil
@@ -106,17 +106,15 @@ func userPage(p *page, r *http.Request) (string, any) {
 	for i := range p.Fleet.Hosts {
 		h := &p.Fleet.Hosts[i]
 		for j := range h.GPUs {
-			if slices.Contains(h.GPUs[j].Users(), name) {
+			if slices.Contains(h.GPUs[j].Users(), user) {
 				body.GPUs = append(body.GPUs, p.gpu(h, &h.GPUs[j]))
 			}
 		}
 	}
-	body.Findings = p.findings(func(f *live.Finding) bool { return f.User == name })
-	p.Title = displayName(name)
+	body.Findings = p.findings(func(f *live.Finding) bool { return f.User == user })
+	p.Title = name(user)
 	return "userPage", body
 }
-
-func displayName(user snapshot.Username) string { return name(user) }
 
 // findingsBody is what the page of findings shows.
 type findingsBody struct {

@@ -115,14 +115,8 @@ func memoryText(used, total *int64) string {
 	return fmt.Sprintf("%.1f of %.0f GiB", float64(*used)/(1<<30), float64(*total)/(1<<30))
 }
 
-// name is the name of a user or of an environment: quoted if it is no ordinary word.
-func name(of any) string {
-	s := fmt.Sprint(of)
-	if uid, ok := strings.CutPrefix(s, "uid "); ok && text.IsMadeOf(uid, "") && len(uid) < 12 {
-		return s
-	}
-	return text.Shown(s)
-}
+// name is the name of a user or of an environment.
+func name(of any) string { return gpus.ShownUser(snapshot.Username(fmt.Sprint(of))) }
 
 func hostName(h snapshot.Hostname) string { return text.Shorten(text.Printable(string(h)), 64) }
 
@@ -131,7 +125,7 @@ func model(s string) string {
 	if s == "" {
 		return "unknown model"
 	}
-	return text.Shorten(text.OneLine(strings.TrimPrefix(s, "NVIDIA ")), 40)
+	return text.Shorten(text.OneLine(gpus.ShortModel(s)), 40)
 }
 
 func command(s string) string { return text.Shorten(text.OneLine(s), maxCommand) }

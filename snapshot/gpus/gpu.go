@@ -3,9 +3,11 @@ package gpus
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // State says what a GPU is used for. The texts appear in JSON and in metrics.
@@ -78,6 +80,18 @@ func UserName(name snapshot.Username, uid *snapshot.UID) snapshot.Username {
 	}
 	return name
 }
+
+// ShownUser is the name of a user as people see it: quoted if it isn't an ordinary word
+// (text.Shown), except for "uid 1004".
+func ShownUser(user snapshot.Username) string {
+	if uid, found := strings.CutPrefix(string(user), "uid "); found && len(uid) <= 10 && text.IsMadeOf(uid, "") {
+		return string(user)
+	}
+	return text.Shown(string(user))
+}
+
+// ShortModel is the name of a model without its maker, which is always the same.
+func ShortModel(model string) string { return strings.TrimPrefix(model, "NVIDIA ") }
 
 // Owner is UserName of the owner of a process. If the host doesn't report owners, as 1.4.3
 // doesn't, it is that of the environment that the process claims; nil for none.

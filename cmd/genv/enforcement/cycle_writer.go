@@ -214,10 +214,7 @@ func remarkOfRecord(cycle *controller.Cycle) string {
 // failuresOfCycle lists the hosts that did not answer, and those whose report
 // failed or has an unknown outcome, each once.
 func failuresOfCycle(cycle *controller.Cycle) []remote.Failure {
-	failures := []remote.Failure{}
-	for _, h := range cycle.Cluster.Failed() {
-		failures = append(failures, remote.FailureOf(string(h.Name), h.Err))
-	}
+	failures := render.FailuresIn(cycle.Cluster)
 	for _, a := range cycle.Actions {
 		known := slices.ContainsFunc(failures, func(f remote.Failure) bool { return f.Host == string(a.Host) })
 		if a.Err != nil && !known {

@@ -58,10 +58,7 @@ func (m *fleetMonitor) collect(ctx context.Context) ([]metrics.Host, error) {
 	if ctx.Err() != nil {
 		return nil, nil
 	}
-	failures := []remote.Failure{}
-	for _, h := range seen.Cluster.Failed() {
-		failures = append(failures, remote.FailureOf(string(h.Name), h.Err))
-	}
+	failures := render.FailuresIn(seen.Cluster)
 	if m.StopAtFailure && len(failures) > 0 {
 		return nil, cmp.Or(m.conclude(failures, seen.Duplicates), error(&command.ExitError{Code: command.ExitOK}))
 	}

@@ -99,7 +99,7 @@ func (w *waiter) run(ctx context.Context) error {
 	for said := false; ; {
 		seen := w.looker.Look(ctx)
 		w.progress.End()
-		failures := w.failuresOf(&seen)
+		failures := render.FailuresIn(seen.Cluster)
 		host, found := w.wanted.find(seen.Cluster)
 		switch {
 		case found != nil:
@@ -135,14 +135,6 @@ func (w *waiter) ended(ctx context.Context) error {
 		return fmt.Errorf("no host had %s within %s", w.wanted.of("free "), text.FormatDuration(w.within))
 	}
 	return fmt.Errorf("interrupted: no host had %s yet", w.wanted.of("free "))
-}
-
-func (w *waiter) failuresOf(seen *controller.Look) []remote.Failure {
-	failures := []remote.Failure{}
-	for _, h := range seen.Cluster.Failed() {
-		failures = append(failures, remote.FailureOf(string(h.Name), h.Err))
-	}
-	return failures
 }
 
 // show prints which hosts fail, each once.

@@ -47,7 +47,7 @@ func modelOf(g *gpus.GPU) string {
 	if g.Model == "" {
 		return unknown
 	}
-	return text.Printable(strings.TrimPrefix(g.Model, "NVIDIA "))
+	return text.Printable(gpus.ShortModel(g.Model))
 }
 
 // attachedTo are users and environments, as in "alice train, bob 4242". Users choose names:
@@ -67,14 +67,10 @@ func attachedTo(g *gpus.GPU) string {
 
 // nameOf is a user's name, or its uid.
 func nameOf(user snapshot.Username) string {
-	name := string(user)
-	switch {
-	case name == "":
+	if user == "" {
 		return unknown
-	case strings.HasPrefix(name, "uid ") && text.IsMadeOf(name[4:], ""):
-		return name
 	}
-	return text.Shown(name)
+	return gpus.ShownUser(user)
 }
 
 // processesOf are users, PIDs, memory, commands and containers, as in
@@ -91,7 +87,7 @@ func processesOf(g *gpus.GPU) string {
 			words = append(words, command)
 		}
 		if p.Container != "" {
-			words = append(words, "(container "+text.Shown(shortID(p.Container))+")")
+			words = append(words, "(container "+text.Shown(snapshot.ShortID(p.Container))+")")
 		}
 		list[i] = strings.Join(words, " ")
 	}
@@ -107,14 +103,6 @@ func commandOf(command string) string {
 		return strings.TrimSpace(command)
 	}
 	return text.Quoted(command, snapshot.MaxCommand)
-}
-
-// shortID is an id as container runtimes show it, with 12 of its 64 digits.
-func shortID(id string) string {
-	if len(id) == 64 {
-		return id[:12]
-	}
-	return id
 }
 
 // since is for how long the GPU has been attached, in the largest unit, or since when.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -19,6 +20,15 @@ func FailuresOf[T any](results []remote.Result[T]) []remote.Failure {
 		if r.Err != nil {
 			failures = append(failures, remote.FailureOf(r.Host.Name, r.Err))
 		}
+	}
+	return failures
+}
+
+// FailuresIn lists the hosts of a cluster that did not answer.
+func FailuresIn(cluster snapshot.Cluster) []remote.Failure {
+	failures := []remote.Failure{}
+	for _, h := range cluster.Failed() {
+		failures = append(failures, remote.FailureOf(string(h.Name), h.Err))
 	}
 	return failures
 }
