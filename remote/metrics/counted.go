@@ -20,7 +20,7 @@ func (c *Counters) Text(enforcing bool) []byte {
 		w.Gauge("genv_last_cycle_timestamp_seconds", "When the last cycle ended, in seconds since 1970.")
 		w.Sample(float64(c.latest.UnixMilli()) / 1000)
 	}
-	w.Histogram(c.durations, "genv_cycle_duration_seconds", "How long cycles took.")
+	w.histogram(c.durations, "genv_cycle_duration_seconds", "How long cycles took.")
 	if enforcing {
 		c.writeActions(&w)
 	}

@@ -20,7 +20,7 @@ type Counters struct {
 	took     time.Duration // the last cycle
 	cycles   uint64
 
-	durations    *Histogram
+	durations    *histogram
 	terminations map[ruleAnd]uint64 // by rule and status
 	warnings     map[ruleAnd]uint64 // by rule and whether they were delivered
 	detachments  map[enforce.Rule]uint64
@@ -37,7 +37,7 @@ type ruleAnd struct {
 func NewCounters(now time.Time, interval time.Duration) *Counters {
 	return &Counters{
 		interval: interval, latest: now,
-		durations:    NewHistogram(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
+		durations:    newHistogram(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
 		terminations: make(map[ruleAnd]uint64), warnings: make(map[ruleAnd]uint64), detachments: make(map[enforce.Rule]uint64),
 		gpuTime: newGPUTime(),
 	}
@@ -125,7 +125,7 @@ func (c *Counters) Show(cycle *controller.Cycle) {
 	}
 	c.cycles++
 	c.took, c.latest = cycle.Took, cycle.Start.Add(cycle.Took)
-	c.durations.Observe(cycle.Took.Seconds())
+	c.durations.observe(cycle.Took.Seconds())
 	c.gpuTime.take(cycle, 4*c.interval+2*cycle.Took)
 }
 

@@ -51,8 +51,8 @@ func (w *Writer) Sample(value float64, labels ...string) {
 	w.text = append(w.text, '\n')
 }
 
-// Histogram writes a family that is one histogram.
-func (w *Writer) Histogram(h *Histogram, name, help string) {
+// histogram writes a family that is one histogram.
+func (w *Writer) histogram(h *histogram, name, help string) {
 	w.family("histogram", name, help, []string{"le"})
 	w.name = name + "_bucket"
 	var count uint64

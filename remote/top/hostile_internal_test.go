@@ -93,12 +93,12 @@ func TestWideCharacters(t *testing.T) {
 
 func TestSSHCommand(t *testing.T) {
 	for _, host := range []string{"gpu-1", "gpu-1.lab", "10.0.0.1", "fe80::1%eth0", "a_b"} {
-		c, err := SSHCommand([]string{"-F", "my config"}, host)
+		c, err := sshCommand([]string{"-F", "my config"}, host)
 		require.NoError(t, err)
 		require.Equal(t, []string{"ssh", "-F", "my config", "--", host}, c.Args)
 	}
 	for _, host := range []string{"", "-oProxyCommand=reboot", "a b", "a;b", "$(reboot)", "a\nb", "u@h", "é", "a'b"} {
-		_, err := SSHCommand(nil, host)
+		_, err := sshCommand(nil, host)
 		require.ErrorContains(t, err, "isn't a name that ssh is called with", host)
 	}
 }

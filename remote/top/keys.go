@@ -217,7 +217,7 @@ func (m *Model) ssh() tea.Cmd {
 		m.message = "select a row of a host"
 		return nil
 	}
-	command, err := SSHCommand(m.options.SSH, string(r.id.host))
+	command, err := sshCommand(m.options.SSH, string(r.id.host))
 	if err != nil {
 		m.message = err.Error()
 		return nil

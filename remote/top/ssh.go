@@ -8,9 +8,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// SSHCommand is `ssh HOST` with arguments before the host, such as -F FILE. No shell sees
+// sshCommand is `ssh HOST` with arguments before the host, such as -F FILE. No shell sees
 // it. A name that ssh could take for something else is refused.
-func SSHCommand(arguments []string, host string) (*exec.Cmd, error) {
+func sshCommand(arguments []string, host string) (*exec.Cmd, error) {
 	if host == "" || strings.HasPrefix(host, "-") || !text.IsMadeOf(host, "._-:%") {
 		return nil, fmt.Errorf("%s isn't a name that ssh is called with", text.Shown(host))
 	}

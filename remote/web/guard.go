@@ -40,7 +40,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 		header.Set("Referrer-Policy", "no-referrer")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 		header.Set("Cache-Control", "no-store")
-		if !s.answersTo(r.Host) {
+		if !AnswersTo(r.Host, s.options.Hosts) {
 			s.refuse(w, r, http.StatusMisdirectedRequest, "This server doesn't answer to this name. The controller's administrator can add it with --web-host.")
 			return
 		}
@@ -65,8 +65,10 @@ func (s *server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// answersTo reports whether a Host header is one of loopback or of Options.Hosts.
-func (s *server) answersTo(host string) bool {
+// AnswersTo reports whether a Host header has a name of loopback, or one of others.
+// Otherwise another site could have its visitors' browsers read what is served on loopback
+// (DNS rebinding).
+func AnswersTo(host string, others []string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		name = h
@@ -75,7 +77,7 @@ func (s *server) answersTo(host string) bool {
 	if address, err := netip.ParseAddr(name); err == nil && address.Unmap().IsLoopback() {
 		return true
 	}
-	return name == "localhost" || slices.ContainsFunc(s.options.Hosts, func(h string) bool {
+	return name == "localhost" || slices.ContainsFunc(others, func(h string) bool {
 		return strings.EqualFold(strings.Trim(h, "[]"), name)
 	})
 }

@@ -27,3 +27,6 @@ func readAddress(flag, text, example, or string) (address string, port int, err 
 	}
 	return host, int(number), nil
 }
+
+// isLoopback reports whether only this machine can connect to an address.
+func isLoopback(address string) bool { return netip.MustParseAddr(address).Unmap().IsLoopback() }

@@ -2,16 +2,14 @@ package listeners
 
 import (
 	"context"
-	"net"
 	"net/http"
-	"net/netip"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/server"
 	"github.com/seed-3119e985/genv/remote/metrics/exporter"
+	"github.com/seed-3119e985/genv/remote/web"
 )
 
 // Metrics is the port that Prometheus scrapes.
@@ -53,7 +51,7 @@ func (l *Listeners) openMetrics(ctx context.Context, config Metrics) error {
 	mux := http.NewServeMux()
 	l.mountMetrics(mux, false)
 	var handler http.Handler = mux
-	if net.ParseIP(config.Address).IsLoopback() {
+	if isLoopback(config.Address) {
 		handler = loopbackOnly(mux)
 	}
 	l.serve(listener, handler, "http://"+listener.Addr().String()+"/metrics")
@@ -70,20 +68,10 @@ func (l *Listeners) mountMetrics(mux *http.ServeMux, hideUsers bool) {
 // loopbackOnly refuses requests for names that are not loopback's.
 func loopbackOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isLoopback(r.Host) {
+		if !web.AnswersTo(r.Host, nil) {
 			http.Error(w, "this server answers only to localhost", http.StatusMisdirectedRequest)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-func isLoopback(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
-	}
-	name = strings.Trim(name, "[]")
-	address, err := netip.ParseAddr(name)
-	return strings.EqualFold(strings.TrimSuffix(name, "."), "localhost") || err == nil && address.Unmap().IsLoopback()
 }

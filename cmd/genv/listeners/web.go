@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"net/netip"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -78,11 +77,6 @@ func (w *Web) readAddress(text string) error {
 	return err
 }
 
-// loopback reports whether only this machine can connect.
-func (w *Web) loopback() bool {
-	return w.Unix == "" && netip.MustParseAddr(w.Address).Unmap().IsLoopback()
-}
-
 // check refuses what would show the fleet to those who may not see it, or that would only refuse.
 func (w *Web) check() error {
 	for _, host := range w.Hosts {
@@ -90,7 +84,7 @@ func (w *Web) check() error {
 			return command.UsageError("--web-host %q: write a name without https:// and without a port, as gpus.example.org", host)
 		}
 	}
-	exposed := w.Unix == "" && !w.loopback()
+	exposed := w.Unix == "" && !isLoopback(w.Address)
 	switch {
 	case w.Names != web.AllNames && w.Names != web.OwnName && w.Names != web.NoNames:
 		return command.UsageError("--web-names %q: write all, self or none", w.Names)
