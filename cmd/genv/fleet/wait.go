@@ -43,10 +43,10 @@ func (p *program) waitCommand() *cli.Command {
 	}
 }
 
-// waiter waits until a host has room.
+// waiter waits until a host has enough free GPUs.
 type waiter struct {
 	*fleet
-	wanted   room
+	wanted   requirement
 	interval time.Duration
 	within   time.Duration // 0 for ever
 	format   string
@@ -62,7 +62,7 @@ func (p *program) remoteWait(c *cli.Context) error {
 	if w.format, err = command.FormatOf(c, "tui", "json"); err != nil {
 		return err
 	}
-	if w.wanted, err = readRoom(c); err != nil {
+	if w.wanted, err = readRequirement(c); err != nil {
 		return err
 	}
 	if w.interval, err = command.PositiveDuration(c, "interval"); err != nil {
@@ -82,7 +82,7 @@ func (p *program) remoteWait(c *cli.Context) error {
 	}
 	defer w.close()
 	w.looker = &controller.Looker{Asker: *w.asker()}
-	w.looker.Link = newLookingLink(w.fleet)
+	w.looker.Link = newWaitLink(w.fleet)
 	return w.run(c.Context)
 }
 

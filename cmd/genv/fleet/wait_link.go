@@ -14,8 +14,9 @@ import (
 // an address at which logins keep failing, and with it all other users of this machine.
 const refusedAgain = 10 * time.Minute
 
-// lookingLink asks hosts again and again for what every login sees, and never with sudo.
-type lookingLink struct {
+// waitLink asks hosts again and again for what every login sees, and never with sudo: it is
+// for `genv remote wait`.
+type waitLink struct {
 	agent.Commands
 	now func() time.Time
 
@@ -31,15 +32,15 @@ type refusal struct {
 	err error
 }
 
-func newLookingLink(f *fleet) *lookingLink {
-	return &lookingLink{
+func newWaitLink(f *fleet) *waitLink {
+	return &waitLink{
 		Commands: f.commands(), now: f.program.Now,
 		via: make(map[string]agent.Via), refused: make(map[string]refusal),
 	}
 }
 
 // Snapshot implements controller.Link.
-func (l *lookingLink) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
+func (l *waitLink) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	if err := l.refusal(host); err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func (l *lookingLink) Snapshot(ctx context.Context, host remote.Host) (*snapshot
 	return s, err
 }
 
-func (l *lookingLink) refusal(host remote.Host) error {
+func (l *waitLink) refusal(host remote.Host) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r, refused := l.refused[host.Name]; refused && l.now().Sub(r.at) < refusedAgain {
@@ -64,7 +65,7 @@ func (l *lookingLink) refusal(host remote.Host) error {
 }
 
 // About implements controller.Link.
-func (l *lookingLink) About(host remote.Host) agent.About {
+func (l *waitLink) About(host remote.Host) agent.About {
 	about := l.Commands.About(host)
 	l.mu.Lock()
 	defer l.mu.Unlock()
