@@ -77,4 +77,8 @@ func (m *Model) entered() {
 	}
 	m.filter, m.mode = f, browse
 	m.arrange()
+	if m.cursor().gone { // left out by whom it was selected by, not by an update
+		m.message = ""
+		m.choose(0)
+	}
 }

@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -222,9 +223,11 @@ func (m *Model) ssh() tea.Cmd {
 		m.message = err.Error()
 		return nil
 	}
+	var said tail // the view hides it again
+	command.Stderr = io.MultiWriter(m.options.Out, &said)
 	return tea.ExecProcess(command, func(err error) tea.Msg {
 		if err != nil {
-			err = fmt.Errorf("ssh: %w", err)
+			err = fmt.Errorf("ssh: %w: %s", err, said.lastLine())
 		}
 		return answerMsg{err: err}
 	})

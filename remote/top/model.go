@@ -107,10 +107,10 @@ func tick() tea.Cmd { return tea.Tick(time.Second, func(t time.Time) tea.Msg { r
 // Update implements tea.Model.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	m.now = m.options.Now()
+	defer m.scroll() // a message takes room from the rows
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
-		m.scroll()
 	case tea.ColorProfileMsg:
 		m.painter.many = msg.Profile >= colorprofile.ANSI256
 	case tickMsg:

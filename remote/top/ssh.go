@@ -17,3 +17,19 @@ func sshCommand(arguments []string, host string) (*exec.Cmd, error) {
 	words := append(append([]string{}, arguments...), "--", host)
 	return exec.Command("ssh", words...), nil
 }
+
+// tail keeps the end of what is written to it.
+type tail struct{ text []byte }
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	t.text = t.text[max(0, len(t.text)-maxText):]
+	return len(p), nil
+}
+
+// lastLine is the last line with a text.
+func (t *tail) lastLine() string {
+	said := strings.TrimSpace(string(t.text))
+	return strings.TrimSpace(said[strings.LastIndexByte(said, '\n')+1:])
+}

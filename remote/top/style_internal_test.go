@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -53,4 +54,27 @@ func TestSelectedRowHasOneBackground(t *testing.T) {
 			require.Contains(t, codes(m.frame()[2]), "1;4", "the names of columns")
 		})
 	}
+}
+
+// TestALongMessageHidesNoSelectedRow: it takes lines from the rows, at every height.
+func TestALongMessageHidesNoSelectedRow(t *testing.T) {
+	for h := 4; h < 16; h++ {
+		m := viewed(t, sample(), 60, h)
+		m.press("2", "G")
+		m.Update(answerMsg{text: strings.Repeat("a long answer ", 9), err: errors.New("refused at last")})
+		screen := m.screen()
+		require.Contains(t, strings.Join(screen, "\n"), "\n> ", h)
+		require.LessOrEqual(t, len(screen), h)
+		if h >= 12 {
+			require.Contains(t, screen[h-1], "refused at last")
+		}
+	}
+}
+
+func TestTail(t *testing.T) {
+	var said tail
+	_, err := said.Write([]byte(strings.Repeat("x", 9000) + "\nPermission denied (publickey).\r\n\r\n"))
+	require.NoError(t, err)
+	require.Equal(t, "Permission denied (publickey).", said.lastLine())
+	require.Empty(t, (&tail{}).lastLine())
 }

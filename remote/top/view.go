@@ -30,10 +30,11 @@ func (m *Model) frame() []string {
 	lines = append(lines, m.alerts()...)
 	lines = append(lines, m.body()...)
 	if m.height >= 2 {
-		for len(lines) < m.height-1 {
+		foot := m.foot()
+		for len(lines) < m.height-len(foot) {
 			lines = append(lines, "")
 		}
-		lines = append(lines[:m.height-1], m.footer())
+		lines = append(lines[:m.height-len(foot)], foot...)
 	}
 	for i := range lines {
 		lines[i] = ansi.Truncate(lines[i], m.width, "")
@@ -48,7 +49,7 @@ func (m *Model) room() int {
 		room--
 	}
 	if m.height >= 2 {
-		room--
+		room -= len(m.foot())
 	}
 	return max(0, room)
 }
@@ -248,13 +249,29 @@ func (m *Model) tabCount(tab tabID) int {
 	return 0
 }
 
+// foot is the footer, or a message on as many lines as it needs, above what is typed.
+func (m *Model) foot() []string {
+	if m.message == "" || m.mode == read || m.height < 8 {
+		return []string{m.footer()}
+	}
+	lines := strings.Split(ansi.Wrap(shown(m.message), max(1, m.width-1), ""), "\n")
+	lines = lines[:min(len(lines), m.height/4)]
+	for i := range lines {
+		lines[i] = m.painter.paint(lines[i], bold)
+	}
+	if m.mode == typing {
+		lines = append(lines, m.typingLine(""))
+	}
+	return lines
+}
+
 // footer is what is typed or asked, or a message, or which keys there are.
 func (m *Model) footer() string {
 	switch {
 	case m.mode == confirm:
 		return m.painter.paint(m.said("Ask for this? y/n"), bold)
 	case m.mode == typing:
-		return m.typingLine()
+		return m.typingLine(shown(m.message))
 	case m.mode == read:
 		return m.painter.paint("any key: back", faint)
 	case m.message != "":
@@ -284,11 +301,11 @@ func (m *Model) said(otherwise string) string {
 	return otherwise
 }
 
-// typingLine shows the end of what is typed, and what is wrong with it.
-func (m *Model) typingLine() string {
+// typingLine shows the end of what is typed, and what is wrong with it; empty for nothing.
+func (m *Model) typingLine(wrong string) string {
 	line := m.input.prompt + shown(m.input.text)
-	if m.message != "" {
-		line = shown(m.message) + " | " + line
+	if wrong != "" {
+		line = wrong + " | " + line
 	}
 	if excess := width(line) + 1 - m.width; excess > 0 {
 		line = ansi.TruncateLeft(line, excess, "")
