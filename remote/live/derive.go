@@ -172,7 +172,7 @@ func (m *moment) users(f *Fleet) []User {
 	return users
 }
 
-// usersOf is what each user has of the GPUs of a host.
+// usersOf is what each user has of the GPUs of a host, which may make up any number of users.
 func usersOf(rows []gpus.GPU) []User {
 	n := len(rows) // about as many users
 	c := userCounter{at: make(map[snapshot.Username]int, n), users: make([]User, 0, n), last: make([]lastGPU, 0, n)}

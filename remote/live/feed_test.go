@@ -361,3 +361,20 @@ func TestEventsOfAFinding(t *testing.T) {
 	require.Equal(t, "no longer there", list[4].Text)
 	require.Empty(t, list[4].User)
 }
+
+// TestAHostMakesUpUsers: as many as its snapshot may have. The cycles of all hosts wait while
+// the trends are sampled.
+func TestAHostMakesUpUsers(t *testing.T) {
+	evil := &snapshot.Snapshot{Devices: []snapshot.Device{{Index: 0}, {Index: 1}}}
+	for i := range 65536 {
+		user := snapshot.Username(fmt.Sprintf("somebody-who-does-not-exist-%06d", i))
+		evil.Processes = append(evil.Processes, snapshot.Process{PID: snapshot.PID(i + 1), Username: user, Usage: []snapshot.DeviceUsage{{Index: 0}}})
+		evil.Environments = append(evil.Environments, snapshot.Environment{EID: snapshot.EnvID(user), Username: user})
+		evil.Devices[1].Attachments = append(evil.Devices[1].Attachments, snapshot.Attachment{EID: snapshot.EnvID(user)})
+	}
+	begun := time.Now()
+	f := newStage(snapshot.Host{Name: "evil", Snapshot: evil}).run(nil)
+	require.Less(t, time.Since(begun), 30*time.Second, "it took minutes")
+	require.Len(t, f.Users, 65536)
+	require.Equal(t, live.User{Name: "somebody-who-does-not-exist-000007", Hosts: 1, Attached: 1, Idle: 1, Used: 1}, f.Users[7])
+}

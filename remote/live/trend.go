@@ -1,6 +1,7 @@
 package live
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -206,10 +207,7 @@ func (t *trends) stillIdle(h *Host, now time.Time, idles map[gpuKey]idle) {
 		if g.State != gpus.Attached && g.State != gpus.Idle {
 			continue
 		}
-		users := ""
-		for _, name := range g.Users() {
-			users += string(name) + "\x00"
-		}
+		users := fmt.Sprintf("%q", g.Users())
 		idles[key] = idle{users, now}
 		if before := t.idle[key]; !before.since.IsZero() && before.users == users {
 			idles[key] = before
