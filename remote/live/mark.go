@@ -1,6 +1,8 @@
 package live
 
 import (
+	"slices"
+
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -24,48 +26,43 @@ type Marks struct {
 	found map[gpuKey]bool // the GPUs that findings are about
 }
 
-// Marks looks up what the marks of the GPUs depend on, once for all of them.
+// processKey is a process of a host.
+type processKey struct {
+	host snapshot.Hostname
+	pid  snapshot.PID
+}
+
+// Marks looks up what the marks of the GPUs depend on, once for all of them. A host may make
+// up thousands of findings and processes: they are not compared one by one. The processes that
+// are ended because of a finding may be on other hosts than the finding.
 func (f *Fleet) Marks() *Marks {
 	m := &Marks{f, make(map[gpuKey]bool)}
-	byHost := make(map[snapshot.Hostname][]*Finding)
-	ended := make(map[snapshot.Hostname]map[snapshot.PID]bool)
+	processes := make(map[processKey]bool)
 	for i := range f.Findings {
 		finding := &f.Findings[i]
-		byHost[finding.Host] = append(byHost[finding.Host], finding)
+		for _, index := range finding.Devices {
+			m.found[gpuKey{finding.Host, index}] = true
+		}
 		for _, d := range finding.Detach {
 			m.found[gpuKey{d.Host, d.Index}] = true
 		}
+		if finding.PID != 0 {
+			processes[processKey{finding.Host, finding.PID}] = true
+		}
 		for _, p := range finding.Terminate {
-			if ended[p.Host] == nil {
-				ended[p.Host] = make(map[snapshot.PID]bool)
-			}
-			ended[p.Host][p.PID] = true
+			processes[processKey{p.Host, p.PID}] = true
 		}
 	}
 	for i := range f.Hosts {
-		m.find(&f.Hosts[i], byHost[f.Hosts[i].Name], ended[f.Hosts[i].Name])
+		h := &f.Hosts[i]
+		for j := range h.GPUs {
+			g := &h.GPUs[j]
+			if len(processes) > 0 && slices.ContainsFunc(g.Processes, func(p gpus.Process) bool { return processes[processKey{h.Name, p.PID}] }) {
+				m.found[gpuKey{h.Name, g.Index}] = true
+			}
+		}
 	}
 	return m
-}
-
-// find finds the GPUs of a host that findings are about. The processes that are ended
-// because of a finding may be on other hosts than the finding.
-func (m *Marks) find(h *Host, findings []*Finding, ended map[snapshot.PID]bool) {
-	if len(findings)+len(ended) == 0 {
-		return
-	}
-	for i := range h.GPUs {
-		g, found := &h.GPUs[i], false
-		for j := range g.Processes {
-			found = found || ended[g.Processes[j].PID]
-		}
-		for _, finding := range findings {
-			found = found || finding.About(h.Name, g)
-		}
-		if found {
-			m.found[gpuKey{h.Name, g.Index}] = true
-		}
-	}
 }
 
 // Of is the mark of a GPU of a host.

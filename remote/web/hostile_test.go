@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -83,4 +84,24 @@ func TestALotOfEverything(t *testing.T) {
 	present(t, pageOf(t, handler, "/h/gpu-01"), "and 1744 more GPUs", "")
 	present(t, pageOf(t, handler, "/"), "and 1700 more", "")
 	present(t, pageOf(t, handler, "/findings"), "and 1500 more", "")
+}
+
+// TestAFindingForEachProcess of a host that makes up as many as it may: while its page is
+// rendered, the others wait.
+func TestAFindingForEachProcess(t *testing.T) {
+	f := newFleet(1, 1)
+	s := &snapshot.Snapshot{Devices: make([]snapshot.Device, 8)}
+	findings := make([]enforce.Finding, 65536)
+	for i := range findings {
+		pid := snapshot.PID(i + 1)
+		s.Devices[i%8].Index = snapshot.DeviceIndex(i % 8)
+		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Username: "mallory", Usage: []snapshot.DeviceUsage{{Index: snapshot.DeviceIndex(i % 8)}}})
+		findings[i] = enforce.Finding{ID: fmt.Sprint(i), Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: pid, User: "mallory"}
+	}
+	f.cycle.Cluster.Hosts[0].Snapshot = s
+	f.judged(findings...)
+	begun := time.Now()
+	page := pageOf(t, web.New(f.feed, f.options()), "/")
+	require.Less(t, time.Since(begun), 30*time.Second, "it took minutes")
+	require.Equal(t, 8, strings.Count(page, `<i class="n">!</i>`)-1, "besides the legend")
 }
