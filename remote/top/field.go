@@ -158,10 +158,12 @@ func (s *scene) rulesOf(r *row) (values []filter.Value) {
 		}
 		return nil
 	}
-	for _, f := range s.findings[r.id.host] {
-		if r.gpu == nil || f.About(r.id.host, r.gpu) {
-			values = append(values, filter.Value{Text: string(f.Rule)})
-		}
+	found := s.findings[r.id.host]
+	if r.gpu != nil {
+		found = s.of(r.id.host, r.gpu)
+	}
+	for _, f := range found {
+		values = append(values, filter.Value{Text: string(f.Rule)})
 	}
 	return values
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	"github.com/charmbracelet/x/ansi"
@@ -101,4 +102,26 @@ func TestSSHCommand(t *testing.T) {
 		_, err := sshCommand(nil, host)
 		require.ErrorContains(t, err, "isn't a name that ssh is called with", host)
 	}
+}
+
+// TestAFindingForEachProcess of a host that makes up as many as it may.
+func TestAFindingForEachProcess(t *testing.T) {
+	f := sample()
+	g, other := &f.Hosts[0].GPUs[0], &f.Hosts[0].GPUs[1]
+	g.Processes, other.Processes = nil, nil
+	for i := range 65536 {
+		g.Processes = append(g.Processes, gpus.Process{PID: snapshot.PID(i + 1), Start: 1, User: "mallory"})
+		f.Findings = append(f.Findings, finding(fmt.Sprint(i), "gpu-1", "mallory", snapshot.PID(i+1), "act", ""))
+	}
+	other.Processes = g.Processes
+	begun := time.Now()
+	m := viewed(t, f, 120, 10)
+	for _, tab := range []string{"1", "2", "5"} {
+		m.press(tab)
+		requireHarmless(t, m)
+	}
+	require.Equal(t, tabProcesses, m.tab)
+	require.GreaterOrEqual(t, len(m.rows), 65536)
+	require.Len(t, m.rows[0].process.gpus, 2)
+	require.Less(t, time.Since(begun), 30*time.Second, "it took minutes")
 }

@@ -9,6 +9,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
+// about is a GPU or a process that findings are about.
+type about struct {
+	host snapshot.Hostname
+	gpu  snapshot.DeviceIndex
+	pid  snapshot.PID // 0 for a GPU
+}
+
 // maxEvents is how many events are kept for the history.
 const maxEvents = 4096
 
@@ -19,6 +26,7 @@ type scene struct {
 	hosts    map[snapshot.Hostname]*live.Host
 	findings map[snapshot.Hostname][]*live.Finding // those of a host
 	marks    *live.Marks                           // of the GPUs
+	found    map[about][]*live.Finding             // those about a GPU or a process
 	states   map[gpus.State]int
 	gpus     int // all of them
 }
@@ -27,6 +35,7 @@ func newScene(fleet *live.Fleet, events []live.Event) *scene {
 	s := &scene{
 		fleet: fleet, events: events, hosts: make(map[snapshot.Hostname]*live.Host, len(fleet.Hosts)),
 		findings: make(map[snapshot.Hostname][]*live.Finding), marks: fleet.Marks(), states: make(map[gpus.State]int),
+		found: make(map[about][]*live.Finding),
 	}
 	for i := range fleet.Hosts {
 		h := &fleet.Hosts[i]
@@ -39,9 +48,23 @@ func newScene(fleet *live.Fleet, events []live.Event) *scene {
 		f := &fleet.Findings[i]
 		if f.Host != "" {
 			s.findings[f.Host] = append(s.findings[f.Host], f)
+			s.find(f)
 		}
 	}
 	return s
+}
+
+// find notes what a finding is about: a host may make up thousands of findings, and of
+// processes to compare them with.
+func (s *scene) find(f *live.Finding) {
+	if f.PID != 0 {
+		key := about{host: f.Host, pid: f.PID}
+		s.found[key] = append(s.found[key], f)
+	}
+	for _, index := range f.Devices {
+		key := about{host: f.Host, gpu: index}
+		s.found[key] = append(s.found[key], f)
+	}
 }
 
 // withEvents adds new events to those that are kept.
@@ -109,19 +132,18 @@ func gpuRows(rows []row, h *live.Host) []row {
 
 // processRows has a row for each process, also if it uses several GPUs.
 func processRows(rows []row, h *live.Host) []row {
-	first := len(rows)
+	known := make(map[identity]*process)
 	for i := range h.GPUs {
 		g := &h.GPUs[i]
 		for j := range g.Processes {
 			p := &g.Processes[j]
 			id := identity{host: h.Name, pid: p.PID, start: p.Start}
-			at := slices.IndexFunc(rows[first:], func(r row) bool { return r.id == id })
-			if at < 0 {
-				rows = append(rows, row{id: id, host: h, process: &process{Process: p, gpus: []*gpus.GPU{g}, memory: p.Memory}})
+			if use := known[id]; use != nil {
+				use.gpus, use.memory = append(use.gpus, g), sum(use.memory, p.Memory)
 				continue
 			}
-			use := rows[first+at].process
-			use.gpus, use.memory = append(use.gpus, g), sum(use.memory, p.Memory)
+			known[id] = &process{Process: p, gpus: []*gpus.GPU{g}, memory: p.Memory}
+			rows = append(rows, row{id: id, host: h, process: known[id]})
 		}
 	}
 	return rows
@@ -134,6 +156,15 @@ func sum(a, b *int64) *int64 {
 	}
 	total := *a + *b
 	return &total
+}
+
+// of are the findings about a GPU or a process that uses it. One about both is there twice.
+func (s *scene) of(host snapshot.Hostname, g *gpus.GPU) []*live.Finding {
+	list := slices.Clone(s.found[about{host: host, gpu: g.Index}])
+	for i := range g.Processes {
+		list = append(list, s.found[about{host: host, pid: g.Processes[i].PID}]...)
+	}
+	return list
 }
 
 // failureOf is why a host didn't answer; nil if it did.

@@ -145,10 +145,8 @@ func processStateCell(s *scene, r *row, _ time.Time) cell {
 
 // findingOf is what was found about a process; nil for nothing.
 func findingOf(s *scene, r *row) *live.Finding {
-	for _, f := range s.findings[r.id.host] {
-		if f.PID == r.id.pid {
-			return f
-		}
+	if list := s.found[about{host: r.id.host, pid: r.id.pid}]; len(list) > 0 {
+		return list[0]
 	}
 	return nil
 }
