@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -102,6 +103,7 @@ func outcomes(base Event, e *enforce.Event) []Event {
 		for _, id := range i.because {
 			if f := because[id]; f != nil {
 				event.Rule, event.ID, event.Why = f.Rule, f.ID, f.Line()
+				event.User = cmp.Or(event.User, f.User) // 1.4.3 doesn't say whose a process is
 				break
 			}
 		}

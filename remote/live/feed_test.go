@@ -338,7 +338,7 @@ func TestEventsOfAFinding(t *testing.T) {
 	s := newStage(answered("a", "alice"))
 	s.run(func(c *controller.Cycle) { c.Plan.Findings = []enforce.Finding{*finding} }, event(enforce.EventNew, enforce.DecisionWait))
 	s.run(nil, event(enforce.EventChanged, enforce.DecisionAct), event(enforce.EventDue, enforce.DecisionAct))
-	report := &enforce.Report{Terminate: []enforce.Termination{{Process: snapshot.Process{PID: 9, Username: "alice"}, Because: []string{"f"}}}}
+	report := &enforce.Report{Terminate: []enforce.Termination{{Process: snapshot.Process{PID: 9}, Because: []string{"f"}}}} // as 1.4.3 reports it
 	s.run(nil, enforce.Event{
 		Kind: enforce.EventOutcome, Host: "a", Report: report, Findings: []enforce.Finding{*finding},
 		Outcomes: []enforce.Outcome{{PID: 9, Status: enforce.StatusTerminated}},
@@ -354,6 +354,7 @@ func TestEventsOfAFinding(t *testing.T) {
 	}
 	require.Equal(t, []enforce.EventKind{enforce.EventNew, enforce.EventDue, enforce.EventOutcome, enforce.EventOver, enforce.EventOver}, kinds)
 	require.Equal(t, finding.Line(), list[2].Why)
+	require.Equal(t, finding.User, list[2].User, "it is on the page of who lost the process")
 	require.Equal(t, "no longer there: "+finding.Line(), list[3].Text)
 	require.Equal(t, snapshot.Username("alice"), list[3].User)
 	require.Equal(t, snapshot.PID(9), list[3].PID)
