@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -31,10 +32,11 @@ const stopTimeout = 500 * time.Millisecond
 // who is at the other end of a unix socket with socket.PeerOf.
 func Serve(listener net.Listener, handler http.Handler) (failed <-chan error, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
+	open := new(connections)
 	server := &http.Server{
 		Handler: patient(handler, writeTimeout), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: 2 * writeTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnState: new(connections).changed,
-		BaseContext: func(net.Listener) context.Context { return ctx }, ConnContext: socket.WithPeer,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnState: open.changed,
+		BaseContext: func(net.Listener) context.Context { return ctx }, ConnContext: open.add,
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
@@ -81,25 +83,52 @@ func (w *writer) Write(p []byte) (written int, err error) {
 // Unwrap is for http.ResponseController.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// connections are those that are open, the oldest first. Beyond maxConnections the oldest
-// is closed: with a limit on new ones, whoever keeps that many would shut others out.
+// connections are those that are open, the oldest first. Beyond maxConnections the oldest of
+// whoever has most is closed: with a limit on new ones, or if it were the oldest of all, whoever
+// opens that many would shut others out, such as an administrator who ends something.
 type connections struct {
 	mu   sync.Mutex
-	open []net.Conn
+	open []connection
 }
 
-// changed is for http.Server.
-func (c *connections) changed(conn net.Conn, now http.ConnState) {
+type connection struct {
+	net.Conn
+	from string // the user of a unix socket, or the address
+}
+
+// add is for http.Server.ConnContext.
+func (c *connections) add(ctx context.Context, conn net.Conn) context.Context {
+	ctx = socket.WithPeer(ctx, conn)
+	from, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+	if peer, known := socket.PeerOf(ctx); known {
+		from = fmt.Sprintf("uid %d", peer.UID)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch now {
-	case http.StateNew:
-		if c.open = append(c.open, conn); len(c.open) > maxConnections {
-			_ = c.open[0].Close() // its end is noticed where it is read or written
-			c.open = slices.Delete(c.open, 0, 1)
-		}
-	case http.StateClosed, http.StateHijacked:
-		c.open = slices.DeleteFunc(c.open, func(open net.Conn) bool { return open == conn })
-	case http.StateActive, http.StateIdle:
+	if c.open = append(c.open, connection{conn, from}); len(c.open) > maxConnections {
+		at := c.excess()
+		_ = c.open[at].Close() // its end is noticed where it is read or written
+		c.open = slices.Delete(c.open, at, at+1)
 	}
+	return ctx
+}
+
+// excess is the oldest connection of whoever has most.
+func (c *connections) excess() int {
+	counts, most := make(map[string]int), 0
+	for _, open := range c.open {
+		counts[open.from]++
+		most = max(most, counts[open.from])
+	}
+	return slices.IndexFunc(c.open, func(open connection) bool { return counts[open.from] == most })
+}
+
+// changed is for http.Server.ConnState.
+func (c *connections) changed(conn net.Conn, now http.ConnState) {
+	if now != http.StateClosed && now != http.StateHijacked {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = slices.DeleteFunc(c.open, func(open connection) bool { return open.Conn == conn })
 }

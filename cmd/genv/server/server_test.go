@@ -90,6 +90,36 @@ func TestManyClients(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF, "the oldest one was closed")
 }
 
+// TestOneClientOpensMany: what it opens costs no other client a connection, such as an administrator
+// who waits for an answer.
+func TestOneClientOpensMany(t *testing.T) {
+	listener, err := ListenTCP(t.Context(), "127.0.0.1", 0)
+	require.NoError(t, err)
+	_, stop := Serve(listener, text("x"))
+	defer stop()
+	dial := func(from string) net.Conn {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		c, err := dialer.DialContext(t.Context(), "tcp", listener.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		return c
+	}
+	ask := func(c net.Conn) {
+		_, err = io.WriteString(c, "HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+		require.NoError(t, err)
+		response, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodHead})
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+	}
+	other := dial("127.0.0.2")
+	ask(other)
+	for range maxConnections + 50 {
+		ask(dial("127.0.0.1"))
+	}
+	ask(other)
+}
+
 // TestClientsThatDontRead are dropped, whatever is written for them and however.
 func TestClientsThatDontRead(t *testing.T) {
 	for name, write := range map[string]func(http.ResponseWriter) error{
