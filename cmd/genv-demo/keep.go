@@ -12,8 +12,8 @@ import (
 // pageAddress is where a kept demo shows its page, if the port is free.
 const pageAddress = "127.0.0.1:8077"
 
-// offenceEvery is how often a process breaks a rule in a kept demo, and warnFor how long a
-// policy lets it run then, so that one has time to see it.
+// offenceEvery is how often processes break a rule in a kept demo, and warnFor how long a
+// policy lets them run then, so that one has time to see them.
 const (
 	offenceEvery = 25 * time.Second
 	warnFor      = 8 * time.Second
@@ -30,45 +30,55 @@ func (d *demo) keep() error {
 	if err != nil {
 		return err
 	}
-	offences := make(chan error, 1)
-	go func() { offences <- d.offend() }()
+	offending := make(chan error, 1)
+	go func() { offending <- d.offend() }()
 	d.title("The fleet is kept and enforced every second, until Ctrl-C. Look at it from a browser or another terminal:")
-	socket := filepath.Join(d.dir, "controller.sock")
-	d.viewers("http://"+page+"/", socket)
-	d.say(fmt.Sprintf("\nA process in no environment starts on gpu-01 every %s. It is found at once, and ended after %s.\n\n", offenceEvery, warnFor))
-	err = d.run("enforce", "--policy", policy, "--interval", "1", "--audit-log", filepath.Join(d.dir, "audit.log"), "--socket", socket, "--web", page)
+	socket, log := filepath.Join(d.dir, "controller.sock"), filepath.Join(d.dir, "audit.log")
+	d.viewers("http://"+page+"/", socket, log)
+	d.say(fmt.Sprintf("\nEvery %s a process in no environment starts on gpu-01, and one of bob's on a GPU of gpu-02 that he hasn't attached.\n"+
+		"They are found at once, and ended after %s.\n\n", offenceEvery, warnFor))
+	err = d.run("enforce", "--policy", policy, "--interval", "1", "--audit-log", log, "--socket", socket, "--web", page)
 	if d.ctx.Err() != nil {
 		err = nil
 	}
-	if failed := <-offences; err == nil {
+	if failed := <-offending; err == nil {
 		err = failed
 	}
 	return err
 }
 
-// invite prints how to keep the fleet, and what one sees then.
+// invite prints how to keep the fleet.
 func (d *demo) invite() {
-	d.title("See it live: `make demo KEEP=1` keeps the fleet until Ctrl-C, and prints the commands.")
-	d.row("page", "http://"+pageAddress+"/")
-	d.row("live view", "genv remote top")
+	d.title("See it live: `make demo KEEP=1` keeps the fleet until Ctrl-C, with a web page and a live view.")
 }
 
 // viewers prints how to look at the fleet.
-func (d *demo) viewers(page, socket string) {
+func (d *demo) viewers(page, socket, log string) {
 	remote := fmt.Sprintf("%s remote -F %s -H %s", d.genv, d.fleet.SSHConfig(), d.hosts)
 	d.row("page", page)
 	d.row("live view", fmt.Sprintf("%s remote top --socket %s", d.genv, socket))
 	d.row("free GPUs", remote+" gpus --free")
-	d.row("who uses what", remote+" gpus")
+	d.row("who uses what", remote+" gpus   # each process belongs to you, who plays all users")
+	d.row("two free GPUs", remote+" wait --gpus 2")
+	d.row("what was ended", d.genv+" remote history --audit-log "+log)
 }
 
-// offend starts a process that breaks a rule, again and again.
+// offences are the processes that break a rule in a kept demo: one of no user, and one that
+// its user finds on the page.
+var offences = []jobSpec{
+	{host: "gpu-01", program: "miner", device: 6, miB: 4200, load: 99},
+	{host: "gpu-02", user: "bob", program: "notebook", device: 3, miB: 9000, load: 38},
+}
+
+// offend starts them, again and again.
 func (d *demo) offend() error {
 	ticker := time.NewTicker(offenceEvery)
 	defer ticker.Stop()
 	for {
-		if err := d.startJob(jobSpec{host: "gpu-01", program: "miner", device: 6, miB: 4200, load: 99}); err != nil {
-			return err
+		for _, spec := range offences {
+			if err := d.startJob(spec); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-d.ctx.Done():

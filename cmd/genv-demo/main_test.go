@@ -172,7 +172,7 @@ func (l *lockedBuffer) String() string {
 }
 
 // TestKeep: the page of a kept demo is the one that it prints, and shows its fleet and
-// the process that breaks a rule; Ctrl-C ends everything, and is no failure.
+// the processes that break a rule, one of them to its user; Ctrl-C ends everything, and is no failure.
 func TestKeep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -181,12 +181,14 @@ func TestKeep(t *testing.T) {
 		defer cancel()
 		assert.Eventually(t, func() bool {
 			page := regexp.MustCompile(`page +(http\S+)`).FindStringSubmatch(out.String())
-			return page != nil && strings.Contains(get(page[1]+"findings"), "miner")
-		}, time.Minute, 200*time.Millisecond, "the page never showed the miner")
+			return page != nil && strings.Contains(get(page[1]+"findings"), "miner") && strings.Contains(get(page[1]+"u/bob"), "is using non-attached GPU(s) 3")
+		}, time.Minute, 200*time.Millisecond, "the pages never showed the miner and bob's notebook")
 	}()
 	code, stderr := runDemo(t, ctx, &out, "-genv", genv(t), "-hosts", "", "-keep")
 	require.Zero(t, code, out.String()+stderr)
-	require.Contains(t, out.String(), "remote top --socket")
+	for _, command := range []string{"remote top --socket", "gpus --free", "wait --gpus 2", "remote history --audit-log"} {
+		require.Contains(t, out.String(), command)
+	}
 	require.Contains(t, out.String(), "Everything that the demo started has ended.")
 }
 
