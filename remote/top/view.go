@@ -331,6 +331,9 @@ func (m *Model) describe(r *row) []string {
 			}
 		}
 	}
+	if r.event != nil && r.event.Why != "" {
+		lines = append(lines, "WHY: "+shown(r.event.Why))
+	}
 	if r.failure != nil {
 		lines = append(lines, "CLASS: "+string(r.failure.Class))
 	}
