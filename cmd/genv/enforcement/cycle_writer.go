@@ -139,12 +139,12 @@ const maxFindingsShown = 256
 // waitOf says why nothing is done about a finding; empty when something is, or
 // would be, as in 1.4.3.
 func waitOf(f *enforce.Finding, now time.Time) string {
-	left := f.Due.Sub(now).Round(time.Second)
+	left := f.Due.Sub(now)
 	switch {
 	case f.Waits != "":
 		return fmt.Sprintf(" (waits: %s)", f.Waits)
 	case f.Pending && left > 0:
-		return fmt.Sprintf(" (waits for %s)", text.FormatDuration(left))
+		return fmt.Sprintf(" (waits for %s)", text.FormatDuration(max(left.Truncate(time.Second), time.Second)))
 	case f.Pending:
 		return " (waits for more cycles)"
 	case f.Decision() == enforce.DecisionUnderWay:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,4 +26,19 @@ func TestAHostSpeaksInItsOwnNameOnly(t *testing.T) {
 		require.True(t, strings.HasPrefix(line, "[evil] "), line)
 	}
 	require.Equal(t, 1, strings.Count(out.String(), "\n"))
+}
+
+// TestHowLongAFindingWaits: it is judged some time after its cycle began, for which it doesn't
+// wait longer than the policy says.
+func TestHowLongAFindingWaits(t *testing.T) {
+	begin := time.Unix(1_800_000_000, 0)
+	for due, text := range map[time.Duration]string{
+		40*time.Second + 700*time.Millisecond: " (waits for 40s)",
+		700 * time.Millisecond:                " (waits for 1s)",
+		0:                                     " (waits for more cycles)",
+		-time.Second:                          " (waits for more cycles)",
+	} {
+		require.Equal(t, text, waitOf(&enforce.Finding{Pending: true, Due: begin.Add(due)}, begin))
+	}
+	require.Empty(t, waitOf(&enforce.Finding{Due: begin.Add(time.Hour), Terminate: []enforce.ProcessRef{{PID: 1}}}, begin), "nothing is pending")
 }
