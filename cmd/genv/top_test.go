@@ -249,5 +249,8 @@ func TestTopWithoutAController(t *testing.T) {
 	require.Contains(t, r.err, "the output is not a terminal: --plain prints lines")
 	r = genv(t, "remote", "top", "--plain", "--socket", path+"x")
 	require.Equal(t, 1, r.code)
-	require.Contains(t, r.err, "no controller listens there")
+	require.Contains(t, r.err, "no controller listens there; start `genv remote enforce` or `genv remote watch` with this --socket, or look at the hosts: --socket off -H HOSTS")
+	r = genv(t, "remote", "top", "--plain", "--socket", "off")
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.err, "genv: no controller is asked: no hosts are selected; use -H a,b or --hostfile FILE")
 }

@@ -84,9 +84,9 @@ func (p *program) findController(c *cli.Context) (string, error) {
 	case living:
 		return path, nil
 	case given && err == nil:
-		return "", command.UsageError("--socket %s: no controller listens there", path)
+		return "", command.UsageError("--socket %s: no controller listens there; start `genv remote enforce` or `genv remote watch` with this --socket, or look at the hosts: --socket off -H HOSTS", path)
 	case err != nil: // a second program that asks all hosts would not be welcome
-		return "", command.UsageError("the controller's socket: %w; root and the group %s may use it", err, socket.Group)
+		return "", command.UsageError("the controller's socket: %w; root, the controller's account and the group %s may use it, and everybody may look at the hosts: --socket off -H HOSTS", err, socket.Group)
 	}
 	return "", nil
 }

@@ -42,7 +42,7 @@ func (p *program) topSource(c *cli.Context, config topConfig) (*topSource, error
 	}
 	fleet, err := p.readConfig(c)
 	if err != nil {
-		return nil, err
+		return nil, noController(c, err)
 	}
 	if !command.IsGiven(c, "command-timeout") {
 		fleet.SSH.CommandTimeout = answerTimeout(config.interval, fleet.SSH.CommandTimeout)
@@ -56,6 +56,14 @@ func (p *program) topSource(c *cli.Context, config topConfig) (*topSource, error
 	}
 	s.look = f.look(c.Context, config.interval, func() string { return p.appeared(c) })
 	return s, nil
+}
+
+// noController is the error of a view that found no controller and can't look at the hosts.
+func noController(c *cli.Context, err error) error {
+	if c.String("socket") == socket.Off {
+		return fmt.Errorf("no controller is asked: %w", err)
+	}
+	return fmt.Errorf("no running controller was found: %w", err)
 }
 
 // appeared is the socket of a controller that was started meanwhile; empty for none.

@@ -22,7 +22,7 @@ func (m *Metrics) asked() bool { return m.Address != "" }
 
 func metricsFlags() []cli.Flag {
 	return []cli.Flag{&cli.StringFlag{
-		Name: "metrics", Usage: "serve metrics for Prometheus on `ADDRESS`, as 127.0.0.1:9400; :9400 is on all addresses of this machine",
+		Name: "metrics", Usage: "serve metrics for Prometheus on `ADDRESS`, such as 127.0.0.1:9400; :9400 is on all addresses of this machine",
 	}}
 }
 

@@ -35,7 +35,7 @@ func (w *Web) asked() bool { return w.Unix != "" || w.Address != "" }
 
 func webFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "web", Usage: "serve a web page on `ADDRESS`, as 127.0.0.1:8080 or unix:/run/genv-controller/web.sock"},
+		&cli.StringFlag{Name: "web", Usage: "serve a web page on `ADDRESS`, such as 127.0.0.1:8080 or unix:/run/genv-controller/web.sock"},
 		&cli.StringFlag{Name: "web-names", Value: string(web.AllNames), Usage: "the users' `NAMES` that the web page shows: all, self (of who is logged in) or none"},
 		&cli.StringFlag{Name: "web-auth", Usage: "who may see the web page: a `FILE` of htpasswd with bcrypt (htpasswd -B)"},
 		&cli.StringFlag{Name: "web-tls-cert", Usage: "the web page's certificate, with its chain (`FILE`, PEM)"},
@@ -73,7 +73,7 @@ func (w *Web) readAddress(text string) error {
 		return err
 	}
 	var err error
-	w.Address, w.Port, err = readAddress("web", text, "127.0.0.1:8080", ", or a socket, as unix:/run/genv-controller/web.sock")
+	w.Address, w.Port, err = readAddress("web", text, "127.0.0.1:8080", ", or a socket, such as unix:/run/genv-controller/web.sock")
 	return err
 }
 
