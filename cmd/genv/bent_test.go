@@ -30,7 +30,7 @@ type bent struct {
 }
 
 func openBent(t *testing.T, hosts ...string) *bent {
-	return &bent{sshd.Start(t, sshd.Options{Hosts: sshd.Named(hosts...), Genv: sshd.Build(t, "cmd/genv")}), t}
+	return &bent{sshd.Start(t, sshd.Options{Hosts: sshd.Named(hosts...), Genv: genvProgram(t)}), t}
 }
 
 func (b *bent) enforce(hosts string, more ...string) result {

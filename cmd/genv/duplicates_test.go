@@ -23,7 +23,7 @@ import (
 // full name, the address and another login are found out in the first cycle, and
 // an honest user keeps devices and jobs.
 func TestOneMachineUnderSeveralNames(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: genvProgram(t)})
 	one := f.Host("gpu-01")
 	config, err := os.ReadFile(f.SSHConfig())
 	require.NoError(t, err)
@@ -115,7 +115,7 @@ func requireNameThatAnswers(t *testing.T, f *sshd.Fleet) {
 // TestTwoAddressesOfOneMachine: one host key on two addresses is a machine with
 // two addresses, if the machine says so.
 func TestTwoAddressesOfOneMachine(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: genvProgram(t)})
 	_, err := f.Host("gpu-01").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(f.Host("gpu-01").State, f.Host("gpu-02").State), "its other address")

@@ -32,7 +32,7 @@ type lab struct {
 }
 
 func openLab(t *testing.T) *lab {
-	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02", "gpu-03"), Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02", "gpu-03"), Genv: genvProgram(t)})
 	l := &lab{
 		Fleet: f, t: t, start: time.Date(2026, 11, 20, 10, 0, 0, 0, time.Local),
 		guilty: map[string]*testfleet.Process{}, honest: map[string]*testfleet.Process{}, shells: map[string]*testfleet.Process{},
@@ -176,7 +176,7 @@ func TestEnforceOverRealSSH(t *testing.T) {
 // TestIdleDevicesGoFirst: one device less, and both idle ones are newer or
 // older than the busy one.
 func TestIdleDevicesGoFirst(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: genvProgram(t)})
 	at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.Local)
 	busy, err := f.Host("gpu-01").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}, At: at.Add(time.Hour)})
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestHostsThatFail(t *testing.T) {
 		sshd.HostOptions{Name: "nogenv", Rights: sshd.NoGenv},
 		sshd.HostOptions{Name: "mismatch", Fault: gpus.FaultMismatch},
 		sshd.HostOptions{Name: "lost", Fault: gpus.FaultLost})
-	f := sshd.Start(t, sshd.Options{Hosts: hosts, Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: hosts, Genv: genvProgram(t)})
 	untouched := spoil(t, f)
 	job, err := f.Host("good").StartJob(testfleet.Job{User: "bob", Env: outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
 	require.NoError(t, err)

@@ -61,7 +61,7 @@ func TestGPUsOnATerminal(t *testing.T) {
 func TestHostileNamesOfGPUs(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{
 		Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 2}, {Name: "old", GPUs: 2, Rights: sshd.MaySudo143}, {Name: "bare", GPUs: 2, Rights: sshd.NoGenv}},
-		Genv:  sshd.Build(t, "cmd/genv"),
+		Genv:  genvProgram(t),
 	})
 	evil := "x\x1b[2J\x1b]0;t\a\nUid:\t0\nUser root:x:60802:0::/:/bin/sh\nCommand 1 ls; <b>\u202e" + strings.Repeat("é", 5000)
 	for _, h := range f.Hosts() {

@@ -27,7 +27,7 @@ import (
 func TestGPUsOfEachKindOfHost(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{
 		Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}, {Name: "old", GPUs: 3, Rights: sshd.MaySudo143}, {Name: "bare", GPUs: 3, Rights: sshd.NoGenv}},
-		Genv:  sshd.Build(t, "cmd/genv"),
+		Genv:  genvProgram(t),
 	})
 	called := callsOfSudo(t, f)
 	jobs := map[string]*testfleet.Process{}
@@ -73,7 +73,7 @@ func TestGPUsOfEachKindOfHost(t *testing.T) {
 // TestGPUsThatAreDifferent: the process of a MIG instance is on its GPU, and a GPU of which
 // nvidia-smi can't measure anything isn't free.
 func TestGPUsThatAreDifferent(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}, {Name: "bare", GPUs: 3, Rights: sshd.NoGenv}}, Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}, {Name: "bare", GPUs: 3, Rights: sshd.NoGenv}}, Genv: genvProgram(t)})
 	for _, h := range f.Hosts() {
 		p, err := h.StartJob(testfleet.Job{User: "bob", Env: outside})
 		require.NoError(t, err)
@@ -176,7 +176,7 @@ func TestGPUsWithoutNvidiaSMI(t *testing.T) {
 
 // TestGPUsWithoutGenvInPath: what the login can't ask genv about may be attached.
 func TestGPUsWithoutGenvInPath(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.OnlySnapshot}}, Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.OnlySnapshot}}, Genv: genvProgram(t)})
 	_, err := f.Host("gpu-01").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
 	require.NoError(t, err)
 	r := genv(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "gpu-01")

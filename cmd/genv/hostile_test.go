@@ -18,7 +18,7 @@ import (
 // TestABorrowedNameMovesNoCap: whoever writes another's name beside his own
 // environment is capped all the same, and the other loses nothing.
 func TestABorrowedNameMovesNoCap(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvProgram(t)})
 	h := f.Host("gpu-01")
 	_, err := h.Activate(testfleet.Environment{User: "carol", Devices: []snapshot.DeviceIndex{0, 1}})
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestABorrowedNameMovesNoCap(t *testing.T) {
 // TestAStrangersClaimEndsNobodysJob: bob claims alice's environment, and would
 // bring it over its capacity. He counts as outside, and alice's job goes on.
 func TestAStrangersClaimEndsNobodysJob(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvProgram(t)})
 	h := f.Host("gpu-01")
 	alice, err := h.Activate(testfleet.Environment{
 		User: "alice", Devices: []snapshot.DeviceIndex{0}, Config: snapshot.EnvConfig{GPUMemory: snapshot.MustMemory("4g")},
@@ -65,7 +65,7 @@ func TestAStrangersClaimEndsNobodysJob(t *testing.T) {
 // TestAReportIsFinishedThoughNobodyListens: its reader is gone before the first
 // line is written.
 func TestAReportIsFinishedThoughNobodyListens(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvProgram(t)})
 	h := f.Host("gpu-01")
 	env, err := h.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
 	require.NoError(t, err)

@@ -68,7 +68,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 // unknown and stands in the log, nothing is sent again, and the next cycle judges
 // what is there then.
 func TestAHostsGenvIsKilledWithinAReport(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvProgram(t)})
 	h := f.Host("gpu-01")
 	job, err := h.StartJob(testfleet.Job{User: "bob", Env: outside, IgnoreTerm: true, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ import (
 // device 0 on each.
 func mixedFleet(t *testing.T, ours sshd.Rights) (f *sshd.Fleet, envs map[string]*testfleet.Env) {
 	hosts := []sshd.HostOptions{{Name: "ours", Rights: ours}, {Name: "old", Rights: sshd.MaySudo143}}
-	f = sshd.Start(t, sshd.Options{Hosts: hosts, Genv: sshd.Build(t, "cmd/genv"), AcceptEnv: []string{"GENV_PREACTIVATE*"}})
+	f = sshd.Start(t, sshd.Options{Hosts: hosts, Genv: genvProgram(t), AcceptEnv: []string{"GENV_PREACTIVATE*"}})
 	envs = map[string]*testfleet.Env{}
 	for _, h := range f.Hosts() {
 		env, err := h.Activate(testfleet.Environment{User: "alice", Config: snapshot.EnvConfig{Name: "my-env"}, Devices: []snapshot.DeviceIndex{0}})
@@ -76,7 +76,7 @@ func TestLookingTakesNoSudo(t *testing.T) {
 
 // TestLookingWithoutGenvInPath: sudo finds genv on this host, and the login doesn't.
 func TestLookingWithoutGenvInPath(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.OnlySnapshot}}, Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.OnlySnapshot}}, Genv: genvProgram(t)})
 	called := callsOfSudo(t, f)
 	r := genv(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "gpu-01")
 	require.Equal(t, command.ExitNoneLeft, r.code)

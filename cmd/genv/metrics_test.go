@@ -85,7 +85,7 @@ func TestPrometheusScrapesAController(t *testing.T) {
 
 // TestPrometheusScrapesHostByHost is likewise for the targets that the controller lists.
 func TestPrometheusScrapesHostByHost(t *testing.T) {
-	p := prometheusFor(t, fmt.Sprintf("http_sd_configs: [{url: \"http://%s/sd\"}]", controllerInUse(t)))
+	p := prometheusFor(t, fmt.Sprintf("http_sd_configs: [{refresh_interval: 1s, url: \"http://%s/sd\"}]", controllerInUse(t)))
 	p.waitFor(`up == 1`, 6)
 	p.waitFor(`genv_host_up`, 5)
 	p.waitFor(`genv_host_up{host="ours",instance="ours"} == 1`, 1)

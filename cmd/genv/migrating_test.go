@@ -19,7 +19,7 @@ func TestTheCommandsOfMigrating(t *testing.T) {
 	require.NoError(t, err)
 	hosts := sshd.Named("gpu-01", "gpu-02")
 	hosts[1].Rights = sshd.MaySudo143
-	f := sshd.Start(t, sshd.Options{Hosts: hosts, Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: hosts, Genv: genvProgram(t)})
 	for _, h := range f.Hosts() {
 		_, err := h.Activate(testfleet.Environment{User: "alice", Config: snapshot.EnvConfig{Name: "my-env"}, Devices: []snapshot.DeviceIndex{0}})
 		require.NoError(t, err)

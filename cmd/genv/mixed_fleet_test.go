@@ -41,7 +41,7 @@ func openCrowded(t *testing.T) *crowded {
 	hosts[2].Rights, hosts[3].Rights = sshd.MaySudo143, sshd.MaySudo143
 	c := &crowded{
 		t: t, stop: make(chan struct{}), honest: map[string]*testfleet.Process{}, guilty: map[string]*testfleet.Process{},
-		Fleet: sshd.Start(t, sshd.Options{Hosts: hosts, Genv: sshd.Build(t, "cmd/genv")}),
+		Fleet: sshd.Start(t, sshd.Options{Hosts: hosts, Genv: genvProgram(t)}),
 	}
 	c.end = sync.OnceFunc(func() { close(c.stop); c.running.Wait() })
 	t.Cleanup(c.end)

@@ -45,7 +45,7 @@ func processOf(f *live.Fleet, pid snapshot.PID) *gpus.Process {
 // within seconds although cycles are far apart; it is recorded on both sides; and a hold and
 // exemptions survive kill -9.
 func TestAnOperatorOverRealSSH(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvProgram(t)})
 	host := f.Host("gpu-01")
 	env, err := host.Activate(testfleet.Environment{User: "bob"})
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 // TestRemoteActivate: the host with the most room is chosen, and the shell there
 // activates itself, over a real sshd that accepts no variables.
 func TestRemoteActivate(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("full", "roomy", "half"), Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("full", "roomy", "half"), Genv: genvProgram(t)})
 	for host, devices := range map[string][]snapshot.DeviceIndex{"full": {0, 1, 2, 3, 4, 5, 6, 7}, "half": {0, 1, 2, 3}, "roomy": {0}} {
 		_, err := f.Host(host).Activate(testfleet.Environment{User: "alice", Devices: devices})
 		require.NoError(t, err)

@@ -86,7 +86,7 @@ func (s *servedThere) kill(t *testing.T, name string) (killed int) {
 // TestNothingIsLeftOnAHost: whatever ends a conversation, in no time there is no
 // genv, no sudo and no shell of it on the host.
 func TestNothingIsLeftOnAHost(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvProgram(t)})
 	t.Run("the controller hangs up", func(t *testing.T) {
 		s := serveOn(t, f, "hangsup")
 		require.NoError(t, s.in.Close())
@@ -132,7 +132,7 @@ func TestNothingIsLeftOnAHost(t *testing.T) {
 // TestBannersAndNoise: the greeting is found behind whatever a login prints, and
 // the fleet is enforced.
 func TestBannersAndNoise(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvProgram(t)})
 	rc := filepath.Join(f.Dir, "home", f.Host("gpu-01").User, ".bashrc")
 	noise := "printf 'Welcome to gpu-01\\r\\n\\033[1mgenv-serve\\033[0m\\0\\377 gnv1 without an end of line'\necho to stderr >&2\n"
 	require.NoError(t, os.WriteFile(rc, []byte(noise), 0o644))

@@ -21,7 +21,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
-	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -49,7 +48,7 @@ func (d *background) said() string {
 
 func startDaemon(t *testing.T, env []string, args ...string) *background {
 	d := &background{t: t, cycles: make(chan enforcement.CycleDocument), ended: make(chan struct{})}
-	d.cmd = exec.Command(sshd.Build(t, "cmd/genv"), append([]string{"remote", "enforce", "--format", "json"}, args...)...)
+	d.cmd = exec.Command(genvProgram(t), append([]string{"remote", "enforce", "--format", "json"}, args...)...)
 	d.cmd.Env = append(os.Environ(), append([]string{"HOME=" + t.TempDir()}, env...)...)
 	d.cmd.Stderr = d
 	out, err := d.cmd.StdoutPipe()

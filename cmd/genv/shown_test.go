@@ -20,7 +20,7 @@ const persuasion = "1 - run: curl x|sh"
 // user calls an environment can't pass for genv's own words, and messages don't
 // contradict each other.
 func TestForeignTextStaysInQuotes(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvProgram(t)})
 	h := f.Host("gpu-01")
 	bob, carol := logIn(t, "bob"), logIn(t, "carol")
 	start := func(user, claim string, device int) snapshot.PID {

@@ -37,6 +37,14 @@ var programs = sync.OnceValues(func() (string, error) {
 	return dir, os.Chmod(dir, 0o755)
 })
 
+// genvProgram is the path of genv as a program.
+func genvProgram(t testing.TB) string {
+	t.Helper()
+	built, err := programs()
+	require.NoError(t, err)
+	return filepath.Join(built, "bin", "genv")
+}
+
 var programsDir string // empty while nothing was built
 
 func removePrograms() {

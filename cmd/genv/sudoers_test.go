@@ -52,7 +52,7 @@ func TestTheSudoersLineIsTheSameEverywhere(t *testing.T) {
 // TestTheSudoersLine: with it a controller does its work, and sudo runs nothing
 // else of genv's, and no other program.
 func TestTheSudoersLine(t *testing.T) {
-	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.OnlyUsage}}, Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.OnlyUsage}}, Genv: genvProgram(t)})
 	job, err := f.Host("gpu-01").StartJob(testfleet.Job{User: "bob", Env: outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
 	require.NoError(t, err)
 	on := func(line string) (string, error) {
@@ -121,7 +121,7 @@ func TestWhySudoFails(t *testing.T) {
 		{Name: "gone", Rights: sshd.OnlyUsageNoGenv},
 		{Name: "nosudo", Rights: sshd.NoSudo},
 	}
-	f := sshd.Start(t, sshd.Options{Hosts: hosts, Genv: sshd.Build(t, "cmd/genv")})
+	f := sshd.Start(t, sshd.Options{Hosts: hosts, Genv: genvProgram(t)})
 	there := filepath.Join(f.Dir, "bin", "genv")
 	failed := func(hosts string, words ...string) []remote.Failure {
 		r := genv(t, append([]string{"remote", "-F", f.SSHConfig(), "-H", hosts}, append(words, "--format", "json")...)...)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
-	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -88,9 +88,10 @@ func (s *pane) ended() {
 	}, time.Minute, 50*time.Millisecond)
 }
 
-// startController runs `genv remote enforce` until its socket is there; stop ends it.
-func startController(t *testing.T, path string, args ...string) (stop func()) {
-	cmd := exec.Command(sshd.Build(t, "cmd/genv"), append([]string{"remote", "enforce"}, args...)...)
+// startController runs `genv remote enforce` until its socket is there. stop ends it, and
+// reload has it read its files again.
+func startController(t *testing.T, path string, args ...string) (stop, reload func()) {
+	cmd := exec.Command(genvProgram(t), append([]string{"remote", "enforce"}, args...)...)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "XDG_STATE_HOME="+t.TempDir())
 	require.NoError(t, cmd.Start())
 	stop = sync.OnceFunc(func() {
@@ -99,7 +100,7 @@ func startController(t *testing.T, path string, args ...string) (stop func()) {
 	})
 	t.Cleanup(stop)
 	require.Eventually(t, func() bool { return exists(path) }, time.Minute, 20*time.Millisecond)
-	return stop
+	return stop, func() { require.NoError(t, cmd.Process.Signal(syscall.SIGHUP)) }
 }
 
 func exists(path string) bool {
@@ -134,19 +135,24 @@ func topFleet(t *testing.T) (f *inprocess.Fleet, a *genvhost.Host, path string, 
 	f = startSim(t, &inprocess.Server{Name: "a", Handler: a}, &inprocess.Server{Name: "b", Handler: twoGPUs()})
 	dir := t.TempDir()
 	path = filepath.Join(dir, "s")
-	policy := filepath.Join(dir, "policy.yaml")
-	require.NoError(t, os.WriteFile(policy, []byte("defaults:\n  non-env-processes: true\n  warn: {for: 8s}\n"), 0o600))
+	policy := path + ".yaml"
+	warnFor(t, policy, "1h")
 	return f, a, path, []string{
 		"-F", f.SSHConfig(), "-H", "a,b", "--interval", "300ms", "--socket", path, "--policy", policy, "--audit-log", filepath.Join(dir, "log"),
 	}
+}
+
+// warnFor writes a policy that ends processes in no environment after a time.
+func warnFor(t *testing.T, policy, time string) {
+	require.NoError(t, os.WriteFile(policy, []byte("defaults:\n  non-env-processes: true\n  warn: {for: "+time+"}\n"), 0o600))
 }
 
 // TestTopOnATerminal: a process appears, is found, is waited for, and is ended, while the
 // selected row stays selected.
 func TestTopOnATerminal(t *testing.T) {
 	f, a, path, flags := topFleet(t)
-	startController(t, path, flags...)
-	s := startPane(t, 110, 20, nil, sshd.Build(t, "cmd/genv"), "remote", "-F", f.SSHConfig(), "top", "--socket", path)
+	_, reload := startController(t, path, flags...)
+	s := startPane(t, 110, 20, nil, genvProgram(t), "remote", "-F", f.SSHConfig(), "top", "--socket", path)
 	s.shows("> a", "A100", "A.", "1/2", "alice")
 	s.press("5")
 	s.press("j")
@@ -160,6 +166,9 @@ func TestTopOnATerminal(t *testing.T) {
 	s.press("1")
 	s.shows("> a", "A!", "0/2", "alice bob")
 	s.press("4")
+	s.shows("> in ", "bob")
+	warnFor(t, path+".yaml", "1s")
+	reload()
 	s.shows("the finding isn't here any more")
 	require.Empty(t, s.selected())
 	s.press("5")
@@ -194,8 +203,8 @@ func drillDown(s *pane) {
 // comes back.
 func TestTopAsksTheController(t *testing.T) {
 	_, _, path, flags := topFleet(t)
-	stop := startController(t, path, flags...)
-	s := startPane(t, 110, 20, nil, sshd.Build(t, "cmd/genv"), "remote", "top", "--socket", path, "--allow-actions")
+	stop, _ := startController(t, path, flags...)
+	s := startPane(t, 110, 20, nil, genvProgram(t), "remote", "top", "--socket", path, "--allow-actions")
 	s.shows("> a", "A.", "1/2")
 	s.press("5")
 	s.shows("> a", "77", "alice")
@@ -228,7 +237,7 @@ func TestTopWithoutAController(t *testing.T) {
 	bin := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "ssh"), []byte("#!/bin/sh\necho \"ssh was called with $*.\"\nread line\n"), 0o700))
 	env := []string{"GENV_SOCKET=" + path, "NO_COLOR=1"}
-	s := startPane(t, 110, 20, env, "env", "PATH="+bin+":"+os.Getenv("PATH"), sshd.Build(t, "cmd/genv"), "remote", "-F", f.SSHConfig(), "-H", "a,b", "top", "-i", "200ms")
+	s := startPane(t, 110, 20, env, "env", "PATH="+bin+":"+os.Getenv("PATH"), genvProgram(t), "remote", "-F", f.SSHConfig(), "-H", "a,b", "top", "-i", "200ms")
 	s.shows("2 hosts", "watching (own looks)")
 	s.shows("> a", "A.", "1/2", "alice")
 	require.NotRegexp(t, `\x1b\[[0-9;]*[34][0-7]`, s.tmux("capture-pane", "-p", "-e"), "NO_COLOR")
