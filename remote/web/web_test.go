@@ -63,6 +63,19 @@ func TestPages(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, get(t, handler, "/me").Code)
 }
 
+// TestWithoutRules: nothing is checked, which isn't the same as that nothing is violated.
+func TestWithoutRules(t *testing.T) {
+	f := newFleet(5, 8)
+	feed := live.NewFeed(live.Options{Now: func() time.Time { return f.now }, Interval: 10 * time.Second})
+	feed.Show(&f.cycle)
+	handler := web.New(feed, f.options())
+	for _, path := range []string{"/findings", "/u/alice"} {
+		page := pageOf(t, handler, path)
+		present(t, page, "checks no rules", path)
+		absent(t, strings.ToLower(page), "no rule is violated", path)
+	}
+}
+
 // TestAFailedHost: what it had is neither free nor shown as used now.
 func TestAFailedHost(t *testing.T) {
 	f := newFleet(1, 8)

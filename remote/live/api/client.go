@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -171,6 +172,9 @@ func (c *Client) get(ctx context.Context, path string, header http.Header) (*htt
 		request.Header = header
 	}
 	response, err := c.http.Do(request)
+	if failed := (*url.Error)(nil); errors.As(err, &failed) {
+		err = failed.Err // the address says nothing: it is always the socket's
+	}
 	if err != nil {
 		return nil, err
 	}
