@@ -51,7 +51,7 @@ func TestGoldenSizes(t *testing.T) {
 // TestEverySize: no line is wider than the screen, there are no more lines than it has, and
 // nothing fails, on each tab and in each mode.
 func TestEverySize(t *testing.T) {
-	for w := 0; w < 100; w += 3 {
+	for w := 0; w < 100; w += 7 {
 		for h := range 14 {
 			for _, keys := range [][]string{{}, {"/", "x"}, {"?"}, {"enter"}, {"G"}, {"6", "enter"}, {"5", "s", "S"}, {"7"}, {"4"}, {"3"}} {
 				m := viewed(t, sample(), w, h)

@@ -45,7 +45,7 @@ func drop[T any](r *rand.Rand, list *[]T) {
 // selected by the last key; while it is gone, no row is.
 func TestTheSelectionStays(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 1))
-	for range 60 {
+	for range 25 {
 		m := viewed(t, sample(), 100, 8+r.IntN(20))
 		m.press(fmt.Sprint(1+r.IntN(7)), strings.Repeat("s", r.IntN(2)))
 		for range 40 {

@@ -1,0 +1,139 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// old says how old the data are, if they are; empty if they are fresh.
+func (m *Model) old() string {
+	if m.scene == nil {
+		return ""
+	}
+	age := m.now.Sub(m.scene.fleet.Time)
+	if m.scene.fleet.Time.IsZero() || m.err == nil && age <= m.scene.patience() {
+		return ""
+	}
+	return "OLD: " + short(age)
+}
+
+// header says whose data these are and how the fleet is, as far as there is room.
+func (m *Model) header() string {
+	if m.scene == nil {
+		return m.painter.paint("genv top", bold)
+	}
+	f := m.scene.fleet
+	var parts []string
+	if m.paused {
+		parts = append(parts, m.painter.paint("PAUSED", reverse))
+	}
+	if old := m.old(); old != "" {
+		parts = append(parts, m.painter.paint(old, reverse, red))
+	}
+	hosts := fmt.Sprintf("%d hosts", len(f.Hosts))
+	if n := len(f.Failed); n > 0 {
+		hosts += m.painter.paint(fmt.Sprintf(", %d failed", n), red)
+	}
+	parts = append(parts, hosts, m.counts(), m.activity())
+	if f.Cycle > 0 {
+		parts = append(parts, fmt.Sprintf("cycle %d, %s ago", f.Cycle, short(m.now.Sub(f.Time))))
+	}
+	line := m.painter.paint("genv top", bold)
+	for _, part := range parts {
+		if ansi.StringWidth(line)+3+ansi.StringWidth(part) <= m.width {
+			line += m.painter.paint(" | ", faint) + part
+		}
+	}
+	return line
+}
+
+// counts are the GPUs by their state.
+func (m *Model) counts() string {
+	names := []string{}
+	for _, state := range gpus.States() {
+		n := m.scene.states[state]
+		if n > 0 || state == gpus.Free {
+			names = append(names, m.painter.paint(fmt.Sprintf("%d %s", n, state), stateStyle(state)))
+		}
+	}
+	return fmt.Sprintf("%d GPUs: %s", m.scene.gpus, strings.Join(names, ", "))
+}
+
+// activity is what the controller does.
+func (m *Model) activity() string {
+	f := m.scene.fleet
+	doing := "watching"
+	switch {
+	case f.Enforcing && f.DryRun:
+		doing = "dry run"
+	case f.Enforcing:
+		doing = "enforcing"
+	}
+	if m.origin != "" {
+		doing += " (" + m.origin + ")"
+	}
+	return doing
+}
+
+// alerts are what an administrator must know, a line each, as far as there is room.
+func (m *Model) alerts() []string {
+	var list []string
+	if m.err != nil {
+		list = append(list, "No new data: "+shown(m.err.Error()))
+	}
+	if m.scene != nil {
+		f := m.scene.fleet
+		if f.Hold != nil {
+			list = append(list, shown(f.Hold.String()))
+		}
+		if f.Unrecorded != "" {
+			list = append(list, "The record can't be written: "+shown(f.Unrecorded))
+		}
+		for _, h := range append(f.HeldUsers[:len(f.HeldUsers):len(f.HeldUsers)], f.HeldHosts...) {
+			list = append(list, "Safety limit: "+shown(h.Because))
+		}
+	}
+	for i := range list {
+		list[i] = m.painter.paint(list[i], bold, red)
+	}
+	return list[:min(len(list), max(0, (m.height-4)/4))]
+}
+
+// tabs are the names of the tabs.
+func (m *Model) tabs() string {
+	var b strings.Builder
+	for tab := range tabCount {
+		name, as := fmt.Sprintf("%d %s", tab+1, tabNames[tab]), faint
+		if n := m.tabCount(tab); n > 0 {
+			name, as = fmt.Sprintf("%s(%d)", name, n), red
+		}
+		if tab == m.tab {
+			if of := m.scope.String(); of != "" {
+				name += " of " + of
+			}
+			b.WriteString(m.painter.selected(span{"[" + name + "]", bold}) + " ")
+			continue
+		}
+		if m.width < 80 { // the names of the others don't fit
+			name = fmt.Sprintf("%d", tab+1)
+		}
+		b.WriteString(m.painter.paint(name, as) + " ")
+	}
+	return b.String()
+}
+
+// tabCount is a number worth to be seen from all tabs.
+func (m *Model) tabCount(tab tabID) int {
+	switch {
+	case m.scene == nil:
+	case tab == tabFindings:
+		return len(m.scene.fleet.Findings)
+	case tab == tabFailed:
+		return len(m.scene.fleet.Failed)
+	}
+	return 0
+}
