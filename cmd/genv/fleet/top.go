@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"time"
 
@@ -94,7 +93,7 @@ func (p *program) findController(c *cli.Context) (string, error) {
 // answers reports whether a process listens on a socket. An error says that there may be
 // one.
 func answers(ctx context.Context, path string) (bool, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	conn, err := socket.Dial(ctx, path)
 	switch {
 	case err == nil:
 		return true, conn.Close()

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
@@ -28,7 +29,7 @@ func Send(ctx context.Context, path string, action operator.Action) (operator.An
 		return operator.Answer{}, fmt.Errorf("encode the action: %w", err)
 	}
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", path)
+		return socket.Dial(ctx, path)
 	}}
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://controller"+Path, bytes.NewReader(body))

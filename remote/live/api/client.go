@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -32,7 +33,7 @@ type Client struct {
 // NewClient returns the client of a socket. It doesn't connect yet.
 func NewClient(path string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", path)
+		return socket.Dial(ctx, path)
 	}
 	return &Client{http: http.Client{Transport: &http.Transport{DialContext: dial}}}
 }

@@ -1,9 +1,10 @@
 package socket
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Name is the name of the socket in its folder, and folder the folder's.
@@ -45,10 +46,20 @@ func Find(getenv func(string) string, uid int) string {
 	default:
 		return path
 	}
-	for _, path := range []string{DefaultPath(getenv, uid), filepath.Join("/run", folder, Name)} {
-		if info, err := os.Stat(path); err == nil && info.Mode().Type() == os.ModeSocket {
-			return path
-		}
+	common := filepath.Join("/run", folder, Name)
+	switch own := DefaultPath(getenv, uid); {
+	case isSocket(own, func(owner int) bool { return owner == uid || owner == 0 }):
+		return own
+	case isSocket(common, func(int) bool { return true }): // only root makes folders there
+		return common
 	}
 	return ""
+}
+
+// isSocket reports whether there is a socket of an owner. In one's own folder it has to be
+// one's own: su keeps the XDG_RUNTIME_DIR of another user.
+func isSocket(path string, of func(owner int) bool) bool {
+	var stat unix.Stat_t
+	err := unix.Stat(path, &stat)
+	return err == nil && stat.Mode&unix.S_IFMT == unix.S_IFSOCK && of(int(stat.Uid))
 }

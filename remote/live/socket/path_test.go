@@ -5,6 +5,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,16 +33,62 @@ func TestDefaultPath(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	dir := t.TempDir()
-	variables := map[string]string{"XDG_RUNTIME_DIR": dir}
+	dir, uid := t.TempDir(), os.Geteuid()
 	own := filepath.Join(dir, "genv-controller", socket.Name)
-	require.NotEqual(t, own, socket.Find(environ(variables), 7), "there is none")
+	variables := map[string]string{"XDG_RUNTIME_DIR": dir}
+	if uid == 0 { // who has no XDG_RUNTIME_DIR
+		variables["RUNTIME_DIRECTORY"] = filepath.Dir(own)
+	}
+	require.NotEqual(t, own, socket.Find(environ(variables), uid), "there is none")
 	listen(t, own)
-	require.Equal(t, own, socket.Find(environ(variables), 7))
+	require.Equal(t, own, socket.Find(environ(variables), uid))
+	if uid != 0 {
+		require.NotEqual(t, own, socket.Find(environ(variables), uid+1), "it is of somebody else")
+	} else {
+		require.NoError(t, os.Chown(own, 4711, -1))
+		require.NotEqual(t, own, socket.Find(environ(variables), uid), "it is of somebody else")
+	}
 	variables[socket.Variable] = "/elsewhere"
-	require.Equal(t, "/elsewhere", socket.Find(environ(variables), 7))
+	require.Equal(t, "/elsewhere", socket.Find(environ(variables), uid))
 	variables[socket.Variable] = socket.Off
-	require.Empty(t, socket.Find(environ(variables), 7))
+	require.Empty(t, socket.Find(environ(variables), uid))
+}
+
+// TestDialSomebodyElse: a process of another user listens, as if it were the controller.
+func TestDialSomebodyElse(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can listen as another user")
+	}
+	dir, err := os.MkdirTemp("", "dial") // not below that of the test, which others may not enter
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))
+	path := filepath.Join(dir, "s")
+	listening := make(chan error)
+	go func() {
+		runtime.LockOSThread() // which ends with the goroutine: only this thread is the other user
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), 4711, ^uintptr(0)); errno != 0 {
+			listening <- errno
+			return
+		}
+		l, err := net.Listen("unix", path)
+		if err == nil {
+			t.Cleanup(func() { _ = l.Close() })
+		}
+		listening <- err
+	}()
+	require.NoError(t, <-listening)
+
+	_, err = socket.Dial(t.Context(), path)
+	require.ErrorContains(t, err, "is of uid 4711: not of root, of you or of the owner of "+dir)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	require.NoError(t, os.Chown(dir, 4711, -1))
+	conn, err := socket.Dial(t.Context(), path)
+	require.NoError(t, err, "a service account has its own folder")
+	require.NoError(t, conn.Close())
+	require.NoError(t, os.Chmod(dir, 0o777))
+	_, err = socket.Dial(t.Context(), path)
+	require.Error(t, err, "anybody may replace the socket")
 }
 
 func TestPeer(t *testing.T) {
