@@ -40,15 +40,17 @@ done
 page=$(awk '$1 == "page" { print $2 }' "$work/log")
 socket=$(awk '$1 == "live" { print $NF }' "$work/log")
 
-# Eight seconds remain in which the finding is there.
-tmux -S "$work/tmux" new-session -d -x 110 -y 24 "COLORTERM=truecolor TERM=xterm-256color bin/genv remote top --socket $socket"
+# Eight seconds remain in which the findings are there: on the tab of GPUs, which fill the window.
+tmux -S "$work/tmux" new-session -d -x 124 -y 28 "COLORTERM=truecolor TERM=xterm-256color bin/genv remote top --socket $socket"
 sleep 2
+tmux -S "$work/tmux" send-keys 2
+sleep 1
 tmux -S "$work/tmux" capture-pane -e -p >"$work/top"
-browser 1280,1180 "$page" docs/images/page.png
+browser 1280,1110 "$page" docs/images/page.png
 {
 	echo '<style>body { margin: 0; background: #16181d } pre { margin: 14px 18px; font: 15px/1.35 "DejaVu Sans Mono", monospace }</style>'
 	aha --black --no-header <"$work/top" | sed '1s/^/<body style="color: #e6e6e6"><pre>/'
 	echo '</pre></body>'
 } >"$work/top.html"
-browser 1040,530 "file://$work/top.html" docs/images/top.png
+browser 1158,600 "file://$work/top.html" docs/images/top.png
 ls -l docs/images/*.png
