@@ -28,9 +28,10 @@ func OpenCertificate(cert, key string, now func() time.Time) (*Certificate, erro
 	return c, nil
 }
 
-// Config is the configuration of a server with the certificate.
+// Config is the configuration of a server with the certificate. It doesn't offer HTTP/2, as the
+// program may be built without that.
 func (c *Certificate) Config() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, GetCertificate: c.get}
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: c.get}
 }
 
 // get is the certificate of the moment: the last good one, while the files don't match.

@@ -126,7 +126,8 @@ func writeFiles(t *testing.T, serial int64) (dir string) {
 	return dir
 }
 
-// TestWebWithTLS: a page and events over HTTP/2, with a password.
+// TestWebWithTLS: a page and events, with a password. HTTP/2, which make build leaves out, is not
+// offered to those who would prefer it.
 func TestWebWithTLS(t *testing.T) {
 	dir := writeFiles(t, 1)
 	l := open(t, "--web", "127.0.0.1:0", "--web-auth", dir+"/htpasswd", "--web-tls-cert", dir+"/cert", "--web-tls-key", dir+"/key", "--web-names", "self")
@@ -156,7 +157,7 @@ func TestWebWithTLS(t *testing.T) {
 	ask("events", "eve", refused)
 	ask("", "alice", func(page *http.Response) {
 		require.Equal(t, http.StatusOK, page.StatusCode)
-		require.Equal(t, 2, page.ProtoMajor)
+		require.Equal(t, "http/1.1", page.TLS.NegotiatedProtocol)
 		body, err := io.ReadAll(page.Body)
 		require.NoError(t, err)
 		require.Contains(t, string(body), "alice")
