@@ -66,3 +66,11 @@ func TestEverySize(t *testing.T) {
 	}
 	require.Empty(t, viewed(t, sample(), 0, 0).View().Content)
 }
+
+// TestHelpFits: no line of it is broken on a terminal of 80 columns and 24 lines.
+func TestHelpFits(t *testing.T) {
+	for _, line := range help {
+		require.LessOrEqual(t, len(line), 80, line)
+	}
+	require.LessOrEqual(t, len(help), 21, "with the two lines above it and the one below")
+}
