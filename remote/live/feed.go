@@ -71,12 +71,33 @@ func (f *Feed) Consume(cycle *controller.Cycle, events []enforce.Event) {
 		}
 	}
 	if excess := len(f.events) - maxEvents; excess > maxEvents/4 {
-		f.events = slices.Delete(f.events, 0, excess)
+		f.events = fairly(f.events)
 	}
 	if len(cycle.Cluster.Hosts) > 0 { // else it only has outcomes of an earlier one
 		f.take(cycle)
 	}
 	f.wake()
+}
+
+// fairly are the newest maxEvents events, of which those of a host with many make room for those
+// of others: what a host makes up must not hide what happens elsewhere.
+func fairly(events []Event) []Event {
+	counts := make(map[snapshot.Hostname]int)
+	for i := range events {
+		counts[events[i].Host]++
+	}
+	most := sort.Search(maxEvents, func(n int) bool { // that a host may have
+		sum := 0
+		for _, count := range counts {
+			sum += min(count, n+1)
+		}
+		return sum > maxEvents
+	})
+	events = slices.DeleteFunc(events, func(e Event) bool {
+		counts[e.Host]--
+		return counts[e.Host] >= max(most, 1)
+	})
+	return slices.Delete(events, 0, max(0, len(events)-maxEvents))
 }
 
 // Show takes a cycle when it has ended.
@@ -162,8 +183,8 @@ func (f *Feed) Watched(within time.Duration) bool {
 	return !f.watched.IsZero() && f.options.Now().Sub(f.watched) <= within
 }
 
-// Events are those with a number greater than after, the oldest first. Some are missing if
-// the first of them has not the number after+1.
+// Events are those with a number greater than after, the oldest first. Those that are missing
+// between two numbers are no longer kept.
 func (f *Feed) Events(after uint64) []Event {
 	f.mu.Lock()
 	defer f.mu.Unlock()

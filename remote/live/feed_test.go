@@ -363,6 +363,24 @@ func TestEventsOfAFinding(t *testing.T) {
 	require.Empty(t, list[4].User)
 }
 
+// TestAHostMakesUpEvents: they don't push out those of other hosts.
+func TestAHostMakesUpEvents(t *testing.T) {
+	s := newStage(answered("a", "alice"), answered("evil", "mallory"))
+	s.run(nil, enforce.Event{Kind: enforce.EventHostBack, Host: "a"})
+	made := make([]enforce.Event, 256)
+	for i := range made {
+		made[i] = enforce.Event{Kind: enforce.EventOver, Host: "evil", ID: fmt.Sprint(i)}
+	}
+	for range 100 {
+		s.run(nil, made...)
+	}
+	list := s.Events(0)
+	require.Equal(t, snapshot.Hostname("a"), list[0].Host)
+	require.LessOrEqual(t, len(list), 4096+1024)
+	require.EqualValues(t, 25601, list[len(list)-1].Number, "the newest are there")
+	require.Len(t, s.Events(25600), 1)
+}
+
 // TestAHostMakesUpUsers: as many as its snapshot may have. The cycles of all hosts wait while
 // the trends are sampled.
 func TestAHostMakesUpUsers(t *testing.T) {
