@@ -30,10 +30,7 @@ func (p *program) readEnforceConfig(c *cli.Context) (enforceConfig, error) {
 	if err != nil {
 		return enforceConfig{}, err
 	}
-	config, err := p.readConfig(c)
-	if !command.IsGiven(c, "command-timeout") {
-		config.SSH.CommandTimeout = answerTimeout(rules.Interval, config.SSH.CommandTimeout)
-	}
+	config, err := p.readLoopConfig(c, rules.Interval)
 	return enforceConfig{config, rules, listen}, err
 }
 
@@ -111,6 +108,15 @@ func (f *fleet) toEnforce(config *Config, link controller.Link) enforcement.Flee
 func (config *Config) cycleLimit() time.Duration {
 	rounds := time.Duration(len(config.Hosts)/max(config.Fanout, 1) + 1)
 	return rounds*2*(config.SSH.CommandTimeout+time.Minute) + 2*agent.MaxGrace
+}
+
+// readLoopConfig is readConfig for a command that asks all hosts at an interval.
+func (p *program) readLoopConfig(c *cli.Context, interval time.Duration) (Config, error) {
+	config, err := p.readConfig(c)
+	if !command.IsGiven(c, "command-timeout") {
+		config.SSH.CommandTimeout = answerTimeout(interval, config.SSH.CommandTimeout)
+	}
+	return config, err
 }
 
 // answerTimeout is how long a host of a loop has for an answer if no flag says it:

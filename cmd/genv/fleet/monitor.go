@@ -23,12 +23,9 @@ func (p *program) remoteMonitor(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	config, err := p.readConfig(c)
+	config, err := p.readLoopConfig(c, monitor.Interval)
 	if err != nil {
 		return err
-	}
-	if !command.IsGiven(c, "command-timeout") {
-		config.SSH.CommandTimeout = answerTimeout(monitor.Interval, config.SSH.CommandTimeout)
 	}
 	f, err := p.open(config)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -40,12 +39,9 @@ func (p *program) topSource(c *cli.Context, config topConfig) (*topSource, error
 		s.follow(c.Context, config.socket)
 		return s, nil
 	}
-	fleet, err := p.readConfig(c)
+	fleet, err := p.readLoopConfig(c, config.interval)
 	if err != nil {
 		return nil, noController(c, err)
-	}
-	if !command.IsGiven(c, "command-timeout") {
-		fleet.SSH.CommandTimeout = answerTimeout(config.interval, fleet.SSH.CommandTimeout)
 	}
 	if !config.plain { // the screen is the view's
 		fleet.SSH.Prompt, fleet.SSH.Log = nil, zerolog.Nop()

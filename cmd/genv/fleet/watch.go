@@ -38,10 +38,7 @@ func (p *program) readWatchConfig(c *cli.Context) (config watchConfig, err error
 	if !config.listeners.Asked() {
 		config.listeners.Socket.Required = true // there is nothing else to do
 	}
-	config.Config, err = p.readConfig(c)
-	if !command.IsGiven(c, "command-timeout") {
-		config.SSH.CommandTimeout = answerTimeout(config.interval, config.SSH.CommandTimeout)
-	}
+	config.Config, err = p.readLoopConfig(c, config.interval)
 	return config, err
 }
 

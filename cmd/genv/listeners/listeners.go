@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/server"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/metrics/exporter"
@@ -37,6 +38,10 @@ func ReadConfig(c *cli.Context, getenv func(string) string, once bool) (Config, 
 	}
 	config.Web, err = readWeb(c, once)
 	return config, err
+}
+
+func needsLoop(flag string) error {
+	return command.UsageError("--%s needs a loop: write an --interval of more than 0", flag)
 }
 
 // Any reports whether anything is to be opened.

@@ -31,7 +31,7 @@ func readMetrics(c *cli.Context, once bool) (m Metrics, err error) {
 		return m, nil
 	}
 	if once {
-		return m, command.UsageError("--metrics needs a loop: write an --interval of more than 0")
+		return m, needsLoop("metrics")
 	}
 	m.Address, m.Port, err = readAddress("metrics", c.String("metrics"), "127.0.0.1:9400", "")
 	return m, err

@@ -40,7 +40,7 @@ func readSocket(c *cli.Context, getenv func(string) string, once bool) (Socket, 
 	case path == socket.Off:
 		return Socket{}, nil
 	case once && given:
-		return Socket{}, command.UsageError("--socket needs a loop: write an --interval of more than 0")
+		return Socket{}, needsLoop("socket")
 	case once:
 		return Socket{}, nil
 	case path == "":

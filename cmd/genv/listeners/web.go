@@ -54,7 +54,7 @@ func readWeb(c *cli.Context, once bool) (Web, error) {
 		return Web{}, nil
 	}
 	if once {
-		return Web{}, command.UsageError("--web needs a loop: write an --interval of more than 0")
+		return Web{}, needsLoop("web")
 	}
 	w := Web{
 		Names: web.Names(c.String("web-names")), Passwords: c.String("web-auth"),
