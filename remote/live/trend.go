@@ -180,6 +180,10 @@ func count(h *Host, users map[snapshot.Username]*tally) (host tally) {
 		case gpus.Unknown:
 			host.unknown++
 		}
+		using := make(map[snapshot.Username]bool) // an attachment is a claim, which others may have made
+		for j := range g.Processes {
+			using[g.Processes[j].User] = true
+		}
 		for _, name := range g.Users() {
 			if len(name) > maxUserName {
 				continue
@@ -187,7 +191,7 @@ func count(h *Host, users map[snapshot.Username]*tally) (host tally) {
 			if users[name] == nil {
 				users[name] = &tally{}
 			}
-			if g.State == gpus.Busy {
+			if g.State == gpus.Busy && using[name] {
 				users[name].busy++
 			} else {
 				users[name].held++

@@ -20,8 +20,24 @@ func held(state gpus.State, users ...snapshot.Username) gpus.GPU {
 	g := gpus.GPU{State: state}
 	for _, user := range users {
 		g.Attached = append(g.Attached, gpus.Attachment{User: user})
+		if state == gpus.Busy {
+			g.Processes = append(g.Processes, gpus.Process{User: user})
+		}
 	}
 	return g
+}
+
+// TestTrendOfAForgedAttachment: what mallory computes is not alice's GPU time.
+func TestTrendOfAForgedAttachment(t *testing.T) {
+	feed := NewFeed(Options{Now: time.Now})
+	g := held(gpus.Busy, "mallory")
+	g.Attached = append(g.Attached, gpus.Attachment{User: "alice"})
+	feed.trends.samples(oneHost(g), midnight, 5)
+	alice, _ := feed.UserTrend("alice")
+	mallory, _ := feed.UserTrend("mallory")
+	require.Zero(t, alice.Busy)
+	require.Equal(t, 4*time.Minute, alice.Held)
+	require.Equal(t, 4*time.Minute, mallory.Busy)
 }
 
 func oneHost(list ...gpus.GPU) *Fleet {
