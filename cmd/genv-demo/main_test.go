@@ -172,7 +172,7 @@ func (l *lockedBuffer) String() string {
 }
 
 // TestKeep: the page of a kept demo is the one that it prints, and shows its fleet and
-// the processes that break a rule, one of them to its user; Ctrl-C ends everything, and is no failure.
+// the processes that break a rule, one of them to its user; Ctrl-C ends everything and is not a failure.
 func TestKeep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

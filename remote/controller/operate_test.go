@@ -22,9 +22,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// house is a Link to host a, whose snapshot a test may change, and host b, which is down. It
+// twoHosts is a Link to host a, whose snapshot a test may change, and host b, which is down. It
 // is safe for concurrent use.
-type house struct {
+type twoHosts struct {
 	mu       sync.Mutex
 	snapshot snapshot.Snapshot
 	reports  []enforce.Report
@@ -34,7 +34,7 @@ type house struct {
 	plain
 }
 
-func (h *house) Snapshot(_ context.Context, host remote.Host) (*snapshot.Snapshot, error) {
+func (h *twoHosts) Snapshot(_ context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	h.mu.Lock()
 	asking, s := h.asking, h.snapshot
 	h.mu.Unlock()
@@ -45,7 +45,7 @@ func (h *house) Snapshot(_ context.Context, host remote.Host) (*snapshot.Snapsho
 	return &s, nil
 }
 
-func (h *house) Execute(_ context.Context, _ remote.Host, r enforce.Report) (agent.Execution, error) {
+func (h *twoHosts) Execute(_ context.Context, _ remote.Host, r enforce.Report) (agent.Execution, error) {
 	h.mu.Lock()
 	h.reports = append(h.reports, r)
 	takes := h.takes
@@ -61,16 +61,16 @@ func (h *house) Execute(_ context.Context, _ remote.Host, r enforce.Report) (age
 	return done, nil
 }
 
-func (h *house) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]int, error) {
+func (h *twoHosts) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.messages = append(h.messages, messages...)
 	return []int{2}, nil
 }
 
-func (h *house) sent() int { return len(h.received()) }
+func (h *twoHosts) sent() int { return len(h.received()) }
 
-func (h *house) received() []enforce.Report {
+func (h *twoHosts) received() []enforce.Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.reports)
@@ -78,10 +78,10 @@ func (h *house) received() []enforce.Report {
 
 // visited is bob's process 5 in an environment that is attached to device 0, root's
 // process 6, a daemon, a process in a container, and one that could not be read.
-func visited() *house {
+func visited() *twoHosts {
 	bob, root := snapshot.UID(1001), snapshot.UID(0)
 	use := func(index snapshot.DeviceIndex) []snapshot.DeviceUsage { return []snapshot.DeviceUsage{{Index: index}} }
-	return &house{snapshot: snapshot.Snapshot{
+	return &twoHosts{snapshot: snapshot.Snapshot{
 		Environments: []snapshot.Environment{{EID: "9", UID: bob, Username: "bob"}, {EID: "8", UID: root, Username: "root", OwnerMismatch: true}},
 		Devices: []snapshot.Device{
 			{Index: 0, Attachments: []snapshot.Attachment{{EID: "9"}}}, {Index: 1, Attachments: []snapshot.Attachment{{EID: "8"}, {EID: "gone"}}},
@@ -109,7 +109,7 @@ func (e exempting) Exempt(s enforce.Subject) (string, bool) {
 
 // running is a loop with an operator.
 type running struct {
-	*house
+	*twoHosts
 	t      *testing.T
 	c      *controller.Controller
 	queue  *controller.Queue
@@ -123,9 +123,9 @@ type running struct {
 var alice = operator.Person{UID: 0, Name: "root", Login: new(snapshot.UID(1000)), LoginName: "alice"}
 
 // run starts a loop in a synctest bubble, and waits for the end of its first cycle.
-func run(t *testing.T, h *house, change func(*controller.Controller)) *running {
+func run(t *testing.T, h *twoHosts, change func(*controller.Controller)) *running {
 	t.Helper()
-	r := &running{house: h, t: t, queue: controller.NewQueue(), log: &audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}}
+	r := &running{twoHosts: h, t: t, queue: controller.NewQueue(), log: &audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}}
 	r.c = &controller.Controller{
 		Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: h, Fanout: 2},
 		Policy: exempting{constant: constant{Grace: 3 * time.Second, Kill: true}}, Audit: r.log, Now: time.Now,
@@ -348,17 +348,17 @@ func TestTwoOperatorsAtOnce(t *testing.T) {
 		synctest.Wait()
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		var outcomes, told int
+		var outcomes, asked int
 		for _, e := range r.events {
 			if e.Kind == enforce.EventOutcome && len(e.Findings) == 0 {
 				outcomes++
 			}
 			if e.Kind == controller.EventOperator {
-				told++
+				asked++
 				require.Contains(t, e.Text, "Requested by alice (uid 1000), as root: it was asked for")
 			}
 		}
 		require.Equal(t, 1, outcomes)
-		require.Equal(t, 1, told)
+		require.Equal(t, 1, asked)
 	})
 }

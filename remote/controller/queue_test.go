@@ -69,7 +69,8 @@ func TestAFloodOfActions(t *testing.T) {
 	})
 }
 
-// Who has left is not served, and who comes too late is told so.
+// TestWhoHasLeft: an action of a person who has left is not carried out, and one that comes after
+// the end of the loop is refused.
 func TestWhoHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := visited()
@@ -104,7 +105,7 @@ func TestAfterAReload(t *testing.T) {
 			s := controller.Schedule{Interval: 10 * time.Second, Actions: queue, Hangup: hangup, Reload: build}
 			ended <- controller.Loop(ctx, build(), s, func(controller.Cycle) error { return nil })
 		}()
-		r := &running{house: h, t: t, queue: queue}
+		r := &running{twoHosts: h, t: t, queue: queue}
 		synctest.Wait()
 		require.Contains(t, r.do(hold), "put enforcement on hold")
 		hangup <- syscall.SIGHUP

@@ -2,7 +2,7 @@ package top
 
 // help is shown with ?.
 var help = []string{
-	"A GPU is a letter: . free, a attached and idle, A busy, ! finding, ? unknown,",
+	"A GPU is a letter: . free, a attached or idle, A busy, ! finding, ? unknown,",
 	"x exempt.",
 	"",
 	"1-7, Tab, left, right   another tab",

@@ -55,7 +55,7 @@ type cell struct {
 // cells are those of all marks, in the order of the legend.
 var cells = []cell{
 	{live.MarkFree, "f", "free"},
-	{live.MarkUnused, "i", "attached or held, idle"},
+	{live.MarkUnused, "i", "attached or idle"},
 	{live.MarkBusy, "b", "busy"},
 	{live.MarkFinding, "n", "a rule is violated"},
 	{live.MarkExempt, "x", "exempt from rules"},
