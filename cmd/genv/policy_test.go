@@ -160,7 +160,7 @@ func requireHistory(t *testing.T, l *lab, log string) {
 	pid := l.guilty["bob over his memory: the smallest that frees enough"].PID
 	r := genv(t, "remote", "history", "--audit-log", log, "--user", "bob", "--pid", fmt.Sprint(pid), "--since", "1h", "--no-header")
 	require.Zero(t, r.code, r.err)
-	require.Regexp(t, fmt.Sprintf(`^\S+ \S+ +gpu-02 +bob +process %d +terminated +Environment \d+ is using 5242m on device 2 which is 1242m over its capacity of 4g \(user bob\) \(told at \S+\)\n$`, pid), r.out)
+	require.Regexp(t, fmt.Sprintf(`^\S+ \S+ +gpu-02 +bob +process %d +terminated +Environment \d+ is using 5242m on device 2 which is 1242m over its capacity of 4g \(user bob\) \(notified at \S+\)\n$`, pid), r.out)
 
 	r = genv(t, "remote", "history", "--audit-log", log, "--format", "json", "--host", "gpu-02")
 	var document history.EntriesDocument

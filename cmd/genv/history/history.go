@@ -50,6 +50,9 @@ func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error
 	if damage.Lines > 0 {
 		fmt.Fprintf(p.Err, "%s: skipped %s that can't be read, the first at %s\n", path, render.Plural(damage.Lines, "line"), damage.First)
 	}
+	if len(entries) == 0 && output.Format == "tui" && !c.Bool("no-header") {
+		fmt.Fprintf(p.Err, "No such action is recorded in %s\n", path)
+	}
 	return write(p, output, entries)
 }
 
@@ -97,7 +100,7 @@ func whyOf(e *audit.Entry) string {
 		why += " (" + e.Reason + ")"
 	}
 	if !e.Notified.IsZero() {
-		why += " (told at " + e.Notified.Local().Format(time.TimeOnly) + ")"
+		why += " (notified at " + e.Notified.Local().Format(time.TimeOnly) + ")"
 	}
 	return strings.TrimSpace(why)
 }
