@@ -14,10 +14,10 @@ const (
 	trendStep   = 5 * time.Minute
 	trendPoints = 288 // 24 hours
 	sampleEvery = time.Minute
-	// maxUsers is of how many users a trend is kept, and maxNewUsers how many of them may
-	// be new at a time: hosts may make up as many users as they like.
-	maxUsers    = 1024
-	maxNewUsers = 64
+	// maxUsers is of how many users a trend is kept, and maxUsersPerHost how many of them a
+	// host may be the first to have: it may make up as many users as it likes.
+	maxUsers        = 4096
+	maxUsersPerHost = 256
 )
 
 // Trend is how many GPUs were used in the last 24 hours.
@@ -55,9 +55,16 @@ func (s *sum) add(t tally) {
 	add(&s.unknown, t.unknown)
 }
 
+// userTally counts the GPUs of a user.
+type userTally struct {
+	tally
+	host snapshot.Hostname // on which the user was seen first
+}
+
 // series are the points of a host or a user in a ring.
 type series struct {
-	last       int64 // the number of the newest point since 1970
+	host       snapshot.Hostname // on which the user was seen first
+	last       int64             // the number of the newest point since 1970
 	ring       [trendPoints]sum
 	busy, held time.Duration
 }
@@ -85,6 +92,8 @@ type trends struct {
 	hosts   map[snapshot.Hostname]*series
 	users   map[snapshot.Username]*series
 	idle    map[gpuKey]idle
+	// introduced is how many of the users each host was the first to have.
+	introduced map[snapshot.Hostname]int
 }
 
 type gpuKey struct {
@@ -102,6 +111,7 @@ func (t *trends) due(now time.Time) bool {
 func (t *trends) sample(f *Fleet, now time.Time, longest time.Duration) {
 	if t.hosts == nil {
 		t.hosts, t.users, t.since = make(map[snapshot.Hostname]*series), make(map[snapshot.Username]*series), now
+		t.introduced = make(map[snapshot.Hostname]int)
 	}
 	point, passed := now.Unix()/int64(trendStep/time.Second), now.Sub(t.sampled)
 	if t.sampled.IsZero() || passed < 0 || passed > longest {
@@ -111,7 +121,7 @@ func (t *trends) sample(f *Fleet, now time.Time, longest time.Duration) {
 		t.forget(point)
 	}
 	t.sampled = now
-	users, idles, answered := make(map[snapshot.Username]*tally), make(map[gpuKey]idle), false
+	users, idles, answered := make(map[snapshot.Username]*userTally), make(map[gpuKey]idle), false
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
 		if h.Failure != nil {
@@ -139,16 +149,17 @@ func (s *series) added(point int64, t tally, passed time.Duration) *series {
 	return s
 }
 
-func (t *trends) addUsers(users map[snapshot.Username]*tally, point int64, passed time.Duration) {
-	added := 0
+func (t *trends) addUsers(users map[snapshot.Username]*userTally, point int64, passed time.Duration) {
 	for name, u := range users {
 		known := t.users[name]
-		if known == nil {
-			if added++; added > maxNewUsers || len(t.users) >= maxUsers {
-				continue
-			}
+		if known == nil && (len(t.users) >= maxUsers || t.introduced[u.host] >= maxUsersPerHost) {
+			continue
 		}
-		t.users[name] = known.added(point, *u, passed)
+		t.users[name] = known.added(point, u.tally, passed)
+		if known == nil {
+			t.users[name].host = u.host
+			t.introduced[u.host]++
+		}
 	}
 }
 
@@ -162,12 +173,13 @@ func (t *trends) forget(point int64) {
 	for name, s := range t.users {
 		if s.last <= point-trendPoints {
 			delete(t.users, name)
+			t.introduced[s.host]--
 		}
 	}
 }
 
 // count counts the GPUs of a host, and of each of its users.
-func count(h *Host, users map[snapshot.Username]*tally) (host tally) {
+func count(h *Host, users map[snapshot.Username]*userTally) (host tally) {
 	for i := range h.GPUs {
 		g := &h.GPUs[i]
 		switch g.State {
@@ -189,7 +201,7 @@ func count(h *Host, users map[snapshot.Username]*tally) (host tally) {
 				continue
 			}
 			if users[name] == nil {
-				users[name] = &tally{}
+				users[name] = &userTally{host: h.Name}
 			}
 			if g.State == gpus.Busy && using[name] {
 				users[name].busy++

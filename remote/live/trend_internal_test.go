@@ -118,9 +118,27 @@ func TestTrendIsBounded(t *testing.T) {
 		long := held(gpus.Busy, snapshot.Username(make([]byte, 10<<10)))
 		tr.samples(oneHost(append(list, held(gpus.Busy, "alice"), long)...), midnight.Add(time.Duration(round+1)*time.Minute), 1)
 	}
-	require.Len(t, tr.users, maxUsers)
+	require.Len(t, tr.users, maxUsersPerHost)
 	alice, _ := feed.UserTrend("alice")
 	require.Equal(t, 30*time.Minute, alice.Busy)
+}
+
+// TestMadeUpUsersTakeNoPlaces of those on other hosts.
+func TestMadeUpUsersTakeNoPlaces(t *testing.T) {
+	feed := NewFeed(Options{Now: time.Now})
+	var list []gpus.GPU
+	for i := range 2 * maxUsers {
+		list = append(list, held(gpus.Busy, snapshot.Username(fmt.Sprintf("made-up-%d", i))))
+	}
+	feed.trends.samples(oneHost(list...), midnight, 1)
+	fleet := oneHost(list...)
+	fleet.Hosts = append(fleet.Hosts, Host{Name: "honest", GPUs: []gpus.GPU{held(gpus.Busy, "bob")}})
+	feed.trends.samples(fleet, midnight.Add(time.Minute), 1)
+	_, known := feed.UserTrend("bob")
+	require.True(t, known)
+	later := midnight.Add(25 * time.Hour)
+	feed.trends.samples(oneHost(held(gpus.Busy, "alice")), later, 1)
+	require.Equal(t, 1, feed.trends.introduced["a"], "places are given back")
 }
 
 func TestIdleSince(t *testing.T) {
