@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,6 +28,7 @@ func TestMain(m *testing.M) {
 			_ = os.Unsetenv(name)
 		}
 	}
+	passOnIgnoredSignals()
 	if err := os.Setenv("GENV_AUDIT_LOG", "off"); err != nil { // or tests that run as root write into this machine's own
 		panic(err)
 	}
@@ -48,6 +51,18 @@ func TestMain(m *testing.M) {
 		_ = os.RemoveAll(root)
 		os.Exit(code)
 	}))
+}
+
+// passOnIgnoredSignals keeps signals that these tests were started to ignore, as nohup and
+// sh's & do, from being ignored by the programs that the tests start: a signal that is
+// caught is reset in a child.
+func passOnIgnoredSignals() {
+	caught := make(chan os.Signal, 1)
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(s) {
+			signal.Notify(caught, s)
+		}
+	}
 }
 
 // result is what a command line printed, and its exit code.
