@@ -47,9 +47,11 @@ func (d *demo) keep() error {
 	return err
 }
 
-// invite prints how to keep the fleet.
+// invite prints how to keep the fleet, and where one sees it then.
 func (d *demo) invite() {
-	d.title("See it live: `make demo KEEP=1` keeps the fleet until Ctrl-C, with a web page and a live view.")
+	d.title("See it live: `make demo KEEP=1` keeps the fleet until Ctrl-C, with")
+	d.row("page", "http://"+pageAddress+"/")
+	d.row("live view", d.genv+" remote top --socket …, as it prints")
 }
 
 // viewers prints how to look at the fleet.

@@ -124,13 +124,14 @@ func report() (enforce.Report, []enforce.Outcome) {
 	process := func(pid snapshot.PID, because ...string) enforce.Termination {
 		return enforce.Termination{Process: snapshot.Process{PID: pid}, Because: because}
 	}
-	return enforce.Report{
+	report := enforce.Report{
 		Terminate: []enforce.Termination{process(1, "non-env-processes/a/1/5"), process(2, "idle/a/7/0/x", "non-env-processes/a/2/5"), process(3, "operator/run/1.1/a"), process(4, "made-up/rule")},
 		Detach: []enforce.Detachment{
 			{Device: 0, Environment: snapshot.Environment{EID: "7"}, Because: []string{"max-devices-per-user/bob"}},
 			{Device: 1, Environment: snapshot.Environment{EID: "7"}, Because: []string{"max-devices-per-user/bob"}},
 		},
-	}, []enforce.Outcome{
+	}
+	return report, []enforce.Outcome{
 		{PID: 1, Status: enforce.StatusTerminated},
 		{PID: 2, Status: enforce.StatusSurvived},
 		{PID: 3, Status: enforce.StatusGone},
