@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/top/filter"
+	"github.com/seed-3119e985/genv/remote/top/source"
 )
 
 // Model is the state of the view.
@@ -25,7 +26,7 @@ type Model struct {
 	origin  string
 	err     error // why there is nothing newer
 	paused  bool
-	waiting *Update // what came while it was paused
+	waiting *source.Update // what came while it was paused
 
 	tab     tabID
 	scope   scope
@@ -71,7 +72,7 @@ type cursor struct {
 }
 
 type updateMsg struct {
-	update Update
+	update source.Update
 	err    error
 }
 
@@ -138,7 +139,7 @@ func (m *Model) take(msg updateMsg) {
 	case m.paused:
 		events := msg.update.Events
 		if m.waiting != nil {
-			events = withEvents(m.waiting.Events, events)
+			events = source.WithEvents(m.waiting.Events, events)
 		}
 		msg.update.Events = events
 		m.waiting = &msg.update
@@ -147,12 +148,12 @@ func (m *Model) take(msg updateMsg) {
 	}
 }
 
-func (m *Model) show(u *Update) {
+func (m *Model) show(u *source.Update) {
 	var kept []live.Event
 	if m.scene != nil && m.scene.fleet.Run == u.Fleet.Run { // another controller counts from 1
 		kept = m.scene.events
 	}
-	m.scene, m.origin = newScene(u.Fleet, withEvents(kept, u.Events)), u.Origin
+	m.scene, m.origin = newScene(u.Fleet, source.WithEvents(kept, u.Events)), u.Origin
 	m.arrange()
 	m.forgetTags()
 }

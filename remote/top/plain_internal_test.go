@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/top/filter"
+	"github.com/seed-3119e985/genv/remote/top/source"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -22,17 +23,17 @@ type list struct {
 	cancel context.CancelFunc
 }
 
-func (l *list) Next(ctx context.Context) (Update, error) {
+func (l *list) Next(ctx context.Context) (source.Update, error) {
 	if len(l.items) == 0 {
 		l.cancel()
-		return Update{}, ctx.Err()
+		return source.Update{}, ctx.Err()
 	}
 	item := l.items[0]
 	l.items = l.items[1:]
 	if err, failed := item.(error); failed {
-		return Update{}, err
+		return source.Update{}, err
 	}
-	return Update{Fleet: item.(*live.Fleet)}, nil
+	return source.Update{Fleet: item.(*live.Fleet)}, nil
 }
 
 func plainLines(t *testing.T, options Options, cycles int, items ...any) ([]string, *live.Fleet, error) {

@@ -10,12 +10,13 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/remote/top/filter"
+	"github.com/seed-3119e985/genv/remote/top/source"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Options are what a view needs from outside.
 type Options struct {
-	Source Source
+	Source source.Source
 	In     io.Reader
 	Out    io.Writer // a terminal, for Run
 	Now    func() time.Time

@@ -16,9 +16,6 @@ type about struct {
 	pid  snapshot.PID // 0 for a GPU
 }
 
-// maxEvents is how many events are kept for the history.
-const maxEvents = 4096
-
 // scene is a fleet with what is looked up in it, once for each update.
 type scene struct {
 	fleet    *live.Fleet
@@ -65,15 +62,6 @@ func (s *scene) find(f *live.Finding) {
 		key := about{host: f.Host, gpu: index}
 		s.found[key] = append(s.found[key], f)
 	}
-}
-
-// withEvents adds new events to those that are kept.
-func withEvents(kept, more []live.Event) []live.Event {
-	kept = append(slices.Clip(kept), more...)
-	if excess := len(kept) - maxEvents; excess > 0 {
-		kept = kept[excess:]
-	}
-	return kept
 }
 
 // rows lists the rows of a tab, in the order of the fleet.

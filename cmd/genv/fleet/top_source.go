@@ -19,13 +19,13 @@ import (
 	"github.com/seed-3119e985/genv/remote/live/api"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
-	"github.com/seed-3119e985/genv/remote/top"
+	"github.com/seed-3119e985/genv/remote/top/source"
 )
 
 // topSource is a running controller, or looks of this program for as long as there is no
 // controller: never both.
 type topSource struct {
-	follower *top.Follower
+	follower *source.Follower
 	look     *look
 
 	mu   sync.Mutex
@@ -75,14 +75,14 @@ func (p *program) appeared(c *cli.Context) string {
 }
 
 func (s *topSource) follow(ctx context.Context, path string) {
-	s.follower = top.Follow(ctx, api.NewClient(path))
+	s.follower = source.Follow(ctx, api.NewClient(path))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.path = path
 }
 
 // Next implements top.Source.
-func (s *topSource) Next(ctx context.Context) (top.Update, error) {
+func (s *topSource) Next(ctx context.Context) (source.Update, error) {
 	if s.follower == nil {
 		update, err := s.look.Next(ctx)
 		var started *startedError
@@ -124,7 +124,7 @@ func (s *topSource) act(ctx context.Context, action *operator.Action) (operator.
 
 // look asks the hosts at an interval, as `genv remote watch` does.
 type look struct {
-	*top.FeedSource
+	*source.FeedSource
 	fleet   *fleet
 	pool    *agent.Pool
 	context context.Context //nolint:containedctx // ends, with the cause, when a controller was started
@@ -141,7 +141,7 @@ func (e *startedError) Error() string { return "a controller was started: " + e.
 func (f *fleet) look(ctx context.Context, interval time.Duration, appeared func() string) *look {
 	ctx, cancel := context.WithCancelCause(ctx)
 	feed := live.NewFeed(live.Options{Now: f.program.Now, Interval: interval})
-	l := &look{FeedSource: top.OfFeed(feed, "own looks"), fleet: f, pool: f.pool(), context: ctx, cancel: cancel, stopped: make(chan struct{})}
+	l := &look{FeedSource: source.OfFeed(feed, "own looks"), fleet: f, pool: f.pool(), context: ctx, cancel: cancel, stopped: make(chan struct{})}
 	c := &controller.Controller{
 		Asker:  controller.Asker{Hosts: f.Hosts, Link: f.visible(l.pool, interval), Fanout: len(f.Hosts)},
 		Policy: new(policy.File), DryRun: true, Sinks: []controller.Sink{feed}, Now: f.program.Now,
@@ -165,7 +165,7 @@ func (f *fleet) look(ctx context.Context, interval time.Duration, appeared func(
 }
 
 // Next implements top.Source.
-func (l *look) Next(ctx context.Context) (top.Update, error) {
+func (l *look) Next(ctx context.Context) (source.Update, error) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.context, cancel)()

@@ -1,7 +1,10 @@
-package top
+// Package source has where the live view gets the state of a fleet from: the socket of a
+// controller, or a feed in this process.
+package source
 
 import (
 	"context"
+	"slices"
 
 	"github.com/seed-3119e985/genv/remote/live"
 )
@@ -52,3 +55,15 @@ func (s *FeedSource) Next(ctx context.Context) (Update, error) {
 
 // Close ends the watch.
 func (s *FeedSource) Close() { s.watch.Close() }
+
+// maxEvents is how many events are kept for the history.
+const maxEvents = 4096
+
+// WithEvents adds new events to those that are kept.
+func WithEvents(kept, more []live.Event) []live.Event {
+	kept = append(slices.Clip(kept), more...)
+	if excess := len(kept) - maxEvents; excess > 0 {
+		kept = kept[excess:]
+	}
+	return kept
+}

@@ -1,4 +1,4 @@
-package top
+package source
 
 import (
 	"context"
@@ -79,7 +79,7 @@ func (f *Follower) take(m api.Message) {
 		}
 	case m.Event != nil:
 		f.after = m.Event.Number
-		f.events = withEvents(f.events, []live.Event{*m.Event})
+		f.events = WithEvents(f.events, []live.Event{*m.Event})
 	}
 	f.notify()
 }
@@ -112,7 +112,7 @@ func (f *Follower) Next(ctx context.Context) (Update, error) {
 		}
 	}
 	f.mu.Lock()
-	f.events = withEvents(events, f.events)
+	f.events = WithEvents(events, f.events)
 	f.mu.Unlock()
 	return Update{}, err
 }
