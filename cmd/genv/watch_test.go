@@ -94,7 +94,7 @@ func TestEnforceIsSeen(t *testing.T) {
 	run := begin(t, append(args, "--socket", socket)...)
 	answered := 0
 	eventually(t, "it asks", func() bool { answered += len(h.TakeAnswered()); return answered > 2 })
-	require.Zero(t, h.DeviceAge(), "nobody looks")
+	require.Zero(t, h.DeviceAge(), "there is no viewer")
 	v := view(t, socket)
 	fleet := v.wait("the first cycle", func(f *live.Fleet) bool { return f.Took > 0 })
 	require.True(t, fleet.Enforcing)

@@ -220,7 +220,7 @@ func TestAStoppedCycleSaysNothing(t *testing.T) {
 
 func TestWatched(t *testing.T) {
 	s := newStage()
-	require.False(t, s.Watched(time.Hour), "nobody ever looked")
+	require.False(t, s.Watched(time.Hour), "there was no viewer yet")
 	s.Position()
 	s.Watch().Close()
 	s.Show(&s.cycle)

@@ -16,7 +16,7 @@ import (
 )
 
 // Fleet is the state of a fleet after a cycle, as JSON shows it. It is shared by all
-// viewers: nobody changes it.
+// viewers, and never changed.
 type Fleet struct {
 	Schema string `json:"schema"` // genv.live.fleet/1
 	// Revision grows with each change of what is here.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden frames anew")
+var rewrite = flag.Bool("rewrite", false, "write the golden frames again")
 
 // golden compares a screen with a file in testdata, without the spaces at the ends of lines.
 func golden(t *testing.T, name string, m *Model) {

@@ -105,7 +105,7 @@ func TestPeer(t *testing.T) {
 	require.EqualValues(t, os.Geteuid(), peer.UID)
 }
 
-// TestNoPeer: over TCP and pipes nobody is known.
+// TestNoPeer: over TCP and pipes the peer is unknown.
 func TestNoPeer(t *testing.T) {
 	_, known := socket.PeerOf(context.Background())
 	require.False(t, known)
