@@ -144,7 +144,8 @@ func TestAFailedHostHasNoFreeGPUs(t *testing.T) {
 	require.Contains(t, r.out, "\n0 of 2 GPUs are free on 1 host; the state of 1 is unknown; 1 host failed\n")
 
 	r = look("nosudo,down", "--format", "csv", "-q")
-	require.Equal(t, command.ExitOK, r.code)
+	require.Equal(t, command.ExitSomeFailed, r.code, "-q leaves the exit code alone")
+	require.Empty(t, r.err)
 	require.Equal(t, 3, strings.Count(r.out, "\n"), "a header and two GPUs: %s", r.out)
 
 	r = look("down", "--format", "json")

@@ -195,13 +195,13 @@ gpu-server-2             8        6
 Total 16 devices with 12 available on 2 hosts
 `
 	loud := genv(t, "remote", "-F", f.SSHConfig(), "-H", hosts, "devices")
-	require.Equal(t, table, loud.out)
+	require.Equal(t, strings.TrimSuffix(table, "\n")+"; 1 host failed\n", loud.out)
 	require.Equal(t, command.ExitSomeFailed, loud.code)
 	require.Contains(t, loud.err, "1 of 3 hosts failed:\n  unreachable (1)\n    gpu-server-dead: ")
 	require.Contains(t, loud.err, "next: check that the host is up")
 
 	quiet := genv(t, "remote", "-q", "-F", f.SSHConfig(), "-H", hosts, "devices")
-	require.Equal(t, result{out: table}, quiet)
+	require.Equal(t, result{out: table, code: command.ExitSomeFailed}, quiet, "only the text is left out")
 
 	none := genv(t, "remote", "-q", "-F", f.SSHConfig(), "-H", "gpu-server-dead", "devices", "--format", "json")
 	require.Equal(t, command.ExitNoneLeft, none.code)

@@ -56,7 +56,7 @@ func ExitCode(err error) int {
 // FleetExit is the exit code of work on several hosts, of which some answered. One
 // that was stopped before it could answer, by -e or Ctrl-C, is not one that did not
 // answer.
-func FleetExit(failures []remote.Failure, answered int, quiet bool) error {
+func FleetExit(failures []remote.Failure, answered int) error {
 	silent := 0
 	for _, f := range failures {
 		if f.Class != remote.Cancelled {
@@ -68,8 +68,6 @@ func FleetExit(failures []remote.Failure, answered int, quiet bool) error {
 		return nil
 	case answered == 0 && silent == len(failures):
 		return &ExitError{Code: ExitNoneLeft}
-	case quiet:
-		return nil
 	default:
 		return &ExitError{Code: ExitSomeFailed}
 	}

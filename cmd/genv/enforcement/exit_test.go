@@ -33,7 +33,7 @@ func TestExitCodes(t *testing.T) {
 		"one is down, and its report was cut":   {[]controller.Cycle{{Cluster: fleet(answered, down), Stopped: true, Actions: []controller.ReportResult{cut}}}, false, command.ExitSomeFailed, "1 of 2 hosts failed"},
 		"the only one answered, and was cut":    {[]controller.Cycle{{Cluster: fleet(answered), Actions: []controller.ReportResult{cutThere}}}, false, command.ExitSomeFailed, ""},
 		"none answered":                         {[]controller.Cycle{{Cluster: fleet(down)}}, true, command.ExitNoneLeft, ""},
-		"quiet":                                 {[]controller.Cycle{{Cluster: fleet(answered, down)}}, true, 0, ""},
+		"quiet":                                 {[]controller.Cycle{{Cluster: fleet(answered, down)}}, true, command.ExitSomeFailed, ""},
 		"a failure before, and then the end":    {[]controller.Cycle{{Cluster: fleet(answered, down)}, {Stopped: true, Cluster: fleet(answered), Actions: []controller.ReportResult{{Host: "a"}}}}, false, command.ExitSomeFailed, ""},
 		"well before, and a failure at the end": {[]controller.Cycle{{Cluster: fleet(answered)}, {Stopped: true, Cluster: fleet(answered), Actions: []controller.ReportResult{cutThere}}}, false, command.ExitSomeFailed, "1 of 1 host failed"},
 		"a failure, and then all is well":       {[]controller.Cycle{{Cluster: fleet(answered, down)}, {Cluster: fleet(answered, answered)}}, false, 0, ""},

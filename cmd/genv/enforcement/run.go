@@ -219,7 +219,7 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 
 // exit has the exit code of a cycle; nil for 0.
 func (l *loop) exit(cycle *controller.Cycle) error {
-	if err := command.FleetExit(failuresOfCycle(cycle), len(cycle.Cluster.Answered()), l.setup.Quiet); err != nil {
+	if err := command.FleetExit(failuresOfCycle(cycle), len(cycle.Cluster.Answered())); err != nil {
 		return err
 	}
 	switch {

@@ -115,6 +115,7 @@ func (p *program) writeDevices(list listing, results []remote.Result[[]deviceDoc
 	if err := t.Write(p.Out); err != nil || list.noSummary {
 		return err
 	}
-	_, err := fmt.Fprintf(p.Out, "\nTotal %d devices with %d available on %d hosts\n", document.Total, document.Available, len(document.Hosts))
+	_, err := fmt.Fprintf(p.Out, "\nTotal %d devices with %d available on %d hosts%s\n",
+		document.Total, document.Available, len(document.Hosts), list.alsoFailed(len(document.Failed)))
 	return err
 }

@@ -74,7 +74,7 @@ func (p *program) writeEnvs(list listing, results []remote.Result[[]snapshot.Env
 	if err := t.Write(p.Out); err != nil || list.noSummary {
 		return err
 	}
-	_, err := fmt.Fprintf(p.Out, "\nTotal %d environments on %d hosts\n", t.Len(), hosts)
+	_, err := fmt.Fprintf(p.Out, "\nTotal %d environments on %d hosts%s\n", t.Len(), hosts, list.alsoFailed(len(results)-hosts))
 	return err
 }
 

@@ -50,14 +50,22 @@ func (f *fleet) asker() *controller.Asker {
 	}
 }
 
-// conclude ends a command: with a summary of the failures on stderr, and with the
-// exit code.
-func (f *fleet) conclude(failures []remote.Failure, duplicates []controller.Duplicate) error {
+// report prints on stderr which hosts failed, and which names lead to the same machine.
+func (f *fleet) report(failures []remote.Failure, duplicates []controller.Duplicate) {
 	f.progress.End()
-	hosts := len(f.Hosts) - len(duplicates)
 	render.WriteDuplicates(f.program.Err, duplicates)
 	if !f.Quiet {
-		render.WriteFailures(f.program.Err, failures, hosts)
+		render.WriteFailures(f.program.Err, failures, len(f.Hosts)-len(duplicates))
 	}
-	return command.FleetExit(failures, hosts-len(failures), f.Quiet)
+}
+
+// exit has the exit code of a command.
+func (f *fleet) exit(failures []remote.Failure, duplicates []controller.Duplicate) error {
+	return command.FleetExit(failures, len(f.Hosts)-len(duplicates)-len(failures))
+}
+
+// conclude ends a command without a table: with the failures, and with the exit code.
+func (f *fleet) conclude(failures []remote.Failure, duplicates []controller.Duplicate) error {
+	f.report(failures, duplicates)
+	return f.exit(failures, duplicates)
 }

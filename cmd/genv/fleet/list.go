@@ -18,6 +18,14 @@ type listing struct {
 	noSummary bool
 }
 
+// alsoFailed is the end of the summary; with -q the summary is that of 1.4.3.
+func (l *listing) alsoFailed(hosts int) string {
+	if l.Quiet {
+		return ""
+	}
+	return render.AlsoFailed(hosts)
+}
+
 func listFlags() []cli.Flag {
 	return append(command.OutputFlags(), &cli.BoolFlag{Name: "no-summary", Usage: "leave out the summary"})
 }
@@ -48,12 +56,12 @@ func list[T any](p *program, c *cli.Context, question func(*fleet, context.Conte
 	asker := f.asker()
 	results := controller.Ask(c.Context, asker, func(ctx context.Context, h remote.Host) (T, error) { return question(f, ctx, h) })
 	results, duplicates := controller.Distinct(c.Context, asker, results)
-	f.progress.End()
 	failures := render.FailuresOf(results)
+	f.report(failures, duplicates)                                                                  // first, so that the table is what remains on the screen
 	if stopped := f.StopAtFailure && len(failures) > 0; !stopped || flags.output.Format == "json" { // which names the failures
 		if err := write(flags, results, duplicates); err != nil {
 			return err
 		}
 	}
-	return f.conclude(failures, duplicates)
+	return f.exit(failures, duplicates)
 }

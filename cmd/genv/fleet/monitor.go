@@ -1,14 +1,12 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
@@ -57,7 +55,7 @@ func (m *fleetMonitor) collect(ctx context.Context) ([]metrics.Host, error) {
 	}
 	failures := render.FailuresIn(seen.Cluster)
 	if m.StopAtFailure && len(failures) > 0 {
-		return nil, cmp.Or(m.conclude(failures, seen.Duplicates), error(&command.ExitError{Code: command.ExitOK}))
+		return nil, m.conclude(failures, seen.Duplicates)
 	}
 	m.show(failures, &seen)
 	hosts := make([]metrics.Host, 0, len(seen.Cluster.Hosts))

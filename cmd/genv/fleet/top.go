@@ -131,7 +131,7 @@ func (p *program) remoteTop(c *cli.Context) error {
 	if err != nil || fleet == nil {
 		return err
 	}
-	return command.FleetExit(fleet.Failed, len(fleet.Hosts)-len(fleet.Failed), command.Bool(c, "quiet"))
+	return command.FleetExit(fleet.Failed, len(fleet.Hosts)-len(fleet.Failed))
 }
 
 // topHosts are the arguments of ssh to a host, and the hosts that flags name; nil if no

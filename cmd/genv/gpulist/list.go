@@ -95,10 +95,7 @@ func (l *List) summary(s *Selection) string {
 	if l.Unknown > 0 && s.User == "" {
 		line += fmt.Sprintf("; the state of %d is unknown", l.Unknown)
 	}
-	if l.Failed > 0 {
-		line += "; " + render.Plural(l.Failed, "host") + " failed"
-	}
-	return line
+	return line + render.AlsoFailed(l.Failed)
 }
 
 func is(n int) string {

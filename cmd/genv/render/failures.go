@@ -1,11 +1,10 @@
 package render
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
+	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -33,38 +32,90 @@ func FailuresIn(cluster snapshot.Cluster) []remote.Failure {
 	return failures
 }
 
-// WriteFailures sums failures up for people: by cause, each with its hosts and
-// its next step.
+// WriteFailures sums failures up for people: by class and cause, each with its hosts, and
+// with the next steps.
 func WriteFailures(w io.Writer, failures []remote.Failure, total int) {
 	if len(failures) == 0 {
 		return
 	}
-	byClass := make(map[remote.Class][]remote.Failure)
+	hosts := make(map[remote.Class]int)
 	for _, f := range failures {
-		byClass[f.Class] = append(byClass[f.Class], f)
+		hosts[f.Class]++
 	}
-	classes := slices.SortedFunc(maps.Keys(byClass), func(a, b remote.Class) int {
-		return cmp.Or(cmp.Compare(len(byClass[b]), len(byClass[a])), cmp.Compare(a, b))
-	})
-	fmt.Fprintf(w, "%d of %s failed:\n", len(failures), Plural(total, "host"))
-	for _, class := range classes {
-		fmt.Fprintf(w, "  %s (%d)\n", class, len(byClass[class]))
-		for _, f := range byClass[class] {
-			fmt.Fprintf(w, "    %s: %s\n", f.Host, text.OneLine(f.Error))
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d of %s failed:\n", len(failures), Plural(total, "host"))
+	for causes := remote.Causes(failures); len(causes) > 0; {
+		class := causes[0].Class
+		n := 1
+		for n < len(causes) && causes[n].Class == class {
+			n++
 		}
-		for _, step := range stepsOf(byClass[class]) {
-			fmt.Fprintf(w, "    next: %s\n", text.PrintableLines(step))
+		fmt.Fprintf(&b, "  %s (%d)\n", class, hosts[class])
+		for _, line := range CauseLines(causes[:n]) {
+			fmt.Fprintf(&b, "    %s\n", line)
 		}
+		for _, step := range NextSteps(causes[:n]) {
+			fmt.Fprintf(&b, "    next: %s\n", step)
+		}
+		causes = causes[n:]
 	}
+	_, _ = io.WriteString(w, b.String()) // at once, so that it isn't mixed with other output
 }
 
-// stepsOf are the next steps of failures, each once.
-func stepsOf(failures []remote.Failure) []string {
-	var steps []string
-	for _, f := range failures {
-		if !slices.Contains(steps, f.NextStep) {
-			steps = append(steps, f.NextStep)
+// AlsoFailed is the end of a summary: how many hosts failed, if any did.
+func AlsoFailed(hosts int) string {
+	if hosts == 0 {
+		return ""
+	}
+	return "; " + Plural(hosts, "host") + " failed"
+}
+
+const (
+	maxCauses = 8   // lines about one class
+	maxSteps  = 4   // next steps of one class
+	maxHosts  = 160 // about as many characters of host names in a line
+)
+
+// CauseLines are lines such as "gpu-[03,07-12].lab: no route to host (8 hosts)".
+func CauseLines(causes []remote.Cause) []string {
+	var lines []string
+	for i, c := range causes {
+		if i == maxCauses && len(causes) > maxCauses+1 {
+			rest := 0
+			for _, c := range causes[i:] {
+				rest += len(c.Hosts)
+			}
+			return append(lines, fmt.Sprintf("… and %s with other errors; --format json has them all", Plural(rest, "host")))
 		}
+		lines = append(lines, Hosts(c.Hosts)+": "+text.OneLine(c.Error)+countOf(c.Hosts))
+	}
+	return lines
+}
+
+// Hosts are names on one line, as patterns; not all, if they are many and differ.
+func Hosts(names []string) string { return text.ShortHosts(names, maxHosts) }
+
+// countOf says how many hosts are meant if they are more than one.
+func countOf(names []string) string {
+	if len(names) < 2 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s)", Plural(len(names), "host"))
+}
+
+// NextSteps are the next steps of causes, each once.
+func NextSteps(causes []remote.Cause) []string {
+	var steps []string
+	for _, c := range causes {
+		for _, step := range c.NextSteps {
+			step = text.PrintableLines(step)
+			if !slices.Contains(steps, step) {
+				steps = append(steps, step)
+			}
+		}
+	}
+	if left := len(steps) - maxSteps; left > 1 {
+		steps = append(steps[:maxSteps], fmt.Sprintf("… and %d more; --format json has them all", left))
 	}
 	return steps
 }

@@ -1,0 +1,179 @@
+package text
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// CompactHosts writes names as few patterns: "gpu-[03,07-12].lab" for seven names. It is the
+// inverse of HostPattern.Expand: the patterns match exactly the names. They are in the order
+// in which their first names appear. What is not a host name stays as it is.
+func CompactHosts(names []string) []string {
+	var order []string
+	shapes := make(map[string][]compactName)
+	seen := make(map[string]bool, len(names))
+	for i, name := range names {
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		n, shape := splitNumbers(name, i)
+		if shapes[shape] == nil {
+			order = append(order, shape)
+		}
+		shapes[shape] = append(shapes[shape], n)
+	}
+	var found []compactName
+	for _, shape := range order {
+		found = append(found, compact(shapes[shape])...)
+	}
+	slices.SortStableFunc(found, func(a, b compactName) int { return a.first - b.first })
+	patterns := make([]string, len(found))
+	for i, n := range found {
+		patterns[i] = n.String()
+	}
+	return patterns
+}
+
+// compactName is a name, or a pattern, as texts and numbers in turn: the even parts are
+// texts, and each odd one is a number or ranges in brackets.
+type compactName struct {
+	parts []string
+	first int // where the first of its names is in the list
+}
+
+func (n compactName) String() string { return strings.Join(n.parts, "") }
+
+// splitNumbers splits a name at its numbers. The shape is equal for names that differ in
+// numbers only. A name that can't be a part of a pattern has no numbers.
+func splitNumbers(name string, at int) (n compactName, shape string) {
+	whole := compactName{[]string{name}, at}
+	if _, err := ParseHosts(name); err != nil || strings.ContainsAny(name, "[:") {
+		return whole, name
+	}
+	n.first = at
+	begin := 0
+	for i := 0; i < len(name); {
+		if !isDigit(name[i]) {
+			i++
+			continue
+		}
+		end := i
+		for end < len(name) && isDigit(name[end]) {
+			end++
+		}
+		if end-i <= maxDigits {
+			n.parts = append(n.parts, name[begin:i], name[i:end])
+			begin = end
+		}
+		i = end
+	}
+	n.parts = append(n.parts, name[begin:])
+	texts := make([]string, 0, len(n.parts)/2+1)
+	for i := 0; i < len(n.parts); i += 2 {
+		texts = append(texts, n.parts[i])
+	}
+	return n, strings.Join(texts, "[]")
+}
+
+// compact merges names of the same shape, one number after the other, from the last.
+func compact(names []compactName) []compactName {
+	for at := len(names[0].parts) - 2; at > 0; at -= 2 {
+		names = mergeAt(names, at)
+	}
+	return names
+}
+
+// mergeAt merges the names that are equal except for one number.
+func mergeAt(names []compactName, at int) []compactName {
+	var merged []compactName
+	var numbers [][]string
+	index := make(map[string]int)
+	for _, n := range names {
+		key := strings.Join(n.parts[:at], "\x00") + "\x00\x00" + strings.Join(n.parts[at+1:], "\x00")
+		i, known := index[key]
+		if !known {
+			i = len(merged)
+			index[key] = i
+			merged, numbers = append(merged, n), append(numbers, nil)
+		}
+		merged[i].first = min(merged[i].first, n.first)
+		numbers[i] = append(numbers[i], n.parts[at])
+	}
+	for i := range merged {
+		merged[i].parts = slices.Clone(merged[i].parts)
+		merged[i].parts[at] = compactNumbers(numbers[i])
+	}
+	return merged
+}
+
+// compactNumbers writes numbers as "[03,07-12]", and a single one as it is.
+func compactNumbers(numbers []string) string {
+	if len(numbers) == 1 {
+		return numbers[0]
+	}
+	left := make(map[string]bool, len(numbers))
+	for _, n := range numbers {
+		left[n] = true
+	}
+	slices.SortFunc(numbers, func(a, b string) int {
+		x, _ := strconv.Atoi(a) // they are numbers
+		y, _ := strconv.Atoi(b)
+		if x != y {
+			return x - y
+		}
+		return len(b) - len(a) // a padded one begins a range that may go on with more digits
+	})
+	var ranges []string
+	for _, low := range numbers {
+		if !left[low] {
+			continue
+		}
+		delete(left, low)
+		value, _ := strconv.Atoi(low)
+		high := low
+		for {
+			value++
+			next := fmt.Sprintf("%0*d", len(low), value)
+			if len(next) > maxDigits || !left[next] {
+				break
+			}
+			delete(left, next)
+			high = next
+		}
+		if high != low {
+			low += "-" + high
+		}
+		ranges = append(ranges, low)
+	}
+	return "[" + strings.Join(ranges, ",") + "]"
+}
+
+// ShortHosts is CompactHosts in at most about a number of characters; then it says how many
+// hosts are left out. The names may be foreign text.
+func ShortHosts(names []string, most int) string {
+	var b strings.Builder
+	shown := 0
+	for _, pattern := range CompactHosts(names) {
+		count := 1
+		if p, err := ParseHosts(pattern); err == nil {
+			count = p.Count()
+		}
+		pattern = Printable(pattern)
+		if shown > 0 && b.Len()+len(pattern) > most {
+			fmt.Fprintf(&b, " and %d more", len(names)-shown)
+			break
+		}
+		if shown > 0 {
+			b.WriteString(", ")
+		}
+		if len(pattern) > 2*most { // one pattern of very many ranges
+			pattern = Shorten(pattern, 2*most)
+		}
+		b.WriteString(pattern)
+		shown += count
+	}
+	return b.String()
+}
