@@ -4,19 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/completion"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/host"
+	"github.com/seed-3119e985/genv/cmd/genv/manual"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/user"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // program is genv with its streams, clock and environment variables.
 type program struct{ command.Program }
+
+// Help is printed as the man pages have it.
+func init() { cli.HelpPrinter = manual.Print }
 
 // run carries out one command line and returns the exit code.
 func (p *program) run(ctx context.Context, args []string) int {
@@ -44,12 +52,13 @@ func (p *program) app(line []string) *cli.App {
 		Reader:                    p.In,
 		Writer:                    p.Out,
 		ErrWriter:                 p.Err,
-		DisableSliceFlagSeparator: true, // gpu[1,3] has a comma too
+		DisableSliceFlagSeparator: true,                     // gpu[1,3] has a comma too
+		Flags:                     []cli.Flag{cli.HelpFlag}, // which the command help would replace
 		HideHelpCommand:           true,
 		OnUsageError:              usageError,
 		Action:                    command.RefuseUnknown,
 		ExitErrHandler:            func(*cli.Context, error) {}, // run decides
-		Commands:                  slices.Concat(user.Commands(p.Program), host.Commands(p.Program), fleet.Commands(p.Program, line), []*cli.Command{p.versionCommand()}),
+		Commands:                  slices.Concat(user.Commands(p.Program), host.Commands(p.Program), fleet.Commands(p.Program, line), p.commands()),
 	}
 	for _, cmd := range app.Commands {
 		prepare(cmd)
@@ -90,12 +99,42 @@ func usageError(c *cli.Context, err error, _ bool) error {
 	return command.UsageError("%w; see %s --help", err, c.Command.HelpName)
 }
 
+// commands are about genv itself.
+func (p *program) commands() []*cli.Command {
+	root := func() *cli.App { return p.app([]string{"remote"}) } // with all commands
+	return []*cli.Command{
+		p.versionCommand(), command.HelpCommand(), manual.Command(root),
+		completion.Command(p.Program), completion.Completer(p.Program, root),
+	}
+}
+
+// VersionDocument is the JSON of `genv version`; docs/json.md describes it.
+type VersionDocument struct {
+	Schema   string `json:"schema"`
+	Version  string `json:"version"`
+	Protocol int    `json:"protocol"`
+	Go       string `json:"go"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
+}
+
 func (p *program) versionCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "version",
 		Usage: "print the version",
-		Action: func(*cli.Context) error {
-			_, err := fmt.Fprintln(p.Out, p.Version)
+		Flags: []cli.Flag{command.FormatFlag("tui", "json")},
+		Action: func(c *cli.Context) error {
+			format, err := command.FormatOf(c, "tui", "json")
+			switch {
+			case err != nil:
+				return err
+			case format == "json":
+				return render.WriteJSON(p.Out, VersionDocument{
+					Schema: "genv.version/1", Version: p.Version, Protocol: agent.Version,
+					Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
+				})
+			}
+			_, err = fmt.Fprintln(p.Out, p.Version)
 			return err
 		},
 	}

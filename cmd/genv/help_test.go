@@ -32,7 +32,9 @@ var examples = map[string][]string{
 	"run":        {"--name x --gpus 1 --gpu-memory 4g --over-subscribe --quiet true"},
 	"shell":      {"--init --shell bash", "--ok", "--deinit", "--reattach", "--reconfigure"},
 	"history":    {"--user x --pid 1 --since 2h --no-header --format csv"},
-	"version":    {""},
+	"version":    {"--format json"},
+	"man":        {"$DIR"},
+	"completion": {"bash"},
 
 	"devices":        {"--format csv --no-header --timestamp --no-cleanup", "--reset"},
 	"devices ps":     {"--format csv --no-header --timestamp --no-cleanup", "--reset"},
@@ -205,7 +207,7 @@ func allCommands() map[string]*cli.Command {
 	var add func(prefix string, list []*cli.Command)
 	add = func(prefix string, list []*cli.Command) {
 		for _, cmd := range list {
-			if cmd.Name != "usage" && cmd.Name != "policy" && cmd.Name != "remote" {
+			if !slices.Contains([]string{"usage", "policy", "remote", "help", "__complete"}, cmd.Name) {
 				commands[prefix+cmd.Name] = cmd
 			}
 			add(prefix+cmd.Name+" ", cmd.Subcommands)
