@@ -59,8 +59,7 @@ type Setup struct {
 // that ran to its end.
 func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setup, reload func() (Setup, error)) error {
 	l := &loop{
-		program: p, log: log, reload: reload,
-		screen: cycleWriter{out: p.Out, err: p.Err, format: setup.Format, quiet: setup.Quiet, lookOnly: setup.LookOnly, bar: setup.Progress},
+		program: p, log: log, reload: reload, screen: newCycleWriter(p, &setup),
 	}
 	var err error
 	if l.record, err = setup.openAuditLog(); err != nil {
@@ -136,7 +135,7 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	l.service.limit.Store(int64(setup.CycleLimit))
 	c := &controller.Controller{
 		Asker: controller.Asker{
-			Hosts: setup.Hosts, Link: setup.Link, Fanout: setup.Fanout,
+			Hosts: setup.Hosts, Link: l.screen.summary.timed(setup.Link), Fanout: setup.Fanout,
 			StopAtFailure: setup.StopAtFailure, Progress: setup.Progress.Update,
 		},
 		Policy: setup.policy(), DryRun: setup.DryRun, ActUnrecorded: setup.ActUnrecorded,
@@ -173,8 +172,8 @@ func (l *loop) announce(addresses []string, setup *Setup) {
 	if len(addresses) == 0 || setup.Quiet || !setup.LookOnly && !setup.Listeners.Asked() {
 		return
 	}
-	fmt.Fprintf(l.program.Err, "Live state of %s, every %s: %s\n",
-		render.Plural(len(setup.Hosts), "host"), text.FormatDuration(setup.Interval), strings.Join(addresses, ", "))
+	l.screen.line(fmt.Sprintf("Live state of %s, every %s: %s",
+		render.Plural(len(setup.Hosts), "host"), text.FormatDuration(setup.Interval), strings.Join(addresses, ", ")))
 }
 
 // reloaded is the controller with which a run continues after a SIGHUP; nil for the
