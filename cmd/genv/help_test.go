@@ -69,11 +69,16 @@ var examples = map[string][]string{
 	"remote devices":  {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
 	"remote envs":     {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
 	"remote gpus":     {"$FLEET --free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp", "$MORE"},
-	"remote monitor":  {"$FLEET " + monitorFlags, "$MORE " + monitorFlags},
-	"remote watch":    {"$FLEET " + watchFlags, "$MORE " + watchFlags},
-	"remote wait":     {"$FLEET --gpus 1 --model h100 --memory 40g --within 1m --interval 1 --format json", "$MORE"},
-	"remote top":      {"$FLEET --socket off --interval 1 --filter host=a --plain --once --read-only", "$FLEET --plain --cycles 1 --allow-actions", "$MORE --plain --once"},
-	"remote query":    {"$FLEET --query eid --name x --format csv", "$MORE --query eid"},
+	"remote install": {
+		"$FLEET --check --upgrade --path /usr/local/bin/genv --sudoers-for admin --host-timeout 1m --format json --no-header " + otherwise(command.ExitNoneLeft),
+		"$MORE --check --uninstall " + otherwise(command.ExitNoneLeft), "$FLEET --ask-sudo-password " + otherwise(command.ExitFailed),
+		"$FLEET --check --binary-amd64 none --binary-arm64 none " + otherwise(command.ExitFailed),
+	},
+	"remote monitor": {"$FLEET " + monitorFlags, "$MORE " + monitorFlags},
+	"remote watch":   {"$FLEET " + watchFlags, "$MORE " + watchFlags},
+	"remote wait":    {"$FLEET --gpus 1 --model h100 --memory 40g --within 1m --interval 1 --format json", "$MORE"},
+	"remote top":     {"$FLEET --socket off --interval 1 --filter host=a --plain --once --read-only", "$FLEET --plain --cycles 1 --allow-actions", "$MORE --plain --once"},
+	"remote query":   {"$FLEET --query eid --name x --format csv", "$MORE --query eid"},
 }
 
 const (
@@ -88,6 +93,10 @@ const (
 	ruleFlags   = "--policy $DIR/policy --max-devices-per-user 9 --max-devices-for-user x=9 --non-env-processes --env-devices --env-memory"
 	noRuleFlags = "--no-non-env-processes --no-env-devices --no-env-memory"
 )
+
+// otherwise is what follows a command that ends with an exit code here: the simulated host
+// has no shell, for example.
+func otherwise(code int) string { return fmt.Sprintf("|| [ $? = %d ]", code) }
 
 // TestFlagsThatHelpOffers: each flag that a command's help offers works in an
 // example, with each format that it offers; and all other flags are refused.
@@ -110,7 +119,7 @@ func TestFlagsThatHelpOffers(t *testing.T) {
 			}
 			for _, example := range examples[path] {
 				example = strings.NewReplacer("$FLEET", "--ssh-config --host", "$MORE", moreFleetFlags).Replace(example)
-				for _, m := range regexp.MustCompile(`--([a-z-]+)`).FindAllStringSubmatch(example, -1) {
+				for _, m := range regexp.MustCompile(`--([a-z0-9-]+)`).FindAllStringSubmatch(example, -1) {
 					used = append(used, m[1])
 				}
 			}
@@ -218,7 +227,7 @@ func allCommands() map[string]*cli.Command {
 	return commands
 }
 
-var helpLine = regexp.MustCompile(`(?m)^   --([a-z-]+)`)
+var helpLine = regexp.MustCompile(`(?m)^   --([a-z0-9-]+)`)
 
 func offeredFlags(t *testing.T, path string) []string {
 	var names []string

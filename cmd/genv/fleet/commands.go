@@ -69,6 +69,7 @@ func (p *program) remoteCommands() []*cli.Command {
 			Action: p.remoteEnvs,
 		},
 		p.gpusCommand(),
+		p.installCommand(),
 		{
 			Name:   "monitor",
 			Usage:  "export metrics of all hosts for Prometheus, and configuration for it and Grafana",
