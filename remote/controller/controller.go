@@ -32,6 +32,9 @@ type Controller struct {
 	// Keep, if set, keeps what operators asked for, as soon as it changes. An error says
 	// that a restart forgets it.
 	Keep func(operator.State) error
+	// Mailing is how users get mail. NoTerminals has nothing shown on their terminals.
+	Mailing     Mailing
+	NoTerminals bool
 
 	Memory FleetMemory
 	state
@@ -85,7 +88,7 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	now := c.Now()
 	ended := c.expire(&cycle, now)
 	cycle.operator(c.Memory.Operator)
-	next := FleetMemory{Machines: fleet.machines, Messages: c.Memory.Messages, Operator: c.Memory.Operator}
+	next := FleetMemory{Machines: fleet.machines, Messages: c.Memory.Messages, Mail: c.Memory.Mail, Operator: c.Memory.Operator}
 	var events []enforce.Event
 	cycle.Plan, next.Rules, events = enforce.Judge(c.Memory.Operator.Policy(c.Policy, now), cycle.Cluster, c.Memory.Rules, now)
 	events = append(ended, events...)
@@ -130,9 +133,14 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 		return
 	}
 	c.Memory, c.unsaved = next, true
+	now := c.Now()
+	notifications := notificationsFor(cycle.Cluster, events, now)
+	c.mail(cycle, notifications, now)
 	if !c.DryRun {
-		now := c.Now()
-		messages := c.Memory.Messages.admitAll(notificationsFor(cycle.Cluster, events, now), now)
+		if c.NoTerminals {
+			notifications = nil
+		}
+		messages := c.Memory.Messages.admitAll(notifications, now)
 		c.send(ctx, cycle.Plan.Reports, withMessages(cycle, visits, messages))
 	}
 	for _, v := range visits {

@@ -79,6 +79,10 @@ func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setu
 		l.counters = metrics.NewCounters(p.Now(), setup.Interval)
 	}
 	queue := controller.NewQueue()
+	l.mail = mailer{log: log, now: p.Now}
+	if l.record != nil {
+		l.mail.record = l.recordLater
+	}
 	first := l.controller(setup)
 	first.Memory = l.memory.load(setup.Hosts)
 	if setup.Feed != nil {
@@ -119,6 +123,7 @@ type loop struct {
 	current *controller.Controller
 	setup   Setup
 	hooks   *notify.Queue
+	mail    mailer
 	former  sync.WaitGroup // the hooks of earlier policies, which finish what they were sent
 	last    error          // with the exit code of the last cycle
 }
@@ -141,6 +146,7 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 		Policy: setup.policy(), DryRun: setup.DryRun, ActUnrecorded: setup.ActUnrecorded,
 		Sinks: []controller.Sink{controller.HookSink{Hooks: l.hooks, Now: l.program.Now}, &l.screen},
 		Save:  l.memory.save, Keep: l.memory.keep, Now: l.program.Now,
+		Mailing: l.mail.configure(&setup), NoTerminals: !setup.Policy.TellUsers.On,
 	}
 	if l.record != nil {
 		c.Audit = l.record
@@ -235,8 +241,19 @@ func (l *loop) exit(cycle *controller.Cycle) error {
 // hooksTimeout is how long the end of a run waits for hooks to finish.
 const hooksTimeout = 10 * time.Second
 
+// recordLater records what became of a notice after its cycle. What can't be written waits
+// in the log.
+func (l *loop) recordLater(r audit.Record) {
+	if err := l.record.Append(r); err != nil {
+		l.log.Warn().Err(err).Msg("what became of a notice is not recorded yet")
+	}
+}
+
 func (l *loop) close() {
+	var hooks sync.WaitGroup
+	hooks.Go(func() { l.hooks.Close(hooksTimeout) })
+	l.mail.close(l.current)
 	l.memory.close(l.current)
-	l.hooks.Close(hooksTimeout)
+	hooks.Wait()
 	l.former.Wait()
 }
