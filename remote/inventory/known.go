@@ -9,7 +9,7 @@ func Known(sel Selection, open Open) (hosts []remote.Host, groups []string, err 
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := findFleet(files, sel.DefaultFiles, true, open)
+	f, err := sel.findFleet(files, true, open)
 	if err != nil || len(f.files) == 0 {
 		return nil, nil, err
 	}
