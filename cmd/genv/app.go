@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/completion"
+	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/host"
 	"github.com/seed-3119e985/genv/cmd/genv/manual"
@@ -61,29 +62,30 @@ func (p *program) app(line []string) *cli.App {
 		Commands:                  slices.Concat(user.Commands(p.Program), host.Commands(p.Program), fleet.Commands(p.Program, line), p.commands()),
 	}
 	for _, cmd := range app.Commands {
-		prepare(cmd)
+		p.prepare(cmd)
 	}
 	return app
 }
 
-// prepare makes every command report errors in one line, and refuse what it
-// doesn't know.
-func prepare(cmd *cli.Command) {
+// prepare makes every command report errors in one line, refuse what it doesn't know,
+// and read the configuration.
+func (p *program) prepare(cmd *cli.Command) {
 	cmd.OnUsageError = usageError
 	cmd.HideHelpCommand = true
-	cmd.Action = checked(cmd.Action)
+	cmd.Action = p.checked(cmd.Action)
 	for _, flag := range cmd.Flags {
 		if f, ok := flag.(*cli.BoolFlag); ok {
 			f.DisableDefaultText = f.DefaultText == "" // "(default: false)" is no help
 		}
 	}
 	for _, sub := range cmd.Subcommands {
-		prepare(sub)
+		p.prepare(sub)
 	}
 }
 
-// checked runs an action only if its command takes what was given.
-func checked(action cli.ActionFunc) cli.ActionFunc {
+// checked runs an action only if its command takes what was given, with the defaults of
+// the configuration.
+func (p *program) checked(action cli.ActionFunc) cli.ActionFunc {
 	if action == nil {
 		return command.RefuseUnknown
 	}
@@ -91,7 +93,11 @@ func checked(action cli.ActionFunc) cli.ActionFunc {
 		if err := command.Check(c); err != nil {
 			return err
 		}
-		return action(c)
+		defaults, err := configfile.Apply(&p.Program, c)
+		if err != nil {
+			return err
+		}
+		return defaults.Explain(action(c))
 	}
 }
 

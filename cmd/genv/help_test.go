@@ -69,6 +69,7 @@ var examples = map[string][]string{
 	"remote devices":  {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
 	"remote envs":     {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
 	"remote gpus":     {"$FLEET --free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp", "$MORE"},
+	"remote hosts":    {"$FLEET --format csv --no-header --no-summary", "$MORE"},
 	"remote install": {
 		"$FLEET --check --upgrade --path /usr/local/bin/genv --sudoers-for admin --host-timeout 1m --format json --no-header " + otherwise(command.ExitNoneLeft),
 		"$MORE --check --uninstall " + otherwise(command.ExitNoneLeft), "$FLEET --ask-sudo-password " + otherwise(command.ExitFailed),
@@ -103,6 +104,9 @@ func otherwise(code int) string { return fmt.Sprintf("|| [ $? = %d ]", code) }
 func TestFlagsThatHelpOffers(t *testing.T) {
 	listed, idle := answers(&snapshot.Snapshot{Devices: []snapshot.Device{{TotalMemory: snapshot.MustMemory("80g")}}}), idleHost()
 	f := startSim(t, &inprocess.Server{Name: "a", Handler: nvidiaSMI(inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
+		if strings.HasPrefix(r.Line, "genv usage") && !strings.Contains(r.Line, "--type") {
+			r.Line = "sudo -n " + r.Line // with --no-sudo
+		}
 		if strings.Contains(r.Line, "usage snapshot") {
 			return listed(ctx, r)
 		}
@@ -132,7 +136,7 @@ func TestFlagsThatHelpOffers(t *testing.T) {
 }
 
 // moreFleetFlags are the flags of `genv remote`, as $MORE has them.
-const moreFleetFlags = "--ssh-config --host --hostfile --exclude --username --timeout --command-timeout --fanout --exit-on-error --quiet --insecure-ignore-host-keys --verbose"
+const moreFleetFlags = "--ssh-config --host --hostfile --exclude --username --timeout --command-timeout --fanout --exit-on-error --quiet --no-sudo --insecure-ignore-host-keys --verbose"
 
 func runExamples(t *testing.T, f *inprocess.Fleet, path string) {
 	s := newStation(t)
@@ -144,7 +148,7 @@ func runExamples(t *testing.T, f *inprocess.Fleet, path string) {
 	writeWebFiles(t, dir)
 	require.NoError(t, os.MkdirAll(filepath.Join(s.path("me"), ".genv"), 0o755))
 	fleet := fmt.Sprintf("--ssh-config %s --host a", f.SSHConfig())
-	more := fleet + " --hostfile " + dir + "/hosts --exclude b --username u --timeout 10 --command-timeout 10 --fanout 1 --exit-on-error --quiet --insecure-ignore-host-keys --verbose"
+	more := fleet + " --hostfile " + dir + "/hosts --exclude b --username u --timeout 10 --command-timeout 10 --fanout 1 --exit-on-error --quiet --no-sudo --insecure-ignore-host-keys --verbose"
 	u := s.me().with("DIR="+dir, "FLEET="+fleet, "MORE="+more, "REPORT="+dir+"/report", "GENV_AUDIT_LOG="+dir+"/log")
 	other := u.open("bash")
 	require.Equal(t, said{}, other.say("genv activate --gpus 1"))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -38,7 +39,7 @@ func newSources(ctx context.Context, p command.Program) *sources {
 
 // read takes what a line says about the inventory.
 func (s *sources) read(place *command.Place) {
-	s.written.DefaultFiles = inventory.DefaultFiles(s.getenv)
+	s.written.DefaultFiles, s.written.OpenDefault = configfile.Paths(s.getenv, configfile.Hosts), configfile.Open
 	if files := place.Values("hostfile"); len(files) > 0 {
 		s.written.HostFile = files[len(files)-1]
 	}

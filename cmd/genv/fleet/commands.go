@@ -70,6 +70,7 @@ func (p *program) remoteCommands() []*cli.Command {
 		},
 		p.gpusCommand(),
 		p.installCommand(),
+		p.hostsCommand(),
 		{
 			Name:   "monitor",
 			Usage:  "export metrics of all hosts for Prometheus, and configuration for it and Grafana",
