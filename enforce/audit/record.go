@@ -29,6 +29,9 @@ const (
 	KindOperator Kind = "operator"
 	// KindHook is for an event that a hook got, or could not be given.
 	KindHook Kind = "hook"
+	// KindController is for another controller that enforces the same hosts: Action says
+	// whether it appeared, changed or ended.
+	KindController Kind = "controller"
 )
 
 // Channel is how a user is notified, or a hook.
@@ -44,7 +47,7 @@ const (
 )
 
 // kinds are all kinds; Check recognizes a log by them.
-var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate, KindOperator, KindHook}
+var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate, KindOperator, KindHook, KindController}
 
 // Record is a line of the log. Fields that a kind doesn't use are empty. All
 // records of one finding have its ID, and all records of one report to one host
@@ -83,7 +86,7 @@ type Record struct {
 	// By is who requested it: the operator, or on a host the account.
 	By string `json:"by,omitempty"`
 	// Action is what an operator asked for: warn, exempt, unexempt, hold or release; or
-	// expired, for an exemption that ended.
+	// expired, for an exemption that ended. Of KindController it is the kind of the event.
 	Action string `json:"action,omitempty"`
 	// Finding is the finding, with at most snapshot.MaxCommand bytes of a command line: a
 	// host may report any length, in every cycle.

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/metrics"
@@ -38,6 +39,8 @@ type Fleet struct {
 	Quiet         bool          // don't print which hosts failed
 	CycleLimit    time.Duration // after which a cycle counts as stuck
 	Progress      *render.Progress
+	// Announce, if set, has the hosts told who enforces them, and asked who else does.
+	Announce func(controllers.Controller)
 }
 
 // Setup is all that a run needs to know. It is read once, and again for a reload.
@@ -78,6 +81,9 @@ func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setu
 	if setup.Feed != nil {
 		l.counters = metrics.NewCounters(p.Now(), setup.Interval)
 	}
+	if setup.announces() {
+		l.self = l.memory.identity(ctx, p.Now())
+	}
 	queue := controller.NewQueue()
 	l.mail = mailer{log: log, now: p.Now}
 	if l.record != nil {
@@ -92,7 +98,7 @@ func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setu
 			return err
 		}
 		defer open.Close()
-		l.announce(open.Addresses, &setup)
+		l.sayWhere(open.Addresses, &setup)
 	}
 	schedule := controller.Schedule{
 		Interval: setup.Interval, Cycles: setup.Cycles,
@@ -119,6 +125,7 @@ type loop struct {
 	screen  cycleWriter
 	// counters are what the metrics count; nil without a Feed.
 	counters *metrics.Counters
+	self     controllers.Controller // without what a setup says
 
 	current *controller.Controller
 	setup   Setup
@@ -147,6 +154,7 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 		Sinks: []controller.Sink{controller.HookSink{Hooks: l.hooks, Now: l.program.Now}, &l.screen},
 		Save:  l.memory.save, Keep: l.memory.keep, Now: l.program.Now,
 		Mailing: l.mail.configure(&setup), NoTerminals: !setup.Policy.TellUsers.On,
+		Self: l.announce(&setup),
 	}
 	if l.record != nil {
 		c.Audit = l.record
@@ -172,9 +180,9 @@ func (s *Setup) live(p *command.Program) live.Options {
 	return live.Options{Now: p.Now, Interval: s.Interval, Enforcing: !s.LookOnly, Policy: s.policy()}
 }
 
-// announce prints where the live state is, unless that is only the default socket of a
+// sayWhere prints where the live state is, unless that is only the default socket of a
 // controller that enforces.
-func (l *loop) announce(addresses []string, setup *Setup) {
+func (l *loop) sayWhere(addresses []string, setup *Setup) {
 	if len(addresses) == 0 || setup.Quiet || !setup.LookOnly && !setup.Listeners.Asked() {
 		return
 	}

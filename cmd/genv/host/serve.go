@@ -44,6 +44,11 @@ func (p *program) usageServe(c *cli.Context) error {
 		Token: c.String("token"), Idle: idle, Handler: &agent.Answers{Backend: served{host}},
 		Greeting: agent.NewGreeting(p.Version), Replaced: replaced,
 	}
+	if list := p.openRegistry(host); list != nil {
+		server.Handler = &agent.Answers{Backend: served{host}, Contacts: list}
+		server.Greeting = agent.NewGreeting(p.Version, agent.CapabilityControllers)
+		defer func() { _ = list.Leave() }() // without that, it is forgotten a while later
+	}
 	if !host.privileged {
 		server.Handler, server.Greeting = agent.View{Viewer: viewed{host}}, agent.NewViewGreeting(p.Version)
 	}
