@@ -38,6 +38,7 @@ mkdir -p etc/systemd/system/sockets.target.wants
 ln -s /lib/systemd/system/systemd-journald.socket etc/systemd/system/sockets.target.wants/
 rm -rf etc/genv etc/sudoers.d/genv var/lib/genv* var/log/genv* var/tmp/genv usr/local/bin/genv
 rm -f etc/dpkg/dpkg.cfg.d/* usr/sbin/policy-rc.d # images for containers leave out man pages and services
+rm -f var/lib/man-db/auto-update # the index of man pages takes its time
 : >etc/fstab
 pivot_root . mnt
 umount -l mnt
