@@ -141,11 +141,10 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 		record.notSent(cycle, items)
 		return
 	}
-	c.Memory, c.unsaved = next, true
+	c.Memory, c.unsaved, c.unsaid = next, true, nil
 	now := c.Now()
 	notifications := notificationsFor(cycle.Cluster, events, now)
 	c.mail(cycle, notifications, now)
-	c.Memory, c.unsaved, c.unsaid = next, true, nil
 	if !c.DryRun {
 		if c.NoTerminals {
 			notifications = nil
