@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"io"
 	"strings"
 )
 
@@ -11,8 +10,6 @@ import (
 type Command struct {
 	Args  []string
 	Stdin []byte
-	// Upload, if set, follows Stdin. It is read once, and need not be in memory.
-	Upload io.Reader
 }
 
 // Output is what a command wrote.

@@ -126,10 +126,11 @@ func (d diagnosed) explain(host Host, known *Error, err error) error {
 
 // allow is the next step for sudo to run genv.
 func (d diagnosed) allow(class Class) string {
-	return sudoStep(class, cmp.Or(d.user, "USER"), cmp.Or(d.genv, DefaultGenv))
+	return SudoStep(class, cmp.Or(d.user, "USER"), cmp.Or(d.genv, DefaultGenv))
 }
 
-func sudoStep(class Class, user, genv string) string {
+// SudoStep is the next step for sudo to run the genv at a path for a user.
+func SudoStep(class Class, user, genv string) string {
 	line := SudoersLine(user, genv)
 	if class == SudoRefused {
 		return fmt.Sprintf("in /etc/sudoers.d/genv on the host, allow genv with its full path and these commands: `%s`; `sudo -l` there shows what is allowed now", line)

@@ -24,7 +24,6 @@ const (
 	OutcomeUnknown Class = "outcome-unknown"  // cut off while it ran: it may have been carried out
 	CommandFailed  Class = "command-failed"   // the command itself failed
 	Configuration  Class = "configuration"    // ssh_config or a key file can't be used
-	InstallRefused Class = "install-refused"  // genv can't be installed there; nothing was changed
 	Cancelled      Class = "cancelled"        // genv was stopped before it was done
 )
 
@@ -81,8 +80,8 @@ var nextSteps = sync.OnceValue(func() map[Class]string {
 		HostKey:        "check the fingerprint with the host's owner, then add the key to known_hosts, for example with ssh-keyscan",
 		HostKeyChanged: "another machine may be intercepting the connection: check the key with the host's owner before you do anything, then remove the old one: ssh-keygen -R HOST",
 		Auth:           "check the user name and that a key of yours is accepted: ssh -v HOST true (is the agent running? ssh-add -l)",
-		Sudo:           sudoStep(Sudo, "USER", DefaultGenv),
-		SudoRefused:    sudoStep(SudoRefused, "USER", DefaultGenv),
+		Sudo:           SudoStep(Sudo, "USER", DefaultGenv),
+		SudoRefused:    SudoStep(SudoRefused, "USER", DefaultGenv),
 		GenvMissing:    "install genv on the host where sudo finds it (/usr/local/bin), or set `genv:` for it in hosts.yaml",
 		Version:        "install the same version of genv on the host and on this machine",
 		InvalidOutput:  "run the command by hand and look at what it prints: ssh HOST sudo -n genv usage snapshot",
@@ -90,7 +89,6 @@ var nextSteps = sync.OnceValue(func() map[Class]string {
 		OutcomeUnknown: "nothing is sent again; the next cycle judges the new state",
 		CommandFailed:  "read the output of the host above; run the command there by hand to see more",
 		Configuration:  "correct the named file and line, or use another file with --ssh-config",
-		InstallRefused: "correct what is said about the host, then install again",
 		Cancelled:      "run it again",
 	}
 })

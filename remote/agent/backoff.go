@@ -115,8 +115,9 @@ func probed(err error) bool {
 // logins are under way (MaxStartups).
 const busyTries = 6
 
-// untilNotBusy repeats what an sshd refused at random. Nothing was begun then.
-func untilNotBusy[T any](ctx context.Context, do func() (T, error)) (T, error) {
+// UntilNotBusy repeats what an sshd refused at random (remote.ErrBusy). Nothing was begun
+// then.
+func UntilNotBusy[T any](ctx context.Context, do func() (T, error)) (T, error) {
 	pause := 100 * time.Millisecond
 	for try := 1; ; try++ {
 		value, err := do()

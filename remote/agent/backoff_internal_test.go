@@ -29,7 +29,7 @@ func TestUntilNotBusy(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tries := 0
 				begun := time.Now()
-				_, err := untilNotBusy(t.Context(), func() (int, error) {
+				_, err := UntilNotBusy(t.Context(), func() (int, error) {
 					tries++
 					return 0, tt.errs[min(tries, len(tt.errs))-1]
 				})
@@ -41,7 +41,7 @@ func TestUntilNotBusy(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := untilNotBusy(ctx, func() (int, error) { return 0, busy })
+	_, err := UntilNotBusy(ctx, func() (int, error) { return 0, busy })
 	require.ErrorIs(t, err, busy, "ctx ended")
 }
 

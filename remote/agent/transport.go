@@ -115,7 +115,7 @@ func hasNoServe(err error) bool {
 // openStream starts `genv usage serve` and reads its greeting.
 func (c *Conn) openStream(ctx context.Context, a *attempt) (*streamTransport, error) {
 	token := rand.Text()
-	session, err := untilNotBusy(ctx, func() (Session, error) {
+	session, err := UntilNotBusy(ctx, func() (Session, error) {
 		return c.pool.Start(ctx, c.host, c.host.Genv("usage", "serve", "--token", token))
 	})
 	if err != nil {

@@ -48,11 +48,8 @@ func bare(err error) error {
 }
 
 // isFile says whether an item of -H is a file, by its name.
-func (w word) isFile() bool {
-	if _, isLabel := parseLabel(w.text); isLabel || w.isNarrowing() {
-		return false
-	}
-	return strings.Contains(w.text, "/") || isYAMLName(w.text)
+func isFile(item string) bool {
+	return strings.Contains(item, "/") || isYAMLName(item)
 }
 
 func isYAMLName(path string) bool {

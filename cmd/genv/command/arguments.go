@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Given is the context on which a flag was given: that of the command, or of one
@@ -75,5 +77,12 @@ func RefuseUnknown(c *cli.Context) error {
 	if word == "" {
 		return cli.ShowSubcommandHelp(c)
 	}
-	return unknown(word, c.Command.Subcommands, c.Command.HelpName)
+	var names []string
+	for _, sub := range c.Command.Subcommands {
+		names = append(names, sub.Name)
+	}
+	if near := text.Nearest(word, names); near != "" {
+		return UsageError("unknown command %q (did you mean %q?)", word, near)
+	}
+	return UsageError("unknown command %q; see %s --help", word, c.Command.HelpName)
 }

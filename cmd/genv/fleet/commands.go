@@ -39,6 +39,7 @@ func (p *program) remoteCommands() []*cli.Command {
 				environment.OverSubscribeFlag()),
 			Action: p.remoteActivate,
 		},
+		p.doctorCommand(),
 		{
 			Name:   "enforce",
 			Usage:  "enforce the rules on all hosts, in a loop",
@@ -69,8 +70,6 @@ func (p *program) remoteCommands() []*cli.Command {
 			Action: p.remoteEnvs,
 		},
 		p.gpusCommand(),
-		p.installCommand(),
-		p.hostsCommand(),
 		{
 			Name:   "monitor",
 			Usage:  "export metrics of all hosts for Prometheus, and configuration for it and Grafana",
@@ -82,7 +81,7 @@ func (p *program) remoteCommands() []*cli.Command {
 			Usage: "print facts about environments, one per line",
 			Flags: append(remoteFlags(),
 				&cli.StringFlag{Name: "name", Usage: "only environments of this `NAME`"},
-				command.SomeOf(&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")}, environment.QueryNames()),
+				&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")},
 				command.FormatFlag("tui", "csv", "json")),
 			Action: p.remoteQuery,
 		},

@@ -8,7 +8,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
@@ -17,16 +16,10 @@ import (
 )
 
 func (p *program) policyCheck(c *cli.Context) error {
-	path := c.Args().First()
-	if path == "" {
-		var err error
-		if path, err = configfile.Find(p.Getenv, configfile.Policy); err != nil {
-			return err
-		}
-	}
-	if path == "" || c.Args().Len() > 1 {
+	if c.Args().Len() != 1 {
 		return command.UsageError("missing file: write `genv policy check FILE`")
 	}
+	path := c.Args().First()
 	data, err := enforcement.ReadPolicyFile(path)
 	if err != nil {
 		return err

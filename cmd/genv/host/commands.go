@@ -1,5 +1,5 @@
 // Package host has the commands that root runs on a GPU host: `genv usage` for
-// controllers, and `genv enforce`.
+// controllers, `genv enforce` and `genv doctor`.
 package host
 
 import (
@@ -15,6 +15,7 @@ import (
 func Commands(with command.Program) []*cli.Command {
 	p := &program{with}
 	return []*cli.Command{
+		p.doctorCommand(),
 		{
 			Name:   "enforce",
 			Usage:  "enforce the rules on this machine, in a loop",
@@ -40,7 +41,7 @@ func Commands(with command.Program) []*cli.Command {
 				{
 					Name:   "snapshot",
 					Usage:  "print the devices, environments and processes of this host, as JSON",
-					Flags:  []cli.Flag{command.OneOf(&cli.StringFlag{Name: "type", Usage: "only one `PART`: devices, envs or processes"}, []string{"devices", "envs", "processes"}), command.FormatFlag("json")},
+					Flags:  []cli.Flag{&cli.StringFlag{Name: "type", Usage: "only one `PART`: devices, envs or processes"}, command.FormatFlag("json")},
 					Action: p.usageSnapshot,
 				},
 				{

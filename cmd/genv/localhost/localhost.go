@@ -3,7 +3,6 @@ package localhost
 import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot/local"
-	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
@@ -22,7 +21,7 @@ func Open(p command.Program) *Host {
 		options.Username = nil
 	}
 	store := disk.New(disk.Dir(p.Getenv), options)
-	smi := nvidiasmi.New(smiInPath{p.Getenv}, smiTimeout)
+	smi := NvidiaSMI(p.Getenv, smiTimeout)
 	return &Host{Machine: &local.Collector{SMI: smi, StateFiles: store, Now: p.Now}, Store: store, SharedAccount: p.SharedAccount}
 }
 

@@ -38,6 +38,11 @@ func smiLock(getenv func(string) string, uid int, path string) string {
 	return filepath.Join(dir, "nvidia-smi."+hex.EncodeToString(key[:8])+".lock")
 }
 
+// NvidiaSMI asks the nvidia-smi of this machine; no call takes longer than timeout.
+func NvidiaSMI(getenv func(string) string, timeout time.Duration) *nvidiasmi.Querier {
+	return nvidiasmi.New(smiInPath{getenv}, timeout)
+}
+
 // smiInPath is the nvidia-smi in PATH. It is searched for when it is run: most commands
 // don't need it, and it may be installed while a loop runs.
 type smiInPath struct{ getenv func(string) string }

@@ -87,11 +87,7 @@ func CauseLines(causes []remote.Cause) []string {
 			}
 			return append(lines, fmt.Sprintf("… and %s with other errors; --format json has them all", Plural(rest, "host")))
 		}
-		line := text.OneLine(c.Error) + countOf(c.Hosts)
-		if hosts := Hosts(c.Hosts); hosts != "" { // this machine has no name
-			line = hosts + ": " + line
-		}
-		lines = append(lines, line)
+		lines = append(lines, Hosts(c.Hosts)+": "+text.OneLine(c.Error)+countOf(c.Hosts))
 	}
 	return lines
 }

@@ -18,9 +18,12 @@ const timestamp = "2006/01/02 15:04:05.000"
 
 // gpuRow has a device's value for each field of --query-gpu.
 func gpuRow(v view, d Device) map[string]string {
-	load := v.Load(d)
+	load, persistence := v.Load(d), "Enabled"
+	if d.NoPersistence {
+		persistence = "Disabled"
+	}
 	row := map[string]string{
-		"persistence_mode": "Enabled", "mig.mode.current": d.MIGMode(),
+		"persistence_mode": persistence, "mig.mode.current": d.MIGMode(),
 		"memory.total": fmt.Sprint(d.TotalMiB), "memory.used": fmt.Sprint(v.Used(d)), "memory.free": fmt.Sprint(v.Free(d)),
 		"utilization.gpu": strconv.Itoa(load), "utilization.memory": strconv.Itoa(load / 2),
 		"temperature.gpu": strconv.Itoa(v.Celsius(d)), "power.draw": fmt.Sprintf("%d.12", v.Watt(d)),

@@ -28,6 +28,8 @@ type Device struct {
 	MIG      []MIG  `json:"mig,omitempty"` // its instances, when it is in MIG mode
 	// Broken makes every value but index, UUID and name "[Unknown Error]".
 	Broken bool `json:"broken,omitempty"`
+	// NoPersistence turns its persistence mode off.
+	NoPersistence bool `json:"no_persistence,omitempty"`
 }
 
 // MIG is a MIG instance of a device.

@@ -13,10 +13,6 @@ type Options struct {
 	AcceptEnv []string
 	// Genv is the program that the hosts find as genv; empty for none.
 	Genv string
-	// Installable gives the fleet an empty /usr/local and an empty /etc/sudoers.d of
-	// its own, which sudo reads. Without it they are the machine's, and sudo ignores
-	// the latter.
-	Installable bool
 }
 
 // HostOptions describe a host.
@@ -47,7 +43,7 @@ type Rights string
 const (
 	// MaySudo: everything, without a password, and genv is there.
 	MaySudo Rights = "operator"
-	// NeedsPassword: sudo wants a password, which is Password; sudo -n cannot give it.
+	// NeedsPassword: sudo wants a password, which sudo -n cannot give.
 	NeedsPassword Rights = "needs-password"
 	// NotInSudoers: sudo does not know the user.
 	NotInSudoers Rights = "not-in-sudoers"
@@ -62,6 +58,8 @@ const (
 	OnlySnapshot Rights = "only-snapshot"
 	// MaySudo143: as MaySudo, but the genv on the host speaks the formats of 1.4.3 alone.
 	MaySudo143 Rights = "operator-143"
+	// AllOfGenv: every command of genv, without a password, which is too much.
+	AllOfGenv Rights = "all-of-genv"
 	// OnlyUsageNoGenv: what remote.SudoersLine allows, but there is no genv.
 	OnlyUsageNoGenv Rights = "only-usage-no-genv"
 )

@@ -2,8 +2,12 @@ package disk
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
+	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
@@ -104,6 +108,61 @@ func (n note) refusal(outside, inside *note, isRoot bool, rootDevice uint64) str
 		return "this is not the initial PID namespace, and the folder is not on this container's own file system" + resetHint
 	}
 	return ""
+}
+
+// Examination is what root's notes say about a state folder.
+type Examination struct {
+	Namespaces Namespaces // of this process
+	// Refusal is why the PIDs in the state files may not belong to these namespaces; empty
+	// if they do.
+	Refusal string
+	Lost    []state.File // missing, although root has a copy of this boot
+}
+
+// Examine reads what root's notes say about the state folder. It creates, repairs and
+// writes nothing.
+func (s *Store) Examine() (Examination, error) {
+	found := Examination{Namespaces: s.system.Namespaces()}
+	dir, err := folder.OpenExisting(s.dir)
+	if err != nil {
+		return found, err
+	}
+	defer dir.Close()
+	st, err := dir.Status()
+	if err != nil {
+		return found, err
+	}
+	root, err := s.existingRoot()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return found, fmt.Errorf("root's notes: %w", err)
+	}
+	defer root.Close()
+	now := note{Path: s.path(), Device: st.Dev, Inode: st.Ino, BootID: s.system.BootID(), Namespaces: found.Namespaces}
+	outside, inside := now.ofSameBoot(readNote(root, rootNote)), now.ofSameBoot(readNote(dir, folderNote))
+	found.Refusal = now.refusal(outside, inside, os.Geteuid() == 0, rootDevice(s.rootDir))
+	t := &transaction{Store: s, access: access{root: root}}
+	if t.backup = t.readBackup(); t.backup == nil {
+		return found, nil
+	}
+	for _, file := range stateFiles {
+		if _, err := dir.Stat(file.String()); errors.Is(err, fs.ErrNotExist) && t.backup.contents[file] != nil {
+			found.Lost = append(found.Lost, file)
+		}
+	}
+	return found, nil
+}
+
+// existingRoot opens the folder of root's notes, which it does not create.
+func (s *Store) existingRoot() (*folder.Folder, error) {
+	all, err := folder.OpenExisting(s.rootDir)
+	if err != nil {
+		return nil, err
+	}
+	defer all.Close()
+	if err := all.CheckPrivate(); err != nil {
+		return nil, err
+	}
+	return all.Sub(rootName(s.path()))
 }
 
 // readNote returns nil if there is no readable note.

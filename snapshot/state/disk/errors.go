@@ -54,11 +54,7 @@ func (e *BusyError) Error() string {
 }
 
 func (e *BusyError) held() string {
-	holder := "a process that cannot be seen from here"
-	if e.Holder != nil {
-		holder = e.Holder.String()
-	}
-	return fmt.Sprintf("%s is held by %s", e.Path, holder)
+	return fmt.Sprintf("%s is held by %s", e.Path, e.Holder.describe())
 }
 
 // Unwrap makes errors.Is find ErrBusy and the context's error.

@@ -218,3 +218,14 @@ func lockOwner(locks string, st *unix.Stat_t) snapshot.PID {
 	}
 	return near
 }
+
+// HolderOf describes the process that holds a flock on a file, for people. root is where
+// /proc is mounted.
+func HolderOf(root string, st *unix.Stat_t) string { return holderOf(root, st).describe() }
+
+func (h *Holder) describe() string {
+	if h == nil {
+		return "a process that cannot be seen from here"
+	}
+	return h.String()
+}

@@ -1,0 +1,75 @@
+package checkup
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot/doctor"
+)
+
+// Style is how the checks are printed.
+type Style struct {
+	render.Output
+	Width     int // of the terminal; 0 if it is not known
+	Colourful bool
+	// All also prints the details of checks that are in order.
+	All bool
+	// TableOnly leaves the details out.
+	TableOnly bool
+}
+
+// StyleOf is the style for a program's stdout.
+func StyleOf(p command.Program, output render.Output) Style {
+	return Style{Output: output, Width: render.Width(p.Out), Colourful: render.Colourful(p.Out, p.Getenv)}
+}
+
+// Exit is the end of a command: with exit code 3 if a check failed, or could not be made
+// since the command was stopped.
+func Exit(status doctor.Status) error {
+	if status == doctor.Failed || status == doctor.Skipped {
+		return &command.ExitError{Code: command.ExitSomeFailed}
+	}
+	return nil
+}
+
+var colours = map[doctor.Status]string{doctor.OK: "32", doctor.Warning: "33", doctor.Failed: "31;1", doctor.Skipped: "2"}
+
+// coloured is a word in the colour of a status.
+func (s *Style) coloured(word string, status doctor.Status) string {
+	if !s.Colourful {
+		return word
+	}
+	return "\x1b[" + colours[status] + "m" + word + "\x1b[0m"
+}
+
+// pad fills a word with spaces to a width.
+func pad(word string, width int) string {
+	return word + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(word)))
+}
+
+// wrap writes a text after an indent, in lines that fit on the terminal.
+func (s *Style) wrap(b *strings.Builder, indent int, text string) {
+	room := s.Width - indent
+	if s.Width == 0 || room < 20 {
+		b.WriteString(text + "\n")
+		return
+	}
+	used := 0
+	for i, word := range strings.Split(text, " ") {
+		length := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case used+1+length > room:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			used = 0
+		default:
+			b.WriteByte(' ')
+			used++
+		}
+		b.WriteString(word)
+		used += length
+	}
+	b.WriteByte('\n')
+}

@@ -1,0 +1,96 @@
+package fleet
+
+import (
+	"context"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/checkup"
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller"
+	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
+	"github.com/seed-3119e985/genv/snapshot/doctor"
+)
+
+func (p *program) doctorCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "doctor",
+		Usage: "check every host, from its name to its disks, and print what to do about what is not in order; it changes nothing",
+		Flags: append(append(remoteFlags(), command.OutputFlags()...),
+			&cli.BoolFlag{Name: "all", Usage: "print the details of what is in order too"}),
+		Action: p.remoteDoctor,
+	}
+}
+
+// maxDoctorOutput bounds what a command of ours may print on a host, in bytes.
+const maxDoctorOutput = 4 << 20
+
+func (p *program) remoteDoctor(c *cli.Context) error {
+	output, err := command.ReadOutput(c)
+	if err != nil {
+		return err
+	}
+	config, err := p.readConfig(c)
+	if err != nil {
+		return err
+	}
+	config.SSH.MaxStdout = maxDoctorOutput
+	f, err := p.open(config)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	document, duplicates := f.examine(c.Context)
+	f.progress.End()
+	render.WriteDuplicates(p.Err, duplicates)
+	if output.Format == "json" {
+		err = render.WriteJSON(p.Out, doctorDocument{document, duplicatesOrNone(duplicates)})
+	} else {
+		style := checkup.StyleOf(p.Program, output)
+		style.All, style.TableOnly = c.Bool("all"), f.Quiet
+		err = checkup.WriteFleet(p.Out, document, style)
+	}
+	if err != nil {
+		return err
+	}
+	return checkup.Exit(document.Status)
+}
+
+// doctorDocument is the JSON of `genv remote doctor`; docs/json.md describes it.
+type doctorDocument struct {
+	*remotedoctor.Document
+	Duplicates []controller.Duplicate `json:"duplicates"`
+}
+
+func duplicatesOrNone(d []controller.Duplicate) []controller.Duplicate {
+	return append([]controller.Duplicate{}, d...)
+}
+
+// examine looks at all hosts. Names of one machine are each examined.
+func (f *fleet) examine(ctx context.Context) (*remotedoctor.Document, []controller.Duplicate) {
+	d := &remotedoctor.Doctor{Client: f.client, Timeout: f.SSH.CommandTimeout, Now: f.program.Now, Insecure: f.SSH.InsecureHostKeys}
+	asker := f.asker()
+	results := controller.Ask(ctx, asker, func(ctx context.Context, h remote.Host) (*remotedoctor.Host, error) {
+		found := d.Examine(ctx, h)
+		if found.Failure != nil {
+			return &found, remote.Errorf(found.Failure.Class, "%s", found.Failure.Error)
+		}
+		return &found, nil
+	})
+	_, duplicates := controller.Distinct(ctx, asker, results)
+	hosts := make([]remotedoctor.Host, len(results))
+	for i, r := range results {
+		if r.Value == nil { // it was stopped before this one
+			hosts[i] = remotedoctor.NotBegun(r.Host, r.Err)
+			continue
+		}
+		hosts[i] = *r.Value
+	}
+	self, _ := os.Executable() // empty is unknown
+	document := remotedoctor.DocumentOf(hosts, doctor.Program{Path: self, Version: f.program.Version, Protocol: agent.Version}, f.program.Now())
+	return &document, duplicates
+}

@@ -1,0 +1,99 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/checkup"
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/doctor"
+	"github.com/seed-3119e985/genv/snapshot/doctor/machine"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+)
+
+func (p *program) doctorCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "doctor",
+		Usage: "check this machine as a GPU host: driver, state files, disk and so on; it changes nothing",
+		Flags: append(command.OutputFlags(),
+			&cli.StringFlag{Name: "timeout", Value: "10", Usage: "`TIME` for nvidia-smi, in seconds or as 500ms"}),
+		Action: p.doctorHere,
+	}
+}
+
+// doctorHere examines this machine. Without root it sees what every user may.
+func (p *program) doctorHere(c *cli.Context) error {
+	output, err := command.ReadOutput(c)
+	if err != nil {
+		return err
+	}
+	timeout, err := command.PositiveDuration(c, "timeout")
+	if err != nil {
+		return err
+	}
+	document := p.examine(c.Context, timeout)
+	if output.Format == "json" {
+		err = render.WriteJSON(p.Out, document)
+	} else {
+		err = checkup.WriteHost(p.Out, document, checkup.StyleOf(p.Program, output))
+	}
+	if err != nil {
+		return err
+	}
+	return checkup.Exit(document.Status)
+}
+
+// examine makes the checks of this machine.
+func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Document {
+	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv)}
+	m := &machine.Machine{
+		SMI: localhost.NvidiaSMI(p.Getenv, timeout), Notes: disk.New(disk.Dir(p.Getenv), options), Run: runProgram,
+		StateDir: disk.Dir(p.Getenv), RootDir: options.RootDir, Record: p.recordOfRoot(), Proc: "/proc", SysRun: "/run",
+		Genv: doctor.Program{Version: p.Version, Protocol: agent.Version},
+	}
+	if self, err := os.Executable(); err == nil {
+		m.Genv.Path = self
+	}
+	if p.SharedAccount {
+		m.Owner = snapshot.UID(os.Geteuid())
+	}
+	checks, system := m.Examine(ctx)
+	return &doctor.Document{
+		Schema: doctor.Schema, Host: enforcelocal.Hostname(), Time: p.Now().UTC(), Root: os.Geteuid() == 0,
+		Genv: m.Genv, System: system, Status: doctor.Overall(checks), Checks: checks,
+	}
+}
+
+// recordOfRoot is the audit log that root's genv writes here; empty for none.
+func (p *program) recordOfRoot() string {
+	switch path := p.Getenv("GENV_AUDIT_LOG"); path {
+	case "off":
+		return ""
+	case "":
+		return localhost.DefaultAuditLog
+	default:
+		return path
+	}
+}
+
+// runProgram is a machine.Runner.
+func runProgram(ctx context.Context, program string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(cmd.Environ(), "LC_ALL=C")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		return out, fmt.Errorf("%s: %w", program, err)
+	}
+	return out, nil
+}

@@ -1,0 +1,143 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/snapshot/doctor"
+)
+
+// Client reaches hosts; *sshclient.Client implements it.
+type Client interface {
+	remote.Runner
+	// Way is how a host is reached, without a connection.
+	Way(ctx context.Context, host remote.Host) (sshclient.Way, error)
+	// Peer is the machine of the host's last connection; false if there was none.
+	Peer(host remote.Host) (remote.Peer, bool)
+}
+
+// Doctor examines hosts. It is safe for concurrent use.
+type Doctor struct {
+	Client Client
+	// Timeout is for all commands on a host together. Connecting has that of the Client.
+	Timeout time.Duration
+	Now     func() time.Time // the controller's clock
+	// Insecure says that host keys are not checked.
+	Insecure bool
+}
+
+// Host is what was found about a host.
+type Host struct {
+	Host    string          `json:"host"`
+	Status  doctor.Status   `json:"status"`
+	TookMS  int64           `json:"took_ms"`
+	Address string          `json:"address,omitempty"` // of the connection
+	Genv    doctor.Program  `json:"genv"`
+	System  doctor.System   `json:"system"`
+	Clock   *Difference     `json:"clock,omitempty"` // missing if it could not be measured
+	Checks  []doctor.Check  `json:"checks"`          // in the order of doctor.Names
+	Way     *sshclient.Way  `json:"-"`               // nil if the configuration can't be used
+	Failure *remote.Failure `json:"-"`               // why no command ran there; nil if one did
+}
+
+// Check returns the check with a name.
+func (h *Host) Check(name doctor.Name) doctor.Check {
+	return h.Checks[slices.IndexFunc(h.Checks, func(c doctor.Check) bool { return c.Name == name })]
+}
+
+// examination is the work on one host.
+type examination struct {
+	*Doctor
+	host  remote.Host
+	token string // marks the output of our commands
+	found map[doctor.Name]doctor.Check
+	Host
+}
+
+// Examine looks at a host. What could not be looked at is Skipped.
+func (d *Doctor) Examine(ctx context.Context, host remote.Host) Host {
+	began := time.Now()
+	e := &examination{Doctor: d, host: host, token: "genv-" + rand.Text(), found: map[doctor.Name]doctor.Check{}}
+	e.Host.Host = host.Name
+	if e.resolve(ctx) {
+		e.look(ctx)
+	}
+	e.conclude()
+	e.TookMS = time.Since(began).Milliseconds()
+	return e.Host
+}
+
+// NotBegun is a host that was not examined.
+func NotBegun(host remote.Host, why error) Host {
+	e := &examination{host: host, found: map[doctor.Name]doctor.Check{}}
+	e.Host.Host = host.Name
+	e.fail(doctor.NameResolution, why)
+	e.failedWith(why)
+	e.conclude()
+	return e.Host
+}
+
+// conclude puts the checks in order, and decides the status.
+func (e *examination) conclude() {
+	for _, name := range doctor.Names() {
+		c, made := e.found[name]
+		if !made {
+			c = doctor.Unknown(name, "not tried, because of what failed before")
+		}
+		e.Checks = append(e.Checks, c)
+	}
+	if e.Status = doctor.Overall(e.Checks); e.Status == doctor.OK && e.Failure != nil {
+		e.Status = doctor.Skipped // it was stopped
+	}
+}
+
+func (e *examination) add(checks ...doctor.Check) {
+	for _, c := range checks {
+		e.found[c.Name] = c
+	}
+}
+
+// fail adds a check that failed with an error, whose class is the cause.
+func (e *examination) fail(name doctor.Name, err error) {
+	e.add(failed(name, err))
+}
+
+func failed(name doctor.Name, err error) doctor.Check {
+	f := remote.FailureOf("", err)
+	status := doctor.Failed
+	if f.Class == remote.Cancelled {
+		status = doctor.Skipped
+	}
+	return doctor.Check{Name: name, Status: status, Cause: doctor.Cause(f.Class), Detail: oneLine(f.Error), NextStep: f.NextStep}
+}
+
+// problem is a check with a cause that only a controller finds.
+func problem(name doctor.Name, status doctor.Status, cause doctor.Cause, detail, step string) doctor.Check {
+	return doctor.Check{Name: name, Status: status, Cause: cause, Detail: oneLine(detail), NextStep: step}
+}
+
+// look connects to the host, and makes the checks for which commands run there.
+func (e *examination) look(ctx context.Context) {
+	began := time.Now()
+	s, ok := e.survey(ctx)
+	if !ok {
+		return
+	}
+	// What the survey took may be mostly a question for a passphrase.
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout-min(time.Since(began), e.Timeout/2))
+	defer cancel()
+	e.System = s.system
+	e.add(e.checkSudo(s))
+	e.measureClock(ctx)
+	e.checkGenv(ctx, s)
+}
+
+// run runs a command on the host. It repeats what a busy sshd refused.
+func (e *examination) run(ctx context.Context, command remote.Command) (remote.Output, error) {
+	return agent.UntilNotBusy(ctx, func() (remote.Output, error) { return e.Client.Run(ctx, e.host, command) })
+}

@@ -1,0 +1,46 @@
+package doctor
+
+import (
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot/doctor"
+)
+
+// Schema names the document of `genv remote doctor --format json`; docs/json.md describes it.
+const Schema = "genv.remote.doctor/1"
+
+// Document is what a controller found about a fleet.
+type Document struct {
+	Schema   string           `json:"schema"`
+	Time     time.Time        `json:"time"`
+	Genv     doctor.Program   `json:"genv"` // of the controller
+	Status   doctor.Status    `json:"status"`
+	OK       int              `json:"ok"` // hosts
+	Warnings int              `json:"warnings"`
+	Failures int              `json:"failures"`
+	Hosts    []Host           `json:"hosts"`
+	Failed   []remote.Failure `json:"failed"` // hosts on which no command ran
+}
+
+// DocumentOf counts hosts.
+func DocumentOf(hosts []Host, genv doctor.Program, at time.Time) Document {
+	d := Document{Schema: Schema, Time: at.UTC(), Genv: genv, Status: doctor.OK, Hosts: hosts, Failed: []remote.Failure{}}
+	for i := range hosts {
+		switch hosts[i].Status {
+		case doctor.Failed:
+			d.Failures++
+		case doctor.Warning:
+			d.Warnings++
+		default:
+			d.OK++
+		}
+		if hosts[i].Status.Worse(d.Status) {
+			d.Status = hosts[i].Status
+		}
+		if hosts[i].Failure != nil {
+			d.Failed = append(d.Failed, *hosts[i].Failure)
+		}
+	}
+	return d
+}

@@ -1,0 +1,147 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot/doctor"
+)
+
+// The causes of the genv on a host.
+const (
+	genv143        doctor.Cause = "genv-1.4.3"
+	genvOlder      doctor.Cause = "genv-older"
+	genvNotInLogin doctor.Cause = "genv-not-in-login-path"
+	genvTwo        doctor.Cause = "genv-two-programs"
+)
+
+const upgradeStep = "install this genv on the host: `genv remote install -H HOST`"
+
+// checkGenv judges the genv on the host, and makes the checks that only the host can make.
+func (e *examination) checkGenv(ctx context.Context, s survey) {
+	path := s.genv()
+	e.Genv = doctor.Program{Path: oneLine(path), Version: s.version}
+	if path == "" {
+		e.add(problem(doctor.Genv, doctor.Failed, doctor.Cause(remote.GenvMissing), "there is no genv on the host",
+			"install it: `genv remote install -H HOST`, or set `genv:` for it in hosts.yaml"))
+		e.plain(ctx)
+		return
+	}
+	document, err := e.hostDocument(ctx, path)
+	if err == nil {
+		e.Genv.Version, e.Genv.Protocol = cmp.Or(document.Genv.Version, s.version), document.Genv.Protocol
+		e.System = merged(e.System, document.System)
+		for _, c := range document.Checks {
+			if c.Name != doctor.Clock { // which was measured
+				e.add(c)
+			}
+		}
+		if _, measured := e.found[doctor.Clock]; !measured {
+			e.add(document.Checks[3])
+		}
+	} else {
+		e.plain(ctx)
+	}
+	e.add(worstOf(e.checkVersion(s, err), e.checkProgram(s)))
+}
+
+func merged(seen, own doctor.System) doctor.System {
+	return doctor.System{
+		OS: cmp.Or(own.OS, seen.OS), Kernel: cmp.Or(own.Kernel, seen.Kernel),
+		Arch: cmp.Or(own.Arch, seen.Arch), Driver: own.Driver,
+	}
+}
+
+// worstOf is the second check if it is worse.
+func worstOf(a, b doctor.Check) doctor.Check {
+	if b.Status.Worse(a.Status) {
+		return b
+	}
+	return a
+}
+
+// hostDocument runs `genv doctor` on the host, as the login. It exits with 3 if it finds
+// something, so its output counts whatever the exit status.
+func (e *examination) hostDocument(ctx context.Context, path string) (*doctor.Document, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout*3/4)
+	defer cancel()
+	args := []string{"sh", "-c", `echo; echo "$0"; exec "$@"`, e.token, path, "doctor", "--format", "json", "--timeout", e.smiTimeout().String()}
+	out, err := e.run(ctx, remote.Command{Args: args})
+	_, data, found := strings.Cut("\n"+string(out.Stdout), "\n"+e.token+"\n")
+	if found && strings.TrimSpace(data) != "" {
+		document, invalid := doctor.Decode([]byte(data))
+		if invalid == nil {
+			return document, nil
+		}
+		if err == nil {
+			return nil, &remote.Error{Class: remote.InvalidOutput, Err: invalid, Next: "run `genv doctor --format json` on the host and look at what it prints"}
+		}
+	}
+	if err == nil {
+		err = remote.Errorf(remote.InvalidOutput, "`genv doctor` printed nothing")
+	}
+	return nil, err
+}
+
+// smiTimeout is how long nvidia-smi may take on the host: well below our own deadline.
+func (e *examination) smiTimeout() time.Duration {
+	return min(max(e.Timeout/3, time.Second), 10*time.Second).Round(time.Second)
+}
+
+var version143 = lazily(`^(0\.\d{1,3}|1\.[0-4])\.\d{1,3}$`)
+
+// checkVersion judges the version and protocol. failure is why there is no document.
+func (e *examination) checkVersion(s survey, failure error) doctor.Check {
+	is := func(status doctor.Status, cause doctor.Cause, detail, step string) doctor.Check {
+		return problem(doctor.Genv, status, cause, detail, step)
+	}
+	seen := fmt.Sprintf("%s, version %s", e.Genv.Path, orUnknown(e.Genv.Version))
+	var known *remote.Error
+	switch {
+	case failure == nil && e.Genv.Protocol != agent.Version:
+		return is(doctor.Failed, doctor.Cause(remote.Version), fmt.Sprintf("%s, protocol %d, and this genv speaks protocol %d", seen, e.Genv.Protocol, agent.Version), remote.Version.NextStep())
+	case failure == nil:
+		return e.found[doctor.Genv]
+	case version143().MatchString(s.version):
+		return is(doctor.Warning, genv143, seen+": it reports no start times, UUIDs and outcomes, and has no `genv doctor`; plain commands were used", upgradeStep+"; docs/migrating.md says what differs")
+	case remote.ClassOf(failure) == remote.CommandFailed && errors.As(failure, &known) && unknownCommand().MatchString(known.Stderr):
+		return is(doctor.Warning, genvOlder, seen+": it has no `genv doctor`; plain commands were used", upgradeStep)
+	}
+	c := failed(doctor.Genv, failure)
+	c.Detail = oneLine(seen + ": `genv doctor`: " + c.Detail)
+	return c
+}
+
+var unknownCommand = lazily(`unknown command|invalid choice|no command|is no command`)
+
+// checkProgram judges the file that the name of genv leads to, for the login and for sudo.
+func (e *examination) checkProgram(s survey) doctor.Check {
+	is := func(status doctor.Status, cause doctor.Cause, detail, step string) doctor.Check {
+		return problem(doctor.Genv, status, cause, detail, step)
+	}
+	login, root := s.programs["login"], s.programs["sudo"]
+	for _, p := range []program{root, login} {
+		if p.path != "" && (p.uid != "0" || p.mode&0o022 != 0) {
+			return doctor.Problem(doctor.Genv, doctor.GenvWritable, "%s belongs to uid %s with mode %04o", oneLine(p.path), oneLine(p.uid), p.mode)
+		}
+	}
+	switch {
+	case e.host.NoSudo && login.path == "":
+		return is(doctor.Failed, doctor.Cause(remote.GenvMissing), "the login doesn't find genv; it is at "+s.genv(), fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or link it to %s", oneLine(s.genv()), remote.DefaultGenv))
+	case e.host.NoSudo:
+		return doctor.Check{Status: doctor.OK}
+	case root.path == "":
+		return is(doctor.Failed, doctor.Cause(remote.GenvMissing), "sudo doesn't find genv; it is at "+s.genv(), fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or install genv at %s", oneLine(s.genv()), remote.DefaultGenv))
+	case login.path == "":
+		return is(doctor.Warning, genvNotInLogin, "sudo finds "+root.path+", and the login finds no genv: commands that only look fail", fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or link it to %s", oneLine(root.path), remote.DefaultGenv))
+	case login.file != root.file:
+		return is(doctor.Warning, genvTwo, "the login finds "+login.path+", and sudo "+root.path, "remove one of them, or set `genv:` for the host in hosts.yaml")
+	}
+	return doctor.Check{Status: doctor.OK}
+}

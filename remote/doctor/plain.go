@@ -1,0 +1,214 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/doctor"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+)
+
+// maxContent is how much is read of a state file, in bytes.
+const maxContent = 1 << 20
+
+// plainScript prints what plain commands show of a host without our genv, in sections.
+// nvidia-smi comes last: it may hang.
+const plainScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo; echo "$t $1"; }; d=${GENV_TMPDIR:-/var/tmp/genv}; ` +
+	`near() { p=$1; until [ -e "$p" ]; do p=$(dirname "$p"); done; echo "$p"; }; ` +
+	`say ns; stat -Lc %i /proc/self/ns/pid; say mounts; head -c 65536 /proc/self/mounts; ` +
+	`say units; if [ -d /run/systemd/system ]; then timeout 5 systemctl show --no-pager --property="$3" $4; else echo absent; fi; ` +
+	`say disk; for f in "$d" /var/log/genv; do p=$(near "$f"); echo "$f"; df -Pk "$p" | tail -n 1; df -Pi "$p" 2>/dev/null | tail -n 1; done; ` +
+	`say folder; echo "$d"; stat -c "%f %u %h %s" "$d"; ` +
+	`say files; for f in envs.json devices.json genv.lock; do stat -c "%f %u %h %s $f" "$d/$f"; done 2>/dev/null; ` +
+	`for f in envs.json devices.json; do [ -L "$d/$f" ] || { [ -f "$d/$f" ] && { say "content-$f"; head -c "$5" "$d/$f"; }; }; done; ` +
+	`say smi; b=$(date +%s%N); GENV_BYPASS=1 timeout -k 1 "$2" nvidia-smi $6 2>&1; s=$?; say "smi-end $s $b $(date +%s%N)"; say end`
+
+// plain makes the checks of the host with plain commands, as the login.
+func (e *examination) plain(ctx context.Context) {
+	limit := strconv.Itoa(int(e.smiTimeout().Seconds()))
+	out, err := e.run(ctx, remote.Command{Args: []string{
+		"sh", "-c", plainScript, "sh", e.token, limit, doctor.UnitProperties, strings.Join(doctor.Units(), " "),
+		strconv.Itoa(maxContent + 1), strings.Join(nvidiasmi.ModesArgs(), " "),
+	}})
+	parts := sections(out.Stdout, e.token)
+	if len(parts) == 0 && err != nil {
+		for _, name := range doctor.HostNames() {
+			if _, made := e.found[name]; !made {
+				e.add(doctor.Unknown(name, "%s", oneLine(err.Error())))
+			}
+		}
+		return
+	}
+	driver := driverIn(parts)
+	e.System.Driver = oneLine(driver.Version())
+	e.add(
+		doctor.CheckDriver(driver),
+		doctor.CheckState(stateIn(parts)),
+		doctor.CheckNamespace(doctor.Namespace{Inode: parse(strings.TrimSpace(parts["ns"])), Unsure: true}),
+		doctor.CheckGuard(doctor.Kernel{Release: e.System.Kernel, Cgroup2: doctor.Cgroup2In(parts["mounts"])}),
+		doctor.CheckServices(unitsIn(parts["units"])),
+		doctor.CheckDisk(spacesIn(parts["disk"], parts["mounts"])),
+	)
+}
+
+// parse is a number; 0 if the text is none.
+func parse(text string) uint64 {
+	n, _ := strconv.ParseUint(text, 10, 64)
+	return n
+}
+
+// driverIn reads what nvidia-smi printed. Without its end it is still running.
+func driverIn(parts map[string]string) doctor.Driver {
+	var status string
+	var took time.Duration
+	for name := range parts {
+		if f := strings.Fields(name); len(f) == 4 && f[0] == "smi-end" {
+			status = f[1]
+			if from, to := parse(f[2]), parse(f[3]); from > 0 && to > from {
+				took = time.Duration(to - from)
+			}
+		}
+	}
+	switch status {
+	case "", "124", "137":
+		return doctor.Driver{Took: took, Err: nvidiasmi.ErrTimeout}
+	case "127":
+		return doctor.Driver{Err: nvidiasmi.ErrNotInstalled}
+	}
+	code, err := strconv.Atoi(status)
+	if err != nil {
+		return doctor.Driver{Err: nvidiasmi.ErrGarbled}
+	}
+	d := doctor.Driver{Took: took}
+	if d.Err = nvidiasmi.Failure(nvidiasmi.RunResult{Stdout: []byte(parts["smi"]), ExitCode: code}); d.Err == nil {
+		d.Modes, d.Err = nvidiasmi.ParseModes([]byte(parts["smi"]))
+	}
+	if d.Err == nil && len(d.Modes) == 0 {
+		d.Err = nvidiasmi.ErrNoDevices
+	}
+	return d
+}
+
+// stateIn reads what stat printed of the state folder, and what its files contain.
+func stateIn(parts map[string]string) doctor.State {
+	path, about, _ := strings.Cut(parts["folder"], "\n")
+	s := doctor.State{Path: oneLine(path)}
+	folder, ok := fileIn(strings.TrimSpace(about))
+	if !ok {
+		s.Missing = strings.TrimSpace(about) == ""
+		return s
+	}
+	s.Folder = &folder
+	for line := range strings.Lines(parts["files"]) {
+		f, ok := fileIn(strings.TrimSpace(line))
+		if !ok {
+			continue
+		}
+		content, read := parts["content-"+f.Name]
+		switch {
+		case !f.Mode.IsRegular() || f.Name == "genv.lock":
+		case !read || content == "" && f.Size > 0:
+			f.Unread = "the login can't read it"
+		case len(content) > maxContent:
+			f.Unread = fmt.Sprintf("it has more than %d bytes", maxContent)
+		default:
+			f.Content = doctor.ContentError(f.Name, []byte(strings.TrimSuffix(content, "\n")))
+		}
+		s.Files = append(s.Files, f)
+	}
+	return s
+}
+
+// fileIn reads a line of `stat -c "%f %u %h %s NAME"`.
+func fileIn(line string) (f doctor.File, ok bool) {
+	words := strings.Fields(line)
+	if len(words) < 4 {
+		return f, false
+	}
+	mode, err := strconv.ParseUint(words[0], 16, 32)
+	if err != nil {
+		return f, false
+	}
+	f = doctor.File{Mode: modeOf(uint32(mode)), UID: snapshot.UID(parse(words[1])), Links: parse(words[2]), Size: int64(parse(words[3]))}
+	if len(words) == 5 {
+		f.Name = words[4]
+	}
+	if f.Mode.IsDir() {
+		f.Links = 1
+	}
+	return f, true
+}
+
+// modeOf is the mode of stat(2) as Go writes it (inode(7)).
+func modeOf(st uint32) fs.FileMode {
+	mode := fs.FileMode(st & 0o777)
+	switch st & 0o170000 {
+	case 0o040000:
+		mode |= fs.ModeDir
+	case 0o120000:
+		mode |= fs.ModeSymlink
+	case 0o010000:
+		mode |= fs.ModeNamedPipe
+	case 0o140000:
+		mode |= fs.ModeSocket
+	case 0o020000, 0o060000:
+		mode |= fs.ModeDevice
+	}
+	if st&0o1000 != 0 {
+		mode |= fs.ModeSticky
+	}
+	return mode
+}
+
+func unitsIn(printed string) doctor.Systemd {
+	if strings.TrimSpace(printed) == "absent" {
+		return doctor.Systemd{Absent: true}
+	}
+	units := doctor.ParseUnits([]byte(printed))
+	if len(units) == 0 {
+		return doctor.Systemd{Err: fmt.Errorf("systemctl printed nothing about genv's units")}
+	}
+	return doctor.Systemd{Units: units}
+}
+
+// spacesIn reads the lines of df: for each folder its path, the kilobytes, and the inodes
+// where df counts them.
+func spacesIn(printed, mounts string) []doctor.Space {
+	var spaces []doctor.Space
+	for line := range strings.Lines(printed) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) == 1 && strings.HasPrefix(f[0], "/"):
+			what := "the state files"
+			if f[0] == "/var/log/genv" {
+				what = "the record"
+			}
+			spaces = append(spaces, doctor.Space{For: what, Path: oneLine(f[0]), NoInodes: true, Err: fmt.Errorf("df printed nothing about it")})
+		case len(f) == 6 && len(spaces) > 0:
+			s := &spaces[len(spaces)-1]
+			if s.Err != nil { // the first line, of kilobytes
+				s.Err, s.Free, s.ReadOnly = nil, parse(f[3])<<10, readOnly(f[5], mounts)
+				continue
+			}
+			s.Inodes, s.NoInodes = parse(f[3]), parse(f[1]) == 0
+		}
+	}
+	return spaces
+}
+
+// readOnly looks a mount point up in the text of /proc/self/mounts; the last mount counts.
+func readOnly(point, mounts string) bool {
+	found := false
+	for line := range strings.Lines(mounts) {
+		if f := strings.Fields(line); len(f) >= 4 && f[1] == point {
+			found = strings.HasPrefix(f[3]+",", "ro,")
+		}
+	}
+	return found
+}

@@ -1,0 +1,147 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot/doctor"
+)
+
+// The survey prints what the later checks depend on, in sections that begin with our
+// token: the login, what sudo allows, and where genv is. It is one line without
+// exclamation marks, so that any login shell passes it on (see remote.Quote).
+// sudo isn't asked for a host that does without it: the host would log a user who has no
+// rights.
+const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo; echo "$t $1"; }; ` +
+	`say who; id -un; id -u; uname -r; uname -m; say os; head -c 4096 /etc/os-release; ` +
+	`say sudo; l=; if [ "$3" = sudo ]; then l=$(sudo -n -l 2>&1); echo $?; printf "%.65536s\n" "$l"; fi; ` +
+	`d=$(printf "%s\n" "$l" | sed -n "s/.*secure_path=\([^,]*\).*/\1/p" | head -n 1 | tr -d "\\\\"); ` +
+	`show() { case $2 in /*) stat -Lc "$1 %u %a %d:%i" "$2"; echo "$2";; esac; }; ` +
+	`p=$(command -v "$2"); q=$(PATH="${d:-$PATH}"; command -v "$2"); ` +
+	`r=$(PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/opt/genv/bin; command -v "$2"); ` +
+	`say genv; show login "$p"; show sudo "$q"; show usual "$r"; ` +
+	`g=${p:-${q:-$r}}; say version; if [ -n "$g" ]; then $(command -v timeout >/dev/null 2>&1 && echo timeout 5) "$g" version 2>&1 | head -c 400; fi; ` +
+	`say end`
+
+// survey is what the survey printed.
+type survey struct {
+	user     string
+	uid      int // -1 if it is unknown
+	system   doctor.System
+	sudo     string // what `sudo -n -l` printed
+	status   int    // its exit status; -1 if it wasn't asked
+	programs map[string]program
+	version  string // what `genv version` printed
+}
+
+// program is a file that genv's name leads to: by the path of the login, of sudo, or in
+// one of the usual folders.
+type program struct {
+	path string
+	uid  string
+	mode uint64
+	file string // device and inode
+}
+
+// genv is the path of the genv that the login can run; empty if there is none.
+func (s *survey) genv() string {
+	return cmp.Or(s.programs["login"].path, s.programs["sudo"].path, s.programs["usual"].path)
+}
+
+// survey runs the survey. ok is false if nothing more can be done.
+func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
+	mode := "sudo"
+	if e.host.NoSudo {
+		mode = "login"
+	}
+	out, err := e.run(ctx, remote.Command{Args: []string{"sh", "-c", surveyScript, "sh", e.token, cmp.Or(e.host.GenvPath, "genv"), mode}})
+	peer, connected := e.Client.Peer(e.host)
+	if err != nil && !connected {
+		e.unreached(err)
+		e.failedWith(err)
+		return s, false
+	}
+	e.reached(peer)
+	parts := sections(out.Stdout, e.token)
+	if _, complete := parts["end"]; !complete {
+		if err == nil || remote.ClassOf(err) == remote.CommandFailed {
+			err = otherOutput(err)
+		}
+		e.fail(doctor.Login, err)
+		e.failedWith(err)
+		return s, false
+	}
+	s = parseSurvey(parts)
+	e.add(doctor.Good(doctor.Login, "as %s (uid %s)", orUnknown(s.user), number(s.uid)))
+	return s, true
+}
+
+// otherOutput is the failure of a login that doesn't run our commands.
+func otherOutput(cause error) error {
+	text := "the login works, but it runs another program than the one that was asked for"
+	if cause != nil {
+		text += ": " + cause.Error()
+	}
+	return &remote.Error{
+		Class: remote.InvalidOutput, Err: errors.New(text),
+		Next: "let the login run commands: look for ForceCommand in sshd_config, command= in authorized_keys, and the login's shell",
+	}
+}
+
+// sections splits output at the lines that begin with the token.
+func sections(output []byte, token string) map[string]string {
+	parts := make(map[string]string)
+	pieces := strings.Split("\n"+string(output), "\n"+token+" ")
+	for _, piece := range pieces[1:] {
+		name, content, _ := strings.Cut(piece, "\n")
+		if _, twice := parts[name]; !twice {
+			parts[name] = content
+		}
+	}
+	return parts
+}
+
+func parseSurvey(parts map[string]string) survey {
+	s := survey{uid: -1, status: -1, programs: map[string]program{}}
+	who := append(strings.Split(parts["who"], "\n"), "", "", "", "")
+	s.user = oneLine(who[0])
+	if uid, err := strconv.ParseUint(who[1], 10, 32); err == nil {
+		s.uid = int(uid)
+	}
+	s.system = doctor.System{OS: doctor.OSName(parts["os"]), Kernel: oneLine(who[2]), Arch: oneLine(who[3])}
+	status, listed, _ := strings.Cut(parts["sudo"], "\n")
+	if code, err := strconv.ParseUint(status, 10, 8); err == nil {
+		s.status, s.sudo = int(code), listed
+	}
+	lines := strings.Split(parts["genv"], "\n")
+	for i := 0; i+1 < len(lines); i++ {
+		f := strings.Fields(lines[i])
+		if len(f) != 4 || !strings.HasPrefix(lines[i+1], "/") {
+			continue
+		}
+		mode, err := strconv.ParseUint(f[2], 8, 32)
+		if _, known := s.programs[f[0]]; err == nil && !known {
+			s.programs[f[0]] = program{path: lines[i+1], uid: f[1], mode: mode, file: f[3]}
+		}
+		i++
+	}
+	s.version = oneLine(lastLine(parts["version"]))
+	return s
+}
+
+// lastLine is the last line with text in it: what comes before may be a warning.
+func lastLine(output string) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	return lines[len(lines)-1]
+}
+
+func number(n int) string {
+	if n < 0 {
+		return "unknown"
+	}
+	return strconv.Itoa(n)
+}

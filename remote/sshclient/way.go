@@ -1,0 +1,58 @@
+package sshclient
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient/config"
+)
+
+// Way is how a host is reached, as far as that is known without a connection to it.
+type Way struct {
+	Settings config.HostConfig
+	// Addresses are those of the host's name. They are empty behind a jump host or a
+	// ProxyCommand, where another machine resolves the name.
+	Addresses []netip.Addr
+}
+
+// Direct says whether a plain TCP connection leads to the host.
+func (w Way) Direct() bool { return len(w.Settings.ProxyJump) == 0 && w.Settings.ProxyCommand == "" }
+
+// Way reads the configuration and resolves the host's name. Its error is of the class
+// Configuration, of the class Unreachable if the name has no address, or Timeout. With
+// the latter two, the settings are known.
+func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
+	settings, err := c.resolve(c.endpointOf(h))
+	w := Way{Settings: settings}
+	if err != nil || !w.Direct() {
+		return w, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, positive(positive(c.options.ConnectTimeout, settings.ConnectTimeout), defaultConnectTimeout))
+	defer cancel()
+	paths, err := c.paths(ctx, settings)
+	for _, p := range paths {
+		w.Addresses = append(w.Addresses, p.to.Addr())
+	}
+	var unusable *sourceError
+	switch {
+	case errors.As(err, &unusable):
+		return w, &remote.Error{Class: remote.Configuration, Err: err}
+	case ctx.Err() != nil:
+		return w, stopped(ctx, "while resolving "+settings.HostName)
+	case err != nil:
+		return w, remote.Errorf(remote.Unreachable, "%s has no address: %w", settings.HostName, err)
+	}
+	return w, nil
+}
+
+// Shown is the machine that refused or did not finish a login, if the error is of a login
+// that failed after the machine had shown its host key.
+func Shown(err error) (remote.Peer, bool) {
+	var shown *shownKey
+	if !errors.As(err, &shown) {
+		return remote.Peer{}, false
+	}
+	return shown.peer, shown.peer.Known()
+}

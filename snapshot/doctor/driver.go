@@ -1,0 +1,117 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Driver is what a call of nvidia-smi showed.
+type Driver struct {
+	Modes []nvidiasmi.Mode
+	Took  time.Duration
+	Err   error // of package nvidiasmi
+}
+
+// Version is that of the driver; empty if it is unknown.
+func (d Driver) Version() string {
+	if len(d.Modes) == 0 {
+		return ""
+	}
+	return d.Modes[0].Driver
+}
+
+// slowCall is how long a call may take: each cycle of enforcement makes two.
+const slowCall = 2 * time.Second
+
+// CheckDriver judges a call of nvidia-smi.
+func CheckDriver(d Driver) Check {
+	if errors.Is(d.Err, nvidiasmi.ErrNotInstalled) { // whose text has all of PATH
+		return Problem(DriverState, SMIMissing, "nvidia-smi was not found in PATH")
+	}
+	if d.Err != nil {
+		return Problem(DriverState, causeOf(d.Err), "%s", oneLine(d.Err.Error()))
+	}
+	var off, hidden []snapshot.DeviceIndex
+	for _, m := range d.Modes {
+		switch {
+		case m.Persistence == nil:
+			hidden = append(hidden, m.Index)
+		case !*m.Persistence:
+			off = append(off, m.Index)
+		}
+	}
+	seen := fmt.Sprintf("driver %s, %s, nvidia-smi took %s", orUnknown(d.Version()), plural(len(d.Modes), "GPU"), milliseconds(d.Took))
+	switch {
+	case len(off) > 0:
+		return Problem(DriverState, PersistenceOff, "%s; persistence mode is off on GPU %s", seen, indices(off))
+	case d.Took > slowCall:
+		return Problem(DriverState, SMISlow, "%s", seen)
+	case len(hidden) > 0:
+		return Problem(DriverState, PersistenceHidden, "%s; the persistence mode of GPU %s is unknown", seen, indices(hidden))
+	}
+	return Good(DriverState, "%s, persistence mode on", seen)
+}
+
+// causeOf is the cause of an error of nvidia-smi.
+func causeOf(err error) Cause {
+	for _, known := range []struct {
+		err   error
+		cause Cause
+	}{
+		{nvidiasmi.ErrNoDriver, NoDriver},
+		{nvidiasmi.ErrVersionMismatch, VersionMismatch},
+		{nvidiasmi.ErrNoDevices, NoGPUs},
+		{nvidiasmi.ErrGPULost, GPULost},
+		{nvidiasmi.ErrPermission, DriverPermission},
+		{nvidiasmi.ErrTimeout, SMIHung},
+		{nvidiasmi.ErrHung, SMIHung},
+	} {
+		if errors.Is(err, known.err) {
+			return known.cause
+		}
+	}
+	return SMIFailed
+}
+
+// indices are indices of devices as people write them.
+func indices(of []snapshot.DeviceIndex) string {
+	words := make([]string, len(of))
+	for i, index := range of {
+		words[i] = index.String()
+	}
+	return strings.Join(words, ",")
+}
+
+func orUnknown(word string) string {
+	if word == "" {
+		return "unknown"
+	}
+	return word
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// milliseconds is a duration without digits that mean nothing.
+func milliseconds(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(10 * time.Millisecond).String()
+}
+
+// maxDetail is how long a text of a host may be, in bytes.
+const maxDetail = 600
+
+// oneLine is a foreign text for a detail.
+func oneLine(foreign string) string { return text.OneLine(text.Cut(foreign, maxDetail)) }

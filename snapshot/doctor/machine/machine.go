@@ -1,0 +1,160 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/doctor"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+)
+
+// SMI asks nvidia-smi how the driver runs the GPUs; *nvidiasmi.Querier implements it.
+type SMI interface {
+	Modes(ctx context.Context) ([]nvidiasmi.Mode, error)
+}
+
+// Notes reads what root's notes say about the state folder; *disk.Store implements it.
+type Notes interface {
+	Examine() (disk.Examination, error)
+}
+
+// Runner runs a program and returns its output. It must end with ctx.
+type Runner func(ctx context.Context, program string, args ...string) ([]byte, error)
+
+// Machine is this machine. All fields but Owner are set.
+type Machine struct {
+	SMI   SMI
+	Notes Notes
+	Run   Runner
+	Now   func() time.Time
+
+	StateDir string // the state folder
+	RootDir  string // the folder of root's notes
+	Record   string // the file of the host's record; empty for none
+	Proc     string // where /proc is mounted
+	SysRun   string // /run
+	// Owner has to own RootDir and the folder of Record: root, except in a demo.
+	Owner snapshot.UID
+
+	Genv doctor.Program
+}
+
+// Examine makes the checks of a host, in their order, and says what system it has.
+func (m *Machine) Examine(ctx context.Context) ([]doctor.Check, doctor.System) {
+	driver := make(chan doctor.Driver, 1)
+	go func() { driver <- m.driver(ctx) }() // SMI ends with its timeout at the latest
+	kernel := m.kernel()
+	rest := map[doctor.Name]doctor.Check{
+		doctor.Genv:         m.checkGenv(),
+		doctor.StateFolder:  doctor.CheckState(m.state(ctx)),
+		doctor.Clock:        clock(),
+		doctor.PIDNamespace: doctor.CheckNamespace(m.namespace()),
+		doctor.Guard:        doctor.CheckGuard(kernel),
+		doctor.Services:     doctor.CheckServices(m.systemd(ctx)),
+		doctor.Disk:         doctor.CheckDisk(m.spaces()),
+	}
+	found := <-driver
+	rest[doctor.DriverState] = doctor.CheckDriver(found)
+	var checks []doctor.Check
+	for _, name := range doctor.HostNames() {
+		checks = append(checks, rest[name])
+	}
+	return checks, doctor.System{OS: m.osName(), Kernel: kernel.Release, Arch: m.arch(), Driver: found.Version()}
+}
+
+// checkGenv judges this program: others than root must not be able to change what sudo runs.
+func (m *Machine) checkGenv() doctor.Check {
+	g := m.Genv
+	seen := fmt.Sprintf("%s, version %s, protocol %d", g.Path, g.Version, g.Protocol)
+	f, err := lstat(g.Path)
+	if err != nil {
+		return doctor.Unknown(doctor.Genv, "%s: %v", seen, err)
+	}
+	if f.UID != m.Owner || f.Mode.Perm()&0o022 != 0 {
+		return doctor.Problem(doctor.Genv, doctor.GenvWritable, "%s; it belongs to uid %d with mode %04o", seen, f.UID, f.Mode.Perm())
+	}
+	return doctor.Good(doctor.Genv, "%s", seen)
+}
+
+func (m *Machine) driver(ctx context.Context) doctor.Driver {
+	began := time.Now()
+	modes, err := m.SMI.Modes(ctx)
+	return doctor.Driver{Modes: modes, Took: time.Since(began), Err: err}
+}
+
+func (m *Machine) namespace() doctor.Namespace {
+	found, err := m.Notes.Examine()
+	n := doctor.Namespace{Inode: found.Namespaces.PID, Refusal: found.Refusal}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		n.Refusal = err.Error()
+	}
+	return n
+}
+
+// clock asks the kernel whether its clock is synchronized (adjtimex(2)). How it differs
+// from a controller's, only the controller can measure.
+func clock() doctor.Check {
+	var now unix.Timex
+	if _, err := unix.Adjtimex(&now); err != nil {
+		return doctor.Unknown(doctor.Clock, "adjtimex: %v", err)
+	}
+	if now.Status&unix.STA_UNSYNC != 0 {
+		return doctor.Problem(doctor.Clock, doctor.ClockUnsynchronized, "the kernel says that the clock is not synchronized")
+	}
+	return doctor.Good(doctor.Clock, "synchronized, as the kernel says")
+}
+
+func (m *Machine) kernel() doctor.Kernel {
+	release, _ := os.ReadFile(filepath.Join(m.Proc, "sys/kernel/osrelease")) // empty is unknown
+	mounts, _ := os.ReadFile(filepath.Join(m.Proc, "self/mounts"))
+	return doctor.Kernel{Release: strings.TrimSpace(string(release)), Cgroup2: doctor.Cgroup2In(string(mounts)), BPF: hasBPF()}
+}
+
+// noCommand is no command of bpf(2).
+const noCommand = 1 << 30
+
+// hasBPF says whether the kernel has bpf(2). A command that doesn't exist is refused
+// whoever asks, and nothing is loaded.
+func hasBPF() *bool {
+	_, _, err := unix.Syscall(unix.SYS_BPF, noCommand, 0, 0)
+	has := err != unix.ENOSYS
+	return &has
+}
+
+// systemctlTimeout is for one call of systemctl.
+const systemctlTimeout = 5 * time.Second
+
+func (m *Machine) systemd(ctx context.Context) doctor.Systemd {
+	if _, err := os.Stat(filepath.Join(m.SysRun, "systemd/system")); err != nil { // as sd_booted(3)
+		return doctor.Systemd{Absent: true}
+	}
+	ctx, cancel := context.WithTimeout(ctx, systemctlTimeout)
+	defer cancel()
+	out, err := m.Run(ctx, "systemctl", append([]string{"show", "--no-pager", "--property=" + doctor.UnitProperties}, doctor.Units()...)...)
+	if err != nil {
+		return doctor.Systemd{Err: fmt.Errorf("systemctl: %w", err)}
+	}
+	return doctor.Systemd{Units: doctor.ParseUnits(out)}
+}
+
+func (m *Machine) osName() string {
+	release, _ := os.ReadFile("/etc/os-release") // empty is unknown
+	return doctor.OSName(string(release))
+}
+
+func (m *Machine) arch() string {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(name.Machine[:])
+}
