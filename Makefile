@@ -17,6 +17,9 @@ SOAK      ?= 2m
 LINTER_VERSION := v2.15.0
 LINTER         := .tools/$(LINTER_VERSION)/golangci-lint
 
+NFPM_VERSION := v2.45.0
+NFPM         := .tools/nfpm-$(NFPM_VERSION)/nfpm
+
 # The race detector needs cgo, and so a C compiler.
 RACE = $(shell command -v "$$($(GO) env CC)" >/dev/null 2>&1 && echo -race)
 
@@ -25,7 +28,7 @@ export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := build
-.PHONY: help build demo screenshots test testdeps lint format bench fuzz soak install uninstall clean
+.PHONY: help build demo screenshots test testdeps lint format bench fuzz soak packages install uninstall clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,9 +55,11 @@ test: testdeps ## all tests, with the race detector where there is a C compiler
 TESTDEPS := tmux:tmux sshd:openssh-server ssh:openssh-client sudo:sudo zsh:zsh ip:iproute2 mount:mount \
             unshare:util-linux prometheus:prometheus gcc:gcc /usr/include/stdio.h:libc6-dev \
             python3:python3 /usr/lib/python3/dist-packages/psutil:python3-psutil \
-            /usr/lib/python3/dist-packages/paramiko:python3-paramiko chromium:chromium
+            /usr/lib/python3/dist-packages/paramiko:python3-paramiko chromium:chromium \
+            /lib/systemd/systemd:systemd rpm:rpm curl:curl pgrep:procps script:bsdutils
 
 testdeps:
+	@[ -x $(NFPM) ] || $(MAKE) $(NFPM) || echo "nfpm could not be built; the tests of packages will be skipped."
 	@missing=; for dep in $(TESTDEPS); do \
 	  PATH="$$PATH:/usr/sbin:/sbin" command -v "$${dep%%:*}" >/dev/null || [ -e "$${dep%%:*}" ] || missing="$$missing $${dep##*:}"; \
 	done; \
@@ -101,6 +106,13 @@ fuzz: ## each fuzz test for FUZZTIME (10s)
 soak: ## the tests named TestSoak…, each for SOAK (2m)
 	GENV_SOAK=$(SOAK) $(GO) test $(RACE) -v -count=1 -run '^TestSoak' -timeout=24h ./...
 
+packages: $(NFPM) ## .deb, .rpm and .tar.gz for amd64 and arm64, and SHA256SUMS, in dist/
+	@NFPM='$(CURDIR)/$(NFPM)' VERSION='$(VERSION)' packaging/build.sh
+
+$(NFPM):
+	@echo "Building nfpm $(NFPM_VERSION) into $(@D)"
+	@GOBIN='$(CURDIR)/$(@D)' GOFLAGS= CGO_ENABLED=0 $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
+
 SHIMS := nvidia-smi docker
 
 install: $(BIN) ## bin/genv to DESTDIR/PREFIX/bin (PREFIX is /usr/local), and its shims to lib/genv/shims
@@ -112,5 +124,5 @@ uninstall: ## what install put there
 	rm -f '$(DESTDIR)$(PREFIX)/bin/genv' $(SHIMS:%='$(DESTDIR)$(PREFIX)/lib/genv/shims/%')
 	rmdir '$(DESTDIR)$(PREFIX)/lib/genv/shims' '$(DESTDIR)$(PREFIX)/lib/genv' 2>/dev/null || :
 
-clean: ## bin/; the tools in .tools/ stay
-	rm -rf bin
+clean: ## bin/ and dist/; the tools in .tools/ stay
+	rm -rf bin dist

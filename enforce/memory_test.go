@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -230,6 +231,13 @@ func TestNotifications(t *testing.T) {
 	for i := range plan.Findings {
 		list = append(list, notify.Notifications(&plan.Findings[i], owners, noon(4))...)
 	}
+	require.Equal(t, texts.Finding{
+		ID: plan.Findings[2].ID, Host: "a", Rule: "max-devices-per-user", Text: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed.",
+		Follows: "device 0 will be detached", Pending: true, Due: noon(10), Since: noon(0), At: noon(4), Advice: list[1].Advice,
+	}, list[1].Details)
+	for i := range list {
+		list[i].Details = texts.Finding{}
+	}
 	require.Equal(t, []notify.Notification{
 		{
 			Host: "a", UID: 1002, ID: plan.Findings[0].ID, Text: "Process 5 is not running in a GPU environment (uid 1002).\n" +
@@ -237,7 +245,7 @@ func TestNotifications(t *testing.T) {
 			Advice: "Start GPU work in an environment: genv activate, genv attach, then run it in that shell.",
 		},
 		{
-			Host: "a", UID: 1001, ID: plan.Findings[2].ID, Text: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed.\n" +
+			Host: "a", UID: 1001, User: "alice", ID: plan.Findings[2].ID, Text: "User alice is using 2 devices on 2 hosts which is 2 more than the maximum allowed.\n" +
 				"Unless this changes, in 6m device 0 will be detached.",
 			Advice: "Give back devices that you need less: genv detach.",
 		},

@@ -88,7 +88,7 @@ type Fleet struct {
 	// host's devices do not count, so that too few devices count, never too many.
 	PauseCaps bool
 	Limits    safety.Limits
-	// TellUsers has users notified on their terminals of what is wrong.
+	// TellUsers has users notified of what is wrong: on terminals, by mail or both.
 	TellUsers bool
 	// Unprotected are names of daemons that may be ended although their host
 	// protects them.

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"io"
 	"strings"
 )
 
@@ -10,6 +11,8 @@ import (
 type Command struct {
 	Args  []string
 	Stdin []byte
+	// Upload, if set, follows Stdin. It is read once, and need not be in memory.
+	Upload io.Reader
 }
 
 // Output is what a command wrote.

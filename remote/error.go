@@ -24,6 +24,7 @@ const (
 	OutcomeUnknown Class = "outcome-unknown"  // cut off while it ran: it may have been carried out
 	CommandFailed  Class = "command-failed"   // the command itself failed
 	Configuration  Class = "configuration"    // ssh_config or a key file can't be used
+	InstallRefused Class = "install-refused"  // genv can't be installed there; nothing was changed
 	Cancelled      Class = "cancelled"        // genv was stopped before it was done
 )
 
@@ -89,6 +90,7 @@ var nextSteps = sync.OnceValue(func() map[Class]string {
 		OutcomeUnknown: "nothing is sent again; the next cycle judges the new state",
 		CommandFailed:  "read the output of the host above; run the command there by hand to see more",
 		Configuration:  "correct the named file and line, or use another file with --ssh-config",
+		InstallRefused: "correct what is said about the host, then install again",
 		Cancelled:      "run it again",
 	}
 })

@@ -44,7 +44,7 @@ func (b *bench) startController(ctx context.Context, sshConfig string, names []s
 		return nil, err
 	}
 	c := &controlled{cmd: exec.CommandContext(ctx, b.genv, args...)}
-	c.cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+state, "GENV_SOCKET=off")
+	c.cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+state, "GENV_SOCKET=off", "GENV_CONFIG_DIR=off")
 	c.cmd.Stderr = &c.stderr
 	c.cmd.Cancel = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }
 	out, err := c.cmd.StdoutPipe()

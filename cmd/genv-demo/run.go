@@ -119,7 +119,7 @@ func (d *demo) run(words ...string) error {
 	args := append([]string{"remote", "-F", d.fleet.SSHConfig(), "-H", d.hosts}, words...)
 	d.command("genv " + strings.Join(args, " "))
 	cmd := exec.CommandContext(d.ctx, d.genv, args...)
-	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(filepath.Dir(d.fleet.SSHConfig()), "state"), "GENV_SOCKET=off") // the memory of enforce
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(filepath.Dir(d.fleet.SSHConfig()), "state"), "GENV_SOCKET=off", "GENV_CONFIG_DIR=off") // the memory of enforce
 	cmd.Stdout, cmd.Stderr = d.out, d.stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = childGrace

@@ -32,7 +32,9 @@ var examples = map[string][]string{
 	"run":        {"--name x --gpus 1 --gpu-memory 4g --over-subscribe --quiet true"},
 	"shell":      {"--init --shell bash", "--ok", "--deinit", "--reattach", "--reconfigure"},
 	"history":    {"--user x --pid 1 --since 2h --no-header --format csv"},
-	"version":    {""},
+	"version":    {"--format json"},
+	"man":        {"$DIR"},
+	"completion": {"bash"},
 
 	"devices":        {"--format csv --no-header --timestamp --no-cleanup", "--reset"},
 	"devices ps":     {"--format csv --no-header --timestamp --no-cleanup", "--reset"},
@@ -68,12 +70,18 @@ var examples = map[string][]string{
 	"remote devices":  {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
 	"remote envs":     {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
 	"remote gpus":     {"$FLEET --free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp", "$MORE"},
-	"remote doctor":   {"$FLEET --all --format csv --no-header || test $? = 3", "$MORE || test $? = 3"},
-	"remote monitor":  {"$FLEET " + monitorFlags, "$MORE " + monitorFlags},
-	"remote watch":    {"$FLEET " + watchFlags, "$MORE " + watchFlags},
-	"remote wait":     {"$FLEET --gpus 1 --model h100 --memory 40g --within 1m --interval 1 --format json", "$MORE"},
-	"remote top":      {"$FLEET --socket off --interval 1 --filter host=a --plain --once --read-only", "$FLEET --plain --cycles 1 --allow-actions", "$MORE --plain --once"},
-	"remote query":    {"$FLEET --query eid --name x --format csv", "$MORE --query eid"},
+	"remote hosts":    {"$FLEET --format csv --no-header --no-summary", "$MORE"},
+	"remote install": {
+		"$FLEET --check --upgrade --path /usr/local/bin/genv --sudoers-for admin --host-timeout 1m --format json --no-header " + otherwise(command.ExitNoneLeft),
+		"$MORE --check --uninstall " + otherwise(command.ExitNoneLeft), "$FLEET --ask-sudo-password " + otherwise(command.ExitFailed),
+		"$FLEET --check --binary-amd64 none --binary-arm64 none " + otherwise(command.ExitFailed),
+	},
+	"remote monitor": {"$FLEET " + monitorFlags, "$MORE " + monitorFlags},
+	"remote watch":   {"$FLEET " + watchFlags, "$MORE " + watchFlags},
+	"remote wait":    {"$FLEET --gpus 1 --model h100 --memory 40g --within 1m --interval 1 --format json", "$MORE"},
+	"remote top":     {"$FLEET --socket off --interval 1 --filter host=a --plain --once --read-only", "$FLEET --plain --cycles 1 --allow-actions", "$MORE --plain --once"},
+	"remote query":   {"$FLEET --query eid --name x --format csv", "$MORE --query eid"},
+	"remote doctor":  {"$FLEET --all --format csv --no-header || test $? = 3", "$MORE || test $? = 3"},
 }
 
 const (
@@ -89,11 +97,18 @@ const (
 	noRuleFlags = "--no-non-env-processes --no-env-devices --no-env-memory"
 )
 
+// otherwise is what follows a command that ends with an exit code here: the simulated host
+// has no shell, for example.
+func otherwise(code int) string { return fmt.Sprintf("|| [ $? = %d ]", code) }
+
 // TestFlagsThatHelpOffers: each flag that a command's help offers works in an
 // example, with each format that it offers; and all other flags are refused.
 func TestFlagsThatHelpOffers(t *testing.T) {
 	listed, idle := answers(&snapshot.Snapshot{Devices: []snapshot.Device{{TotalMemory: snapshot.MustMemory("80g")}}}), idleHost()
 	f := startSim(t, &inprocess.Server{Name: "a", Handler: nvidiaSMI(inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
+		if strings.HasPrefix(r.Line, "genv usage") && !strings.Contains(r.Line, "--type") {
+			r.Line = "sudo -n " + r.Line // with --no-sudo
+		}
 		if strings.Contains(r.Line, "usage snapshot") {
 			return listed(ctx, r)
 		}
@@ -110,7 +125,7 @@ func TestFlagsThatHelpOffers(t *testing.T) {
 			}
 			for _, example := range examples[path] {
 				example = strings.NewReplacer("$FLEET", "--ssh-config --host", "$MORE", moreFleetFlags).Replace(example)
-				for _, m := range regexp.MustCompile(`--([a-z-]+)`).FindAllStringSubmatch(example, -1) {
+				for _, m := range regexp.MustCompile(`--([a-z0-9-]+)`).FindAllStringSubmatch(example, -1) {
 					used = append(used, m[1])
 				}
 			}
@@ -123,7 +138,7 @@ func TestFlagsThatHelpOffers(t *testing.T) {
 }
 
 // moreFleetFlags are the flags of `genv remote`, as $MORE has them.
-const moreFleetFlags = "--ssh-config --host --hostfile --exclude --username --timeout --command-timeout --fanout --exit-on-error --quiet --insecure-ignore-host-keys --verbose"
+const moreFleetFlags = "--ssh-config --host --hostfile --exclude --username --timeout --command-timeout --fanout --exit-on-error --quiet --no-sudo --insecure-ignore-host-keys --verbose"
 
 func runExamples(t *testing.T, f *inprocess.Fleet, path string) {
 	s := newStation(t)
@@ -135,7 +150,7 @@ func runExamples(t *testing.T, f *inprocess.Fleet, path string) {
 	writeWebFiles(t, dir)
 	require.NoError(t, os.MkdirAll(filepath.Join(s.path("me"), ".genv"), 0o755))
 	fleet := fmt.Sprintf("--ssh-config %s --host a", f.SSHConfig())
-	more := fleet + " --hostfile " + dir + "/hosts --exclude b --username u --timeout 10 --command-timeout 10 --fanout 1 --exit-on-error --quiet --insecure-ignore-host-keys --verbose"
+	more := fleet + " --hostfile " + dir + "/hosts --exclude b --username u --timeout 10 --command-timeout 10 --fanout 1 --exit-on-error --quiet --no-sudo --insecure-ignore-host-keys --verbose"
 	u := s.me().with("DIR="+dir, "FLEET="+fleet, "MORE="+more, "REPORT="+dir+"/report", "GENV_AUDIT_LOG="+dir+"/log")
 	other := u.open("bash")
 	require.Equal(t, said{}, other.say("genv activate --gpus 1"))
@@ -207,7 +222,7 @@ func allCommands() map[string]*cli.Command {
 	var add func(prefix string, list []*cli.Command)
 	add = func(prefix string, list []*cli.Command) {
 		for _, cmd := range list {
-			if cmd.Name != "usage" && cmd.Name != "policy" && cmd.Name != "remote" {
+			if !slices.Contains([]string{"usage", "policy", "remote", "help", "__complete"}, cmd.Name) {
 				commands[prefix+cmd.Name] = cmd
 			}
 			add(prefix+cmd.Name+" ", cmd.Subcommands)
@@ -218,7 +233,7 @@ func allCommands() map[string]*cli.Command {
 	return commands
 }
 
-var helpLine = regexp.MustCompile(`(?m)^   --([a-z-]+)`)
+var helpLine = regexp.MustCompile(`(?m)^   --([a-z0-9-]+)`)
 
 func offeredFlags(t *testing.T, path string) []string {
 	var names []string

@@ -142,7 +142,7 @@ func TestThePolicyInForceStaysInForce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
 	write("defaults: {non-env-processes: true}\n")
-	run := begin(t, "remote", "-F", f.SSHConfig(), "-H", "gpu-01", "enforce", "--policy", file, "--interval", "50ms", "--dry-run")
+	run := begin(t, "remote", "-F", f.SSHConfig(), "-H", "gpu-01", "enforce", "--policy", file, "--interval", "50ms", "--dry-run", "--format", "json")
 	const finding = "Process 5 is not running in a GPU environment"
 	found := func() int { return strings.Count(run.out.String(), finding) }
 	eventually(t, "the first cycle", func() bool { return found() > 0 })

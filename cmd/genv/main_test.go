@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("GENV_SOCKET", "off"); err != nil { // the runs of enforce would all open the same one
 		panic(err)
 	}
+	if err := os.Setenv("GENV_CONFIG_DIR", "off"); err != nil { // or tests read what this machine's administrator configured
+		panic(err)
+	}
 	root, err := os.MkdirTemp("", "genv-root-") // likewise
 	if err == nil {
 		err = os.Chmod(root, 0o755)

@@ -114,6 +114,9 @@ func environ(variables ...string) func(string) string {
 				return value
 			}
 		}
+		if name == "GENV_CONFIG_DIR" {
+			return "off"
+		}
 		return ""
 	}
 }

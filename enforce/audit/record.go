@@ -19,7 +19,7 @@ const (
 	KindCleared   Kind = "cleared" // a finding does not hold any more
 	KindReport    Kind = "report"  // an item of a report that is about to be sent
 	KindOutcome   Kind = "outcome" // the outcome of such an item
-	KindNotified  Kind = "told"    // a user was notified, or could not be
+	KindNotified  Kind = "told"    // a user was notified, or could not be, by a Channel
 	KindOverLimit Kind = "held"    // actions on a user or a host were not taken: a safety limit was exceeded
 	KindFailed    Kind = "failed"  // a host did not answer
 	// KindDuplicate is for two names of the same machine.
@@ -27,10 +27,27 @@ const (
 	// KindOperator is for what an operator had done by hand, apart from items of reports:
 	// those have By.
 	KindOperator Kind = "operator"
+	// KindHook is for an event that a hook got, or could not be given.
+	KindHook Kind = "hook"
+	// KindController is for another controller that enforces the same hosts: Action says
+	// whether it appeared, changed or ended.
+	KindController Kind = "controller"
+)
+
+// Channel is how a user is notified, or a hook.
+type Channel string
+
+// The channels. A record of KindNotified without one is of an older genv: ChannelTerminal.
+const (
+	ChannelTerminal Channel = "terminal"
+	ChannelLogin    Channel = "login" // kept on the host for the user's next login
+	ChannelMail     Channel = "mail"
+	ChannelWebhook  Channel = "webhook"
+	ChannelCommand  Channel = "command"
 )
 
 // kinds are all kinds; Check recognizes a log by them.
-var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate, KindOperator}
+var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate, KindOperator, KindHook, KindController}
 
 // Record is a line of the log. Fields that a kind doesn't use are empty. All
 // records of one finding have its ID, and all records of one report to one host
@@ -62,10 +79,14 @@ type Record struct {
 	Reason string `json:"reason,omitempty"`
 	// Why are the findings that led to it, in plain English.
 	Why []string `json:"why,omitempty"`
+	// Channel is how a user or a hook was notified, and To where: a mail address, a web
+	// address without its secret parts, or a program.
+	Channel Channel `json:"channel,omitempty"`
+	To      string  `json:"to,omitempty"`
 	// By is who requested it: the operator, or on a host the account.
 	By string `json:"by,omitempty"`
 	// Action is what an operator asked for: warn, exempt, unexempt, hold or release; or
-	// expired, for an exemption that ended.
+	// expired, for an exemption that ended. Of KindController it is the kind of the event.
 	Action string `json:"action,omitempty"`
 	// Finding is the finding, with at most snapshot.MaxCommand bytes of a command line: a
 	// host may report any length, in every cycle.

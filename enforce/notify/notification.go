@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -21,6 +22,10 @@ type Notification struct {
 	Text string // what is wrong, and what follows
 	// Advice is what to do. It is the same for all findings of a rule.
 	Advice string
+	// User is the name of the account on that host; empty if it is not known.
+	User snapshot.Username
+	// Details are the same as a template gets it.
+	Details texts.Finding
 }
 
 // Notifications are those of a finding, one for each user and host that is affected,
@@ -50,10 +55,21 @@ func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notifica
 		}
 	}
 	for _, t := range order {
-		text := fmt.Sprintf("%s.%s\n%s %s.", f.Line(), claim(f, owners), when(f, now), at[t].follows(f.Pending))
-		list = append(list, Notification{Host: t.host, UID: t.uid, ID: f.ID, Text: text, Advice: Advice(f.Rule)})
+		what, follows := fmt.Sprintf("%s.%s", f.Line(), claim(f, owners)), at[t].follows(f.Pending)
+		list = append(list, Notification{
+			Host: t.host, UID: t.uid, ID: f.ID, Text: fmt.Sprintf("%s\n%s %s.", what, when(f, now), follows), Advice: Advice(f.Rule),
+			User: owners.name(t), Details: details(f, t.host, what, follows, now),
+		})
 	}
 	return list
+}
+
+// details are a finding as a template gets it.
+func details(f *enforce.Finding, host snapshot.Hostname, what, follows string, now time.Time) texts.Finding {
+	return texts.Finding{
+		ID: f.ID, Host: text.OneLine(string(host)), Rule: string(f.Rule), Text: text.OneLine(what), Command: texts.Command(f.Command), Follows: follows,
+		Pending: f.Pending, Due: f.Due, Waits: f.Waits != "", Since: f.Since, At: now, Advice: Advice(f.Rule),
+	}
 }
 
 // claim explains why a process is in no environment although it claims one; empty

@@ -17,6 +17,7 @@ type Owners struct {
 type ownersOfHost struct {
 	processes map[snapshot.PID]snapshot.UID
 	envs      map[snapshot.EnvID]snapshot.UID
+	names     map[snapshot.UID]snapshot.Username
 }
 
 // NewOwners begins with a cluster, which must not change.
@@ -43,7 +44,9 @@ func (o *Owners) on(host snapshot.Hostname) *ownersOfHost {
 	if found != nil {
 		return found
 	}
-	found = &ownersOfHost{processes: map[snapshot.PID]snapshot.UID{}, envs: map[snapshot.EnvID]snapshot.UID{}}
+	found = &ownersOfHost{
+		processes: map[snapshot.PID]snapshot.UID{}, envs: map[snapshot.EnvID]snapshot.UID{}, names: map[snapshot.UID]snapshot.Username{},
+	}
 	o.found[host] = found
 	h := o.hosts[host]
 	if h == nil || h.Snapshot == nil {
@@ -52,15 +55,28 @@ func (o *Owners) on(host snapshot.Hostname) *ownersOfHost {
 	for i := range h.Snapshot.Processes {
 		if p := &h.Snapshot.Processes[i]; p.UID != nil {
 			found.processes[p.PID] = *p.UID
+			found.call(*p.UID, p.Username)
 		}
 	}
 	for i := range h.Snapshot.Environments {
 		if e := &h.Snapshot.Environments[i]; !e.OwnerMismatch {
 			found.envs[e.EID] = e.UID
+			found.call(e.UID, e.Username)
 		}
 	}
 	return found
 }
+
+// call keeps the first name of a uid: those that come with processes are of the host's
+// own accounts.
+func (o *ownersOfHost) call(uid snapshot.UID, name snapshot.Username) {
+	if o.names[uid] == "" && name != "" {
+		o.names[uid] = name
+	}
+}
+
+// name is what the host calls a user; empty if it doesn't say.
+func (o *Owners) name(t addressee) snapshot.Username { return o.on(t.host).names[t.uid] }
 
 // addressee is a user on a host.
 type addressee struct {

@@ -47,7 +47,7 @@ func (v Value[T]) pointer() *T {
 func (f *File) Fleet() enforce.Fleet {
 	return enforce.Fleet{
 		PauseCaps: f.Unreachable.Value == PauseCaps,
-		TellUsers: f.TellUsers.On, Unprotected: f.Unprotected,
+		TellUsers: f.TellUsers.On || f.Mail != nil, Unprotected: f.Unprotected,
 		Limits: safety.Limits{
 			Fleet: f.Limits.Fleet.limit(), PerUser: f.Limits.PerUser.limit(), PerHost: f.Limits.PerHost.limit(), Throttle: f.Limits.Throttle.On,
 		},

@@ -3,6 +3,7 @@ package policy
 import (
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -26,6 +27,9 @@ type File struct {
 	// TellUsers says whether users get messages on their terminals.
 	TellUsers Value[bool]
 	Hooks     []Hook
+	Mail      *Mail // nil for none
+	// Templates replace built-in texts of notices.
+	Templates texts.Set
 
 	// Flags take precedence over the file, and UserFlags over Flags. Their Sources
 	// name the flag.

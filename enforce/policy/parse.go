@@ -39,6 +39,8 @@ func parse(name string, data []byte) (*File, *strictyaml.Document) {
 		{"unreachable", r.readUnreachable},
 		{"tell-users", r.readTellUsers},
 		{"hooks", func(n *strictyaml.Node) { n.List(r.readHook) }},
+		{"mail", r.readMail},
+		{"templates", r.readTemplates},
 	}
 	nodes := map[string]*strictyaml.Node{}
 	keys := strictyaml.Keys{}

@@ -197,6 +197,61 @@ func TestOverlappingSchedules(t *testing.T) {
 	require.ErrorContains(t, err, "p.yaml:9:6: on wed 12:00 both schedule noon here and schedule day at p.yaml:8:6 set idle for the same hosts and users; write hours that do not overlap")
 }
 
+func TestRefusedMail(t *testing.T) {
+	const good = "mail:\n  smtp: mail.example.org:587\n  from: genv@example.org\n  template: \"{{.User}}@example.org\"\n"
+	_, err := policy.Parse("p.yaml", []byte(good))
+	require.NoError(t, err)
+	refused(t, []bad{
+		{"empty", "mail: {}", "p.yaml:1:7: mail: write one of `sendmail: /usr/sbin/sendmail` and `smtp: mail.example.org:587`"},
+		{"both ways", good + "  sendmail: /usr/sbin/sendmail\n", "write one of `sendmail:"},
+		{"no port", "mail:\n  smtp: mail.example.org", `p.yaml:2:9: "mail.example.org" is not a server with its port`},
+		{"no such port", "mail:\n  smtp: mail.example.org:99999", `is not a server with its port`},
+		{"a program by search", "mail:\n  sendmail: sendmail", `p.yaml:2:13: "sendmail" is not a full path`},
+		{"no sender", "mail:\n  sendmail: /x\n  template: \"{{.User}}@x.org\"", "the sender is missing"},
+		{"a sender with a header", good + "  reply-to: \"a@b.org, c@d.org\"\n", `p.yaml:5:13: "a@b.org, c@d.org" is not a mail address`},
+		{"a sender that is none", "mail:\n  from: genv", `p.yaml:2:9: "genv" is not a sender; write it as genv@example.org or genv <genv@example.org>`},
+		{"a password", good + "  password: hunter2\n", "p.yaml:5:13: a password does not belong into the policy"},
+		{"a user without a password", good + "  user: genv\n", "`user:` and `password-file:` belong together"},
+		{"in the clear", good + "  tls: none\n", "p.yaml:5:8: tls: none sends mail in the clear; write starttls or implicit, or add `allow-plaintext: true`"},
+		{"a password in the clear", good + "  tls: none\n  allow-plaintext: true\n  user: a\n  password-file: /x\n", "p.yaml:5:8: tls: none would send the password in the clear"},
+		{"tls for a program", "mail:\n  sendmail: /x\n  tls: starttls\n  from: a@b.org\n  template: \"{{.User}}@x.org\"", "are for `smtp:`; remove them"},
+		{"no addresses", "mail:\n  sendmail: /x\n  from: a@b.org", "mail: it has no addresses; write `template:"},
+		{"two sources", good + "  command: [/x]\n", "write one of `template:` and `command:`"},
+		{"a template of nothing", "mail:\n  template: \"{{.Naam}}@example.org\"", `p.yaml:2:13: template: `},
+		{"a template that is no address", "mail:\n  template: \"{{.User}}\"", `is not a mail address such as alice@example.org`},
+		{"a template cut short", "mail:\n  template: \"{{.User\"", `p.yaml:2:13: template: `},
+		{"no address", "mail:\n  addresses: {alice: nowhere}", `p.yaml:2:22: "nowhere" is not a mail address`},
+		{"an address like an option", "mail:\n  addresses: {alice: -oQ@example.org}", `has characters that genv does not send mail to`},
+		{"opt-out of a group", "mail:\n  opt-out: [\"@nobodies\"]", "no such group"},
+		{"a digest of seconds", "mail:\n  digest: 5s", "digest: 5s is not from 1m to 7d"},
+	})
+	for name, more := range map[string]string{
+		"in the clear, to itself":       "mail:\n  smtp: 127.0.0.1:25\n  tls: none\n  from: a@b.org\n  addresses: {a: a@b.org}\n",
+		"in the clear, if it is wanted": good + "  tls: none\n  allow-plaintext: true\n",
+		"by a program":                  "mail: {sendmail: /usr/sbin/sendmail, from: \"A <a@b.org>\", command: [/x]}\n",
+	} {
+		_, err := policy.Parse("p.yaml", []byte(more))
+		require.NoError(t, err, name)
+	}
+}
+
+func TestTemplatesAreCheckedWithTheirPlace(t *testing.T) {
+	refused(t, []bad{
+		{"unknown kind", "templates:\n  mail: x", `p.yaml:2:3: unknown key "mail"; `},
+		{"a syntax error", "templates:\n  mail-body: |\n    Hello\n    {{.User}\n", `p.yaml:4:1: the template: `},
+		{"an unknown field", "templates:\n  mail-body: |\n    Hello {{.User}}\n\n    {{range .Findings}}{{.Naam}}{{end}}\n", `p.yaml:5:1: the template: executing "mail-body" at <.Naam>`},
+		{"on one line", "templates:\n  mail-subject: \"{{.X}}\"\n", `p.yaml:2:17: the template: executing "mail-subject" at <.X>`},
+		{"an unknown function", "templates:\n  slack: \"{{exec .User}}\"\n", `function "exec" not defined`},
+		{"without end", "templates:\n  terminal: \"{{define \\\"x\\\"}}xxxxxxxxxxxx{{template \\\"x\\\"}}{{end}}{{template \\\"x\\\"}}\"\n", "it writes too much"},
+		{"empty", "templates:\n  mail-body: |\n\n  slack: x\n", "the text is empty"},
+		{"a folded text", "templates:\n  mail-body: >\n    a\n    b\n", "text over several lines is not supported"},
+		{"a list", "templates:\n  mail-body: [a]\n", "expected text"},
+	})
+	file, err := policy.Parse("p.yaml", []byte("templates:\n  mail-body: |\n    {{.User}}: {{clock (index .Findings 0).At}} {{.Hosts}}\n"))
+	require.NoError(t, err)
+	require.Len(t, file.Templates, 1)
+}
+
 func TestCheckReportsAllProblems(t *testing.T) {
 	err := policy.Check("p.yaml", []byte("defaults: {env-memory: 1}\nunreachable: x\n"))
 	require.Equal(t, 2, len(strings.Split(err.Error(), "\n")), err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/wire"
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -25,11 +26,12 @@ type Backend interface {
 	Notify(messages []Message) (terminals []int, err error)
 }
 
-// NewGreeting is the greeting of a host that answers through Answers.
-func NewGreeting(genv string) Greeting {
+// NewGreeting is the greeting of a host that answers through Answers. more are capabilities
+// that only some have.
+func NewGreeting(genv string, more ...string) Greeting {
 	return Greeting{
 		Protocol: Version, Genv: genv,
-		Capabilities: []string{RequestSnapshot, RequestExecute, RequestNotify, RequestPing, CapabilityParallel},
+		Capabilities: append([]string{RequestSnapshot, RequestExecute, RequestNotify, RequestPing, CapabilityParallel}, more...),
 	}
 }
 
@@ -69,9 +71,33 @@ func (v View) Handle(_ context.Context, r Request) ([]byte, error) {
 // Answers is the Handler that answers one controller out of a Backend.
 type Answers struct {
 	Backend Backend
+	// Contacts keeps the list of controllers; nil for a host without CapabilityControllers.
+	Contacts Contacts
 
-	revision uint64
-	last     []byte // the snapshot of that revision
+	revision   uint64
+	last       []byte                  // the snapshot of that revision
+	controller *controllers.Controller // nil if it only looks
+}
+
+// Contacts notes which controllers enforce a host; *controllers.Registry is one.
+type Contacts interface {
+	// Contact notes a controller, and returns the others.
+	Contact(self controllers.Controller) ([]controllers.Seen, error)
+}
+
+// contact notes the controller of a request, and returns the others.
+func (a *Answers) contact(request *SnapshotRequest) (answer controllers.Answer) {
+	if request.Controller != nil {
+		a.controller = request.Controller
+	}
+	if a.controller == nil || a.Contacts == nil {
+		return answer
+	}
+	var err error
+	if answer.Others, err = a.Contacts.Contact(*a.controller); err != nil {
+		answer.Unknown = err.Error()
+	}
+	return answer
 }
 
 // Handle implements Handler. Only RequestExecute may be handled concurrently.
@@ -103,6 +129,7 @@ func answer[Q, A any](ctx context.Context, body []byte, do func(context.Context,
 }
 
 func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest) (answer SnapshotAnswer, err error) {
+	answer.Answer = a.contact(&request)
 	encoded, err := a.Backend.Snapshot(ctx, request.age())
 	if err != nil {
 		return answer, err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -29,12 +30,19 @@ const (
 // requests while it carries out reports.
 const CapabilityParallel = "parallel"
 
+// CapabilityControllers is among the capabilities of a host that keeps a list of the
+// controllers that enforce it.
+const CapabilityControllers = "controllers"
+
 // SnapshotRequest asks for a snapshot, unless it is still the one of Revision.
 type SnapshotRequest struct {
 	Revision uint64 `json:"revision"` // of the snapshot at hand; 0 for none
 	// AgeMS is how old the utilization, temperature and power of the devices may be, in
 	// milliseconds; 0 leaves that to the host. A host with an older genv ignores it.
 	AgeMS int64 `json:"age_ms,omitempty"`
+	// Controller is who enforces the host, in the first request and when it has changed;
+	// nil for who only looks. Only hosts with CapabilityControllers get it.
+	Controller *controllers.Controller `json:"controller,omitempty"`
 }
 
 // age is AgeMS as a duration.
@@ -47,6 +55,7 @@ func (r *SnapshotRequest) age() time.Duration {
 type SnapshotAnswer struct {
 	Revision uint64          `json:"revision"`
 	Snapshot json.RawMessage `json:"snapshot,omitempty"` // snapshot.EncodeNative
+	controllers.Answer
 }
 
 // ExecuteRequest has a report carried out.

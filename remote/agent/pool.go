@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -54,6 +55,8 @@ type Pool struct {
 	failing atomic.Int32   // hosts whose logins failed last
 	running sync.WaitGroup // calls, and what is done in the background
 	closed  bool
+
+	announced atomic.Pointer[controllers.Controller] // nil if it only looks
 }
 
 // errPoolClosed ends calls that come after Close.
@@ -187,6 +190,8 @@ type About struct {
 	Via   Via // how the host is asked; empty while that is not known
 	Can   Capabilities
 	Peer  remote.Peer // what the connection leads to
+	// Controllers are the others that enforce the host, as it said with its last snapshot.
+	Controllers controllers.Answer
 }
 
 // About returns what is known about a host.
@@ -198,6 +203,11 @@ func (p *Pool) About(host remote.Host) About {
 	a := About{State: c.state(), Peer: peer}
 	if c.transport != nil {
 		a.Via, a.Can = c.transport.via(), c.transport.can()
+	}
+	if s, ok := c.transport.(*streamTransport); ok {
+		s.mu.Lock()
+		a.Controllers = s.others
+		s.mu.Unlock()
 	}
 	return a
 }

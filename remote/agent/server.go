@@ -29,6 +29,9 @@ type Handler interface {
 	Handle(ctx context.Context, request Request) ([]byte, error)
 }
 
+// ErrReplaced says that another program took the place of this one.
+var ErrReplaced = errors.New("the program was replaced")
+
 // ErrIdle says that for too long no request came, or no answer was taken.
 var ErrIdle = errors.New("nothing was asked for too long")
 
@@ -38,7 +41,14 @@ type Server struct {
 	Greeting Greeting
 	Handler  Handler
 	Idle     time.Duration // how long to wait for a request, and for an answer to be taken
+	// Replaced, if set, says whether another program is now where this one was started
+	// from. Then Serve ends between two requests, so that controllers connect to it.
+	Replaced func() bool
 }
+
+// replacedCheck is how often Replaced is asked while no request comes. Serve ends when it
+// was true twice: a program that is being copied to its place is complete by then.
+const replacedCheck = 400 * time.Millisecond
 
 // maxReports is how many reports may be under way at a time.
 const maxReports = 16
@@ -91,16 +101,29 @@ type conversation struct {
 
 	reports  *errgroup.Group
 	underWay atomic.Int32 // reports
+	replaced bool         // Replaced was true when it was last asked
 }
 
 // next waits for a request; io.EOF is the end of them.
 func (c *conversation) next(ctx context.Context, requests <-chan received) (*frame, error) {
 	clock := time.NewTimer(c.Idle)
 	defer clock.Stop()
+	var check <-chan time.Time
+	if c.Replaced != nil {
+		ticker := time.NewTicker(replacedCheck)
+		defer ticker.Stop()
+		check = ticker.C
+	}
 	for {
 		select {
 		case r := <-requests:
 			return r.frame, r.err
+		case <-check:
+			before := c.replaced
+			c.replaced = c.Replaced()
+			if before && c.replaced && c.underWay.Load() == 0 {
+				return nil, ErrReplaced
+			}
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-clock.C:

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -27,6 +28,9 @@ type streamTransport struct {
 	revision uint64
 	last     *snapshot.Snapshot // of that revision
 	report   *reportTurn        // nil unless the host carries out a report and answers nothing else meanwhile
+
+	announced *controllers.Controller // what the host knows about this controller
+	others    controllers.Answer      // what it said last about others
 }
 
 // reportTurn is the time in which a host without CapabilityParallel carries out
@@ -120,10 +124,14 @@ func (t *streamTransport) Snapshot(ctx context.Context, _ remote.Host) (*snapsho
 	t.mu.Lock()
 	revision, last := t.revision, t.last
 	t.mu.Unlock()
+	request := SnapshotRequest{Revision: revision, AgeMS: t.pool.deviceAge().Milliseconds()}
+	self := t.toAnnounce()
+	request.Controller = self
 	var answer SnapshotAnswer
-	if err := t.call(ctx, RequestSnapshot, SnapshotRequest{Revision: revision, AgeMS: t.pool.deviceAge().Milliseconds()}, &answer); err != nil {
+	if err := t.call(ctx, RequestSnapshot, request, &answer); err != nil {
 		return nil, err
 	}
+	t.learnOfOthers(self, answer.Answer)
 	if answer.Snapshot == nil {
 		if last == nil || answer.Revision != revision {
 			return nil, remote.Errorf(remote.InvalidOutput, "the host reports revision %d as unchanged, but the last one that came is %d", answer.Revision, revision)

@@ -3,10 +3,13 @@ package controller
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/controller/others"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -32,6 +35,12 @@ type Controller struct {
 	// Keep, if set, keeps what operators asked for, as soon as it changes. An error says
 	// that a restart forgets it.
 	Keep func(operator.State) error
+	// Mailing is how users get mail. NoTerminals has nothing shown on their terminals.
+	Mailing     Mailing
+	NoTerminals bool
+	// Self, if set, is what the Link tells the hosts about this controller: others that
+	// enforce the same hosts are said.
+	Self *controllers.Controller
 
 	Memory FleetMemory
 	state
@@ -51,6 +60,9 @@ type state struct {
 	queue    *Queue        // nil for none
 	carried  Cycle         // what ended between two cycles, for the next one
 	operated int           // actions of operators so far
+
+	others others.Tracker
+	unsaid []enforce.Event // about other controllers, in cycles that didn't count
 }
 
 // takeOver continues with the memory and the reports under way of another controller,
@@ -85,10 +97,10 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	now := c.Now()
 	ended := c.expire(&cycle, now)
 	cycle.operator(c.Memory.Operator)
-	next := FleetMemory{Machines: fleet.machines, Messages: c.Memory.Messages, Operator: c.Memory.Operator}
+	next := FleetMemory{Machines: fleet.machines, Messages: c.Memory.Messages, Mail: c.Memory.Mail, Operator: c.Memory.Operator}
 	var events []enforce.Event
 	cycle.Plan, next.Rules, events = enforce.Judge(c.Memory.Operator.Policy(c.Policy, now), cycle.Cluster, c.Memory.Rules, now)
-	events = append(ended, events...)
+	events = slices.Concat(c.learnOfOthers(&cycle), ended, events)
 	for _, d := range fleet.disputes {
 		cycle.Plan.Notes = append(cycle.Plan.Notes, d.Note)
 		if d.isNew {
@@ -129,10 +141,15 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 		record.notSent(cycle, items)
 		return
 	}
-	c.Memory, c.unsaved = next, true
+	c.Memory, c.unsaved, c.unsaid = next, true, nil
+	now := c.Now()
+	notifications := notificationsFor(cycle.Cluster, events, now)
+	c.mail(cycle, notifications, now)
 	if !c.DryRun {
-		now := c.Now()
-		messages := c.Memory.Messages.admitAll(notificationsFor(cycle.Cluster, events, now), now)
+		if c.NoTerminals {
+			notifications = nil
+		}
+		messages := c.Memory.Messages.admitAll(notifications, now)
 		c.send(ctx, cycle.Plan.Reports, withMessages(cycle, visits, messages))
 	}
 	for _, v := range visits {

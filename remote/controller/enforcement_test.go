@@ -37,6 +37,8 @@ type fakeFleet struct {
 	lost error // what the controller hears then
 	down bool
 	uid  func(snapshot.PID) snapshot.UID // nil for uidOf
+	// names are the users of processes, as far as the host reports them.
+	names map[snapshot.PID]snapshot.Username
 
 	messages  []agent.Message
 	notifyErr error
@@ -60,7 +62,7 @@ func (p *fakeFleet) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapsh
 		if p.uid != nil {
 			uid = p.uid(pid)
 		}
-		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: &uid, EID: p.claims, Usage: []snapshot.DeviceUsage{{Index: 0}}})
+		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: &uid, Username: p.names[pid], EID: p.claims, Usage: []snapshot.DeviceUsage{{Index: 0}}})
 	}
 	return s, nil
 }

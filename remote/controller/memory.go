@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
@@ -15,6 +16,7 @@ type FleetMemory struct {
 	Rules    enforce.Memory `json:"rules"`
 	Machines Machines       `json:"machines"`
 	Messages MessageLimit   `json:"messages"`
+	Mail     mail.Memory    `json:"mail,omitzero"`
 	// Operator is what operators asked for that lasts. It has a file of its own, since
 	// it doesn't age: see MemoryStore.
 	Operator operator.State `json:"-"`

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // MemoryStore keeps a controller's memory in a folder, from run to run. Only one controller
@@ -60,8 +62,10 @@ func OpenStore(dir string) (*MemoryStore, error) {
 func (s *MemoryStore) removeLeftovers() {
 	entries, _ := os.ReadDir(s.folder.Path) // those that were read come with an error
 	for _, e := range entries {
-		if name := e.Name(); (strings.HasPrefix(name, savedName+".") || strings.HasPrefix(name, operatorName+".")) && strings.HasSuffix(name, ".tmp") {
-			_ = s.folder.Remove(name)
+		for _, saved := range []string{savedName, operatorName, idName} {
+			if name := e.Name(); strings.HasPrefix(name, saved+".") && strings.HasSuffix(name, ".tmp") {
+				_ = s.folder.Remove(name)
+			}
 		}
 	}
 }
@@ -111,6 +115,19 @@ func (s *MemoryStore) Close() error {
 	return s.lock.Close()
 }
 
+// ID names the controller that uses the folder, now and after a restart.
+func (s *MemoryStore) ID() (string, error) {
+	if s.lock == nil {
+		return "", ErrInUse
+	}
+	data, _, err := s.folder.Read(idName, 64)
+	if id := strings.TrimSpace(string(data)); err == nil && len(id) == len(rand.Text()) && text.IsMadeOf(id, "") {
+		return id, nil
+	}
+	id := rand.Text()
+	return id, s.folder.Put(idName, []byte(id+"\n"), 0o600, true)
+}
+
 // saved is the file.
 type saved struct {
 	Schema string      `json:"schema"`
@@ -120,6 +137,7 @@ type saved struct {
 
 const (
 	savedName   = "memory.json"
+	idName      = "controller-id"
 	savedSchema = "genv.controller.memory/1"
 	// maxMemoryAge is how old a memory may be to be continued: what happened
 	// meanwhile is not known, so "without a break" would be a guess.

@@ -116,7 +116,9 @@ func textOf(notifications []notify.Notification) string {
 func deliveryRecords(deliveries []Delivery) []audit.Record {
 	var records []audit.Record
 	for _, d := range deliveries {
-		r := audit.Record{Kind: audit.KindNotified, IDs: []string{d.ID}, Host: d.Host, UID: &d.UID, Text: d.Text + "\n" + d.Advice}
+		r := audit.Record{
+			Kind: audit.KindNotified, Channel: audit.ChannelTerminal, IDs: []string{d.ID}, Host: d.Host, User: d.User, UID: &d.UID, Text: d.Text + "\n" + d.Advice,
+		}
 		switch {
 		case d.Err != nil:
 			r.Reason = d.Err.Error()

@@ -111,7 +111,7 @@ func recordOf(e *enforce.Event, cycle *Cycle) (audit.Record, bool) {
 	case enforce.EventHeld:
 		r.Kind, r.User, r.Reason = audit.KindOverLimit, e.Held.User, e.Held.Because
 	default:
-		return r, false
+		return otherControllerRecord(e), AboutOtherController(e.Kind)
 	}
 	return r, !e.Resumed
 }

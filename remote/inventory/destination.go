@@ -13,13 +13,23 @@ import (
 // destination is [user@]name[:port], where the name may contain ranges.
 type destination struct {
 	user    string
+	name    string
 	pattern text.HostPattern
 	port    int // 0 if none was written
 }
 
 func parseDestination(word string) (destination, error) {
-	var t destination
-	rest := word
+	t, err := splitDestination(word)
+	if err != nil {
+		return destination{}, err
+	}
+	t.pattern, err = text.ParseHosts(t.name)
+	return t, err
+}
+
+// splitDestination is parseDestination without reading the name.
+func splitDestination(word string) (destination, error) {
+	t := destination{name: word}
 	if user, host, ok := strings.Cut(word, "@"); ok {
 		if strings.Contains(host, "@") {
 			return destination{}, fmt.Errorf("%q has more than one @; write it as user@host:port", word)
@@ -30,15 +40,13 @@ func parseDestination(word string) (destination, error) {
 		if err := checkUser(user); err != nil {
 			return destination{}, fmt.Errorf("%q: %w", word, err)
 		}
-		t.user, rest = user, host
+		t.user, t.name = user, host
 	}
-	host, port, err := splitPort(rest)
-	if err != nil {
+	var err error
+	if t.name, t.port, err = splitPort(t.name); err != nil {
 		return destination{}, fmt.Errorf("%q: %w", word, err)
 	}
-	t.port = port
-	t.pattern, err = text.ParseHosts(host)
-	return t, err
+	return t, nil
 }
 
 // splitPort separates the port from a host. Brackets at the beginning that contain

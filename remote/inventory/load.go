@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
 )
@@ -21,9 +22,12 @@ type Selection struct {
 	// User is the value of -l, "" for none. It takes precedence over the user of a
 	// YAML file, but not over the one of user@host.
 	User string
-	// DefaultFiles are where names and groups are looked up if no YAML file is
-	// given: in the first that exists.
+	// DefaultFiles are where names, groups and labels are looked up if no YAML file is
+	// given: in the first that exists. OpenDefault opens it; nil for the Open of Load.
 	DefaultFiles []string
+	OpenDefault  Open
+	// All selects all hosts of the default file if neither Hosts nor HostFile name any.
+	All bool
 }
 
 // Load returns the hosts of a selection in the order in which they are named,
@@ -32,22 +36,30 @@ func Load(sel Selection, open Open) ([]remote.Host, error) {
 	if err := checkUser(sel.User); err != nil {
 		return nil, usagef("-l: %w", err)
 	}
+	sel.All = sel.All && sel.HostFile == "" // a host file without hosts never means all
 	words, files, err := sel.read(open)
 	if err != nil {
 		return nil, err
 	}
-	fleet, err := findFleet(files, sel.DefaultFiles, len(words) > 0, open)
+	terms, err := sortTerms(words, splitAll(sel.Exclude, "-x"))
 	if err != nil {
 		return nil, err
 	}
-	selected, err := selectHosts(words, fleet)
+	fleet, err := sel.findFleet(files, len(words) > 0, open)
+	if err != nil {
+		return nil, err
+	}
+	if len(terms.include) == 0 && !fleet.strict && !sel.All {
+		return nil, sel.noHosts(terms, fleet)
+	}
+	selected, err := selectHosts(terms.include, fleet)
 	if err != nil {
 		return nil, err
 	}
 	if len(selected.hosts) == 0 {
-		return nil, sel.noHosts(words, fleet)
+		return nil, sel.noHosts(terms, fleet)
 	}
-	if err := selected.exclude(sel.Exclude, fleet); err != nil {
+	if err := selected.narrow(terms, fleet); err != nil {
 		return nil, err
 	}
 	return selected.withSettings(fleet, sel.User), nil
@@ -62,7 +74,7 @@ func (sel Selection) read(open Open) (words []word, files []yamlFile, err error)
 	seen := map[string]bool{} // the files
 	for _, item := range items {
 		inFlag := item.place == "-H"
-		if inFlag && !isFile(item.text) {
+		if inFlag && !item.isFile() {
 			words = append(words, item)
 			continue
 		}
@@ -84,45 +96,39 @@ func (sel Selection) read(open Open) (words []word, files []yamlFile, err error)
 }
 
 // noHosts is the error for a selection without hosts.
-func (sel Selection) noHosts(words []word, f *fleet) error {
+func (sel Selection) noHosts(t terms, f *fleet) error {
 	switch {
-	case len(words) > 0:
-		return usagef("%s: %s has no hosts; add some to the group", words[0].place, words[0].text)
-	case f.strict:
+	case len(t.include) > 0:
+		return usagef("%s: %s has no hosts; add some to the group", t.include[0].place, t.include[0].text)
+	case f.strict, sel.All && len(f.files) > 0:
 		return usagef("%s: it has no hosts; add some under `hosts:`", f.in())
-	case sel.HostFile != "":
+	case sel.HostFile != "" && len(t.within)+len(t.exclude) == 0:
 		return usagef("--hostfile %s: it has no hosts; write one per line", sel.HostFile)
+	case sel.All && len(sel.DefaultFiles) > 0:
+		return usagef("no hosts are selected; use -H a,b or --hostfile FILE, or list the hosts in %s, which doesn't exist yet", strings.Join(sel.DefaultFiles, " or "))
+	case !sel.All && len(f.files)+len(sel.DefaultFiles) > 0:
+		return usagef("no hosts are selected; use -H a,b or --hostfile FILE, or -H @all for all of hosts.yaml")
 	default:
 		return usagef("no hosts are selected; use -H a,b or --hostfile FILE")
 	}
 }
 
-// DefaultFiles are the default paths of hosts.yaml: genv/hosts.yaml in the
-// user's configuration folder ($XDG_CONFIG_HOME, else ~/.config), then
-// /etc/genv/hosts.yaml.
-func DefaultFiles(getenv func(string) string) []string {
-	var files []string
-	if dir := getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
-		files = append(files, filepath.Join(dir, "genv/hosts.yaml"))
-	} else if home := getenv("HOME"); filepath.IsAbs(home) {
-		files = append(files, filepath.Join(home, ".config/genv/hosts.yaml"))
-	}
-	return append(files, "/etc/genv/hosts.yaml")
-}
-
 // findFleet reads the files that were given, or else the first default file
 // that exists, if one is needed.
-func findFleet(files []yamlFile, defaults []string, needed bool, open Open) (*fleet, error) {
+func (sel Selection) findFleet(files []yamlFile, needed bool, open Open) (*fleet, error) {
 	f := &fleet{strict: len(files) > 0, index: map[string]int{}, places: map[string]string{}, groups: map[string][]string{}}
 	for _, file := range files {
 		if err := f.add(file); err != nil {
 			return nil, err
 		}
 	}
-	if f.strict || !needed {
+	if f.strict || !needed && !sel.All {
 		return f, nil
 	}
-	for _, path := range defaults {
+	if sel.OpenDefault != nil {
+		open = sel.OpenDefault
+	}
+	for _, path := range sel.DefaultFiles {
 		data, err := readFile(path, path, open)
 		if err == nil {
 			return f, f.add(yamlFile{path, data})

@@ -222,15 +222,6 @@ type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("cable pulled") }
 
-func TestDefaultFiles(t *testing.T) {
-	env := map[string]string{"HOME": "/home/u"}
-	getenv := func(key string) string { return env[key] }
-	require.Equal(t, []string{"/home/u/.config/genv/hosts.yaml", "/etc/genv/hosts.yaml"}, inventory.DefaultFiles(getenv))
-	env["XDG_CONFIG_HOME"] = "/cfg"
-	require.Equal(t, []string{"/cfg/genv/hosts.yaml", "/etc/genv/hosts.yaml"}, inventory.DefaultFiles(getenv))
-	require.Equal(t, []string{"/etc/genv/hosts.yaml"}, inventory.DefaultFiles(func(string) string { return "" }))
-}
-
 func TestExampleMatchesDemoFleet(t *testing.T) {
 	path := filepath.Join("..", "..", "hosts.example.yaml")
 	for selection, want := range map[string]string{"@all": "1234", "@lab": "1234", "@a100": "12", "@h100": "34", "gpu-[02-03]": "23"} {

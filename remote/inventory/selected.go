@@ -3,8 +3,6 @@ package inventory
 import (
 	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -27,7 +25,7 @@ func selectHosts(words []word, f *fleet) (*selected, error) {
 		}
 	}
 	for _, w := range words {
-		hosts, err := expandWord(w, f)
+		hosts, err := f.expand(w, nil)
 		if err != nil {
 			return nil, usagef("%s: %w", w.place, err)
 		}
@@ -43,28 +41,6 @@ func selectHosts(words []word, f *fleet) (*selected, error) {
 		}
 	}
 	return s, nil
-}
-
-// expandWord is the hosts of a group or a destination.
-func expandWord(w word, f *fleet) ([]remote.Host, error) {
-	var t destination
-	var members []string
-	var err error
-	if group, ok := strings.CutPrefix(w.text, "@"); ok {
-		if members, err = f.members(group); err != nil {
-			return nil, fmt.Errorf("group @%s: %w", group, err)
-		}
-	} else {
-		if t, err = parseDestination(w.text); err != nil {
-			return nil, err
-		}
-		members = t.pattern.Expand()
-	}
-	hosts := make([]remote.Host, len(members))
-	for i, name := range members {
-		hosts[i] = remote.Host{Name: name, User: t.user, Port: t.port}
-	}
-	return hosts, nil
 }
 
 // add adds a host, or its user and port to the same host. Two users or ports are
@@ -88,33 +64,6 @@ func (s *selected) add(h remote.Host) error {
 		return fmt.Errorf("host %s is named with the ports %d and %d; for two machines give each a name and `address:` in hosts.yaml", h.Name, old.Port, h.Port)
 	}
 	old.User, old.Port = cmp.Or(old.User, h.User), cmp.Or(old.Port, h.Port)
-	return nil
-}
-
-// exclude removes the hosts of -x.
-func (s *selected) exclude(values []string, f *fleet) error {
-	excluded := map[string]bool{}
-	for _, w := range splitAll(values, "-x") {
-		hosts, err := expandWord(w, f)
-		if err != nil {
-			return usagef("-x: %w", err)
-		}
-		known := strings.HasPrefix(w.text, "@")
-		for _, h := range hosts {
-			key := text.FoldHost(h.Name)
-			_, isSelected := s.index[key]
-			_, inFleet := f.index[key]
-			known = known || isSelected || inFleet
-			excluded[key] = true
-		}
-		if !known {
-			return usagef("-x: %s is not one of the selected hosts; %s", w.text, text.Hint(w.text, names(s.hosts), "correct it, or leave it out"))
-		}
-	}
-	s.hosts = slices.DeleteFunc(s.hosts, func(h remote.Host) bool { return excluded[text.FoldHost(h.Name)] })
-	if len(s.hosts) == 0 {
-		return usagef("-x: no host is left; exclude fewer")
-	}
 	return nil
 }
 

@@ -48,8 +48,11 @@ func bare(err error) error {
 }
 
 // isFile says whether an item of -H is a file, by its name.
-func isFile(item string) bool {
-	return strings.Contains(item, "/") || isYAMLName(item)
+func (w word) isFile() bool {
+	if _, isLabel := parseLabel(w.text); isLabel || w.isNarrowing() {
+		return false
+	}
+	return strings.Contains(w.text, "/") || isYAMLName(w.text)
 }
 
 func isYAMLName(path string) bool {

@@ -86,12 +86,15 @@ func FuzzLoad(f *testing.F) {
 	f.Add("@x", "hosts: [a]\ngroups: {x: [\"@x\"]}", "@all")
 	f.Add("a@b@c", "defaults: {labels: {a: 1}}", "a[3-1]")
 	f.Add("0/\n0", "0", "")
+	f.Add("gpu-*,!gpu-0?,&@first,x@*-[01-02]:22", lab, "label:gpu")
+	f.Add("label:gpu=a*,label:22,!label:rack=[,&label:", lab, "*")
 	f.Add("", "hosts:\n  - name: a[1-3]\n    address: '[::1]'\n", "")
 	f.Fuzz(func(t *testing.T, item, file, out string) {
 		open := func(string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(file)), nil }
 		for _, sel := range []inventory.Selection{
 			{Hosts: []string{item}, DefaultFiles: []string{"d.yaml"}, Exclude: []string{out}},
 			{HostFile: "list"},
+			{All: true, DefaultFiles: []string{"d.yaml"}, Exclude: []string{out}},
 			{HostFile: "h.yaml"},
 		} {
 			hosts, err := inventory.Load(sel, open)

@@ -3,6 +3,7 @@ package sshclient
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 
 	"github.com/seed-3119e985/genv/remote"
@@ -23,7 +24,7 @@ func (c *Client) Run(ctx context.Context, h remote.Host, command remote.Command)
 		return remote.Output{}, err
 	}
 	stdout := &capture{name: "stdout", limit: c.options.MaxStdout, onOverflow: s.abort}
-	ended := s.transfer(command.Stdin, stdout)
+	ended := s.transfer(command, stdout)
 	select {
 	case <-ended:
 		err = s.verdict(stdout)
@@ -42,12 +43,15 @@ func (c *Client) Run(ctx context.Context, h remote.Host, command remote.Command)
 
 // transfer writes the input and reads the output. It closes the channel that it
 // returns when the command has ended and its output is read.
-func (s *Session) transfer(input []byte, stdout *capture) <-chan struct{} {
+func (s *Session) transfer(command remote.Command, stdout *capture) <-chan struct{} {
 	ended := make(chan struct{})
 	var copying sync.WaitGroup
 	copying.Go(func() { drain(s.Stdout, stdout) })
 	copying.Go(func() {
-		_, _ = s.Stdin.Write(input) // a command may end without reading its input
+		_, err := s.Stdin.Write(command.Stdin) // a command may end without reading its input
+		if err == nil && command.Upload != nil {
+			_, _ = io.Copy(s.Stdin, command.Upload)
+		}
 		_ = s.Stdin.Close()
 	})
 	go func() {

@@ -96,6 +96,7 @@ func (m *Machine) Environ() []string {
 		"PATH="+m.Bin()+":/usr/local/bin:/usr/bin:/bin",
 		"HOME="+m.Dir,
 		"LC_ALL=C",
+		"GENV_CONFIG_DIR=off",
 		"GENV_TELL=off", // its users are whoever runs it
 	)
 }

@@ -13,7 +13,7 @@
 // wrong value is read as zero. Check Err before you use any value.
 //
 // It supports a subset of YAML: one document, no anchors, aliases, merge keys or tags
-// (so that a short file cannot expand into a long one), and text on one line. It
-// converts nothing: "yes" is not a bool and 22 is not text. It does not know which keys
-// there are or what they mean.
+// (so that a short file cannot expand into a long one), and text on one line, except
+// where a caller asks for Lines. It converts nothing: "yes" is not a bool and 22 is not
+// text. It does not know which keys there are or what they mean.
 package strictyaml

@@ -3,6 +3,7 @@ package strictyaml
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -16,6 +17,7 @@ type Node struct {
 	kind   kind
 	key    string // the key of the value, for messages; empty in a list
 	text   string // of a word, number or bool
+	block  string // of lines
 	items  []*Node
 	fields []field
 }
@@ -51,7 +53,11 @@ func (n *Node) IsBool() bool { return n.kind == boolean }
 
 // want says whether the value is of a kind, and records an error if it is not.
 func (n *Node) want(k kind, example string) bool {
-	if n.kind != k && n.kind != absent { // an absent value has its error already
+	switch n.kind {
+	case k, absent: // an absent value has its error already
+	case lines:
+		n.refuse(notOneLine)
+	default:
 		n.failf("expected %s, as in `%s`, but found %s", kindNames[k], example, n.describe())
 	}
 	return n.kind == k
@@ -86,6 +92,26 @@ func (n *Node) Scalar() string {
 		n.want(word, "word")
 	}
 	return n.text
+}
+
+// Lines is a text that is not empty: on one line, or over several after a `|`.
+func (n *Node) Lines() string {
+	if n.kind != lines {
+		return n.Text()
+	}
+	if strings.TrimSpace(n.block) == "" {
+		n.failf("the text is empty; write it, or remove the line")
+	}
+	return n.block
+}
+
+// FailLine is Failf at a line of the text that Lines returned; 1 is the first.
+func (n *Node) FailLine(line int, format string, args ...any) {
+	at := n.place
+	if n.kind == lines {
+		at.Line, at.Column = at.Line+line, 1
+	}
+	n.in.failf(at, format, args...)
 }
 
 // Bool is true or false; YAML's other names for them are errors.
@@ -130,8 +156,9 @@ const (
 	boolean             // true or false
 	number              // as it is written
 	word                // quoted or plain text
+	lines               // text over several lines
 	list
 	mapping
 )
 
-var kindNames = [...]string{"nothing", "nothing", "true or false", "a number", "text", "a list", "a mapping"}
+var kindNames = [...]string{"nothing", "nothing", "true or false", "a number", "text", "text over several lines", "a list", "a mapping"}

@@ -4,8 +4,6 @@ import (
 	"slices"
 
 	"github.com/urfave/cli/v2"
-
-	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Given is the context on which a flag was given: that of the command, or of one
@@ -77,12 +75,5 @@ func RefuseUnknown(c *cli.Context) error {
 	if word == "" {
 		return cli.ShowSubcommandHelp(c)
 	}
-	var names []string
-	for _, sub := range c.Command.Subcommands {
-		names = append(names, sub.Name)
-	}
-	if near := text.Nearest(word, names); near != "" {
-		return UsageError("unknown command %q (did you mean %q?)", word, near)
-	}
-	return UsageError("unknown command %q; see %s --help", word, c.Command.HelpName)
+	return unknown(word, c.Command.Subcommands, c.Command.HelpName)
 }

@@ -14,7 +14,8 @@ var manyValued = []string{"max-devices-for-user", "query", "queries"}
 // argparse, does:
 //
 //   - a long flag may be cut short, as in `--over`, as long as only one flag of the
-//     command begins so; otherwise the error lists them;
+//     command begins so, or only one of those that 1.4.3 has; otherwise the error lists
+//     them;
 //   - `--query a b` becomes `--query a --query b`;
 //   - flags may follow the arguments of a command.
 //
@@ -33,9 +34,10 @@ func Arrange(app *cli.App, args []string) ([]string, error) {
 
 // arrangement is a command line while it is rewritten.
 type arrangement struct {
-	line      []string // commands and their flags
-	arguments []string // of the last command, which follow the line
-	command   *cli.Command
+	line      []string       // commands and their flags
+	arguments []string       // of the last command, which follow the line
+	path      []*cli.Command // the commands of the line
+	command   *cli.Command   // the last of them
 	commands  []*cli.Command // its subcommands
 }
 
@@ -55,6 +57,7 @@ func (a *arrangement) take(words []string) (int, error) {
 	case len(a.arguments) == 0 && sub >= 0:
 		a.line = append(a.line, word)
 		a.command, a.commands = a.commands[sub], a.commands[sub].Subcommands
+		a.path = append(a.path, a.command)
 		return 1, nil
 	case a.command != nil && a.command.Name == "run": // what follows is its command's
 		a.arguments = append(a.arguments, words...)
@@ -107,23 +110,31 @@ func (a *arrangement) flags() []cli.Flag {
 
 // takesValue says whether a flag has a value; unknown flags are left to the parser.
 func (a *arrangement) takesValue(name string) bool {
-	return slices.ContainsFunc(a.flags(), func(f cli.Flag) bool {
-		documented, ok := f.(cli.DocGenerationFlag)
-		return ok && documented.TakesValue() && slices.Contains(f.Names(), name)
-	})
+	f := a.flag(name)
+	return f != nil && f.TakesValue()
+}
+
+// flag is the flag of the last command that has a name; nil if there is none.
+func (a *arrangement) flag(name string) cli.DocGenerationFlag {
+	for _, f := range a.flags() {
+		if documented, ok := f.(cli.DocGenerationFlag); ok && slices.Contains(f.Names(), name) {
+			return documented
+		}
+	}
+	return nil
 }
 
 // unabbreviated writes a long flag in full; joined says whether its value follows "=".
 func (a *arrangement) unabbreviated(word string) (flag string, joined bool, err error) {
 	flag, value, joined := strings.Cut(word, "=")
 	prefix, long := strings.CutPrefix(flag, "--")
-	if !long || a.has(prefix) {
+	if !long || a.flag(prefix) != nil {
 		return word, joined, nil
 	}
-	var found []string
-	for _, f := range a.flags() {
-		if at := slices.IndexFunc(f.Names(), func(name string) bool { return len(name) > 1 && strings.HasPrefix(name, prefix) }); at >= 0 {
-			found = append(found, "--"+f.Names()[at])
+	found := a.beginningWith(prefix)
+	if len(found) > 1 {
+		if old := in143(a.path, found); len(old) == 1 {
+			found = old
 		}
 	}
 	switch {
@@ -137,6 +148,12 @@ func (a *arrangement) unabbreviated(word string) (flag string, joined bool, err 
 	return found[0], false, nil
 }
 
-func (a *arrangement) has(name string) bool {
-	return slices.ContainsFunc(a.flags(), func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+// beginningWith are the long flags of the last command that begin so, each by one name.
+func (a *arrangement) beginningWith(prefix string) (found []string) {
+	for _, f := range a.flags() {
+		if at := slices.IndexFunc(f.Names(), func(name string) bool { return len(name) > 1 && strings.HasPrefix(name, prefix) }); at >= 0 {
+			found = append(found, "--"+f.Names()[at])
+		}
+	}
+	return found
 }

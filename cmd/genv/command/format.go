@@ -31,7 +31,7 @@ func ReadOutput(c *cli.Context) (render.Output, error) {
 
 // FormatFlag chooses one of the formats; the first is the default.
 func FormatFlag(formats ...string) cli.Flag {
-	return &cli.StringFlag{Name: "format", Value: formats[0], Usage: fmt.Sprintf("`FORMAT`: %s", alternatives(formats))}
+	return OneOf(&cli.StringFlag{Name: "format", Value: formats[0], Usage: fmt.Sprintf("`FORMAT`: %s", alternatives(formats))}, formats)
 }
 
 // FormatOf reads that flag.

@@ -41,7 +41,7 @@ func (p *Program) Logger(c *cli.Context) zerolog.Logger {
 	if Bool(c, "verbose") {
 		level = zerolog.DebugLevel
 	}
-	out := zerolog.ConsoleWriter{Out: p.Err, NoColor: !render.Colourful(p.Err, p.Getenv), TimeFormat: time.TimeOnly}
+	out := zerolog.ConsoleWriter{Out: p.Err, NoColor: !render.Colourful(p.Err, p.Getenv), TimeFormat: render.TimeFormat}
 	return zerolog.New(out).Level(level).With().Timestamp().Logger()
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live/actions"
+	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/remote/sshclient/nss"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -21,8 +22,12 @@ func actionsFor(queue *controller.Queue, setup *Setup) http.Handler {
 	if setup.LookOnly {
 		do = actions.Refuse(operator.Refuse(operator.Unable, "Ask the controller that runs genv remote enforce.", "this is genv remote watch: it changes nothing"))
 	}
-	service := nss.New()
-	return actions.New(do, func(ctx context.Context, uid snapshot.UID) snapshot.Username {
+	return actions.New(do, names(nss.New()))
+}
+
+// names are those of users, as the system knows them.
+func names(service *nss.Service) actions.Names {
+	return func(ctx context.Context, uid snapshot.UID) snapshot.Username {
 		ctx, cancel := context.WithTimeout(ctx, nameTimeout)
 		defer cancel()
 		user, err := service.UserOf(ctx, int(uid))
@@ -30,5 +35,10 @@ func actionsFor(queue *controller.Queue, setup *Setup) http.Handler {
 			return "" // the uid alone names the person, too
 		}
 		return snapshot.Username(user.Name)
-	})
+	}
+}
+
+// Self is the person who runs this program.
+func Self(ctx context.Context) operator.Person {
+	return actions.PersonOf(ctx, socket.Self(), names(nss.New()))
 }

@@ -25,6 +25,8 @@ type Config struct {
 	AuditSize     int64  // in bytes, at which the log is rotated
 	AuditKeep     int    // rotated files
 	StateDir      string // in which the memory is kept; empty for the default
+	Timestamps    Timestamps
+	Summary       time.Duration // the period of a summary on stderr; 0 for none
 }
 
 // Flags are those of `enforce`, on this machine and on a fleet.
@@ -42,6 +44,8 @@ func Flags() []cli.Flag {
 			Name: "state-dir", DefaultText: "~/.local/state/genv, or systemd's StateDirectory=",
 			Usage: "save in `DIR`, for a restart, how long each finding has existed and which users were notified",
 		},
+		TimestampsFlag(),
+		&cli.StringFlag{Name: "summary", DefaultText: "none", Usage: "print a line about what happened, on stderr, once in this `TIME`, such as 1h"},
 		command.FormatFlag("tui", "json"),
 	)
 }
@@ -58,6 +62,14 @@ func ReadConfig(c *cli.Context) (Config, error) {
 	}
 	if config.Interval, err = command.Duration(c, "interval"); err != nil {
 		return config, err
+	}
+	if config.Timestamps, err = ReadTimestamps(c); err != nil {
+		return config, err
+	}
+	if command.IsGiven(c, "summary") {
+		if config.Summary, err = command.PositiveDuration(c, "summary"); err != nil {
+			return config, err
+		}
 	}
 	if config.Cycles < 0 {
 		return config, command.UsageError("--cycles %d: write 0 or more", config.Cycles)

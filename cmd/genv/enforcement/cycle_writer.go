@@ -1,15 +1,17 @@
 package enforcement
 
 import (
-	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -17,75 +19,206 @@ import (
 )
 
 // cycleWriter shows cycles to people, event by event, or as one JSON document a line.
+//
+// Its stdout has 1.4.3's lines: findings, and what was done. Everything else, such as hosts
+// that are lost or findings that are over, is for the log on stderr.
 type cycleWriter struct {
 	out, err io.Writer
+	now      func() time.Time
 	format   string
 	quiet    bool
 	lookOnly bool // print hosts that are lost or back, and nothing else
+	dated    bool // stdout is for people: what is done again and again is printed now and then
 	bar      *render.Progress
+	summary  *summary // nil for none
 
-	failures bool // hosts were lost or came back in this cycle
-	shown    map[snapshot.Hostname]int
-	broken   error // out can't be written
+	hosts    render.HostLog
+	looked   int // the last cycle whose hosts were looked at
+	findings findings
+	repeats  repeats
+	held     map[string]time.Time // what safety limits hold back, by whom, since when
+	intended map[string]bool      // what the last cycle of a dry run left undone
+
+	undelivered []remote.Failure // reports that failed in this cycle
+	shown       map[snapshot.Hostname]int
+	broken      error // out can't be written
+}
+
+// newCycleWriter dates stderr, and stdout where people read it.
+func newCycleWriter(p *command.Program, setup *Setup) cycleWriter {
+	w := cycleWriter{
+		out: p.Out, err: render.NewDated(p.Err, p.Now), now: p.Now, format: setup.Format,
+		quiet: setup.Quiet, lookOnly: setup.LookOnly, bar: setup.Progress, summary: newSummary(setup.Summary, p.Now()),
+	}
+	if w.dated = setup.Timestamps.dates(p.Out) && setup.Format != "json"; w.dated {
+		w.out = render.NewDated(p.Out, p.Now)
+	}
+	return w
 }
 
 // Consume implements controller.Sink.
 func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	w.bar.End()
+	now := w.time(cycle)
+	w.look(cycle)
+	var over []*finding
 	for i := range events {
 		e := &events[i]
+		w.summary.count(e)
+		if controller.AboutOtherController(e.Kind) { // also with -q and for programs: two controllers act
+			w.remark(e.Text)
+		}
 		switch e.Kind {
-		case enforce.EventHostLost, enforce.EventHostBack:
-			w.failures = true
 		case enforce.EventHeld: // also with -q and for programs: the administrator has to decide
-			w.remark(e.Text + ". If it is intended, raise `limits:` in the policy.")
+			w.holds(e, now)
 		case controller.EventOperator: // also with -q and for programs: people decided it
 			w.remark(e.Text)
 		case enforce.EventOutcome:
-			w.failures = w.failures || e.Err != nil
-			w.outcome(e)
+			w.outcome(e, now)
 		case enforce.EventNote:
-			w.note(e.Host, e.Text)
+			w.repeatedNote(e.Host, e.Text, now)
 		case enforce.EventMore:
-			w.more(e.Host)
-		case enforce.EventNew, enforce.EventChanged, enforce.EventDue:
-			// A finding that is acted on is shown in each such cycle; the others once.
-			if acts := e.Decision == enforce.DecisionAct; acts == (e.Kind == enforce.EventDue) {
-				w.finding(e.Finding, cycle.Start)
+			w.more(e.Host, now)
+		case enforce.EventNew, enforce.EventChanged:
+			w.finding(e, now)
+		case enforce.EventDue:
+			if w.findings[e.ID] != nil { // else the host has more findings than are known
+				w.finding(e, now)
 			}
+		case enforce.EventOver:
+			if f := w.findings[e.ID]; f != nil && len(f.said) > 0 {
+				over = append(over, f)
+			}
+			delete(w.findings, e.ID)
+		}
+	}
+	for _, line := range overLines(over, now) {
+		w.note("", line)
+	}
+}
+
+// time is when a cycle judged.
+func (w *cycleWriter) time(cycle *controller.Cycle) time.Time {
+	if cycle.Start.IsZero() && w.now != nil {
+		return w.now()
+	}
+	return cycle.Start
+}
+
+// look prints which hosts are lost or back, once in a cycle and before everything else.
+func (w *cycleWriter) look(cycle *controller.Cycle) {
+	if cycle.Stopped || len(cycle.Cluster.Hosts) == 0 || cycle.Number != 0 && cycle.Number <= w.looked {
+		return
+	}
+	w.looked = cycle.Number
+	for _, line := range w.hosts.Look(cycle.Cluster, w.time(cycle)) {
+		if !w.quiet {
+			w.line(line)
 		}
 	}
 }
 
-// finding prints a finding as 1.4.3 does, and why nothing is done about it.
-func (w *cycleWriter) finding(f *enforce.Finding, now time.Time) {
+// finding prints a finding as 1.4.3 does, and why nothing is done about it: when it begins
+// or changes.
+func (w *cycleWriter) finding(e *enforce.Event, now time.Time) {
+	if w.findings == nil {
+		w.findings = make(findings)
+	}
+	known := w.findings.begin(e, now)
+	if acts := e.Decision == enforce.DecisionAct; acts != (e.Kind == enforce.EventDue) || !known.sayAgain(e.Decision, now) {
+		return
+	}
 	if w.shown == nil {
 		w.shown = make(map[snapshot.Hostname]int)
 	}
-	switch w.shown[f.Host]++; {
-	case w.shown[f.Host] == maxFindingsShown+1:
-		w.more(f.Host)
-	case w.shown[f.Host] <= maxFindingsShown:
-		w.print(f.Host, f.Line()+waitOf(f, now))
+	switch w.shown[e.Host]++; {
+	case w.shown[e.Host] == maxFindingsShown+1:
+		w.more(e.Host, now)
+	case w.shown[e.Host] <= maxFindingsShown:
+		w.print(e.Host, e.Finding.Line()+waitOf(e.Finding, now))
 	}
 }
 
-func (w *cycleWriter) more(host snapshot.Hostname) {
-	w.print(host, "… and more findings; --format json has them all")
+func (w *cycleWriter) more(host snapshot.Hostname, now time.Time) {
+	const text = "… and more findings; --format json has them all"
+	if _, ok := w.repeats.admit(on(host, text), now); ok {
+		w.print(host, text)
+	}
+}
+
+// holds says what a safety limit holds back, when that begins and then now and then.
+func (w *cycleWriter) holds(e *enforce.Event, now time.Time) {
+	key := heldKey(e.Held)
+	if w.held == nil {
+		w.held = make(map[string]time.Time)
+	}
+	if _, known := w.held[key]; !known {
+		w.held[key] = now
+	}
+	if again, ok := w.repeats.admit("held "+key, now); ok {
+		w.remark(e.Text + ". If it is intended, raise `limits:` in the policy." + again)
+	}
+}
+
+func heldKey(h *safety.Held) string {
+	if h == nil {
+		return ""
+	}
+	return string(h.Host) + "/" + string(h.User)
+}
+
+// released says of whom nothing is held back any more.
+func (w *cycleWriter) released(cycle *controller.Cycle, now time.Time) {
+	if len(w.held) == 0 || cycle.Stopped {
+		return
+	}
+	left := make(map[string]bool)
+	for _, list := range [][]safety.Held{cycle.Plan.HeldHosts, cycle.Plan.HeldUsers} {
+		for i := range list {
+			left[heldKey(&list[i])] = true
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(w.held)) {
+		if left[key] {
+			continue
+		}
+		host, user, _ := strings.Cut(key, "/")
+		whom := "on this machine"
+		switch {
+		case user != "" && host != "":
+			whom = fmt.Sprintf("against user %s on host %s", text.Shown(user), host)
+		case user != "":
+			whom = "against user " + text.Shown(user)
+		case host != "":
+			whom = "on host " + host
+		}
+		w.remark(fmt.Sprintf("No safety limit holds actions back any more %s, after %s.", whom, text.ShortDuration(now.Sub(w.held[key]))))
+		delete(w.held, key)
+		w.repeats.forget("held " + key)
+	}
 }
 
 // outcome prints what a host did: 1.4.3's lines, and on stderr what did not go as
 // it should.
-func (w *cycleWriter) outcome(e *enforce.Event) {
+func (w *cycleWriter) outcome(e *enforce.Event, now time.Time) {
+	if e.Err != nil {
+		w.undelivered = append(w.undelivered, remote.FailureOf(string(e.Host), e.Err))
+	}
 	for _, line := range e.Lines {
-		w.print(e.Host, line)
+		again, ok := "", true
+		if w.dated {
+			again, ok = w.repeats.admit(on(e.Host, line), now)
+		}
+		if ok {
+			w.print(e.Host, line+again)
+		}
 	}
 	for _, text := range e.Warnings {
-		w.note(e.Host, text)
+		w.repeatedNote(e.Host, text, now)
 	}
 	for _, o := range e.Outcomes {
 		if text := Remark(o); text != "" && e.Err == nil {
-			w.note(e.Host, text)
+			w.repeatedNote(e.Host, text, now)
 		}
 	}
 }
@@ -103,77 +236,67 @@ func (w *cycleWriter) note(host snapshot.Hostname, s string) {
 	}
 }
 
-func (w *cycleWriter) remark(s string) {
-	fmt.Fprintln(w.err, text.OneLine(s))
+// repeatedNote is a note that may come in every cycle.
+func (w *cycleWriter) repeatedNote(host snapshot.Hostname, s string, now time.Time) {
+	if again, ok := w.repeats.admit(on(host, s), now); ok {
+		w.note(host, s+again)
+	}
 }
+
+func (w *cycleWriter) remark(s string) { w.line(text.OneLine(s)) }
+
+// line writes to the log.
+func (w *cycleWriter) line(s string) { _, _ = io.WriteString(w.err, s+"\n") }
 
 // write ends a cycle.
 func (w *cycleWriter) write(cycle *controller.Cycle) error {
 	w.bar.End()
+	now := w.time(cycle)
+	w.look(cycle) // there were no events if it could not be recorded
+	w.released(cycle, now)
 	failures := failuresOfCycle(cycle)
 	switch {
 	case w.format == "json":
 		w.broken = render.WriteJSON(w.out, documentOf(cycle, failures))
-	case cycle.DryRun:
-		w.intentions(cycle.Plan)
+	case cycle.DryRun && !cycle.Stopped:
+		w.intentions(cycle)
 	}
 	if unrecorded := remarkOfRecord(cycle); unrecorded != "" {
 		w.remark(unrecorded)
-		w.failures = true // there were no events
 	}
-	if !w.quiet && (w.failures || cycle.Stopped) {
+	switch {
+	case w.quiet:
+	case cycle.Stopped:
 		render.WriteFailures(w.err, failures, len(cycle.Cluster.Hosts))
-		if w.lookOnly && len(failures) == 0 && !cycle.Stopped {
-			w.remark("All hosts answer again.")
-		}
+	default:
+		w.writeUndelivered(now)
 	}
 	render.WriteDuplicates(w.err, cycle.Duplicates)
-	w.failures, w.shown = false, nil
+	w.summary.cycle(cycle, &w.hosts, w.line)
+	w.undelivered, w.shown = nil, nil
 	return w.broken
+}
+
+// writeUndelivered says which reports failed.
+func (w *cycleWriter) writeUndelivered(now time.Time) {
+	causes := remote.Causes(w.undelivered)
+	said := false
+	for _, line := range render.CauseLines(causes) {
+		if again, ok := w.repeats.admit("report "+line, now); ok {
+			w.line("Report failed: " + line + again)
+			said = true
+		}
+	}
+	if said {
+		for _, step := range render.NextSteps(causes) {
+			w.line("next: " + step)
+		}
+	}
 }
 
 // maxFindingsShown is how many findings of a host a cycle shows to people: one
 // that makes up processes must not fill the screen.
 const maxFindingsShown = 256
-
-// waitOf says why nothing is done about a finding; empty when something is, or
-// would be, as in 1.4.3.
-func waitOf(f *enforce.Finding, now time.Time) string {
-	left := f.Due.Sub(now)
-	switch {
-	case f.Waits != "":
-		return fmt.Sprintf(" (waits: %s)", f.Waits)
-	case f.Pending && left > 0:
-		return fmt.Sprintf(" (waits for %s)", text.FormatDuration(max(left.Truncate(time.Second), time.Second)))
-	case f.Pending:
-		return " (waits for more cycles)"
-	case f.Decision() == enforce.DecisionUnderWay:
-		return " (a report about it is under way)"
-	case len(f.Stuck) > 0:
-		return fmt.Sprintf(" (process %d: %s)", f.Stuck[0].PID, cmp.Or(f.Stuck[0].Reason, "it cannot be ended"))
-	}
-	return ""
-}
-
-// because is the reasons of an intention.
-func because(why []string) string {
-	if len(why) == 0 {
-		return ""
-	}
-	return " because: " + strings.Join(why, "; ")
-}
-
-// intentions prints what a dry run leaves undone.
-func (w *cycleWriter) intentions(plan enforce.Plan) {
-	for _, r := range plan.Reports {
-		for _, d := range r.Report.Detach {
-			w.print(r.Host, d.Intention()+because(d.Why))
-		}
-		for _, t := range r.Report.Terminate {
-			w.print(r.Host, t.Intention()+because(t.Why))
-		}
-	}
-}
 
 // on puts a host in front of a line; this machine has no name.
 func on(host snapshot.Hostname, s string) string {

@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -16,7 +17,7 @@ import (
 // over both.
 func ReadPolicy(c *cli.Context) (*policy.File, error) {
 	file := policy.Default()
-	if path := c.String("policy"); path != "" {
+	if path := c.String("policy"); path != "" && path != configfile.NoPolicy {
 		var err error
 		if file, err = parsePolicy(path); err != nil {
 			return nil, err
@@ -28,7 +29,7 @@ func ReadPolicy(c *cli.Context) (*policy.File, error) {
 // RuleFlags name a policy file, and override it.
 func RuleFlags() []cli.Flag {
 	flags := []cli.Flag{
-		&cli.StringFlag{Name: "policy", Usage: "policy `FILE`; flags override it"},
+		&cli.StringFlag{Name: "policy", Usage: "policy `FILE`, or none; by default policy.yaml in ~/.config/genv or /etc/genv; flags override it"},
 		&cli.IntFlag{Name: "max-devices-per-user", DefaultText: "no cap", Usage: "detach the devices of a user beyond `N` on all hosts together"},
 		&cli.StringSliceFlag{Name: "max-devices-for-user", Usage: "the same for one user: `USER=N`; several values allowed"},
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/metrics"
@@ -38,6 +39,8 @@ type Fleet struct {
 	Quiet         bool          // don't print which hosts failed
 	CycleLimit    time.Duration // after which a cycle counts as stuck
 	Progress      *render.Progress
+	// Announce, if set, has the hosts told who enforces them, and asked who else does.
+	Announce func(controllers.Controller)
 }
 
 // Setup is all that a run needs to know. It is read once, and again for a reload.
@@ -59,8 +62,7 @@ type Setup struct {
 // that ran to its end.
 func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setup, reload func() (Setup, error)) error {
 	l := &loop{
-		program: p, log: log, reload: reload,
-		screen: cycleWriter{out: p.Out, err: p.Err, format: setup.Format, quiet: setup.Quiet, lookOnly: setup.LookOnly, bar: setup.Progress},
+		program: p, log: log, reload: reload, screen: newCycleWriter(p, &setup),
 	}
 	var err error
 	if l.record, err = setup.openAuditLog(); err != nil {
@@ -79,7 +81,14 @@ func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setu
 	if setup.Feed != nil {
 		l.counters = metrics.NewCounters(p.Now(), setup.Interval)
 	}
+	if setup.announces() {
+		l.self = l.memory.identity(ctx, p.Now())
+	}
 	queue := controller.NewQueue()
+	l.mail = mailer{log: log, now: p.Now}
+	if l.record != nil {
+		l.mail.record = l.recordLater
+	}
 	first := l.controller(setup)
 	first.Memory = l.memory.load(setup.Hosts)
 	if setup.Feed != nil {
@@ -89,7 +98,7 @@ func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setu
 			return err
 		}
 		defer open.Close()
-		l.announce(open.Addresses, &setup)
+		l.sayWhere(open.Addresses, &setup)
 	}
 	schedule := controller.Schedule{
 		Interval: setup.Interval, Cycles: setup.Cycles,
@@ -116,10 +125,12 @@ type loop struct {
 	screen  cycleWriter
 	// counters are what the metrics count; nil without a Feed.
 	counters *metrics.Counters
+	self     controllers.Controller // without what a setup says
 
 	current *controller.Controller
 	setup   Setup
 	hooks   *notify.Queue
+	mail    mailer
 	former  sync.WaitGroup // the hooks of earlier policies, which finish what they were sent
 	last    error          // with the exit code of the last cycle
 }
@@ -136,12 +147,14 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	l.service.limit.Store(int64(setup.CycleLimit))
 	c := &controller.Controller{
 		Asker: controller.Asker{
-			Hosts: setup.Hosts, Link: setup.Link, Fanout: setup.Fanout,
+			Hosts: setup.Hosts, Link: l.screen.summary.timed(setup.Link), Fanout: setup.Fanout,
 			StopAtFailure: setup.StopAtFailure, Progress: setup.Progress.Update,
 		},
 		Policy: setup.policy(), DryRun: setup.DryRun, ActUnrecorded: setup.ActUnrecorded,
 		Sinks: []controller.Sink{controller.HookSink{Hooks: l.hooks, Now: l.program.Now}, &l.screen},
 		Save:  l.memory.save, Keep: l.memory.keep, Now: l.program.Now,
+		Mailing: l.mail.configure(&setup), NoTerminals: !setup.Policy.TellUsers.On,
+		Self: l.announce(&setup),
 	}
 	if l.record != nil {
 		c.Audit = l.record
@@ -167,14 +180,14 @@ func (s *Setup) live(p *command.Program) live.Options {
 	return live.Options{Now: p.Now, Interval: s.Interval, Enforcing: !s.LookOnly, Policy: s.policy()}
 }
 
-// announce prints where the live state is, unless that is only the default socket of a
+// sayWhere prints where the live state is, unless that is only the default socket of a
 // controller that enforces.
-func (l *loop) announce(addresses []string, setup *Setup) {
+func (l *loop) sayWhere(addresses []string, setup *Setup) {
 	if len(addresses) == 0 || setup.Quiet || !setup.LookOnly && !setup.Listeners.Asked() {
 		return
 	}
-	fmt.Fprintf(l.program.Err, "Live state of %s, every %s: %s\n",
-		render.Plural(len(setup.Hosts), "host"), text.FormatDuration(setup.Interval), strings.Join(addresses, ", "))
+	l.screen.line(fmt.Sprintf("Live state of %s, every %s: %s",
+		render.Plural(len(setup.Hosts), "host"), text.FormatDuration(setup.Interval), strings.Join(addresses, ", ")))
 }
 
 // reloaded is the controller with which a run continues after a SIGHUP; nil for the
@@ -236,8 +249,19 @@ func (l *loop) exit(cycle *controller.Cycle) error {
 // hooksTimeout is how long the end of a run waits for hooks to finish.
 const hooksTimeout = 10 * time.Second
 
+// recordLater records what became of a notice after its cycle. What can't be written waits
+// in the log.
+func (l *loop) recordLater(r audit.Record) {
+	if err := l.record.Append(r); err != nil {
+		l.log.Warn().Err(err).Msg("what became of a notice is not recorded yet")
+	}
+}
+
 func (l *loop) close() {
+	var hooks sync.WaitGroup
+	hooks.Go(func() { l.hooks.Close(hooksTimeout) })
+	l.mail.close(l.current)
 	l.memory.close(l.current)
-	l.hooks.Close(hooksTimeout)
+	hooks.Wait()
 	l.former.Wait()
 }

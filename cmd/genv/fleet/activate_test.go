@@ -51,6 +51,7 @@ func TestRoomiest(t *testing.T) {
 
 // The exact line that the user's shell on the host reads.
 func TestTheLineOnTheHost(t *testing.T) {
+	t.Setenv("GENV_CONFIG_DIR", "off")
 	p := &program{command.Program{Err: io.Discard, Getenv: os.Getenv}}
 	app := &cli.App{Flags: remoteFlags(), Action: func(c *cli.Context) error {
 		config, err := p.readConfig(c)

@@ -70,6 +70,8 @@ func (p *program) remoteCommands() []*cli.Command {
 			Action: p.remoteEnvs,
 		},
 		p.gpusCommand(),
+		p.installCommand(),
+		p.hostsCommand(),
 		{
 			Name:   "monitor",
 			Usage:  "export metrics of all hosts for Prometheus, and configuration for it and Grafana",
@@ -81,7 +83,7 @@ func (p *program) remoteCommands() []*cli.Command {
 			Usage: "print facts about environments, one per line",
 			Flags: append(remoteFlags(),
 				&cli.StringFlag{Name: "name", Usage: "only environments of this `NAME`"},
-				&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")},
+				command.SomeOf(&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")}, environment.QueryNames()),
 				command.FormatFlag("tui", "csv", "json")),
 			Action: p.remoteQuery,
 		},

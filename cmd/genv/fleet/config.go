@@ -1,9 +1,13 @@
 package fleet
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/inventory"
@@ -35,14 +39,19 @@ func remoteFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "exit-on-error", Aliases: []string{"e"}, Usage: "stop at the first host that fails"},
 		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "don't print which hosts failed"},
 		&cli.StringFlag{Name: "ssh-config", Aliases: []string{"F"}, Usage: "ssh configuration `FILE` instead of ~/.ssh/config"},
+		&cli.BoolFlag{Name: "no-sudo", Usage: "run genv on the hosts without sudo, for logins as root; `sudo: false` in hosts.yaml does it for some hosts"},
 		&cli.BoolFlag{Name: "insecure-ignore-host-keys", Usage: "connect to hosts without checking their keys, in this run"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log more to stderr, such as how each host is reached"},
 	}
 }
 
 func hostFlag() cli.Flag {
-	return &cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "`HOSTS`: a,b or gpu[01-16].lab or @group or hosts.yaml; several times"}
+	return &cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "`HOSTS`: a,b or gpu[01-16].lab or 'gpu-*,!gpu-07' or label:gpu=h100 or @group or hosts.yaml; several times"}
 }
+
+// looking are the commands that take all hosts of the default inventory if none are named.
+// The others act on hosts, and only on those that somebody names.
+var looking = []string{"activate", "devices", "doctor", "envs", "gpus", "hosts", "monitor", "query", "top", "wait", "watch"}
 
 // readConfig reads remoteFlags, on both levels.
 func (p *program) readConfig(c *cli.Context) (Config, error) {
@@ -62,11 +71,22 @@ func (p *program) readConfig(c *cli.Context) (Config, error) {
 		HostFile:     command.String(c, "hostfile"),
 		Exclude:      command.AllGiven(c, "exclude"),
 		User:         command.String(c, "username"),
-		DefaultFiles: inventory.DefaultFiles(p.Getenv),
+		DefaultFiles: configfile.Paths(p.Getenv, configfile.Hosts),
+		OpenDefault:  configfile.Open,
+		All:          slices.Contains(looking, c.Command.Name),
+	}
+	if !selection.All && len(selection.Hosts) == 0 && selection.HostFile == "" {
+		return config, command.UsageError("no hosts are selected: %s takes only hosts that are named; write -H a,b or -H @all, or `hosts: \"@all\"` under `%s:` in %s",
+			c.Command.HelpName, c.Command.Name, strings.Join(configfile.Paths(p.Getenv, configfile.Config), " or "))
 	}
 	var err error
 	if config.Hosts, err = inventory.Load(selection, command.OpenAtOnce); err != nil {
 		return config, err
+	}
+	if command.Bool(c, "no-sudo") {
+		for i := range config.Hosts {
+			config.Hosts[i].NoSudo = true
+		}
 	}
 	if config.Fanout < 1 {
 		return config, command.UsageError("--fanout %d: write 1 or more", config.Fanout)

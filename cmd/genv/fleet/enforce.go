@@ -54,7 +54,9 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 		pool.DeviceAge = ageForViewers(feed, config.enforcement.Interval, len(config.Hosts))
 	}
 	setup := func(config enforceConfig) enforcement.Setup {
-		return enforcement.Setup{Config: config.enforcement, Feed: feed, Listeners: config.listeners, Fleet: f.toEnforce(&config.Config, pool)}
+		hosts := f.toEnforce(&config.Config, pool)
+		hosts.Announce = pool.Announce
+		return enforcement.Setup{Config: config.enforcement, Feed: feed, Listeners: config.listeners, Fleet: hosts}
 	}
 	return enforcement.Run(c.Context, &p.Program, log, setup(config), func() (enforcement.Setup, error) {
 		next, err := p.readEnforceConfig(c)

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
@@ -16,10 +17,16 @@ import (
 )
 
 func (p *program) policyCheck(c *cli.Context) error {
-	if c.Args().Len() != 1 {
+	path := c.Args().First()
+	if path == "" {
+		var err error
+		if path, err = configfile.Find(p.Getenv, configfile.Policy); err != nil {
+			return err
+		}
+	}
+	if path == "" || c.Args().Len() > 1 {
 		return command.UsageError("missing file: write `genv policy check FILE`")
 	}
-	path := c.Args().First()
 	data, err := enforcement.ReadPolicyFile(path)
 	if err != nil {
 		return err

@@ -15,18 +15,23 @@ import (
 // watchConfig is what the flags of `genv remote watch` say.
 type watchConfig struct {
 	Config
-	interval  time.Duration
-	listeners listeners.Config
+	interval   time.Duration
+	timestamps enforcement.Timestamps
+	listeners  listeners.Config
 }
 
 func watchFlags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "interval", Aliases: []string{"i"}, Value: "10", Usage: "`TIME` between two looks at the hosts, in seconds or as 500ms"},
+		enforcement.TimestampsFlag(),
 	}, listeners.Flags()...)
 }
 
 func (p *program) readWatchConfig(c *cli.Context) (config watchConfig, err error) {
 	if config.interval, err = command.PositiveDuration(c, "interval"); err != nil {
+		return config, err
+	}
+	if config.timestamps, err = enforcement.ReadTimestamps(c); err != nil {
 		return config, err
 	}
 	if config.listeners, err = listeners.ReadConfig(c, p.Getenv, false); err != nil {
@@ -59,7 +64,7 @@ func (p *program) remoteWatch(c *cli.Context) error {
 	link, feed := f.visible(pool, config.interval), live.NewFeed(live.Options{Now: p.Now})
 	setup := func(config watchConfig) enforcement.Setup {
 		return enforcement.Setup{
-			Config: enforcement.Config{Policy: new(policy.File), Interval: config.interval, Format: "tui", DryRun: true},
+			Config: enforcement.Config{Policy: new(policy.File), Interval: config.interval, Format: "tui", DryRun: true, Timestamps: config.timestamps},
 			Fleet:  f.toEnforce(&config.Config, link), Feed: feed, Listeners: config.listeners, LookOnly: true,
 		}
 	}

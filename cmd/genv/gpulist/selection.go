@@ -27,7 +27,7 @@ func Flags() []cli.Flag {
 		&cli.BoolFlag{Name: "free", Usage: "only GPUs that are free: neither attached nor used"},
 		&cli.StringFlag{Name: "user", Usage: "only GPUs that this `USER` is attached to or uses"},
 		ModelFlag(),
-		&cli.StringFlag{Name: "sort", Usage: "sort by `WHAT`: " + strings.Join(sortNames(), ", ") + "; what is unknown comes last"},
+		command.OneOf(&cli.StringFlag{Name: "sort", Usage: "sort by `WHAT`: " + strings.Join(sortNames(), ", ") + "; what is unknown comes last"}, sortNames()),
 		&cli.BoolFlag{Name: "no-summary", Usage: "leave out the summary"},
 		command.TimestampFlag(),
 	}, command.OutputFlags()...)

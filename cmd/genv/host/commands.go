@@ -41,7 +41,7 @@ func Commands(with command.Program) []*cli.Command {
 				{
 					Name:   "snapshot",
 					Usage:  "print the devices, environments and processes of this host, as JSON",
-					Flags:  []cli.Flag{&cli.StringFlag{Name: "type", Usage: "only one `PART`: devices, envs or processes"}, command.FormatFlag("json")},
+					Flags:  []cli.Flag{command.OneOf(&cli.StringFlag{Name: "type", Usage: "only one `PART`: devices, envs or processes"}, []string{"devices", "envs", "processes"}), command.FormatFlag("json")},
 					Action: p.usageSnapshot,
 				},
 				{

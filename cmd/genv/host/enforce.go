@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -12,16 +13,19 @@ import (
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // enforceHere runs the controller's loop over a single host: this machine.
 func (p *program) enforceHere(c *cli.Context) error {
 	host := p.openHost()
+	link := &localLink{host: host, contacts: p.openRegistry(host)}
+	defer link.leave()
 	read := func() (enforcement.Setup, error) {
 		config, err := enforcement.ReadConfig(c)
 		return enforcement.Setup{Config: config, Fleet: enforcement.Fleet{
-			Hosts: []remote.Host{{}}, Link: &localLink{host: host}, Fanout: 1, LocalName: snapshot.Hostname(enforcelocal.Hostname()),
+			Hosts: []remote.Host{{}}, Link: link, Announce: link.announce, Fanout: 1, LocalName: snapshot.Hostname(enforcelocal.Hostname()),
 			CycleLimit: 4*time.Minute + 2*agent.MaxGrace, Progress: &render.Progress{},
 		}}, err
 	}
@@ -33,9 +37,43 @@ func (p *program) enforceHere(c *cli.Context) error {
 }
 
 // localLink is the controller.Link to this machine.
-type localLink struct{ host *host }
+type localLink struct {
+	host     *host
+	contacts *controllers.Registry // nil for none
+
+	mu     sync.Mutex
+	self   *controllers.Controller // nil for one that only looks
+	others controllers.Answer
+}
+
+func (l *localLink) announce(self controllers.Controller) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.self = &self
+}
+
+// contact notes that this controller enforces this machine.
+func (l *localLink) contact() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.self == nil || l.contacts == nil {
+		return
+	}
+	var err error
+	l.others = controllers.Answer{}
+	if l.others.Others, err = l.contacts.Contact(*l.self); err != nil {
+		l.others.Unknown = err.Error()
+	}
+}
+
+func (l *localLink) leave() {
+	if l.contacts != nil {
+		_ = l.contacts.Leave() // without that, it is forgotten a while later
+	}
+}
 
 func (l *localLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
+	l.contact()
 	s, err := l.host.snapshot(ctx, 0)
 	if err != nil {
 		return nil, &remote.Error{Class: remote.CommandFailed, Err: err}
@@ -51,7 +89,11 @@ func (l *localLink) Notify(_ context.Context, _ remote.Host, messages []agent.Me
 	return l.host.notify(messages), nil
 }
 
-func (l *localLink) About(remote.Host) agent.About { return agent.About{} }
+func (l *localLink) About(remote.Host) agent.About {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return agent.About{Controllers: l.others}
+}
 
 func (l *localLink) Identify(context.Context, remote.Host) (agent.Identity, error) {
 	return agent.Identity{}, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -41,16 +42,27 @@ func (p *program) usageServe(c *cli.Context) error {
 	debug.SetGCPercent(gcPercentServed)
 	server := &agent.Server{
 		Token: c.String("token"), Idle: idle, Handler: &agent.Answers{Backend: served{host}},
-		Greeting: agent.NewGreeting(p.Version),
+		Greeting: agent.NewGreeting(p.Version), Replaced: replaced,
+	}
+	if list := p.openRegistry(host); list != nil {
+		server.Handler = &agent.Answers{Backend: served{host}, Contacts: list}
+		server.Greeting = agent.NewGreeting(p.Version, agent.CapabilityControllers)
+		defer func() { _ = list.Leave() }() // without that, it is forgotten a while later
 	}
 	if !host.privileged {
 		server.Handler, server.Greeting = agent.View{Viewer: viewed{host}}, agent.NewViewGreeting(p.Version)
 	}
 	err = server.Serve(c.Context, p.In, p.Out)
-	if errors.Is(err, agent.ErrIdle) || errors.Is(err, context.Canceled) {
+	if errors.Is(err, agent.ErrIdle) || errors.Is(err, agent.ErrReplaced) || errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
+}
+
+// replaced says whether the file of this program was removed or replaced, as by an upgrade.
+func replaced() bool {
+	file, err := os.Readlink("/proc/self/exe")
+	return err == nil && strings.HasSuffix(file, " (deleted)")
 }
 
 // endWithParent has the kernel send SIGTERM when the parent, which is sudo or the

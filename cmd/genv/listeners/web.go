@@ -36,7 +36,7 @@ func (w *Web) asked() bool { return w.Unix != "" || w.Address != "" }
 func webFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "web", Usage: "serve a web page on `ADDRESS`, such as 127.0.0.1:8080 or unix:/run/genv-controller/web.sock"},
-		&cli.StringFlag{Name: "web-names", Value: string(web.AllNames), Usage: "the users' `NAMES` that the web page shows: all, self (of who is logged in) or none"},
+		command.OneOf(&cli.StringFlag{Name: "web-names", Value: string(web.AllNames), Usage: "the users' `NAMES` that the web page shows: all, self (of who is logged in) or none"}, []string{"all", "self", "none"}),
 		&cli.StringFlag{Name: "web-auth", Usage: "who may see the web page: a `FILE` of htpasswd with bcrypt (htpasswd -B)"},
 		&cli.StringFlag{Name: "web-tls-cert", Usage: "the web page's certificate, with its chain (`FILE`, PEM)"},
 		&cli.StringFlag{Name: "web-tls-key", Usage: "the key of the certificate (`FILE`, PEM)"},

@@ -87,7 +87,11 @@ func CauseLines(causes []remote.Cause) []string {
 			}
 			return append(lines, fmt.Sprintf("… and %s with other errors; --format json has them all", Plural(rest, "host")))
 		}
-		lines = append(lines, Hosts(c.Hosts)+": "+text.OneLine(c.Error)+countOf(c.Hosts))
+		line := text.OneLine(c.Error) + countOf(c.Hosts)
+		if hosts := Hosts(c.Hosts); hosts != "" { // this machine has no name
+			line = hosts + ": " + line
+		}
+		lines = append(lines, line)
 	}
 	return lines
 }

@@ -32,7 +32,7 @@ func (p *program) devicesCommand() *cli.Command {
 			{
 				Name: "query", Usage: "print facts about devices, one per line",
 				Flags: append(fileFlags(), command.FormatFlag("tui", "csv", "json"), indexFlag("only these: `INDEX`, or several with commas"),
-					&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(deviceQueryNames(), " ")}),
+					command.SomeOf(&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(deviceQueryNames(), " ")}, deviceQueryNames())),
 				Action: p.devicesQuery,
 			},
 		},

@@ -44,7 +44,7 @@ func (p *program) envsCommand() *cli.Command {
 			{
 				Name: "query", Usage: "print facts about environments, one per line",
 				Flags: append(fileFlags(), command.FormatFlag("tui", "csv", "json"), eid,
-					&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")}),
+					command.SomeOf(&cli.StringSliceFlag{Name: "query", Aliases: []string{"queries"}, Usage: "`WHAT` to print, several values allowed: " + strings.Join(environment.QueryNames(), " ")}, environment.QueryNames())),
 				Action: p.envsQuery,
 			},
 		},

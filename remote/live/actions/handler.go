@@ -62,7 +62,7 @@ func serve(w http.ResponseWriter, r *http.Request, do Do, names Names) (operator
 		return operator.Answer{}, err
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // that of the request would end what follows
-	return do(r.Context(), personOf(r.Context(), peer, names), action)
+	return do(r.Context(), PersonOf(r.Context(), peer, names), action)
 }
 
 // read reads an action, and refuses what it doesn't understand in full.
@@ -86,8 +86,8 @@ func invalid(format string, args ...any) error {
 	return operator.Refuse(operator.Invalid, "Correct the request; docs/json.md describes it.", format, args...)
 }
 
-// personOf names a peer. The user who logged in counts only for root: it says who used sudo.
-func personOf(ctx context.Context, peer socket.Peer, names Names) operator.Person {
+// PersonOf names a peer. The user who logged in counts only for root: it says who used sudo.
+func PersonOf(ctx context.Context, peer socket.Peer, names Names) operator.Person {
 	person := operator.Person{UID: peer.UID, Name: names(ctx, peer.UID)}
 	if peer.UID == 0 && peer.Login != nil && *peer.Login != peer.UID {
 		person.Login, person.LoginName = peer.Login, names(ctx, *peer.Login)

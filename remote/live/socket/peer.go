@@ -3,6 +3,7 @@ package socket
 import (
 	"context"
 	"net"
+	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +36,15 @@ func WithPeer(ctx context.Context, conn net.Conn) context.Context {
 func PeerOf(ctx context.Context) (Peer, bool) {
 	peer, known := ctx.Value(peerKey{}).(Peer)
 	return peer, known
+}
+
+// Self is this process, as it would be at the other end of a connection.
+func Self() Peer {
+	self := Peer{PID: snapshot.PID(os.Getpid()), UID: snapshot.UID(os.Geteuid())} //nolint:gosec // a uid fits
+	if data, err := os.ReadFile("/proc/self/loginuid"); err == nil {
+		self.Login = parseLogin(string(data))
+	}
+	return self
 }
 
 // peerOf asks the kernel. For a connection to a listener, it is the process that listens.

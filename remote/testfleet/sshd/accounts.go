@@ -63,6 +63,13 @@ root ALL=(ALL:ALL) ALL
 ` + string(AllOfGenv) + ` ALL=(root) NOPASSWD: %[1]s/bin/genv
 `
 
+// Password is sudo's for the login NeedsPassword, and passwordHash what /etc/shadow has
+// of it.
+const (
+	Password     = "correct horse"
+	passwordHash = "$6$genvfleet$bZREFgZP.2S2sNxQitvFQxoA7mAC.uWHAFkr3LnOtuRQzRrcE21aq2aqsMq/KOY5haqaOjYEVx/xyGWNHiEDW1"
+)
+
 // accountFiles are the files with root and these users, with which sudo works.
 func accountFiles(users []string, home func(user string) string) []etcFile {
 	passwd := "root:x:0:0:root:/root:/bin/sh\nsshd:x:60800:60800::/run/sshd:/usr/sbin/nologin\n"
@@ -72,7 +79,11 @@ func accountFiles(users []string, home func(user string) string) []etcFile {
 		uid := firstUID + i
 		passwd += fmt.Sprintf("%s:x:%d:%d::%s:/bin/bash\n", name, uid, uid, home(name))
 		group += fmt.Sprintf("%s:x:%d:\n", name, uid)
-		shadow += name + ":*:19000:0:99999:7:::\n"
+		secret := "*"
+		if name == string(NeedsPassword) {
+			secret = passwordHash
+		}
+		shadow += name + ":" + secret + ":19000:0:99999:7:::\n"
 	}
 	return []etcFile{
 		{"passwd", 0o644, passwd},
@@ -97,8 +108,28 @@ func (f *Fleet) writeAccounts() ([]cover, error) {
 	rules := fmt.Sprintf(sudoers, f.Dir) +
 		remote.SudoersLine(string(OnlyUsage), filepath.Join(f.bin(), "genv")) + "\n" +
 		remote.SudoersLine(string(OnlyUsageNoGenv), remote.DefaultGenv) + "\n"
-	return writeEtc(f.Dir, append(accountFiles(accounts, f.home), etcFile{"sudoers", 0o440, rules}))
+	if f.options.Installable {
+		rules += "@includedir /etc/sudoers.d\n"
+	}
+	covers, err := writeEtc(f.Dir, append(accountFiles(accounts, f.home), etcFile{"sudoers", 0o440, rules}))
+	if err != nil || !f.options.Installable {
+		return covers, err
+	}
+	for _, c := range []cover{{f.Local(), "/usr/local"}, {f.SudoersFolder(), "/etc/sudoers.d"}} {
+		if err := os.MkdirAll(c.Source, 0o755); err != nil {
+			return nil, err
+		}
+		covers = append(covers, c)
+	}
+	return covers, os.Mkdir(filepath.Join(f.Local(), "bin"), 0o755)
 }
+
+// Local is the hosts' /usr/local, and SudoersFolder their /etc/sudoers.d, if the fleet is
+// Installable.
+func (f *Fleet) Local() string { return filepath.Join(f.Dir, "local") }
+
+// SudoersFolder is described at Local.
+func (f *Fleet) SudoersFolder() string { return filepath.Join(f.Dir, "etc", "sudoers.d") }
 
 type etcFile struct {
 	name string // below /etc

@@ -13,6 +13,10 @@ type Options struct {
 	AcceptEnv []string
 	// Genv is the program that the hosts find as genv; empty for none.
 	Genv string
+	// Installable gives the fleet an empty /usr/local and an empty /etc/sudoers.d of
+	// its own, which sudo reads. Without it they are the machine's, and sudo ignores
+	// the latter.
+	Installable bool
 }
 
 // HostOptions describe a host.
@@ -43,7 +47,7 @@ type Rights string
 const (
 	// MaySudo: everything, without a password, and genv is there.
 	MaySudo Rights = "operator"
-	// NeedsPassword: sudo wants a password, which sudo -n cannot give.
+	// NeedsPassword: sudo wants a password, which is Password; sudo -n cannot give it.
 	NeedsPassword Rights = "needs-password"
 	// NotInSudoers: sudo does not know the user.
 	NotInSudoers Rights = "not-in-sudoers"

@@ -1,0 +1,35 @@
+#compdef genv
+# Completion of genv for zsh: source <(genv completion zsh), after compinit; or this file as
+# _genv in a folder of fpath.
+
+# `genv __complete` prints what to do, how much of the word stays as it is, and then a
+# candidate with its description per line, escaped for _describe.
+_genv() {
+  local -a lines action
+  lines=("${(@f)$(command genv __complete zsh "${(@Q)words[1,CURRENT-1]}" "$PREFIX" 2>/dev/null </dev/null)}")
+  action=(${(s: :)lines[1]})
+  shift lines
+  case ${action[1]-} in
+    (files) compset -p ${action[2]}; _files ;;
+    (folders) compset -p ${action[2]}; _files -/ ;;
+    (program) shift ${action[2]} words; (( CURRENT -= ${action[2]} )); _normal ;;
+    (words)
+      (( ${#lines} )) || return 1
+      compset -p ${action[2]}
+      case ${action[3]} in
+        (nospace) _describe genv lines -S '' ;;
+        (list) _describe genv lines -S ' ' -r ', ' ;;
+        (*) _describe genv lines ;;
+      esac
+      ;;
+    (*) return 1 ;;
+  esac
+}
+
+if [[ ${funcstack[1]-} == _genv ]]; then
+  _genv "$@"
+elif (( ${+functions[compdef]} )); then
+  compdef _genv genv
+else
+  print -u2 'genv: run `autoload -Uz compinit && compinit` before source <(genv completion zsh)'
+fi

@@ -1,0 +1,128 @@
+package completion
+
+import "strings"
+
+// line is a shell's command line, as words.
+type line struct{ words []word }
+
+// word is one of them. The last one ends at the cursor, and may be empty or unfinished.
+type word struct {
+	value       string
+	start       int   // of the word in the line
+	positions   []int // after each byte of the value, in the line
+	quote       byte  // that is open at the end of the last word; 0 if none is
+	opened      int   // where: after that quote
+	substituted bool  // it contains what the shell would replace, such as $(…)
+}
+
+// lex splits a line as bash and zsh do, as far as that needs no evaluation.
+func lex(text string) line {
+	var l line
+	w := word{}
+	inside := false // of a word
+	end := func() {
+		if inside {
+			l.words = append(l.words, w)
+		}
+		inside = false
+	}
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if w.quote == 0 && strings.IndexByte(" \t\n", c) >= 0 {
+			end()
+			continue
+		}
+		if !inside {
+			w, inside = word{start: i}, true
+		}
+		i += w.add(text, i)
+	}
+	if !inside {
+		w, inside = word{start: len(text)}, true
+	}
+	end()
+	return l
+}
+
+// add reads the character at a position, and says how many more it has read.
+func (w *word) add(text string, i int) int {
+	c := text[i]
+	switch {
+	case w.quote != 0 && c == w.quote:
+		w.quote = 0
+	case w.quote == 0 && (c == '"' || c == '\''):
+		w.quote, w.opened = c, i+1
+	case c == '\\' && w.quote != '\'' && i+1 < len(text) && (w.quote == 0 || strings.IndexByte("\\\"$`\n", text[i+1]) >= 0):
+		if text[i+1] != '\n' { // which continues the line
+			w.put(text[i+1], i+2)
+		}
+		return 1
+	default:
+		if (c == '$' || c == '`') && w.quote != '\'' {
+			w.substituted = true
+		}
+		w.put(c, i+1)
+	}
+	return 0
+}
+
+func (w *word) put(c byte, end int) {
+	w.value += string([]byte{c})
+	w.positions = append(w.positions, end)
+}
+
+// unquoted is a single word without its quotes; positions are as in word.
+func unquoted(text string) (value string, positions []int) {
+	w := word{}
+	for i := 0; i < len(text); i++ {
+		i += w.add(text, i)
+	}
+	return w.value, w.positions
+}
+
+// replacedFrom is how many bytes of the last word's value stay, because readline completes
+// only what follows them.
+func (w *word) replacedFrom(text, breaks string) int {
+	from := w.start
+	if w.quote != 0 {
+		from = w.opened
+	} else {
+		before := word{}
+		for i := w.start; i < len(text); i++ {
+			plain := before.quote == 0 && text[i] != '\\'
+			more := before.add(text, i)
+			if plain && strings.IndexByte(breaks, text[i]) >= 0 {
+				from = i + 1
+			}
+			i += more
+		}
+	}
+	kept := 0
+	for kept < len(w.positions) && w.positions[kept] <= from {
+		kept++
+	}
+	return kept
+}
+
+// quoted writes a value so that bash reads it as it is, within an open quote or outside of
+// any. It is false for one that can't be written so.
+func quoted(value string, quote byte) (string, bool) {
+	var b strings.Builder
+	for i := range len(value) {
+		c := value[i]
+		switch {
+		case quote == '\'' && c == '\'', quote == '"' && c == '!':
+			return "", false
+		case quote == '"' && strings.IndexByte("\\\"$`", c) >= 0,
+			quote == 0 && c < 0x80 && !ordinary(c) && !(c == '~' && i > 0):
+			b.WriteByte('\\')
+		}
+		b.WriteByte(c)
+	}
+	return b.String(), true
+}
+
+// ordinary says whether a character means nothing to a shell.
+func ordinary(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("@%+=:,./_-", c) >= 0
+}

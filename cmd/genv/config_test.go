@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/configfile"
+	"github.com/seed-3119e985/genv/cmd/genv/fleet"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// configured makes a configuration folder with files, which are name and text in turn.
+func configured(t *testing.T, files ...string) string {
+	dir := filepath.Join(t.TempDir(), "genv")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	for i := 0; i < len(files); i += 2 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, files[i]), []byte(files[i+1]), 0o600))
+	}
+	t.Setenv(configfile.Variable, dir)
+	return dir
+}
+
+const fourHosts = `
+defaults: {user: admin}
+hosts:
+  - {name: "gpu-[01-03]", address: "10.0.0.[1-3]", labels: {gpu: a100}}
+  - {name: gpu-04, sudo: false, labels: {gpu: h100}}
+`
+
+func TestWhereFlagsComeFrom(t *testing.T) {
+	const text = "username: top\nremote: {username: remote, exclude: gpu-01}\nhosts: 'gpu-0*'\n"
+	hosts := "gpu-02,10.0.0.2,,remote,yes,gpu=a100\ngpu-03,10.0.0.3,,remote,yes,gpu=a100\ngpu-04,,,remote,no,gpu=h100\n"
+	for _, test := range []struct{ name, config, line, want string }{
+		{"no file", "", "remote hosts -H gpu-04", "gpu-04,,,admin,no,gpu=h100\n"},
+		{"no file, and no hosts: all", "", "remote hosts -x gpu-[01-03]", "gpu-04,,,admin,no,gpu=h100\n"},
+		{"the file", text, "remote hosts", hosts},
+		{"a flag behind the command", text, "remote hosts -l me -H gpu-01", "gpu-01,10.0.0.1,,me,yes,gpu=a100\n"},
+		{"a flag before the command", text, "remote -l me -H gpu-01 hosts", "gpu-01,10.0.0.1,,me,yes,gpu=a100\n"},
+		{"one on each side", text, "remote -H gpu-01 hosts --username me", "gpu-01,10.0.0.1,,me,yes,gpu=a100\n"},
+		{"a value that is the default", text, "remote hosts --username= -H gpu-04", "gpu-04,,,admin,no,gpu=h100\n"},
+		{"-x alone replaces only that", text, "remote hosts -x gpu-0[1-3]", "gpu-04,,,remote,no,gpu=h100\n"},
+		{"without sudo", "no-sudo: true\n", "remote hosts -H gpu-01", "gpu-01,10.0.0.1,,admin,no,gpu=a100\n"},
+		{"with sudo for once", "no-sudo: true\n", "remote hosts -H gpu-01 --no-sudo=false", "gpu-01,10.0.0.1,,admin,yes,gpu=a100\n"},
+		{"another command's section", "gpus: {username: x}\n", "remote hosts -H gpu-01", "gpu-01,10.0.0.1,,admin,yes,gpu=a100\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			configured(t, configfile.Hosts, fourHosts, configfile.Config, test.config)
+			r := genv(t, append(strings.Fields(test.line), "--format", "csv", "--no-header")...)
+			require.Equal(t, result{out: test.want}, r)
+		})
+	}
+}
+
+func TestTheUsersFileIsBeforeTheSystems(t *testing.T) {
+	etc := configured(t, configfile.Hosts, fourHosts, configfile.Config, "username: etc\n")
+	r := genv(t, "remote", "hosts", "-v", "-H", "gpu-01", "--format", "csv", "--no-header")
+	require.Equal(t, "gpu-01,10.0.0.1,,etc,yes,gpu=a100\n", r.out)
+	require.Contains(t, r.err, "set by the configuration")
+	require.Contains(t, r.err, "from="+etc+"/config.yaml:1:1")
+}
+
+func TestNoHostsAreNamed(t *testing.T) {
+	dir := configured(t, configfile.Hosts, fourHosts)
+	r := genv(t, "remote", "enforce", "--interval", "0")
+	require.Equal(t, result{code: 1, err: "genv: no hosts are selected: genv remote enforce takes only hosts that are named; write -H a,b or -H @all, or `hosts: \"@all\"` under `enforce:` in " + dir + "/config.yaml\n"}, r)
+	r = genv(t, "remote", "enforce", "--interval", "0", "-H", "!gpu-01")
+	require.Equal(t, result{code: 1, err: "genv: no hosts are selected; use -H a,b or --hostfile FILE, or -H @all for all of hosts.yaml\n"}, r, "nor by exclusion")
+
+	empty := configured(t)
+	for _, name := range []string{"gpus", "devices", "envs", "query --query eid", "wait", "top --plain --once --socket off", "watch --socket " + empty + "/s", "monitor", "activate", "hosts"} {
+		r = genv(t, append([]string{"remote"}, strings.Fields(name)...)...)
+		require.Equal(t, command.ExitFailed, r.code, name)
+		require.Contains(t, r.err, "no hosts are selected; use -H a,b or --hostfile FILE, or list the hosts in "+empty+"/hosts.yaml, which doesn't exist yet\n", name)
+	}
+}
+
+// The hosts of the default inventory are asked, with the default policy and configuration.
+func TestDefaultFilesAreUsed(t *testing.T) {
+	s := &snapshot.Snapshot{
+		Devices:      []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(1), Attachments: []snapshot.Attachment{{EID: "5", Time: date(t, "20/11/2026 10:00:00")}}}},
+		Environments: []snapshot.Environment{{EID: "5", UID: 1001, Username: "alice", Creation: date(t, "20/11/2026 10:00:00"), PIDs: []snapshot.PID{77}}},
+	}
+	enforced := genvhost.New(s)
+	host := inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
+		if strings.Contains(r.Line, "--type") {
+			return answers(s)(ctx, r)
+		}
+		return enforced.Handle(ctx, r)
+	})
+	f := startSim(t, &inprocess.Server{Name: "gpu-01", Handler: host}, &inprocess.Server{Name: "gpu-02", Handler: host})
+	config := "ssh-config: " + f.SSHConfig() + "\nenforce: {hosts: 'label:gpu=a*', interval: 0, web: '127.0.0.1:1'}\n"
+	dir := configured(t, configfile.Hosts, "hosts: [{name: gpu-01, labels: {gpu: a100}}, gpu-02]", configfile.Config, config,
+		configfile.Policy, "defaults: {max-devices-per-user: 0}\n")
+
+	r := genv(t, "remote", "devices", "--format", "csv", "--no-header", "--no-summary")
+	require.Equal(t, result{out: "gpu-01,1,0\ngpu-02,1,0\n"}, r)
+
+	r = genv(t, "remote", "enforce", "--dry-run", "--exit-code")
+	require.Equal(t, command.ExitWork, r.code, r.err)
+	require.Contains(t, r.out, "User alice is using 1 devices")
+	require.NotContains(t, r.out, "gpu-02")
+	require.Regexp(t, "INF the default policy file is used; --policy none uses none policy="+dir+"/policy.yaml\n", r.err)
+
+	r = genv(t, "remote", "enforce", "--dry-run", "--exit-code", "--policy", "none")
+	require.Zero(t, r.code, r.err)
+	require.NotContains(t, r.out+r.err, "policy")
+
+	other := filepath.Join(t.TempDir(), "other.yaml")
+	require.NoError(t, os.WriteFile(other, []byte("defaults: {max-devices-per-user: 1}\n"), 0o600))
+	r = genv(t, "remote", "enforce", "--dry-run", "--exit-code", "--policy", other)
+	require.Zero(t, r.code, r.err)
+
+	r = genv(t, "policy", "explain", "--format", "csv")
+	require.Contains(t, r.out, "max-devices-per-user,0,")
+	require.Contains(t, genv(t, "policy", "explain", "--policy", "none", "--format", "csv").out, "max-devices-per-user,off,")
+	require.Equal(t, dir+"/policy.yaml: OK\n", genv(t, "policy", "check").out)
+}
+
+func TestWrongConfiguration(t *testing.T) {
+	for _, test := range []struct {
+		name, file, text, line, want string
+	}{
+		{"an unknown key", configfile.Config, "fanot: 3", "remote gpus -H a", `config.yaml:1:1: unknown key "fanot"; did you mean "fanout"?`},
+		{"in another command's section", configfile.Config, "top: {interval: x}", "remote gpus -H a", `config.yaml:1:17: interval: "x"`},
+		{"what is asked for in one run", configfile.Config, "insecure-ignore-host-keys: true", "remote gpus -H a", "it is asked for in a single run"},
+		{"also for enforce here", configfile.Config, "fanot: 3", "enforce --interval 0", "unknown key"},
+		{"also for policies", configfile.Config, "fanot: 3", "policy explain", "unknown key"},
+		{"a value that the command refuses", configfile.Config, "enforce: {web: nowhere}", "remote enforce -H a", "/config.yaml:1:11)"},
+		{"hosts that there aren't", configfile.Config, "hosts: '@lab'", "remote gpus", "group @lab: no hosts.yaml was found that could define it; name one with --hostfile (--host is set at "},
+		{"a wrong policy", configfile.Policy, "defaults: {env-device: true}", "remote enforce -H a --interval 0", `policy.yaml:1:12: unknown key "env-device"`},
+		{"a wrong inventory", configfile.Hosts, "host: []", "remote gpus", `hosts.yaml:1:1: unknown key "host"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			configured(t, test.file, test.text)
+			r := genv(t, strings.Fields(test.line)...)
+			require.Equal(t, command.ExitFailed, r.code)
+			require.Contains(t, r.err, test.want)
+			require.Empty(t, r.out)
+		})
+	}
+	for _, name := range []string{configfile.Config, configfile.Policy, configfile.Hosts} {
+		t.Run("others may write "+name, func(t *testing.T) {
+			dir := configured(t, name, "hosts: [a]")
+			require.NoError(t, os.Chmod(filepath.Join(dir, name), 0o606))
+			r := genv(t, "remote", "enforce", "-H", "a", "--interval", "0")
+			require.Equal(t, command.ExitFailed, r.code)
+			require.Contains(t, r.err, name+" may be changed by every user: run `chmod o-w "+dir+"/"+name+"`")
+		})
+	}
+}
+
+// Commands of people and of controllers on GPU hosts read no configuration.
+func TestWhoReadsNoConfiguration(t *testing.T) {
+	s := newStation(t)
+	dir := configured(t, configfile.Config, "not: [yaml")
+	u := s.me().with("GENV_CONFIG_DIR=" + dir)
+	for _, line := range []string{"version", "devices", "envs", "gpus", "status", "usage snapshot", "usage snapshot --type devices", "history", "home", "monitor --help"} {
+		out, err := u.command(append([]string{"genv"}, strings.Fields(line)...)...).CombinedOutput()
+		require.NotContains(t, string(out), "config.yaml", line)
+		require.True(t, err == nil || line == "status" || line == "home", "%s: %s", line, out)
+	}
+	for _, line := range []string{"remote gpus -H a", "enforce --interval 0", "policy explain"} {
+		out, err := u.command(append([]string{"genv"}, strings.Fields(line)...)...).CombinedOutput()
+		require.Error(t, err)
+		require.Contains(t, string(out), "config.yaml:1:6", line)
+	}
+}
+
+// What config.yaml may set is a flag of the commands, and what it may not isn't forgotten.
+func TestSettingsAreFlags(t *testing.T) {
+	var known []string
+	for _, cmd := range fleet.Commands(command.Program{Getenv: os.Getenv}, []string{"genv", "remote"}) {
+		for _, sub := range cmd.Subcommands {
+			keys := configfile.Keys(sub.Name)
+			if cmd.Name != "remote" {
+				keys = nil
+			}
+			for _, key := range keys {
+				flag := key
+				if key == "hosts" {
+					flag = "host"
+				}
+				require.True(t, command.Takes(sub, flag), "%s has no flag --%s", sub.Name, flag)
+			}
+			known = append(known, flagsOf(sub)...)
+			for _, flag := range []string{"insecure-ignore-host-keys", "act-unrecorded", "allow-actions", "format", "env-devices", "dry-run"} {
+				require.NotContains(t, keys, flag)
+			}
+		}
+	}
+	for _, section := range []string{"", "remote"} {
+		for _, key := range configfile.Keys(section) {
+			require.True(t, key == "hosts" || slices.Contains(known, key), key)
+		}
+	}
+}
+
+func flagsOf(c *cli.Command) (names []string) {
+	for _, flag := range c.Flags {
+		names = append(names, flag.Names()...)
+	}
+	return names
+}
+
+func TestHostsAsJSON(t *testing.T) {
+	configured(t, configfile.Hosts, fourHosts)
+	var document fleet.HostsDocument
+	require.NoError(t, json.Unmarshal([]byte(genv(t, "remote", "hosts", "-H", "label:gpu=h*,new:22", "--format", "json").out), &document))
+	text, err := json.Marshal(document)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"schema": "genv.remote.hosts/1", "hosts": [
+		{"host": "gpu-04", "user": "admin", "genv": "genv", "sudo": false, "labels": {"gpu": "h100"}},
+		{"host": "new", "port": 22, "genv": "genv", "sudo": true, "labels": {}}]}`, string(text))
+	require.Contains(t, genv(t, "remote", "hosts").out, "\n\n4 hosts selected; what is empty is left to ssh_config\n")
+}

@@ -1,0 +1,127 @@
+package configfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+)
+
+const (
+	// Variable names an environment variable: the only folder in which files are looked
+	// for, or Off.
+	Variable = "GENV_CONFIG_DIR"
+	// Off as the value of Variable reads no file.
+	Off = "off"
+
+	// Hosts, Policy and Config are the names of the files.
+	Hosts  = "hosts.yaml"
+	Policy = "policy.yaml"
+	Config = "config.yaml"
+
+	system = "/etc/genv"
+)
+
+// Paths are where a file is looked for; the first one that exists counts.
+func Paths(getenv func(string) string, name string) []string {
+	var paths []string
+	folders, _ := folders(getenv)
+	for _, folder := range folders {
+		paths = append(paths, filepath.Join(folder, name))
+	}
+	return paths
+}
+
+// Find is the path of a file, or "" if it doesn't exist.
+func Find(getenv func(string) string, name string) (string, error) {
+	for _, path := range Paths(getenv, name) {
+		file, err := Open(path)
+		if err == nil {
+			return path, file.Close()
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", command.UsageError("%w", err)
+		}
+	}
+	return "", nil
+}
+
+// folders are where files are looked for. A folder of another user is left out, with the
+// reason: with `sudo -E` and `sudo -u` HOME may be that of another user, who doesn't decide
+// what this one does.
+func folders(getenv func(string) string) (folders []string, leftOut error) {
+	switch dir := getenv(Variable); dir {
+	case "":
+	case Off:
+		return nil, nil
+	default:
+		return []string{dir}, nil
+	}
+	own := ""
+	if dir := getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		own = filepath.Join(dir, "genv")
+	} else if home := getenv("HOME"); filepath.IsAbs(home) {
+		own = filepath.Join(home, ".config", "genv")
+	}
+	if own == "" || own == system {
+		return []string{system}, nil
+	}
+	var about unix.Stat_t
+	switch err := unix.Stat(own, &about); {
+	case errors.Is(err, fs.ErrPermission):
+		leftOut = fmt.Errorf("%s isn't read: %w", own, err)
+	case err == nil && !trusted(about.Uid):
+		leftOut = fmt.Errorf("%s isn't read: it belongs to uid %d, and this program runs as uid %d; name its files with -H and --policy", own, about.Uid, os.Geteuid())
+	default: // also where it is missing: the messages name it
+		folders = []string{own}
+	}
+	return append(folders, system), leftOut
+}
+
+// Open opens a file, unless others than root and the running user could have written it.
+func Open(path string) (io.ReadCloser, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	file := os.NewFile(uintptr(fd), path)
+	var about unix.Stat_t
+	if err = unix.Fstat(fd, &about); err == nil {
+		err = check(path, &about)
+	}
+	if folder := filepath.Dir(path); err == nil {
+		if err = unix.Stat(folder, &about); err == nil {
+			err = check(folder, &about)
+		}
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// check refuses what others than root and the running user may change. The group may, if
+// it is root's or the user's own, which has the user's number.
+func check(path string, about *unix.Stat_t) error {
+	switch {
+	case !trusted(about.Uid):
+		return fmt.Errorf("%s belongs to uid %d, who could change what genv does: run `chown root %s`, or set %s=off", path, about.Uid, path, Variable)
+	case about.Mode&unix.S_IWOTH != 0:
+		return fmt.Errorf("%s may be changed by every user: run `chmod o-w %s`", path, path)
+	case about.Mode&unix.S_IWGRP != 0 && about.Gid != 0 && int(about.Gid) != os.Geteuid():
+		return fmt.Errorf("%s may be changed by the group %d: run `chmod g-w %s`", path, about.Gid, path)
+	case about.Mode&unix.S_IFMT != unix.S_IFREG && about.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return fmt.Errorf("%s is not a regular file", path)
+	}
+	return nil
+}
+
+// trusted says whether a user may decide what this program does.
+func trusted(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }

@@ -1,0 +1,133 @@
+package configfile
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func environment(entries map[string]string) func(string) string {
+	return func(name string) string { return entries[name] }
+}
+
+func TestPaths(t *testing.T) {
+	for name, test := range map[string]struct {
+		env  map[string]string
+		want []string
+	}{
+		"home":                {map[string]string{"HOME": "/home/u"}, []string{"/home/u/.config/genv/hosts.yaml", "/etc/genv/hosts.yaml"}},
+		"XDG":                 {map[string]string{"HOME": "/home/u", "XDG_CONFIG_HOME": "/cfg"}, []string{"/cfg/genv/hosts.yaml", "/etc/genv/hosts.yaml"}},
+		"a relative XDG":      {map[string]string{"HOME": "/home/u", "XDG_CONFIG_HOME": "cfg"}, []string{"/home/u/.config/genv/hosts.yaml", "/etc/genv/hosts.yaml"}},
+		"neither":             {nil, []string{"/etc/genv/hosts.yaml"}},
+		"a relative home":     {map[string]string{"HOME": "."}, []string{"/etc/genv/hosts.yaml"}},
+		"XDG is the system's": {map[string]string{"XDG_CONFIG_HOME": "/etc"}, []string{"/etc/genv/hosts.yaml"}},
+		"a folder":            {map[string]string{"HOME": "/home/u", Variable: "/mine"}, []string{"/mine/hosts.yaml"}},
+		"off":                 {map[string]string{"HOME": "/home/u", Variable: Off}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, test.want, Paths(environment(test.env), Hosts))
+		})
+	}
+}
+
+// Files that others could have written, and what is said about them.
+func TestOpen(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "genv")
+	require.NoError(t, os.Mkdir(folder, 0o755))
+	path := filepath.Join(folder, Config)
+	require.NoError(t, os.WriteFile(path, []byte("fanout: 3\n"), 0o600))
+	group := 4000
+	owner := func(uid, gid int) func(t *testing.T) {
+		return func(t *testing.T) {
+			if os.Geteuid() != 0 {
+				t.Skip("only root can give files away")
+			}
+			require.NoError(t, os.Chown(path, uid, gid))
+		}
+	}
+	mode := func(file, folderMode fs.FileMode) func(t *testing.T) {
+		return func(t *testing.T) {
+			require.NoError(t, os.Chmod(path, file))
+			require.NoError(t, os.Chmod(folder, folderMode))
+		}
+	}
+	for _, test := range []struct {
+		name  string
+		setUp []func(*testing.T)
+		want  string // of the error; empty for none
+	}{
+		{"one's own", nil, ""},
+		{"for all to read", []func(*testing.T){mode(0o644, 0o755)}, ""},
+		{"for root's group to write", []func(*testing.T){owner(0, 0), mode(0o664, 0o775)}, ""},
+		{"for all to write", []func(*testing.T){mode(0o666, 0o755)}, "config.yaml may be changed by every user: run `chmod o-w " + path + "`"},
+		{"in a folder for all", []func(*testing.T){mode(0o644, 0o777)}, "genv may be changed by every user: run `chmod o-w " + folder + "`"},
+		{"in a folder for all, sticky", []func(*testing.T){mode(0o644, 0o777|fs.ModeSticky)}, "may be changed by every user"},
+		{"for a group to write", []func(*testing.T){owner(0, group), mode(0o664, 0o755)}, "config.yaml may be changed by the group 4000: run `chmod g-w " + path + "`"},
+		{"another user's", []func(*testing.T){owner(4000, group), mode(0o600, 0o755)}, "config.yaml belongs to uid 4000, who could change what genv does: run `chown root " + path + "`, or set GENV_CONFIG_DIR=off"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			mode(0o600, 0o755)(t)
+			for _, do := range test.setUp {
+				do(t)
+			}
+			if os.Geteuid() == 0 {
+				defer func() { require.NoError(t, os.Chown(path, 0, 0)) }()
+			}
+			found, err := Find(environment(map[string]string{Variable: folder}), Config)
+			if test.want != "" {
+				require.ErrorContains(t, err, test.want)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, path, found)
+		})
+	}
+	mode(0o600, 0o755)(t)
+	file, err := Open(path)
+	require.NoError(t, err)
+	text, err := io.ReadAll(file)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	require.Equal(t, "fanout: 3\n", string(text))
+}
+
+func TestOpenRefusesWhatIsNoFile(t *testing.T) {
+	folder := t.TempDir()
+	pipe := filepath.Join(folder, Hosts)
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	_, err := Open(pipe)
+	require.EqualError(t, err, pipe+" is not a regular file", "and nobody waits for a writer")
+	_, err = Open(filepath.Join(folder, "none"))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	link := filepath.Join(folder, Config)
+	require.NoError(t, os.Symlink("/nowhere", link))
+	_, err = Open(link)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	found, err := Find(environment(map[string]string{Variable: folder}), Policy)
+	require.NoError(t, err)
+	require.Empty(t, found)
+}
+
+// With `sudo -E` the home is that of the user who ran sudo.
+func TestAFolderOfAnotherUserIsLeftOut(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give folders away")
+	}
+	home := t.TempDir()
+	folder := filepath.Join(home, ".config", "genv")
+	require.NoError(t, os.MkdirAll(folder, 0o755))
+	env := environment(map[string]string{"HOME": home})
+	all, leftOut := folders(env)
+	require.Equal(t, []string{folder, system}, all)
+	require.NoError(t, leftOut)
+
+	require.NoError(t, os.Chown(folder, 4000, 4000))
+	all, leftOut = folders(env)
+	require.Equal(t, []string{system}, all)
+	require.EqualError(t, leftOut, folder+" isn't read: it belongs to uid 4000, and this program runs as uid 0; name its files with -H and --policy")
+}

@@ -1,0 +1,99 @@
+package enforcement
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// findings are those that were announced and are not over. Their number is bounded by that
+// of the findings which the enforcement's memory knows.
+type findings map[string]*finding
+
+// finding is what was printed about a finding.
+type finding struct {
+	host  snapshot.Hostname
+	line  string
+	since time.Time
+	said  map[enforce.Decision]time.Time // when it was last printed with each decision
+}
+
+// begin notes a finding that is new, or about which something else was decided.
+func (l findings) begin(e *enforce.Event, now time.Time) *finding {
+	f := l[e.ID]
+	if f == nil {
+		f = &finding{host: e.Host, line: e.Finding.Line(), since: e.Finding.Since, said: make(map[enforce.Decision]time.Time)}
+		if f.since.IsZero() {
+			f.since = now
+		}
+		l[e.ID] = f
+	}
+	return f
+}
+
+// sayAgain says whether a decision about a finding is to be printed. What is done about
+// one that stays, and fails, changes in a cycle of its own: that is printed once.
+func (f *finding) sayAgain(d enforce.Decision, now time.Time) bool {
+	if d == enforce.DecisionUnderWay { // what is done is printed, and what comes of it
+		return false
+	}
+	at, said := f.said[d]
+	if said && (d == enforce.DecisionAct || d == enforce.DecisionStuck || now.Sub(at) < repeatAfter) {
+		return false
+	}
+	f.said[d] = now
+	return true
+}
+
+// over is a line about the end of a finding.
+func (f *finding) over(now time.Time) string {
+	return on(f.host, fmt.Sprintf("Over after %s: %s", text.ShortDuration(max(now.Sub(f.since), time.Second)), f.line))
+}
+
+// waitOf says why nothing is done about a finding; empty when something is, or
+// would be, as in 1.4.3.
+func waitOf(f *enforce.Finding, now time.Time) string {
+	left := f.Due.Sub(now)
+	switch {
+	case f.Waits != "":
+		return fmt.Sprintf(" (waits: %s)", f.Waits)
+	case f.Pending && left > 0:
+		return fmt.Sprintf(" (waits for %s)", text.FormatDuration(max(left.Truncate(time.Second), time.Second)))
+	case f.Pending:
+		return " (waits for more cycles)"
+	case f.Decision() == enforce.DecisionUnderWay:
+		return " (a report about it is under way)"
+	case len(f.Stuck) > 0:
+		return fmt.Sprintf(" (process %d: %s)", f.Stuck[0].PID, cmp.Or(f.Stuck[0].Reason, "it cannot be ended"))
+	}
+	return ""
+}
+
+// overLines are lines about findings that are over: of a host with many, how many.
+func overLines(over []*finding, now time.Time) []string {
+	perHost := make(map[snapshot.Hostname]int)
+	longest := make(map[snapshot.Hostname]time.Duration)
+	for _, f := range over {
+		perHost[f.host]++
+		longest[f.host] = max(longest[f.host], now.Sub(f.since))
+	}
+	var lines []string
+	for _, f := range over {
+		switch n := perHost[f.host]; {
+		case n == 0: // said already
+		case n <= maxOver:
+			lines = append(lines, f.over(now))
+		default:
+			lines = append(lines, on(f.host, fmt.Sprintf("Over: %d findings, the longest after %s", n, text.ShortDuration(longest[f.host]))))
+			perHost[f.host] = 0
+		}
+	}
+	return lines
+}
+
+// maxOver is how many findings of a host that are over in one cycle are named.
+const maxOver = 8

@@ -1,0 +1,51 @@
+package enforcement
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// identity is what a run says about itself to the hosts that it enforces.
+func (k *keeper) identity(ctx context.Context, started time.Time) controllers.Controller {
+	self := controllers.Controller{PID: os.Getpid(), Started: started.Round(time.Second).UTC()}
+	if k.store != nil {
+		id, err := k.store.ID()
+		if err != nil {
+			k.log.Warn().Err(err).Msg("after a restart, hosts will take this controller for another one")
+		}
+		self.ID = id
+	}
+	self.ID = cmp.Or(self.ID, rand.Text())
+	self.Hostname, _ = os.Hostname() // empty is not known
+	who := Self(ctx)
+	self.Account = accountOf(who.Name, who.UID)
+	if who.Login != nil {
+		self.Person = accountOf(who.LoginName, *who.Login)
+	}
+	return self
+}
+
+func accountOf(name snapshot.Username, uid snapshot.UID) string {
+	return cmp.Or(string(name), fmt.Sprintf("uid-%d", uid))
+}
+
+// announces reports whether hosts are told who enforces them: something is enforced.
+func (s *Setup) announces() bool { return !s.DryRun && !s.LookOnly && s.Announce != nil }
+
+// announce has the hosts of a setup know who enforces them; nil if nothing is enforced.
+func (l *loop) announce(setup *Setup) *controllers.Controller {
+	if !setup.announces() {
+		return nil
+	}
+	self := l.self
+	self.Policy, self.IntervalMS = setup.Policy.Digest(), setup.Interval.Milliseconds()
+	setup.Announce(self)
+	return &self
+}

@@ -1,0 +1,310 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/install"
+)
+
+func (p *program) installCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "install",
+		Usage:  "install this genv on the hosts, with the lines of sudoers that a controller needs; or upgrade or uninstall it",
+		Flags:  append(remoteFlags(), installFlags()...),
+		Action: p.remoteInstall,
+	}
+}
+
+func installFlags() []cli.Flag {
+	return append(
+		command.OutputFlags(),
+		&cli.BoolFlag{Name: "check", Usage: "change nothing: say what is installed and what would be done, with exit code 10 if that is anything"},
+		&cli.BoolFlag{Name: "upgrade", Usage: "replace another genv; controllers that are connected go on with the new one"},
+		&cli.BoolFlag{Name: "uninstall", Usage: "remove genv, its shims and its file of sudoers; state and logs stay"},
+		&cli.StringFlag{Name: "path", DefaultText: remote.DefaultGenv + ", or `genv:` of hosts.yaml", Usage: "`PLACE` of genv on the hosts"},
+		&cli.StringFlag{Name: "sudoers-for", DefaultText: "the login", Usage: "`USER` whom sudoers allows to run what a controller runs"},
+		&cli.StringFlag{Name: "binary-amd64", Usage: "`FILE` with genv for hosts with this architecture, if this one is for another"},
+		&cli.StringFlag{Name: "binary-arm64", Usage: "`FILE` with genv for hosts with this architecture, if this one is for another"},
+		&cli.BoolFlag{Name: "ask-sudo-password", Usage: "ask once for the password of sudo, for hosts where it wants one"},
+		&cli.StringFlag{Name: "host-timeout", Value: "10m", Usage: "`TIME` for everything on a host"},
+	)
+}
+
+// installation is what the flags of `genv remote install` say.
+type installation struct {
+	listing
+	options   install.Options
+	programs  install.Programs
+	check     bool
+	uninstall bool
+	password  *install.Password
+}
+
+func (p *program) readInstallation(c *cli.Context) (*installation, error) {
+	flags, err := p.readListing(c)
+	if err != nil {
+		return nil, err
+	}
+	f := &installation{
+		listing: flags, check: c.Bool("check"), uninstall: c.Bool("uninstall"),
+		options: install.Options{Path: c.String("path"), Account: c.String("sudoers-for"), Upgrade: c.Bool("upgrade")},
+	}
+	if f.options.Timeout, err = command.PositiveDuration(c, "host-timeout"); err != nil {
+		return nil, err
+	}
+	f.SSH.CommandTimeout = f.options.Timeout // the installer has a shorter one for what uploads nothing
+	if path := f.options.Path; path != "" {
+		if err := install.CheckPath(path); err != nil {
+			return nil, command.UsageError("--path %w", err)
+		}
+	}
+	if account := f.options.Account; account != "" {
+		if err := install.CheckAccount(account); err != nil {
+			return nil, command.UsageError("--sudoers-for %w", err)
+		}
+	}
+	if f.uninstall && f.options.Upgrade {
+		return nil, command.UsageError("--upgrade and --uninstall exclude each other")
+	}
+	if f.programs, err = readPrograms(c.String("binary-amd64"), c.String("binary-arm64")); err != nil {
+		return nil, err
+	}
+	if c.Bool("ask-sudo-password") {
+		f.password, err = p.askPassword(f.SSH.Prompt)
+	}
+	return f, err
+}
+
+// running is the file of this program, also if another one has been installed over it.
+const running = "/proc/self/exe"
+
+// readPrograms reads this program, unless a file is given for its architecture, and the
+// files that are given.
+func readPrograms(amd64, arm64 string) (install.Programs, error) {
+	programs := make(install.Programs)
+	for flag, file := range map[string]string{"amd64": amd64, "arm64": arm64} {
+		if file == "" {
+			continue
+		}
+		program, err := readProgram(file)
+		if err == nil && program.Arch != flag {
+			err = fmt.Errorf("it is for %s", program.Arch)
+		}
+		if err != nil {
+			return nil, command.UsageError("--binary-%s %s: %w", flag, file, err)
+		}
+		programs[flag] = program
+	}
+	own, err := readProgram(running)
+	if err != nil {
+		return nil, fmt.Errorf("read this program: %w", err)
+	}
+	if programs[own.Arch] == nil {
+		programs[own.Arch] = own
+	}
+	return programs, nil
+}
+
+func readProgram(file string) (*install.Program, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return install.NewProgram(data)
+}
+
+// askPassword asks on the terminal.
+func (p *program) askPassword(prompt func(string) ([]byte, error)) (*install.Password, error) {
+	if prompt == nil {
+		return nil, command.UsageError("--ask-sudo-password needs a terminal")
+	}
+	secret, err := prompt("Password for sudo on the hosts: ")
+	if err != nil {
+		return nil, fmt.Errorf("read the password: %w", err)
+	}
+	password, err := install.NewPassword(secret)
+	if err != nil {
+		return nil, command.UsageError("%w", err)
+	}
+	return password, nil
+}
+
+// remoteInstall installs genv on all hosts.
+func (p *program) remoteInstall(c *cli.Context) error {
+	flags, err := p.readInstallation(c)
+	if err != nil {
+		return err
+	}
+	if flags.password != nil {
+		defer flags.password.Wipe()
+	}
+	f, err := p.open(flags.Config)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	installer := &install.Installer{Runner: f.client, Programs: flags.programs, Options: flags.options, Password: flags.password}
+	asker := f.asker()
+	upload := uploadProgress{progress: f.progress}
+	asker.Progress, installer.Uploaded = upload.update, upload.add
+	results := controller.Ask(c.Context, asker, flags.work(installer))
+	f.progress.End()
+	failures := render.FailuresOf(results)
+	if err := flags.write(p.Out, results, failures); err != nil {
+		return err
+	}
+	if err := f.conclude(failures, nil); err != nil {
+		return err
+	}
+	if flags.check && countChanged(results) > 0 {
+		return &command.ExitError{Code: command.ExitWork}
+	}
+	return nil
+}
+
+// work is what is done on each host.
+func (f *installation) work(i *install.Installer) func(context.Context, remote.Host) (*install.Outcome, error) {
+	switch {
+	case f.uninstall && f.check:
+		return i.CheckUninstall
+	case f.uninstall:
+		return i.Uninstall
+	case f.check:
+		return i.Check
+	}
+	return i.Install
+}
+
+// uploadProgress adds to the number of hosts how much was sent.
+type uploadProgress struct {
+	progress    *render.Progress
+	done, total atomic.Int64
+	sent        atomic.Int64
+	shown       atomic.Int64 // in milliseconds
+}
+
+func (u *uploadProgress) update(done, total int) {
+	u.done.Store(int64(done))
+	u.total.Store(int64(total))
+	u.progress.Update(done, total)
+}
+
+// add shows the new number, at most five times a second.
+func (u *uploadProgress) add(bytes int) {
+	sent := u.sent.Add(int64(bytes))
+	now, last := time.Now().UnixMilli(), u.shown.Load()
+	if now-last < 200 || !u.shown.CompareAndSwap(last, now) {
+		return
+	}
+	u.progress.Note(fmt.Sprintf("%d of %s, %.1f MB sent …", u.done.Load(), render.Plural(int(u.total.Load()), "host"), float64(sent)/1e6))
+}
+
+// InstallDocument is the JSON of `genv remote install`; docs/json.md describes it.
+type InstallDocument struct {
+	Schema string           `json:"schema"`
+	Check  bool             `json:"check"`
+	Hosts  []installedHost  `json:"hosts"`
+	Failed []remote.Failure `json:"failed"`
+}
+
+type installedHost struct {
+	Host    string           `json:"host"`
+	Arch    string           `json:"arch"`
+	Path    string           `json:"path"`
+	Before  *install.Version `json:"before"`
+	Now     *install.Version `json:"now"`
+	Result  install.Result   `json:"result"`
+	Account string           `json:"sudoers_for,omitzero"`
+	Sudoers bool             `json:"sudoers_changed"`
+	Shims   bool             `json:"shims_changed"`
+	Notes   []string         `json:"notes"`
+}
+
+func (f *installation) write(w io.Writer, results []remote.Result[*install.Outcome], failures []remote.Failure) error {
+	document := InstallDocument{Schema: "genv.remote.install/1", Check: f.check, Hosts: []installedHost{}, Failed: failures}
+	for i := range results {
+		if o := results[i].Value; results[i].Err == nil {
+			document.Hosts = append(document.Hosts, installedHost{
+				results[i].Host.Name, o.Arch, o.Path, o.Before, o.Now, o.Result, o.Account, o.Sudoers, o.Shims, append([]string{}, o.Notes...),
+			})
+		}
+	}
+	if f.output.Format == "json" {
+		return render.WriteJSON(w, document)
+	}
+	if len(document.Hosts) == 0 {
+		return nil
+	}
+	table := f.output.Table(render.Col("HOST", 6), render.Col("ARCH", 6), render.Col("PATH", 6), render.Col("BEFORE", 8),
+		render.Col("NOW", 5), render.Col("SUDOERS FOR", 13), render.Col("RESULT", 8))
+	for _, h := range document.Hosts {
+		result := string(h.Result)
+		if f.check && h.Result != install.Unchanged {
+			result = "would be " + result
+		}
+		same := h.Before != nil && h.Now != nil && h.Before.Version == h.Now.Version && h.Before.Sum != h.Now.Sum
+		table.Add(h.Host, h.Arch, h.Path, versionCell(h.Before, same), versionCell(h.Now, same), sudoersCell(&h), result)
+	}
+	err := table.Write(w)
+	if f.output.Format == "tui" {
+		err = errors.Join(err, writeNotes(w, document.Hosts))
+	}
+	return err
+}
+
+func writeNotes(w io.Writer, hosts []installedHost) error {
+	table := render.Output{Format: "tui", NoHeader: true}.Table(render.Col("HOST", 0), render.Col("NOTE", 0))
+	for _, h := range hosts {
+		for _, note := range h.Notes {
+			table.Add(h.Host+":", note)
+		}
+	}
+	return table.Write(w)
+}
+
+// versionCell is a version; with the beginning of its checksum if that is asked for, and
+// that alone if the version is unknown.
+func versionCell(v *install.Version, withSum bool) string {
+	if v == nil {
+		return "-"
+	}
+	sum := "sha256 " + v.Sum[:min(len(v.Sum), 12)]
+	switch {
+	case v.Version == "":
+		return sum
+	case withSum:
+		return v.Version + " (" + sum + ")"
+	}
+	return v.Version
+}
+
+func sudoersCell(h *installedHost) string {
+	switch {
+	case h.Sudoers && h.Result == install.Uninstalled:
+		return "removed"
+	case h.Account == "":
+		return "-"
+	}
+	return h.Account
+}
+
+func countChanged(results []remote.Result[*install.Outcome]) (changed int) {
+	for _, r := range results {
+		if r.Err == nil && r.Value.Result != install.Unchanged {
+			changed++
+		}
+	}
+	return changed
+}

@@ -1,0 +1,19 @@
+package host
+
+import (
+	"os"
+
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
+)
+
+// openRegistry is the list of the controllers that enforce this host; nil without root,
+// since only root's genv enforces it for all, and only root may write the list.
+func (p *program) openRegistry(h *host) *controllers.Registry {
+	if os.Geteuid() != 0 || p.SharedAccount {
+		return nil
+	}
+	boot, _ := h.Machine.Proc.BootID() // without it, the times since the boot show that it is another one
+	return controllers.NewRegistry(controllers.Options{
+		Path: controllers.Path(p.Getenv), Login: p.Getenv("SUDO_USER"), BootID: boot, Now: p.Now, SinceBoot: controllers.SinceBoot,
+	})
+}

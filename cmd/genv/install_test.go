@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/fleet"
+	"github.com/seed-3119e985/genv/remote/install"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+)
+
+// genvWith is a genv with another checksum.
+func genvWith(t *testing.T, more string) string {
+	t.Helper()
+	data, err := os.ReadFile(genvProgram(t))
+	require.NoError(t, err)
+	program := filepath.Join(t.TempDir(), "genv")
+	require.NoError(t, os.WriteFile(program, append(data, more...), 0o755))
+	return program
+}
+
+// runProgram runs a genv as a program of its own.
+func runProgram(t *testing.T, program string, args ...string) result {
+	t.Helper()
+	var r result
+	cmd := exec.Command(program, args...)
+	out, err := cmd.Output()
+	r.out, r.code = string(out), cmd.ProcessState.ExitCode()
+	if exit := (*exec.ExitError)(nil); err != nil {
+		require.ErrorAs(t, err, &exit)
+		r.err = string(exit.Stderr)
+	}
+	return r
+}
+
+// installed reads the document of `genv remote install --format json`.
+func installed(t *testing.T, r result) fleet.InstallDocument {
+	t.Helper()
+	var document fleet.InstallDocument
+	require.NoError(t, json.Unmarshal([]byte(r.out), &document), r.err)
+	require.Equal(t, "genv.remote.install/1", document.Schema)
+	return document
+}
+
+// TestInstall: on hosts without genv it is installed and a controller can use it, it is
+// upgraded, and it is uninstalled without a trace.
+func TestInstall(t *testing.T) {
+	sshd.Require(t)
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Installable: true})
+	old, current := genvWith(t, "1"), genvWith(t, "2")
+	flags := []string{"remote", "install", "-F", f.SSHConfig(), "-H", "gpu-01"}
+	with := func(program string, more ...string) result {
+		return runProgram(t, program, append(append([]string{}, flags...), more...)...)
+	}
+	place := filepath.Join(f.Local(), "bin/genv")
+	rules := filepath.Join(f.SudoersFolder(), "genv")
+
+	r := with(old, "--check")
+	require.Equal(t, command.ExitWork, r.code, r.err)
+	require.Contains(t, r.out, "would be installed")
+	require.NoFileExists(t, place)
+	require.NoFileExists(t, rules)
+
+	r = with(old)
+	require.Zero(t, r.code, r.err)
+	require.Regexp(t, `gpu-01 +amd64|arm64 +/usr/local/bin/genv +- +devel +operator +installed`, r.out)
+	requireFile(t, place, old, 0o755)
+	text, err := os.ReadFile(rules)
+	require.NoError(t, err)
+	require.Equal(t, install.Sudoers("/usr/local/bin/genv", "operator"), string(text))
+	for _, shim := range []string{"docker", "nvidia-smi"} {
+		there, err := filepath.EvalSymlinks(filepath.Join(f.Local(), "lib/genv/shims", shim))
+		require.NoError(t, err)
+		require.Equal(t, place, there)
+	}
+
+	r = with(old, "--format", "json")
+	require.Zero(t, r.code, r.err)
+	require.Equal(t, install.Unchanged, installed(t, r).Hosts[0].Result)
+	require.Zero(t, with(old, "--check").code)
+
+	r = with(current)
+	require.Equal(t, command.ExitNoneLeft, r.code)
+	require.Contains(t, r.err, "next: replace it with --upgrade")
+	requireFile(t, place, old, 0o755)
+	r = with(current, "--upgrade")
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.out, "upgraded")
+	requireFile(t, place, current, 0o755)
+
+	r = with(current, "--uninstall")
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.out, "uninstalled")
+	requireTree(t, f, "bin", "lib")
+	require.Zero(t, with(current, "--uninstall").code, "there is nothing left to do")
+}
+
+// requireFile requires that path has the content of another file.
+func requireFile(t *testing.T, path, content string, mode os.FileMode) {
+	t.Helper()
+	want, err := os.ReadFile(content)
+	require.NoError(t, err)
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(want, got), "%s is not %s", path, content)
+	info, err := os.Lstat(path)
+	require.NoError(t, err)
+	require.Equal(t, mode, info.Mode())
+}
+
+// requireTree requires that the hosts' /usr/local has these files and folders, and nothing
+// else, and that /etc/sudoers.d has no temporary files.
+func requireTree(t *testing.T, f *sshd.Fleet, want ...string) {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(f.Local(), func(path string, _ os.DirEntry, err error) error {
+		if path != f.Local() {
+			found = append(found, strings.TrimPrefix(path, f.Local()+"/"))
+		}
+		return err
+	})
+	require.NoError(t, err)
+	require.ElementsMatch(t, want, found)
+	temporary, err := filepath.Glob(filepath.Join(f.SudoersFolder(), ".*"))
+	require.NoError(t, err)
+	require.Empty(t, temporary)
+}

@@ -1,0 +1,232 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// HostLog says of the hosts of a loop when they are lost and when they are back, once each.
+// The zero HostLog knows no host.
+type HostLog struct {
+	known  map[snapshot.Hostname]*hostState
+	steps  map[string]time.Time // when each next step was said
+	looked bool
+
+	// Lost and Back are how many hosts were lost, and came back, so far.
+	Lost, Back int
+}
+
+// hostState is what is known of a host that fails, or that failed a short while ago.
+type hostState struct {
+	class   remote.Class // empty while it answers
+	since   time.Time    // of failing, or of answering
+	atStart bool         // it has failed since the first look, and may have before
+	losses  []time.Time  // the latest ones
+	silent  bool         // its changes are too many to be said
+	said    bool         // that it is lost
+}
+
+const (
+	flapLosses = 3              // as many losses
+	flapWindow = time.Hour      // within this time make a host unsteady:
+	steadyTime = flapWindow     // it is said again when it has not changed for this long
+	stepsAgain = 24 * time.Hour // a next step is said again after this
+)
+
+// Look compares a cluster with the one before, and returns lines about hosts that are lost,
+// fail for another reason, or are back.
+func (l *HostLog) Look(cluster snapshot.Cluster, now time.Time) []string {
+	if l.known == nil {
+		l.known, l.steps = make(map[snapshot.Hostname]*hostState), make(map[string]time.Time)
+	}
+	first := !l.looked
+	l.looked = true
+	var lost, changed, unsteady []remote.Failure
+	var back []returned
+	present := make(map[snapshot.Hostname]bool, len(cluster.Hosts))
+	failed := 0
+	for i := range cluster.Hosts {
+		h := &cluster.Hosts[i]
+		present[h.Name] = true
+		if h.Err == nil && h.Snapshot != nil {
+			if r, ok := l.answers(h.Name, now); ok {
+				back = append(back, r)
+			}
+			continue
+		}
+		failed++
+		f := remote.Failure{Host: string(h.Name), Class: remote.CommandFailed, Error: "no answer"}
+		if h.Err != nil {
+			f = remote.FailureOf(string(h.Name), h.Err)
+		}
+		switch l.fails(h.Name, f.Class, first, now) {
+		case isLost:
+			lost = append(lost, f)
+		case isChanged:
+			changed = append(changed, f)
+		case isUnsteady:
+			unsteady = append(unsteady, f)
+		case isKnown:
+		}
+	}
+	for name := range l.known {
+		if !present[name] {
+			delete(l.known, name)
+		}
+	}
+	var lines []string
+	if first {
+		lines = l.firstLines(lost, len(cluster.Hosts))
+	} else {
+		lines = l.lines("Lost: ", lost, now)
+	}
+	lines = append(lines, l.lines("Still lost: ", changed, now)...)
+	lines = append(lines, l.lines(unsteadyPrefix(), unsteady, now)...)
+	return append(lines, backLines(back, len(cluster.Hosts)-failed, len(cluster.Hosts))...)
+}
+
+func unsteadyPrefix() string {
+	return fmt.Sprintf("Unsteady (lost %d times within %s; reported again after %[2]s without a change): ", flapLosses, text.FormatDuration(flapWindow))
+}
+
+type hostChange int
+
+const (
+	isKnown hostChange = iota
+	isLost
+	isChanged
+	isUnsteady
+)
+
+// fails notes that a host fails.
+func (l *HostLog) fails(name snapshot.Hostname, class remote.Class, first bool, now time.Time) hostChange {
+	h := l.known[name]
+	if h == nil {
+		h = &hostState{since: now}
+		l.known[name] = h
+	}
+	if h.class == "" {
+		l.Lost++
+		h.class, h.since, h.atStart = class, now, first
+		h.losses = append(slices.DeleteFunc(h.losses, func(t time.Time) bool { return now.Sub(t) > flapWindow }), now)
+		switch {
+		case h.silent:
+			return isKnown
+		case len(h.losses) >= flapLosses:
+			h.silent = true
+			return isUnsteady
+		}
+		h.said = true
+		return isLost
+	}
+	switch {
+	case h.silent && now.Sub(h.since) >= steadyTime:
+		h.silent, h.said, h.class = false, true, class
+		return isChanged
+	case h.class != class:
+		h.class = class
+		if !h.silent {
+			return isChanged
+		}
+	}
+	return isKnown
+}
+
+// returned is a host that is back.
+type returned struct {
+	name    string
+	away    time.Duration
+	atLeast bool
+	steady  bool // it was unsteady before
+}
+
+// answers notes that a host answers, and says if that is to be said.
+func (l *HostLog) answers(name snapshot.Hostname, now time.Time) (r returned, say bool) {
+	h := l.known[name]
+	if h == nil {
+		return r, false
+	}
+	r = returned{name: string(name), away: now.Sub(h.since), atLeast: h.atStart}
+	switch {
+	case h.class != "":
+		l.Back++
+		h.class, h.since = "", now
+		say, h.said = h.said && !h.silent, false
+		return r, say
+	case h.silent && now.Sub(h.since) >= steadyTime:
+		h.silent = false
+		r.steady, say = true, true
+	}
+	if !h.silent && now.Sub(h.since) >= flapWindow {
+		delete(l.known, name)
+	}
+	return r, say
+}
+
+// firstLines are about the hosts that fail from the start.
+func (l *HostLog) firstLines(failures []remote.Failure, total int) []string {
+	var b strings.Builder
+	WriteFailures(&b, failures, total)
+	if b.Len() == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+}
+
+// lines are about hosts that fail, by cause, each with the next step unless that was said
+// a short while ago.
+func (l *HostLog) lines(prefix string, failures []remote.Failure, now time.Time) []string {
+	var lines []string
+	causes := remote.Causes(failures)
+	for _, line := range CauseLines(causes) {
+		lines = append(lines, prefix+line)
+	}
+	for _, step := range NextSteps(causes) {
+		if at, said := l.steps[step]; said && now.Sub(at) < stepsAgain {
+			continue
+		}
+		l.steps[step] = now
+		lines = append(lines, "next: "+step)
+	}
+	return lines
+}
+
+// backLines are about hosts that are back, those together that were away for the same time.
+func backLines(back []returned, answer, total int) []string {
+	away := func(r returned) string {
+		switch {
+		case r.steady:
+			return fmt.Sprintf("Steady again for %s: ", text.ShortDuration(r.away))
+		case r.atLeast:
+			return fmt.Sprintf("Back after at least %s: ", text.ShortDuration(r.away))
+		}
+		return fmt.Sprintf("Back after %s: ", text.ShortDuration(r.away))
+	}
+	slices.SortStableFunc(back, func(a, b returned) int { return cmp.Compare(b.away, a.away) })
+	var lines []string
+	for len(back) > 0 {
+		n, prefix := 0, away(back[0])
+		var names []string
+		for n < len(back) && away(back[n]) == prefix {
+			names = append(names, back[n].name)
+			n++
+		}
+		back = back[n:]
+		lines = append(lines, prefix+Hosts(names)+countOf(names))
+	}
+	if last := len(lines) - 1; last >= 0 {
+		if answer == total {
+			lines[last] += "; all hosts answer"
+		} else {
+			lines[last] += fmt.Sprintf("; %d of %s answer", answer, Plural(total, "host"))
+		}
+	}
+	return lines
+}

@@ -1,0 +1,173 @@
+package mail_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/notify/mail"
+	"github.com/seed-3119e985/genv/enforce/notify/texts"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+var rules = mail.Rules{Gather: time.Minute, Digest: time.Hour, PerUser: 4, InAll: 20}
+
+// start is when the tests begin; at is so much later.
+var start = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func at(d time.Duration) time.Time { return start.Add(d) }
+
+// box is a memory, and what was due.
+type box struct {
+	mail.Memory
+	t   *testing.T
+	ids int
+}
+
+func (b *box) add(user, host, rule string, when time.Duration) {
+	b.t.Helper()
+	b.ids++
+	require.True(b.t, b.Add(snapshot.Username(user), texts.Finding{ID: fmt.Sprint(b.ids), Host: host, Rule: rule, At: at(when)}, rules, at(when)))
+}
+
+// due is what is due, as "user n digest".
+func (b *box) due(when time.Duration) []string {
+	var list []string
+	for _, l := range b.Due(rules, at(when)) {
+		s := fmt.Sprintf("%s %d", l.User, len(l.Items)+l.More)
+		if l.Digest {
+			s += " digest"
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+func TestTheFirstMailLeavesWithinAMinuteAndTheRestInADigest(t *testing.T) {
+	b := box{t: t}
+	b.add("alice", "a", "idle", 0)
+	require.Empty(t, b.due(59*time.Second), "others may follow")
+	b.add("alice", "a", "env-memory", 59*time.Second)
+	require.Equal(t, []string{"alice 2"}, b.due(time.Minute))
+	require.Empty(t, b.due(time.Minute))
+
+	b.add("alice", "a", "idle", 5*time.Minute)
+	b.add("alice", "a", "idle", 30*time.Minute)
+	require.Empty(t, b.due(59*time.Minute), "nothing new")
+	require.Equal(t, []string{"alice 2 digest"}, b.due(time.Hour))
+
+	b.add("alice", "a", "idle", 61*time.Minute)
+	require.Empty(t, b.due(119*time.Minute), "the digest spoke of it")
+	b.add("alice", "b", "idle", 119*time.Minute)
+	require.Equal(t, []string{"alice 2"}, b.due(120*time.Minute), "a new matter takes along what waits")
+	require.Empty(t, b.due(4*time.Hour))
+	require.Empty(t, b.Users, "it forgets")
+	b.add("alice", "a", "idle", 5*time.Hour)
+	require.Equal(t, []string{"alice 1"}, b.due(5*time.Hour+time.Minute), "new again")
+}
+
+func TestTheSameFindingIsMailedOnce(t *testing.T) {
+	b := box{t: t}
+	f := texts.Finding{ID: "x", Host: "a", Rule: "idle", Pending: true}
+	require.True(t, b.Add("alice", f, rules, at(0)))
+	require.Equal(t, []string{"alice 1"}, b.due(time.Minute))
+	require.True(t, b.Add("alice", f, rules, at(2*time.Minute)), "the terminal may not have shown it")
+	require.Empty(t, b.due(59*time.Minute))
+	f.Pending = false
+	require.True(t, b.Add("alice", f, rules, at(59*time.Minute)), "it was acted on")
+	require.Equal(t, []string{"alice 1 digest"}, b.due(time.Hour))
+}
+
+func TestAHostThatMakesThingsUp(t *testing.T) {
+	b := box{t: t}
+	for i := range 50 {
+		b.add("alice", "bad", fmt.Sprint("rule", i), 0)
+	}
+	require.Equal(t, []string{"alice 50"}, b.due(time.Minute))
+	require.Empty(t, b.Users["alice"].Items, "with a limit of what is kept")
+	for i := range 8 {
+		b.add("alice", "bad", fmt.Sprint("other", i), time.Duration(2+i)*time.Minute)
+		require.Empty(t, b.due(time.Duration(4+i)*time.Minute), "two matters of a host are new in an hour")
+	}
+	b.add("alice", "good", "idle", 20*time.Minute)
+	require.Equal(t, []string{"alice 9"}, b.due(21*time.Minute), "another host is heard")
+
+	for i := range 100 {
+		b.Add(snapshot.Username(fmt.Sprint("user", i)), texts.Finding{ID: "1", Host: "bad", Rule: "idle"}, rules, at(30*time.Minute))
+	}
+	require.False(t, b.Add("one-more", texts.Finding{ID: "1", Host: "bad", Rule: "idle"}, rules, at(30*time.Minute)))
+	require.Len(t, b.due(31*time.Minute), rules.InAll/4-1, "its share of the hour, of which alice had one")
+	b.add("bob", "good", "idle", 40*time.Minute)
+	require.Equal(t, []string{"bob 1"}, b.due(41*time.Minute), "another host is heard")
+}
+
+func TestLimits(t *testing.T) {
+	b := box{t: t}
+	for i := range 10 { // alice breaks a rule on ten hosts
+		when := time.Duration(2*i) * time.Minute
+		b.add("alice", fmt.Sprint("host", i), "idle", when)
+		if due := b.due(when + time.Minute); i < rules.PerUser {
+			require.Equal(t, []string{"alice 1"}, due)
+		} else {
+			require.Empty(t, due)
+		}
+	}
+	require.Equal(t, []string{"alice 6 digest"}, b.due(time.Hour))
+
+	b = box{t: t}
+	for i := range 30 {
+		b.add(fmt.Sprint("user", i), fmt.Sprint("host", i), "idle", 0)
+	}
+	require.Len(t, b.due(time.Minute), rules.InAll)
+	require.Empty(t, b.due(30*time.Minute))
+	require.Len(t, b.due(62*time.Minute), 10, "they are late, not lost")
+}
+
+func TestAClockThatIsSetBack(t *testing.T) {
+	b := box{t: t}
+	b.add("alice", "a", "idle", 0)
+	require.Equal(t, []string{"alice 1"}, b.due(-time.Hour))
+	b.add("alice", "a", "idle", -time.Hour)
+	require.Empty(t, b.due(-59*time.Minute))
+}
+
+// A run that ends keeps the digests; what the next one reads is the same.
+func TestTheMemoryGoesOnAfterARestart(t *testing.T) {
+	b := box{t: t}
+	b.add("alice", "a", "idle", 0)
+	require.Len(t, b.due(time.Minute), 1)
+	b.add("alice", "a", "idle", 2*time.Minute)
+	b.add("bob", "a", "idle", 2*time.Minute)
+	flushed := b.Flush(rules, at(2*time.Minute))
+	require.Len(t, flushed, 1)
+	require.Equal(t, "bob", string(flushed[0].User))
+	b.Return(flushed[0], at(2*time.Minute)) // the server was away
+
+	data, err := json.Marshal(b.Memory)
+	require.NoError(t, err)
+	next := box{t: t}
+	require.NoError(t, json.Unmarshal(data, &next.Memory))
+	require.Equal(t, []string{"bob 1"}, next.due(3*time.Minute))
+	require.Equal(t, []string{"alice 1 digest"}, next.due(time.Hour))
+
+	require.NoError(t, json.Unmarshal([]byte(`{"users":{"x":null}}`), &next.Memory))
+	require.Empty(t, next.due(time.Hour))
+}
+
+func TestReturnedLettersAreBounded(t *testing.T) {
+	b := box{t: t}
+	for range 3 {
+		for range 20 {
+			b.add("alice", "a", "idle", 0)
+		}
+		letters := b.Flush(rules, at(2*time.Hour))
+		if len(letters) > 0 {
+			b.Return(letters[0], at(0))
+		}
+	}
+	require.LessOrEqual(t, len(b.Users["alice"].Items), 20)
+	require.Equal(t, []string{"alice 60"}, b.due(10*time.Hour))
+}

@@ -1,0 +1,61 @@
+package mail
+
+import (
+	"bytes"
+	"io"
+	"mime"
+	"mime/quotedprintable"
+	netmail "net/mail"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Whatever a user or a host writes, the mail has exactly the headers that it is to have.
+func FuzzMessage(f *testing.F) {
+	f.Add("Process 5", "text")
+	f.Add("a\r\nBcc: eve@example.org", "a\r\n.\r\nMAIL FROM:<x>")
+	f.Add("Jörg "+strings.Repeat("ä", 300), strings.Repeat("=", 2000))
+	f.Add("=?utf-8?q?a?= =?utf-8?q?b?=", "\x00\x1b[2J\u202e\xff")
+	f.Add("\n\n", ".\n..\n")
+	f.Fuzz(func(t *testing.T, subject, body string) {
+		m := message{
+			from: netmail.Address{Name: "genv", Address: "genv@example.org"}, to: "alice@example.org", replyTo: "help@example.org",
+			subject: subject, body: body, id: "genv.1", date: time.Unix(1_700_000_000, 0),
+		}
+		data, err := m.bytes()
+		require.NoError(t, err)
+		for line := range bytes.Lines(data) {
+			require.True(t, bytes.HasSuffix(line, []byte("\r\n")), "%q", line)
+			require.LessOrEqual(t, len(line), 1000)
+			require.NotContains(t, string(line[:len(line)-2]), "\r")
+		}
+		read, err := netmail.ReadMessage(bytes.NewReader(data))
+		require.NoError(t, err)
+		require.Len(t, read.Header, 11)
+		require.Empty(t, read.Header.Get("Bcc"))
+		require.Equal(t, "<alice@example.org>", read.Header.Get("To"))
+		decoded, err := new(mime.WordDecoder).DecodeHeader(read.Header.Get("Subject"))
+		require.NoError(t, err)
+		require.NotContains(t, decoded, "\n")
+		text, err := io.ReadAll(quotedprintable.NewReader(read.Body))
+		require.NoError(t, err)
+		require.NotContains(t, string(text), "\x1b")
+	})
+}
+
+func TestAnOrdinarySubjectAndBodyArriveAsWritten(t *testing.T) {
+	m := message{from: netmail.Address{Address: "genv@example.org"}, to: "a@example.org", subject: "Grüße " + strings.Repeat("ü", 100), body: "a = b\n.\nÄ\n", id: "x"}
+	data, err := m.bytes()
+	require.NoError(t, err)
+	read, err := netmail.ReadMessage(bytes.NewReader(data))
+	require.NoError(t, err)
+	subject, err := new(mime.WordDecoder).DecodeHeader(read.Header.Get("Subject"))
+	require.NoError(t, err)
+	require.Equal(t, m.subject, subject)
+	body, err := io.ReadAll(quotedprintable.NewReader(read.Body))
+	require.NoError(t, err)
+	require.Equal(t, "a = b\r\n.\r\nÄ\r\n", string(body))
+}

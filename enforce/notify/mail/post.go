@@ -1,0 +1,303 @@
+package mail
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/notify/texts"
+	"github.com/seed-3119e985/genv/enforce/policy"
+)
+
+// Options are how a Post works.
+type Options struct {
+	Settings  *policy.Mail
+	Templates texts.Set
+	Now       func() time.Time
+	// Done is called once for each letter that Close doesn't return, by one goroutine.
+	Done func(Result)
+	// Warn is called for what is wrong but keeps no mail from being sent, and when a
+	// server begins to fail.
+	Warn func(error)
+	// Pause is how long to wait before a second try; it doubles up to maxPause. 0 for 30
+	// seconds. GiveUp is how long a mail is tried; 0 for 4 hours.
+	Pause, GiveUp time.Duration
+}
+
+// Result is what became of a letter.
+type Result struct {
+	Letter
+	To   string // the address; empty if none was found
+	Text string // what was sent, or was going to be
+	Err  error  // nil if the mail was handed over
+}
+
+const (
+	defaultPause  = 30 * time.Second
+	maxPause      = 15 * time.Minute
+	defaultGiveUp = 4 * time.Hour
+	// queueLength is how many letters wait at most, besides one that is being sent.
+	queueLength = 1000
+)
+
+// ErrFull is why a letter was dropped.
+var ErrFull = errors.New("too many mails wait to be sent: it was dropped")
+
+// Post sends letters, one after the other, without delaying its caller. Send and Close
+// are for one goroutine.
+type Post struct {
+	options Options
+	send    func(ctx context.Context, to string, data []byte) error
+	incoming,
+	refused chan Letter
+	closing chan struct{}
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	unsent  []Letter // valid when running is over
+
+	waiting []*job
+	failing bool      // the server, and Warn was called for it
+	resume  time.Time // when the server is tried again
+	pauses  int
+}
+
+// job is a letter and how often it was tried.
+type job struct {
+	letter Letter
+	tries  int
+	since  time.Time // when it came
+	next   time.Time // when it is tried next
+	id     string    // of the message: the same in every try
+}
+
+// NewPost starts a Post, which must be closed.
+func NewPost(o Options) *Post {
+	if o.Pause == 0 {
+		o.Pause = defaultPause
+	}
+	if o.GiveUp == 0 {
+		o.GiveUp = defaultGiveUp
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &Post{
+		options: o, cancel: cancel, closing: make(chan struct{}),
+		incoming: make(chan Letter, queueLength), refused: make(chan Letter, queueLength),
+	}
+	if o.Settings.Sendmail != "" {
+		p.send = func(ctx context.Context, to string, data []byte) error {
+			return sendByProgram(ctx, o.Settings.Sendmail, o.Settings.Timeout, o.Settings.Sender.Address, to, data)
+		}
+	} else {
+		p.send = server{o.Settings, helloName()}.send
+	}
+	p.running.Go(func() { p.work(ctx) })
+	return p
+}
+
+// helloName is the name of this machine as SMTP wants it.
+func helloName() string {
+	name, err := os.Hostname()
+	if err != nil || name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "localhost"
+	}
+	return name
+}
+
+// Send queues a letter, and returns at once. One that doesn't fit is dropped, and Done
+// is called for it.
+func (p *Post) Send(l Letter) {
+	select {
+	case p.incoming <- l:
+		return
+	default:
+	}
+	select {
+	case p.refused <- l:
+	default: // the worker hangs, with two full queues: only the log hears of it
+		p.options.Warn(fmt.Errorf("mail to %s: %w", l.User, ErrFull))
+	}
+}
+
+// Close sends what was not tried yet, for as long as the timeout lets it, and returns
+// what was not sent.
+func (p *Post) Close(timeout time.Duration) []Letter {
+	close(p.closing)
+	timer := time.AfterFunc(timeout, p.cancel)
+	defer timer.Stop()
+	p.running.Wait()
+	p.cancel()
+	return p.unsent
+}
+
+func (p *Post) work(ctx context.Context) {
+	for {
+		if j, wait := p.next(); j != nil {
+			p.try(ctx, j)
+		} else {
+			p.listen(wait)
+		}
+		p.take()
+		select {
+		case <-p.closing:
+			p.finish(ctx)
+			return
+		default:
+		}
+	}
+}
+
+// listen waits for a letter, the next try or the end.
+func (p *Post) listen(wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case l := <-p.incoming:
+		p.accept(l)
+	case l := <-p.refused:
+		p.options.Done(Result{Letter: l, Err: ErrFull})
+	case <-p.closing:
+	case <-timer.C:
+	}
+}
+
+// take takes all letters that came.
+func (p *Post) take() {
+	for {
+		select {
+		case l := <-p.incoming:
+			p.accept(l)
+		case l := <-p.refused:
+			p.options.Done(Result{Letter: l, Err: ErrFull})
+		default:
+			return
+		}
+	}
+}
+
+func (p *Post) accept(l Letter) {
+	now := p.options.Now()
+	if len(p.waiting) >= queueLength {
+		p.options.Done(Result{Letter: l, Err: ErrFull})
+		return
+	}
+	p.waiting = append(p.waiting, &job{letter: l, since: now, next: now, id: "genv." + strings.ToLower(rand.Text())})
+}
+
+// longestWait is how long the worker sleeps at most: the clock may be set.
+const longestWait = time.Minute
+
+// next is the job to try now, or how long to wait for one.
+func (p *Post) next() (*job, time.Duration) {
+	now, wait := p.options.Now(), longestWait
+	for _, j := range p.waiting {
+		at := j.next
+		if at.Before(p.resume) {
+			at = p.resume
+		}
+		left := at.Sub(now)
+		if left <= 0 || left > 2*maxPause { // or the clock was set back
+			return j, 0
+		}
+		wait = min(wait, left)
+	}
+	return nil, wait
+}
+
+// try tries to send a letter, once.
+func (p *Post) try(ctx context.Context, j *job) {
+	now := p.options.Now()
+	r := Result{Letter: j.letter}
+	var data []byte
+	r.To, r.Err = addressOf(ctx, p.options.Settings, j.letter.User)
+	if r.Err == nil {
+		data, r.Text, r.Err = p.write(j, r.To, now)
+	}
+	if r.Err == nil {
+		r.Err = p.send(ctx, r.To, data)
+	}
+	if ctx.Err() == nil { // the end of a run is no failure of the server
+		p.learn(r.Err, now)
+	}
+	if r.Err != nil && !isFinal(r.Err) {
+		j.tries++
+		j.next = now.Add(p.pause(j.tries))
+		if ctx.Err() != nil || now.Sub(j.since) < p.options.GiveUp {
+			return // it stays in the queue
+		}
+		r.Err = fmt.Errorf("given up after %d tries: %w", j.tries, r.Err)
+	}
+	p.remove(j)
+	p.options.Done(r)
+}
+
+// pause is how long to wait after so many tries.
+func (p *Post) pause(tries int) time.Duration {
+	pause := p.options.Pause
+	for ; tries > 1 && pause < maxPause; tries-- {
+		pause *= 2
+	}
+	return min(pause, maxPause)
+}
+
+// learn remembers whether the server can be reached, so that not every letter waits for
+// one that can't.
+func (p *Post) learn(err error, now time.Time) {
+	if !isServer(err) {
+		if err == nil {
+			p.failing, p.pauses, p.resume = false, 0, time.Time{}
+		}
+		return
+	}
+	p.pauses++
+	p.resume = now.Add(p.pause(p.pauses))
+	if !p.failing {
+		p.failing = true
+		p.options.Warn(fmt.Errorf("mail waits, and is tried again: %w", err))
+	}
+}
+
+func (p *Post) remove(done *job) {
+	for i, j := range p.waiting {
+		if j == done {
+			p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
+			return
+		}
+	}
+}
+
+// write writes a letter as a message, and returns its text for the record.
+func (p *Post) write(j *job, to string, now time.Time) (data []byte, body string, err error) {
+	subject, body := Compose(j.letter, p.options.Settings, p.options.Templates, p.options.Warn)
+	m := message{
+		from: p.options.Settings.Sender, to: to, replyTo: p.options.Settings.ReplyTo,
+		subject: subject, body: body, id: j.id, date: now,
+	}
+	data, err = m.bytes()
+	return data, subject + "\n" + body, finally(err)
+}
+
+// Compose is the subject and the text of a letter.
+func Compose(l Letter, settings *policy.Mail, templates texts.Set, failed func(error)) (subject, body string) {
+	n := texts.Notice{User: texts.User(l.User, 0), Contact: settings.Contact, Findings: l.Items, More: l.More, Digest: l.Digest}
+	if n.Contact == "" {
+		n.Contact = settings.ReplyTo
+	}
+	return templates.Text(texts.MailSubject, n, texts.Subject, failed), templates.Text(texts.MailBody, n, texts.Body, failed)
+}
+
+// finish tries what was not tried yet, and keeps the rest.
+func (p *Post) finish(ctx context.Context) {
+	for _, j := range append([]*job(nil), p.waiting...) {
+		if j.tries == 0 && !p.failing && ctx.Err() == nil {
+			p.try(ctx, j)
+		}
+	}
+	for _, j := range p.waiting {
+		p.unsent = append(p.unsent, j.letter)
+	}
+}

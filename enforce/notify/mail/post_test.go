@@ -1,0 +1,370 @@
+package mail_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"mime/quotedprintable"
+	netmail "net/mail"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"text/template"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/enforce/notify/mail"
+	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
+	"github.com/seed-3119e985/genv/enforce/notify/texts"
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// settings are those of a policy whose server is the one of the test.
+func settings(s *mailtest.Server) *policy.Mail {
+	return &policy.Mail{
+		SMTP: s.Address, TLS: policy.StartTLS, CAFile: s.CAFile, Sender: netmail.Address{Name: "GPU admins", Address: "genv@example.org"},
+		ReplyTo: "help@example.org", AddressTemplate: template.Must(template.New("").Parse("{{.User}}@example.org")), Timeout: 10 * time.Second,
+	}
+}
+
+// outbox is a Post with its results and warnings.
+type outbox struct {
+	*mail.Post
+	mu      sync.Mutex
+	results []mail.Result
+	warned  []string
+}
+
+func open(settings *policy.Mail, change func(*mail.Options)) *outbox {
+	o := &outbox{}
+	options := mail.Options{
+		Settings: settings, Now: time.Now, Pause: 10 * time.Millisecond,
+		Done: func(r mail.Result) { o.mu.Lock(); defer o.mu.Unlock(); o.results = append(o.results, r) },
+		Warn: func(err error) { o.mu.Lock(); defer o.mu.Unlock(); o.warned = append(o.warned, err.Error()) },
+	}
+	if change != nil {
+		change(&options)
+	}
+	o.Post = mail.NewPost(options)
+	return o
+}
+
+// wait waits for as many results.
+func (o *outbox) wait(t *testing.T, n int) []mail.Result {
+	t.Helper()
+	require.Eventually(t, func() bool { o.mu.Lock(); defer o.mu.Unlock(); return len(o.results) >= n }, time.Minute, time.Millisecond)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]mail.Result(nil), o.results...)
+}
+
+func letter(user string) mail.Letter {
+	at := time.Now()
+	return mail.Letter{User: snapshot.Username(user), Items: []texts.Finding{{
+		ID: "id-" + user, Host: "gpu-01", Rule: "non-env-processes", Text: "Process 4242 is not running in a GPU environment.",
+		Command: texts.Command("python train.py --name Jörg"), Follows: "process 4242 will be ended", Pending: true, Due: at.Add(10 * time.Minute), Since: at, At: at,
+		Advice: "Start GPU work in an environment.",
+	}}}
+}
+
+// decoded is a mail as its reader sees it.
+func decoded(t *testing.T, data string) (*netmail.Message, string) {
+	t.Helper()
+	m, err := netmail.ReadMessage(strings.NewReader(data))
+	require.NoError(t, err)
+	body, err := io.ReadAll(quotedprintable.NewReader(m.Body))
+	require.NoError(t, err)
+	return m, string(body)
+}
+
+func TestAMailHasTheEvidence(t *testing.T) {
+	s := mailtest.Start(t, mailtest.Auth("PLAIN LOGIN"))
+	o := open(settings(s), nil)
+	o.Send(letter("alice"))
+	results := o.wait(t, 1)
+	require.Empty(t, o.Close(time.Minute))
+	require.NoError(t, results[0].Err)
+	require.Equal(t, "alice@example.org", results[0].To)
+	mails := s.Mails()
+	require.Len(t, mails, 1)
+	require.True(t, mails[0].TLS)
+	require.Equal(t, "genv@example.org", mails[0].From)
+	require.Equal(t, "alice@example.org", mails[0].To)
+	m, body := decoded(t, mails[0].Data)
+	require.Equal(t, `"GPU admins" <genv@example.org>`, m.Header.Get("From"))
+	require.Equal(t, "<help@example.org>", m.Header.Get("Reply-To"))
+	require.Equal(t, "auto-generated", m.Header.Get("Auto-Submitted"))
+	require.Equal(t, "text/plain; charset=utf-8", m.Header.Get("Content-Type"))
+	require.Regexp(t, `^<genv\.[a-z0-9]+@example\.org>$`, m.Header.Get("Message-ID"))
+	_, err := m.Header.Date()
+	require.NoError(t, err)
+	require.Contains(t, m.Header.Get("Subject"), "gpu-01")
+	for _, part := range []string{
+		"Hello alice,", "gpu-01: Process 4242 is not running in a GPU environment.", `"python train.py --name Jörg"`, "process 4242 will be ended",
+		"Start GPU work in an environment.", "Questions: help@example.org",
+	} {
+		require.Contains(t, body, part)
+	}
+	for line := range strings.Lines(mails[0].Data) {
+		require.True(t, strings.HasSuffix(line, "\r\n"), line)
+		require.LessOrEqual(t, len(line), 998+2)
+	}
+}
+
+// password writes a file that holds a password.
+func password(t *testing.T, mode os.FileMode) string {
+	path := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(path, []byte("s3cret\n"), mode))
+	require.NoError(t, os.Chmod(path, mode))
+	return path
+}
+
+func TestLogins(t *testing.T) {
+	plain := "PLAIN " + base64.StdEncoding.EncodeToString([]byte("\x00genv\x00s3cret"))
+	login := "LOGIN " + base64.StdEncoding.EncodeToString([]byte("genv")) + " " + base64.StdEncoding.EncodeToString([]byte("s3cret"))
+	for name, tt := range map[string]struct {
+		options []mailtest.Option
+		tls     policy.TLS
+		want    string
+	}{
+		"PLAIN under STARTTLS":    {[]mailtest.Option{mailtest.Auth("PLAIN LOGIN")}, policy.StartTLS, plain},
+		"LOGIN alone":             {[]mailtest.Option{mailtest.Auth("NTLM LOGIN")}, policy.StartTLS, login},
+		"implicit TLS":            {[]mailtest.Option{mailtest.Auth("PLAIN"), mailtest.Implicit}, policy.Implicit, plain},
+		"in the clear, to itself": {[]mailtest.Option{mailtest.Auth("PLAIN"), mailtest.WithoutTLS}, policy.NoTLS, plain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mailtest.Start(t, tt.options...)
+			with := settings(s)
+			with.TLS, with.User, with.PasswordFile = tt.tls, "genv", password(t, 0o600)
+			o := open(with, nil)
+			o.Send(letter("alice"))
+			require.NoError(t, o.wait(t, 1)[0].Err)
+			require.Empty(t, o.Close(time.Minute))
+			require.Equal(t, []string{tt.want}, s.Logins())
+			require.Len(t, s.Mails(), 1)
+		})
+	}
+}
+
+// Neither a password nor a mail leaves unless the connection is encrypted as the policy
+// wants it; the mail waits.
+func TestNothingLeavesInTheClear(t *testing.T) {
+	stranger := mailtest.Start(t)
+	for name, tt := range map[string]struct {
+		options []mailtest.Option
+		change  func(*policy.Mail, *mailtest.Server)
+		says    string
+	}{
+		"no STARTTLS offered":     {[]mailtest.Option{mailtest.WithoutTLS}, nil, "doesn't offer STARTTLS"},
+		"STARTTLS refused":        {nil, func(_ *policy.Mail, s *mailtest.Server) { s.Answer("STARTTLS", "454 not now") }, "454"},
+		"the wrong certificate":   {nil, func(m *policy.Mail, _ *mailtest.Server) { m.CAFile = stranger.CAFile }, "certificate"},
+		"an unknown authority":    {nil, func(m *policy.Mail, _ *mailtest.Server) { m.CAFile = "" }, "certificate"},
+		"another name":            {[]mailtest.Option{mailtest.OtherName}, nil, "certificate"},
+		"a file others may read":  {nil, func(m *policy.Mail, _ *mailtest.Server) { m.PasswordFile = password(t, 0o644) }, "0644"},
+		"no such file":            {nil, func(m *policy.Mail, _ *mailtest.Server) { m.PasswordFile = "/no/such/file" }, "no such file"},
+		"implicit TLS to a plain": {[]mailtest.Option{mailtest.WithoutTLS}, func(m *policy.Mail, _ *mailtest.Server) { m.TLS = policy.Implicit }, "tls"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mailtest.Start(t, append(tt.options, mailtest.Auth("PLAIN LOGIN"))...)
+			with := settings(s)
+			with.User, with.PasswordFile = "genv", password(t, 0o600)
+			if tt.change != nil {
+				tt.change(with, s)
+			}
+			o := open(with, func(o *mail.Options) { o.Pause = time.Hour })
+			o.Send(letter("alice"))
+			require.Eventually(t, func() bool { o.mu.Lock(); defer o.mu.Unlock(); return len(o.warned) == 1 }, time.Minute, time.Millisecond)
+			require.Contains(t, o.warned[0], tt.says)
+			unsent := o.Close(time.Minute)
+			require.Len(t, unsent, 1, "it is kept")
+			require.Empty(t, o.results)
+			require.Empty(t, s.Mails())
+			require.Empty(t, s.Logins())
+			for _, command := range s.Commands() {
+				require.NotContains(t, command, "alice")
+				require.NotContains(t, command, "AUTH")
+			}
+		})
+	}
+}
+
+func TestWhatIsTriedAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		command, answer string
+		mails           int
+		fails           string
+	}{
+		"greylisting":                 {"RCPT", "451 come later", 1, ""},
+		"an unknown user":             {"RCPT", "550 no such user <x>\x1b[2J", 0, "it answered 550"},
+		"a full disk":                 {"DATA", "452 disk full", 1, ""},
+		"spam":                        {"END", "554 spam", 0, "it answered 554"},
+		"not now":                     {"END", "451 later", 1, ""},
+		"the sender is refused":       {"MAIL", "550 who?", 0, "it answered 550"},
+		"the connection drops":        {"MAIL", "drop", 1, ""},
+		"before the greeting":         {"EHLO", "drop", 1, ""},
+		"after the mail":              {"END", "drop", 1, "may have arrived"},
+		"the server doesn't say bye":  {"QUIT", "drop", 1, ""},
+		"the server is about to stop": {"EHLO", "421 shutting down", 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := mailtest.Start(t)
+			s.AnswerOnce(tt.command, tt.answer)
+			o := open(settings(s), nil)
+			o.Send(letter("alice"))
+			r := o.wait(t, 1)[0]
+			require.Empty(t, o.Close(time.Minute))
+			if tt.fails == "" {
+				require.NoError(t, r.Err)
+			} else {
+				require.ErrorContains(t, r.Err, tt.fails)
+				require.NotContains(t, r.Err.Error(), "\x1b")
+			}
+			require.Len(t, s.Mails(), tt.mails, "never twice")
+			require.Len(t, o.results, 1)
+		})
+	}
+}
+
+// The Message-ID is the same in every try, so that even a server that took a mail and
+// said otherwise can recognize it.
+func TestASlowServer(t *testing.T) {
+	s := mailtest.Start(t)
+	s.AnswerOnce("RCPT", "hang")
+	with := settings(s)
+	with.Timeout = 200 * time.Millisecond
+	o := open(with, nil)
+	begun := time.Now()
+	o.Send(letter("alice"))
+	require.Less(t, time.Since(begun), 100*time.Millisecond, "the caller doesn't wait")
+	require.NoError(t, o.wait(t, 1)[0].Err)
+	require.Empty(t, o.Close(time.Minute))
+	require.Len(t, s.Mails(), 1)
+}
+
+func TestTheEndDoesNotWaitForAServerThatHangs(t *testing.T) {
+	s := mailtest.Start(t)
+	s.Answer("RCPT", "hang")
+	with := settings(s)
+	with.Timeout = time.Hour
+	o := open(with, nil)
+	o.Send(letter("alice"))
+	o.Send(letter("bob"))
+	begun := time.Now()
+	unsent := o.Close(100 * time.Millisecond)
+	require.Less(t, time.Since(begun), 30*time.Second)
+	require.Len(t, unsent, 2)
+	require.Equal(t, "alice", string(unsent[0].User))
+}
+
+func TestGivenUpAfterATime(t *testing.T) {
+	s := mailtest.Start(t)
+	s.Answer("RCPT", "451 never")
+	o := open(settings(s), func(o *mail.Options) { o.GiveUp = time.Nanosecond })
+	o.Send(letter("alice"))
+	require.ErrorContains(t, o.wait(t, 1)[0].Err, "given up after 1 tries")
+	require.Empty(t, o.Close(time.Minute))
+}
+
+// One user with a full mailbox delays no other.
+func TestOneRefusalDelaysNoOther(t *testing.T) {
+	s := mailtest.Start(t)
+	s.AnswerOnce("RCPT", "452 mailbox full")
+	o := open(settings(s), func(o *mail.Options) { o.Pause = time.Hour })
+	o.Send(letter("alice"))
+	o.Send(letter("bob"))
+	r := o.wait(t, 1)[0]
+	require.NoError(t, r.Err)
+	require.Equal(t, "bob", string(r.User))
+	require.Len(t, o.Close(time.Minute), 1)
+}
+
+// script is a program that does what the shell text says.
+func script(t *testing.T, text string) string {
+	path := filepath.Join(t.TempDir(), "program")
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700))
+	return path
+}
+
+func TestSendmail(t *testing.T) {
+	for name, tt := range map[string]struct {
+		text, fails string
+		unsent      int
+	}{
+		"it takes the mail":     {"echo \"$@\" > $0.args; cat > $0.mail", "", 0},
+		"it refuses it":         {"echo 'no such user' >&2; exit 67", "exit status 67: no such user", 0},
+		"it leaves a child":     {"echo \"$@\" > $0.args; cat > $0.mail; sleep 5 & echo $! > $0.child", "", 0},
+		"it has no room now":    {"exit 75", "", 1},
+		"it isn't there":        {"", "", 1},
+		"it hangs":              {"sleep 100 & exec sleep 100", "not sent again", 0},
+		"it reads nothing":      {"echo \"$@\" > $0.args; exec true > $0.mail", "", 0},
+		"it prints a lot first": {"echo \"$@\" > $0.args; yes | head -c 1000000; cat > $0.mail", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			program := script(t, tt.text)
+			if tt.text == "" {
+				program = "/no/such/program"
+			}
+			with := settings(&mailtest.Server{})
+			with.SMTP, with.Sendmail = "", program
+			if name == "it hangs" {
+				with.Timeout = 300 * time.Millisecond
+			}
+			o := open(with, func(o *mail.Options) { o.Pause = time.Hour })
+			o.Send(letter("alice"))
+			require.Len(t, o.Close(time.Minute), tt.unsent)
+			if child, err := os.ReadFile(program + ".child"); err == nil {
+				t.Cleanup(func() { end(t, string(child)) })
+			}
+			if tt.unsent > 0 {
+				return
+			}
+			if tt.fails != "" {
+				require.ErrorContains(t, o.results[0].Err, tt.fails)
+				return
+			}
+			require.NoError(t, o.results[0].Err)
+			args, err := os.ReadFile(program + ".args")
+			require.NoError(t, err)
+			require.Equal(t, "-i -f genv@example.org alice@example.org\n", string(args))
+			data, err := os.ReadFile(program + ".mail")
+			require.NoError(t, err)
+			if name == "it takes the mail" {
+				require.NotContains(t, string(data), "\r")
+				_, body := decoded(t, string(data))
+				require.Contains(t, body, "Process 4242")
+			}
+		})
+	}
+}
+
+func TestDroppedLettersAreCounted(t *testing.T) {
+	s := mailtest.Start(t)
+	s.Answer("RCPT", "hang")
+	with := settings(s)
+	with.Timeout = time.Hour
+	o := open(with, nil)
+	const sent = 5000
+	for i := range sent {
+		o.Send(letter(fmt.Sprint("user", i)))
+	}
+	unsent := o.Close(0)
+	dropped := 0
+	for _, r := range o.results {
+		require.True(t, errors.Is(r.Err, mail.ErrFull), r.Err)
+		dropped++
+	}
+	require.Equal(t, sent, len(unsent)+dropped+len(o.warned))
+	require.Positive(t, dropped+len(o.warned))
+	require.False(t, bytes.Contains([]byte(strings.Join(o.warned, "")), []byte("\n")))
+}

@@ -1,0 +1,130 @@
+package texts
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"text/template"
+	"time"
+)
+
+// Kind says where a template is used. The texts are keys of the policy.
+type Kind string
+
+// The kinds.
+const (
+	MailSubject Kind = "mail-subject"
+	MailBody    Kind = "mail-body"
+	Terminal    Kind = "terminal"
+	Slack       Kind = "slack"
+)
+
+// Kinds are all kinds, in the order of the documentation.
+var Kinds = []Kind{MailSubject, MailBody, Terminal, Slack}
+
+// limits are how many bytes a template may write.
+func (k Kind) limit() int {
+	switch k {
+	case MailSubject:
+		return 500
+	case Terminal:
+		return 4 << 10
+	case MailBody, Slack:
+	}
+	return 64 << 10
+}
+
+// Template is a parsed template. The nil Template fails.
+type Template struct {
+	kind   Kind
+	parsed *template.Template
+}
+
+// functions are what templates may call besides those of text/template.
+var functions = template.FuncMap{"clock": Clock}
+
+// Parse parses a template, and tries it out on samples. The error says what is wrong;
+// Line of a *ParseError is the line in the template.
+func Parse(kind Kind, source string) (*Template, error) {
+	parsed, err := template.New(string(kind)).Funcs(functions).Option("missingkey=error").Parse(source)
+	if err != nil {
+		return nil, parseError(err)
+	}
+	t := &Template{kind, parsed}
+	for _, sample := range samples() {
+		if _, err := t.execute(sample); err != nil {
+			return nil, parseError(err)
+		}
+	}
+	return t, nil
+}
+
+// ParseError is an error in a template.
+type ParseError struct {
+	Line    int // 1 for the first
+	Message string
+}
+
+func (e *ParseError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Message) }
+
+// parseError finds the line in an error of text/template, as in
+// "template: mail-body:3:7: executing …".
+func parseError(err error) error {
+	e := &ParseError{Line: 1, Message: strings.TrimPrefix(err.Error(), "template: ")}
+	_, rest, found := strings.Cut(e.Message, ":")
+	if !found {
+		return e
+	}
+	var line int
+	if n, _ := fmt.Sscanf(rest, "%d:", &line); n == 1 {
+		e.Line = line
+		_, e.Message, _ = strings.Cut(rest, ":")
+		var column int
+		if n, _ := fmt.Sscanf(e.Message, "%d:", &column); n == 1 {
+			_, e.Message, _ = strings.Cut(e.Message, ":")
+		}
+	}
+	e.Message = strings.TrimSpace(e.Message)
+	return e
+}
+
+// errTooLong ends a template that writes too much, such as one with an endless loop.
+var errTooLong = errors.New("it writes too much")
+
+// execute is the text of a notice.
+func (t *Template) execute(n Notice) (string, error) {
+	out := limited{left: t.kind.limit()}
+	if err := t.parsed.Execute(&out, n); err != nil {
+		return "", err
+	}
+	return out.String(), nil
+}
+
+type limited struct {
+	strings.Builder
+	left int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.left -= len(p); l.left < 0 {
+		return 0, errTooLong
+	}
+	return l.Builder.Write(p)
+}
+
+// samples are notices of all forms, by which a template is tried out.
+func samples() []Notice {
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	pending := Finding{
+		ID: "id", Host: "gpu-01", Rule: "non-env-processes", Text: "Process 4242 is not running in a GPU environment",
+		Command: `"python train.py"`, Follows: "process 4242 will be ended", Pending: true, Due: at.Add(time.Minute), Since: at, At: at, Advice: "Start it in one.",
+	}
+	acted := pending
+	acted.Pending, acted.Follows = false, "process 4242 is ended"
+	written := Finding{ID: "id", Host: "gpu-01", Text: "root writes", At: at}
+	return []Notice{
+		{User: "alice", Contact: "admin@example.org", Findings: []Finding{pending}},
+		{User: "alice", Findings: []Finding{acted, pending, written}, More: 3, Digest: true},
+		{User: "uid 1004", Findings: []Finding{written}},
+	}
+}

@@ -1,0 +1,122 @@
+#!/bin/sh
+# packaging/build.sh makes the packages of `make packages`. Run it in the root of the
+# repository. These variables say what:
+#
+#   DIST      where the packages go (dist)
+#   VERSION   what `genv version` prints, such as v1.2.0 or v1.2.0-3-g0123abc
+#   ARCHES    architectures (amd64 arm64)
+#   FORMATS   of deb, rpm and tar (deb rpm tar)
+#   NFPM      the program nfpm
+#   GENV      a built genv to pack instead of building one, for tests
+#
+# The same commit and the same Go give the same bytes.
+set -eu
+
+DIST=${DIST:-dist}
+VERSION=${VERSION:-unversioned}
+ARCHES=${ARCHES:-amd64 arm64}
+FORMATS=${FORMATS:-deb rpm tar}
+NFPM=${NFPM:-nfpm}
+GENV=${GENV:-}
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
+umask 022
+
+# third_party prints the licences of all modules in the program, which ask for that.
+third_party() {
+	go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' ./cmd/genv | sort -u |
+		while read -r path version dir; do
+			found=
+			for file in "$dir"/LICENSE* "$dir"/LICENCE* "$dir"/COPYING* "$dir"/NOTICE*; do
+				[ -f "$file" ] || continue
+				found=yes
+				printf '\n---- %s %s: %s\n\n' "$path" "$version" "${file##*/}"
+				cat "$file"
+			done
+			[ "$found" ] || { echo "packaging: $path has no licence file" >&2; exit 1; }
+		done
+	if [ -f "$(go env GOROOT)/LICENSE" ]; then
+		printf '\n---- Go: LICENSE\n\n'
+		cat "$(go env GOROOT)/LICENSE"
+	fi
+}
+
+# shared makes what is the same on all architectures: it is printed by genv itself.
+shared() {
+	genv=$GENV
+	if [ -z "$genv" ]; then
+		genv=$BUILD/native/genv
+		GOARCH='' GOOS='' make -s build BIN="$genv" VERSION="$VERSION"
+	fi
+	mkdir -p "$BUILD/man" "$BUILD/completion"
+	"$genv" man "$BUILD/man"
+	gzip -9n "$BUILD"/man/*.1
+	"$genv" completion bash >"$BUILD/completion/genv.bash"
+	"$genv" completion zsh >"$BUILD/completion/genv.zsh"
+	third_party >"$BUILD/third-party"
+	{
+		printf 'genv. Its source is https://github.com/seed-3119e985/genv. Its licence follows, and then\n'
+		printf 'those of the libraries that are part of the program.\n\n'
+		cat LICENSE "$BUILD/third-party"
+	} >"$BUILD/copyright"
+}
+
+# tarball ARCH makes what `tar -C /usr/local --strip-components=1 -xf` installs.
+tarball() {
+	name=genv-$PACKAGE_VERSION-linux-$1
+	top=$BUILD/$1/$name
+	doc=$top/share/doc/genv
+	make -s install BIN="$BUILD/$1/genv" DESTDIR="$top" PREFIX=
+	mkdir -p "$top/share/man/man1" "$top/share/bash-completion/completions" "$top/share/zsh/site-functions" \
+		"$top/lib/systemd/system" "$top/lib/tmpfiles.d" "$doc/docs" "$doc/examples/monitoring"
+	cp "$BUILD"/man/*.1.gz "$top/share/man/man1/"
+	cp "$BUILD/completion/genv.bash" "$top/share/bash-completion/completions/genv"
+	cp "$BUILD/completion/genv.zsh" "$top/share/zsh/site-functions/_genv"
+	for unit in packaging/systemd/*.service; do
+		sed 's,/usr/bin/genv,/usr/local/bin/genv,; s,/usr/share/doc,/usr/local/share/doc,' "$unit" >"$top/lib/systemd/system/${unit##*/}"
+	done
+	cp packaging/systemd/tmpfiles.conf "$top/lib/tmpfiles.d/genv.conf"
+	cp LICENSE README.md "$BUILD/copyright" "$doc/"
+	cp docs/*.md "$doc/docs/"
+	cp docs/monitoring/* "$doc/examples/monitoring/"
+	cp hosts.example.yaml "$doc/examples/hosts.yaml"
+	cp policy.example.yaml "$doc/examples/policy.yaml"
+	cp packaging/policy.yaml "$doc/examples/policy.minimal.yaml"
+	sed 's,/usr/bin/genv,/usr/local/bin/genv,g' packaging/examples/sudoers >"$doc/examples/sudoers"
+	chmod -R u=rwX,go=rX "$top"
+	tar -C "$BUILD/$1" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
+		--format=ustar -cf - "$name" | gzip -9n >"$DIST/$name.tar.gz"
+}
+
+# package FORMAT. nfpm prints its errors on stdout.
+package() {
+	"$NFPM" package --config packaging/nfpm.yaml --packager "$1" --target "$DIST/" >"$BUILD/nfpm.log" || {
+		cat "$BUILD/nfpm.log" >&2
+		exit 1
+	}
+}
+
+mkdir -p "$DIST"
+DIST=$(cd "$DIST" && pwd)
+rm -rf "$DIST/build" "$DIST"/genv[-_]*.deb "$DIST"/genv-*.rpm "$DIST"/genv-*.tar.gz "$DIST/SHA256SUMS"
+BUILD=$DIST/build
+PACKAGE_VERSION=$(packaging/version.sh "$VERSION" "$SOURCE_DATE_EPOCH")
+export SOURCE_DATE_EPOCH BUILD PACKAGE_VERSION ARCH
+shared
+for ARCH in $ARCHES; do
+	mkdir -p "$BUILD/$ARCH"
+	if [ -n "$GENV" ]; then
+		cp "$GENV" "$BUILD/$ARCH/genv"
+	else
+		GOOS=linux GOARCH=$ARCH make -s build BIN="$BUILD/$ARCH/genv" VERSION="$VERSION"
+	fi
+	for format in $FORMATS; do
+		case $format in
+		tar) tarball "$ARCH" ;;
+		*) package "$format" ;;
+		esac
+	done
+done
+rm -rf "$BUILD"
+cd "$DIST"
+sha256sum genv[-_]* >SHA256SUMS
+ls -l

@@ -1,0 +1,113 @@
+package packaging
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestPackageContents: what is in the .deb, the .rpm and the .tar.gz.
+func TestPackageContents(t *testing.T) {
+	t.Run("deb", func(t *testing.T) { checkDeb(t, only(t, pack(t, "v1.0.0", "deb"), "*.deb")) })
+	t.Run("rpm", func(t *testing.T) { checkRPM(t, only(t, pack(t, "v1.0.0", "rpm"), "*.rpm")) })
+	t.Run("tar", func(t *testing.T) { checkTarball(t, only(t, pack(t, "v1.0.0", "tar"), "*.tar.gz")) })
+}
+
+// standIn prints what build.sh asks genv for.
+const standIn = `#!/bin/sh
+case $1 in
+man) echo '.TH genv 1' >"$2/genv.1" ;;
+completion) echo "# $2" ;;
+esac
+`
+
+// TestReproducible: the same input gives the same bytes, whatever the time and the umask.
+func TestReproducible(t *testing.T) {
+	genv := filepath.Join(t.TempDir(), "genv")
+	require.NoError(t, os.WriteFile(genv, []byte(standIn), 0o755))
+	var sums [2]string
+	for i := range sums {
+		dist := t.TempDir()
+		packInto(t, dist, "v1.2.0", "deb rpm tar", genv)
+		text, err := os.ReadFile(filepath.Join(dist, "SHA256SUMS"))
+		require.NoError(t, err)
+		sums[i] = string(text)
+		output(t, "/bin/sh", "-c", `cd "$1" && sha256sum --check --quiet SHA256SUMS`, "sh", dist)
+		require.Equal(t, 3, strings.Count(sums[i], "\n"))
+		require.NoError(t, os.Chtimes(genv, time.Time{}, time.Unix(1e9, 0)))
+		require.NoError(t, os.Chmod(genv, 0o700))
+	}
+	require.Equal(t, sums[0], sums[1])
+}
+
+// everywhere is in all packages, below /usr or in the tarball.
+var everywhere = []string{
+	"/bin/genv", "/lib/genv/shims/nvidia-smi", "/lib/genv/shims/docker", "/lib/systemd/system/genv-controller.service",
+	"/lib/systemd/system/genv-enforce.service", "/lib/tmpfiles.d/genv.conf", "/share/man/man1/genv.1.gz",
+	"/share/bash-completion/completions/genv", "/share/doc/genv/copyright", "/share/doc/genv/README.md",
+	"/share/doc/genv/docs/operations.md", "/share/doc/genv/examples/hosts.yaml", "/share/doc/genv/examples/policy.yaml",
+	"/share/doc/genv/examples/sudoers", "/share/doc/genv/examples/monitoring/genv-alerts.yml",
+}
+
+func checkDeb(t *testing.T, deb string) {
+	need(t, "dpkg-deb")
+	list := output(t, "dpkg-deb", "--contents", deb)
+	for _, path := range append(everywhere, "/share/zsh/vendor-completions/_genv") {
+		require.Regexp(t, `(?m) \./usr`+path+`($| ->)`, list)
+	}
+	for line := range strings.Lines(list) {
+		require.Contains(t, line, " root/root ", "all files are root's")
+		require.Regexp(t, `^(l|[d-]rw[x-]r-[x-]r-[x-] )`, line, "no file is for others to write, or setuid")
+	}
+	require.Equal(t, "/etc/genv/policy.yaml", strings.TrimSpace(output(t, "dpkg-deb", "--info", deb, "conffiles")))
+	require.Equal(t, "1.0.0\n", output(t, "dpkg-deb", "--field", deb, "Version"))
+	for _, script := range []string{"postinst", "prerm", "postrm"} {
+		require.Contains(t, output(t, "dpkg-deb", "--info", deb, script), "#!/bin/sh\n")
+	}
+}
+
+func checkTarball(t *testing.T, tarball string) {
+	list := output(t, "tar", "-tzf", tarball)
+	for _, path := range append(everywhere, "/share/zsh/site-functions/_genv") {
+		require.Regexp(t, `(?m)^genv-1\.0\.0-linux-\w+`+path+`$`, list)
+	}
+	unit := output(t, "tar", "-xzOf", tarball, "--wildcards", "*/genv-controller.service")
+	require.Contains(t, unit, "ExecStart=/usr/local/bin/genv ")
+	require.NotContains(t, unit, "/usr/bin/genv")
+}
+
+// checkRPM looks into an .rpm with rpm itself.
+func checkRPM(t *testing.T, file string) {
+	need(t, "rpm")
+	require.Contains(t, output(t, "rpm", "--checksig", "--nosignature", file), "digests OK")
+	list := output(t, "rpm", "--query", "--package", "--list", file)
+	for _, path := range append(everywhere, "/share/zsh/site-functions/_genv") {
+		require.Regexp(t, "(?m)^/usr"+path+"$", list)
+	}
+	require.NotRegexp(t, `(?m)^/(usr|etc|usr/bin|usr/lib|usr/share|var/.*)$`, list, "folders of other packages")
+	require.Equal(t, "/etc/genv/policy.yaml\n", output(t, "rpm", "--query", "--package", "--configfiles", file))
+	require.Equal(t, "genv 1.0.0 1 localhost", output(t, "rpm", "--query", "--package", "--queryformat", "%{NAME} %{VERSION} %{RELEASE} %{BUILDHOST}", file))
+	require.Equal(t, "root root\n", output(t, "/bin/sh", "-c", `rpm --query --package --queryformat '[%{FILEUSERNAME} %{FILEGROUPNAME}\n]' "$1" | sort -u`, "sh", file))
+}
+
+// TestVersionsSort: what is built later is an upgrade for dpkg and for rpm.
+func TestVersionsSort(t *testing.T) {
+	need(t, "dpkg", "rpm")
+	before := ""
+	for _, version := range []string{
+		"0123abc", "v1.2.0-rc1", "v1.2.0-rc1-3-g0123abc", "v1.2.0-rc2", "v1.2.0", "v1.2.0-3-g0123abc",
+		"v1.2.0-3-g0123abc-dirty", "v1.2.0-12-g0000abc", "v1.2.1",
+	} {
+		this := strings.TrimSpace(output(t, "./version.sh", version, "1700000000"))
+		if before != "" {
+			output(t, "dpkg", "--compare-versions", before, "lt", this)
+			require.Equal(t, "-1\n", output(t, "rpm", "--eval", `%{lua: print(rpm.vercmp("`+before+`", "`+this+`"))}`), "%s < %s", before, this)
+		}
+		before = this
+	}
+	require.Equal(t, "0~20231114221320.0123abc\n", output(t, "./version.sh", "0123abc", "1700000000"))
+}

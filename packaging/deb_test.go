@@ -1,0 +1,117 @@
+package packaging
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestLifeOfADeb installs, upgrades, removes and purges where systemd doesn't run, as in
+// a container.
+func TestLifeOfADeb(t *testing.T) {
+	m := startMachine(t)
+	m.install("v1.0.0")
+	m.must("genv", "version")
+	require.Equal(t, "/usr/lib/genv/shims", strings.TrimSpace(m.sh("cd /usr/lib/genv/shims && [ nvidia-smi -ef /usr/bin/genv ] && [ docker -ef /usr/bin/genv ] && pwd")))
+	account := strings.Split(strings.TrimSpace(m.must("getent", "passwd", "genv")), ":")
+	require.Equal(t, []string{"/var/lib/genv-controller", "/bin/sh"}, account[5:])
+	require.Contains(t, m.must("getent", "shadow", "genv"), "genv:*:", "no password fits, and the account isn't locked")
+	require.Len(t, account[2], 3, "the uid of a system account")
+	folders := map[string]string{
+		"/var/lib/genv": "root 755", "/var/log/genv": "root 755", "/etc/genv": "root 755",
+		"/var/lib/genv-controller": "genv 700", "/var/log/genv-controller": "genv 750",
+	}
+	for path, owner := range folders {
+		require.Equal(t, owner, m.owner(path), path)
+	}
+	require.False(t, m.exists("/etc/genv/hosts.yaml"), "an example would be a wrong fleet")
+	require.Contains(t, m.must("genv", "policy", "check", "/etc/genv/policy.yaml"), "OK")
+	m.must("genv", "policy", "check", "/usr/share/doc/genv/examples/policy.yaml")
+	m.must("visudo", "-c", "-f", "/usr/share/doc/genv/examples/sudoers")
+	require.Empty(t, m.sh("find /etc/systemd/system -name 'genv*'"), "no service is enabled")
+
+	m.write("/etc/genv/hosts.yaml", "hosts: [gpu-01]\n", 0o644)
+	m.sh(`echo '# ours' >>/etc/genv/policy.yaml
+		echo root >/var/lib/genv/note; echo root >/var/log/genv/audit.jsonl; mkdir -p /var/tmp/genv; echo '{}' >/var/tmp/genv/envs.json
+		mkdir -m 0700 /var/lib/genv-controller/.ssh; echo key >/var/lib/genv-controller/.ssh/id_ed25519; chown -R genv:genv /var/lib/genv-controller
+		chmod 0711 /var/lib/genv-controller`)
+	kept := func() {
+		t.Helper()
+		require.Contains(t, m.sh("cat /etc/genv/hosts.yaml /etc/genv/policy.yaml"), "# ours")
+		m.sh("cat /var/lib/genv/note /var/log/genv/audit.jsonl /var/tmp/genv/envs.json /var/lib/genv-controller/.ssh/id_ed25519")
+		require.Equal(t, account, strings.Split(strings.TrimSpace(m.must("getent", "passwd", "genv")), ":"))
+	}
+	m.install("v1.0.1")
+	kept()
+	require.Contains(t, m.must("dpkg-query", "-W", "genv"), "1.0.1")
+	require.Equal(t, "genv 711", m.owner("/var/lib/genv-controller"), "a mode that an administrator chose stays")
+
+	m.must("dpkg", "--remove", "genv")
+	require.False(t, m.exists("/usr/bin/genv"))
+	require.False(t, m.exists("/usr/lib/genv"))
+	kept()
+
+	m.install("v1.0.0")
+	kept()
+	m.must("dpkg", "--purge", "genv")
+	left := m.sh("find /etc /usr /var /run -name '*genv*' ! -path '/usr/local/*' ! -path '/var/tmp/*' ! -path '/var/lib/apt/*' 2>/dev/null || :")
+	require.Empty(t, strings.TrimSpace(left))
+	m.must("getent", "passwd", "genv")
+	m.sh("cat /var/tmp/genv/envs.json")
+}
+
+// TestAccountsAreApart: whoever has the controller's account can't change what root's
+// genv believes or records, nor reach its sockets.
+func TestAccountsAreApart(t *testing.T) {
+	m := startMachine(t)
+	m.install("v1.0.0")
+	m.sh(`mkdir -m 0700 /run/genv
+		(umask 077; echo secret >/var/lib/genv/note; echo secret >/var/log/genv/audit.jsonl; echo secret >/run/genv/lock)`)
+	for _, try := range []string{
+		"echo x >/var/lib/genv/new", "echo x >>/var/lib/genv/note", "rm -f /var/lib/genv/note", "mv /var/lib/genv /var/lib/genv-controller/",
+		"echo x >/var/log/genv/new", "cat /var/log/genv/audit.jsonl", "rm -f /var/log/genv/audit.jsonl",
+		"echo x >/run/genv/new", "ls /run/genv", "cat /run/genv/lock", "mv /run/genv /run/other",
+		"echo x >>/etc/genv/policy.yaml", "echo x >/etc/genv/hosts.yaml", "echo x >>/usr/bin/genv",
+		"mkdir /run/genv-controller", "rmdir /var/lib/genv-controller", "mv /var/log/genv-controller /var/log/genv-other",
+	} {
+		out, err := m.as("genv", try)
+		require.Error(t, err, "%s: %s", try, out)
+	}
+	out, err := m.as("genv", "echo x >/var/lib/genv-controller/memory && echo x >/var/log/genv-controller/audit.jsonl")
+	require.NoError(t, err, out)
+	out, err = m.as("nobody", "ls /var/lib/genv-controller || ls /var/log/genv-controller")
+	require.Error(t, err, out)
+
+	// A root that uses the controller's folders by mistake is refused, since the account could replace its files.
+	m.sh("install -d -o genv -g genv /run/genv-controller; printf 'hosts: [localhost]\n' >/tmp/hosts.yaml")
+	out, err = m.run("genv", "remote", "enforce", "-H", "/tmp/hosts.yaml", "--socket", "/run/genv-controller/controller.sock")
+	require.Error(t, err, out)
+	require.Contains(t, out, "--socket")
+	out, err = m.run("genv", "remote", "enforce", "-H", "/tmp/hosts.yaml", "--socket", "off", "--state-dir", "/var/lib/genv-controller")
+	require.Error(t, err, out)
+	require.Contains(t, out, "--state-dir")
+}
+
+// TestAccountThatExists: an account or a group of an administrator is used as it is.
+func TestAccountThatExists(t *testing.T) {
+	m := startMachine(t)
+	m.must("groupadd", "--system", "genv")
+	m.install("v1.0.0")
+	require.Equal(t, "genv\n", m.must("id", "-gn", "genv"))
+
+	m.must("dpkg", "--purge", "genv")
+	m.must("userdel", "genv")
+	m.must("useradd", "--shell", "/bin/bash", "--home-dir", "/srv/genv", "genv")
+	m.install("v1.0.0")
+	require.Contains(t, m.must("getent", "passwd", "genv"), "/srv/genv:/bin/bash")
+	require.Equal(t, "genv 700", m.owner("/var/lib/genv-controller"))
+
+	m.must("dpkg", "--purge", "genv")
+	m.must("userdel", "genv")
+	m.must("useradd", "--non-unique", "--uid", "0", "genv")
+	out, err := m.run("dpkg", "--install", "/tmp/genv.deb")
+	require.Error(t, err)
+	require.Contains(t, out, "has the uid 0")
+	require.False(t, m.exists("/var/lib/genv-controller"))
+}

@@ -1,0 +1,138 @@
+// Package packaging has the tests of what `make packages` makes: the contents of the
+// packages, the systemd units, and what installing, upgrading and removing does on a
+// private machine (machine_test.go). It has no code of its own: build.sh makes the packages.
+//
+//	go test ./packaging
+package packaging
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if programsDir != "" {
+		_ = os.RemoveAll(programsDir)
+	}
+	os.Exit(code)
+}
+
+var programsDir string // empty while nothing was built
+
+// programs builds genv and the simulated nvidia-smi once for all tests.
+var programs = sync.OnceValues(func() (dir string, err error) {
+	if programsDir, err = os.MkdirTemp("", "genv-packaging-"); err != nil {
+		return "", err
+	}
+	for program, source := range map[string]string{"genv": "../cmd/genv", "nvidia-smi": "../remote/testfleet/gpus/nvidia-smi"} {
+		cmd := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(programsDir, program), source)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", &buildError{err, string(out)}
+		}
+	}
+	return programsDir, nil
+})
+
+type buildError struct {
+	error
+	output string
+}
+
+func (e *buildError) Error() string { return e.error.Error() + ": " + e.output }
+
+// program is the path of a program that programs builds.
+func program(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := programs()
+	require.NoError(t, err)
+	return filepath.Join(dir, name)
+}
+
+// nfpm is the program that writes packages, which the Makefile installs.
+func nfpm(t testing.TB) string {
+	t.Helper()
+	found, err := filepath.Glob("../.tools/nfpm-*/nfpm")
+	require.NoError(t, err)
+	if len(found) == 0 {
+		skip(t, "nfpm is not installed: `make test` installs it")
+	}
+	path, err := filepath.Abs(found[len(found)-1])
+	require.NoError(t, err)
+	return path
+}
+
+// skip says why a test can't run here. With CI=true that is a failure.
+func skip(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal("CI=true, so this test must run, but " + why)
+	}
+	t.Skip("skipped: " + why)
+}
+
+// packed has the folders of packages that were made, by version and format.
+var packed = map[string]string{}
+
+// pack makes a package for this architecture with the built genv, once for all tests, and
+// returns its folder.
+func pack(t testing.TB, version, format string) string {
+	t.Helper()
+	key := version + " " + format
+	if packed[key] == "" {
+		genv := program(t, "genv")
+		dist := filepath.Join(programsDir, version, format)
+		packInto(t, dist, version, format, genv)
+		packed[key] = dist
+	}
+	return packed[key]
+}
+
+func packInto(t testing.TB, dist, version, formats, genv string) {
+	t.Helper()
+	cmd := exec.Command("packaging/build.sh")
+	cmd.Dir = ".."
+	cmd.Env = append(os.Environ(), "DIST="+dist, "VERSION="+version, "FORMATS="+formats,
+		"ARCHES="+runtime.GOARCH, "NFPM="+nfpm(t), "GENV="+genv, "SOURCE_DATE_EPOCH=1700000000")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+// only is the one file in a folder that matches.
+func only(t testing.TB, folder, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(folder, pattern))
+	require.NoError(t, err)
+	require.Len(t, found, 1, pattern)
+	return found[0]
+}
+
+// output runs a program that must succeed, and returns its stdout.
+func output(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s: %s%s", strings.Join(args, " "), out, stderr.String())
+	return string(out)
+}
+
+// need skips the test if a program is missing.
+func need(t testing.TB, programs ...string) {
+	t.Helper()
+	for _, name := range programs {
+		if _, err := exec.LookPath(name); err != nil {
+			skip(t, name+" is not installed: `make test` as root installs it on Debian")
+		}
+	}
+}

@@ -1,0 +1,22 @@
+#!/bin/sh
+# Before the files are removed. dpkg: "remove", or "upgrade NEW VERSION"; rpm: the
+# number of versions that will be left, 0 in a removal.
+set -e
+
+units='genv-controller.service genv-enforce.service'
+case "$1" in
+# Running services go on during an upgrade; postinstall restarts them.
+remove | 0) ;;
+*) exit 0 ;;
+esac
+if [ -d /run/systemd/system ]; then
+	invoke=systemctl
+	if command -v deb-systemd-invoke >/dev/null; then invoke=deb-systemd-invoke; fi # honours policy-rc.d
+	# shellcheck disable=SC2086 # one word per unit
+	$invoke stop $units || :
+fi
+# dpkg keeps the configuration, which includes that a service is enabled.
+if [ "$1" = 0 ] && command -v systemctl >/dev/null; then
+	# shellcheck disable=SC2086 # one word per unit
+	systemctl --no-reload disable $units || :
+fi

@@ -1,0 +1,192 @@
+package packaging
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+)
+
+// sshdConfig is that of the machine's own sshd, so that it is a host of its own fleet.
+const sshdConfig = `Port 22
+ListenAddress 127.0.0.1
+HostKey /etc/ssh/test_key
+PidFile none
+PasswordAuthentication no
+UsePAM no
+`
+
+// driverOfTests is the file of the simulated GPUs.
+const driverOfTests = "/etc/gpus.json"
+
+// asGPUHost gives the machine a simulated driver.
+func (m *machine) asGPUHost(apps ...gpus.App) {
+	m.t.Helper()
+	m.copyIn(program(m.t, "nvidia-smi"), "/usr/local/bin/nvidia-smi.real", 0o755)
+	m.write("/usr/bin/nvidia-smi", "#!/bin/sh\nGENV_SIM_GPUS="+driverOfTests+" exec /usr/local/bin/nvidia-smi.real \"$@\"\n", 0o755)
+	require.NoError(m.t, gpus.Driver{Devices: gpus.H100s("private", 2), Apps: apps}.Write(m.path(driverOfTests)))
+}
+
+// asFleet lets the controller's account log in to the machine itself, as an administrator
+// would: a key in the account's home, and the sudoers file of the examples.
+func (m *machine) asFleet() {
+	m.t.Helper()
+	m.write("/etc/ssh/test_config", sshdConfig, 0o644)
+	m.sh(`mkdir -p /run/sshd
+		ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/test_key
+		home=/var/lib/genv-controller
+		setpriv --reuid genv --regid genv --init-groups sh -ec "mkdir -m 0700 $home/.ssh; ssh-keygen -q -t ed25519 -N '' -f $home/.ssh/id_ed25519
+			cp $home/.ssh/id_ed25519.pub $home/.ssh/authorized_keys"
+		echo "127.0.0.1 $(cut -d' ' -f1,2 /etc/ssh/test_key.pub)" >$home/.ssh/known_hosts
+		install -m 0440 /usr/share/doc/genv/examples/sudoers /etc/sudoers.d/genv
+		visudo -c`)
+	m.must("systemd-run", "--quiet", "--unit=sshd-of-test", "/usr/sbin/sshd", "-D", "-f", "/etc/ssh/test_config")
+}
+
+// show is a property of a unit.
+func (m *machine) show(unit, property string) string {
+	m.t.Helper()
+	return strings.TrimSpace(m.must("systemctl", "show", "--value", "--property="+property, unit))
+}
+
+// hasten gives a unit an interval of a second by a drop-in.
+func (m *machine) hasten(unit string) {
+	m.t.Helper()
+	text, err := os.ReadFile("systemd/" + unit)
+	require.NoError(m.t, err)
+	start := regexp.MustCompile(`(?m)^ExecStart=(.*\\\n)*.*$`).FindString(string(text))
+	require.NotEmpty(m.t, start)
+	folder := "/etc/systemd/system/" + unit + ".d"
+	m.must("mkdir", "-p", folder)
+	m.write(folder+"/interval.conf", "[Service]\nExecStart=\n"+start+" --interval 1\n", 0o644)
+	m.must("systemctl", "daemon-reload")
+}
+
+// await waits until what a unit says of its cycles contains the text.
+func (m *machine) await(unit, status string) {
+	m.t.Helper()
+	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		if strings.Contains(m.show(unit, "StatusText"), status) {
+			return
+		}
+		if time.Now().After(deadline) {
+			status, _ := m.run("systemctl", "status", "--no-pager", "--lines=50", unit)
+			log, _ := m.run("journalctl", "--no-pager", "--lines=50")
+			require.FailNow(m.t, "the unit doesn't say that", status+log)
+		}
+	}
+}
+
+// TestControllerUnderSystemd runs genv-controller.service under a real systemd, against a
+// real sshd and sudo, from the first start to the removal of the package.
+func TestControllerUnderSystemd(t *testing.T) {
+	const unit = "genv-controller.service"
+	m := startMachine(t)
+	need(t, "sshd", "sudo", "ssh-keygen")
+	m.install("v1.0.0")
+	m.asGPUHost()
+	m.boot()
+	require.Equal(t, "inactive", m.show(unit, "ActiveState"), "installing starts nothing")
+	out, err := m.run("systemctl", "start", unit)
+	require.Error(t, err, "without hosts there is nothing to do: "+out)
+
+	m.asFleet()
+	m.hasten(unit)
+	m.write("/etc/genv/hosts.yaml", "hosts: [{name: gpu-01, address: 127.0.0.1}]\n", 0o644)
+	m.must("systemctl", "enable", "--now", unit)
+	require.Equal(t, "active", m.show(unit, "ActiveState"))
+	m.await(unit, "1 of 1 host answered")
+	require.Contains(t, m.must("systemctl", "status", "--no-pager", unit), `Status: "cycle `)
+	m.checkConfinement(unit)
+
+	m.write("/etc/genv/hosts.yaml", "hosts: [{name: gpu-01, address: 127.0.0.1}, {name: gpu-02, address: 127.0.0.9}]\n", 0o644)
+	m.must("systemctl", "reload", unit)
+	m.await(unit, "1 of 2 hosts answered")
+	require.Equal(t, "success", m.show(unit, "ReloadResult"))
+
+	// A package that can't be unpacked leaves the service alone, a good one restarts it.
+	pid := m.show(unit, "MainPID")
+	deb, err := os.ReadFile(only(t, pack(t, "v1.0.1", "deb"), "*.deb"))
+	require.NoError(t, err)
+	m.write("/tmp/cut.deb", string(deb[:len(deb)/2]), 0o644)
+	out, err = m.run("dpkg", "--install", "/tmp/cut.deb")
+	require.Error(t, err, out)
+	require.Equal(t, pid, m.show(unit, "MainPID"))
+	m.install("v1.0.1")
+	require.NotEqual(t, pid, m.show(unit, "MainPID"))
+	require.Equal(t, "active", m.show(unit, "ActiveState"))
+	m.await(unit, "1 of 2 hosts answered")
+	require.Equal(t, "inactive", m.show("genv-enforce.service", "ActiveState"), "what didn't run is not started")
+
+	m.must("systemctl", "stop", unit)
+	require.Equal(t, "inactive success", m.show(unit, "ActiveState")+" "+m.show(unit, "Result"), "a host that failed is no failure of the service")
+	require.False(t, m.exists("/run/genv-controller"))
+	m.must("systemctl", "start", unit)
+	m.must("dpkg", "--remove", "genv")
+	require.Equal(t, "inactive", m.show(unit, "ActiveState"), "a removal stops the service")
+	require.True(t, m.exists("/etc/genv/hosts.yaml"))
+	require.True(t, m.exists("/var/log/genv-controller/audit.jsonl"))
+	m.must("dpkg", "--purge", "genv")
+	require.False(t, m.exists("/etc/systemd/system/multi-user.target.wants/"+unit))
+	require.False(t, m.exists("/var/lib/genv-controller"))
+}
+
+// checkConfinement looks at what the kernel says of the running controller.
+func (m *machine) checkConfinement(unit string) {
+	m.t.Helper()
+	status := m.must("cat", "/proc/"+m.show(unit, "MainPID")+"/status")
+	uid := strings.TrimSpace(m.must("id", "-u", "genv"))
+	for _, line := range []string{"Uid:\t" + uid + "\t", "NoNewPrivs:\t1", "Seccomp:\t2", "CapBnd:\t0000000000000000"} {
+		require.Contains(m.t, status, line)
+	}
+	require.Equal(m.t, "genv 755", m.owner("/run/genv-controller"))
+	require.Regexp(m.t, "^genv 6[06]0$", m.owner("/run/genv-controller/controller.sock"))
+	require.Equal(m.t, "genv 700", m.owner("/var/lib/genv-controller"))
+	require.Equal(m.t, "genv 600", m.owner("/var/log/genv-controller/audit.jsonl"))
+	m.must("curl", "--silent", "--fail", "--unix-socket", "/run/genv-controller/controller.sock", "http://controller/api/v1/fleet")
+}
+
+// TestEnforceUnderSystemd: genv-enforce.service ends a process of a user that uses a GPU
+// without being attached to it, and tells the user, through all its hardening.
+func TestEnforceUnderSystemd(t *testing.T) {
+	const unit = "genv-enforce.service"
+	m := startMachine(t)
+	m.install("v1.0.0")
+	m.asGPUHost()
+	m.boot()
+	m.must("useradd", "--create-home", "alice")
+	m.write("/etc/genv/policy.yaml", "defaults: {non-env-processes: true}\n", 0o644)
+	m.hasten(unit)
+	m.must("systemctl", "start", unit)
+	m.await(unit, "1 of 1 host answered, 0 findings")
+	require.Equal(t, "root 700", m.owner("/run/genv"))
+	require.Empty(t, m.show(unit, "DeviceAllow"), "GPUs and terminals are reachable")
+	require.Equal(t, "auto", m.show(unit, "DevicePolicy"))
+
+	// A process of alice on a terminal, and as if it used a GPU.
+	m.must("systemd-run", "--quiet", "--unit=alice", "--uid=alice", "--service-type=exec", "script", "--quiet", "--flush", "--command", "sleep 1000", "/home/alice/screen")
+	var pid int
+	require.Eventually(t, func() bool {
+		out, _ := m.run("pgrep", "-u", "alice", "-x", "sleep")
+		_, err := fmt.Sscan(out, &pid)
+		return err == nil
+	}, 30*time.Second, 50*time.Millisecond)
+	used := int64(1000)
+	require.NoError(t, gpus.Driver{Devices: gpus.H100s("private", 2), Apps: []gpus.App{{PID: pid, UsedMiB: &used, Name: "sleep"}}}.Write(m.path(driverOfTests)))
+	require.Eventually(t, func() bool { return !m.exists(fmt.Sprintf("/proc/%d", pid)) }, time.Minute, 100*time.Millisecond)
+	require.Contains(t, m.sh("cat /home/alice/screen"), "genv", "the terminal of the user")
+	record := m.sh("cat /var/log/genv/enforce.jsonl")
+	require.Contains(t, record, `"terminated"`)
+	m.sh("test -s /var/log/genv/audit.jsonl && test -d /var/lib/genv/enforce && test -d /var/tmp/genv")
+
+	m.must("systemctl", "reload", unit)
+	m.must("systemctl", "stop", unit)
+	require.Equal(t, "inactive success", m.show(unit, "ActiveState")+" "+m.show(unit, "Result"))
+	require.True(t, m.exists("/run/genv"), "controllers that log in have their lock there")
+}

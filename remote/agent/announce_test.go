@@ -1,0 +1,82 @@
+package agent_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
+)
+
+// contacts are what a host was told.
+type contacts struct {
+	told   []controllers.Controller
+	others []controllers.Seen
+	err    error
+}
+
+func (c *contacts) Contact(self controllers.Controller) ([]controllers.Seen, error) {
+	c.told = append(c.told, self)
+	return c.others, c.err
+}
+
+var (
+	announced = controllers.Controller{ID: "me", Hostname: "jump", Account: "genv", Policy: "p1"}
+	another   = controllers.Seen{Controller: controllers.Controller{ID: "b", Hostname: "jump-2", Account: "genv", Policy: "p2"}}
+	able      = agent.NewGreeting("v", agent.CapabilityControllers).Capabilities
+)
+
+func TestAHostKnowsItsController(t *testing.T) {
+	list := &contacts{others: []controllers.Seen{another}}
+	pool := (&scripted{capabilities: able, contacts: list}).pool()
+	defer pool.Close()
+	h := remote.Host{Name: "a"}
+	ask := func() controllers.Answer {
+		_, err := pool.Snapshot(t.Context(), h)
+		require.NoError(t, err)
+		return pool.About(h).Controllers
+	}
+	require.Empty(t, ask(), "one that only looks says nothing, and asks nothing")
+	require.Empty(t, list.told)
+	pool.Announce(announced)
+	require.Equal(t, list.others, ask().Others)
+	list.others = nil
+	require.Empty(t, ask())
+	changed := announced
+	changed.Policy = "p3"
+	pool.Announce(changed)
+	list.err = errors.New("no space left")
+	require.Equal(t, "no space left", ask().Unknown)
+	require.Equal(t, []controllers.Controller{announced, announced, changed}, list.told, "each request is a contact")
+}
+
+func TestAnOlderHostIsToldNothing(t *testing.T) {
+	list := &contacts{others: []controllers.Seen{another}}
+	pool := (&scripted{contacts: list}).pool()
+	defer pool.Close()
+	pool.Announce(announced)
+	h := remote.Host{Name: "a"}
+	for range 2 {
+		_, err := pool.Snapshot(t.Context(), h)
+		require.NoError(t, err)
+	}
+	require.Empty(t, list.told)
+	require.Empty(t, pool.About(h).Controllers)
+}
+
+func TestAHostThatSaysTooMuch(t *testing.T) {
+	list := &contacts{}
+	for range 1000 {
+		list.others = append(list.others, another, controllers.Seen{})
+	}
+	pool := (&scripted{capabilities: able, contacts: list}).pool()
+	defer pool.Close()
+	pool.Announce(announced)
+	h := remote.Host{Name: "a"}
+	_, err := pool.Snapshot(t.Context(), h)
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(pool.About(h).Controllers.Others), controllers.MaxOthers)
+}

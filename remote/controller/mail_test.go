@@ -1,0 +1,129 @@
+package controller_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/notify/mail"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// letters takes mails.
+type letters []mail.Letter
+
+func (l *letters) Send(letter mail.Letter) { *l = append(*l, letter) }
+
+// mailing is a controller of a fleet that mails to l at once.
+func mailing(p *fakeFleet, log controller.Recorder, l *letters) *controller.Controller {
+	c := p.controller(log)
+	c.Mailing = controller.Mailing{
+		Mailer: l, Rules: mail.Rules{Digest: time.Hour, PerUser: 4, InAll: 100},
+		OptedOut: func(user snapshot.Username) bool { return user == "opted" },
+	}
+	return c
+}
+
+// named is a fleet whose host a has one process of each user, whose uids begin at 1001.
+func named(t *testing.T, users ...snapshot.Username) *fakeFleet {
+	p := newFakeFleet(t)
+	p.hosts = map[string][]snapshot.PID{}
+	p.names = map[snapshot.PID]snapshot.Username{}
+	for i, user := range users {
+		pid := snapshot.PID(100 + i)
+		p.hosts["a"] = append(p.hosts["a"], pid)
+		p.names[pid] = user
+	}
+	p.uid = func(pid snapshot.PID) snapshot.UID { return snapshot.UID(901 + pid) }
+	return p
+}
+
+func TestMailAboutWhatIsNew(t *testing.T) {
+	p := named(t, "alice", "opted", "")
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	var sent letters
+	c := mailing(p, &audit.Log{Path: path}, &sent)
+	policy := strict{notify: true, warn: enforce.Warn{Cycles: 2}}
+	cycleOf(t.Context(), c, 1, policy)
+	require.Len(t, sent, 1)
+	require.Equal(t, "alice", string(sent[0].User))
+	require.NotEmpty(t, sent[0].Run)
+	require.Equal(t, 1, sent[0].Cycle)
+	item := sent[0].Items[0]
+	require.Equal(t, "Process 100 is not running in a GPU environment (user alice).", item.Text)
+	require.Equal(t, "process 100 will be ended", item.Follows)
+	require.True(t, item.Pending)
+	require.Equal(t, "a", item.Host)
+
+	cycleOf(t.Context(), c, 2, policy)
+	cycleOf(t.Context(), c, 3, policy)
+	require.Len(t, sent, 1, "that it is ended waits for the digest")
+	require.Len(t, c.Memory.Mail.Users["alice"].Items, 1)
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, 2, strings.Count(string(data), "lists the user under `opt-out`"), "before and when it is ended: the record is complete")
+	require.Equal(t, 2, strings.Count(string(data), "doesn't report the name of this user"))
+	require.NotContains(t, string(data), `"reason":"not sent","user":"alice"`)
+	require.Len(t, p.messages, 6, "the terminals show all of it")
+}
+
+// A cycle that does not count mails nothing, since the next one finds the same.
+func TestNoMailFromACycleThatIsNotRecorded(t *testing.T) {
+	var sent letters
+	c := mailing(named(t, "alice"), &full{}, &sent)
+	cycle := cycleOf(t.Context(), c, 1, strict{notify: true})
+	require.Error(t, cycle.Unrecorded)
+	require.Empty(t, sent)
+	require.Empty(t, c.Memory.Mail.Users)
+}
+
+// A dry run has the Mailer say what would be sent, and neither records nor shows it.
+func TestADryRunRecordsNoMail(t *testing.T) {
+	p := named(t, "alice", "opted")
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	var said letters
+	c := mailing(p, &audit.Log{Path: path}, &said)
+	c.DryRun = true
+	cycleOf(t.Context(), c, 1, strict{notify: true})
+	require.Len(t, said, 1)
+	require.Empty(t, p.messages)
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NotContains(t, string(data), `"told"`)
+}
+
+func TestMailWithoutTerminals(t *testing.T) {
+	p := named(t, "alice")
+	var sent letters
+	c := mailing(p, nil, &sent)
+	c.NoTerminals = true
+	cycle := cycleOf(t.Context(), c, 1, strict{notify: true})
+	require.Len(t, sent, 1)
+	require.Empty(t, p.messages)
+	require.Empty(t, cycle.Notified)
+	require.Len(t, cycle.Actions, 1)
+}
+
+// A host that makes up users costs each user no more than a line of the record.
+func TestAHostThatMakesUpUsers(t *testing.T) {
+	var users []snapshot.Username
+	for i := range 300 {
+		users = append(users, snapshot.Username(fmt.Sprint("user", i)))
+	}
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	var sent letters
+	c := mailing(named(t, users...), &audit.Log{Path: path}, &sent)
+	cycleOf(t.Context(), c, 1, strict{notify: true, warn: enforce.Warn{Cycles: 9}})
+	require.Len(t, sent, 25, "a quarter of what all users get in an hour")
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, 156, strings.Count(string(data), "too many mails of this hour wait already"), "256 findings, and 100 users")
+}

@@ -1,0 +1,187 @@
+package install
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Result is what was done on a host, or would be.
+type Result string
+
+// The results.
+const (
+	Unchanged   Result = "unchanged"
+	Installed   Result = "installed"
+	Upgraded    Result = "upgraded"
+	Repaired    Result = "repaired" // the program was there; sudoers or shims were not
+	Uninstalled Result = "uninstalled"
+)
+
+// Wanted is what a host is to have.
+type Wanted struct {
+	Path    string
+	Program *Program
+	Account string // for sudoers; empty for none, since the login is root
+	Upgrade bool
+}
+
+// Plan is what is to be done on a host.
+type Plan struct {
+	Result  Result
+	Program bool   // the program is uploaded
+	Sudoers string // the new content of the file; empty to leave it as it is
+	Shims   bool   // the shims are linked
+	Notes   []string
+}
+
+// Nothing says that the host has everything.
+func (p *Plan) Nothing() bool { return !p.Program && p.Sudoers == "" && !p.Shims }
+
+// Decide compares what a host has with what it is to have. The error is why it can't be
+// given that, with the next step; nothing has been changed then.
+func Decide(w *Wanted, login Login, s *State) (*Plan, error) {
+	if err := decidePackage(w.Path, s); err != nil {
+		return nil, err
+	}
+	plan := &Plan{Result: Unchanged, Program: s.Sum != w.Program.Sum, Shims: !s.Shims && hasShims(w.Path)}
+	if err := decideTools(s); err != nil {
+		return nil, err
+	}
+	if err := decidePlace(w, login, s); err != nil {
+		return nil, err
+	}
+	if err := plan.decideSudoers(w, s); err != nil {
+		return nil, err
+	}
+	switch {
+	case plan.Program && s.Sum == "":
+		plan.Result = Installed
+	case plan.Program:
+		plan.Result = Upgraded
+	case !plan.Nothing():
+		plan.Result = Repaired
+	}
+	if s.Found != w.Path && s.Found != "" {
+		plan.note("sudo finds another genv first: %s", s.Found)
+	}
+	return plan, nil
+}
+
+func (p *Plan) note(format string, args ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
+}
+
+// refuse is the error of a host on which nothing was changed.
+func refuse(next, format string, args ...any) error {
+	e := remote.Errorf(remote.InstallRefused, format, args...)
+	e.Next = next
+	return e
+}
+
+// decidePackage leaves files of packages to the package manager.
+func decidePackage(path string, s *State) error {
+	for _, p := range s.Packages {
+		if p.File == path || p.File == s.Found {
+			return refuse("upgrade the package "+p.Name+" on the host instead, or remove it first",
+				"%s belongs to the package %s", p.File, p.Name)
+		}
+	}
+	return nil
+}
+
+// decideTools needs the programs that the script calls; visudo only for sudoers.
+func decideTools(s *State) error {
+	for _, tool := range s.Missing {
+		if tool != "visudo" {
+			return refuse("install "+tool+" on the host (the package coreutils has it)", "there is no %s on the host", tool)
+		}
+	}
+	return nil
+}
+
+// decidePlace checks the file and the folders that lead to it.
+func decidePlace(w *Wanted, login Login, s *State) error {
+	switch {
+	case s.Other:
+		return refuse("remove it, or use another --path", "%s is there and is not a file", w.Path)
+	case s.Link != "":
+		return refuse("use --path with the file itself, or remove the link", "%s is a symbolic link to %s", w.Path, s.Link)
+	case s.Sum == w.Program.Sum:
+		return decideFolders(w.Path, s)
+	case s.Sum != "" && !w.Upgrade:
+		return refuse("replace it with --upgrade", "%s is another genv: %s", w.Path, describe(login.Version, s.Sum))
+	}
+	if err := decideFolders(w.Path, s); err != nil {
+		return err
+	}
+	switch need := int64(len(w.Program.Data))>>10 + 64; {
+	case s.ReadOnly != "":
+		return refuse("make it writable, or use another --path", "%s is read-only on the host", s.ReadOnly)
+	case s.NoExec != "":
+		return refuse("use a --path on a file system without noexec", "%s is mounted with noexec: no program runs there", s.NoExec)
+	case s.FreeKiB >= 0 && s.FreeKiB < need:
+		return refuse("free some space, or use another --path", "the file system of %s has %d KiB left, and genv needs %d", w.Path, s.FreeKiB, need)
+	}
+	return nil
+}
+
+func describe(version, sum string) string {
+	sum = "sha256 " + text.Cut(sum, 12)
+	if version == "" {
+		return sum + ", which doesn't say its version"
+	}
+	return "version " + version + ", " + sum
+}
+
+// decideFolders needs every folder up to the root to be root's alone: who can rename one
+// decides what sudo runs.
+func decideFolders(path string, s *State) error {
+	if len(s.Folders) == 0 {
+		return remote.Errorf(remote.InvalidOutput, "the host doesn't say which folders lead to %s", path)
+	}
+	for _, f := range s.Folders {
+		if f.Unsafe {
+			return refuse(fmt.Sprintf("give it to root alone (chown root %[1]s; chmod go-w %[1]s), or use another --path", f.Path),
+				"others than root may change what is in %s (uid %s, mode %s)", f.Path, f.UID, f.Mode)
+		}
+	}
+	return nil
+}
+
+// decideSudoers keeps the accounts that the file allows already, and refuses to write over
+// lines that genv didn't write.
+func (p *Plan) decideSudoers(w *Wanted, s *State) error {
+	if w.Account == "" {
+		return nil
+	}
+	accounts, known := rulesOf(s.Rules, w.Path)
+	if !slices.Contains(accounts, w.Account) {
+		accounts = append(accounts, w.Account)
+	}
+	content := Sudoers(w.Path, accounts...)
+	file := SudoersFolder + "/" + RulesFile
+	switch {
+	case strings.TrimRight(strings.Join(s.Rules, "\n"), "\n")+"\n" == content && !s.RulesLink:
+		return nil
+	case !s.Account:
+		return refuse("create it there, or name another one with --sudoers-for", "the host has no account %s", w.Account)
+	case slices.Contains(s.Missing, "visudo"):
+		return refuse("install sudo on the host", "there is no visudo on the host to check %s with", file)
+	case s.RulesFolder == nil:
+		return refuse("create it for root alone, with a line `@includedir /etc/sudoers.d` in /etc/sudoers", "there is no %s on the host", SudoersFolder)
+	case s.RulesFolder.Unsafe:
+		return refuse("give it to root alone: chmod go-w "+SudoersFolder, "others than root may change what is in %s (uid %s, mode %s)",
+			SudoersFolder, s.RulesFolder.UID, s.RulesFolder.Mode)
+	case s.RulesLink:
+		return refuse("replace the link with a file, or remove it", "%s is a symbolic link", file)
+	case !known:
+		p.note("%s has lines that genv did not write, and is left as it is", file)
+		return nil
+	}
+	p.Sudoers = content
+	return nil
+}

@@ -1,0 +1,306 @@
+package install
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+)
+
+// Options are what is installed, and how.
+type Options struct {
+	// Path is the place of the program; empty is that of the host's GenvPath if it is
+	// absolute, or else remote.DefaultGenv.
+	Path string
+	// Account is who may run genv by sudoers; empty is the login.
+	Account string
+	// Upgrade replaces another genv at Path.
+	Upgrade bool
+	// Timeout is for everything on a host; 0 is 10 minutes.
+	Timeout time.Duration
+}
+
+const (
+	defaultTimeout = 10 * time.Minute
+	// askTimeout is for a script that uploads nothing.
+	askTimeout = time.Minute
+)
+
+// Installer installs genv on hosts. It is safe for concurrent use.
+type Installer struct {
+	Runner   remote.Runner
+	Programs Programs
+	Options  Options
+	Password *Password // nil to use none
+	// Uploaded, if set, is called with the number of bytes of a program that were sent
+	// since the last call.
+	Uploaded func(bytes int)
+}
+
+// Version is a genv on a host.
+type Version struct {
+	Version string `json:"version"` // empty if it doesn't say
+	Sum     string `json:"sha256"`
+}
+
+// Outcome is what was done on a host.
+type Outcome struct {
+	Path    string
+	Arch    string
+	Account string // that may run genv by sudoers; empty for none
+	Before  *Version
+	Now     *Version // after it; what it would be under Check
+	Result  Result
+	Sudoers bool // the file of sudoers was written, or removed
+	Shims   bool // the shims were linked, or removed
+	Notes   []string
+}
+
+// visit is the work on one host.
+type visit struct {
+	*Installer
+	host    remote.Host
+	login   Login
+	access  access
+	state   *State
+	wanted  Wanted
+	outcome Outcome
+}
+
+// Check says what Install would do.
+func (i *Installer) Check(ctx context.Context, h remote.Host) (*Outcome, error) {
+	ctx, cancel := i.limited(ctx)
+	defer cancel()
+	v, _, err := i.plan(ctx, h)
+	return v.result(err)
+}
+
+// Install installs genv on a host. If the connection is lost, the host has the old genv
+// or the new one.
+func (i *Installer) Install(ctx context.Context, h remote.Host) (*Outcome, error) {
+	ctx, cancel := i.limited(ctx)
+	defer cancel()
+	v, plan, err := i.plan(ctx, h)
+	if err == nil && !plan.Nothing() {
+		err = v.apply(ctx, plan)
+	}
+	if err == nil {
+		err = v.verify(ctx)
+	}
+	return v.result(err)
+}
+
+func (i *Installer) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := cmp.Or(i.Options.Timeout, defaultTimeout)
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s: %w", limit, context.DeadlineExceeded))
+}
+
+func (v *visit) result(err error) (*Outcome, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &v.outcome, nil
+}
+
+// plan looks at a host and decides.
+func (i *Installer) plan(ctx context.Context, h remote.Host) (*visit, *Plan, error) {
+	v, err := i.look(ctx, h)
+	if err != nil {
+		return v, nil, err
+	}
+	arch := archOf(v.login.Machine)
+	program := i.Programs[arch]
+	switch {
+	case v.login.System != "Linux" || arch == "":
+		return v, nil, refuse("genv runs on Linux on amd64 and arm64", "the host is %s on %s", v.login.System, v.login.Machine)
+	case program == nil:
+		return v, nil, refuse(fmt.Sprintf("name a genv for it with --binary-%s FILE", arch),
+			"the host is %s, and this genv is for %s", arch, i.Programs.names())
+	}
+	v.wanted.Program, v.wanted.Upgrade = program, i.Options.Upgrade
+	plan, err := Decide(&v.wanted, v.login, v.state)
+	if err != nil {
+		return v, nil, err
+	}
+	v.outcome.Arch, v.outcome.Result, v.outcome.Notes = arch, plan.Result, plan.Notes
+	v.outcome.Sudoers, v.outcome.Shims = plan.Sudoers != "", plan.Shims
+	v.outcome.Now = &Version{Sum: program.Sum}
+	if !plan.Program {
+		v.outcome.Now.Version = v.login.Version
+	}
+	return v, plan, nil
+}
+
+// look asks a host what it is and has.
+func (i *Installer) look(ctx context.Context, h remote.Host) (*visit, error) {
+	v := &visit{Installer: i, host: h}
+	place := remote.DefaultGenv
+	if path.IsAbs(h.GenvPath) {
+		place = h.GenvPath
+	}
+	v.wanted.Path = cmp.Or(i.Options.Path, place)
+	v.outcome.Path = v.wanted.Path
+	if err := CheckPath(v.wanted.Path); err != nil {
+		return v, &remote.Error{Class: remote.Configuration, Err: err, Next: "correct `genv:` in hosts.yaml, or name the place with --path"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	answer, err := i.runAsLogin(ctx, h, loginScript, variables{{"path", v.wanted.Path}})
+	if err == nil && !answer.complete() {
+		err = &remote.Error{Class: remote.InvalidOutput, Err: errIncomplete}
+	}
+	if err != nil {
+		return v, err
+	}
+	v.login = answer.login()
+	if err := v.chooseAccount(); err != nil {
+		return v, err
+	}
+	if err := v.becomeRoot(ctx); err != nil {
+		return v, err
+	}
+	if v.state.Sum != "" {
+		v.outcome.Before = &Version{Version: v.login.Version, Sum: v.state.Sum}
+	}
+	return v, nil
+}
+
+// chooseAccount is the account for sudoers: none if the login is root.
+func (v *visit) chooseAccount() error {
+	v.access.direct = v.login.UID == "0"
+	v.wanted.Account = v.Options.Account
+	if v.wanted.Account == "" && !v.access.direct {
+		v.wanted.Account = v.login.User
+	}
+	v.outcome.Account = v.wanted.Account
+	if v.wanted.Account == "" {
+		return nil
+	}
+	if err := CheckAccount(v.wanted.Account); err != nil {
+		return refuse("name the account with --sudoers-for", "no line of sudoers for the login: %w", err)
+	}
+	return nil
+}
+
+// becomeRoot looks at the host as root: with sudo, and with a password only if sudo
+// wants one.
+func (v *visit) becomeRoot(ctx context.Context) error {
+	if v.host.NoSudo && !v.access.direct {
+		return refuse("log in as root, or remove `sudo: false` for it from hosts.yaml", "the login %s is not root, and sudo is not to be used on this host", v.login.User)
+	}
+	answer, err := v.lookAsRoot(ctx)
+	if class := remote.ClassOf(err); err != nil && !v.access.direct && (class == remote.Sudo || class == remote.SudoRefused) {
+		if v.Password == nil {
+			return needsRights(v.host, err)
+		}
+		err = v.Password.try(ctx, v.host.Name, func(secret []byte) error { return v.check(ctx, v.host, secret) })
+		if err != nil {
+			return err
+		}
+		v.access.secret = v.Password.secret
+		answer, err = v.lookAsRoot(ctx)
+	}
+	if err == nil && !answer.complete() {
+		err = &remote.Error{Class: remote.InvalidOutput, Err: errIncomplete}
+	}
+	if err != nil {
+		return err
+	}
+	v.state = answer.state()
+	return nil
+}
+
+func (v *visit) lookAsRoot(ctx context.Context) (said, error) {
+	return v.run(ctx, v.host, v.access, lookScript, variables{
+		{"path", v.wanted.Path}, {"folder", SudoersFolder}, {"shims", shimsOf(v.wanted.Path)}, {"account", v.wanted.Account},
+	}, nil)
+}
+
+// shimsOf is where `make install` puts the shims of a program.
+func shimsOf(program string) string {
+	return path.Join(path.Dir(path.Dir(program)), "lib", "genv", "shims")
+}
+
+// hasShims says whether the links that the shims are lead to a program: it must be in a
+// folder bin.
+func hasShims(program string) bool { return path.Base(path.Dir(program)) == "bin" }
+
+// apply carries out a plan.
+func (v *visit) apply(ctx context.Context, plan *Plan) error {
+	limit, _ := ctx.Deadline()
+	vars := variables{
+		{"path", v.wanted.Path},
+		{"folder", SudoersFolder},
+		{"shims", shimsOf(v.wanted.Path)},
+		{"run", rand.Text()},
+		{"content", plan.Sudoers},
+		{"before", v.state.Sum},
+		{"seconds", strconv.Itoa(int(time.Until(limit).Seconds()) + 1)},
+	}
+	var upload io.Reader
+	if plan.Program {
+		vars = append(vars, [2]string{"program", v.wanted.Program.Sum})
+		upload = &counted{Reader: bytes.NewReader(v.wanted.Program.Data), report: v.Uploaded}
+	} else {
+		vars = append(vars, [2]string{"program", ""})
+	}
+	vars = append(vars, [2]string{"link", yes(plan.Shims)})
+	answer, err := v.run(ctx, v.host, v.access, applyScript, vars, upload)
+	if version := answer.one("version"); version != "" {
+		v.outcome.Now.Version = version
+	}
+	switch failed := answer.one("failed"); {
+	case failed != "":
+		return v.failure(failed, answer.one("why"))
+	case answer.has("done"):
+		return nil
+	case err == nil:
+		err = &remote.Error{Class: remote.InvalidOutput, Err: errIncomplete}
+	}
+	return interrupted(err, answer)
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return ""
+}
+
+// interrupted is the error of a script of which the end wasn't seen.
+func interrupted(err error, answer said) error {
+	var e *remote.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	last := "before it began"
+	if steps := answer["step"]; len(steps) > 0 {
+		last = "after the step " + steps[len(steps)-1]
+	}
+	return &remote.Error{
+		Class: e.Class, Stderr: e.Stderr, Err: fmt.Errorf("the installation was interrupted %s: %w", last, err),
+		Next: "run it again: the host has the old genv or the new one, and nothing half done",
+	}
+}
+
+// counted reports how much was read.
+type counted struct {
+	io.Reader
+	report func(int)
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if c.report != nil {
+		c.report(n)
+	}
+	return n, err
+}

@@ -1,0 +1,87 @@
+package install
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Program is a genv for one architecture.
+type Program struct {
+	Data []byte
+	Sum  string // SHA-256, in hexadecimal
+	Arch string // as Go names it
+}
+
+// Programs are what can be installed, by architecture.
+type Programs map[string]*Program
+
+// maxProgram bounds what is read and uploaded, in bytes.
+const maxProgram = 256 << 20
+
+// machines are the architectures by the number in the header of an ELF file.
+func machine(number uint16) string {
+	switch number {
+	case 62:
+		return "amd64"
+	case 183:
+		return "arm64"
+	}
+	return ""
+}
+
+// archOf is the architecture of a machine as uname(1) names it; empty for one that genv
+// isn't built for.
+func archOf(uname string) string {
+	switch uname {
+	case "x86_64", "amd64":
+		return "amd64"
+	case "aarch64", "arm64":
+		return "arm64"
+	}
+	return ""
+}
+
+// NewProgram checks that data is a genv for Linux.
+func NewProgram(data []byte) (*Program, error) {
+	const (
+		header      = 64 // bytes
+		elf64Little = "\x7fELF\x02\x01"
+	)
+	switch {
+	case len(data) > maxProgram:
+		return nil, fmt.Errorf("%d bytes are too many for genv", len(data))
+	case len(data) < header || !strings.HasPrefix(string(data[:16]), elf64Little):
+		return nil, errors.New("it is not a program for 64-bit Linux")
+	}
+	number := binary.LittleEndian.Uint16(data[18:])
+	p := &Program{Data: data, Arch: machine(number)}
+	switch {
+	case p.Arch == "":
+		return nil, fmt.Errorf("it is for the machine %d, which is neither amd64 nor arm64", number)
+	case !bytes.Contains(data, []byte("seed-3119e985/genv/cmd/genv")):
+		return nil, errors.New("it is not genv")
+	}
+	sum := sha256.Sum256(data)
+	p.Sum = hex.EncodeToString(sum[:])
+	return p, nil
+}
+
+// Add adds a program. One architecture has one program.
+func (p Programs) Add(program *Program) error {
+	if other := p[program.Arch]; other != nil && other.Sum != program.Sum {
+		return fmt.Errorf("there are two different programs for %s", program.Arch)
+	}
+	p[program.Arch] = program
+	return nil
+}
+
+func (p Programs) names() string {
+	return strings.Join(slices.Sorted(maps.Keys(p)), ", ")
+}

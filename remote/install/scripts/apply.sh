@@ -1,0 +1,97 @@
+# As root, with the program as the rest of stdin. Until "commit" nothing that is in use
+# changes; then whole files are renamed into their places. $new and the other names are
+# of this run alone, and ignored by sudo, since they contain a dot.
+umask 077
+dir=${path%/*}
+new=$dir/.genv-install-$run
+old=$dir/.genv-install-$run.old
+rules=$folder/.genv-install-$run
+old_rules=$folder/.genv-install-$run.old
+step() { say step "$1"; }
+clean() { rm -f "$new" "$old" "$rules" "$old_rules" "$shims/.genv-install-$run"; }
+fail() {
+  say why "$(printf '%s' "$2" | tr '\n' ' ' | head -c 1000)"
+  say failed "$1"
+  exit 0
+}
+trap clean EXIT
+trap 'exit 1' HUP INT TERM PIPE
+have() { command -v "$1" >/dev/null; }
+sum() { sha256sum <"$1" | cut -d ' ' -f 1; }
+# A file is flushed alone where sync can do so: flushing all may take minutes.
+flush() { sync "$@" 2>/dev/null || sync; }
+
+step begin
+if [ -n "$program" ]; then
+  why=$( (umask 022; mkdir -p "$dir") 2>&1) || fail write "$why"
+  why=$( (set -C; : >"$new") 2>&1) || fail write "$why"
+  # An installation that finds this file locked leaves it alone.
+  exec 8<"$new"
+  if have flock; then flock -n 8; fi
+  step upload
+  why=$( (limited "$seconds" cat >>"$new") 2>&1) || fail write "$why"
+  [ "$(sum "$new")" = "$program" ] || fail checksum "$(wc -c <"$new") bytes arrived"
+  step checksum
+  { chown 0:0 "$new" && chmod 0755 "$new"; } || fail write "cannot change the mode of $new"
+  why=$(limited 30 "$new" version 2>&1 </dev/null) || fail run "$why"
+  say version "$(printf '%s\n' "$why" | head -n 1)"
+  flush "$new"
+  step run
+fi
+if [ -n "$content" ]; then
+  why=$( (set -C; printf '%s' "$content" >"$rules") 2>&1) || fail write "$why"
+  chmod 0440 "$rules"
+  why=$(visudo -cf "$rules" 2>&1 </dev/null) || fail visudo "$why"
+  visudo -c >/dev/null 2>&1 </dev/null && valid=yes
+  flush "$rules"
+  step visudo
+fi
+
+exec 9<"$dir"
+if have flock; then flock -w 60 9 || fail busy "another installation holds the lock of $dir"; fi
+now=; if [ -f "$path" ]; then now=$(sum "$path"); fi
+[ "$now" = "$before" ] || [ "$now" = "$program" ] || fail changed "$path has the checksum ${now:-of no file}"
+for file in "$dir"/.genv-install-* "$shims"/.genv-install-* "$folder"/.genv-install-*; do
+  case $file in *-"$run"*) continue ;; esac
+  if [ -L "$file" ]; then rm -f "$file"; continue; fi
+  [ -e "$file" ] || continue
+  if have flock && flock -n 7 2>/dev/null; then rm -f "$file"; fi 7<"$file"
+done
+step lock
+
+# From here on a lost connection ends nothing.
+trap '' HUP INT TERM PIPE
+undo() {
+  if [ -n "${replaced-}" ]; then
+    if [ -e "$old" ]; then mv -fT "$old" "$path"; else rm -f "$path"; fi
+  fi
+  if [ -n "${ruled-}" ]; then
+    if [ -e "$old_rules" ]; then mv -fT "$old_rules" "$folder/genv"; else rm -f "$folder/genv"; fi
+  fi
+  fail "$@"
+}
+if [ -n "$program" ]; then
+  if [ -e "$path" ]; then ln "$path" "$old" || fail write "cannot link $path"; fi
+  replaced=yes
+  mv -fT "$new" "$path" || undo write "cannot rename $new"
+  step binary
+  why=$(limited 30 "$path" version 2>&1 </dev/null) || undo run "$why"
+fi
+if [ -n "$content" ]; then
+  if [ -e "$folder/genv" ]; then ln "$folder/genv" "$old_rules" || undo write "cannot link $folder/genv"; fi
+  ruled=yes
+  mv -fT "$rules" "$folder/genv" || undo write "cannot rename $rules"
+  step sudoers
+  if [ -n "${valid-}" ]; then why=$(visudo -c 2>&1 </dev/null) || undo visudo "$why"; fi
+fi
+if [ -n "$link" ]; then
+  (umask 022; mkdir -p "$shims") || undo write "cannot make $shims"
+  for shim in docker nvidia-smi; do
+    ln -s ../../../bin/genv "$shims/.genv-install-$run" && mv -fT "$shims/.genv-install-$run" "$shims/$shim" ||
+      undo write "cannot make $shims/$shim"
+  done
+  step shims
+fi
+flush "$dir" "$folder"
+step sync
+say done

@@ -1,0 +1,9 @@
+LC_ALL=C; export LC_ALL
+sudo_path=$PATH
+PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+# The first newline ends what a login may have printed.
+printf '\n'
+say() { printf '%s %s\n' "$token" "$*"; }
+limited() {
+  if command -v timeout >/dev/null; then timeout "$@"; else shift; "$@"; fi
+}

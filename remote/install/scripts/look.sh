@@ -1,0 +1,65 @@
+# As root: what decides whether genv can be installed at $path. It changes nothing.
+say found "$(PATH=$sudo_path; command -v genv)"
+dir=${path%/*}
+if [ -L "$path" ]; then
+  say link "$(readlink "$path")"
+elif [ -f "$path" ]; then
+  say file "$(sha256sum <"$path" | cut -d ' ' -f 1)"
+elif [ -e "$path" ]; then
+  say other
+fi
+at=
+d=$dir
+while :; do
+  if [ -e "${d:-/}" ]; then
+    say folder "$(stat -L -c '%u %a' "${d:-/}") ${d:-/}"
+    at=${at:-${d:-/}}
+  fi
+  [ -n "$d" ] || break
+  d=${d%/*}
+done
+[ -w "$at" ] || say read-only "$at"
+df -Pk "$at" | {
+  while read -r _ _ _ kib _ target; do free=$kib mount=$target; done
+  say free "$free"
+  while read -r _ point _ options _; do
+    [ "$point" = "$mount" ] && last=$options
+  done </proc/self/mounts
+  case ,${last-}, in *,noexec,*) say noexec "$mount" ;; esac
+}
+package() {
+  [ -e "$1" ] || return
+  for file in "$1" "$(readlink -f "$1")"; do
+    if owner=$(dpkg -S "$file" 2>/dev/null); then
+      say package "${owner%%:*} $1"
+      return
+    elif owner=$(rpm -qf --qf '%{NAME}' "$file" 2>/dev/null); then
+      say package "$owner $1"
+      return
+    fi
+  done
+}
+package "$path"
+found=$(PATH=$sudo_path; command -v genv)
+[ "$found" = "$path" ] || package "$found"
+for tool in sha256sum visudo mv ln; do
+  command -v $tool >/dev/null || say missing $tool
+done
+[ -d "$folder" ] && say rules-folder "$(stat -L -c '%u %a' "$folder")"
+[ -L "$folder/genv" ] && say rules-link
+if [ -e "$folder/genv" ]; then
+  say rules-file
+  head -c 65536 "$folder/genv" | while IFS= read -r line || [ -n "$line" ]; do
+    say rule "$line"
+  done
+fi
+if [ -n "$account" ]; then id -u "$account" >/dev/null 2>&1 && say account; fi
+linked=yes
+for shim in docker nvidia-smi; do
+  [ "$(readlink "$shims/$shim")" = "../../../bin/genv" ] || linked=
+done
+[ -z "$linked" ] || say shims
+for file in "$dir"/.genv-install-* "$shims"/.genv-install-* "$folder"/.genv-install-*; do
+  [ ! -e "$file" ] || say leftover "$file"
+done
+say end

@@ -1,0 +1,112 @@
+package install
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+)
+
+// verify runs the program as a controller does: by sudoers where the login or the account
+// isn't root, up to the greeting, which takes no GPU.
+func (v *visit) verify(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	token := rand.Text()
+	words := []string{v.wanted.Path, "usage", "serve", "--token", token}
+	greeting, err := v.greeting(ctx, token, words)
+	if err != nil {
+		return v.unusable(err)
+	}
+	v.outcome.Now.Version = cmp.Or(v.outcome.Now.Version, greeting.Genv)
+	if greeting.Genv != v.outcome.Now.Version || !greeting.Can(agent.RequestExecute) {
+		return refuse("look at the lines for it in sudoers: sudo visudo -c",
+			"sudo runs genv %s there, with the rights to %v, and not %s as root", greeting.Genv, greeting.Capabilities, v.outcome.Now.Version)
+	}
+	v.warnIfNotFound(ctx)
+	v.warnIfNoDevices(ctx)
+	return nil
+}
+
+// greeting starts `genv usage serve` as the account that controllers use.
+func (v *visit) greeting(ctx context.Context, token string, words []string) (*agent.Greeting, error) {
+	var command remote.Command
+	switch v.wanted.Account {
+	case "":
+		command.Args = words
+	case v.login.User:
+		command.Args = append([]string{"sudo", "-n"}, words...)
+	default: // as root, who may become the account
+		return v.greetingAs(ctx, token, words)
+	}
+	out, err := v.Runner.Run(ctx, v.host, command)
+	if err != nil {
+		return nil, err
+	}
+	return readGreeting(ctx, out.Stdout, token)
+}
+
+func (v *visit) greetingAs(ctx context.Context, token string, words []string) (*agent.Greeting, error) {
+	line := remote.Command{Args: append([]string{"sudo", "-n", "-u", v.wanted.Account, "sudo", "-n"}, words...)}.ShellLine()
+	begin := rand.Text()
+	input := v.access.input(begin, line+" </dev/null\n", nil)
+	defer clear(input)
+	out, err := v.Runner.Run(ctx, v.host, remote.Command{Args: v.access.asRoot(receive(begin)), Stdin: input})
+	if err != nil {
+		return nil, withoutSecret(err, v.access.secret)
+	}
+	return readGreeting(ctx, out.Stdout, token)
+}
+
+func readGreeting(ctx context.Context, output []byte, token string) (*agent.Greeting, error) {
+	stream, err := agent.OpenStream(ctx, bytes.NewReader(output), io.Discard, token)
+	if err != nil {
+		return nil, remote.Errorf(remote.InvalidOutput, "genv does not greet: %w", err)
+	}
+	return &stream.Greeting, nil
+}
+
+// unusable is the error of a program that is in place and can't be used by a controller.
+func (v *visit) unusable(err error) error {
+	e := &remote.Error{Class: remote.ClassOf(err), Next: remote.NextStepOf(err)}
+	e.Err = fmt.Errorf("genv is at %s, and a controller can't run it as root: %w", v.wanted.Path, err)
+	if v.wanted.Account != "" && (e.Class == remote.Sudo || e.Class == remote.SudoRefused) {
+		e.Next = fmt.Sprintf("`sudo -l -U %s` on the host shows what is allowed; %s/%s must have `%s`, and /etc/sudoers a line `@includedir %s`",
+			v.wanted.Account, SudoersFolder, RulesFile, remote.SudoersLine(v.wanted.Account, v.wanted.Path), SudoersFolder)
+	}
+	return e
+}
+
+// warnIfNotFound runs genv by the name that controllers use: sudo looks for it in its
+// secure_path, where another genv may come first, or the folder may be missing.
+func (v *visit) warnIfNotFound(ctx context.Context) {
+	if v.host.GenvPath == v.wanted.Path || v.state.Found == v.wanted.Path {
+		return
+	}
+	answer, err := v.lookAsRoot(ctx)
+	if err != nil || answer.one("found") == v.wanted.Path {
+		return
+	}
+	v.outcome.Notes = append(v.outcome.Notes, fmt.Sprintf("sudo doesn't find it as genv: set `genv: %s` for the host in hosts.yaml", v.wanted.Path))
+}
+
+// warnIfNoDevices asks for the devices where there is an nvidia-smi. That it fails is no
+// failure of the installation.
+func (v *visit) warnIfNoDevices(ctx context.Context) {
+	if !v.login.GPUs {
+		return
+	}
+	host := v.host
+	host.GenvPath, host.NoSudo = v.wanted.Path, true
+	if v.wanted.Account != "" && v.wanted.Account == v.login.User {
+		host.NoSudo = false
+	}
+	if _, err := v.Runner.Run(ctx, host, host.Genv("usage", "snapshot", "--type", "devices")); err != nil {
+		v.outcome.Notes = append(v.outcome.Notes, "the devices can't be listed: "+err.Error())
+	}
+}
