@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/readonly"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -64,7 +65,7 @@ func (c Commands) measure(ctx context.Context, host remote.Host, s *snapshot.Sna
 		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)*3/4)
 		defer cancel()
 	}
-	found, err := readOnly{c.Network}.devices(ctx, host)
+	found, err := readonly.Host{Runner: c.Network}.Devices(ctx, host)
 	if err != nil {
 		s.Warnings = append(s.Warnings, "the utilization, temperature and power of the devices are unknown: "+err.Error())
 		return

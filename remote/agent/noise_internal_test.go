@@ -3,7 +3,6 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -63,14 +62,4 @@ func FuzzJSONIn(f *testing.F) {
 			require.True(t, bytes.HasSuffix(found, []byte(someJSON)), "never a part of it: %q", found)
 		}
 	})
-}
-
-func TestMarked(t *testing.T) {
-	args := marked("printf", "%s", "0, GPU\ngenv-data\n")
-	out, err := exec.Command(args[0], args[1:]...).Output()
-	require.NoError(t, err)
-	for _, noise := range []string{"", "Welcome", "Welcome\n", "{}\n"} {
-		require.Equal(t, "0, GPU\ngenv-data\n", string(dataIn(append([]byte(noise), out...))))
-	}
-	require.Equal(t, "0, GPU\n", string(dataIn([]byte("0, GPU\n"))))
 }

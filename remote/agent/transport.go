@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/readonly"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -87,7 +88,7 @@ func (c *Conn) dial(ctx context.Context, a *attempt) (transport, error) {
 		}
 		t = commands
 	case class == remote.GenvMissing:
-		t = &readOnly{p.Network}
+		t = &readOnly{readonly.Host{Runner: p.Network}}
 	default:
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/readonly"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -44,16 +45,17 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 // time zone of the host's clock, in which attachments have their times. registered says
 // that the host has genv's state files.
 func (c Commands) visible(ctx context.Context, host remote.Host) (s *snapshot.Snapshot, registered bool, err error) {
-	s, err = readOnly{c.Network}.look(ctx, host)
+	look := readonly.Host{Runner: c.Network}
+	s, err = look.Look(ctx, host)
 	if err != nil {
 		return nil, false, err
 	}
-	described := readOnly{c.Network}.describe(ctx, host, s.Processes)
-	s.UTCOffset = described.utcOffset
+	described := look.Describe(ctx, host, s.Processes)
+	s.UTCOffset = described.UTCOffset
 	for i := range s.Processes {
 		if p := &s.Processes[i]; p.UID != nil {
-			p.Username = described.names[*p.UID]
+			p.Username = described.Names[*p.UID]
 		}
 	}
-	return s, described.registered, nil
+	return s, described.Registered, nil
 }

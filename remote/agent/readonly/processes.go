@@ -1,4 +1,4 @@
-package agent
+package readonly
 
 import (
 	"bufio"
@@ -31,10 +31,10 @@ uids=$(cat $files | sed -n 's/^Uid:[^0-9]*\([0-9]*\).*/\1/p' | sort -u)
 [ -z "$uids" ] || timeout 3 getent passwd $uids | sed 's/^/User /'
 LC_ALL=C.UTF-8 ps -ww -o pid=,args= -p "$pids" | sed 's/^ */Command /' | cut -c1-1024`
 
-// describe adds the owners, commands and containers of processes, as far as they are
+// Describe adds the owners, commands and containers of processes, as far as they are
 // visible.
-func (r readOnly) describe(ctx context.Context, host remote.Host, processes []snapshot.Process) descriptions {
-	d := descriptions{byPID: make(map[string]*snapshot.Process), names: make(map[snapshot.UID]snapshot.Username)}
+func (r Host) Describe(ctx context.Context, host remote.Host, processes []snapshot.Process) Descriptions {
+	d := Descriptions{byPID: make(map[string]*snapshot.Process), Names: make(map[snapshot.UID]snapshot.Username)}
 	args := []string{"sh", "-c", describeProcesses, "sh"}
 	for i := range processes {
 		pid := strconv.Itoa(int(processes[i].PID))
@@ -46,19 +46,19 @@ func (r readOnly) describe(ctx context.Context, host remote.Host, processes []sn
 	return d
 }
 
-// descriptions are what describeProcesses printed.
-type descriptions struct {
+// Descriptions are what describeProcesses printed.
+type Descriptions struct {
 	byPID     map[string]*snapshot.Process
-	names     map[snapshot.UID]snapshot.Username // the host's
-	utcOffset *int                               // of the host's clock, in seconds; nil if it is unknown
-	// registered says that the host has state files, so that devices may be attached there.
-	registered bool
+	Names     map[snapshot.UID]snapshot.Username // the host's
+	UTCOffset *int                               // of the host's clock, in seconds; nil if it is unknown
+	// Registered says that the host has state files, so that devices may be attached there.
+	Registered bool
 
 	name    string            // the last one
 	process *snapshot.Process // whose status is read; nil for none
 }
 
-func (d *descriptions) parse(data []byte) {
+func (d *Descriptions) parse(data []byte) {
 	commands := false
 	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
 		line := lines.Text()
@@ -71,10 +71,10 @@ func (d *descriptions) parse(data []byte) {
 		case "Clock":
 			if at, err := time.Parse("-0700", value); err == nil {
 				_, east := at.Zone()
-				d.utcOffset = &east
+				d.UTCOffset = &east
 			}
 		case "Registered":
-			d.registered = true
+			d.Registered = true
 		case "Cgroup":
 			if pid, groups, _ := strings.Cut(value, " "); d.byPID[pid] != nil && d.byPID[pid].Container == "" {
 				d.byPID[pid].Container = proc.ParseContainer([]byte(groups))
@@ -89,7 +89,7 @@ func (d *descriptions) parse(data []byte) {
 
 // parseStatus reads a line of one /proc/PID/status behind the other. A name cannot hold a
 // newline there: the kernel escapes it.
-func (d *descriptions) parseStatus(line string) {
+func (d *Descriptions) parseStatus(line string) {
 	key, value, _ := strings.Cut(line, ":\t")
 	switch key {
 	case "Name":
@@ -108,21 +108,21 @@ func (d *descriptions) parseStatus(line string) {
 }
 
 // parseUser reads a line of passwd(5).
-func (d *descriptions) parseUser(line string) {
+func (d *Descriptions) parseUser(line string) {
 	fields := strings.Split(line, ":")
 	if len(fields) != 7 || snapshot.CheckName("the username", fields[0]) != nil {
 		return
 	}
 	if n, err := strconv.ParseUint(fields[2], 10, 32); err == nil {
-		if uid := snapshot.UID(n); d.names[uid] == "" {
-			d.names[uid] = snapshot.Username(fields[0])
+		if uid := snapshot.UID(n); d.Names[uid] == "" {
+			d.Names[uid] = snapshot.Username(fields[0])
 		}
 	}
 }
 
 // parseCommand reads a line of ps(1). A name in brackets is that of a process without a
 // command line.
-func (d *descriptions) parseCommand(key, value string) {
+func (d *Descriptions) parseCommand(key, value string) {
 	pid, command, _ := strings.Cut(value, " ")
 	p := d.byPID[pid]
 	if key != "Command" || p == nil || p.Command != "" || command == "["+p.Name+"]" {

@@ -1,4 +1,4 @@
-package agent
+package readonly
 
 import (
 	"strings"
@@ -18,9 +18,9 @@ const described = "Clock -0330\n" + "Name:\tpython3\nPid:\t7\nUid:\t1001\t1001\t
 	"User alice:x:1001:1001::/home/alice:/bin/sh\nUser eve\x1b:x:0:0::/:/bin/sh\n" +
 	"Command 9 other\nCommand 7 python3 train.py\n"
 
-func describe7(data string) (*snapshot.Process, descriptions) {
+func describe7(data string) (*snapshot.Process, Descriptions) {
 	p := &snapshot.Process{PID: 7}
-	d := descriptions{byPID: map[string]*snapshot.Process{"7": p}, names: make(map[snapshot.UID]snapshot.Username)}
+	d := Descriptions{byPID: map[string]*snapshot.Process{"7": p}, Names: make(map[snapshot.UID]snapshot.Username)}
 	d.parse([]byte(data))
 	return p, d
 }
@@ -28,10 +28,10 @@ func describe7(data string) (*snapshot.Process, descriptions) {
 func TestParseDescriptions(t *testing.T) {
 	uid := snapshot.UID(1001)
 	p, d := describe7(described)
-	require.Equal(t, -(3*3600 + 1800), *d.utcOffset)
+	require.Equal(t, -(3*3600 + 1800), *d.UTCOffset)
 	require.Equal(t, &snapshot.Process{PID: 7, Name: "python3", Command: "python3 train.py", Container: container, UID: &uid}, p,
 		"and nothing of a process that was not asked for")
-	require.Equal(t, map[snapshot.UID]snapshot.Username{1001: "alice"}, d.names)
+	require.Equal(t, map[snapshot.UID]snapshot.Username{1001: "alice"}, d.Names)
 }
 
 // TestProcessesOfInstances: the MIG instances of a device count for it, each once.
@@ -64,7 +64,7 @@ func TestACommandForgesNothing(t *testing.T) {
 	p, d := describe7(described + "Uid:\t0\nPid:\t7\nUid:\t0\nUser root:x:1001:0::/:/bin/sh\nCommand 7 ls\n")
 	require.Equal(t, "python3 train.py", p.Command)
 	require.EqualValues(t, 1001, *p.UID)
-	require.Equal(t, snapshot.Username("alice"), d.names[1001])
+	require.Equal(t, snapshot.Username("alice"), d.Names[1001])
 
 	p, _ = describe7("Name:\tsh\nPid:\t7\nCommand 7 [sh]\n")
 	require.Empty(t, p.Command, "it has none")
@@ -83,7 +83,7 @@ func FuzzParseDescriptions(f *testing.F) {
 		require.Equal(t, snapshot.PID(7), p.PID)
 		require.NoError(t, snapshot.CheckText("name", p.Name))
 		require.True(t, utf8.ValidString(p.Command) && len(p.Command) <= snapshot.MaxCommand)
-		for _, name := range d.names {
+		for _, name := range d.Names {
 			require.NoError(t, snapshot.CheckName("name", string(name)))
 		}
 	})

@@ -1,0 +1,143 @@
+// Package readonly looks at a host that has no genv, with nvidia-smi and /proc, as the login
+// and without sudo.
+//
+//	s, err := readonly.Host{Runner: client}.Snapshot(ctx, host)
+//
+// There are no environments on such a host, and the login can't read what its processes
+// claim, so every process is unknown: nothing can be judged there, and nothing is done.
+package readonly
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Host runs commands on hosts.
+type Host struct{ remote.Runner }
+
+// Snapshot has no names of users: it is judged, and what others report about such a host
+// proves nothing about whose a process is.
+func (r Host) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
+	s, err := r.Look(ctx, host)
+	if err == nil && len(s.Processes) > 0 {
+		r.Describe(ctx, host, s.Processes)
+	}
+	return s, err
+}
+
+// Look is what nvidia-smi shows.
+func (r Host) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
+	devices, err := r.Devices(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	usage, err := smi(ctx, r, host, nvidiasmi.AppsArgs(), nvidiasmi.ParseApps)
+	if err != nil {
+		return nil, err
+	}
+	s := &snapshot.Snapshot{Devices: devices}
+	s.Processes, s.Warnings = processesOf(usage, r.indices(ctx, host, devices, usage.Apps))
+	s.Warnings = s.Warnings[:min(len(s.Warnings), maxWarnings)]
+	for i, w := range s.Warnings {
+		s.Warnings[i] = strings.Clone(text.Cut(w, maxWarning))
+	}
+	return s, nil
+}
+
+// What is kept of what a host says for people.
+const (
+	maxWarnings = 64
+	maxWarning  = 4096 // bytes
+)
+
+// Devices are the devices of a host, without attachments.
+func (r Host) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device, error) {
+	found, err := smi(ctx, r, host, nvidiasmi.DevicesArgs(), nvidiasmi.ParseDevices)
+	if err != nil {
+		return nil, err
+	}
+	devices := make([]snapshot.Device, len(found))
+	for i := range found {
+		devices[i] = found[i].Device()
+	}
+	return devices, nil
+}
+
+// smi runs nvidia-smi on a host and parses its output.
+func smi[T any](ctx context.Context, r Host, host remote.Host, args []string, parse func([]byte) (T, error)) (value T, err error) {
+	out, err := r.Run(ctx, host, remote.Command{Args: marked(append([]string{"env", "LC_ALL=C", "GENV_BYPASS=1", "nvidia-smi"}, args...)...)})
+	if err != nil {
+		return value, err
+	}
+	if value, err = parse(dataIn(out.Stdout)); err != nil {
+		return value, &remote.Error{Class: remote.InvalidOutput, Err: err}
+	}
+	return value, nil
+}
+
+// indices are those of the devices and, if processes use any, of the devices' MIG instances,
+// which only `nvidia-smi -L` lists. What it doesn't list is left out.
+func (r Host) indices(ctx context.Context, host remote.Host, devices []snapshot.Device, apps []nvidiasmi.App) map[snapshot.GPUUUID]snapshot.DeviceIndex {
+	indices := make(map[snapshot.GPUUUID]snapshot.DeviceIndex)
+	for _, d := range devices {
+		indices[d.UUID] = d.Index
+	}
+	lacks := func(a nvidiasmi.App) bool { _, known := indices[a.GPU]; return !known }
+	if !slices.ContainsFunc(apps, lacks) {
+		return indices
+	}
+	listed, _ := smi(ctx, r, host, nvidiasmi.ListArgs(), nvidiasmi.ParseList) // without it they are not attributed
+	for _, d := range listed {
+		for _, instance := range d.MIG {
+			indices[instance] = d.Index
+		}
+	}
+	return indices
+}
+
+// processesOf gathers what each process uses. What can't be attributed to a device is a
+// warning.
+func processesOf(usage nvidiasmi.Usage, indices map[snapshot.GPUUUID]snapshot.DeviceIndex) (list []snapshot.Process, warnings []string) {
+	for _, gpu := range usage.NotListed {
+		warnings = append(warnings, fmt.Sprintf("the driver does not report which processes use %s: there may be any", cmp.Or(gpu, "a device")))
+	}
+	at, counted := make(map[snapshot.PID]int), make(map[nvidiasmi.App]bool)
+	for _, a := range usage.Apps {
+		index, known := indices[a.GPU]
+		if !known {
+			warnings = append(warnings, fmt.Sprintf("process %d uses %s, which nvidia-smi does not list: it is attributed to no device", a.PID, cmp.Or(a.GPU, "a device without an id")))
+			continue
+		}
+		i, seen := at[a.PID]
+		if !seen {
+			i = len(list)
+			at[a.PID] = i
+			list = append(list, snapshot.Process{PID: a.PID, EnvUnknown: true})
+		}
+		once := nvidiasmi.App{GPU: a.GPU, PID: a.PID}
+		if used := list[i].Uses(index); used == nil {
+			list[i].Usage = append(list[i].Usage, snapshot.DeviceUsage{Index: index, Memory: a.Memory})
+		} else if !counted[once] { // another MIG instance of the device
+			used.Memory = sum(used.Memory, a.Memory)
+		}
+		counted[once] = true
+	}
+	return list, warnings
+}
+
+// sum adds amounts of whole MiB, as nvidia-smi prints them. The sum with an unknown amount
+// is unknown.
+func sum(a, b snapshot.Memory) snapshot.Memory {
+	if !a.Known() || !b.Known() {
+		return snapshot.Memory{}
+	}
+	return snapshot.MiB(a.Bytes()>>20 + b.Bytes()>>20)
+}
