@@ -96,7 +96,7 @@ func (r *reader) readUnprotected(n *strictyaml.Node) {
 // readDevice reads host:index, both with ranges, or the UUID of a device.
 func (e *Exemptions) readDevice(n *strictyaml.Node) {
 	written := n.Text()
-	if strings.HasPrefix(written, "GPU-") || strings.HasPrefix(written, "MIG-") {
+	if isUUID(written) {
 		e.uuids[snapshot.GPUUUID(written)] = exemptAt(n)
 		return
 	}
@@ -115,6 +115,11 @@ func (e *Exemptions) readDevice(n *strictyaml.Node) {
 		}
 	}
 	e.devices = append(e.devices, exemption{host: readPattern(n, written[:colon]), index: index, from: exemptAt(n)})
+}
+
+// isUUID says whether a device is named by its UUID.
+func isUUID(device string) bool {
+	return strings.HasPrefix(device, "GPU-") || strings.HasPrefix(device, "MIG-")
 }
 
 // readPattern parses a host pattern that is the whole written of n or a part of it.
