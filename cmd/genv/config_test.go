@@ -224,3 +224,65 @@ func TestHostsAsJSON(t *testing.T) {
 		{"host": "new", "port": 22, "genv": "genv", "sudo": true, "labels": {}}]}`, string(text))
 	require.Contains(t, genv(t, "remote", "hosts").out, "\n\n4 hosts selected; what is empty is left to ssh_config\n")
 }
+
+// The names in a policy that nothing knows.
+func TestPolicyCheckWarns(t *testing.T) {
+	const text = "groups: {staff: [root, nobody-by-this-name]}\noverrides:\n  - {hosts: [gpu-01, gqu-01], labels: {gpu: h100}, users: [\"@staff\"], set: {idle: false}}\n"
+	dir := configured(t, configfile.Hosts, fourHosts, configfile.Policy, text)
+	file := dir + "/policy.yaml"
+	r := genv(t, "policy", "check")
+	require.Equal(t, result{out: file + ": OK\n", err: file + ":1:24: warning: getent knows no user \"nobody-by-this-name\"; correct the name, or ignore this if the accounts are only on the hosts\n" +
+		file + ":3:22: warning: host \"gqu-01\" is not in the inventory; did you mean \"gpu-01\"?\n"}, r)
+
+	r = genv(t, "policy", "check", "--strict", file)
+	require.Equal(t, command.ExitFailed, r.code)
+	require.Empty(t, r.out)
+	require.Contains(t, r.err, "policy.yaml: 2 warnings, which --strict makes an error\n")
+
+	r = genv(t, "policy", "check", "--strict", "-H", "gqu-01,gpu-[01-04],label:gpu", "--format", "json")
+	var document fleet.CheckDocument
+	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
+	require.Equal(t, command.ExitFailed, r.code)
+	require.False(t, document.OK)
+	require.Len(t, document.Warnings, 1, "the host is named")
+	require.Equal(t, "nobody-by-this-name", document.Warnings[0].Name)
+	require.Contains(t, r.out, `"errors":[]`)
+
+	require.NoError(t, os.WriteFile(file, []byte("limits: {max-percent: 101}\nunreachable: 3\n"), 0o600))
+	r = genv(t, "policy", "check", "--format", "json")
+	require.Equal(t, command.ExitFailed, r.code)
+	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
+	require.Len(t, document.Errors, 2)
+	require.Equal(t, 1, document.Errors[0].Line)
+	require.Contains(t, document.Errors[0].Message, "101 is not a whole number")
+
+	t.Setenv(configfile.Variable, "off")
+	require.NoError(t, os.WriteFile(file, []byte("exempt: {hosts: [gpu-01]}\n"), 0o600))
+	r = genv(t, "policy", "check", "--strict", file)
+	require.Equal(t, result{out: file + ": OK\n", err: "Not checked: hosts: no inventory was found; name one with -H hosts.yaml\n"}, r, "what is not known isn't wrong")
+}
+
+func TestExplainKnowsLabels(t *testing.T) {
+	const text = "overrides:\n  - {labels: {gpu: h100}, set: {grace: 33s}}\n"
+	dir := configured(t, configfile.Hosts, fourHosts, configfile.Policy, text)
+	for _, test := range []struct{ line, grace string }{
+		{"--host gpu-04", "33s"},
+		{"--host GPU-04.", "33s"},
+		{"--host gpu-01", "10s"},
+		{"--host gpu-01 --label gpu=h100", "33s"},
+		{"--host gpu-04 --label gpu=v100", "10s"},
+		{"--host gpu-04 -H " + dir + "/hosts.yaml", "33s"},
+		{"--host gpu-04 -H gpu-04,label:gpu=h*", "33s"},
+		{"", "10s"},
+	} {
+		r := genv(t, append([]string{"policy", "explain", "--format", "csv"}, strings.Fields(test.line)...)...)
+		require.Zero(t, r.code, r.err)
+		require.Empty(t, r.err)
+		require.Contains(t, r.out, "grace,"+test.grace+",", test.line)
+	}
+	r := genv(t, "policy", "explain", "--host", "gpu-05", "--format", "csv")
+	require.Equal(t, "warning: host \"gpu-05\" is not in the inventory, so it has only the labels of --label; did you mean \"gpu-01\"?\n", r.err)
+	require.Contains(t, r.out, "grace,10s,")
+	r = genv(t, "policy", "explain", "--host", "gpu-04", "--format", "json")
+	require.Contains(t, r.out, `"labels":{"gpu":"h100"}`)
+}

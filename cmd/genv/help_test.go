@@ -61,8 +61,8 @@ var examples = map[string][]string{
 	"gpus":    {"--free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp"},
 	"monitor": {monitorFlags},
 
-	"policy check":   {"$DIR/policy"},
-	"policy explain": {"--user x --host a --label k=v --at 2026-11-20 --format csv " + ruleFlags, noRuleFlags},
+	"policy check":   {"--inventory a,b --strict --format json $DIR/policy"},
+	"policy explain": {"--inventory a --user x --host a --label k=v --at 2026-11-20 --format csv " + ruleFlags, noRuleFlags},
 
 	"remote activate": {"$FLEET --name x --gpus 1 --gpu-memory 4g --no-prompt --no-attach --over-subscribe", "$MORE"},
 	"remote enforce":  {"$FLEET --state-dir $DIR/state --interval 0 --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --format json " + ruleFlags, "$FLEET --interval 0 --dry-run --exit-code " + noRuleFlags, "$MORE --interval 0", "$FLEET --interval 1 --cycles 1 --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags},

@@ -56,6 +56,8 @@ func settings() []setting {
 		{"audit-size", []string{"enforce"}, size},
 		{"audit-keep", []string{"enforce"}, number(1, 1_000_000)},
 		{"state-dir", []string{"enforce"}, path},
+		{"timestamps", []string{"enforce"}, word},
+		{"summary", []string{"enforce"}, duration(time.Millisecond)},
 
 		{"interval", []string{"enforce", "monitor", "top", "wait", "watch"}, duration(0)},
 		{"within", []string{"wait"}, duration(time.Millisecond)},
@@ -68,6 +70,12 @@ func settings() []setting {
 		{"web-auth", watching, path},
 		{"web-tls-cert", watching, path},
 		{"web-tls-key", watching, path},
+
+		{"path", []string{"install"}, path},
+		{"sudoers-for", []string{"install"}, word},
+		{"host-timeout", []string{"install"}, duration(time.Millisecond)},
+		{"binary-amd64", []string{"install"}, path},
+		{"binary-arm64", []string{"install"}, path},
 
 		{"address", []string{"monitor"}, word},
 		{"port", []string{"monitor"}, number(1, 65535)},

@@ -108,16 +108,13 @@ func (p *program) policyCommand() *cli.Command {
 		Name:  "policy",
 		Usage: "check and explain policy files",
 		Subcommands: []*cli.Command{
-			{
-				Name: "check", Usage: "list the errors of a policy file", ArgsUsage: "FILE",
-				Action: p.policyCheck,
-			},
+			p.policyCheckCommand(),
 			{
 				Name: "explain", Usage: "print the settings for a user on a host, and where each comes from",
-				Flags: append(enforcement.RuleFlags(), command.FormatFlag("tui", "csv", "json"),
+				Flags: append(append(inventoryFlags(), enforcement.RuleFlags()...), command.FormatFlag("tui", "csv", "json"),
 					&cli.StringFlag{Name: "user", Usage: "the settings for this `USER`; without it, those for users that the policy doesn't name"},
 					&cli.StringFlag{Name: "host", Usage: "on this `HOST`, by its name in the inventory"},
-					&cli.StringSliceFlag{Name: "label", Usage: "a label of the host: `KEY=VALUE`; may be repeated"},
+					&cli.StringSliceFlag{Name: "label", Usage: "a label of the host: `KEY=VALUE`, over those of the inventory; may be repeated"},
 					&cli.StringFlag{Name: "at", Usage: "at this `TIME`, such as 2026-11-20T22:00; now by default"},
 				),
 				Action: p.policyExplain,

@@ -8,35 +8,13 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
-
-func (p *program) policyCheck(c *cli.Context) error {
-	path := c.Args().First()
-	if path == "" {
-		var err error
-		if path, err = configfile.Find(p.Getenv, configfile.Policy); err != nil {
-			return err
-		}
-	}
-	if path == "" || c.Args().Len() > 1 {
-		return command.UsageError("missing file: write `genv policy check FILE`")
-	}
-	data, err := enforcement.ReadPolicyFile(path)
-	if err != nil {
-		return err
-	}
-	if err := policy.Check(path, data); err != nil {
-		return command.UsageError("%w", err)
-	}
-	_, err = fmt.Fprintf(p.Out, "%s: OK\n", path)
-	return err
-}
 
 func (p *program) policyExplain(c *cli.Context) error {
 	output, err := command.ReadOutput(c)
@@ -50,6 +28,9 @@ func (p *program) policyExplain(c *cli.Context) error {
 	if q.At, err = p.Time(c.String("at")); err != nil {
 		return err
 	}
+	if err := p.addLabels(c, &q); err != nil {
+		return err
+	}
 	file, err := enforcement.ReadPolicy(c)
 	if err != nil {
 		return err
@@ -57,10 +38,39 @@ func (p *program) policyExplain(c *cli.Context) error {
 	return p.writeExplanation(output, q, file.Explain(q))
 }
 
+// addLabels adds the labels that the inventory has for a host to those of flags.
+func (p *program) addLabels(c *cli.Context, q *enforce.Query) error {
+	if q.Host == "" {
+		return nil
+	}
+	hosts, _, err := p.readInventory(c)
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(hosts))
+	for i := range hosts {
+		names[i] = hosts[i].Name
+		if text.FoldHost(hosts[i].Name) != text.FoldHost(string(q.Host)) {
+			continue
+		}
+		for key, value := range hosts[i].Labels {
+			if _, set := q.Labels[key]; !set {
+				q.Labels[key] = value
+			}
+		}
+		return nil
+	}
+	if len(hosts) > 0 {
+		p.Warn(fmt.Sprintf("warning: host %q is not in the inventory, so it has only the labels of --label; %s",
+			q.Host, text.Hint(string(q.Host), names, "correct the name, or add it there")))
+	}
+	return nil
+}
+
 func (p *program) writeExplanation(output render.Output, q enforce.Query, list []policy.Explanation) error {
 	if output.Format == "json" {
 		return render.WriteJSON(p.Out, ExplainDocument{
-			Schema: "genv.policy.explain/1", User: q.User, Host: q.Host, At: q.At.Format(time.RFC3339), Settings: list,
+			Schema: "genv.policy.explain/1", User: q.User, Host: q.Host, Labels: q.Labels, At: q.At.Format(time.RFC3339), Settings: list,
 		})
 	}
 	t := output.Table(render.Col("SETTING", 24), render.Col("VALUE", 16), render.Col("FROM", 0))
@@ -75,6 +85,7 @@ type ExplainDocument struct {
 	Schema   string               `json:"schema"`
 	User     snapshot.Username    `json:"user"`
 	Host     snapshot.Hostname    `json:"host"`
+	Labels   map[string]string    `json:"labels"`
 	At       string               `json:"at"`
 	Settings []policy.Explanation `json:"settings"`
 }

@@ -1,0 +1,135 @@
+package policycheck
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Known is what names may refer to.
+type Known struct {
+	Hosts    []remote.Host
+	Groups   []string // of the inventory, as @name
+	Accounts Accounts
+}
+
+// Result is what was found.
+type Result struct {
+	Warnings []Warning
+	// Unchecked says what could not be checked, and why; one line for each.
+	Unchecked []string
+}
+
+// Warning is a name in a policy that nothing knows.
+type Warning struct {
+	Line    int                  `json:"line"`
+	Column  int                  `json:"column"`
+	Kind    policy.ReferenceKind `json:"kind"`
+	Name    string               `json:"name"` // of a label KEY=VALUE
+	Message string               `json:"message"`
+}
+
+// Check compares the names of a policy with what is known. Each unknown name is a warning
+// at the first place where it is.
+func Check(references []policy.Reference, known Known) Result {
+	c := checker{known: known, seen: map[string]bool{}}
+	for _, kind := range []policy.ReferenceKind{policy.ToHost, policy.ToLabel} {
+		if len(known.Hosts) == 0 && slices.ContainsFunc(references, func(r policy.Reference) bool { return r.Kind == kind }) {
+			c.result.Unchecked = append(c.result.Unchecked, fmt.Sprintf("%ss: no inventory was found; name one with -H hosts.yaml", kind))
+		}
+	}
+	if known.Accounts.Err != nil && slices.ContainsFunc(references, func(r policy.Reference) bool { return r.Kind == policy.ToUser }) {
+		c.result.Unchecked = append(c.result.Unchecked, fmt.Sprintf("users: %v", known.Accounts.Err))
+	}
+	for i := range references {
+		c.check(&references[i])
+	}
+	return c.result
+}
+
+type checker struct {
+	known  Known
+	seen   map[string]bool // names with a warning
+	result Result
+}
+
+func (c *checker) check(r *policy.Reference) {
+	message, name := "", r.Name
+	switch {
+	case r.Kind == policy.ToUser && c.known.Accounts.Err == nil:
+		message = c.user(r.Name)
+	case r.Kind == policy.ToHost && len(c.known.Hosts) > 0:
+		message = c.host(r.Name)
+	case r.Kind == policy.ToLabel && len(c.known.Hosts) > 0:
+		message, name = c.label(r.Name, r.Value), r.Name+"="+r.Value
+	}
+	if message == "" || c.seen[string(r.Kind)+name] {
+		return
+	}
+	c.seen[string(r.Kind)+name] = true
+	c.result.Warnings = append(c.result.Warnings, Warning{r.Place.Line, r.Place.Column, r.Kind, name, message})
+}
+
+// user is what is wrong with the name of a user; empty if nothing is.
+func (c *checker) user(name string) string {
+	a := &c.known.Accounts
+	switch {
+	case a.Users[name]:
+		return ""
+	case a.Groups[name]:
+		return fmt.Sprintf("%q is a group of this machine, and not a user; list its users under `groups:`, and write \"@%s\"", name, name)
+	}
+	return fmt.Sprintf("getent knows no user %q; %s", name, text.Hint(name, a.All, "correct the name, or ignore this if the accounts are only on the hosts"))
+}
+
+// host is what is wrong with a host pattern, of which at least one name must be known.
+func (c *checker) host(name string) string {
+	pattern, err := text.ParseHosts(name)
+	if err != nil || slices.ContainsFunc(c.known.Hosts, func(h remote.Host) bool { return pattern.Matches(h.Name) }) {
+		return ""
+	}
+	if slices.Contains(c.known.Groups, "@"+name) {
+		return fmt.Sprintf("%q is a group of the inventory, and not a host; a policy selects by names or `labels:`", name)
+	}
+	names := make([]string, len(c.known.Hosts))
+	for i := range c.known.Hosts {
+		names[i] = c.known.Hosts[i].Name
+	}
+	if pattern.Count() > 1 {
+		return fmt.Sprintf("none of the hosts %s is in the inventory; %s", name, text.Hint(pattern.Expand()[0], names, "correct the name, or add them there"))
+	}
+	return fmt.Sprintf("host %q is not in the inventory; %s", name, text.Hint(name, names, "correct the name, or add it there"))
+}
+
+// label is what is wrong with a label.
+func (c *checker) label(key, value string) string {
+	keys, values := map[string]bool{}, map[string]bool{}
+	for i := range c.known.Hosts {
+		for k, v := range c.known.Hosts[i].Labels {
+			keys[k] = true
+			if k == key {
+				values[v] = true
+			}
+		}
+	}
+	switch {
+	case values[value]:
+		return ""
+	case len(keys) == 0:
+		return fmt.Sprintf("no host of the inventory has the label %q: its hosts have no labels; add `labels:` there", key)
+	case !keys[key]:
+		return fmt.Sprintf("no host of the inventory has the label %q; %s", key, text.Hint(key, slices.Sorted(maps.Keys(keys)), "the labels are "+list(keys)))
+	}
+	return fmt.Sprintf("no host of the inventory has the label %s=%s; %s", key, value, text.Hint(value, slices.Sorted(maps.Keys(values)), "the values of "+key+" are "+list(values)))
+}
+
+// list is some words in a line.
+func list(words map[string]bool) string {
+	const longest = 200
+	return text.Shorten(strings.Join(slices.Sorted(maps.Keys(words)), ", "), longest)
+}

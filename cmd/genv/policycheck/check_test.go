@@ -1,0 +1,153 @@
+package policycheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+)
+
+func references(words ...string) (list []policy.Reference) {
+	for i, word := range words {
+		kind, name, _ := strings.Cut(word, " ")
+		r := policy.Reference{Kind: policy.ReferenceKind(kind), Name: name, Place: strictyaml.Place{File: "p", Line: i + 1, Column: 3}}
+		if r.Kind == policy.ToLabel {
+			r.Name, r.Value, _ = strings.Cut(name, "=")
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+func TestCheck(t *testing.T) {
+	known := Known{
+		Hosts: []remote.Host{
+			{Name: "gpu-01", Labels: map[string]string{"gpu": "a100", "rack": "1"}}, {Name: "GPU-02.lab", Labels: map[string]string{"gpu": "h100"}}, {Name: "bare"},
+		},
+		Groups:   []string{"@all", "@rack1"},
+		Accounts: Accounts{Users: map[string]bool{"alice": true, "1001": true}, Groups: map[string]bool{"students": true}, All: []string{"alice", "robert"}},
+	}
+	for _, test := range []struct{ reference, want string }{
+		{"user alice", ""},
+		{"user 1001", ""},
+		{"host gpu-01", ""},
+		{"host Gpu-01.", ""},
+		{"host gpu-02.lab", ""},
+		{"host gpu-[01-16]", ""},
+		{"label gpu=h100", ""},
+		{"label rack=1", ""},
+
+		{"user alicf", `getent knows no user "alicf"; did you mean "alice"?`},
+		{"user Alice", `getent knows no user "Alice"; did you mean "alice"?`},
+		{"user zoe", `getent knows no user "zoe"; correct the name, or ignore this if the accounts are only on the hosts`},
+		{"user students", `"students" is a group of this machine, and not a user; list its users under ` + "`groups:`" + `, and write "@students"`},
+		{"host gpu-03", `host "gpu-03" is not in the inventory; did you mean "gpu-01"?`},
+		{"host gpu-02", `host "gpu-02" is not in the inventory; did you mean "gpu-01"?`},
+		{"host stranger", `host "stranger" is not in the inventory; correct the name, or add it there`},
+		{"host node[1-4]", "none of the hosts node[1-4] is in the inventory; correct the name, or add them there"},
+		{"host rack1", `"rack1" is a group of the inventory, and not a host; a policy selects by names or ` + "`labels:`"},
+		{"label gqu=a100", `no host of the inventory has the label "gqu"; did you mean "gpu"?`},
+		{"label colour=red", `no host of the inventory has the label "colour"; the labels are gpu, rack`},
+		{"label gpu=a10", `no host of the inventory has the label gpu=a10; did you mean "a100"?`},
+		{"label rack=22", "no host of the inventory has the label rack=22; the values of rack are 1"},
+	} {
+		t.Run(test.reference, func(t *testing.T) {
+			result := Check(references(test.reference), known)
+			require.Empty(t, result.Unchecked)
+			if test.want == "" {
+				require.Empty(t, result.Warnings)
+				return
+			}
+			kind, name, _ := strings.Cut(test.reference, " ")
+			require.Equal(t, []Warning{{Line: 1, Column: 3, Kind: policy.ReferenceKind(kind), Name: name, Message: test.want}}, result.Warnings)
+		})
+	}
+	result := Check(references("user zoe", "host x", "user zoe"), known)
+	require.Len(t, result.Warnings, 2, "a name is said once")
+	require.Equal(t, 1, result.Warnings[0].Line)
+}
+
+func TestWhatCouldNotBeChecked(t *testing.T) {
+	all := references("user zoe", "host x", "label a=b")
+	result := Check(all, Known{Accounts: Accounts{Err: errors.New("no answer")}})
+	require.Empty(t, result.Warnings, "unknown is not wrong")
+	require.Equal(t, []string{
+		"hosts: no inventory was found; name one with -H hosts.yaml", "labels: no inventory was found; name one with -H hosts.yaml", "users: no answer",
+	}, result.Unchecked)
+	require.Empty(t, Check(nil, Known{Accounts: Accounts{Err: errors.New("no answer")}}), "there was nothing to check")
+}
+
+// exited is the error of a program with this exit status.
+func exited(status int) error {
+	return exec.Command("sh", "-c", fmt.Sprintf("exit %d", status)).Run()
+}
+
+func TestAsk(t *testing.T) {
+	var asked []string
+	missing := exited(2)
+	passwd := map[string]string{"alice": "alice:x:1:1::/:/bin/sh\n", "1000": "robert:x:1000:1::/:/bin/sh\n"}
+	getent := func(_ context.Context, database string, keys ...string) ([]byte, error) {
+		asked = append(asked, strings.Join(append([]string{database}, keys...), " "))
+		var out string
+		var err error
+		for _, key := range keys {
+			line, ok := passwd[key]
+			if database != "passwd" || !ok {
+				line, err = "", missing
+			}
+			out += line
+		}
+		if database == "group" {
+			out = "students:x:5:\n"
+		}
+		if len(keys) == 0 {
+			out = "root:x:0:0::/:/bin/sh\nalice:x:1:1::/:/bin/sh\n"
+		}
+		return []byte(out), err
+	}
+	a := Ask(t.Context(), references("user alice", "host gpu-01", "user bob", "user alice", "user students", "user 1000"), getent)
+	require.Equal(t, Accounts{
+		Users: map[string]bool{"alice": true, "robert": true}, Groups: map[string]bool{"students": true}, All: []string{"alice", "root"},
+	}, a, "1000 is robert's number and no name")
+	require.Equal(t, []string{"passwd alice bob students 1000", "group bob students 1000", "passwd"}, asked)
+
+	asked = nil
+	require.NoError(t, Ask(t.Context(), references("user alice", "label a=b"), getent).Err)
+	require.Equal(t, []string{"passwd alice"}, asked, "nothing more is needed")
+	var many []string
+	for i := range 1001 {
+		many = append(many, fmt.Sprintf("user u%d", i))
+	}
+	asked = nil
+	require.Empty(t, Ask(t.Context(), references(many...), getent).Users)
+	require.Len(t, slices.DeleteFunc(asked, func(line string) bool { return !strings.HasPrefix(line, "passwd u") }), 3, "command lines are bounded")
+}
+
+func TestAFailingDirectoryMeansNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		getent Getent
+		want   string
+	}{
+		"getent failed": {func(context.Context, string, ...string) ([]byte, error) { return nil, exited(1) }, "getent passwd: exit status 1; the accounts may be in a directory that doesn't answer now"},
+		"no getent":     {func(context.Context, string, ...string) ([]byte, error) { return nil, exec.ErrNotFound }, "getent passwd: executable file not found in $PATH"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := Ask(t.Context(), references("user zoe"), test.getent)
+			require.ErrorContains(t, a.Err, test.want)
+			require.Empty(t, Check(references("user zoe"), Known{Accounts: a}).Warnings)
+		})
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	a := Ask(ended, references("user zoe"), func(ctx context.Context, _ string, _ ...string) ([]byte, error) { return nil, ctx.Err() })
+	require.ErrorContains(t, a.Err, "getent passwd: no answer within 5s")
+}
