@@ -102,7 +102,7 @@ func (p *program) checked(action cli.ActionFunc) cli.ActionFunc {
 }
 
 func usageError(c *cli.Context, err error, _ bool) error {
-	return command.UsageError("%w; see %s --help", err, c.Command.HelpName)
+	return command.FlagError(c, err)
 }
 
 // commands are about genv itself.

@@ -128,7 +128,8 @@ func (a *arrangement) flag(name string) cli.DocGenerationFlag {
 func (a *arrangement) unabbreviated(word string) (flag string, joined bool, err error) {
 	flag, value, joined := strings.Cut(word, "=")
 	prefix, long := strings.CutPrefix(flag, "--")
-	if !long || a.flag(prefix) != nil {
+	exact := a.flag(prefix) != nil
+	if !long || exact && len(prefix) > 1 {
 		return word, joined, nil
 	}
 	found := a.beginningWith(prefix)
@@ -138,7 +139,7 @@ func (a *arrangement) unabbreviated(word string) (flag string, joined bool, err 
 		}
 	}
 	switch {
-	case len(found) == 0:
+	case len(found) == 0 || exact && len(found) > 1: // --t is the same as -t, unless it begins one flag
 		return word, joined, nil
 	case len(found) > 1:
 		return "", false, UsageError("%s is ambiguous: write %s", flag, strings.Join(found, " or "))

@@ -85,7 +85,7 @@ func (e *engine) argument(place *command.Place, current string) answer {
 	kinds := strings.Fields(place.Path[len(place.Path)-1].ArgsUsage)
 	switch at := len(place.Arguments); {
 	case at < len(kinds):
-		return e.ofKind(place, strings.Trim(kinds[at], "[]…"), current, 0)
+		return e.ofKind(strings.Trim(kinds[at], "[]…"), current, 0)
 	case len(kinds) == 0 && !place.Ended:
 		return matching(flagsOf(place, current), current)
 	}
@@ -109,11 +109,11 @@ func (e *engine) value(place *command.Place, flag cli.DocGenerationFlag, current
 	if kind == "ID" {
 		kind = flag.Names()[0] // of an environment, or of a kernel
 	}
-	return e.ofKind(place, kind, current, skip)
+	return e.ofKind(kind, current, skip)
 }
 
 // ofKind completes a value of the kind that its placeholder names.
-func (e *engine) ofKind(place *command.Place, kind, current string, skip int) answer {
+func (e *engine) ofKind(kind, current string, skip int) answer {
 	s := e.sources
 	switch kind {
 	case "FILE", "PATH":
@@ -121,13 +121,13 @@ func (e *engine) ofKind(place *command.Place, kind, current string, skip int) an
 	case "DIR":
 		return answer{do: folders, skip: skip}
 	case "HOSTS":
-		return listed(current, skip, func(word string) []candidate { return s.selectable(word) })
+		return hostList(s, current, skip)
 	case "HOST":
 		return listed(current, skip, func(string) []candidate { return s.hosts() })
 	case "USER":
-		return single(current, skip, s.users(place))
+		return single(current, skip, s.users())
 	case "USER=N":
-		a := listed(current, skip, func(string) []candidate { return withSuffix(s.users(place), "=") })
+		a := listed(current, skip, func(string) []candidate { return withSuffix(s.users(), "=") })
 		a.suffix = none
 		return a
 	case "KEY=VALUE":
@@ -156,6 +156,21 @@ func single(current string, skip int, candidates []candidate) answer {
 	return a
 }
 
+// hostList completes the value of -H.
+func hostList(s *sources, current string, skip int) answer {
+	s.addFiles(current[skip:])
+	a := listed(current, skip, s.selectable)
+	item := current[a.skip:]
+	if slash := strings.LastIndexByte(item, '/'); slash >= 0 { // only a file has one
+		a.skip += slash + 1
+		a.candidates = matching(s.inventoryFiles(item), item[slash+1:]).candidates
+	}
+	if slices.ContainsFunc(a.candidates, func(c candidate) bool { return strings.HasSuffix(c.value, "/") }) {
+		a.suffix = none
+	}
+	return a
+}
+
 // listed completes the last item of a list with commas; those within brackets belong to
 // an item. Items that are there already are not offered again.
 func listed(current string, skip int, candidates func(item string) []candidate) answer {
@@ -168,22 +183,19 @@ func listed(current string, skip int, candidates func(item string) []candidate) 
 	}
 	a := single(current, len(current)-len(last), candidates(last))
 	a.candidates = slices.DeleteFunc(a.candidates, func(c candidate) bool { return slices.Contains(items, c.value) })
-	if a.suffix == space {
-		a.suffix = list
-	}
+	a.suffix = list
 	return a
 }
+
+// most is how many candidates are offered: more than that nobody reads.
+const most = 2000
 
 // matching are the candidates that begin as the word does.
 func matching(candidates []candidate, word string) answer {
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool {
 		return !strings.HasPrefix(c.value, word) || text.Printable(c.value) != c.value
 	})
-	a := answer{candidates: candidates}
-	if slices.ContainsFunc(candidates, func(c candidate) bool { return strings.HasSuffix(c.value, "/") }) {
-		a.suffix = none
-	}
-	return a
+	return answer{candidates: candidates[:min(len(candidates), most)]}
 }
 
 func commandsOf(commands []*cli.Command) (candidates []candidate) {

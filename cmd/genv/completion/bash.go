@@ -13,7 +13,7 @@ func (e *engine) bash(arguments []string) string {
 	line, breaks := arguments[0], arguments[1]
 	l := lex(line)
 	last := &l.words[len(l.words)-1]
-	if len(l.words) < 2 || last.substituted {
+	if len(l.words) < 2 {
 		return ""
 	}
 	words := make([]string, 0, len(l.words))
@@ -21,24 +21,29 @@ func (e *engine) bash(arguments []string) string {
 		words = append(words, w.value)
 	}
 	a := e.complete(words, last.value)
-	switch a.do {
-	case files:
+	switch {
+	case a.do == files:
 		return "files\n"
-	case folders:
+	case a.do == folders:
 		return "folders\n"
-	case program:
+	case a.do == program:
 		return fmt.Sprintf("program %d\n", utf8.RuneCountInString(line[:l.words[a.program+1].start]))
+	case last.substituted: // the shell knows what the word is, and we don't
+		return ""
 	}
-	kept := last.replacedFrom(line, breaks)
 	var b strings.Builder
 	b.WriteString([...]string{space: "words", none: "nospace", list: "words"}[a.suffix] + "\n")
+	from := last.replacedFrom(line, breaks)
+	end := last.end(a.skip)
 	for _, c := range a.candidates {
-		whole := last.value[:a.skip] + c.value
-		if kept > len(whole) || whole[:kept] != last.value[:kept] {
-			continue
+		value, typed := c.value, ""
+		if from <= end {
+			typed = line[from:end]
+		} else {
+			value = value[last.count(from)-a.skip:]
 		}
-		if word, ok := quoted(whole[kept:], last.quote); ok {
-			b.WriteString(word + "\n")
+		if word, ok := quoted(value, last.quote); ok {
+			b.WriteString(typed + word + "\n")
 		}
 	}
 	return b.String()

@@ -16,7 +16,7 @@ _genv() {
     (words)
       (( ${#lines} )) || return 1
       compset -p ${action[2]}
-      case ${action[3]} in
+      case ${action[3]}${compstate[quote]} in
         (nospace) _describe genv lines -S '' ;;
         (list) _describe genv lines -S ' ' -r ', ' ;;
         (*) _describe genv lines ;;

@@ -1,6 +1,9 @@
 package completion
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // line is a shell's command line, as words.
 type line struct{ words []word }
@@ -80,28 +83,42 @@ func unquoted(text string) (value string, positions []int) {
 	return w.value, w.positions
 }
 
-// replacedFrom is how many bytes of the last word's value stay, because readline completes
-// only what follows them.
+// end is where a number of bytes of the value end in the line.
+func (w *word) end(bytes int) int {
+	switch {
+	case bytes > 0:
+		return w.positions[bytes-1]
+	case w.quote != 0 && len(w.positions) == 0:
+		return w.opened
+	}
+	return w.start
+}
+
+// count is how many bytes of the value end before a place in the line.
+func (w *word) count(place int) int {
+	n, _ := slices.BinarySearch(w.positions, place+1)
+	return n
+}
+
+// replacedFrom is where readline begins to replace the last word: after an open quote, or
+// after the last of the characters that break words.
 func (w *word) replacedFrom(text, breaks string) int {
-	from := w.start
 	if w.quote != 0 {
-		from = w.opened
-	} else {
-		before := word{}
-		for i := w.start; i < len(text); i++ {
-			plain := before.quote == 0 && text[i] != '\\'
-			more := before.add(text, i)
-			if plain && strings.IndexByte(breaks, text[i]) >= 0 {
-				from = i + 1
-			}
-			i += more
+		return w.opened
+	}
+	from, before := w.start, word{}
+	for i := w.start; i < len(text); i++ {
+		plain, c := before.quote == 0 && text[i] != '\\', text[i]
+		i += before.add(text, i)
+		switch {
+		case !plain || strings.IndexByte(breaks, c) < 0:
+		case c == '@' || c == '$': // readline's special prefixes, which belong to the word
+			from = i
+		default:
+			from = i + 1
 		}
 	}
-	kept := 0
-	for kept < len(w.positions) && w.positions[kept] <= from {
-		kept++
-	}
-	return kept
+	return from
 }
 
 // quoted writes a value so that bash reads it as it is, within an open quote or outside of

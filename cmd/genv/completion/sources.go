@@ -2,6 +2,7 @@ package completion
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
@@ -21,9 +22,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// most is how many candidates of a kind are offered: more than that nobody reads.
-const most = 2000
-
 // sources are the local files that name hosts, users and environments. What can't be read
 // has no candidates.
 type sources struct {
@@ -31,6 +29,13 @@ type sources struct {
 	getenv  func(string) string
 	uid     snapshot.UID
 	written inventory.Selection // what the line says about hosts
+	known   *known              // nil until it is needed
+}
+
+// known is the inventory.
+type known struct {
+	hosts  []remote.Host
+	groups []string
 }
 
 func newSources(ctx context.Context, p command.Program) *sources {
@@ -43,25 +48,33 @@ func (s *sources) read(place *command.Place) {
 	if files := place.Values("hostfile"); len(files) > 0 {
 		s.written.HostFile = files[len(files)-1]
 	}
-	for _, list := range place.Values("host") {
-		for item := range strings.SplitSeq(list, ",") {
-			if isYAML(item) {
-				s.written.Hosts = append(s.written.Hosts, item)
-			}
+	for _, hosts := range place.Values("host") {
+		s.addFiles(hosts)
+	}
+}
+
+// addFiles takes the inventory files of a value of -H, without the last item.
+func (s *sources) addFiles(hosts string) {
+	items := strings.Split(hosts, ",")
+	for _, item := range items {
+		if isYAML(item) {
+			s.written.Hosts = append(s.written.Hosts, item)
 		}
 	}
 }
 
-func (s *sources) inventory() (hosts []remote.Host, groups []string) {
-	hosts, groups, err := inventory.Known(s.written, command.OpenAtOnce)
-	if err != nil {
-		return nil, nil
+func (s *sources) inventory() *known {
+	if s.known == nil {
+		s.known = new(known)
+		if hosts, groups, err := inventory.Known(s.written, command.OpenAtOnce); err == nil {
+			s.known.hosts, s.known.groups = hosts, groups
+		}
 	}
-	return hosts[:min(len(hosts), most)], groups
+	return s.known
 }
 
 func (s *sources) hosts() (candidates []candidate) {
-	hosts, _ := s.inventory()
+	hosts := s.inventory().hosts
 	for i := range hosts {
 		candidates = append(candidates, candidate{hosts[i].Name, describeHost(&hosts[i])})
 	}
@@ -77,28 +90,38 @@ func describeHost(h *remote.Host) string {
 	return strings.Join(words, " ")
 }
 
-// selectable are the hosts and groups that an item of -H may name, and the YAML files if it
-// begins as a path does.
+// selectable are what an item of -H may be: hosts, groups, labels, and YAML files of this
+// folder. An exclamation mark and a user may come before it.
 func (s *sources) selectable(item string) []candidate {
 	candidates := s.hosts()
-	_, groups := s.inventory()
-	for _, group := range groups {
+	for _, group := range s.inventory().groups {
 		candidates = append(candidates, candidate{group, "group"})
 	}
-	return append(candidates, s.inventoryFiles(item)...)
+	before := ""
+	switch at := strings.LastIndexByte(item, '@'); {
+	case strings.HasPrefix(item, "!"):
+		before = "!"
+	case at > 0: // a user
+		before, candidates = item[:at+1], s.hosts()
+	case strings.HasPrefix(item, "label:"):
+		before, candidates = "label:", s.labels()
+	default:
+		return append(candidates, s.inventoryFiles(item)...)
+	}
+	for i := range candidates {
+		candidates[i].value = before + candidates[i].value
+	}
+	return candidates
 }
 
-// inventoryFiles are the YAML files and the folders that begin as an item does.
-func (s *sources) inventoryFiles(item string) (candidates []candidate) {
-	dir, _ := filepath.Split(item)
-	at := dir
+// inventoryFiles are the YAML files of the folder of a path, and its folders if the path
+// has begun.
+func (s *sources) inventoryFiles(path string) (candidates []candidate) {
+	dir, _ := filepath.Split(path)
 	if rest, ok := strings.CutPrefix(dir, "~/"); ok {
-		at = filepath.Join(s.getenv("HOME"), rest)
+		dir = filepath.Join(s.getenv("HOME"), rest)
 	}
-	opened, err := os.Open(filepath.Clean("./" + at))
-	if filepath.IsAbs(at) {
-		opened, err = os.Open(at)
-	}
+	opened, err := os.Open(cmp.Or(dir, "."))
 	if err != nil {
 		return nil
 	}
@@ -107,14 +130,13 @@ func (s *sources) inventoryFiles(item string) (candidates []candidate) {
 	for _, entry := range entries {
 		switch name := entry.Name(); {
 		case strings.HasPrefix(name, "."):
-		case entry.IsDir():
-			candidates = append(candidates, candidate{dir + name + "/", ""})
-		case isYAML(name):
-			candidates = append(candidates, candidate{dir + name, "inventory"})
+		case entry.IsDir() && path != "":
+			candidates = append(candidates, candidate{name + "/", ""})
+		case !entry.IsDir() && isYAML(name):
+			candidates = append(candidates, candidate{name, "inventory"})
 		}
 	}
-	slices.SortFunc(candidates, func(a, b candidate) int { return strings.Compare(a.value, b.value) })
-	return candidates
+	return unique(candidates)
 }
 
 func isYAML(name string) bool {
@@ -122,7 +144,7 @@ func isYAML(name string) bool {
 }
 
 func (s *sources) labels() (candidates []candidate) {
-	hosts, _ := s.inventory()
+	hosts := s.inventory().hosts
 	for i := range hosts {
 		for key, value := range hosts[i].Labels {
 			candidates = append(candidates, candidate{key + "=" + value, ""})
@@ -132,12 +154,11 @@ func (s *sources) labels() (candidates []candidate) {
 }
 
 // users are the accounts of people, of environments, and of the inventory.
-func (s *sources) users(place *command.Place) (candidates []candidate) {
-	hosts, _ := s.inventory()
+func (s *sources) users() (candidates []candidate) {
+	hosts := s.inventory().hosts
 	for i := range hosts {
 		candidates = append(candidates, candidate{value: hosts[i].User})
 	}
-	_ = place
 	files := s.state()
 	for i := range files.Environments {
 		candidates = append(candidates, candidate{value: string(files.Environments[i].Username)})
@@ -213,7 +234,7 @@ func (s *sources) kernels() (candidates []candidate) {
 func (s *sources) devices() (candidates []candidate) {
 	files := s.state()
 	for i := range files.Devices {
-		candidates = append(candidates, candidate{files.Devices[i].Index.String(), ""})
+		candidates = append(candidates, candidate{value: files.Devices[i].Index.String()})
 	}
 	return candidates
 }

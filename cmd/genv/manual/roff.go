@@ -10,6 +10,7 @@ import (
 func WriteMan(w io.Writer, p *Page, version string) error {
 	m := &roff{}
 	m.macro("TH", strings.ToUpper(p.FileName()), "1", "", "genv "+version, "genv manual")
+	m.raw(".nh\n.ad l") // words, names and paths stay whole
 	m.macro("SH", "NAME")
 	m.text(p.FileName() + " - " + p.Usage)
 	m.macro("SH", "SYNOPSIS")
