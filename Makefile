@@ -56,7 +56,8 @@ TESTDEPS := tmux:tmux sshd:openssh-server ssh:openssh-client sudo:sudo zsh:zsh i
             unshare:util-linux prometheus:prometheus gcc:gcc /usr/include/stdio.h:libc6-dev \
             python3:python3 /usr/lib/python3/dist-packages/psutil:python3-psutil \
             /usr/lib/python3/dist-packages/paramiko:python3-paramiko chromium:chromium \
-            /lib/systemd/systemd:systemd rpm:rpm curl:curl pgrep:procps script:bsdutils
+            /lib/systemd/systemd:systemd rpm:rpm curl:curl pgrep:procps script:bsdutils \
+            /usr/share/bash-completion/bash_completion:bash-completion man:man-db groff:groff-base
 
 testdeps:
 	@[ -x $(NFPM) ] || $(MAKE) $(NFPM) || echo "nfpm could not be built; the tests of packages will be skipped."

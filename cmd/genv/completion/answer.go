@@ -161,11 +161,21 @@ func hostList(s *sources, current string, skip int) answer {
 	s.addFiles(current[skip:])
 	a := listed(current, skip, s.selectable)
 	item := current[a.skip:]
-	if slash := strings.LastIndexByte(item, '/'); slash >= 0 { // only a file has one
-		a.skip += slash + 1
-		a.candidates = matching(s.inventoryFiles(item), item[slash+1:]).candidates
+	if strings.Contains(item, "/") { // only a file has one
+		a = pathAnswer(current, a.skip, s.inventoryFiles(item))
 	}
-	if slices.ContainsFunc(a.candidates, func(c candidate) bool { return strings.HasSuffix(c.value, "/") }) {
+	if slices.ContainsFunc(a.candidates, isFolder) {
+		a.suffix = none
+	}
+	return a
+}
+
+func isFolder(c candidate) bool { return strings.HasSuffix(c.value, "/") }
+
+// pathAnswer completes a path, which begins after skip bytes of the word.
+func pathAnswer(current string, skip int, names []candidate) answer {
+	a := single(current, skip+strings.LastIndexByte(current[skip:], '/')+1, names)
+	if slices.ContainsFunc(a.candidates, isFolder) {
 		a.suffix = none
 	}
 	return a

@@ -21,11 +21,15 @@ func (e *engine) bash(arguments []string) string {
 		words = append(words, w.value)
 	}
 	a := e.complete(words, last.value)
+	from, end := last.replacedFrom(line, breaks), last.end(a.skip)
 	switch {
-	case a.do == files:
+	case a.do == files && from >= end:
 		return "files\n"
-	case a.do == folders:
+	case a.do == folders && from >= end:
 		return "folders\n"
+	case a.do == files || a.do == folders: // readline would take --policy= for a part of the path
+		a = e.sources.paths(last.value, a.skip, a.do == files)
+		end = last.end(a.skip)
 	case a.do == program:
 		return fmt.Sprintf("program %d\n", utf8.RuneCountInString(line[:l.words[a.program+1].start]))
 	case last.substituted: // the shell knows what the word is, and we don't
@@ -33,8 +37,6 @@ func (e *engine) bash(arguments []string) string {
 	}
 	var b strings.Builder
 	b.WriteString([...]string{space: "words", none: "nospace", list: "words"}[a.suffix] + "\n")
-	from := last.replacedFrom(line, breaks)
-	end := last.end(a.skip)
 	for _, c := range a.candidates {
 		value, typed := c.value, ""
 		if from <= end {

@@ -60,13 +60,43 @@ func (w *word) add(text string, i int) int {
 			w.put(text[i+1], i+2)
 		}
 		return 1
-	default:
-		if (c == '$' || c == '`') && w.quote != '\'' {
-			w.substituted = true
+	case (c == '$' || c == '`') && w.quote != '\'':
+		w.substituted = true
+		length := substitution(text[i:])
+		for k := i; k < i+length; k++ {
+			w.put(text[k], k+1)
 		}
+		return length - 1
+	default:
 		w.put(c, i+1)
 	}
 	return 0
+}
+
+// substitution is how long what the shell replaces at the beginning of a text is, if it has
+// parentheses, braces or backquotes around it.
+func substitution(text string) int {
+	opening, closing := byte('`'), byte('`')
+	switch {
+	case strings.HasPrefix(text, "$("):
+		opening, closing = '(', ')'
+	case strings.HasPrefix(text, "${"):
+		opening, closing = '{', '}'
+	case text[0] == '$':
+		return 1
+	}
+	depth := 0
+	for i := range len(text) {
+		switch {
+		case text[i] == closing && depth > 0:
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case text[i] == opening:
+			depth++
+		}
+	}
+	return len(text)
 }
 
 func (w *word) put(c byte, end int) {
@@ -124,6 +154,9 @@ func (w *word) replacedFrom(text, breaks string) int {
 // quoted writes a value so that bash reads it as it is, within an open quote or outside of
 // any. It is false for one that can't be written so.
 func quoted(value string, quote byte) (string, bool) {
+	if quote == '"' && strings.HasSuffix(value, `"`) { // readline would take it for the closing one
+		return "", false
+	}
 	var b strings.Builder
 	for i := range len(value) {
 		c := value[i]

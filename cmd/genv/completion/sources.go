@@ -116,7 +116,19 @@ func (s *sources) selectable(item string) []candidate {
 
 // inventoryFiles are the YAML files of the folder of a path, and its folders if the path
 // has begun.
-func (s *sources) inventoryFiles(path string) (candidates []candidate) {
+func (s *sources) inventoryFiles(path string) []candidate {
+	return slices.DeleteFunc(s.entries(path), func(c candidate) bool {
+		return path == "" && isFolder(c) || !isFolder(c) && !isYAML(c.value)
+	})
+}
+
+// paths completes a path that begins after skip bytes of a word.
+func (s *sources) paths(word string, skip int, files bool) answer {
+	return pathAnswer(word, skip, slices.DeleteFunc(s.entries(word[skip:]), func(c candidate) bool { return !files && !isFolder(c) }))
+}
+
+// entries are what the folder of a path contains; folders end in a slash.
+func (s *sources) entries(path string) (candidates []candidate) {
 	dir, _ := filepath.Split(path)
 	if rest, ok := strings.CutPrefix(dir, "~/"); ok {
 		dir = filepath.Join(s.getenv("HOME"), rest)
@@ -128,12 +140,12 @@ func (s *sources) inventoryFiles(path string) (candidates []candidate) {
 	defer opened.Close()
 	entries, _ := opened.ReadDir(most)
 	for _, entry := range entries {
-		switch name := entry.Name(); {
-		case strings.HasPrefix(name, "."):
-		case entry.IsDir() && path != "":
-			candidates = append(candidates, candidate{name + "/", ""})
-		case !entry.IsDir() && isYAML(name):
-			candidates = append(candidates, candidate{name, "inventory"})
+		name := entry.Name()
+		if entry.IsDir() {
+			name += "/"
+		}
+		if !strings.HasPrefix(name, ".") {
+			candidates = append(candidates, candidate{value: name})
 		}
 	}
 	return unique(candidates)
