@@ -49,8 +49,8 @@ func (j *judgement) findCap(f *Finding, warn Warn) (due bool) {
 
 // noteMissing says once a cycle that caps were counted without some hosts.
 func (j *judgement) noteMissing(capped bool) {
-	if n := len(j.missing); capped && n > 0 {
-		j.notes = append(j.notes, Note{Text: fmt.Sprintf("%d of the hosts did not answer: what users have there does not count for their caps", n)})
+	if capped && len(j.missing) > 0 { // without their number, so that it is the same note while some are missing
+		j.notes = append(j.notes, Note{Text: "some hosts did not answer: what users have there does not count for their caps"})
 	}
 }
 

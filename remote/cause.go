@@ -13,7 +13,8 @@ import (
 // Cause is why one or more hosts failed.
 type Cause struct {
 	Class Class
-	// Error is the text of the hosts' errors, with "…" for what differs between them.
+	// Error is the text of the hosts' errors, shortened, with "…" for what differs between
+	// them.
 	Error string
 	Hosts []string // in the order of the failures
 	// NextSteps are those of the hosts, each once.
@@ -50,6 +51,10 @@ func Causes(failures []Failure) []Cause {
 	for i, g := range order {
 		if len(g.Hosts) > 1 {
 			g.Error = common(g.rest, g.pieces)
+		}
+		if where, why, found := strings.Cut(g.Error, ": dial tcp "); found && strings.HasPrefix(where, "no connection to ") {
+			_, why, _ = strings.Cut(why, ": ") // it says the same address again
+			g.Error = where + ": " + strings.TrimPrefix(why, "connect: ")
 		}
 		causes[i] = g.Cause
 	}

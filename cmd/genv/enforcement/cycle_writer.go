@@ -36,10 +36,12 @@ type cycleWriter struct {
 	looked   int // the last cycle whose hosts were looked at
 	findings findings
 	repeats  repeats
+	crowds   crowds
 	held     map[string]time.Time // what safety limits hold back, by whom, since when
 	intended map[string]bool      // what the last cycle of a dry run left undone
 
 	undelivered []remote.Failure // reports that failed in this cycle
+	over        []*finding       // that are over since the last one
 	shown       map[snapshot.Hostname]int
 	broken      error // out can't be written
 }
@@ -61,7 +63,6 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	w.bar.End()
 	now := w.time(cycle)
 	w.look(cycle)
-	var over []*finding
 	for i := range events {
 		e := &events[i]
 		w.summary.count(e)
@@ -87,13 +88,10 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 			}
 		case enforce.EventOver:
 			if f := w.findings[e.ID]; f != nil && len(f.said) > 0 {
-				over = append(over, f)
+				w.over = append(w.over, f)
 			}
 			delete(w.findings, e.ID)
 		}
-	}
-	for _, line := range overLines(over, now) {
-		w.note("", line)
 	}
 }
 
@@ -124,8 +122,17 @@ func (w *cycleWriter) finding(e *enforce.Event, now time.Time) {
 	if w.findings == nil {
 		w.findings = make(findings)
 	}
+	_, earlier := w.findings[e.ID]
 	known := w.findings.begin(e, now)
-	if acts := e.Decision == enforce.DecisionAct; acts != (e.Kind == enforce.EventDue) || !known.sayAgain(e.Decision, now) {
+	acts := e.Decision == enforce.DecisionAct
+	switch {
+	case acts != (e.Kind == enforce.EventDue):
+		return
+	case earlier && e.Decision == enforce.DecisionHold: // who or what holds it back is said, for all
+		return
+	case w.dated && !earlier && !w.crowds.admit(e.Finding, now):
+		return
+	case !known.sayAgain(e.Decision, now):
 		return
 	}
 	if w.shown == nil {
@@ -261,6 +268,12 @@ func (w *cycleWriter) write(cycle *controller.Cycle) error {
 	case cycle.DryRun && !cycle.Stopped:
 		w.intentions(cycle)
 	}
+	for _, line := range w.crowds.lines(now) {
+		w.note("", line)
+	}
+	for _, line := range overLines(w.over, now) { // after what was done because of them
+		w.note("", line)
+	}
 	if unrecorded := remarkOfRecord(cycle); unrecorded != "" {
 		w.remark(unrecorded)
 	}
@@ -273,7 +286,7 @@ func (w *cycleWriter) write(cycle *controller.Cycle) error {
 	}
 	render.WriteDuplicates(w.err, cycle.Duplicates)
 	w.summary.cycle(cycle, &w.hosts, w.line)
-	w.undelivered, w.shown = nil, nil
+	w.undelivered, w.over, w.shown = nil, nil, nil
 	return w.broken
 }
 

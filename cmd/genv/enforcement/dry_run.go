@@ -69,7 +69,7 @@ func intentionsOf(cycle *controller.Cycle) []intention {
 // whenDue says when something is done about a finding that waits.
 func whenDue(f *enforce.Finding, now time.Time) string {
 	if left := f.Due.Sub(now); left > 0 {
-		return fmt.Sprintf(" in %s, if it lasts,", text.FormatDuration(max(left.Truncate(time.Second), time.Second)))
+		return fmt.Sprintf(" in %s, if it lasts,", text.ShortDuration(max(left, time.Second)))
 	}
 	return " after more cycles, if it lasts,"
 }

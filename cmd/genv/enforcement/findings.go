@@ -3,6 +3,7 @@ package enforcement
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -17,7 +18,7 @@ type findings map[string]*finding
 // finding is what was printed about a finding.
 type finding struct {
 	host  snapshot.Hostname
-	line  string
+	line  string // 1.4.3's
 	since time.Time
 	said  map[enforce.Decision]time.Time // when it was last printed with each decision
 }
@@ -26,7 +27,7 @@ type finding struct {
 func (l findings) begin(e *enforce.Event, now time.Time) *finding {
 	f := l[e.ID]
 	if f == nil {
-		f = &finding{host: e.Host, line: e.Finding.Line(), since: e.Finding.Since, said: make(map[enforce.Decision]time.Time)}
+		f = &finding{host: e.Host, line: e.Finding.String(), since: e.Finding.Since, said: make(map[enforce.Decision]time.Time)}
 		if f.since.IsZero() {
 			f.since = now
 		}
@@ -61,6 +62,8 @@ func waitOf(f *enforce.Finding, now time.Time) string {
 	switch {
 	case f.Waits != "":
 		return fmt.Sprintf(" (waits: %s)", f.Waits)
+	case f.Pending && left >= 2*time.Minute:
+		return fmt.Sprintf(" (waits for %s)", text.ShortDuration(left))
 	case f.Pending && left > 0:
 		return fmt.Sprintf(" (waits for %s)", text.FormatDuration(max(left.Truncate(time.Second), time.Second)))
 	case f.Pending:
@@ -75,6 +78,7 @@ func waitOf(f *enforce.Finding, now time.Time) string {
 
 // overLines are lines about findings that are over: of a host with many, how many.
 func overLines(over []*finding, now time.Time) []string {
+	slices.SortFunc(over, func(a, b *finding) int { return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.line, b.line)) })
 	perHost := make(map[snapshot.Hostname]int)
 	longest := make(map[snapshot.Hostname]time.Duration)
 	for _, f := range over {

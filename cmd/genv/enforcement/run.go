@@ -61,9 +61,15 @@ type Setup struct {
 // logged, and changes nothing. Run's error has the exit code of the last cycle
 // that ran to its end.
 func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setup, reload func() (Setup, error)) error {
-	l := &loop{
-		program: p, log: log, reload: reload, screen: newCycleWriter(p, &setup),
-	}
+	return newLoop(p, log, &setup, reload).run(ctx, setup)
+}
+
+func newLoop(p *command.Program, log zerolog.Logger, setup *Setup, reload func() (Setup, error)) *loop {
+	return &loop{program: p, log: log, reload: reload, screen: newCycleWriter(p, setup), queue: controller.NewQueue()}
+}
+
+func (l *loop) run(ctx context.Context, setup Setup) error {
+	p, log := l.program, l.log
 	var err error
 	if l.record, err = setup.openAuditLog(); err != nil {
 		return err
@@ -84,7 +90,6 @@ func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setu
 	if setup.announces() {
 		l.self = l.memory.identity(ctx, p.Now())
 	}
-	queue := controller.NewQueue()
 	l.mail = mailer{log: log, now: p.Now}
 	if l.record != nil {
 		l.mail.record = l.recordLater
@@ -93,7 +98,7 @@ func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setu
 	first.Memory = l.memory.load(setup.Hosts)
 	if setup.Feed != nil {
 		shown := &exporter.Exporter{Feed: setup.Feed, Counters: l.counters, Now: p.Now, Version: p.Version}
-		open, err := listeners.Open(ctx, setup.Listeners, listeners.Shown{Feed: setup.Feed, Metrics: shown, Actions: actionsFor(queue, &setup)}, log)
+		open, err := listeners.Open(ctx, setup.Listeners, listeners.Shown{Feed: setup.Feed, Metrics: shown, Actions: actionsFor(l.queue, &setup)}, log)
 		if err != nil {
 			return err
 		}
@@ -102,7 +107,7 @@ func Run(ctx context.Context, p *command.Program, log zerolog.Logger, setup Setu
 	}
 	schedule := controller.Schedule{
 		Interval: setup.Interval, Cycles: setup.Cycles,
-		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step, Actions: queue,
+		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step, Actions: l.queue,
 	}
 	err = controller.Loop(ctx, first, schedule, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
 	if err != nil && !errors.Is(err, errStopped) {
@@ -123,6 +128,7 @@ type loop struct {
 	memory  *keeper
 	service *service
 	screen  cycleWriter
+	queue   *controller.Queue // what operators ask for
 	// counters are what the metrics count; nil without a Feed.
 	counters *metrics.Counters
 	self     controllers.Controller // without what a setup says

@@ -81,15 +81,25 @@ func (l *HostLog) Look(cluster snapshot.Cluster, now time.Time) []string {
 			delete(l.known, name)
 		}
 	}
-	var lines []string
 	if first {
-		lines = l.firstLines(lost, len(cluster.Hosts))
-	} else {
-		lines = l.lines("Lost: ", lost, now)
+		return l.firstLines(lost, len(cluster.Hosts))
 	}
+	lines := backLines(back)
+	lines = append(lines, l.lines("Lost: ", lost, now)...)
 	lines = append(lines, l.lines("Still lost: ", changed, now)...)
 	lines = append(lines, l.lines(unsteadyPrefix(), unsteady, now)...)
-	return append(lines, backLines(back, len(cluster.Hosts)-failed, len(cluster.Hosts))...)
+	if len(lines) > 0 {
+		lines[0] += answering(len(cluster.Hosts)-failed, len(cluster.Hosts))
+	}
+	return lines
+}
+
+// answering is the end of a line: how many hosts answer.
+func answering(answer, total int) string {
+	if answer == total {
+		return "; all hosts answer"
+	}
+	return fmt.Sprintf("; %d of %s answer", answer, Plural(total, "host"))
 }
 
 func unsteadyPrefix() string {
@@ -199,7 +209,7 @@ func (l *HostLog) lines(prefix string, failures []remote.Failure, now time.Time)
 }
 
 // backLines are about hosts that are back, those together that were away for the same time.
-func backLines(back []returned, answer, total int) []string {
+func backLines(back []returned) []string {
 	away := func(r returned) string {
 		switch {
 		case r.steady:
@@ -220,13 +230,6 @@ func backLines(back []returned, answer, total int) []string {
 		}
 		back = back[n:]
 		lines = append(lines, prefix+Hosts(names)+countOf(names))
-	}
-	if last := len(lines) - 1; last >= 0 {
-		if answer == total {
-			lines[last] += "; all hosts answer"
-		} else {
-			lines[last] += fmt.Sprintf("; %d of %s answer", answer, Plural(total, "host"))
-		}
 	}
 	return lines
 }

@@ -1,0 +1,231 @@
+package enforcement
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// screen is a cycleWriter over cycles of a minute.
+type screen struct {
+	t        *testing.T
+	out, err bytes.Buffer
+	cycleWriter
+	number int
+}
+
+func newScreen(t *testing.T, dated bool) *screen {
+	s := &screen{t: t}
+	s.cycleWriter = cycleWriter{out: &s.out, err: &s.err, dated: dated, bar: &render.Progress{}}
+	return s
+}
+
+// cycle shows a cycle with some events, and returns what it printed on each stream.
+func (s *screen) cycle(cycle controller.Cycle, events ...enforce.Event) (out, err string) {
+	s.number++
+	cycle.Number, cycle.Start = s.number, time.Unix(1_800_000_000, 0).Add(time.Duration(s.number)*time.Minute)
+	s.out.Reset()
+	s.err.Reset()
+	s.Consume(&cycle, events)
+	require.NoError(s.t, s.write(&cycle))
+	return s.out.String(), s.err.String()
+}
+
+// outside is a finding about a process, and an event about it.
+func outside(pid snapshot.PID, kind enforce.EventKind, decision enforce.Decision) enforce.Event {
+	f := enforce.Finding{ID: fmt.Sprint("p/", pid), Rule: enforce.RuleNonEnvProcesses, Host: "a", PID: pid, User: "bob", Since: time.Unix(1_800_000_000, 0)}
+	switch decision {
+	case enforce.DecisionAct:
+		f.Terminate = []enforce.ProcessRef{{Host: "a", PID: pid}}
+	case enforce.DecisionStuck:
+		f.Stuck = []enforce.StuckProcess{{ProcessRef: enforce.ProcessRef{Host: "a", PID: pid}, Reason: "it hangs"}}
+	case enforce.DecisionWait:
+		f.Pending, f.Due = true, f.Since.Add(time.Hour)
+	}
+	return enforce.Event{Kind: kind, Host: f.Host, ID: f.ID, Finding: &f, Decision: decision}
+}
+
+func terminating(pid snapshot.PID, status enforce.Status) enforce.Event {
+	return enforce.Event{
+		Kind: enforce.EventOutcome, Host: "a", Lines: []string{fmt.Sprintf("Terminating process %d", pid)},
+		Outcomes: []enforce.Outcome{{PID: pid, Status: status, Reason: "SIGTERM did not end it"}},
+	}
+}
+
+// TestAProcessThatStays: what is done about it again and again is printed each time in a
+// pipe, and now and then on a terminal; the finding, and what is decided, once.
+func TestAProcessThatStays(t *testing.T) {
+	const line, acts = "[a] Process 7 is not running in a GPU environment (user bob)", "[a] Terminating process 7"
+	for _, dated := range []bool{false, true} {
+		s := newScreen(t, dated)
+		out, err := s.cycle(controller.Cycle{}, outside(7, enforce.EventNew, enforce.DecisionWait))
+		require.Equal(t, line+" (waits for 59m)\n", out)
+		require.Empty(t, err)
+		out, err = s.cycle(controller.Cycle{}, outside(7, enforce.EventChanged, enforce.DecisionAct), outside(7, enforce.EventDue, enforce.DecisionAct), terminating(7, enforce.StatusSurvived))
+		require.Equal(t, line+"\n"+acts+"\n", out)
+		require.Equal(t, "[a] process 7: survived: SIGTERM did not end it\n", err)
+		out, err = s.cycle(controller.Cycle{}, outside(7, enforce.EventChanged, enforce.DecisionStuck))
+		require.Equal(t, line+" (process 7: it hangs)\n", out)
+		require.Empty(t, err)
+
+		var outs, errs strings.Builder
+		for range 130 { // more than two hours
+			out, err = s.cycle(controller.Cycle{}, outside(7, enforce.EventChanged, enforce.DecisionAct), outside(7, enforce.EventDue, enforce.DecisionAct), terminating(7, enforce.StatusSurvived))
+			outs.WriteString(out)
+			errs.WriteString(err)
+			out, err = s.cycle(controller.Cycle{}, outside(7, enforce.EventChanged, enforce.DecisionStuck))
+			outs.WriteString(out)
+			errs.WriteString(err)
+		}
+		want := strings.Repeat(acts+"\n", 130)
+		if dated {
+			want = acts + " (31 times within 1h)\n" + acts + " (91 times within 3h)\n"
+		}
+		require.Equal(t, want, outs.String())
+		require.Equal(t, 2, strings.Count(errs.String(), "\n"), errs.String())
+
+		out, err = s.cycle(controller.Cycle{}, enforce.Event{Kind: enforce.EventOver, Host: "a", ID: "p/7"})
+		require.Empty(t, out)
+		require.Equal(t, "[a] Over after 4h24m: Process 7 is not running in a GPU environment\n", err)
+		require.Empty(t, s.findings, "nothing is remembered")
+	}
+}
+
+// TestWhatIsOver: only what was printed is said to be over, and in front of a pipe nothing
+// of it is on stdout.
+func TestWhatIsOver(t *testing.T) {
+	s := newScreen(t, false)
+	s.cycle(controller.Cycle{}, outside(7, enforce.EventNew, enforce.DecisionUnderWay))
+	out, err := s.cycle(controller.Cycle{}, enforce.Event{Kind: enforce.EventOver, ID: "p/7"}, enforce.Event{Kind: enforce.EventOver, ID: "unknown"})
+	require.Empty(t, out+err, "it ended because of an earlier report")
+
+	var begun, over []enforce.Event
+	for pid := range snapshot.PID(20) {
+		begun = append(begun, outside(pid, enforce.EventNew, enforce.DecisionWait))
+		over = append(over, enforce.Event{Kind: enforce.EventOver, Host: "a", ID: fmt.Sprint("p/", pid)})
+	}
+	out, _ = s.cycle(controller.Cycle{}, begun...)
+	require.Equal(t, 20, strings.Count(out, "\n"))
+	out, err = s.cycle(controller.Cycle{}, over...)
+	require.Empty(t, out)
+	require.Equal(t, "[a] Over: 20 findings, the longest after 4m\n", err)
+
+	s.quiet = true
+	_, _ = s.cycle(controller.Cycle{}, begun...)
+	_, err = s.cycle(controller.Cycle{}, over...)
+	require.Empty(t, err, "-q")
+}
+
+// TestCrowd: findings that come one after the other don't fill a terminal; a pipe gets them
+// all, and what is done is printed in both.
+func TestCrowd(t *testing.T) {
+	for _, dated := range []bool{false, true} {
+		s := newScreen(t, dated)
+		var outs, errs strings.Builder
+		for pid := range snapshot.PID(100) {
+			out, err := s.cycle(controller.Cycle{}, outside(pid, enforce.EventNew, enforce.DecisionWait), enforce.Event{Kind: enforce.EventOver, Host: "a", ID: fmt.Sprint("p/", pid-1)})
+			outs.WriteString(out)
+			errs.WriteString(err)
+		}
+		if !dated {
+			require.Equal(t, 100, strings.Count(outs.String(), "\n"))
+			require.Equal(t, 99, strings.Count(errs.String(), "Over after"))
+			continue
+		}
+		require.Equal(t, 2*crowdShown, strings.Count(outs.String(), "\n"), "of two hours: %s", outs.String())
+		require.Equal(t, 2*crowdShown, strings.Count(errs.String(), "Over after"))
+		require.Contains(t, errs.String(), "[a] … and 1 more such finding (non-env-processes, user bob); more are counted once in 1h\n")
+		require.Contains(t, errs.String(), "[a] … and 55 more such findings (non-env-processes, user bob) within 1h\n")
+		out, _ := s.cycle(controller.Cycle{}, outside(99, enforce.EventChanged, enforce.DecisionAct), outside(99, enforce.EventDue, enforce.DecisionAct), terminating(99, enforce.StatusTerminated))
+		require.Equal(t, "[a] Process 99 is not running in a GPU environment (user bob)\n[a] Terminating process 99\n", out)
+	}
+}
+
+// TestHeld: what a safety limit holds back is said when it begins and ends, also with -q.
+func TestHeld(t *testing.T) {
+	s := newScreen(t, false)
+	s.quiet = true
+	held := safety.Held{User: "bob", Because: "in all 3", Terminations: 3}
+	event := enforce.Event{Kind: enforce.EventHeld, Held: &held, Text: held.String()}
+	cycle := controller.Cycle{Plan: enforce.Plan{HeldUsers: []safety.Held{held}}}
+	_, err := s.cycle(cycle, event)
+	require.Contains(t, err, "Safety limit exceeded: in all 3. No action taken against user bob")
+	require.Contains(t, err, "raise `limits:` in the policy.\n")
+	said := 0
+	for range 130 {
+		_, err = s.cycle(cycle, event)
+		said += strings.Count(err, "\n")
+	}
+	require.Equal(t, 1, said, "after an hour, and after three")
+	_, err = s.cycle(controller.Cycle{Stopped: true})
+	require.Empty(t, err, "it was not judged")
+	_, err = s.cycle(controller.Cycle{})
+	require.Equal(t, "No safety limit holds actions back any more against user bob, after 2h12m.\n", err)
+	_, err = s.cycle(cycle, event)
+	require.Contains(t, err, "Safety limit exceeded", "it begins again")
+}
+
+// TestFailedReports: each is named, those that fail alike together, and not in every cycle.
+func TestFailedReports(t *testing.T) {
+	s := newScreen(t, false)
+	var events []enforce.Event
+	for n := range 12 {
+		events = append(events, enforce.Event{Kind: enforce.EventOutcome, Host: snapshot.Hostname(fmt.Sprintf("gpu-%02d", n)), Err: remote.Errorf(remote.SudoRefused, "sudo refused it"), Lines: nil})
+	}
+	_, err := s.cycle(controller.Cycle{}, events...)
+	require.Regexp(t, `^Report failed: gpu-\[00-11\]: sudo refused it \(12 hosts\)\nnext: in /etc/sudoers.d/genv`, err)
+	_, err = s.cycle(controller.Cycle{}, events...)
+	require.Empty(t, err)
+}
+
+// TestDryRunUnderWarn: what waits for its time is said as well, with the time, and once.
+func TestDryRunUnderWarn(t *testing.T) {
+	s := newScreen(t, false)
+	uid := snapshot.UID(1001)
+	seen := &snapshot.Snapshot{
+		Processes:    []snapshot.Process{{PID: 7, UID: &uid, Usage: []snapshot.DeviceUsage{{Index: 3}}}, {PID: 8, Usage: []snapshot.DeviceUsage{{Index: 3}}}},
+		Environments: []snapshot.Environment{{EID: "17", UID: uid, Username: "bob"}},
+	}
+	wait := outside(7, enforce.EventNew, enforce.DecisionWait).Finding
+	wait.Terminate = []enforce.ProcessRef{{Host: "a", PID: 7}, {Host: "a", PID: 99}}
+	wait.Due = time.Unix(1_800_000_000, 0).Add(11 * time.Minute)
+	capped := enforce.Finding{
+		ID: "c", Rule: enforce.RuleMaxDevicesPerUser, User: "bob", Count: &enforce.CountExcess{Used: 3, Limit: 2, Hosts: 2}, Pending: true,
+		Detach: []enforce.DeviceRef{{Host: "a", Index: 3, EID: "17"}},
+	}
+	limited := outside(8, enforce.EventNew, enforce.DecisionWait).Finding
+	limited.Waits, limited.Terminate = "hosts are missing", []enforce.ProcessRef{{Host: "a", PID: 8}}
+	cycle := controller.Cycle{
+		DryRun: true, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: seen}}},
+		Plan: enforce.Plan{Findings: []enforce.Finding{*wait, capped, *limited}},
+	}
+	out, _ := s.cycle(cycle)
+	require.Equal(t, "[a] Would terminate process 7 from environment N/A that is running on GPU(s) 3 in 10m, if it lasts, because: Process 7 is not running in a GPU environment (user bob)\n"+
+		"[a] Would detach environment 17 of user bob from device 3 after more cycles, if it lasts, because: User bob is using 3 devices on 2 hosts which is 1 more than the maximum allowed\n", out)
+	out, _ = s.cycle(cycle)
+	require.Empty(t, out, "once")
+
+	due := cycle
+	wait.Pending = false
+	due.Plan = enforce.Plan{Findings: []enforce.Finding{*wait}, Reports: []enforce.HostReport{{Host: "a", Report: enforce.Report{Terminate: []enforce.Termination{{Process: seen.Processes[0]}}}}}}
+	out, _ = s.cycle(due)
+	require.Equal(t, "[a] Would terminate process 7 from environment N/A that is running on GPU(s) 3\n", out)
+	for range 3 {
+		out, _ = s.cycle(due)
+		require.Empty(t, out)
+	}
+	s.cycle(controller.Cycle{DryRun: true})
+	out, _ = s.cycle(due)
+	require.NotEmpty(t, out, "it begins again")
+}
