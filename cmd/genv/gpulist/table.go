@@ -1,12 +1,11 @@
 package gpulist
 
 import (
-	"math"
-	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -40,8 +39,6 @@ func columns() []*column {
 	}
 }
 
-const gap = 2 // between columns
-
 func (l *List) writeTable(b *strings.Builder, output *Output) {
 	table := columns()
 	if l.here() {
@@ -55,7 +52,7 @@ func (l *List) writeTable(b *strings.Builder, output *Output) {
 		}
 	}
 	if !l.here() {
-		table[0].least = max(table[0].least, distinct(table[0].cells)+1)
+		table[0].least = max(table[0].least, render.Distinct(table[0].cells)+1)
 	}
 	if output.Width > 0 {
 		table = fit(table, output.Width)
@@ -72,22 +69,6 @@ func (l *List) writeTable(b *strings.Builder, output *Output) {
 	}
 }
 
-// distinct is how many characters of names it takes to tell them apart.
-func distinct(names []string) (most int) {
-	names = slices.Compact(slices.Sorted(slices.Values(names)))
-	for i := 1; i < len(names); i++ {
-		before, same := []rune(names[i-1]), 0
-		for at, r := range []rune(names[i]) {
-			if at >= len(before) || before[at] != r {
-				break
-			}
-			same++
-		}
-		most = max(most, same+1)
-	}
-	return most
-}
-
 // colours are the escape sequences of the states; the word says it too.
 var colours = map[gpus.State]string{
 	gpus.Free: "\x1b[32m", gpus.Attached: "\x1b[33m", gpus.Idle: "\x1b[33m", gpus.Unknown: "\x1b[35m",
@@ -101,7 +82,7 @@ func writeLine(b *strings.Builder, table []*column, cell func(*column) string, c
 			b.WriteString(strings.Repeat(" ", spaces)) // none at the end of a line
 			spaces = 0
 		}
-		spaces += c.width - ansi.StringWidth(value) + gap
+		spaces += c.width - ansi.StringWidth(value) + render.Gap
 		if colour != "" && c.name == "STATE" {
 			value = colour + value + "\x1b[0m"
 		}
@@ -110,66 +91,18 @@ func writeLine(b *strings.Builder, table []*column, cell func(*column) string, c
 	b.WriteByte('\n')
 }
 
-// fit leaves columns out and cuts others until a line has at most width characters, if
-// that is possible.
+// fit leaves columns out and cuts others until they fit.
 func fit(table []*column, width int) []*column {
-	for least(table) > width {
-		out := leftOutFirst(table)
-		if out < 0 {
-			break
-		}
-		table = append(table[:out:out], table[out+1:]...)
-	}
-	spare := width - least(table)
-	var cut []*column
-	for _, c := range table {
-		if c.minimum() < c.width {
-			cut = append(cut, c)
-		}
-	}
-	for len(cut) > 0 { // each gets the same, or as much as it needs
-		c, at := narrowest(cut)
-		more := min(c.width-c.minimum(), max(spare, 0)/len(cut))
-		c.width = c.minimum() + more
-		spare -= more
-		cut = append(cut[:at], cut[at+1:]...)
-	}
-	return table
-}
-
-// narrowest is the column that needs the least to show all.
-func narrowest(list []*column) (found *column, at int) {
-	for i, c := range list {
-		if found == nil || c.width-c.minimum() < found.width-found.minimum() {
-			found, at = c, i
-		}
-	}
-	return found, at
-}
-
-func (c *column) minimum() int {
-	if c.least == 0 {
-		return c.width
-	}
-	return min(c.least, c.width)
-}
-
-// least is the length of a line in which everything is cut that can be.
-func least(table []*column) int {
-	n := gap * (len(table) - 1)
-	for _, c := range table {
-		n += c.minimum()
-	}
-	return n
-}
-
-// leftOutFirst is the column to leave out next; -1 if there is none.
-func leftOutFirst(table []*column) int {
-	at, first := -1, math.MaxInt
+	columns := make([]render.Fit, len(table))
 	for i, c := range table {
-		if c.order > 0 && c.order < first {
-			at, first = i, c.order
+		columns[i] = render.Fit{Width: c.width, Least: c.least, Order: c.order}
+	}
+	var shown []*column
+	for i, width := range render.FitWidths(columns, width) {
+		if width != render.LeftOut {
+			table[i].width = width
+			shown = append(shown, table[i])
 		}
 	}
-	return at
+	return shown
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -82,24 +84,94 @@ func (t *Table) Write(w io.Writer) error {
 	if t.output.Format == "csv" {
 		return WriteCSV(w, rows)
 	}
-	return t.writeText(w, rows)
+	return t.writeText(w, rows, Width(w))
 }
 
-func (t *Table) writeText(w io.Writer, rows [][]string) error {
-	widths := t.widths()
+// writeText prints the rows as wide as 1.4.3 does or, if the terminal is narrower than
+// that, as wide as it is.
+func (t *Table) writeText(w io.Writer, rows [][]string, terminal int) error {
+	for _, row := range rows {
+		for i := range row {
+			row[i] = text.PrintableLines(row[i])
+		}
+	}
+	length := utf8.RuneCountInString // as 1.4.3, whose output scripts read
+	if terminal > 0 {
+		length = ansi.StringWidth
+	}
+	widths := t.widths(rows, length)
+	if terminal > 0 && longest(rows, widths, length) > terminal {
+		widths = t.fit(rows, terminal)
+	}
 	var b strings.Builder
 	for _, row := range rows {
-		for i, value := range row {
-			value = text.PrintableLines(value)
-			b.WriteString(value)
-			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(value)))
-			}
-		}
-		b.WriteByte('\n')
+		writeRow(&b, row, widths, length, terminal)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// longest is the length of the longest line.
+func longest(rows [][]string, widths []int, length func(string) int) (most int) {
+	before := 0
+	for _, w := range widths[:len(widths)-1] {
+		before += w
+	}
+	for _, row := range rows {
+		most = max(most, before+length(row[len(row)-1]))
+	}
+	return most
+}
+
+const (
+	leastCell = 12 // characters of a cell that are shown on a narrow terminal
+	leastLast = 24 // of the last one, which goes on below
+)
+
+// fit are the widths on a terminal that is narrow: the first column may be cut as long as
+// its names differ, the others to a few characters, and the last one is continued below.
+func (t *Table) fit(rows [][]string, terminal int) []int {
+	columns := make([]Fit, len(t.columns))
+	last := len(columns) - 1
+	for i := range columns {
+		var cells []string
+		for _, row := range rows {
+			cells = append(cells, row[i])
+			columns[i].Width = max(columns[i].Width, ansi.StringWidth(row[i]))
+		}
+		columns[i].Least = max(leastCell, ansi.StringWidth(t.columns[i].name))
+		switch i {
+		case last:
+			columns[i] = Fit{Width: min(columns[i].Width, leastLast)} // it gets what is left
+		case 0:
+			columns[i].Least = max(columns[i].Least, Distinct(cells)+1)
+		}
+	}
+	widths := FitWidths(columns, terminal)
+	for i := range widths[:last] {
+		widths[i] += Gap
+	}
+	return widths
+}
+
+// writeRow writes a row: what is wider than its column is cut, and the last cell is
+// continued on lines below, on a terminal.
+func writeRow(b *strings.Builder, row []string, widths []int, length func(string) int, terminal int) {
+	last, at := len(row)-1, 0
+	for i, value := range row[:last] {
+		if terminal > 0 && length(value) > widths[i]-Gap {
+			value = ansi.Truncate(value, widths[i]-Gap, "…")
+		}
+		b.WriteString(value)
+		b.WriteString(strings.Repeat(" ", widths[i]-length(value)))
+		at += widths[i]
+	}
+	value := row[last]
+	if terminal > 0 && at+length(value) > terminal && terminal-at >= leastLast {
+		value = strings.ReplaceAll(ansi.Wrap(value, terminal-at, ""), "\n", "\n"+strings.Repeat(" ", at))
+	}
+	b.WriteString(value)
+	b.WriteByte('\n')
 }
 
 func (t *Table) header() []string {
@@ -110,12 +182,13 @@ func (t *Table) header() []string {
 	return names
 }
 
-func (t *Table) widths() []int {
+// widths are those of 1.4.3, and wider where a cell is. A column has two spaces behind it.
+func (t *Table) widths(rows [][]string, length func(string) int) []int {
 	widths := make([]int, len(t.columns))
 	for i, c := range t.columns {
 		widths[i] = c.width
-		for _, row := range t.rows {
-			widths[i] = max(widths[i], utf8.RuneCountInString(text.PrintableLines(row[i]))+2)
+		for _, row := range rows[len(rows)-len(t.rows):] {
+			widths[i] = max(widths[i], length(row[i])+Gap)
 		}
 	}
 	return widths
