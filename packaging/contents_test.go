@@ -49,7 +49,7 @@ var everywhere = []string{
 	"/bin/genv", "/lib/genv/shims/nvidia-smi", "/lib/genv/shims/docker", "/lib/systemd/system/genv-controller.service",
 	"/lib/systemd/system/genv-enforce.service", "/lib/tmpfiles.d/genv.conf", "/share/man/man1/genv.1.gz",
 	"/share/bash-completion/completions/genv", "/share/doc/genv/copyright", "/share/doc/genv/README.md",
-	"/share/doc/genv/docs/operations.md", "/share/doc/genv/examples/hosts.yaml", "/share/doc/genv/examples/policy.yaml",
+	"/share/doc/genv/docs/operations.md", "/share/doc/genv/examples/hosts.yaml", "/share/doc/genv/examples/policy.yaml", "/share/doc/genv/examples/config.yaml",
 	"/share/doc/genv/examples/sudoers", "/share/doc/genv/examples/monitoring/genv-alerts.yml",
 }
 

@@ -78,7 +78,7 @@ func TestNoHostsAreNamed(t *testing.T) {
 	require.Equal(t, result{code: 1, err: "genv: no hosts are selected; use -H a,b or --hostfile FILE, or -H @all for all of hosts.yaml\n"}, r, "nor by exclusion")
 
 	empty := configured(t)
-	for _, name := range []string{"gpus", "devices", "envs", "query --query eid", "wait", "top --plain --once --socket off", "watch --socket " + empty + "/s", "monitor", "activate", "hosts"} {
+	for _, name := range []string{"gpus", "devices", "envs", "query --query eid", "wait", "top --plain --once --socket off", "watch --socket " + empty + "/s", "monitor", "activate", "hosts", "doctor"} {
 		r = genv(t, append([]string{"remote"}, strings.Fields(name)...)...)
 		require.Equal(t, command.ExitFailed, r.code, name)
 		require.Contains(t, r.err, "no hosts are selected; use -H a,b or --hostfile FILE, or list the hosts in "+empty+"/hosts.yaml, which doesn't exist yet\n", name)

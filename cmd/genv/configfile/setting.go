@@ -56,7 +56,7 @@ func settings() []setting {
 		{"audit-size", []string{"enforce"}, size},
 		{"audit-keep", []string{"enforce"}, number(1, 1_000_000)},
 		{"state-dir", []string{"enforce"}, path},
-		{"timestamps", []string{"enforce"}, word},
+		{"timestamps", watching, word},
 		{"summary", []string{"enforce"}, duration(time.Millisecond)},
 
 		{"interval", []string{"enforce", "monitor", "top", "wait", "watch"}, duration(0)},
