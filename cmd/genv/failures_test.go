@@ -42,14 +42,15 @@ func oneStream(t *testing.T, args ...string) (code int, said string) {
 func TestManyHostsThatFailAlike(t *testing.T) {
 	config := manyDown(t)
 	for command, last := range map[string]string{
-		"devices":                "Total 2 devices with 1 available on 1 hosts; 60 hosts failed",
-		"devices --format csv":   "on 1 hosts; 60 hosts failed",
-		"devices --format json":  `"failed":[`,
-		"envs":                   "Total 1 environments on 1 hosts; 60 hosts failed",
-		"gpus":                   "; 60 hosts failed",
-		"query --query hostname": "nosudo",
-		"wait --within 500ms":    "genv: no host had",
-		"enforce --interval 0":   "`ssh HOST true` connects",
+		"devices":                         "Total 2 devices with 1 available on 1 hosts; 60 hosts failed",
+		"devices --format csv":            "on 1 hosts; 60 hosts failed",
+		"devices --format json":           `"failed":[`,
+		"envs":                            "Total 1 environments on 1 hosts; 60 hosts failed",
+		"gpus":                            "; 60 hosts failed",
+		"query --query hostname":          "nosudo",
+		"top --plain --once --socket off": "nosudo: ",
+		"wait --within 500ms":             "genv: no host had",
+		"enforce --interval 0":            "`ssh HOST true` connects",
 	} {
 		hosts := "nosudo,gpu-[01-60].lab"
 		if strings.HasPrefix(command, "enforce") {

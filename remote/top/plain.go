@@ -7,9 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Plain prints a line per host, and again when the host has changed, until ctx ends or a
@@ -74,11 +76,26 @@ func (p *plainWriter) write(fleet *live.Fleet) {
 	p.fleet = fleet
 	s := newScene(fleet, nil)
 	there := make(map[snapshot.Hostname]bool)
+	var changed []*live.Host
+	var failed []remote.Failure
 	for _, r := range s.keep(p.options.Filter, p.options.only(s.rows(tabHosts))) {
 		there[r.id.host] = true
-		if line := s.sentence(r.host); line != p.shown[r.id.host] {
-			p.shown[r.id.host] = line
-			p.print(line + p.age(r.host))
+		line := s.sentence(r.host)
+		if line == p.shown[r.id.host] {
+			continue
+		}
+		p.shown[r.id.host] = line
+		changed = append(changed, r.host)
+		if r.host.Failure != nil {
+			failure := *r.host.Failure
+			failure.Host = string(r.host.Name)
+			failed = append(failed, failure)
+		}
+	}
+	alike := p.failures(failed, len(there))
+	for _, h := range changed {
+		if !alike[string(h.Name)] {
+			p.print(p.shown[h.Name] + p.age(h))
 		}
 	}
 	for name := range p.shown {
@@ -88,6 +105,27 @@ func (p *plainWriter) write(fleet *live.Fleet) {
 		}
 	}
 }
+
+// failures prints hosts that fail alike on one line, and returns them.
+func (p *plainWriter) failures(failed []remote.Failure, total int) (alike map[string]bool) {
+	if p.options.Failures != nil {
+		p.options.Failures(failed, total)
+	}
+	alike = make(map[string]bool)
+	for _, c := range remote.Causes(failed) {
+		if len(c.Hosts) == 1 {
+			continue
+		}
+		p.print(fmt.Sprintf("%s: failed (%s): %s (%d hosts)", text.ShortHosts(c.Hosts, maxHosts), c.Class, shown(c.Error), len(c.Hosts)))
+		for _, host := range c.Hosts {
+			alike[host] = true
+		}
+	}
+	return alike
+}
+
+// maxHosts is about how many characters of host names there are in a line.
+const maxHosts = 160
 
 // age is when a host answered, unless that is just now.
 func (p *plainWriter) age(h *live.Host) string {

@@ -8,6 +8,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/remote/top/filter"
 	"github.com/seed-3119e985/genv/remote/top/source"
@@ -30,6 +31,9 @@ type Options struct {
 	// why, and what to do about it.
 	Act   func(context.Context, *operator.Action) (operator.Answer, error)
 	NoAct string
+	// Failures, if set, gets the hosts that failed since the last time, before Plain
+	// prints them.
+	Failures func(failures []remote.Failure, total int)
 }
 
 // Run shows the fleet until the user quits or ctx ends.

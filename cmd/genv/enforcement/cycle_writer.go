@@ -29,8 +29,11 @@ type cycleWriter struct {
 	quiet    bool
 	lookOnly bool // print hosts that are lost or back, and nothing else
 	dated    bool // stdout is for people: what is done again and again is printed now and then
-	bar      *render.Progress
-	summary  *summary // nil for none
+	// colourOut and colourErr say that lines are seen in colours.
+	colourOut, colourErr bool
+
+	bar     *render.Progress
+	summary *summary // nil for none
 
 	hosts    render.HostLog
 	looked   int // the last cycle whose hosts were looked at
@@ -51,6 +54,7 @@ func newCycleWriter(p *command.Program, setup *Setup) cycleWriter {
 	w := cycleWriter{
 		out: p.Out, err: render.NewDated(p.Err, p.Now), now: p.Now, format: setup.Format,
 		quiet: setup.Quiet, lookOnly: setup.LookOnly, bar: setup.Progress, summary: newSummary(setup.Summary, p.Now()),
+		colourOut: render.Colourful(p.Out, p.Getenv), colourErr: render.Colourful(p.Err, p.Getenv),
 	}
 	if w.dated = setup.Timestamps.dates(p.Out) && setup.Format != "json"; w.dated {
 		w.out = render.NewDated(p.Out, p.Now)
@@ -234,7 +238,7 @@ func (w *cycleWriter) print(host snapshot.Hostname, s string) {
 	if w.format == "json" || w.broken != nil {
 		return
 	}
-	_, w.broken = fmt.Fprintln(w.out, text.OneLine(on(host, s)))
+	_, w.broken = io.WriteString(w.out, coloured(text.OneLine(on(host, s)), s, w.colourOut)+"\n")
 }
 
 func (w *cycleWriter) note(host snapshot.Hostname, s string) {
@@ -253,7 +257,9 @@ func (w *cycleWriter) repeatedNote(host snapshot.Hostname, s string, now time.Ti
 func (w *cycleWriter) remark(s string) { w.line(text.OneLine(s)) }
 
 // line writes to the log.
-func (w *cycleWriter) line(s string) { _, _ = io.WriteString(w.err, s+"\n") }
+func (w *cycleWriter) line(s string) {
+	_, _ = io.WriteString(w.err, coloured(s, s, w.colourErr)+"\n")
+}
 
 // write ends a cycle.
 func (w *cycleWriter) write(cycle *controller.Cycle) error {

@@ -3,13 +3,11 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/metrics"
@@ -43,7 +41,7 @@ func (p *program) remoteMonitor(c *cli.Context) error {
 type fleetMonitor struct {
 	*fleet
 	looker *controller.Looker
-	failed string // what was printed last about hosts that failed
+	hosts  render.HostLog
 }
 
 // collect asks all hosts. Its error ends the run, with -e.
@@ -57,7 +55,7 @@ func (m *fleetMonitor) collect(ctx context.Context) ([]metrics.Host, error) {
 	if m.StopAtFailure && len(failures) > 0 {
 		return nil, m.conclude(failures, seen.Duplicates)
 	}
-	m.show(failures, &seen)
+	m.show(&seen)
 	hosts := make([]metrics.Host, 0, len(seen.Cluster.Hosts))
 	for _, h := range seen.Cluster.Answered() {
 		hosts = append(hosts, metrics.Host{Name: h.Name, Installed: seen.Via[h.Name] != agent.ViaReadOnly, Snapshot: h.Snapshot})
@@ -65,19 +63,13 @@ func (m *fleetMonitor) collect(ctx context.Context) ([]metrics.Host, error) {
 	return hosts, nil
 }
 
-// show prints which hosts fail, and why, when that changes.
-func (m *fleetMonitor) show(failures []remote.Failure, seen *controller.Look) {
-	render.WriteDuplicates(m.program.Err, seen.Duplicates)
-	var now strings.Builder
-	for _, f := range failures {
-		fmt.Fprintln(&now, f.Host, f.Class)
-	}
-	if m.Quiet || now.String() == m.failed {
-		return
-	}
-	m.failed = now.String()
-	render.WriteFailures(m.program.Err, failures, len(seen.Cluster.Hosts))
-	if len(failures) == 0 {
-		fmt.Fprintln(m.program.Err, "All hosts answer again.")
+// show prints which hosts are lost or back, with the time.
+func (m *fleetMonitor) show(seen *controller.Look) {
+	out := render.NewDated(m.program.Err, m.program.Now)
+	render.WriteDuplicates(out, seen.Duplicates)
+	for _, line := range m.hosts.Look(seen.Cluster, m.program.Now()) {
+		if !m.Quiet {
+			fmt.Fprintln(out, line)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/top"
 	"github.com/seed-3119e985/genv/remote/top/filter"
@@ -126,6 +127,9 @@ func (p *program) remoteTop(c *cli.Context) error {
 	}
 	if !config.plain {
 		return top.Run(c.Context, options)
+	}
+	if !command.Bool(c, "quiet") {
+		options.Failures = func(failures []remote.Failure, total int) { render.WriteFailures(p.Err, failures, total) }
 	}
 	fleet, err := top.Plain(c.Context, p.Out, options, config.cycles)
 	if err != nil || fleet == nil {
