@@ -55,7 +55,7 @@ var examples = map[string][]string{
 	"usage execute":  {"<$REPORT"},
 	"usage serve":    {"--token t --idle 1s </dev/null"},
 
-	"enforce": {"--state-dir $DIR/state --interval 0 --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --format json " + ruleFlags, "--interval 0 --dry-run --exit-code " + noRuleFlags},
+	"enforce": {"--state-dir $DIR/state --interval 0 --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --format json " + ruleFlags, "--interval 0 --dry-run --exit-code " + noRuleFlags},
 
 	"doctor":  {"--timeout 5 --format csv --no-header || test $? = 3"},
 	"gpus":    {"--free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp"},
@@ -65,7 +65,7 @@ var examples = map[string][]string{
 	"policy explain": {"--inventory a --user x --host a --label k=v --at 2026-11-20 --format csv " + ruleFlags, noRuleFlags},
 
 	"remote activate": {"$FLEET --name x --gpus 1 --gpu-memory 4g --no-prompt --no-attach --over-subscribe", "$MORE"},
-	"remote enforce":  {"$FLEET --state-dir $DIR/state --interval 0 --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --format json " + ruleFlags, "$FLEET --interval 0 --dry-run --exit-code " + noRuleFlags, "$MORE --interval 0", "$FLEET --interval 1 --cycles 1 --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags},
+	"remote enforce":  {"$FLEET --state-dir $DIR/state --interval 0 --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --format json " + ruleFlags, "$FLEET --interval 0 --dry-run --exit-code " + noRuleFlags, "$MORE --interval 0", "$FLEET --interval 1 --cycles 1 --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags},
 	"remote history":  {"--audit-log $DIR/log --host a --user x --pid 1 --since 2h --no-header --format csv"},
 	"remote devices":  {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
 	"remote envs":     {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
@@ -90,7 +90,7 @@ const (
 	monitorFlags = "--config-dir $DIR/metrics --port 0 --address 127.0.0.1 --interval 1 & " +
 		"until [ -e $DIR/metrics/grafana/dashboards/overview.json ]; do sleep 0.1; done; rm -r $DIR/metrics; kill $(cat /proc/$!/task/*/children); wait $!"
 	// The socket is served until a signal comes.
-	watchFlags = "--interval 1 --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags + " & " +
+	watchFlags = "--interval 1 --timestamps always --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags + " & " +
 		"until [ -S $DIR/socket ]; do sleep 0.1; done; kill $(cat /proc/$!/task/*/children); wait $!"
 	webFlags    = "--web 127.0.0.1:0 --web-names self --web-auth $DIR/htpasswd --web-tls-cert $DIR/cert --web-tls-key $DIR/key --web-host gpus.example.org"
 	ruleFlags   = "--policy $DIR/policy --max-devices-per-user 9 --max-devices-for-user x=9 --non-env-processes --env-devices --env-memory"
