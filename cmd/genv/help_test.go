@@ -71,6 +71,10 @@ var examples = map[string][]string{
 	"remote envs":     {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
 	"remote gpus":     {"$FLEET --free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp", "$MORE"},
 	"remote hosts":    {"$FLEET --format csv --no-header --no-summary", "$MORE"},
+	"remote exempt": {
+		"--socket off --state-dir $DIR --audit-log $DIR/exemptions --user x --host a --rule idle --for 1h --reason x --format csv --no-header",
+		"--socket off --state-dir $DIR --host a --device 1 --for 1h --reason x", "--socket off --state-dir $DIR --list", "--socket off --state-dir $DIR --revoke x " + otherwise(command.ExitFailed),
+	},
 	"remote install": {
 		"$FLEET --check --upgrade --path /usr/local/bin/genv --sudoers-for admin --host-timeout 1m --format json --no-header " + otherwise(command.ExitNoneLeft),
 		"$MORE --check --uninstall " + otherwise(command.ExitNoneLeft), "$FLEET --ask-sudo-password " + otherwise(command.ExitFailed),

@@ -1,6 +1,8 @@
 package exemption
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -149,4 +151,14 @@ func Hours(hours float64) (time.Duration, error) {
 		return 0, fmt.Errorf("hours: write more than 0 and at most %d", int(MaxDuration.Hours()))
 	}
 	return length, nil
+}
+
+// ID names it in a list: it is short, and the same for the same user, host, device and rule.
+func (w *Who) ID() string {
+	device := ""
+	if w.Device != nil {
+		device = w.Device.String()
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", w.User, w.Host, device, w.Rule))
+	return hex.EncodeToString(sum[:4])
 }

@@ -82,6 +82,7 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 		return err
 	}
 	defer l.close()
+	l.memory.recordWaiting(l.record, setup.DryRun)
 	ctx, l.service = startService(ctx, log, setup.Interval > 0)
 	defer l.service.close()
 	if setup.Feed != nil {

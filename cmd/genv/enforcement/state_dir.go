@@ -3,13 +3,17 @@ package enforcement
 import (
 	"cmp"
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/operator"
@@ -30,6 +34,20 @@ func defaultStateDir(getenv func(string) string, name string) string {
 		return ""
 	}
 	return filepath.Join(base, "genv", name)
+}
+
+// ServiceStateDir is where the controller that systemd runs keeps its state.
+const ServiceStateDir = "/var/lib/genv-controller"
+
+// ControllerDirs are where a controller may have kept its state, if none is given: that of
+// the service, and one's own. Those that are missing are left out.
+func ControllerDirs(getenv func(string) string) (dirs []string) {
+	for _, dir := range []string{ServiceStateDir, defaultStateDir(getenv, "controller")} {
+		if _, err := os.Stat(dir); dir != "" && !errors.Is(err, fs.ErrNotExist) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return slices.Compact(dirs)
 }
 
 // keeper keeps the memory of a run for the next one. Without a store it keeps none.
@@ -79,6 +97,16 @@ func (k *keeper) load(hosts []remote.Host) controller.FleetMemory {
 		k.log.Warn().Msg(hold.String())
 	}
 	return memory
+}
+
+// recordWaiting records what operators asked for while no controller ran.
+func (k *keeper) recordWaiting(record *audit.Log, dryRun bool) {
+	if k.store == nil || record == nil || dryRun {
+		return
+	}
+	if err := k.store.RecordWaiting(record); err != nil {
+		k.log.Warn().Err(err).Msg("what operators asked for while no controller ran is not recorded yet")
+	}
 }
 
 // errNoStore is why a restart forgets what operators asked for.

@@ -87,6 +87,7 @@ func (p *program) remoteCommands() []*cli.Command {
 				command.FormatFlag("tui", "csv", "json")),
 			Action: p.remoteQuery,
 		},
+		p.exemptCommand(),
 		p.waitCommand(),
 		{
 			Name:   "top",

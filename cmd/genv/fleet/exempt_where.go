@@ -1,0 +1,223 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/configfile"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/inventory"
+	"github.com/seed-3119e985/genv/remote/live/actions"
+	"github.com/seed-3119e985/genv/remote/live/api"
+	"github.com/seed-3119e985/genv/remote/live/socket"
+	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/remote/sshclient/nss"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// exemptions are those of a controller: one that runs, or the folder of one that doesn't.
+type exemptions interface {
+	where() (socket, stateDir string)
+	list(ctx context.Context) (exemption.List, error)
+	act(ctx context.Context, a *operator.Action) (string, error)
+	hosts(ctx context.Context) []string // none if they aren't known
+	knowsUser(ctx context.Context, name snapshot.Username) bool
+	close()
+}
+
+// exemptions finds the controller, or else the folder.
+func (p *program) exemptions(c *cli.Context) (exemptions, error) {
+	path := c.String("socket")
+	if path == "" {
+		path = socket.Find(p.Getenv, os.Geteuid())
+	}
+	if path != "" && path != socket.Off {
+		living, err := answers(c.Context, path)
+		switch {
+		case errors.Is(err, unix.EACCES):
+			return nil, command.UsageError("the controller's socket %s: %w; ask as root (sudo), or as the controller's account", path, err)
+		case err != nil:
+			return nil, err
+		case living:
+			return &runningController{path, api.NewClient(path)}, nil
+		case c.String("socket") != "":
+			return nil, command.UsageError("--socket %s: no controller listens there", path)
+		}
+	}
+	return p.stoppedController(c)
+}
+
+// runningController is a controller that runs.
+type runningController struct {
+	path   string
+	client *api.Client
+}
+
+func (r *runningController) where() (path, stateDir string) { return r.path, "" }
+func (r *runningController) close()                         { r.client.Close() }
+
+func (r *runningController) list(ctx context.Context) (exemption.List, error) {
+	fleet, err := r.client.Fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return fleet.Exemptions, nil
+}
+
+func (r *runningController) act(ctx context.Context, a *operator.Action) (string, error) {
+	answer, err := actions.Send(ctx, r.path, *a)
+	return answer.Text, err
+}
+
+func (r *runningController) hosts(ctx context.Context) (names []string) {
+	fleet, err := r.client.Fleet(ctx)
+	if err != nil {
+		return nil
+	}
+	for i := range fleet.Hosts {
+		names = append(names, string(fleet.Hosts[i].Name))
+	}
+	return names
+}
+
+func (r *runningController) knowsUser(ctx context.Context, name snapshot.Username) bool {
+	if fleet, err := r.client.Fleet(ctx); err == nil {
+		for i := range fleet.Users {
+			if fleet.Users[i].Name == name {
+				return true
+			}
+		}
+	}
+	return hasAccount(ctx, name)
+}
+
+// hasAccount reports whether this machine knows a user, or can't say. "uid 1004" is a user
+// without a name.
+func hasAccount(ctx context.Context, name snapshot.Username) bool {
+	if n, found := strings.CutPrefix(string(name), "uid "); found {
+		_, err := strconv.ParseUint(n, 10, 32)
+		return err == nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	_, err := nss.New().UserNamed(ctx, string(name))
+	return err == nil || ctx.Err() != nil
+}
+
+// stoppedController is the folder of a controller that doesn't run.
+type stoppedController struct {
+	program *program
+	dir     string
+	store   *controller.MemoryStore
+	log     *audit.Log // nil for none
+}
+
+func (p *program) stoppedController(c *cli.Context) (*stoppedController, error) {
+	dir := c.String("state-dir")
+	if dir == "" {
+		dirs := enforcement.ControllerDirs(p.Getenv)
+		switch len(dirs) {
+		case 0:
+			return nil, command.UsageError("no controller runs, and none has run here: name its folder with --state-dir DIR, or its socket with --socket PATH")
+		case 1:
+			dir = dirs[0]
+		default:
+			return nil, command.UsageError("no controller runs, and there are the folders %s: name one with --state-dir DIR", strings.Join(dirs, " and "))
+		}
+	}
+	s := &stoppedController{program: p, dir: dir}
+	if path := c.String("audit-log"); path != "" {
+		if err := audit.Check(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, command.UsageError("--audit-log: %w; nothing was done", err)
+		}
+		s.log = &audit.Log{Path: path, MaxBytes: 1 << 62} // the controller decides when it is rotated
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, command.UsageError("--state-dir: %w", err)
+	}
+	var err error
+	s.store, err = controller.OpenStore(dir)
+	switch owner := otherOwner(dir); {
+	case errors.Is(err, controller.ErrInUse) && c.Bool("list"):
+	case errors.Is(err, controller.ErrInUse):
+		_ = s.store.Close() // it was only read
+		return nil, command.UsageError("%w, and its socket was not found: name it with --socket PATH", err)
+	case err != nil && owner != "":
+		return nil, command.UsageError("%s belongs to %s, as whom the controller runs: run this as that account: sudo -u %s genv remote exempt … (%w)", dir, owner, remote.Quote(owner), err)
+	case err != nil:
+		return nil, command.UsageError("--state-dir: %w", err)
+	}
+	return s, nil
+}
+
+// otherOwner is the name of the user to whom a folder belongs; empty for this one.
+func otherOwner(dir string) string {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil || int(st.Uid) == os.Geteuid() {
+		return ""
+	}
+	uid := strconv.FormatUint(uint64(st.Uid), 10)
+	if account, err := user.LookupId(uid); err == nil {
+		return account.Username
+	}
+	return "#" + uid // as sudo takes it
+}
+
+func (s *stoppedController) where() (path, stateDir string) { return "", s.dir }
+func (s *stoppedController) close()                         { _ = s.store.Close() } // what was done is on the disk
+
+func (s *stoppedController) list(context.Context) (exemption.List, error) {
+	now := s.program.Now()
+	state, err := s.store.LoadOperator(now)
+	if err != nil {
+		return nil, err
+	}
+	left, _ := state.Exemptions.Expire(now)
+	return left, nil
+}
+
+func (s *stoppedController) act(ctx context.Context, a *operator.Action) (string, error) {
+	var log controller.Recorder
+	note := "; the next controller records it at its start"
+	if s.log != nil {
+		log, note = s.log, ""
+	}
+	line, err := s.store.Operate(enforcement.Self(ctx), a, log, s.program.Now())
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s. No controller runs on %s%s.", line, s.dir, note), nil
+}
+
+func (s *stoppedController) hosts(context.Context) (names []string) {
+	hosts, _, err := inventory.Known(inventory.Selection{DefaultFiles: configfile.Paths(s.program.Getenv, configfile.Hosts)}, command.OpenAtOnce)
+	if err != nil {
+		return nil
+	}
+	for i := range hosts {
+		names = append(names, hosts[i].Name)
+	}
+	return names
+}
+
+func (s *stoppedController) knowsUser(ctx context.Context, name snapshot.Username) bool {
+	return hasAccount(ctx, name)
+}
+
+func contains(names []string, name string) bool { return slices.Contains(names, name) }
