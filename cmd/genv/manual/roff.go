@@ -12,7 +12,7 @@ func WriteMan(w io.Writer, p *Page, version string) error {
 	m.macro("TH", strings.ToUpper(p.FileName()), "1", "", "genv "+version, "genv manual")
 	m.raw(".nh\n.ad l") // words, names and paths stay whole
 	m.macro("SH", "NAME")
-	m.text(p.FileName() + " - " + p.Usage)
+	m.raw(escape(p.FileName()) + ` \- ` + escape(strings.ReplaceAll(p.Usage, "`", ""))) // as whatis(1) reads it
 	m.macro("SH", "SYNOPSIS")
 	for i, line := range p.Synopsis {
 		if i > 0 {

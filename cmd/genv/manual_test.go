@@ -1,0 +1,167 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/manual"
+)
+
+// wholeApp has all commands.
+func wholeApp() *cli.App {
+	return (&program{command.Program{Getenv: os.Getenv, Version: "v1"}}).app([]string{"remote"})
+}
+
+// eachPage calls with the page of each visible command.
+func eachPage(visit func(cmd *cli.Command, page *manual.Page)) {
+	var walk func(cmd *cli.Command, name string)
+	walk = func(cmd *cli.Command, name string) {
+		page := manual.PageOf(cmd, name)
+		visit(cmd, &page)
+		for _, sub := range cmd.Subcommands {
+			if !sub.Hidden {
+				walk(sub, name+" "+sub.Name)
+			}
+		}
+	}
+	walk(manual.Root(wholeApp()), "genv")
+}
+
+// TestManPages: there is one for each command, and groff has nothing to say about them.
+func TestManPages(t *testing.T) {
+	dir := t.TempDir()
+	r := genv(t, "man", dir)
+	require.Zero(t, r.code, r.err)
+	written, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	var want []string
+	eachPage(func(_ *cli.Command, page *manual.Page) { want = append(want, filepath.Join(dir, page.FileName()+".1")) })
+	require.ElementsMatch(t, want, written)
+	require.Contains(t, written, filepath.Join(dir, "genv-remote-enforce.1"))
+	require.NotContains(t, strings.Join(written, " "), "__complete")
+	for program, arguments := range map[string][]string{"groff": {"-ww", "-man", "-Tutf8", "-z"}, "man": {"--warnings", "-l"}} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Logf("%s is not installed: the pages are not checked with it", program)
+			continue
+		}
+		for _, page := range written {
+			cmd := exec.Command(program, append(slices.Clone(arguments), page)...)
+			cmd.Env = append(os.Environ(), "MANWIDTH=80", "LC_ALL=C.UTF-8", "MAN_KEEP_FORMATTING=")
+			var warnings strings.Builder
+			cmd.Stderr = &warnings
+			out, err := cmd.Output()
+			require.NoError(t, err, "%s %s: %s", program, page, &warnings)
+			require.Empty(t, warnings.String(), "%s %s", program, page)
+			if program == "man" {
+				require.Contains(t, string(out), "SYNOPSIS", page)
+			}
+			if program == "man" && filepath.Base(page) == "genv-home.1" {
+				require.Contains(t, string(out), "$ mkdir"[2:]+" ~/.genv && genv home", "printed as it is to be typed")
+			}
+		}
+	}
+}
+
+func TestManPageIsRoff(t *testing.T) {
+	page := manual.Page{
+		Name: "genv x", Usage: `it's a "test" -- with \e and ~^`, Synopsis: []string{"genv x [options]", ".SH evil"},
+		Description: []string{".SH evil", "'ne 9", "a `bold` word, and ` alone", "é…"},
+		Options:     []manual.Option{{Names: []string{"--a-b", "-a"}, Value: "N", Text: ".TH x", Default: `C:\d`}},
+		Examples:    []manual.Example{{Line: `.so /etc/passwd | sed 's/\./-/'`, Text: "reads"}},
+	}
+	var b strings.Builder
+	require.NoError(t, manual.WriteMan(&b, &page, "v1"))
+	require.Equal(t, golden(t, "testdata/man/escapes.1", b.String()), b.String())
+	for line := range strings.Lines(b.String()) {
+		if line[0] == '.' || line[0] == '\'' {
+			require.Regexp(t, `^\.(TH|SH|PP|TP|br|nh|ad l)\b`, line)
+			require.NotContains(t, line, "evil")
+		}
+	}
+}
+
+// TestManPageOfHome is a whole page.
+func TestManPageOfHome(t *testing.T) {
+	dir := t.TempDir()
+	require.Zero(t, genv(t, "man", dir).code)
+	page, err := os.ReadFile(filepath.Join(dir, "genv-home.1"))
+	require.NoError(t, err)
+	require.Equal(t, golden(t, "testdata/man/genv-home.1", string(page)), string(page))
+}
+
+// golden is the content of a file, which UPDATE_GOLDEN=1 writes.
+func golden(t *testing.T, path, now string) string {
+	t.Helper()
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(now), 0o644))
+	}
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(data)
+}
+
+var startsGenv = regexp.MustCompile(`(^|[ (])genv `)
+
+// TestExamplesOfHelp: the examples are of the command that they explain, and use flags
+// that it has.
+func TestExamplesOfHelp(t *testing.T) {
+	app := wholeApp()
+	eachPage(func(_ *cli.Command, page *manual.Page) {
+		require.NotEmpty(t, page.Usage, page.Name)
+		for _, example := range page.Examples {
+			require.NotEmpty(t, example.Text, example.Line)
+			starts := startsGenv.FindAllStringIndex(example.Line, -1)
+			require.NotEmpty(t, starts, "%s: %s", page.Name, example.Line)
+			line := example.Line[starts[len(starts)-1][1]:]
+			words := strings.Fields(strings.NewReplacer(")", "", "'", "", `"`, "").Replace(line))
+			place := command.PlaceAfter(app, words)
+			require.True(t, strings.HasPrefix("genv "+pathOf(place), page.Name), example.Line)
+			for i, word := range words {
+				if strings.HasPrefix(word, "-") && word != "--" && place.Program < 0 {
+					require.NotNil(t, command.PlaceAfter(app, words[:i]).Flag(word), "%s: %s", example.Line, word)
+				}
+			}
+		}
+	})
+}
+
+func pathOf(place *command.Place) string {
+	var names []string
+	for _, cmd := range place.Path {
+		names = append(names, cmd.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// TestExitCodesOfTheManual: they are those of the README.
+func TestExitCodesOfTheManual(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.Zero(t, genv(t, "man", dir).code)
+	page, err := os.ReadFile(filepath.Join(dir, "genv.1"))
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(readme), "## Exit codes")
+	section, _, _ = strings.Cut(section, "\n## ")
+	_, status, _ := strings.Cut(string(page), `.SH "EXIT STATUS"`)
+	status, _, _ = strings.Cut(status, "\n.SH ")
+	codes := 0
+	for line := range strings.Lines(section) {
+		cells := strings.Split(line, "|")
+		if code := strings.TrimSpace(cells[min(1, len(cells)-1)]); len(cells) > 2 && strings.Trim(code, "0123456789") == "" {
+			require.Contains(t, status, ".TP\n\\fB"+code+"\\fP\n")
+			codes++
+		}
+	}
+	require.Equal(t, codes, strings.Count(status, ".TP"))
+}
