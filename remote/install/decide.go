@@ -35,11 +35,12 @@ type Plan struct {
 	Program bool   // the program is uploaded
 	Sudoers string // the new content of the file; empty to leave it as it is
 	Shims   bool   // the shims are linked
+	Clean   bool   // files of an interrupted installation are removed
 	Notes   []string
 }
 
-// Nothing says that the host has everything.
-func (p *Plan) Nothing() bool { return !p.Program && p.Sudoers == "" && !p.Shims }
+// Complete says that the host has everything.
+func (p *Plan) Complete() bool { return !p.Program && p.Sudoers == "" && !p.Shims }
 
 // Decide compares what a host has with what it is to have. The error is why it can't be
 // given that, with the next step; nothing has been changed then.
@@ -47,7 +48,7 @@ func Decide(w *Wanted, login Login, s *State) (*Plan, error) {
 	if err := decidePackage(w.Path, s); err != nil {
 		return nil, err
 	}
-	plan := &Plan{Result: Unchanged, Program: s.Sum != w.Program.Sum, Shims: !s.Shims && hasShims(w.Path)}
+	plan := &Plan{Result: Unchanged, Program: s.Sum != w.Program.Sum, Shims: !s.Shims && hasShims(w.Path), Clean: len(s.Leftovers) > 0}
 	if err := decideTools(s); err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func Decide(w *Wanted, login Login, s *State) (*Plan, error) {
 		plan.Result = Installed
 	case plan.Program:
 		plan.Result = Upgraded
-	case !plan.Nothing():
+	case !plan.Complete():
 		plan.Result = Repaired
 	}
 	if s.Found != w.Path && s.Found != "" {

@@ -89,7 +89,7 @@ func (i *Installer) Install(ctx context.Context, h remote.Host) (*Outcome, error
 	ctx, cancel := i.limited(ctx)
 	defer cancel()
 	v, plan, err := i.plan(ctx, h)
-	if err == nil && !plan.Nothing() {
+	if err == nil && (!plan.Complete() || plan.Clean) {
 		err = v.apply(ctx, plan)
 	}
 	if err == nil {

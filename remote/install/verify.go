@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -107,6 +108,6 @@ func (v *visit) warnIfNoDevices(ctx context.Context) {
 		host.NoSudo = false
 	}
 	if _, err := v.Runner.Run(ctx, host, host.Genv("usage", "snapshot", "--type", "devices")); err != nil {
-		v.outcome.Notes = append(v.outcome.Notes, "the devices can't be listed: "+err.Error())
+		v.outcome.Notes = append(v.outcome.Notes, "the devices can't be listed: "+strings.TrimPrefix(err.Error(), v.host.Name+": "))
 	}
 }

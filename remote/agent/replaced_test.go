@@ -1,0 +1,70 @@
+package agent_test
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/agent"
+)
+
+// slow takes ten seconds for a report, and no time for what else is asked.
+type slow struct{}
+
+func (slow) Handle(_ context.Context, r agent.Request) ([]byte, error) {
+	if r.Name == agent.RequestExecute {
+		time.Sleep(10 * time.Second)
+	}
+	return []byte("done"), nil
+}
+
+// TestTheServerEndsWhenItsProgramIsReplaced: soon, but neither before a report is carried
+// out nor because the file was away for a moment.
+func TestTheServerEndsWhenItsProgramIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var replaced atomic.Bool
+		in, toServer := io.Pipe()
+		fromServer, out := io.Pipe()
+		ended := make(chan error, 1)
+		server := &agent.Server{Token: "t", Greeting: greeting, Handler: slow{}, Idle: time.Hour, Replaced: replaced.Load}
+		go func() { ended <- server.Serve(t.Context(), in, out) }()
+		stream, err := agent.OpenStream(t.Context(), fromServer, toServer, "t")
+		require.NoError(t, err)
+		running := func() {
+			t.Helper()
+			synctest.Wait()
+			require.Empty(t, ended)
+		}
+		time.Sleep(time.Minute)
+		running()
+		replaced.Store(true)
+		time.Sleep(300 * time.Millisecond)
+		running()
+		replaced.Store(false)
+		time.Sleep(time.Minute)
+		running()
+
+		report := make(chan error, 1)
+		go func() {
+			_, err := stream.Call(t.Context(), agent.RequestExecute, nil)
+			report <- err
+		}()
+		synctest.Wait()
+		replaced.Store(true)
+		time.Sleep(9 * time.Second)
+		running()
+		_, err = stream.Call(t.Context(), "ping", nil)
+		require.NoError(t, err, "it answers meanwhile")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.NoError(t, <-report)
+		require.ErrorIs(t, <-ended, agent.ErrReplaced)
+		require.NoError(t, out.Close())
+		require.NoError(t, toServer.Close())
+	})
+}

@@ -1,0 +1,118 @@
+package install_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/install"
+)
+
+const place = remote.DefaultGenv
+
+var (
+	login = install.Login{UID: "1000", User: "admin", System: "Linux", Machine: "x86_64", Version: "v1"}
+	sumA  = strings.Repeat("a", 64)
+	sumB  = strings.Repeat("b", 64)
+)
+
+func wanted() *install.Wanted {
+	return &install.Wanted{Path: place, Program: &install.Program{Data: make([]byte, 1<<20), Sum: sumB, Arch: "amd64"}, Account: "admin"}
+}
+
+// complete is a host that has all that wanted says.
+func complete() *install.State {
+	return &install.State{
+		Found: place, Sum: sumB, Folders: []install.Folder{{Path: "/usr/local/bin", UID: "0", Mode: "755"}}, FreeKiB: -1,
+		Account: true, Shims: true, HasRules: true, RulesFolder: &install.Folder{UID: "0", Mode: "755"},
+		Rules: strings.Split(strings.TrimSuffix(install.Sudoers(place, "admin"), "\n"), "\n"),
+	}
+}
+
+// TestDecide: what a host has and what it is to have say what is done.
+func TestDecide(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change  func(*install.Wanted, *install.State)
+		result  install.Result
+		program bool
+		sudoers bool
+		shims   bool
+		notes   int
+	}{
+		"has everything": {func(*install.Wanted, *install.State) {}, install.Unchanged, false, false, false, 0},
+		"has nothing": {func(_ *install.Wanted, s *install.State) {
+			s.Found, s.Sum, s.HasRules, s.Rules, s.Shims = "", "", false, nil, false
+		}, install.Installed, true, true, true, 0},
+		"has another version": {func(w *install.Wanted, s *install.State) { s.Sum, w.Upgrade = sumA, true }, install.Upgraded, true, false, false, 0},
+		"lacks the rules":     {func(_ *install.Wanted, s *install.State) { s.Rules = nil }, install.Repaired, false, true, false, 0},
+		"lacks the shims":     {func(_ *install.Wanted, s *install.State) { s.Shims = false }, install.Repaired, false, false, true, 0},
+		"is logged in as root": {func(w *install.Wanted, s *install.State) {
+			w.Account, s.Rules, s.HasRules, s.Missing, s.RulesFolder = "", nil, false, []string{"visudo"}, nil
+		}, install.Unchanged, false, false, false, 0},
+		"has a read-only disk and everything": {func(_ *install.Wanted, s *install.State) { s.ReadOnly = "/usr/local/bin" }, install.Unchanged, false, false, false, 0},
+		"has the plain line of the documentation": {func(_ *install.Wanted, s *install.State) {
+			s.Rules = []string{"# genv", remote.SudoersLine("admin", place)}
+		}, install.Repaired, false, true, false, 0},
+		"has lines of others":        {func(_ *install.Wanted, s *install.State) { s.Rules = []string{"bob ALL=(ALL) ALL"} }, install.Unchanged, false, false, false, 1},
+		"has a rule with an include": {func(_ *install.Wanted, s *install.State) { s.Rules = []string{"#includedir /etc/x"} }, install.Unchanged, false, false, false, 1},
+		"finds another genv":         {func(_ *install.Wanted, s *install.State) { s.Found = "/opt/genv" }, install.Unchanged, false, false, false, 1},
+		"has files of a crash":       {func(_ *install.Wanted, s *install.State) { s.Leftovers = []string{"x"} }, install.Unchanged, false, false, false, 0},
+		"has a package of another":   {func(_ *install.Wanted, s *install.State) { s.Packages = []install.Package{{"coreutils", "/bin/ls"}} }, install.Unchanged, false, false, false, 0},
+		"has a place without shims": {func(w *install.Wanted, s *install.State) {
+			w.Path, s.Shims = "/opt/genv/genv", false
+			s.Rules = strings.Split(install.Sudoers(w.Path, "admin"), "\n")
+			s.Found = w.Path
+		}, install.Unchanged, false, false, false, 0},
+		"has two accounts in its file": {func(_ *install.Wanted, s *install.State) {
+			s.Rules = strings.Split(install.Sudoers(place, "bob", "admin"), "\n")
+		}, install.Unchanged, false, false, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, s := wanted(), complete()
+			tt.change(w, s)
+			plan, err := install.Decide(w, login, s)
+			require.NoError(t, err)
+			require.Equal(t, tt.result, plan.Result)
+			require.Equal(t, tt.program, plan.Program)
+			require.Equal(t, tt.sudoers, plan.Sudoers != "", plan.Sudoers)
+			require.Equal(t, tt.shims, plan.Shims)
+			require.Len(t, plan.Notes, tt.notes)
+			require.Equal(t, tt.result == install.Unchanged, plan.Complete())
+		})
+	}
+}
+
+// TestDecideRefuses: hosts that can't take it.
+func TestDecideRefuses(t *testing.T) {
+	for want, change := range map[string]func(*install.Wanted, *install.State){
+		"belongs to the package genv": func(_ *install.Wanted, s *install.State) { s.Packages = []install.Package{{"genv", place}} },
+		"/usr/bin/genv belongs to the package genv": func(_ *install.Wanted, s *install.State) {
+			s.Found, s.Packages = "/usr/bin/genv", []install.Package{{"genv", "/usr/bin/genv"}}
+		},
+		"is not a file":                            func(_ *install.Wanted, s *install.State) { s.Other = true },
+		"is a symbolic link to /x":                 func(_ *install.Wanted, s *install.State) { s.Link = "/x" },
+		"is another genv: version v1, sha256 aaaa": func(_ *install.Wanted, s *install.State) { s.Sum = sumA },
+		"is another genv: version v1, sha256 ?":    func(_ *install.Wanted, s *install.State) { s.Sum = "?" },
+		"may change what is in /usr/local/bin":     func(_ *install.Wanted, s *install.State) { s.Folders[0].Unsafe = true },
+		"doesn't say which folders":                func(_ *install.Wanted, s *install.State) { s.Folders = nil },
+		"no sha256sum on the host":                 func(_ *install.Wanted, s *install.State) { s.Missing = []string{"sha256sum"} },
+		"is read-only":                             func(_ *install.Wanted, s *install.State) { s.Sum, s.ReadOnly = "", "/usr" },
+		"is mounted with noexec":                   func(_ *install.Wanted, s *install.State) { s.Sum, s.NoExec = "", "/usr" },
+		"has 1000 KiB left, and genv needs":        func(_ *install.Wanted, s *install.State) { s.Sum, s.FreeKiB = "", 1000 },
+		"has no account admin":                     func(_ *install.Wanted, s *install.State) { s.Rules, s.Account = nil, false },
+		"no visudo":                                func(_ *install.Wanted, s *install.State) { s.Rules, s.Missing = nil, []string{"visudo"} },
+		"there is no /etc/sudoers.d":               func(_ *install.Wanted, s *install.State) { s.Rules, s.RulesFolder = nil, nil },
+		"may change what is in /etc/sudoers.d":     func(_ *install.Wanted, s *install.State) { s.Rules, s.RulesFolder.Unsafe = nil, true },
+		"/etc/sudoers.d/genv is a symbolic link":   func(_ *install.Wanted, s *install.State) { s.RulesLink = true },
+	} {
+		t.Run(want, func(t *testing.T) {
+			w, s := wanted(), complete()
+			change(w, s)
+			_, err := install.Decide(w, login, s)
+			require.ErrorContains(t, err, want)
+			require.NotEmpty(t, remote.NextStepOf(err))
+		})
+	}
+}

@@ -1,0 +1,225 @@
+package install_test
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/install"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+)
+
+// TestFaults: on hosts that can't take genv nothing is changed, and the error says why and
+// what to do.
+func TestFaults(t *testing.T) {
+	f := startFleet(t, sshd.Named("gpu-01")...)
+	old, current := genv(t, "v1"), genv(t, "v2")
+	for name, tt := range map[string]struct {
+		before, after string // lines that the host runs as root
+		step          string // in which the script runs do
+		do            string
+		want, next    string
+		class         remote.Class
+	}{
+		"full disk": {
+			before: "mount -t tmpfs -o size=200k,mode=755 none /usr/local/bin", after: "umount /usr/local/bin",
+			want: "KiB left, and genv needs", next: "free some space", class: remote.InstallRefused,
+		},
+		"a disk that gets full": {
+			before: "mount -t tmpfs -o size=3m,mode=755 none /usr/local/bin", after: "umount /usr/local/bin",
+			step: "upload", do: "head -c 9000000 /dev/zero >$dir/fill 2>/dev/null",
+			want: "No space left on device", next: "free space", class: remote.CommandFailed,
+		},
+		"noexec": {
+			before: "mount -t tmpfs -o noexec,mode=755 none /usr/local/bin", after: "umount /usr/local/bin",
+			want: "/usr/local/bin is mounted with noexec", next: "--path", class: remote.InstallRefused,
+		},
+		"noexec that isn't seen": {
+			step: "begin", do: "mount -t tmpfs -o noexec,mode=755 none /usr/local/bin", after: "umount /usr/local/bin",
+			want: "doesn't run from /usr/local/bin/genv", next: "noexec", class: remote.CommandFailed,
+		},
+		"read-only": {
+			before: "mount --bind -o ro /usr/local/bin /usr/local/bin && mount -o remount,bind,ro /usr/local/bin", after: "umount /usr/local/bin",
+			want: "/usr/local/bin is read-only", next: "--path", class: remote.InstallRefused,
+		},
+		"no visudo": {
+			before: "rm -f /etc/sudoers.d/genv; mount --bind /dev/null /usr/sbin/visudo", after: "umount /usr/sbin/visudo",
+			want: "no visudo", next: "install sudo", class: remote.InstallRefused,
+		},
+		"visudo refuses": {
+			before: `rm -f /etc/sudoers.d/genv; printf "#!/bin/sh\necho bad; exit 1\n" >/tmp/v; chmod 755 /tmp/v; mount --bind /tmp/v /usr/sbin/visudo`,
+			after:  "umount /usr/sbin/visudo; rm /tmp/v", want: "visudo refuses the lines for genv: bad", next: "visudo -c", class: remote.CommandFailed,
+		},
+		"visudo refuses them among the others": {
+			before: `rm -f /etc/sudoers.d/genv; printf "#!/bin/sh\n[ \$1 = -cf ] || [ ! -e /etc/sudoers.d/genv ]\n" >/tmp/v; chmod 755 /tmp/v; mount --bind /tmp/v /usr/sbin/visudo`,
+			after:  "umount /usr/sbin/visudo; rm /tmp/v", want: "visudo refuses the lines for genv", next: "visudo -c", class: remote.CommandFailed,
+		},
+		"package": {
+			before: `printf "#!/bin/sh\necho gpu-tools: \$2\n" >/tmp/d; chmod 755 /tmp/d; mount --bind /tmp/d /usr/bin/dpkg`,
+			after:  "umount /usr/bin/dpkg; rm /tmp/d", want: "/usr/local/bin/genv belongs to the package gpu-tools", next: "upgrade the package gpu-tools", class: remote.InstallRefused,
+		},
+		"another architecture": {
+			before: `printf "#!/bin/sh\n[ \$1 = -s ] && echo Linux || echo riscv64\n" >/tmp/u; chmod 755 /tmp/u; mount --bind /tmp/u /usr/bin/uname`,
+			after:  "umount /usr/bin/uname; rm /tmp/u", want: "Linux on riscv64", next: "amd64 and arm64", class: remote.InstallRefused,
+		},
+		"a folder of others": {
+			before: "chmod 775 /usr/local/bin", after: "chmod 755 /usr/local/bin",
+			want: "others than root may change what is in /usr/local/bin (uid 0, mode 775)", next: "chmod go-w /usr/local/bin", class: remote.InstallRefused,
+		},
+		"a folder above it of others": {
+			before: "chown operator /usr/local", after: "chown root /usr/local",
+			want: "others than root may change what is in /usr/local ", next: "chown root /usr/local", class: remote.InstallRefused,
+		},
+		"the program changes meanwhile": {
+			step: "visudo", do: "echo >>$path", before: "rm -f /etc/sudoers.d/genv", after: "true",
+			want: "changed by somebody else meanwhile", next: "run it again", class: remote.CommandFailed,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.t = t
+			f.reset(old)
+			if tt.before != "" {
+				out, err := f.on("sudo -n sh -c " + remote.Quote(tt.before))
+				require.NoError(t, err, out)
+			}
+			i := f.installer(current)
+			if tt.step != "" {
+				i.Runner = changed{f.client, atStep(tt.step, tt.do)}
+			}
+			_, err := i.Install(t.Context(), host)
+			out, failed := f.on("sudo -n sh -c " + remote.Quote(tt.after))
+			require.NoError(t, failed, out)
+			require.ErrorContains(t, err, tt.want)
+			require.Contains(t, remote.NextStepOf(err), tt.next)
+			require.Equal(t, tt.class, remote.ClassOf(err))
+			if tt.do != "echo >>$path" {
+				f.requireWorking(old)
+			}
+			f.requireClean()
+		})
+	}
+}
+
+// TestPlaces: what is in the place of genv, and what sudoers has, decides what is done.
+func TestPlaces(t *testing.T) {
+	f := startFleet(t, sshd.Named("gpu-01")...)
+	old, current := genv(t, "v1"), genv(t, "v2")
+	rules := filepath.Join(f.SudoersFolder(), "genv")
+	t.Run("a link is not followed", func(t *testing.T) {
+		f.reset(nil)
+		require.NoError(t, os.Symlink("/etc/passwd", f.place()))
+		_, err := f.installer(current).Install(t.Context(), host)
+		require.ErrorContains(t, err, "is a symbolic link to /etc/passwd")
+	})
+	t.Run("a folder", func(t *testing.T) {
+		f.reset(nil)
+		require.NoError(t, os.Mkdir(f.place(), 0o755))
+		_, err := f.installer(current).Install(t.Context(), host)
+		require.ErrorContains(t, err, "is not a file")
+	})
+	t.Run("no upgrade without the flag", func(t *testing.T) {
+		f.reset(old)
+		i := f.installer(current)
+		i.Options.Upgrade = false
+		_, err := i.Install(t.Context(), host)
+		require.ErrorContains(t, err, "is another genv: version v1, sha256 "+old.Sum[:12])
+		f.requireWorking(old)
+	})
+	t.Run("what is missing is repaired", func(t *testing.T) {
+		f.reset(old)
+		f.forget()
+		outcome, err := f.installer(old).Install(t.Context(), host)
+		require.NoError(t, err)
+		require.Equal(t, install.Repaired, outcome.Result)
+		f.requireWorking(old)
+	})
+	t.Run("other accounts stay", func(t *testing.T) {
+		f.reset(old)
+		require.NoError(t, os.WriteFile(rules, []byte(remote.SudoersLine("alice", remote.DefaultGenv)+"\n"), 0o440))
+		i := f.installer(current)
+		i.Options.Account = "bob"
+		outcome, err := i.Install(t.Context(), host)
+		require.NoError(t, err)
+		require.True(t, outcome.Sudoers)
+		content, err := os.ReadFile(rules)
+		require.NoError(t, err)
+		require.Equal(t, install.Sudoers(remote.DefaultGenv, "alice", "bob"), string(content))
+	})
+	t.Run("an account that isn't there", func(t *testing.T) {
+		f.reset(nil)
+		i := f.installer(current)
+		i.Options.Account = "mallory"
+		_, err := i.Install(t.Context(), host)
+		require.ErrorContains(t, err, "has no account mallory")
+		f.requireWorking(nil)
+	})
+	t.Run("lines of others stay", func(t *testing.T) {
+		f.reset(old)
+		const content = "bob ALL=(root) NOPASSWD: /bin/true\n"
+		require.NoError(t, os.WriteFile(rules, []byte(content), 0o440))
+		outcome, err := f.installer(current).Install(t.Context(), host)
+		require.NoError(t, err, "the login may run anything")
+		require.Len(t, outcome.Notes, 1)
+		i := f.installer(current)
+		i.Options.Account = "bob"
+		_, err = i.Install(t.Context(), host)
+		require.ErrorContains(t, err, "a controller can't run it as root")
+		require.Contains(t, remote.NextStepOf(err), "must have `bob ALL=(root) NOPASSWD: /usr/local/bin/genv usage snapshot")
+		left, err := os.ReadFile(rules)
+		require.NoError(t, err)
+		require.Equal(t, content, string(left))
+	})
+	t.Run("another architecture", func(t *testing.T) {
+		f.reset(nil)
+		current := *current
+		current.Arch = map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
+		_, err := f.installer(&current).Install(t.Context(), host)
+		require.ErrorContains(t, err, "the host is "+runtime.GOARCH+", and this genv is for "+current.Arch)
+		require.Contains(t, remote.NextStepOf(err), "--binary-"+runtime.GOARCH)
+		_, err = f.installer(&current, old).Install(t.Context(), host)
+		require.NoError(t, err)
+		f.requireWorking(old)
+	})
+	t.Run("another path", func(t *testing.T) {
+		f.reset(nil)
+		i := f.installer(current)
+		h := host
+		h.GenvPath = "/usr/local/genv/bin/genv"
+		outcome, err := i.Install(t.Context(), h)
+		require.NoError(t, err)
+		require.Equal(t, h.GenvPath, outcome.Path)
+		require.FileExists(t, filepath.Join(f.Local(), "genv/lib/genv/shims/docker"))
+		_, err = i.Uninstall(t.Context(), h)
+		require.NoError(t, err)
+		require.NoFileExists(t, filepath.Join(f.Local(), "genv/bin/genv"))
+	})
+}
+
+// TestUninstall: what belongs to genv goes, and what others wrote stays.
+func TestUninstall(t *testing.T) {
+	f := startFleet(t, sshd.Named("gpu-01")...)
+	old := genv(t, "v1")
+	rules := filepath.Join(f.SudoersFolder(), "genv")
+	f.reset(old)
+	outcome, err := f.installer(old).CheckUninstall(t.Context(), host)
+	require.NoError(t, err)
+	require.Equal(t, install.Uninstalled, outcome.Result)
+	f.requireWorking(old)
+	require.NoError(t, os.WriteFile(rules, []byte("bob ALL=(root) NOPASSWD: /bin/true\n"), 0o440))
+	require.NoError(t, os.WriteFile(filepath.Join(f.Local(), "bin/.genv-install-x"), nil, 0o600))
+	docker := filepath.Join(f.Local(), "lib/genv/shims/docker")
+	require.NoError(t, os.Remove(docker))
+	require.NoError(t, os.Symlink("/bin/true", docker))
+	outcome, err = f.installer(old).Uninstall(t.Context(), host)
+	require.NoError(t, err)
+	require.False(t, outcome.Sudoers)
+	require.Contains(t, outcome.Notes[0], "has lines that genv did not write")
+	require.NoFileExists(t, f.place())
+	require.FileExists(t, rules)
+	require.FileExists(t, docker)
+	f.requireClean()
+}

@@ -1,0 +1,292 @@
+package install_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/install"
+	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// genv is a program that knows what the installation runs: `version` and `usage serve`. It
+// is a script, so that its version can be chosen, and has a size, so that its upload takes
+// more than a packet.
+func genv(t *testing.T, version string) *install.Program {
+	t.Helper()
+	var out bytes.Buffer
+	server := agent.Server{Token: "T", Greeting: agent.NewGreeting(version), Idle: time.Minute}
+	require.NoError(t, server.Serve(t.Context(), strings.NewReader(""), &out))
+	_, frame, found := bytes.Cut(out.Bytes(), []byte("genv-serve T\n"))
+	require.True(t, found)
+	data := fmt.Sprintf(`#!/bin/sh
+case "$1 ${2-}" in
+"version ") echo %s ;;
+"usage serve") [ "$(id -u)" = 0 ] && printf "\ngenv-serve $4\n" && echo %s | base64 -d ;;
+"usage snapshot") echo "[]" ;;
+esac
+exit
+`, version, base64.StdEncoding.EncodeToString(frame)) + strings.Repeat("#"+strings.Repeat("-", 1022)+"\n", 1500)
+	return program([]byte(data), runtime.GOARCH)
+}
+
+// fleet is a host, into which is installed.
+type fleet struct {
+	*sshd.Fleet
+	t      *testing.T
+	client *sshclient.Client
+}
+
+func startFleet(t *testing.T, hosts ...sshd.HostOptions) *fleet {
+	t.Helper()
+	f := &fleet{Fleet: sshd.Start(t, sshd.Options{Hosts: hosts, Installable: true}), t: t}
+	var err error
+	f.client, err = sshclient.New(sshclient.Options{ConfigFile: f.SSHConfig()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = f.client.Close() }) // it returns nil
+	return f
+}
+
+func (f *fleet) installer(programs ...*install.Program) *install.Installer {
+	i := &install.Installer{Runner: f.client, Programs: install.Programs{}, Options: install.Options{Upgrade: true, Timeout: time.Minute}}
+	for _, p := range programs {
+		require.NoError(f.t, i.Programs.Add(p))
+	}
+	return i
+}
+
+func (f *fleet) place() string { return filepath.Join(f.Local(), "bin/genv") }
+
+// reset gives the host a genv with all that belongs to it, or none.
+func (f *fleet) reset(p *install.Program) {
+	f.t.Helper()
+	shims, rules := filepath.Join(f.Local(), "lib/genv/shims"), filepath.Join(f.SudoersFolder(), "genv")
+	for _, path := range []string{f.place(), filepath.Join(f.Local(), "lib"), rules} {
+		require.NoError(f.t, os.RemoveAll(path))
+	}
+	if p == nil {
+		return
+	}
+	require.NoError(f.t, os.WriteFile(f.place(), p.Data, 0o755))
+	require.NoError(f.t, os.WriteFile(rules, []byte(install.Sudoers(remote.DefaultGenv, string(sshd.MaySudo))), 0o440))
+	require.NoError(f.t, os.MkdirAll(shims, 0o755))
+	for _, shim := range []string{"docker", "nvidia-smi"} {
+		require.NoError(f.t, os.Symlink("../../../bin/genv", filepath.Join(shims, shim)))
+	}
+}
+
+// forget removes what isn't the program, so that an upgrade has all steps.
+func (f *fleet) forget() {
+	require.NoError(f.t, os.RemoveAll(filepath.Join(f.SudoersFolder(), "genv")))
+	require.NoError(f.t, os.RemoveAll(filepath.Join(f.Local(), "lib")))
+}
+
+var host = remote.Host{Name: "gpu-01"}
+
+// on runs a line on the host.
+func (f *fleet) on(line string) (string, error) {
+	out, err := f.client.Run(f.t.Context(), host, remote.Command{Args: []string{"sh", "-c", line}})
+	return string(out.Stdout) + string(out.Stderr), err
+}
+
+// requireWorking requires that the host has one of the programs, or none if there is a nil
+// among them, that sudo takes all of sudoers, and that a genv that is there works under
+// the rules that are there.
+func (f *fleet) requireWorking(programs ...*install.Program) {
+	f.t.Helper()
+	data, err := os.ReadFile(f.place())
+	known := false
+	for _, p := range programs {
+		known = known || p == nil && os.IsNotExist(err) || p != nil && bytes.Equal(p.Data, data)
+	}
+	require.True(f.t, known, "%d bytes are in the place of genv: %v", len(data), err)
+	line := "sudo -n visudo -c"
+	if data != nil {
+		line += " && sudo -n genv version"
+	}
+	out, err := f.on(line)
+	require.NoError(f.t, err, out)
+}
+
+// requireClean requires that no temporary file is left.
+func (f *fleet) requireClean() {
+	f.t.Helper()
+	require.Empty(f.t, f.temporary())
+}
+
+func (f *fleet) temporary() (files []string) {
+	for _, folder := range []string{filepath.Join(f.Local(), "bin"), filepath.Join(f.Local(), "lib/genv/shims"), f.SudoersFolder()} {
+		found, err := filepath.Glob(filepath.Join(folder, ".genv-*"))
+		require.NoError(f.t, err)
+		files = append(files, found...)
+	}
+	return files
+}
+
+// changed is a Runner that changes what is sent to a host.
+type changed struct {
+	remote.Runner
+	change func(*remote.Command)
+}
+
+func (c changed) Run(ctx context.Context, h remote.Host, command remote.Command) (remote.Output, error) {
+	c.change(&command)
+	return c.Runner.Run(ctx, h, command)
+}
+
+// atStep has the script do something at a step.
+func atStep(name, do string) func(*remote.Command) {
+	const report = `step() { say step "$1"; }`
+	return func(c *remote.Command) {
+		c.Stdin = bytes.ReplaceAll(c.Stdin, []byte(report), []byte(`step() { say step "$1"; [ "$1" != `+name+` ] || { `+do+`; }; }`))
+	}
+}
+
+var steps = []string{"begin", "upload", "checksum", "run", "visudo", "lock", "binary", "sudoers", "shims", "sync"}
+
+// TestKilledAtEachStep: the shell on the host is killed after each step. The host has the
+// old genv or the new one, and valid sudoers; and the next installation succeeds and
+// leaves nothing behind.
+func TestKilledAtEachStep(t *testing.T) {
+	f := startFleet(t, sshd.Named("gpu-01")...)
+	old, current := genv(t, "v1"), genv(t, "v2")
+	killed := func(name, step string, before *install.Program, reset func()) {
+		t.Run(name+" "+step, func(t *testing.T) {
+			f.t = t
+			reset()
+			i := f.installer(current)
+			i.Runner = changed{f.client, atStep(step, "kill -9 $$")}
+			_, err := i.Install(t.Context(), host)
+			require.ErrorContains(t, err, "interrupted after the step "+step)
+			f.requireWorking(before, current)
+
+			outcome, err := f.installer(current).Install(t.Context(), host)
+			require.NoError(t, err)
+			require.Equal(t, "v2", outcome.Now.Version)
+			f.requireWorking(current)
+			f.requireClean()
+		})
+	}
+	for _, step := range steps {
+		killed("upgrade", step, old, func() { f.reset(old); f.forget() })
+	}
+	for _, step := range []string{"upload", "binary", "sudoers"} {
+		killed("first", step, nil, func() { f.reset(nil) })
+	}
+	killed("program alone", "binary", old, func() { f.reset(old) })
+}
+
+// TestCutConnection: the connection is cut in a step. The host carries on or gives up, but
+// does no half work.
+func TestCutConnection(t *testing.T) {
+	f := startFleet(t, sshd.Named("gpu-01")...)
+	old, current := genv(t, "v1"), genv(t, "v2")
+	for _, step := range []string{"upload", "run", "lock", "binary", "sudoers", "sync"} {
+		t.Run(step, func(t *testing.T) {
+			f.t = t
+			f.reset(old)
+			f.forget()
+			arrived, ended := filepath.Join(f.Dir, "arrived"), filepath.Join(f.Dir, "ended")
+			i := f.installer(current)
+			i.Runner = changed{f.client, atStep(step, ": >"+arrived+"; while [ -e "+arrived+" ]; do sleep 0.02; done; : >"+ended)}
+			failed := make(chan error, 1)
+			go func() {
+				_, err := i.Install(t.Context(), host)
+				failed <- err
+			}()
+			awaitFile(t, arrived)
+			require.NoError(t, f.CutConnections())
+			require.Error(t, <-failed)
+			f.requireWorking(old, current)
+			require.NoError(t, os.Remove(arrived))
+			awaitFile(t, ended)
+			require.NoError(t, os.Remove(ended))
+
+			_, err := f.installer(current).Install(t.Context(), host)
+			require.NoError(t, err)
+			f.requireWorking(current)
+			require.Eventually(t, func() bool { return len(f.temporary()) == 0 }, 20*time.Second, 20*time.Millisecond)
+		})
+	}
+}
+
+func awaitFile(t *testing.T, path string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(path)
+		return err == nil
+	}, 30*time.Second, 5*time.Millisecond)
+}
+
+// TestAtTheSameTime: several installations on one host, of two versions, end with one of
+// them whole.
+func TestAtTheSameTime(t *testing.T) {
+	f := startFleet(t, sshd.Named("gpu-01")...)
+	programs := []*install.Program{genv(t, "v1"), genv(t, "v2")}
+	for _, before := range []*install.Program{nil, genv(t, "v0")} {
+		f.reset(before)
+		var running sync.WaitGroup
+		errs := make([]error, 4)
+		for n := range errs {
+			running.Go(func() { _, errs[n] = f.installer(programs[n%2]).Install(t.Context(), host) })
+		}
+		running.Wait()
+		done := 0
+		for _, err := range errs {
+			if err == nil {
+				done++
+				continue
+			}
+			require.Regexp(t, "changed by somebody else meanwhile|runs genv v[12] there", err.Error())
+		}
+		require.NotZero(t, done)
+		f.requireWorking(programs...)
+		f.requireClean()
+	}
+}
+
+// TestAnUploadThatIsChanged: what arrives with another checksum, or cut short, is not
+// installed.
+func TestAnUploadThatIsChanged(t *testing.T) {
+	f := startFleet(t, sshd.Named("gpu-01")...)
+	old, current := genv(t, "v1"), genv(t, "v2")
+	f.reset(old)
+	for name, upload := range map[string]func(io.Reader) io.Reader{
+		"cut":   func(r io.Reader) io.Reader { return io.LimitReader(r, 100_000) },
+		"empty": func(io.Reader) io.Reader { return strings.NewReader("") },
+		"more":  func(r io.Reader) io.Reader { return io.MultiReader(r, strings.NewReader("x")) },
+		"noise": func(io.Reader) io.Reader { return io.LimitReader(rand.Reader, int64(len(current.Data))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.t = t
+			i := f.installer(current)
+			i.Runner = changed{f.client, func(c *remote.Command) {
+				if c.Upload != nil {
+					c.Upload = upload(c.Upload)
+				}
+			}}
+			_, err := i.Install(t.Context(), host)
+			require.ErrorContains(t, err, "another checksum")
+			f.requireWorking(old)
+			f.requireClean()
+		})
+	}
+}

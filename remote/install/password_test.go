@@ -1,0 +1,136 @@
+package install_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/install"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+)
+
+// given counts the commands with a secret on their stdin, by host.
+type given struct {
+	remote.Runner
+	t      *testing.T
+	secret string
+	mu     sync.Mutex
+	count  map[string]int
+}
+
+func (g *given) Run(ctx context.Context, h remote.Host, command remote.Command) (remote.Output, error) {
+	require.NotContains(g.t, command.ShellLine(), g.secret)
+	if bytes.Contains(command.Stdin, []byte(g.secret)) {
+		g.mu.Lock()
+		g.count[h.Name]++
+		g.mu.Unlock()
+	}
+	return g.Runner.Run(ctx, h, command)
+}
+
+func password(t *testing.T, secret string) *install.Password {
+	p, err := install.NewPassword([]byte(secret))
+	require.NoError(t, err)
+	return p
+}
+
+// TestPassword: over real sudo. It is given to hosts where sudo wants one, and after one
+// has refused it to no other.
+func TestPassword(t *testing.T) {
+	f := startFleet(t, sshd.HostOptions{Name: "a", Rights: sshd.NeedsPassword}, sshd.HostOptions{Name: "b", Rights: sshd.NeedsPassword},
+		sshd.HostOptions{Name: "gpu-01"})
+	current := genv(t, "v2")
+	hosts := []remote.Host{{Name: "a"}, {Name: "b"}}
+
+	t.Run("none", func(t *testing.T) {
+		_, err := f.installer(current).Install(t.Context(), hosts[0])
+		require.Equal(t, remote.Sudo, remote.ClassOf(err))
+		require.Contains(t, remote.NextStepOf(err), "--ask-sudo-password")
+	})
+	t.Run("wrong", func(t *testing.T) {
+		i := f.installer(current)
+		i.Password = password(t, "wrong-secret")
+		g := &given{Runner: f.client, t: t, secret: "wrong-secret", count: map[string]int{}}
+		i.Runner = g
+		results := remote.Each(t.Context(), hosts, 2, i.Install)
+		require.Len(t, g.count, 1, "one host is given it")
+		classes := []remote.Class{remote.ClassOf(results[0].Err), remote.ClassOf(results[1].Err)}
+		require.ElementsMatch(t, []remote.Class{remote.Sudo, remote.Cancelled}, classes)
+		for _, r := range results {
+			require.Equal(t, min(1, g.count[r.Host.Name]), g.count[r.Host.Name], "once")
+			require.Contains(t, remote.NextStepOf(r.Err), "the right password")
+			require.ErrorContains(t, r.Err, "refused the password")
+		}
+		require.NoFileExists(t, f.place())
+	})
+	t.Run("right", func(t *testing.T) {
+		i := f.installer(current)
+		i.Password = password(t, sshd.Password)
+		g := &given{Runner: f.client, t: t, secret: sshd.Password, count: map[string]int{}}
+		i.Runner = changed{g, atStep("run", `cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | grep -c "[c]orrect horse" >`+f.Dir+`/seen`)}
+		for _, h := range append(hosts, host) {
+			_, err := i.Install(t.Context(), h)
+			require.NoError(t, err)
+		}
+		seen, err := os.ReadFile(filepath.Join(f.Dir, "seen"))
+		require.NoError(t, err)
+		require.Equal(t, "0\n", string(seen), "no process has it in its arguments or variables")
+		require.Zero(t, g.count["gpu-01"], "sudo wants none there")
+		require.NotZero(t, g.count["b"])
+		content, err := os.ReadFile(filepath.Join(f.SudoersFolder(), "genv"))
+		require.NoError(t, err)
+		require.Equal(t, install.Sudoers(remote.DefaultGenv, string(sshd.NeedsPassword), string(sshd.MaySudo)), string(content))
+		f.requireWorking(current)
+		i.Password.Wipe()
+		_, err = i.Uninstall(t.Context(), hosts[0])
+		require.ErrorContains(t, err, "refused the password", "it is wiped")
+	})
+}
+
+// TestPasswordsThatSudoCannotTake are refused before any host is asked.
+func TestPasswordsThatSudoCannotTake(t *testing.T) {
+	for _, secret := range []string{"", "a\nb", "a\x00"} {
+		_, err := install.NewPassword([]byte(secret))
+		require.Error(t, err)
+	}
+}
+
+// echo is a host that repeats what it is sent wherever it can.
+type echo struct{ asked int }
+
+func (e *echo) Run(_ context.Context, h remote.Host, command remote.Command) (remote.Output, error) {
+	e.asked++
+	out := remote.Output{Stdout: command.Stdin, Stderr: command.Stdin}
+	if e.asked == 1 { // the login's script is answered
+		token, _, _ := strings.Cut(string(command.Stdin), "\n")
+		for _, line := range []string{"uid 7", "user x", "system Linux", "machine x86_64", "end"} {
+			out.Stdout = append(out.Stdout, token+" "+line+"\n"...)
+		}
+		return out, nil
+	}
+	if e.asked == 2 {
+		return out, &remote.Error{Class: remote.Sudo, Err: remote.ErrNoProbe, Stderr: "sudo: a password is required"}
+	}
+	err := remote.Errorf(remote.CommandFailed, "%s: exit status 1: %s", h.Name, command.Stdin)
+	err.Stderr = string(command.Stdin)
+	return out, err
+}
+
+// TestAHostThatRepeatsThePassword: it is in no error.
+func TestAHostThatRepeatsThePassword(t *testing.T) {
+	i := &install.Installer{Runner: &echo{}, Password: password(t, "top-secret")}
+	_, err := i.Install(t.Context(), host)
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "top-secret")
+	require.Contains(t, err.Error(), "********")
+	var e *remote.Error
+	require.ErrorAs(t, err, &e)
+	require.NotContains(t, e.Stderr, "top-secret")
+}
