@@ -26,7 +26,7 @@ func wanted() *install.Wanted {
 func complete() *install.State {
 	return &install.State{
 		Found: place, Sum: sumB, Folders: []install.Folder{{Path: "/usr/local/bin", UID: "0", Mode: "755"}}, FreeKiB: -1,
-		Account: true, Shims: true, HasRules: true, RulesFolder: &install.Folder{UID: "0", Mode: "755"},
+		Account: true, Shims: true, RulesSum: sumA, RulesFolder: &install.Folder{UID: "0", Mode: "755"},
 		Rules: strings.Split(strings.TrimSuffix(install.Sudoers(place, "admin"), "\n"), "\n"),
 	}
 }
@@ -43,13 +43,13 @@ func TestDecide(t *testing.T) {
 	}{
 		"has everything": {func(*install.Wanted, *install.State) {}, install.Unchanged, false, false, false, 0},
 		"has nothing": {func(_ *install.Wanted, s *install.State) {
-			s.Found, s.Sum, s.HasRules, s.Rules, s.Shims = "", "", false, nil, false
+			s.Found, s.Sum, s.RulesSum, s.Rules, s.Shims = "", "", "", nil, false
 		}, install.Installed, true, true, true, 0},
 		"has another version": {func(w *install.Wanted, s *install.State) { s.Sum, w.Upgrade = sumA, true }, install.Upgraded, true, false, false, 0},
 		"lacks the rules":     {func(_ *install.Wanted, s *install.State) { s.Rules = nil }, install.Repaired, false, true, false, 0},
 		"lacks the shims":     {func(_ *install.Wanted, s *install.State) { s.Shims = false }, install.Repaired, false, false, true, 0},
 		"is logged in as root": {func(w *install.Wanted, s *install.State) {
-			w.Account, s.Rules, s.HasRules, s.Missing, s.RulesFolder = "", nil, false, []string{"visudo"}, nil
+			w.Account, s.Rules, s.RulesSum, s.Missing, s.RulesFolder = "", nil, "", []string{"visudo"}, nil
 		}, install.Unchanged, false, false, false, 0},
 		"has a read-only disk and everything": {func(_ *install.Wanted, s *install.State) { s.ReadOnly = "/usr/local/bin" }, install.Unchanged, false, false, false, 0},
 		"has the plain line of the documentation": {func(_ *install.Wanted, s *install.State) {

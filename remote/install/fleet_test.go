@@ -246,7 +246,9 @@ func TestAtTheSameTime(t *testing.T) {
 		var running sync.WaitGroup
 		errs := make([]error, 4)
 		for n := range errs {
-			running.Go(func() { _, errs[n] = f.installer(programs[n%2]).Install(t.Context(), host) })
+			i := f.installer(programs[n%2])
+			i.Options.Account = []string{"operator", "alice"}[n/2]
+			running.Go(func() { _, errs[n] = i.Install(t.Context(), host) })
 		}
 		running.Wait()
 		done := 0
@@ -258,6 +260,13 @@ func TestAtTheSameTime(t *testing.T) {
 			require.Regexp(t, "changed by somebody else meanwhile|runs genv v[12] there", err.Error())
 		}
 		require.NotZero(t, done)
+		for n, err := range errs { // which all say that they are done, or not
+			rules, failed := os.ReadFile(filepath.Join(f.SudoersFolder(), "genv"))
+			require.NoError(t, failed)
+			if account := []string{"operator", "alice"}[n/2]; err == nil {
+				require.Contains(t, string(rules), remote.SudoersLine(account, remote.DefaultGenv)[:len(account)])
+			}
+		}
 		f.requireWorking(programs...)
 		f.requireClean()
 	}

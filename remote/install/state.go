@@ -21,22 +21,21 @@ type Login struct {
 
 // State is what decides whether genv can be installed on a host, as root sees it.
 type State struct {
-	Found    string // the genv that sudo finds; empty for none
-	Sum      string // of the file at the path; empty for none
-	Link     string // where the path leads to, if it is a symbolic link
-	Other    bool   // the path is neither a file nor a link
-	Folders  []Folder
-	ReadOnly string // the folder that can't be written to
-	NoExec   string // the mount point that runs no programs
-	FreeKiB  int64  // -1 if unknown
-	Packages []Package
-	Missing  []string // programs that the installation needs
-	Account  bool     // the account for sudoers exists
-	Shims    bool     // the shims are in their place
-	// HasRules says that the file of sudoers exists, and Rules are its lines.
-	HasRules    bool
-	Rules       []string
-	RulesLink   bool // it is a symbolic link
+	Found       string // the genv that sudo finds; empty for none
+	Sum         string // of the file at the path; empty for none
+	Link        string // where the path leads to, if it is a symbolic link
+	Other       bool   // the path is neither a file nor a link
+	Folders     []Folder
+	ReadOnly    string // the folder that can't be written to
+	NoExec      string // the mount point that runs no programs
+	FreeKiB     int64  // -1 if unknown
+	Packages    []Package
+	Missing     []string // programs that the installation needs
+	Account     bool     // the account for sudoers exists
+	Shims       bool     // the shims are in their place
+	RulesSum    string   // of the file of sudoers; empty if it is missing
+	Rules       []string // its lines
+	RulesLink   bool     // it is a symbolic link
 	RulesFolder *Folder
 	Leftovers   []string // of interrupted installations
 }
@@ -106,7 +105,7 @@ func (s said) state() *State {
 		Found: s.one("found"), Sum: sum(s.one("file")), Link: s.one("link"), Other: s.has("other"),
 		ReadOnly: s.one("read-only"), NoExec: s.one("noexec"), FreeKiB: -1, Missing: s["missing"],
 		Account: s.has("account"), Shims: s.has("shims"),
-		HasRules: s.has("rules-file"), Rules: s["rule"], RulesLink: s.has("rules-link"), Leftovers: s["leftover"],
+		RulesSum: sum(s.one("rules-file")), Rules: s["rule"], RulesLink: s.has("rules-link"), Leftovers: s["leftover"],
 	}
 	if free, err := strconv.ParseInt(s.one("free"), 10, 64); err == nil {
 		state.FreeKiB = free

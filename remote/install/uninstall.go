@@ -47,8 +47,8 @@ func (i *Installer) planUninstall(ctx context.Context, h remote.Host) (*visit, v
 	o := &v.outcome
 	o.Arch, o.Result, o.Shims = archOf(v.login.Machine), Unchanged, s.Shims
 	_, known := rulesOf(s.Rules, v.wanted.Path)
-	o.Sudoers = s.HasRules && known && !s.RulesLink
-	if s.HasRules && !o.Sudoers {
+	o.Sudoers = s.RulesSum != "" && known && !s.RulesLink
+	if s.RulesSum != "" && !o.Sudoers {
 		o.Notes = append(o.Notes, SudoersFolder+"/"+RulesFile+" has lines that genv did not write, and stays")
 	}
 	if s.Sum != "" || o.Sudoers || o.Shims {

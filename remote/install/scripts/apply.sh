@@ -22,12 +22,29 @@ sum() { sha256sum <"$1" | cut -d ' ' -f 1; }
 flush() { sync "$@" 2>/dev/null || sync; }
 
 step begin
+why=$( (umask 022; mkdir -p "$dir") 2>&1) || fail write "$why"
+# The folder's lock is held while files are made, removed or renamed. Files in the making
+# are locked too, so that another installation can tell them from those of one that died.
+lock() {
+  if have flock; then flock -w 60 9 || fail busy "another installation holds the lock of $dir"; fi
+}
+unlock() {
+  if have flock; then flock -u 9; fi
+}
+exec 9<"$dir"
+lock
 if [ -n "$program" ]; then
-  why=$( (umask 022; mkdir -p "$dir") 2>&1) || fail write "$why"
   why=$( (set -C; : >"$new") 2>&1) || fail write "$why"
-  # An installation that finds this file locked leaves it alone.
   exec 8<"$new"
   if have flock; then flock -n 8; fi
+fi
+if [ -n "$content" ]; then
+  why=$( (set -C; : >"$rules") 2>&1) || fail write "$why"
+  exec 7<"$rules"
+  if have flock; then flock -n 7; fi
+fi
+unlock
+if [ -n "$program" ]; then
   step upload
   why=$( (limited "$seconds" cat >>"$new") 2>&1) || fail write "$why"
   [ "$(sum "$new")" = "$program" ] || fail checksum "$(wc -c <"$new") bytes arrived"
@@ -39,7 +56,7 @@ if [ -n "$program" ]; then
   step run
 fi
 if [ -n "$content" ]; then
-  why=$( (set -C; printf '%s' "$content" >"$rules") 2>&1) || fail write "$why"
+  why=$( (printf '%s' "$content" >"$rules") 2>&1) || fail write "$why"
   chmod 0440 "$rules"
   why=$(visudo -cf "$rules" 2>&1 </dev/null) || fail visudo "$why"
   visudo -c >/dev/null 2>&1 </dev/null && valid=yes
@@ -47,15 +64,18 @@ if [ -n "$content" ]; then
   step visudo
 fi
 
-exec 9<"$dir"
-if have flock; then flock -w 60 9 || fail busy "another installation holds the lock of $dir"; fi
+lock
 now=; if [ -f "$path" ]; then now=$(sum "$path"); fi
 [ "$now" = "$before" ] || [ "$now" = "$program" ] || fail changed "$path has the checksum ${now:-of no file}"
+if [ -n "$content" ]; then
+  now=; if [ -e "$folder/genv" ]; then now=$(sum "$folder/genv"); fi
+  [ "$now" = "$rules_before" ] || [ "$now" = "$(sum "$rules")" ] || fail changed "$folder/genv has other lines now"
+fi
 for file in "$dir"/.genv-install-* "$shims"/.genv-install-* "$folder"/.genv-install-*; do
   case $file in *-"$run"*) continue ;; esac
   if [ -L "$file" ]; then rm -f "$file"; continue; fi
   [ -e "$file" ] || continue
-  if have flock && flock -n 7 2>/dev/null; then rm -f "$file"; fi 7<"$file"
+  if have flock && flock -n 6 2>/dev/null; then rm -f "$file"; fi 6<"$file"
 done
 step lock
 

@@ -48,7 +48,7 @@ done
 [ -d "$folder" ] && say rules-folder "$(stat -L -c '%u %a' "$folder")"
 [ -L "$folder/genv" ] && say rules-link
 if [ -e "$folder/genv" ]; then
-  say rules-file
+  say rules-file "$(sha256sum <"$folder/genv" | cut -d ' ' -f 1)"
   head -c 65536 "$folder/genv" | while IFS= read -r line || [ -n "$line" ]; do
     say rule "$line"
   done
