@@ -13,18 +13,18 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
-// TestFaults: on hosts that can't take genv nothing is changed, and the error says why and
-// what to do.
-func TestFaults(t *testing.T) {
-	f := startFleet(t, sshd.Named("gpu-01")...)
-	old, current := genv(t, "v1"), genv(t, "v2")
-	for name, tt := range map[string]struct {
-		before, after string // lines that the host runs as root
-		step          string // in which the script runs do
-		do            string
-		want, next    string
-		class         remote.Class
-	}{
+// fault is what is wrong with a host, and what is said about it.
+type fault struct {
+	before, after string // lines that the host runs as root
+	step          string // in which the script runs do
+	do            string
+	want, next    string
+	class         remote.Class
+}
+
+// faults are those of a host before it is looked at, and those that begin afterwards.
+func faults() map[string]fault {
+	return map[string]fault{
 		"full disk": {
 			before: "mount -t tmpfs -o size=200k,mode=755 none /usr/local/bin", after: "umount /usr/local/bin",
 			want: "KiB left, and genv needs", next: "free some space", class: remote.InstallRefused,
@@ -78,7 +78,15 @@ func TestFaults(t *testing.T) {
 			step: "visudo", do: "echo >>$path", before: "rm -f /etc/sudoers.d/genv", after: "true",
 			want: "changed by somebody else meanwhile", next: "run it again", class: remote.CommandFailed,
 		},
-	} {
+	}
+}
+
+// TestFaults: on hosts that can't take genv nothing is changed, and the error says why and
+// what to do.
+func TestFaults(t *testing.T) {
+	f := startFleet(t, sshd.Named("gpu-01")...)
+	old, current := genv(t, "v1"), genv(t, "v2")
+	for name, tt := range faults() {
 		t.Run(name, func(t *testing.T) {
 			f.t = t
 			f.reset(old)
@@ -108,7 +116,6 @@ func TestFaults(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	f := startFleet(t, sshd.Named("gpu-01")...)
 	old, current := genv(t, "v1"), genv(t, "v2")
-	rules := filepath.Join(f.SudoersFolder(), "genv")
 	t.Run("a link is not followed", func(t *testing.T) {
 		f.reset(nil)
 		require.NoError(t, os.Symlink("/etc/passwd", f.place()))
@@ -137,6 +144,37 @@ func TestPlaces(t *testing.T) {
 		require.Equal(t, install.Repaired, outcome.Result)
 		f.requireWorking(old)
 	})
+	t.Run("another architecture", func(t *testing.T) {
+		f.reset(nil)
+		current := *current
+		current.Arch = map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
+		_, err := f.installer(&current).Install(t.Context(), host)
+		require.ErrorContains(t, err, "the host is "+runtime.GOARCH+", and this genv is for "+current.Arch)
+		require.Contains(t, remote.NextStepOf(err), "--binary-"+runtime.GOARCH)
+		_, err = f.installer(&current, old).Install(t.Context(), host)
+		require.NoError(t, err)
+		f.requireWorking(old)
+	})
+	t.Run("another path", func(t *testing.T) {
+		f.reset(nil)
+		i := f.installer(current)
+		h := host
+		h.GenvPath = "/usr/local/genv/bin/genv"
+		outcome, err := i.Install(t.Context(), h)
+		require.NoError(t, err)
+		require.Equal(t, h.GenvPath, outcome.Path)
+		require.FileExists(t, filepath.Join(f.Local(), "genv/lib/genv/shims/docker"))
+		_, err = i.Uninstall(t.Context(), h)
+		require.NoError(t, err)
+		require.NoFileExists(t, filepath.Join(f.Local(), "genv/bin/genv"))
+	})
+}
+
+// TestAccounts: whom sudoers allows, and what others wrote there.
+func TestAccounts(t *testing.T) {
+	f := startFleet(t, sshd.Named("gpu-01")...)
+	old, current := genv(t, "v1"), genv(t, "v2")
+	rules := filepath.Join(f.SudoersFolder(), "genv")
 	t.Run("other accounts stay", func(t *testing.T) {
 		f.reset(old)
 		require.NoError(t, os.WriteFile(rules, []byte(remote.SudoersLine("alice", remote.DefaultGenv)+"\n"), 0o440))
@@ -172,30 +210,6 @@ func TestPlaces(t *testing.T) {
 		left, err := os.ReadFile(rules)
 		require.NoError(t, err)
 		require.Equal(t, content, string(left))
-	})
-	t.Run("another architecture", func(t *testing.T) {
-		f.reset(nil)
-		current := *current
-		current.Arch = map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
-		_, err := f.installer(&current).Install(t.Context(), host)
-		require.ErrorContains(t, err, "the host is "+runtime.GOARCH+", and this genv is for "+current.Arch)
-		require.Contains(t, remote.NextStepOf(err), "--binary-"+runtime.GOARCH)
-		_, err = f.installer(&current, old).Install(t.Context(), host)
-		require.NoError(t, err)
-		f.requireWorking(old)
-	})
-	t.Run("another path", func(t *testing.T) {
-		f.reset(nil)
-		i := f.installer(current)
-		h := host
-		h.GenvPath = "/usr/local/genv/bin/genv"
-		outcome, err := i.Install(t.Context(), h)
-		require.NoError(t, err)
-		require.Equal(t, h.GenvPath, outcome.Path)
-		require.FileExists(t, filepath.Join(f.Local(), "genv/lib/genv/shims/docker"))
-		_, err = i.Uninstall(t.Context(), h)
-		require.NoError(t, err)
-		require.NoFileExists(t, filepath.Join(f.Local(), "genv/bin/genv"))
 	})
 }
 

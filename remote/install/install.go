@@ -243,6 +243,7 @@ func (v *visit) apply(ctx context.Context, plan *Plan) error {
 		{"run", rand.Text()},
 		{"content", plan.Sudoers},
 		{"before", v.state.Sum},
+		{"rules_before", v.state.RulesSum},
 		{"seconds", strconv.Itoa(int(time.Until(limit).Seconds()) + 1)},
 	}
 	var upload io.Reader
