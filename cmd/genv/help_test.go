@@ -57,7 +57,7 @@ var examples = map[string][]string{
 
 	"enforce": {"--state-dir $DIR/state --interval 0 --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --format json " + ruleFlags, "--interval 0 --dry-run --exit-code " + noRuleFlags},
 
-	"doctor":  {"--timeout 5 --format csv --no-header || test $? = 3"},
+	"doctor":  {"--bundle $DIR/$(date +%s%N) --timeout 5 --format csv --no-header || test $? = 3"},
 	"gpus":    {"--free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp"},
 	"monitor": {monitorFlags},
 
@@ -85,7 +85,7 @@ var examples = map[string][]string{
 	"remote wait":    {"$FLEET --gpus 1 --model h100 --memory 40g --within 1m --interval 1 --format json", "$MORE"},
 	"remote top":     {"$FLEET --socket off --interval 1 --filter host=a --plain --once --read-only", "$FLEET --plain --cycles 1 --allow-actions", "$MORE --plain --once"},
 	"remote query":   {"$FLEET --query eid --name x --format csv", "$MORE --query eid"},
-	"remote doctor":  {"$FLEET --all --format csv --no-header || test $? = 3", "$MORE || test $? = 3"},
+	"remote doctor":  {"$FLEET --all --bundle $DIR/$(date +%s%N) --policy $DIR/policy --format csv --no-header || test $? = 3", "$MORE || test $? = 3"},
 }
 
 const (

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"os"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
+	"github.com/seed-3119e985/genv/snapshot/doctor/bundle"
 )
 
 func (p *program) doctorCommand() *cli.Command {
@@ -21,7 +23,9 @@ func (p *program) doctorCommand() *cli.Command {
 		Name:  "doctor",
 		Usage: "check every host, from its name to its disks, and print what to do about what is not in order; it changes nothing",
 		Flags: append(append(remoteFlags(), command.OutputFlags()...),
-			&cli.BoolFlag{Name: "all", Usage: "print the details of what is in order too"}),
+			&cli.BoolFlag{Name: "all", Usage: "print the details of what is in order too"},
+			checkup.BundleFlag(),
+			&cli.StringFlag{Name: "policy", Usage: "the policy `FILE` for the bundle, instead of policy.yaml next to the default inventory"}),
 		Action: p.remoteDoctor,
 	}
 }
@@ -39,8 +43,13 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 		return err
 	}
 	config.SSH.MaxStdout = maxDoctorOutput
+	report, err := checkup.OpenBundle(c, p.Program)
+	if err != nil {
+		return err
+	}
 	f, err := p.open(config)
 	if err != nil {
+		report.Abandon()
 		return err
 	}
 	defer f.close()
@@ -54,7 +63,10 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 		style.All, style.TableOnly = c.Bool("all"), f.Quiet
 		err = checkup.WriteFleet(p.Out, document, style)
 	}
-	if err != nil {
+	written := report.Write(c.Context, document, func(file *bundle.File) error {
+		return p.addFleet(file, f.Hosts, document.Hosts, c.String("policy"))
+	})
+	if err := cmp.Or(err, written); err != nil {
 		return err
 	}
 	return checkup.Exit(document.Status)

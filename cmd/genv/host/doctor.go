@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -26,7 +27,8 @@ func (p *program) doctorCommand() *cli.Command {
 		Name:  "doctor",
 		Usage: "check this machine as a GPU host: driver, state files, disk and so on; it changes nothing",
 		Flags: append(command.OutputFlags(),
-			&cli.StringFlag{Name: "timeout", Value: "10", Usage: "`TIME` for nvidia-smi, in seconds or as 500ms"}),
+			&cli.StringFlag{Name: "timeout", Value: "10", Usage: "`TIME` for nvidia-smi, in seconds or as 500ms"},
+			checkup.BundleFlag()),
 		Action: p.doctorHere,
 	}
 }
@@ -41,13 +43,17 @@ func (p *program) doctorHere(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	report, err := checkup.OpenBundle(c, p.Program)
+	if err != nil {
+		return err
+	}
 	document := p.examine(c.Context, timeout)
 	if output.Format == "json" {
 		err = render.WriteJSON(p.Out, document)
 	} else {
 		err = checkup.WriteHost(p.Out, document, checkup.StyleOf(p.Program, output))
 	}
-	if err != nil {
+	if err := cmp.Or(err, report.Write(c.Context, document, nil)); err != nil {
 		return err
 	}
 	return checkup.Exit(document.Status)
