@@ -101,7 +101,7 @@ func stateIn(parts map[string]string) doctor.State {
 	s := doctor.State{Path: oneLine(path)}
 	folder, ok := fileIn(strings.TrimSpace(about))
 	if !ok {
-		s.Missing = strings.TrimSpace(about) == ""
+		s.Missing = path != "" && strings.TrimSpace(about) == "" // stat printed nothing about it
 		return s
 	}
 	s.Folder = &folder

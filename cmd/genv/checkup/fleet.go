@@ -53,7 +53,7 @@ func titleOf(name doctor.Name) string {
 }
 
 // writeTable writes the table. On a terminal that is too narrow for it the words get
-// shorter, and then columns are left out in which all hosts are alike and none has a problem.
+// shorter, then the gaps, and then columns are left out in which no host has a problem.
 func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.Document) {
 	names, use := doctor.Names(), words
 	name := len("HOST")
@@ -61,16 +61,23 @@ func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.Document) {
 		name = max(name, utf8.RuneCountInString(text.Printable(d.Hosts[i].Host)))
 	}
 	var same []string
-	if s.Width > 0 && name+widthOf(names, d, use) > s.Width {
+	gap := 2
+	tooWide := func() bool { return s.Width > 0 && name+widthOf(names, d, use)+gap*len(names) > s.Width }
+	if tooWide() {
 		use = shortWords
 	}
-	if s.Width > 0 && name+widthOf(names, d, use) > s.Width {
+	if tooWide() {
+		gap = 1
+	}
+	if tooWide() {
+		gap = 2
 		names, same = distinctive(d)
 	}
+	between := strings.Repeat(" ", gap)
 	if !s.NoHeader {
 		b.WriteString(pad("HOST", name))
 		for _, n := range names {
-			b.WriteString("  " + pad(titleOf(n), columnWidth(n, d, use)))
+			b.WriteString(between + pad(titleOf(n), columnWidth(n, d, use)))
 		}
 		trimLine(b)
 	}
@@ -79,7 +86,7 @@ func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.Document) {
 		for _, n := range names {
 			status := d.Hosts[i].Check(n).Status
 			word := use[status]
-			b.WriteString("  " + s.coloured(word, status) + strings.Repeat(" ", columnWidth(n, d, use)-len(word)))
+			b.WriteString(between + s.coloured(word, status) + strings.Repeat(" ", columnWidth(n, d, use)-len(word)))
 		}
 		trimLine(b)
 	}
@@ -105,7 +112,7 @@ func columnWidth(n doctor.Name, d *remotedoctor.Document, use map[doctor.Status]
 
 func widthOf(names []doctor.Name, d *remotedoctor.Document, use map[doctor.Status]string) (width int) {
 	for _, n := range names {
-		width += 2 + columnWidth(n, d, use)
+		width += columnWidth(n, d, use)
 	}
 	return width
 }

@@ -1,0 +1,265 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/snapshot/doctor"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// network is hosts that answer with what a function says.
+type network struct {
+	way       sshclient.Way
+	wayErr    error
+	connected bool
+	run       func(ctx context.Context, args []string) (string, error)
+}
+
+func (n *network) Way(context.Context, remote.Host) (sshclient.Way, error) { return n.way, n.wayErr }
+
+func (n *network) Peer(remote.Host) (remote.Peer, bool) {
+	return remote.Peer{Address: "10.0.0.7:22", HostKey: "SHA256:x"}, n.connected
+}
+
+func (n *network) Run(ctx context.Context, _ remote.Host, c remote.Command) (remote.Output, error) {
+	out, err := n.run(ctx, c.Args)
+	return remote.Output{Stdout: []byte(out)}, err
+}
+
+func direct() sshclient.Way {
+	return sshclient.Way{Settings: config.HostConfig{HostName: "gpu-1", Port: 22}, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7")}}
+}
+
+func examine(ctx context.Context, n *network, host remote.Host) Host {
+	host.Name = "gpu-1"
+	d := &Doctor{Client: n, Timeout: 2 * time.Second, Now: time.Now}
+	return d.Examine(ctx, host)
+}
+
+// TestNoConnection: each way not to reach a host is named in the right check.
+func TestNoConnection(t *testing.T) {
+	jump := sshclient.Way{Settings: config.HostConfig{HostName: "gpu-1", ProxyJump: []string{"bastion"}}}
+	for _, tt := range []struct {
+		name         string
+		way          sshclient.Way
+		wayErr, err  error
+		check        doctor.Name
+		status       doctor.Status
+		cause        doctor.Cause
+		next         string
+		nameIsNotYet bool
+	}{
+		{name: "bad configuration", wayErr: remote.Errorf(remote.Configuration, "x"), check: doctor.NameResolution, status: doctor.Failed, cause: "configuration", next: "--ssh-config", nameIsNotYet: true},
+		{name: "no route", err: remote.Errorf(remote.Unreachable, "x: %w", syscall.EHOSTUNREACH), check: doctor.TCP, status: doctor.Failed, cause: "no-route", next: "ip route"},
+		{name: "packets lost", err: remote.Errorf(remote.Unreachable, "x: %w", context.DeadlineExceeded), check: doctor.TCP, status: doctor.Failed, cause: "no-answer", next: "firewall"},
+		{name: "no SSH", err: remote.Errorf(remote.Unreachable, "what answers does not speak our SSH"), check: doctor.TCP, status: doctor.Failed, cause: "unreachable", next: "check that the host is up"},
+		{name: "key file unusable", err: remote.Errorf(remote.Configuration, "id_x"), check: doctor.Login, status: doctor.Failed, cause: "configuration", next: "correct the named file"},
+		{name: "stopped", err: remote.Errorf(remote.Cancelled, "x"), check: doctor.TCP, status: doctor.Skipped, cause: "cancelled", next: "again"},
+		{name: "jump host refuses", way: jump, err: remote.Errorf(remote.Auth, "jump host bastion: no"), check: doctor.Login, status: doctor.Failed, cause: "auth", next: "ssh -v", nameIsNotYet: true},
+		{name: "behind a jump host", way: jump, err: remote.Errorf(remote.Unreachable, "no connection from jump host"), check: doctor.TCP, status: doctor.Failed, cause: "unreachable", next: "ssh HOST true", nameIsNotYet: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := &network{way: tt.way, wayErr: tt.wayErr, run: func(context.Context, []string) (string, error) { return "", tt.err }}
+			if !tt.nameIsNotYet {
+				n.way = direct()
+			}
+			h := examine(t.Context(), n, remote.Host{})
+			c := h.Check(tt.check)
+			require.Equal(t, tt.status, c.Status, "%+v", h.Checks)
+			require.Equal(t, tt.cause, c.Cause)
+			require.Contains(t, c.NextStep, tt.next)
+			require.NotNil(t, h.Failure)
+			require.NotEqual(t, doctor.OK, h.Status, "unknown is not ok")
+			require.Equal(t, doctor.Skipped, h.Check(doctor.Disk).Status)
+			require.Equal(t, !tt.nameIsNotYet, h.Check(doctor.NameResolution).Status == doctor.OK)
+		})
+	}
+	stopped := NotBegun(remote.Host{Name: "x"}, errors.New("stopped"))
+	require.NotEqual(t, doctor.OK, stopped.Status)
+}
+
+// answering is a host whose survey has these sections; other commands print nothing.
+func answering(sections ...string) *network {
+	return &network{way: direct(), connected: true, run: func(_ context.Context, args []string) (string, error) {
+		if len(args) > 4 && args[2] == surveyScript {
+			out := "motd without an end"
+			for _, s := range sections {
+				out += "\n" + args[4] + " " + s
+			}
+			return out, nil
+		}
+		return "", remote.Errorf(remote.CommandFailed, "exit status 1")
+	}}
+}
+
+func TestSudo(t *testing.T) {
+	who, end := "who\nadmin\n1000\n6.1.0\nx86_64\n", "end\n"
+	genv := "genv\nsudo 0 755 1:2\n/usr/local/bin/genv\nlogin 0 755 1:2\n/usr/local/bin/genv\n"
+	list := func(rules string) string {
+		return "sudo\n0\nUser admin may run the following commands on x:\n" + rules
+	}
+	for _, tt := range []struct {
+		name, who, sudo string
+		noSudo          bool
+		status          doctor.Status
+		cause           doctor.Cause
+		next            string
+	}{
+		{name: "narrow", sudo: list("    (root) NOPASSWD: /usr/local/bin/genv usage snapshot, /usr/local/bin/genv usage execute, /usr/local/bin/genv usage serve *"), status: doctor.OK},
+		{name: "no sudo", sudo: "sudo\n127\nsh: 1: sudo: not found", status: doctor.Failed, cause: "sudo", next: "install sudo"},
+		{name: "a terminal", sudo: "sudo\n0\nMatching Defaults entries for admin on x:\n    requiretty\n\nUser admin may run the following commands on x:\n    (ALL) NOPASSWD: ALL", status: doctor.Failed, cause: needsTerminal, next: "!requiretty"},
+		{name: "no rights", sudo: "sudo\n1\nSorry, user admin may not run sudo on x.", status: doctor.Failed, cause: "sudo-refused", next: "sudo -l"},
+		{name: "another error", sudo: "sudo\n1\nsudo: unable to resolve host", status: doctor.Failed, cause: "sudo", next: "NOPASSWD"},
+		{name: "a password for serve", sudo: list("    (root) /usr/local/bin/genv usage serve *"), status: doctor.Failed, cause: "sudo", next: "without a password"},
+		{name: "another path", sudo: list("    (root) NOPASSWD: /usr/bin/genv usage *"), status: doctor.Failed, cause: "sudo-refused", next: "/usr/local/bin/genv usage serve"},
+		{name: "without serve", sudo: list("    (root) NOPASSWD: /usr/local/bin/genv usage snapshot, /usr/local/bin/genv usage execute"), status: doctor.Warning, cause: coversNoServe, next: "serve"},
+		{name: "in another language", sudo: "sudo\n0\nDer Benutzer darf", status: doctor.Warning, cause: sudoUnclear, next: "sudo -l"},
+		{name: "root without sudo", who: "who\nroot\n0\n", sudo: "sudo\n", noSudo: true, status: doctor.OK},
+		{name: "a user without sudo", sudo: "sudo\n", noSudo: true, status: doctor.Warning, cause: noRoot, next: "hosts.yaml"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.who == "" {
+				tt.who = who
+			}
+			h := examine(t.Context(), answering(tt.who, tt.sudo+"\n", genv, "version\nv1\n", end), remote.Host{NoSudo: tt.noSudo})
+			c := h.Check(doctor.Sudo)
+			require.Equal(t, tt.status, c.Status, "%+v", c)
+			require.Equal(t, tt.cause, c.Cause)
+			require.Contains(t, c.NextStep, tt.next)
+			require.Equal(t, doctor.OK, h.Check(doctor.Login).Status)
+		})
+	}
+}
+
+// TestAnotherProgram: a login that doesn't run our commands is a failure of the login.
+func TestAnotherProgram(t *testing.T) {
+	for _, out := range []string{"", "Welcome to the menu\n", strings.Repeat("genv-X end\n", 1000)} {
+		n := &network{way: direct(), connected: true, run: func(context.Context, []string) (string, error) { return out, nil }}
+		h := examine(t.Context(), n, remote.Host{})
+		require.Equal(t, doctor.Cause("invalid-output"), h.Check(doctor.Login).Cause)
+		require.Contains(t, h.Check(doctor.Login).NextStep, "ForceCommand")
+		require.Equal(t, doctor.OK, h.Check(doctor.HostKey).Status)
+	}
+}
+
+// TestAHostThatStops: one that answers the survey and then nothing takes no longer than Timeout.
+func TestAHostThatStops(t *testing.T) {
+	n := answering("who\na\n1\n", "sudo\n", "genv\nlogin 0 755 1:2\n/g\n", "version\n", "end\n")
+	survey := n.run
+	n.run = func(ctx context.Context, args []string) (string, error) {
+		if len(args) > 4 && args[2] == surveyScript {
+			return survey(ctx, args)
+		}
+		<-ctx.Done()
+		return "", remote.Errorf(remote.Timeout, "while the command ran: %w", ctx.Err())
+	}
+	began := time.Now()
+	h := examine(t.Context(), n, remote.Host{NoSudo: true})
+	require.Less(t, time.Since(began), 20*time.Second)
+	require.Equal(t, doctor.Skipped, h.Check(doctor.Clock).Status)
+	require.Equal(t, doctor.Failed, h.Check(doctor.Genv).Status)
+	require.Equal(t, doctor.Skipped, h.Check(doctor.Disk).Status)
+}
+
+func TestMeasure(t *testing.T) {
+	before := time.Unix(1000, 0)
+	for _, tt := range []struct {
+		printed string
+		took    time.Duration
+		status  doctor.Status
+		cause   doctor.Cause
+	}{
+		{"1000.010000000", 20 * time.Millisecond, doctor.OK, ""},
+		{"1003.000000000", 20 * time.Millisecond, doctor.Warning, doctor.ClockOff},
+		{"996.000000000", 20 * time.Millisecond, doctor.Warning, doctor.ClockOff},
+		{"1003.000000000", 4 * time.Second, doctor.OK, ""}, // it may be right
+		{"1100.000000000", 4 * time.Second, doctor.Failed, doctor.ClockWrong},
+		{"1000", 20 * time.Millisecond, doctor.OK, ""}, // a date(1) without fractions
+		{"1000.%N", 20 * time.Millisecond, doctor.OK, ""},
+		{"1000.000000000", 10 * time.Second, doctor.Warning, doctor.ClockUncertain},
+	} {
+		m, ok := measure(before, tt.took, tt.printed)
+		require.True(t, ok, tt.printed)
+		require.Equal(t, tt.status, m.check().Status, "%s %s: %+v", tt.printed, tt.took, m.check())
+		require.Equal(t, tt.cause, m.check().Cause)
+	}
+	for _, bad := range []string{"", "now", "-5", "99999999999999999999", "1e9"} {
+		_, ok := measure(before, 0, bad)
+		require.False(t, ok, bad)
+	}
+}
+
+func TestPlainFacts(t *testing.T) {
+	s := stateIn(map[string]string{
+		"folder": "/s\n43ff 0 3 4096\n", "files": "81b6 0 1 12 envs.json\na1ff 1000 1 11 devices.json\n81b6 0 1 0 genv.lock\n",
+		"content-envs.json": `{"envs": []}` + "\n",
+	})
+	require.Equal(t, doctor.StateSticky, doctor.CheckState(doctor.State{Path: "/s", Folder: s.Folder}).Cause)
+	require.Equal(t, doctor.StateUnsafe, doctor.CheckState(s).Cause)
+	require.True(t, stateIn(map[string]string{"folder": "/s\n"}).Missing)
+	require.Equal(t, doctor.Skipped, doctor.CheckState(stateIn(nil)).Status)
+
+	spaces := spacesIn("/var/tmp/genv\n/dev/sda1 100000 90000 10000 90% /\n/dev/sda1 1000 990 10 99% /\n/var/log/genv\ntmpfs 1000000 0 1000000 0% /var/log\n", "/dev/sda1 / ext4 rw 0 0\ntmpfs /var/log tmpfs ro,size=1g 0 0\n")
+	require.Len(t, spaces, 2)
+	require.Equal(t, uint64(10), spaces[0].Inodes)
+	require.Equal(t, uint64(10000<<10), spaces[0].Free)
+	require.False(t, spaces[0].ReadOnly)
+	require.True(t, spaces[1].ReadOnly)
+	require.True(t, spaces[1].NoInodes)
+
+	for _, tt := range []struct {
+		parts map[string]string
+		err   error
+	}{
+		{map[string]string{"smi": "0, Enabled, 550\n", "smi-end 0 1000000000 1250000000": ""}, nil},
+		{map[string]string{"smi": ""}, nvidiasmi.ErrTimeout},
+		{map[string]string{"smi-end 124 1 2": ""}, nvidiasmi.ErrTimeout},
+		{map[string]string{"smi-end 127 1 2": ""}, nvidiasmi.ErrNotInstalled},
+		{map[string]string{"smi-end x 1 2": ""}, nvidiasmi.ErrGarbled},
+		{map[string]string{"smi-end 0 1 2": ""}, nvidiasmi.ErrNoDevices},
+		{map[string]string{"smi": "Failed to initialize NVML: Driver/library version mismatch\n", "smi-end 18 1 2": ""}, nvidiasmi.ErrVersionMismatch},
+	} {
+		d := driverIn(tt.parts)
+		if tt.err == nil {
+			require.NoError(t, d.Err)
+			require.Equal(t, 250*time.Millisecond, d.Took)
+			continue
+		}
+		require.ErrorIs(t, d.Err, tt.err, fmt.Sprint(tt.parts))
+	}
+}
+
+// FuzzSections: whatever a host prints, the checks that come of it have a status, and
+// nothing that reaches a terminal unescaped.
+func FuzzSections(f *testing.F) {
+	f.Add("\ntok who\nadmin\n0\n6.1\nx\n\ntok sudo\n0\nx\n\ntok genv\nlogin 0 755 1:2\n/g\n\ntok folder\n/s\n43ff 0 3 4096\n\ntok files\n81b6 0 1 12 envs.json\n\ntok content-envs.json\n{}\n\ntok disk\n/s\nd 1 2 3 4 /\n\ntok smi\n\ntok smi-end 0 1 2\n\ntok end\n")
+	f.Fuzz(func(t *testing.T, output string) {
+		parts := sections([]byte(output), "tok")
+		s := parseSurvey(parts)
+		e := &examination{Doctor: &Doctor{}, found: map[doctor.Name]doctor.Check{}}
+		for _, c := range []doctor.Check{
+			e.checkSudo(s), e.checkProgram(s), doctor.CheckDriver(driverIn(parts)), doctor.CheckState(stateIn(parts)),
+			doctor.CheckServices(unitsIn(parts["units"])), doctor.CheckDisk(spacesIn(parts["disk"], parts["mounts"])),
+			doctor.CheckGuard(doctor.Kernel{Release: s.system.Kernel, Cgroup2: doctor.Cgroup2In(parts["mounts"])}),
+		} {
+			require.NotEmpty(t, c.Status)
+			require.False(t, strings.ContainsAny(c.Detail+c.NextStep, "\x1b\x00\n"), "%q", c)
+		}
+		require.False(t, strings.ContainsAny(s.version+s.system.OS+s.user, "\x1b\n"))
+	})
+}

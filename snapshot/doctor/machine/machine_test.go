@@ -1,0 +1,157 @@
+package machine_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/doctor"
+	"github.com/seed-3119e985/genv/snapshot/doctor/machine"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type smi struct{ err error }
+
+func (s smi) Modes(context.Context) ([]nvidiasmi.Mode, error) {
+	on := true
+	return []nvidiasmi.Mode{{Persistence: &on, Driver: "550.1"}}, s.err
+}
+
+// here is a machine with a state folder as genv makes it, in temporary folders.
+func here(t *testing.T) *machine.Machine {
+	dir := t.TempDir()
+	m := &machine.Machine{
+		SMI: smi{}, Now: time.Now, StateDir: filepath.Join(dir, "genv"), RootDir: filepath.Join(dir, "root"),
+		Record: filepath.Join(dir, "log", "audit.jsonl"), Proc: "/proc", SysRun: filepath.Join(dir, "run"), Owner: snapshot.UID(os.Geteuid()),
+		Run:  func(context.Context, string, ...string) ([]byte, error) { return nil, errors.New("not to be run") },
+		Genv: doctor.Program{Path: filepath.Join(dir, "program"), Version: "v1", Protocol: 1},
+	}
+	require.NoError(t, os.WriteFile(m.Genv.Path, nil, 0o755))
+	require.NoError(t, os.Mkdir(m.RootDir, 0o755))
+	store := disk.New(m.StateDir, disk.Config{RootDir: m.RootDir})
+	m.Notes = store
+	_, err := store.RegisterDevices(t.Context(), []snapshot.Device{{TotalMemory: snapshot.MiB(100)}})
+	require.NoError(t, err)
+	return m
+}
+
+func check(t *testing.T, m *machine.Machine, name doctor.Name) doctor.Check {
+	checks, _ := m.Examine(t.Context())
+	var names []doctor.Name
+	var found doctor.Check
+	for _, c := range checks {
+		names = append(names, c.Name)
+		if c.Name == name {
+			found = c
+		}
+	}
+	require.Equal(t, doctor.HostNames(), names)
+	return found
+}
+
+func TestAMachineInOrder(t *testing.T) {
+	m := here(t)
+	checks, system := m.Examine(t.Context())
+	require.Equal(t, "550.1", system.Driver)
+	require.NotEmpty(t, system.Kernel)
+	for _, c := range checks {
+		switch c.Name {
+		case doctor.Clock, doctor.Guard, doctor.Disk, doctor.PIDNamespace: // as this machine is
+			require.NotEmpty(t, c.Detail)
+		case doctor.Services:
+			require.Equal(t, doctor.Skipped, c.Status)
+		default:
+			require.Equal(t, doctor.OK, c.Status, "%+v", c)
+		}
+	}
+}
+
+func TestStateFaults(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		ail   func(t *testing.T, m *machine.Machine)
+		cause doctor.Cause
+	}{
+		{"corrupt", func(t *testing.T, m *machine.Machine) {
+			require.NoError(t, os.WriteFile(filepath.Join(m.StateDir, "devices.json"), []byte("{"), 0o666))
+		}, doctor.StateCorrupt},
+		{"a link", func(t *testing.T, m *machine.Machine) {
+			require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(m.StateDir, "x")))
+			require.NoError(t, os.Rename(filepath.Join(m.StateDir, "x"), filepath.Join(m.StateDir, "envs.json")))
+		}, doctor.StateUnsafe},
+		{"a FIFO, which is not waited for", func(t *testing.T, m *machine.Machine) {
+			require.NoError(t, os.Remove(filepath.Join(m.StateDir, "genv.lock")))
+			require.NoError(t, unix.Mkfifo(filepath.Join(m.StateDir, "genv.lock"), 0o666))
+		}, doctor.StateUnsafe},
+		{"hard links", func(t *testing.T, m *machine.Machine) {
+			require.NoError(t, os.Link(filepath.Join(m.StateDir, "devices.json"), filepath.Join(m.StateDir, "other")))
+		}, doctor.StateUnsafe},
+		{"a file in its place", func(t *testing.T, m *machine.Machine) {
+			require.NoError(t, os.RemoveAll(m.StateDir))
+			require.NoError(t, os.WriteFile(m.StateDir, nil, 0o666))
+		}, doctor.StateUnsafe},
+		{"lost", func(t *testing.T, m *machine.Machine) {
+			require.NoError(t, os.Remove(filepath.Join(m.StateDir, "devices.json")))
+		}, doctor.StateLost},
+		{"root's folder is open to all", func(t *testing.T, m *machine.Machine) {
+			require.NoError(t, os.Chmod(m.RootDir, 0o777))
+		}, doctor.RootFolder},
+		{"the lock is held", func(t *testing.T, m *machine.Machine) {
+			file, err := os.Open(filepath.Join(m.StateDir, "genv.lock"))
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = file.Close() })
+			require.NoError(t, unix.Flock(int(file.Fd()), unix.LOCK_EX))
+		}, doctor.StateLocked},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := here(t)
+			tt.ail(t, m)
+			c := check(t, m, doctor.StateFolder)
+			require.Equal(t, tt.cause, c.Cause, "%+v", c)
+		})
+	}
+}
+
+func TestNothingIsMade(t *testing.T) {
+	m := here(t)
+	require.NoError(t, os.RemoveAll(m.StateDir))
+	require.NoError(t, os.RemoveAll(m.RootDir))
+	require.Equal(t, doctor.OK, check(t, m, doctor.StateFolder).Status)
+	require.Equal(t, doctor.PIDNamespace, check(t, m, doctor.PIDNamespace).Name)
+	require.NoDirExists(t, m.StateDir)
+	require.NoDirExists(t, m.RootDir)
+	require.NoDirExists(t, filepath.Dir(m.Record))
+}
+
+func TestOtherFaults(t *testing.T) {
+	m := here(t)
+	require.NoError(t, os.Chmod(m.Genv.Path, 0o777))
+	require.Equal(t, doctor.GenvWritable, check(t, m, doctor.Genv).Cause)
+
+	m.SMI = smi{nvidiasmi.ErrTimeout}
+	require.Equal(t, doctor.SMIHung, check(t, m, doctor.DriverState).Cause)
+
+	require.NoError(t, os.Mkdir(filepath.Dir(m.Record), 0o755))
+	require.NoError(t, os.Chmod(filepath.Dir(m.Record), 0o777))
+	require.Equal(t, doctor.RecordUnsafe, check(t, m, doctor.Disk).Cause)
+
+	require.NoError(t, os.MkdirAll(filepath.Join(m.SysRun, "systemd/system"), 0o755))
+	require.Equal(t, doctor.ServiceUnknown, check(t, m, doctor.Services).Cause)
+	m.Run = func(_ context.Context, program string, args ...string) ([]byte, error) {
+		require.Equal(t, "systemctl", program)
+		require.Equal(t, "show", args[0])
+		return []byte("Id=genv-host.service\nLoadState=loaded\nActiveState=failed\nUnitFileState=enabled\n"), nil
+	}
+	require.Equal(t, doctor.ServiceFailed, check(t, m, doctor.Services).Cause)
+}
