@@ -25,7 +25,7 @@ func (p *program) doctorCommand() *cli.Command {
 		Flags: append(append(remoteFlags(), command.OutputFlags()...),
 			&cli.BoolFlag{Name: "all", Usage: "print the details of what is in order too"},
 			checkup.BundleFlag(),
-			&cli.StringFlag{Name: "policy", Usage: "the policy `FILE` for the bundle, instead of policy.yaml next to the default inventory"}),
+			&cli.StringFlag{Name: "policy", Usage: "the policy `FILE` for the bundle, instead of the default policy.yaml"}),
 		Action: p.remoteDoctor,
 	}
 }
@@ -64,7 +64,7 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 		err = checkup.WriteFleet(p.Out, document, style)
 	}
 	written := report.Write(c.Context, document, func(file *bundle.File) error {
-		return p.addFleet(file, f.Hosts, document.Hosts, c.String("policy"))
+		return addFleet(file, f.Hosts, document.Hosts, c.String("policy"))
 	})
 	if err := cmp.Or(err, written); err != nil {
 		return err

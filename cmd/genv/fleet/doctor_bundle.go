@@ -2,22 +2,20 @@ package fleet
 
 import (
 	"errors"
-	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/seed-3119e985/genv/cmd/genv/configfile"
 	"github.com/seed-3119e985/genv/remote"
 	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
-	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 	"github.com/seed-3119e985/genv/snapshot/doctor/bundle"
 )
 
-// addFleet adds the hosts, how they are reached, and the policy to a bundle.
-func (p *program) addFleet(file *bundle.File, hosts []remote.Host, found []remotedoctor.Host, policy string) error {
+// addFleet adds the hosts, how they are reached, and the policy file to a bundle.
+func addFleet(file *bundle.File, hosts []remote.Host, found []remotedoctor.Host, policy string) error {
 	var listed []listedHost
 	for _, h := range hosts {
 		listed = append(listed, listedHost{h.Name, h.Address, h.Port, h.User, h.GenvPath, !h.NoSudo, slices.Sorted(maps.Keys(h.Labels))})
@@ -29,32 +27,14 @@ func (p *program) addFleet(file *bundle.File, hosts []remote.Host, found []remot
 		}
 	}
 	err := errors.Join(file.AddJSON("hosts.json", listed), file.AddJSON("ssh.json", ways))
-	path, data, readErr := p.policyForBundle(policy)
-	switch {
-	case err != nil:
+	if err != nil || policy == "" || policy == configfile.NoPolicy {
 		return err
-	case readErr != nil:
-		return file.AddText("policy.yaml", "left out: "+readErr.Error()+"\n")
-	case path == "":
-		return nil
+	}
+	data, err := os.ReadFile(policy)
+	if err != nil {
+		return file.AddText("policy.yaml", "left out: "+err.Error()+"\n")
 	}
 	return file.AddPolicy("policy.yaml", data)
-}
-
-// policyForBundle reads the policy file that was named, or the first in the folders of the
-// default inventories. Without any, the path is empty.
-func (p *program) policyForBundle(named string) (path string, data []byte, err error) {
-	if named != "" {
-		data, err = os.ReadFile(named)
-		return named, data, err
-	}
-	for _, hosts := range inventory.DefaultFiles(p.Getenv) {
-		path = filepath.Join(filepath.Dir(hosts), "policy.yaml")
-		if data, err = os.ReadFile(path); !errors.Is(err, fs.ErrNotExist) {
-			return path, data, err
-		}
-	}
-	return "", nil, nil
 }
 
 // listedHost is a host of the inventory. Values of labels can be anything.
