@@ -106,7 +106,9 @@ func TestCheckHost(t *testing.T) {
 	unit := func(active, file string) doctor.Unit {
 		return doctor.Unit{Name: "genv-host.service", Load: "loaded", Active: active, File: file}
 	}
-	space := func(s doctor.Space) doctor.Check { return doctor.CheckDisk([]doctor.Space{{For: "x", Path: "/x", Free: 1 << 40, Inodes: 1e6}, s}) }
+	space := func(s doctor.Space) doctor.Check {
+		return doctor.CheckDisk([]doctor.Space{{For: "x", Path: "/x", Free: 1 << 40, Inodes: 1e6}, s})
+	}
 	good := doctor.Space{For: "the record", Path: "/var/log/genv", Free: 1 << 40, Inodes: 1e6}
 	with := func(change func(*doctor.Space)) doctor.Check { s := good; change(&s); return space(s) }
 	verify(t, []row{
