@@ -271,6 +271,8 @@ func TestWrongUsage(t *testing.T) {
 		{"remote enforce -H a --fanout 0", "--fanout 0"},
 		{"remote enforce -H a -t 0", `--timeout "0"`},
 		{"remote enforce -H a --format csv", `--format "csv"`},
+		{"remote enforce -H a --timestamps sometimes", `--timestamps "sometimes": write auto, always or never`},
+		{"remote enforce -H a --summary 0", `--summary "0"`},
 		{"remote devices -H a extra", `"extra"`},
 		{"remote query -H a", "missing --query"},
 		{"remote query -H a --query nonsense", `"nonsense"`},
