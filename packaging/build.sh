@@ -80,6 +80,7 @@ tarball() {
 	cp docs/monitoring/* "$doc/examples/monitoring/"
 	cp hosts.example.yaml "$doc/examples/hosts.yaml"
 	cp policy.example.yaml "$doc/examples/policy.yaml"
+	cp config.example.yaml "$doc/examples/config.yaml"
 	cp packaging/policy.yaml "$doc/examples/policy.minimal.yaml"
 	sed 's,/usr/bin/genv,/usr/local/bin/genv,g' packaging/examples/sudoers >"$doc/examples/sudoers"
 	chmod -R u=rwX,go=rX "$top"

@@ -3,11 +3,14 @@ package packaging
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/install"
 )
 
 // TestPackageContents: what is in the .deb, the .rpm and the .tar.gz.
@@ -49,8 +52,8 @@ var everywhere = []string{
 	"/bin/genv", "/lib/genv/shims/nvidia-smi", "/lib/genv/shims/docker", "/lib/systemd/system/genv-controller.service",
 	"/lib/systemd/system/genv-enforce.service", "/lib/tmpfiles.d/genv.conf", "/share/man/man1/genv.1.gz",
 	"/share/bash-completion/completions/genv", "/share/doc/genv/copyright", "/share/doc/genv/README.md",
-	"/share/doc/genv/docs/operations.md", "/share/doc/genv/examples/hosts.yaml", "/share/doc/genv/examples/policy.yaml", "/share/doc/genv/examples/config.yaml",
-	"/share/doc/genv/examples/sudoers", "/share/doc/genv/examples/monitoring/genv-alerts.yml",
+	"/share/doc/genv/docs/operations.md", "/share/doc/genv/examples/hosts.yaml", "/share/doc/genv/examples/policy.yaml",
+	"/share/doc/genv/examples/config.yaml", "/share/doc/genv/examples/sudoers", "/share/doc/genv/examples/monitoring/genv-alerts.yml",
 }
 
 func checkDeb(t *testing.T, deb string) {
@@ -63,7 +66,7 @@ func checkDeb(t *testing.T, deb string) {
 		require.Contains(t, line, " root/root ", "all files are root's")
 		require.Regexp(t, `^(l|[d-]rw[x-]r-[x-]r-[x-] )`, line, "no file is for others to write, or setuid")
 	}
-	require.Equal(t, "/etc/genv/policy.yaml", strings.TrimSpace(output(t, "dpkg-deb", "--info", deb, "conffiles")))
+	require.Equal(t, "/etc/genv/config.yaml /etc/genv/policy.yaml", strings.Join(strings.Fields(output(t, "dpkg-deb", "--info", deb, "conffiles")), " "))
 	require.Equal(t, "1.0.0\n", output(t, "dpkg-deb", "--field", deb, "Version"))
 	for _, script := range []string{"postinst", "prerm", "postrm"} {
 		require.Contains(t, output(t, "dpkg-deb", "--info", deb, script), "#!/bin/sh\n")
@@ -89,7 +92,7 @@ func checkRPM(t *testing.T, file string) {
 		require.Regexp(t, "(?m)^/usr"+path+"$", list)
 	}
 	require.NotRegexp(t, `(?m)^/(usr|etc|usr/bin|usr/lib|usr/share|var/.*)$`, list, "folders of other packages")
-	require.Equal(t, "/etc/genv/policy.yaml\n", output(t, "rpm", "--query", "--package", "--configfiles", file))
+	require.Equal(t, "/etc/genv/config.yaml\n/etc/genv/policy.yaml\n", output(t, "rpm", "--query", "--package", "--configfiles", file))
 	require.Equal(t, "genv 1.0.0 1 localhost", output(t, "rpm", "--query", "--package", "--queryformat", "%{NAME} %{VERSION} %{RELEASE} %{BUILDHOST}", file))
 	require.Equal(t, "root root\n", output(t, "/bin/sh", "-c", `rpm --query --package --queryformat '[%{FILEUSERNAME} %{FILEGROUPNAME}\n]' "$1" | sort -u`, "sh", file))
 }
@@ -110,4 +113,15 @@ func TestVersionsSort(t *testing.T) {
 		before = this
 	}
 	require.Equal(t, "0~20231114221320.0123abc\n", output(t, "./version.sh", "0123abc", "1700000000"))
+}
+
+// TestExampleOfSudoers: the example allows what `genv remote install` allows.
+func TestExampleOfSudoers(t *testing.T) {
+	example, err := os.ReadFile("examples/sudoers")
+	require.NoError(t, err)
+	rules := func(text string) []string {
+		text = regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(text, "")
+		return strings.Fields(strings.ReplaceAll(text, "\\\n", ""))
+	}
+	require.Equal(t, rules(install.Sudoers("/usr/bin/genv", "genv")), rules(string(example)))
 }
