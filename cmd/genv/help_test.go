@@ -31,6 +31,7 @@ var examples = map[string][]string{
 	"lock":       {"true"},
 	"run":        {"--name x --gpus 1 --gpu-memory 4g --over-subscribe --quiet true"},
 	"shell":      {"--init --shell bash", "--ok", "--deinit", "--reattach", "--reconfigure"},
+	"notices":    {"--new"},
 	"history":    {"--user x --pid 1 --since 2h --no-header --format csv"},
 	"version":    {"--format json"},
 	"man":        {"$DIR"},

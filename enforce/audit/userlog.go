@@ -1,16 +1,14 @@
 package audit
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 // UserLogPath is where the records of one user are, next to the log of a host.
@@ -69,42 +67,5 @@ func appendUserLog(path string, uid snapshot.UID, records []Record) error {
 	if err := log.Append(records...); err != nil {
 		return err
 	}
-	return allowToRead(path, uid)
-}
-
-// An access control list as the kernel takes it, see posix_acl.h and
-// posix_acl_xattr.h in include/uapi/linux: the version, then the entries.
-const (
-	aclVersion  = 2
-	aclUserObj  = 0x01
-	aclUser     = 0x02
-	aclGroupObj = 0x04
-	aclMask     = 0x10
-	aclOther    = 0x20
-	aclRead     = 4
-	aclWrite    = 2
-	aclNoID     = 0xffffffff
-)
-
-type aclEntry struct {
-	tag, permissions uint16
-	id               uint32
-}
-
-// allowToRead lets one user read a file of ours, besides its owner.
-func allowToRead(path string, uid snapshot.UID) error {
-	acl, err := binary.Append(binary.LittleEndian.AppendUint32(nil, aclVersion), binary.LittleEndian, []aclEntry{
-		{aclUserObj, aclRead | aclWrite, aclNoID},
-		{aclUser, aclRead, uint32(uid)},
-		{aclGroupObj, 0, aclNoID},
-		{aclMask, aclRead, aclNoID},
-		{aclOther, 0, aclNoID},
-	})
-	if err == nil {
-		err = unix.Lsetxattr(path, "system.posix_acl_access", acl, 0)
-	}
-	if err != nil {
-		return fmt.Errorf("let the user read it: %w", err)
-	}
-	return nil
+	return folder.AllowToRead(path, uint32(uid))
 }

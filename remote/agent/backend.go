@@ -21,9 +21,8 @@ type Backend interface {
 	Snapshot(ctx context.Context, age time.Duration) ([]byte, error)
 	// Execute carries out a report, to its end even if the controller has hung up.
 	Execute(ctx context.Context, report enforce.Report) (Execution, error)
-	// Notify shows messages on users' terminals, and returns on how many each was
-	// shown.
-	Notify(messages []Message) (terminals []int, err error)
+	// Notify shows messages on users' terminals, or keeps them for their next login.
+	Notify(messages []Message) ([]Shown, error)
 }
 
 // NewGreeting is the greeting of a host that answers through Answers. more are capabilities
@@ -180,6 +179,6 @@ func (a *Answers) notify(_ context.Context, request NotifyRequest) (NotifyAnswer
 	if len(request.Messages) > maxMessages {
 		return NotifyAnswer{}, fmt.Errorf("%d messages: at most %d are shown", len(request.Messages), maxMessages)
 	}
-	terminals, err := a.Backend.Notify(request.Messages)
-	return NotifyAnswer{Terminals: terminals}, err
+	shown, err := a.Backend.Notify(request.Messages)
+	return answerOf(shown), err
 }

@@ -30,7 +30,7 @@ func (Commands) can() Capabilities {
 	return Capabilities{Snapshot: true, Execute: true, Parallel: true}
 }
 
-func (Commands) notify(context.Context, []Message) ([]int, error) {
+func (Commands) notify(context.Context, []Message) ([]Shown, error) {
 	return nil, ErrCannotNotify
 }
 func (Commands) close() {}
@@ -109,7 +109,7 @@ func (c Commands) Execute(ctx context.Context, host remote.Host, report enforce.
 }
 
 // Notify returns ErrCannotNotify: genv 1.4.3 has no such command.
-func (Commands) Notify(context.Context, remote.Host, []Message) ([]int, error) {
+func (Commands) Notify(context.Context, remote.Host, []Message) ([]Shown, error) {
 	return nil, ErrCannotNotify
 }
 

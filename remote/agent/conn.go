@@ -186,14 +186,14 @@ func (c *Conn) execute(ctx context.Context, report enforce.Report) (Execution, e
 }
 
 // notify has the host show messages. It is not worth a login.
-func (c *Conn) notify(ctx context.Context, messages []Message) ([]int, error) {
+func (c *Conn) notify(ctx context.Context, messages []Message) ([]Shown, error) {
 	c.mu.Lock()
 	t := c.transport
 	c.mu.Unlock()
 	if t == nil || !t.can().Notify {
 		return nil, ErrCannotNotify
 	}
-	return call(ctx, c, t, c.pool.Timeout, func(ctx context.Context) ([]int, error) { return t.notify(ctx, messages) })
+	return call(ctx, c, t, c.pool.Timeout, func(ctx context.Context) ([]Shown, error) { return t.notify(ctx, messages) })
 }
 
 // lose ends a transport because of an error, and begins an attempt to get another.

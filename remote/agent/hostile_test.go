@@ -81,11 +81,11 @@ func (n *scripted) Execute(ctx context.Context, _ enforce.Report) (agent.Executi
 	return n.execute(ctx)
 }
 
-func (n *scripted) Notify(m []agent.Message) ([]int, error) {
+func (n *scripted) Notify(m []agent.Message) ([]agent.Shown, error) {
 	if n.notify != nil {
 		n.notify()
 	}
-	return make([]int, len(m)), nil
+	return make([]agent.Shown, len(m)), nil
 }
 
 type scriptedSession struct {

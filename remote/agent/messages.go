@@ -87,12 +87,40 @@ type NotifyRequest struct {
 type Message struct {
 	UID  snapshot.UID `json:"uid"`
 	Text string       `json:"text"` // lines of plain text
+	// IDs are the findings that it is about, for the host's log.
+	IDs []string `json:"ids,omitempty"`
 }
 
 // NotifyAnswer says on how many terminals each message was shown, in the order of
 // the request. A user who is not logged in, or takes no messages, has none.
 type NotifyAnswer struct {
 	Terminals []int `json:"terminals"`
+	// Kept says which messages are kept for the next login of their user; missing from
+	// an older genv.
+	Kept []bool `json:"kept,omitempty"`
+}
+
+// Shown is what became of a message.
+type Shown struct {
+	Terminals int
+	Kept      bool // for the next login of the user
+}
+
+// shown is the answer message by message.
+func (a NotifyAnswer) shown() []Shown {
+	list := make([]Shown, len(a.Terminals))
+	for i, n := range a.Terminals {
+		list[i] = Shown{Terminals: n, Kept: i < len(a.Kept) && a.Kept[i]}
+	}
+	return list
+}
+
+func answerOf(list []Shown) NotifyAnswer {
+	a := NotifyAnswer{Terminals: make([]int, len(list)), Kept: make([]bool, len(list))}
+	for i, s := range list {
+		a.Terminals[i], a.Kept[i] = s.Terminals, s.Kept
+	}
+	return a
 }
 
 // ErrCannotNotify says that the genv on the host cannot show messages to users.

@@ -35,7 +35,9 @@ func (g *grave) Execute(context.Context, enforce.Report) (agent.Execution, error
 	return agent.Execution{Outcomes: []enforce.Outcome{}}, nil
 }
 
-func (g *grave) Notify(m []agent.Message) ([]int, error) { return make([]int, len(m)), nil }
+func (g *grave) Notify(m []agent.Message) ([]agent.Shown, error) {
+	return make([]agent.Shown, len(m)), nil
+}
 
 func (g *grave) count(n *int) {
 	g.mu.Lock()

@@ -168,9 +168,9 @@ func (p *Pool) Execute(ctx context.Context, host remote.Host, report enforce.Rep
 	return p.conn(host).execute(ctx, report)
 }
 
-// Notify has a host show messages to its users, and returns on how many terminals
-// each message was shown. The error is ErrCannotNotify if the host can't do it.
-func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message) ([]int, error) {
+// Notify has a host show messages to its users, and returns what became of each. The
+// error is ErrCannotNotify if the host can't do it.
+func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message) ([]Shown, error) {
 	leave, err := p.beginCall()
 	if err != nil {
 		return nil, err

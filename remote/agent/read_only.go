@@ -13,7 +13,7 @@ type readOnly struct{ readonly.Host }
 
 func (readOnly) via() Via          { return ViaReadOnly }
 func (readOnly) can() Capabilities { return Capabilities{Snapshot: true, Parallel: true} }
-func (readOnly) notify(context.Context, []Message) ([]int, error) {
+func (readOnly) notify(context.Context, []Message) ([]Shown, error) {
 	return nil, ErrCannotNotify
 }
 func (readOnly) close() {}

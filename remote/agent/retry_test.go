@@ -170,7 +170,10 @@ func (n *pretended) Snapshot(ctx context.Context, _ time.Duration) ([]byte, erro
 func (n *pretended) Execute(context.Context, enforce.Report) (agent.Execution, error) {
 	return agent.Execution{}, nil
 }
-func (n *pretended) Notify(m []agent.Message) ([]int, error) { return make([]int, len(m)), nil }
+
+func (n *pretended) Notify(m []agent.Message) ([]agent.Shown, error) {
+	return make([]agent.Shown, len(m)), nil
+}
 
 func (n *pretended) pool() *agent.Pool {
 	return &agent.Pool{Start: n.start, Network: n, Timeout: 10 * time.Second, Fanout: 64, Log: zerolog.Nop()}

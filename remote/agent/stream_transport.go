@@ -149,10 +149,10 @@ func (t *streamTransport) Snapshot(ctx context.Context, _ remote.Host) (*snapsho
 }
 
 // notify has messages shown.
-func (t *streamTransport) notify(ctx context.Context, messages []Message) ([]int, error) {
+func (t *streamTransport) notify(ctx context.Context, messages []Message) ([]Shown, error) {
 	var answer NotifyAnswer
 	err := t.call(ctx, RequestNotify, NotifyRequest{Messages: messages}, &answer)
-	return answer.Terminals, err
+	return answer.shown(), err
 }
 
 // Execute sends a report, once, and checks that each item has its outcome. Once

@@ -41,7 +41,7 @@ type transport interface {
 	via() Via
 	can() Capabilities
 	// notify shows messages to users, if the host can do that.
-	notify(ctx context.Context, messages []Message) ([]int, error)
+	notify(ctx context.Context, messages []Message) ([]Shown, error)
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
 	Execute(ctx context.Context, host remote.Host, report enforce.Report) (Execution, error)
 	// close ends the calls that are under way.

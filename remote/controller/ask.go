@@ -19,9 +19,9 @@ type Link interface {
 	// Execute has a host carry out a report, once. An error of the class
 	// OutcomeUnknown means that it may have been carried out, in part or whole.
 	Execute(ctx context.Context, host remote.Host, report enforce.Report) (agent.Execution, error)
-	// Notify shows messages to users of a host, and returns on how many terminals
-	// each message was shown. agent.ErrCannotNotify: the host can't do it.
-	Notify(ctx context.Context, host remote.Host, messages []agent.Message) (terminals []int, err error)
+	// Notify shows messages to users of a host, and returns what became of each.
+	// agent.ErrCannotNotify: the host can't do it.
+	Notify(ctx context.Context, host remote.Host, messages []agent.Message) ([]agent.Shown, error)
 	// About returns what is known about a host without asking it.
 	About(host remote.Host) agent.About
 	// Identify asks a host what identifies its machine.

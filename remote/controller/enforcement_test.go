@@ -83,12 +83,12 @@ func (p *fakeFleet) Execute(_ context.Context, h remote.Host, r enforce.Report) 
 	return done, nil
 }
 
-func (p *fakeFleet) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]int, error) {
+func (p *fakeFleet) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]agent.Shown, error) {
 	if p.notifyErr != nil {
 		return nil, p.notifyErr
 	}
 	p.messages = append(p.messages, messages...)
-	return slices.Repeat([]int{p.shown}, len(messages)), nil
+	return slices.Repeat([]agent.Shown{{Terminals: p.shown}}, len(messages)), nil
 }
 
 func (p *fakeFleet) controller(log controller.Recorder) *controller.Controller {

@@ -50,7 +50,7 @@ func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handl
 // plain is what a Link has that only takes snapshots and carries out reports.
 type plain struct{}
 
-func (plain) Notify(context.Context, remote.Host, []agent.Message) ([]int, error) {
+func (plain) Notify(context.Context, remote.Host, []agent.Message) ([]agent.Shown, error) {
 	return nil, agent.ErrCannotNotify
 }
 func (plain) About(remote.Host) agent.About { return agent.About{} }

@@ -17,7 +17,8 @@ import (
 // Delivery is what became of a notification.
 type Delivery struct {
 	notify.Notification
-	Terminals int // on which it was shown
+	Terminals int  // on which it was shown
+	Kept      bool // for the next login of the user
 	Err       error
 }
 
@@ -60,12 +61,12 @@ func (b batch) send(ctx context.Context, link Link, host remote.Host) []Delivery
 			messages[i].Text += "\n" + footer
 		}
 	}
-	terminals, err := link.Notify(ctx, host, messages)
+	shown, err := link.Notify(ctx, host, messages)
 	list := make([]Delivery, len(b.notifications), len(b.notifications)+len(b.suppressed))
 	for i, n := range b.notifications {
 		list[i] = Delivery{Notification: n, Err: err}
-		if of[i] < len(terminals) {
-			list[i].Terminals = terminals[of[i]]
+		if of[i] < len(shown) {
+			list[i].Terminals, list[i].Kept = shown[of[i]].Terminals, shown[of[i]].Kept
 		}
 	}
 	return append(list, b.suppressed...)
@@ -85,6 +86,7 @@ func messagesOf(notifications []notify.Notification) (messages []agent.Message, 
 			messages = append(messages, agent.Message{UID: n.UID})
 		}
 		of[i], texts[at] = at, append(texts[at], n)
+		messages[at].IDs = append(messages[at].IDs, n.ID)
 	}
 	for i := range messages {
 		messages[i].Text = textOf(texts[i])
@@ -122,6 +124,8 @@ func deliveryRecords(deliveries []Delivery) []audit.Record {
 		switch {
 		case d.Err != nil:
 			r.Reason = d.Err.Error()
+		case d.Kept:
+			r.Channel = audit.ChannelLogin
 		case d.Terminals == 0:
 			r.Reason = "not logged in, or takes no messages (mesg n)"
 		}

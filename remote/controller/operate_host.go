@@ -109,6 +109,8 @@ func (v *visit) answer() {
 			return
 		case d.Err != nil:
 			parts = append(parts, fmt.Sprintf("the message was not delivered: %v", d.Err))
+		case d.Kept:
+			parts = append(parts, "the user is not logged in, or takes no messages (mesg n): it is shown at the next login")
 		case d.Terminals == 0:
 			parts = append(parts, "the user is not logged in, or takes no messages (mesg n)")
 		default:

@@ -61,11 +61,11 @@ func (h *twoHosts) Execute(_ context.Context, _ remote.Host, r enforce.Report) (
 	return done, nil
 }
 
-func (h *twoHosts) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]int, error) {
+func (h *twoHosts) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]agent.Shown, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.messages = append(h.messages, messages...)
-	return []int{2}, nil
+	return []agent.Shown{{Terminals: 2}}, nil
 }
 
 func (h *twoHosts) sent() int { return len(h.received()) }

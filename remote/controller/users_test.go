@@ -42,6 +42,9 @@ func TestOneMessagePerUser(t *testing.T) {
 	} {
 		p := sameUser(t, map[string]int{"a": n})
 		cycle := cycleOf(t.Context(), p.controller(nil), 1, strict{notify: true, warn: enforce.Warn{Cycles: 3}})
+		require.Len(t, p.messages, 1)
+		require.Len(t, p.messages[0].IDs, n)
+		p.messages[0].IDs = nil
 		require.Equal(t, []agent.Message{{UID: 1001, Text: want}}, p.messages)
 		require.Len(t, cycle.Notified, n, "each finding has its record")
 	}

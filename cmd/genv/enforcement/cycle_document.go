@@ -48,6 +48,7 @@ type notifiedDocument struct {
 	UID       snapshot.UID      `json:"uid"`
 	ID        string            `json:"id"`
 	Terminals int               `json:"terminals"`
+	Kept      bool              `json:"kept,omitempty"`
 	Error     string            `json:"error,omitempty"`
 }
 
@@ -97,7 +98,7 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 		document.Unrecorded = cycle.Unrecorded.Error()
 	}
 	for _, t := range cycle.Notified {
-		notified := notifiedDocument{Host: t.Host, UID: t.UID, ID: t.ID, Terminals: t.Terminals}
+		notified := notifiedDocument{Host: t.Host, UID: t.UID, ID: t.ID, Terminals: t.Terminals, Kept: t.Kept}
 		if t.Err != nil {
 			notified.Error = t.Err.Error()
 		}

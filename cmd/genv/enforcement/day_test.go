@@ -200,8 +200,8 @@ func hostNumber(name string) (n int) {
 }
 
 // Notify implements controller.Link.
-func (d *day) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]int, error) {
-	return make([]int, len(messages)), nil
+func (d *day) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]agent.Shown, error) {
+	return make([]agent.Shown, len(messages)), nil
 }
 
 // About implements controller.Link.

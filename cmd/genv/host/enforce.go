@@ -85,8 +85,8 @@ func (l *localLink) Execute(ctx context.Context, _ remote.Host, report enforce.R
 	return l.host.execution(ctx, report), nil
 }
 
-func (l *localLink) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]int, error) {
-	return l.host.notify(messages), nil
+func (l *localLink) Notify(ctx context.Context, _ remote.Host, messages []agent.Message) ([]agent.Shown, error) {
+	return l.host.notify(ctx, messages), nil
 }
 
 func (l *localLink) About(remote.Host) agent.About {

@@ -22,6 +22,7 @@ type host struct {
 	privileged  bool // it sees and may change what belongs to other users
 	noTerminate bool // only detach devices: GENV_TERMINATE_PROCESSES=0
 	noMessages  bool // don't write to users' terminals: GENV_TELL=off
+	getenv      func(string) string
 
 	executor *enforcelocal.Executor
 	record   *hostRecord
@@ -44,6 +45,7 @@ func (p *program) openHost() *host {
 		privileged:  options.UID == 0,
 		noTerminate: p.Getenv("GENV_TERMINATE_PROCESSES") == "0",
 		noMessages:  p.Getenv("GENV_TELL") == "off",
+		getenv:      p.Getenv,
 		executor:    enforcelocal.New(here.Machine, here.Store, options),
 		record:      &hostRecord{path: recordPath(p.Getenv), now: p.Now, by: p.Getenv("SUDO_USER"), proc: here.Machine.Proc},
 		names:       userNames{now: p.Now, getent: runGetent},
@@ -96,17 +98,4 @@ func (h *host) carryOut(ctx context.Context, report enforce.Report, say func(str
 	}
 	recorded.end(outcomes)
 	return outcomes, recorded.warnings
-}
-
-// notify writes messages to users' terminals, and returns to how many for each.
-func (h *host) notify(messages []agent.Message) []int {
-	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
-	terminals := make([]int, len(messages))
-	if h.noMessages {
-		return terminals
-	}
-	for i, m := range messages {
-		terminals[i] = here.Notify(m.UID, m.Text)
-	}
-	return terminals
 }

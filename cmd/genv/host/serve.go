@@ -97,7 +97,9 @@ func (s served) Execute(ctx context.Context, report enforce.Report) (agent.Execu
 }
 
 // Notify implements agent.Backend.
-func (s served) Notify(messages []agent.Message) ([]int, error) { return s.host.notify(messages), nil }
+func (s served) Notify(messages []agent.Message) ([]agent.Shown, error) {
+	return s.host.notify(context.Background(), messages), nil
+}
 
 // viewed is this machine as the Viewer of a `usage serve` without root: it tells what
 // `usage snapshot --type devices` and `--type envs` print.

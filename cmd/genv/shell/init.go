@@ -20,6 +20,8 @@ type InitOptions struct {
 	// Shims is the folder that an active shell has first in PATH, from
 	// EnsureShims; empty for none.
 	Shims string
+	// Notices has an interactive shell on a terminal show what was left for its user.
+	Notices bool
 	// Preactivate has the shell activate itself; nil for no.
 	Preactivate Preactivation
 }
@@ -41,6 +43,9 @@ func Init(o InitOptions) (string, error) {
 		return "", fmt.Errorf("the folder of the shims: %w", err)
 	}
 	code := strings.NewReplacer("@EXE@", exe, "@SHIMS@", shims).Replace(withoutComments(template))
+	if o.Notices {
+		code += showNotices(o.Kind, exe)
+	}
 	activation, err := activation(o.Preactivate)
 	return code + activation, err
 }
@@ -64,6 +69,16 @@ func withoutComments(template string) string {
 		}
 	}
 	return kept.String()
+}
+
+// showNotices is code that shows notices, once. It does nothing in a shell that runs a
+// command, as for scp, and never fails.
+func showNotices(kind Kind, exe string) string {
+	test := "[[ $- != *i* || ! -t 1 ]]"
+	if kind == Zsh {
+		test = "[[ ! -o interactive || ! -t 1 ]]"
+	}
+	return test + " || command " + exe + " notices --new || :\n"
 }
 
 // activation removes the variables and activates.

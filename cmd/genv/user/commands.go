@@ -81,7 +81,7 @@ func Commands(with command.Program) []*cli.Command {
 		p.shellCommand(),
 	}
 	p.printPlainErrors(commands)
-	return append(commands, &cli.Command{
+	return append(commands, p.noticesCommand(), &cli.Command{
 		Name:   "history",
 		Usage:  "print what was done to your processes and devices on this machine, when and why",
 		Flags:  history.Flags(),

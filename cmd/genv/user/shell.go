@@ -90,7 +90,9 @@ func (p *program) shellInit(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	code, err := shell.Init(shell.InitOptions{Kind: kind, Exe: exe, Shims: p.shims(exe), Preactivate: shell.PreactivationFrom(p.Getenv)})
+	code, err := shell.Init(shell.InitOptions{
+		Kind: kind, Exe: exe, Shims: p.shims(exe), Notices: p.hasNotices(), Preactivate: shell.PreactivationFrom(p.Getenv),
+	})
 	if err != nil {
 		return err
 	}

@@ -131,8 +131,8 @@ func (b *backend) Execute(ctx context.Context, report enforce.Report) (agent.Exe
 }
 
 // Notify implements agent.Backend: users of this host have no terminals.
-func (b *backend) Notify(messages []agent.Message) ([]int, error) {
-	return make([]int, len(messages)), nil
+func (b *backend) Notify(messages []agent.Message) ([]agent.Shown, error) {
+	return make([]agent.Shown, len(messages)), nil
 }
 
 // as does what a request asks for, and behaves as the host does now.

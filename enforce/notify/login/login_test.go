@@ -1,0 +1,171 @@
+package login_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/notify/login"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func texts(list []login.Notice) (all []string) {
+	for _, n := range list {
+		all = append(all, n.Text)
+	}
+	return all
+}
+
+// own is the uid of this test, whose notices any test may keep; another one is for root.
+func own() snapshot.UID { return snapshot.UID(os.Geteuid()) }
+
+func newBox(t *testing.T) login.Box { return login.Box{Root: filepath.Join(t.TempDir(), "root")} }
+
+func TestANoticeIsShownOnce(t *testing.T) {
+	box, seen := newBox(t), login.Seen{Path: filepath.Join(t.TempDir(), "a", "b", "seen")}
+	show := func() (shown []string) {
+		require.NoError(t, box.ShowUnseen(own(), seen, noon, func(list []login.Notice) error { shown = texts(list); return nil }))
+		return shown
+	}
+	require.Empty(t, show())
+	require.NoFileExists(t, seen.Path, "nothing is written for a user without notices")
+	require.NoError(t, box.Keep(own(), "first", noon))
+	require.NoError(t, box.Keep(own(), "second", noon))
+	unseen, err := box.Unseen(own(), seen, noon)
+	require.NoError(t, err)
+	require.Len(t, unseen, 2, "looking does not count")
+	require.Equal(t, []string{"first", "second"}, show())
+	require.Empty(t, show())
+	require.NoError(t, box.Keep(own(), "third", noon))
+	require.Equal(t, []string{"third"}, show())
+	all, err := box.Notices(own(), noon)
+	require.NoError(t, err)
+	require.Equal(t, []string{"first", "second", "third"}, texts(all))
+
+	broken := errors.New("the terminal is gone")
+	require.NoError(t, box.Keep(own(), "fourth", noon))
+	require.ErrorIs(t, box.ShowUnseen(own(), seen, noon, func([]login.Notice) error { return broken }), broken)
+	require.Equal(t, []string{"fourth"}, show(), "what could not be shown is shown again")
+	require.NoError(t, os.WriteFile(seen.Path, []byte(`["cut o`), 0o600))
+	require.Len(t, show(), 4, "a lost memory shows them again")
+	require.Empty(t, show())
+}
+
+func TestWhatIsKeptIsBounded(t *testing.T) {
+	box := newBox(t)
+	require.NoError(t, box.Keep(own(), "old", noon.Add(-login.MaxAge-time.Second)))
+	for i := range 30 {
+		require.NoError(t, box.Keep(own(), fmt.Sprint(i, strings.Repeat("ä", 10_000)), noon))
+	}
+	all, err := box.Notices(own(), noon)
+	require.NoError(t, err)
+	require.Len(t, all, 20)
+	require.True(t, strings.HasPrefix(all[0].Text, "10ä"), "the last ones")
+	require.LessOrEqual(t, len(all[0].Text), 2000)
+	all, err = box.Notices(own(), noon.Add(login.MaxAge+time.Second))
+	require.NoError(t, err)
+	require.Empty(t, all)
+}
+
+// Of shells that start at once, one shows the notices.
+func TestShellsThatStartAtOnce(t *testing.T) {
+	box, seen := newBox(t), login.Seen{Path: filepath.Join(t.TempDir(), "seen")}
+	require.NoError(t, box.Keep(own(), "x", noon))
+	var shown atomic.Int64
+	var shells sync.WaitGroup
+	for range 20 {
+		shells.Go(func() {
+			err := box.ShowUnseen(own(), seen, noon, func([]login.Notice) error { shown.Add(1); return nil })
+			if err != nil && !errors.Is(err, login.ErrBusy) {
+				t.Error(err)
+			}
+		})
+	}
+	shells.Wait()
+	require.EqualValues(t, 1, shown.Load())
+}
+
+func TestControllersThatKeepAtOnce(t *testing.T) {
+	box := newBox(t)
+	var controllers sync.WaitGroup
+	for i := range 10 {
+		controllers.Go(func() {
+			if err := box.Keep(own(), fmt.Sprint(i), noon); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	controllers.Wait()
+	all, err := box.Notices(own(), noon)
+	require.NoError(t, err)
+	require.Len(t, all, 10)
+}
+
+// A home that can't be written shows them in each shell: better than in none.
+func TestAHomeThatCannotBeWritten(t *testing.T) {
+	box := newBox(t)
+	require.NoError(t, box.Keep(own(), "x", noon))
+	shown := 0
+	for _, path := range []string{"", "/proc/no/such/folder/seen", "/dev/null/seen"} {
+		require.NoError(t, box.ShowUnseen(own(), login.Seen{Path: path}, noon, func(list []login.Notice) error { shown += len(list); return nil }))
+	}
+	require.Equal(t, 3, shown)
+}
+
+func TestDamagedAndStrangeFiles(t *testing.T) {
+	box, seen := newBox(t), login.Seen{}
+	require.NoError(t, box.Keep(own(), "x", noon))
+	file := filepath.Join(box.Root, "notices", fmt.Sprint(own(), ".json"))
+	for _, content := range []string{"", "{", `{"schema":"genv.notices/9"}`, `[]`, strings.Repeat("[", 1<<20)} {
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+		_, err := box.Unseen(own(), seen, noon)
+		require.Error(t, err, content[:min(len(content), 20)])
+	}
+	require.NoError(t, box.Keep(own(), "again", noon), "it is replaced")
+	require.NoError(t, os.Remove(file))
+	require.NoError(t, syscall.Mkfifo(file, 0o600))
+	_, err := box.Unseen(own(), seen, noon)
+	require.Error(t, err, "and nothing hangs")
+	require.NoError(t, os.Remove(file))
+	require.NoError(t, os.Symlink("/etc/passwd", file))
+	_, err = box.Unseen(own(), seen, noon)
+	require.Error(t, err)
+}
+
+// Only the user and root can read what is kept, and only root can change it.
+func TestNoticesArePrivate(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root: it cannot try as other users")
+	}
+	const alice, bob = 60901, 60902
+	root, err := os.MkdirTemp("/var/tmp", "genv-login-*") // t.TempDir is private
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	require.NoError(t, os.Chmod(root, 0o755))
+	box := login.Box{Root: root}
+	require.NoError(t, box.Keep(alice, "for alice", noon))
+	file := filepath.Join(root, "notices", fmt.Sprint(alice, ".json"))
+	as := func(uid uint32, command ...string) error {
+		cmd := exec.Command(command[0], command[1:]...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		return cmd.Run()
+	}
+	require.NoError(t, as(alice, "cat", file))
+	require.Error(t, as(bob, "cat", file))
+	require.Error(t, as(bob, "ls", filepath.Dir(file)))
+	for _, change := range []string{"echo x >> " + file, "rm -f " + file, "chmod 0666 " + file, "echo x > " + filepath.Dir(file) + "/new", ": > " + filepath.Dir(file) + "/lock"} {
+		require.Error(t, as(alice, "sh", "-c", change), change)
+	}
+}
