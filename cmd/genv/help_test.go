@@ -32,7 +32,7 @@ var examples = map[string][]string{
 	"run":        {"--name x --gpus 1 --gpu-memory 4g --over-subscribe --quiet true"},
 	"shell":      {"--init --shell bash", "--ok", "--deinit", "--reattach", "--reconfigure"},
 	"notices":    {"--new"},
-	"history":    {"--user x --pid 1 --since 2h --no-header --format csv"},
+	"history":    {"--user x --pid 1 --since 2h --notices --no-header --format csv"},
 	"version":    {"--format json"},
 	"man":        {"$DIR"},
 	"completion": {"bash"},
@@ -67,7 +67,7 @@ var examples = map[string][]string{
 
 	"remote activate": {"$FLEET --name x --gpus 1 --gpu-memory 4g --no-prompt --no-attach --over-subscribe", "$MORE"},
 	"remote enforce":  {"$FLEET --state-dir $DIR/state --interval 0 --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --format json " + ruleFlags, "$FLEET --interval 0 --dry-run --exit-code " + noRuleFlags, "$MORE --interval 0", "$FLEET --interval 1 --cycles 1 --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags},
-	"remote history":  {"--audit-log $DIR/log --host a --user x --pid 1 --since 2h --no-header --format csv"},
+	"remote history":  {"--audit-log $DIR/log --host a --user x --pid 1 --since 2h --notices --no-header --format csv"},
 	"remote devices":  {"$FLEET --format csv --no-header --no-summary --processes", "$MORE"},
 	"remote envs":     {"$FLEET --format csv --no-header --no-summary --timestamp", "$MORE"},
 	"remote gpus":     {"$FLEET --free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp", "$MORE"},

@@ -92,5 +92,9 @@ func TestMailOverRealSSH(t *testing.T) {
 		entries, _, err := audit.History(log, audit.Filter{User: "alice"})
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
+		r := genv(t, "remote", "history", "--audit-log", log, "--user", "alice", "--notices")
+		require.Regexp(t, `alice +mail alice@example\.org +`, r.out)
+		r = genv(t, "remote", "history", "--audit-log", log, "--user", "bob", "--notices")
+		require.Regexp(t, `bob +mail +failed .*opt-out`, r.out)
 	})
 }

@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -29,7 +31,13 @@ type Entry struct {
 	// Action is what an operator had done that is not a report, as in a Record: Why says
 	// what. The status is then empty, or failed.
 	Action string `json:"action,omitempty"`
+	// Channel and To are those of a notice, as in a Record; its Action is ActionNotice.
+	Channel Channel `json:"channel,omitempty"`
+	To      string  `json:"to,omitempty"`
 }
+
+// ActionNotice is the Action of an Entry about a notice.
+const ActionNotice = "notice"
 
 // History joins the records of a log to a list of actions, the oldest first. A
 // report item without an outcome was sent by a controller that ended before it
@@ -64,7 +72,13 @@ func (j *joiner) add(r *Record, filter *Filter) {
 		for _, id := range r.IDs {
 			delete(j.notified, id)
 		}
+	case KindHook:
+		j.notice(r, filter)
 	case KindNotified:
+		j.notice(r, filter)
+		if r.Channel == ChannelLogin {
+			return // it may not have been read
+		}
 		for _, id := range r.IDs {
 			if _, before := j.notified[id]; !before && r.Reason == "" {
 				j.notified[id] = r.Time
@@ -79,6 +93,22 @@ func (j *joiner) add(r *Record, filter *Filter) {
 			j.action(r)
 		}
 	}
+}
+
+// notice lists what was delivered to whom, if that is asked for.
+func (j *joiner) notice(r *Record, filter *Filter) {
+	if !filter.Notices || !filter.Matches(r) {
+		return
+	}
+	what, _, _ := strings.Cut(r.Text, "\n")
+	e := &Entry{
+		Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, Action: ActionNotice, Channel: cmp.Or(r.Channel, ChannelTerminal), To: r.To,
+		IDs: append([]string{}, r.IDs...), Why: []string{what}, By: r.By, Reason: r.Reason,
+	}
+	if r.Reason != "" {
+		e.Status = enforce.StatusFailed
+	}
+	j.list = append(j.list, e)
 }
 
 func operatorEntry(r *Record) *Entry {

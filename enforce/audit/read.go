@@ -23,6 +23,8 @@ type Filter struct {
 	Host  snapshot.Hostname
 	PID   snapshot.PID
 	Since time.Time
+	// Notices has History list notices, too.
+	Notices bool
 }
 
 // Damage counts the lines that are not records. They are skipped.

@@ -17,7 +17,7 @@ import (
 )
 
 // attempt sends an event once. final says that another try would not help.
-func attempt(ctx context.Context, h policy.Hook, e event) (final bool, err error) {
+func attempt(ctx context.Context, h policy.Hook, e Event) (final bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
 	if len(h.Command) > 0 {
@@ -28,10 +28,10 @@ func attempt(ctx context.Context, h policy.Hook, e event) (final bool, err error
 
 // run runs the program with the event on its stdin. Its own children end with
 // it when the time is over.
-func run(ctx context.Context, h policy.Hook, e event) error {
+func run(ctx context.Context, h policy.Hook, e Event) error {
 	cmd := exec.CommandContext(ctx, h.Command[0], h.Command[1:]...)
-	cmd.Stdin = bytes.NewReader(e.body)
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "GENV_EVENT=" + string(e.name)}
+	cmd.Stdin = bytes.NewReader(e.JSON)
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "GENV_EVENT=" + string(e.Name)}
 	output := &head{limit: 500}
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -56,8 +56,12 @@ var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) er
 
 // post sends the event to the address. After a redirect or a client error, another try
 // would fail again.
-func post(ctx context.Context, h policy.Hook, e event) (final bool, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.Webhook, bytes.NewReader(e.body))
+func post(ctx context.Context, h policy.Hook, e Event) (final bool, err error) {
+	body := e.JSON
+	if h.Slack {
+		body = e.Slack
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.Webhook, bytes.NewReader(body))
 	if err != nil {
 		return true, errors.New("the address cannot be used") // the error would show it
 	}
@@ -92,8 +96,3 @@ func (h *head) Write(p []byte) (int, error) {
 }
 
 func (h *head) String() string { return strings.Join(strings.Fields(h.b.String()), " ") }
-
-type event struct {
-	name policy.Event
-	body []byte
-}

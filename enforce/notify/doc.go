@@ -5,8 +5,8 @@
 //		fmt.Println(n.UID, n.Text, n.Advice)
 //	}
 //
-//	q := notify.New(file.Hooks, func(err error) { log.Warn().Err(err).Msg("hook") })
-//	q.Send("warn", body)
+//	q := notify.New(file.Hooks, func(r notify.Result) { … })
+//	q.Send(notify.Event{Name: "warn", JSON: body})
 //	…
 //	q.Close(5 * time.Second)
 //

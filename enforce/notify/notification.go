@@ -58,7 +58,7 @@ func Notifications(f *enforce.Finding, owners *Owners, now time.Time) []Notifica
 		what, follows := fmt.Sprintf("%s.%s", f.Line(), claim(f, owners)), at[t].follows(f.Pending)
 		list = append(list, Notification{
 			Host: t.host, UID: t.uid, ID: f.ID, Text: fmt.Sprintf("%s\n%s %s.", what, when(f, now), follows), Advice: Advice(f.Rule),
-			User: owners.name(t), Details: details(f, t.host, what, follows, now),
+			User: owners.Name(t.host, t.uid), Details: details(f, t.host, what, follows, now),
 		})
 	}
 	return list

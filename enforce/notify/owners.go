@@ -75,8 +75,10 @@ func (o *ownersOfHost) call(uid snapshot.UID, name snapshot.Username) {
 	}
 }
 
-// name is what the host calls a user; empty if it doesn't say.
-func (o *Owners) name(t addressee) snapshot.Username { return o.on(t.host).names[t.uid] }
+// Name is what a host calls a user; empty if it doesn't say.
+func (o *Owners) Name(host snapshot.Hostname, uid snapshot.UID) snapshot.Username {
+	return o.on(host).names[uid]
+}
 
 // addressee is a user on a host.
 type addressee struct {

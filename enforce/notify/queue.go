@@ -14,9 +14,25 @@ import (
 // queueLength is how many events wait for a hook that is slow.
 const queueLength = 64
 
+// Event is what hooks get.
+type Event struct {
+	Name  policy.Event
+	JSON  []byte
+	Slack []byte   // the same for people, as JSON of Slack
+	IDs   []string // of findings that it is about
+}
+
+// Result is what became of an event at one hook.
+type Result struct {
+	Event
+	To      string // the program, or the address without the parts that may be secret
+	Webhook bool
+	Err     error // nil if it arrived
+}
+
 // Queue sends events to hooks. It is safe for concurrent use.
 type Queue struct {
-	failed  func(error)
+	done    func(Result)
 	workers []*worker
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -28,16 +44,16 @@ type Queue struct {
 // worker is a hook and the events that wait for it.
 type worker struct {
 	hook   policy.Hook
-	events chan event
+	events chan Event
 }
 
-// New starts a Queue, which must be closed. failed is called, by several
-// goroutines, for each event that did not arrive.
-func New(hooks []policy.Hook, failed func(error)) *Queue {
+// New starts a Queue, which must be closed. done is called, by several goroutines, for
+// each event of each hook.
+func New(hooks []policy.Hook, done func(Result)) *Queue {
 	ctx, cancel := context.WithCancel(context.Background())
-	q := &Queue{failed: failed, cancel: cancel}
+	q := &Queue{done: done, cancel: cancel}
 	for _, h := range hooks {
-		w := &worker{hook: h, events: make(chan event, queueLength)}
+		w := &worker{hook: h, events: make(chan Event, queueLength)}
 		q.workers = append(q.workers, w)
 		q.running.Go(func() { q.work(ctx, w) })
 	}
@@ -45,20 +61,20 @@ func New(hooks []policy.Hook, failed func(error)) *Queue {
 }
 
 // Send queues an event for the hooks that want it, and returns at once.
-func (q *Queue) Send(name policy.Event, body []byte) {
+func (q *Queue) Send(e Event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return
 	}
 	for _, w := range q.workers {
-		if !slices.Contains(w.hook.On, name) {
+		if !slices.Contains(w.hook.On, e.Name) {
 			continue
 		}
 		select {
-		case w.events <- event{name, body}:
+		case w.events <- e:
 		default:
-			q.failed(fmt.Errorf("hook %s: it is too slow: an event %q is dropped, since %d wait already", nameOf(w.hook), name, queueLength))
+			q.conclude(w.hook, e, fmt.Errorf("hook %s: it is too slow: an event %q is dropped, since %d wait already", nameOf(w.hook), e.Name, queueLength))
 		}
 	}
 }
@@ -82,17 +98,23 @@ func (q *Queue) Close(timeout time.Duration) {
 
 func (q *Queue) work(ctx context.Context, w *worker) {
 	for e := range w.events {
-		if err := deliver(ctx, w.hook, e); err != nil {
-			q.failed(fmt.Errorf("hook %s: an event %q did not arrive: %w", nameOf(w.hook), e.name, err))
+		err := deliver(ctx, w.hook, e)
+		if err != nil {
+			err = fmt.Errorf("hook %s: an event %q did not arrive: %w", nameOf(w.hook), e.Name, err)
 		}
+		q.conclude(w.hook, e, err)
 	}
+}
+
+func (q *Queue) conclude(h policy.Hook, e Event, err error) {
+	q.done(Result{Event: e, To: nameOf(h), Webhook: h.Webhook != "", Err: err})
 }
 
 // backoff is the pause before the first retry; it doubles.
 const backoff = 500 * time.Millisecond
 
 // deliver sends an event, with as many retries as the hook has.
-func deliver(ctx context.Context, h policy.Hook, e event) error {
+func deliver(ctx context.Context, h policy.Hook, e Event) error {
 	pause := backoff
 	for try := 0; ; try++ {
 		final, err := attempt(ctx, h, e)

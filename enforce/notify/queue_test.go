@@ -26,12 +26,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type failures struct {
 	mu   sync.Mutex
 	list []string
+	// arrived are those that did.
+	arrived []notify.Result
 }
 
-func (f *failures) add(err error) {
+func (f *failures) add(r notify.Result) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.list = append(f.list, err.Error())
+	if r.Err == nil {
+		f.arrived = append(f.arrived, r)
+		return
+	}
+	f.list = append(f.list, r.Err.Error())
 }
 
 // sendOnce sends one event to one hook, and returns what failed.
@@ -45,9 +51,9 @@ func sendOnce(t *testing.T, h policy.Hook, event policy.Event, body string) []st
 	}
 	var failed failures
 	q := notify.New([]policy.Hook{h}, failed.add)
-	q.Send(event, []byte(body))
+	q.Send(notify.Event{Name: event, JSON: []byte(body), Slack: []byte("for Slack: " + body)})
 	q.Close(time.Minute)
-	q.Send(event, []byte("too late, and no harm"))
+	q.Send(notify.Event{Name: event, JSON: []byte("too late, and no harm")})
 	return failed.list
 }
 
@@ -154,12 +160,40 @@ func TestASlowHookKeepsNobodyWaiting(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	quick := policy.Hook{Command: script(t, "echo told >> "+out), Timeout: time.Minute, On: []policy.Event{policy.OnWarn}}
 	q := notify.New([]policy.Hook{slow, quick}, failed.add)
-	q.Send("warn", nil)
+	q.Send(notify.Event{Name: "warn"})
 	require.Eventually(t, func() bool { _, err := os.Stat(out); return err == nil }, time.Minute, time.Millisecond)
 	for range 500 {
-		q.Send("warn", nil)
+		q.Send(notify.Event{Name: "warn"})
 	}
 	q.Close(0)
 	require.Greater(t, len(failed.list), 400)
 	require.Contains(t, failed.list[0], "it is too slow: an event \"warn\" is dropped, since 64 wait already")
+}
+
+func TestAChatGetsTextForPeople(t *testing.T) {
+	got := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body) // a short one differs
+		got <- string(body)
+	}))
+	defer server.Close()
+	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	require.Empty(t, sendOnce(t, policy.Hook{Webhook: server.URL + "/secret", Slack: true}, "act", "x"))
+	require.Equal(t, "for Slack: x", <-got)
+}
+
+func TestEachHookHasAResult(t *testing.T) {
+	var results failures
+	q := notify.New([]policy.Hook{
+		{Command: []string{"/bin/true"}, On: []policy.Event{"act"}, Timeout: time.Minute},
+		{Command: []string{"/bin/false"}, On: []policy.Event{"act"}, Timeout: time.Minute},
+		{Command: []string{"/bin/true"}, On: []policy.Event{"warn"}, Timeout: time.Minute},
+	}, results.add)
+	q.Send(notify.Event{Name: "act", IDs: []string{"x"}})
+	q.Close(time.Minute)
+	require.Len(t, results.list, 1)
+	require.Len(t, results.arrived, 1)
+	require.Equal(t, "/bin/true", results.arrived[0].To)
+	require.Equal(t, []string{"x"}, results.arrived[0].IDs)
+	require.False(t, results.arrived[0].Webhook)
 }

@@ -144,6 +144,8 @@ func TestRefusedHooks(t *testing.T) {
 		{"hook with both", "hooks:\n  - command: [/bin/x]\n    webhook: https://x", "p.yaml:2:5: a hook is either a command or a webhook"},
 		{"a shell line", "hooks:\n  - command: notify me", "p.yaml:2:14: command: expected a list, as in `- item`, but found text \"notify me\""},
 		{"a program by search", "hooks:\n  - command: [notify]", "p.yaml:2:14: the command begins with the full path of a program, as in [/usr/local/bin/notify, --quiet]"},
+		{"Slack for a program", "hooks:\n  - command: [/bin/x]\n    format: slack", "p.yaml:3:13: format: slack is for a webhook; a command gets JSON"},
+		{"unknown format", "hooks:\n  - webhook: https://x\n    format: yaml", "p.yaml:3:13: format: unknown value \"yaml\"; use one of json, slack"},
 		{"no program", "hooks:\n  - command: []", "p.yaml:2:14: the command begins with the full path of a program"},
 		{"a file as web address", "hooks:\n  - webhook: file:///etc/passwd", `p.yaml:2:14: "file:///etc/passwd" is not a web address; write it as https://chat.example.org/hooks/1`},
 		{"a web address without host", "hooks:\n  - webhook: https:///x", `p.yaml:2:14: "https:///x" is not a web address`},

@@ -37,6 +37,7 @@ type Controller struct {
 	Keep func(operator.State) error
 	// Mailing is how users get mail. NoTerminals has nothing shown on their terminals.
 	Mailing     Mailing
+	Texts       Texts
 	NoTerminals bool
 	// Self, if set, is what the Link tells the hosts about this controller: others that
 	// enforce the same hosts are said.
@@ -150,6 +151,10 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 			notifications = nil
 		}
 		messages := c.Memory.Messages.admitAll(notifications, now)
+		for host, b := range messages {
+			b.text = c.terminalText
+			messages[host] = b
+		}
 		c.send(ctx, cycle.Plan.Reports, withMessages(cycle, visits, messages))
 	}
 	for _, v := range visits {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -129,11 +129,15 @@ func TestReportsUnderWayAreWaitedForAtTheEnd(t *testing.T) {
 }
 
 // noticed keeps what hooks get.
-type noticed struct{ notices []controller.Notice }
+type noticed struct {
+	notices []controller.Notice
+	events  []notify.Event
+}
 
-func (n *noticed) Send(_ policy.Event, body []byte) {
+func (n *noticed) Send(e notify.Event) {
 	var notice controller.Notice
-	_ = json.Unmarshal(body, &notice)
+	_ = json.Unmarshal(e.JSON, &notice)
+	n.events = append(n.events, e)
 	n.notices = append(n.notices, notice)
 }
 
@@ -151,6 +155,7 @@ func TestHooksGetCompleteOutcomes(t *testing.T) {
 		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second}, func(controller.Cycle) error { return broken })
 		require.ErrorIs(t, err, broken)
 		require.Len(t, hooks.notices, 1)
+		require.JSONEq(t, `{"text":"*Actions* (2)\n• `+"`a: Process 5 is not running in a GPU environment (uid 1005)`"+`\n• `+"`a: process 5: terminated`"+`\n"}`, string(hooks.events[0].Slack))
 		require.NotEmpty(t, hooks.notices[0].Run)
 		require.Equal(t, 2, hooks.notices[0].Cycle)
 		outcome := hooks.notices[0].Outcomes[0]

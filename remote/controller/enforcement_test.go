@@ -17,7 +17,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
-	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -333,9 +333,10 @@ func TestActionsDoNotDependOnNotifications(t *testing.T) {
 // hookEvents are the events that hooks got.
 type hookEvents []string
 
-func (h *hookEvents) Send(event policy.Event, body []byte) {
+func (h *hookEvents) Send(e notify.Event) {
 	var n controller.Notice
-	if err := json.Unmarshal(body, &n); err != nil || n.Event != event || n.Schema != "genv.hook/1" {
+	event := e.Name
+	if err := json.Unmarshal(e.JSON, &n); err != nil || n.Event != event || n.Schema != "genv.hook/1" {
 		event = "garbled"
 	}
 	*h = append(*h, fmt.Sprintf("%s %d %d %t", event, len(n.Findings), len(n.Outcomes), len(n.HeldUsers)+len(n.HeldHosts) > 0))

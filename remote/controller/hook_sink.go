@@ -2,19 +2,21 @@ package controller
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // Hooks take events; *notify.Queue is one. Send must not wait.
-type Hooks interface {
-	Send(event policy.Event, body []byte)
-}
+type Hooks interface{ Send(notify.Event) }
 
 // Notice is what hooks get, as JSON; docs/json.md describes it.
 type Notice struct {
@@ -29,6 +31,15 @@ type Notice struct {
 	// actions back.
 	HeldUsers []safety.Held `json:"held_users,omitempty"`
 	HeldHosts []safety.Held `json:"held_hosts,omitempty"`
+	// Messages are what operators wrote to users.
+	Messages []NoticedMessage `json:"messages,omitempty"`
+}
+
+// NoticedMessage is what an operator wrote to a user.
+type NoticedMessage struct {
+	ID   string            `json:"id"`
+	Host snapshot.Hostname `json:"host"`
+	Text string            `json:"text"`
 }
 
 // NoticedFinding is a finding with its text for people.
@@ -41,8 +52,10 @@ type NoticedFinding struct {
 // HookSink sends to hooks: new findings, of what was done, and of what limits held
 // back.
 type HookSink struct {
-	Hooks Hooks
-	Now   func() time.Time
+	Hooks     Hooks
+	Now       func() time.Time
+	Templates texts.Set   // of texts for a chat
+	Failed    func(error) // is called for a template that fails; nil for none
 }
 
 // Consume implements Sink.
@@ -56,6 +69,8 @@ func (s HookSink) Consume(cycle *Cycle, events []enforce.Event) {
 		switch e := &events[i]; {
 		case e.Kind == enforce.EventNew && e.Finding.Pending && !e.Resumed:
 			warned.Findings = append(warned.Findings, noticed(e.Finding))
+		case e.Kind == EventOperator && e.ID != "":
+			warned.Messages = append(warned.Messages, NoticedMessage{e.ID, e.Host, e.Text})
 		case e.Kind == enforce.EventOutcome:
 			for j := range e.Findings {
 				acted.Findings = append(acted.Findings, noticed(&e.Findings[j]))
@@ -67,7 +82,7 @@ func (s HookSink) Consume(cycle *Cycle, events []enforce.Event) {
 			held.HeldHosts = append(held.HeldHosts, *e.Held)
 		}
 	}
-	if len(warned.Findings) > 0 {
+	if len(warned.Findings)+len(warned.Messages) > 0 {
 		s.send(cycle, warned)
 	}
 	if len(acted.Outcomes) > 0 {
@@ -89,5 +104,71 @@ func (s HookSink) send(cycle *Cycle, n Notice) {
 	if err != nil {
 		return // these types have nothing that JSON can't express
 	}
-	s.Hooks.Send(n.Event, body)
+	slack, err := json.Marshal(map[string]string{"text": s.Templates.SlackText(n.forChat(), s.Failed)})
+	if err != nil {
+		return // nor has this
+	}
+	s.Hooks.Send(notify.Event{Name: n.Event, JSON: body, Slack: slack, IDs: n.ids()})
+}
+
+// maxForChat is how many findings a message to a chat lists, and maxIDs how many the
+// record of an event names.
+const (
+	maxForChat = 20
+	maxIDs     = 100
+)
+
+func (n *Notice) ids() []string {
+	var ids []string
+	for i := range n.Findings[:min(len(n.Findings), maxIDs)] {
+		ids = append(ids, n.Findings[i].ID)
+	}
+	for i := range n.Messages[:min(len(n.Messages), maxIDs)] {
+		ids = append(ids, n.Messages[i].ID)
+	}
+	return ids
+}
+
+// forChat is what a template for a chat gets.
+func (n *Notice) forChat() texts.Notice {
+	chat := texts.Notice{Event: string(n.Event)}
+	add := func(f texts.Finding) {
+		if f.At = n.Time; len(chat.Findings) < maxForChat {
+			chat.Findings = append(chat.Findings, f)
+		} else {
+			chat.More++
+		}
+	}
+	for i := range n.Findings {
+		f := &n.Findings[i]
+		add(texts.Finding{
+			ID: f.ID, Host: string(f.Host), Rule: string(f.Rule), Text: f.Line, Command: texts.Command(f.Command), Advice: f.Advice,
+			Pending: f.Pending, Due: f.Due, Waits: f.Waits != "", Since: f.Since,
+		})
+	}
+	for i := range n.Outcomes {
+		if r := &n.Outcomes[i]; r.Kind == audit.KindOutcome {
+			add(texts.Finding{Host: string(r.Host), Text: outcomeText(r)})
+		}
+	}
+	for _, m := range n.Messages {
+		add(texts.Finding{ID: m.ID, Host: string(m.Host), Text: m.Text})
+	}
+	for _, held := range slices.Concat(n.HeldUsers, n.HeldHosts) {
+		add(texts.Finding{Host: string(held.Host), Text: held.String()})
+	}
+	return chat
+}
+
+// outcomeText is an outcome in words.
+func outcomeText(r *audit.Record) string {
+	what := fmt.Sprintf("process %d", r.PID)
+	if r.Device != nil {
+		what = fmt.Sprintf("device %s of environment %s", r.Device, r.EID.Shown())
+	}
+	line := fmt.Sprintf("%s: %s", what, r.Status)
+	if r.Reason != "" {
+		line += " (" + r.Reason + ")"
+	}
+	return line
 }

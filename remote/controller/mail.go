@@ -9,6 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
+	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -29,6 +30,26 @@ var (
 	errNoName   = errors.New("not sent: the host doesn't report the name of this user")
 	errNoRoom   = errors.New("not sent: too many mails of this hour wait already")
 )
+
+// Texts are the texts of messages on terminals.
+type Texts struct {
+	Templates texts.Set
+	Contact   string
+	Failed    func(error) // is called for a template that fails, by several goroutines; nil for none
+}
+
+// terminalText is the message to one user on a host.
+func (c *Controller) terminalText(list []notify.Notification) string {
+	n := texts.Notice{User: texts.User(list[0].User, list[0].UID), Contact: c.Texts.Contact}
+	for i := range list {
+		if i == maxShownInMessage {
+			n.More = len(list) - i
+			break
+		}
+		n.Findings = append(n.Findings, list[i].Details)
+	}
+	return c.Texts.Templates.Text(texts.Terminal, n, func(texts.Notice) string { return textOf(list) }, c.Texts.Failed)
+}
 
 // mail has users mailed what they are notified of: at once, or later in a digest. In a dry
 // run the Mailer only says so.

@@ -10,8 +10,10 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // change sends a host the report of an action that ends a process or takes a device away.
@@ -62,16 +64,21 @@ func (c *Controller) warn(ctx context.Context, r *request, row *row) error {
 		Text:   fmt.Sprintf("%s writes about %s: %s", r.who, row, r.action.Reason),
 		Advice: notify.Advice(""),
 	}
+	n.User = row.user(uid)
+	n.Details = texts.Finding{ID: n.ID, Host: string(n.Host), Text: text.OneLine(n.Text), At: c.Now(), Advice: n.Advice}
 	record := recordOfAction(r, fmt.Sprintf("%s warns the user of %s", r.who, row))
 	record.IDs, record.UID = []string{n.ID}, &uid
 	if err := c.recordFirst(cycle, []audit.Record{record}); err != nil {
 		return err
 	}
 	now := c.Now()
-	b := c.Memory.Messages.admitAll(map[snapshot.Hostname][]notify.Notification{n.Host: {n}}, now)[n.Host]
+	all := map[snapshot.Hostname][]notify.Notification{n.Host: {n}}
+	c.mail(cycle, all, now)
+	b := c.Memory.Messages.admitAll(all, now)[n.Host]
+	b.text = c.terminalText
 	v := &visit{cycle: cycle.Number, name: n.Host, host: row.answered, messages: b, request: r}
 	c.send(ctx, nil, map[snapshot.Hostname]*visit{v.name: v})
-	c.show([]enforce.Event{{Kind: EventOperator, Host: n.Host, Text: record.Text + ": " + r.action.Reason}})
+	c.show([]enforce.Event{{Kind: EventOperator, Host: n.Host, ID: n.ID, Text: record.Text + ": " + r.action.Reason}})
 	r.begun("The message is on its way.")
 	return nil
 }

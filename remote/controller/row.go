@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -119,6 +120,12 @@ func (r *row) uid() (snapshot.UID, bool) {
 		return r.environment.UID, true
 	}
 	return 0, false
+}
+
+// user is the name of the user to warn, as notices to others have it; empty if the host
+// doesn't report it.
+func (r *row) user(uid snapshot.UID) snapshot.Username {
+	return notify.NewOwners(snapshot.Cluster{Hosts: []snapshot.Host{*r.host}}).Name(r.host.Name, uid)
 }
 
 // checkChangeable refuses to change what rules would not change either.

@@ -1,6 +1,7 @@
 package enforcement
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -147,9 +149,7 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	if former := l.hooks; former != nil {
 		l.former.Go(func() { former.Close(hooksTimeout) })
 	}
-	l.hooks = notify.New(setup.Policy.Hooks, func(err error) {
-		l.log.Warn().Err(err).Msg("a hook failed; enforcement continues")
-	})
+	l.hooks = notify.New(setup.Policy.Hooks, l.hookDone)
 	l.setup = setup
 	l.service.limit.Store(int64(setup.CycleLimit))
 	c := &controller.Controller{
@@ -158,8 +158,9 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 			StopAtFailure: setup.StopAtFailure, Progress: setup.Progress.Update,
 		},
 		Policy: setup.policy(), DryRun: setup.DryRun, ActUnrecorded: setup.ActUnrecorded,
-		Sinks: []controller.Sink{controller.HookSink{Hooks: l.hooks, Now: l.program.Now}, &l.screen},
+		Sinks: []controller.Sink{controller.HookSink{Hooks: l.hooks, Now: l.program.Now, Templates: setup.Policy.Templates, Failed: l.templateFailed}, &l.screen},
 		Save:  l.memory.save, Keep: l.memory.keep, Now: l.program.Now,
+		Texts:   l.texts(setup.Policy),
 		Mailing: l.mail.configure(&setup), NoTerminals: !setup.Policy.TellUsers.On,
 		Self: l.announce(&setup),
 	}
@@ -255,6 +256,37 @@ func (l *loop) exit(cycle *controller.Cycle) error {
 
 // hooksTimeout is how long the end of a run waits for hooks to finish.
 const hooksTimeout = 10 * time.Second
+
+// hookDone records what became of an event at a hook.
+func (l *loop) hookDone(r notify.Result) {
+	if r.Err != nil {
+		l.log.Warn().Err(r.Err).Msg("a hook failed; enforcement continues")
+	}
+	if l.record == nil {
+		return
+	}
+	record := audit.Record{
+		Kind: audit.KindHook, Channel: audit.ChannelCommand, To: r.To, IDs: r.IDs, Time: l.program.Now().UTC(), Text: string(r.Name),
+	}
+	if r.Webhook {
+		record.Channel = audit.ChannelWebhook
+	}
+	if r.Err != nil {
+		record.Reason = r.Err.Error()
+	}
+	l.recordLater(record)
+}
+
+func (l *loop) templateFailed(err error) { l.log.Warn().Err(err).Msg("templates") }
+
+// texts are those of messages on terminals.
+func (l *loop) texts(file *policy.File) controller.Texts {
+	t := controller.Texts{Templates: file.Templates, Failed: l.templateFailed}
+	if file.Mail != nil {
+		t.Contact = cmp.Or(file.Mail.Contact, file.Mail.ReplyTo)
+	}
+	return t
+}
 
 // recordLater records what became of a notice after its cycle. What can't be written waits
 // in the log.

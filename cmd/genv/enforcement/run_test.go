@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
 )
 
@@ -27,8 +28,8 @@ func TestHooksGetWhatWasQueuedBeforeAReload(t *testing.T) {
 	l := &loop{program: &command.Program{}, service: service, memory: &keeper{}}
 	fleet := Fleet{Progress: &render.Progress{}}
 	l.controller(Setup{Config: Config{Policy: file}, Fleet: fleet})
-	l.hooks.Send("act", nil)
-	l.hooks.Send("act", nil)
+	l.hooks.Send(notify.Event{Name: "act"})
+	l.hooks.Send(notify.Event{Name: "act"})
 	begun := time.Now()
 	l.controller(Setup{Config: Config{Policy: policy.Default()}, Fleet: fleet})
 	require.Less(t, time.Since(begun), hooksTimeout, "the end does not wait for it")

@@ -24,6 +24,7 @@ func Flags() []cli.Flag {
 		&cli.StringFlag{Name: "user", Usage: "only actions on this `USER`, by name or uid"},
 		&cli.IntFlag{Name: "pid", DefaultText: "any", Usage: "only actions on process `PID`"},
 		&cli.StringFlag{Name: "since", Usage: "only actions since `TIME`, such as 2h, 7d or 2026-11-20T22:00"},
+		&cli.BoolFlag{Name: "notices", Usage: "also list which notices users and hooks got, and where"},
 	}, command.OutputFlags()...)
 }
 
@@ -37,6 +38,7 @@ func Show(p *command.Program, c *cli.Context, path string, q audit.Filter) error
 		return command.UsageError("--pid %d: write the number of a process", c.Int("pid"))
 	}
 	q.User, q.PID = snapshot.Username(c.String("user")), snapshot.PID(c.Int("pid"))
+	q.Notices = c.Bool("notices")
 	if q.Since, err = p.Since(c.String("since")); err != nil {
 		return err
 	}
@@ -85,6 +87,9 @@ func userOf(e *audit.Entry) string {
 }
 
 func whatOf(e *audit.Entry) string {
+	if e.Action == audit.ActionNotice {
+		return strings.TrimSpace(fmt.Sprintf("%s %s", e.Channel, e.To))
+	}
 	if e.Action != "" {
 		return e.Action
 	}

@@ -1,6 +1,7 @@
 package mail
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -123,6 +124,10 @@ func (p *Person) add(f texts.Finding, r Rules, now time.Time) {
 	matter := Matter{f.Host, f.Rule}
 	if over(p.Since, r.Digest, now) && len(p.Items) == 1 {
 		p.begin(now) // an hour without mail: everything is new again
+	}
+	if f.Rule == "" { // an operator wrote it
+		p.News = cmp.Or(p.News, now)
+		return
 	}
 	if slices.Contains(p.Matters, matter) || p.countOf(f.Host) >= mattersPerHost || p.Sent >= r.PerUser {
 		return
