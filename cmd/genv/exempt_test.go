@@ -14,17 +14,17 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
-	"github.com/seed-3119e985/genv/cmd/genv/fleet"
+	"github.com/seed-3119e985/genv/cmd/genv/exempt"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 )
 
 // exempted runs `genv remote exempt`, and returns its document.
-func exempted(t *testing.T, args ...string) fleet.ExemptDocument {
+func exempted(t *testing.T, args ...string) exempt.Document {
 	t.Helper()
 	r := genv(t, append([]string{"remote", "exempt", "--format", "json"}, args...)...)
 	require.Zero(t, r.code, r.err)
-	var document fleet.ExemptDocument
+	var document exempt.Document
 	require.NoError(t, json.Unmarshal([]byte(r.out), &document))
 	return document
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
+	"github.com/seed-3119e985/genv/cmd/genv/exempt"
 	"github.com/seed-3119e985/genv/cmd/genv/history"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
@@ -87,7 +88,7 @@ func (p *program) remoteCommands() []*cli.Command {
 				command.FormatFlag("tui", "csv", "json")),
 			Action: p.remoteQuery,
 		},
-		p.exemptCommand(),
+		exempt.Command(p.Program),
 		p.waitCommand(),
 		{
 			Name:   "top",

@@ -162,10 +162,11 @@ func (p *program) remoteInstall(c *cli.Context) error {
 	results := controller.Ask(c.Context, asker, flags.work(installer))
 	f.progress.End()
 	failures := render.FailuresOf(results)
+	f.report(failures, nil)
 	if err := flags.write(p.Out, results, failures); err != nil {
 		return err
 	}
-	if err := f.conclude(failures, nil); err != nil {
+	if err := f.exit(failures, nil); err != nil {
 		return err
 	}
 	if flags.check && countChanged(results) > 0 {

@@ -1,13 +1,10 @@
 package fleet
 
 import (
-	"context"
-	"errors"
 	"os"
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
@@ -80,7 +77,7 @@ func (p *program) findController(c *cli.Context) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	switch living, err := answers(c.Context, path); {
+	switch living, err := socket.Answers(c.Context, path); {
 	case living:
 		return path, nil
 	case given && err == nil:
@@ -89,19 +86,6 @@ func (p *program) findController(c *cli.Context) (string, error) {
 		return "", command.UsageError("the controller's socket: %w; root, the controller's account and the group %s may use it, and everybody may look at the hosts: --socket off -H HOSTS", err, socket.Group)
 	}
 	return "", nil
-}
-
-// answers reports whether a process listens on a socket. An error says that there may be
-// one.
-func answers(ctx context.Context, path string) (bool, error) {
-	conn, err := socket.Dial(ctx, path)
-	switch {
-	case err == nil:
-		return true, conn.Close()
-	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT):
-		return false, nil
-	}
-	return false, err
 }
 
 func (p *program) remoteTop(c *cli.Context) error {

@@ -68,7 +68,7 @@ func (p *program) appeared(c *cli.Context) string {
 		return ""
 	}
 	path := socket.Find(p.Getenv, os.Geteuid())
-	if living, _ := answers(c.Context, path); path == "" || !living {
+	if living, _ := socket.Answers(c.Context, path); path == "" || !living {
 		return ""
 	}
 	return path

@@ -2,6 +2,7 @@ package socket
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -23,6 +24,19 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 		return nil, err
 	}
 	return conn, nil
+}
+
+// Answers reports whether a process listens on a socket. An error says that there may be
+// one.
+func Answers(ctx context.Context, path string) (bool, error) {
+	conn, err := Dial(ctx, path)
+	switch {
+	case err == nil:
+		return true, conn.Close()
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT):
+		return false, nil
+	}
+	return false, err
 }
 
 func checkListener(conn net.Conn, dir string) error {

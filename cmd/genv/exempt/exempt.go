@@ -1,9 +1,10 @@
-package fleet
+package exempt
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,8 +19,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ExemptDocument is the JSON of `genv remote exempt`; docs/json.md describes it.
-type ExemptDocument struct {
+// Document is the JSON of `genv remote exempt`; docs/json.md describes it.
+type Document struct {
 	Schema string `json:"schema"`
 	// Controller is the socket of the controller that was asked; StateDir is the folder of
 	// one that doesn't run.
@@ -34,7 +35,12 @@ type exemptionWithID struct {
 	exemption.Exemption
 }
 
-func (p *program) exemptCommand() *cli.Command {
+// program is genv as this command sees it.
+type program struct{ command.Program }
+
+// Command is `genv remote exempt`.
+func Command(with command.Program) *cli.Command {
+	p := &program{with}
 	return &cli.Command{
 		Name:  "exempt",
 		Usage: "exempt a user, a host or a GPU from the rules for some time, list exemptions, or end one",
@@ -51,18 +57,18 @@ func (p *program) exemptCommand() *cli.Command {
 			&cli.StringFlag{Name: "state-dir", Usage: "the `DIR` of a controller that doesn't run"},
 			&cli.StringFlag{Name: "audit-log", Usage: "record it in `FILE` if no controller runs; otherwise the next one records it at its start"},
 		}, command.OutputFlags()...),
-		Action: p.remoteExempt,
+		Action: p.exempt,
 	}
 }
 
-// exemptRequest is what the flags say: an action, or an id to revoke, or neither to list.
-type exemptRequest struct {
+// request is what the flags say: an action, or an id to revoke, or neither to list.
+type request struct {
 	output render.Output
 	action *operator.Action
 	revoke string
 }
 
-func (p *program) readExempt(c *cli.Context) (r exemptRequest, err error) {
+func (p *program) read(c *cli.Context) (r request, err error) {
 	if r.output, err = command.ReadOutput(c); err != nil {
 		return r, err
 	}
@@ -104,8 +110,8 @@ func (p *program) readExempt(c *cli.Context) (r exemptRequest, err error) {
 	return r, withNextStep(a.Check())
 }
 
-func (p *program) remoteExempt(c *cli.Context) error {
-	r, err := p.readExempt(c)
+func (p *program) exempt(c *cli.Context) error {
+	r, err := p.read(c)
 	if err != nil {
 		return err
 	}
@@ -118,7 +124,7 @@ func (p *program) remoteExempt(c *cli.Context) error {
 	if err != nil {
 		return withNextStep(err)
 	}
-	document := ExemptDocument{Schema: "genv.remote.exempt/1"}
+	document := Document{Schema: "genv.remote.exempt/1"}
 	document.Controller, document.StateDir = at.where()
 	if r.revoke != "" {
 		if r.action, err = revocation(list, r.revoke, c.String("reason")); err != nil {
@@ -139,7 +145,7 @@ func (p *program) remoteExempt(c *cli.Context) error {
 	for _, e := range list {
 		document.Exemptions = append(document.Exemptions, exemptionWithID{e.ID(), e})
 	}
-	return p.writeExempt(r, &document)
+	return p.write(r, &document)
 }
 
 // revocation is the action that ends an exemption.
@@ -164,7 +170,7 @@ func withNextStep(err error) error {
 	return err
 }
 
-func (p *program) writeExempt(r exemptRequest, d *ExemptDocument) error {
+func (p *program) write(r request, d *Document) error {
 	if r.output.Format == "json" {
 		d.Exemptions = append([]exemptionWithID{}, d.Exemptions...) // an empty list, not null
 		return render.WriteJSON(p.Out, d)
@@ -192,7 +198,7 @@ func (p *program) writeExempt(r exemptRequest, d *ExemptDocument) error {
 // unknownNames are warnings about a user or a host that may be misspelt. The exemption is
 // made all the same: the controller may know more.
 func (p *program) unknownNames(ctx context.Context, at exemptions, a *operator.Action) (warnings []string) {
-	if hosts := at.hosts(ctx); a.Host != "" && len(hosts) > 0 && !contains(hosts, string(a.Host)) {
+	if hosts := at.hosts(ctx); a.Host != "" && len(hosts) > 0 && !slices.Contains(hosts, string(a.Host)) {
 		warnings = append(warnings, fmt.Sprintf("warning: no host is named %s: %s", text.Shown(string(a.Host)), text.Hint(string(a.Host), hosts, "look at genv remote hosts")))
 	}
 	if a.User != "" && !at.knowsUser(ctx, a.User) {

@@ -1,4 +1,4 @@
-package fleet
+package exempt
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,7 +47,7 @@ func (p *program) exemptions(c *cli.Context) (exemptions, error) {
 		path = socket.Find(p.Getenv, os.Geteuid())
 	}
 	if path != "" && path != socket.Off {
-		living, err := answers(c.Context, path)
+		living, err := socket.Answers(c.Context, path)
 		switch {
 		case errors.Is(err, unix.EACCES):
 			return nil, command.UsageError("the controller's socket %s: %w; ask as root (sudo), or as the controller's account", path, err)
@@ -219,5 +218,3 @@ func (s *stoppedController) hosts(context.Context) (names []string) {
 func (s *stoppedController) knowsUser(ctx context.Context, name snapshot.Username) bool {
 	return hasAccount(ctx, name)
 }
-
-func contains(names []string, name string) bool { return slices.Contains(names, name) }
