@@ -76,6 +76,10 @@ func TestNoHostsAreNamed(t *testing.T) {
 	require.Equal(t, result{code: 1, err: "genv: no hosts are selected: genv remote enforce takes only hosts that are named; write -H a,b or -H @all, or `hosts: \"@all\"` under `enforce:` in " + dir + "/config.yaml\n"}, r)
 	r = genv(t, "remote", "enforce", "--interval", "0", "-H", "!gpu-01")
 	require.Equal(t, result{code: 1, err: "genv: no hosts are selected; use -H a,b or --hostfile FILE, or -H @all for all of hosts.yaml\n"}, r, "nor by exclusion")
+	t.Setenv(configfile.Variable, "off")
+	r = genv(t, "remote", "enforce", "--interval", "0")
+	require.Equal(t, result{code: 1, err: "genv: no hosts are selected: genv remote enforce takes only hosts that are named; write -H a,b or --hostfile FILE\n"}, r, "no file is read")
+	t.Setenv(configfile.Variable, dir)
 
 	empty := configured(t)
 	for _, name := range []string{"gpus", "devices", "envs", "query --query eid", "wait", "top --plain --once --socket off", "watch --socket " + empty + "/s", "monitor", "activate", "hosts", "doctor"} {

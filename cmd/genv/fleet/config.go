@@ -76,8 +76,7 @@ func (p *program) readConfig(c *cli.Context) (Config, error) {
 		All:          slices.Contains(looking, c.Command.Name),
 	}
 	if !selection.All && len(selection.Hosts) == 0 && selection.HostFile == "" {
-		return config, command.UsageError("no hosts are selected: %s takes only hosts that are named; write -H a,b or -H @all, or `hosts: \"@all\"` under `%s:` in %s",
-			c.Command.HelpName, c.Command.Name, strings.Join(configfile.Paths(p.Getenv, configfile.Config), " or "))
+		return config, p.unnamedHosts(c)
 	}
 	var err error
 	if config.Hosts, err = inventory.Load(selection, command.OpenAtOnce); err != nil {
@@ -98,4 +97,14 @@ func (p *program) readConfig(c *cli.Context) (Config, error) {
 		config.SSH.ConnectTimeout, err = command.PositiveDuration(c, "timeout")
 	}
 	return config, err
+}
+
+// unnamedHosts says how to name hosts for a command that doesn't take all of the inventory.
+func (p *program) unnamedHosts(c *cli.Context) error {
+	files := configfile.Paths(p.Getenv, configfile.Config)
+	if len(files) == 0 {
+		return command.UsageError("no hosts are selected: %s takes only hosts that are named; write -H a,b or --hostfile FILE", c.Command.HelpName)
+	}
+	return command.UsageError("no hosts are selected: %s takes only hosts that are named; write -H a,b or -H @all, or `hosts: \"@all\"` under `%s:` in %s",
+		c.Command.HelpName, c.Command.Name, strings.Join(files, " or "))
 }
