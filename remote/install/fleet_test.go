@@ -299,3 +299,27 @@ func TestAnUploadThatIsChanged(t *testing.T) {
 		})
 	}
 }
+
+// TestUsersCannotPreventAnInstallation: any user of the host can open the folder of the
+// program and lock it. That prevents neither an installation nor, above all, the end of the
+// right to run genv.
+func TestUsersCannotPreventAnInstallation(t *testing.T) {
+	f := startFleet(t, sshd.Named("gpu-01")...)
+	current := genv(t, "v2")
+	f.reset(genv(t, "v1"))
+	out, err := f.on("for d in /usr/local/bin /etc/sudoers.d /run; do flock -x $d sleep 60 </dev/null >/dev/null 2>&1 & echo $!; done; sleep 0.3")
+	require.NoError(t, err, out)
+	defer func() {
+		out, err := f.on("kill " + strings.Join(strings.Fields(out), " "))
+		require.NoError(t, err, out)
+	}()
+	i := f.installer(current)
+	i.Options.Timeout = 20 * time.Second
+	_, err = i.Install(t.Context(), host)
+	require.NoError(t, err)
+	f.requireWorking(current)
+	f.requireClean()
+	_, err = i.Uninstall(t.Context(), host)
+	require.NoError(t, err)
+	require.NoFileExists(t, f.place())
+}

@@ -23,15 +23,16 @@ flush() { sync "$@" 2>/dev/null || sync; }
 
 step begin
 why=$( (umask 022; mkdir -p "$dir") 2>&1) || fail write "$why"
-# The folder's lock is held while files are made, removed or renamed. Files in the making
-# are locked too, so that another installation can tell them from those of one that died.
+# The lock is held while files are made, removed or renamed. Files in the making are
+# locked too, so that another installation can tell them from those of one that died.
 lock() {
-  if have flock; then flock -w 60 9 || fail busy "another installation holds the lock of $dir"; fi
+  if have flock; then flock -w 60 9 || fail busy "another installation holds the lock $lock_file"; fi
 }
 unlock() {
   if have flock; then flock -u 9; fi
 }
-exec 9<"$dir"
+why=$( (: >>"$lock_file") 2>&1) || fail write "$why"
+exec 9>>"$lock_file"
 lock
 if [ -n "$program" ]; then
   why=$( (set -C; : >"$new") 2>&1) || fail write "$why"

@@ -7,3 +7,5 @@ say() { printf '%s %s\n' "$token" "$*"; }
 limited() {
   if command -v timeout >/dev/null; then timeout "$@"; else shift; "$@"; fi
 }
+# Root alone can open this file. A folder would not do: any user can open one and lock it.
+lock_file=/run/genv-install.lock

@@ -10,10 +10,10 @@ remove() {
     exit 0
   fi
 }
-if [ -d "$dir" ]; then
-  exec 9<"$dir"
+if (umask 077; : >>"$lock_file") 2>/dev/null; then # a full or read-only /run is no reason to keep genv
+  exec 9>>"$lock_file"
   if command -v flock >/dev/null && ! flock -w 60 9; then
-    say why "another installation holds the lock of $dir"
+    say why "another installation holds the lock $lock_file"
     say failed busy
     exit 0
   fi
