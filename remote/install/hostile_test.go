@@ -14,15 +14,23 @@ import (
 
 // liar answers each script with its own text, in which TOKEN is the script's.
 type liar struct {
-	answers []string
-	fails   bool
-	sent    []remote.Command
+	answers     []string
+	fails       bool
+	refusesSudo bool // without a password
+	sent        []remote.Command
 }
 
 func (l *liar) Run(_ context.Context, h remote.Host, command remote.Command) (remote.Output, error) {
 	answer := l.answers[min(len(l.sent), len(l.answers)-1)]
 	l.sent = append(l.sent, command)
 	token, _, _ := strings.Cut(string(command.Stdin), "\n")
+	if l.refusesSudo && len(l.sent) == 2 {
+		return remote.Output{}, remote.Errorf(remote.Sudo, "%s: sudo wants a password", h.Name)
+	}
+	if l.refusesSudo && len(l.sent) > 3 { // after the password
+		_, rest, _ := strings.Cut(string(command.Stdin), "\n")
+		token, _, _ = strings.Cut(rest, "\n")
+	}
 	out := remote.Output{Stdout: []byte(strings.ReplaceAll(answer, "TOKEN", token)), Stderr: []byte(answer)}
 	if l.fails {
 		return out, remote.Errorf(remote.CommandFailed, "%s: %s", h.Name, text.Printable(answer))

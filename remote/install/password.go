@@ -85,11 +85,19 @@ func withoutSecret(err error, secret []byte) error {
 	if err == nil || len(secret) == 0 || !errors.As(err, &e) {
 		return err
 	}
-	hidden := func(s string) string { return strings.ReplaceAll(s, string(secret), "********") }
-	if hidden(err.Error()) == err.Error() && hidden(e.Stderr) == e.Stderr {
+	message, stderr := string(hidden([]byte(err.Error()), secret)), string(hidden([]byte(e.Stderr), secret))
+	if message == err.Error() && stderr == e.Stderr {
 		return err
 	}
-	return &remote.Error{Class: e.Class, Err: errors.New(hidden(err.Error())), Stderr: hidden(e.Stderr), Next: e.Next}
+	return &remote.Error{Class: e.Class, Err: errors.New(message), Stderr: stderr, Next: e.Next}
+}
+
+// hidden is what a host said, without the password.
+func hidden(said, secret []byte) []byte {
+	if len(secret) == 0 {
+		return said
+	}
+	return bytes.ReplaceAll(said, secret, []byte("********"))
 }
 
 // check gives the password to sudo alone, without anything behind it that sudo would take

@@ -3,6 +3,7 @@ package install_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,6 +95,31 @@ func TestPassword(t *testing.T) {
 	})
 }
 
+// TestSudoTakesThePassword: also where sudo remembers that the login gave it, so that it is
+// on the stdin of no other program, which sudo may be configured to log.
+func TestSudoTakesThePassword(t *testing.T) {
+	f := startFleet(t, sshd.HostOptions{Name: "a", Rights: sshd.NeedsPassword})
+	sudoers, err := os.OpenFile(filepath.Join(f.Dir, "etc", "sudoers"), os.O_WRONLY|os.O_APPEND, 0)
+	require.NoError(t, err)
+	_, err = sudoers.WriteString("Defaults timestamp_type=global\n")
+	require.NoError(t, err)
+	require.NoError(t, sudoers.Close())
+	seen := filepath.Join(f.Dir, "stdin")
+	i := f.installer(genv(t, "v2"))
+	i.Password = password(t, sshd.Password)
+	i.Runner = changed{f.client, func(c *remote.Command) {
+		if last := len(c.Args) - 1; bytes.Contains(c.Stdin, []byte(sshd.Password)) {
+			c.Args[last] = "tee -a " + seen + " | sh -c '" + c.Args[last] + "'"
+		}
+	}}
+	_, err = i.Install(t.Context(), remote.Host{Name: "a"})
+	require.NoError(t, err)
+	data, err := os.ReadFile(seen)
+	require.NoError(t, err)
+	require.NotContains(t, string(data), sshd.Password)
+	require.Contains(t, string(data), "step begin")
+}
+
 // TestPasswordsThatSudoCannotTake are refused before any host is asked.
 func TestPasswordsThatSudoCannotTake(t *testing.T) {
 	for _, secret := range []string{"", "a\nb", "a\x00"} {
@@ -133,4 +159,28 @@ func TestAHostThatRepeatsThePassword(t *testing.T) {
 	var e *remote.Error
 	require.ErrorAs(t, err, &e)
 	require.NotContains(t, e.Stderr, "top-secret")
+}
+
+// TestAHostThatReportsThePassword: it is not in what an installation says about the host.
+func TestAHostThatReportsThePassword(t *testing.T) {
+	const secret = "top-secret"
+	login := strings.Replace(honestLogin, "uid 0", "uid 7", 1)
+	look := "TOKEN folder 0 755 /\nTOKEN account\nTOKEN rules-folder 0 755\nTOKEN found /" + secret + "\nTOKEN end\n"
+	for name, answers := range map[string][]string{
+		"as a note":  {login, "", "genv-password-accepted\n", look},
+		"as a cause": {login, "", "genv-password-accepted\n", look, "TOKEN why " + secret + "\nTOKEN failed write\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &liar{answers: answers, refusesSudo: true}
+			i := &install.Installer{Runner: l, Programs: small(), Password: password(t, secret)}
+			do := i.Install
+			if len(answers) == 4 {
+				do = i.Check
+			}
+			outcome, err := do(t.Context(), host)
+			text := fmt.Sprintf("%v %+v", err, outcome)
+			require.NotContains(t, text, secret)
+			require.Contains(t, text, "********")
+		})
+	}
 }

@@ -60,7 +60,7 @@ func (a access) sudoFlags() string {
 	if a.secret == nil {
 		return "-n"
 	}
-	return `-S -p ""`
+	return `-k -S -p ""` // -k: it takes the password also if it remembers an earlier one
 }
 
 // input is the stdin of a script up to its end.
@@ -98,5 +98,5 @@ func (i *Installer) send(ctx context.Context, h remote.Host, a access, args []st
 	input := a.input(token, script, v)
 	defer clear(input)
 	out, err := i.Runner.Run(ctx, h, remote.Command{Args: args, Stdin: input, Upload: more})
-	return parseSaid(out.Stdout, token), withoutSecret(err, a.secret)
+	return parseSaid(hidden(out.Stdout, a.secret), token), withoutSecret(err, a.secret)
 }
