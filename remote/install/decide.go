@@ -49,6 +49,7 @@ func Decide(w *Wanted, login Login, s *State) (*Plan, error) {
 		return nil, err
 	}
 	plan := &Plan{Result: Unchanged, Program: s.Sum != w.Program.Sum, Shims: !s.Shims && hasShims(w.Path), Clean: len(s.Leftovers) > 0}
+	plan.decideShims(w.Path, s)
 	if err := decideTools(s); err != nil {
 		return nil, err
 	}
@@ -144,13 +145,18 @@ func decideFolders(path string, s *State) error {
 	if len(s.Folders) == 0 {
 		return remote.Errorf(remote.InvalidOutput, "the host doesn't say which folders lead to %s", path)
 	}
-	for _, f := range s.Folders {
-		if f.Unsafe {
-			return refuse(fmt.Sprintf("give it to root alone (chown root %[1]s; chmod go-w %[1]s), or use another --path", f.Path),
-				"others than root may change what is in %s (uid %s, mode %s)", f.Path, f.UID, f.Mode)
-		}
+	if f := unsafe(s.Folders); f != nil {
+		return refuse(fmt.Sprintf("give it to root alone (chown root %[1]s; chmod go-w %[1]s), or use another --path", f.Path), "%s", f.why())
 	}
 	return nil
+}
+
+// decideShims leaves them out where others than root could turn a write by root elsewhere.
+func (p *Plan) decideShims(path string, s *State) {
+	if f := unsafe(s.ShimFolders); f != nil && hasShims(path) {
+		p.Shims = false
+		p.note("the shims are not linked: %s", f.why())
+	}
 }
 
 // decideSudoers keeps the accounts that the file allows already, and refuses to write over

@@ -237,3 +237,37 @@ func TestUninstall(t *testing.T) {
 	require.FileExists(t, docker)
 	f.requireClean()
 }
+
+// TestShimsInAFolderOfOthers: nothing is written there as root, since a link in their place
+// would have it written anywhere. The program is installed all the same.
+func TestShimsInAFolderOfOthers(t *testing.T) {
+	f := startFleet(t, sshd.Named("gpu-01")...)
+	current := genv(t, "v2")
+	f.reset(nil)
+	lib, elsewhere := filepath.Join(f.Local(), "lib"), filepath.Join(f.Dir, "elsewhere")
+	alice, err := sshd.UID("alice")
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Join(lib, "genv"), 0o755))
+	require.NoError(t, os.MkdirAll(elsewhere, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(elsewhere, "docker"), []byte("another program"), 0o755))
+	require.NoError(t, os.Symlink(elsewhere, filepath.Join(lib, "genv", "shims")))
+	require.NoError(t, os.Chown(filepath.Join(lib, "genv"), int(alice), 0))
+	for _, want := range []install.Result{install.Installed, install.Unchanged} {
+		outcome, err := f.installer(current).Install(t.Context(), host)
+		require.NoError(t, err)
+		require.Equal(t, want, outcome.Result)
+		require.False(t, outcome.Shims)
+		require.Contains(t, outcome.Notes, "the shims are not linked: others than root may change what is in /usr/local/lib/genv (uid 60801, mode 755)")
+	}
+	f.requireWorking(current)
+	data, err := os.ReadFile(filepath.Join(elsewhere, "docker"))
+	require.NoError(t, err)
+	require.Equal(t, "another program", string(data))
+
+	require.NoError(t, os.Remove(filepath.Join(elsewhere, "docker")))
+	require.NoError(t, os.Symlink("../../../bin/genv", filepath.Join(elsewhere, "docker")))
+	_, err = f.installer(current).Uninstall(t.Context(), host)
+	require.NoError(t, err)
+	_, err = os.Lstat(filepath.Join(elsewhere, "docker"))
+	require.NoError(t, err)
+}

@@ -229,6 +229,14 @@ func shimsOf(program string) string {
 	return path.Join(path.Dir(path.Dir(program)), "lib", "genv", "shims")
 }
 
+// shims is that folder; empty if others than root decide what it is.
+func (v *visit) shims() string {
+	if unsafe(v.state.ShimFolders) != nil {
+		return ""
+	}
+	return shimsOf(v.wanted.Path)
+}
+
 // hasShims says whether the links that the shims are lead to a program: it must be in a
 // folder bin.
 func hasShims(program string) bool { return path.Base(path.Dir(program)) == "bin" }
@@ -239,7 +247,7 @@ func (v *visit) apply(ctx context.Context, plan *Plan) error {
 	vars := variables{
 		{"path", v.wanted.Path},
 		{"folder", SudoersFolder},
-		{"shims", shimsOf(v.wanted.Path)},
+		{"shims", v.shims()},
 		{"run", rand.Text()},
 		{"content", plan.Sudoers},
 		{"before", v.state.Sum},

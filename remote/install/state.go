@@ -2,6 +2,7 @@ package install
 
 import (
 	"bytes"
+	"fmt"
 	"path"
 	"strconv"
 	"strings"
@@ -33,6 +34,7 @@ type State struct {
 	Missing     []string // programs that the installation needs
 	Account     bool     // the account for sudoers exists
 	Shims       bool     // the shims are in their place
+	ShimFolders []Folder // that lead there
 	RulesSum    string   // of the file of sudoers; empty if it is missing
 	Rules       []string // its lines
 	RulesLink   bool     // it is a symbolic link
@@ -113,6 +115,9 @@ func (s said) state() *State {
 	for _, line := range s["folder"] {
 		state.Folders = append(state.Folders, parseFolder(line))
 	}
+	for _, line := range s["shims-folder"] {
+		state.ShimFolders = append(state.ShimFolders, parseFolder(line))
+	}
 	for _, line := range s["rules-folder"] {
 		f := parseFolder(line + " " + SudoersFolder)
 		state.RulesFolder = &f
@@ -130,6 +135,19 @@ func parseFolder(line string) Folder {
 	mode, err := strconv.ParseUint(f.Mode, 8, 32)
 	f.Unsafe = err != nil || f.UID != "0" || mode&0o022 != 0
 	return f
+}
+
+func (f *Folder) why() string {
+	return fmt.Sprintf("others than root may change what is in %s (uid %s, mode %s)", f.Path, f.UID, f.Mode)
+}
+
+func unsafe(folders []Folder) *Folder {
+	for i := range folders {
+		if folders[i].Unsafe {
+			return &folders[i]
+		}
+	}
+	return nil
 }
 
 // sum is a checksum in hexadecimal; something else is "?", so that it is no checksum

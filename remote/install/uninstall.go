@@ -45,7 +45,7 @@ func (i *Installer) planUninstall(ctx context.Context, h remote.Host) (*visit, v
 		return v, nil, err
 	}
 	o := &v.outcome
-	o.Arch, o.Result, o.Shims = archOf(v.login.Machine), Unchanged, s.Shims
+	o.Arch, o.Result, o.Shims = archOf(v.login.Machine), Unchanged, s.Shims && v.shims() != ""
 	_, known := rulesOf(s.Rules, v.wanted.Path)
 	o.Sudoers = s.RulesSum != "" && known && !s.RulesLink
 	if s.RulesSum != "" && !o.Sudoers {
@@ -57,7 +57,7 @@ func (i *Installer) planUninstall(ctx context.Context, h remote.Host) (*visit, v
 	return v, variables{
 		{"path", v.wanted.Path},
 		{"folder", SudoersFolder},
-		{"shims", shimsOf(v.wanted.Path)},
+		{"shims", v.shims()},
 		{"rules", yes(o.Sudoers)},
 		{"program", yes(s.Sum != "")},
 	}, nil

@@ -9,15 +9,19 @@ elif [ -e "$path" ]; then
   say other
 fi
 at=
-d=$dir
-while :; do
-  if [ -e "${d:-/}" ]; then
-    say folder "$(stat -L -c '%u %a' "${d:-/}") ${d:-/}"
-    at=${at:-${d:-/}}
-  fi
-  [ -n "$d" ] || break
-  d=${d%/*}
-done
+way() {
+  d=$2
+  while :; do
+    if [ -e "${d:-/}" ]; then
+      say "$1" "$(stat -L -c '%u %a' "${d:-/}") ${d:-/}"
+      at=${at:-${d:-/}}
+    fi
+    [ -n "$d" ] || break
+    d=${d%/*}
+  done
+}
+way folder "$dir"
+way shims-folder "$shims"
 [ -w "$at" ] || say read-only "$at"
 df -Pk "$at" | {
   while read -r _ _ _ kib _ target; do free=$kib mount=$target; done

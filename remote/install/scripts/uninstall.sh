@@ -22,9 +22,9 @@ step lock
 [ -z "$rules" ] || remove "$folder/genv"
 step sudoers
 for shim in docker nvidia-smi; do
-  [ "$(readlink "$shims/$shim")" != "../../../bin/genv" ] || remove "$shims/$shim"
+  [ -z "$shims" ] || [ "$(readlink "$shims/$shim")" != "../../../bin/genv" ] || remove "$shims/$shim"
 done
-rmdir "$shims" "${shims%/*}" 2>/dev/null
+[ -z "$shims" ] || rmdir "$shims" "${shims%/*}" 2>/dev/null
 step shims
 [ -z "$program" ] || remove "$path"
 step binary
