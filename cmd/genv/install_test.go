@@ -198,6 +198,9 @@ func TestInstallAsksForThePassword(t *testing.T) {
 	r := runProgram(t, genvProgram(t), flags...)
 	require.Equal(t, command.ExitFailed, r.code)
 	require.Contains(t, r.err, "--ask-sudo-password needs a terminal")
+	r = runProgram(t, genvProgram(t), append(flags, "--insecure-ignore-host-keys")...)
+	require.Equal(t, command.ExitFailed, r.code)
+	require.Contains(t, r.err, "exclude each other", "nobody knows who would get it")
 	require.NotContains(t, r.err+r.out, "failed")
 
 	ask := func(password, until string) string {

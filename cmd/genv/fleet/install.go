@@ -82,6 +82,9 @@ func (p *program) readInstallation(c *cli.Context) (*installation, error) {
 		return nil, err
 	}
 	if c.Bool("ask-sudo-password") {
+		if f.SSH.InsecureHostKeys {
+			return nil, command.UsageError("--ask-sudo-password and --insecure-ignore-host-keys exclude each other: a machine in the place of a host would get the password")
+		}
 		f.password, err = p.askPassword(f.SSH.Prompt)
 	}
 	return f, err
