@@ -180,7 +180,7 @@ func (p *program) write(r request, d *Document) error {
 		return err
 	}
 	if len(d.Exemptions) == 0 && r.output.Format == "tui" {
-		fmt.Fprintln(p.Err, "There are no exemptions by hand; a policy file may have others.")
+		fmt.Fprintln(p.Err, "No exemptions made by an operator; the policy file may have others.")
 	}
 	t := r.output.Table(render.Col("ID", 10), render.Col("USER", 10), render.Col("HOST", 12), render.Col("DEVICE", 8), render.Col("RULE", 14),
 		render.Col("UNTIL", 21), render.Col("BY", 20), render.Col("REASON", 0))

@@ -21,7 +21,7 @@ import (
 func (p *program) doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
-		Usage: "check every host, from its name to its disks, and print what to do about what is not in order; it changes nothing",
+		Usage: "check every host (name, SSH, sudo, genv, driver, disks and so on), and print the next step for each problem; it changes nothing",
 		Flags: append(append(remoteFlags(), command.OutputFlags()...),
 			&cli.BoolFlag{Name: "all", Usage: "print the details of what is in order too"},
 			checkup.BundleFlag(),

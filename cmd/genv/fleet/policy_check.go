@@ -38,7 +38,7 @@ type checkError struct {
 func (p *program) policyCheckCommand() *cli.Command {
 	return &cli.Command{
 		Name: "check", ArgsUsage: "[FILE]",
-		Usage: "list the errors of a policy file, and the users, hosts and labels in it that there aren't",
+		Usage: "list the errors of a policy file, and the users, hosts and labels in it that don't exist",
 		Flags: append(inventoryFlags(),
 			&cli.BoolFlag{Name: "strict", Usage: "exit with 1 for warnings, too"},
 			command.FormatFlag("tui", "json")),
@@ -49,7 +49,7 @@ func (p *program) policyCheckCommand() *cli.Command {
 // inventoryFlags name the inventory for commands that connect to no host.
 func inventoryFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "inventory", Aliases: []string{"H"}, DefaultText: "hosts.yaml in ~/.config/genv or /etc/genv", Usage: "the `HOSTS` that there are: hosts.yaml, or written as with -H elsewhere; several times"},
+		&cli.StringSliceFlag{Name: "inventory", Aliases: []string{"H"}, DefaultText: "hosts.yaml in ~/.config/genv or /etc/genv", Usage: "the `HOSTS` of the fleet: hosts.yaml, or written as with -H elsewhere; several times"},
 	}
 }
 
