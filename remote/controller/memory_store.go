@@ -72,22 +72,16 @@ func (s *MemoryStore) removeLeftovers() {
 
 // takeLock locks the folder until it is closed, and writes this process into the lock file.
 func (s *MemoryStore) takeLock() error {
-	lock, err := os.OpenFile(s.folder.Join("lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	lock, err := s.folder.Lock(lockName, 0)
+	if errors.Is(err, folder.ErrLocked) {
+		holder, _, _ := s.folder.Read(lockName, 32) // unknown if it can't be read
+		return fmt.Errorf("%w: %s (process %s)", ErrInUse, s.folder.Path, strings.TrimSpace(string(holder)))
+	}
 	if err != nil {
 		return err
 	}
-	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a descriptor fits
-	switch {
-	case errors.Is(err, unix.EWOULDBLOCK):
-		holder := make([]byte, 32)
-		n, _ := lock.ReadAt(holder, 0) // the end of the file is no error here
-		err = fmt.Errorf("%w: %s (process %s)", ErrInUse, s.folder.Path, strings.TrimSpace(string(holder[:n])))
-	case err != nil:
-		err = fmt.Errorf("lock %s: %w", lock.Name(), err)
-	default:
-		if err = lock.Truncate(0); err == nil {
-			_, err = fmt.Fprintln(lock, os.Getpid())
-		}
+	if err = lock.Truncate(0); err == nil {
+		_, err = fmt.Fprintln(lock, os.Getpid())
 	}
 	if err != nil {
 		_ = lock.Close()
@@ -136,6 +130,7 @@ type saved struct {
 }
 
 const (
+	lockName    = "lock"
 	savedName   = "memory.json"
 	idName      = "controller-id"
 	savedSchema = "genv.controller.memory/1"

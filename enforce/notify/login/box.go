@@ -36,6 +36,9 @@ const (
 	maxUsers   = 4096
 	maxText    = 2000 // bytes, as on a terminal
 	maxFile    = 256 << 10
+	// lockWithin is how long another genv of root's may hold the lock: it only writes a
+	// small file.
+	lockWithin = time.Second
 )
 
 // Box has the notices of all users of a host.
@@ -101,34 +104,16 @@ func (b Box) open() (*folder.Folder, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	lock, err := takeLock(dir)
+	if err = dir.CheckPrivate(); err != nil { // it is only root's to lock
+		dir.Close()
+		return nil, nil, err
+	}
+	lock, err := dir.Lock("lock", lockWithin)
 	if err != nil {
 		dir.Close()
 		return nil, nil, err
 	}
 	return dir, func() { _ = lock.Close(); dir.Close() }, nil
-}
-
-// takeLock locks the folder against other programs of root's. It is only root's to lock.
-func takeLock(dir *folder.Folder) (*os.File, error) {
-	if err := dir.CheckPrivate(); err != nil {
-		return nil, err
-	}
-	lock, err := os.OpenFile(dir.Join("lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for tries := 0; ; tries++ {
-		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a descriptor fits
-		if err == nil {
-			return lock, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) || tries == 100 {
-			_ = lock.Close()
-			return nil, fmt.Errorf("lock %s: %w", lock.Name(), err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
 }
 
 // makeRoom removes files with nothing recent in them, when there are many.

@@ -133,12 +133,12 @@ func (r *Registry) update(change func(list) list) error {
 		return err
 	}
 	defer dir.Close()
-	unlock, err := lock(r.Path + ".lock")
+	name := filepath.Base(r.Path)
+	lock, err := dir.Lock(name+".lock", lockWithin)
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	name := filepath.Base(r.Path)
+	defer lock.Close()
 	if r.known, err = r.read(dir, name); err != nil {
 		return err
 	}
@@ -213,21 +213,3 @@ func idOf(path string) fileID {
 
 // lockWithin is how long another genv may hold the lock: it only writes a small file.
 const lockWithin = time.Second
-
-// lock takes the lock on the list.
-func lock(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a descriptor fits
-		if err == nil {
-			return func() { _ = f.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) || time.Since(begun) > lockWithin {
-			_ = f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-	}
-}
