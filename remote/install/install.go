@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -153,10 +152,7 @@ func (i *Installer) look(ctx context.Context, h remote.Host) (*visit, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	answer, err := i.runAsLogin(ctx, h, loginScript, variables{{"path", v.wanted.Path}})
-	if err == nil && !answer.complete() {
-		err = &remote.Error{Class: remote.InvalidOutput, Err: errIncomplete}
-	}
+	answer, err := v.ask(ctx, asLogin, script{text: loginScript, vars: variables{{"path", v.wanted.Path}}})
 	if err != nil {
 		return v, err
 	}
@@ -208,9 +204,6 @@ func (v *visit) becomeRoot(ctx context.Context) error {
 		v.access.secret = v.Password.secret
 		answer, err = v.lookAsRoot(ctx)
 	}
-	if err == nil && !answer.complete() {
-		err = &remote.Error{Class: remote.InvalidOutput, Err: errIncomplete}
-	}
 	if err != nil {
 		return err
 	}
@@ -218,10 +211,10 @@ func (v *visit) becomeRoot(ctx context.Context) error {
 	return nil
 }
 
-func (v *visit) lookAsRoot(ctx context.Context) (said, error) {
-	return v.run(ctx, v.host, v.access, lookScript, variables{
+func (v *visit) lookAsRoot(ctx context.Context) (values, error) {
+	return v.ask(ctx, v.access, script{text: lookScript, vars: variables{
 		{"path", v.wanted.Path}, {"folder", SudoersFolder}, {"shims", shimsOf(v.wanted.Path)}, {"account", v.wanted.Account},
-	}, nil)
+	}})
 }
 
 // shimsOf is where `make install` puts the shims of a program.
@@ -244,7 +237,7 @@ func hasShims(program string) bool { return path.Base(path.Dir(program)) == "bin
 // apply carries out a plan.
 func (v *visit) apply(ctx context.Context, plan *Plan) error {
 	limit, _ := ctx.Deadline()
-	vars := variables{
+	s := script{text: applyScript, vars: variables{
 		{"path", v.wanted.Path},
 		{"folder", SudoersFolder},
 		{"shims", v.shims()},
@@ -253,28 +246,19 @@ func (v *visit) apply(ctx context.Context, plan *Plan) error {
 		{"before", v.state.Sum},
 		{"rules_before", v.state.RulesSum},
 		{"seconds", strconv.Itoa(int(time.Until(limit).Seconds()) + 1)},
-	}
-	var upload io.Reader
+		{"link", yes(plan.Shims)},
+	}}
+	sum := ""
 	if plan.Program {
-		vars = append(vars, [2]string{"program", v.wanted.Program.Sum})
-		upload = &counted{Reader: bytes.NewReader(v.wanted.Program.Data), report: v.Uploaded}
-	} else {
-		vars = append(vars, [2]string{"program", ""})
+		sum = v.wanted.Program.Sum
+		s.upload = &counted{Reader: bytes.NewReader(v.wanted.Program.Data), report: v.Uploaded}
 	}
-	vars = append(vars, [2]string{"link", yes(plan.Shims)})
-	answer, err := v.run(ctx, v.host, v.access, applyScript, vars, upload)
+	s.vars = append(s.vars, [2]string{"program", sum})
+	answer, err := v.change(ctx, s)
 	if version := answer.one("version"); version != "" {
 		v.outcome.Now.Version = version
 	}
-	switch failed := answer.one("failed"); {
-	case failed != "":
-		return v.failure(failed, answer.one("why"))
-	case answer.has("done"):
-		return nil
-	case err == nil:
-		err = &remote.Error{Class: remote.InvalidOutput, Err: errIncomplete}
-	}
-	return interrupted(err, answer)
+	return err
 }
 
 func yes(b bool) string {
@@ -282,22 +266,6 @@ func yes(b bool) string {
 		return "yes"
 	}
 	return ""
-}
-
-// interrupted is the error of a script of which the end wasn't seen.
-func interrupted(err error, answer said) error {
-	var e *remote.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	last := "before it began"
-	if steps := answer["step"]; len(steps) > 0 {
-		last = "after the step " + steps[len(steps)-1]
-	}
-	return &remote.Error{
-		Class: e.Class, Stderr: e.Stderr, Err: fmt.Errorf("the installation was interrupted %s: %w", last, err),
-		Next: "run it again: the host has the old genv or the new one, and nothing half done",
-	}
 }
 
 // counted reports how much was read.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	_ "embed" // the scripts
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -25,6 +26,13 @@ var (
 	uninstallScript string
 )
 
+// script is a script with its input.
+type script struct {
+	text   string
+	vars   variables
+	upload io.Reader // follows on its stdin; nil for nothing
+}
+
 // variables are what a script is given, by names that this package chooses.
 type variables [][2]string
 
@@ -41,19 +49,20 @@ func receive(token string) string {
 
 // access is how commands become root on a host.
 type access struct {
-	direct bool // the login is root
+	direct bool // without sudo, since the login is root
 	// secret is sudo's password; nil for none.
 	secret []byte
 }
 
-// asLogin and asRoot are the words that run a program of sh.
-func asLogin(program string) []string { return []string{"sh", "-c", program} }
+// asLogin runs commands without root.
+var asLogin = access{direct: true}
 
+// asRoot is the command that runs a program of sh as root.
 func (a access) asRoot(program string) []string {
 	if a.direct {
-		return asLogin(program)
+		return []string{"sh", "-c", program}
 	}
-	return append(asLogin(`LC_ALL=C; export LC_ALL; exec sudo `+a.sudoFlags()+` sh -c "$1"`), "sh", program)
+	return []string{"sh", "-c", `LC_ALL=C; export LC_ALL; exec sudo ` + a.sudoFlags() + ` sh -c "$1"`, "sh", program}
 }
 
 func (a access) sudoFlags() string {
@@ -64,13 +73,13 @@ func (a access) sudoFlags() string {
 }
 
 // input is the stdin of a script up to its end.
-func (a access) input(token, script string, v variables) []byte {
+func (a access) input(token string, s script) []byte {
 	var b strings.Builder
 	b.WriteString(token + "\ntoken=" + token + "\n")
-	for _, pair := range v {
+	for _, pair := range s.vars {
 		b.WriteString(pair[0] + "=" + remote.Quote(pair[1]) + "\n")
 	}
-	b.WriteString(commonScript + script + token + "\n")
+	b.WriteString(commonScript + s.text + token + "\n")
 	if a.secret == nil {
 		return []byte(b.String())
 	}
@@ -82,21 +91,50 @@ func (a access) input(token, script string, v variables) []byte {
 // errIncomplete says that a script ended before its end.
 var errIncomplete = errors.New("the host's answer is not complete")
 
-// run runs a script as root, and returns what it reported. more follows on its stdin.
-func (i *Installer) run(ctx context.Context, h remote.Host, a access, script string, v variables, more io.Reader) (said, error) {
+// run runs a script, and returns what it reported.
+func (v *visit) run(ctx context.Context, a access, s script) (values, error) {
 	token := rand.Text()
-	return i.send(ctx, h, a, a.asRoot(receive(token)), token, script, v, more)
-}
-
-// runAsLogin runs a script without root.
-func (i *Installer) runAsLogin(ctx context.Context, h remote.Host, script string, v variables) (said, error) {
-	token := rand.Text()
-	return i.send(ctx, h, access{}, asLogin(receive(token)), token, script, v, nil)
-}
-
-func (i *Installer) send(ctx context.Context, h remote.Host, a access, args []string, token, script string, v variables, more io.Reader) (said, error) {
-	input := a.input(token, script, v)
+	input := a.input(token, s)
 	defer clear(input)
-	out, err := i.Runner.Run(ctx, h, remote.Command{Args: args, Stdin: input, Upload: more})
-	return parseSaid(hidden(out.Stdout, a.secret), token), withoutSecret(err, a.secret)
+	out, err := v.Runner.Run(ctx, v.host, remote.Command{Args: a.asRoot(receive(token)), Stdin: input, Upload: s.upload})
+	return parseValues(hidden(out.Stdout, a.secret), token), withoutSecret(err, a.secret)
+}
+
+// ask runs a script that changes nothing.
+func (v *visit) ask(ctx context.Context, a access, s script) (values, error) {
+	answer, err := v.run(ctx, a, s)
+	if err == nil && !answer.complete() {
+		err = &remote.Error{Class: remote.InvalidOutput, Err: errIncomplete}
+	}
+	return answer, err
+}
+
+// change runs a script that changes the host.
+func (v *visit) change(ctx context.Context, s script) (values, error) {
+	answer, err := v.run(ctx, v.access, s)
+	switch failed := answer.one("failed"); {
+	case failed != "":
+		return answer, v.failure(failed, answer.one("why"))
+	case answer.has("done"):
+		return answer, nil
+	case err == nil:
+		err = &remote.Error{Class: remote.InvalidOutput, Err: errIncomplete}
+	}
+	return answer, interrupted(err, answer)
+}
+
+// interrupted is the error of a script with an end that wasn't seen.
+func interrupted(err error, answer values) error {
+	var e *remote.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	last := "before it began"
+	if steps := answer["step"]; len(steps) > 0 {
+		last = "after the step " + steps[len(steps)-1]
+	}
+	return &remote.Error{
+		Class: e.Class, Stderr: e.Stderr, Err: fmt.Errorf("the installation was interrupted %s: %w", last, err),
+		Next: "run it again: the host has the old genv or the new one, and nothing half done",
+	}
 }

@@ -53,19 +53,19 @@ type Folder struct {
 // Package owns a file.
 type Package struct{ Name, File string }
 
-// said is what a script reported: values by key, in order.
-type said map[string][]string
+// values are what a script reported, by key and in order.
+type values map[string][]string
 
-// maxValues bounds what is kept of what a host says.
+// Bounds of what is kept of what a host reports.
 const (
 	maxReported = 4096 // lines
 	maxValue    = 4096 // bytes
 )
 
-// parseSaid reads the lines that begin with the token of a script, whatever the login
+// parseValues reads the lines that begin with the token of a script, whatever the login
 // printed before and between.
-func parseSaid(stdout []byte, token string) said {
-	found := make(said)
+func parseValues(stdout []byte, token string) values {
+	found := make(values)
 	count := 0
 	for line := range bytes.SplitSeq(stdout, []byte("\n")) {
 		rest, ok := bytes.CutPrefix(line, []byte(token+" "))
@@ -80,49 +80,49 @@ func parseSaid(stdout []byte, token string) said {
 }
 
 // one is the first value of a key, printable.
-func (s said) one(key string) string {
-	if len(s[key]) == 0 {
+func (v values) one(key string) string {
+	if len(v[key]) == 0 {
 		return ""
 	}
-	return text.OneLine(s[key][0])
+	return text.OneLine(v[key][0])
 }
 
-func (s said) has(key string) bool { return len(s[key]) > 0 }
+func (v values) has(key string) bool { return len(v[key]) > 0 }
 
 // complete says whether the script came to its end.
-func (s said) complete() bool { return s.has("end") }
+func (v values) complete() bool { return v.has("end") }
 
-func (s said) login() Login {
+func (v values) login() Login {
 	return Login{
-		UID: s.one("uid"), User: s.one("user"), System: s.one("system"), Machine: s.one("machine"),
-		Version: text.Cut(s.one("version"), maxVersion), GPUs: s.has("gpus"),
+		UID: v.one("uid"), User: v.one("user"), System: v.one("system"), Machine: v.one("machine"),
+		Version: text.Cut(v.one("version"), maxVersion), GPUs: v.has("gpus"),
 	}
 }
 
 // maxVersion is how long the name of a version may be, in bytes.
 const maxVersion = 80
 
-func (s said) state() *State {
+func (v values) state() *State {
 	state := &State{
-		Found: s.one("found"), Sum: sum(s.one("file")), Link: s.one("link"), Other: s.has("other"),
-		ReadOnly: s.one("read-only"), NoExec: s.one("noexec"), FreeKiB: -1, Missing: s["missing"],
-		Account: s.has("account"), Shims: s.has("shims"),
-		RulesSum: sum(s.one("rules-file")), Rules: s["rule"], RulesLink: s.has("rules-link"), Leftovers: s["leftover"],
+		Found: v.one("found"), Sum: sum(v.one("file")), Link: v.one("link"), Other: v.has("other"),
+		ReadOnly: v.one("read-only"), NoExec: v.one("noexec"), FreeKiB: -1, Missing: v["missing"],
+		Account: v.has("account"), Shims: v.has("shims"),
+		RulesSum: sum(v.one("rules-file")), Rules: v["rule"], RulesLink: v.has("rules-link"), Leftovers: v["leftover"],
 	}
-	if free, err := strconv.ParseInt(s.one("free"), 10, 64); err == nil {
+	if free, err := strconv.ParseInt(v.one("free"), 10, 64); err == nil {
 		state.FreeKiB = free
 	}
-	for _, line := range s["folder"] {
+	for _, line := range v["folder"] {
 		state.Folders = append(state.Folders, parseFolder(line))
 	}
-	for _, line := range s["shims-folder"] {
+	for _, line := range v["shims-folder"] {
 		state.ShimFolders = append(state.ShimFolders, parseFolder(line))
 	}
-	for _, line := range s["rules-folder"] {
+	for _, line := range v["rules-folder"] {
 		f := parseFolder(line + " " + SudoersFolder)
 		state.RulesFolder = &f
 	}
-	for _, line := range s["package"] {
+	for _, line := range v["package"] {
 		name, file, _ := strings.Cut(text.OneLine(line), " ")
 		state.Packages = append(state.Packages, Package{name, path.Clean(file)})
 	}

@@ -64,17 +64,9 @@ func (i *Installer) planUninstall(ctx context.Context, h remote.Host) (*visit, v
 }
 
 func (v *visit) remove(ctx context.Context, vars variables) error {
-	answer, err := v.run(ctx, v.host, v.access, uninstallScript, vars, nil)
+	answer, err := v.change(ctx, script{text: uninstallScript, vars: vars})
 	for _, folder := range answer["kept"] {
 		v.outcome.Notes = append(v.outcome.Notes, folder+" stays")
 	}
-	switch failed := answer.one("failed"); {
-	case failed != "":
-		return v.failure(failed, answer.one("why"))
-	case answer.has("done"):
-		return nil
-	case err == nil:
-		err = &remote.Error{Class: remote.InvalidOutput, Err: errIncomplete}
-	}
-	return interrupted(err, answer)
+	return err
 }

@@ -55,7 +55,7 @@ func (v *visit) greeting(ctx context.Context, token string, words []string) (*ag
 func (v *visit) greetingAs(ctx context.Context, token string, words []string) (*agent.Greeting, error) {
 	line := remote.Command{Args: append([]string{"sudo", "-n", "-u", v.wanted.Account, "sudo", "-n"}, words...)}.ShellLine()
 	begin := rand.Text()
-	input := v.access.input(begin, line+" </dev/null\n", nil)
+	input := v.access.input(begin, script{text: line + " </dev/null\n"})
 	defer clear(input)
 	out, err := v.Runner.Run(ctx, v.host, remote.Command{Args: v.access.asRoot(receive(begin)), Stdin: input})
 	if err != nil {
