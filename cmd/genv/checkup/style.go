@@ -51,25 +51,5 @@ func pad(word string, width int) string {
 
 // wrap writes a text after an indent, in lines that fit on the terminal.
 func (s *Style) wrap(b *strings.Builder, indent int, text string) {
-	room := s.Width - indent
-	if s.Width == 0 || room < 20 {
-		b.WriteString(text + "\n")
-		return
-	}
-	used := 0
-	for i, word := range strings.Split(text, " ") {
-		length := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case used+1+length > room:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			used = 0
-		default:
-			b.WriteByte(' ')
-			used++
-		}
-		b.WriteString(word)
-		used += length
-	}
-	b.WriteByte('\n')
+	b.WriteString(render.Wrap(text, indent, s.Width) + "\n")
 }

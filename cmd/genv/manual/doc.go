@@ -2,7 +2,7 @@
 // pages. Both are made from the same Page, which is made from the command itself, so that
 // a flag is described in one place.
 //
-//	manual.WriteHelp(out, manual.PageOf(cmd, "genv remote enforce"))
+//	manual.WriteHelp(out, manual.PageOf(cmd, "genv remote enforce"), 80)
 //	manual.WriteAll("/usr/share/man/man1", root, "v2.0.0")
 //
 // The descriptions and examples of the commands are in this package too (describe). They

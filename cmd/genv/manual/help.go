@@ -5,45 +5,72 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
-// WriteHelp writes a page as --help prints it.
-func WriteHelp(w io.Writer, p *Page) error {
-	var b strings.Builder
-	section(&b, "NAME", p.Name+" - "+p.Usage)
-	section(&b, "USAGE", p.Synopsis...)
+// The layout of --help.
+const (
+	margin     = 3
+	gap        = 2
+	textIndent = 10  // of a text that has no room beside its name
+	leastRoom  = 30  // for a text beside its name
+	mostWidth  = 120 // longer lines are hard to read
+)
+
+// WriteHelp writes a page as --help prints it: wrapped to the width of the terminal, or not at
+// all if that is 0.
+func WriteHelp(w io.Writer, p *Page, width int) error {
+	h := help{width: min(width, mostWidth)}
+	h.section("NAME", p.Name+" - "+p.Usage)
+	h.section("USAGE", p.Synopsis...)
 	if len(p.Description) > 0 {
-		section(&b, "DESCRIPTION", strings.Split(strings.Join(p.Description, "\n\n"), "\n")...)
+		h.section("DESCRIPTION", strings.Split(strings.Join(p.Description, "\n\n"), "\n")...)
 	}
 	if len(p.Commands) > 0 {
-		rows := make([]Entry, len(p.Commands))
-		copy(rows, p.Commands)
-		section(&b, "COMMANDS", columns(rows)...)
+		h.columns("COMMANDS", p.Commands)
 	}
 	rows := make([]Entry, len(p.Options))
 	for i := range p.Options {
 		rows[i] = p.Options[i].row()
 	}
-	section(&b, "OPTIONS", columns(rows)...)
+	h.columns("OPTIONS", rows)
 	if len(p.Examples) > 0 {
 		rows := make([]Entry, len(p.Examples))
 		for i, e := range p.Examples {
 			rows[i] = Entry{e.Line, e.Text}
 		}
-		section(&b, "EXAMPLES", columns(rows)...)
+		h.columns("EXAMPLES", rows)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, h.String())
 	return err
 }
 
-func section(b *strings.Builder, title string, lines ...string) {
-	if b.Len() > 0 {
-		b.WriteString("\n")
-	}
-	fmt.Fprintf(b, "%s:\n", title)
+// help is the text that is being written.
+type help struct {
+	strings.Builder
+	width int // 0 if it is not known
+}
+
+func (h *help) section(title string, lines ...string) {
+	h.title(title)
 	for _, line := range lines {
-		b.WriteString(strings.TrimRight("   "+line, " ") + "\n")
+		if !strings.HasPrefix(line, " ") { // else it is laid out already
+			line = render.Wrap(line, margin, h.width)
+		}
+		h.line(line)
 	}
+}
+
+func (h *help) title(title string) {
+	if h.Len() > 0 {
+		h.WriteString("\n")
+	}
+	fmt.Fprintf(h, "%s:\n", title)
+}
+
+func (h *help) line(line string) {
+	h.WriteString(strings.TrimRight(strings.Repeat(" ", margin)+line, " ") + "\n")
 }
 
 func (o *Option) row() Entry {
@@ -58,15 +85,22 @@ func (o *Option) row() Entry {
 	return Entry{name, text}
 }
 
-// columns are rows of two columns.
-func columns(rows []Entry) []string {
-	width := 0
+// columns writes rows of two columns. Where the second has too little room, each text is on
+// lines of its own.
+func (h *help) columns(title string, rows []Entry) {
+	names, texts := 0, 0
 	for _, row := range rows {
-		width = max(width, utf8.RuneCountInString(row.Name))
+		names, texts = max(names, utf8.RuneCountInString(row.Name)), max(texts, utf8.RuneCountInString(row.Text))
 	}
-	lines := make([]string, len(rows))
-	for i, row := range rows {
-		lines[i] = row.Name + strings.Repeat(" ", width-utf8.RuneCountInString(row.Name)+2) + row.Text
+	indent := margin + names + gap
+	stacked := h.width > 0 && indent+min(texts, leastRoom) > h.width
+	h.title(title)
+	for _, row := range rows {
+		if stacked {
+			h.line(row.Name)
+			h.line(strings.Repeat(" ", textIndent-margin) + render.Wrap(row.Text, textIndent, h.width))
+			continue
+		}
+		h.line(row.Name + strings.Repeat(" ", names-utf8.RuneCountInString(row.Name)+gap) + render.Wrap(row.Text, indent, h.width))
 	}
-	return lines
 }

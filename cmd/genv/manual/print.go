@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
 // Print is a cli.HelpPrinter.
@@ -13,10 +14,10 @@ func Print(w io.Writer, _ string, of any) {
 	switch of := of.(type) {
 	case *cli.App:
 		page := PageOf(Root(of), of.Name)
-		_ = WriteHelp(w, &page) // as with package cli, a closed pipe is the reader's wish
+		_ = WriteHelp(w, &page, render.Width(w)) // as with package cli, a closed pipe is the reader's wish
 	case *cli.Command:
 		page := PageOf(of, of.HelpName)
-		_ = WriteHelp(w, &page)
+		_ = WriteHelp(w, &page, render.Width(w))
 	}
 }
 
