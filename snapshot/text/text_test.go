@@ -131,6 +131,7 @@ func TestHint(t *testing.T) {
 	} {
 		require.Equal(t, `did you mean "`+want+`"?`, text.Hint(word, known, "far from all"), word)
 	}
+	require.Equal(t, "help", text.Nearest("hepl", []string{"shell", "help", "hello"}), "of several it begins in the same way")
 	for _, word := range []string{"x", "", "something", "po"} {
 		require.Equal(t, "far from all", text.Hint(word, known, "far from all"), word)
 	}
