@@ -52,7 +52,7 @@ func (f *finding) sayAgain(d enforce.Decision, now time.Time) bool {
 
 // over is a line about the end of a finding.
 func (f *finding) over(now time.Time) string {
-	return on(f.host, fmt.Sprintf("Over after %s: %s", text.ShortDuration(max(now.Sub(f.since), time.Second)), f.line))
+	return on(f.host, fmt.Sprintf("Resolved after %s: %s", text.ShortDuration(max(now.Sub(f.since), time.Second)), f.line))
 }
 
 // waitOf says why nothing is done about a finding; empty when something is, or

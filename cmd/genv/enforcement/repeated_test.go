@@ -97,7 +97,7 @@ func TestAProcessThatStays(t *testing.T) {
 
 		out, err = s.cycle(controller.Cycle{}, enforce.Event{Kind: enforce.EventOver, Host: "a", ID: "p/7"})
 		require.Empty(t, out)
-		require.Equal(t, "[a] Over after 4h24m: Process 7 is not running in a GPU environment\n", err)
+		require.Equal(t, "[a] Resolved after 4h24m: Process 7 is not running in a GPU environment\n", err)
 		require.Empty(t, s.findings, "nothing is remembered")
 	}
 }
@@ -140,11 +140,11 @@ func TestCrowd(t *testing.T) {
 		}
 		if !dated {
 			require.Equal(t, 100, strings.Count(outs.String(), "\n"))
-			require.Equal(t, 99, strings.Count(errs.String(), "Over after"))
+			require.Equal(t, 99, strings.Count(errs.String(), "Resolved after"))
 			continue
 		}
 		require.Equal(t, 2*crowdShown, strings.Count(outs.String(), "\n"), "of two hours: %s", outs.String())
-		require.Equal(t, 2*crowdShown, strings.Count(errs.String(), "Over after"))
+		require.Equal(t, 2*crowdShown, strings.Count(errs.String(), "Resolved after"))
 		require.Contains(t, errs.String(), "[a] … and 1 more such finding (non-env-processes, user bob); more are counted once in 1h\n")
 		require.Contains(t, errs.String(), "[a] … and 55 more such findings (non-env-processes, user bob) within 1h\n")
 		out, _ := s.cycle(controller.Cycle{}, outside(99, enforce.EventChanged, enforce.DecisionAct), outside(99, enforce.EventDue, enforce.DecisionAct), terminating(99, enforce.StatusTerminated))
