@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"time"
 )
@@ -21,23 +20,27 @@ const (
 
 // keep runs a controller on the fleet until the demo is interrupted.
 func (d *demo) keep() error {
-	policy := filepath.Join(d.dir, "policy.yaml")
-	text := fmt.Sprintf("defaults:\n  non-env-processes: true\n  max-devices-per-user: 2\n  warn: {for: %s}\n", warnFor)
-	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
+	policy := fmt.Sprintf("defaults:\n  non-env-processes: true\n  max-devices-per-user: 2\n  warn: {for: %s}\n", warnFor)
+	if err := d.configure("policy.yaml", policy); err != nil {
 		return err
 	}
+	log, socket := filepath.Join(d.dir, "audit.jsonl"), filepath.Join(d.dir, "controller.sock")
+	if err := d.configure("config.yaml", d.config(fmt.Sprintf("audit-log: %s\nsocket: %s\n", log, socket))); err != nil {
+		return err
+	}
+	d.socket = ""
 	page, err := freeAddress(d.ctx)
 	if err != nil {
 		return err
 	}
 	offending := make(chan error, 1)
 	go func() { offending <- d.offend() }()
-	d.title("The fleet is kept and enforced every second, until Ctrl-C. Look at it from a browser or another terminal:")
-	socket, log := filepath.Join(d.dir, "controller.sock"), filepath.Join(d.dir, "audit.log")
-	d.viewers("http://"+page+"/", socket, log)
+	d.title("The fleet is kept and enforced every second, until Ctrl-C. Look at it from a browser:")
+	d.row("page", "http://"+page+"/")
+	d.viewers()
 	d.say(fmt.Sprintf("\nEvery %s a process in no environment starts on gpu-01, and one of bob's on a GPU of gpu-02 that he hasn't attached.\n"+
 		"They are found at once, and ended after %s.\n\n", offenceEvery, warnFor))
-	err = d.run("enforce", "--policy", policy, "--interval", "1", "--audit-log", log, "--socket", socket, "--web", page)
+	err = d.run("enforce", "-H", "@all", "--interval", "1", "--web", page)
 	if d.ctx.Err() != nil {
 		err = nil
 	}
@@ -51,18 +54,19 @@ func (d *demo) keep() error {
 func (d *demo) invite() {
 	d.title("See it live: `make demo KEEP=1` keeps the fleet until Ctrl-C, with")
 	d.row("page", "http://"+pageAddress+"/")
-	d.row("live view", d.genv+" remote top --socket …, as it prints")
+	d.row("live view", "genv remote top, in another terminal")
 }
 
 // viewers prints how to look at the fleet.
-func (d *demo) viewers(page, socket, log string) {
-	remote := fmt.Sprintf("%s remote -F %s -H %s", d.genv, d.fleet.SSHConfig(), d.hosts)
-	d.row("page", page)
-	d.row("live view", fmt.Sprintf("%s remote top --socket %s", d.genv, socket))
-	d.row("free GPUs", remote+" gpus --free")
-	d.row("who uses what", remote+" gpus   # each process belongs to you, who plays all users")
-	d.row("two free GPUs", remote+" wait --gpus 2")
-	d.row("what was ended", d.genv+" remote history --audit-log "+log)
+func (d *demo) viewers() {
+	d.title("Or from another terminal, after")
+	d.say(fmt.Sprintf("  export GENV_CONFIG_DIR=%s PATH=%s:$PATH\n\n", d.dir, filepath.Dir(d.genv)))
+	d.row("live view", "genv remote top")
+	d.row("free GPUs", "genv remote gpus --free")
+	d.row("who uses what", "genv remote gpus")
+	d.row("two free GPUs", "genv remote wait --gpus 2")
+	d.row("leave bob alone", `genv remote exempt --user bob --for 1h --reason "deadline"`)
+	d.row("what was done", "genv remote history")
 }
 
 // offences are the processes that break a rule in a kept demo: one of no user, and one that

@@ -93,7 +93,8 @@ func TestTheDemoEndsWellAndLeavesNothing(t *testing.T) {
 	for _, line := range []string{
 		"is not running in a GPU environment", "is using non-attached GPU(s) 3", "over its capacity of 20g",
 		"User erin is using 4 devices on 2 hosts which is 2 more than the maximum allowed",
-		"[gpu-04] Detaching environment", "Total 24 devices with 16 available on 4 hosts",
+		"[gpu-04] Detaching environment", "Total 24 devices with 14 available on 4 hosts",
+		"0 of 4 GPUs are free on 1 host", "2 of 4 GPUs are free on 1 host",
 		"the 4 processes that broke a rule have ended", "the dry run had changed nothing",
 	} {
 		require.Contains(t, out.String(), line)
@@ -186,7 +187,7 @@ func TestKeep(t *testing.T) {
 	}()
 	code, stderr := runDemo(t, ctx, &out, "-genv", genv(t), "-hosts", "", "-keep")
 	require.Zero(t, code, out.String()+stderr)
-	for _, command := range []string{"remote top --socket", "gpus --free", "wait --gpus 2", "remote history --audit-log"} {
+	for _, command := range []string{"genv remote top", "gpus --free", "wait --gpus 2", "genv remote history"} {
 		require.Contains(t, out.String(), command)
 	}
 	require.Contains(t, out.String(), "Everything that the demo started has ended.")

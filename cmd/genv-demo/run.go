@@ -31,6 +31,7 @@ type demo struct {
 	ctx    context.Context // ends when the demo is interrupted
 	stderr io.Writer
 	genv   string
+	socket string // GENV_SOCKET of the commands; empty for the one in config.yaml
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
@@ -54,7 +55,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 		*hosts = ""
 	}
 	s, err := build(*hosts, time.Now())
-	d := &demo{stage: s, screen: newScreen(stdout, getenv), ctx: ctx, stderr: stderr, genv: program}
+	d := &demo{stage: s, screen: newScreen(stdout, getenv), ctx: ctx, stderr: stderr, genv: program, socket: "off"}
 	code := exitWrong
 	if err == nil {
 		code, err = d.play()
@@ -87,9 +88,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 // in the exit code.
 func (d *demo) play() (int, error) {
 	d.introduce(d.stage)
-	enforce := append([]string{"enforce"}, rules...)
-	d.title("First a look at the fleet: devices that are not attached are available.")
+	if err := d.configure("config.yaml", d.config("")); err != nil {
+		return 0, err
+	}
+	enforce := append([]string{"enforce", "-H", "@all"}, rules...)
+	d.title("First a look at the fleet. Its hosts.yaml is in a folder of the demo, instead of /etc/genv.")
+	d.command("export GENV_CONFIG_DIR=" + d.dir)
 	if err := d.run("devices"); err != nil {
+		return 0, err
+	}
+	d.title("Which GPUs of gpu-04 are free, and who uses the others? (You play all users, so each process is yours.)")
+	if err := d.run("gpus", "-H", "gpu-04"); err != nil {
 		return 0, err
 	}
 	d.title("What would be done? A dry run asks every host, applies the rules, and changes nothing.")
@@ -102,7 +111,7 @@ func (d *demo) play() (int, error) {
 		return 0, err
 	}
 	d.title("Two devices of erin's are available again.")
-	if err := d.run("devices"); err != nil {
+	if err := d.run("gpus", "-H", "gpu-04"); err != nil {
 		return 0, err
 	}
 	differences = append(differences, d.differences(d.ctx, true)...)
@@ -113,13 +122,18 @@ func (d *demo) play() (int, error) {
 	return 0, nil
 }
 
-// run runs a command as a person would type it: genv remote with the fleet's
-// ssh_config.
+// config is the demo's config.yaml, with further lines.
+func (d *demo) config(further string) string {
+	return fmt.Sprintf("ssh-config: %s\nenforce: {state-dir: %s}\n%s", d.fleet.SSHConfig(), filepath.Join(d.dir, "state"), further)
+}
+
+// run runs a command as a person would type it: genv remote with the demo's
+// configuration files.
 func (d *demo) run(words ...string) error {
-	args := append([]string{"remote", "-F", d.fleet.SSHConfig(), "-H", d.hosts}, words...)
+	args := append([]string{"remote"}, words...)
 	d.command("genv " + strings.Join(args, " "))
 	cmd := exec.CommandContext(d.ctx, d.genv, args...)
-	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(filepath.Dir(d.fleet.SSHConfig()), "state"), "GENV_SOCKET=off", "GENV_CONFIG_DIR=off") // the memory of enforce
+	cmd.Env = append(os.Environ(), "GENV_CONFIG_DIR="+d.dir, "GENV_SOCKET="+d.socket)
 	cmd.Stdout, cmd.Stderr = d.out, d.stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = childGrace

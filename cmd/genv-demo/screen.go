@@ -41,7 +41,7 @@ func (s screen) title(text string) { fmt.Fprintf(s.out, "\n%s\n", s.paint(bold, 
 
 func (s screen) say(text string) { fmt.Fprint(s.out, text) }
 
-func (s screen) row(name, text string) { s.say(fmt.Sprintf("  %-14s %s\n", name, text)) }
+func (s screen) row(name, text string) { s.say(fmt.Sprintf("  %-16s %s\n", name, text)) }
 
 func (s screen) command(line string) { fmt.Fprintf(s.out, "%s\n", s.paint(cyan, "$ "+line)) }
 
@@ -66,7 +66,7 @@ func (s screen) introduce(on *stage) {
 		"and the processes are real; all of them are yours and end with this demo.\n",
 		hostSpecs[0].address, hostSpecs[len(hostSpecs)-1].address, on.fleet.Port)
 	if on.fleet.Port != port {
-		fmt.Fprintf(s.out, "Another program listens on port %d, so the hosts are on port %d, as in\n%s.\n", port, on.fleet.Port, on.hosts)
+		fmt.Fprintf(s.out, "Another program listens on port %d, so the hosts are on port %d.\n", port, on.fleet.Port)
 	}
 	fmt.Fprintf(s.out, "\n%s\n", s.paint(dim, fmt.Sprintf("  %-8s %-7s %8s  %-11s %3s %8s", "HOST", "USER", "PID", "PROCESS", "GPU", "MEMORY")))
 	for i, spec := range jobSpecs {

@@ -22,7 +22,7 @@ type stage struct {
 	envs     map[envKey]*testfleet.Env
 	jobs     []*testfleet.Process // in the order of jobSpecs
 	fleet    *inprocess.Fleet
-	hosts    string // the path of the hosts file that describes the fleet
+	example  string // a hosts file that describes the fleet on its usual port; empty for none
 }
 
 type envKey struct {
@@ -32,8 +32,8 @@ type envKey struct {
 
 // build makes the hosts, their environments and their processes. Close ends all
 // of it, also after an error.
-func build(hosts string, now time.Time) (*stage, error) {
-	s := &stage{machines: map[string]*testfleet.Machine{}, envs: map[envKey]*testfleet.Env{}, hosts: hosts}
+func build(example string, now time.Time) (*stage, error) {
+	s := &stage{machines: map[string]*testfleet.Machine{}, envs: map[envKey]*testfleet.Env{}, example: example}
 	var err error
 	if s.program, err = os.Executable(); err != nil {
 		return s, fmt.Errorf("find this program: %w", err)
@@ -93,8 +93,8 @@ func (s *stage) startJob(spec jobSpec) error {
 	return err
 }
 
-// listen opens the hosts to SSH: on the port of hosts.example.yaml, or, when it
-// is in use, on another one with a hosts file of its own.
+// listen opens the hosts to SSH: on the port of hosts.example.yaml, which is the
+// inventory then, or, when it is in use, on another one with an inventory of its own.
 func (s *stage) listen() error {
 	genv := filepath.Join(s.dir, hostGenv)
 	program, err := os.ReadFile(s.program)
@@ -112,8 +112,12 @@ func (s *stage) listen() error {
 		})
 	}
 	s.fleet, err = inprocess.Start(s.dir, port, servers...)
-	if err == nil && s.hosts != "" {
-		return nil
+	if err == nil && s.example != "" {
+		inventory, err := os.ReadFile(s.example)
+		if err != nil {
+			return err
+		}
+		return s.configure("hosts.yaml", string(inventory))
 	}
 	if errors.Is(err, inprocess.ErrPortInUse) {
 		s.fleet, err = inprocess.Start(s.dir, 0, servers...)
@@ -130,8 +134,12 @@ func (s *stage) writeHosts() error {
 	for _, spec := range hostSpecs {
 		fmt.Fprintf(&b, "  - name: %s\n    address: %s\n", spec.name, spec.address)
 	}
-	s.hosts = filepath.Join(s.dir, "hosts.yaml")
-	return os.WriteFile(s.hosts, []byte(b.String()), 0o600)
+	return s.configure("hosts.yaml", b.String())
+}
+
+// configure writes a configuration file of genv, which finds it with GENV_CONFIG_DIR.
+func (s *stage) configure(name, content string) error {
+	return os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600)
 }
 
 // Close ends every process and connection of the demo and removes its folder.

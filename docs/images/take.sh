@@ -38,10 +38,10 @@ until grep -q 'waits for' "$work/log"; do # the first process that breaks a rule
 	sleep 0.2
 done
 page=$(awk '$1 == "page" { print $2 }' "$work/log")
-socket=$(awk '$1 == "live" { print $NF }' "$work/log")
+config=$(sed -n 's/.*GENV_CONFIG_DIR=\([^ ]*\).*/\1/p' "$work/log" | head -n 1)
 
 # Eight seconds remain in which the findings are there: on the tab of GPUs, which fill the window.
-tmux -S "$work/tmux" new-session -d -x 124 -y 28 "COLORTERM=truecolor TERM=xterm-256color bin/genv remote top --socket $socket"
+tmux -S "$work/tmux" new-session -d -x 124 -y 28 "COLORTERM=truecolor TERM=xterm-256color GENV_CONFIG_DIR=$config bin/genv remote top"
 sleep 2
 tmux -S "$work/tmux" send-keys 2
 sleep 1
