@@ -89,9 +89,7 @@ func NewPost(o Options) *Post {
 		incoming: make(chan Letter, queueLength), refused: make(chan Letter, queueLength),
 	}
 	if o.Settings.Sendmail != "" {
-		p.send = func(ctx context.Context, to string, data []byte) error {
-			return sendByProgram(ctx, o.Settings.Sendmail, o.Settings.Timeout, o.Settings.Sender.Address, to, data)
-		}
+		p.send = sendmail{o.Settings}.send
 	} else {
 		p.send = server{o.Settings, helloName()}.send
 	}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -58,11 +59,15 @@ const (
 	exitTemporarily = 75 // EX_TEMPFAIL
 )
 
-// sendByProgram gives a message to a program such as /usr/sbin/sendmail.
-func sendByProgram(ctx context.Context, program string, within time.Duration, from, to string, data []byte) error {
+// sendmail is a program such as /usr/sbin/sendmail.
+type sendmail struct{ settings *policy.Mail }
+
+// send gives a message to the program.
+func (s sendmail) send(ctx context.Context, to string, data []byte) error {
+	program := s.settings.Sendmail
 	// Programs of this kind expect the lines of this system, and make the others of them.
 	input := bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
-	_, err := runProgram(ctx, within, input, program, "-i", "-f", from, to)
+	_, err := runProgram(ctx, s.settings.Timeout, input, program, "-i", "-f", s.settings.Sender.Address, to)
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
