@@ -3,15 +3,11 @@ package enforcement
 import (
 	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -157,58 +153,6 @@ func (w *cycleWriter) more(host snapshot.Hostname, now time.Time) {
 	}
 }
 
-// holds says what a safety limit holds back, when that begins and then now and then.
-func (w *cycleWriter) holds(e *enforce.Event, now time.Time) {
-	key := heldKey(e.Held)
-	if w.held == nil {
-		w.held = make(map[string]time.Time)
-	}
-	if _, known := w.held[key]; !known {
-		w.held[key] = now
-	}
-	if again, ok := w.repeats.admit("held "+key, now); ok {
-		w.remark(e.Text + ". If it is intended, raise `limits:` in the policy." + again)
-	}
-}
-
-func heldKey(h *safety.Held) string {
-	if h == nil {
-		return ""
-	}
-	return string(h.Host) + "/" + string(h.User)
-}
-
-// released says of whom nothing is held back any more.
-func (w *cycleWriter) released(cycle *controller.Cycle, now time.Time) {
-	if len(w.held) == 0 || cycle.Stopped {
-		return
-	}
-	left := make(map[string]bool)
-	for _, list := range [][]safety.Held{cycle.Plan.HeldHosts, cycle.Plan.HeldUsers} {
-		for i := range list {
-			left[heldKey(&list[i])] = true
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(w.held)) {
-		if left[key] {
-			continue
-		}
-		host, user, _ := strings.Cut(key, "/")
-		whom := "on this machine"
-		switch {
-		case user != "" && host != "":
-			whom = fmt.Sprintf("against user %s on host %s", text.Shown(user), host)
-		case user != "":
-			whom = "against user " + text.Shown(user)
-		case host != "":
-			whom = "on host " + host
-		}
-		w.remark(fmt.Sprintf("No safety limit holds actions back any more %s, after %s.", whom, text.ShortDuration(now.Sub(w.held[key]))))
-		delete(w.held, key)
-		w.repeats.forget("held " + key)
-	}
-}
-
 // outcome prints what a host did: 1.4.3's lines, and on stderr what did not go as
 // it should.
 func (w *cycleWriter) outcome(e *enforce.Event, now time.Time) {
@@ -323,45 +267,4 @@ func on(host snapshot.Hostname, s string) string {
 		return s
 	}
 	return fmt.Sprintf("[%s] %s", host, s)
-}
-
-// Remark is a line about an outcome, or "" if it is what was asked for.
-func Remark(o enforce.Outcome) string {
-	switch o.Status {
-	case enforce.StatusTerminated, enforce.StatusDetached, enforce.StatusGone, enforce.StatusNotAttached, enforce.StatusSignalled:
-		return ""
-	}
-	what := fmt.Sprintf("process %d", o.PID)
-	if o.PID == 0 {
-		what = fmt.Sprintf("environment %s on device %s", text.Shown(string(o.EID)), o.Device)
-	}
-	if o.Reason == "" {
-		return fmt.Sprintf("%s: %s", what, o.Status)
-	}
-	return fmt.Sprintf("%s: %s: %s", what, o.Status, o.Reason)
-}
-
-// remarkOfRecord says that the record could not be written, when that begins or its
-// reason changes.
-func remarkOfRecord(cycle *controller.Cycle) string {
-	switch {
-	case !cycle.RecordChanged || cycle.Unrecorded == nil:
-		return ""
-	case len(cycle.Actions) == 0 && len(cycle.Plan.Reports) > 0:
-		return fmt.Sprintf("No action taken, since it could not be recorded: %v. Make room there, or run with --act-unrecorded.", cycle.Unrecorded)
-	}
-	return fmt.Sprintf("The record is incomplete: %v. What is missing is written as soon as there is room.", cycle.Unrecorded)
-}
-
-// failuresOfCycle lists the hosts that did not answer, and those whose report
-// failed or has an unknown outcome, each once.
-func failuresOfCycle(cycle *controller.Cycle) []remote.Failure {
-	failures := render.FailuresIn(cycle.Cluster)
-	for _, a := range cycle.Actions {
-		known := slices.ContainsFunc(failures, func(f remote.Failure) bool { return f.Host == string(a.Host) })
-		if a.Err != nil && !known {
-			failures = append(failures, remote.FailureOf(string(a.Host), a.Err))
-		}
-	}
-	return failures
 }

@@ -1,0 +1,53 @@
+package enforcement
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Remark is a line about an outcome, or "" if it is what was asked for.
+func Remark(o enforce.Outcome) string {
+	switch o.Status {
+	case enforce.StatusTerminated, enforce.StatusDetached, enforce.StatusGone, enforce.StatusNotAttached, enforce.StatusSignalled:
+		return ""
+	}
+	what := fmt.Sprintf("process %d", o.PID)
+	if o.PID == 0 {
+		what = fmt.Sprintf("environment %s on device %s", text.Shown(string(o.EID)), o.Device)
+	}
+	if o.Reason == "" {
+		return fmt.Sprintf("%s: %s", what, o.Status)
+	}
+	return fmt.Sprintf("%s: %s: %s", what, o.Status, o.Reason)
+}
+
+// remarkOfRecord says that the record could not be written, when that begins or its
+// reason changes.
+func remarkOfRecord(cycle *controller.Cycle) string {
+	switch {
+	case !cycle.RecordChanged || cycle.Unrecorded == nil:
+		return ""
+	case len(cycle.Actions) == 0 && len(cycle.Plan.Reports) > 0:
+		return fmt.Sprintf("No action taken, since it could not be recorded: %v. Make room there, or run with --act-unrecorded.", cycle.Unrecorded)
+	}
+	return fmt.Sprintf("The record is incomplete: %v. What is missing is written as soon as there is room.", cycle.Unrecorded)
+}
+
+// failuresOfCycle lists the hosts that did not answer, and those whose report
+// failed or has an unknown outcome, each once.
+func failuresOfCycle(cycle *controller.Cycle) []remote.Failure {
+	failures := render.FailuresIn(cycle.Cluster)
+	for _, a := range cycle.Actions {
+		known := slices.ContainsFunc(failures, func(f remote.Failure) bool { return f.Host == string(a.Host) })
+		if a.Err != nil && !known {
+			failures = append(failures, remote.FailureOf(string(a.Host), a.Err))
+		}
+	}
+	return failures
+}
