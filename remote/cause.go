@@ -64,7 +64,7 @@ func Causes(failures []Failure) []Cause {
 	return causes
 }
 
-// mark stands for a piece of an error that may differ between hosts.
+// mark replaces a part of an error that may differ between hosts.
 const mark = "\x00"
 
 // maxCompared is how many bytes of an error decide about its cause.

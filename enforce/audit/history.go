@@ -95,7 +95,7 @@ func (j *joiner) add(r *Record, filter *Filter) {
 	}
 }
 
-// notice lists what was delivered to whom, if that is asked for.
+// notice describes a delivery to a user, if that is asked for.
 func (j *joiner) notice(r *Record, filter *Filter) {
 	if !filter.Notices || !filter.Matches(r) {
 		return

@@ -5,7 +5,7 @@ set -e
 
 units='genv-controller.service genv-enforce.service'
 case "$1" in
-# Running services go on during an upgrade; postinstall restarts them.
+# Running services continue during an upgrade; postinstall restarts them.
 remove | 0) ;;
 *) exit 0 ;;
 esac

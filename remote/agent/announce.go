@@ -6,7 +6,7 @@ import "github.com/seed-3119e985/genv/remote/agent/controllers"
 // snapshot on. A Pool that is not told so only looks.
 func (p *Pool) Announce(self controllers.Controller) { p.announced.Store(&self) }
 
-// toAnnounce is what the host is told about this controller: nil for nothing, or nothing new.
+// toAnnounce is what to send to the host about this controller; nil if there is nothing new.
 func (t *streamTransport) toAnnounce() *controllers.Controller {
 	self := t.pool.announced.Load()
 	if self == nil || !t.stream.Greeting.Can(CapabilityControllers) {

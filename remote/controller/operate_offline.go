@@ -78,7 +78,7 @@ func (s *MemoryStore) unrecorded() ([]audit.Record, error) {
 }
 
 // RecordWaiting records what operators asked for while no controller ran. What could not be
-// recorded goes on waiting. After a crash in between it may be recorded twice.
+// recorded continues to wait. After a crash in between it may be recorded twice.
 func (s *MemoryStore) RecordWaiting(log Recorder) error {
 	if s.lock == nil {
 		return nil

@@ -102,7 +102,7 @@ func (e *examination) add(checks ...doctor.Check) {
 	}
 }
 
-// fail adds a check that failed with an error, whose class is the cause.
+// fail adds a check that failed; the class of the error is the cause.
 func (e *examination) fail(name doctor.Name, err error) {
 	e.add(failed(name, err))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The causes that only a controller finds, beside the classes of package remote.
+// The causes that only a controller finds, in addition to the classes of package remote.
 const (
 	noSuchName doctor.Cause = "no-such-name"
 	refused    doctor.Cause = "connection-refused"

@@ -24,7 +24,7 @@ func (v *visit) failure(failed, why string) error {
 	case "busy":
 		text, next = "another installation is under way", "run it again when the other one has ended"
 	case "changed":
-		text, next = "the program was changed by somebody else meanwhile", "run it again"
+		text, next = "another process changed the program meanwhile", "run it again"
 	}
 	if why != "" {
 		text += ": " + why

@@ -76,7 +76,7 @@ func faults() map[string]fault {
 		},
 		"the program changes meanwhile": {
 			step: "visudo", do: "echo >>$path", before: "rm -f /etc/sudoers.d/genv", after: "true",
-			want: "changed by somebody else meanwhile", next: "run it again", class: remote.CommandFailed,
+			want: "another process changed the program meanwhile", next: "run it again", class: remote.CommandFailed,
 		},
 	}
 }

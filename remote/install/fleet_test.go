@@ -257,7 +257,7 @@ func TestAtTheSameTime(t *testing.T) {
 				done++
 				continue
 			}
-			require.Regexp(t, "changed by somebody else meanwhile|runs genv v[12] there", err.Error())
+			require.Regexp(t, "another process changed the program meanwhile|runs genv v[12] there", err.Error())
 		}
 		require.NotZero(t, done)
 		for n, err := range errs { // which all say that they are done, or not

@@ -15,7 +15,7 @@ import (
 // host has refused it, no other one is given it.
 type Password struct {
 	secret []byte
-	turn   chan turn // holds the state when nobody tries
+	turn   chan turn // holds the state while no host tries
 }
 
 type turn struct {

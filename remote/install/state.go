@@ -47,7 +47,7 @@ type Folder struct {
 	Path   string
 	UID    string
 	Mode   string // octal
-	Unsafe bool   // somebody other than root may change what is in it
+	Unsafe bool   // users other than root may change what is in it
 }
 
 // Package owns a file.

@@ -31,7 +31,7 @@ const slowCall = 2 * time.Second
 
 // CheckDriver judges a call of nvidia-smi.
 func CheckDriver(d Driver) Check {
-	if errors.Is(d.Err, nvidiasmi.ErrNotInstalled) { // whose text has all of PATH
+	if errors.Is(d.Err, nvidiasmi.ErrNotInstalled) { // its text has all of PATH
 		return Problem(DriverState, SMIMissing, "nvidia-smi was not found in PATH")
 	}
 	if d.Err != nil {

@@ -124,7 +124,7 @@ func compactNumbers(numbers []string) string {
 		if x != y {
 			return x - y
 		}
-		return len(b) - len(a) // a padded one begins a range that may go on with more digits
+		return len(b) - len(a) // a padded one begins a range that may continue with more digits
 	})
 	var ranges []string
 	for _, low := range numbers {

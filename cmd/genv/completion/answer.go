@@ -197,7 +197,7 @@ func listed(current string, skip int, candidates func(item string) []candidate) 
 	return a
 }
 
-// most is how many candidates are offered: more than that nobody reads.
+// most is how many candidates are offered: people don't read more than that.
 const most = 2000
 
 // matching are the candidates that begin as the word does.

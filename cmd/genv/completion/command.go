@@ -38,7 +38,7 @@ func Command(p command.Program) *cli.Command {
 	}
 }
 
-// limit is how long a completion may take: somebody waits for it.
+// limit is how long a completion may take: the user is waiting for it.
 const limit = time.Second
 
 // Completer is the hidden command that the scripts run. root is the whole program.

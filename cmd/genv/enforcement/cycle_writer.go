@@ -36,7 +36,7 @@ type cycleWriter struct {
 	findings findings
 	repeats  repeats
 	crowds   crowds
-	held     map[string]time.Time // what safety limits hold back, by whom, since when
+	held     map[string]time.Time // since when safety limits hold actions back, by heldKey
 	intended map[string]bool      // what the last cycle of a dry run left undone
 
 	undelivered []remote.Failure // reports that failed in this cycle

@@ -158,14 +158,14 @@ func (p *program) stoppedController(c *cli.Context) (*stoppedController, error) 
 		_ = s.store.Close() // it was only read
 		return nil, command.UsageError("%w, and its socket was not found: name it with --socket PATH", err)
 	case err != nil && owner != "":
-		return nil, command.UsageError("%s belongs to %s, as whom the controller runs: run this as that account: sudo -u %s genv remote exempt … (%w)", dir, owner, remote.Quote(owner), err)
+		return nil, command.UsageError("%s belongs to %s, the controller's account: run this as that account: sudo -u %s genv remote exempt … (%w)", dir, owner, remote.Quote(owner), err)
 	case err != nil:
 		return nil, command.UsageError("--state-dir: %w", err)
 	}
 	return s, nil
 }
 
-// otherOwner is the name of the user to whom a folder belongs; empty for this one.
+// otherOwner is the name of the user who owns a folder; empty for this one.
 func otherOwner(dir string) string {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil || int(st.Uid) == os.Geteuid() {

@@ -107,7 +107,7 @@ func DefaultOf(flag cli.DocGenerationFlag) string {
 	return strings.Trim(flag.GetDefaultText(), `"`)
 }
 
-// Placeholder is the word that stands for the value of a flag: the one in backquotes.
+// Placeholder is the name of a flag's value: the one in backquotes.
 func Placeholder(flag cli.DocGenerationFlag) string {
 	if _, rest, ok := strings.Cut(flag.GetUsage(), "`"); ok {
 		if name, _, ok := strings.Cut(rest, "`"); ok {

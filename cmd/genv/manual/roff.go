@@ -129,7 +129,7 @@ func (m *roff) examples(list []Example) {
 func bold(text string) string   { return `\fB` + escape(text) + `\fP` }
 func italic(text string) string { return `\fI` + escape(text) + `\fP` }
 
-// synopsis writes the command bold, and what stands for something else in italics.
+// synopsis writes the command bold, and placeholders in italics.
 func synopsis(name, line string) string {
 	rest, ok := strings.CutPrefix(line, name)
 	if !ok {

@@ -1,6 +1,6 @@
 // Package policycheck finds names in a policy that nothing else knows: users without an
 // account, and hosts and labels that the inventory doesn't have. They may be misspelt, and
-// the rules for them would apply to nobody.
+// then no user or host gets the rules that were meant for them.
 //
 //	checked := policycheck.Check(references, policycheck.Known{Hosts: hosts, Groups: groups, Accounts: accounts})
 //	for _, w := range checked.Warnings { … }

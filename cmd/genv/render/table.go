@@ -95,7 +95,7 @@ func (t *Table) writeText(w io.Writer, rows [][]string, terminal int) error {
 			row[i] = text.PrintableLines(row[i])
 		}
 	}
-	length := utf8.RuneCountInString // as 1.4.3, whose output scripts read
+	length := utf8.RuneCountInString // as in 1.4.3: scripts read this output
 	if terminal > 0 {
 		length = ansi.StringWidth
 	}
@@ -125,7 +125,7 @@ func longest(rows [][]string, widths []int, length func(string) int) (most int) 
 
 const (
 	leastCell = 12 // characters of a cell that are shown on a narrow terminal
-	leastLast = 24 // of the last one, which goes on below
+	leastLast = 24 // of the last one, which is continued below
 )
 
 // fit are the widths on a terminal that is narrow: the first column may be cut as long as

@@ -32,7 +32,7 @@ func addressOf(ctx context.Context, settings *policy.Mail, user snapshot.Usernam
 	return "", finally(errNoAddress)
 }
 
-// askAddress asks a program for the address of a user, whose name is its last argument.
+// askAddress asks a program for the address of a user: the name is its last argument.
 func askAddress(ctx context.Context, command []string, user snapshot.Username) (string, error) {
 	if !policy.PlainName(user) {
 		return "", finally(fmt.Errorf("%w: %s", policy.ErrUserName, text.Quoted(string(user), 80)))

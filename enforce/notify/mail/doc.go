@@ -16,6 +16,6 @@
 // A mail is sent at most once: when the connection is lost between its end and the
 // server's answer, it is not sent again.
 //
-// The package neither decides what a user is told nor keeps a record: see
+// The package neither decides what a user gets to know nor keeps a record: see
 // enforce/notify and Options.Done.
 package mail

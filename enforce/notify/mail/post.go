@@ -218,7 +218,7 @@ func (p *Post) try(ctx context.Context, j *job) {
 	if r.Err == nil {
 		r.Err = p.send(ctx, r.To, data)
 	}
-	if ctx.Err() == nil { // the end of a run is no failure of the server
+	if ctx.Err() == nil { // the end of a run is not a failure of the server
 		p.learn(r.Err, now)
 	}
 	if r.Err != nil && !isFinal(r.Err) {

@@ -32,7 +32,7 @@ type Finding struct {
 	Text string `json:"text"`
 	// Command is the command line of the process, quoted.
 	Command string `json:"command,omitempty"`
-	// Follows is what happens to whom, as in "process 4242 will be ended".
+	// Follows is what will be done, as in "process 4242 will be ended".
 	Follows string `json:"follows,omitempty"`
 	// Pending says that it is not done yet. Due is the earliest time, if it is known.
 	Pending bool      `json:"pending,omitempty"`

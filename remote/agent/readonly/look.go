@@ -24,7 +24,7 @@ import (
 type Host struct{ remote.Runner }
 
 // Snapshot has no names of users: it is judged, and what others report about such a host
-// proves nothing about whose a process is.
+// proves nothing about the user of a process.
 func (r Host) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	s, err := r.Look(ctx, host)
 	if err == nil && len(s.Processes) > 0 {

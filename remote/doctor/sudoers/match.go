@@ -41,7 +41,7 @@ func (c *rule) matches(program, args string) bool {
 	return c.matchesProgram(program) && c.matchesArgs(args)
 }
 
-// matchesProgram compares the paths: a folder with a slash at its end stands for the
+// matchesProgram compares the paths: a folder with a slash at its end means the
 // programs in it, a wildcard doesn't match a slash.
 func (c *rule) matchesProgram(program string) bool {
 	switch {
@@ -54,7 +54,7 @@ func (c *rule) matchesProgram(program string) bool {
 	return matched || err != nil && c.refuses
 }
 
-// matchesArgs compares the arguments as one text; `""` stands for none.
+// matchesArgs compares the arguments as one text; `""` means none.
 func (c *rule) matchesArgs(args string) bool {
 	switch {
 	case c.anyArgs:

@@ -58,7 +58,7 @@ func Parse(output string) (Rules, error) {
 }
 
 // entries are the lines of rules, with what was wrapped put together. An entry begins with
-// the users as whom it may be run, in parentheses.
+// the users it may be run as, in parentheses.
 func entries(listed string) []string {
 	var all []string
 	for line := range strings.Lines(listed) {

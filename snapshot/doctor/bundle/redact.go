@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Removed stands for what was removed.
+// Removed is written in the place of what was removed.
 const Removed = "[removed]"
 
 // pattern is a kind of secret, and what stays of a match.

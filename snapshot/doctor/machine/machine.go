@@ -119,7 +119,7 @@ func (m *Machine) kernel() doctor.Kernel {
 	return doctor.Kernel{Release: strings.TrimSpace(string(release)), Cgroup2: doctor.Cgroup2In(string(mounts)), BPF: hasBPF()}
 }
 
-// noCommand is no command of bpf(2).
+// noCommand is a number that bpf(2) doesn't define.
 const noCommand = 1 << 30
 
 // hasBPF says whether the kernel has bpf(2). A command that doesn't exist is refused

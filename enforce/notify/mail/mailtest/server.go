@@ -324,7 +324,7 @@ func (c *session) data() bool {
 	return c.say("END", "250 taken")
 }
 
-// address is what stands between < and >.
+// address is the text between < and >.
 func address(rest string) string {
 	_, rest, _ = strings.Cut(rest, "<")
 	inside, _, _ := strings.Cut(rest, ">")
