@@ -20,9 +20,11 @@ const (
 	// Off as the value of Variable reads no file.
 	Off = "off"
 
-	// Hosts, Policy and Config are the names of the files.
-	Hosts  = "hosts.yaml"
+	// Hosts is the name of the inventory's file.
+	Hosts = "hosts.yaml"
+	// Policy is the name of the default policy file.
 	Policy = "policy.yaml"
+	// Config is the name of the file with defaults for flags.
 	Config = "config.yaml"
 
 	system = "/etc/genv"
