@@ -37,6 +37,10 @@ type Setting struct {
 	Set  func(*snapshot.EnvConfig, string) error
 }
 
+// leastMemory is less than any process on a GPU needs. A capacity below it is a number
+// without its unit, and enforcement would end all of the environment's processes.
+const leastMemory = 1_000_000
+
 // SetMemory sets the memory on each device from a text such as 4g.
 func SetMemory(c *snapshot.EnvConfig, text string) error {
 	if text == "" {
@@ -49,6 +53,9 @@ func SetMemory(c *snapshot.EnvConfig, text string) error {
 	}
 	if err != nil {
 		return command.UsageError("gpu-memory: %w", err)
+	}
+	if memory.Bytes() < leastMemory {
+		return command.UsageError("gpu-memory %q is less than a megabyte: write it with a unit, such as 4g", text)
 	}
 	c.GPUMemory = memory
 	return nil
