@@ -30,7 +30,7 @@ func hostCommands() []string {
 	return []string{"activate", "devices", "doctor", "enforce", "envs", "gpus", "install", "monitor", "query", "top", "wait", "watch"}
 }
 
-func sectionNames() []string { return append(hostCommands(), remote, "history") }
+func sectionNames() []string { return append(hostCommands(), remote, "exempt", "history") }
 
 // settings are the flags that config.yaml may set: those about the site, and none about a
 // single run or about what is printed.
@@ -52,17 +52,17 @@ func settings() []setting {
 		{"no-sudo", all, yesNo},
 
 		{"policy", []string{top, "enforce"}, policyPath},
-		{"audit-log", []string{top, "enforce", "history"}, path},
+		{"audit-log", []string{top, "enforce", "exempt", "history"}, path},
 		{"audit-size", []string{"enforce"}, size},
 		{"audit-keep", []string{"enforce"}, number(1, 1_000_000)},
-		{"state-dir", []string{"enforce"}, path},
+		{"state-dir", []string{"enforce", "exempt"}, path},
 		{"timestamps", watching, word},
 		{"summary", []string{"enforce"}, duration(time.Millisecond)},
 
 		{"interval", []string{"enforce", "monitor", "top", "wait", "watch"}, duration(0)},
 		{"within", []string{"wait"}, duration(time.Millisecond)},
 		{"filter", []string{"top"}, word},
-		{"socket", []string{top, "enforce", "top", "watch"}, socketPath},
+		{"socket", []string{top, "enforce", "exempt", "top", "watch"}, socketPath},
 		{"metrics", watching, word},
 		{"web", watching, word},
 		{"web-names", watching, word},

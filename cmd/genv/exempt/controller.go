@@ -56,7 +56,7 @@ func (p *program) exemptions(c *cli.Context) (exemptions, error) {
 		case living:
 			return &runningController{path, api.NewClient(path)}, nil
 		case c.String("socket") != "":
-			return nil, command.UsageError("--socket %s: no controller listens there", path)
+			return nil, command.UsageError("--socket %s: no controller listens there; start it, or change its folder: --socket off --state-dir DIR", path)
 		}
 	}
 	return p.stoppedController(c)
