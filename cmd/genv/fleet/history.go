@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 
 	"github.com/urfave/cli/v2"
@@ -20,7 +22,12 @@ func (p *program) remoteHistory(c *cli.Context) error {
 	if path == "" || path == "off" {
 		return command.UsageError("missing --audit-log FILE, or GENV_AUDIT_LOG: name the log of `genv remote enforce --audit-log FILE`")
 	}
-	if _, err := os.Stat(path); err != nil { // an empty answer would say that nothing was done
+	switch _, err := os.Stat(path); { // an empty answer would say that nothing was done
+	case errors.Is(err, fs.ErrNotExist):
+		return command.UsageError("the log: %w; if no controller has run yet, start it, otherwise name the log of `genv remote enforce --audit-log FILE`", err)
+	case errors.Is(err, fs.ErrPermission):
+		return command.UsageError("the log: %w; run this as root (sudo) or as the controller's account", err)
+	case err != nil:
 		return command.UsageError("the log: %w; name the log of `genv remote enforce --audit-log FILE`", err)
 	}
 	hosts := command.AllGiven(c, "host")
