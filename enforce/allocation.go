@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -33,10 +34,10 @@ type allocatedDevice struct {
 	envs      []attachedEnv       // the environments that are attached to it
 	processes []*snapshot.Process // those that end when the user loses it
 	// unknown is what processes of unknown environments prove about its use.
-	unknown evidence
+	unknown contents.Evidence
 	// exempt is what exempt processes of the user's environments prove about its
 	// use: no cap takes it.
-	exempt evidence
+	exempt contents.Evidence
 
 	// Most devices are used by one environment with one process: these are
 	// where envs and processes begin, so that they need no memory of their own.
@@ -54,7 +55,7 @@ type attachedEnv struct {
 // other than the caps, so that it no longer counts. Processes that use it without an
 // attachment must end in that plan too.
 func (d *allocatedDevice) leaves() bool {
-	if len(d.envs) == 0 && d.unknown == proven {
+	if len(d.envs) == 0 && d.unknown == contents.Proven {
 		return false
 	}
 	for _, env := range d.envs {
@@ -64,7 +65,7 @@ func (d *allocatedDevice) leaves() bool {
 	}
 	for _, p := range d.processes {
 		env := d.host.environmentOf(p)
-		attached := env != nil && env.env.Username == d.user && env.attached(d.device.Index) // so it is one of d.envs
+		attached := env != nil && env.env.Username == d.user && env.Attached(d.device.Index) // so it is one of d.envs
 		if !attached && !d.host.draft.terminates(p) {
 			return false
 		}
@@ -141,18 +142,18 @@ func (u *allocation) begin(h *hostView) {
 func (u *allocation) add(h *hostView, env *envView) {
 	u.begin(h)
 	u.envs = append(u.envs, userEnv{env, h})
-	for _, a := range env.attachments {
-		d := u.device(h, a.device)
+	for _, a := range env.Attachments {
+		d := u.device(h, a.Device)
 		d.envs = append(d.envs, attachedEnv{env, a.Attachment})
 		if a.Time.Compare(d.newest) > 0 {
 			d.newest = a.Time
 		}
-		for p := range env.on(a.device.Index) {
+		for p := range env.On(a.Device.Index) {
 			if h.userOf(p) != u.user { // the others are counted by addUses
 				d.processes = append(d.processes, p)
 			}
 		}
-		d.exempt = max(d.exempt, h.exemptUses[deviceOfEnv{a.device.Index, env.env.EID}])
+		d.exempt = max(d.exempt, h.exemptUses[deviceOfEnv{a.Device.Index, env.env.EID}])
 	}
 }
 
@@ -178,9 +179,9 @@ func (u *allocation) device(h *hostView, device *snapshot.Device) *allocatedDevi
 	for _, p := range h.unknownOn[device.Index] {
 		switch h.userOf(p) {
 		case "":
-			d.unknown = max(d.unknown, reported)
+			d.unknown = max(d.unknown, contents.Reported)
 		case u.user:
-			d.unknown = proven
+			d.unknown = contents.Proven
 		}
 	}
 	u.devices = append(u.devices, d)

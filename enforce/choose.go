@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -24,7 +25,7 @@ func choose(devices []*allocatedDevice, enough func(chosen []*allocatedDevice) b
 	c := &choice{ending: map[*snapshot.Process]bool{}, taken: map[*allocatedDevice]bool{}}
 	queue := make([]*allocatedDevice, 0, len(devices))
 	for _, d := range devices {
-		if d.exempt == unused {
+		if d.exempt == contents.Unused {
 			queue = append(queue, d)
 		}
 	}
@@ -73,9 +74,9 @@ const (
 func (d *allocatedDevice) cost(ending map[*snapshot.Process]bool) int {
 	cost := costIdle
 	switch d.unknown {
-	case proven:
+	case contents.Proven:
 		return costBusy
-	case reported:
+	case contents.Reported:
 		cost = costReported
 	}
 	for _, p := range d.processes {
@@ -99,7 +100,7 @@ func (d *allocatedDevice) busy() bool { return d.cost(nil) == costBusy }
 // taken from the user, since exempt processes use it, counts only if one of the
 // user's own uid does: otherwise a job elsewhere could have to end for it.
 func (d *allocatedDevice) counts() bool {
-	return !d.leaves() && (d.exempt != reported || d.busy())
+	return !d.leaves() && (d.exempt != contents.Reported || d.busy())
 }
 
 // counted lists the devices that count for the user's caps.

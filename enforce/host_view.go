@@ -1,10 +1,9 @@
 package enforce
 
 import (
-	"iter"
-	"slices"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -26,7 +25,7 @@ type hostView struct {
 	// exempt are the processes that no rule may touch, and exemptUses what those
 	// of them that are in an environment use: no cap takes that.
 	exempt        map[snapshot.PID]bool
-	exemptUses    map[deviceOfEnv]evidence
+	exemptUses    map[deviceOfEnv]contents.Evidence
 	exemptDevices map[snapshot.DeviceIndex]bool
 	devices       map[snapshot.DeviceIndex]*snapshot.Device // the others
 	// unknownOn are the processes on a device whose environment is unknown.
@@ -37,21 +36,10 @@ type hostView struct {
 
 // envView is a registered environment with its processes and attachments.
 type envView struct {
-	env         *snapshot.Environment
-	processes   []*snapshot.Process
-	attachments []attachment
-	// byDevice are the processes of an environment with many, and attachedTo the
-	// attachments: few are faster looked through than indexed.
-	byDevice   map[snapshot.DeviceIndex][]*snapshot.Process
-	attachedTo map[snapshot.DeviceIndex]bool
-	exempt     bool
-	settings   *Settings // of its user here
-}
-
-// attachment is an attachment together with its device.
-type attachment struct {
-	*snapshot.Attachment
-	device *snapshot.Device
+	contents.Contents
+	env      *snapshot.Environment
+	exempt   bool
+	settings *Settings // of its user here
 }
 
 // ask asks the policy about a user on this host, once a cycle.
@@ -65,32 +53,6 @@ func (h *hostView) ask(policy Policy, user snapshot.Username, now time.Time) *Se
 	return s
 }
 
-// few is how much of a list is looked through rather than indexed.
-const few = 16
-
-// attached reports whether the environment is attached to a device.
-func (v *envView) attached(index snapshot.DeviceIndex) bool {
-	if v.attachedTo != nil {
-		return v.attachedTo[index]
-	}
-	return slices.ContainsFunc(v.attachments, func(a attachment) bool { return a.device.Index == index })
-}
-
-// on are the environment's processes on a device.
-func (v *envView) on(index snapshot.DeviceIndex) iter.Seq[*snapshot.Process] {
-	return func(yield func(*snapshot.Process) bool) {
-		if v.byDevice != nil {
-			slices.Values(v.byDevice[index])(yield)
-			return
-		}
-		for _, p := range v.processes {
-			if p.Uses(index) != nil && !yield(p) {
-				return
-			}
-		}
-	}
-}
-
 // uid is the owner of the environment, unless its state file is in doubt.
 func (v *envView) uid() *snapshot.UID {
 	if v.env.OwnerMismatch {
@@ -101,7 +63,7 @@ func (v *envView) uid() *snapshot.UID {
 
 // sparesUse reports whether an exempt process of the environment uses a device.
 func (h *hostView) sparesUse(env *envView, index snapshot.DeviceIndex) bool {
-	return h.exemptUses[deviceOfEnv{index, env.env.EID}] != unused
+	return h.exemptUses[deviceOfEnv{index, env.env.EID}] != contents.Unused
 }
 
 func (h *hostView) key(p *snapshot.Process) snapshot.ProcessKey {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -50,24 +51,10 @@ func (h *hostView) addAttachments(policy Policy) {
 		h.devices[d.Index] = d
 		for j := range d.Attachments {
 			if env := h.envs[d.Attachments[j].EID]; env != nil {
-				env.attach(attachment{&d.Attachments[j], d})
+				env.Attach(contents.Attachment{Attachment: &d.Attachments[j], Device: d})
 			}
 		}
 	}
-}
-
-func (v *envView) attach(a attachment) {
-	v.attachments = append(v.attachments, a)
-	if len(v.attachments) <= few {
-		return
-	}
-	if v.attachedTo == nil {
-		v.attachedTo = make(map[snapshot.DeviceIndex]bool)
-		for _, before := range v.attachments {
-			v.attachedTo[before.device.Index] = true
-		}
-	}
-	v.attachedTo[a.device.Index] = true
 }
 
 func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
@@ -85,29 +72,10 @@ func (h *hostView) addProcesses(policy Policy, fleet *Fleet) {
 		case exempt || env != nil && env.exempt || fleet.protects(p) || h.onExemptOnly(p):
 			h.spare(p, env)
 		case env != nil:
-			env.add(p)
+			env.Add(p)
 		case p.EnvUnknown:
 			h.addUnknown(p)
 		}
-	}
-}
-
-func (v *envView) add(p *snapshot.Process) {
-	v.processes = append(v.processes, p)
-	switch {
-	case v.byDevice != nil:
-		v.index(p)
-	case len(v.processes) > few:
-		v.byDevice = make(map[snapshot.DeviceIndex][]*snapshot.Process)
-		for _, before := range v.processes {
-			v.index(before)
-		}
-	}
-}
-
-func (v *envView) index(p *snapshot.Process) {
-	for _, u := range p.Usage {
-		v.byDevice[u.Index] = append(v.byDevice[u.Index], p)
 	}
 }
 
@@ -123,7 +91,7 @@ func (h *hostView) addUnknown(p *snapshot.Process) {
 // spare exempts a process.
 func (h *hostView) spare(p *snapshot.Process, env *envView) {
 	if h.exempt == nil {
-		h.exempt, h.exemptUses = make(map[snapshot.PID]bool), make(map[deviceOfEnv]evidence)
+		h.exempt, h.exemptUses = make(map[snapshot.PID]bool), make(map[deviceOfEnv]contents.Evidence)
 	}
 	h.exempt[p.PID] = true
 	if env == nil {
@@ -131,7 +99,7 @@ func (h *hostView) spare(p *snapshot.Process, env *envView) {
 	}
 	for _, u := range p.Usage {
 		use := deviceOfEnv{u.Index, env.env.EID}
-		h.exemptUses[use] = max(h.exemptUses[use], reported, useBy(env.env.UID, p))
+		h.exemptUses[use] = max(h.exemptUses[use], contents.Reported, contents.UseBy(env.env.UID, p))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -49,13 +50,13 @@ func (h *hostView) claimed(p *snapshot.Process) *envView {
 
 // use says how an environment uses a device now. Processes whose environment is
 // unknown count for the environments of their own uid.
-func (h *hostView) use(env *envView, index snapshot.DeviceIndex) evidence {
-	most := unused
-	for p := range env.on(index) {
-		most = max(most, useBy(env.env.UID, p))
+func (h *hostView) use(env *envView, index snapshot.DeviceIndex) contents.Evidence {
+	most := contents.Unused
+	for p := range env.On(index) {
+		most = max(most, contents.UseBy(env.env.UID, p))
 	}
 	for _, p := range h.unknownOn[index] {
-		most = max(most, useBy(env.env.UID, p))
+		most = max(most, contents.UseBy(env.env.UID, p))
 	}
 	return most
 }
@@ -63,7 +64,7 @@ func (h *hostView) use(env *envView, index snapshot.DeviceIndex) evidence {
 // hidesOn reports whether a process of the environment's user whose environment is
 // unknown uses a device. It may be in this environment or in another one.
 func (h *hostView) hidesOn(env *envView, index snapshot.DeviceIndex) bool {
-	return slices.ContainsFunc(h.unknownOn[index], func(p *snapshot.Process) bool { return useBy(env.env.UID, p) == proven })
+	return slices.ContainsFunc(h.unknownOn[index], func(p *snapshot.Process) bool { return contents.UseBy(env.env.UID, p) == contents.Proven })
 }
 
 // userOf names the user of a process for caps and limits: "" when the host
@@ -90,29 +91,4 @@ func nameOfUID(uid snapshot.UID) snapshot.Username {
 // outside: it overwrote its environ itself, and the policy wants that.
 func (h *hostView) outsideByPolicy(p *snapshot.Process) bool {
 	return h.settings.UnknownOutside && p.EnvUnknown && p.EnvOverwritten
-}
-
-// evidence is how sure it is that a user uses a device.
-type evidence int
-
-const (
-	unused evidence = iota
-	// reported: a process of root in the user's environment uses it, or a process
-	// of a host that doesn't report uids.
-	reported
-	// proven: a process of the user's uid uses it.
-	proven
-)
-
-// useBy says what a process that uses a device proves about its use by uid, the
-// user for whom an environment is registered. The process is in that environment,
-// or its environment is unknown.
-func useBy(uid snapshot.UID, p *snapshot.Process) evidence {
-	switch {
-	case p.UID == nil || *p.UID == 0:
-		return reported
-	case *p.UID == uid:
-		return proven
-	}
-	return unused
 }

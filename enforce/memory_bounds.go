@@ -78,7 +78,7 @@ func (j *judgement) boundIdle(h *hostView) {
 	groups := make(map[group][]string)
 	for _, env := range h.inOrder {
 		whose := group{rule: RuleIdle, user: env.env.Username}
-		for _, a := range env.attachments {
+		for _, a := range env.Attachments {
 			if key := idleKey(h, env, a); !j.next.Idle[key].IsZero() {
 				groups[whose] = append(groups[whose], key)
 			}

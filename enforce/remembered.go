@@ -29,7 +29,7 @@ func (j *judgement) adoptReleased(h *hostView) {
 		if rule == nil || rule.Below == 0 {
 			continue // only devices without a process are released
 		}
-		for _, p := range env.processes {
+		for _, p := range env.Processes {
 			for _, u := range p.Usage {
 				if d := h.snapshot.Device(u.Index); d != nil && len(d.Attachments) == 0 && d.ComputesLess(rule.Below) {
 					j.release(h, env, u.Index)
@@ -50,10 +50,10 @@ func (j *judgement) released(h *hostView, env *envView, index snapshot.DeviceInd
 // attachment.
 func (h *hostView) stillUses(eid snapshot.EnvID, index snapshot.DeviceIndex) bool {
 	env := h.envs[eid]
-	if env == nil || env.attached(index) {
+	if env == nil || env.Attached(index) {
 		return false
 	}
-	for range env.on(index) {
+	for range env.On(index) {
 		return true
 	}
 	return false

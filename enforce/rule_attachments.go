@@ -3,12 +3,14 @@ package enforce
 import (
 	"fmt"
 	"time"
+
+	"github.com/seed-3119e985/genv/enforce/contents"
 )
 
 // idleKey names an attachment for the idle rule. It stays the same when the device
 // is detached and attached again, so that this doesn't reset the idle time.
-func idleKey(h *hostView, env *envView, a attachment) string {
-	return fmt.Sprintf("%s/%s/%s/%d", h.name, env.env.Username, env.env.EID, a.device.Index)
+func idleKey(h *hostView, env *envView, a contents.Attachment) string {
+	return fmt.Sprintf("%s/%s/%s/%d", h.name, env.env.Username, env.env.EID, a.Device.Index)
 }
 
 // watchIdle finds the attachments that are idle now.
@@ -22,9 +24,9 @@ func (j *judgement) watchIdle() {
 			if rule == nil {
 				continue
 			}
-			for _, a := range env.attachments {
-				index := a.device.Index
-				if !h.sparesUse(env, index) && (h.use(env, index) == unused || a.device.ComputesLess(rule.Below)) {
+			for _, a := range env.Attachments {
+				index := a.Device.Index
+				if !h.sparesUse(env, index) && (h.use(env, index) == contents.Unused || a.Device.ComputesLess(rule.Below)) {
 					idle[idleKey(h, env, a)] = rule.After
 				}
 			}
@@ -47,7 +49,7 @@ func (j *judgement) idleDevices(h *hostView) {
 		if settings.Idle == nil {
 			continue
 		}
-		for _, a := range env.attachments {
+		for _, a := range env.Attachments {
 			since, idle := j.next.Idle[idleKey(h, env, a)]
 			if lasted := j.now.Sub(since); idle && lasted >= settings.Idle.After {
 				j.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleIdle, For: lasted, Limit: settings.Idle.After})
@@ -64,22 +66,22 @@ func (j *judgement) maxDuration(h *hostView) {
 		if settings.MaxDuration <= 0 {
 			continue
 		}
-		for _, a := range env.attachments {
-			if lasted := j.now.Sub(a.Time.In(h.zone)); lasted > settings.MaxDuration && !h.sparesUse(env, a.device.Index) {
+		for _, a := range env.Attachments {
+			if lasted := j.now.Sub(a.Time.In(h.zone)); lasted > settings.MaxDuration && !h.sparesUse(env, a.Device.Index) {
 				j.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleMaxDuration, For: lasted, Limit: settings.MaxDuration})
 			}
 		}
 	}
 }
 
-func (j *judgement) detachOld(h *hostView, env *envView, a attachment, warn Warn, f Finding) {
-	f.ID = fmt.Sprintf("%s/%s/%s/%d/%s", f.Rule, h.name, env.env.EID, a.device.Index, a.Time.ISO())
+func (j *judgement) detachOld(h *hostView, env *envView, a contents.Attachment, warn Warn, f Finding) {
+	f.ID = fmt.Sprintf("%s/%s/%s/%d/%s", f.Rule, h.name, env.env.EID, a.Device.Index, a.Time.ISO())
 	f.Host, f.EID, f.User, f.UID = h.name, env.env.EID, env.env.Username, env.uid()
-	f.Devices = append(f.Devices, a.device.Index)
+	f.Devices = append(f.Devices, a.Device.Index)
 	due := j.checkDue(&f, warn, fmt.Sprintf("%s/%s", f.Rule, idleKey(h, env, a)))
-	j.loseDevice(&f, due, h, env, a.device.Index)
+	j.loseDevice(&f, due, h, env, a.Device.Index)
 	if due && f.Rule == RuleIdle {
-		j.release(h, env, a.device.Index)
+		j.release(h, env, a.Device.Index)
 	}
 	j.add(f)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -164,10 +165,10 @@ func (j *judgement) maxEnvs(u *allocation, limit int, warn Warn) {
 	f := Finding{Rule: RuleMaxEnvsPerUser, User: u.user, ID: capID(RuleMaxEnvsPerUser, u.user), Count: &CountExcess{Used: len(envs), Limit: limit, Hosts: u.hosts}}
 	due, dealt := j.findCap(&f, warn), make(map[ProcessRef]bool)
 	for _, env := range envs[:len(envs)-limit] {
-		for _, a := range env.attachments {
-			if !env.host.sparesUse(env.envView, a.device.Index) && !env.host.hidesOn(env.envView, a.device.Index) {
-				j.loseDevice(&f, due, env.host, env.envView, a.device.Index)
-				j.endAll(&f, due, dealt, env.host, slices.Collect(env.on(a.device.Index)))
+		for _, a := range env.Attachments {
+			if !env.host.sparesUse(env.envView, a.Device.Index) && !env.host.hidesOn(env.envView, a.Device.Index) {
+				j.loseDevice(&f, due, env.host, env.envView, a.Device.Index)
+				j.endAll(&f, due, dealt, env.host, slices.Collect(env.On(a.Device.Index)))
 			}
 		}
 	}
@@ -177,12 +178,12 @@ func (j *judgement) maxEnvs(u *allocation, limit int, warn Warn) {
 // cost is 0 for an environment that has nothing to lose, then 1 for one without
 // processes, and more the better its use is proven.
 func (u userEnv) cost() int {
-	if len(u.attachments) == 0 {
+	if len(u.Attachments) == 0 {
 		return 0
 	}
-	most := unused
-	for _, p := range u.processes {
-		most = max(most, useBy(u.env.UID, p))
+	most := contents.Unused
+	for _, p := range u.Processes {
+		most = max(most, contents.UseBy(u.env.UID, p))
 	}
 	return 1 + int(most)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -15,8 +16,8 @@ func (j *judgement) envMemory(h *hostView) {
 		return
 	}
 	for _, env := range h.inOrder {
-		byDevice := func(a, b attachment) int { return cmp.Compare(a.device.Index, b.device.Index) }
-		attachments := env.attachments
+		byDevice := func(a, b contents.Attachment) int { return cmp.Compare(a.Device.Index, b.Device.Index) }
+		attachments := env.Attachments
 		if !slices.IsSortedFunc(attachments, byDevice) { // hosts list their devices in order, but need not
 			attachments = slices.SortedFunc(slices.Values(attachments), byDevice)
 		}
@@ -28,8 +29,8 @@ func (j *judgement) envMemory(h *hostView) {
 	}
 }
 
-func (j *judgement) envMemoryOn(h *hostView, env *envView, a attachment) {
-	index := a.device.Index
+func (j *judgement) envMemoryOn(h *hostView, env *envView, a contents.Attachment) {
+	index := a.Device.Index
 	usages, used, unknown := env.usages(index)
 	excess := used - a.GPUMemory.Bytes()
 	if excess <= 0 {
@@ -61,7 +62,7 @@ type memoryUsage struct {
 // usages lists the environment's processes on a device, what they use
 // together, and for how many of them the driver reports no figure.
 func (v *envView) usages(index snapshot.DeviceIndex) (usages []memoryUsage, used int64, unknown int) {
-	for p := range v.on(index) {
+	for p := range v.On(index) {
 		if u := p.Uses(index); u.Memory.Known() {
 			usages = append(usages, memoryUsage{p, u.Memory.Bytes()})
 			used += u.Memory.Bytes()

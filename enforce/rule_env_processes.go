@@ -34,7 +34,7 @@ func (j *judgement) envDevices(h *hostView) {
 		return
 	}
 	for _, env := range h.inOrder {
-		for _, p := range env.processes {
+		for _, p := range env.Processes {
 			if foreign := j.notAttached(h, env, p); len(foreign) > 0 {
 				f := Finding{Rule: RuleEnvDevices, User: env.env.Username, UID: env.uid(), Devices: foreign}
 				j.endProcess(h, p, env.settings.Warn, f, env.env.EID)
@@ -48,7 +48,7 @@ func (j *judgement) envDevices(h *hostView) {
 func (j *judgement) notAttached(h *hostView, env *envView, p *snapshot.Process) []snapshot.DeviceIndex {
 	var foreign []snapshot.DeviceIndex
 	for _, u := range p.Usage {
-		if !env.attached(u.Index) && !h.exemptDevices[u.Index] && !j.released(h, env, u.Index) {
+		if !env.Attached(u.Index) && !h.exemptDevices[u.Index] && !j.released(h, env, u.Index) {
 			foreign = append(foreign, u.Index)
 		}
 	}
