@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
 // holdBack takes out of the plan what the safety limits hold back, and marks the findings
@@ -66,7 +67,7 @@ func (j *judgement) actions(plan *Plan) []*safety.Action {
 			list = append(list, &safety.Action{Host: h.name, User: h.targetOf(&t.Process), PID: t.Process.PID, Since: oldest(t.Because)})
 		}
 		for key, d := range h.draft.detachments {
-			user := cmp.Or(d.Environment.Username, nameOfUID(d.Environment.UID))
+			user := gpus.UserName(d.Environment.Username, &d.Environment.UID)
 			list = append(list, &safety.Action{Host: h.name, User: user, Device: key.device, EID: key.eid, Since: oldest(d.Because)})
 		}
 	}

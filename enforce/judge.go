@@ -25,6 +25,7 @@ func Judge(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time
 	j.onEachHost(j.nonEnvProcesses)
 	j.onEachHost(j.envDevices)
 	j.onEachHost(j.envMemory) // what ends because of the rules above frees memory
+	j.extend()
 	j.watchIdle()
 	j.onEachHost(j.idleDevices)
 	j.onEachHost(j.maxDuration)

@@ -20,6 +20,7 @@ func (j *judgement) events(plan *Plan, cluster snapshot.Cluster) []Event {
 	j.forgetHosts()
 	events = append(events, j.findingEvents(plan)...)
 	events = append(events, j.overEvents()...)
+	events = append(events, j.extensionEvents(plan.TellUsers)...)
 	all := slices.Concat(plan.HeldHosts, plan.HeldUsers)
 	for _, held := range all[:min(len(all), maxHeldEvents)] {
 		events = append(events, Event{Kind: EventHeld, Host: held.Host, Held: &held, Text: held.String()})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/extension"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -20,6 +21,7 @@ type judgement struct {
 	findings []Finding
 	keys     [][]string // in next.Present, of each finding
 	notes    []Note
+	decided  []extension.Decision
 }
 
 func newJudgement(policy Policy, cluster snapshot.Cluster, memory Memory, now time.Time) *judgement {

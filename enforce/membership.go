@@ -1,11 +1,11 @@
 package enforce
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/seed-3119e985/genv/enforce/contents"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
 // The uid that the kernel reports for a process decides who is in an environment,
@@ -79,12 +79,7 @@ func (h *hostView) userOf(p *snapshot.Process) snapshot.Username {
 	if env := h.envs[p.EID]; env != nil && env.env.UID == *p.UID && env.env.Username != "" {
 		return env.env.Username
 	}
-	return nameOfUID(*p.UID)
-}
-
-// nameOfUID is used in place of the name of a user without one.
-func nameOfUID(uid snapshot.UID) snapshot.Username {
-	return snapshot.Username(fmt.Sprintf("uid %d", uid))
+	return gpus.UserName("", p.UID)
 }
 
 // outsideByPolicy reports whether a process of an unknown environment counts as

@@ -3,6 +3,7 @@ package enforce
 import (
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/extension"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -28,6 +29,8 @@ type Memory struct {
 	// when a process that got SIGTERM, or may have got it, gets no other.
 	Stuck     map[snapshot.ProcessKey]string    `json:"stuck,omitempty"`
 	LeftAlone map[snapshot.ProcessKey]time.Time `json:"left_alone,omitempty"`
+	// Extended are the users who asked to keep attachments for longer.
+	Extended extension.Uses `json:"extended,omitempty"`
 	// Hosts are those of the last cycle.
 	Hosts map[snapshot.Hostname]KnownHost `json:"hosts,omitempty"`
 
@@ -49,6 +52,7 @@ type Memory struct {
 func (m Memory) At(now time.Time) Memory {
 	at := func(t time.Time) time.Time { return now.Add(-now.Sub(t)) }
 	m.Time, m.Idle, m.LeftAlone = at(m.Time), mapped(m.Idle, at), mapped(m.LeftAlone, at)
+	m.Extended = m.Extended.At(at)
 	m.Present = mapped(m.Present, func(p Presence) Presence { return Presence{at(p.Since), p.Cycles} })
 	return m
 }
@@ -93,6 +97,7 @@ func (m Memory) next(now time.Time) Memory {
 		Released:  copyOf(m.Released),
 		Stuck:     copyOf(m.Stuck),
 		LeftAlone: copyOf(m.LeftAlone),
+		Extended:  copyOf(m.Extended),
 		Hosts:     make(map[snapshot.Hostname]KnownHost, len(m.Hosts)),
 		Notes:     make(map[Note]bool, len(m.Notes)),
 		UnderWay:  m.UnderWay,

@@ -51,8 +51,9 @@ func (j *judgement) idleDevices(h *hostView) {
 		}
 		for _, a := range env.Attachments {
 			since, idle := j.next.Idle[idleKey(h, env, a)]
-			if lasted := j.now.Sub(since); idle && lasted >= settings.Idle.After {
-				j.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleIdle, For: lasted, Limit: settings.Idle.After})
+			limit := settings.Idle.After + j.idleExtension(h, env, a, idle)
+			if lasted := j.now.Sub(since); idle && lasted >= limit {
+				j.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleIdle, For: lasted, Limit: limit})
 			}
 		}
 	}
@@ -67,8 +68,9 @@ func (j *judgement) maxDuration(h *hostView) {
 			continue
 		}
 		for _, a := range env.Attachments {
-			if lasted := j.now.Sub(a.Time.In(h.zone)); lasted > settings.MaxDuration && !h.sparesUse(env, a.Device.Index) {
-				j.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleMaxDuration, For: lasted, Limit: settings.MaxDuration})
+			limit := settings.MaxDuration + j.extension(h, env, a).Lease(env.env.EID, a.Time)
+			if lasted := j.now.Sub(a.Time.In(h.zone)); lasted > limit && !h.sparesUse(env, a.Device.Index) {
+				j.detachOld(h, env, a, settings.Warn, Finding{Rule: RuleMaxDuration, For: lasted, Limit: limit})
 			}
 		}
 	}
@@ -79,6 +81,9 @@ func (j *judgement) detachOld(h *hostView, env *envView, a contents.Attachment, 
 	f.Host, f.EID, f.User, f.UID = h.name, env.env.EID, env.env.Username, env.uid()
 	f.Devices = append(f.Devices, a.Device.Index)
 	due := j.checkDue(&f, warn, fmt.Sprintf("%s/%s", f.Rule, idleKey(h, env, a)))
+	if !due {
+		f.Extend = j.mayExtend(h, env, a)
+	}
 	j.loseDevice(&f, due, h, env, a.Device.Index)
 	if due && f.Rule == RuleIdle {
 		j.release(h, env, a.Device.Index)

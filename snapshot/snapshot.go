@@ -23,6 +23,9 @@ type Snapshot struct {
 	// are one machine under two names. Empty if not reported.
 	MachineID   string
 	StateFolder string
+	// Extensions are the requests of users to keep attachments for longer; nil if the
+	// host doesn't report any.
+	Extensions []Extension
 	// Warnings are messages for people about problems that the model can't express,
 	// one line each.
 	Warnings []string

@@ -25,6 +25,7 @@ var examples = map[string][]string{
 	"deactivate": {"", "--shell $$"},
 	"attach":     {"--count 1 --over-subscribe", "--index 7", "--refresh", "--config"},
 	"detach":     {"--index 0"},
+	"extend":     {"2h --eid $OTHER --index 0"},
 	"config":     {"", "gpus --clear", "--save", "--load", "--quiet gpus 1"},
 	"home":       {"", "--quiet"},
 	"status":     {""},

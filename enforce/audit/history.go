@@ -84,7 +84,7 @@ func (j *joiner) add(r *Record, filter *Filter) {
 				j.notified[id] = r.Time
 			}
 		}
-	case KindOperator:
+	case KindOperator, KindExtension:
 		if filter.Matches(r) {
 			j.list = append(j.list, operatorEntry(r))
 		}

@@ -27,6 +27,9 @@ const (
 	// KindOperator is for what an operator had done by hand, apart from items of reports:
 	// those have By.
 	KindOperator Kind = "operator"
+	// KindExtension is for the request of a user to keep an attachment: Action is extended
+	// or not-extended.
+	KindExtension Kind = "extension"
 	// KindHook is for an event that a hook got, or could not be given.
 	KindHook Kind = "hook"
 	// KindController is for another controller that enforces the same hosts: Action says
@@ -47,7 +50,7 @@ const (
 )
 
 // kinds are all kinds; Check recognizes a log by them.
-var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate, KindOperator, KindHook, KindController}
+var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate, KindOperator, KindHook, KindController, KindExtension}
 
 // Record is a line of the log. Fields that a kind doesn't use are empty. All
 // records of one finding have its ID, and all records of one report to one host
@@ -86,7 +89,7 @@ type Record struct {
 	// By is who requested it: the operator, or on a host the account.
 	By string `json:"by,omitempty"`
 	// Action is what an operator asked for: warn, exempt, unexempt, hold or release; or
-	// expired, for an exemption that ended. Of KindController it is the kind of the event.
+	// expired, for an exemption that ended. Of KindExtension it is what was decided, and of KindController it is the kind of the event.
 	Action string `json:"action,omitempty"`
 	// Finding is the finding, with at most snapshot.MaxCommand bytes of a command line: a
 	// host may report any length, in every cycle.

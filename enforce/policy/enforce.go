@@ -24,6 +24,7 @@ func (f *File) Settings(q enforce.Query) enforce.Settings {
 		MaxEnvs:         s.MaxEnvs.pointer(),
 		Idle:            s.Idle.pointer(),
 		MaxDuration:     s.MaxDuration.Value,
+		Extend:          s.Extend.Value,
 		Warn:            s.Warn.Value,
 		Grace:           s.Grace.Value,
 		Kill:            s.Kill.On,

@@ -54,6 +54,8 @@ var fields = []field{
 		form[enforce.Idle]{"{after: 2h, below: 5%}", readIdle, idleText}),
 	newField("max-duration", byHost|byUser, func(s *Settings) *Value[time.Duration] { return &s.MaxDuration },
 		form[time.Duration]{"7d", readDuration, text.FormatDuration}),
+	newField("extend", byHost|byUser, func(s *Settings) *Value[time.Duration] { return &s.Extend },
+		form[time.Duration]{"4h", readDuration, text.FormatDuration}),
 	newField("warn", byHost|byUser, func(s *Settings) *Value[enforce.Warn] { return &s.Warn },
 		form[enforce.Warn]{"{for: 10m}", readWarn, warnText}),
 	newField("grace", byHost, func(s *Settings) *Value[time.Duration] { return &s.Grace },

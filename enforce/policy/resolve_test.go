@@ -285,6 +285,7 @@ tell-users: false
 		{Key: "max-envs-per-user", Value: "off", From: "built in"},
 		{Key: "idle", Value: "{after: 1h30m, below: 5%}", From: "override for users @team; labels gpu=h100, rack=2; schedule day, p.yaml:12:18"},
 		{Key: "max-duration", Value: "off", From: "built in"},
+		{Key: "extend", Value: "off", From: "built in"},
 		{Key: "warn", Value: "{cycles: 3}", From: "defaults, p.yaml:6:10"},
 		{Key: "grace", Value: "10s", From: "built in"},
 		{Key: "kill", Value: "on", From: "override for hosts gpu-[1-4], p.yaml:15:13"},

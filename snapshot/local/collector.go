@@ -47,6 +47,9 @@ type Collector struct {
 	// Brief omits the Container and the Command of processes, and the MachineID and
 	// StateFolder, which the 1.4.3 format does not contain.
 	Brief bool
+	// Extensions returns the requests of users to keep their attachments for longer, and
+	// warnings; nil for a host that takes none.
+	Extensions func(state.Files) ([]snapshot.Extension, []string)
 	// MachineIDFile contains the machine's id; empty for /etc/machine-id.
 	MachineIDFile string
 

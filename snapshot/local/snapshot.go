@@ -55,6 +55,11 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age time.Duration) (*sna
 	if c.Brief {
 		return s, nil
 	}
+	if c.Extensions != nil {
+		var refused []string
+		s.Extensions, refused = c.Extensions(files)
+		s.Warnings = append(s.Warnings, refused...)
+	}
 	s.MachineID = c.machineID()
 	if s.StateFolder, err = c.StateFiles.FolderID(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())

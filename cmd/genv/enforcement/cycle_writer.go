@@ -76,6 +76,8 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 			w.remark(e.Text)
 		case enforce.EventOutcome:
 			w.outcome(e, now)
+		case enforce.EventExtension:
+			w.note(e.Host, e.Text)
 		case enforce.EventNote:
 			w.repeatedNote(e.Host, e.Text, now)
 		case enforce.EventMore:

@@ -4,12 +4,15 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/extension"
 )
 
 // Host is this machine as a GPU host.
 type Host struct {
 	Machine *local.Collector
 	Store   *disk.Store
+	// Extensions are the requests of users to keep attachments for longer.
+	Extensions extension.Requests
 	// SharedAccount: see command.Program.
 	SharedAccount bool
 }
@@ -22,7 +25,9 @@ func Open(p command.Program) *Host {
 	}
 	store := disk.New(disk.Dir(p.Getenv), options)
 	smi := NvidiaSMI(p.Getenv, smiTimeout)
-	return &Host{Machine: &local.Collector{SMI: smi, StateFiles: store, Now: p.Now}, Store: store, SharedAccount: p.SharedAccount}
+	requests := extension.Requests{Dir: disk.Dir(p.Getenv)}
+	machine := &local.Collector{SMI: smi, StateFiles: store, Now: p.Now, Extensions: requests.Read}
+	return &Host{Machine: machine, Store: store, Extensions: requests, SharedAccount: p.SharedAccount}
 }
 
 // DefaultAuditLog is where root's genv records what it does on a host.

@@ -45,6 +45,13 @@ func Commands(with command.Program) []*cli.Command {
 			Action: p.detach,
 		},
 		{
+			Name:      "extend",
+			Usage:     "ask to keep attached devices for longer than the policy allows, once",
+			ArgsUsage: "DURATION",
+			Flags:     []cli.Flag{eidFlag(), indexFlag("only these devices: `INDEX`, or several with commas")},
+			Action:    p.extend,
+		},
+		{
 			Name:      "config",
 			Usage:     "show or change the configuration of this environment",
 			ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",

@@ -10,7 +10,7 @@ import (
 )
 
 func (p *program) devicesCommand() *cli.Command {
-	eid := &cli.StringFlag{Name: "eid", Usage: "`ID` of the environment; by default that of this shell"}
+	eid := eidFlag()
 	return &cli.Command{
 		Name:   "devices",
 		Usage:  "list the devices of this host and who is attached to them",

@@ -34,6 +34,11 @@ func attachFlags() []cli.Flag {
 	}
 }
 
+// eidFlag names the environment of a command that is about one.
+func eidFlag() cli.Flag {
+	return &cli.StringFlag{Name: "eid", Usage: "`ID` of the environment; by default that of this shell"}
+}
+
 func indexFlag(usage string) cli.Flag { return &cli.StringFlag{Name: "index", Usage: usage} }
 
 // attachRequest reads attachFlags.
