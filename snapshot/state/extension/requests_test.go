@@ -73,9 +73,9 @@ func TestRequestsThatDoNotCount(t *testing.T) {
 	body := func(s string) func(string) error {
 		return func(path string) error { return os.WriteFile(path, []byte(s), 0o644) }
 	}
-	replaced := func(old, new string) func(string) error {
+	replaced := func(old, with string) func(string) error {
 		require.Contains(t, string(good), old)
-		return body(strings.Replace(string(good), old, new, 1))
+		return body(strings.Replace(string(good), old, with, 1))
 	}
 	for _, tt := range []struct {
 		name    string
