@@ -3,11 +3,11 @@ package fleet
 import (
 	"errors"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/seed-3119e985/genv/cmd/genv/configfile"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/remote"
 	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
@@ -30,7 +30,7 @@ func addFleet(file *bundle.File, hosts []remote.Host, found []remotedoctor.Host,
 	if err != nil || policy == "" || policy == configfile.NoPolicy {
 		return err
 	}
-	data, err := os.ReadFile(policy)
+	data, err := enforcement.ReadPolicyFile(policy)
 	if err != nil {
 		return file.AddText("policy.yaml", "left out: "+err.Error()+"\n")
 	}

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -69,9 +70,15 @@ overrides:
 	for _, kept := range []string{"Europe/Berlin", "max-devices-per-user: 4", "alice", "max-devices-per-user: 3", "command", "webhook", "unheard-of"} {
 		require.Contains(t, string(cleaned), kept)
 	}
-	_, err = bundle.Policy([]byte("hooks: [hunter2"))
-	require.Error(t, err)
-	require.NotContains(t, err.Error(), plant)
+	bomb := "a: &a [x]\n"
+	for c := byte('b'); c < 'n'; c++ {
+		bomb += fmt.Sprintf("%c: &%[1]c [%s]\n", c, strings.Repeat(fmt.Sprintf("*%c,", c-1), 9))
+	}
+	for _, text := range []string{"hooks: [hunter2", "a: &hunter2 b", bomb, strings.Repeat("[", 100_000)} {
+		_, err = bundle.Policy([]byte(text))
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), plant)
+	}
 }
 
 // contents are the files of a bundle.

@@ -2,12 +2,14 @@ package bundle
 
 import (
 	"encoding/json"
-	"fmt"
+	"errors"
 	"regexp"
 	"strings"
 	"sync"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
 var secretKey = sync.OnceValue(func() *regexp.Regexp {
@@ -66,8 +68,10 @@ func withoutTexts(value any) any {
 // all others, such as hooks, only the keys. Comments are dropped.
 func Policy(data []byte) ([]byte, error) {
 	var sections map[string]any
-	if err := yaml.Unmarshal(data, &sections); err != nil {
-		return nil, fmt.Errorf("it is not valid YAML") // the error would quote the file
+	// The first parser refuses what would make the second one use all memory, such as aliases
+	// of aliases. Their errors would quote the file.
+	if strictyaml.Parse("", data).Err() != nil || yaml.Unmarshal(data, &sections) != nil {
+		return nil, errors.New("it is not valid YAML")
 	}
 	harmless := map[string]bool{
 		"timezone": true, "defaults": true, "overrides": true, "groups": true, "schedules": true,
