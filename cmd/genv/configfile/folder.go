@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -65,25 +66,38 @@ func folders(getenv func(string) string) (folders []string, leftOut error) {
 	default:
 		return []string{dir}, nil
 	}
-	own := ""
+	own, home := "", ""
 	if dir := getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
-		own = filepath.Join(dir, "genv")
-	} else if home := getenv("HOME"); filepath.IsAbs(home) {
-		own = filepath.Join(home, ".config", "genv")
+		own, home = filepath.Join(dir, "genv"), filepath.Clean(dir)
+	} else if dir := getenv("HOME"); filepath.IsAbs(dir) {
+		own, home = filepath.Join(dir, ".config", "genv"), filepath.Clean(dir)
 	}
 	if own == "" || own == system {
 		return []string{system}, nil
 	}
-	var about unix.Stat_t
-	switch err := unix.Stat(own, &about); {
-	case errors.Is(err, fs.ErrPermission):
-		leftOut = fmt.Errorf("%s isn't read: %w", own, err)
-	case err == nil && !trusted(about.Uid):
-		leftOut = fmt.Errorf("%s isn't read: it belongs to uid %d, and this program runs as uid %d; name its files with -H and --policy", own, about.Uid, os.Geteuid())
-	default: // also where it is missing: the messages name it
+	if leftOut = notOurs(own, home); leftOut == nil { // also where it is missing: the messages name it
 		folders = []string{own}
 	}
 	return append(folders, system), leftOut
+}
+
+// notOurs is why a folder below home isn't read: another user could have put there what is
+// in it, or a link.
+func notOurs(own, home string) error {
+	var about unix.Stat_t
+	for path := own; ; path = filepath.Dir(path) {
+		switch err := unix.Stat(path, &about); {
+		case errors.Is(err, fs.ErrPermission):
+			return fmt.Errorf("%s isn't read: %w", own, err)
+		case err != nil:
+			return nil //nolint:nilerr // there is nothing to read
+		case !trusted(about.Uid):
+			return fmt.Errorf("%s isn't read: %s belongs to uid %d, and this program runs as uid %d; name its files with -H and --policy", own, path, about.Uid, os.Geteuid())
+		}
+		if path == home || path == "/" {
+			return nil
+		}
+	}
 }
 
 // Open opens a file, unless others than root and the running user could have written it.
@@ -97,8 +111,15 @@ func Open(path string) (io.ReadCloser, error) {
 	if err = unix.Fstat(fd, &about); err == nil {
 		err = check(path, &about)
 	}
-	if folder := filepath.Dir(path); err == nil {
-		if err = unix.Stat(folder, &about); err == nil {
+	real := path
+	if err == nil {
+		real, err = filepath.EvalSymlinks(path)
+	}
+	for _, folder := range slices.Compact([]string{filepath.Dir(path), filepath.Dir(real)}) {
+		if err == nil {
+			err = unix.Stat(folder, &about)
+		}
+		if err == nil {
 			err = check(folder, &about)
 		}
 	}

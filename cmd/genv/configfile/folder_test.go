@@ -129,5 +129,37 @@ func TestAFolderOfAnotherUserIsLeftOut(t *testing.T) {
 	require.NoError(t, os.Chown(folder, 4000, 4000))
 	all, leftOut = folders(env)
 	require.Equal(t, []string{system}, all)
-	require.EqualError(t, leftOut, folder+" isn't read: it belongs to uid 4000, and this program runs as uid 0; name its files with -H and --policy")
+	require.EqualError(t, leftOut, folder+" isn't read: "+folder+" belongs to uid 4000, and this program runs as uid 0; name its files with -H and --policy")
+
+	// Whoever has the home decides where a link in it leads.
+	require.NoError(t, os.Chown(folder, 0, 0))
+	for _, above := range []string{filepath.Dir(folder), home} {
+		require.NoError(t, os.Chown(above, 4000, 4000))
+		all, leftOut = folders(env)
+		require.Equal(t, []string{system}, all)
+		require.ErrorContains(t, leftOut, folder+" isn't read: "+above+" belongs to uid 4000")
+		require.NoError(t, os.Chown(above, 0, 0))
+	}
+	all, leftOut = folders(environment(map[string]string{"XDG_CONFIG_HOME": filepath.Dir(folder)}))
+	require.Equal(t, []string{folder, system}, all)
+	require.NoError(t, leftOut)
+
+	require.NoError(t, os.Chown(home, 4000, 4000))
+	require.NoError(t, os.RemoveAll(folder))
+	_, leftOut = folders(env)
+	require.NoError(t, leftOut, "there is nothing to leave out")
+}
+
+// A link leads to a file in a folder where somebody else may replace it.
+func TestOpenChecksTheFolderBehindALink(t *testing.T) {
+	folder, elsewhere := t.TempDir(), t.TempDir()
+	path := filepath.Join(folder, Policy)
+	require.NoError(t, os.WriteFile(filepath.Join(elsewhere, "p.yaml"), nil, 0o600))
+	require.NoError(t, os.Symlink(filepath.Join(elsewhere, "p.yaml"), path))
+	file, err := Open(path)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	require.NoError(t, os.Chmod(elsewhere, 0o777))
+	_, err = Open(path)
+	require.ErrorContains(t, err, elsewhere+" may be changed by every user")
 }
