@@ -88,11 +88,9 @@ func (b Box) Keep(uid snapshot.UID, message string, now time.Time) error {
 
 // open opens the folder and locks it. Users may enter it, and not list it.
 func (b Box) open() (*folder.Folder, func(), error) {
-	err := os.Mkdir(b.dir(), 0o711)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(b.Root, 0o755); err == nil {
-			err = os.Mkdir(b.dir(), 0o711)
-		}
+	err := b.checkRoot()
+	if err == nil {
+		err = os.Mkdir(b.dir(), 0o711)
 	}
 	if err == nil {
 		err = os.Chmod(b.dir(), 0o711) // whatever the umask
@@ -114,6 +112,19 @@ func (b Box) open() (*folder.Folder, func(), error) {
 		return nil, nil, err
 	}
 	return dir, func() { _ = lock.Close(); dir.Close() }, nil
+}
+
+// checkRoot makes root's folder if it is missing, and refuses one that others may write.
+func (b Box) checkRoot() error {
+	if err := os.MkdirAll(b.Root, 0o755); err != nil {
+		return err
+	}
+	root, err := folder.OpenExisting(b.Root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return root.CheckPrivate()
 }
 
 // makeRoom removes files with nothing recent in them, when there are many.

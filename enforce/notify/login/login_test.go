@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/notify/login"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -142,6 +143,22 @@ func TestDamagedAndStrangeFiles(t *testing.T) {
 	require.NoError(t, os.Symlink("/etc/passwd", file))
 	_, err = box.Unseen(own(), seen, noon)
 	require.Error(t, err)
+}
+
+// In a folder that others may write, what is made there could be replaced by a link before
+// its mode is set.
+func TestAFolderOfOthersIsNotUsed(t *testing.T) {
+	box := newBox(t)
+	require.NoError(t, os.Mkdir(box.Root, 0o755))
+	require.NoError(t, os.Chmod(box.Root, 0o777))
+	require.ErrorIs(t, box.Keep(own(), "x", noon), folder.ErrUnsafe)
+	require.NoDirExists(t, filepath.Join(box.Root, "notices"))
+	require.NoError(t, os.Chmod(box.Root, 0o755))
+	require.NoError(t, box.Keep(own(), "x", noon))
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Chown(box.Root, 4000, 4000))
+		require.ErrorIs(t, box.Keep(own(), "x", noon), folder.ErrUnsafe)
+	}
 }
 
 // Only the user and root can read what is kept, and only root can change it.
