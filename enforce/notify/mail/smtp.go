@@ -61,6 +61,7 @@ func (s server) connect(ctx context.Context) (*smtp.Client, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		err = conn.SetDeadline(deadline)
 	}
+	conn = &brief{conn, maxAnswers}
 	raw := conn
 	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
 	if s.settings.TLS == policy.Implicit {
@@ -79,6 +80,28 @@ func (s server) connect(ctx context.Context) (*smtp.Client, error) {
 		return nil, err
 	}
 	return client, nil
+}
+
+// maxAnswers is how much is read from a server for one mail, in bytes: its certificates and
+// some lines.
+const maxAnswers = 256 << 10
+
+// brief is a connection to a server that may only say so much: net/smtp would keep a line
+// of any length.
+type brief struct {
+	net.Conn
+	left int
+}
+
+var errTooMuch = errors.New("the mail server says more than a mail server should")
+
+func (b *brief) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, errTooMuch
+	}
+	n, err := b.Conn.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
 }
 
 // greet says hello, and has the connection encrypted if it isn't.
