@@ -17,7 +17,8 @@ import (
 // maxContent is how much is read of a state file, in bytes.
 const maxContent = 1 << 20
 
-// plainScript prints what plain commands show of a host without our genv, in sections.
+// plainScript prints what plain commands show of a host without our genv, in sections. Lines
+// of state files begin with a space, so that none can begin a section: users write them.
 // nvidia-smi comes last: it may hang.
 const plainScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo; echo "$t $1"; }; d=${GENV_TMPDIR:-/var/tmp/genv}; ` +
 	`near() { p=$1; until [ -e "$p" ]; do p=$(dirname "$p"); done; echo "$p"; }; ` +
@@ -26,7 +27,7 @@ const plainScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo; echo "$t $1"; 
 	`say disk; for f in "$d" /var/log/genv; do p=$(near "$f"); echo "$f"; df -Pk "$p" | tail -n 1; df -Pi "$p" 2>/dev/null | tail -n 1; done; ` +
 	`say folder; echo "$d"; stat -c "%f %u %h %s" "$d"; ` +
 	`say files; for f in envs.json devices.json genv.lock; do stat -c "%f %u %h %s $f" "$d/$f"; done 2>/dev/null; ` +
-	`for f in envs.json devices.json; do [ -L "$d/$f" ] || { [ -f "$d/$f" ] && { say "content-$f"; head -c "$5" "$d/$f"; }; }; done; ` +
+	`for f in envs.json devices.json; do [ -L "$d/$f" ] || { [ -f "$d/$f" ] && { say "content-$f"; head -c "$5" "$d/$f" | sed "s/^/ /"; }; }; done; ` +
 	`say smi; b=$(date +%s%N); GENV_BYPASS=1 timeout -k 1 "$2" nvidia-smi $6 2>&1; s=$?; say "smi-end $s $b $(date +%s%N)"; say end`
 
 // plain makes the checks of the host with plain commands, as the login.
@@ -110,7 +111,8 @@ func stateIn(parts map[string]string) doctor.State {
 		if !ok {
 			continue
 		}
-		content, read := parts["content-"+f.Name]
+		_, read := parts["content-"+f.Name]
+		content := contentIn(parts, f.Name)
 		switch {
 		case !f.Mode.IsRegular() || f.Name == "genv.lock":
 		case !read || content == "" && f.Size > 0:
@@ -123,6 +125,11 @@ func stateIn(parts map[string]string) doctor.State {
 		s.Files = append(s.Files, f)
 	}
 	return s
+}
+
+// contentIn is the content of a state file, without the space before each line.
+func contentIn(parts map[string]string, name string) string {
+	return strings.TrimPrefix(strings.ReplaceAll(parts["content-"+name], "\n ", "\n"), " ")
 }
 
 // fileIn reads a line of `stat -c "%f %u %h %s NAME"`.
