@@ -111,11 +111,11 @@ func Open(path string) (io.ReadCloser, error) {
 	if err = unix.Fstat(fd, &about); err == nil {
 		err = check(path, &about)
 	}
-	real := path
+	target := path
 	if err == nil {
-		real, err = filepath.EvalSymlinks(path)
+		target, err = filepath.EvalSymlinks(path)
 	}
-	for _, folder := range slices.Compact([]string{filepath.Dir(path), filepath.Dir(real)}) {
+	for _, folder := range slices.Compact([]string{filepath.Dir(path), filepath.Dir(target)}) {
 		if err == nil {
 			err = unix.Stat(folder, &about)
 		}
