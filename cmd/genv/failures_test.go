@@ -49,7 +49,7 @@ func TestManyHostsThatFailAlike(t *testing.T) {
 		"gpus":                            "; 60 hosts failed",
 		"query --query hostname":          "nosudo",
 		"top --plain --once --socket off": "nosudo: ",
-		"wait --within 500ms":             "genv: no host had",
+		"wait --within 5s":                "genv: no host had",
 		"enforce --interval 0":            "`ssh HOST true` connects",
 	} {
 		hosts := "nosudo,gpu-[01-60].lab"

@@ -247,7 +247,7 @@ func TestHostsThatTalkNonsense(t *testing.T) {
 		"other": "version", "silent": "timeout",
 	}, classes)
 
-	flood := genv(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "flood", "--format", "json") // by itself: a slow machine takes seconds to read it
+	flood := genv(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "flood", "--format", "json", "--command-timeout", "10m") // by itself: a slow machine takes seconds to read it
 	require.NoError(t, json.Unmarshal([]byte(flood.out), &document))
 	require.EqualValues(t, "invalid-output", document.Failed[0].Class)
 }

@@ -16,12 +16,11 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
-// The line of sudoers is the same in README.md, docs and the next step, and
-// visudo takes it.
+// The line of sudoers is the same in the docs and the next step, and visudo takes it.
 func TestTheSudoersLineIsTheSameEverywhere(t *testing.T) {
 	line := remote.SudoersLine("admin", remote.DefaultGenv)
 	var texts []string
-	for _, file := range []string{"README.md", "docs/operations.md", "docs/migrating.md"} {
+	for _, file := range []string{"docs/operations.md", "docs/migrating.md"} {
 		text, err := os.ReadFile("../../" + file)
 		require.NoError(t, err)
 		require.Contains(t, strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\\\n", "")), " "), line, file)
@@ -37,11 +36,11 @@ func TestTheSudoersLineIsTheSameEverywhere(t *testing.T) {
 	if _, err := os.Stat(visudo); err != nil {
 		t.Skip("there is no visudo on this machine")
 	}
-	_, readme, _ := strings.Cut(texts[0], "echo 'admin ")
-	readme, _, _ = strings.Cut(readme, "'")
-	_, operations, _ := strings.Cut(texts[1], "```\nDefaults!")
+	_, operations, _ := strings.Cut(texts[0], "```\nDefaults!")
 	operations, _, _ = strings.Cut(operations, "```")
-	for name, content := range map[string]string{"next step": line + "\n", "README.md": "admin " + readme + "\n", "operations.md": "Defaults!" + operations} {
+	_, migrating, _ := strings.Cut(texts[1], "echo 'admin ")
+	migrating, _, _ = strings.Cut(migrating, "'")
+	for name, content := range map[string]string{"next step": line + "\n", "migrating.md": "admin " + migrating + "\n", "operations.md": "Defaults!" + operations} {
 		path := filepath.Join(t.TempDir(), "genv")
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o440))
 		out, err := exec.Command(visudo, "-c", "-f", path).CombinedOutput()
