@@ -167,6 +167,7 @@ var inBoth = []typed{
 	{"genv remote gpus --sort=ut" + tab, "genv remote gpus --sort=utilization "},
 	{"genv remote gpus --so=ut" + tab, "genv remote gpus --so=utilization "},
 	{"genv gpus --form c" + tab, "genv gpus --form csv "},
+	{"genv remote exempt --rule id" + tab, "genv remote exempt --rule idle "},
 	{"genv remote enforce --timestamps al" + tab, "genv remote enforce --timestamps always "},
 	{"genv gpus --free=" + tab, "genv gpus --free="},
 	{"genv usage snapshot --type e" + tab, "genv usage snapshot --type envs "},
@@ -233,7 +234,7 @@ func TestCompletionInBash(t *testing.T) {
 		{"set -u; set -o noglob; genv remote enf" + tab, "set -u; set -o noglob; genv remote enforce "},
 	})
 	s.line("set -u; set -o noglob; set -o posix; COMP_WORDBREAKS=' \t\n'\r")
-	s.check(inBoth[:41])
+	s.check(inBoth[:42])
 }
 
 // TestCompletionInBashWithTheirs: with the package bash-completion, which changes

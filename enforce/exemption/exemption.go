@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -90,6 +91,16 @@ var scopes = map[enforce.Rule]scope{
 	enforce.RuleMaxEnvsPerUser:    {user: true},
 }
 
+// Rules are the names of the rules from which something can be exempted, sorted.
+func Rules() []string {
+	var names []string
+	for rule := range scopes {
+		names = append(names, string(rule))
+	}
+	slices.Sort(names)
+	return names
+}
+
 // Check returns an error unless it can be exempted.
 func (w *Who) Check() error {
 	switch {
@@ -107,7 +118,7 @@ func (w *Who) Check() error {
 	s, known := scopes[w.Rule]
 	switch {
 	case !known:
-		return fmt.Errorf("unknown rule %s", text.Shown(string(w.Rule)))
+		return fmt.Errorf("unknown rule %s: write one of %s", text.Shown(string(w.Rule)), strings.Join(Rules(), ", "))
 	case w.User == "" && !s.host:
 		return fmt.Errorf("rule %s counts on all hosts together: name a user, and no host", w.Rule)
 	case w.User != "" && !s.user:

@@ -48,7 +48,7 @@ func Command(with command.Program) *cli.Command {
 			&cli.StringFlag{Name: "user", Usage: "exempt this `USER`"},
 			&cli.StringSliceFlag{Name: "host", Aliases: []string{"H"}, Usage: "exempt this `HOST`, or with --user the user there"},
 			&cli.StringFlag{Name: "device", Usage: "exempt the GPU with this `INDEX` of --host"},
-			&cli.StringFlag{Name: "rule", Usage: "from this `RULE` only, such as idle or max-duration"},
+			command.OneOf(&cli.StringFlag{Name: "rule", Usage: "from this `RULE` only, such as idle or max-duration"}, exemption.Rules()),
 			&cli.StringFlag{Name: "for", Usage: "for this `TIME`, such as 12h or 7d; at most 30d"},
 			&cli.StringFlag{Name: "reason", Usage: "why, for the record and for other operators: `TEXT`"},
 			&cli.BoolFlag{Name: "list", Usage: "list the exemptions"},
