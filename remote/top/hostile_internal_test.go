@@ -121,5 +121,5 @@ func TestAFindingForEachProcess(t *testing.T) {
 	require.Equal(t, tabProcesses, m.tab)
 	require.GreaterOrEqual(t, len(m.rows), 65536)
 	require.Len(t, m.rows[0].process.gpus, 2)
-	require.Less(t, time.Since(begun), 30*time.Second, "it took minutes")
+	require.Less(t, time.Since(begun), 3*time.Minute, "it took minutes")
 }
