@@ -81,20 +81,26 @@ func (f *File) read(known []setting, section string, key, value *strictyaml.Node
 }
 
 // merge are the values for a command: of files, the first one first, and of sections, the
-// most specific one first.
+// command's own one first. `install` takes hosts from its own section alone: hosts that are
+// named for the others must not become those that it changes.
 func merge(files []*File, sections []string) map[string]Value {
 	values := map[string]Value{}
 	for _, file := range slices.Backward(files) {
 		for _, section := range slices.Backward(sections) {
 			list := file.sections[section]
-			if slices.ContainsFunc(list, func(v Value) bool { return v.Flag == "host" || v.Flag == "hostfile" }) {
+			if slices.ContainsFunc(list, namesHosts) {
 				delete(values, "host") // which hosts there are is said in one place
 				delete(values, "hostfile")
 			}
 			for _, v := range list {
+				if namesHosts(v) && sections[0] == "install" && section != "install" {
+					continue
+				}
 				values[v.Flag] = v
 			}
 		}
 	}
 	return values
 }
+
+func namesHosts(v Value) bool { return v.Flag == "host" || v.Flag == "hostfile" }

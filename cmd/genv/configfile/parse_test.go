@@ -23,6 +23,8 @@ wait: {within: 2h}
 		{"the user's file over the other", "fanout: 1\nusername: me\n", "enforce", "audit-log=/var/log/a exclude=gpu-07,label:x fanout=1 host=@all interval=30 timeout=5 username=me"},
 		{"hosts in the user's file replace those of the other", "gpus: {hostfile: /my/hosts}\n", "gpus", "exclude=gpu-07,label:x fanout=8 hostfile=/my/hosts timeout=5 username=everyone"},
 		{"and of no other command", "gpus: {hostfile: /my/hosts}\n", "envs", "exclude=gpu-07,label:x fanout=8 host=@all timeout=5 username=everyone"},
+		{"install takes no hosts of others", "remote: {hosts: b}\n", "install", "exclude=gpu-07,label:x fanout=8 timeout=5 username=everyone"},
+		{"install takes its own hosts", "install: {hosts: b}\n", "install", "exclude=gpu-07,label:x fanout=8 host=b timeout=5 username=everyone"},
 		{"comments alone", "# fanout: 1\n\n  # more\n", "wait", "exclude=gpu-07,label:x fanout=8 host=@all timeout=5 username=everyone within=2h"},
 		{"yes and no", "quiet: false\nremote: {no-sudo: true}\n", "devices", "exclude=gpu-07,label:x fanout=8 host=@all no-sudo=true quiet=false timeout=5 username=everyone"},
 	} {
