@@ -9,7 +9,7 @@ GO        ?= go
 # The tags leave out what urfave/cli would write manuals with, which costs every start half a
 # millisecond, and HTTP/2, which costs a tenth: a reverse proxy can add it to the page.
 BUILD     := CGO_ENABLED=0 $(GO) build -tags urfave_cli_no_docs,nethttpomithttp2 -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
-TESTFLAGS ?= -timeout=15m
+TESTFLAGS ?= -timeout=18m
 FUZZTIME  ?= 10s
 FAULTS    := .tools/faults.txt
 SOAK      ?= 2m

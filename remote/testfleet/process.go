@@ -54,14 +54,14 @@ func startProcess(cmd *exec.Cmd, speaks bool) (*Process, error) {
 // Ended is closed when the process has ended and is reaped.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Running says whether the process has not ended yet.
+// Running says whether the process has not ended yet. One that has ended may be a zombie for
+// a moment.
 func (p *Process) Running() bool {
-	select {
-	case <-p.ended:
-		return false
-	default:
+	if stat, err := (proc.FS{}).Stat(p.PID); err == nil && stat.Start == p.start && !stat.Gone() {
 		return true
 	}
+	<-p.ended
+	return false
 }
 
 // EndedBy is the signal that ended the process; 0 while it runs, and when it
