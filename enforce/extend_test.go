@@ -97,7 +97,7 @@ func TestExtensions(t *testing.T) {
 			at(8, `a | env 1 alice u7 | env 2 alice u7 | dev 0 1@01 2@02 | ask y 7 2 0@02 60`, "a detach 0 2", "extend/a/7/0/y not-extended"))},
 		{"not after a day in which the user was attached", two, looks(at(0, asking, "", yes), at(1, free, "", ""), at(300, free, "", ""), at(600, lease, "a detach 0 1", ""), at(900, free, "", ""), at(1200, free, "", ""), at(day+2, free, "", ""),
 			at(day+5, `a | env 1 alice u7 | dev 0 1@59 | ask z 7 1 0@59 60`, "a detach 0 1", "extend/a/7/0/z not-extended"))},
-		{"not after a day in which nobody looked", two, looks(at(0, asking, "", yes), at(1, free, "", ""), at(day+5, free, "", ""),
+		{"not after a day without a look", two, looks(at(0, asking, "", yes), at(1, free, "", ""), at(day+5, free, "", ""),
 			at(day+6, `a | env 1 alice u7 | dev 0 1@59 | ask z 7 1 0@59 60`, "a detach 0 1", "extend/a/7/0/z not-extended"))},
 		{"not after a day in which the host was silent", two, looks(at(0, asking, "", yes), at(1, free, "", ""), at(300, "a | down", "", ""), at(600, "a | down", "", ""), at(900, "a | down", "", ""), at(1200, "a | down", "", ""), at(day+5, free, "", ""),
 			at(day+6, `a | env 1 alice u7 | dev 0 1@59 | ask z 7 1 0@59 60`, "a detach 0 1", "extend/a/7/0/z not-extended"))},

@@ -200,7 +200,7 @@ func TestInstallAsksForThePassword(t *testing.T) {
 	require.Contains(t, r.err, "--ask-sudo-password needs a terminal")
 	r = runProgram(t, genvProgram(t), append(flags, "--insecure-ignore-host-keys")...)
 	require.Equal(t, command.ExitFailed, r.code)
-	require.Contains(t, r.err, "exclude each other", "nobody knows who would get it")
+	require.Contains(t, r.err, "exclude each other", "any machine could get it")
 	require.NotContains(t, r.err+r.out, "failed")
 
 	ask := func(password, until string) string {

@@ -111,8 +111,8 @@ func (u Use) Idling(eid snapshot.EnvID, attached snapshot.Date, idle bool) (Use,
 // its extension is forgotten.
 const minFree = 24 * time.Hour
 
-// looks is how many times, at least, the host must be looked at within that time: nobody
-// knows what was attached while the controller didn't run.
+// looks is how many times, at least, the host must be looked at within that time: what
+// was attached while the controller didn't run is unknown.
 const looks = 4
 
 // Look says whether the user is attached to the device, and when that was looked at last:

@@ -178,7 +178,7 @@ func (a *authenticator) keyFile() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "OPENSSH PRIVATE KEY", Bytes: append([]byte("openssh-key-v1\x00"), file...)}))
 }
 
-// TestAgentThatWaitsForItsUser: when nobody touches the key, the login goes on with
+// TestAgentThatWaitsForItsUser: when the key is not touched, the login continues with
 // another one, although its deadline has passed; and the next ones don't wait.
 func TestAgentThatWaitsForItsUser(t *testing.T) {
 	s := startSSHD(t)

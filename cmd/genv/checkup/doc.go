@@ -1,5 +1,5 @@
-// Package checkup prints what `genv doctor` and `genv remote doctor` found: a table, and
-// below it what is not in order, with the same cause of several hosts told once.
+// Package checkup prints what `genv doctor` and `genv remote doctor` found: the problems with
+// their next steps, each cause that several hosts share once, and then a table.
 //
 //	err := checkup.WriteFleet(p.Out, document, checkup.StyleOf(p.Program, output))
 //	return checkup.Exit(document.Status)

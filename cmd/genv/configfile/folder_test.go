@@ -101,7 +101,7 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 	pipe := filepath.Join(folder, Hosts)
 	require.NoError(t, unix.Mkfifo(pipe, 0o600))
 	_, err := Open(pipe)
-	require.EqualError(t, err, pipe+" is not a regular file", "and nobody waits for a writer")
+	require.EqualError(t, err, pipe+" is not a regular file", "and genv waits for no writer")
 	_, err = Open(filepath.Join(folder, "none"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	link := filepath.Join(folder, Config)

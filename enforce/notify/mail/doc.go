@@ -1,4 +1,4 @@
-// Package mail tells users by mail what concerns them: it decides which mails are due,
+// Package mail notifies users by mail: it decides which mails are due,
 // writes them, and sends them by a program such as sendmail(8) or by SMTP.
 //
 //	var memory mail.Memory

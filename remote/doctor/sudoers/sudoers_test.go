@@ -75,7 +75,7 @@ func TestParse(t *testing.T) {
 	require.False(t, rules.RequireTTY)
 }
 
-// FuzzParse: no output of sudo breaks it, and a rule for nobody but alice allows nothing as root.
+// FuzzParse: no output of sudo breaks it, and a rule for running as alice alone allows nothing as root.
 func FuzzParse(f *testing.F) {
 	f.Add(head + narrow)
 	f.Add(head + "    (ALL : ALL) NOPASSWD: ALL, !/bin/x [a-z]* \\, y\n")

@@ -33,7 +33,7 @@ type HostConfig struct {
 	IdentityFiles    []string
 	CertificateFiles []string
 	IdentitiesOnly   bool
-	BatchMode        bool   // nobody is asked for a passphrase
+	BatchMode        bool   // genv asks for no passphrase
 	IdentityAgent    string // a socket's path; empty for no agent
 
 	UserKnownHosts   []string
