@@ -45,3 +45,12 @@ func (d Date) String() string { return d.wall.Format(dateLayout) }
 
 // ISO is the date as YYYY-MM-DDTHH:MM:SS, without a zone, for JSON.
 func (d Date) ISO() string { return d.wall.Format("2006-01-02T15:04:05") }
+
+// MarshalText is the date as in the state files.
+func (d Date) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads a date with ParseDate.
+func (d *Date) UnmarshalText(text []byte) (err error) {
+	*d, err = ParseDate(string(text))
+	return err
+}

@@ -49,3 +49,15 @@ func (m Memory) Bytes() int64 { return m.bytes }
 
 // String is the amount as it was written, or "" if it is unknown.
 func (m Memory) String() string { return m.text }
+
+// MarshalText is the amount as it was written; it is empty if it is unknown.
+func (m Memory) MarshalText() ([]byte, error) { return []byte(m.text), nil }
+
+// UnmarshalText reads an amount with ParseMemory; the empty text is unknown.
+func (m *Memory) UnmarshalText(text []byte) (err error) {
+	*m = Memory{}
+	if len(text) > 0 {
+		*m, err = ParseMemory(string(text))
+	}
+	return err
+}

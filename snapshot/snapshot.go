@@ -117,6 +117,20 @@ type EnvConfig struct {
 	GPUs      *int   // how many devices to attach; nil for none
 }
 
+// With is the configuration with what is set in another one instead of its own.
+func (c EnvConfig) With(other EnvConfig) EnvConfig {
+	if other.Name != "" {
+		c.Name = other.Name
+	}
+	if other.GPUMemory.Known() {
+		c.GPUMemory = other.GPUMemory
+	}
+	if other.GPUs != nil {
+		c.GPUs = other.GPUs
+	}
+	return c
+}
+
 // Device is a GPU of the host.
 type Device struct {
 	Index       DeviceIndex

@@ -82,15 +82,7 @@ func enter(env *snapshot.Environment, a Activation) {
 	if a.KernelID != "" && !slices.Contains(env.KernelIDs, a.KernelID) {
 		env.KernelIDs = append(slices.Clone(env.KernelIDs), a.KernelID)
 	}
-	if a.Config.Name != "" {
-		env.Config.Name = a.Config.Name
-	}
-	if a.Config.GPUMemory.Known() {
-		env.Config.GPUMemory = a.Config.GPUMemory
-	}
-	if a.Config.GPUs != nil {
-		env.Config.GPUs = a.Config.GPUs
-	}
+	env.Config = env.Config.With(a.Config)
 }
 
 // Deactivate removes a process from its environment and returns the id of that

@@ -28,6 +28,8 @@ type Files struct {
 
 	// Foreign says that the PIDs are known to belong to another PID namespace.
 	Foreign bool
+	// Asker is the process that asks for a change; 0 for this one.
+	Asker snapshot.PID
 	// FindSuccessors lists the processes that still run in an environment when its
 	// last registered process leaves it; nil if that is unknown.
 	FindSuccessors func(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID

@@ -1,7 +1,10 @@
 package localhost
 
 import (
+	"path/filepath"
+
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/extension"
@@ -13,6 +16,8 @@ type Host struct {
 	Store   *disk.Store
 	// Extensions are the requests of users to keep attachments for longer.
 	Extensions extension.Requests
+	// Unnamed is the name of the user in new environments if the account has none.
+	Unnamed snapshot.Username
 	// SharedAccount: see command.Program.
 	SharedAccount bool
 }
@@ -32,3 +37,13 @@ func Open(p command.Program) *Host {
 
 // DefaultAuditLog is where root's genv records what it does on a host.
 const DefaultAuditLog = "/var/log/genv/audit.jsonl"
+
+// RunDir is the folder of what root's genv keeps while the machine runs: sockets, locks,
+// and what it publishes for others. getenv looks up environment variables, such as
+// os.Getenv.
+func RunDir(getenv func(string) string) string {
+	if root := getenv("GENV_ROOT_DIR"); root != "" {
+		return filepath.Join(root, "run")
+	}
+	return "/run/genv"
+}

@@ -17,19 +17,16 @@ import (
 const smiTimeout = 25 * time.Second
 
 // smiLock is the path of the lock file for the nvidia-smi at path, which keeps hanging
-// ones from piling up: for root in /run/genv, or in GENV_ROOT_DIR, which sudo doesn't
-// pass on; for other users in their $XDG_RUNTIME_DIR, or none. Its name depends on the
-// program and the state folder, since simulated hosts on one machine have different
-// GPUs.
+// ones from piling up: for root in RunDir, for other users in their $XDG_RUNTIME_DIR, or
+// none. Its name depends on the program and the state folder, since simulated hosts on one
+// machine have different GPUs.
 func smiLock(getenv func(string) string, uid int, path string) string {
-	dir := "/run/genv"
-	switch root, runtime := getenv("GENV_ROOT_DIR"), getenv("XDG_RUNTIME_DIR"); {
-	case uid != 0 && !filepath.IsAbs(runtime):
-		return ""
-	case uid != 0:
+	dir := RunDir(getenv)
+	if runtime := getenv("XDG_RUNTIME_DIR"); uid != 0 {
+		if !filepath.IsAbs(runtime) {
+			return ""
+		}
 		dir = filepath.Join(runtime, "genv")
-	case root != "":
-		dir = filepath.Join(root, "run")
 	}
 	if program, err := filepath.EvalSymlinks(path); err == nil {
 		path = program

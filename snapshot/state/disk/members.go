@@ -152,11 +152,11 @@ func byAge(processes []RunningProcess) []RunningProcess {
 func isSelf(p RunningProcess) bool { return int(p.PID) == os.Getpid() }
 
 // findSuccessors lists the members of an environment when a process leaves it. That
-// process does not count, nor do those between it and this one, such as a shell's
-// $(…).
+// process does not count, nor do those between it and the one that asks, such as a
+// shell's $(…).
 func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
 	list, _ := t.running.of(env.UID)
-	between := processesBetween(list, leaving, snapshot.PID(os.Getpid()))
+	between := processesBetween(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))
 	m := membersOf(env.UID, list, func(p RunningProcess) bool { return p.PID == leaving || between[p.PID] })
 	return m.pids[env.EID]
 }

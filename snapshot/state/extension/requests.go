@@ -8,6 +8,8 @@
 package extension
 
 import (
+	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -38,8 +40,8 @@ const (
 )
 
 // Add replaces a user's requests about the same attachments, and drops those about
-// attachments that files doesn't have any more. The caller is that user, and holds the
-// lock of the state files.
+// attachments that files doesn't have any more. One without an ID gets
+// a random one. The caller is that user, and holds the lock of the state files.
 func (r Requests) Add(files *state.Files, uid snapshot.UID, list []snapshot.Extension) error {
 	dir, err := r.open((*folder.Folder).SharedSub)
 	if err != nil {
@@ -51,7 +53,10 @@ func (r Requests) Add(files *state.Files, uid snapshot.UID, list []snapshot.Exte
 		same := func(x snapshot.Extension) bool { return x.EID == old.EID && x.Index == old.Index }
 		return !present(files, &old) || slices.ContainsFunc(list, same)
 	})
-	all = append(all, list...)
+	for _, x := range list {
+		x.ID = cmp.Or(x.ID, rand.Text()[:16])
+		all = append(all, x)
+	}
 	if len(all) > maxRequests {
 		return fmt.Errorf("%d requests are more than the maximum of %d: name the devices with --index", len(all), maxRequests)
 	}

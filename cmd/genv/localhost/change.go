@@ -1,0 +1,29 @@
+package localhost
+
+import (
+	"cmp"
+	"context"
+	"os"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/state/changer"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+)
+
+// Change makes a change for the user of this process. After an error, which is described at
+// changer.Changer, nothing has changed.
+func (h *Host) Change(ctx context.Context, c change.Change) (change.Result, error) {
+	return changer.Changer{Store: h.Store, Extensions: h.Extensions, ListDevices: h.Machine.ListDevices}.Change(ctx, c, h.asker(ctx))
+}
+
+// asker is the user of this process.
+func (h *Host) asker(ctx context.Context) change.Asker {
+	return change.Asker{
+		UID: snapshot.UID(os.Getuid()), PID: snapshot.PID(os.Getpid()), Now: snapshot.DateOf(h.Machine.Now()),
+		Owner: h.Machine.Proc.UID,
+		Username: func(uid snapshot.UID) snapshot.Username {
+			return cmp.Or(disk.Users{}.Username(ctx, uid), h.Unnamed)
+		},
+	}
+}

@@ -1,0 +1,58 @@
+package change
+
+import (
+	"fmt"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// Asker is who asks for a change, as the kernel reports it, and what whoever applies the
+// change knows. Nothing of it is taken from a request.
+type Asker struct {
+	UID snapshot.UID
+	// PID is the process that asks: it doesn't keep an environment that it leaves.
+	PID snapshot.PID
+	Now snapshot.Date
+	// Owner is the real uid of a process. It is called under the lock of the state files.
+	Owner func(snapshot.PID) (snapshot.UID, error)
+	// Username is the name of a user; empty for none. It may take seconds: see Prepare.
+	Username func(snapshot.UID) snapshot.Username
+}
+
+// Prepare looks up what takes too long for the lock: the Asker that it returns is for
+// Apply. Its error is one that Apply would return.
+func (c Change) Prepare(by Asker) (Asker, error) {
+	if c.Enter == nil {
+		return by, nil
+	}
+	uid, err := by.userOf(c.Enter.PID)
+	if err != nil {
+		return by, err
+	}
+	name := by.Username(uid)
+	by.Username = func(of snapshot.UID) snapshot.Username {
+		if of != uid { // the process has become another one meanwhile
+			return ""
+		}
+		return name
+	}
+	return by, nil
+}
+
+// userOf is the user for whom a process is registered: its owner as the kernel reports it,
+// and for a Jupyter kernel (PID 0) the asker. Only root may ask for the process of another
+// user.
+func (by Asker) userOf(pid snapshot.PID) (snapshot.UID, error) {
+	if pid == 0 {
+		return by.UID, nil
+	}
+	owner, err := by.Owner(pid)
+	if err != nil {
+		return 0, err
+	}
+	if by.UID != 0 && owner != by.UID {
+		return 0, fmt.Errorf("%w: process %d belongs to uid %d: only that user and root may activate it", state.ErrNotOwner, pid, owner)
+	}
+	return owner, nil
+}

@@ -1,0 +1,166 @@
+package change
+
+import (
+	"fmt"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// Change is one change: exactly one of its pointers is set. It is JSON as it is; see
+// Decode for what comes from another process.
+type Change struct {
+	Enter     *Enter     `json:"enter,omitempty"`
+	Attach    *Attach    `json:"attach,omitempty"`
+	Detach    *Detach    `json:"detach,omitempty"`
+	Configure *Configure `json:"configure,omitempty"`
+	Leave     *Leave     `json:"leave,omitempty"`
+	Extend    *Extend    `json:"extend,omitempty"`
+}
+
+// Config is snapshot.EnvConfig as JSON.
+type Config struct {
+	Name      string          `json:"name,omitempty"`
+	GPUMemory snapshot.Memory `json:"gpu_memory,omitzero"`
+	GPUs      *int            `json:"gpus,omitempty"`
+}
+
+// Enter registers a process or a Jupyter kernel in an environment, which is new if it is
+// not registered. The process belongs to the asker; only root may register the process of
+// another user.
+type Enter struct {
+	// EID is the environment. If it is empty, a new one is named after the process.
+	EID    snapshot.EnvID `json:"eid,omitempty"`
+	PID    snapshot.PID   `json:"pid,omitempty"`       // 0 for none
+	Kernel string         `json:"kernel_id,omitempty"` // of a Jupyter kernel; empty for none
+	// Config is that of a new environment; in an existing one what is set replaces what
+	// it had.
+	Config Config `json:"config,omitzero"`
+	// Attach attaches as many devices as Config has, if it has a number.
+	Attach        bool `json:"attach,omitempty"`
+	OverSubscribe bool `json:"over_subscribe,omitempty"`
+	// Busy are the devices that processes of others use, as the asker sees it: they are
+	// attached last.
+	Busy []snapshot.DeviceIndex `json:"busy,omitempty"`
+}
+
+// Attach attaches an environment to devices. Without Count and Indices it is as many as
+// the environment is configured with; if that is not set, one.
+type Attach struct {
+	EID           snapshot.EnvID         `json:"eid"`
+	Count         int                    `json:"count,omitempty"` // in all, with those that it has; 0 for none
+	Indices       []snapshot.DeviceIndex `json:"indices,omitempty"`
+	OverSubscribe bool                   `json:"over_subscribe,omitempty"`
+	Busy          []snapshot.DeviceIndex `json:"busy,omitempty"` // as in Enter
+	// Memory is the capacity on each device, instead of that of the environment.
+	Memory snapshot.Memory `json:"gpu_memory,omitzero"`
+	// Configured attaches nothing if no number is configured.
+	Configured bool `json:"configured,omitempty"`
+	// Exact detaches the last devices of more than the number.
+	Exact bool `json:"exact,omitempty"`
+	// Unregistered allows an environment that is not registered. As in 1.4.3, its
+	// attachments end when the state is next read.
+	Unregistered bool `json:"unregistered,omitempty"`
+}
+
+// Detach ends attachments of an environment: those to Indices, or all if there are none.
+type Detach struct {
+	EID          snapshot.EnvID         `json:"eid"`
+	Indices      []snapshot.DeviceIndex `json:"indices,omitempty"`
+	Unregistered bool                   `json:"unregistered,omitempty"` // as in Attach
+}
+
+// Configure changes settings of an environment. Its attachments stay as they are.
+type Configure struct {
+	EID snapshot.EnvID `json:"eid"`
+	// Clear are the settings to remove, before those in Set are set.
+	Clear []Setting `json:"clear,omitempty"`
+	Set   Config    `json:"set,omitzero"`
+}
+
+// Setting names a field of Config.
+type Setting string
+
+// The settings, with the names that people use.
+const (
+	Name      Setting = "name"
+	GPUMemory Setting = "gpu-memory"
+	GPUs      Setting = "gpus"
+)
+
+// Leave removes a process or a Jupyter kernel from its environment, which ends with its
+// last one. For one that is in no environment it does nothing.
+type Leave struct {
+	PID    snapshot.PID `json:"pid,omitempty"`       // 0 for none
+	Kernel string       `json:"kernel_id,omitempty"` // of a Jupyter kernel; empty for none
+	// Own says that the process is the asker's shell: it must belong to the asker, also if
+	// it is in no environment.
+	Own bool `json:"own,omitempty"`
+}
+
+// Extend requests that attachments are kept for longer than the policy allows; of all
+// devices of the environment if there are no Indices. Only its own user may request it.
+type Extend struct {
+	EID     snapshot.EnvID         `json:"eid"`
+	Indices []snapshot.DeviceIndex `json:"indices,omitempty"`
+	Seconds int64                  `json:"seconds"`
+}
+
+// Result is what a change has done, for what commands print. It is JSON as it is.
+type Result struct {
+	EID    snapshot.EnvID `json:"eid,omitempty"` // of the environment; empty for none
+	Config Config         `json:"config,omitzero"`
+	// Before and Now are the devices of the environment before and after the change.
+	Before []snapshot.DeviceIndex `json:"before,omitempty"`
+	Now    []snapshot.DeviceIndex `json:"now,omitempty"`
+	// Remaining are the processes that still run in an environment after its last
+	// registered process has left: it lasts until they end.
+	Remaining []snapshot.PID `json:"remaining,omitempty"`
+	// Extensions are what Extend requests. Whoever applies it stores them, with the lock
+	// still held.
+	Extensions []snapshot.Extension `json:"-"`
+	// Extended are the devices of Extensions.
+	Extended []snapshot.DeviceIndex `json:"extended,omitempty"`
+}
+
+// operation is one kind of change.
+type operation interface {
+	// check refuses what no asker may send; see Decode.
+	check() error
+	apply(f *state.Files, by Asker) (Result, error)
+}
+
+// operation is the one that is set.
+func (c Change) operation() (operation, error) {
+	var set []operation
+	add := func(isSet bool, o operation) {
+		if isSet {
+			set = append(set, o)
+		}
+	}
+	add(c.Enter != nil, c.Enter)
+	add(c.Attach != nil, c.Attach)
+	add(c.Detach != nil, c.Detach)
+	add(c.Configure != nil, c.Configure)
+	add(c.Leave != nil, c.Leave)
+	add(c.Extend != nil, c.Extend)
+	if len(set) != 1 {
+		return nil, fmt.Errorf("%w: a change has one operation, and this one has %d", state.ErrRequest, len(set))
+	}
+	return set[0], nil
+}
+
+// Apply changes the state files for an asker. After an error, which wraps one of the
+// errors of package state, the files are not to be written.
+func (c Change) Apply(f *state.Files, by Asker) (Result, error) {
+	o, err := c.operation()
+	if err != nil {
+		return Result{}, err
+	}
+	f.Asker = by.PID
+	result, err := o.apply(f, by)
+	if err != nil {
+		return Result{}, err
+	}
+	return result, nil
+}

@@ -1,0 +1,152 @@
+package change
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Limits of a change that comes from another process.
+const (
+	MaxBytes   = 64 << 10 // of its JSON
+	maxIndices = 1024     // in one list; no host has more devices
+	maxMemory  = 64       // bytes of the text of an amount
+	maxReason  = 200      // bytes of an error of package json, which repeats the input
+)
+
+// Decode reads a change that another process has sent, and checks every field. Its error
+// wraps state.ErrRequest. What it returns is the same after json.Marshal and Decode.
+func Decode(data []byte) (Change, error) {
+	c, err := decode(data)
+	if err != nil {
+		return Change{}, fmt.Errorf("%w: %w", state.ErrRequest, err)
+	}
+	o, err := c.operation()
+	if err == nil {
+		err = o.check()
+	}
+	if err != nil {
+		return Change{}, err
+	}
+	return c, nil
+}
+
+func decode(data []byte) (c Change, err error) {
+	switch {
+	case len(data) > MaxBytes:
+		return c, fmt.Errorf("it is longer than %d bytes", MaxBytes)
+	case !utf8.Valid(data):
+		return c, fmt.Errorf("it is not UTF-8")
+	}
+	reader := json.NewDecoder(bytes.NewReader(data))
+	reader.DisallowUnknownFields()
+	if err := reader.Decode(&c); err != nil {
+		return c, fmt.Errorf("%s", text.Cut(text.OneLine(err.Error()), maxReason))
+	}
+	if _, err := reader.Token(); err != io.EOF {
+		return c, fmt.Errorf("something follows it")
+	}
+	return c, nil
+}
+
+func (e *Enter) check() error {
+	member := checkMember(e.PID, e.Kernel)
+	if e.EID == "" && e.PID == 0 {
+		member = refuse("only the environment of a process has a default ID")
+	}
+	return cmp.Or(member, checkName("the environment id", string(e.EID)), checkConfig(&e.Config), checkIndices(e.Busy))
+}
+
+func (a *Attach) check() error {
+	var count error
+	if a.Count < 0 || a.Count > math.MaxInt32 {
+		count = refuse("%d devices", a.Count)
+	}
+	return cmp.Or(checkEID(a.EID), count, checkIndices(a.Indices), checkIndices(a.Busy), checkMemory(a.Memory))
+}
+
+func (d *Detach) check() error { return cmp.Or(checkEID(d.EID), checkIndices(d.Indices)) }
+
+func (c *Configure) check() error {
+	for _, setting := range c.Clear {
+		if !slices.Contains([]Setting{Name, GPUMemory, GPUs}, setting) {
+			return refuse("there is no setting %s", text.Quoted(string(setting), maxReason))
+		}
+	}
+	return cmp.Or(checkEID(c.EID), checkConfig(&c.Set))
+}
+
+func (l *Leave) check() error { return checkMember(l.PID, l.Kernel) }
+
+func (e *Extend) check() error {
+	var length error
+	if most := int64(snapshot.MaxExtension.Seconds()); e.Seconds < 60 || e.Seconds > most {
+		length = refuse("%d seconds are not from 60 to %d", e.Seconds, most)
+	}
+	return cmp.Or(checkEID(e.EID), checkIndices(e.Indices), length)
+}
+
+func refuse(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", state.ErrRequest, fmt.Errorf(format, args...))
+}
+
+// checkMember refuses all but one process or one Jupyter kernel.
+func checkMember(pid snapshot.PID, kernel string) error {
+	if pid < 0 || (pid == 0) == (kernel == "") {
+		return refuse("it is about one process or one Jupyter kernel")
+	}
+	return checkName("the kernel id", kernel)
+}
+
+func checkEID(eid snapshot.EnvID) error {
+	if eid == "" {
+		return refuse("an environment needs an id")
+	}
+	return checkName("the environment id", string(eid))
+}
+
+func checkName(name, value string) error {
+	if err := snapshot.CheckName(name, value); err != nil {
+		return fmt.Errorf("%w: %w", state.ErrRequest, err)
+	}
+	return nil
+}
+
+func checkConfig(c *Config) error {
+	var count error
+	if c.GPUs != nil && (*c.GPUs < 1 || *c.GPUs > math.MaxInt32) {
+		count = refuse("%d devices: ask for at least 1", *c.GPUs)
+	}
+	return cmp.Or(checkName("the name", c.Name), checkMemory(c.GPUMemory), count)
+}
+
+func checkMemory(m snapshot.Memory) error {
+	switch {
+	case len(m.String()) > maxMemory:
+		return refuse("an amount of memory is longer than %d bytes", maxMemory)
+	case m.Known() && m.Bytes() == 0:
+		return refuse("a capacity of %s must be greater than zero", m)
+	}
+	return nil
+}
+
+func checkIndices(list []snapshot.DeviceIndex) error {
+	if len(list) > maxIndices {
+		return refuse("%d devices are more than the maximum of %d", len(list), maxIndices)
+	}
+	for _, index := range list {
+		if index < 0 || index > math.MaxInt32 {
+			return refuse("%d is not the index of a device", index)
+		}
+	}
+	return nil
+}

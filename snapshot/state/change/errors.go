@@ -1,0 +1,107 @@
+package change
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// classes are the errors that keep their identity on the way to another process, by the
+// name that they have on it. UnavailableError is another one.
+var classes = map[string]error{
+	"no-devices":     state.ErrNoDevices,
+	"request":        state.ErrRequest,
+	"not-owner":      state.ErrNotOwner,
+	"no-environment": state.ErrNoEnvironment,
+	"active":         state.ErrActive,
+}
+
+// Limits of an error on the way to another process.
+const (
+	maxErrorText = 4096 // bytes
+	maxConflicts = 256
+)
+
+type (
+	wireError struct {
+		Text        string           `json:"text"`
+		Classes     map[string]bool  `json:"classes,omitempty"`
+		Unavailable *wireUnavailable `json:"unavailable,omitempty"`
+	}
+	wireUnavailable struct {
+		Reason    string         `json:"reason"`
+		TooFew    bool           `json:"too_few,omitempty"`
+		Conflicts []wireConflict `json:"conflicts,omitempty"`
+	}
+	wireConflict struct {
+		Index    snapshot.DeviceIndex `json:"device"`
+		EID      snapshot.EnvID       `json:"eid"`
+		UID      *snapshot.UID        `json:"uid,omitempty"`
+		Username snapshot.Username    `json:"username,omitempty"`
+		Memory   snapshot.Memory      `json:"gpu_memory,omitzero"`
+		Since    snapshot.Date        `json:"since,omitzero"`
+	}
+)
+
+// EncodeError is an error as JSON, for DecodeError in another process. Its text is
+// printable, and cut where it is too long.
+func EncodeError(err error) json.RawMessage {
+	w := wireError{Text: printable(err.Error()), Classes: map[string]bool{}}
+	for name, class := range classes {
+		if errors.Is(err, class) {
+			w.Classes[name] = true
+		}
+	}
+	var unavailable *state.UnavailableError
+	if errors.As(err, &unavailable) {
+		w.Unavailable = &wireUnavailable{Reason: printable(unavailable.Reason), TooFew: unavailable.TooFew}
+		for _, c := range unavailable.Conflicts[:min(len(unavailable.Conflicts), maxConflicts)] {
+			w.Unavailable.Conflicts = append(w.Unavailable.Conflicts, wireConflict(c))
+		}
+	}
+	data, err := json.Marshal(w)
+	if err != nil { // none of its values can fail
+		return json.RawMessage(`{"text":"an error that can't be encoded"}`)
+	}
+	return data
+}
+
+func printable(message string) string { return text.Cut(text.PrintableLines(message), maxErrorText) }
+
+// carriedError is an error of another process.
+type carriedError struct {
+	text   string
+	causes []error
+}
+
+func (e *carriedError) Error() string { return e.text }
+
+// Unwrap makes errors.Is and errors.As find the classes of the error.
+func (e *carriedError) Unwrap() []error { return e.causes }
+
+// DecodeError is the error that EncodeError wrote: it has the text, and for errors.Is and
+// errors.As the classes of package state, but nothing else that it wrapped. What
+// EncodeError has not written is an error too.
+func DecodeError(data []byte) error {
+	var w wireError
+	if err := json.Unmarshal(data, &w); err != nil || w.Text == "" {
+		return errors.New("an error that can't be decoded")
+	}
+	carried := &carriedError{text: printable(w.Text)}
+	for name := range w.Classes {
+		if class := classes[name]; class != nil {
+			carried.causes = append(carried.causes, class)
+		}
+	}
+	if u := w.Unavailable; u != nil {
+		unavailable := &state.UnavailableError{Reason: printable(u.Reason), TooFew: u.TooFew}
+		for _, c := range u.Conflicts[:min(len(u.Conflicts), maxConflicts)] {
+			unavailable.Conflicts = append(unavailable.Conflicts, state.Conflict(c))
+		}
+		carried.causes = append(carried.causes, unavailable)
+	}
+	return carried
+}

@@ -1,0 +1,106 @@
+package change
+
+import (
+	"fmt"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// apply registers and attaches both or neither. An existing environment keeps its devices,
+// unless more are asked for now.
+func (e *Enter) apply(f *state.Files, by Asker) (Result, error) {
+	uid, err := by.userOf(e.PID)
+	if err != nil {
+		return Result{}, err
+	}
+	eid := e.EID
+	if eid == "" && e.PID != 0 {
+		eid = freeID(f, e.PID)
+	}
+	before := f.AttachedTo(eid)
+	err = f.Activate(state.Activation{
+		EID: eid, UID: uid, Username: by.Username(uid), PID: e.PID, KernelID: e.Kernel,
+		Config: snapshot.EnvConfig(e.Config), At: by.Now,
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	if e.Attach && e.Config.GPUs != nil {
+		if _, err := f.Attach(state.AttachRequest{
+			EID: eid, Count: *e.Config.GPUs, Memory: f.Environment(eid).Config.GPUMemory,
+			OverSubscribe: e.OverSubscribe, Busy: e.Busy, At: by.Now,
+		}); err != nil {
+			return Result{}, err
+		}
+	}
+	return resultOf(f, eid, before), nil
+}
+
+// freeID is the PID, as in 1.4.3, unless there still is an environment that an earlier
+// process with this PID began.
+func freeID(f *state.Files, pid snapshot.PID) snapshot.EnvID {
+	eid := snapshot.EnvID(fmt.Sprint(pid))
+	for n := 2; f.Environment(eid) != nil; n++ {
+		eid = snapshot.EnvID(fmt.Sprintf("%d-%d", pid, n))
+	}
+	return eid
+}
+
+// resultOf describes an environment after a change.
+func resultOf(f *state.Files, eid snapshot.EnvID, before []snapshot.DeviceIndex) Result {
+	result := Result{EID: eid, Before: before, Now: f.AttachedTo(eid)}
+	if env := f.Environment(eid); env != nil {
+		result.Config = Config(env.Config)
+	}
+	return result
+}
+
+func (l *Leave) apply(f *state.Files, by Asker) (Result, error) {
+	if l.Own {
+		if _, err := by.userOf(l.PID); err != nil {
+			return Result{}, err
+		}
+	}
+	env := f.EnvironmentOf(l.PID)
+	if l.Kernel != "" {
+		env = f.EnvironmentOfKernel(l.Kernel)
+	}
+	if env == nil {
+		return Result{}, nil
+	}
+	eid, before := env.EID, f.AttachedTo(env.EID)
+	if err := f.CheckOwner(eid, by.UID); err != nil {
+		return Result{}, err
+	}
+	if l.Kernel != "" {
+		f.DeactivateKernel(l.Kernel)
+	} else {
+		f.Deactivate(l.PID)
+	}
+	result := resultOf(f, eid, before)
+	result.Remaining = f.Successors(eid)
+	return result, nil
+}
+
+func (c *Configure) apply(f *state.Files, by Asker) (Result, error) {
+	if err := f.CheckOwner(c.EID, by.UID); err != nil {
+		return Result{}, err
+	}
+	config := f.Environment(c.EID).Config
+	for _, setting := range c.Clear {
+		switch setting {
+		case Name:
+			config.Name = ""
+		case GPUMemory:
+			config.GPUMemory = snapshot.Memory{}
+		case GPUs:
+			config.GPUs = nil
+		}
+	}
+	if err := f.Configure(c.EID, config.With(snapshot.EnvConfig(c.Set))); err != nil {
+		return Result{}, err
+	}
+	attached := f.AttachedTo(c.EID)
+	return resultOf(f, c.EID, attached), nil
+}

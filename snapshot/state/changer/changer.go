@@ -1,0 +1,69 @@
+// Package changer applies changes (package change) to the state files of this host, in the
+// process of the person who asks and in root's service alike: with the lock of the files,
+// and after asking nvidia-smi where devices are missing.
+//
+//	result, err := changer.Changer{Store: store, …}.Change(ctx, c, asker)
+//
+// It decides nothing: who may change what is decided by package change, and the caller
+// says who asks.
+package changer
+
+import (
+	"context"
+	"errors"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/extension"
+)
+
+// Changer changes the state files of one host. It may be used by any number of goroutines.
+type Changer struct {
+	Store      *disk.Store
+	Extensions extension.Requests
+	// ListDevices asks nvidia-smi for the devices of the host. It is called without the
+	// lock.
+	ListDevices func(context.Context) ([]snapshot.Device, error)
+}
+
+// Change applies a change. If that fails because there are too few devices, nvidia-smi is
+// asked whether the host has more by now. After an error the files are as they were; it is
+// one of Change.Apply, of Store.Update or of nvidia-smi.
+func (c Changer) Change(ctx context.Context, asked change.Change, by change.Asker) (change.Result, error) {
+	by, err := asked.Prepare(by)
+	if err != nil {
+		return change.Result{}, err
+	}
+	result, err := c.apply(ctx, asked, by)
+	var unavailable *state.UnavailableError
+	if !errors.Is(err, state.ErrNoDevices) && (!errors.As(err, &unavailable) || !unavailable.TooFew) {
+		return result, err
+	}
+	switch found, smiErr := c.ListDevices(ctx); {
+	case smiErr != nil && errors.Is(err, state.ErrNoDevices):
+		return result, smiErr
+	case smiErr != nil:
+		return result, err
+	default:
+		if _, err := c.Store.RegisterDevices(ctx, found); err != nil {
+			return result, err
+		}
+	}
+	return c.apply(ctx, asked, by)
+}
+
+func (c Changer) apply(ctx context.Context, asked change.Change, by change.Asker) (result change.Result, err error) {
+	err = c.Store.Update(ctx, func(f *state.Files) (err error) {
+		result, err = asked.Apply(f, by)
+		if err == nil && len(result.Extensions) > 0 {
+			err = c.Extensions.Add(f, by.UID, result.Extensions)
+		}
+		return err
+	})
+	if err != nil {
+		return change.Result{}, err
+	}
+	return result, nil
+}
