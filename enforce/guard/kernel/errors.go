@@ -1,0 +1,42 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Errors by what the caller does about them.
+var (
+	// ErrUnsupported: this kernel, or this container, has not what the guard needs. It
+	// stays so until a reboot: enforce by polling.
+	ErrUnsupported = errors.New("the kernel guard is not supported here")
+	// ErrPermission: this process may not load or pin BPF programs. Run it as root.
+	ErrPermission = errors.New("no permission for the kernel guard")
+	// ErrNoBPFFS: there is no bpffs to pin the guard in. Mount one, or use Options.Unpinned.
+	ErrNoBPFFS = errors.New("no bpffs")
+	// ErrConflict: another program holds the cgroup, or a parent of it, for itself alone.
+	// Remove that program, or enforce by polling.
+	ErrConflict = errors.New("another program is in the way of the kernel guard")
+	// ErrFull: there are more users than the guard has room for; those who did not fit
+	// have no permission. Don't use mode.Enforce.
+	ErrFull = errors.New("too many users for the kernel guard")
+	// ErrRemoved: somebody removed the guard since Open, by hand or with Remove, and every
+	// open is allowed. Stop, or Open again if the administrator wants it.
+	ErrRemoved = errors.New("the kernel guard was removed")
+)
+
+// classify gives an error of bpf(2) its class. Root without CAP_BPF, and a kernel that is
+// locked down, answer with EPERM.
+func classify(what string, err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES), errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w: %s: %w", ErrPermission, what, err)
+	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EMFILE), errors.Is(err, os.ErrClosed), errors.Is(err, unix.EINTR):
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return fmt.Errorf("%w: %s: %w", ErrUnsupported, what, err)
+}

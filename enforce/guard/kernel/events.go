@@ -1,0 +1,117 @@
+package kernel
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+const modeEnforce = int32(mode.Enforce)
+
+// Kind is what the guard did about an open.
+type Kind uint8
+
+// The kinds of events.
+const (
+	Denied    Kind = iota + 1 // the open failed with EPERM
+	WouldDeny                 // the open was allowed only since the mode is watch
+	Opened                    // an allowed open of a watched device
+)
+
+// String is the kind as a word.
+func (k Kind) String() string {
+	switch k {
+	case Denied:
+		return "denied"
+	case WouldDeny:
+		return "would be denied"
+	case Opened:
+		return "opened"
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// Event is an open of a guarded or watched device by an ordinary user. At most ten a second
+// are reported of a kind, user and device. access(2) with R_OK or W_OK asks the same
+// question as open(2) and is reported like it.
+type Event struct {
+	Kind  Kind
+	At    time.Time // by this machine's clock, as of the time of reading
+	Boot  time.Duration
+	UID   snapshot.UID // real, in the initial user namespace
+	PID   snapshot.PID // of the process, in the initial PID namespace; 0 if the kernel doesn't tell
+	TID   snapshot.PID // of the thread, likewise
+	Minor int
+	Read  bool // opened for reading
+	Write bool // opened for writing
+}
+
+// The fields of a record in the ring buffer, in native byte order.
+const (
+	recordBoot   = 0
+	recordPIDs   = 8 // the thread's id in the lower half, the process's in the upper one
+	recordUID    = 16
+	recordMinor  = 20
+	recordAccess = 22
+	recordKind   = 23
+	recordSize   = 24
+)
+
+// parseRecord reads a record; ok is false for one of another size.
+func parseRecord(b []byte) (e Event, ok bool) {
+	if len(b) != recordSize {
+		return Event{}, false
+	}
+	pids := binary.NativeEndian.Uint64(b[recordPIDs:])
+	return Event{
+		Kind:  Kind(b[recordKind]),
+		Boot:  time.Duration(binary.NativeEndian.Uint64(b[recordBoot:])),
+		UID:   snapshot.UID(binary.NativeEndian.Uint32(b[recordUID:])),
+		PID:   snapshot.PID(pids >> 32),
+		TID:   snapshot.PID(uint32(pids)),
+		Minor: int(binary.NativeEndian.Uint16(b[recordMinor:])),
+		Read:  b[recordAccess]&2 != 0,
+		Write: b[recordAccess]&4 != 0,
+	}, true
+}
+
+// Events calls handle with each event, oldest first, until the context ends; its error is
+// then the context's. Events that were written while nobody read are kept as far as the
+// buffer has room. There must be one reader at a time on a machine: each event is read once.
+func (g *Guard) Events(ctx context.Context, handle func(Event)) error {
+	reader, err := ringbuf.NewReader(g.maps.events)
+	if err != nil {
+		return fmt.Errorf("read the guard's events: %w", err)
+	}
+	defer reader.Close()
+	defer context.AfterFunc(ctx, func() { _ = reader.Close() })()
+
+	var record ringbuf.Record
+	for {
+		switch err := reader.ReadInto(&record); {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, ringbuf.ErrClosed):
+			return fmt.Errorf("read the guard's events: %w", err)
+		case err != nil:
+			return fmt.Errorf("read the guard's events: %w", err)
+		}
+		e, ok := parseRecord(record.RawSample)
+		if !ok {
+			continue
+		}
+		boot, err := bootTime()
+		if err != nil {
+			return err
+		}
+		e.At = time.Now().Add(e.Boot - boot)
+		handle(e)
+	}
+}

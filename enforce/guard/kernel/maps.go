@@ -1,0 +1,110 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// The sizes of the maps.
+const (
+	eventsSize = 256 << 10 // bytes: 8,192 events
+	limitsSize = 16384     // pairs of uid and minor that the limit of events remembers
+	minorCount = 256
+)
+
+// maps are what the program and this process share.
+type maps struct {
+	control *ebpf.Map // hash of one element: control
+	minors  *ebpf.Map // array: the flags of each minor
+	allowed *ebpf.Map // hash: Minors of each uid
+	events  *ebpf.Map // ring buffer: record
+	limits  *ebpf.Map // LRU: when the last event of its kind, uid and minor was
+	lost    *ebpf.Map // array of one element: events for which the ring buffer had no room
+}
+
+// namedMap is a map of maps, its specification, and the name of its pin.
+type namedMap struct {
+	name string
+	m    **ebpf.Map
+	spec ebpf.MapSpec
+}
+
+// all lists the maps. The hashes are not allocated beforehand: the kernel then replaces and
+// frees elements by RCU, and the program can't read one that serves another key by now.
+func (m *maps) all() []namedMap {
+	return []namedMap{
+		{"control", &m.control, ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 16, MaxEntries: 1, Flags: unix.BPF_F_NO_PREALLOC}},
+		{"minors", &m.minors, ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: minorCount}},
+		{"allowed", &m.allowed, ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 32, MaxEntries: MaxUsers, Flags: unix.BPF_F_NO_PREALLOC}},
+		{"events", &m.events, ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: eventsSize}},
+		{"limits", &m.limits, ebpf.MapSpec{Type: ebpf.LRUHash, KeySize: 8, ValueSize: 8, MaxEntries: limitsSize}},
+		{"lost", &m.lost, ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}},
+	}
+}
+
+// createMaps makes empty maps: with them the program allows everything.
+func createMaps() (*maps, error) {
+	m := &maps{}
+	for _, each := range m.all() {
+		each.spec.Name = "genv_" + each.name
+		created, err := ebpf.NewMap(&each.spec)
+		if errors.Is(err, unix.EPERM) && unlimitMemlock() == nil {
+			created, err = ebpf.NewMap(&each.spec)
+		}
+		if err != nil {
+			m.close()
+			return nil, classify("create the map "+each.name, err)
+		}
+		*each.m = created
+	}
+	return m, nil
+}
+
+// unlimitMemlock lifts the limit that kernels before 5.11 count BPF maps toward.
+func unlimitMemlock() error {
+	return unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
+}
+
+// errOtherLayout: the pins are of a genv that has other maps.
+var errOtherLayout = errors.New("the pinned maps are of another version")
+
+// loadMaps opens the maps that are pinned in dir.
+func loadMaps(dir string) (*maps, error) {
+	m := &maps{}
+	for _, each := range m.all() {
+		loaded, err := ebpf.LoadPinnedMap(filepath.Join(dir, each.name), nil)
+		if err != nil {
+			m.close()
+			return nil, fmt.Errorf("the map %s: %w", each.name, err)
+		}
+		*each.m = loaded
+		if err := each.spec.Compatible(loaded); err != nil {
+			m.close()
+			return nil, fmt.Errorf("%w: %s: %w", errOtherLayout, each.name, err)
+		}
+	}
+	return m, nil
+}
+
+// pin pins all maps in dir.
+func (m *maps) pin(dir string) error {
+	for _, each := range m.all() {
+		if err := (*each.m).Pin(filepath.Join(dir, each.name)); err != nil {
+			return classify("pin the map "+each.name, err)
+		}
+	}
+	return nil
+}
+
+// close closes the file descriptors; what is pinned, or used by the program, stays.
+func (m *maps) close() {
+	for _, each := range m.all() {
+		if *each.m != nil {
+			_ = (*each.m).Close()
+		}
+	}
+}

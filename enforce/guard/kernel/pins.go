@@ -1,0 +1,121 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// errNotPinned: there is no guard to take over, or one that can't be taken over.
+var errNotPinned = errors.New("no guard is pinned")
+
+// linkPin is the pin of the link: while it exists, the guard is attached.
+func linkPin(dir string) string { return filepath.Join(dir, "link") }
+
+// makeDir makes the folder of the pins, for its owner alone, if its parent is a bpffs.
+func makeDir(dir string) error {
+	if err := isBPFFS(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return classify("make "+dir, err)
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("the folder of the guard's pins: %w", err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%w: %s is not a folder", ErrConflict, dir)
+	}
+	if info.Mode().Perm() != 0o700 {
+		return os.Chmod(dir, 0o700)
+	}
+	return nil
+}
+
+// isBPFFS says whether programs can be pinned in the folder.
+func isBPFFS(dir string) error {
+	var s unix.Statfs_t
+	switch err := unix.Statfs(dir, &s); {
+	case errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("%w: there is no %s", ErrNoBPFFS, dir)
+	case err != nil:
+		return classify("look at "+dir, err)
+	case s.Type != unix.BPF_FS_MAGIC:
+		return fmt.Errorf("%w at %s: mount one with `mount -t bpf bpf %s`", ErrNoBPFFS, dir, dir)
+	}
+	return nil
+}
+
+// takeOver continues with what is pinned in dir. errNotPinned means that there is nothing
+// to continue with.
+func takeOver(dir string, cg cgroup) (*Guard, error) {
+	l, err := link.LoadPinnedLink(linkPin(dir), nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotPinned, err)
+	}
+	defer l.Close()
+	id, at, err := linkFacts(l)
+	if err != nil {
+		return nil, err
+	}
+	if at != cg.id {
+		return nil, fmt.Errorf("%w: it is attached to another cgroup", errNotPinned)
+	}
+	m, err := loadMaps(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotPinned, err)
+	}
+	g := &Guard{dir: dir, cgroup: cg, linkID: id, maps: m}
+	if err := g.replaceProgram(l); err != nil {
+		m.close()
+		return nil, err
+	}
+	if g.allowed, err = m.readAllowed(); err != nil {
+		m.close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// replaceProgram lets the link run this version's program from now on.
+func (g *Guard) replaceProgram(l link.Link) error {
+	program, pids, err := g.maps.load()
+	if err != nil {
+		return err
+	}
+	defer program.Close()
+	g.pids = pids
+	if err := l.Update(program); err != nil {
+		return classify("replace the program", err)
+	}
+	return nil
+}
+
+// Remove ends the guard that is pinned in dir at once: everything is let through. It is the
+// same as removing the folder by hand, and no error if there is none.
+func Remove(dir string) error {
+	if dir == "" {
+		dir = DefaultDir
+	}
+	if l, err := link.LoadPinnedLink(linkPin(dir), nil); err == nil {
+		_ = l.Detach() // for processes that hold it as well; kernels before 5.9 can't
+		_ = l.Close()
+	}
+	err := isBPFFS(dir)
+	if errors.Is(err, ErrNoBPFFS) {
+		return nil // nothing of ours, whatever is in it
+	}
+	if err == nil {
+		err = os.RemoveAll(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("remove the guard: %w", err)
+	}
+	return nil
+}
