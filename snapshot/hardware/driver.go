@@ -1,0 +1,191 @@
+package hardware
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// ErrGarbled means that a file is not what the driver or root's genv writes.
+var ErrGarbled = errors.New("not understood")
+
+// folder is where the driver has a folder for each of its GPUs, below /proc.
+const driverFolder = "driver/nvidia/gpus"
+
+// maxInformation bounds a file of the driver, in bytes: it has a dozen lines.
+const maxInformation = 64 << 10
+
+// Count is how many GPUs the driver has, which is cheap to ask; 0 if that is unknown.
+// Excluded ones count too, so nvidia-smi may list fewer. proc is where /proc is mounted;
+// empty for /proc.
+func Count(proc string) int {
+	entries, err := os.ReadDir(folderIn(proc))
+	if err != nil {
+		return 0
+	}
+	return len(entries)
+}
+
+func folderIn(proc string) string { return filepath.Join(cmp.Or(proc, "/proc"), driverFolder) }
+
+// FromDriver lists the GPUs from the driver's /proc folder, without nvidia-smi: index (in
+// the order of the bus), address, minor, name, and UUID unless the driver doesn't know it
+// yet. Excluded GPUs (NVreg_ExcludedGpus) are left out, as in nvidia-smi. proc is where
+// /proc is mounted; empty for /proc. The error is fs.ErrNotExist without a driver, and
+// otherwise means that nothing is known, ErrGarbled included.
+func FromDriver(proc string) ([]Device, error) {
+	entries, err := os.ReadDir(folderIn(proc))
+	if err != nil {
+		return nil, fmt.Errorf("list the driver's GPUs: %w", err)
+	}
+	type located struct {
+		Device
+		at [4]uint64
+	}
+	var found []located
+	for _, e := range entries {
+		path := filepath.Join(folderIn(proc), e.Name(), "information")
+		info, err := readInformation(path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if info.Address != "" && !strings.EqualFold(info.Address, e.Name()) {
+			return nil, fmt.Errorf("%s: %w: it is about the GPU at %s", path, ErrGarbled, info.Address)
+		}
+		at, err := parseAddress(e.Name())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if info.Address = strings.ToLower(e.Name()); !info.excluded {
+			found = append(found, located{info.Device, at})
+		}
+	}
+	slices.SortFunc(found, func(x, y located) int { return slices.Compare(x.at[:], y.at[:]) })
+	list := make([]Device, len(found))
+	for i, f := range found {
+		list[i] = f.Device
+		list[i].Index = snapshot.DeviceIndex(i)
+	}
+	return list, checkDistinct(list)
+}
+
+func readInformation(path string) (information, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return information{}, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxInformation+1))
+	if err != nil {
+		return information{}, err
+	}
+	if len(data) > maxInformation {
+		return information{}, fmt.Errorf("%w: it is larger than %d bytes", ErrGarbled, maxInformation)
+	}
+	return parseInformation(data)
+}
+
+// information is one file of the driver.
+type information struct {
+	Device
+	excluded bool
+}
+
+// parseInformation parses lines "Key: value". Unknown keys are ignored: each version of
+// the driver has its own. A minor has to be there, since all versions that are still in
+// use write it.
+func parseInformation(data []byte) (information, error) {
+	var info information
+	for line := range strings.Lines(string(data)) {
+		key, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		if err := info.set(strings.TrimSpace(key), value); err != nil {
+			return information{}, fmt.Errorf("%w: %s", err, text.Quoted(strings.TrimSpace(line), 120))
+		}
+	}
+	if info.Minor == nil {
+		return information{}, fmt.Errorf("%w: it has no line \"Device Minor\"", ErrGarbled)
+	}
+	return info, nil
+}
+
+// set takes the value of a key, of which each may come only once.
+func (info *information) set(key, value string) error {
+	ok := true
+	switch key {
+	case "Model":
+		ok = info.Name == "" && snapshot.CheckText("name", value) == nil
+		info.Name = value
+	case "GPU UUID":
+		ok = info.UUID == ""
+		info.UUID = knownUUID(value)
+	case "Bus Location":
+		_, err := parseAddress(value)
+		ok = err == nil && info.Address == ""
+		info.Address = value
+	case "Device Minor":
+		n, err := strconv.ParseUint(value, 10, minorBits)
+		ok = err == nil && info.Minor == nil
+		minor := int(n)
+		info.Minor = &minor
+	case "GPU Excluded", "GPU Blacklisted", "Blacklisted":
+		info.excluded = value == "Yes"
+	}
+	if !ok {
+		return ErrGarbled
+	}
+	return nil
+}
+
+// minorBits are the bits of a device node's minor number in Linux: dev_t.
+const minorBits = 20
+
+// knownUUID is empty for what the driver writes as long as it doesn't know a UUID:
+// "GPU-????????-…".
+func knownUUID(value string) snapshot.GPUUUID {
+	if len(value) > maxUUID || !strings.HasPrefix(value, "GPU-") || !text.IsMadeOf(value, "-") {
+		return ""
+	}
+	return snapshot.GPUUUID(value)
+}
+
+const maxUUID = 128
+
+// parseAddress parses "domain:bus:device.function", all in hexadecimal.
+func parseAddress(address string) (at [4]uint64, err error) {
+	rest, function, dotted := strings.Cut(address, ".")
+	parts := append(strings.Split(rest, ":"), function)
+	if !dotted || len(parts) != len(at) {
+		return at, fmt.Errorf("%w: %s is not an address of the PCI bus", ErrGarbled, text.Quoted(address, 40))
+	}
+	for i, part := range parts {
+		if at[i], err = strconv.ParseUint(part, 16, 32); err != nil {
+			return at, fmt.Errorf("%w: %s is not an address of the PCI bus", ErrGarbled, text.Quoted(address, 40))
+		}
+	}
+	return at, nil
+}
+
+// checkDistinct refuses two devices with one minor, index or UUID.
+func checkDistinct(list []Device) error {
+	minors, indices, uuids := map[int]bool{}, map[snapshot.DeviceIndex]bool{}, map[snapshot.GPUUUID]bool{}
+	for _, d := range list {
+		if indices[d.Index] || d.UUID != "" && uuids[d.UUID] || d.Minor != nil && minors[*d.Minor] {
+			return fmt.Errorf("%w: two GPUs have one index, UUID or minor", ErrGarbled)
+		}
+		indices[d.Index], uuids[d.UUID] = true, true
+		if d.Minor != nil {
+			minors[*d.Minor] = true
+		}
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package hardware
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"reflect"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// ErrNotPublished means that root's genv has not published the devices since the machine
+// was started: any `sudo genv usage snapshot` does.
+var ErrNotPublished = errors.New("root's list of this machine's devices does not exist yet: `sudo genv usage snapshot` writes it")
+
+const (
+	devicesFile   = "devices.json"
+	devicesSchema = "genv.devices/1"
+	maxDevices    = 1 << 20 // bytes of the file
+	maxIndex      = 1023    // as in the state files
+)
+
+// published is the content of devices.json.
+type published struct {
+	Schema  string            `json:"schema"`
+	Devices []publishedDevice `json:"devices"`
+}
+
+type publishedDevice struct {
+	Index       snapshot.DeviceIndex `json:"index"`
+	UUID        snapshot.GPUUUID     `json:"uuid,omitempty"`
+	Minor       *int                 `json:"minor,omitempty"`
+	Address     string               `json:"address,omitempty"`
+	Name        string               `json:"name,omitempty"`
+	TotalMemory *int64               `json:"total_memory,omitempty"` // bytes
+}
+
+// Publish writes root's list to devices.json in dir, for every user to read, unless it is
+// there already. Only root calls it. The folder is created if it is missing, and made
+// readable for all. An error leaves the old list.
+func Publish(dir string, list []Device) (changed bool, err error) {
+	if err := checkDistinct(list); err != nil {
+		return false, err
+	}
+	if old, err := Read(dir); err == nil && reflect.DeepEqual(old, normalized(list)) {
+		return false, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return false, err
+	}
+	d, err := folder.OpenExisting(dir)
+	if err != nil {
+		return false, err
+	}
+	defer d.Close()
+	if err := d.CheckPrivate(); err != nil {
+		return false, err
+	}
+	if err := d.Chmod(0o755); err != nil {
+		return false, err
+	}
+	return true, d.PutJSON(devicesFile, encode(list), 0o644, false)
+}
+
+// Read returns the list that root's genv has published in dir. It trusts the file only if
+// no other user than root (or the caller, on a simulated host) can have written it. The
+// error wraps ErrNotPublished if there is none, and otherwise ErrGarbled or
+// folder.ErrUnsafe: in any case the devices are unknown, not zero.
+func Read(dir string) ([]Device, error) {
+	data, err := readTrusted(dir, devicesFile, maxDevices)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w (%w)", ErrNotPublished, err)
+	case err != nil:
+		return nil, err
+	}
+	return decode(data)
+}
+
+// readTrusted reads a file of root's in a folder of root's.
+func readTrusted(dir, name string, limit int64) ([]byte, error) {
+	d, err := folder.OpenExisting(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	if err := d.CheckPrivate(); err != nil {
+		return nil, err
+	}
+	data, st, err := d.Read(name, limit)
+	if err != nil {
+		return nil, err
+	}
+	if !trusted(&st) {
+		return nil, fmt.Errorf("%w: %s belongs to uid %d with mode %04o: only root may be able to write it", folder.ErrUnsafe, d.Join(name), st.Uid, st.Mode&0o7777)
+	}
+	return data, nil
+}
+
+func trusted(st *unix.Stat_t) bool {
+	return st.Mode&0o022 == 0 && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
+}
+
+func encode(list []Device) published {
+	p := published{Schema: devicesSchema, Devices: make([]publishedDevice, len(list))}
+	for i, d := range list {
+		p.Devices[i] = publishedDevice{Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name}
+		if d.TotalMemory.Known() {
+			total := d.TotalMemory.Bytes()
+			p.Devices[i].TotalMemory = &total
+		}
+	}
+	return p
+}
+
+// normalized is the list as it is read again.
+func normalized(list []Device) []Device {
+	data, err := json.Marshal(encode(list))
+	if err != nil {
+		return nil
+	}
+	again, _ := decode(data) // what can't be read again differs from what was read
+	return again
+}
+
+// decode checks everything: a program of root's may follow it.
+func decode(data []byte) ([]Device, error) {
+	var p published
+	if err := json.Unmarshal(data, &p); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrGarbled, devicesFile, err)
+	}
+	if p.Schema != devicesSchema {
+		return nil, fmt.Errorf("%w: %s has the schema %q", ErrGarbled, devicesFile, p.Schema)
+	}
+	list := make([]Device, len(p.Devices))
+	for i, d := range p.Devices {
+		var err error
+		if list[i], err = d.device(); err != nil {
+			return nil, fmt.Errorf("%w: device %d of %s", err, i, devicesFile)
+		}
+	}
+	return list, checkDistinct(list)
+}
+
+func (d *publishedDevice) device() (Device, error) {
+	ok := d.Index >= 0 && d.Index <= maxIndex && (d.Minor == nil || *d.Minor >= 0 && *d.Minor < 1<<minorBits) &&
+		(d.UUID == "" || knownUUID(string(d.UUID)) == d.UUID) && snapshot.CheckText("name", d.Name) == nil &&
+		(d.TotalMemory == nil || *d.TotalMemory >= 0)
+	if d.Address != "" {
+		_, err := parseAddress(d.Address)
+		ok = ok && err == nil
+	}
+	if !ok {
+		return Device{}, ErrGarbled
+	}
+	return Device{Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name, TotalMemory: memory(d.TotalMemory)}, nil
+}
+
+// memory is an amount in the notation of nvidia-smi, if it is whole MiB.
+func memory(total *int64) snapshot.Memory {
+	switch {
+	case total == nil:
+		return snapshot.Memory{}
+	case *total%(1<<20) == 0:
+		return snapshot.MiB(*total >> 20)
+	}
+	m, _ := snapshot.ParseMemory(fmt.Sprint(*total)) // a number of bytes
+	return m
+}

@@ -1,0 +1,160 @@
+package hardware_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+func minor(n int) *int { return &n }
+
+func list() []hardware.Device {
+	return []hardware.Device{
+		{Index: 0, UUID: "GPU-a", Minor: minor(1), Address: "0000:01:00.0", Name: "A100", TotalMemory: snapshot.MiB(40960)},
+		{Index: 1, UUID: "GPU-b", Minor: minor(0), Address: "0000:02:00.0", Name: "A100"},
+		{Index: 2, TotalMemory: snapshot.MustMemory("1000")},
+	}
+}
+
+func TestPublishAndRead(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	_, err := hardware.Read(dir)
+	require.ErrorIs(t, err, hardware.ErrNotPublished)
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	_, err = hardware.Read(dir)
+	require.ErrorIs(t, err, hardware.ErrNotPublished)
+
+	changed, err := hardware.Publish(dir, list())
+	require.NoError(t, err)
+	require.True(t, changed)
+	got, err := hardware.Read(dir)
+	require.NoError(t, err)
+	require.Equal(t, list(), got)
+	for path, mode := range map[string]os.FileMode{dir: 0o755 | os.ModeDir, filepath.Join(dir, "devices.json"): 0o644} {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, mode, info.Mode(), path)
+	}
+	changed, err = hardware.Publish(dir, list())
+	require.NoError(t, err)
+	require.False(t, changed, "nothing new")
+	changed, err = hardware.Publish(dir, list()[:2])
+	require.NoError(t, err)
+	require.True(t, changed)
+	got, err = hardware.Read(dir)
+	require.NoError(t, err)
+	require.Equal(t, list()[:2], got)
+	require.Len(t, hardware.Devices(got), 2)
+}
+
+func TestPublishKeepsTheOldListAfterAnError(t *testing.T) {
+	dir := t.TempDir()
+	_, err := hardware.Publish(dir, list())
+	require.NoError(t, err)
+	_, err = hardware.Publish(dir, append(list(), list()[0]))
+	require.ErrorIs(t, err, hardware.ErrGarbled, "one device twice")
+	got, err := hardware.Read(dir)
+	require.NoError(t, err)
+	require.Equal(t, list(), got)
+	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // the test is about it
+	_, err = hardware.Publish(dir, list()[:1])
+	require.ErrorIs(t, err, folder.ErrUnsafe)
+}
+
+func TestReadTrustsOnlyRoot(t *testing.T) {
+	file := func(dir string) string { return filepath.Join(dir, "devices.json") }
+	for name, tamper := range map[string]func(dir string) error{
+		"everybody may write the folder": func(dir string) error { return os.Chmod(dir, 0o777) },
+		"everybody may write the file":   func(dir string) error { return os.Chmod(file(dir), 0o666) },
+		"the group may write the file":   func(dir string) error { return os.Chmod(file(dir), 0o664) },
+		"a link": func(dir string) error {
+			elsewhere := filepath.Join(t.TempDir(), "other.json")
+			if err := os.Rename(file(dir), elsewhere); err != nil {
+				return err
+			}
+			return os.Symlink(elsewhere, file(dir))
+		},
+		"another user's file": func(dir string) error {
+			if os.Geteuid() != 0 {
+				t.Skip("only root can give a file away")
+			}
+			return os.Chown(file(dir), 12345, 12345)
+		},
+		"another user's folder": func(dir string) error {
+			if os.Geteuid() != 0 {
+				t.Skip("only root can give a folder away")
+			}
+			return os.Chown(dir, 12345, 12345)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			_, err := hardware.Publish(dir, list())
+			require.NoError(t, err)
+			require.NoError(t, tamper(dir))
+			_, err = hardware.Read(dir)
+			require.ErrorIs(t, err, folder.ErrUnsafe)
+		})
+	}
+}
+
+func TestReadRefusesWhatItDidNotWrite(t *testing.T) {
+	for name, text := range map[string]string{
+		"nothing": "", "no JSON": "{", "another schema": `{"schema":"genv.devices/2","devices":[]}`, "no schema": `{"devices":[]}`,
+		"an index below zero":   `{"schema":"genv.devices/1","devices":[{"index":-1}]}`,
+		"an index too large":    `{"schema":"genv.devices/1","devices":[{"index":1024}]}`,
+		"an index twice":        `{"schema":"genv.devices/1","devices":[{"index":1},{"index":1}]}`,
+		"a minor twice":         `{"schema":"genv.devices/1","devices":[{"index":1,"minor":1},{"index":2,"minor":1}]}`,
+		"a UUID with a comma":   `{"schema":"genv.devices/1","devices":[{"index":1,"uuid":"GPU-1,GPU-2"}]}`,
+		"a UUID with a quote":   `{"schema":"genv.devices/1","devices":[{"index":1,"uuid":"GPU-'; reboot"}]}`,
+		"a negative memory":     `{"schema":"genv.devices/1","devices":[{"index":1,"total_memory":-1}]}`,
+		"a control character":   `{"schema":"genv.devices/1","devices":[{"index":1,"name":"\u001b"}]}`,
+		"an address of nothing": `{"schema":"genv.devices/1","devices":[{"index":1,"address":"x"}]}`,
+		"more than a MiB":       `{"schema":"genv.devices/1","devices":[]}` + strings.Repeat(" ", 1<<20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "devices.json"), []byte(text), 0o600))
+			_, err := hardware.Read(dir)
+			require.Error(t, err)
+		})
+	}
+}
+
+func TestIsGuarded(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		text string
+		mode os.FileMode
+		want bool
+	}{
+		"enforce":                {`{"schema":"genv.guard/1","mode":"enforce","until":"2026-11-22T12:00:01Z"}`, 0o644, true},
+		"watch":                  {`{"schema":"genv.guard/1","mode":"watch","until":"2026-11-22T12:00:01Z"}`, 0o644, true},
+		"another time zone":      {`{"mode":"watch","until":"2026-11-22T13:00:01+01:00"}`, 0o644, true},
+		"without an end":         {`{"mode":"watch"}`, 0o644, true},
+		"off":                    {`{"schema":"genv.guard/1","mode":"off"}`, 0o644, false},
+		"off until then":         {`{"schema":"genv.guard/1","mode":"off","until":"2026-11-22T12:00:01Z"}`, 0o644, false},
+		"over":                   {`{"schema":"genv.guard/1","mode":"enforce","until":"2026-11-22T12:00:00Z"}`, 0o644, false},
+		"a mode of the future":   {`{"mode":"dance"}`, 0o644, false},
+		"not understood":         {`{`, 0o644, true},
+		"everybody may write it": {`{"mode":"enforce"}`, 0o666, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "guard.json")
+			require.NoError(t, os.WriteFile(path, []byte(tt.text), 0o600))
+			require.NoError(t, os.Chmod(path, tt.mode))
+			require.Equal(t, tt.want, hardware.IsGuarded(dir, now))
+		})
+	}
+	require.False(t, hardware.IsGuarded(t.TempDir(), now), "no file")
+	require.False(t, hardware.IsGuarded(filepath.Join(t.TempDir(), "nothing"), now), "no folder")
+}
