@@ -27,27 +27,6 @@ func allowNoDevices(files state.Files, err error) (state.Files, error) {
 	return files, err
 }
 
-// Update changes the state files. If that fails because there are too few devices,
-// nvidia-smi is asked, without the lock, whether the host has more by now.
-func (h *Host) Update(ctx context.Context, change func(*state.Files) error) error {
-	err := h.Store.Update(ctx, change)
-	var unavailable *state.UnavailableError
-	if !errors.Is(err, state.ErrNoDevices) && (!errors.As(err, &unavailable) || !unavailable.TooFew) {
-		return err
-	}
-	switch found, smiErr := h.Machine.ListDevices(ctx); {
-	case smiErr != nil && errors.Is(err, state.ErrNoDevices):
-		return smiErr
-	case smiErr != nil:
-		return err
-	default:
-		if _, err := h.Store.RegisterDevices(ctx, found); err != nil {
-			return err
-		}
-	}
-	return h.Store.Update(ctx, change)
-}
-
 // Devices are the state files with the devices of this host. nvidia-smi is slow, so it
 // is only asked if no devices are registered yet, or if the driver has more.
 func (h *Host) Devices(ctx context.Context, raw bool) (state.Files, error) {

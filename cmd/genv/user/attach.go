@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
 func (p *program) attach(c *cli.Context) error {
@@ -19,74 +19,72 @@ func (p *program) attach(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	request.Configured = c.Bool("config")
+	who := p.person()
 	if c.Bool("refresh") {
-		if request.Count != 0 || request.Indices != nil || c.Bool("config") {
+		if request.Count != 0 || request.Indices != nil || request.Configured {
 			return command.UsageError("--refresh attaches nothing: leave out --config, --count and --index")
 		}
-		return p.inShell(c.Context, func(*state.Files, *snapshot.Environment) error { return nil })
+		_, err := p.inShell(c.Context, who, who.look)
+		return err
 	}
-	if c.Bool("config") && (request.Count != 0 || request.Indices != nil) {
+	if request.Configured && (request.Count != 0 || request.Indices != nil) {
 		return command.UsageError("--config attaches as many as are configured: leave out --count and --index")
 	}
-	who := p.person()
 	var others inUse
 	if who.eid != "" { // else it is refused
 		others = who.inUseByOthers(c.Context, who.eid, who.uid)
 	}
 	request.Busy = others.devices()
-	var before, now []snapshot.DeviceIndex
-	err = p.inShell(c.Context, func(b *state.Files, env *snapshot.Environment) error {
-		before = b.AttachedTo(env.EID)
-		if now = before; c.Bool("config") && env.Config.GPUs == nil {
-			return nil
-		}
-		now, err = attachTo(b, env, request)
-		return err
+	result, err := p.inShell(c.Context, who, func(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
+		request.EID = eid
+		return who.changeIn(ctx, eid, change.Change{Attach: &request})
 	})
 	if err == nil {
-		p.reportAttached(c.Context, others, before, now)
+		p.reportAttached(c.Context, others, result.Before, result.Now)
 	}
 	return err
 }
 
-// inShell changes the environment of this shell, and then the shell. After an error
+// look is the environment as it is.
+func (w *person) look(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
+	files, err := w.StateFiles(ctx)
+	if err != nil {
+		return change.Result{}, err
+	}
+	env, err := w.mine(&files, eid)
+	if err != nil {
+		return change.Result{}, err
+	}
+	attached := files.AttachedTo(eid)
+	return change.Result{EID: eid, Config: change.Config(env.Config), Before: attached, Now: attached}, nil
+}
+
+// inShell changes the environment of this shell by a function, and then the shell. After an error
 // neither is changed. A script has no shell to change, and one that 1.4.3 initialised asks
 // for its change afterwards, by `genv shell --reattach`.
-func (p *program) inShell(ctx context.Context, change func(*state.Files, *snapshot.Environment) error) error {
-	who := p.person()
+func (p *program) inShell(ctx context.Context, who *person, by func(context.Context, snapshot.EnvID) (change.Result, error)) (change.Result, error) {
 	eid, err := who.active(ctx)
 	if err != nil {
-		return err
+		return change.Result{}, err
 	}
 	caller, err := p.caller(who)
 	script := errors.Is(err, shell.ErrNotInitialised)
 	if err != nil && !script {
-		return err
+		return change.Result{}, err
 	}
-	var before []snapshot.DeviceIndex
-	var active shell.Active
-	err = who.Update(ctx, func(b *state.Files) error {
-		env, err := who.mine(b, eid)
-		if err != nil {
-			return err
-		}
-		before = b.AttachedTo(eid)
-		if err := change(b, env); err != nil {
-			return err
-		}
-		active = activeOf(b, eid)
-		return nil
-	})
+	result, err := by(ctx, eid)
 	if err != nil {
-		return err
+		return result, err
 	}
+	active := activeAfter(&result)
 	if script {
-		if !slices.Equal(before, active.Devices) {
+		if !slices.Equal(result.Before, result.Now) {
 			p.adviseScript(active)
 		}
-		return nil
+		return result, nil
 	}
-	return caller.Apply(shell.Update(active))
+	return result, caller.Apply(shell.Update(active))
 }
 
 // adviseScript says how a script without the shell function gets its new devices.
@@ -98,37 +96,14 @@ func (p *program) adviseScript(active shell.Active) {
 	p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is still %q: run eval \"$(genv shell --reattach)\"", visible))
 }
 
-// attachTo attaches the requested devices, or by default as many as the environment
-// is configured with, and lists all devices of the environment.
-func attachTo(b *state.Files, env *snapshot.Environment, r state.AttachRequest) ([]snapshot.DeviceIndex, error) {
-	r.EID, r.Memory = env.EID, env.Config.GPUMemory
-	if r.Count == 0 && r.Indices == nil {
-		r.Count = 1
-		if env.Config.GPUs != nil {
-			r.Count = *env.Config.GPUs
-		}
-	}
-	return b.Attach(r)
-}
-
 func (p *program) detach(c *cli.Context) error {
 	list, err := indices(c)
 	if err != nil {
 		return err
 	}
-	return p.inShell(c.Context, func(b *state.Files, env *snapshot.Environment) error {
-		return detachFrom(b, env.EID, list)
+	who := p.person()
+	_, err = p.inShell(c.Context, who, func(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
+		return who.changeIn(ctx, eid, change.Change{Detach: &change.Detach{EID: eid, Indices: list}})
 	})
-}
-
-// detachFrom refuses devices that the host doesn't have, which are likely typing
-// errors. A device that isn't attached is no error.
-func detachFrom(b *state.Files, eid snapshot.EnvID, list []snapshot.DeviceIndex) error {
-	for _, index := range list {
-		if b.Device(index) == nil {
-			return b.NoDevice(index)
-		}
-	}
-	b.Detach(eid, list...)
-	return nil
+	return err
 }

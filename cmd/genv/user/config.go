@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -93,15 +93,19 @@ func (p *program) config(c *cli.Context) error {
 			return err
 		}
 	}
-	var config snapshot.EnvConfig
-	err = p.inShell(c.Context, func(b *state.Files, env *snapshot.Environment) (err error) {
-		if request.changes() {
-			err = reconfigure(b, env, request, &saved)
+	by := who.look
+	if request.changes() {
+		by = func(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
+			changed, err := request.change(eid, &saved)
+			if err != nil {
+				return change.Result{}, err
+			}
+			return who.changeIn(ctx, eid, changed)
 		}
-		config = b.Environment(eid).Config
-		return err
-	})
+	}
+	result, err := p.inShell(c.Context, who, by)
 	if err == nil && request.save {
+		config := snapshot.EnvConfig(result.Config)
 		err = saveSettings(home, &config, request.which)
 	}
 	return err
@@ -150,10 +154,10 @@ func configText(config *snapshot.EnvConfig, which []environment.Setting) string 
 	return b.String()
 }
 
-// reconfigure sets the requested settings: to the value, to what was saved, or to
-// none.
-func reconfigure(b *state.Files, env *snapshot.Environment, r configRequest, saved *snapshot.EnvConfig) error {
-	config := env.Config
+// change sets the requested settings: to the value, to what was saved, or to none.
+func (r *configRequest) change(eid snapshot.EnvID, saved *snapshot.EnvConfig) (change.Change, error) {
+	configure := &change.Configure{EID: eid}
+	var config snapshot.EnvConfig
 	for _, s := range r.which {
 		text := s.Get(saved)
 		switch {
@@ -162,11 +166,13 @@ func reconfigure(b *state.Files, env *snapshot.Environment, r configRequest, sav
 		case r.load && text == "":
 			continue // it was not saved
 		case r.clear:
-			text = ""
+			configure.Clear = append(configure.Clear, change.Setting(s.Name))
+			continue
 		}
 		if err := s.Set(&config, text); err != nil {
-			return err
+			return change.Change{}, err
 		}
 	}
-	return b.Configure(env.EID, config)
+	configure.Set = change.Config(config)
+	return change.Change{Configure: configure}, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -27,11 +27,7 @@ func (p *program) deactivate(c *cli.Context) error {
 	if err := cmp.Or(inactive, err); err != nil {
 		return err
 	}
-	activation := state.Activation{PID: caller.PID}
-	if err := who.identify(c.Context, &activation); err != nil {
-		return err
-	}
-	if err := p.leave(c.Context, who, func(b *state.Files) (snapshot.EnvID, error) { return b.Deactivate(caller.PID), nil }); err != nil {
+	if err := p.leave(c.Context, who, change.Leave{PID: caller.PID, Own: true}); err != nil {
 		return err
 	}
 	return caller.Apply(shell.Deactivate())
@@ -39,27 +35,12 @@ func (p *program) deactivate(c *cli.Context) error {
 
 // leave removes a process from its environment, and warns if other processes still
 // run in that.
-func (p *program) leave(ctx context.Context, who *person, change func(*state.Files) (snapshot.EnvID, error)) error {
-	var remaining string
-	err := who.Store.Update(ctx, func(b *state.Files) error {
-		eid, err := change(b)
-		remaining = remainingLine(b, eid)
-		return err
-	})
-	if err == nil && remaining != "" {
-		p.Warn(remaining)
+func (p *program) leave(ctx context.Context, who *person, l change.Leave) error {
+	left, err := who.Change(ctx, change.Change{Leave: &l})
+	if len(left.Remaining) > 0 {
+		p.Warn(fmt.Sprintf("Environment %s and its devices remain until its processes end: %s", text.Shown(string(left.EID)), environment.JoinPIDs(left.Remaining)))
 	}
 	return err
-}
-
-// remainingLine names the processes that still run in an environment after its last
-// shell has left; "" if there are none.
-func remainingLine(b *state.Files, eid snapshot.EnvID) string {
-	pids := b.Successors(eid)
-	if len(pids) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("Environment %s and its devices remain until its processes end: %s", text.Shown(string(eid)), environment.JoinPIDs(pids))
 }
 
 // unregistered is errNotActive, unless the shell is registered although it has lost

@@ -1,7 +1,6 @@
 package user
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -51,22 +51,38 @@ func (p *program) envsActivate(c *cli.Context) error {
 		return err
 	}
 	who := p.person()
-	a := state.Activation{EID: snapshot.EnvID(c.String("eid")), PID: r.pid, KernelID: r.kernel, At: snapshot.DateOf(p.Now())}
-	if a.EID == "" && r.kernel != "" {
+	e := change.Enter{EID: snapshot.EnvID(c.String("eid")), PID: r.pid, Kernel: r.kernel}
+	if e.EID == "" && r.kernel != "" {
 		return command.UsageError("missing --eid: only the environment of a process has a default ID")
 	}
-	if err := environment.ReadSettings(c, &a.Config); err != nil {
+	var config snapshot.EnvConfig
+	if err := environment.ReadSettings(c, &config); err != nil {
 		return err
 	}
-	if err := who.identify(c.Context, &a); err != nil {
-		return err
+	if c.IsSet("uid") {
+		if err := who.checkUID(r, c.String("uid")); err != nil {
+			return err
+		}
 	}
-	if c.IsSet("uid") && c.String("uid") != fmt.Sprint(a.UID) {
-		return command.UsageError("--uid %s: the process belongs to uid %d", c.String("uid"), a.UID)
-	}
-	a.Username = cmp.Or(a.Username, snapshot.Username(c.String("username"))) // the account's name, if it has one
-	_, err = who.enter(c.Context, &entry{Activation: a})
+	e.Config, who.Unnamed = change.Config(config), snapshot.Username(c.String("username"))
+	_, err = who.Change(c.Context, change.Change{Enter: &e})
 	return err
+}
+
+// checkUID refuses a process that doesn't have the uid that --uid gives. One that only
+// another user may register is refused anyway.
+func (w *person) checkUID(r member, given string) error {
+	uid := w.uid
+	if r.pid != 0 {
+		var err error
+		if uid, err = w.Machine.Proc.UID(r.pid); err != nil {
+			return err
+		}
+	}
+	if given != fmt.Sprint(uid) && (w.uid == 0 || w.uid == uid) {
+		return command.UsageError("--uid %s: the process belongs to uid %d", given, uid)
+	}
+	return nil
 }
 
 // envsDeactivate does nothing for a process without an environment: shells run it
@@ -77,22 +93,7 @@ func (p *program) envsDeactivate(c *cli.Context) error {
 		return err
 	}
 	who := p.person()
-	return p.leave(c.Context, who, func(b *state.Files) (snapshot.EnvID, error) {
-		env := r.environment(b)
-		if env == nil {
-			return "", nil
-		}
-		eid := env.EID
-		if _, err := who.mine(b, eid); err != nil {
-			return "", err
-		}
-		if r.kernel != "" {
-			b.DeactivateKernel(r.kernel)
-		} else {
-			b.Deactivate(r.pid)
-		}
-		return eid, nil
-	})
+	return p.leave(c.Context, who, change.Leave{PID: r.pid, Kernel: r.kernel})
 }
 
 func (p *program) envsFind(c *cli.Context) error {
@@ -125,11 +126,9 @@ func (p *program) envsConfig(c *cli.Context) error {
 	if !request.changes() {
 		return p.showOrSave(c.Context, who, eid, request)
 	}
-	return who.Store.Update(c.Context, func(b *state.Files) error {
-		env, err := who.mine(b, eid)
-		if err != nil {
-			return err
-		}
-		return reconfigure(b, env, request, &snapshot.EnvConfig{})
-	})
+	changed, err := request.change(eid, &snapshot.EnvConfig{})
+	if err == nil {
+		_, err = who.changeIn(c.Context, eid, changed)
+	}
+	return err
 }

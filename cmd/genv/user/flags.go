@@ -9,7 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -42,8 +42,8 @@ func eidFlag() cli.Flag {
 func indexFlag(usage string) cli.Flag { return &cli.StringFlag{Name: "index", Usage: usage} }
 
 // attachRequest reads attachFlags.
-func (p *program) attachRequest(c *cli.Context) (state.AttachRequest, error) {
-	r := state.AttachRequest{OverSubscribe: environment.OverSubscribe(c, p.Getenv), At: snapshot.DateOf(p.Now())}
+func (p *program) attachRequest(c *cli.Context) (change.Attach, error) {
+	r := change.Attach{OverSubscribe: environment.OverSubscribe(c, p.Getenv)}
 	if c.IsSet("count") {
 		n, err := strconv.Atoi(c.String("count"))
 		if err != nil || n < 1 {

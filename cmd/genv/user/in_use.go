@@ -33,13 +33,14 @@ func (w *person) inUseByOthers(ctx context.Context, eid snapshot.EnvID, uid snap
 	})
 }
 
-// devices are those that are in use, for state.AttachRequest.Busy.
+// devices are those that are in use, for change.Attach.Busy.
 func (u inUse) devices() []snapshot.DeviceIndex {
 	var busy []snapshot.DeviceIndex
 	for i := range u {
 		busy = append(busy, u[i].Indices()...)
 	}
-	return busy
+	slices.Sort(busy)
+	return slices.Compact(busy)
 }
 
 // maxInUse is how many processes are named.

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -86,6 +87,15 @@ func (w *person) mine(b *state.Files, eid snapshot.EnvID) (*snapshot.Environment
 		err = endedError{eid}
 	}
 	return b.Environment(eid), err
+}
+
+// changeIn makes a change in an environment.
+func (w *person) changeIn(ctx context.Context, eid snapshot.EnvID, c change.Change) (change.Result, error) {
+	result, err := w.Change(ctx, c)
+	if errors.Is(err, state.ErrNoEnvironment) && eid == w.eid {
+		err = endedError{eid}
+	}
+	return result, err
 }
 
 // named is the environment of --eid, or else the one of this shell.

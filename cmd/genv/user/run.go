@@ -15,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
 // runIn needs no shell: this process itself is registered. If it is killed, the
@@ -54,11 +54,11 @@ func (p *program) runEntry(c *cli.Context, who *person) (shell.Active, error) {
 	if err != nil {
 		return shell.Active{}, err
 	}
-	active, err := who.enter(c.Context, &e)
+	entered, err := who.Change(c.Context, change.Change{Enter: &e.Enter})
 	if err == nil && !c.Bool("quiet") {
-		p.reportAttached(c.Context, e.others, nil, active.Devices)
+		p.reportAttached(c.Context, e.others, nil, entered.Now)
 	}
-	return active, err
+	return activeAfter(&entered), err
 }
 
 // leaveWithin is how long the end of an environment may take, after a signal
@@ -68,7 +68,7 @@ const leaveWithin = 30 * time.Second
 func (p *program) runLeave(ctx context.Context, who *person) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
 	defer cancel()
-	return p.leave(ctx, who, func(b *state.Files) (snapshot.EnvID, error) { return b.Deactivate(snapshot.PID(os.Getpid())), nil })
+	return p.leave(ctx, who, change.Leave{PID: snapshot.PID(os.Getpid())})
 }
 
 // runEnviron are the variables that an activated shell exports, and PATH with the
