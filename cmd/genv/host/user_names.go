@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 const (
@@ -72,7 +72,7 @@ func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
 // lookUp is the name of a user, or "" for none. An error means that it is unknown.
 func (n *userNames) lookUp(ctx context.Context, uid snapshot.UID) (snapshot.Username, error) {
 	var failed error
-	users := disk.Users{Getent: func(ctx context.Context, id string) ([]byte, error) {
+	users := system.Users{Getent: func(ctx context.Context, id string) ([]byte, error) {
 		line, err := n.getent(ctx, id)
 		if !noSuchUser(err) {
 			failed = err

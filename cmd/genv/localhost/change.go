@@ -8,7 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/changer"
-	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // Change makes a change for the user of this process. After an error, which is described at
@@ -23,7 +23,7 @@ func (h *Host) asker(ctx context.Context) change.Asker {
 		UID: snapshot.UID(os.Getuid()), PID: snapshot.PID(os.Getpid()), Now: snapshot.DateOf(h.Machine.Now()),
 		Owner: h.Machine.Proc.UID,
 		Username: func(uid snapshot.UID) snapshot.Username {
-			return cmp.Or(disk.Users{}.Username(ctx, uid), h.Unnamed)
+			return cmp.Or(system.Users{}.Username(ctx, uid), h.Unnamed)
 		},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/extension"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // Host is this machine as a GPU host.
@@ -24,7 +25,7 @@ type Host struct {
 
 // Open is this machine with its state files. Nothing is read yet.
 func Open(p command.Program) *Host {
-	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: disk.Users{}.Username}
+	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Users{}.Username}
 	if p.SharedAccount {
 		options.Username = nil
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -70,7 +70,7 @@ func (u inUse) warnings(ctx context.Context, attached []snapshot.DeviceIndex) []
 func inUseLine(ctx context.Context, p *snapshot.Process, usage snapshot.DeviceUsage) string {
 	s := fmt.Sprintf("Warning: GPU %d is in use by process %d", usage.Index, p.PID)
 	if p.UID != nil {
-		s += " of " + owner(*p.UID, string(disk.Users{}.Username(ctx, *p.UID)))
+		s += " of " + owner(*p.UID, string(system.Users{}.Username(ctx, *p.UID)))
 	}
 	if command := cmp.Or(p.Command, p.Name); command != "" {
 		s += ": " + text.ShownCommand(command)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // note says to which boot and namespaces the PIDs in a state folder belong.
@@ -17,7 +18,7 @@ type note struct {
 	Device uint64 `json:"device"`
 	Inode  uint64 `json:"inode"`
 	BootID string `json:"boot_id"`
-	Namespaces
+	system.Namespaces
 }
 
 // sameFolder says whether two notes are about the same folder.
@@ -59,9 +60,9 @@ func (s *Store) accessTo(dir *folder.Folder, force bool) access {
 	outside, inside := now.ofSameBoot(readNote(root, rootNote)), now.ofSameBoot(readNote(dir, folderNote))
 	writable := root != nil && root.IsOurs()
 	why := now.refusal(outside, inside, writable, rootDevice(s.rootDir))
-	if why != "" && !(force && writable && now.known()) {
+	if why != "" && !(force && writable && now.Known()) {
 		a := denied(why)
-		a.root, a.foreign = root, outside != nil && now.known() && outside.PID != now.PID
+		a.root, a.foreign = root, outside != nil && now.Known() && outside.PID != now.PID
 		return a
 	}
 	if writable {
@@ -90,17 +91,17 @@ const resetHint = "; where no other machine or container uses it, `sudo genv env
 func (n note) refusal(outside, inside *note, isRoot bool, rootDevice uint64) string {
 	ours := outside != nil && n.sameFolder(outside)
 	switch {
-	case !n.known():
+	case !n.Known():
 		return "/proc doesn't show the namespaces of this process"
 	case ours && outside.Namespaces == n.Namespaces:
 		return ""
-	case ours, outside != nil && outside.Namespaces != n.Namespaces && !n.initial():
+	case ours, outside != nil && outside.Namespaces != n.Namespaces && !n.Initial():
 		return fmt.Sprintf("they belong to PID namespace %d, and this is %d"+resetHint, outside.PID, n.PID)
-	case isRoot && (n.initial() || outside != nil):
+	case isRoot && (n.Initial() || outside != nil):
 		return "" // a user who replaces the folder may write any note into it
 	case inside != nil && inside.Namespaces != n.Namespaces && n.sameFolder(inside):
 		return fmt.Sprintf("they belong to PID namespace %d, as %s says, and this is %d"+resetHint, inside.PID, folderNote, n.PID)
-	case n.initial():
+	case n.Initial():
 		return ""
 	case !isRoot:
 		return "this is not the initial PID namespace, and root's genv has not run here yet: have root run `genv envs` once"
@@ -112,7 +113,7 @@ func (n note) refusal(outside, inside *note, isRoot bool, rootDevice uint64) str
 
 // Examination is what root's notes say about a state folder.
 type Examination struct {
-	Namespaces Namespaces // of this process
+	Namespaces system.Namespaces // of this process
 	// Refusal is why the PIDs in the state files may not belong to these namespaces; empty
 	// if they do.
 	Refusal string
@@ -179,7 +180,7 @@ func readNote(dir *folder.Folder, name string) *note {
 
 func parseNote(data []byte) *note {
 	var n note
-	if json.Unmarshal(data, &n) != nil || !n.known() {
+	if json.Unmarshal(data, &n) != nil || !n.Known() {
 		return nil
 	}
 	return &n

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // Cache is a Store for a caller that reads the state files again and again: while
@@ -27,7 +28,7 @@ type reading struct {
 	valid     bool
 	at        time.Time
 	versions  versions
-	processes map[snapshot.PID]ProcessStatus
+	processes map[snapshot.PID]system.ProcessStatus
 	files     state.Files
 }
 
@@ -59,7 +60,7 @@ func (c *Cache) Read(ctx context.Context) (state.Files, error) {
 	if c.upToDate() {
 		return c.last.copy(), nil
 	}
-	next := reading{at: time.Now(), processes: map[snapshot.PID]ProcessStatus{}}
+	next := reading{at: time.Now(), processes: map[snapshot.PID]system.ProcessStatus{}}
 	var err error
 	next.files, next.versions, err = c.read(ctx)
 	next.valid = err == nil && len(next.files.Warnings) == 0 && next.versions.cacheable(c.now())
@@ -80,16 +81,16 @@ func (c *Cache) upToDate() bool {
 		return false
 	}
 	for pid, was := range c.last.processes {
-		if now := c.system.Process(pid); !was.same(now) {
+		if now := c.system.Process(pid); !isSame(was, now) {
 			return false
 		}
 	}
 	return true
 }
 
-// same says whether both are the same living process.
-func (p ProcessStatus) same(o ProcessStatus) bool {
-	return p.Liveness == Alive && o.Liveness == Alive && p.Start == o.Start &&
+// isSame says whether both are the same living process.
+func isSame(p, o system.ProcessStatus) bool {
+	return p.Liveness == system.Alive && o.Liveness == system.Alive && p.Start == o.Start &&
 		p.Owner != nil && o.Owner != nil && *p.Owner == *o.Owner
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // TestCache: a Cache returns what a Store would read.
@@ -28,7 +29,7 @@ func TestCache(t *testing.T) {
 	}
 	put([]snapshot.Environment{env}, []snapshot.Device{device})
 	now := time.Now() // within the tick in which the files were written
-	machine := &counting{System: disk.NewSystem("/proc")}
+	machine := &counting{System: system.New("/proc")}
 	cache := disk.NewCache(disk.New(dir, disk.Config{System: machine, Now: func() time.Time { return now }}))
 	same := func() {
 		t.Helper()
@@ -81,7 +82,7 @@ func TestCache(t *testing.T) {
 // counting is a machine on which reads of the files can be counted: each
 // asks for the boot id.
 type counting struct {
-	disk.System
+	system.System
 	boots int
 	gone  bool
 }
@@ -91,9 +92,9 @@ func (c *counting) BootID() string {
 	return c.System.BootID()
 }
 
-func (c *counting) Process(pid snapshot.PID) disk.ProcessStatus {
+func (c *counting) Process(pid snapshot.PID) system.ProcessStatus {
 	if c.gone {
-		return disk.ProcessStatus{Liveness: disk.Gone}
+		return system.ProcessStatus{Liveness: system.Gone}
 	}
 	return c.System.Process(pid)
 }

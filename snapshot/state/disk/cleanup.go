@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // removeDead removes the processes and kernels that have ended, the environments in
@@ -13,7 +14,9 @@ import (
 // not keep it alive, since any user can register any process.
 func (t *transaction) removeDead() {
 	kernels := t.kernels()
-	ended := func(id string, uid snapshot.UID) bool { return t.known.rebooted || kernels[Kernel{id, uid}] == Gone }
+	ended := func(id string, uid snapshot.UID) bool {
+		return t.known.rebooted || kernels[system.Kernel{ID: id, UID: uid}] == system.Gone
+	}
 	var empty []*snapshot.Environment
 	for i := range t.files.Environments {
 		env := &t.files.Environments[i]
@@ -31,11 +34,11 @@ func (t *transaction) removeDead() {
 }
 
 // kernels says which of the registered Jupyter kernels live.
-func (t *transaction) kernels() map[Kernel]Liveness {
-	var kernels []Kernel
+func (t *transaction) kernels() map[system.Kernel]system.Liveness {
+	var kernels []system.Kernel
 	for i := range t.files.Environments {
 		for _, id := range t.files.Environments[i].KernelIDs {
-			kernels = append(kernels, Kernel{id, t.files.Environments[i].UID})
+			kernels = append(kernels, system.Kernel{ID: id, UID: t.files.Environments[i].UID})
 		}
 	}
 	if len(kernels) == 0 { // not worth a walk through /proc
@@ -54,7 +57,7 @@ func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool 
 		return false
 	}
 	p, listed := t.rootProcesses()[pid]
-	return listed && (p.Environ == EnvironHidden || p.EID == env.EID)
+	return listed && (p.Environ == system.EnvironHidden || p.EID == env.EID)
 }
 
 // registerRemaining registers the processes that still run in environments of which

@@ -1,14 +1,13 @@
 package disk
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // MaxFileSize is a limit that the tests pass.
@@ -31,9 +30,6 @@ func ParseBackup(data []byte) (envs, devices []byte, err error) {
 	return b.contents[state.Envs], b.contents[state.Devices], nil
 }
 
-// NewSystemOf is NewSystem with accounts of its own.
-func NewSystemOf(root string, users Users) System { return newProcfs(root, users) }
-
 // RootNote is root's note about a state folder.
 type RootNote struct{ note }
 
@@ -48,13 +44,8 @@ func (s *Store) RootNote(t testing.TB) RootNote {
 
 // Refusal says why root's genv in these namespaces may not clean up the folder, if the
 // note inside it has this content.
-func (n RootNote) Refusal(namespaces Namespaces, inside string) string {
+func (n RootNote) Refusal(namespaces system.Namespaces, inside string) string {
 	now := n.note
 	now.Namespaces = namespaces
 	return now.refusal(&n.note, now.ofSameBoot(parseNote([]byte(inside))), true, n.Device)
-}
-
-// KernelFilesOf says of which kernels of a user the file exists, while ctx lasts.
-func KernelFilesOf(ctx context.Context, s System, uid snapshot.UID, kernels []Kernel) map[Kernel]Liveness {
-	return s.(procfs).kernelFilesOf(ctx, uid, nil, kernels)
 }

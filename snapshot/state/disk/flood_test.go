@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // census counts how often it is asked about a process.
@@ -26,7 +27,7 @@ type census struct {
 	asked map[snapshot.PID]int
 }
 
-func (c *census) Process(pid snapshot.PID) disk.ProcessStatus {
+func (c *census) Process(pid snapshot.PID) system.ProcessStatus {
 	c.asked[pid]++
 	return c.fakeSystem.Process(pid)
 }
@@ -119,12 +120,12 @@ func TestManyMadeUpUsersAreNotNamed(t *testing.T) {
 // must not keep the lock from the others for long.
 func TestManyEnvironmentsAndNestedProcessesTakeLittleTime(t *testing.T) {
 	const count = 1000
-	machine := &fakeSystem{processes: map[snapshot.PID]disk.ProcessStatus{1: {Liveness: disk.Gone}}}
+	machine := &fakeSystem{processes: map[snapshot.PID]system.ProcessStatus{1: {Liveness: system.Gone}}}
 	envs := make([]string, count)
 	for i := range envs {
 		envs[i] = strings.Replace(one, `"eid":"1","uid":1`, fmt.Sprintf(`"eid":"%d","uid":%d`, i, alice), 1)
 		pid := snapshot.PID(100 + i)
-		machine.running = append(machine.running, disk.RunningProcess{PID: pid, Parent: pid - 1, Start: snapshot.StartTime(pid), UID: alice, Environ: disk.EnvironWiped})
+		machine.running = append(machine.running, system.RunningProcess{PID: pid, Parent: pid - 1, Start: snapshot.StartTime(pid), UID: alice, Environ: system.EnvironWiped})
 	}
 	dir := recordedFolder(t)
 	put(t, dir, "envs.json", `{"envs": [`+strings.Join(envs, ",")+`]}`)

@@ -17,14 +17,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // accounts has one account with a home folder; getent knows of no other, or fails.
-func accounts(t *testing.T, uid int, home string, getent error) disk.Users {
+func accounts(t *testing.T, uid int, home string, getent error) system.Users {
 	t.Helper()
 	passwd := filepath.Join(t.TempDir(), "passwd")
 	require.NoError(t, os.WriteFile(passwd, fmt.Appendf(nil, "other:x:1:1::/:\nme:x:%d:1::%s:/bin/sh\n", uid, home), 0o600))
-	return disk.Users{Passwd: passwd, Getent: func(context.Context, string) ([]byte, error) { return nil, getent }}
+	return system.Users{Passwd: passwd, Getent: func(context.Context, string) ([]byte, error) { return nil, getent }}
 }
 
 // notFound is how getent(1) says that no account has a uid.
@@ -37,7 +38,7 @@ func notFound(t *testing.T) error {
 
 func TestKernelsOfProcesses(t *testing.T) {
 	me := snapshot.UID(os.Getuid())
-	machine := disk.NewSystemOf(procFolder(t, map[string]string{
+	machine := system.NewWith(procFolder(t, map[string]string{
 		"1/cmdline":    "init\x00",
 		"7/cmdline":    "python\x00-m\x00ipykernel_launcher\x00-f\x00/home/a/.local/share/jupyter/runtime/kernel-0f1e-22.json\x00",
 		"8/cmdline":    "python\x00--f=/run/user/1/kernel-v2-1234abc.json\x00",
@@ -48,13 +49,13 @@ func TestKernelsOfProcesses(t *testing.T) {
 		"12/status":    status, // of uid 1001
 		"self/cmdline": "python\x00kernel-dead.json\x00",
 	}), accounts(t, os.Getuid(), t.TempDir(), notFound(t)))
-	want := map[disk.Kernel]disk.Liveness{
-		{ID: "0f1e-22", UID: me}: disk.Alive, {ID: "v2-1234abc", UID: me}: disk.Alive,
-		{ID: "dead", UID: me}: disk.Gone, {ID: "0f1e", UID: me}: disk.Gone, {ID: "", UID: me}: disk.Gone,
-		{ID: "bob", UID: me}:   disk.Gone, // it is another user's process
-		{ID: "bob", UID: 1001}: disk.Alive,
+	want := map[system.Kernel]system.Liveness{
+		{ID: "0f1e-22", UID: me}: system.Alive, {ID: "v2-1234abc", UID: me}: system.Alive,
+		{ID: "dead", UID: me}: system.Gone, {ID: "0f1e", UID: me}: system.Gone, {ID: "", UID: me}: system.Gone,
+		{ID: "bob", UID: me}:   system.Gone, // it is another user's process
+		{ID: "bob", UID: 1001}: system.Alive,
 	}
-	var asked []disk.Kernel
+	var asked []system.Kernel
 	for k := range want {
 		asked = append(asked, k)
 	}
@@ -78,24 +79,24 @@ func TestKernelsOfFiles(t *testing.T) {
 		environ func(home string) string // of a process of the user
 		getent  error                    // for a user who isn't in /etc/passwd
 		unlike  bool                     // not in /etc/passwd
-		want    disk.Liveness
+		want    system.Liveness
 	}{
-		{name: "none", id: "k", want: disk.Gone},
-		{name: "in the home folder", id: "k", home: func(h string) { file(h, runtime, "kernel-k.json") }, want: disk.Alive},
-		{name: "another kernel's", id: "k", home: func(h string) { file(h, runtime, "kernel-kk.json") }, want: disk.Gone},
-		{name: "elsewhere in the home folder", id: "k", home: func(h string) { file(h, "kernel-k.json") }, want: disk.Gone},
-		{name: "an id that leads elsewhere", id: "../k", home: func(h string) { file(h, runtime, "kernel-../k.json") }, want: disk.Gone},
-		{name: "a folder", id: "k", home: func(h string) { file(h, runtime, "kernel-k.json", "x") }, want: disk.Gone},
+		{name: "none", id: "k", want: system.Gone},
+		{name: "in the home folder", id: "k", home: func(h string) { file(h, runtime, "kernel-k.json") }, want: system.Alive},
+		{name: "another kernel's", id: "k", home: func(h string) { file(h, runtime, "kernel-kk.json") }, want: system.Gone},
+		{name: "elsewhere in the home folder", id: "k", home: func(h string) { file(h, "kernel-k.json") }, want: system.Gone},
+		{name: "an id that leads elsewhere", id: "../k", home: func(h string) { file(h, runtime, "kernel-../k.json") }, want: system.Gone},
+		{name: "a folder", id: "k", home: func(h string) { file(h, runtime, "kernel-k.json", "x") }, want: system.Gone},
 		{name: "a link", id: "k", home: func(h string) {
 			file(h, runtime, "other")
 			require.NoError(t, os.Symlink("other", filepath.Join(h, runtime, "kernel-k.json")))
-		}, want: disk.Gone},
-		{name: "in JUPYTER_RUNTIME_DIR", id: "k", environ: func(h string) string { return "JUPYTER_RUNTIME_DIR=" + h + "/r" }, home: func(h string) { file(h, "r", "kernel-k.json") }, want: disk.Alive},
-		{name: "in XDG_DATA_HOME", id: "k", environ: func(h string) string { return "XDG_DATA_HOME=" + h + "/d" }, home: func(h string) { file(h, "d/jupyter/runtime", "kernel-k.json") }, want: disk.Alive},
-		{name: "in XDG_RUNTIME_DIR", id: "k", environ: func(h string) string { return "XDG_RUNTIME_DIR=" + h }, home: func(h string) { file(h, "jupyter", "kernel-k.json") }, want: disk.Alive},
-		{name: "in a relative folder", id: "k", environ: func(string) string { return "JUPYTER_RUNTIME_DIR=r" }, want: disk.Gone},
-		{name: "no account", id: "k", unlike: true, getent: notFound(t), want: disk.Gone},
-		{name: "an account that can't be asked for", id: "k", unlike: true, getent: errors.New("timeout"), want: disk.Unknown},
+		}, want: system.Gone},
+		{name: "in JUPYTER_RUNTIME_DIR", id: "k", environ: func(h string) string { return "JUPYTER_RUNTIME_DIR=" + h + "/r" }, home: func(h string) { file(h, "r", "kernel-k.json") }, want: system.Alive},
+		{name: "in XDG_DATA_HOME", id: "k", environ: func(h string) string { return "XDG_DATA_HOME=" + h + "/d" }, home: func(h string) { file(h, "d/jupyter/runtime", "kernel-k.json") }, want: system.Alive},
+		{name: "in XDG_RUNTIME_DIR", id: "k", environ: func(h string) string { return "XDG_RUNTIME_DIR=" + h }, home: func(h string) { file(h, "jupyter", "kernel-k.json") }, want: system.Alive},
+		{name: "in a relative folder", id: "k", environ: func(string) string { return "JUPYTER_RUNTIME_DIR=r" }, want: system.Gone},
+		{name: "no account", id: "k", unlike: true, getent: notFound(t), want: system.Gone},
+		{name: "an account that can't be asked for", id: "k", unlike: true, getent: errors.New("timeout"), want: system.Unknown},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -111,9 +112,9 @@ func TestKernelsOfFiles(t *testing.T) {
 			if tt.unlike {
 				uid++
 			}
-			machine := disk.NewSystemOf(procFolder(t, proc), accounts(t, uid, home, tt.getent))
-			k := disk.Kernel{ID: tt.id, UID: me}
-			require.Equal(t, map[disk.Kernel]disk.Liveness{k: tt.want}, machine.Kernels([]disk.Kernel{k}))
+			machine := system.NewWith(procFolder(t, proc), accounts(t, uid, home, tt.getent))
+			k := system.Kernel{ID: tt.id, UID: me}
+			require.Equal(t, map[system.Kernel]system.Liveness{k: tt.want}, machine.Kernels([]system.Kernel{k}))
 		})
 	}
 }
@@ -124,11 +125,11 @@ func TestKernelFilesOfOthers(t *testing.T) {
 	runtime := filepath.Join(home, ".local/share/jupyter/runtime")
 	require.NoError(t, os.MkdirAll(runtime, 0o755))
 	put(t, runtime, "kernel-k.json", "{}")
-	k := disk.Kernel{ID: "k", UID: 4001}
-	machine := disk.NewSystemOf(procFolder(t, map[string]string{"1/cmdline": "init\x00"}), accounts(t, 4001, home, nil))
-	require.Equal(t, disk.Gone, machine.Kernels([]disk.Kernel{k})[k], "root's file in a user's folder")
+	k := system.Kernel{ID: "k", UID: 4001}
+	machine := system.NewWith(procFolder(t, map[string]string{"1/cmdline": "init\x00"}), accounts(t, 4001, home, nil))
+	require.Equal(t, system.Gone, machine.Kernels([]system.Kernel{k})[k], "root's file in a user's folder")
 	require.NoError(t, os.Lchown(filepath.Join(runtime, "kernel-k.json"), 4001, 4001))
-	require.Equal(t, disk.Alive, machine.Kernels([]disk.Kernel{k})[k])
+	require.Equal(t, system.Alive, machine.Kernels([]system.Kernel{k})[k])
 }
 
 // An environment without a process lives while its kernel's file is there. Another user,
@@ -173,17 +174,17 @@ func TestAKernelFolderThatHangs(t *testing.T) {
 		return nil, errors.New("too late")
 	}
 	t.Cleanup(func() { close(waiting) })
-	machine := disk.NewSystemOf(procFolder(t, map[string]string{"1/cmdline": "init\x00"}), users)
-	k := disk.Kernel{ID: "k", UID: snapshot.UID(os.Getuid())}
+	machine := system.NewWith(procFolder(t, map[string]string{"1/cmdline": "init\x00"}), users)
+	k := system.Kernel{ID: "k", UID: snapshot.UID(os.Getuid())}
 	for range 20 { // only the first waits
-		require.Equal(t, map[disk.Kernel]disk.Liveness{k: disk.Unknown}, machine.Kernels([]disk.Kernel{k}))
+		require.Equal(t, map[system.Kernel]system.Liveness{k: system.Unknown}, machine.Kernels([]system.Kernel{k}))
 	}
 }
 
 // After a reboot no kernel runs, whatever files the last boot has left.
 func TestKernelsEndWithAReboot(t *testing.T) {
 	dir := sharedDir(t)
-	machine := &fakeSystem{boot: "one", kernels: map[string]disk.Liveness{"k": disk.Alive}}
+	machine := &fakeSystem{boot: "one", kernels: map[string]system.Liveness{"k": system.Alive}}
 	store := disk.New(dir, disk.Config{System: machine})
 	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		return b.Activate(state.Activation{EID: "7", KernelID: "k", At: at("12:00:00")})
@@ -206,28 +207,14 @@ func TestManyKernelsNamedManyTimes(t *testing.T) {
 	for i := range processes {
 		proc[fmt.Sprintf("%d/cmdline", 100+i)] = strings.Repeat("kernel-7.json\x00", 4500)
 	}
-	var asked []disk.Kernel
+	var asked []system.Kernel
 	for i := range kernels {
-		asked = append(asked, disk.Kernel{ID: fmt.Sprint(i), UID: me}, disk.Kernel{ID: "7", UID: snapshot.UID(1_000_000 + i)})
+		asked = append(asked, system.Kernel{ID: fmt.Sprint(i), UID: me}, system.Kernel{ID: "7", UID: snapshot.UID(1_000_000 + i)})
 	}
-	machine := disk.NewSystemOf(procFolder(t, proc), accounts(t, os.Getuid(), t.TempDir(), notFound(t)))
+	machine := system.NewWith(procFolder(t, proc), accounts(t, os.Getuid(), t.TempDir(), notFound(t)))
 	begun := time.Now()
 	lives := machine.Kernels(asked)
 	require.Less(t, time.Since(begun), 20*time.Second)
-	require.Equal(t, disk.Alive, lives[disk.Kernel{ID: "7", UID: me}])
-	require.NotEqual(t, disk.Alive, lives[disk.Kernel{ID: "7", UID: 1_000_000}])
-}
-
-// The look for files ends with the time for it, and not only its answer is dropped.
-func TestTheLookForKernelFilesEndsInTime(t *testing.T) {
-	home, me := t.TempDir(), snapshot.UID(os.Getuid())
-	runtime := filepath.Join(home, ".local/share/jupyter/runtime")
-	require.NoError(t, os.MkdirAll(runtime, 0o755))
-	put(t, runtime, "kernel-k.json", "{}")
-	machine := disk.NewSystemOf(procFolder(t, map[string]string{"1/cmdline": "init\x00"}), accounts(t, os.Getuid(), home, nil))
-	k := disk.Kernel{ID: "k", UID: me}
-	ctx, cancel := context.WithCancel(t.Context())
-	require.Equal(t, disk.Alive, disk.KernelFilesOf(ctx, machine, me, []disk.Kernel{k})[k])
-	cancel()
-	require.Empty(t, disk.KernelFilesOf(ctx, machine, me, []disk.Kernel{k}))
+	require.Equal(t, system.Alive, lives[system.Kernel{ID: "7", UID: me}])
+	require.NotEqual(t, system.Alive, lives[system.Kernel{ID: "7", UID: 1_000_000}])
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // holding is a child that holds the lock until it is let go.
@@ -82,7 +83,7 @@ func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 	require.Equal(t, before, readFile(t, envs))
 	require.ErrorIs(t, store.Update(t.Context(), enter(7)), disk.ErrBusy)
 
-	machine.uptime, machine.running = 9000, []disk.RunningProcess{job(6000, alice, "2020")}
+	machine.uptime, machine.running = 9000, []system.RunningProcess{job(6000, alice, "2020")}
 	require.NoError(t, os.Remove(envs))
 	for range 3 { // what is found isn't written, and found each time
 		files := read()
@@ -283,7 +284,7 @@ func TestAFullDisk(t *testing.T) {
 	require.Equal(t, envs, readFile(t, filepath.Join(dir, "envs.json")))
 	require.Equal(t, devices, readFile(t, filepath.Join(dir, "devices.json")))
 
-	dead := &fakeSystem{processes: map[snapshot.PID]disk.ProcessStatus{7: {Liveness: disk.Gone}}}
+	dead := &fakeSystem{processes: map[snapshot.PID]system.ProcessStatus{7: {Liveness: system.Gone}}}
 	files, err := disk.New(dir, disk.Config{System: dead}).Read(t.Context())
 	require.NoError(t, err, "what is there can still be read")
 	require.Nil(t, files.Environment("7"))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // roles are what a child process of a test may be. Its arguments follow.
@@ -86,30 +87,30 @@ func needsRoot(t *testing.T) {
 // nothing is known of them but that.
 type fakeSystem struct {
 	boot      string
-	processes map[snapshot.PID]disk.ProcessStatus
-	kernels   map[string]disk.Liveness // by their id, whoever's
+	processes map[snapshot.PID]system.ProcessStatus
+	kernels   map[string]system.Liveness // by their id, whoever's
 
-	namespaces disk.Namespaces // those of here
+	namespaces system.Namespaces // those of here
 	uptime     snapshot.StartTime
-	running    []disk.RunningProcess
+	running    []system.RunningProcess
 	hidden     bool // those of others
 	walks      int  // how often all processes were listed
 }
 
 func (m *fakeSystem) BootID() string { return m.boot }
 
-func (m *fakeSystem) Process(pid snapshot.PID) disk.ProcessStatus {
+func (m *fakeSystem) Process(pid snapshot.PID) system.ProcessStatus {
 	if p, ok := m.processes[pid]; ok {
 		return p
 	}
-	return disk.ProcessStatus{Liveness: disk.Alive}
+	return system.ProcessStatus{Liveness: system.Alive}
 }
 
 // here are the namespaces of a fakeSystem.
-var here = disk.Namespaces{PID: 4026531836, User: 4026531837}
+var here = system.Namespaces{PID: 4026531836, User: 4026531837}
 
-func (m *fakeSystem) Namespaces() disk.Namespaces {
-	if m.namespaces == (disk.Namespaces{}) {
+func (m *fakeSystem) Namespaces() system.Namespaces {
+	if m.namespaces == (system.Namespaces{}) {
 		return here
 	}
 	return m.namespaces
@@ -117,13 +118,13 @@ func (m *fakeSystem) Namespaces() disk.Namespaces {
 
 func (m *fakeSystem) Uptime() snapshot.StartTime { return m.uptime }
 
-func (m *fakeSystem) Running(wanted func(snapshot.UID) bool) ([]disk.RunningProcess, bool) {
+func (m *fakeSystem) Running(wanted func(snapshot.UID) bool) ([]system.RunningProcess, bool) {
 	m.walks++
-	return slices.DeleteFunc(slices.Clone(m.running), func(r disk.RunningProcess) bool { return !wanted(r.UID) }), !m.hidden
+	return slices.DeleteFunc(slices.Clone(m.running), func(r system.RunningProcess) bool { return !wanted(r.UID) }), !m.hidden
 }
 
-func (m *fakeSystem) Kernels(kernels []disk.Kernel) map[disk.Kernel]disk.Liveness {
-	lives := map[disk.Kernel]disk.Liveness{}
+func (m *fakeSystem) Kernels(kernels []system.Kernel) map[system.Kernel]system.Liveness {
+	lives := map[system.Kernel]system.Liveness{}
 	for _, k := range kernels {
 		lives[k] = m.kernels[k.ID]
 	}

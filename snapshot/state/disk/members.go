@@ -6,43 +6,25 @@ import (
 	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // maxSuccessors bounds how many processes are registered in place of those that
 // have ended. When these have ended too, others are searched for.
 const maxSuccessors = 16
 
-// Environ says what could be read of a process's environ.
-type Environ int
-
-const (
-	EnvironHidden Environ = iota // this user may not read it
-	EnvironRead
-	EnvironWiped // the process has overwritten its environ, or never had one
-)
-
-// RunningProcess is a living process, with what says which environment it is in.
-type RunningProcess struct {
-	PID, Parent snapshot.PID
-	Start       snapshot.StartTime
-	UID         snapshot.UID // the real one
-	Name        string
-	Environ     Environ
-	EID         snapshot.EnvID // the environment that the environ names; empty for none
-}
-
 // processList lists the processes of some users. It is read when it is first needed,
 // and again when another user is asked for.
 type processList struct {
-	system   System
+	system   system.System
 	asked    map[snapshot.UID]bool
-	list     []RunningProcess
+	list     []system.RunningProcess
 	complete bool
 }
 
 // of lists the living processes of some users. complete is false where /proc hides the
 // processes of others.
-func (l *processList) of(uids ...snapshot.UID) (list []RunningProcess, complete bool) {
+func (l *processList) of(uids ...snapshot.UID) (list []system.RunningProcess, complete bool) {
 	if slices.ContainsFunc(uids, func(uid snapshot.UID) bool { return !l.asked[uid] }) {
 		l.asked = map[snapshot.UID]bool{}
 		for _, uid := range uids {
@@ -53,8 +35,8 @@ func (l *processList) of(uids ...snapshot.UID) (list []RunningProcess, complete 
 	return l.list, l.complete
 }
 
-func byPID(list []RunningProcess) map[snapshot.PID]RunningProcess {
-	processes := make(map[snapshot.PID]RunningProcess, len(list))
+func byPID(list []system.RunningProcess) map[snapshot.PID]system.RunningProcess {
+	processes := make(map[snapshot.PID]system.RunningProcess, len(list))
 	for _, p := range list {
 		processes[p.PID] = p
 	}
@@ -71,8 +53,8 @@ type members struct {
 
 // membersOf lists the members among the processes of one user, for all environments
 // at once: a user may register any number of them.
-func membersOf(uid snapshot.UID, processes []RunningProcess, excluded func(RunningProcess) bool) members {
-	own := map[snapshot.PID]RunningProcess{}
+func membersOf(uid snapshot.UID, processes []system.RunningProcess, excluded func(system.RunningProcess) bool) members {
+	own := map[snapshot.PID]system.RunningProcess{}
 	for _, p := range processes {
 		if p.UID == uid && !excluded(p) {
 			own[p.PID] = p
@@ -88,7 +70,7 @@ func membersOf(uid snapshot.UID, processes []RunningProcess, excluded func(Runni
 			if len(m.pids[claim.eid]) < maxSuccessors {
 				m.pids[claim.eid] = append(m.pids[claim.eid], p.PID)
 			}
-		case p.Environ == EnvironHidden && p.PID != 1:
+		case p.Environ == system.EnvironHidden && p.PID != 1:
 			m.unsure = true
 		}
 	}
@@ -97,13 +79,13 @@ func membersOf(uid snapshot.UID, processes []RunningProcess, excluded func(Runni
 
 // membersByUser returns membersOf for the users of environments. complete is false
 // where processes may be hidden.
-func (t *transaction) membersByUser(environments []*snapshot.Environment, excluded func(RunningProcess) bool) (of func(snapshot.UID) members, complete bool) {
+func (t *transaction) membersByUser(environments []*snapshot.Environment, excluded func(system.RunningProcess) bool) (of func(snapshot.UID) members, complete bool) {
 	uids := make([]snapshot.UID, 0, len(environments))
 	for _, env := range environments {
 		uids = append(uids, env.UID)
 	}
 	list, complete := t.running.of(uids...)
-	byUser := map[snapshot.UID][]RunningProcess{}
+	byUser := map[snapshot.UID][]system.RunningProcess{}
 	for _, p := range list {
 		byUser[p.UID] = append(byUser[p.UID], p)
 	}
@@ -118,13 +100,13 @@ type claim struct {
 
 // claimOf is the claim of a process, or else of its nearest ancestor of the same
 // user that has one. It caches the answers, since processes may be nested deeply.
-func claimOf(own map[snapshot.PID]RunningProcess, pid snapshot.PID, cache map[snapshot.PID]claim) claim {
+func claimOf(own map[snapshot.PID]system.RunningProcess, pid snapshot.PID, cache map[snapshot.PID]claim) claim {
 	answer, asked := cache[pid]
 	p, ok := own[pid]
 	switch {
 	case asked || !ok:
 		return answer
-	case p.Environ == EnvironRead:
+	case p.Environ == system.EnvironRead:
 		answer = claim{p.EID, true}
 	default:
 		cache[pid] = claim{} // in case the list has a process among its own ancestors
@@ -141,15 +123,15 @@ var loginPrograms = []string{
 }
 
 // byAge sorts the oldest first; start times are in hundredths of a second.
-func byAge(processes []RunningProcess) []RunningProcess {
-	return slices.SortedFunc(slices.Values(processes), func(a, b RunningProcess) int {
+func byAge(processes []system.RunningProcess) []system.RunningProcess {
+	return slices.SortedFunc(slices.Values(processes), func(a, b system.RunningProcess) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
 	})
 }
 
 // isSelf recognizes this process, which may carry the id of an environment while it
 // cleans up, and doesn't keep that alive.
-func isSelf(p RunningProcess) bool { return int(p.PID) == os.Getpid() }
+func isSelf(p system.RunningProcess) bool { return int(p.PID) == os.Getpid() }
 
 // findSuccessors lists the members of an environment when a process leaves it. That
 // process does not count, nor do those between it and the one that asks, such as a
@@ -157,13 +139,13 @@ func isSelf(p RunningProcess) bool { return int(p.PID) == os.Getpid() }
 func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
 	list, _ := t.running.of(env.UID)
 	between := processesBetween(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))
-	m := membersOf(env.UID, list, func(p RunningProcess) bool { return p.PID == leaving || between[p.PID] })
+	m := membersOf(env.UID, list, func(p system.RunningProcess) bool { return p.PID == leaving || between[p.PID] })
 	return m.pids[env.EID]
 }
 
 // processesBetween are a process and its ancestors below the given one; the process
 // alone if that is not among its ancestors.
-func processesBetween(list []RunningProcess, ancestor, pid snapshot.PID) map[snapshot.PID]bool {
+func processesBetween(list []system.RunningProcess, ancestor, pid snapshot.PID) map[snapshot.PID]bool {
 	processes := byPID(list)
 	between := map[snapshot.PID]bool{pid: true}
 	for at := pid; at != ancestor; {

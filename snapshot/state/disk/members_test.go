@@ -10,16 +10,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 const alice, bob = snapshot.UID(1001), snapshot.UID(1002)
 
 // job is a process that carries an id.
-func job(pid snapshot.PID, uid snapshot.UID, eid snapshot.EnvID) disk.RunningProcess {
-	return disk.RunningProcess{PID: pid, Parent: 1, Start: snapshot.StartTime(pid), UID: uid, Environ: disk.EnvironRead, EID: eid, Name: "python"}
+func job(pid snapshot.PID, uid snapshot.UID, eid snapshot.EnvID) system.RunningProcess {
+	return system.RunningProcess{PID: pid, Parent: 1, Start: snapshot.StartTime(pid), UID: uid, Environ: system.EnvironRead, EID: eid, Name: "python"}
 }
 
-func with(r disk.RunningProcess, change func(*disk.RunningProcess)) disk.RunningProcess {
+func with(r system.RunningProcess, change func(*system.RunningProcess)) system.RunningProcess {
 	change(&r)
 	return r
 }
@@ -27,35 +28,35 @@ func with(r disk.RunningProcess, change func(*disk.RunningProcess)) disk.Running
 // An environment lives as long as its user's work: 1102 of alice, of which
 // nothing that is registered lives.
 func TestAnEnvironmentLastsWhileItsUsersProcessesRun(t *testing.T) {
-	wiped := func(parent snapshot.PID) func(*disk.RunningProcess) {
-		return func(r *disk.RunningProcess) { r.Environ, r.EID, r.Parent = disk.EnvironWiped, "", parent }
+	wiped := func(parent snapshot.PID) func(*system.RunningProcess) {
+		return func(r *system.RunningProcess) { r.Environ, r.EID, r.Parent = system.EnvironWiped, "", parent }
 	}
-	hidden := func(name string) func(*disk.RunningProcess) {
-		return func(r *disk.RunningProcess) { r.Environ, r.EID, r.Name = disk.EnvironHidden, "", name }
+	hidden := func(name string) func(*system.RunningProcess) {
+		return func(r *system.RunningProcess) { r.Environ, r.EID, r.Name = system.EnvironHidden, "", name }
 	}
 	tests := []struct {
 		name    string
-		running []disk.RunningProcess
+		running []system.RunningProcess
 		hidden  bool
 		want    []snapshot.PID // nil for an environment that ends
 	}{
 		{"nothing runs", nil, false, nil},
-		{"a job carries its id", []disk.RunningProcess{job(50, alice, "1102")}, false, []snapshot.PID{50}},
-		{"the oldest comes first", []disk.RunningProcess{job(60, alice, "1102"), job(50, alice, "1102")}, false, []snapshot.PID{50, 60}},
-		{"a descendant set its title", []disk.RunningProcess{job(50, alice, "1102"), with(job(51, alice, ""), wiped(50)), with(job(52, alice, ""), wiped(51))}, false, []snapshot.PID{50, 51, 52}},
-		{"a title without an ancestor says nothing", []disk.RunningProcess{with(job(51, alice, ""), wiped(1))}, false, nil},
-		{"a descendant has left it", []disk.RunningProcess{job(50, alice, "7"), with(job(51, alice, "7"), func(r *disk.RunningProcess) { r.Parent = 50 })}, false, nil},
-		{"another user claims it", []disk.RunningProcess{job(50, bob, "1102"), job(51, 0, "1102")}, false, nil},
-		{"another environment's job", []disk.RunningProcess{job(50, alice, "11020")}, false, nil},
-		{"in no environment", []disk.RunningProcess{job(50, alice, "")}, false, nil},
-		{"what may not be read may be in it", []disk.RunningProcess{with(job(50, alice, ""), hidden("python"))}, false, []snapshot.PID{1102}},
-		{"but a login is not", []disk.RunningProcess{with(job(50, alice, ""), hidden("sshd"))}, false, nil},
-		{"nor is another user's process", []disk.RunningProcess{with(job(50, bob, ""), hidden("python"))}, false, nil},
+		{"a job carries its id", []system.RunningProcess{job(50, alice, "1102")}, false, []snapshot.PID{50}},
+		{"the oldest comes first", []system.RunningProcess{job(60, alice, "1102"), job(50, alice, "1102")}, false, []snapshot.PID{50, 60}},
+		{"a descendant set its title", []system.RunningProcess{job(50, alice, "1102"), with(job(51, alice, ""), wiped(50)), with(job(52, alice, ""), wiped(51))}, false, []snapshot.PID{50, 51, 52}},
+		{"a title without an ancestor says nothing", []system.RunningProcess{with(job(51, alice, ""), wiped(1))}, false, nil},
+		{"a descendant has left it", []system.RunningProcess{job(50, alice, "7"), with(job(51, alice, "7"), func(r *system.RunningProcess) { r.Parent = 50 })}, false, nil},
+		{"another user claims it", []system.RunningProcess{job(50, bob, "1102"), job(51, 0, "1102")}, false, nil},
+		{"another environment's job", []system.RunningProcess{job(50, alice, "11020")}, false, nil},
+		{"in no environment", []system.RunningProcess{job(50, alice, "")}, false, nil},
+		{"what may not be read may be in it", []system.RunningProcess{with(job(50, alice, ""), hidden("python"))}, false, []snapshot.PID{1102}},
+		{"but a login is not", []system.RunningProcess{with(job(50, alice, ""), hidden("sshd"))}, false, nil},
+		{"nor is another user's process", []system.RunningProcess{with(job(50, bob, ""), hidden("python"))}, false, nil},
 		{"where /proc hides others nothing is known", nil, true, []snapshot.PID{1102}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			machine := &fakeSystem{processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Gone}}, running: tt.running, hidden: tt.hidden}
+			machine := &fakeSystem{processes: map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}, running: tt.running, hidden: tt.hidden}
 			store := disk.New(sharedDir(t), disk.Config{System: machine})
 			began(t, store, machine)
 			files, err := store.Read(t.Context())
@@ -74,30 +75,30 @@ func TestAnEnvironmentLastsWhileItsUsersProcessesRun(t *testing.T) {
 
 // Any user can register any process in an environment; that doesn't keep it alive.
 func TestProcessesOfOthersKeepNoEnvironmentAlive(t *testing.T) {
-	of := func(uid snapshot.UID) disk.ProcessStatus {
-		return disk.ProcessStatus{Liveness: disk.Alive, Owner: &uid}
+	of := func(uid snapshot.UID) system.ProcessStatus {
+		return system.ProcessStatus{Liveness: system.Alive, Owner: &uid}
 	}
-	root := func(eid snapshot.EnvID, environ disk.Environ) []disk.RunningProcess {
-		return []disk.RunningProcess{with(job(7, 0, eid), func(r *disk.RunningProcess) { r.Environ = environ })}
+	root := func(eid snapshot.EnvID, environ system.Environ) []system.RunningProcess {
+		return []system.RunningProcess{with(job(7, 0, eid), func(r *system.RunningProcess) { r.Environ = environ })}
 	}
 	tests := []struct {
 		name    string
 		pid     snapshot.PID
-		process disk.ProcessStatus
-		running []disk.RunningProcess
+		process system.ProcessStatus
+		running []system.RunningProcess
 		lives   bool
 	}{
 		{"another user's", 7, of(bob), nil, false},
 		{"PID 1", 1, of(0), nil, false},
-		{"root's", 7, of(0), root("", disk.EnvironRead), false},
-		{"root's in another", 7, of(0), root("9", disk.EnvironRead), false},
-		{"root's with a title", 7, of(0), root("", disk.EnvironWiped), false},
+		{"root's", 7, of(0), root("", system.EnvironRead), false},
+		{"root's in another", 7, of(0), root("9", system.EnvironRead), false},
+		{"root's with a title", 7, of(0), root("", system.EnvironWiped), false},
 		{"a kernel thread", 7, of(0), nil, false},
 
 		{"its user's", 7, of(alice), nil, true},
-		{"root's, by sudo", 7, of(0), root("1102", disk.EnvironRead), true},
-		{"root's, as a user sees it", 7, of(0), root("", disk.EnvironHidden), true},
-		{"an owner that can't be told", 7, disk.ProcessStatus{Liveness: disk.Alive}, nil, true},
+		{"root's, by sudo", 7, of(0), root("1102", system.EnvironRead), true},
+		{"root's, as a user sees it", 7, of(0), root("", system.EnvironHidden), true},
+		{"an owner that can't be told", 7, system.ProcessStatus{Liveness: system.Alive}, nil, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -108,12 +109,12 @@ func TestProcessesOfOthersKeepNoEnvironmentAlive(t *testing.T) {
 				b.Environment("1102").PIDs = []snapshot.PID{1102, tt.pid}
 				return nil
 			}))
-			machine.processes = map[snapshot.PID]disk.ProcessStatus{tt.pid: tt.process, 1102: of(alice)}
+			machine.processes = map[snapshot.PID]system.ProcessStatus{tt.pid: tt.process, 1102: of(alice)}
 			machine.running = tt.running
 			files, err := store.Read(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, []snapshot.PID{1102, tt.pid}, files.Environment("1102").PIDs, "with one of its own it stays")
-			machine.processes[1102] = disk.ProcessStatus{Liveness: disk.Gone}
+			machine.processes[1102] = system.ProcessStatus{Liveness: system.Gone}
 			files, err = store.Read(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, tt.lives, files.Environment("1102") != nil)
@@ -148,7 +149,7 @@ func TestProcIsNotReadWhileARegisteredProcessLives(t *testing.T) {
 }
 
 func TestSuccessorsAreBounded(t *testing.T) {
-	machine := &fakeSystem{processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Gone}}}
+	machine := &fakeSystem{processes: map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}}
 	for pid := range snapshot.PID(1000) {
 		machine.running = append(machine.running, job(2000+pid, alice, "1102"))
 	}
@@ -163,19 +164,19 @@ func TestSuccessorsAreBounded(t *testing.T) {
 // Whoever deactivates leaves; the jobs that still run keep the environment.
 func TestDeactivateKeepsTheEnvironmentOfRunningJobs(t *testing.T) {
 	self := snapshot.PID(os.Getpid())
-	subshell := with(job(1103, alice, "1102"), func(r *disk.RunningProcess) { r.Parent = 1102 })
-	caller := with(job(self, alice, "1102"), func(r *disk.RunningProcess) { r.Parent = 1103 })
+	subshell := with(job(1103, alice, "1102"), func(r *system.RunningProcess) { r.Parent = 1102 })
+	caller := with(job(self, alice, "1102"), func(r *system.RunningProcess) { r.Parent = 1103 })
 	shell := job(1102, alice, "1102") // started in the environment, as in tmux
 	tests := []struct {
 		name    string
-		running []disk.RunningProcess
+		running []system.RunningProcess
 		want    []snapshot.PID
 	}{
 		{"no jobs", nil, nil},
-		{"the shell, its $(…) and genv are no jobs", []disk.RunningProcess{shell, subshell, caller}, nil},
-		{"a job still runs", []disk.RunningProcess{shell, subshell, caller, job(50, alice, "1102")}, []snapshot.PID{50}},
-		{"another user's does not count", []disk.RunningProcess{job(50, bob, "1102")}, nil},
-		{"what may not be read does not hold who leaves", []disk.RunningProcess{with(job(50, alice, ""), func(r *disk.RunningProcess) { r.Environ = disk.EnvironHidden })}, nil},
+		{"the shell, its $(…) and genv are no jobs", []system.RunningProcess{shell, subshell, caller}, nil},
+		{"a job still runs", []system.RunningProcess{shell, subshell, caller, job(50, alice, "1102")}, []snapshot.PID{50}},
+		{"another user's does not count", []system.RunningProcess{job(50, bob, "1102")}, nil},
+		{"what may not be read does not hold who leaves", []system.RunningProcess{with(job(50, alice, ""), func(r *system.RunningProcess) { r.Environ = system.EnvironHidden })}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -223,13 +224,13 @@ func TestARealJobKeepsItsEnvironment(t *testing.T) {
 
 // After a reboot no process of an environment runs, even if some can't be read.
 func TestAfterARebootNoProcessRuns(t *testing.T) {
-	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Alive, Start: 7}}}
+	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Alive, Start: 7}}}
 	store := disk.New(sharedDir(t), disk.Config{System: machine})
 	began(t, store, machine)
 	_, err := store.Read(t.Context())
 	require.NoError(t, err)
 	machine.boot, machine.hidden = "boot-2", true
-	machine.running = []disk.RunningProcess{with(job(50, alice, ""), func(r *disk.RunningProcess) { r.Environ = disk.EnvironHidden })}
+	machine.running = []system.RunningProcess{with(job(50, alice, ""), func(r *system.RunningProcess) { r.Environ = system.EnvironHidden })}
 	files, err := store.Read(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, files.Environments)

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // rootDir is a folder for root's notes, which this test keeps, root or not.
@@ -31,36 +32,36 @@ func closed(t *testing.T, dir string) string {
 	return dir
 }
 
-var elsewhere = disk.Namespaces{PID: 4026532999, User: 4026531837}
+var elsewhere = system.Namespaces{PID: 4026532999, User: 4026531837}
 
 // Who may drop what looks dead: 1102 is dead as this genv sees it.
 func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
 	const boot = "boot-1"
 	tests := []struct {
 		name     string
-		in       disk.Namespaces
-		initial  []disk.Namespaces // who kept notes before, in this order
-		inside   *disk.Namespaces  // a note that a user wrote into the folder
-		reader   bool              // a user, who can write no note for root
+		in       system.Namespaces
+		initial  []system.Namespaces // who kept notes before, in this order
+		inside   *system.Namespaces  // a note that a user wrote into the folder
+		reader   bool                // a user, who can write no note for root
 		wantGone bool
 	}{
 		{name: "the initial one", in: here, wantGone: true},
-		{name: "root's note names it", in: here, initial: []disk.Namespaces{here}, reader: true, wantGone: true},
-		{name: "a container that shares both folders", in: elsewhere, initial: []disk.Namespaces{here}},
+		{name: "root's note names it", in: here, initial: []system.Namespaces{here}, reader: true, wantGone: true},
+		{name: "a container that shares both folders", in: elsewhere, initial: []system.Namespaces{here}},
 		{name: "a machine that is a container", in: elsewhere, wantGone: true},
-		{name: "the same, again", in: elsewhere, initial: []disk.Namespaces{elsewhere}, wantGone: true},
-		{name: "the host of such a machine", in: here, initial: []disk.Namespaces{elsewhere}},
+		{name: "the same, again", in: elsewhere, initial: []system.Namespaces{elsewhere}, wantGone: true},
+		{name: "the host of such a machine", in: here, initial: []system.Namespaces{elsewhere}},
 		{name: "a container that shares the state folder alone", in: elsewhere, inside: &here},
 		{name: "a note inside forbids root nothing in the initial one", in: here, inside: &elsewhere, wantGone: true},
-		{name: "a note inside allows nothing", in: elsewhere, inside: &elsewhere, initial: []disk.Namespaces{here}},
-		{name: "root's note outside counts more than one inside", in: here, initial: []disk.Namespaces{here}, inside: &elsewhere, wantGone: true},
-		{name: "another user namespace", in: disk.Namespaces{PID: here.PID, User: 4026532777}, initial: []disk.Namespaces{here}},
-		{name: "not known", in: disk.Namespaces{PID: here.PID}},
+		{name: "a note inside allows nothing", in: elsewhere, inside: &elsewhere, initial: []system.Namespaces{here}},
+		{name: "root's note outside counts more than one inside", in: here, initial: []system.Namespaces{here}, inside: &elsewhere, wantGone: true},
+		{name: "another user namespace", in: system.Namespaces{PID: here.PID, User: 4026532777}, initial: []system.Namespaces{here}},
+		{name: "not known", in: system.Namespaces{PID: here.PID}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, root := sharedDir(t), rootDir(t)
-			machine := &fakeSystem{boot: boot, processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Gone}}}
+			machine := &fakeSystem{boot: boot, processes: map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}}
 			began(t, disk.New(dir, disk.Config{System: machine}), machine)
 			for _, keeper := range tt.initial {
 				_, err := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: boot, namespaces: keeper}}).Read(t.Context())
@@ -89,7 +90,7 @@ func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
 	}
 }
 
-func writeInside(t *testing.T, dir, boot string, in disk.Namespaces) {
+func writeInside(t *testing.T, dir, boot string, in system.Namespaces) {
 	t.Helper()
 	var st unix.Stat_t
 	require.NoError(t, unix.Stat(dir, &st))
@@ -104,12 +105,12 @@ func writeInside(t *testing.T, dir, boot string, in disk.Namespaces) {
 // note inside reads.
 func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
 	for _, tt := range []struct {
-		in     disk.Namespaces
-		inside disk.Namespaces
+		in     system.Namespaces
+		inside system.Namespaces
 		gone   bool
 	}{{here, here, true}, {elsewhere, elsewhere, false}, {here, elsewhere, false}} {
 		root := rootDir(t)
-		machine := &fakeSystem{boot: "boot-1", namespaces: tt.in, processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Gone}}}
+		machine := &fakeSystem{boot: "boot-1", namespaces: tt.in, processes: map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}}
 		dir := sharedDir(t)
 		began(t, disk.New(dir, disk.Config{System: machine}), machine)
 		writeInside(t, dir, "boot-1", tt.inside)
@@ -126,7 +127,7 @@ func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
 
 func TestAResetClaimsTheFolderForThisNamespace(t *testing.T) {
 	dir, root := sharedDir(t), rootDir(t)
-	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Gone}}}
+	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}}
 	began(t, disk.New(dir, disk.Config{System: machine}), machine)
 	_, err := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}}).Read(t.Context())
 	require.NoError(t, err)
@@ -144,7 +145,7 @@ func TestAResetClaimsTheFolderForThisNamespace(t *testing.T) {
 func TestRootFoldersThatOthersMayWriteAreNotTrusted(t *testing.T) {
 	dir, root := sharedDir(t), rootDir(t)
 	require.NoError(t, os.Chmod(root, 0o777))
-	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Gone}}}
+	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}}
 	began(t, disk.New(dir, disk.Config{System: machine}), machine)
 	files, err := disk.New(dir, disk.Config{RootDir: root, System: machine}).Read(t.Context())
 	require.NoError(t, err)
@@ -193,16 +194,16 @@ func TestNoPIDOfAnotherNamespaceIsRegistered(t *testing.T) {
 	const boot = "boot-1"
 	for _, tt := range []struct {
 		name    string
-		in      disk.Namespaces
-		initial []disk.Namespaces
-		inside  *disk.Namespaces
+		in      system.Namespaces
+		initial []system.Namespaces
+		inside  *system.Namespaces
 		refused bool
 	}{
-		{name: "a container that shares both folders", in: elsewhere, initial: []disk.Namespaces{here}, refused: true},
-		{name: "the host", in: here, initial: []disk.Namespaces{here}},
-		{name: "a machine that is a container", in: elsewhere, initial: []disk.Namespaces{elsewhere}},
+		{name: "a container that shares both folders", in: elsewhere, initial: []system.Namespaces{here}, refused: true},
+		{name: "the host", in: here, initial: []system.Namespaces{here}},
+		{name: "a machine that is a container", in: elsewhere, initial: []system.Namespaces{elsewhere}},
 		{name: "a note inside forbids cleaning alone", in: here, inside: &elsewhere},
-		{name: "another user namespace", in: disk.Namespaces{PID: here.PID, User: 4026532777}, initial: []disk.Namespaces{here}},
+		{name: "another user namespace", in: system.Namespaces{PID: here.PID, User: 4026532777}, initial: []system.Namespaces{here}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, root := sharedDir(t), rootDir(t)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // namesWithin bounds the time for looking up user names.
@@ -26,7 +27,7 @@ func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 		env := &f.Environments[i]
 		owners := make([]snapshot.UID, 0, len(env.PIDs))
 		for _, pid := range env.PIDs {
-			if p := process(pid); p.Liveness == Alive && p.Owner != nil {
+			if p := process(pid); p.Liveness == system.Alive && p.Owner != nil {
 				owners = append(owners, *p.Owner)
 			}
 		}

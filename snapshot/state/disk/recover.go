@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -39,7 +40,7 @@ func (t *transaction) recoverDropped() (found bool) {
 	if len(lost) == 0 {
 		return false
 	}
-	of, _ := t.membersByUser(lost, func(p RunningProcess) bool {
+	of, _ := t.membersByUser(lost, func(p system.RunningProcess) bool {
 		return isSelf(p) || wasRegistered[p.PID] && slices.Contains(shells, p.Name)
 	})
 	for _, env := range lost {
@@ -74,9 +75,9 @@ func (t *transaction) recoverNew() {
 	list, _ := t.system.Running(func(snapshot.UID) bool { return true })
 	processes, since := byAge(list), t.lastComplete()
 	registered, pids := t.files.ByID(), byPID(processes)
-	members := map[snapshot.EnvID][]RunningProcess{}
+	members := map[snapshot.EnvID][]system.RunningProcess{}
 	for _, p := range processes {
-		if p.Environ == EnvironRead && p.EID != "" && p.Start >= since && registered[p.EID] == nil {
+		if p.Environ == system.EnvironRead && p.EID != "" && p.Start >= since && registered[p.EID] == nil {
 			members[p.EID] = append(members[p.EID], p)
 		}
 	}
@@ -100,7 +101,7 @@ func (t *transaction) recoverNew() {
 	}
 }
 
-func (t *transaction) registerRecovered(eid snapshot.EnvID, uid snapshot.UID, group []RunningProcess) {
+func (t *transaction) registerRecovered(eid snapshot.EnvID, uid snapshot.UID, group []system.RunningProcess) {
 	env := snapshot.Environment{EID: eid, UID: uid, Creation: snapshot.DateOf(t.now())}
 	for _, p := range group {
 		if p.UID == uid && len(env.PIDs) < maxSuccessors {
@@ -114,7 +115,7 @@ func (t *transaction) registerRecovered(eid snapshot.EnvID, uid snapshot.UID, gr
 // ownerOf returns the user of the process after which an environment is named, if
 // that user is among those of the environment's processes; else their only user. ok
 // is false if that can't be decided.
-func ownerOf(eid snapshot.EnvID, group []RunningProcess, processes map[snapshot.PID]RunningProcess) (owner snapshot.UID, ok bool) {
+func ownerOf(eid snapshot.EnvID, group []system.RunningProcess, processes map[snapshot.PID]system.RunningProcess) (owner snapshot.UID, ok bool) {
 	pid, err := strconv.ParseInt(string(eid), 10, 32)
 	namesake, named := processes[snapshot.PID(pid)]
 	named = named && err == nil && strconv.FormatInt(pid, 10) == string(eid)

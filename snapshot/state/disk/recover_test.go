@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // Who removes envs.json right before a genv 1.4.3 is used leaves a valid, empty
@@ -17,18 +18,18 @@ import (
 func TestRunningProcessesAreRegisteredAgain(t *testing.T) {
 	tests := []struct {
 		name     string
-		running  []disk.RunningProcess
+		running  []system.RunningProcess
 		taken    bool // its device, meanwhile
 		want     []snapshot.PID
 		attached indices
 	}{
-		{name: "a job still runs", running: []disk.RunningProcess{job(50, alice, "1102")}, want: []snapshot.PID{50}, attached: indices{0}},
-		{name: "its device has another user", running: []disk.RunningProcess{job(50, alice, "1102")}, taken: true, want: []snapshot.PID{50}},
+		{name: "a job still runs", running: []system.RunningProcess{job(50, alice, "1102")}, want: []snapshot.PID{50}, attached: indices{0}},
+		{name: "its device has another user", running: []system.RunningProcess{job(50, alice, "1102")}, taken: true, want: []snapshot.PID{50}},
 		{name: "nothing runs"},
-		{name: "the shell itself has left", running: []disk.RunningProcess{with(job(1102, alice, "1102"), func(r *disk.RunningProcess) { r.Name = "bash" })}},
-		{name: "a job that was registered itself still runs", running: []disk.RunningProcess{job(1102, alice, "1102")}, want: []snapshot.PID{1102}, attached: indices{0}},
-		{name: "another user's process", running: []disk.RunningProcess{job(50, bob, "1102")}},
-		{name: "an ssh-agent is no work", running: []disk.RunningProcess{with(job(50, alice, "1102"), func(r *disk.RunningProcess) { r.Name = "ssh-agent" })}},
+		{name: "the shell itself has left", running: []system.RunningProcess{with(job(1102, alice, "1102"), func(r *system.RunningProcess) { r.Name = "bash" })}},
+		{name: "a job that was registered itself still runs", running: []system.RunningProcess{job(1102, alice, "1102")}, want: []snapshot.PID{1102}, attached: indices{0}},
+		{name: "another user's process", running: []system.RunningProcess{job(50, bob, "1102")}},
+		{name: "an ssh-agent is no work", running: []system.RunningProcess{with(job(50, alice, "1102"), func(r *system.RunningProcess) { r.Name = "ssh-agent" })}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -67,7 +68,7 @@ func TestRunningProcessesAreRegisteredAgain(t *testing.T) {
 func TestNewerEnvironmentsAreRecoveredToo(t *testing.T) {
 	for _, goesOn := range []bool{true, false} {
 		store, machine, dir, _ := kept(t)
-		machine.running = []disk.RunningProcess{job(6000, bob, "2020")}
+		machine.running = []system.RunningProcess{job(6000, bob, "2020")}
 		if goesOn {
 			machine.running = append(machine.running, job(50, alice, "1102"))
 		}
@@ -108,8 +109,8 @@ func TestProcessesOfManyUsersAreReadOnce(t *testing.T) {
 func TestAnEnvironmentOfAnotherUserNowIsRegisteredAgain(t *testing.T) {
 	store, machine, dir, _ := kept(t)
 	owner := alice
-	machine.processes = map[snapshot.PID]disk.ProcessStatus{1102: {Liveness: disk.Alive, Owner: &owner}}
-	machine.running = []disk.RunningProcess{job(50, alice, "1102")}
+	machine.processes = map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Alive, Owner: &owner}}
+	machine.running = []system.RunningProcess{job(50, alice, "1102")}
 	require.NoError(t, disk.New(dir, disk.Config{System: &fakeSystem{}}).Update(t.Context(), func(b *state.Files) error {
 		b.Environment("1102").UID = bob
 		return nil

@@ -9,12 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // mayRepair says whether this genv repairs what users did to the state folder: it runs
 // as root, or in a test as the owner of the folder of root's notes.
 func (s *Store) mayRepair() bool {
-	if s.rootDir == "" || !s.system.Namespaces().known() {
+	if s.rootDir == "" || !s.system.Namespaces().Known() {
 		return false
 	}
 	var st unix.Stat_t
@@ -70,7 +71,7 @@ func (s *Store) removePlanted() (what string, err error) {
 	} else {
 		err = parent.MoveAside(name, s.now())
 	}
-	return fmt.Sprintf("%s was not a folder: %s had put something else in its place, which was removed", path, describeUser(st.Uid)), err
+	return fmt.Sprintf("%s was not a folder: %s had put something else in its place, which was removed", path, system.DescribeUser(st.Uid)), err
 }
 
 // restoreMode restores the mode that all users need, if the folder's owner has changed
@@ -84,7 +85,7 @@ func restoreMode(d *folder.Folder) {
 	if _, err := d.Stat(lockFile); err != nil || d.Chmod(mode) != nil {
 		return
 	}
-	d.Repairs = append(d.Repairs, fmt.Sprintf("%s of %s had mode %04o, by which others cannot use it: repaired", d.Path, describeUser(st.Uid), st.Mode&0o7777))
+	d.Repairs = append(d.Repairs, fmt.Sprintf("%s of %s had mode %04o, by which others cannot use it: repaired", d.Path, system.DescribeUser(st.Uid), st.Mode&0o7777))
 }
 
 // repairLock makes a lock file usable for all users again. An empty file gets its mode
@@ -109,7 +110,7 @@ func (s *Store) repairLock(dir *folder.Folder, name string, file *os.File, st *u
 		return false
 	}
 	dir.Repairs = append(dir.Repairs, fmt.Sprintf("%s of %s could not be used as a lock (mode %07o): repaired",
-		dir.Join(name), describeUser(st.Uid), st.Mode))
+		dir.Join(name), system.DescribeUser(st.Uid), st.Mode))
 	return replaced
 }
 
@@ -123,7 +124,7 @@ func (t *transaction) repairModes() {
 			continue
 		}
 		t.files.Warn("%s of %s had mode %04o, by which others cannot use it: repaired",
-			t.dir.Join(file.String()), describeUser(st.Uid), st.Mode&0o7777)
+			t.dir.Join(file.String()), system.DescribeUser(st.Uid), st.Mode&0o7777)
 		t.onDisk[file] = nil // so that it is written
 	}
 }

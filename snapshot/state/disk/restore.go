@@ -8,6 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // restore replaces lost files by root's copy. Only root's genv restores, since only
@@ -62,7 +63,7 @@ func (t *transaction) clearWay(file state.File) error {
 	name, what := file.String(), "missing"
 	if st, err := t.dir.Stat(name); err == nil {
 		what = fmt.Sprintf("bad (%v); it belongs to %s and was last changed at %s",
-			reason(t.errs[file]), describeUser(st.Uid), t.local(st.Mtim).Format(time.DateTime))
+			reason(t.errs[file]), system.DescribeUser(st.Uid), t.local(st.Mtim).Format(time.DateTime))
 	}
 	if errors.Is(t.errs[file], folder.ErrUnsafe) {
 		if err := t.dir.MoveAside(name, t.now()); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // kept is a state folder with 1102 of alice on device 0, of which root has a
@@ -214,14 +215,14 @@ func TestInAnotherNamespaceMissingIsNotEmpty(t *testing.T) {
 
 // Whoever replaces the folder may write a note into it that names other namespaces.
 func TestAFolderThatWasReplacedIsRestored(t *testing.T) {
-	for _, in := range []disk.Namespaces{here, elsewhere} {
+	for _, in := range []system.Namespaces{here, elsewhere} {
 		dir, root := sharedDir(t), rootDir(t)
 		machine := &fakeSystem{boot: "boot-1", uptime: 5000, namespaces: in}
 		store := disk.New(dir, disk.Config{RootDir: root, System: machine})
 		began(t, store, machine)
 		require.NoError(t, os.Rename(dir, dir+".old"))
 		require.NoError(t, os.Mkdir(dir, 0o777))
-		writeInside(t, dir, "boot-1", disk.Namespaces{PID: 5, User: 5})
+		writeInside(t, dir, "boot-1", system.Namespaces{PID: 5, User: 5})
 		files, err := store.Read(t.Context())
 		require.NoError(t, err)
 		require.False(t, files.LivenessUnknown)
@@ -261,14 +262,14 @@ func TestTheGraceHoldsOnceForEachProcess(t *testing.T) {
 // Environments that began after the copy are found again by their processes.
 func TestEnvironmentsNewerThanTheCopyAreRecovered(t *testing.T) {
 	store, machine, dir, _ := kept(t)
-	machine.running = []disk.RunningProcess{
+	machine.running = []system.RunningProcess{
 		job(2000, alice, "old"), // began before the copy, and was in no environment then
 		job(6001, alice, "2020"), job(6000, alice, "2020"),
 		job(6200, 0, "2020"),
 		job(6050, bob, "train"), job(6060, alice, "train"), job(6061, 0, "train"), // whoever was first
 		job(6300, bob, "6301"), job(6301, alice, ""), job(6302, alice, "6301"), // named after alice's process
 		job(6400, alice, "1102"),
-		with(job(6500, alice, ""), func(r *disk.RunningProcess) { r.Environ = disk.EnvironHidden }),
+		with(job(6500, alice, ""), func(r *system.RunningProcess) { r.Environ = system.EnvironHidden }),
 	}
 	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
 	files, err := store.Read(t.Context())

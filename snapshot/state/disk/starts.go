@@ -8,6 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // startsFile holds the start times of the registered processes, for which envs.json
@@ -44,8 +45,8 @@ type starts struct {
 }
 
 // ended says whether the registered process has ended, given what its PID is now.
-func (k *starts) ended(pid snapshot.PID, now ProcessStatus) bool {
-	if now.Liveness == Gone {
+func (k *starts) ended(pid snapshot.PID, now system.ProcessStatus) bool {
+	if now.Liveness == system.Gone {
 		return true
 	}
 	start, recorded := k.Processes[pid]

@@ -11,20 +11,21 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 func uidOf(n snapshot.UID) *snapshot.UID { return &n }
 
-func started(ticks snapshot.StartTime) disk.ProcessStatus {
-	return disk.ProcessStatus{Liveness: disk.Alive, Start: ticks}
+func started(ticks snapshot.StartTime) system.ProcessStatus {
+	return system.ProcessStatus{Liveness: system.Alive, Start: ticks}
 }
 
 func TestAProcessIsIdentifiedByItsStartTime(t *testing.T) {
-	unseen := disk.ProcessStatus{Liveness: disk.Unknown}
+	unseen := system.ProcessStatus{Liveness: system.Unknown}
 	tests := []struct {
 		name  string
-		then  disk.ProcessStatus
-		now   disk.ProcessStatus
+		then  system.ProcessStatus
+		now   system.ProcessStatus
 		boot  string
 		other func(t *testing.T, dir string) // what happened in between
 		lives bool
@@ -43,7 +44,7 @@ func TestAProcessIsIdentifiedByItsStartTime(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := sharedDir(t)
-			machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]disk.ProcessStatus{7: tt.then}}
+			machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]system.ProcessStatus{7: tt.then}}
 			store := disk.New(dir, disk.Config{System: machine})
 			_, err := store.RegisterDevices(t.Context(), gpus(2))
 			require.NoError(t, err)
@@ -81,7 +82,7 @@ func garbleIdentities(t *testing.T, dir string) {
 }
 
 func TestAReusedPIDIsAnotherProcess(t *testing.T) {
-	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]disk.ProcessStatus{7: started(100)}}
+	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]system.ProcessStatus{7: started(100)}}
 	store := disk.New(sharedDir(t), disk.Config{System: machine})
 	_, err := store.RegisterDevices(t.Context(), gpus(2))
 	require.NoError(t, err)
@@ -95,13 +96,13 @@ func TestAReusedPIDIsAnotherProcess(t *testing.T) {
 
 func TestStartTimesOfProcessesOf143AreRecorded(t *testing.T) {
 	dir := recordedFolder(t)
-	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]disk.ProcessStatus{
+	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]system.ProcessStatus{
 		25936: started(1), 25937: started(2), 25938: started(3),
 	}}
 	store := disk.New(dir, disk.Config{System: machine})
 	_, err := store.Read(t.Context())
 	require.NoError(t, err)
-	maps.Copy(machine.processes, map[snapshot.PID]disk.ProcessStatus{25938: started(30)})
+	maps.Copy(machine.processes, map[snapshot.PID]system.ProcessStatus{25938: started(30)})
 	files, err := store.Read(t.Context())
 	require.NoError(t, err)
 	require.NotNil(t, files.Environment("1667"))

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // DefaultDir is the state folder unless GENV_TMPDIR names another one.
@@ -28,7 +29,7 @@ func Dir(getenv func(string) string) string { return cmp.Or(getenv("GENV_TMPDIR"
 // machine, without root's notes.
 type Config struct {
 	ProcRoot    string           // where the /proc file system is mounted; "" is /proc
-	System      System           // nil is NewSystem(ProcRoot)
+	System      system.System    // nil is system.New(ProcRoot)
 	Now         func() time.Time // nil is time.Now
 	LockTimeout time.Duration    // for the lock on the state files; 0 is DefaultLockTimeout
 	// RootDir is the folder of root's notes and copies, such as RootDir(os.Getenv).
@@ -47,7 +48,7 @@ type Store struct {
 	dir      string
 	rootDir  string
 	procRoot string
-	system   System
+	system   system.System
 	now      func() time.Time
 	timeout  time.Duration // for the lock
 	username func(context.Context, snapshot.UID) snapshot.Username
@@ -57,11 +58,11 @@ type Store struct {
 // New returns the Store for a folder, which is created on first use.
 func New(dir string, o Config) *Store {
 	s := &Store{
-		dir: dir, rootDir: o.RootDir, procRoot: cmp.Or(o.ProcRoot, realProc), system: o.System,
+		dir: dir, rootDir: o.RootDir, procRoot: cmp.Or(o.ProcRoot, system.RealProc), system: o.System,
 		now: o.Now, timeout: o.LockTimeout, username: o.Username, step: func(string) {},
 	}
 	if s.system == nil {
-		s.system = NewSystem(s.procRoot)
+		s.system = system.New(s.procRoot)
 	}
 	if s.now == nil {
 		s.now = time.Now

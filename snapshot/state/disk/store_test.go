@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 const recorded = "../../testdata/genv-1.4.3/state"
@@ -167,8 +168,8 @@ func TestReadRawKeepsTheDeadAndWritesNothing(t *testing.T) {
 
 // graveyard is a machine where all processes of the recording are gone.
 func graveyard() *fakeSystem {
-	dead := disk.ProcessStatus{Liveness: disk.Gone}
-	return &fakeSystem{processes: map[snapshot.PID]disk.ProcessStatus{25936: dead, 25937: dead, 25938: dead}}
+	dead := system.ProcessStatus{Liveness: system.Gone}
+	return &fakeSystem{processes: map[snapshot.PID]system.ProcessStatus{25936: dead, 25937: dead, 25938: dead}}
 }
 
 func TestReadDropsTheDeadAndWritesThatBack(t *testing.T) {
@@ -189,21 +190,21 @@ func TestReadDropsTheDeadAndWritesThatBack(t *testing.T) {
 func TestCleanup(t *testing.T) {
 	tests := []struct {
 		name    string
-		process disk.Liveness
-		kernel  disk.Liveness
+		process system.Liveness
+		kernel  system.Liveness
 		lives   bool
 	}{
-		{"both gone", disk.Gone, disk.Gone, false},
-		{"the process lives", disk.Alive, disk.Gone, true},
-		{"the process cannot be seen", disk.Unknown, disk.Gone, true},
-		{"the kernel lives", disk.Gone, disk.Alive, true},
-		{"the kernel cannot be seen", disk.Gone, disk.Unknown, true},
+		{"both gone", system.Gone, system.Gone, false},
+		{"the process lives", system.Alive, system.Gone, true},
+		{"the process cannot be seen", system.Unknown, system.Gone, true},
+		{"the kernel lives", system.Gone, system.Alive, true},
+		{"the kernel cannot be seen", system.Gone, system.Unknown, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			machine := &fakeSystem{
-				processes: map[snapshot.PID]disk.ProcessStatus{7: {Liveness: tt.process}},
-				kernels:   map[string]disk.Liveness{"k": tt.kernel},
+				processes: map[snapshot.PID]system.ProcessStatus{7: {Liveness: tt.process}},
+				kernels:   map[string]system.Liveness{"k": tt.kernel},
 			}
 			dir := sharedDir(t)
 			require.NoError(t, everyoneLives(dir).Update(t.Context(), func(b *state.Files) error {
@@ -258,8 +259,10 @@ func TestResetReplacesALinkAndNotItsTarget(t *testing.T) {
 }
 
 func TestOwnersThatTheKernelContradicts(t *testing.T) {
-	uid := func(n snapshot.UID) disk.ProcessStatus { return disk.ProcessStatus{Liveness: disk.Alive, Owner: &n} }
-	unseen := disk.ProcessStatus{Liveness: disk.Alive}
+	uid := func(n snapshot.UID) system.ProcessStatus {
+		return system.ProcessStatus{Liveness: system.Alive, Owner: &n}
+	}
+	unseen := system.ProcessStatus{Liveness: system.Alive}
 	names := func(_ context.Context, uid snapshot.UID) snapshot.Username {
 		return map[snapshot.UID]snapshot.Username{1001: "alice"}[uid]
 	}
@@ -267,23 +270,23 @@ func TestOwnersThatTheKernelContradicts(t *testing.T) {
 		name      string
 		uid       snapshot.UID
 		username  snapshot.Username
-		processes []disk.ProcessStatus
+		processes []system.ProcessStatus
 		mismatch  bool
 	}{
-		{"its own processes", 1001, "alice", []disk.ProcessStatus{uid(1001), uid(1001)}, false},
-		{"root among them", 1001, "alice", []disk.ProcessStatus{uid(1001), uid(0)}, false},
-		{"owners that is unknown", 1001, "alice", []disk.ProcessStatus{unseen}, false},
-		{"a name that is unknown", 1009, "zoe", []disk.ProcessStatus{uid(1009)}, false},
-		{"no name in the files", 1001, "", []disk.ProcessStatus{uid(1001)}, false},
-		{"root's own", 0, "root", []disk.ProcessStatus{uid(0)}, false},
-		{"another user's", 1001, "alice", []disk.ProcessStatus{uid(1002)}, true},
-		{"another user's among its own", 1001, "alice", []disk.ProcessStatus{uid(1001), uid(1002)}, true},
-		{"root's alone", 1001, "alice", []disk.ProcessStatus{uid(0)}, true},
-		{"another name", 1001, "bob", []disk.ProcessStatus{uid(1001)}, true},
+		{"its own processes", 1001, "alice", []system.ProcessStatus{uid(1001), uid(1001)}, false},
+		{"root among them", 1001, "alice", []system.ProcessStatus{uid(1001), uid(0)}, false},
+		{"owners that is unknown", 1001, "alice", []system.ProcessStatus{unseen}, false},
+		{"a name that is unknown", 1009, "zoe", []system.ProcessStatus{uid(1009)}, false},
+		{"no name in the files", 1001, "", []system.ProcessStatus{uid(1001)}, false},
+		{"root's own", 0, "root", []system.ProcessStatus{uid(0)}, false},
+		{"another user's", 1001, "alice", []system.ProcessStatus{uid(1002)}, true},
+		{"another user's among its own", 1001, "alice", []system.ProcessStatus{uid(1001), uid(1002)}, true},
+		{"root's alone", 1001, "alice", []system.ProcessStatus{uid(0)}, true},
+		{"another name", 1001, "bob", []system.ProcessStatus{uid(1001)}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			machine := &fakeSystem{processes: map[snapshot.PID]disk.ProcessStatus{}}
+			machine := &fakeSystem{processes: map[snapshot.PID]system.ProcessStatus{}}
 			store := disk.New(sharedDir(t), disk.Config{System: machine, Username: names})
 			require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 				for i, p := range tt.processes {

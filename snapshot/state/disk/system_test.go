@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // procFolder is a /proc made of files, with PID 1 in it unless it hides.
@@ -37,23 +38,23 @@ const (
 )
 
 func TestProcProcess(t *testing.T) {
-	machine := disk.NewSystem(procFolder(t, map[string]string{
+	machine := system.New(procFolder(t, map[string]string{
 		"1/stat": initLine, "1/cmdline": "init\x00", "sys/kernel/random/boot_id": "d0f5db2e-268c-4e81-b39e-277a5b8587e7\n",
 		"7/stat": shellLine, "7/status": status, "8/stat": zombie, "9/stat": "garbage", "10/stat": shellLine,
 	}))
 	require.Equal(t, "d0f5db2e-268c-4e81-b39e-277a5b8587e7", machine.BootID())
-	require.Equal(t, disk.ProcessStatus{Liveness: disk.Alive, Start: 4711, Owner: uidOf(1001)}, machine.Process(7))
-	require.Equal(t, disk.ProcessStatus{Liveness: disk.Gone}, machine.Process(8), "a zombie")
-	require.Equal(t, disk.ProcessStatus{Liveness: disk.Unknown}, machine.Process(9), "what cannot be parsed")
-	require.Equal(t, disk.ProcessStatus{Liveness: disk.Alive, Start: 4711}, machine.Process(10), "an owner that is unknown")
-	require.Equal(t, disk.ProcessStatus{Liveness: disk.Gone}, machine.Process(11))
+	require.Equal(t, system.ProcessStatus{Liveness: system.Alive, Start: 4711, Owner: uidOf(1001)}, machine.Process(7))
+	require.Equal(t, system.ProcessStatus{Liveness: system.Gone}, machine.Process(8), "a zombie")
+	require.Equal(t, system.ProcessStatus{Liveness: system.Unknown}, machine.Process(9), "what cannot be parsed")
+	require.Equal(t, system.ProcessStatus{Liveness: system.Alive, Start: 4711}, machine.Process(10), "an owner that is unknown")
+	require.Equal(t, system.ProcessStatus{Liveness: system.Gone}, machine.Process(11))
 }
 
 func TestProcThatHidesTheProcessesOfOthers(t *testing.T) {
-	machine := disk.NewSystem(procFolder(t, map[string]string{"7/stat": shellLine, "7/cmdline": "sh\x00"}))
-	require.Equal(t, disk.Unknown, machine.Process(11).Liveness)
-	k := disk.Kernel{ID: "k", UID: 4001}
-	require.Equal(t, map[disk.Kernel]disk.Liveness{k: disk.Unknown}, machine.Kernels([]disk.Kernel{k}))
+	machine := system.New(procFolder(t, map[string]string{"7/stat": shellLine, "7/cmdline": "sh\x00"}))
+	require.Equal(t, system.Unknown, machine.Process(11).Liveness)
+	k := system.Kernel{ID: "k", UID: 4001}
+	require.Equal(t, map[system.Kernel]system.Liveness{k: system.Unknown}, machine.Kernels([]system.Kernel{k}))
 	require.Empty(t, machine.BootID())
 }
 
@@ -82,14 +83,14 @@ func TestAKernelHiddenFromTheReaderIsKept(t *testing.T) {
 }
 
 func TestARealProcessOfItsOwnUser(t *testing.T) {
-	store := disk.New(sharedDir(t), disk.Config{Username: disk.Users{}.Username})
+	store := disk.New(sharedDir(t), disk.Config{Username: system.Users{}.Username})
 	_, err := store.RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)
 	me := snapshot.UID(os.Getuid())
 	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		return b.Activate(state.Activation{
 			EID: "me", UID: me, PID: snapshot.PID(os.Getpid()), At: at("12:00:00"),
-			Username: disk.Users{}.Username(t.Context(), me),
+			Username: system.Users{}.Username(t.Context(), me),
 		})
 	}))
 	files, err := store.Read(t.Context())
@@ -115,17 +116,17 @@ func TestUsername(t *testing.T) {
 	}
 	tests := []struct {
 		name  string
-		users disk.Users
+		users system.Users
 		want  snapshot.Username
 	}{
-		{"of /etc/passwd", disk.Users{Passwd: local, Getent: getent("")}, "alice"},
-		{"of a directory, where there is no such file", disk.Users{Passwd: "/none", Getent: getent("raz:*:1001:100:Raz:/home/raz:/bin/sh\n")}, "raz"},
-		{"of a directory", disk.Users{Passwd: unknown, Getent: getent("raz:*:1001:100:Raz:/home/raz:/bin/sh\n")}, "raz"},
-		{"of another uid", disk.Users{Passwd: unknown, Getent: getent("raz:*:1002:100:Raz:/home/raz:/bin/sh\n")}, ""},
-		{"garbage", disk.Users{Passwd: unknown, Getent: getent("1001")}, ""},
-		{"a control character", disk.Users{Passwd: unknown, Getent: getent("r\x1bz:*:1001:100:Raz:/home/raz:/bin/sh\n")}, ""},
-		{"too long", disk.Users{Passwd: unknown, Getent: getent(strings.Repeat("x", 5000) + ":*:1001:1::/:/bin/sh\n")}, ""},
-		{"unknown everywhere", disk.Users{Passwd: unknown, Getent: func(context.Context, string) ([]byte, error) { return nil, errors.New("exit status 2") }}, ""},
+		{"of /etc/passwd", system.Users{Passwd: local, Getent: getent("")}, "alice"},
+		{"of a directory, where there is no such file", system.Users{Passwd: "/none", Getent: getent("raz:*:1001:100:Raz:/home/raz:/bin/sh\n")}, "raz"},
+		{"of a directory", system.Users{Passwd: unknown, Getent: getent("raz:*:1001:100:Raz:/home/raz:/bin/sh\n")}, "raz"},
+		{"of another uid", system.Users{Passwd: unknown, Getent: getent("raz:*:1002:100:Raz:/home/raz:/bin/sh\n")}, ""},
+		{"garbage", system.Users{Passwd: unknown, Getent: getent("1001")}, ""},
+		{"a control character", system.Users{Passwd: unknown, Getent: getent("r\x1bz:*:1001:100:Raz:/home/raz:/bin/sh\n")}, ""},
+		{"too long", system.Users{Passwd: unknown, Getent: getent(strings.Repeat("x", 5000) + ":*:1001:1::/:/bin/sh\n")}, ""},
+		{"unknown everywhere", system.Users{Passwd: unknown, Getent: func(context.Context, string) ([]byte, error) { return nil, errors.New("exit status 2") }}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -135,8 +136,8 @@ func TestUsername(t *testing.T) {
 }
 
 func TestRealUsers(t *testing.T) {
-	require.Equal(t, snapshot.Username("root"), disk.Users{}.Username(t.Context(), 0))
-	require.Empty(t, disk.Users{}.Username(t.Context(), 4_000_000_000), "a uid without an account")
+	require.Equal(t, snapshot.Username("root"), system.Users{}.Username(t.Context(), 0))
+	require.Empty(t, system.Users{}.Username(t.Context(), 4_000_000_000), "a uid without an account")
 }
 
 // Where /proc hides the processes of others, signal 0 and a pidfd tell of those

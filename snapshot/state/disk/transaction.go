@@ -10,25 +10,26 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // transaction is one read-modify-write of the state files.
 type transaction struct {
 	*Store
 	dir      *folder.Folder
-	access   access                           // what this genv may do with the folder
-	backup   *backup                          // root's copy of the files; nil for none
-	onDisk   state.Contents                   // of the files, nil for one that has to be written
-	errs     [2]error                         // why a file could not be read
-	stamp    stamp                            // of envs.json as it was read
-	restored bool                             // envs.json, from root's copy
-	versions versions                         // of the files after the transaction
-	files    state.Files                      // decoded, and changed since
-	known    starts                           // which processes the PIDs in envs.json mean
-	process  func(snapshot.PID) ProcessStatus // asks about each PID once
+	access   access                                  // what this genv may do with the folder
+	backup   *backup                                 // root's copy of the files; nil for none
+	onDisk   state.Contents                          // of the files, nil for one that has to be written
+	errs     [2]error                                // why a file could not be read
+	stamp    stamp                                   // of envs.json as it was read
+	restored bool                                    // envs.json, from root's copy
+	versions versions                                // of the files after the transaction
+	files    state.Files                             // decoded, and changed since
+	known    starts                                  // which processes the PIDs in envs.json mean
+	process  func(snapshot.PID) system.ProcessStatus // asks about each PID once
 	running  *processList
 	// rootProcesses are the processes of root, listed once.
-	rootProcesses func() map[snapshot.PID]RunningProcess
+	rootProcesses func() map[snapshot.PID]system.RunningProcess
 }
 
 // begin reads the files, root's copy, and what this genv may do with the folder.
@@ -37,7 +38,7 @@ func (s *Store) begin(ctx context.Context, dir *folder.Folder) *transaction {
 		Store: s, dir: dir, access: s.accessTo(dir, false),
 		process: once(s.system.Process), running: &processList{system: s.system},
 	}
-	t.rootProcesses = sync.OnceValue(func() map[snapshot.PID]RunningProcess {
+	t.rootProcesses = sync.OnceValue(func() map[snapshot.PID]system.RunningProcess {
 		list, _ := t.running.of(0)
 		return byPID(list)
 	})

@@ -1,4 +1,4 @@
-package disk_test
+package system_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // USER and LOGNAME are claims: not even for the user of this very process do
@@ -18,7 +18,7 @@ import (
 func TestUsernameIsNotTakenFromTheEnvironment(t *testing.T) {
 	t.Setenv("USER", "somebody-else")
 	t.Setenv("LOGNAME", "somebody-else")
-	users := disk.Users{Getent: func(context.Context, string) ([]byte, error) { return nil, errors.New("exit status 2") }}
+	users := system.Users{Getent: func(context.Context, string) ([]byte, error) { return nil, errors.New("exit status 2") }}
 	got := users.Username(t.Context(), snapshot.UID(os.Getuid()))
 	require.NotEqual(t, snapshot.Username("somebody-else"), got)
 	if root, err := user.LookupId("0"); err == nil && root.Username != "somebody-else" {

@@ -1,4 +1,4 @@
-package disk
+package system
 
 import (
 	"cmp"
@@ -117,9 +117,9 @@ func runGetent(ctx context.Context, uid string) ([]byte, error) {
 	return cmd.Output()
 }
 
-// describeUser is a uid with its name in /etc/passwd. A directory service is not
+// DescribeUser is a uid with its name in /etc/passwd. A directory service is not
 // asked, since the lock is held.
-func describeUser(uid uint32) string {
+func DescribeUser(uid uint32) string {
 	if name := nameIn("/etc/passwd", strconv.FormatUint(uint64(uid), 10)); name != "" {
 		return fmt.Sprintf("uid %d (%s)", uid, name)
 	}

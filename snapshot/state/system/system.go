@@ -1,4 +1,4 @@
-package disk
+package system
 
 import (
 	"errors"
@@ -44,11 +44,14 @@ type System interface {
 	Running(wanted func(snapshot.UID) bool) (list []RunningProcess, complete bool)
 }
 
-// realProc is where the kernel's own /proc is mounted.
-const realProc = "/proc"
+// RealProc is where the kernel's own /proc is mounted.
+const RealProc = "/proc"
 
-// NewSystem returns the System that a /proc file system describes.
-func NewSystem(root string) System { return newProcfs(root, Users{}) }
+// New returns the System that a /proc file system describes.
+func New(root string) System { return NewWith(root, Users{}) }
+
+// NewWith is New, with another way to look up accounts.
+func NewWith(root string, users Users) System { return newProcfs(root, users) }
 
 func newProcfs(root string, users Users) procfs {
 	return procfs{root: root, fs: proc.FS{Root: root}, users: users, kernelsPending: &pendingUsers{}}
@@ -88,7 +91,7 @@ func (p procfs) Process(pid snapshot.PID) ProcessStatus {
 // signal0 asks the kernel whether there is such a process, which every user may do:
 // EPERM means that there is.
 func (p procfs) signal0(pid snapshot.PID) Liveness {
-	if p.root != realProc {
+	if p.root != RealProc {
 		return Unknown
 	}
 	switch err := unix.Kill(int(pid), 0); {
@@ -136,9 +139,11 @@ const (
 	initialUser = 0xEFFFFFFD
 )
 
-func (n Namespaces) known() bool { return n.PID != 0 && n.User != 0 }
+// Known is false where /proc does not show the namespaces.
+func (n Namespaces) Known() bool { return n.PID != 0 && n.User != 0 }
 
-func (n Namespaces) initial() bool { return n.PID == initialPID && n.User == initialUser }
+// Initial says whether they are those of the machine, and not of a container.
+func (n Namespaces) Initial() bool { return n.PID == initialPID && n.User == initialUser }
 
 // Namespaces reads /proc/self/ns.
 func (p procfs) Namespaces() Namespaces {

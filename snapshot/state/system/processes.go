@@ -1,4 +1,4 @@
-package disk
+package system
 
 import (
 	"errors"
@@ -12,6 +12,25 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
+
+// Environ says what could be read of a process's environ.
+type Environ int
+
+const (
+	EnvironHidden Environ = iota // this user may not read it
+	EnvironRead
+	EnvironWiped // the process has overwritten its environ, or never had one
+)
+
+// RunningProcess is a living process, with what says which environment it is in.
+type RunningProcess struct {
+	PID, Parent snapshot.PID
+	Start       snapshot.StartTime
+	UID         snapshot.UID // the real one
+	Name        string
+	Environ     Environ
+	EID         snapshot.EnvID // the environment that the environ names; empty for none
+}
 
 // Uptime is the start time of a process that starts now.
 func (p procfs) Uptime() snapshot.StartTime {
