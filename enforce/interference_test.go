@@ -377,7 +377,7 @@ func interference(t *testing.T, from, cases uint64) {
 }
 
 func TestPropertyForgeryOnOneHostHarmsNobodyElsewhere(t *testing.T) {
-	interference(t, 0, 10_000)
+	interference(t, 0, cases(10_000))
 }
 
 func TestSoakForgeryOnOneHostHarmsNobodyElsewhere(t *testing.T) {

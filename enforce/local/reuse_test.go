@@ -32,13 +32,13 @@ const (
 	reusedPID      = 4242
 )
 
-// defaultReuses is a quarter as many under the race detector: it makes a fork
+// defaultReuses is a tenth as many under the race detector: it makes a fork
 // four times as slow, and sees nothing of what other processes do.
 func defaultReuses() int {
 	const reuses = 10000
 	info, ok := debug.ReadBuildInfo()
 	if ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		return reuses / 4
+		return reuses / 10
 	}
 	return reuses
 }
