@@ -104,8 +104,8 @@ fuzz: ## each fuzz test for FUZZTIME (10s)
 	  echo "It ended with its time; no input failed."; \
 	done
 
-soak: ## the tests named TestSoak…, each for SOAK (2m)
-	GENV_SOAK=$(SOAK) $(GO) test $(RACE) -v -count=1 -run '^TestSoak' -timeout=24h ./...
+soak: ## the tests named TestSoak…, each for SOAK (2m), and all cases of the tests named TestProperty…
+	GENV_SOAK=$(SOAK) $(GO) test $(RACE) -v -count=1 -run '^Test(Soak|Property)' -timeout=24h ./...
 
 packages: $(NFPM) ## .deb, .rpm and .tar.gz for amd64 and arm64, and SHA256SUMS, in dist/
 	@NFPM='$(CURDIR)/$(NFPM)' VERSION='$(VERSION)' packaging/build.sh

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	testprograms "github.com/seed-3119e985/genv/remote/testfleet/programs"
 )
 
 func TestMain(m *testing.M) {
@@ -33,22 +35,13 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 	if programsDir, err = os.MkdirTemp("", "genv-packaging-"); err != nil {
 		return "", err
 	}
-	for program, source := range map[string]string{"genv": "../cmd/genv", "nvidia-smi": "../remote/testfleet/gpus/nvidia-smi"} {
-		cmd := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(programsDir, program), source)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", &buildError{err, string(out)}
+	for program, source := range map[string]string{"genv": "cmd/genv", "nvidia-smi": "remote/testfleet/gpus/nvidia-smi"} {
+		if err := testprograms.Install(source, filepath.Join(programsDir, program)); err != nil {
+			return "", err
 		}
 	}
 	return programsDir, nil
 })
-
-type buildError struct {
-	error
-	output string
-}
-
-func (e *buildError) Error() string { return e.error.Error() + ": " + e.output }
 
 // program is the path of a program that programs builds.
 func program(t testing.TB, name string) string {

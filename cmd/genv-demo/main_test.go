@@ -23,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/remote/inventory"
+	"github.com/seed-3119e985/genv/remote/testfleet/programs"
 )
 
 func TestMain(m *testing.M) {
@@ -78,8 +79,7 @@ func genv(t *testing.T) string {
 	}
 	program := filepath.Join(built, "genv")
 	if _, err := os.Stat(program); err != nil {
-		out, err := exec.Command("go", "build", "-o", program, "../genv").CombinedOutput()
-		require.NoError(t, err, string(out))
+		require.NoError(t, programs.Install("cmd/genv", program))
 	}
 	return program
 }
@@ -245,10 +245,8 @@ func TestTheDemoRunsForAnOrdinaryUser(t *testing.T) {
 	require.NoError(t, os.Chmod(dir, 0o755))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "tmp"), 0o700))
 	require.NoError(t, os.Chown(filepath.Join(dir, "tmp"), uid, uid))
-	for program, from := range map[string]string{"genv": "../genv", "genv-demo": "."} {
-		out, err := exec.Command("go", "build", "-o", filepath.Join(dir, program), from).CombinedOutput()
-		require.NoError(t, err, string(out))
-		require.NoError(t, os.Chmod(filepath.Join(dir, program), 0o755))
+	for _, program := range []string{"genv", "genv-demo"} {
+		require.NoError(t, programs.Install("cmd/"+program, filepath.Join(dir, program)))
 	}
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "genv-demo"), "-genv", filepath.Join(dir, "genv"), "-hosts", "")
 	cmd.Dir, cmd.Env = dir, []string{"PATH=/usr/bin:/bin", "HOME=" + filepath.Join(dir, "tmp"), "TMPDIR=" + filepath.Join(dir, "tmp")}

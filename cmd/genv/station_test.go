@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	testprograms "github.com/seed-3119e985/genv/remote/testfleet/programs"
 )
 
 // programs are genv and the stand-in for nvidia-smi, built once for all tests
@@ -27,11 +28,13 @@ var programs = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	programsDir = dir
-	for name, source := range map[string]string{"bin/genv": ".", "driver/nvidia-smi": "../../remote/testfleet/gpus/nvidia-smi"} {
-		build := exec.Command("go", "build", "-buildvcs=false", "-tags", "urfave_cli_no_docs", "-o", filepath.Join(dir, name), source) // as in the Makefile
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return dir, fmt.Errorf("build %s: %w: %s", name, err, out)
+	for name, source := range map[string]string{"bin/genv": "cmd/genv", "driver/nvidia-smi": "remote/testfleet/gpus/nvidia-smi"} {
+		err := os.Mkdir(filepath.Join(dir, filepath.Dir(name)), 0o755)
+		if err == nil {
+			err = testprograms.Install(source, filepath.Join(dir, name))
+		}
+		if err != nil {
+			return dir, err
 		}
 	}
 	return dir, os.Chmod(dir, 0o755)

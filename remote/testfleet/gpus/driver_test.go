@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet/programs"
 )
 
 const (
@@ -43,12 +44,11 @@ func TestWriteAndRead(t *testing.T) {
 func TestTheProgramItself(t *testing.T) {
 	dir := t.TempDir()
 	program, file := filepath.Join(dir, "nvidia-smi"), filepath.Join(dir, "gpus.json")
-	out, err := exec.Command("go", "build", "-o", program, "./nvidia-smi").CombinedOutput()
-	require.NoError(t, err, string(out))
+	require.NoError(t, programs.Install("remote/testfleet/gpus/nvidia-smi", program))
 	require.NoError(t, lab().Write(file))
 	cmd := exec.Command(program, "--query-gpu=index", "--format=csv,noheader")
 	cmd.Env = []string{gpus.EnvFile + "=" + file}
-	out, err = cmd.Output()
+	out, err := cmd.Output()
 	require.NoError(t, err)
 	require.Equal(t, "0\n1\n2\n", string(out))
 }
@@ -56,8 +56,7 @@ func TestTheProgramItself(t *testing.T) {
 func TestHangLastsUntilItIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "nvidia-smi")
-	out, err := exec.Command("go", "build", "-o", program, "./nvidia-smi").CombinedOutput()
-	require.NoError(t, err, string(out))
+	require.NoError(t, programs.Install("remote/testfleet/gpus/nvidia-smi", program))
 	cmd := exec.Command(program, "-L")
 	cmd.Env = []string{gpus.EnvFault + "=" + gpus.FaultHang}
 	require.NoError(t, cmd.Start())
