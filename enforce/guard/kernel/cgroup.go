@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -87,43 +86,22 @@ func unescapeMount(s string) string {
 
 // attach attaches the program next to others, whose verdicts count as well. The program is
 // in the kernel already, so EPERM can't be a missing permission.
-func (c cgroup) attach(program *ebpf.Program) (link.Link, link.ID, error) {
+func (c cgroup) attach(program *ebpf.Program) (l link, id uint32, err error) {
 	folder, err := os.Open(c.path)
 	if err != nil {
-		return nil, 0, fmt.Errorf("open the cgroup: %w", err)
+		return noLink, 0, fmt.Errorf("open the cgroup: %w", err)
 	}
 	defer folder.Close()
-	l, err := link.AttachRawLink(link.RawLinkOptions{
-		Target: int(folder.Fd()), Program: program, Attach: ebpf.AttachCGroupDevice,
-	})
+	l, err = newLink(program, folder)
 	switch {
 	case errors.Is(err, unix.EPERM):
-		return nil, 0, fmt.Errorf("%w: it holds %s, or a parent of it, without BPF_F_ALLOW_MULTI: %w", ErrConflict, c.path, err)
+		return noLink, 0, fmt.Errorf("%w: it holds %s, or a parent of it, without BPF_F_ALLOW_MULTI: %w", ErrConflict, c.path, err)
 	case err != nil:
-		return nil, 0, classify("attach to "+c.path, err)
+		return noLink, 0, classify("attach to "+c.path, err)
 	}
-	defer l.Close()
-	info, err := l.Info()
+	facts, err := l.facts()
 	if err != nil {
-		return nil, 0, classify("look at the link", err)
+		return noLink, 0, errors.Join(err, l.Close())
 	}
-	// Opened again, the link tells its cgroup as well.
-	held, err := link.NewFromID(info.ID)
-	if err != nil {
-		return nil, 0, classify("open the link", err)
-	}
-	return held, info.ID, nil
-}
-
-// linkFacts is the ID of a link and that of its cgroup, 0 for a link that is detached.
-func linkFacts(l link.Link) (link.ID, uint64, error) {
-	info, err := l.Info()
-	if err != nil {
-		return 0, 0, classify("look at the link", err)
-	}
-	at := info.Cgroup()
-	if at == nil {
-		return 0, 0, fmt.Errorf("%w: the pinned link is not of a cgroup", errNotPinned)
-	}
-	return info.ID, at.CgroupId, nil
+	return l, facts.id, nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -24,25 +23,33 @@ type Options struct {
 	// Cgroup is the folder in a cgroup2 hierarchy to guard, with all cgroups below it.
 	// Empty is the root of the hierarchy.
 	Cgroup string
+
+	major int32 // of the devices; 0 is the NVIDIA driver's. Tests have no such driver
+}
+
+func (o Options) deviceMajor() int32 {
+	if o.major != 0 {
+		return o.major
+	}
+	return nvidiaMajor
 }
 
 // Guard is the guard in the kernel. Its methods can be called at the same time.
 type Guard struct {
 	dir    string // "" if unpinned
 	cgroup cgroup
-	linkID link.ID
+	linkID uint32
 	pids   bool
 	maps   *maps
 
 	mu      sync.Mutex
 	allowed map[snapshot.UID]Minors // as written in the kernel
-	link    link.Link               // only if unpinned
+	link    link                    // only if unpinned, otherwise noLink
 	closed  bool
 }
 
-// holding keeps the links of unpinned guards reachable. A link that becomes unreachable is
-// closed when garbage is collected, and the guard would be gone without a word.
-var holding sync.Map
+// noLink is in place of a link that only its pin holds.
+const noLink link = -1
 
 // Open attaches the guard, or takes over the one that is pinned, with its lease, control
 // and permissions, and replaces its program by this version's; no open is let through
@@ -53,7 +60,7 @@ func Open(o Options) (*Guard, error) {
 		return nil, err
 	}
 	if o.Unpinned {
-		return openUnpinned(cg)
+		return openUnpinned(cg, o.deviceMajor())
 	}
 	dir := o.Dir
 	if dir == "" {
@@ -62,7 +69,7 @@ func Open(o Options) (*Guard, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, err
 	}
-	g, err := takeOver(dir, cg)
+	g, err := takeOver(dir, cg, o.deviceMajor())
 	if err == nil {
 		return g, nil
 	}
@@ -75,19 +82,19 @@ func Open(o Options) (*Guard, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, err
 	}
-	return openPinned(dir, cg)
+	return openPinned(dir, cg, o.deviceMajor())
 }
 
 // openPinned attaches a new guard and pins it, the link last: what a process that is killed
 // here leaves behind guards nothing, and is replaced by the next one.
-func openPinned(dir string, cg cgroup) (*Guard, error) {
-	g, err := openUnpinned(cg)
+func openPinned(dir string, cg cgroup, major int32) (*Guard, error) {
+	g, err := openUnpinned(cg, major)
 	if err != nil {
 		return nil, err
 	}
 	err = g.maps.pin(dir)
 	if err == nil {
-		if err = g.link.Pin(linkPin(dir)); err != nil {
+		if err = g.link.pin(linkPin(dir)); err != nil {
 			err = classify("pin the link", err)
 		}
 	}
@@ -96,19 +103,18 @@ func openPinned(dir string, cg cgroup) (*Guard, error) {
 	}
 	// From here the pin alone holds the link: removing it by hand ends the guard at once.
 	g.dir = dir
-	holding.Delete(g)
 	err = g.link.Close()
-	g.link = nil
+	g.link = noLink
 	return g, err
 }
 
 // openUnpinned attaches a new guard that this process holds.
-func openUnpinned(cg cgroup) (*Guard, error) {
+func openUnpinned(cg cgroup, major int32) (*Guard, error) {
 	m, err := createMaps()
 	if err != nil {
 		return nil, err
 	}
-	program, pids, err := m.load()
+	program, pids, err := m.load(major)
 	if err != nil {
 		m.close()
 		return nil, err
@@ -119,9 +125,7 @@ func openUnpinned(cg cgroup) (*Guard, error) {
 		m.close()
 		return nil, err
 	}
-	g := &Guard{cgroup: cg, linkID: id, pids: pids, maps: m, allowed: map[snapshot.UID]Minors{}, link: l}
-	holding.Store(g, struct{}{})
-	return g, nil
+	return &Guard{cgroup: cg, linkID: id, pids: pids, maps: m, allowed: map[snapshot.UID]Minors{}, link: l}, nil
 }
 
 // Close ends the use of the guard by this process. A pinned one stays, and acts until its
@@ -133,9 +137,8 @@ func (g *Guard) Close() error {
 		return nil
 	}
 	g.closed = true
-	holding.Delete(g)
 	g.maps.close()
-	if g.link != nil {
+	if g.link != noLink {
 		return g.link.Close()
 	}
 	return nil
@@ -146,10 +149,10 @@ func (g *Guard) attached() error {
 	if g.closed {
 		return fmt.Errorf("the guard: %w", unix.EBADF)
 	}
-	if g.link != nil {
+	if g.link != noLink {
 		return g.checkLink(g.link)
 	}
-	l, err := link.LoadPinnedLink(linkPin(g.dir), nil)
+	l, err := pinnedLink(linkPin(g.dir))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRemoved, err)
 	}
@@ -157,12 +160,12 @@ func (g *Guard) attached() error {
 	return g.checkLink(l)
 }
 
-func (g *Guard) checkLink(l link.Link) error {
-	id, at, err := linkFacts(l)
+func (g *Guard) checkLink(l link) error {
+	facts, err := l.facts()
 	switch {
 	case err != nil:
 		return err
-	case id != g.linkID, at != g.cgroup.id:
+	case facts.id != g.linkID, facts.cgroup != g.cgroup.id:
 		return fmt.Errorf("%w: another one has taken its place, or its cgroup is gone", ErrRemoved)
 	}
 	return nil

@@ -46,11 +46,11 @@ func TestMain(m *testing.M) {
 	case os.Geteuid() != 0:
 		os.Exit(m.Run())
 	default:
-		os.Exit(inNamespace())
+		os.Exit(inNamespace(m))
 	}
 }
 
-func inNamespace() int {
+func inNamespace(m *testing.M) int {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), roleVariable+"="+insideRole)
@@ -61,8 +61,8 @@ func inNamespace() int {
 		return exit.ExitCode()
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "no mount namespace for the tests:", err)
-		return 1
+		errUnavailable = fmt.Errorf("there is no mount namespace: %w", err)
+		return m.Run()
 	}
 	return 0
 }
@@ -163,7 +163,7 @@ type site struct {
 func newSite(t testing.TB) *site {
 	t.Helper()
 	needsGuard(t)
-	return &site{TB: t, cgroup: newCgroup(t), pins: filepath.Join(place, "bpf", filepath.Base(t.TempDir())+strings.ReplaceAll(t.Name(), "/", "_")), dev: newDev(t)}
+	return &site{TB: t, cgroup: newCgroup(t), pins: filepath.Join(place, "bpf", strings.ReplaceAll(t.Name(), "/", "_")), dev: newDev(t)}
 }
 
 // newCgroup makes a cgroup below the root, and removes it at the end.
@@ -175,13 +175,16 @@ func newCgroup(t testing.TB) string {
 	return cg
 }
 
+// minors are those of the nodes in a newDev.
+var minors = []int{0, 1, 2, 63, 64, 200, 253, 254, 255}
+
 // newDev makes a folder with nodes of GPUs and of the driver's other devices.
 func newDev(t testing.TB) string {
 	t.Helper()
 	dev, err := os.MkdirTemp(place, "dev-")
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dev, 0o777))
-	for _, minor := range []int{0, 1, 2, 63, 64, 200, 253, 254, 255} {
+	for _, minor := range minors {
 		makeNode(t, filepath.Join(dev, fmt.Sprintf("nvidia%d", minor)), 195, minor)
 	}
 	return dev
@@ -272,50 +275,3 @@ func (p *process) ask(request string) string {
 		return answer
 	}
 }
-
-// opener opens what it is told to, and prints how that ended.
-func opener([]string) error {
-	lines := bufio.NewScanner(os.Stdin)
-	for lines.Scan() {
-		verb, path, _ := strings.Cut(lines.Text(), " ")
-		fmt.Println(openAs(verb, path))
-	}
-	return lines.Err()
-}
-
-func openAs(verb, path string) string {
-	var err error
-	switch verb {
-	case "open":
-		var fd int
-		if fd, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
-			_ = unix.Close(fd)
-		}
-	case "access":
-		err = unix.Access(path, unix.R_OK)
-	case "count": // opens that were let through, until the file "stop" next to it exists
-		return count(path)
-	}
-	if err == nil {
-		return "ok"
-	}
-	errno, _ := errors.AsType[syscall.Errno](err)
-	return unix.ErrnoName(errno)
-}
-
-func count(path string) string {
-	opens, through := 0, 0
-	for ; ; opens++ {
-		if _, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0); err != unix.EPERM {
-			through++
-		}
-		if opens%256 == 0 {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), "stop")); err == nil {
-				return fmt.Sprintf("%d of %d", through, opens)
-			}
-		}
-	}
-}
-
-// holder opens a guard, says so, and waits to be killed.
-func holder([]string) error { return nil }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -54,25 +53,25 @@ func isBPFFS(dir string) error {
 
 // takeOver continues with what is pinned in dir. errNotPinned means that there is nothing
 // to continue with.
-func takeOver(dir string, cg cgroup) (*Guard, error) {
-	l, err := link.LoadPinnedLink(linkPin(dir), nil)
+func takeOver(dir string, cg cgroup, major int32) (*Guard, error) {
+	l, err := pinnedLink(linkPin(dir))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotPinned, err)
 	}
 	defer l.Close()
-	id, at, err := linkFacts(l)
+	facts, err := l.facts()
 	if err != nil {
 		return nil, err
 	}
-	if at != cg.id {
+	if facts.cgroup != cg.id {
 		return nil, fmt.Errorf("%w: it is attached to another cgroup", errNotPinned)
 	}
 	m, err := loadMaps(dir)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotPinned, err)
 	}
-	g := &Guard{dir: dir, cgroup: cg, linkID: id, maps: m}
-	if err := g.replaceProgram(l); err != nil {
+	g := &Guard{dir: dir, cgroup: cg, linkID: facts.id, maps: m, link: noLink}
+	if err := g.replaceProgram(l, major); err != nil {
 		m.close()
 		return nil, err
 	}
@@ -84,14 +83,14 @@ func takeOver(dir string, cg cgroup) (*Guard, error) {
 }
 
 // replaceProgram lets the link run this version's program from now on.
-func (g *Guard) replaceProgram(l link.Link) error {
-	program, pids, err := g.maps.load()
+func (g *Guard) replaceProgram(l link, major int32) error {
+	program, pids, err := g.maps.load(major)
 	if err != nil {
 		return err
 	}
 	defer program.Close()
 	g.pids = pids
-	if err := l.Update(program); err != nil {
+	if err := l.update(program); err != nil {
 		return classify("replace the program", err)
 	}
 	return nil
@@ -103,8 +102,8 @@ func Remove(dir string) error {
 	if dir == "" {
 		dir = DefaultDir
 	}
-	if l, err := link.LoadPinnedLink(linkPin(dir), nil); err == nil {
-		_ = l.Detach() // for processes that hold it as well; kernels before 5.9 can't
+	if l, err := pinnedLink(linkPin(dir)); err == nil {
+		_ = l.detach() // for processes that hold it as well; kernels before 5.9 can't
 		_ = l.Close()
 	}
 	err := isBPFFS(dir)

@@ -12,6 +12,9 @@ import (
 // nvidiaMajor is the major number of the NVIDIA driver's devices.
 const nvidiaMajor = 195
 
+// programName is how bpftool shows the guard.
+const programName = "genv_guard"
+
 // eventInterval is the time between two events of the same kind, uid and minor.
 const eventInterval = 100 * time.Millisecond
 
@@ -49,13 +52,13 @@ const (
 
 // load puts the program into the kernel. The pid helper is there since about 6.1; without
 // it events have no PID.
-func (m *maps) load() (*ebpf.Program, bool, error) {
-	program, err := ebpf.NewProgramWithOptions(m.program(true), ebpf.ProgramOptions{LogDisabled: true})
+func (m *maps) load(major int32) (*ebpf.Program, bool, error) {
+	program, err := ebpf.NewProgramWithOptions(m.program(major, true), ebpf.ProgramOptions{LogDisabled: true})
 	if err == nil {
 		return program, true, nil
 	}
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EACCES) {
-		if program, err = ebpf.NewProgram(m.program(false)); err == nil {
+		if program, err = ebpf.NewProgram(m.program(major, false)); err == nil {
 			return program, false, nil
 		}
 	}
@@ -64,9 +67,9 @@ func (m *maps) load() (*ebpf.Program, bool, error) {
 }
 
 // program is the guard. A jump to "allow" is the answer to every doubt.
-func (m *maps) program(withPID bool) *ebpf.ProgramSpec {
+func (m *maps) program(major int32, withPID bool) *ebpf.ProgramSpec {
 	var code asm.Instructions
-	code = append(code, m.isGuardedOpen()...)
+	code = append(code, m.isGuardedOpen(major)...)
 	code = append(code, m.isInLease()...)
 	code = append(code, m.isAllowed()...)
 	code = append(code, m.report(withPID)...)
@@ -78,13 +81,13 @@ func (m *maps) program(withPID bool) *ebpf.ProgramSpec {
 		asm.Return(),
 	)
 	return &ebpf.ProgramSpec{
-		Name: "genv_guard", Type: ebpf.CGroupDevice, AttachType: ebpf.AttachCGroupDevice,
+		Name: programName, Type: ebpf.CGroupDevice, AttachType: ebpf.AttachCGroupDevice,
 		Instructions: code, License: "Apache-2.0",
 	}
 }
 
 // isGuardedOpen goes on for opens of minors that have flags, which it keeps.
-func (m *maps) isGuardedOpen() asm.Instructions {
+func (m *maps) isGuardedOpen(major int32) asm.Instructions {
 	return append(asm.Instructions{
 		asm.Mov.Reg(rContext, asm.R1),
 		asm.LoadMem(asm.R2, rContext, ctxAccess, asm.Word),
@@ -96,7 +99,7 @@ func (m *maps) isGuardedOpen() asm.Instructions {
 		asm.JEq.Imm(asm.R2, 0, "allow"), // mknod alone, for example
 		asm.StoreMem(asm.RFP, stackAccess, asm.R2, asm.Word),
 		asm.LoadMem(asm.R3, rContext, ctxMajor, asm.Word),
-		asm.JNE.Imm(asm.R3, nvidiaMajor, "allow"),
+		asm.JNE.Imm(asm.R3, major, "allow"),
 		asm.LoadMem(rMinor, rContext, ctxMinor, asm.Word),
 		asm.JGT.Imm(rMinor, lastGPU, "allow"),
 		asm.StoreMem(asm.RFP, stackKey, rMinor, asm.Word),

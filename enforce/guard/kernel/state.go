@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/cilium/ebpf/link"
-
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -45,16 +43,16 @@ func Inspect(dir string) (State, error) {
 	if dir == "" {
 		dir = DefaultDir
 	}
-	l, err := link.LoadPinnedLink(linkPin(dir), nil)
+	l, err := pinnedLink(linkPin(dir))
 	if err != nil {
 		return State{}, inspectError(err)
 	}
 	defer l.Close()
-	_, at, err := linkFacts(l)
+	facts, err := l.facts()
 	switch {
 	case err != nil:
 		return State{}, err
-	case at == 0:
+	case facts.cgroup == 0:
 		return State{}, fmt.Errorf("%w: it is pinned, but its cgroup is gone", ErrRemoved)
 	}
 	m, err := loadMaps(dir)
@@ -63,7 +61,7 @@ func Inspect(dir string) (State, error) {
 	}
 	defer m.close()
 	s, err := m.state()
-	s.Dir, s.CgroupRoot = dir, at == rootID
+	s.Dir, s.CgroupRoot = dir, facts.cgroup == rootID
 	return s, err
 }
 

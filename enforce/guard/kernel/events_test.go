@@ -1,0 +1,139 @@
+package kernel_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/guard/kernel"
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// listen reads events until the test ends.
+func listen(t testing.TB, g *kernel.Guard) <-chan kernel.Event {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	events, ended := make(chan kernel.Event, 10000), make(chan error)
+	go func() { ended <- g.Events(ctx, func(e kernel.Event) { events <- e }) }()
+	t.Cleanup(func() {
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+	})
+	return events
+}
+
+func next(t testing.TB, events <-chan kernel.Event) kernel.Event {
+	t.Helper()
+	select {
+	case e := <-events:
+		return e
+	case <-time.After(5 * time.Second):
+		t.Fatal("no event")
+		return kernel.Event{}
+	}
+}
+
+func (p *process) pid() snapshot.PID {
+	p.Helper()
+	pid, err := strconv.Atoi(p.ask("pid -"))
+	require.NoError(p, err)
+	return snapshot.PID(pid)
+}
+
+func TestEventsSayWhoOpenedWhat(t *testing.T) {
+	s := newSite(t)
+	g := s.open()
+	enforce(t, g)
+	require.NoError(t, g.SetMinors(guarded, kernel.MinorsOf(0, 2)))
+	events := listen(t, g)
+	user, owner, root := s.user(1002), s.user(1001), s.user(0)
+	expect := func(kind kernel.Kind, p *process, uid snapshot.UID, minor int) {
+		t.Helper()
+		before := time.Now()
+		p.open(s.node(minor))
+		e := next(t, events)
+		require.WithinDuration(t, before, e.At, 2*time.Second)
+		require.Positive(t, e.Boot)
+		require.NotZero(t, e.TID)
+		e.At, e.Boot, e.TID = time.Time{}, 0, 0
+		require.Equal(t, kernel.Event{Kind: kind, UID: uid, PID: p.pid(), Minor: minor, Read: true, Write: true}, e)
+	}
+	expect(kernel.Denied, user, 1002, 0)
+	expect(kernel.Opened, owner, 1001, 0)
+	expect(kernel.Opened, user, 1002, 2) // watched and not guarded
+
+	set(t, g, mode.Watch, time.Minute)
+	expect(kernel.WouldDeny, user, 1002, 1)
+	set(t, g, mode.Off, time.Minute)
+	expect(kernel.Opened, user, 1002, 0)
+
+	// What makes no event: an allowed open that is not watched, root's, and all without a lease.
+	set(t, g, mode.Enforce, time.Minute)
+	owner.open(s.node(64))
+	root.open(s.node(0))
+	root.open(s.node(1))
+	user.ask("exists " + s.node(200))
+	set(t, g, mode.Enforce, 0)
+	user.open(s.node(63))
+	user.open(s.node(2))
+	set(t, g, mode.Enforce, time.Minute)
+	expect(kernel.Denied, user, 1002, 253)
+}
+
+func TestAFloodOfOneUserLeavesTheEventsOfOthers(t *testing.T) {
+	s := newSite(t)
+	g := s.open()
+	enforce(t, g)
+	began := time.Now()
+	counting := s.counting(1002, 0)
+	other := s.user(1003)
+	other.open(s.node(0))
+	other.open(s.node(1))
+	time.Sleep(250 * time.Millisecond)
+	_, denied := counting()
+	took := time.Since(began)
+
+	events := listen(t, g) // kept although nobody read
+	flood, seen := 0, map[int]bool{}
+	for len(seen) < 2 || flood < 2 {
+		switch e := next(t, events); e.UID {
+		case 1002:
+			flood++
+		case 1003:
+			seen[e.Minor] = true
+		}
+	}
+	time.Sleep(20 * time.Millisecond)
+	flood += len(events)
+	require.LessOrEqual(t, flood, int(took/(100*time.Millisecond))+1)
+	require.Greater(t, denied, 1000)
+	t.Logf("%d events of %d denials in %s", flood, denied, took)
+}
+
+// TestACrowdIsDeniedThoughTheBufferIsFull: events are lost and counted, and no verdict changes.
+func TestACrowdIsDeniedThoughTheBufferIsFull(t *testing.T) {
+	s := newSite(t)
+	g := s.open()
+	enforce(t, g)
+	const users = 10000
+	require.Equal(t, strconv.Itoa(users), s.user(0).ask("crowd "+s.node(0)+" "+strconv.Itoa(users)))
+	state, err := g.State()
+	require.NoError(t, err)
+	require.Positive(t, state.Lost)
+	require.Less(t, state.Lost, uint64(users/2))
+}
+
+func TestEventsOutliveTheirReader(t *testing.T) {
+	s := newSite(t)
+	g := s.open()
+	enforce(t, g)
+	require.NoError(t, g.Close())
+	s.user(1002).open(s.node(1))
+	e := next(t, listen(t, s.open()))
+	require.Equal(t, kernel.Denied, e.Kind)
+	require.Equal(t, 1, e.Minor)
+}

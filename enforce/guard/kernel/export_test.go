@@ -1,0 +1,7 @@
+package kernel
+
+// WithMajor guards the devices of another driver: one that this machine has.
+func WithMajor(o Options, major int) Options {
+	o.major = int32(major)
+	return o
+}

@@ -1,0 +1,180 @@
+package kernel_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/guard/kernel"
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func TestTheLeaseEndsWithNoProcessAlive(t *testing.T) {
+	s := newSite(t)
+	g := s.open()
+	enforce(t, g)
+	user := s.user(1002)
+	set(t, g, mode.Enforce, 300*time.Millisecond)
+	began := time.Now()
+	require.NoError(t, g.Close())
+	require.Equal(t, "denied", user.open(s.node(0)))
+	require.Eventually(t, func() bool { return user.open(s.node(0)) == "allowed" }, 10*time.Second, 5*time.Millisecond)
+	require.GreaterOrEqual(t, time.Since(began), 290*time.Millisecond)
+
+	// The next process renews it, and everything else is as it was.
+	g = s.open()
+	set(t, g, mode.Enforce, time.Minute)
+	require.Equal(t, "denied", user.open(s.node(0)))
+	require.Equal(t, "allowed", s.user(1001).open(s.node(0)))
+}
+
+// killed starts a holder, kills it, and returns when it is gone.
+func (s *site) killed(dir, lease string) {
+	s.Helper()
+	cmd := exec.Command(filepath.Join(place, "opener"), s.cgroup, dir, lease)
+	cmd.Env = append(os.Environ(), roleVariable+"=holder", "GORACE=atexit_sleep_ms=0")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(s, err)
+	require.NoError(s, cmd.Start())
+	said, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(s, err)
+	require.Equal(s, "guarding\n", said)
+	require.Equal(s, "denied", s.user(1002).open(s.node(0)))
+	require.NoError(s, cmd.Process.Kill())
+	require.Error(s, cmd.Wait())
+}
+
+func TestKilledHolder(t *testing.T) {
+	t.Run("unpinned", func(t *testing.T) {
+		s := newSite(t)
+		s.killed("", "1m")
+		user := s.user(1002)
+		require.Eventually(t, func() bool { return user.open(s.node(0)) == "allowed" }, 5*time.Second, time.Millisecond)
+	})
+	t.Run("pinned", func(t *testing.T) {
+		s := newSite(t)
+		t.Cleanup(func() { require.NoError(t, kernel.Remove(s.pins)) })
+		s.killed(s.pins, "1m")
+		require.Equal(t, "denied", s.user(1002).open(s.node(0)))
+
+		seen, err := kernel.Inspect(s.pins)
+		require.NoError(t, err)
+		require.Equal(t, mode.Enforce, seen.Mode)
+		state, err := s.open().State()
+		require.NoError(t, err)
+		require.InDelta(t, time.Minute, state.Lease, float64(20*time.Second))
+		require.Equal(t, map[snapshot.UID]kernel.Minors{1001: kernel.MinorsOf(0)}, state.Allowed)
+		require.Equal(t, kernel.MinorsOf(0), state.Guarded)
+		require.True(t, state.PIDs)
+		require.Equal(t, "denied", s.user(1002).open(s.node(0)))
+	})
+}
+
+func TestReplacementUnderLoad(t *testing.T) {
+	s := newSite(t)
+	enforce(t, s.open())
+	counting := s.counting(1002, 0)
+	const times = 100
+	for range times {
+		g, err := kernel.Open(s.options())
+		require.NoError(t, err)
+		set(t, g, mode.Enforce, time.Minute)
+		require.NoError(t, g.Close())
+	}
+	through, denied := counting()
+	require.Zero(t, through)
+	require.NotZero(t, denied)
+	t.Logf("0 of %d opens let through during %d replacements", denied, times)
+}
+
+func TestRemoval(t *testing.T) {
+	for name, remove := range map[string]func(dir string) error{
+		"by Remove": kernel.Remove,
+		"by hand":   os.RemoveAll,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			g := s.open()
+			enforce(t, g)
+			user := s.user(1002)
+			require.Equal(t, "denied", user.open(s.node(0)))
+			require.NoError(t, remove(s.pins))
+			require.Eventually(t, func() bool { return user.open(s.node(0)) == "allowed" }, 5*time.Second, time.Millisecond)
+
+			require.ErrorIs(t, g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: time.Minute}), kernel.ErrRemoved)
+			_, err := g.State()
+			require.ErrorIs(t, err, kernel.ErrRemoved)
+			_, err = kernel.Inspect(s.pins)
+			require.ErrorIs(t, err, kernel.ErrRemoved)
+			require.Equal(t, "allowed", user.open(s.node(0)))
+			require.NoError(t, kernel.Remove(s.pins))
+
+			// Another guard in its place is not this one.
+			enforce(t, s.open())
+			require.ErrorIs(t, g.SetControl(kernel.Control{Mode: mode.Off}), kernel.ErrRemoved)
+			require.Equal(t, "denied", user.open(s.node(0)))
+		})
+	}
+}
+
+func TestARemovedCgroupEndsTheGuard(t *testing.T) {
+	s := newSite(t)
+	o := s.options()
+	o.Cgroup = filepath.Join(s.cgroup, "below")
+	require.NoError(t, os.Mkdir(o.Cgroup, 0o755))
+	g := s.openWith(o)
+	enforce(t, g)
+	require.NoError(t, os.Remove(o.Cgroup))
+	require.Eventually(t, func() bool {
+		_, err := g.State()
+		return err != nil
+	}, 5*time.Second, time.Millisecond)
+	_, err := kernel.Inspect(s.pins)
+	require.ErrorIs(t, err, kernel.ErrRemoved)
+	enforce(t, s.open()) // at another cgroup: a new guard
+	require.Equal(t, "denied", s.user(1002).open(s.node(0)))
+}
+
+func TestPinsThatCannotBeTakenOver(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, dir string){
+		"a map is gone": func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "limits")))
+		},
+		"the link is gone": func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "link")))
+		},
+		"a map of another version": func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "allowed")))
+			m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 10})
+			require.NoError(t, err)
+			defer m.Close()
+			require.NoError(t, m.Pin(filepath.Join(dir, "allowed")))
+		},
+		"something else in place of the link": func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "link")))
+			require.NoError(t, os.Rename(filepath.Join(dir, "lost"), filepath.Join(dir, "link")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			old := s.open()
+			enforce(t, old)
+			spoil(t, s.pins)
+			g := s.open()
+			user := s.user(1002)
+			require.Eventually(t, func() bool { return user.open(s.node(0)) == "allowed" }, 5*time.Second, time.Millisecond,
+				"a new guard allows everything until it is told otherwise")
+			enforce(t, g)
+			require.Equal(t, "denied", user.open(s.node(0)))
+			require.ErrorIs(t, old.SetControl(kernel.Control{}), kernel.ErrRemoved)
+		})
+	}
+}

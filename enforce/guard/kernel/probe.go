@@ -1,0 +1,165 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Ability is something that the guard needs or can make use of.
+type Ability struct {
+	Name   string
+	OK     bool
+	Needed bool   // without it there is no guard
+	Detail string // where it is; or why it is missing, and what to do
+}
+
+// Report is what the kernel of this machine can do for a guard.
+type Report struct {
+	Abilities []Ability
+	Programs  []Program // that judge opens of devices in the same cgroup or above it
+	// Err is nil if Open with the same Options can work; otherwise it has a class of
+	// this package.
+	Err error
+}
+
+// Probe says what is there and what is missing, without attaching or pinning anything.
+func Probe(o Options) Report { return gather(o).report() }
+
+// facts are what Probe judges.
+type facts struct {
+	options  Options
+	release  string // uname -r
+	lockdown string // of the kernel; empty if unknown
+
+	cgroup      cgroup
+	cgroupErr   error
+	loadErr     error // of the maps or the program
+	pids        bool
+	bpffsErr    error
+	programs    []Program
+	programsErr error
+}
+
+func gather(o Options) facts {
+	if o.Dir == "" {
+		o.Dir = DefaultDir
+	}
+	f := facts{options: o, release: release(), lockdown: lockdown()}
+	f.cgroup, f.cgroupErr = findCgroup(o.Cgroup)
+	f.pids, f.loadErr = tryLoading()
+	f.bpffsErr = isBPFFS(filepath.Dir(o.Dir))
+	if f.cgroupErr == nil {
+		f.programs, f.programsErr = f.cgroup.programs()
+	}
+	return f
+}
+
+// tryLoading puts the program into the kernel for a moment, attached to nothing.
+func tryLoading() (pids bool, err error) {
+	m, err := createMaps()
+	if err != nil {
+		return false, err
+	}
+	defer m.close()
+	program, pids, err := m.load(nvidiaMajor)
+	if err != nil {
+		return false, err
+	}
+	return pids, program.Close()
+}
+
+func release() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return "of unknown version"
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// lockdown is the mode in brackets: "[none] integrity confidentiality".
+func lockdown() string {
+	b, err := os.ReadFile("/sys/kernel/security/lockdown")
+	if err != nil {
+		return ""
+	}
+	_, after, _ := strings.Cut(string(b), "[")
+	mode, _, _ := strings.Cut(after, "]")
+	return mode
+}
+
+// report judges the facts.
+func (f facts) report() Report {
+	r := Report{Programs: f.programs}
+	conflict := f.conflict()
+	r.add("programs and maps", true, f.loadErr, "Linux "+f.release, f.whyNotLoaded())
+	r.add("cgroup2", true, f.cgroupErr, f.where(), "")
+	r.add("room in the cgroup", true, conflict, f.others(), "")
+	r.add("pins", !f.options.Unpinned, f.bpffsErr, f.options.Dir, "; without pins the guard ends with its process")
+	var noPIDs error
+	if f.loadErr == nil && !f.pids {
+		noPIDs = fmt.Errorf("not told by Linux %s (6.1 does): events say who, but not which process", f.release)
+	}
+	if f.loadErr == nil {
+		r.add("PIDs in events", false, noPIDs, "yes", "")
+	}
+	return r
+}
+
+// add adds an ability. The first error of one that is needed is the report's.
+func (r *Report) add(name string, needed bool, err error, detail, hint string) {
+	if err != nil {
+		detail = err.Error() + hint
+		if needed && r.Err == nil {
+			r.Err = fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	r.Abilities = append(r.Abilities, Ability{Name: name, OK: err == nil, Needed: needed, Detail: detail})
+}
+
+// whyNotLoaded is what an administrator can make of the error.
+func (f facts) whyNotLoaded() string {
+	switch {
+	case errors.Is(f.loadErr, ErrUnsupported):
+		return fmt.Sprintf(" (this is Linux %s; Linux 5.8 with CONFIG_CGROUP_BPF is needed)", f.release)
+	case errors.Is(f.loadErr, ErrPermission) && f.lockdown != "" && f.lockdown != "none":
+		return fmt.Sprintf(" (the kernel is locked down: %s; otherwise run this as root)", f.lockdown)
+	case errors.Is(f.loadErr, ErrPermission):
+		return " (root with CAP_BPF and CAP_NET_ADMIN is needed; containers often lack them)"
+	}
+	return ""
+}
+
+func (f facts) where() string {
+	if f.cgroupErr == nil && f.cgroup.id != rootID && f.options.Cgroup == "" {
+		return f.cgroup.path + ", which is not the machine's root cgroup: processes outside it are not guarded"
+	}
+	return f.cgroup.path
+}
+
+func (f facts) others() string {
+	switch n := len(f.programs); {
+	case f.programsErr != nil:
+		return fmt.Sprintf("unknown: %v", f.programsErr)
+	case n == 0:
+		return "no other programs"
+	case n == 1:
+		return "next to another program; an open needs the consent of all"
+	default:
+		return fmt.Sprintf("next to %d other programs; an open needs the consent of all", n)
+	}
+}
+
+// conflict is an ErrConflict if a program keeps the guard from being attached.
+func (f facts) conflict() error {
+	for _, p := range f.programs {
+		if p.Exclusive {
+			return fmt.Errorf("%w: program %d (%s) at %s was attached without BPF_F_ALLOW_MULTI", ErrConflict, p.ID, p.Name, p.Cgroup)
+		}
+	}
+	return nil
+}
