@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -136,6 +137,9 @@ func checkConfig(c snapshot.EnvConfig) error {
 	}
 	if c.GPUs != nil && *c.GPUs < 1 {
 		return fmt.Errorf("%w: %d devices: ask for at least 1", ErrRequest, *c.GPUs)
+	}
+	if c.GPUs != nil && *c.GPUs > math.MaxInt32 { // the state files could not be read again
+		return fmt.Errorf("%w: %d devices: no host has as many", ErrRequest, *c.GPUs)
 	}
 	return nil
 }

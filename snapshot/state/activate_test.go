@@ -120,6 +120,7 @@ func TestActivateRefusesAndChangesNothing(t *testing.T) {
 		{"a control character in the name", state.Activation{EID: "n", UID: 1001, PID: 12, Config: snapshot.EnvConfig{Name: "\x1b[2J"}}, state.ErrRequest},
 		{"a name that is too long", state.Activation{EID: "n", UID: 1001, PID: 12, Config: snapshot.EnvConfig{Name: strings.Repeat("x", 5000)}}, state.ErrRequest},
 		{"a control character in the username", state.Activation{EID: "n", UID: 1001, PID: 12, Username: "a\x00"}, state.ErrRequest},
+		{"more devices than a file can have", state.Activation{EID: "n", UID: 1001, PID: 12, Config: *configOf("", 1<<31)}, state.ErrRequest},
 		{"no devices", state.Activation{EID: "n", UID: 1001, PID: 12, Config: snapshot.EnvConfig{GPUs: &none}}, state.ErrRequest},
 	}
 	for _, tt := range tests {
@@ -181,6 +182,7 @@ func TestConfigure(t *testing.T) {
 	before := slices.Clone(b.Environments)
 	require.ErrorIs(t, b.Configure("99", snapshot.EnvConfig{}), state.ErrNoEnvironment)
 	require.ErrorIs(t, b.Configure("2020", *configOf("", 0)), state.ErrRequest)
+	require.ErrorIs(t, b.Configure("2020", *configOf("", 1<<31)), state.ErrRequest)
 	require.ErrorIs(t, b.Configure("2020", *configOf("a\tb", 1)), state.ErrRequest)
 	require.Equal(t, before, b.Environments)
 }

@@ -41,7 +41,7 @@ type Enter struct {
 	OverSubscribe bool `json:"over_subscribe,omitempty"`
 	// Busy are the devices that processes of others use, as the asker sees it: they are
 	// attached last.
-	Busy []snapshot.DeviceIndex `json:"busy,omitempty"`
+	Busy []snapshot.DeviceIndex `json:"busy,omitzero"`
 }
 
 // Attach attaches an environment to devices. Without Count and Indices it is as many as
@@ -49,9 +49,9 @@ type Enter struct {
 type Attach struct {
 	EID           snapshot.EnvID         `json:"eid"`
 	Count         int                    `json:"count,omitempty"` // in all, with those that it has; 0 for none
-	Indices       []snapshot.DeviceIndex `json:"indices,omitempty"`
+	Indices       []snapshot.DeviceIndex `json:"indices,omitzero"`
 	OverSubscribe bool                   `json:"over_subscribe,omitempty"`
-	Busy          []snapshot.DeviceIndex `json:"busy,omitempty"` // as in Enter
+	Busy          []snapshot.DeviceIndex `json:"busy,omitzero"` // as in Enter
 	// Memory is the capacity on each device, instead of that of the environment.
 	Memory snapshot.Memory `json:"gpu_memory,omitzero"`
 	// Configured attaches nothing if no number is configured.
@@ -66,7 +66,7 @@ type Attach struct {
 // Detach ends attachments of an environment: those to Indices, or all if there are none.
 type Detach struct {
 	EID          snapshot.EnvID         `json:"eid"`
-	Indices      []snapshot.DeviceIndex `json:"indices,omitempty"`
+	Indices      []snapshot.DeviceIndex `json:"indices,omitzero"`
 	Unregistered bool                   `json:"unregistered,omitempty"` // as in Attach
 }
 
@@ -74,7 +74,7 @@ type Detach struct {
 type Configure struct {
 	EID snapshot.EnvID `json:"eid"`
 	// Clear are the settings to remove, before those in Set are set.
-	Clear []Setting `json:"clear,omitempty"`
+	Clear []Setting `json:"clear,omitzero"`
 	Set   Config    `json:"set,omitzero"`
 }
 
@@ -102,7 +102,7 @@ type Leave struct {
 // devices of the environment if there are no Indices. Only its own user may request it.
 type Extend struct {
 	EID     snapshot.EnvID         `json:"eid"`
-	Indices []snapshot.DeviceIndex `json:"indices,omitempty"`
+	Indices []snapshot.DeviceIndex `json:"indices,omitzero"`
 	Seconds int64                  `json:"seconds"`
 }
 
@@ -159,6 +159,9 @@ func (c Change) Apply(f *state.Files, by Asker) (Result, error) {
 	}
 	f.Asker = by.PID
 	result, err := o.apply(f, by)
+	if grows := c.Enter != nil || c.Attach != nil || c.Configure != nil; err == nil && grows {
+		err = checkShare(f, by.UID)
+	}
 	if err != nil {
 		return Result{}, err
 	}

@@ -10,13 +10,14 @@ import (
 )
 
 // classes are the errors that keep their identity on the way to another process, by the
-// name that they have on it. UnavailableError is another one.
+// name that they have on it. An UnavailableError also keeps what it says.
 var classes = map[string]error{
 	"no-devices":     state.ErrNoDevices,
 	"request":        state.ErrRequest,
 	"not-owner":      state.ErrNotOwner,
 	"no-environment": state.ErrNoEnvironment,
 	"active":         state.ErrActive,
+	"unavailable":    state.ErrUnavailable,
 }
 
 // Limits of an error on the way to another process.

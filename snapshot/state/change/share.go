@@ -1,0 +1,72 @@
+package change
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// What a user may take of a state file, and all users together. A file with more than
+// 8 MiB or 2^18 values is read by no genv, so that one user could otherwise put an end to
+// the state of all. Both are in units of weight: the bytes of what is in the file, and more
+// for what takes more than that.
+const (
+	maxShare  = 64 << 10 // about 450 environments
+	maxWeight = 1_000_000
+
+	entryWeight  = 112 // an environment or an attachment, without its texts
+	memberWeight = 16  // a process or a Jupyter kernel, without its id
+	commaWeight  = 8   // values are counted by the commas, also those in texts
+)
+
+// checkShare refuses state files in which a user has more than a share, or all users
+// together more than there is room for. Root has no share.
+func checkShare(f *state.Files, uid snapshot.UID) error {
+	owners := make(map[snapshot.EnvID]snapshot.UID, len(f.Environments))
+	var envs, devices usage
+	for i := range f.Environments {
+		e := &f.Environments[i]
+		owners[e.EID] = e.UID
+		envs.add(weightOf(e), e.UID == uid)
+	}
+	for i := range f.Devices {
+		for _, a := range f.Devices[i].Attachments {
+			owner, registered := owners[a.EID]
+			devices.add(entryWeight+textWeight(string(a.EID))+textWeight(a.GPUMemory.String()), owner == uid || !registered)
+		}
+	}
+	switch {
+	case uid != 0 && envs.own > maxShare:
+		return fmt.Errorf("%w: uid %d has more environments, processes and kernels than one user may have: end some with `genv deactivate`", state.ErrRequest, uid)
+	case uid != 0 && devices.own > maxShare:
+		return fmt.Errorf("%w: uid %d has more attachments than one user may have: end some with `genv detach`", state.ErrRequest, uid)
+	case envs.all > maxWeight || devices.all > maxWeight:
+		return fmt.Errorf("%w: the state files of this host are full", state.ErrRequest)
+	}
+	return nil
+}
+
+// usage is the weight of what a user has in a file, and of what all have.
+type usage struct{ own, all int }
+
+func (u *usage) add(weight int, own bool) {
+	u.all += weight
+	if own {
+		u.own += weight
+	}
+}
+
+func weightOf(e *snapshot.Environment) int {
+	weight := entryWeight + memberWeight*(len(e.PIDs)+len(e.KernelIDs))
+	for _, text := range []string{string(e.EID), string(e.Username), e.Config.Name, e.Config.GPUMemory.String()} {
+		weight += textWeight(text)
+	}
+	for _, id := range e.KernelIDs {
+		weight += textWeight(id)
+	}
+	return weight
+}
+
+func textWeight(text string) int { return len(text) + (commaWeight-1)*strings.Count(text, ",") }
