@@ -202,7 +202,7 @@ func TestDeactivateKeepsTheEnvironmentOfRunningJobs(t *testing.T) {
 
 // In a service the process that asks is another one, which may carry the id too.
 func TestTheProcessThatAsksKeepsNoEnvironment(t *testing.T) {
-	running := []disk.RunningProcess{job(1102, alice, "1102"), with(job(1104, alice, "1102"), func(r *disk.RunningProcess) { r.Parent = 1102 })}
+	running := []system.RunningProcess{job(1102, alice, "1102"), with(job(1104, alice, "1102"), func(r *system.RunningProcess) { r.Parent = 1102 })}
 	for asker, want := range map[snapshot.PID][]snapshot.PID{1104: nil, 0: {1104}, 7: {1104}} {
 		machine := &fakeSystem{running: running}
 		store := disk.New(sharedDir(t), disk.Config{System: machine})
