@@ -91,12 +91,12 @@ func TestDecodeRefuses(t *testing.T) {
 
 func TestErrorsOfEachClass(t *testing.T) {
 	classes := []error{state.ErrNoDevices, state.ErrUnavailable, state.ErrRequest, state.ErrNotOwner, state.ErrNoEnvironment, state.ErrActive}
-	for _, class := range classes {
+	for i, class := range classes {
 		err := fmt.Errorf("%w: and why", class)
 		got := change.DecodeError(change.EncodeError(err))
 		require.Equal(t, err.Error(), got.Error())
-		for _, other := range classes {
-			require.Equal(t, class == other, errors.Is(got, other), "%v is %v", class, other)
+		for j, other := range classes {
+			require.Equal(t, i == j, errors.Is(got, other), "%v is %v", class, other)
 		}
 	}
 	plain := change.DecodeError(change.EncodeError(errors.New("the disk is full")))
