@@ -9,7 +9,8 @@ GO        ?= go
 # The tags leave out what urfave/cli would write manuals with, which costs every start half a
 # millisecond, and HTTP/2, which costs a tenth: a reverse proxy can add it to the page.
 BUILD     := CGO_ENABLED=0 $(GO) build -tags urfave_cli_no_docs,nethttpomithttp2 -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
-TESTFLAGS ?= -timeout=18m
+# Many tests wait, for processes or timeouts, so more of them run at a time than there are cores. Vet is a part of lint.
+TESTFLAGS ?= -timeout=18m -p 4 -parallel 4 -vet=off
 FUZZTIME  ?= 10s
 FAULTS    := .tools/faults.txt
 SOAK      ?= 2m
@@ -22,6 +23,9 @@ NFPM         := .tools/nfpm-$(NFPM_VERSION)/nfpm
 
 # The race detector needs cgo, and so a C compiler.
 RACE = $(shell command -v "$$($(GO) env CC)" >/dev/null 2>&1 && echo -race)
+
+# A program with the race detector sleeps for a second before it ends, unless it is told not to.
+export GORACE := $(strip atexit_sleep_ms=0 $(GORACE))
 
 # The version comes from VERSION; asking git again would fail where it distrusts the folder's owner.
 export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
