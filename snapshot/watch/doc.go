@@ -1,0 +1,22 @@
+// Package watch says when a look at this machine is worth it: a process opened a GPU's
+// device node, a process that used a GPU has ended, or the state files have changed.
+//
+//	w := watch.Open(watch.Config{DevDir: "/dev", StateDirs: []string{"/var/tmp/genv"}})
+//	defer w.Close()
+//	for w.Wait(ctx) == nil {
+//		done := w.Look()
+//		s, _ := machine.Snapshot(ctx)
+//		done(s)
+//	}
+//
+// Opening is not using: nvidia-smi and every NVML program open all nodes. So an event only
+// leads to a look, and never to more. An opener that has ended again is worth no look. That
+// holds for the nvidia-smi of a look itself, which has ended when the look is over.
+//
+// Opens are reported by fanotify (Linux 5.1, as root) or by another Source with the PID of
+// the opener, otherwise by inotify without it. What can't be watched is said in the log,
+// at debug level, and left to the interval between looks.
+//
+// pace.go decides when to look, and is pure. Looks have at least 100 ms between them, and
+// fewer follow those that showed nothing new: see there.
+package watch

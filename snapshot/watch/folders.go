@@ -1,0 +1,140 @@
+package watch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// devicePattern is the names of the nodes of GPUs. nvidiactl and the others are opened by
+// whoever asks the driver for anything.
+var devicePattern = regexp.MustCompile(`^nvidia[0-9]{1,4}$`)
+
+// stateNames are the state files. Others in their folder are locks and notes.
+var stateNames = []string{"envs.json", "devices.json"}
+
+// folders watches folders by inotify: in which device nodes are made and removed, and the
+// state files are written. It also watches opens of device nodes where nothing else does.
+type folders struct {
+	fd         int
+	dev        string
+	state      []string
+	dirs       map[int]string // that are watched, by their watch
+	watchOpens bool
+	opens      map[int]bool // watches of device nodes
+}
+
+func newFolders(c *Config) (*folders, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("inotify: %w", err)
+	}
+	f := &folders{fd: fd, dev: c.DevDir, state: c.StateDirs, dirs: make(map[int]string), opens: make(map[int]bool)}
+	f.watchAgain()
+	return f, nil
+}
+
+func (f *folders) close() {
+	_ = unix.Close(f.fd)
+	f.fd = -1 // the number may become that of another file
+}
+
+// watchAgain watches the folders that there are, also those that were made again. For those
+// that are watched already it changes nothing.
+func (f *folders) watchAgain() {
+	const made = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_ONLYDIR
+	f.watch(f.dev, made)
+	for _, dir := range f.state {
+		f.watch(dir, made|unix.IN_CLOSE_WRITE)
+	}
+}
+
+func (f *folders) watch(dir string, mask uint32) {
+	if wd, err := unix.InotifyAddWatch(f.fd, dir, mask); err == nil { // else it may be made later
+		f.dirs[wd] = dir
+	}
+}
+
+// nodes are the device nodes that there are.
+func (f *folders) nodes() []string {
+	entries, err := os.ReadDir(f.dev)
+	if err != nil {
+		return nil
+	}
+	var list []string
+	for _, e := range entries {
+		if devicePattern.MatchString(e.Name()) {
+			list = append(list, filepath.Join(f.dev, e.Name()))
+		}
+	}
+	return list
+}
+
+// watchNode watches opens of a node, for as long as it exists.
+func (f *folders) watchNode(path string) error {
+	wd, err := unix.InotifyAddWatch(f.fd, path, unix.IN_OPEN|unix.IN_DONT_FOLLOW)
+	if err != nil {
+		return fmt.Errorf("inotify: %w", err)
+	}
+	f.opens[wd] = true
+	return nil
+}
+
+// seen is what inotify reported.
+type seen struct {
+	state  bool // a state file changed
+	nodes  bool // a device node was made
+	opened bool // a device was opened
+}
+
+// read reads all events.
+func (f *folders) read() (all seen) {
+	buffer := make([]byte, 16<<10)
+	for {
+		n, err := unix.Read(f.fd, buffer)
+		if err != nil || n <= 0 {
+			return all // EAGAIN: there are no more
+		}
+		f.parse(buffer[:n], &all)
+	}
+}
+
+// parse reads events as inotify(7) describes them. What doesn't look like one ends it.
+func (f *folders) parse(b []byte, all *seen) {
+	for len(b) >= unix.SizeofInotifyEvent {
+		wd := int(int32(binary.NativeEndian.Uint32(b))) //nolint:gosec // it is one
+		mask, length := binary.NativeEndian.Uint32(b[4:]), int(binary.NativeEndian.Uint32(b[12:]))
+		end := unix.SizeofInotifyEvent + length
+		if length < 0 || end > len(b) {
+			return
+		}
+		name, _, _ := bytes.Cut(b[unix.SizeofInotifyEvent:end], []byte{0})
+		f.add(wd, mask, string(name), all)
+		b = b[end:]
+	}
+}
+
+// add adds an event to what was seen.
+func (f *folders) add(wd int, mask uint32, name string, all *seen) {
+	switch dir, watched := f.dirs[wd]; {
+	case mask&unix.IN_Q_OVERFLOW != 0:
+		*all = seen{state: true, nodes: true, opened: f.watchOpens}
+	case mask&unix.IN_IGNORED != 0:
+		all.state = all.state || slices.Contains(f.state, dir)
+		delete(f.dirs, wd)
+		delete(f.opens, wd)
+	case f.opens[wd]:
+		all.opened = true
+	case !watched:
+	case dir == f.dev && devicePattern.MatchString(name):
+		all.nodes = all.nodes || mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0
+	case slices.Contains(stateNames, name):
+		all.state = true
+	}
+}

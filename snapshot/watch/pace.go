@@ -1,0 +1,225 @@
+package watch
+
+import (
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// The times of looks.
+const (
+	// floor is the least time between the begins of two looks.
+	floor = 100 * time.Millisecond
+	// settle is how long an opener gets to begin to use the device. A user whose openers
+	// were not worth a look several times has to keep one alive for longer, at most
+	// settleMost: by then most programs that only ask for the state of GPUs have ended.
+	settle     = 20 * time.Millisecond
+	settleMost = 2 * time.Second
+	// settleFree is how many looks for openers of a user may show nothing new before that.
+	settleFree = 5
+	// followUps is how many more looks an opener gets that doesn't use the device yet.
+	followUps = 6
+	// The most time between looks because of one process that opens devices again and
+	// again, and because of what can't be attributed to a process.
+	processMost = time.Minute
+	unknownMost = 5 * time.Second
+	// forgetAfter is when it is forgotten that openers of a user were not worth a look.
+	forgetAfter = 10 * time.Minute
+)
+
+// maxOfParty is how many openers of a user are watched one by one.
+const maxOfParty = 64
+
+// party is whom looks are attributed to: a uid, or one of these.
+type party int64
+
+const (
+	nobodyKnown party = -1 - iota // opens by processes that aren't known
+	stateFiles
+	processEnds
+)
+
+// opener is a process that opened a device; the zero opener is all others of a party.
+type opener struct {
+	pid   snapshot.PID
+	start snapshot.StartTime
+}
+
+// source is a reason to look.
+type source struct {
+	party party
+	opener
+}
+
+// reason is what is known of a source.
+type reason struct {
+	due       time.Time // zero while it waits for another event
+	looked    time.Time // the last look because of it
+	fruitless int       // looks because of it in a row that showed nothing new
+}
+
+// patience is what is known of a party.
+type patience struct {
+	fruitless int // openers in a row that were not worth a look
+	last      time.Time
+}
+
+// pace decides when to look. Time is passed in. The zero pace is not usable: see newPace.
+type pace struct {
+	reasons map[source]*reason
+	count   map[party]int // openers in reasons
+	parties map[party]*patience
+	begun   time.Time       // the last look
+	looking map[source]bool // what the look under way is for; nil for none under way
+}
+
+func newPace() *pace {
+	return &pace{reasons: make(map[source]*reason), count: make(map[party]int), parties: make(map[party]*patience)}
+}
+
+// happened notes an event.
+func (p *pace) happened(s source, now time.Time) {
+	r := p.reasons[s]
+	if r == nil && s.opener != (opener{}) && p.count[s.party] >= maxOfParty {
+		s.opener = opener{}
+		r = p.reasons[s]
+	}
+	if r == nil {
+		r = &reason{}
+		p.reasons[s] = r
+		p.count[s.party]++
+	}
+	due := now.Add(p.settle(s.party, now))
+	if rested := r.looked.Add(s.rest(r.fruitless)); rested.After(due) && r.fruitless > 0 {
+		due = rested
+	}
+	if r.due.IsZero() || due.Before(r.due) {
+		r.due = due
+	}
+}
+
+// settle is how long to wait after an event of a party.
+func (p *pace) settle(of party, now time.Time) time.Duration {
+	known := p.parties[of]
+	switch {
+	case of == stateFiles, of == processEnds:
+		return 0
+	case known == nil || known.fruitless < settleFree:
+		return settle
+	case now.Sub(known.last) > forgetAfter:
+		delete(p.parties, of)
+		return settle
+	}
+	return doubled(floor, known.fruitless-settleFree, settleMost)
+}
+
+// rest is how long to wait after a look because of a source, so many of which in a row
+// showed nothing new.
+func (s source) rest(fruitless int) time.Duration {
+	switch {
+	case s.party == processEnds:
+		return 0
+	case s.opener == opener{}:
+		return doubled(floor, fruitless-1, unknownMost)
+	}
+	return doubled(floor, fruitless-1, processMost)
+}
+
+func doubled(d time.Duration, times int, most time.Duration) time.Duration {
+	for ; times > 0 && d < most; times-- {
+		d *= 2
+	}
+	return min(d, most)
+}
+
+// next is when to look; false while there is no reason to, or while a look is under way.
+func (p *pace) next() (at time.Time, ok bool) {
+	if p.looking != nil {
+		return at, false
+	}
+	for _, r := range p.reasons {
+		if !r.due.IsZero() && (!ok || r.due.Before(at)) {
+			at, ok = r.due, true
+		}
+	}
+	if earliest := p.begun.Add(floor); ok && at.Before(earliest) {
+		at = earliest
+	}
+	return at, ok
+}
+
+// worth reports whether to look now. It forgets openers that have ended.
+func (p *pace) worth(now time.Time, alive func(opener) bool) bool {
+	worth := false
+	for s, r := range p.reasons {
+		switch {
+		case r.due.IsZero() || r.due.After(now):
+		case s.opener != (opener{}) && !alive(s.opener):
+			p.forget(s)
+		default:
+			worth = true
+		}
+	}
+	return worth
+}
+
+func (p *pace) forget(s source) {
+	delete(p.reasons, s)
+	if p.count[s.party]--; p.count[s.party] <= 0 {
+		delete(p.count, s.party)
+	}
+}
+
+// lookBegins notes that a look begins, for whatever reason: it is for all that has happened.
+func (p *pace) lookBegins(now time.Time) {
+	p.begun = now
+	p.looking = make(map[source]bool)
+	for s, r := range p.reasons {
+		if !r.due.IsZero() {
+			p.looking[s] = true
+			r.due, r.looked = time.Time{}, now
+		}
+	}
+}
+
+// lookEnds notes what a look showed: whether that is new, and who uses a device. A look that
+// failed shows nothing.
+func (p *pace) lookEnds(now time.Time, changed bool, uses func(snapshot.PID) bool, alive func(opener) bool) {
+	for s := range p.looking {
+		if r := p.reasons[s]; r != nil {
+			p.judge(s, r, now, changed, s.pid != 0 && uses(s.pid))
+		}
+	}
+	p.looking = nil
+	for s, r := range p.reasons { // those that rest
+		if r.due.IsZero() && s.opener != (opener{}) && !alive(s.opener) {
+			p.forget(s)
+		}
+	}
+}
+
+func (p *pace) judge(s source, r *reason, now time.Time, changed, uses bool) {
+	if changed {
+		r.fruitless = 0
+		delete(p.parties, s.party)
+	}
+	opened := s.party != stateFiles && s.party != processEnds
+	if !changed && opened && r.fruitless == 0 {
+		known := p.parties[s.party]
+		if known == nil {
+			known = &patience{}
+			p.parties[s.party] = known
+		}
+		known.fruitless, known.last = known.fruitless+1, now
+	}
+	if !changed || opened && !uses {
+		r.fruitless++
+	}
+	rested := r.looked.Add(s.rest(r.fruitless))
+	switch {
+	case r.due.IsZero() && opened && !uses && r.fruitless <= followUps:
+		r.due = now.Add(s.rest(r.fruitless))
+	case !r.due.IsZero() && r.fruitless > 0 && r.due.Before(rested): // it happened again during the look
+		r.due = rested
+	}
+}

@@ -1,0 +1,209 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// restAfterEvents is how long to wait after reading events: those of a flood become few, since the
+// kernel merges equal ones.
+const restAfterEvents = 10 * time.Millisecond
+
+// poller reads the events of the kernel. A nil poller has none.
+type poller struct {
+	w *Watcher
+
+	epoll *os.File
+	fd    int // of epoll
+
+	mu    sync.Mutex // over all of these
+	files *folders
+	opens *fanotify // nil if opens are watched in another way
+	ends  map[snapshot.PID]int
+}
+
+// begin begins to watch.
+func (w *Watcher) begin(ctx context.Context) {
+	events, err := newPoller(w)
+	if err != nil {
+		w.config.Debug("no events of this machine: it is looked at only at intervals", err)
+		return
+	}
+	w.events = events
+	switch {
+	case w.config.Opens != nil:
+		w.work.Go(func() { w.follow(ctx) })
+	default:
+		events.watchOpens()
+	}
+	w.work.Go(events.run)
+}
+
+// follow reports the opens of a Source, and watches them in another way when that fails.
+func (w *Watcher) follow(ctx context.Context) {
+	err := w.config.Opens.Run(ctx, func(pid snapshot.PID) { w.note(w.sourcesOf(map[snapshot.PID]bool{pid: true})...) })
+	if ctx.Err() == nil {
+		w.config.Debug("opens of devices are not reported any more", err)
+		w.events.watchOpens()
+	}
+}
+
+func newPoller(w *Watcher) (*poller, error) {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	p := &poller{w: w, fd: epoll, ends: make(map[snapshot.PID]int)}
+	if err := unix.SetNonblock(epoll, true); err != nil { // so that Go's poller waits for it
+		return nil, errors.Join(fmt.Errorf("epoll: %w", err), unix.Close(epoll))
+	}
+	p.epoll = os.NewFile(uintptr(epoll), "epoll")
+	if p.files, err = newFolders(&w.config); err == nil {
+		err = p.add(p.files.fd)
+	}
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// add has a descriptor waited for.
+func (p *poller) add(fd int) error {
+	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)} //nolint:gosec // descriptors are small
+	if err := unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	return nil
+}
+
+// watchOpens watches who opens devices by fanotify, or else that somebody does by inotify.
+func (p *poller) watchOpens() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	opens, err := newFanotify(p.w.config.noFanotify)
+	if err == nil {
+		if err = p.add(opens.fd); err != nil {
+			opens.close()
+		}
+	}
+	if err == nil {
+		p.opens = opens
+		p.w.config.Debug("opens of devices are watched by fanotify", nil)
+	} else {
+		p.files.watchOpens = true
+		p.w.config.Debug("opens of devices are watched by inotify, without the PIDs", err)
+	}
+	p.markNodes()
+}
+
+// markNodes watches the device nodes that there are now; p.mu is held.
+func (p *poller) markNodes() {
+	for _, node := range p.files.nodes() {
+		var err error
+		switch {
+		case p.opens != nil:
+			err = p.opens.mark(node)
+		case p.files.watchOpens:
+			err = p.files.watchNode(node)
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			p.w.config.Debug("opens of "+node+" are not watched", err)
+		}
+	}
+}
+
+// run reads events until the poller is closed.
+func (p *poller) run() {
+	raw, err := p.epoll.SyscallConn()
+	if err != nil {
+		return
+	}
+	ready := make([]unix.EpollEvent, 64)
+	for {
+		n := 0
+		err := raw.Read(func(fd uintptr) bool {
+			n, err = unix.EpollWait(int(fd), ready, 0)
+			return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
+		})
+		if err != nil || n <= 0 {
+			return
+		}
+		p.w.note(p.read(ready[:n])...)
+		time.Sleep(restAfterEvents)
+	}
+}
+
+// read reads what is ready.
+func (p *poller) read(ready []unix.EpollEvent) (happened []source) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range ready {
+		switch fd := int(e.Fd); {
+		case fd == p.files.fd, p.opens != nil && fd == p.opens.fd:
+		default:
+			if p.ended(fd) {
+				happened = append(happened, source{party: processEnds})
+			}
+		}
+	}
+	return append(happened, p.drain()...)
+}
+
+// drain reads all events of files and devices; p.mu is held.
+func (p *poller) drain() (happened []source) {
+	seen := p.files.read()
+	if seen.state {
+		happened = append(happened, source{party: stateFiles})
+	}
+	if seen.nodes {
+		p.markNodes()
+		happened = append(happened, source{party: nobodyKnown}) // it may have been opened before that
+	}
+	if seen.opened && !p.w.isLooking() { // nvidia-smi opens the devices during a look
+		happened = append(happened, source{party: nobodyKnown})
+	}
+	if p.opens != nil {
+		happened = append(happened, p.w.sourcesOf(p.opens.read())...)
+	}
+	return happened
+}
+
+// rest reads the events that run has not read yet.
+func (p *poller) rest() []source {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.drain()
+}
+
+// close ends run.
+func (p *poller) close() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.epoll.Close()
+	p.fd = -1 // the number may become that of another file
+	if p.files != nil {
+		p.files.close()
+	}
+	if p.opens != nil {
+		p.opens.close()
+	}
+	for _, fd := range p.ends {
+		_ = unix.Close(fd)
+	}
+	clear(p.ends)
+}

@@ -1,0 +1,192 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// Config says what to watch.
+type Config struct {
+	DevDir    string   // the folder of device nodes; empty for /dev
+	StateDirs []string // folders of state files
+	Proc      proc.FS  // the zero FS is /proc
+	// SMI returns the path of nvidia-smi; empty for none. Opens by one that root runs are no
+	// reason to look.
+	SMI func() string
+	// Opens reports opens of devices in place of fanotify and inotify; nil for these.
+	Opens Source
+	// Debug logs, at debug level, how opens are watched and what can't be watched; nil for
+	// nothing.
+	Debug func(text string, err error)
+
+	noFanotify bool // as on an older kernel
+}
+
+// Source reports who opens devices, such as the guard in the kernel.
+type Source interface {
+	// Run calls report with the PID of each process that opens a device, 0 if it is not
+	// known, until ctx ends or the source fails: then opens are watched in another way.
+	Run(ctx context.Context, report func(snapshot.PID)) error
+}
+
+// ErrClosed is returned by Wait when the Watcher is closed.
+var ErrClosed = errors.New("the watcher is closed")
+
+// Watcher watches this machine. It is safe for concurrent use.
+type Watcher struct {
+	config Config
+	events *poller // nil where the kernel gives none
+	stop   context.CancelFunc
+	work   sync.WaitGroup
+
+	looking sync.Mutex // held during a look
+
+	mu     sync.Mutex
+	pace   *pace
+	shown  fingerprint // of the last look that succeeded
+	woke   time.Time   // Wait returned, and there was no look since
+	turned chan struct{}
+	closed bool
+}
+
+// Open begins to watch. Close ends it. What can't be watched is logged at debug level.
+func Open(config Config) *Watcher {
+	if config.DevDir == "" {
+		config.DevDir = "/dev"
+	}
+	if config.Debug == nil {
+		config.Debug = func(string, error) {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &Watcher{config: config, stop: cancel, pace: newPace(), turned: make(chan struct{})}
+	w.begin(ctx)
+	return w
+}
+
+// Close ends all waits.
+func (w *Watcher) Close() {
+	w.mu.Lock()
+	w.closed = true
+	w.turn()
+	w.mu.Unlock()
+	w.stop()
+	w.events.close()
+	w.work.Wait()
+}
+
+// turn wakes those who wait, since something changed; w.mu is held.
+func (w *Watcher) turn() {
+	close(w.turned)
+	w.turned = make(chan struct{})
+}
+
+// Look notes that a look at the machine begins. The caller calls done with what it showed,
+// nil if it failed. Looks wait for each other.
+func (w *Watcher) Look() (done func(*snapshot.Snapshot)) {
+	w.looking.Lock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pace.lookBegins(time.Now())
+	w.woke = time.Time{}
+	return func(s *snapshot.Snapshot) {
+		defer w.looking.Unlock()
+		w.looked(s)
+	}
+}
+
+// looked notes what a look showed.
+func (w *Watcher) looked(s *snapshot.Snapshot) {
+	w.note(w.events.rest()...) // what happened during the look
+	uses := make(map[snapshot.PID]bool)
+	shown := w.shown
+	if s != nil {
+		for i := range s.Processes {
+			uses[s.Processes[i].PID] = true
+		}
+		shown = fingerprintOf(s)
+		w.events.watchEnds(uses)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	changed := shown != w.shown
+	w.shown = shown
+	w.pace.lookEnds(time.Now(), changed, func(pid snapshot.PID) bool { return uses[pid] }, w.alive)
+	w.turn()
+}
+
+// Wait waits until there is a reason for another look: something happened since the last
+// one began. The error is the cause of ctx's end, or ErrClosed.
+func (w *Watcher) Wait(ctx context.Context) error {
+	for {
+		w.mu.Lock()
+		at, ok := w.pace.next()
+		if again := w.woke.Add(floor); ok && at.Before(again) { // a caller that doesn't look may not spin
+			at = again
+		}
+		turned, closed, now := w.turned, w.closed, time.Now()
+		switch {
+		case closed:
+			w.mu.Unlock()
+			return ErrClosed
+		case ok && !at.After(now) && w.pace.worth(now, w.alive):
+			w.woke = now
+			w.mu.Unlock()
+			return nil
+		case ok && !at.After(now): // the openers have ended
+			w.mu.Unlock()
+			continue
+		}
+		w.mu.Unlock()
+		if err := waitFor(ctx, turned, ok, at.Sub(now)); err != nil {
+			return err
+		}
+	}
+}
+
+// waitFor waits for a turn, or for so long if that is timed.
+func waitFor(ctx context.Context, turned <-chan struct{}, timed bool, d time.Duration) error {
+	var due <-chan time.Time
+	if timed {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-turned:
+	case <-due:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// note notes events.
+func (w *Watcher) note(sources ...source) {
+	if len(sources) == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	for _, s := range sources {
+		w.pace.happened(s, now)
+	}
+	w.turn()
+}
+
+// isLooking reports whether a look is under way.
+func (w *Watcher) isLooking() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pace.looking != nil
+}
+
+func (w *Watcher) alive(o opener) bool {
+	alive, err := w.config.Proc.Alive(o.pid, o.start)
+	return alive || err != nil // unknown is not gone
+}
