@@ -20,7 +20,7 @@ var ErrNotPublished = errors.New("root's list of this machine's devices does not
 
 const (
 	devicesFile   = "devices.json"
-	devicesSchema = "genv.devices/1"
+	devicesSchema = "genv.hardware/1"
 	maxDevices    = 1 << 20 // bytes of the file
 	maxIndex      = 1023    // as in the state files
 )

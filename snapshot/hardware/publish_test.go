@@ -108,17 +108,17 @@ func TestReadTrustsOnlyRoot(t *testing.T) {
 
 func TestReadRefusesWhatItDidNotWrite(t *testing.T) {
 	for name, text := range map[string]string{
-		"nothing": "", "no JSON": "{", "another schema": `{"schema":"genv.devices/2","devices":[]}`, "no schema": `{"devices":[]}`,
-		"an index below zero":   `{"schema":"genv.devices/1","devices":[{"index":-1}]}`,
-		"an index too large":    `{"schema":"genv.devices/1","devices":[{"index":1024}]}`,
-		"an index twice":        `{"schema":"genv.devices/1","devices":[{"index":1},{"index":1}]}`,
-		"a minor twice":         `{"schema":"genv.devices/1","devices":[{"index":1,"minor":1},{"index":2,"minor":1}]}`,
-		"a UUID with a comma":   `{"schema":"genv.devices/1","devices":[{"index":1,"uuid":"GPU-1,GPU-2"}]}`,
-		"a UUID with a quote":   `{"schema":"genv.devices/1","devices":[{"index":1,"uuid":"GPU-'; reboot"}]}`,
-		"a negative memory":     `{"schema":"genv.devices/1","devices":[{"index":1,"total_memory":-1}]}`,
-		"a control character":   `{"schema":"genv.devices/1","devices":[{"index":1,"name":"\u001b"}]}`,
-		"an address of nothing": `{"schema":"genv.devices/1","devices":[{"index":1,"address":"x"}]}`,
-		"more than a MiB":       `{"schema":"genv.devices/1","devices":[]}` + strings.Repeat(" ", 1<<20),
+		"nothing": "", "no JSON": "{", "another schema": `{"schema":"genv.hardware/2","devices":[]}`, "no schema": `{"devices":[]}`,
+		"an index below zero":   `{"schema":"genv.hardware/1","devices":[{"index":-1}]}`,
+		"an index too large":    `{"schema":"genv.hardware/1","devices":[{"index":1024}]}`,
+		"an index twice":        `{"schema":"genv.hardware/1","devices":[{"index":1},{"index":1}]}`,
+		"a minor twice":         `{"schema":"genv.hardware/1","devices":[{"index":1,"minor":1},{"index":2,"minor":1}]}`,
+		"a UUID with a comma":   `{"schema":"genv.hardware/1","devices":[{"index":1,"uuid":"GPU-1,GPU-2"}]}`,
+		"a UUID with a quote":   `{"schema":"genv.hardware/1","devices":[{"index":1,"uuid":"GPU-'; reboot"}]}`,
+		"a negative memory":     `{"schema":"genv.hardware/1","devices":[{"index":1,"total_memory":-1}]}`,
+		"a control character":   `{"schema":"genv.hardware/1","devices":[{"index":1,"name":"\u001b"}]}`,
+		"an address of nothing": `{"schema":"genv.hardware/1","devices":[{"index":1,"address":"x"}]}`,
+		"more than a MiB":       `{"schema":"genv.hardware/1","devices":[]}` + strings.Repeat(" ", 1<<20),
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -38,6 +39,9 @@ type Collector struct {
 	SMI        SMI
 	Proc       proc.FS // the zero FS is /proc
 	StateFiles StateFiles
+	// Hardware is what root has published about the devices, and what nvidia-smi may show
+	// this process. Its Proc is that of the field Proc if it is empty.
+	Hardware hardware.Source
 	// DeviceListTTL is for how long the list of devices is cached; 0 reads it for each
 	// snapshot. What is measured, such as UsedMemory and Utilization, is as old as the
 	// list. If a process uses a device that is not in the list, it is read at once.

@@ -8,29 +8,40 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
-// deviceList is the devices that nvidia-smi lists. It is not changed after its creation.
+// deviceList is the devices of this machine. It is not changed after its creation.
 type deviceList struct {
 	devices []nvidiasmi.GPU
 	index   map[snapshot.GPUUUID]snapshot.DeviceIndex // of devices and MIG instances
 	// unlisted are ids that processes use and nvidia-smi does not list, so that it is
 	// not called again for these.
 	unlisted map[snapshot.GPUUUID]bool
-	at       time.Time
+	// hidden are the devices of which nvidia-smi shows this process nothing.
+	hidden []snapshot.DeviceIndex
+	at     time.Time
 }
 
-// readDevices calls nvidia-smi.
-func (c *Collector) readDevices(ctx context.Context) (*deviceList, error) {
-	at := c.now()
-	devices, err := c.SMI.Devices(ctx)
-	if err != nil {
-		return nil, err
-	}
+func newDeviceList(devices []nvidiasmi.GPU, at time.Time) *deviceList {
 	l := &deviceList{devices: devices, index: make(map[snapshot.GPUUUID]snapshot.DeviceIndex, len(devices)), at: at}
 	for _, d := range devices {
 		if d.UUID != "" {
 			l.index[d.UUID] = d.Index
 		}
 	}
+	return l
+}
+
+// readDevices calls nvidia-smi. What root's nvidia-smi lists is published for all users.
+func (c *Collector) readDevices(ctx context.Context) (*deviceList, error) {
+	at := c.now()
+	if c.hardware().Restricted(at) {
+		return c.readRestricted(ctx, at)
+	}
+	devices, err := c.SMI.Devices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := newDeviceList(devices, at)
+	_, _ = c.hardware().Publish(l.toRegister()) // without it, a user on a guarded host is told that it is missing
 	return l, nil
 }
 
@@ -70,8 +81,15 @@ func (c *Collector) addInstances(ctx context.Context, l *deviceList, usage nvidi
 		return err
 	}
 	for _, d := range listed {
+		index, known := l.index[d.UUID] // nvidia-smi may number the devices that it shows us differently
+		if !known && len(l.hidden) > 0 {
+			continue
+		}
+		if !known {
+			index = d.Index
+		}
 		for _, instance := range d.MIG {
-			l.index[instance] = d.Index
+			l.index[instance] = index
 		}
 	}
 	l.unlisted = map[snapshot.GPUUUID]bool{}

@@ -24,7 +24,7 @@ func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 // SnapshotWithin is Snapshot with a list of devices that is at most as old as age, and
 // with it UsedMemory, Utilization, Temperature and Power.
 func (c *Collector) SnapshotWithin(ctx context.Context, age time.Duration) (*snapshot.Snapshot, error) {
-	usage, err := c.SMI.Apps(ctx)
+	usage, err := c.apps(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -77,12 +77,12 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age time.Duration) (*sna
 // claim since it was judged, and would otherwise be judged by the old claim and spared
 // for the new one in every cycle.
 func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string, error) {
-	usage, err := c.SMI.Apps(ctx)
+	usage, err := c.apps(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	devices := &deviceList{}
-	if len(usage.Apps) > 0 {
+	if len(usage.Apps) > 0 || c.hardware().Restricted(c.now()) {
 		devices, err = c.devicesFor(ctx, usage, c.DeviceListTTL)
 	}
 	if err != nil {
@@ -118,7 +118,8 @@ func (c *Collector) Environments(ctx context.Context) ([]snapshot.Environment, [
 }
 
 // Devices is the part of a snapshot that `--type devices` prints, and its
-// warnings. It runs nvidia-smi only when the state files hold no devices yet.
+// warnings. It runs nvidia-smi only when the state files hold no devices yet. The error
+// may also be one of ListDevices.
 func (c *Collector) Devices(ctx context.Context) ([]snapshot.Device, []string, error) {
 	files, err := c.StateFiles.Read(ctx)
 	if errors.Is(err, state.ErrNoDevices) {
@@ -138,16 +139,6 @@ func (c *Collector) discover(ctx context.Context) (state.Files, error) {
 	return c.StateFiles.RegisterDevices(ctx, found)
 }
 
-// ListDevices asks nvidia-smi for the current devices, without attachments, so that they
-// can be registered. It does not read the state files.
-func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) {
-	devices, err := c.readDevices(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return devices.toRegister(), nil
-}
-
 // readFiles reads the state files, and registers the devices if other ones are registered.
 func (c *Collector) readFiles(ctx context.Context, devices *deviceList) (state.Files, error) {
 	files, err := c.StateFiles.Read(ctx)
@@ -157,7 +148,14 @@ func (c *Collector) readFiles(ctx context.Context, devices *deviceList) (state.F
 	if err == nil && devices.matches(files.Devices) {
 		return files, nil
 	}
-	return c.StateFiles.RegisterDevices(ctx, devices.toRegister())
+	found, registerErr := c.complete(devices, files.Devices)
+	switch {
+	case registerErr == nil:
+		return c.StateFiles.RegisterDevices(ctx, found)
+	case err == nil: // what is registered is more than this process sees
+		return files, nil
+	}
+	return state.Files{}, registerErr
 }
 
 // maxMismatches bounds how many environments with another owner are named: any user can

@@ -16,9 +16,9 @@ import (
 // the lock after the genv that started it was killed.
 type lock struct{ file *os.File }
 
-// Only the caller can use the lock.
+// Only the caller can use the lock. In its folder, root also keeps what other users read.
 const (
-	lockDirMode  = 0o700
+	lockDirMode  = 0o755
 	lockFileMode = 0o600
 )
 

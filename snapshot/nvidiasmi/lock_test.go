@@ -162,7 +162,7 @@ func TestCallsAreOneAtATimeOnTheMachine(t *testing.T) {
 	require.NoError(t, errors.Join(errs...))
 	info, err := os.Stat(filepath.Dir(lock))
 	require.NoError(t, err)
-	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	require.Equal(t, os.FileMode(0o755), info.Mode().Perm())
 }
 
 // A program that leaves something running in the background does not hang.

@@ -3,9 +3,8 @@ package localhost
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 
+	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -39,7 +38,7 @@ func (h *Host) Devices(ctx context.Context, raw bool) (state.Files, error) {
 	if err != nil && !unregistered {
 		return files, err
 	}
-	if !unregistered && driverDevices(h.Machine.Proc.Root) <= len(files.Devices) {
+	if !unregistered && hardware.Count(h.Machine.Hardware.Proc) <= len(files.Devices) {
 		return files, nil
 	}
 	found, err := h.Machine.ListDevices(ctx)
@@ -54,18 +53,4 @@ func (h *Host) Devices(ctx context.Context, raw bool) (state.Files, error) {
 		return files, err
 	}
 	return read(ctx)
-}
-
-// driverDevices is the number of devices of NVIDIA's driver, which is cheap to ask;
-// 0 if it is unknown. The driver makes a folder for each in
-// /proc/driver/nvidia/gpus (NVIDIA driver README, "proc file system interface").
-func driverDevices(proc string) int {
-	if proc == "" {
-		proc = "/proc"
-	}
-	entries, err := os.ReadDir(filepath.Join(proc, "driver/nvidia/gpus"))
-	if err != nil {
-		return 0
-	}
-	return len(entries)
 }

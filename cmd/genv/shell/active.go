@@ -3,6 +3,7 @@ package shell
 import (
 	"cmp"
 	"strconv"
+	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -13,6 +14,9 @@ type Active struct {
 	EID     snapshot.EnvID
 	Config  snapshot.EnvConfig
 	Devices []snapshot.DeviceIndex // the attached ones
+	// UUIDs are those of Devices, on a guarded host: there, a user's programs see only
+	// these devices, and count them from 0. nil for the indices.
+	UUIDs []snapshot.GPUUUID
 }
 
 // environmentVariables are those that an environment sets in its shells. GENV_SHELL
@@ -43,7 +47,7 @@ func Update(a Active) Change {
 		"GENV_GPU_MEMORY":       a.Config.GPUMemory.String(),
 		"GENV_GPUS":             count(a.Config.GPUs),
 		"CUDA_DEVICE_ORDER":     "PCI_BUS_ID",
-		"CUDA_VISIBLE_DEVICES":  VisibleDevices(a.Devices),
+		"CUDA_VISIBLE_DEVICES":  a.VisibleDevices(),
 	}
 	change := Change{Prompt: PromptReplace, Prefix: Prompt(cmp.Or(a.Config.Name, string(a.EID)))}
 	for _, variable := range environmentVariables {
@@ -61,15 +65,22 @@ func Deactivate() Change {
 	return Change{Restore: environmentVariables, Shims: ShimsRemove, Prompt: PromptRemove}
 }
 
-// VisibleDevices is the value of CUDA_VISIBLE_DEVICES for attached devices.
+// VisibleDevices is the value of CUDA_VISIBLE_DEVICES: indices, or UUIDs if they are given.
 // Without any it is "-1", which hides all: CUDA takes the devices before the
 // first invalid index (CUDA C++ Programming Guide, "CUDA Environment
 // Variables"), whereas some programs take an empty value for a missing one.
-func VisibleDevices(devices []snapshot.DeviceIndex) string {
-	if len(devices) == 0 {
+func (a *Active) VisibleDevices() string {
+	switch {
+	case len(a.Devices) == 0:
 		return "-1"
+	case a.UUIDs == nil:
+		return text.JoinIndices(a.Devices)
 	}
-	return text.JoinIndices(devices)
+	uuids := make([]string, len(a.UUIDs))
+	for i, uuid := range a.UUIDs {
+		uuids[i] = string(uuid)
+	}
+	return strings.Join(uuids, ",")
 }
 
 func count(n *int) string {

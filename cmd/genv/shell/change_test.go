@@ -32,8 +32,13 @@ func TestTheZeroChangeDoesNothing(t *testing.T) {
 }
 
 func TestVisibleDevices(t *testing.T) {
-	require.Equal(t, "0,1,6", shell.VisibleDevices([]snapshot.DeviceIndex{0, 1, 6}))
-	require.Equal(t, "-1", shell.VisibleDevices(nil))
+	for want, active := range map[string]shell.Active{
+		"-1":          {},
+		"0,1,6":       {Devices: []snapshot.DeviceIndex{0, 1, 6}},
+		"GPU-f,GPU-a": {Devices: []snapshot.DeviceIndex{5, 0}, UUIDs: []snapshot.GPUUUID{"GPU-f", "GPU-a"}},
+	} {
+		require.Equal(t, want, active.VisibleDevices())
+	}
 }
 
 func TestNoCallerWithoutAnInitialisedShell(t *testing.T) {

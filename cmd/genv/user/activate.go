@@ -31,7 +31,7 @@ func (p *program) activate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := caller.Apply(shell.Activate(activeAfter(&entered), c.Bool("no-prompt"))); err != nil {
+	if err := caller.Apply(shell.Activate(p.visible(who, activeAfter(&entered)), c.Bool("no-prompt"))); err != nil {
 		return who.leave(c.Context, caller.PID, err)
 	}
 	p.reportAttached(c.Context, entry.others, entered.Before, entered.Now)

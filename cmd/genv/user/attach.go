@@ -77,7 +77,7 @@ func (p *program) inShell(ctx context.Context, who *person, by func(context.Cont
 	if err != nil {
 		return result, err
 	}
-	active := activeAfter(&result)
+	active := p.visible(who, activeAfter(&result))
 	if script {
 		if !slices.Equal(result.Before, result.Now) {
 			p.adviseScript(active)
@@ -90,7 +90,7 @@ func (p *program) inShell(ctx context.Context, who *person, by func(context.Cont
 // adviseScript says how a script without the shell function gets its new devices.
 func (p *program) adviseScript(active shell.Active) {
 	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
-	if (shell.Shell143{Environ: p.Getenv}).Active() || visible == shell.VisibleDevices(active.Devices) {
+	if (shell.Shell143{Environ: p.Getenv}).Active() || visible == active.VisibleDevices() {
 		return
 	}
 	p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is still %q: run eval \"$(genv shell --reattach)\"", visible))

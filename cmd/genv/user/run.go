@@ -58,7 +58,10 @@ func (p *program) runEntry(c *cli.Context, who *person) (shell.Active, error) {
 	if err == nil && !c.Bool("quiet") {
 		p.reportAttached(c.Context, e.others, nil, entered.Now)
 	}
-	return activeAfter(&entered), err
+	if err != nil {
+		return shell.Active{}, err
+	}
+	return p.visible(who, activeAfter(&entered)), nil
 }
 
 // leaveWithin is how long the end of an environment may take, after a signal

@@ -64,7 +64,7 @@ func (p *program) shellUpdate(c *cli.Context) error {
 	if _, err := who.mine(&files, eid); err != nil {
 		return err
 	}
-	code, err := shell.Shell143{Environ: p.Getenv}.Render(shell.Update(activeOf(&files, eid)))
+	code, err := shell.Shell143{Environ: p.Getenv}.Render(shell.Update(p.visible(who, activeOf(&files, eid))))
 	if err != nil {
 		return err
 	}

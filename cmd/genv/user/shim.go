@@ -56,7 +56,12 @@ func (p *program) startShim(ctx context.Context, name string, args []string) (in
 	}
 	return smi.Shim{
 		Real: program, Args: args, Environ: os.Environ(), Bypass: bypass, Stdout: p.Out, Stderr: p.Err, Exec: syscall.Exec,
-		View: func() (smi.View, error) { return who.view(ctx) },
+		View: func() (smi.View, error) {
+			if len(args) == 0 { // for a person
+				p.adviseOfIndices(who)
+			}
+			return who.view(ctx)
+		},
 	}.Run(ctx)
 }
 
@@ -66,7 +71,9 @@ func (w *person) container(ctx context.Context) (docker.Environment, error) {
 	if err != nil {
 		return docker.Environment{}, err
 	}
-	return docker.Environment{EID: w.eid, Name: env.Config.Name, Devices: files.AttachedTo(w.eid)}, nil
+	attached := files.AttachedTo(w.eid)
+	uuids, _ := w.uuids(attached) // a daemon of root's also knows the indices
+	return docker.Environment{EID: w.eid, Name: env.Config.Name, Devices: attached, UUIDs: uuids}, nil
 }
 
 // view is what nvidia-smi shows.

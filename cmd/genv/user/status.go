@@ -35,6 +35,7 @@ func (p *program) status(c *cli.Context) error {
 		p.Warn(endedError{eid}.Error())
 		return nil
 	}
+	p.adviseOfIndices(who)
 	_, err = fmt.Fprint(p.Out, text.PrintableLines(statusText(env, files.AttachedTo(eid))))
 	return err
 }

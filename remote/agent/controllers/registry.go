@@ -154,7 +154,7 @@ func (r *Registry) update(change func(list) list) error {
 // open opens the folder, which only root can write, and makes it if it is missing.
 func (r *Registry) open() (*folder.Folder, error) {
 	dir := filepath.Dir(r.Path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
 	opened, err := folder.OpenExisting(dir)

@@ -17,6 +17,9 @@ type Environment struct {
 	EID     snapshot.EnvID
 	Name    string
 	Devices []snapshot.DeviceIndex // the attached ones
+	// UUIDs are those of Devices, in their order, on a guarded host: a docker daemon of the
+	// user's own sees only these devices, and counts them from 0. nil for the indices.
+	UUIDs []snapshot.GPUUUID
 }
 
 // Why a container can't have the devices that it asks for.
@@ -66,7 +69,7 @@ func (env Environment) gpus(value string) (string, error) {
 	if len(devices) == 0 {
 		return value, nil // --gpus 0
 	}
-	return line(append([]string{"device=" + join(devices)}, kept...))
+	return line(append([]string{"device=" + env.join(devices)}, kept...))
 }
 
 // first picks so many of the attached devices, or all.
@@ -94,13 +97,16 @@ func (env Environment) pick(what, list string) ([]snapshot.DeviceIndex, error) {
 	if list == "all" {
 		return env.Devices, nil
 	}
+	if devices, ok := env.byUUID(list); ok {
+		return devices, nil
+	}
 	devices, err := text.ParseIndices[snapshot.DeviceIndex](list)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", what, ErrRequest, err)
 	}
 	for _, device := range devices {
 		if !slices.Contains(env.Devices, device) {
-			return nil, fmt.Errorf("%s: %d is %w: this environment has %s", what, device, ErrNotAttached, join(env.Devices))
+			return nil, fmt.Errorf("%s: %d is %w: this environment has %s", what, device, ErrNotAttached, text.JoinIndices(env.Devices))
 		}
 	}
 	return devices, nil
@@ -124,7 +130,8 @@ func line(fields []string) (string, error) {
 // cdi is how --device names GPUs by the Container Device Interface.
 const cdi = "nvidia.com/gpu="
 
-// cdi rewrites one such flag, which names one device or all.
+// cdi rewrites one such flag, which names one device or all. Root makes the names, so they
+// are always root's indices.
 func (env Environment) cdi(value string) ([]string, error) {
 	devices, err := env.pick("--device "+value, strings.TrimPrefix(value, cdi))
 	var args []string
@@ -142,9 +149,29 @@ const (
 )
 
 // join lists devices as NVIDIA's runtime reads them.
-func join(devices []snapshot.DeviceIndex) string {
+func (env Environment) join(devices []snapshot.DeviceIndex) string {
 	if len(devices) == 0 {
 		return visibleNone
 	}
-	return text.JoinIndices(devices)
+	if env.UUIDs == nil {
+		return text.JoinIndices(devices)
+	}
+	names := make([]string, len(devices))
+	for i, device := range devices {
+		names[i] = string(env.UUIDs[slices.Index(env.Devices, device)])
+	}
+	return strings.Join(names, ",")
+}
+
+// byUUID reads a list of UUIDs of attached devices, as CUDA_VISIBLE_DEVICES has them on a
+// guarded host.
+func (env Environment) byUUID(list string) (devices []snapshot.DeviceIndex, ok bool) {
+	for uuid := range strings.SplitSeq(list, ",") {
+		i := slices.Index(env.UUIDs, snapshot.GPUUUID(uuid))
+		if i < 0 {
+			return nil, false
+		}
+		devices = append(devices, env.Devices[i])
+	}
+	return devices, true
 }

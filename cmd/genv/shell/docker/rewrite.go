@@ -94,7 +94,7 @@ func (env Environment) visible(flags []flag) (string, error) {
 	if gpus || !runtime {
 		return "", nil // docker itself goes by --gpus
 	}
-	return join(env.Devices), nil
+	return env.join(env.Devices), nil
 }
 
 func (env Environment) visibleList(f flag, list string) (string, error) {
@@ -102,5 +102,5 @@ func (env Environment) visibleList(f flag, list string) (string, error) {
 		return list, nil
 	}
 	devices, err := env.pick(strings.Join(f.args, " "), list)
-	return join(devices), err
+	return env.join(devices), err
 }

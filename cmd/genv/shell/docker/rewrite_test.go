@@ -83,6 +83,35 @@ func TestContainersGetTheAttachedDevices(t *testing.T) {
 	}
 }
 
+func TestContainersOnAGuardedHost(t *testing.T) {
+	guarded := two
+	guarded.UUIDs = []snapshot.GPUUUID{"GPU-b", "GPU-d"}
+	for line, want := range map[string]string{
+		"run|--gpus|all|cuda":                    `run|--gpus|"device=GPU-b,GPU-d"|` + ids + "|cuda",
+		"run|--gpus|1|cuda":                      "run|--gpus|device=GPU-b|" + ids + "|cuda",
+		"run|--gpus|device=3|cuda":               "run|--gpus|device=GPU-d|" + ids + "|cuda",
+		`run|--gpus|"device=GPU-d,GPU-b"|cuda`:   `run|--gpus|"device=GPU-d,GPU-b"|` + ids + "|cuda",
+		"run|--runtime|nvidia|cuda":              "run|--runtime|nvidia|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=GPU-b,GPU-d|cuda",
+		"run|-e|NVIDIA_VISIBLE_DEVICES=3|cuda":   "run|-e|NVIDIA_VISIBLE_DEVICES=3|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=GPU-d|cuda",
+		"run|--device|nvidia.com/gpu=all|cuda":   "run|--device|nvidia.com/gpu=1|--device|nvidia.com/gpu=3|" + ids + "|cuda",
+		"run|--device|nvidia.com/gpu=GPU-d|cuda": "run|--device|nvidia.com/gpu=3|" + ids + "|cuda",
+	} {
+		got, err := rewrite(t, words(line), guarded)
+		require.NoError(t, err, line)
+		require.Equal(t, words(want), got, line)
+	}
+	for line, want := range map[string]error{
+		"run|--gpus|device=GPU-c|cuda":           docker.ErrRequest,
+		`run|--gpus|"device=GPU-b,GPU-c"|cuda`:   docker.ErrRequest,
+		"run|--gpus|device=0|cuda":               docker.ErrNotAttached,
+		"run|-e|NVIDIA_VISIBLE_DEVICES=0|cuda":   docker.ErrNotAttached,
+		"run|--device|nvidia.com/gpu=GPU-c|cuda": docker.ErrRequest,
+	} {
+		_, err := rewrite(t, words(line), guarded)
+		require.ErrorIs(t, err, want, line)
+	}
+}
+
 func TestContainersThatGetNoMoreThanIsAttached(t *testing.T) {
 	none := docker.Environment{EID: "1667"}
 	for _, row := range []struct {

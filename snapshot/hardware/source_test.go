@@ -1,0 +1,103 @@
+package hardware_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
+)
+
+// driver makes the driver's /proc folder of GPUs "GPU-0" and so on, with the given minors.
+func driver(t *testing.T, minors ...int) string {
+	t.Helper()
+	proc := t.TempDir()
+	for i, minor := range minors {
+		dir := filepath.Join(proc, fmt.Sprintf("driver/nvidia/gpus/0000:%02x:00.0", i+1))
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "information"), fmt.Appendf(nil, "GPU UUID: GPU-%d\nDevice Minor: %d\n", i, minor), 0o600))
+	}
+	return proc
+}
+
+func found(n int) []snapshot.Device {
+	devices := make([]snapshot.Device, n)
+	for i := range devices {
+		devices[i] = snapshot.Device{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d", i)), TotalMemory: snapshot.MiB(100)}
+	}
+	return devices
+}
+
+func TestPublishFromARootProcess(t *testing.T) {
+	s := hardware.Source{Run: filepath.Join(t.TempDir(), "run"), Proc: driver(t, 1, 2, 0), Root: true}
+	changed, err := s.Publish(found(3))
+	require.NoError(t, err)
+	require.True(t, changed)
+	known, err := hardware.Source{Run: s.Run, Proc: t.TempDir()}.Known()
+	require.NoError(t, err)
+	for i, want := range []int{1, 2, 0} {
+		require.Equal(t, minor(want), known[i].Minor, "the minor is not the index")
+	}
+}
+
+func TestPublishFromOthers(t *testing.T) {
+	run, proc := filepath.Join(t.TempDir(), "run"), driver(t, 1, 0)
+	other := []snapshot.Device{{UUID: "GPU-simulated"}}
+	for name, tt := range map[string]struct {
+		source hardware.Source
+		found  []snapshot.Device
+		fails  bool
+	}{
+		"a user":               {hardware.Source{Run: run, Proc: proc}, found(2), false},
+		"no run folder":        {hardware.Source{Proc: proc, Root: true}, found(2), false},
+		"no driver":            {hardware.Source{Run: run, Proc: t.TempDir(), Root: true}, found(2), true},
+		"GPUs of a simulation": {hardware.Source{Run: run, Proc: proc, Root: true}, other, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed, err := tt.source.Publish(tt.found)
+			require.Equal(t, tt.fails, err != nil, err)
+			require.False(t, changed)
+			require.NoFileExists(t, filepath.Join(run, "devices.json"))
+		})
+	}
+}
+
+func TestKnownWithoutAPublishedList(t *testing.T) {
+	known, err := hardware.Source{Run: t.TempDir(), Proc: driver(t, 1, 0)}.Known()
+	require.NoError(t, err)
+	require.Len(t, known, 2)
+	require.False(t, known[0].TotalMemory.Known())
+	_, err = hardware.Source{Run: t.TempDir(), Proc: t.TempDir()}.Known()
+	require.ErrorIs(t, err, hardware.ErrNotPublished)
+	_, err = hardware.Source{Proc: t.TempDir()}.Known()
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestListsAll(t *testing.T) {
+	require.True(t, hardware.Source{Proc: t.TempDir()}.ListsAll(1), "no driver's folder")
+	s := hardware.Source{Proc: driver(t, 2, 1, 0)}
+	for n, want := range map[int]bool{0: false, 1: false, 2: false, 3: true, 4: true} {
+		require.Equal(t, want, s.ListsAll(n), n)
+	}
+	file := filepath.Join(s.Proc, "driver/nvidia/gpus/0000:02:00.0/information")
+	require.NoError(t, os.WriteFile(file, []byte("Device Minor: 1\nGPU Excluded: Yes\n"), 0o600))
+	require.True(t, s.ListsAll(2), "nvidia-smi doesn't list one that is excluded")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.False(t, s.ListsAll(2), "unknown is not excluded")
+}
+
+func TestRestricted(t *testing.T) {
+	run, now := t.TempDir(), time.Now()
+	require.False(t, hardware.Source{Run: run}.Restricted(now))
+	require.NoError(t, os.WriteFile(filepath.Join(run, "guard.json"), []byte(`{"mode":"enforce"}`), 0o600))
+	require.True(t, hardware.Source{Run: run}.Restricted(now))
+	require.False(t, hardware.Source{Run: run, Root: true}.Restricted(now))
+	require.True(t, hardware.Source{Run: run, Root: true}.Guarded(now))
+	require.False(t, hardware.Source{}.Guarded(now))
+}

@@ -1,0 +1,153 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// ErrIncomplete means that nvidia-smi shows this user fewer devices than the driver has, so
+// that they can't be registered: others would vanish, and these have other indices for
+// root.
+var ErrIncomplete = errors.New("nvidia-smi shows this user only some of this host's devices: `sudo genv usage snapshot` registers all of them")
+
+func (c *Collector) hardware() hardware.Source {
+	s := c.Hardware
+	s.Proc = cmp.Or(s.Proc, c.Proc.Root)
+	return s
+}
+
+// ListDevices lists the devices of this machine, without attachments, so that they can be
+// registered: those of nvidia-smi, or on a guarded host, for other users than root, those
+// that root has published. The error is one of nvidia-smi, hardware.ErrNotPublished or
+// ErrIncomplete. Only where root's nvidia-smi lists fewer devices than the driver has, it
+// reads the state files: those that are registered stay.
+func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) {
+	if c.hardware().Restricted(c.now()) {
+		return c.published()
+	}
+	devices, err := c.readDevices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var registered []snapshot.Device
+	if !c.hardware().ListsAll(len(devices.devices)) {
+		files, err := c.StateFiles.Read(ctx)
+		if err != nil && !errors.Is(err, state.ErrNoDevices) {
+			return nil, err
+		}
+		registered = files.Devices
+	}
+	return c.complete(devices, registered)
+}
+
+// complete are the devices to register. Of root's nvidia-smi they count also if there are
+// fewer than the driver has, and those that it doesn't list stay as they are registered.
+// For other users, ErrIncomplete.
+func (c *Collector) complete(devices *deviceList, registered []snapshot.Device) ([]snapshot.Device, error) {
+	source := c.hardware()
+	if source.Restricted(c.now()) {
+		return c.published()
+	}
+	found := devices.toRegister()
+	if source.ListsAll(len(found)) {
+		return found, nil
+	}
+	if !source.Root {
+		return nil, ErrIncomplete
+	}
+	for _, d := range registered {
+		if snapshot.FindDevice(found, d.Index) == nil {
+			found = append(found, snapshot.Device{Index: d.Index, TotalMemory: d.TotalMemory})
+		}
+	}
+	return found, nil
+}
+
+// published are the devices that root has published. Those that come from the driver's /proc
+// folder alone can't be registered, since their memory is unknown.
+func (c *Collector) published() ([]snapshot.Device, error) {
+	known, err := c.hardware().Known()
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range known {
+		if d.TotalMemory.Known() {
+			return hardware.Devices(known), nil
+		}
+	}
+	return nil, hardware.ErrNotPublished
+}
+
+// readRestricted lists the devices that root has published. nvidia-smi measures those that
+// it shows this process, under numbers that differ from root's: they are matched by UUID.
+func (c *Collector) readRestricted(ctx context.Context, at time.Time) (*deviceList, error) {
+	known, err := c.hardware().Known()
+	if err != nil {
+		return nil, err
+	}
+	seen, err := c.SMI.Devices(ctx)
+	if err != nil && !hidesAll(err) {
+		return nil, err
+	}
+	measured := make(map[snapshot.GPUUUID]nvidiasmi.GPU, len(seen))
+	for _, g := range seen {
+		measured[g.UUID] = g
+	}
+	devices := make([]nvidiasmi.GPU, len(known))
+	var hidden []snapshot.DeviceIndex
+	for i, d := range known {
+		g, visible := measured[d.UUID]
+		if !visible || d.UUID == "" {
+			g = nvidiasmi.GPU{UUID: d.UUID}
+			hidden = append(hidden, d.Index)
+		}
+		g.Index, g.Name = d.Index, cmp.Or(d.Name, g.Name)
+		if d.TotalMemory.Known() {
+			g.TotalMemory = d.TotalMemory
+		}
+		devices[i] = g
+	}
+	l := newDeviceList(devices, at)
+	l.hidden = hidden
+	return l, nil
+}
+
+// apps are the processes that nvidia-smi shows this process.
+func (c *Collector) apps(ctx context.Context) (nvidiasmi.Usage, error) {
+	usage, err := c.SMI.Apps(ctx)
+	if err != nil && hidesAll(err) && c.hardware().Restricted(c.now()) {
+		return nvidiasmi.Usage{}, nil
+	}
+	return usage, err
+}
+
+// hidesAll says whether nvidia-smi fails so if a guard lets no device through.
+func hidesAll(err error) bool {
+	return errors.Is(err, nvidiasmi.ErrNoDevices) || errors.Is(err, nvidiasmi.ErrPermission)
+}
+
+// Hidden are the devices of which nvidia-smi shows this process nothing, according to the
+// list that was read last: whether they are in use is unknown.
+func (c *Collector) Hidden() []snapshot.DeviceIndex {
+	if l := c.cached().devices; l != nil {
+		return l.hidden
+	}
+	return nil
+}
+
+// hiddenWarnings say that of some devices nothing is known.
+func (l *deviceList) hiddenWarnings() []string {
+	if len(l.hidden) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("a guard hides devices %s from this user: whether they are in use is unknown", text.JoinIndices(l.hidden))}
+}
