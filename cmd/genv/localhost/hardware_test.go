@@ -18,7 +18,7 @@ func TestHardware(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "proc/driver/nvidia/gpus"), 0o755))
 	require.Equal(t, filepath.Join(root, "proc"), Hardware(getenv).Proc)
 
-	real := Hardware(func(string) string { return "" })
-	require.Equal(t, "/run/genv", real.Run)
-	require.Equal(t, "/proc", real.Proc)
+	here := Hardware(func(string) string { return "" })
+	require.Equal(t, "/run/genv", here.Run)
+	require.Equal(t, "/proc", here.Proc)
 }
