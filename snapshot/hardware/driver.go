@@ -175,6 +175,14 @@ func parseAddress(address string) (at [4]uint64, err error) {
 	return at, nil
 }
 
+// SameAddress says whether two texts are one address of the PCI bus: nvidia-smi writes more
+// digits than the driver's /proc folder, and capital ones.
+func SameAddress(a, b string) bool {
+	x, err := parseAddress(a)
+	y, otherErr := parseAddress(b)
+	return err == nil && otherErr == nil && x == y
+}
+
 // checkDistinct refuses two devices with one minor, index or UUID.
 func checkDistinct(list []Device) error {
 	minors, indices, uuids := map[int]bool{}, map[snapshot.DeviceIndex]bool{}, map[snapshot.GPUUUID]bool{}

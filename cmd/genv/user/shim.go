@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
@@ -13,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/shell/docker"
 	"github.com/seed-3119e985/genv/cmd/genv/shell/smi"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -79,13 +81,28 @@ func (w *person) container(ctx context.Context) (docker.Environment, error) {
 // view is what nvidia-smi shows.
 func (w *person) view(ctx context.Context) (smi.View, error) {
 	files, _, err := w.environment(ctx)
-	view := smi.View{Owns: w.owns}
+	view := smi.View{Owns: w.owns, Renumbered: w.Machine.Hardware.Restricted(w.Machine.Now())}
 	for i := range files.Devices {
 		if a := files.Devices[i].Attachment(w.eid); a != nil {
 			view.Devices = append(view.Devices, smi.Device{Index: files.Devices[i].Index, Capacity: a.GPUMemory})
 		}
 	}
+	if err == nil && view.Renumbered {
+		err = w.identify(view.Devices)
+	}
 	return view, err
+}
+
+// identify adds by what nvidia-smi's output is recognized where its numbers mean nothing.
+func (w *person) identify(devices []smi.Device) error {
+	known, err := w.Machine.Hardware.Known()
+	for i := range devices {
+		d := &devices[i]
+		if at := slices.IndexFunc(known, func(k hardware.Device) bool { return k.Index == d.Index }); at >= 0 {
+			d.UUID, d.Address = known[at].UUID, known[at].Address
+		}
+	}
+	return err
 }
 
 // owns says whether a process was started in this environment; no if this user may

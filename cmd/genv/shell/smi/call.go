@@ -92,9 +92,12 @@ func (c Call) single() (string, bool) {
 	return strconv.FormatUint(n, 10), err == nil
 }
 
-// Outside is whether the call selects a device that the view doesn't have: the
-// answer is NoDevices.
+// Outside is whether the call selects a device that the view doesn't have, or where numbers
+// mean nothing only such devices: the answer is NoDevices.
 func (c Call) Outside(v View) bool {
+	if v.Renumbered && c.selected != "" {
+		return v.uuids(c.selected) == ""
+	}
 	index, ok := c.single()
 	return ok && v.device(index) == nil
 }
@@ -107,16 +110,48 @@ const (
 )
 
 // Args are the arguments for the real program: to a query the field is added by
-// which rows are chosen.
-func (c Call) Args() []string {
+// which rows are chosen, and where numbers mean nothing, devices are selected by UUID.
+func (c Call) Args(v View) []string {
 	args := slices.Clone(c.args)
 	for i, arg := range args {
 		switch flag, value, _ := strings.Cut(arg, "="); flag {
 		case "--query-gpu":
-			args[i] = flag + "=index," + value
+			args[i] = flag + "=" + v.keyColumn() + "," + value
 		case "--query-compute-apps":
 			args[i] = flag + "=pid," + value
+		case "-i", "--id":
+			switch {
+			case !v.Renumbered:
+			case value != "":
+				args[i] = flag + "=" + v.uuids(value)
+			case i+1 < len(args):
+				args[i+1] = v.uuids(args[i+1])
+			}
 		}
 	}
 	return args
+}
+
+// keyColumn is the field of a query about devices by which its rows are chosen.
+func (v View) keyColumn() string {
+	if v.Renumbered {
+		return uuidColumn
+	}
+	return "index"
+}
+
+// uuids replaces the indices of attached devices in a selection by their UUIDs. Others are
+// left out: the real program would take them for numbers of devices that it shows.
+func (v View) uuids(selection string) string {
+	var names []string
+	for name := range strings.SplitSeq(selection, ",") {
+		n, err := strconv.ParseUint(strings.TrimSpace(name), 10, 16)
+		switch d := v.device(strconv.FormatUint(n, 10)); {
+		case err != nil: // a UUID or an address
+			names = append(names, name)
+		case d != nil && d.UUID != "":
+			names = append(names, string(d.UUID))
+		}
+	}
+	return strings.Join(names, ",")
 }

@@ -27,7 +27,7 @@ func TestCallsThatAreUnderstood(t *testing.T) {
 	} {
 		call, ok := smi.Parse(strings.Fields(line))
 		require.True(t, ok, line)
-		require.Equal(t, strings.Fields(want), append([]string{}, call.Args()...), line)
+		require.Equal(t, strings.Fields(want), append([]string{}, call.Args(smi.View{})...), line)
 	}
 }
 

@@ -3,7 +3,7 @@ package smi
 import "strings"
 
 var (
-	listedGPU = lazily(`^GPU (\d+): `)
+	listedGPU = lazily(`^GPU (\d+): (?:.*\(UUID: ([^()]*)\))?`)
 	listedMIG = lazily(`^ +MIG `) // an instance of the GPU above it
 )
 
@@ -15,7 +15,10 @@ func rewriteList(out string, v View) (string, bool) {
 		match := listedGPU().FindStringSubmatch(line)
 		switch {
 		case match != nil:
-			in, found = v.device(match[1]) != nil, true
+			device := v.find(match[1], named(match[2]))
+			if in, found = device != nil, true; in && v.Renumbered {
+				line = device.renumber(line, len("GPU "), len("GPU ")+len(match[1]))
+			}
 		case !found || !listedMIG().MatchString(line):
 			return "", false
 		}

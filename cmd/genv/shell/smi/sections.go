@@ -11,7 +11,7 @@ import (
 // of GPUs and then, for each GPU in the order of the indices, a section.
 type dialect struct {
 	attached func() *regexp.Regexp // the number of GPUs, as its second group
-	start    func() *regexp.Regexp // of a section
+	start    func() *regexp.Regexp // of a section, with the address of the bus as its first group
 	similar  string                // what a line begins with that must be a start
 	end      string                // the line that follows the last section; empty for none
 	memory   string                // the line that starts a section's framebuffer usage
@@ -22,7 +22,7 @@ type dialect struct {
 
 var textDialect = dialect{
 	attached: lazily(`^(Attached GPUs\s+: )(\d+)()$`),
-	start:    lazily(`^GPU [0-9A-Fa-f]+:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]$`),
+	start:    lazily(`^GPU ([0-9A-Fa-f]+:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$`),
 	similar:  "GPU ",
 	memory:   "    FB Memory Usage",
 	over:     lazily(`^ {0,4}\S|^$`),
@@ -32,7 +32,7 @@ var textDialect = dialect{
 
 var xmlDialect = dialect{
 	attached: lazily(`^(\s*<attached_gpus>)(\d+)(</attached_gpus>)$`),
-	start:    lazily(`^\t<gpu id="[^"]*">$`),
+	start:    lazily(`^\t<gpu id="([^"]*)">$`),
 	similar:  "\t<gpu ",
 	end:      "</nvidia_smi_log>",
 	memory:   "\t\t<fb_memory_usage>",
@@ -45,32 +45,37 @@ var xmlDialect = dialect{
 func (c Call) rewriteSections(out string, v View, d dialect) (string, bool) {
 	body := strings.TrimRight(out, "\n")
 	head, sections, tail, ok := d.split(body)
-	at := slices.IndexFunc(head, d.attached().MatchString)
-	if !ok || at < 0 {
+	line := slices.IndexFunc(head, d.attached().MatchString)
+	if !ok || line < 0 {
 		return "", false
 	}
-	attached := d.attached().FindStringSubmatch(head[at])
+	attached := d.attached().FindStringSubmatch(head[line])
 	index, selected := c.single()
 	if selected && len(sections) != 1 || !selected && strconv.Itoa(len(sections)) != attached[2] {
 		return "", false
 	}
 	var kept []string
+	devices := 0 // that are shown
 	for i, section := range sections {
 		if !selected {
 			index = strconv.Itoa(i)
 		}
-		device := v.device(index)
+		device := v.find(index, at(d.start().FindStringSubmatch(section[0])[1]))
 		if device == nil {
 			continue
 		}
+		devices++
 		d.setTotal(section, device)
-		shown, ok := d.apps(section, v, head[at])
+		rows, ok := d.apps(section, v, head[line])
 		if !ok {
 			return "", false
 		}
-		kept = append(kept, shown...)
+		kept = append(kept, rows...)
 	}
-	head[at] = attached[1] + strconv.Itoa(len(v.Devices)) + attached[3]
+	if !v.Renumbered || selected {
+		devices = len(v.Devices)
+	}
+	head[line] = attached[1] + strconv.Itoa(devices) + attached[3]
 	text := strings.Join(slices.Concat(head, kept, tail), "\n")
 	return strings.TrimRight(text, "\n") + out[len(body):], true
 }

@@ -47,7 +47,7 @@ func (s Shim) Run(ctx context.Context) (status int, err error) {
 // isn't understood, are shown as they are.
 func (s Shim) rewritten(ctx context.Context, call Call, view View) (int, error) {
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, s.Real, call.Args()...)
+	cmd := exec.CommandContext(ctx, s.Real, call.Args(view)...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = s.Environ, &stdout, &stderr
 	err := cmd.Run()
 	var exit *exec.ExitError
@@ -91,7 +91,7 @@ func (c Call) Rewrite(out []byte, v View) ([]byte, bool) {
 	case xml:
 		text, ok = c.rewriteSections(string(out), v, xmlDialect)
 	case gpus:
-		text, ok = c.rewriteCSV(string(out), "index", v.gpuRow)
+		text, ok = c.rewriteCSV(string(out), v.keyColumn(), v.gpuRow)
 	case apps:
 		text, ok = c.rewriteCSV(string(out), "pid", v.appRow)
 	}

@@ -12,6 +12,8 @@ import (
 // with the drivers from 470 to 610; up to 440 it has no instances, and a
 // process no GI and CI.
 var (
+	// busRow is a device's row with its address.
+	busRow    = lazily(`^\|[^|]*\|\s+([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s`)
 	deviceRow = lazily(`^\|\s+(\d+)\s\s+\S`)
 	migRow    = lazily(`^\|\s+(\d+)\s+\d+\s+\d+\s+\d+\s*\|`)
 	memoryRow = lazily(`^(\|[^|]*\|\s*\d+MiB\s*/\s*)(\d+)(MiB\s*\|.*)$`)
@@ -27,7 +29,7 @@ type part struct {
 	heading string
 	// keep is what to show of a block between two borders, nil for nothing; false if
 	// the block isn't understood.
-	keep func(v View, block []string) ([]string, bool)
+	keep func(t *tableRewriter, block []string) ([]string, bool)
 }
 
 var parts = []part{
@@ -38,7 +40,7 @@ var parts = []part{
 
 // rewriteTable keeps the attached devices and the environment's processes.
 func rewriteTable(out string, v View) (string, bool) {
-	t := tableRewriter{view: v}
+	t := tableRewriter{view: v, numbers: map[string]*Device{}}
 	for line := range strings.SplitSeq(out, "\n") {
 		if !t.line(line) {
 			return "", false
@@ -86,6 +88,7 @@ func padded(number string, width int) string {
 
 type tableRewriter struct {
 	view    View
+	numbers map[string]*Device // by the number in a device's row, of the attached ones
 	kept    []string
 	heading *part // the last one that was read
 	rows    *part // the one whose rows are being read
@@ -135,7 +138,7 @@ func (t *tableRewriter) outside(line string) bool {
 }
 
 func (t *tableRewriter) endBlock(border string) bool {
-	kept, ok := t.rows.keep(t.view, t.block)
+	kept, ok := t.rows.keep(t, t.block)
 	t.block, t.border = nil, border
 	if kept != nil {
 		t.kept, t.shown = append(append(t.kept, kept...), border), true
@@ -144,20 +147,36 @@ func (t *tableRewriter) endBlock(border string) bool {
 }
 
 // keepDevice is for a device's rows, of which the first has its index.
-func keepDevice(v View, block []string) ([]string, bool) {
+func keepDevice(t *tableRewriter, block []string) ([]string, bool) {
 	if len(block) < 2 || len(block) > 4 || !firstOnly(deviceRow, block) {
 		return nil, false
 	}
-	device := v.device(deviceRow().FindStringSubmatch(block[0])[1])
+	number := deviceRow().FindStringSubmatch(block[0])[1]
+	bus := busRow().FindStringSubmatch(block[0])
+	if bus == nil && t.view.Renumbered {
+		return nil, false
+	}
+	device := t.view.find(number, func(d *Device) bool { return at(bus[1])(d) })
 	if device == nil {
 		return nil, true
 	}
+	t.numbers[number] = device
 	for i, row := range block {
 		if m := memoryRow().FindStringSubmatch(row); m != nil {
 			block[i] = m[1] + device.total(m[2]) + m[3]
 		}
 	}
+	block[0] = t.renumbered(block[0], deviceRow)
 	return block, true
+}
+
+// renumbered is a row with the device's own index.
+func (t *tableRewriter) renumbered(row string, numbered func() *regexp.Regexp) string {
+	m := numbered().FindStringSubmatchIndex(row)
+	if device := t.numbers[row[m[2]:m[3]]]; device != nil && t.view.Renumbered {
+		return device.renumber(row, m[2], m[3])
+	}
+	return row
 }
 
 // firstOnly is whether the first row has an index and the others have none: all of
@@ -173,29 +192,32 @@ func firstOnly(indexed func() *regexp.Regexp, block []string) bool {
 
 // keepInstance is for a MIG instance's rows, of which the first has the index
 // of its GPU.
-func keepInstance(v View, block []string) ([]string, bool) {
+func keepInstance(t *tableRewriter, block []string) ([]string, bool) {
 	if len(block) == 1 && strings.HasPrefix(block[0], "|  No MIG devices found") {
 		return block, true
 	}
 	if len(block) == 0 || !firstOnly(migRow, block) {
 		return nil, false
 	}
-	if v.device(migRow().FindStringSubmatch(block[0])[1]) == nil {
+	if t.numbers[migRow().FindStringSubmatch(block[0])[1]] == nil {
 		return nil, true
 	}
+	block[0] = t.renumbered(block[0], migRow)
 	return block, true
 }
 
 // keepApps is for all the processes, a row each.
-func keepApps(v View, block []string) ([]string, bool) {
+func keepApps(t *tableRewriter, block []string) ([]string, bool) {
 	var kept []string
 	for _, row := range block {
 		match := appRow().FindStringSubmatch(row)
 		switch {
 		case match == nil && !(len(block) == 1 && strings.HasPrefix(row, noApps)):
 			return nil, false
-		case match == nil || v.device(match[1]) != nil && v.owns(match[2]):
+		case match == nil:
 			kept = append(kept, row)
+		case t.numbers[match[1]] != nil && t.view.owns(match[2]):
+			kept = append(kept, t.renumbered(row, appRow))
 		}
 	}
 	if len(kept) == 0 && len(block) > 0 {

@@ -7,12 +7,17 @@ import (
 	"sync"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
 )
 
 // View is what an environment may see.
 type View struct {
 	// Devices are the attached ones; their indices don't change in the output.
 	Devices []Device
+	// Renumbered says that nvidia-smi may show this user only some devices, numbered from
+	// 0, as on a guarded host: then its devices are known by UUID and by the address of
+	// their bus, never by their number or position, and shown with their own indices.
+	Renumbered bool
 	// Owns is whether a process belongs to the environment; nil for none.
 	Owns func(snapshot.PID) bool
 }
@@ -20,11 +25,46 @@ type View struct {
 // Device is an attached device.
 type Device struct {
 	Index    snapshot.DeviceIndex
-	Capacity snapshot.Memory // shown as the total where it is less; unknown for none
+	UUID     snapshot.GPUUUID // where Renumbered, likewise
+	Address  string           // of the PCI bus, in any notation
+	Capacity snapshot.Memory  // shown as the total where it is less; unknown for none
 }
 
-// device finds an attached device by its index as nvidia-smi prints it; nil
-// when it isn't attached.
+// find finds an attached device of which nvidia-smi prints the number and, where numbers
+// mean nothing, something else; nil when it isn't attached.
+func (v View) find(number string, same func(*Device) bool) *Device {
+	if !v.Renumbered {
+		return v.device(number)
+	}
+	for i := range v.Devices {
+		if same(&v.Devices[i]) {
+			return &v.Devices[i]
+		}
+	}
+	return nil
+}
+
+// at says whether a device is the one at an address of the bus.
+func at(address string) func(*Device) bool {
+	return func(d *Device) bool { return hardware.SameAddress(d.Address, address) }
+}
+
+// named says whether a device is the one with a UUID.
+func named(uuid string) func(*Device) bool {
+	return func(d *Device) bool { return d.UUID != "" && string(d.UUID) == uuid }
+}
+
+// renumber writes a device's own index over the number in a part of a line, in the same
+// width unless there is no room for it.
+func (d *Device) renumber(line string, start, end int) string {
+	index := d.Index.String()
+	for len(index) > end-start && start > 1 && line[start-1] == ' ' && line[start-2] == ' ' {
+		start--
+	}
+	return line[:start] + padded(index, end-start) + line[end:]
+}
+
+// device finds an attached device by its index; nil when it isn't attached.
 func (v View) device(index string) *Device {
 	for i := range v.Devices {
 		if v.Devices[i].Index.String() == index {
