@@ -1,6 +1,6 @@
-// Package checkup prints what `genv doctor` and `genv remote doctor` found: the problems with
-// their next steps, each cause that several hosts share once, and then a table.
+// Package checkup prints what `genv doctor` found about a machine, and has what it shares
+// with `genv remote doctor`: the style, the exit code, and the file for a bug report.
 //
-//	err := checkup.WriteFleet(p.Out, document, checkup.StyleOf(p.Program, output))
+//	err := checkup.WriteHost(p.Out, document, checkup.StyleOf(p.Program, output))
 //	return checkup.Exit(document.Status)
 package checkup

@@ -16,19 +16,19 @@ func WriteHost(w io.Writer, d *doctor.Document, s Style) error {
 		for _, c := range d.Checks {
 			rows = append(rows, []string{string(c.Name), string(c.Status), string(c.Cause), c.Detail, c.NextStep})
 		}
-		return render.WriteCSV(w, s.withoutHeader(rows))
+		return render.WriteCSV(w, s.WithoutHeader(rows))
 	}
 	const name, status = 10, 9
 	var b strings.Builder
 	if !s.NoHeader {
-		b.WriteString(pad("CHECK", name) + pad("STATUS", status) + "FOUND\n")
+		b.WriteString(Pad("CHECK", name) + Pad("STATUS", status) + "FOUND\n")
 	}
 	for _, c := range d.Checks {
-		b.WriteString(pad(string(c.Name), name) + s.coloured(pad(string(c.Status), status), c.Status))
-		s.wrap(&b, name+status, text.OneLine(c.Detail))
+		b.WriteString(Pad(string(c.Name), name) + s.Coloured(Pad(string(c.Status), status), c.Status))
+		s.Wrap(&b, name+status, text.OneLine(c.Detail))
 		if c.NextStep != "" {
 			b.WriteString(strings.Repeat(" ", name+status) + "next: ")
-			s.wrap(&b, name+status+len("next: "), text.OneLine(c.NextStep))
+			s.Wrap(&b, name+status+len("next: "), text.OneLine(c.NextStep))
 		}
 	}
 	if !d.Root {
@@ -38,7 +38,8 @@ func WriteHost(w io.Writer, d *doctor.Document, s Style) error {
 	return err
 }
 
-func (s *Style) withoutHeader(rows [][]string) [][]string {
+// WithoutHeader leaves out the first row of a table, if the style says so.
+func (s *Style) WithoutHeader(rows [][]string) [][]string {
 	if s.NoHeader {
 		return rows[1:]
 	}

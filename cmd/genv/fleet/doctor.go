@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/checkup"
+	"github.com/seed-3119e985/genv/cmd/genv/checkup/hosts"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
@@ -61,7 +62,7 @@ func (p *program) remoteDoctor(c *cli.Context) error {
 	} else {
 		style := checkup.StyleOf(p.Program, output)
 		style.All, style.TableOnly = c.Bool("all"), f.Quiet
-		err = checkup.WriteFleet(p.Out, document, style)
+		err = hosts.Write(p.Out, document, style)
 	}
 	written := report.Write(c.Context, document, func(file *bundle.File) error {
 		return addFleet(file, f.Hosts, document.Hosts, c.String("policy"))
@@ -94,15 +95,15 @@ func (f *fleet) examine(ctx context.Context) (*remotedoctor.Document, []controll
 		return &found, nil
 	})
 	_, duplicates := controller.Distinct(ctx, asker, results)
-	hosts := make([]remotedoctor.Host, len(results))
+	examined := make([]remotedoctor.Host, len(results))
 	for i, r := range results {
 		if r.Value == nil { // it was stopped before this one
-			hosts[i] = remotedoctor.NotBegun(r.Host, r.Err)
+			examined[i] = remotedoctor.NotBegun(r.Host, r.Err)
 			continue
 		}
-		hosts[i] = *r.Value
+		examined[i] = *r.Value
 	}
 	self, _ := os.Executable() // empty is unknown
-	document := remotedoctor.DocumentOf(hosts, doctor.Program{Path: self, Version: f.program.Version, Protocol: agent.Version}, f.program.Now())
+	document := remotedoctor.DocumentOf(examined, doctor.Program{Path: self, Version: f.program.Version, Protocol: agent.Version}, f.program.Now())
 	return &document, duplicates
 }

@@ -1,4 +1,4 @@
-package checkup
+package hosts
 
 import (
 	"fmt"
@@ -6,15 +6,17 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/seed-3119e985/genv/cmd/genv/checkup"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	remotedoctor "github.com/seed-3119e985/genv/remote/doctor"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// WriteFleet prints what is not in order, and then a row for each host with a column for
-// each check: the table is what remains on the screen.
-func WriteFleet(w io.Writer, d *remotedoctor.Document, s Style) error {
+// Write prints what is not in order, and then a row for each host with a column for
+// each check: the table is what remains on the screen. Its error is that of w.
+func Write(w io.Writer, d *remotedoctor.Document, style checkup.Style) error {
+	s := printer{style}
 	if s.Format == "csv" {
 		rows := [][]string{{"host", "check", "status", "cause", "detail", "next_step"}}
 		for i := range d.Hosts {
@@ -22,7 +24,7 @@ func WriteFleet(w io.Writer, d *remotedoctor.Document, s Style) error {
 				rows = append(rows, []string{d.Hosts[i].Host, string(c.Name), string(c.Status), string(c.Cause), c.Detail, c.NextStep})
 			}
 		}
-		return render.WriteCSV(w, s.withoutHeader(rows))
+		return render.WriteCSV(w, s.WithoutHeader(rows))
 	}
 	var b strings.Builder
 	if !s.TableOnly {
@@ -35,6 +37,9 @@ func WriteFleet(w io.Writer, d *remotedoctor.Document, s Style) error {
 	_, err := io.WriteString(w, b.String())
 	return err
 }
+
+// printer prints a document in a style.
+type printer struct{ checkup.Style }
 
 // words are those of the table: whole ones, or short ones where it would be too wide.
 var (
@@ -54,7 +59,7 @@ func titleOf(name doctor.Name) string {
 
 // writeTable writes the table. On a terminal that is too narrow for it the words get
 // shorter, then the gaps, and then columns are left out in which no host has a problem.
-func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.Document) {
+func (s *printer) writeTable(b *strings.Builder, d *remotedoctor.Document) {
 	names, use := doctor.Names(), words
 	name := len("HOST")
 	for i := range d.Hosts {
@@ -75,23 +80,23 @@ func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.Document) {
 	}
 	between := strings.Repeat(" ", gap)
 	if !s.NoHeader {
-		b.WriteString(pad("HOST", name))
+		b.WriteString(checkup.Pad("HOST", name))
 		for _, n := range names {
-			b.WriteString(between + pad(titleOf(n), columnWidth(n, d, use)))
+			b.WriteString(between + checkup.Pad(titleOf(n), columnWidth(n, d, use)))
 		}
 		trimLine(b)
 	}
 	for i := range d.Hosts {
-		b.WriteString(pad(text.Printable(d.Hosts[i].Host), name))
+		b.WriteString(checkup.Pad(text.Printable(d.Hosts[i].Host), name))
 		for _, n := range names {
 			status := d.Hosts[i].Check(n).Status
 			word := use[status]
-			b.WriteString(between + s.coloured(word, status) + strings.Repeat(" ", columnWidth(n, d, use)-len(word)))
+			b.WriteString(between + s.Coloured(word, status) + strings.Repeat(" ", columnWidth(n, d, use)-len(word)))
 		}
 		trimLine(b)
 	}
 	if len(same) > 0 {
-		s.wrap(b, 0, "Columns left out, in which no host has a problem: "+strings.Join(same, ", "))
+		s.Wrap(b, 0, "Columns left out, in which no host has a problem: "+strings.Join(same, ", "))
 	}
 }
 
