@@ -13,7 +13,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -24,7 +23,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/metrics"
-	"github.com/seed-3119e985/genv/remote/metrics/exporter"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -49,10 +47,9 @@ type Fleet struct {
 type Setup struct {
 	Config
 	Fleet
-	// Feed, if set, has the live state, and Listeners are where it is served. A reload
-	// doesn't change them.
-	Feed      *live.Feed
-	Listeners listeners.Config
+	// Feed, if set, has the live state, and Viewers serve it. A reload doesn't change them.
+	Feed    *live.Feed
+	Viewers Viewers
 	// LookOnly is for a Policy without rules in a DryRun: nothing is kept, and hosts that
 	// are lost or back are all that is printed.
 	LookOnly bool
@@ -100,13 +97,12 @@ func (l *loop) run(ctx context.Context, setup Setup) error {
 	first := l.controller(setup)
 	first.Memory = l.memory.load(setup.Hosts)
 	if setup.Feed != nil {
-		shown := &exporter.Exporter{Feed: setup.Feed, Counters: l.counters, Now: p.Now, Version: p.Version}
-		open, err := listeners.Open(ctx, setup.Listeners, listeners.Shown{Feed: setup.Feed, Metrics: shown, Actions: actionsFor(l.queue, &setup)}, log)
+		addresses, closeAll, err := setup.Viewers.Open(ctx, Running{setup.Feed, l.counters, l.queue, setup.LookOnly}, log)
 		if err != nil {
 			return err
 		}
-		defer open.Close()
-		l.sayWhere(open.Addresses, &setup)
+		defer closeAll()
+		l.sayWhere(addresses, &setup)
 	}
 	schedule := controller.Schedule{
 		Interval: setup.Interval, Cycles: setup.Cycles,
@@ -191,7 +187,7 @@ func (s *Setup) live(p *command.Program) live.Options {
 // sayWhere prints where the live state is, unless that is only the default socket of a
 // controller that enforces.
 func (l *loop) sayWhere(addresses []string, setup *Setup) {
-	if len(addresses) == 0 || setup.Quiet || !setup.LookOnly && !setup.Listeners.Asked() {
+	if len(addresses) == 0 || setup.Quiet || !setup.LookOnly && !setup.Viewers.Asked() {
 		return
 	}
 	l.screen.line(fmt.Sprintf("Live state of %s, every %s: %s",

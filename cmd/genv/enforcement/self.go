@@ -2,10 +2,8 @@ package enforcement
 
 import (
 	"context"
-	"net/http"
 	"time"
 
-	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live/actions"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
@@ -16,17 +14,9 @@ import (
 // nameTimeout is how long the name of an operator may take: a directory may not answer.
 const nameTimeout = 2 * time.Second
 
-// actionsFor serves what operators ask a run to do by hand.
-func actionsFor(queue *controller.Queue, setup *Setup) http.Handler {
-	do := queue.Do
-	if setup.LookOnly {
-		do = actions.Refuse(operator.Refuse(operator.Unable, "Ask the controller that runs genv remote enforce.", "this is genv remote watch: it changes nothing"))
-	}
-	return actions.New(do, names(nss.New()))
-}
-
-// names are those of users, as the system knows them.
-func names(service *nss.Service) actions.Names {
+// UserNames are those of users, as the system knows them.
+func UserNames() actions.Names {
+	service := nss.New()
 	return func(ctx context.Context, uid snapshot.UID) snapshot.Username {
 		ctx, cancel := context.WithTimeout(ctx, nameTimeout)
 		defer cancel()
@@ -40,5 +30,5 @@ func names(service *nss.Service) actions.Names {
 
 // Self is the person who runs this program.
 func Self(ctx context.Context) operator.Person {
-	return actions.PersonOf(ctx, socket.Self(), names(nss.New()))
+	return actions.PersonOf(ctx, socket.Self(), UserNames())
 }

@@ -56,7 +56,7 @@ func (p *program) remoteEnforce(c *cli.Context) error {
 	setup := func(config enforceConfig) enforcement.Setup {
 		hosts := f.toEnforce(&config.Config, pool)
 		hosts.Announce = pool.Announce
-		return enforcement.Setup{Config: config.enforcement, Feed: feed, Listeners: config.listeners, Fleet: hosts}
+		return enforcement.Setup{Config: config.enforcement, Feed: feed, Viewers: listeners.Viewers{Config: config.listeners, Program: &p.Program}, Fleet: hosts}
 	}
 	return enforcement.Run(c.Context, &p.Program, log, setup(config), func() (enforcement.Setup, error) {
 		next, err := p.readEnforceConfig(c)

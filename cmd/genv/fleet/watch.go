@@ -65,7 +65,7 @@ func (p *program) remoteWatch(c *cli.Context) error {
 	setup := func(config watchConfig) enforcement.Setup {
 		return enforcement.Setup{
 			Config: enforcement.Config{Policy: new(policy.File), Interval: config.interval, Format: "tui", DryRun: true, Timestamps: config.timestamps},
-			Fleet:  f.toEnforce(&config.Config, link), Feed: feed, Listeners: config.listeners, LookOnly: true,
+			Fleet:  f.toEnforce(&config.Config, link), Feed: feed, Viewers: listeners.Viewers{Config: config.listeners, Program: &p.Program}, LookOnly: true,
 		}
 	}
 	return enforcement.Run(c.Context, &p.Program, config.SSH.Log, setup(config), func() (enforcement.Setup, error) {

@@ -45,12 +45,12 @@ func needsLoop(flag string) error {
 }
 
 // Any reports whether anything is to be opened.
-func (config *Config) Any() bool {
+func (config Config) Any() bool {
 	return config.Socket.Path != "" || config.Metrics.asked() || config.Web.asked()
 }
 
 // Asked reports whether a flag or the environment asks for something.
-func (config *Config) Asked() bool {
+func (config Config) Asked() bool {
 	return config.Socket.Required || config.Metrics.asked() || config.Web.asked()
 }
 

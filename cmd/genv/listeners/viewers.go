@@ -1,0 +1,40 @@
+package listeners
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/rs/zerolog"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/remote/live/actions"
+	"github.com/seed-3119e985/genv/remote/metrics/exporter"
+	"github.com/seed-3119e985/genv/remote/operator"
+)
+
+// Viewers serves a run of enforcement where a Config says. It implements
+// enforcement.Viewers.
+type Viewers struct {
+	Config
+	Program *command.Program
+}
+
+// Open implements enforcement.Viewers.
+func (v Viewers) Open(ctx context.Context, run enforcement.Running, log zerolog.Logger) (addresses []string, closeAll func(), err error) {
+	metrics := &exporter.Exporter{Feed: run.Feed, Counters: run.Counters, Now: v.Program.Now, Version: v.Program.Version}
+	open, err := Open(ctx, v.Config, Shown{Feed: run.Feed, Metrics: metrics, Actions: actionsFor(run)}, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	return open.Addresses, open.Close, nil
+}
+
+// actionsFor serves what operators ask a run to do by hand.
+func actionsFor(run enforcement.Running) http.Handler {
+	do := run.Queue.Do
+	if run.LookOnly {
+		do = actions.Refuse(operator.Refuse(operator.Unable, "Ask the controller that runs genv remote enforce.", "this is genv remote watch: it changes nothing"))
+	}
+	return actions.New(do, enforcement.UserNames())
+}
