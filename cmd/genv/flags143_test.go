@@ -57,7 +57,7 @@ func TestAbbreviationsOf143(t *testing.T) {
 	for line := range strings.SplitSeq(strings.TrimSpace(flags143), "\n") {
 		name, list, _ := strings.Cut(line, ":")
 		flags, words := strings.Fields(list), strings.Fields(name)
-		place := command.PlaceAfter(p.app(words), words)
+		place := command.PlaceAfter(p.app(), words)
 		for _, flag := range flags {
 			for length := 1; length <= len(flag); length++ {
 				prefix := flag[:length]

@@ -239,7 +239,7 @@ func allCommands() map[string]*cli.Command {
 			add(prefix+cmd.Name+" ", cmd.Subcommands)
 		}
 	}
-	app := p.app([]string{"remote"})
+	app := p.app()
 	add("", app.Commands)
 	return commands
 }

@@ -17,16 +17,18 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/install"
 	"github.com/seed-3119e985/genv/remote/testfleet"
+	testprograms "github.com/seed-3119e985/genv/remote/testfleet/programs"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
-// genvWith is a genv with another checksum.
+// genvWith is a genv with another checksum, and its genv-remote.
 func genvWith(t *testing.T, more string) string {
 	t.Helper()
 	data, err := os.ReadFile(genvProgram(t))
 	require.NoError(t, err)
 	program := filepath.Join(t.TempDir(), "genv")
 	require.NoError(t, os.WriteFile(program, append(data, more...), 0o755))
+	require.NoError(t, testprograms.Copy(genvProgram(t)+"-remote", program+"-remote"))
 	return program
 }
 

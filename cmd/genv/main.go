@@ -1,31 +1,40 @@
 // Command genv gives people GPU environments on shared machines and enforces
 // that only what was attached is used, on this machine and, over SSH, on a
-// fleet.
+// fleet. What only a controller needs is in genv-remote, which genv starts.
 package main
 
 import (
-	"context"
+	"fmt"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
-	"time"
 
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/handover"
+	"github.com/seed-3119e985/genv/cmd/genv/host"
+	"github.com/seed-3119e985/genv/cmd/genv/user"
 )
 
 // version is set by the linker; see the Makefile.
 var version = "devel"
 
 func main() {
-	ctx := context.Background()
-	// Signals that this process was started to ignore, as sh starts background jobs
-	// with SIGINT ignored, stay ignored, also by the commands that it runs.
-	if ends := slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM}, signal.Ignored); len(ends) > 0 {
-		interruptible, stop := signal.NotifyContext(ctx, ends...)
-		context.AfterFunc(interruptible, stop) // a second signal ends the program at once
-		ctx = interruptible
+	shim, isShim := user.Shim(os.Args[0])
+	if !isShim { // before signals are caught: one could get lost
+		if err := handover.Start(os.Args, version); err != nil {
+			fmt.Fprintln(os.Stderr, "genv:", err)
+			os.Exit(command.ExitFailed)
+		}
 	}
-	p := &program{command.Program{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now, Version: version}}
-	os.Exit(p.run(ctx, os.Args))
+	ctx, p := app.Process(version)
+	if isShim {
+		os.Exit(user.RunShim(ctx, p, shim, os.Args[1:]))
+	}
+	os.Exit(app.Run(ctx, p, commands, os.Args))
+}
+
+func commands(p command.Program) []*cli.Command {
+	return slices.Concat(user.Commands(p), host.Commands(p), handover.Commands())
 }

@@ -6,14 +6,20 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/urfave/cli/v2"
 	"go.uber.org/goleak"
 
+	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/fleet"
+	"github.com/seed-3119e985/genv/cmd/genv/host"
+	"github.com/seed-3119e985/genv/cmd/genv/user"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
@@ -66,6 +72,19 @@ func passOnIgnoredSignals() {
 			signal.Notify(caught, s)
 		}
 	}
+}
+
+// program is genv and genv-remote in one, in this process.
+type program struct{ command.Program }
+
+func (p *program) run(ctx context.Context, args []string) int {
+	return app.Run(ctx, p.Program, everyCommand, args)
+}
+
+func (p *program) app() *cli.App { return app.New(p.Program, everyCommand) }
+
+func everyCommand(p command.Program) []*cli.Command {
+	return slices.Concat(user.Commands(p), host.Commands(p), fleet.Commands(p))
 }
 
 // result is what a command line printed, and its exit code.

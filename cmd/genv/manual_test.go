@@ -18,7 +18,7 @@ import (
 
 // wholeApp has all commands.
 func wholeApp() *cli.App {
-	return (&program{command.Program{Getenv: os.Getenv, Version: "v1"}}).app([]string{"remote"})
+	return (&program{command.Program{Getenv: os.Getenv, Version: "v1"}}).app()
 }
 
 // eachPage calls with the page of each visible command.

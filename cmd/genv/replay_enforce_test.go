@@ -28,7 +28,7 @@ func TestReplayEnforce(t *testing.T) {
 	for recorded, pid := range map[string]snapshot.PID{"27940": alices, "27941": bobs, "27942": outside} {
 		toRecorded = append(toRecorded, fmt.Sprintf("rocess %d ", pid), "rocess "+recorded+" ")
 	}
-	s.apps(app(alices, 0, 1000), app(alices, 1, 1000), app(bobs, 3, 9000), app(outside, 4, 10))
+	s.apps(appOf(alices, 0, 1000), appOf(alices, 1, 1000), appOf(bobs, 3, 9000), appOf(outside, 4, 10))
 	s.recordedBooks(t)
 
 	r := s.me().with("GENV_AUDIT_LOG=off").run(words(step.command)...)
@@ -70,7 +70,7 @@ func (s *station) recordedBooks(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(s.state, "devices.json"), document, 0o666))
 }
 
-func app(pid snapshot.PID, device int, usedMiB int64) gpus.App {
+func appOf(pid snapshot.PID, device int, usedMiB int64) gpus.App {
 	return gpus.App{PID: int(pid), Device: device, UsedMiB: &usedMiB, Name: "job"}
 }
 

@@ -26,7 +26,7 @@ func elf(machine byte, words string) []byte {
 	return append(header, words...)
 }
 
-const words = "github.com/seed-3119e985/genv/cmd/genv"
+const words = "path\tgithub.com/seed-3119e985/genv/cmd/genv\n"
 
 func TestNewProgram(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -37,6 +37,8 @@ func TestNewProgram(t *testing.T) {
 		"arm64":        {elf(183, words), "arm64", ""},
 		"riscv":        {elf(243, words), "", "machine 243"},
 		"other":        {elf(62, "busybox"), "", "it is not genv"},
+		"controller":   {elf(62, strings.Replace(words, "cmd/genv", "cmd/genv-remote", 1)), "", "it is genv-remote"},
+		"another main": {elf(62, strings.Replace(words, "cmd/genv", "cmd/genv-demo", 1)), "", "it is not genv"},
 		"script":       {[]byte("#!/bin/sh\n" + strings.Repeat("#", 100) + words), "", "not a program for 64-bit Linux"},
 		"empty":        {nil, "", "not a program for 64-bit Linux"},
 		"32 bit":       {append([]byte("\x7fELF\x01\x01"), make([]byte, 100)...), "", "not a program for 64-bit Linux"},

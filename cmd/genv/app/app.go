@@ -1,38 +1,29 @@
-package main
+package app
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"slices"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/completion"
 	"github.com/seed-3119e985/genv/cmd/genv/configfile"
-	"github.com/seed-3119e985/genv/cmd/genv/fleet"
-	"github.com/seed-3119e985/genv/cmd/genv/host"
 	"github.com/seed-3119e985/genv/cmd/genv/manual"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/cmd/genv/user"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// program is genv with its streams, clock and environment variables.
-type program struct{ command.Program }
+// Commands are those of a program, without those about genv itself.
+type Commands func(command.Program) []*cli.Command
 
 // Help is printed as the man pages have it.
 func init() { cli.HelpPrinter = manual.Print }
 
-// run carries out one command line and returns the exit code.
-func (p *program) run(ctx context.Context, args []string) int {
-	if name, ok := user.Shim(args[0]); ok {
-		return user.RunShim(ctx, p.Program, name, args[1:])
-	}
-	app := p.app(args)
+// Run carries out one command line, of which the first word is the program's name, and
+// returns the exit code.
+func Run(ctx context.Context, p command.Program, commands Commands, args []string) int {
+	app := New(p, commands)
 	line, err := command.Arrange(app, args)
 	if err == nil {
 		err = app.RunContext(ctx, line)
@@ -44,8 +35,8 @@ func (p *program) run(ctx context.Context, args []string) int {
 	return command.ExitCode(err)
 }
 
-// app has the commands that a command line may be about.
-func (p *program) app(line []string) *cli.App {
+// New has the commands of a program, and those about genv itself.
+func New(p command.Program, commands Commands) *cli.App {
 	app := &cli.App{
 		Name:                      "genv",
 		Usage:                     "GPU environments on shared machines, and their enforcement on a fleet",
@@ -59,33 +50,33 @@ func (p *program) app(line []string) *cli.App {
 		OnUsageError:              usageError,
 		Action:                    command.RefuseUnknown,
 		ExitErrHandler:            func(*cli.Context, error) {}, // run decides
-		Commands:                  slices.Concat(user.Commands(p.Program), host.Commands(p.Program), fleet.Commands(p.Program, line), p.commands()),
+		Commands:                  append(commands(p), common(p, commands)...),
 	}
 	for _, cmd := range app.Commands {
-		p.prepare(cmd)
+		prepare(p, cmd)
 	}
 	return app
 }
 
 // prepare makes every command report errors in one line, refuse what it doesn't know,
 // and read the configuration.
-func (p *program) prepare(cmd *cli.Command) {
+func prepare(p command.Program, cmd *cli.Command) {
 	cmd.OnUsageError = usageError
 	cmd.HideHelpCommand = true
-	cmd.Action = p.checked(cmd.Action)
+	cmd.Action = checked(p, cmd.Action)
 	for _, flag := range cmd.Flags {
 		if f, ok := flag.(*cli.BoolFlag); ok {
 			f.DisableDefaultText = f.DefaultText == "" // "(default: false)" is no help
 		}
 	}
 	for _, sub := range cmd.Subcommands {
-		p.prepare(sub)
+		prepare(p, sub)
 	}
 }
 
 // checked runs an action only if its command takes what was given, with the defaults of
 // the configuration.
-func (p *program) checked(action cli.ActionFunc) cli.ActionFunc {
+func checked(p command.Program, action cli.ActionFunc) cli.ActionFunc {
 	if action == nil {
 		return command.RefuseUnknown
 	}
@@ -93,7 +84,7 @@ func (p *program) checked(action cli.ActionFunc) cli.ActionFunc {
 		if err := command.Check(c); err != nil {
 			return err
 		}
-		defaults, err := configfile.Apply(&p.Program, c)
+		defaults, err := configfile.Apply(&p, c)
 		if err != nil {
 			return err
 		}
@@ -105,43 +96,11 @@ func usageError(c *cli.Context, err error, _ bool) error {
 	return command.FlagError(c, err)
 }
 
-// commands are about genv itself.
-func (p *program) commands() []*cli.Command {
-	root := func() *cli.App { return p.app([]string{"remote"}) } // with all commands
+// common are the commands about genv itself.
+func common(p command.Program, commands Commands) []*cli.Command {
+	root := func() *cli.App { return New(p, commands) }
 	return []*cli.Command{
-		p.versionCommand(), command.HelpCommand(), manual.Command(root),
-		completion.Command(p.Program), completion.Completer(p.Program, root),
-	}
-}
-
-// VersionDocument is the JSON of `genv version`; docs/json.md describes it.
-type VersionDocument struct {
-	Schema   string `json:"schema"`
-	Version  string `json:"version"`
-	Protocol int    `json:"protocol"`
-	Go       string `json:"go"`
-	OS       string `json:"os"`
-	Arch     string `json:"arch"`
-}
-
-func (p *program) versionCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "version",
-		Usage: "print the version",
-		Flags: []cli.Flag{command.FormatFlag("tui", "json")},
-		Action: func(c *cli.Context) error {
-			format, err := command.FormatOf(c, "tui", "json")
-			switch {
-			case err != nil:
-				return err
-			case format == "json":
-				return render.WriteJSON(p.Out, VersionDocument{
-					Schema: "genv.version/1", Version: p.Version, Protocol: agent.Version,
-					Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
-				})
-			}
-			_, err = fmt.Fprintln(p.Out, p.Version)
-			return err
-		},
+		versionCommand(p), command.HelpCommand(), manual.Command(root),
+		completion.Command(p), completion.Completer(p, root),
 	}
 }

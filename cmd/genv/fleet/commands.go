@@ -3,7 +3,6 @@
 package fleet
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -17,16 +16,14 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 )
 
-// Commands are what administrators run on a controller. The commands below `remote` are
-// only built if the command line names it: they are many, and every start would take the
-// time.
-func Commands(with command.Program, line []string) []*cli.Command {
+// Commands are what administrators run on a controller. handover.Commands has their
+// names too.
+func Commands(with command.Program) []*cli.Command {
 	p := &program{with}
-	remote := &cli.Command{Name: "remote", Usage: "work on many hosts over SSH", Flags: remoteFlags()}
-	if slices.Contains(line, remote.Name) {
-		remote.Subcommands = p.remoteCommands()
+	return []*cli.Command{
+		p.policyCommand(),
+		{Name: "remote", Usage: "work on many hosts over SSH", Flags: remoteFlags(), Subcommands: p.remoteCommands()},
 	}
-	return []*cli.Command{p.policyCommand(), remote}
 }
 
 func (p *program) remoteCommands() []*cli.Command {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/handover"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -76,7 +78,7 @@ func (p *program) readInstallation(c *cli.Context) (*installation, error) {
 	if f.uninstall && f.options.Upgrade {
 		return nil, command.UsageError("--upgrade and --uninstall exclude each other")
 	}
-	if f.programs, err = readPrograms(c.String("binary-amd64"), c.String("binary-arm64")); err != nil {
+	if f.programs, err = p.readPrograms(c.Context, c.String("binary-amd64"), c.String("binary-arm64")); err != nil {
 		return nil, err
 	}
 	if c.Bool("ask-sudo-password") {
@@ -88,13 +90,10 @@ func (p *program) readInstallation(c *cli.Context) (*installation, error) {
 	return f, err
 }
 
-// running is the file of this program, also if another one has been installed over it.
-const running = "/proc/self/exe"
-
-// readPrograms reads this program, unless a file is given for its architecture, and the
-// files that are given.
-func readPrograms(amd64, arm64 string) (install.Programs, error) {
-	programs := make(install.Programs)
+// readPrograms reads the genv of this machine, unless a file is given for its architecture,
+// and the files that are given.
+func (p *program) readPrograms(ctx context.Context, amd64, arm64 string) (install.Programs, error) {
+	found := make(install.Programs)
 	for flag, file := range map[string]string{"amd64": amd64, "arm64": arm64} {
 		if file == "" {
 			continue
@@ -106,16 +105,19 @@ func readPrograms(amd64, arm64 string) (install.Programs, error) {
 		if err != nil {
 			return nil, command.UsageError("--binary-%s %s: %w", flag, file, err)
 		}
-		programs[flag] = program
+		found[flag] = program
 	}
-	own, err := readProgram(running)
+	if found[runtime.GOARCH] != nil {
+		return found, nil
+	}
+	path, err := handover.Genv(ctx, p.Version)
 	if err != nil {
-		return nil, fmt.Errorf("read this program: %w", err)
+		return nil, fmt.Errorf("find the genv to install: %w", err)
 	}
-	if programs[own.Arch] == nil {
-		programs[own.Arch] = own
+	if found[runtime.GOARCH], err = readProgram(path); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	return programs, nil
+	return found, nil
 }
 
 func readProgram(file string) (*install.Program, error) {
