@@ -29,7 +29,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	}
 	programsDir = dir
 	for name, source := range map[string]string{"bin/genv": "cmd/genv", "bin/genv-remote": "cmd/genv-remote", "driver/nvidia-smi": "remote/testfleet/gpus/nvidia-smi"} {
-		err := os.Mkdir(filepath.Join(dir, filepath.Dir(name)), 0o755)
+		err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755)
 		if err == nil {
 			err = testprograms.Install(source, filepath.Join(dir, name))
 		}
