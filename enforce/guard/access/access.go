@@ -1,0 +1,107 @@
+package access
+
+import (
+	"fmt"
+
+	"github.com/seed-3119e985/genv/enforce/guard/kernel"
+	"github.com/seed-3119e985/genv/enforce/guard/order"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// Facts are what a Plan follows from.
+type Facts struct {
+	Files *state.Files
+	// Proven are the environments of which the kernel says that they are their user's.
+	Proven  map[Registration]bool
+	Devices []hardware.Device
+	Order   *order.Order
+	// ExemptUIDs are the uids of the order's exempt users.
+	ExemptUIDs []snapshot.UID
+}
+
+// Registration names an environment by its id and the user for whom it is registered: in a
+// file that everybody may write, an id can be there twice.
+type Registration struct {
+	EID snapshot.EnvID
+	UID snapshot.UID
+}
+
+// Plan is who may open what.
+type Plan struct {
+	Guarded kernel.Minors
+	Allowed map[snapshot.UID]kernel.Minors
+	Devices []order.Device // all, and why some are not guarded
+}
+
+// Of decides. What is unknown allows: a device without a known minor is not guarded.
+func Of(f Facts) Plan {
+	p := Plan{Allowed: map[snapshot.UID]kernel.Minors{}}
+	minors := map[snapshot.DeviceIndex]int{}
+	for i := range f.Devices {
+		d := judged(&f.Devices[i], f.Order)
+		if d.Guarded {
+			p.Guarded.Add(*d.Minor)
+			minors[d.Index] = *d.Minor
+		}
+		p.Devices = append(p.Devices, d)
+	}
+	owners := f.owners()
+	for i := range f.Files.Devices {
+		minor, guarded := minors[f.Files.Devices[i].Index]
+		if !guarded {
+			continue
+		}
+		for _, a := range f.Files.Devices[i].Attachments {
+			for _, uid := range owners[a.EID] {
+				p.allow(uid, kernel.MinorsOf(minor))
+			}
+		}
+	}
+	for _, uid := range f.ExemptUIDs {
+		p.allow(uid, kernel.AllMinors())
+	}
+	return p
+}
+
+// judged says whether a device is guarded.
+func judged(d *hardware.Device, o *order.Order) order.Device {
+	out := order.Device{Index: d.Index, UUID: d.UUID, Minor: d.Minor}
+	switch {
+	case o.ExemptsDevice(d.Index, d.UUID):
+		out.Why = "it is exempt"
+	case d.Minor == nil:
+		out.Why = "the number of its device node is unknown"
+	case !kernel.AllMinors().Has(*d.Minor):
+		out.Why = fmt.Sprintf("its device node has number %d, which no GPU of this driver has", *d.Minor)
+	default:
+		out.Guarded = true
+	}
+	return out
+}
+
+// owners are the guarded users of environments by id. If an id is there twice, which only a
+// forger writes, it counts for each proven user: each could attach an environment as well.
+func (f *Facts) owners() map[snapshot.EnvID][]snapshot.UID {
+	owners := make(map[snapshot.EnvID][]snapshot.UID, len(f.Files.Environments))
+	for i := range f.Files.Environments {
+		e := &f.Files.Environments[i]
+		if f.Proven[Registration{e.EID, e.UID}] && e.UID != 0 && e.UID >= f.Order.First() {
+			owners[e.EID] = append(owners[e.EID], e.UID)
+		}
+	}
+	return owners
+}
+
+func (p *Plan) allow(uid snapshot.UID, minors kernel.Minors) {
+	p.Allowed[uid] = p.Allowed[uid].Or(minors)
+}
+
+// With is the plan with all that was allowed before, too.
+func (p Plan) With(before map[snapshot.UID]kernel.Minors) Plan {
+	for uid, minors := range before {
+		p.allow(uid, minors)
+	}
+	return p
+}

@@ -1,0 +1,106 @@
+package denials
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Open is an open of a device that was denied, or would have been.
+type Open struct {
+	UID   snapshot.UID
+	PID   snapshot.PID // 0 if the kernel doesn't tell
+	Name  string       // of the process's program, empty if unknown; a claim of the process
+	Minor int
+	// Index and UUID are those of the device; nil and empty if unknown.
+	Index  *snapshot.DeviceIndex
+	UUID   snapshot.GPUUUID
+	Denied bool // else it was allowed, since the guard only watches
+}
+
+// Denial is what a user was denied on a device within a minute.
+type Denial struct {
+	// ID is the same as long as the denial grows, and Seq is higher after each change. Both
+	// are never used again within an Epoch of the list.
+	ID    uint64    `json:"id"`
+	Seq   uint64    `json:"seq"`
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
+	Count uint64    `json:"count"` // at least: the kernel reports at most ten a second
+	// Denied is false for opens that were allowed, since the guard only watched.
+	Denied bool                  `json:"denied"`
+	UID    snapshot.UID          `json:"uid"`
+	PID    snapshot.PID          `json:"pid,omitempty"`  // of the last one
+	Name   string                `json:"name,omitempty"` // of its program, as the process calls itself
+	Minor  int                   `json:"minor"`
+	Index  *snapshot.DeviceIndex `json:"index,omitempty"`
+	UUID   snapshot.GPUUUID      `json:"uuid,omitempty"`
+}
+
+// List are the last denials of a host, in ascending order of Seq.
+type List struct {
+	Schema string `json:"schema"`
+	// Epoch changes when numbers begin at 1 again: what was seen before says nothing then.
+	Epoch   string   `json:"epoch"`
+	LastSeq uint64   `json:"last_seq"`
+	Dropped uint64   `json:"dropped,omitempty"` // denials that there was no room for
+	Denials []Denial `json:"denials"`
+}
+
+const (
+	// Within is how long opens of a user, device and kind count as one denial.
+	Within = time.Minute
+	// MaxCount is how many denials are kept, and MaxOfUser how many of one user.
+	MaxCount  = 1024
+	MaxOfUser = 128
+)
+
+// Add counts an open. It returns its denial, and whether that is a new one.
+func (l *List) Add(o Open, now time.Time) (_ Denial, isNew bool) {
+	l.LastSeq++
+	i := slices.IndexFunc(l.Denials, func(d Denial) bool {
+		return d.UID == o.UID && d.Minor == o.Minor && d.Denied == o.Denied && now.Sub(d.First) < Within && !now.Before(d.First)
+	})
+	d := Denial{ID: l.LastSeq, First: now, Denied: o.Denied, UID: o.UID, Minor: o.Minor}
+	isNew = i < 0
+	if !isNew {
+		d = l.Denials[i]
+		l.Denials = slices.Delete(l.Denials, i, i+1)
+	}
+	d.Seq, d.Last, d.Count = l.LastSeq, now, d.Count+1
+	d.PID, d.Name, d.Index, d.UUID = o.PID, o.Name, o.Index, o.UUID
+	l.Denials = append(l.Denials, d)
+	l.makeRoom()
+	return d, isNew
+}
+
+// makeRoom removes the oldest denial of the user with the most, if there are too many.
+func (l *List) makeRoom() {
+	latest := l.Denials[len(l.Denials)-1].UID
+	counts := map[snapshot.UID]int{}
+	for i := range l.Denials {
+		counts[l.Denials[i].UID]++
+	}
+	most := latest
+	if counts[latest] <= MaxOfUser {
+		if len(l.Denials) <= MaxCount {
+			return
+		}
+		for uid, n := range counts {
+			if n > counts[most] || n == counts[most] && uid > most {
+				most = uid
+			}
+		}
+	}
+	oldest := slices.IndexFunc(l.Denials, func(d Denial) bool { return d.UID == most })
+	l.Denials = slices.Delete(l.Denials, oldest, oldest+1)
+	l.Dropped++
+}
+
+// Since are the denials that changed after seq, the one that changed last at the end.
+func (l *List) Since(seq uint64) []Denial {
+	at, _ := slices.BinarySearchFunc(l.Denials, seq+1, func(d Denial, seq uint64) int { return cmp.Compare(d.Seq, seq) })
+	return l.Denials[at:]
+}

@@ -1,0 +1,117 @@
+package denials_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/guard/denials"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func TestRepeatedOnesAreCounted(t *testing.T) {
+	l := denials.New()
+	index := snapshot.DeviceIndex(0)
+	first, isNew := l.Add(denials.Open{UID: 1001, PID: 7, Minor: 3, Denied: true, Index: &index}, noon)
+	require.True(t, isNew)
+	require.Equal(t, denials.Denial{ID: 1, Seq: 1, First: noon, Last: noon, Count: 1, Denied: true, UID: 1001, PID: 7, Minor: 3, Index: &index}, first)
+	again, isNew := l.Add(denials.Open{UID: 1001, PID: 8, Name: "python", Minor: 3, Denied: true}, noon.Add(59*time.Second))
+	require.False(t, isNew)
+	require.Equal(t, denials.Denial{ID: 1, Seq: 2, First: noon, Last: noon.Add(59 * time.Second), Count: 2, Denied: true, UID: 1001, PID: 8, Name: "python", Minor: 3}, again)
+
+	for name, tt := range map[string]struct {
+		open denials.Open
+		at   time.Duration
+	}{
+		"another user":        {denials.Open{UID: 1002, Minor: 3, Denied: true}, 0},
+		"another device":      {denials.Open{UID: 1001, Minor: 4, Denied: true}, 0},
+		"only watched":        {denials.Open{UID: 1001, Minor: 3}, 0},
+		"a minute later":      {denials.Open{UID: 1001, Minor: 3, Denied: true}, time.Minute},
+		"the clock went back": {denials.Open{UID: 1001, Minor: 3, Denied: true}, -time.Hour},
+	} {
+		_, isNew := l.Add(tt.open, noon.Add(tt.at))
+		require.True(t, isNew, name)
+	}
+}
+
+func TestSince(t *testing.T) {
+	l := denials.New()
+	add := func(uid snapshot.UID) { l.Add(denials.Open{UID: uid, Denied: true}, noon) }
+	seqs := func(seq uint64) (uids []snapshot.UID) {
+		for _, d := range l.Since(seq) {
+			uids = append(uids, d.UID)
+		}
+		return uids
+	}
+	require.Empty(t, seqs(0))
+	add(1)
+	add(2)
+	add(1)
+	require.Equal(t, []snapshot.UID{2, 1}, seqs(0))
+	require.Equal(t, []snapshot.UID{1}, seqs(2), "it has grown since")
+	require.Empty(t, seqs(3))
+	require.Empty(t, seqs(99))
+}
+
+func TestOneUserCannotHideOthers(t *testing.T) {
+	l := denials.New()
+	l.Add(denials.Open{UID: 7, Denied: true}, noon)
+	for i := range 10 * denials.MaxCount {
+		l.Add(denials.Open{UID: 1001, Minor: i % 250, Denied: true}, noon.Add(time.Duration(i)*time.Minute))
+	}
+	require.Equal(t, snapshot.UID(7), l.Denials[0].UID)
+	require.Len(t, l.Denials, denials.MaxOfUser+1)
+	for uid := range snapshot.UID(100) {
+		for minor := range 100 {
+			l.Add(denials.Open{UID: 2000 + uid, Minor: minor, Denied: true}, noon.Add(24*time.Hour))
+		}
+	}
+	require.Len(t, l.Denials, denials.MaxCount)
+	require.Equal(t, snapshot.UID(7), l.Denials[0].UID, "whoever has most loses some")
+	require.NotZero(t, l.Dropped)
+}
+
+func TestFile(t *testing.T) {
+	dir := t.TempDir()
+	empty, err := denials.Read(filepath.Join(dir, "nothing"))
+	require.NoError(t, err)
+	require.Empty(t, empty.Denials)
+	other, err := denials.Read(dir)
+	require.NoError(t, err)
+	require.NotEqual(t, empty.Epoch, other.Epoch)
+
+	l := denials.New()
+	l.Add(denials.Open{UID: 1, Denied: true}, noon)
+	l.Add(denials.Open{UID: 2}, noon)
+	require.NoError(t, denials.Write(dir, l))
+	got, err := denials.Read(dir)
+	require.NoError(t, err)
+	require.Equal(t, l, got)
+	info, err := os.Stat(filepath.Join(dir, "guard-denials.json"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+
+	require.NoError(t, os.Chmod(filepath.Join(dir, "guard-denials.json"), 0o622))
+	_, err = denials.Read(dir)
+	require.ErrorIs(t, err, folder.ErrUnsafe)
+}
+
+func TestReadRefusesWhatItDidNotWrite(t *testing.T) {
+	for name, text := range map[string]string{
+		"nothing": "", "another schema": `{"schema":"x","epoch":"e"}`, "no epoch": `{"schema":"genv.guard-denials/1"}`,
+		"out of order":   `{"schema":"genv.guard-denials/1","epoch":"e","last_seq":5,"denials":[{"id":1,"seq":3},{"id":2,"seq":2}]}`,
+		"of the future":  `{"schema":"genv.guard-denials/1","epoch":"e","last_seq":5,"denials":[{"id":1,"seq":6}]}`,
+		"escape in name": `{"schema":"genv.guard-denials/1","epoch":"e","last_seq":5,"denials":[{"id":1,"seq":1,"name":"\u001b"}]}`,
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "guard-denials.json"), []byte(text), 0o600))
+		_, err := denials.Read(dir)
+		require.ErrorIs(t, err, snapshot.ErrInvalid, name)
+	}
+}

@@ -1,0 +1,137 @@
+package guard
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/seed-3119e985/genv/enforce/guard/denials"
+	"github.com/seed-3119e985/genv/enforce/guard/kernel"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// denier keeps the list of denials, and passes new ones on. What it passes them to may be
+// slow, such as a directory service; the list doesn't wait for that.
+type denier struct {
+	*Keeper
+	events  chan denials.Open
+	news    chan denials.Denial
+	missed  atomic.Uint64 // events that there was no room for
+	devices atomic.Pointer[[]hardware.Device]
+}
+
+const (
+	maxEvents = 4096
+	maxNews   = 256
+	// writePause is how long events are collected before the list is written.
+	writePause = 200 * time.Millisecond
+)
+
+func startDenier(ctx context.Context, k *Keeper) *denier {
+	d := &denier{Keeper: k, events: make(chan denials.Open, maxEvents), news: make(chan denials.Denial, maxNews)}
+	d.know(nil)
+	go d.keep(ctx)
+	if k.Denied != nil {
+		go d.pass(ctx)
+	}
+	return d
+}
+
+func (d *denier) know(devices []hardware.Device) { d.devices.Store(&devices) }
+
+// take is called for each event of the kernel.
+func (d *denier) take(e kernel.Event) {
+	if d.Opens != nil {
+		d.Opens(e)
+	}
+	if e.Kind != kernel.Denied && e.Kind != kernel.WouldDeny {
+		return
+	}
+	o := denials.Open{UID: e.UID, PID: e.PID, Minor: e.Minor, Denied: e.Kind == kernel.Denied}
+	if stat, err := (proc.FS{}).Stat(e.PID); err == nil && e.PID != 0 && snapshot.CheckText("name", stat.Name) == nil {
+		o.Name = stat.Name
+	}
+	for _, device := range *d.devices.Load() {
+		if device.Minor != nil && *device.Minor == e.Minor {
+			index := device.Index
+			o.Index, o.UUID = &index, device.UUID
+		}
+	}
+	select {
+	case d.events <- o:
+	default:
+		d.missed.Add(1)
+	}
+}
+
+// keep adds events to the list, and writes it.
+func (d *denier) keep(ctx context.Context) {
+	list, err := denials.Read(d.RunDir)
+	if err != nil {
+		d.Log.Warn().Err(err).Msg("the denials so far can't be read: they are forgotten")
+		list = denials.New()
+	}
+	var write <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			if write != nil {
+				d.write(&list)
+			}
+			return
+		case o := <-d.events:
+			denial, isNew := list.Add(o, time.Now())
+			if isNew {
+				d.tell(&denial)
+			}
+			if write == nil {
+				write = time.After(writePause)
+			}
+		case <-write:
+			write = nil
+			d.write(&list)
+		}
+	}
+}
+
+func (d *denier) write(list *denials.List) {
+	list.Dropped += d.missed.Swap(0)
+	if err := denials.Write(d.RunDir, *list); err != nil {
+		d.Log.Error().Err(err).Msg("the denials can't be written")
+	}
+}
+
+// tell passes a new denial on, if there is room for it.
+func (d *denier) tell(denial *denials.Denial) {
+	level, what := zerolog.InfoLevel, "would be denied"
+	if denial.Denied {
+		what = "denied"
+	}
+	event := d.Log.WithLevel(level).Uint32("uid", uint32(denial.UID)).Int32("pid", int32(denial.PID)).Str("program", denial.Name).Int("minor", denial.Minor)
+	if denial.Index != nil {
+		event = event.Int("device", int(*denial.Index))
+	}
+	event.Msg(what)
+	if d.Denied == nil {
+		return
+	}
+	select {
+	case d.news <- *denial:
+	default: // it is in the list
+	}
+}
+
+func (d *denier) pass(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case denial := <-d.news:
+			d.Denied(denial)
+		}
+	}
+}

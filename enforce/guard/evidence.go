@@ -1,0 +1,114 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/guard/access"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// evidence is what the state files say, and what the kernel says about it.
+type evidence struct {
+	begun  time.Time // when reading began
+	files  state.Files
+	proven map[access.Registration]bool
+	// doubt is why nothing may be taken away from users because of it; empty for none.
+	doubt string
+	// err is why there is no evidence at all.
+	err error
+}
+
+// maxStateFile bounds a state file, in bytes, as package disk does.
+const maxStateFile = 8 << 20
+
+// glance reads the state files as they are at this moment, without a lock and without a
+// cleanup: whatever else hangs, a new attachment is noticed. It is no reason to take
+// anything away: a file may just be in the middle of being written.
+func (k *Keeper) glance(context.Context) evidence {
+	begun := time.Now()
+	place, owned := k.State.Place()
+	dir, err := folder.OpenExisting(place)
+	if err != nil {
+		return evidence{err: err}
+	}
+	defer dir.Close()
+	e := evidence{begun: begun}
+	for _, file := range []state.File{state.Envs, state.Devices} {
+		data, _, err := dir.Read(file.String(), maxStateFile)
+		if err == nil {
+			err = e.files.Decode(file, data)
+		}
+		if err != nil {
+			return evidence{err: err}
+		}
+	}
+	e.proven = k.prove(&e.files, owned, false)
+	return e
+}
+
+// look reads the state files as every genv does, which removes what has ended and restores
+// what was lost.
+func (k *Keeper) look(ctx context.Context) evidence {
+	begun := time.Now()
+	_, owned := k.State.Place()
+	files, err := k.State.Read(ctx)
+	if err != nil && !errors.Is(err, state.ErrNoDevices) {
+		return evidence{begun: begun, err: err}
+	}
+	e := evidence{begun: begun, files: files, doubt: doubtAbout(&files, time.Now())}
+	e.proven = k.prove(&files, owned, true)
+	return e
+}
+
+// doubtAbout says why what the files lack may still be true.
+func doubtAbout(files *state.Files, now time.Time) string {
+	for _, r := range files.Restorations {
+		if r.Recent(now) {
+			return fmt.Sprintf("the state files were restored %s ago, and may lack what is new since", now.Sub(r.At).Round(time.Second))
+		}
+	}
+	switch {
+	case files.LivenessUnknown:
+		return "it is unknown which processes in the state files live"
+	case files.DevicesNotSaved:
+		return "devices.json was lost and could not be written"
+	}
+	return ""
+}
+
+// prove says which environments are their user's: those in which a living process of that
+// uid is registered. After a cleanup, a registered Jupyter kernel lives, too, or may. If
+// only root may write the files, or if no PID means anything here, all are.
+func (k *Keeper) prove(files *state.Files, owned, clean bool) map[access.Registration]bool {
+	proven := make(map[access.Registration]bool, len(files.Environments))
+	asked := map[snapshot.PID]disk.ProcessStatus{}
+	for i := range files.Environments {
+		e := &files.Environments[i]
+		if owned || files.LivenessUnknown || clean && len(e.KernelIDs) > 0 || k.hasOwn(e, asked) {
+			proven[access.Registration{EID: e.EID, UID: e.UID}] = true
+		}
+	}
+	return proven
+}
+
+// hasOwn says whether a process of the environment's uid is registered in it. An owner that
+// the kernel doesn't tell may be that user.
+func (k *Keeper) hasOwn(e *snapshot.Environment, asked map[snapshot.PID]disk.ProcessStatus) bool {
+	for _, pid := range e.PIDs {
+		now, known := asked[pid]
+		if !known {
+			now = k.Process(pid)
+			asked[pid] = now
+		}
+		if now.Liveness == disk.Alive && (now.Owner == nil || *now.Owner == e.UID) {
+			return true
+		}
+	}
+	return false
+}

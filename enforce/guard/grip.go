@@ -1,0 +1,113 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/guard/access"
+	"github.com/seed-3119e985/genv/enforce/guard/kernel"
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// grip is the guard in the kernel while this Keeper has hold of it, and what was written to
+// it last.
+type grip struct {
+	Kernel
+	stop     func()                         // ends the reading of events
+	left     map[snapshot.UID]kernel.Minors // what an earlier Keeper allowed; nil if the guard is new
+	plan     access.Plan
+	watched  kernel.Minors
+	planned  bool // plan was written
+	full     bool // there are more users than the kernel has room for
+	control  kernel.Control
+	deadline time.Time // by the wall clock; zero before the first SetControl
+}
+
+// open attaches the guard in the kernel, or takes it over.
+func (s *session) open(ctx context.Context) (*grip, error) {
+	k, err := s.Open()
+	if err != nil {
+		return nil, err
+	}
+	g := &grip{Kernel: k}
+	now, err := k.State()
+	if err != nil {
+		return nil, errors.Join(err, k.Close())
+	}
+	if now.Mode != mode.Off && now.Lease > 0 {
+		g.left = now.Allowed
+	}
+	reading, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := k.Events(reading, s.denier.take); err != nil && reading.Err() == nil {
+			s.Log.Error().Err(err).Msg("denials can't be read")
+		}
+	}()
+	g.stop = func() { stop(); <-ended }
+	return g, nil
+}
+
+// release gives up the guard in the kernel and leaves it as it is.
+func (s *session) release() {
+	if s.grip == nil {
+		return
+	}
+	s.grip.stop()
+	if err := s.grip.Close(); err != nil {
+		s.Log.Error().Err(err).Msg("close the guard")
+	}
+	s.grip = nil
+}
+
+// allowed is who may open what in the kernel at this moment.
+func (g *grip) allowed() map[snapshot.UID]kernel.Minors {
+	switch {
+	case g == nil:
+		return nil
+	case g.planned:
+		return g.plan.Allowed
+	}
+	return g.left
+}
+
+// write writes a plan to the kernel, as far as it differs: permissions before what they
+// are exceptions from.
+func (g *grip) write(p access.Plan, watched kernel.Minors) (changed bool, err error) {
+	if !g.planned || !maps.Equal(g.plan.Allowed, p.Allowed) {
+		err := g.SetAllowed(p.Allowed)
+		if g.full = errors.Is(err, kernel.ErrFull); err != nil && !g.full {
+			return false, err
+		}
+		changed = true
+	}
+	if !g.planned || g.plan.Guarded != p.Guarded || g.watched != watched {
+		if err := g.SetMinors(p.Guarded, watched); err != nil {
+			return changed, err
+		}
+		changed = true
+	}
+	g.plan, g.watched, g.planned = p, watched, true
+	return changed, nil
+}
+
+// renew sets mode and lease in the kernel, and says whether people are to be told: the mode
+// is new, or a third of the lease is over.
+func (g *grip) renew(c kernel.Control, now time.Time) (notable bool, err error) {
+	if err := g.SetControl(c); err != nil {
+		return false, fmt.Errorf("renew the guard's lease: %w", err)
+	}
+	was, ended := g.control, g.deadline
+	deadline := now.Add(c.Lease)
+	moved := deadline.Sub(ended)
+	if was.Mode == c.Mode && was.FirstUID == c.FirstUID && moved > -tick/2 && moved < c.Lease/3 {
+		return false, nil
+	}
+	g.control, g.deadline = c, deadline
+	return true, nil
+}

@@ -1,0 +1,117 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/seed-3119e985/genv/enforce/guard/denials"
+	"github.com/seed-3119e985/genv/enforce/guard/kernel"
+	"github.com/seed-3119e985/genv/enforce/guard/order"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// StateFiles are the state files of the host.
+type StateFiles interface {
+	// Place is the folder in which the files are now, and whether only root may write
+	// them: then what they say about owners is true.
+	Place() (dir string, owned bool)
+	// Read returns them without what has ended, as disk.Store.Read does.
+	Read(ctx context.Context) (state.Files, error)
+}
+
+// Keeper keeps the guard of a host. All fields are required unless they say otherwise.
+type Keeper struct {
+	RunDir string // root's run folder: orders, status, denials and the lock
+	Veto   string // a file that turns the guard off as long as it exists
+	// Open attaches the guard in the kernel or takes over the pinned one, and Remove ends
+	// it at once, whoever attached it.
+	Open   func() (Kernel, error)
+	Remove func() error
+
+	State   StateFiles
+	Process func(snapshot.PID) disk.ProcessStatus
+	// Devices are the devices of the host with their minors. It may hang.
+	Devices func() ([]hardware.Device, error)
+	// UserID finds the uid of a user; found is false if there certainly is no such user.
+	UserID func(ctx context.Context, name snapshot.Username) (uid snapshot.UID, found bool, err error)
+	// Denied gets each new denial, one at a time; nil for nothing. It may be slow: then it
+	// misses some.
+	Denied func(d denials.Denial)
+	// Opens gets all events of the kernel, also those of watched devices that were allowed;
+	// nil for none. It may not block.
+	Opens func(kernel.Event)
+	// Clock is what time it is; nil for the machine's clocks.
+	Clock func() (order.At, error)
+	Log   zerolog.Logger
+
+	// Waiting is called once if another process holds the lock; nil for nothing.
+	Waiting func(err error)
+}
+
+const (
+	lockFile = "guard.lock"
+	// lockPause is the time between two attempts to take the lock.
+	lockPause = 250 * time.Millisecond
+)
+
+// Run keeps the guard until ctx ends, and waits first as long as another process does. It
+// leaves the guard in the kernel as it is: the next Keeper takes it over without a gap, or
+// its lease ends. An error means that the run folder can't be used.
+func (k *Keeper) Run(ctx context.Context) error {
+	lock, err := k.lock(ctx)
+	if err != nil || lock == nil {
+		return err
+	}
+	defer lock.Close()
+	s := newSession(k)
+	return s.run(ctx)
+}
+
+// lock waits for the lock; without an error or a lock, ctx has ended.
+func (k *Keeper) lock(ctx context.Context) (*os.File, error) {
+	dir, err := order.OpenRunDir(k.RunDir)
+	if err != nil {
+		return nil, fmt.Errorf("keep the guard: %w", err)
+	}
+	defer dir.Close()
+	for told := false; ; told = true {
+		lock, err := dir.Lock(lockFile, 0)
+		switch {
+		case err == nil:
+			return lock, nil
+		case !errors.Is(err, folder.ErrLocked):
+			return nil, fmt.Errorf("keep the guard: %w", err)
+		case !told && k.Waiting != nil:
+			k.Waiting(err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-time.After(lockPause):
+		}
+	}
+}
+
+// TryLock takes the lock for a moment's work in which no Keeper may be busy: it is nil
+// without an error if one is.
+func TryLock(runDir string) (*os.File, error) {
+	dir, err := order.OpenRunDir(runDir)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	lock, err := dir.Lock(lockFile, 0)
+	if errors.Is(err, folder.ErrLocked) {
+		return nil, nil
+	}
+	return lock, err
+}

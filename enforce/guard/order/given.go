@@ -1,0 +1,196 @@
+package order
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// At is a moment: by the wall clock, for people, and by the kernel's clock, which counts
+// suspended time and is never set.
+type At struct {
+	Time      time.Time
+	BootID    string
+	SinceBoot time.Duration
+}
+
+// Given is an order that a host was given.
+type Given struct {
+	Order
+	// ID is the same in all renewals of an order.
+	ID   string
+	Time time.Time // when it was given last, by the wall clock
+
+	bootID string
+	ends   time.Duration // since boot
+}
+
+// Left is how long the order holds from now on; 0 if it doesn't any more.
+func (g *Given) Left(now At) time.Duration {
+	if g.bootID != now.BootID || now.SinceBoot < g.ends-g.Lease { // of another boot
+		return 0
+	}
+	return max(0, g.ends-now.SinceBoot)
+}
+
+// stored is the content of guard-order.json.
+type stored struct {
+	Schema string `json:"schema"`
+	ID     string `json:"id"`
+	wire
+	Time   time.Time `json:"time"`
+	BootID string    `json:"boot_id"`
+	EndsMS int64     `json:"ends_ms"` // since boot
+}
+
+const (
+	// FileName is the name of the order's file in the run folder.
+	FileName    = "guard-order.json"
+	orderLock   = "guard-order.lock"
+	orderSchema = "genv.guard-order/1"
+	maxOrder    = 4 << 20 // bytes
+	maxID       = 256     // bytes
+	// lockWithin is how long another writer of the order may take.
+	lockWithin = 2 * time.Second
+)
+
+// Errors by what the caller does about them.
+var (
+	// ErrNone: no order was given since the machine was started.
+	ErrNone = errors.New("the guard has no order")
+	// ErrReplaced: another order was given meanwhile. Don't renew the old one.
+	ErrReplaced = errors.New("the guard has got another order")
+)
+
+// Give gives an order to the host with this run folder, which replaces the one before.
+// With an empty id it gets a new one. Only root gives orders.
+func Give(dir string, o Order, id string, now At) (Given, error) {
+	if err := o.Check(); err != nil {
+		return Given{}, err
+	}
+	if len(id) > maxID {
+		return Given{}, invalid("an id of more than %d bytes", maxID)
+	}
+	if id == "" {
+		id = rand.Text()
+	}
+	d, unlock, err := lock(dir)
+	if err != nil {
+		return Given{}, err
+	}
+	defer unlock()
+	return write(d, o, id, now)
+}
+
+// Renew gives an order again, so that its lease begins again. With ErrReplaced another one
+// was given meanwhile, which is returned and stays.
+func Renew(dir string, g Given, now At) (Given, error) {
+	d, unlock, err := lock(dir)
+	if err != nil {
+		return g, err
+	}
+	defer unlock()
+	present, err := Read(dir)
+	if err != nil {
+		return g, err
+	}
+	if present.ID != g.ID {
+		return present, ErrReplaced
+	}
+	return write(d, g.Order, g.ID, now)
+}
+
+// lock opens the run folder, which it makes if it is missing, for one writer at a time.
+func lock(dir string) (*folder.Folder, func(), error) {
+	d, err := OpenRunDir(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	held, err := d.Lock(orderLock, lockWithin)
+	if err != nil {
+		d.Close()
+		return nil, nil, err
+	}
+	return d, func() { _ = held.Close(); d.Close() }, nil
+}
+
+// OpenRunDir opens root's run folder, and makes it if it is missing. It refuses one that
+// others may write.
+func OpenRunDir(dir string) (*folder.Folder, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	d, err := folder.OpenExisting(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.CheckPrivate(); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func write(d *folder.Folder, o Order, id string, now At) (Given, error) {
+	g := Given{Order: o, ID: id, Time: now.Time, bootID: now.BootID, ends: now.SinceBoot + o.Lease}
+	err := d.PutJSON(FileName, stored{
+		Schema: orderSchema, ID: id, wire: o.wire(), Time: now.Time.UTC(), BootID: g.bootID, EndsMS: g.ends.Milliseconds(),
+	}, 0o600, false)
+	return g, err
+}
+
+// Read returns the last order that was given, whether or not its lease has ended. The
+// error wraps ErrNone if there is none, folder.ErrUnsafe if others than root could have
+// written it, or snapshot.ErrInvalid.
+func Read(dir string) (Given, error) {
+	data, err := readTrusted(dir, FileName, maxOrder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Given{}, ErrNone
+	}
+	if err != nil {
+		return Given{}, err
+	}
+	return decode(data)
+}
+
+func decode(data []byte) (Given, error) {
+	var s stored
+	if err := json.Unmarshal(data, &s); err != nil {
+		return Given{}, fmt.Errorf("%w: %s: %w", snapshot.ErrInvalid, FileName, err)
+	}
+	if s.Schema != orderSchema || s.ID == "" || len(s.ID) > maxID {
+		return Given{}, fmt.Errorf("%w: %s has the schema %q", snapshot.ErrInvalid, FileName, s.Schema)
+	}
+	g := Given{ID: s.ID, Time: s.Time, bootID: s.BootID, ends: time.Duration(s.EndsMS) * time.Millisecond}
+	if err := g.set(&s.wire); err != nil {
+		return Given{}, err
+	}
+	return g, nil
+}
+
+// readTrusted reads a file that only root can have written.
+func readTrusted(dir, name string, limit int64) ([]byte, error) {
+	d, err := folder.OpenExisting(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	if err := d.CheckPrivate(); err != nil {
+		return nil, err
+	}
+	data, st, err := d.Read(name, limit)
+	if err != nil {
+		return nil, err
+	}
+	if st.Mode&0o022 != 0 || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
+		return nil, fmt.Errorf("%w: %s belongs to uid %d with mode %04o: only root may be able to write it", folder.ErrUnsafe, d.Join(name), st.Uid, st.Mode&0o7777)
+	}
+	return data, nil
+}

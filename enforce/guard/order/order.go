@@ -1,0 +1,133 @@
+package order
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// The limits of an order.
+const (
+	MinLease = time.Second
+	MaxLease = 24 * time.Hour
+	// DefaultFirstUID is the first uid of ordinary users on common distributions.
+	DefaultFirstUID snapshot.UID = 1000
+
+	maxExempt = 1000 // of each kind
+	maxBy     = 256  // bytes
+	maxIndex  = 1023 // of a device, as in the state files
+)
+
+// Order is what the guard of a host shall do.
+type Order struct {
+	Mode mode.Mode
+	// Lease is how long the order holds without being given again, in whole milliseconds;
+	// it has no meaning in mode off.
+	Lease time.Duration
+	// FirstUID is the first uid that is guarded. Users below it, and root, are never
+	// denied. 0 is DefaultFirstUID.
+	FirstUID snapshot.UID
+	// Exempt users may open every device, and exempt devices may be opened by every user.
+	// The host itself finds out the uids of names.
+	ExemptUsers   []snapshot.Username
+	ExemptUIDs    []snapshot.UID
+	ExemptDevices []snapshot.DeviceIndex
+	ExemptUUIDs   []snapshot.GPUUUID
+	By            string // who gave it, for people
+}
+
+// wire is an Order as JSON.
+type wire struct {
+	Mode          mode.Mode              `json:"mode"`
+	LeaseMS       int64                  `json:"lease_ms,omitempty"`
+	FirstUID      snapshot.UID           `json:"first_uid,omitempty"`
+	ExemptUsers   []snapshot.Username    `json:"exempt_users,omitempty"`
+	ExemptUIDs    []snapshot.UID         `json:"exempt_uids,omitempty"`
+	ExemptDevices []snapshot.DeviceIndex `json:"exempt_devices,omitempty"`
+	ExemptUUIDs   []snapshot.GPUUUID     `json:"exempt_uuids,omitempty"`
+	By            string                 `json:"by"`
+}
+
+// MarshalJSON writes the order in one form for files and the protocol.
+func (o Order) MarshalJSON() ([]byte, error) { return json.Marshal(o.wire()) }
+
+func (o *Order) wire() wire {
+	return wire{
+		o.Mode, o.Lease.Milliseconds(), o.FirstUID, o.ExemptUsers, o.ExemptUIDs, o.ExemptDevices, o.ExemptUUIDs, o.By,
+	}
+}
+
+// UnmarshalJSON reads what MarshalJSON writes, and checks it as Check does.
+func (o *Order) UnmarshalJSON(data []byte) error {
+	var w wire
+	if err := json.Unmarshal(data, &w); err != nil {
+		return err
+	}
+	return o.set(&w)
+}
+
+func (o *Order) set(w *wire) error {
+	if w.LeaseMS < 0 || w.LeaseMS > MaxLease.Milliseconds() {
+		return invalid("a lease of %d ms", w.LeaseMS)
+	}
+	*o = Order{
+		w.Mode, time.Duration(w.LeaseMS) * time.Millisecond, w.FirstUID, w.ExemptUsers, w.ExemptUIDs, w.ExemptDevices, w.ExemptUUIDs, w.By,
+	}
+	return o.Check()
+}
+
+// Check refuses an order that no host could carry out. The error wraps
+// snapshot.ErrInvalid.
+func (o *Order) Check() error {
+	switch {
+	case !o.Mode.Valid():
+		return invalid("%s", o.Mode)
+	case o.Mode != mode.Off && (o.Lease < MinLease || o.Lease > MaxLease):
+		return invalid("a lease of %s: expected %s to %s", o.Lease, MinLease, MaxLease)
+	case max(len(o.ExemptUsers), len(o.ExemptUIDs), len(o.ExemptDevices), len(o.ExemptUUIDs)) > maxExempt:
+		return invalid("more than %d exempt users or devices", maxExempt)
+	case len(o.By) > maxBy:
+		return invalid("the name of who gave it is longer than %d bytes", maxBy)
+	case slices.ContainsFunc(o.ExemptDevices, func(i snapshot.DeviceIndex) bool { return i < 0 || i > maxIndex }):
+		return invalid("an exempt device with an index that no device can have")
+	}
+	if err := snapshot.CheckText("the name of who gave the order", o.By); err != nil {
+		return err
+	}
+	for _, name := range o.ExemptUsers {
+		if err := snapshot.CheckName("the name of an exempt user", string(name)); err != nil {
+			return err
+		}
+		if name == "" || strings.ContainsAny(string(name), ":/") {
+			return invalid("%q can't be the name of a user", name)
+		}
+	}
+	for _, uuid := range o.ExemptUUIDs {
+		if err := snapshot.CheckName("the UUID of an exempt device", string(uuid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: an order for the guard: "+format, append([]any{snapshot.ErrInvalid}, args...)...)
+}
+
+// First is the first uid that is guarded.
+func (o *Order) First() snapshot.UID {
+	if o.FirstUID == 0 {
+		return DefaultFirstUID
+	}
+	return o.FirstUID
+}
+
+// ExemptsDevice says whether every user may open a device.
+func (o *Order) ExemptsDevice(index snapshot.DeviceIndex, uuid snapshot.GPUUUID) bool {
+	return slices.Contains(o.ExemptDevices, index) || uuid != "" && slices.Contains(o.ExemptUUIDs, uuid)
+}

@@ -1,0 +1,117 @@
+package order
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Status is what the guard of a host does, as the process that keeps it says in
+// guard.json, for everybody to read.
+type Status struct {
+	Schema string `json:"schema"`
+	// Mode is what the kernel does until Until, if the file isn't written again.
+	Mode  mode.Mode `json:"mode"`
+	Until time.Time `json:"until,omitzero"`
+	Time  time.Time `json:"time"` // of writing
+	// Reason is why the mode is not the one that was ordered, or why it is off.
+	Reason string `json:"reason,omitempty"`
+	// Order is the last order, also if its time is over.
+	Order *Order    `json:"order,omitempty"`
+	Given time.Time `json:"given,omitzero"` // when it was given last
+	Veto  bool      `json:"veto,omitempty"`
+
+	Keeper   snapshot.PID `json:"keeper,omitempty"`
+	FirstUID snapshot.UID `json:"first_uid,omitempty"`
+	Devices  []Device     `json:"devices"`
+	// Users may open devices, in ascending order of uid; UsersLeftOut is how many more
+	// there are.
+	Users        []User   `json:"users"`
+	UsersLeftOut int      `json:"users_left_out,omitempty"`
+	Problems     []string `json:"problems,omitempty"`
+	// Lost is how many opens were not reported since the guard began: too many at once.
+	Lost uint64 `json:"lost,omitempty"`
+}
+
+// Device is a device of the host as the guard sees it.
+type Device struct {
+	Index   snapshot.DeviceIndex `json:"index"`
+	UUID    snapshot.GPUUUID     `json:"uuid,omitempty"`
+	Minor   *int                 `json:"minor,omitempty"`
+	Guarded bool                 `json:"guarded"`
+	Why     string               `json:"why,omitempty"` // it is not guarded
+}
+
+// User is a user who may open guarded devices.
+type User struct {
+	UID     snapshot.UID           `json:"uid"`
+	Devices []snapshot.DeviceIndex `json:"devices"`
+	Exempt  bool                   `json:"exempt,omitempty"` // may open all
+}
+
+const (
+	statusFile   = "guard.json"
+	statusSchema = "genv.guard/1"
+	maxStatus    = 1 << 20 // bytes
+	// MaxUsers is how many users are listed at most.
+	MaxUsers = 500
+)
+
+// ErrNoStatus means that no guard was on since the machine was started.
+var ErrNoStatus = errors.New("no guard was on since the machine was started")
+
+// WriteStatus replaces guard.json.
+func WriteStatus(dir string, s Status) error {
+	s.Schema = statusSchema
+	if len(s.Users) > MaxUsers {
+		s.Users, s.UsersLeftOut = s.Users[:MaxUsers], len(s.Users)-MaxUsers
+	}
+	data, err := json.Marshal(s)
+	if err == nil && len(data) >= maxStatus { // a thousand long names are exempt
+		s.Order, s.UsersLeftOut, s.Users = nil, s.UsersLeftOut+len(s.Users), []User{}
+		data, err = json.Marshal(s)
+	}
+	if err != nil {
+		return err
+	}
+	d, err := OpenRunDir(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Put(statusFile, append(data, '\n'), 0o644, false)
+}
+
+// ReadStatus reads it. The error wraps ErrNoStatus if there is none, folder.ErrUnsafe if
+// others than root could have written it, or snapshot.ErrInvalid.
+func ReadStatus(dir string) (Status, error) {
+	data, err := readTrusted(dir, statusFile, maxStatus)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Status{}, fmt.Errorf("%w: there is no %s", ErrNoStatus, filepath.Join(dir, statusFile))
+	}
+	if err != nil {
+		return Status{}, err
+	}
+	var s Status
+	if err := json.Unmarshal(data, &s); err != nil {
+		return Status{}, fmt.Errorf("%w: %s: %w", snapshot.ErrInvalid, statusFile, err)
+	}
+	if s.Schema != statusSchema {
+		return Status{}, fmt.Errorf("%w: %s has the schema %q", snapshot.ErrInvalid, statusFile, s.Schema)
+	}
+	return s, nil
+}
+
+// Now is the mode that the kernel is in at a time.
+func (s *Status) Now(at time.Time) mode.Mode {
+	if !at.Before(s.Until) {
+		return mode.Off
+	}
+	return s.Mode
+}

@@ -1,0 +1,189 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard/order"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+const (
+	// tick is how often a Keeper looks whether it missed a change, and renews the lease.
+	tick = time.Second
+	// lookEvery is how often the state files are read without a change: processes end, and
+	// with them environments.
+	lookEvery = 5 * time.Second
+	// listEvery is how often the devices are listed; every tick until there are some.
+	listEvery = 30 * time.Second
+)
+
+// session is a Keeper that holds the lock. One goroutine runs its methods.
+type session struct {
+	*Keeper
+	watch    *watch
+	glances  *worker[evidence]
+	looks    *worker[evidence]
+	lists    *worker[listed]
+	accounts *worker[exempted]
+	denier   *denier
+
+	given       order.Given // the last order; its mode is off if there is none
+	veto        bool
+	grip        *grip // the guard in the kernel; nil while it is off
+	failedAt    time.Time
+	view        view
+	versions    [2]fileVersion
+	lookedAt    time.Time
+	listedAt    time.Time
+	resolvedAt  time.Time
+	wantedUsers atomic.Pointer[[]snapshot.Username]
+
+	problems problems
+	present  present
+	written  order.Status
+	removed  bool // whatever an earlier Keeper left in the kernel
+}
+
+func newSession(k *Keeper) *session {
+	return &session{Keeper: k, problems: problems{log: k.Log, now: map[string]string{}}}
+}
+
+func (s *session) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.begin(ctx)
+	defer s.release()
+	ticks := time.NewTicker(tick)
+	defer ticks.Stop()
+	for {
+		s.step(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.watch.changed:
+			s.readOrder()
+			s.request()
+		case e := <-s.glances.done:
+			s.view.glanced(e)
+		case e := <-s.looks.done:
+			s.lookedAt = time.Now()
+			s.view.looked(e, s.grip.allowed())
+			s.problems.set("state", s.view.problem())
+		case l := <-s.lists.done:
+			s.listed(l)
+		case u := <-s.accounts.done:
+			s.resolved(u)
+		case <-ticks.C:
+			s.readOrder()
+			s.again()
+		}
+	}
+}
+
+// begin starts what runs next to the session.
+func (s *session) begin(ctx context.Context) {
+	var err error
+	if s.watch, err = newWatch(); err != nil {
+		s.problems.set("inotify", "changes are noticed only once a second: "+err.Error())
+	}
+	go s.watch.run(ctx)
+	s.glances = startWorker(ctx, s.glance)
+	s.looks = startWorker(ctx, s.look)
+	s.lists = startWorker(ctx, s.list)
+	s.accounts = startWorker(ctx, func(ctx context.Context) exempted { return s.resolve(ctx, *s.wantedUsers.Load()) })
+	s.denier = startDenier(ctx, s.Keeper)
+	s.follow()
+	s.readOrder()
+}
+
+// follow watches the files that matter, where they are now.
+func (s *session) follow() {
+	place, _ := s.State.Place()
+	names := map[string][]string{}
+	add := func(dir, name string) { names[filepath.Clean(dir)] = append(names[filepath.Clean(dir)], name) }
+	add(s.RunDir, order.FileName)
+	add(filepath.Dir(s.Veto), filepath.Base(s.Veto))
+	add(place, state.Envs.String())
+	add(place, state.Devices.String())
+	s.watch.follow(names)
+}
+
+// request has the state files read, if that matters now.
+func (s *session) request() {
+	if s.given.Mode == mode.Off {
+		return
+	}
+	s.glances.request()
+	s.looks.request()
+}
+
+// again looks at what may have changed without a word from inotify.
+func (s *session) again() {
+	s.follow()
+	if s.given.Mode == mode.Off {
+		return
+	}
+	place, _ := s.State.Place()
+	if now := versionsIn(place); now != s.versions {
+		s.versions = now
+		s.request()
+	}
+	if time.Since(s.lookedAt) >= lookEvery {
+		s.looks.request()
+	}
+	if !s.view.knowsDevices() || time.Since(s.listedAt) >= listEvery {
+		s.lists.request()
+	}
+}
+
+// fileVersion tells versions of a file apart.
+type fileVersion struct {
+	device, inode     uint64
+	size              int64
+	changed, recorded int64
+}
+
+func versionsIn(dir string) (v [2]fileVersion) {
+	for i, file := range []state.File{state.Envs, state.Devices} {
+		var st unix.Stat_t
+		if unix.Lstat(filepath.Join(dir, file.String()), &st) == nil {
+			v[i] = fileVersion{st.Dev, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano()}
+		}
+	}
+	return v
+}
+
+// readOrder reads the order and the veto.
+func (s *session) readOrder() {
+	s.veto = exists(s.Veto)
+	given, err := order.Read(s.RunDir)
+	switch {
+	case errors.Is(err, order.ErrNone):
+		s.given = order.Given{}
+	case err != nil: // the one before holds until its lease ends
+		s.problems.set("order", "the order can't be read: "+err.Error())
+		return
+	default:
+		if s.given.ID != given.ID || s.given.Mode != given.Mode {
+			s.Log.Info().Stringer("mode", given.Mode).Dur("lease", given.Lease).Str("by", given.By).Msg("order for the guard")
+		}
+		s.given = given
+	}
+	s.problems.set("order", "")
+}
+
+// exists says whether there is a file, or may be: a veto that can't be read is one.
+func exists(path string) bool {
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	return err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR)
+}

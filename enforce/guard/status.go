@@ -1,0 +1,110 @@
+package guard
+
+import (
+	"cmp"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/seed-3119e985/genv/enforce/guard/kernel"
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard/order"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// problems are what people have to know, by what it is about. Each change is logged.
+type problems struct {
+	log   zerolog.Logger
+	now   map[string]string
+	dirty bool // the status has changed
+}
+
+// set notes a problem; an empty text ends it.
+func (p *problems) set(about, problem string) {
+	if p.now[about] == problem {
+		return
+	}
+	p.dirty = true
+	if problem == "" {
+		delete(p.now, about)
+		return
+	}
+	p.now[about] = problem
+	p.log.Warn().Str("about", about).Msg(problem)
+}
+
+// forget ends what was a problem of a guard that is on.
+func (p *problems) forget() {
+	for _, about := range []string{"kernel", "state", "devices", "users"} {
+		p.set(about, "")
+	}
+}
+
+func (p *problems) list() []string {
+	var list []string
+	for _, about := range slices.Sorted(maps.Keys(p.now)) {
+		list = append(list, about+": "+p.now[about])
+	}
+	return list
+}
+
+// tell writes guard.json if something in it has changed.
+func (s *session) tell(now order.At) {
+	if !s.problems.dirty && s.written.Mode == s.present.mode && s.written.Reason == s.present.reason && s.written.Given.Equal(s.given.Time) && !s.written.Time.IsZero() {
+		return
+	}
+	next := s.status(now)
+	next.Time = s.written.Time
+	if reflect.DeepEqual(next, s.written) {
+		s.problems.dirty = false
+		return
+	}
+	next.Time = now.Time.UTC()
+	if err := order.WriteStatus(s.RunDir, next); err != nil {
+		s.problems.set("status", "guard.json can't be written: "+err.Error())
+		return
+	}
+	s.written, s.problems.dirty = next, false
+}
+
+// status is what guard.json says.
+func (s *session) status(now order.At) order.Status {
+	st := order.Status{
+		Mode: s.present.mode, Reason: s.present.reason, Veto: s.veto, Keeper: snapshot.PID(os.Getpid()),
+		Devices: []order.Device{}, Users: []order.User{}, Problems: s.problems.list(),
+	}
+	if s.given.ID != "" {
+		st.Order, st.Given, st.FirstUID = &s.given.Order, s.given.Time, s.given.First()
+	}
+	if s.present.mode == mode.Off || s.grip == nil {
+		return st
+	}
+	st.Until = s.grip.deadline.UTC().Truncate(time.Millisecond)
+	st.Devices = append(st.Devices, s.grip.plan.Devices...)
+	st.Users = s.grip.users()
+	if k, err := s.grip.State(); err == nil {
+		st.Lost = k.Lost
+	}
+	return st
+}
+
+// users are those who may open devices, by index.
+func (g *grip) users() []order.User {
+	users := make([]order.User, 0, len(g.plan.Allowed))
+	for _, uid := range slices.Sorted(maps.Keys(g.plan.Allowed)) {
+		u := order.User{UID: uid, Devices: []snapshot.DeviceIndex{}, Exempt: g.plan.Allowed[uid] == kernel.AllMinors()}
+		for i := range g.plan.Devices {
+			d := &g.plan.Devices[i]
+			if d.Guarded && g.plan.Allowed[uid].Has(*d.Minor) {
+				u.Devices = append(u.Devices, d.Index)
+			}
+		}
+		slices.SortFunc(u.Devices, func(a, b snapshot.DeviceIndex) int { return cmp.Compare(a, b) })
+		users = append(users, u)
+	}
+	return users
+}

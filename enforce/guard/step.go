@@ -1,0 +1,183 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/guard/kernel"
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard/order"
+)
+
+const (
+	// maxLease is the longest lease that the kernel gets. An order may hold for longer, but
+	// if its Keeper dies, the guard stays as it was, and that may be wrong soon.
+	maxLease = time.Minute
+	// openEvery is how often it is tried to attach a guard that could not be attached.
+	openEvery = 10 * time.Second
+)
+
+// present is what the guard does at this moment, for its status.
+type present struct {
+	mode   mode.Mode
+	reason string // why it is off, or less than was ordered
+}
+
+// step does what the order, the state files and the kernel call for at this moment.
+func (s *session) step(ctx context.Context) {
+	now, err := s.now()
+	if err != nil {
+		s.problems.set("clock", err.Error())
+		return // the lease in the kernel ends by itself
+	}
+	s.problems.set("clock", "")
+	if off := s.offReason(now); off != "" {
+		s.turnOff(off)
+	} else {
+		s.keep(ctx, now)
+	}
+	s.tell(now)
+}
+
+func (s *session) now() (order.At, error) {
+	if s.Clock != nil {
+		return s.Clock()
+	}
+	return Now()
+}
+
+// offReason is why the guard has to be off, or empty.
+func (s *session) offReason(now order.At) string {
+	switch {
+	case s.veto:
+		return fmt.Sprintf("%s exists: the guard stays off as long as it does", s.Veto)
+	case s.given.ID == "":
+		return "it has no order"
+	case s.given.Mode == mode.Off:
+		return "it was turned off by " + s.given.By
+	case s.given.Left(now) == 0:
+		return "the lease of its last order has ended"
+	}
+	return ""
+}
+
+// turnOff ends the guard in the kernel at once. The first time, that is also one that an
+// earlier Keeper left.
+func (s *session) turnOff(reason string) {
+	s.present = present{mode.Off, reason}
+	if s.grip == nil && s.removed {
+		return
+	}
+	s.release()
+	s.view.reset()
+	err := s.Remove()
+	s.removed = err == nil
+	if err != nil {
+		s.problems.set("kernel", "the guard can't be removed: "+err.Error())
+		return
+	}
+	s.problems.forget()
+	s.Log.Info().Str("reason", reason).Msg("guard off")
+}
+
+// keep has the kernel do what was ordered.
+func (s *session) keep(ctx context.Context, now order.At) {
+	s.askForUsers()
+	if s.grip == nil && !s.start(ctx) {
+		return
+	}
+	plan, ok := s.view.plan(&s.given.Order)
+	if ok {
+		var watched kernel.Minors
+		if s.Opens != nil {
+			watched = plan.Guarded
+		}
+		changed, err := s.grip.write(plan, watched)
+		if s.failed(err) {
+			return
+		}
+		s.problems.dirty = s.problems.dirty || changed
+	} else if s.grip.left == nil { // nothing is known, so nothing is denied
+		s.present = present{mode.Off, "it waits for the state files and the list of devices"}
+		return
+	}
+	s.renew(now)
+}
+
+// start opens the guard and has everything read.
+func (s *session) start(ctx context.Context) bool {
+	if time.Since(s.failedAt) < openEvery {
+		return false
+	}
+	g, err := s.open(ctx)
+	if err != nil {
+		s.failedAt = time.Now()
+		s.present = present{mode.Off, "the guard can't be attached"}
+		s.problems.set("kernel", err.Error())
+		return false
+	}
+	s.problems.set("kernel", "")
+	s.grip, s.removed = g, false
+	if g.left != nil {
+		s.view.tookOver(g.left)
+		s.Log.Info().Msg("took over the guard of another process")
+	}
+	s.glances.request()
+	s.looks.request()
+	s.lists.request()
+	return true
+}
+
+// renew sets mode and lease in the kernel.
+func (s *session) renew(now order.At) {
+	m, reason := s.given.Mode, ""
+	unknown := s.view.knowsUsers(&s.given.Order)
+	switch {
+	case m != mode.Enforce:
+	case s.grip.full:
+		m, reason = mode.Watch, "more users may open devices than the kernel has room for"
+	case unknown != nil:
+		m, reason = mode.Watch, unknown.Error()
+	case s.view.incomplete() != "":
+		m, reason = mode.Watch, s.view.incomplete()
+	}
+	c := kernel.Control{Mode: m, Lease: min(s.given.Left(now), maxLease), FirstUID: s.given.First()}
+	notable, err := s.grip.renew(c, now.Time)
+	if s.failed(err) {
+		return
+	}
+	if s.present.mode != m || s.present.reason != reason {
+		s.Log.Info().Stringer("mode", m).Int("devices", s.grip.plan.Guarded.Len()).Int("users", len(s.grip.plan.Allowed)).
+			Str("reason", reason).Msg("guard on")
+	}
+	s.present = present{m, reason}
+	s.problems.dirty = s.problems.dirty || notable
+}
+
+// failed handles an error of the kernel. That somebody removed the guard by hand is the
+// same as an order to turn it off.
+func (s *session) failed(err error) bool {
+	if err == nil {
+		return false
+	}
+	s.release()
+	if !errors.Is(err, kernel.ErrRemoved) {
+		s.failedAt = time.Now()
+		s.present = present{mode.Off, "the guard in the kernel failed"}
+		s.problems.set("kernel", err.Error())
+		return true
+	}
+	s.Log.Warn().Msg("the guard was removed by hand: off until the next order")
+	now, err := s.now()
+	if err == nil {
+		s.given, err = order.Give(s.RunDir, order.Order{Mode: mode.Off, By: "removal of its pins by hand"}, "", now)
+	}
+	if err != nil {
+		s.given.Mode = mode.Off
+		s.problems.set("order", err.Error())
+	}
+	s.turnOff("it was turned off by " + s.given.By)
+	return true
+}

@@ -1,0 +1,204 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce/guard/access"
+	"github.com/seed-3119e985/genv/enforce/guard/kernel"
+	"github.com/seed-3119e985/genv/enforce/guard/order"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// view is what a session knows of the host.
+type view struct {
+	look   *evidence                      // the last good one; nil for none yet
+	glance *evidence                      // newer than look, or nil
+	kept   map[snapshot.UID]kernel.Minors // was allowed before there was doubt
+	// whole says that a look left no doubt, or that an earlier Keeper had such a one.
+	whole   bool
+	trouble string // why nothing is taken away, or empty
+
+	devices []hardware.Device
+	known   bool // there was a list of devices
+
+	users exempted
+}
+
+// glanced notes what a glance at the state files saw.
+func (v *view) glanced(e evidence) {
+	if e.err == nil { // else a look finds out more
+		v.glance = &e
+	}
+}
+
+// looked notes what a look at the state files saw. allowed is what is allowed so far.
+func (v *view) looked(e evidence, allowed map[snapshot.UID]kernel.Minors) {
+	v.trouble = e.doubt
+	if e.err != nil {
+		v.trouble = e.err.Error()
+	}
+	overtaken := v.glance != nil && e.begun.Before(v.glance.begun)
+	switch {
+	case v.trouble != "":
+		v.kept = allowed
+	case !overtaken:
+		v.kept = nil
+	}
+	v.whole = v.whole || v.trouble == ""
+	if e.err != nil {
+		return
+	}
+	v.look = &e
+	if !overtaken {
+		v.glance = nil
+	}
+}
+
+// reset forgets what the state files said, since it gets old while the guard is off.
+func (v *view) reset() { v.look, v.glance, v.kept, v.whole, v.trouble = nil, nil, nil, false, "" }
+
+// incomplete says why even what is known may lack attachments that were never seen, or is
+// empty: then nothing may be denied.
+func (v *view) incomplete() string {
+	if v.look != nil && v.look.doubt != "" && !v.look.files.LivenessUnknown && !v.whole {
+		return v.look.doubt
+	}
+	return ""
+}
+
+// problem is what people are told about the state files.
+func (v *view) problem() string {
+	if v.trouble == "" {
+		return ""
+	}
+	return "nothing is taken away from users until this is over: " + v.trouble
+}
+
+// tookOver notes what an earlier Keeper allowed: it holds until the first good look.
+func (v *view) tookOver(allowed map[snapshot.UID]kernel.Minors) {
+	if v.look == nil || v.trouble != "" {
+		v.kept = allowed
+	}
+	v.whole = true
+}
+
+// plan is who may open what. ok is false as long as too little is known to deny anything.
+func (v *view) plan(o *order.Order) (_ access.Plan, ok bool) {
+	if v.look == nil && v.kept == nil || !v.known {
+		return access.Plan{}, false
+	}
+	facts := access.Facts{Files: &state.Files{}, Devices: v.devices, Order: o, ExemptUIDs: slices.Concat(o.ExemptUIDs, v.users.uids)}
+	if v.look != nil {
+		facts.Files, facts.Proven = &v.look.files, v.look.proven
+	}
+	p := access.Of(facts)
+	if v.glance != nil {
+		facts.Files, facts.Proven = &v.glance.files, v.glance.proven
+		p = p.With(access.Of(facts).Allowed)
+	}
+	return p.With(v.kept), true
+}
+
+func (v *view) knowsDevices() bool { return v.known && len(v.devices) > 0 }
+
+// listed is a list of devices, or why there is none.
+type listed struct {
+	devices []hardware.Device
+	err     error
+}
+
+func (k *Keeper) list(context.Context) listed {
+	devices, err := k.Devices()
+	return listed{devices, err}
+}
+
+func (s *session) listed(l listed) {
+	s.listedAt = time.Now()
+	if l.err != nil { // those that were known are still there
+		s.problems.set("devices", "the devices can't be listed: "+l.err.Error())
+		return
+	}
+	s.problems.set("devices", "")
+	if len(l.devices) == 0 {
+		s.problems.set("devices", "the driver has no devices: nothing is guarded")
+	}
+	s.view.devices, s.view.known = l.devices, true
+	s.denier.know(l.devices)
+}
+
+// exempted are the uids of exempt users, as far as they are known.
+type exempted struct {
+	names   []snapshot.Username
+	uids    []snapshot.UID
+	missing []snapshot.Username // there is no such user
+	err     error               // why some are unknown
+}
+
+// knowsUsers says whether the uids of the exempt users are known.
+func (v *view) knowsUsers(o *order.Order) error {
+	switch {
+	case len(o.ExemptUsers) == 0:
+		return nil
+	case !slices.Equal(v.users.names, o.ExemptUsers):
+		return errors.New("the uids of the exempt users are not known yet")
+	}
+	return v.users.err
+}
+
+// resolved notes uids of exempt users.
+func (s *session) resolved(e exempted) {
+	s.view.users, s.resolvedAt = e, time.Now()
+	missing := ""
+	for _, name := range e.missing {
+		missing += " " + text.Shown(string(name))
+	}
+	if missing != "" {
+		missing = "this host has no users with the names of exempt ones:" + missing
+	}
+	s.problems.set("users", missing)
+}
+
+// askForUsers has uids found out that are not known, or that may be by now.
+func (s *session) askForUsers() {
+	o := &s.given.Order
+	if len(o.ExemptUsers) == 0 {
+		s.problems.set("users", "")
+		return
+	}
+	same := slices.Equal(s.view.users.names, o.ExemptUsers)
+	if same && (s.view.users.err == nil && len(s.view.users.missing) == 0 || time.Since(s.resolvedAt) < listEvery) {
+		return
+	}
+	names := slices.Clone(o.ExemptUsers)
+	s.wantedUsers.Store(&names)
+	s.accounts.request()
+}
+
+// usersWithin bounds the time for finding out uids.
+const usersWithin = 10 * time.Second
+
+// resolve finds out the uids of users. It may ask a directory service.
+func (k *Keeper) resolve(ctx context.Context, names []snapshot.Username) exempted {
+	ctx, cancel := context.WithTimeout(ctx, usersWithin)
+	defer cancel()
+	e := exempted{names: names}
+	for _, name := range names {
+		uid, found, err := k.UserID(ctx, name)
+		switch {
+		case err != nil:
+			e.err = fmt.Errorf("the uid of the exempt user %s is unknown: %w", text.Shown(string(name)), err)
+		case found:
+			e.uids = append(e.uids, uid)
+		default:
+			e.missing = append(e.missing, name)
+		}
+	}
+	return e
+}

@@ -1,0 +1,176 @@
+package guard
+
+import (
+	"context"
+	"encoding/binary"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// watch tells which of some folders changed. It survives that a folder is replaced, removed
+// and made again: check has to be called now and then. It may miss changes, as where the
+// kernel has no inotify instance left: look at the files from time to time as well.
+type watch struct {
+	changed chan struct{} // a change in at least one folder; buffered
+
+	searching atomic.Bool
+
+	mu     sync.Mutex
+	fd     int // -1 for none
+	file   *os.File
+	wanted map[string]map[string]bool // names in each folder; nil for all
+	active map[int32]watched
+}
+
+type watched struct {
+	path          string
+	device, inode uint64
+}
+
+// watchEvents are the changes of files in a folder, and of the folder itself. IN_MODIFY is
+// for 1.4.3, which writes in place and may keep the file open.
+const watchEvents = unix.IN_CLOSE_WRITE | unix.IN_MODIFY | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_CREATE | unix.IN_DELETE |
+	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ATTRIB | unix.IN_ONLYDIR
+
+// newWatch watches folders for changes of files with the given names. The error says why
+// there is no inotify; the watch then never tells anything.
+func newWatch() (*watch, error) {
+	w := &watch{changed: make(chan struct{}, 1), fd: -1, wanted: map[string]map[string]bool{}, active: map[int32]watched{}}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return w, os.NewSyscallError("inotify_init1", err)
+	}
+	w.fd, w.file = fd, os.NewFile(uintptr(fd), "inotify")
+	return w, nil
+}
+
+// follow sets the names of files that are followed, by folder.
+func (w *watch) follow(names map[string][]string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wanted = map[string]map[string]bool{}
+	for dir, list := range names {
+		w.wanted[dir] = map[string]bool{}
+		for _, name := range list {
+			w.wanted[dir][name] = true
+		}
+	}
+	w.check()
+}
+
+// check begins to watch the folders that are not watched: new ones, and those that were
+// replaced. The caller holds the mutex.
+func (w *watch) check() (begun bool) {
+	if w.fd < 0 {
+		return false
+	}
+	seen := map[string]bool{}
+	for id, at := range w.active {
+		var st unix.Stat_t
+		if w.wanted[at.path] == nil || unix.Stat(at.path, &st) != nil || st.Dev != at.device || st.Ino != at.inode {
+			_, _ = unix.InotifyRmWatch(w.fd, uint32(id)) // it may be gone already
+			delete(w.active, id)
+			continue
+		}
+		seen[at.path] = true
+	}
+	for path := range w.wanted {
+		var st unix.Stat_t
+		if seen[path] || unix.Stat(path, &st) != nil {
+			continue
+		}
+		if id, err := unix.InotifyAddWatch(w.fd, path, watchEvents); err == nil {
+			w.active[int32(id)] = watched{path, st.Dev, st.Ino}
+			begun = true
+		}
+	}
+	return begun
+}
+
+// recheck is check for others.
+func (w *watch) recheck() (begun bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.check()
+}
+
+// gonePause is how soon a watched folder that vanished is looked for.
+const gonePause = 20 * time.Millisecond
+
+// run reads changes until ctx ends.
+func (w *watch) run(ctx context.Context) {
+	if w.file == nil {
+		return
+	}
+	defer context.AfterFunc(ctx, func() { _ = w.file.Close() })()
+	defer func() { _ = w.file.Close() }()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := w.file.Read(buffer)
+		if err != nil || ctx.Err() != nil {
+			return
+		}
+		relevant, gone := w.relevant(buffer[:n])
+		if relevant {
+			w.tell()
+		}
+		if gone && w.searching.CompareAndSwap(false, true) {
+			go w.search(ctx)
+		}
+	}
+}
+
+// search looks for folders that vanished, often for some seconds: they may be made again.
+func (w *watch) search(ctx context.Context) {
+	defer w.searching.Store(false)
+	for range 100 {
+		if w.recheck() {
+			w.tell()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(gonePause):
+		}
+	}
+}
+
+func (w *watch) tell() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// relevant says whether one of the events is about a file that is followed, and whether a
+// folder is gone or was moved.
+func (w *watch) relevant(events []byte) (relevant, gone bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(events) >= unix.SizeofInotifyEvent {
+		id := int32(binary.NativeEndian.Uint32(events))
+		mask := binary.NativeEndian.Uint32(events[4:])
+		length := binary.NativeEndian.Uint32(events[12:])
+		end := min(unix.SizeofInotifyEvent+int(length), len(events))
+		name := strings.TrimRight(string(events[unix.SizeofInotifyEvent:end]), "\x00")
+		events = events[end:]
+		at, known := w.active[id]
+		switch {
+		case mask&unix.IN_Q_OVERFLOW != 0:
+			relevant = true
+		case !known:
+		case mask&(unix.IN_IGNORED|unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_UNMOUNT) != 0:
+			delete(w.active, id)
+			relevant, gone = true, true
+		case w.wanted[at.path][name]:
+			relevant = true
+		}
+	}
+	return relevant, gone
+}
