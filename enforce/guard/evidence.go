@@ -9,8 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/enforce/guard/access"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // evidence is what the state files say, and what the kernel says about it.
@@ -70,7 +70,7 @@ func (k *Keeper) look(ctx context.Context) evidence {
 func doubtAbout(files *state.Files, now time.Time) string {
 	for _, r := range files.Restorations {
 		if r.Recent(now) {
-			return fmt.Sprintf("the state files were restored %s ago, and may lack what is new since", now.Sub(r.At).Round(time.Second))
+			return fmt.Sprintf("the state files were restored at %s, and may lack what is new since", r.At.Local().Format(time.TimeOnly))
 		}
 	}
 	switch {
@@ -87,7 +87,7 @@ func doubtAbout(files *state.Files, now time.Time) string {
 // only root may write the files, or if no PID means anything here, all are.
 func (k *Keeper) prove(files *state.Files, owned, clean bool) map[access.Registration]bool {
 	proven := make(map[access.Registration]bool, len(files.Environments))
-	asked := map[snapshot.PID]disk.ProcessStatus{}
+	asked := map[snapshot.PID]system.ProcessStatus{}
 	for i := range files.Environments {
 		e := &files.Environments[i]
 		if owned || files.LivenessUnknown || clean && len(e.KernelIDs) > 0 || k.hasOwn(e, asked) {
@@ -99,14 +99,14 @@ func (k *Keeper) prove(files *state.Files, owned, clean bool) map[access.Registr
 
 // hasOwn says whether a process of the environment's uid is registered in it. An owner that
 // the kernel doesn't tell may be that user.
-func (k *Keeper) hasOwn(e *snapshot.Environment, asked map[snapshot.PID]disk.ProcessStatus) bool {
+func (k *Keeper) hasOwn(e *snapshot.Environment, asked map[snapshot.PID]system.ProcessStatus) bool {
 	for _, pid := range e.PIDs {
 		now, known := asked[pid]
 		if !known {
 			now = k.Process(pid)
 			asked[pid] = now
 		}
-		if now.Liveness == disk.Alive && (now.Owner == nil || *now.Owner == e.UID) {
+		if now.Liveness == system.Alive && (now.Owner == nil || *now.Owner == e.UID) {
 			return true
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
-	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // StateFiles are the state files of the host.
@@ -38,7 +38,7 @@ type Keeper struct {
 	Remove func() error
 
 	State   StateFiles
-	Process func(snapshot.PID) disk.ProcessStatus
+	Process func(snapshot.PID) system.ProcessStatus
 	// Devices are the devices of the host with their minors. It may hang.
 	Devices func() ([]hardware.Device, error)
 	// UserID finds the uid of a user; found is false if there certainly is no such user.

@@ -1,0 +1,368 @@
+package guard
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/guard/denials"
+	"github.com/seed-3119e985/genv/enforce/guard/kernel"
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard/order"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+type attachments = map[snapshot.UID][]snapshot.DeviceIndex
+
+func TestAKeeperFollowsTheStateFiles(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.write(attachments{alice: {0}})
+	h.give(mode.Enforce, time.Minute)
+	h.keep(h.keeper())
+	h.soon("the first denial", h.mayNot(bob, 0))
+	require.True(t, h.pins.may(alice, 3), "by minor, not by index")
+	require.False(t, h.pins.may(alice, 0))
+	require.True(t, h.pins.may(0, 0), "root is never denied")
+	require.True(t, h.pins.may(999, 0))
+
+	begun := time.Now()
+	h.write(attachments{alice: {0}, bob: {1}})
+	h.soon("Bob's device", h.may(bob, 1))
+	require.Less(t, time.Since(begun), 2*time.Second)
+	t.Logf("an attachment counts after %v", time.Since(begun))
+	h.write(attachments{bob: {1}})
+	h.soon("no device for Alice", h.mayNot(alice, 0))
+	require.True(t, h.pins.may(bob, 2))
+
+	s := h.says(mode.Enforce)
+	require.Len(t, s.Devices, 4)
+	require.Equal(t, 3, *s.Devices[0].Minor)
+	require.NotEmpty(t, s.Keeper)
+	h.soon("who may open what", func() bool {
+		s = h.status()
+		return len(s.Users) == 1 && s.Users[0].UID == bob && s.Users[0].Devices[0] == 1
+	})
+	require.WithinDuration(t, time.Now().Add(time.Minute), s.Until, 30*time.Second)
+}
+
+func TestTheFolderMayBeRemovedAndMadeAgain(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.write(attachments{alice: {0}})
+	h.give(mode.Enforce, time.Minute)
+	h.keep(h.keeper())
+	h.soon("the first denial", h.mayNot(bob, 1))
+	require.NoError(t, os.RemoveAll(h.state))
+	h.write(attachments{alice: {0}, bob: {1}})
+	h.soon("the new folder", h.may(bob, 1))
+	require.NoError(t, os.Rename(h.state, h.state+".old"))
+	h.write(attachments{alice: {2}})
+	h.soon("a folder in its place", h.may(alice, 2))
+	h.soon("what isn't there any more", h.mayNot(bob, 1))
+}
+
+// TestWritesInPlace: 1.4.3 truncates a file, and writes it bit by bit.
+func TestWritesInPlace(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.write(attachments{alice: {0}})
+	h.give(mode.Enforce, time.Minute)
+	h.keep(h.keeper())
+	h.soon("the first denial", h.mayNot(bob, 0))
+	files := h.files(attachments{alice: {0}, bob: {1}})
+	for _, file := range []state.File{state.Envs, state.Devices} {
+		data, err := files.Encode(file)
+		require.NoError(t, err)
+		f, err := os.OpenFile(filepath.Join(h.state, file.String()), os.O_WRONLY|os.O_TRUNC, 0)
+		require.NoError(t, err)
+		for i := 0; i < len(data); i += 100 {
+			_, err = f.Write(data[i:min(i+100, len(data))])
+			require.NoError(t, err)
+			time.Sleep(time.Millisecond)
+			require.True(t, h.pins.may(alice, 3), "a half file takes nothing away")
+		}
+		require.NoError(t, f.Close())
+	}
+	h.soon("Bob's device", h.may(bob, 1))
+}
+
+func TestALeaseEndsByItselfWithoutItsKeeper(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.give(mode.Enforce, 2*time.Second)
+	stop := h.keep(h.keeper())
+	h.soon("the first denial", h.mayNot(bob, 0))
+	stop()
+	require.False(t, h.pins.may(bob, 3), "a Keeper that ends leaves the guard")
+	h.soon("the end of the lease", h.may(bob, 0))
+	s := h.status()
+	require.Equal(t, mode.Off, s.Now(time.Now()))
+}
+
+func TestAnOrderThatIsNotGivenAgainEnds(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	g := h.give(mode.Enforce, 2*time.Second)
+	h.keep(h.keeper())
+	h.soon("the first denial", h.mayNot(bob, 0))
+	for range 3 { // given again, it goes on
+		time.Sleep(time.Second)
+		require.False(t, h.pins.may(bob, 3))
+		now, err := Now()
+		require.NoError(t, err)
+		g, err = order.Renew(h.run, g, now)
+		require.NoError(t, err)
+	}
+	h.soon("its end", h.may(bob, 0))
+	require.Contains(t, h.says(mode.Off).Reason, "lease of its last order has ended")
+	h.give(mode.Enforce, time.Minute)
+	h.soon("the next order", h.mayNot(bob, 0))
+}
+
+// TestTheKernelGetsAMinuteAtMost: an order may hold for a day, a dead Keeper's list may not.
+func TestTheKernelGetsAMinuteAtMost(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.give(mode.Enforce, 24*time.Hour)
+	h.keep(h.keeper())
+	h.soon("the first denial", h.mayNot(bob, 0))
+	h.pins.mu.Lock()
+	defer h.pins.mu.Unlock()
+	require.WithinDuration(t, time.Now().Add(time.Minute), h.until, 5*time.Second)
+}
+
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.write(attachments{alice: {0}})
+	h.give(mode.Enforce, time.Minute)
+	first := h.keeper()
+	stop := h.keep(first)
+	h.soon("the first denial", h.mayNot(bob, 0))
+
+	waits := make(chan struct{})
+	second := h.keeper()
+	second.Waiting = func(error) { close(waits) }
+	h.set(func() { h.readErr = errors.New("the second can't read the state files") })
+	h.keep(second)
+	<-waits
+	stop()
+	require.False(t, h.pins.may(bob, 3))
+	h.soon("the second has it", func() bool { h.pins.mu.Lock(); defer h.pins.mu.Unlock(); return h.owner != nil })
+	time.Sleep(50 * time.Millisecond)
+	require.True(t, h.pins.may(alice, 3), "what was allowed stays allowed")
+	require.False(t, h.pins.may(bob, 3), "and the rest denied")
+	h.soon("it says so", func() bool { s := h.status(); return len(s.Problems) > 0 })
+	h.set(func() { h.readErr = nil })
+	h.write(attachments{bob: {0}})
+	h.soon("the second follows", func() bool { return h.pins.may(bob, 3) && !h.pins.may(alice, 3) })
+}
+
+func TestVetoAndOff(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.give(mode.Enforce, time.Minute)
+	h.keep(h.keeper())
+	h.soon("the first denial", h.mayNot(bob, 0))
+	require.NoError(t, os.WriteFile(h.veto, nil, 0o600))
+	h.soon("the veto", h.may(bob, 0))
+	s := h.says(mode.Off)
+	require.True(t, s.Veto)
+	require.Contains(t, s.Reason, h.veto)
+	require.False(t, h.pins.isAttached())
+	h.give(mode.Enforce, time.Minute)
+	time.Sleep(20 * time.Millisecond)
+	require.True(t, h.pins.may(bob, 3), "it is stronger than orders")
+	require.NoError(t, os.Remove(h.veto))
+	h.soon("the end of the veto", h.mayNot(bob, 0))
+	h.give(mode.Off, 0)
+	h.soon("off", h.may(bob, 0))
+	require.Contains(t, h.says(mode.Off).Reason, "the test")
+	require.False(t, h.pins.isAttached())
+	h.give(mode.Watch, time.Minute)
+	h.says(mode.Watch)
+	require.True(t, h.pins.may(bob, 3))
+}
+
+func (p *pins) isAttached() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.attached }
+
+// TestRemovedByHand: that is the same as off, until the next order.
+func TestRemovedByHand(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	mine := h.give(mode.Enforce, time.Minute)
+	h.keep(h.keeper())
+	h.soon("the first denial", h.mayNot(bob, 0))
+	h.says(mode.Enforce)
+	require.NoError(t, h.pins.remove())
+	require.Contains(t, h.says(mode.Off).Reason, "by hand")
+	now, err := Now()
+	require.NoError(t, err)
+	_, err = order.Renew(h.run, mine, now)
+	require.ErrorIs(t, err, order.ErrReplaced, "whoever gave the order learns it")
+	time.Sleep(1100 * time.Millisecond)
+	require.False(t, h.pins.isAttached())
+	h.give(mode.Enforce, time.Minute)
+	h.soon("the next order", h.mayNot(bob, 0))
+}
+
+// TestDoubtTakesNothingAway: what was allowed stays allowed, and more can be.
+func TestDoubtTakesNothingAway(t *testing.T) {
+	t.Parallel()
+	for name, doubt := range map[string]func(h *host){
+		"corrupt":           func(h *host) { h.readErr = errors.New("corrupt") },
+		"another namespace": func(h *host) { h.doubt = func(f *state.Files) { f.LivenessUnknown = true } },
+		"restored": func(h *host) {
+			h.doubt = func(f *state.Files) { f.Restorations = []state.Restoration{{At: time.Now()}} }
+		},
+		"not saved": func(h *host) { h.doubt = func(f *state.Files) { f.DevicesNotSaved = true } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			h.write(attachments{alice: {0}})
+			h.give(mode.Enforce, time.Minute)
+			h.keep(h.keeper())
+			h.soon("the first denial", h.mayNot(bob, 0))
+			h.set(func() { doubt(h) })
+			h.write(attachments{bob: {1}})
+			h.soon("Bob's new attachment", h.may(bob, 1))
+			h.soon("it says so", func() bool { return len(h.status().Problems) > 0 })
+			require.True(t, h.pins.may(alice, 3), "she keeps her device")
+			require.False(t, h.pins.may(bob, 3), "there is a guard")
+			h.set(func() { h.doubt, h.readErr = nil, nil })
+			h.write(attachments{bob: {1, 2}})
+			h.soon("no doubt", h.mayNot(alice, 0))
+			h.soon("no problem", func() bool { return len(h.status().Problems) == 0 })
+		})
+	}
+}
+
+// TestNothingIsDeniedBeforeAnythingIsKnown: a Keeper that begins in doubt may not deny.
+func TestNothingIsDeniedBeforeAnythingIsKnown(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		doubt  func(h *host)
+		says   mode.Mode
+		denies bool
+	}{
+		"corrupt": {func(h *host) { h.readErr = errors.New("corrupt") }, mode.Off, false},
+		"hangs":   {func(h *host) { h.hang = make(chan struct{}) }, mode.Off, false},
+		"restored": {func(h *host) {
+			h.doubt = func(f *state.Files) { f.Restorations = []state.Restoration{{At: time.Now()}} }
+		}, mode.Watch, false},
+		"another namespace has what is registered": {func(h *host) { h.doubt = func(f *state.Files) { f.LivenessUnknown = true } }, mode.Enforce, true},
+		"no devices":     {func(h *host) { h.minors = nil }, mode.Enforce, false},
+		"too many users": {func(h *host) { h.fullErr = kernel.ErrFull }, mode.Watch, false},
+		"no guard":       {func(h *host) { h.openErr = kernel.ErrUnsupported }, mode.Off, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			tt.doubt(h)
+			h.write(attachments{alice: {0}})
+			h.give(mode.Enforce, time.Minute)
+			h.keep(h.keeper())
+			s := h.says(tt.says)
+			require.NotEqual(t, tt.denies, s.Reason != "" || len(s.Problems) > 0 && name != "another namespace has what is registered", "%+v", s)
+			if tt.denies {
+				h.soon("a denial", h.mayNot(bob, 0))
+			} else {
+				time.Sleep(30 * time.Millisecond)
+				require.True(t, h.pins.may(bob, 3))
+			}
+			require.True(t, h.pins.may(alice, 3))
+		})
+	}
+}
+
+// TestWhatHangsHoldsNothingUp: a look that never ends doesn't keep an attachment waiting.
+func TestWhatHangsHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.write(attachments{alice: {0}})
+	h.give(mode.Enforce, time.Minute)
+	h.keep(h.keeper())
+	h.soon("the first denial", h.mayNot(bob, 1))
+	h.set(func() { h.hang = make(chan struct{}) })
+	h.write(attachments{bob: {1}})
+	h.soon("Bob's device", h.may(bob, 1))
+	require.True(t, h.pins.may(alice, 3), "a glance takes nothing away")
+	h.give(mode.Off, 0)
+	h.soon("off", func() bool { return !h.pins.isAttached() })
+}
+
+func TestExemptUsersAndDevices(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.give(mode.Enforce, time.Minute, func(o *order.Order) {
+		o.ExemptUsers, o.ExemptDevices = []snapshot.Username{"bob", "gone"}, []snapshot.DeviceIndex{2}
+	})
+	h.keep(h.keeper())
+	h.soon("the first denial", h.mayNot(alice, 0))
+	require.True(t, h.pins.may(bob, 3))
+	require.True(t, h.pins.may(alice, 1), "device 2 is exempt")
+	s := h.says(mode.Enforce)
+	require.Equal(t, []order.User{{UID: bob, Devices: []snapshot.DeviceIndex{0, 1, 3}, Exempt: true}}, s.Users)
+	h.soon("the user who doesn't exist is said", func() bool { return len(h.status().Problems) == 1 })
+
+	h.give(mode.Enforce, time.Minute, func(o *order.Order) { o.ExemptUsers = []snapshot.Username{"unknown"} })
+	h.says(mode.Watch)
+	h.soon("why it only watches", func() bool { return strings.Contains(h.status().Reason, "the directory doesn't answer") })
+	require.True(t, h.pins.may(alice, 3), "she may be the exempt one")
+	h.give(mode.Enforce, time.Minute, func(o *order.Order) { o.FirstUID = bob })
+	h.soon("Bob is denied", h.mayNot(bob, 0))
+	require.True(t, h.pins.may(alice, 3), "her uid is below the first one")
+}
+
+func TestOnlyRootMayWriteTheState(t *testing.T) {
+	t.Parallel()
+	for _, owned := range []bool{false, true} {
+		h := newHost(t)
+		h.owned = owned
+		h.set(func() { h.owners = map[snapshot.PID]snapshot.UID{101: bob} })
+		h.write(attachments{alice: {0}})
+		h.give(mode.Enforce, time.Minute)
+		stop := h.keep(h.keeper())
+		h.soon("a denial", h.mayNot(bob, 0))
+		h.says(mode.Enforce)
+		require.Equal(t, owned, h.pins.may(alice, 3), "without a process of hers, only root's word counts")
+		stop()
+	}
+}
+
+func TestDenialsAreKept(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.give(mode.Enforce, time.Minute)
+	stop := h.keep(h.keeper())
+	h.soon("a denial", h.mayNot(bob, 0))
+	h.says(mode.Enforce)
+	for range 3 {
+		h.events <- kernel.Event{Kind: kernel.Denied, UID: bob, PID: snapshot.PID(os.Getpid()), Minor: 3}
+	}
+	h.events <- kernel.Event{Kind: kernel.Opened, UID: bob, Minor: 3}
+	h.events <- kernel.Event{Kind: kernel.WouldDeny, UID: bob, Minor: 0}
+	h.soon("the list", func() bool { l, err := denials.Read(h.run); return err == nil && l.LastSeq == 4 })
+	l, err := denials.Read(h.run)
+	require.NoError(t, err)
+	require.Len(t, l.Denials, 2)
+	require.EqualValues(t, 3, l.Denials[0].Count)
+	require.Equal(t, snapshot.DeviceIndex(0), *l.Denials[0].Index, "the index, not the minor")
+	require.Equal(t, snapshot.GPUUUID("GPU-0"), l.Denials[0].UUID)
+	require.NotEmpty(t, l.Denials[0].Name)
+	require.False(t, l.Denials[1].Denied)
+	h.soon("both are passed on", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.denied) == 2 })
+	stop()
+	h.keep(h.keeper())
+	h.soon("another Keeper", func() bool { h.pins.mu.Lock(); defer h.pins.mu.Unlock(); return h.owner != nil })
+	h.events <- kernel.Event{Kind: kernel.Denied, UID: alice, Minor: 3}
+	h.soon("the numbers go on", func() bool { l, err := denials.Read(h.run); return err == nil && l.LastSeq == 5 })
+}
