@@ -176,7 +176,7 @@ func TestVetoAndOff(t *testing.T) {
 	s := h.says(mode.Off)
 	require.True(t, s.Veto)
 	require.Contains(t, s.Reason, h.veto)
-	require.False(t, h.pins.isAttached())
+	require.False(t, h.isAttached())
 	h.give(mode.Enforce, time.Minute)
 	time.Sleep(20 * time.Millisecond)
 	require.True(t, h.pins.may(bob, 3), "it is stronger than orders")
@@ -185,7 +185,7 @@ func TestVetoAndOff(t *testing.T) {
 	h.give(mode.Off, 0)
 	h.soon("off", h.may(bob, 0))
 	require.Contains(t, h.says(mode.Off).Reason, "the test")
-	require.False(t, h.pins.isAttached())
+	require.False(t, h.isAttached())
 	h.give(mode.Watch, time.Minute)
 	h.says(mode.Watch)
 	require.True(t, h.pins.may(bob, 3))
@@ -201,14 +201,14 @@ func TestRemovedByHand(t *testing.T) {
 	h.keep(h.keeper())
 	h.soon("the first denial", h.mayNot(bob, 0))
 	h.says(mode.Enforce)
-	require.NoError(t, h.pins.remove())
+	require.NoError(t, h.remove())
 	require.Contains(t, h.says(mode.Off).Reason, "by hand")
 	now, err := Now()
 	require.NoError(t, err)
 	_, err = order.Renew(h.run, mine, now)
 	require.ErrorIs(t, err, order.ErrReplaced, "whoever gave the order learns it")
 	time.Sleep(1100 * time.Millisecond)
-	require.False(t, h.pins.isAttached())
+	require.False(t, h.isAttached())
 	h.give(mode.Enforce, time.Minute)
 	h.soon("the next order", h.mayNot(bob, 0))
 }
@@ -296,7 +296,7 @@ func TestWhatHangsHoldsNothingUp(t *testing.T) {
 	h.soon("Bob's device", h.may(bob, 1))
 	require.True(t, h.pins.may(alice, 3), "a glance takes nothing away")
 	h.give(mode.Off, 0)
-	h.soon("off", func() bool { return !h.pins.isAttached() })
+	h.soon("off", func() bool { return !h.isAttached() })
 }
 
 func TestExemptUsersAndDevices(t *testing.T) {

@@ -175,7 +175,7 @@ func newHost(t testing.TB) *host {
 		TB: t, run: filepath.Join(dir, "run"), state: filepath.Join(dir, "state"), veto: filepath.Join(dir, "etc", "guard.off"),
 		owners: map[snapshot.PID]snapshot.UID{101: alice, 102: bob}, minors: []int{3, 2, 1, 0},
 	}
-	h.pins.t, h.events = t, make(chan kernel.Event, 100)
+	h.t, h.events = t, make(chan kernel.Event, 100)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "etc"), 0o755))
 	h.write(nil)
 	return h
@@ -255,7 +255,7 @@ func (h *host) set(change func()) {
 
 func (h *host) keeper() *Keeper {
 	return &Keeper{
-		RunDir: h.run, Veto: h.veto, Open: h.pins.open, Remove: h.pins.remove, State: h,
+		RunDir: h.run, Veto: h.veto, Open: h.open, Remove: h.remove, State: h,
 		Process: func(pid snapshot.PID) system.ProcessStatus {
 			h.mu.Lock()
 			defer h.mu.Unlock()

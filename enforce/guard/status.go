@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"cmp"
 	"maps"
 	"os"
 	"reflect"
@@ -57,7 +56,7 @@ func (s *session) tell(now order.At) {
 	if !s.problems.dirty && s.written.Mode == s.present.mode && s.written.Reason == s.present.reason && s.written.Given.Equal(s.given.Time) && !s.written.Time.IsZero() {
 		return
 	}
-	next := s.status(now)
+	next := s.status()
 	next.Time = s.written.Time
 	if reflect.DeepEqual(next, s.written) {
 		s.problems.dirty = false
@@ -72,7 +71,7 @@ func (s *session) tell(now order.At) {
 }
 
 // status is what guard.json says.
-func (s *session) status(now order.At) order.Status {
+func (s *session) status() order.Status {
 	st := order.Status{
 		Mode: s.present.mode, Reason: s.present.reason, Veto: s.veto, Keeper: snapshot.PID(os.Getpid()),
 		Devices: []order.Device{}, Users: []order.User{}, Problems: s.problems.list(),
@@ -103,7 +102,7 @@ func (g *grip) users() []order.User {
 				u.Devices = append(u.Devices, d.Index)
 			}
 		}
-		slices.SortFunc(u.Devices, func(a, b snapshot.DeviceIndex) int { return cmp.Compare(a, b) })
+		slices.Sort(u.Devices)
 		users = append(users, u)
 	}
 	return users

@@ -28,8 +28,10 @@ func facts() access.Facts {
 		Files:  files,
 		Proven: map[access.Registration]bool{{EID: "a", UID: alice}: true, {EID: "a2", UID: alice}: true, {EID: "b", UID: bob}: true},
 		Devices: []hardware.Device{
-			{Index: 0, UUID: "GPU-0", Minor: number(3)}, {Index: 1, UUID: "GPU-1", Minor: number(2)},
-			{Index: 2, UUID: "GPU-2", Minor: number(1)}, {Index: 3, UUID: "GPU-3", Minor: number(0)},
+			{Index: 0, UUID: "GPU-0", Minor: number(3)},
+			{Index: 1, UUID: "GPU-1", Minor: number(2)},
+			{Index: 2, UUID: "GPU-2", Minor: number(1)},
+			{Index: 3, UUID: "GPU-3", Minor: number(0)},
 		},
 		Order: &order.Order{},
 	}
@@ -102,8 +104,12 @@ func TestWhoMayOpenWhat(t *testing.T) {
 func TestWhatIsNotGuarded(t *testing.T) {
 	f := facts()
 	f.Devices = []hardware.Device{
-		{Index: 0, UUID: "GPU-0", Minor: number(3)}, {Index: 1, UUID: "GPU-1"}, {Index: 2, UUID: "GPU-2", Minor: number(300)},
-		{Index: 3, UUID: "GPU-3", Minor: number(0)}, {Index: 4, UUID: "GPU-4", Minor: number(4)}, {Index: 5, Minor: number(255)},
+		{Index: 0, UUID: "GPU-0", Minor: number(3)},
+		{Index: 1, UUID: "GPU-1"},
+		{Index: 2, UUID: "GPU-2", Minor: number(300)},
+		{Index: 3, UUID: "GPU-3", Minor: number(0)},
+		{Index: 4, UUID: "GPU-4", Minor: number(4)},
+		{Index: 5, Minor: number(255)},
 	}
 	f.Order = &order.Order{ExemptDevices: []snapshot.DeviceIndex{3}, ExemptUUIDs: []snapshot.GPUUUID{"GPU-4"}}
 	p := access.Of(f)
