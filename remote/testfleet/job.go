@@ -23,6 +23,9 @@ type Job struct {
 	// Uses are the devices that it seems to use; none for a process that
 	// nvidia-smi does not show.
 	Uses []Use
+	// Opens has it open the nodes of the devices that it uses, and keep them open, as a CUDA
+	// program does. It needs an environ; its command is the default one.
+	Opens bool
 	// IgnoreTerm makes it ignore SIGTERM.
 	IgnoreTerm bool
 	// Command is what it runs until it is ended; nil for sleep. If Speaks, it
@@ -78,6 +81,9 @@ func (m *Machine) command(job Job) (*exec.Cmd, error) {
 	if job.IgnoreTerm {
 		cmd = exec.Command("/bin/sh", "-c", ignoreTerm)
 	}
+	if job.Opens {
+		cmd = exec.Command("/bin/sh", "-c", m.openNodes(job.Uses)+"exec /bin/sleep "+lifetime)
+	}
 	if job.Command != nil {
 		cmd = exec.Command(job.Command[0], job.Command[1:]...)
 	}
@@ -97,6 +103,15 @@ func (m *Machine) command(job Job) (*exec.Cmd, error) {
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
 	}
 	return cmd, nil
+}
+
+// openNodes is a script that opens the nodes of devices, at most 7 of them.
+func (m *Machine) openNodes(uses []Use) string {
+	script := ""
+	for i, u := range uses[:min(len(uses), 7)] {
+		script += fmt.Sprintf("exec %d<'%s'; ", 3+i, m.node(int(u.Device)))
+	}
+	return script
 }
 
 // account is what a user's processes run under.

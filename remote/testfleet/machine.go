@@ -18,6 +18,10 @@ type Machine struct {
 	Dir   string // holds all files of the machine
 	State string // genv's state folder, GENV_TMPDIR; genv or Activate makes it
 	GPUs  string // the file that its nvidia-smi shows, GENV_SIM_GPUS
+	// Dev is its folder of device nodes, GENV_DEV_DIR. Regular files stand in for the nodes:
+	// opens of them are reported by the kernel as those of nodes are, while an open of a node
+	// without its driver fails.
+	Dev string
 
 	// Fault is how its nvidia-smi fails, a gpus.Fault… text; empty for not at all.
 	// Set it before anything runs.
@@ -41,7 +45,7 @@ type Account struct {
 // gpus.Main when its name is nvidia-smi: the stand-in of gpus/nvidia-smi, or the
 // caller's own (os.Executable).
 func NewMachine(dir string, devices []gpus.Device, nvidiaSMI string) (*Machine, error) {
-	m := &Machine{Dir: dir, State: filepath.Join(dir, "genv"), GPUs: filepath.Join(dir, "gpus.json")}
+	m := &Machine{Dir: dir, State: filepath.Join(dir, "genv"), GPUs: filepath.Join(dir, "gpus.json"), Dev: filepath.Join(dir, "dev")}
 	if err := m.make(devices, nvidiaSMI); err != nil {
 		return nil, fmt.Errorf("make a simulated host: %w", err)
 	}
@@ -59,8 +63,23 @@ func (m *Machine) make(devices []gpus.Device, nvidiaSMI string) error {
 	if err := errors.Join(os.Chmod(m.Dir, 0o777|os.ModeSticky), os.Symlink(program, m.NvidiaSMI())); err != nil {
 		return err
 	}
-	return gpus.Driver{Devices: devices}.Write(m.GPUs)
+	return errors.Join(m.makeNodes(len(devices)), gpus.Driver{Devices: devices}.Write(m.GPUs))
 }
+
+func (m *Machine) makeNodes(n int) error {
+	if err := os.Mkdir(m.Dev, 0o755); err != nil {
+		return err
+	}
+	for i := range n {
+		path := m.node(i)
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o666)); err != nil { //nolint:gosec // as the driver's nodes
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Machine) node(i int) string { return filepath.Join(m.Dev, fmt.Sprintf("nvidia%d", i)) }
 
 // Bin is the folder of the machine's own programs.
 func (m *Machine) Bin() string { return filepath.Join(m.Dir, "bin") }
@@ -81,6 +100,7 @@ func (m *Machine) Variables() []string {
 		"GENV_TMPDIR=" + m.State,
 		"GENV_AUDIT_LOG=" + m.AuditLog(),
 		"GENV_ROOT_DIR=" + m.Root(),
+		gpus.EnvDev + "=" + m.Dev,
 		gpus.EnvFile + "=" + m.GPUs,
 	}
 	if m.Fault != "" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -11,6 +12,7 @@ import (
 const (
 	EnvFile  = "GENV_SIM_GPUS"  // the path of the Driver's file
 	EnvFault = "GENV_SIM_FAULT" // one of the Fault… texts, or empty
+	EnvDev   = "GENV_DEV_DIR"   // the folder of device nodes, which it opens; empty for none
 )
 
 // The values of EnvFault.
@@ -69,7 +71,24 @@ func Main(args []string, stdout, stderr io.Writer, getenv func(string) string) i
 	if len(host.Devices) == 0 {
 		return answer(stdout, "No devices were found\n", exitNotFound)
 	}
+	defer openDevices(getenv(EnvDev))()
 	return answer(stdout, show(newView(host.Living("/proc"), time.Now()), options), 0)
+}
+
+// openDevices opens all device nodes, as the real program does, and returns what closes them.
+func openDevices(dir string) (closeAll func()) {
+	var files []*os.File
+	nodes, _ := filepath.Glob(filepath.Join(dir, "nvidia[0-9]*")) // the pattern is well formed
+	for _, node := range nodes {
+		if f, err := os.Open(node); err == nil && dir != "" {
+			files = append(files, f)
+		}
+	}
+	return func() {
+		for _, f := range files {
+			_ = f.Close() // nothing was written
+		}
+	}
 }
 
 // answer writes a text and returns the exit code, or another one if the reader

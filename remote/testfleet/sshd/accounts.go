@@ -52,7 +52,7 @@ const (
 // sudoers leaves no traces on the machine: no syslog, no mail, no time stamps.
 const sudoers = `Defaults !syslog, !mail_badpass, !mail_no_user, !mail_no_host, !mail_no_perms
 Defaults lecture=never, timestampdir=%[1]s/sudo-ts
-Defaults env_keep += "GENV_TMPDIR GENV_SIM_GPUS GENV_SIM_FAULT GENV_AUDIT_LOG GENV_ROOT_DIR"
+Defaults env_keep += "GENV_TMPDIR GENV_SIM_GPUS GENV_SIM_FAULT GENV_AUDIT_LOG GENV_ROOT_DIR GENV_DEV_DIR"
 Defaults secure_path="%[1]s/bin:%[1]s/driver:` + systemPath + `"
 Defaults:` + string(NoGenv+","+OnlyUsageNoGenv) + ` secure_path="%[1]s/driver:` + pathWithoutLocal + `"
 Defaults:` + string(MaySudo143) + ` secure_path="%[1]s/bin143:%[1]s/driver:` + systemPath + `"
