@@ -72,6 +72,9 @@ type Answers struct {
 	Backend Backend
 	// Contacts keeps the list of controllers; nil for a host without CapabilityControllers.
 	Contacts Contacts
+	// Events says when a look at the host is worth it; nil for a host without
+	// CapabilityEvents.
+	Events Events
 
 	revision   uint64
 	last       []byte                  // the snapshot of that revision
@@ -99,7 +102,7 @@ func (a *Answers) contact(request *SnapshotRequest) (answer controllers.Answer) 
 	return answer
 }
 
-// Handle implements Handler. Only RequestExecute may be handled concurrently.
+// Handle implements Handler. Only RequestExecute and RequestWait may be handled concurrently.
 func (a *Answers) Handle(ctx context.Context, r Request) ([]byte, error) {
 	switch r.Name {
 	case RequestSnapshot:
@@ -108,6 +111,8 @@ func (a *Answers) Handle(ctx context.Context, r Request) ([]byte, error) {
 		return answer(ctx, r.Body, a.execute)
 	case RequestNotify:
 		return answer(ctx, r.Body, a.notify)
+	case RequestWait:
+		return answer(r.Wanted, r.Body, a.wait)
 	case RequestPing:
 		return r.Body, nil
 	}

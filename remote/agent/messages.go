@@ -19,6 +19,8 @@ const (
 	// RequestNotify shows messages to users on their terminals, as write(1) does.
 	// Its name on the wire is older than its name here.
 	RequestNotify = "tell"
+	// RequestWait waits until something may have changed on the host since its last snapshot.
+	RequestWait = "wait"
 	// RequestDevices and RequestEnvironments are all that a host answers to a login
 	// without root, besides RequestPing: what every login may see there. The answers are
 	// the documents of `genv usage snapshot --type devices` and `--type envs`.
@@ -33,6 +35,9 @@ const CapabilityParallel = "parallel"
 // CapabilityControllers is among the capabilities of a host that keeps a list of the
 // controllers that enforce it.
 const CapabilityControllers = "controllers"
+
+// CapabilityEvents is among the capabilities of a host that answers a RequestWait.
+const CapabilityEvents = "events"
 
 // SnapshotRequest asks for a snapshot, unless it is still the one of Revision.
 type SnapshotRequest struct {

@@ -55,8 +55,8 @@ const maxReports = 16
 
 // Serve greets and answers requests until in ends, ctx ends, or Idle is over. The
 // end of in is the ordinary end, and no error. Reports (RequestExecute) are carried
-// out in the background, at most 16 at a time; all other requests are answered one
-// after the other. Serve returns when the requests that were begun are handled to
+// out in the background, at most 16 at a time, and so is a RequestWait, which ends the one
+// before; all other requests are answered one after the other. Serve returns when the requests that were begun are handled to
 // their end, as far as the handler heeds its contexts. A read or a write that
 // waits when Serve returns goes on until its file is closed or the program ends.
 func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
@@ -66,7 +66,10 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	defer hungUp()
 	reports, failed := errgroup.WithContext(ctx) // the first answer that can't be sent ends the conversation
 	c := &conversation{Server: s, wanted: wanted, out: out, reports: reports}
-	defer func() { _ = reports.Wait() }() // its error is returned where it is the reason
+	defer func() {
+		hungUp()
+		_ = reports.Wait() // its error is returned where it is the reason
+	}()
 	requests := readRequests(reading, in, hungUp)
 	greeting, err := s.Greeting.encode(s.Token)
 	if err == nil {
@@ -83,6 +86,8 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		case err != nil:
 		case f.name == RequestExecute:
 			err = c.begin(ctx, f)
+		case f.name == RequestWait:
+			c.wait(ctx, f)
 		default:
 			err = c.answer(ctx, f)
 		}
@@ -102,6 +107,7 @@ type conversation struct {
 	reports  *errgroup.Group
 	underWay atomic.Int32 // reports
 	replaced bool         // Replaced was true when it was last asked
+	endWait  func()       // ends the wait under way; nil for none
 }
 
 // next waits for a request; io.EOF is the end of them.
@@ -148,8 +154,28 @@ func (c *conversation) begin(ctx context.Context, f *frame) error {
 	return nil
 }
 
+// wait begins a wait in the background, and ends the one before.
+func (c *conversation) wait(ctx context.Context, f *frame) {
+	if c.endWait != nil {
+		c.endWait()
+	}
+	wanted, end := context.WithCancel(c.wanted)
+	c.endWait = end
+	c.reports.Go(func() error {
+		defer end()
+		return c.answerWanted(ctx, wanted, f)
+	})
+}
+
 func (c *conversation) answer(ctx context.Context, request *frame) error {
-	body, err := c.Handler.Handle(ctx, Request{Name: request.name, Body: request.body, Wanted: c.wanted})
+	return c.answerWanted(ctx, c.wanted, request)
+}
+
+func (c *conversation) answerWanted(ctx, wanted context.Context, request *frame) error {
+	body, err := c.Handler.Handle(ctx, Request{Name: request.name, Body: request.body, Wanted: wanted})
+	if request.name == RequestWait && c.wanted.Err() != nil {
+		return nil // there is nobody to answer
+	}
 	if err == nil && len(body) > MaxBody {
 		err = fmt.Errorf("an answer of %d bytes is too long", len(body))
 	}

@@ -20,7 +20,7 @@ import (
 // enforceHere runs the controller's loop over a single host: this machine.
 func (p *program) enforceHere(c *cli.Context) error {
 	host := p.openHost()
-	link := &localLink{host: host, contacts: p.openRegistry(host)}
+	link := &localLink{host: host, events: &events{host: host, log: p.Logger(c)}, contacts: p.openRegistry(host)}
 	defer link.leave()
 	read := func() (enforcement.Setup, error) {
 		config, err := enforcement.ReadConfig(c)
@@ -39,6 +39,7 @@ func (p *program) enforceHere(c *cli.Context) error {
 // localLink is the controller.Link to this machine.
 type localLink struct {
 	host     *host
+	events   *events
 	contacts *controllers.Registry // nil for none
 
 	mu     sync.Mutex
@@ -66,7 +67,14 @@ func (l *localLink) contact() {
 	}
 }
 
+// Wait waits for a reason to look at this machine.
+func (l *localLink) Wait(ctx context.Context, _ remote.Host) (woke bool, err error) {
+	err = l.events.Wait(ctx)
+	return err == nil, err
+}
+
 func (l *localLink) leave() {
+	l.events.close()
 	if l.contacts != nil {
 		_ = l.contacts.Leave() // without that, it is forgotten a while later
 	}
@@ -74,7 +82,7 @@ func (l *localLink) leave() {
 
 func (l *localLink) Snapshot(ctx context.Context, _ remote.Host) (*snapshot.Snapshot, error) {
 	l.contact()
-	s, err := l.host.snapshot(ctx, 0)
+	s, err := l.events.snapshot(ctx, 0)
 	if err != nil {
 		return nil, &remote.Error{Class: remote.CommandFailed, Err: err}
 	}

@@ -40,13 +40,16 @@ func (p *program) usageServe(c *cli.Context) error {
 	host.Machine.DeviceListTTL = devicesFor
 	host.Machine.StateFiles = disk.NewCache(host.Store)
 	debug.SetGCPercent(gcPercentServed)
+	events := &events{host: host, log: p.Logger(c)}
+	defer events.close()
+	answers := &agent.Answers{Backend: served{host, events}, Events: events}
 	server := &agent.Server{
-		Token: c.String("token"), Idle: idle, Handler: &agent.Answers{Backend: served{host}},
-		Greeting: agent.NewGreeting(p.Version), Replaced: replaced,
+		Token: c.String("token"), Idle: idle, Handler: answers,
+		Greeting: agent.NewGreeting(p.Version, agent.CapabilityEvents), Replaced: replaced,
 	}
 	if list := p.openRegistry(host); list != nil {
-		server.Handler = &agent.Answers{Backend: served{host}, Contacts: list}
-		server.Greeting = agent.NewGreeting(p.Version, agent.CapabilityControllers)
+		answers.Contacts = list
+		server.Greeting = agent.NewGreeting(p.Version, agent.CapabilityEvents, agent.CapabilityControllers)
 		defer func() { _ = list.Leave() }() // without that, it is forgotten a while later
 	}
 	if !host.privileged {
@@ -80,11 +83,14 @@ func endWithParent(parent int) error {
 }
 
 // served is this machine as the Backend of `usage serve`.
-type served struct{ host *host }
+type served struct {
+	host   *host
+	events *events
+}
 
 // Snapshot implements agent.Backend.
 func (s served) Snapshot(ctx context.Context, age time.Duration) ([]byte, error) {
-	now, err := s.host.snapshot(ctx, cmp.Or(age, devicesFor))
+	now, err := s.events.snapshot(ctx, cmp.Or(age, devicesFor))
 	if err != nil {
 		return nil, err
 	}

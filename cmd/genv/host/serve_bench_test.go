@@ -36,7 +36,7 @@ func BenchmarkUnchangedSnapshot(b *testing.B) {
 	p := &program{command.Program{In: os.Stdin, Getenv: func(key string) string { return environ[key] }, Now: time.Now}}
 	host := p.openHost()
 	host.Machine.DeviceListTTL, host.Machine.StateFiles = devicesFor, disk.NewCache(host.Store)
-	s := &agent.Answers{Backend: served{host}}
+	s := &agent.Answers{Backend: served{host, &events{host: host}}}
 	ask := func(revision uint64) (answer agent.SnapshotAnswer) {
 		body, err := json.Marshal(agent.SnapshotRequest{Revision: revision})
 		require.NoError(b, err)

@@ -39,6 +39,15 @@ func Open(p command.Program) *Host {
 // DefaultAuditLog is where root's genv records what it does on a host.
 const DefaultAuditLog = "/var/log/genv/audit.jsonl"
 
+// DevDir is the folder of device nodes: /dev, except for root's genv on simulated hosts, which
+// have a GENV_ROOT_DIR: there it may be GENV_DEV_DIR.
+func DevDir(getenv func(string) string, uid int) string {
+	if dir := getenv("GENV_DEV_DIR"); uid == 0 && getenv("GENV_ROOT_DIR") != "" && filepath.IsAbs(dir) {
+		return dir
+	}
+	return "/dev"
+}
+
 // RunDir is the folder of what root's genv keeps while the machine runs: sockets, locks,
 // and what it publishes for others. getenv looks up environment variables, such as
 // os.Getenv.

@@ -44,13 +44,17 @@ func NvidiaSMI(getenv func(string) string, timeout time.Duration) *nvidiasmi.Que
 // don't need it, and it may be installed while a loop runs.
 type smiInPath struct{ getenv func(string) string }
 
-// Run implements nvidiasmi.Runner.
-func (s smiInPath) Run(ctx context.Context, args ...string) (nvidiasmi.RunResult, error) {
+func (s smiInPath) find() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nvidiasmi.RunResult{}, err
+		return "", err
 	}
-	path, err := nvidiasmi.Find(s.getenv("PATH"), self)
+	return nvidiasmi.Find(s.getenv("PATH"), self)
+}
+
+// Run implements nvidiasmi.Runner.
+func (s smiInPath) Run(ctx context.Context, args ...string) (nvidiasmi.RunResult, error) {
+	path, err := s.find()
 	if err != nil {
 		return nvidiasmi.RunResult{}, err
 	}

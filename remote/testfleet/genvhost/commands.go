@@ -45,10 +45,15 @@ func (h *Host) serve(ctx context.Context, token string, r *inprocess.Request) in
 	b := &backend{host: h, out: &damager{w: r.Stdout}, wanted: wanted}
 	r.Stdout = b.out
 	greeting := agent.NewGreeting("simulated")
+	answers := &agent.Answers{Backend: b}
+	if h.events {
+		answers.Events = b
+		greeting.Capabilities = append(greeting.Capabilities, agent.CapabilityEvents)
+	}
 	if h.serial {
 		greeting.Capabilities = slices.DeleteFunc(greeting.Capabilities, func(c string) bool { return c == agent.CapabilityParallel })
 	}
-	return Speak(ctx, r, agent.Server{Token: token, Idle: idle, Handler: &agent.Answers{Backend: b}, Greeting: greeting})
+	return Speak(ctx, r, agent.Server{Token: token, Idle: idle, Handler: answers, Greeting: greeting})
 }
 
 // watched calls ended when the reader ends.

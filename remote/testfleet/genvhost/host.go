@@ -24,6 +24,10 @@ type Host struct {
 	keeps    bool
 
 	deviceAge time.Duration
+
+	events  bool
+	changed chan struct{} // closed when the state changes
+	waits   int           // that were begun
 }
 
 // Action is an item of a report that the host was given.
@@ -35,7 +39,20 @@ type Action struct {
 
 // New makes a host; the snapshot is the host's from then on.
 func New(state *snapshot.Snapshot) *Host {
-	return &Host{state: state, behavior: func(string) Behavior { return Behavior{} }}
+	return &Host{state: state, behavior: func(string) Behavior { return Behavior{} }, changed: make(chan struct{})}
+}
+
+// WithEvents makes it a host that reports when its snapshot changes.
+func (h *Host) WithEvents() *Host {
+	h.events = true
+	return h
+}
+
+// Waits is how many waits for events were begun.
+func (h *Host) Waits() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.waits
 }
 
 // Old makes it a host with genv 1.4.3, which has no `usage serve`.
@@ -57,6 +74,8 @@ func (h *Host) Change(change func(*snapshot.Snapshot)) {
 	defer h.mu.Unlock()
 	change(h.state)
 	h.encoded = nil
+	close(h.changed)
+	h.changed = make(chan struct{})
 }
 
 // Actions are what the host was asked to do so far, in order.
@@ -128,6 +147,20 @@ func (b *backend) Execute(ctx context.Context, report enforce.Report) (agent.Exe
 		lines, outcomes := b.host.carryOut(report)
 		return agent.Execution{Lines: lines, Outcomes: outcomes}, nil
 	})
+}
+
+// Wait implements agent.Events: a change that comes before the wait is missed.
+func (b *backend) Wait(ctx context.Context) error {
+	b.host.mu.Lock()
+	b.host.waits++
+	changed := b.host.changed
+	b.host.mu.Unlock()
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Notify implements agent.Backend: users of this host have no terminals.

@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+)
+
+// Events says when a look at a host is worth it.
+type Events interface {
+	// Wait waits until something may have changed since the last snapshot began. Its error
+	// is the cause of ctx's end, or why there are no events.
+	Wait(ctx context.Context) error
+}
+
+// WaitRequest waits for an event.
+type WaitRequest struct {
+	MaxMS int64 `json:"max_ms"` // in milliseconds; the answer comes by then
+}
+
+// WaitAnswer ends a wait.
+type WaitAnswer struct {
+	Woke bool `json:"woke"` // something happened; false if the time is over or another wait began
+}
+
+// maxWait is how long a wait takes at most: a host that answers none within that is not
+// reachable any more.
+const maxWait = 5 * time.Minute
+
+func (a *Answers) wait(ctx context.Context, request WaitRequest) (WaitAnswer, error) {
+	if a.Events == nil {
+		return WaitAnswer{}, fmt.Errorf("this host has no request %q", RequestWait)
+	}
+	most := min(max(request.MaxMS, 0), maxWait.Milliseconds())
+	limited, cancel := context.WithTimeout(ctx, time.Duration(most)*time.Millisecond)
+	defer cancel()
+	err := a.Events.Wait(limited)
+	if limited.Err() != nil && err != nil {
+		return WaitAnswer{}, nil
+	}
+	return WaitAnswer{Woke: err == nil}, err
+}
+
+// ErrNoEvents says that a host does not report when something happens there: it has to be
+// asked at intervals.
+var ErrNoEvents = errors.New("the host reports no events")
+
+// Wait waits until something may have changed on a host since its last snapshot, for some
+// minutes at most: woke is false if nothing did. The error is ErrNoEvents if the host can't
+// say, or isn't connected; it is never worth a login.
+func (p *Pool) Wait(ctx context.Context, host remote.Host) (woke bool, err error) {
+	leave, err := p.beginCall()
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	return p.conn(host).wait(ctx)
+}
+
+// wait is no call that State shows: it may be under way all the time.
+func (c *Conn) wait(ctx context.Context) (woke bool, err error) {
+	c.mu.Lock()
+	t, ok := c.transport.(*streamTransport)
+	asked := c.asked
+	c.mu.Unlock()
+	if !ok || !asked || !t.can().Parallel || !t.stream.Greeting.Can(CapabilityEvents) {
+		return false, ErrNoEvents
+	}
+	limited, cancel := context.WithTimeout(ctx, maxWait+c.pool.Timeout)
+	defer cancel()
+	var answer WaitAnswer
+	err = t.call(limited, RequestWait, WaitRequest{MaxMS: maxWait.Milliseconds()}, &answer)
+	if err != nil && broken(limited, t, err) {
+		c.lose(t, err)
+	}
+	return answer.Woke, err
+}
