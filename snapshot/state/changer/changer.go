@@ -24,7 +24,8 @@ type Changer struct {
 	Store      *disk.Store
 	Extensions extension.Requests
 	// ListDevices asks nvidia-smi for the devices of the host. It is called without the
-	// lock.
+	// lock, for each change that asks for more devices than there are: where many users
+	// ask, it answers from an inventory that it takes from time to time.
 	ListDevices func(context.Context) ([]snapshot.Device, error)
 }
 
