@@ -31,7 +31,7 @@ func Open(p command.Program) *Host {
 	}
 	store := disk.New(disk.Dir(p.Getenv), options)
 	smi := NvidiaSMI(p.Getenv, smiTimeout)
-	requests := extension.Requests{Dir: disk.Dir(p.Getenv)}
+	requests := extension.Requests{Dir: disk.Dir(p.Getenv), Owned: store.OwnedDir}
 	machine := &local.Collector{SMI: smi, StateFiles: store, Now: p.Now, Extensions: requests.Read, Hardware: Hardware(p.Getenv)}
 	return &Host{Machine: machine, Store: store, Extensions: requests, SharedAccount: p.SharedAccount}
 }

@@ -41,35 +41,39 @@ type access struct {
 // accessTo finds out what this genv may do with the open state folder, and updates
 // root's notes about it. With force, root claims the folder for its own namespaces
 // whatever the notes say.
-func (s *Store) accessTo(dir *folder.Folder, force bool) access {
+func (s *Store) accessTo(dir place, force bool) access {
 	if s.rootDir == "" {
 		return access{mayClean: true}
 	}
-	denied := func(why string) access {
-		return access{warning: fmt.Sprintf("%s: nothing was cleaned up, since it is not known whether its processes live: %s", dir.Path, why)}
+	if dir.owned {
+		return s.accessToOwned(dir, force)
 	}
-	st, err := dir.Status()
+	now, err := s.noteAbout(dir)
 	if err != nil {
-		return denied(err.Error())
+		return denied(dir, err.Error())
 	}
 	root, err := s.openRoot()
 	if err != nil {
-		return denied(err.Error())
+		return denied(dir, err.Error())
 	}
-	now := note{Path: s.path(), Device: st.Dev, Inode: st.Ino, BootID: s.system.BootID(), Namespaces: s.system.Namespaces()}
-	outside, inside := now.ofSameBoot(readNote(root, rootNote)), now.ofSameBoot(readNote(dir, folderNote))
+	outside, inside := now.ofSameBoot(readNote(root, rootNote)), now.ofSameBoot(readNote(dir.Folder, folderNote))
 	writable := root != nil && root.IsOurs()
 	why := now.refusal(outside, inside, writable, rootDevice(s.rootDir))
 	if why != "" && !(force && writable && now.Known()) {
-		a := denied(why)
+		a := denied(dir, why)
 		a.root, a.foreign = root, outside != nil && now.Known() && outside.PID != now.PID
 		return a
 	}
 	if writable {
 		writable = writeNote(root, rootNote, now, 0o644) == nil
-		_ = writeNote(dir, folderNote, now, folder.SharedMode) // without it, a container only knows less
+		_ = writeNote(dir.Folder, folderNote, now, folder.SharedMode) // without it, a container only knows less
 	}
 	return access{mayClean: true, root: root, writable: writable}
+}
+
+// denied is the access to a folder in which it is not known which processes live.
+func denied(dir place, why string) access {
+	return access{warning: fmt.Sprintf("%s: nothing was cleaned up, since it is not known whether its processes live: %s", dir.Path, why)}
 }
 
 // ofSameBoot drops a note of another boot, which says nothing about this one.
@@ -124,21 +128,30 @@ type Examination struct {
 // writes nothing.
 func (s *Store) Examine() (Examination, error) {
 	found := Examination{Namespaces: s.system.Namespaces()}
-	dir, err := folder.OpenExisting(s.dir)
+	dir, owner, err := s.openOwned()
+	if err == nil && owner == nil {
+		dir, err = folder.OpenExisting(s.dir)
+	}
 	if err != nil {
 		return found, err
 	}
 	defer dir.Close()
-	st, err := dir.Status()
+	now, err := s.noteAbout(place{dir, owner != nil})
 	if err != nil {
 		return found, err
+	}
+	if owner != nil {
+		found.Refusal = now.refusal(now.ofSameBoot(readNote(dir, rootNote)), nil, os.Geteuid() == 0, now.Device)
+		if _, err := dir.Stat(state.Envs.String()); errors.Is(err, fs.ErrNotExist) {
+			found.Lost = []state.File{state.Envs}
+		}
+		return found, nil
 	}
 	root, err := s.existingRoot()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return found, fmt.Errorf("root's notes: %w", err)
 	}
 	defer root.Close()
-	now := note{Path: s.path(), Device: st.Dev, Inode: st.Ino, BootID: s.system.BootID(), Namespaces: found.Namespaces}
 	outside, inside := now.ofSameBoot(readNote(root, rootNote)), now.ofSameBoot(readNote(dir, folderNote))
 	found.Refusal = now.refusal(outside, inside, os.Geteuid() == 0, rootDevice(s.rootDir))
 	t := &transaction{Store: s, access: access{root: root}}

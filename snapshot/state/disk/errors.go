@@ -16,6 +16,9 @@ var (
 	// ErrLost is wrapped if a state file is missing although root has a copy, which
 	// only root's genv restores.
 	ErrLost = errors.New("state is lost")
+	// ErrOwned is wrapped if this process may not change the state, which belongs to root:
+	// ask root's service to, see Store.Owner.
+	ErrOwned = errors.New("the state of this host belongs to root")
 	// ErrBusy is wrapped if a lock could not be taken in time: see BusyError.
 	ErrBusy = errors.New("state is locked")
 )

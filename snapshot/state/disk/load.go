@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"io/fs"
 	"time"
 
@@ -21,11 +22,15 @@ var stateFiles = [...]state.File{state.Envs, state.Devices}
 // load reads and decodes the files; errs says which could not be read. The caller
 // holds the lock, or knows what it does without.
 func (t *transaction) load(ctx context.Context) {
+	t.onDisk = state.Contents{}
 	for _, file := range stateFiles {
 		st, err := t.loadFile(ctx, file)
 		t.errs[file] = folder.Ignore(err, fs.ErrNotExist)
 		if file == state.Envs {
 			t.stamp = stampOf(&st)
+			if t.dir.owned && errors.Is(err, fs.ErrNotExist) {
+				t.errs[file] = t.missingEnvs()
+			}
 		}
 	}
 }

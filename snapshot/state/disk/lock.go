@@ -24,28 +24,49 @@ import (
 // lock on the old file would not exclude a lock on the new one.
 const lockFile = "genv.lock"
 
+// errMoved says that the state files were taken over, or given back, while this process
+// waited for the lock.
+var errMoved = errors.New("the state files have another folder now")
+
 // locked opens the folder and runs f under the lock.
-func (s *Store) locked(ctx context.Context, timeout time.Duration, f func(*folder.Folder) error) error {
+func (s *Store) locked(ctx context.Context, timeout time.Duration, f func(place) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for {
+		if err := s.lockedOnce(ctx, f); !errors.Is(err, errMoved) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func (s *Store) lockedOnce(ctx context.Context, f func(place) error) error {
 	dir, err := s.open()
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	lock, err := s.lock(ctx, dir, lockFile)
+	if dir.owned && !dir.IsOurs() {
+		return s.errOwned()
+	}
+	lock, err := s.lock(ctx, dir.Folder, lockFile, dir.lockMode())
 	if err != nil {
 		return err
 	}
 	defer unlock(lock)
+	switch owner, err := s.Owner(); {
+	case err != nil:
+		return err
+	case (owner != nil) != dir.owned:
+		return errMoved
+	}
 	return f(dir)
 }
 
 // lock takes the exclusive flock on a file of the folder, which is created if it is
 // missing, and waits for it until ctx ends.
-func (s *Store) lock(ctx context.Context, dir *folder.Folder, name string) (*os.File, error) {
+func (s *Store) lock(ctx context.Context, dir *folder.Folder, name string, mode uint32) (*os.File, error) {
 	for ctx.Err() == nil {
-		if err := dir.Ensure(name); err != nil {
+		if err := dir.Ensure(name, mode); err != nil {
 			return nil, err
 		}
 		file, st, err := dir.OpenFile(name, maxFileSize)
@@ -136,7 +157,7 @@ func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex)
 			release()
 			return nil, fmt.Errorf("%w: device %d: an index can't be negative", state.ErrRequest, index)
 		}
-		file, err := s.lock(ctx, dir, index.String()+".lock")
+		file, err := s.lock(ctx, dir, index.String()+".lock", folder.SharedMode)
 		if err != nil {
 			release()
 			return nil, err

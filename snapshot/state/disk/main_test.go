@@ -29,6 +29,9 @@ var roles = map[string]func(args []string) error{
 	"legacy":    legacy,
 	"owners":    printOwners,
 	"look":      look,
+
+	"move-and-die":  moveAndDie,
+	"write-as-user": writeAsUser,
 }
 
 const roleVariable = "GENV_STATE_TEST_ROLE"

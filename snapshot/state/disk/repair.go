@@ -25,9 +25,9 @@ func (s *Store) mayRepair() bool {
 	return int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
 }
 
-// open opens the state folder. Root removes what another user put in its place, and
+// openShared opens the state folder that all users share. Root removes what another user put in its place, and
 // restores the mode that all users need.
-func (s *Store) open() (*folder.Folder, error) {
+func (s *Store) openShared() (*folder.Folder, error) {
 	dir, err := folder.Open(s.dir)
 	if !s.mayRepair() {
 		return dir, err

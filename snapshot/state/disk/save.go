@@ -60,7 +60,7 @@ func (t *transaction) replace(next state.Contents) (err error) {
 		if next[file] == nil {
 			continue
 		}
-		staged, err := t.dir.Stage(file.String(), next[file], folder.SharedMode, true)
+		staged, err := t.dir.Stage(file.String(), next[file], t.dir.mode(), true)
 		t.step("staged " + file.String())
 		if err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
@@ -88,7 +87,7 @@ func (t *transaction) writeStarts() {
 	if next.Envs == t.known.Envs && next.BootID == t.known.BootID && maps.Equal(next.Processes, t.known.Processes) {
 		return
 	}
-	_ = t.dir.PutJSON(startsFile, next, folder.SharedMode, false)
+	_ = t.dir.PutJSON(startsFile, next, t.dir.mode(), false)
 }
 
 // forgetUnregistered drops the start times of processes that are no longer

@@ -105,11 +105,14 @@ func (s *Store) read(ctx context.Context) (state.Files, versions, error) {
 // nothing to them. It serves --no-cleanup.
 func (s *Store) ReadRaw(ctx context.Context) (state.Files, error) {
 	t := &transaction{Store: s}
-	err := s.locked(ctx, s.timeout, func(dir *folder.Folder) error {
+	err := s.locked(ctx, s.timeout, func(dir place) error {
 		t.dir = dir
 		t.load(ctx)
 		return t.loadError()
 	})
+	if errors.Is(err, ErrOwned) {
+		t, err = s.readUnlocked(ctx, nil, (*transaction).loadError)
+	}
 	return s.finish(ctx, t, err)
 }
 
@@ -137,12 +140,15 @@ func (s *Store) Update(ctx context.Context, change func(*state.Files) error) err
 }
 
 // RegisterDevices registers the devices that nvidia-smi found, as
-// Files.MergeDevices does.
+// Files.MergeDevices does. Where only root may do that, it just reads them.
 func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error) {
 	t, err := s.update(ctx, s.timeout, func(f *state.Files) error {
 		f.MergeDevices(found)
 		return nil
 	})
+	if errors.Is(err, ErrOwned) { // root's genv registers them
+		return s.Read(ctx)
+	}
 	return s.finish(ctx, t, err)
 }
 
@@ -165,7 +171,7 @@ func (s *Store) reset(ctx context.Context, name state.File, fresh *state.Files) 
 	if err != nil {
 		return err
 	}
-	return s.locked(ctx, s.timeout, func(dir *folder.Folder) error {
+	return s.locked(ctx, s.timeout, func(dir place) error {
 		t := &transaction{Store: s, dir: dir, access: s.accessTo(dir, true)}
 		defer t.access.root.Close()
 		t.load(ctx) // it also keeps copies of corrupt files
@@ -180,6 +186,10 @@ func (s *Store) reset(ctx context.Context, name state.File, fresh *state.Files) 
 			return err
 		}
 		t.renewCopy(name, data)
+		if dir.owned {
+			t.onDisk[name] = data
+			return s.publish(t.onDisk, false)
+		}
 		return nil
 	})
 }

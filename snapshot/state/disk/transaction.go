@@ -9,14 +9,13 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // transaction is one read-modify-write of the state files.
 type transaction struct {
 	*Store
-	dir      *folder.Folder
+	dir      place
 	access   access                                  // what this genv may do with the folder
 	backup   *backup                                 // root's copy of the files; nil for none
 	onDisk   state.Contents                          // of the files, nil for one that has to be written
@@ -32,8 +31,8 @@ type transaction struct {
 	rootProcesses func() map[snapshot.PID]system.RunningProcess
 }
 
-// begin reads the files, root's copy, and what this genv may do with the folder.
-func (s *Store) begin(ctx context.Context, dir *folder.Folder) *transaction {
+// begin reads root's copy, and what this genv may do with the folder.
+func (s *Store) begin(dir place) *transaction {
 	t := &transaction{
 		Store: s, dir: dir, access: s.accessTo(dir, false),
 		process: once(s.system.Process), running: &processList{system: s.system},
@@ -43,17 +42,17 @@ func (s *Store) begin(ctx context.Context, dir *folder.Folder) *transaction {
 		return byPID(list)
 	})
 	t.backup = t.readBackup()
-	t.load(ctx)
 	return t
 }
 
 // update runs a transaction. After an error of writing, its files are valid.
 func (s *Store) update(ctx context.Context, timeout time.Duration, change func(*state.Files) error) (*transaction, error) {
 	t := &transaction{Store: s}
-	err := s.locked(ctx, timeout, func(dir *folder.Folder) error {
+	err := s.locked(ctx, timeout, func(dir place) error {
 		uptime := s.system.Uptime()
-		t = s.begin(ctx, dir)
+		t = s.begin(dir)
 		defer t.access.root.Close()
+		t.load(ctx)
 		if err := t.restoreAndClean(); err != nil {
 			return err
 		}
@@ -82,6 +81,11 @@ func (t *transaction) save(uptime snapshot.StartTime) error {
 		t.writeStarts()
 	}
 	t.files.Warnings = append(t.files.Warnings, t.dir.Repairs...)
+	if t.dir.owned {
+		if err := t.publish(written, false); err != nil {
+			t.files.Warn("the copy of the state files for genv 1.4.3 could not be written: %v", err)
+		}
+	}
 	t.versions = versionsIn(t.dir.Path)
 	return nil
 }
@@ -127,15 +131,16 @@ const readerTimeout = 2 * time.Second
 // updateOrRead is update, but if root's genv can't get the lock soon, it changes
 // only what it returns.
 func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) error) (*transaction, error) {
-	if !s.mayRepair() {
-		return s.update(ctx, s.timeout, change)
+	timeout := s.timeout
+	if s.mayRepair() {
+		timeout = min(s.timeout, readerTimeout)
 	}
-	t, err := s.update(ctx, min(s.timeout, readerTimeout), change)
+	t, err := s.update(ctx, timeout, change)
 	var busy *BusyError
-	if !errors.As(err, &busy) || ctx.Err() != nil {
+	if owned := errors.Is(err, ErrOwned); !owned && (!errors.As(err, &busy) || !s.mayRepair()) || ctx.Err() != nil {
 		return t, err
 	}
-	if t, err = s.readUnlocked(ctx, busy); err == nil {
+	if t, err = s.readUnlocked(ctx, busy, (*transaction).restoreAndClean); err == nil {
 		err = change(&t.files)
 	}
 	return t, err
@@ -143,22 +148,32 @@ func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) erro
 
 // readUnlocked reads the files while another process holds the lock, and writes
 // nothing to them. genv replaces a file as a whole, so two equal and valid readings
-// are what a reader with the lock would get. If that fails, the error is busy.
-func (s *Store) readUnlocked(ctx context.Context, busy *BusyError) (*transaction, error) {
+// are what a reader with the lock would get. If that fails, the error is busy, which is nil
+// for files that only root may write.
+func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*transaction) error) (*transaction, error) {
 	dir, err := s.open()
 	if err != nil {
 		return &transaction{}, err
 	}
 	defer dir.Close()
-	t := s.begin(ctx, dir)
+	if dir.owned {
+		t := s.readOwned(dir, func(t *transaction) { t.load(ctx) })
+		defer t.access.root.Close()
+		return t, clean(t)
+	}
+	if busy == nil { // the state was given back just now
+		return &transaction{}, errMoved
+	}
+	t := s.begin(dir)
 	defer t.access.root.Close()
+	t.load(ctx)
 	again := &transaction{Store: s, dir: dir}
 	again.load(ctx)
 	if !t.access.writable || !t.onDisk.Equal(again.onDisk) {
 		return t, busy
 	}
 	lostDevices := t.backup != nil && t.backup.contents[state.Devices] != nil && t.onDisk[state.Devices] == nil
-	if err := t.restoreAndClean(); err != nil {
+	if err := clean(t); err != nil {
 		return t, err
 	}
 	t.files.DevicesNotSaved = lostDevices

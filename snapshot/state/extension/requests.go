@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -21,7 +22,12 @@ import (
 )
 
 // Requests are those of all users of a host. Dir is its state folder.
-type Requests struct{ Dir string }
+type Requests struct {
+	Dir string
+	// Owned is the folder of the state files if they belong to root, or empty: then root's
+	// genv writes the requests there, of all users. It may be nil.
+	Owned func() string
+}
 
 // The requests are in a folder of their own, which genv 1.4.3 doesn't look at. Its files
 // can be read by all, and are written by their users alone.
@@ -43,12 +49,12 @@ const (
 // attachments that files doesn't have any more. One without an ID gets
 // a random one. The caller is that user, and holds the lock of the state files.
 func (r Requests) Add(files *state.Files, uid snapshot.UID, list []snapshot.Extension) error {
-	dir, err := r.open((*folder.Folder).SharedSub)
+	dir, owned, err := r.open(true)
 	if err != nil {
 		return fmt.Errorf("the requests: %w", err)
 	}
 	defer dir.Close()
-	before, _ := read(dir, uid) // what can't be read is replaced
+	before, _ := read(dir, uid, owned) // what can't be read is replaced
 	all := slices.DeleteFunc(before, func(old snapshot.Extension) bool {
 		same := func(x snapshot.Extension) bool { return x.EID == old.EID && x.Index == old.Index }
 		return !present(files, &old) || slices.ContainsFunc(list, same)
@@ -64,7 +70,32 @@ func (r Requests) Add(files *state.Files, uid snapshot.UID, list []snapshot.Exte
 	if err != nil {
 		return err
 	}
-	return dir.Put(name(uid), append(data, '\n'), mode, true)
+	if err := dir.Put(name(uid), append(data, '\n'), mode, true); err != nil || owned || int64(os.Geteuid()) == int64(uid) {
+		return err
+	}
+	return dir.Give(name(uid), uint32(uid)) // root gives them back
+}
+
+// Move copies the requests about attachments that are there to another folder, as that of
+// files which are taken over by root, or given back. It needs root and the lock.
+func (r Requests) Move(files *state.Files, to Requests) error {
+	list, _ := r.Read(*files)
+	for len(list) > 0 {
+		uid := list[0].UID
+		own, others := []snapshot.Extension{}, []snapshot.Extension{}
+		for _, x := range list {
+			if x.UID == uid {
+				own = append(own, x)
+			} else {
+				others = append(others, x)
+			}
+		}
+		if err := to.Add(files, uid, own); err != nil {
+			return err
+		}
+		list = others
+	}
+	return nil
 }
 
 // Read returns the requests about attachments that are there, of the users of their
@@ -72,7 +103,7 @@ func (r Requests) Add(files *state.Files, uid snapshot.UID, list []snapshot.Exte
 // nothing; what is wrong with them is a warning. The list is never nil.
 func (r Requests) Read(files state.Files) (list []snapshot.Extension, warnings []string) {
 	list = []snapshot.Extension{}
-	dir, err := r.open((*folder.Folder).Sub)
+	dir, owned, err := r.open(false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return list, nil
 	}
@@ -81,7 +112,7 @@ func (r Requests) Read(files state.Files) (list []snapshot.Extension, warnings [
 	}
 	defer dir.Close()
 	for _, uid := range users(&files) {
-		own, err := read(dir, uid)
+		own, err := read(dir, uid, owned)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && len(warnings) < maxWarnings {
 			warnings = append(warnings, fmt.Sprintf("the requests of uid %d are ignored: %v", uid, err))
 		}
@@ -94,26 +125,54 @@ func (r Requests) Read(files state.Files) (list []snapshot.Extension, warnings [
 	return list, warnings
 }
 
-// open opens the folder of the requests in the state folder, following no link.
-func (r Requests) open(sub func(*folder.Folder, string) (*folder.Folder, error)) (*folder.Folder, error) {
-	shared, err := folder.Open(r.Dir)
-	if err != nil {
-		return nil, err
+// open opens the folder of the requests, following no link, and makes it if it is to be
+// written. owned says that root alone writes there.
+func (r Requests) open(write bool) (dir *folder.Folder, owned bool, err error) {
+	parent, sub := (*folder.Folder)(nil), (*folder.Folder).Sub
+	if path := r.owned(); path != "" {
+		parent, err = folder.OpenExisting(path)
+		owned = true
+	} else {
+		parent, err = folder.Open(r.Dir)
 	}
-	defer shared.Close()
-	return sub(shared, subfolder)
+	if err != nil {
+		return nil, owned, err
+	}
+	defer parent.Close()
+	switch {
+	case write && owned:
+		sub = (*folder.Folder).PrivateSub
+	case write:
+		sub = (*folder.Folder).SharedSub
+	}
+	dir, err = sub(parent, subfolder)
+	if err == nil && owned {
+		err = dir.CheckPrivate()
+	}
+	if err != nil {
+		dir.Close()
+		return nil, owned, err
+	}
+	return dir, owned, nil
+}
+
+func (r Requests) owned() string {
+	if r.Owned == nil {
+		return ""
+	}
+	return r.Owned()
 }
 
 func name(uid snapshot.UID) string { return fmt.Sprintf("%d.json", uid) }
 
 // read returns what a user asks for. The kernel says who owns the file: it must be the
-// user after whom it is named.
-func read(dir *folder.Folder, uid snapshot.UID) ([]snapshot.Extension, error) {
+// user after whom it is named, unless root alone writes there.
+func read(dir *folder.Folder, uid snapshot.UID, owned bool) ([]snapshot.Extension, error) {
 	data, st, err := dir.Read(name(uid), maxBytes)
 	if err != nil {
 		return nil, err
 	}
-	if snapshot.UID(st.Uid) != uid {
+	if !owned && snapshot.UID(st.Uid) != uid {
 		return nil, fmt.Errorf("%s belongs to uid %d: it was not read", dir.Join(name(uid)), st.Uid)
 	}
 	list, err := snapshot.DecodeExtensions(data)

@@ -195,3 +195,34 @@ func FuzzDecodeExtensions(f *testing.F) {
 		require.Equal(t, list, again)
 	})
 }
+
+// Requests go to root's folder, where root alone writes, and back to files of their users.
+func TestMove(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files to users")
+	}
+	const user = snapshot.UID(4001)
+	dir, root, here := t.TempDir(), t.TempDir(), files(t, user, 2)
+	shared := extension.Requests{Dir: dir}
+	owned := extension.Requests{Dir: dir, Owned: func() string { return root }}
+	x := request(t, "a", 0)
+	x.UID = user
+	require.NoError(t, shared.Add(&here, user, []snapshot.Extension{x}))
+	want, warnings := shared.Read(here)
+	require.Empty(t, warnings)
+	require.Len(t, want, 1)
+
+	require.NoError(t, shared.Move(&here, owned))
+	list, warnings := owned.Read(here)
+	require.Empty(t, warnings)
+	require.Equal(t, want, list)
+	info, err := os.Stat(filepath.Join(root, "extend/4001.json"))
+	require.NoError(t, err)
+	require.EqualValues(t, 0, info.Sys().(*syscall.Stat_t).Uid)
+
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "extend")))
+	require.NoError(t, owned.Move(&here, shared))
+	list, warnings = shared.Read(here)
+	require.Empty(t, warnings)
+	require.Equal(t, want, list)
+}

@@ -95,18 +95,31 @@ func (d *Folder) StillNamed(name string, st *unix.Stat_t) bool {
 	return err == nil && now.Ino == st.Ino && now.Dev == st.Dev
 }
 
-// Ensure creates an empty file for all users if there is none. The file gets its
-// mode before its name, so that no other user ever finds it with a narrower mode.
-func (d *Folder) Ensure(name string) error {
+// Give makes another user the owner of a file that we wrote.
+func (d *Folder) Give(name string, uid uint32) error {
+	file, st, err := d.OpenFile(name, 1<<62)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if int(st.Uid) != os.Geteuid() { // a user has put another one there
+		return d.unsafe(name, fmt.Sprintf("belongs to uid %d", st.Uid))
+	}
+	return file.Chown(int(uid), -1)
+}
+
+// Ensure creates an empty file with a mode if there is none. The file gets its mode before
+// its name, so that no other user ever finds it with a narrower mode.
+func (d *Folder) Ensure(name string, mode uint32) error {
 	if unix.Faccessat(d.fd, name, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		return nil
 	}
-	fd, err := unix.Openat(d.fd, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, SharedMode)
+	fd, err := unix.Openat(d.fd, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, mode)
 	if err != nil { // a file system without O_TMPFILE
-		return Ignore(d.create(name, nil, SharedMode, false), unix.EEXIST)
+		return Ignore(d.create(name, nil, mode, false), unix.EEXIST)
 	}
 	defer unix.Close(fd)
-	if err := unix.Fchmod(fd, SharedMode); err != nil {
+	if err := unix.Fchmod(fd, mode); err != nil {
 		return &fs.PathError{Op: "set the mode of", Path: d.Join(name), Err: err}
 	}
 	self := "/proc/self/fd/" + strconv.Itoa(fd)

@@ -178,6 +178,14 @@ func (d *Folder) Status() (st unix.Stat_t, err error) {
 // Chmod sets the mode of the folder itself.
 func (d *Folder) Chmod(mode uint32) error { return unix.Fchmod(d.fd, mode) }
 
+// Own makes the folder ours, with a mode.
+func (d *Folder) Own(mode uint32) error {
+	if err := unix.Fchown(d.fd, os.Geteuid(), os.Getegid()); err != nil {
+		return &fs.PathError{Op: "chown", Path: d.Path, Err: err}
+	}
+	return d.Chmod(mode)
+}
+
 // CheckPrivate refuses a folder that other users than its owner may write, or that
 // belongs to another user than root and us, since its content is trusted.
 func (d *Folder) CheckPrivate() error {

@@ -124,7 +124,7 @@ func TestReadRefusesWhatGenvNeverMakes(t *testing.T) {
 func TestEnsureCreatesAnEmptyFileForAllUsers(t *testing.T) {
 	d := open(t, t.TempDir())
 	for range 2 {
-		require.NoError(t, d.Ensure("lock"))
+		require.NoError(t, d.Ensure("lock", folder.SharedMode))
 		st, err := d.Stat("lock")
 		require.NoError(t, err)
 		require.Equal(t, uint32(folder.SharedMode), st.Mode&0o777)

@@ -1,0 +1,215 @@
+package disk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// On a host where root owns the state, the state files are in ownedName, in the folder of
+// root's notes. ownerFile is there from the takeover to the handover: it says for which
+// state folder.
+const (
+	ownedName = "host"
+	ownerFile = "owner.json"
+)
+
+// Modes in root's folder: every user may read the state, and root alone takes the lock.
+const (
+	ownedMode     = 0o644
+	ownedLockMode = 0o600
+)
+
+// OwnerSchema is the version of the files in root's folder.
+const OwnerSchema = "genv.owner/1"
+
+// Owner says that the state of a host belongs to root: only root's processes write it, and
+// users ask root's service to. The state folder then has a copy for the readers of 1.4.3.
+type Owner struct {
+	Schema   string    `json:"schema"`
+	StateDir string    `json:"state_dir"`
+	Since    time.Time `json:"since"` // of the takeover
+}
+
+// Owner is nil where every user writes the state files. Its error says that this is not
+// known: then they are not to be read or written.
+func (s *Store) Owner() (*Owner, error) {
+	dir, owner, err := s.openOwned()
+	dir.Close()
+	return owner, err
+}
+
+// OwnedDir is the folder of the state files if they belong to root; else it is empty.
+func (s *Store) OwnedDir() string {
+	if owner, err := s.Owner(); owner == nil || err != nil {
+		return ""
+	}
+	return s.ownedPath()
+}
+
+// MayWrite says whether this process may change the state files: they don't belong to root,
+// or it is root's.
+func (s *Store) MayWrite() bool {
+	dir, owner, err := s.openOwned()
+	defer dir.Close()
+	return err == nil && (owner == nil || dir.IsOurs())
+}
+
+func (s *Store) ownedPath() string { return filepath.Join(s.rootDir, ownedName) }
+
+// openOwned opens root's folder of the state files. All results are nil where they don't
+// belong to root. The folder is nil if there is an error.
+func (s *Store) openOwned() (*folder.Folder, *Owner, error) {
+	if s.rootDir == "" {
+		return nil, nil, nil
+	}
+	dir, err := folder.OpenExisting(s.ownedPath())
+	if folder.Ignore(err, fs.ErrNotExist, fs.ErrPermission, unix.ENOTDIR) == nil && err != nil {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	owner, err := s.readOwner(dir)
+	if owner == nil || err != nil {
+		dir.Close()
+		return nil, nil, err
+	}
+	return dir, owner, nil
+}
+
+func (s *Store) readOwner(dir *folder.Folder) (*Owner, error) {
+	data, _, err := dir.Read(ownerFile, maxNote)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range []string{s.rootDir, s.ownedPath()} {
+		if err := checkPrivate(path); err != nil {
+			return nil, err
+		}
+	}
+	var owner Owner
+	if err := json.Unmarshal(data, &owner); err != nil || owner.Schema != OwnerSchema {
+		return nil, fmt.Errorf("%w: %s is not of this version of genv (%s): use the one that wrote it, which gives the state back with `genv host handover`",
+			folder.ErrUnsafe, dir.Join(ownerFile), OwnerSchema)
+	}
+	if owner.StateDir != s.path() {
+		return nil, nil
+	}
+	return &owner, nil
+}
+
+func checkPrivate(path string) error {
+	dir, err := folder.OpenExisting(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.CheckPrivate()
+}
+
+// place is the folder in which the state files are.
+type place struct {
+	*folder.Folder
+	owned bool // by root
+}
+
+// mode is that of the files.
+func (p place) mode() uint32 {
+	if p.owned {
+		return ownedMode
+	}
+	return folder.SharedMode
+}
+
+func (p place) lockMode() uint32 {
+	if p.owned {
+		return ownedLockMode
+	}
+	return folder.SharedMode
+}
+
+// open opens the folder of the state files.
+func (s *Store) open() (place, error) {
+	dir, owner, err := s.openOwned()
+	if err != nil || owner != nil {
+		return place{dir, true}, err
+	}
+	dir, err = s.openShared()
+	return place{dir, false}, err
+}
+
+// where is the path of the folder of the state files, for looks at it without a lock.
+func (s *Store) where() string {
+	if dir := s.OwnedDir(); dir != "" {
+		return dir
+	}
+	return s.dir
+}
+
+// accessToOwned is accessTo for root's folder, in which root's note is too. There is no
+// copy: no user can make the files disappear.
+func (s *Store) accessToOwned(dir place, force bool) access {
+	now, err := s.noteAbout(dir)
+	if err != nil {
+		return denied(dir, err.Error())
+	}
+	outside, ours := now.ofSameBoot(readNote(dir.Folder, rootNote)), dir.IsOurs()
+	why := now.refusal(outside, nil, ours, now.Device)
+	if why != "" && !(force && ours && now.Known()) {
+		a := denied(dir, why)
+		a.foreign = outside != nil && now.Known() && outside.PID != now.PID
+		return a
+	}
+	if ours {
+		_ = writeNote(dir.Folder, rootNote, now, ownedMode)
+	}
+	a := access{mayClean: true}
+	a.root, _ = folder.OpenExisting(dir.Path) // it has the note about restorations before the takeover
+	return a
+}
+
+// noteAbout is what root notes about a folder.
+func (s *Store) noteAbout(dir place) (note, error) {
+	st, err := dir.Status()
+	return note{Path: s.path(), Device: st.Dev, Inode: st.Ino, BootID: s.system.BootID(), Namespaces: s.system.Namespaces()}, err
+}
+
+// missingEnvs is the error for a missing envs.json in root's folder, where it always is.
+func (t *transaction) missingEnvs() error {
+	return fmt.Errorf("%w: %s is missing; restore it from a backup, or have root run `genv envs --reset`, which starts over", ErrLost, t.dir.Join("envs.json"))
+}
+
+// errOwned is ErrOwned for this process.
+func (s *Store) errOwned() error {
+	return fmt.Errorf("%w: uid %d can't change %s", ErrOwned, os.Geteuid(), s.ownedPath())
+}
+
+// readOwned reads root's files without the lock, and changes only what it returns. The
+// files are replaced as a whole, one after the other, so two equal readings are of one
+// moment. While they change all the time, the last reading counts: then an environment may
+// lack its newest attachments.
+func (s *Store) readOwned(dir place, load func(*transaction)) *transaction {
+	const attempts = 10
+	t := s.begin(dir)
+	for range attempts {
+		again := &transaction{Store: s, dir: dir}
+		load(t)
+		load(again)
+		if t.onDisk.Equal(again.onDisk) {
+			break
+		}
+	}
+	return t
+}

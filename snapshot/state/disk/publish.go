@@ -1,0 +1,119 @@
+package disk
+
+import (
+	"bytes"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// Publish writes the copy of root's state files for the readers of genv 1.4.3 again, if it
+// isn't what it should be. It is never read back. Without root's state it does nothing.
+func (s *Store) Publish() error {
+	dir, owner, err := s.openOwned()
+	if owner == nil || err != nil {
+		return err
+	}
+	defer dir.Close()
+	lock, err := dir.Lock(lockFile, s.timeout)
+	if err != nil {
+		return err
+	}
+	defer unlock(lock)
+	t := &transaction{Store: s, dir: place{dir, true}}
+	var contents state.Contents
+	for _, file := range stateFiles {
+		if contents[file], _, err = dir.Read(file.String(), maxFileSize); folder.Ignore(err, unix.ENOENT) != nil {
+			return err
+		}
+	}
+	if contents[state.Envs] == nil {
+		return t.missingEnvs()
+	}
+	return s.publish(contents, false)
+}
+
+// publish writes the copy into the state folder, in which only root may write from then on.
+// The lock file stays one for all, since 1.4.3 only reads with the lock; and so does the
+// folder of the devices' locks. The caller holds the lock of root's files.
+func (s *Store) publish(contents state.Contents, durable bool) error {
+	dir, err := s.openShared()
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := seal(dir); err != nil {
+		return err
+	}
+	s.step("sealed")
+	if err := s.ownLock(dir); err != nil {
+		return err
+	}
+	devices, err := dir.SharedSub("devices")
+	if err != nil {
+		return err
+	}
+	devices.Close()
+	for _, file := range stateFiles {
+		if err := s.publishFile(dir, file.String(), contents[file], durable); err != nil {
+			return err
+		}
+		s.step("published " + file.String())
+	}
+	if now, err := s.noteAbout(place{dir, false}); err == nil {
+		_ = writeNote(dir, folderNote, now, ownedMode) // for containers that have only this folder
+	}
+	return nil
+}
+
+// publishFile replaces a file that has another content, owner or mode.
+func (s *Store) publishFile(dir *folder.Folder, name string, content []byte, durable bool) error {
+	if content == nil {
+		return dir.Remove(name)
+	}
+	old, st, err := dir.Read(name, maxFileSize)
+	if err == nil && int(st.Uid) == os.Geteuid() && st.Mode&0o777 == ownedMode && bytes.Equal(old, content) {
+		return nil
+	}
+	if st, err := dir.Stat(name); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		if err := dir.MoveAside(name, s.now()); err != nil {
+			return err
+		}
+	}
+	return dir.Put(name, content, ownedMode, durable)
+}
+
+// seal makes a folder one in which only root may write.
+func seal(dir *folder.Folder) error {
+	st, err := dir.Status()
+	if err != nil || int(st.Uid) == os.Geteuid() && st.Mode&0o7777 == 0o755 {
+		return err
+	}
+	return dir.Own(0o755)
+}
+
+// ownLock makes the lock file root's, so that no user can change its mode, and one that
+// every user may lock. What is no file that can be locked is moved aside.
+func (s *Store) ownLock(dir *folder.Folder) error {
+	if err := dir.Ensure(lockFile, folder.SharedMode); err != nil {
+		return err
+	}
+	file, st, err := dir.OpenFile(lockFile, maxFileSize)
+	if err != nil {
+		if err := dir.MoveAside(lockFile, s.now()); err != nil {
+			return err
+		}
+		return dir.Ensure(lockFile, folder.SharedMode)
+	}
+	defer file.Close()
+	if int(st.Uid) == os.Geteuid() && st.Mode&0o7777 == folder.SharedMode {
+		return nil
+	}
+	if err := unix.Fchown(int(file.Fd()), os.Geteuid(), os.Getegid()); err != nil {
+		return &os.PathError{Op: "chown", Path: file.Name(), Err: err}
+	}
+	return unix.Fchmod(int(file.Fd()), folder.SharedMode)
+}

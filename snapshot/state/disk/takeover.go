@@ -1,0 +1,231 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// Takeover is what TakeOver did.
+type Takeover struct {
+	Done     bool     // false if the state was root's already
+	Warnings []string // what was noticed and worked around, a line each
+}
+
+// TakeOver makes the state files root's: they are read and cleaned up as by Update, with the
+// lock that every genv takes, and written to root's folder. Only then they are root's, at
+// once: a takeover that is interrupted anywhere has changed nothing of the state, and is
+// repeated. Until then, users can't write to the state folder, unless TakeOver returns an
+// error. It needs root.
+//
+// Files that can't be read are not taken over: they stay as they are, with a copy of them
+// kept, and the error (ErrCorrupt, ErrLost, folder.ErrUnsafe) says what to do.
+//
+// move is called shortly before the end, with the files and the lock held, for what else
+// is to be moved; it may be nil.
+func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (done Takeover, err error) {
+	if s.rootDir == "" {
+		return done, errors.New("without a folder for root's notes, the state can't be taken over")
+	}
+	err = s.locked(ctx, s.timeout, func(dir place) error {
+		if dir.owned {
+			return nil
+		}
+		uptime := s.system.Uptime()
+		t := s.begin(dir)
+		defer t.access.root.Close()
+		if !t.access.mayClean {
+			return errors.New(t.access.warning)
+		}
+		t.load(ctx)
+		if err := t.restoreAndClean(); err != nil {
+			return err
+		}
+		if err := t.save(uptime); err != nil {
+			return err
+		}
+		if err := t.moveToRoot(move); err != nil {
+			if owner, unknown := s.Owner(); owner == nil && unknown == nil {
+				err = errors.Join(err, unseal(dir.Folder))
+			}
+			return err
+		}
+		done = Takeover{Done: true, Warnings: t.files.Warnings}
+		return nil
+	})
+	return done, err
+}
+
+// moveToRoot makes the state files root's. The note about the owner comes last: without it,
+// nothing of the rest counts.
+func (t *transaction) moveToRoot(move func(*state.Files) error) error {
+	dir, err := t.makeOwned()
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	own := &transaction{
+		Store: t.Store, dir: place{dir, true}, files: t.files, process: t.process,
+		known: starts{Processes: t.known.Processes},
+	}
+	if now, err := t.noteAbout(own.dir); err != nil || writeNote(dir, rootNote, now, ownedMode) != nil {
+		return fmt.Errorf("%s can't be written", dir.Join(rootNote))
+	}
+	next, err := own.writeChanges()
+	if err != nil {
+		return err
+	}
+	own.writeStarts()
+	if len(t.files.Restorations) > 0 {
+		_ = dir.PutJSON(restoredFile, restorationsNote{t.system.BootID(), t.files.Restorations}, ownedMode, true)
+	}
+	t.step("written")
+	if move != nil {
+		if err := move(&t.files); err != nil {
+			return err
+		}
+	}
+	if err := t.publish(next, true); err != nil {
+		return err
+	}
+	_ = t.dir.Remove(startsFile) // it is not read any more
+	t.step("owning")
+	owner := Owner{Schema: OwnerSchema, StateDir: t.path(), Since: t.now().UTC()}
+	if err := dir.PutJSON(ownerFile, owner, ownedMode, true); err != nil {
+		return err
+	}
+	t.step("owned")
+	return nil
+}
+
+// makeOwned opens root's folder for the state files, without what an earlier takeover left.
+func (s *Store) makeOwned() (*folder.Folder, error) {
+	makeRoot(s.rootDir)
+	all, err := folder.OpenExisting(s.rootDir)
+	if err != nil {
+		return nil, err
+	}
+	defer all.Close()
+	if err := all.CheckPrivate(); err != nil {
+		return nil, err
+	}
+	dir, err := all.PrivateSub(ownedName)
+	if err == nil {
+		err = errors.Join(dir.CheckPrivate(), s.checkOther(dir))
+	}
+	for _, name := range []string{state.Envs.String(), state.Devices.String(), startsFile, restoredFile} {
+		if err == nil {
+			err = dir.Remove(name)
+		}
+	}
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return dir, nil
+}
+
+// checkOther refuses a folder that has the state of another state folder.
+func (s *Store) checkOther(dir *folder.Folder) error {
+	var owner Owner
+	if dir.ReadJSON(ownerFile, maxNote, &owner) && owner.StateDir != s.path() {
+		return fmt.Errorf("%w: %s has the state of %s: give that back with GENV_TMPDIR=%s and `genv host handover`", folder.ErrUnsafe, dir.Path, owner.StateDir, owner.StateDir)
+	}
+	return nil
+}
+
+// HandOver gives the state back: every user may write the state files again. It is the
+// reverse of TakeOver: until the note about the owner is removed nothing has changed, and
+// what is interrupted later is only that users can't write yet, which another call ends.
+// No service may run meanwhile. It needs root.
+func (s *Store) HandOver(ctx context.Context, move func(*state.Files) error) (done bool, err error) {
+	err = s.locked(ctx, s.timeout, func(dir place) error {
+		if !dir.owned {
+			return nil
+		}
+		t := s.begin(dir)
+		defer t.access.root.Close()
+		t.load(ctx)
+		if err := t.restoreAndClean(); err != nil {
+			return err
+		}
+		done = true
+		return t.moveBack(move)
+	})
+	if err != nil {
+		return false, err
+	}
+	shared, err := folder.Open(s.dir)
+	if err != nil {
+		return done, err
+	}
+	defer shared.Close()
+	return done, unseal(shared)
+}
+
+func (t *transaction) moveBack(move func(*state.Files) error) error {
+	next, err := t.writeChanges()
+	if err != nil {
+		return err
+	}
+	if err := t.publish(next, true); err != nil {
+		return err
+	}
+	dir, err := t.openShared()
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	shared := &transaction{Store: t.Store, dir: place{dir, false}, files: t.files, process: t.process, known: starts{Processes: t.known.Processes}}
+	shared.writeStarts()
+	shared.access = t.accessTo(shared.dir, true)
+	defer shared.access.root.Close()
+	if shared.writeBackup(next) { // else the copy from before the takeover would count
+		shared.noteComplete(t.system.Uptime())
+	} else if shared.access.root != nil {
+		err = shared.access.root.Remove(backupFile)
+	}
+	if err == nil && move != nil {
+		err = move(&t.files)
+	}
+	if err != nil {
+		return err
+	}
+	t.step("disowning")
+	if err := errors.Join(t.dir.Remove(ownerFile), t.dir.Sync()); err != nil {
+		return err
+	}
+	t.step("disowned")
+	for _, file := range stateFiles {
+		_ = t.dir.Remove(file.String()) // nothing reads it any more
+	}
+	return nil
+}
+
+// unseal lets every user write to the state folder again.
+func unseal(dir *folder.Folder) error {
+	for _, name := range []string{state.Envs.String(), state.Devices.String(), startsFile, folderNote} {
+		file, st, err := dir.OpenFile(name, maxFileSize)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return err
+		}
+		if int(st.Uid) == os.Geteuid() {
+			err = unix.Fchmod(int(file.Fd()), folder.SharedMode)
+		}
+		_ = file.Close()
+		if err != nil {
+			return &fs.PathError{Op: "chmod", Path: dir.Join(name), Err: err}
+		}
+	}
+	return dir.Own(0o777)
+}
