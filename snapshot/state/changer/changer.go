@@ -27,6 +27,8 @@ type Changer struct {
 	// lock, for each change that asks for more devices than there are: where many users
 	// ask, it answers from an inventory that it takes from time to time.
 	ListDevices func(context.Context) ([]snapshot.Device, error)
+	// Turn waits until it is the asker's turn to take the lock; nil doesn't wait.
+	Turn func(context.Context) (release func(), err error)
 }
 
 // Change applies a change. If that fails because there are too few devices, nvidia-smi is
@@ -56,6 +58,13 @@ func (c Changer) Change(ctx context.Context, asked change.Change, by change.Aske
 }
 
 func (c Changer) apply(ctx context.Context, asked change.Change, by change.Asker) (result change.Result, err error) {
+	if c.Turn != nil {
+		release, err := c.Turn(ctx)
+		if err != nil {
+			return change.Result{}, err
+		}
+		defer release()
+	}
 	err = c.Store.Update(ctx, func(f *state.Files) (err error) {
 		result, err = asked.Apply(f, by)
 		if err == nil && len(result.Extensions) > 0 {

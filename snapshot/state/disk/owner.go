@@ -59,8 +59,11 @@ func (s *Store) OwnedDir() string {
 // or it is root's.
 func (s *Store) MayWrite() bool {
 	dir, owner, err := s.openOwned()
+	if err != nil || owner == nil {
+		return err == nil
+	}
 	defer dir.Close()
-	return err == nil && (owner == nil || dir.IsOurs())
+	return dir.IsOurs()
 }
 
 func (s *Store) ownedPath() string { return filepath.Join(s.rootDir, ownedName) }

@@ -263,7 +263,7 @@ func TestWaitingForTheLockDuringAMove(t *testing.T) {
 	} {
 		done := make(chan error, 1)
 		begun := false
-		h.store.OnStep(func(step string) {
+		h.store.OnStep(func(string) {
 			if !begun {
 				begun = true
 				go func() { done <- storeWithNotes(h.dir, h.root).Update(context.Background(), enter(snapshot.PID(20+i))) }()

@@ -1,0 +1,145 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/state/change"
+)
+
+var (
+	// ErrNotRunning says that the service can't be reached: nothing was done.
+	ErrNotRunning = errors.New("the service that owns the state of this host is not running: have root start it (systemctl start genv-host)")
+	// ErrUnknown says that the request was sent and no answer came: it may be done or not.
+	ErrUnknown = errors.New("the service gave no answer, so it is unknown whether this was done: `genv status` shows it")
+	// ErrBusy says that the user has too many requests under way: nothing was done.
+	ErrBusy = errors.New("too many requests")
+)
+
+// Client asks the service of this host.
+type Client struct {
+	Path string // of the socket
+	// Retry is how long a request that is refused as one of too many is repeated; 0 is 10 s.
+	Retry time.Duration
+}
+
+// answerWithin is how long a service may take: longer than it lets a change take.
+const answerWithin = changeWithin + 10*time.Second
+
+// Change asks for a change. Its error is one of those above, or what the service says, with
+// the class of the error: see change.DecodeError.
+func (c Client) Change(ctx context.Context, asked change.Change) (change.Result, error) {
+	data, err := json.Marshal(asked)
+	if err != nil {
+		return change.Result{}, err
+	}
+	answer, err := c.ask(ctx, Request{Change: data})
+	if err == nil && answer.Result == nil {
+		err = ErrUnknown
+	}
+	if err != nil {
+		return change.Result{}, err
+	}
+	return *answer.Result, nil
+}
+
+// Look returns a document of root's view, by its name.
+func (c Client) Look(ctx context.Context, name string) (json.RawMessage, error) {
+	answer, err := c.ask(ctx, Request{Look: name})
+	return answer.Document, err
+}
+
+// Status asks the service about itself.
+func (c Client) Status(ctx context.Context) (Status, error) {
+	answer, err := c.ask(ctx, Request{Status: true})
+	if err == nil && answer.Status == nil {
+		err = errors.New("the service said nothing about itself")
+	}
+	if err != nil {
+		return Status{}, err
+	}
+	return *answer.Status, nil
+}
+
+// ask sends a request, and again as long as it is refused for being one of too many.
+func (c Client) ask(ctx context.Context, r Request) (Answer, error) {
+	retry := c.Retry
+	if retry == 0 {
+		retry = 10 * time.Second
+	}
+	r.Version = Version
+	for begun := time.Now(); ; {
+		answer, err := c.askOnce(ctx, r)
+		busy := errors.Is(err, unix.EAGAIN) || errors.Is(err, ErrBusy)
+		if !busy || time.Since(begun) > retry {
+			return answer, err
+		}
+		select {
+		case <-time.After(20*time.Millisecond + rand.N(200*time.Millisecond)): // not all at the same time
+		case <-ctx.Done():
+			return answer, err
+		}
+	}
+}
+
+func (c Client) askOnce(ctx context.Context, r Request) (answer Answer, err error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.Path)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
+		return answer, ErrNotRunning
+	case err != nil:
+		return answer, fmt.Errorf("%w: %w", ErrNotRunning, err)
+	}
+	defer conn.Close()
+	if err := checkService(conn.(*net.UnixConn)); err != nil {
+		return answer, err
+	}
+	_ = conn.SetDeadline(time.Now().Add(answerWithin))
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	sent := writeLine(conn, r)
+	line, err := readLine(conn, maxAnswer) // also if it was refused before all was sent
+	switch {
+	case err != nil && sent != nil:
+		return answer, fmt.Errorf("%w: the request was not sent: %w", ErrNotRunning, sent)
+	case err != nil:
+		return answer, errors.Join(ErrUnknown, ctx.Err())
+	}
+	if err := json.Unmarshal(line, &answer); err != nil {
+		return answer, fmt.Errorf("%w: its answer is not understood", ErrUnknown)
+	}
+	switch {
+	case answer.Busy:
+		return answer, fmt.Errorf("%w: %w", ErrBusy, change.DecodeError(answer.Error))
+	case answer.Error != nil:
+		return answer, change.DecodeError(answer.Error)
+	}
+	return answer, nil
+}
+
+// checkService refuses what listens for another user than root, or than this one on a
+// simulated host.
+func checkService(conn *net.UnixConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var credentials *unix.Ucred
+	var failed error
+	if err := raw.Control(func(fd uintptr) {
+		credentials, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil || failed != nil {
+		return errors.Join(err, failed)
+	}
+	if credentials.Uid != 0 && int(credentials.Uid) != os.Geteuid() {
+		return fmt.Errorf("%w: uid %d listens on its socket, which is not root", ErrNotRunning, credentials.Uid)
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// peer is the process at the other end of a connection, as the kernel reports it.
+type peer struct {
+	uid snapshot.UID
+	// account is the user whose requests are counted: the one who made the user namespace
+	// of the process, since a user may have thousands of uids there.
+	account snapshot.UID
+	pid     snapshot.PID
+	// unknown is why the PIDs that the process names may mean nothing here, or nil.
+	unknown error
+}
+
+// errForeign says that a client has other PIDs than the service.
+var errForeign = errors.New("the process that asks is in another PID namespace (a container): it can't register PIDs; run genv on the host itself")
+
+// errPeerGone says that the client has ended.
+var errPeerGone = errors.New("the process that asked has ended")
+
+// peerOf asks the kernel. begun is when the connection was accepted.
+func peerOf(conn *net.UnixConn, fs proc.FS, begun snapshot.StartTime) (peer, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return peer{}, err
+	}
+	var credentials *unix.Ucred
+	pidfd, noPidfd := -1, error(nil)
+	err = errors.Join(err, raw.Control(func(fd uintptr) {
+		if credentials, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pidfd, noPidfd = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+		}
+	}), err)
+	if err != nil {
+		return peer{}, fmt.Errorf("who is at the other end: %w", err)
+	}
+	p := peer{uid: snapshot.UID(credentials.Uid), account: snapshot.UID(credentials.Uid), pid: snapshot.PID(credentials.Pid)}
+	if noPidfd != nil { // before Linux 6.5
+		if pidfd, err = unix.PidfdOpen(int(credentials.Pid), 0); err != nil {
+			pidfd = -1
+		}
+	}
+	if pidfd >= 0 {
+		defer func() { _ = unix.Close(pidfd) }() // nothing was written
+	}
+	p.examine(fs, pidfd, noPidfd != nil, begun)
+	return p, nil
+}
+
+// examine looks at the process itself, which the pidfd shows to be the one that connected.
+func (p *peer) examine(fs proc.FS, pidfd int, byPID bool, begun snapshot.StartTime) {
+	if p.pid == 0 { // it can't be seen from here
+		p.unknown = errForeign
+		return
+	}
+	p.unknown = errPeerGone
+	h, err := fs.Open(p.pid)
+	if err != nil || pidfd < 0 {
+		return
+	}
+	defer func() { _ = h.Close() }() // it was only read
+	stat, err := h.Stat()
+	namespace, nsErr := fs.Namespace(p.pid)
+	account, accountErr := h.Owner()
+	switch {
+	case err != nil, nsErr != nil, ended(pidfd), byPID && stat.Start > begun:
+		return // what was read may be of another process with this PID
+	}
+	if accountErr == nil && p.uid != 0 {
+		p.account = account
+	}
+	if ours, err := os.Readlink("/proc/self/ns/pid"); err != nil || namespace != ours {
+		p.unknown = errForeign
+		return
+	}
+	p.unknown = nil
+}
+
+// ended says whether the process of a pidfd has ended: then the pidfd is readable
+// (pidfd_open(2)).
+func ended(pidfd int) bool {
+	ready := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	n, err := unix.Poll(ready, 0)
+	return err != nil || n > 0
+}
+
+// startTime is the start time of a process that starts now.
+func startTime() snapshot.StartTime {
+	const ticks = int64(time.Second) / 100 // USER_HZ
+	var now unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
+		return 0
+	}
+	return snapshot.StartTime(now.Nano() / ticks)
+}
+
+// processes are those that a request names, held from the first look on: what the kernel
+// reports about one is never about another process that got its PID.
+type processes struct {
+	fs   proc.FS
+	by   peer
+	held map[snapshot.PID]*proc.Handle
+}
+
+// owner is change.Asker.Owner.
+func (p *processes) owner(pid snapshot.PID) (snapshot.UID, error) {
+	if p.by.unknown != nil {
+		return 0, p.by.unknown
+	}
+	h := p.held[pid]
+	if h == nil {
+		var err error
+		if h, err = p.fs.Open(pid); err != nil {
+			return 0, fmt.Errorf("process %d: %w", pid, err)
+		}
+		p.held[pid] = h
+	}
+	if err := alive(h); err != nil {
+		return 0, err
+	}
+	return h.UID()
+}
+
+// gone is a process of the request that has ended since it was looked at; 0 for none.
+func (p *processes) gone() snapshot.PID {
+	for pid, h := range p.held {
+		if alive(h) != nil {
+			return pid
+		}
+	}
+	return 0
+}
+
+func (p *processes) close() {
+	for _, h := range p.held {
+		_ = h.Close() // it was only read
+	}
+}
+
+func alive(h *proc.Handle) error {
+	stat, err := h.Stat()
+	if err == nil && stat.Gone() {
+		err = proc.ErrGone
+	}
+	if err != nil {
+		return fmt.Errorf("process %d: %w", h.PID, err)
+	}
+	return nil
+}

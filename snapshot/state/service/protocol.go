@@ -1,0 +1,106 @@
+package service
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
+)
+
+// Version is that of the protocol. A service refuses requests of another one.
+const Version = 1
+
+// SocketName is the name of the socket in the folder of what root's genv keeps while the
+// machine runs.
+const SocketName = "host.sock"
+
+// Limits of what is sent, in bytes: a line of JSON in both directions.
+const (
+	MaxRequest = 128 << 10
+	maxAnswer  = 32 << 20
+)
+
+// Request is what a client asks for: one of its fields is set besides Version.
+type Request struct {
+	Version int             `json:"version"`
+	Change  json.RawMessage `json:"change,omitempty"` // a change.Change
+	Look    string          `json:"look,omitempty"`   // a document of root's view: see Backend
+	Status  bool            `json:"status,omitempty"`
+}
+
+// Answer is what the service answers: the result, or an error.
+type Answer struct {
+	Version  int             `json:"version"`
+	Result   *change.Result  `json:"result,omitempty"`
+	Document json.RawMessage `json:"document,omitempty"`
+	Status   *Status         `json:"status,omitempty"`
+	Error    json.RawMessage `json:"error,omitempty"` // by change.EncodeError
+	// Busy says that the request was refused since there are too many, and that nothing
+	// was done.
+	Busy bool `json:"busy,omitempty"`
+}
+
+// Status is what a service says about itself.
+type Status struct {
+	PID         int       `json:"pid"`
+	Genv        string    `json:"genv"`
+	Since       time.Time `json:"since"`
+	Connections int       `json:"connections"`
+	Served      uint64    `json:"served"`  // requests that were answered, also with an error
+	Refused     uint64    `json:"refused"` // for being too many
+}
+
+// errTooLong says that a line is longer than its limit.
+var errTooLong = errors.New("it is too long")
+
+// readLine reads a line without its end. It never holds more than limit bytes.
+func readLine(r io.Reader, limit int) ([]byte, error) {
+	buffered := bufio.NewReaderSize(io.LimitReader(r, int64(limit)+1), 4096)
+	line, err := buffered.ReadBytes('\n')
+	switch {
+	case err == nil:
+		return bytes.TrimSuffix(line, []byte("\n")), nil
+	case len(line) > limit:
+		return nil, errTooLong
+	case errors.Is(err, io.EOF) && len(line) > 0:
+		return nil, io.ErrUnexpectedEOF
+	}
+	return nil, err
+}
+
+// decodeRequest checks what a client sent. Its errors wrap state.ErrRequest.
+func decodeRequest(line []byte) (r Request, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&r); err != nil {
+		return r, fmt.Errorf("%w: not a request of genv", state.ErrRequest)
+	}
+	asked := 0
+	for _, set := range []bool{r.Change != nil, r.Look != "", r.Status} {
+		if set {
+			asked++
+		}
+	}
+	switch {
+	case r.Version != Version:
+		return r, fmt.Errorf("%w: version %d of the protocol, and this service has %d: use the same version of genv as the service", state.ErrRequest, r.Version, Version)
+	case asked != 1:
+		return r, fmt.Errorf("%w: a request asks for one thing", state.ErrRequest)
+	}
+	return r, nil
+}
+
+func writeLine(w io.Writer, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(data, '\n'))
+	return err
+}
