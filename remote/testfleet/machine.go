@@ -90,6 +90,18 @@ func (m *Machine) NvidiaSMI() string { return filepath.Join(m.Bin(), "nvidia-smi
 // Root is where root's genv keeps its notes and copies of the state files.
 func (m *Machine) Root() string { return filepath.Join(m.Dir, "root") }
 
+// WriteProc gives the machine the driver's folder in /proc, which shows the devices of its
+// nvidia-smi. Without it, genv sees a machine on which the driver shows no such folder.
+func (m *Machine) WriteProc() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	driver, err := gpus.Read(m.GPUs)
+	if err != nil {
+		return err
+	}
+	return driver.WriteProc(filepath.Join(m.Root(), "proc"))
+}
+
 // AuditLog is where genv on the machine records what it does.
 func (m *Machine) AuditLog() string { return filepath.Join(m.Dir, "log", "audit.jsonl") }
 

@@ -144,10 +144,7 @@ func (c *Collector) Hidden() []snapshot.DeviceIndex {
 	return nil
 }
 
-// hiddenWarnings say that of some devices nothing is known.
-func (l *deviceList) hiddenWarnings() []string {
-	if len(l.hidden) == 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("a guard hides devices %s from this user: whether they are in use is unknown", text.JoinIndices(l.hidden))}
+// HiddenWarning says that of some devices nothing is known.
+func HiddenWarning(hidden []snapshot.DeviceIndex) string {
+	return fmt.Sprintf("a guard hides devices %s from this user: whether they are in use is unknown", text.JoinIndices(hidden))
 }

@@ -34,7 +34,10 @@ func (c *Collector) observe(usage nvidiasmi.Usage, devices *deviceList, before p
 // attribute groups the lines of nvidia-smi by process, in ascending order of PID, each
 // with its devices in ascending order of index.
 func (l *deviceList) attribute(usage nvidiasmi.Usage) ([]snapshot.Process, []string) {
-	warnings := l.hiddenWarnings()
+	var warnings []string
+	if len(l.hidden) > 0 {
+		warnings = append(warnings, HiddenWarning(l.hidden))
+	}
 	for _, gpu := range usage.NotListed {
 		warnings = append(warnings, fmt.Sprintf("the driver does not report which processes use %s: there may be any", cmp.Or(gpu, "a device")))
 	}

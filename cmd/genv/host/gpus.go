@@ -6,6 +6,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/gpulist"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/local"
 )
 
 // GPUsDocument is the JSON of `genv gpus`; docs/json.md describes it.
@@ -33,6 +34,8 @@ func (p *program) gpusHere(c *cli.Context) error {
 	}
 	if host.privileged { // others can't read the environ of most processes, which isn't shown
 		p.Warn(s.Warnings...)
+	} else if hidden := host.Machine.Hidden(); len(hidden) > 0 {
+		p.Warn(local.HiddenWarning(hidden))
 	}
 	all := gpus.Of(s)
 	var found gpulist.List

@@ -18,7 +18,11 @@ const inUseTimeout = 2 * time.Second
 
 // inUse are the processes that use devices and are not in the caller's environment;
 // none if nvidia-smi takes too long.
-type inUse []snapshot.Process
+type inUse struct {
+	processes []snapshot.Process
+	// hidden are the devices that a guard hides from the caller: they may be in use.
+	hidden []snapshot.DeviceIndex
+}
 
 // inUseByOthers runs nvidia-smi, so it must not be called with the lock held.
 func (w *person) inUseByOthers(ctx context.Context, eid snapshot.EnvID, uid snapshot.UID) inUse {
@@ -26,18 +30,19 @@ func (w *person) inUseByOthers(ctx context.Context, eid snapshot.EnvID, uid snap
 	defer cancel()
 	processes, _, err := w.Machine.Processes(ctx)
 	if err != nil {
-		return nil
+		return inUse{}
 	}
-	return slices.DeleteFunc(processes, func(p snapshot.Process) bool {
+	processes = slices.DeleteFunc(processes, func(p snapshot.Process) bool {
 		return eid != "" && p.EID == eid && p.UID != nil && *p.UID == uid
 	})
+	return inUse{processes: processes, hidden: w.Machine.Hidden()}
 }
 
 // devices are those that are in use, for change.Attach.Busy.
 func (u inUse) devices() []snapshot.DeviceIndex {
 	var busy []snapshot.DeviceIndex
-	for i := range u {
-		busy = append(busy, u[i].Indices()...)
+	for i := range u.processes {
+		busy = append(busy, u.processes[i].Indices()...)
 	}
 	slices.Sort(busy)
 	return slices.Compact(busy)
@@ -50,19 +55,23 @@ const maxInUse = 8
 func (u inUse) warnings(ctx context.Context, attached []snapshot.DeviceIndex) []string {
 	var lines []string
 	more := 0
-	for i := range u {
-		for _, usage := range u[i].Usage {
+	for i := range u.processes {
+		for _, usage := range u.processes[i].Usage {
 			switch {
 			case !slices.Contains(attached, usage.Index):
 			case len(lines) == maxInUse:
 				more++
 			default:
-				lines = append(lines, inUseLine(ctx, &u[i], usage))
+				lines = append(lines, inUseLine(ctx, &u.processes[i], usage))
 			}
 		}
 	}
 	if more > 0 {
 		lines = append(lines, fmt.Sprintf("Warning: and %d more; `nvidia-smi` shows them", more))
+	}
+	unknown := slices.DeleteFunc(slices.Clone(attached), func(i snapshot.DeviceIndex) bool { return !slices.Contains(u.hidden, i) })
+	if len(unknown) > 0 {
+		lines = append(lines, fmt.Sprintf("It is unknown whether other processes use GPU %s: a guard hid them from you; nvidia-smi shows them from now on", text.JoinIndices(unknown)))
 	}
 	return lines
 }

@@ -17,6 +17,9 @@ type Driver struct {
 	CUDA    string   `json:"cuda"`   // empty for 12.4
 	Devices []Device `json:"devices"`
 	Apps    []App    `json:"apps"`
+	// Visible are the devices that a guard lets each user see, by uid and index; nil
+	// without a guard. Root sees all.
+	Visible map[int][]int `json:"visible,omitzero"`
 }
 
 // Device is a GPU. Devices are listed in the order of their index.
@@ -30,6 +33,10 @@ type Device struct {
 	Broken bool `json:"broken,omitempty"`
 	// NoPersistence turns its persistence mode off.
 	NoPersistence bool `json:"no_persistence,omitempty"`
+	// Bus is its place on the PCI bus, from 1; 0 for the one after its index.
+	Bus int `json:"bus,omitempty"`
+	// Minor is the number of its node; nil for its index.
+	Minor *int `json:"minor,omitempty"`
 }
 
 // MIG is a MIG instance of a device.

@@ -68,6 +68,7 @@ func Main(args []string, stdout, stderr io.Writer, getenv func(string) string) i
 	if err != nil {
 		return answer(stderr, err.Error()+"\n", exitUnknown)
 	}
+	host = host.SeenBy(os.Getuid())
 	if len(host.Devices) == 0 {
 		return answer(stdout, "No devices were found\n", exitNotFound)
 	}

@@ -74,7 +74,7 @@ var xml = parse(`<?xml version="1.0" ?>
 	<gpu id="{{.BusID}}">
 		<product_name>{{html .Name}}</product_name>
 		<uuid>{{html .UUID}}</uuid>
-		<minor_number>{{.Index}}</minor_number>
+		<minor_number>{{.MinorNumber}}</minor_number>
 		<fb_memory_usage>
 			<total>{{.TotalMiB}} MiB</total>
 			<used>{{$.Used .}} MiB</used>
