@@ -56,6 +56,10 @@ func TestCheckDriver(t *testing.T) {
 		{"lost", doctor.CheckDriver(doctor.Driver{Err: nvidiasmi.ErrGPULost}), doctor.Failed, doctor.GPULost, "fallen off the bus"},
 		{"mismatch", doctor.CheckDriver(doctor.Driver{Err: &nvidiasmi.ExitError{Err: nvidiasmi.ErrVersionMismatch, ExitCode: 18}}), doctor.Failed, doctor.VersionMismatch, "18"},
 		{"another error", doctor.CheckDriver(doctor.Driver{Err: errors.New("a\nb")}), doctor.Failed, doctor.SMIFailed, "a b"},
+		{"no device that a guard lets through", doctor.CheckDriver(doctor.Driver{Err: &nvidiasmi.ExitError{Err: nvidiasmi.ErrNoDevices}, Restricted: true}), doctor.Skipped, "", "run it as root"},
+		{"no device at all", doctor.CheckDriver(doctor.Driver{Err: &nvidiasmi.ExitError{Err: nvidiasmi.ErrNoDevices}}), doctor.Failed, doctor.NoGPUs, "finds no GPU"},
+		{"hung, with a guard", doctor.CheckDriver(doctor.Driver{Err: nvidiasmi.ErrHung, Restricted: true}), doctor.Failed, doctor.SMIHung, "does not return"},
+		{"some devices that a guard lets through", doctor.CheckDriver(doctor.Driver{Modes: modes(true), Restricted: true}), doctor.OK, "", "a guard may hide others"},
 	})
 }
 

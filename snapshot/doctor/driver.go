@@ -16,6 +16,9 @@ type Driver struct {
 	Modes []nvidiasmi.Mode
 	Took  time.Duration
 	Err   error // of package nvidiasmi
+	// Restricted says that a guard may hide devices from the user who called it, so that
+	// the others have other indices than for root.
+	Restricted bool
 }
 
 // Version is that of the driver; empty if it is unknown.
@@ -34,6 +37,9 @@ func CheckDriver(d Driver) Check {
 	if errors.Is(d.Err, nvidiasmi.ErrNotInstalled) { // its text has all of PATH
 		return Problem(DriverState, SMIMissing, "nvidia-smi was not found in PATH")
 	}
+	if d.Restricted && (errors.Is(d.Err, nvidiasmi.ErrNoDevices) || errors.Is(d.Err, nvidiasmi.ErrPermission)) {
+		return Unknown(DriverState, "a guard shows this user no GPU: run it as root")
+	}
 	if d.Err != nil {
 		return Problem(DriverState, causeOf(d.Err), "%s", oneLine(d.Err.Error()))
 	}
@@ -47,6 +53,9 @@ func CheckDriver(d Driver) Check {
 		}
 	}
 	seen := fmt.Sprintf("driver %s, %s, nvidia-smi took %s", orUnknown(d.Version()), plural(len(d.Modes), "GPU"), milliseconds(d.Took))
+	if d.Restricted {
+		seen += "; a guard may hide others, and these have other indices"
+	}
 	switch {
 	case len(off) > 0:
 		return Problem(DriverState, PersistenceOff, "%s; persistence mode is off on GPU %s", seen, indices(off))

@@ -65,7 +65,7 @@ func (p *program) examine(ctx context.Context, timeout time.Duration) *doctor.Do
 	m := &machine.Machine{
 		SMI: localhost.NvidiaSMI(p.Getenv, timeout), Notes: disk.New(disk.Dir(p.Getenv), options), Run: runProgram,
 		StateDir: disk.Dir(p.Getenv), RootDir: options.RootDir, Record: p.recordOfRoot(), Proc: "/proc", SysRun: "/run",
-		Genv: doctor.Program{Version: p.Version, Protocol: agent.Version},
+		Genv: doctor.Program{Version: p.Version, Protocol: agent.Version}, Restricted: localhost.Hardware(p.Getenv).Restricted(p.Now()),
 	}
 	if self, err := os.Executable(); err == nil {
 		m.Genv.Path = self

@@ -30,7 +30,7 @@ type Notes interface {
 // Runner runs a program and returns its output. It must end with ctx.
 type Runner func(ctx context.Context, program string, args ...string) ([]byte, error)
 
-// Machine is this machine. All fields but Owner are set.
+// Machine is this machine. All fields but Owner and Restricted are set.
 type Machine struct {
 	SMI   SMI
 	Notes Notes
@@ -44,6 +44,9 @@ type Machine struct {
 	SysRun   string // /run
 	// Owner has to own RootDir and the folder of Record: root, except in a demo.
 	Owner snapshot.UID
+
+	// Restricted says that a guard may hide devices from this user.
+	Restricted bool
 
 	Genv doctor.Program
 }
@@ -88,7 +91,7 @@ func (m *Machine) checkGenv() doctor.Check {
 func (m *Machine) driver(ctx context.Context) doctor.Driver {
 	began := time.Now()
 	modes, err := m.SMI.Modes(ctx)
-	return doctor.Driver{Modes: modes, Took: time.Since(began), Err: err}
+	return doctor.Driver{Modes: modes, Took: time.Since(began), Err: err, Restricted: m.Restricted}
 }
 
 func (m *Machine) namespace() doctor.Namespace {
