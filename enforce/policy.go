@@ -3,6 +3,7 @@ package enforce
 import (
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -57,7 +58,6 @@ type Settings struct {
 	Idle *Idle
 	// MaxDuration detaches what was attached longer ago; 0 for never.
 	MaxDuration time.Duration
-
 	// Extend is how much users may add once to MaxDuration and Idle; 0 for nothing.
 	Extend time.Duration
 
@@ -67,6 +67,7 @@ type Settings struct {
 	// follow then.
 	Grace time.Duration
 	Kill  bool
+	Guard mode.Setting // the kernel guard of a host
 }
 
 // Idle says when an attached device counts as idle.

@@ -2,9 +2,11 @@ package exemption
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/enforce/owner"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -92,7 +94,21 @@ func (p Policy) Settings(q enforce.Query) enforce.Settings {
 			}
 		}
 	}
+	if s.Guard.Mode != mode.Off {
+		s.Guard.ExemptUsers = append(slices.Clip(s.Guard.ExemptUsers), p.usersOn(q.Host)...)
+	}
 	return s
+}
+
+// usersOn are the users who are exempt from all rules on a host, sorted.
+func (p Policy) usersOn(host snapshot.Hostname) (users []snapshot.Username) {
+	for at, list := range p.at {
+		if at.user != "" && (at.host == "" || at.host == host) && slices.ContainsFunc(list, func(e *Exemption) bool { return e.Rule == "" }) {
+			users = append(users, at.user)
+		}
+	}
+	slices.Sort(users)
+	return slices.Compact(users)
 }
 
 // turnOff turns off the rules from which somebody is exempt, in settings that concern the
@@ -104,6 +120,9 @@ func (e *Exemption) turnOff(s *enforce.Settings) {
 		s.NonEnvProcesses = s.NonEnvProcesses && !off(enforce.RuleNonEnvProcesses)
 		s.EnvDevices = s.EnvDevices && !off(enforce.RuleEnvDevices)
 		s.EnvMemory = s.EnvMemory && !off(enforce.RuleEnvMemory)
+		if e.Rule == "" {
+			s.Guard = mode.Setting{}
+		}
 	}
 	if off(enforce.RuleIdle) {
 		s.Idle = nil

@@ -2,8 +2,11 @@ package policy
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/enforce/owner"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -33,7 +36,18 @@ func (f *File) Settings(q enforce.Query) enforce.Settings {
 		bytes := s.MaxMemory.Value.Bytes()
 		settings.MaxMemory = &bytes
 	}
+	if q.User == "" && s.Guard.On { // it is a host's
+		settings.Guard = f.Exemptions.guard(s.Guard.Value)
+	}
 	return settings
+}
+
+// guard is a mode of the kernel guard with those who are exempt from it.
+func (e *Exemptions) guard(m mode.Mode) mode.Setting {
+	if m == mode.Off {
+		return mode.Setting{}
+	}
+	return mode.Setting{Mode: m, ExemptUsers: slices.Sorted(maps.Keys(e.users)), ExemptUIDs: slices.Sorted(maps.Keys(e.uids))}
 }
 
 // pointer is the value, or nil if it is off.

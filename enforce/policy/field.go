@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -61,6 +62,8 @@ var fields = []field{
 	newField("grace", byHost, func(s *Settings) *Value[time.Duration] { return &s.Grace },
 		form[time.Duration]{"10s", readGrace, text.FormatDuration}),
 	newSwitch("kill", func(s *Settings) *Value[bool] { return &s.Kill }),
+	newField("guard", byHost, func(s *Settings) *Value[mode.Mode] { return &s.Guard },
+		form[mode.Mode]{"watch or enforce", readGuard, mode.Mode.String}),
 }
 
 // form is how the value of a setting is written.
@@ -161,6 +164,11 @@ func readMemory(n *strictyaml.Node) snapshot.Memory {
 }
 
 func readDuration(n *strictyaml.Node) time.Duration { return n.Duration(time.Minute, year) }
+
+func readGuard(n *strictyaml.Node) mode.Mode {
+	m, _ := mode.Parse(n.OneOf(mode.Names()...)) // which says what is wrong
+	return m
+}
 
 // readGrace has a low maximum: the controller waits while a report is carried out.
 func readGrace(n *strictyaml.Node) time.Duration { return n.Duration(time.Second, 10*time.Minute) }

@@ -289,6 +289,7 @@ tell-users: false
 		{Key: "warn", Value: "{cycles: 3}", From: "defaults, p.yaml:6:10"},
 		{Key: "grace", Value: "10s", From: "built in"},
 		{Key: "kill", Value: "on", From: "override for hosts gpu-[1-4], p.yaml:15:13"},
+		{Key: "guard", Value: "off", From: "built in"},
 		{Key: "max-terminations", Value: "off", From: "limits, p.yaml:18:45"},
 		{Key: "max-percent", Value: "20", From: "limits, p.yaml:18:23"},
 		{Key: "max-detachments", Value: "off", From: "built in"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
 )
 
 // State is what operators asked for that lasts. It is a value.
@@ -46,6 +47,13 @@ func (s State) Policy(policy enforce.Policy, now time.Time) enforce.Policy {
 type paused struct {
 	enforce.Policy
 	because string
+}
+
+// Settings implements enforce.Policy: the guard reports and denies nothing.
+func (p paused) Settings(q enforce.Query) enforce.Settings {
+	s := p.Policy.Settings(q)
+	s.Guard.Mode = min(s.Guard.Mode, mode.Watch)
+	return s
 }
 
 // Fleet implements enforce.Policy.
