@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,7 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	gpustate "github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
 // guarded is a station of eight devices on which root has looked, and on which a guard is
@@ -140,4 +145,40 @@ func TestAGuardWithoutRootsList(t *testing.T) {
 	listed := alice.run("genv", "devices", "--no-header")
 	require.Zero(t, listed.code, listed.err)
 	require.Equal(t, 8, strings.Count(listed.out, "\n"))
+}
+
+// TestALoginLooksAtAGuardedHost, over a real sshd and without sudo: bob's nvidia-smi shows him
+// the last of three devices as 0, and then none.
+func TestALoginLooksAtAGuardedHost(t *testing.T) {
+	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}}, Genv: genvProgram(t)})
+	h := f.Hosts()[0]
+	bob, err := h.Account("bob")
+	require.NoError(t, err)
+	_, err = h.StartJob(testfleet.Job{User: "bob", Env: outside, Command: []string{"/bin/sleep", "1000001"}, Uses: []testfleet.Use{{Device: 2, MiB: 2048}}})
+	require.NoError(t, err)
+	require.NoError(t, h.WriteProc())
+	r := genv(t, "remote", "-F", f.SSHConfig(), "-H", "ours", "enforce", "--interval", "0", "--dry-run")
+	require.Zero(t, r.code, r.err) // root has looked
+	for _, row := range []struct {
+		visible []int
+		want    []gpustate.State
+	}{
+		{[]int{2}, []gpustate.State{gpustate.Unknown, gpustate.Unknown, gpustate.Busy}},
+		{nil, []gpustate.State{gpustate.Unknown, gpustate.Unknown, gpustate.Unknown}},
+	} {
+		driver, err := gpus.Read(h.GPUs)
+		require.NoError(t, err)
+		driver.Visible = map[int][]int{int(bob.UID): row.visible}
+		require.NoError(t, driver.Write(h.GPUs))
+		r := genv(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "ours", "-l", "bob", "--format", "json")
+		require.Zero(t, r.code, r.err)
+		var document live.GPUs
+		require.NoError(t, json.Unmarshal([]byte(r.out), &document))
+		var got []gpustate.State
+		for _, g := range document.Hosts[0].GPUs {
+			got = append(got, g.State)
+		}
+		require.Equal(t, row.want, got, r.out)
+		require.Zero(t, document.Free)
+	}
 }

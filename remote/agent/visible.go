@@ -31,7 +31,7 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 		return nil, ViaCommands, err
 	}
 	s, _, err = c.visible(ctx, host)
-	if err != nil && remote.ClassOf(err) == remote.GenvMissing { // it is not genv that is missing
+	if s, err = c.asRoot(ctx, host, s, err, len(devices)); err != nil && remote.ClassOf(err) == remote.GenvMissing { // it is not genv that is missing
 		err = &remote.Error{Class: remote.CommandFailed, Err: err, Next: "install NVIDIA's driver with nvidia-smi on the host, where every login finds it"}
 	}
 	if err != nil {
@@ -39,6 +39,22 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 	}
 	s.Devices, s.Environments = snapshot.Described(devices, s.Devices), environments
 	return s, ViaCommands, nil
+}
+
+// asRoot is a look with the indices of root, if nvidia-smi shows the login fewer devices than
+// are registered, as a guard does.
+func (c Commands) asRoot(ctx context.Context, host remote.Host, s *snapshot.Snapshot, err error, registered int) (*snapshot.Snapshot, error) {
+	if err == nil && len(s.Devices) >= registered || err != nil && !readonly.ShowsNone(err) {
+		return s, err
+	}
+	known := readonly.Host{Runner: c.Network}.Published(ctx, host)
+	switch {
+	case known == nil:
+		return s, err
+	case err != nil:
+		s = &snapshot.Snapshot{}
+	}
+	return readonly.Renumbered(s, known), nil
 }
 
 // visible is what nvidia-smi and /proc show, with the names of the processes' users and the

@@ -79,7 +79,7 @@ func Read(dir string) ([]Device, error) {
 	case err != nil:
 		return nil, err
 	}
-	return decode(data)
+	return Decode(data)
 }
 
 // readTrusted reads a file of root's in a folder of root's.
@@ -124,12 +124,13 @@ func normalized(list []Device) []Device {
 	if err != nil {
 		return nil
 	}
-	again, _ := decode(data) // what can't be read again differs from what was read
+	again, _ := Decode(data) // what can't be read again differs from what was read
 	return again
 }
 
-// decode checks everything: a program of root's may follow it.
-func decode(data []byte) ([]Device, error) {
+// Decode decodes the content of devices.json, and checks everything: a program of root's may
+// follow it. Its error is ErrGarbled.
+func Decode(data []byte) ([]Device, error) {
 	var p published
 	if err := json.Unmarshal(data, &p); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrGarbled, devicesFile, err)

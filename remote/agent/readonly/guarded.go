@@ -1,0 +1,71 @@
+package readonly
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
+)
+
+// published prints the devices that root's genv has published on the host. Only root can
+// make a folder in /run.
+const published = `d=/run/genv; [ -z "$GENV_ROOT_DIR" ] || d=$GENV_ROOT_DIR/run; cat "$d/devices.json"`
+
+// Published are the devices of a host as root sees them; nil if root's genv has published
+// none.
+func (r Host) Published(ctx context.Context, host remote.Host) []hardware.Device {
+	out, err := r.Run(ctx, host, remote.Command{Args: marked("sh", "-c", published)})
+	if err != nil {
+		return nil
+	}
+	list, err := hardware.Decode(dataIn(out.Stdout))
+	if err != nil {
+		return nil
+	}
+	return list
+}
+
+// ShowsNone says whether nvidia-smi failed since a guard lets the login open no device:
+// nvidia-smi(1), RETURN VALUE, 4 and 6.
+func ShowsNone(err error) bool {
+	return remote.ClassOf(err) == remote.CommandFailed &&
+		(strings.Contains(err.Error(), "exit status 6") || strings.Contains(err.Error(), "exit status 4"))
+}
+
+// Renumbered is a look with the devices as root sees them, found by UUID: where a guard shows
+// a login only some devices, its nvidia-smi counts these from 0. Of the others only
+// what root has published is known.
+func Renumbered(s *snapshot.Snapshot, known []hardware.Device) *snapshot.Snapshot {
+	index := map[snapshot.DeviceIndex]snapshot.DeviceIndex{} // by that of the login
+	devices := hardware.Devices(known)
+	for _, seen := range s.Devices {
+		at := slices.IndexFunc(devices, func(d snapshot.Device) bool { return d.UUID == seen.UUID && d.UUID != "" })
+		if at < 0 {
+			continue
+		}
+		index[seen.Index] = devices[at].Index
+		seen.Index = devices[at].Index
+		devices[at] = seen
+	}
+	renumbered := *s
+	renumbered.Devices, renumbered.Processes = devices, nil
+	for _, p := range s.Processes {
+		var usage []snapshot.DeviceUsage
+		for _, u := range p.Usage {
+			if to, ok := index[u.Index]; ok {
+				usage = append(usage, snapshot.DeviceUsage{Index: to, Memory: u.Memory})
+			}
+		}
+		if p.Usage = usage; len(usage) > 0 {
+			renumbered.Processes = append(renumbered.Processes, p)
+		}
+	}
+	if hidden := len(known) - len(index); hidden > 0 {
+		renumbered.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("nvidia-smi hides %d of %d devices from this login: whether they are in use is unknown", hidden, len(known)))
+	}
+	return &renumbered
+}
