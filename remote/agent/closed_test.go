@@ -42,6 +42,7 @@ func TestLeavingTheFleetWhileDialling(t *testing.T) {
 
 // A pool can be closed while calls are under way: it waits for them, and refuses others.
 func TestClosingDuringCalls(t *testing.T) {
+	t.Parallel()
 	for range 50 {
 		f := startFleet(t, 5*time.Second, genvhost.New(busy(1)))
 		begun, ended := make(chan struct{}), make(chan error)

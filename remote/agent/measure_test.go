@@ -57,6 +57,7 @@ func TestHostsRefuseNoAge(t *testing.T) {
 // TestMeasurementsOf143Hosts: their format has no room for utilization, temperature and
 // power, so nvidia-smi is asked, and only by who wants to know them.
 func TestMeasurementsOf143Hosts(t *testing.T) {
+	t.Parallel()
 	var smi atomic.Pointer[inprocess.Func]
 	var asked atomic.Int32
 	old := genvhost.New(busy(1)).Old()

@@ -65,8 +65,9 @@ func TestBadConversations(t *testing.T) {
 		{"hung up", genvhost.Behavior{Damage: genvhost.Hangup}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			h := genvhost.New(busy(1))
-			f := startFleet(t, 3*time.Second, h)
+			f := startFleet(t, timeoutFor(tt.class), h)
 			_, err := f.streams.Snapshot(t.Context(), f.hosts[0])
 			require.NoError(t, err)
 			once := make(chan struct{}, 1)
@@ -95,6 +96,15 @@ func TestBadConversations(t *testing.T) {
 	}
 }
 
+// timeoutFor is short where a timeout is waited for, and long where a slow machine must not
+// cause one.
+func timeoutFor(class remote.Class) time.Duration {
+	if class == remote.Timeout {
+		return 3 * time.Second
+	}
+	return time.Minute
+}
+
 // eventually is the host's next snapshot: one that was lost is reached again
 // behind the cycles' back.
 func eventually(t *testing.T, f *fleet, host int) (s *snapshot.Snapshot) {
@@ -114,6 +124,7 @@ func TestReportsInBadConversations(t *testing.T) {
 		"cut": {Damage: genvhost.Cut}, "hung up": {Damage: genvhost.Hangup},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := genvhost.New(busy(1))
 			f := startFleet(t, 3*time.Second, h)
 			s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
@@ -183,7 +194,8 @@ func TestHostsThatSpeakWrongly(t *testing.T) {
 		{"dropped as it answers", genvhost.New(busy(1)), []inprocess.Fault{inprocess.DropAfter(200)}, remote.InvalidOutput, "cut"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := startFleet(t, 2*time.Second, tt.handler)
+			t.Parallel()
+			f := startFleet(t, timeoutFor(tt.class), tt.handler)
 			require.NoError(t, f.Hosts()[0].Inject(tt.faults...))
 			s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
 			require.Nil(t, s)

@@ -84,6 +84,7 @@ func faults() map[string]fault {
 // TestFaults: on hosts that can't take genv nothing is changed, and the error says why and
 // what to do.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
 	old, current := genv(t, "v1"), genv(t, "v2")
 	for name, tt := range faults() {
@@ -114,6 +115,7 @@ func TestFaults(t *testing.T) {
 
 // TestPlaces: what is in the place of genv, and what sudoers has, decides what is done.
 func TestPlaces(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
 	old, current := genv(t, "v1"), genv(t, "v2")
 	t.Run("a link is not followed", func(t *testing.T) {
@@ -172,6 +174,7 @@ func TestPlaces(t *testing.T) {
 
 // TestAccounts: whom sudoers allows, and what others wrote there.
 func TestAccounts(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
 	old, current := genv(t, "v1"), genv(t, "v2")
 	rules := filepath.Join(f.SudoersFolder(), "genv")
@@ -215,6 +218,7 @@ func TestAccounts(t *testing.T) {
 
 // TestUninstall: what belongs to genv goes, and what others wrote stays.
 func TestUninstall(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
 	old := genv(t, "v1")
 	rules := filepath.Join(f.SudoersFolder(), "genv")
@@ -241,6 +245,7 @@ func TestUninstall(t *testing.T) {
 // TestShimsInAFolderOfOthers: nothing is written there as root, since a link in their place
 // would have it written anywhere. The program is installed all the same.
 func TestShimsInAFolderOfOthers(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
 	current := genv(t, "v2")
 	f.reset(nil)

@@ -166,6 +166,7 @@ var steps = []string{"begin", "upload", "checksum", "run", "visudo", "lock", "bi
 // old genv or the new one, and valid sudoers; and the next installation succeeds and
 // leaves nothing behind.
 func TestKilledAtEachStep(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
 	old, current := genv(t, "v1"), genv(t, "v2")
 	killed := func(name, step string, before *install.Program, reset func()) {
@@ -197,6 +198,7 @@ func TestKilledAtEachStep(t *testing.T) {
 // TestCutConnection: the connection is cut in a step. The host carries on or gives up, but
 // does no half work.
 func TestCutConnection(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
 	old, current := genv(t, "v1"), genv(t, "v2")
 	for _, step := range []string{"upload", "run", "lock", "binary", "sudoers", "sync"} {
@@ -239,6 +241,7 @@ func awaitFile(t *testing.T, path string) {
 // TestAtTheSameTime: several installations on one host, of two versions, end with one of
 // them whole.
 func TestAtTheSameTime(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
 	programs := []*install.Program{genv(t, "v1"), genv(t, "v2")}
 	for _, before := range []*install.Program{nil, genv(t, "v0")} {
@@ -275,6 +278,7 @@ func TestAtTheSameTime(t *testing.T) {
 // TestAnUploadThatIsChanged: what arrives with another checksum, or cut short, is not
 // installed.
 func TestAnUploadThatIsChanged(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
 	old, current := genv(t, "v1"), genv(t, "v2")
 	f.reset(old)
@@ -304,6 +308,7 @@ func TestAnUploadThatIsChanged(t *testing.T) {
 // program and lock it. That prevents neither an installation nor, above all, the end of the
 // right to run genv.
 func TestUsersCannotPreventAnInstallation(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, sshd.Named("gpu-01")...)
 	current := genv(t, "v2")
 	f.reset(genv(t, "v1"))

@@ -45,6 +45,7 @@ func password(t *testing.T, secret string) *install.Password {
 // TestPassword: over real sudo. It is given to hosts where sudo wants one, and after one
 // has refused it to no other.
 func TestPassword(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, sshd.HostOptions{Name: "a", Rights: sshd.NeedsPassword}, sshd.HostOptions{Name: "b", Rights: sshd.NeedsPassword},
 		sshd.HostOptions{Name: "gpu-01"})
 	current := genv(t, "v2")
@@ -98,6 +99,7 @@ func TestPassword(t *testing.T) {
 // TestSudoTakesThePassword: also where sudo remembers that the login gave it, so that it is
 // on the stdin of no other program, which sudo may be configured to log.
 func TestSudoTakesThePassword(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, sshd.HostOptions{Name: "a", Rights: sshd.NeedsPassword})
 	sudoers, err := os.OpenFile(filepath.Join(f.Dir, "etc", "sudoers"), os.O_WRONLY|os.O_APPEND, 0)
 	require.NoError(t, err)
