@@ -13,6 +13,7 @@ import (
 const variables = `env | grep -E '^(GENV_|CUDA_|PS1|PATH)' | grep -v GENV_SIM | sort`
 
 func TestNamesWithSpacesSurvive(t *testing.T) {
+	t.Parallel()
 	eachShell(t, func(t *testing.T, kind string) {
 		u := newStation(t).me()
 		shell := u.open(kind)
@@ -26,6 +27,7 @@ func TestNamesWithSpacesSurvive(t *testing.T) {
 }
 
 func TestActivationsThatFail(t *testing.T) {
+	t.Parallel()
 	rows := []struct{ line, says string }{
 		{`genv activate --gpus 9`, "Requested more devices (9) than total available (8)"},
 		{`genv activate --gpus 1 --gpu-memory 90g`, "Requested more devices (1) than currently available (0)"},
@@ -59,6 +61,7 @@ func TestActivationsThatFail(t *testing.T) {
 }
 
 func TestDeactivationGivesBackWhatTheShellHad(t *testing.T) {
+	t.Parallel()
 	eachShell(t, func(t *testing.T, kind string) {
 		shell := newStation(t).me().open(kind)
 		shell.say(`export CUDA_VISIBLE_DEVICES=5 PS1='mine> '`)
@@ -74,6 +77,7 @@ func TestDeactivationGivesBackWhatTheShellHad(t *testing.T) {
 // An environment lives as long as one of its terminals, and what one terminal
 // attaches another takes over with --refresh.
 func TestSeveralTerminals(t *testing.T) {
+	t.Parallel()
 	eachShell(t, func(t *testing.T, kind string) {
 		u := newStation(t).me()
 		one, two := u.open(kind), u.open(kind)
@@ -161,6 +165,7 @@ func TestAnIDIsNotTakenTwice(t *testing.T) {
 }
 
 func TestConfigurationIsSavedAndLoaded(t *testing.T) {
+	t.Parallel()
 	u := newStation(t).me()
 	shell := u.open("bash")
 	project := filepath.Join(u.home, "project")

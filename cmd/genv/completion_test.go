@@ -222,6 +222,7 @@ var inBoth = []typed{
 }
 
 func TestCompletionInBash(t *testing.T) {
+	t.Parallel()
 	s := startTypist(t, "bash", bashSetup, completedEnvs("train", "1667", "2020"))
 	s.check(inBoth)
 	s.check([]typed{
@@ -240,6 +241,7 @@ func TestCompletionInBash(t *testing.T) {
 // TestCompletionInBashWithTheirs: with the package bash-completion, which changes
 // COMP_WORDBREAKS for some commands, completes `sudo genv`, and the command of `genv run`.
 func TestCompletionInBashWithTheirs(t *testing.T) {
+	t.Parallel()
 	const package_ = "/usr/share/bash-completion/bash_completion"
 	if _, err := os.Stat(package_); err != nil {
 		t.Skip("the package bash-completion is not installed")
@@ -255,6 +257,7 @@ func TestCompletionInBashWithTheirs(t *testing.T) {
 }
 
 func TestCompletionInZsh(t *testing.T) {
+	t.Parallel()
 	s := startTypist(t, "zsh", zshSetup, completedEnvs("train", "1667", "2020"))
 	s.check(inBoth)
 	s.check([]typed{
@@ -293,6 +296,7 @@ var hostileIDs = []string{
 // TestHostileNames: names that users choose are inserted so that the shell reads them as
 // they are, and those that would change the terminal are not offered.
 func TestHostileNames(t *testing.T) {
+	t.Parallel()
 	ids := append(slices.Clone(hostileIDs), "d\u202ebidi")
 	for shell, setup := range map[string]string{"bash": bashSetup, "zsh": zshSetup} {
 		t.Run(shell, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 // there are, again and again. No device is given away twice, and in the end all
 // are free.
 func TestCrowd(t *testing.T) {
-	const people, rounds = 8, 6
+	const people, rounds = 8, 4
 	s := newStation(t)
 	var shells []*terminal
 	for i := range people {
@@ -51,7 +51,7 @@ func TestCrowd(t *testing.T) {
 
 // watchDevices counts how often a device is seen attached twice.
 func (s *station) watchDevices(stop <-chan struct{}) (seen int) {
-	look := time.NewTicker(time.Millisecond)
+	look := time.NewTicker(3 * time.Millisecond)
 	defer look.Stop()
 	for {
 		select {

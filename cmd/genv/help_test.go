@@ -139,7 +139,9 @@ func TestFlagsThatHelpOffers(t *testing.T) {
 			slices.Sort(used)
 			require.ElementsMatch(t, defined, offered)
 			require.ElementsMatch(t, defined, slices.Compact(used), "the examples use each flag")
-			runExamples(t, f, path)
+			formats := offeredFormats(t, path)
+			t.Parallel() // only programs run from here on
+			runExamples(t, f, path, formats)
 		})
 	}
 }
@@ -147,7 +149,7 @@ func TestFlagsThatHelpOffers(t *testing.T) {
 // moreFleetFlags are the flags of `genv remote`, as $MORE has them.
 const moreFleetFlags = "--ssh-config --host --hostfile --exclude --username --timeout --command-timeout --fanout --exit-on-error --quiet --no-sudo --insecure-ignore-host-keys --verbose"
 
-func runExamples(t *testing.T, f *inprocess.Fleet, path string) {
+func runExamples(t *testing.T, f *inprocess.Fleet, path string, formats []string) {
 	s := newStation(t)
 	dir := s.path("files")
 	require.NoError(t, os.MkdirAll(dir, 0o777))
@@ -162,7 +164,7 @@ func runExamples(t *testing.T, f *inprocess.Fleet, path string) {
 	other := u.open("bash")
 	require.Equal(t, said{}, other.say("genv activate --gpus 1"))
 	for _, example := range examples[path] {
-		for _, format := range offeredFormats(t, path) {
+		for _, format := range formats {
 			shell := u.open("bash")
 			shell.sayAll("PATH=$DIR:$PATH OTHER=" + other.pid())
 			if slices.Contains([]string{"deactivate", "attach", "detach", "config", "shell"}, path) {

@@ -24,10 +24,9 @@ import (
 // genvWith is a genv with another checksum, and its genv-remote.
 func genvWith(t *testing.T, more string) string {
 	t.Helper()
-	data, err := os.ReadFile(genvProgram(t))
-	require.NoError(t, err)
 	program := filepath.Join(t.TempDir(), "genv")
-	require.NoError(t, os.WriteFile(program, append(data, more...), 0o755))
+	require.NoError(t, testprograms.Copy(genvProgram(t), program))
+	require.NoError(t, exec.Command("sh", "-c", `printf %s "$1" >>"$0"`, program, more).Run()) // as Copy: not written by this process
 	require.NoError(t, testprograms.Copy(genvProgram(t)+"-remote", program+"-remote"))
 	return program
 }
@@ -35,15 +34,7 @@ func genvWith(t *testing.T, more string) string {
 // runProgram runs a genv as a program of its own.
 func runProgram(t *testing.T, program string, args ...string) result {
 	t.Helper()
-	var r result
-	cmd := exec.Command(program, args...)
-	out, err := cmd.Output()
-	r.out, r.code = string(out), cmd.ProcessState.ExitCode()
-	if exit := (*exec.ExitError)(nil); err != nil {
-		require.ErrorAs(t, err, &exit)
-		r.err = string(exit.Stderr)
-	}
-	return r
+	return finished(t, exec.Command(program, args...))
 }
 
 // installed reads the document of `genv remote install --format json`.
@@ -58,6 +49,7 @@ func installed(t *testing.T, r result) fleet.InstallDocument {
 // TestInstall: on hosts without genv it is installed and a controller can use it, it is
 // upgraded, and it is uninstalled without a trace.
 func TestInstall(t *testing.T) {
+	t.Parallel()
 	sshd.Require(t)
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Installable: true})
 	old, current := genvWith(t, "1"), genvWith(t, "2")
@@ -142,6 +134,7 @@ func requireTree(t *testing.T, f *sshd.Fleet, want ...string) {
 // TestUpgradeUnderALoop: while a controller enforces, the program on a host is replaced.
 // No cycle fails, and soon afterwards the new program serves.
 func TestUpgradeUnderALoop(t *testing.T) {
+	t.Parallel()
 	sshd.Require(t)
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", GPUs: 1}}, Installable: true})
 	driver, err := os.ReadFile(filepath.Join(f.Dir, "driver", "nvidia-smi"))
@@ -194,6 +187,7 @@ func servedBy(t *testing.T, program os.FileInfo) (pids []string) {
 // TestInstallAsksForThePassword: on a terminal, once, and shows nothing of it. Without a
 // terminal it is refused before any host is asked.
 func TestInstallAsksForThePassword(t *testing.T) {
+	t.Parallel()
 	sshd.Require(t)
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "a", Rights: sshd.NeedsPassword}, {Name: "b", Rights: sshd.NeedsPassword}}, Installable: true})
 	flags := []string{"remote", "install", "-F", f.SSHConfig(), "-H", "a,b", "--ask-sudo-password"}

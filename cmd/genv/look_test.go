@@ -119,6 +119,7 @@ func TestEnforcementTakesRoot(t *testing.T) {
 // TestServeWithoutRoot: a login without root may look, and whatever report it sends is
 // refused.
 func TestServeWithoutRoot(t *testing.T) {
+	t.Parallel()
 	f, envs := mixedFleet(t, sshd.MaySudo)
 	session := exec.Command("ssh", "-F", f.SSHConfig(), "-l", "bob", "ours", "genv", "usage", "serve", "--token", "t")
 	in, err := session.StdinPipe()
@@ -161,6 +162,7 @@ func TestServeWithoutRoot(t *testing.T) {
 // TestExecuteWithoutRoot: `usage execute` gives a user no more than `genv devices detach`
 // does.
 func TestExecuteWithoutRoot(t *testing.T) {
+	t.Parallel()
 	f, envs := mixedFleet(t, sshd.MaySudo)
 	document, err := snapshot.EncodeEnvironments([]snapshot.Environment{envs["ours"].Environment})
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -93,15 +94,34 @@ type result struct {
 	code     int
 }
 
-// genv runs a command line in this process, with nothing of a terminal.
+// genv runs a command line in this process, with nothing of a terminal. Two at a time are a
+// data race in urfave/cli, so tests that call it are not parallel; see apart.
 func genv(t *testing.T, args ...string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	var out, errs bytes.Buffer
+	var out, errs stream
 	p := &program{command.Program{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: ownStateHome(t), Now: time.Now}}
 	code := p.run(ctx, append([]string{"genv"}, args...))
 	return result{out: out.String(), err: errs.String(), code: code}
+}
+
+// stream is an output to which several goroutines write, as they may to a file.
+type stream struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *stream) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *stream) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }
 
 // ownStateHome is the environment with a state folder of its own: each run of enforce

@@ -25,6 +25,7 @@ func promtool(t *testing.T, args ...string) {
 
 // TestAlerts: each alert has a row in which it fires, and one in which it must not.
 func TestAlerts(t *testing.T) {
+	t.Parallel()
 	promtool(t, "check", "rules", "genv-alerts.yml")
 	promtool(t, "test", "rules", "genv-alerts.test.yml")
 	rules, err := os.ReadFile(filepath.Join(monitoringDocs, "genv-alerts.yml"))

@@ -51,6 +51,7 @@ func first(t *testing.T, data json.RawMessage) json.RawMessage {
 // TestAControllerOf143DrivesOurHosts: `ssh HOST sudo genv usage …`, exact sets of
 // keys, a report in Python's spelling on stdin, and its lines on stdout.
 func TestAControllerOf143DrivesOurHosts(t *testing.T) {
+	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvProgram(t)})
 	h := f.Host("gpu-01")
 	env, err := h.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
@@ -94,6 +95,7 @@ func TestAControllerOf143DrivesOurHosts(t *testing.T) {
 // TestReportsThatDoNotMatch: not a single one of these processes may get a
 // signal.
 func TestReportsThatDoNotMatch(t *testing.T) {
+	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvProgram(t)})
 	h := f.Host("gpu-01")
 	env, err := h.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})

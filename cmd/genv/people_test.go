@@ -17,6 +17,7 @@ const alice, bob = 60901, 60902 // in no one's /etc/passwd
 // Several users on one state folder: only its user and root change an
 // environment, whatever a shell or a variable claims.
 func TestForeignEnvironments(t *testing.T) {
+	t.Parallel()
 	eachShell(t, func(t *testing.T, kind string) {
 		s := newStation(t)
 		hers := s.person("alice", alice).open(kind)

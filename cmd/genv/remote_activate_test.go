@@ -17,6 +17,7 @@ import (
 // TestRemoteActivate: the host with the most room is chosen, and the shell there
 // activates itself, over a real sshd that accepts no variables.
 func TestRemoteActivate(t *testing.T) {
+	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("full", "roomy", "half"), Genv: genvProgram(t)})
 	for host, devices := range map[string][]snapshot.DeviceIndex{"full": {0, 1, 2, 3, 4, 5, 6, 7}, "half": {0, 1, 2, 3}, "roomy": {0}} {
 		_, err := f.Host(host).Activate(testfleet.Environment{User: "alice", Devices: devices})
@@ -52,6 +53,7 @@ func TestRemoteActivate(t *testing.T) {
 // TestRemoteActivateBetweenVersions: what 1.4.3's controller sends activates our shells,
 // and our controller sends what a shell of 1.4.3 reads.
 func TestRemoteActivateBetweenVersions(t *testing.T) {
+	t.Parallel()
 	f, _ := mixedFleet(t, sshd.MaySudo)
 	home := func(host string) string { return filepath.Join(f.Dir, "home", f.Host(host).User) }
 	rc := "export PATH=" + f.Dir + "/bin:" + f.Dir + "/driver:$PATH\neval \"$(genv shell --init)\"\n"

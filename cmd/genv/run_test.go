@@ -236,6 +236,7 @@ func TestAttachPrefersUnusedDevicesAndWarns(t *testing.T) {
 
 // nvidia-smi that fails or takes long delays no command for long.
 func TestAttachWithoutNvidiaSMI(t *testing.T) {
+	t.Parallel()
 	s := newStation(t)
 	u := s.me()
 	shell := u.open("bash")

@@ -86,6 +86,7 @@ func (s *servedThere) kill(t *testing.T, name string) (killed int) {
 // TestNothingIsLeftOnAHost: whatever ends a conversation, in no time there is no
 // genv, no sudo and no shell of it on the host.
 func TestNothingIsLeftOnAHost(t *testing.T) {
+	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvProgram(t)})
 	t.Run("the controller hangs up", func(t *testing.T) {
 		s := serveOn(t, f, "hangsup")

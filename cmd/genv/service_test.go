@@ -144,6 +144,7 @@ func slowHost(begun chan<- struct{}, wait time.Duration) *genvhost.Host {
 // TestSIGTERM: a report that is under way is waited for, no other is begun, and
 // the outcome is told before the end.
 func TestSIGTERM(t *testing.T) {
+	t.Parallel()
 	begun := make(chan struct{}, 10)
 	f := startSim(t, &inprocess.Server{Name: "a", Handler: slowHost(begun, 2*time.Second)})
 	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--non-env-processes")

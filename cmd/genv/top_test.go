@@ -150,6 +150,7 @@ func warnFor(t *testing.T, policy, time string) {
 // TestTopOnATerminal: a process appears, is found, is waited for, and is ended, while the
 // selected row stays selected.
 func TestTopOnATerminal(t *testing.T) {
+	t.Parallel()
 	f, a, path, flags := topFleet(t)
 	_, reload := startController(t, path, flags...)
 	s := startPane(t, 110, 20, nil, genvProgram(t), "remote", "-F", f.SSHConfig(), "top", "--socket", path)
@@ -202,6 +203,7 @@ func drillDown(s *pane) {
 // TestTopAsksTheController: a process is ended by hand; then the controller goes away and
 // comes back.
 func TestTopAsksTheController(t *testing.T) {
+	t.Parallel()
 	_, _, path, flags := topFleet(t)
 	stop, _ := startController(t, path, flags...)
 	s := startPane(t, 110, 20, nil, genvProgram(t), "remote", "top", "--socket", path, "--allow-actions")

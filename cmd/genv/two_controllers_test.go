@@ -39,6 +39,7 @@ func (d *background) says(words string) {
 // next cycle, and both record it. A restart, also after kill -9, isn't a second controller,
 // and one that was killed is forgotten.
 func TestTwoControllers(t *testing.T) {
+	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: genvProgram(t)})
 	dir := t.TempDir()
 	log := func(name string) string { return filepath.Join(dir, name+".jsonl") }
@@ -90,6 +91,7 @@ func TestTwoControllers(t *testing.T) {
 // `genv enforce` on a host is a controller of it, and so is a controller of 1.4.3, of which
 // only the reports are known.
 func TestALocalController(t *testing.T) {
+	t.Parallel()
 	needsRoot(t)
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvProgram(t)})
 	host := f.Host("gpu-01")
