@@ -123,12 +123,25 @@ func TestWithoutGenvRemote(t *testing.T) {
 		r := run(strings.Fields(line)...)
 		require.Equal(t, command.ExitFailed, r.code)
 		require.Empty(t, r.out)
-		require.Regexp(t, "^genv: `genv "+strings.Fields(line)[0]+"` needs genv's second program: genv-remote is neither in .*/bin nor in .*/libexec/genv; run it on the controller, or install .*\n$", r.err)
+		require.Regexp(t, "^genv: `genv "+strings.Fields(line)[0]+"` needs genv-remote: genv-remote is neither in .*/bin nor in .*/libexec/genv; run it on the controller, or install .*\n$", r.err)
 	}
 	require.Equal(t, result{out: "words\nremote\n"}, run("__complete", "bash", "genv remot", " "))
 	require.Equal(t, result{out: "words\nremote\n"}, run("__complete", "bash", "genv remote", " "))
 	require.Equal(t, result{out: "words\n--format\n"}, run("__complete", "bash", "genv version --fo", " "))
 	require.Contains(t, run("--help").out, "work on many hosts over SSH")
+}
+
+// TestForeignGenvRemote: in a folder such as /tmp, one of another user is not run.
+func TestForeignGenvRemote(t *testing.T) {
+	needsRoot(t)
+	genv := withRemote(t, "bin", "echo run")
+	for uid, runs := range map[int]bool{0: true, 1001: true, 1002: false} {
+		require.NoError(t, os.Chown(genv, 1001, 1001))
+		require.NoError(t, os.Chown(genv+"-remote", uid, uid))
+		r := finished(t, exec.Command(genv, "remote"))
+		require.Equal(t, runs, r.out == "run\n", "uid %d: %s", uid, r.err)
+		require.Equal(t, !runs, strings.Contains(r.err, "belongs to uid 1002, neither to root nor to the owner of "+genv), r.err)
+	}
 }
 
 // TestVersionsOfBothPrograms: genv-remote refuses another genv than its own, to be started

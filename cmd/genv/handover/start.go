@@ -66,7 +66,7 @@ func isForRemote(words []string) bool {
 func become(args []string, version string) error {
 	path, err := find("genv-remote", "../libexec/genv")
 	if err != nil {
-		return fmt.Errorf("`genv %s` needs genv's second program: %w; run it on the controller, or install the package of genv on this machine", args[1], err)
+		return fmt.Errorf("`genv %s` needs genv-remote: %w; run it on the controller, or install the package of genv on this machine", args[1], err)
 	}
 	environ := append(os.Environ(), variable+"="+version)
 	err = syscall.Exec(path, args, environ)
