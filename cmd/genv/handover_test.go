@@ -50,6 +50,9 @@ func TestBothProgramsListTheSameCommands(t *testing.T) {
 	p := command.Program{Getenv: os.Getenv}
 	require.Equal(t, list(fleet.Commands(p)), list(handover.Commands()))
 	require.Equal(t, list(app.New(p, everyCommand).Commands), list(app.New(p, commands).Commands))
+	whole := exec.Command(genvProgram(t)+"-remote", "--help")
+	whole.Env = []string{"GENV_REMOTE_FOR=devel"}
+	require.Equal(t, finished(t, whole), finished(t, exec.Command(genvProgram(t), "--help")))
 }
 
 // withRemote is a copy of genv, in a folder of its own, with a genv-remote that is a script.
