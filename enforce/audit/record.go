@@ -35,6 +35,10 @@ const (
 	// KindController is for another controller that enforces the same hosts: Action says
 	// whether it appeared, changed or ended.
 	KindController Kind = "controller"
+	// KindGuard is for what the kernel guard of a host is told or does, KindDenied for a
+	// user who opened a device that isn't attached to them.
+	KindGuard  Kind = "guard"
+	KindDenied Kind = "denied"
 )
 
 // Channel is how a user is notified, or a hook.
@@ -50,7 +54,7 @@ const (
 )
 
 // kinds are all kinds; Check recognizes a log by them.
-var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate, KindOperator, KindHook, KindController, KindExtension}
+var kinds = []Kind{KindFinding, KindCleared, KindReport, KindOutcome, KindNotified, KindOverLimit, KindFailed, KindDuplicate, KindOperator, KindHook, KindController, KindExtension, KindGuard, KindDenied}
 
 // Record is a line of the log. Fields that a kind doesn't use are empty. All
 // records of one finding have its ID, and all records of one report to one host

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/agent/guarding"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -72,6 +73,8 @@ type Answers struct {
 	Backend Backend
 	// Contacts keeps the list of controllers; nil for a host without CapabilityControllers.
 	Contacts Contacts
+	// Guard is the kernel guard; nil for a host without the capability guarding.Name.
+	Guard Guard
 	// Events says when a look at the host is worth it; nil for a host without
 	// CapabilityEvents.
 	Events Events
@@ -111,6 +114,8 @@ func (a *Answers) Handle(ctx context.Context, r Request) ([]byte, error) {
 		return answer(ctx, r.Body, a.execute)
 	case RequestNotify:
 		return answer(ctx, r.Body, a.notify)
+	case guarding.Name:
+		return answer(r.Wanted, r.Body, a.guard)
 	case RequestWait:
 		return answer(r.Wanted, r.Body, a.wait)
 	case RequestPing:

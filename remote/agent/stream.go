@@ -8,6 +8,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/seed-3119e985/genv/remote/agent/guarding"
 )
 
 var (
@@ -74,8 +76,8 @@ func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) 
 // Call asks for name with a body, and waits for the answer. When the deadline of
 // ctx passes first, the stream is broken: the host hangs. When ctx is cancelled,
 // other calls that are under way go on, and the answer is dropped. So it is when
-// messages are late, which are worth no report that is under way; but if those
-// before have not been answered either, the stream is broken.
+// messages or orders for a guard are late, which are worth no report that is under
+// way; but if those before have not been answered either, the stream is broken.
 func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
 	f := &frame{kind: kindRequest, name: name, body: body}
 	err := f.check()
@@ -99,7 +101,7 @@ func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, er
 	case <-ctx.Done():
 	}
 	missed := errors.Is(ctx.Err(), context.DeadlineExceeded)
-	if s.turn != nil || missed && f.name != RequestNotify || !s.abandon(f.id, missed) {
+	if s.turn != nil || missed && f.name != RequestNotify && f.name != guarding.Name || !s.abandon(f.id, missed) {
 		s.fail(context.Cause(ctx))
 		return nil, context.Cause(ctx)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/wire"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/agent/guarding"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -104,6 +105,7 @@ func (t *streamTransport) can() Capabilities {
 		Execute:  can(RequestExecute),
 		Notify:   can(RequestNotify),
 		Parallel: can(CapabilityParallel),
+		Guard:    can(guarding.Name),
 	}
 }
 

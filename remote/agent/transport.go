@@ -33,6 +33,7 @@ type Capabilities struct {
 	Execute  bool // carry out reports
 	Notify   bool // show messages to users on their terminals
 	Parallel bool // answer other requests while they carry out a report
+	Guard    bool // take orders for the kernel guard
 }
 
 // transport is a way to ask a connected host: a *streamTransport, *Commands or

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/remote/controller/others"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -63,7 +64,8 @@ type state struct {
 	operated int           // actions of operators so far
 
 	others others.Tracker
-	unsaid []enforce.Event // about other controllers, in cycles that didn't count
+	guards guards.Tracker
+	unsaid []enforce.Event // about other controllers and guards, in cycles that didn't count
 }
 
 // takeOver continues with the memory and the reports under way of another controller,
@@ -98,10 +100,13 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	now := c.Now()
 	ended := c.expire(&cycle, now)
 	cycle.operator(c.Memory.Operator)
-	next := FleetMemory{Machines: fleet.machines, Messages: c.Memory.Messages, Mail: c.Memory.Mail, Operator: c.Memory.Operator}
+	next := FleetMemory{Machines: fleet.machines, Messages: c.Memory.Messages, Mail: c.Memory.Mail, Guards: c.Memory.Guards, Operator: c.Memory.Operator}
 	var events []enforce.Event
-	cycle.Plan, next.Rules, events = enforce.Judge(c.Memory.Operator.Policy(c.Policy, now), cycle.Cluster, c.Memory.Rules, now)
-	events = slices.Concat(c.learnOfOthers(&cycle), ended, events)
+	policy := c.Memory.Operator.Policy(c.Policy, now)
+	cycle.Plan, next.Rules, events = enforce.Judge(policy, cycle.Cluster, c.Memory.Rules, now)
+	c.learnOfOthers(&cycle)
+	c.planGuards(&cycle, policy, now)
+	events = slices.Concat(c.unsaid, ended, events)
 	for _, d := range fleet.disputes {
 		cycle.Plan.Notes = append(cycle.Plan.Notes, d.Note)
 		if d.isNew {
@@ -155,7 +160,7 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 			b.text = c.terminalText
 			messages[host] = b
 		}
-		c.send(ctx, cycle.Plan.Reports, withMessages(cycle, visits, messages))
+		c.send(ctx, cycle.Plan.Reports, withMessages(cycle, visits, messages), cycle.guards...)
 	}
 	for _, v := range visits {
 		events = append(events, v.acting())
@@ -164,12 +169,13 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 }
 
 // send saves in the memory what is going to be sent, and sends it.
-func (c *Controller) send(ctx context.Context, reports []enforce.HostReport, visits map[snapshot.Hostname]*visit) {
+func (c *Controller) send(ctx context.Context, reports []enforce.HostReport, visits map[snapshot.Hostname]*visit, asks ...*guards.Ask) {
 	for _, r := range reports {
 		c.Memory.Rules = c.Memory.Rules.Begin(r, c.Now())
 	}
 	c.unsaved = true
 	c.save(len(visits) > 0) // before sending: a crash must not lead to a second report
+	withGuards(visits, asks)
 	c.visits.send(ctx, &c.Asker, visits)
 }
 
@@ -204,6 +210,10 @@ func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 		cycle.Notified = append(cycle.Notified, v.deliveries...)
 		records = append(records, deliveryRecords(v.deliveries)...)
 		c.Memory.learnOfDeliveries(v.deliveries)
+		for _, e := range c.guards.Learn(&c.Memory.Guards, v.guard) {
+			r, _ := guards.Record(&e)
+			events, records = append(events, e), append(records, r)
+		}
 		if v.report == nil {
 			continue
 		}

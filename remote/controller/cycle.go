@@ -8,6 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -46,6 +47,7 @@ type Cycle struct {
 	Hold       *operator.OnHold
 	Exemptions exemption.List
 
+	guards   []*guards.Ask                     // what the guards of hosts are asked
 	answered map[snapshot.Hostname]remote.Host // under which name each host of Cluster answered
 	records  []audit.Record                    // of what came of the last visits
 }

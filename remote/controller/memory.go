@@ -6,6 +6,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
@@ -17,6 +18,7 @@ type FleetMemory struct {
 	Machines Machines       `json:"machines"`
 	Messages MessageLimit   `json:"messages"`
 	Mail     mail.Memory    `json:"mail,omitzero"`
+	Guards   guards.Memory  `json:"guards,omitempty"`
 	// Operator is what operators asked for that lasts. It has a file of its own, since
 	// it doesn't age: see MemoryStore.
 	Operator operator.State `json:"-"`

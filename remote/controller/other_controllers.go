@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/controller/others"
 )
 
@@ -14,11 +13,11 @@ func AboutOtherController(kind enforce.EventKind) bool {
 	return slices.Contains([]others.Action{others.Appeared, others.Changed, others.Ended, others.Unknown}, others.Action(kind))
 }
 
-// learnOfOthers asks the Link which other controllers enforce the hosts of a cycle, and
-// returns events about what is new, and about what could not be recorded in earlier cycles.
-func (c *Controller) learnOfOthers(cycle *Cycle) []enforce.Event {
+// learnOfOthers asks the Link which other controllers enforce the hosts of a cycle. Events
+// about what is new wait in unsaid.
+func (c *Controller) learnOfOthers(cycle *Cycle) {
 	if c.Self == nil || c.DryRun {
-		return nil
+		return
 	}
 	hosts := make([]others.Host, len(cycle.Cluster.Hosts))
 	for i := range cycle.Cluster.Hosts {
@@ -32,12 +31,7 @@ func (c *Controller) learnOfOthers(cycle *Cycle) []enforce.Event {
 		c.unsaid = append(c.unsaid, enforce.Event{Kind: enforce.EventKind(n.Action), Host: n.Host, Text: n.Text})
 	}
 	c.unsaid = c.unsaid[max(0, len(c.unsaid)-maxUnsaid):]
-	return c.unsaid
 }
 
 // maxUnsaid is how many events wait for a cycle that can be recorded.
 const maxUnsaid = 256
-
-func otherControllerRecord(e *enforce.Event) audit.Record {
-	return audit.Record{Kind: audit.KindController, Action: string(e.Kind), Host: e.Host, Text: e.Text}
-}

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -19,6 +20,7 @@ type visit struct {
 	name     snapshot.Hostname // the host's name in the cluster
 	host     remote.Host       // under the name that answered
 	messages batch
+	guard    *guards.Ask         // nil for none
 	report   *enforce.HostReport // nil for none
 	items    []audit.Record      // the report's items, as the log has them
 	findings []enforce.Finding   // the reasons for the report
@@ -89,6 +91,7 @@ func withMessages(cycle *Cycle, visits []*visit, messages map[snapshot.Hostname]
 // deliver sends the messages and the report, and waits for the report's outcome even if ctx
 // ends meanwhile.
 func (v *visit) deliver(ctx context.Context, link Link) {
+	v.guard.Send(ctx, link)
 	v.deliveries = v.messages.send(ctx, link, v.host)
 	switch {
 	case v.report == nil:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -73,6 +74,8 @@ func eventsOf(e *enforce.Event, before func() findings) []Event {
 		return outcomes(base, e)
 	case enforce.EventActing, enforce.EventNotify:
 		return nil // EventDue and EventOutcome say it
+	case guards.Denied:
+		base.User, base.PID = e.Finding.User, e.Finding.PID
 	case enforce.EventNote:
 	}
 	return []Event{base}

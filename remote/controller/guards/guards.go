@@ -1,0 +1,127 @@
+// Package guards decides what a controller tells the kernel guards of its hosts in a cycle,
+// and turns what they answer into events. It sends nothing by itself: an Ask does, when the
+// controller sends it with what else a host gets.
+//
+//	asks, events := tracker.Plan(policy, hosts, memory, guards.Options{…})
+//	ask.Send(ctx, link)
+//	events := tracker.Learn(&memory, ask)
+package guards
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard/order"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/agent/guarding"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Link carries orders to hosts; *agent.Pool is one. Other links reach no guard.
+type Link interface {
+	Guard(ctx context.Context, host remote.Host, request guarding.Request) (guarding.Answer, error)
+}
+
+// Host is a host in a cycle.
+type Host struct {
+	*snapshot.Host
+	Remote remote.Host // under the name that answered
+	About  agent.About
+}
+
+// HostsOf are the hosts of a cycle that answered.
+func HostsOf(cluster snapshot.Cluster, answered map[snapshot.Hostname]remote.Host, about func(remote.Host) agent.About) []Host {
+	var hosts []Host
+	for i := range cluster.Hosts {
+		if h := &cluster.Hosts[i]; h.Err == nil && h.Snapshot != nil {
+			hosts = append(hosts, Host{Host: h, Remote: answered[h.Name], About: about(answered[h.Name])})
+		}
+	}
+	return hosts
+}
+
+// Options are what a cycle's orders have in common.
+type Options struct {
+	ID       string // of the controller
+	By       string // where it runs and who started it, for people
+	Interval time.Duration
+	DryRun   bool
+	Now      time.Time
+}
+
+// OptionsOf are the options of a controller; self is nil if it says nothing about itself,
+// and then it is known by its run.
+func OptionsOf(self *controllers.Controller, run string, interval time.Duration, dryRun bool, now time.Time) Options {
+	o := Options{ID: run, By: "genv remote enforce", Interval: interval, DryRun: dryRun, Now: now}
+	if self != nil {
+		o.ID = self.ID
+		o.By += fmt.Sprintf(" (%s on %s)", self.Account, self.Hostname)
+	}
+	return o
+}
+
+// Ask is a request to a host, and its answer.
+type Ask struct {
+	name    snapshot.Hostname
+	host    remote.Host
+	request guarding.Request
+	begun   time.Time
+	answer  guarding.Answer
+	err     error
+}
+
+// Host is the host's name in the cluster, and how it is reached.
+func (a *Ask) Host() (snapshot.Hostname, remote.Host) { return a.name, a.host }
+
+// Send asks the host, unless a is nil or ctx has ended.
+func (a *Ask) Send(ctx context.Context, link any) {
+	if a == nil {
+		return
+	}
+	if a.err = ctx.Err(); a.err != nil {
+		return
+	}
+	carrier, ok := link.(Link)
+	if !ok {
+		a.err = guarding.ErrCannotGuard
+		return
+	}
+	a.answer, a.err = carrier.Guard(ctx, a.host, a.request)
+}
+
+// settingOf is the guard that the policy wants; off for a host that is exempt.
+func settingOf(policy enforce.Policy, h *Host, now time.Time) mode.Setting {
+	s := policy.Settings(enforce.Query{Host: h.Name, Labels: h.Labels, At: now}).Guard
+	if s.Mode == mode.Off {
+		return mode.Setting{}
+	}
+	if _, exempt := policy.Exempt(enforce.Subject{Host: h.Name}); exempt {
+		return mode.Setting{}
+	}
+	return s
+}
+
+// orderOf is the order for a host.
+func orderOf(policy enforce.Policy, h *Host, s mode.Setting, o Options) order.Order {
+	wanted := order.Order{Mode: s.Mode, ExemptUsers: s.ExemptUsers, ExemptUIDs: s.ExemptUIDs, By: o.By}
+	if s.Mode == mode.Off {
+		return wanted
+	}
+	wanted.Lease = guarding.Lease(o.Interval)
+	for i := range h.Snapshot.Devices {
+		d := &h.Snapshot.Devices[i]
+		if _, exempt := policy.Exempt(enforce.Subject{Host: h.Name, Device: d}); !exempt {
+			continue
+		}
+		wanted.ExemptDevices = append(wanted.ExemptDevices, d.Index)
+		if d.UUID != "" {
+			wanted.ExemptUUIDs = append(wanted.ExemptUUIDs, d.UUID)
+		}
+	}
+	return wanted
+}

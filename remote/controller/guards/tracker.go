@@ -1,0 +1,136 @@
+package guards
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/guarding"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Tracker knows what the guards were told and do. The zero Tracker knows nothing. It
+// belongs to one goroutine.
+type Tracker struct{ hosts map[snapshot.Hostname]*guard }
+
+// guard is the guard of a host as the controller knows it.
+type guard struct {
+	told     mode.Mode // the last order that was sent
+	underWay bool      // a request is
+	said     string    // what people were told last about it
+	heard    string    // what the last answer comes to
+	deadline time.Time // when the last order that arrived ends
+}
+
+// Plan is what to ask the guards of the hosts that answered, and what is new about them. A
+// dry run asks none.
+func (t *Tracker) Plan(policy enforce.Policy, hosts []Host, memory Memory, o Options) (asks []*Ask, events []enforce.Event) {
+	for i := range hosts {
+		h := &hosts[i]
+		setting := settingOf(policy, h, o.Now)
+		g := t.hosts[h.Name]
+		if g == nil && setting.Mode == mode.Off {
+			continue
+		}
+		if g == nil {
+			g = t.add(h.Name)
+		}
+		events = append(events, g.say(h.Name, g.plan(setting.Mode, h, o.DryRun))...)
+		if o.DryRun || g.underWay || !h.About.Can.Guard || setting.Mode == mode.Off && g.told == mode.Off {
+			continue
+		}
+		g.told, g.underWay = setting.Mode, true
+		seen := memory[h.Name]
+		asks = append(asks, &Ask{name: h.Name, host: h.Remote, begun: o.Now, request: guarding.Request{
+			ID: guarding.Prefix + o.ID, Order: orderOf(policy, h, setting, o), Epoch: seen.Epoch, Seq: seen.Seq,
+		}})
+	}
+	return asks, events
+}
+
+func (t *Tracker) add(host snapshot.Hostname) *guard {
+	if t.hosts == nil {
+		t.hosts = make(map[snapshot.Hostname]*guard)
+	}
+	t.hosts[host] = &guard{}
+	return t.hosts[host]
+}
+
+// plan is what to say before a host is asked; empty for nothing new.
+func (g *guard) plan(m mode.Mode, h *Host, dryRun bool) string {
+	switch {
+	case m == mode.Off && g.told == mode.Off:
+		return ""
+	case m == mode.Off:
+		return "turning the kernel guard off"
+	case !h.About.Can.Guard && h.About.Via == agent.ViaStream:
+		return fmt.Sprintf("the policy asks for guard: %s, but the genv on this host is an older one without a kernel guard: upgrade it. The host is polled as before", m)
+	case !h.About.Can.Guard:
+		return fmt.Sprintf("the policy asks for guard: %s, but there is no kernel guard without our genv on the host. It is polled as before", m)
+	case dryRun:
+		return fmt.Sprintf("would set the kernel guard to %s (dry run)", m)
+	case g.told != m:
+		return fmt.Sprintf("setting the kernel guard to %s", m)
+	}
+	return ""
+}
+
+// say is an event about a text, unless it is empty or was the last one.
+func (g *guard) say(host snapshot.Hostname, text string) []enforce.Event {
+	if text == "" || text == g.said {
+		return nil
+	}
+	g.said = text
+	return []enforce.Event{{Kind: Changed, Host: host, Text: text}}
+}
+
+// Learn takes note of an answer, and returns what is new.
+func (t *Tracker) Learn(memory *Memory, a *Ask) []enforce.Event {
+	if a == nil || t.hosts[a.name] == nil {
+		return nil
+	}
+	g := t.hosts[a.name]
+	g.underWay = false
+	if a.err != nil {
+		if a.request.Order.Mode == mode.Off {
+			g.told = mode.Watch // so that it is asked again
+		}
+		return g.say(a.name, g.failure(a))
+	}
+	g.deadline = a.begun.Add(a.request.Order.Lease)
+	events := g.say(a.name, g.state(a))
+	return append(events, memory.learn(a)...)
+}
+
+func (g *guard) failure(a *Ask) string {
+	if g.deadline.IsZero() {
+		return fmt.Sprintf("the kernel guard can't be set: %v", a.err)
+	}
+	return fmt.Sprintf("the kernel guard can't be renewed: %v. Everything opens at %s at the latest", a.err, g.deadline.Local().Format(time.TimeOnly))
+}
+
+// states are the modes as people read them.
+var states = [...]string{mode.Off: "off", mode.Watch: "watching", mode.Enforce: "enforcing"}
+
+// state is what to say about the guard's state. An order takes a moment to be carried out,
+// so what differs from it has to be so for two answers.
+func (g *guard) state(a *Ask) string {
+	want, is := a.request.Order.Mode, a.answer.State
+	said := "the kernel guard is " + states[is.Mode]
+	if is.Mode == want {
+		g.heard = said
+		return said
+	}
+	why := slices.DeleteFunc(append([]string{is.Reason}, is.Problems...), func(s string) bool { return s == "" })
+	said += fmt.Sprintf(", although the policy says %s: %s", want, strings.Join(why, "; "))
+	before := g.heard
+	g.heard = said
+	if before != said || len(why) == 0 {
+		return ""
+	}
+	return said
+}
