@@ -84,6 +84,12 @@ func (j *joiner) add(r *Record, filter *Filter) {
 				j.notified[id] = r.Time
 			}
 		}
+	case KindDenied:
+		if filter.Matches(r) {
+			e := operatorEntry(r)
+			e.Action = cmp.Or(e.Action, ActionDenied)
+			j.list = append(j.list, e)
+		}
 	case KindOperator, KindExtension:
 		if filter.Matches(r) {
 			j.list = append(j.list, operatorEntry(r))

@@ -41,6 +41,12 @@ const (
 	KindDenied Kind = "denied"
 )
 
+// The actions of KindDenied on a host.
+const (
+	ActionDenied    = "denied"
+	ActionWouldDeny = "would-deny" // it was allowed, since the guard only watched
+)
+
 // Channel is how a user is notified, or a hook.
 type Channel string
 

@@ -1,5 +1,5 @@
 // Package host has the commands that root runs on a GPU host: `genv usage` for
-// controllers, `genv enforce` and `genv doctor`.
+// controllers, `genv enforce` and `genv doctor`; and `genv guard`.
 package host
 
 import (
@@ -8,13 +8,14 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/gpulist"
+	"github.com/seed-3119e985/genv/cmd/genv/guard"
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 )
 
 // Commands are what root runs on a GPU host.
 func Commands(with command.Program) []*cli.Command {
 	p := &program{with}
-	return []*cli.Command{
+	return append(guard.Commands(with), []*cli.Command{
 		p.doctorCommand(),
 		{
 			Name:   "enforce",
@@ -60,5 +61,5 @@ func Commands(with command.Program) []*cli.Command {
 				},
 			},
 		},
-	}
+	}...)
 }

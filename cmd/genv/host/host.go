@@ -47,7 +47,7 @@ func (p *program) openHost() *host {
 		noMessages:  p.Getenv("GENV_TELL") == "off",
 		getenv:      p.Getenv,
 		executor:    enforcelocal.New(here.Machine, here.Store, options),
-		record:      &hostRecord{path: recordPath(p.Getenv), now: p.Now, by: p.Getenv("SUDO_USER"), proc: here.Machine.Proc},
+		record:      &hostRecord{path: localhost.HostLog(p.Getenv), now: p.Now, by: p.Getenv("SUDO_USER"), proc: here.Machine.Proc},
 		names:       userNames{now: p.Now, getent: runGetent},
 	}
 }

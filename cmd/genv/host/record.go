@@ -5,25 +5,12 @@ import (
 	"os"
 	"time"
 
-	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
-
-// recordPath is the audit log of this host; "" for none. Users other than root have
-// none unless GENV_AUDIT_LOG names it.
-func recordPath(getenv func(string) string) string {
-	switch path := getenv("GENV_AUDIT_LOG"); {
-	case path == "off", path == "" && os.Geteuid() != 0:
-		return ""
-	case path != "":
-		return path
-	}
-	return localhost.DefaultAuditLog
-}
 
 // hostRecord writes this host's audit log. If it can't be written, that is a warning,
 // and actions are still carried out: the log of the controller decides about that.

@@ -36,9 +36,6 @@ func Open(p command.Program) *Host {
 	return &Host{Machine: machine, Store: store, Extensions: requests, SharedAccount: p.SharedAccount}
 }
 
-// DefaultAuditLog is where root's genv records what it does on a host.
-const DefaultAuditLog = "/var/log/genv/audit.jsonl"
-
 // DevDir is the folder of device nodes: /dev, except for root's genv on simulated hosts, which
 // have a GENV_ROOT_DIR: there it may be GENV_DEV_DIR.
 func DevDir(getenv func(string) string, uid int) string {

@@ -1,0 +1,302 @@
+package guard
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+)
+
+// within is what the tests allow between a change and its effect.
+const within = 2 * time.Second
+
+// TestAttachedDevicesOpen: what `genv attach` and `genv detach` change is so in the kernel
+// soon, although nvidia-smi hangs.
+func TestAttachedDevicesOpen(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	a, b := s.person(alice).activate(), s.person(bob).activate()
+	a.attach(0)
+	require.True(t, b.opens(0), "there is no guard yet")
+	begun := time.Now()
+	s.run("--mode", "enforce", "--lease", "60s")
+	first := b.until("denied", 0)
+	t.Logf("first denial %v after the start of the process", first.Sub(begun).Round(time.Millisecond))
+	require.True(t, a.opens(0))
+	require.False(t, a.opens(1))
+	require.False(t, a.opens(3), "the index counts, not the minor")
+
+	out, err := s.genvAs(bob, "devices", "attach", "--eid", string(b.eid()), "--index", "2")
+	require.NoError(t, err, out)
+	b.until("allowed", 2)
+	out, err = s.genvAs(bob, "devices", "detach", "--eid", string(b.eid()), "--index", "2")
+	require.NoError(t, err, out)
+	b.until("denied", 2)
+
+	var attached, detached []time.Duration
+	for range 25 {
+		attached = append(attached, s.measure(b, "allowed", func() { b.attach(1) }))
+		require.False(t, a.opens(1))
+		detached = append(detached, s.measure(b, "denied", func() { b.detach(1) }))
+	}
+	for what, times := range map[string][]time.Duration{"attach to first open": attached, "detach to first denial": detached} {
+		slices.Sort(times)
+		t.Logf("%s: median %v, most %v", what, times[len(times)/2], times[len(times)-1])
+		require.LessOrEqual(t, times[len(times)-1], within)
+	}
+
+	b.end()
+	require.Eventually(t, func() bool { return len(s.document().Users) == 1 }, 20*time.Second, 50*time.Millisecond, "Bob's environment has ended with his process")
+}
+
+// measure is the time between the change of the state files and its effect.
+func (s *site) measure(p *person, what string, change func()) time.Duration {
+	s.Helper()
+	effect := make(chan time.Time)
+	go func() { effect <- p.until(what, 1) }()
+	change()
+	var st unix.Stat_t
+	require.NoError(s, unix.Stat(filepath.Join(s.state, "devices.json"), &st))
+	return max(0, (<-effect).Sub(time.Unix(st.Mtim.Unix()))).Round(10 * time.Microsecond)
+}
+
+func TestTheLeaseEndsAfterAKill(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.person(bob)
+	g := s.run("--mode", "enforce", "--lease", "3s")
+	b.until("denied", 0)
+	for range 5 { // it is renewed
+		time.Sleep(time.Second)
+		require.False(t, b.opens(0))
+	}
+	g.signal(syscall.SIGKILL)
+	killed := time.Now()
+	require.False(t, b.opens(0), "the pins stay")
+	after := b.until("allowed", 0).Sub(killed)
+	t.Logf("everything opened %v after kill -9 with a lease of 3 s", after.Round(time.Millisecond))
+	require.LessOrEqual(t, after, 3*time.Second+within)
+	require.Equal(t, mode.Off, s.document().Mode)
+}
+
+func TestASignalEndsTheGuard(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.person(bob)
+	g := s.run("--mode", "enforce", "--lease", "60s")
+	b.until("denied", 0)
+	g.signal(syscall.SIGTERM)
+	require.NoError(t, g.err)
+	require.True(t, b.opens(0))
+	require.NoDirExists(t, s.pins)
+	require.Contains(t, s.must("guard", "status"), "off: it was turned off by the end of `genv guard run`")
+}
+
+func TestOffAndVeto(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.person(bob)
+	g := s.run("--mode", "enforce", "--lease", "60s")
+	b.until("denied", 0)
+	out := s.must("guard", "off")
+	require.True(t, b.opens(0), "at once")
+	require.Contains(t, out, "sudo touch "+filepath.Join(s.root, "etc/guard.off"))
+	<-g.done
+	require.NoError(t, g.err)
+	require.Contains(t, g.log.String(), "this process ends")
+	require.True(t, b.opens(0))
+
+	g = s.run("--mode", "enforce", "--lease", "60s")
+	b.until("denied", 0)
+	veto := filepath.Join(s.root, "etc/guard.off")
+	require.NoError(t, os.MkdirAll(filepath.Dir(veto), 0o755))
+	require.NoError(t, os.WriteFile(veto, nil, 0o600))
+	b.until("allowed", 0)
+	require.True(t, s.document().Veto)
+	require.NoError(t, os.Remove(veto))
+	b.until("denied", 0)
+	require.NoError(t, os.RemoveAll(s.pins), "removing the pins by hand is as good")
+	require.True(t, b.opens(0))
+	<-g.done
+	require.NoError(t, g.err)
+
+	require.Contains(t, s.must("guard", "off", "--veto"), "as long as")
+	out, err := s.genv("guard", "run", "--mode", "watch")
+	require.Error(t, err)
+	require.Contains(t, out, veto+" exists")
+}
+
+// TestTakeOver: while one process takes over from another, no open is let through.
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	a, b := s.person(alice).activate(), s.person(bob)
+	a.attach(0)
+	first := s.run("--mode", "enforce", "--lease", "60s")
+	b.until("denied", 0)
+	second := s.run("--mode", "enforce", "--lease", "60s")
+	require.Eventually(t, func() bool { return strings.Contains(second.log.String(), "another process keeps the guard") }, 20*time.Second, 10*time.Millisecond)
+	first.signal(syscall.SIGKILL)
+	for range 300 {
+		require.False(t, b.opens(0))
+		require.True(t, a.opens(0))
+		time.Sleep(time.Millisecond)
+	}
+	require.Eventually(t, func() bool { return strings.Contains(second.log.String(), "took over") }, 20*time.Second, 10*time.Millisecond)
+	require.Equal(t, snapshot.PID(second.cmd.Process.Pid), s.document().Keeper)
+	second.signal(syscall.SIGTERM)
+	require.True(t, b.opens(0))
+}
+
+// TestWatchReportsOnly: and what would be denied is in the status and in the log.
+func TestWatchReportsOnly(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.person(bob)
+	s.run("--mode", "watch", "--lease", "60s")
+	require.Eventually(t, func() bool { return s.document().Mode == mode.Watch }, 20*time.Second, 20*time.Millisecond)
+	require.True(t, b.opens(2))
+	require.Eventually(t, func() bool { return len(s.document().Denials) > 0 }, 20*time.Second, 20*time.Millisecond)
+	d := s.document().Denials[0]
+	require.Equal(t, snapshot.DeviceIndex(2), *d.Index)
+	require.False(t, d.Denied)
+	require.EqualValues(t, bob, d.UID)
+	require.Contains(t, s.must("guard", "status"), "would be denied")
+}
+
+// TestUsersLearnWhatWasDenied: in their history, and on their terminals once a minute.
+func TestUsersLearnWhatWasDenied(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	terminal := s.terminalOf(bob)
+	b := s.person(bob)
+	s.run("--mode", "enforce", "--lease", "60s")
+	b.until("denied", 3)
+	for range 5 {
+		require.False(t, b.opens(3))
+	}
+	buffer := make([]byte, 4096)
+	n, err := terminal.Read(buffer)
+	require.NoError(t, err)
+	require.Contains(t, string(buffer[:n]), "device 3 is not attached to you: genv attach --index 3")
+	require.Eventually(t, func() bool {
+		out, err := s.genvAs(bob, "history")
+		return err == nil && strings.Contains(out, "device 3 is not attached: opening it was denied")
+	}, 20*time.Second, 50*time.Millisecond)
+	out, err := s.genvAs(bob, "guard", "status")
+	require.NoError(t, err, out)
+	require.Contains(t, out, "enforce, until")
+	require.Contains(t, out, "only root can ask")
+	require.NotContains(t, out, "problem")
+	out, err = s.genvAs(bob, "guard", "off")
+	require.Error(t, err)
+	require.Contains(t, out, "only root")
+}
+
+// terminalOf is the master of a terminal that belongs to a user.
+func (s *site) terminalOf(uid int) *os.File {
+	s.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		s.Skipf("skipped, because there are no pseudo-terminals: %v", err)
+	}
+	master := os.NewFile(uintptr(fd), "ptmx")
+	s.Cleanup(func() { _ = master.Close() })
+	require.NoError(s, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	require.NoError(s, err)
+	path := fmt.Sprintf("/dev/pts/%d", number)
+	slave, err := os.OpenFile(path, os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(s, err)
+	s.Cleanup(func() { _ = slave.Close() })
+	require.NoError(s, os.Chown(path, uid, uid))
+	require.NoError(s, os.Chmod(path, 0o620))
+	require.NoError(s, master.SetReadDeadline(time.Now().Add(20*time.Second)))
+	return master
+}
+
+// TestForgedState: where everybody may write the state files, nobody gets more by it than
+// by genv's own commands, and garbage takes nothing away.
+func TestForgedState(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	a, m := s.person(alice).activate(), s.person(mallory)
+	a.attach(0)
+	s.run("--mode", "enforce", "--lease", "60s")
+	m.until("denied", 0)
+	require.True(t, a.opens(0))
+	files := s.files()
+	forged := files.Environments[0]
+	forged.EID, forged.UID, forged.Username, forged.PIDs = "f", bob, "root", []snapshot.PID{1, snapshot.PID(m.cmd.Process.Pid)}
+	files.Environments = append(files.Environments, forged)
+	for i := range files.Devices {
+		files.Devices[i].Attachments = append(files.Devices[i].Attachments, snapshot.Attachment{EID: "f", Time: forged.Creation})
+	}
+	s.forge(state.Envs, files)
+	s.forge(state.Devices, files)
+	time.Sleep(200 * time.Millisecond)
+	require.False(t, s.person(bob).opens(1), "no process of his is registered")
+	require.False(t, m.opens(1))
+	for _, garbage := range []string{"", "{", "\x00\xff", `{"envs": 7}`, strings.Repeat("[", 100_000), `{"envs": []}`} {
+		s.write("envs.json", garbage)
+		s.write("devices.json", garbage)
+		for range 20 {
+			require.True(t, a.opens(0), "Alice's device stays hers")
+			require.False(t, m.opens(0))
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+func TestExemptions(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	a, b := s.person(alice), s.person(bob)
+	s.run("--mode", "enforce", "--first-uid", "2000", "--exempt-user", fmt.Sprint(alice), "--exempt-device", "2")
+	b.until("denied", 0)
+	require.True(t, a.opens(0))
+	require.True(t, b.opens(2))
+	require.False(t, b.opens(1))
+	out := s.must("guard", "status")
+	require.Contains(t, out, "all, exempt")
+	require.Contains(t, out, "no: it is exempt")
+}
+
+// TestRunRefuses says what is wrong, and changes nothing.
+func TestRunRefuses(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for line, want := range map[string]string{
+		"":                                    "--mode watch or --mode enforce",
+		"--mode off":                          "--mode watch or --mode enforce",
+		"--mode enforce --lease 0":            "--lease",
+		"--mode enforce --lease 100ms":        "lease of 100ms",
+		"--mode enforce --lease 30h":          "lease of 30h",
+		"--mode enforce --first-uid 0":        "--first-uid 0",
+		"--mode enforce --exempt-device x":    "--exempt-device",
+		"--mode enforce --exempt-device 9999": "index that no device can have",
+		"--mode enforce --exempt-user a:b":    "can't be the name of a user",
+	} {
+		out, err := s.genv(append([]string{"guard", "run"}, strings.Fields(line)...)...)
+		require.Error(t, err, line)
+		require.Contains(t, out, want, line)
+	}
+	s.cgroup = s.dir
+	out, err := s.genv("guard", "run", "--mode", "enforce")
+	s.cgroup = filepath.Join(place, "cgroup", "genv-guard-test-"+filepath.Base(s.dir))
+	require.Error(t, err)
+	require.Contains(t, out, "no guard is possible here")
+	require.NoDirExists(t, s.pins)
+	require.NoFileExists(t, filepath.Join(s.root, "run/guard-order.json"))
+}

@@ -1,0 +1,133 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
+	"github.com/seed-3119e985/genv/enforce/guard"
+	"github.com/seed-3119e985/genv/enforce/guard/kernel"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
+)
+
+// NewKeeper is the Keeper of this machine's guard. It serves `genv guard run`, root's
+// service and a controller's stream alike: the one that holds the lock works.
+func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
+	pins := pinsOf(p.Getenv)
+	reports := newReporter(p, log)
+	return &guard.Keeper{
+		RunDir: localhost.RunDir(p.Getenv), Veto: VetoFile(p.Getenv), Open: pins.open, Remove: pins.remove,
+		State: newStateFiles(p), Process: system.New("/proc").Process, Devices: localhost.Hardware(p.Getenv).Known,
+		UserID: userID, Denied: reports.denied, Log: log,
+	}
+}
+
+// VetoFile turns the guard off as long as it exists, whoever orders it.
+func VetoFile(getenv func(string) string) string {
+	if root := getenv("GENV_ROOT_DIR"); root != "" {
+		return filepath.Join(root, "etc/guard.off")
+	}
+	return "/etc/genv/guard.off"
+}
+
+// pins say where the guard of this machine is.
+type pins struct {
+	kernel.Options
+	err error // why there can't be one
+}
+
+// pinsOf reads GENV_GUARD_PINS and GENV_GUARD_CGROUP. A simulated host must have its own:
+// the guard of the machine that it runs on isn't its business.
+func pinsOf(getenv func(string) string) pins {
+	p := pins{Options: kernel.Options{Dir: getenv("GENV_GUARD_PINS"), Cgroup: getenv("GENV_GUARD_CGROUP")}}
+	if getenv("GENV_ROOT_DIR") != "" && (p.Dir == "" || p.Cgroup == "") {
+		p.err = fmt.Errorf("%w: with GENV_ROOT_DIR, GENV_GUARD_PINS and GENV_GUARD_CGROUP have to name folders for the guard", kernel.ErrUnsupported)
+	}
+	return p
+}
+
+// dir is the folder of the pins.
+func (p pins) dir() string {
+	if p.Dir == "" {
+		return kernel.DefaultDir
+	}
+	return p.Dir
+}
+
+func (p pins) open() (guard.Kernel, error) {
+	if p.err != nil {
+		return nil, p.err
+	}
+	g, err := kernel.Open(p.Options)
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// remove ends the guard at once.
+func (p pins) remove() error {
+	if p.err != nil {
+		return nil // there never was one
+	}
+	return kernel.Remove(p.Dir)
+}
+
+// stateFiles are the state files of this machine as a Keeper reads them.
+type stateFiles struct {
+	dir   string
+	store *disk.Store
+	cache *disk.Cache
+}
+
+// stateLock is how long a Keeper waits for the lock on the state files. Then it reads them
+// without: any user can hold the lock.
+const stateLock = 250 * time.Millisecond
+
+// newStateFiles opens the state files without looking up names of users, which a directory
+// service may delay.
+func newStateFiles(p *command.Program) *stateFiles {
+	store := disk.New(disk.Dir(p.Getenv), disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), LockTimeout: stateLock})
+	return &stateFiles{dir: disk.Dir(p.Getenv), store: store, cache: disk.NewCache(store)}
+}
+
+// Place implements guard.StateFiles.
+func (s *stateFiles) Place() (dir string, owned bool) {
+	return s.dir, false
+}
+
+// Read implements guard.StateFiles.
+func (s *stateFiles) Read(ctx context.Context) (state.Files, error) { return s.cache.Read(ctx) }
+
+// userID finds the uid of a user with getent(1), which asks directory services, too.
+func userID(ctx context.Context, name snapshot.Username) (uid snapshot.UID, found bool, err error) {
+	out, err := policycheck.RunGetent(ctx, "passwd", string(name))
+	const notFound = 2
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == notFound {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("getent passwd: %w", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), ":")
+		if len(fields) == 7 && fields[0] == string(name) {
+			id, err := strconv.ParseUint(fields[2], 10, 32)
+			return snapshot.UID(id), err == nil, err
+		}
+	}
+	return 0, false, nil
+}

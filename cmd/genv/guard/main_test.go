@@ -1,0 +1,411 @@
+package guard
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/enforce/guard/kernel"
+	"github.com/seed-3119e985/genv/remote/testfleet/programs"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+)
+
+const (
+	roleVariable = "GENV_GUARD_TEST_ROLE"
+	insideRole   = "inside"
+	userRole     = "user"
+)
+
+// TestMain runs the tests in a mount namespace of their own, in which they make device
+// nodes and mount a bpffs. Nothing of it is seen outside.
+func TestMain(m *testing.M) {
+	role := os.Getenv(roleVariable)
+	for _, entry := range os.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "GENV_") || strings.HasPrefix(name, "SUDO_") {
+			_ = os.Unsetenv(name)
+		}
+	}
+	switch {
+	case role == userRole:
+		if err := user(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	case role == insideRole:
+		os.Exit(inside(m))
+	case os.Geteuid() != 0:
+		goleak.VerifyTestMain(m)
+	default:
+		os.Exit(inNamespace())
+	}
+}
+
+func inNamespace() int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), roleVariable+"="+insideRole)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "no mount namespace for the tests:", err)
+		return 1
+	}
+	return 0
+}
+
+// place is the folder of the tests' own mounts.
+var place string
+
+// errUnavailable says why no guard can be tested here; nil if it can.
+var errUnavailable = errors.New("this is not root")
+
+func inside(m *testing.M) int {
+	var err error
+	if place, err = os.MkdirTemp("", "genv-guard-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(place)
+	errUnavailable = prepare()
+	defer unix.Unmount(place, unix.MNT_DETACH)
+	code := m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// prepare mounts what the tests need, and tries to attach a guard.
+func prepare() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("private mounts: %w", err)
+	}
+	if err := unix.Mount("genv", place, "tmpfs", 0, "mode=0755"); err != nil {
+		return fmt.Errorf("mount a tmpfs: %w", err)
+	}
+	for dir, fs := range map[string]string{"bpf": "bpf", "cgroup": "cgroup2"} {
+		if err := os.Mkdir(filepath.Join(place, dir), 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(fs, filepath.Join(place, dir), fs, 0, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", fs, err)
+		}
+	}
+	cg, err := os.MkdirTemp(filepath.Join(place, "cgroup"), "genv-guard-test-")
+	if err != nil {
+		return fmt.Errorf("make a cgroup: %w", err)
+	}
+	defer os.Remove(cg)
+	g, err := kernel.Open(kernel.Options{Unpinned: true, Cgroup: cg})
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	return errors.Join(g.Close(), err, programs.Copy(self, filepath.Join(place, "user")), programs.Install("cmd/genv", filepath.Join(place, "genv")))
+}
+
+const alice, bob, mallory = 4001, 4002, 4003
+
+// site is a host with four GPUs, of which index i has minor 3-i, in a cgroup of its own.
+// Its nvidia-smi hangs.
+type site struct {
+	testing.TB
+	dir, cgroup, pins, state, root, log string
+}
+
+func newSite(t testing.TB) *site {
+	t.Helper()
+	if errUnavailable != nil {
+		if os.Getenv("CI") == "true" && os.Geteuid() == 0 {
+			t.Fatalf("CI=true, so the guard's tests must run, but %v", errUnavailable)
+		}
+		t.Skipf("skipped, because it needs a kernel that can be guarded: %v", errUnavailable)
+	}
+	dir, err := os.MkdirTemp(place, "site-")
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	s := &site{
+		TB: t, dir: dir, state: filepath.Join(dir, "state"), root: filepath.Join(dir, "root"), log: filepath.Join(dir, "log", "audit.jsonl"),
+		pins: filepath.Join(place, "bpf", filepath.Base(dir)), cgroup: filepath.Join(place, "cgroup", "genv-guard-test-"+filepath.Base(dir)),
+	}
+	require.NoError(t, os.Mkdir(s.cgroup, 0o755))
+	t.Cleanup(func() { // the kernel removes processes from a cgroup after they were waited for
+		require.Eventually(t, func() bool { return os.Remove(s.cgroup) == nil }, 10*time.Second, 10*time.Millisecond)
+	})
+	t.Cleanup(func() { require.NoError(t, kernel.Remove(s.pins)) })
+	for index := range 4 {
+		minor := 3 - index
+		gpu := filepath.Join(s.root, "proc/driver/nvidia/gpus", fmt.Sprintf("0000:%02x:00.0", index+1))
+		require.NoError(t, os.MkdirAll(gpu, 0o755))
+		text := fmt.Sprintf("Model: \t\t NVIDIA H100\nGPU UUID: \t GPU-%d\nDevice Minor: \t %d\n", index, minor)
+		require.NoError(t, os.WriteFile(filepath.Join(gpu, "information"), []byte(text), 0o644))
+		require.NoError(t, unix.Mknod(s.node(index), unix.S_IFCHR|0o666, int(unix.Mkdev(195, uint32(minor)))))
+		require.NoError(t, os.Chmod(s.node(index), 0o666))
+	}
+	devices, err := hardware.FromDriver(filepath.Join(s.root, "proc"))
+	require.NoError(t, err)
+	_, err = hardware.Publish(filepath.Join(s.root, "run"), devices)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte("#!/bin/sh\nexec sleep 600\n"), 0o755))
+	require.NoError(t, os.Mkdir(s.state, 0o777))
+	require.NoError(t, os.Chmod(s.state, 0o777))
+	var files state.Files
+	for index := range snapshot.DeviceIndex(4) {
+		files.Devices = append(files.Devices, snapshot.Device{Index: index, TotalMemory: snapshot.MiB(81920)})
+	}
+	s.forge(state.Devices, &files)
+	require.NoError(t, os.Chmod(filepath.Join(s.state, "devices.json"), 0o666))
+	return s
+}
+
+// node is the device node of the GPU at an index.
+func (s *site) node(index int) string { return filepath.Join(s.dir, fmt.Sprintf("nvidia%d", 3-index)) }
+
+// write writes a state file in place and without the lock, as any user can.
+func (s *site) write(name, text string) {
+	s.Helper()
+	require.NoError(s, os.WriteFile(filepath.Join(s.state, name), []byte(text), 0o666))
+}
+
+func (s *site) forge(file state.File, files *state.Files) {
+	s.Helper()
+	data, err := files.Encode(file)
+	require.NoError(s, err)
+	s.write(file.String(), string(data))
+}
+
+// files are the state files as they are.
+func (s *site) files() *state.Files {
+	s.Helper()
+	files := &state.Files{}
+	for _, file := range []state.File{state.Envs, state.Devices} {
+		data, err := os.ReadFile(filepath.Join(s.state, file.String()))
+		require.NoError(s, err)
+		require.NoError(s, files.Decode(file, data))
+	}
+	return files
+}
+
+func (s *site) environ() []string {
+	return []string{
+		"PATH=" + s.dir + ":/usr/bin:/bin:/usr/sbin:/sbin", "GENV_ROOT_DIR=" + s.root, "GENV_TMPDIR=" + s.state, "GENV_GUARD_PINS=" + s.pins,
+		"GENV_GUARD_CGROUP=" + s.cgroup, "GENV_AUDIT_LOG=" + s.log, "GENV_CONFIG_DIR=off", "HOME=" + s.dir,
+	}
+}
+
+// genv runs genv as root.
+func (s *site) genv(args ...string) (string, error) { return s.genvAs(0, args...) }
+
+func (s *site) genvAs(uid int, args ...string) (string, error) {
+	cmd := exec.Command(filepath.Join(place, "genv"), args...)
+	cmd.Env, cmd.Dir = s.environ(), "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func (s *site) must(args ...string) string {
+	s.Helper()
+	out, err := s.genv(args...)
+	require.NoError(s, err, out)
+	return out
+}
+
+// guard is a running `genv guard run`.
+type guardRun struct {
+	*site
+	cmd  *exec.Cmd
+	log  *lockedBuffer
+	done chan struct{}
+	err  error
+}
+
+func (s *site) run(args ...string) *guardRun {
+	s.Helper()
+	cmd := exec.Command(filepath.Join(place, "genv"), append([]string{"guard", "run"}, args...)...)
+	cmd.Env, cmd.Dir = s.environ(), "/"
+	g := &guardRun{site: s, cmd: cmd, log: &lockedBuffer{}, done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = g.log, g.log
+	require.NoError(s, cmd.Start())
+	go func() { g.err = cmd.Wait(); close(g.done) }()
+	s.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-g.done
+		if s.Failed() {
+			s.Log(g.log.String())
+		}
+	})
+	return g
+}
+
+func (g *guardRun) signal(sig syscall.Signal) {
+	g.Helper()
+	require.NoError(g, g.cmd.Process.Signal(sig))
+	select {
+	case <-g.done:
+	case <-time.After(20 * time.Second):
+		g.Fatal("genv guard run doesn't end")
+	}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// person is a process of a user in the site's cgroup, and in an environment.
+type person struct {
+	*site
+	uid int
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func (s *site) person(uid int) *person {
+	s.Helper()
+	folder, err := os.Open(s.cgroup)
+	require.NoError(s, err)
+	defer folder.Close()
+	cmd := exec.Command(filepath.Join(place, "user"))
+	cmd.Env, cmd.Dir, cmd.Stderr = append(s.environ(), roleVariable+"="+userRole, "GORACE=atexit_sleep_ms=0"), "/", os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}, UseCgroupFD: true, CgroupFD: int(folder.Fd())}
+	p := &person{site: s, uid: uid, cmd: cmd}
+	p.in, err = cmd.StdinPipe()
+	require.NoError(s, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(s, err)
+	p.out = bufio.NewReader(out)
+	require.NoError(s, cmd.Start())
+	s.Cleanup(p.end)
+	return p
+}
+
+func (p *person) end() {
+	_ = p.in.Close()
+	_ = p.cmd.Wait()
+}
+
+// activate registers the person's process in an environment named after its uid.
+func (p *person) activate() *person {
+	p.Helper()
+	p.must("envs", "activate", "--eid", string(p.eid()), "--pid", fmt.Sprint(p.cmd.Process.Pid), "--uid", fmt.Sprint(p.uid), "--username", fmt.Sprint("u", p.uid))
+	return p
+}
+
+func (p *person) eid() snapshot.EnvID { return snapshot.EnvID(fmt.Sprint("e", p.uid)) }
+
+// attach attaches the person's environment as genv's commands do.
+func (p *person) attach(index snapshot.DeviceIndex) {
+	p.Helper()
+	p.update(func(f *state.Files) error {
+		_, err := f.Attach(state.AttachRequest{EID: p.eid(), Indices: []snapshot.DeviceIndex{index}, OverSubscribe: true, At: snapshot.DateOf(time.Now())})
+		return err
+	})
+}
+
+func (p *person) detach(index snapshot.DeviceIndex) {
+	p.Helper()
+	p.update(func(f *state.Files) error { f.Detach(p.eid(), index); return nil })
+}
+
+func (p *person) update(change func(*state.Files) error) {
+	p.Helper()
+	require.NoError(p, disk.New(p.state, disk.Config{RootDir: p.root}).Update(p.Context(), change))
+}
+
+func (p *person) ask(verb string, index int) string {
+	p.Helper()
+	_, err := fmt.Fprintln(p.in, verb, p.node(index))
+	require.NoError(p, err)
+	answer, err := p.out.ReadString('\n')
+	require.NoError(p, err)
+	return strings.TrimSpace(answer)
+}
+
+// opens says whether the person can open a device now.
+func (p *person) opens(index int) bool { return p.ask("open", index) == "allowed" }
+
+// until waits until an open is allowed or denied, and returns when that was.
+func (p *person) until(what string, index int) time.Time {
+	p.Helper()
+	var at int64
+	_, err := fmt.Sscan(p.ask(what, index), &at)
+	require.NoError(p, err, "not %s within 20 s", what)
+	return time.Unix(0, at)
+}
+
+// user opens what it is told to. Without a driver behind the node, an open that is let
+// through fails with ENXIO.
+func user() error {
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		verb, path, _ := strings.Cut(lines.Text(), " ")
+		fmt.Println(answer(verb, path))
+	}
+	return lines.Err()
+}
+
+func answer(verb, path string) string {
+	begun := time.Now()
+	for {
+		_, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		result := "allowed"
+		if errors.Is(err, unix.EPERM) {
+			result = "denied"
+		} else if !errors.Is(err, unix.ENXIO) {
+			return fmt.Sprint(err)
+		}
+		switch {
+		case verb == "open":
+			return result
+		case verb == result:
+			return fmt.Sprint(time.Now().UnixNano())
+		case time.Since(begun) > 20*time.Second:
+			return "timeout"
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// document is `genv guard status --format json`.
+func (s *site) document() (d StatusDocument) {
+	s.Helper()
+	require.NoError(s, json.Unmarshal([]byte(s.must("guard", "status", "--format", "json")), &d))
+	return d
+}

@@ -1,0 +1,184 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/guard/denials"
+	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// reporter records denials in the audit log of this host, from where they are in the user's
+// own history, and shows them to the user.
+type reporter struct {
+	log       zerolog.Logger
+	now       func() time.Time
+	append    func(...audit.Record) error // nil for no audit log
+	show      func(snapshot.UID, string)  // nil for no notices
+	hasName   func(snapshot.UID) bool
+	collect   time.Duration // how long devices are collected for one notice
+	hostname  snapshot.Hostname
+	recorded  map[recordKey]time.Time
+	mu        sync.Mutex // for what follows
+	noticedAt map[snapshot.UID]time.Time
+	pending   map[snapshot.UID][]denials.Denial
+}
+
+// recordKey is what is recorded once in recordEvery. Users without an account share one
+// key for each device: anybody can run processes with thousands of uids (subuid(5)).
+type recordKey struct {
+	uid     snapshot.UID
+	unnamed bool
+	minor   int
+	denied  bool
+}
+
+const (
+	// recordEvery is how often the same user and device are in the audit log: some programs
+	// open all devices all day.
+	recordEvery = 10 * time.Minute
+	noticeEvery = time.Minute
+	// collectFor is how long the devices of one notice are collected: programs that look
+	// for a GPU open one after the other.
+	collectFor = 200 * time.Millisecond
+	// maxRemembered bounds what is remembered of users.
+	maxRemembered = 10_000
+	nameWithin    = 2 * time.Second
+)
+
+func newReporter(p *command.Program, log zerolog.Logger) *reporter {
+	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
+	r := &reporter{
+		log: log, now: p.Now, hasName: hasName, collect: collectFor, hostname: snapshot.Hostname(here.Host), recorded: map[recordKey]time.Time{},
+		noticedAt: map[snapshot.UID]time.Time{}, pending: map[snapshot.UID][]denials.Denial{},
+	}
+	if path := localhost.HostLog(p.Getenv); path != "" {
+		r.append = func(records ...audit.Record) error { return audit.AppendHostLog(path, records...) }
+	}
+	if p.Getenv("GENV_TELL") != "off" {
+		r.show = func(uid snapshot.UID, message string) { here.Notify(uid, message) }
+	}
+	return r
+}
+
+func hasName(uid snapshot.UID) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), nameWithin)
+	defer cancel()
+	return system.Users{}.Username(ctx, uid) != ""
+}
+
+// denied reports a new denial. It is called by one goroutine.
+func (r *reporter) denied(d denials.Denial) {
+	if d.Denied && !slices.Contains(looking, d.Name) {
+		r.notice(d)
+	}
+	r.record(d)
+}
+
+// looking are programs that open every device only to show it. Their users need no notice.
+var looking = []string{"nvidia-smi", "nvtop", "gpustat", "nvitop", "dcgmi"}
+
+// record adds the denial to the audit log, unless the same was added a while ago.
+func (r *reporter) record(d denials.Denial) {
+	if r.append == nil {
+		return
+	}
+	key := recordKey{uid: d.UID, minor: d.Minor, denied: d.Denied}
+	if at, ok := r.recorded[key]; ok && r.now().Sub(at) < recordEvery {
+		return
+	}
+	if !r.hasName(d.UID) {
+		key = recordKey{unnamed: true, minor: d.Minor, denied: d.Denied}
+	}
+	if at, ok := r.recorded[key]; ok && r.now().Sub(at) < recordEvery {
+		return
+	}
+	if len(r.recorded) >= maxRemembered {
+		clear(r.recorded)
+	}
+	r.recorded[key] = r.now()
+	if err := r.append(r.recordOf(d)); err != nil {
+		r.log.Error().Err(err).Msg("a denial is not recorded on this host")
+	}
+}
+
+func (r *reporter) recordOf(d denials.Denial) audit.Record {
+	uid := d.UID
+	record := audit.Record{Time: r.now().UTC(), Kind: audit.KindDenied, Host: r.hostname, UID: &uid, PID: d.PID, Device: d.Index}
+	what := deviceName(&d)
+	if d.Denied {
+		record.Action, record.Text = audit.ActionDenied, fmt.Sprintf("%s is not attached: opening it was denied", what)
+	} else {
+		record.Action, record.Text = audit.ActionWouldDeny, fmt.Sprintf("%s is not attached: opening it would be denied in mode enforce", what)
+	}
+	if d.Name != "" {
+		record.Text += fmt.Sprintf(" (program %s)", text.Shown(d.Name))
+	}
+	return record
+}
+
+// deviceName is the device's index, or its node if that is all that is known.
+func deviceName(d *denials.Denial) string {
+	if d.Index == nil {
+		return fmt.Sprintf("/dev/nvidia%d", d.Minor)
+	}
+	return "device " + d.Index.String()
+}
+
+// notice shows the denial to the user in a moment, with what else comes until then.
+func (r *reporter) notice(d denials.Denial) {
+	if r.show == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, waits := r.pending[d.UID]
+	if at, ok := r.noticedAt[d.UID]; ok && !waits && r.now().Sub(at) < noticeEvery {
+		return
+	}
+	if len(r.noticedAt) >= maxRemembered {
+		clear(r.noticedAt)
+	}
+	r.pending[d.UID], r.noticedAt[d.UID] = append(r.pending[d.UID], d), r.now()
+	if !waits {
+		time.AfterFunc(r.collect, func() { r.showPending(d.UID) })
+	}
+}
+
+func (r *reporter) showPending(uid snapshot.UID) {
+	r.mu.Lock()
+	list := r.pending[uid]
+	delete(r.pending, uid)
+	r.mu.Unlock()
+	r.show(uid, noticeOf(list))
+}
+
+// noticeOf is what a user reads.
+func noticeOf(list []denials.Denial) string {
+	var indices []snapshot.DeviceIndex
+	for i := range list {
+		if list[i].Index != nil {
+			indices = append(indices, *list[i].Index)
+		}
+	}
+	slices.Sort(indices)
+	indices = slices.Compact(indices)
+	switch len(indices) {
+	case 0:
+		return fmt.Sprintf("/dev/nvidia%d is not attached to you: genv devices", list[0].Minor)
+	case 1:
+		return fmt.Sprintf("device %s is not attached to you: genv attach --index %s", indices[0], indices[0])
+	}
+	return fmt.Sprintf("devices %s are not attached to you: genv attach --index %s, for example", text.JoinIndices(indices), indices[0])
+}

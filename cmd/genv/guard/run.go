@@ -1,0 +1,159 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/enforce/guard"
+	"github.com/seed-3119e985/genv/enforce/guard/kernel"
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard/order"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// run guards this machine: it gives an order, gives it again before its lease ends, and
+// keeps the guard unless another process does. A signal ends the guard.
+func (p *program) run(c *cli.Context) error {
+	o, err := p.readOrder(c)
+	if err != nil {
+		return err
+	}
+	if err := needsRoot(c); err != nil {
+		return err
+	}
+	veto := VetoFile(p.Getenv)
+	if _, err := os.Lstat(veto); err == nil {
+		return command.UsageError("%s exists, which keeps the guard off: remove it first", veto)
+	}
+	if err := possible(pinsOf(p.Getenv)); err != nil {
+		return err
+	}
+	log := p.Logger(c).Level(zerolog.InfoLevel)
+	now, err := guard.Now()
+	if err != nil {
+		return err
+	}
+	given, err := order.Give(localhost.RunDir(p.Getenv), o, "", now)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(c.Context)
+	defer cancel()
+	renewed := make(chan error, 1)
+	go func() { renewed <- p.renew(ctx, cancel, log, given) }()
+	keeper := NewKeeper(&p.Program, log)
+	keeper.Waiting = func(err error) {
+		log.Info().Err(err).Msg("another process keeps the guard: it carries out this order, and this process takes over when it ends")
+	}
+	err = keeper.Run(ctx)
+	cancel()
+	return errors.Join(err, <-renewed, p.leave(given, log))
+}
+
+// readOrder reads the flags.
+func (p *program) readOrder(c *cli.Context) (order.Order, error) {
+	o := order.Order{By: p.author("genv guard run")}
+	var err error
+	if o.Mode, err = mode.Parse(c.String("mode")); err != nil || o.Mode == mode.Off {
+		return o, command.UsageError("missing --mode: write --mode watch or --mode enforce")
+	}
+	if o.Lease, err = command.PositiveDuration(c, "lease"); err != nil {
+		return o, err
+	}
+	o.Lease = o.Lease.Truncate(time.Millisecond)
+	first := c.Uint("first-uid")
+	if first == 0 || first > math.MaxUint32 {
+		return o, command.UsageError("--first-uid %d: write a uid from 1", first)
+	}
+	o.FirstUID = snapshot.UID(first)
+	for _, user := range c.StringSlice("exempt-user") {
+		if id, err := strconv.ParseUint(user, 10, 32); err == nil {
+			o.ExemptUIDs = append(o.ExemptUIDs, snapshot.UID(id))
+		} else {
+			o.ExemptUsers = append(o.ExemptUsers, snapshot.Username(user))
+		}
+	}
+	for _, list := range c.StringSlice("exempt-device") {
+		indices, err := text.ParseIndices[snapshot.DeviceIndex](list)
+		if err != nil {
+			return o, command.UsageError("--exempt-device %q: %w", list, err)
+		}
+		o.ExemptDevices = append(o.ExemptDevices, indices...)
+	}
+	if err := o.Check(); err != nil {
+		return o, command.UsageError("%w", err)
+	}
+	return o, nil
+}
+
+// possible says why there can be no guard here.
+func possible(at pins) error {
+	if at.err != nil {
+		return at.err
+	}
+	if r := kernel.Probe(at.Options); r.Err != nil {
+		return fmt.Errorf("no guard is possible here; `genv enforce` works without: %w", r.Err)
+	}
+	return nil
+}
+
+// renew gives the order again, three times within its lease. It ends everything if the
+// guard is turned off meanwhile; another order that replaces this one is followed.
+func (p *program) renew(ctx context.Context, end func(), log zerolog.Logger, given order.Given) error {
+	dir := localhost.RunDir(p.Getenv)
+	every := time.NewTicker(min(given.Lease/3, time.Second))
+	defer every.Stop()
+	for due, mine := time.Now().Add(given.Lease/3), true; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-every.C:
+		}
+		present, err := order.Read(dir)
+		if err == nil && present.ID == given.ID && !time.Now().Before(due) {
+			due = time.Now().Add(given.Lease / 3)
+			present, err = renewed(dir, given)
+		}
+		switch {
+		case err != nil && !errors.Is(err, order.ErrReplaced):
+			log.Error().Err(err).Msg("the lease is not renewed")
+		case present.ID == given.ID:
+		case present.Mode == mode.Off:
+			log.Info().Str("by", present.By).Msg("the guard was turned off: this process ends")
+			end()
+			return nil
+		case mine:
+			mine = false
+			log.Info().Str("by", present.By).Stringer("mode", present.Mode).Msg("another order has replaced that of this process, which now follows it")
+		}
+	}
+}
+
+func renewed(dir string, given order.Given) (order.Given, error) {
+	now, err := guard.Now()
+	if err != nil {
+		return given, err
+	}
+	return order.Renew(dir, given, now)
+}
+
+// leave ends the guard if the order is still this process's.
+func (p *program) leave(given order.Given, log zerolog.Logger) error {
+	present, err := order.Read(localhost.RunDir(p.Getenv))
+	if err == nil && present.ID != given.ID {
+		return nil
+	}
+	log.Info().Msg("the guard ends with this process")
+	return errors.Join(err, p.turnOff("the end of `genv guard run`"))
+}

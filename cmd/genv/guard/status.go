@@ -1,0 +1,228 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce/guard/denials"
+	"github.com/seed-3119e985/genv/enforce/guard/kernel"
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard/order"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
+)
+
+// StatusDocument is the JSON of `genv guard status`; docs/json.md describes it.
+type StatusDocument struct {
+	Schema string    `json:"schema"`
+	Time   time.Time `json:"time"`
+	Root   bool      `json:"root"`
+	// Mode is what the guard does now, until Until unless its lease is renewed.
+	Mode         mode.Mode      `json:"mode"`
+	Until        time.Time      `json:"until,omitzero"`
+	LeaseSeconds float64        `json:"lease_seconds"` // left
+	Reason       string         `json:"reason,omitempty"`
+	Order        *order.Order   `json:"order,omitempty"`
+	Given        time.Time      `json:"given,omitzero"`
+	Veto         bool           `json:"veto"`
+	VetoFile     string         `json:"veto_file"`
+	Pins         string         `json:"pins"`
+	Keeper       snapshot.PID   `json:"keeper,omitempty"`
+	Kernel       *Kernel        `json:"kernel,omitempty"` // what only root can ask
+	Devices      []order.Device `json:"devices"`
+	Users        []User         `json:"users"`
+	UsersLeftOut int            `json:"users_left_out,omitempty"`
+	// Denials are those of the last hour; null if only root may know.
+	Denials  []Denial `json:"denials"`
+	Problems []string `json:"problems"`
+}
+
+// Kernel is what the kernel can do.
+type Kernel struct {
+	Possible  bool      `json:"possible"`
+	Why       string    `json:"why,omitempty"` // it isn't
+	Abilities []Ability `json:"abilities"`
+	Programs  []Program `json:"programs"`
+}
+
+// Ability is something that the guard needs or can make use of.
+type Ability struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Needed bool   `json:"needed"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// Program is a program of others that judges opens of devices.
+type Program struct {
+	ID       uint32 `json:"id"`
+	Name     string `json:"name,omitempty"`
+	Cgroup   string `json:"cgroup"`
+	InTheWay bool   `json:"in_the_way"` // the guard can't be attached next to it
+}
+
+// User is a user who may open devices.
+type User struct {
+	order.User
+	Name snapshot.Username `json:"name,omitempty"`
+}
+
+// Denial is a denial with the name of its user.
+type Denial struct {
+	denials.Denial
+	User snapshot.Username `json:"user,omitempty"`
+}
+
+const (
+	// namesWithin bounds the time for looking up names of users.
+	namesWithin = 3 * time.Second
+	// denialsOf is how far back denials are shown.
+	denialsOf = time.Hour
+)
+
+func (p *program) status(c *cli.Context) error {
+	format, err := command.FormatOf(c, "tui", "json")
+	if err != nil {
+		return err
+	}
+	document := p.document(c.Context)
+	if format == "json" {
+		return render.WriteJSON(p.Out, document)
+	}
+	return writeStatus(p.Out, &document)
+}
+
+// document is what is known of the guard. What isn't is among its problems.
+func (p *program) document(ctx context.Context) StatusDocument {
+	now := p.Now()
+	pins := pinsOf(p.Getenv)
+	d := StatusDocument{
+		Schema: "genv.guard.status/1", Time: now.UTC(), Root: os.Geteuid() == 0, VetoFile: VetoFile(p.Getenv), Pins: pins.dir(),
+		Devices: []order.Device{}, Users: []User{}, Problems: []string{},
+	}
+	_, err := os.Lstat(d.VetoFile)
+	d.Veto = err == nil
+	said, err := order.ReadStatus(localhost.RunDir(p.Getenv))
+	switch {
+	case errors.Is(err, order.ErrNoStatus):
+		d.Reason = "it was never on since the machine was started"
+	case err != nil:
+		d.Problems = append(d.Problems, err.Error())
+	default:
+		d.takeOver(&said, now)
+	}
+	ctx, cancel := context.WithTimeout(ctx, namesWithin)
+	defer cancel()
+	name := names(ctx)
+	for _, u := range said.Users {
+		if d.Mode != mode.Off {
+			d.Users = append(d.Users, User{u, name(u.UID)})
+		}
+	}
+	if d.Root {
+		d.askKernel(pins)
+		d.listDenials(localhost.RunDir(p.Getenv), now, name)
+	}
+	if len(d.Devices) == 0 {
+		d.listDevices(localhost.Hardware(p.Getenv))
+	}
+	return d
+}
+
+// takeOver copies what the guard's Keeper says.
+func (d *StatusDocument) takeOver(said *order.Status, now time.Time) {
+	d.Mode, d.Reason, d.Order, d.Given = said.Now(now), said.Reason, said.Order, said.Given
+	d.Problems = append(d.Problems, said.Problems...)
+	if d.Mode == mode.Off {
+		if said.Mode != mode.Off {
+			d.Reason = "its lease ended at " + said.Until.Local().Format(time.DateTime) + ", and no process has renewed it"
+		}
+		return
+	}
+	d.Until, d.LeaseSeconds = said.Until, said.Until.Sub(now).Seconds()
+	d.Keeper, d.Devices, d.UsersLeftOut = said.Keeper, said.Devices, said.UsersLeftOut
+}
+
+// askKernel asks what the kernel can do, and what it does.
+func (d *StatusDocument) askKernel(at pins) {
+	if at.err != nil {
+		d.Kernel = &Kernel{Why: at.err.Error(), Abilities: []Ability{}, Programs: []Program{}}
+		return
+	}
+	report := kernel.Probe(at.Options)
+	k := &Kernel{Possible: report.Err == nil, Abilities: []Ability{}, Programs: []Program{}}
+	if report.Err != nil {
+		k.Why = report.Err.Error()
+	}
+	for _, a := range report.Abilities {
+		k.Abilities = append(k.Abilities, Ability(a))
+	}
+	for _, other := range report.Programs {
+		k.Programs = append(k.Programs, Program{other.ID, other.Name, other.Cgroup, other.Exclusive})
+	}
+	d.Kernel = k
+	now, err := kernel.Inspect(at.dir())
+	switch {
+	case errors.Is(err, kernel.ErrRemoved) && d.Mode == mode.Off:
+	case errors.Is(err, kernel.ErrRemoved):
+		d.Problems = append(d.Problems, "guard.json says that the guard is on, but it is not in the kernel: every open is allowed")
+		d.Mode, d.LeaseSeconds = mode.Off, 0
+	case err != nil:
+		d.Problems = append(d.Problems, "the guard in the kernel can't be read: "+err.Error())
+	case now.Lease > 0 && now.Mode != mode.Off:
+		d.Mode, d.LeaseSeconds, d.Until = now.Mode, now.Lease.Seconds(), d.Time.Add(now.Lease)
+	default:
+		d.Mode, d.LeaseSeconds = mode.Off, 0
+	}
+}
+
+// listDenials reads the denials of the last hour.
+func (d *StatusDocument) listDenials(dir string, now time.Time, name func(snapshot.UID) snapshot.Username) {
+	list, err := denials.Read(dir)
+	if err != nil {
+		d.Problems = append(d.Problems, err.Error())
+		return
+	}
+	d.Denials = []Denial{}
+	for _, each := range list.Denials {
+		if now.Sub(each.Last) < denialsOf {
+			d.Denials = append(d.Denials, Denial{each, name(each.UID)})
+		}
+	}
+}
+
+// listDevices lists the devices of a machine without a guard.
+func (d *StatusDocument) listDevices(source hardware.Source) {
+	devices, err := source.Known()
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			d.Problems = append(d.Problems, err.Error())
+		}
+		return
+	}
+	for _, each := range devices {
+		d.Devices = append(d.Devices, order.Device{Index: each.Index, UUID: each.UUID, Minor: each.Minor, Why: "the guard is off"})
+	}
+}
+
+// names looks up names of users, each once, as long as there is time.
+func names(ctx context.Context) func(snapshot.UID) snapshot.Username {
+	known := map[snapshot.UID]snapshot.Username{}
+	return func(uid snapshot.UID) snapshot.Username {
+		name, asked := known[uid]
+		if !asked && ctx.Err() == nil {
+			name = system.Users{}.Username(ctx, uid)
+			known[uid] = name
+		}
+		return name
+	}
+}

@@ -1,0 +1,150 @@
+package guard
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// writeStatus prints the status for people.
+func writeStatus(w io.Writer, d *StatusDocument) error {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-10s%s\n", name, text.Printable(fmt.Sprintf(format, args...)))
+	}
+	switch {
+	case d.Mode == mode.Off && d.Reason != "":
+		line("guard", "off: %s", d.Reason)
+	case d.Mode == mode.Off:
+		line("guard", "off")
+	default:
+		line("guard", "%s, until %s (%s left) unless the lease is renewed", d.Mode, d.Until.Local().Format(time.TimeOnly), left(d.LeaseSeconds))
+		if d.Reason != "" {
+			line("", "less than ordered: %s", d.Reason)
+		}
+	}
+	if d.Order != nil {
+		line("order", "%s, by %s at %s%s", d.Order.Mode, d.Order.By, d.Given.Local().Format(time.DateTime), exemptions(d))
+	}
+	if d.Keeper != 0 {
+		line("kept by", "process %d", d.Keeper)
+	}
+	if d.Veto {
+		line("veto", "%s exists: no guard can be turned on", d.VetoFile)
+	}
+	writeKernel(line, d)
+	for _, problem := range d.Problems {
+		line("problem", "%s", problem)
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return err
+	}
+	return writeTables(w, d)
+}
+
+func left(seconds float64) string {
+	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+}
+
+func exemptions(d *StatusDocument) string {
+	var parts []string
+	if first := d.Order.First(); d.Order.Mode != mode.Off {
+		parts = append(parts, fmt.Sprintf("uids from %d", first))
+	}
+	if n := len(d.Order.ExemptUsers) + len(d.Order.ExemptUIDs); n > 0 {
+		parts = append(parts, render.Plural(n, "exempt user"))
+	}
+	if n := len(d.Order.ExemptDevices) + len(d.Order.ExemptUUIDs); n > 0 {
+		parts = append(parts, render.Plural(n, "exempt device"))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ", " + strings.Join(parts, ", ")
+}
+
+// writeKernel prints what the kernel can do.
+func writeKernel(line func(name, format string, args ...any), d *StatusDocument) {
+	if d.Kernel == nil {
+		line("kernel", "only root can ask what it can do, and see denials: sudo genv guard status")
+		return
+	}
+	if d.Kernel.Possible {
+		line("kernel", "it can guard; pins in %s", d.Pins)
+	} else {
+		line("kernel", "it can't guard: %s", d.Kernel.Why)
+	}
+	for _, a := range d.Kernel.Abilities {
+		state := "yes"
+		if !a.OK {
+			state = "no"
+		}
+		line("", "%-22s%-5s%s", a.Name, state, a.Detail)
+	}
+	for _, p := range d.Kernel.Programs {
+		what := "its consent is needed as well"
+		if p.InTheWay {
+			what = "it is in the way"
+		}
+		line("program", "%d %s at %s: %s", p.ID, text.Shown(p.Name), p.Cgroup, what)
+	}
+}
+
+// writeTables prints devices, users and denials.
+func writeTables(w io.Writer, d *StatusDocument) error {
+	output := render.Output{Format: "tui"}
+	devices := output.Table(render.Col("DEVICE", 8), render.Col("UUID", 42), render.Col("NODE", 14), render.Col("GUARDED", 0))
+	for _, each := range d.Devices {
+		node, guarded := "?", "yes"
+		if each.Minor != nil {
+			node = fmt.Sprintf("/dev/nvidia%d", *each.Minor)
+		}
+		if !each.Guarded {
+			guarded = "no: " + each.Why
+		}
+		devices.Add(each.Index.String(), string(each.UUID), node, guarded)
+	}
+	users := output.Table(render.Col("USER", 20), render.Col("UID", 10), render.Col("MAY OPEN", 0))
+	for _, each := range d.Users {
+		may := text.JoinIndices(each.Devices)
+		if each.Exempt {
+			may = "all, exempt"
+		}
+		users.Add(output.Name(string(each.Name)), fmt.Sprint(each.UID), may)
+	}
+	if d.UsersLeftOut > 0 {
+		users.Add(fmt.Sprintf("and %d more", d.UsersLeftOut), "", "")
+	}
+	denied := output.Table(render.Col("LAST", 10), render.Col("USER", 20), render.Col("DEVICE", 8), render.Col("PROGRAM", 18), render.Col("TIMES", 7), render.Col("WHAT", 0))
+	for _, each := range d.Denials {
+		what, device := "would be denied", fmt.Sprintf("node %d", each.Minor)
+		if each.Denied {
+			what = "denied"
+		}
+		if each.Index != nil {
+			device = each.Index.String()
+		}
+		user := string(each.User)
+		if user == "" {
+			user = fmt.Sprint(each.UID)
+		}
+		denied.Add(each.Last.Local().Format(time.TimeOnly), output.Name(user), device, output.Name(text.Printable(each.Name)), fmt.Sprint(each.Count), what)
+	}
+	for _, table := range []*render.Table{devices, users, denied} {
+		if table.Len() == 0 {
+			continue
+		}
+		if _, err := io.WriteString(w, "\n"); err != nil {
+			return err
+		}
+		if err := table.Write(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
