@@ -64,6 +64,10 @@ var examples = map[string][]string{
 	"gpus":    {"--free --user x --model h100 --sort memory --format csv --no-header --no-summary --timestamp"},
 	"monitor": {monitorFlags},
 
+	"guard status": {"--format json"},
+	"guard run":    {"--mode watch --lease 60s --first-uid 1000 --exempt-user x --exempt-device 1 " + otherwise(command.ExitFailed)},
+	"guard off":    {"--veto " + otherwise(command.ExitFailed)},
+
 	"policy check":   {"--inventory a,b --strict --format json $DIR/policy"},
 	"policy explain": {"--inventory a --user x --host a --label k=v --at 2026-11-20 --format csv " + ruleFlags, noRuleFlags},
 
@@ -235,7 +239,7 @@ func allCommands() map[string]*cli.Command {
 	var add func(prefix string, list []*cli.Command)
 	add = func(prefix string, list []*cli.Command) {
 		for _, cmd := range list {
-			if !slices.Contains([]string{"usage", "policy", "remote", "help", "__complete"}, cmd.Name) {
+			if !slices.Contains([]string{"usage", "guard", "policy", "remote", "help", "__complete"}, cmd.Name) {
 				commands[prefix+cmd.Name] = cmd
 			}
 			add(prefix+cmd.Name+" ", cmd.Subcommands)

@@ -106,6 +106,9 @@ func newStateFiles(p *command.Program) *stateFiles {
 
 // Place implements guard.StateFiles.
 func (s *stateFiles) Place() (dir string, owned bool) {
+	if dir := s.store.OwnedDir(); dir != "" {
+		return dir, true
+	}
 	return s.dir, false
 }
 

@@ -1,0 +1,109 @@
+package guard
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/guard/denials"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// reports collects what a reporter does. Users from 100000 have no account.
+type reports struct {
+	*reporter
+	at      time.Time
+	mu      sync.Mutex
+	records []audit.Record
+	notices map[snapshot.UID][]string
+}
+
+func newReports() *reports {
+	r := &reports{at: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), notices: map[snapshot.UID][]string{}}
+	r.reporter = &reporter{
+		log: zerolog.New(io.Discard), now: func() time.Time { return r.at }, collect: 20 * time.Millisecond, hasName: func(uid snapshot.UID) bool { return uid < 100_000 },
+		recorded: map[recordKey]time.Time{}, noticedAt: map[snapshot.UID]time.Time{}, pending: map[snapshot.UID][]denials.Denial{},
+		append: func(list ...audit.Record) error {
+			r.records = append(r.records, list...)
+			return errors.New("the disk is full")
+		},
+		show: func(uid snapshot.UID, text string) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.notices[uid] = append(r.notices[uid], text)
+		},
+	}
+	return r
+}
+
+func (r *reports) of(uid snapshot.UID) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.notices[uid]
+}
+
+func denial(uid snapshot.UID, index int) denials.Denial {
+	at := snapshot.DeviceIndex(index)
+	return denials.Denial{UID: uid, Minor: 7 - index, Index: &at, Denied: true, Name: "python"}
+}
+
+func TestANoticeComesOncePerMinute(t *testing.T) {
+	r := newReports()
+	r.denied(denial(1, 3))
+	require.Eventually(t, func() bool { return len(r.of(1)) == 1 }, 10*time.Second, time.Millisecond)
+	require.Equal(t, []string{"device 3 is not attached to you: genv attach --index 3"}, r.of(1))
+	r.at = r.at.Add(59 * time.Second)
+	r.denied(denial(1, 2))
+	r.denied(denial(2, 4)) // another user
+	r.denied(denial(2, 1)) // at the same time
+	require.Eventually(t, func() bool { return len(r.of(2)) == 1 }, 10*time.Second, time.Millisecond)
+	require.Equal(t, []string{"devices 1,4 are not attached to you: genv attach --index 1, for example"}, r.of(2))
+	require.Len(t, r.of(1), 1, "within a minute")
+	r.at = r.at.Add(time.Second)
+	unknown := denial(1, 2)
+	unknown.Index = nil
+	r.denied(unknown)
+	require.Eventually(t, func() bool { return len(r.of(1)) == 2 }, 10*time.Second, time.Millisecond)
+	require.Equal(t, "/dev/nvidia5 is not attached to you: genv devices", r.of(1)[1])
+}
+
+func TestNoNoticeForLookingOrWatching(t *testing.T) {
+	r := newReports()
+	looks := denial(1, 3)
+	looks.Name = "nvidia-smi"
+	watched := denial(2, 3)
+	watched.Denied = false
+	r.denied(looks)
+	r.denied(watched)
+	r.denied(denial(3, 3))
+	require.Eventually(t, func() bool { return len(r.of(3)) == 1 }, 10*time.Second, time.Millisecond)
+	require.Empty(t, r.of(1))
+	require.Empty(t, r.of(2))
+	require.Len(t, r.records, 3, "they are recorded")
+	require.Equal(t, audit.ActionWouldDeny, r.records[1].Action)
+	require.Equal(t, "device 3 is not attached: opening it was denied (program python)", r.records[2].Text)
+}
+
+func TestOneUserCannotFillTheRecord(t *testing.T) {
+	r := newReports()
+	for range 100 {
+		r.denied(denial(1, 3))
+	}
+	require.Len(t, r.records, 1)
+	for uid := range snapshot.UID(1000) { // of a user's own user namespaces
+		r.denied(denial(100_000+uid, 3))
+	}
+	require.Len(t, r.records, 2)
+	r.denied(denial(2, 3))
+	r.denied(denial(1, 2))
+	require.Len(t, r.records, 4)
+	r.at = r.at.Add(recordEvery)
+	r.denied(denial(1, 3))
+	require.Len(t, r.records, 5)
+}
