@@ -58,6 +58,10 @@ var examples = map[string][]string{
 	"usage execute":  {"<$REPORT"},
 	"usage serve":    {"--token t --idle 1s </dev/null"},
 
+	"host serve":    {serveFlags},
+	"host handover": {""},
+	"host status":   {"--format json"},
+
 	"enforce": {"--state-dir $DIR/state --interval 0 --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --format json " + ruleFlags, "--interval 0 --dry-run --exit-code " + noRuleFlags},
 
 	"doctor":  {"--bundle $DIR/$(date +%s%N) --timeout 5 --format csv --no-header || test $? = 3"},
@@ -103,6 +107,8 @@ const (
 	// The socket is served until a signal comes.
 	watchFlags = "--interval 1 --timestamps always --socket $DIR/socket --metrics 127.0.0.1:0 " + webFlags + " & " +
 		"until [ -S $DIR/socket ]; do sleep 0.1; done; kill $(cat /proc/$!/task/*/children); wait $!"
+	// The state is root's, or this user's, until it is given back.
+	serveFlags  = "& until genv host status | grep -q process; do sleep 0.1; done; kill $(cat /proc/$!/task/*/children); wait $!; genv host handover"
 	webFlags    = "--web 127.0.0.1:0 --web-names self --web-auth $DIR/htpasswd --web-tls-cert $DIR/cert --web-tls-key $DIR/key --web-host gpus.example.org"
 	ruleFlags   = "--policy $DIR/policy --max-devices-per-user 9 --max-devices-for-user x=9 --non-env-processes --env-devices --env-memory"
 	noRuleFlags = "--no-non-env-processes --no-env-devices --no-env-memory"
@@ -239,7 +245,7 @@ func allCommands() map[string]*cli.Command {
 	var add func(prefix string, list []*cli.Command)
 	add = func(prefix string, list []*cli.Command) {
 		for _, cmd := range list {
-			if !slices.Contains([]string{"usage", "guard", "policy", "remote", "help", "__complete"}, cmd.Name) {
+			if !slices.Contains([]string{"usage", "guard", "host", "policy", "remote", "help", "__complete"}, cmd.Name) {
 				commands[prefix+cmd.Name] = cmd
 			}
 			add(prefix+cmd.Name+" ", cmd.Subcommands)

@@ -45,6 +45,6 @@ systemctl daemon-reload || :
 # reason to leave the package half installed.
 invoke=systemctl
 if command -v deb-systemd-invoke >/dev/null; then invoke=deb-systemd-invoke; fi # honours policy-rc.d
-for unit in genv-controller.service genv-enforce.service; do
+for unit in genv-controller.service genv-enforce.service genv-host.service; do
 	$invoke try-restart $unit || echo "genv: $unit did not start again: systemctl status $unit" >&2
 done

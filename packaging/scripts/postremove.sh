@@ -8,7 +8,9 @@ if [ "$1" = purge ]; then
 		/var/lib/genv-controller /var/log/genv-controller /run/genv-controller ||
 		echo "genv: some of its files are left" >&2
 	rm -f /etc/systemd/system/multi-user.target.wants/genv-controller.service \
-		/etc/systemd/system/multi-user.target.wants/genv-enforce.service
+		/etc/systemd/system/multi-user.target.wants/genv-enforce.service \
+		/etc/systemd/system/multi-user.target.wants/genv-host.service \
+		/etc/systemd/system/sockets.target.wants/genv-host.socket
 	# The account stays: its uid would go to another account, with all files
 	# elsewhere that belong to it. /var/tmp/genv stays: the environments in it
 	# belong to users, and genv 1.4.3 uses it too.

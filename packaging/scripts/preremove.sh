@@ -3,7 +3,7 @@
 # number of versions that will be left, 0 in a removal.
 set -e
 
-units='genv-controller.service genv-enforce.service'
+units='genv-controller.service genv-enforce.service genv-host.socket genv-host.service'
 case "$1" in
 # Running services continue during an upgrade; postinstall restarts them.
 remove | 0) ;;
@@ -14,6 +14,10 @@ if [ -d /run/systemd/system ]; then
 	if command -v deb-systemd-invoke >/dev/null; then invoke=deb-systemd-invoke; fi # honours policy-rc.d
 	# shellcheck disable=SC2086 # one word per unit
 	$invoke stop $units || :
+fi
+# Without the program no user could change the state that root owns.
+if [ -e /var/lib/genv/host/owner.json ]; then
+	genv host handover || echo "genv: the state of this host stays root's, in /var/lib/genv/host" >&2
 fi
 # dpkg keeps the configuration, which includes that a service is enabled.
 if [ "$1" = 0 ] && command -v systemctl >/dev/null; then

@@ -29,6 +29,7 @@ func Commands(with command.Program) []*cli.Command {
 			Flags:  gpulist.Flags(),
 			Action: p.gpusHere,
 		},
+		p.serviceCommand(),
 		{
 			Name:   "monitor",
 			Usage:  "export metrics of this machine for Prometheus, and configuration for it and Grafana",

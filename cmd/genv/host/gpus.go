@@ -1,6 +1,9 @@
 package host
 
 import (
+	"context"
+	"encoding/json"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/gpulist"
@@ -28,20 +31,37 @@ func (p *program) gpusHere(c *cli.Context) error {
 		return err
 	}
 	host := p.openHost()
-	s, err := host.snapshot(c.Context, 0)
+	all, warnings, err := host.gpus(c.Context)
 	if err != nil {
 		return err
 	}
-	if host.privileged { // others can't read the environ of most processes, which isn't shown
-		p.Warn(s.Warnings...)
-	} else if hidden := host.Machine.Hidden(); len(hidden) > 0 {
-		p.Warn(local.HiddenWarning(hidden))
-	}
-	all := gpus.Of(s)
+	p.Warn(warnings...)
 	var found gpulist.List
 	found.Add("", all, &selection)
 	if output.Format == "json" {
 		return render.WriteJSON(p.Out, GPUsDocument{Schema: "genv.gpus/1", Total: found.Total, Free: found.Free, GPUs: selection.Of(all)})
 	}
 	return found.Write(p.Out, &selection, &output)
+}
+
+// gpus are the GPUs of this machine as root sees them, if root's service says it, or else as
+// this user does.
+func (h *host) gpus(ctx context.Context) (all []gpus.GPU, warnings []string, err error) {
+	document, ok, warning := h.rootsView(ctx, "gpus")
+	if ok && json.Unmarshal(document, &all) == nil {
+		return all, nil, nil
+	}
+	if warning != "" {
+		warnings = append(warnings, warning)
+	}
+	s, err := h.snapshot(ctx, 0)
+	if err != nil {
+		return nil, warnings, err
+	}
+	if h.privileged { // others can't read the environ of most processes, which isn't shown
+		warnings = append(warnings, s.Warnings...)
+	} else if hidden := h.Machine.Hidden(); len(hidden) > 0 {
+		warnings = append(warnings, local.HiddenWarning(hidden))
+	}
+	return gpus.Of(s), warnings, nil
 }

@@ -32,6 +32,11 @@ func (p *program) usageSnapshot(c *cli.Context) error {
 
 // document is the JSON of a part of the snapshot, or of all of it, with warnings.
 func (h *host) document(ctx context.Context, part string) (document []byte, warnings []string, err error) {
+	if document, ok, warning := h.rootsView(ctx, part); ok {
+		return document, nil, nil
+	} else if warning != "" {
+		defer func() { warnings = append(warnings, warning) }()
+	}
 	switch part {
 	case "":
 		return encoded(ctx, h.wholeSnapshot, snapshot.EncodeSnapshot)

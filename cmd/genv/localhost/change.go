@@ -11,9 +11,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// Change makes a change for the user of this process. After an error, which is described at
-// changer.Changer, nothing has changed.
+// Change makes a change for the user of this process: by root's service where the state
+// belongs to root, and otherwise itself. After an error, which is described at
+// changer.Changer and service.Client, nothing has changed, unless it is service.ErrUnknown.
 func (h *Host) Change(ctx context.Context, c change.Change) (change.Result, error) {
+	if !h.Store.MayWrite() {
+		return h.Service.Change(ctx, c)
+	}
 	return changer.Changer{Store: h.Store, Extensions: h.Extensions, ListDevices: h.Machine.ListDevices}.Change(ctx, c, h.asker(ctx))
 }
 

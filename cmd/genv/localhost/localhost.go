@@ -8,6 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/extension"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
@@ -19,6 +20,8 @@ type Host struct {
 	Extensions extension.Requests
 	// Unnamed is the name of the user in new environments if the account has none.
 	Unnamed snapshot.Username
+	// Service is root's service, which changes the state where it belongs to root.
+	Service service.Client
 	// SharedAccount: see command.Program.
 	SharedAccount bool
 }
@@ -33,7 +36,12 @@ func Open(p command.Program) *Host {
 	smi := NvidiaSMI(p.Getenv, smiTimeout)
 	requests := extension.Requests{Dir: disk.Dir(p.Getenv), Owned: store.OwnedDir}
 	machine := &local.Collector{SMI: smi, StateFiles: store, Now: p.Now, Extensions: requests.Read, Hardware: Hardware(p.Getenv)}
-	return &Host{Machine: machine, Store: store, Extensions: requests, SharedAccount: p.SharedAccount}
+	return &Host{Machine: machine, Store: store, Extensions: requests, Service: service.Client{Path: SocketPath(p.Getenv)}, SharedAccount: p.SharedAccount}
+}
+
+// SocketPath is the path of the socket of root's service.
+func SocketPath(getenv func(string) string) string {
+	return filepath.Join(RunDir(getenv), service.SocketName)
 }
 
 // DevDir is the folder of device nodes: /dev, except for root's genv on simulated hosts, which

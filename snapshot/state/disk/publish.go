@@ -2,6 +2,7 @@ package disk
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -63,10 +64,15 @@ func (s *Store) publish(contents state.Contents, durable bool) error {
 		}
 		s.step("published " + file.String())
 	}
-	if now, err := s.noteAbout(place{dir, false}); err == nil {
-		_ = writeNote(dir, folderNote, now, ownedMode) // for containers that have only this folder
+	now, err := s.noteAbout(place{dir, false})
+	if err != nil {
+		return err
 	}
-	return nil
+	data, err := json.Marshal(now) // for containers that have only this folder
+	if err != nil {
+		return err
+	}
+	return s.publishFile(dir, folderNote, append(data, '\n'), false)
 }
 
 // publishFile replaces a file that has another content, owner or mode.

@@ -10,10 +10,11 @@ import (
 
 // Bounds of what users may ask for. The zero value of a field is the default.
 type Bounds struct {
-	Connections int     // of all users at a time; 1024
-	PerUser     int     // connections of one user at a time, and requests that wait; 16
-	Rate        float64 // requests of one user a second, in the long run; 50
-	Burst       int     // requests of one user at once; 100
+	Connections int           // of all users at a time; 1024
+	PerUser     int           // connections of one user at a time, and requests that wait; 16
+	Rate        float64       // requests of one user a second, in the long run; 20
+	Burst       int           // requests of one user at once; 100
+	Send        time.Duration // for a request to come; 5 s
 }
 
 func (b Bounds) withDefaults() Bounds {
@@ -24,10 +25,13 @@ func (b Bounds) withDefaults() Bounds {
 		b.PerUser = 16
 	}
 	if b.Rate == 0 {
-		b.Rate = 50
+		b.Rate = 20
 	}
 	if b.Burst == 0 {
 		b.Burst = 100
+	}
+	if b.Send == 0 {
+		b.Send = 5 * time.Second
 	}
 	return b
 }
@@ -56,6 +60,19 @@ type usage struct {
 	at          time.Time
 }
 
+// mayAdmit says whether admit would serve a user now.
+func (a *admission) mayAdmit(uid snapshot.UID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	u := a.users[uid]
+	return u == nil || a.total < a.bounds.Connections && u.connections < a.bounds.PerUser && a.credit(u, a.now()) >= 1
+}
+
+// credit is what a user may ask for at a time.
+func (a *admission) credit(u *usage, now time.Time) float64 {
+	return min(u.credit+max(now.Sub(u.at), 0).Seconds()*a.bounds.Rate, float64(a.bounds.Burst))
+}
+
 // admit says whether another connection of a user is served: then release ends it.
 func (a *admission) admit(uid snapshot.UID) (release func(), ok bool) {
 	a.mu.Lock()
@@ -66,8 +83,7 @@ func (a *admission) admit(uid snapshot.UID) (release func(), ok bool) {
 		a.forget(now)
 		u = &usage{credit: float64(a.bounds.Burst), at: now}
 	}
-	u.credit = min(u.credit+max(now.Sub(u.at), 0).Seconds()*a.bounds.Rate, float64(a.bounds.Burst))
-	u.at = now
+	u.credit, u.at = a.credit(u, now), now
 	if a.total >= a.bounds.Connections || u.connections >= a.bounds.PerUser || u.credit < 1 {
 		return nil, false
 	}

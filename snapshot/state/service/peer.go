@@ -3,8 +3,8 @@ package service
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,25 +30,28 @@ var errForeign = errors.New("the process that asks is in another PID namespace (
 // errPeerGone says that the client has ended.
 var errPeerGone = errors.New("the process that asked has ended")
 
-// peerOf asks the kernel. begun is when the connection was accepted.
-func peerOf(conn *net.UnixConn, fs proc.FS, begun snapshot.StartTime) (peer, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return peer{}, err
-	}
+// credentialsOf asks the kernel who connected.
+func credentialsOf(raw syscall.RawConn) (p peer, err error) {
 	var credentials *unix.Ucred
-	pidfd, noPidfd := -1, error(nil)
-	err = errors.Join(err, raw.Control(func(fd uintptr) {
-		if credentials, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			pidfd, noPidfd = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
-		}
-	}), err)
-	if err != nil {
-		return peer{}, fmt.Errorf("who is at the other end: %w", err)
+	if ctlErr := raw.Control(func(fd uintptr) {
+		credentials, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); ctlErr != nil || err != nil {
+		return p, fmt.Errorf("who is at the other end: %w", errors.Join(ctlErr, err))
 	}
-	p := peer{uid: snapshot.UID(credentials.Uid), account: snapshot.UID(credentials.Uid), pid: snapshot.PID(credentials.Pid)}
+	return peer{uid: snapshot.UID(credentials.Uid), account: snapshot.UID(credentials.Uid), pid: snapshot.PID(credentials.Pid)}, nil
+}
+
+// identify looks at the process that connected. begun is when the connection was accepted.
+func (p *peer) identify(raw syscall.RawConn, fs proc.FS, begun snapshot.StartTime) {
+	pidfd, noPidfd := -1, error(nil)
+	if err := raw.Control(func(fd uintptr) {
+		pidfd, noPidfd = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	}); err != nil {
+		noPidfd = err
+	}
 	if noPidfd != nil { // before Linux 6.5
-		if pidfd, err = unix.PidfdOpen(int(credentials.Pid), 0); err != nil {
+		var err error
+		if pidfd, err = unix.PidfdOpen(int(p.pid), 0); err != nil {
 			pidfd = -1
 		}
 	}
@@ -56,7 +59,6 @@ func peerOf(conn *net.UnixConn, fs proc.FS, begun snapshot.StartTime) (peer, err
 		defer func() { _ = unix.Close(pidfd) }() // nothing was written
 	}
 	p.examine(fs, pidfd, noPidfd != nil, begun)
-	return p, nil
 }
 
 // examine looks at the process itself, which the pidfd shows to be the one that connected.

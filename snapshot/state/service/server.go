@@ -50,10 +50,9 @@ type Server struct {
 	users     sync.WaitGroup // of connections
 }
 
-// How long a client may take to send a request, and to take the answer; and how long a
-// change may take, with nvidia-smi.
+// How long a client may take for the answer, and how long a change may take, with
+// nvidia-smi.
 const (
-	sendWithin   = 5 * time.Second
 	takeWithin   = 5 * time.Second
 	changeWithin = 40 * time.Second
 )
@@ -97,18 +96,25 @@ func (s *Server) failed(err error) {
 // accept never waits for the client: what is refused is said into the empty buffer of the
 // connection.
 func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
-	by, err := peerOf(conn, s.Proc, startTime())
+	begun := startTime()
+	raw, err := conn.SyscallConn()
+	var by peer
+	if err == nil {
+		by, err = credentialsOf(raw)
+	}
 	if err != nil {
 		s.failed(err)
 		_ = conn.Close()
 		return
 	}
+	if !s.admission.mayAdmit(by.uid) { // a look at the process would cost more than the answer
+		s.refuse(conn, by.uid)
+		return
+	}
+	by.identify(raw, s.Proc, begun)
 	release, ok := s.admission.admit(by.account)
 	if !ok {
-		s.refused.Add(1)
-		_ = conn.SetWriteDeadline(time.Now().Add(time.Millisecond))
-		_ = writeLine(conn, Answer{Version: Version, Busy: true, Error: change.EncodeError(refused{by.account})}) // or the client is gone
-		_ = conn.Close()
+		s.refuse(conn, by.account)
 		return
 	}
 	s.users.Go(func() {
@@ -118,14 +124,21 @@ func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 	})
 }
 
+func (s *Server) refuse(conn net.Conn, uid snapshot.UID) {
+	s.refused.Add(1)
+	_ = conn.SetWriteDeadline(time.Now().Add(time.Millisecond))
+	_ = writeLine(conn, Answer{Version: Version, Busy: true, Error: change.EncodeError(refused{uid})}) // or the client is gone
+	_ = conn.Close()
+}
+
 // converse reads the request, and answers it.
 func (s *Server) converse(ctx context.Context, conn *net.UnixConn, by peer) {
-	_ = conn.SetReadDeadline(time.Now().Add(sendWithin))
+	_ = conn.SetReadDeadline(time.Now().Add(s.admission.bounds.Send))
 	line, err := readLine(conn, MaxRequest)
 	var answer Answer
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		answer = failure(fmt.Errorf("%w: it didn't come within %s", state.ErrRequest, sendWithin))
+		answer = failure(fmt.Errorf("%w: it didn't come within %s", state.ErrRequest, s.admission.bounds.Send))
 	case errors.Is(err, errTooLong):
 		answer = failure(fmt.Errorf("%w: it is longer than %d bytes", state.ErrRequest, MaxRequest))
 	case err != nil: // the client is gone

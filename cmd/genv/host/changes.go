@@ -1,0 +1,110 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/state/changer"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
+)
+
+// What users ask for again and again is at most so old: nvidia-smi takes up to seconds.
+const (
+	looksFor    = time.Second
+	listingsFor = 5 * time.Second
+)
+
+// changes is this host as the service.Backend.
+type changes struct {
+	host     *host
+	looks    recent[string, json.RawMessage]
+	listings recent[struct{}, []snapshot.Device]
+}
+
+// Change implements service.Backend.
+func (b *changes) Change(ctx context.Context, c change.Change, by change.Asker, turn service.Turn) (change.Result, error) {
+	return changer.Changer{
+		Store: b.host.Store, Extensions: b.host.Extensions, Turn: turn,
+		ListDevices: func(ctx context.Context) ([]snapshot.Device, error) {
+			return b.listings.get(struct{}{}, listingsFor, func() ([]snapshot.Device, error) { return b.host.Machine.ListDevices(context.WithoutCancel(ctx)) })
+		},
+	}.Change(ctx, c, by)
+}
+
+// Look implements service.Backend: the documents of `genv usage snapshot --type devices` and
+// `--type envs`, and of `genv gpus`.
+func (b *changes) Look(ctx context.Context, name string) (json.RawMessage, error) {
+	if !slices.Contains(views, name) {
+		return nil, fmt.Errorf("%w: there is no such document", state.ErrRequest)
+	}
+	return b.looks.get(name, looksFor, func() (json.RawMessage, error) {
+		if name != "gpus" {
+			document, _, err := b.host.document(context.WithoutCancel(ctx), name)
+			return document, err
+		}
+		s, err := b.host.snapshot(context.WithoutCancel(ctx), 0)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(gpus.Of(s))
+	})
+}
+
+// views are the documents that root's service has for every user.
+var views = []string{"devices", "envs", "gpus"}
+
+// rootsView asks root's service for a document, since other users' nvidia-smi sees only the
+// devices that a guard lets them open. ok is false where the state isn't root's or the
+// service doesn't answer; then a warning says so.
+func (h *host) rootsView(ctx context.Context, name string) (document []byte, ok bool, warning string) {
+	if h.privileged || !slices.Contains(views, name) || h.Store.MayWrite() {
+		return nil, false, ""
+	}
+	document, err := h.Service.Look(ctx, name)
+	if err != nil {
+		return nil, false, fmt.Sprintf("this is what uid %d sees of the devices, which may be a part: %v", os.Geteuid(), err)
+	}
+	return document, true, ""
+}
+
+// recent keeps answers for a while. Those who ask for the same at the same time share one.
+type recent[K comparable, V any] struct {
+	mu      sync.Mutex
+	answers map[K]*answered[V]
+}
+
+type answered[V any] struct {
+	mu    sync.Mutex
+	at    time.Time
+	value V
+	err   error
+}
+
+func (r *recent[K, V]) get(key K, age time.Duration, ask func() (V, error)) (V, error) {
+	r.mu.Lock()
+	if r.answers == nil {
+		r.answers = map[K]*answered[V]{}
+	}
+	a := r.answers[key]
+	if a == nil {
+		a = &answered[V]{}
+		r.answers[key] = a
+	}
+	r.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.at.IsZero() || time.Since(a.at) > age {
+		a.value, a.err = ask()
+		a.at = time.Now()
+	}
+	return a.value, a.err
+}

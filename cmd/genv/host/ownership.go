@@ -1,0 +1,165 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/extension"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
+)
+
+// hostHandover gives the state back.
+func (p *program) hostHandover(c *cli.Context) error {
+	lock, err := p.lockService()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	h := p.openHost()
+	given, err := h.Store.HandOver(c.Context, func(files *state.Files) error {
+		return h.Extensions.Move(files, extension.Requests{Dir: disk.Dir(p.Getenv)})
+	})
+	if err != nil {
+		return fmt.Errorf("give the state of this host back: %w", err)
+	}
+	if given {
+		fmt.Fprintf(p.Out, "The state of this host is in %s again, where all users write it.\n", disk.Dir(p.Getenv))
+	} else {
+		fmt.Fprintf(p.Out, "The state of this host doesn't belong to root: all users write it in %s.\n", disk.Dir(p.Getenv))
+	}
+	return nil
+}
+
+// StatusDocument is the JSON of `genv host status`; docs/json.md describes it.
+type StatusDocument struct {
+	Schema   string          `json:"schema"`
+	Owner    string          `json:"owner"` // "root" or "users"
+	Since    *time.Time      `json:"since,omitempty"`
+	StateDir string          `json:"state_dir"` // of the state files
+	CopyDir  string          `json:"copy_dir,omitempty"`
+	Socket   string          `json:"socket"`
+	Service  *service.Status `json:"service"` // null if none runs
+	Error    string          `json:"error,omitempty"`
+	OldGenvs []int           `json:"genv_1_4_3_pids"`
+}
+
+// hostStatus says who owns the state. It needs no root.
+func (p *program) hostStatus(c *cli.Context) error {
+	format, err := command.FormatOf(c, "tui", "json")
+	if err != nil {
+		return err
+	}
+	here := localhost.Open(p.Program)
+	owner, err := here.Store.Owner()
+	if err != nil {
+		return err
+	}
+	d := StatusDocument{Schema: "genv.host/1", Owner: "users", StateDir: disk.Dir(p.Getenv), Socket: here.Service.Path, OldGenvs: oldGenvs(here.Machine.Proc)}
+	if owner != nil {
+		d.Owner, d.Since, d.CopyDir, d.StateDir = "root", &owner.Since, owner.StateDir, here.Store.OwnedDir()
+	}
+	switch status, err := here.Service.Status(c.Context); {
+	case err == nil:
+		d.Service = &status
+	case !errors.Is(err, service.ErrNotRunning) || owner != nil:
+		d.Error = err.Error()
+	}
+	if format == "json" {
+		return render.WriteJSON(p.Out, d)
+	}
+	p.printStatus(&d)
+	return nil
+}
+
+func (p *program) printStatus(d *StatusDocument) {
+	line := func(name, value string) { fmt.Fprintf(p.Out, "%-10s %s\n", name, value) }
+	local := func(t time.Time) string { return t.In(p.Now().Location()).Format(time.DateTime) }
+	if d.Owner == "root" {
+		line("State", fmt.Sprintf("root's, in %s, since %s", d.StateDir, local(*d.Since)))
+		line("Copy", d.CopyDir+", for genv 1.4.3 to read")
+	} else {
+		line("State", fmt.Sprintf("every user's, in %s", d.StateDir))
+	}
+	switch s := d.Service; {
+	case s != nil:
+		line("Service", fmt.Sprintf("process %d (genv %s) on %s since %s", s.PID, s.Genv, d.Socket, local(s.Since)))
+		line("Requests", fmt.Sprintf("%d served, %d refused as too many, %d open", s.Served, s.Refused, s.Connections))
+	case d.Error != "":
+		line("Service", d.Error)
+	default:
+		line("Service", "not running; `systemctl enable --now genv-host.socket` lets root own the state")
+	}
+	if len(d.OldGenvs) > 0 {
+		pids := make([]string, len(d.OldGenvs))
+		for i, pid := range d.OldGenvs {
+			pids[i] = strconv.Itoa(pid)
+		}
+		line("genv 1.4.3", "runs as process "+strings.Join(pids, ", ")+", and can't change the state where it is root's")
+	}
+}
+
+// python is the name of a program that runs genv 1.4.3.
+var python = regexp.MustCompile(`^python[0-9.]*$`)
+
+// oldGenvs are the processes of genv 1.4.3, which is a Python program, as far as /proc shows
+// them. It serves a warning: a process may call itself anything.
+func oldGenvs(fs proc.FS) []int {
+	root := fs.Root
+	if root == "" {
+		root = "/proc"
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil
+	}
+	pids := []int{}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if h, err := fs.Open(snapshot.PID(pid)); err == nil {
+			if runsOldGenv(h.CommandLine()) {
+				pids = append(pids, pid)
+			}
+			_ = h.Close() // it was only read
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// runsOldGenv says whether a command line is that of genv 1.4.3: a Python that runs the
+// script genv, or the module.
+func runsOldGenv(line string) bool {
+	words := strings.Fields(line)
+	if len(words) < 2 || !python.MatchString(filepath.Base(words[0])) {
+		return false
+	}
+	for i, word := range words[1:] {
+		switch {
+		case word == "-m":
+			return i+2 < len(words) && (words[i+2] == "genv" || strings.HasPrefix(words[i+2], "genv."))
+		case strings.HasPrefix(word, "-"):
+		default:
+			return filepath.Base(word) == "genv"
+		}
+	}
+	return false
+}

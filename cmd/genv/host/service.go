@@ -1,0 +1,202 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/rs/zerolog"
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/extension"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
+)
+
+// serviceCommand is `genv host`.
+func (p *program) serviceCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "host",
+		Usage: "the service that owns the state of this host",
+		Subcommands: []*cli.Command{
+			{
+				Name:   "serve",
+				Usage:  "own the state of this host, and make the changes that users ask for, until SIGTERM",
+				Action: p.hostServe,
+			},
+			{
+				Name:   "handover",
+				Usage:  "give the state back to all users, after the service has been stopped",
+				Action: p.hostHandover,
+			},
+			{
+				Name:   "status",
+				Usage:  "say who owns the state of this host, and whether the service runs",
+				Flags:  []cli.Flag{command.FormatFlag("tui", "json")},
+				Action: p.hostStatus,
+			},
+		},
+	}
+}
+
+// upkeepEvery is how often what has ended is cleaned up, and the copy for genv 1.4.3
+// compared: 1.4.3's readers can't do either.
+const upkeepEvery = 10 * time.Second
+
+// hostServe owns the state of this host until SIGTERM. What it has answered is durable, so
+// that it may be killed at any moment.
+func (p *program) hostServe(c *cli.Context) error {
+	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	log := p.Logger(c)
+	lock, err := p.lockService()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	h := p.openHost()
+	if err := h.takeOver(ctx, log); err != nil {
+		return err
+	}
+	listener, err := p.listen()
+	if err != nil {
+		return err
+	}
+	if old := oldGenvs(h.Machine.Proc); len(old) > 0 {
+		log.Warn().Ints("pids", old).Msg("genv 1.4.3 runs on this host: its commands still show the state but can't change it any more")
+	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// What else lives as long as the service is started here, like upkeep: the guard of
+	// the devices, for one.
+	work.Go(func() { h.upkeep(ctx, log) })
+	work.Go(func() { pingWatchdog(ctx, log) })
+	server := &service.Server{
+		Backend: &changes{host: h}, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Users{}.Username,
+		Failed: func(err error) { log.Warn().Err(err).Msg("a connection failed") },
+	}
+	notify(log, daemon.SdNotifyReady)
+	log.Info().Str("state", h.Store.OwnedDir()).Str("socket", localhost.SocketPath(p.Getenv)).Msg("the service owns the state of this host")
+	err = server.Serve(ctx, listener)
+	notify(log, daemon.SdNotifyStopping)
+	return err
+}
+
+// lockService makes sure that one service runs. Its error is command.UsageError if another
+// one does.
+func (p *program) lockService() (*os.File, error) {
+	dir := localhost.RunDir(p.Getenv)
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // users connect to the socket in it
+		return nil, err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "host.lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = lock.Close()
+		return nil, command.UsageError("the service runs already: `genv host status` shows it; to stop it, `systemctl stop genv-host.socket genv-host.service`")
+	}
+	return lock, nil
+}
+
+// takeOver makes the state root's, if it isn't yet.
+func (h *host) takeOver(ctx context.Context, log zerolog.Logger) error {
+	shared := extension.Requests{Dir: disk.Dir(h.getenv)}
+	taken, err := h.Store.TakeOver(ctx, func(files *state.Files) error {
+		owned := shared
+		owned.Owned = func() string { return filepath.Join(disk.RootDir(h.getenv), "host") }
+		return shared.Move(files, owned)
+	})
+	if err != nil {
+		return fmt.Errorf("take over the state of this host: %w", err)
+	}
+	for _, warning := range taken.Warnings {
+		log.Warn().Msg(warning)
+	}
+	if taken.Done {
+		log.Info().Str("from", disk.Dir(h.getenv)).Msg("the state of this host was taken over: `genv host handover` gives it back")
+	}
+	return nil
+}
+
+// listen takes the socket from systemd, or opens it.
+func (p *program) listen() (*net.UnixListener, error) {
+	listeners, err := activation.Listeners()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range listeners {
+		if unixListener, ok := l.(*net.UnixListener); ok {
+			unixListener.SetUnlinkOnClose(false) // it is systemd's
+			return unixListener, nil
+		}
+	}
+	return service.Listen(localhost.SocketPath(p.Getenv))
+}
+
+// upkeep registers the devices, cleans up what has ended, and keeps the copy for genv 1.4.3
+// as it should be.
+func (h *host) upkeep(ctx context.Context, log zerolog.Logger) {
+	failed := ""
+	for {
+		_, err := h.Devices(ctx, false)
+		err = errors.Join(err, h.Store.Publish())
+		if err != nil && ctx.Err() == nil && err.Error() != failed { // once, not each time
+			failed = err.Error()
+			log.Warn().Err(err).Msg("the state of this host could not be kept up to date")
+		}
+		if err == nil {
+			failed = ""
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(upkeepEvery):
+		}
+	}
+}
+
+// notify sends a state to systemd, if that is the parent.
+func notify(log zerolog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.Debug().Err(err).Msg("systemd could not be notified")
+	}
+}
+
+// pingWatchdog keeps systemd from restarting the service.
+func pingWatchdog(ctx context.Context, log zerolog.Logger) {
+	interval, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || interval <= 0 {
+		return
+	}
+	ticker := time.NewTicker(interval / 2)
+	defer ticker.Stop()
+	for {
+		notify(log, daemon.SdNotifyWatchdog)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}

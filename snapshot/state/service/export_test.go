@@ -1,0 +1,4 @@
+package service
+
+// DecodeRequest is for a fuzz test.
+var DecodeRequest = decodeRequest

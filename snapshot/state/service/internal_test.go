@@ -1,0 +1,119 @@
+package service
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// Users take turns, however many requests each has.
+func TestTurns(t *testing.T) {
+	turns := turns{perUser: 3}
+	release, err := turns.take(t.Context(), 1)
+	require.NoError(t, err)
+	order := make(chan snapshot.UID, 10)
+	wait := func(ctx context.Context, uid snapshot.UID) {
+		waiting := func() (n int) {
+			turns.mu.Lock()
+			defer turns.mu.Unlock()
+			for _, own := range turns.waiting {
+				n += len(own)
+			}
+			return n
+		}
+		before := waiting()
+		go func() {
+			release, err := turns.take(ctx, uid)
+			if err == nil {
+				order <- uid
+				release()
+			}
+		}()
+		require.Eventually(t, func() bool { return waiting() > before }, 5*time.Second, time.Millisecond)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	wait(t.Context(), 1)
+	wait(t.Context(), 1)
+	wait(gone, 3)
+	wait(t.Context(), 1)
+	wait(t.Context(), 2)
+	_, err = turns.take(t.Context(), 1)
+	require.ErrorContains(t, err, "too many requests from uid 1, try again")
+	cancel()
+	require.Eventually(t, func() bool {
+		turns.mu.Lock()
+		defer turns.mu.Unlock()
+		return turns.waiting[3] == nil
+	}, 5*time.Second, time.Millisecond)
+	release()
+	for _, want := range []snapshot.UID{1, 2, 1, 1} {
+		require.Equal(t, want, <-order)
+	}
+	release, err = turns.take(t.Context(), 4)
+	require.NoError(t, err)
+	release()
+	require.Empty(t, turns.order)
+}
+
+func TestAdmission(t *testing.T) {
+	now := time.Now()
+	a := admission{bounds: Bounds{Connections: 5, PerUser: 2, Rate: 10, Burst: 4}.withDefaults(), now: func() time.Time { return now }}
+	admit := func(uid snapshot.UID) func() {
+		release, ok := a.admit(uid)
+		require.Equal(t, ok, release != nil)
+		return release
+	}
+	one, two := admit(1), admit(1)
+	require.NotNil(t, one)
+	require.Nil(t, admit(1), "two connections are the most")
+	one()
+	one()
+	require.Equal(t, 1, a.connections())
+	two()
+	for range 2 {
+		admit(1)()
+	}
+	require.Nil(t, admit(1), "four requests at once are the most")
+	now = now.Add(100 * time.Millisecond)
+	require.NotNil(t, admit(1))
+	require.Nil(t, admit(1))
+	require.NotNil(t, admit(2))
+	require.NotNil(t, admit(2))
+	require.NotNil(t, admit(3))
+	require.NotNil(t, admit(3))
+	require.Nil(t, admit(4), "five in all are the most")
+	for uid := range snapshot.UID(3 * maxIdle) {
+		if release, ok := a.admit(1000 + uid); ok {
+			release()
+		}
+		now = now.Add(time.Second)
+	}
+	require.LessOrEqual(t, len(a.users), maxIdle+1)
+}
+
+// Without SO_PEERPIDFD the PID is looked up after the connection: a process that is younger
+// than that has only got its PID.
+func TestAPIDThatIsReused(t *testing.T) {
+	self := snapshot.PID(os.Getpid())
+	pidfd, err := unix.PidfdOpen(int(self), 0)
+	require.NoError(t, err)
+	defer unix.Close(pidfd)
+	examined := func(pid snapshot.PID, pidfd int, byPID bool, begun snapshot.StartTime) error {
+		p := peer{pid: pid}
+		p.examine(proc.FS{}, pidfd, byPID, begun)
+		return p.unknown
+	}
+	require.NoError(t, examined(self, pidfd, false, 0))
+	require.NoError(t, examined(self, pidfd, true, startTime()))
+	require.ErrorIs(t, examined(self, pidfd, true, 1), errPeerGone)
+	require.ErrorIs(t, examined(self, -1, true, startTime()), errPeerGone)
+	require.ErrorIs(t, examined(1<<22+7, pidfd, false, 0), errPeerGone)
+	require.ErrorIs(t, examined(0, -1, false, 0), errForeign)
+}

@@ -1,0 +1,240 @@
+package service_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/state/changer"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/extension"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
+)
+
+const roleVariable = "GENV_SERVICE_TEST_ROLE"
+
+// roles are what a child process of a test may be. Its arguments follow.
+var roles = map[string]func(args []string) error{
+	"ask":   askChild,
+	"flood": floodChild,
+	"sit":   sitChild,
+}
+
+func TestMain(m *testing.M) {
+	role, isChild := os.LookupEnv(roleVariable)
+	if !isChild {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	if err := roles[role](os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, role+":", err)
+		os.Exit(1)
+	}
+}
+
+// child is this test binary in a role, as a user without an account.
+func child(t *testing.T, uid int, role string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), roleVariable+"="+role, "GORACE=atexit_sleep_ms=0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if uid != os.Geteuid() {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+	}
+	return cmd
+}
+
+// needsRoot skips a test of several users; in CI that is a failure.
+func needsRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("this test has to run as root")
+	}
+	t.Skip("only root can be several users: run it with sudo")
+}
+
+// host is a host of which root owns the state, with its service.
+type host struct {
+	dir, root, socket string
+	store             *disk.Store
+	before            func(change.Change) // a change is made
+	made              []change.Change     // the changes that were made
+	mu                sync.Mutex
+}
+
+// Change implements service.Backend.
+func (h *host) Change(ctx context.Context, c change.Change, by change.Asker, turn service.Turn) (change.Result, error) {
+	return changer.Changer{
+		Store:       h.store,
+		Extensions:  extension.Requests{Dir: h.dir, Owned: h.store.OwnedDir},
+		ListDevices: func(context.Context) ([]snapshot.Device, error) { return nil, errors.New("no nvidia-smi here") },
+		Turn: func(ctx context.Context) (func(), error) {
+			release, err := turn(ctx)
+			if err == nil {
+				h.mu.Lock()
+				h.made = append(h.made, c)
+				h.mu.Unlock()
+				if h.before != nil {
+					h.before(c)
+				}
+			}
+			return release, err
+		},
+	}.Change(ctx, c, by)
+}
+
+// Look implements service.Backend.
+func (h *host) Look(_ context.Context, name string) (json.RawMessage, error) {
+	if name != "devices" {
+		return nil, fmt.Errorf("%w: no document %q", state.ErrRequest, name)
+	}
+	return json.RawMessage(`[{"seen":"by root"}]`), nil
+}
+
+func newHost(t testing.TB, devices int) *host {
+	t.Helper()
+	top, err := os.MkdirTemp("/tmp", "genv-service-") // a socket's path is short
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(top)) })
+	require.NoError(t, os.Chmod(top, 0o755))
+	h := &host{dir: filepath.Join(top, "tmp/genv"), root: filepath.Join(top, "root"), socket: filepath.Join(top, "run/host.sock")}
+	for _, dir := range []string{filepath.Dir(h.dir), h.root, filepath.Dir(h.socket)} {
+		require.NoError(t, os.Mkdir(dir, 0o755))
+	}
+	require.NoError(t, os.Chmod(filepath.Dir(h.dir), os.ModeSticky|0o777))
+	h.store = disk.New(h.dir, disk.Config{RootDir: h.root})
+	found := make([]snapshot.Device, devices)
+	for i := range found {
+		found[i] = snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MustMemory("80g")}
+	}
+	_, err = h.store.RegisterDevices(t.Context(), found)
+	require.NoError(t, err)
+	_, err = h.store.TakeOver(t.Context(), nil)
+	require.NoError(t, err)
+	return h
+}
+
+// serve runs the service until the test ends, or until stop is called.
+func (h *host) serve(t testing.TB, bounds service.Bounds) (server *service.Server, stop func()) {
+	t.Helper()
+	listener, err := service.Listen(h.socket)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	server = &service.Server{
+		Backend: h, Bounds: bounds, Genv: "test", Now: time.Now,
+		Username: func(context.Context, snapshot.UID) snapshot.Username { return "somebody" },
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ctx, listener) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	t.Cleanup(stop)
+	return server, stop
+}
+
+func (h *host) client() service.Client { return service.Client{Path: h.socket} }
+
+func (h *host) files(t testing.TB) state.Files {
+	t.Helper()
+	files, err := h.store.Read(t.Context())
+	require.NoError(t, err)
+	return files
+}
+
+// ask has a user send changes, and returns what each came to, a line each.
+func (h *host) ask(t *testing.T, uid int, changes ...string) []string {
+	t.Helper()
+	output, err := child(t, uid, "ask", append([]string{h.socket}, changes...)...).CombinedOutput()
+	require.NoError(t, err, string(output))
+	return strings.Split(strings.TrimSpace(string(output)), "\n")
+}
+
+// askChild is a child: SOCKET CHANGE…, prints what each change came to. PID in a change is
+// its own.
+func askChild(args []string) error {
+	client := service.Client{Path: args[0]}
+	for _, text := range args[1:] {
+		var c change.Change
+		text = strings.ReplaceAll(text, "PID", strconv.Itoa(os.Getpid()))
+		if err := json.Unmarshal([]byte(text), &c); err != nil {
+			return err
+		}
+		result, err := client.Change(context.Background(), c)
+		if err != nil {
+			fmt.Println("error:", strings.ReplaceAll(err.Error(), strconv.Itoa(os.Getpid()), "PID"))
+			continue
+		}
+		fmt.Println("now", result.Now)
+	}
+	return nil
+}
+
+// floodChild is a child: SOCKET EVERY, asks 10 times at once for a change every so often,
+// until it is killed.
+func floodChild(args []string) error {
+	every, err := time.ParseDuration(args[1])
+	if err != nil {
+		return err
+	}
+	for range 10 {
+		go func() {
+			for {
+				time.Sleep(every)
+				conn, err := net.Dial("unix", args[0])
+				if err != nil {
+					continue
+				}
+				fmt.Fprintf(conn, `{"version":1,"change":{"enter":{"eid":"flood","pid":%d}}}`+"\n", os.Getpid())
+				_, _ = conn.Read(make([]byte, 4096))
+				_ = conn.Close()
+			}
+		}()
+	}
+	select {}
+}
+
+// sitChild is a child: SOCKET N, opens N connections, says nothing, and holds them.
+func sitChild(args []string) error {
+	limit := syscall.Rlimit{}
+	_ = syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
+	limit.Cur = limit.Max
+	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+	n, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	open := make([]net.Conn, 0, n)
+	for len(open) < n {
+		conn, err := net.Dial("unix", args[0])
+		if errors.Is(err, syscall.EAGAIN) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("after %d connections: %w", len(open), err)
+		}
+		open = append(open, conn)
+	}
+	fmt.Println("sitting")
+	select {}
+}

@@ -1,0 +1,405 @@
+package service_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
+)
+
+const alice, mallory = 4001, 4002
+
+func TestPeopleChangeRootsStateOverTheSocket(t *testing.T) {
+	needsRoot(t)
+	t.Parallel()
+	h := newHost(t, 4)
+	h.serve(t, service.Bounds{})
+	require.Equal(t, []string{"now []", "now [0 1]", "now [1]"}, h.ask(t, alice,
+		`{"enter":{"eid":"a","pid":PID}}`, `{"attach":{"eid":"a","count":2}}`, `{"detach":{"eid":"a","indices":[0]}}`))
+	require.Empty(t, h.files(t).Environments, "its process has ended")
+
+	sleeper := exec.Command("sleep", "1000")
+	sleeper.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: alice, Gid: alice}}
+	require.NoError(t, sleeper.Start())
+	t.Cleanup(func() { _ = sleeper.Process.Kill(); _ = sleeper.Wait() })
+	enter := fmt.Sprintf(`{"enter":{"eid":"a","pid":%d,"attach":true,"config":{"gpus":1}}}`, sleeper.Process.Pid)
+	require.Equal(t, []string{"now [0]"}, h.ask(t, alice, enter))
+	files := h.files(t)
+	require.Len(t, files.Environments, 1)
+	require.EqualValues(t, alice, files.Environments[0].UID)
+	require.EqualValues(t, "somebody", files.Environments[0].Username)
+
+	for _, refused := range []string{
+		enter, `{"attach":{"eid":"a","count":2}}`, `{"detach":{"eid":"a"}}`, `{"configure":{"eid":"a","set":{"name":"x"}}}`,
+		fmt.Sprintf(`{"leave":{"pid":%d}}`, sleeper.Process.Pid), `{"extend":{"eid":"a","seconds":3600}}`,
+		`{"enter":{"eid":"b","pid":1}}`, `{"enter":{"eid":"a","pid":PID}}`,
+	} {
+		answer := h.ask(t, mallory, refused)
+		require.Regexp(t, "^error: .*(not your environment|belongs to|only that user)", answer[0], refused)
+	}
+	require.Equal(t, files, h.files(t), "nothing has changed")
+	require.Equal(t, []string{"now [0]"}, h.ask(t, alice, `{"extend":{"eid":"a","seconds":3600}}`))
+	require.FileExists(t, filepath.Join(h.root, "host/extend/4001.json"))
+	require.Equal(t, []string{"now []"}, h.ask(t, 0, `{"detach":{"eid":"a"}}`), "root may")
+}
+
+// What needed a state file that users may write can't be tried: each row of the ways in
+// which a judgement was bent by such a file, as an ordinary user with the real files and the
+// real socket.
+func TestWhatAUserCannotForge(t *testing.T) {
+	needsRoot(t)
+	t.Parallel()
+	h := newHost(t, 4)
+	h.serve(t, service.Bounds{})
+	bob := exec.Command("sleep", "1000")
+	bob.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: alice, Gid: alice}}
+	require.NoError(t, bob.Start())
+	t.Cleanup(func() { _ = bob.Process.Kill(); _ = bob.Wait() })
+	require.Equal(t, []string{"now [0]"}, h.ask(t, alice, fmt.Sprintf(`{"enter":{"eid":"alices","pid":%d,"attach":true,"config":{"gpus":1}}}`, bob.Process.Pid)))
+	before := h.files(t)
+
+	sh := func(script string) string {
+		cmd := exec.Command("sh", "-c", script)
+		cmd.Env = append(os.Environ(), "S="+h.dir, "R="+h.root, "RUN="+filepath.Dir(h.socket))
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: mallory, Gid: mallory}}
+		output, err := cmd.CombinedOutput()
+		require.Error(t, err, script+": "+string(output))
+		return string(output)
+	}
+	forged := `[{"eid": "f", "uid": 0, "username": "root", "creation": "20/11/2026 10:00:00", "config": {"name": null, "gpu_memory": null, "gpus": null}, "pids": [1], "kernel_ids": []}]`
+	for name, row := range map[string]struct{ script, request string }{
+		"an environment of an exempt owner":       {`echo '` + forged + `' >$S/envs.json || echo '` + forged + `' >$R/host/envs.json`, `{"enter":{"eid":"f","pid":1}}`},
+		"an environment of alice":                 {`sed -i s/4001/4001/ $S/envs.json || mv $S/envs.json $S/x`, fmt.Sprintf(`{"enter":{"eid":"f","pid":%d}}`, bob.Process.Pid)},
+		"attachments of alice":                    {`cp $S/devices.json /tmp/genv-forged.$$ && mv /tmp/genv-forged.$$ $S/devices.json`, `{"attach":{"eid":"alices","count":4}}`},
+		"attachments of nobody":                   {`ln -sf /dev/null $R/host/devices.json || ln -f /etc/hostname $S/devices.json`, `{"attach":{"eid":"nobody","count":1,"unregistered":false}}`},
+		"an uid without an account":               {`touch $R/host/new || touch $S/new`, `{"enter":{"eid":"f","pid":99999999}}`},
+		"envs.json is removed":                    {`rm -f $S/envs.json || rm -rf $S || mv $S $S.old || rm -f $R/host/envs.json`, `{"leave":{"pid":` + strconv.Itoa(bob.Process.Pid) + `}}`},
+		"state is truncated":                      {`: >$R/host/envs.json || : >$S/envs.json || truncate -s 0 $R/host/genv.identities.json`, `{"detach":{"eid":"alices"}}`},
+		"the owner's note is removed":             {`rm -f $R/host/owner.json || mv $R/host $R/h || mkdir $R/x`, `{"configure":{"eid":"alices","set":{"name":"run this"}}}`},
+		"a socket of one's own":                   {`rm -f $RUN/host.sock || mv $RUN/host.sock $RUN/x || touch $RUN/host.lock`, `{"extend":{"eid":"alices","seconds":60}}`},
+		"the lock is held":                        {`flock -n $R/host/genv.lock true`, `{"enter":{"eid":"alices","kernel_id":"k"}}`},
+		"words of persuasion in an environment":   {`chmod 0777 $S/envs.json || chmod 0777 $S`, `{"enter":{"eid":"run \u001b[31m rm -rf","pid":PID}}`},
+		"start times are forged":                  {`echo '{}' >$R/host/genv.identities.json || echo '{}' >$S/genv.identities.json`, `{"leave":{"kernel_id":"k","pid":7}}`},
+		"the PID namespace of the host is forged": {`echo '{}' >$R/host/note.json || echo '{}' >$S/genv.host.json`, `{"enter":{"eid":"f","pid":-1}}`},
+	} {
+		sh("( " + row.script + " ) 2>&1")
+		require.Contains(t, h.ask(t, mallory, row.request)[0], "error: ", name)
+		require.Equal(t, before, h.files(t), name)
+	}
+}
+
+// An environment with another user's process, or from a container, is never registered.
+func TestAClientInAnotherPIDNamespace(t *testing.T) {
+	needsRoot(t)
+	t.Parallel()
+	h := newHost(t, 1)
+	h.serve(t, service.Bounds{})
+	cmd := child(t, alice, "ask", h.socket, `{"enter":{"eid":"c","pid":PID}}`, `{"leave":{"pid":1}}`, `{"enter":{"eid":"c","kernel_id":"k"}}`)
+	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
+	output, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(output))
+	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
+	require.Contains(t, lines[0], "another PID namespace")
+	require.Contains(t, lines[1], "another PID namespace")
+	require.Equal(t, "now []", lines[2], "what names no PID is allowed")
+}
+
+// A process that ends while it is registered is not registered, whatever gets its PID.
+func TestAProcessThatEndsMeanwhile(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, 1)
+	h.serve(t, service.Bounds{})
+	sleeper := exec.Command("sleep", "1000")
+	require.NoError(t, sleeper.Start())
+	h.before = func(c change.Change) {
+		if c.Enter != nil {
+			go func() { _ = sleeper.Process.Kill() }()
+			_ = sleeper.Wait()
+		}
+	}
+	_, err := h.client().Change(t.Context(), change.Change{Enter: &change.Enter{EID: "a", PID: snapshot.PID(sleeper.Process.Pid)}})
+	require.ErrorContains(t, err, "has ended")
+	require.Empty(t, h.files(t).Environments)
+}
+
+// raw sends bytes, and returns the answer; empty if the connection was just closed.
+func (h *host) raw(t *testing.T, send func(io.Writer)) string {
+	t.Helper()
+	conn, err := net.Dial("unix", h.socket)
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+	send(conn)
+	line, _ := bufio.NewReader(conn).ReadString('\n')
+	return line
+}
+
+func TestGarbageOnTheSocket(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, 1)
+	server, _ := h.serve(t, service.Bounds{PerUser: 64, Burst: 1000, Send: 200 * time.Millisecond})
+	for name, tt := range map[string]struct {
+		send func(io.Writer)
+		want string
+	}{
+		"nothing":         {func(io.Writer) {}, "didn't come within"},
+		"an empty line":   {func(w io.Writer) { fmt.Fprintln(w) }, "not a request of genv"},
+		"binary":          {func(w io.Writer) { fmt.Fprintf(w, "\x00\xff\n") }, "not a request of genv"},
+		"an HTTP request": {func(w io.Writer) { fmt.Fprintf(w, "GET / HTTP/1.1\r\n\r\n") }, "not a request of genv"},
+		"another version": {func(w io.Writer) { fmt.Fprintln(w, `{"version":2,"status":true}`) }, "version 2 of the protocol"},
+		"no question":     {func(w io.Writer) { fmt.Fprintln(w, `{"version":1}`) }, "asks for one thing"},
+		"two questions":   {func(w io.Writer) { fmt.Fprintln(w, `{"version":1,"status":true,"look":"devices"}`) }, "asks for one thing"},
+		"a field more":    {func(w io.Writer) { fmt.Fprintln(w, `{"version":1,"uid":0,"status":true}`) }, "not a request of genv"},
+		"deep JSON":       {func(w io.Writer) { fmt.Fprintln(w, strings.Repeat("[", 100_000)) }, "not a request of genv"},
+		"a wrong change":  {func(w io.Writer) { fmt.Fprintln(w, `{"version":1,"change":{"enter":{"pid":1},"leave":{"pid":1}}}`) }, "has one operation"},
+		"no such look":    {func(w io.Writer) { fmt.Fprintln(w, `{"version":1,"look":"/etc/shadow"}`) }, "no document"},
+		"half a request":  {func(w io.Writer) { fmt.Fprint(w, `{"version":1,`) }, "didn't come within"},
+		"a slow writer": {func(w io.Writer) {
+			for range 20 {
+				if _, err := fmt.Fprint(w, " "); err != nil {
+					return
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+		}, "didn't come within"},
+		"a gigabyte": {func(w io.Writer) {
+			chunk := make([]byte, 1<<20)
+			for range 1 << 10 {
+				if _, err := w.Write(chunk); err != nil {
+					return
+				}
+			}
+		}, "longer than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Contains(t, h.raw(t, tt.send), tt.want)
+		})
+	}
+	document, err := h.client().Look(t.Context(), "devices")
+	require.NoError(t, err)
+	require.JSONEq(t, `[{"seen":"by root"}]`, string(document))
+	status, err := h.client().Status(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, os.Getpid(), status.PID)
+	require.NotNil(t, server)
+}
+
+// What is asked for by a client that has ended, before its turn comes, is not done; what is
+// begun is done as a whole.
+func TestClientsThatEnd(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, 1)
+	entered, goOn := make(chan string, 2), make(chan struct{})
+	h.before = func(c change.Change) {
+		entered <- string(c.Enter.EID)
+		<-goOn
+	}
+	h.serve(t, service.Bounds{})
+	begin := func(eid string) net.Conn {
+		conn, err := net.Dial("unix", h.socket)
+		require.NoError(t, err)
+		fmt.Fprintf(conn, `{"version":1,"change":{"enter":{"eid":%q,"kernel_id":"k-%s"}}}`+"\n", eid, eid)
+		return conn
+	}
+	first := begin("first")
+	require.Equal(t, "first", <-entered)
+	second := begin("second")
+	time.Sleep(50 * time.Millisecond) // it waits for its turn then
+	require.NoError(t, second.Close())
+	time.Sleep(50 * time.Millisecond)
+	require.NoError(t, first.Close(), "between the request and the answer")
+	close(goOn)
+	_, err := h.client().Change(t.Context(), change.Change{Enter: &change.Enter{EID: "third", Kernel: "k-third"}})
+	require.NoError(t, err)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var made []string
+	for _, c := range h.made {
+		made = append(made, string(c.Enter.EID))
+	}
+	require.Equal(t, []string{"first", "third"}, made)
+}
+
+func TestTheClientsErrors(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, 1)
+	leave := change.Change{Leave: &change.Leave{Kernel: "k"}}
+	_, err := h.client().Change(t.Context(), leave)
+	require.ErrorIs(t, err, service.ErrNotRunning)
+	require.ErrorContains(t, err, "systemctl start genv-host")
+
+	listener, err := net.Listen("unix", h.socket)
+	require.NoError(t, err)
+	defer listener.Close()
+	answer := make(chan string, 1)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = bufio.NewReader(conn).ReadString('\n')
+			fmt.Fprint(conn, <-answer)
+			_ = conn.Close()
+		}
+	}()
+	for _, lost := range []string{"", `{"version":1,`, "garbage\n", "{}\n"} {
+		answer <- lost
+		_, err = h.client().Change(t.Context(), leave)
+		require.ErrorIs(t, err, service.ErrUnknown, lost)
+		require.ErrorContains(t, err, "genv status")
+	}
+	answer <- fmt.Sprintf(`{"error":%s}`+"\n", change.EncodeError(fmt.Errorf("%w: it is bob's", state.ErrNotOwner)))
+	_, err = h.client().Change(t.Context(), leave)
+	require.ErrorIs(t, err, state.ErrNotOwner)
+	busy := h.client()
+	busy.Retry = time.Millisecond
+	answer <- `{"busy":true,"error":{"text":"too many requests from uid 7, try again"}}` + "\n"
+	go func() { answer <- `{"busy":true,"error":{"text":"too many requests from uid 7, try again"}}` + "\n" }()
+	_, err = busy.Change(t.Context(), leave)
+	require.ErrorIs(t, err, service.ErrBusy)
+	require.ErrorContains(t, err, "too many requests from uid 7, try again")
+}
+
+// While a user asks as fast as possible, others are served as fast as ever.
+func TestAFloodDoesNotDelayOthers(t *testing.T) {
+	needsRoot(t)
+	h := newHost(t, 4)
+	server, _ := h.serve(t, service.Bounds{})
+	flood := child(t, mallory, "flood", h.socket, "1ms")
+	require.NoError(t, flood.Start())
+	t.Cleanup(func() { _ = flood.Process.Kill(); _ = flood.Wait() })
+	require.Eventually(t, func() bool {
+		status, err := h.client().Status(t.Context())
+		return err == nil && status.Refused > 500
+	}, 20*time.Second, 10*time.Millisecond)
+	slowest := time.Duration(0)
+	for i := range 20 {
+		begun := time.Now()
+		c := change.Change{Enter: &change.Enter{EID: snapshot.EnvID(fmt.Sprint(i)), Kernel: fmt.Sprint(i)}}
+		_, err := h.client().Change(t.Context(), c)
+		require.NoError(t, err)
+		slowest = max(slowest, time.Since(begun))
+	}
+	t.Logf("the slowest of 20 changes took %v", slowest)
+	require.Less(t, slowest, 2*time.Second) // 50 ms on a machine with nothing else to do: see BenchmarkAttach
+	require.NotNil(t, server)
+}
+
+// Ten thousand connections of a user leave the service to others.
+func TestTenThousandConnections(t *testing.T) {
+	needsRoot(t)
+	var limit syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	if limit.Max < 11_000 {
+		t.Skipf("a process may open %d files here", limit.Max)
+	}
+	h := newHost(t, 1)
+	h.serve(t, service.Bounds{})
+	sitting := child(t, mallory, "sit", h.socket, "10000")
+	output, err := sitting.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, sitting.Start())
+	t.Cleanup(func() { _ = sitting.Process.Kill(); _ = sitting.Wait() })
+	line, err := bufio.NewReader(output).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "sitting\n", line)
+	status, err := h.client().Status(t.Context())
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, status.Refused, uint64(9000))
+	require.LessOrEqual(t, status.Connections, 17)
+}
+
+// The service ends after it has answered what has come.
+func TestTheServiceEndsCleanly(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, 1)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	h.before = func(change.Change) { close(begun); <-goOn }
+	_, stop := h.serve(t, service.Bounds{})
+	done := make(chan error, 1)
+	go func() {
+		_, err := h.client().Change(context.Background(), change.Change{Enter: &change.Enter{EID: "a", Kernel: "k"}})
+		done <- err
+	}()
+	<-begun
+	time.AfterFunc(20*time.Millisecond, func() { close(goOn) })
+	stop()
+	require.NoError(t, <-done)
+	_, err := h.client().Status(t.Context())
+	require.True(t, errors.Is(err, service.ErrNotRunning), err)
+}
+
+func FuzzRequest(f *testing.F) {
+	for _, seed := range []string{`{"version":1,"status":true}`, `{"version":1,"look":"devices"}`, `{"version":1,"change":{"leave":{"pid":7}}}`, ``, `{`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := service.DecodeRequest(data)
+		if err != nil {
+			require.ErrorIs(t, err, state.ErrRequest)
+			return
+		}
+		encoded, err := json.Marshal(r)
+		require.NoError(t, err)
+		again, err := service.DecodeRequest(encoded)
+		require.NoError(t, err)
+		require.Equal(t, r.Look, again.Look)
+	})
+}
+
+// BenchmarkAttach is how long a change takes, alone and while another user asks for a
+// thousand a second.
+func BenchmarkAttach(b *testing.B) {
+	b.Run("alone", func(b *testing.B) { benchmarkAttach(b, false) })
+	b.Run("flood", func(b *testing.B) { benchmarkAttach(b, true) })
+}
+
+func benchmarkAttach(b *testing.B, flooded bool) {
+	needsRoot(b)
+	h := newHost(b, 4)
+	h.serve(b, service.Bounds{})
+	if flooded {
+		flood(b, h)
+	}
+	slowest, n := time.Duration(0), 0
+	for b.Loop() {
+		one := time.Now()
+		_, err := h.client().Change(b.Context(), change.Change{Enter: &change.Enter{EID: "a", Kernel: fmt.Sprint(n % 10)}})
+		require.NoError(b, err)
+		slowest = max(slowest, time.Since(one))
+		n++
+		b.StopTimer()
+		time.Sleep(60 * time.Millisecond) // below one's own rate
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(slowest.Microseconds())/1000, "slowest-ms")
+}
+
+func flood(b *testing.B, h *host) {
+	cmd := exec.Command("/proc/self/exe", h.socket, "8ms")
+	cmd.Env = append(os.Environ(), roleVariable+"=flood")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: mallory, Gid: mallory}}
+	require.NoError(b, cmd.Start())
+	b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	time.Sleep(3 * time.Second) // its first requests were served
+}
