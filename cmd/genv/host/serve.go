@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/guarding"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
@@ -49,8 +50,14 @@ func (p *program) usageServe(c *cli.Context) error {
 	}
 	if list := p.openRegistry(host); list != nil {
 		answers.Contacts = list
-		server.Greeting = agent.NewGreeting(p.Version, agent.CapabilityEvents, agent.CapabilityControllers)
+		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.CapabilityControllers)
 		defer func() { _ = list.Leave() }() // without that, it is forgotten a while later
+	}
+	if os.Geteuid() == 0 {
+		g := p.openGuard(c, host)
+		defer g.close()
+		answers.Guard = g
+		server.Greeting.Capabilities = append(server.Greeting.Capabilities, guarding.Name)
 	}
 	if !host.privileged {
 		server.Handler, server.Greeting = agent.View{Viewer: viewed{host}}, agent.NewViewGreeting(p.Version)

@@ -1,0 +1,143 @@
+package guard
+
+import (
+	"context"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard/order"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/guarding"
+)
+
+// stream is a running `genv usage serve`, as a controller has it on a host.
+type stream struct {
+	*site
+	*agent.Stream
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+func (s *site) serve() *stream {
+	s.Helper()
+	cmd := exec.Command(filepath.Join(place, "genv"), "usage", "serve", "--token", "t")
+	cmd.Env, cmd.Dir = s.environ(), "/"
+	log := &lockedBuffer{}
+	cmd.Stderr = log
+	in, err := cmd.StdinPipe()
+	require.NoError(s, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(s, err)
+	require.NoError(s, cmd.Start())
+	c := &stream{site: s, cmd: cmd, done: make(chan struct{})}
+	ctx, cancel := context.WithTimeout(s.Context(), 10*time.Second)
+	defer cancel()
+	c.Stream, err = agent.OpenStream(ctx, out, in, "t")
+	go func() { _ = cmd.Wait(); close(c.done) }()
+	s.Cleanup(func() {
+		c.kill()
+		if s.Failed() {
+			s.Log(log.String())
+		}
+	})
+	require.NoError(s, err)
+	require.True(s, c.Greeting.Can(guarding.Name))
+	return c
+}
+
+func (c *stream) kill() {
+	_ = c.cmd.Process.Signal(syscall.SIGKILL)
+	<-c.done
+}
+
+// order renews the order of a controller.
+func (c *stream) order(r guarding.Request) guarding.Answer {
+	c.Helper()
+	body, err := json.Marshal(r)
+	require.NoError(c, err)
+	ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
+	defer cancel()
+	reply, err := c.Call(ctx, guarding.Name, body)
+	require.NoError(c, err)
+	var answer guarding.Answer
+	require.NoError(c, json.Unmarshal(reply, &answer))
+	return answer.Bounded()
+}
+
+func asked(m mode.Mode, lease time.Duration) guarding.Request {
+	return guarding.Request{ID: guarding.Prefix + "c1", Order: order.Order{Mode: m, Lease: lease, By: "genv remote enforce"}}
+}
+
+// TestAControllerGuardsAHost: from the order over the stream to the kernel and back, and
+// what is left when the controller is gone.
+func TestAControllerGuardsAHost(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	a, b := s.person(alice).activate(), s.person(bob)
+	a.attach(0)
+	c := s.serve()
+	require.True(t, b.opens(0))
+	c.order(asked(mode.Enforce, 2*time.Second))
+	b.until("denied", 0)
+	require.True(t, a.opens(0))
+
+	r := asked(mode.Enforce, 2*time.Second)
+	var answer guarding.Answer
+	require.Eventually(t, func() bool {
+		answer = c.order(r)
+		return answer.State.Mode == mode.Enforce && len(answer.Denials) > 0
+	}, 5*time.Second, 50*time.Millisecond)
+	require.Positive(t, answer.State.LeftMS)
+	d := answer.Denials[0]
+	require.True(t, d.Denied)
+	require.EqualValues(t, bob, d.UID)
+	require.EqualValues(t, 0, *d.Index)
+	for range 5 { // it is renewed for longer than its lease
+		answer = c.order(r)
+		time.Sleep(500 * time.Millisecond)
+		require.False(t, b.opens(1))
+		r.Epoch, r.Seq = answer.Epoch, answer.Seq
+	}
+	require.Eventually(t, func() bool {
+		answer = c.order(r)
+		r.Seq = answer.Seq
+		return len(answer.Denials) == 0
+	}, 5*time.Second, 300*time.Millisecond, "each is told once")
+
+	c.kill() // the stream breaks, with everything at the other end
+	require.False(t, b.opens(0), "the lease holds")
+	begun := time.Now()
+	b.until("allowed", 0)
+	require.Less(t, time.Since(begun), 4*time.Second)
+
+	// Another stream takes over, and the policy turns the guard off.
+	c = s.serve()
+	c.order(asked(mode.Enforce, time.Minute))
+	b.until("denied", 0)
+	c.order(asked(mode.Off, 0))
+	b.until("allowed", 0)
+	require.Equal(t, mode.Off, s.document().Mode)
+}
+
+// TestTheVetoHoldsAgainstAController: whoever is root on the host has the last word.
+func TestTheVetoHoldsAgainstAController(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, c := s.person(bob), s.serve()
+	c.order(asked(mode.Enforce, time.Minute))
+	b.until("denied", 0)
+	s.must("guard", "off", "--veto")
+	b.until("allowed", 0)
+	require.Eventually(t, func() bool {
+		return strings.Contains(c.order(asked(mode.Enforce, time.Minute)).State.Reason, "guard.off exists")
+	}, 5*time.Second, 50*time.Millisecond)
+	require.True(t, b.opens(0))
+}

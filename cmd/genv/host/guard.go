@@ -1,0 +1,136 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/rs/zerolog"
+	"github.com/urfave/cli/v2"
+
+	keeper "github.com/seed-3119e985/genv/cmd/genv/guard"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/enforce/guard"
+	"github.com/seed-3119e985/genv/enforce/guard/denials"
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard/order"
+	"github.com/seed-3119e985/genv/remote/agent/guarding"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// guarded is the kernel guard of this machine as a controller orders it. From the first
+// order on, this process keeps the guard, unless another one does.
+type guarded struct {
+	dir   string // root's run folder
+	now   func() (order.At, error)
+	names *userNames
+	keep  func(context.Context) error // until the context ends
+	log   zerolog.Logger
+
+	keeping sync.WaitGroup
+	stop    func() // ends keep; nil before the first order
+}
+
+// openGuard is the guard of this machine, which nothing is done about before the first order.
+func (p *program) openGuard(c *cli.Context, host *host) *guarded {
+	log := p.Logger(c)
+	return &guarded{
+		dir: localhost.RunDir(p.Getenv), now: guard.Now, names: &host.names, log: log,
+		keep: func(ctx context.Context) error { return keeper.NewKeeper(&p.Program, log).Run(ctx) },
+	}
+}
+
+// Order implements agent.Guard.
+func (g *guarded) Order(ctx context.Context, r guarding.Request) (answer guarding.Answer, err error) {
+	if !strings.HasPrefix(r.ID, guarding.Prefix) {
+		return answer, fmt.Errorf("the id %q is not that of a controller", r.ID)
+	}
+	now, err := g.now()
+	if err != nil {
+		return answer, err
+	}
+	present, err := order.Read(g.dir)
+	if err != nil && !errors.Is(err, order.ErrNone) {
+		g.log.Warn().Err(err).Msg("the last order can't be read: it is replaced")
+	}
+	if replaces(&r, &present) {
+		if _, err := order.Give(g.dir, r.Order, r.ID, now); err != nil {
+			return answer, fmt.Errorf("the order can't be given to the guard: %w", err)
+		}
+		g.start(r.Order.Mode)
+	}
+	answer.State = g.state(&r, now)
+	g.tellDenials(ctx, &r, &answer)
+	return answer, nil
+}
+
+// replaces says whether a controller's order takes the place of the present one: the fleet's
+// policy goes before what was ordered on the host, where only the veto file goes before it. But
+// a controller turns off only what it ordered itself.
+func replaces(r *guarding.Request, present *order.Given) bool {
+	return r.Order.Mode != mode.Off || present.ID == r.ID && present.Mode != mode.Off
+}
+
+// start keeps the guard in the background from now on.
+func (g *guarded) start(m mode.Mode) {
+	if g.stop != nil || m == mode.Off {
+		return
+	}
+	var ctx context.Context
+	ctx, g.stop = context.WithCancel(context.Background())
+	g.keeping.Go(func() {
+		if err := g.keep(ctx); err != nil {
+			g.log.Error().Err(err).Msg("the guard is not kept")
+		}
+	})
+}
+
+// close ends keeping. The guard in the kernel stays until its lease ends.
+func (g *guarded) close() {
+	if g.stop != nil {
+		g.stop()
+		g.keeping.Wait()
+	}
+}
+
+// state is what the guard does at this moment.
+func (g *guarded) state(r *guarding.Request, now order.At) guarding.State {
+	status, err := order.ReadStatus(g.dir)
+	if err != nil {
+		return guarding.State{} // nothing was kept yet
+	}
+	s := guarding.State{Mode: status.Now(now.Time), Problems: status.Problems}
+	if s.Mode != mode.Off {
+		s.LeftMS = status.Until.Sub(now.Time).Milliseconds()
+	}
+	if status.Order != nil && status.Order.Mode == r.Order.Mode { // else it is about an earlier order
+		s.Reason = status.Reason
+	}
+	return s
+}
+
+// tellDenials adds what was denied since the controller's last request.
+func (g *guarded) tellDenials(ctx context.Context, r *guarding.Request, answer *guarding.Answer) {
+	list, err := denials.Read(g.dir)
+	if err != nil {
+		answer.State.Problems = append(answer.State.Problems, "the denials can't be read: "+err.Error())
+		return
+	}
+	news := list.Denials
+	if r.Epoch == list.Epoch {
+		news = list.Since(r.Seq)
+	}
+	answer.Epoch, answer.Seq, answer.Dropped = list.Epoch, list.LastSeq, list.Dropped
+	answer.Denials = make([]guarding.Denial, len(news))
+	owners := snapshot.Snapshot{Processes: make([]snapshot.Process, len(news))}
+	for i := range news {
+		owners.Processes[i].UID = &news[i].UID
+	}
+	g.names.ask(ctx, &owners)
+	for i, d := range news {
+		answer.Denials[i].Denial = d
+		answer.Denials[i].User, _ = g.names.of(d.UID)
+	}
+}
