@@ -51,6 +51,23 @@ func TestHistoryJoins(t *testing.T) {
 	require.Zero(t, entries[2].Notified, "the user could not be notified")
 }
 
+// TestHistoryHasDenials: those of a host say what was done, those of a controller don't.
+func TestHistoryHasDenials(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	bob, device := ptr(snapshot.UID(1002)), ptr(snapshot.DeviceIndex(3))
+	require.NoError(t, (&audit.Log{Path: path}).Append(
+		audit.Record{Time: at(1), Kind: audit.KindDenied, Host: "a", UID: bob, Device: device, Action: audit.ActionWouldDeny, Text: "one"},
+		audit.Record{Time: at(2), Kind: audit.KindDenied, Host: "a", UID: bob, Device: device, Text: "two"},
+		audit.Record{Time: at(3), Kind: audit.KindDenied, Host: "a", UID: ptr(snapshot.UID(7)), Device: device, Text: "three"},
+	))
+	entries, _, err := audit.History(path, audit.Filter{User: "1002"})
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+	require.Equal(t, audit.ActionWouldDeny, entries[0].Action)
+	require.Equal(t, audit.ActionDenied, entries[1].Action)
+	require.Equal(t, []string{"two"}, entries[1].Why)
+}
+
 func TestHistoryFilter(t *testing.T) {
 	path := story(t)
 	for _, tt := range []struct {

@@ -87,38 +87,42 @@ func (p *program) off(c *cli.Context) error {
 	if _, err := os.Lstat(veto); err == nil {
 		fmt.Fprintf(p.Out, "It stays off as long as %s exists.\n", veto)
 	} else {
-		fmt.Fprintf(p.Out, "A controller can turn it on again in its next cycle; to prevent that: sudo touch %s\n", veto)
+		fmt.Fprintf(p.Out, "It stays off until the next genv guard run or a restart of the machine. To keep it off for good: sudo touch %s\n", veto)
 	}
 	return nil
 }
 
 // turnOff removes the guard, and leaves an order that keeps Keepers from bringing it back.
 func (p *program) turnOff(by string) error {
-	pins, dir := pinsOf(p.Getenv), localhost.RunDir(p.Getenv)
-	err := pins.remove()
-	if err != nil {
+	if err := pinsOf(p.Getenv).remove(); err != nil {
 		return err
 	}
 	now, err := guard.Now()
 	if err != nil {
 		return err
 	}
-	given, err := order.Give(dir, order.Order{Mode: mode.Off, By: by}, "", now)
+	given, err := order.Give(localhost.RunDir(p.Getenv), order.Order{Mode: mode.Off, By: by}, "", now)
 	if err != nil {
 		return err
 	}
-	if err := pins.remove(); err != nil { // a Keeper may just have attached it again
+	// A Keeper may just have attached it again.
+	return p.remove(order.Status{Reason: "it was turned off by " + by, Order: &given.Order, Given: given.Time})
+}
+
+// remove removes the guard after a change of the order. A Keeper follows that by itself;
+// without one, the status is written here.
+func (p *program) remove(s order.Status) error {
+	if err := pinsOf(p.Getenv).remove(); err != nil {
 		return err
 	}
+	dir := localhost.RunDir(p.Getenv)
 	lock, err := guard.TryLock(dir)
-	if err != nil || lock == nil { // a Keeper follows the order, and says so
+	if err != nil || lock == nil {
 		return err
 	}
 	defer lock.Close()
-	return order.WriteStatus(dir, order.Status{
-		Mode: mode.Off, Reason: "it was turned off by " + by, Order: &given.Order, Given: given.Time, Time: now.Time.UTC(),
-		Devices: []order.Device{}, Users: []order.User{},
-	})
+	s.Time, s.Devices, s.Users = p.Now().UTC(), []order.Device{}, []order.User{}
+	return order.WriteStatus(dir, s)
 }
 
 // writeVeto makes the veto file.

@@ -148,12 +148,13 @@ func renewed(dir string, given order.Given) (order.Given, error) {
 	return order.Renew(dir, given, now)
 }
 
-// leave ends the guard if the order is still this process's.
+// leave ends the guard if the order is still this process's. It leaves no order, so that a
+// controller can give one.
 func (p *program) leave(given order.Given, log zerolog.Logger) error {
-	present, err := order.Read(localhost.RunDir(p.Getenv))
-	if err == nil && present.ID != given.ID {
+	err := order.Withdraw(localhost.RunDir(p.Getenv), given)
+	if errors.Is(err, order.ErrReplaced) {
 		return nil
 	}
 	log.Info().Msg("the guard ends with this process")
-	return errors.Join(err, p.turnOff("the end of `genv guard run`"))
+	return errors.Join(err, p.remove(order.Status{Reason: "`genv guard run` has ended"}))
 }

@@ -107,6 +107,24 @@ func Renew(dir string, g Given, now At) (Given, error) {
 	return write(d, g.Order, g.ID, now)
 }
 
+// Withdraw takes an order back, unless another one was given meanwhile, which is
+// ErrReplaced: the guard then has no order, and whoever wants to may give one.
+func Withdraw(dir string, g Given) error {
+	d, unlock, err := lock(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	present, err := Read(dir)
+	switch {
+	case errors.Is(err, ErrNone):
+		return nil
+	case err == nil && present.ID != g.ID:
+		return ErrReplaced
+	}
+	return d.Remove(FileName)
+}
+
 // lock opens the run folder, which it makes if it is missing, for one writer at a time.
 func lock(dir string) (*folder.Folder, func(), error) {
 	d, err := OpenRunDir(dir)

@@ -148,6 +148,12 @@ func TestRenew(t *testing.T) {
 	require.Equal(t, other, read, "it stays")
 	require.NotEqual(t, mine.ID, other.ID)
 
+	require.ErrorIs(t, order.Withdraw(dir, mine), order.ErrReplaced)
+	require.NoError(t, order.Withdraw(dir, other))
+	_, err = order.Read(dir)
+	require.ErrorIs(t, err, order.ErrNone)
+	require.NoError(t, order.Withdraw(dir, other), "it is gone already")
+
 	same, err := order.Give(dir, enforce(), "controller 1", after(time.Minute))
 	require.NoError(t, err)
 	require.Equal(t, "controller 1", same.ID)
