@@ -32,6 +32,7 @@ var roles = map[string]func(args []string) error{
 
 	"move-and-die":  moveAndDie,
 	"write-as-user": writeAsUser,
+	"fail-to-write": failToWrite,
 }
 
 const roleVariable = "GENV_STATE_TEST_ROLE"

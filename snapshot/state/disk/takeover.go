@@ -75,8 +75,12 @@ func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 		Store: t.Store, dir: place{dir, true}, files: t.files, process: t.process,
 		known: starts{Processes: t.known.Processes},
 	}
-	if now, err := t.noteAbout(own.dir); err != nil || writeNote(dir, rootNote, now, ownedMode) != nil {
-		return fmt.Errorf("%s can't be written", dir.Join(rootNote))
+	now, err := t.noteAbout(own.dir)
+	if err == nil {
+		err = writeNote(dir, rootNote, now, ownedMode)
+	}
+	if err != nil {
+		return err
 	}
 	next, err := own.writeChanges()
 	if err != nil {
