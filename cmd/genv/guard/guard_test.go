@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -258,6 +259,45 @@ func TestForgedState(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
+}
+
+// TestRootsServiceKeepsTheGuard: it carries out the order of `genv guard run`, believes only
+// what root has written, and goes on until the lease ends.
+func TestRootsServiceKeepsTheGuard(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	service := s.start("host", "serve")
+	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(s.root, "run", "host.sock")); return err == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		lock, err := guard.TryLock(filepath.Join(s.root, "run"))
+		if err == nil && lock != nil {
+			_ = lock.Close()
+		}
+		return err == nil && lock == nil
+	}, 20*time.Second, 10*time.Millisecond, "the service holds the guard's lock")
+	g := s.run("--mode", "enforce", "--lease", "4s")
+	a, b := s.person(alice).activate(), s.person(bob)
+	b.until("denied", 1)
+	require.Contains(t, g.log.String(), "another process keeps the guard")
+	require.Equal(t, snapshot.PID(service.cmd.Process.Pid), s.document().Keeper)
+	require.False(t, a.opens(1))
+	out, err := s.genvAs(alice, "devices", "attach", "--eid", string(a.eid()), "--index", "1")
+	require.NoError(t, err, out)
+	a.until("allowed", 1)
+
+	var forged state.Files
+	forged.Environments = []snapshot.Environment{{EID: "f", UID: bob, PIDs: []snapshot.PID{snapshot.PID(b.cmd.Process.Pid)}, Creation: snapshot.DateOf(time.Now())}}
+	forged.Devices = []snapshot.Device{{Index: 1, TotalMemory: snapshot.MiB(1), Attachments: []snapshot.Attachment{{EID: "f", Time: snapshot.DateOf(time.Now())}}}}
+	s.forge(state.Envs, &forged)
+	s.forge(state.Devices, &forged)
+	for range 20 {
+		require.False(t, b.opens(1), "that is only a copy")
+		time.Sleep(10 * time.Millisecond)
+	}
+	g.signal(syscall.SIGKILL)
+	require.False(t, b.opens(1))
+	b.until("allowed", 1)
+	require.Eventually(t, func() bool { return strings.Contains(s.must("guard", "status"), "lease of its last order has ended") }, 20*time.Second, 50*time.Millisecond)
 }
 
 func TestExemptions(t *testing.T) {

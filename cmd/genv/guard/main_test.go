@@ -242,7 +242,13 @@ type guardRun struct {
 
 func (s *site) run(args ...string) *guardRun {
 	s.Helper()
-	cmd := exec.Command(filepath.Join(place, "genv"), append([]string{"guard", "run"}, args...)...)
+	return s.start(append([]string{"guard", "run"}, args...)...)
+}
+
+// start starts genv as root, and ends it with the test.
+func (s *site) start(args ...string) *guardRun {
+	s.Helper()
+	cmd := exec.Command(filepath.Join(place, "genv"), args...)
 	cmd.Env, cmd.Dir = s.environ(), "/"
 	g := &guardRun{site: s, cmd: cmd, log: &lockedBuffer{}, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = g.log, g.log

@@ -42,6 +42,13 @@ func (p *program) openGuard(c *cli.Context, host *host) *guarded {
 	}
 }
 
+// keepGuard keeps the kernel guard of this machine, as far as it has orders, until ctx ends.
+func (p *program) keepGuard(ctx context.Context, log zerolog.Logger) {
+	if err := keeper.NewKeeper(&p.Program, log).Run(ctx); err != nil {
+		log.Error().Err(err).Msg("the guard is not kept")
+	}
+}
+
 // Order implements agent.Guard.
 func (g *guarded) Order(ctx context.Context, r guarding.Request) (answer guarding.Answer, err error) {
 	if !strings.HasPrefix(r.ID, guarding.Prefix) {

@@ -83,9 +83,8 @@ func (p *program) hostServe(c *cli.Context) error {
 	defer work.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// What else lives as long as the service is started here, like upkeep: the guard of
-	// the devices, for one.
 	work.Go(func() { h.upkeep(ctx, log) })
+	work.Go(func() { p.keepGuard(ctx, log) })
 	work.Go(func() { pingWatchdog(ctx, log) })
 	server := &service.Server{
 		Backend: &changes{host: h}, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Users{}.Username,
