@@ -42,6 +42,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 		{"many", b.manyRows},
 		{"viewers", b.viewerRows},
 		{"kill", b.overSSH(b.killRows)},
+		{"events", b.overSSH(b.eventRows)},
 	} {
 		if b.only != "" && b.only != group.name {
 			continue

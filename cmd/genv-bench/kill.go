@@ -20,18 +20,14 @@ const spread = 20 * time.Second
 // killRows is the time from the moment at which a process breaks a rule, on a
 // host of its own and at a random time, to the moment at which it is ended.
 func (b *bench) killRows(ctx context.Context, fleet *sshd.Fleet) ([]row, error) {
-	c, err := b.startController(ctx, fleet.SSHConfig(), b.names(), time.Second, "--non-env-processes")
+	c, err := b.startController(ctx, fleet.SSHConfig(), b.names(), time.Second, "--non-env-processes", "--events", "off")
 	if err != nil {
 		return nil, err
 	}
 	defer c.end()
-	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := c.goOn(); err != nil {
 		return nil, err
 	}
-	go func() { // its output must flow
-		for c.lines.Scan() {
-		}
-	}()
 	times := make([]time.Duration, b.hosts)
 	var group errgroup.Group
 	for i, h := range fleet.Hosts() {
@@ -52,7 +48,7 @@ func (b *bench) killRows(ctx context.Context, fleet *sshd.Fleet) ([]row, error) 
 func violate(ctx context.Context, h *sshd.Host) (time.Duration, error) {
 	time.Sleep(rand.N(spread)) //nolint:gosec // spreads load
 	begun := time.Now()
-	job, err := h.StartJob(testfleet.Job{User: "alice", Env: []string{"PATH=/usr/bin:/bin"}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
+	job, err := h.StartJob(testfleet.Job{User: "alice", Env: []string{"PATH=/usr/bin:/bin"}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}, Opens: true})
 	if err != nil {
 		return 0, err
 	}

@@ -17,7 +17,7 @@ func main() {
 	flag.IntVar(&b.hosts, "hosts", 100, "hosts of real sshd")
 	flag.IntVar(&b.many, "many", 1000, "hosts inside a process")
 	flag.IntVar(&b.runs, "runs", 5, "runs of each row, of which the median counts")
-	flag.StringVar(&b.only, "only", "", "only the rows of `GROUP`: cold, steady, many, viewers, kill")
+	flag.StringVar(&b.only, "only", "", "only the rows of `GROUP`: cold, steady, many, viewers, kill, events")
 	serve := flag.String("serve", "", "be a fleet of -many hosts with its files in `DIR`, until stdin ends")
 	changing := flag.Bool("changing", false, "with -serve: hosts change as those do that are in use")
 	flag.Parse()

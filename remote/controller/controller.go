@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/remote/controller/others"
+	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -43,6 +44,8 @@ type Controller struct {
 	// Self, if set, is what the Link tells the hosts about this controller: others that
 	// enforce the same hosts are said.
 	Self *controllers.Controller
+	// Events, if set, has hosts judged between two cycles when something happened there.
+	Events Events
 
 	Memory FleetMemory
 	state
@@ -61,7 +64,8 @@ type state struct {
 	interval time.Duration // between cycles
 	queue    *Queue        // nil for none
 	carried  Cycle         // what ended between two cycles, for the next one
-	operated int           // actions of operators so far
+	between  between
+	operated int // actions of operators so far
 
 	others others.Tracker
 	guards guards.Tracker
@@ -71,6 +75,7 @@ type state struct {
 // takeOver continues with the memory and the reports under way of another controller,
 // which must not be used any more.
 func (c *Controller) takeOver(old *Controller) {
+	old.stopEvents()
 	c.Memory, c.state = old.Memory, old.state
 	c.reloaded = true
 }
@@ -90,6 +95,7 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	cycle := Cycle{Run: c.run, Number: number, Start: c.Now(), DryRun: c.DryRun}
 	cycle.Actions, cycle.Notified, c.carried = c.carried.Actions, c.carried.Notified, Cycle{}
 	c.conclude(&cycle, c.visits.ended())
+	cycle.begun, cycle.Earlier, c.between.count = time.Now(), c.between.count, 0
 	fleet := merge(&c.Asker, c.collect(ctx), c.Memory.Machines)
 	cycle.Cluster, cycle.Duplicates, cycle.answered = fleet.cluster, fleet.duplicates, fleet.answered
 	cycle.Via = fleet.via(c.Link)
@@ -114,13 +120,14 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 		}
 	}
 	c.last, c.reloaded = &cycle, false
+	c.waitForEvents(&cycle)
 	c.act(ctx, &cycle, next, events)
 	return cycle
 }
 
 // collect asks every host. Meanwhile it takes the actions of operators.
 func (c *Controller) collect(ctx context.Context) snapshot.Cluster {
-	if c.queue == nil {
+	if c.queue == nil && c.Events == nil {
 		return c.Collect(ctx)
 	}
 	collected := make(chan snapshot.Cluster, 1)
@@ -131,6 +138,8 @@ func (c *Controller) collect(ctx context.Context) snapshot.Cluster {
 			return cluster
 		case r := <-c.queue.waiting():
 			c.operate(ctx, r)
+		case looks := <-c.between.wake.Looks():
+			c.early(ctx, looks)
 		}
 	}
 }
@@ -155,7 +164,7 @@ func (c *Controller) act(ctx context.Context, cycle *Cycle, next FleetMemory, ev
 		if c.NoTerminals {
 			notifications = nil
 		}
-		messages := c.Memory.Messages.admitAll(notifications, now)
+		messages := admitAll(&c.Memory.Messages, notifications, now)
 		for host, b := range messages {
 			b.text = c.terminalText
 			messages[host] = b
@@ -187,7 +196,10 @@ func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
 
 // await ends a cycle: it waits for the visits under way as dispatcher.wait does.
 func (c *Controller) await(ctx context.Context, cycle *Cycle, until time.Time) {
-	c.conclude(cycle, c.visits.wait(ctx, until, c.queue.waiting(), func(r *request) { c.operate(ctx, r) }))
+	c.conclude(cycle, c.visits.wait(ctx, until, &meanwhile{
+		requests: c.queue.waiting(), serve: func(r *request) { c.operate(ctx, r) },
+		looks: c.between.wake.Looks(), early: func(l []wake.Look) { c.early(ctx, l) },
+	}))
 	cycle.UnderWay = c.Memory.Rules.UnderWay
 	cycle.operator(c.Memory.Operator)
 	unrecorded := ""
@@ -220,6 +232,7 @@ func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 		result := v.result()
 		outcomes := result.outcomes()
 		cycle.Actions = append(cycle.Actions, result)
+		c.concluded(v.name)
 		c.Memory.Rules = c.Memory.Rules.End(result.Report.ID).Learn(*v.report, outcomes, c.Now())
 		records = append(records, audit.OutcomeRecords(v.items, outcomes)...)
 		events = append(events, result.event(outcomes))
@@ -227,7 +240,7 @@ func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 	if err := (recordWriter{c.Audit, c.Now}).write(cycle, records); err != nil {
 		cycle.Unrecorded = err
 	}
-	cycle.records = records
+	cycle.Records = records
 	c.emit(cycle, events)
 	for _, v := range done {
 		v.answer() // now it is recorded

@@ -15,8 +15,15 @@ import (
 
 // Cycle is one round: what was seen, concluded and done.
 type Cycle struct {
-	Run     string // of the controller, as in the log
-	Number  int
+	Run    string // of the controller, as in the log
+	Number int
+	// Early counts the cycles between two full ones; 0 for a full one. Of such a cycle only the
+	// hosts in Asked were asked: all others are as in the last full cycle. Number is that of
+	// the full one.
+	Early int
+	Asked map[snapshot.Hostname]bool
+	// Earlier is how many early cycles there were before a full one.
+	Earlier int
 	Start   time.Time
 	Took    time.Duration // set by Loop
 	Cluster snapshot.Cluster
@@ -47,9 +54,12 @@ type Cycle struct {
 	Hold       *operator.OnHold
 	Exemptions exemption.List
 
-	guards   []*guards.Ask                     // what the guards of hosts are asked
+	guards []*guards.Ask // what the guards of hosts are asked
+	// Records are of what came of the reports that ended last.
+	Records []audit.Record
+
+	begun    time.Time                         // by the monotonic clock, when the first host was asked
 	answered map[snapshot.Hostname]remote.Host // under which name each host of Cluster answered
-	records  []audit.Record                    // of what came of the last visits
 }
 
 // Decision is what the cycle does about a finding.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -49,9 +50,9 @@ func (d *dispatcher) ended() []*visit {
 }
 
 // wait waits for the visits under way and returns those that ended. A time that is not
-// zero limits the wait; once ctx has ended, wait has no limit. Requests that come
-// meanwhile are served, until ctx ends.
-func (d *dispatcher) wait(ctx context.Context, until time.Time, requests <-chan *request, serve func(*request)) []*visit {
+// zero limits the wait; once ctx has ended, wait has no limit. What comes meanwhile is
+// done, until ctx ends.
+func (d *dispatcher) wait(ctx context.Context, until time.Time, m *meanwhile) []*visit {
 	var late <-chan time.Time
 	if !until.IsZero() && ctx.Err() == nil {
 		timer := time.NewTimer(time.Until(until))
@@ -60,7 +61,7 @@ func (d *dispatcher) wait(ctx context.Context, until time.Time, requests <-chan 
 	}
 	stopped := ctx.Done()
 	if ctx.Err() != nil {
-		requests = nil
+		m = &meanwhile{}
 	}
 	var done []*visit
 	for d.underWay > 0 {
@@ -68,15 +69,25 @@ func (d *dispatcher) wait(ctx context.Context, until time.Time, requests <-chan 
 		case v := <-d.results:
 			d.underWay--
 			done = append(done, v)
-		case r := <-requests:
-			serve(r)
+		case r := <-m.requests:
+			m.serve(r)
+		case l := <-m.looks:
+			m.early(l)
 		case <-stopped:
-			stopped, late, requests = nil, nil, nil
+			stopped, late, m = nil, nil, &meanwhile{}
 		case <-late:
 			return inOrder(done)
 		}
 	}
 	return inOrder(done)
+}
+
+// meanwhile is what a loop does while it waits; its channels may be nil.
+type meanwhile struct {
+	requests <-chan *request
+	serve    func(*request)
+	looks    <-chan []wake.Look
+	early    func([]wake.Look)
 }
 
 // inOrder sorts visits by cycle and plan.

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
+	hooksink "github.com/seed-3119e985/genv/remote/controller/hooks"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -130,12 +131,12 @@ func TestReportsUnderWayAreWaitedForAtTheEnd(t *testing.T) {
 
 // noticed keeps what hooks get.
 type noticed struct {
-	notices []controller.Notice
+	notices []hooksink.Notice
 	events  []notify.Event
 }
 
 func (n *noticed) Send(e notify.Event) {
-	var notice controller.Notice
+	var notice hooksink.Notice
 	_ = json.Unmarshal(e.JSON, &notice)
 	n.events = append(n.events, e)
 	n.notices = append(n.notices, notice)
@@ -149,7 +150,7 @@ func TestHooksGetCompleteOutcomes(t *testing.T) {
 		var hooks noticed
 		c := &controller.Controller{
 			Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{},
-			Sinks: []controller.Sink{controller.HookSink{Hooks: &hooks, Now: time.Now}},
+			Sinks: []controller.Sink{hooksink.Sink{Queue: &hooks, Now: time.Now}},
 		}
 		broken := errors.New("broken pipe")
 		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second}, func(controller.Cycle) error { return broken })

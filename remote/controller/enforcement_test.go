@@ -22,6 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
+	hooksink "github.com/seed-3119e985/genv/remote/controller/hooks"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -334,7 +335,7 @@ func TestActionsDoNotDependOnNotifications(t *testing.T) {
 type hookEvents []string
 
 func (h *hookEvents) Send(e notify.Event) {
-	var n controller.Notice
+	var n hooksink.Notice
 	event := e.Name
 	if err := json.Unmarshal(e.JSON, &n); err != nil || n.Event != event || n.Schema != "genv.hook/1" {
 		event = "garbled"
@@ -346,7 +347,7 @@ func TestHooksGetWarningsActionsAndHeldCycles(t *testing.T) {
 	var hooks hookEvents
 	p := newFakeFleet(t)
 	c := p.controller(nil)
-	c.Sinks = append(c.Sinks, controller.HookSink{Hooks: &hooks, Now: c.Now})
+	c.Sinks = append(c.Sinks, hooksink.Sink{Queue: &hooks, Now: c.Now})
 	cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 2}})
 	cycleOf(t.Context(), c, 2, strict{warn: enforce.Warn{Cycles: 2}})
 	cycleOf(t.Context(), c, 3, strict{limits: safety.Limits{Fleet: safety.Limit{Percent: 1}}})

@@ -39,19 +39,22 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 	}
 	c.queue, c.interval = s.Actions, s.Interval
 	defer s.Actions.end()
-	start := time.Now() // carries the monotonic clock: steps of the wall clock do not matter
+	defer func() { c.stopEvents() }() // of the controller that a reload left
+	start := time.Now()               // carries the monotonic clock: steps of the wall clock do not matter
 	for number := 1; ; number++ {
 		s.Step(0)
 		begun := time.Now()
 		cycle := c.begin(ctx, number)
 		last := s.Interval == 0 || number == s.Cycles
 		var until time.Time
-		if !last {
+		if last {
+			c.stopEvents() // or what they lead to would have to be waited for, too
+		} else {
 			until = nextStart(start, time.Now(), s.Interval).Add(-s.Interval / 20) // which leaves time to show it
 		}
 		c.await(ctx, &cycle, until)
 		cycle.Took = time.Since(begun)
-		if !cycle.Stopped {
+		if !cycle.Stopped && c.last.Early == 0 { // otherwise hosts were asked again since
 			c.last = &cycle
 		}
 		if err := each(cycle); err != nil {
@@ -69,6 +72,7 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 
 // finish waits for the reports under way when the loop ends after a cycle.
 func (c *Controller) finish(ctx context.Context, last *Cycle, each func(Cycle) error) error {
+	c.stopEvents()
 	if c.visits.underWay == 0 && len(c.carried.Actions) == 0 {
 		return nil
 	}
@@ -106,6 +110,8 @@ func (s *Schedule) wait(ctx context.Context, c *Controller, t time.Time) (*Contr
 			c.operate(ctx, r)
 		case v := <-c.visits.results:
 			c.concludeAside(v)
+		case looks := <-c.between.wake.Looks():
+			c.early(ctx, looks)
 		case <-timer.C:
 			return c, ctx.Err() == nil
 		}

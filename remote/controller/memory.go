@@ -7,6 +7,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller/guards"
+	"github.com/seed-3119e985/genv/remote/controller/quota"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
@@ -16,7 +17,7 @@ import (
 type FleetMemory struct {
 	Rules    enforce.Memory `json:"rules"`
 	Machines Machines       `json:"machines"`
-	Messages MessageLimit   `json:"messages"`
+	Messages quota.Messages `json:"messages"`
 	Mail     mail.Memory    `json:"mail,omitzero"`
 	Guards   guards.Memory  `json:"guards,omitempty"`
 	// Operator is what operators asked for that lasts. It has a file of its own, since
@@ -29,7 +30,7 @@ type FleetMemory struct {
 // actions are not sent again: the action has taken place.
 func (m *FleetMemory) learnOfDeliveries(deliveries []Delivery) {
 	var lost []string
-	uncounted := make(map[recipient]bool)
+	uncounted := make(map[quota.Recipient]bool)
 	for _, d := range deliveries {
 		if errors.Is(d.Err, errSuppressed) {
 			continue
@@ -37,9 +38,9 @@ func (m *FleetMemory) learnOfDeliveries(deliveries []Delivery) {
 		if d.Err != nil && !errors.Is(d.Err, agent.ErrCannotNotify) && !errors.Is(d.Err, agent.ErrRefused) {
 			lost = append(lost, d.ID)
 		}
-		if to := (recipient{d.Host, d.UID}); d.Terminals == 0 && !uncounted[to] {
+		if to := (quota.Recipient{Host: d.Host, UID: d.UID}); d.Terminals == 0 && !uncounted[to] {
 			uncounted[to] = true
-			m.Messages.refund(to)
+			m.Messages.Refund(to)
 		}
 	}
 	m.Rules = m.Rules.WarnAgain(lost)

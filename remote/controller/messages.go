@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller/quota"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -138,4 +140,32 @@ func deliveryRecords(deliveries []Delivery) []audit.Record {
 		records = append(records, r)
 	}
 	return records
+}
+
+// errSuppressed is why a message about a finding was not sent.
+var errSuppressed = errors.New("suppressed: the user was sent the messages of an hour already")
+
+// admitAll separates what is sent to users from what is suppressed, by host. In a
+// cycle each user of a host gets at most one message.
+func admitAll(l *quota.Messages, all map[snapshot.Hostname][]notify.Notification, now time.Time) map[snapshot.Hostname]batch {
+	l.Forget(now)
+	admitted := make(map[snapshot.Hostname]batch, len(all))
+	for host, notifications := range all {
+		b := batch{footers: make(map[snapshot.UID]string)}
+		allowed := make(map[snapshot.UID]bool)
+		for _, n := range notifications {
+			ok, known := allowed[n.UID]
+			if !known {
+				b.footers[n.UID], ok = l.Admit(quota.Recipient{Host: host, UID: n.UID}, now)
+				allowed[n.UID] = ok
+			}
+			if ok {
+				b.notifications = append(b.notifications, n)
+			} else {
+				b.suppressed = append(b.suppressed, Delivery{Notification: n, Err: errSuppressed})
+			}
+		}
+		admitted[host] = b
+	}
+	return admitted
 }

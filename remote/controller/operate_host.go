@@ -74,7 +74,7 @@ func (c *Controller) warn(ctx context.Context, r *request, row *row) error {
 	now := c.Now()
 	all := map[snapshot.Hostname][]notify.Notification{n.Host: {n}}
 	c.mail(cycle, all, now)
-	b := c.Memory.Messages.admitAll(all, now)[n.Host]
+	b := admitAll(&c.Memory.Messages, all, now)[n.Host]
 	b.text = c.terminalText
 	v := &visit{cycle: cycle.Number, name: n.Host, host: row.answered, messages: b, request: r}
 	c.send(ctx, nil, map[snapshot.Hostname]*visit{v.name: v})

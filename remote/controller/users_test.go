@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
+	hooksink "github.com/seed-3119e985/genv/remote/controller/hooks"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -115,7 +116,7 @@ func TestNoActionWithoutAWarning(t *testing.T) {
 			p := sameUser(t, map[string]int{"a": 3})
 			log := &full{Log: audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}, from: 1000}
 			c := p.controller(log)
-			c.Sinks = append(c.Sinks, controller.HookSink{Hooks: &hooks, Now: c.Now})
+			c.Sinks = append(c.Sinks, hooksink.Sink{Queue: &hooks, Now: c.Now})
 			warn := strict{notify: true, warn: enforce.Warn{Cycles: 2}}
 			for number := range 2 {
 				cycleOf(t.Context(), c, number+1, warn)
@@ -160,7 +161,7 @@ func TestHeldActionsAreReportedInEveryCycle(t *testing.T) {
 			var hooks hookEvents
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
 			c := sameUser(t, tt.n).controller(&audit.Log{Path: path})
-			c.Sinks = append(c.Sinks, controller.HookSink{Hooks: &hooks, Now: c.Now})
+			c.Sinks = append(c.Sinks, hooksink.Sink{Queue: &hooks, Now: c.Now})
 			for number := range 4 {
 				cycleOf(t.Context(), c, number+1, strict{limits: safety.Limits{Fleet: safety.Limit{Terminations: 50}}})
 			}
@@ -187,7 +188,7 @@ func TestHeldActionsAreReportedInEveryCycle(t *testing.T) {
 func TestNoticesAreBounded(t *testing.T) {
 	var hooks hookEvents
 	c := sameUser(t, map[string]int{"a": 1000, "b": 2}).controller(nil)
-	c.Sinks = append(c.Sinks, controller.HookSink{Hooks: &hooks, Now: c.Now})
+	c.Sinks = append(c.Sinks, hooksink.Sink{Queue: &hooks, Now: c.Now})
 	cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 2}})
 	require.Equal(t, hookEvents{"warn 258 0 false"}, hooks)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller/guards"
+	"github.com/seed-3119e985/genv/remote/controller/lines"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -49,7 +50,7 @@ func visitsFor(cycle *Cycle) []*visit {
 	visits := make([]*visit, len(cycle.Plan.Reports))
 	for i := range cycle.Plan.Reports {
 		r := &cycle.Plan.Reports[i]
-		r.Report.ID = fmt.Sprintf("%s/%d/%s", cycle.Run, cycle.Number, r.Host)
+		r.Report.ID = fmt.Sprintf("%s/%s/%s", cycle.Run, cycle.label(), r.Host)
 		v := newVisit(cycle, r.Host, i)
 		v.report, v.items = r, audit.ReportRecords(r.Host, r.Report, snapshots[r.Host])
 		for j := range v.items {
@@ -110,7 +111,7 @@ func (v *visit) acting() enforce.Event {
 // result returns the report with its outcome.
 func (v *visit) result() ReportResult {
 	r := ReportResult{Cycle: v.cycle, Host: v.report.Host, Report: v.report.Report, Execution: v.execution, Err: v.err, Findings: v.findings}
-	r.Execution.Lines = shownLines(r.Report, r.Execution.Lines)
+	r.Execution.Lines = lines.Shown(r.Report, r.Execution.Lines)
 	return r
 }
 

@@ -125,7 +125,7 @@ func (f *Feed) take(cycle *controller.Cycle) {
 	before := finder[seen]{list: f.moment.hosts, name: func(s *seen) snapshot.Hostname { return s.host }}
 	for i := range cycle.Cluster.Hosts {
 		h := &cycle.Cluster.Hosts[i]
-		if h.Err == nil {
+		if asked := cycle.Early == 0 || cycle.Asked[h.Name]; asked && h.Err == nil {
 			hosts[i] = seen{h.Name, cycle.Start, cycle.Via[h.Name], h.Snapshot}
 		} else if last := before.find(i, h.Name); last != nil {
 			hosts[i] = *last

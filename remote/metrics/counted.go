@@ -22,6 +22,10 @@ func (c *Counters) Text(enforcing bool) []byte {
 	}
 	w.histogram(c.durations, "genv_cycle_duration_seconds", "How long cycles took.")
 	if enforcing {
+		w.Counter("genv_early_cycles_total", "Cycles between two others, about hosts on which something happened.")
+		w.Sample(float64(c.early))
+	}
+	if enforcing {
 		c.writeActions(&w)
 	}
 	return w.Text()

@@ -19,6 +19,7 @@ type Counters struct {
 	latest   time.Time     // when the last cycle ended, or the controller started
 	took     time.Duration // the last cycle
 	cycles   uint64
+	early    uint64 // cycles between these
 
 	durations    *histogram
 	terminations map[ruleAnd]uint64 // by rule and status
@@ -124,6 +125,7 @@ func (c *Counters) Show(cycle *controller.Cycle) {
 		return
 	}
 	c.cycles++
+	c.early += uint64(max(cycle.Earlier, 0)) //nolint:gosec // it is not negative
 	c.took, c.latest = cycle.Took, cycle.Start.Add(cycle.Took)
 	c.durations.observe(cycle.Took.Seconds())
 	c.gpuTime.take(cycle, 4*c.interval+2*cycle.Took)

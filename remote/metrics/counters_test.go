@@ -183,8 +183,9 @@ func TestCycleDurations(t *testing.T) {
 	c := metrics.NewCounters(noon, 10*time.Second)
 	require.NotContains(t, string(c.Text(true)), "genv_last_cycle_timestamp_seconds", "there was none")
 	for i, took := range []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 3 * time.Second, time.Hour} {
-		c.Show(&controller.Cycle{Number: i, Start: noon, Took: took})
+		c.Show(&controller.Cycle{Number: i, Start: noon, Took: took, Earlier: i})
 	}
+	require.Contains(t, samples(c.Text(true)), "early_cycles_total 6\n")
 	require.Equal(t, fmt.Sprintf(`cycle_interval_seconds 10
 last_cycle_timestamp_seconds %d
 cycle_duration_seconds_bucket{le="0.1"} 2

@@ -18,7 +18,9 @@ const (
 	// settleFree is how many looks for openers of a user may show nothing new before that.
 	settleFree = 5
 	// followUps is how many more looks an opener gets that doesn't use the device yet.
-	followUps = 6
+	followUps = 8
+	// often is how many of them come as soon as the floor allows; then their distance doubles.
+	often = 3
 	// The most time between looks because of one process that opens devices again and
 	// again, and because of what can't be attributed to a process.
 	processMost = time.Minute
@@ -120,9 +122,9 @@ func (s source) rest(fruitless int) time.Duration {
 	case s.party == processEnds:
 		return 0
 	case s.opener == opener{}:
-		return doubled(floor, fruitless-1, unknownMost)
+		return doubled(floor, fruitless-often, unknownMost)
 	}
-	return doubled(floor, fruitless-1, processMost)
+	return doubled(floor, fruitless-often, processMost)
 }
 
 func doubled(d time.Duration, times int, most time.Duration) time.Duration {
@@ -218,7 +220,7 @@ func (p *pace) judge(s source, r *reason, now time.Time, changed, uses bool) {
 	rested := r.looked.Add(s.rest(r.fruitless))
 	switch {
 	case r.due.IsZero() && opened && !uses && r.fruitless <= followUps:
-		r.due = now.Add(s.rest(r.fruitless))
+		r.due = rested
 	case !r.due.IsZero() && r.fruitless > 0 && r.due.Before(rested): // it happened again during the look
 		r.due = rested
 	}

@@ -90,11 +90,11 @@ func TestWhenToLook(t *testing.T) {
 			m.until(250 * time.Millisecond)
 			m.uses[7] = true
 			m.until(time.Hour)
-		}, "20 130 340"},
+		}, "20 120 220 320"},
 		"an opener that only looks": {func(m *simulated) {
 			m.opens(1001, 7)
 			m.until(time.Hour)
-		}, "20 130 340 750 1560 3170 6380"},
+		}, "20 120 220 320 520 920 1720 3320 6520"},
 		"an opener that has ended": {func(m *simulated) {
 			m.opens(1001, 7)
 			m.ended[7] = true
@@ -169,10 +169,10 @@ func TestWhatKeepsOpeningCostsLittle(t *testing.T) {
 		}, 50},
 		"a daemon that opens all devices every second": {time.Second, func(m *simulated) func(int) {
 			return func(int) { m.opens(1001, 7) }
-		}, 20},
+		}, 25},
 		"as many opens as one process can make": {20 * time.Millisecond, func(m *simulated) func(int) {
 			return func(int) { m.opens(1001, 7) }
-		}, 20},
+		}, 25},
 		"as many processes that stay": {100 * time.Millisecond, func(m *simulated) func(int) {
 			return func(i int) { m.opens(1001, snapshot.PID(i+1)) }
 		}, 600},

@@ -16,6 +16,7 @@ import (
 type Config struct {
 	Policy        *policy.File
 	Interval      time.Duration // between the starts of two cycles; 0 for a single one
+	Events        bool          // act between two cycles when something happened
 	Cycles        int           // 0 for no end
 	Format        string        // tui or json
 	DryRun        bool
@@ -33,6 +34,7 @@ type Config struct {
 func Flags() []cli.Flag {
 	return append(RuleFlags(),
 		&cli.StringFlag{Name: "interval", Value: "10", Usage: "`TIME` between cycles, in seconds or as 500ms; 0 runs once"},
+		&cli.StringFlag{Name: "events", Value: "on", Usage: "`on` or off: look at a host at once when something happens there, also between two cycles"},
 		&cli.IntFlag{Name: "cycles", Usage: "end after `N` cycles; 0 never ends"},
 		&cli.BoolFlag{Name: "dry-run", Usage: "print what would be done, and why, and do nothing"},
 		&cli.BoolFlag{Name: "exit-code", Usage: "with --dry-run: exit with 10 if there is something to do"},
@@ -71,6 +73,9 @@ func ReadConfig(c *cli.Context) (Config, error) {
 			return config, err
 		}
 	}
+	if config.Events, err = readEvents(c); err != nil {
+		return config, err
+	}
 	if config.Cycles < 0 {
 		return config, command.UsageError("--cycles %d: write 0 or more", config.Cycles)
 	}
@@ -81,6 +86,17 @@ func ReadConfig(c *cli.Context) (Config, error) {
 		return config, command.UsageError("--exit-code needs --dry-run")
 	}
 	return config, config.readAuditSize(c)
+}
+
+func readEvents(c *cli.Context) (bool, error) {
+	switch text := c.String("events"); text {
+	case "on", "": // watch has no such flag
+		return true, nil
+	case "off":
+		return false, nil
+	default:
+		return false, command.UsageError("--events %q: write on or off", text)
+	}
 }
 
 func (config *Config) readAuditSize(c *cli.Context) error {

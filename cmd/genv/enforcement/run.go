@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/controller/hooks"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/metrics"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -154,11 +155,14 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 			StopAtFailure: setup.StopAtFailure, Progress: setup.Progress.Update,
 		},
 		Policy: setup.policy(), DryRun: setup.DryRun, ActUnrecorded: setup.ActUnrecorded,
-		Sinks: []controller.Sink{controller.HookSink{Hooks: l.hooks, Now: l.program.Now, Templates: setup.Policy.Templates, Failed: l.templateFailed}, &l.screen},
+		Sinks: []controller.Sink{hooks.Sink{Queue: l.hooks, Now: l.program.Now, Templates: setup.Policy.Templates, Failed: l.templateFailed}, &l.screen},
 		Save:  l.memory.save, Keep: l.memory.keep, Now: l.program.Now,
 		Texts:   l.texts(setup.Policy),
 		Mailing: l.mail.configure(&setup), NoTerminals: !setup.Policy.TellUsers.On,
 		Self: l.announce(&setup),
+	}
+	if events, ok := setup.Link.(controller.Events); ok && setup.Events {
+		c.Events = events
 	}
 	if l.record != nil {
 		c.Audit = l.record

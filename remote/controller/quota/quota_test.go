@@ -1,4 +1,4 @@
-package controller
+package quota
 
 import (
 	"testing"
@@ -9,52 +9,52 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-func TestMessageLimit(t *testing.T) {
+func TestMessages(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	var l MessageLimit
-	alice := recipient{"a", 1001}
+	var l Messages
+	alice := Recipient{"a", 1001}
 	for i := range messagesAnHour - 1 {
-		note, ok := l.admit(alice, now.Add(time.Duration(i)*time.Second))
+		note, ok := l.Admit(alice, now.Add(time.Duration(i)*time.Second))
 		require.True(t, ok)
 		require.Empty(t, note)
 	}
-	note, ok := l.admit(alice, now.Add(time.Minute))
+	note, ok := l.Admit(alice, now.Add(time.Minute))
 	require.True(t, ok, "the last one")
 	require.Contains(t, note, "suppressed for up to an hour")
 	for range 7 {
-		_, ok = l.admit(alice, now.Add(time.Hour-1))
+		_, ok = l.Admit(alice, now.Add(time.Hour-1))
 		require.False(t, ok)
 	}
-	for _, other := range []recipient{{"a", 1002}, {"b", 1001}} {
-		_, ok = l.admit(other, now.Add(time.Hour-1))
+	for _, other := range []Recipient{{"a", 1002}, {"b", 1001}} {
+		_, ok = l.Admit(other, now.Add(time.Hour-1))
 		require.True(t, ok, "other users, and the user of this uid elsewhere")
 	}
-	l.forget(now.Add(time.Hour))
-	note, ok = l.admit(alice, now.Add(time.Hour))
+	l.Forget(now.Add(time.Hour))
+	note, ok = l.Admit(alice, now.Add(time.Hour))
 	require.True(t, ok)
 	require.Equal(t, "7 more messages suppressed.", note)
-	note, ok = l.admit(alice, now.Add(time.Hour))
+	note, ok = l.Admit(alice, now.Add(time.Hour))
 	require.True(t, ok)
 	require.Empty(t, note, "it is said once")
-	_, ok = l.admit(alice, now)
+	_, ok = l.Admit(alice, now)
 	require.True(t, ok, "a clock that was set back suppresses nothing")
-	l.forget(now.Add(24 * time.Hour))
+	l.Forget(now.Add(24 * time.Hour))
 	require.Empty(t, l.Users)
 }
 
 // A host that makes up users takes a bounded amount of memory, and none of the
 // other hosts' room.
-func TestMessageLimitIsBounded(t *testing.T) {
+func TestMessagesAreBounded(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	var l MessageLimit
+	var l Messages
 	admitted := 0
 	for i := range 10 * maxRecipients {
-		if _, ok := l.admit(recipient{"evil", snapshot.UID(i)}, now); ok {
+		if _, ok := l.Admit(Recipient{"evil", snapshot.UID(i)}, now); ok {
 			admitted++
 		}
 	}
 	require.Equal(t, maxRecipients, admitted)
 	require.Len(t, l.Users["evil"], maxRecipients)
-	_, ok := l.admit(recipient{"good", 1001}, now)
+	_, ok := l.Admit(Recipient{"good", 1001}, now)
 	require.True(t, ok)
 }

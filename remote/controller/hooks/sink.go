@@ -1,4 +1,7 @@
-package controller
+// Package hooks sends what happens in cycles to the hooks of a policy.
+//
+//	c.Sinks = append(c.Sinks, hooks.Sink{Queue: queue, Now: time.Now})
+package hooks
 
 import (
 	"encoding/json"
@@ -12,11 +15,12 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Hooks take events; *notify.Queue is one. Send must not wait.
-type Hooks interface{ Send(notify.Event) }
+// Queue takes events for hooks; *notify.Queue is one. Send must not wait.
+type Queue interface{ Send(notify.Event) }
 
 // Notice is what hooks get, as JSON; docs/json.md describes it.
 type Notice struct {
@@ -49,17 +53,17 @@ type NoticedFinding struct {
 	Advice string `json:"advice"` // what its user should do
 }
 
-// HookSink sends to hooks: new findings, of what was done, and of what limits held
+// Sink sends to hooks: new findings, of what was done, and of what limits held
 // back.
-type HookSink struct {
-	Hooks     Hooks
+type Sink struct {
+	Queue     Queue
 	Now       func() time.Time
 	Templates texts.Set   // of texts for a chat
 	Failed    func(error) // is called for a template that fails; nil for none
 }
 
-// Consume implements Sink.
-func (s HookSink) Consume(cycle *Cycle, events []enforce.Event) {
+// Consume implements controller.Sink.
+func (s Sink) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	if cycle.DryRun {
 		return
 	}
@@ -69,13 +73,13 @@ func (s HookSink) Consume(cycle *Cycle, events []enforce.Event) {
 		switch e := &events[i]; {
 		case e.Kind == enforce.EventNew && e.Finding.Pending && !e.Resumed:
 			warned.Findings = append(warned.Findings, noticed(e.Finding))
-		case e.Kind == EventOperator && e.ID != "":
+		case e.Kind == controller.EventOperator && e.ID != "":
 			warned.Messages = append(warned.Messages, NoticedMessage{e.ID, e.Host, e.Text})
 		case e.Kind == enforce.EventOutcome:
 			for j := range e.Findings {
 				acted.Findings = append(acted.Findings, noticed(&e.Findings[j]))
 			}
-			acted.Outcomes = cycle.records
+			acted.Outcomes = cycle.Records
 		case e.Kind == enforce.EventHeld && e.Held.User != "":
 			held.HeldUsers = append(held.HeldUsers, *e.Held)
 		case e.Kind == enforce.EventHeld:
@@ -97,7 +101,7 @@ func noticed(f *enforce.Finding) NoticedFinding {
 	return NoticedFinding{*f, f.Line(), notify.Advice(f.Rule)}
 }
 
-func (s HookSink) send(cycle *Cycle, n Notice) {
+func (s Sink) send(cycle *controller.Cycle, n Notice) {
 	n.Schema, n.Time, n.Run, n.Cycle = "genv.hook/1", s.Now().UTC(), cycle.Run, cycle.Number
 	n.Findings, n.Outcomes = append([]NoticedFinding{}, n.Findings...), append([]audit.Record{}, n.Outcomes...)
 	body, err := json.Marshal(n)
@@ -108,7 +112,7 @@ func (s HookSink) send(cycle *Cycle, n Notice) {
 	if err != nil {
 		return // nor has this
 	}
-	s.Hooks.Send(notify.Event{Name: n.Event, JSON: body, Slack: slack, IDs: n.ids()})
+	s.Queue.Send(notify.Event{Name: n.Event, JSON: body, Slack: slack, IDs: n.ids()})
 }
 
 // maxForChat is how many findings a message to a chat lists, and maxIDs how many the

@@ -1,0 +1,212 @@
+package early_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/early"
+	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// stated is a policy with the same settings for everyone.
+type stated struct {
+	settings enforce.Settings
+	limits   safety.Limits
+}
+
+func (s stated) Settings(enforce.Query) enforce.Settings { return s.settings }
+func (stated) Exempt(enforce.Subject) (string, bool)     { return "", false }
+func (s stated) Fleet() enforce.Fleet                    { return enforce.Fleet{Limits: s.limits} }
+
+// host is a host with processes outside any environment, and an idle attachment of alice's.
+func host(name string, pids ...snapshot.PID) snapshot.Host {
+	uid := snapshot.UID(1001)
+	s := &snapshot.Snapshot{
+		Environments: []snapshot.Environment{{EID: "7", UID: uid, Username: "alice"}},
+		Devices:      []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(100), Attachments: []snapshot.Attachment{{EID: "7"}}}},
+	}
+	for _, pid := range pids {
+		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: &uid, Username: "alice", Usage: []snapshot.DeviceUsage{{Index: 0}}})
+	}
+	return snapshot.Host{Name: snapshot.Hostname(name), Snapshot: s}
+}
+
+func cluster(hosts ...snapshot.Host) snapshot.Cluster { return snapshot.Cluster{Hosts: hosts} }
+
+func eventText(events []enforce.Event) string {
+	var list []string
+	for _, e := range events {
+		list = append(list, fmt.Sprintf("%s %s", e.Kind, e.ID))
+	}
+	return strings.Join(list, ", ")
+}
+
+func planText(p enforce.Plan) string {
+	var list []string
+	for _, r := range p.Reports {
+		for _, t := range r.Report.Terminate {
+			list = append(list, fmt.Sprintf("%s %d", r.Host, t.Process.PID))
+		}
+		for _, d := range r.Report.Detach {
+			list = append(list, fmt.Sprintf("%s detach %d", r.Host, d.Device))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func TestJudge(t *testing.T) {
+	none, hour := 0, time.Hour
+	outside := enforce.Settings{NonEnvProcesses: true}
+	for name, row := range map[string]struct {
+		settings enforce.Settings
+		full     snapshot.Cluster // what the full cycle saw
+		asked    snapshot.Cluster // 3 seconds later
+		plan     string
+		events   string
+		known    int // findings in the memory after that
+	}{
+		"a process starts":                  {outside, cluster(host("a"), host("b")), cluster(host("a", 5)), "a 5", "new non-env-processes/a/5/1, due non-env-processes/a/5/1", 1},
+		"nothing is new":                    {outside, cluster(host("a"), host("b")), cluster(host("a")), "", "", 0},
+		"a process has ended":               {outside, cluster(host("a", 5), host("b", 6)), cluster(host("a")), "", "over non-env-processes/a/5/1", 1},
+		"one that is known is due again":    {outside, cluster(host("a", 5), host("b", 6)), cluster(host("a", 5)), "a 5", "due non-env-processes/a/5/1", 2},
+		"another host stays as it is":       {outside, cluster(host("a"), host("b", 6)), cluster(host("a")), "", "", 1},
+		"a cap":                             {enforce.Settings{MaxDevices: &none}, cluster(host("a")), cluster(host("a")), "", "", 1},
+		"a cap of environments":             {enforce.Settings{MaxEnvs: &none}, cluster(host("a")), cluster(host("a")), "", "", 1},
+		"a lease":                           {enforce.Settings{MaxDuration: 1}, cluster(host("a")), cluster(host("a")), "", "", 1},
+		"an idle device":                    {enforce.Settings{Idle: &enforce.Idle{After: 0}}, cluster(host("a")), cluster(host("a")), "", "", 1},
+		"a warning for a time":              {enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{For: hour}}, cluster(host("a")), cluster(host("a", 5)), "", "new non-env-processes/a/5/1", 1},
+		"a warning for a time that is over": {enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{For: 2 * time.Second}}, cluster(host("a", 5)), cluster(host("a", 5)), "a 5", "changed non-env-processes/a/5/1, due non-env-processes/a/5/1", 1},
+		"a warning for cycles":              {enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 1}}, cluster(host("a", 5)), cluster(host("a", 5)), "", "", 1},
+		"a process that is in order":        {enforce.Settings{EnvDevices: true}, cluster(host("a")), cluster(host("a", 5)), "", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := stated{settings: row.settings}
+			_, before, _ := enforce.Judge(p, row.full, enforce.Memory{}, noon)
+			plan, after, events := early.Judge(p, row.asked, before, noon.Add(3*time.Second))
+			require.Equal(t, row.plan, planText(plan))
+			require.Equal(t, row.events, eventText(events))
+			require.Len(t, after.Findings, row.known)
+			require.Equal(t, before.Time, after.Time)
+			require.Equal(t, before.Present, after.Present, "no time begins or ends")
+			require.Equal(t, before.Idle, after.Idle)
+			require.Equal(t, before.Hosts, after.Hosts)
+			require.Equal(t, before.Extended, after.Extended)
+
+			again, unchanged, events := early.Judge(p, row.asked, after, noon.Add(4*time.Second))
+			require.Equal(t, row.plan, planText(again))
+			require.NotContains(t, eventText(events), "new", "it is said once")
+			require.Equal(t, after.Findings, unchanged.Findings)
+
+			_, _, events = enforce.Judge(p, row.full, before, noon.Add(10*time.Second))
+			_, _, late := enforce.Judge(p, row.full, after, noon.Add(10*time.Second))
+			if row.events == "" {
+				require.Equal(t, eventText(events), eventText(late), "the next full cycle is as without it")
+			}
+		})
+	}
+}
+
+func TestWhatIsKnownOfOtherHostsStays(t *testing.T) {
+	p := stated{settings: enforce.Settings{NonEnvProcesses: true}}
+	_, before, _ := enforce.Judge(p, cluster(host("a", 5), host("b", 6)), enforce.Memory{}, noon)
+	on := func(name snapshot.Hostname, pid snapshot.PID) snapshot.ProcessKey {
+		return snapshot.ProcessKey{Host: name, PID: pid, Start: 1}
+	}
+	before.Stuck = map[snapshot.ProcessKey]string{on("a", 5): "D", on("b", 6): "D"}
+	before.LeftAlone = map[snapshot.ProcessKey]time.Time{on("a", 5): noon, on("b", 6): noon}
+	before.Released = map[snapshot.AttachmentKey]bool{{Host: "a", Index: 1, EID: "7"}: true, {Host: "b", Index: 1, EID: "7"}: true}
+	_, after, _ := early.Judge(p, cluster(host("a")), before, noon.Add(time.Second))
+	require.Equal(t, map[snapshot.ProcessKey]string{on("b", 6): "D"}, after.Stuck)
+	require.Equal(t, map[snapshot.ProcessKey]time.Time{on("b", 6): noon}, after.LeftAlone)
+	require.Equal(t, map[snapshot.AttachmentKey]bool{{Host: "b", Index: 1, EID: "7"}: true}, after.Released)
+	require.Len(t, before.Stuck, 2, "the memory before is not changed")
+}
+
+func TestPlan(t *testing.T) {
+	last := enforce.Plan{
+		Findings: []enforce.Finding{
+			{ID: "1", Rule: enforce.RuleNonEnvProcesses, Host: "a"},
+			{ID: "2", Rule: enforce.RuleNonEnvProcesses, Host: "b"},
+			{ID: "3", Rule: enforce.RuleIdle, Host: "a"},
+			{ID: "4", Rule: enforce.RuleMaxDevicesPerUser},
+		},
+		Reports: []enforce.HostReport{{Host: "b"}},
+	}
+	of := enforce.Plan{Findings: []enforce.Finding{{ID: "5", Rule: enforce.RuleEnvDevices, Host: "a"}}, Reports: []enforce.HostReport{{Host: "a"}}}
+	whole := early.Plan(last, of, func(h snapshot.Hostname) bool { return h == "a" })
+	ids := ""
+	for _, f := range whole.Findings {
+		ids += f.ID
+	}
+	require.Equal(t, "2345", ids)
+	require.Equal(t, of.Reports, whole.Reports)
+	require.Len(t, last.Findings, 4)
+}
+
+func TestLimitsHoldForAllSinceTheFullCycle(t *testing.T) {
+	p := stated{settings: enforce.Settings{NonEnvProcesses: true}}
+	all := cluster(host("a", 5, 6, 7, 8), host("b", 5, 6, 7, 8))
+	plan := func(hosts ...snapshot.Host) *enforce.Plan {
+		made, _, _ := enforce.Judge(p, cluster(hosts...), enforce.Memory{}, noon)
+		return &made
+	}
+	for name, row := range map[string]struct {
+		limits safety.Limits
+		full   *enforce.Plan
+		plans  []*enforce.Plan
+		want   string
+	}{
+		"no limit":                {safety.Limits{}, plan(host("a", 5)), []*enforce.Plan{plan(host("b", 5)), plan(host("b", 6))}, "yy"},
+		"within":                  {safety.Limits{Fleet: safety.Limit{Terminations: 3}}, plan(host("a", 5)), []*enforce.Plan{plan(host("b", 5)), plan(host("b", 6))}, "yy"},
+		"beyond":                  {safety.Limits{Fleet: safety.Limit{Terminations: 2}}, plan(host("a", 5)), []*enforce.Plan{plan(host("b", 5)), plan(host("b", 6))}, "yn"},
+		"nothing to do is no act": {safety.Limits{Fleet: safety.Limit{Terminations: 1}}, plan(host("a", 5)), []*enforce.Plan{plan(host("b")), plan(host("b", 6))}, "yn"},
+		"for a user":              {safety.Limits{PerUser: safety.Limit{Terminations: 1}}, plan(host("a", 5)), []*enforce.Plan{plan(host("b", 5))}, "n"},
+		"for a host":              {safety.Limits{PerHost: safety.Limit{Terminations: 1}}, plan(host("a", 5)), []*enforce.Plan{plan(host("a", 6)), plan(host("b", 6))}, "ny"},
+		"what was not done doesn't count": {safety.Limits{Fleet: safety.Limit{Terminations: 2}}, plan(), []*enforce.Plan{
+			plan(host("a", 5, 6, 7)), plan(host("b", 5)), plan(host("b", 6)),
+		}, "nyy"},
+		"per cent of the whole fleet": {safety.Limits{Fleet: safety.Limit{Percent: 25}}, plan(host("a", 5)), []*enforce.Plan{plan(host("b", 5)), plan(host("b", 6))}, "yn"},
+		"throttled":                   {safety.Limits{Fleet: safety.Limit{Terminations: 2}, Throttle: true}, plan(host("a", 5)), []*enforce.Plan{plan(host("b", 5, 6))}, "n"},
+		"on hold":                     {safety.Limits{Paused: "maintenance"}, plan(), []*enforce.Plan{plan()}, "n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var spent early.Spent
+			spent.Begin(row.full)
+			got := ""
+			for _, p := range row.plans {
+				if spent.Allow(row.limits, p, nil, &all) {
+					got += "y"
+				} else {
+					got += "n"
+				}
+			}
+			require.Equal(t, row.want, got)
+		})
+	}
+}
+
+func TestEventsOfAHostAreBounded(t *testing.T) {
+	var spent early.Spent
+	spent.Begin(&enforce.Plan{})
+	of := func(host snapshot.Hostname, n int) []enforce.Event {
+		events := make([]enforce.Event, n)
+		for i := range events {
+			events[i].Host = host
+		}
+		return events
+	}
+	none := &snapshot.Cluster{}
+	require.True(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("a", early.MaxEvents), none))
+	require.False(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("a", 1), none))
+	require.True(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("b", 1), none))
+	spent.Begin(&enforce.Plan{})
+	require.True(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("a", 1), none))
+}

@@ -1,0 +1,111 @@
+package early
+
+import (
+	"cmp"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// MaxEvents is how many events there are about a host between two full cycles: what a host
+// makes up fills neither the record nor the screen faster than in full cycles.
+const MaxEvents = enforce.MaxEventsPerHost
+
+// Spent is what was done since the last full cycle began, with that cycle. The safety limits
+// hold for all of it together, so that cycles that are closer together do no more.
+type Spent struct {
+	actions []safety.Action
+	events  map[snapshot.Hostname]int
+}
+
+// Begin begins with the plan of a full cycle.
+func (s *Spent) Begin(plan *enforce.Plan) { *s = Spent{actions: actionsOf(plan)} }
+
+// Allow reports whether a plan of Judge and its events are within the limits, and counts them
+// if they are. Otherwise none of it may be done: the next full cycle decides. GPU processes,
+// for limits in per cent, are those of the cluster: the hosts that were asked as they are now,
+// the others as in the last full cycle.
+func (s *Spent) Allow(limits safety.Limits, plan *enforce.Plan, events []enforce.Event, cluster *snapshot.Cluster) bool {
+	if plan.Held() || limits.Paused != "" || !s.roomFor(events) {
+		return false
+	}
+	more := actionsOf(plan)
+	if len(more) > 0 && limits != (safety.Limits{}) {
+		all := make([]*safety.Action, 0, len(s.actions)+len(more))
+		for _, list := range [][]safety.Action{s.actions, more} {
+			for i := range list {
+				a := list[i]
+				all = append(all, &a)
+			}
+		}
+		if len(safety.Hold(limits, all, processesOf(cluster))) > 0 {
+			return false
+		}
+	}
+	s.actions = append(s.actions, more...)
+	if s.events == nil {
+		s.events = make(map[snapshot.Hostname]int)
+	}
+	for i := range events {
+		s.events[events[i].Host]++
+	}
+	return true
+}
+
+// roomFor reports whether no host has too many events.
+func (s *Spent) roomFor(events []enforce.Event) bool {
+	more := make(map[snapshot.Hostname]int)
+	for i := range events {
+		host := events[i].Host
+		if more[host]++; s.events[host]+more[host] > MaxEvents {
+			return false
+		}
+	}
+	return true
+}
+
+// actionsOf are the items of all reports, with the users that they are directed against.
+func actionsOf(plan *enforce.Plan) []safety.Action {
+	users := make(map[string]snapshot.Username, len(plan.Findings))
+	for i := range plan.Findings {
+		users[plan.Findings[i].ID] = plan.Findings[i].User
+	}
+	var list []safety.Action
+	for i := range plan.Reports {
+		r := &plan.Reports[i]
+		for j := range r.Report.Terminate {
+			t := &r.Report.Terminate[j]
+			a := safety.Action{Host: r.Host, PID: t.Process.PID, User: gpus.UserName(t.Process.Username, t.Process.UID)}
+			for _, id := range t.Because {
+				a.User = cmp.Or(a.User, users[id])
+			}
+			list = append(list, a)
+		}
+		for j := range r.Report.Detach {
+			d := &r.Report.Detach[j]
+			list = append(list, safety.Action{
+				Host: r.Host, Device: d.Device, EID: d.Environment.EID, User: gpus.UserName(d.Environment.Username, &d.Environment.UID),
+			})
+		}
+	}
+	return list
+}
+
+// processesOf counts the GPU processes of a cluster.
+func processesOf(cluster *snapshot.Cluster) []safety.Processes {
+	list := make([]safety.Processes, len(cluster.Hosts))
+	for i := range cluster.Hosts {
+		h := &cluster.Hosts[i]
+		list[i] = safety.Processes{Host: h.Name, ByUser: make(map[snapshot.Username]int)}
+		if h.Snapshot == nil {
+			continue
+		}
+		for k := range h.Snapshot.Processes {
+			p := &h.Snapshot.Processes[k]
+			list[i].ByUser[gpus.UserName(p.Username, p.UID)]++
+		}
+	}
+	return list
+}

@@ -1,0 +1,182 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/early"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller/wake"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Events waits until something may have changed on a host; see wake.Link.
+type Events interface {
+	Wait(ctx context.Context, host remote.Host) (woke bool, err error)
+}
+
+// between is what a controller does between two full cycles: it judges hosts that woke.
+type between struct {
+	wake  *wake.Watch // nil for none
+	spent early.Spent
+	count int                             // early cycles since the last full one began
+	acted map[snapshot.Hostname]time.Time // when the outcome of a report came last
+}
+
+// oldestWake is for how long the snapshot of a host that woke may have waited to be judged.
+const oldestWake = 2 * time.Second
+
+// mayBeEarly reports whether hosts may be judged between two full cycles. A dry run says once
+// per cycle what it would do; with StopAtFailure nothing may be done while any host fails; a
+// hold, other hosts or another policy, and a record that can't be kept are for full cycles.
+func (c *Controller) mayBeEarly(ctx context.Context) bool {
+	return c.Events != nil && c.interval > 0 && !c.DryRun && !c.StopAtFailure && ctx.Err() == nil &&
+		c.last != nil && !c.reloaded && c.Memory.Operator.Hold == nil && (c.last.Unrecorded == nil || c.ActUnrecorded)
+}
+
+// waitForEvents begins to wait for the hosts that answered a full cycle, until the next one ends.
+func (c *Controller) waitForEvents(cycle *Cycle) {
+	c.between.spent.Begin(&cycle.Plan)
+	if c.Events == nil || c.interval <= 0 || c.DryRun || c.StopAtFailure {
+		return
+	}
+	if c.between.wake == nil {
+		c.between.wake = wake.Start(eventLink{c.Events, c.Link})
+	}
+	var hosts []remote.Host
+	for i := range cycle.Cluster.Hosts {
+		if h := &cycle.Cluster.Hosts[i]; h.Err == nil {
+			hosts = append(hosts, cycle.answered[h.Name])
+		}
+	}
+	c.between.wake.Watch(hosts)
+}
+
+type eventLink struct {
+	Events
+	Link
+}
+
+// stopEvents ends the waits.
+func (c *Controller) stopEvents() {
+	c.between.wake.Close()
+	c.between.wake = nil
+}
+
+// early judges hosts that woke, and acts on them alone. Nothing is shown if nothing is new.
+func (c *Controller) early(ctx context.Context, looks []wake.Look) {
+	begun := time.Now()
+	defer func() { c.between.wake.Took(time.Since(begun)) }()
+	if !c.mayBeEarly(ctx) {
+		return
+	}
+	cycle, asked := c.earlyCycle(looks)
+	now := c.Now()
+	judged := c.judgeEarly(cycle, asked, now)
+	if len(cycle.Asked) == 0 {
+		return
+	}
+	cycle.Plan = early.Plan(c.last.Plan, judged.plan, func(h snapshot.Hostname) bool { return cycle.Asked[h] })
+	c.last = cycle
+	c.between.count++
+	next := c.Memory
+	next.Rules = judged.memory
+	if len(judged.events) == 0 {
+		c.Memory = next
+		return
+	}
+	shown := *cycle
+	shown.Start = now
+	unsaid := c.unsaid // in a full cycle
+	c.act(ctx, &shown, next, judged.events)
+	c.unsaid = unsaid
+}
+
+// judgement is what came of judging some hosts early.
+type judgement struct {
+	plan   enforce.Plan
+	memory enforce.Memory
+	events []enforce.Event
+}
+
+// judgeEarly judges the hosts that were asked: together, or if that is more than the limits
+// allow, one by one. Those for which it is too much are left to the next full cycle.
+func (c *Controller) judgeEarly(cycle *Cycle, asked []snapshot.Host, now time.Time) judgement {
+	policy := c.Memory.Operator.Policy(c.Policy, now)
+	limits := policy.Fleet().Limits
+	all := judgement{memory: c.Memory.Rules}
+	try := func(hosts []snapshot.Host) bool {
+		plan, memory, events := early.Judge(policy, snapshot.Cluster{Hosts: hosts}, all.memory, now)
+		if !c.between.spent.Allow(limits, &plan, events, &cycle.Cluster) {
+			return false
+		}
+		all.memory, all.events = memory, append(all.events, events...)
+		all.plan.Findings, all.plan.Reports = append(all.plan.Findings, plan.Findings...), append(all.plan.Reports, plan.Reports...)
+		for i := range hosts {
+			cycle.Asked[hosts[i].Name] = true
+		}
+		return true
+	}
+	if len(asked) == 0 || try(asked) || len(asked) == 1 {
+		return all
+	}
+	for i := range asked {
+		try(asked[i : i+1])
+	}
+	return all
+}
+
+// earlyCycle is the last cycle with new snapshots of the hosts that woke, and these hosts.
+// Only a snapshot counts that is new, and younger than the last full one and the outcome of the
+// last report, of a host that answered the last full cycle and is still the same machine.
+func (c *Controller) earlyCycle(looks []wake.Look) (*Cycle, []snapshot.Host) {
+	cycle := *c.last
+	cycle.Early++
+	cycle.Earlier, cycle.guards, cycle.Asked = 0, nil, make(map[snapshot.Hostname]bool)
+	cycle.Duplicates, cycle.Actions, cycle.Notified, cycle.Records, cycle.Unrecorded = nil, nil, nil, nil, nil
+	cycle.Cluster.Hosts = slices.Clone(cycle.Cluster.Hosts)
+	cycle.operator(c.Memory.Operator)
+	byName := make(map[string]wake.Look, len(looks))
+	for _, l := range looks {
+		byName[l.Host.Name] = l
+	}
+	var asked []snapshot.Host
+	for i := range cycle.Cluster.Hosts {
+		h := &cycle.Cluster.Hosts[i]
+		look, woke := byName[cycle.answered[h.Name].Name]
+		if !woke || !c.current(&cycle, h, &look) {
+			continue
+		}
+		h.Snapshot = look.Snapshot
+		asked = append(asked, *h)
+	}
+	return &cycle, asked
+}
+
+// current reports whether a look may be acted on.
+func (c *Controller) current(last *Cycle, h *snapshot.Host, look *wake.Look) bool {
+	before := h.Snapshot
+	known := c.Memory.Rules.Hosts[h.Name]
+	return h.Err == nil && before != nil && known.Answered && known.Lost == "" && look.Snapshot != before &&
+		look.Asked.After(last.begun) && look.Asked.After(c.between.acted[h.Name]) && time.Since(look.Came) <= oldestWake &&
+		look.Snapshot.MachineID == before.MachineID && look.Snapshot.BootID == before.BootID && look.Snapshot.StateFolder == before.StateFolder
+}
+
+// concluded notes that the outcome of a report came: a snapshot from before that is too old.
+func (c *Controller) concluded(host snapshot.Hostname) {
+	if c.between.acted == nil {
+		c.between.acted = make(map[snapshot.Hostname]time.Time)
+	}
+	c.between.acted[host] = time.Now()
+}
+
+// label is the number of a cycle, unique in its run.
+func (cycle *Cycle) label() string {
+	if cycle.Early == 0 {
+		return fmt.Sprint(cycle.Number)
+	}
+	return fmt.Sprintf("%d.%d", cycle.Number, cycle.Early)
+}

@@ -1,0 +1,388 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// wakeful is a Link to hosts that report events. It is for a bubble of synctest.
+type wakeful struct {
+	plain
+	begun time.Time
+
+	mu      sync.Mutex
+	hosts   map[string]*wakefulHost
+	ended   []string // "SECONDS HOST PID", processes that were ended
+	reports []string // their IDs
+}
+
+type wakefulHost struct {
+	boot      string
+	processes []snapshot.PID
+	attached  bool // a user of an environment with a device
+	woke      chan struct{}
+	always    bool          // it wakes at once, for ever
+	changes   bool          // and shows another snapshot each time
+	takes     time.Duration // a snapshot
+	ignores   time.Duration // SIGTERM
+	lost      error
+	asked     int
+	last      *snapshot.Snapshot
+}
+
+func newWakeful(names ...string) *wakeful {
+	w := &wakeful{begun: time.Now(), hosts: make(map[string]*wakefulHost)}
+	for _, name := range names {
+		w.hosts[name] = &wakefulHost{boot: "1", woke: make(chan struct{}, 1)}
+	}
+	return w
+}
+
+// change changes a host, and wakes the one that wakes.
+func (w *wakeful) change(name, wakes string, change func(*wakefulHost)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(w.hosts[name])
+	w.hosts[name].last = nil
+	if wakes != "" {
+		select {
+		case w.hosts[wakes].woke <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// starts starts a process on a host, which wakes.
+func (w *wakeful) starts(name string, pid snapshot.PID) {
+	w.change(name, name, func(h *wakefulHost) { h.processes = append(h.processes, pid) })
+}
+
+func (w *wakeful) Wait(ctx context.Context, h remote.Host) (bool, error) {
+	w.mu.Lock()
+	host := w.hosts[h.Name]
+	always := host.always
+	w.mu.Unlock()
+	if always {
+		return true, nil
+	}
+	select {
+	case <-host.woke:
+		return true, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+func (w *wakeful) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, error) {
+	w.mu.Lock()
+	host := w.hosts[h.Name]
+	takes := host.takes
+	w.mu.Unlock()
+	time.Sleep(takes)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	host.asked++
+	if host.lost != nil {
+		return nil, host.lost
+	}
+	if host.last != nil && !host.changes {
+		return host.last, nil
+	}
+	uid := snapshot.UID(1001)
+	s := &snapshot.Snapshot{BootID: host.boot, Devices: []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(100)}}}
+	if host.attached {
+		s.Environments = []snapshot.Environment{{EID: "7", UID: uid, Username: "alice"}}
+		s.Devices[0].Attachments = []snapshot.Attachment{{EID: "7"}}
+	}
+	for _, pid := range host.processes {
+		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: &uid, Username: "alice", Usage: []snapshot.DeviceUsage{{Index: 0}}})
+	}
+	host.last = s
+	return s, nil
+}
+
+func (w *wakeful) Execute(_ context.Context, h remote.Host, r enforce.Report) (done agent.Execution, err error) {
+	w.mu.Lock()
+	host := w.hosts[h.Name]
+	w.reports = append(w.reports, r.ID)
+	for _, d := range r.Detach {
+		w.ended = append(w.ended, fmt.Sprintf("%.0f %s detach %d", time.Since(w.begun).Seconds(), h.Name, d.Device))
+		host.attached, host.last = false, nil
+		done.Outcomes = append(done.Outcomes, enforce.Outcome{Device: d.Device, EID: d.Environment.EID, Status: enforce.StatusDetached})
+	}
+	for i := range r.Terminate {
+		pid := r.Terminate[i].Process.PID
+		w.ended = append(w.ended, fmt.Sprintf("%.0f %s %d", time.Since(w.begun).Seconds(), h.Name, pid))
+		done.Outcomes = append(done.Outcomes, enforce.Outcome{PID: pid, Status: enforce.StatusTerminated})
+	}
+	w.mu.Unlock()
+	time.Sleep(host.ignores)
+	for i := range r.Terminate {
+		w.change(h.Name, h.Name, func(host *wakefulHost) {
+			host.processes = slices.DeleteFunc(host.processes, func(pid snapshot.PID) bool { return pid == r.Terminate[i].Process.PID })
+		})
+	}
+	return done, nil
+}
+
+// brokenFrom is a record that can't be written from some time on.
+type brokenFrom struct{ from time.Time }
+
+func (f brokenFrom) Append(records ...audit.Record) error {
+	if !f.from.IsZero() && time.Now().After(f.from) && len(records) > 0 {
+		return errors.New("no space left")
+	}
+	return nil
+}
+func (brokenFrom) Reserve(int64) error { return nil }
+
+func at(seconds float64) { time.Sleep(time.Duration(seconds * float64(time.Second))) }
+
+func outsideWith(w enforce.Warn, l safety.Limits) strict {
+	return strict{constant: constant{NonEnvProcesses: true}, warn: w, limits: l}
+}
+
+func limited(l safety.Limits) strict { return outsideWith(enforce.Warn{}, l) }
+
+func warned(w enforce.Warn) strict { return outsideWith(w, safety.Limits{}) }
+
+var none = 0
+
+// earlyCases say which host is acted on between two cycles, and when only in a full one:
+// every 10 seconds.
+var earlyCases = map[string]struct {
+	policy  enforce.Policy // nil for one that ends processes outside of environments
+	prepare func(w *wakeful, c *controller.Controller)
+	do      func(w *wakeful)
+	want    string // "SECOND HOST PID, …"
+}{
+	"a process starts": {do: func(w *wakeful) { at(3); w.starts("a", 5) }, want: "3 a 5"},
+	"one after the other": {do: func(w *wakeful) {
+		at(3)
+		w.starts("a", 5)
+		at(1)
+		w.starts("a", 6)
+		w.starts("b", 7)
+		at(2)
+		w.starts("b", 8)
+	}, want: "3 a 5, 4 a 6, 4 b 7, 6 b 8"},
+	"while another report is carried out": {do: func(w *wakeful) {
+		w.change("a", "", func(h *wakefulHost) { h.ignores = 5 * time.Second })
+		at(3)
+		w.starts("a", 5)
+		at(1)
+		w.starts("a", 6)
+		w.starts("b", 7)
+	}, want: "3 a 5, 4 a 6, 4 b 7"},
+	"while another host keeps the cycle waiting": {do: func(w *wakeful) {
+		at(9)
+		w.change("b", "", func(h *wakefulHost) { h.takes = 8 * time.Second })
+		at(3)
+		w.starts("a", 5)
+	}, want: "12 a 5"},
+	"a host without events": {prepare: func(_ *wakeful, c *controller.Controller) { c.Events = nil }, do: func(w *wakeful) {
+		at(3)
+		w.starts("a", 5)
+	}, want: "10 a 5"},
+	"a host that did not wake": {do: func(w *wakeful) {
+		at(3)
+		w.change("a", "", func(h *wakefulHost) { h.processes = []snapshot.PID{5} })
+		w.starts("b", 6)
+	}, want: "3 b 6, 10 a 5"},
+	"a dry run": {prepare: func(_ *wakeful, c *controller.Controller) { c.DryRun = true }, do: func(w *wakeful) {
+		at(3)
+		w.starts("a", 5)
+	}},
+	"nothing may fail": {prepare: func(_ *wakeful, c *controller.Controller) { c.StopAtFailure = true }, do: func(w *wakeful) {
+		at(3)
+		w.starts("a", 5)
+	}, want: "10 a 5"},
+	"a hold": {
+		prepare: func(_ *wakeful, c *controller.Controller) {
+			c.Memory.Operator = operator.State{Hold: &operator.OnHold{By: "root", Reason: "maintenance"}}
+		},
+		do: func(w *wakeful) { at(3); w.starts("a", 5) },
+	},
+	"a record that can't be kept": {prepare: func(_ *wakeful, c *controller.Controller) { c.Audit = brokenFrom{time.Now().Add(time.Second)} }, do: func(w *wakeful) {
+		at(3)
+		w.starts("a", 5)
+	}},
+	"a host that failed the last cycle": {prepare: func(w *wakeful, _ *controller.Controller) { w.hosts["a"].lost = errors.New("no route") }, do: func(w *wakeful) {
+		at(3)
+		w.change("a", "", func(h *wakefulHost) { h.lost = nil })
+		w.starts("a", 5)
+	}, want: "10 a 5"},
+	"another machine answers": {do: func(w *wakeful) {
+		at(3)
+		w.change("a", "", func(h *wakefulHost) { h.boot = "2" })
+		w.starts("a", 5)
+	}, want: "10 a 5"},
+	"a look that fails": {do: func(w *wakeful) {
+		at(3)
+		w.change("a", "", func(h *wakefulHost) { h.lost = errors.New("nvidia-smi hangs") })
+		w.starts("a", 5)
+		at(1)
+		w.change("a", "", func(h *wakefulHost) { h.lost = nil })
+	}, want: "10 a 5"},
+	"a cap": {policy: constant{MaxDevices: &none}, do: func(w *wakeful) {
+		at(3)
+		w.change("a", "a", func(h *wakefulHost) { h.attached = true })
+	}, want: "10 a detach 0"},
+	"a lease": {policy: constant{MaxDuration: time.Second}, do: func(w *wakeful) {
+		at(3)
+		w.change("a", "a", func(h *wakefulHost) { h.attached = true })
+	}, want: "10 a detach 0"},
+	"a warning for cycles": {policy: warned(enforce.Warn{Cycles: 1}), do: func(w *wakeful) {
+		for range 5 {
+			at(1)
+			w.starts("a", 5)
+			w.change("a", "a", func(h *wakefulHost) { h.processes = h.processes[:1] })
+		}
+	}, want: "20 a 5"},
+	"a warning for a time, and something happens after it": {policy: warned(enforce.Warn{For: 4 * time.Second}), do: func(w *wakeful) {
+		at(3)
+		w.starts("a", 5)
+		at(5)
+		w.starts("a", 6)
+		at(7) // the first cycle that saw them was at 10 s
+		w.change("a", "a", func(*wakefulHost) {})
+	}, want: "15 a 5, 15 a 6"},
+	"as many as a limit allows in a cycle": {policy: limited(safety.Limits{Fleet: safety.Limit{Terminations: 2}}), do: func(w *wakeful) {
+		for i := range 5 {
+			at(1)
+			w.starts("a", snapshot.PID(5+i))
+		}
+	}, want: "1 a 5, 2 a 6"},
+	"a limit that the full cycle used up": {policy: limited(safety.Limits{PerUser: safety.Limit{Terminations: 1}}), do: func(w *wakeful) {
+		w.change("a", "", func(h *wakefulHost) { h.processes = []snapshot.PID{4} })
+		at(3)
+		w.starts("b", 5)
+	}, want: "0 a 4, 10 b 5"},
+	"a limit of one host holds no other": {policy: limited(safety.Limits{PerHost: safety.Limit{Terminations: 1}}), do: func(w *wakeful) {
+		at(3)
+		w.change("a", "a", func(h *wakefulHost) { h.processes = []snapshot.PID{5, 6} })
+		w.starts("b", 7)
+	}, want: "3 b 7"},
+}
+
+func TestEarlyCycles(t *testing.T) {
+	for name, row := range earlyCases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWakeful("a", "b")
+				c := &controller.Controller{
+					Asker: controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2}, Policy: row.policy, Now: time.Now, Events: w,
+				}
+				if row.policy == nil {
+					c.Policy = warned(enforce.Warn{})
+				}
+				if row.prepare != nil {
+					row.prepare(w, c)
+				}
+				go row.do(w)
+				synctest.Wait()
+				shown := 0
+				err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 3}, func(cycle controller.Cycle) error {
+					shown++
+					require.Zero(t, cycle.Early)
+					require.Equal(t, shown, cycle.Number)
+					return nil
+				})
+				require.NoError(t, err)
+				require.Equal(t, 3, shown, "only full cycles are shown")
+				slices.Sort(w.ended)
+				slices.SortStableFunc(w.ended, func(a, b string) int { return len(strings.Fields(a)[0]) - len(strings.Fields(b)[0]) })
+				require.Equal(t, row.want, strings.Join(w.ended, ", "))
+				ids := slices.Sorted(slices.Values(w.reports))
+				require.Len(t, slices.Compact(ids), len(w.reports), "each report has its own ID")
+				time.Sleep(time.Minute) // what is under way at the hosts ends
+			})
+		})
+	}
+}
+
+// A host that always says that something happened is asked at a bounded rate, and delays no
+// other.
+func TestAHostThatAlwaysWakes(t *testing.T) {
+	for name, row := range map[string]struct {
+		changes bool
+		most    int // looks in a minute
+	}{"and nothing changes": {false, 50 + 120 + 8}, "and everything changes": {true, 600 + 8}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWakeful("a", "b")
+				w.hosts["a"].always, w.hosts["a"].changes = true, row.changes
+				c := &controller.Controller{
+					Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
+					Policy: strict{constant: constant{NonEnvProcesses: true}}, Now: time.Now, Events: w,
+				}
+				go func() {
+					at(35)
+					w.starts("b", 9)
+				}()
+				err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 7}, func(controller.Cycle) error { return nil })
+				require.NoError(t, err)
+				require.Equal(t, []string{"35 b 9"}, w.ended)
+				require.LessOrEqual(t, w.hosts["a"].asked, row.most)
+				require.Greater(t, w.hosts["a"].asked, 60)
+			})
+		})
+	}
+}
+
+// What viewers and the record get of an early cycle: all hosts, of which one is new.
+func TestWhatAnEarlyCycleShows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWakeful("a", "b")
+		w.hosts["b"].processes = []snapshot.PID{3}
+		var seen []controller.Cycle
+		c := &controller.Controller{
+			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
+			Policy: strict{constant: constant{NonEnvProcesses: true}, warn: enforce.Warn{For: time.Hour}}, Now: time.Now, Events: w,
+			Sinks: []controller.Sink{sinkOf(func(cycle *controller.Cycle, _ []enforce.Event) { seen = append(seen, *cycle) })},
+		}
+		go func() {
+			at(3)
+			w.starts("a", 5)
+			at(1)
+			w.change("a", "a", func(*wakefulHost) {}) // nothing is new
+		}()
+		earlier := 0
+		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 2}, func(cycle controller.Cycle) error {
+			earlier += cycle.Earlier
+			return nil
+		})
+		require.NoError(t, err)
+		seen = slices.DeleteFunc(seen, func(cycle controller.Cycle) bool { return cycle.Early == 0 })
+		require.Equal(t, 2, earlier)
+		require.Len(t, seen, 1, "the second one had nothing new")
+		require.Equal(t, map[snapshot.Hostname]bool{"a": true}, seen[0].Asked)
+		require.Equal(t, 1, seen[0].Number)
+		require.Equal(t, 3*time.Second, seen[0].Start.Sub(w.begun).Round(time.Second))
+		require.Len(t, seen[0].Cluster.Hosts, 2)
+		require.Len(t, seen[0].Plan.Findings, 2, "what is known of the other host stays")
+		require.Empty(t, seen[0].Plan.Reports)
+	})
+}
+
+type sinkOf func(*controller.Cycle, []enforce.Event)
+
+func (s sinkOf) Consume(cycle *controller.Cycle, events []enforce.Event) { s(cycle, events) }

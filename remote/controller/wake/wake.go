@@ -1,0 +1,208 @@
+// Package wake asks hosts for their snapshots as soon as something happens there, between the
+// cycles of a controller.
+//
+//	w := wake.Start(pool)
+//	defer w.Close()
+//	w.Watch(hosts) // after each full cycle: those that answered
+//	for looks := range w.Looks() { … ; w.Took(d) }
+//
+// Each host is waited for and asked by a goroutine of its own, so that none delays another.
+// Whatever a host answers, it is asked at most ten times a second, and less often while its
+// snapshot doesn't change (pacing.go). What comes from all hosts is passed on together, and
+// takes at most a fifth of the controller's time.
+package wake
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Link is how hosts are waited for and asked; *agent.Pool is one.
+type Link interface {
+	// Wait waits until something may have changed on a host since its last snapshot, for
+	// some minutes at most: woke is false if nothing did. An error means that the host has to
+	// be asked at intervals.
+	Wait(ctx context.Context, host remote.Host) (woke bool, err error)
+	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
+}
+
+// Look is a snapshot of a host that woke.
+type Look struct {
+	Host     remote.Host
+	Snapshot *snapshot.Snapshot
+	// Asked and Came are when it was asked for and when it came, by the monotonic clock.
+	Asked, Came time.Time
+}
+
+// Watch waits for hosts. A nil Watch waits for none.
+type Watch struct {
+	link Link
+	ctx  context.Context //nolint:containedctx // it is the life of the Watch
+	end  context.CancelFunc
+	work sync.WaitGroup
+	in   chan Look
+	out  chan []Look
+	next atomic.Int64 // when looks are passed on next, in nanoseconds since begun
+
+	begun time.Time
+	hosts map[string]*waiting // by name; only Watch and Close use it
+}
+
+// waiting is a host that is waited for.
+type waiting struct {
+	end   context.CancelFunc
+	again chan struct{} // has a value when the host answered another full cycle
+}
+
+// Start returns a Watch of no host yet. Close ends it.
+func Start(link Link) *Watch {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &Watch{link: link, ctx: ctx, end: cancel, in: make(chan Look), out: make(chan []Look), begun: time.Now(), hosts: make(map[string]*waiting)}
+	w.work.Go(w.collect)
+	return w
+}
+
+// Watch waits for these hosts from now on, and for no others. Those that could not be waited
+// for are tried again.
+func (w *Watch) Watch(hosts []remote.Host) {
+	wanted := make(map[string]bool, len(hosts))
+	for _, h := range hosts {
+		wanted[h.Name] = true
+		if known := w.hosts[h.Name]; known != nil {
+			select {
+			case known.again <- struct{}{}:
+			default: // it has yet to notice the one before
+			}
+			continue
+		}
+		ctx, cancel := context.WithCancel(w.ctx)
+		one := &waiting{end: cancel, again: make(chan struct{}, 1)}
+		w.hosts[h.Name] = one
+		w.work.Go(func() { w.follow(ctx, h, one.again) })
+	}
+	for name, one := range w.hosts {
+		if !wanted[name] {
+			one.end()
+			delete(w.hosts, name)
+		}
+	}
+}
+
+// Looks are those of hosts that woke, the last one of each. They are taken as soon as the
+// controller can judge them.
+func (w *Watch) Looks() <-chan []Look {
+	if w == nil {
+		return nil
+	}
+	return w.out
+}
+
+// Close ends all waits.
+func (w *Watch) Close() {
+	if w == nil {
+		return
+	}
+	w.end()
+	w.work.Wait()
+}
+
+// share is how many times as long as the controller took for looks it is left alone, and
+// pause how long at least.
+const (
+	share = 4
+	pause = 10 * time.Millisecond
+)
+
+// Took says how long the controller took for the looks that it got last.
+func (w *Watch) Took(d time.Duration) {
+	next := int64(time.Since(w.begun) + max(share*d, pause))
+	for before := w.next.Load(); before < next && !w.next.CompareAndSwap(before, next); before = w.next.Load() {
+	}
+}
+
+// collect passes on looks.
+func (w *Watch) collect() {
+	pending := make(map[string]Look)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		var out chan<- []Look
+		var due <-chan time.Time
+		if wait := time.Duration(w.next.Load()) - time.Since(w.begun); wait > 0 && len(pending) > 0 {
+			timer.Reset(wait)
+			due = timer.C
+		} else if len(pending) > 0 {
+			out = w.out
+		}
+		select {
+		case l := <-w.in:
+			pending[l.Host.Name] = l
+		case out <- values(pending):
+			clear(pending)
+			w.Took(0)
+		case <-due:
+		case <-w.ctx.Done():
+			return
+		}
+	}
+}
+
+func values(m map[string]Look) []Look {
+	list := make([]Look, 0, len(m))
+	for _, l := range m {
+		list = append(list, l)
+	}
+	return list
+}
+
+// follow waits for a host and asks it, again and again.
+func (w *Watch) follow(ctx context.Context, h remote.Host, again <-chan struct{}) {
+	var last *snapshot.Snapshot
+	p := newPacing(time.Now())
+	for ctx.Err() == nil {
+		woke, err := w.link.Wait(ctx, h)
+		if err != nil {
+			select { // the next full cycle finds out what is wrong
+			case <-again:
+			case <-ctx.Done():
+			}
+		}
+		for d := p.before(time.Now()); d > 0; d = p.before(time.Now()) {
+			if !sleep(ctx, d) {
+				return
+			}
+		}
+		if !woke || err != nil {
+			p.asked(time.Now(), false)
+			continue
+		}
+		asked := time.Now()
+		s, err := w.link.Snapshot(ctx, h)
+		p.asked(asked, err == nil && s != last)
+		if err != nil {
+			continue
+		}
+		last = s
+		select {
+		case w.in <- Look{h, s, asked, time.Now()}:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// sleep waits; false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

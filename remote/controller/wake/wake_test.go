@@ -1,0 +1,181 @@
+package wake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// ringing is hosts that wake when somebody rings.
+type ringing struct {
+	mu     sync.Mutex
+	bells  map[string]chan error // an error is why a wait fails
+	asked  map[string]int
+	waits  map[string]int
+	frozen map[string]bool // snapshots of it never come
+}
+
+func newRinging(names ...string) (*ringing, []remote.Host) {
+	r := &ringing{bells: map[string]chan error{}, asked: map[string]int{}, waits: map[string]int{}, frozen: map[string]bool{}}
+	var hosts []remote.Host
+	for _, name := range names {
+		r.bells[name] = make(chan error)
+		hosts = append(hosts, remote.Host{Name: name})
+	}
+	return r, hosts
+}
+
+func (r *ringing) Wait(ctx context.Context, h remote.Host) (bool, error) {
+	r.mu.Lock()
+	r.waits[h.Name]++
+	r.mu.Unlock()
+	select {
+	case err := <-r.bells[h.Name]:
+		return err == nil, err
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+func (r *ringing) Snapshot(ctx context.Context, h remote.Host) (*snapshot.Snapshot, error) {
+	r.mu.Lock()
+	r.asked[h.Name]++
+	frozen, number := r.frozen[h.Name], r.asked[h.Name]
+	r.mu.Unlock()
+	if frozen {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	return &snapshot.Snapshot{BootID: fmt.Sprint(number)}, nil
+}
+
+func (r *ringing) waited(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.waits[name]
+}
+
+// next is the next looks, by host and the number of the snapshot.
+func next(w *Watch) map[string]string {
+	looks := map[string]string{}
+	select {
+	case list := <-w.Looks():
+		for _, l := range list {
+			looks[l.Host.Name] = l.Snapshot.BootID
+		}
+	case <-time.After(time.Minute):
+	}
+	return looks
+}
+
+func TestLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, hosts := newRinging("a", "b", "c")
+		w := Start(r)
+		defer w.Close()
+		require.Empty(t, next(w))
+		w.Watch(hosts)
+		r.bells["a"] <- nil
+		require.Equal(t, map[string]string{"a": "1"}, next(w))
+
+		// Looks that nobody takes are kept, the last one of each host.
+		for range 3 {
+			r.bells["a"] <- nil
+			time.Sleep(time.Second)
+		}
+		r.bells["b"] <- nil
+		synctest.Wait()
+		require.Equal(t, map[string]string{"a": "4", "b": "1"}, next(w))
+
+		// A host of which no snapshot comes delays no other.
+		r.mu.Lock()
+		r.frozen["a"] = true
+		r.mu.Unlock()
+		time.Sleep(time.Second)
+		r.bells["a"] <- nil
+		r.bells["c"] <- nil
+		require.Equal(t, map[string]string{"c": "1"}, next(w))
+
+		// A host that can't be waited for is tried again after the next full cycle.
+		time.Sleep(time.Second)
+		r.bells["b"] <- errors.New("no events")
+		time.Sleep(time.Hour)
+		waits := r.waited("b")
+		w.Watch(hosts)
+		synctest.Wait()
+		require.Equal(t, waits+1, r.waited("b"))
+
+		// Hosts that are not listed any more are not waited for.
+		w.Watch(hosts[2:])
+		synctest.Wait()
+		select {
+		case r.bells["b"] <- nil:
+			require.Fail(t, "it waits")
+		default:
+		}
+	})
+}
+
+func TestTheControllerIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, hosts := newRinging("a", "b")
+		w := Start(r)
+		defer w.Close()
+		w.Watch(hosts)
+		r.bells["a"] <- nil
+		next(w)
+		w.Took(time.Second) // a slow one
+		begun := time.Now()
+		r.bells["b"] <- nil
+		require.Equal(t, map[string]string{"b": "1"}, next(w))
+		require.Equal(t, 4*time.Second, time.Since(begun))
+		w.Took(0)
+		begun = time.Now()
+		r.bells["a"] <- nil
+		next(w)
+		require.Equal(t, 10*time.Millisecond, time.Since(begun))
+	})
+}
+
+func TestNoWatch(t *testing.T) {
+	var w *Watch
+	require.Nil(t, w.Looks())
+	w.Close()
+}
+
+func TestHowOftenAHostIsAsked(t *testing.T) {
+	for name, row := range map[string]struct {
+		changed bool
+		minute  int // times in the first minute,
+		hour    int // and in an hour
+	}{"while it changes": {true, 600, 36000}, "while nothing changes": {false, 170, 7250}} {
+		t.Run(name, func(t *testing.T) {
+			begun := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+			now, p, asked := begun, newPacing(begun), 0
+			for ; now.Sub(begun) < time.Hour; asked++ {
+				if now.Sub(begun) < time.Minute {
+					require.LessOrEqual(t, asked, row.minute)
+				}
+				for d := p.before(now); d > 0; d = p.before(now) {
+					now = now.Add(d)
+				}
+				p.asked(now, row.changed)
+			}
+			require.InDelta(t, row.hour, asked, 10)
+		})
+	}
+	p := newPacing(time.Time{}.Add(time.Hour))
+	require.Zero(t, p.before(time.Time{}.Add(time.Hour)), "the first time at once")
+}
