@@ -2,10 +2,12 @@ package watch
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // sourcesOf finds out who opened a device. Processes that have ended since are left out, and
@@ -23,6 +25,7 @@ func (w *Watcher) sourcesOf(pids map[snapshot.PID]bool) []source {
 		}
 		uid, err := w.config.Proc.UID(pid)
 		switch {
+		case errors.Is(err, proc.ErrGone): // in between
 		case err != nil:
 			list = append(list, source{party: nobodyKnown})
 		case uid == 0 && w.isSMI(pid):
