@@ -156,7 +156,7 @@ func (s *session) renew(now order.At) {
 	s.problems.dirty = s.problems.dirty || notable
 }
 
-// failed handles an error of the kernel. That somebody removed the guard by hand is the
+// failed handles an error of the kernel. If the guard was removed by hand, that is the
 // same as an order to turn it off.
 func (s *session) failed(err error) bool {
 	if err == nil {

@@ -78,7 +78,7 @@ func TestTheLeaseEndsAfterAKill(t *testing.T) {
 	b := s.person(bob)
 	g := s.run("--mode", "enforce", "--lease", "3s")
 	b.until("denied", 0)
-	for range 5 { // it is renewed
+	for range 4 { // it is renewed
 		time.Sleep(time.Second)
 		require.False(t, b.opens(0))
 	}
@@ -228,8 +228,8 @@ func (s *site) terminalOf(uid int) *os.File {
 	return master
 }
 
-// TestForgedState: where everybody may write the state files, nobody gets more by it than
-// by genv's own commands, and garbage takes nothing away.
+// TestForgedState: where every user may write the state files, they give a user no more than
+// genv's own commands, and garbage takes nothing away.
 func TestForgedState(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -39,7 +39,7 @@ func TestCheck(t *testing.T) {
 		"a day":             func(o *order.Order) { o.Lease = 24 * time.Hour },
 		"uid 1":             func(o *order.Order) { o.FirstUID = 1 },
 		"the last device":   func(o *order.Order) { o.ExemptDevices = []snapshot.DeviceIndex{1023} },
-		"nobody named":      func(o *order.Order) { o.By = "" },
+		"no author":         func(o *order.Order) { o.By = "" },
 	} {
 		o := enforce()
 		change(&o)
@@ -77,7 +77,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 	} {
 		var o order.Order
 		err := json.Unmarshal([]byte(text), &o)
-		if text == `{}` { // off, by somebody who isn't named
+		if text == `{}` { // off, without an author
 			require.NoError(t, err)
 			require.Equal(t, order.Order{}, o)
 			continue
