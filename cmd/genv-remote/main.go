@@ -1,6 +1,6 @@
-// Command genv-remote is genv with the commands of a controller too: genv starts it
-// for `genv remote …` and `genv policy …`, and for the help, the man pages and the
-// completion of these. So the genv of users and GPU hosts stays small.
+// Command genv-remote has all commands of genv and those of a controller. genv becomes this
+// program for `genv remote …` and `genv policy …`, and for their help, man pages and
+// completion. This keeps the genv of users and GPU hosts small.
 package main
 
 import (
@@ -12,8 +12,8 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/delegate"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
-	"github.com/seed-3119e985/genv/cmd/genv/handover"
 	"github.com/seed-3119e985/genv/cmd/genv/host"
 	"github.com/seed-3119e985/genv/cmd/genv/user"
 )
@@ -22,7 +22,7 @@ import (
 var version = "devel"
 
 func main() {
-	if err := handover.Accept(version); err != nil {
+	if err := delegate.Accept(version); err != nil {
 		fmt.Fprintln(os.Stderr, "genv:", err)
 		os.Exit(command.ExitFailed)
 	}
@@ -30,7 +30,7 @@ func main() {
 	os.Exit(app.Run(ctx, p, commands, os.Args))
 }
 
-// commands are all of genv's.
+// commands are those of genv, and those of a controller.
 func commands(p command.Program) []*cli.Command {
 	return slices.Concat(user.Commands(p), host.Commands(p), fleet.Commands(p))
 }

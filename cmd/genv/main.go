@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/handover"
+	"github.com/seed-3119e985/genv/cmd/genv/delegate"
 	"github.com/seed-3119e985/genv/cmd/genv/host"
 	"github.com/seed-3119e985/genv/cmd/genv/user"
 )
@@ -23,7 +23,7 @@ var version = "devel"
 func main() {
 	shim, isShim := user.Shim(os.Args[0])
 	if !isShim { // before signals are caught: one could get lost
-		if err := handover.Start(os.Args, version); err != nil {
+		if err := delegate.Start(os.Args, version); err != nil {
 			fmt.Fprintln(os.Stderr, "genv:", err)
 			os.Exit(command.ExitFailed)
 		}
@@ -36,5 +36,5 @@ func main() {
 }
 
 func commands(p command.Program) []*cli.Command {
-	return slices.Concat(user.Commands(p), host.Commands(p), handover.Commands())
+	return slices.Concat(user.Commands(p), host.Commands(p), delegate.Commands())
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 )
 
-// Commands are what administrators run on a controller. handover.Commands has their
+// Commands are what administrators run on a controller. delegate.Commands has their
 // names too.
 func Commands(with command.Program) []*cli.Command {
 	p := &program{with}

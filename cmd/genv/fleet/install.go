@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/handover"
+	"github.com/seed-3119e985/genv/cmd/genv/delegate"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -110,7 +110,7 @@ func (p *program) readPrograms(ctx context.Context, amd64, arm64 string) (instal
 	if found[runtime.GOARCH] != nil {
 		return found, nil
 	}
-	path, err := handover.Genv(ctx, p.Version)
+	path, err := delegate.Genv(ctx, p.Version)
 	if err != nil {
 		return nil, fmt.Errorf("find the genv to install: %w", err)
 	}

@@ -1,4 +1,4 @@
-package handover
+package delegate
 
 import (
 	"context"
@@ -11,10 +11,10 @@ import (
 )
 
 // Accept checks in genv-remote that the genv that started it is of the same version. The
-// error is for people; nothing was done yet.
+// error is for people, and ends genv-remote before it has done anything.
 func Accept(version string) error {
-	genv, started := os.LookupEnv(variable)
-	if err := os.Unsetenv(variable); err != nil { // what this program starts may be another genv
+	genv, started := os.LookupEnv(versionVariable)
+	if err := os.Unsetenv(versionVariable); err != nil { // what this program starts may be another genv
 		return err
 	}
 	if !started {

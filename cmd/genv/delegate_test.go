@@ -14,8 +14,8 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/delegate"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
-	"github.com/seed-3119e985/genv/cmd/genv/handover"
 	testprograms "github.com/seed-3119e985/genv/remote/testfleet/programs"
 )
 
@@ -48,7 +48,7 @@ func TestBothProgramsListTheSameCommands(t *testing.T) {
 		return lines
 	}
 	p := command.Program{Getenv: os.Getenv}
-	require.Equal(t, list(fleet.Commands(p)), list(handover.Commands()))
+	require.Equal(t, list(fleet.Commands(p)), list(delegate.Commands()))
 	require.Equal(t, list(app.New(p, everyCommand).Commands), list(app.New(p, commands).Commands))
 	whole := exec.Command(genvProgram(t)+"-remote", "--help")
 	whole.Env = []string{"GENV_REMOTE_FOR=devel"}
@@ -70,9 +70,9 @@ func withRemote(t *testing.T, place, script string) (genv string) {
 	return genv
 }
 
-// TestHandOver: genv becomes genv-remote, which gets the same arguments, environment and
+// TestDelegate: genv becomes genv-remote, which gets the same arguments, environment and
 // streams in the same process, wherever the link to genv is.
-func TestHandOver(t *testing.T) {
+func TestDelegate(t *testing.T) {
 	for _, place := range []string{"bin", "libexec/genv"} {
 		genv := withRemote(t, place, `printf '%s|' "$$" "$X" "$@"; cat; echo err >&2; exit 7`)
 		link := filepath.Join(t.TempDir(), "genv")

@@ -1,4 +1,4 @@
-package handover
+package delegate
 
 import (
 	"fmt"
@@ -11,10 +11,11 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 )
 
-// variable tells genv-remote which version of genv starts it.
-const variable = "GENV_REMOTE_FOR"
+// versionVariable is the environment variable that tells genv-remote which version of genv
+// starts it.
+const versionVariable = "GENV_REMOTE_FOR"
 
-// Commands stand in genv for the commands that genv-remote has, so that help and
+// Commands are placeholders in genv for the commands of genv-remote, so that help and
 // completion list them.
 func Commands() []*cli.Command {
 	commands := []*cli.Command{
@@ -68,7 +69,7 @@ func become(args []string, version string) error {
 	if err != nil {
 		return fmt.Errorf("`genv %s` needs genv-remote: %w; run it on the controller, or install the package of genv on this machine", args[1], err)
 	}
-	environ := append(os.Environ(), variable+"="+version)
+	environ := append(os.Environ(), versionVariable+"="+version)
 	err = syscall.Exec(path, args, environ)
 	return fmt.Errorf("start %s: %w; install genv and genv-remote from one package", path, err)
 }
