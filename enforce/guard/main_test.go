@@ -228,6 +228,7 @@ func (h *host) Read(ctx context.Context) (state.Files, error) {
 		select {
 		case <-hang:
 		case <-ctx.Done():
+			err = ctx.Err()
 		}
 	}
 	if err != nil {

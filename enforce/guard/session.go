@@ -59,9 +59,13 @@ func newSession(k *Keeper) *session {
 
 func (s *session) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	s.begin(ctx)
-	defer s.release()
+	defer func() {
+		cancel()
+		s.release()
+		s.glances.wait()
+		s.looks.wait()
+	}()
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
 	for {

@@ -10,14 +10,16 @@ import (
 type worker[T any] struct {
 	requests chan struct{}
 	done     chan T
+	ended    chan struct{} // closed when its goroutine has ended
 }
 
 // maxPause bounds how long a worker rests.
 const maxPause = time.Second
 
 func startWorker[T any](ctx context.Context, work func(context.Context) T) *worker[T] {
-	w := &worker[T]{requests: make(chan struct{}, 1), done: make(chan T)}
+	w := &worker[T]{requests: make(chan struct{}, 1), done: make(chan T), ended: make(chan struct{})}
 	go func() {
+		defer close(w.ended)
 		for {
 			select {
 			case <-ctx.Done():
@@ -35,6 +37,14 @@ func startWorker[T any](ctx context.Context, work func(context.Context) T) *work
 		}
 	}()
 	return w
+}
+
+// wait waits until the worker has ended after its context, for a moment: it may hang.
+func (w *worker[T]) wait() {
+	select {
+	case <-w.ended:
+	case <-time.After(maxPause):
+	}
 }
 
 // rest waits four times as long as the work took: a user who changes large state files all
