@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -143,7 +142,7 @@ func lock(dir string) (*folder.Folder, func(), error) {
 // OpenRunDir opens root's run folder, and makes it if it is missing. It refuses one that
 // others may write.
 func OpenRunDir(dir string) (*folder.Folder, error) {
-	if err := makeRunDir(dir); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
 	d, err := folder.OpenExisting(dir)
@@ -154,19 +153,11 @@ func OpenRunDir(dir string) (*folder.Folder, error) {
 		d.Close()
 		return nil, err
 	}
+	if err := d.Chmod(0o755); err != nil { // whatever the umask: users read guard.json
+		d.Close()
+		return nil, err
+	}
 	return d, nil
-}
-
-// makeRunDir makes the folder, which every user may enter whatever the umask is.
-func makeRunDir(dir string) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
-	}
-	err := os.Mkdir(dir, 0o755)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return errors.Join(err, os.Chmod(dir, 0o755))
 }
 
 func write(d *folder.Folder, o Order, id string, now At) (Given, error) {

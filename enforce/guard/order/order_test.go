@@ -218,7 +218,11 @@ func TestStatus(t *testing.T) {
 		Devices: []order.Device{{Index: 0, UUID: "GPU-a", Minor: &minor, Guarded: true}},
 		Users:   []order.User{{UID: 1001, Devices: []snapshot.DeviceIndex{0}}},
 	}
+	require.NoError(t, os.Chmod(dir, 0o700)) // as a umask of 077 leaves it
 	require.NoError(t, order.WriteStatus(dir, s))
+	run, err := os.Stat(dir)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o755), run.Mode().Perm())
 	got, err := order.ReadStatus(dir)
 	require.NoError(t, err)
 	s.Schema = "genv.guard/1"
