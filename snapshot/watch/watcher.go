@@ -102,14 +102,16 @@ func (w *Watcher) Look() (done func(*snapshot.Snapshot)) {
 // looked notes what a look showed.
 func (w *Watcher) looked(s *snapshot.Snapshot) {
 	w.note(w.events.rest()...) // what happened during the look
-	uses := make(map[snapshot.PID]bool)
+	listed, uses := make(map[snapshot.PID]bool), make(map[snapshot.PID]bool)
 	shown := w.shown
 	if s != nil {
 		for i := range s.Processes {
-			uses[s.Processes[i].PID] = true
+			p := &s.Processes[i]
+			listed[p.PID] = true
+			uses[p.PID] = !p.EnvUnknown // one that is in the middle of execve(2) can't be judged yet
 		}
 		shown = fingerprintOf(s)
-		w.events.watchEnds(uses)
+		w.events.watchEnds(listed)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
