@@ -233,6 +233,17 @@ func TestAnOpenDuringALookIsNotLost(t *testing.T) {
 	require.True(t, m.wakes(soon))
 }
 
+// A process that can't be judged yet, as in the middle of execve(2), is looked at again.
+func TestAnOpenerThatCannotBeJudged(t *testing.T) {
+	for unknown, again := range map[bool]bool{true: true, false: false} {
+		m := watched(t, "fanotify", nil)
+		p := opened(t, m.node(0))
+		require.True(t, m.wakes(soon))
+		m.Look()(&snapshot.Snapshot{Processes: []snapshot.Process{{PID: snapshot.PID(p.Process.Pid), EnvUnknown: unknown}}})
+		require.Equal(t, again, m.wakes(never))
+	}
+}
+
 func TestFailedLooksAreNoEndlessReason(t *testing.T) {
 	m := watched(t, "inotify", nil)
 	m.file(m.state, "envs.json")

@@ -9,7 +9,7 @@
 // Each host is waited for and asked by a goroutine of its own, so that none delays another.
 // Whatever a host answers, it is asked at most ten times a second, and less often while its
 // snapshot doesn't change (pacing.go). What comes from all hosts is passed on together, and
-// takes at most a fifth of the controller's time.
+// takes at most about half of the controller's time.
 package wake
 
 import (
@@ -111,16 +111,16 @@ func (w *Watch) Close() {
 	w.work.Wait()
 }
 
-// share is how many times as long as the controller took for looks it is left alone, and
-// pause how long at least.
+// The controller is left alone for as long as it took for looks, within these bounds: much of
+// what takes long is waiting for a disk.
 const (
-	share = 4
-	pause = 10 * time.Millisecond
+	pause    = 10 * time.Millisecond
+	pauseMax = 100 * time.Millisecond
 )
 
 // Took says how long the controller took for the looks that it got last.
 func (w *Watch) Took(d time.Duration) {
-	next := int64(time.Since(w.begun) + max(share*d, pause))
+	next := int64(time.Since(w.begun) + min(max(d, pause), pauseMax))
 	for before := w.next.Load(); before < next && !w.next.CompareAndSwap(before, next); before = w.next.Load() {
 	}
 }
