@@ -165,7 +165,7 @@ func TestEnforceUnderSystemd(t *testing.T) {
 	m.hasten(unit)
 	m.must("systemctl", "start", unit)
 	m.await(unit, "1 of 1 host answered, 0 findings")
-	require.Equal(t, "root 700", m.owner("/run/genv"))
+	require.Equal(t, "root 755", m.owner("/run/genv"))
 	require.Empty(t, m.show(unit, "DeviceAllow"), "GPUs and terminals are reachable")
 	require.Equal(t, "auto", m.show(unit, "DevicePolicy"))
 

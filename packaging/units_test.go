@@ -19,7 +19,7 @@ func TestUnitsAreValid(t *testing.T) {
 		require.Empty(t, out, unit)
 	}
 	m.must("systemd-tmpfiles", "--create", "genv.conf")
-	require.Equal(t, "root 700", m.owner("/run/genv"))
+	require.Equal(t, "root 755", m.owner("/run/genv"))
 	m.sh("mkdir -p /var/tmp/genv; echo '{}' >/var/tmp/genv/envs.json; touch -d '2000-01-01' /var/tmp/genv/envs.json /var/tmp/genv")
 	m.must("systemd-tmpfiles", "--clean")
 	require.True(t, m.exists("/var/tmp/genv/envs.json"), "state files don't grow old")
