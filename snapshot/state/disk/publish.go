@@ -102,19 +102,23 @@ func seal(dir *folder.Folder) error {
 }
 
 // ownLock makes the lock file root's, so that no user can change its mode, and one that
-// every user may lock. What is no file that can be locked is moved aside.
+// every user may lock. What is no file that can be locked is moved aside, and so is one with
+// content that not all may read: a user may have moved it here.
 func (s *Store) ownLock(dir *folder.Folder) error {
 	if err := dir.Ensure(lockFile, folder.SharedMode); err != nil {
 		return err
 	}
 	file, st, err := dir.OpenFile(lockFile, maxFileSize)
-	if err != nil {
+	private := st.Size != 0 && st.Mode&folder.SharedMode != folder.SharedMode
+	if err == nil {
+		defer file.Close()
+	}
+	if err != nil || private {
 		if err := dir.MoveAside(lockFile, s.now()); err != nil {
 			return err
 		}
 		return dir.Ensure(lockFile, folder.SharedMode)
 	}
-	defer file.Close()
 	if int(st.Uid) == os.Geteuid() && st.Mode&0o7777 == folder.SharedMode {
 		return nil
 	}

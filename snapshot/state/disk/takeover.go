@@ -213,8 +213,13 @@ func (t *transaction) moveBack(move func(*state.Files) error) error {
 	return nil
 }
 
-// unseal lets every user write to the state folder again.
+// unseal lets every user write to the state folder again, if they can't. Of root's files
+// there, only those with the mode of the copy are the copy's: a user may have moved others
+// into the folder before.
 func unseal(dir *folder.Folder) error {
+	if st, err := dir.Status(); err != nil || st.Mode&0o002 != 0 {
+		return err
+	}
 	for _, name := range []string{state.Envs.String(), state.Devices.String(), startsFile, folderNote} {
 		file, st, err := dir.OpenFile(name, maxFileSize)
 		switch {
@@ -223,7 +228,7 @@ func unseal(dir *folder.Folder) error {
 		case err != nil:
 			return err
 		}
-		if int(st.Uid) == os.Geteuid() {
+		if int(st.Uid) == os.Geteuid() && st.Mode&0o7777 == ownedMode {
 			err = unix.Fchmod(int(file.Fd()), folder.SharedMode)
 		}
 		_ = file.Close()

@@ -389,3 +389,40 @@ func TestAUserOnlyReadsRootsState(t *testing.T) {
 	require.Equal(t, "2 [] <nil> false\n<nil>\ntrue true\n<nil>\n<nil> <nil>\ntrue\n", string(output))
 	h.requireState(t, "7", "8")
 }
+
+// A file of root's that a user has moved into the folder stays private, whatever is moved.
+func TestARootsFileThatAUserMovedIntoTheFolderStaysPrivate(t *testing.T) {
+	for name, tt := range map[string]struct {
+		file string
+		move func(*ownedHost) error
+	}{
+		"a handover of state that isn't root's": {"envs.json", func(h *ownedHost) error {
+			_, err := h.store.HandOver(t.Context(), nil)
+			return err
+		}},
+		"a takeover": {"genv.lock", func(h *ownedHost) error {
+			_, err := h.store.TakeOver(t.Context(), nil)
+			return err
+		}},
+		"a takeover that fails": {"genv.starts.json", func(h *ownedHost) error {
+			_, _ = h.store.TakeOver(t.Context(), func(*state.Files) error { return errors.New("it failed") })
+			return nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newOwnedHost(t)
+			planted := filepath.Join(h.dir, tt.file)
+			require.NoError(t, os.RemoveAll(planted))
+			require.NoError(t, os.WriteFile(planted, []byte("a secret"), 0o600))
+			require.NoError(t, tt.move(h))
+			entries, err := os.ReadDir(h.dir)
+			require.NoError(t, err)
+			for _, e := range entries {
+				path := filepath.Join(h.dir, e.Name())
+				if data, err := os.ReadFile(path); err == nil && string(data) == "a secret" {
+					require.Equal(t, os.FileMode(0o600), mode(t, path), path)
+				}
+			}
+		})
+	}
+}
