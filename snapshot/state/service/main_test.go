@@ -32,9 +32,10 @@ const roleVariable = "GENV_SERVICE_TEST_ROLE"
 
 // roles are what a child process of a test may be. Its arguments follow.
 var roles = map[string]func(args []string) error{
-	"ask":   askChild,
-	"flood": floodChild,
-	"sit":   sitChild,
+	"ask":     askChild,
+	"flood":   floodChild,
+	"sit":     sitChild,
+	"connect": connectChild,
 }
 
 func TestMain(m *testing.M) {
@@ -237,4 +238,9 @@ func sitChild(args []string) error {
 	}
 	fmt.Println("sitting")
 	select {}
+}
+
+// connectChild is a child: it connects its standard input to SOCKET, and ends.
+func connectChild(args []string) error {
+	return syscall.Connect(0, &syscall.SockaddrUnix{Name: args[0]})
 }

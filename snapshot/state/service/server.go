@@ -108,13 +108,17 @@ func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 		return
 	}
 	if !s.admission.mayAdmit(by.uid) { // a look at the process would cost more than the answer
-		s.refuse(conn, by.uid)
+		s.refuse(conn, refused{by.uid})
 		return
 	}
 	by.identify(raw, s.Proc, begun)
+	if errors.Is(by.unknown, errPeerGone) { // it is unknown which user's requests these are
+		s.refuse(conn, errPeerGone)
+		return
+	}
 	release, ok := s.admission.admit(by.account)
 	if !ok {
-		s.refuse(conn, by.account)
+		s.refuse(conn, refused{by.account})
 		return
 	}
 	s.users.Go(func() {
@@ -124,10 +128,12 @@ func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 	})
 }
 
-func (s *Server) refuse(conn net.Conn, uid snapshot.UID) {
+func (s *Server) refuse(conn net.Conn, why error) {
 	s.refused.Add(1)
+	answer := failure(why)
+	answer.Version = Version
 	_ = conn.SetWriteDeadline(time.Now().Add(time.Millisecond))
-	_ = writeLine(conn, Answer{Version: Version, Busy: true, Error: change.EncodeError(refused{uid})}) // or the client is gone
+	_ = writeLine(conn, answer) // or the client is gone
 	_ = conn.Close()
 }
 
