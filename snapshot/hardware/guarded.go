@@ -3,6 +3,8 @@ package hardware
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 const (
@@ -15,7 +17,7 @@ const (
 // file that root alone can write counts. One of root's that can't be understood counts as
 // a guard, since the UUIDs by which genv names devices then are right without one, too.
 func IsGuarded(dir string, now time.Time) bool {
-	data, err := readTrusted(dir, guardFile, maxGuard)
+	data, err := folder.ReadTrusted(dir, guardFile, maxGuard)
 	if err != nil {
 		return false
 	}

@@ -8,8 +8,6 @@ import (
 	"os"
 	"reflect"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
@@ -53,14 +51,11 @@ func Publish(dir string, list []Device) (changed bool, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return false, err
 	}
-	d, err := folder.OpenExisting(dir)
+	d, err := folder.OpenTrusted(dir)
 	if err != nil {
 		return false, err
 	}
 	defer d.Close()
-	if err := d.CheckPrivate(); err != nil {
-		return false, err
-	}
 	if err := d.Chmod(0o755); err != nil {
 		return false, err
 	}
@@ -72,7 +67,7 @@ func Publish(dir string, list []Device) (changed bool, err error) {
 // error wraps ErrNotPublished if there is none, and otherwise ErrGarbled or
 // folder.ErrUnsafe: in any case the devices are unknown, not zero.
 func Read(dir string) ([]Device, error) {
-	data, err := readTrusted(dir, devicesFile, maxDevices)
+	data, err := folder.ReadTrusted(dir, devicesFile, maxDevices)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w (%w)", ErrNotPublished, err)
@@ -80,30 +75,6 @@ func Read(dir string) ([]Device, error) {
 		return nil, err
 	}
 	return Decode(data)
-}
-
-// readTrusted reads a file of root's in a folder of root's.
-func readTrusted(dir, name string, limit int64) ([]byte, error) {
-	d, err := folder.OpenExisting(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	if err := d.CheckPrivate(); err != nil {
-		return nil, err
-	}
-	data, st, err := d.Read(name, limit)
-	if err != nil {
-		return nil, err
-	}
-	if !trusted(&st) {
-		return nil, fmt.Errorf("%w: %s belongs to uid %d with mode %04o: only root may be able to write it", folder.ErrUnsafe, d.Join(name), st.Uid, st.Mode&0o7777)
-	}
-	return data, nil
-}
-
-func trusted(st *unix.Stat_t) bool {
-	return st.Mode&0o022 == 0 && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }
 
 func encode(list []Device) published {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
@@ -23,14 +22,11 @@ func New() List { return List{Schema: schema, Epoch: rand.Text(), Denials: []Den
 
 // Write replaces the file in root's run folder. Only root may read it.
 func Write(dir string, l List) error {
-	d, err := folder.OpenExisting(dir)
+	d, err := folder.OpenTrusted(dir)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	if err := d.CheckPrivate(); err != nil {
-		return err
-	}
 	return d.PutJSON(file, l, 0o600, false)
 }
 
@@ -38,25 +34,12 @@ func Write(dir string, l List) error {
 // error wraps folder.ErrUnsafe if others than root could have written it, or
 // snapshot.ErrInvalid.
 func Read(dir string) (List, error) {
-	d, err := folder.OpenExisting(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return New(), nil
-	}
-	if err != nil {
-		return List{}, err
-	}
-	defer d.Close()
-	if err := d.CheckPrivate(); err != nil {
-		return List{}, err
-	}
-	data, st, err := d.Read(file, maxFile)
+	data, err := folder.ReadTrusted(dir, file, maxFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return New(), nil
 	case err != nil:
 		return List{}, err
-	case st.Mode&0o022 != 0 || st.Uid != 0 && int(st.Uid) != os.Geteuid():
-		return List{}, fmt.Errorf("%w: others than root may write %s", folder.ErrUnsafe, d.Join(file))
 	}
 	return decode(data)
 }

@@ -145,12 +145,8 @@ func OpenRunDir(dir string) (*folder.Folder, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	d, err := folder.OpenExisting(dir)
+	d, err := folder.OpenTrusted(dir)
 	if err != nil {
-		return nil, err
-	}
-	if err := d.CheckPrivate(); err != nil {
-		d.Close()
 		return nil, err
 	}
 	if err := d.Chmod(0o755); err != nil { // whatever the umask: users read guard.json
@@ -172,7 +168,7 @@ func write(d *folder.Folder, o Order, id string, now At) (Given, error) {
 // error wraps ErrNone if there is none, folder.ErrUnsafe if others than root could have
 // written it, or snapshot.ErrInvalid.
 func Read(dir string) (Given, error) {
-	data, err := readTrusted(dir, FileName, maxOrder)
+	data, err := folder.ReadTrusted(dir, FileName, maxOrder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Given{}, ErrNone
 	}
@@ -195,24 +191,4 @@ func decode(data []byte) (Given, error) {
 		return Given{}, err
 	}
 	return g, nil
-}
-
-// readTrusted reads a file that only root can have written.
-func readTrusted(dir, name string, limit int64) ([]byte, error) {
-	d, err := folder.OpenExisting(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	if err := d.CheckPrivate(); err != nil {
-		return nil, err
-	}
-	data, st, err := d.Read(name, limit)
-	if err != nil {
-		return nil, err
-	}
-	if st.Mode&0o022 != 0 || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
-		return nil, fmt.Errorf("%w: %s belongs to uid %d with mode %04o: only root may be able to write it", folder.ErrUnsafe, d.Join(name), st.Uid, st.Mode&0o7777)
-	}
-	return data, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 // Status is what the guard of a host does, as the process that keeps it says in
@@ -91,7 +92,7 @@ func WriteStatus(dir string, s Status) error {
 // ReadStatus reads it. The error wraps ErrNoStatus if there is none, folder.ErrUnsafe if
 // others than root could have written it, or snapshot.ErrInvalid.
 func ReadStatus(dir string) (Status, error) {
-	data, err := readTrusted(dir, statusFile, maxStatus)
+	data, err := folder.ReadTrusted(dir, statusFile, maxStatus)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Status{}, fmt.Errorf("%w: there is no %s", ErrNoStatus, filepath.Join(dir, statusFile))
 	}

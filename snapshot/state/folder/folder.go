@@ -190,7 +190,7 @@ func (d *Folder) Own(mode uint32) error {
 // belongs to another user than root and us, since its content is trusted.
 func (d *Folder) CheckPrivate() error {
 	st, err := d.Status()
-	if err == nil && (st.Mode&0o022 != 0 || (st.Uid != 0 && int(st.Uid) != os.Geteuid())) {
+	if err == nil && !onlyOwnerWrites(&st) {
 		err = fmt.Errorf("%w: %s belongs to uid %d with mode %04o: only root may be able to write it", ErrUnsafe, d.Path, st.Uid, st.Mode&0o7777)
 	}
 	return err

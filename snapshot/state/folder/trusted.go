@@ -1,0 +1,47 @@
+package folder
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenTrusted opens an existing folder that only its owner may write: root, or the caller
+// on a simulated host. Another folder is an ErrUnsafe.
+func OpenTrusted(path string) (*Folder, error) {
+	d, err := OpenExisting(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.CheckPrivate(); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// ReadTrusted returns the content of a file in a folder as of OpenTrusted, if only root or
+// the caller can have written it; otherwise the error wraps ErrUnsafe. It is fs.ErrNotExist
+// if the folder or the file doesn't exist.
+func ReadTrusted(path, name string, limit int64) ([]byte, error) {
+	d, err := OpenTrusted(path)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	data, st, err := d.Read(name, limit)
+	if err != nil {
+		return nil, err
+	}
+	if !onlyOwnerWrites(&st) {
+		return nil, fmt.Errorf("%w: %s belongs to uid %d with mode %04o: only root may be able to write it", ErrUnsafe, d.Join(name), st.Uid, st.Mode&0o7777)
+	}
+	return data, nil
+}
+
+// onlyOwnerWrites says whether root or the caller owns a file or folder, and no other user
+// may write it.
+func onlyOwnerWrites(st *unix.Stat_t) bool {
+	return st.Mode&0o022 == 0 && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
+}
