@@ -69,11 +69,3 @@ func UUIDs(list []Device, indices []snapshot.DeviceIndex) (uuids []snapshot.GPUU
 	}
 	return uuids, true
 }
-
-// IndexOf is the index of the device with a UUID; ok is false if there is none.
-func IndexOf(list []Device, uuid snapshot.GPUUUID) (index snapshot.DeviceIndex, ok bool) {
-	if d := byUUID(list, uuid); d != nil {
-		return d.Index, true
-	}
-	return 0, false
-}

@@ -18,7 +18,7 @@ import (
 // ErrGarbled means that a file is not what the driver or root's genv writes.
 var ErrGarbled = errors.New("not understood")
 
-// folder is where the driver has a folder for each of its GPUs, below /proc.
+// driverFolder is where the driver has a folder for each of its GPUs, below /proc.
 const driverFolder = "driver/nvidia/gpus"
 
 // maxInformation bounds a file of the driver, in bytes: it has a dozen lines.

@@ -146,11 +146,4 @@ func TestUUIDs(t *testing.T) {
 		_, ok = UUIDs(list, []snapshot.DeviceIndex{0, unknown})
 		require.False(t, ok)
 	}
-	index, ok := IndexOf(list, "GPU-f")
-	require.True(t, ok)
-	require.Equal(t, snapshot.DeviceIndex(5), index)
-	for _, unknown := range []snapshot.GPUUUID{"", "GPU-x"} {
-		_, ok = IndexOf(list, unknown)
-		require.False(t, ok)
-	}
 }

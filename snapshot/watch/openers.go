@@ -16,7 +16,7 @@ func (w *Watcher) sourcesOf(pids map[snapshot.PID]bool) []source {
 	var list []source
 	for pid := range pids {
 		if pid == 0 {
-			list = append(list, source{party: nobodyKnown})
+			list = append(list, source{party: unknownOpener})
 			continue
 		}
 		stat, err := w.config.Proc.Stat(pid)
@@ -27,7 +27,7 @@ func (w *Watcher) sourcesOf(pids map[snapshot.PID]bool) []source {
 		switch {
 		case errors.Is(err, proc.ErrGone): // in between
 		case err != nil:
-			list = append(list, source{party: nobodyKnown})
+			list = append(list, source{party: unknownOpener})
 		case uid == 0 && w.isSMI(pid):
 		default:
 			list = append(list, source{party(uid), opener{pid, stat.Start}})

@@ -21,8 +21,8 @@ const (
 	followUps = 8
 	// often is how many of them come as soon as the floor allows; then their distance doubles.
 	often = 3
-	// The most time between looks because of one process that opens devices again and
-	// again, and because of what can't be attributed to a process.
+	// processMost and unknownMost are the most time between looks because of one process
+	// that opens devices again and again, and because of opens by unknown processes.
 	processMost = time.Minute
 	unknownMost = 5 * time.Second
 	// forgetAfter is when it is forgotten that openers of a user were not worth a look.
@@ -32,11 +32,11 @@ const (
 // maxOfParty is how many openers of a user are watched one by one.
 const maxOfParty = 64
 
-// party is whom looks are attributed to: a uid, or one of these.
+// party is who or what caused a look: a user (the uid), or one of these.
 type party int64
 
 const (
-	nobodyKnown party = -1 - iota // opens by processes that aren't known
+	unknownOpener party = -1 - iota // processes that are not known
 	stateFiles
 	processEnds
 )

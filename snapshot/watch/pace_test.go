@@ -180,7 +180,7 @@ func TestWhatKeepsOpeningCostsLittle(t *testing.T) {
 			return func(int) { m.happened(source{party: stateFiles}, m.now) }
 		}, 130},
 		"openers that aren't known": {20 * time.Millisecond, func(m *simulated) func(int) {
-			return func(int) { m.happened(source{party: nobodyKnown}, m.now) }
+			return func(int) { m.happened(source{party: unknownOpener}, m.now) }
 		}, 130},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -166,10 +166,10 @@ func (p *poller) drain() (happened []source) {
 	}
 	if seen.nodes {
 		p.markNodes()
-		happened = append(happened, source{party: nobodyKnown}) // it may have been opened before that
+		happened = append(happened, source{party: unknownOpener}) // it may have been opened before that
 	}
 	if seen.opened && !p.w.isLooking() { // nvidia-smi opens the devices during a look
-		happened = append(happened, source{party: nobodyKnown})
+		happened = append(happened, source{party: unknownOpener})
 	}
 	if p.opens != nil {
 		happened = append(happened, p.w.sourcesOf(p.opens.read())...)

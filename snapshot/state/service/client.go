@@ -131,15 +131,12 @@ func checkService(conn *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
-	var credentials *unix.Ucred
-	var failed error
-	if err := raw.Control(func(fd uintptr) {
-		credentials, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil || failed != nil {
-		return errors.Join(err, failed)
+	server, err := credentialsOf(raw)
+	if err != nil {
+		return err
 	}
-	if credentials.Uid != 0 && int(credentials.Uid) != os.Geteuid() {
-		return fmt.Errorf("%w: uid %d listens on its socket, which is not root", ErrNotRunning, credentials.Uid)
+	if server.uid != 0 && int(server.uid) != os.Geteuid() {
+		return fmt.Errorf("%w: uid %d listens on its socket, which is not root", ErrNotRunning, server.uid)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ var errForeign = errors.New("the process that asks is in another PID namespace (
 // errPeerGone says that the client has ended.
 var errPeerGone = errors.New("the process that asked has ended")
 
-// credentialsOf asks the kernel who connected.
+// credentialsOf asks the kernel who is at the other end of a connection.
 func credentialsOf(raw syscall.RawConn) (p peer, err error) {
 	var credentials *unix.Ucred
 	if ctlErr := raw.Control(func(fd uintptr) {
