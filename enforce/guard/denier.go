@@ -5,8 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/seed-3119e985/genv/enforce/guard/denials"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -36,11 +34,12 @@ func startDenier(ctx context.Context, k *Keeper) *denier {
 	d.know(nil)
 	go d.keep(ctx)
 	if k.Denied != nil {
-		go d.pass(ctx)
+		go d.deliver(ctx)
 	}
 	return d
 }
 
+// know sets the devices by which minors are named.
 func (d *denier) know(devices []hardware.Device) { d.devices.Store(&devices) }
 
 // take is called for each event of the kernel.
@@ -86,7 +85,7 @@ func (d *denier) keep(ctx context.Context) {
 		case o := <-d.events:
 			denial, isNew := list.Add(o, time.Now())
 			if isNew {
-				d.tell(&denial)
+				d.pass(&denial)
 			}
 			if write == nil {
 				write = time.After(writePause)
@@ -105,13 +104,13 @@ func (d *denier) write(list *denials.List) {
 	}
 }
 
-// tell passes a new denial on, if there is room for it.
-func (d *denier) tell(denial *denials.Denial) {
-	level, what := zerolog.InfoLevel, "would be denied"
+// pass logs a new denial, and passes it on if there is room for it.
+func (d *denier) pass(denial *denials.Denial) {
+	what := "would be denied"
 	if denial.Denied {
 		what = "denied"
 	}
-	event := d.Log.WithLevel(level).Uint32("uid", uint32(denial.UID)).Int32("pid", int32(denial.PID)).Str("program", denial.Name).Int("minor", denial.Minor)
+	event := d.Log.Info().Uint32("uid", uint32(denial.UID)).Int32("pid", int32(denial.PID)).Str("program", denial.Name).Int("minor", denial.Minor)
 	if denial.Index != nil {
 		event = event.Int("device", int(*denial.Index))
 	}
@@ -125,7 +124,8 @@ func (d *denier) tell(denial *denials.Denial) {
 	}
 }
 
-func (d *denier) pass(ctx context.Context) {
+// deliver calls Denied with each denial that is passed on.
+func (d *denier) deliver(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():

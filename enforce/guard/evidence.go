@@ -98,7 +98,7 @@ func (k *Keeper) prove(files *state.Files, owned, clean bool) map[access.Registr
 }
 
 // hasOwn says whether a process of the environment's uid is registered in it. An owner that
-// the kernel doesn't tell may be that user.
+// the kernel doesn't report may be that user.
 func (k *Keeper) hasOwn(e *snapshot.Environment, asked map[snapshot.PID]system.ProcessStatus) bool {
 	for _, pid := range e.PIDs {
 		now, known := asked[pid]

@@ -49,7 +49,7 @@ type Keeper struct {
 	// Opens gets all events of the kernel, also those of watched devices that were allowed;
 	// nil for none. It may not block.
 	Opens func(kernel.Event)
-	// Clock is what time it is; nil for the machine's clocks.
+	// Clock returns the present time; nil for the machine's clocks.
 	Clock func() (order.At, error)
 	Log   zerolog.Logger
 
@@ -83,14 +83,14 @@ func (k *Keeper) lock(ctx context.Context) (*os.File, error) {
 		return nil, fmt.Errorf("keep the guard: %w", err)
 	}
 	defer dir.Close()
-	for told := false; ; told = true {
+	for waits := false; ; waits = true {
 		lock, err := dir.Lock(lockFile, 0)
 		switch {
 		case err == nil:
 			return lock, nil
 		case !errors.Is(err, folder.ErrLocked):
 			return nil, fmt.Errorf("keep the guard: %w", err)
-		case !told && k.Waiting != nil:
+		case !waits && k.Waiting != nil:
 			k.Waiting(err)
 		}
 		select {
@@ -101,8 +101,8 @@ func (k *Keeper) lock(ctx context.Context) (*os.File, error) {
 	}
 }
 
-// TryLock takes the lock for a moment's work in which no Keeper may be busy: it is nil
-// without an error if one is.
+// TryLock takes the Keeper's lock for a short task of the caller, who closes it. Without an
+// error it is nil if a Keeper holds the lock.
 func TryLock(runDir string) (*os.File, error) {
 	dir, err := order.OpenRunDir(runDir)
 	if err != nil {

@@ -38,7 +38,7 @@ type session struct {
 
 	given       order.Given // the last order; its mode is off if there is none
 	veto        bool
-	grip        *grip // the guard in the kernel; nil while it is off
+	loaded      *loaded // the guard in the kernel; nil while it is off
 	failedAt    time.Time
 	view        view
 	versions    [2]fileVersion
@@ -80,7 +80,7 @@ func (s *session) run(ctx context.Context) error {
 			s.view.glanced(e)
 		case e := <-s.looks.done:
 			s.lookedAt = time.Now()
-			s.view.looked(e, s.grip.allowed())
+			s.view.looked(e, s.loaded.allowed())
 			s.problems.set("state", s.view.problem())
 		case l := <-s.lists.done:
 			s.listed(l)
@@ -130,7 +130,7 @@ func (s *session) request() {
 	s.looks.request()
 }
 
-// again looks at what may have changed without a word from inotify.
+// again looks at what may have changed without an event of inotify.
 func (s *session) again() {
 	s.follow()
 	if s.given.Mode == mode.Off {

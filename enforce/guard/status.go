@@ -15,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// problems are what people have to know, by what it is about. Each change is logged.
+// problems are what administrators have to know, by subject. Each change is logged.
 type problems struct {
 	log   zerolog.Logger
 	now   map[string]string
@@ -51,8 +51,8 @@ func (p *problems) list() []string {
 	return list
 }
 
-// tell writes guard.json if something in it has changed.
-func (s *session) tell(now order.At) {
+// publish writes guard.json if something in it has changed.
+func (s *session) publish(now order.At) {
 	if !s.problems.dirty && s.written.Mode == s.present.mode && s.written.Reason == s.present.reason && s.written.Given.Equal(s.given.Time) && !s.written.Time.IsZero() {
 		return
 	}
@@ -79,20 +79,20 @@ func (s *session) status() order.Status {
 	if s.given.ID != "" {
 		st.Order, st.Given, st.FirstUID = &s.given.Order, s.given.Time, s.given.First()
 	}
-	if s.present.mode == mode.Off || s.grip == nil {
+	if s.present.mode == mode.Off || s.loaded == nil {
 		return st
 	}
-	st.Until = s.grip.deadline.UTC().Truncate(time.Millisecond)
-	st.Devices = append(st.Devices, s.grip.plan.Devices...)
-	st.Users = s.grip.users()
-	if k, err := s.grip.State(); err == nil {
+	st.Until = s.loaded.deadline.UTC().Truncate(time.Millisecond)
+	st.Devices = append(st.Devices, s.loaded.plan.Devices...)
+	st.Users = s.loaded.users()
+	if k, err := s.loaded.State(); err == nil {
 		st.Lost = k.Lost
 	}
 	return st
 }
 
 // users are those who may open devices, by index.
-func (g *grip) users() []order.User {
+func (g *loaded) users() []order.User {
 	users := make([]order.User, 0, len(g.plan.Allowed))
 	for _, uid := range slices.Sorted(maps.Keys(g.plan.Allowed)) {
 		u := order.User{UID: uid, Devices: []snapshot.DeviceIndex{}, Exempt: g.plan.Allowed[uid] == kernel.AllMinors()}

@@ -38,7 +38,7 @@ func (s *session) step(ctx context.Context) {
 	} else {
 		s.keep(ctx, now)
 	}
-	s.tell(now)
+	s.publish(now)
 }
 
 func (s *session) now() (order.At, error) {
@@ -67,7 +67,7 @@ func (s *session) offReason(now order.At) string {
 // earlier Keeper left.
 func (s *session) turnOff(reason string) {
 	s.present = present{mode.Off, reason}
-	if s.grip == nil && s.removed {
+	if s.loaded == nil && s.removed {
 		return
 	}
 	s.release()
@@ -85,7 +85,7 @@ func (s *session) turnOff(reason string) {
 // keep has the kernel do what was ordered.
 func (s *session) keep(ctx context.Context, now order.At) {
 	s.askForUsers()
-	if s.grip == nil && !s.start(ctx) {
+	if s.loaded == nil && !s.start(ctx) {
 		return
 	}
 	plan, ok := s.view.plan(&s.given.Order)
@@ -94,12 +94,12 @@ func (s *session) keep(ctx context.Context, now order.At) {
 		if s.Opens != nil {
 			watched = plan.Guarded
 		}
-		changed, err := s.grip.write(plan, watched)
+		changed, err := s.loaded.write(plan, watched)
 		if s.failed(err) {
 			return
 		}
 		s.problems.dirty = s.problems.dirty || changed
-	} else if s.grip.left == nil { // nothing is known, so nothing is denied
+	} else if s.loaded.left == nil { // nothing is known, so nothing is denied
 		s.present = present{mode.Off, "it waits for the state files and the list of devices"}
 		return
 	}
@@ -119,7 +119,7 @@ func (s *session) start(ctx context.Context) bool {
 		return false
 	}
 	s.problems.set("kernel", "")
-	s.grip, s.removed = g, false
+	s.loaded, s.removed = g, false
 	if g.left != nil {
 		s.view.tookOver(g.left)
 		s.Log.Info().Msg("took over the guard of another process")
@@ -136,7 +136,7 @@ func (s *session) renew(now order.At) {
 	unknown := s.view.knowsUsers(&s.given.Order)
 	switch {
 	case m != mode.Enforce:
-	case s.grip.full:
+	case s.loaded.full:
 		m, reason = mode.Watch, "more users may open devices than the kernel has room for"
 	case unknown != nil:
 		m, reason = mode.Watch, unknown.Error()
@@ -144,12 +144,12 @@ func (s *session) renew(now order.At) {
 		m, reason = mode.Watch, s.view.incomplete()
 	}
 	c := kernel.Control{Mode: m, Lease: min(s.given.Left(now), maxLease), FirstUID: s.given.First()}
-	notable, err := s.grip.renew(c, now.Time)
+	notable, err := s.loaded.renew(c, now.Time)
 	if s.failed(err) {
 		return
 	}
 	if s.present.mode != m || s.present.reason != reason {
-		s.Log.Info().Stringer("mode", m).Int("devices", s.grip.plan.Guarded.Len()).Int("users", len(s.grip.plan.Allowed)).
+		s.Log.Info().Stringer("mode", m).Int("devices", s.loaded.plan.Guarded.Len()).Int("users", len(s.loaded.plan.Allowed)).
 			Str("reason", reason).Msg("guard on")
 	}
 	s.present = present{m, reason}

@@ -20,10 +20,10 @@ import (
 type view struct {
 	look   *evidence                      // the last good one; nil for none yet
 	glance *evidence                      // newer than look, or nil
-	kept   map[snapshot.UID]kernel.Minors // was allowed before there was doubt
-	// whole says that a look left no doubt, or that an earlier Keeper had such a one.
+	kept   map[snapshot.UID]kernel.Minors // what was allowed before there was doubt
+	// whole says that at least one look, of this or an earlier Keeper, left no doubt.
 	whole   bool
-	trouble string // why nothing is taken away, or empty
+	trouble string // why nothing is taken away from users now, or empty
 
 	devices []hardware.Device
 	known   bool // there was a list of devices
@@ -73,7 +73,7 @@ func (v *view) incomplete() string {
 	return ""
 }
 
-// problem is what people are told about the state files.
+// problem is the problem with the state files; empty for none.
 func (v *view) problem() string {
 	if v.trouble == "" {
 		return ""

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch tells which of some folders changed. It survives that a folder is replaced, removed
-// and made again: check has to be called now and then. It may miss changes, as where the
-// kernel has no inotify instance left: look at the files from time to time as well.
+// watch notifies of changes in some folders. A folder may be replaced, or removed and made
+// again: check finds that, and has to be called from time to time. Changes may be missed, as
+// where the kernel has no inotify instance left: look at the files from time to time as well.
 type watch struct {
 	changed chan struct{} // a change in at least one folder; buffered
 
@@ -38,7 +38,7 @@ const watchEvents = unix.IN_CLOSE_WRITE | unix.IN_MODIFY | unix.IN_MOVED_TO | un
 	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ATTRIB | unix.IN_ONLYDIR
 
 // newWatch watches folders for changes of files with the given names. The error says why
-// there is no inotify; the watch then never tells anything.
+// there is no inotify; the watch then never notifies.
 func newWatch() (*watch, error) {
 	w := &watch{changed: make(chan struct{}, 1), fd: -1, wanted: map[string]map[string]bool{}, active: map[int32]watched{}}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
@@ -92,7 +92,7 @@ func (w *watch) check() (begun bool) {
 	return begun
 }
 
-// recheck is check for others.
+// recheck is check for callers that don't hold the mutex.
 func (w *watch) recheck() (begun bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,7 +117,7 @@ func (w *watch) run(ctx context.Context) {
 		}
 		relevant, gone := w.relevant(buffer[:n])
 		if relevant {
-			w.tell()
+			w.notify()
 		}
 		if gone && w.searching.CompareAndSwap(false, true) {
 			go w.search(ctx)
@@ -130,7 +130,7 @@ func (w *watch) search(ctx context.Context) {
 	defer w.searching.Store(false)
 	for range 100 {
 		if w.recheck() {
-			w.tell()
+			w.notify()
 			return
 		}
 		select {
@@ -141,7 +141,7 @@ func (w *watch) search(ctx context.Context) {
 	}
 }
 
-func (w *watch) tell() {
+func (w *watch) notify() {
 	select {
 	case w.changed <- struct{}{}:
 	default:

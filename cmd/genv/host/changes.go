@@ -17,13 +17,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// What users ask for again and again is at most so old: nvidia-smi takes up to seconds.
+// How old answers to users may be: nvidia-smi can take seconds, and users may ask often.
 const (
 	looksFor    = time.Second
 	listingsFor = 5 * time.Second
 )
 
-// changes is this host as the service.Backend.
+// changes is the service.Backend of this host.
 type changes struct {
 	host     *host
 	looks    recent[string, json.RawMessage]
@@ -76,7 +76,7 @@ func (h *host) rootsView(ctx context.Context, name string) (document []byte, ok 
 	return document, true, ""
 }
 
-// recent keeps answers for a while. Those who ask for the same at the same time share one.
+// recent keeps answers for a while. Callers who ask for the same at the same time share one.
 type recent[K comparable, V any] struct {
 	mu      sync.Mutex
 	answers map[K]*answered[V]
@@ -89,6 +89,7 @@ type answered[V any] struct {
 	err   error
 }
 
+// get returns the answer for a key, and asks for it if the last one is older than age.
 func (r *recent[K, V]) get(key K, age time.Duration, ask func() (V, error)) (V, error) {
 	r.mu.Lock()
 	if r.answers == nil {

@@ -1,5 +1,6 @@
-// Package host has the commands that root runs on a GPU host: `genv usage` for
-// controllers, `genv enforce` and `genv doctor`; and `genv guard`.
+// Package host has the commands that root runs on a GPU host: `genv usage` for controllers,
+// `genv enforce`, `genv monitor`, `genv doctor`, `genv gpus`, the service `genv host`, and
+// `genv guard`.
 package host
 
 import (

@@ -26,19 +26,19 @@ type guarded struct {
 	dir   string // root's run folder
 	now   func() (order.At, error)
 	names *userNames
-	keep  func(context.Context) error // until the context ends
+	keep  func(context.Context) // until the context ends
 	log   zerolog.Logger
 
 	keeping sync.WaitGroup
 	stop    func() // ends keep; nil before the first order
 }
 
-// openGuard is the guard of this machine, which nothing is done about before the first order.
+// openGuard returns the guard of this machine. It does nothing before the first order.
 func (p *program) openGuard(c *cli.Context, host *host) *guarded {
 	log := p.Logger(c)
 	return &guarded{
 		dir: localhost.RunDir(p.Getenv), now: guard.Now, names: &host.names, log: log,
-		keep: func(ctx context.Context) error { return keeper.NewKeeper(&p.Program, log).Run(ctx) },
+		keep: func(ctx context.Context) { p.keepGuard(ctx, log) },
 	}
 }
 
@@ -69,13 +69,13 @@ func (g *guarded) Order(ctx context.Context, r guarding.Request) (answer guardin
 		g.start(r.Order.Mode)
 	}
 	answer.State = g.state(&r, now)
-	g.tellDenials(ctx, &r, &answer)
+	g.addDenials(ctx, &r, &answer)
 	return answer, nil
 }
 
-// replaces says whether a controller's order takes the place of the present one: the fleet's
-// policy goes before what was ordered on the host, where only the veto file goes before it. But
-// a controller turns off only what it ordered itself.
+// replaces says whether a controller's order replaces the present one: the fleet's policy has
+// priority over orders given on the host, and only the veto file has priority over the policy.
+// But a controller turns off only what it ordered itself.
 func replaces(r *guarding.Request, present *order.Given) bool {
 	return r.Order.Mode != mode.Off || present.ID == r.ID && present.Mode != mode.Off
 }
@@ -87,11 +87,7 @@ func (g *guarded) start(m mode.Mode) {
 	}
 	var ctx context.Context
 	ctx, g.stop = context.WithCancel(context.Background())
-	g.keeping.Go(func() {
-		if err := g.keep(ctx); err != nil {
-			g.log.Error().Err(err).Msg("the guard is not kept")
-		}
-	})
+	g.keeping.Go(func() { g.keep(ctx) })
 }
 
 // close ends keeping. The guard in the kernel stays until its lease ends.
@@ -118,8 +114,8 @@ func (g *guarded) state(r *guarding.Request, now order.At) guarding.State {
 	return s
 }
 
-// tellDenials adds what was denied since the controller's last request.
-func (g *guarded) tellDenials(ctx context.Context, r *guarding.Request, answer *guarding.Answer) {
+// addDenials adds what was denied since the controller's last request.
+func (g *guarded) addDenials(ctx context.Context, r *guarding.Request, answer *guarding.Answer) {
 	list, err := denials.Read(g.dir)
 	if err != nil {
 		answer.State.Problems = append(answer.State.Problems, "the denials can't be read: "+err.Error())

@@ -30,11 +30,10 @@ func openGuarded(t *testing.T) (g *guarded, kept chan string) {
 			}
 			return []byte("bob:x:1002:1002::/home/bob:/bin/sh\n"), nil
 		}},
-		keep: func(ctx context.Context) error {
+		keep: func(ctx context.Context) {
 			kept <- "begun"
 			<-ctx.Done()
 			kept <- "ended"
-			return nil
 		},
 	}
 	return g, kept

@@ -11,7 +11,7 @@ import (
 // Open is an open of a device that was denied, or would have been.
 type Open struct {
 	UID   snapshot.UID
-	PID   snapshot.PID // 0 if the kernel doesn't tell
+	PID   snapshot.PID // 0 if the kernel doesn't report it
 	Name  string       // of the process's program, empty if unknown; a claim of the process
 	Minor int
 	// Index and UUID are those of the device; nil and empty if unknown.

@@ -59,7 +59,7 @@ func (g *Guard) SetControl(c Control) error {
 	return nil
 }
 
-// readControl is what the guard does now; a guard that was never told anything is off.
+// readControl is what the guard does now; a guard for which none was ever set is off.
 func (m *maps) readControl() (Control, error) {
 	var v control
 	switch err := m.control.Lookup(uint32(0), &v); {

@@ -46,7 +46,7 @@ type Event struct {
 	At    time.Time // by this machine's clock, as of the time of reading
 	Boot  time.Duration
 	UID   snapshot.UID // real, in the initial user namespace
-	PID   snapshot.PID // of the process, in the initial PID namespace; 0 if the kernel doesn't tell
+	PID   snapshot.PID // of the process, in the initial PID namespace; 0 if the kernel doesn't report it
 	TID   snapshot.PID // of the thread, likewise
 	Minor int
 	Read  bool // opened for reading

@@ -1,4 +1,4 @@
-// Package order has what the kernel guard is told to do on a host, and what it says about
+// Package order has what the kernel guard of a host is ordered to do, and what it says about
 // itself: the files guard-order.json and guard.json in root's run folder.
 //
 // An order has a lease: whoever gave it, `genv guard run` or a controller, gives it again

@@ -14,7 +14,7 @@ import (
 // The events about guards. Their Text says all; a Denied has a Finding with the user, the
 // process and the device, and without a rule.
 const (
-	// Changed: what the guard of a host is told, or does, is not what it was.
+	// Changed: the order for the guard of a host has changed, or what it does.
 	Changed enforce.EventKind = "guard"
 	// Denied: a user opened a device that isn't attached to them. It was denied, or in
 	// mode watch would have been.

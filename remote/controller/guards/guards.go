@@ -1,5 +1,5 @@
-// Package guards decides what a controller tells the kernel guards of its hosts in a cycle,
-// and turns what they answer into events. It sends nothing by itself: an Ask does, when the
+// Package guards decides which orders a controller sends to the kernel guards of its hosts in
+// a cycle, and turns their answers into events. It sends nothing by itself: an Ask does, when the
 // controller sends it with what else a host gets.
 //
 //	asks, events := tracker.Plan(policy, hosts, memory, guards.Options{…})

@@ -13,16 +13,16 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Tracker knows what the guards were told and do. The zero Tracker knows nothing. It
+// Tracker knows what the guards were ordered to do, and what they do. The zero Tracker knows nothing. It
 // belongs to one goroutine.
 type Tracker struct{ hosts map[snapshot.Hostname]*guard }
 
 // guard is the guard of a host as the controller knows it.
 type guard struct {
-	told     mode.Mode // the last order that was sent
-	underWay bool      // a request is
-	said     string    // what people were told last about it
-	heard    string    // what the last answer comes to
+	sent     mode.Mode // in the last order
+	underWay bool      // a request was sent and not answered yet
+	said     string    // the text of the last event about it
+	heard    string    // the state in the last answer, as text
 	deadline time.Time // when the last order that arrived ends
 }
 
@@ -40,10 +40,10 @@ func (t *Tracker) Plan(policy enforce.Policy, hosts []Host, memory Memory, o Opt
 			g = t.add(h.Name)
 		}
 		events = append(events, g.say(h.Name, g.plan(setting.Mode, h, o.DryRun))...)
-		if o.DryRun || g.underWay || !h.About.Can.Guard || setting.Mode == mode.Off && g.told == mode.Off {
+		if o.DryRun || g.underWay || !h.About.Can.Guard || setting.Mode == mode.Off && g.sent == mode.Off {
 			continue
 		}
-		g.told, g.underWay = setting.Mode, true
+		g.sent, g.underWay = setting.Mode, true
 		seen := memory[h.Name]
 		asks = append(asks, &Ask{name: h.Name, host: h.Remote, begun: o.Now, request: guarding.Request{
 			ID: guarding.Prefix + o.ID, Order: orderOf(policy, h, setting, o), Epoch: seen.Epoch, Seq: seen.Seq,
@@ -63,7 +63,7 @@ func (t *Tracker) add(host snapshot.Hostname) *guard {
 // plan is what to say before a host is asked; empty for nothing new.
 func (g *guard) plan(m mode.Mode, h *Host, dryRun bool) string {
 	switch {
-	case m == mode.Off && g.told == mode.Off:
+	case m == mode.Off && g.sent == mode.Off:
 		return ""
 	case m == mode.Off:
 		return "turning the kernel guard off"
@@ -73,7 +73,7 @@ func (g *guard) plan(m mode.Mode, h *Host, dryRun bool) string {
 		return fmt.Sprintf("the policy asks for guard: %s, but there is no kernel guard without our genv on the host. It is polled as before", m)
 	case dryRun:
 		return fmt.Sprintf("would set the kernel guard to %s (dry run)", m)
-	case g.told != m:
+	case g.sent != m:
 		return fmt.Sprintf("setting the kernel guard to %s", m)
 	}
 	return ""
@@ -97,7 +97,7 @@ func (t *Tracker) Learn(memory *Memory, a *Ask) []enforce.Event {
 	g.underWay = false
 	if a.err != nil {
 		if a.request.Order.Mode == mode.Off {
-			g.told = mode.Watch // so that it is asked again
+			g.sent = mode.Watch // so that it is asked again
 		}
 		return g.say(a.name, g.failure(a))
 	}

@@ -13,27 +13,27 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// grip is the guard in the kernel while this Keeper has hold of it, and what was written to
+// loaded is the guard in the kernel while this Keeper has it open, and what was written to
 // it last.
-type grip struct {
+type loaded struct {
 	Kernel
 	stop     func()                         // ends the reading of events
 	left     map[snapshot.UID]kernel.Minors // what an earlier Keeper allowed; nil if the guard is new
 	plan     access.Plan
-	watched  kernel.Minors
-	planned  bool // plan was written
-	full     bool // there are more users than the kernel has room for
+	watched  kernel.Minors // whose allowed opens are reported, too
+	planned  bool          // plan was written
+	full     bool          // there are more users than the kernel has room for
 	control  kernel.Control
 	deadline time.Time // by the wall clock; zero before the first SetControl
 }
 
 // open attaches the guard in the kernel, or takes it over.
-func (s *session) open(ctx context.Context) (*grip, error) {
+func (s *session) open(ctx context.Context) (*loaded, error) {
 	k, err := s.Open()
 	if err != nil {
 		return nil, err
 	}
-	g := &grip{Kernel: k}
+	g := &loaded{Kernel: k}
 	now, err := k.State()
 	if err != nil {
 		return nil, errors.Join(err, k.Close())
@@ -55,18 +55,18 @@ func (s *session) open(ctx context.Context) (*grip, error) {
 
 // release gives up the guard in the kernel and leaves it as it is.
 func (s *session) release() {
-	if s.grip == nil {
+	if s.loaded == nil {
 		return
 	}
-	s.grip.stop()
-	if err := s.grip.Close(); err != nil {
+	s.loaded.stop()
+	if err := s.loaded.Close(); err != nil {
 		s.Log.Error().Err(err).Msg("close the guard")
 	}
-	s.grip = nil
+	s.loaded = nil
 }
 
 // allowed is who may open what in the kernel at this moment.
-func (g *grip) allowed() map[snapshot.UID]kernel.Minors {
+func (g *loaded) allowed() map[snapshot.UID]kernel.Minors {
 	switch {
 	case g == nil:
 		return nil
@@ -78,7 +78,7 @@ func (g *grip) allowed() map[snapshot.UID]kernel.Minors {
 
 // write writes a plan to the kernel, as far as it differs: permissions before what they
 // are exceptions from.
-func (g *grip) write(p access.Plan, watched kernel.Minors) (changed bool, err error) {
+func (g *loaded) write(p access.Plan, watched kernel.Minors) (changed bool, err error) {
 	if !g.planned || !maps.Equal(g.plan.Allowed, p.Allowed) {
 		err := g.SetAllowed(p.Allowed)
 		if g.full = errors.Is(err, kernel.ErrFull); err != nil && !g.full {
@@ -96,9 +96,9 @@ func (g *grip) write(p access.Plan, watched kernel.Minors) (changed bool, err er
 	return changed, nil
 }
 
-// renew sets mode and lease in the kernel, and says whether people are to be told: the mode
-// is new, or a third of the lease is over.
-func (g *grip) renew(c kernel.Control, now time.Time) (notable bool, err error) {
+// renew sets mode and lease in the kernel. notable says that guard.json is to be written: the
+// mode is new, or a third of the lease is over.
+func (g *loaded) renew(c kernel.Control, now time.Time) (notable bool, err error) {
 	if err := g.SetControl(c); err != nil {
 		return false, fmt.Errorf("renew the guard's lease: %w", err)
 	}
