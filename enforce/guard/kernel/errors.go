@@ -35,8 +35,19 @@ func classify(what string, err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES), errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: %s: %w", ErrPermission, what, err)
-	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EMFILE), errors.Is(err, os.ErrClosed), errors.Is(err, unix.EINTR):
+	case isPassing(err), errors.Is(err, os.ErrClosed):
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return fmt.Errorf("%w: %s: %w", ErrUnsupported, what, err)
+}
+
+// isPassing says whether an error is about what this process or the machine lacks at the
+// moment: it says nothing about the guard.
+func isPassing(err error) bool {
+	for _, passing := range []error{unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.EINTR} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	return false
 }

@@ -153,7 +153,10 @@ func (g *Guard) attached() error {
 		return g.checkLink(g.link)
 	}
 	l, err := pinnedLink(linkPin(g.dir))
-	if err != nil {
+	switch {
+	case isPassing(err):
+		return err
+	case err != nil:
 		return fmt.Errorf("%w: %w", ErrRemoved, err)
 	}
 	defer l.Close()

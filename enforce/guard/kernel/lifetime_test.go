@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
 	"github.com/seed-3119e985/genv/enforce/guard/mode"
@@ -123,6 +124,28 @@ func TestRemoval(t *testing.T) {
 			require.Equal(t, "denied", user.open(s.node(0)))
 		})
 	}
+}
+
+// A process that has no file descriptor left, for example, can't see its guard. That is not
+// the removal by an administrator, which turns the guard off for good.
+func TestAGuardThatCannotBeSeenIsNotRemoved(t *testing.T) {
+	s := newSite(t)
+	g := s.open()
+	enforce(t, g)
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}))
+	set := g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: time.Minute})
+	_, state := g.State()
+	_, inspect := kernel.Inspect(s.pins)
+	_, open := kernel.Open(s.options())
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+	for _, err := range []error{set, state, inspect, open} {
+		require.ErrorIs(t, err, unix.EMFILE)
+		require.NotErrorIs(t, err, kernel.ErrRemoved)
+	}
+	require.NoError(t, g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: time.Minute}))
+	require.Equal(t, "denied", s.user(1002).open(s.node(0)))
 }
 
 func TestARemovedCgroupEndsTheGuard(t *testing.T) {

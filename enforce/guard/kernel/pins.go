@@ -55,7 +55,10 @@ func isBPFFS(dir string) error {
 // to continue with.
 func takeOver(dir string, cg cgroup, major int32) (*Guard, error) {
 	l, err := pinnedLink(linkPin(dir))
-	if err != nil {
+	switch {
+	case isPassing(err):
+		return nil, err
+	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errNotPinned, err)
 	}
 	defer l.Close()
@@ -67,7 +70,10 @@ func takeOver(dir string, cg cgroup, major int32) (*Guard, error) {
 		return nil, fmt.Errorf("%w: it is attached to another cgroup", errNotPinned)
 	}
 	m, err := loadMaps(dir)
-	if err != nil {
+	switch {
+	case isPassing(err):
+		return nil, err
+	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errNotPinned, err)
 	}
 	g := &Guard{dir: dir, cgroup: cg, linkID: facts.id, maps: m, link: noLink}
