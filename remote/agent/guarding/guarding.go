@@ -101,10 +101,10 @@ func (s State) bounded() State {
 	if !s.Mode.Valid() {
 		s.Mode = mode.Off
 	}
-	s.Reason = text.Cut(s.Reason, maxText)
+	s.Reason = text.Cut(text.OneLine(text.Cut(s.Reason, maxText)), maxText)
 	s.Problems = slices.Clone(s.Problems[:min(len(s.Problems), maxProblems)])
 	for i, p := range s.Problems {
-		s.Problems[i] = text.Cut(p, maxText)
+		s.Problems[i] = text.Cut(text.OneLine(text.Cut(p, maxText)), maxText)
 	}
 	return s
 }
