@@ -24,7 +24,7 @@ func Commands(with command.Program) []*cli.Command {
 	p := &program{with}
 	return []*cli.Command{{
 		Name:  "guard",
-		Usage: "have the kernel deny users the GPUs that they are not attached to",
+		Usage: "have the kernel deny users the GPUs that are not attached to them",
 		Subcommands: []*cli.Command{
 			{
 				Name:   "status",
@@ -37,7 +37,7 @@ func Commands(with command.Program) []*cli.Command {
 				Usage: "guard this machine until a signal comes",
 				Flags: []cli.Flag{
 					command.OneOf(&cli.StringFlag{Name: "mode", Usage: "`MODE`: watch reports what enforce would deny"}, []string{"watch", "enforce"}),
-					&cli.StringFlag{Name: "lease", Value: "60s", Usage: "let everything through after this `TIME` without a sign of life"},
+					&cli.StringFlag{Name: "lease", Value: "60s", Usage: "allow every open if this process hasn't renewed the guard for this `TIME`"},
 					&cli.UintFlag{Name: "first-uid", Value: uint(order.DefaultFirstUID), Usage: "never deny users below this `UID`"},
 					&cli.StringSliceFlag{Name: "exempt-user", Usage: "let this `USER` open every device; may be repeated"},
 					&cli.StringSliceFlag{Name: "exempt-device", Usage: "let every user open device `INDEX`; may be repeated"},
@@ -46,9 +46,9 @@ func Commands(with command.Program) []*cli.Command {
 			},
 			{
 				Name:  "off",
-				Usage: "end the guard at once",
+				Usage: "turn the guard off at once",
 				Flags: []cli.Flag{
-					&cli.BoolFlag{Name: "veto", Usage: "and keep it off, whatever a controller orders"},
+					&cli.BoolFlag{Name: "veto", Usage: "also keep it off, whatever a controller orders"},
 				},
 				Action: p.off,
 			},
@@ -87,7 +87,7 @@ func (p *program) off(c *cli.Context) error {
 	if _, err := os.Lstat(veto); err == nil {
 		fmt.Fprintf(p.Out, "It stays off as long as %s exists.\n", veto)
 	} else {
-		fmt.Fprintf(p.Out, "It stays off until the next genv guard run or a restart of the machine. To keep it off for good: sudo touch %s\n", veto)
+		fmt.Fprintf(p.Out, "It stays off until genv guard run, or a controller with a guard in its policy, turns it on. To keep it off for good: sudo touch %s\n", veto)
 	}
 	return nil
 }

@@ -95,10 +95,25 @@ func writeKernel(line func(name, format string, args ...any), d *StatusDocument)
 	}
 }
 
-// writeTables prints devices, users and denials.
+// writeTables prints devices, users and denials. Empty tables are left out.
 func writeTables(w io.Writer, d *StatusDocument) error {
 	output := render.Output{Format: "tui"}
-	devices := output.Table(render.Col("DEVICE", 8), render.Col("UUID", 42), render.Col("NODE", 14), render.Col("GUARDED", 0))
+	for _, table := range []*render.Table{deviceTable(output, d), userTable(output, d), denialTable(output, d)} {
+		if table.Len() == 0 {
+			continue
+		}
+		if _, err := io.WriteString(w, "\n"); err != nil {
+			return err
+		}
+		if err := table.Write(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func deviceTable(output render.Output, d *StatusDocument) *render.Table {
+	table := output.Table(render.Col("DEVICE", 8), render.Col("UUID", 42), render.Col("NODE", 14), render.Col("GUARDED", 0))
 	for _, each := range d.Devices {
 		node, guarded := "?", "yes"
 		if each.Minor != nil {
@@ -107,20 +122,28 @@ func writeTables(w io.Writer, d *StatusDocument) error {
 		if !each.Guarded {
 			guarded = "no: " + each.Why
 		}
-		devices.Add(each.Index.String(), string(each.UUID), node, guarded)
+		table.Add(each.Index.String(), string(each.UUID), node, guarded)
 	}
-	users := output.Table(render.Col("USER", 20), render.Col("UID", 10), render.Col("MAY OPEN", 0))
+	return table
+}
+
+func userTable(output render.Output, d *StatusDocument) *render.Table {
+	table := output.Table(render.Col("USER", 20), render.Col("UID", 10), render.Col("MAY OPEN", 0))
 	for _, each := range d.Users {
 		may := text.JoinIndices(each.Devices)
 		if each.Exempt {
 			may = "all, exempt"
 		}
-		users.Add(output.Name(string(each.Name)), fmt.Sprint(each.UID), may)
+		table.Add(output.Name(string(each.Name)), fmt.Sprint(each.UID), may)
 	}
 	if d.UsersLeftOut > 0 {
-		users.Add(fmt.Sprintf("and %d more", d.UsersLeftOut), "", "")
+		table.Add(fmt.Sprintf("and %d more", d.UsersLeftOut), "", "")
 	}
-	denied := output.Table(render.Col("LAST", 10), render.Col("USER", 20), render.Col("DEVICE", 8), render.Col("PROGRAM", 18), render.Col("TIMES", 7), render.Col("WHAT", 0))
+	return table
+}
+
+func denialTable(output render.Output, d *StatusDocument) *render.Table {
+	table := output.Table(render.Col("LAST", 10), render.Col("USER", 20), render.Col("DEVICE", 8), render.Col("PROGRAM", 18), render.Col("TIMES", 7), render.Col("WHAT", 0))
 	for _, each := range d.Denials {
 		what, device := "would be denied", fmt.Sprintf("node %d", each.Minor)
 		if each.Denied {
@@ -133,18 +156,7 @@ func writeTables(w io.Writer, d *StatusDocument) error {
 		if user == "" {
 			user = fmt.Sprint(each.UID)
 		}
-		denied.Add(each.Last.Local().Format(time.TimeOnly), output.Name(user), device, output.Name(text.Printable(each.Name)), fmt.Sprint(each.Count), what)
+		table.Add(each.Last.Local().Format(time.TimeOnly), output.Name(user), device, output.Name(text.Printable(each.Name)), fmt.Sprint(each.Count), what)
 	}
-	for _, table := range []*render.Table{devices, users, denied} {
-		if table.Len() == 0 {
-			continue
-		}
-		if _, err := io.WriteString(w, "\n"); err != nil {
-			return err
-		}
-		if err := table.Write(w); err != nil {
-			return err
-		}
-	}
-	return nil
+	return table
 }

@@ -24,10 +24,10 @@ const (
 	ctxMajor  = 4
 	ctxMinor  = 8
 
-	typeCharacter = 2      // BPF_DEVCG_DEV_CHAR
-	accessOpen    = 2 | 4  // BPF_DEVCG_ACC_READ, BPF_DEVCG_ACC_WRITE
-	accessShift   = 16     //
-	typeMask      = 0xffff //
+	typeCharacter = 2     // BPF_DEVCG_DEV_CHAR
+	accessOpen    = 2 | 4 // BPF_DEVCG_ACC_READ, BPF_DEVCG_ACC_WRITE
+	accessShift   = 16
+	typeMask      = 0xffff
 )
 
 // Where the program keeps what calls of helpers would overwrite, from the frame pointer.
@@ -72,7 +72,8 @@ func (m *maps) program(major int32, withPID bool) *ebpf.ProgramSpec {
 	code = append(code, m.isGuardedOpen(major)...)
 	code = append(code, m.isInLease()...)
 	code = append(code, m.isAllowed()...)
-	code = append(code, m.report(withPID)...)
+	code = append(code, m.isFirst()...)
+	code = append(code, m.write(withPID)...)
 	code = append(code,
 		asm.JEq.Imm(rKind, int32(Denied), "deny").WithSymbol("verdict"),
 		asm.Mov.Imm(asm.R0, 1).WithSymbol("allow"),
@@ -170,10 +171,10 @@ func (m *maps) isAllowed() asm.Instructions {
 	)...)
 }
 
-// report writes the event, unless one of its kind, uid and minor was written just now.
-// What fails here changes no verdict.
-func (m *maps) report(withPID bool) asm.Instructions {
-	code := append(asm.Instructions{
+// isFirst goes on to write the event, unless one of its kind, uid and minor was written just
+// now. What fails here or in write changes no verdict.
+func (m *maps) isFirst() asm.Instructions {
+	return append(asm.Instructions{
 		asm.StoreMem(asm.RFP, stackKey, rUID, asm.Word).WithSymbol("report"),
 		asm.StoreMem(asm.RFP, stackKey+4, rMinor, asm.Half),
 		asm.StoreMem(asm.RFP, stackKey+6, rKind, asm.Half),
@@ -196,7 +197,12 @@ func (m *maps) report(withPID bool) asm.Instructions {
 		asm.Add.Imm(asm.R3, stackLast),
 		asm.Mov.Imm(asm.R4, 0),
 		asm.FnMapUpdateElem.Call(),
+	)...)
+}
 
+// write writes the event into the ring buffer, or counts it as lost.
+func (m *maps) write(withPID bool) asm.Instructions {
+	code := asm.Instructions{
 		asm.LoadMapPtr(asm.R1, m.events.FD()).WithSymbol("write"),
 		asm.Mov.Imm(asm.R2, recordSize),
 		asm.Mov.Imm(asm.R3, 0),
@@ -211,7 +217,7 @@ func (m *maps) report(withPID bool) asm.Instructions {
 		asm.StoreMem(rContext, recordAccess, asm.R1, asm.Byte),
 		asm.StoreMem(rContext, recordKind, rKind, asm.Byte),
 		asm.Mov.Imm(asm.R0, 0),
-	)...)
+	}
 	if withPID {
 		code = append(code, asm.FnGetCurrentPidTgid.Call())
 	}
