@@ -30,6 +30,8 @@ type reporter struct {
 	collect   time.Duration // how long devices are collected for one notice
 	hostname  snapshot.Hostname
 	recorded  map[recordKey]time.Time
+	lookUps   int        // of names
+	since     time.Time  // when lookUps was 0
 	mu        sync.Mutex // for what follows
 	noticedAt map[snapshot.UID]time.Time
 	pending   map[snapshot.UID][]denials.Denial
@@ -54,7 +56,10 @@ const (
 	collectFor = 200 * time.Millisecond
 	// maxRemembered bounds what is remembered of users.
 	maxRemembered = 10_000
-	nameWithin    = 2 * time.Second
+	// maxLookUps is how many names are looked up in a second. Users beyond them count as
+	// ones without an account.
+	maxLookUps = 50
+	nameWithin = 2 * time.Second
 )
 
 func newReporter(p *command.Program, log zerolog.Logger) *reporter {
@@ -98,7 +103,7 @@ func (r *reporter) record(d denials.Denial) {
 	if at, ok := r.recorded[key]; ok && r.now().Sub(at) < recordEvery {
 		return
 	}
-	if !r.hasName(d.UID) {
+	if !r.mayLookUp() || !r.hasName(d.UID) {
 		key = recordKey{unnamed: true, minor: d.Minor, denied: d.Denied}
 	}
 	if at, ok := r.recorded[key]; ok && r.now().Sub(at) < recordEvery {
@@ -111,6 +116,15 @@ func (r *reporter) record(d denials.Denial) {
 	if err := r.append(r.recordOf(d)); err != nil {
 		r.log.Error().Err(err).Msg("a denial is not recorded on this host")
 	}
+}
+
+// mayLookUp counts a look-up, unless there were too many in this second.
+func (r *reporter) mayLookUp() bool {
+	if d := r.now().Sub(r.since); d < 0 || d >= time.Second {
+		r.lookUps, r.since = 0, r.now()
+	}
+	r.lookUps++
+	return r.lookUps <= maxLookUps
 }
 
 func (r *reporter) recordOf(d denials.Denial) audit.Record {

@@ -100,10 +100,31 @@ func TestOneUserCannotFillTheRecord(t *testing.T) {
 		r.denied(denial(100_000+uid, 3))
 	}
 	require.Len(t, r.records, 2)
+	r.at = r.at.Add(time.Second)
 	r.denied(denial(2, 3))
 	r.denied(denial(1, 2))
 	require.Len(t, r.records, 4)
 	r.at = r.at.Add(recordEvery)
 	r.denied(denial(1, 3))
 	require.Len(t, r.records, 5)
+}
+
+// A user with thousands of uids doesn't keep a directory service, and so the notices of
+// others, busy.
+func TestAFloodOfUsersIsNotLookedUp(t *testing.T) {
+	r := newReports()
+	asked := 0
+	r.hasName = func(uid snapshot.UID) bool { asked++; return uid < 100_000 }
+	for second := range 10 {
+		for uid := range snapshot.UID(1000) {
+			r.denied(denial(100_000+uid, 3))
+		}
+		require.LessOrEqual(t, asked, maxLookUps*(second+1))
+		r.at = r.at.Add(time.Second)
+		r.denied(denial(snapshot.UID(1000+second), 3))
+		require.Len(t, r.records, 2+second, "the first of those without an account, and all others")
+	}
+	r.at = r.at.Add(-time.Hour) // the clock was set
+	r.denied(denial(2000, 3))
+	require.Len(t, r.records, 12)
 }
