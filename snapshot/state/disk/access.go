@@ -168,14 +168,11 @@ func (s *Store) Examine() (Examination, error) {
 
 // existingRoot opens the folder of root's notes, which it does not create.
 func (s *Store) existingRoot() (*folder.Folder, error) {
-	all, err := folder.OpenExisting(s.rootDir)
+	all, err := folder.OpenTrusted(s.rootDir)
 	if err != nil {
 		return nil, err
 	}
 	defer all.Close()
-	if err := all.CheckPrivate(); err != nil {
-		return nil, err
-	}
 	return all.Sub(rootName(s.path()))
 }
 

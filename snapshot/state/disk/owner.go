@@ -114,12 +114,9 @@ func (s *Store) readOwner(dir *folder.Folder) (*Owner, error) {
 }
 
 func checkPrivate(path string) error {
-	dir, err := folder.OpenExisting(path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.CheckPrivate()
+	dir, err := folder.OpenTrusted(path)
+	dir.Close()
+	return err
 }
 
 // place is the folder in which the state files are.

@@ -69,14 +69,11 @@ func (s *Store) openRoot() (*folder.Folder, error) {
 }
 
 func (s *Store) openNotes(name string) (*folder.Folder, error) {
-	all, err := folder.OpenExisting(s.rootDir)
+	all, err := folder.OpenTrusted(s.rootDir)
 	if err != nil {
 		return nil, err
 	}
 	defer all.Close()
-	if err := all.CheckPrivate(); err != nil {
-		return nil, err
-	}
 	sub, err := all.Sub(name)
 	if errors.Is(err, fs.ErrNotExist) && all.IsOurs() {
 		s.prune(all)

@@ -112,14 +112,11 @@ func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 // makeOwned opens root's folder for the state files, without what an earlier takeover left.
 func (s *Store) makeOwned() (*folder.Folder, error) {
 	makeRoot(s.rootDir)
-	all, err := folder.OpenExisting(s.rootDir)
+	all, err := folder.OpenTrusted(s.rootDir)
 	if err != nil {
 		return nil, err
 	}
 	defer all.Close()
-	if err := all.CheckPrivate(); err != nil {
-		return nil, err
-	}
 	dir, err := all.PrivateSub(ownedName)
 	if err == nil {
 		err = errors.Join(dir.CheckPrivate(), s.checkOther(dir))
