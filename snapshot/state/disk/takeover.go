@@ -220,7 +220,7 @@ func unseal(dir *folder.Folder) error {
 	for _, name := range []string{state.Envs.String(), state.Devices.String(), startsFile, folderNote} {
 		file, st, err := dir.OpenFile(name, maxFileSize)
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, folder.ErrUnsafe): // not a file of the copy
 			continue
 		case err != nil:
 			return err

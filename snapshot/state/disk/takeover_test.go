@@ -426,3 +426,30 @@ func TestARootsFileThatAUserMovedIntoTheFolderStaysPrivate(t *testing.T) {
 		})
 	}
 }
+
+// What a user has put into the folder doesn't keep it closed after a takeover that fails.
+func TestAFailedTakeoverOpensTheFolderAgain(t *testing.T) {
+	for name, plant := range map[string]func(path string) error{
+		"a link":   func(path string) error { return os.Symlink("/etc/hostname", path) },
+		"a FIFO":   func(path string) error { return syscall.Mkfifo(path, 0o666) },
+		"a folder": func(path string) error { return os.Mkdir(path, 0o777) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newOwnedHost(t)
+			for _, file := range []string{"genv.identities.json", "genv.host.json"} {
+				path := filepath.Join(h.dir, file)
+				require.NoError(t, os.RemoveAll(path))
+				require.NoError(t, plant(path))
+			}
+			require.NoError(t, os.RemoveAll(filepath.Join(h.dir, "devices")))
+			require.NoError(t, os.Symlink("/etc", filepath.Join(h.dir, "devices")))
+			_, err := h.store.TakeOver(t.Context(), nil)
+			require.ErrorIs(t, err, folder.ErrUnsafe)
+			require.Equal(t, os.FileMode(0o777), mode(t, h.dir))
+			require.NoError(t, os.Chmod(h.dir, 0o755)) // as if it had been killed
+			_, err = h.store.HandOver(t.Context(), nil)
+			require.NoError(t, err)
+			require.Equal(t, os.FileMode(0o777), mode(t, h.dir))
+		})
+	}
+}
