@@ -31,7 +31,7 @@ type Backend interface {
 // Turn waits for the turn of a user at the state files.
 type Turn func(context.Context) (release func(), err error)
 
-// Server answers requests. Its zero value needs a Backend.
+// Server answers requests. Backend, Now and Username are required.
 type Server struct {
 	Backend  Backend
 	Bounds   Bounds
