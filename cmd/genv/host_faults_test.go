@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// serveWithFault starts the service under strace(1), which makes the nth call of a kind on
+// root's state, in each thread, fail or kills the service at it.
+func (h *ownHost) serveWithFault(fault string, nth int) {
+	h.t.Helper()
+	call, _, _ := strings.Cut(fault, ":")
+	owned := filepath.Join(h.dir, "root/host")
+	cmd := h.as(0, "host", "serve")
+	cmd.Args = append([]string{
+		"strace", "--follow-forks", "--quiet=all", "--output=/dev/null", "--trace=" + call, "--trace-path=" + owned,
+		"--trace-path=" + filepath.Join(owned, "envs.json.tmp"), fmt.Sprintf("--inject=%s:when=%d", fault, nth), h.binary,
+	}, cmd.Args[1:]...)
+	cmd.Path = "/usr/bin/strace"
+	require.NoError(h.t, cmd.Start())
+	h.t.Cleanup(func() {
+		if pid := h.servicePID(); pid != 0 { // strace ends with it
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		_ = cmd.Wait()
+	})
+	require.Eventually(h.t, func() bool { return h.servicePID() != 0 }, 30*time.Second, 20*time.Millisecond)
+}
+
+func (h *ownHost) servicePID() int {
+	var status struct{ Service *struct{ PID int } }
+	text, _ := h.does(0, "host", "status", "--format", "json")
+	if json.Unmarshal([]byte(text), &status) != nil || status.Service == nil {
+		return 0
+	}
+	return status.Service.PID
+}
+
+// Whatever call on root's state fails or is the last one of the service: what was answered is
+// there, and what fails is said.
+func TestTheServiceLosesNothingByFaults(t *testing.T) {
+	if _, err := os.Stat("/usr/bin/strace"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("strace is not installed: `make test` as root installs it on Debian")
+		}
+		t.Skip("strace is not installed: `make test` as root installs it on Debian")
+	}
+	for _, fault := range []string{"write:error=ENOSPC", "fsync:error=EIO", "fsync:signal=KILL", "renameat:error=EIO", "renameat:signal=KILL"} {
+		t.Run(fault, func(t *testing.T) {
+			h := newOwnHost(t) // before another test forks: a program that is being written can't be run
+			t.Parallel()
+			job := exec.Command("sleep", "1000")
+			job.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4001, Gid: 4001}, Pdeathsig: syscall.SIGKILL}
+			require.NoError(t, job.Start())
+			t.Cleanup(func() { _ = job.Process.Kill(); _ = job.Wait() })
+			text, ok := h.does(4001, "envs", "activate", "--eid", "job", "--pid", strconv.Itoa(job.Process.Pid))
+			require.True(t, ok, text)
+			first := h.serve()
+			require.NoError(t, first.Process.Signal(syscall.SIGTERM))
+			require.NoError(t, first.Wait())
+
+			h.serveWithFault(fault, 2)
+			change := func(name string) bool {
+				text, ok := h.does(4001, "envs", "config", "--eid", "job", "name", "--name", name)
+				if !ok {
+					require.Regexp(t, "no space left|input/output error|unknown whether|not running", text)
+				}
+				return ok
+			}
+			answered, unanswered, failed := "", []string{}, false
+			for i := 0; i < 50 && (!failed || i < 5); i++ {
+				name := fmt.Sprintf("name-%d", i)
+				if change(name) {
+					answered, unanswered = name, nil
+				} else {
+					unanswered, failed = append(unanswered, name), true
+				}
+				text, _ = h.does(0, "usage", "snapshot", "--type", "envs")
+				require.Regexp(t, "("+strings.Join(append(unanswered, answered), "|")+`)"`, text)
+			}
+			require.True(t, failed, "the fault has happened")
+			if strings.Contains(fault, "KILL") {
+				require.Zero(t, h.servicePID())
+				h.serve()
+			}
+			require.Eventually(t, func() bool { return change("last") }, 30*time.Second, time.Millisecond, "each thread of the service has its faults")
+			text, _ = h.does(0, "usage", "snapshot", "--type", "envs")
+			require.Contains(t, text, `"last"`)
+		})
+	}
+}
