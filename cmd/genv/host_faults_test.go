@@ -28,13 +28,14 @@ func (h *ownHost) serveWithFault(fault string, nth int) {
 	}, cmd.Args[1:]...)
 	cmd.Path = "/usr/bin/strace"
 	require.NoError(h.t, cmd.Start())
-	h.t.Cleanup(func() {
-		if pid := h.servicePID(); pid != 0 { // strace ends with it
+	pid := 0
+	h.t.Cleanup(func() { // strace(1), which the test's context kills, leaves the service alone
+		if exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); strings.HasPrefix(exe, h.dir) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		_ = cmd.Wait()
 	})
-	require.Eventually(h.t, func() bool { return h.servicePID() != 0 }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(h.t, func() bool { pid = h.servicePID(); return pid != 0 }, 30*time.Second, 20*time.Millisecond)
 }
 
 func (h *ownHost) servicePID() int {
