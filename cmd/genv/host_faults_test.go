@@ -20,12 +20,16 @@ import (
 func (h *ownHost) serveWithFault(fault string, nth int) {
 	h.t.Helper()
 	call, _, _ := strings.Cut(fault, ":")
-	owned := filepath.Join(h.dir, "root/host")
+	paths := []string{filepath.Join(h.dir, "root/host"), filepath.Join(h.dir, "root/host/envs.json.tmp")} // of file descriptors
+	if call == "renameat" {
+		paths, nth = []string{"envs.json.tmp"}, 1 // its argument: the copy has the second one, which may fail unnoticed
+	}
 	cmd := h.as(0, "host", "serve")
-	cmd.Args = append([]string{
-		"strace", "--follow-forks", "--quiet=all", "--output=/dev/null", "--trace=" + call, "--trace-path=" + owned,
-		"--trace-path=" + filepath.Join(owned, "envs.json.tmp"), fmt.Sprintf("--inject=%s:when=%d", fault, nth), h.binary,
-	}, cmd.Args[1:]...)
+	words := []string{"strace", "--follow-forks", "--quiet=all", "--output=/dev/null", "--trace=" + call, fmt.Sprintf("--inject=%s:when=%d", fault, nth)}
+	for _, path := range paths {
+		words = append(words, "--trace-path="+path)
+	}
+	cmd.Args = append(append(words, h.binary), cmd.Args[1:]...)
 	cmd.Path = "/usr/bin/strace"
 	require.NoError(h.t, cmd.Start())
 	pid := 0
