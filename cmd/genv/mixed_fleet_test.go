@@ -27,6 +27,7 @@ import (
 type crowded struct {
 	*sshd.Fleet
 	t              *testing.T
+	program        string // genv, with genv-remote where it looks for that
 	stop           chan struct{}
 	running        sync.WaitGroup
 	end            func() // of all that users do
@@ -39,9 +40,10 @@ type crowded struct {
 func openCrowded(t *testing.T) *crowded {
 	hosts := sshd.Named("ours-1", "ours-2", "old-1", "old-2")
 	hosts[2].Rights, hosts[3].Rights = sshd.MaySudo143, sshd.MaySudo143
+	program := genvProgram(t)
 	c := &crowded{
-		t: t, stop: make(chan struct{}), honest: map[string]*testfleet.Process{}, guilty: map[string]*testfleet.Process{},
-		Fleet: sshd.Start(t, sshd.Options{Hosts: hosts, Genv: genvProgram(t)}),
+		t: t, program: program, stop: make(chan struct{}), honest: map[string]*testfleet.Process{}, guilty: map[string]*testfleet.Process{},
+		Fleet: sshd.Start(t, sshd.Options{Hosts: hosts, Genv: program}),
 	}
 	c.end = sync.OnceFunc(func() { close(c.stop); c.running.Wait() })
 	t.Cleanup(c.end)
@@ -171,7 +173,7 @@ func (c *crowded) look() {
 		for _, words := range [][]string{{"devices"}, {"envs"}, {"query", "--query", "hostname", "eid"}} {
 			args := append([]string{"remote", "-F", c.SSHConfig(), "-H", "ours-[1-2],old-[1-2]", "-l", "carol"}, words...)
 			var errs bytes.Buffer
-			cmd := exec.Command(filepath.Join(c.Dir, "bin", "genv"), args...)
+			cmd := exec.Command(c.program, args...)
 			cmd.Stderr = &errs
 			if err := cmd.Run(); err != nil || errs.Len() > 0 {
 				c.fail("%q: %v: %s", words, err, &errs)

@@ -59,7 +59,7 @@ func TestPartition(t *testing.T) {
 	n := plug(t)
 	s := &sshd{dir: t.TempDir(), address: n.address, port: 2222, prefix: []string{"ip", "netns", "exec", n.name}}
 	s.prepare(t)
-	c := newClient(t, sshclient.Options{ConfigFile: s.config(t), KeepAlive: 100 * time.Millisecond, ConnectTimeout: time.Second})
+	c := newClient(t, sshclient.Options{ConfigFile: s.config(t), KeepAlive: 100 * time.Millisecond, ConnectTimeout: 3 * time.Second})
 	session, err := c.Start(t.Context(), gpu, sh("echo started; cat"))
 	require.NoError(t, err)
 	defer session.Close()
