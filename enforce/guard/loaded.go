@@ -20,7 +20,7 @@ type loaded struct {
 	stop     func()                         // ends the reading of events
 	left     map[snapshot.UID]kernel.Minors // what an earlier Keeper allowed; nil if the guard is new
 	plan     access.Plan
-	watched  kernel.Minors // whose allowed opens are reported, too
+	watched  kernel.Minors // allowed opens of these are reported, too
 	planned  bool          // plan was written
 	full     bool          // there are more users than the kernel has room for
 	control  kernel.Control

@@ -174,7 +174,7 @@ func (c *conversation) answer(ctx context.Context, request *frame) error {
 func (c *conversation) answerWanted(ctx, wanted context.Context, request *frame) error {
 	body, err := c.Handler.Handle(ctx, Request{Name: request.name, Body: request.body, Wanted: wanted})
 	if request.name == RequestWait && c.wanted.Err() != nil {
-		return nil // there is nobody to answer
+		return nil // there is no client to answer
 	}
 	if err == nil && len(body) > MaxBody {
 		err = fmt.Errorf("an answer of %d bytes is too long", len(body))

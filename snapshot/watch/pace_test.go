@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// simulated is a machine whose time is that of the test.
+// simulated is a machine with the time of the test.
 type simulated struct {
 	*pace
 	now   time.Time

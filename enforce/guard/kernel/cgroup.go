@@ -84,7 +84,7 @@ func unescapeMount(s string) string {
 	return b.String()
 }
 
-// attach attaches the program next to others, whose verdicts count as well. The program is
+// attach attaches the program next to others; their verdicts count as well. The program is
 // in the kernel already, so EPERM can't be a missing permission.
 func (c cgroup) attach(program *ebpf.Program) (l link, id uint32, err error) {
 	folder, err := os.Open(c.path)

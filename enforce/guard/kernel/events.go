@@ -83,7 +83,7 @@ func parseRecord(b []byte) (e Event, ok bool) {
 }
 
 // Events calls handle with each event, oldest first, until the context ends; its error is
-// then the context's. Events that were written while nobody read are kept as far as the
+// then the context's. Events that were written without a reader are kept as far as the
 // buffer has room. There must be one reader at a time on a machine: each event is read once.
 func (g *Guard) Events(ctx context.Context, handle func(Event)) error {
 	reader, err := ringbuf.NewReader(g.maps.events)

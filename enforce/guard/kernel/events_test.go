@@ -97,7 +97,7 @@ func TestAFloodOfOneUserLeavesTheEventsOfOthers(t *testing.T) {
 	_, denied := counting()
 	took := time.Since(began)
 
-	events := listen(t, g) // kept although nobody read
+	events := listen(t, g) // kept without a reader
 	flood, seen := 0, map[int]bool{}
 	for len(seen) < 2 || flood < 2 {
 		switch e := next(t, events); e.UID {

@@ -90,7 +90,7 @@ func TestLooks(t *testing.T) {
 		r.bells["a"] <- nil
 		require.Equal(t, map[string]string{"a": "1"}, next(w))
 
-		// Looks that nobody takes are kept, the last one of each host.
+		// Looks that are not taken are kept, the last one of each host.
 		for range 3 {
 			r.bells["a"] <- nil
 			time.Sleep(time.Second)

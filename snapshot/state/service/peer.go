@@ -16,7 +16,7 @@ import (
 // peer is the process at the other end of a connection, as the kernel reports it.
 type peer struct {
 	uid snapshot.UID
-	// account is the user whose requests are counted: the one who made the user namespace
+	// account is the user for whom requests are counted: the one who made the user namespace
 	// of the process, since a user may have thousands of uids there.
 	account snapshot.UID
 	pid     snapshot.PID
