@@ -58,8 +58,10 @@ func TestAnOperatorOverRealSSH(t *testing.T) {
 	first, second := job("bob", env), job("bob", env)
 	dir := t.TempDir()
 	path, log := filepath.Join(dir, "s"), filepath.Join(dir, "audit.jsonl")
-	args := []string{"-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "60", "--socket", path, "--audit-log", log, "--state-dir", filepath.Join(dir, "state"),
-		"--events", "off"} // or the job on the detached device is ended at once
+	args := []string{
+		"-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "60", "--socket", path, "--audit-log", log, "--state-dir", filepath.Join(dir, "state"),
+		"--events", "off", // or the job on the detached device is ended at once
+	}
 	daemon := startDaemon(t, nil, args...)
 	daemon.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
 	v := view(t, path)
