@@ -31,7 +31,8 @@ func TestTheServerEndsWhenItsProgramIsReplaced(t *testing.T) {
 		in, toServer := io.Pipe()
 		fromServer, out := io.Pipe()
 		ended := make(chan error, 1)
-		server := &agent.Server{Token: "t", Greeting: greeting, Handler: slow{}, Idle: time.Hour, Replaced: replaced.Load}
+		parallel := agent.Greeting{Protocol: agent.Version, Genv: "v2", Capabilities: []string{agent.CapabilityParallel}}
+		server := &agent.Server{Token: "t", Greeting: parallel, Handler: slow{}, Idle: time.Hour, Replaced: replaced.Load}
 		go func() { ended <- server.Serve(t.Context(), in, out) }()
 		stream, err := agent.OpenStream(t.Context(), fromServer, toServer, "t")
 		require.NoError(t, err)
