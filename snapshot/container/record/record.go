@@ -1,0 +1,93 @@
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// ErrInvalid means that a record is not one that Write accepts.
+var ErrInvalid = errors.New("invalid record of a container")
+
+// Proof is how it was proved for which user a container was started.
+type Proof string
+
+// The proofs. The zero value means that nothing is proved, and Record.UID is nil then.
+const (
+	// Token: the user's shim had a one-time token from root's service, bound to the uid at
+	// the other end of the socket.
+	Token Proof = "token"
+	// Rootless: the container's user namespace belongs to the user.
+	Rootless Proof = "rootless"
+)
+
+// schema is the version of the file's format.
+const schema = 1
+
+// Record is what the hook knows about one container.
+type Record struct {
+	ID        string         // 64 hexadecimal digits, in lower case
+	EID       snapshot.EnvID // the environment that it was started in; empty for none
+	UID       *snapshot.UID  // the user for whom it was started; nil if that isn't proved
+	Proof     Proof
+	Runtime   string // "docker", for example; empty if unknown
+	StartedAt time.Time
+}
+
+// file is a Record in JSON.
+type file struct {
+	Schema    int            `json:"schema"`
+	ID        string         `json:"id"`
+	EID       snapshot.EnvID `json:"eid"`
+	UID       *snapshot.UID  `json:"uid,omitempty"`
+	Proof     Proof          `json:"proof"`
+	Runtime   string         `json:"runtime"`
+	StartedAt time.Time      `json:"started_at"`
+}
+
+// Decode reads the content of a file. It checks everything; its error wraps ErrInvalid.
+func Decode(data []byte) (Record, error) {
+	var f file
+	if err := json.Unmarshal(data, &f); err != nil {
+		return Record{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if f.Schema != schema {
+		return Record{}, fmt.Errorf("%w: schema %d", ErrInvalid, f.Schema)
+	}
+	r := Record{ID: f.ID, EID: f.EID, UID: f.UID, Proof: f.Proof, Runtime: f.Runtime, StartedAt: f.StartedAt}
+	return r, r.check()
+}
+
+// encode is the file's content.
+func (r *Record) encode() file {
+	return file{schema, r.ID, r.EID, r.UID, r.Proof, r.Runtime, r.StartedAt}
+}
+
+func (r *Record) check() error {
+	switch {
+	case !IsID(r.ID):
+		return fmt.Errorf("%w: its id is not 64 hexadecimal digits", ErrInvalid)
+	case r.EID != "" && snapshot.Claim(string(r.EID)) != r.EID:
+		return fmt.Errorf("%w: no environment has its eid", ErrInvalid)
+	case r.Proof != "" && r.Proof != Token && r.Proof != Rootless:
+		return fmt.Errorf("%w: an unknown proof", ErrInvalid)
+	case (r.Proof == "") != (r.UID == nil):
+		return fmt.Errorf("%w: a uid and its proof come together", ErrInvalid)
+	case len(r.Runtime) > maxRuntime || strings.Trim(r.Runtime, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "":
+		return fmt.Errorf("%w: its runtime is not the name of one", ErrInvalid)
+	case r.StartedAt.IsZero():
+		return fmt.Errorf("%w: it has no time", ErrInvalid)
+	}
+	return nil
+}
+
+// maxRuntime is the maximum length of a runtime's name.
+const maxRuntime = 64
+
+// IsID says whether a text can be the ID of a container of Docker, Podman, containerd or
+// CRI-O: 64 hexadecimal digits in lower case. Only such a text becomes a file's name.
+func IsID(id string) bool { return len(id) == 64 && strings.Trim(id, "0123456789abcdef") == "" }
