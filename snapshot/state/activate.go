@@ -66,9 +66,14 @@ func (a *Activation) check() error {
 	return checkConfig(a.Config)
 }
 
-// elsewhere returns the other environment in which the process or kernel is.
+// elsewhere returns the other environment in which the process or kernel is. A kernel is of
+// the user of its environment, also if root registers it.
 func (f *Files) elsewhere(a Activation) *snapshot.Environment {
-	for _, env := range []*snapshot.Environment{f.EnvironmentOf(a.PID), f.EnvironmentOfKernel(a.KernelID)} {
+	user := a.UID
+	if env := f.Environment(a.EID); env != nil {
+		user = env.UID
+	}
+	for _, env := range []*snapshot.Environment{f.EnvironmentOf(a.PID), f.EnvironmentOfKernel(a.KernelID, user)} {
 		if env != nil && env.EID != a.EID {
 			return env
 		}
@@ -99,9 +104,9 @@ func (f *Files) Deactivate(pid snapshot.PID) snapshot.EnvID {
 	return f.afterLeaving(env, pid)
 }
 
-// DeactivateKernel is Deactivate for a Jupyter kernel.
-func (f *Files) DeactivateKernel(id string) snapshot.EnvID {
-	env := f.EnvironmentOfKernel(id)
+// DeactivateKernel is Deactivate for a user's Jupyter kernel; see EnvironmentOfKernel.
+func (f *Files) DeactivateKernel(id string, uid snapshot.UID) snapshot.EnvID {
+	env := f.EnvironmentOfKernel(id, uid)
 	if env == nil {
 		return ""
 	}

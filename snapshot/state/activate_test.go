@@ -111,7 +111,7 @@ func TestActivateRefusesAndChangesNothing(t *testing.T) {
 	}{
 		{"the environment of another user", state.Activation{EID: "1667", UID: 1002, PID: 12}, state.ErrNotOwner},
 		{"a process of another environment", state.Activation{EID: "1667", UID: 1001, PID: 20}, state.ErrActive},
-		{"a kernel of another environment", state.Activation{EID: "2020", UID: 1002, KernelID: "k-1"}, state.ErrActive},
+		{"a kernel of another environment", state.Activation{EID: "new", UID: 1001, KernelID: "k-1"}, state.ErrActive},
 		{"a new one for a process that has one", state.Activation{EID: "new", UID: 1001, PID: 10}, state.ErrActive},
 		{"no process", state.Activation{EID: "new", UID: 1001}, state.ErrRequest},
 		{"a negative process", state.Activation{EID: "new", UID: 1001, PID: -1}, state.ErrRequest},
@@ -166,9 +166,9 @@ func TestAnEnvironmentEndsWithItsLastKernel(t *testing.T) {
 	b.Deactivate(10)
 	b.Deactivate(11)
 	require.NotNil(t, b.Environment("1667"))
-	require.Equal(t, snapshot.EnvID("1667"), b.DeactivateKernel("k-1"))
+	require.Equal(t, snapshot.EnvID("1667"), b.DeactivateKernel("k-1", 1001))
 	require.Nil(t, b.Environment("1667"))
-	require.Empty(t, b.DeactivateKernel("k-1"))
+	require.Empty(t, b.DeactivateKernel("k-1", 1001))
 }
 
 func TestConfigure(t *testing.T) {

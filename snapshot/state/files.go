@@ -94,10 +94,16 @@ func (f *Files) EnvironmentOf(pid snapshot.PID) *snapshot.Environment {
 	return f.find(func(e *snapshot.Environment) bool { return slices.Contains(e.PIDs, pid) })
 }
 
-// EnvironmentOfKernel returns the environment in which a Jupyter kernel is
-// registered, or nil.
-func (f *Files) EnvironmentOfKernel(id string) *snapshot.Environment {
-	return f.find(func(e *snapshot.Environment) bool { return slices.Contains(e.KernelIDs, id) })
+// EnvironmentOfKernel returns the environment in which a user's Jupyter kernel is
+// registered, or nil. For root it is that of any user's. The ids of kernels are no secret:
+// one that another user has registered too is another kernel.
+func (f *Files) EnvironmentOfKernel(id string, uid snapshot.UID) *snapshot.Environment {
+	has := func(e *snapshot.Environment) bool { return slices.Contains(e.KernelIDs, id) }
+	env := f.find(func(e *snapshot.Environment) bool { return e.UID == uid && has(e) })
+	if env == nil && uid == 0 {
+		env = f.find(has)
+	}
+	return env
 }
 
 func (f *Files) find(wanted func(*snapshot.Environment) bool) *snapshot.Environment {

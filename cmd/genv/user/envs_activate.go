@@ -2,6 +2,7 @@ package user
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 
 	"github.com/urfave/cli/v2"
@@ -37,10 +38,10 @@ func memberOf(c *cli.Context) (member, error) {
 	return member{pid: snapshot.PID(pid)}, nil
 }
 
-// environment is the one in which it is registered, or nil.
+// environment is the one in which it is registered, or nil. A kernel is the caller's.
 func (r member) environment(b *state.Files) *snapshot.Environment {
 	if r.kernel != "" {
-		return b.EnvironmentOfKernel(r.kernel)
+		return b.EnvironmentOfKernel(r.kernel, snapshot.UID(os.Getuid()))
 	}
 	return b.EnvironmentOf(r.pid)
 }

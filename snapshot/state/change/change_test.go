@@ -89,7 +89,10 @@ func TestEnterIsForTheOwnerOfTheProcess(t *testing.T) {
 		"one's own in another's":           {`{"enter":{"pid":21,"eid":"10"}}`, bob, 0, "", state.ErrNotOwner},
 		"a kernel in a new one":            {`{"enter":{"kernel_id":"k-2","eid":"y"}}`, bob, bob, "y", nil},
 		"a kernel in another's":            {`{"enter":{"kernel_id":"k-2","eid":"10"}}`, bob, 0, "", state.ErrNotOwner},
-		"a kernel of another's":            {`{"enter":{"kernel_id":"k-1","eid":"20"}}`, bob, 0, "", state.ErrActive},
+		"an id that another's kernel has":  {`{"enter":{"kernel_id":"k-1","eid":"20"}}`, bob, bob, "20", nil},
+		"the same, in a new one":           {`{"enter":{"kernel_id":"k-1","eid":"y"}}`, bob, bob, "y", nil},
+		"root, for a kernel of bob's":      {`{"enter":{"kernel_id":"k-1","eid":"20"}}`, 0, bob, "20", nil},
+		"a kernel that is in another":      {`{"enter":{"kernel_id":"k-1","eid":"y"}}`, alice, 0, "", state.ErrActive},
 		"one that is in another":           {`{"enter":{"pid":20,"eid":"y"}}`, bob, 0, "", state.ErrActive},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,6 +111,27 @@ func TestEnterIsForTheOwnerOfTheProcess(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Any user can see the ids of kernels, and register them first: these are for oneself alone.
+func TestAKernelIDIsOfEachUser(t *testing.T) {
+	f := files()
+	apply := func(text string, by snapshot.UID) change.Result {
+		t.Helper()
+		result, err := decoded(t, text).Apply(f, asker(by))
+		require.NoError(t, err)
+		return result
+	}
+	apply(`{"enter":{"kernel_id":"k-1","eid":"20"}}`, bob)
+	for uid, eid := range map[snapshot.UID]snapshot.EnvID{alice: "10", bob: "20", 0: "10"} { // root's is the first
+		require.Equal(t, eid, f.EnvironmentOfKernel("k-1", uid).EID)
+	}
+	require.Nil(t, f.EnvironmentOfKernel("k-1", 1003))
+	require.Empty(t, apply(`{"leave":{"kernel_id":"k-1"}}`, 1003))
+	require.Equal(t, snapshot.EnvID("20"), apply(`{"leave":{"kernel_id":"k-1"}}`, bob).EID)
+	require.Equal(t, []string{"k-1"}, f.Environment("10").KernelIDs, "alice's stays")
+	require.Empty(t, f.Environment("20").KernelIDs)
+	require.Equal(t, snapshot.EnvID("10"), apply(`{"leave":{"kernel_id":"k-1"}}`, 0).EID, "root may")
 }
 
 func TestErrorsKeepTheirClass(t *testing.T) {

@@ -64,7 +64,7 @@ func (l *Leave) apply(f *state.Files, by Asker) (Result, error) {
 	}
 	env := f.EnvironmentOf(l.PID)
 	if l.Kernel != "" {
-		env = f.EnvironmentOfKernel(l.Kernel)
+		env = f.EnvironmentOfKernel(l.Kernel, by.UID)
 	}
 	if env == nil {
 		return Result{}, nil
@@ -74,7 +74,7 @@ func (l *Leave) apply(f *state.Files, by Asker) (Result, error) {
 		return Result{}, err
 	}
 	if l.Kernel != "" {
-		f.DeactivateKernel(l.Kernel)
+		f.DeactivateKernel(l.Kernel, by.UID)
 	} else {
 		f.Deactivate(l.PID)
 	}
