@@ -20,7 +20,7 @@ func (m *Model) ids() (list []string) {
 func (m *Model) line(r *row) string {
 	var b strings.Builder
 	for _, c := range columns(m.tab)[:2] {
-		b.WriteString(c.cell(m.scene, r, m.now).plain() + " ")
+		b.WriteString(c.cell(m.scene, r, m.now).Plain() + " ")
 	}
 	return b.String()
 }

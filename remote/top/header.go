@@ -6,6 +6,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/seed-3119e985/genv/remote/top/draw"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
@@ -24,28 +25,28 @@ func (m *Model) old() string {
 // header says whose data these are and how the fleet is, as far as there is room.
 func (m *Model) header() string {
 	if m.scene == nil {
-		return m.painter.paint("genv top", bold)
+		return m.painter.Paint("genv top", draw.Bold)
 	}
 	f := m.scene.fleet
 	var parts []string
 	if m.paused {
-		parts = append(parts, m.painter.paint("PAUSED", reverse))
+		parts = append(parts, m.painter.Paint("PAUSED", draw.Reverse))
 	}
 	if old := m.old(); old != "" {
-		parts = append(parts, m.painter.paint(old, reverse, red))
+		parts = append(parts, m.painter.Paint(old, draw.Reverse, draw.Red))
 	}
 	hosts := fmt.Sprintf("%d hosts", len(f.Hosts))
 	if n := len(f.Failed); n > 0 {
-		hosts += m.painter.paint(fmt.Sprintf(", %d failed", n), red)
+		hosts += m.painter.Paint(fmt.Sprintf(", %d failed", n), draw.Red)
 	}
 	parts = append(parts, hosts, m.counts(), m.activity())
 	if f.Cycle > 0 {
 		parts = append(parts, fmt.Sprintf("cycle %d, %s ago", f.Cycle, short(m.now.Sub(f.Time))))
 	}
-	line := m.painter.paint("genv top", bold)
+	line := m.painter.Paint("genv top", draw.Bold)
 	for _, part := range parts {
 		if ansi.StringWidth(line)+3+ansi.StringWidth(part) <= m.width {
-			line += m.painter.paint(" | ", faint) + part
+			line += m.painter.Paint(" | ", draw.Faint) + part
 		}
 	}
 	return line
@@ -57,7 +58,7 @@ func (m *Model) counts() string {
 	for _, state := range gpus.States() {
 		n := m.scene.states[state]
 		if n > 0 || state == gpus.Free {
-			names = append(names, m.painter.paint(fmt.Sprintf("%d %s", n, state), stateStyle(state)))
+			names = append(names, m.painter.Paint(fmt.Sprintf("%d %s", n, state), stateStyle(state)))
 		}
 	}
 	return fmt.Sprintf("%d GPUs: %s", m.scene.gpus, strings.Join(names, ", "))
@@ -83,22 +84,22 @@ func (m *Model) activity() string {
 func (m *Model) alerts() []string {
 	var list []string
 	if m.err != nil {
-		list = append(list, "No new data: "+shown(m.err.Error()))
+		list = append(list, "No new data: "+draw.Shown(m.err.Error()))
 	}
 	if m.scene != nil {
 		f := m.scene.fleet
 		if f.Hold != nil {
-			list = append(list, shown(f.Hold.String()))
+			list = append(list, draw.Shown(f.Hold.String()))
 		}
 		if f.Unrecorded != "" {
-			list = append(list, "The record can't be written: "+shown(f.Unrecorded))
+			list = append(list, "The record can't be written: "+draw.Shown(f.Unrecorded))
 		}
 		for _, h := range append(f.HeldUsers[:len(f.HeldUsers):len(f.HeldUsers)], f.HeldHosts...) {
-			list = append(list, "Safety limit: "+shown(h.Because))
+			list = append(list, "Safety limit: "+draw.Shown(h.Because))
 		}
 	}
 	for i := range list {
-		list[i] = m.painter.paint(list[i], bold, red)
+		list[i] = m.painter.Paint(list[i], draw.Bold, draw.Red)
 	}
 	return list[:min(len(list), max(0, (m.height-4)/4))]
 }
@@ -107,21 +108,21 @@ func (m *Model) alerts() []string {
 func (m *Model) tabs() string {
 	var b strings.Builder
 	for tab := range tabCount {
-		name, as := fmt.Sprintf("%d %s", tab+1, tabNames[tab]), faint
+		name, as := fmt.Sprintf("%d %s", tab+1, tabNames[tab]), draw.Faint
 		if n := m.tabCount(tab); n > 0 {
-			name, as = fmt.Sprintf("%s(%d)", name, n), red
+			name, as = fmt.Sprintf("%s(%d)", name, n), draw.Red
 		}
 		if tab == m.tab {
 			if of := m.scope.String(); of != "" {
 				name += " of " + of
 			}
-			b.WriteString(m.painter.selected(span{"[" + name + "]", bold}) + " ")
+			b.WriteString(m.painter.Selected(draw.Span{Text: "[" + name + "]", Style: draw.Bold}) + " ")
 			continue
 		}
 		if m.width < 80 { // the names of the others don't fit
 			name = fmt.Sprintf("%d", tab+1)
 		}
-		b.WriteString(m.painter.paint(name, as) + " ")
+		b.WriteString(m.painter.Paint(name, as) + " ")
 	}
 	return b.String()
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/top/draw"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -47,7 +48,7 @@ func TestHostileTexts(t *testing.T) {
 	for i, s := range hostileTexts {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			m, _ := acting(t)
-			m.painter.colour = true
+			m.painter.Colour = true
 			m.options.Source, m.origin = silent{}, ""
 			m.update(hostile(s), live.Event{Number: 9, Time: noon, Kind: "new", Host: snapshot.Hostname(s), User: snapshot.Username(s), Text: s})
 			for tab := range tabCount {
@@ -84,7 +85,7 @@ func TestWideCharacters(t *testing.T) {
 	lines := m.screen()
 	wide, _, _ := strings.Cut(lines[3], "A100")
 	narrow, _, _ := strings.Cut(lines[4], "A100")
-	require.Equal(t, width(narrow), width(wide))
+	require.Equal(t, draw.Width(narrow), draw.Width(wide))
 	f.Hosts[0].Name = snapshot.Hostname(strings.Repeat("漢字", 40))
 	m.update(f)
 	require.Contains(t, m.screen()[3], "漢…")

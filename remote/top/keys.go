@@ -8,6 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/remote/top/draw"
 	"github.com/seed-3119e985/genv/remote/top/filter"
 )
 
@@ -235,8 +236,8 @@ func (m *Model) ssh() tea.Cmd {
 
 // answered shows what became of an action.
 func (m *Model) answered(msg answerMsg) {
-	m.message = shown(msg.text)
+	m.message = draw.Shown(msg.text)
 	if msg.err != nil {
-		m.message = strings.TrimSpace(shown(msg.text + " " + msg.err.Error()))
+		m.message = strings.TrimSpace(draw.Shown(msg.text + " " + msg.err.Error()))
 	}
 }

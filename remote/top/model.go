@@ -9,6 +9,7 @@ import (
 	"github.com/charmbracelet/colorprofile"
 
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/top/draw"
 	"github.com/seed-3119e985/genv/remote/top/filter"
 	"github.com/seed-3119e985/genv/remote/top/source"
 )
@@ -17,7 +18,7 @@ import (
 type Model struct {
 	options Options
 	context context.Context //nolint:containedctx // of the program: its commands take no other argument
-	painter painter
+	painter draw.Painter
 
 	width, height int
 	now           time.Time
@@ -86,7 +87,7 @@ type answerMsg struct {
 // newModel returns a Model that has seen nothing yet.
 func newModel(ctx context.Context, options Options) *Model {
 	return &Model{
-		options: options, context: ctx, painter: painter{colour: options.Colour}, now: options.Now(),
+		options: options, context: ctx, painter: draw.Painter{Colour: options.Colour}, now: options.Now(),
 		filter: options.Filter, tagged: make(map[identity]bool),
 	}
 }
@@ -113,7 +114,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
 	case tea.ColorProfileMsg:
-		m.painter.many = msg.Profile >= colorprofile.ANSI256
+		m.painter.Many = msg.Profile >= colorprofile.ANSI256
 	case tickMsg:
 		return m, tick()
 	case updateMsg:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/top/draw"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -61,7 +62,7 @@ func (p *plainWriter) lost(err error) {
 		return
 	}
 	p.failure = err.Error()
-	line := "no new data: " + shown(p.failure)
+	line := "no new data: " + draw.Shown(p.failure)
 	if p.fleet != nil {
 		line += fmt.Sprintf("; the last data are %s old", short(p.options.Now().Sub(p.fleet.Time)))
 	}
@@ -101,7 +102,7 @@ func (p *plainWriter) write(fleet *live.Fleet) {
 	for name := range p.shown {
 		if !there[name] {
 			delete(p.shown, name)
-			p.print(shown(string(name)) + ": not shown any more")
+			p.print(draw.Shown(string(name)) + ": not shown any more")
 		}
 	}
 }
@@ -116,7 +117,7 @@ func (p *plainWriter) failures(failed []remote.Failure, total int) (alike map[st
 		if len(c.Hosts) == 1 {
 			continue
 		}
-		p.print(fmt.Sprintf("%s: failed (%s): %s (%d hosts)", text.ShortHosts(c.Hosts, maxHosts), c.Class, shown(c.Error), len(c.Hosts)))
+		p.print(fmt.Sprintf("%s: failed (%s): %s (%d hosts)", text.ShortHosts(c.Hosts, maxHosts), c.Class, draw.Shown(c.Error), len(c.Hosts)))
 		for _, host := range c.Hosts {
 			alike[host] = true
 		}
@@ -140,9 +141,9 @@ func (p *plainWriter) age(h *live.Host) string {
 
 // sentence is a host in words.
 func (s *scene) sentence(h *live.Host) string {
-	name := shown(string(h.Name))
+	name := draw.Shown(string(h.Name))
 	if h.Failure != nil {
-		return fmt.Sprintf("%s: failed (%s): %s", name, h.Failure.Class, shown(h.Failure.Error))
+		return fmt.Sprintf("%s: failed (%s): %s", name, h.Failure.Class, draw.Shown(h.Failure.Error))
 	}
 	r := row{id: identity{host: h.Name}, host: h}
 	counts := make(map[gpus.State]int)
@@ -155,13 +156,13 @@ func (s *scene) sentence(h *live.Host) string {
 			line += fmt.Sprintf(", %d %s", n, state)
 		}
 	}
-	line += fmt.Sprintf("; memory %s; utilization %s", memoryCell(s, &r, time.Time{}).plain(), utilizationCell(s, &r, time.Time{}).plain())
+	line += fmt.Sprintf("; memory %s; utilization %s", memoryCell(s, &r, time.Time{}).Plain(), utilizationCell(s, &r, time.Time{}).Plain())
 	if users := h.Users(); len(users) > 0 {
 		line += "; users " + joinUsers(users)
 	}
 	var found []string
 	for _, f := range s.findings[h.Name] {
-		found = append(found, shown(f.Line))
+		found = append(found, draw.Shown(f.Line))
 	}
 	if len(found) > 0 {
 		line += "; findings: " + strings.Join(found, "; ")

@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/remote/top/draw"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -107,8 +108,8 @@ func (s *scene) target(q *request, r *row) (why string) {
 	switch p := s.processOf(r); {
 	case p != nil && q.kind != operator.Detach:
 		a := operator.Action{Host: r.id.host, PID: p.PID, Start: p.Start, User: p.User}
-		q.add(a, fmt.Sprintf("%s process %d on %s, start %d, of user %s: %s", q.kind, p.PID, shown(string(r.id.host)), p.Start,
-			cmp.Or(shown(string(p.User)), "unknown"), cmp.Or(shown(p.Command), "command unknown")))
+		q.add(a, fmt.Sprintf("%s process %d on %s, start %d, of user %s: %s", q.kind, p.PID, draw.Shown(string(r.id.host)), p.Start,
+			cmp.Or(draw.Shown(string(p.User)), "unknown"), cmp.Or(draw.Shown(p.Command), "command unknown")))
 		return ""
 	case q.kind == operator.Terminate:
 		return "select a process: Enter shows those of a host or GPU"
@@ -133,8 +134,8 @@ func (s *scene) target(q *request, r *row) (why string) {
 func (q *request) attachment(host snapshot.Hostname, g *gpus.GPU, a *gpus.Attachment) {
 	index := g.Index
 	q.add(operator.Action{Host: host, Device: &index, EID: a.EID, User: a.User},
-		fmt.Sprintf("%s GPU %d of %s, environment %s (%s), of user %s", q.kind, index, shown(string(host)),
-			shown(string(a.EID)), cmp.Or(shown(a.Name), "no name"), cmp.Or(shown(string(a.User)), "unknown")))
+		fmt.Sprintf("%s GPU %d of %s, environment %s (%s), of user %s", q.kind, index, draw.Shown(string(host)),
+			draw.Shown(string(a.EID)), cmp.Or(draw.Shown(a.Name), "no name"), cmp.Or(draw.Shown(string(a.User)), "unknown")))
 }
 
 // processOf is the process that a row is about, as the host showed it; nil for none.
@@ -160,7 +161,7 @@ func (s *scene) exempt(q *request, r *row) (why string) {
 	for _, a := range exemptions(r) {
 		e := a.Exemption()
 		if e.Who.Check() == nil {
-			q.add(a, "exempt "+shown(e.Who.String()))
+			q.add(a, "exempt "+draw.Shown(e.Who.String()))
 			return ""
 		}
 	}
@@ -229,7 +230,7 @@ func (q *request) question() []string {
 		lines = append(lines, fmt.Sprintf("for %g hours", a.Hours))
 	}
 	if reason := q.actions[0].Reason; reason != "" {
-		lines = append(lines, "reason: "+shown(reason))
+		lines = append(lines, "reason: "+draw.Shown(reason))
 	}
 	return lines
 }

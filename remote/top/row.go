@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/top/draw"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -27,17 +28,17 @@ type identity struct {
 func (id identity) String() string {
 	switch id.tab {
 	case tabGPUs:
-		return fmt.Sprintf("GPU %d of %s", id.gpu, shown(string(id.host)))
+		return fmt.Sprintf("GPU %d of %s", id.gpu, draw.Shown(string(id.host)))
 	case tabUsers:
-		return "user " + shown(string(id.user))
+		return "user " + draw.Shown(string(id.user))
 	case tabFindings:
 		return "the finding"
 	case tabProcesses:
-		return fmt.Sprintf("process %d on %s", id.pid, shown(string(id.host)))
+		return fmt.Sprintf("process %d on %s", id.pid, draw.Shown(string(id.host)))
 	case tabHistory:
 		return "the event"
 	}
-	return "host " + shown(string(id.host))
+	return "host " + draw.Shown(string(id.host))
 }
 
 // row is a line of a tab. Of the fields after id those are set that the tab has; they
@@ -70,11 +71,11 @@ type scope struct {
 func (s scope) String() string {
 	switch {
 	case s.gpu != nil:
-		return fmt.Sprintf("GPU %d of %s", *s.gpu, shown(string(s.host)))
+		return fmt.Sprintf("GPU %d of %s", *s.gpu, draw.Shown(string(s.host)))
 	case s.host != "":
-		return shown(string(s.host))
+		return draw.Shown(string(s.host))
 	case s.user != "":
-		return "user " + shown(string(s.user))
+		return "user " + draw.Shown(string(s.user))
 	}
 	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/seed-3119e985/genv/remote/top/draw"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -24,7 +25,7 @@ type tail struct{ text []byte }
 // Write implements io.Writer.
 func (t *tail) Write(p []byte) (int, error) {
 	t.text = append(t.text, p...)
-	t.text = t.text[max(0, len(t.text)-maxText):]
+	t.text = t.text[max(0, len(t.text)-draw.MaxText):]
 	return len(p), nil
 }
 

@@ -3,6 +3,8 @@ package top
 import (
 	"cmp"
 	"time"
+
+	"github.com/seed-3119e985/genv/remote/top/draw"
 )
 
 // tabID is a tab, in the order of the screen.
@@ -22,17 +24,19 @@ const (
 // tabNames are what the tabs are called.
 var tabNames = [tabCount]string{"hosts", "GPUs", "users", "findings", "processes", "history", "failed"}
 
-// column is a column of a tab.
+// column is a column of a tab, laid out as draw.Column says.
 type column struct {
-	name string
-	// least is the width that it has at least. A flexible column is cut to that before
-	// another one is left out; those with the highest drop are left out first.
+	name     string
 	least    int
 	flexible bool
 	drop     int
 	right    bool
-	cell     func(*scene, *row, time.Time) cell
+	cell     func(*scene, *row, time.Time) draw.Cell
 	compare  func(*scene, *row, *row) int // nil if it can't be sorted by
+}
+
+func (c *column) layout() draw.Column {
+	return draw.Column{Name: c.name, Least: c.least, Flexible: c.flexible, Drop: c.drop, Right: c.right}
 }
 
 // columns are the columns of a tab.
@@ -80,6 +84,6 @@ func hostName(_ *scene, r *row) string { return string(r.id.host) }
 func hostColumn() column {
 	return column{
 		name: "HOST", least: 10, flexible: true, compare: by(hostName),
-		cell: func(_ *scene, r *row, _ time.Time) cell { return textCell(shown(string(r.id.host))) },
+		cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(draw.Shown(string(r.id.host))) },
 	}
 }

@@ -9,17 +9,18 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/top/draw"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
 func gpuColumns() []column {
 	return []column{
 		hostColumn(),
-		{name: "GPU", least: 3, right: true, cell: func(_ *scene, r *row, _ time.Time) cell { return textCell(strconv.Itoa(int(r.gpu.Index))) }},
-		{name: "MODEL", least: 8, flexible: true, drop: 6, cell: func(_ *scene, r *row, _ time.Time) cell { return textCell(model(r.gpu.Model)) }, compare: by(func(_ *scene, r *row) string { return r.gpu.Model })},
+		{name: "GPU", least: 3, right: true, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(strconv.Itoa(int(r.gpu.Index))) }},
+		{name: "MODEL", least: 8, flexible: true, drop: 6, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(model(r.gpu.Model)) }, compare: by(func(_ *scene, r *row) string { return r.gpu.Model })},
 		{name: "STATE", least: 8, cell: stateCell, compare: byState},
 		{name: "MEM", least: 6, right: true, drop: 2, cell: memoryCell, compare: known(usedMemory)},
-		{name: "UTIL", least: 4, right: true, drop: 1, cell: func(_ *scene, r *row, _ time.Time) cell { return percentCell(r.gpu.Utilization) }, compare: known(func(r *row) *int { return r.gpu.Utilization })},
+		{name: "UTIL", least: 4, right: true, drop: 1, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return percentCell(r.gpu.Utilization) }, compare: known(func(r *row) *int { return r.gpu.Utilization })},
 		{name: "TEMP", least: 4, right: true, drop: 8, cell: temperatureCell, compare: known(func(r *row) *int { return r.gpu.Temperature })},
 		{name: "POWER", least: 5, right: true, drop: 9, cell: powerCell, compare: known(func(r *row) *float64 { return r.gpu.Power })},
 		{name: "SINCE", least: 5, right: true, drop: 5, cell: sinceCell, compare: by(func(_ *scene, r *row) int64 { return -r.gpu.Since().UnixNano() })},
@@ -36,52 +37,52 @@ func byState(_ *scene, a, b *row) int {
 }
 
 // stateCell has the mark of the hosts tab, and the state.
-func stateCell(s *scene, r *row, _ time.Time) cell {
+func stateCell(s *scene, r *row, _ time.Time) draw.Cell {
 	mark := s.mark(r.host, r.gpu)
-	return styledCell(mark.text+" "+string(r.gpu.State), mark.style)
+	return draw.Styled(mark.Text+" "+string(r.gpu.State), mark.Style)
 }
 
-func temperatureCell(_ *scene, r *row, _ time.Time) cell {
+func temperatureCell(_ *scene, r *row, _ time.Time) draw.Cell {
 	if r.gpu.Temperature == nil {
-		return styledCell("?", faint)
+		return draw.Styled("?", draw.Faint)
 	}
-	return textCell(fmt.Sprintf("%dC", *r.gpu.Temperature))
+	return draw.Text(fmt.Sprintf("%dC", *r.gpu.Temperature))
 }
 
-func powerCell(_ *scene, r *row, _ time.Time) cell {
+func powerCell(_ *scene, r *row, _ time.Time) draw.Cell {
 	if r.gpu.Power == nil {
-		return styledCell("?", faint)
+		return draw.Styled("?", draw.Faint)
 	}
-	return textCell(fmt.Sprintf("%.0fW", *r.gpu.Power))
+	return draw.Text(fmt.Sprintf("%.0fW", *r.gpu.Power))
 }
 
-func sinceCell(_ *scene, r *row, now time.Time) cell {
+func sinceCell(_ *scene, r *row, now time.Time) draw.Cell {
 	if since := r.gpu.Since(); !since.IsZero() {
-		return textCell(short(now.Sub(since)))
+		return draw.Text(short(now.Sub(since)))
 	}
-	return textCell("")
+	return draw.Text("")
 }
 
-func attachedCell(_ *scene, r *row, _ time.Time) cell {
+func attachedCell(_ *scene, r *row, _ time.Time) draw.Cell {
 	var names []string
 	for i := range r.gpu.Attached {
 		a := &r.gpu.Attached[i]
-		name := cmp.Or(shown(string(a.User)), "?")
+		name := cmp.Or(draw.Shown(string(a.User)), "?")
 		if env := cmp.Or(a.Name, string(a.EID)); env != "" {
-			name += " (" + shown(env) + ")"
+			name += " (" + draw.Shown(env) + ")"
 		}
 		names = append(names, name)
 	}
-	return textCell(strings.Join(names, ", "))
+	return draw.Text(strings.Join(names, ", "))
 }
 
-func processesCell(_ *scene, r *row, _ time.Time) cell {
+func processesCell(_ *scene, r *row, _ time.Time) draw.Cell {
 	var names []string
 	for i := range r.gpu.Processes {
 		p := &r.gpu.Processes[i]
-		names = append(names, fmt.Sprintf("%d %s %s", p.PID, cmp.Or(shown(string(p.User)), "?"), command(p.Command)))
+		names = append(names, fmt.Sprintf("%d %s %s", p.PID, cmp.Or(draw.Shown(string(p.User)), "?"), command(p.Command)))
 	}
-	return textCell(strings.Join(names, ", "))
+	return draw.Text(strings.Join(names, ", "))
 }
 
 // command is a command line without the folder of its program.
@@ -90,19 +91,21 @@ func command(s string) string {
 	if arguments != "" {
 		arguments = " " + arguments
 	}
-	return shown(program[strings.LastIndexByte(program, '/')+1:] + arguments)
+	return draw.Shown(program[strings.LastIndexByte(program, '/')+1:] + arguments)
 }
 
 func processColumns() []column {
 	return []column{
 		hostColumn(),
-		{name: "PID", least: 7, right: true, cell: func(_ *scene, r *row, _ time.Time) cell { return textCell(strconv.Itoa(int(r.id.pid))) }, compare: by(func(_ *scene, r *row) int { return int(r.id.pid) })},
-		{name: "USER", least: 8, flexible: true, cell: func(_ *scene, r *row, _ time.Time) cell { return textCell(cmp.Or(shown(string(r.process.User)), "?")) }, compare: by(func(_ *scene, r *row) string { return string(r.process.User) })},
-		{name: "GPU", least: 3, cell: func(_ *scene, r *row, _ time.Time) cell { return textCell(indices(r.process.gpus)) }},
+		{name: "PID", least: 7, right: true, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(strconv.Itoa(int(r.id.pid))) }, compare: by(func(_ *scene, r *row) int { return int(r.id.pid) })},
+		{name: "USER", least: 8, flexible: true, cell: func(_ *scene, r *row, _ time.Time) draw.Cell {
+			return draw.Text(cmp.Or(draw.Shown(string(r.process.User)), "?"))
+		}, compare: by(func(_ *scene, r *row) string { return string(r.process.User) })},
+		{name: "GPU", least: 3, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(indices(r.process.gpus)) }},
 		{name: "MEM", least: 6, right: true, drop: 2, cell: processMemoryCell, compare: known(func(r *row) *int64 { return r.process.memory })},
 		{name: "STATE", least: 5, drop: 3, cell: processStateCell},
-		{name: "COMMAND", least: 8, flexible: true, drop: 1, cell: func(_ *scene, r *row, _ time.Time) cell { return textCell(command(r.process.Command)) }, compare: by(func(_ *scene, r *row) string { return command(r.process.Command) })},
-		{name: "CONTAINER", least: 12, flexible: true, drop: 5, cell: func(_ *scene, r *row, _ time.Time) cell { return textCell(shown(r.process.Container)) }},
+		{name: "COMMAND", least: 8, flexible: true, drop: 1, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(command(r.process.Command)) }, compare: by(func(_ *scene, r *row) string { return command(r.process.Command) })},
+		{name: "CONTAINER", least: 12, flexible: true, drop: 5, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(draw.Shown(r.process.Container)) }},
 		{name: "AGE", least: 5, right: true, drop: 4, cell: ageCell},
 	}
 }
@@ -115,8 +118,8 @@ func indices(list []*gpus.GPU) string {
 	return strings.Join(names, ",")
 }
 
-func processMemoryCell(_ *scene, r *row, _ time.Time) cell {
-	return textCell(memory(r.process.memory))
+func processMemoryCell(_ *scene, r *row, _ time.Time) draw.Cell {
+	return draw.Text(memory(r.process.memory))
 }
 
 // memory is an amount in the unit that suits it.
@@ -131,16 +134,16 @@ func memory(bytes *int64) string {
 }
 
 // processStateCell says whether a process computes, and whether there is a finding.
-func processStateCell(s *scene, r *row, _ time.Time) cell {
+func processStateCell(s *scene, r *row, _ time.Time) draw.Cell {
 	if findingOf(s, r) != nil {
-		return styledCell("! finding", red)
+		return draw.Styled("! finding", draw.Red)
 	}
 	for _, g := range r.process.gpus {
 		if g.State != gpus.Idle {
-			return styledCell("A busy", cyan)
+			return draw.Styled("A busy", draw.Cyan)
 		}
 	}
-	return styledCell("a idle", yellow)
+	return draw.Styled("a idle", draw.Yellow)
 }
 
 // findingOf is what was found about a process; nil for nothing.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/top/draw"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -46,16 +47,16 @@ func modelsOf(h *live.Host) string {
 	return strings.Join(models, ", ")
 }
 
-func model(s string) string { return shown(gpus.ShortModel(s)) }
+func model(s string) string { return draw.Shown(gpus.ShortModel(s)) }
 
-func modelCell(_ *scene, r *row, _ time.Time) cell { return textCell(modelsOf(r.host)) }
+func modelCell(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(modelsOf(r.host)) }
 
 // gpuCells has a mark for each GPU.
-func gpuCells(s *scene, r *row, _ time.Time) cell {
+func gpuCells(s *scene, r *row, _ time.Time) draw.Cell {
 	if len(r.host.GPUs) == 0 && r.host.Failure != nil {
-		return styledCell("failed", red)
+		return draw.Styled("failed", draw.Red)
 	}
-	cells := make(cell, len(r.host.GPUs))
+	cells := make(draw.Cell, len(r.host.GPUs))
 	for i := range r.host.GPUs {
 		cells[i] = s.mark(r.host, &r.host.GPUs[i])
 	}
@@ -63,29 +64,29 @@ func gpuCells(s *scene, r *row, _ time.Time) cell {
 }
 
 // mark is a GPU in one character.
-func (s *scene) mark(h *live.Host, g *gpus.GPU) span {
+func (s *scene) mark(h *live.Host, g *gpus.GPU) draw.Span {
 	mark, as := s.marks.Of(h.Name, g), stateStyle(g.State)
 	switch mark {
 	case live.MarkFinding:
-		as = red
+		as = draw.Red
 	case live.MarkExempt:
-		as = magenta
+		as = draw.Magenta
 	case live.MarkFree, live.MarkUnused, live.MarkBusy, live.MarkUnknown:
 	}
-	return span{string(rune(mark)), as}
+	return draw.Span{Text: string(rune(mark)), Style: as}
 }
 
-func stateStyle(state gpus.State) style {
+func stateStyle(state gpus.State) draw.Style {
 	switch state {
 	case gpus.Free:
-		return green
+		return draw.Green
 	case gpus.Busy:
-		return cyan
+		return draw.Cyan
 	case gpus.Attached, gpus.Idle:
-		return yellow
+		return draw.Yellow
 	case gpus.Unknown:
 	}
-	return faint
+	return draw.Faint
 }
 
 func free(h *live.Host) (n int) {
@@ -97,15 +98,15 @@ func free(h *live.Host) (n int) {
 	return n
 }
 
-func freeCell(_ *scene, r *row, _ time.Time) cell {
+func freeCell(_ *scene, r *row, _ time.Time) draw.Cell {
 	n := free(r.host)
 	switch {
 	case r.host.Failure != nil:
-		return textCell("-")
+		return draw.Text("-")
 	case n > 0:
-		return styledCell(fmt.Sprintf("%d/%d", n, len(r.host.GPUs)), green)
+		return draw.Styled(fmt.Sprintf("%d/%d", n, len(r.host.GPUs)), draw.Green)
 	}
-	return textCell(fmt.Sprintf("%d/%d", n, len(r.host.GPUs)))
+	return draw.Text(fmt.Sprintf("%d/%d", n, len(r.host.GPUs)))
 }
 
 // gpusOf are the GPUs that a row is about.
@@ -142,9 +143,9 @@ func total(list []*gpus.GPU, amount func(*gpus.GPU) *int64) *int64 {
 	return all
 }
 
-func memoryCell(_ *scene, r *row, _ time.Time) cell {
+func memoryCell(_ *scene, r *row, _ time.Time) draw.Cell {
 	size := total(gpusOf(r), func(g *gpus.GPU) *int64 { return g.MemoryTotal })
-	return textCell(gibibytes(usedMemory(r)) + "/" + gibibytes(size) + "G")
+	return draw.Text(gibibytes(usedMemory(r)) + "/" + gibibytes(size) + "G")
 }
 
 // gibibytes are rounded to a whole number, as nvidia-smi's amounts are labelled on cards.
@@ -172,47 +173,49 @@ func utilization(h *live.Host) *int {
 	return &all
 }
 
-func utilizationCell(_ *scene, r *row, _ time.Time) cell { return percentCell(utilization(r.host)) }
-
-func percentCell(percent *int) cell {
-	if percent == nil {
-		return styledCell("?", faint)
-	}
-	return textCell(fmt.Sprintf("%d%%", *percent))
+func utilizationCell(_ *scene, r *row, _ time.Time) draw.Cell {
+	return percentCell(utilization(r.host))
 }
 
-func usersCell(_ *scene, r *row, _ time.Time) cell { return textCell(joinUsers(usersOf(r))) }
+func percentCell(percent *int) draw.Cell {
+	if percent == nil {
+		return draw.Styled("?", draw.Faint)
+	}
+	return draw.Text(fmt.Sprintf("%d%%", *percent))
+}
+
+func usersCell(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(joinUsers(usersOf(r))) }
 
 func joinUsers(users []snapshot.Username) string {
 	names := make([]string, len(users))
 	for i, u := range users {
-		names[i] = shown(string(u))
+		names[i] = draw.Shown(string(u))
 	}
 	return strings.Join(names, " ")
 }
 
-func findingsCell(s *scene, r *row, _ time.Time) cell {
+func findingsCell(s *scene, r *row, _ time.Time) draw.Cell {
 	n := len(s.findings[r.id.host])
 	switch {
 	case n > 0:
-		return styledCell(strconv.Itoa(n), red)
+		return draw.Styled(strconv.Itoa(n), draw.Red)
 	case !s.fleet.Enforcing, r.host.Failure != nil:
-		return textCell("-")
+		return draw.Text("-")
 	}
-	return textCell("0")
+	return draw.Text("0")
 }
 
 // ageCell says how old what is shown of a host is.
-func ageCell(s *scene, r *row, now time.Time) cell {
+func ageCell(s *scene, r *row, now time.Time) draw.Cell {
 	at := seen(r.host)
 	if at.IsZero() {
-		return styledCell("never", red)
+		return draw.Styled("never", draw.Red)
 	}
 	age := now.Sub(at)
 	if failureOf(r.host) != nil || age > s.patience() {
-		return styledCell("!"+short(age), red)
+		return draw.Styled("!"+short(age), draw.Red)
 	}
-	return textCell(short(age))
+	return draw.Text(short(age))
 }
 
 // patience is the age from which data counts as old.

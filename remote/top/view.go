@@ -7,6 +7,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/seed-3119e985/genv/remote/top/draw"
 )
 
 // View implements tea.Model.
@@ -66,15 +68,31 @@ func (m *Model) body() []string {
 	}
 	c := m.cursor()
 	end := min(len(m.rows), c.top+m.page())
-	t := table{
-		painter: m.painter, scene: m.scene, columns: columns(m.tab), rows: m.rows[min(c.top, end):end], now: m.now,
-		sort: c.sort - 1, backward: c.backward, old: m.old() != "", mark: m.mark,
-	}
-	lines := t.lines(m.width)
+	lines := m.table(m.rows[min(c.top, end):end]).Lines(m.width)
 	if len(m.rows) == 0 {
 		lines = append(lines, "  "+m.empty())
 	}
 	return lines[:min(len(lines), m.room())]
+}
+
+// table is the tab's table with these rows.
+func (m *Model) table(rows []row) *draw.Table {
+	c, list := m.cursor(), columns(m.tab)
+	t := &draw.Table{
+		Painter: m.painter, Columns: make([]draw.Column, len(list)), Rows: make([]draw.Row, len(rows)),
+		Sort: c.sort - 1, Backward: c.backward, Old: m.old() != "",
+	}
+	for j := range list {
+		t.Columns[j] = list[j].layout()
+	}
+	for i := range rows {
+		prefix, selected := m.mark(&rows[i])
+		t.Rows[i] = draw.Row{Prefix: prefix, Selected: selected, Cells: make([]draw.Cell, len(list))}
+		for j := range list {
+			t.Rows[i].Cells[j] = list[j].cell(m.scene, &rows[i], m.now)
+		}
+	}
+	return t
 }
 
 // empty says why there is no row.
@@ -123,10 +141,10 @@ func (m *Model) foot() []string {
 	if m.message == "" || m.mode == read || m.height < 8 {
 		return []string{m.footer()}
 	}
-	lines := strings.Split(ansi.Wrap(shown(m.message), max(1, m.width-1), ""), "\n")
+	lines := strings.Split(ansi.Wrap(draw.Shown(m.message), max(1, m.width-1), ""), "\n")
 	lines = lines[:min(len(lines), m.height/4)]
 	for i := range lines {
-		lines[i] = m.painter.paint(lines[i], bold)
+		lines[i] = m.painter.Paint(lines[i], draw.Bold)
 	}
 	if m.mode == typing {
 		lines = append(lines, m.typingLine(""))
@@ -138,18 +156,18 @@ func (m *Model) foot() []string {
 func (m *Model) footer() string {
 	switch {
 	case m.mode == confirm:
-		return m.painter.paint(m.said("Ask for this? y/n"), bold)
+		return m.painter.Paint(m.said("Ask for this? y/n"), draw.Bold)
 	case m.mode == typing:
-		return m.typingLine(shown(m.message))
+		return m.typingLine(draw.Shown(m.message))
 	case m.mode == read:
-		return m.painter.paint("any key: back", faint)
+		return m.painter.Paint("any key: back", draw.Faint)
 	case m.message != "":
-		return m.painter.paint(shown(m.message), bold)
+		return m.painter.Paint(draw.Shown(m.message), draw.Bold)
 	}
-	left, as := "Enter in, Esc out, / filter, s sort, ? help, q quit", faint
+	left, as := "Enter in, Esc out, / filter, s sort, ? help, q quit", draw.Faint
 	if m.filter.String() != "" {
-		as = plain
-		left = "filter: " + shown(m.filter.String())
+		as = draw.Plain
+		left = "filter: " + draw.Shown(m.filter.String())
 		if ignored := ignored(m.filter, m.tab); len(ignored) > 0 {
 			left += " (not on this tab: " + strings.Join(ignored, ", ") + ")"
 		}
@@ -159,49 +177,49 @@ func (m *Model) footer() string {
 		right = fmt.Sprintf(" %d/%d", c.at+1, len(m.rows))
 	}
 	left = ansi.Truncate(left, max(0, m.width-len(right)), "…")
-	return m.painter.paint(left+strings.Repeat(" ", max(0, m.width-width(left)-len(right)))+right, as)
+	return m.painter.Paint(left+strings.Repeat(" ", max(0, m.width-draw.Width(left)-len(right)))+right, as)
 }
 
 // said is the message, or a text if there is none.
 func (m *Model) said(otherwise string) string {
 	if m.message != "" {
-		return shown(m.message)
+		return draw.Shown(m.message)
 	}
 	return otherwise
 }
 
 // typingLine shows the end of what is typed, and what is wrong with it; empty for nothing.
 func (m *Model) typingLine(wrong string) string {
-	line := m.input.prompt + shown(m.input.text)
+	line := m.input.prompt + draw.Shown(m.input.text)
 	if wrong != "" {
 		line = wrong + " | " + line
 	}
-	if excess := width(line) + 1 - m.width; excess > 0 {
+	if excess := draw.Width(line) + 1 - m.width; excess > 0 {
 		line = ansi.TruncateLeft(line, excess, "")
 	}
-	return line + m.painter.paint(" ", reverse)
+	return line + m.painter.Paint(" ", draw.Reverse)
 }
 
 // describe is all that is known about a row.
 func (m *Model) describe(r *row) []string {
 	lines := []string{}
 	for _, c := range columns(m.tab) {
-		if s := c.cell(m.scene, r, m.now).plain(); s != "" {
+		if s := c.cell(m.scene, r, m.now).Plain(); s != "" {
 			lines = append(lines, c.name+": "+s)
 		}
 	}
 	if r.process != nil {
-		lines = append(lines, fmt.Sprintf("START: %d", r.id.start), "COMMAND: "+shown(r.process.Command))
+		lines = append(lines, fmt.Sprintf("START: %d", r.id.start), "COMMAND: "+draw.Shown(r.process.Command))
 	}
 	if r.process != nil || r.finding != nil {
 		for _, g := range gpusOf(r) {
 			if e := m.scene.fleet.Exempt(r.id.host, g); e != nil {
-				lines = append(lines, fmt.Sprintf("GPU %d: %s", g.Index, shown(e.String())))
+				lines = append(lines, fmt.Sprintf("GPU %d: %s", g.Index, draw.Shown(e.String())))
 			}
 		}
 	}
 	if r.event != nil && r.event.Why != "" {
-		lines = append(lines, "WHY: "+shown(r.event.Why))
+		lines = append(lines, "WHY: "+draw.Shown(r.event.Why))
 	}
 	if r.failure != nil {
 		lines = append(lines, "CLASS: "+string(r.failure.Class))
