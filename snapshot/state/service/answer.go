@@ -1,0 +1,119 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
+)
+
+// converse reads the request, and answers it.
+func (s *Server) converse(ctx context.Context, conn *net.UnixConn, by peer) {
+	_ = conn.SetReadDeadline(time.Now().Add(s.admission.bounds.Send))
+	line, err := readLine(conn, MaxRequest)
+	var answer Answer
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		answer = failure(fmt.Errorf("%w: it didn't come within %s", state.ErrRequest, s.admission.bounds.Send))
+	case errors.Is(err, errTooLong):
+		answer = failure(fmt.Errorf("%w: it is longer than %d bytes", state.ErrRequest, MaxRequest))
+	case err != nil: // the client is gone
+		return
+	default:
+		ctx, cancel := untilClosed(ctx, conn)
+		answer = s.answer(ctx, line, by)
+		cancel()
+	}
+	s.served.Add(1)
+	if answer.Busy {
+		s.refused.Add(1)
+	}
+	answer.Version = Version
+	_ = conn.SetWriteDeadline(time.Now().Add(takeWithin))
+	_ = writeLine(conn, answer) // a client that is gone looks for itself
+}
+
+// untilClosed ends the context when the client closes the connection: it has ended, and
+// what it asked for isn't begun any more.
+func untilClosed(ctx context.Context, conn *net.UnixConn) (context.Context, func()) {
+	ctx, cancel := context.WithTimeout(ctx, changeWithin)
+	done := make(chan struct{})
+	_ = conn.SetReadDeadline(time.Time{})
+	go func() {
+		defer close(done)
+		if n, err := conn.Read(make([]byte, 1)); n == 0 && !errors.Is(err, os.ErrDeadlineExceeded) {
+			cancel()
+		}
+	}()
+	return ctx, func() {
+		_ = conn.SetReadDeadline(time.Unix(1, 0)) // ends the reading
+		<-done
+		cancel()
+	}
+}
+
+func failure(err error) Answer {
+	var tooMany refused
+	return Answer{Error: change.EncodeError(err), Busy: errors.As(err, &tooMany)}
+}
+
+func (s *Server) answer(ctx context.Context, line []byte, by peer) Answer {
+	r, err := decodeRequest(line)
+	if err != nil {
+		return failure(err)
+	}
+	switch {
+	case r.Status:
+		return Answer{Status: &Status{
+			PID: os.Getpid(), Genv: s.Genv, Since: s.since.UTC(), Connections: s.admission.connections(),
+			Served: s.served.Load(), Refused: s.refused.Load(),
+		}}
+	case r.Look != "":
+		document, err := s.Backend.Look(ctx, r.Look)
+		if err != nil {
+			return failure(err)
+		}
+		return Answer{Document: document}
+	}
+	result, err := s.change(ctx, r.Change, by)
+	if err != nil {
+		return failure(err)
+	}
+	return Answer{Result: &result}
+}
+
+// change makes a change for a client. A process that was registered and has ended meanwhile
+// is removed again, since its PID may be that of another process.
+func (s *Server) change(ctx context.Context, data []byte, by peer) (change.Result, error) {
+	asked, err := change.Decode(data)
+	if err != nil {
+		return change.Result{}, err
+	}
+	named := &processes{fs: s.Proc, by: by, held: map[snapshot.PID]*proc.Handle{}}
+	defer named.close()
+	asker := change.Asker{
+		UID: by.uid, Now: snapshot.DateOf(s.Now()), Owner: named.owner,
+		Username: func(uid snapshot.UID) snapshot.Username { return s.Username(ctx, uid) },
+	}
+	if by.unknown == nil {
+		asker.PID = by.pid
+	}
+	if asked.Leave != nil && asked.Leave.PID != 0 && by.unknown != nil {
+		return change.Result{}, by.unknown
+	}
+	turn := func(ctx context.Context) (func(), error) { return s.turns.take(ctx, by.account) }
+	result, err := s.Backend.Change(ctx, asked, asker, turn)
+	if gone := named.gone(); err == nil && asked.Enter != nil && gone != 0 {
+		forget := change.Change{Leave: &change.Leave{PID: gone}}
+		_, _ = s.Backend.Change(ctx, forget, change.Asker{Now: asker.Now}, turn) // what fails is cleaned up later
+		return change.Result{}, fmt.Errorf("process %d: %w", gone, proc.ErrGone)
+	}
+	return result, err
+}
