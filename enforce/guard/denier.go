@@ -74,6 +74,7 @@ func (d *denier) keep(ctx context.Context) {
 		d.Log.Warn().Err(err).Msg("the denials so far can't be read: they are forgotten")
 		list = denials.New()
 	}
+	list.Owner = d.Owner
 	var write <-chan time.Time
 	for {
 		select {

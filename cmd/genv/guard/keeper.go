@@ -31,7 +31,7 @@ func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
 	return &guard.Keeper{
 		RunDir: localhost.RunDir(p.Getenv), Veto: VetoFile(p.Getenv), Open: pins.open, Remove: pins.remove,
 		State: newStateFiles(p), Process: system.New("/proc").Process, Devices: localhost.Hardware(p.Getenv).Known,
-		UserID: userID, Denied: reports.denied, Log: log,
+		UserID: userID, Owner: new(system.Subordinates).Owner, Denied: reports.denied, Log: log,
 	}
 }
 

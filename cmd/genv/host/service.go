@@ -87,7 +87,7 @@ func (p *program) hostServe(c *cli.Context) error {
 	work.Go(func() { p.keepGuard(ctx, log) })
 	work.Go(func() { pingWatchdog(ctx, log) })
 	server := &service.Server{
-		Backend: &changes{host: h}, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Users{}.Username,
+		Backend: &changes{host: h}, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Users{}.Username, Owner: new(system.Subordinates).Owner,
 		Failed: func(err error) { log.Warn().Err(err).Msg("a connection failed") },
 	}
 	notify(log, daemon.SdNotifyReady)

@@ -47,6 +47,9 @@ type List struct {
 	LastSeq uint64   `json:"last_seq"`
 	Dropped uint64   `json:"dropped,omitempty"` // denials that there was no room for
 	Denials []Denial `json:"denials"`
+	// Owner is the user for whom a uid counts, such as the one who has it as a subordinate
+	// uid; nil is the uid itself.
+	Owner func(snapshot.UID) snapshot.UID `json:"-"`
 }
 
 const (
@@ -78,10 +81,14 @@ func (l *List) Add(o Open, now time.Time) (_ Denial, isNew bool) {
 
 // makeRoom removes the oldest denial of the user with the most, if there are too many.
 func (l *List) makeRoom() {
-	latest := l.Denials[len(l.Denials)-1].UID
+	owner := l.Owner
+	if owner == nil {
+		owner = func(uid snapshot.UID) snapshot.UID { return uid }
+	}
+	latest := owner(l.Denials[len(l.Denials)-1].UID)
 	counts := map[snapshot.UID]int{}
 	for i := range l.Denials {
-		counts[l.Denials[i].UID]++
+		counts[owner(l.Denials[i].UID)]++
 	}
 	most := latest
 	if counts[latest] <= MaxOfUser {
@@ -94,7 +101,7 @@ func (l *List) makeRoom() {
 			}
 		}
 	}
-	oldest := slices.IndexFunc(l.Denials, func(d Denial) bool { return d.UID == most })
+	oldest := slices.IndexFunc(l.Denials, func(d Denial) bool { return owner(d.UID) == most })
 	l.Denials = slices.Delete(l.Denials, oldest, oldest+1)
 	l.Dropped++
 }

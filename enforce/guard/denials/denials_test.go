@@ -115,3 +115,24 @@ func TestReadRefusesWhatItDidNotWrite(t *testing.T) {
 		require.ErrorIs(t, err, snapshot.ErrInvalid, name)
 	}
 }
+
+// A user with subordinate uids doesn't crowd out the denials of others.
+func TestSubordinateUIDsCountForTheirUser(t *testing.T) {
+	l := denials.New()
+	l.Owner = func(uid snapshot.UID) snapshot.UID {
+		if uid >= 100_000 {
+			return 1001
+		}
+		return uid
+	}
+	for minor := range 2 {
+		l.Add(denials.Open{UID: 2_000, Minor: minor, Denied: true}, noon)
+	}
+	for i := range snapshot.UID(denials.MaxCount) {
+		l.Add(denials.Open{UID: 100_000 + i, Denied: true}, noon)
+	}
+	require.Len(t, l.Denials, 2+denials.MaxOfUser)
+	require.EqualValues(t, 2_000, l.Denials[0].UID)
+	require.EqualValues(t, 2_000, l.Denials[1].UID)
+	require.EqualValues(t, denials.MaxCount-denials.MaxOfUser, l.Dropped)
+}

@@ -17,7 +17,8 @@ import (
 type peer struct {
 	uid snapshot.UID
 	// account is the user for whom requests are counted: the one who made the user namespace
-	// of the process, since a user may have thousands of uids there.
+	// of the process, and the owner of a subordinate uid (Server.Owner), since a user may
+	// have thousands of uids.
 	account snapshot.UID
 	pid     snapshot.PID
 	// unknown is why the PIDs that the process names may mean nothing here, or nil.

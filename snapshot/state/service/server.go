@@ -34,6 +34,9 @@ type Server struct {
 	Genv     string // the version, for Status
 	Now      func() time.Time
 	Username func(context.Context, snapshot.UID) snapshot.Username
+	// Owner is the user for whom the requests of a uid count, such as the one who has it as
+	// a subordinate uid; nil is the uid itself. It doesn't wait for anything.
+	Owner func(snapshot.UID) snapshot.UID
 	// Failed is called with errors that no client sees; nil ignores them.
 	Failed func(error)
 
@@ -88,6 +91,13 @@ func (s *Server) failed(err error) {
 	}
 }
 
+func (s *Server) owner(uid snapshot.UID) snapshot.UID {
+	if s.Owner == nil {
+		return uid
+	}
+	return s.Owner(uid)
+}
+
 // accept never waits for the client: what is refused is said into the empty buffer of the
 // connection.
 func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
@@ -102,11 +112,12 @@ func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 		_ = conn.Close()
 		return
 	}
-	if !s.admission.mayAdmit(by.uid) { // a look at the process would cost more than the answer
-		s.refuse(conn, refused{by.uid})
+	if account := s.owner(by.uid); !s.admission.mayAdmit(account) { // a look at the process would cost more than the answer
+		s.refuse(conn, refused{account})
 		return
 	}
 	by.identify(raw, s.Proc, begun)
+	by.account = s.owner(by.account)
 	if errors.Is(by.unknown, errPeerGone) { // it is unknown which user's requests these are
 		s.refuse(conn, errPeerGone)
 		return

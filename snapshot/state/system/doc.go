@@ -1,6 +1,6 @@
 // Package system answers what the state files don't say: which processes and Jupyter
 // kernels live and whose they are, in which namespaces and since which boot this program
-// runs, and what users are called.
+// runs, what users are called, and whose subordinate uids are.
 //
 //	s := system.New("/proc")
 //	gone := s.Process(pid).Liveness == system.Gone
