@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/retry"
 )
 
 // attempt is one try to connect.
@@ -36,7 +37,7 @@ func (c *Conn) begin(pause time.Duration, first func()) {
 	}
 	a.state = StateBackingOff
 	c.pool.running.Add(1)
-	a.timer = time.AfterFunc(together(pause), func() {
+	a.timer = time.AfterFunc(retry.Together(pause), func() {
 		defer c.pool.running.Done()
 		run()
 	})
@@ -85,7 +86,7 @@ func (c *Conn) try(a *attempt) {
 	c.failure = err
 	if login {
 		c.setFailing(true)
-		pause = c.backoff.afterLogin(err, int(c.pool.failing.Load()))
+		pause = c.backoff.AfterLogin(err, int(c.pool.failing.Load()))
 	}
 	if time.Since(c.wanted) < retryFor {
 		c.begin(pause, nil)
@@ -98,11 +99,11 @@ func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err 
 	c.mu.Lock()
 	failure := c.failure
 	c.mu.Unlock()
-	if failure == nil || !probed(failure) {
+	if failure == nil || !retry.Probed(failure) {
 		return 0, true, nil
 	}
 	begun := time.Now()
-	limited, cancel := context.WithTimeout(ctx, probeTimeout)
+	limited, cancel := context.WithTimeout(ctx, retry.ProbeTimeout)
 	defer cancel()
 	err = c.pool.Network.Probe(limited, c.host)
 	if err == nil || errors.Is(err, remote.ErrNoProbe) {
@@ -111,7 +112,7 @@ func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.setFailing(false)
-	pause, login = c.backoff.afterProbe(err, time.Since(begun))
+	pause, login = c.backoff.AfterProbe(err, time.Since(begun))
 	return pause, login, err
 }
 
@@ -160,7 +161,7 @@ func (c *Conn) enter(a *attempt, s State) {
 // adopt makes t the transport; c.mu is held.
 func (c *Conn) adopt(t transport) {
 	c.transport, c.since, c.asked, c.failure = t, time.Now(), false, nil
-	c.backoff.connected()
+	c.backoff.Connected()
 	c.setFailing(false)
 	if s, ok := t.(*streamTransport); ok {
 		s.stream.whenEnded(func(why error) { c.ended(s, why) })

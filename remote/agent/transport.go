@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/readonly"
+	"github.com/seed-3119e985/genv/remote/agent/retry"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -117,7 +118,7 @@ func hasNoServe(err error) bool {
 // openStream starts `genv usage serve` and reads its greeting.
 func (c *Conn) openStream(ctx context.Context, a *attempt) (*streamTransport, error) {
 	token := rand.Text()
-	session, err := UntilNotBusy(ctx, func() (Session, error) {
+	session, err := retry.UntilNotBusy(ctx, func() (Session, error) {
 		return c.pool.Start(ctx, c.host, c.host.Genv("usage", "serve", "--token", token))
 	})
 	if err != nil {

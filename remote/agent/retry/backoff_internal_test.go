@@ -1,4 +1,4 @@
-package agent
+package retry
 
 import (
 	"context"
@@ -51,7 +51,7 @@ func TestTogether(t *testing.T) {
 		for range 100 {
 			time.Sleep(17*time.Millisecond + 3*time.Microsecond)
 			for _, pause := range []time.Duration{0, time.Millisecond, tick, 250 * time.Millisecond, probePeriod, 16 * time.Minute} {
-				got := together(pause)
+				got := Together(pause)
 				require.LessOrEqual(t, got, pause)
 				require.Greater(t, got, pause-tick)
 				require.GreaterOrEqual(t, got, time.Duration(0))

@@ -1,4 +1,4 @@
-package agent
+package retry
 
 import (
 	"context"
@@ -9,8 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// The retry policy, which the package comment describes. There is no other one:
-// remote/sshclient dials once. All hosts that answer, but fail the login or genv,
+// All hosts that answer, but fail the login or genv,
 // together get one attempt per loginBudget.
 const (
 	firstPause  = 250 * time.Millisecond // after the first failure; doubled after each
@@ -18,9 +17,9 @@ const (
 	loginPause  = 3 * time.Second
 	loginBudget = 100 * time.Millisecond
 
-	// probeTimeout is how long a host has to accept a connection and to begin its
+	// ProbeTimeout is how long a host has to accept a connection and to begin its
 	// banner. The SYN that the kernel sends again after 1 s is within it.
-	probeTimeout = 1500 * time.Millisecond
+	ProbeTimeout = 1500 * time.Millisecond
 
 	// A key that was accepted before may be refused while a host boots
 	// (pam_nologin(8)). This many attempts are too few for sshd to lock this
@@ -47,22 +46,22 @@ var pauses = map[remote.Class]struct{ first, last time.Duration }{
 	remote.Configuration:  {loginPause, 30 * time.Second},
 }
 
-// backoff counts the failures of one host. The zero value is a host that was
+// Backoff counts the failures of one host. The zero value is a host that was
 // never tried.
-type backoff struct {
+type Backoff struct {
 	reached  bool // it was connected before, in this run
 	class    remote.Class
 	failures int // in a row, of the class
 	silent   int // probes in a row that were accepted, but not answered
 }
 
-// connected notes a success.
-func (b *backoff) connected() { *b = backoff{reached: true} }
+// Connected notes a success.
+func (b *Backoff) Connected() { *b = Backoff{reached: true} }
 
-// afterProbe notes a failed probe that took so long, and returns how long to wait
+// AfterProbe notes a failed probe that took so long, and returns how long to wait
 // before the next one. A login is due instead if the host keeps accepting
 // connections.
-func (b *backoff) afterProbe(err error, took time.Duration) (pause time.Duration, login bool) {
+func (b *Backoff) AfterProbe(err error, took time.Duration) (pause time.Duration, login bool) {
 	b.count(remote.Unreachable)
 	if remote.ClassOf(err) != remote.Timeout {
 		b.silent = 0
@@ -75,9 +74,9 @@ func (b *backoff) afterProbe(err error, took time.Duration) (pause time.Duration
 	return max(0, period-rand.N(spread+1)-took), false //nolint:gosec // spreads load, guards no secret
 }
 
-// afterLogin notes a failed login, and returns how long to wait before the next
+// AfterLogin notes a failed login, and returns how long to wait before the next
 // one; failing is how many hosts there are with failed logins.
-func (b *backoff) afterLogin(err error, failing int) time.Duration {
+func (b *Backoff) AfterLogin(err error, failing int) time.Duration {
 	class := remote.ClassOf(err)
 	b.count(class)
 	pause, known := pauses[class]
@@ -91,16 +90,16 @@ func (b *backoff) afterLogin(err error, failing int) time.Duration {
 	return jitter(min(pause.first<<min(b.failures-1, 10), pause.last))
 }
 
-func (b *backoff) count(class remote.Class) {
+func (b *Backoff) count(class remote.Class) {
 	if class != b.class {
 		b.class, b.failures = class, 0
 	}
 	b.failures++
 }
 
-// probed reports whether a failed attempt is followed by probes, which find out
+// Probed reports whether a failed attempt is followed by probes, which find out
 // whether the host answers at all.
-func probed(err error) bool {
+func Probed(err error) bool {
 	if errors.Is(err, remote.ErrBusy) {
 		return false
 	}
@@ -136,10 +135,10 @@ func UntilNotBusy[T any](ctx context.Context, do func() (T, error)) (T, error) {
 // tick is the time between the moments at which attempts begin in the background.
 const tick = 100 * time.Millisecond
 
-// together shortens a pause so that it ends at such a moment. Waking up the process
+// Together shortens a pause so that it ends at such a moment. Waking up the process
 // costs more than a probe does: a thousand hosts that are down cost half as much when
 // they are probed 30 at a time.
-func together(pause time.Duration) time.Duration {
+func Together(pause time.Duration) time.Duration {
 	now := time.Now()
 	return max(0, now.Add(pause).Truncate(tick).Sub(now.Round(0)))
 }
