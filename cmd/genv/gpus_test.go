@@ -73,13 +73,14 @@ func TestGPUsOfEachKindOfHost(t *testing.T) {
 // TestGPUsThatAreDifferent: the process of a MIG instance is on its GPU, and a GPU of which
 // nvidia-smi can't measure anything isn't free.
 func TestGPUsThatAreDifferent(t *testing.T) {
+	const instance = "MIG-11111111-2222-3333-4444-555555555555"
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}, {Name: "bare", GPUs: 3, Rights: sshd.NoGenv}}, Genv: genvProgram(t)})
 	for _, h := range f.Hosts() {
 		p, err := h.StartJob(testfleet.Job{User: "bob", Env: outside})
 		require.NoError(t, err)
 		driver, err := simulated.Read(h.GPUs)
 		require.NoError(t, err)
-		driver.Devices[0].MIG = []simulated.MIG{{Profile: "1g.10gb", UUID: "MIG-11111111-2222-3333-4444-555555555555"}}
+		driver.Devices[0].MIG = []simulated.MIG{{Profile: "1g.10gb", UUID: instance}}
 		driver.Devices[1].Broken = true
 		used := int64(70)
 		driver.Apps = append(driver.Apps, simulated.App{PID: int(p.PID), UUID: driver.Devices[0].MIG[0].UUID, UsedMiB: &used})
@@ -92,10 +93,15 @@ func TestGPUsThatAreDifferent(t *testing.T) {
 	require.Equal(t, 2, document.Free)
 	for _, host := range document.Hosts {
 		require.Len(t, host.GPUs[0].Processes, 1, host.Host)
+		require.Nil(t, host.GPUs[0].Utilization, host.Host)
+		require.Equal(t, gpus.Busy, host.GPUs[0].State, "unknown utilization is not idle")
+		require.Equal(t, []snapshot.GPUUUID{instance}, host.GPUs[0].Processes[0].Instances, host.Host)
+		require.Equal(t, []gpus.Instance{{UUID: instance, Profile: "1g.10gb"}}, host.GPUs[0].Instances, host.Host)
 		require.Equal(t, []gpus.State{gpus.Unknown, gpus.Free}, []gpus.State{host.GPUs[1].State, host.GPUs[2].State}, host.Host)
 	}
 	r = genv(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "ours,bare")
 	require.Contains(t, r.out, "\n2 of 6 GPUs are free on 2 hosts; the state of 2 is unknown\n")
+	require.Equal(t, 2, strings.Count(r.out, " on "+instance+"\n"), r.out)
 }
 
 // requireUsedByAlice requires that what each kind of host shows is there.

@@ -47,8 +47,15 @@ type GPU struct {
 	Utilization *int                 `json:"utilization_percent,omitempty"`
 	Temperature *int                 `json:"temperature_celsius,omitempty"`
 	Power       *float64             `json:"power_watts,omitempty"`
+	Instances   []Instance           `json:"mig,omitempty"` // its MIG instances
 	Attached    []Attachment         `json:"attached"`
 	Processes   []Process            `json:"processes"`
+}
+
+// Instance is a MIG instance of a GPU.
+type Instance struct {
+	UUID    snapshot.GPUUUID `json:"uuid"`
+	Profile string           `json:"profile,omitempty"` // such as "1g.10gb"
 }
 
 // Attachment is an environment to which a GPU is attached.
@@ -70,6 +77,7 @@ type Process struct {
 	Memory    *int64             `json:"memory_bytes,omitempty"` // of this GPU
 	Container string             `json:"container,omitempty"`
 	Image     string             `json:"image,omitempty"` // of the container
+	Instances []snapshot.GPUUUID `json:"mig,omitempty"`   // MIG instances of this GPU
 }
 
 // UserName is a host's name for a user, or "uid 1004" if it has none; empty if neither is

@@ -42,6 +42,22 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// TestInstances: a process is on the device of its MIG instances, which are named there.
+func TestInstances(t *testing.T) {
+	s := &snapshot.Snapshot{
+		Devices: []snapshot.Device{
+			{Index: 0, UUID: "GPU-0", UsedMemory: snapshot.MiB(87), Instances: []snapshot.Instance{{UUID: "MIG-a", Profile: "1g.10gb"}, {UUID: "MIG-b"}}},
+			{Index: 1, UUID: "GPU-1", UsedMemory: snapshot.MiB(3), Instances: []snapshot.Instance{{UUID: "MIG-c"}}},
+		},
+		Processes: []snapshot.Process{{PID: 9, Instances: []snapshot.GPUUUID{"MIG-b", "MIG-c"}, Usage: []snapshot.DeviceUsage{{Index: 0}, {Index: 1}}}},
+	}
+	list := gpus.Of(s)
+	require.Equal(t, gpus.Busy, list[0].State, "an unknown utilization is not idle")
+	require.Equal(t, []gpus.Instance{{UUID: "MIG-a", Profile: "1g.10gb"}, {UUID: "MIG-b"}}, list[0].Instances)
+	require.Equal(t, []snapshot.GPUUUID{"MIG-b"}, list[0].Processes[0].Instances)
+	require.Equal(t, []snapshot.GPUUUID{"MIG-c"}, list[1].Processes[0].Instances)
+}
+
 // TestADeviceThatTheDriverLost: it is registered, and nvidia-smi lists only the other one.
 func TestADeviceThatTheDriverLost(t *testing.T) {
 	list := gpus.Of(&snapshot.Snapshot{Devices: []snapshot.Device{{Index: 1}, {Index: 0, UUID: "GPU-0", UsedMemory: snapshot.MiB(3)}}})

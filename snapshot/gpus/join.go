@@ -18,7 +18,9 @@ func Of(s *snapshot.Snapshot) []GPU {
 		p := &s.Processes[i]
 		for _, usage := range p.Usage {
 			if at, known := j.position[usage.Index]; known {
-				j.list[at].Processes = append(j.list[at].Processes, j.process(p, usage))
+				process := j.process(p, usage)
+				process.Instances = j.list[at].own(p.Instances)
+				j.list[at].Processes = append(j.list[at].Processes, process)
 			}
 		}
 	}
@@ -75,11 +77,24 @@ func (j *join) describe(g *GPU, d *snapshot.Device) {
 	g.Index, g.UUID, g.Model = d.Index, d.UUID, d.Name
 	g.MemoryUsed, g.MemoryTotal = j.bytesOf(d.UsedMemory), j.bytesOf(d.TotalMemory)
 	g.Utilization, g.Temperature, g.Power = d.Utilization, d.Temperature, d.Power
+	for _, instance := range d.Instances {
+		g.Instances = append(g.Instances, Instance(instance))
+	}
 	begin := len(j.attachments)
 	for _, a := range d.Attachments {
 		j.attachments = append(j.attachments, j.attachment(a))
 	}
 	g.Attached = slices.Clip(j.attachments[begin:])
+}
+
+// own are those of a list of MIG instances that the GPU has.
+func (g *GPU) own(list []snapshot.GPUUUID) (own []snapshot.GPUUUID) {
+	for _, instance := range g.Instances {
+		if slices.Contains(list, instance.UUID) {
+			own = append(own, instance.UUID)
+		}
+	}
+	return own
 }
 
 // attachment describes an attachment. One of an environment that isn't registered any more

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -53,8 +54,10 @@ func (c *Collector) devicesFor(ctx context.Context, usage nvidiasmi.Usage, age t
 		return l, nil
 	}
 	l, err := c.readDevices(ctx)
-	if err == nil && l.lacks(usage) {
-		err = c.addInstances(ctx, l, usage)
+	if lacks := err == nil && l.lacks(usage); lacks || err == nil && l.mayBePartitioned() {
+		if listErr := c.addInstances(ctx, l, usage); lacks {
+			err = listErr
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -73,6 +76,12 @@ func (l *deviceList) lacks(usage nvidiasmi.Usage) bool {
 	return false
 }
 
+// mayBePartitioned says whether a device may have MIG instances: the driver measures no
+// utilization of such a device.
+func (l *deviceList) mayBePartitioned() bool {
+	return slices.ContainsFunc(l.devices, func(d nvidiasmi.GPU) bool { return d.Utilization == nil && d.UsedMemory.Known() })
+}
+
 // addInstances adds the MIG instances of each device, which only `nvidia-smi -L` lists,
 // and records the ids that are not there either.
 func (c *Collector) addInstances(ctx context.Context, l *deviceList, usage nvidiasmi.Usage) error {
@@ -89,7 +98,10 @@ func (c *Collector) addInstances(ctx context.Context, l *deviceList, usage nvidi
 			index = d.Index
 		}
 		for _, instance := range d.MIG {
-			l.index[instance] = index
+			l.index[instance.UUID] = index
+		}
+		if i := slices.IndexFunc(l.devices, func(g nvidiasmi.GPU) bool { return g.Index == index }); i >= 0 {
+			l.devices[i].Instances = d.MIG
 		}
 	}
 	l.unlisted = map[snapshot.GPUUUID]bool{}

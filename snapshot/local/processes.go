@@ -25,7 +25,7 @@ func (c *Collector) observe(usage nvidiasmi.Usage, devices *deviceList, before p
 		if errors.Is(err, proc.ErrGone) {
 			continue // it has ended after nvidia-smi listed it
 		}
-		s.process.Usage = u.Usage
+		s.process.Usage, s.process.Instances = u.Usage, u.Instances
 		seen = append(seen, s)
 	}
 	return o, seen, warnings
@@ -53,6 +53,9 @@ func (l *deviceList) attribute(usage nvidiasmi.Usage) ([]snapshot.Process, []str
 			byPID[app.PID] = &snapshot.Process{PID: app.PID}
 		}
 		p := byPID[app.PID]
+		if snapshot.CheckInstance(app.GPU) == nil {
+			p.Instances = append(p.Instances, app.GPU)
+		}
 		if used := p.Uses(index); used != nil { // several MIG instances of one device
 			used.Memory = sum(used.Memory, app.Memory)
 		} else {
@@ -95,6 +98,7 @@ func sum(a, b snapshot.Memory) snapshot.Memory {
 func sorted(byPID map[snapshot.PID]*snapshot.Process) []snapshot.Process {
 	processes := make([]snapshot.Process, 0, len(byPID))
 	for _, p := range byPID {
+		slices.Sort(p.Instances)
 		slices.SortFunc(p.Usage, func(a, b snapshot.DeviceUsage) int { return cmp.Compare(a.Index, b.Index) })
 		processes = append(processes, *p)
 	}

@@ -66,6 +66,34 @@ func TestAnUnknownDeviceIDIsLookedUpOnce(t *testing.T) {
 	require.Equal(t, []snapshot.DeviceUsage{usage(0, 5)}, s.Processes[0].Usage)
 }
 
+// TestInstances: a device with MIG has no utilization, so that its instances are asked for
+// even if no process uses one.
+func TestInstances(t *testing.T) {
+	m := newMachine(t)
+	m.DeviceListTTL = time.Hour
+	m.smi.devices = "0, GPU-0, 81559, 10, [N/A], 31, 70.12, H100\n1, GPU-1, 81559, 20, 50, 31, 70.12, H100\n"
+	m.smi.apps = ""
+	s := m.snapshot()
+	require.Equal(t, []string{"apps", "devices", "list", "read"}, m.take())
+	require.Equal(t, []snapshot.Instance{{UUID: "MIG-a", Profile: "1g.10gb"}, {UUID: "MIG-b", Profile: "1g.10gb"}}, s.Device(0).Instances)
+	require.Nil(t, s.Device(0).Utilization)
+	require.Empty(t, s.Device(1).Instances)
+
+	m.process(100, 1001, 5000, "A=1\x00")
+	m.smi.apps = "MIG-b, 100, 5\nMIG-a, 100, 6\nMIG-a, 100, 5\nGPU-1, 100, 5\n"
+	s = m.snapshot()
+	require.Equal(t, []string{"apps", "read"}, m.take())
+	require.Equal(t, []snapshot.DeviceUsage{usage(0, 11), usage(1, 5)}, s.Processes[0].Usage, "by parent device")
+	require.Equal(t, []snapshot.GPUUUID{"MIG-a", "MIG-b"}, s.Processes[0].Instances)
+}
+
+// TestInstancesThatAreNotListed: without them the devices are known as before.
+func TestInstancesThatAreNotListed(t *testing.T) {
+	m := newMachine(t)
+	m.smi.devices, m.smi.list = "0, GPU-0, 81559, 10, [N/A], 31, 70.12, H100\n", "garbled"
+	require.Empty(t, m.snapshot().Device(0).Instances)
+}
+
 // identity is process 100 in the lists of nvidia-smi, and what /proc says of it.
 type identity struct {
 	damage   func(*machine)

@@ -14,7 +14,7 @@ import (
 )
 
 // Snapshot collects a snapshot. It calls nvidia-smi twice, or once if the list of devices
-// is cached, and a third time only for MIG instances. The processes are in ascending
+// is cached, and a third time only where devices may have MIG instances. The processes are in ascending
 // order of PID. An error means that nothing is known; it wraps an error of nvidiasmi or
 // state, or the context's.
 func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {

@@ -18,6 +18,8 @@ type GPU struct {
 	Utilization *int     // per cent; nil if the driver does not report it, as with MIG
 	Temperature *int     // degrees Celsius; nil likewise
 	Power       *float64 // watts; nil likewise
+	// Instances are its MIG instances, which only List tells.
+	Instances []snapshot.Instance
 }
 
 // Device is the device in the model, without attachments.
@@ -25,6 +27,7 @@ func (g *GPU) Device() snapshot.Device {
 	return snapshot.Device{
 		Index: g.Index, UUID: g.UUID, Name: g.Name, TotalMemory: g.TotalMemory,
 		UsedMemory: g.UsedMemory, Utilization: g.Utilization, Temperature: g.Temperature, Power: g.Power,
+		Instances: g.Instances,
 	}
 }
 

@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // ListedGPU is a device in the output of `nvidia-smi -L`, with its MIG instances.
 type ListedGPU struct {
 	Index snapshot.DeviceIndex
 	UUID  snapshot.GPUUUID
-	MIG   []snapshot.GPUUUID
+	MIG   []snapshot.Instance
 }
 
 // ListArgs are the arguments for the output that ParseList reads.
@@ -41,9 +42,9 @@ func ParseList(data []byte) ([]ListedGPU, error) {
 		if len(devices) == 0 {
 			return nil, garbled(line)
 		}
-		if named && strings.HasPrefix(strings.TrimLeft(line, " \t"), "MIG ") {
+		if mig, isInstance := strings.CutPrefix(strings.TrimLeft(line, " \t"), "MIG "); named && isInstance {
 			last := &devices[len(devices)-1]
-			last.MIG = append(last.MIG, uuid)
+			last.MIG = append(last.MIG, snapshot.Instance{UUID: uuid, Profile: listedProfile(mig)})
 		}
 	}
 	if len(devices) == 0 {
@@ -59,6 +60,18 @@ func listedIndex(line string) (snapshot.DeviceIndex, bool) {
 	index, err := strconv.ParseUint(number, 10, 31)
 	return snapshot.DeviceIndex(index), isGPU && ends && err == nil && index <= maxIndex
 }
+
+// listedProfile is P in "P  Device  0: …"; empty if it isn't one.
+func listedProfile(rest string) string {
+	profile, _, _ := strings.Cut(rest, " ")
+	if len(profile) > maxProfile || !text.IsMadeOf(profile, ".+-") {
+		return ""
+	}
+	return profile
+}
+
+// maxProfile is more than the length of any profile's name, such as "1c.3g.40gb+me".
+const maxProfile = 40
 
 // listedUUID is X in "… (UUID: X)" at the end of a line.
 func listedUUID(line string) (snapshot.GPUUUID, bool) {

@@ -16,14 +16,16 @@ func TestParseList(t *testing.T) {
 			{Index: 1, UUID: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000001"},
 		},
 		"driver-535-mig-list.txt": {
-			{Index: 0, UUID: "GPU-5a5c3f2e-0002-4c4b-9f1e-000000000000", MIG: []snapshot.GPUUUID{
-				"MIG-a0000000-0001-5fef-9c87-000000000001", "MIG-a0000000-0001-5fef-9c87-000000000002",
+			{Index: 0, UUID: "GPU-5a5c3f2e-0002-4c4b-9f1e-000000000000", MIG: []snapshot.Instance{
+				{UUID: "MIG-a0000000-0001-5fef-9c87-000000000001", Profile: "1g.10gb"},
+				{UUID: "MIG-a0000000-0001-5fef-9c87-000000000002", Profile: "1g.10gb+me"},
 			}},
 			{Index: 1, UUID: "GPU-5a5c3f2e-0002-4c4b-9f1e-000000000001"},
 		},
 		"driver-450-mig-list.txt": {
-			{Index: 0, UUID: "GPU-5a5c3f2e-0003-4c4b-9f1e-000000000000", MIG: []snapshot.GPUUUID{
-				"MIG-GPU-5a5c3f2e-0003-4c4b-9f1e-000000000000/1/0", "MIG-GPU-5a5c3f2e-0003-4c4b-9f1e-000000000000/2/0",
+			{Index: 0, UUID: "GPU-5a5c3f2e-0003-4c4b-9f1e-000000000000", MIG: []snapshot.Instance{
+				{UUID: "MIG-GPU-5a5c3f2e-0003-4c4b-9f1e-000000000000/1/0", Profile: "3g.20gb"},
+				{UUID: "MIG-GPU-5a5c3f2e-0003-4c4b-9f1e-000000000000/2/0", Profile: "3g.20gb"},
 			}},
 		},
 	} {
@@ -36,9 +38,9 @@ func TestParseList(t *testing.T) {
 }
 
 func TestParseListIgnoresOtherLinesUnderADevice(t *testing.T) {
-	got, err := nvidiasmi.ParseList([]byte("GPU 0: X (UUID: GPU-1)\n  (No MIG devices)\n  MIG 1g.5gb Device 0: (UUID: MIG-1)\n"))
+	got, err := nvidiasmi.ParseList([]byte("GPU 0: X (UUID: GPU-1)\n  (No MIG devices)\n  MIG 1g.5gb Device 0: (UUID: MIG-1)\n  MIG \x1b Device 1: (UUID: MIG-2)\n"))
 	require.NoError(t, err)
-	require.Equal(t, []nvidiasmi.ListedGPU{{UUID: "GPU-1", MIG: []snapshot.GPUUUID{"MIG-1"}}}, got)
+	require.Equal(t, []nvidiasmi.ListedGPU{{UUID: "GPU-1", MIG: []snapshot.Instance{{UUID: "MIG-1", Profile: "1g.5gb"}, {UUID: "MIG-2"}}}}, got)
 }
 
 func TestParseListRefuses(t *testing.T) {

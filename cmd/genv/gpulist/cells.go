@@ -86,6 +86,9 @@ func processesOf(g *gpus.GPU) string {
 		if command := commandOf(p.Command); command != "" {
 			words = append(words, command)
 		}
+		for _, instance := range p.Instances {
+			words = append(words, "on "+string(instance))
+		}
 		if p.Container != "" {
 			words = append(words, "(container "+text.Shown(snapshot.ShortID(p.Container))+")")
 		}

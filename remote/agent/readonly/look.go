@@ -44,7 +44,7 @@ func (r Host) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, e
 		return nil, err
 	}
 	s := &snapshot.Snapshot{Devices: devices}
-	s.Processes, s.Warnings = processesOf(usage, r.indices(ctx, host, devices, usage.Apps))
+	s.Processes, s.Warnings = processesOf(usage, r.indices(ctx, host, s.Devices, usage.Apps))
 	s.Warnings = s.Warnings[:min(len(s.Warnings), maxWarnings)]
 	for i, w := range s.Warnings {
 		s.Warnings[i] = strings.Clone(text.Cut(w, maxWarning))
@@ -83,7 +83,7 @@ func smi[T any](ctx context.Context, r Host, host remote.Host, args []string, pa
 	return value, nil
 }
 
-// indices are those of the devices and, if processes use any, of the devices' MIG instances,
+// indices also sets the Instances of the devices. They are those of the devices and, if processes use any, of the devices' MIG instances,
 // which only `nvidia-smi -L` lists. What it doesn't list is left out.
 func (r Host) indices(ctx context.Context, host remote.Host, devices []snapshot.Device, apps []nvidiasmi.App) map[snapshot.GPUUUID]snapshot.DeviceIndex {
 	indices := make(map[snapshot.GPUUUID]snapshot.DeviceIndex)
@@ -97,7 +97,10 @@ func (r Host) indices(ctx context.Context, host remote.Host, devices []snapshot.
 	listed, _ := smi(ctx, r, host, nvidiasmi.ListArgs(), nvidiasmi.ParseList) // without it they are not attributed
 	for _, d := range listed {
 		for _, instance := range d.MIG {
-			indices[instance] = d.Index
+			indices[instance.UUID] = d.Index
+		}
+		if known := snapshot.FindDevice(devices, d.Index); known != nil {
+			known.Instances = d.MIG
 		}
 	}
 	return indices
@@ -121,6 +124,9 @@ func processesOf(usage nvidiasmi.Usage, indices map[snapshot.GPUUUID]snapshot.De
 			i = len(list)
 			at[a.PID] = i
 			list = append(list, snapshot.Process{PID: a.PID, EnvUnknown: true})
+		}
+		if snapshot.CheckInstance(a.GPU) == nil && !slices.Contains(list[i].Instances, a.GPU) {
+			list[i].Instances = append(list[i].Instances, a.GPU)
 		}
 		once := nvidiasmi.App{GPU: a.GPU, PID: a.PID}
 		if used := list[i].Uses(index); used == nil {

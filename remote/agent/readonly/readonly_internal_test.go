@@ -50,8 +50,8 @@ func TestProcessesOfInstances(t *testing.T) {
 		NotListed: []snapshot.GPUUUID{"GPU-2"},
 	}, map[snapshot.GPUUUID]snapshot.DeviceIndex{"MIG-1": 0, "MIG-2": 0, "GPU-1": 1})
 	require.Equal(t, []snapshot.Process{
-		{PID: 7, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 0, Memory: mib(150)}, {Index: 1, Memory: mib(5)}}},
-		{PID: 9, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 0}}},
+		{PID: 7, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 0, Memory: mib(150)}, {Index: 1, Memory: mib(5)}}, Instances: []snapshot.GPUUUID{"MIG-1", "MIG-2"}},
+		{PID: 9, EnvUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 0}}, Instances: []snapshot.GPUUUID{"MIG-1", "MIG-2"}},
 	}, list)
 	require.Equal(t, []string{
 		"the driver does not report which processes use GPU-2: there may be any",

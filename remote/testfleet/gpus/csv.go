@@ -28,6 +28,9 @@ func gpuRow(v view, d Device) map[string]string {
 		"utilization.gpu": strconv.Itoa(load), "utilization.memory": strconv.Itoa(load / 2),
 		"temperature.gpu": strconv.Itoa(v.Celsius(d)), "power.draw": fmt.Sprintf("%d.12", v.Watt(d)),
 	}
+	if len(d.MIG) > 0 {
+		row["utilization.gpu"], row["utilization.memory"] = "[N/A]", "[N/A]"
+	}
 	if d.Broken {
 		for name := range row {
 			row[name] = "[Unknown Error]"

@@ -60,7 +60,7 @@ func TestQueries(t *testing.T) {
 		{[]string{"--query-gpu=memory.total", "--format=csv,noheader,nounits"}, "81559\n81559\n[Unknown Error]\n"},
 		{
 			[]string{"--format=csv,nounits", "--query-gpu=name, memory.used,utilization.gpu"},
-			"name, memory.used [MiB], utilization.gpu [%]\nNVIDIA H100 80GB HBM3, 5000, 97\nNVIDIA H100 80GB HBM3, 70, 97\nNVIDIA H100 80GB HBM3, [Unknown Error], [Unknown Error]\n",
+			"name, memory.used [MiB], utilization.gpu [%]\nNVIDIA H100 80GB HBM3, 5000, 97\nNVIDIA H100 80GB HBM3, 70, [N/A]\nNVIDIA H100 80GB HBM3, [Unknown Error], [Unknown Error]\n",
 		},
 		{[]string{"--query-gpu=mig.mode.current,driver_version,count", "--format=csv,noheader"}, "Disabled, 550.163.01, 3\nEnabled, 550.163.01, 3\n[Unknown Error], 550.163.01, 3\n"},
 		{

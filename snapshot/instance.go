@@ -1,0 +1,88 @@
+package snapshot
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Instance is a part of a device that works as a device of its own (MIG).
+type Instance struct {
+	UUID    GPUUUID // "MIG-…"
+	Profile string  // such as "1g.10gb"; empty if it is unknown
+}
+
+// Memory is how much memory the instance has at most, according to its profile; unknown
+// without one. The driver keeps a part of it.
+func (i Instance) Memory() Memory {
+	for part := range strings.SplitSeq(i.Profile, ".") {
+		size, _, _ := strings.Cut(part, "+") // as in 1g.10gb+me
+		if digits, isSize := strings.CutSuffix(size, "gb"); isSize {
+			if gib, err := strconv.ParseUint(digits, 10, 16); err == nil && gib > 0 {
+				return MiB(int64(gib) << 10)
+			}
+		}
+	}
+	return Memory{}
+}
+
+// FindInstance returns the MIG instance with a UUID and its device; nil if no device is
+// known to have it.
+func FindInstance(devices []Device, uuid GPUUUID) (*Device, *Instance) {
+	for i := range devices {
+		if found := find(devices[i].Instances, func(x *Instance) bool { return x.UUID == uuid }); found != nil {
+			return &devices[i], found
+		}
+	}
+	return nil, nil
+}
+
+// maxInstances is how many MIG instances of a device or a process are accepted: no device
+// has more than 7 GPU instances, each with up to 7 compute instances.
+const maxInstances = 64 * maxDevices
+
+// CheckInstance returns an error, which wraps ErrInvalid, unless a text can be the UUID of a
+// MIG instance.
+func CheckInstance(uuid GPUUUID) error {
+	if !strings.HasPrefix(string(uuid), "MIG-") || len(uuid) > 128 || !text.IsMadeOf(string(uuid), "-/") {
+		return fmt.Errorf("%w: %s is not the UUID of a MIG instance", ErrInvalid, text.Quoted(string(uuid), 80))
+	}
+	return nil
+}
+
+func checkInstances(list []GPUUUID) error {
+	if len(list) > maxInstances {
+		return tooMany(len(list), "MIG instances", maxInstances)
+	}
+	for _, uuid := range list {
+		if err := CheckInstance(uuid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func nativeInstances(list []Instance) []nativeInstance {
+	out := make([]nativeInstance, len(list))
+	for i, instance := range list {
+		out[i] = nativeInstance(instance)
+	}
+	return out
+}
+
+func instancesFromWire(list []nativeInstance) ([]Instance, error) {
+	if len(list) > maxInstances {
+		return nil, tooMany(len(list), "MIG instances", maxInstances)
+	}
+	var instances []Instance
+	for _, n := range list {
+		if err := cmp.Or(CheckInstance(n.UUID), CheckText("profile", n.Profile)); err != nil {
+			return nil, err
+		}
+		instances = append(instances, Instance(n))
+	}
+	return instances, nil
+}
