@@ -53,11 +53,9 @@ func (s *Store) publish(contents state.Contents, durable bool) error {
 	if err := s.ownLock(dir); err != nil {
 		return err
 	}
-	devices, err := dir.SharedSub("devices")
-	if err != nil {
+	if err := openLocks(dir); err != nil {
 		return err
 	}
-	devices.Close()
 	for _, file := range stateFiles {
 		if err := s.publishFile(dir, file.String(), contents[file], durable); err != nil {
 			return err
@@ -99,6 +97,21 @@ func seal(dir *folder.Folder) error {
 		return err
 	}
 	return dir.Own(0o755)
+}
+
+// openLocks lets every user make and lock files in the folder of the devices' locks, which
+// becomes root's, so that its mode stays.
+func openLocks(dir *folder.Folder) error {
+	locks, err := dir.SharedSub("devices")
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	st, err := locks.Status()
+	if err != nil || int(st.Uid) == os.Geteuid() && st.Mode&0o777 == 0o777 {
+		return err
+	}
+	return locks.Own(0o777)
 }
 
 // ownLock makes the lock file root's, so that no user can change its mode, and one that

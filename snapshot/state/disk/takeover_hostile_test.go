@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
@@ -75,4 +76,23 @@ func TestAFailedTakeoverOpensTheFolderAgain(t *testing.T) {
 			require.Equal(t, os.FileMode(0o777), mode(t, h.dir))
 		})
 	}
+}
+
+// A user who made the folder of the devices' locks can't keep others from locking devices.
+func TestTheLocksOfDevicesStayForAllUsers(t *testing.T) {
+	h := newOwnedHost(t)
+	locks := filepath.Join(h.dir, "devices")
+	require.NoError(t, os.MkdirAll(locks, 0o700))
+	require.NoError(t, os.Chmod(locks, 0o700))
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Chown(locks, 4001, 4001))
+	}
+	h.takeOver(t)
+	require.Equal(t, os.FileMode(0o777), mode(t, locks))
+	var st syscall.Stat_t
+	require.NoError(t, syscall.Stat(locks, &st))
+	require.Equal(t, os.Geteuid(), int(st.Uid), "only root can close it")
+	release, err := h.store.LockDevices(t.Context(), []snapshot.DeviceIndex{0})
+	require.NoError(t, err)
+	release()
 }

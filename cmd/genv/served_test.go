@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// serve lets root own the state of the station, by a service that runs until the test ends.
+func (s *station) serve() *exec.Cmd {
+	s.t.Helper()
+	needsRoot(s.t)
+	cmd := s.me().command("genv", "host", "serve")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	require.NoError(s.t, cmd.Start())
+	s.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	socket := s.path("root/run/host.sock")
+	require.Eventually(s.t, func() bool {
+		_, err := os.Stat(socket)
+		return err == nil
+	}, 30*time.Second, 5*time.Millisecond, "%s", &errs)
+	return cmd
+}
+
+// `genv lock`, and what takes the same locks as 1.4.3 does, by users who can't write the
+// state: a lock file that does not exist yet is made by whoever locks first.
+func TestLockWhereRootOwnsTheState(t *testing.T) {
+	t.Parallel()
+	flock, err := exec.LookPath("flock")
+	if err != nil {
+		t.Skip(err)
+	}
+	s := newStation(t)
+	s.serve()
+	alice, bob := s.person("alice", 4242), s.person("bob", 4243)
+	shell := alice.open("bash")
+	require.Equal(t, said{}, shell.say("genv activate; genv attach --index 1,3"))
+	info, err := os.Stat(s.state)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o755), info.Mode().Perm())
+	file := func(index string) string { return filepath.Join(s.state, "devices", index+".lock") }
+
+	require.Equal(t, said{text: "held\n"}, shell.say("genv lock echo held"))
+	for _, index := range []string{"1", "3"} {
+		info, err := os.Stat(file(index))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o666), info.Mode().Perm(), "others lock it too")
+		require.Equal(t, said{status: "9"}, shell.say("genv lock "+flock+" -n -E 9 "+file(index)+" true"))
+		require.Equal(t, result{}, bob.run("flock", "-n", file(index), "true"))
+	}
+	require.NoFileExists(t, file("0"), "alice doesn't have it")
+	require.Equal(t, result{}, bob.run("sh", "-c", "umask 0; flock -n "+file("0")+" true"), "1.4.3 makes it")
+
+	marker := s.path("alice/ran")
+	shell.say("command genv lock sleep 1000 & job=$!; until ! " + flock + " -n " + file("3") + " true; do :; done")
+	require.Equal(t, result{code: 9}, bob.run("flock", "-n", "-E", "9", file("1"), "true"), "bob waits for alice")
+	shell.say("kill $job; wait $job")
+	holder := bob.command("flock", file("1"), "sh", "-c", "echo; read line")
+	in, err := holder.StdinPipe()
+	require.NoError(t, err)
+	out, err := holder.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, holder.Start())
+	_, err = out.Read(make([]byte, 1))
+	require.NoError(t, err)
+	waits := shell.sayAll("timeout 3 genv lock touch " + marker)
+	require.Contains(t, waits.text, `/devices/1.lock, which is held by process`, "alice waits for bob")
+	require.Contains(t, waits.text, "of uid 4243")
+	require.NoFileExists(t, marker)
+	require.NoError(t, in.Close())
+	_ = holder.Wait() // the status of read
+	require.Equal(t, said{}, shell.say("genv lock touch "+marker))
+	require.FileExists(t, marker)
+}
