@@ -95,7 +95,7 @@ var meanings = sync.OnceValue(func() map[Cause]meaning {
 		OtherNamespace: {Failed, "run genv where the processes of the state files run (outside of the container), or use another state folder here (GENV_TMPDIR)"},
 
 		NoCgroup2: {Warning, "boot with systemd.unified_cgroup_hierarchy=1, or mount cgroup2; only the kernel guard needs it"},
-		OldKernel: {Warning, "use Linux 5.7 or newer; only the kernel guard needs it"},
+		OldKernel: {Warning, "use Linux 5.8 or newer; only the kernel guard needs it"},
 		NoBPF:     {Warning, "use a kernel with CONFIG_BPF_SYSCALL and CONFIG_CGROUP_BPF; only the kernel guard needs it"},
 
 		ServiceFailed:   {Failed, "look at `systemctl status UNIT` and `journalctl -u UNIT`, then `systemctl restart UNIT`"},

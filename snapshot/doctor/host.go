@@ -42,14 +42,14 @@ type Kernel struct {
 }
 
 // CheckGuard judges whether the kernel could guard devices: a program on cgroup2, with a
-// link that is pinned, since Linux 5.7.
+// ring buffer for its events, since Linux 5.8.
 func CheckGuard(k Kernel) Check {
 	major, minor, ok := parseRelease(k.Release)
 	seen := "Linux " + orUnknown(oneLine(k.Release))
 	switch {
 	case !ok:
 		return Unknown(Guard, "the kernel's version is unknown (%q)", oneLine(k.Release))
-	case major < 5 || major == 5 && minor < 7:
+	case major < 5 || major == 5 && minor < 8:
 		return Problem(Guard, OldKernel, "%s", seen)
 	case k.BPF != nil && !*k.BPF:
 		return Problem(Guard, NoBPF, "%s has no bpf(2)", seen)
