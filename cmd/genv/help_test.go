@@ -71,6 +71,7 @@ var examples = map[string][]string{
 	"guard status": {"--format json"},
 	"guard run":    {"--mode watch --lease 60s --first-uid 1000 --exempt-user x --exempt-device 1 " + otherwise(command.ExitFailed)},
 	"guard off":    {"--veto " + otherwise(command.ExitFailed)},
+	"guard resume": {otherwise(command.ExitFailed)},
 
 	"policy check":   {"--inventory a,b --strict --format json $DIR/policy"},
 	"policy explain": {"--inventory a --user x --host a --label k=v --at 2026-11-20 --format csv " + ruleFlags, noRuleFlags},

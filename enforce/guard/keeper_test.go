@@ -215,6 +215,36 @@ func TestRemovedByHand(t *testing.T) {
 	h.soon("the next order", h.mayNot(bob, 0))
 }
 
+// TestRemovedAlongWithAVetoOrAnOrder: the Keeper may notice the removal first. It gives no order
+// of its own then, since that would outlast the veto.
+func TestRemovedAlongWithAVetoOrAnOrder(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(h *host)
+		reason string
+		holds  mode.Mode // of the order
+	}{
+		"veto": {func(h *host) { require.NoError(h, os.WriteFile(h.veto, nil, 0o600)) }, "guard.off exists", mode.Enforce},
+		"off":  {func(h *host) { h.give(mode.Off, 0) }, "turned off by the test", mode.Off},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			h.give(mode.Enforce, time.Minute)
+			h.keep(h.keeper())
+			h.soon("the first denial", h.mayNot(bob, 0))
+			h.pins.mu.Lock()
+			h.renewing = func() { tt.change(h); _ = h.remove() }
+			h.pins.mu.Unlock()
+			require.Contains(t, h.says(mode.Off).Reason, tt.reason)
+			given, err := order.Read(h.run)
+			require.NoError(t, err)
+			require.Equal(t, tt.holds, given.Mode)
+			require.Equal(t, "the test", given.By)
+		})
+	}
+}
+
 // TestDoubtTakesNothingAway: what was allowed stays allowed, and more can be.
 func TestDoubtTakesNothingAway(t *testing.T) {
 	t.Parallel()

@@ -49,6 +49,7 @@ type pins struct {
 	events   chan kernel.Event
 	openErr  error
 	fullErr  error
+	renewing func() // called once before the control is set
 }
 
 func (p *pins) open() (Kernel, error) {
@@ -117,6 +118,13 @@ func (k *memoryKernel) SetAllowed(allowed map[snapshot.UID]kernel.Minors) error 
 }
 
 func (k *memoryKernel) SetControl(c kernel.Control) error {
+	k.mu.Lock()
+	renewing := k.renewing
+	k.renewing = nil
+	k.mu.Unlock()
+	if renewing != nil {
+		renewing()
+	}
 	err := k.use()
 	defer k.mu.Unlock()
 	if err == nil {

@@ -156,28 +156,39 @@ func (s *session) renew(now order.At) {
 	s.problems.dirty = s.problems.dirty || notable
 }
 
-// failed handles an error of the kernel. If the guard was removed by hand, that is the
-// same as an order to turn it off.
+// failed handles an error of the kernel.
 func (s *session) failed(err error) bool {
 	if err == nil {
 		return false
 	}
 	s.release()
-	if !errors.Is(err, kernel.ErrRemoved) {
-		s.failedAt = time.Now()
-		s.present = present{mode.Off, "the guard in the kernel failed"}
-		s.problems.set("kernel", err.Error())
+	if errors.Is(err, kernel.ErrRemoved) {
+		s.wasRemoved()
 		return true
 	}
-	s.Log.Warn().Msg("the guard was removed by hand: off until the next order")
+	s.failedAt = time.Now()
+	s.present = present{mode.Off, "the guard in the kernel failed"}
+	s.problems.set("kernel", err.Error())
+	return true
+}
+
+// wasRemoved follows the removal of the guard. By hand, that is the same as an order to turn it
+// off; it may also be a part of a veto or of an order that this session doesn't know yet.
+func (s *session) wasRemoved() {
+	s.readOrder()
 	now, err := s.now()
-	if err == nil {
-		s.given, err = order.Give(s.RunDir, order.Order{Mode: mode.Off, By: "removal of its pins by hand"}, "", now)
+	if err == nil && s.offReason(now) == "" {
+		following := s.given.ID
+		s.given, _, err = order.Offer(s.RunDir, order.Order{Mode: mode.Off, By: "removal of its pins by hand"}, "", now, func(g order.Given, _ error) bool {
+			return g.ID == following
+		})
+		s.Log.Warn().Msg("the guard was removed by hand: off until the next order on this host")
 	}
 	if err != nil {
 		s.given.Mode = mode.Off
 		s.problems.set("order", err.Error())
 	}
-	s.turnOff("it was turned off by " + s.given.By)
-	return true
+	if off := s.offReason(now); off != "" {
+		s.turnOff(off)
+	}
 }

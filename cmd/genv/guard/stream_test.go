@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -127,6 +128,43 @@ func TestAControllerGuardsAHost(t *testing.T) {
 	require.Equal(t, mode.Off, s.document().Mode)
 }
 
+// TestOffHoldsAgainstAController: until somebody on the host says otherwise. The controller
+// learns why.
+func TestOffHoldsAgainstAController(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, c := s.person(bob), s.serve()
+	for name, off := range map[string]struct {
+		turnOff func()
+		by      string
+	}{
+		"off":     {func() { s.must("guard", "off") }, "root with `genv guard off`"},
+		"by hand": {func() { require.NoError(t, os.RemoveAll(s.pins)) }, "removal of its pins by hand"},
+	} {
+		c.order(asked(mode.Enforce, time.Minute))
+		b.until("denied", 0)
+		off.turnOff()
+		b.until("allowed", 0)
+		require.Eventually(t, func() bool { return s.document().Order.Mode == mode.Off }, 5*time.Second, 10*time.Millisecond, name)
+		for range 10 {
+			answer := c.order(asked(mode.Enforce, time.Minute))
+			require.Contains(t, answer.State.Reason, "turned off by "+off.by)
+			require.True(t, b.opens(0), name)
+		}
+		out := s.must("guard", "resume")
+		require.Contains(t, out, "may turn the guard on again")
+		require.True(t, b.opens(0), "nothing has ordered it yet")
+	}
+	require.Contains(t, s.must("guard", "resume"), "was not turned off")
+	c.order(asked(mode.Enforce, time.Minute))
+	b.until("denied", 0)
+	require.Contains(t, s.must("guard", "resume"), "was not turned off")
+	require.False(t, b.opens(0))
+	out, err := s.genvAs(bob, "guard", "resume")
+	require.Error(t, err)
+	require.Contains(t, out, "only root")
+}
+
 // TestTheVetoHoldsAgainstAController: whoever is root on the host has the last word.
 func TestTheVetoHoldsAgainstAController(t *testing.T) {
 	t.Parallel()
@@ -140,4 +178,8 @@ func TestTheVetoHoldsAgainstAController(t *testing.T) {
 		return strings.Contains(c.order(asked(mode.Enforce, time.Minute)).State.Reason, "guard.off exists")
 	}, 5*time.Second, 50*time.Millisecond)
 	require.True(t, b.opens(0))
+	require.Contains(t, s.must("guard", "resume"), "sudo rm "+filepath.Join(s.root, "etc/guard.off"))
+	require.NoError(t, os.Remove(filepath.Join(s.root, "etc/guard.off")))
+	c.order(asked(mode.Enforce, time.Minute))
+	b.until("denied", 0) // the file was all
 }

@@ -58,26 +58,40 @@ func (g *guarded) Order(ctx context.Context, r guarding.Request) (answer guardin
 	if err != nil {
 		return answer, err
 	}
-	present, err := order.Read(g.dir)
-	if err != nil && !errors.Is(err, order.ErrNone) {
-		g.log.Warn().Err(err).Msg("the last order can't be read: it is replaced")
-	}
-	if replaces(&r, &present) {
-		if _, err := order.Give(g.dir, r.Order, r.ID, now); err != nil {
-			return answer, fmt.Errorf("the order can't be given to the guard: %w", err)
+	present, given, err := order.Offer(g.dir, r.Order, r.ID, now, func(present order.Given, err error) bool {
+		if err != nil && !errors.Is(err, order.ErrNone) {
+			g.log.Warn().Err(err).Msg("the last order can't be read: it is replaced")
 		}
+		return replaces(&r, &present)
+	})
+	if err != nil {
+		return answer, fmt.Errorf("the order can't be given to the guard: %w", err)
+	}
+	if given {
 		g.start(r.Order.Mode)
 	}
 	answer.State = g.state(&r, now)
+	if r.Order.Mode != mode.Off && turnedOff(&present) {
+		answer.State.Reason = fmt.Sprintf("it was turned off by %s. On the host, `sudo genv guard resume` lets the policy turn it on again", present.By)
+	}
 	g.addDenials(ctx, &r, &answer)
 	return answer, nil
 }
 
-// replaces says whether a controller's order replaces the present one: the fleet's policy has
-// priority over orders given on the host, and only the veto file has priority over the policy.
-// But a controller turns off only what it ordered itself.
+// replaces says whether a controller's order replaces the present one. The fleet's policy has
+// priority over orders given on the host, but not over being turned off there: what a person
+// turned off, at night perhaps, doesn't come back by itself. And a controller turns off only
+// what it ordered itself.
 func replaces(r *guarding.Request, present *order.Given) bool {
-	return r.Order.Mode != mode.Off || present.ID == r.ID && present.Mode != mode.Off
+	if r.Order.Mode == mode.Off {
+		return present.ID == r.ID && present.Mode != mode.Off
+	}
+	return !turnedOff(present)
+}
+
+// turnedOff says whether the guard was turned off on the host itself.
+func turnedOff(present *order.Given) bool {
+	return present.ID != "" && present.Mode == mode.Off && !strings.HasPrefix(present.ID, guarding.Prefix)
 }
 
 // start keeps the guard in the background from now on.

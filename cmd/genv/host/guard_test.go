@@ -91,7 +91,9 @@ func TestWhichOrderHolds(t *testing.T) {
 		"off ends its own":                      {"controller c1", mode.Enforce, ask(mode.Off, "c1"), "controller c1", mode.Off},
 		"off leaves another controller's":       {"controller c2", mode.Enforce, ask(mode.Off, "c1"), "controller c2", mode.Enforce},
 		"off leaves that of the host":           {"local", mode.Enforce, ask(mode.Off, "c1"), "local", mode.Enforce},
-		"over one that was turned off":          {"local", mode.Off, ask(mode.Enforce, "c1"), "controller c1", mode.Enforce},
+		"not over off on the host":              {"local", mode.Off, ask(mode.Enforce, "c1"), "local", mode.Off},
+		"nor does watching":                     {"local", mode.Off, ask(mode.Watch, "c1"), "local", mode.Off},
+		"over its own off":                      {"controller c1", mode.Off, ask(mode.Enforce, "c1"), "controller c1", mode.Enforce},
 		"off of what was turned off anyway":     {"local", mode.Off, ask(mode.Off, "c1"), "local", mode.Off},
 		"off although there never was an order": {"", 0, ask(mode.Off, "c1"), "", mode.Off},
 	} {
@@ -121,6 +123,27 @@ func TestWhichOrderHolds(t *testing.T) {
 	r.ID = "local"
 	_, err := g.Order(t.Context(), r)
 	require.ErrorContains(t, err, "not that of a controller")
+}
+
+// TestAControllerLearnsThatTheHostTurnedItsGuardOff: in each answer, until that is over.
+func TestAControllerLearnsThatTheHostTurnedItsGuardOff(t *testing.T) {
+	g, kept := openGuarded(t)
+	off, err := order.Give(g.dir, order.Order{Mode: mode.Off, By: "alice with `genv guard off`"}, "", guardStart)
+	require.NoError(t, err)
+	for _, m := range []mode.Mode{mode.Enforce, mode.Watch} {
+		answer, err := g.Order(t.Context(), ask(m, "c1"))
+		require.NoError(t, err)
+		require.Equal(t, mode.Off, answer.State.Mode)
+		require.Contains(t, answer.State.Reason, "turned off by alice with `genv guard off`")
+		require.Contains(t, answer.State.Reason, "sudo genv guard resume")
+	}
+	require.Empty(t, kept, "there is nothing to keep")
+	require.NoError(t, order.Withdraw(g.dir, off))
+	answer, err := g.Order(t.Context(), ask(mode.Enforce, "c1"))
+	require.NoError(t, err)
+	require.Empty(t, answer.State.Reason)
+	require.Equal(t, "begun", <-kept)
+	g.close()
 }
 
 func TestDenialsSinceTheLastRequest(t *testing.T) {

@@ -72,21 +72,33 @@ var (
 // Give gives an order to the host with this run folder, which replaces the one before.
 // With an empty id it gets a new one. Only root gives orders.
 func Give(dir string, o Order, id string, now At) (Given, error) {
+	given, _, err := Offer(dir, o, id, now, func(Given, error) bool { return true })
+	return given, err
+}
+
+// Offer is Give, unless the order before shall hold: replaces decides, and gets what Read
+// returns. No other order is given meanwhile. It returns the order that holds, and whether
+// that is the new one.
+func Offer(dir string, o Order, id string, now At, replaces func(present Given, err error) bool) (holds Given, given bool, err error) {
 	if err := o.Check(); err != nil {
-		return Given{}, err
+		return Given{}, false, err
 	}
 	if len(id) > maxID {
-		return Given{}, invalid("an id of more than %d bytes", maxID)
+		return Given{}, false, invalid("an id of more than %d bytes", maxID)
 	}
 	if id == "" {
 		id = rand.Text()
 	}
 	d, unlock, err := lock(dir)
 	if err != nil {
-		return Given{}, err
+		return Given{}, false, err
 	}
 	defer unlock()
-	return write(d, o, id, now)
+	if present, err := Read(dir); !replaces(present, err) {
+		return present, false, nil
+	}
+	holds, err = write(d, o, id, now)
+	return holds, err == nil, err
 }
 
 // Renew gives an order again, so that its lease begins again. With ErrReplaced another one

@@ -1,0 +1,124 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/enforce/guard"
+	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard/order"
+)
+
+// off ends the guard: first in the kernel, whatever else fails. A veto needs no order: as soon
+// as its file is removed, the orders before hold again.
+func (p *program) off(c *cli.Context) error {
+	if err := needsRoot(c); err != nil {
+		return err
+	}
+	veto := VetoFile(p.Getenv)
+	turnOff := p.turnOff
+	if c.Bool("veto") {
+		if err := writeVeto(veto); err != nil {
+			return err
+		}
+		turnOff = func(string) error { return p.remove(order.Status{Reason: vetoed(veto), Veto: true}) }
+	}
+	if err := turnOff(p.author("genv guard off")); err != nil {
+		return err
+	}
+	fmt.Fprintln(p.Out, "The guard is off: every user may open every device.")
+	if p.vetoExists() {
+		fmt.Fprintf(p.Out, "It stays off as long as %s exists.\n", veto)
+		return nil
+	}
+	fmt.Fprintf(p.Out, "It stays off, whatever a controller orders, until sudo genv guard resume or run, or a reboot. To keep it off for good: sudo touch %s\n", veto)
+	return nil
+}
+
+func vetoed(file string) string { return file + " exists" }
+
+func (p *program) vetoExists() bool {
+	_, err := os.Lstat(VetoFile(p.Getenv))
+	return err == nil
+}
+
+// resume takes back the order to be off.
+func (p *program) resume(c *cli.Context) error {
+	if err := needsRoot(c); err != nil {
+		return err
+	}
+	dir := localhost.RunDir(p.Getenv)
+	present, err := order.Read(dir)
+	if err != nil && !errors.Is(err, order.ErrNone) {
+		return err
+	}
+	if err != nil || present.Mode != mode.Off {
+		fmt.Fprintln(p.Out, "The guard was not turned off with `genv guard off`.")
+	} else {
+		if err := order.Withdraw(dir, present); err != nil {
+			return err
+		}
+		if err := p.say(order.Status{Reason: "it has no order"}); err != nil {
+			return err
+		}
+		fmt.Fprintln(p.Out, "A controller with a guard in its policy may turn the guard on again.")
+	}
+	if p.vetoExists() {
+		fmt.Fprintf(p.Out, "The guard stays off as long as %[1]s exists: sudo rm %[1]s\n", VetoFile(p.Getenv))
+	}
+	return nil
+}
+
+// turnOff removes the guard, and leaves an order that keeps Keepers from bringing it back.
+func (p *program) turnOff(by string) error {
+	if err := pinsOf(p.Getenv).remove(); err != nil {
+		return err
+	}
+	now, err := guard.Now()
+	if err != nil {
+		return err
+	}
+	given, err := order.Give(localhost.RunDir(p.Getenv), order.Order{Mode: mode.Off, By: by}, "", now)
+	if err != nil {
+		return err
+	}
+	// A Keeper may just have attached it again.
+	return p.remove(order.Status{Reason: "it was turned off by " + by, Order: &given.Order, Given: given.Time})
+}
+
+// remove removes the guard after a change of the order, which a Keeper follows by itself.
+func (p *program) remove(s order.Status) error {
+	if err := pinsOf(p.Getenv).remove(); err != nil {
+		return err
+	}
+	return p.say(s)
+}
+
+// say writes the status, unless a Keeper does.
+func (p *program) say(s order.Status) error {
+	dir := localhost.RunDir(p.Getenv)
+	lock, err := guard.TryLock(dir)
+	if err != nil || lock == nil {
+		return err
+	}
+	defer lock.Close()
+	s.Time, s.Devices, s.Users = p.Now().UTC(), []order.Device{}, []order.User{}
+	return order.WriteStatus(dir, s)
+}
+
+// writeVeto makes the veto file.
+func writeVeto(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
