@@ -13,8 +13,8 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
-	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/holder"
 )
 
 // state looks at the state folder, and follows no link in it.
@@ -126,7 +126,7 @@ func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
 			return ""
 		}
 		if attempt == attempts {
-			return disk.HolderOf(m.Proc, &st)
+			return holder.Of(m.Proc, &st).Describe()
 		}
 		select {
 		case <-time.After(pause):

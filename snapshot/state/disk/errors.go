@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/state/holder"
 )
 
 // Errors that callers distinguish with errors.Is; see also folder.ErrUnsafe and
@@ -48,7 +50,7 @@ func (e *CorruptError) Unwrap() []error { return []error{ErrCorrupt, e.Cause} }
 type BusyError struct {
 	Path   string
 	Waited time.Duration
-	Holder *Holder // nil if unknown
+	Holder *holder.Process // nil if unknown
 	Cause  error
 }
 
@@ -57,7 +59,7 @@ func (e *BusyError) Error() string {
 }
 
 func (e *BusyError) held() string {
-	return fmt.Sprintf("%s is held by %s", e.Path, e.Holder.describe())
+	return fmt.Sprintf("%s is held by %s", e.Path, e.Holder.Describe())
 }
 
 // Unwrap makes errors.Is find ErrBusy and the context's error.

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -15,11 +14,6 @@ const MaxFileSize = maxFileSize
 
 // OnStep calls f between the steps of a write.
 func (s *Store) OnStep(f func(step string)) { s.step = f }
-
-// LockOwner finds the holder of a lock in the text of /proc/locks.
-func LockOwner(locks string, dev, ino uint64) int {
-	return int(lockOwner(locks, &unix.Stat_t{Dev: dev, Ino: ino}))
-}
 
 // ParseBackup reads root's copy of the state files.
 func ParseBackup(data []byte) (envs, devices []byte, err error) {

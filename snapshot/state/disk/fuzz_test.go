@@ -5,7 +5,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -78,15 +77,4 @@ func impatient(t *testing.T, dir string) (*disk.Store, context.Context) {
 		}
 	})
 	return store, ctx
-}
-
-func FuzzLockOwner(f *testing.F) {
-	f.Add("1: FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF\n")
-	f.Add("1: -> FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF\n")
-	f.Fuzz(func(t *testing.T, locks string) {
-		if pid := disk.LockOwner(locks, 1, 131); pid != 0 {
-			require.Contains(t, locks, "FLOCK")
-			require.Contains(t, locks, strconv.Itoa(max(pid, -pid)))
-		}
-	})
 }

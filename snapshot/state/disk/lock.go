@@ -6,18 +6,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/holder"
 )
 
 // lockFile guards every read-modify-write, in 1.4.3 too. It is never replaced: a
@@ -110,7 +107,7 @@ func (s *Store) flock(ctx context.Context, file *os.File, st *unix.Stat_t) error
 			return fmt.Errorf("lock %s: %w", file.Name(), err)
 		}
 		if !sleep(ctx, pauseAfter(time.Since(begun))) {
-			return &BusyError{Path: file.Name(), Waited: time.Since(begun), Holder: holderOf(s.procRoot, st), Cause: ctx.Err()}
+			return &BusyError{Path: file.Name(), Waited: time.Since(begun), Holder: holder.Of(s.procRoot, st), Cause: ctx.Err()}
 		}
 	}
 }
@@ -165,88 +162,4 @@ func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex)
 		held = append(held, file)
 	}
 	return release, nil
-}
-
-// Holder is the process that holds a lock.
-type Holder struct {
-	PID     snapshot.PID
-	Command string        // the command's name; empty if unknown
-	UID     *snapshot.UID // nil if unknown
-}
-
-// String describes the holder for people. The process chose its command's name, so the
-// name is quoted.
-func (h *Holder) String() string {
-	text := fmt.Sprintf("process %d", h.PID)
-	if h.Command == "" && h.UID == nil {
-		return text + ", which has ended and left the lock to a child"
-	}
-	if h.Command != "" {
-		text += fmt.Sprintf(" (%q)", h.Command)
-	}
-	if h.UID != nil {
-		text += fmt.Sprintf(" of uid %d", *h.UID)
-	}
-	return text
-}
-
-// holderOf returns the holder of a flock on a file, or nil if it is unknown.
-func holderOf(root string, st *unix.Stat_t) *Holder {
-	locks, err := os.ReadFile(filepath.Join(root, "locks"))
-	if err != nil {
-		return nil
-	}
-	pid := lockOwner(string(locks), st)
-	if pid <= 0 {
-		return nil
-	}
-	holder := &Holder{PID: pid}
-	fs := proc.FS{Root: root}
-	if stat, err := fs.Stat(pid); err == nil {
-		holder.Command = stat.Name
-	}
-	if uid, err := fs.UID(pid); err == nil {
-		holder.UID = &uid
-	}
-	return holder
-}
-
-// lockOwner finds the holder of a flock in /proc/locks (proc_locks(5)):
-//
-//	1: FLOCK  ADVISORY  WRITE 1234 08:02:131 0 EOF
-//
-// Lines with "->" are processes that wait. Some file systems (btrfs, overlayfs) show
-// another device there than stat(2) does, so if no line has both the device and the
-// inode, one with the inode counts.
-func lockOwner(locks string, st *unix.Stat_t) snapshot.PID {
-	inode := strconv.FormatUint(st.Ino, 10)
-	device := fmt.Sprintf("%02x:%02x", unix.Major(st.Dev), unix.Minor(st.Dev))
-	var near snapshot.PID
-	for line := range strings.Lines(locks) {
-		f := strings.Fields(line)
-		if len(f) < 6 || f[1] != "FLOCK" {
-			continue
-		}
-		dev, same := strings.CutSuffix(f[5], ":"+inode)
-		pid, err := strconv.ParseInt(f[4], 10, 32)
-		if err != nil || !same {
-			continue
-		}
-		if dev == device {
-			return snapshot.PID(pid)
-		}
-		near = snapshot.PID(pid)
-	}
-	return near
-}
-
-// HolderOf describes the process that holds a flock on a file, for people. root is where
-// /proc is mounted.
-func HolderOf(root string, st *unix.Stat_t) string { return holderOf(root, st).describe() }
-
-func (h *Holder) describe() string {
-	if h == nil {
-		return "a process that cannot be seen from here"
-	}
-	return h.String()
 }

@@ -203,34 +203,6 @@ func TestAChildDoesNotInheritDeviceLocks(t *testing.T) {
 	require.NoError(t, cmd.Wait())
 }
 
-func TestLockOwner(t *testing.T) {
-	device := unix.Mkdev(0xfe, 0)
-	tests := []struct {
-		name, locks string
-		want        int
-	}{
-		{"the holder", "1: FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF\n", 1234},
-		{"not the one who waits", "1: FLOCK  ADVISORY  WRITE 12 fe:00:131 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 34 fe:00:131 0 EOF\n", 12},
-		{"not another kind of lock", "1: POSIX  ADVISORY  WRITE 1234 fe:00:131 0 EOF\n", 0},
-		{"not another file", "1: FLOCK  ADVISORY  WRITE 1234 fe:00:132 0 EOF\n", 0},
-		{"the same device rather than another", "1: FLOCK  ADVISORY  WRITE 5 00:2a:131 0 EOF\n2: FLOCK  ADVISORY  WRITE 6 fe:00:131 0 EOF\n3: FLOCK  ADVISORY  WRITE 7 00:2b:131 0 EOF\n", 6},
-		{"another device when there is no better", "1: FLOCK  ADVISORY  WRITE 5 00:2a:131 0 EOF\n", 5},
-		{"a holder outside of this PID namespace", "1: FLOCK  ADVISORY  WRITE 0 fe:00:131 0 EOF\n", 0},
-		{"no locks", "", 0},
-		{"garbage", "x\n1: FLOCK\n1: FLOCK ADVISORY WRITE x fe:00:131 0 EOF\n1: FLOCK ADVISORY WRITE 4 131 0 EOF\n", 0},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			require.Equal(t, tt.want, disk.LockOwner(tt.locks, device, 131))
-		})
-	}
-}
-
-func TestHolderString(t *testing.T) {
-	require.Equal(t, `process 7 ("a\x1b[2J") of uid 1001`, (&disk.Holder{PID: 7, Command: "a\x1b[2J", UID: uidOf(1001)}).String())
-	require.Equal(t, "process 7, which has ended and left the lock to a child", (&disk.Holder{PID: 7}).String())
-}
-
 // Step by step, a writer is killed; the next reader finds the old files or the
 // new ones, never a mixture or a broken file.
 func TestAWriterThatIsKilled(t *testing.T) {
