@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"os"
 	"os/exec"
@@ -127,4 +128,34 @@ func TestTheServiceOfAHost(t *testing.T) {
 	require.Contains(t, text, "again")
 	text, _ = h.does(bob, "host", "status")
 	require.Contains(t, text, "every user's")
+}
+
+// A user who holds the lock of the state files delays the takeover, and is named.
+func TestTheTakeoverWaitsForTheLock(t *testing.T) {
+	h := newOwnHost(t)
+	t.Parallel()
+	text, ok := h.does(4001, "envs")
+	require.True(t, ok, text)
+	lock, err := os.OpenFile(filepath.Join(h.dir, "tmp/genv/genv.lock"), os.O_RDWR, 0)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
+
+	service := h.as(0, "host", "serve")
+	stderr, err := service.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, service.Start())
+	t.Cleanup(func() { _ = service.Process.Kill(); _ = service.Wait() })
+	line, err := bufio.NewReader(stderr).ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "genv.lock is held by process "+strconv.Itoa(os.Getpid()))
+	require.Contains(t, line, "of uid 0")
+	text, ok = h.does(4001, "host", "status")
+	require.True(t, ok, text)
+	require.Contains(t, text, "every user's")
+
+	require.NoError(t, lock.Close())
+	require.Eventually(t, func() bool {
+		text, _ := h.does(4001, "host", "status")
+		return strings.Contains(text, "served") && strings.Contains(text, "root's, in")
+	}, 30*time.Second, 20*time.Millisecond)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
@@ -44,8 +45,38 @@ func (p *program) openGuard(c *cli.Context, host *host) *guarded {
 
 // keepGuard keeps the kernel guard of this machine, as far as it has orders, until ctx ends.
 func (p *program) keepGuard(ctx context.Context, log zerolog.Logger) {
-	if err := keeper.NewKeeper(&p.Program, log).Run(ctx); err != nil {
-		log.Error().Err(err).Msg("the guard is not kept")
+	keepTrying(ctx, log, keeper.NewKeeper(&p.Program, log).Run)
+}
+
+// How long keepTrying waits after the first error, and at most.
+const (
+	keepPause     = 250 * time.Millisecond
+	keepPauseMost = 30 * time.Second
+)
+
+// keepTrying keeps the guard until ctx ends: again after an error, which is logged once as
+// long as it is the same.
+func keepTrying(ctx context.Context, log zerolog.Logger, keep func(context.Context) error) {
+	pause, said := keepPause, ""
+	for {
+		begun := time.Now()
+		err := keep(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if time.Since(begun) > keepPauseMost { // it was kept for a while
+			pause, said = keepPause, ""
+		}
+		if text := err.Error(); text != said {
+			said = text
+			log.Error().Err(err).Msg("the guard is not kept: trying again")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, keepPauseMost)
 	}
 }
 

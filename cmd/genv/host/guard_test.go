@@ -1,9 +1,11 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -172,4 +174,24 @@ func TestDenialsSinceTheLastRequest(t *testing.T) {
 	answer, err = g.Order(t.Context(), r)
 	require.NoError(t, err)
 	require.Len(t, answer.Denials, 2, "the list began again")
+}
+
+func TestKeepingTheGuardIsTriedAgain(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var out bytes.Buffer
+	tried := 0
+	keepTrying(ctx, zerolog.New(&out), func(ctx context.Context) error {
+		tried++
+		switch tried {
+		case 1, 2:
+			return errors.New("the folder can't be used")
+		case 3:
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return nil
+	})
+	require.Equal(t, 3, tried)
+	require.Equal(t, 1, strings.Count(out.String(), "the folder can't be used"), "it is said once")
 }

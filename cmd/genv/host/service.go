@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/signal"
@@ -20,9 +19,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
-	"github.com/seed-3119e985/genv/snapshot/state"
-	"github.com/seed-3119e985/genv/snapshot/state/disk"
-	"github.com/seed-3119e985/genv/snapshot/state/extension"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -69,7 +65,7 @@ func (p *program) hostServe(c *cli.Context) error {
 	}
 	defer lock.Close()
 	h := p.openHost()
-	if err := h.takeOver(ctx, log); err != nil {
+	if err := h.takeOver(ctx, log); err != nil || ctx.Err() != nil {
 		return err
 	}
 	listener, err := p.listen()
@@ -116,26 +112,6 @@ func (p *program) lockService() (*os.File, error) {
 		return nil, command.UsageError("the service runs already: `genv host status` shows it; to stop it, `systemctl stop genv-host.socket genv-host.service`")
 	}
 	return lock, nil
-}
-
-// takeOver makes the state root's, if it isn't yet.
-func (h *host) takeOver(ctx context.Context, log zerolog.Logger) error {
-	shared := extension.Requests{Dir: disk.Dir(h.getenv)}
-	taken, err := h.Store.TakeOver(ctx, func(files *state.Files) error {
-		owned := shared
-		owned.Owned = func() string { return filepath.Join(disk.RootDir(h.getenv), "host") }
-		return shared.Move(files, owned)
-	})
-	if err != nil {
-		return fmt.Errorf("take over the state of this host: %w", err)
-	}
-	for _, warning := range taken.Warnings {
-		log.Warn().Msg(warning)
-	}
-	if taken.Done {
-		log.Info().Str("from", disk.Dir(h.getenv)).Msg("the state of this host was taken over: `genv host handover` gives it back")
-	}
-	return nil
 }
 
 // listen takes the socket from systemd, or opens it.

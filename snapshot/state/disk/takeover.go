@@ -28,13 +28,15 @@ type Takeover struct {
 // Files that can't be read are not taken over: they stay as they are, with a copy of them
 // kept, and the error (ErrCorrupt, ErrLost, folder.ErrUnsafe) says what to do.
 //
+// Any user can hold the lock: a BusyError comes after some seconds, and the caller tries again.
+//
 // move is called shortly before the end, with the files and the lock held, for what else
 // is to be moved; it may be nil.
 func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (done Takeover, err error) {
 	if s.rootDir == "" {
 		return done, errors.New("without a folder for root's notes, the state can't be taken over")
 	}
-	err = s.locked(ctx, s.timeout, func(dir place) error {
+	err = s.locked(ctx, min(s.timeout, readerTimeout), func(dir place) error {
 		if dir.owned {
 			return nil
 		}

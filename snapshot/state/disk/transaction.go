@@ -124,8 +124,8 @@ func (t *transaction) clean() {
 	t.files.Restorations = t.restorations()
 }
 
-// readerTimeout is how long root's genv waits for the lock when it only reads: any
-// user can hold the lock for any time.
+// readerTimeout is how long root's genv waits for the lock when it only reads, or takes the
+// state over: any user can hold the lock for any time.
 const readerTimeout = 2 * time.Second
 
 // updateOrRead is update, but if root's genv can't get the lock soon, it changes
