@@ -75,10 +75,15 @@ func TestTheServiceLosesNothingByFaults(t *testing.T) {
 			require.NoError(t, first.Wait())
 
 			h.serveWithFault(fault, 2)
+			unsure := 0
 			change := func(name string) bool {
 				text, ok := h.does(4001, "envs", "config", "--eid", "job", "name", "--name", name)
 				if !ok {
 					require.Regexp(t, "no space left|input/output error|unknown whether|not running", text)
+					if strings.Contains(text, "sync the folder") {
+						require.Contains(t, text, "it is unknown whether the change was made; to ask for it again does no harm")
+						unsure++
+					}
 				}
 				return ok
 			}
@@ -94,6 +99,7 @@ func TestTheServiceLosesNothingByFaults(t *testing.T) {
 				require.Regexp(t, "("+strings.Join(append(unanswered, answered), "|")+`)"`, text)
 			}
 			require.True(t, failed, "the fault has happened")
+			require.Equal(t, fault == "fsync:error=EIO", unsure > 0)
 			if strings.Contains(fault, "KILL") {
 				require.Zero(t, h.servicePID())
 				h.serve()

@@ -13,7 +13,8 @@ import (
 
 // Change makes a change for the user of this process: by root's service where the state
 // belongs to root, and otherwise itself. After an error, which is described at
-// changer.Changer and service.Client, nothing has changed, unless it is service.ErrUnknown.
+// changer.Changer and service.Client, nothing has changed, unless it is service.ErrUnknown, or
+// one of the disk that says that this is unknown. To ask for the same again does no harm.
 func (h *Host) Change(ctx context.Context, c change.Change) (change.Result, error) {
 	if !h.Store.MayWrite() {
 		return h.Service.Change(ctx, c)

@@ -238,3 +238,43 @@ func TestExtendIsForTheUserOfTheEnvironment(t *testing.T) {
 	_, err = decoded(t, `{"extend":{"eid":"10","seconds":3600,"indices":[1]}}`).Apply(files(), asker(alice))
 	require.ErrorContains(t, err, "environment 10 is not attached to device 1: it has 0")
 }
+
+// What is asked for twice, since the first answer was an error although the change was made,
+// is made once.
+func TestAskingAgainChangesNothingMore(t *testing.T) {
+	t.Parallel()
+	made := map[string]int{}
+	for seed := range uint64(50) {
+		r, f := rand.New(rand.NewPCG(seed, 15)), files()
+		by := []snapshot.UID{alice, bob}[r.IntN(2)]
+		for range 40 {
+			c := anyChange(r)
+			if c.Enter != nil && c.Enter.PID != 0 && r.IntN(2) == 0 {
+				c.Enter.EID = ""
+			}
+			apply := func(f *state.Files) (change.Result, error) {
+				prepared, err := c.Prepare(asker(by))
+				if err != nil {
+					return change.Result{}, err
+				}
+				return c.Apply(f, prepared)
+			}
+			next := reread(t, f)
+			if _, err := apply(next); err != nil {
+				continue
+			}
+			next = reread(t, next)
+			next.RemoveEmpty(nil) // as each reading of the files does
+			again := reread(t, next)
+			_, err := apply(again)
+			if err == nil {
+				again = reread(t, again)
+				again.RemoveEmpty(nil)
+				require.Equal(t, next, again, "seed %d, uid %d: %+v", seed, by, c)
+				made[kindOf(c)]++
+			}
+			f = next
+		}
+	}
+	require.Len(t, made, 6, "each kind of change was made: %v", made)
+}

@@ -48,6 +48,9 @@ func checkReadable(file state.File, data []byte) error {
 // other. envs.json comes first: if genv is killed between the two, there are
 // attachments of an environment that does not exist, which the next reader
 // removes, but never an environment without its attachments.
+//
+// After an error of the disk once a file was renamed, its new content is there, and may be
+// lost when the machine crashes: the error says so.
 func (t *transaction) replace(next state.Contents) (err error) {
 	var files []folder.Staged
 	defer func() {
@@ -67,9 +70,9 @@ func (t *transaction) replace(next state.Contents) (err error) {
 		}
 		files = append(files, staged)
 	}
-	for _, staged := range files {
+	for i, staged := range files {
 		if err := t.dir.Publish(staged); err != nil {
-			return err
+			return unsure(err, i > 0)
 		}
 		t.step("renamed " + staged.Name)
 	}
@@ -77,8 +80,16 @@ func (t *transaction) replace(next state.Contents) (err error) {
 		return nil
 	}
 	if err := t.dir.Sync(); err != nil {
-		return err
+		return unsure(err, true)
 	}
 	t.step("synced")
 	return nil
+}
+
+// unsure says of an error that the change may have been made, if a part of it is visible.
+func unsure(err error, visible bool) error {
+	if !visible {
+		return err
+	}
+	return fmt.Errorf("%w: it is unknown whether the change was made; to ask for it again does no harm", err)
 }

@@ -132,8 +132,8 @@ func (s *Store) finish(ctx context.Context, t *transaction, err error) (state.Fi
 
 // Update changes the state files under the lock: it reads them as Read does, calls
 // change, and writes the differences. If change returns an error, Update returns
-// that error and leaves the files as they were. After any other error the files
-// are intact.
+// that error and leaves the files as they were. After any other error the files are
+// intact; if the disk failed at the very end, the error says that they may have changed.
 func (s *Store) Update(ctx context.Context, change func(*state.Files) error) error {
 	_, err := s.update(ctx, s.timeout, change)
 	return err
