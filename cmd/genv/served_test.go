@@ -2,13 +2,18 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // serve lets root own the state of the station, by a service that runs until the test ends.
@@ -77,4 +82,27 @@ func TestLockWhereRootOwnsTheState(t *testing.T) {
 	_ = holder.Wait() // the status of read
 	require.Equal(t, said{}, shell.say("genv lock touch "+marker))
 	require.FileExists(t, marker)
+}
+
+// Users can't see who uses a device that a guard hides from them; root's service can.
+func TestAttachAvoidsBusyDevicesThatAGuardHides(t *testing.T) {
+	s := guarded(t, "enforce", map[int][]int{})
+	stranger := startSleeper(t, 4243)
+	s.uses(map[snapshot.PID]int{stranger: 0})
+	s.show(map[int][]int{})
+	s.serve()
+	alice := s.person("alice", 4242)
+	shell := alice.open("bash")
+	require.Equal(t, said{text: "Attached GPUs: 1,2\n"}, shell.sayAll("genv activate --gpus 2"), "device 0 is in use")
+	require.Regexp(t, fmt.Sprintf("^Attached GPUs: 0,1,2\nWarning: GPU 0 is in use by process %d of uid 4243: .*sleep.*, with 1000mi\n$", stranger),
+		shell.sayAll("genv attach --index 0").text)
+	require.Equal(t, result{out: "0,1,2\n"}, alice.run("genv", "devices", "attach", "--eid", shell.pid(), "--count", "3"), "nothing new, no warning")
+
+	host, err := gpus.Read(s.path("gpus.json"))
+	require.NoError(t, err)
+	host.Devices[3].Broken = true
+	require.NoError(t, host.Write(s.path("gpus.json")))
+	require.Eventually(t, func() bool { return strings.Contains(alice.run("genv", "gpus").out, "unknown") }, 30*time.Second, 10*time.Millisecond)
+	require.Equal(t, said{text: "Attached GPUs: 0,1,2,4\n"}, shell.sayAll("genv attach --count 4"), "device 3 may be in use")
+	require.Contains(t, shell.sayAll("genv attach --index 3").text, "It is unknown whether other processes use GPU 3: the driver doesn't say")
 }

@@ -34,7 +34,7 @@ func (p *program) activate(c *cli.Context) error {
 	if err := caller.Apply(shell.Activate(p.visible(who, activeAfter(&entered)), c.Bool("no-prompt"))); err != nil {
 		return who.leave(c.Context, caller.PID, err)
 	}
-	p.reportAttached(c.Context, entry.others, entered.Before, entered.Now)
+	p.reportAttached(entry.others, entered.Before, entered.Now)
 	return nil
 }
 

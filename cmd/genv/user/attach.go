@@ -41,7 +41,7 @@ func (p *program) attach(c *cli.Context) error {
 		return who.changeIn(ctx, eid, change.Change{Attach: &request})
 	})
 	if err == nil {
-		p.reportAttached(c.Context, others, result.Before, result.Now)
+		p.reportAttached(others, result.Before, result.Now)
 	}
 	return err
 }

@@ -36,7 +36,7 @@ func (p *program) devicesAttach(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	p.Warn(others.warnings(c.Context, without(result.Now, result.Before))...)
+	p.Warn(others.warnings(without(result.Now, result.Before))...)
 	return p.printDevices(result.Now)
 }
 

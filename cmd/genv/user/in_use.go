@@ -1,48 +1,118 @@
 package user
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// inUseTimeout is how long nvidia-smi may take to say which devices are in use.
-// Without its answer devices are attached in the order of 1.4.3.
+// inUseTimeout is how long a look at the devices that are in use may take. Without it
+// devices are attached in the order of 1.4.3.
 const inUseTimeout = 2 * time.Second
 
-// inUse are the processes that use devices and are not in the caller's environment;
-// none if nvidia-smi takes too long.
+// inUse is what is known of processes that are not in the caller's environment.
 type inUse struct {
-	processes []snapshot.Process
-	// hidden are the devices that a guard hides from the caller: they may be in use.
-	hidden []snapshot.DeviceIndex
+	uses []use
+	// unknown are the devices of which it is unknown whether they are in use, and why says
+	// the reason. If failed is set, these are all devices.
+	unknown []snapshot.DeviceIndex
+	failed  bool
+	why     string
 }
 
-// inUseByOthers runs nvidia-smi, so it must not be called with the lock held.
+// use is a process on a device.
+type use struct {
+	index   snapshot.DeviceIndex
+	process gpus.Process
+}
+
+// inUseByOthers may run nvidia-smi, so it must not be called with the lock held.
 func (w *person) inUseByOthers(ctx context.Context, eid snapshot.EnvID, uid snapshot.UID) inUse {
-	ctx, cancel := context.WithTimeout(ctx, inUseTimeout)
+	within, cancel := context.WithTimeout(ctx, inUseTimeout)
 	defer cancel()
+	look := w.ownLook
+	if !w.Store.MayWrite() {
+		look = w.rootsLook
+	}
+	seen, err := look(within)
+	switch {
+	case err != nil && errors.Is(within.Err(), context.DeadlineExceeded):
+		return inUse{failed: true, why: fmt.Sprintf("there was no answer within %s", inUseTimeout)}
+	case err != nil:
+		return inUse{failed: true, why: err.Error()}
+	}
+	user := userName(ctx, &uid)
+	seen.uses = slices.DeleteFunc(seen.uses, func(u use) bool {
+		return eid != "" && u.process.EID == eid && u.process.User == user
+	})
+	return seen
+}
+
+// ownLook is what this user's nvidia-smi and /proc show. A guard may hide devices.
+func (w *person) ownLook(ctx context.Context) (inUse, error) {
 	processes, _, err := w.Machine.Processes(ctx)
 	if err != nil {
-		return inUse{}
+		return inUse{}, err
 	}
-	processes = slices.DeleteFunc(processes, func(p snapshot.Process) bool {
-		return eid != "" && p.EID == eid && p.UID != nil && *p.UID == uid
-	})
-	return inUse{processes: processes, hidden: w.Machine.Hidden()}
+	seen := inUse{unknown: w.Machine.Hidden(), why: "a guard hid them from you; nvidia-smi shows them from now on"}
+	for i := range processes {
+		p := &processes[i]
+		for _, usage := range p.Usage {
+			found := gpus.Process{PID: p.PID, User: userName(ctx, p.UID), EID: p.EID, Command: p.CommandOrName()}
+			if usage.Memory.Known() {
+				bytes := usage.Memory.Bytes()
+				found.Memory = &bytes
+			}
+			seen.uses = append(seen.uses, use{usage.Index, found})
+		}
+	}
+	return seen, nil
 }
 
-// devices are those that are in use, for change.Attach.Busy.
+// rootsLook is what root's service sees, from which a guard hides nothing.
+func (w *person) rootsLook(ctx context.Context) (inUse, error) {
+	document, err := w.Service.Look(ctx, "gpus")
+	if err != nil {
+		return inUse{}, err
+	}
+	var list []gpus.GPU
+	if err := json.Unmarshal(document, &list); err != nil {
+		return inUse{}, fmt.Errorf("the service gave an answer that is not understood: %w", err)
+	}
+	seen := inUse{why: "the driver doesn't say; `genv gpus` shows what is known"}
+	for i := range list {
+		g := &list[i]
+		if g.State == gpus.Unknown {
+			seen.unknown = append(seen.unknown, g.Index)
+		}
+		for _, p := range g.Processes {
+			seen.uses = append(seen.uses, use{g.Index, p})
+		}
+	}
+	return seen, nil
+}
+
+// userName is the name of a user as the service and the state files have it.
+func userName(ctx context.Context, uid *snapshot.UID) snapshot.Username {
+	if uid == nil {
+		return ""
+	}
+	return gpus.UserName(system.Users{}.Username(ctx, *uid), uid)
+}
+
+// devices are those that are in use or may be, for change.Attach.Busy.
 func (u inUse) devices() []snapshot.DeviceIndex {
-	var busy []snapshot.DeviceIndex
-	for i := range u.processes {
-		busy = append(busy, u.processes[i].Indices()...)
+	busy := slices.Clone(u.unknown)
+	for i := range u.uses {
+		busy = append(busy, u.uses[i].index)
 	}
 	slices.Sort(busy)
 	return slices.Compact(busy)
@@ -52,51 +122,50 @@ func (u inUse) devices() []snapshot.DeviceIndex {
 const maxInUse = 8
 
 // warnings name the processes that use the devices that were attached.
-func (u inUse) warnings(ctx context.Context, attached []snapshot.DeviceIndex) []string {
+func (u inUse) warnings(attached []snapshot.DeviceIndex) []string {
 	var lines []string
 	more := 0
-	for i := range u.processes {
-		for _, usage := range u.processes[i].Usage {
-			switch {
-			case !slices.Contains(attached, usage.Index):
-			case len(lines) == maxInUse:
-				more++
-			default:
-				lines = append(lines, inUseLine(ctx, &u.processes[i], usage))
-			}
+	for i := range u.uses {
+		switch {
+		case !slices.Contains(attached, u.uses[i].index):
+		case len(lines) == maxInUse:
+			more++
+		default:
+			lines = append(lines, u.uses[i].line())
 		}
 	}
 	if more > 0 {
 		lines = append(lines, fmt.Sprintf("Warning: and %d more; `nvidia-smi` shows them", more))
 	}
-	unknown := slices.DeleteFunc(slices.Clone(attached), func(i snapshot.DeviceIndex) bool { return !slices.Contains(u.hidden, i) })
+	unknown := slices.DeleteFunc(slices.Clone(attached), func(i snapshot.DeviceIndex) bool { return !u.failed && !slices.Contains(u.unknown, i) })
 	if len(unknown) > 0 {
-		lines = append(lines, fmt.Sprintf("It is unknown whether other processes use GPU %s: a guard hid them from you; nvidia-smi shows them from now on", text.JoinIndices(unknown)))
+		lines = append(lines, fmt.Sprintf("It is unknown whether other processes use GPU %s: %s", text.JoinIndices(unknown), u.why))
 	}
 	return lines
 }
 
-func inUseLine(ctx context.Context, p *snapshot.Process, usage snapshot.DeviceUsage) string {
-	s := fmt.Sprintf("Warning: GPU %d is in use by process %d", usage.Index, p.PID)
-	if p.UID != nil {
-		s += " of " + owner(*p.UID, string(system.Users{}.Username(ctx, *p.UID)))
+func (u *use) line() string {
+	p := &u.process
+	s := fmt.Sprintf("Warning: GPU %d is in use by process %d", u.index, p.PID)
+	if p.User != "" {
+		s += " of " + gpus.ShownUser(p.User)
 	}
-	if command := cmp.Or(p.Command, p.Name); command != "" {
-		s += ": " + text.ShownCommand(command)
+	if p.Command != "" {
+		s += ": " + text.ShownCommand(p.Command)
 	}
-	if usage.Memory.Known() {
-		s += fmt.Sprintf(", with %s", usage.Memory)
+	if p.Memory != nil {
+		s += fmt.Sprintf(", with %s", snapshot.MiB(*p.Memory>>20))
 	}
 	return s
 }
 
 // reportAttached prints the devices of an environment, and which processes use those
 // that are new: to stderr, so that no script reads it as output.
-func (p *program) reportAttached(ctx context.Context, others inUse, before, now []snapshot.DeviceIndex) {
+func (p *program) reportAttached(others inUse, before, now []snapshot.DeviceIndex) {
 	if len(now) > 0 {
 		p.Warn("Attached GPUs: " + text.JoinIndices(now))
 	}
-	p.Warn(others.warnings(ctx, without(now, before))...)
+	p.Warn(others.warnings(without(now, before))...)
 }
 
 // without are the devices of a list that are not on another.

@@ -56,7 +56,7 @@ func (p *program) runEntry(c *cli.Context, who *person) (shell.Active, error) {
 	}
 	entered, err := who.Change(c.Context, change.Change{Enter: &e.Enter})
 	if err == nil && !c.Bool("quiet") {
-		p.reportAttached(c.Context, e.others, nil, entered.Now)
+		p.reportAttached(e.others, nil, entered.Now)
 	}
 	if err != nil {
 		return shell.Active{}, err
