@@ -22,6 +22,7 @@ type loaded struct {
 	plan     access.Plan
 	watched  kernel.Minors // allowed opens of these are reported, too
 	planned  bool          // plan was written
+	unpinned bool          // it ends with this process
 	full     bool          // there are more users than the kernel has room for
 	control  kernel.Control
 	deadline time.Time // by the wall clock; zero before the first SetControl
@@ -33,11 +34,11 @@ func (s *session) open(ctx context.Context) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &loaded{Kernel: k}
 	now, err := k.State()
 	if err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
+	g := &loaded{Kernel: k, unpinned: now.Dir == ""}
 	if now.Mode != mode.Off && now.Lease > 0 {
 		g.left = now.Allowed
 	}

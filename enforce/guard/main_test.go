@@ -138,7 +138,7 @@ func (k *memoryKernel) State() (kernel.State, error) {
 	defer k.mu.Unlock()
 	c := k.control
 	c.Lease = max(0, time.Until(k.until))
-	return kernel.State{Control: c, Allowed: maps.Clone(k.allowed), Guarded: k.guarded}, err
+	return kernel.State{Control: c, Dir: "/sys/fs/bpf/genv", Allowed: maps.Clone(k.allowed), Guarded: k.guarded}, err
 }
 
 func (k *memoryKernel) Events(ctx context.Context, handle func(kernel.Event)) error {

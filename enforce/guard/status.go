@@ -38,7 +38,7 @@ func (p *problems) set(about, problem string) {
 
 // forget ends what was a problem of a guard that is on.
 func (p *problems) forget() {
-	for _, about := range []string{"kernel", "state", "devices", "users"} {
+	for _, about := range []string{"kernel", "pins", "state", "devices", "users"} {
 		p.set(about, "")
 	}
 }
@@ -82,6 +82,7 @@ func (s *session) status() order.Status {
 	if s.present.mode == mode.Off || s.loaded == nil {
 		return st
 	}
+	st.Unpinned = s.loaded.unpinned
 	st.Until = s.loaded.deadline.UTC().Truncate(time.Millisecond)
 	st.Devices = append(st.Devices, s.loaded.plan.Devices...)
 	st.Users = s.loaded.users()

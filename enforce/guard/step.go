@@ -120,6 +120,9 @@ func (s *session) start(ctx context.Context) bool {
 	}
 	s.problems.set("kernel", "")
 	s.loaded, s.removed = g, false
+	if g.unpinned {
+		s.problems.set("pins", "without a bpffs the guard can't be pinned: it ends at once with its process, and is off for a moment when another one takes over. Mount one: mount -t bpf bpf /sys/fs/bpf")
+	}
 	if g.left != nil {
 		s.view.tookOver(g.left)
 		s.Log.Info().Msg("took over the guard of another process")

@@ -300,6 +300,44 @@ func TestRootsServiceKeepsTheGuard(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(s.must("guard", "status"), "lease of its last order has ended") }, 20*time.Second, 50*time.Millisecond)
 }
 
+// TestWithoutBPFFS: nothing can be pinned, so the guard is in the process that keeps it, ends
+// with that at once, and says so.
+func TestWithoutBPFFS(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.pins = filepath.Join(s.dir, "pins")
+	a, b := s.person(alice).activate(), s.person(bob)
+	a.attach(0)
+	g := s.run("--mode", "enforce", "--lease", "60s")
+	b.until("denied", 0)
+	require.True(t, a.opens(0))
+	require.Eventually(t, func() bool { return s.document().Mode == mode.Enforce }, 20*time.Second, 10*time.Millisecond)
+	d := s.document()
+	require.True(t, d.Kernel.Possible, d.Kernel.Why)
+	require.True(t, d.Unpinned)
+	require.Len(t, d.Problems, 1)
+	require.Contains(t, d.Problems[0], "mount -t bpf bpf")
+	require.Contains(t, s.must("guard", "status"), "it ends at once with process "+fmt.Sprint(g.cmd.Process.Pid))
+
+	require.Contains(t, s.must("guard", "off"), "every user may open")
+	require.True(t, b.opens(0), "the command has waited for the process that keeps it")
+	<-g.done
+	require.NoError(t, g.err)
+
+	g = s.run("--mode", "enforce", "--lease", "60s")
+	b.until("denied", 0)
+	require.Eventually(t, func() bool { return s.document().Unpinned }, 20*time.Second, 10*time.Millisecond)
+	g.signal(syscall.SIGSTOP)
+	out, err := s.genv("guard", "off")
+	require.Error(t, err)
+	require.Contains(t, out, fmt.Sprintf("sudo kill -KILL %d", g.cmd.Process.Pid))
+	require.False(t, b.opens(0))
+	g.signal(syscall.SIGKILL)
+	b.until("allowed", 0)
+	require.Equal(t, mode.Off, s.document().Mode)
+	require.NoDirExists(t, s.pins)
+}
+
 func TestExemptions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -67,11 +67,17 @@ func (p pins) dir() string {
 	return p.Dir
 }
 
+// open opens the guard, without pins where there is no bpffs for them.
 func (p pins) open() (guard.Kernel, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
 	g, err := kernel.Open(p.Options)
+	if errors.Is(err, kernel.ErrNoBPFFS) {
+		unpinned := p.Options
+		unpinned.Unpinned = true
+		g, err = kernel.Open(unpinned)
+	}
 	if err != nil {
 		return nil, err
 	}

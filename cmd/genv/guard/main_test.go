@@ -264,9 +264,13 @@ func (s *site) start(args ...string) *guardRun {
 	return g
 }
 
+// signal ends the process, unless the signal stops it.
 func (g *guardRun) signal(sig syscall.Signal) {
 	g.Helper()
 	require.NoError(g, g.cmd.Process.Signal(sig))
+	if sig == syscall.SIGSTOP {
+		return
+	}
 	select {
 	case <-g.done:
 	case <-time.After(20 * time.Second):

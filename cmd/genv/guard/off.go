@@ -1,10 +1,12 @@
 package guard
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -31,6 +33,9 @@ func (p *program) off(c *cli.Context) error {
 	if err := turnOff(p.author("genv guard off")); err != nil {
 		return err
 	}
+	if err := p.awaitUnpinned(c.Context); err != nil {
+		return err
+	}
 	fmt.Fprintln(p.Out, "The guard is off: every user may open every device.")
 	if p.vetoExists() {
 		fmt.Fprintf(p.Out, "It stays off as long as %s exists.\n", veto)
@@ -38,6 +43,27 @@ func (p *program) off(c *cli.Context) error {
 	}
 	fmt.Fprintf(p.Out, "It stays off, whatever a controller orders, until sudo genv guard resume or run, or a reboot. To keep it off for good: sudo touch %s\n", veto)
 	return nil
+}
+
+// unpinnedWithin is how long the process that keeps a guard without pins may take to end it.
+const unpinnedWithin = 3 * time.Second
+
+// awaitUnpinned waits until a guard without pins is off: only the process that keeps it can
+// end it.
+func (p *program) awaitUnpinned(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, unpinnedWithin)
+	defer cancel()
+	for {
+		said, err := order.ReadStatus(localhost.RunDir(p.Getenv))
+		if err != nil || !said.Unpinned || said.Now(p.Now()) == mode.Off || endedWithKeeper(&said) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("process %[1]d, which keeps the guard without pins, has not ended it: sudo kill -KILL %[1]d ends both", said.Keeper)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 func vetoed(file string) string { return file + " exists" }

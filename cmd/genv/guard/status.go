@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"time"
@@ -27,16 +28,18 @@ type StatusDocument struct {
 	Time   time.Time `json:"time"`
 	Root   bool      `json:"root"`
 	// Mode is what the guard does now, until Until unless its lease is renewed.
-	Mode         mode.Mode      `json:"mode"`
-	Until        time.Time      `json:"until,omitzero"`
-	LeaseSeconds float64        `json:"lease_seconds"` // left
-	Reason       string         `json:"reason,omitempty"`
-	Order        *order.Order   `json:"order,omitempty"`
-	Given        time.Time      `json:"given,omitzero"`
-	Veto         bool           `json:"veto"`
-	VetoFile     string         `json:"veto_file"`
-	Pins         string         `json:"pins"`
-	Keeper       snapshot.PID   `json:"keeper,omitempty"`
+	Mode         mode.Mode    `json:"mode"`
+	Until        time.Time    `json:"until,omitzero"`
+	LeaseSeconds float64      `json:"lease_seconds"` // left
+	Reason       string       `json:"reason,omitempty"`
+	Order        *order.Order `json:"order,omitempty"`
+	Given        time.Time    `json:"given,omitzero"`
+	Veto         bool         `json:"veto"`
+	VetoFile     string       `json:"veto_file"`
+	Pins         string       `json:"pins"`
+	Keeper       snapshot.PID `json:"keeper,omitempty"`
+	// Unpinned: without a bpffs, the guard ends at once with the process Keeper.
+	Unpinned     bool           `json:"unpinned,omitempty"`
 	Kernel       *Kernel        `json:"kernel,omitempty"` // what only root can ask
 	Devices      []order.Device `json:"devices"`
 	Users        []User         `json:"users"`
@@ -148,8 +151,17 @@ func (d *StatusDocument) takeOver(said *order.Status, now time.Time) {
 		}
 		return
 	}
-	d.Until, d.LeaseSeconds = said.Until, said.Until.Sub(now).Seconds()
+	if endedWithKeeper(said) {
+		d.Mode, d.Reason = mode.Off, fmt.Sprintf("process %d, which kept it without pins, has ended", said.Keeper)
+		return
+	}
+	d.Until, d.LeaseSeconds, d.Unpinned = said.Until, said.Until.Sub(now).Seconds(), said.Unpinned
 	d.Keeper, d.Devices, d.UsersLeftOut = said.Keeper, said.Devices, said.UsersLeftOut
+}
+
+// endedWithKeeper says whether a guard without pins is gone, since its process is.
+func endedWithKeeper(said *order.Status) bool {
+	return said.Unpinned && system.New("/proc").Process(said.Keeper).Liveness == system.Gone
 }
 
 // askKernel asks what the kernel can do, and what it does.
@@ -170,6 +182,9 @@ func (d *StatusDocument) askKernel(at pins) {
 		k.Programs = append(k.Programs, Program{other.ID, other.Name, other.Cgroup, other.Exclusive})
 	}
 	d.Kernel = k
+	if d.Unpinned {
+		return // only its process can reach it
+	}
 	now, err := kernel.Inspect(at.dir())
 	switch {
 	case errors.Is(err, kernel.ErrRemoved) && d.Mode == mode.Off:

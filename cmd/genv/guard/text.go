@@ -31,7 +31,10 @@ func writeStatus(w io.Writer, d *StatusDocument) error {
 	if d.Order != nil {
 		line("order", "%s, by %s at %s%s", d.Order.Mode, d.Order.By, d.Given.Local().Format(time.DateTime), exemptions(d))
 	}
-	if d.Keeper != 0 {
+	switch {
+	case d.Unpinned:
+		line("kept by", "without pins: it ends at once with process %d", d.Keeper)
+	case d.Keeper != 0:
 		line("kept by", "process %d", d.Keeper)
 	}
 	if d.Veto {

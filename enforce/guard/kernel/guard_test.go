@@ -282,7 +282,7 @@ func TestPlacesWithoutBPFFS(t *testing.T) {
 		o.Dir = dir
 		_, err := kernel.Open(o)
 		require.ErrorIs(t, err, kernel.ErrNoBPFFS)
-		require.ErrorIs(t, kernel.Probe(o).Err, kernel.ErrNoBPFFS)
+		require.NoError(t, kernel.Probe(o).Err, "it can be unpinned")
 		require.NoError(t, os.MkdirAll(dir, 0o700))
 		require.NoError(t, kernel.Remove(dir))
 		require.DirExists(t, dir, "not a guard, so it is not removed")

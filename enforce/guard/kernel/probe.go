@@ -22,8 +22,8 @@ type Ability struct {
 type Report struct {
 	Abilities []Ability
 	Programs  []Program // that judge opens of devices in the same cgroup or above it
-	// Err is nil if Open with the same Options can work; otherwise it has a class of
-	// this package.
+	// Err is nil if Open with the same Options can work, or with Options.Unpinned if there
+	// is no bpffs; otherwise it has a class of this package.
 	Err error
 }
 
@@ -99,7 +99,8 @@ func (f facts) report() Report {
 	r.add("programs and maps", true, f.loadErr, "Linux "+f.release, f.whyNotLoaded())
 	r.add("cgroup2", true, f.cgroupErr, f.where(), "")
 	r.add("room in the cgroup", true, conflict, f.others(), "")
-	r.add("pins", !f.options.Unpinned, f.bpffsErr, f.options.Dir, "; without pins the guard ends with its process")
+	canPin := !f.options.Unpinned && !errors.Is(f.bpffsErr, ErrNoBPFFS)
+	r.add("pins", canPin, f.bpffsErr, f.options.Dir, "; without pins the guard ends with its process")
 	var noPIDs error
 	if f.loadErr == nil && !f.pids {
 		noPIDs = fmt.Errorf("not told by Linux %s (6.1 does): events say who, but not which process", f.release)

@@ -28,7 +28,9 @@ type Status struct {
 	Given time.Time `json:"given,omitzero"` // when it was given last
 	Veto  bool      `json:"veto,omitempty"`
 
-	Keeper   snapshot.PID `json:"keeper,omitempty"`
+	Keeper snapshot.PID `json:"keeper,omitempty"`
+	// Unpinned: the guard is in the process of its Keeper, and ends with that.
+	Unpinned bool         `json:"unpinned,omitempty"`
 	FirstUID snapshot.UID `json:"first_uid,omitempty"`
 	Devices  []Device     `json:"devices"`
 	// Users may open devices, in ascending order of uid; UsersLeftOut is how many more
