@@ -2,6 +2,7 @@ package guard
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,12 +30,17 @@ const (
 	roleVariable = "GENV_GUARD_TEST_ROLE"
 	insideRole   = "inside"
 	userRole     = "user"
+	unableRole   = "unable"
 )
 
 // TestMain runs the tests in a mount namespace of their own, in which they make device
 // nodes and mount a bpffs. Nothing of it is seen outside.
 func TestMain(m *testing.M) {
 	role := os.Getenv(roleVariable)
+	if role == unableRole {
+		fmt.Fprintln(os.Stderr, unable())
+		os.Exit(1)
+	}
 	for _, entry := range os.Environ() {
 		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "GENV_") || strings.HasPrefix(name, "SUDO_") {
 			_ = os.Unsetenv(name)
@@ -131,6 +137,9 @@ const alice, bob, mallory = 4001, 4002, 4003
 type site struct {
 	testing.TB
 	dir, cgroup, pins, state, root, log string
+
+	able   ability // what genv's processes lack
+	folder string  // GENV_GUARD_CGROUP; empty for cgroup
 }
 
 func newSite(t testing.TB) *site {
@@ -209,17 +218,28 @@ func (s *site) files() *state.Files {
 func (s *site) environ() []string {
 	return []string{
 		"PATH=" + s.dir + ":/usr/bin:/bin:/usr/sbin:/sbin", "GENV_ROOT_DIR=" + s.root, "GENV_TMPDIR=" + s.state, "GENV_GUARD_PINS=" + s.pins,
-		"GENV_GUARD_CGROUP=" + s.cgroup, "GENV_AUDIT_LOG=" + s.log, "GENV_CONFIG_DIR=off", "HOME=" + s.dir,
+		"GENV_GUARD_CGROUP=" + cmp.Or(s.folder, s.cgroup), "GENV_AUDIT_LOG=" + s.log, "GENV_CONFIG_DIR=off", "HOME=" + s.dir,
 	}
+}
+
+// command is genv with these arguments.
+func (s *site) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(place, "genv"), args...)
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.environ(), "/", &syscall.SysProcAttr{}
+	if s.able != "" {
+		cmd.Path = filepath.Join(place, "user")
+		cmd.Env = append(cmd.Env, roleVariable+"="+unableRole, abilityVariable+"="+string(s.able))
+		cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
+	}
+	return cmd
 }
 
 // genv runs genv as root.
 func (s *site) genv(args ...string) (string, error) { return s.genvAs(0, args...) }
 
 func (s *site) genvAs(uid int, args ...string) (string, error) {
-	cmd := exec.Command(filepath.Join(place, "genv"), args...)
-	cmd.Env, cmd.Dir = s.environ(), "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	cmd := s.command(args...)
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -248,8 +268,7 @@ func (s *site) run(args ...string) *guardRun {
 // start starts genv as root, and ends it with the test.
 func (s *site) start(args ...string) *guardRun {
 	s.Helper()
-	cmd := exec.Command(filepath.Join(place, "genv"), args...)
-	cmd.Env, cmd.Dir = s.environ(), "/"
+	cmd := s.command(args...)
 	g := &guardRun{site: s, cmd: cmd, log: &lockedBuffer{}, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = g.log, g.log
 	require.NoError(s, cmd.Start())

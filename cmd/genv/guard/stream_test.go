@@ -29,8 +29,7 @@ type stream struct {
 
 func (s *site) serve() *stream {
 	s.Helper()
-	cmd := exec.Command(filepath.Join(place, "genv"), "usage", "serve", "--token", "t")
-	cmd.Env, cmd.Dir = s.environ(), "/"
+	cmd := s.command("usage", "serve", "--token", "t")
 	log := &lockedBuffer{}
 	cmd.Stderr = log
 	in, err := cmd.StdinPipe()
@@ -62,15 +61,21 @@ func (c *stream) kill() {
 // order renews the order of a controller.
 func (c *stream) order(r guarding.Request) guarding.Answer {
 	c.Helper()
-	body, err := json.Marshal(r)
+	var answer guarding.Answer
+	c.ask(guarding.Name, r, &answer)
+	return answer.Bounded()
+}
+
+// ask sends a request and reads its answer.
+func (c *stream) ask(name string, request, answer any) {
+	c.Helper()
+	body, err := json.Marshal(request)
 	require.NoError(c, err)
 	ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
 	defer cancel()
-	reply, err := c.Call(ctx, guarding.Name, body)
+	reply, err := c.Call(ctx, name, body)
 	require.NoError(c, err)
-	var answer guarding.Answer
-	require.NoError(c, json.Unmarshal(reply, &answer))
-	return answer.Bounded()
+	require.NoError(c, json.Unmarshal(reply, answer))
 }
 
 func asked(m mode.Mode, lease time.Duration) guarding.Request {

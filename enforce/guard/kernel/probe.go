@@ -116,7 +116,7 @@ func (r *Report) add(name string, needed bool, err error, detail, hint string) {
 	if err != nil {
 		detail = err.Error() + hint
 		if needed && r.Err == nil {
-			r.Err = fmt.Errorf("%s: %w", name, err)
+			r.Err = fmt.Errorf("%s: %w%s", name, err, hint)
 		}
 	}
 	r.Abilities = append(r.Abilities, Ability{Name: name, OK: err == nil, Needed: needed, Detail: detail})
