@@ -21,7 +21,7 @@ type FleetMemory struct {
 	Mail     mail.Memory    `json:"mail,omitzero"`
 	Guards   guards.Memory  `json:"guards,omitempty"`
 	// Operator is what operators asked for that lasts. It has a file of its own, since
-	// it doesn't age: see MemoryStore.
+	// it doesn't age: see statedir.
 	Operator operator.State `json:"-"`
 }
 

@@ -13,21 +13,22 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
 var noonUTC = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func open(t *testing.T, dir string) *controller.MemoryStore {
+func open(t *testing.T, dir string) *statedir.Store {
 	t.Helper()
-	store, err := controller.OpenStore(dir)
+	store, err := statedir.Open(dir)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	return store
 }
 
 // restarted is a controller on the same fleet with what the one before left on disk.
-func restarted(t *testing.T, p *fakeFleet, store *controller.MemoryStore, now *time.Time) *controller.Controller {
+func restarted(t *testing.T, p *fakeFleet, store *statedir.Store, now *time.Time) *controller.Controller {
 	t.Helper()
 	c := p.controller(nil)
 	c.Now = func() time.Time { return *now }
@@ -117,8 +118,8 @@ func TestOneControllerHasTheFolder(t *testing.T) {
 	before, err := os.ReadFile(filepath.Join(dir, "memory.json"))
 	require.NoError(t, err)
 
-	second, err := controller.OpenStore(dir)
-	require.ErrorIs(t, err, controller.ErrInUse)
+	second, err := statedir.Open(dir)
+	require.ErrorIs(t, err, statedir.ErrInUse)
 	once := restarted(t, p, second, &now)
 	cycle := cycleOf(t.Context(), once, 1, policy)
 	require.Equal(t, 2, cycle.Plan.Findings[0].Cycles, "as the loop counts them")
@@ -133,7 +134,7 @@ func TestOneControllerHasTheFolder(t *testing.T) {
 func TestAFolderOfOthersIsRefused(t *testing.T) {
 	dir, now := t.TempDir(), noonUTC
 	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // that is the case
-	_, err := controller.OpenStore(dir)
+	_, err := statedir.Open(dir)
 	require.ErrorContains(t, err, "may be written by every user")
 	require.NoError(t, os.Chmod(dir, 0o700)) //nolint:gosec // a folder
 	store := open(t, dir)
@@ -147,7 +148,7 @@ func TestAFolderOfOthersIsRefused(t *testing.T) {
 		_, err = store.Load(nil, now)
 		require.ErrorContains(t, err, "belongs to another user")
 		require.NoError(t, os.Chown(dir, 65534, 65534))
-		_, err = controller.OpenStore(dir)
+		_, err = statedir.Open(dir)
 		require.ErrorContains(t, err, "belongs to another user")
 	}
 }
@@ -227,8 +228,8 @@ func TestLeftoversOfAKilledSave(t *testing.T) {
 	require.ElementsMatch(t, append(others, "lock"), names())
 
 	put("memory.json.tmp")
-	second, err := controller.OpenStore(dir)
-	require.ErrorIs(t, err, controller.ErrInUse)
+	second, err := statedir.Open(dir)
+	require.ErrorIs(t, err, statedir.ErrInUse)
 	require.Contains(t, names(), "memory.json.tmp")
 	require.NoError(t, second.Close())
 	require.NoError(t, first.Close())

@@ -78,11 +78,10 @@ func (c *Controller) recordFirst(cycle *Cycle, items []audit.Record) error {
 	return operator.Refuse(operator.Unable, "Make room for the audit log, or run with --act-unrecorded.", "nothing was done, since it could not be recorded: %v", err)
 }
 
-// recordOfAction is the record of an action that has no report.
-func recordOfAction(r *request, text string) audit.Record {
-	a := &r.action
+// RecordOfAction is the record of an action that has no report.
+func RecordOfAction(who operator.Person, a *operator.Action, text string) audit.Record {
 	return audit.Record{
-		Kind: audit.KindOperator, Action: string(a.Kind), By: r.who.String(), Host: a.Host, User: a.User, PID: a.PID, Start: a.Start,
+		Kind: audit.KindOperator, Action: string(a.Kind), By: who.String(), Host: a.Host, User: a.User, PID: a.PID, Start: a.Start,
 		Device: a.Device, EID: a.EID, Rule: a.Rule, Text: text, Reason: a.Reason,
 	}
 }
@@ -94,7 +93,7 @@ func (c *Controller) changeState(r *request) error {
 		return err
 	}
 	cycle := c.aside()
-	if err := c.recordFirst(cycle, []audit.Record{recordOfAction(r, text)}); err != nil {
+	if err := c.recordFirst(cycle, []audit.Record{RecordOfAction(r.who, &r.action, text)}); err != nil {
 		return err
 	}
 	c.Memory.Operator = next

@@ -66,7 +66,7 @@ func (c *Controller) warn(ctx context.Context, r *request, row *row) error {
 	}
 	n.User = row.user(uid)
 	n.Details = texts.Finding{ID: n.ID, Host: string(n.Host), Text: text.OneLine(n.Text), At: c.Now(), Advice: n.Advice}
-	record := recordOfAction(r, fmt.Sprintf("%s warns the user of %s", r.who, row))
+	record := RecordOfAction(r.who, &r.action, fmt.Sprintf("%s warns the user of %s", r.who, row))
 	record.IDs, record.UID = []string{n.ID}, &uid
 	if err := c.recordFirst(cycle, []audit.Record{record}); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -140,10 +141,10 @@ func TestALostFileOfOperators(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, again.Empty())
 
-	second, err := controller.OpenStore(dir)
-	require.ErrorIs(t, err, controller.ErrInUse)
+	second, err := statedir.Open(dir)
+	require.ErrorIs(t, err, statedir.ErrInUse)
 	defer second.Close()
-	require.ErrorIs(t, second.KeepOperator(state, noonUTC), controller.ErrInUse)
+	require.ErrorIs(t, second.KeepOperator(state, noonUTC), statedir.ErrInUse)
 	require.NoError(t, errors.Join(store.Close()))
 }
 

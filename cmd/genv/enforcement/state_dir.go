@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
@@ -52,7 +53,7 @@ func ControllerDirs(getenv func(string) string) (dirs []string) {
 
 // keeper keeps the memory of a run for the next one. Without a store it keeps none.
 type keeper struct {
-	store *controller.MemoryStore
+	store *statedir.Store
 	now   func() time.Time
 	log   zerolog.Logger
 }
@@ -66,8 +67,8 @@ func openKeeper(p *command.Program, setup *Setup, name string, log zerolog.Logge
 		return k, nil
 	}
 	isLoop := setup.Interval > 0 && setup.Cycles != 1
-	store, err := controller.OpenStore(path)
-	if err == nil || errors.Is(err, controller.ErrInUse) && (!isLoop || setup.DryRun) { // it reads what the loop writes
+	store, err := statedir.Open(path)
+	if err == nil || errors.Is(err, statedir.ErrInUse) && (!isLoop || setup.DryRun) { // it reads what the loop writes
 		k.store = store
 		return k, nil
 	}
@@ -139,7 +140,7 @@ func (k *keeper) close(last *controller.Controller) {
 	var err error
 	if !last.DryRun {
 		err = k.store.Save(&last.Memory, k.now())
-		if kept := k.keep(last.Memory.Operator); !errors.Is(kept, controller.ErrInUse) {
+		if kept := k.keep(last.Memory.Operator); !errors.Is(kept, statedir.ErrInUse) {
 			err = errors.Join(err, kept)
 		}
 	}

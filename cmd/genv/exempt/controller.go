@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/exemption"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/controller/statedir"
 	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/remote/live/actions"
 	"github.com/seed-3119e985/genv/remote/live/api"
@@ -123,7 +124,7 @@ func hasAccount(ctx context.Context, name snapshot.Username) bool {
 type stoppedController struct {
 	program *program
 	dir     string
-	store   *controller.MemoryStore
+	store   *statedir.Store
 	log     *audit.Log // nil for none
 }
 
@@ -151,10 +152,10 @@ func (p *program) stoppedController(c *cli.Context) (*stoppedController, error) 
 		return nil, command.UsageError("--state-dir: %w", err)
 	}
 	var err error
-	s.store, err = controller.OpenStore(dir)
+	s.store, err = statedir.Open(dir)
 	switch owner := otherOwner(dir); {
-	case errors.Is(err, controller.ErrInUse) && c.Bool("list"):
-	case errors.Is(err, controller.ErrInUse):
+	case errors.Is(err, statedir.ErrInUse) && c.Bool("list"):
+	case errors.Is(err, statedir.ErrInUse):
 		_ = s.store.Close() // it was only read
 		return nil, command.UsageError("%w, and its socket was not found: name it with --socket PATH", err)
 	case err != nil && owner != "":

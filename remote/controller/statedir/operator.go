@@ -1,4 +1,4 @@
-package controller
+package statedir
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ const (
 
 // LoadOperator reads what operators asked for, in this or an earlier run. With an error,
 // which says why it can't be known, enforcement is on hold; a missing file is no error.
-func (s *MemoryStore) LoadOperator(now time.Time) (operator.State, error) {
+func (s *Store) LoadOperator(now time.Time) (operator.State, error) {
 	status, err := s.folder.Stat(operatorName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return operator.State{}, nil
@@ -51,7 +51,7 @@ func (s *MemoryStore) LoadOperator(now time.Time) (operator.State, error) {
 
 // KeepOperator writes what operators asked for, unless that is in the file already or
 // another controller is using the folder.
-func (s *MemoryStore) KeepOperator(state operator.State, now time.Time) error {
+func (s *Store) KeepOperator(state operator.State, now time.Time) error {
 	if s.lock == nil {
 		return ErrInUse
 	}

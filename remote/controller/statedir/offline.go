@@ -1,4 +1,4 @@
-package controller
+package statedir
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
@@ -21,7 +22,7 @@ const (
 
 // Operate carries out an action that lasts while no controller uses the folder, and returns
 // a line about it. It is recorded first: in log or, if that is nil, for the next controller.
-func (s *MemoryStore) Operate(who operator.Person, a *operator.Action, log Recorder, now time.Time) (string, error) {
+func (s *Store) Operate(who operator.Person, a *operator.Action, log controller.Recorder, now time.Time) (string, error) {
 	if s.lock == nil {
 		return "", ErrInUse
 	}
@@ -36,7 +37,7 @@ func (s *MemoryStore) Operate(who operator.Person, a *operator.Action, log Recor
 	if err != nil {
 		return "", err
 	}
-	record := recordOfAction(&request{who: who, action: *a}, line)
+	record := controller.RecordOfAction(who, a, line)
 	record.Time = now.UTC()
 	keep := func(r audit.Record) error { return s.keepUnrecorded(r) }
 	if log != nil {
@@ -53,7 +54,7 @@ func (s *MemoryStore) Operate(who operator.Person, a *operator.Action, log Recor
 }
 
 // keepUnrecorded adds a record to those that wait.
-func (s *MemoryStore) keepUnrecorded(r audit.Record) error {
+func (s *Store) keepUnrecorded(r audit.Record) error {
 	records, err := s.unrecorded()
 	if err != nil {
 		return err
@@ -62,7 +63,7 @@ func (s *MemoryStore) keepUnrecorded(r audit.Record) error {
 }
 
 // unrecorded are the records that wait.
-func (s *MemoryStore) unrecorded() ([]audit.Record, error) {
+func (s *Store) unrecorded() ([]audit.Record, error) {
 	data, _, err := s.folder.Read(unrecordedName, maxUnrecorded)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -79,7 +80,7 @@ func (s *MemoryStore) unrecorded() ([]audit.Record, error) {
 
 // RecordWaiting records what operators asked for while no controller ran. What could not be
 // recorded continues to wait. After a crash in between it may be recorded twice.
-func (s *MemoryStore) RecordWaiting(log Recorder) error {
+func (s *Store) RecordWaiting(log controller.Recorder) error {
 	if s.lock == nil {
 		return nil
 	}

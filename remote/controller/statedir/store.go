@@ -1,4 +1,4 @@
-package controller
+package statedir
 
 import (
 	"cmp"
@@ -14,14 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// MemoryStore keeps a controller's memory in a folder, from run to run. Only one controller
-// at a time can use the folder: OpenStore locks it.
-type MemoryStore struct {
+// Store keeps a controller's memory in a folder, from run to run. Only one controller
+// at a time can use the folder: Open locks it.
+type Store struct {
 	folder *folder.Folder
 	lock   *os.File // nil if another controller is using the folder
 
@@ -32,9 +33,9 @@ type MemoryStore struct {
 // ErrInUse says that another controller is using the folder.
 var ErrInUse = errors.New("another controller is using this folder")
 
-// OpenStore opens a folder, and creates it if it is missing. With ErrInUse it also returns
-// a MemoryStore, which can be read but doesn't write.
-func OpenStore(dir string) (*MemoryStore, error) {
+// Open opens a folder, and creates it if it is missing. With ErrInUse it also returns
+// a Store, which can be read but doesn't write.
+func Open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func OpenStore(dir string) (*MemoryStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &MemoryStore{folder: opened}
+	s := &Store{folder: opened}
 	status, err := opened.Status()
 	if err = cmp.Or(err, checkOwn(dir, &status)); err == nil {
 		err = s.takeLock()
@@ -59,7 +60,7 @@ func OpenStore(dir string) (*MemoryStore, error) {
 
 // removeLeftovers removes the temporary files of saves that were killed. One that can't
 // be removed does no harm.
-func (s *MemoryStore) removeLeftovers() {
+func (s *Store) removeLeftovers() {
 	entries, _ := os.ReadDir(s.folder.Path) // those that were read come with an error
 	for _, e := range entries {
 		for _, saved := range []string{savedName, operatorName, idName} {
@@ -71,7 +72,7 @@ func (s *MemoryStore) removeLeftovers() {
 }
 
 // takeLock locks the folder until it is closed, and writes this process into the lock file.
-func (s *MemoryStore) takeLock() error {
+func (s *Store) takeLock() error {
 	lock, err := s.folder.Lock(lockName, 0)
 	if errors.Is(err, folder.ErrLocked) {
 		holder, _, _ := s.folder.Read(lockName, 32) // unknown if it can't be read
@@ -101,7 +102,7 @@ func checkOwn(path string, status *unix.Stat_t) error {
 }
 
 // Close unlocks the folder.
-func (s *MemoryStore) Close() error {
+func (s *Store) Close() error {
 	s.folder.Close()
 	if s.lock == nil {
 		return nil
@@ -110,7 +111,7 @@ func (s *MemoryStore) Close() error {
 }
 
 // ID names the controller that uses the folder, now and after a restart.
-func (s *MemoryStore) ID() (string, error) {
+func (s *Store) ID() (string, error) {
 	if s.lock == nil {
 		return "", ErrInUse
 	}
@@ -126,7 +127,7 @@ func (s *MemoryStore) ID() (string, error) {
 type saved struct {
 	Schema string      `json:"schema"`
 	Time   time.Time   `json:"time"`
-	Memory FleetMemory `json:"memory"`
+	Memory controller.FleetMemory `json:"memory"`
 }
 
 const (
@@ -143,37 +144,37 @@ const (
 
 // Load reads the memory of an earlier run. An error says why there is none that can
 // be continued, and what that means; a missing file is no error.
-func (s *MemoryStore) Load(hosts []remote.Host, now time.Time) (FleetMemory, error) {
+func (s *Store) Load(hosts []remote.Host, now time.Time) (controller.FleetMemory, error) {
 	path := s.folder.Join(savedName)
 	status, err := s.folder.Stat(savedName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return FleetMemory{}, nil
+		return controller.FleetMemory{}, nil
 	}
 	if err = cmp.Or(err, checkOwn(path, &status)); err != nil {
-		return FleetMemory{}, err
+		return controller.FleetMemory{}, err
 	}
 	data, _, err := s.folder.Read(savedName, maxSavedBytes)
 	if err != nil {
-		return FleetMemory{}, err
+		return controller.FleetMemory{}, err
 	}
 	var file saved
 	if err := json.Unmarshal(data, &file); err != nil {
-		return FleetMemory{}, fmt.Errorf("%s is damaged: %w", path, err)
+		return controller.FleetMemory{}, fmt.Errorf("%s is damaged: %w", path, err)
 	}
 	age := now.Sub(file.Time)
 	switch {
 	case file.Schema != savedSchema:
-		return FleetMemory{}, fmt.Errorf("%s is of another version: %q", path, file.Schema)
+		return controller.FleetMemory{}, fmt.Errorf("%s is of another version: %q", path, file.Schema)
 	case age > maxMemoryAge || age < 0:
-		return FleetMemory{}, fmt.Errorf("%s was written at %s, which is too long ago or in the future", path, file.Time.Format(time.RFC3339))
-	case len(file.Memory.Rules.Hosts) > 0 && !file.Memory.knowsAny(hosts):
-		return FleetMemory{}, fmt.Errorf("%s is of another fleet: it knows none of these hosts", path)
+		return controller.FleetMemory{}, fmt.Errorf("%s was written at %s, which is too long ago or in the future", path, file.Time.Format(time.RFC3339))
+	case len(file.Memory.Rules.Hosts) > 0 && !knowsAny(&file.Memory, hosts):
+		return controller.FleetMemory{}, fmt.Errorf("%s is of another fleet: it knows none of these hosts", path)
 	}
 	file.Memory.Rules.Resumed, file.Memory.Rules.Observer = true, s.lock == nil
 	return file.Memory, nil
 }
 
-func (m *FleetMemory) knowsAny(hosts []remote.Host) bool {
+func knowsAny(m *controller.FleetMemory, hosts []remote.Host) bool {
 	for _, h := range hosts {
 		if _, known := m.Rules.Hosts[snapshot.Hostname(h.Name)]; known {
 			return true
@@ -183,24 +184,34 @@ func (m *FleetMemory) knowsAny(hosts []remote.Host) bool {
 }
 
 // Save writes the memory, unless another controller is using the folder.
-func (s *MemoryStore) Save(m *FleetMemory, now time.Time) error {
-	if s.lock == nil {
-		return nil
+func (s *Store) Save(m *controller.FleetMemory, now time.Time) error {
+	data, err := s.Encode(m, now)
+	if err != nil {
+		return err
 	}
-	data, err := json.Marshal(saved{savedSchema, now, m.at(now)})
+	return s.Write(data)
+}
+
+// Encode is the memory as Write keeps it. Its times are by the clock of now: a clock that was
+// set since makes none of them older or younger.
+func (s *Store) Encode(m *controller.FleetMemory, now time.Time) ([]byte, error) {
+	memory := *m
+	memory.Rules = m.Rules.At(now)
+	data, err := json.Marshal(saved{savedSchema, now, memory})
 	if err == nil && len(data) > maxSavedBytes {
 		err = fmt.Errorf("it has %d bytes, more than the %d that are read again", len(data), maxSavedBytes)
 	}
 	if err != nil {
-		return fmt.Errorf("encode the memory: %w", err)
+		return nil, fmt.Errorf("encode the memory: %w", err)
 	}
-	return s.folder.Put(savedName, data, 0o600, true)
+	return data, nil
 }
 
-// at is the memory with its times by the clock of now: a clock that was set since makes
-// none of them older or younger.
-func (m *FleetMemory) at(now time.Time) FleetMemory {
-	saved := *m
-	saved.Rules = m.Rules.At(now)
-	return saved
+// Write keeps what Encode returned, unless another controller is using the folder. It may be
+// called while other methods are, but not twice at a time.
+func (s *Store) Write(memory []byte) error {
+	if s.lock == nil {
+		return nil
+	}
+	return s.folder.Put(savedName, memory, 0o600, true)
 }
