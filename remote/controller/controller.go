@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/remote/controller/others"
+	"github.com/seed-3119e985/genv/remote/controller/saving"
 	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -31,9 +32,9 @@ type Controller struct {
 	ActUnrecorded bool
 	// Sinks get the events of every cycle that counts, in their order.
 	Sinks []Sink
-	// Save, if set, keeps the memory: before reports are sent, otherwise every 10
-	// seconds.
-	Save func(*FleetMemory)
+	// Save, if set, returns what writes the memory as it is now, in the background: before
+	// reports are sent, otherwise every 10 seconds.
+	Save func(*FleetMemory) (write func())
 	// Keep, if set, keeps what operators asked for, as soon as it changes. An error says
 	// that a restart forgets it.
 	Keep func(operator.State) error
@@ -58,6 +59,7 @@ type state struct {
 	unrecorded string // why the record could not be kept in the last cycle
 	unsaved    bool   // the memory changed since it was saved
 	saved      time.Time
+	writer     *saving.Writer // nil before the first save
 
 	last     *Cycle        // the last one that judged
 	reloaded bool          // the hosts may be others than in last
@@ -84,6 +86,7 @@ func (c *Controller) takeOver(old *Controller) {
 func (c *Controller) Cycle(ctx context.Context, number int) Cycle {
 	cycle := c.begin(ctx, number)
 	c.await(ctx, &cycle, time.Time{})
+	c.writer.Wait()
 	return cycle
 }
 
@@ -96,7 +99,8 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	cycle.Actions, cycle.Notified, c.carried = c.carried.Actions, c.carried.Notified, Cycle{}
 	c.conclude(&cycle, c.visits.ended())
 	cycle.begun, cycle.Earlier, c.between.count = time.Now(), c.between.count, 0
-	fleet := merge(&c.Asker, c.collect(ctx), c.Memory.Machines)
+	link := c.newAsked()
+	fleet := merge(&c.Asker, c.collect(ctx, link), c.Memory.Machines)
 	cycle.Cluster, cycle.Duplicates, cycle.answered = fleet.cluster, fleet.duplicates, fleet.answered
 	cycle.Via = fleet.via(c.Link)
 	if ctx.Err() != nil || c.StopAtFailure && len(cycle.Cluster.Failed()) > 0 {
@@ -110,7 +114,7 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	var events []enforce.Event
 	policy := c.Memory.Operator.Policy(c.Policy, now)
 	cycle.Plan, next.Rules, events = enforce.Judge(policy, cycle.Cluster, c.Memory.Rules, now)
-	c.learnOfOthers(&cycle)
+	c.learnOfOthers(&cycle, link.others)
 	c.planGuards(&cycle, policy, now)
 	events = slices.Concat(c.unsaid, ended, events)
 	for _, d := range fleet.disputes {
@@ -125,13 +129,16 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	return cycle
 }
 
-// collect asks every host. Meanwhile it takes the actions of operators.
-func (c *Controller) collect(ctx context.Context) snapshot.Cluster {
+// collect asks every host. Meanwhile it takes the actions of operators, and judges hosts on
+// which something has happened.
+func (c *Controller) collect(ctx context.Context, link Link) snapshot.Cluster {
+	asker := c.Asker
+	asker.Link = link
 	if c.queue == nil && c.Events == nil {
-		return c.Collect(ctx)
+		return asker.Collect(ctx)
 	}
 	collected := make(chan snapshot.Cluster, 1)
-	go func() { collected <- c.Collect(ctx) }()
+	go func() { collected <- asker.Collect(ctx) }()
 	for {
 		select {
 		case cluster := <-collected:
@@ -183,9 +190,9 @@ func (c *Controller) send(ctx context.Context, reports []enforce.HostReport, vis
 		c.Memory.Rules = c.Memory.Rules.Begin(r, c.Now())
 	}
 	c.unsaved = true
-	c.save(len(visits) > 0) // before sending: a crash must not lead to a second report
+	safe := c.save(len(visits) > 0) // before sending: a crash must not lead to a second report
 	withGuards(visits, asks)
-	c.visits.send(ctx, &c.Asker, visits)
+	c.visits.send(ctx, &c.Asker, visits, safe)
 }
 
 func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
@@ -251,15 +258,20 @@ func (c *Controller) conclude(cycle *Cycle, done []*visit) {
 const saveEvery = 10 * time.Second
 
 // save saves the memory, if it changed and was not saved a short while ago, or at once
-// if it is urgent.
-func (c *Controller) save(urgent bool) {
+// if it is urgent. What it returns is closed when the memory is on disk; nil if it is not
+// saved.
+func (c *Controller) save(urgent bool) (safe <-chan struct{}) {
 	since := c.Now().Sub(c.saved)
 	if !c.unsaved || c.Save == nil || c.DryRun || !urgent && since >= 0 && since < saveEvery {
-		return
+		return nil
 	}
-	c.Save(&c.Memory)
+	if c.writer == nil {
+		c.writer = new(saving.Writer)
+	}
+	safe = c.writer.Write(c.Save(&c.Memory))
 	if c.Keep != nil {
 		_ = c.Keep(c.Memory.Operator) // it was kept when it changed; the clock may have been set since
 	}
 	c.saved, c.unsaved = c.Now(), false
+	return safe
 }

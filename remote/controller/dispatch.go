@@ -18,20 +18,26 @@ type dispatcher struct {
 	results  chan *visit // of all visits
 }
 
-// send is the choke point: the only place from which a host is changed.
-func (d *dispatcher) send(ctx context.Context, a *Asker, visits map[snapshot.Hostname]*visit) {
+// send is the choke point: the only place from which a host is changed. It waits in the
+// background until the memory is safe, if that is not nil.
+func (d *dispatcher) send(ctx context.Context, a *Asker, visits map[snapshot.Hostname]*visit, safe <-chan struct{}) {
 	hosts := slices.DeleteFunc(slices.Clone(a.Hosts), func(h remote.Host) bool { return visits[snapshot.Hostname(h.Name)] == nil })
 	if d.results == nil {
 		d.results = make(chan *visit)
 	}
 	d.underWay += len(hosts)
 	link, results := a.Link, d.results
-	go remote.Each(context.WithoutCancel(ctx), hosts, a.Fanout, func(_ context.Context, h remote.Host) (struct{}, error) {
-		v := visits[snapshot.Hostname(h.Name)]
-		v.deliver(ctx, link)
-		results <- v
-		return struct{}{}, nil
-	})
+	go func() {
+		if safe != nil {
+			<-safe
+		}
+		remote.Each(context.WithoutCancel(ctx), hosts, a.Fanout, func(_ context.Context, h remote.Host) (struct{}, error) {
+			v := visits[snapshot.Hostname(h.Name)]
+			v.deliver(ctx, link)
+			results <- v
+			return struct{}{}, nil
+		})
+	}()
 }
 
 // ended returns the visits that have ended, and does not wait.

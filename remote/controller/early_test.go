@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -32,6 +33,14 @@ type wakeful struct {
 	hosts   map[string]*wakefulHost
 	ended   []string // "SECONDS HOST PID", processes that were ended
 	reports []string // their IDs
+	others  map[string]controllers.Answer
+	second  *controllers.Controller // enforces the hosts that are asked from now on, too; nil for none
+}
+
+func (w *wakeful) About(h remote.Host) agent.About {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return agent.About{Controllers: w.others[h.Name]}
 }
 
 type wakefulHost struct {
@@ -49,7 +58,7 @@ type wakefulHost struct {
 }
 
 func newWakeful(names ...string) *wakeful {
-	w := &wakeful{begun: time.Now(), hosts: make(map[string]*wakefulHost)}
+	w := &wakeful{begun: time.Now(), hosts: make(map[string]*wakefulHost), others: make(map[string]controllers.Answer)}
 	for _, name := range names {
 		w.hosts[name] = &wakefulHost{boot: "1", woke: make(chan struct{}, 1)}
 	}
@@ -95,6 +104,9 @@ func (w *wakeful) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot
 	w.mu.Lock()
 	host := w.hosts[h.Name]
 	takes := host.takes
+	if w.second != nil {
+		w.others[h.Name] = controllers.Answer{Others: []controllers.Seen{{Controller: *w.second}}}
+	}
 	w.mu.Unlock()
 	time.Sleep(takes)
 	w.mu.Lock()
@@ -198,6 +210,17 @@ var earlyCases = map[string]struct {
 		at(3)
 		w.starts("a", 5)
 	}, want: "12 a 5"},
+	"a host that a cycle asks while another one keeps it waiting": {do: func(w *wakeful) {
+		at(9)
+		w.change("a", "", func(h *wakefulHost) { h.processes = []snapshot.PID{5} })
+		w.change("b", "", func(h *wakefulHost) { h.takes = 8 * time.Second })
+	}, want: "10 a 5"},
+	"and what it does on that host takes less": {do: func(w *wakeful) {
+		w.change("b", "", func(h *wakefulHost) { h.processes = []snapshot.PID{3} }) // it is ended, and done, by a full cycle
+		at(9)
+		w.change("a", "", func(h *wakefulHost) { h.processes = []snapshot.PID{5, 6} })
+		w.change("b", "", func(h *wakefulHost) { h.takes = 8 * time.Second; h.processes = []snapshot.PID{7} })
+	}, want: "0 b 3, 10 a 5, 10 a 6, 18 b 7"},
 	"a host without events": {prepare: func(_ *wakeful, c *controller.Controller) { c.Events = nil }, do: func(w *wakeful) {
 		at(3)
 		w.starts("a", 5)
@@ -380,6 +403,70 @@ func TestWhatAnEarlyCycleShows(t *testing.T) {
 		require.Len(t, seen[0].Cluster.Hosts, 2)
 		require.Len(t, seen[0].Plan.Findings, 2, "what is known of the other host stays")
 		require.Empty(t, seen[0].Plan.Reports)
+	})
+}
+
+// Another controller that comes is said once, of all hosts, although one of them wakes in the
+// middle of a full cycle.
+func TestOtherControllersAreLearnedByFullCycles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWakeful("a", "b")
+		var said []string
+		c := &controller.Controller{
+			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
+			Policy: warned(enforce.Warn{}), Now: time.Now, Events: w, Self: &controllers.Controller{ID: "1", Hostname: "jump"},
+			Sinks: []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) {
+				for _, e := range events {
+					if controller.AboutOtherController(e.Kind) {
+						said = append(said, e.Text)
+					}
+				}
+			})},
+		}
+		go func() {
+			at(9)
+			w.change("b", "", func(h *wakefulHost) { h.takes = 4 * time.Second })
+			at(3)
+			w.mu.Lock()
+			w.second = &controllers.Controller{ID: "2", Hostname: "other", Account: "root"}
+			w.mu.Unlock()
+			w.starts("a", 5)
+		}()
+		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 3}, func(controller.Cycle) error { return nil })
+		require.NoError(t, err)
+		require.Equal(t, []string{"12 a 5"}, w.ended, "it woke")
+		require.Len(t, said, 1)
+		require.Contains(t, said[0], "a, b")
+	})
+}
+
+// A disk that hangs keeps the reports back, and nothing else.
+func TestASlowDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWakeful("a", "b")
+		var found []string
+		c := &controller.Controller{
+			Asker:  controller.Asker{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
+			Policy: warned(enforce.Warn{}), Now: time.Now, Events: w,
+			Save: func(*controller.FleetMemory) func() { return func() { time.Sleep(5 * time.Second) } },
+			Sinks: []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) {
+				for _, e := range events {
+					if e.Kind == enforce.EventActing {
+						found = append(found, fmt.Sprintf("%.0f %s", time.Since(w.begun).Seconds(), e.Host))
+					}
+				}
+			})},
+		}
+		go func() {
+			at(6) // the save of the first cycle is over
+			w.starts("a", 5)
+			at(1)
+			w.starts("b", 6)
+		}()
+		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Minute, Cycles: 2}, func(controller.Cycle) error { return nil })
+		require.NoError(t, err)
+		require.Equal(t, []string{"6 a", "7 b"}, found)
+		require.Equal(t, []string{"11 a 5", "16 b 6"}, w.ended)
 	})
 }
 

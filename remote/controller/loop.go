@@ -39,8 +39,8 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 	}
 	c.queue, c.interval = s.Actions, s.Interval
 	defer s.Actions.end()
-	defer func() { c.stopEvents() }() // of the controller that a reload left
-	start := time.Now()               // carries the monotonic clock: steps of the wall clock do not matter
+	defer func() { c.stopEvents(); c.writer.Wait() }() // of the controller that a reload left
+	start := time.Now()                                // carries the monotonic clock: steps of the wall clock do not matter
 	for number := 1; ; number++ {
 		s.Step(0)
 		begun := time.Now()

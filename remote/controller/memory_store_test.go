@@ -35,8 +35,16 @@ func restarted(t *testing.T, p *fakeFleet, store *statedir.Store, now *time.Time
 	memory, err := store.Load(c.Hosts, *now)
 	require.NoError(t, err)
 	c.Memory = memory
-	c.Save = func(m *controller.FleetMemory) { require.NoError(t, store.Save(m, *now)) }
+	c.Save = savesTo(t, store, func() time.Time { return *now })
 	return c
+}
+
+// savesTo is Controller.Save for a folder.
+func savesTo(t *testing.T, store *statedir.Store, now func() time.Time) func(*controller.FleetMemory) func() {
+	return func(m *controller.FleetMemory) func() {
+		data, err := store.Encode(m, now())
+		return func() { require.NoError(t, errors.Join(err, store.Write(data))) }
+	}
 }
 
 // What was found, and what users were notified of, survives a restart.
@@ -170,7 +178,7 @@ func TestTheMemoryIsWrittenEveryTenSeconds(t *testing.T) {
 	c := p.controller(nil)
 	c.Now = func() time.Time { return now }
 	var saved []string
-	c.Save = func(*controller.FleetMemory) { saved = append(saved, now.Format("05")) }
+	c.Save = func(*controller.FleetMemory) func() { return func() { saved = append(saved, now.Format("05")) } }
 	for _, step := range []time.Duration{0, time.Second, 8 * time.Second, time.Second} {
 		now = now.Add(step)
 		cycleOf(t.Context(), c, 1, strict{warn: enforce.Warn{Cycles: 9}})
@@ -191,7 +199,10 @@ func TestNoSecondSIGTERMAfterACrash(t *testing.T) {
 	store := open(t, dir)
 	c := restarted(t, p, store, &now)
 	first := c.Save
-	c.Save = func(m *controller.FleetMemory) { first(m); c.Save = func(*controller.FleetMemory) {} } // then it dies
+	c.Save = func(m *controller.FleetMemory) func() {
+		c.Save = func(*controller.FleetMemory) func() { return func() {} } // then it dies
+		return first(m)
+	}
 	require.Len(t, cycleOf(t.Context(), c, 1, strict{}).Actions, 1)
 	require.NoError(t, store.Close())
 

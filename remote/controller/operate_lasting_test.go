@@ -99,13 +99,14 @@ func TestACrashDuringAnAction(t *testing.T) {
 		h.takes = time.Hour
 		store := open(t, dir)
 		r := run(t, h, func(c *controller.Controller) {
-			c.Save = func(m *controller.FleetMemory) { require.NoError(t, store.Save(m, time.Now())) }
+			c.Save = savesTo(t, store, time.Now)
 			c.Keep = func(s operator.State) error { return store.KeepOperator(s, time.Now()) }
 		})
 		defer func() { r.stop() }()
 		require.Contains(t, r.do(hold), "on hold")
 		require.Contains(t, r.do(operator.Action{Kind: operator.Exempt, User: "carol", Hours: 2}), "exempted")
 		require.Contains(t, r.do(endBobs), "under way")
+		synctest.Wait() // the report has been sent
 		require.Equal(t, enforce.StatusUnknown, r.history()[2].Status)
 		at := time.Now()
 		memory, err := store.Load(r.c.Hosts, at) // as a new process finds it

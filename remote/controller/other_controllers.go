@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/controller/others"
 )
 
@@ -13,9 +14,9 @@ func AboutOtherController(kind enforce.EventKind) bool {
 	return slices.Contains([]others.Action{others.Appeared, others.Changed, others.Ended, others.Unknown}, others.Action(kind))
 }
 
-// learnOfOthers asks the Link which other controllers enforce the hosts of a cycle. Events
-// about what is new wait in unsaid.
-func (c *Controller) learnOfOthers(cycle *Cycle) {
+// learnOfOthers learns which other controllers enforce the hosts of a full cycle, from what
+// they said in it. Events about what is new wait in unsaid.
+func (c *Controller) learnOfOthers(cycle *Cycle, said map[string]controllers.Answer) {
 	if c.Self == nil || c.DryRun {
 		return
 	}
@@ -24,7 +25,7 @@ func (c *Controller) learnOfOthers(cycle *Cycle) {
 		h := &cycle.Cluster.Hosts[i]
 		hosts[i] = others.Host{Name: h.Name, Answered: h.Err == nil}
 		if h.Err == nil {
-			hosts[i].Answer = c.Link.About(cycle.answered[h.Name]).Controllers
+			hosts[i].Answer = said[cycle.answered[h.Name].Name]
 		}
 	}
 	for _, n := range c.others.Learn(c.Self, hosts, c.Now()) {

@@ -12,6 +12,10 @@ import (
 // not in it.
 type fingerprint [sha256.Size]byte
 
+// SameUse reports whether two looks show the same processes on the same devices, environments
+// and attachments.
+func SameUse(a, b *snapshot.Snapshot) bool { return fingerprintOf(a) == fingerprintOf(b) }
+
 func fingerprintOf(s *snapshot.Snapshot) (sum fingerprint) {
 	h := sha256.New()
 	for i := range s.Processes {

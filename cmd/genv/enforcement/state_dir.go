@@ -121,13 +121,19 @@ func (k *keeper) keep(state operator.State) error {
 	return k.store.KeepOperator(state, k.now())
 }
 
-// save keeps the memory after a cycle.
-func (k *keeper) save(m *controller.FleetMemory) {
+// save returns what keeps the memory as it is now.
+func (k *keeper) save(m *controller.FleetMemory) (write func()) {
 	if k.store == nil {
-		return
+		return func() {}
 	}
-	if err := k.store.Save(m, k.now()); err != nil {
-		k.log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times would start again")
+	data, err := k.store.Encode(m, k.now())
+	return func() {
+		if err == nil {
+			err = k.store.Write(data)
+		}
+		if err != nil {
+			k.log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times would start again")
+		}
 	}
 }
 

@@ -125,8 +125,8 @@ func (s *Store) ID() (string, error) {
 
 // saved is the file.
 type saved struct {
-	Schema string      `json:"schema"`
-	Time   time.Time   `json:"time"`
+	Schema string                 `json:"schema"`
+	Time   time.Time              `json:"time"`
 	Memory controller.FleetMemory `json:"memory"`
 }
 

@@ -93,7 +93,18 @@ func (w *Watch) Watch(hosts []remote.Host) {
 	}
 }
 
-// Looks are those of hosts that woke, the last one of each. They are taken as soon as the
+// Offer passes on a look at a host that a full cycle asked. A nil Watch drops it.
+func (w *Watch) Offer(l Look) {
+	if w == nil {
+		return
+	}
+	select {
+	case w.in <- l:
+	case <-w.ctx.Done():
+	}
+}
+
+// Looks are those of hosts that woke or that were offered, the last one of each. They are taken as soon as the
 // controller can judge them.
 func (w *Watch) Looks() <-chan []Look {
 	if w == nil {
@@ -141,7 +152,9 @@ func (w *Watch) collect() {
 		}
 		select {
 		case l := <-w.in:
-			pending[l.Host.Name] = l
+			if l.Asked.After(pending[l.Host.Name].Asked) {
+				pending[l.Host.Name] = l
+			}
 		case out <- values(pending):
 			clear(pending)
 			w.Took(0)
