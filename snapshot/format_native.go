@@ -23,6 +23,8 @@ type (
 		Devices      []nativeDevice      `json:"devices"`
 		Warnings     []string            `json:"warnings,omitempty"`
 		Extensions   []nativeExtension   `json:"extensions,omitzero"`
+		Guard        *Guard              `json:"guard,omitempty"`
+		Service      *bool               `json:"service,omitempty"`
 	}
 	nativeProcess struct {
 		wireProcess
@@ -71,7 +73,7 @@ func EncodeNative(s *Snapshot) ([]byte, error) {
 	n := nativeSnapshot{
 		BootID: s.BootID, UTCOffset: s.UTCOffset, MachineID: s.MachineID, StateFolder: s.StateFolder, Warnings: s.Warnings,
 		Processes: nativeProcesses(s.Processes), Environments: []nativeEnvironment{}, Devices: []nativeDevice{},
-		Extensions: nativeExtensions(s.Extensions),
+		Extensions: nativeExtensions(s.Extensions), Guard: s.Guard, Service: s.Service,
 	}
 	for i, w := range environmentsToWire(s.Environments) {
 		n.Environments = append(n.Environments, nativeEnvironment{w, s.Environments[i].OwnerMismatch})
@@ -149,6 +151,7 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 	return &Snapshot{
 		BootID: n.BootID, UTCOffset: n.UTCOffset, MachineID: n.MachineID, StateFolder: n.StateFolder,
 		Processes: processes, Environments: environments, Devices: devices, Extensions: extensions, Warnings: keptWarnings(n.Warnings),
+		Guard: n.Guard.known(), Service: n.Service,
 	}, nil
 }
 

@@ -15,9 +15,11 @@ import (
 func everything(t testing.TB) *snapshot.Snapshot {
 	at, err := snapshot.ParseDate("20/11/2026 21:10:32")
 	require.NoError(t, err)
+	service := true
 	uid, gpus, percent, offset, celsius, watts := snapshot.UID(1001), 2, 97, 7200, 63, 555.12
 	return &snapshot.Snapshot{
 		BootID: "6f2c", UTCOffset: &offset, MachineID: "9c1e", StateFolder: "8:1/131", Warnings: []string{"a warning"},
+		Guard: &snapshot.Guard{Mode: snapshot.GuardUnable, Reason: "no BPF"}, Service: &service,
 		Processes: []snapshot.Process{
 			{PID: 7, EID: "1667", Start: 12345, UID: &uid, Name: "python", Command: "python train.py", Username: "alice", Container: "0123abcd", Inherited: "1667", Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(5)}}},
 			{PID: 9, Protected: "nvidia-cuda-mps-server", UserUnknown: true, Usage: []snapshot.DeviceUsage{{Index: 1}}},
@@ -42,6 +44,23 @@ func TestNativeCarriesEverything(t *testing.T) {
 	got, err := snapshot.DecodeNative(data)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+}
+
+// What a host doesn't say about its guard, or what only a later version understands, is
+// unknown: not off.
+func TestTheGuardOfAHost(t *testing.T) {
+	const rest = `"processes":[],"envs":[],"devices":[]}`
+	for text, want := range map[string]*snapshot.Guard{
+		`{`: nil, `{"guard":null,`: nil, `{"guard":{},`: nil, `{"guard":{"mode":"dance","reason":"x"},`: nil, `{"guard":{"mode":""},`: nil,
+		`{"guard":{"mode":"off"},`:                                              {Mode: snapshot.GuardOff},
+		`{"guard":{"mode":"unable","reason":"no\u001b[2J\nBPF"},`:               {Mode: snapshot.GuardUnable, Reason: `no\x1b[2J BPF`},
+		`{"guard":{"mode":"off","reason":"` + strings.Repeat("x", 5000) + `"},`: {Mode: snapshot.GuardOff, Reason: strings.Repeat("x", 1024)},
+	} {
+		got, err := snapshot.DecodeNative([]byte(text + rest))
+		require.NoError(t, err, text)
+		require.Equal(t, want, got.Guard, text)
+		require.Nil(t, got.Service)
+	}
 }
 
 // Users of a host can cause any number of warnings. The rest of its snapshot must still

@@ -26,6 +26,11 @@ type Snapshot struct {
 	// Extensions are the requests of users to keep attachments for longer; nil if the
 	// host doesn't report any.
 	Extensions []Extension
+	// Guard is what the host's kernel guard does; nil if not reported.
+	Guard *Guard
+	// Service says whether root owns the state files there (genv host serve), so that users
+	// can't forge them; nil if not reported.
+	Service *bool
 	// Warnings are messages for people about problems that the model can't express,
 	// one line each.
 	Warnings []string

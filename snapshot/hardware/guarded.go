@@ -2,8 +2,14 @@ package hardware
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
@@ -12,24 +18,78 @@ const (
 	maxGuard  = 1 << 20 // bytes
 )
 
-// IsGuarded says whether a guard is on at this time, according to guard.json in dir, which
-// the guard's keeper writes: its mode is watch or enforce, and its time isn't over. Only a
-// file that root alone can write counts. One of root's that can't be understood counts as
-// a guard, since the UUIDs by which genv names devices then are right without one, too.
-func IsGuarded(dir string, now time.Time) bool {
+// guardStatus is what counts here of guard.json, which the guard's keeper writes.
+type guardStatus struct {
+	Mode     snapshot.GuardMode `json:"mode"`
+	Until    time.Time          `json:"until"`
+	Reason   string             `json:"reason"`
+	Problems []string           `json:"problems"`
+	Veto     bool               `json:"veto"`
+	Given    time.Time          `json:"given"` // the order, for the last time
+	Order    *struct {
+		Mode    snapshot.GuardMode `json:"mode"`
+		LeaseMS int64              `json:"lease_ms"`
+	} `json:"order"`
+}
+
+// readGuard reads guard.json in dir. Only a file that root alone can write counts. The
+// error wraps ErrGarbled if the file can't be understood.
+func readGuard(dir string) (s guardStatus, err error) {
 	data, err := folder.ReadTrusted(dir, guardFile, maxGuard)
 	if err != nil {
-		return false
+		return s, err
 	}
-	var guard struct {
-		Mode  string    `json:"mode"`
-		Until time.Time `json:"until"`
+	if err := json.Unmarshal(data, &s); err != nil {
+		return s, fmt.Errorf("%w: %s: %w", ErrGarbled, guardFile, err)
 	}
-	if err := json.Unmarshal(data, &guard); err != nil {
-		return true
+	return s, nil
+}
+
+// on says whether a mode is one of a guard that is on.
+func on(m snapshot.GuardMode) bool { return m == snapshot.GuardWatch || m == snapshot.GuardEnforce }
+
+// ended says whether the time of what the file says is over.
+func (s *guardStatus) ended(now time.Time) bool { return !s.Until.IsZero() && !now.Before(s.Until) }
+
+// IsGuarded says whether a guard is on at this time, according to guard.json in dir: its mode
+// is watch or enforce, and its time isn't over. A file of root's that can't be understood
+// counts as a guard, since the UUIDs by which genv names devices then are right without one,
+// too.
+func IsGuarded(dir string, now time.Time) bool {
+	s, err := readGuard(dir)
+	if err != nil {
+		return errors.Is(err, ErrGarbled)
 	}
-	if guard.Mode != "watch" && guard.Mode != "enforce" {
-		return false
+	return on(s.Mode) && !s.ended(now)
+}
+
+// Guard is what the guard does at this time, according to guard.json in dir; nil if that
+// can't be said. Without the file, no guard was on since the machine was started.
+func Guard(dir string, now time.Time) *snapshot.Guard {
+	s, err := readGuard(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &snapshot.Guard{Mode: snapshot.GuardOff}
+	case err != nil || !on(s.Mode) && s.Mode != snapshot.GuardOff:
+		return nil
 	}
-	return guard.Until.IsZero() || now.Before(guard.Until)
+	g := &snapshot.Guard{Mode: s.Mode, Reason: s.Reason}
+	if on(s.Mode) && s.ended(now) {
+		g.Mode, g.Reason = snapshot.GuardOff, "the process that kept the guard has ended"
+	}
+	if g.Mode == snapshot.GuardOff && s.ordered(now) {
+		g.Mode = snapshot.GuardUnable
+	}
+	switch {
+	case s.Order == nil: // it is off, as if there never was a guard
+		g.Reason = ""
+	case g.Reason != "":
+		g.Reason = strings.Join(slices.Concat([]string{g.Reason}, s.Problems), "; ")
+	}
+	return g
+}
+
+// ordered says whether an order to watch or to enforce is in force.
+func (s *guardStatus) ordered(now time.Time) bool {
+	return s.Order != nil && !s.Veto && on(s.Order.Mode) && now.Before(s.Given.Add(time.Duration(s.Order.LeaseMS)*time.Millisecond))
 }

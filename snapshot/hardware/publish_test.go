@@ -129,6 +129,52 @@ func TestReadRefusesWhatItDidNotWrite(t *testing.T) {
 	}
 }
 
+func TestGuard(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	const (
+		ordered = `"order":{"mode":"enforce","lease_ms":60000},"given":"2026-11-22T11:59:30Z"`
+		past    = `"order":{"mode":"enforce","lease_ms":60000},"given":"2026-11-22T11:59:00Z"`
+		on      = `"until":"2026-11-22T12:00:30Z"`
+	)
+	for name, tt := range map[string]struct {
+		text string
+		mode os.FileMode
+		want *snapshot.Guard
+	}{
+		"enforce":           {`{"mode":"enforce",` + on + `,` + ordered + `}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardEnforce}},
+		"watch, as ordered": {`{"mode":"watch",` + on + `,"problems":["users: a"]}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardWatch}},
+		"watch, although enforce was ordered": {
+			`{"mode":"watch",` + on + `,` + ordered + `,"reason":"no room","problems":["users: many"]}`, 0o644,
+			&snapshot.Guard{Mode: snapshot.GuardWatch, Reason: "no room; users: many"},
+		},
+		"unable": {
+			`{"mode":"off",` + ordered + `,"reason":"the guard can't be attached","problems":["kernel: no BPF"]}`, 0o644,
+			&snapshot.Guard{Mode: snapshot.GuardUnable, Reason: "the guard can't be attached; kernel: no BPF"},
+		},
+		"its keeper has died":              {`{"mode":"enforce","until":"2026-11-22T11:59:59Z",` + ordered + `}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardUnable, Reason: "the process that kept the guard has ended"}},
+		"its keeper and its order ended":   {`{"mode":"enforce","until":"2026-11-22T11:59:59Z",` + past + `}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardOff, Reason: "the process that kept the guard has ended"}},
+		"the order has ended":              {`{"mode":"off",` + past + `,"reason":"ended"}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardOff, Reason: "ended"}},
+		"veto":                             {`{"mode":"off","veto":true,` + ordered + `,"reason":"guard.off exists"}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardOff, Reason: "guard.off exists"}},
+		"turned off":                       {`{"mode":"off","order":{"mode":"off"},"given":"2026-11-22T11:59:59Z","reason":"by root"}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardOff, Reason: "by root"}},
+		"no order":                         {`{"mode":"off","reason":"it has no order"}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardOff}},
+		"a mode of the future is unknown":  {`{"mode":"dance",` + on + `}`, 0o644, nil},
+		"no mode is unknown":               {`{}`, 0o644, nil},
+		"not understood is unknown":        {`{`, 0o644, nil},
+		"what others can write is unknown": {`{"mode":"off"}`, 0o666, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "guard.json")
+			require.NoError(t, os.WriteFile(path, []byte(tt.text), 0o600))
+			require.NoError(t, os.Chmod(path, tt.mode))
+			require.Equal(t, tt.want, hardware.Guard(dir, now))
+		})
+	}
+	require.Equal(t, &snapshot.Guard{Mode: snapshot.GuardOff}, hardware.Guard(t.TempDir(), now), "none since the machine was started")
+	require.Equal(t, &snapshot.Guard{Mode: snapshot.GuardOff}, hardware.Source{Run: t.TempDir()}.Guard(now))
+	require.Nil(t, hardware.Source{}.Guard(now))
+}
+
 func TestIsGuarded(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {

@@ -20,6 +20,14 @@ type Source struct {
 // nvidia-smi and CUDA number only those that the guard lets through.
 func (s Source) Guarded(now time.Time) bool { return s.Run != "" && IsGuarded(s.Run, now) }
 
+// Guard is what the guard of this machine does; nil if that isn't known.
+func (s Source) Guard(now time.Time) *snapshot.Guard {
+	if s.Run == "" {
+		return nil
+	}
+	return Guard(s.Run, now)
+}
+
 // Restricted says whether nvidia-smi may show this process only some of the devices, and
 // number them differently.
 func (s Source) Restricted(now time.Time) bool { return !s.Root && s.Guarded(now) }

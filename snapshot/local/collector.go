@@ -54,6 +54,8 @@ type Collector struct {
 	// Extensions returns the requests of users to keep their attachments for longer, and
 	// warnings; nil for a host that takes none.
 	Extensions func(state.Files) ([]snapshot.Extension, []string)
+	// Service says whether root owns the state files; nil where that isn't known.
+	Service func() (bool, error)
 	// MachineIDFile contains the machine's id; empty for /etc/machine-id.
 	MachineIDFile string
 

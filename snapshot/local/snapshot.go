@@ -61,6 +61,12 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age time.Duration) (*sna
 		s.Warnings = append(s.Warnings, refused...)
 	}
 	s.MachineID = c.machineID()
+	s.Guard = c.hardware().Guard(c.now())
+	if c.Service != nil {
+		if owned, err := c.Service(); err == nil { // an error fails the reading of the state files
+			s.Service = &owned
+		}
+	}
 	if s.StateFolder, err = c.StateFiles.FolderID(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}

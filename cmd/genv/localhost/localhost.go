@@ -35,7 +35,13 @@ func Open(p command.Program) *Host {
 	store := disk.New(disk.Dir(p.Getenv), options)
 	smi := NvidiaSMI(p.Getenv, smiTimeout)
 	requests := extension.Requests{Dir: disk.Dir(p.Getenv), Owned: store.OwnedDir}
-	machine := &local.Collector{SMI: smi, StateFiles: store, Now: p.Now, Extensions: requests.Read, Hardware: Hardware(p.Getenv)}
+	machine := &local.Collector{
+		SMI: smi, StateFiles: store, Now: p.Now, Extensions: requests.Read, Hardware: Hardware(p.Getenv),
+		Service: func() (bool, error) {
+			owner, err := store.Owner()
+			return owner != nil, err
+		},
+	}
 	return &Host{Machine: machine, Store: store, Extensions: requests, Service: service.Client{Path: SocketPath(p.Getenv)}, SharedAccount: p.SharedAccount}
 }
 
