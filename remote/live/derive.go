@@ -79,6 +79,9 @@ func (m *moment) host(i int, before *Host) Host {
 		failure := remote.FailureOf(string(h.Name), h.Err)
 		host.Failure = &failure
 	}
+	if host.Failure == nil && last.snapshot != nil {
+		host.Guard, host.Service = m.guard(h, last.snapshot), last.snapshot.Service
+	}
 	if before != nil && host.same(before) {
 		host.GPUs, host.Warnings, host.Changed, host.users = before.GPUs, before.Warnings, before.Changed, before.users
 		return host
@@ -97,7 +100,7 @@ func (m *moment) host(i int, before *Host) Host {
 // same reports whether nothing has changed, except for when the host was seen.
 func (h *Host) same(before *Host) bool {
 	failed, failedBefore := h.Failure, before.Failure
-	return h.snapshot == before.snapshot && h.Via == before.Via && maps.Equal(h.Labels, before.Labels) &&
+	return h.snapshot == before.snapshot && h.Via == before.Via && h.Guard == before.Guard && maps.Equal(h.Labels, before.Labels) &&
 		(failed == nil) == (failedBefore == nil) && (failed == nil || *failed == *failedBefore)
 }
 

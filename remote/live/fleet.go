@@ -80,12 +80,19 @@ type Host struct {
 	GPUs    []gpus.GPU      `json:"gpus"`
 	// Warnings are what the host itself reported, one line each.
 	Warnings []string `json:"warnings,omitempty"`
+	// Guard is what the kernel guard does. Service says whether root owns the state files
+	// (genv host serve); nil if the host didn't say, or failed.
+	Guard   Guard `json:"guard,omitzero"`
+	Service *bool `json:"service,omitempty"`
 	// Changed is the revision in which anything but Seen changed last.
 	Changed uint64 `json:"changed"`
 
 	snapshot *snapshot.Snapshot // of Seen
 	users    []User             // of this host
 }
+
+// RootOwnsState reports whether the host says that root owns its state files.
+func (h *Host) RootOwnsState() bool { return h.Service != nil && *h.Service }
 
 // Users are those who are attached to GPUs of the host or use them, each once, in
 // alphabetical order.

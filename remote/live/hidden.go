@@ -59,7 +59,10 @@ func withoutNames(f *Fleet) *Fleet {
 
 // hideHost hides what belongs to users other than those that are shown.
 func hideHost(h *Host, shown func(snapshot.Username) bool) Host {
-	host := Host{Name: h.Name, Via: h.Via, Seen: h.Seen, Changed: h.Changed, GPUs: make([]gpus.GPU, len(h.GPUs))}
+	host := Host{
+		Name: h.Name, Via: h.Via, Seen: h.Seen, Changed: h.Changed, GPUs: make([]gpus.GPU, len(h.GPUs)),
+		Guard: Guard{Mode: h.Guard.Mode, Policy: h.Guard.Policy}, Service: h.Service, // the reason may name somebody
+	}
 	if h.Failure != nil {
 		failure := hideFailure(h.Failure)
 		host.Failure = &failure

@@ -94,6 +94,17 @@ var hostFamilies = [...]hostFamily{
 			w.Sample(1, string(h.Name), cut(string(h.Failure.Class)))
 		}
 	}},
+	{"genv_host_guard", "What the kernel guard of the host does: 1 for the mode off, watch, enforce, or unable to do what was ordered.", guardLabels, func(w *Writer, h *live.Host) {
+		writeGuard(w, h, h.Guard.Mode)
+	}},
+	{"genv_host_guard_policy", "What the policy asks of the kernel guard of a host that answered: 1 for the mode watch or enforce.", guardLabels, func(w *Writer, h *live.Host) {
+		writeGuard(w, h, h.Guard.Policy)
+	}},
+	{"genv_host_service", "Whether root owns the state files of the host (1), with genv host serve.", []string{"host"}, func(w *Writer, h *live.Host) {
+		if h.Service != nil {
+			w.Sample(number(*h.Service), string(h.Name))
+		}
+	}},
 	{
 		"genv_gpus", "GPUs by what they are used for: free, attached (and not used), idle (held by a process, utilization 0), busy, or unknown.",
 		[]string{"host", "model", "state"},
@@ -115,7 +126,17 @@ var hostFamilies = [...]hostFamily{
 	},
 }
 
-var gpuLabels = []string{"host", "gpu"}
+var (
+	gpuLabels   = []string{"host", "gpu"}
+	guardLabels = []string{"host", "mode"}
+)
+
+// writeGuard writes a mode, unless it is unknown or none.
+func writeGuard(w *Writer, h *live.Host, mode snapshot.GuardMode) {
+	if mode != "" {
+		w.Sample(1, string(h.Name), string(mode))
+	}
+}
 
 // ofGPUs writes series of each GPU of a host that answered.
 func ofGPUs(sample func(w *Writer, g *gpus.GPU, host, index string)) func(*Writer, *live.Host) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/exemption"
+	"github.com/seed-3119e985/genv/remote/controller/guards"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -77,7 +78,7 @@ type userBody struct {
 	live.User
 	GPUs     []gpuRow
 	Findings findingList
-	Ended    []live.Event // what was done
+	Ended    []live.Event // what was done, and what the guard denied
 	Trend    live.Trend
 }
 
@@ -98,7 +99,9 @@ func userPage(p *page, r *http.Request) (string, any) {
 	}
 	var seen bool
 	body.Trend, seen = p.view.UserTrend(user)
-	body.Ended = p.events(func(e *live.Event) bool { return e.User == user && e.Kind == enforce.EventOutcome })
+	body.Ended = p.events(func(e *live.Event) bool {
+		return e.User == user && (e.Kind == enforce.EventOutcome || e.Kind == guards.Denied)
+	})
 	if !known && !seen && len(body.Ended) == 0 && !p.Hidden {
 		p.Title = "No user of this name has been seen since the controller started."
 		return "", nil

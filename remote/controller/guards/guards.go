@@ -94,8 +94,8 @@ func (a *Ask) Send(ctx context.Context, link any) {
 	a.answer, a.err = carrier.Guard(ctx, a.host, a.request)
 }
 
-// settingOf is the guard that the policy wants; off for a host that is exempt.
-func settingOf(policy enforce.Policy, h *Host, now time.Time) mode.Setting {
+// Wanted is the guard that the policy wants; off for a host that is exempt.
+func Wanted(policy enforce.Policy, h *snapshot.Host, now time.Time) mode.Setting {
 	s := policy.Settings(enforce.Query{Host: h.Name, Labels: h.Labels, At: now}).Guard
 	if s.Mode == mode.Off {
 		return mode.Setting{}

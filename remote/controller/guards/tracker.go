@@ -31,7 +31,7 @@ type guard struct {
 func (t *Tracker) Plan(policy enforce.Policy, hosts []Host, memory Memory, o Options) (asks []*Ask, events []enforce.Event) {
 	for i := range hosts {
 		h := &hosts[i]
-		setting := settingOf(policy, h, o.Now)
+		setting := Wanted(policy, h.Host, o.Now)
 		g := t.hosts[h.Name]
 		if g == nil && setting.Mode == mode.Off {
 			continue
