@@ -94,6 +94,17 @@ type Host struct {
 // RootOwnsState reports whether the host says that root owns its state files.
 func (h *Host) RootOwnsState() bool { return h.Service != nil && *h.Service }
 
+// ServiceState is what people read in a table: on, off, or ? if it is unknown.
+func (h *Host) ServiceState() string {
+	switch {
+	case h.Service == nil:
+		return "?"
+	case *h.Service:
+		return "on"
+	}
+	return "off"
+}
+
 // Users are those who are attached to GPUs of the host or use them, each once, in
 // alphabetical order.
 func (h *Host) Users() []snapshot.Username {

@@ -49,7 +49,7 @@ func number[T ~int | ~int32 | ~int64](n T) []filter.Value {
 func fieldsOf(tab tabID) []string {
 	switch tab {
 	case tabHosts:
-		return []string{"host", "model", "user", "state", "rule", "label", "util", "free", "mem"}
+		return []string{"host", "model", "user", "state", "rule", "label", "util", "free", "mem", "guard"}
 	case tabGPUs:
 		return []string{"host", "model", "user", "state", "rule", "label", "gpu", "util", "mem", "pid", "command"}
 	case tabUsers:
@@ -88,6 +88,8 @@ func (s *scene) values(r *row, field string) []filter.Value {
 		return texts(r.failure.Class)
 	case "event":
 		return texts(r.event.Kind)
+	case "guard":
+		return guardOf(r)
 	}
 	return numbers(r, field)
 }

@@ -19,7 +19,7 @@ func (m *Model) ids() (list []string) {
 // line is a row by the cells that name it.
 func (m *Model) line(r *row) string {
 	var b strings.Builder
-	for _, c := range columns(m.tab)[:2] {
+	for _, c := range m.scene.columns(m.tab)[:2] {
 		b.WriteString(c.cell(m.scene, r, m.now).Plain() + " ")
 	}
 	return b.String()

@@ -98,6 +98,9 @@ func (m *Model) alerts() []string {
 			list = append(list, "Safety limit: "+draw.Shown(h.Because))
 		}
 	}
+	if guard := m.guardAlert(); guard != "" {
+		list = append(list, guard)
+	}
 	for i := range list {
 		list[i] = m.painter.Paint(list[i], draw.Bold, draw.Red)
 	}

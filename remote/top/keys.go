@@ -137,7 +137,7 @@ func (m *Model) back() {
 }
 
 func (m *Model) sortByNext() {
-	c, list := m.cursor(), columns(m.tab)
+	c, list := m.cursor(), m.scene.columns(m.tab)
 	for c.sort++; c.sort <= len(list); c.sort++ {
 		if list[c.sort-1].compare != nil {
 			break

@@ -170,8 +170,12 @@ func (m *Model) arrange() {
 		rows = slices.DeleteFunc(rows, func(r row) bool { return !m.scope.allows(&r) })
 	}
 	rows = m.scene.keep(m.filter, rows)
+	columns := m.scene.columns(m.tab)
+	if c.sort > len(columns) { // those about guards may vanish
+		c.sort = 0
+	}
 	if c.sort > 0 {
-		compare := columns(m.tab)[c.sort-1].compare
+		compare := columns[c.sort-1].compare
 		slices.SortStableFunc(rows, func(a, b row) int {
 			if c.backward {
 				return compare(m.scene, &b, &a)

@@ -160,6 +160,12 @@ func (s *scene) sentence(h *live.Host) string {
 	if users := h.Users(); len(users) > 0 {
 		line += "; users " + joinUsers(users)
 	}
+	if guard := h.Guard.String(); guard != "" {
+		line += "; kernel guard " + draw.Shown(guard)
+	}
+	if h.RootOwnsState() {
+		line += "; root owns the state files"
+	}
 	var found []string
 	for _, f := range s.findings[h.Name] {
 		found = append(found, draw.Shown(f.Line))

@@ -25,7 +25,9 @@ type scene struct {
 	marks    *live.Marks                           // of the GPUs
 	found    map[about][]*live.Finding             // those about a GPU or a process
 	states   map[gpus.State]int
-	gpus     int // all of them
+	gpus     int  // all of them
+	guarded  bool // there is something to say about the guard of a host
+	owned    bool // root owns the state of a host
 }
 
 func newScene(fleet *live.Fleet, events []live.Event) *scene {
@@ -37,6 +39,7 @@ func newScene(fleet *live.Fleet, events []live.Event) *scene {
 	for i := range fleet.Hosts {
 		h := &fleet.Hosts[i]
 		s.hosts[h.Name], s.gpus = h, s.gpus+len(h.GPUs)
+		s.guarded, s.owned = s.guarded || h.Guard.String() != "", s.owned || h.RootOwnsState()
 		for j := range h.GPUs {
 			s.states[h.GPUs[j].State]++
 		}

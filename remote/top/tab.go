@@ -39,8 +39,8 @@ func (c *column) layout() draw.Column {
 	return draw.Column{Name: c.name, Least: c.least, Flexible: c.flexible, Drop: c.drop, Right: c.right}
 }
 
-// columns are the columns of a tab.
-func columns(tab tabID) []column {
+// columns are the columns of a tab. s may be nil.
+func (s *scene) columns(tab tabID) []column {
 	switch tab {
 	case tabGPUs:
 		return gpuColumns()
@@ -55,7 +55,7 @@ func columns(tab tabID) []column {
 	case tabFailed:
 		return failedColumns()
 	}
-	return hostColumns()
+	return append(hostColumns(), s.guardColumns()...)
 }
 
 // by compares rows by a value of theirs.

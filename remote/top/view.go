@@ -77,7 +77,7 @@ func (m *Model) body() []string {
 
 // table is the tab's table with these rows.
 func (m *Model) table(rows []row) *draw.Table {
-	c, list := m.cursor(), columns(m.tab)
+	c, list := m.cursor(), m.scene.columns(m.tab)
 	t := &draw.Table{
 		Painter: m.painter, Columns: make([]draw.Column, len(list)), Rows: make([]draw.Row, len(rows)),
 		Sort: c.sort - 1, Backward: c.backward, Old: m.old() != "",
@@ -203,7 +203,7 @@ func (m *Model) typingLine(wrong string) string {
 // describe is all that is known about a row.
 func (m *Model) describe(r *row) []string {
 	lines := []string{}
-	for _, c := range columns(m.tab) {
+	for _, c := range m.scene.columns(m.tab) {
 		if s := c.cell(m.scene, r, m.now).Plain(); s != "" {
 			lines = append(lines, c.name+": "+s)
 		}

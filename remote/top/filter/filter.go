@@ -162,7 +162,8 @@ func fields() map[string]fieldKind {
 	return map[string]fieldKind{
 		"host": textField, "model": textField, "user": textField, "state": textField, "rule": textField,
 		"command": textField, "container": textField, "class": textField, "label": textField, "event": textField,
-		"gpu": numberField, "pid": numberField, "util": numberField, "free": numberField, "devices": numberField,
+		"guard": textField,
+		"gpu":   numberField, "pid": numberField, "util": numberField, "free": numberField, "devices": numberField,
 		"idle": numberField, "mem": memoryField,
 	}
 }
