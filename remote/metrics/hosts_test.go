@@ -78,27 +78,6 @@ gpu_memory_size_bytes{host="a",gpu="0"} 85899345920
 gpu_memory_unattributed_bytes{host="a",gpu="0"} 5368709120
 `,
 		},
-		"a guard that is on, and root's state": {
-			live.Host{Name: "a", Guard: live.Guard{Mode: snapshot.GuardEnforce, Policy: snapshot.GuardEnforce}, Service: ptr(true)},
-			`host_up{host="a"} 1
-host_guard{host="a",mode="enforce"} 1
-host_guard_policy{host="a",mode="enforce"} 1
-host_service{host="a"} 1
-`,
-		},
-		"a guard that is off": {
-			live.Host{Name: "a", Guard: live.Guard{Mode: snapshot.GuardOff}, Service: ptr(false)},
-			`host_up{host="a"} 1
-host_guard{host="a",mode="off"} 1
-host_service{host="a"} 0
-`,
-		},
-		"a guard that is unknown, and wanted": {
-			live.Host{Name: "a", Guard: live.Guard{Policy: snapshot.GuardWatch}},
-			`host_up{host="a"} 1
-host_guard_policy{host="a",mode="watch"} 1
-`,
-		},
 		"failed after it answered": {
 			live.Host{Name: "a", Failure: &remote.Failure{Class: remote.Timeout}, GPUs: []gpus.GPU{unknown}},
 			`host_up{host="a"} 0
@@ -115,6 +94,22 @@ host_failure{host="a",class="host-key-changed"} 1
 		"without GPUs": {live.Host{Name: "a"}, "host_up{host=\"a\"} 1\n"},
 	} {
 		require.Equal(t, row.want, samples(metrics.Hosts([]live.Host{row.host})), name)
+	}
+}
+
+// TestGuards: unknown is no series, and not off.
+func TestGuards(t *testing.T) {
+	for _, row := range []struct {
+		guard   live.Guard
+		service *bool
+		want    string
+	}{
+		{live.Guard{}, nil, ""},
+		{live.Guard{Mode: snapshot.GuardOff}, ptr(false), "host_guard{host=\"a\",mode=\"off\"} 1\nhost_service{host=\"a\"} 0\n"},
+		{live.Guard{Mode: snapshot.GuardEnforce, Policy: snapshot.GuardEnforce}, ptr(true), "host_guard{host=\"a\",mode=\"enforce\"} 1\nhost_guard_policy{host=\"a\",mode=\"enforce\"} 1\nhost_service{host=\"a\"} 1\n"},
+		{live.Guard{Policy: snapshot.GuardWatch}, nil, "host_guard_policy{host=\"a\",mode=\"watch\"} 1\n"},
+	} {
+		require.Equal(t, "host_up{host=\"a\"} 1\n"+row.want, samples(metrics.Hosts([]live.Host{{Name: "a", Guard: row.guard, Service: row.service}})))
 	}
 }
 
