@@ -194,6 +194,9 @@ func (u *allocation) device(h *hostView, device *snapshot.Device) *allocatedDevi
 func (d *allocatedDevice) usedBytes() (n int64, known bool) {
 	for _, p := range d.processes {
 		u := p.Uses(d.device.Index)
+		if p.Unproved() {
+			continue // any user may have started it
+		}
 		if u == nil || !u.Memory.Known() {
 			return 0, false
 		}

@@ -83,7 +83,7 @@ func (d *allocatedDevice) cost(ending map[*snapshot.Process]bool) int {
 		switch {
 		case ending[p] || d.host.draft.terminates(p):
 			cost = max(cost, costEndsAnyway)
-		case p.UID == nil || *p.UID == 0:
+		case p.UID == nil || *p.CountedUID() == 0:
 			cost = max(cost, costReported)
 		default:
 			return costBusy

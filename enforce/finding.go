@@ -43,9 +43,10 @@ type Finding struct {
 	UID *snapshot.UID `json:"uid,omitempty"`
 	// Command is the command line of the process, Container the container that it runs in,
 	// and Instances the MIG instances that it uses; empty when not known.
-	Command   string             `json:"command,omitempty"`
-	Container string             `json:"container,omitempty"`
-	Instances []snapshot.GPUUUID `json:"mig,omitempty"`
+	Command       string                  `json:"command,omitempty"`
+	Container     string                  `json:"container,omitempty"`
+	ContainerInfo *snapshot.ContainerInfo `json:"container_info,omitempty"`
+	Instances     []snapshot.GPUUUID      `json:"mig,omitempty"`
 	// Devices are not attached (env-devices), or over its capacity (env-memory).
 	Devices []snapshot.DeviceIndex `json:"devices,omitempty"`
 
@@ -130,7 +131,9 @@ func (f Finding) Line() string {
 	case RuleMaxDevicesPerUser, RuleMaxMemoryPerUser, RuleMaxEnvsPerUser:
 		return f.String() // it names the user already
 	}
-	return f.String() + (&snapshot.Process{Username: f.User, UID: f.UID, Command: f.Command, Container: f.Container, Instances: f.Instances}).Describe()
+	return f.String() + (&snapshot.Process{
+		Username: f.User, UID: f.UID, Command: f.Command, Container: f.Container, ContainerInfo: f.ContainerInfo, Instances: f.Instances,
+	}).Describe()
 }
 
 // String is the line that users of 1.4.3 know, without a host in front.

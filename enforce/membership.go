@@ -9,7 +9,7 @@ import (
 )
 
 // The uid that the kernel reports for a process decides who is in an environment,
-// and who uses a device. What state files, an environ or a title say is a claim
+// and who uses a device (see Process.CountedUID). What state files, an environ or a title say is a claim
 // of a user: it never makes another user's device busy, exempts another user's
 // process, or counts for another user's cap.
 
@@ -33,7 +33,7 @@ func (h *hostView) environmentOf(p *snapshot.Process) *envView {
 // admits reports whether a process may be in an environment. The policy may admit processes of other users that
 // descend from a process of the environment (sudo -u).
 func (h *hostView) admits(env *envView, p *snapshot.Process) bool {
-	return env.env.Admits(p.UID) || h.settings.SudoUsers && p.Inherited == env.env.EID
+	return env.env.Admits(p.CountedUID()) || h.settings.SudoUsers && p.Inherited == env.env.EID
 }
 
 // claimed is the registered environment that a process claims and may not be
@@ -70,16 +70,17 @@ func (h *hostView) hidesOn(env *envView, index snapshot.DeviceIndex) bool {
 // userOf names the user of a process for caps and limits: "" when the host
 // doesn't report its uid, and for root, which no cap counts.
 func (h *hostView) userOf(p *snapshot.Process) snapshot.Username {
-	switch {
-	case p.UID == nil || *p.UID == 0:
+	uid := p.CountedUID()
+	switch user := p.CountedUser(); {
+	case uid == nil || *uid == 0:
 		return ""
-	case p.Username != "":
-		return p.Username
+	case user != "":
+		return user
 	}
-	if env := h.envs[p.EID]; env != nil && env.env.UID == *p.UID && env.env.Username != "" {
+	if env := h.envs[p.EID]; env != nil && env.env.UID == *uid && env.env.Username != "" {
 		return env.env.Username
 	}
-	return gpus.UserName("", p.UID)
+	return gpus.UserName("", uid)
 }
 
 // outsideByPolicy reports whether a process of an unknown environment counts as

@@ -20,10 +20,11 @@ func (j *judgement) nonEnvProcesses(h *hostView) {
 			continue
 		}
 		settings := h.settings
-		if p.Username != "" {
-			settings = h.ask(j.policy, p.Username, j.now)
+		f := Finding{Rule: RuleNonEnvProcesses}
+		if f.User, f.UID = p.Reported(); f.User != "" {
+			settings = h.ask(j.policy, f.User, j.now)
 		}
-		j.endProcess(h, p, settings.Warn, Finding{Rule: RuleNonEnvProcesses, User: p.Username, UID: p.UID}, "")
+		j.endProcess(h, p, settings.Warn, f, "")
 	}
 }
 
@@ -62,6 +63,7 @@ const maxKeys = 16
 func (j *judgement) endProcess(h *hostView, p *snapshot.Process, warn Warn, f Finding, eid snapshot.EnvID) {
 	f.ID = fmt.Sprintf("%s/%s/%d/%d", f.Rule, h.name, p.PID, p.Start)
 	f.Host, f.PID, f.EID, f.Command, f.Container, f.Instances = h.name, p.PID, p.EID, p.CommandOrName(), p.Container, p.Instances
+	f.ContainerInfo = p.ContainerInfo.WithoutLabels()
 	devices := f.Devices
 	if len(devices) == 0 {
 		devices = p.Indices()

@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,12 @@ func describeProcess(p *snapshot.Process, key, value string) bool {
 		p.Container = value
 	case "from":
 		p.Inherited = snapshot.EnvID(value)
+	case "started": // in a container of root's runtime, by a user or by "?"
+		p.Container, p.ContainerInfo = "web", &snapshot.ContainerInfo{Name: "web"}
+		if uid, err := strconv.Atoi(value); err == nil {
+			p.ContainerInfo.UID, p.ContainerInfo.Proof = ptr(snapshot.UID(uid)), snapshot.ProofRecord
+			p.ContainerInfo.User = map[int]snapshot.Username{1001: "alice", 1002: "bob"}[uid]
+		}
 	default:
 		return false
 	}

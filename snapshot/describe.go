@@ -21,8 +21,8 @@ func (p *Process) Describe() string {
 	if command := p.CommandOrName(); command != "" {
 		parts = append(parts, text.ShownCommand(command))
 	}
-	if p.Container != "" {
-		parts = append(parts, "container "+text.Shown(ShortID(p.Container)))
+	if container := p.ContainerText(); container != "" {
+		parts = append(parts, container)
 	}
 	for _, instance := range p.Instances {
 		parts = append(parts, string(instance))

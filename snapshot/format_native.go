@@ -40,6 +40,8 @@ type (
 		EnvUnknown     bool      `json:"env_unknown,omitempty"`
 		EnvOverwritten bool      `json:"env_overwritten,omitempty"`
 		Instances      []GPUUUID `json:"mig,omitempty"`
+
+		ContainerInfo *ContainerInfo `json:"container_info,omitempty"`
 	}
 	nativeEnvironment struct {
 		wireEnvironment
@@ -103,7 +105,7 @@ func nativeProcesses(processes []Process) []nativeProcess {
 		p := &processes[i]
 		out = append(out, nativeProcess{
 			wireProcess: processToWire(p), Start: p.Start, UID: p.UID, Name: p.Name, Command: p.Command,
-			Username: p.Username, UserUnknown: p.UserUnknown, Protected: p.Protected, Container: p.Container,
+			Username: p.Username, UserUnknown: p.UserUnknown, Protected: p.Protected, Container: p.Container, ContainerInfo: p.ContainerInfo,
 			Inherited: p.Inherited, EnvUnknown: p.EnvUnknown, EnvOverwritten: p.EnvOverwritten, Instances: p.Instances,
 		})
 	}
@@ -171,9 +173,9 @@ func (n nativeProcess) process() (Process, error) {
 	p, err := n.wireProcess.process()
 	p.Start, p.UID, p.Name, p.Command, p.Username, p.UserUnknown = n.Start, n.UID, n.Name, n.Command, n.Username, n.UserUnknown
 	p.Protected, p.Container, p.Inherited, p.EnvUnknown, p.EnvOverwritten = n.Protected, n.Container, n.Inherited, n.EnvUnknown, n.EnvOverwritten
-	p.Instances = n.Instances
+	p.Instances, p.ContainerInfo = n.Instances, n.ContainerInfo
 	return p, cmp.Or(
-		err, checkInstances(p.Instances), CheckText("name", p.Name), CheckText("command", p.Command), CheckText("user", string(p.Username)),
+		err, checkInstances(p.Instances), p.ContainerInfo.check(), CheckText("name", p.Name), CheckText("command", p.Command), CheckText("user", string(p.Username)),
 		CheckText("protected", p.Protected), CheckText("container", p.Container), CheckText("inherited_eid", string(p.Inherited)),
 	)
 }

@@ -63,6 +63,9 @@ type Process struct {
 	// UnnamedContainer if only its PID namespace shows that it is in a container.
 	// Empty also if it is in none.
 	Container string
+	// ContainerInfo is what root's look found out about that container; nil if it looked
+	// for nothing, or for a container of a user.
+	ContainerInfo *ContainerInfo
 	// Inherited is the environment of the process's nearest ancestor that is
 	// registered in an environment of the ancestor's own uid. Unlike EID it doesn't
 	// depend on the environ of the process. Empty also if there is none.

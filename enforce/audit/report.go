@@ -22,9 +22,10 @@ func ReportRecords(host snapshot.Hostname, r enforce.Report, s *snapshot.Snapsho
 	}
 	for i := range r.Terminate {
 		t := &r.Terminate[i]
+		_, uid := t.Process.Reported()
 		records = append(records, Record{
 			Kind: KindReport, IDs: t.Because, Host: host, PID: t.Process.PID, Start: t.Process.Start, EID: t.Process.EID,
-			UID: t.Process.UID, User: userOf(&t.Process, s), Text: t.String(), Why: t.Why,
+			UID: uid, User: userOf(&t.Process, s), Text: t.String(), Why: t.Why,
 		})
 	}
 	return records
@@ -33,15 +34,16 @@ func ReportRecords(host snapshot.Hostname, r enforce.Report, s *snapshot.Snapsho
 // userOf is the name of a process's user. Where the process has none, it is that
 // of an environment with the same uid or, without a uid, of the process's own.
 func userOf(p *snapshot.Process, s *snapshot.Snapshot) snapshot.Username {
-	if p.Username != "" || s == nil {
-		return p.Username
+	user, uid := p.Reported()
+	if user != "" || s == nil {
+		return user
 	}
 	for i := range s.Environments {
 		e := &s.Environments[i]
 		if e.OwnerMismatch {
 			continue
 		}
-		if p.UID != nil && e.UID == *p.UID || p.UID == nil && p.EID != "" && e.EID == p.EID {
+		if uid != nil && e.UID == *uid || p.UID == nil && p.EID != "" && e.EID == p.EID {
 			return e.Username
 		}
 	}

@@ -20,9 +20,9 @@ const (
 // or its environment is unknown.
 func UseBy(uid snapshot.UID, p *snapshot.Process) Evidence {
 	switch {
-	case p.UID == nil || *p.UID == 0:
+	case p.UID == nil || *p.CountedUID() == 0:
 		return Reported
-	case *p.UID == uid:
+	case *p.CountedUID() == uid:
 		return Proven
 	}
 	return Unused

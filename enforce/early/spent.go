@@ -77,7 +77,7 @@ func actionsOf(plan *enforce.Plan) []safety.Action {
 		r := &plan.Reports[i]
 		for j := range r.Report.Terminate {
 			t := &r.Report.Terminate[j]
-			a := safety.Action{Host: r.Host, PID: t.Process.PID, User: gpus.UserName(t.Process.Username, t.Process.UID)}
+			a := safety.Action{Host: r.Host, PID: t.Process.PID, User: userOf(&t.Process)}
 			for _, id := range t.Because {
 				a.User = cmp.Or(a.User, users[id])
 			}
@@ -93,6 +93,14 @@ func actionsOf(plan *enforce.Plan) []safety.Action {
 	return list
 }
 
+// userOf is the user of a process; "" if it counts for nobody.
+func userOf(p *snapshot.Process) snapshot.Username {
+	if p.Unproved() {
+		return ""
+	}
+	return gpus.UserName(p.CountedUser(), p.CountedUID())
+}
+
 // processesOf counts the GPU processes of a cluster.
 func processesOf(cluster *snapshot.Cluster) []safety.Processes {
 	list := make([]safety.Processes, len(cluster.Hosts))
@@ -103,8 +111,7 @@ func processesOf(cluster *snapshot.Cluster) []safety.Processes {
 			continue
 		}
 		for k := range h.Snapshot.Processes {
-			p := &h.Snapshot.Processes[k]
-			list[i].ByUser[gpus.UserName(p.Username, p.UID)]++
+			list[i].ByUser[userOf(&h.Snapshot.Processes[k])]++
 		}
 	}
 	return list

@@ -53,9 +53,9 @@ func (o *Owners) on(host snapshot.Hostname) *ownersOfHost {
 		return found
 	}
 	for i := range h.Snapshot.Processes {
-		if p := &h.Snapshot.Processes[i]; p.UID != nil {
-			found.processes[p.PID] = *p.UID
-			found.call(*p.UID, p.Username)
+		if user, uid := h.Snapshot.Processes[i].Reported(); uid != nil {
+			found.processes[h.Snapshot.Processes[i].PID] = *uid
+			found.call(*uid, user)
 		}
 	}
 	for i := range h.Snapshot.Environments {

@@ -16,8 +16,9 @@ type Owner struct {
 	Environment *snapshot.Environment // nil if another user owns it
 }
 
-// Of is the owner of a subject: of a process by the uid that the kernel reports. A process
-// in a container that runs as root has no known owner. Where the host doesn't
+// Of is the owner of a subject: of a process by the uid that the kernel reports or, in a
+// container of root's runtime, by the user who started it. Without a proof of that, such a
+// process has no known owner. Where the host doesn't
 // report uids, as 1.4.3 doesn't, the owner of the environment counts; and otherwise the
 // owner of an environment, which is a claim of the state files, does not.
 func Of(s enforce.Subject) Owner {
@@ -28,8 +29,8 @@ func Of(s enforce.Subject) Owner {
 		return Owner{User: s.Environment.Username, Environment: s.Environment}
 	case p.UID == nil:
 		return Owner{User: p.Username}
-	case *p.UID == 0 && p.Container != "":
-		return Owner{} // any user who may start containers can be root in one
+	case p.Unproved():
+		return Owner{} // any user who may start containers can be any user in one
 	default:
 		return byUID(p, s.Environment)
 	}
@@ -37,8 +38,8 @@ func Of(s enforce.Subject) Owner {
 
 // byUID is the owner that the kernel reports for a process.
 func byUID(p *snapshot.Process, environment *snapshot.Environment) Owner {
-	o := Owner{UID: p.UID, User: p.Username}
-	own := environment != nil && environment.UID == *p.UID
+	o := Owner{UID: p.CountedUID(), User: p.CountedUser()}
+	own := environment != nil && environment.UID == *o.UID
 	if own {
 		o.Environment = environment
 	}
@@ -46,7 +47,7 @@ func byUID(p *snapshot.Process, environment *snapshot.Environment) Owner {
 	case o.User != "":
 	case own:
 		o.User = environment.Username
-	case *p.UID == 0:
+	case *o.UID == 0:
 		o.User = "root"
 	}
 	return o

@@ -78,6 +78,10 @@ type Process struct {
 	Container string             `json:"container,omitempty"`
 	Image     string             `json:"image,omitempty"` // of the container
 	Instances []snapshot.GPUUUID `json:"mig,omitempty"`   // MIG instances of this GPU
+	// ContainerName is the name that the container's runtime has for it, and StartedBy the
+	// user who started it, as in UserName; empty if that isn't proved.
+	ContainerName string            `json:"container_name,omitempty"`
+	StartedBy     snapshot.Username `json:"started_by,omitempty"`
 }
 
 // UserName is a host's name for a user, or "uid 1004" if it has none; empty if neither is
@@ -102,12 +106,25 @@ func ShownUser(user snapshot.Username) string {
 func ShortModel(model string) string { return strings.TrimPrefix(model, "NVIDIA ") }
 
 // Owner is UserName of the owner of a process. If the host doesn't report owners, as 1.4.3
-// doesn't, it is that of the environment that the process claims; nil for none.
+// doesn't, it is that of the environment that the process claims; nil for none. For a
+// container it is the user who started it, or root if that isn't proved.
 func Owner(p *snapshot.Process, e *snapshot.Environment) snapshot.Username {
 	if p.Username == "" && p.UID == nil && e != nil {
 		return UserName(e.Username, &e.UID)
 	}
-	return UserName(p.Username, p.UID)
+	return UserName(p.Reported())
+}
+
+// ContainerText names the container of a process for people, safe to show, as
+// snapshot.Process does; empty if it is in none.
+func (p *Process) ContainerText() string {
+	switch {
+	case p.Container == "":
+		return ""
+	case p.ContainerName == "" && p.Image == "" && p.StartedBy == "":
+		return (&snapshot.Process{Container: p.Container}).ContainerText()
+	}
+	return snapshot.ContainerText(p.Container, p.ContainerName, p.Image, ShownUser(p.StartedBy))
 }
 
 // Users are those who are attached to the GPU or use it, each once, in alphabetical order.

@@ -111,10 +111,14 @@ func (j *join) attachment(a snapshot.Attachment) Attachment {
 }
 
 func (j *join) process(p *snapshot.Process, usage snapshot.DeviceUsage) Process {
-	return Process{
+	described := Process{
 		PID: p.PID, Start: p.Start, User: Owner(p, j.environments[p.EID]), EID: p.EID, Command: p.CommandOrName(),
 		Memory: j.bytesOf(usage.Memory), Container: p.Container,
 	}
+	if c := p.ContainerInfo; c != nil {
+		described.ContainerName, described.Image, described.StartedBy = c.Name, c.Image, UserName(c.User, c.UID)
+	}
+	return described
 }
 
 // bytesOf is an amount in bytes; nil if it is unknown.

@@ -166,7 +166,7 @@ func (o *observer) details(h *proc.Handle, stat proc.Stat, credentials proc.Cred
 	}
 	d = details{of: key, at: o.now, owner: h.OwnerOfUID(credentials.UID, o.userNamespace)}
 	if !o.brief {
-		d.container, d.command = h.Container(credentials), h.CommandLine()
+		d.container, d.command = h.Container(credentials).ID, h.CommandLine()
 	}
 	d.ancestors, err = o.ancestors.Ancestors(stat)
 	return d, err

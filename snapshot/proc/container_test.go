@@ -3,100 +3,14 @@ package proc_test
 import (
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
-
-const (
-	container = "4f0b1e7c2d3a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f9012345678"
-	inner     = "aaaa1e7c2d3a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f9012345678"
-)
-
-func TestParseContainer(t *testing.T) {
-	pod := "kubepods-besteffort-pod1b2c3d4e_0000_1111_2222_333344445555.slice"
-	for name, row := range map[string]struct{ cgroup, want string }{
-		"docker, v1":                  {"12:devices:/docker/" + container + "\n11:memory:/docker/" + container + "\n0::/system.slice/containerd.service\n", container},
-		"docker, v2 and systemd":      {"0::/system.slice/docker-" + container + ".scope\n", container},
-		"docker, v1 and systemd":      {"1:name=systemd:/system.slice/docker-" + container + ".scope\n", container},
-		"docker, hybrid":              {"2:cpu,cpuacct:/docker/" + container + "\n1:name=systemd:/docker/" + container + "\n0::/docker/" + container + "\n", container},
-		"docker, rootless":            {"0::/user.slice/user-1001.slice/user@1001.service/user.slice/docker-" + container + ".scope\n", container},
-		"docker, a parent of its own": {"0::/lab.slice/docker-" + container + ".scope\n", container},
-		"docker, cgroupfs and parent": {"0::/lab/" + container + "\n", container},
-		"docker in docker":            {"0::/docker/" + container + "/docker/" + inner + "\n", container},
-		"systemd in docker":           {"0::/docker/" + container + "/system.slice/cron.service\n", container},
-		"podman":                      {"0::/machine.slice/libpod-" + container + ".scope/container\n", container},
-		"podman, rootless":            {"0::/user.slice/user-1001.slice/user@1001.service/user.slice/libpod-" + container + ".scope\n", container},
-		"podman, cgroupfs":            {"0::/libpod_parent/libpod-" + container + "\n", container},
-		"cri-containerd":              {"0::/kubepods.slice/kubepods-besteffort.slice/" + pod + "/cri-containerd-" + container + ".scope\n", container},
-		"cri-containerd, odd":         {"0::/system.slice/containerd.service/" + pod + ":cri-containerd:" + container + "\n", container},
-		"kubernetes, cgroupfs":        {"4:memory:/kubepods/burstable/pod1b2c3d4e-0000-1111-2222-333344445555/" + container + "\n", container},
-		"cri-o":                       {"0::/kubepods.slice/" + pod + "/crio-" + container + ".scope\n", container},
-		"nerdctl":                     {"0::/system.slice/nerdctl-" + container + ".scope\n", container},
-		"lxc":                         {"0::/lxc/web\n", "web"},
-		"lxc, payload":                {"0::/lxc.payload.web/init.scope\n", "web"},
-		"lxc, payload as a folder":    {"0::/lxc.payload/web/system.slice\n", "web"},
-		"nspawn":                      {"0::/machine.slice/machine-web.scope/payload\n", "web"},
-		"nspawn, escaped":             {`0::/machine.slice/machine-web\x2d1.scope/payload` + "\n", "web-1"},
-		"nspawn, a service":           {`0::/machine.slice/systemd-nspawn@my\x2dweb.service/payload/init.scope` + "\n", "my-web"},
-		"a name to obey":              {"0::/lxc/a\x1b[2J\xff\n", "a?[2J?"},
-		"an escape to obey":           {`0::/machine.slice/machine-a\x1b.scope` + "\n", "a?"},
-		"a long name":                 {"0::/lxc/" + strings.Repeat("x", 5000) + "\n", strings.Repeat("x", 128)},
-		"from another cgroup":         {"0::/../docker-" + container + ".scope\n", container},
-		"the last line is open":       {"0::/docker/" + container, container},
-
-		"nothing":                  {"", ""},
-		"the root":                 {"0::/\n", ""},
-		"garbage":                  {"docker/" + container + "\n:\n\x00\n", ""},
-		"a login":                  {"0::/user.slice/user-1001.slice/session-5.scope\n", ""},
-		"a user's service":         {"0::/user.slice/user-1001.slice/user@1001.service/app.slice/jupyter.service\n", ""},
-		"tmux":                     {"0::/user.slice/user-1001.slice/user@1001.service/tmux-spawn-0a1b2c3d-0000-1111-2222-333344445555.scope\n", ""},
-		"an application":           {"0::/user.slice/user-1001.slice/user@1001.service/app.slice/app-gnome-code-4242.scope\n", ""},
-		"a system service":         {"0::/system.slice/ssh.service\n", ""},
-		"slurm, v1":                {"9:cpuset:/slurm/uid_1001/job_4711/step_0/task_0\n4:memory:/slurm/uid_1001/job_4711/step_batch\n1:name=systemd:/system.slice/slurmd.service\n", ""},
-		"slurm, v2":                {"0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0\n", ""},
-		"pbs":                      {"8:memory:/pbspro.slice/pbspro-4711.gpu01.slice\n", ""},
-		"htcondor":                 {"0::/system.slice/condor.service/condor_var_lib_condor_execute_slot1@gpu01\n", ""},
-		"apptainer":                {"0::/user.slice/user-1001.slice/session-5.scope\n", ""},
-		"the daemon of docker":     {"0::/system.slice/docker.service\n", ""},
-		"docker's folder":          {"0::/docker\n", ""},
-		"a shim":                   {"0::/system.slice/containerd.service\n", ""},
-		"podman's monitor":         {"0::/machine.slice/libpod-conmon-" + container + ".scope\n", ""},
-		"cri-o's monitor":          {"0::/system.slice/crio-conmon-" + container + ".scope\n", ""},
-		"lxc's monitor":            {"0::/lxc.monitor.web\n", ""},
-		"lxc's service":            {"0::/system.slice/lxc.service\n", ""},
-		"nspawn's supervisor":      {"0::/machine.slice/systemd-nspawn@web.service/supervisor\n", ""},
-		"a machine of qemu":        {`0::/machine.slice/machine-qemu\x2d1\x2dvm.scope/libvirt/emulator` + "\n", ""},
-		"a machine's name outside": {"0::/user.slice/machine-web.scope\n", ""},
-		"63 digits":                {"0::/docker/" + container[1:] + "\n", ""},
-		"32 digits":                {"4:memory:/process_api/" + container[:32] + "\n", ""},
-		"capitals":                 {"0::/docker/" + strings.ToUpper(container) + "\n", ""},
-		"a service with an id":     {"0::/system.slice/x-" + container + ".service\n", ""},
-		"a scope of another tool":  {"0::/system.slice/tool-" + container + ".scope\n", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			require.Equal(t, row.want, proc.ParseContainer([]byte(row.cgroup)))
-		})
-	}
-}
-
-func FuzzParseContainer(f *testing.F) {
-	f.Add([]byte("0::/system.slice/docker-" + container + ".scope\n"))
-	f.Add([]byte(`0::/machine.slice/machine-web\x2d1.scope/payload`))
-	f.Add([]byte("4:memory:/lxc/a/b\n0::/lxc.payload.b\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		id := proc.ParseContainer(data)
-		require.LessOrEqual(t, len(id), 128)
-		require.True(t, utf8.ValidString(id))
-		require.NoError(t, snapshot.CheckText("container", id))
-	})
-}
 
 // Without a name in the cgroup the PID namespace still shows it.
 func TestContainerByPIDNamespace(t *testing.T) {
@@ -124,7 +38,7 @@ func containerOf(t *testing.T, fs proc.FS, pid snapshot.PID) string {
 	defer func() { require.NoError(t, p.Close()) }()
 	status, err := p.Credentials()
 	require.NoError(t, err)
-	return p.Container(status)
+	return p.Container(status).ID
 }
 
 // A real process in a PID namespace of its own.

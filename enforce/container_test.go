@@ -1,0 +1,98 @@
+package enforce_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// A process in a container of root's runtime counts for the user who started the
+// container, if that is proved, and otherwise for nobody, whatever its uid. alice is uid
+// 1001, bob 1002; "in:" is a container on a host with an older genv.
+func TestContainersCountForWhoStartedThem(t *testing.T) {
+	outside := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true}}
+	memory := stated{all: enforce.Settings{EnvMemory: true}}
+	capOf := func(n int) stated { return stated{all: enforce.Settings{MaxDevices: &n}} }
+	bytes := int64(10 << 30)
+	gib := stated{all: enforce.Settings{MaxMemory: &bytes}}
+	for _, tt := range []struct {
+		name    string
+		policy  stated
+		cluster string
+		want    string
+	}{
+		{"in no environment", outside, `a | dev 0 | proc 5 - u0 started:? 0:1`, "a end 5"},
+		{"in no environment, of a known user", outside, `a | dev 0 | proc 5 - u0 started:1001 0:1`, "a end 5"},
+		{"the shim's: an environment alone", outside, `a | env 1 alice u1001 | dev 0 1@01 | proc 5 1 u0 started:? 0:1`, ""},
+		{"the hook's", outside, `a | env 1 alice u1001 | dev 0 1@01 | proc 5 1 u0 started:1001 0:1`, ""},
+		{"the hook's, as any uid", outside, `a | env 1 alice u1001 | dev 0 1@01 | proc 5 1 u1003 started:1001 0:1`, ""},
+		{"an environment that is not registered", outside, `a | dev 0 | proc 5 7 u0 started:? 0:1`, "a end 5"},
+		{"of another user, proved", outside, `a | env 1 alice u1001 | dev 0 1@01 | proc 5 1 u0 started:1002 0:1`, "a end 5"},
+		{"of another user, proved, as alice", outside, `a | env 1 alice u1001 | dev 0 1@01 | proc 5 1 u1001 started:1002 0:1`, "a end 5"},
+		{"on a device of others", outside, `a | env 1 alice u1001 | dev 0 1@01 | dev 1 | proc 5 1 u0 started:? 1:1`, "a end 5"},
+
+		{"a stranger's with alice's id, within her capacity", memory, `a | env 1 alice u1001 4g | dev 0 1@01 | proc 5 1 u1001 0:3000 | proc 6 1 u0 started:? 0:9`, ""},
+		{"is the one to end beyond it", memory, `a | env 1 alice u1001 4g | dev 0 1@01 | proc 5 1 u1001 0:3000 | proc 6 1 u0 started:? 0:1000`, "a end 6"},
+		{"as alice's own uid too", memory, `a | env 1 alice u1001 4g | dev 0 1@01 | proc 5 1 u1001 0:3000 | proc 6 1 u1001 started:? 0:1000`, "a end 6"},
+		{"on a host with an older genv", memory, `a | env 1 alice u1001 4g | dev 0 1@01 | proc 5 1 u1001 0:1000 | proc 6 1 u0 in:web 0:3000`, "a end 6"},
+		{"the larger one, and alice's stays", memory, `a | env 1 alice u1001 4g | dev 0 1@01 | proc 5 1 u1001 0:1000 | proc 6 1 u0 started:? 0:3000`, "a end 6"},
+		{"alice's ends for what it uses alone", memory, `a | env 1 alice u1001 4g | dev 0 1@01 | proc 5 1 u1001 0:5000 | proc 6 1 u0 started:? 0:9`, "a end 5; a end 6"},
+		{"alice's container is alice's", memory, `a | env 1 alice u1001 4g | dev 0 1@01 | proc 5 1 u1001 0:1000 | proc 6 1 u0 started:1001 0:3000`, "a end 5"},
+
+		{"counts for no cap of alice's", capOf(1), `a | env 1 alice u1001 | dev 0 1@01 | dev 1 | proc 5 1 u0 started:? 1:1`, ""},
+		{"as alice's own uid either", capOf(1), `a | env 1 alice u1001 | dev 0 1@01 | dev 1 | proc 5 1 u1001 started:? 1:1`, ""},
+		{"a proved one does", capOf(1), `a | env 1 alice u1001 | dev 0 1@01 | dev 1 | proc 5 1 u0 started:1001 1:1`, "a detach 0 1"},
+		{"the shim's counts by its attachment", capOf(1), `a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | proc 5 1 u0 started:? 0:1`, "a detach 1 1"},
+		{"nor for one of memory", gib, `a | env 1 alice u1001 4g | dev 0 1@01 | dev 1 1@02 | proc 5 1 u0 started:? 0:9000 | proc 6 1 u1001 by:alice 1:100`, ""},
+		{"nor on a host with an older genv", gib, `a | env 1 alice u1001 4g | dev 0 1@01 | dev 1 1@02 | proc 5 1 u0 in:web 0:9000 | proc 6 1 u1001 by:alice 1:100`, ""},
+		{
+			"is no proof that alice's device is busy: her job on another host goes on", capOf(1),
+			"a | env 7 alice u1001 | dev 0 7@01 | proc 9 7 u1001 started:? 0:1\nb | env 2 alice u1001 | dev 0 2@09 | proc 5 2 u1001 by:alice 0:1",
+			"a detach 0 7; a end 9",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			require.Equal(t, tt.want, planText(evaluate(tt.policy, parseCluster(t, tt.cluster), noon(0))))
+		})
+	}
+}
+
+// TestFindingsNameTheContainer: and no user who may not have started it.
+func TestFindingsNameTheContainer(t *testing.T) {
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
+	for words, want := range map[string]struct {
+		user snapshot.Username
+		uid  *snapshot.UID
+		line string
+	}{
+		"u0 by:root started:?":        {"root", ptr(snapshot.UID(0)), " (user root, container web, started by an unknown user)"},
+		"u0 by:root started:1002":     {"bob", ptr(snapshot.UID(1002)), " (user bob, container web, started by bob)"},
+		"u1001 by:alice started:1002": {"bob", ptr(snapshot.UID(1002)), " (user bob, container web, started by bob)"},
+		"u1001 by:alice started:?":    {"", nil, " (container web, started by an unknown user)"},
+		"u1001 by:alice":              {"alice", ptr(snapshot.UID(1001)), " (user alice)"},
+	} {
+		plan := evaluate(policy, parseCluster(t, "a | dev 0 | proc 5 - "+words+" 0:1"), noon(0))
+		require.Len(t, plan.Findings, 1, words)
+		f := plan.Findings[0]
+		require.Equal(t, want.user, f.User, words)
+		require.Equal(t, want.uid, f.UID, words)
+		require.Equal(t, "Process 5 is not running in a GPU environment"+want.line, f.Line(), words)
+	}
+}
+
+// TestAnUnprovedContainerHasNoSettingsOfAUser: running as alice doesn't give it hers.
+func TestAnUnprovedContainerHasNoSettingsOfAUser(t *testing.T) {
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}, asked: func(q enforce.Query, s *enforce.Settings) {
+		if q.User == "alice" {
+			s.Warn.Cycles = 100
+		}
+	}}
+	for words, want := range map[string]string{
+		"u1001 by:alice": "", "u0 started:1001": "", "u1001 by:alice started:?": "a end 5", "u1001 by:alice started:1002": "a end 5",
+	} {
+		require.Equal(t, want, planText(evaluate(policy, parseCluster(t, "a | dev 0 | proc 5 - "+words+" 0:1"), noon(0))), words)
+	}
+}

@@ -1,0 +1,211 @@
+package snapshot
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// ContainerInfo is what root's look found out about the container of a process: from the
+// container's runtime, from records that only root can write, and from the kernel. Nothing
+// in it comes from the container itself. Unknown fields are empty.
+type ContainerInfo struct {
+	Runtime string `json:"runtime,omitempty"` // "docker", for example
+	Name    string `json:"name,omitempty"`
+	Image   string `json:"image,omitempty"` // as it was named when the container was made
+	// Labels are those of the container, as whoever started it chose them; LabelsCut says
+	// that there are more.
+	Labels    map[string]string `json:"labels,omitempty"`
+	LabelsCut bool              `json:"labels_cut,omitempty"`
+	// Unknown says that the container is one of root's, and that its runtime did not tell
+	// its name, image and labels.
+	Unknown bool `json:"unknown,omitempty"`
+	// Init says that the process is the first one of the container, with which it ends.
+	Init bool `json:"init,omitempty"`
+	// EID is the environment that it was started in, as genv's shim or hook recorded it.
+	EID EnvID `json:"eid,omitempty"`
+	// UID is the user who started it, Proof how that was proved, and User the host's name
+	// for the user. Without a proof UID is nil.
+	UID   *UID           `json:"started_by_uid,omitempty"`
+	User  Username       `json:"started_by,omitempty"`
+	Proof ContainerProof `json:"proof,omitempty"`
+}
+
+// ContainerProof is how it was proved who started a container; empty if it wasn't.
+type ContainerProof string
+
+// The proofs. The texts appear in JSON.
+const (
+	ProofRecord   ContainerProof = "record"   // root's hook recorded the user
+	ProofLabel    ContainerProof = "label"    // root's hook labelled it with the user
+	ProofRootless ContainerProof = "rootless" // its user namespace belongs to the user
+)
+
+// The limits of what a host may report about a container.
+const (
+	MaxContainerLabels = 32
+	maxLabelLength     = 256 // of a key, and of a value, in bytes
+)
+
+// unprovedUID is what CountedUID returns for a container that anybody may have started.
+var unprovedUID UID
+
+// CountedUID is the uid that rules count a process for: its own or, in a container of
+// root's runtime, that of the user who started it. Any uid can be chosen for a process in
+// such a container, so if the user isn't proved, it is 0, which counts for no user. It is
+// nil if the host doesn't report uids.
+func (p *Process) CountedUID() *UID {
+	switch c := p.ContainerInfo; {
+	case c == nil || p.UID == nil:
+		return p.UID
+	case c.UID != nil:
+		return c.UID
+	}
+	return &unprovedUID
+}
+
+// CountedUser is the host's name for CountedUID; empty also if it has none, or if the user
+// of a container isn't proved.
+func (p *Process) CountedUser() Username {
+	switch c := p.ContainerInfo; {
+	case c == nil || p.UID == nil:
+		return p.Username
+	case c.UID != nil:
+		return c.User
+	}
+	return ""
+}
+
+// Unproved says that a process is in a container that any user with access to the runtime
+// may have started, for any environment and as any user: it counts for nobody.
+func (p *Process) Unproved() bool {
+	uid := p.CountedUID()
+	return p.Container != "" && uid != nil && *uid == 0
+}
+
+// OfRootsRuntime says that a process is in a container of root's runtime, and not in one
+// that a user may have made.
+func (p *Process) OfRootsRuntime() bool {
+	return p.ContainerInfo != nil && p.ContainerInfo.Proof != ProofRootless
+}
+
+// Reported is the user whom a finding about a process names: the one who started its
+// container if that is proved. For an unproved container it names root alone, since any
+// other user may not know of it.
+func (p *Process) Reported() (Username, *UID) {
+	switch {
+	case p.ContainerInfo == nil || p.UID != nil && *p.UID == 0 && p.Unproved():
+		return p.Username, p.UID
+	case p.Unproved():
+		return "", nil
+	}
+	return p.CountedUser(), p.CountedUID()
+}
+
+// WithoutLabels is a copy for findings, which are kept; nil for nil.
+func (c *ContainerInfo) WithoutLabels() *ContainerInfo {
+	if c == nil {
+		return nil
+	}
+	brief := *c
+	brief.Labels, brief.LabelsCut = nil, false
+	return &brief
+}
+
+// BoundedLabels are the first labels in the order of their keys that a host may report;
+// cut says that others were left out.
+func BoundedLabels(labels map[string]string) (bounded map[string]string, cut bool) {
+	keys := make([]string, 0, len(labels))
+	for key, value := range labels {
+		if checkLabel(key, value) == nil {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys[:min(len(keys), MaxContainerLabels)] {
+		if bounded == nil {
+			bounded = make(map[string]string)
+		}
+		bounded[key] = labels[key]
+	}
+	return bounded, len(bounded) < len(labels)
+}
+
+func checkLabel(key, value string) error {
+	if len(key) > maxLabelLength || len(value) > maxLabelLength {
+		return fmt.Errorf("%w: a label is longer than %d bytes", ErrInvalid, maxLabelLength)
+	}
+	return cmp.Or(CheckText("label", key), CheckText("label", value))
+}
+
+// check returns an error, which wraps ErrInvalid, unless a host may report this.
+func (c *ContainerInfo) check() error {
+	if c == nil {
+		return nil
+	}
+	if len(c.Labels) > MaxContainerLabels {
+		return fmt.Errorf("%w: a container with %d labels", ErrInvalid, len(c.Labels))
+	}
+	for key, value := range c.Labels {
+		if err := checkLabel(key, value); err != nil {
+			return err
+		}
+	}
+	if (c.UID == nil) != (c.Proof == "") {
+		return fmt.Errorf("%w: a container's user and the proof come together", ErrInvalid)
+	}
+	return cmp.Or(
+		CheckText("runtime", c.Runtime), CheckText("container name", c.Name), CheckText("image", c.Image), CheckName("eid", string(c.EID)),
+		CheckText("started_by", string(c.User)), CheckText("proof", string(c.Proof)),
+	)
+}
+
+// ContainerText names the container of a process, safe to show, as in "container web
+// (pytorch:24.10), started by bob"; "" if it is in none.
+func (p *Process) ContainerText() string {
+	c := p.ContainerInfo
+	switch {
+	case p.Container == "":
+		return ""
+	case c == nil:
+		return "container " + text.Shown(ShortID(p.Container))
+	case c.Unknown && c.Name == "":
+		return "container " + text.Shown(ShortID(p.Container)) + " (its runtime does not answer), started by " + cmp.Or(c.starter(), "an unknown user")
+	}
+	return ContainerText(p.Container, c.Name, c.Image, c.starter())
+}
+
+// starter is the user who started the container, safe to show; "" if that isn't proved.
+func (c *ContainerInfo) starter() string {
+	switch {
+	case c.UID == nil:
+		return ""
+	case c.User == "":
+		return fmt.Sprintf("uid %d", *c.UID)
+	}
+	return text.Shown(string(c.User))
+}
+
+// ContainerText names a container as Process.ContainerText does. The starter is safe to
+// show; without a name the container is shown by its id, and an unknown image not at all.
+func ContainerText(id, name, image, starter string) string {
+	shown := "container " + text.Shown(cmp.Or(name, ShortID(id)))
+	if image != "" {
+		shown += " (" + shownImage(image) + ")"
+	}
+	return shown + ", started by " + cmp.Or(starter, "an unknown user")
+}
+
+// maxShownImage is how much of an image's name is shown, in bytes.
+const maxShownImage = 80
+
+// shownImage quotes an image's name unless it is made of the characters of ordinary ones.
+func shownImage(image string) string {
+	if len(image) <= maxShownImage && text.IsMadeOf(image, "._:@/+-") && strings.Trim(image, "-") != "" {
+		return image
+	}
+	return text.Quoted(image, maxShownImage)
+}

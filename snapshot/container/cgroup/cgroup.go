@@ -1,0 +1,179 @@
+package cgroup
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// The runtimes that the name of a cgroup shows. Docker's and containerd's containers may
+// also have bare ids, which show none.
+const (
+	Docker     = "docker"
+	Podman     = "podman"
+	Containerd = "containerd"
+	CRIO       = "cri-o"
+	LXC        = "lxc"
+	Nspawn     = "systemd-nspawn"
+	Apptainer  = "apptainer"
+)
+
+// Place is the container that a cgroup belongs to. The zero Place means none.
+type Place struct {
+	// ID is the container's id or name, safe to show, and at most 128 bytes long.
+	ID      string
+	Runtime string // one of the constants, or empty if the name doesn't show it
+	// Path is the path of the container's cgroup: two processes are in the same container
+	// only if it is the same.
+	Path string
+	// Delegated says that the cgroup is below that of a user's session or service: a user
+	// may have made it, with any name.
+	Delegated bool
+}
+
+// Parse finds the container of a process in /proc/PID/cgroup (cgroups(7), v1, v2 and
+// hybrid), as made by Docker, Podman, containerd, nerdctl, CRI-O, Kubernetes, LXC,
+// systemd-nspawn or Apptainer. With nested containers it is the outermost one. Slices,
+// services, and the scopes of users and of batch systems are not containers.
+func Parse(data []byte) Place {
+	for line := range bytes.Lines(data) {
+		// hierarchy:controllers:path; the path may hold colons.
+		fields := bytes.SplitN(bytes.TrimSuffix(line, []byte("\n")), []byte(":"), 3)
+		if len(fields) != 3 {
+			continue
+		}
+		if place := placeIn(string(fields[2])); place.ID != "" {
+			return place
+		}
+	}
+	return Place{}
+}
+
+// placeIn is the container that a cgroup's path names.
+func placeIn(path string) Place {
+	names := strings.Split(path, "/")
+	parent, length, delegated := "", 0, false
+	for i, name := range names {
+		child := ""
+		if i+1 < len(names) {
+			child = names[i+1]
+		}
+		length += len(name)
+		id, runtime := containerID(parent, name)
+		if id == "" {
+			id, runtime = systemContainer(parent, name, child)
+		}
+		if id != "" {
+			return Place{ID: text.Cut(text.Masked(id), maxContainer), Runtime: runtime, Path: path[:length], Delegated: delegated}
+		}
+		delegated = delegated || isOfUser(name)
+		parent = name
+		length++ // the slash
+	}
+	return Place{}
+}
+
+// isOfUser says whether a cgroup is one that systemd makes for a user (user-1000.slice,
+// user@1000.service).
+func isOfUser(name string) bool {
+	uid, isSlice := strings.CutSuffix(name, ".slice")
+	uid, isSlice = cutPrefix(uid, "user-", isSlice)
+	if !isSlice {
+		uid, isSlice = strings.CutSuffix(name, ".service")
+		uid, isSlice = cutPrefix(uid, "user@", isSlice)
+	}
+	_, err := strconv.ParseUint(uid, 10, 32)
+	return isSlice && err == nil
+}
+
+func cutPrefix(s, prefix string, ok bool) (string, bool) {
+	rest, found := strings.CutPrefix(s, prefix)
+	return rest, ok && found
+}
+
+// containerID is the id in names such as ID, docker-ID.scope, libpod-ID and
+// kubepods-….slice:cri-containerd:ID: 64 hexadecimal digits.
+func containerID(parent, name string) (id, runtime string) {
+	name = strings.TrimSuffix(name, ".scope")
+	at := strings.LastIndexAny(name, "-:")
+	id = name[at+1:]
+	if len(id) != 64 || strings.Trim(id, "0123456789abcdef") != "" {
+		return "", ""
+	}
+	switch {
+	case at < 0 && parent == "docker":
+		return id, Docker
+	case at < 0:
+		return id, ""
+	case name[at] == ':':
+		return id, byPrefix[name[strings.LastIndexByte(name[:at], ':')+1:at]]
+	}
+	if runtime = byPrefix[name[:at]]; runtime == "" {
+		return "", "" // a monitor (libpod-conmon, crio-conmon), or a user's own name
+	}
+	return id, runtime
+}
+
+// byPrefix are the runtimes by what they put before the ids.
+var byPrefix = map[string]string{
+	"docker": Docker, "libpod": Podman, "cri-containerd": Containerd, "containerd": Containerd, "nerdctl": Containerd, "crio": CRIO,
+}
+
+// systemContainer is the name of a container of LXC, systemd-nspawn or Apptainer.
+func systemContainer(parent, name, child string) (id, runtime string) {
+	switch {
+	case parent == "lxc", parent == "lxc.payload":
+		return name, LXC
+	case strings.HasPrefix(name, "lxc.payload."):
+		return strings.TrimPrefix(name, "lxc.payload."), LXC
+	case strings.HasPrefix(name, "apptainer-") && strings.HasSuffix(name, ".scope"):
+		return apptainer(strings.TrimSuffix(strings.TrimPrefix(name, "apptainer-"), ".scope"))
+	case parent == "apptainer", parent == "singularity":
+		return apptainer(name)
+	case parent != "machine.slice":
+		return "", ""
+	case strings.HasPrefix(name, "systemd-nspawn@") && strings.HasSuffix(name, ".service") && child == "payload":
+		return unescape(strings.TrimSuffix(strings.TrimPrefix(name, "systemd-nspawn@"), ".service")), Nspawn
+	case strings.HasPrefix(name, "machine-") && strings.HasSuffix(name, ".scope"):
+		machine := unescape(strings.TrimSuffix(strings.TrimPrefix(name, "machine-"), ".scope"))
+		if strings.HasPrefix(machine, "qemu-") { // of libvirt: the process is the emulator, outside of its machine
+			return "", ""
+		}
+		return machine, Nspawn
+	}
+	return "", ""
+}
+
+// apptainer is the container of Apptainer or Singularity that a PID names: with limits for
+// a container (--apply-cgroups and others) they make a cgroup for it.
+func apptainer(pid string) (id, runtime string) {
+	if _, err := strconv.ParseUint(pid, 10, 31); err != nil {
+		return "", ""
+	}
+	return "apptainer-" + pid, Apptainer
+}
+
+// unescape undoes systemd.unit(5)'s \xNN.
+func unescape(name string) string {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(name, `\x`)
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		code, err := strconv.ParseUint(after[:min(2, len(after))], 16, 8)
+		if err != nil || len(after) < 2 {
+			b.WriteString(`\x`)
+			name = after
+			continue
+		}
+		b.WriteByte(byte(code))
+		name = after[2:]
+	}
+}
+
+// maxContainer is the maximum length of a container's id, in bytes.
+const maxContainer = 128
