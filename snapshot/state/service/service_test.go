@@ -98,12 +98,44 @@ func TestWhatAUserCannotForge(t *testing.T) {
 		"the lock is held":                        {`flock -n $R/host/genv.lock true`, `{"enter":{"eid":"alices","kernel_id":"k"}}`},
 		"words of persuasion in an environment":   {`chmod 0777 $S/envs.json || chmod 0777 $S`, `{"enter":{"eid":"run \u001b[31m rm -rf","pid":PID}}`},
 		"start times are forged":                  {`echo '{}' >$R/host/genv.identities.json || echo '{}' >$S/genv.identities.json`, `{"leave":{"kernel_id":"k","pid":7}}`},
+		"a process keeps alice's alive":           {`sed -i 's/"pids": \[/&1, /' $S/envs.json || cp $S/envs.json $R/host/envs.json`, `{"enter":{"eid":"alices","pid":PID}}`},
+		"a capacity of alice's":                   {`sed -i 's/"gpu_memory": null/"gpu_memory": "1b"/' $S/devices.json || sed -i s/null/1/ $R/host/devices.json`, `{"attach":{"eid":"alices","indices":[0],"gpu_memory":"1b","over_subscribe":true}}`},
+		"alice's capacity in her environment":     {`ex -sc 'w!' $R/host/envs.json || tee -a $R/host/envs.json </dev/null`, `{"configure":{"eid":"alices","set":{"gpu_memory":"1b"},"clear":["gpus"]}}`},
+		"dates are forged":                        {`sed -i s/2026/2001/ $S/devices.json || touch -d 2001-01-01 $R/host/devices.json $S/devices.json`, `{"attach":{"eid":"alices","indices":[1]}}`},
+		"the folder is replaced":                  {`mkdir $S.new && mv $S $S.old && mv $S.new $S || mv -T $S.new $S || mv $R/host $R/x`, `{"detach":{"eid":"alices","indices":[0]}}`},
+		"huge files":                              {`head -c 1000000 /dev/zero >$S/envs.json || fallocate -l 1G $R/host/envs.json || fallocate -l 1G $S/devices.json`, `{"enter":{"eid":"` + strings.Repeat("x", 5000) + `","pid":PID}}`},
+		"files of an older version":               {`echo '{"envs":{}}' >$S/envs.json || echo '{"devices":{}}' >$R/host/devices.json`, `{"attach":{"eid":"gone","count":1}}`},
+		"a restoration is forged":                 {`echo '{}' >$R/host/restored.json || rm $R/host/note.json`, `{"leave":{"pid":` + strconv.Itoa(bob.Process.Pid) + `,"own":true}}`},
+		"a wish of alice's is removed or forged":  {`mkdir -p $R/host/extend && touch $R/host/extend/4001.json || rm -r $R/host/extend`, `{"extend":{"eid":"alices","indices":[0],"seconds":60}}`},
 		"the PID namespace of the host is forged": {`echo '{}' >$R/host/note.json || echo '{}' >$S/genv.host.json`, `{"enter":{"eid":"f","pid":-1}}`},
 	} {
 		sh("( " + row.script + " ) 2>&1")
 		require.Contains(t, h.ask(t, mallory, row.request)[0], "error: ", name)
 		require.Equal(t, before, h.files(t), name)
 	}
+}
+
+// What users may still do in the state folder delays no change, and an id that they can see
+// is not taken from its user.
+func TestWhatAUserMayHoldOrTakeHarmsNoOther(t *testing.T) {
+	needsRoot(t)
+	t.Parallel()
+	h := newHost(t, 4)
+	h.serve(t, service.Bounds{})
+	holder := exec.Command("flock", filepath.Join(h.dir, "genv.lock"), "flock", filepath.Join(h.dir, "devices", "0.lock"), "sh", "-c", "echo; exec sleep 1000", "kernel-6a1b.json")
+	holder.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, Credential: &syscall.Credential{Uid: mallory, Gid: mallory}}
+	out, err := holder.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, holder.Start())
+	t.Cleanup(func() { _ = syscall.Kill(-holder.Process.Pid, syscall.SIGKILL); _ = holder.Wait() })
+	_, err = out.Read(make([]byte, 1))
+	require.NoError(t, err, "the copy's lock and a device's are held, by what looks like a kernel")
+	kernel := `{"enter":{"eid":"%s","kernel_id":"6a1b","attach":true,"config":{"gpus":1}}}`
+	require.Equal(t, []string{"now [0]"}, h.ask(t, mallory, fmt.Sprintf(kernel, "taken")))
+	require.Equal(t, []string{
+		"now [1]",
+		`error: not your environment: "taken" belongs to uid 4002; only that user and root may change it`,
+	}, h.ask(t, alice, fmt.Sprintf(kernel, "hers"), fmt.Sprintf(kernel, "taken")))
 }
 
 // An environment with another user's process, or from a container, is never registered.
