@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"syscall"
 	"testing"
@@ -160,6 +161,7 @@ func stepsOf(t *testing.T, run func(*ownedHost)) (steps []string) {
 // moveAndDie is a child: DIR ROOT WHAT STEP, kills itself at a step of a takeover, of a
 // handover or of a change in between.
 func moveAndDie(args []string) error {
+	runtime.LockOSThread() // strace(1) counts the calls of each thread
 	store := storeWithNotes(args[0], args[1])
 	store.OnStep(func(step string) {
 		if step == args[3] {

@@ -1,0 +1,104 @@
+package disk_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// needsStrace skips a test without strace(1) and the right to use it; in CI that is a failure.
+func needsStrace(t *testing.T) {
+	t.Helper()
+	needsRoot(t)
+	if _, err := os.Stat("/usr/bin/strace"); err == nil {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("strace is not installed: `make test` as root installs it on Debian")
+	}
+	t.Skip("strace is not installed: `make test` as root installs it on Debian")
+}
+
+// changeUnderStrace is a child that changes root's state under strace(1), and what it came to.
+func changeUnderStrace(t *testing.T, h *ownedHost, options ...string) (string, error) {
+	t.Helper()
+	args := append([]string{"--follow-forks", "--quiet=all", "--signal=none"}, options...)
+	for _, dir := range []string{h.owned(""), h.dir} {
+		args = append(args, "--trace-path="+filepath.Clean(dir))
+		for _, name := range []string{"envs.json", "devices.json", "genv.identities.json"} {
+			args = append(args, "--trace-path="+filepath.Join(dir, name+".tmp"))
+		}
+	}
+	change := child(t.Context(), "move-and-die", h.dir, h.root, "change", "none")
+	cmd := exec.CommandContext(t.Context(), "/usr/bin/strace", append(append(args, change.Path), change.Args[1:]...)...)
+	cmd.Env = change.Env
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd.Args[len(args)+1] = self // /proc/self/exe would be strace(1)
+	output, err := cmd.CombinedOutput()
+	return string(output), err
+}
+
+// A change in root's state that is killed at any system call that changes files is made as a
+// whole or not at all, and the next one is made.
+func TestChangesKilledAtEachSystemCall(t *testing.T) {
+	needsStrace(t)
+	t.Parallel()
+	const calls = "write,fchmod,fsync,renameat,unlinkat"
+	probe := newOwnedHost(t)
+	probe.takeOver(t)
+	list := filepath.Join(t.TempDir(), "calls")
+	output, err := changeUnderStrace(t, probe, "--trace="+calls, "--output="+list)
+	require.Error(t, err)
+	require.Contains(t, output, "lived on")
+	made := bytes.Split(bytes.TrimSpace([]byte(readFile(t, list))), []byte("\n"))
+	require.Greater(t, len(made), 10, "%s", made)
+	synced := 0 // the last of root's files
+	for i, call := range made {
+		if bytes.Contains(call, []byte("fsync(")) {
+			synced = i
+		}
+	}
+	for i, call := range made {
+		t.Run(fmt.Sprintf("%d %s", i+1, nameOfCall(call)), func(t *testing.T) {
+			t.Parallel()
+			h := newOwnedHost(t)
+			h.takeOver(t)
+			kinds := map[string]int{}
+			kind := ""
+			for _, earlier := range made[:i+1] {
+				kind = nameOfCall(earlier)
+				kinds[kind]++
+			}
+			output, err := changeUnderStrace(t, h, "--trace="+calls, "--output=/dev/null", fmt.Sprintf("--inject=%s:signal=KILL:when=%d", kind, kinds[kind]))
+			var exit *exec.ExitError
+			require.ErrorAs(t, err, &exit)
+			require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal(), output)
+			files, err := h.store.Read(t.Context())
+			require.NoError(t, err)
+			require.Len(t, files.AttachedTo("7"), 1)
+			if i > synced {
+				require.Len(t, files.AttachedTo("20"), 1)
+			}
+			require.NoError(t, h.store.Update(t.Context(), enter(8)))
+			require.NoError(t, h.store.Publish())
+			for _, name := range []string{"envs.json", "devices.json"} {
+				require.Equal(t, readFile(t, h.owned(name)), readFile(t, filepath.Join(h.dir, name)))
+			}
+			require.NotContains(t, namesIn(t, h.owned("")), "envs.json.tmp")
+		})
+	}
+}
+
+// nameOfCall is the name in a line of strace(1): PID NAME(ARGUMENTS) = RESULT.
+func nameOfCall(line []byte) string {
+	name, _, _ := bytes.Cut(line, []byte("("))
+	fields := bytes.Fields(name)
+	return string(fields[len(fields)-1])
+}
