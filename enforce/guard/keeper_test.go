@@ -22,11 +22,7 @@ type attachments = map[snapshot.UID][]snapshot.DeviceIndex
 
 func TestAKeeperFollowsTheStateFiles(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
-	h.write(attachments{alice: {0}})
-	h.give(mode.Enforce, time.Minute)
-	h.keep(h.keeper())
-	h.soon("the first denial", h.mayNot(bob, 0))
+	h := newGuarded(t)
 	require.True(t, h.pins.may(alice, 3), "by minor, not by index")
 	require.False(t, h.pins.may(alice, 0))
 	require.True(t, h.pins.may(0, 0), "root is never denied")
@@ -52,13 +48,20 @@ func TestAKeeperFollowsTheStateFiles(t *testing.T) {
 	require.WithinDuration(t, time.Now().Add(time.Minute), s.Until, 30*time.Second)
 }
 
-func TestTheFolderMayBeRemovedAndMadeAgain(t *testing.T) {
-	t.Parallel()
+// newGuarded is a host with a Keeper that lets Alice open device 0 and denies everything else.
+func newGuarded(t testing.TB) *host {
+	t.Helper()
 	h := newHost(t)
 	h.write(attachments{alice: {0}})
 	h.give(mode.Enforce, time.Minute)
 	h.keep(h.keeper())
-	h.soon("the first denial", h.mayNot(bob, 1))
+	h.soon("the first denial", h.mayNot(bob, 0))
+	return h
+}
+
+func TestTheFolderMayBeRemovedAndMadeAgain(t *testing.T) {
+	t.Parallel()
+	h := newGuarded(t)
 	for os.RemoveAll(h.state) != nil { // the Keeper may be writing into it
 		time.Sleep(time.Millisecond)
 	}
@@ -73,11 +76,7 @@ func TestTheFolderMayBeRemovedAndMadeAgain(t *testing.T) {
 // TestWritesInPlace: 1.4.3 truncates a file, and writes it bit by bit.
 func TestWritesInPlace(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
-	h.write(attachments{alice: {0}})
-	h.give(mode.Enforce, time.Minute)
-	h.keep(h.keeper())
-	h.soon("the first denial", h.mayNot(bob, 0))
+	h := newGuarded(t)
 	files := h.files(attachments{alice: {0}, bob: {1}})
 	for _, file := range []state.File{state.Envs, state.Devices} {
 		data, err := files.Encode(file)
@@ -169,10 +168,7 @@ func TestTakeOver(t *testing.T) {
 
 func TestVetoAndOff(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
-	h.give(mode.Enforce, time.Minute)
-	h.keep(h.keeper())
-	h.soon("the first denial", h.mayNot(bob, 0))
+	h := newGuarded(t)
 	require.NoError(t, os.WriteFile(h.veto, nil, 0o600))
 	h.soon("the veto", h.may(bob, 0))
 	s := h.says(mode.Off)
@@ -229,10 +225,7 @@ func TestRemovedAlongWithAVetoOrAnOrder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHost(t)
-			h.give(mode.Enforce, time.Minute)
-			h.keep(h.keeper())
-			h.soon("the first denial", h.mayNot(bob, 0))
+			h := newGuarded(t)
 			h.pins.mu.Lock()
 			h.renewing = func() { tt.change(h); _ = h.remove() }
 			h.pins.mu.Unlock()
@@ -258,11 +251,7 @@ func TestDoubtTakesNothingAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHost(t)
-			h.write(attachments{alice: {0}})
-			h.give(mode.Enforce, time.Minute)
-			h.keep(h.keeper())
-			h.soon("the first denial", h.mayNot(bob, 0))
+			h := newGuarded(t)
 			h.set(func() { doubt(h) })
 			h.write(attachments{bob: {1}})
 			h.soon("Bob's new attachment", h.may(bob, 1))
@@ -318,11 +307,7 @@ func TestNothingIsDeniedBeforeAnythingIsKnown(t *testing.T) {
 // TestWhatHangsHoldsNothingUp: a look that never ends doesn't keep an attachment waiting.
 func TestWhatHangsHoldsNothingUp(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
-	h.write(attachments{alice: {0}})
-	h.give(mode.Enforce, time.Minute)
-	h.keep(h.keeper())
-	h.soon("the first denial", h.mayNot(bob, 1))
+	h := newGuarded(t)
 	h.set(func() { h.hang = make(chan struct{}) })
 	h.write(attachments{bob: {1}})
 	h.soon("Bob's device", h.may(bob, 1))

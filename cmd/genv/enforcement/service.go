@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/cmd/genv/systemd"
 	"github.com/seed-3119e985/genv/remote/controller"
 )
 
@@ -59,11 +60,7 @@ func startService(ctx context.Context, log zerolog.Logger, isLoop bool) (context
 		s.notify(daemon.SdNotifyStopping) // before the program ends, which waits for it
 	})
 	s.deadline.Store(int64(stepSlack)) // until the first step
-	if interval, err := daemon.SdWatchdogEnabled(false); err != nil {
-		log.Warn().Err(err).Msg("systemd's watchdog is not notified")
-	} else if interval > 0 {
-		s.work.Go(func() { s.pingWatchdog(ctx, interval/2) })
-	}
+	s.work.Go(func() { systemd.PingWatchdog(ctx, log, s.works) })
 	return ctx, s
 }
 
@@ -77,11 +74,7 @@ func (s *service) close() {
 }
 
 // notify sends a state to systemd, if there is one.
-func (s *service) notify(state string) {
-	if _, err := daemon.SdNotify(false, state); err != nil {
-		s.log.Debug().Err(err).Msg("systemd could not be notified")
-	}
-}
+func (s *service) notify(state string) { systemd.Notify(s.log, state) }
 
 // status is what `systemctl status` shows.
 func (s *service) status(cycle *controller.Cycle) {
@@ -103,21 +96,8 @@ func (s *service) step(wait time.Duration) {
 	s.deadline.Store(int64(time.Since(s.begun) + allowed + stepSlack))
 }
 
-// pingWatchdog keeps systemd from restarting this service, unless the loop is stuck.
-func (s *service) pingWatchdog(ctx context.Context, every time.Duration) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		if int64(time.Since(s.begun)) < s.deadline.Load() {
-			s.notify(daemon.SdNotifyWatchdog)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
-}
+// works says whether the loop is not stuck.
+func (s *service) works() bool { return int64(time.Since(s.begun)) < s.deadline.Load() }
 
 // lostTerminal says that a SIGHUP came because the terminal is gone: the kernel
 // sends it then too, and it ends a program as usual.

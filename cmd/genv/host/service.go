@@ -19,6 +19,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/cmd/genv/systemd"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -81,15 +82,15 @@ func (p *program) hostServe(c *cli.Context) error {
 	defer cancel()
 	work.Go(func() { h.upkeep(ctx, log) })
 	work.Go(func() { p.keepGuard(ctx, log) })
-	work.Go(func() { pingWatchdog(ctx, log) })
+	work.Go(func() { systemd.PingWatchdog(ctx, log, func() bool { return true }) })
 	server := &service.Server{
 		Backend: &changes{host: h}, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Users{}.Username, Owner: new(system.Subordinates).Owner,
 		Failed: func(err error) { log.Warn().Err(err).Msg("a connection failed") },
 	}
-	notify(log, daemon.SdNotifyReady)
+	systemd.Notify(log, daemon.SdNotifyReady)
 	log.Info().Str("state", h.Store.OwnedDir()).Str("socket", localhost.SocketPath(p.Getenv)).Msg("the service owns the state of this host")
 	err = server.Serve(ctx, listener)
-	notify(log, daemon.SdNotifyStopping)
+	systemd.Notify(log, daemon.SdNotifyStopping)
 	return err
 }
 
@@ -147,31 +148,6 @@ func (h *host) upkeep(ctx context.Context, log zerolog.Logger) {
 		case <-ctx.Done():
 			return
 		case <-time.After(upkeepEvery):
-		}
-	}
-}
-
-// notify sends a state to systemd, if that is the parent.
-func notify(log zerolog.Logger, state string) {
-	if _, err := daemon.SdNotify(false, state); err != nil {
-		log.Debug().Err(err).Msg("systemd could not be notified")
-	}
-}
-
-// pingWatchdog keeps systemd from restarting the service.
-func pingWatchdog(ctx context.Context, log zerolog.Logger) {
-	interval, err := daemon.SdWatchdogEnabled(false)
-	if err != nil || interval <= 0 {
-		return
-	}
-	ticker := time.NewTicker(interval / 2)
-	defer ticker.Stop()
-	for {
-		notify(log, daemon.SdNotifyWatchdog)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
 		}
 	}
 }

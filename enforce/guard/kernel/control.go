@@ -6,14 +6,11 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
-
-// DefaultFirstUID is the first uid of ordinary users on common distributions.
-const DefaultFirstUID snapshot.UID = 1000
 
 // Control is what the guard does, and for how long.
 type Control struct {
@@ -22,7 +19,7 @@ type Control struct {
 	// the next SetControl. 0 ends it now.
 	Lease time.Duration
 	// FirstUID is the first uid that is guarded; users below it, and root, are never
-	// denied. 0 is DefaultFirstUID.
+	// denied. It is not 0.
 	FirstUID snapshot.UID
 }
 
@@ -39,16 +36,13 @@ type control struct {
 func (g *Guard) SetControl(c Control) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !c.Mode.Valid() {
-		return fmt.Errorf("set the guard's control: %s", c.Mode)
-	}
-	if c.FirstUID == 0 {
-		c.FirstUID = DefaultFirstUID
+	if !c.Mode.Valid() || c.FirstUID == 0 {
+		return fmt.Errorf("set the guard's control: %s, uids from %d", c.Mode, c.FirstUID)
 	}
 	if err := g.attached(); err != nil {
 		return err
 	}
-	now, err := bootTime()
+	now, err := proc.SinceBoot()
 	if err != nil {
 		return err
 	}
@@ -68,19 +62,10 @@ func (m *maps) readControl() (Control, error) {
 	case err != nil:
 		return Control{}, fmt.Errorf("read the guard's control: %w", err)
 	}
-	now, err := bootTime()
+	now, err := proc.SinceBoot()
 	if err != nil {
 		return Control{}, err
 	}
 	left := max(time.Duration(v.Deadline)-now, 0)
 	return Control{Mode: mode.Mode(v.Mode), Lease: left, FirstUID: snapshot.UID(v.FirstUID)}, nil
-}
-
-// bootTime is the time since boot, suspend included: the clock of the lease.
-func bootTime() (time.Duration, error) {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-		return 0, fmt.Errorf("read the time since boot: %w", err)
-	}
-	return time.Duration(t.Nano()), nil
 }

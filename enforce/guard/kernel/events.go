@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 const modeEnforce = int32(mode.Enforce)
@@ -107,7 +108,7 @@ func (g *Guard) Events(ctx context.Context, handle func(Event)) error {
 		if !ok {
 			continue
 		}
-		boot, err := bootTime()
+		boot, err := proc.SinceBoot()
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package kernel_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -25,6 +26,9 @@ import (
 // guarded are the minors that most tests guard; uid 1001 may open 0, 64 and 253 of them.
 var guarded, mine = kernel.MinorsOf(0, 1, 63, 64, 200, 253), kernel.MinorsOf(0, 64, 253)
 
+// firstUID is the first one that is guarded.
+const firstUID snapshot.UID = 1000
+
 // enforce lets the guard deny.
 func enforce(t testing.TB, g *kernel.Guard) {
 	t.Helper()
@@ -35,7 +39,7 @@ func enforce(t testing.TB, g *kernel.Guard) {
 
 func set(t testing.TB, g *kernel.Guard, m mode.Mode, lease time.Duration) {
 	t.Helper()
-	require.NoError(t, g.SetControl(kernel.Control{Mode: m, Lease: lease}))
+	require.NoError(t, g.SetControl(kernel.Control{Mode: m, Lease: lease, FirstUID: firstUID}))
 }
 
 // TestWhoIsDenied is the table of uid, minor, mode and lease. Minor 2 is not guarded, and
@@ -73,7 +77,7 @@ func TestWhoIsDenied(t *testing.T) {
 		{mode: mode.Enforce, lease: time.Minute, first: 4294967295, over: true},
 		{mode: mode.Enforce, lease: time.Minute, first: 1000}, // and back
 	} {
-		require.NoError(t, g.SetControl(kernel.Control{Mode: c.mode, Lease: c.lease, FirstUID: c.first}))
+		require.NoError(t, g.SetControl(kernel.Control{Mode: c.mode, Lease: c.lease, FirstUID: cmp.Or(c.first, firstUID)}))
 		for uid, want := range denied {
 			if c.over {
 				want = ""
@@ -92,7 +96,8 @@ func TestWhoIsDenied(t *testing.T) {
 	require.NoError(t, g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: time.Minute, FirstUID: 1002}))
 	require.Equal(t, "allowed", users[1001].open(s.node(1)))
 	require.Equal(t, "denied", users[1002].open(s.node(1)))
-	require.Error(t, g.SetControl(kernel.Control{Mode: 3, Lease: time.Minute}))
+	require.Error(t, g.SetControl(kernel.Control{Mode: 3, Lease: time.Minute, FirstUID: firstUID}))
+	require.Error(t, g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: time.Minute}), "system users would be denied")
 }
 
 func TestOtherWaysToTheDevice(t *testing.T) {

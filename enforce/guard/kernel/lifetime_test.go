@@ -110,7 +110,7 @@ func TestRemoval(t *testing.T) {
 			require.NoError(t, remove(s.pins))
 			require.Eventually(t, func() bool { return user.open(s.node(0)) == "allowed" }, 5*time.Second, time.Millisecond)
 
-			require.ErrorIs(t, g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: time.Minute}), kernel.ErrRemoved)
+			require.ErrorIs(t, g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: time.Minute, FirstUID: firstUID}), kernel.ErrRemoved)
 			_, err := g.State()
 			require.ErrorIs(t, err, kernel.ErrRemoved)
 			_, err = kernel.Inspect(s.pins)
@@ -120,7 +120,7 @@ func TestRemoval(t *testing.T) {
 
 			// Another guard in its place is not this one.
 			enforce(t, s.open())
-			require.ErrorIs(t, g.SetControl(kernel.Control{Mode: mode.Off}), kernel.ErrRemoved)
+			require.ErrorIs(t, g.SetControl(kernel.Control{Mode: mode.Off, FirstUID: firstUID}), kernel.ErrRemoved)
 			require.Equal(t, "denied", user.open(s.node(0)))
 		})
 	}
@@ -135,7 +135,7 @@ func TestAGuardThatCannotBeSeenIsNotRemoved(t *testing.T) {
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}))
-	set := g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: time.Minute})
+	set := g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: time.Minute, FirstUID: firstUID})
 	_, state := g.State()
 	_, inspect := kernel.Inspect(s.pins)
 	_, open := kernel.Open(s.options())
@@ -144,7 +144,7 @@ func TestAGuardThatCannotBeSeenIsNotRemoved(t *testing.T) {
 		require.ErrorIs(t, err, unix.EMFILE)
 		require.NotErrorIs(t, err, kernel.ErrRemoved)
 	}
-	require.NoError(t, g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: time.Minute}))
+	require.NoError(t, g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: time.Minute, FirstUID: firstUID}))
 	require.Equal(t, "denied", s.user(1002).open(s.node(0)))
 }
 
@@ -197,7 +197,7 @@ func TestPinsThatCannotBeTakenOver(t *testing.T) {
 				"a new guard allows everything until it is told otherwise")
 			enforce(t, g)
 			require.Equal(t, "denied", user.open(s.node(0)))
-			require.ErrorIs(t, old.SetControl(kernel.Control{}), kernel.ErrRemoved)
+			require.ErrorIs(t, old.SetControl(kernel.Control{FirstUID: firstUID}), kernel.ErrRemoved)
 		})
 	}
 }

@@ -129,7 +129,7 @@ func holder(args []string) error {
 	err = errors.Join(
 		g.SetMinors(kernel.MinorsOf(0), kernel.Minors{}),
 		g.SetAllowed(map[snapshot.UID]kernel.Minors{1001: kernel.MinorsOf(0)}),
-		g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: lease}),
+		g.SetControl(kernel.Control{Mode: mode.Enforce, Lease: lease, FirstUID: firstUID}),
 	)
 	if err != nil {
 		return err

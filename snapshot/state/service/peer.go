@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -97,16 +96,6 @@ func ended(pidfd int) bool {
 	ready := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 	n, err := unix.Poll(ready, 0)
 	return err != nil || n > 0
-}
-
-// startTime is the start time of a process that starts now.
-func startTime() snapshot.StartTime {
-	const ticks = int64(time.Second) / 100 // USER_HZ
-	var now unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
-		return 0
-	}
-	return snapshot.StartTime(now.Nano() / ticks)
 }
 
 // processes are those that a request names, held from the first look on: what the kernel

@@ -101,7 +101,7 @@ func (s *Server) owner(uid snapshot.UID) snapshot.UID {
 // accept never waits for the client: what is refused is said into the empty buffer of the
 // connection.
 func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
-	begun := startTime()
+	begun := proc.StartTimeNow()
 	raw, err := conn.SyscallConn()
 	var by peer
 	if err == nil {

@@ -33,17 +33,7 @@ type RunningProcess struct {
 }
 
 // Uptime is the start time of a process that starts now.
-func (p procfs) Uptime() snapshot.StartTime {
-	var now unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
-		return 0
-	}
-	return snapshot.StartTime(now.Sec*userHZ + now.Nsec*userHZ/1e9)
-}
-
-// userHZ is USER_HZ, the unit of start times: 100 per second on all platforms that Go
-// supports.
-const userHZ = 100
+func (p procfs) Uptime() snapshot.StartTime { return proc.StartTimeNow() }
 
 // Running reads /proc.
 func (p procfs) Running(wanted func(snapshot.UID) bool) (list []RunningProcess, complete bool) {

@@ -1,0 +1,41 @@
+package systemd
+
+import (
+	"context"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/rs/zerolog"
+)
+
+// Notify sends a state to systemd. What fails is only logged.
+func Notify(log zerolog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.Debug().Err(err).Msg("systemd could not be notified")
+	}
+}
+
+// PingWatchdog keeps systemd from restarting this service until ctx ends, as long as works
+// returns true. Without WatchdogSec= in the unit it returns at once.
+func PingWatchdog(ctx context.Context, log zerolog.Logger, works func() bool) {
+	interval, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		log.Warn().Err(err).Msg("systemd's watchdog is not notified")
+		return
+	}
+	if interval <= 0 {
+		return
+	}
+	ticker := time.NewTicker(interval / 2)
+	defer ticker.Stop()
+	for {
+		if works() {
+			Notify(log, daemon.SdNotifyWatchdog)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
