@@ -15,7 +15,7 @@ func (h *Host) Watch(getenv func(string) string, log zerolog.Logger) *watch.Watc
 	smi := smiInPath{getenv}
 	return watch.Open(watch.Config{
 		DevDir:    DevDir(getenv, os.Geteuid()),
-		StateDirs: []string{disk.Dir(getenv)},
+		StateDirs: []string{disk.Dir(getenv), h.Store.OwnedPath()},
 		Proc:      h.Machine.Proc,
 		SMI: func() string {
 			path, _ := smi.find() // empty if there is none

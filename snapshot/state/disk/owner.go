@@ -52,7 +52,7 @@ func (s *Store) OwnedDir() string {
 	if owner, err := s.Owner(); owner == nil || err != nil {
 		return ""
 	}
-	return s.ownedPath()
+	return s.OwnedPath()
 }
 
 // MayWrite says whether this process may change the state files: they don't belong to root,
@@ -66,7 +66,8 @@ func (s *Store) MayWrite() bool {
 	return dir.IsOurs()
 }
 
-func (s *Store) ownedPath() string { return filepath.Join(s.rootDir, ownedName) }
+// OwnedPath is where the state files are on a host where they belong to root.
+func (s *Store) OwnedPath() string { return filepath.Join(s.rootDir, ownedName) }
 
 // openOwned opens root's folder of the state files. All results are nil where they don't
 // belong to root. The folder is nil if there is an error.
@@ -74,7 +75,7 @@ func (s *Store) openOwned() (*folder.Folder, *Owner, error) {
 	if s.rootDir == "" {
 		return nil, nil, nil
 	}
-	dir, err := folder.OpenExisting(s.ownedPath())
+	dir, err := folder.OpenExisting(s.OwnedPath())
 	if folder.Ignore(err, fs.ErrNotExist, fs.ErrPermission, unix.ENOTDIR) == nil && err != nil {
 		return nil, nil, nil
 	}
@@ -97,7 +98,7 @@ func (s *Store) readOwner(dir *folder.Folder) (*Owner, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range []string{s.rootDir, s.ownedPath()} {
+	for _, path := range []string{s.rootDir, s.OwnedPath()} {
 		if err := checkPrivate(path); err != nil {
 			return nil, err
 		}
@@ -193,7 +194,7 @@ func (t *transaction) missingEnvs() error {
 
 // errOwned is ErrOwned for this process.
 func (s *Store) errOwned() error {
-	return fmt.Errorf("%w: uid %d can't change %s", ErrOwned, os.Geteuid(), s.ownedPath())
+	return fmt.Errorf("%w: uid %d can't change %s", ErrOwned, os.Geteuid(), s.OwnedPath())
 }
 
 // readOwned reads root's files without the lock, and changes only what it returns. The
