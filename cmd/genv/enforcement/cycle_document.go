@@ -16,10 +16,12 @@ import (
 
 // CycleDocument is the JSON of one cycle; docs/json.md describes it.
 type CycleDocument struct {
-	Schema   string                          `json:"schema"`
-	Cycle    int                             `json:"cycle"`
-	Time     string                          `json:"time"`
-	TookMS   float64                         `json:"took_ms"`
+	Schema string  `json:"schema"`
+	Cycle  int     `json:"cycle"`
+	Time   string  `json:"time"`
+	TookMS float64 `json:"took_ms"`
+	// Early is how many cycles about single hosts there were since the document before.
+	Early    int                             `json:"early_cycles,omitempty"`
 	DryRun   bool                            `json:"dry_run"`
 	Hosts    int                             `json:"hosts"`
 	Answered int                             `json:"answered"`
@@ -83,7 +85,7 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 	document := CycleDocument{
 		Schema: "genv.remote.enforce/1", Cycle: cycle.Number, Time: cycle.Start.Format("2006-01-02T15:04:05.000Z07:00"),
 		TookMS: math.Round(cycle.Took.Seconds()*1e6) / 1e3,
-		DryRun: cycle.DryRun, Hosts: len(cycle.Cluster.Hosts), Answered: len(cycle.Cluster.Answered()),
+		Early:  cycle.Earlier, DryRun: cycle.DryRun, Hosts: len(cycle.Cluster.Hosts), Answered: len(cycle.Cluster.Answered()),
 		Via:      cycle.Via,
 		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Reports: []reportDocument{}, Failed: failures,
 		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...), Notified: []notifiedDocument{},
@@ -105,7 +107,7 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 		document.Notified = append(document.Notified, notified)
 	}
 	for _, a := range cycle.Actions {
-		if a.Cycle != cycle.Number {
+		if !isPlanned(cycle, a.Report.ID) { // it was sent in an earlier cycle, or an early one
 			r := reportDocumentOf(cycle, enforce.HostReport{Host: a.Host, Report: a.Report})
 			r.Cycle = a.Cycle
 			document.Reports = append(document.Reports, r)
@@ -115,6 +117,11 @@ func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocumen
 		document.Reports = append(document.Reports, reportDocumentOf(cycle, r))
 	}
 	return document
+}
+
+// isPlanned reports whether a report is one of the cycle's own.
+func isPlanned(cycle *controller.Cycle, id string) bool {
+	return slices.ContainsFunc(cycle.Plan.Reports, func(r enforce.HostReport) bool { return r.Report.ID == id })
 }
 
 func reportDocumentOf(cycle *controller.Cycle, r enforce.HostReport) reportDocument {

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
+	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
 // StatusDocument is the JSON of `genv guard status`; docs/json.md describes it.
@@ -47,6 +48,14 @@ type StatusDocument struct {
 	// Denials are those of the last hour; null if only root may know.
 	Denials  []Denial `json:"denials"`
 	Problems []string `json:"problems"`
+	// Events is how the host notices that a device is opened; missing if only root may know.
+	Events *Events `json:"events,omitempty"`
+}
+
+// Events is how opens of devices are watched, with the guard or without.
+type Events struct {
+	Opens watch.Method `json:"opens"`
+	Why   string       `json:"why,omitempty"` // it isn't fanotify
 }
 
 // Kernel is what the kernel can do.
@@ -104,6 +113,15 @@ func (p *program) status(c *cli.Context) error {
 	return writeStatus(p.Out, &document)
 }
 
+// askEvents tries out how opens are watched.
+func (d *StatusDocument) askEvents(devDir string) {
+	method, err := watch.MethodOf(devDir)
+	d.Events = &Events{Opens: method}
+	if err != nil {
+		d.Events.Why = err.Error()
+	}
+}
+
 // document is what is known of the guard. What isn't is among its problems.
 func (p *program) document(ctx context.Context) StatusDocument {
 	now := p.Now()
@@ -133,6 +151,7 @@ func (p *program) document(ctx context.Context) StatusDocument {
 	}
 	if d.Root {
 		d.askKernel(pins)
+		d.askEvents(localhost.DevDir(p.Getenv, 0))
 		d.listDenials(localhost.RunDir(p.Getenv), now, name)
 	}
 	if len(d.Devices) == 0 {

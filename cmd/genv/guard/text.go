@@ -9,6 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/snapshot/text"
+	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
 // writeStatus prints the status for people.
@@ -41,6 +42,7 @@ func writeStatus(w io.Writer, d *StatusDocument) error {
 		line("veto", "%s exists: no guard can be turned on", d.VetoFile)
 	}
 	writeKernel(line, d)
+	writeEvents(line, d.Events)
 	for _, problem := range d.Problems {
 		line("problem", "%s", problem)
 	}
@@ -72,6 +74,19 @@ func exemptions(d *StatusDocument) string {
 }
 
 // writeKernel prints what the kernel can do.
+// writeEvents says how a controller gets to know that a device was opened.
+func writeEvents(line func(name, format string, args ...any), e *Events) {
+	switch {
+	case e == nil:
+	case e.Opens == watch.ByFanotify:
+		line("events", "opens of devices are watched by fanotify")
+	case e.Opens == watch.ByInotify:
+		line("events", "opens of devices are watched by inotify, without the PIDs: %s", e.Why)
+	default:
+		line("events", "opens of devices are not watched, only looked for at intervals: %s", e.Why)
+	}
+}
+
 func writeKernel(line func(name, format string, args ...any), d *StatusDocument) {
 	if d.Kernel == nil {
 		line("kernel", "only root can ask what it can do, and see denials: sudo genv guard status")
