@@ -1,12 +1,10 @@
 package controller_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,143 +15,11 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
-
-// wakeful is a Link to hosts that report events. It is for a bubble of synctest.
-type wakeful struct {
-	plain
-	begun time.Time
-
-	mu      sync.Mutex
-	hosts   map[string]*wakefulHost
-	ended   []string // "SECONDS HOST PID", processes that were ended
-	reports []string // their IDs
-	others  map[string]controllers.Answer
-	second  *controllers.Controller // enforces the hosts that are asked from now on, too; nil for none
-}
-
-func (w *wakeful) About(h remote.Host) agent.About {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return agent.About{Controllers: w.others[h.Name]}
-}
-
-type wakefulHost struct {
-	boot      string
-	processes []snapshot.PID
-	attached  bool // a user of an environment with a device
-	woke      chan struct{}
-	always    bool          // it wakes at once, for ever
-	changes   bool          // and shows another snapshot each time
-	takes     time.Duration // a snapshot
-	ignores   time.Duration // SIGTERM
-	lost      error
-	asked     int
-	last      *snapshot.Snapshot
-}
-
-func newWakeful(names ...string) *wakeful {
-	w := &wakeful{begun: time.Now(), hosts: make(map[string]*wakefulHost), others: make(map[string]controllers.Answer)}
-	for _, name := range names {
-		w.hosts[name] = &wakefulHost{boot: "1", woke: make(chan struct{}, 1)}
-	}
-	return w
-}
-
-// change changes a host, and wakes the one that wakes.
-func (w *wakeful) change(name, wakes string, change func(*wakefulHost)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	change(w.hosts[name])
-	w.hosts[name].last = nil
-	if wakes != "" {
-		select {
-		case w.hosts[wakes].woke <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// starts starts a process on a host, which wakes.
-func (w *wakeful) starts(name string, pid snapshot.PID) {
-	w.change(name, name, func(h *wakefulHost) { h.processes = append(h.processes, pid) })
-}
-
-func (w *wakeful) Wait(ctx context.Context, h remote.Host) (bool, error) {
-	w.mu.Lock()
-	host := w.hosts[h.Name]
-	always := host.always
-	w.mu.Unlock()
-	if always {
-		return true, nil
-	}
-	select {
-	case <-host.woke:
-		return true, nil
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	}
-}
-
-func (w *wakeful) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, error) {
-	w.mu.Lock()
-	host := w.hosts[h.Name]
-	takes := host.takes
-	if w.second != nil {
-		w.others[h.Name] = controllers.Answer{Others: []controllers.Seen{{Controller: *w.second}}}
-	}
-	w.mu.Unlock()
-	time.Sleep(takes)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	host.asked++
-	if host.lost != nil {
-		return nil, host.lost
-	}
-	if host.last != nil && !host.changes {
-		return host.last, nil
-	}
-	uid := snapshot.UID(1001)
-	s := &snapshot.Snapshot{BootID: host.boot, Devices: []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(100)}}}
-	if host.attached {
-		s.Environments = []snapshot.Environment{{EID: "7", UID: uid, Username: "alice"}}
-		s.Devices[0].Attachments = []snapshot.Attachment{{EID: "7"}}
-	}
-	for _, pid := range host.processes {
-		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Start: 1, UID: &uid, Username: "alice", Usage: []snapshot.DeviceUsage{{Index: 0}}})
-	}
-	host.last = s
-	return s, nil
-}
-
-func (w *wakeful) Execute(_ context.Context, h remote.Host, r enforce.Report) (done agent.Execution, err error) {
-	w.mu.Lock()
-	host := w.hosts[h.Name]
-	w.reports = append(w.reports, r.ID)
-	for _, d := range r.Detach {
-		w.ended = append(w.ended, fmt.Sprintf("%.0f %s detach %d", time.Since(w.begun).Seconds(), h.Name, d.Device))
-		host.attached, host.last = false, nil
-		done.Outcomes = append(done.Outcomes, enforce.Outcome{Device: d.Device, EID: d.Environment.EID, Status: enforce.StatusDetached})
-	}
-	for i := range r.Terminate {
-		pid := r.Terminate[i].Process.PID
-		w.ended = append(w.ended, fmt.Sprintf("%.0f %s %d", time.Since(w.begun).Seconds(), h.Name, pid))
-		done.Outcomes = append(done.Outcomes, enforce.Outcome{PID: pid, Status: enforce.StatusTerminated})
-	}
-	w.mu.Unlock()
-	time.Sleep(host.ignores)
-	for i := range r.Terminate {
-		w.change(h.Name, h.Name, func(host *wakefulHost) {
-			host.processes = slices.DeleteFunc(host.processes, func(pid snapshot.PID) bool { return pid == r.Terminate[i].Process.PID })
-		})
-	}
-	return done, nil
-}
 
 // brokenFrom is a record that can't be written from some time on.
 type brokenFrom struct{ from time.Time }

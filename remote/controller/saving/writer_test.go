@@ -68,7 +68,7 @@ func TestManyWritersAtATime(t *testing.T) {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestNothingToWrite(t *testing.T) {
+func TestNothingToWrite(*testing.T) {
 	var w saving.Writer
 	w.Wait()
 	(*saving.Writer)(nil).Wait()
