@@ -56,6 +56,12 @@ type (
 		Temperature *int             `json:"temperature,omitempty"`
 		Power       *float64         `json:"power,omitempty"`
 		Instances   []nativeInstance `json:"mig,omitempty"`
+		// Parts are the MIG instances that attachments are about.
+		Parts []nativePart `json:"attached_mig,omitempty"`
+	}
+	nativePart struct {
+		EID       EnvID     `json:"eid"`
+		Instances []GPUUUID `json:"mig"`
 	}
 	nativeInstance struct {
 		UUID    GPUUUID `json:"uuid"`
@@ -82,7 +88,7 @@ func EncodeNative(s *Snapshot) ([]byte, error) {
 	}
 	for i, w := range devicesToWire(s.Devices) {
 		d := &s.Devices[i]
-		n.Devices = append(n.Devices, nativeDevice{w, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization, d.Temperature, d.Power, nativeInstances(d.Instances)})
+		n.Devices = append(n.Devices, nativeDevice{w, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization, d.Temperature, d.Power, nativeInstances(d.Instances), nativeParts(d.Attachments)})
 	}
 	return Marshal(n)
 }
@@ -175,7 +181,7 @@ func (n nativeProcess) process() (Process, error) {
 	p.Protected, p.Container, p.Inherited, p.EnvUnknown, p.EnvOverwritten = n.Protected, n.Container, n.Inherited, n.EnvUnknown, n.EnvOverwritten
 	p.Instances, p.ContainerInfo = n.Instances, n.ContainerInfo
 	return p, cmp.Or(
-		err, checkInstances(p.Instances), p.ContainerInfo.check(), CheckText("name", p.Name), CheckText("command", p.Command), CheckText("user", string(p.Username)),
+		err, CheckInstances(p.Instances), p.ContainerInfo.check(), CheckText("name", p.Name), CheckText("command", p.Command), CheckText("user", string(p.Username)),
 		CheckText("protected", p.Protected), CheckText("container", p.Container), CheckText("inherited_eid", string(p.Inherited)),
 	)
 }
@@ -194,7 +200,7 @@ func (n nativeDevice) device() (Device, error) {
 	instances, badInstances := instancesFromWire(n.Instances)
 	d.Instances = instances
 	return d, cmp.Or(
-		err, badInstances, CheckText("uuid", string(d.UUID)), CheckText("name", d.Name), bad,
+		err, badInstances, markParts(&d, n.Parts), CheckText("uuid", string(d.UUID)), CheckText("name", d.Name), bad,
 		checkUtilization(orZero(d.Utilization)), CheckTemperature(orZero(d.Temperature)), CheckPower(orZero(d.Power)),
 	)
 }

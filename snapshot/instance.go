@@ -53,7 +53,8 @@ func CheckInstance(uuid GPUUUID) error {
 	return nil
 }
 
-func checkInstances(list []GPUUUID) error {
+// CheckInstances is CheckInstance for a list, which must not be too long.
+func CheckInstances(list []GPUUUID) error {
 	if len(list) > maxInstances {
 		return tooMany(len(list), "MIG instances", maxInstances)
 	}
@@ -85,4 +86,28 @@ func instancesFromWire(list []nativeInstance) ([]Instance, error) {
 		instances = append(instances, Instance(n))
 	}
 	return instances, nil
+}
+
+func nativeParts(attachments []Attachment) (parts []nativePart) {
+	for _, a := range attachments {
+		if len(a.Instances) > 0 {
+			parts = append(parts, nativePart{a.EID, a.Instances})
+		}
+	}
+	return parts
+}
+
+// markParts sets the Instances of attachments.
+func markParts(d *Device, parts []nativePart) error {
+	for _, part := range parts {
+		a := d.Attachment(part.EID)
+		if a == nil {
+			return fmt.Errorf("%w: MIG instances of an environment that is not attached", ErrInvalid)
+		}
+		if err := CheckInstances(part.Instances); err != nil {
+			return err
+		}
+		a.Instances = part.Instances
+	}
+	return nil
 }

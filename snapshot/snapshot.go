@@ -165,6 +165,9 @@ type Attachment struct {
 	EID       EnvID
 	GPUMemory Memory // capacity; unknown for "all of it"
 	Time      Date   // when it was attached
+	// Instances are the MIG instances that it is about; empty for the whole device. Not in
+	// the 1.4.3 format.
+	Instances []GPUUUID
 }
 
 // Location is the time zone of the host's wall clock, or that of this machine if the

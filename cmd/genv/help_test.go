@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -24,7 +25,7 @@ import (
 var examples = map[string][]string{
 	"activate":   {"--name x --gpus 1 --gpu-memory 4g --no-prompt --no-attach --no-load --over-subscribe", "--id $OTHER", "--shell $$"},
 	"deactivate": {"", "--shell $$"},
-	"attach":     {"--count 1 --over-subscribe", "--index 7", "--refresh", "--config"},
+	"attach":     {"--count 1 --over-subscribe", "--index 7", "--refresh", "--config", "--mig 1g.10gb"},
 	"detach":     {"--index 0"},
 	"extend":     {"2h --eid $OTHER --index 0"},
 	"config":     {"", "gpus --clear", "--save", "--load", "--quiet gpus 1"},
@@ -41,7 +42,7 @@ var examples = map[string][]string{
 
 	"devices":        {"--format csv --no-header --timestamp --no-cleanup", "--reset"},
 	"devices ps":     {"--format csv --no-header --timestamp --no-cleanup", "--reset"},
-	"devices attach": {"--eid $OTHER --count 1 --over-subscribe --gpu-memory 4g", "--eid $OTHER --index 0"},
+	"devices attach": {"--eid $OTHER --count 1 --over-subscribe --gpu-memory 4g", "--eid $OTHER --index 0", "--eid $OTHER --mig 1g.10gb"},
 	"devices detach": {"--eid $OTHER --index 0 --quiet"},
 	"devices find":   {"--eid $OTHER --no-cleanup", "--eid $OTHER --reset"},
 	"devices query":  {"--query index --index 0 --format csv --no-cleanup", "--query index --reset"},
@@ -162,6 +163,7 @@ const moreFleetFlags = "--ssh-config --host --hostfile --exclude --username --ti
 
 func runExamples(t *testing.T, f *inprocess.Fleet, path string, formats []string) {
 	s := newStation(t)
+	s.partition(6, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-1"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-2"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-3"})
 	dir := s.path("files")
 	require.NoError(t, os.MkdirAll(dir, 0o777))
 	for name, text := range map[string]string{"policy": "{}\n", "log": "", "hosts": "a\nb\n", "report": `{"terminate": {"processes": []}, "detach": {}}`, "ssh": "#!/bin/sh\n"} {

@@ -65,6 +65,8 @@ type Attachment struct {
 	User   snapshot.Username `json:"user,omitempty"` // as in UserName; empty if the environment isn't registered
 	Since  time.Time         `json:"since,omitzero"`
 	Memory *int64            `json:"memory_bytes,omitempty"` // that it may use of the GPU; nil for all
+	// Instances are the MIG instances to which it is attached; empty for all of the GPU.
+	Instances []snapshot.GPUUUID `json:"mig,omitempty"`
 }
 
 // Process is a process that uses a GPU.

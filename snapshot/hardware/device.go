@@ -16,12 +16,13 @@ type Device struct {
 	// "0000:62:00.0"; empty if it is unknown.
 	Address     string
 	Name        string
-	TotalMemory snapshot.Memory // unknown without nvidia-smi
+	TotalMemory snapshot.Memory     // unknown without nvidia-smi
+	Instances   []snapshot.Instance // of MIG, as nvidia-smi lists them
 }
 
 // Device is the device in the model, without attachments.
 func (d *Device) Device() snapshot.Device {
-	return snapshot.Device{Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory}
+	return snapshot.Device{Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Instances: d.Instances}
 }
 
 // Devices are the devices in the model.
@@ -39,7 +40,7 @@ func Devices(list []Device) []snapshot.Device {
 func Identified(found []snapshot.Device, driver []Device) []Device {
 	list := make([]Device, len(found))
 	for i, d := range found {
-		list[i] = Device{Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory}
+		list[i] = Device{Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMemory: d.TotalMemory, Instances: d.Instances}
 		if known := byUUID(driver, d.UUID); known != nil {
 			list[i].Minor, list[i].Address = known.Minor, known.Address
 		}

@@ -36,6 +36,12 @@ type publishedDevice struct {
 	Address     string               `json:"address,omitempty"`
 	Name        string               `json:"name,omitempty"`
 	TotalMemory *int64               `json:"total_memory,omitempty"` // bytes
+	Instances   []publishedInstance  `json:"mig,omitempty"`
+}
+
+type publishedInstance struct {
+	UUID    snapshot.GPUUUID `json:"uuid"`
+	Profile string           `json:"profile,omitempty"`
 }
 
 // Publish writes root's list to devices.json in dir, for every user to read, unless it is
@@ -81,6 +87,9 @@ func encode(list []Device) published {
 	p := published{Schema: devicesSchema, Devices: make([]publishedDevice, len(list))}
 	for i, d := range list {
 		p.Devices[i] = publishedDevice{Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name}
+		for _, instance := range d.Instances {
+			p.Devices[i].Instances = append(p.Devices[i].Instances, publishedInstance(instance))
+		}
 		if d.TotalMemory.Known() {
 			total := d.TotalMemory.Bytes()
 			p.Devices[i].TotalMemory = &total
@@ -127,10 +136,15 @@ func (d *publishedDevice) device() (Device, error) {
 		_, err := parseAddress(d.Address)
 		ok = ok && err == nil
 	}
+	var instances []snapshot.Instance
+	for _, instance := range d.Instances {
+		ok = ok && snapshot.CheckInstance(instance.UUID) == nil && snapshot.CheckText("profile", instance.Profile) == nil
+		instances = append(instances, snapshot.Instance(instance))
+	}
 	if !ok {
 		return Device{}, ErrGarbled
 	}
-	return Device{Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name, TotalMemory: memory(d.TotalMemory)}, nil
+	return Device{Index: d.Index, UUID: d.UUID, Minor: d.Minor, Address: d.Address, Name: d.Name, TotalMemory: memory(d.TotalMemory), Instances: instances}, nil
 }
 
 // memory is an amount in the notation of nvidia-smi, if it is whole MiB.

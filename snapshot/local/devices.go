@@ -18,6 +18,7 @@ type deviceList struct {
 	unlisted map[snapshot.GPUUUID]bool
 	// hidden are the devices of which nvidia-smi shows this process nothing.
 	hidden []snapshot.DeviceIndex
+	listed bool // the MIG instances are known
 	at     time.Time
 }
 
@@ -42,6 +43,9 @@ func (c *Collector) readDevices(ctx context.Context) (*deviceList, error) {
 		return nil, err
 	}
 	l := newDeviceList(devices, at)
+	if l.mayBePartitioned() {
+		_ = c.addInstances(ctx, l) // a snapshot asks again if a process uses one
+	}
 	_, _ = c.hardware().Publish(l.toRegister()) // without it, a user on a guarded host is told that it is missing
 	return l, nil
 }
@@ -54,14 +58,13 @@ func (c *Collector) devicesFor(ctx context.Context, usage nvidiasmi.Usage, age t
 		return l, nil
 	}
 	l, err := c.readDevices(ctx)
-	if lacks := err == nil && l.lacks(usage); lacks || err == nil && l.mayBePartitioned() {
-		if listErr := c.addInstances(ctx, l, usage); lacks {
-			err = listErr
-		}
+	if err == nil && l.lacks(usage) && !l.listed {
+		err = c.addInstances(ctx, l)
 	}
 	if err != nil {
 		return nil, err
 	}
+	l.recordUnlisted(usage)
 	c.update(func(kept *cache) { kept.devices = l })
 	return l, nil
 }
@@ -82,9 +85,8 @@ func (l *deviceList) mayBePartitioned() bool {
 	return slices.ContainsFunc(l.devices, func(d nvidiasmi.GPU) bool { return d.Utilization == nil && d.UsedMemory.Known() })
 }
 
-// addInstances adds the MIG instances of each device, which only `nvidia-smi -L` lists,
-// and records the ids that are not there either.
-func (c *Collector) addInstances(ctx context.Context, l *deviceList, usage nvidiasmi.Usage) error {
+// addInstances adds the MIG instances of each device, which only `nvidia-smi -L` lists.
+func (c *Collector) addInstances(ctx context.Context, l *deviceList) error {
 	listed, err := c.SMI.List(ctx)
 	if err != nil {
 		return err
@@ -97,20 +99,29 @@ func (c *Collector) addInstances(ctx context.Context, l *deviceList, usage nvidi
 		if !known {
 			index = d.Index
 		}
-		for _, instance := range d.MIG {
-			l.index[instance.UUID] = index
-		}
-		if i := slices.IndexFunc(l.devices, func(g nvidiasmi.GPU) bool { return g.Index == index }); i >= 0 {
-			l.devices[i].Instances = d.MIG
-		}
+		l.setInstances(index, d.MIG)
 	}
+	l.listed = true
+	return nil
+}
+
+func (l *deviceList) setInstances(index snapshot.DeviceIndex, list []snapshot.Instance) {
+	for _, instance := range list {
+		l.index[instance.UUID] = index
+	}
+	if i := slices.IndexFunc(l.devices, func(g nvidiasmi.GPU) bool { return g.Index == index }); i >= 0 {
+		l.devices[i].Instances = list
+	}
+}
+
+// recordUnlisted records the ids that processes use and nvidia-smi doesn't list.
+func (l *deviceList) recordUnlisted(usage nvidiasmi.Usage) {
 	l.unlisted = map[snapshot.GPUUUID]bool{}
 	for _, app := range usage.Apps {
 		if _, ok := l.index[app.GPU]; !ok {
 			l.unlisted[app.GPU] = true
 		}
 	}
-	return nil
 }
 
 // toRegister converts the list for the state files.

@@ -87,6 +87,16 @@ func (c *Collector) published() ([]snapshot.Device, error) {
 	return nil, hardware.ErrNotPublished
 }
 
+// Instances are the devices of this machine with their MIG instances. The error is one of
+// nvidia-smi or hardware.ErrNotPublished.
+func (c *Collector) Instances(ctx context.Context) ([]snapshot.Device, error) {
+	devices, err := c.readDevices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return devices.toRegister(), nil
+}
+
 // readRestricted lists the devices that root has published. nvidia-smi measures those that
 // it shows this process, under numbers that differ from root's: they are matched by UUID.
 func (c *Collector) readRestricted(ctx context.Context, at time.Time) (*deviceList, error) {
@@ -117,6 +127,9 @@ func (c *Collector) readRestricted(ctx context.Context, at time.Time) (*deviceLi
 		devices[i] = g
 	}
 	l := newDeviceList(devices, at)
+	for _, d := range known {
+		l.setInstances(d.Index, d.Instances)
+	}
 	l.hidden = hidden
 	return l, nil
 }

@@ -16,6 +16,9 @@ type AttachRequest struct {
 	// those that it already has. 0 if Indices are given.
 	Count   int
 	Indices []snapshot.DeviceIndex
+	// Instances asks for MIG instances instead of devices: neither Count nor Indices are
+	// given then.
+	Instances []InstanceRequest
 	// Memory is the capacity wanted on each device; unknown asks for whole devices.
 	Memory snapshot.Memory
 	// OverSubscribe attaches devices even if they have no room.
@@ -24,6 +27,13 @@ type AttachRequest struct {
 	// attached last.
 	Busy []snapshot.DeviceIndex
 	At   snapshot.Date
+}
+
+// InstanceRequest asks for a MIG instance of a device.
+type InstanceRequest struct {
+	Index  snapshot.DeviceIndex `json:"device"`
+	UUID   snapshot.GPUUUID     `json:"uuid"`
+	Memory snapshot.Memory      `json:"gpu_memory,omitzero"` // of the instance; unknown for that of the device
 }
 
 // Attach attaches an environment to devices, and returns the indices of all that it is
@@ -41,6 +51,12 @@ func (f *Files) Attach(r AttachRequest) ([]snapshot.DeviceIndex, error) {
 	}
 	if f.Devices == nil {
 		return nil, ErrNoDevices
+	}
+	if len(r.Instances) > 0 {
+		if err := f.attachInstances(r); err != nil {
+			return nil, err
+		}
+		return f.AttachedTo(r.EID), nil
 	}
 	choose := f.chooseCount
 	if len(r.Indices) > 0 {
@@ -73,6 +89,12 @@ func (r *AttachRequest) check() error {
 	}
 	if r.Count != 0 && len(r.Indices) > 0 {
 		return fmt.Errorf("%w: give a number of devices or their indices, not both", ErrRequest)
+	}
+	if len(r.Instances) > 0 {
+		if r.Count != 0 || len(r.Indices) > 0 {
+			return fmt.Errorf("%w: give MIG instances or devices, not both", ErrRequest)
+		}
+		return nil
 	}
 	if r.Count < 1 && len(r.Indices) == 0 {
 		return fmt.Errorf("%w: %d devices: ask for at least 1", ErrRequest, r.Count)

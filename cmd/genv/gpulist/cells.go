@@ -61,6 +61,9 @@ func attachedTo(g *gpus.GPU) string {
 			name = string(a.EID)
 		}
 		list[i] = nameOf(a.User) + " " + text.Shown(name)
+		for _, instance := range a.Instances {
+			list[i] += " on " + string(instance)
+		}
 	}
 	return strings.Join(list, ", ")
 }

@@ -33,7 +33,7 @@ type changes struct {
 // Change implements service.Backend.
 func (b *changes) Change(ctx context.Context, c change.Change, by change.Asker, turn service.Turn) (change.Result, error) {
 	return changer.Changer{
-		Store: b.host.Store, Extensions: b.host.Extensions, Turn: turn,
+		Store: b.host.Store, Extensions: b.host.Extensions, Instances: b.host.Instances, Turn: turn,
 		ListDevices: func(ctx context.Context) ([]snapshot.Device, error) {
 			return b.listings.get(struct{}{}, listingsFor, func() ([]snapshot.Device, error) { return b.host.Machine.ListDevices(context.WithoutCancel(ctx)) })
 		},

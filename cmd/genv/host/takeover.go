@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/extension"
+	"github.com/seed-3119e985/genv/snapshot/state/instances"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
@@ -58,6 +59,10 @@ func (h *host) takeOverOnce(ctx context.Context, log zerolog.Logger) error {
 	taken, err := h.Store.TakeOver(ctx, func(files *state.Files) error {
 		owned := shared
 		owned.Owned = func() string { return filepath.Join(disk.RootDir(h.getenv), "host") }
+		parts := instances.Notes{Dir: shared.Dir}
+		if err := parts.Move(files, instances.Notes{Dir: shared.Dir, Owned: owned.Owned}); err != nil {
+			return err
+		}
 		return shared.Move(files, owned)
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/extension"
+	"github.com/seed-3119e985/genv/snapshot/state/instances"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -18,6 +19,8 @@ type Host struct {
 	Store   *disk.Store
 	// Extensions are the requests of users to keep attachments for longer.
 	Extensions extension.Requests
+	// Instances are the MIG instances that attachments are about.
+	Instances instances.Notes
 	// Unnamed is the name of the user in new environments if the account has none.
 	Unnamed snapshot.Username
 	// Service is root's service, which changes the state where it belongs to root.
@@ -32,7 +35,10 @@ func Open(p command.Program) *Host {
 	if p.SharedAccount {
 		options.Username = nil
 	}
-	store := disk.New(disk.Dir(p.Getenv), options)
+	var store *disk.Store
+	parts := instances.Notes{Dir: disk.Dir(p.Getenv), Owned: func() string { return store.OwnedDir() }}
+	options.Mark = parts.Mark
+	store = disk.New(disk.Dir(p.Getenv), options)
 	smi := NvidiaSMI(p.Getenv, smiTimeout)
 	requests := extension.Requests{Dir: disk.Dir(p.Getenv), Owned: store.OwnedDir}
 	machine := &local.Collector{
@@ -42,7 +48,7 @@ func Open(p command.Program) *Host {
 			return owner != nil, err
 		},
 	}
-	return &Host{Machine: machine, Store: store, Extensions: requests, Service: service.Client{Path: SocketPath(p.Getenv)}, SharedAccount: p.SharedAccount}
+	return &Host{Machine: machine, Store: store, Extensions: requests, Instances: parts, Service: service.Client{Path: SocketPath(p.Getenv)}, SharedAccount: p.SharedAccount}
 }
 
 // SocketPath is the path of the socket of root's service.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -16,7 +17,10 @@ type Active struct {
 	Devices []snapshot.DeviceIndex // the attached ones
 	// UUIDs are those of Devices, on a guarded host: there, a user's programs see only
 	// these devices, and count them from 0. nil for the indices.
+	// An entry may be several MIG instances of the device, with commas.
 	UUIDs []snapshot.GPUUUID
+	// Parts are the devices of which it has MIG instances.
+	Parts []change.Part
 }
 
 // environmentVariables are those that an environment sets in its shells. GENV_SHELL

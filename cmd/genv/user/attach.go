@@ -22,14 +22,17 @@ func (p *program) attach(c *cli.Context) error {
 	request.Configured = c.Bool("config")
 	who := p.person()
 	if c.Bool("refresh") {
-		if request.Count != 0 || request.Indices != nil || request.Configured {
-			return command.UsageError("--refresh attaches nothing: leave out --config, --count and --index")
+		if request.Count != 0 || request.Indices != nil || request.Configured || c.IsSet("mig") {
+			return command.UsageError("--refresh attaches nothing: leave out --config, --count, --index and --mig")
 		}
 		_, err := p.inShell(c.Context, who, who.look)
 		return err
 	}
-	if request.Configured && (request.Count != 0 || request.Indices != nil) {
-		return command.UsageError("--config attaches as many as are configured: leave out --count and --index")
+	if request.Configured && (request.Count != 0 || request.Indices != nil || c.IsSet("mig")) {
+		return command.UsageError("--config attaches as many as are configured: leave out --count, --index and --mig")
+	}
+	if request.Instances, err = who.instances(c); err != nil {
+		return err
 	}
 	var others inUse
 	if who.eid != "" { // else it is refused
@@ -57,7 +60,7 @@ func (w *person) look(ctx context.Context, eid snapshot.EnvID) (change.Result, e
 		return change.Result{}, err
 	}
 	attached := files.AttachedTo(eid)
-	return change.Result{EID: eid, Config: change.Config(env.Config), Before: attached, Now: attached}, nil
+	return change.Result{EID: eid, Config: change.Config(env.Config), Before: attached, Now: attached, Instances: change.Parts(&files, eid)}, nil
 }
 
 // inShell changes the environment of this shell by a function, and then the shell. After an error

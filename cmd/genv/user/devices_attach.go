@@ -29,9 +29,12 @@ func (p *program) devicesAttach(c *cli.Context) error {
 	if request.EID, err = who.named(c); err != nil {
 		return err
 	}
+	if request.Instances, err = who.instances(c); err != nil {
+		return err
+	}
 	others := who.inUseByOthers(c.Context, request.EID, who.uid)
 	request.Busy, request.Memory = others.devices(), config.GPUMemory
-	request.Configured, request.Exact, request.Unregistered = true, true, request.EID != who.eid
+	request.Configured, request.Exact, request.Unregistered = true, true, request.EID != who.eid && request.Instances == nil
 	result, err := who.changeIn(c.Context, request.EID, change.Change{Attach: &request})
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ func attachFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "count", Usage: "attach devices until there are `N` in all"},
 		indexFlag("attach these devices: `INDEX`, or several with commas"),
+		&cli.StringFlag{Name: "mig", Usage: "attach this MIG `INSTANCE`, or several with commas: a UUID, or a profile such as 1g.10gb for any free one"},
 		environment.OverSubscribeFlag(),
 	}
 }
@@ -53,8 +54,14 @@ func (p *program) attachRequest(c *cli.Context) (change.Attach, error) {
 	}
 	var err error
 	r.Indices, err = indices(c)
-	if err == nil && r.Count != 0 && r.Indices != nil {
-		err = command.UsageError("--count and --index exclude each other")
+	given := 0
+	for _, name := range []string{"count", "index", "mig"} {
+		if c.IsSet(name) {
+			given++
+		}
+	}
+	if err == nil && given > 1 {
+		err = command.UsageError("--count, --index and --mig exclude each other")
 	}
 	return r, err
 }

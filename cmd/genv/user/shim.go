@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/shell/smi"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -74,7 +75,7 @@ func (w *person) container(ctx context.Context) (docker.Environment, error) {
 		return docker.Environment{}, err
 	}
 	attached := files.AttachedTo(w.eid)
-	uuids, _ := w.uuids(attached) // a daemon of root's also knows the indices
+	uuids, _ := w.uuids(attached, change.Parts(&files, w.eid)) // a daemon of root's also knows the indices
 	return docker.Environment{EID: w.eid, Name: env.Config.Name, Devices: attached, UUIDs: uuids}, nil
 }
 

@@ -52,6 +52,8 @@ type Attach struct {
 	Indices       []snapshot.DeviceIndex `json:"indices,omitzero"`
 	OverSubscribe bool                   `json:"over_subscribe,omitempty"`
 	Busy          []snapshot.DeviceIndex `json:"busy,omitzero"` // as in Enter
+	// Instances are MIG instances to attach instead of devices.
+	Instances []state.InstanceRequest `json:"mig,omitempty"`
 	// Memory is the capacity on each device, instead of that of the environment.
 	Memory snapshot.Memory `json:"gpu_memory,omitzero"`
 	// Configured attaches nothing if no number is configured.
@@ -113,6 +115,8 @@ type Result struct {
 	// Before and Now are the devices of the environment before and after the change.
 	Before []snapshot.DeviceIndex `json:"before,omitempty"`
 	Now    []snapshot.DeviceIndex `json:"now,omitempty"`
+	// Instances are the MIG instances of those in Now that are attached by instance.
+	Instances []Part `json:"mig,omitempty"`
 	// Remaining are the processes that still run in an environment after its last
 	// registered process has left: it lasts until they end.
 	Remaining []snapshot.PID `json:"remaining,omitempty"`
@@ -121,6 +125,12 @@ type Result struct {
 	Extensions []snapshot.Extension `json:"-"`
 	// Extended are the devices of Extensions.
 	Extended []snapshot.DeviceIndex `json:"extended,omitempty"`
+}
+
+// Part is a device of which an environment has MIG instances.
+type Part struct {
+	Index     snapshot.DeviceIndex `json:"device"`
+	Instances []snapshot.GPUUUID   `json:"mig"`
 }
 
 // operation is one kind of change.

@@ -71,7 +71,22 @@ func (a *Attach) check() error {
 	if a.Count < 0 || a.Count > math.MaxInt32 {
 		count = refuse("%d devices", a.Count)
 	}
-	return cmp.Or(checkEID(a.EID), count, checkIndices(a.Indices), checkIndices(a.Busy), checkMemory(a.Memory))
+	return cmp.Or(checkEID(a.EID), count, checkIndices(a.Indices), checkIndices(a.Busy), checkMemory(a.Memory), a.checkInstances())
+}
+
+func (a *Attach) checkInstances() error {
+	if len(a.Instances) > maxIndices || len(a.Instances) > 0 && a.Unregistered {
+		return refuse("an attachment to %d MIG instances", len(a.Instances))
+	}
+	for _, wanted := range a.Instances {
+		if err := snapshot.CheckInstance(wanted.UUID); err != nil {
+			return refuse("%w", err)
+		}
+		if err := cmp.Or(checkIndices([]snapshot.DeviceIndex{wanted.Index}), checkMemory(wanted.Memory)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *Detach) check() error { return cmp.Or(checkEID(d.EID), checkIndices(d.Indices)) }

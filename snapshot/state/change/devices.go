@@ -18,13 +18,13 @@ func (a *Attach) apply(f *state.Files, by Asker) (Result, error) {
 	}
 	r := state.AttachRequest{
 		EID: a.EID, Count: a.Count, Indices: a.Indices, Memory: env.Config.GPUMemory,
-		OverSubscribe: a.OverSubscribe, Busy: a.Busy, At: by.Now,
+		OverSubscribe: a.OverSubscribe, Busy: a.Busy, At: by.Now, Instances: a.Instances,
 	}
 	if a.Memory.Known() {
 		r.Memory = a.Memory
 	}
 	before := f.AttachedTo(a.EID)
-	if r.Count == 0 && len(r.Indices) == 0 {
+	if r.Count == 0 && len(r.Indices) == 0 && len(r.Instances) == 0 {
 		switch {
 		case env.Config.GPUs != nil:
 			r.Count = *env.Config.GPUs

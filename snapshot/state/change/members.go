@@ -53,7 +53,18 @@ func resultOf(f *state.Files, eid snapshot.EnvID, before []snapshot.DeviceIndex)
 	if env := f.Environment(eid); env != nil {
 		result.Config = Config(env.Config)
 	}
+	result.Instances = Parts(f, eid)
 	return result
+}
+
+// Parts are the devices of an environment of which it has MIG instances.
+func Parts(f *state.Files, eid snapshot.EnvID) (parts []Part) {
+	for i := range f.Devices {
+		if a := f.Devices[i].Attachment(eid); a != nil && len(a.Instances) > 0 {
+			parts = append(parts, Part{f.Devices[i].Index, a.Instances})
+		}
+	}
+	return parts
 }
 
 func (l *Leave) apply(f *state.Files, by Asker) (Result, error) {

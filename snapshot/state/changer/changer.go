@@ -17,12 +17,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/extension"
+	"github.com/seed-3119e985/genv/snapshot/state/instances"
 )
 
 // Changer changes the state files of one host. It may be used by any number of goroutines.
 type Changer struct {
 	Store      *disk.Store
 	Extensions extension.Requests
+	Instances  instances.Notes
 	// ListDevices asks nvidia-smi for the devices of the host. It is called without the
 	// lock, for each change that asks for more devices than there are: where many users
 	// ask, it answers from an inventory that it takes from time to time.
@@ -70,6 +72,9 @@ func (c Changer) apply(ctx context.Context, asked change.Change, by change.Asker
 		result, err = asked.Apply(f, by)
 		if err == nil && len(result.Extensions) > 0 {
 			err = c.Extensions.Add(f, by.UID, result.Extensions)
+		}
+		if err == nil && asked.Attach != nil && len(asked.Attach.Instances) > 0 {
+			err = c.Instances.Save(f, asked.Attach.EID)
 		}
 		return err
 	})

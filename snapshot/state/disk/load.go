@@ -33,6 +33,9 @@ func (t *transaction) load(ctx context.Context) {
 			}
 		}
 	}
+	if t.mark != nil {
+		t.mark(&t.files)
+	}
 }
 
 func (t *transaction) loadError() error { return cmp.Or(t.errs[:]...) }

@@ -40,6 +40,8 @@ type Config struct {
 	// environment gets that name whatever the state file says, and is marked
 	// OwnerMismatch if the file has another one. It is called without any lock held.
 	Username func(context.Context, snapshot.UID) snapshot.Username
+	// Mark adds to the files what is kept elsewhere, after each reading; nil adds nothing.
+	Mark func(*state.Files)
 }
 
 // Store reads and writes the state files in a folder. It may be used by any
@@ -52,6 +54,7 @@ type Store struct {
 	now      func() time.Time
 	timeout  time.Duration // for the lock
 	username func(context.Context, snapshot.UID) snapshot.Username
+	mark     func(*state.Files)
 	step     func(string) // for tests: called between the steps of a write
 }
 
@@ -59,7 +62,7 @@ type Store struct {
 func New(dir string, o Config) *Store {
 	s := &Store{
 		dir: dir, rootDir: o.RootDir, procRoot: cmp.Or(o.ProcRoot, system.RealProc), system: o.System,
-		now: o.Now, timeout: o.LockTimeout, username: o.Username, step: func(string) {},
+		now: o.Now, timeout: o.LockTimeout, username: o.Username, mark: o.Mark, step: func(string) {},
 	}
 	if s.system == nil {
 		s.system = system.New(s.procRoot)

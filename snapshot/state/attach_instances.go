@@ -1,0 +1,60 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// attachInstances attaches to MIG instances. Instances share nothing, so environments on
+// different instances of a device don't need room for each other.
+func (f *Files) attachInstances(r AttachRequest) error {
+	devices := slices.Clone(f.Devices)
+	for _, wanted := range r.Instances {
+		d := snapshot.FindDevice(devices, wanted.Index)
+		if d == nil {
+			return f.NoDevice(wanted.Index)
+		}
+		own := d.Attachment(r.EID)
+		switch {
+		case own != nil && slices.Contains(own.Instances, wanted.UUID):
+			continue
+		case own != nil && len(own.Instances) == 0:
+			return fmt.Errorf("%w: the environment has all of device %s: detach that first", ErrRequest, wanted.Index)
+		case !r.OverSubscribe && !instanceFree(d, r.EID, wanted.UUID):
+			return &UnavailableError{Reason: fmt.Sprintf("MIG instance %s of device %d is not available", wanted.UUID, wanted.Index), Conflicts: f.conflicts(r.EID, &wanted.Index)}
+		}
+		next := snapshot.Attachment{EID: r.EID, GPUMemory: r.Memory, Time: r.At, Instances: []snapshot.GPUUUID{wanted.UUID}}
+		if !r.Memory.Known() {
+			next.GPUMemory = wanted.Memory
+		}
+		if own != nil {
+			next.Time, next.Instances = own.Time, append(slices.Clone(own.Instances), wanted.UUID)
+			next.GPUMemory = together(own.GPUMemory, next.GPUMemory, r.Memory)
+			d.Attachments = without(d.Attachments, func(a snapshot.Attachment) bool { return a.EID == r.EID })
+		}
+		attach(d, next)
+	}
+	f.Devices = devices
+	return nil
+}
+
+// instanceFree says whether all other attachments to a device are to other instances of it.
+func instanceFree(d *snapshot.Device, eid snapshot.EnvID, uuid snapshot.GPUUUID) bool {
+	return !slices.ContainsFunc(d.Attachments, func(a snapshot.Attachment) bool {
+		return a.EID != eid && (len(a.Instances) == 0 || slices.Contains(a.Instances, uuid))
+	})
+}
+
+// together is the capacity on a device of which an environment gets another instance: the
+// configured one, or the sum of the instances' memory; unknown if one is unknown.
+func together(before, more, configured snapshot.Memory) snapshot.Memory {
+	if configured.Known() {
+		return configured
+	}
+	if !before.Known() || !more.Known() {
+		return snapshot.Memory{}
+	}
+	return snapshot.MiB(before.Bytes()>>20 + more.Bytes()>>20)
+}
