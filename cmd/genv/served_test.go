@@ -106,3 +106,64 @@ func TestAttachAvoidsBusyDevicesThatAGuardHides(t *testing.T) {
 	require.Equal(t, said{text: "Attached GPUs: 0,1,2,4\n"}, shell.sayAll("genv attach --count 4"), "device 3 may be in use")
 	require.Contains(t, shell.sayAll("genv attach --index 3").text, "It is unknown whether other processes use GPU 3: the driver doesn't say")
 }
+
+// An id in the environment variable counts for the user of the environment and for root, with
+// people's commands and with the judgement: not for one who has read it in /proc.
+func TestAnIDCountsOnlyForItsUser(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	s.serve()
+	alice, mallory := s.person("alice", 4242), s.person("mallory", 4243)
+	shell := alice.open("bash")
+	require.Equal(t, said{}, shell.say("genv activate; genv attach --index 0"))
+	eid := "GENV_ENVIRONMENT_ID=" + shell.pid()
+	shim := strings.TrimSpace(mallory.open("bash").say("genv activate; command -v nvidia-smi; genv deactivate").text)
+	before := s.stateFiles()
+	for _, line := range [][]string{
+		{"attach", "--count", "2"}, {"attach", "--refresh"}, {"detach"}, {"config", "name", "x"}, {"lock", "true"}, {"extend", "1h"},
+		{"envs", "activate", "--eid", shell.pid(), "--pid", shell.pid()}, {"devices", "attach", "--index", "1"}, {"devices", "detach"},
+	} {
+		r := mallory.with(eid).run(append([]string{"genv"}, line...)...)
+		require.NotZero(t, r.code, line)
+		require.Regexp(t, "belongs to (uid )?(4242|.*4242)", r.err, line)
+	}
+	status := mallory.with(eid).run("genv", "status")
+	require.Equal(t, "Environment is not active\n", status.out)
+	require.Contains(t, status.err, "belongs to uid 4242")
+	require.Contains(t, alice.with(eid).run("genv", "status").out, "Attached to GPUs at indices 0")
+	require.Contains(t, mallory.with(eid).run(shim, "-L").err, "showing all devices of this host: not your environment")
+	require.Equal(t, before, s.stateFiles())
+
+	setuid := s.path("setuid-sleep")
+	data, err := os.ReadFile("/bin/sleep")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(setuid, data, 0o755))
+	require.NoError(t, os.Chmod(setuid, os.ModeSetuid|0o755))
+	uses := map[snapshot.PID]int{}
+	start := func(u *account, words ...string) string {
+		cmd := u.with(eid).command(words...)
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		require.Eventually(t, func() bool {
+			line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cmd.Process.Pid))
+			return err == nil && bytes.Contains(line, []byte("sleep\x00"))
+		}, 10*time.Second, time.Millisecond)
+		uses[snapshot.PID(cmd.Process.Pid)] = 0
+		return fmt.Sprint(cmd.Process.Pid)
+	}
+	honest := []string{start(alice, "/bin/sleep", "1000"), start(alice, setuid, "1000"), start(s.me(), "/bin/sleep", "1000")}
+	forged := map[string]string{
+		"a process":             start(mallory, "/bin/sleep", "1000"),
+		"a setuid program":      start(mallory, setuid, "1000"),
+		"root in a namespace":   start(mallory, "unshare", "-Ur", "/bin/sleep", "1000"),
+		"in namespaces of PIDs": start(mallory, "unshare", "-Urp", "/bin/sleep", "1000"),
+	}
+	s.uses(uses)
+	r := s.me().run("genv", "enforce", "--interval", "0", "--dry-run", "--non-env-processes")
+	for name, pid := range forged {
+		require.Regexp(t, "Process "+pid+" .*(not running in|claims|environment)", r.out, name)
+	}
+	for _, pid := range honest {
+		require.NotContains(t, r.out, " "+pid+" ")
+	}
+}

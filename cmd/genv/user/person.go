@@ -110,17 +110,15 @@ func (w *person) named(c *cli.Context) (snapshot.EnvID, error) {
 	return snapshot.EnvID(eid), nil
 }
 
-// environment is the one that this shell claims to be in, with the state files.
+// environment is the one that this shell claims to be in, with the state files. Its ID counts
+// only for its user and root.
 func (w *person) environment(ctx context.Context) (state.Files, *snapshot.Environment, error) {
 	files, err := w.StateFiles(ctx)
 	if err != nil {
 		return files, nil, err
 	}
-	env := files.Environment(w.eid)
-	if env == nil {
-		return files, nil, endedError{w.eid}
-	}
-	return files, env, nil
+	env, err := w.mine(&files, w.eid)
+	return files, env, err
 }
 
 // owner is alice(1001), or the uid alone where it has no name.

@@ -29,10 +29,10 @@ func (p *program) status(c *cli.Context) error {
 		return err
 	}
 	p.Warn(files.Warnings...)
-	env := files.Environment(eid)
-	if env == nil {
+	env, err := who.mine(&files, eid)
+	if err != nil {
 		fmt.Fprintln(p.Out, "Environment is not active")
-		p.Warn(endedError{eid}.Error())
+		p.Warn(err.Error())
 		return nil
 	}
 	p.adviseOfIndices(who)
