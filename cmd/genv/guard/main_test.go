@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/enforce/guard/guardtest"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
 	"github.com/seed-3119e985/genv/remote/testfleet/programs"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -26,108 +26,42 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
+// The roles of children of the tests.
 const (
-	roleVariable = "GENV_GUARD_TEST_ROLE"
-	insideRole   = "inside"
-	userRole     = "user"
-	unableRole   = "unable"
+	userRole   = "user"
+	unableRole = "unable"
 )
 
-// TestMain runs the tests in a mount namespace of their own, in which they make device
-// nodes and mount a bpffs. Nothing of it is seen outside.
+// TestMain runs the tests in a mount namespace of their own, or a role.
 func TestMain(m *testing.M) {
-	role := os.Getenv(roleVariable)
+	role := os.Getenv(guardtest.RoleVariable)
 	if role == unableRole {
 		fmt.Fprintln(os.Stderr, unable())
 		os.Exit(1)
 	}
 	for _, entry := range os.Environ() {
-		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "GENV_") || strings.HasPrefix(name, "SUDO_") {
+		name, _, _ := strings.Cut(entry, "=")
+		if name != guardtest.RoleVariable && (strings.HasPrefix(name, "GENV_") || strings.HasPrefix(name, "SUDO_")) {
 			_ = os.Unsetenv(name)
 		}
 	}
-	switch {
-	case role == userRole:
+	if role == userRole {
 		if err := user(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-	case role == insideRole:
-		os.Exit(inside(m))
-	case os.Geteuid() != 0:
-		goleak.VerifyTestMain(m)
-	default:
-		os.Exit(inNamespace())
+		return
 	}
-}
-
-func inNamespace() int {
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(os.Environ(), roleVariable+"="+insideRole)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	err := cmd.Run()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return exit.ExitCode()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "no mount namespace for the tests:", err)
-		return 1
-	}
-	return 0
+	os.Exit(guardtest.Main(m, installPrograms))
 }
 
 // place is the folder of the tests' own mounts.
 var place string
 
-// errUnavailable says why no guard can be tested here; nil if it can.
-var errUnavailable = errors.New("this is not root")
-
-func inside(m *testing.M) int {
-	var err error
-	if place, err = os.MkdirTemp("", "genv-guard-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(place)
-	errUnavailable = prepare()
-	defer unix.Unmount(place, unix.MNT_DETACH)
-	code := m.Run()
-	if err := goleak.Find(); code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
-}
-
-// prepare mounts what the tests need, and tries to attach a guard.
-func prepare() error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("private mounts: %w", err)
-	}
-	if err := unix.Mount("genv", place, "tmpfs", 0, "mode=0755"); err != nil {
-		return fmt.Errorf("mount a tmpfs: %w", err)
-	}
-	for dir, fs := range map[string]string{"bpf": "bpf", "cgroup": "cgroup2"} {
-		if err := os.Mkdir(filepath.Join(place, dir), 0o755); err != nil {
-			return err
-		}
-		if err := unix.Mount(fs, filepath.Join(place, dir), fs, 0, ""); err != nil {
-			return fmt.Errorf("mount %s: %w", fs, err)
-		}
-	}
-	cg, err := os.MkdirTemp(filepath.Join(place, "cgroup"), "genv-guard-test-")
-	if err != nil {
-		return fmt.Errorf("make a cgroup: %w", err)
-	}
-	defer os.Remove(cg)
-	g, err := kernel.Open(kernel.Options{Unpinned: true, Cgroup: cg})
-	if err != nil {
-		return err
-	}
+func installPrograms() error {
+	place = guardtest.Place()
 	self, err := os.Executable()
-	return errors.Join(g.Close(), err, programs.Copy(self, filepath.Join(place, "user")), programs.Install("cmd/genv", filepath.Join(place, "genv")))
+	return errors.Join(err, programs.Copy(self, filepath.Join(place, "user")), programs.Install("cmd/genv", filepath.Join(place, "genv")))
 }
 
 const alice, bob, mallory = 4001, 4002, 4003
@@ -144,12 +78,7 @@ type site struct {
 
 func newSite(t testing.TB) *site {
 	t.Helper()
-	if errUnavailable != nil {
-		if os.Getenv("CI") == "true" && os.Geteuid() == 0 {
-			t.Fatalf("CI=true, so the guard's tests must run, but %v", errUnavailable)
-		}
-		t.Skipf("skipped, because it needs a kernel that can be guarded: %v", errUnavailable)
-	}
+	guardtest.Need(t)
 	dir, err := os.MkdirTemp(place, "site-")
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o755))
@@ -228,7 +157,7 @@ func (s *site) command(args ...string) *exec.Cmd {
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.environ(), "/", &syscall.SysProcAttr{}
 	if s.able != "" {
 		cmd.Path = filepath.Join(place, "user")
-		cmd.Env = append(cmd.Env, roleVariable+"="+unableRole, abilityVariable+"="+string(s.able))
+		cmd.Env = append(cmd.Env, guardtest.RoleVariable+"="+unableRole, abilityVariable+"="+string(s.able))
 		cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
 	}
 	return cmd

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/enforce/guard/guardtest"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -35,7 +36,7 @@ func (s *site) person(uid int) *person {
 	require.NoError(s, err)
 	defer folder.Close()
 	cmd := exec.Command(filepath.Join(place, "user"))
-	cmd.Env, cmd.Dir, cmd.Stderr = append(s.environ(), roleVariable+"="+userRole, "GORACE=atexit_sleep_ms=0"), "/", os.Stderr
+	cmd.Env, cmd.Dir, cmd.Stderr = append(s.environ(), guardtest.RoleVariable+"="+userRole, "GORACE=atexit_sleep_ms=0"), "/", os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}, UseCgroupFD: true, CgroupFD: int(folder.Fd())}
 	p := &person{site: s, uid: uid, cmd: cmd}
 	p.in, err = cmd.StdinPipe()

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/enforce/guard/guardtest"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
 )
 
@@ -110,7 +111,7 @@ func TestProbeOfThisMachine(t *testing.T) {
 		t.Logf("%-20s %-5v %s", a.Name, a.OK, a.Detail)
 		require.NotEmpty(t, a.Detail)
 	}
-	needsGuard(t)
+	guardtest.Need(t)
 	for _, a := range report.Abilities {
 		require.True(t, a.OK || a.Name == "pins" || a.Name == "PIDs in events" || a.Name == "room in the cgroup", a.Name)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/enforce/guard/guardtest"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
 	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -40,7 +41,7 @@ func TestTheLeaseEndsWithNoProcessAlive(t *testing.T) {
 func (s *site) killed(dir, lease string) {
 	s.Helper()
 	cmd := exec.Command(filepath.Join(place, "opener"), s.cgroup, dir, lease)
-	cmd.Env = append(os.Environ(), roleVariable+"=holder", "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), guardtest.RoleVariable+"=holder", "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	require.NoError(s, err)

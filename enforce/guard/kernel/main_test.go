@@ -14,9 +14,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/enforce/guard/guardtest"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
 )
 
@@ -26,103 +26,23 @@ var roles = map[string]func(args []string) error{
 	"holder": holder,
 }
 
-const (
-	roleVariable = "GENV_GUARD_TEST_ROLE"
-	insideRole   = "inside"
-)
-
-// TestMain runs the tests in a mount namespace of their own, in which they make device
-// nodes and mount a bpffs. Nothing of it is seen outside.
+// TestMain runs the tests in a mount namespace of their own, or a role.
 func TestMain(m *testing.M) {
-	switch role := os.Getenv(roleVariable); {
-	case role == insideRole:
-		_ = os.Unsetenv(roleVariable)
-		os.Exit(inside(m))
-	case role != "":
-		if err := roles[role](os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, role+":", err)
+	if role := roles[os.Getenv(guardtest.RoleVariable)]; role != nil {
+		if err := role(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-	case os.Geteuid() != 0:
-		os.Exit(m.Run())
-	default:
-		os.Exit(inNamespace(m))
+		return
 	}
+	os.Exit(guardtest.Main(m, func() error {
+		place = guardtest.Place()
+		return install(filepath.Join(place, "opener"), 0o755)
+	}))
 }
 
-func inNamespace(m *testing.M) int {
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(os.Environ(), roleVariable+"="+insideRole)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	err := cmd.Run()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return exit.ExitCode()
-	}
-	if err != nil {
-		errUnavailable = fmt.Errorf("there is no mount namespace: %w", err)
-		return m.Run()
-	}
-	return 0
-}
-
-// place is the folder of the tests' own mounts: nodes, programs, bpf and cgroup2 where the
-// machine has none.
+// place is the folder of the tests' own mounts: nodes, programs, bpf and cgroup2.
 var place string
-
-// errUnavailable says why no guard can be tested here; nil if it can.
-var errUnavailable = errors.New("this is not root")
-
-func inside(m *testing.M) int {
-	var err error
-	if place, err = os.MkdirTemp("", "genv-guard-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(place)
-	errUnavailable = prepare()
-	defer unix.Unmount(place, unix.MNT_DETACH)
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return code
-}
-
-// prepare mounts what the tests need, and tries to attach a guard.
-func prepare() error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("private mounts: %w", err)
-	}
-	if err := unix.Mount("genv", place, "tmpfs", 0, "mode=0755"); err != nil {
-		return fmt.Errorf("mount a tmpfs: %w", err)
-	}
-	for dir, fs := range map[string]string{"bpf": "bpf", "cgroup": "cgroup2"} {
-		if err := os.Mkdir(filepath.Join(place, dir), 0o755); err != nil {
-			return err
-		}
-		if err := unix.Mount(fs, filepath.Join(place, dir), fs, 0, ""); err != nil {
-			return fmt.Errorf("mount %s: %w", fs, err)
-		}
-	}
-	if err := install(filepath.Join(place, "opener"), 0o755); err != nil {
-		return err
-	}
-	cg, err := os.MkdirTemp(filepath.Join(place, "cgroup"), "genv-guard-test-")
-	if err != nil {
-		return fmt.Errorf("make a cgroup: %w", err)
-	}
-	defer os.Remove(cg)
-	g, err := kernel.Open(kernel.Options{Unpinned: true, Cgroup: cg})
-	if err != nil {
-		return err
-	}
-	return g.Close()
-}
 
 // install copies this program to where every user can start it.
 func install(path string, mode os.FileMode) error {
@@ -141,19 +61,6 @@ func install(path string, mode os.FileMode) error {
 	return errors.Join(to.Close(), os.Chmod(path, mode))
 }
 
-// needsGuard skips a test where no guard can be attached; in CI that is a failure if this
-// is root.
-func needsGuard(t testing.TB) {
-	t.Helper()
-	if errUnavailable == nil {
-		return
-	}
-	if os.Getenv("CI") == "true" && os.Geteuid() == 0 {
-		t.Fatalf("CI=true, so the guard's tests must run, but %v", errUnavailable)
-	}
-	t.Skipf("skipped, because it needs a kernel that can be guarded: %v", errUnavailable)
-}
-
 // site is a cgroup with a guard of its own, pins, and processes in it.
 type site struct {
 	testing.TB
@@ -162,7 +69,7 @@ type site struct {
 
 func newSite(t testing.TB) *site {
 	t.Helper()
-	needsGuard(t)
+	guardtest.Need(t)
 	return &site{TB: t, cgroup: newCgroup(t), pins: filepath.Join(place, "bpf", strings.ReplaceAll(t.Name(), "/", "_")), dev: newDev(t)}
 }
 
@@ -236,7 +143,7 @@ func (s *site) start(as *syscall.Credential, program string, args ...string) *pr
 	require.NoError(s, err)
 	defer folder.Close()
 	cmd := exec.Command(program, args...)
-	cmd.Env = append(os.Environ(), roleVariable+"=opener", "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), guardtest.RoleVariable+"=opener", "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, UseCgroupFD: true, CgroupFD: int(folder.Fd()), Pdeathsig: 0}

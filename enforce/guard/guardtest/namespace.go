@@ -1,0 +1,126 @@
+package guardtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/enforce/guard/kernel"
+)
+
+// RoleVariable says what a process of the tests' program is: tests set it for their children.
+const RoleVariable = "GENV_GUARD_TEST_ROLE"
+
+// inside is the role of the process that runs the tests.
+const inside = "inside"
+
+var (
+	place          string
+	errUnavailable = errors.New("this is not root")
+)
+
+// Place is the folder of the tests' own mounts: bpf, cgroup, and a tmpfs for device nodes.
+func Place() string { return place }
+
+// Main runs the tests, and returns their exit code. As root they run in a namespace, in which
+// prepare makes what else they need; nil for nothing.
+func Main(m *testing.M, prepare func() error) int {
+	switch {
+	case os.Getenv(RoleVariable) == inside:
+		_ = os.Unsetenv(RoleVariable)
+		return runInside(m, prepare)
+	case os.Geteuid() != 0:
+		return run(m)
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), RoleVariable+"="+inside)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr //nolint:forbidigo // the tests are that program
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode()
+	}
+	if err != nil {
+		errUnavailable = fmt.Errorf("there is no mount namespace: %w", err)
+		return run(m)
+	}
+	return 0
+}
+
+// run runs the tests, which leave no goroutine.
+func run(m *testing.M) int {
+	code := m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		return fail(err)
+	}
+	return code
+}
+
+func fail(err error) int {
+	fmt.Fprintln(os.Stderr, err) //nolint:forbidigo // the tests' own stderr
+	return 1
+}
+
+func runInside(m *testing.M, prepare func() error) int {
+	var err error
+	if place, err = os.MkdirTemp("", "genv-guard-"); err != nil {
+		return fail(err)
+	}
+	defer os.RemoveAll(place)
+	if errUnavailable = mount(); errUnavailable == nil && prepare != nil {
+		if err := prepare(); err != nil {
+			return fail(err)
+		}
+	}
+	defer unix.Unmount(place, unix.MNT_DETACH)
+	return run(m)
+}
+
+// mount mounts what the tests need, and tries to attach a guard.
+func mount() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("private mounts: %w", err)
+	}
+	if err := unix.Mount("genv", place, "tmpfs", 0, "mode=0755"); err != nil {
+		return fmt.Errorf("mount a tmpfs: %w", err)
+	}
+	for dir, fs := range map[string]string{"bpf": "bpf", "cgroup": "cgroup2"} {
+		if err := os.Mkdir(filepath.Join(place, dir), 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(fs, filepath.Join(place, dir), fs, 0, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", fs, err)
+		}
+	}
+	cg, err := os.MkdirTemp(filepath.Join(place, "cgroup"), "genv-guard-test-")
+	if err != nil {
+		return fmt.Errorf("make a cgroup: %w", err)
+	}
+	defer os.Remove(cg)
+	g, err := kernel.Open(kernel.Options{Unpinned: true, Cgroup: cg})
+	if err != nil {
+		return err
+	}
+	return g.Close()
+}
+
+// Need skips a test where no guard can be attached. With CI=true that is a failure, if this is
+// root.
+func Need(t testing.TB) {
+	t.Helper()
+	if errUnavailable == nil {
+		return
+	}
+	if os.Getenv("CI") == "true" && os.Geteuid() == 0 {
+		t.Fatalf("CI=true, so the guard's tests must run, but %v", errUnavailable)
+	}
+	t.Skipf("skipped, because it needs a kernel that can be guarded: %v", errUnavailable)
+}
