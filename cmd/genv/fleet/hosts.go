@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote/live"
 )
 
 // HostsDocument is the JSON of `genv remote hosts`; docs/json.md describes it.
@@ -28,13 +29,18 @@ type selectedHost struct {
 	Genv    string            `json:"genv"`
 	Sudo    bool              `json:"sudo"`
 	Labels  map[string]string `json:"labels"`
+
+	// With --guard, as far as the controller knows.
+	Guard   live.Guard `json:"guard,omitzero"`
+	Service *bool      `json:"service,omitempty"`
+	live    *live.Host
 }
 
 func (p *program) hostsCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "hosts",
 		Usage:  "list the hosts that -H selects, and how they would be reached; it connects to none",
-		Flags:  append(remoteFlags(), listFlags()...),
+		Flags:  append(append(remoteFlags(), listFlags()...), guardFlags()...),
 		Action: p.remoteHosts,
 	}
 }
@@ -42,6 +48,9 @@ func (p *program) hostsCommand() *cli.Command {
 // remoteHosts shows a selection before something else uses it.
 func (p *program) remoteHosts(c *cli.Context) error {
 	list, err := p.readListing(c)
+	if err == nil {
+		err = checkGuardFlags(c)
+	}
 	if err != nil {
 		return err
 	}
@@ -55,21 +64,34 @@ func (p *program) remoteHosts(c *cli.Context) error {
 			Host: h.Name, Address: h.Address, Port: h.Port, User: h.User, Genv: cmp.Or(h.GenvPath, "genv"), Sudo: !h.NoSudo, Labels: labels,
 		}
 	}
+	if c.Bool("guard") {
+		if err := p.addGuards(c, document.Hosts); err != nil {
+			return err
+		}
+	}
 	if list.output.Format == "json" {
 		return render.WriteJSON(p.Out, document)
 	}
-	return p.writeHosts(list, document.Hosts)
+	return p.writeHosts(list, document.Hosts, c.Bool("guard"))
 }
 
-func (p *program) writeHosts(list listing, hosts []selectedHost) error {
-	t := list.output.Table(render.Col("HOST", 25), render.Col("ADDRESS", 20), render.Col("PORT", 6), render.Col("USER", 10), render.Col("SUDO", 6), render.Col("LABELS", 0))
+func (p *program) writeHosts(list listing, hosts []selectedHost, guards bool) error {
+	columns := []render.Column{render.Col("HOST", 25), render.Col("ADDRESS", 20), render.Col("PORT", 6), render.Col("USER", 10), render.Col("SUDO", 6), render.Col("LABELS", 0)}
+	if guards {
+		columns = append(columns, guardColumns()...)
+	}
+	t := list.output.Table(columns...)
 	for i := range hosts {
 		h := &hosts[i]
 		port := ""
 		if h.Port != 0 {
 			port = strconv.Itoa(h.Port)
 		}
-		t.Add(h.Host, h.Address, port, h.User, map[bool]string{true: "yes", false: "no"}[h.Sudo], labelsText(h.Labels))
+		cells := []string{h.Host, h.Address, port, h.User, map[bool]string{true: "yes", false: "no"}[h.Sudo], labelsText(h.Labels)}
+		if guards {
+			cells = append(cells, h.guardCells()...)
+		}
+		t.Add(cells...)
 	}
 	if err := t.Write(p.Out); err != nil || list.noSummary || list.output.Format == "csv" {
 		return err

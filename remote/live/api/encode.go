@@ -106,9 +106,13 @@ func (e *encoder) host(h *live.Host) (hostText, error) {
 	text, errFailure := appendRare(text[:0], `,"failure":`, h.Failure, h.Failure != nil)
 	text = appendGPUs(append(text, `,"gpus":`...), h.GPUs)
 	text, errWarnings := appendRare(text, `,"warnings":`, h.Warnings, len(h.Warnings) > 0)
+	text, errGuard := appendRare(text, `,"guard":`, &h.Guard, h.Guard != (live.Guard{}))
+	if h.Service != nil {
+		text = strconv.AppendBool(append(text, `,"service":`...), *h.Service)
+	}
 	text = strconv.AppendUint(append(text, `,"changed":`...), h.Changed, 10)
 	encoded.tail, e.scratch = bytes.Clone(append(text, '}')), text
-	return encoded, cmp.Or(err, errFailure, errWarnings)
+	return encoded, cmp.Or(err, errFailure, errWarnings, errGuard)
 }
 
 // appendRare appends a field that few have, if it is there.
