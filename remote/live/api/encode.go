@@ -142,6 +142,7 @@ func appendGPUs(text []byte, list []gpus.GPU) []byte {
 		if g.Power != nil {
 			text = appendFloat(append(text, `,"power_watts":`...), *g.Power)
 		}
+		text, _ = appendRare(text, `,"mig":`, g.Instances, len(g.Instances) > 0) // texts can always be encoded
 		text = append(text, `,"attached":[`...)
 		for j := range g.Attached {
 			text = appendAttachment(separate(text, j), &g.Attached[j])
@@ -175,7 +176,10 @@ func appendProcess(text []byte, p *gpus.Process) []byte {
 	text = appendOptional(text, `,"command":`, p.Command)
 	text = appendNumber(text, `,"memory_bytes":`, p.Memory)
 	text = appendOptional(text, `,"container":`, p.Container)
-	return append(appendOptional(text, `,"image":`, p.Image), '}')
+	text = appendOptional(text, `,"image":`, p.Image)
+	text, _ = appendRare(text, `,"mig":`, p.Instances, len(p.Instances) > 0) // texts can always be encoded
+	text = appendOptional(text, `,"container_name":`, p.ContainerName)
+	return append(appendOptional(text, `,"started_by":`, string(p.StartedBy)), '}')
 }
 
 func separate(text []byte, i int) []byte {
