@@ -76,7 +76,11 @@ func (p *program) remoteHosts(c *cli.Context) error {
 }
 
 func (p *program) writeHosts(list listing, hosts []selectedHost, guards bool) error {
-	columns := []render.Column{render.Col("HOST", 25), render.Col("ADDRESS", 20), render.Col("PORT", 6), render.Col("USER", 10), render.Col("SUDO", 6), render.Col("LABELS", 0)}
+	labels := 0 // the rest of the line
+	if guards {
+		labels = 20
+	}
+	columns := []render.Column{render.Col("HOST", 25), render.Col("ADDRESS", 20), render.Col("PORT", 6), render.Col("USER", 10), render.Col("SUDO", 6), render.Col("LABELS", labels)}
 	if guards {
 		columns = append(columns, guardColumns()...)
 	}
