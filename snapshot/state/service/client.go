@@ -57,11 +57,20 @@ func (c Client) Look(ctx context.Context, name string) (json.RawMessage, error) 
 	return answer.Document, err
 }
 
+// statusWithin is how long a service may take to say something about itself. systemd has
+// the socket also while the service waits for something before it serves.
+const statusWithin = 10 * time.Second
+
 // Status asks the service about itself.
 func (c Client) Status(ctx context.Context) (Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusWithin)
+	defer cancel()
 	answer, err := c.ask(ctx, Request{Status: true})
-	if err == nil && answer.Status == nil {
+	switch {
+	case err == nil && answer.Status == nil:
 		err = errors.New("the service said nothing about itself")
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err = errors.New("the service doesn't answer: `systemctl status genv-host` says what it waits for")
 	}
 	if err != nil {
 		return Status{}, err
