@@ -14,7 +14,7 @@
 // holds for the nvidia-smi of a look itself, which has ended when the look is over.
 //
 // Opens are reported by fanotify (Linux 5.1, as root) or by another Source with the PID of
-// the opener, otherwise by inotify without it. What can't be watched is said in the log,
+// the opener, otherwise by inotify without it (MethodOf). What can't be watched is said in the log,
 // at debug level, and left to the interval between looks.
 //
 // pace.go decides when to look, and is pure. Looks have at least 100 ms between them, and
