@@ -39,7 +39,7 @@ func Open(p command.Program) *Host {
 	parts := instances.Notes{Dir: disk.Dir(p.Getenv), Owned: func() string { return store.OwnedDir() }}
 	options.Mark = parts.Mark
 	store = disk.New(disk.Dir(p.Getenv), options)
-	smi := NvidiaSMI(p.Getenv, smiTimeout)
+	smi := gpuSource{nvidia: NvidiaSMI(p.Getenv, smiTimeout), amd: amdFS(p.Getenv)}
 	requests := extension.Requests{Dir: disk.Dir(p.Getenv), Owned: store.OwnedDir}
 	machine := &local.Collector{
 		SMI: smi, StateFiles: store, Now: p.Now, Extensions: requests.Read, Hardware: Hardware(p.Getenv),

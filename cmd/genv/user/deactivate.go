@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
@@ -30,7 +31,7 @@ func (p *program) deactivate(c *cli.Context) error {
 	if err := p.leave(c.Context, who, change.Leave{PID: caller.PID, Own: true}); err != nil {
 		return err
 	}
-	return caller.Apply(shell.Deactivate())
+	return caller.Apply(shell.Deactivate(localhost.AMD(p.Getenv)))
 }
 
 // leave removes a process from its environment, and warns if other processes still

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/cmd/genv/host"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
+)
+
+// TestAMD: on a machine without nvidia-smi, the kernel knows the GPUs and who uses them.
+// The tree of /sys is constructed; the process that uses a GPU is a real one.
+func TestAMD(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	built, err := programs()
+	require.NoError(t, err)
+	s.env[0] = "PATH=" + built + "/bin:/usr/bin:/bin" // without nvidia-smi
+	sys := s.path("root/sys")
+	require.NoError(t, os.CopyFS(sys, os.DirFS("../../snapshot/amdgpu/testdata/constructed/mi210/sys")))
+	pid := startSleeper(t, os.Getuid())
+	use := filepath.Join(sys, "class/kfd/kfd/proc", pidText(pid))
+	require.NoError(t, os.MkdirAll(use, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(use, "vram_51235"), []byte("4294967296\n"), 0o644))
+	u := s.me()
+
+	var document host.GPUsDocument
+	answer := u.run("genv", "gpus", "--format", "json")
+	require.NoError(t, json.Unmarshal([]byte(answer.out), &document), answer.err)
+	require.Len(t, document.GPUs, 2, answer.out)
+	require.Equal(t, []gpus.State{gpus.Free, gpus.Busy}, []gpus.State{document.GPUs[0].State, document.GPUs[1].State})
+	require.Equal(t, pid, document.GPUs[1].Processes[0].PID)
+	require.EqualValues(t, 4<<30, *document.GPUs[1].Processes[0].Memory)
+	require.Equal(t, snapshot.GPUUUID("GPU-1f2e3d4c5b6a7981"), document.GPUs[1].UUID)
+
+	shell := u.open("bash")
+	require.Empty(t, shell.sayAll("HIP_VISIBLE_DEVICES=mine; genv activate").status)
+	require.Contains(t, shell.sayAll("genv attach --index 1").text, "Warning: GPU 1 is in use by process "+pidText(pid))
+	require.Equal(t, "1 0 0", shell.sayAll("printf '%s %s %s' $ROCR_VISIBLE_DEVICES $HIP_VISIBLE_DEVICES $CUDA_VISIBLE_DEVICES").text)
+	require.Equal(t, "0\n", u.run("genv", "run", "--gpus", "1", "-q", "printenv", "ROCR_VISIBLE_DEVICES").out)
+	shell.sayAll("genv deactivate")
+	require.Equal(t, "mine", shell.sayAll("printf %s $HIP_VISIBLE_DEVICES$ROCR_VISIBLE_DEVICES").text)
+
+	enforced := u.run("genv", "enforce", "--interval", "0", "--non-env-processes", "--dry-run")
+	require.Contains(t, enforced.out, "Process "+pidText(pid)+" is not running in a GPU environment", enforced.err)
+}
