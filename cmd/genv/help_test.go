@@ -25,6 +25,10 @@ import (
 var examples = map[string][]string{
 	"activate":   {"--name x --gpus 1 --gpu-memory 4g --no-prompt --no-attach --no-load --over-subscribe", "--id $OTHER", "--shell $$"},
 	"deactivate": {"", "--shell $$"},
+	"llm":        {"--format json --no-header --timestamp"},
+	"llm ps":     {"--format json --no-header --timestamp"},
+	"llm serve":  {"--gpus 1 --gpu-memory 4g --over-subscribe --port 50123 llama3"},
+	"llm attach": {"--port 11434 llama3 " + otherwise(1)},
 	"attach":     {"--count 1 --over-subscribe", "--index 7", "--refresh", "--config", "--mig 1g.10gb"},
 	"detach":     {"--index 0"},
 	"extend":     {"2h --eid $OTHER --index 0"},
@@ -93,12 +97,16 @@ var examples = map[string][]string{
 		"$MORE --check --uninstall " + otherwise(command.ExitNoneLeft), "$FLEET --ask-sudo-password " + otherwise(command.ExitFailed),
 		"$FLEET --check --binary-amd64 none --binary-arm64 none " + otherwise(command.ExitFailed),
 	},
-	"remote monitor": {"$FLEET " + monitorFlags, "$MORE " + monitorFlags},
-	"remote watch":   {"$FLEET " + watchFlags, "$MORE " + watchFlags},
-	"remote wait":    {"$FLEET --gpus 1 --model h100 --memory 40g --within 1m --interval 1 --format json", "$MORE"},
-	"remote top":     {"$FLEET --socket off --interval 1 --filter host=a --plain --once --read-only", "$FLEET --plain --cycles 1 --allow-actions", "$MORE --plain --once"},
-	"remote query":   {"$FLEET --query eid --name x --format csv", "$MORE --query eid"},
-	"remote doctor":  {"$FLEET --all --bundle $DIR/$(date +%s%N) --policy $DIR/policy --format csv --no-header || test $? = 3", "$MORE || test $? = 3"},
+	"remote monitor":    {"$FLEET " + monitorFlags, "$MORE " + monitorFlags},
+	"remote watch":      {"$FLEET " + watchFlags, "$MORE " + watchFlags},
+	"remote wait":       {"$FLEET --gpus 1 --model h100 --memory 40g --within 1m --interval 1 --format json", "$MORE"},
+	"remote top":        {"$FLEET --socket off --interval 1 --filter host=a --plain --once --read-only", "$FLEET --plain --cycles 1 --allow-actions", "$MORE --plain --once"},
+	"remote llm":        {"$FLEET " + otherwise(2), "$MORE " + otherwise(2)},
+	"remote llm ps":     {"$FLEET --format json --no-header --timestamp --no-summary", "$MORE"},
+	"remote llm serve":  {"$FLEET --gpus 1 --gpu-memory 4g --over-subscribe llama3", "$MORE llama3"},
+	"remote llm attach": {"$FLEET llama3 " + otherwise(1), "$MORE llama3 " + otherwise(1)},
+	"remote query":      {"$FLEET --query eid --name x --format csv", "$MORE --query eid"},
+	"remote doctor":     {"$FLEET --all --bundle $DIR/$(date +%s%N) --policy $DIR/policy --format csv --no-header || test $? = 3", "$MORE || test $? = 3"},
 }
 
 const (
@@ -166,7 +174,7 @@ func runExamples(t *testing.T, f *inprocess.Fleet, path string, formats []string
 	s.partition(6, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-1"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-2"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-3"})
 	dir := s.path("files")
 	require.NoError(t, os.MkdirAll(dir, 0o777))
-	for name, text := range map[string]string{"policy": "{}\n", "log": "", "hosts": "a\nb\n", "report": `{"terminate": {"processes": []}, "detach": {}}`, "ssh": "#!/bin/sh\n"} {
+	for name, text := range map[string]string{"policy": "{}\n", "log": "", "hosts": "a\nb\n", "report": `{"terminate": {"processes": []}, "detach": {}}`, "ssh": "#!/bin/sh\n", "ollama": "#!/bin/sh\n"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
 	}
 	writeWebFiles(t, dir)

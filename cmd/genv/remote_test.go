@@ -131,6 +131,11 @@ gpu-server-2,3030,bob,llm/llama3/11434,20/11/2026 21:11:26
 
 Total 3 environments on 2 hosts
 `},
+		{args: "llm ps --timestamp", want: `HOST                     MODEL       PORT    CREATED              EID     USER
+gpu-server-2             llama3      11434   20/11/2026 21:11:26  3030    bob
+
+Total 1 LLMs on 2 hosts
+`},
 		{args: "query --name my-env --query hostname eid creation", want: "gpu-server-1,1667,20/11/2026 21:11:25\n"},
 		{args: "query --query eid username config.name --name nobody", want: ""},
 		{args: "query --name my-env --query creation", want: "20/11/2026 21:11:25\n"},

@@ -3,19 +3,15 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
-	"syscall"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/cmd/genv/session"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -47,7 +43,7 @@ func (p *program) remoteActivate(c *cli.Context) error {
 			activation[flag] = "1"
 		}
 	}
-	return becomeSSH(sshArgs(&config, host, activation.Environ()))
+	return session.Become(session.Shell(&config.SSH, host, activation.Environ()))
 }
 
 // findRoom is the host on which to activate.
@@ -99,52 +95,4 @@ func free(devices []snapshot.Device) (n int) {
 		}
 	}
 	return n
-}
-
-// sshArgs is the command line of ssh(1), which gives the user a terminal on the
-// host. sshd accepts no variables of ours unless it was configured to, so env(1)
-// sets them there. The shell is a login shell, as in any session.
-func sshArgs(config *Config, host remote.Host, environ []string) []string {
-	args := []string{"ssh", "-t"}
-	if config.SSH.ConfigFile != "" {
-		args = append(args, "-F", config.SSH.ConfigFile)
-	}
-	if config.SSH.InsecureHostKeys {
-		args = append(args, "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null")
-	}
-	if timeout := config.SSH.ConnectTimeout; timeout != 0 {
-		args = append(args, "-o", "ConnectTimeout="+strconv.Itoa(max(1, int(timeout.Seconds()))))
-	}
-	if host.Address != "" {
-		args = append(args, "-o", "HostName="+host.Address)
-	}
-	if host.Port != 0 {
-		args = append(args, "-p", strconv.Itoa(host.Port))
-	}
-	if host.User != "" {
-		args = append(args, "-l", host.User)
-	}
-	return append(args, "--", host.Name, remoteShell(environ))
-}
-
-// remoteShell is the line that the user's shell on the host reads.
-func remoteShell(environ []string) string {
-	words := make([]string, len(environ))
-	for i, variable := range environ {
-		words[i] = remote.Quote(variable)
-	}
-	return "exec env " + strings.Join(words, " ") + ` "$SHELL" -l -i`
-}
-
-// becomeSSH replaces this program by ssh, so that the terminal, signals and exit status
-// are those of the session.
-func becomeSSH(args []string) error {
-	path, err := exec.LookPath(args[0])
-	if err != nil {
-		return errors.New("ssh is not in PATH: install the OpenSSH client, which opens the session")
-	}
-	if err := syscall.Exec(path, args, os.Environ()); err != nil {
-		return fmt.Errorf("start %s: %w", path, err)
-	}
-	return nil
 }

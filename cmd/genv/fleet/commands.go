@@ -44,6 +44,7 @@ func (p *program) remoteCommands() []*cli.Command {
 			Flags:  append(append(remoteFlags(), enforcement.Flags()...), listeners.Flags()...),
 			Action: p.remoteEnforce,
 		},
+		p.llmCommand(),
 		{
 			Name:  "history",
 			Usage: "print what was done to users, when and why, from the log of `enforce --audit-log`",

@@ -83,6 +83,7 @@ func Commands(with command.Program) []*cli.Command {
 				&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "don't print its devices"}),
 			Action: p.runIn,
 		},
+		p.llmCommand(),
 		p.devicesCommand(),
 		p.envsCommand(),
 		p.shellCommand(),

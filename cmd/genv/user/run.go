@@ -1,6 +1,7 @@
 package user
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -25,13 +26,27 @@ func (p *program) runIn(c *cli.Context) error {
 	if len(words) == 0 {
 		return command.UsageError("missing command: write `genv run COMMAND`")
 	}
+	return p.runJob(c, job{words: words})
+}
+
+// job is a command that runs in an environment of its own.
+type job struct {
+	words   []string
+	name    string   // of the environment, instead of that of the flags; empty for that
+	environ []string // more variables
+	// meanwhile runs as long as the command; it may be nil.
+	meanwhile func(context.Context)
+}
+
+func (p *program) runJob(c *cli.Context, j job) error {
+	words := j.words
 	if _, err := exec.LookPath(words[0]); err != nil {
 		return p.notStarted("run", err) // before anything is registered
 	}
 	signals, stop := receiveSignals()
 	defer stop()
 	who := p.person()
-	active, err := p.runEntry(c, who)
+	active, err := p.runEntry(c, who, j.name)
 	if err != nil {
 		return err
 	}
@@ -40,8 +55,18 @@ func (p *program) runIn(c *cli.Context) error {
 	if shim, ok := shell.Shim(words[0]); ok && shim == words[0] && shims != "" {
 		cmd.Path, cmd.Err = filepath.Join(shims, shim), nil
 	}
-	cmd.Env = environ
+	cmd.Env = slices.Concat(environ, j.environ)
+	ctx, cancel := context.WithCancel(c.Context)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if j.meanwhile != nil {
+			j.meanwhile(ctx)
+		}
+	}()
 	status := p.supervise("run", cmd, signals)
+	cancel()
+	<-done
 	if err := p.runLeave(c.Context, who); err != nil {
 		p.Warn(fmt.Sprintf("environment %s is still registered: %v; the next genv command removes it", active.EID, err))
 	}
@@ -49,11 +74,12 @@ func (p *program) runIn(c *cli.Context) error {
 }
 
 // runEntry registers this process.
-func (p *program) runEntry(c *cli.Context, who *person) (shell.Active, error) {
+func (p *program) runEntry(c *cli.Context, who *person, name string) (shell.Active, error) {
 	e, err := p.newEntry(c, who, snapshot.PID(os.Getpid()))
 	if err != nil {
 		return shell.Active{}, err
 	}
+	e.Config.Name = cmp.Or(name, e.Config.Name)
 	entered, err := who.Change(c.Context, change.Change{Enter: &e.Enter})
 	if err == nil && !c.Bool("quiet") {
 		p.reportAttached(e.others, nil, entered.Now)

@@ -1,0 +1,118 @@
+package fleet
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
+	"github.com/seed-3119e985/genv/cmd/genv/llm/hosts"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/cmd/genv/session"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+func (p *program) llmCommand() *cli.Command {
+	list := append(append(remoteFlags(), listFlags()...), command.TimestampFlag())
+	return &cli.Command{
+		Name: "llm", Usage: "list the language models that the hosts serve, serve one, or talk to one",
+		Flags: remoteFlags(),
+		Subcommands: []*cli.Command{
+			{Name: "ps", Usage: "list the models that environments on the hosts serve", Flags: list, Action: p.remoteLLMs},
+			{
+				Name: "serve", Usage: "serve a model on a host that has the devices for it, in this terminal", ArgsUsage: "MODEL",
+				Flags: append(remoteFlags(), &cli.StringFlag{Name: "gpus", Usage: "attach `N` devices"},
+					&cli.StringFlag{Name: "gpu-memory", Usage: "`CAPACITY` on each device, such as 4g; shares devices with others"}, environment.OverSubscribeFlag()),
+				Action: p.remoteServe,
+			},
+			{Name: "attach", Usage: "talk to a model that a host serves", ArgsUsage: "MODEL", Flags: remoteFlags(), Action: p.remoteLLMAttach},
+		},
+	}
+}
+
+func (p *program) remoteLLMs(c *cli.Context) error {
+	return list(p, c, (*fleet).environments, func(list listing, results []remote.Result[[]snapshot.Environment], duplicates []controller.Duplicate) error {
+		models, answered := hosts.Of(results)
+		if list.output.Format == "json" {
+			return render.WriteJSON(p.Out, hosts.Document{Schema: "genv.remote.llm/1", Models: models, Failed: render.FailuresOf(results), Duplicates: append([]controller.Duplicate{}, duplicates...)})
+		}
+		if err := hosts.Write(p.Out, models, list.output, p.Now()); err != nil || list.noSummary {
+			return err
+		}
+		_, err := fmt.Fprintf(p.Out, "\nTotal %d LLMs on %d hosts%s\n", len(models), answered, list.alsoFailed(len(results)-answered))
+		return err
+	})
+}
+
+// modelArgument is the one argument of a command.
+func modelArgument(c *cli.Context) (string, error) {
+	if c.NArg() != 1 || c.Args().First() == "" {
+		return "", command.UsageError("write one model, such as llama3")
+	}
+	return c.Args().First(), nil
+}
+
+// remoteLLMAttach becomes ssh to the first host that serves the model.
+func (p *program) remoteLLMAttach(c *cli.Context) error {
+	model, err := modelArgument(c)
+	if err != nil {
+		return err
+	}
+	config, err := p.readConfig(c)
+	if err != nil {
+		return err
+	}
+	f, err := p.open(config)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	results := controller.Ask(c.Context, f.asker(), f.commands().Environments)
+	failures := render.FailuresOf(results)
+	if err := f.conclude(failures, nil); len(failures) == len(results) {
+		return err
+	}
+	if host, port, ok := hosts.Find(results, model); ok {
+		return session.Become(session.Command(&config.SSH, host, []string{"genv", "llm", "attach", "--port", strconv.Itoa(port), model}))
+	}
+	return fmt.Errorf("no host serves %s: `genv remote llm ps` lists what is served", text.Shown(model))
+}
+
+// remoteServe becomes ssh to the host with the most free devices.
+func (p *program) remoteServe(c *cli.Context) error {
+	model, err := modelArgument(c)
+	if err != nil {
+		return err
+	}
+	var settings snapshot.EnvConfig
+	if err := environment.ReadSettings(c, &settings); err != nil {
+		return err
+	}
+	config, err := p.readConfig(c)
+	if err != nil {
+		return err
+	}
+	request := state.AttachRequest{EID: "new", Memory: settings.GPUMemory, OverSubscribe: environment.OverSubscribe(c, p.Getenv)}
+	words := []string{"genv", "llm", "serve"}
+	if settings.GPUs != nil {
+		request.Count = *settings.GPUs
+		words = append(words, "--gpus", strconv.Itoa(request.Count))
+	}
+	if settings.GPUMemory.Known() {
+		words = append(words, "--gpu-memory", settings.GPUMemory.String())
+	}
+	if request.OverSubscribe {
+		words = append(words, "--over-subscribe")
+	}
+	host, err := p.findRoom(c.Context, config, request)
+	if err != nil {
+		return err
+	}
+	return session.Become(session.Command(&config.SSH, host, append(words, model)))
+}

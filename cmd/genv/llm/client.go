@@ -1,0 +1,158 @@
+package llm
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// ErrModel means that the server doesn't have the model.
+var ErrModel = errors.New("the server does not have this model")
+
+// Client asks the Ollama on this machine's loopback at a port.
+type Client struct{ Port int }
+
+// Message is a message of a conversation.
+type Message struct {
+	Role    string `json:"role"` // user, assistant or system
+	Content string `json:"content"`
+}
+
+// URL is where the server is.
+func (c Client) URL() string { return fmt.Sprintf("http://127.0.0.1:%d", c.Port) }
+
+// direct ignores proxies: the server is on this machine.
+var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+// readyEvery is how often WaitReady asks.
+const readyEvery = 200 * time.Millisecond
+
+// WaitReady waits until the server answers. Its error is that of the context.
+func (c Client) WaitReady(ctx context.Context) error {
+	for {
+		if err := c.call(ctx, "GET", "/api/version", nil, func([]byte) error { return nil }); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(readyEvery):
+		}
+	}
+}
+
+// Load has the server load a model, and keep it until it ends. A model that the server
+// doesn't have is downloaded first, which is said on progress.
+func (c Client) Load(ctx context.Context, model string, progress io.Writer) error {
+	load := map[string]any{"model": model, "keep_alive": -1, "stream": false}
+	err := c.call(ctx, "POST", "/api/generate", load, nil)
+	if !errors.Is(err, ErrModel) {
+		return err
+	}
+	if err := c.pull(ctx, model, progress); err != nil {
+		return err
+	}
+	return c.call(ctx, "POST", "/api/generate", load, nil)
+}
+
+func (c Client) pull(ctx context.Context, model string, progress io.Writer) error {
+	last := ""
+	return c.call(ctx, "POST", "/api/pull", map[string]any{"model": model}, func(line []byte) error {
+		var step struct{ Status string }
+		if err := json.Unmarshal(line, &step); err != nil {
+			return garbled(line)
+		}
+		if step.Status != last { // it comes with each megabyte
+			last = step.Status
+			fmt.Fprintf(progress, "ollama: %s\n", text.Shorten(text.Printable(step.Status), 120))
+		}
+		return nil
+	})
+}
+
+// Chat sends a conversation, and returns the answer. Its parts are written as they come.
+func (c Client) Chat(ctx context.Context, model string, conversation []Message, out io.Writer) (Message, error) {
+	answer := Message{Role: "assistant"}
+	request := map[string]any{"model": model, "messages": conversation}
+	err := c.call(ctx, "POST", "/api/chat", request, func(line []byte) error {
+		var part struct{ Message Message }
+		if err := json.Unmarshal(line, &part); err != nil {
+			return garbled(line)
+		}
+		if len(answer.Content)+len(part.Message.Content) > maxAnswer {
+			return fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+		}
+		answer.Content += part.Message.Content
+		_, err := io.WriteString(out, text.PrintableLines(part.Message.Content))
+		return err
+	})
+	return answer, err
+}
+
+// Bounds of what a server answers, in bytes.
+const (
+	maxLine   = 1 << 20
+	maxAnswer = 4 << 20
+)
+
+// call sends a request, and calls each for each line of the answer; nil ignores them. A line
+// with an error ends it.
+func (c Client) call(ctx context.Context, method, path string, request any, each func(line []byte) error) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, method, c.URL()+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := direct.Do(r)
+	if err != nil {
+		return fmt.Errorf("ask Ollama: %w", err)
+	}
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		if err := failure(response.StatusCode, lines.Bytes()); err != nil {
+			return err
+		}
+		if each == nil {
+			continue
+		}
+		if err := each(lines.Bytes()); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("the answer of Ollama was cut off: %w", err)
+	}
+	return failure(response.StatusCode, nil)
+}
+
+// failure is the error in a line of an answer, or of its status; nil if there is none.
+func failure(status int, line []byte) error {
+	var said struct{ Error string }
+	_ = json.Unmarshal(line, &said) // other lines have no error
+	switch {
+	case status == http.StatusNotFound:
+		return fmt.Errorf("%w (%s)", ErrModel, text.Quoted(said.Error, 200))
+	case said.Error != "":
+		return fmt.Errorf("error of Ollama: %s", text.Quoted(said.Error, 200))
+	case status != http.StatusOK:
+		return fmt.Errorf("answer of Ollama with status %d: %s", status, text.Quoted(string(line), 200))
+	}
+	return nil
+}
+
+func garbled(line []byte) error {
+	return fmt.Errorf("this is not an answer of Ollama: %s", text.Quoted(string(line), 80))
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestLLM: a model is served in an environment of its own, listed, and talked to. The server is
+// constructed after Ollama's API documentation (testdata/llm/ollama).
+func TestLLM(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat(python); err != nil {
+		t.Skip("the server in place of Ollama needs " + python)
+	}
+	stub, err := filepath.Abs("testdata/llm")
+	require.NoError(t, err)
+	s := newStation(t)
+	s.env[0] += ":" + stub
+	u := s.me()
+	serve := u.command("genv", "llm", "serve", "--gpus", "1", "llama3")
+	stderr, err := serve.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, serve.Start())
+	ended := false
+	t.Cleanup(func() {
+		if !ended {
+			_ = serve.Process.Kill()
+			_ = serve.Wait()
+		}
+	})
+	lines := bufio.NewScanner(stderr)
+	var said []string
+	for lines.Scan() && !strings.Contains(lines.Text(), "is served at") {
+		said = append(said, lines.Text())
+	}
+	require.Contains(t, strings.Join(said, "\n"), "Attached GPUs: 0\n")
+	require.Contains(t, said, "ollama: success", "it was downloaded")
+	require.Regexp(t, `^llama3 is served at http://127.0.0.1:\d+: genv llm attach llama3$`, lines.Text())
+
+	listed := u.run("genv", "llm", "ps", "--format", "csv", "--no-header").out
+	require.Regexp(t, `^llama3,\d+,[^,]+,\d+,\S+\n$`, listed)
+	require.Contains(t, u.run("genv", "llms", "ps").out, "llama3")
+	require.Regexp(t, `"schema":"genv.llm/1"`, u.run("genv", "llm", "--format", "json").out)
+	require.Contains(t, u.run("genv", "envs", "--format", "csv").out, "llm/llama3/")
+
+	attach := u.command("genv", "llm", "attach", "llama3")
+	attach.Stdin = strings.NewReader("one\n\ntwo\n")
+	out, err := attach.Output()
+	require.NoError(t, err)
+	require.Equal(t, "one, on 0\ntwo, on 0\n", string(out))
+	require.Contains(t, u.run("genv", "llm", "attach", "--port", "1", "llama3").err, "no environment of this host serves llama3")
+	require.NotZero(t, u.run("genv", "llm", "attach").code)
+
+	require.NoError(t, serve.Process.Signal(syscall.SIGTERM))
+	for lines.Scan() {
+	}
+	_ = serve.Wait()
+	ended = true
+	require.Empty(t, u.run("genv", "llm", "ps", "--format", "csv", "--no-header").out)
+	require.NotContains(t, u.run("genv", "envs", "--format", "csv").out, "llm/")
+}

@@ -1,0 +1,198 @@
+package user
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/environment"
+	"github.com/seed-3119e985/genv/cmd/genv/llm"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+func (p *program) llmCommand() *cli.Command {
+	return &cli.Command{
+		Name: "llm", Aliases: []string{"llms"},
+		Usage:  "serve large language models with Ollama, list them, and talk to one",
+		Flags:  llmListFlags(),
+		Action: p.llmPs,
+		Subcommands: []*cli.Command{
+			{Name: "ps", Usage: "list the models that environments of this host serve", Flags: llmListFlags(), Action: p.llmPs},
+			{
+				Name: "serve", Usage: "serve a model in an environment of its own, until it is interrupted", ArgsUsage: "MODEL",
+				Flags:  append(withoutName(environment.SettingFlags()), environment.OverSubscribeFlag(), portFlag("serve at this `PORT` of this host's loopback; by default the first free one from 11434")),
+				Action: p.llmServe,
+			},
+			{
+				Name: "attach", Usage: "talk to a model that an environment of this host serves", ArgsUsage: "MODEL",
+				Flags: []cli.Flag{portFlag("the one at this `PORT`, if several serve the model")}, Action: p.llmAttach,
+			},
+		},
+	}
+}
+
+// withoutName are the settings without the name, which says what is served.
+func withoutName(flags []cli.Flag) (kept []cli.Flag) {
+	for _, f := range flags {
+		if f.Names()[0] != "name" {
+			kept = append(kept, f)
+		}
+	}
+	return kept
+}
+
+func llmListFlags() []cli.Flag { return append(command.OutputFlags(), command.TimestampFlag()) }
+
+func portFlag(usage string) cli.Flag { return &cli.IntFlag{Name: "port", Usage: usage} }
+
+// llmServe runs `ollama serve`, and loads the model as soon as that answers.
+func (p *program) llmServe(c *cli.Context) error {
+	served, err := p.servedOf(c)
+	if err != nil {
+		return err
+	}
+	client := llm.Client{Port: served.Port}
+	return p.runJob(c, job{
+		words: []string{"ollama", "serve"}, name: served.Name(), environ: []string{fmt.Sprintf("OLLAMA_HOST=127.0.0.1:%d", served.Port)},
+		meanwhile: func(ctx context.Context) {
+			err := client.WaitReady(ctx)
+			if err == nil {
+				err = client.Load(ctx, served.Model, p.Err)
+			}
+			switch {
+			case ctx.Err() != nil: // the server has ended
+			case err != nil:
+				p.Warn(fmt.Sprintf("%s is not loaded: %v", text.Shown(served.Model), err))
+			default:
+				p.Warn(fmt.Sprintf("%s is served at %s: genv llm attach %s", text.Shown(served.Model), client.URL(), text.Shown(served.Model)))
+			}
+		},
+	})
+}
+
+// servedOf is what the command line asks to serve.
+func (p *program) servedOf(c *cli.Context) (llm.Served, error) {
+	s := llm.Served{Model: c.Args().First(), Port: c.Int("port")}
+	if c.NArg() != 1 || s.Model == "" || strings.HasPrefix(s.Model, "-") {
+		return s, command.UsageError("write one model, as in `genv llm serve llama3`")
+	}
+	if c.IsSet("port") {
+		if s.Port < 1 || s.Port > 65535 {
+			return s, command.UsageError("--port %d: write a port from 1 to 65535", s.Port)
+		}
+		return s, nil
+	}
+	for s.Port = llm.DefaultPort; s.Port < llm.DefaultPort+100; s.Port++ {
+		if free, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", s.Port)); err == nil {
+			return s, free.Close()
+		}
+	}
+	return s, errors.New("no port from 11434 on is free: choose one with --port")
+}
+
+// servedModel is a line of `genv llm ps`.
+type servedModel struct {
+	llm.Served
+	EID     snapshot.EnvID    `json:"eid"`
+	UID     snapshot.UID      `json:"uid"`
+	User    snapshot.Username `json:"user"`
+	created snapshot.Date
+}
+
+// llmDocument is the JSON of `genv llm ps`; docs/json.md describes it.
+type llmDocument struct {
+	Schema string        `json:"schema"`
+	Models []servedModel `json:"models"`
+}
+
+func (p *program) servedModels(ctx context.Context) ([]servedModel, error) {
+	files, err := p.person().StateFiles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := []servedModel{}
+	for i := range files.Environments {
+		e := &files.Environments[i]
+		if s, ok := llm.Of(e); ok {
+			list = append(list, servedModel{Served: s, EID: e.EID, UID: e.UID, User: e.Username, created: e.Creation})
+		}
+	}
+	return list, nil
+}
+
+func (p *program) llmPs(c *cli.Context) error {
+	output, err := command.ReadOutput(c)
+	if err != nil {
+		return err
+	}
+	models, err := p.servedModels(c.Context)
+	if err != nil {
+		return err
+	}
+	if output.Format == "json" {
+		return render.WriteJSON(p.Out, llmDocument{Schema: "genv.llm/1", Models: models})
+	}
+	t := output.Table(render.Col("MODEL", 12), render.Col("PORT", 8), render.Col("CREATED", 21), render.Col("EID", 8), render.Col("USER", 0))
+	for _, m := range models {
+		t.Add(output.Name(m.Model), fmt.Sprint(m.Port), output.Age(m.created, p.Now()), output.Name(string(m.EID)), output.Name(owner(m.UID, string(m.User))))
+	}
+	return t.Write(p.Out)
+}
+
+// llmAttach is a conversation: a line of stdin is a message. One's own server goes first.
+func (p *program) llmAttach(c *cli.Context) error {
+	if c.NArg() != 1 {
+		return command.UsageError("write one model, as in `genv llm attach llama3`")
+	}
+	models, err := p.servedModels(c.Context)
+	if err != nil {
+		return err
+	}
+	chosen := chooseModel(models, c.Args().First(), c.Int("port"), p.person().uid)
+	if chosen == nil {
+		return fmt.Errorf("no environment of this host serves %s: `genv llm ps` lists what is served, `genv llm serve` serves a model", text.Shown(c.Args().First()))
+	}
+	client := llm.Client{Port: chosen.Port}
+	p.Warn(fmt.Sprintf("%s of %s at %s; a line is a message, end with Ctrl-D", text.Shown(chosen.Model), owner(chosen.UID, string(chosen.User)), client.URL()))
+	var conversation []llm.Message
+	lines := bufio.NewScanner(p.In)
+	for lines.Scan() {
+		if strings.TrimSpace(lines.Text()) == "" {
+			continue
+		}
+		conversation = append(conversation, llm.Message{Role: "user", Content: lines.Text()})
+		answer, err := client.Chat(c.Context, chosen.Model, conversation, p.Out)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(p.Out)
+		conversation = append(conversation, answer)
+	}
+	return lines.Err()
+}
+
+// chooseModel is the first server of a model, at a port unless that is 0; one of the user's
+// own if there is any.
+func chooseModel(models []servedModel, model string, port int, uid snapshot.UID) (chosen *servedModel) {
+	for i := range models {
+		m := &models[i]
+		if m.Model != model || port != 0 && m.Port != port {
+			continue
+		}
+		if m.UID == uid {
+			return m
+		}
+		if chosen == nil {
+			chosen = m
+		}
+	}
+	return chosen
+}
