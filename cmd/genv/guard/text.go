@@ -73,7 +73,6 @@ func exemptions(d *StatusDocument) string {
 	return ", " + strings.Join(parts, ", ")
 }
 
-// writeKernel prints what the kernel can do.
 // writeEvents says how a controller gets to know that a device was opened.
 func writeEvents(line func(name, format string, args ...any), e *Events) {
 	switch {
@@ -87,6 +86,7 @@ func writeEvents(line func(name, format string, args ...any), e *Events) {
 	}
 }
 
+// writeKernel prints what the kernel can do.
 func writeKernel(line func(name, format string, args ...any), d *StatusDocument) {
 	if d.Kernel == nil {
 		line("kernel", "only root can ask what it can do, and see denials: sudo genv guard status")
