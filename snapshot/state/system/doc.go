@@ -1,6 +1,6 @@
 // Package system answers what the state files don't say: which processes and Jupyter
-// kernels live and whose they are, in which namespaces and since which boot this program
-// runs, what users are called, and whose subordinate uids are.
+// kernels live and who owns them, in which namespaces and since which boot this program runs,
+// the names of users, and the owners of subordinate uids.
 //
 //	s := system.New("/proc")
 //	gone := s.Process(pid).Liveness == system.Gone

@@ -16,22 +16,22 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// Subordinates knows whose the subordinate uids (subuid(5)) of this machine are: a user who
-// has them can run processes with thousands of uids. The zero value reads /etc; it is safe
+// Subordinates knows which users own the subordinate uids (subuid(5)) of this machine: such a
+// user can run processes with thousands of uids. The zero value reads /etc; it is safe
 // for concurrent use, and never waits for a directory service.
 type Subordinates struct {
 	Etc string           // the folder of subuid and passwd; empty for /etc
 	Now func() time.Time // nil is time.Now
 
 	mu       sync.Mutex
-	looked   time.Time      // whether the files have changed
+	looked   time.Time      // when the files were last checked for changes
 	versions [2]fileVersion // of what was read
-	ranges   []SubordinateRange
+	ranges   []subordinateRange
 	accounts map[snapshot.UID]bool
 }
 
-// SubordinateRange are the uids from First to Last, which belong to one user.
-type SubordinateRange struct {
+// subordinateRange are the uids from First to Last, which belong to one user.
+type subordinateRange struct {
 	First, Last, Owner snapshot.UID
 }
 
@@ -42,8 +42,8 @@ const (
 	directoryBlock   = 1 << 16
 )
 
-// Owner is the user for whom a uid counts. That is the uid itself if it isn't a subordinate
-// uid, and for one of a user whom /etc/passwd lacks the first of the user's uids.
+// Owner is the user for whom a uid counts: the uid itself unless it is a subordinate one, else
+// its owner. The first subordinate uid represents an owner that /etc/passwd lacks.
 func (s *Subordinates) Owner(uid snapshot.UID) snapshot.UID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *Subordinates) Owner(uid snapshot.UID) snapshot.UID {
 	if s.accounts[uid] {
 		return uid
 	}
-	i, found := slices.BinarySearchFunc(s.ranges, uid, func(r SubordinateRange, uid snapshot.UID) int { return cmp.Compare(r.First, uid) })
+	i, found := slices.BinarySearchFunc(s.ranges, uid, func(r subordinateRange, uid snapshot.UID) int { return cmp.Compare(r.First, uid) })
 	if !found {
 		i--
 	}
@@ -67,8 +67,8 @@ func (s *Subordinates) Owner(uid snapshot.UID) snapshot.UID {
 // maxSubuids bounds the files, in bytes.
 const maxSubuids = 4 << 20
 
-// read reads the files again if they have changed, with a look each second. A file that others than root may have
-// written counts as empty.
+// read reads the files again if they have changed, and looks for that at most once a second. A
+// file that others than root may have written counts as empty.
 func (s *Subordinates) read() {
 	now := time.Now
 	if s.Now != nil {
@@ -97,13 +97,13 @@ func (s *Subordinates) readChanged(etc string) {
 			}
 		}
 	}
-	s.ranges = ParseSubordinates(string(subuid), names)
+	s.ranges = parseSubordinates(string(subuid), names)
 }
 
-// ParseSubordinates reads subuid(5), and returns ranges that don't overlap, in ascending
+// parseSubordinates reads subuid(5), and returns ranges that don't overlap, in ascending
 // order. names are the accounts. Ranges of root are left out: root chooses for whom they are.
-func ParseSubordinates(text string, names map[string]snapshot.UID) []SubordinateRange {
-	var all []SubordinateRange
+func parseSubordinates(text string, names map[string]snapshot.UID) []subordinateRange {
+	var all []subordinateRange
 	owners := map[string]snapshot.UID{}
 	for line := range strings.Lines(text) {
 		fields := strings.Split(strings.TrimSpace(line), ":")
@@ -123,10 +123,10 @@ func ParseSubordinates(text string, names map[string]snapshot.UID) []Subordinate
 			owner = owners[fields[0]]
 		}
 		if !known || owner != 0 {
-			all = append(all, SubordinateRange{snapshot.UID(first), snapshot.UID(min(first+count-1, math.MaxUint32)), owner})
+			all = append(all, subordinateRange{snapshot.UID(first), snapshot.UID(min(first+count-1, math.MaxUint32)), owner})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b SubordinateRange) int { return cmp.Compare(a.First, b.First) })
+	slices.SortStableFunc(all, func(a, b subordinateRange) int { return cmp.Compare(a.First, b.First) })
 	apart := all[:0]
 	for _, r := range all {
 		if n := len(apart); n > 0 && r.First <= apart[n-1].Last {

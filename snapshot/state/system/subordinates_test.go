@@ -1,4 +1,4 @@
-package system_test
+package system
 
 import (
 	"os"
@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 const passwd = `root:x:0:0:root:/root:/bin/bash
@@ -44,7 +43,7 @@ func TestSubordinates(t *testing.T) {
 	write("passwd", passwd)
 	write("subuid", subuids)
 	now := time.Now()
-	s := &system.Subordinates{Etc: etc, Now: func() time.Time { now = now.Add(time.Minute); return now }}
+	s := &Subordinates{Etc: etc, Now: func() time.Time { now = now.Add(time.Minute); return now }}
 	for _, tt := range []struct {
 		name      string
 		uid, want snapshot.UID
@@ -77,7 +76,7 @@ func TestSubordinates(t *testing.T) {
 	require.EqualValues(t, 100000, s.Owner(100000))
 	require.NoError(t, os.Remove(filepath.Join(etc, "subuid")))
 	require.EqualValues(t, 900000, s.Owner(900000))
-	require.EqualValues(t, 900000, (&system.Subordinates{Etc: filepath.Join(etc, "none")}).Owner(900000))
+	require.EqualValues(t, 900000, (&Subordinates{Etc: filepath.Join(etc, "none")}).Owner(900000))
 	write("subuid", "alice:900000:1\n"+strings.Repeat("#", 8<<20))
 	require.EqualValues(t, 900000, s.Owner(900000), "too large")
 	require.NoError(t, os.Remove(filepath.Join(etc, "subuid")))
@@ -90,7 +89,7 @@ func FuzzSubordinates(f *testing.F) {
 	f.Add(subuids)
 	f.Add("a:0:4294967295\nb:5:5")
 	f.Fuzz(func(t *testing.T, text string) {
-		ranges := system.ParseSubordinates(text, map[string]snapshot.UID{"alice": 1001})
+		ranges := parseSubordinates(text, map[string]snapshot.UID{"alice": 1001})
 		for i := range ranges {
 			require.LessOrEqual(t, ranges[i].First, ranges[i].Last)
 			if i > 0 {

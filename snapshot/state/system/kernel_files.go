@@ -1,0 +1,174 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// The lock is held while files are looked for, and a user can make a folder that never
+// answers (FUSE, a broken NFS): all folders together may take kernelsWithin, and what a user
+// delays is unknown for the kernels of that user alone.
+const (
+	kernelsWithin  = time.Second
+	maxKernelUsers = 64 // in one look, since any user can register any uid
+)
+
+// kernelFiles says of which kernels the file exists.
+func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kernel) map[Kernel]Liveness {
+	ctx, cancel := context.WithTimeout(context.Background(), kernelsWithin)
+	defer cancel()
+	answers, asked := make(chan map[Kernel]Liveness, len(kernels)), 0
+	all := map[Kernel]Liveness{}
+	for uid, list := range kernels {
+		for _, k := range list {
+			all[k] = Unknown
+		}
+		if asked == maxKernelUsers || !p.kernelsPending.begin(uid) {
+			continue
+		}
+		asked++
+		go func() {
+			defer p.kernelsPending.end(uid)
+			answers <- p.kernelFilesOf(ctx, uid, pids, list)
+		}()
+	}
+	for range asked {
+		select {
+		case answer := <-answers:
+			for k, now := range answer {
+				all[k] = now
+			}
+		case <-ctx.Done():
+			return all
+		}
+	}
+	return all
+}
+
+// pendingUsers are the users whose folders have not answered yet.
+type pendingUsers struct {
+	mu    sync.Mutex
+	users map[snapshot.UID]bool
+}
+
+// begin is false if an earlier look at the folders of a user has not ended.
+func (p *pendingUsers) begin(uid snapshot.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.users[uid] {
+		return false
+	}
+	if p.users == nil {
+		p.users = map[snapshot.UID]bool{}
+	}
+	p.users[uid] = true
+	return true
+}
+
+func (p *pendingUsers) end(uid snapshot.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.users, uid)
+}
+
+// kernelFilesOf returns nothing once ctx has ended, since no caller waits then: a user can have
+// millions of files looked for.
+func (p procfs) kernelFilesOf(ctx context.Context, uid snapshot.UID, pids []snapshot.PID, kernels []Kernel) map[Kernel]Liveness {
+	folders, complete := p.runtimeFolders(ctx, uid, pids)
+	lives := map[Kernel]Liveness{}
+	for _, k := range kernels {
+		if ctx.Err() != nil {
+			return nil
+		}
+		now := Gone
+		if !complete {
+			now = Unknown
+		}
+		for _, folder := range folders {
+			switch kernelFile(folder, k) {
+			case Alive:
+				lives[k] = Alive
+			case Unknown:
+				now = Unknown
+			case Gone:
+			}
+		}
+		if lives[k] != Alive {
+			lives[k] = now
+		}
+	}
+	return lives
+}
+
+// kernelFile says whether a folder has the file of a kernel, and it belongs to its user.
+func kernelFile(folder string, k Kernel) Liveness {
+	if k.ID == "" || strings.ContainsAny(k.ID, "/\x00") {
+		return Gone
+	}
+	var st unix.Stat_t
+	err := unix.Lstat(filepath.Join(folder, "kernel-"+k.ID+".json"), &st)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		return Gone
+	case err != nil:
+		return Unknown
+	case st.Mode&unix.S_IFMT == unix.S_IFREG && snapshot.UID(st.Uid) == k.UID:
+		return Alive
+	}
+	return Gone
+}
+
+// runtimeVariables choose Jupyter's runtime folder, which is at a path below each
+// (jupyter_core, "Common Directories and File Locations").
+var runtimeVariables = []struct{ name, below string }{
+	{"JUPYTER_RUNTIME_DIR", ""},
+	{"JUPYTER_DATA_DIR", "runtime"},
+	{"XDG_DATA_HOME", "jupyter/runtime"},
+	{"XDG_RUNTIME_DIR", "jupyter"},
+	{"HOME", ".local/share/jupyter/runtime"},
+}
+
+// runtimeFolders are the folders in which the Jupyter of a user may keep the files of
+// kernels: by the account, and by the variables of the user's processes. complete is false if
+// there may be others.
+func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []snapshot.PID) (folders []string, complete bool) {
+	reader := os.Geteuid()
+	home, err := p.users.Home(ctx, uid)
+	complete = (err == nil || errors.Is(err, errNoAccount)) && (reader == 0 || int64(reader) == int64(uid))
+	seen := map[string]bool{}
+	add := func(folder string) {
+		if filepath.IsAbs(folder) && !seen[folder] {
+			seen[folder], folders = true, append(folders, folder)
+		}
+	}
+	if home != "" {
+		add(filepath.Join(home, ".local/share/jupyter/runtime"))
+	}
+	for _, pid := range pids {
+		if ctx.Err() != nil {
+			return nil, false
+		}
+		if owner, err := p.owner(pid); err != nil || owner != uid {
+			continue
+		}
+		for _, v := range runtimeVariables {
+			if value, found, err := p.fs.Environ(pid, v.name); err == nil && found && value != "" && len(seen) < maxRuntimeFolders {
+				add(filepath.Join(value, v.below))
+			}
+		}
+	}
+	return folders, complete && len(seen) < maxRuntimeFolders
+}
+
+// maxRuntimeFolders is more than a user has, unless to make others wait.
+const maxRuntimeFolders = 64
