@@ -10,7 +10,7 @@ import (
 )
 
 // A process in a container of root's runtime counts for the user who started the
-// container, if that is proved, and otherwise for nobody, whatever its uid. alice is uid
+// container, if that is proved, and otherwise for no user, whatever its uid. alice is uid
 // 1001, bob 1002; "in:" is a container on a host with an older genv.
 func TestContainersCountForWhoStartedThem(t *testing.T) {
 	outside := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true}}

@@ -80,7 +80,7 @@ func (p *Process) CountedUser() Username {
 }
 
 // Unproved says that a process is in a container that any user with access to the runtime
-// may have started, for any environment and as any user: it counts for nobody.
+// may have started, for any environment and as any user: it counts for no user.
 func (p *Process) Unproved() bool {
 	uid := p.CountedUID()
 	return p.Container != "" && uid != nil && *uid == 0

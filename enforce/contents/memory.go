@@ -35,7 +35,7 @@ func (c *Contents) Usages(index snapshot.DeviceIndex) (usages Usages, used int64
 // other process ends in their place.
 //
 // Any user may start a container for an environment of another one. So the processes that
-// nobody is proved to have started end first, and the others only for what they use alone.
+// no user is proved to have started end first, and the others only for what they use alone.
 func (u Usages) Relieve(capacity int64, dealt func(*snapshot.Process) bool) []*snapshot.Process {
 	var unproved, proved Usages
 	all, alone := -capacity, -capacity

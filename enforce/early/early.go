@@ -92,12 +92,13 @@ func (p processRules) Settings(q enforce.Query) enforce.Settings {
 	return s
 }
 
-// Plan is the last plan of all hosts with what is judged early about some of them replaced by
-// a plan of Judge. Only the latter's reports are in it.
-func Plan(last, of enforce.Plan, asked func(snapshot.Hostname) bool) enforce.Plan {
+// Plan is the last plan of all hosts, in which the findings of Judge replace the earlier ones
+// about the hosts that were asked, as far as they are judged early. Its reports are those of
+// Judge alone.
+func Plan(last, judged enforce.Plan, asked func(snapshot.Hostname) bool) enforce.Plan {
 	whole := last
 	whole.Findings = slices.DeleteFunc(slices.Clone(last.Findings), func(f enforce.Finding) bool { return asked(f.Host) && Judged(f.Rule) })
-	whole.Findings = append(whole.Findings, of.Findings...)
-	whole.Reports = of.Reports
+	whole.Findings = append(whole.Findings, judged.Findings...)
+	whole.Reports = judged.Reports
 	return whole
 }

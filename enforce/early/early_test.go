@@ -204,7 +204,7 @@ func TestEventsOfAHostAreBounded(t *testing.T) {
 		return events
 	}
 	none := &snapshot.Cluster{}
-	require.True(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("a", early.MaxEvents), none))
+	require.True(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("a", enforce.MaxEventsPerHost), none))
 	require.False(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("a", 1), none))
 	require.True(t, spent.Allow(safety.Limits{}, &enforce.Plan{}, of("b", 1), none))
 	spent.Begin(&enforce.Plan{})

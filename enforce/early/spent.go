@@ -9,10 +9,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// MaxEvents is how many events there are about a host between two full cycles: what a host
-// makes up fills neither the record nor the screen faster than in full cycles.
-const MaxEvents = enforce.MaxEventsPerHost
-
 // Spent is what was done since the last full cycle began, with that cycle. The safety limits
 // hold for all of it together, so that cycles that are closer together do no more.
 type Spent struct {
@@ -54,12 +50,13 @@ func (s *Spent) Allow(limits safety.Limits, plan *enforce.Plan, events []enforce
 	return true
 }
 
-// roomFor reports whether no host has too many events.
+// roomFor reports whether no host has more events between two full cycles than in one: what a
+// host makes up fills neither the record nor the screen faster then.
 func (s *Spent) roomFor(events []enforce.Event) bool {
 	more := make(map[snapshot.Hostname]int)
 	for i := range events {
 		host := events[i].Host
-		if more[host]++; s.events[host]+more[host] > MaxEvents {
+		if more[host]++; s.events[host]+more[host] > enforce.MaxEventsPerHost {
 			return false
 		}
 	}
@@ -93,7 +90,7 @@ func actionsOf(plan *enforce.Plan) []safety.Action {
 	return list
 }
 
-// userOf is the user of a process; "" if it counts for nobody.
+// userOf is the user of a process; "" if it counts for no user.
 func userOf(p *snapshot.Process) snapshot.Username {
 	if p.Unproved() {
 		return ""

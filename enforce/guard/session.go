@@ -121,7 +121,7 @@ func (s *session) follow() {
 	s.watch.follow(names)
 }
 
-// request has the state files read, if that matters now.
+// request starts to read the state files, unless the guard is to be off.
 func (s *session) request() {
 	if s.given.Mode == mode.Off {
 		return

@@ -82,7 +82,7 @@ func (s *session) turnOff(reason string) {
 	s.Log.Info().Str("reason", reason).Msg("guard off")
 }
 
-// keep has the kernel do what was ordered.
+// keep makes the kernel do what was ordered.
 func (s *session) keep(ctx context.Context, now order.At) {
 	s.askForUsers()
 	if s.loaded == nil && !s.start(ctx) {
@@ -106,7 +106,7 @@ func (s *session) keep(ctx context.Context, now order.At) {
 	s.renew(now)
 }
 
-// start opens the guard and has everything read.
+// start opens the guard, and starts to read all that a plan needs.
 func (s *session) start(ctx context.Context) bool {
 	if time.Since(s.failedAt) < openEvery {
 		return false

@@ -165,7 +165,7 @@ func (s *session) resolved(e exempted) {
 	s.problems.set("users", missing)
 }
 
-// askForUsers has uids found out that are not known, or that may be by now.
+// askForUsers looks up the uids of exempt users as long as not all are known.
 func (s *session) askForUsers() {
 	o := &s.given.Order
 	if len(o.ExemptUsers) == 0 {

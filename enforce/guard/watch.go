@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch notifies of changes in some folders. A folder may be replaced, or removed and made
-// again: check finds that, and has to be called from time to time. Changes may be missed, as
-// where the kernel has no inotify instance left: look at the files from time to time as well.
+// watch notifies of changes of files in some folders. A folder may be replaced, or removed and
+// made again: follow finds that, and has to be called from time to time. Changes may be missed,
+// as where the kernel has no inotify instance left: look at the files from time to time as well.
 type watch struct {
 	changed chan struct{} // a change in at least one folder; buffered
 
@@ -23,7 +23,7 @@ type watch struct {
 	mu     sync.Mutex
 	fd     int // -1 for none
 	file   *os.File
-	wanted map[string]map[string]bool // names in each folder; nil for all
+	wanted map[string]map[string]bool // names of files in each folder
 	active map[int32]watched
 }
 
@@ -37,8 +37,8 @@ type watched struct {
 const watchEvents = unix.IN_CLOSE_WRITE | unix.IN_MODIFY | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_CREATE | unix.IN_DELETE |
 	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ATTRIB | unix.IN_ONLYDIR
 
-// newWatch watches folders for changes of files with the given names. The error says why
-// there is no inotify; the watch then never notifies.
+// newWatch returns a watch that follows no file yet. The error says why there is no inotify;
+// the watch then never notifies.
 func newWatch() (*watch, error) {
 	w := &watch{changed: make(chan struct{}, 1), fd: -1, wanted: map[string]map[string]bool{}, active: map[int32]watched{}}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
@@ -125,7 +125,8 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// search looks for folders that vanished, often for some seconds: they may be made again.
+// search looks for folders that vanished, every gonePause for two seconds: they may be made
+// again.
 func (w *watch) search(ctx context.Context) {
 	defer w.searching.Store(false)
 	for range 100 {

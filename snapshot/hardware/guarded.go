@@ -53,8 +53,7 @@ func (s *guardStatus) ended(now time.Time) bool { return !s.Until.IsZero() && !n
 
 // IsGuarded says whether a guard is on at this time, according to guard.json in dir: its mode
 // is watch or enforce, and its time isn't over. A file of root's that can't be understood
-// counts as a guard, since the UUIDs by which genv names devices then are right without one,
-// too.
+// counts as a guard: genv then names devices by UUID, which is right without one, too.
 func IsGuarded(dir string, now time.Time) bool {
 	s, err := readGuard(dir)
 	if err != nil {

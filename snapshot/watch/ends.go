@@ -6,8 +6,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// maxEnds is of how many processes the ends are watched: each takes a file descriptor. On a
-// host with more, the ends of the others are seen by the next look.
+// maxEnds is the most processes that are watched for their end: each takes a file descriptor.
+// On a host with more, the next look shows which of the others have ended.
 const maxEnds = 512
 
 // watchEnds watches the ends of the processes that a look showed, and no others.

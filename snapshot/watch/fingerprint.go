@@ -7,9 +7,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// fingerprint is of what a look showed that rules are about: which processes use which
-// devices, environments and attachments. What is measured changes with every look, and is
-// not in it.
+// fingerprint identifies what a look showed of what rules judge: which processes use which
+// devices, environments and attachments. Measured values change with every look, and are not
+// in it.
 type fingerprint [sha256.Size]byte
 
 // SameUse reports whether two looks show the same processes on the same devices, environments

@@ -76,7 +76,7 @@ func newPoller(w *Watcher) (*poller, error) {
 	return p, nil
 }
 
-// add has a descriptor waited for.
+// add adds a descriptor to those that run waits for.
 func (p *poller) add(fd int) error {
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)} //nolint:gosec // descriptors are small
 	if err := unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &event); err != nil {

@@ -23,7 +23,7 @@ func Accept(version string) error {
 	if genv == version {
 		return nil
 	}
-	self, _ := os.Executable() // genv found it by that
+	self, _ := os.Executable() // the path by which genv found it
 	return fmt.Errorf("this is genv %s, but %s is of version %s; install both from one package", genv, self, version)
 }
 

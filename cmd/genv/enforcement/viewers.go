@@ -25,5 +25,5 @@ type Running struct {
 	Feed     *live.Feed
 	Counters *metrics.Counters
 	Queue    *controller.Queue // takes what operators ask for
-	LookOnly bool              // it changes nothing, so operators ask in vain
+	LookOnly bool              // it changes nothing, whatever operators ask for
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// reporter records denials in the audit log of this host, from where they are in the user's
-// own history, and shows them to the user.
+// reporter records denials in the audit log of this host, where the user's `genv history` finds
+// them, and shows them to the user.
 type reporter struct {
 	log       zerolog.Logger
 	now       func() time.Time

@@ -13,7 +13,8 @@ import (
 // Facts are what a Plan follows from.
 type Facts struct {
 	Files *state.Files
-	// Proven are the environments of which the kernel says that they are their user's.
+	// Proven are the environments that belong to the user for whom they are registered,
+	// according to the kernel.
 	Proven  map[Registration]bool
 	Devices []hardware.Device
 	Order   *order.Order
@@ -35,7 +36,8 @@ type Plan struct {
 	Devices []order.Device // all, and why some are not guarded
 }
 
-// Of decides. What is unknown allows: a device without a known minor is not guarded.
+// Of decides who may open what. What is unknown is allowed: a device without a known minor is
+// not guarded.
 func Of(f Facts) Plan {
 	p := Plan{Allowed: map[snapshot.UID]kernel.Minors{}}
 	minors := map[snapshot.DeviceIndex]int{}

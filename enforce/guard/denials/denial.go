@@ -22,8 +22,8 @@ type Open struct {
 
 // Denial is what a user was denied on a device within a minute.
 type Denial struct {
-	// ID is the same as long as the denial grows, and Seq is higher after each change. Both
-	// are never used again within an Epoch of the list.
+	// ID is the same as long as the denial grows, and Seq is higher after each change. Neither
+	// is used again within an Epoch of the list.
 	ID    uint64    `json:"id"`
 	Seq   uint64    `json:"seq"`
 	First time.Time `json:"first"`

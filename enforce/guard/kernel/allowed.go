@@ -10,7 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// MaxUsers is for how many users the guard remembers what they may open.
+// MaxUsers is how many users the guard has room for.
 const MaxUsers = 65536
 
 // SetAllowed says which minors each user may open; users who are not in the map may open
@@ -86,8 +86,8 @@ const (
 	flagWatched
 )
 
-// SetMinors says which devices are guarded, and of which ones an event tells that a user
-// opened them; watching needs a lease, but works in every mode. Both sets may overlap.
+// SetMinors says which devices are guarded, and which are watched: allowed opens of these are
+// events, too, in every mode as long as the lease lasts. A device may be in both sets.
 func (g *Guard) SetMinors(guarded, watched Minors) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

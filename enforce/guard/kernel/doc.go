@@ -10,8 +10,8 @@
 // mknod(2) are never denied. Descriptors that are open already stay usable.
 //
 // The program and its maps are pinned in a bpffs, so that they outlive the process until
-// the lease ends; the next process takes them over without a gap. Everything that is
-// missing in a kernel is said by Probe, and is an ErrUnsupported here.
+// the lease ends; the next process takes them over without a gap. Probe says
+// what a kernel lacks; Open then fails with ErrUnsupported.
 //
 //	g, err := kernel.Open(kernel.Options{})
 //	err = g.SetMinors(guarded, watched)

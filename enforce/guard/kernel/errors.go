@@ -11,7 +11,7 @@ import (
 
 // Errors by what the caller does about them.
 var (
-	// ErrUnsupported: this kernel, or this container, has not what the guard needs. It
+	// ErrUnsupported: this kernel, or this container, lacks what the guard needs. That
 	// stays so until a reboot: enforce by polling.
 	ErrUnsupported = errors.New("the kernel guard is not supported here")
 	// ErrPermission: this process may not load or pin BPF programs. Run it as root.

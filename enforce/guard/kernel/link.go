@@ -34,7 +34,7 @@ const (
 	cmdLinkDetach = 34
 )
 
-// bpf calls bpf(2). What attr points to must not be moved meanwhile.
+// bpf calls bpf(2). The caller pins what attr points to.
 func bpf[T any](cmd uintptr, attr *T) (int, error) {
 	fd, _, errno := unix.Syscall(unix.SYS_BPF, cmd, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr))
 	if errno != 0 {

@@ -103,7 +103,7 @@ func (f facts) report() Report {
 	r.add("pins", canPin, f.bpffsErr, f.options.Dir, "; without pins the guard ends with its process")
 	var noPIDs error
 	if f.loadErr == nil && !f.pids {
-		noPIDs = fmt.Errorf("not told by Linux %s (6.1 does): events say who, but not which process", f.release)
+		noPIDs = fmt.Errorf("not reported by Linux %s (6.1 does): events name the user, but not the process", f.release)
 	}
 	if f.loadErr == nil {
 		r.add("PIDs in events", false, noPIDs, "yes", "")

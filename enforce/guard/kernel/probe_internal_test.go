@@ -39,7 +39,7 @@ func TestReportOfEachKernelAbility(t *testing.T) {
 		"no bpffs":                 {func(f *facts) { f.bpffsErr = fmt.Errorf("%w at /sys/fs/bpf", ErrNoBPFFS) }, nil, "pins", "ends with its process"},
 		"a bpffs out of reach":     {func(f *facts) { f.bpffsErr = classify("look at /sys/fs/bpf", unix.EACCES) }, ErrPermission, "pins", "permission"},
 		"no bpffs, unpinned":       {func(f *facts) { f.options.Unpinned, f.bpffsErr = true, ErrNoBPFFS }, nil, "pins", "no bpffs"},
-		"no PIDs":                  {func(f *facts) { f.release, f.pids = "5.15.0", false }, nil, "PIDs in events", "not told by Linux 5.15.0 (6.1 does)"},
+		"no PIDs":                  {func(f *facts) { f.release, f.pids = "5.15.0", false }, nil, "PIDs in events", "not reported by Linux 5.15.0 (6.1 does)"},
 		"another program":          {func(f *facts) { f.programs = []Program{{ID: 7}} }, nil, "room in the cgroup", "next to another program"},
 		"other programs":           {func(f *facts) { f.programs = []Program{{ID: 7}, {ID: 8}} }, nil, "room in the cgroup", "next to 2 other programs"},
 		"held":                     {func(f *facts) { f.programs = []Program{{ID: 7, Name: "sd_devices", Cgroup: "/x", Exclusive: true}} }, ErrConflict, "room in the cgroup", "program 7 (sd_devices) at /x"},

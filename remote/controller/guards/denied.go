@@ -21,7 +21,7 @@ const (
 	Denied enforce.EventKind = "denied"
 )
 
-// Memory is up to where the denials of each host are known.
+// Memory is how far the controller has read each host's list of denials.
 type Memory map[snapshot.Hostname]Seen
 
 // Seen is a place in a host's list of denials.

@@ -2,8 +2,8 @@ package wake
 
 import "time"
 
-// A host is asked at most every floor. If its snapshot didn't change so often, it is asked at
-// most every refill: our hosts say themselves when a look is worth it, and stay below that.
+// A host is asked at most once per floor. After burst answers without a change it is asked at
+// most once per refill: our hosts say themselves when a look is worth it, and stay below that.
 const (
 	floor  = 100 * time.Millisecond
 	burst  = 50
@@ -13,7 +13,7 @@ const (
 // pacing is when a host may be asked again.
 type pacing struct {
 	last time.Time // it was asked
-	left int       // times that it may be asked in vain
+	left int       // answers without a change before it is asked less often
 	from time.Time // since when left grows
 }
 
