@@ -49,6 +49,9 @@ type Settings struct {
 	// every environment, unless an ancestor's environment is known.
 	UnknownOutside bool
 
+	// LeaveContainers leaves processes in containers of root's runtimes alone.
+	LeaveContainers bool
+
 	// The caps of a user on all hosts together; nil for none.
 	MaxDevices *int
 	MaxMemory  *int64 // bytes of the devices that are attached

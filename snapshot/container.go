@@ -86,6 +86,12 @@ func (p *Process) Unproved() bool {
 	return p.Container != "" && uid != nil && *uid == 0
 }
 
+// InContainersEnvironment says that the environment of a process is the one in which its
+// container was started.
+func (p *Process) InContainersEnvironment() bool {
+	return p.ContainerInfo != nil && p.ContainerInfo.EID != "" && p.ContainerInfo.EID == p.EID
+}
+
 // OfRootsRuntime says that a process is in a container of root's runtime, and not in one
 // that a user may have made.
 func (p *Process) OfRootsRuntime() bool {
@@ -166,16 +172,24 @@ func (c *ContainerInfo) check() error {
 // ContainerText names the container of a process, safe to show, as in "container web
 // (pytorch:24.10), started by bob"; "" if it is in none.
 func (p *Process) ContainerText() string {
+	if p.Container == "" || p.ContainerInfo == nil {
+		return p.ContainerName()
+	}
+	return p.ContainerName() + StartedBy(p.ContainerInfo.starter())
+}
+
+// ContainerName is ContainerText without the user who started it.
+func (p *Process) ContainerName() string {
 	c := p.ContainerInfo
 	switch {
 	case p.Container == "":
 		return ""
 	case c == nil:
-		return "container " + text.Shown(ShortID(p.Container))
+		return ContainerName(p.Container, "", "")
 	case c.Unknown && c.Name == "":
-		return "container " + text.Shown(ShortID(p.Container)) + " (its runtime does not answer), started by " + cmp.Or(c.starter(), "an unknown user")
+		return ContainerName(p.Container, "", "") + " (its runtime does not answer)"
 	}
-	return ContainerText(p.Container, c.Name, c.Image, c.starter())
+	return ContainerName(p.Container, c.Name, c.Image)
 }
 
 // starter is the user who started the container, safe to show; "" if that isn't proved.
@@ -189,15 +203,18 @@ func (c *ContainerInfo) starter() string {
 	return text.Shown(string(c.User))
 }
 
-// ContainerText names a container as Process.ContainerText does. The starter is safe to
-// show; without a name the container is shown by its id, and an unknown image not at all.
-func ContainerText(id, name, image, starter string) string {
+// ContainerName names a container, safe to show: without a name by its id, and without an
+// image that isn't known.
+func ContainerName(id, name, image string) string {
 	shown := "container " + text.Shown(cmp.Or(name, ShortID(id)))
 	if image != "" {
 		shown += " (" + shownImage(image) + ")"
 	}
-	return shown + ", started by " + cmp.Or(starter, "an unknown user")
+	return shown
 }
+
+// StartedBy says who started a container. The user is safe to show; empty if it isn't proved.
+func StartedBy(user string) string { return ", started by " + cmp.Or(user, "an unknown user") }
 
 // maxShownImage is how much of an image's name is shown, in bytes.
 const maxShownImage = 80

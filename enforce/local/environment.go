@@ -10,7 +10,8 @@ import (
 
 // checkEnvironment compares the environment that a process is in with the one
 // that was judged. As for a snapshot, it is the one that the environ names now or,
-// if it names none, the one of the nearest registered ancestor.
+// if it names none, the one in which its container was started, or of the nearest
+// registered ancestor.
 //
 // A process that was judged as outside any environment, and is outside now, is
 // what was judged, whatever its environ claims now.
@@ -34,7 +35,7 @@ func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.U
 		o := changed("its environment can't be read any more; it may be ending")
 		o.evasive = errors.Is(err, proc.ErrOverwritten)
 		return o
-	case listed.EID != "" && listed.EID != listed.Inherited:
+	case listed.EID != "" && listed.EID != listed.Inherited && !listed.InContainersEnvironment():
 		return evasive("its environment changed while it was being checked")
 	default:
 		seen.EID, seen.EnvUnknown = listed.EID, listed.EnvUnknown

@@ -48,6 +48,8 @@ type ExecutorOptions struct {
 	// UID is the user that genv runs as. Like all commands, it changes the environments of
 	// others as root (0) alone.
 	UID snapshot.UID
+	// Containers has containers stopped; nil to signal their processes only.
+	Containers Containers
 	// ProcRoot is where the proc file system is mounted; empty for /proc.
 	ProcRoot string
 }
@@ -72,4 +74,5 @@ type execution struct {
 	unprotected []string
 	// attached are the environments that kept a device, see stillAttached.
 	attached map[snapshot.EnvID]objection
+	stops    *stops
 }

@@ -19,7 +19,7 @@ func (x *execution) openTargets(ctx context.Context, items []enforce.Termination
 	for i := range items {
 		p := &items[i].Process
 		outcomes[i] = enforce.Outcome{PID: p.PID, EID: p.EID}
-		t := &target{item: &items[i], judged: p, outcome: &outcomes[i]}
+		t := &target{item: &items[i], judged: p, outcome: &outcomes[i], failedStop: make(chan error, 1)}
 		o := x.checkItem(ctx, p)
 		switch {
 		case o.raised():

@@ -3,12 +3,14 @@ package local
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container"
 )
 
 // target is a process that is to end.
@@ -19,11 +21,22 @@ type target struct {
 	fd      pidfd              // open until the report is carried out
 	start   snapshot.StartTime // as read by the last verification
 	state   byte               // of /proc/PID/stat, likewise
+
+	// stopping is the container that its engine was asked to stop; nil for none. failedStop
+	// then has the error of that, if it failed, and engineErr is why it was not asked.
+	stopping   *container.Running
+	failedStop chan error
+	engineErr  error
 }
 
 func (t *target) key() processKey { return processKey{t.judged.PID, t.start} }
 
-func (t *target) conclude(o objection) { t.outcome.Status, t.outcome.Reason = o.status, o.reason }
+func (t *target) conclude(o objection) {
+	t.outcome.Status, t.outcome.Reason = o.status, o.reason
+	if about := t.containerReason(); about != "" && o.status != enforce.StatusGone {
+		t.outcome.Reason = strings.TrimPrefix(o.reason+"; "+about, "; ")
+	}
+}
 
 // poll waits until one of the processes has ended or the timeout is over, and
 // says which have ended: all their threads are gone and have released their

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot/container"
 )
 
 // terminate ends all processes together: open, verify and SIGTERM, wait, verify
@@ -16,7 +17,9 @@ func (x *execution) terminate(ctx context.Context, items []enforce.Termination) 
 	x.memories.removeDead(x.proc())
 	outcomes := make([]enforce.Outcome, len(items))
 	targets := x.openTargets(ctx, items, outcomes)
+	x.stops = newStops(ctx, max(x.grace, engineGrace)+x.options.KillWait)
 	defer func() {
+		x.stops.finish()
 		for _, t := range targets {
 			t.fd.close()
 		}
@@ -26,6 +29,9 @@ func (x *execution) terminate(ctx context.Context, items []enforce.Termination) 
 		return outcomes
 	}
 	left, err := wait(ctx, left, x.grace, enforce.StatusTerminated)
+	if err == nil {
+		left, err = x.awaitStops(ctx, left)
+	}
 	if err == nil && x.kill {
 		x.sendSIGKILL(ctx, left)
 		return outcomes
@@ -89,17 +95,23 @@ func (x *execution) signal(ctx context.Context, targets []*target, sig unix.Sign
 		case err != nil:
 			objections[i] = failed("not begun, since the GPUs could not be read again: %v", err)
 		default:
-			objections[i] = x.signalOne(t, now, sig)
+			objections[i] = x.signalOne(ctx, t, now, sig)
 		}
 	}
 	return objections
 }
 
-func (x *execution) signalOne(t *target, now *inspection, sig unix.Signal) objection {
+func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, sig unix.Signal) objection {
+	var running *container.Running
+	if sig == unix.SIGTERM {
+		running = x.findContainer(ctx, t, now)
+	}
 	if o := x.verify(t, now); o.raised() {
 		return o
 	}
-	if o := sendError(t.fd.signal(sig)); o.raised() {
+	if running != nil {
+		x.stop(t, *running)
+	} else if o := sendError(t.fd.signal(sig)); o.raised() {
 		return o
 	}
 	if sig == unix.SIGTERM && t.state == 'T' {

@@ -97,6 +97,9 @@ func (e *Exemptions) canonical() []string {
 			lines = append(lines, fmt.Sprintf("exempt %s %q %q %q %q %q", kind, x.name, x.user, x.host, x.index, x.eid))
 		}
 	}
+	for i := range e.containers {
+		lines = append(lines, e.containers[i].canonical())
+	}
 	slices.Sort(lines)
 	return lines
 }

@@ -23,6 +23,7 @@ func (f *File) Settings(q enforce.Query) enforce.Settings {
 		EnvMemory:       s.EnvMemory.On,
 		SudoUsers:       s.SudoUsers.On,
 		UnknownOutside:  s.UnknownOutside.On,
+		LeaveContainers: s.LeaveContainers.On,
 		MaxDevices:      s.MaxDevices.pointer(),
 		MaxEnvs:         s.MaxEnvs.pointer(),
 		Idle:            s.Idle.pointer(),
@@ -80,6 +81,9 @@ func (l *Limit) limit() safety.Limit {
 // process in a container is not exempt because it runs as root. Where the host
 // doesn't report uids, as 1.4.3 doesn't, the owner of the environment counts.
 //
+// A process in a container of root's runtime is exempt by the container's name, image and
+// labels, and as one of a user only by the user who is proved to have started it.
+//
 // Without a Device in the subject, a process is exempt by its devices only if all
 // of them are exempt.
 func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
@@ -101,6 +105,9 @@ func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 		}
 	}
 	if s.Process != nil {
+		if from, ok := e.Container(s.Process); ok {
+			return fmt.Sprintf("%s: %s", s.Process.ContainerName(), from), true
+		}
 		if from, ok := e.Process(s.Process.Name, o.User); ok {
 			return fmt.Sprintf("process %s: %s", s.Process.Name, from), true
 		}

@@ -16,6 +16,8 @@ type Exemptions struct {
 	uuids map[snapshot.GPUUUID]Source
 
 	processes, environments, hosts, devices []exemption
+
+	containers []containerExemption
 }
 
 // exemption is an entry of the file. Fields that its list doesn't use are empty.

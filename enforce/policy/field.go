@@ -45,6 +45,7 @@ var fields = []field{
 	newSwitch("env-memory", func(s *Settings) *Value[bool] { return &s.EnvMemory }),
 	newChoice("sudo-users", "allow", "deny", func(s *Settings) *Value[bool] { return &s.SudoUsers }),
 	newChoice("unknown-environment", "outside", "leave", func(s *Settings) *Value[bool] { return &s.UnknownOutside }),
+	newChoice("containers", "leave", "judge", func(s *Settings) *Value[bool] { return &s.LeaveContainers }),
 	newField("max-devices-per-user", byUser, func(s *Settings) *Value[int] { return &s.MaxDevices },
 		form[int]{"2", readCap, strconv.Itoa}),
 	newField("max-memory-per-user", byUser, func(s *Settings) *Value[snapshot.Memory] { return &s.MaxMemory },

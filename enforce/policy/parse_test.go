@@ -41,7 +41,7 @@ func TestRefusedSettings(t *testing.T) {
 		{"unknown top key", "default: {}", `p.yaml:1:1: unknown key "default"; did you mean "defaults"?`},
 		{"unknown rule", "defaults:\n  env-device: true", `p.yaml:2:3: unknown key "env-device"; did you mean "env-devices"?`},
 		{"a flag's name", "defaults:\n  max-device-per-users: 3", `p.yaml:2:3: unknown key "max-device-per-users"; did you mean "max-devices-per-user"?`},
-		{"far from all", "defaults:\n  colour: 3", `p.yaml:2:3: unknown key "colour"; use one of env-devices, env-memory, extend, grace, guard, idle, kill, max-devices-per-user, max-duration, max-envs-per-user, max-memory-per-user, non-env-processes, sudo-users, unknown-environment, warn`},
+		{"far from all", "defaults:\n  colour: 3", `p.yaml:2:3: unknown key "colour"; use one of containers, env-devices, env-memory, extend, grace, guard, idle, kill, max-devices-per-user, max-duration, max-envs-per-user, max-memory-per-user, non-env-processes, sudo-users, unknown-environment, warn`},
 		{"empty", "", "p.yaml:1:1: the file is empty or contains only comments; write its keys"},
 		{"cap of -1", "defaults:\n  max-devices-per-user: -1", "p.yaml:2:25: a cap of -1 is negative; write 0 or more, or false for no cap"},
 		{"cap of half", "defaults:\n  max-envs-per-user: 1.5", "p.yaml:2:22: max-envs-per-user: 1.5 is not a whole number from 0 to 1000000"},

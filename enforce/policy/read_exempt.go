@@ -18,6 +18,7 @@ func (r *reader) readExempt(n *strictyaml.Node) {
 		"users":        r.exemptUsers,
 		"uids":         func(n *strictyaml.Node) { n.List(e.readUID) },
 		"processes":    func(n *strictyaml.Node) { n.List(e.readProcess) },
+		"containers":   func(n *strictyaml.Node) { n.List(e.readContainer) },
 		"environments": func(n *strictyaml.Node) { n.List(e.readEnvironment) },
 		"hosts":        func(n *strictyaml.Node) { n.List(e.readHost) },
 		"devices":      func(n *strictyaml.Node) { n.List(e.readDevice) },

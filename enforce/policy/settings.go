@@ -45,6 +45,8 @@ type Settings struct {
 	// outside any environment. Both may differ by host and time.
 	SudoUsers      Value[bool]
 	UnknownOutside Value[bool]
+	// LeaveContainers judges no process in a container of root's runtimes.
+	LeaveContainers Value[bool]
 	// The caps of a user on all hosts together, which may differ by user and time.
 	// On with 0 means that the user may have none.
 	MaxDevices Value[int]

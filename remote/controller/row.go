@@ -114,9 +114,11 @@ func (r *row) subject() enforce.Subject {
 // uid is the user to warn; false if it is not known.
 func (r *row) uid() (snapshot.UID, bool) {
 	switch {
-	case r.process != nil && r.process.UID != nil:
-		return *r.process.UID, true
-	case r.process == nil && !r.environment.OwnerMismatch:
+	case r.process != nil:
+		if _, uid := r.process.Reported(); uid != nil {
+			return *uid, true
+		}
+	case !r.environment.OwnerMismatch:
 		return r.environment.UID, true
 	}
 	return 0, false

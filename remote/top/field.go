@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/top/filter"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
@@ -200,12 +201,12 @@ func (s *scene) commands(r *row, field string) (values []filter.Value) {
 	}
 	switch {
 	case r.finding != nil:
-		of(r.finding.Command, r.finding.Container)
+		of(r.finding.Command, (&snapshot.Process{Container: r.finding.Container, ContainerInfo: r.finding.ContainerInfo}).ContainerText())
 	case r.process != nil:
-		of(r.process.Command, r.process.Container)
+		of(r.process.Command, r.process.ContainerText())
 	case r.gpu != nil:
 		for i := range r.gpu.Processes {
-			of(r.gpu.Processes[i].Command, r.gpu.Processes[i].Container)
+			of(r.gpu.Processes[i].Command, r.gpu.Processes[i].ContainerText())
 		}
 	}
 	return values

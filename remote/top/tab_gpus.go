@@ -105,7 +105,9 @@ func processColumns() []column {
 		{name: "MEM", least: 6, right: true, drop: 2, cell: processMemoryCell, compare: known(func(r *row) *int64 { return r.process.memory })},
 		{name: "STATE", least: 5, drop: 3, cell: processStateCell},
 		{name: "COMMAND", least: 8, flexible: true, drop: 1, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(command(r.process.Command)) }, compare: by(func(_ *scene, r *row) string { return command(r.process.Command) })},
-		{name: "CONTAINER", least: 12, flexible: true, drop: 5, cell: func(_ *scene, r *row, _ time.Time) draw.Cell { return draw.Text(draw.Shown(r.process.Container)) }},
+		{name: "CONTAINER", least: 12, flexible: true, drop: 5, cell: func(_ *scene, r *row, _ time.Time) draw.Cell {
+			return draw.Text(draw.Shown(cmp.Or(r.process.ContainerName, r.process.Container)))
+		}},
 		{name: "AGE", least: 5, right: true, drop: 4, cell: ageCell},
 	}
 }

@@ -120,13 +120,17 @@ func Owner(p *snapshot.Process, e *snapshot.Environment) snapshot.Username {
 // ContainerText names the container of a process for people, safe to show, as
 // snapshot.Process does; empty if it is in none.
 func (p *Process) ContainerText() string {
-	switch {
-	case p.Container == "":
+	if p.Container == "" {
 		return ""
-	case p.ContainerName == "" && p.Image == "" && p.StartedBy == "":
-		return (&snapshot.Process{Container: p.Container}).ContainerText()
 	}
-	return snapshot.ContainerText(p.Container, p.ContainerName, p.Image, ShownUser(p.StartedBy))
+	shown := snapshot.ContainerName(p.Container, p.ContainerName, p.Image)
+	switch {
+	case p.StartedBy != "":
+		return shown + snapshot.StartedBy(ShownUser(p.StartedBy))
+	case p.ContainerName != "":
+		return shown + snapshot.StartedBy("")
+	}
+	return shown
 }
 
 // Users are those who are attached to the GPU or use it, each once, in alphabetical order.

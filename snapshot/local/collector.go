@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
@@ -32,6 +33,11 @@ type StateFiles interface {
 	FolderID() (string, error)
 }
 
+// Containers finds out about containers; *container.Source implements it.
+type Containers interface {
+	Look(ctx context.Context, members []container.Member) []*snapshot.ContainerInfo
+}
+
 // Collector collects the snapshots of this machine. Its exported fields are set before
 // its first use; then it is safe for concurrent use. It caches what rarely changes, so
 // that a second snapshot takes less work.
@@ -56,6 +62,8 @@ type Collector struct {
 	Extensions func(state.Files) ([]snapshot.Extension, []string)
 	// Service says whether root owns the state files; nil where that isn't known.
 	Service func() (bool, error)
+	// Containers finds out about the containers of processes; nil to report their ids alone.
+	Containers Containers
 	// MachineIDFile contains the machine's id; empty for /etc/machine-id.
 	MachineIDFile string
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -22,6 +23,10 @@ type observation struct {
 	// unless an ancestor shows it.
 	environErr error
 	warnings   []string
+	// member is the process in its container, and asked says that its ContainerInfo needn't
+	// be asked for.
+	member container.Member
+	asked  bool
 }
 
 // claim is the environment that a process's environ names.
@@ -46,7 +51,9 @@ type details struct {
 	of        detailsKey
 	at        time.Time
 	owner     snapshot.UID
-	container string
+	container container.Member
+	info      *snapshot.ContainerInfo // of the container
+	asked     bool                    // whether info is what Containers said
 	command   string
 	ancestors []proc.Ancestor
 }
@@ -113,7 +120,8 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		}
 	}
 	d, err := o.details(h, stat, credentials)
-	seen.process.Container, seen.process.Command = d.container, d.command
+	seen.process.Container, seen.process.Command = d.container.Place.ID, d.command
+	seen.process.ContainerInfo, seen.member, seen.asked = d.info, d.container, d.asked || d.container.Place.ID == ""
 	if owner := d.owner; credentialsErr == nil {
 		seen.process.UID = &owner
 	}
@@ -164,9 +172,14 @@ func (o *observer) details(h *proc.Handle, stat proc.Stat, credentials proc.Cred
 	if known && d.of == key && key.envAddress != 0 && o.now.Sub(d.at) < detailsTTL {
 		return d, nil
 	}
-	d = details{of: key, at: o.now, owner: h.OwnerOfUID(credentials.UID, o.userNamespace)}
+	d = details{of: key, at: o.now}
+	owner, rootless := h.OwnerOfUID(credentials.UID, o.userNamespace)
+	d.owner = owner
 	if !o.brief {
-		d.container, d.command = h.Container(credentials).ID, h.CommandLine()
+		d.command = h.CommandLine()
+		d.container = container.Member{
+			PID: h.PID, Place: h.Container(credentials), Rootless: rootless, UID: owner, InnerNamespace: credentials.InnerNamespace,
+		}
 	}
 	d.ancestors, err = o.ancestors.Ancestors(stat)
 	return d, err

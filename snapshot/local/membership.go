@@ -70,8 +70,9 @@ func (o *observer) resolve(seen []observation, environments []snapshot.Environme
 }
 
 // assign completes the environment of a process. If its environ names none, it is in
-// the environment of its nearest registered ancestor, provided that this belongs to
-// the process's own user, or the process is root's. err is why there may be such an
+// the one in which its container was started, or else in that of its nearest registered
+// ancestor, provided that this belongs to the process's own user, or the process is
+// root's. err is why there may be such an
 // ancestor that was not found. It returns why the environment is unknown, or nil.
 func (s *observation) assign(inherited *snapshot.Environment, err error) error {
 	p := &s.process
@@ -80,6 +81,9 @@ func (s *observation) assign(inherited *snapshot.Environment, err error) error {
 	}
 	switch {
 	case p.EID != "":
+		return nil
+	case p.ContainerInfo != nil && p.ContainerInfo.EID != "":
+		p.EID, p.EnvUnknown, p.EnvOverwritten = p.ContainerInfo.EID, false, false
 		return nil
 	case inherited != nil && p.UID != nil && (*p.UID == inherited.UID || *p.UID == 0):
 		p.EID, p.EnvUnknown, p.EnvOverwritten = inherited.EID, false, false

@@ -2,18 +2,20 @@ package local
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // observe reads the processes that use devices from /proc, except for what is in the
 // cache.
-func (c *Collector) observe(usage nvidiasmi.Usage, devices *deviceList, before processCache) (*observer, []observation, []string) {
+func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices *deviceList, before processCache) (*observer, []observation, []string) {
 	used, warnings := devices.attribute(usage)
 	o := &observer{
 		fs: c.Proc, ancestors: c.Proc.NewAncestorFinder(), userNamespace: c.Proc.UserNamespace(), brief: c.Brief,
@@ -28,7 +30,33 @@ func (c *Collector) observe(usage nvidiasmi.Usage, devices *deviceList, before p
 		s.process.Usage, s.process.Instances = u.Usage, u.Instances
 		seen = append(seen, s)
 	}
+	c.askAboutContainers(ctx, o, seen)
 	return o, seen, warnings
+}
+
+// askAboutContainers completes the processes in containers. What could not be found out is
+// asked for again in the next snapshot.
+func (c *Collector) askAboutContainers(ctx context.Context, o *observer, seen []observation) {
+	if c.Containers == nil {
+		return
+	}
+	var members []container.Member
+	var of []*observation
+	for i := range seen {
+		if s := &seen[i]; !s.asked && s.process.UID != nil {
+			members, of = append(members, s.member), append(of, s)
+		}
+	}
+	if len(members) == 0 {
+		return
+	}
+	for i, info := range c.Containers.Look(ctx, members) {
+		of[i].process.ContainerInfo = info
+		if d, ok := o.after.details[members[i].PID]; ok && (info == nil || !info.Unknown) {
+			d.info, d.asked = info, true
+			o.after.details[members[i].PID] = d
+		}
+	}
 }
 
 // attribute groups the lines of nvidia-smi by process, in ascending order of PID, each

@@ -32,7 +32,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age time.Duration) (*sna
 	if err != nil {
 		return nil, err
 	}
-	observer, seen, warnings := c.observe(usage, devices, c.cached().processes)
+	observer, seen, warnings := c.observe(ctx, usage, devices, c.cached().processes)
 	files, err := c.readFiles(ctx, devices)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 	if err != nil {
 		return nil, nil, err
 	}
-	observer, seen, warnings := c.observe(usage, devices, processCache{})
+	observer, seen, warnings := c.observe(ctx, usage, devices, processCache{})
 	var files state.Files
 	if len(seen) > 0 {
 		files, err = c.StateFiles.Read(ctx)

@@ -24,7 +24,8 @@ func (h *Handle) Owner() (snapshot.UID, error) {
 	if err != nil {
 		return 0, err
 	}
-	return h.OwnerOfUID(uid, h.fs.UserNamespace()), nil
+	owner, _ := h.OwnerOfUID(uid, h.fs.UserNamespace())
+	return owner, nil
 }
 
 // UserNamespace is the name of our own user namespace; empty if it can't be read.
@@ -34,16 +35,17 @@ func (fs FS) UserNamespace() string {
 }
 
 // OwnerOfUID is Owner for a caller that knows the real uid of the process, and the name
-// of our own user namespace.
-func (h *Handle) OwnerOfUID(uid snapshot.UID, ours string) snapshot.UID {
+// of our own user namespace. rootless says that the process is in a user namespace that
+// the owner created, as in a rootless container.
+func (h *Handle) OwnerOfUID(uid snapshot.UID, ours string) (owner snapshot.UID, rootless bool) {
 	theirs, err := h.link("ns/user")
 	if err != nil || ours == "" || ours == theirs {
-		return uid
+		return uid, false
 	}
 	if owner, ok := h.namespaceOwner(); ok && owner != 0 {
-		return owner
+		return owner, true
 	}
-	return uid
+	return uid, false
 }
 
 // Owner is the user for whom one process counts.

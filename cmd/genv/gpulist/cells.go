@@ -77,7 +77,7 @@ func nameOf(user snapshot.Username) string {
 }
 
 // processesOf are users, PIDs, memory, commands and containers, as in
-// "alice 4242 60.1GiB python train.py; bob 77 0.5GiB sleep 60 (container 4c01db0b339c)".
+// "alice 4242 60.1GiB python train.py; bob 77 0.5GiB sleep 60 (container web (cuda:12), started by bob)".
 func processesOf(g *gpus.GPU) string {
 	list := make([]string, len(g.Processes))
 	for i := range g.Processes {
@@ -92,8 +92,8 @@ func processesOf(g *gpus.GPU) string {
 		for _, instance := range p.Instances {
 			words = append(words, "on "+string(instance))
 		}
-		if p.Container != "" {
-			words = append(words, "(container "+text.Shown(snapshot.ShortID(p.Container))+")")
+		if container := p.ContainerText(); container != "" {
+			words = append(words, "("+container+")")
 		}
 		list[i] = strings.Join(words, " ")
 	}

@@ -40,6 +40,10 @@ func (p *program) openHost() *host {
 	if p.SharedAccount {
 		options.UID = 0
 	}
+	if os.Geteuid() == 0 {
+		source := containers(p.Getenv, here.Machine.Proc)
+		here.Machine.Containers, options.Containers = source, source
+	}
 	return &host{
 		Host:        here,
 		privileged:  options.UID == 0,
@@ -71,6 +75,7 @@ func (h *host) snapshot(ctx context.Context, age time.Duration) (*snapshot.Snaps
 		case p.UID != nil:
 			p.Username, p.UserUnknown = h.names.of(*p.UID)
 		}
+		h.nameStarter(p)
 	}
 	return s, nil
 }

@@ -49,8 +49,14 @@ func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
 		n.known = make(map[snapshot.UID]userName)
 	}
 	asked := make(map[snapshot.UID]bool)
+	uids := make([]*snapshot.UID, 0, len(s.Processes))
 	for i := range s.Processes {
-		uid := s.Processes[i].UID
+		uids = append(uids, s.Processes[i].UID)
+		if info := s.Processes[i].ContainerInfo; info != nil {
+			uids = append(uids, info.UID)
+		}
+	}
+	for _, uid := range uids {
 		if uid == nil || asked[*uid] {
 			continue
 		}

@@ -1,0 +1,133 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container/engine"
+)
+
+var id = strings.Repeat("4c01db0b339c0a1f", 4)
+
+// inspected is what Docker's API answers, and, with "ID" for "Id", what is in
+// config.v2.json: constructed after the answers of dockerd 20.10.
+func inspected(name, state string) string {
+	return `{"Id":"` + id + `","Created":"2025-03-01T11:00:00Z","Path":"python","Name":"` + name + `","Image":"sha256:0123",` +
+		`"Config":{"Hostname":"4c01db0b339c","Env":["PATH=/bin","GENV_ENVIRONMENT_ID=4242"],"Image":"pytorch:24.10","Labels":{"team":"vision"}},"State":` + state + `}`
+}
+
+const running = `{"Status":"running","Running":true,"Pid":4711,"StartedAt":"2025-03-01T12:00:00.5Z"}`
+
+func TestParseDocker(t *testing.T) {
+	web := engine.Details{
+		Name: "web", Image: "pytorch:24.10", Labels: map[string]string{"team": "vision"}, EID: "4242", Init: 4711,
+		StartedAt: time.Date(2025, 3, 1, 12, 0, 0, 5e8, time.UTC),
+	}
+	stopped := web
+	stopped.Init, stopped.StartedAt = 0, time.Time{}
+	timeless := web
+	timeless.StartedAt = time.Time{}
+	for name, row := range map[string]struct {
+		text string
+		want engine.Details
+	}{
+		"running":          {inspected("/web", running), web},
+		"of Podman":        {inspected("web", running), web},
+		"config.v2.json":   {strings.Replace(inspected("/web", running), `"Id"`, `"ID"`, 1), web},
+		"stopped":          {inspected("/web", `{"Running":false,"Pid":0,"StartedAt":"2025-03-01T12:00:00.5Z"}`), stopped},
+		"a PID, not alive": {inspected("/web", `{"Running":false,"Pid":4711}`), stopped},
+		"an odd time":      {inspected("/web", `{"Running":true,"Pid":4711,"StartedAt":"today"}`), timeless},
+	} {
+		got, err := engine.ParseDocker([]byte(row.text), id)
+		require.NoError(t, err, name)
+		require.Equal(t, row.want, got, name)
+	}
+	got, err := engine.ParseDocker([]byte(inspected(`/a\u001b[2J`+strings.Repeat("x", 500), running)), id)
+	require.NoError(t, err)
+	require.Equal(t, "a?[2J"+strings.Repeat("x", 251), got.Name, "printable, and not too long")
+	for name, text := range map[string]string{
+		"nothing": "", "a list": "[]", "an error": `{"message":"No such container"}`, "a null": "null",
+		"another container": strings.Replace(inspected("/web", running), id, strings.Repeat("0", 64), 1),
+	} {
+		_, err := engine.ParseDocker([]byte(text), id)
+		require.Error(t, err, name)
+	}
+}
+
+// TestWhichEnvironmentAContainerWasStartedIn: the last variable counts, as for a process,
+// and an id that no environment can have is none.
+func TestWhichEnvironmentAContainerWasStartedIn(t *testing.T) {
+	for env, want := range map[string]snapshot.EnvID{
+		``: "", `"PATH=/bin"`: "", `"GENV_ENVIRONMENT_ID=7"`: "7", `"GENV_ENVIRONMENT_ID=7","GENV_ENVIRONMENT_ID=8"`: "8",
+		`"GENV_ENVIRONMENT_ID="`: "", `"GENV_ENVIRONMENT_ID=a\nb"`: "", `"XGENV_ENVIRONMENT_ID=7"`: "",
+	} {
+		got, err := engine.ParseDocker([]byte(`{"Id":"`+id+`","Config":{"Env":[`+env+`]}}`), id)
+		require.NoError(t, err)
+		require.Equal(t, want, got.EID, env)
+	}
+}
+
+// The bundles are constructed after the annotations of containerd's CRI, nerdctl and CRI-O.
+func TestParseBundle(t *testing.T) {
+	for name, row := range map[string]struct{ annotations, name, image string }{
+		"Kubernetes with containerd": {`"io.kubernetes.cri.container-name":"trainer","io.kubernetes.cri.sandbox-name":"job-0","io.kubernetes.cri.sandbox-namespace":"ml","io.kubernetes.cri.image-name":"docker.io/lab/train:1"`, "ml/job-0/trainer", "docker.io/lab/train:1"},
+		"Kubernetes with CRI-O":      {`"io.kubernetes.container.name":"trainer","io.kubernetes.pod.name":"job-0","io.kubernetes.pod.namespace":"ml","io.kubernetes.cri-o.ImageName":"lab/train:1"`, "ml/job-0/trainer", "lab/train:1"},
+		"nerdctl":                    {`"nerdctl/name":"web","nerdctl/namespace":"default"`, "web", ""},
+		"none":                       {``, "", ""},
+	} {
+		got, err := engine.ParseBundle([]byte(`{"ociVersion":"1.0.2","process":{"args":["sleep"],"env":["GENV_ENVIRONMENT_ID=4242"]},"annotations":{` + row.annotations + `}}`))
+		require.NoError(t, err, name)
+		require.Equal(t, row.name, got.Name, name)
+		require.Equal(t, row.image, got.Image, name)
+		require.Equal(t, snapshot.EnvID("4242"), got.EID, name)
+		require.Zero(t, got.Init, name)
+	}
+	_, err := engine.ParseBundle([]byte("x"))
+	require.Error(t, err)
+}
+
+// Constructed after containers.json of containers/storage 1.43.
+func TestParseStorage(t *testing.T) {
+	list := `[{"id":"` + strings.Repeat("0", 64) + `","names":["other"]},{"id":"` + id + `","names":["web"],"image":"0123","metadata":"{\"image-name\":\"docker.io/library/pytorch:24.10\",\"name\":\"web\"}"}]`
+	name, image, err := engine.ParseStorage([]byte(list), id)
+	require.NoError(t, err)
+	require.Equal(t, []string{"web", "docker.io/library/pytorch:24.10"}, []string{name, image})
+	name, image, err = engine.ParseStorage([]byte(list), strings.Repeat("0", 64))
+	require.NoError(t, err)
+	require.Equal(t, []string{"other", ""}, []string{name, image})
+	_, _, err = engine.ParseStorage([]byte(list), strings.Repeat("1", 64))
+	require.ErrorIs(t, err, engine.ErrNotFound)
+	_, _, err = engine.ParseStorage([]byte("{"), id)
+	require.Error(t, err)
+}
+
+// FuzzParse: whatever an engine says, a snapshot with it can be sent and read.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(inspected("/web", running)))
+	f.Add([]byte(`{"process":{"env":["GENV_ENVIRONMENT_ID=1"]},"annotations":{"nerdctl/name":"web"}}`))
+	f.Add([]byte(`[{"id":"` + id + `","names":["web"],"metadata":"{\"image-name\":\"a\"}"}]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		check := func(text string) {
+			require.NoError(t, snapshot.CheckText("name", text))
+			require.True(t, utf8.ValidString(text))
+		}
+		if d, err := engine.ParseDocker(data, id); err == nil {
+			check(d.Name)
+			check(d.Image)
+			require.GreaterOrEqual(t, int(d.Init), 0)
+		}
+		if d, err := engine.ParseBundle(data); err == nil {
+			check(d.Name)
+			check(d.Image)
+		}
+		if name, image, err := engine.ParseStorage(data, id); err == nil {
+			check(name)
+			check(image)
+		}
+	})
+}

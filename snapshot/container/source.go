@@ -1,0 +1,259 @@
+package container
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container/cgroup"
+	"github.com/seed-3119e985/genv/snapshot/container/engine"
+	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+// Member is a process in a container.
+type Member struct {
+	PID   snapshot.PID
+	Place cgroup.Place
+	// Rootless says that the process is in a user namespace that UID made.
+	Rootless bool
+	UID      snapshot.UID
+	// InnerNamespace says that it is in another PID namespace than the machine's.
+	InnerNamespace bool
+}
+
+// Engines know containers; engine.Engines are those of this machine.
+type Engines interface {
+	// Inspect asks until ctx ends, and then reads records. Its errors are those of package
+	// engine.
+	Inspect(ctx context.Context, place cgroup.Place) (engine.Details, error)
+}
+
+// Source finds out about containers. Its exported fields are set before its first use; it
+// is safe for concurrent use.
+type Source struct {
+	Engines Engines
+	Stopper Stopper       // for Stop
+	Run     string        // root's run folder, in which the hook's records are
+	Proc    proc.FS       // the zero FS is /proc
+	Wait    time.Duration // for how long one look asks engines at most; 0 for 250 ms
+	Now     func() time.Time
+
+	mu    sync.Mutex
+	known map[string]entry // by id
+	// silentUntil is until when engines are not asked, since one didn't answer in time.
+	silentUntil time.Time
+}
+
+// entry is what is known about a container.
+type entry struct {
+	info snapshot.ContainerInfo
+	path string // of its cgroup; empty if that isn't known
+	// found says that it exists, or may exist: see info.Unknown.
+	found bool
+	init  snapshot.PID // its first process; 0 if that isn't known
+	start snapshot.StartTime
+	at    time.Time
+}
+
+const (
+	defaultWait = 250 * time.Millisecond
+	// silence is for how long engines are left alone after one didn't answer in time.
+	silence = 30 * time.Second
+	// uncertain is for how long an answer counts that doesn't name the first process of a
+	// container: whether it is the same container later can't be seen.
+	uncertain = 30 * time.Second
+	// renewed is when an answer is old enough to be asked for again: a container can be
+	// given another name.
+	renewed = 10 * time.Minute
+	// atOnce is how many containers an engine is asked about at the same time.
+	atOnce = 8
+)
+
+// Look finds out about the containers of processes, in their order. It is nil for a
+// process in no container of root's, except for a rootless one.
+func (s *Source) Look(ctx context.Context, members []Member) []*snapshot.ContainerInfo {
+	now := s.now()
+	wanted := map[string]Member{}
+	entries := map[string]entry{}
+	for _, m := range members {
+		if _, twice := entries[m.Place.ID]; twice || !m.asks() {
+			continue
+		}
+		e, known := s.valid(m.Place.ID, now)
+		entries[m.Place.ID] = e
+		if !known {
+			wanted[m.Place.ID] = m
+		}
+	}
+	s.ask(ctx, wanted, entries, now)
+	infos := make([]*snapshot.ContainerInfo, len(members))
+	for i, m := range members {
+		infos[i] = m.info(entries[m.Place.ID])
+	}
+	return infos
+}
+
+func (s *Source) now() time.Time {
+	if s.Now == nil {
+		return time.Now()
+	}
+	return s.Now()
+}
+
+// asks says whether the process may be in a container of one of root's engines.
+func (m *Member) asks() bool {
+	return !m.Rootless && !m.Place.Delegated && m.Place.ID != "" && m.Place.ID != snapshot.UnnamedContainer && m.Place.Runtime != cgroup.Apptainer
+}
+
+// info is what is known about a member of a container.
+func (m *Member) info(e entry) *snapshot.ContainerInfo {
+	switch {
+	case m.Rootless && m.Place.ID != "":
+		uid := m.UID
+		return &snapshot.ContainerInfo{Runtime: m.Place.Runtime, UID: &uid, Proof: snapshot.ProofRootless}
+	case !m.asks(), !e.found:
+		return nil
+	case e.path != "" && e.path != m.Place.Path: // a cgroup with the name of that container's
+		return nil
+	case e.info.Unknown && !m.InnerNamespace: // in a cgroup with such a name, and in no container otherwise
+		return nil
+	}
+	info := e.info
+	info.Init = e.init != 0 && e.init == m.PID
+	return &info
+}
+
+// valid is what is known about a container, if it is still the same one.
+func (s *Source) valid(id string, now time.Time) (entry, bool) {
+	s.mu.Lock()
+	e, known := s.known[id]
+	s.mu.Unlock()
+	age := now.Sub(e.at)
+	switch {
+	case !known, age < 0, age > renewed:
+		return e, false
+	case e.init == 0:
+		return e, age < uncertain
+	}
+	return e, s.runs(&e)
+}
+
+// runs says whether the first process of a container still runs.
+func (s *Source) runs(e *entry) bool {
+	if e.init == 0 {
+		return false
+	}
+	stat, err := s.Proc.Stat(e.init)
+	return err == nil && stat.Start == e.start && !stat.Gone()
+}
+
+// ask finds out about containers, and keeps that.
+func (s *Source) ask(ctx context.Context, wanted map[string]Member, entries map[string]entry, now time.Time) {
+	if len(wanted) == 0 {
+		return
+	}
+	s.mu.Lock()
+	silent := now.Before(s.silentUntil)
+	s.mu.Unlock()
+	asking, cancel := context.WithTimeout(ctx, cmp.Or(s.Wait, defaultWait))
+	defer cancel()
+	if silent {
+		cancel()
+	}
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for id, m := range wanted {
+		group.Go(func() error {
+			found := s.find(asking, m.Place)
+			mu.Lock()
+			defer mu.Unlock()
+			if before := entries[id]; found.info.Unknown && s.runs(&before) { // it was not to be renewed now
+				found = before
+			}
+			found.at = now
+			entries[id] = found
+			return nil
+		})
+	}
+	_ = group.Wait() // none returns an error
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !silent && ctx.Err() == nil && asking.Err() != nil {
+		s.silentUntil = now.Add(silence)
+	}
+	s.keep(wanted, entries, now)
+}
+
+// keep keeps new entries, and forgets containers that have ended.
+func (s *Source) keep(wanted map[string]Member, entries map[string]entry, now time.Time) {
+	if s.known == nil {
+		s.known = make(map[string]entry)
+	}
+	for id, e := range s.known {
+		if age := now.Sub(e.at); age < 0 || age > 2*renewed {
+			delete(s.known, id)
+		}
+	}
+	for id := range wanted {
+		s.known[id] = entries[id]
+	}
+}
+
+// find finds out about one container.
+func (s *Source) find(ctx context.Context, place cgroup.Place) entry {
+	e := entry{found: true, info: snapshot.ContainerInfo{Runtime: place.Runtime}}
+	if place.Runtime == cgroup.LXC || place.Runtime == cgroup.Nspawn { // what the cgroup shows is the name
+		e.info.Name = place.ID
+		return e
+	}
+	details, err := s.Engines.Inspect(ctx, place)
+	if errors.Is(err, engine.ErrNotFound) {
+		return entry{}
+	}
+	e.info.Unknown = err != nil
+	e.info.Name, e.info.Image, e.info.EID = details.Name, details.Image, details.EID
+	e.info.Labels, e.info.LabelsCut = snapshot.BoundedLabels(details.Labels)
+	s.readInit(&e, details.Init)
+	s.readRecord(&e.info, place.ID, details.StartedAt)
+	return e
+}
+
+// readInit reads what the kernel shows of a container's first process.
+func (s *Source) readInit(e *entry, pid snapshot.PID) {
+	if pid <= 0 {
+		return
+	}
+	h, err := s.Proc.Open(pid)
+	if err != nil {
+		return
+	}
+	defer func() { _ = h.Close() }() // it was only read
+	stat, err := h.Stat()
+	if err != nil || stat.Gone() {
+		return
+	}
+	e.init, e.start, e.path = pid, stat.Start, h.Container(proc.Credentials{}).Path
+}
+
+// recordedWithin is how long before or after the start of a container, as the engine says
+// it, root's hook records it. A record of an earlier start proves nothing.
+const recordedWithin = 10 * time.Minute
+
+// readRecord adds what root's hook has recorded.
+func (s *Source) readRecord(info *snapshot.ContainerInfo, id string, started time.Time) {
+	r, err := record.Read(s.Run, id)
+	if err != nil || !started.IsZero() && r.StartedAt.Sub(started).Abs() > recordedWithin {
+		return
+	}
+	info.EID = cmp.Or(r.EID, info.EID)
+	if r.UID != nil {
+		info.UID, info.Proof = r.UID, snapshot.ProofRecord
+	}
+}
