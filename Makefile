@@ -62,7 +62,8 @@ TESTDEPS := tmux:tmux sshd:openssh-server ssh:openssh-client sudo:sudo zsh:zsh t
             python3:python3 /usr/lib/python3/dist-packages/psutil:python3-psutil \
             /usr/lib/python3/dist-packages/paramiko:python3-paramiko chromium:chromium \
             /lib/systemd/systemd:systemd rpm:rpm curl:curl pgrep:procps script:bsdutils \
-            strace:strace /usr/share/bash-completion/bash_completion:bash-completion man:man-db groff:groff-base
+            strace:strace /usr/share/bash-completion/bash_completion:bash-completion man:man-db groff:groff-base \
+            dockerd:docker.io docker:docker.io busybox:busybox-static nsenter:util-linux runc:runc
 
 testdeps:
 	@[ -x $(NFPM) ] || $(MAKE) $(NFPM) || echo "nfpm could not be built; the tests of packages will be skipped."

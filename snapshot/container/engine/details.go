@@ -13,10 +13,10 @@ import (
 )
 
 var (
-	// ErrNotFound: an engine that would have to know the container doesn't. No container
+	// ErrNotFound means that an engine that would have to know the container does not: no container
 	// with this id runs.
 	ErrNotFound = errors.New("no such container")
-	// ErrUnknown: no engine answered, and there are no records: nothing is known.
+	// ErrUnknown means that no engine answered, and that there are no records.
 	ErrUnknown = errors.New("what the container is could not be found out")
 )
 

@@ -86,7 +86,7 @@ func (e Engines) Inspect(ctx context.Context, place cgroup.Place) (Details, erro
 	return Details{}, errors.Join(ErrUnknown, failed)
 }
 
-// ErrNoEngine: no engine with an API has this container, so that none can stop it.
+// ErrNoEngine means that no engine with an API has this container: none can stop it.
 var ErrNoEngine = errors.New("no container engine that could stop it answers on its socket")
 
 // Stop has the engine of a container stop it: its stop signal, the grace, then SIGKILL. It

@@ -1,0 +1,190 @@
+package container_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container"
+	"github.com/seed-3119e985/genv/snapshot/container/cgroup"
+	"github.com/seed-3119e985/genv/snapshot/container/engine"
+	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var id = strings.Repeat("4c01db0b339c0a1f", 4)
+
+// engines answer from a map, after a wait.
+type engines struct {
+	known map[string]engine.Details
+	hangs bool
+	asked atomic.Int32
+	err   error
+}
+
+func (e *engines) Inspect(ctx context.Context, place cgroup.Place) (engine.Details, error) {
+	e.asked.Add(1)
+	if e.hangs {
+		<-ctx.Done()
+		return engine.Details{}, engine.ErrUnknown
+	}
+	if d, ok := e.known[place.ID]; ok || e.err != nil {
+		return d, e.err
+	}
+	return engine.Details{}, engine.ErrNotFound
+}
+
+// host is a machine with a container named web of which process 10 is the first.
+type host struct {
+	*container.Source
+	*engines
+	t   testing.TB
+	now time.Time
+}
+
+func newHost(t testing.TB) *host {
+	h := &host{t: t, now: time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC)}
+	h.engines = &engines{known: map[string]engine.Details{
+		id: {Name: "web", Image: "pytorch:24.10", EID: "7", Labels: map[string]string{"team": "vision"}, Init: 10, StartedAt: h.now},
+	}}
+	h.Source = &container.Source{
+		Engines: h.engines, Run: filepath.Join(t.TempDir(), "run"), Proc: proc.FS{Root: t.TempDir()},
+		Wait: 20 * time.Millisecond, Now: func() time.Time { return h.now },
+	}
+	h.process(1, 1, "/")
+	h.process(10, 100, "/docker/"+id)
+	return h
+}
+
+func (h *host) process(pid, start int, group string) {
+	dir := filepath.Join(h.Proc.Root, fmt.Sprint(pid))
+	require.NoError(h.t, os.MkdirAll(dir, 0o755))
+	stat := fmt.Sprintf("%d (sleep) S 1 5 5 0 -1 0 1 0 0 0 5 6 0 0 20 0 1 0 %d 1 1 1 1 1 0 0 0 0 0 1 1 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 9 9 0\n", pid, start)
+	for name, content := range map[string]string{"stat": stat, "cgroup": "0::" + group + "\n", "status": "Uid:\t0\t0\t0\t0\nNSpid:\t10\t1\n"} {
+		require.NoError(h.t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
+	}
+}
+
+func member(pid snapshot.PID, group string) container.Member {
+	return container.Member{PID: pid, Place: cgroup.Parse([]byte("0::" + group + "\n")), InnerNamespace: true}
+}
+
+func (h *host) look(members ...container.Member) []*snapshot.ContainerInfo {
+	h.t.Helper()
+	infos := h.Look(h.t.Context(), members)
+	require.Len(h.t, infos, len(members))
+	return infos
+}
+
+func TestLook(t *testing.T) {
+	h := newHost(t)
+	web := snapshot.ContainerInfo{Runtime: "docker", Name: "web", Image: "pytorch:24.10", EID: "7", Labels: map[string]string{"team": "vision"}}
+	first := web
+	first.Init = true
+	require.Equal(t, []*snapshot.ContainerInfo{&first, &web}, h.look(member(10, "/docker/"+id), member(11, "/docker/"+id+"/sub")))
+	require.EqualValues(t, 1, h.asked.Load(), "once for a container")
+
+	uid := snapshot.UID(1001)
+	require.NoError(t, record.Write(h.Run, record.Record{ID: id, EID: "8", UID: &uid, Proof: record.Token, StartedAt: h.now}))
+	require.Equal(t, &first, h.look(member(10, "/docker/"+id))[0], "it is known already")
+	h.now = h.now.Add(11 * time.Minute) // it may have another name
+	first.EID, first.UID, first.Proof = "8", &uid, snapshot.ProofRecord
+	require.Equal(t, &first, h.look(member(10, "/docker/"+id))[0])
+
+	h.process(10, 200, "/docker/"+id) // started again, by somebody else, without the hook
+	restarted := h.known[id]
+	restarted.StartedAt = h.now.Add(time.Hour)
+	h.known[id] = restarted
+	first.EID, first.UID, first.Proof = "7", nil, ""
+	require.Equal(t, &first, h.look(member(10, "/docker/"+id))[0], "an old record proves nothing")
+}
+
+// TestWhatIsNoContainerOfRoots: cgroups that a user has made, with whatever name, and
+// containers of users.
+func TestWhatIsNoContainerOfRoots(t *testing.T) {
+	h := newHost(t)
+	unknown := strings.Repeat("0", 64)
+	for name, m := range map[string]container.Member{
+		"none":                          {PID: 5},
+		"another PID namespace":         {PID: 5, Place: cgroup.Place{ID: snapshot.UnnamedContainer}, InnerNamespace: true},
+		"a user's cgroup with its name": member(5, "/user.slice/user-1001.slice/user@1001.service/docker-"+id+".scope"),
+		"another cgroup with its name":  member(5, "/slurm/docker/"+id),
+		"of an id that no engine knows": member(5, "/slurm/docker/"+unknown),
+		"Apptainer's":                   member(5, "/apptainer/4711"),
+	} {
+		require.Nil(t, h.look(m)[0], name)
+	}
+	rootless := member(5, "/user.slice/user-1001.slice/user@1001.service/libpod-"+id+".scope")
+	rootless.Rootless, rootless.UID = true, 1001
+	asked := h.asked.Load()
+	uid := snapshot.UID(1001)
+	require.Equal(t, &snapshot.ContainerInfo{Runtime: "podman", UID: &uid, Proof: snapshot.ProofRootless}, h.look(rootless)[0])
+	require.Equal(t, asked, h.asked.Load(), "its engine is a user's")
+	require.Equal(t, &snapshot.ContainerInfo{Runtime: "lxc", Name: "web"}, h.look(member(5, "/lxc/web"))[0])
+}
+
+// TestSilentEngine: it is waited for once, then left alone, and what is unknown is said.
+func TestSilentEngine(t *testing.T) {
+	h := newHost(t)
+	h.hangs = true
+	require.True(t, h.look(member(10, "/docker/"+id))[0].Unknown)
+	h.Wait = time.Hour // nothing is waited for any more
+	h.now = h.now.Add(29 * time.Second)
+	other := member(11, "/docker/"+strings.Repeat("0", 64))
+	require.True(t, h.look(other)[0].Unknown)
+	outside := other
+	outside.InnerNamespace = false
+	require.Nil(t, h.look(outside)[0], "a cgroup's name alone makes no container")
+	h.hangs = false
+	h.now = h.now.Add(2 * time.Second)
+	require.Equal(t, "web", h.look(member(10, "/docker/"+id))[0].Name)
+	h.err = engine.ErrUnknown
+	h.known = nil
+	h.now = h.now.Add(11 * time.Minute)
+	require.Equal(t, "web", h.look(member(10, "/docker/"+id))[0].Name, "what is known stays known")
+}
+
+func TestInit(t *testing.T) {
+	h := newHost(t)
+	r, err := h.Init(t.Context(), 10)
+	require.NoError(t, err)
+	require.Equal(t, "container web (pytorch:24.10)", r.Text)
+	h.process(11, 100, "/docker/"+id)
+	_, err = h.Init(t.Context(), 11)
+	require.ErrorIs(t, err, container.ErrNotInit)
+	h.process(12, 100, "/user.slice")
+	_, err = h.Init(t.Context(), 12)
+	require.ErrorIs(t, err, container.ErrNotInit)
+	_, err = h.Init(t.Context(), 13)
+	require.ErrorIs(t, err, proc.ErrGone)
+}
+
+// BenchmarkLook is what 100 containers add to a snapshot in which each has a new process:
+// with older processes, a snapshot asks nothing.
+func BenchmarkLook(b *testing.B) {
+	h := newHost(b)
+	var members []container.Member
+	for i := range 100 {
+		each := fmt.Sprintf("%064x", i)
+		h.process(100+i, 100, "/docker/"+each)
+		h.known[each] = engine.Details{Name: "job", Init: snapshot.PID(100 + i)}
+		members = append(members, member(snapshot.PID(100+i), "/docker/"+each))
+	}
+	h.Wait = time.Hour
+	h.Look(b.Context(), members)
+	b.ReportAllocs()
+	for b.Loop() {
+		h.Look(b.Context(), members)
+	}
+}

@@ -1,0 +1,57 @@
+package local_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container"
+)
+
+// containers says the same of every member, and counts the questions.
+type containers struct {
+	info  *snapshot.ContainerInfo
+	asked int
+}
+
+func (c *containers) Look(_ context.Context, members []container.Member) []*snapshot.ContainerInfo {
+	c.asked += len(members)
+	infos := make([]*snapshot.ContainerInfo, len(members))
+	for i := range infos {
+		infos[i] = c.info
+	}
+	return infos
+}
+
+// TestContainersAreAskedForOnce: a snapshot without new processes asks nothing.
+func TestContainersAreAskedForOnce(t *testing.T) {
+	m := newMachine(t)
+	known := &containers{info: &snapshot.ContainerInfo{Name: "web", EID: "7"}}
+	m.Containers = known
+	m.process(20, 0, 20, "HOME=/\x00")
+	m.process(30, 0, 30, "GENV_ENVIRONMENT_ID=8\x00")
+	m.process(40, 0, 40, "HOME=/\x00")
+	for _, pid := range []string{"20", "30"} {
+		m.write(pid+"/cgroup", "0::/docker/"+strings.Repeat("0", 64)+"\n")
+	}
+	m.smi.apps = "GPU-0, 20, 1\nGPU-0, 30, 1\nGPU-0, 40, 1\n"
+	for range 3 {
+		s := m.snapshot()
+		require.Len(t, s.Processes, 3)
+		require.Equal(t, known.info, s.Processes[0].ContainerInfo)
+		require.Equal(t, snapshot.EnvID("7"), s.Processes[0].EID, "the one in which the container was started")
+		require.Equal(t, snapshot.EnvID("8"), s.Processes[1].EID, "its own claim counts before that")
+		require.Nil(t, s.Processes[2].ContainerInfo)
+		require.Equal(t, 2, known.asked)
+	}
+	known.info = &snapshot.ContainerInfo{Unknown: true}
+	m.process(50, 0, 50, "HOME=/\x00")
+	m.write("50/cgroup", "0::/docker/"+strings.Repeat("1", 64)+"\n")
+	m.smi.apps += "GPU-0, 50, 1\n"
+	m.snapshot()
+	m.snapshot()
+	require.Equal(t, 4, known.asked, "what is unknown is asked for again")
+}
