@@ -8,7 +8,7 @@
 //
 // Each host is waited for and asked by a goroutine of its own, so that none delays another.
 // Whatever a host answers, it is asked at most ten times a second, and less often while its
-// snapshot doesn't change (pacing.go). What comes from all hosts is passed on together, and
+// snapshot doesn't change or is large (pacing.go). What comes from all hosts is passed on together, and
 // takes at most about half of the controller's time.
 package wake
 
@@ -93,9 +93,10 @@ func (w *Watch) Watch(hosts []remote.Host) {
 	}
 }
 
-// Offer passes on a look at a host that a full cycle asked. A nil Watch drops it.
+// Offer passes on a look at a host that a full cycle asked. A nil Watch drops it, and so is
+// one that takes long to judge.
 func (w *Watch) Offer(l Look) {
-	if w == nil {
+	if w == nil || entries(l.Snapshot) > maxEntries {
 		return
 	}
 	select {
@@ -180,10 +181,7 @@ func (w *Watch) follow(ctx context.Context, h remote.Host, again <-chan struct{}
 	for ctx.Err() == nil {
 		woke, err := w.link.Wait(ctx, h)
 		if err != nil {
-			select { // the next full cycle finds out what is wrong
-			case <-again:
-			case <-ctx.Done():
-			}
+			afterCycle(ctx, again) // which finds out what is wrong
 		}
 		for d := p.before(time.Now()); d > 0; d = p.before(time.Now()) {
 			if !sleep(ctx, d) {
@@ -191,20 +189,29 @@ func (w *Watch) follow(ctx context.Context, h remote.Host, again <-chan struct{}
 			}
 		}
 		if !woke || err != nil {
-			p.asked(time.Now(), false)
+			p.asked(time.Now(), false, 0)
 			continue
 		}
 		asked := time.Now()
 		s, err := w.link.Snapshot(ctx, h)
-		p.asked(asked, err == nil && s != last)
-		if err != nil {
+		p.asked(asked, err == nil && s != last, entries(s))
+		switch {
+		case err != nil:
+			continue
+		case entries(s) > maxEntries:
+			afterCycle(ctx, again)
 			continue
 		}
 		last = s
-		select {
-		case w.in <- Look{h, s, asked, time.Now()}:
-		case <-ctx.Done():
-		}
+		w.Offer(Look{h, s, asked, time.Now()})
+	}
+}
+
+// afterCycle waits until the host has answered another full cycle.
+func afterCycle(ctx context.Context, again <-chan struct{}) {
+	select {
+	case <-again:
+	case <-ctx.Done():
 	}
 }
 

@@ -171,11 +171,78 @@ func TestHowOftenAHostIsAsked(t *testing.T) {
 				for d := p.before(now); d > 0; d = p.before(now) {
 					now = now.Add(d)
 				}
-				p.asked(now, row.changed)
+				p.asked(now, row.changed, 0)
 			}
 			require.InDelta(t, row.hour, asked, 10)
 		})
 	}
 	p := newPacing(time.Time{}.Add(time.Hour))
 	require.Zero(t, p.before(time.Time{}.Add(time.Hour)), "the first time at once")
+}
+
+// manyProcesses is a snapshot that takes the controller's time.
+func manyProcesses(n int) *snapshot.Snapshot {
+	return &snapshot.Snapshot{Processes: make([]snapshot.Process, n)}
+}
+
+func TestALargeHostIsAskedLessOften(t *testing.T) {
+	begun := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	for n, want := range map[int]time.Duration{0: floor, 400: floor, 4000: 800 * time.Millisecond, 65536: 13107200 * time.Microsecond} {
+		p := newPacing(begun)
+		p.asked(begun, true, entries(manyProcesses(n)))
+		require.Equal(t, want, p.before(begun), n)
+	}
+	s := &snapshot.Snapshot{
+		Environments: []snapshot.Environment{{PIDs: []snapshot.PID{1, 2}, KernelIDs: []string{"k"}}},
+		Devices:      []snapshot.Device{{Attachments: make([]snapshot.Attachment, 3)}},
+	}
+	require.Equal(t, 8, entries(s))
+	require.Zero(t, entries(nil), "a look that failed")
+}
+
+// A host that makes up processes, other ones each time, keeps no other host waiting.
+func TestHostsThatAreTooLargeAreForFullCycles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, hosts := newRinging("a", "b")
+		w := Start(large{r})
+		defer w.Close()
+		w.Watch(hosts)
+		for range 3 {
+			select {
+			case r.bells["a"] <- nil:
+			case <-time.After(time.Minute):
+			}
+			time.Sleep(time.Minute)
+		}
+		r.bells["b"] <- nil
+		require.Equal(t, map[string]string{"b": "1"}, next(w))
+		require.Equal(t, 1, r.askedOf("a"))
+
+		// One that a full cycle asked isn't judged before the others either.
+		w.Offer(Look{Host: hosts[0], Snapshot: manyProcesses(maxEntries + 1), Asked: time.Now()})
+		require.Empty(t, next(w))
+
+		w.Watch(hosts) // after a full cycle
+		time.Sleep(time.Minute)
+		r.bells["a"] <- nil
+		time.Sleep(time.Minute)
+		require.Equal(t, 2, r.askedOf("a"))
+	})
+}
+
+// large makes the snapshots of host a too large.
+type large struct{ *ringing }
+
+func (l large) Snapshot(ctx context.Context, h remote.Host) (*snapshot.Snapshot, error) {
+	s, err := l.ringing.Snapshot(ctx, h)
+	if h.Name == "a" {
+		s = manyProcesses(maxEntries + 1)
+	}
+	return s, err
+}
+
+func (r *ringing) askedOf(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked[name]
 }
