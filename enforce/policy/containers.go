@@ -45,7 +45,7 @@ func (x *containerExemption) matches(c *snapshot.ContainerInfo) bool {
 
 // readContainer reads a name, an image and a label, of which one has to be there.
 func (e *Exemptions) readContainer(n *strictyaml.Node) {
-	x := containerExemption{from: exemptAt(n)}
+	x, labelled := containerExemption{from: exemptAt(n)}, false
 	n.Map(strictyaml.Keys{
 		"name":  func(n *strictyaml.Node) { x.name = strings.TrimPrefix(n.Text(), "/") },
 		"image": func(n *strictyaml.Node) { x.image = n.Text() },
@@ -54,10 +54,10 @@ func (e *Exemptions) readContainer(n *strictyaml.Node) {
 			if !found || key == "" {
 				n.Failf("%q is not a label; write it as KEY=VALUE", n.Text())
 			}
-			x.key, x.value = key, value
+			x.key, x.value, labelled = key, value, true
 		},
 	})
-	if n.IsMap() && x.name == "" && x.image == "" && x.key == "" {
+	if n.IsMap() && x.name == "" && x.image == "" && !labelled {
 		n.Failf("a container is identified by its name, image or label, as in {name: web, image: \"lab/*\", label: team=vision}")
 	}
 	x.matchName, x.matchIm = glob(x.name), glob(x.image)
