@@ -1,0 +1,253 @@
+package oci
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// ErrGarbled means that a config.json is not one that a runtime would start.
+var ErrGarbled = errors.New("config.json is not understood")
+
+// Config is what a config.json says. The values are read only; Set, Add and Remove change
+// what Encode writes.
+type Config struct {
+	Env         []string // of the container's first process
+	Annotations map[string]string
+	Devices     []Device // which the runtime makes
+	AllDevices  bool     // every device of the machine is allowed, as with --privileged
+	Hooks       map[string][]Hook
+	// InUserNamespace says that the container has uids of its own.
+	InUserNamespace bool
+
+	dir    string // of the bundle; empty for none
+	whole  object
+	mounts []Mount // to be added
+	added  map[string][]Hook
+}
+
+// Device is a device node in the container.
+type Device struct {
+	Path  string `json:"path"`
+	Type  string `json:"type"`
+	Major int64  `json:"major"`
+	Minor int64  `json:"minor"`
+}
+
+// Hook is a program that the runtime starts at a moment of a container's life.
+type Hook struct {
+	Path    string   `json:"path"`
+	Args    []string `json:"args,omitempty"`
+	Env     []string `json:"env,omitempty"`
+	Timeout *int     `json:"timeout,omitempty"` // seconds
+}
+
+// Mount is a bind mount.
+type Mount struct {
+	Destination string   `json:"destination"`
+	Type        string   `json:"type"`
+	Source      string   `json:"source"`
+	Options     []string `json:"options"`
+}
+
+// content is the part of a config.json that a Config has.
+type content struct {
+	Process *struct {
+		Env []string `json:"env"`
+	} `json:"process"`
+	Annotations map[string]string `json:"annotations"`
+	Hooks       map[string][]Hook `json:"hooks"`
+	Linux       *struct {
+		Devices   []Device `json:"devices"`
+		Resources *struct {
+			Devices []rule `json:"devices"`
+		} `json:"resources"`
+		Namespaces []struct {
+			Type string `json:"type"`
+		} `json:"namespaces"`
+	} `json:"linux"`
+}
+
+// rule allows or denies devices in the container's cgroup.
+type rule struct {
+	Allow bool   `json:"allow"`
+	Type  string `json:"type"`
+	Major *int64 `json:"major"`
+	Minor *int64 `json:"minor"`
+}
+
+func (r rule) isAboutAll() bool {
+	return (r.Type == "" || r.Type == "a") && (r.Major == nil || *r.Major < 0) && (r.Minor == nil || *r.Minor < 0)
+}
+
+// Parse reads a config.json. Its error wraps ErrGarbled.
+func Parse(data []byte) (*Config, error) {
+	c := &Config{}
+	var read content
+	if err := errors.Join(json.Unmarshal(data, &read), json.Unmarshal(data, &c.whole)); err != nil {
+		return nil, fmt.Errorf("%w: %s", ErrGarbled, text.Cut(text.OneLine(err.Error()), maxReason))
+	}
+	if err := checkSpelling(c.whole); err != nil {
+		return nil, err
+	}
+	c.Annotations, c.Hooks = read.Annotations, read.Hooks
+	if read.Process != nil {
+		c.Env = read.Process.Env
+	}
+	if l := read.Linux; l != nil {
+		c.Devices = l.Devices
+		for _, n := range l.Namespaces {
+			c.InUserNamespace = c.InUserNamespace || n.Type == "user"
+		}
+		if l.Resources != nil {
+			for _, r := range l.Resources.Devices { // the last one counts
+				if r.isAboutAll() {
+					c.AllDevices = r.Allow
+				}
+			}
+		}
+	}
+	return c, nil
+}
+
+// maxReason is how much of an error of package json is repeated, in bytes.
+const maxReason = 200
+
+// object is a JSON object of which the values are not changed.
+type object map[string]json.RawMessage
+
+// checkSpelling refuses names that differ from the specification's only by capital letters:
+// Go's decoder, and so runc, accepts them too, and two of one name would mean different
+// things to different programs.
+func checkSpelling(whole object) error {
+	known := map[string][]string{
+		"": {"process", "mounts", "hooks", "annotations", "linux"}, "process": {"env"},
+		"linux": {"devices", "resources", "namespaces"},
+	}
+	for name, names := range known {
+		inner := whole
+		if name != "" && whole[name] != nil {
+			inner = nil
+			if err := json.Unmarshal(whole[name], &inner); err != nil {
+				return fmt.Errorf("%w: %s", ErrGarbled, name)
+			}
+		}
+		for key := range inner {
+			if i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, key) }); i >= 0 && names[i] != key {
+				return fmt.Errorf("%w: %s is written %s", ErrGarbled, names[i], text.Quoted(key, maxReason))
+			}
+		}
+	}
+	return nil
+}
+
+// Getenv is the value of a variable of the container's first process; the last one counts.
+func (c *Config) Getenv(name string) string {
+	value, _ := c.LookupEnv(name)
+	return value
+}
+
+// LookupEnv is Getenv, and says whether the variable is set.
+func (c *Config) LookupEnv(name string) (value string, ok bool) {
+	for _, entry := range slices.Backward(c.Env) {
+		if n, value, _ := strings.Cut(entry, "="); n == name {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// UnsetEnv removes a variable.
+func (c *Config) UnsetEnv(name string) {
+	c.Env = slices.DeleteFunc(slices.Clone(c.Env), func(entry string) bool {
+		n, _, _ := strings.Cut(entry, "=")
+		return n == name
+	})
+}
+
+// SetEnv sets a variable.
+func (c *Config) SetEnv(name, value string) {
+	c.UnsetEnv(name)
+	c.Env = append(c.Env, name+"="+value)
+}
+
+// AddHook adds a hook behind those of a moment: "createRuntime" or "poststop".
+func (c *Config) AddHook(moment string, h Hook) {
+	if c.added == nil {
+		c.added = map[string][]Hook{}
+	}
+	c.added[moment] = append(c.added[moment], h)
+}
+
+// AddMount adds a mount behind the others.
+func (c *Config) AddMount(m Mount) { c.mounts = append(c.mounts, m) }
+
+// Encode is the config.json with the changes.
+func (c *Config) Encode() ([]byte, error) {
+	next := object{}
+	for name, value := range c.whole {
+		next[name] = value
+	}
+	err := change(next, "process", func(process object) error { return put(process, "env", c.Env) })
+	if len(c.added) > 0 {
+		err = errors.Join(err, change(next, "hooks", func(hooks object) error {
+			var failed error
+			for moment, added := range c.added {
+				failed = errors.Join(failed, appendTo(hooks, moment, added))
+			}
+			return failed
+		}))
+	}
+	if len(c.mounts) > 0 {
+		err = errors.Join(err, appendTo(next, "mounts", c.mounts))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("change config.json: %w", err)
+	}
+	return json.Marshal(next)
+}
+
+// change changes a value of an object that is an object itself, and may be missing.
+func change(outer object, name string, how func(object) error) error {
+	inner := object{}
+	if raw := outer[name]; raw != nil {
+		if err := json.Unmarshal(raw, &inner); err != nil {
+			return err
+		}
+	}
+	if inner == nil { // null
+		inner = object{}
+	}
+	if err := how(inner); err != nil {
+		return err
+	}
+	return put(outer, name, inner)
+}
+
+// appendTo adds elements to a list that may be missing.
+func appendTo[E any](outer object, name string, added []E) error {
+	var list []json.RawMessage
+	if raw := outer[name]; raw != nil {
+		if err := json.Unmarshal(raw, &list); err != nil {
+			return err
+		}
+	}
+	for _, e := range added {
+		raw, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		list = append(list, raw)
+	}
+	return put(outer, name, list)
+}
+
+func put(outer object, name string, value any) error {
+	raw, err := json.Marshal(value)
+	outer[name] = raw
+	return err
+}
