@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container/record"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/extension"
@@ -31,7 +32,8 @@ type Host struct {
 
 // Open is this machine with its state files. Nothing is read yet.
 func Open(p command.Program) *Host {
-	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Users{}.Username}
+	containers := &record.Keeper{Run: RunDir(p.Getenv)}
+	options := disk.Config{Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Users{}.Username, Keeps: containers.Keeps}
 	if p.SharedAccount {
 		options.Username = nil
 	}

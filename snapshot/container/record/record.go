@@ -36,6 +36,9 @@ type Record struct {
 	Proof     Proof
 	Runtime   string // "docker", for example; empty if unknown
 	StartedAt time.Time
+	// PID and Start are the container's init, or what makes it: see Keeper. 0 for none.
+	PID   snapshot.PID
+	Start snapshot.StartTime
 }
 
 // file is a Record in JSON.
@@ -47,6 +50,9 @@ type file struct {
 	Proof     Proof          `json:"proof"`
 	Runtime   string         `json:"runtime"`
 	StartedAt time.Time      `json:"started_at"`
+
+	PID   snapshot.PID       `json:"pid,omitempty"`
+	Start snapshot.StartTime `json:"start,omitempty"`
 }
 
 // Decode reads the content of a file. It checks everything; its error wraps ErrInvalid.
@@ -58,13 +64,13 @@ func Decode(data []byte) (Record, error) {
 	if f.Schema != schema {
 		return Record{}, fmt.Errorf("%w: schema %d", ErrInvalid, f.Schema)
 	}
-	r := Record{ID: f.ID, EID: f.EID, UID: f.UID, Proof: f.Proof, Runtime: f.Runtime, StartedAt: f.StartedAt}
+	r := Record{ID: f.ID, EID: f.EID, UID: f.UID, Proof: f.Proof, Runtime: f.Runtime, StartedAt: f.StartedAt, PID: f.PID, Start: f.Start}
 	return r, r.check()
 }
 
 // encode is the file's content.
 func (r *Record) encode() file {
-	return file{schema, r.ID, r.EID, r.UID, r.Proof, r.Runtime, r.StartedAt}
+	return file{schema, r.ID, r.EID, r.UID, r.Proof, r.Runtime, r.StartedAt, r.PID, r.Start}
 }
 
 func (r *Record) check() error {
@@ -79,6 +85,8 @@ func (r *Record) check() error {
 		return fmt.Errorf("%w: a uid and its proof come together", ErrInvalid)
 	case len(r.Runtime) > maxRuntime || strings.Trim(r.Runtime, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "":
 		return fmt.Errorf("%w: its runtime is not the name of one", ErrInvalid)
+	case r.PID < 0 || (r.PID == 0) != (r.Start == 0):
+		return fmt.Errorf("%w: a process and its start time come together", ErrInvalid)
 	case r.StartedAt.IsZero():
 		return fmt.Errorf("%w: it has no time", ErrInvalid)
 	}

@@ -33,6 +33,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		{ID: id, EID: "4242", UID: alice(), Proof: record.Token, Runtime: "docker", StartedAt: start},
 		{ID: id, EID: "4242", UID: alice(), Proof: record.Rootless, StartedAt: start},
 		{ID: id, Runtime: "docker", StartedAt: start},
+		{ID: id, EID: "4242", StartedAt: start, PID: 77, Start: 4711},
 	} {
 		require.NoError(t, record.Write(run, r))
 		got, err := record.Read(run, id)
@@ -62,6 +63,7 @@ func TestInvalidRecords(t *testing.T) {
 		"a uid without a proof":  func(r *record.Record) { r.Proof = "" },
 		"a proof without a uid":  func(r *record.Record) { r.UID = nil },
 		"an unknown proof":       func(r *record.Record) { r.Proof = "label" },
+		"a process without time": func(r *record.Record) { r.PID = 7 },
 		"no time":                func(r *record.Record) { r.StartedAt = time.Time{} },
 		"a runtime of two words": func(r *record.Record) { r.Runtime = "docker run" },
 	} {

@@ -51,7 +51,7 @@ func (t *transaction) kernels() map[system.Kernel]system.Liveness {
 // is another user's, or root's without the environment's id (with sudo it has it).
 func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool {
 	switch owner := t.process(pid).Owner; {
-	case owner == nil || *owner == env.UID:
+	case owner == nil || *owner == env.UID || t.keeps != nil && t.keeps(env.EID, pid):
 		return true
 	case *owner != 0 || pid == 1:
 		return false

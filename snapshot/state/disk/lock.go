@@ -126,18 +126,33 @@ func unlock(file *os.File) {
 	_ = file.Close()
 }
 
+// openLocks opens the folder of the locks of devices.
+func (s *Store) openLocks() (*folder.Folder, error) {
+	parent, err := folder.Open(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	return parent.SharedSub("devices")
+}
+
+// LocksDir is the path of the folder of the locks that LockDevices takes, which it creates.
+func (s *Store) LocksDir() (string, error) {
+	dir, err := s.openLocks()
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close()
+	return dir.Path, nil
+}
+
 // LockDevices takes the exclusive locks of devices, in index order, and waits for them
 // until ctx ends. They are flock(2) locks on devices/INDEX.lock, which flock(1) and
 // the Python SDK of 1.4.3 use too. They are held until release is called or the
 // process ends; children don't inherit them. A BusyError names the holder of the lock
 // that it waited for.
 func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex) (release func(), err error) {
-	parent, err := folder.Open(s.dir)
-	if err != nil {
-		return nil, err
-	}
-	defer parent.Close()
-	dir, err := parent.SharedSub("devices")
+	dir, err := s.openLocks()
 	if err != nil {
 		return nil, err
 	}

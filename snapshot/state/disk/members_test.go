@@ -94,16 +94,20 @@ func TestProcessesOfOthersKeepNoEnvironmentAlive(t *testing.T) {
 		{"root's in another", 7, of(0), root("9", system.EnvironRead), false},
 		{"root's with a title", 7, of(0), root("", system.EnvironWiped), false},
 		{"a kernel thread", 7, of(0), nil, false},
+		{"the init of another's container", 8, of(bob), nil, false},
 
 		{"its user's", 7, of(alice), nil, true},
 		{"root's, by sudo", 7, of(0), root("1102", system.EnvironRead), true},
 		{"root's, as a user sees it", 7, of(0), root("", system.EnvironHidden), true},
+		{"the init of its container", 9, of(0), nil, true},
+		{"of any user", 9, of(bob), nil, true},
 		{"an owner that can't be told", 7, system.ProcessStatus{Liveness: system.Alive}, nil, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			machine := &fakeSystem{}
-			store := disk.New(sharedDir(t), disk.Config{System: machine})
+			inits := map[snapshot.PID]snapshot.EnvID{8: "9", 9: "1102"}
+			store := disk.New(sharedDir(t), disk.Config{System: machine, Keeps: func(eid snapshot.EnvID, pid snapshot.PID) bool { return inits[pid] == eid }})
 			began(t, store, machine)
 			require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 				b.Environment("1102").PIDs = []snapshot.PID{1102, tt.pid}
@@ -118,6 +122,7 @@ func TestProcessesOfOthersKeepNoEnvironmentAlive(t *testing.T) {
 			files, err = store.Read(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, tt.lives, files.Environment("1102") != nil)
+			require.False(t, tt.pid == 9 && files.Environment("1102").OwnerMismatch, "root has recorded it")
 		})
 	}
 }

@@ -27,7 +27,12 @@ func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 		env := &f.Environments[i]
 		owners := make([]snapshot.UID, 0, len(env.PIDs))
 		for _, pid := range env.PIDs {
-			if p := process(pid); p.Liveness == system.Alive && p.Owner != nil {
+			p := process(pid)
+			switch {
+			case p.Liveness != system.Alive || p.Owner == nil:
+			case s.keeps != nil && *p.Owner != env.UID && s.keeps(env.EID, pid): // a container has any uid
+				owners = append(owners, env.UID)
+			default:
 				owners = append(owners, *p.Owner)
 			}
 		}

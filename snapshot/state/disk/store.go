@@ -42,6 +42,10 @@ type Config struct {
 	Username func(context.Context, snapshot.UID) snapshot.Username
 	// Mark adds to the files what is kept elsewhere, after each reading; nil adds nothing.
 	Mark func(*state.Files)
+	// Keeps says whether root has recorded that a registered process, of whatever user,
+	// keeps an environment alive, as the init of a container does. nil for none. It is
+	// called under the lock.
+	Keeps func(snapshot.EnvID, snapshot.PID) bool
 }
 
 // Store reads and writes the state files in a folder. It may be used by any
@@ -55,6 +59,7 @@ type Store struct {
 	timeout  time.Duration // for the lock
 	username func(context.Context, snapshot.UID) snapshot.Username
 	mark     func(*state.Files)
+	keeps    func(snapshot.EnvID, snapshot.PID) bool
 	step     func(string) // for tests: called between the steps of a write
 }
 
@@ -62,7 +67,7 @@ type Store struct {
 func New(dir string, o Config) *Store {
 	s := &Store{
 		dir: dir, rootDir: o.RootDir, procRoot: cmp.Or(o.ProcRoot, system.RealProc), system: o.System,
-		now: o.Now, timeout: o.LockTimeout, username: o.Username, mark: o.Mark, step: func(string) {},
+		now: o.Now, timeout: o.LockTimeout, username: o.Username, mark: o.Mark, keeps: o.Keeps, step: func(string) {},
 	}
 	if s.system == nil {
 		s.system = system.New(s.procRoot)

@@ -1,0 +1,80 @@
+package record
+
+import (
+	"os"
+	"sync"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Keeper says which processes keep environments alive although they are not of the
+// environment's user: the inits of containers, as recorded in a run folder. It reads the
+// records again only when one was written or removed. Any number of goroutines may use it.
+type Keeper struct {
+	Run string
+
+	mu      sync.Mutex
+	changed time.Time // when the folder had changed last
+	settled bool      // it was read so much later that no other change has the same time
+	inits   map[member]bool
+}
+
+// tick is longer than the resolution of the times of files.
+const tick = 100 * time.Millisecond
+
+// member is a container's init in an environment.
+type member struct {
+	eid snapshot.EnvID
+	pid snapshot.PID
+}
+
+// Keeps is for disk.Config. Whether the process is still the one that was recorded is
+// decided by the start times of the state files.
+func (k *Keeper) Keeps(eid snapshot.EnvID, pid snapshot.PID) bool {
+	info, err := os.Stat(Dir(k.Run))
+	if err != nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.settled || !info.ModTime().Equal(k.changed) {
+		k.changed, k.settled = info.ModTime(), time.Since(info.ModTime()) > tick
+		k.inits = initsIn(k.Run)
+	}
+	return k.inits[member{eid, pid}]
+}
+
+func initsIn(run string) map[member]bool {
+	inits := map[member]bool{}
+	ids, _ := List(run) // what can't be listed keeps nothing
+	for _, id := range ids {
+		if r, err := Read(run, id); err == nil && r.PID != 0 {
+			inits[member{r.EID, r.PID}] = true
+		}
+	}
+	return inits
+}
+
+// Prune removes the records of containers of which the init has ended, as after a SIGKILL
+// of the runtime. start is the start time of a process, 0 for none; ok is false where that
+// is unknown. Only root calls it.
+func Prune(run string, start func(snapshot.PID) (_ snapshot.StartTime, ok bool)) error {
+	ids, err := List(run)
+	for _, id := range ids {
+		r, readErr := Read(run, id)
+		if readErr != nil || r.PID == 0 {
+			continue
+		}
+		if now, ok := start(r.PID); !ok || now == r.Start {
+			continue
+		}
+		if again, readErr := Read(run, id); readErr != nil || again.PID != r.PID || again.Start != r.Start {
+			continue // the container was started again
+		}
+		if removeErr := Remove(run, id); err == nil {
+			err = removeErr
+		}
+	}
+	return err
+}
