@@ -1,0 +1,283 @@
+package grant
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Nobody is the uid of an environment of which the user isn't proved: the one that the
+// kernel shows for users that don't exist, and that account's usual name.
+const (
+	Nobody         snapshot.UID      = 65534
+	NobodyUsername snapshot.Username = "nobody"
+)
+
+// ErrRefused means that a container can't have the GPUs that it asks for.
+var ErrRefused = errors.New("refused")
+
+// Proof is for which user a container is started. The zero value proves nothing.
+type Proof struct {
+	UID  *snapshot.UID // nil if it isn't proved
+	Kind record.Proof
+	// EID is the environment in which the user started it; empty for none.
+	EID snapshot.EnvID
+}
+
+// Claim is a container's request, and what is known of it.
+type Claim struct {
+	Request
+	Proof     Proof
+	Container string       // its ID
+	PID       snapshot.PID // which is registered in the environment
+	Now       snapshot.Date
+	Username  snapshot.Username // of the proved user
+	Hardware  []hardware.Device // of this machine, as far as known
+	// Shared says that every user writes the state files, so that no user can be proved:
+	// then a container may use the devices of the environment that it claims.
+	Shared bool
+}
+
+// Granted is what a container has.
+type Granted struct {
+	EID     snapshot.EnvID // empty if it has no environment
+	Name    string
+	UID     *snapshot.UID // the proved one, or nil
+	Own     bool          // the environment is the container's own
+	Devices []snapshot.DeviceIndex
+	UUIDs   []snapshot.GPUUUID // of the devices; nil if one is unknown
+	Memory  snapshot.Memory
+	GPUs    bool // it asked for devices
+	// Registered says that its processes keep the environment alive: it is its own, or that
+	// of its proved user.
+	Registered bool
+}
+
+// Apply registers a container's process in its environment, and attaches the devices of an
+// environment of its own. After an error, which wraps ErrRefused, ErrRequest or one of
+// package state, the files are not to be written.
+func (c Claim) Apply(f *state.Files) (Granted, error) {
+	g := Granted{UID: c.Proof.UID, GPUs: c.AsksForGPUs()}
+	env, err := c.joined(f)
+	if err != nil {
+		return g, err
+	}
+	if env != nil {
+		return c.join(f, env, g)
+	}
+	if !g.GPUs {
+		return g, nil // it needs no environment
+	}
+	return c.own(f, g)
+}
+
+// joined is the environment of the person in which a container runs; nil for its own.
+func (c Claim) joined(f *state.Files) (*snapshot.Environment, error) {
+	switch {
+	case c.Proof.UID != nil && c.Proof.EID != "":
+		env := f.Environment(c.Proof.EID)
+		if env == nil || env.UID != *c.Proof.UID { // it has ended since
+			return nil, nil
+		}
+		return env, nil
+	case c.Proof.UID == nil && c.Shared && c.EID != "" && c.Count == 0:
+		return f.Environment(c.EID), nil
+	}
+	return nil, nil
+}
+
+func (c Claim) join(f *state.Files, env *snapshot.Environment, g Granted) (Granted, error) {
+	attached := f.AttachedTo(env.EID)
+	wanted, err := c.wanted(f, attached)
+	if err != nil {
+		return g, err
+	}
+	if len(c.Minors) > 0 && len(change.Parts(f, env.EID)) > 0 {
+		return g, fmt.Errorf("%w: environment %s has MIG instances, and a device node is of a whole GPU: use --gpus", ErrRefused, text.Shown(string(env.EID)))
+	}
+	for _, index := range wanted {
+		if !slices.Contains(attached, index) {
+			return g, fmt.Errorf("%w: device %d is not attached to environment %s, which has %s: run `genv attach` in it first",
+				ErrRefused, index, text.Shown(string(env.EID)), listed(attached))
+		}
+	}
+	if c.Count > 0 {
+		if c.Count > len(attached) {
+			return g, fmt.Errorf("%w: %d devices are more than environment %s has (%d): run `genv attach --count %d` in it first",
+				ErrRefused, c.Count, text.Shown(string(env.EID)), len(attached), c.Count)
+		}
+		wanted = attached[:c.Count]
+	}
+	eid := env.EID
+	g.EID, g.Name, g.Memory = eid, env.Config.Name, env.Config.GPUMemory
+	if c.Proof.UID == nil {
+		return g.with(f, wanted, c.Hardware), nil
+	}
+	if err := f.Activate(state.Activation{EID: eid, UID: env.UID, Username: env.Username, PID: c.PID, At: c.Now}); err != nil {
+		return g, err
+	}
+	g.Registered = true
+	return g.with(f, wanted, c.Hardware), nil
+}
+
+// own makes an environment for the container alone.
+func (c Claim) own(f *state.Files, g Granted) (Granted, error) {
+	uid, username := Nobody, NobodyUsername
+	if c.Proof.UID != nil {
+		uid, username = *c.Proof.UID, c.Username
+	}
+	if f.Devices == nil {
+		return g, state.ErrNoDevices
+	}
+	all := make([]snapshot.DeviceIndex, len(f.Devices))
+	for i := range f.Devices {
+		all[i] = f.Devices[i].Index
+	}
+	wanted, err := c.wanted(f, all)
+	if err != nil {
+		return g, err
+	}
+	eid := c.freeID(f)
+	config := snapshot.EnvConfig{Name: c.Called, GPUMemory: c.Memory}
+	if c.Count > 0 {
+		config.GPUs = &c.Count
+	}
+	if err := f.Activate(state.Activation{EID: eid, UID: uid, Username: username, PID: c.PID, Config: config, At: c.Now}); err != nil {
+		return g, err
+	}
+	attached, err := f.Attach(state.AttachRequest{
+		EID: eid, Count: c.Count, Indices: wanted, Memory: c.Memory, OverSubscribe: c.OverSubscribe, At: c.Now,
+	})
+	if err != nil {
+		return g, explained(err)
+	}
+	g.EID, g.Name, g.Memory, g.Own, g.Registered = eid, config.Name, c.Memory, true, true
+	return g.with(f, attached, c.Hardware), nil
+}
+
+// freeID is the container's ID as docker prints it, unless there is an environment of that
+// name.
+func (c Claim) freeID(f *state.Files) snapshot.EnvID {
+	const short = 12
+	eid := snapshot.EnvID(c.Container[:min(short, len(c.Container))])
+	for n := 2; f.Environment(eid) != nil; n++ {
+		eid = snapshot.EnvID(fmt.Sprintf("%s-%d", c.Container[:min(short, len(c.Container))], n))
+	}
+	return eid
+}
+
+// wanted are the devices that the request names, of which those in all are "all". It is
+// empty for a request by number.
+func (c Claim) wanted(f *state.Files, all []snapshot.DeviceIndex) (list []snapshot.DeviceIndex, err error) {
+	add := func(index snapshot.DeviceIndex) {
+		if !slices.Contains(list, index) {
+			list = append(list, index)
+		}
+	}
+	if c.Count > 0 {
+		if c.All || len(c.Names)+len(c.Minors) > 0 {
+			return nil, fmt.Errorf("%w: %s is a number of devices, and --device names some: use one of both", ErrRequest, GPUs)
+		}
+		return nil, nil
+	}
+	if c.All {
+		list = slices.Clone(all)
+	}
+	for _, name := range c.Names {
+		index, err := c.index(f, name)
+		if err != nil {
+			return nil, err
+		}
+		if f.Device(index) == nil {
+			return nil, f.NoDevice(index)
+		}
+		add(index)
+	}
+	for _, minor := range c.Minors {
+		i := slices.IndexFunc(c.Hardware, func(d hardware.Device) bool { return d.Minor != nil && *d.Minor == minor })
+		if i < 0 {
+			return nil, fmt.Errorf("%w: which GPU /dev/nvidia%d is isn't known: `sudo genv usage snapshot` finds out", ErrRefused, minor)
+		}
+		add(c.Hardware[i].Index)
+	}
+	slices.Sort(list)
+	return list, nil
+}
+
+// index is the device of a name: an index, or a UUID, also one that is cut short as NVIDIA's
+// programs allow. An attached MIG instance has one, too.
+func (c Claim) index(f *state.Files, name string) (snapshot.DeviceIndex, error) {
+	if list, err := text.ParseIndices[snapshot.DeviceIndex](name); err == nil && len(list) == 1 {
+		return list[0], nil
+	}
+	var found []snapshot.DeviceIndex
+	if c.Proof.EID != "" || c.Shared {
+		for _, part := range change.Parts(f, cmp.Or(c.Proof.EID, c.EID)) {
+			if slices.Contains(part.Instances, snapshot.GPUUUID(name)) {
+				found = append(found, part.Index)
+			}
+		}
+	}
+	for _, d := range c.Hardware {
+		if len(name) > len("GPU-") && strings.HasPrefix(string(d.UUID), name) {
+			found = append(found, d.Index)
+		}
+	}
+	if len(found) != 1 {
+		return 0, fmt.Errorf("%w: there is no GPU %s on this machine", ErrRefused, text.Quoted(name, maxShown))
+	}
+	return found[0], nil
+}
+
+// with adds the devices. Of one of which the environment has MIG instances, they are what the
+// container has.
+func (g Granted) with(f *state.Files, list []snapshot.DeviceIndex, known []hardware.Device) Granted {
+	g.Devices = list
+	parts := change.Parts(f, g.EID)
+	var uuids []snapshot.GPUUUID
+	for _, index := range list {
+		if i := slices.IndexFunc(parts, func(p change.Part) bool { return p.Index == index }); i >= 0 {
+			uuids = append(uuids, parts[i].Instances...)
+			continue
+		}
+		own, ok := hardware.UUIDs(known, []snapshot.DeviceIndex{index})
+		if !ok && len(parts) == 0 {
+			return g // then all are named by their indices
+		}
+		uuids = append(uuids, own...)
+	}
+	g.UUIDs = uuids
+	return g
+}
+
+// explained adds to an error who has the devices.
+func explained(err error) error {
+	var unavailable *state.UnavailableError
+	if !errors.As(err, &unavailable) || len(unavailable.Conflicts) == 0 {
+		return err
+	}
+	var holders []string
+	for _, conflict := range unavailable.Conflicts[:min(len(unavailable.Conflicts), maxHolders)] {
+		holders = append(holders, conflict.String())
+	}
+	return fmt.Errorf("%w (%s)", err, strings.Join(holders, "; "))
+}
+
+// maxHolders is how many attachments a message names.
+const maxHolders = 8
+
+func listed(devices []snapshot.DeviceIndex) string {
+	if len(devices) == 0 {
+		return "none"
+	}
+	return text.JoinIndices(devices)
+}

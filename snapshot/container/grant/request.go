@@ -1,0 +1,185 @@
+package grant
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container/oci"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// The variables of a container that speak to genv. People set them with `docker run -e`,
+// or with the flags of `genv docker run`.
+const (
+	TokenVariable = "GENV_CONTAINER_TOKEN" // of root's service, for its user
+	GPUs          = "GENV_GPUS"            // how many devices, or "all", in an environment of its own
+	GPUMemory     = "GENV_GPU_MEMORY"
+	OverSubscribe = "GENV_ALLOW_OVER_SUBSCRIPTION"
+	MountShims    = "GENV_MOUNT_SHIMS"
+	MountLocks    = "GENV_MOUNT_LOCKS"
+	Name          = "GENV_ENVIRONMENT_NAME"
+)
+
+// visible is the variable by which NVIDIA's programs choose a container's devices.
+const visible = "NVIDIA_VISIBLE_DEVICES"
+
+// ErrRequest means that a container asks for GPUs in a way that is not understood.
+var ErrRequest = errors.New("not understood")
+
+// Request is what a container asks for.
+type Request struct {
+	Token string         // empty for none
+	EID   snapshot.EnvID // the environment that it claims to be of; empty for none
+
+	Count  int             // of devices, whichever; 0 for those that it names
+	All    bool            // all devices
+	Names  []string        // indices and UUIDs
+	Minors []int           // numbers of device nodes, /dev/nvidiaN
+	Memory snapshot.Memory // the capacity that it wants on each
+	Called string          // the name of an environment of its own
+
+	OverSubscribe, Shims, Locks bool
+}
+
+// AsksForGPUs says whether it asks for any.
+func (r *Request) AsksForGPUs() bool {
+	return r.Count > 0 || r.All || len(r.Names) > 0 || len(r.Minors) > 0
+}
+
+// Asked reads what a container asks for. nvidia says that the runtime that is called next
+// obeys NVIDIA_VISIBLE_DEVICES by itself: otherwise the variable, which many images set,
+// means something only with NVIDIA's hook. The error wraps ErrRequest, and only a container
+// that asks for GPUs has one.
+func Asked(c *oci.Config, nvidia bool) (Request, error) {
+	r := Request{
+		Token: c.Getenv(TokenVariable), EID: snapshot.Claim(c.Getenv(snapshot.ClaimVariable)), OverSubscribe: isSet(c, OverSubscribe),
+		Shims: isSet(c, MountShims), Locks: isSet(c, MountLocks),
+	}
+	r.askByVariable(c, nvidia || hasNVIDIAHook(c))
+	if err := r.askByCount(c.Getenv(GPUs)); err != nil {
+		return r, err
+	}
+	r.askByAnnotation(c)
+	if !c.AllDevices { // otherwise it has the nodes of all devices of the machine, asked for or not
+		r.askByNode(c)
+	}
+	if !r.AsksForGPUs() {
+		return r, nil
+	}
+	if memory := c.Getenv(GPUMemory); memory != "" {
+		var err error
+		if r.Memory, err = snapshot.ParseMemory(memory); err != nil || len(memory) > maxMemory || r.Memory.Bytes() == 0 {
+			return r, fmt.Errorf("%s=%s: %w: write an amount such as 4g", GPUMemory, text.Quoted(memory, maxShown), ErrRequest)
+		}
+	}
+	r.Called = c.Getenv(Name)
+	if err := snapshot.CheckName(Name, r.Called); err != nil {
+		return r, fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	if len(r.Names)+len(r.Minors) > maxDevices {
+		return r, fmt.Errorf("%w: more than %d devices", ErrRequest, maxDevices)
+	}
+	return r, nil
+}
+
+const (
+	maxMemory  = 64   // bytes of an amount of memory
+	maxShown   = 60   // bytes of a value in a message
+	maxDevices = 1024 // no host has more
+)
+
+// isSet says whether a switch is on: set to anything but an empty value or 0.
+func isSet(c *oci.Config, name string) bool { v := c.Getenv(name); return v != "" && v != "0" }
+
+// askByCount reads GENV_GPUS, which replaces what docker's own --gpus chose.
+func (r *Request) askByCount(value string) error {
+	n, err := strconv.ParseUint(value, 10, 16)
+	switch {
+	case value == "" || err == nil && n == 0:
+		return nil
+	case value == "all":
+		r.All = true
+	case err != nil:
+		return fmt.Errorf("%s=%s: %w: write a number, or all", GPUs, text.Quoted(value, maxShown), ErrRequest)
+	default:
+		r.Count, r.All, r.Names = int(n), false, nil
+	}
+	return nil
+}
+
+// askByVariable reads NVIDIA_VISIBLE_DEVICES, which docker sets for --gpus, too.
+func (r *Request) askByVariable(c *oci.Config, obeyed bool) {
+	value := c.Getenv(visible)
+	if !obeyed || value == "" || value == "void" || value == "none" {
+		return
+	}
+	r.name(value)
+}
+
+func (r *Request) name(list string) {
+	for name := range strings.SplitSeq(list, ",") {
+		switch name = strings.TrimSpace(name); {
+		case name == "all":
+			r.All = true
+		case name != "" && !slices.Contains(r.Names, name):
+			r.Names = append(r.Names, name)
+		}
+	}
+}
+
+// hasNVIDIAHook recognizes the hook that dockerd adds for --gpus.
+func hasNVIDIAHook(c *oci.Config) bool {
+	for _, moment := range []string{"prestart", "createRuntime"} {
+		for _, h := range c.Hooks[moment] {
+			switch filepath.Base(h.Path) {
+			case "nvidia-container-runtime-hook", "nvidia-container-toolkit":
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// cdi begins the name of a GPU of the Container Device Interface, and cdiAnnotation the
+// name of an annotation that lists such names (its specification, "Annotations").
+const (
+	cdi           = "nvidia.com/gpu="
+	cdiAnnotation = "cdi.k8s.io/"
+)
+
+// askByAnnotation reads the devices that an engine leaves to the runtime to inject.
+func (r *Request) askByAnnotation(c *oci.Config) {
+	for name, value := range c.Annotations {
+		if !strings.HasPrefix(name, cdiAnnotation) {
+			continue
+		}
+		for device := range strings.SplitSeq(value, ",") {
+			if gpu, ok := strings.CutPrefix(strings.TrimSpace(device), cdi); ok {
+				r.name(gpu)
+			}
+		}
+	}
+	slices.Sort(r.Names)
+}
+
+// The numbers of the device nodes of GPUs: the Linux allocated devices list, and NVIDIA's
+// /dev/nvidiactl.
+const (
+	nvidiaMajor = 195
+	maxGPUMinor = 253 // above it are nvidia-modeset and nvidiactl
+)
+
+// askByNode reads the device nodes: of --device /dev/nvidia0, and what an engine that
+// injects CDI devices itself, as dockerd does, has made of them.
+func (r *Request) askByNode(c *oci.Config) {
+	for _, d := range c.Devices {
+		if d.Type == "c" && d.Major == nvidiaMajor && d.Minor >= 0 && d.Minor <= maxGPUMinor {
+			r.Minors = append(r.Minors, int(d.Minor))
+		}
+	}
+}
