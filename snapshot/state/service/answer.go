@@ -81,6 +81,10 @@ func (s *Server) answer(ctx context.Context, line []byte, by peer) Answer {
 			return failure(err)
 		}
 		return Answer{Document: document}
+	case r.Token != nil:
+		return s.issue(r.Token.EID, by)
+	case r.Redeem != "":
+		return s.redeem(r.Redeem, by)
 	}
 	result, err := s.change(ctx, r.Change, by)
 	if err != nil {

@@ -36,6 +36,7 @@ var roles = map[string]func(args []string) error{
 	"flood":   floodChild,
 	"sit":     sitChild,
 	"connect": connectChild,
+	"token":   tokenChild,
 }
 
 func TestMain(m *testing.M) {
@@ -243,4 +244,19 @@ func sitChild(args []string) error {
 // connectChild is a child: it connects its standard input to SOCKET, and ends.
 func connectChild(args []string) error {
 	return syscall.Connect(0, &syscall.SockaddrUnix{Name: args[0]})
+}
+
+// tokenChild is a child: SOCKET EID prints a token, SOCKET EID TOKEN redeems one.
+func tokenChild(args []string) error {
+	client := service.Client{Path: args[0]}
+	if len(args) == 3 {
+		holder, err := client.Redeem(context.Background(), args[2])
+		if err == nil {
+			fmt.Printf("uid %d eid %s\n", holder.UID, holder.EID)
+		}
+		return err
+	}
+	text, err := client.Token(context.Background(), snapshot.EnvID(args[1]))
+	fmt.Println(text)
+	return err
 }

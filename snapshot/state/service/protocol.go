@@ -9,6 +9,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container/token"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
@@ -32,6 +34,14 @@ type Request struct {
 	Change  json.RawMessage `json:"change,omitempty"` // a change.Change
 	Look    string          `json:"look,omitempty"`   // a document of root's view: see Backend
 	Status  bool            `json:"status,omitempty"`
+	Token   *TokenRequest   `json:"token,omitempty"`  // for a container that the client starts
+	Redeem  string          `json:"redeem,omitempty"` // a token; only root asks
+}
+
+// TokenRequest asks for a token that proves, to root's container runtime, who starts a
+// container.
+type TokenRequest struct {
+	EID snapshot.EnvID `json:"eid,omitempty"` // in which the container is to run; empty for its own
 }
 
 // Answer is what the service answers: the result, or an error.
@@ -40,7 +50,9 @@ type Answer struct {
 	Result   *change.Result  `json:"result,omitempty"`
 	Document json.RawMessage `json:"document,omitempty"`
 	Status   *Status         `json:"status,omitempty"`
-	Error    json.RawMessage `json:"error,omitempty"` // by change.EncodeError
+	Token    string          `json:"token,omitempty"`
+	Holder   *token.Holder   `json:"holder,omitempty"` // of a redeemed token
+	Error    json.RawMessage `json:"error,omitempty"`  // by change.EncodeError
 	// Busy says that the request was refused since there are too many, and that nothing
 	// was done.
 	Busy bool `json:"busy,omitempty"`
@@ -82,7 +94,7 @@ func decodeRequest(line []byte) (r Request, err error) {
 		return r, fmt.Errorf("%w: not a request of genv", state.ErrRequest)
 	}
 	asked := 0
-	for _, set := range []bool{r.Change != nil, r.Look != "", r.Status} {
+	for _, set := range []bool{r.Change != nil, r.Look != "", r.Status, r.Token != nil, r.Redeem != ""} {
 		if set {
 			asked++
 		}

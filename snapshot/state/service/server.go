@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container/token"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
@@ -42,6 +43,7 @@ type Server struct {
 
 	admission admission
 	turns     turns
+	tokens    token.Tokens
 	since     time.Time
 	served    atomic.Uint64
 	refused   atomic.Uint64
@@ -62,6 +64,7 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	s.since = s.Now()
 	s.admission = admission{bounds: bounds, now: s.Now}
 	s.turns.perUser = bounds.PerUser
+	s.tokens.Now = s.Now
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
 	defer s.users.Wait()
