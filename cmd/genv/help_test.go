@@ -36,6 +36,7 @@ var examples = map[string][]string{
 	"home":       {"", "--quiet"},
 	"status":     {""},
 	"lock":       {"true"},
+	"docker":     {"run image"},
 	"run":        {"--name x --gpus 1 --gpu-memory 4g --over-subscribe --quiet true"},
 	"shell":      {"--init --shell bash", "--ok", "--deinit", "--reattach", "--reconfigure"},
 	"notices":    {"--new"},
@@ -66,6 +67,8 @@ var examples = map[string][]string{
 	"host serve":    {serveFlags},
 	"host handover": {""},
 	"host status":   {"--format json"},
+
+	"host setup-docker": {"--config $DIR/daemon.json --real /bin/true --no-default", "--config $DIR/daemon.json --remove"},
 
 	"enforce": {"--state-dir $DIR/state --interval 0 --events off --cycles 1 --dry-run --audit-log $DIR/log --audit-size 1m --audit-keep 1 --act-unrecorded --timestamps always --summary 1h --format json " + ruleFlags, "--interval 0 --dry-run --exit-code " + noRuleFlags},
 
@@ -174,7 +177,7 @@ func runExamples(t *testing.T, f *inprocess.Fleet, path string, formats []string
 	s.partition(6, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-1"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-2"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-3"})
 	dir := s.path("files")
 	require.NoError(t, os.MkdirAll(dir, 0o777))
-	for name, text := range map[string]string{"policy": "{}\n", "log": "", "hosts": "a\nb\n", "report": `{"terminate": {"processes": []}, "detach": {}}`, "ssh": "#!/bin/sh\n", "ollama": "#!/bin/sh\n"} {
+	for name, text := range map[string]string{"policy": "{}\n", "log": "", "hosts": "a\nb\n", "report": `{"terminate": {"processes": []}, "detach": {}}`, "ssh": "#!/bin/sh\n", "ollama": "#!/bin/sh\n", "docker": "#!/bin/sh\n"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
 	}
 	writeWebFiles(t, dir)
@@ -217,7 +220,7 @@ func TestFlagsThatAreRefused(t *testing.T) {
 	const every = 10
 	for i, path := range slices.Sorted(maps.Keys(commands)) {
 		cmd := commands[path]
-		if path == "lock" { // which takes no flags: all are the command's that it runs
+		if path == "lock" || path == "docker" { // which takes no flags: all are the command's that it runs
 			continue
 		}
 		words := strings.Fields(path)

@@ -6,12 +6,14 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/app"
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/container"
 	"github.com/seed-3119e985/genv/cmd/genv/delegate"
 	"github.com/seed-3119e985/genv/cmd/genv/host"
 	"github.com/seed-3119e985/genv/cmd/genv/user"
@@ -21,6 +23,12 @@ import (
 var version = "devel"
 
 func main() {
+	if called(container.RuntimeCommand) || called(container.HookCommand) {
+		os.Exit(inContainerEngine())
+	}
+	if filepath.Base(os.Args[0]) == "genv-docker" { // its name in 1.4.3
+		os.Args = append([]string{"genv", "docker"}, os.Args[1:]...)
+	}
 	shim, isShim := user.Shim(os.Args[0])
 	if !isShim { // before signals are caught: one could get lost
 		if err := delegate.Start(os.Args, version); err != nil {
@@ -33,6 +41,18 @@ func main() {
 		os.Exit(user.RunShim(ctx, p, shim, os.Args[1:]))
 	}
 	os.Exit(app.Run(ctx, p, commands, os.Args))
+}
+
+// called says whether this program was started with a command of a container engine, which
+// calls it for every container.
+func called(command string) bool { return len(os.Args) > 1 && os.Args[1] == command }
+
+func inContainerEngine() int {
+	ctx, p := app.Process(version)
+	if called(container.HookCommand) {
+		return container.Hook(ctx, p, os.Args[2:])
+	}
+	return container.Runtime(ctx, p, os.Args[2:])
 }
 
 func commands(p command.Program) []*cli.Command {

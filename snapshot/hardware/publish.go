@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"reflect"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -22,6 +23,9 @@ const (
 	maxDevices    = 1 << 20 // bytes of the file
 	maxIndex      = 1023    // as in the state files
 )
+
+// Path is the path of the list that Publish writes, in root's run folder.
+func Path(dir string) string { return filepath.Join(dir, devicesFile) }
 
 // published is the content of devices.json.
 type published struct {

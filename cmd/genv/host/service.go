@@ -18,8 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/container"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/systemd"
+	"github.com/seed-3119e985/genv/snapshot/container/record"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -40,6 +42,7 @@ func (p *program) serviceCommand() *cli.Command {
 				Usage:  "give the state back to all users, after the service has been stopped",
 				Action: p.hostHandover,
 			},
+			container.SetupCommand(p.Program),
 			{
 				Name:   "status",
 				Usage:  "say who owns the state of this host, and whether the service runs",
@@ -136,7 +139,7 @@ func (h *host) upkeep(ctx context.Context, log zerolog.Logger) {
 	failed := ""
 	for {
 		_, err := h.Devices(ctx, false)
-		err = errors.Join(err, h.Store.Publish())
+		err = errors.Join(err, h.Store.Publish(), record.Prune(localhost.RunDir(h.getenv), h.StartOf))
 		if err != nil && ctx.Err() == nil && err.Error() != failed { // once, not each time
 			failed = err.Error()
 			log.Warn().Err(err).Msg("the state of this host could not be kept up to date")

@@ -68,6 +68,7 @@ func Commands(with command.Program) []*cli.Command {
 			Action: p.printHome,
 		},
 		{Name: "status", Usage: "print whether this shell is in an environment, and in which", Action: p.status},
+		p.dockerCommand(),
 		{
 			Name:            "lock",
 			Usage:           "run a command, or without one only wait, while no other `genv lock` uses this environment's devices",

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
@@ -76,8 +77,27 @@ func (w *person) container(ctx context.Context) (docker.Environment, error) {
 	}
 	attached := files.AttachedTo(w.eid)
 	uuids, _ := w.uuids(attached, change.Parts(&files, w.eid)) // a daemon of root's also knows the indices
-	return docker.Environment{EID: w.eid, Name: env.Config.Name, Devices: attached, UUIDs: uuids}, nil
+	token := ""
+	if env.UID == w.uid {
+		token = w.containerToken(ctx, w.eid)
+	}
+	return docker.Environment{EID: w.eid, Name: env.Config.Name, Devices: attached, UUIDs: uuids, Token: token}, nil
 }
+
+// containerToken proves to genv's container runtime who starts a container; it is empty
+// where root's service doesn't run.
+func (w *person) containerToken(ctx context.Context, eid snapshot.EnvID) string {
+	if w.Store.OwnedDir() == "" { // then there is no service
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, tokenWithin)
+	defer cancel()
+	token, _ := w.Service.Token(ctx, eid) // without one, the container counts for no user
+	return token
+}
+
+// tokenWithin is how long a container waits for root's service.
+const tokenWithin = 3 * time.Second
 
 // view is what nvidia-smi shows.
 func (w *person) view(ctx context.Context) (smi.View, error) {

@@ -20,6 +20,8 @@ type Environment struct {
 	// UUIDs are those of Devices, in their order, on a guarded host: a docker daemon of the
 	// user's own sees only these devices, and counts them from 0. nil for the indices.
 	UUIDs []snapshot.GPUUUID
+	// Token proves to genv's container runtime who starts the container; empty for none.
+	Token string
 }
 
 // Why a container can't have the devices that it asks for.

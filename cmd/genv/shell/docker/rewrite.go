@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container/grant"
 )
 
 // Call is a command line of docker that starts a container.
@@ -17,7 +18,14 @@ type Call struct {
 // Parse finds the flags of `docker [container] run|create`; ok is false for every other
 // command, and for one that docker refuses since a value or the image is missing. An
 // error is ErrUnknownFlag.
-func Parse(args []string) (call Call, ok bool, err error) {
+func Parse(args []string) (call Call, ok bool, err error) { return parse(args, runFlags) }
+
+// parseOwn is Parse for `genv docker`, which has flags of its own.
+func parseOwn(args []string) (call Call, ok bool, err error) {
+	return parse(args, flagSet{switches: runFlags.switches + ownSwitches, valued: runFlags.valued + ownValued})
+}
+
+func parse(args []string, known flagSet) (call Call, ok bool, err error) {
 	_, rest, err := globalFlags.read(args)
 	if len(rest) > 0 && rest[0] == "container" {
 		rest = rest[1:]
@@ -26,7 +34,7 @@ func Parse(args []string) (call Call, ok bool, err error) {
 		return Call{}, false, err
 	}
 	call.head = args[:len(args)-len(rest)+1]
-	call.flags, call.rest, err = runFlags.read(rest[1:])
+	call.flags, call.rest, err = known.read(rest[1:])
 	return call, len(call.rest) > 0, err
 }
 
@@ -51,6 +59,9 @@ func (c Call) Args(env Environment) ([]string, error) {
 	}
 	if devices != "" {
 		variables = append(variables, visible+"="+devices)
+	}
+	if env.Token != "" {
+		variables = append(variables, grant.TokenVariable) // the value is in docker's own environment
 	}
 	for _, variable := range variables { // behind the user's: the last one counts
 		args = append(args, "-e", variable)

@@ -3,7 +3,9 @@ package docker
 import (
 	"fmt"
 	"io"
+	"slices"
 
+	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -20,6 +22,24 @@ type Shim struct {
 	Exec func(path string, argv, environ []string) error
 }
 
+// RunOwn becomes docker for `genv docker`: containers get an environment of their own. token
+// is asked only for calls that start a container, and returns "" if there is none.
+func (s Shim) RunOwn(over bool, token func() string) error {
+	call, ok, err := parseOwn(s.Args)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return s.become(s.Args, "")
+	}
+	proof := token()
+	args, err := call.own(over, proof != "")
+	if err != nil {
+		return err
+	}
+	return s.become(args, proof)
+}
+
 // FailedStatus is docker's own exit status when it can't start a container:
 // docker-run(1), "EXIT STATUS".
 const FailedStatus = 125
@@ -27,34 +47,44 @@ const FailedStatus = 125
 // Run becomes docker. Its error is a message for the user, after which the program ends
 // with FailedStatus.
 func (s Shim) Run() error {
-	args, err := s.args()
+	args, token, err := s.args()
 	if err != nil {
 		return err
 	}
-	if err := s.Exec(s.Real, append([]string{s.Real}, args...), s.Environ); err != nil {
+	return s.become(args, token)
+}
+
+// become is exec(2) of docker. A token is in its environment: every user can read its
+// arguments.
+func (s Shim) become(args []string, token string) error {
+	environ := s.Environ
+	if token != "" {
+		environ = append(slices.Clone(environ), grant.TokenVariable+"="+token)
+	}
+	if err := s.Exec(s.Real, append([]string{s.Real}, args...), environ); err != nil {
 		return fmt.Errorf("start %s: %w", s.Real, err)
 	}
 	return nil
 }
 
-func (s Shim) args() ([]string, error) {
+func (s Shim) args() (args []string, token string, err error) {
 	if s.Bypass {
-		return s.Args, nil
+		return s.Args, "", nil
 	}
 	call, ok, err := Parse(s.Args)
 	if err != nil {
 		_, _ = fmt.Fprintf(s.Stderr, "genv: docker is called as written, its devices not limited to the attached ones: %v\n", err)
 	}
 	if !ok {
-		return s.Args, nil
+		return s.Args, "", nil
 	}
 	env, err := s.Environment()
 	if err != nil {
-		return nil, fmt.Errorf("which devices are attached is not known (GENV_BYPASS=1 runs docker without asking): %w", err)
+		return nil, "", fmt.Errorf("which devices are attached is not known (GENV_BYPASS=1 runs docker without asking): %w", err)
 	}
-	args, err := call.Args(env)
+	args, err = call.Args(env)
 	if err == nil && call.WithoutDevices(env) {
 		_, _ = fmt.Fprintf(s.Stderr, "genv: no device is attached to environment %s, so docker runs with --gpus 0: run genv attach first\n", text.Shown(string(env.EID)))
 	}
-	return args, err
+	return args, env.Token, err
 }

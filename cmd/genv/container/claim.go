@@ -1,0 +1,128 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container/grant"
+	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
+)
+
+// claimed is a container that has its devices, and isn't created yet. This process, which
+// becomes the real runtime, is registered in its environment: if it ends without creating
+// the container, the environment ends with it.
+type claimed struct {
+	grant.Granted
+	*runtime
+	record record.Record
+}
+
+// claim gives a container its environment. Its error is a whole message.
+func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, error) {
+	pid := snapshot.PID(os.Getpid())
+	stat, err := r.host.Machine.Proc.Stat(pid)
+	if err != nil {
+		return nil, err
+	}
+	run := localhost.RunDir(r.Getenv)
+	_ = record.Prune(run, r.host.StartOf) // what is left keeps nothing alive
+	proof, why := r.proof(ctx, request)
+	if why != nil && request.Token == "" && !request.AsksForGPUs() {
+		return nil, why
+	}
+	known, _ := r.host.Machine.Hardware.Known() // without it, devices have only their indices
+	c := grant.Claim{
+		Request: request, Proof: proof, Container: r.id, PID: pid, Now: snapshot.DateOf(r.Now()), Hardware: known,
+		Shared: r.host.Store.OwnedDir() == "",
+	}
+	if proof.UID != nil {
+		c.Username = system.Users{}.Username(ctx, *proof.UID)
+	}
+	done := &claimed{runtime: r, record: record.Record{
+		ID: r.id, UID: proof.UID, Proof: proof.Kind, Runtime: r.runtimeName(), StartedAt: r.Now().UTC(), PID: pid, Start: stat.Start,
+	}}
+	done.Granted, err = r.apply(ctx, c, func(g grant.Granted) error {
+		if !record.IsID(r.id) {
+			return nil
+		}
+		done.record.EID = g.EID
+		return record.Write(run, done.record)
+	})
+	if err != nil {
+		_ = record.Remove(run, r.id)
+		return nil, err
+	}
+	if why != nil && done.Own {
+		r.Warn(fmt.Sprintf("genv: container %.12s has environment %s, which counts for no user: %v", r.id, done.EID, why))
+	}
+	return done, nil
+}
+
+// apply changes the state files, with a record that is written before they are. nvidia-smi
+// is asked for devices if too few are registered.
+func (r *runtime) apply(ctx context.Context, c grant.Claim, write func(grant.Granted) error) (g grant.Granted, err error) {
+	once := func() error {
+		return r.host.Store.Update(ctx, func(f *state.Files) (err error) {
+			if g, err = c.Apply(f); err != nil {
+				return err
+			}
+			return write(g)
+		})
+	}
+	err = once()
+	var unavailable *state.UnavailableError
+	if !errors.Is(err, state.ErrNoDevices) && (!errors.As(err, &unavailable) || !unavailable.TooFew) {
+		return g, err
+	}
+	found, smiErr := r.host.Machine.ListDevices(ctx)
+	if smiErr != nil {
+		if errors.Is(err, state.ErrNoDevices) {
+			err = smiErr
+		}
+		return g, err
+	}
+	if _, err := r.host.Store.RegisterDevices(ctx, found); err != nil {
+		return g, err
+	}
+	return g, once()
+}
+
+// proof finds out for which user the container is started. The error says why that isn't
+// known.
+func (r *runtime) proof(ctx context.Context, request grant.Request) (grant.Proof, error) {
+	if request.Token == "" {
+		return grant.Proof{}, errors.New("it was not started by `genv docker`, or by docker in a shell with an environment")
+	}
+	holder, err := r.host.Service.Redeem(ctx, request.Token)
+	switch {
+	case errors.Is(err, service.ErrNotRunning):
+		return grant.Proof{}, errNoService
+	case err != nil:
+		return grant.Proof{}, err
+	}
+	return grant.Proof{UID: &holder.UID, Kind: record.Token, EID: holder.EID}, nil
+}
+
+// undo ends what was claimed, for a container that is not created.
+func (c *claimed) undo(ctx context.Context) {
+	run := localhost.RunDir(c.Getenv)
+	_ = c.host.Store.Update(ctx, func(f *state.Files) error {
+		forget(f, &c.record)
+		return nil
+	}) // what fails is cleaned up later: this process ends
+	_ = record.Remove(run, c.id)
+}
+
+// forget removes the process of a record from its environment.
+func forget(f *state.Files, r *record.Record) {
+	if env := f.EnvironmentOf(r.PID); env != nil && env.EID == r.EID {
+		f.Deactivate(r.PID)
+	}
+}

@@ -1,0 +1,134 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container/grant"
+	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// What the hooks are called for.
+const (
+	hookStart = "start" // the container's init exists, and has not started its program
+	hookStop  = "stop"  // the container has ended
+)
+
+// hookWithin is how long the real runtime waits for a hook. The lock of the state files may
+// take some seconds.
+const hookWithin = 30 * time.Second
+
+// maxState bounds the state of a container on stdin, in bytes.
+const maxState = 1 << 20
+
+// started is the state of a container (OCI runtime specification, "State").
+type started struct {
+	ID  string       `json:"id"`
+	PID snapshot.PID `json:"pid"` // of its init; 0 if it has ended
+}
+
+// hook is one call of a hook.
+type hook struct {
+	command.Program
+	host *localhost.Host
+	order
+	started
+}
+
+// Hook is what the real runtime calls at the start and at the end of a container. It returns
+// the exit status: another one than 0 at the start keeps the container from starting.
+func Hook(ctx context.Context, p command.Program, args []string) int {
+	h := &hook{Program: p}
+	err := h.run(ctx, args)
+	if err == nil {
+		return command.ExitOK
+	}
+	fmt.Fprintln(p.Err, "genv:", text.PrintableLines(err.Error()))
+	if len(args) > 0 && args[0] == hookStart && !h.GPUs { // it doesn't need genv
+		return command.ExitOK
+	}
+	return command.ExitFailed
+}
+
+func (h *hook) run(ctx context.Context, args []string) error {
+	if len(args) != 2 || args[0] != hookStart && args[0] != hookStop {
+		return errors.New("the container runtime of genv adds this hook to containers: it isn't for people")
+	}
+	if err := json.Unmarshal([]byte(args[1]), &h.order); err != nil {
+		return fmt.Errorf("the hook's order: %w", err)
+	}
+	if err := json.NewDecoder(io.LimitReader(h.In, maxState)).Decode(&h.started); err != nil {
+		return fmt.Errorf("the container's state: %w", err)
+	}
+	if !record.IsID(h.ID) {
+		return fmt.Errorf("%w: the container's id %s isn't one of Docker's", grant.ErrRefused, text.Quoted(h.ID, maxShown))
+	}
+	h.host = localhost.Open(h.Program)
+	if args[0] == hookStop {
+		return h.stop(ctx)
+	}
+	return h.start(ctx)
+}
+
+// start registers the init in the container's environment, and records it.
+func (h *hook) start(ctx context.Context) error {
+	stat, err := h.host.Machine.Proc.Stat(h.PID)
+	if err != nil {
+		return fmt.Errorf("the container's init: %w", err)
+	}
+	r := record.Record{
+		ID: h.ID, EID: h.EID, UID: h.UID, Proof: h.Proof, Runtime: h.Runtime, StartedAt: h.Now().UTC(), PID: h.PID, Start: stat.Start,
+	}
+	if !h.Registered {
+		return record.Write(h.Run, r)
+	}
+	return h.host.Store.Update(ctx, func(f *state.Files) error {
+		env := f.Environment(h.EID)
+		if env == nil {
+			return fmt.Errorf("environment %s has ended before the container started", text.Shown(string(h.EID)))
+		}
+		if err := f.Activate(state.Activation{EID: env.EID, UID: env.UID, Username: env.Username, PID: h.PID, At: snapshot.DateOf(h.Now())}); err != nil {
+			return err
+		}
+		return record.Write(h.Run, r)
+	})
+}
+
+// stop gives back what the container had. If it isn't called, as after a SIGKILL, the next
+// look at the state files finds that the init has ended.
+func (h *hook) stop(ctx context.Context) error {
+	r, err := record.Read(h.Run, h.ID)
+	if notFound(err) {
+		return nil
+	}
+	if err == nil && h.runsAgain(&r) {
+		return nil
+	}
+	if err == nil && r.EID != "" {
+		err = h.host.Store.Update(ctx, func(f *state.Files) error {
+			forget(f, &r)
+			return nil
+		})
+	}
+	return errors.Join(err, record.Remove(h.Run, h.ID))
+}
+
+// runsAgain says whether the container was started again meanwhile: its record is of another
+// process than the one that has ended, or that couldn't create it and calls the hook now.
+func (h *hook) runsAgain(r *record.Record) bool {
+	if r.PID == 0 || int(r.PID) == os.Getppid() {
+		return false
+	}
+	start, known := h.host.StartOf(r.PID)
+	return known && start == r.Start
+}

@@ -1,0 +1,178 @@
+package container
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container/grant"
+	"github.com/seed-3119e985/genv/snapshot/container/oci"
+	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// The commands that engines call, which people don't: they are not in the list of commands,
+// and start without reading one.
+const (
+	RuntimeCommand = "container-runtime"
+	HookCommand    = "container-hook"
+)
+
+// runtime is one call of the runtime.
+type runtime struct {
+	command.Program
+	host *localhost.Host
+	real string // the runtime that it becomes
+	*call
+	// exec becomes another program, as syscall.Exec.
+	exec func(path string, argv, environ []string) error
+}
+
+// Runtime becomes the real runtime. args are those behind the command's name: --real PATH
+// (or else runc in PATH), flags of setup-docker, `--`, and the line for the real runtime. It
+// returns the exit status if that fails.
+func Runtime(ctx context.Context, p command.Program, args []string) int {
+	own, line := ownFlags(args)
+	r := &runtime{Program: p, call: parse(line), exec: syscall.Exec}
+	var err error
+	if r.real, err = realRuntime(own["real"]); err == nil {
+		err = r.start(ctx)
+	}
+	r.report(err)
+	return command.ExitFailed
+}
+
+// ownFlags separates the flags of this program from the line for the real runtime.
+func ownFlags(args []string) (own map[string]string, line []string) {
+	own = map[string]string{}
+	for i := 0; i < len(args); i++ {
+		name, value, joined := strings.Cut(args[i], "=")
+		switch {
+		case name == "--":
+			return own, args[i+1:]
+		case name != "--real" && name != "--instead-of":
+			return own, args[i:]
+		case !joined && i+1 < len(args):
+			i++
+			value = args[i]
+		}
+		own[strings.TrimPrefix(name, "--")] = value
+	}
+	return own, nil
+}
+
+// realRuntime is the path of the runtime to become.
+func realRuntime(given string) (string, error) {
+	if filepath.IsAbs(given) {
+		return given, nil
+	}
+	path, err := exec.LookPath(cmp.Or(given, "runc"))
+	if err != nil {
+		return "", fmt.Errorf("find the real container runtime: %w: run `genv host setup-docker` again", err)
+	}
+	return filepath.Abs(path)
+}
+
+// start prepares a container, and becomes the real runtime.
+func (r *runtime) start(ctx context.Context) error {
+	environ := os.Environ()
+	undo := func() {}
+	if r.starts() {
+		prepared, err := r.prepare(ctx)
+		if err != nil {
+			return err
+		}
+		if prepared != nil {
+			// It belongs to the environment until the container's init does.
+			environ = append(environ, snapshot.ClaimVariable+"="+string(prepared.EID))
+			undo = func() { prepared.undo(ctx) }
+		}
+	}
+	err := r.exec(r.real, append([]string{r.real}, r.args...), environ)
+	undo()
+	return fmt.Errorf("start the real container runtime %s: %w: run `genv host setup-docker` again", r.real, err)
+}
+
+// prepare gives a container its devices, and changes its config.json. It returns nil for
+// one that is started as it is. An error means that it must not be started.
+func (r *runtime) prepare(ctx context.Context) (*claimed, error) {
+	config, err := oci.Read(r.bundle)
+	switch {
+	case errors.Is(err, folder.ErrUnsafe), errors.Is(err, oci.ErrGarbled):
+		return nil, err // no engine writes such a file
+	case err != nil: // the real runtime says what is wrong
+		return nil, nil
+	}
+	request, err := grant.Asked(config, strings.HasPrefix(filepath.Base(r.real), "nvidia-container-runtime"))
+	if err != nil {
+		return nil, err
+	}
+	asks := request.AsksForGPUs()
+	if !asks && request.Token == "" {
+		return nil, nil
+	}
+	if !record.IsID(r.id) && asks {
+		return nil, fmt.Errorf("%w: the container's id %s isn't one of Docker's", grant.ErrRefused, text.Quoted(r.id, maxShown))
+	}
+	if !asks { // it doesn't wait for what it doesn't need
+		short, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		ctx = short
+	}
+	r.host = localhost.Open(r.Program)
+	prepared, err := r.claim(ctx, request)
+	if err == nil {
+		err = prepared.show(config, request)
+	}
+	if err != nil && prepared != nil {
+		prepared.undo(ctx)
+	}
+	switch {
+	case err != nil && !asks:
+		r.Warn("genv: the container runs without an environment: " + err.Error())
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return prepared, nil
+}
+
+const (
+	maxShown = 60 // bytes of a value in a message
+	// patience is how long a container that asks for no GPU waits for genv.
+	patience = 3 * time.Second
+)
+
+// runtimeName is the engine that calls, as far as the paths that it gives show.
+func (c *call) runtimeName() string {
+	bundle, err := filepath.Abs(c.bundle)
+	switch {
+	case err != nil:
+		return ""
+	case strings.Contains(bundle, "/moby/"):
+		return "docker"
+	case strings.Contains(bundle, "/io.containerd."):
+		return "containerd"
+	case strings.Contains(bundle, "/overlay-containers/"), strings.Contains(bundle, "/vfs-containers/"):
+		return "podman"
+	}
+	return ""
+}
+
+// errNoService is why a user is not proved.
+var errNoService = errors.New("root's service doesn't run (`genv host serve`)")
+
+// notFound says whether an error is that something doesn't exist.
+func notFound(err error) bool { return errors.Is(err, fs.ErrNotExist) }

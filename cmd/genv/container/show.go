@@ -1,0 +1,133 @@
+package container
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container/grant"
+	"github.com/seed-3119e985/genv/snapshot/container/oci"
+	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+)
+
+// Where a container has what is mounted into it.
+const (
+	insideShims = "/opt/genv/shims"
+	insideBin   = "/opt/genv/bin"
+)
+
+// show writes into the container's config.json what it has, and the hooks.
+func (c *claimed) show(config *oci.Config, request grant.Request) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	c.Show(config)
+	if err := c.addHooks(config, self); err != nil {
+		return err
+	}
+	if request.Shims || request.Locks {
+		c.mountGenv(config, self)
+	}
+	if request.Shims {
+		c.mountShims(config, self)
+	}
+	if request.Locks && len(c.Devices) > 0 {
+		if err := c.mountLocks(config); err != nil {
+			return err
+		}
+	}
+	return config.Write()
+}
+
+// addHooks has genv called when the container's init exists, and when it has ended.
+func (c *claimed) addHooks(config *oci.Config, self string) error {
+	order, err := json.Marshal(order{
+		Run: localhost.RunDir(c.Getenv), EID: c.EID, UID: c.UID, Proof: c.record.Proof, Runtime: c.record.Runtime, GPUs: c.GPUs, Registered: c.Registered,
+	})
+	if err != nil {
+		return err
+	}
+	var env []string
+	for _, name := range []string{"PATH", "GENV_TMPDIR", "GENV_ROOT_DIR"} {
+		if value := c.Getenv(name); value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	timeout := int(hookWithin.Seconds())
+	for moment, what := range map[string]string{"createRuntime": hookStart, "poststop": hookStop} {
+		config.AddHook(moment, oci.Hook{Path: self, Args: []string{"genv", HookCommand, what, string(order)}, Env: env, Timeout: &timeout})
+	}
+	return nil
+}
+
+// order is what the runtime tells the hooks.
+type order struct {
+	Run     string         `json:"run"`
+	EID     snapshot.EnvID `json:"eid,omitempty"`
+	UID     *snapshot.UID  `json:"uid,omitempty"`
+	Proof   record.Proof   `json:"proof,omitempty"`
+	Runtime string         `json:"runtime,omitempty"`
+	GPUs    bool           `json:"gpus,omitempty"`
+
+	Registered bool `json:"registered,omitempty"`
+}
+
+func bind(config *oci.Config, from, to, mode string) {
+	config.AddMount(oci.Mount{Destination: to, Type: "bind", Source: from, Options: []string{"bind", mode, "nosuid", "nodev"}})
+}
+
+// mountGenv lets programs in the container call genv.
+func (c *claimed) mountGenv(config *oci.Config, self string) {
+	bind(config, self, filepath.Join(insideBin, "genv"), "ro")
+	prependPath(config, insideBin)
+	if owned := c.host.Store.OwnedDir(); owned != "" {
+		bind(config, owned, owned, "ro")
+	} else {
+		dir := disk.Dir(c.Getenv)
+		bind(config, dir, dir, "rw") // as on the host, where every user writes it
+	}
+	for _, name := range []string{"GENV_TMPDIR", "GENV_ROOT_DIR"} {
+		if value := c.Getenv(name); value != "" {
+			config.SetEnv(name, value)
+		}
+	}
+	// Not the folder: in it is the socket of root's service, for which root of a container
+	// would be root.
+	if published := hardware.Path(localhost.RunDir(c.Getenv)); exists(published) {
+		bind(config, published, published, "ro")
+	}
+}
+
+// mountShims lets nvidia-smi in the container show the devices of the environment.
+func (c *claimed) mountShims(config *oci.Config, self string) {
+	bind(config, self, filepath.Join(insideShims, "nvidia-smi"), "ro")
+	prependPath(config, insideShims)
+}
+
+// mountLocks shares the locks of the devices, for `genv lock` in the container.
+func (c *claimed) mountLocks(config *oci.Config) error {
+	dir, err := c.host.Store.LocksDir()
+	if err != nil {
+		return err
+	}
+	bind(config, dir, dir, "rw")
+	return nil
+}
+
+func prependPath(config *oci.Config, dir string) {
+	path := config.Getenv("PATH")
+	if path == "" {
+		path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	}
+	config.SetEnv("PATH", dir+":"+path)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
