@@ -1,60 +1,25 @@
 package enforcement
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
-	"github.com/seed-3119e985/genv/enforce/policy"
-	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/controllers"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/controller/hooks"
-	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/metrics"
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
-
-// Fleet is the hosts to enforce, and how they are reached.
-type Fleet struct {
-	Hosts  []remote.Host
-	Link   controller.Link
-	Fanout int // hosts that are asked at a time
-	// LocalName is the name of this machine, if it is the only host: it has none in
-	// Hosts, and goes by this one in the policy.
-	LocalName     snapshot.Hostname
-	StopAtFailure bool          // end a cycle at the first host that fails
-	Quiet         bool          // don't print which hosts failed
-	CycleLimit    time.Duration // after which a cycle counts as stuck
-	Progress      *render.Progress
-	// Announce, if set, has the hosts told who enforces them, and asked who else does.
-	Announce func(controllers.Controller)
-}
-
-// Setup is all that a run needs to know. It is read once, and again for a reload.
-type Setup struct {
-	Config
-	Fleet
-	// Feed, if set, has the live state, and Viewers serve it. A reload doesn't change them.
-	Feed    *live.Feed
-	Viewers Viewers
-	// LookOnly is for a Policy without rules in a DryRun: nothing is kept, and hosts that
-	// are lost or back are all that is printed.
-	LookOnly bool
-}
 
 // Run enforces until the number of cycles is reached or ctx ends, and prints each
 // cycle. At SIGHUP it continues with what reload returns; an error of reload is
@@ -176,18 +141,6 @@ func (l *loop) controller(setup Setup) *controller.Controller {
 	return c
 }
 
-func (s *Setup) policy() enforce.Policy {
-	if s.LocalName != "" {
-		return localPolicy{s.Policy, s.LocalName}
-	}
-	return s.Policy
-}
-
-// live is what viewers get to know of a setup.
-func (s *Setup) live(p *command.Program) live.Options {
-	return live.Options{Now: p.Now, Interval: s.Interval, Enforcing: !s.LookOnly, Policy: s.policy()}
-}
-
 // sayWhere prints where the live state is, unless that is only the default socket of a
 // controller that enforces.
 func (l *loop) sayWhere(addresses []string, setup *Setup) {
@@ -252,48 +205,6 @@ func (l *loop) exit(cycle *controller.Cycle) error {
 		return &command.ExitError{Code: command.ExitWork}
 	}
 	return nil
-}
-
-// hooksTimeout is how long the end of a run waits for hooks to finish.
-const hooksTimeout = 10 * time.Second
-
-// hookDone records what became of an event at a hook.
-func (l *loop) hookDone(r notify.Result) {
-	if r.Err != nil {
-		l.log.Warn().Err(r.Err).Msg("a hook failed; enforcement continues")
-	}
-	if l.record == nil {
-		return
-	}
-	record := audit.Record{
-		Kind: audit.KindHook, Channel: audit.ChannelCommand, To: r.To, IDs: r.IDs, Time: l.program.Now().UTC(), Text: string(r.Name),
-	}
-	if r.Webhook {
-		record.Channel = audit.ChannelWebhook
-	}
-	if r.Err != nil {
-		record.Reason = r.Err.Error()
-	}
-	l.recordLater(record)
-}
-
-func (l *loop) templateFailed(err error) { l.log.Warn().Err(err).Msg("templates") }
-
-// texts are those of messages on terminals.
-func (l *loop) texts(file *policy.File) controller.Texts {
-	t := controller.Texts{Templates: file.Templates, Failed: l.templateFailed}
-	if file.Mail != nil {
-		t.Contact = cmp.Or(file.Mail.Contact, file.Mail.ReplyTo)
-	}
-	return t
-}
-
-// recordLater records what became of a notice after its cycle. What can't be written waits
-// in the log.
-func (l *loop) recordLater(r audit.Record) {
-	if err := l.record.Append(r); err != nil {
-		l.log.Warn().Err(err).Msg("what became of a notice is not recorded yet")
-	}
 }
 
 func (l *loop) close() {

@@ -1,0 +1,54 @@
+package enforcement
+
+import (
+	"time"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent/controllers"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Fleet is the hosts to enforce, and how they are reached.
+type Fleet struct {
+	Hosts  []remote.Host
+	Link   controller.Link
+	Fanout int // hosts that are asked at a time
+	// LocalName is the name of this machine, if it is the only host: it has none in
+	// Hosts, and goes by this one in the policy.
+	LocalName     snapshot.Hostname
+	StopAtFailure bool          // end a cycle at the first host that fails
+	Quiet         bool          // don't print which hosts failed
+	CycleLimit    time.Duration // after which a cycle counts as stuck
+	Progress      *render.Progress
+	// Announce, if set, has the hosts told who enforces them, and asked who else does.
+	Announce func(controllers.Controller)
+}
+
+// Setup is all that a run needs to know. It is read once, and again for a reload.
+type Setup struct {
+	Config
+	Fleet
+	// Feed, if set, has the live state, and Viewers serve it. A reload doesn't change them.
+	Feed    *live.Feed
+	Viewers Viewers
+	// LookOnly is for a Policy without rules in a DryRun: nothing is kept, and hosts that
+	// are lost or back are all that is printed.
+	LookOnly bool
+}
+
+func (s *Setup) policy() enforce.Policy {
+	if s.LocalName != "" {
+		return localPolicy{s.Policy, s.LocalName}
+	}
+	return s.Policy
+}
+
+// live is what viewers get to know of a setup.
+func (s *Setup) live(p *command.Program) live.Options {
+	return live.Options{Now: p.Now, Interval: s.Interval, Enforcing: !s.LookOnly, Policy: s.policy()}
+}
