@@ -2,7 +2,6 @@ package mail
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -64,15 +63,6 @@ type Post struct {
 	failing bool      // the server, and Warn was called for it
 	resume  time.Time // when the server is tried again
 	pauses  int
-}
-
-// job is a letter and how often it was tried.
-type job struct {
-	letter Letter
-	tries  int
-	since  time.Time // when it came
-	next   time.Time // when it is tried next
-	id     string    // of the message: the same in every try
 }
 
 // NewPost starts a Post, which must be closed.
@@ -177,35 +167,6 @@ func (p *Post) take() {
 	}
 }
 
-func (p *Post) accept(l Letter) {
-	now := p.options.Now()
-	if len(p.waiting) >= queueLength {
-		p.options.Done(Result{Letter: l, Err: ErrFull})
-		return
-	}
-	p.waiting = append(p.waiting, &job{letter: l, since: now, next: now, id: "genv." + strings.ToLower(rand.Text())})
-}
-
-// longestWait is how long the worker sleeps at most: the clock may be set.
-const longestWait = time.Minute
-
-// next is the job to try now, or how long to wait for one.
-func (p *Post) next() (*job, time.Duration) {
-	now, wait := p.options.Now(), longestWait
-	for _, j := range p.waiting {
-		at := j.next
-		if at.Before(p.resume) {
-			at = p.resume
-		}
-		left := at.Sub(now)
-		if left <= 0 || left > 2*maxPause { // or the clock was set back
-			return j, 0
-		}
-		wait = min(wait, left)
-	}
-	return nil, wait
-}
-
 // try tries to send a letter, once.
 func (p *Post) try(ctx context.Context, j *job) {
 	now := p.options.Now()
@@ -231,41 +192,6 @@ func (p *Post) try(ctx context.Context, j *job) {
 	}
 	p.remove(j)
 	p.options.Done(r)
-}
-
-// pause is how long to wait after so many tries.
-func (p *Post) pause(tries int) time.Duration {
-	pause := p.options.Pause
-	for ; tries > 1 && pause < maxPause; tries-- {
-		pause *= 2
-	}
-	return min(pause, maxPause)
-}
-
-// learn remembers whether the server can be reached, so that not every letter waits for
-// one that can't.
-func (p *Post) learn(err error, now time.Time) {
-	if !isServer(err) {
-		if err == nil {
-			p.failing, p.pauses, p.resume = false, 0, time.Time{}
-		}
-		return
-	}
-	p.pauses++
-	p.resume = now.Add(p.pause(p.pauses))
-	if !p.failing {
-		p.failing = true
-		p.options.Warn(fmt.Errorf("mail waits, and is tried again: %w", err))
-	}
-}
-
-func (p *Post) remove(done *job) {
-	for i, j := range p.waiting {
-		if j == done {
-			p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
-			return
-		}
-	}
 }
 
 // write writes a letter as a message, and returns its text for the record.
