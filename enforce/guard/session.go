@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/guard/mode"
 	"github.com/seed-3119e985/genv/enforce/guard/order"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -36,7 +38,8 @@ type session struct {
 	accounts *worker[exempted]
 	denier   *denier
 
-	given       order.Given // the last order; its mode is off if there is none
+	began       snapshot.StartTime // of this process; 0 if unknown
+	given       order.Given        // the last order; its mode is off if there is none
 	veto        bool
 	loaded      *loaded // the guard in the kernel; nil while it is off
 	failedAt    time.Time
@@ -105,6 +108,9 @@ func (s *session) begin(ctx context.Context) {
 	s.lists = startWorker(ctx, s.list)
 	s.accounts = startWorker(ctx, func(ctx context.Context) exempted { return s.resolve(ctx, *s.wantedUsers.Load()) })
 	s.denier = startDenier(ctx, s.Keeper)
+	if self, err := (proc.FS{}).Stat(snapshot.PID(os.Getpid())); err == nil {
+		s.began = self.Start
+	}
 	s.follow()
 	s.readOrder()
 }

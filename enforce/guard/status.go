@@ -73,7 +73,7 @@ func (s *session) publish(now order.At) {
 // status is what guard.json says.
 func (s *session) status() order.Status {
 	st := order.Status{
-		Mode: s.present.mode, Reason: s.present.reason, Veto: s.veto, Keeper: snapshot.PID(os.Getpid()),
+		Mode: s.present.mode, Reason: s.present.reason, Veto: s.veto, Keeper: snapshot.PID(os.Getpid()), KeeperStart: s.began,
 		Devices: []order.Device{}, Users: []order.User{}, Problems: s.problems.list(),
 	}
 	if s.given.ID != "" {

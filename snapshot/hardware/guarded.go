@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
@@ -25,8 +26,12 @@ type guardStatus struct {
 	Reason   string             `json:"reason"`
 	Problems []string           `json:"problems"`
 	Veto     bool               `json:"veto"`
-	Given    time.Time          `json:"given"` // the order, for the last time
-	Order    *struct {
+	// Unpinned: the guard ends at once with the process Keeper.
+	Unpinned    bool               `json:"unpinned"`
+	Keeper      snapshot.PID       `json:"keeper"`
+	KeeperStart snapshot.StartTime `json:"keeper_start"`
+	Given       time.Time          `json:"given"` // the order, for the last time
+	Order       *struct {
 		Mode    snapshot.GuardMode `json:"mode"`
 		LeaseMS int64              `json:"lease_ms"`
 	} `json:"order"`
@@ -51,6 +56,16 @@ func on(m snapshot.GuardMode) bool { return m == snapshot.GuardWatch || m == sna
 // ended says whether the time of what the file says is over.
 func (s *guardStatus) ended(now time.Time) bool { return !s.Until.IsZero() && !now.Before(s.Until) }
 
+// endedWithKeeper says whether a guard without pins is gone, since its process is. Another
+// process may have its PID.
+func (s *guardStatus) endedWithKeeper(processes proc.FS) bool {
+	if !s.Unpinned {
+		return false
+	}
+	alive, err := processes.Alive(s.Keeper, s.KeeperStart)
+	return err == nil && !alive
+}
+
 // IsGuarded says whether a guard is on at this time, according to guard.json in dir: its mode
 // is watch or enforce, and its time isn't over. A file of root's that can't be understood
 // counts as a guard: genv then names devices by UUID, which is right without one, too.
@@ -64,7 +79,7 @@ func IsGuarded(dir string, now time.Time) bool {
 
 // Guard is what the guard does at this time, according to guard.json in dir; nil if that
 // can't be said. Without the file, no guard was on since the machine was started.
-func Guard(dir string, now time.Time) *snapshot.Guard {
+func Guard(dir string, now time.Time, processes proc.FS) *snapshot.Guard {
 	s, err := readGuard(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -73,7 +88,7 @@ func Guard(dir string, now time.Time) *snapshot.Guard {
 		return nil
 	}
 	g := &snapshot.Guard{Mode: s.Mode, Reason: s.Reason}
-	if on(s.Mode) && s.ended(now) {
+	if on(s.Mode) && (s.ended(now) || s.endedWithKeeper(processes)) {
 		g.Mode, g.Reason = snapshot.GuardOff, "the process that kept the guard has ended"
 	}
 	if g.Mode == snapshot.GuardOff && s.ordered(now) {

@@ -1,6 +1,7 @@
 package hardware_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
@@ -130,6 +132,8 @@ func TestReadRefusesWhatItDidNotWrite(t *testing.T) {
 }
 
 func TestGuard(t *testing.T) {
+	own, err := proc.FS{}.Stat(snapshot.PID(os.Getpid()))
+	require.NoError(t, err)
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	const (
 		ordered = `"order":{"mode":"enforce","lease_ms":60000},"given":"2026-11-22T11:59:30Z"`
@@ -154,6 +158,10 @@ func TestGuard(t *testing.T) {
 		"its keeper has died":              {`{"mode":"enforce","until":"2026-11-22T11:59:59Z",` + ordered + `}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardUnable, Reason: "the process that kept the guard has ended"}},
 		"its keeper and its order ended":   {`{"mode":"enforce","until":"2026-11-22T11:59:59Z",` + past + `}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardOff, Reason: "the process that kept the guard has ended"}},
 		"the order has ended":              {`{"mode":"off",` + past + `,"reason":"ended"}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardOff, Reason: "ended"}},
+		"without pins":                     {`{"mode":"enforce",` + on + `,"unpinned":true,"keeper":` + fmt.Sprint(os.Getpid()) + `,"keeper_start":` + fmt.Sprint(own.Start) + `}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardEnforce}},
+		"without pins, its start unknown":  {`{"mode":"enforce",` + on + `,"unpinned":true,"keeper":` + fmt.Sprint(os.Getpid()) + `}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardEnforce}},
+		"another process has its PID":      {`{"mode":"enforce",` + on + `,` + ordered + `,"unpinned":true,"keeper":` + fmt.Sprint(os.Getpid()) + `,"keeper_start":1}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardUnable, Reason: "the process that kept the guard has ended"}},
+		"pinned, and its keeper has died":  {`{"mode":"enforce",` + on + `,"keeper":` + fmt.Sprint(os.Getpid()) + `,"keeper_start":1}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardEnforce}},
 		"veto":                             {`{"mode":"off","veto":true,` + ordered + `,"reason":"guard.off exists"}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardOff, Reason: "guard.off exists"}},
 		"turned off":                       {`{"mode":"off","order":{"mode":"off"},"given":"2026-11-22T11:59:59Z","reason":"by root"}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardOff, Reason: "by root"}},
 		"no order":                         {`{"mode":"off","reason":"it has no order"}`, 0o644, &snapshot.Guard{Mode: snapshot.GuardOff}},
@@ -167,10 +175,10 @@ func TestGuard(t *testing.T) {
 			path := filepath.Join(dir, "guard.json")
 			require.NoError(t, os.WriteFile(path, []byte(tt.text), 0o600))
 			require.NoError(t, os.Chmod(path, tt.mode))
-			require.Equal(t, tt.want, hardware.Guard(dir, now))
+			require.Equal(t, tt.want, hardware.Guard(dir, now, proc.FS{}))
 		})
 	}
-	require.Equal(t, &snapshot.Guard{Mode: snapshot.GuardOff}, hardware.Guard(t.TempDir(), now), "none since the machine was started")
+	require.Equal(t, &snapshot.Guard{Mode: snapshot.GuardOff}, hardware.Guard(t.TempDir(), now, proc.FS{}), "none since the machine was started")
 	require.Equal(t, &snapshot.Guard{Mode: snapshot.GuardOff}, hardware.Source{Run: t.TempDir()}.Guard(now))
 	require.Nil(t, hardware.Source{}.Guard(now))
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // Source is where a process of genv learns what the GPUs of its machine are. The zero
@@ -25,7 +26,7 @@ func (s Source) Guard(now time.Time) *snapshot.Guard {
 	if s.Run == "" {
 		return nil
 	}
-	return Guard(s.Run, now)
+	return Guard(s.Run, now, proc.FS{Root: s.Proc})
 }
 
 // Restricted says whether nvidia-smi may show this process only some of the devices, and

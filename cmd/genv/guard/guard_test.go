@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/guard/mode"
+	"github.com/seed-3119e985/genv/enforce/guard/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
@@ -336,6 +337,14 @@ func TestWithoutBPFFS(t *testing.T) {
 	b.until("allowed", 0)
 	require.Equal(t, mode.Off, s.document().Mode)
 	require.NoDirExists(t, s.pins)
+
+	// Another process that got its PID isn't taken for it, and isn't to be killed.
+	said, err := order.ReadStatus(filepath.Join(s.root, "run"))
+	require.NoError(t, err)
+	said.Keeper = snapshot.PID(os.Getpid())
+	require.NoError(t, order.WriteStatus(filepath.Join(s.root, "run"), said))
+	require.Equal(t, mode.Off, s.document().Mode)
+	require.Contains(t, s.must("guard", "off"), "every user may open")
 }
 
 func TestExemptions(t *testing.T) {

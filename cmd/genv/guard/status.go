@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/guard/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
@@ -109,7 +110,11 @@ func (d *StatusDocument) takeOver(said *order.Status, now time.Time) {
 
 // endedWithKeeper says whether a guard without pins is gone, since its process is.
 func endedWithKeeper(said *order.Status) bool {
-	return said.Unpinned && system.New("/proc").Process(said.Keeper).Liveness == system.Gone
+	if !said.Unpinned {
+		return false
+	}
+	alive, err := proc.FS{}.Alive(said.Keeper, said.KeeperStart)
+	return err == nil && !alive
 }
 
 // askKernel asks what the kernel can do, and what it does.

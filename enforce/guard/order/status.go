@@ -29,6 +29,8 @@ type Status struct {
 	Veto  bool      `json:"veto,omitempty"`
 
 	Keeper snapshot.PID `json:"keeper,omitempty"`
+	// KeeperStart tells the Keeper from a later process with its PID; 0 if unknown.
+	KeeperStart snapshot.StartTime `json:"keeper_start,omitempty"`
 	// Unpinned: the guard is in the process of its Keeper, and ends with that.
 	Unpinned bool         `json:"unpinned,omitempty"`
 	FirstUID snapshot.UID `json:"first_uid,omitempty"`
