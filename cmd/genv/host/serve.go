@@ -114,8 +114,8 @@ func (s served) Notify(messages []agent.Message) ([]agent.Shown, error) {
 	return s.host.notify(context.Background(), messages), nil
 }
 
-// viewed is this machine as the Viewer of a `usage serve` without root: it tells what
-// `usage snapshot --type devices` and `--type envs` print.
+// viewed is this machine as the Viewer of a `usage serve` without root: it answers with
+// what `usage snapshot --type devices` and `--type envs` print.
 type viewed struct{ host *host }
 
 // Devices implements agent.Viewer.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -55,15 +54,12 @@ func (h *host) heldBy(ctx context.Context, busy *disk.BusyError) string {
 }
 
 func (h *host) takeOverOnce(ctx context.Context, log zerolog.Logger) error {
-	shared := extension.Requests{Dir: disk.Dir(h.getenv)}
+	dir, owned := disk.Dir(h.getenv), h.Store.OwnedPath
 	taken, err := h.Store.TakeOver(ctx, func(files *state.Files) error {
-		owned := shared
-		owned.Owned = func() string { return filepath.Join(disk.RootDir(h.getenv), "host") }
-		parts := instances.Notes{Dir: shared.Dir}
-		if err := parts.Move(files, instances.Notes{Dir: shared.Dir, Owned: owned.Owned}); err != nil {
+		if err := (instances.Notes{Dir: dir}).Move(files, instances.Notes{Dir: dir, Owned: owned}); err != nil {
 			return err
 		}
-		return shared.Move(files, owned)
+		return extension.Requests{Dir: dir}.Move(files, extension.Requests{Dir: dir, Owned: owned})
 	})
 	if err != nil {
 		return err
@@ -72,7 +68,7 @@ func (h *host) takeOverOnce(ctx context.Context, log zerolog.Logger) error {
 		log.Warn().Msg(warning)
 	}
 	if taken.Done {
-		log.Info().Str("from", disk.Dir(h.getenv)).Msg("the state of this host was taken over: `genv host handover` gives it back")
+		log.Info().Str("from", dir).Msg("the state of this host was taken over: `genv host handover` gives it back")
 	}
 	return nil
 }
