@@ -56,6 +56,7 @@ func newGuarded(t testing.TB) *host {
 	h.give(mode.Enforce, time.Minute)
 	h.keep(h.keeper())
 	h.soon("the first denial", h.mayNot(bob, 0))
+	h.says(mode.Enforce) // it is written after the kernel was told
 	return h
 }
 

@@ -355,8 +355,8 @@ func (h *host) status() (s order.Status) {
 }
 
 // says waits for a mode in guard.json.
-func (h *host) says(m mode.Mode) order.Status {
+func (h *host) says(m mode.Mode) (s order.Status) {
 	h.Helper()
-	h.soon("guard.json says "+m.String(), func() bool { s := h.status(); return s.Schema != "" && s.Mode == m })
-	return h.status()
+	h.soon("guard.json says "+m.String(), func() bool { s = h.status(); return s.Schema != "" && s.Mode == m })
+	return s
 }
