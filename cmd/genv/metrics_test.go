@@ -61,6 +61,7 @@ func controllerInUse(t *testing.T) (address string) {
 		for i := range s.Devices {
 			s.Devices[i].Name, s.Devices[i].UUID = "NVIDIA \"H100\"\\", snapshot.GPUUUID(fmt.Sprint("GPU-", i))
 		}
+		s.Guard = &snapshot.Guard{Mode: snapshot.GuardOff}
 		s.Devices[1].Utilization, s.Devices[1].UsedMemory = &zero, snapshot.MiB(3)
 		s.Processes = append(s.Processes, snapshot.Process{PID: 99, Start: 5, UID: &bob, Usage: []snapshot.DeviceUsage{{Index: 1, Memory: snapshot.MiB(1000)}}})
 	})
