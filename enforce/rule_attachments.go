@@ -26,7 +26,8 @@ func (j *judgement) watchIdle() {
 			}
 			for _, a := range env.Attachments {
 				index := a.Device.Index
-				if !h.sparesUse(env, index) && (h.use(env, index) == contents.Unused || a.Device.ComputesLess(rule.Below)) {
+				unused := !a.Device.ProcessesUnknown && h.use(env, index) == contents.Unused
+				if !h.sparesUse(env, index) && (unused || a.Device.ComputesLess(rule.Below)) {
 					idle[idleKey(h, env, a)] = rule.After
 				}
 			}

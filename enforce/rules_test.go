@@ -22,7 +22,7 @@ import (
 // proc, what the kernel says), and proc by:USER, in:CONTAINER, from:EID (the
 // environment of an ancestor); EID "!" is unknown since overwritten.
 // After the index of a device u7 is a utilization of 7 per cent, and m? a memory
-// that is not known.
+// that is not known, and p? processes that the driver doesn't report.
 func parseCluster(t *testing.T, text string) snapshot.Cluster {
 	var c snapshot.Cluster
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
@@ -72,6 +72,10 @@ func parseDevice(t *testing.T, s *snapshot.Snapshot, words []string) {
 		}
 		if word == "m?" {
 			d.TotalMemory = snapshot.Memory{}
+			continue
+		}
+		if word == "p?" {
+			d.ProcessesUnknown = true
 			continue
 		}
 		eid, minute, _ := strings.Cut(word, "@")

@@ -122,6 +122,9 @@ func TestIdle(t *testing.T) {
 		{"a process of an unknown environment", hour, every(`a | env 1 alice | dev 0 1@01 | proc 5 ? 0:10`, "", "", "", "", "", "")},
 		{"processes alone, without a limit of utilization", hour, every(`a | env 1 alice | dev 0 u0 1@01 | proc 5 1 0:10`, "", "", "", "", "", "")},
 		{"computing enough", five, every(`a | env 1 alice | dev 0 u5 1@01 | proc 5 1 0:10`, "", "", "", "", "", "")},
+		{"processes that the driver doesn't report", hour, every(`a | env 1 alice | dev 0 p? 1@01`, "", "", "", "", "", "")},
+		{"the same, computing next to nothing", five, every(`a | env 1 alice | dev 0 u4 p? 1@01`, "", "", "", "", "a detach 0 1")},
+		{"the same, an unknown utilization", five, every(`a | env 1 alice | dev 0 p? 1@01`, "", "", "", "", "", "")},
 		{"an unknown utilization", five, every(busyDevice, "", "", "", "", "", "")},
 		{"enough once in between", five, []cycle{
 			{0, `a | env 1 alice | dev 0 u4 1@01 | proc 5 1 0:10`, ""},

@@ -56,6 +56,7 @@ type (
 		Temperature *int             `json:"temperature,omitempty"`
 		Power       *float64         `json:"power,omitempty"`
 		Instances   []nativeInstance `json:"mig,omitempty"`
+		NotListed   bool             `json:"processes_unknown,omitempty"`
 		// Parts are the MIG instances that attachments are about.
 		Parts []nativePart `json:"attached_mig,omitempty"`
 	}
@@ -88,7 +89,7 @@ func EncodeNative(s *Snapshot) ([]byte, error) {
 	}
 	for i, w := range devicesToWire(s.Devices) {
 		d := &s.Devices[i]
-		n.Devices = append(n.Devices, nativeDevice{w, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization, d.Temperature, d.Power, nativeInstances(d.Instances), nativeParts(d.Attachments)})
+		n.Devices = append(n.Devices, nativeDevice{w, d.UUID, d.Name, orNull(d.UsedMemory.String()), d.Utilization, d.Temperature, d.Power, nativeInstances(d.Instances), d.ProcessesUnknown, nativeParts(d.Attachments)})
 	}
 	return Marshal(n)
 }
@@ -198,7 +199,7 @@ func (n nativeDevice) device() (Device, error) {
 	d.UUID, d.Name, d.UsedMemory = n.UUID, n.Name, used
 	d.Utilization, d.Temperature, d.Power = n.Utilization, n.Temperature, n.Power
 	instances, badInstances := instancesFromWire(n.Instances)
-	d.Instances = instances
+	d.Instances, d.ProcessesUnknown = instances, n.NotListed
 	return d, cmp.Or(
 		err, badInstances, markParts(&d, n.Parts), CheckText("uuid", string(d.UUID)), CheckText("name", d.Name), bad,
 		checkUtilization(orZero(d.Utilization)), CheckTemperature(orZero(d.Temperature)), CheckPower(orZero(d.Power)),

@@ -158,6 +158,9 @@ type Device struct {
 	Power       *float64 // watts; nil if not reported
 	// Instances are its MIG instances; empty also if they are not reported.
 	Instances []Instance
+	// ProcessesUnknown says that the driver doesn't report the processes on it: there may
+	// be any, in addition to those that are known.
+	ProcessesUnknown bool
 }
 
 // Attachment gives an environment the right to use a device.

@@ -24,7 +24,7 @@ const (
 	// Busy: processes use it.
 	Busy State = "busy"
 	// Unknown: it can't be said. The driver doesn't report the device, or none of its
-	// values, or memory is in use that belongs to no visible process.
+	// values, or not its processes, or memory is in use that belongs to no visible process.
 	Unknown State = "unknown"
 )
 

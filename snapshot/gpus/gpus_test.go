@@ -19,20 +19,23 @@ func TestStates(t *testing.T) {
 		processes []snapshot.Process
 		want      gpus.State
 	}{
-		"nothing":                         {want: gpus.Free},
-		"what a driver uses":              {device: snapshot.Device{UsedMemory: snapshot.MiB(600)}, want: gpus.Free},
-		"memory of no visible process":    {device: snapshot.Device{UsedMemory: snapshot.MiB(1024)}, want: gpus.Unknown},
-		"that memory, attached":           {device: snapshot.Device{UsedMemory: snapshot.MiB(1024), Attachments: attached}, want: gpus.Unknown},
-		"in an error state":               {device: snapshot.Device{UUID: "GPU-0", TotalMemory: snapshot.MiB(80)}, want: gpus.Unknown},
-		"the same, attached":              {device: snapshot.Device{UUID: "GPU-0", Attachments: attached}, want: gpus.Unknown},
-		"the same, used":                  {device: snapshot.Device{UUID: "GPU-0"}, processes: used, want: gpus.Busy},
-		"of unified memory":               {device: snapshot.Device{UUID: "GPU-0", Temperature: &some}, want: gpus.Free},
-		"attached":                        {device: snapshot.Device{Attachments: attached}, want: gpus.Attached},
-		"computing without a process":     {device: snapshot.Device{Attachments: attached, Utilization: &some}, want: gpus.Attached},
-		"used, unknown utilization":       {processes: used, want: gpus.Busy},
-		"used and computing":              {device: snapshot.Device{Utilization: &some}, processes: used, want: gpus.Busy},
-		"held, not computing":             {device: snapshot.Device{Utilization: &zero}, processes: used, want: gpus.Idle},
-		"held and attached, no computing": {device: snapshot.Device{Utilization: &zero, Attachments: attached}, processes: used, want: gpus.Idle},
+		"nothing":                            {want: gpus.Free},
+		"what a driver uses":                 {device: snapshot.Device{UsedMemory: snapshot.MiB(600)}, want: gpus.Free},
+		"memory of no visible process":       {device: snapshot.Device{UsedMemory: snapshot.MiB(1024)}, want: gpus.Unknown},
+		"that memory, attached":              {device: snapshot.Device{UsedMemory: snapshot.MiB(1024), Attachments: attached}, want: gpus.Unknown},
+		"in an error state":                  {device: snapshot.Device{UUID: "GPU-0", TotalMemory: snapshot.MiB(80)}, want: gpus.Unknown},
+		"the same, attached":                 {device: snapshot.Device{UUID: "GPU-0", Attachments: attached}, want: gpus.Unknown},
+		"the same, used":                     {device: snapshot.Device{UUID: "GPU-0"}, processes: used, want: gpus.Busy},
+		"of which no processes are reported": {device: snapshot.Device{ProcessesUnknown: true}, want: gpus.Unknown},
+		"the same, attached and unreported":  {device: snapshot.Device{ProcessesUnknown: true, Attachments: attached}, want: gpus.Unknown},
+		"of which one process is reported":   {device: snapshot.Device{ProcessesUnknown: true}, processes: used, want: gpus.Busy},
+		"of unified memory":                  {device: snapshot.Device{UUID: "GPU-0", Temperature: &some}, want: gpus.Free},
+		"attached":                           {device: snapshot.Device{Attachments: attached}, want: gpus.Attached},
+		"computing without a process":        {device: snapshot.Device{Attachments: attached, Utilization: &some}, want: gpus.Attached},
+		"used, unknown utilization":          {processes: used, want: gpus.Busy},
+		"used and computing":                 {device: snapshot.Device{Utilization: &some}, processes: used, want: gpus.Busy},
+		"held, not computing":                {device: snapshot.Device{Utilization: &zero}, processes: used, want: gpus.Idle},
+		"held and attached, no computing":    {device: snapshot.Device{Utilization: &zero, Attachments: attached}, processes: used, want: gpus.Idle},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := gpus.Of(&snapshot.Snapshot{Devices: []snapshot.Device{row.device}, Processes: row.processes})

@@ -26,7 +26,7 @@ func Of(s *snapshot.Snapshot) []GPU {
 	}
 	for i := range j.list {
 		lost := described && j.list[i].UUID == ""
-		j.list[i].State = j.list[i].state(lost || j.list[i].fails())
+		j.list[i].State = j.list[i].state(lost || s.Devices[i].ProcessesUnknown || j.list[i].fails())
 	}
 	slices.SortFunc(j.list, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
 	return j.list

@@ -78,6 +78,8 @@ type Collector struct {
 type cache struct {
 	devices   *deviceList // nil for none
 	processes processCache
+	// unreported are the devices of which the driver didn't report the processes.
+	unreported []snapshot.DeviceIndex
 }
 
 func (c *Collector) cached() cache {

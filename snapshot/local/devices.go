@@ -71,12 +71,10 @@ func (c *Collector) devicesFor(ctx context.Context, usage nvidiasmi.Usage, age t
 
 // lacks says whether a process uses a device that may be missing in the list.
 func (l *deviceList) lacks(usage nvidiasmi.Usage) bool {
-	for _, app := range usage.Apps {
-		if _, ok := l.index[app.GPU]; !ok && app.GPU != "" && !l.unlisted[app.GPU] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(usage.GPUs(), func(gpu snapshot.GPUUUID) bool {
+		_, ok := l.index[gpu]
+		return !ok && gpu != "" && !l.unlisted[gpu]
+	})
 }
 
 // mayBePartitioned says whether a device may have MIG instances: the driver measures no
@@ -117,11 +115,30 @@ func (l *deviceList) setInstances(index snapshot.DeviceIndex, list []snapshot.In
 // recordUnlisted records the ids that processes use and nvidia-smi doesn't list.
 func (l *deviceList) recordUnlisted(usage nvidiasmi.Usage) {
 	l.unlisted = map[snapshot.GPUUUID]bool{}
-	for _, app := range usage.Apps {
-		if _, ok := l.index[app.GPU]; !ok {
-			l.unlisted[app.GPU] = true
+	for _, gpu := range usage.GPUs() {
+		if _, ok := l.index[gpu]; !ok {
+			l.unlisted[gpu] = true
 		}
 	}
+}
+
+// unreported are the devices of which the driver doesn't report the processes, in ascending
+// order: all of them, if it says so of one that isn't in the list.
+func (l *deviceList) unreported(usage nvidiasmi.Usage) []snapshot.DeviceIndex {
+	var found []snapshot.DeviceIndex
+	for _, gpu := range usage.NotListed {
+		index, ok := l.index[gpu]
+		if !ok {
+			found = nil
+			for _, d := range l.devices {
+				found = append(found, d.Index)
+			}
+			break
+		}
+		found = append(found, index)
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
 }
 
 // toRegister converts the list for the state files.

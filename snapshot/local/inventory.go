@@ -157,6 +157,10 @@ func (c *Collector) Hidden() []snapshot.DeviceIndex {
 	return nil
 }
 
+// Unreported are the devices of which the driver did not report the processes when Processes
+// asked last: whether they are in use is unknown.
+func (c *Collector) Unreported() []snapshot.DeviceIndex { return c.cached().unreported }
+
 // HiddenWarning says that of some devices nothing is known.
 func HiddenWarning(hidden []snapshot.DeviceIndex) string {
 	return fmt.Sprintf("a guard hides devices %s from this user: whether they are in use is unknown", text.JoinIndices(hidden))

@@ -87,6 +87,35 @@ func TestInstances(t *testing.T) {
 	require.Equal(t, []snapshot.GPUUUID{"MIG-a", "MIG-b"}, s.Processes[0].Instances)
 }
 
+// TestDevicesWithoutAListOfProcesses: they are not unused.
+func TestDevicesWithoutAListOfProcesses(t *testing.T) {
+	for apps, want := range map[string][]snapshot.DeviceIndex{
+		"":                  nil,
+		"GPU-0, 100, 5":     nil,
+		"GPU-0, 100, [N/A]": nil,
+		"GPU-0, [Not Supported], [Not Supported]":                 {0},
+		"GPU-1, [N/A], [N/A]\nGPU-0, 100, 5":                      {1},
+		"GPU-1, [N/A], [N/A]\nGPU-0, [N/A], [N/A]":                {0, 1},
+		"MIG-b, [N/A], [N/A]\nMIG-a, 100, 5\nMIG-a, [N/A], [N/A]": {0},
+		"GPU-9, [N/A], [N/A]":                                     {0, 1},
+		"[N/A], [N/A], [N/A]":                                     {0, 1},
+	} {
+		m := newMachine(t)
+		m.process(100, 1001, 5000, "A=1\x00")
+		m.smi.apps = apps
+		var marked []snapshot.DeviceIndex
+		for _, d := range m.snapshot().Devices {
+			if d.ProcessesUnknown {
+				marked = append(marked, d.Index)
+			}
+		}
+		require.Equal(t, want, marked, apps)
+		_, _, err := m.Processes(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, want, m.Unreported(), apps)
+	}
+}
+
 // TestInstancesThatAreNotListed: without them the devices are known as before.
 func TestInstancesThatAreNotListed(t *testing.T) {
 	m := newMachine(t)

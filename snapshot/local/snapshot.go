@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -45,7 +46,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age time.Duration) (*sna
 	s := &snapshot.Snapshot{
 		Processes:    processes,
 		Environments: files.Environments,
-		Devices:      snapshot.Described(files.Devices, devices.toRegister()),
+		Devices:      described(files.Devices, devices, usage),
 		Warnings:     slices.Concat(warnings, more, fileWarnings(files)),
 	}
 	s.Warnings = append(s.Warnings, spareAfterRestoration(s, &files, c.now())...)
@@ -73,6 +74,16 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age time.Duration) (*sna
 	return s, nil
 }
 
+func described(registered []snapshot.Device, found *deviceList, usage nvidiasmi.Usage) []snapshot.Device {
+	devices := snapshot.Described(registered, found.toRegister())
+	for _, index := range found.unreported(usage) {
+		if d := snapshot.FindDevice(devices, index); d != nil {
+			d.ProcessesUnknown = true
+		}
+	}
+	return devices
+}
+
 // Processes is the part of a snapshot that `--type processes` prints, and its warnings:
 // the environments of processes are those of a whole snapshot. If the state files can't
 // be read, only the environ of a process shows its environment; without that, it is
@@ -88,7 +99,7 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 		return nil, nil, err
 	}
 	devices := &deviceList{}
-	if len(usage.Apps) > 0 || c.hardware().Restricted(c.now()) {
+	if len(usage.GPUs()) > 0 || c.hardware().Restricted(c.now()) {
 		devices, err = c.devicesFor(ctx, usage, c.DeviceListTTL)
 	}
 	if err != nil {
@@ -106,7 +117,7 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 		return nil, nil, context.Cause(ctx)
 	}
 	processes, more := observer.resolve(seen, files.Environments, cmp.Or(err, unusable(files)))
-	c.update(func(kept *cache) { kept.processes = observer.after })
+	c.update(func(kept *cache) { kept.processes, kept.unreported = observer.after, devices.unreported(usage) })
 	if err != nil {
 		more = append(more, err.Error())
 	}

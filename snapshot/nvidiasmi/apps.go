@@ -2,6 +2,7 @@ package nvidiasmi
 
 import (
 	"context"
+	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -20,6 +21,15 @@ type Usage struct {
 	// NotListed are the devices of which the driver does not list the processes:
 	// there may be any number of them.
 	NotListed []snapshot.GPUUUID
+}
+
+// GPUs are the ids of all devices and MIG instances in it.
+func (u *Usage) GPUs() []snapshot.GPUUUID {
+	all := slices.Clone(u.NotListed)
+	for i := range u.Apps {
+		all = append(all, u.Apps[i].GPU)
+	}
+	return all
 }
 
 // AppsArgs are the arguments for the output that ParseApps reads. They don't ask for the

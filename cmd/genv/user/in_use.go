@@ -56,6 +56,8 @@ func (w *person) inUseByOthers(ctx context.Context, eid snapshot.EnvID, uid snap
 	return seen
 }
 
+const driverIsSilent = "the driver doesn't say; `genv gpus` shows what is known"
+
 // ownLook is what this user's nvidia-smi and /proc show. A guard may hide devices.
 func (w *person) ownLook(ctx context.Context) (inUse, error) {
 	processes, _, err := w.Machine.Processes(ctx)
@@ -63,6 +65,9 @@ func (w *person) ownLook(ctx context.Context) (inUse, error) {
 		return inUse{}, err
 	}
 	seen := inUse{unknown: w.Machine.Hidden(), why: "a guard hid them from you; nvidia-smi shows them from now on"}
+	if unreported := w.Machine.Unreported(); len(unreported) > 0 {
+		seen.unknown, seen.why = append(slices.Clone(seen.unknown), unreported...), driverIsSilent
+	}
 	for i := range processes {
 		p := &processes[i]
 		for _, usage := range p.Usage {
@@ -87,7 +92,7 @@ func (w *person) rootsLook(ctx context.Context) (inUse, error) {
 	if err := json.Unmarshal(document, &list); err != nil {
 		return inUse{}, fmt.Errorf("the service gave an answer that is not understood: %w", err)
 	}
-	seen := inUse{why: "the driver doesn't say; `genv gpus` shows what is known"}
+	seen := inUse{why: driverIsSilent}
 	for i := range list {
 		g := &list[i]
 		if g.State == gpus.Unknown {

@@ -44,7 +44,9 @@ func (r Host) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, e
 		return nil, err
 	}
 	s := &snapshot.Snapshot{Devices: devices}
-	s.Processes, s.Warnings = processesOf(usage, r.indices(ctx, host, s.Devices, usage.Apps))
+	indices := r.indices(ctx, host, s.Devices, usage.GPUs())
+	s.Processes, s.Warnings = processesOf(usage, indices)
+	markUnreported(s.Devices, usage.NotListed, indices)
 	s.Warnings = s.Warnings[:min(len(s.Warnings), maxWarnings)]
 	for i, w := range s.Warnings {
 		s.Warnings[i] = strings.Clone(text.Cut(w, maxWarning))
@@ -85,13 +87,13 @@ func smi[T any](ctx context.Context, r Host, host remote.Host, args []string, pa
 
 // indices also sets the Instances of the devices. They are those of the devices and, if processes use any, of the devices' MIG instances,
 // which only `nvidia-smi -L` lists. What it doesn't list is left out.
-func (r Host) indices(ctx context.Context, host remote.Host, devices []snapshot.Device, apps []nvidiasmi.App) map[snapshot.GPUUUID]snapshot.DeviceIndex {
+func (r Host) indices(ctx context.Context, host remote.Host, devices []snapshot.Device, used []snapshot.GPUUUID) map[snapshot.GPUUUID]snapshot.DeviceIndex {
 	indices := make(map[snapshot.GPUUUID]snapshot.DeviceIndex)
 	for _, d := range devices {
 		indices[d.UUID] = d.Index
 	}
-	lacks := func(a nvidiasmi.App) bool { _, known := indices[a.GPU]; return !known }
-	if !slices.ContainsFunc(apps, lacks) {
+	lacks := func(gpu snapshot.GPUUUID) bool { _, known := indices[gpu]; return !known }
+	if !slices.ContainsFunc(used, lacks) {
 		return indices
 	}
 	listed, _ := smi(ctx, r, host, nvidiasmi.ListArgs(), nvidiasmi.ParseList) // without it they are not attributed
@@ -104,6 +106,19 @@ func (r Host) indices(ctx context.Context, host remote.Host, devices []snapshot.
 		}
 	}
 	return indices
+}
+
+// markUnreported marks the devices of which the driver doesn't report the processes: all of
+// them, if it says so of one that isn't known.
+func markUnreported(devices []snapshot.Device, unreported []snapshot.GPUUUID, indices map[snapshot.GPUUUID]snapshot.DeviceIndex) {
+	for _, gpu := range unreported {
+		index, known := indices[gpu]
+		for i := range devices {
+			if !known || devices[i].Index == index {
+				devices[i].ProcessesUnknown = true
+			}
+		}
+	}
 }
 
 // processesOf gathers what each process uses. What can't be attributed to a device is a
