@@ -39,8 +39,9 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Event is an open of a guarded or watched device by an ordinary user. At most ten a second
-// are reported of a kind, user and device. access(2) with R_OK or W_OK asks the same
+// Event is an open of a guarded or watched device: by an ordinary user, or if it is Opened by
+// whomever, root too. At most ten a second are reported of a kind, user and device; of Opened,
+// of a process and device where the kernel reports processes. access(2) with R_OK or W_OK asks the same
 // question as open(2) and is reported like it.
 type Event struct {
 	Kind  Kind

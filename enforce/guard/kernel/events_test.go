@@ -71,10 +71,12 @@ func TestEventsSayWhoOpenedWhat(t *testing.T) {
 	set(t, g, mode.Off, time.Minute)
 	expect(kernel.Opened, user, 1002, 0)
 
-	// What makes no event: an allowed open that is not watched, root's, and all without a lease.
+	expect(kernel.Opened, root, 0, 0) // never denied, and it may be in a container
+	expect(kernel.Opened, s.user(int(firstUID)-1), firstUID-1, 2)
+
+	// What makes no event: an allowed open that is not watched, root's too, and all without a lease.
 	set(t, g, mode.Enforce, time.Minute)
 	owner.open(s.node(64))
-	root.open(s.node(0))
 	root.open(s.node(1))
 	user.ask("exists " + s.node(200))
 	set(t, g, mode.Enforce, 0)
@@ -112,6 +114,28 @@ func TestAFloodOfOneUserLeavesTheEventsOfOthers(t *testing.T) {
 	require.LessOrEqual(t, flood, int(took/(100*time.Millisecond))+1)
 	require.Greater(t, denied, 1000)
 	t.Logf("%d events of %d denials in %s", flood, denied, took)
+}
+
+// TestALookerDoesNotHideTheNextProcess: allowed opens are limited by process.
+func TestALookerDoesNotHideTheNextProcess(t *testing.T) {
+	s := newSite(t)
+	g := s.open()
+	enforce(t, g)
+	require.NoError(t, g.SetMinors(guarded, kernel.MinorsOf(0)))
+	events := listen(t, g)
+	first, second := s.user(1001), s.user(1001)
+	began := time.Now()
+	for range 1000 {
+		first.open(s.node(0))
+	}
+	second.open(s.node(0))
+	took := time.Since(began)
+	seen := 0
+	for pid := second.pid(); next(t, events).PID != pid; {
+		seen++
+	}
+	require.LessOrEqual(t, seen, int(took/(100*time.Millisecond))+1)
+	require.Positive(t, seen)
 }
 
 // TestACrowdIsDeniedThoughTheBufferIsFull: events are lost and counted, and no verdict changes.

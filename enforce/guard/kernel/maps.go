@@ -12,7 +12,7 @@ import (
 // The sizes of the maps.
 const (
 	eventsSize = 256 << 10 // bytes: 8,192 events
-	limitsSize = 16384     // pairs of uid and minor that the limit of events remembers
+	limitsSize = 16384     // pairs of uid or process and minor that the limit of events remembers
 	minorCount = 256
 )
 
@@ -22,7 +22,7 @@ type maps struct {
 	minors  *ebpf.Map // array: the flags of each minor
 	allowed *ebpf.Map // hash: Minors of each uid
 	events  *ebpf.Map // ring buffer: record
-	limits  *ebpf.Map // LRU: when the last event of its kind, uid and minor was
+	limits  *ebpf.Map // LRU: when the last event of its kind, uid or process, and minor was
 	lost    *ebpf.Map // array of one element: events for which the ring buffer had no room
 }
 

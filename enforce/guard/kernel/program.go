@@ -72,7 +72,7 @@ func (m *maps) program(major int32, withPID bool) *ebpf.ProgramSpec {
 	code = append(code, m.isGuardedOpen(major)...)
 	code = append(code, m.isInLease()...)
 	code = append(code, m.isAllowed()...)
-	code = append(code, m.isFirst()...)
+	code = append(code, m.isFirst(withPID)...)
 	code = append(code, m.write(withPID)...)
 	code = append(code,
 		asm.JEq.Imm(rKind, int32(Denied), "deny").WithSymbol("verdict"),
@@ -112,7 +112,8 @@ func (m *maps) isGuardedOpen(major int32) asm.Instructions {
 	)...)
 }
 
-// isInLease goes on for ordinary users while the lease lasts.
+// isInLease goes on while the lease lasts: for ordinary users to the verdict, for others, which
+// are never denied, to the event of a watched minor.
 func (m *maps) isInLease() asm.Instructions {
 	return append(asm.Instructions{
 		asm.StoreImm(asm.RFP, stackKey, 0, asm.Word),
@@ -128,9 +129,9 @@ func (m *maps) isInLease() asm.Instructions {
 		asm.JGE.Reg(asm.R0, asm.R1, "allow"),
 		asm.FnGetCurrentUidGid.Call(),
 		asm.Mov.Reg32(rUID, asm.R0),
-		asm.JEq.Imm(rUID, 0, "allow"),
+		asm.JEq.Imm(rUID, 0, "opened"),
 		asm.LoadMem(asm.R1, asm.RFP, stackFirstUID, asm.Word),
-		asm.JLT.Reg(rUID, asm.R1, "allow"),
+		asm.JLT.Reg(rUID, asm.R1, "opened"),
 	)...)
 }
 
@@ -172,13 +173,22 @@ func (m *maps) isAllowed() asm.Instructions {
 }
 
 // isFirst goes on to write the event, unless one of its kind, uid and minor was written just
-// now. What fails here or in write changes no verdict.
-func (m *maps) isFirst() asm.Instructions {
-	return append(asm.Instructions{
-		asm.StoreMem(asm.RFP, stackKey, rUID, asm.Word).WithSymbol("report"),
-		asm.StoreMem(asm.RFP, stackKey+4, rMinor, asm.Half),
+// now. Of allowed opens it is of the process instead of the uid: those that only look at a
+// device may not hide the next one, which stays. What fails here or in write changes no verdict.
+func (m *maps) isFirst(withPID bool) asm.Instructions {
+	code := asm.Instructions{asm.StoreMem(asm.RFP, stackKey, rUID, asm.Word).WithSymbol("report")}
+	if withPID {
+		code = append(code,
+			asm.JNE.Imm(rKind, int32(Opened), "keyed"),
+			asm.FnGetCurrentPidTgid.Call(),
+			asm.RSh.Imm(asm.R0, 32),
+			asm.StoreMem(asm.RFP, stackKey, asm.R0, asm.Word),
+		)
+	}
+	return append(append(code,
+		asm.StoreMem(asm.RFP, stackKey+4, rMinor, asm.Half).WithSymbol("keyed"),
 		asm.StoreMem(asm.RFP, stackKey+6, rKind, asm.Half),
-	}, append(lookUp(m.limits),
+	), append(lookUp(m.limits),
 		asm.LoadMem(asm.R3, asm.RFP, stackNow, asm.DWord),
 		asm.JEq.Imm(asm.R0, 0, "first"),
 		asm.LoadMem(asm.R2, asm.R0, 0, asm.DWord),
