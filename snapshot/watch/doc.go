@@ -13,9 +13,11 @@
 // leads to a look, and never to more. An opener that has ended again is worth no look. That
 // holds for the nvidia-smi of a look itself, which has ended when the look is over.
 //
-// Opens are reported by fanotify (Linux 5.1, as root) or by another Source with the PID of
-// the opener, otherwise by inotify without it (MethodOf). What can't be watched is said in the log,
-// at debug level, and left to the interval between looks.
+// While the kernel guard is on, it reports opens through all nodes of a device, with the PID of
+// the opener (package openlog). With the guard or without, opens of the nodes in DevDir are
+// watched by fanotify (Linux 5.1, as root) with that PID, otherwise by inotify without it
+// (MethodOf). What can't be watched is said in the log, at debug level, and left to the
+// interval between looks.
 //
 // pace.go decides when to look, and is pure. Looks have at least 100 ms between them, and
 // fewer follow those that showed nothing new: see there.

@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/watch/openlog"
 )
 
 // devicePattern is the names of the nodes of GPUs. nvidiactl and the others are opened by
@@ -20,11 +22,13 @@ var devicePattern = regexp.MustCompile(`^nvidia[0-9]{1,4}$`)
 var stateNames = []string{"envs.json", "devices.json"}
 
 // folders watches folders by inotify: in which device nodes are made and removed, and the
-// state files are written. It also watches opens of device nodes where nothing else does.
+// state files are written, and root's run folder, in which the guard says who opened devices.
+// It also watches opens of device nodes where nothing else does.
 type folders struct {
 	fd         int
 	dev        string
 	state      []string
+	run        string         // empty for none
 	dirs       map[int]string // that are watched, by their watch
 	watchOpens bool
 	opens      map[int]bool // watches of device nodes
@@ -35,7 +39,7 @@ func newFolders(c *Config) (*folders, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inotify: %w", err)
 	}
-	f := &folders{fd: fd, dev: c.DevDir, state: c.StateDirs, dirs: make(map[int]string), opens: make(map[int]bool)}
+	f := &folders{fd: fd, dev: c.DevDir, state: c.StateDirs, run: c.RunDir, dirs: make(map[int]string), opens: make(map[int]bool)}
 	f.watchAgain()
 	return f, nil
 }
@@ -52,6 +56,9 @@ func (f *folders) watchAgain() {
 	f.watch(f.dev, made)
 	for _, dir := range f.state {
 		f.watch(dir, made|unix.IN_CLOSE_WRITE)
+	}
+	if f.run != "" {
+		f.watch(f.run, unix.IN_MOVED_TO|unix.IN_ONLYDIR)
 	}
 }
 
@@ -91,6 +98,7 @@ type seen struct {
 	state  bool // a state file changed
 	nodes  bool // a device node was made
 	opened bool // a device was opened
+	guard  bool // the guard says who opened one
 }
 
 // read reads all events.
@@ -124,7 +132,7 @@ func (f *folders) parse(b []byte, all *seen) {
 func (f *folders) add(wd int, mask uint32, name string, all *seen) {
 	switch dir, watched := f.dirs[wd]; {
 	case mask&unix.IN_Q_OVERFLOW != 0:
-		*all = seen{state: true, nodes: true, opened: f.watchOpens}
+		*all = seen{state: true, nodes: true, opened: f.watchOpens, guard: true}
 	case mask&unix.IN_IGNORED != 0:
 		all.state = all.state || slices.Contains(f.state, dir)
 		delete(f.dirs, wd)
@@ -132,6 +140,8 @@ func (f *folders) add(wd int, mask uint32, name string, all *seen) {
 	case f.opens[wd]:
 		all.opened = true
 	case !watched:
+	case dir == f.run && name == openlog.FileName:
+		all.guard = true
 	case dir == f.dev && devicePattern.MatchString(name):
 		all.nodes = all.nodes || mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0
 	case slices.Contains(stateNames, name):

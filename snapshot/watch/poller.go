@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/watch/openlog"
 )
 
 // restAfterEvents is how long to wait after reading events: those of a flood become few, since the
@@ -27,33 +27,20 @@ type poller struct {
 	mu    sync.Mutex // over all of these
 	files *folders
 	opens *fanotify // nil if opens are watched in another way
+	guard *openlog.Reader
 	ends  map[snapshot.PID]int
 }
 
 // begin begins to watch.
-func (w *Watcher) begin(ctx context.Context) {
+func (w *Watcher) begin() {
 	events, err := newPoller(w)
 	if err != nil {
 		w.config.Debug("no events of this machine: it is looked at only at intervals", err)
 		return
 	}
 	w.events = events
-	switch {
-	case w.config.Opens != nil:
-		w.work.Go(func() { w.follow(ctx) })
-	default:
-		events.watchOpens()
-	}
+	events.watchOpens()
 	w.work.Go(events.run)
-}
-
-// follow reports the opens of a Source, and watches them in another way when that fails.
-func (w *Watcher) follow(ctx context.Context) {
-	err := w.config.Opens.Run(ctx, func(pid snapshot.PID) { w.note(w.sourcesOf(map[snapshot.PID]bool{pid: true})...) })
-	if ctx.Err() == nil {
-		w.config.Debug("opens of devices are not reported any more", err)
-		w.events.watchOpens()
-	}
 }
 
 func newPoller(w *Watcher) (*poller, error) {
@@ -73,6 +60,7 @@ func newPoller(w *Watcher) (*poller, error) {
 		p.close()
 		return nil, err
 	}
+	p.guard = openlog.NewReader(w.config.RunDir) // after its folder is watched
 	return p, nil
 }
 
@@ -174,7 +162,23 @@ func (p *poller) drain() (happened []source) {
 	if p.opens != nil {
 		happened = append(happened, p.w.sourcesOf(p.opens.read())...)
 	}
+	if seen.guard {
+		happened = append(happened, p.w.sourcesOf(p.guarded())...)
+	}
 	return happened
+}
+
+// guarded returns the PIDs of those who opened a node as the guard says; p.mu is held.
+func (p *poller) guarded() map[snapshot.PID]bool {
+	list, err := p.guard.Next()
+	if err != nil {
+		p.w.config.Debug("what the guard says about opens can't be read", err)
+	}
+	pids := make(map[snapshot.PID]bool, len(list))
+	for _, pid := range list {
+		pids[pid] = true
+	}
+	return pids
 }
 
 // rest reads the events that run has not read yet.

@@ -14,24 +14,16 @@ import (
 type Config struct {
 	DevDir    string   // the folder of device nodes; empty for /dev
 	StateDirs []string // folders of state files
+	RunDir    string   // root's run folder, in which the guard says who opened devices; empty for none
 	Proc      proc.FS  // the zero FS is /proc
 	// SMI returns the path of nvidia-smi; empty for none. Opens by one that root runs are no
 	// reason to look.
 	SMI func() string
-	// Opens reports opens of devices in place of fanotify and inotify; nil for these.
-	Opens Source
 	// Debug logs, at debug level, how opens are watched and what can't be watched; nil for
 	// nothing.
 	Debug func(text string, err error)
 
 	noFanotify bool // as on an older kernel
-}
-
-// Source reports who opens devices, such as the guard in the kernel.
-type Source interface {
-	// Run calls report with the PID of each process that opens a device, 0 if it is not
-	// known, until ctx ends or the source fails: then opens are watched in another way.
-	Run(ctx context.Context, report func(snapshot.PID)) error
 }
 
 // ErrClosed is returned by Wait when the Watcher is closed.
@@ -41,7 +33,6 @@ var ErrClosed = errors.New("the watcher is closed")
 type Watcher struct {
 	config Config
 	events *poller // nil where the kernel gives none
-	stop   context.CancelFunc
 	work   sync.WaitGroup
 
 	looking sync.Mutex // held during a look
@@ -62,9 +53,8 @@ func Open(config Config) *Watcher {
 	if config.Debug == nil {
 		config.Debug = func(string, error) {}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	w := &Watcher{config: config, stop: cancel, pace: newPace(), turned: make(chan struct{})}
-	w.begin(ctx)
+	w := &Watcher{config: config, pace: newPace(), turned: make(chan struct{})}
+	w.begin()
 	return w
 }
 
@@ -74,7 +64,6 @@ func (w *Watcher) Close() {
 	w.closed = true
 	w.turn()
 	w.mu.Unlock()
-	w.stop()
 	w.events.close()
 	w.work.Wait()
 }

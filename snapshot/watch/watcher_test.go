@@ -3,7 +3,6 @@ package watch
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,6 +27,7 @@ type machine struct {
 	*Watcher
 	t          *testing.T
 	dev, state string
+	run        string // empty for none
 
 	mu   sync.Mutex
 	said []string
@@ -285,40 +285,6 @@ func TestAFloodOfOpens(t *testing.T) {
 			require.GreaterOrEqual(t, looks, 2)
 		})
 	}
-}
-
-// failing is a Source that reports what it is given, and then fails.
-type failing struct{ pids chan snapshot.PID }
-
-func (f failing) Run(ctx context.Context, report func(snapshot.PID)) error {
-	for {
-		select {
-		case pid, ok := <-f.pids:
-			if !ok {
-				return errors.New("no buffer")
-			}
-			report(pid)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-func TestAnotherSource(t *testing.T) {
-	source := failing{make(chan snapshot.PID)}
-	m := watched(t, "inotify", func(c *Config) { c.Opens = source })
-	p := opened(t, m.node(0))
-	require.False(t, m.wakes(never), "opens are not watched twice")
-	source.pids <- snapshot.PID(p.Process.Pid)
-	require.True(t, m.wakes(soon))
-	m.look(snapshot.PID(p.Process.Pid))
-
-	close(source.pids)
-	require.Eventually(t, func() bool {
-		return strings.Contains(m.debug(), "not reported any more no buffer") && strings.Contains(m.debug(), "inotify")
-	}, soon, time.Millisecond)
-	opened(t, m.node(0))
-	require.True(t, m.wakes(soon), "inotify takes over")
 }
 
 func (m *machine) debug() string {

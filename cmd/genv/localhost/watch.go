@@ -16,6 +16,7 @@ func (h *Host) Watch(getenv func(string) string, log zerolog.Logger) *watch.Watc
 	return watch.Open(watch.Config{
 		DevDir:    DevDir(getenv, os.Geteuid()),
 		StateDirs: []string{disk.Dir(getenv), h.Store.OwnedPath()},
+		RunDir:    RunDir(getenv),
 		Proc:      h.Machine.Proc,
 		SMI: func() string {
 			path, _ := smi.find() // empty if there is none
