@@ -10,12 +10,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/watch/openlog"
 )
 
-// denier keeps the list of denials, and passes new ones on. What it passes them to may be
+// denier keeps the list of denials, and passes new ones on; other opens go to those who wait
+// for them. What it passes them to may be
 // slow, such as a directory service; the list doesn't wait for that.
 type denier struct {
 	*Keeper
+	opens   *openlog.Log
 	events  chan denials.Open
 	news    chan denials.Denial
 	missed  atomic.Uint64 // events that there was no room for
@@ -30,9 +33,12 @@ const (
 )
 
 func startDenier(ctx context.Context, k *Keeper) *denier {
-	d := &denier{Keeper: k, events: make(chan denials.Open, maxEvents), news: make(chan denials.Denial, maxNews)}
+	d := &denier{Keeper: k, opens: openlog.New(k.RunDir), events: make(chan denials.Open, maxEvents), news: make(chan denials.Denial, maxNews)}
 	d.know(nil)
 	go d.keep(ctx)
+	go d.opens.Run(ctx, func(err error) {
+		k.Log.Error().Err(err).Msg("opens of devices can't be reported to those who wait for them")
+	})
 	if k.Denied != nil {
 		go d.deliver(ctx)
 	}
@@ -44,8 +50,9 @@ func (d *denier) know(devices []hardware.Device) { d.devices.Store(&devices) }
 
 // take is called for each event of the kernel.
 func (d *denier) take(e kernel.Event) {
-	if d.Opens != nil {
-		d.Opens(e)
+	// Without a PID, root's would be those of every look's nvidia-smi.
+	if e.Kind != kernel.Denied && (e.PID != 0 || e.UID != 0) {
+		d.opens.Add(e.PID)
 	}
 	if e.Kind != kernel.Denied && e.Kind != kernel.WouldDeny {
 		return

@@ -10,5 +10,7 @@
 // every second in case it missed something. It never runs nvidia-smi, and reads what may
 // hang, such as files of users and of the driver, apart from what renews the lease.
 //
-// What was denied goes into guard-denials.json (package denials), and to Denied.
+// What was denied goes into guard-denials.json (package denials), and to Denied. Who opened a
+// device without that goes into guard-opens.json (package openlog), for those who wait for a
+// reason to look.
 package guard

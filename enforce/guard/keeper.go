@@ -10,7 +10,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/seed-3119e985/genv/enforce/guard/denials"
-	"github.com/seed-3119e985/genv/enforce/guard/kernel"
 	"github.com/seed-3119e985/genv/enforce/guard/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
@@ -49,9 +48,6 @@ type Keeper struct {
 	// Denied gets each new denial, one at a time; nil for nothing. It may be slow: then it
 	// misses some.
 	Denied func(d denials.Denial)
-	// Opens gets all events of the kernel, also those of watched devices that were allowed;
-	// nil for none. It may not block.
-	Opens func(kernel.Event)
 	// Clock returns the present time; nil for the machine's clocks.
 	Clock func() (order.At, error)
 	Log   zerolog.Logger

@@ -20,10 +20,9 @@ type loaded struct {
 	stop     func()                         // ends the reading of events
 	left     map[snapshot.UID]kernel.Minors // what an earlier Keeper allowed; nil if the guard is new
 	plan     access.Plan
-	watched  kernel.Minors // allowed opens of these are reported, too
-	planned  bool          // plan was written
-	unpinned bool          // it ends with this process
-	full     bool          // there are more users than the kernel has room for
+	planned  bool // plan was written
+	unpinned bool // it ends with this process
+	full     bool // there are more users than the kernel has room for
 	control  kernel.Control
 	deadline time.Time // by the wall clock; zero before the first SetControl
 }
@@ -78,8 +77,8 @@ func (g *loaded) allowed() map[snapshot.UID]kernel.Minors {
 }
 
 // write writes a plan to the kernel, as far as it differs: permissions before what they
-// are exceptions from.
-func (g *loaded) write(p access.Plan, watched kernel.Minors) (changed bool, err error) {
+// are exceptions from. Allowed opens of guarded devices are reported, too.
+func (g *loaded) write(p access.Plan) (changed bool, err error) {
 	if !g.planned || !maps.Equal(g.plan.Allowed, p.Allowed) {
 		err := g.SetAllowed(p.Allowed)
 		if g.full = errors.Is(err, kernel.ErrFull); err != nil && !g.full {
@@ -87,13 +86,13 @@ func (g *loaded) write(p access.Plan, watched kernel.Minors) (changed bool, err 
 		}
 		changed = true
 	}
-	if !g.planned || g.plan.Guarded != p.Guarded || g.watched != watched {
-		if err := g.SetMinors(p.Guarded, watched); err != nil {
+	if !g.planned || g.plan.Guarded != p.Guarded {
+		if err := g.SetMinors(p.Guarded, p.Guarded); err != nil {
 			return changed, err
 		}
 		changed = true
 	}
-	g.plan, g.watched, g.planned = p, watched, true
+	g.plan, g.planned = p, true
 	return changed, nil
 }
 

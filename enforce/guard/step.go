@@ -90,11 +90,7 @@ func (s *session) keep(ctx context.Context, now order.At) {
 	}
 	plan, ok := s.view.plan(&s.given.Order)
 	if ok {
-		var watched kernel.Minors
-		if s.Opens != nil {
-			watched = plan.Guarded
-		}
-		changed, err := s.loaded.write(plan, watched)
+		changed, err := s.loaded.write(plan)
 		if s.failed(err) {
 			return
 		}
