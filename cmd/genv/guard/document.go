@@ -39,9 +39,11 @@ type StatusDocument struct {
 	Events *Events `json:"events,omitempty"`
 }
 
-// Events is how opens of devices are watched, with the guard or without.
+// Events is how opens of devices are watched.
 type Events struct {
-	Opens watch.Method `json:"opens"`
+	// Guard says that the guard reports opens of the devices that it guards, through any node.
+	Guard bool         `json:"guard"`
+	Opens watch.Method `json:"opens"`         // of the nodes in /dev, with the guard or without
 	Why   string       `json:"why,omitempty"` // it isn't fanotify
 }
 

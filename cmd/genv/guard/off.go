@@ -55,7 +55,7 @@ func (p *program) awaitUnpinned(ctx context.Context) error {
 	defer cancel()
 	for {
 		said, err := order.ReadStatus(localhost.RunDir(p.Getenv))
-		if err != nil || !said.Unpinned || said.Now(p.Now()) == mode.Off || endedWithKeeper(&said) {
+		if err != nil || !said.Unpinned || said.Now(p.Now()) == mode.Off || keeperEnded(&said) {
 			return nil
 		}
 		select {

@@ -84,7 +84,12 @@ func (p *person) update(change func(*state.Files) error) {
 
 func (p *person) ask(verb string, index int) string {
 	p.Helper()
-	_, err := fmt.Fprintln(p.in, verb, p.node(index))
+	return p.askPath(verb, p.node(index))
+}
+
+func (p *person) askPath(verb, path string) string {
+	p.Helper()
+	_, err := fmt.Fprintln(p.in, verb, path)
 	require.NoError(p, err)
 	answer, err := p.out.ReadString('\n')
 	require.NoError(p, err)

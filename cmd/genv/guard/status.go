@@ -44,9 +44,10 @@ func (p *program) status(c *cli.Context) error {
 }
 
 // askEvents tries out how opens are watched.
-func (d *StatusDocument) askEvents(devDir string) {
+func (d *StatusDocument) askEvents(devDir string, said *order.Status) {
 	method, err := watch.MethodOf(devDir)
-	d.Events = &Events{Opens: method}
+	// Without its Keeper the guard may be on, but its reports are not read.
+	d.Events = &Events{Guard: d.Mode != mode.Off && said.Keeper != 0 && !keeperEnded(said), Opens: method}
 	if err != nil {
 		d.Events.Why = err.Error()
 	}
@@ -81,7 +82,7 @@ func (p *program) document(ctx context.Context) StatusDocument {
 	}
 	if d.Root {
 		d.askKernel(pins)
-		d.askEvents(localhost.DevDir(p.Getenv, 0))
+		d.askEvents(localhost.DevDir(p.Getenv, 0), &said)
 		d.listDenials(localhost.RunDir(p.Getenv), now, name)
 	}
 	if len(d.Devices) == 0 {
@@ -100,7 +101,7 @@ func (d *StatusDocument) takeOver(said *order.Status, now time.Time) {
 		}
 		return
 	}
-	if endedWithKeeper(said) {
+	if said.Unpinned && keeperEnded(said) {
 		d.Mode, d.Reason = mode.Off, fmt.Sprintf("process %d, which kept it without pins, has ended", said.Keeper)
 		return
 	}
@@ -108,11 +109,9 @@ func (d *StatusDocument) takeOver(said *order.Status, now time.Time) {
 	d.Keeper, d.Devices, d.UsersLeftOut = said.Keeper, said.Devices, said.UsersLeftOut
 }
 
-// endedWithKeeper says whether a guard without pins is gone, since its process is.
-func endedWithKeeper(said *order.Status) bool {
-	if !said.Unpinned {
-		return false
-	}
+// keeperEnded says whether the process that kept the guard has certainly ended: a guard without
+// pins has then ended with it.
+func keeperEnded(said *order.Status) bool {
 	alive, err := proc.FS{}.Alive(said.Keeper, said.KeeperStart)
 	return err == nil && !alive
 }

@@ -75,14 +75,21 @@ func exemptions(d *StatusDocument) string {
 
 // writeEvents says how a controller gets to know that a device was opened.
 func writeEvents(line func(name, format string, args ...any), e *Events) {
-	switch {
-	case e == nil:
-	case e.Opens == watch.ByFanotify:
-		line("events", "opens of devices are watched by fanotify")
-	case e.Opens == watch.ByInotify:
-		line("events", "opens of devices are watched by inotify, without the PIDs: %s", e.Why)
+	if e == nil {
+		return
+	}
+	which, name := "opens of devices", "events"
+	if e.Guard {
+		line(name, "the guard reports opens of guarded devices, through any node")
+		which, name = "opens of the nodes in /dev", ""
+	}
+	switch e.Opens {
+	case watch.ByFanotify:
+		line(name, "%s are watched by fanotify", which)
+	case watch.ByInotify:
+		line(name, "%s are watched by inotify, without the PIDs: %s", which, e.Why)
 	default:
-		line("events", "opens of devices are not watched, only looked for at intervals: %s", e.Why)
+		line(name, "%s are not watched, only looked for at intervals: %s", which, e.Why)
 	}
 }
 
