@@ -3,7 +3,6 @@ package enforce_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -184,8 +183,6 @@ func TestPropertyWhereRootOwnsTheStateNoForgeryHarms(t *testing.T) {
 }
 
 func TestSoakWhereRootOwnsTheStateNoForgeryHarms(t *testing.T) {
-	if os.Getenv("GENV_SOAK") == "" {
-		t.Skip("set GENV_SOAK, as make soak does")
-	}
+	soaks(t)
 	interferenceEverywhere(t, 1_000_000, 500_000)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -385,8 +384,6 @@ func TestPropertyForgeryOnOneHostHarmsNobodyElsewhere(t *testing.T) {
 }
 
 func TestSoakForgeryOnOneHostHarmsNobodyElsewhere(t *testing.T) {
-	if os.Getenv("GENV_SOAK") == "" {
-		t.Skip("set GENV_SOAK, as make soak does")
-	}
+	soaks(t)
 	interference(t, 1_000_000, 1_000_000)
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"testing"
 )
 
 // cases is how many random cases of n a property test tries. The race detector makes each one
@@ -15,4 +16,12 @@ func cases(n uint64) uint64 {
 		return n / 10
 	}
 	return n
+}
+
+// soaks skips a test that takes too long for anything but make soak.
+func soaks(t *testing.T) {
+	t.Helper()
+	if os.Getenv("GENV_SOAK") == "" {
+		t.Skip("set GENV_SOAK, as make soak does")
+	}
 }
