@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -157,30 +156,12 @@ func TestInterruptLeavesNothing(t *testing.T) {
 	}
 }
 
-// lockedBuffer may be read while the demo writes.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // TestKeep: the page of a kept demo is the one that it prints, and shows its fleet and
 // the processes that break a rule, one of them to its user; Ctrl-C ends everything and is not a failure.
 func TestKeep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var out lockedBuffer
+	var out programs.Output
 	go func() {
 		defer cancel()
 		assert.Eventually(t, func() bool {

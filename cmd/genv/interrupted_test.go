@@ -19,31 +19,14 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	testprograms "github.com/seed-3119e985/genv/remote/testfleet/programs"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// buffer is written to by a command and read by its test.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // running is a command line that runs while the test goes on.
 type running struct {
-	out, err buffer
+	out, err testprograms.Output
 	end      func() int // has it end, and returns its exit code
 }
 

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -184,7 +182,7 @@ func (s *site) must(args ...string) string {
 type guardRun struct {
 	*site
 	cmd  *exec.Cmd
-	log  *lockedBuffer
+	log  *programs.Output
 	done chan struct{}
 	err  error
 }
@@ -198,7 +196,7 @@ func (s *site) run(args ...string) *guardRun {
 func (s *site) start(args ...string) *guardRun {
 	s.Helper()
 	cmd := s.command(args...)
-	g := &guardRun{site: s, cmd: cmd, log: &lockedBuffer{}, done: make(chan struct{})}
+	g := &guardRun{site: s, cmd: cmd, log: &programs.Output{}, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = g.log, g.log
 	require.NoError(s, cmd.Start())
 	go func() { g.err = cmd.Wait(); close(g.done) }()
@@ -210,6 +208,12 @@ func (s *site) start(args ...string) *guardRun {
 		}
 	})
 	return g
+}
+
+// enforce begins to run the guard in mode enforce, with a lease that no test waits for.
+func (s *site) enforce() *guardRun {
+	s.Helper()
+	return s.run("--mode", "enforce", "--lease", "60s")
 }
 
 // signal ends the process, unless the signal stops it.
@@ -224,23 +228,6 @@ func (g *guardRun) signal(sig syscall.Signal) {
 	case <-time.After(20 * time.Second):
 		g.Fatal("genv guard run doesn't end")
 	}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // document is `genv guard status --format json`.

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/guard/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/guarding"
+	"github.com/seed-3119e985/genv/remote/testfleet/programs"
 )
 
 // stream is a running `genv usage serve`, as a controller has it on a host.
@@ -30,7 +31,7 @@ type stream struct {
 func (s *site) serve() *stream {
 	s.Helper()
 	cmd := s.command("usage", "serve", "--token", "t")
-	log := &lockedBuffer{}
+	log := &programs.Output{}
 	cmd.Stderr = log
 	in, err := cmd.StdinPipe()
 	require.NoError(s, err)
