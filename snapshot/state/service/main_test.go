@@ -213,7 +213,7 @@ func floodChild(args []string) error {
 			}
 		}()
 	}
-	select {}
+	return syscall.Pause()
 }
 
 // sitChild is a child: SOCKET N, opens N connections, says nothing, and holds them.
@@ -238,7 +238,7 @@ func sitChild(args []string) error {
 		open = append(open, conn)
 	}
 	fmt.Println("sitting")
-	select {}
+	return syscall.Pause() // without cgo, select {} would be a deadlock
 }
 
 // connectChild is a child: it connects its standard input to SOCKET, and ends.
