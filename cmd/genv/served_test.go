@@ -120,8 +120,15 @@ func TestAnIDCountsOnlyForItsUser(t *testing.T) {
 	shim := strings.TrimSpace(mallory.open("bash").say("genv activate; command -v nvidia-smi; genv deactivate").text)
 	before := s.stateFiles()
 	for _, line := range [][]string{
-		{"attach", "--count", "2"}, {"attach", "--refresh"}, {"detach"}, {"config", "name", "x"}, {"lock", "true"}, {"extend", "1h"},
-		{"envs", "activate", "--eid", shell.pid(), "--pid", shell.pid()}, {"devices", "attach", "--index", "1"}, {"devices", "detach"},
+		{"attach", "--count", "2"},
+		{"attach", "--refresh"},
+		{"detach"},
+		{"config", "name", "x"},
+		{"lock", "true"},
+		{"extend", "1h"},
+		{"envs", "activate", "--eid", shell.pid(), "--pid", shell.pid()},
+		{"devices", "attach", "--index", "1"},
+		{"devices", "detach"},
 	} {
 		r := mallory.with(eid).run(append([]string{"genv"}, line...)...)
 		require.NotZero(t, r.code, line)
