@@ -163,7 +163,9 @@ func appendAttachment(text []byte, a *gpus.Attachment) []byte {
 	if !a.Since.IsZero() {
 		text = appendTime(append(text, `,"since":`...), a.Since)
 	}
-	return append(appendNumber(text, `,"memory_bytes":`, a.Memory), '}')
+	text = appendNumber(text, `,"memory_bytes":`, a.Memory)
+	text, _ = appendRare(text, `,"mig":`, a.Instances, len(a.Instances) > 0) // texts can always be encoded
+	return append(text, '}')
 }
 
 func appendProcess(text []byte, p *gpus.Process) []byte {
