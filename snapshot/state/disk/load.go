@@ -33,6 +33,11 @@ func (t *transaction) load(ctx context.Context) {
 			}
 		}
 	}
+	t.markFiles()
+}
+
+// markFiles adds to the files what is kept elsewhere.
+func (t *transaction) markFiles() {
 	if t.mark != nil {
 		t.mark(&t.files)
 	}

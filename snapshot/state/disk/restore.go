@@ -46,6 +46,7 @@ func (t *transaction) restore() error {
 		t.onDisk[file], t.errs[file] = nil, nil
 		t.restored = t.restored || file == state.Envs
 	}
+	t.markFiles() // the notes were read without what is restored
 	return nil
 }
 

@@ -40,7 +40,8 @@ type Config struct {
 	// environment gets that name whatever the state file says, and is marked
 	// OwnerMismatch if the file has another one. It is called without any lock held.
 	Username func(context.Context, snapshot.UID) snapshot.Username
-	// Mark adds to the files what is kept elsewhere, after each reading; nil adds nothing.
+	// Mark adds to the files what is kept elsewhere, after each reading, and again after a
+	// restoration; nil adds nothing.
 	Mark func(*state.Files)
 	// Keeps says whether root has recorded that a registered process, of whatever user,
 	// keeps an environment alive, as the init of a container does. nil for none. It is

@@ -120,6 +120,7 @@ func (t *transaction) clean() {
 		// What lost these environments has also lost newer ones, which the copy lacks.
 		t.noteRestoration()
 		t.recoverNew()
+		t.markFiles()
 	}
 	t.files.Restorations = t.restorations()
 }

@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -68,9 +69,14 @@ func decode(data []byte) ([]note, error) {
 
 // Mark sets the Instances of the attachments in files. What is wrong with a note becomes a
 // warning of files: without it the attachment is to the whole device, with a capacity.
+// It may be called again when files have more attachments.
 func (n Notes) Mark(files *state.Files) {
 	list, warnings := n.notes().Read(*files)
-	files.Warnings = append(files.Warnings, warnings...)
+	for _, warning := range warnings {
+		if !slices.Contains(files.Warnings, warning) {
+			files.Warnings = append(files.Warnings, warning)
+		}
+	}
 	for i := range list {
 		files.Device(list[i].Index).Attachment(list[i].EID).Instances = list[i].Instances
 	}
