@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -139,6 +140,43 @@ func TestApps(t *testing.T) {
 			require.Equal(t, row.want, usage.Apps)
 		})
 	}
+}
+
+// TestRecent: a process that opens a render node without kfd is found by the next search; those
+// that are known, and those of kfd, are looked at each time.
+func TestRecent(t *testing.T) {
+	f, write := machine(t)
+	now := time.Unix(1800000000, 0)
+	f.Recent = &Recent{Now: func() time.Time { return now }}
+	pids := func() (list []snapshot.PID) {
+		usage, err := f.Apps(t.Context())
+		require.NoError(t, err)
+		for _, app := range usage.Apps {
+			if app.Memory != snapshot.MiB(9) {
+				list = append(list, -app.PID)
+			} else {
+				list = append(list, app.PID)
+			}
+		}
+		return list
+	}
+	compute := func(pid int, vram string) { open(t, f, write, pid, 0, fdinfo(pid, vram, "5 ns", "0 ns")) }
+	compute(700, "9 MiB")
+	require.Equal(t, []snapshot.PID{700}, pids())
+	compute(701, "9 MiB")
+	now = now.Add(searchEvery - 1)
+	require.Equal(t, []snapshot.PID{700}, pids())
+	write("proc/700/fdinfo/0", fdinfo(700, "3 MiB", "6 ns", "0 ns"))
+	write("class/kfd/kfd/proc/702/queues/0/gpuid", "51235\n")
+	compute(702, "9 MiB")
+	require.Equal(t, []snapshot.PID{-700, 702}, pids(), "as they are now")
+	now = now.Add(1)
+	require.Equal(t, []snapshot.PID{-700, 701, 702}, pids())
+	require.NoError(t, os.RemoveAll(filepath.Join(f.Proc, "701")))
+	require.Equal(t, []snapshot.PID{-700, 702}, pids(), "ended")
+	compute(703, "9 MiB")
+	now = now.Add(-time.Hour)
+	require.Equal(t, []snapshot.PID{-700, 702, 703}, pids(), "the clock was set back")
 }
 
 func TestWhatIsRefused(t *testing.T) {

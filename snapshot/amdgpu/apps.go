@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
@@ -33,7 +35,7 @@ func (f FS) Apps(ctx context.Context) (nvidiasmi.Usage, error) {
 	if err != nil {
 		return nvidiasmi.Usage{}, err
 	}
-	clients, err := f.clients(ctx)
+	clients, err := f.clients(ctx, pids)
 	if err != nil {
 		return nvidiasmi.Usage{}, err
 	}
@@ -149,36 +151,77 @@ func together(list []client, address string) (sum client, ok bool) {
 	return sum, ok
 }
 
-// clients reads the fdinfo of all open render nodes, of the processes that this user may look at.
-func (f FS) clients(ctx context.Context) (map[snapshot.PID][]client, error) {
-	proc := cmp.Or(f.Proc, "/proc")
-	entries, err := os.ReadDir(proc)
+// clients reads the fdinfo of open render nodes, of the processes that this user may look at:
+// all, or if they were searched recently those that were found, and those of kfd.
+func (f FS) clients(ctx context.Context, kfd map[snapshot.PID]bool) (map[snapshot.PID][]client, error) {
+	pids, recent := f.Recent.last()
+	if recent {
+		pids = slices.AppendSeq(slices.Clone(pids), maps.Keys(kfd))
+		slices.Sort(pids)
+		return f.clientsOf(ctx, slices.Compact(pids))
+	}
+	pids, err := f.processes()
 	if err != nil {
 		return nil, err
 	}
-	found := map[snapshot.PID][]client{}
+	found, err := f.clientsOf(ctx, pids)
+	if err == nil {
+		f.Recent.searched(found)
+	}
+	return found, err
+}
+
+func (f FS) proc(elements ...string) string {
+	return filepath.Join(append([]string{cmp.Or(f.Proc, "/proc")}, elements...)...)
+}
+
+// processes are all processes of the machine.
+func (f FS) processes() (pids []snapshot.PID, err error) {
+	entries, err := os.ReadDir(f.proc())
 	for _, e := range entries {
-		pid, err := strconv.ParseInt(e.Name(), 10, 32)
-		if err != nil {
-			continue
+		if pid, err := strconv.ParseInt(e.Name(), 10, 32); err == nil {
+			pids = append(pids, snapshot.PID(pid))
 		}
+	}
+	return pids, err
+}
+
+func (f FS) clientsOf(ctx context.Context, pids []snapshot.PID) (map[snapshot.PID][]client, error) {
+	found := map[snapshot.PID][]client{}
+	for _, pid := range pids {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		files, _ := os.ReadDir(filepath.Join(proc, e.Name(), "fd")) // it has ended, or is another user's
-		for _, file := range files {
-			target, _ := os.Readlink(filepath.Join(proc, e.Name(), "fd", file.Name()))
-			if !isRenderNode(target) {
-				continue
-			}
-			data, err := read(filepath.Join(proc, e.Name(), "fdinfo", file.Name()))
+		folder := f.proc(strconv.Itoa(int(pid)))
+		for _, file := range renderNodes(filepath.Join(folder, "fd")) {
+			data, err := read(filepath.Join(folder, "fdinfo", file))
 			if err != nil {
 				continue
 			}
 			if c, ok := parseClient(data); ok {
-				found[snapshot.PID(pid)] = append(found[snapshot.PID(pid)], c)
+				found[pid] = append(found[pid], c)
 			}
 		}
 	}
 	return found, nil
+}
+
+// renderNodes are the open files in a folder /proc/PID/fd that are render nodes. There are none
+// if the process has ended, or is another user's. Machines have tens of thousands of open
+// files: it makes one system call for each.
+func renderNodes(folder string) (nodes []string) {
+	dir, err := os.Open(folder)
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	files, _ := dir.Readdirnames(-1)
+	var target [len(renderNode)]byte // the rest doesn't matter
+	for _, file := range files {
+		n, err := unix.Readlinkat(int(dir.Fd()), file, target[:])
+		if err == nil && string(target[:n]) == renderNode {
+			nodes = append(nodes, file)
+		}
+	}
+	return nodes
 }

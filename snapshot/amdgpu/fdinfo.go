@@ -14,7 +14,8 @@ type client struct {
 	compute, gfx uint64 // nanoseconds on each kind of engine
 }
 
-func isRenderNode(path string) bool { return strings.HasPrefix(path, "/dev/dri/renderD") }
+// renderNode is how the paths of render nodes begin.
+const renderNode = "/dev/dri/renderD"
 
 // parseClient parses lines "key: value" of fdinfo; ok is false if it isn't that of an AMD GPU,
 // or doesn't say which client and which GPU it is about.

@@ -27,6 +27,8 @@ var (
 type FS struct {
 	Sys  string // where /sys is mounted; empty for /sys
 	Proc string // where /proc is mounted; empty for /proc
+	// Recent saves searches where one process looks again and again; nil searches each time.
+	Recent *Recent
 }
 
 func (f FS) kfd(elements ...string) string {
