@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -59,4 +60,23 @@ func TestAttachInstance(t *testing.T) {
 	require.Contains(t, second.sayAll("genv attach --mig 1g.10gb").text, "Attached GPUs: 2")
 	require.Equal(t, "MIG-a,MIG-b", second.sayAll("printf %s $CUDA_VISIBLE_DEVICES").text)
 	require.Contains(t, second.sayAll("genv attach --index 1 --mig MIG-a").text, "exclude each other")
+}
+
+// TestDockerRunGetsTheInstances: each is a device of the container.
+func TestDockerRunGetsTheInstances(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	s.partition(2, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-a"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-b"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-c"})
+	u := s.me()
+	docker := filepath.Join(u.home, "bin", "docker")
+	require.NoError(t, os.MkdirAll(filepath.Dir(docker), 0o755))
+	require.NoError(t, os.WriteFile(docker, []byte("#!/bin/sh\nprintf '[%s]' \"$2\" \"$3\"; echo\n"), 0o755))
+	shell := u.open("bash")
+	require.Equal(t, said{}, shell.say("PATH="+filepath.Dir(docker)+":$PATH; genv activate; genv attach --mig MIG-b,MIG-c"))
+	for ask, want := range map[string]string{
+		"all": `"device=MIG-b,MIG-c"`, "1": "device=MIG-b", "device=MIG-c": "device=MIG-c", `'"device='$CUDA_VISIBLE_DEVICES'"'`: `"device=MIG-b,MIG-c"`,
+	} {
+		require.Equal(t, said{text: "[--gpus][" + want + "]\n"}, shell.say("docker run --gpus "+ask+" cuda"), ask)
+	}
+	require.Contains(t, shell.say("docker run --gpus device=MIG-a cuda").text, "not understood")
 }

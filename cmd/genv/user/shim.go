@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/shell/smi"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -75,13 +76,32 @@ func (w *person) container(ctx context.Context) (docker.Environment, error) {
 	if err != nil {
 		return docker.Environment{}, err
 	}
-	attached := files.AttachedTo(w.eid)
-	uuids, _ := w.uuids(attached, change.Parts(&files, w.eid)) // a daemon of root's also knows the indices
 	token := ""
 	if env.UID == w.uid {
 		token = w.containerToken(ctx, w.eid)
 	}
-	return docker.Environment{EID: w.eid, Name: env.Config.Name, Devices: attached, UUIDs: uuids, Token: token}, nil
+	return docker.Environment{EID: w.eid, Name: env.Config.Name, Devices: w.containerDevices(&files), Token: token}, nil
+}
+
+// containerDevices are the attached devices, and of those that are attached by MIG instance
+// the instances.
+func (w *person) containerDevices(files *state.Files) (devices []docker.Device) {
+	attached, parts := files.AttachedTo(w.eid), change.Parts(files, w.eid)
+	uuids, _ := w.uuids(attached, parts) // a daemon of root's also knows the indices
+	for i, index := range attached {
+		at := slices.IndexFunc(parts, func(p change.Part) bool { return p.Index == index })
+		switch {
+		case at >= 0:
+			for _, uuid := range parts[at].Instances {
+				devices = append(devices, docker.Device{Index: index, UUID: uuid})
+			}
+		case uuids != nil:
+			devices = append(devices, docker.Device{Index: index, UUID: uuids[i]})
+		default:
+			devices = append(devices, docker.Device{Index: index})
+		}
+	}
+	return devices
 }
 
 // containerToken proves to genv's container runtime who starts a container; it is empty

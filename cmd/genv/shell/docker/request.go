@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -16,13 +17,22 @@ import (
 type Environment struct {
 	EID     snapshot.EnvID
 	Name    string
-	Devices []snapshot.DeviceIndex // the attached ones
-	// UUIDs are those of Devices, in their order, on a guarded host: a docker daemon of the
-	// user's own sees only these devices, and counts them from 0. nil for the indices.
-	UUIDs []snapshot.GPUUUID
+	Devices []Device // the attached ones, by index
 	// Token proves to genv's container runtime who starts the container; empty for none.
 	Token string
 }
+
+// Device is an attached device, or one of the attached MIG instances of a device.
+type Device struct {
+	Index snapshot.DeviceIndex
+	// UUID is that of the device on a guarded host: a docker daemon of the user's own sees only
+	// these devices, and counts them from 0. Of a MIG instance it is always given. Empty for
+	// the index.
+	UUID snapshot.GPUUUID
+}
+
+// isInstance says whether it is a MIG instance.
+func (d Device) isInstance() bool { return snapshot.CheckInstance(d.UUID) == nil }
 
 // Why a container can't have the devices that it asks for.
 var (
@@ -48,16 +58,16 @@ func (env Environment) gpus(value string) (string, error) {
 		return "", fmt.Errorf("--gpus %s: %w: %w", value, ErrRequest, err)
 	}
 	what, kept := "--gpus "+value, []string{}
-	request := func() ([]snapshot.DeviceIndex, error) { return env.first(what, "1") } // docker's default
+	request := func() ([]Device, error) { return env.first(what, "1") } // docker's default
 	for i, field := range fields {
 		key, operand, named := strings.Cut(field, "=")
 		switch {
 		case !named && i == 0:
-			request = func() ([]snapshot.DeviceIndex, error) { return env.first(what, field) }
+			request = func() ([]Device, error) { return env.first(what, field) }
 		case key == "count":
-			request = func() ([]snapshot.DeviceIndex, error) { return env.first(what, operand) }
+			request = func() ([]Device, error) { return env.first(what, operand) }
 		case key == "device":
-			request = func() ([]snapshot.DeviceIndex, error) { return env.pick(what, operand) }
+			request = func() ([]Device, error) { return env.pick(what, operand) }
 		case key == "driver" || key == "capabilities" || key == "options":
 			kept = append(kept, field)
 		default:
@@ -71,11 +81,11 @@ func (env Environment) gpus(value string) (string, error) {
 	if len(devices) == 0 {
 		return value, nil // --gpus 0
 	}
-	return line(append([]string{"device=" + env.join(devices)}, kept...))
+	return line(append([]string{"device=" + join(devices)}, kept...))
 }
 
 // first picks so many of the attached devices, or all.
-func (env Environment) first(what, count string) ([]snapshot.DeviceIndex, error) {
+func (env Environment) first(what, count string) ([]Device, error) {
 	if count == "all" || count == "-1" {
 		return env.pick(what, "all")
 	}
@@ -91,8 +101,9 @@ func (env Environment) first(what, count string) ([]snapshot.DeviceIndex, error)
 	return env.Devices[:n], nil
 }
 
-// pick passes listed devices that are attached, or all.
-func (env Environment) pick(what, list string) ([]snapshot.DeviceIndex, error) {
+// pick passes listed devices that are attached, or all. The index of a device that has MIG
+// instances means all that are attached.
+func (env Environment) pick(what, list string) ([]Device, error) {
 	if len(env.Devices) == 0 {
 		return nil, env.noDevices(what)
 	}
@@ -102,16 +113,32 @@ func (env Environment) pick(what, list string) ([]snapshot.DeviceIndex, error) {
 	if devices, ok := env.byUUID(list); ok {
 		return devices, nil
 	}
-	devices, err := text.ParseIndices[snapshot.DeviceIndex](list)
+	indices, err := text.ParseIndices[snapshot.DeviceIndex](list)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", what, ErrRequest, err)
 	}
-	for _, device := range devices {
-		if !slices.Contains(env.Devices, device) {
-			return nil, fmt.Errorf("%s: %d is %w: this environment has %s", what, device, ErrNotAttached, text.JoinIndices(env.Devices))
+	var devices []Device
+	for _, index := range indices {
+		before := len(devices)
+		for _, d := range env.Devices {
+			if d.Index == index {
+				devices = append(devices, d)
+			}
+		}
+		if len(devices) == before {
+			return nil, fmt.Errorf("%s: %d is %w: this environment has %s", what, index, ErrNotAttached, env.indices())
 		}
 	}
 	return devices, nil
+}
+
+// indices lists those of the attached devices.
+func (env Environment) indices() string {
+	var indices []snapshot.DeviceIndex
+	for _, d := range env.Devices {
+		indices = append(indices, d.Index)
+	}
+	return text.JoinIndices(slices.Compact(indices))
 }
 
 func (env Environment) noDevices(what string) error {
@@ -133,12 +160,17 @@ func line(fields []string) (string, error) {
 const cdi = "nvidia.com/gpu="
 
 // cdi rewrites one such flag, which names one device or all. Root makes the names, so they
-// are always root's indices.
+// are always root's indices, except for MIG instances: a device in MIG mode has no name of its
+// own, and its instances have their UUIDs.
 func (env Environment) cdi(value string) ([]string, error) {
 	devices, err := env.pick("--device "+value, strings.TrimPrefix(value, cdi))
 	var args []string
-	for _, device := range devices {
-		args = append(args, "--device", cdi+device.String())
+	for _, d := range devices {
+		name := d.Index.String()
+		if d.isInstance() {
+			name = string(d.UUID)
+		}
+		args = append(args, "--device", cdi+name)
 	}
 	return args, err
 }
@@ -151,25 +183,22 @@ const (
 )
 
 // join lists devices as NVIDIA's runtime reads them.
-func (env Environment) join(devices []snapshot.DeviceIndex) string {
+func join(devices []Device) string {
 	if len(devices) == 0 {
 		return visibleNone
 	}
-	if env.UUIDs == nil {
-		return text.JoinIndices(devices)
-	}
 	names := make([]string, len(devices))
-	for i, device := range devices {
-		names[i] = string(env.UUIDs[slices.Index(env.Devices, device)])
+	for i, d := range devices {
+		names[i] = cmp.Or(string(d.UUID), d.Index.String())
 	}
 	return strings.Join(names, ",")
 }
 
 // byUUID reads a list of UUIDs of attached devices, as CUDA_VISIBLE_DEVICES has them on a
-// guarded host.
-func (env Environment) byUUID(list string) (devices []snapshot.DeviceIndex, ok bool) {
+// guarded host and with MIG instances.
+func (env Environment) byUUID(list string) (devices []Device, ok bool) {
 	for uuid := range strings.SplitSeq(list, ",") {
-		i := slices.Index(env.UUIDs, snapshot.GPUUUID(uuid))
+		i := slices.IndexFunc(env.Devices, func(d Device) bool { return uuid != "" && string(d.UUID) == uuid })
 		if i < 0 {
 			return nil, false
 		}

@@ -105,7 +105,7 @@ func (env Environment) visible(flags []flag) (string, error) {
 	if gpus || !runtime {
 		return "", nil // docker itself goes by --gpus
 	}
-	return env.join(env.Devices), nil
+	return join(env.Devices), nil
 }
 
 func (env Environment) visibleList(f flag, list string) (string, error) {
@@ -113,5 +113,5 @@ func (env Environment) visibleList(f flag, list string) (string, error) {
 		return list, nil
 	}
 	devices, err := env.pick(strings.Join(f.args, " "), list)
-	return env.join(devices), err
+	return join(devices), err
 }

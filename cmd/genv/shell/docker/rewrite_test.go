@@ -9,10 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/shell/docker"
-	"github.com/seed-3119e985/genv/snapshot"
 )
 
-var two = docker.Environment{EID: "1667", Name: "my env", Devices: []snapshot.DeviceIndex{1, 3}}
+var two = docker.Environment{EID: "1667", Name: "my env", Devices: []docker.Device{{Index: 1}, {Index: 3}}}
 
 const (
 	ids = "-e|GENV_ENVIRONMENT_ID=1667|-e|GENV_ENVIRONMENT_NAME=my env"
@@ -85,7 +84,7 @@ func TestContainersGetTheAttachedDevices(t *testing.T) {
 
 func TestContainersOnAGuardedHost(t *testing.T) {
 	guarded := two
-	guarded.UUIDs = []snapshot.GPUUUID{"GPU-b", "GPU-d"}
+	guarded.Devices = []docker.Device{{Index: 1, UUID: "GPU-b"}, {Index: 3, UUID: "GPU-d"}}
 	for line, want := range map[string]string{
 		"run|--gpus|all|cuda":                    `run|--gpus|"device=GPU-b,GPU-d"|` + ids + "|cuda",
 		"run|--gpus|1|cuda":                      "run|--gpus|device=GPU-b|" + ids + "|cuda",
@@ -108,6 +107,48 @@ func TestContainersOnAGuardedHost(t *testing.T) {
 		"run|--device|nvidia.com/gpu=GPU-c|cuda": docker.ErrRequest,
 	} {
 		_, err := rewrite(t, words(line), guarded)
+		require.ErrorIs(t, err, want, line)
+	}
+}
+
+// Each MIG instance counts as a device.
+func TestContainersWithMIGInstances(t *testing.T) {
+	env := two
+	env.Devices = []docker.Device{{Index: 1}, {Index: 2, UUID: "MIG-a"}, {Index: 2, UUID: "MIG-b"}, {Index: 5, UUID: "GPU-f"}}
+	instances := two
+	instances.Devices = env.Devices[1:3]
+	for _, row := range []struct {
+		line string
+		env  docker.Environment
+		want string
+	}{
+		{"run|--gpus|all|cuda", instances, `run|--gpus|"device=MIG-a,MIG-b"|` + ids + "|cuda"},
+		{"run|--gpus|2|cuda", instances, `run|--gpus|"device=MIG-a,MIG-b"|` + ids + "|cuda"},
+		{"run|--gpus|1|cuda", instances, "run|--gpus|device=MIG-a|" + ids + "|cuda"},
+		{"run|--gpus|device=2|cuda", instances, `run|--gpus|"device=MIG-a,MIG-b"|` + ids + "|cuda"},
+		{"run|--gpus|device=MIG-b|cuda", instances, "run|--gpus|device=MIG-b|" + ids + "|cuda"},
+		{`run|--gpus|"device=MIG-a,MIG-b"|cuda`, instances, `run|--gpus|"device=MIG-a,MIG-b"|` + ids + "|cuda"},
+		{"run|--runtime|nvidia|cuda", instances, "run|--runtime|nvidia|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=MIG-a,MIG-b|cuda"},
+		{"run|-e|NVIDIA_VISIBLE_DEVICES=MIG-b|c", instances, "run|-e|NVIDIA_VISIBLE_DEVICES=MIG-b|" + ids + "|-e|NVIDIA_VISIBLE_DEVICES=MIG-b|c"},
+		{"run|--device|nvidia.com/gpu=all|c", env, "run|--device|nvidia.com/gpu=1|--device|nvidia.com/gpu=MIG-a|--device|nvidia.com/gpu=MIG-b|--device|nvidia.com/gpu=5|" + ids + "|c"},
+		{"run|--device|nvidia.com/gpu=MIG-b|c", env, "run|--device|nvidia.com/gpu=MIG-b|" + ids + "|c"},
+		{"run|--gpus|all|cuda", env, `run|--gpus|"device=1,MIG-a,MIG-b,GPU-f"|` + ids + "|cuda"},
+		{`run|--gpus|"device=2,1"|cuda`, env, `run|--gpus|"device=MIG-a,MIG-b,1"|` + ids + "|cuda"},
+	} {
+		got, err := rewrite(t, words(row.line), row.env)
+		require.NoError(t, err, row.line)
+		require.Equal(t, words(row.want), got, row.line)
+	}
+	for line, want := range map[string]error{
+		"run|--gpus|3|cuda":                      docker.ErrTooMany,
+		"run|--gpus|device=1|cuda":               docker.ErrNotAttached,
+		"run|--gpus|device=MIG-c|cuda":           docker.ErrRequest,
+		`run|--gpus|"device=MIG-a,MIG-c"|cuda`:   docker.ErrRequest,
+		"run|--device|nvidia.com/gpu=2:0|cuda":   docker.ErrRequest,
+		"run|-e|NVIDIA_VISIBLE_DEVICES=MIG-c|c":  docker.ErrRequest,
+		"run|-e|NVIDIA_VISIBLE_DEVICES=MIG-a,|c": docker.ErrRequest,
+	} {
+		_, err := rewrite(t, words(line), instances)
 		require.ErrorIs(t, err, want, line)
 	}
 }
