@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // dockerHost is a GPU host with a real Docker. Its GPUs are simulated.
@@ -85,9 +86,11 @@ func (h *dockerHost) activate(user string, devices ...snapshot.DeviceIndex) *tes
 // record has the host's hook record who started a container.
 func (h *dockerHost) record(id, user string, env *testfleet.Env) {
 	h.t.Helper()
-	uid := uids[user]
+	uid, init := uids[user], h.Init(id)
+	stat, err := proc.FS{}.Stat(init)
+	require.NoError(h.t, err)
 	require.NoError(h.t, record.Write(filepath.Join(h.Root(), "run"), record.Record{
-		ID: id, EID: env.EID, UID: &uid, Proof: record.Token, Runtime: "docker", StartedAt: time.Now(),
+		ID: id, EID: env.EID, UID: &uid, Proof: record.Token, Runtime: "docker", StartedAt: time.Now(), PID: init, Start: stat.Start,
 	}))
 }
 

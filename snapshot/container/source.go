@@ -19,6 +19,7 @@ import (
 // Member is a process in a container.
 type Member struct {
 	PID   snapshot.PID
+	Start snapshot.StartTime // 0 if it is unknown
 	Place cgroup.Place
 	// Rootless says that the process is in a user namespace that UID made.
 	Rootless bool
@@ -85,7 +86,7 @@ func (s *Source) Look(ctx context.Context, members []Member) []*snapshot.Contain
 		if _, twice := entries[m.Place.ID]; twice || !m.asks() {
 			continue
 		}
-		e, known := s.valid(m.Place.ID, now)
+		e, known := s.valid(&m, now)
 		entries[m.Place.ID] = e
 		if !known {
 			wanted[m.Place.ID] = m
@@ -129,10 +130,11 @@ func (m *Member) info(e entry) *snapshot.ContainerInfo {
 	return &info
 }
 
-// valid is what is known about a container, if it is still the same one.
-func (s *Source) valid(id string, now time.Time) (entry, bool) {
+// valid is what is known about the container of a process that runs, if it is still the
+// same container.
+func (s *Source) valid(m *Member, now time.Time) (entry, bool) {
 	s.mu.Lock()
-	e, known := s.known[id]
+	e, known := s.known[m.Place.ID]
 	s.mu.Unlock()
 	age := now.Sub(e.at)
 	switch {
@@ -140,6 +142,8 @@ func (s *Source) valid(id string, now time.Time) (entry, bool) {
 		return e, false
 	case e.init == 0:
 		return e, age < uncertain
+	case e.init == m.PID && m.Start != 0: // it was just read
+		return e, e.start == m.Start
 	}
 	return e, s.runs(&e)
 }
@@ -220,40 +224,52 @@ func (s *Source) find(ctx context.Context, place cgroup.Place) entry {
 	e.info.Unknown = err != nil
 	e.info.Name, e.info.Image, e.info.EID = details.Name, details.Image, details.EID
 	e.info.Labels, e.info.LabelsCut = snapshot.BoundedLabels(details.Labels)
-	s.readInit(&e, details.Init)
-	s.readRecord(&e.info, place.ID, details.StartedAt)
+	if first, runs := s.first(details.Init); runs {
+		e.init, e.start, e.path = details.Init, first.start, first.place.Path
+	}
+	s.readRecord(&e, place.ID)
 	return e
 }
 
-// readInit reads what the kernel shows of a container's first process.
-func (s *Source) readInit(e *entry, pid snapshot.PID) {
+// process is what the kernel shows of the first process of a container.
+type process struct {
+	start snapshot.StartTime
+	place cgroup.Place
+}
+
+// first reads a process; false if it doesn't run.
+func (s *Source) first(pid snapshot.PID) (process, bool) {
 	if pid <= 0 {
-		return
+		return process{}, false
 	}
 	h, err := s.Proc.Open(pid)
 	if err != nil {
-		return
+		return process{}, false
 	}
 	defer func() { _ = h.Close() }() // it was only read
 	stat, err := h.Stat()
 	if err != nil || stat.Gone() {
-		return
+		return process{}, false
 	}
-	e.init, e.start, e.path = pid, stat.Start, h.Container(proc.Credentials{}).Path
+	return process{stat.Start, h.Container(proc.Credentials{})}, true
 }
 
-// recordedWithin is how long before or after the start of a container, as the engine says
-// it, root's hook records it. A record of an earlier start proves nothing.
-const recordedWithin = 10 * time.Minute
-
-// readRecord adds what root's hook has recorded.
-func (s *Source) readRecord(info *snapshot.ContainerInfo, id string, started time.Time) {
+// readRecord adds what root's hook has recorded when this first process of the container
+// was made. A record of an earlier start of the container proves nothing.
+func (s *Source) readRecord(e *entry, id string) {
 	r, err := record.Read(s.Run, id)
-	if err != nil || !started.IsZero() && r.StartedAt.Sub(started).Abs() > recordedWithin {
+	if err != nil {
 		return
 	}
-	info.EID = cmp.Or(r.EID, info.EID)
+	recorded, runs := s.first(r.PID)
+	switch {
+	case !runs, recorded.start != r.Start, recorded.place.ID != id:
+		return
+	case e.init != 0 && e.init != r.PID: // 0: the engine doesn't say
+		return
+	}
+	e.info.EID = cmp.Or(r.EID, e.info.EID)
 	if r.UID != nil {
-		info.UID, info.Proof = r.UID, snapshot.ProofRecord
+		e.info.UID, e.info.Proof = r.UID, snapshot.ProofRecord
 	}
 }

@@ -56,7 +56,7 @@ type host struct {
 func newHost(t testing.TB) *host {
 	h := &host{t: t, now: time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC)}
 	h.engines = &engines{known: map[string]engine.Details{
-		id: {Name: "web", Image: "pytorch:24.10", EID: "7", Labels: map[string]string{"team": "vision"}, Init: 10, StartedAt: h.now},
+		id: {Name: "web", Image: "pytorch:24.10", EID: "7", Labels: map[string]string{"team": "vision"}, Init: 10},
 	}}
 	h.Source = &container.Source{
 		Engines: h.engines, Run: filepath.Join(t.TempDir(), "run"), Proc: proc.FS{Root: t.TempDir()},
@@ -96,18 +96,82 @@ func TestLook(t *testing.T) {
 	require.EqualValues(t, 1, h.asked.Load(), "once for a container")
 
 	uid := snapshot.UID(1001)
-	require.NoError(t, record.Write(h.Run, record.Record{ID: id, EID: "8", UID: &uid, Proof: record.Token, StartedAt: h.now}))
+	require.NoError(t, record.Write(h.Run, record.Record{ID: id, EID: "8", UID: &uid, Proof: record.Token, StartedAt: h.now, PID: 10, Start: 100}))
 	require.Equal(t, &first, h.look(member(10, "/docker/"+id))[0], "it is known already")
 	h.now = h.now.Add(11 * time.Minute) // it may have another name
 	first.EID, first.UID, first.Proof = "8", &uid, snapshot.ProofRecord
 	require.Equal(t, &first, h.look(member(10, "/docker/"+id))[0])
 
 	h.process(10, 200, "/docker/"+id) // started again, by somebody else, without the hook
-	restarted := h.known[id]
-	restarted.StartedAt = h.now.Add(time.Hour)
-	h.known[id] = restarted
 	first.EID, first.UID, first.Proof = "7", nil, ""
 	require.Equal(t, &first, h.look(member(10, "/docker/"+id))[0], "an old record proves nothing")
+}
+
+// TestWhichRecordProvesTheUser: only that of this start of the container, by the PID and the
+// start time of its first process.
+func TestWhichRecordProvesTheUser(t *testing.T) {
+	uid := snapshot.UID(1001)
+	for name, row := range map[string]struct {
+		pid    snapshot.PID // that is recorded
+		start  snapshot.StartTime
+		init   snapshot.PID // that the engine says
+		err    error        // of the engine
+		proves bool
+	}{
+		"of its first process":                     {10, 100, 10, nil, true},
+		"of an earlier process with its PID":       {10, 99, 10, nil, false},
+		"of another process of the container":      {11, 100, 10, nil, false},
+		"of a process that has ended":              {12, 100, 10, nil, false},
+		"without a process":                        {0, 0, 10, nil, false},
+		"the engine doesn't say which is first":    {10, 100, 0, nil, true},
+		"then of an earlier process":               {10, 99, 0, nil, false},
+		"then of a process of another container":   {13, 100, 0, nil, false},
+		"then without a process":                   {0, 0, 0, nil, false},
+		"the engine doesn't answer":                {10, 100, 0, engine.ErrUnknown, true},
+		"then of a process that has ended":         {12, 100, 0, engine.ErrUnknown, false},
+		"of a process that is in no container now": {14, 100, 14, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			h.process(11, 100, "/docker/"+id)
+			h.process(13, 100, "/docker/"+strings.Repeat("0", 64))
+			h.process(14, 100, "/user.slice")
+			details := h.known[id]
+			details.Init = row.init
+			h.known[id], h.err = details, row.err
+			require.NoError(t, record.Write(h.Run, record.Record{
+				ID: id, EID: "8", UID: &uid, Proof: record.Token, StartedAt: h.now, PID: row.pid, Start: row.start,
+			}))
+			m := member(11, "/docker/"+id)
+			if row.init == 14 {
+				m = member(14, "/user.slice/docker/"+id)
+			}
+			info := h.look(m)[0]
+			if !row.proves {
+				require.True(t, info == nil || info.UID == nil && info.EID == "7" && info.Proof == "", "%v", info)
+				return
+			}
+			require.Equal(t, &uid, info.UID)
+			require.Equal(t, snapshot.EnvID("8"), info.EID)
+			require.Equal(t, snapshot.ProofRecord, info.Proof)
+		})
+	}
+}
+
+// TestARestartIsSeen: a container that is started again under its id is another one, also
+// for its first process.
+func TestARestartIsSeen(t *testing.T) {
+	h := newHost(t)
+	first := member(10, "/docker/"+id)
+	first.Start = 100
+	require.Equal(t, "web", h.look(first)[0].Name)
+	h.known[id] = engine.Details{Name: "new", Init: 10}
+	require.Equal(t, "web", h.look(first)[0].Name)
+	require.EqualValues(t, 1, h.asked.Load())
+	h.process(10, 200, "/docker/"+id)
+	first.Start = 200
+	require.Equal(t, "new", h.look(first)[0].Name)
+	require.EqualValues(t, 2, h.asked.Load())
 }
 
 // TestWhatIsNoContainerOfRoots: cgroups that a user has made, with whatever name, and
@@ -170,21 +234,27 @@ func TestInit(t *testing.T) {
 	require.ErrorIs(t, err, proc.ErrGone)
 }
 
-// BenchmarkLook is what 100 containers add to a snapshot in which each has a new process:
-// with older processes, a snapshot asks nothing.
+// BenchmarkLook is what 100 known containers add to a snapshot in which each has a new
+// process: its first one, or another one. With older processes, a snapshot asks nothing.
 func BenchmarkLook(b *testing.B) {
 	h := newHost(b)
-	var members []container.Member
+	var inits, others []container.Member
 	for i := range 100 {
 		each := fmt.Sprintf("%064x", i)
 		h.process(100+i, 100, "/docker/"+each)
 		h.known[each] = engine.Details{Name: "job", Init: snapshot.PID(100 + i)}
-		members = append(members, member(snapshot.PID(100+i), "/docker/"+each))
+		others = append(others, member(snapshot.PID(1000+i), "/docker/"+each))
+		inits = append(inits, member(snapshot.PID(100+i), "/docker/"+each))
+		inits[i].Start = 100
 	}
 	h.Wait = time.Hour
-	h.Look(b.Context(), members)
-	b.ReportAllocs()
-	for b.Loop() {
-		h.Look(b.Context(), members)
+	for name, members := range map[string][]container.Member{"first": inits, "another": others} {
+		b.Run(name, func(b *testing.B) {
+			h.Look(b.Context(), members)
+			b.ReportAllocs()
+			for b.Loop() {
+				h.Look(b.Context(), members)
+			}
+		})
 	}
 }

@@ -178,7 +178,7 @@ func (o *observer) details(h *proc.Handle, stat proc.Stat, credentials proc.Cred
 	if !o.brief {
 		d.command = h.CommandLine()
 		d.container = container.Member{
-			PID: h.PID, Place: h.Container(credentials), Rootless: rootless, UID: owner, InnerNamespace: credentials.InnerNamespace,
+			PID: h.PID, Start: stat.Start, Place: h.Container(credentials), Rootless: rootless, UID: owner, InnerNamespace: credentials.InnerNamespace,
 		}
 	}
 	d.ancestors, err = o.ancestors.Ancestors(stat)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -27,9 +26,8 @@ type Details struct {
 	Image  string // as it was named when the container was made, with its tag
 	Labels map[string]string
 	// EID is the environment that genv's shim gave to the container; empty for none.
-	EID       snapshot.EnvID
-	Init      snapshot.PID // the container's first process; 0 if it is unknown or doesn't run
-	StartedAt time.Time    // zero if it is unknown
+	EID  snapshot.EnvID
+	Init snapshot.PID // the container's first process; 0 if it is unknown or doesn't run
 }
 
 // docker is a container in Docker's API, in Podman's copy of it, and in config.v2.json.
@@ -42,9 +40,8 @@ type docker struct {
 		Labels map[string]string
 	}
 	State struct {
-		Running   bool
-		Pid       snapshot.PID
-		StartedAt string
+		Running bool
+		Pid     snapshot.PID
 	}
 }
 
@@ -63,7 +60,6 @@ func ParseDocker(data []byte, id string) (Details, error) {
 	}
 	if d.State.Running && d.State.Pid > 0 {
 		details.Init = d.State.Pid
-		details.StartedAt, _ = time.Parse(time.RFC3339Nano, d.State.StartedAt) // zero if it is none
 	}
 	return details, nil
 }
