@@ -75,7 +75,7 @@ func (f *forgery) ask(before *snapshot.Snapshot) *snapshot.Snapshot {
 	}
 	s.Environments, s.Devices = files.Environments, files.Devices
 	for i := range f.IntN(8) {
-		s.Processes = append(s.Processes, f.processOfM(snapshot.PID(500+i), s))
+		s.Processes = append(s.Processes, f.processOfM(snapshot.PID(firstOfM+i), s))
 	}
 	return s
 }
@@ -84,7 +84,7 @@ func (f *forgery) ask(before *snapshot.Snapshot) *snapshot.Snapshot {
 // jobs those from 100, and M's processes those from 500.
 func (f *forgery) asker(s *snapshot.Snapshot) change.Asker {
 	return change.Asker{
-		UID: uidM, PID: 500, Now: f.date(), Username: func(uid snapshot.UID) snapshot.Username { return names[uid] },
+		UID: uidM, PID: firstOfM, Now: f.date(), Username: func(uid snapshot.UID) snapshot.Username { return names[uid] },
 		Owner: func(pid snapshot.PID) (snapshot.UID, error) {
 			for i := range s.Environments {
 				if slices.Contains(s.Environments[i].PIDs, pid) {
@@ -96,7 +96,7 @@ func (f *forgery) asker(s *snapshot.Snapshot) change.Asker {
 					return *s.Processes[i].UID, nil
 				}
 			}
-			if pid >= 500 {
+			if pid >= firstOfM {
 				return uidM, nil
 			}
 			return 0, proc.ErrGone
@@ -141,7 +141,8 @@ func (f *forgery) checkUntouched(t *testing.T, seed uint64) {
 	good := keepsTheRules(f.honest, f.last(f.honest))
 	for _, r := range f.last(f.forged).Reports {
 		for _, x := range r.Report.Terminate {
-			require.False(t, good[*x.Process.UID], "seed %d: process %d of uid %d on %s ends because of %v", seed, x.Process.PID, *x.Process.UID, r.Host, x.Because)
+			by := startedBy(&x.Process)
+			require.False(t, good[by], "seed %d: process %d of uid %d on %s ends because of %v", seed, x.Process.PID, by, r.Host, x.Because)
 		}
 		for _, d := range r.Report.Detach {
 			require.False(t, good[d.Environment.UID], "seed %d: uid %d loses device %d on %s because of %v", seed, d.Environment.UID, d.Device, r.Host, d.Because)

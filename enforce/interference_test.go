@@ -89,6 +89,9 @@ func (f *forgery) host() *snapshot.Snapshot {
 			p.UID, p.Username = ptr(snapshot.UID(0)), "root"
 			p.Container = pick(f, "", "0123")
 		}
+		if f.IntN(6) == 0 {
+			f.contain(&p, e.UID)
+		}
 		p.Usage = f.usage(s.AttachedTo(e.EID))
 		if f.IntN(6) == 0 { // a title hides its environment
 			p.EID, p.EnvUnknown, p.EnvOverwritten = "", true, true
@@ -144,7 +147,8 @@ func exemptProf(s enforce.Subject) bool {
 	case p == nil || p.UID == nil:
 		return false
 	}
-	return *p.UID == 1009 || *p.UID == 0 && p.Container == "" && p.Name == "Xorg"
+	uid := *p.CountedUID() // as a policy's exemptions go by it
+	return uid == 1009 || uid == 0 && p.Container == "" && p.Name == "Xorg"
 }
 
 // forge is the host after M was there.
@@ -170,7 +174,7 @@ func (f *forgery) forge(before *snapshot.Snapshot) *snapshot.Snapshot {
 		s.Devices[i].Attachments = f.attachments(s, before.Devices[i].Attachments)
 	}
 	for i := range f.IntN(8) {
-		s.Processes = append(s.Processes, f.processOfM(snapshot.PID(500+i), s))
+		s.Processes = append(s.Processes, f.processOfM(snapshot.PID(firstOfM+i), s))
 	}
 	return s
 }
@@ -235,6 +239,10 @@ func (f *forgery) processOfM(pid snapshot.PID, s *snapshot.Snapshot) snapshot.Pr
 			p.EID = pick(f, s.Environments...).EID
 		}
 	}
+	if f.IntN(3) == 0 {
+		f.contain(&p, uidM)
+		f.aim(&p, s)
+	}
 	return p
 }
 
@@ -259,7 +267,7 @@ func keepsTheRules(cluster snapshot.Cluster, plan enforce.Plan) map[snapshot.UID
 			}
 		}
 		for _, ref := range f.Terminate {
-			blame(*processAt(cluster, ref).UID)
+			blame(startedBy(processAt(cluster, ref)))
 		}
 	}
 	return good
@@ -286,7 +294,8 @@ func (f *forgery) check(t *testing.T, seed uint64) (forgedActions int) {
 			continue
 		}
 		for _, x := range r.Report.Terminate {
-			require.False(t, good[*x.Process.UID], "seed %d: process %d of uid %d on %s ends because of %v", seed, x.Process.PID, *x.Process.UID, r.Host, x.Because)
+			by := startedBy(&x.Process)
+			require.False(t, good[by], "seed %d: process %d of uid %d on %s ends because of %v", seed, x.Process.PID, by, r.Host, x.Because)
 		}
 		for _, d := range r.Report.Detach {
 			used := f.usedBy(r.Host, d)
@@ -303,7 +312,7 @@ func (f *forgery) usedBy(host snapshot.Hostname, d enforce.Detachment) bool {
 		for i := range h.Snapshot.Processes {
 			p := &h.Snapshot.Processes[i]
 			mine := p.EID == d.Environment.EID || p.EnvUnknown
-			if h.Name == host && mine && *p.UID == d.Environment.UID && p.Uses(d.Device) != nil {
+			if h.Name == host && mine && startedBy(p) == d.Environment.UID && p.Uses(d.Device) != nil {
 				return true
 			}
 		}
@@ -313,7 +322,8 @@ func (f *forgery) usedBy(host snapshot.Hostname, d enforce.Detachment) bool {
 
 // checkGain: those of M's processes that go on are such as M could have had with
 // genv's own commands: in environments of M's, on devices attached to them, and
-// on no more than the cap allows.
+// on no more than the cap allows. A container that M isn't proved to have started may be in
+// any environment, on its devices.
 func (f *forgery) checkGain(t *testing.T, seed uint64, plan enforce.Plan) {
 	ends, expires := make(map[enforce.ProcessRef]bool), false
 	for _, finding := range plan.Findings {
@@ -328,11 +338,11 @@ func (f *forgery) checkGain(t *testing.T, seed uint64, plan enforce.Plan) {
 	for _, h := range f.forged.Hosts {
 		for i := range h.Snapshot.Processes {
 			p := &h.Snapshot.Processes[i]
-			if *p.UID != uidM || p.EnvUnknown || ends[enforce.ProcessRef{Host: h.Name, PID: p.PID}] {
+			if startedBy(p) != uidM || p.EnvUnknown || ends[enforce.ProcessRef{Host: h.Name, PID: p.PID}] {
 				continue
 			}
 			f.checkProcess(t, seed, h, p)
-			if h.Snapshot.Environment(p.EID) != nil {
+			if h.Snapshot.Environment(p.EID) != nil && !p.Unproved() {
 				for _, u := range p.Usage {
 					if u.Index != 5 && !f.sparedOn(h, u.Index) {
 						devices[fmt.Sprint(h.Name, u.Index)] = true
@@ -361,9 +371,9 @@ func (f *forgery) checkProcess(t *testing.T, seed uint64, h snapshot.Host, p *sn
 	}
 	e := h.Snapshot.Environment(p.EID)
 	if f.policy.all.NonEnvProcesses {
-		require.True(t, e != nil && e.UID == uidM, "seed %d: process %d is in no environment of M's and goes on", seed, p.PID)
+		require.True(t, e != nil && (e.UID == uidM || p.Unproved()), "seed %d: process %d is in no environment of M's and goes on", seed, p.PID)
 	}
-	if f.policy.all.EnvDevices && e != nil && e.UID == uidM {
+	if f.policy.all.EnvDevices && e != nil && (e.UID == uidM || p.Unproved()) {
 		for _, u := range p.Usage {
 			require.True(t, u.Index == 5 || h.Snapshot.Device(u.Index).Attachment(p.EID) != nil, "seed %d: process %d goes on with device %d", seed, p.PID, u.Index)
 		}
