@@ -1,11 +1,14 @@
 package enforce_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/notify/texts"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -81,6 +84,29 @@ func TestFindingsNameTheContainer(t *testing.T) {
 		require.Equal(t, want.uid, f.UID, words)
 		require.Equal(t, "Process 5 is not running in a GPU environment"+want.line, f.Line(), words)
 	}
+}
+
+// TestNoticesNameTheContainer: to the user who started it, on terminals, in mail, in a chat and
+// in what hooks get; and to no user where that isn't proved.
+func TestNoticesNameTheContainer(t *testing.T) {
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
+	cluster := parseCluster(t, "a | dev 0 | proc 5 - u1001 by:alice started:1002 0:1 | proc 6 - u1001 by:alice started:? 0:1")
+	cluster.Hosts[0].Snapshot.Processes[0].ContainerInfo.Image = "lab/<x>:1"
+	plan := evaluate(policy, cluster, noon(0))
+	require.Len(t, plan.Findings, 2)
+	owners := notify.NewOwners(cluster)
+	require.Empty(t, notify.Notifications(&plan.Findings[1], owners, noon(0)), "alice may not know of it")
+	notices := notify.Notifications(&plan.Findings[0], owners, noon(0))
+	require.Len(t, notices, 1)
+	require.Equal(t, snapshot.UID(1002), notices[0].UID)
+	const want = "Process 5 is not running in a GPU environment (user bob, container web (\"lab/<x>:1\"), started by bob)."
+	n := texts.Notice{User: "bob", Event: "act", Findings: []texts.Finding{notices[0].Details}}
+	require.Contains(t, notices[0].Text, want)
+	require.Contains(t, texts.Body(n), "* a: "+want+"\n")
+	require.Contains(t, texts.Set{}.SlackText(n, nil), "container web (\"lab/&lt;x&gt;:1\"), started by bob)")
+	data, err := json.Marshal(plan.Findings[0])
+	require.NoError(t, err)
+	require.Contains(t, string(data), `"container":"web","container_info":{"name":"web","image":"lab/\u003cx\u003e:1","started_by_uid":1002,"started_by":"bob","proof":"record"}`)
 }
 
 // TestAnUnprovedContainerHasNoSettingsOfAUser: running as alice doesn't give it hers.

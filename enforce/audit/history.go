@@ -19,8 +19,10 @@ type Entry struct {
 	PID    snapshot.PID          `json:"pid,omitempty"`
 	EID    snapshot.EnvID        `json:"eid,omitempty"`
 	Device *snapshot.DeviceIndex `json:"device,omitempty"`
-	Status enforce.Status        `json:"status"`
-	Reason string                `json:"reason,omitempty"`
+	// Container is that of the process, as in a Record.
+	Container string         `json:"container,omitempty"`
+	Status    enforce.Status `json:"status"`
+	Reason    string         `json:"reason,omitempty"`
 	// Why are the findings that led to it. Notified is when the user was first
 	// notified of one of them; zero for never.
 	Why      []string  `json:"why"`
@@ -137,7 +139,8 @@ func (j *joiner) action(r *Record) {
 	if e == nil {
 		e = &Entry{
 			Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device, Report: r.Report,
-			IDs: r.IDs, Why: r.Why, By: r.By, Status: enforce.StatusUnknown, Reason: "genv ended before it received the outcome",
+			Container: r.Container,
+			IDs:       r.IDs, Why: r.Why, By: r.By, Status: enforce.StatusUnknown, Reason: "genv ended before it received the outcome",
 		}
 		for _, id := range r.IDs {
 			if at := j.notified[id]; e.Notified.IsZero() || !at.IsZero() && at.Before(e.Notified) {

@@ -81,10 +81,12 @@ type Record struct {
 	User     snapshot.Username `json:"user,omitempty"`
 	UID      *snapshot.UID     `json:"uid,omitempty"`
 	// PID is the process to end; PID and Start together name one process of a boot.
-	PID    snapshot.PID          `json:"pid,omitempty"`
-	Start  snapshot.StartTime    `json:"start,omitempty"`
-	EID    snapshot.EnvID        `json:"eid,omitempty"`
-	Device *snapshot.DeviceIndex `json:"device,omitempty"` // to detach
+	PID   snapshot.PID       `json:"pid,omitempty"`
+	Start snapshot.StartTime `json:"start,omitempty"`
+	// Container names the container of the process, and who started it, in words.
+	Container string                `json:"container,omitempty"`
+	EID       snapshot.EnvID        `json:"eid,omitempty"`
+	Device    *snapshot.DeviceIndex `json:"device,omitempty"` // to detach
 
 	Status enforce.Status `json:"status,omitempty"`
 	// Text describes the finding or the action in one line, Reason adds details.

@@ -25,7 +25,8 @@ func ReportRecords(host snapshot.Hostname, r enforce.Report, s *snapshot.Snapsho
 		_, uid := t.Process.Reported()
 		records = append(records, Record{
 			Kind: KindReport, IDs: t.Because, Host: host, PID: t.Process.PID, Start: t.Process.Start, EID: t.Process.EID,
-			UID: uid, User: userOf(&t.Process, s), Text: t.String(), Why: t.Why,
+			Container: t.Process.ContainerText(),
+			UID:       uid, User: userOf(&t.Process, s), Text: t.String(), Why: t.Why,
 		})
 	}
 	return records

@@ -101,6 +101,9 @@ func whatOf(e *audit.Entry) string {
 
 func whyOf(e *audit.Entry) string {
 	why := strings.Join(e.Why, "; ")
+	if !strings.Contains(why, e.Container) { // as of a process that ends for a cap
+		why += " (" + e.Container + ")"
+	}
 	if e.Reason != "" && e.Status != enforce.StatusTerminated {
 		why += " (" + e.Reason + ")"
 	}
