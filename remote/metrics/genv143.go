@@ -1,9 +1,11 @@
 package metrics
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
 // Host is a host that answered.
@@ -44,8 +46,8 @@ func Genv143(hosts []Host) []byte {
 // add writes a sample with the values of the family's labels.
 type add func(value float64, labels ...string)
 
-// families are the names of genv 1.4.3, without the genv_ with which all begin. They are
-// gauges, also those that end in _total.
+// families are the names of genv 1.4.3, without the genv_ with which all begin, and
+// process_container_info. They are gauges, also those that end in _total.
 var families = []struct {
 	name, help string
 	labels     []string
@@ -68,6 +70,11 @@ var families = []struct {
 
 	{"process_devices_total", "Devices that a process uses; eid is empty for a process outside all environments.", []string{"pid", "eid"}, (*view).processDevices},
 	{"process_used_gpu_memory_bytes", "Memory of a device that a process uses.", []string{"pid", "eid", "device"}, (*view).processMemory},
+	{
+		"process_container_info", "1 for each process in a container, with the container's name or id; started_by is empty if it isn't proved.",
+		[]string{"pid", "container", "image", "started_by"},
+		(*view).processContainers,
+	},
 
 	{"user_environments_total", "Active environments of a user.", []string{"username"}, (*view).userEnvironments},
 	{"user_processes_total", "Processes in a user's environments that use a device.", []string{"username"}, (*view).userProcesses},
@@ -170,6 +177,19 @@ func (v *view) processMemory(add add) {
 		for _, u := range p.Usage {
 			addMemory(add, u.Memory, pid(&p), string(v.eids[i]), u.Index.String())
 		}
+	}
+}
+
+func (v *view) processContainers(add add) {
+	for _, p := range v.shownProcesses() {
+		if p.Container == "" {
+			continue
+		}
+		name, image, user := snapshot.ShortID(p.Container), "", snapshot.Username("")
+		if c := p.ContainerInfo; c != nil {
+			name, image, user = cmp.Or(c.Name, name), c.Image, gpus.UserName(c.User, c.UID)
+		}
+		add(1, pid(&p), cut(name), cut(image), cut(string(user)))
 	}
 }
 

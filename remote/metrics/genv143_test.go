@@ -94,9 +94,36 @@ user_attached_devices_total{username="bob"} 0
 
 func TestEachFamilyHasItsHelpAndType(t *testing.T) {
 	text := string(metrics.Genv143(nil))
-	require.Equal(t, 16, strings.Count(text, "# HELP genv_"))
-	require.Equal(t, 16, strings.Count(text, " gauge\n"))
+	require.Equal(t, 17, strings.Count(text, "# HELP genv_"))
+	require.Equal(t, 17, strings.Count(text, " gauge\n"))
 	require.Empty(t, samples([]byte(text)), "of no host nothing is known")
+}
+
+// TestContainersAreNamed: in a series of their own, so that the names of 1.4.3 keep their
+// labels.
+func TestContainersAreNamed(t *testing.T) {
+	id := strings.Repeat("4c01db0b339c0a1f", 4)
+	in := func(pid snapshot.PID, container string, info *snapshot.ContainerInfo) snapshot.Process {
+		return snapshot.Process{PID: pid, UID: uid(0), Container: container, ContainerInfo: info, EnvUnknown: pid%2 == 0}
+	}
+	text := of(metrics.Host{Name: "a", Installed: true, Snapshot: &snapshot.Snapshot{Processes: []snapshot.Process{
+		in(1, "", nil),
+		in(2, id, nil),
+		in(3, id, &snapshot.ContainerInfo{Unknown: true}),
+		in(4, id, &snapshot.ContainerInfo{Name: "web", Image: "pytorch:24.10", UID: uid(1002), User: "bob", Proof: snapshot.ProofRecord}),
+		in(5, id, &snapshot.ContainerInfo{Name: "a\"b", UID: uid(1003), Proof: snapshot.ProofRecord}),
+		in(6, "web", &snapshot.ContainerInfo{Name: strings.Repeat("x", 5000)}),
+	}}})
+	_, text, _ = strings.Cut(text, "process_container_info")
+	text, _, _ = strings.Cut("process_container_info"+text, "user_")
+	named, cut, _ := strings.Cut(text, `process_container_info{hostname="a",pid="6"`)
+	require.Equal(t, `process_container_info{hostname="a",pid="2",container="4c01db0b339c",image="",started_by=""} 1
+process_container_info{hostname="a",pid="3",container="4c01db0b339c",image="",started_by=""} 1
+process_container_info{hostname="a",pid="4",container="web",image="pytorch:24.10",started_by="bob"} 1
+process_container_info{hostname="a",pid="5",container="a\"b",image="",started_by="uid 1003"} 1
+`, named)
+	require.NotEmpty(t, cut)
+	require.Less(t, len(cut), 1000, "names have a maximum length")
 }
 
 func TestHostsOfAFleet(t *testing.T) {
