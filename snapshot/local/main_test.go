@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 // machine is a machine with fake sources.
 type machine struct {
 	local.Collector
-	t     *testing.T
+	t     testing.TB
 	smi   *smi
 	files *fakeFiles
 	asked []string // of its sources, in order
@@ -66,7 +66,7 @@ const (
 		"GPU 1: H100 (UUID: GPU-1)\n"
 )
 
-func newMachine(t *testing.T) *machine {
+func newMachine(t testing.TB) *machine {
 	t.Helper()
 	m := &machine{t: t}
 	m.smi = &smi{m: m, devices: twoDevices, list: migList}
