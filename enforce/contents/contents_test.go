@@ -1,0 +1,144 @@
+package contents_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce/contents"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+func uid(n snapshot.UID) *snapshot.UID { return &n }
+
+// processOf is one on device 0. Who started it is "user" (without a container), "proved" or
+// "unproved" (in one of root's runtime), or "old" (in one, on a host that says only its id).
+func processOf(pid snapshot.PID, started string, mib int64) *snapshot.Process {
+	p := &snapshot.Process{PID: pid, UID: uid(1001), Usage: []snapshot.DeviceUsage{{Index: 0}}}
+	if mib >= 0 {
+		p.Usage[0].Memory = snapshot.MiB(mib)
+	}
+	switch started {
+	case "proved":
+		p.UID, p.Container = uid(0), "web"
+		p.ContainerInfo = &snapshot.ContainerInfo{UID: uid(1001), Proof: snapshot.ProofRecord}
+	case "unproved":
+		p.Container, p.ContainerInfo = "web", &snapshot.ContainerInfo{}
+	case "old":
+		p.UID, p.Container = uid(0), "web"
+	}
+	return p
+}
+
+func TestUseBy(t *testing.T) {
+	inContainer := func(own snapshot.UID, by *snapshot.UID) snapshot.Process {
+		return snapshot.Process{UID: uid(own), Container: "web", ContainerInfo: &snapshot.ContainerInfo{UID: by, Proof: snapshot.ProofRecord}}
+	}
+	for name, row := range map[string]struct {
+		process snapshot.Process
+		want    contents.Evidence
+	}{
+		"the user's":                            {snapshot.Process{UID: uid(1001)}, contents.Proven},
+		"root's":                                {snapshot.Process{UID: uid(0)}, contents.Reported},
+		"of a host that reports no uids":        {snapshot.Process{}, contents.Reported},
+		"another user's":                        {snapshot.Process{UID: uid(1002)}, contents.Unused},
+		"a container that the user started":     {inContainer(0, uid(1001)), contents.Proven},
+		"that another user started":             {inContainer(0, uid(1002)), contents.Unused},
+		"that another user started as the user": {inContainer(1001, uid(1002)), contents.Unused},
+		"of no proved user, as the user":        {*processOf(1, "unproved", 1), contents.Reported},
+		"on a host that says only its id":       {*processOf(1, "old", 1), contents.Reported},
+	} {
+		require.Equal(t, row.want, contents.UseBy(1001, &row.process), name)
+	}
+}
+
+func TestRelieve(t *testing.T) {
+	for _, row := range []struct {
+		name      string
+		processes string // PID STARTED MIB, separated by commas; MIB -1 is unknown
+		capacity  int64  // in MiB
+		dealt     snapshot.PID
+		want      string
+	}{
+		{"within the capacity", "1 user 10, 2 user 20", 30, 0, ""},
+		{"the smallest that is enough", "1 user 10, 2 user 20, 3 user 30", 45, 0, "2"},
+		{"of equal ones the younger", "1 user 10, 2 user 10", 15, 0, "2"},
+		{"the largest while none is enough", "1 user 10, 2 user 20, 3 user 30", 15, 0, "3 2"},
+		{"what ends anyway counts as freed", "1 user 10, 2 user 20", 15, 2, "2"},
+		{"it ends also within the capacity", "1 user 10, 2 user 20", 30, 1, "1"},
+		{"an unknown amount never ends", "1 user 10, 2 user -1", 5, 0, "1"},
+		{"a container of the user is the user's", "1 user 10, 2 proved 20", 25, 0, "1"},
+		{"a container of no proved user first", "1 user 20, 2 unproved 10", 25, 0, "2"},
+		{"also if it is not enough alone", "1 user 20, 2 unproved 1", 10, 0, "2 1"},
+		{"alone it costs the user nothing", "1 user 20, 2 unproved 9000", 20, 0, "2"},
+		{"several of them", "1 user 20, 2 unproved 10, 3 unproved 30", 25, 0, "3 2"},
+		{"on a host that says only its id too", "1 user 20, 2 old 10", 25, 0, "2"},
+		{"within the capacity it stays", "1 user 20, 2 unproved 10", 30, 0, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var c contents.Contents
+			for text := range strings.SplitSeq(row.processes, ", ") {
+				var pid snapshot.PID
+				var started string
+				var mib int64
+				_, err := fmt.Sscan(text, &pid, &started, &mib)
+				require.NoError(t, err)
+				c.Add(processOf(pid, started, mib))
+			}
+			usages, _, _ := c.Usages(0)
+			var ended []string
+			for _, p := range usages.Relieve(row.capacity<<20, func(p *snapshot.Process) bool { return p.PID == row.dealt }) {
+				ended = append(ended, fmt.Sprint(p.PID))
+			}
+			require.Equal(t, row.want, strings.Join(ended, " "))
+		})
+	}
+}
+
+func TestUsages(t *testing.T) {
+	var c contents.Contents
+	for i, mib := range []int64{3, -1, 4} {
+		c.Add(processOf(snapshot.PID(i+1), "user", mib))
+	}
+	usages, used, unknown := c.Usages(0)
+	require.Len(t, usages, 2)
+	require.EqualValues(t, 7<<20, used)
+	require.Equal(t, 1, unknown)
+	usages, used, unknown = c.Usages(1)
+	require.Empty(t, usages)
+	require.Zero(t, used)
+	require.Zero(t, unknown)
+}
+
+// TestManyAreFoundAsFewAre: beyond a number of processes and attachments there is an index.
+func TestManyAreFoundAsFewAre(t *testing.T) {
+	for _, count := range []int{0, 1, 16, 17, 40} {
+		var c contents.Contents
+		for i := range count {
+			index := snapshot.DeviceIndex(i % 3)
+			c.Add(&snapshot.Process{PID: snapshot.PID(i), Usage: []snapshot.DeviceUsage{{Index: index}, {Index: 7}}})
+			c.Attach(contents.Attachment{Attachment: &snapshot.Attachment{}, Device: &snapshot.Device{Index: snapshot.DeviceIndex(i)}})
+		}
+		var on, all []snapshot.PID
+		for p := range c.On(1) {
+			on = append(on, p.PID)
+		}
+		for p := range c.On(7) {
+			all = append(all, p.PID)
+		}
+		require.Len(t, all, count)
+		require.Len(t, on, (count+1)/3)
+		for i, pid := range on {
+			require.EqualValues(t, 3*i+1, pid, "in their order")
+		}
+		for p := range c.On(7) { // ends early
+			require.EqualValues(t, 0, p.PID)
+			break
+		}
+		require.Equal(t, count > 0, c.Attached(0))
+		require.Equal(t, count > 16, c.Attached(16))
+		require.False(t, c.Attached(snapshot.DeviceIndex(count)))
+	}
+}
