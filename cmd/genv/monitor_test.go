@@ -203,7 +203,7 @@ func TestRemoteMonitor(t *testing.T) {
 		`genv_is_installed{hostname="down"}`, `genv_device_temperature{hostname="ours",index="1"}`, // unknown
 		`genv_environments_total{hostname="bare"}`, `genv_process_devices_total{hostname="nosudo"`, `genv_environment_processes_total{hostname="nosudo"`,
 	)
-	require.Equal(t, 16, strings.Count(text, "# TYPE genv_"))
+	require.Equal(t, 17, strings.Count(text, "# TYPE genv_"))
 	require.Equal(t, 250*time.Millisecond, ours.DeviceAge(), "half the interval")
 	require.Regexp(t, `1 of 5 hosts failed:\n.{19}   unreachable \(1\)\n.{19}     down: `, m.said(), "dated")
 	require.Contains(t, m.said(), "nosudo: processes whose environment is unknown: their series are left out")
