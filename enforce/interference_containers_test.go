@@ -26,7 +26,8 @@ func (f *forgery) contain(p *snapshot.Process, starter snapshot.UID) {
 	}
 }
 
-// aim has most containers of M use the devices of another process, in its environment.
+// aim has most containers of M use the devices of another process, in its environment, where
+// they may exceed the capacity together.
 func (f *forgery) aim(p *snapshot.Process, s *snapshot.Snapshot) {
 	if len(s.Processes) == 0 || f.IntN(4) == 0 {
 		return
@@ -36,8 +37,12 @@ func (f *forgery) aim(p *snapshot.Process, s *snapshot.Snapshot) {
 		return
 	}
 	p.EID, p.EnvUnknown, p.EnvOverwritten, p.Usage = other.EID, false, false, slices.Clone(other.Usage)
+	most := 20_000
+	if e := s.Environment(other.EID); e != nil && e.Config.GPUMemory.Known() {
+		most = 1 + int(min(e.Config.GPUMemory.Bytes()>>20, 80_000))
+	}
 	for i := range p.Usage {
-		p.Usage[i].Memory = snapshot.MiB(int64(f.IntN(70_000)))
+		p.Usage[i].Memory = snapshot.MiB(int64(f.IntN(most)))
 	}
 }
 
