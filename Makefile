@@ -122,14 +122,15 @@ $(NFPM):
 
 SHIMS := nvidia-smi docker
 
-install: $(BIN) $(BIN)-remote ## to DESTDIR/PREFIX (PREFIX is /usr/local): bin/genv, libexec/genv/genv-remote, and the shims in lib/genv/shims
+install: $(BIN) $(BIN)-remote ## to DESTDIR/PREFIX (PREFIX is /usr/local): bin/genv, bin/genv-docker, libexec/genv/genv-remote, and the shims in lib/genv/shims
 	install -D -m 0755 $(BIN) '$(DESTDIR)$(PREFIX)/bin/genv'
+	ln -sfn genv '$(DESTDIR)$(PREFIX)/bin/genv-docker'
 	install -D -m 0755 $(BIN)-remote '$(DESTDIR)$(PREFIX)/libexec/genv/genv-remote'
 	install -d -m 0755 '$(DESTDIR)$(PREFIX)/lib/genv/shims'
 	for shim in $(SHIMS); do ln -sfn ../../../bin/genv '$(DESTDIR)$(PREFIX)/lib/genv/shims/'$$shim; done
 
 uninstall: ## what install put there
-	rm -f '$(DESTDIR)$(PREFIX)/bin/genv' '$(DESTDIR)$(PREFIX)/libexec/genv/genv-remote' $(SHIMS:%='$(DESTDIR)$(PREFIX)/lib/genv/shims/%')
+	rm -f '$(DESTDIR)$(PREFIX)/bin/genv' '$(DESTDIR)$(PREFIX)/bin/genv-docker' '$(DESTDIR)$(PREFIX)/libexec/genv/genv-remote' $(SHIMS:%='$(DESTDIR)$(PREFIX)/lib/genv/shims/%')
 	rmdir '$(DESTDIR)$(PREFIX)/lib/genv/shims' '$(DESTDIR)$(PREFIX)/lib/genv' '$(DESTDIR)$(PREFIX)/libexec/genv' 2>/dev/null || :
 
 clean: ## bin/ and dist/; the tools in .tools/ stay

@@ -50,7 +50,7 @@ func TestReproducible(t *testing.T) {
 
 // everywhere is in all packages, below /usr or in the tarball.
 var everywhere = []string{
-	"/bin/genv", "/libexec/genv/genv-remote", "/lib/genv/shims/nvidia-smi", "/lib/genv/shims/docker", "/lib/systemd/system/genv-controller.service",
+	"/bin/genv", "/bin/genv-docker", "/libexec/genv/genv-remote", "/lib/genv/shims/nvidia-smi", "/lib/genv/shims/docker", "/lib/systemd/system/genv-controller.service",
 	"/lib/systemd/system/genv-enforce.service", "/lib/systemd/system/genv-host.service", "/lib/systemd/system/genv-host.socket",
 	"/lib/tmpfiles.d/genv.conf", "/share/man/man1/genv.1.gz",
 	"/share/bash-completion/completions/genv", "/share/doc/genv/copyright", "/share/doc/genv/README.md",
@@ -64,6 +64,7 @@ func checkDeb(t *testing.T, deb string) {
 	for _, path := range append(everywhere, "/share/zsh/vendor-completions/_genv") {
 		require.Regexp(t, `(?m) \./usr`+path+`($| ->)`, list)
 	}
+	require.Contains(t, list, "/usr/bin/genv-docker -> genv\n")
 	for line := range strings.Lines(list) {
 		require.Contains(t, line, " root/root ", "all files are root's")
 		require.Regexp(t, `^(l|[d-]rw[x-]r-[x-]r-[x-] )`, line, "no file is for others to write, or setuid")
