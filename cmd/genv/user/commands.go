@@ -51,16 +51,7 @@ func Commands(with command.Program) []*cli.Command {
 			Flags:     []cli.Flag{eidFlag(), indexFlag("only these devices: `INDEX`, or several with commas")},
 			Action:    p.extend,
 		},
-		{
-			Name:      "config",
-			Usage:     "show or change the configuration of this environment",
-			ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",
-			Flags: append(configFlags(),
-				&cli.BoolFlag{Name: "save", Usage: "save the configuration in the folder that genv home prints"},
-				&cli.BoolFlag{Name: "load", Usage: "load the configuration from there"},
-				&cli.BoolFlag{Name: "quiet", Aliases: []string{"q", "refresh"}, Usage: "print nothing; update this shell after another terminal changed the configuration"}),
-			Action: p.config,
-		},
+		p.configCommand(),
 		{
 			Name:   "home",
 			Usage:  "print the folder in which configuration is saved",

@@ -15,6 +15,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+func (p *program) configCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "config",
+		Usage:     "show or change the configuration of this environment",
+		ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",
+		Flags: append(configFlags(),
+			&cli.BoolFlag{Name: "save", Usage: "save the configuration in the folder that genv home prints"},
+			&cli.BoolFlag{Name: "load", Usage: "load the configuration from there"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q", "refresh"}, Usage: "print nothing; update this shell after another terminal changed the configuration"}),
+		Action: p.config,
+	}
+}
+
 // configRequest is what to do with which settings.
 type configRequest struct {
 	which             []environment.Setting

@@ -1,7 +1,6 @@
 package user
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/llm"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -98,34 +96,15 @@ func (p *program) servedOf(c *cli.Context) (llm.Served, error) {
 	return s, errors.New("no port from 11434 on is free: choose one with --port")
 }
 
-// servedModel is a line of `genv llm ps`.
-type servedModel struct {
-	llm.Served
-	EID     snapshot.EnvID    `json:"eid"`
-	UID     snapshot.UID      `json:"uid"`
-	User    snapshot.Username `json:"user"`
-	created snapshot.Date
-}
-
 // llmDocument is the JSON of `genv llm ps`; docs/json.md describes it.
 type llmDocument struct {
-	Schema string        `json:"schema"`
-	Models []servedModel `json:"models"`
+	Schema string      `json:"schema"`
+	Models []llm.Model `json:"models"`
 }
 
-func (p *program) servedModels(ctx context.Context) ([]servedModel, error) {
+func (p *program) servedModels(ctx context.Context) ([]llm.Model, error) {
 	files, err := p.person().StateFiles(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list := []servedModel{}
-	for i := range files.Environments {
-		e := &files.Environments[i]
-		if s, ok := llm.Of(e); ok {
-			list = append(list, servedModel{Served: s, EID: e.EID, UID: e.UID, User: e.Username, created: e.Creation})
-		}
-	}
-	return list, nil
+	return llm.Models(files.Environments), err
 }
 
 func (p *program) llmPs(c *cli.Context) error {
@@ -142,7 +121,7 @@ func (p *program) llmPs(c *cli.Context) error {
 	}
 	t := output.Table(render.Col("MODEL", 12), render.Col("PORT", 8), render.Col("CREATED", 21), render.Col("EID", 8), render.Col("USER", 0))
 	for _, m := range models {
-		t.Add(output.Name(m.Model), fmt.Sprint(m.Port), output.Age(m.created, p.Now()), output.Name(string(m.EID)), output.Name(owner(m.UID, string(m.User))))
+		t.Add(output.Name(m.Model), fmt.Sprint(m.Port), output.Age(m.Created, p.Now()), output.Name(string(m.EID)), output.Name(owner(m.UID, string(m.User))))
 	}
 	return t.Write(p.Out)
 }
@@ -156,43 +135,11 @@ func (p *program) llmAttach(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	chosen := chooseModel(models, c.Args().First(), c.Int("port"), p.person().uid)
+	chosen := llm.Choose(models, c.Args().First(), c.Int("port"), p.person().uid)
 	if chosen == nil {
 		return fmt.Errorf("no environment of this host serves %s: `genv llm ps` lists what is served, `genv llm serve` serves a model", text.Shown(c.Args().First()))
 	}
 	client := llm.Client{Port: chosen.Port}
 	p.Warn(fmt.Sprintf("%s of %s at %s; a line is a message, end with Ctrl-D", text.Shown(chosen.Model), owner(chosen.UID, string(chosen.User)), client.URL()))
-	var conversation []llm.Message
-	lines := bufio.NewScanner(p.In)
-	for lines.Scan() {
-		if strings.TrimSpace(lines.Text()) == "" {
-			continue
-		}
-		conversation = append(conversation, llm.Message{Role: "user", Content: lines.Text()})
-		answer, err := client.Chat(c.Context, chosen.Model, conversation, p.Out)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(p.Out)
-		conversation = append(conversation, answer)
-	}
-	return lines.Err()
-}
-
-// chooseModel is the first server of a model, at a port unless that is 0; one of the user's
-// own if there is any.
-func chooseModel(models []servedModel, model string, port int, uid snapshot.UID) (chosen *servedModel) {
-	for i := range models {
-		m := &models[i]
-		if m.Model != model || port != 0 && m.Port != port {
-			continue
-		}
-		if m.UID == uid {
-			return m
-		}
-		if chosen == nil {
-			chosen = m
-		}
-	}
-	return chosen
+	return client.Converse(c.Context, chosen.Model, p.In, p.Out)
 }

@@ -24,11 +24,7 @@ type Document struct {
 // Model is a line of the list.
 type Model struct {
 	Host string `json:"host"`
-	llm.Served
-	EID     snapshot.EnvID    `json:"eid"`
-	UID     snapshot.UID      `json:"uid"`
-	User    snapshot.Username `json:"user"`
-	created snapshot.Date
+	llm.Model
 }
 
 // Of lists what the environments of hosts serve, and how many hosts answered.
@@ -39,11 +35,8 @@ func Of(results []remote.Result[[]snapshot.Environment]) (models []Model, answer
 			continue
 		}
 		answered++
-		for i := range r.Value {
-			e := &r.Value[i]
-			if s, ok := llm.Of(e); ok {
-				models = append(models, Model{r.Host.Name, s, e.EID, e.UID, e.Username, e.Creation})
-			}
+		for _, m := range llm.Models(r.Value) {
+			models = append(models, Model{r.Host.Name, m})
 		}
 	}
 	return models, answered
@@ -54,7 +47,7 @@ func Find(results []remote.Result[[]snapshot.Environment], model string) (host r
 	for i := range results {
 		models, _ := Of(results[i : i+1])
 		for _, m := range models {
-			if m.Model == model {
+			if m.Served.Model == model {
 				return results[i].Host, m.Port, true
 			}
 		}
@@ -66,7 +59,7 @@ func Find(results []remote.Result[[]snapshot.Environment], model string) (host r
 func Write(w io.Writer, models []Model, output render.Output, now time.Time) error {
 	t := output.Table(render.Col("HOST", 25), render.Col("MODEL", 12), render.Col("PORT", 8), render.Col("CREATED", 21), render.Col("EID", 8), render.Col("USER", 0))
 	for _, m := range models {
-		t.Add(m.Host, output.Name(m.Model), strconv.Itoa(m.Port), output.Age(m.created, now), output.Name(string(m.EID)), output.Name(string(m.User)))
+		t.Add(m.Host, output.Name(m.Served.Model), strconv.Itoa(m.Port), output.Age(m.Created, now), output.Name(string(m.EID)), output.Name(string(m.User)))
 	}
 	return t.Write(w)
 }
