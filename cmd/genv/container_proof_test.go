@@ -88,6 +88,18 @@ func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 	warned := h.enforce("defaults: {env-devices: true, warn: {cycles: 3}}\n")
 	require.Contains(t, warned, "is using non-attached GPU(s) 2 (user bob, sleep 1000000, container job (lab/train:1), started by bob)")
 
+	// Containers of whoever may use Docker, made to look like bob's.
+	for _, args := range [][]string{
+		{"--cgroup-parent", "/docker/" + id, dockerd.Image, "sleep", "1000000"},
+		{"--user", fmt.Sprint(containerUser), "--security-opt", "seccomp=unconfined", dockerd.Image, "busybox", "unshare", "-U", "sleep", "1000000"},
+	} {
+		forged := h.Init(h.Run(args...))
+		h.uses(forged, 0, 2)
+		out := h.enforce(capOf1)
+		require.NotContains(t, out, "User bob", "%q", args)
+		require.Contains(t, h.enforce("defaults: {non-env-processes: true, warn: {cycles: 3}}\n"), "started by an unknown user", "%q", args)
+	}
+
 	// Started again by whoever may use Docker, with a token that was used.
 	h.Docker("restart", "--time", "0", "job")
 	require.Eventually(t, func() bool { return len(h.files().Environments) == 1 }, time.Minute, 20*time.Millisecond)

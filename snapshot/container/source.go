@@ -46,7 +46,7 @@ type Source struct {
 	Now     func() time.Time
 
 	mu    sync.Mutex
-	known map[string]entry // by id
+	known map[cgroup.Place]entry
 	// silentUntil is until when engines are not asked, since one didn't answer in time.
 	silentUntil time.Time
 }
@@ -80,22 +80,22 @@ const (
 // process in no container of root's, except for a rootless one.
 func (s *Source) Look(ctx context.Context, members []Member) []*snapshot.ContainerInfo {
 	now := s.now()
-	wanted := map[string]Member{}
-	entries := map[string]entry{}
+	wanted := map[cgroup.Place]Member{}
+	entries := map[cgroup.Place]entry{}
 	for _, m := range members {
-		if _, twice := entries[m.Place.ID]; twice || !m.asks() {
+		if _, twice := entries[m.Place]; twice || !m.asks() {
 			continue
 		}
 		e, known := s.valid(&m, now)
-		entries[m.Place.ID] = e
+		entries[m.Place] = e
 		if !known {
-			wanted[m.Place.ID] = m
+			wanted[m.Place] = m
 		}
 	}
 	s.ask(ctx, wanted, entries, now)
 	infos := make([]*snapshot.ContainerInfo, len(members))
 	for i, m := range members {
-		infos[i] = m.info(entries[m.Place.ID])
+		infos[i] = m.info(entries[m.Place])
 	}
 	return infos
 }
@@ -109,32 +109,50 @@ func (s *Source) now() time.Time {
 
 // asks says whether the process may be in a container of one of root's engines.
 func (m *Member) asks() bool {
-	return !m.Rootless && !m.Place.Delegated && m.Place.ID != "" && m.Place.ID != snapshot.UnnamedContainer && m.Place.Runtime != cgroup.Apptainer
+	return m.Place.ID != "" && m.Place.ID != snapshot.UnnamedContainer && m.Place.Runtime != cgroup.Apptainer
 }
+
+// ofUser says that a user can have made the cgroup or the user namespace of the process.
+// That proves nothing for the user: whoever may use root's engine can have a container
+// made below another user's slice, or make a user namespace in one as any uid.
+func (m *Member) ofUser() bool { return m.Rootless || m.Place.Delegated }
 
 // info is what is known about a member of a container.
 func (m *Member) info(e entry) *snapshot.ContainerInfo {
 	switch {
+	case m.isIn(&e):
+		info := e.info
+		info.Init = e.init != 0 && e.init == m.PID
+		if m.Place.Nested { // who started this one doesn't follow from who started the outer one
+			info.UID, info.Proof = nil, ""
+		}
+		return &info
 	case m.Rootless && m.Place.ID != "":
 		uid := m.UID
 		return &snapshot.ContainerInfo{Runtime: m.Place.Runtime, UID: &uid, Proof: snapshot.ProofRootless}
-	case !m.asks(), !e.found:
-		return nil
-	case e.path != "" && e.path != m.Place.Path: // a cgroup with the name of that container's
-		return nil
-	case e.info.Unknown && !m.InnerNamespace: // in a cgroup with such a name, and in no container otherwise
-		return nil
 	}
-	info := e.info
-	info.Init = e.init != 0 && e.init == m.PID
-	return &info
+	return nil
+}
+
+// isIn says whether the process is in this container of root's, and not just in a cgroup
+// with its name.
+func (m *Member) isIn(e *entry) bool {
+	switch {
+	case !m.asks(), !e.found:
+		return false
+	case e.path != "":
+		return e.path == m.Place.Path
+	case m.ofUser():
+		return false
+	}
+	return !e.info.Unknown || m.InnerNamespace
 }
 
 // valid is what is known about the container of a process that runs, if it is still the
 // same container.
 func (s *Source) valid(m *Member, now time.Time) (entry, bool) {
 	s.mu.Lock()
-	e, known := s.known[m.Place.ID]
+	e, known := s.known[m.Place]
 	s.mu.Unlock()
 	age := now.Sub(e.at)
 	switch {
@@ -157,8 +175,9 @@ func (s *Source) runs(e *entry) bool {
 	return err == nil && stat.Start == e.start && !stat.Gone()
 }
 
-// ask finds out about containers, and keeps that.
-func (s *Source) ask(ctx context.Context, wanted map[string]Member, entries map[string]entry, now time.Time) {
+// ask finds out about containers, and keeps that. The cgroups of users come last, so that
+// they take no time from root's containers.
+func (s *Source) ask(ctx context.Context, wanted map[cgroup.Place]Member, entries map[cgroup.Place]entry, now time.Time) {
 	if len(wanted) == 0 {
 		return
 	}
@@ -170,43 +189,53 @@ func (s *Source) ask(ctx context.Context, wanted map[string]Member, entries map[
 	if silent {
 		cancel()
 	}
-	var mu sync.Mutex
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	for id, m := range wanted {
-		group.Go(func() error {
-			found := s.find(asking, m.Place)
-			mu.Lock()
-			defer mu.Unlock()
-			if before := entries[id]; found.info.Unknown && s.runs(&before) { // it was not to be renewed now
-				found = before
-			}
-			found.at = now
-			entries[id] = found
-			return nil
-		})
-	}
-	_ = group.Wait() // none returns an error
+	s.askAll(asking, wanted, false, entries, now)
+	late := !silent && ctx.Err() == nil && asking.Err() != nil
+	s.askAll(asking, wanted, true, entries, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !silent && ctx.Err() == nil && asking.Err() != nil {
+	if late {
 		s.silentUntil = now.Add(silence)
 	}
 	s.keep(wanted, entries, now)
 }
 
-// keep keeps new entries, and forgets containers that have ended.
-func (s *Source) keep(wanted map[string]Member, entries map[string]entry, now time.Time) {
-	if s.known == nil {
-		s.known = make(map[string]entry)
+// askAll finds out about the containers that are, or are not, in cgroups of users.
+func (s *Source) askAll(ctx context.Context, wanted map[cgroup.Place]Member, ofUsers bool, entries map[cgroup.Place]entry, now time.Time) {
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for place, m := range wanted {
+		if m.ofUser() != ofUsers {
+			continue
+		}
+		group.Go(func() error {
+			found := s.find(ctx, place)
+			mu.Lock()
+			defer mu.Unlock()
+			if before := entries[place]; found.info.Unknown && s.runs(&before) { // it was not to be renewed now
+				found = before
+			}
+			found.at = now
+			entries[place] = found
+			return nil
+		})
 	}
-	for id, e := range s.known {
-		if age := now.Sub(e.at); age < 0 || age > 2*renewed {
-			delete(s.known, id)
+	_ = group.Wait() // none returns an error
+}
+
+// keep keeps new entries, and forgets containers that have ended.
+func (s *Source) keep(wanted map[cgroup.Place]Member, entries map[cgroup.Place]entry, now time.Time) {
+	if s.known == nil {
+		s.known = make(map[cgroup.Place]entry)
+	}
+	for place, e := range s.known {
+		if age := now.Sub(e.at); age < 0 || age > 2*renewed || e.init == 0 && age > uncertain {
+			delete(s.known, place)
 		}
 	}
-	for id := range wanted {
-		s.known[id] = entries[id]
+	for place := range wanted {
+		s.known[place] = entries[place]
 	}
 }
 

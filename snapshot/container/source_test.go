@@ -191,11 +191,66 @@ func TestWhatIsNoContainerOfRoots(t *testing.T) {
 	}
 	rootless := member(5, "/user.slice/user-1001.slice/user@1001.service/libpod-"+id+".scope")
 	rootless.Rootless, rootless.UID = true, 1001
-	asked := h.asked.Load()
 	uid := snapshot.UID(1001)
 	require.Equal(t, &snapshot.ContainerInfo{Runtime: "podman", UID: &uid, Proof: snapshot.ProofRootless}, h.look(rootless)[0])
-	require.Equal(t, asked, h.asked.Load(), "its engine is a user's")
 	require.Equal(t, &snapshot.ContainerInfo{Runtime: "lxc", Name: "web"}, h.look(member(5, "/lxc/web"))[0])
+}
+
+// TestAContainerOfRootsStaysOne: whoever may use root's engine can have a container made
+// below a user's slice, or below another container, and make user namespaces in it as any
+// uid. None of that makes another user pay for it.
+func TestAContainerOfRootsStaysOne(t *testing.T) {
+	const slice = "/user.slice/user-1001.slice/user@1001.service"
+	bob, other := snapshot.UID(1001), strings.Repeat("0", 64)
+	for name, row := range map[string]struct {
+		group      string // of the container
+		below      string // of the process
+		rootless   bool
+		unanswered bool // the engine doesn't say
+		want       *snapshot.ContainerInfo
+	}{
+		"its own":                            {"/docker/" + id, "/sub", false, false, &snapshot.ContainerInfo{UID: &bob, Proof: snapshot.ProofRecord}},
+		"below another container":            {"/docker/" + id, "/" + other, false, false, &snapshot.ContainerInfo{}},
+		"the same of systemd":                {"/lab.slice/docker-" + id + ".scope", "/x/docker-" + other + ".scope", false, false, &snapshot.ContainerInfo{}},
+		"below a user's slice":               {"/user.slice/user-1001.slice/docker-" + id + ".scope", "", false, false, &snapshot.ContainerInfo{UID: &bob, Proof: snapshot.ProofRecord}},
+		"below a user's service":             {slice + "/" + id, "", false, false, &snapshot.ContainerInfo{UID: &bob, Proof: snapshot.ProofRecord}},
+		"in a user namespace":                {"/docker/" + id, "", true, false, &snapshot.ContainerInfo{UID: &bob, Proof: snapshot.ProofRecord}},
+		"both":                               {slice + "/docker/" + id, "", true, false, &snapshot.ContainerInfo{UID: &bob, Proof: snapshot.ProofRecord}},
+		"a user's, and the engine is silent": {slice + "/docker/" + id, "", false, true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			h.process(10, 100, row.group)
+			if row.unanswered {
+				h.err, h.known = engine.ErrUnknown, nil
+			}
+			require.NoError(t, record.Write(h.Run, record.Record{ID: id, UID: &bob, Proof: record.Token, StartedAt: h.now, PID: 10, Start: 100}))
+			m := member(11, row.group+row.below)
+			m.Rootless, m.UID = row.rootless, 1002
+			info := h.look(m)[0]
+			if row.want == nil {
+				require.Nil(t, info)
+				return
+			}
+			require.NotNil(t, info)
+			require.Equal(t, "web", info.Name)
+			require.Equal(t, row.want.UID, info.UID)
+			require.Equal(t, row.want.Proof, info.Proof)
+		})
+	}
+}
+
+// TestForgedCgroupsHideNoContainer: what a user's cgroup says of the runtime of an id is not
+// what is believed of the container that has it.
+func TestForgedCgroupsHideNoContainer(t *testing.T) {
+	h := newHost(t)
+	var members []container.Member
+	for _, name := range []string{"crio-" + id + ".scope", "libpod-" + id + ".scope", "docker-" + id + ".scope", id} {
+		members = append(members, member(5, "/user.slice/user-1001.slice/user@1001.service/"+name))
+	}
+	infos := h.look(append(members, member(10, "/docker/"+id))...)
+	require.Equal(t, []*snapshot.ContainerInfo{nil, nil, nil, nil}, infos[:4])
+	require.Equal(t, "web", infos[4].Name)
 }
 
 // TestSilentEngine: it is waited for once, then left alone, and what is unknown is said.

@@ -31,6 +31,10 @@ type Place struct {
 	// Delegated says that the cgroup is below that of a user's session or service: a user
 	// may have made it, with any name.
 	Delegated bool
+	// Nested says that a cgroup with the name of another container is below that of this
+	// one: an engine in it has made that, or whoever gave it as a parent to a container of
+	// root's engine.
+	Nested bool
 }
 
 // Parse finds the container of a process in /proc/PID/cgroup (cgroups(7), v1, v2 and
@@ -66,13 +70,23 @@ func placeIn(path string) Place {
 			id, runtime = systemContainer(parent, name, child)
 		}
 		if id != "" {
-			return Place{ID: text.Cut(text.Masked(id), maxContainer), Runtime: runtime, Path: path[:length], Delegated: delegated}
+			return Place{ID: text.Cut(text.Masked(id), maxContainer), Runtime: runtime, Path: path[:length], Delegated: delegated, Nested: isNested(names[i:])}
 		}
 		delegated = delegated || isOfUser(name)
 		parent = name
 		length++ // the slash
 	}
 	return Place{}
+}
+
+// isNested says whether a container is named below the first cgroup.
+func isNested(names []string) bool {
+	for i, name := range names[1:] {
+		if id, _ := containerID(names[i], name); id != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // isOfUser says whether a cgroup is one that systemd makes for a user (user-1000.slice,

@@ -89,6 +89,16 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestNested(t *testing.T) {
+	for group, want := range map[string]bool{
+		"/docker/" + container: false, "/docker/" + container + "/system.slice/cron.service": false, "/lxc/web/lxc.monitor.web": false,
+		"/docker/" + container + "/docker/" + inner: true, "/docker/" + container + "/" + inner: true,
+		"/a.slice/docker-" + container + ".scope/b/docker-" + inner + ".scope": true, "/lxc/web/docker/" + inner: true,
+	} {
+		require.Equal(t, want, cgroup.Parse([]byte("0::"+group+"\n")).Nested, group)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("0::/system.slice/docker-" + container + ".scope\n"))
 	f.Add([]byte(`0::/machine.slice/machine-web\x2d1.scope/payload`))
