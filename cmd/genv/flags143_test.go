@@ -11,8 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 )
 
-// flags143 are the long flags of genv 1.4.3's commands, without those of `llm`, and with
-// those that it takes but hides.
+// flags143 are the long flags of genv 1.4.3's commands, with those that it takes but hides.
 const flags143 = `
 activate: help shell eid id name gpu-memory gpus no-prompt no-attach over-subscribe no-load
 attach: help config count index refresh over-subscribe
@@ -34,12 +33,20 @@ envs find: help pid kernel-id
 envs ps: help no-header timestamp format
 envs query: help eid query queries
 home: help quiet
+llm: help
+llm attach: help
+llm ps: help no-header timestamp format
+llm serve: help host port gpus gpu-memory
 monitor: help config-dir port interval
 remote: help host hostfile username timeout exit-on-error quiet
 remote activate: help name gpus no-prompt
 remote devices: help no-header no-summary format
 remote enforce: help interval non-env-processes no-non-env-processes env-devices no-env-devices env-memory no-env-memory max-devices-per-user max-devices-for-user
 remote envs: help no-header no-summary timestamp format
+remote llm: help
+remote llm attach: help
+remote llm ps: help no-header no-summary timestamp format
+remote llm serve: help gpus
 remote monitor: help config-dir port interval
 remote query: help name query queries
 shell: help init deinit ok reattach reconfigure

@@ -23,7 +23,7 @@ func TestLLM(t *testing.T) {
 	s := newStation(t)
 	s.env[0] += ":" + stub
 	u := s.me()
-	serve := u.command("genv", "llm", "serve", "--gpus", "1", "llama3")
+	serve := u.command("genv", "llm", "serve", "--gpus", "1", "--host", "localhost", "llama3")
 	stderr, err := serve.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, serve.Start())
@@ -41,12 +41,12 @@ func TestLLM(t *testing.T) {
 	}
 	require.Contains(t, strings.Join(said, "\n"), "Attached GPUs: 0\n")
 	require.Contains(t, said, "ollama: success", "it was downloaded")
-	require.Regexp(t, `^llama3 is served at http://127.0.0.1:\d+: genv llm attach llama3$`, lines.Text())
+	require.Regexp(t, `^llama3 is served at http://localhost:\d+: genv llm attach llama3$`, lines.Text())
 
 	listed := u.run("genv", "llm", "ps", "--format", "csv", "--no-header").out
-	require.Regexp(t, `^llama3,\d+,[^,]+,\d+,\S+\n$`, listed)
-	require.Contains(t, u.run("genv", "llms", "ps").out, "llama3")
-	require.Regexp(t, `"schema":"genv.llm/1"`, u.run("genv", "llm", "--format", "json").out)
+	require.Regexp(t, `^llama3,\d+,[^,]+,(\d+),[^,]+,[\d ]+\n$`, listed)
+	require.Regexp(t, `^MODEL       PORT    CREATED              EID     USER            PID\(S\)\nllama3 `, u.run("genv", "llms").out)
+	require.Regexp(t, `"schema":"genv.llm/1".*"port":\d+.*"pids":\[\d+`, u.run("genv", "llm", "--format", "json").out)
 	require.Contains(t, u.run("genv", "envs", "--format", "csv").out, "llm/llama3/")
 
 	attach := u.command("genv", "llm", "attach", "llama3")

@@ -136,6 +136,7 @@ gpu-server-2             llama3      11434   20/11/2026 21:11:26  3030    bob
 
 Total 1 LLMs on 2 hosts
 `},
+		{args: "llms ps --format csv --timestamp --no-header --no-summary", want: "gpu-server-2,llama3,11434,20/11/2026 21:11:26,3030,bob\n"},
 		{args: "query --name my-env --query hostname eid creation", want: "gpu-server-1,1667,20/11/2026 21:11:25\n"},
 		{args: "query --query eid username config.name --name nobody", want: ""},
 		{args: "query --name my-env --query creation", want: "20/11/2026 21:11:25\n"},

@@ -36,7 +36,7 @@ func flags143(command string) string {
 		return "help eid allow-over-subscription count index"
 	case "devices detach":
 		return "help eid index quiet"
-	case "devices ps", "envs ps":
+	case "devices ps", "envs ps", "llm ps":
 		return "help no-header timestamp format"
 	case "envs activate":
 		return "help eid uid username pid kernel-id"
@@ -44,6 +44,8 @@ func flags143(command string) string {
 		return "help eid"
 	case "enforce", "remote enforce":
 		return "help interval " + rules
+	case "llm serve":
+		return "help host port gpus gpu-memory"
 	case "monitor", "remote monitor":
 		return "help config-dir port interval"
 	case "remote":
@@ -52,8 +54,10 @@ func flags143(command string) string {
 		return "help name gpus no-prompt"
 	case "remote devices":
 		return "help no-header no-summary format"
-	case "remote envs":
+	case "remote envs", "remote llm ps":
 		return "help no-header no-summary timestamp format"
+	case "remote llm serve":
+		return "help gpus"
 	case "remote query":
 		return "help name query queries"
 	case "usage snapshot":

@@ -21,8 +21,8 @@ import (
 func (p *program) llmCommand() *cli.Command {
 	list := append(append(remoteFlags(), listFlags()...), command.TimestampFlag())
 	return &cli.Command{
-		Name: "llm", Usage: "list the language models that the hosts serve, serve one, or talk to one",
-		Flags: remoteFlags(),
+		Name: "llm", Aliases: []string{"llms"}, Usage: "list the language models that the hosts serve, serve one, or talk to one",
+		Flags: list, Action: p.remoteLLMs,
 		Subcommands: []*cli.Command{
 			{Name: "ps", Usage: "list the models that environments on the hosts serve", Flags: list, Action: p.remoteLLMs},
 			{

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -17,8 +19,11 @@ import (
 // ErrModel means that the server doesn't have the model.
 var ErrModel = errors.New("the server does not have this model")
 
-// Client asks the Ollama on this machine's loopback at a port.
-type Client struct{ Port int }
+// Client asks an Ollama of this machine.
+type Client struct {
+	Host string // the interface at which it listens; empty for the loopback
+	Port int
+}
 
 // Message is a message of a conversation.
 type Message struct {
@@ -26,8 +31,17 @@ type Message struct {
 	Content string `json:"content"`
 }
 
-// URL is where the server is.
-func (c Client) URL() string { return fmt.Sprintf("http://127.0.0.1:%d", c.Port) }
+// URL is where the server is asked.
+func (c Client) URL() string {
+	host := c.Host
+	switch host { // what listens at all interfaces is asked at the loopback
+	case "", "0.0.0.0":
+		host = "127.0.0.1"
+	case "::":
+		host = "::1"
+	}
+	return "http://" + net.JoinHostPort(host, strconv.Itoa(c.Port))
+}
 
 // direct ignores proxies: the server is on this machine.
 var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

@@ -8,6 +8,7 @@ type Model struct {
 	EID     snapshot.EnvID    `json:"eid"`
 	UID     snapshot.UID      `json:"uid"`
 	User    snapshot.Username `json:"user"`
+	PIDs    []snapshot.PID    `json:"pids"`
 	Created snapshot.Date     `json:"-"`
 }
 
@@ -17,18 +18,18 @@ func Models(environments []snapshot.Environment) []Model {
 	for i := range environments {
 		e := &environments[i]
 		if s, ok := Of(e); ok {
-			list = append(list, Model{s, e.EID, e.UID, e.Username, e.Creation})
+			list = append(list, Model{s, e.EID, e.UID, e.Username, append([]snapshot.PID{}, e.PIDs...), e.Creation})
 		}
 	}
 	return list
 }
 
 // Choose is the first server of a model, at a port unless that is 0; one of the user's own
-// if there is any. It is nil if the model isn't served.
+// if there is any. It is nil if the model isn't served, or only at an unknown port.
 func Choose(models []Model, model string, port int, uid snapshot.UID) (chosen *Model) {
 	for i := range models {
 		m := &models[i]
-		if m.Model != model || port != 0 && m.Port != port {
+		if m.Model != model || m.Port == 0 || port != 0 && m.Port != port {
 			continue
 		}
 		if m.UID == uid {

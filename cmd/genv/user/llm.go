@@ -2,9 +2,9 @@ package user
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -26,12 +26,12 @@ func (p *program) llmCommand() *cli.Command {
 			{Name: "ps", Usage: "list the models that environments of this host serve", Flags: llmListFlags(), Action: p.llmPs},
 			{
 				Name: "serve", Usage: "serve a model in an environment of its own, until it is interrupted", ArgsUsage: "MODEL",
-				Flags:  append(withoutName(environment.SettingFlags()), environment.OverSubscribeFlag(), portFlag("serve at this `PORT` of this host's loopback; by default the first free one from 11434")),
+				Flags:  append(withoutName(environment.SettingFlags()), environment.OverSubscribeFlag(), &cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "listen at the interface with this `ADDRESS`; Ollama asks for no password"}, portFlag("serve at this `PORT`", "the first free one from 11434")),
 				Action: p.llmServe,
 			},
 			{
 				Name: "attach", Usage: "talk to a model that an environment of this host serves", ArgsUsage: "MODEL",
-				Flags: []cli.Flag{portFlag("the one at this `PORT`, if several serve the model")}, Action: p.llmAttach,
+				Flags: []cli.Flag{portFlag("the one at this `PORT`, if several serve the model", "any")}, Action: p.llmAttach,
 			},
 		},
 	}
@@ -49,7 +49,9 @@ func withoutName(flags []cli.Flag) (kept []cli.Flag) {
 
 func llmListFlags() []cli.Flag { return append(command.OutputFlags(), command.TimestampFlag()) }
 
-func portFlag(usage string) cli.Flag { return &cli.IntFlag{Name: "port", Usage: usage} }
+func portFlag(usage, otherwise string) cli.Flag {
+	return &cli.IntFlag{Name: "port", Aliases: []string{"p"}, Usage: usage, DefaultText: otherwise}
+}
 
 // llmServe runs `ollama serve`, and loads the model as soon as that answers.
 func (p *program) llmServe(c *cli.Context) error {
@@ -57,9 +59,9 @@ func (p *program) llmServe(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	client := llm.Client{Port: served.Port}
+	client := llm.Client{Host: c.String("host"), Port: served.Port}
 	return p.runJob(c, job{
-		words: []string{"ollama", "serve"}, name: served.Name(), environ: []string{fmt.Sprintf("OLLAMA_HOST=127.0.0.1:%d", served.Port)},
+		words: []string{"ollama", "serve"}, name: served.Name(), environ: []string{"OLLAMA_HOST=" + net.JoinHostPort(client.Host, strconv.Itoa(served.Port))},
 		meanwhile: func(ctx context.Context) {
 			err := client.WaitReady(ctx)
 			if err == nil {
@@ -77,8 +79,8 @@ func (p *program) llmServe(c *cli.Context) error {
 }
 
 // servedOf is what the command line asks to serve.
-func (p *program) servedOf(c *cli.Context) (llm.Served, error) {
-	s := llm.Served{Model: c.Args().First(), Port: c.Int("port")}
+func (p *program) servedOf(c *cli.Context) (s llm.Served, err error) {
+	s = llm.Served{Model: c.Args().First(), Port: c.Int("port")}
 	if c.NArg() != 1 || s.Model == "" || strings.HasPrefix(s.Model, "-") {
 		return s, command.UsageError("write one model, as in `genv llm serve llama3`")
 	}
@@ -88,12 +90,8 @@ func (p *program) servedOf(c *cli.Context) (llm.Served, error) {
 		}
 		return s, nil
 	}
-	for s.Port = llm.DefaultPort; s.Port < llm.DefaultPort+100; s.Port++ {
-		if free, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", s.Port)); err == nil {
-			return s, free.Close()
-		}
-	}
-	return s, errors.New("no port from 11434 on is free: choose one with --port")
+	s.Port, err = llm.FreePort(c.String("host"))
+	return s, err
 }
 
 // llmDocument is the JSON of `genv llm ps`; docs/json.md describes it.
@@ -119,9 +117,9 @@ func (p *program) llmPs(c *cli.Context) error {
 	if output.Format == "json" {
 		return render.WriteJSON(p.Out, llmDocument{Schema: "genv.llm/1", Models: models})
 	}
-	t := output.Table(render.Col("MODEL", 12), render.Col("PORT", 8), render.Col("CREATED", 21), render.Col("EID", 8), render.Col("USER", 0))
+	t := output.Table(render.Col("MODEL", 12), render.Col("PORT", 8), render.Col("CREATED", 21), render.Col("EID", 8), render.Col("USER", 16), render.Col("PID(S)", 0))
 	for _, m := range models {
-		t.Add(output.Name(m.Model), fmt.Sprint(m.Port), output.Age(m.Created, p.Now()), output.Name(string(m.EID)), output.Name(owner(m.UID, string(m.User))))
+		t.Add(output.Name(m.Model), m.ShownPort(), output.Age(m.Created, p.Now()), output.Name(string(m.EID)), output.Name(owner(m.UID, string(m.User))), environment.JoinPIDs(m.PIDs))
 	}
 	return t.Write(p.Out)
 }

@@ -3,7 +3,6 @@ package hosts
 
 import (
 	"io"
-	"strconv"
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/llm"
@@ -42,12 +41,12 @@ func Of(results []remote.Result[[]snapshot.Environment]) (models []Model, answer
 	return models, answered
 }
 
-// Find is the first host that serves a model, and the port there.
+// Find is the first host that serves a model at a known port, and the port there.
 func Find(results []remote.Result[[]snapshot.Environment], model string) (host remote.Host, port int, ok bool) {
 	for i := range results {
 		models, _ := Of(results[i : i+1])
 		for _, m := range models {
-			if m.Served.Model == model {
+			if m.Served.Model == model && m.Port != 0 {
 				return results[i].Host, m.Port, true
 			}
 		}
@@ -59,7 +58,7 @@ func Find(results []remote.Result[[]snapshot.Environment], model string) (host r
 func Write(w io.Writer, models []Model, output render.Output, now time.Time) error {
 	t := output.Table(render.Col("HOST", 25), render.Col("MODEL", 12), render.Col("PORT", 8), render.Col("CREATED", 21), render.Col("EID", 8), render.Col("USER", 0))
 	for _, m := range models {
-		t.Add(m.Host, output.Name(m.Served.Model), strconv.Itoa(m.Port), output.Age(m.Created, now), output.Name(string(m.EID)), output.Name(string(m.User)))
+		t.Add(m.Host, output.Name(m.Served.Model), m.ShownPort(), output.Age(m.Created, now), output.Name(string(m.EID)), output.Name(string(m.User)))
 	}
 	return t.Write(w)
 }
