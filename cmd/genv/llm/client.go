@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -23,6 +24,10 @@ var ErrModel = errors.New("the server does not have this model")
 type Client struct {
 	Host string // the interface at which it listens; empty for the loopback
 	Port int
+	// Owner is the user who has to listen at the loopback (or root); nil for whoever does.
+	Owner *snapshot.UID
+
+	sockets string // the folder in place of /proc/net
 }
 
 // Message is a message of a conversation.
@@ -43,8 +48,12 @@ func (c Client) URL() string {
 	return "http://" + net.JoinHostPort(host, strconv.Itoa(c.Port))
 }
 
-// direct ignores proxies: the server is on this machine.
-var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+// direct ignores proxies, and follows no redirection: the server is on this machine, and no
+// other one gets a conversation, or a request from this machine.
+var direct = &http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
 
 // readyEvery is how often WaitReady asks.
 const readyEvery = 200 * time.Millisecond
@@ -96,12 +105,13 @@ func (c Client) pull(ctx context.Context, model string, progress io.Writer) erro
 func (c Client) Chat(ctx context.Context, model string, conversation []Message, out io.Writer) (Message, error) {
 	answer := Message{Role: "assistant"}
 	request := map[string]any{"model": model, "messages": conversation}
+	size := 0
 	err := c.call(ctx, "POST", "/api/chat", request, func(line []byte) error {
 		var part struct{ Message Message }
 		if err := json.Unmarshal(line, &part); err != nil {
 			return garbled(line)
 		}
-		if len(answer.Content)+len(part.Message.Content) > maxAnswer {
+		if size += partCost + len(part.Message.Content); size > maxAnswer {
 			return fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 		}
 		answer.Content += part.Message.Content
@@ -115,6 +125,7 @@ func (c Client) Chat(ctx context.Context, model string, conversation []Message, 
 const (
 	maxLine   = 1 << 20
 	maxAnswer = 4 << 20
+	partCost  = 16 // what a part counts at least: empty ones could come without end
 )
 
 // call sends a request, and calls each for each line of the answer; nil ignores them. A line
@@ -126,6 +137,9 @@ func (c Client) call(ctx context.Context, method, path string, request any, each
 	}
 	r, err := http.NewRequestWithContext(ctx, method, c.URL()+path, bytes.NewReader(body))
 	if err != nil {
+		return err
+	}
+	if err := c.checkListener(); err != nil {
 		return err
 	}
 	response, err := direct.Do(r)

@@ -3,11 +3,14 @@ package llm
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -124,6 +127,7 @@ func TestFailures(t *testing.T) {
 		"another server":   {200, "<html>", "not an answer of Ollama"},
 		"another status":   {503, "busy", `status 503: "busy"`},
 		"a long line":      {200, strings.Repeat("x", maxLine+1), "cut off"},
+		"empty parts":      {200, strings.Repeat(`{}`+"\n", maxAnswer/partCost+1), "longer than"},
 		"a long answer":    {200, strings.Repeat(fmt.Sprintf(`{"message":{"content":"%s"}}`+"\n", strings.Repeat("x", 1<<19)), 9), "longer than"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,4 +151,73 @@ func TestWaitReady(t *testing.T) {
 	ended, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, Client{Port: 1}.WaitReady(ended), context.DeadlineExceeded)
+}
+
+// TestNoRedirection: a server can't have the conversation sent to another one.
+func TestNoRedirection(t *testing.T) {
+	other, asked := serve(t, func(string, string) (int, string) { return 200, `{"message":{"content":"a"}}` })
+	server := httptest.NewServer(http.RedirectHandler(other.URL()+"/api/chat", http.StatusTemporaryRedirect))
+	t.Cleanup(server.Close)
+	_, port, _ := strings.Cut(strings.TrimPrefix(server.URL, "http://"), ":")
+	var c Client
+	_, err := fmt.Sscan(port, &c.Port)
+	require.NoError(t, err)
+	_, err = c.Chat(t.Context(), "x", []Message{{Role: "user", Content: "secret"}}, io.Discard)
+	require.ErrorContains(t, err, "status 307")
+	require.Empty(t, *asked)
+}
+
+// TestWhoListens: another user's server at the port of an environment gets no message.
+func TestWhoListens(t *testing.T) {
+	const (
+		any4, loop4 = "00000000", "0100007F"
+		any6, loop6 = "00000000000000000000000000000000", "0000000000000000FFFF00000100007F"
+	)
+	row := func(address string, port int, state string, uid int) string {
+		return fmt.Sprintf("   0: %s:%04X %s:0000 %s 00000000:00000000 00:00000000 00000000 %5d        0 1606 1 0 100 0 0 10 0\n", address, port, any4, state, uid)
+	}
+	for name, want := range map[string]struct {
+		tcp, tcp6 string
+		foreign   bool
+	}{
+		"the owner":                    {tcp: row(loop4, 80, "0A", 1001)},
+		"the owner, all addresses":     {tcp: row(any4, 80, "0A", 1001)},
+		"root, as for a container":     {tcp: row(any4, 80, "0A", 0)},
+		"nobody":                       {},
+		"another user's other port":    {tcp: row(loop4, 81, "0A", 1002)},
+		"another user's connection":    {tcp: row(loop4, 80, "01", 1002)},
+		"another user on another card": {tcp: row("0A00000A", 80, "0A", 1002)},
+		"not lines":                    {tcp: "x\n: : : : : : : :\n\n"},
+		"another user":                 {tcp: row(loop4, 80, "0A", 1002), foreign: true},
+		"another user, everywhere":     {tcp: row(any4, 80, "0A", 1002), foreign: true},
+		"another user, IPv6":           {tcp6: row(any6, 80, "0A", 1002), foreign: true},
+		"another user, mapped":         {tcp6: row(loop6, 80, "0A", 1002), foreign: true},
+		"both":                         {tcp: row(any4, 80, "0A", 1001), tcp6: row(loop6, 80, "0A", 1002), foreign: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			uid := snapshot.UID(1001)
+			c := Client{Port: 80, Owner: &uid, sockets: t.TempDir()}
+			for file, lines := range map[string]string{"tcp": want.tcp, "tcp6": want.tcp6} {
+				require.NoError(t, os.WriteFile(filepath.Join(c.sockets, file), []byte("  sl  local_address rem_address   st\n"+lines), 0o600))
+			}
+			err := c.checkListener()
+			require.Equal(t, want.foreign, errors.Is(err, ErrForeign), "%v", err)
+			require.Equal(t, want.foreign, err != nil)
+		})
+	}
+	uid := snapshot.UID(1001)
+	require.Error(t, Client{Port: 80, Owner: &uid, sockets: t.TempDir()}.checkListener(), "unknown is not the owner")
+	require.NoError(t, Client{Port: 80, sockets: t.TempDir()}.checkListener())
+}
+
+// TestARealListener: what the kernel shows of this process's own server.
+func TestARealListener(t *testing.T) {
+	c, asked := serve(t, func(string, string) (int, string) { return 200, `{"version":"1"}` })
+	own, other := snapshot.UID(os.Getuid()), snapshot.UID(os.Getuid()+1)
+	c.Owner = &own
+	require.NoError(t, c.WaitReady(t.Context()))
+	if c.Owner = &other; own != 0 {
+		require.ErrorIs(t, c.call(t.Context(), "GET", "/", nil, nil), ErrForeign)
+	}
+	require.Len(t, *asked, 1)
 }

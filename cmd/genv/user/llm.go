@@ -137,7 +137,7 @@ func (p *program) llmAttach(c *cli.Context) error {
 	if chosen == nil {
 		return fmt.Errorf("no environment of this host serves %s: `genv llm ps` lists what is served, `genv llm serve` serves a model", text.Shown(c.Args().First()))
 	}
-	client := llm.Client{Port: chosen.Port}
+	client := llm.Client{Port: chosen.Port, Owner: &chosen.UID}
 	p.Warn(fmt.Sprintf("%s of %s at %s; a line is a message, end with Ctrl-D", text.Shown(chosen.Model), owner(chosen.UID, string(chosen.User)), client.URL()))
 	return client.Converse(c.Context, chosen.Model, p.In, p.Out)
 }

@@ -1,0 +1,61 @@
+package llm
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// ErrForeign means that a process of another user than the environment's serves the port.
+var ErrForeign = errors.New("another user's process listens there")
+
+// checkListener refuses a port of the loopback on which another user listens than the owner,
+// or root. An error that isn't ErrForeign says that this isn't known.
+func (c Client) checkListener() error {
+	if c.Owner == nil {
+		return nil
+	}
+	for _, name := range []string{"tcp", "tcp6"} {
+		file, err := os.Open(filepath.Join(cmp.Or(c.sockets, "/proc/net"), name))
+		if errors.Is(err, fs.ErrNotExist) && name == "tcp6" { // a kernel without IPv6
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("who listens on port %d: %w", c.Port, err)
+		}
+		lines := bufio.NewScanner(file)
+		for lines.Scan() && err == nil {
+			if uid, ok := listens(lines.Text(), c.Port); ok && uid != *c.Owner && uid != 0 {
+				err = fmt.Errorf("%s: %w (uid %d), not the user of the environment (uid %d)", c.URL(), ErrForeign, uid, *c.Owner)
+			}
+		}
+		if err := errors.Join(err, lines.Err(), file.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listens reads a line of /proc/net/tcp (proc(5)): the uid of a socket that listens on a port
+// of 127.0.0.1, or of all addresses.
+func listens(line string, port int) (uid snapshot.UID, ok bool) {
+	const local, state, owner = 1, 3, 7
+	fields := strings.Fields(line)
+	if len(fields) <= owner || fields[state] != "0A" {
+		return 0, false
+	}
+	address, suffix, _ := strings.Cut(fields[local], ":")
+	n, err := strconv.ParseUint(suffix, 16, 16)
+	id, uidErr := strconv.ParseUint(fields[owner], 10, 32)
+	everywhere := strings.Trim(address, "0") == ""
+	loopback := strings.HasSuffix(address, "0100007F") || strings.HasSuffix(address, "7F000001") // in the machine's byte order
+	return snapshot.UID(id), err == nil && uidErr == nil && int(n) == port && (everywhere || loopback)
+}
