@@ -98,11 +98,11 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 	cycle := Cycle{Run: c.run, Number: number, Start: c.Now(), DryRun: c.DryRun}
 	cycle.Actions, cycle.Notified, c.carried = c.carried.Actions, c.carried.Notified, Cycle{}
 	c.conclude(&cycle, c.visits.ended())
-	cycle.begun, cycle.Earlier, c.between.count = time.Now(), c.between.count, 0
+	cycle.Earlier, c.between.count = c.between.count, 0
 	link := c.newAsked()
 	fleet := merge(&c.Asker, c.collect(ctx, link), c.Memory.Machines)
 	cycle.Cluster, cycle.Duplicates, cycle.answered = fleet.cluster, fleet.duplicates, fleet.answered
-	cycle.Via = fleet.via(c.Link)
+	cycle.Via, cycle.askedAt = fleet.via(c.Link), link.at
 	if ctx.Err() != nil || c.StopAtFailure && len(cycle.Cluster.Failed()) > 0 {
 		cycle.Stopped = true
 		return cycle
@@ -131,7 +131,7 @@ func (c *Controller) begin(ctx context.Context, number int) Cycle {
 
 // collect asks every host. Meanwhile it takes the actions of operators, and judges hosts on
 // which something has happened.
-func (c *Controller) collect(ctx context.Context, link Link) snapshot.Cluster {
+func (c *Controller) collect(ctx context.Context, link *asked) snapshot.Cluster {
 	asker := c.Asker
 	asker.Link = link
 	if c.queue == nil && c.Events == nil {
@@ -142,10 +142,12 @@ func (c *Controller) collect(ctx context.Context, link Link) snapshot.Cluster {
 	for {
 		select {
 		case cluster := <-collected:
+			link.renew(c.Hosts, &cluster)
 			return cluster
 		case r := <-c.queue.waiting():
 			c.operate(ctx, r)
 		case looks := <-c.between.wake.Looks():
+			link.woke(looks)
 			c.early(ctx, looks)
 		}
 	}

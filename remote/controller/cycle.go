@@ -58,7 +58,7 @@ type Cycle struct {
 	// Records are of what came of the reports that ended last.
 	Records []audit.Record
 
-	begun    time.Time                         // by the monotonic clock, when the first host was asked
+	askedAt  map[string]time.Time              // by the monotonic clock, when each host that answered was asked for its snapshot
 	answered map[snapshot.Hostname]remote.Host // under which name each host of Cluster answered
 }
 

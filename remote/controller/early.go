@@ -161,7 +161,7 @@ func (c *Controller) current(last *Cycle, h *snapshot.Host, look *wake.Look) boo
 	before := h.Snapshot
 	known := c.Memory.Rules.Hosts[h.Name]
 	return h.Err == nil && before != nil && known.Answered && known.Lost == "" && look.Snapshot != before &&
-		look.Asked.After(last.begun) && look.Asked.After(c.between.acted[h.Name]) && time.Since(look.Came) <= oldestWake &&
+		look.Asked.After(last.askedAt[look.Host.Name]) && look.Asked.After(c.between.acted[h.Name]) && time.Since(look.Came) <= oldestWake &&
 		look.Snapshot.MachineID == before.MachineID && look.Snapshot.BootID == before.BootID && look.Snapshot.StateFolder == before.StateFolder
 }
 

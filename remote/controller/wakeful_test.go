@@ -43,7 +43,9 @@ type wakefulHost struct {
 	takes     time.Duration // a snapshot
 	ignores   time.Duration // SIGTERM
 	lost      error
+	deaf      bool // its events end
 	asked     int
+	looks     []time.Duration // when it was asked, since the beginning
 	last      *snapshot.Snapshot
 }
 
@@ -84,6 +86,11 @@ func (w *wakeful) Wait(ctx context.Context, h remote.Host) (bool, error) {
 	}
 	select {
 	case <-host.woke:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if host.deaf {
+			return false, agent.ErrNoEvents
+		}
 		return true, nil
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
@@ -94,6 +101,7 @@ func (w *wakeful) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot
 	w.mu.Lock()
 	host := w.hosts[h.Name]
 	takes := host.takes
+	host.looks = append(host.looks, time.Since(w.begun))
 	if w.second != nil {
 		w.others[h.Name] = controllers.Answer{Others: []controllers.Seen{{Controller: *w.second}}}
 	}

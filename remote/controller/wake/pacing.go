@@ -20,14 +20,21 @@ const (
 const (
 	perEntry   = 200 * time.Microsecond
 	maxEntries = 4000
+	usagesEach = 16
+	textEach   = 1024 // bytes
 )
 
-// entries is how much there is to judge in a snapshot.
+// entries is how much there is to decode and judge in a snapshot. Users can make what
+// processes report long, too: usagesEach and textEach of that take as long as an entry.
 func entries(s *snapshot.Snapshot) int {
 	if s == nil {
 		return 0
 	}
 	n := len(s.Processes) + len(s.Environments) + len(s.Devices)
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		n += len(p.Usage)/usagesEach + (len(p.Name)+len(p.Command))/textEach
+	}
 	for i := range s.Environments {
 		n += len(s.Environments[i].PIDs) + len(s.Environments[i].KernelIDs)
 	}

@@ -50,13 +50,17 @@ type Watch struct {
 	next atomic.Int64 // when looks are passed on next, in nanoseconds since begun
 
 	begun time.Time
-	hosts map[string]*waiting // by name; only Watch and Close use it
+	mu    sync.Mutex
+	hosts map[string]*waiting // by name
 }
 
 // waiting is a host that is waited for.
 type waiting struct {
 	end   context.CancelFunc
 	again chan struct{} // has a value when the host answered another full cycle
+	// since is from when on it listens, in nanoseconds since the Watch began; never if it is not
+	// waited for.
+	since atomic.Int64
 }
 
 // Start returns a Watch of no host yet. Close ends it.
@@ -70,6 +74,8 @@ func Start(link Link) *Watch {
 // Watch waits for these hosts from now on, and for no others. Those that could not be waited
 // for are tried again.
 func (w *Watch) Watch(hosts []remote.Host) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	wanted := make(map[string]bool, len(hosts))
 	for _, h := range hosts {
 		wanted[h.Name] = true
@@ -82,8 +88,9 @@ func (w *Watch) Watch(hosts []remote.Host) {
 		}
 		ctx, cancel := context.WithCancel(w.ctx)
 		one := &waiting{end: cancel, again: make(chan struct{}, 1)}
+		one.since.Store(never)
 		w.hosts[h.Name] = one
-		w.work.Go(func() { w.follow(ctx, h, one.again) })
+		w.work.Go(func() { w.follow(ctx, h, one) })
 	}
 	for name, one := range w.hosts {
 		if !wanted[name] {
@@ -175,13 +182,20 @@ func values(m map[string]Look) []Look {
 }
 
 // follow waits for a host and asks it, again and again.
-func (w *Watch) follow(ctx context.Context, h remote.Host, again <-chan struct{}) {
+func (w *Watch) follow(ctx context.Context, h remote.Host, one *waiting) {
 	var last *snapshot.Snapshot
 	p := newPacing(time.Now())
-	for ctx.Err() == nil {
+	for heard := false; ctx.Err() == nil; {
+		since := time.Since(w.begun)
+		if !heard {
+			since += refusal
+		}
+		one.since.Store(int64(since))
 		woke, err := w.link.Wait(ctx, h)
+		one.since.Store(never)
+		heard = err == nil
 		if err != nil {
-			afterCycle(ctx, again) // which finds out what is wrong
+			afterCycle(ctx, one.again) // which finds out what is wrong
 		}
 		for d := p.before(time.Now()); d > 0; d = p.before(time.Now()) {
 			if !sleep(ctx, d) {
@@ -199,7 +213,7 @@ func (w *Watch) follow(ctx context.Context, h remote.Host, again <-chan struct{}
 		case err != nil:
 			continue
 		case entries(s) > maxEntries:
-			afterCycle(ctx, again)
+			afterCycle(ctx, one.again)
 			continue
 		}
 		last = s

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -197,6 +198,10 @@ func TestALargeHostIsAskedLessOften(t *testing.T) {
 		Devices:      []snapshot.Device{{Attachments: make([]snapshot.Attachment, 3)}},
 	}
 	require.Equal(t, 8, entries(s))
+	s.Processes = []snapshot.Process{{Command: "python3 train.py", Usage: make([]snapshot.DeviceUsage, 8)}}
+	require.Equal(t, 9, entries(s), "an ordinary process is one")
+	s.Processes[0] = snapshot.Process{Command: strings.Repeat("x", 4096), Usage: make([]snapshot.DeviceUsage, 1024)}
+	require.Equal(t, 9+4+64, entries(s))
 	require.Zero(t, entries(nil), "a look that failed")
 }
 

@@ -1,0 +1,236 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// spreadFleet is 41 hosts, which listen after 1 second: full cycles spread their looks over one
+// second, from h00 at 10 s to h40 at 11 s.
+func spreadFleet(policy enforce.Policy) (*wakeful, *controller.Controller) {
+	names, hosts := make([]string, 41), make([]remote.Host, 41)
+	for i := range names {
+		names[i] = fmt.Sprintf("h%02d", i)
+		hosts[i] = remote.Host{Name: names[i]}
+	}
+	w := newWakeful(names...)
+	c := &controller.Controller{Asker: controller.Asker{Hosts: hosts, Link: w, Fanout: len(hosts)}, Policy: policy, Now: time.Now, Events: w}
+	go func() {
+		at(1)
+		for _, name := range names {
+			w.change(name, name, func(*wakefulHost) {})
+		}
+	}()
+	return w, c
+}
+
+// looksOf are the times of the looks at a host from 10 s on.
+func (w *wakeful) looksOf(name string) []time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var from []time.Duration
+	for _, d := range w.hosts[name].looks {
+		if d >= 10*time.Second {
+			from = append(from, d)
+		}
+	}
+	return from
+}
+
+func TestLooksOfAFullCycleAreSpread(t *testing.T) {
+	const begin, end = 10 * time.Second, 11 * time.Second
+	for name, row := range map[string]struct {
+		prepare           func(*wakeful, *controller.Controller)
+		do                func(*wakeful)
+		h00, h01, h02, h3 []time.Duration
+	}{
+		"where events are reported": {h00: []time.Duration{begin}, h01: []time.Duration{begin + 25*time.Millisecond}, h02: []time.Duration{begin + 50*time.Millisecond}, h3: []time.Duration{end}},
+		"the others at the end, at a time": {
+			do: func(w *wakeful) {
+				at(5)
+				w.change("h00", "h00", func(h *wakefulHost) { h.deaf = true })
+				w.change("h02", "h02", func(h *wakefulHost) { h.deaf = true })
+			},
+			h00: []time.Duration{end - 50*time.Millisecond}, h01: []time.Duration{begin}, h02: []time.Duration{end - 50*time.Millisecond}, h3: []time.Duration{end - 50*time.Millisecond},
+		},
+		"again at the end if events end meanwhile": {
+			do: func(w *wakeful) {
+				at(10.5)
+				w.change("h00", "h00", func(h *wakefulHost) { h.deaf = true })
+			},
+			h00: []time.Duration{begin, end}, h01: []time.Duration{begin + 25*time.Millisecond}, h02: []time.Duration{begin + 50*time.Millisecond}, h3: []time.Duration{end},
+		},
+		"not without events": {
+			prepare: func(_ *wakeful, c *controller.Controller) { c.Events = nil },
+			h00:     []time.Duration{begin}, h01: []time.Duration{begin}, h02: []time.Duration{begin}, h3: []time.Duration{begin},
+		},
+		"not in a dry run": {
+			prepare: func(_ *wakeful, c *controller.Controller) { c.DryRun = true },
+			h00:     []time.Duration{begin}, h01: []time.Duration{begin}, h02: []time.Duration{begin}, h3: []time.Duration{begin},
+		},
+		"not if a failure stops the cycle": {
+			prepare: func(_ *wakeful, c *controller.Controller) { c.StopAtFailure = true },
+			h00:     []time.Duration{begin}, h01: []time.Duration{begin}, h02: []time.Duration{begin}, h3: []time.Duration{begin},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, c := spreadFleet(warned(enforce.Warn{}))
+				if row.prepare != nil {
+					row.prepare(w, c)
+				}
+				if row.do != nil {
+					go row.do(w)
+				}
+				err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 2}, func(controller.Cycle) error { return nil })
+				require.NoError(t, err)
+				for name, want := range map[string][]time.Duration{"h00": row.h00, "h01": row.h01, "h02": row.h02, "h40": row.h3} {
+					require.Equal(t, want, w.looksOf(name), name)
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+func TestASpreadCycleEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c := spreadFleet(warned(enforce.Warn{}))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10100*time.Millisecond, cancel)
+		begun := time.Now()
+		err := controller.Loop(ctx, c, controller.Schedule{Interval: 10 * time.Second}, func(controller.Cycle) error { return nil })
+		require.NoError(t, err)
+		require.Equal(t, 10100*time.Millisecond, time.Since(begun))
+	})
+}
+
+var one = 1
+
+func attach(h *wakefulHost) { h.attached = true }
+func detach(h *wakefulHost) { h.attached = false }
+
+// spreadCases are about a full cycle from 10 s to 11 s.
+var spreadCases = map[string]struct {
+	policy enforce.Policy
+	do     func(*wakeful)
+	ended  []string
+	events map[string]int // of findings that are new or over, by "KIND HOST"
+}{
+	"a user who goes from one host to another one has one device": {
+		policy: constant{MaxDevices: &one},
+		do: func(w *wakeful) {
+			at(5)
+			w.change("h00", "h00", attach)
+			at(5.3)
+			w.change("h00", "h00", detach)
+			at(0.2)
+			w.change("h40", "h40", attach)
+		},
+	},
+	"also from a host without events": {
+		policy: constant{MaxDevices: &one},
+		do: func(w *wakeful) {
+			at(5)
+			w.change("h00", "h00", func(h *wakefulHost) { h.attached, h.deaf = true, true })
+			at(5.3)
+			w.change("h00", "", detach)
+			at(0.2)
+			w.change("h40", "h40", attach)
+		},
+	},
+	"and from one where events end meanwhile": {
+		policy: constant{MaxDevices: &one},
+		do: func(w *wakeful) {
+			at(5)
+			w.change("h00", "h00", attach)
+			at(5.3)
+			w.change("h00", "h00", func(h *wakefulHost) { h.deaf = true })
+			at(0.1)
+			w.change("h00", "", detach)
+			at(0.1)
+			w.change("h40", "h40", attach)
+		},
+	},
+	"a user with two has two": {
+		policy: constant{MaxDevices: &one},
+		do: func(w *wakeful) {
+			at(10.3)
+			w.change("h00", "h00", attach)
+			at(0.2)
+			w.change("h40", "h40", attach)
+		},
+		ended: []string{"11 h00 detach 0"},
+	},
+	"what was ended meanwhile is not ended again": {
+		policy: warned(enforce.Warn{}),
+		do: func(w *wakeful) {
+			at(9.995) // the cycle's look sees it first
+			w.change("h00", "", func(h *wakefulHost) { h.processes = []snapshot.PID{5} })
+			at(0.3)
+			w.starts("h01", 6)
+		},
+		ended: []string{"10 h00 5", "10 h01 6"},
+	},
+	"nor while its report is carried out": {
+		policy: warned(enforce.Warn{}),
+		do: func(w *wakeful) {
+			w.change("h01", "", func(h *wakefulHost) { h.ignores = 3 * time.Second })
+			at(10.3)
+			w.starts("h01", 6)
+		},
+		ended: []string{"10 h01 6"},
+	},
+	"a finding of an early cycle stays": {
+		policy: warned(enforce.Warn{For: time.Hour}),
+		do:     func(w *wakeful) { at(10.3); w.starts("h00", 5) },
+		events: map[string]int{"new h00": 1},
+	},
+	"one that is over is over once": {
+		policy: warned(enforce.Warn{For: time.Hour}),
+		do: func(w *wakeful) {
+			at(5)
+			w.starts("h00", 5)
+			at(5.3)
+			w.change("h00", "h00", func(h *wakefulHost) { h.processes = nil })
+		},
+		events: map[string]int{"new h00": 1, "over h00": 1},
+	},
+}
+
+// What a spread cycle judges is of its end, as far as events say it.
+func TestWhatASpreadCycleJudges(t *testing.T) {
+	for name, row := range spreadCases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, c := spreadFleet(row.policy)
+				events := map[string]int{}
+				c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Cycle, list []enforce.Event) {
+					for _, e := range list {
+						if e.Kind == enforce.EventNew || e.Kind == enforce.EventOver {
+							events[fmt.Sprintf("%s %s", e.Kind, e.Host)]++
+						}
+					}
+				})}
+				go row.do(w)
+				err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 2}, func(controller.Cycle) error { return nil })
+				require.NoError(t, err)
+				require.Equal(t, row.ended, w.ended)
+				if row.events != nil {
+					require.Equal(t, row.events, events)
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
