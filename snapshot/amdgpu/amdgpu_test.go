@@ -2,15 +2,19 @@ package amdgpu
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
@@ -81,6 +85,38 @@ func TestWhatIsNotMeasured(t *testing.T) {
 	require.Equal(t, nvidiasmi.GPU{Index: 1, UUID: "GPU-1f2e3d4c5b6a7981", Name: "gfx90a"}, devices[1])
 	require.Nil(t, devices[0].Utilization)
 	require.False(t, devices[0].UsedMemory.Known())
+}
+
+// TestHidden: kfd refuses to describe GPUs that the device cgroup denies to this process.
+func TestHidden(t *testing.T) {
+	f, _ := machine(t)
+	require.NoError(t, os.Chmod(filepath.Join(f.Sys, "class/kfd/kfd/topology/nodes/2/gpu_id"), 0))
+	asUser(t, filepath.Dir(filepath.Dir(f.Sys)))
+	_, err := f.Devices(t.Context())
+	require.ErrorIs(t, err, ErrHidden)
+	require.ErrorIs(t, err, fs.ErrPermission)
+	_, err = f.Apps(t.Context())
+	require.ErrorIs(t, err, ErrHidden, "the processes of some GPUs are not those of all")
+	require.True(t, f.Present())
+}
+
+// asUser has this thread open files with the rights of an ordinary user, who gets the folder,
+// until the test ends.
+func asUser(t *testing.T, folder string) {
+	t.Helper()
+	const user = 65534
+	if os.Getuid() != 0 {
+		return
+	}
+	require.NoError(t, filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, user, user))
+	}))
+	runtime.LockOSThread()
+	require.NoError(t, unix.Setfsuid(user))
+	t.Cleanup(func() {
+		assert.NoError(t, unix.Setfsuid(0))
+		runtime.UnlockOSThread()
+	})
 }
 
 // TestPartitions of a GPU have one unique id and one address.

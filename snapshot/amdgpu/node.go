@@ -20,7 +20,10 @@ import (
 // Errors of this package. In all cases nothing is known about the GPUs.
 var (
 	ErrNoDriver = errors.New("the kernel's compute driver for AMD GPUs (kfd) is not loaded: try `modprobe amdgpu`, and look at `dmesg` if that fails")
-	ErrGarbled  = errors.New("the kernel says something unexpected about the AMD GPUs")
+	// ErrHidden means that the kernel shows this process some of the GPUs only. Others of the
+	// machine may be in use, so those few are not taken for all: look from outside the container.
+	ErrHidden  = errors.New("this process may not look at all AMD GPUs, since its container or service may not open their render nodes in /dev/dri: run genv outside it, or give it all of them")
+	ErrGarbled = errors.New("the kernel says something unexpected about the AMD GPUs")
 )
 
 // FS is where the kernel's files are. The zero FS is this machine.
@@ -45,10 +48,11 @@ type node struct {
 	address string // of the PCI bus, as fdinfo has it
 }
 
-// Present says whether the machine has AMD GPUs for computing. It is cheap where there are none.
+// Present says whether the machine has AMD GPUs for computing, also if this process may not look
+// at them. It is cheap where there are none.
 func (f FS) Present() bool {
 	nodes, err := f.nodes()
-	return err == nil && len(nodes) > 0
+	return err == nil && len(nodes) > 0 || errors.Is(err, ErrHidden)
 }
 
 // nodes lists the GPUs in the order of kfd, which also lists CPUs.
@@ -84,6 +88,9 @@ func (f FS) node(number int) (node, error) {
 	folder := f.kfd("topology/nodes", strconv.Itoa(number))
 	n := node{number: number}
 	id, err := readNumber(filepath.Join(folder, "gpu_id"))
+	if errors.Is(err, fs.ErrPermission) { // kfd asks the device cgroup about the render node
+		return n, fmt.Errorf("%w: %w", ErrHidden, err)
+	}
 	if err != nil || id == 0 {
 		return n, err
 	}
