@@ -126,6 +126,9 @@ func unlock(file *os.File) {
 	_ = file.Close()
 }
 
+// locksName is the folder of the locks of devices, in the state folder.
+const locksName = "devices"
+
 // openLocks opens the folder of the locks of devices.
 func (s *Store) openLocks() (*folder.Folder, error) {
 	parent, err := folder.Open(s.dir)
@@ -133,7 +136,7 @@ func (s *Store) openLocks() (*folder.Folder, error) {
 		return nil, err
 	}
 	defer parent.Close()
-	return parent.SharedSub("devices")
+	return parent.SharedSub(locksName)
 }
 
 // LocksDir is the path of the folder of the locks that LockDevices takes, which it creates.

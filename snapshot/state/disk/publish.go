@@ -3,6 +3,7 @@ package disk
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -53,7 +54,7 @@ func (s *Store) publish(contents state.Contents, durable bool) error {
 	if err := s.ownLock(dir); err != nil {
 		return err
 	}
-	if err := openLocks(dir); err != nil {
+	if err := s.ownLocks(dir); err != nil {
 		return err
 	}
 	for _, file := range stateFiles {
@@ -99,10 +100,17 @@ func seal(dir *folder.Folder) error {
 	return dir.Own(0o755)
 }
 
-// openLocks lets every user make and lock files in the folder of the devices' locks, which
-// becomes root's, so that its mode stays.
-func openLocks(dir *folder.Folder) error {
-	locks, err := dir.SharedSub("devices")
+// ownLocks lets every user make and lock files in the folder of the devices' locks, which
+// becomes root's, so that its mode stays. What is no folder is moved aside without following
+// it. dir is sealed: no user can replace what is in it meanwhile.
+func (s *Store) ownLocks(dir *folder.Folder) error {
+	locks, err := dir.SharedSub(locksName)
+	if errors.Is(err, folder.ErrUnsafe) {
+		if err := dir.MoveAside(locksName, s.now()); err != nil {
+			return err
+		}
+		locks, err = dir.SharedSub(locksName)
+	}
 	if err != nil {
 		return err
 	}

@@ -6,12 +6,13 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
-	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 // A file of root's that a user has moved into the folder stays private, whatever is moved.
@@ -67,8 +68,12 @@ func TestAFailedTakeoverOpensTheFolderAgain(t *testing.T) {
 			}
 			require.NoError(t, os.RemoveAll(filepath.Join(h.dir, "devices")))
 			require.NoError(t, os.Symlink("/etc", filepath.Join(h.dir, "devices")))
+			now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+			require.NoError(t, os.MkdirAll(filepath.Join(h.dir, "devices.corrupt-20261120-100000.000000000"), 0o755),
+				"the link can't be moved aside")
+			h.store = disk.New(h.dir, disk.Config{System: &fakeSystem{boot: "one"}, RootDir: h.root, Now: func() time.Time { return now }})
 			_, err := h.store.TakeOver(t.Context(), nil)
-			require.ErrorIs(t, err, folder.ErrUnsafe)
+			require.ErrorContains(t, err, "move aside")
 			require.Equal(t, os.FileMode(0o777), mode(t, h.dir))
 			require.NoError(t, os.Chmod(h.dir, 0o755)) // as if it had been killed
 			_, err = h.store.HandOver(t.Context(), nil)
@@ -95,4 +100,48 @@ func TestTheLocksOfDevicesStayForAllUsers(t *testing.T) {
 	release, err := h.store.LockDevices(t.Context(), []snapshot.DeviceIndex{0})
 	require.NoError(t, err)
 	release()
+}
+
+// What a user has put at the place of the devices' locks is moved aside as it is, and leads
+// nowhere: the takeover goes on with a folder of root's.
+func TestNoFolderInThePlaceOfTheLocks(t *testing.T) {
+	for name, plant := range map[string]func(path, elsewhere string) error{
+		"a file": func(path, _ string) error { return os.WriteFile(path, []byte("mine"), 0o644) },
+		"a FIFO": func(path, _ string) error { return syscall.Mkfifo(path, 0o600) },
+		"a link": func(path, elsewhere string) error { return os.Symlink(elsewhere, path) },
+		"a link to nothing": func(path, elsewhere string) error {
+			return os.Symlink(filepath.Join(elsewhere, "missing"), path)
+		},
+		"a hard link": func(path, elsewhere string) error { return os.Link(filepath.Join(elsewhere, "secret"), path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, elsewhere := newOwnedHost(t), t.TempDir()
+			require.NoError(t, os.Chmod(elsewhere, 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(elsewhere, "secret"), []byte("root's"), 0o600))
+			locks := filepath.Join(h.dir, "devices")
+			require.NoError(t, os.RemoveAll(locks))
+			require.NoError(t, plant(locks, elsewhere))
+			planted, err := os.Lstat(locks)
+			require.NoError(t, err)
+			h.takeOver(t)
+			made, err := os.Lstat(locks)
+			require.NoError(t, err)
+			require.Equal(t, os.ModeDir|0o777, made.Mode())
+			aside, err := filepath.Glob(locks + ".corrupt-*")
+			require.NoError(t, err)
+			require.Len(t, aside, 1)
+			moved, err := os.Lstat(aside[0])
+			require.NoError(t, err)
+			require.True(t, os.SameFile(planted, moved), "it was not copied")
+			require.Equal(t, planted.Mode(), moved.Mode())
+			require.Equal(t, os.FileMode(0o700), mode(t, elsewhere))
+			require.Equal(t, os.FileMode(0o600), mode(t, filepath.Join(elsewhere, "secret")))
+			left, err := os.ReadDir(elsewhere)
+			require.NoError(t, err)
+			require.Len(t, left, 1, "nothing was made there")
+			release, err := h.store.LockDevices(t.Context(), []snapshot.DeviceIndex{0})
+			require.NoError(t, err)
+			release()
+		})
+	}
 }
