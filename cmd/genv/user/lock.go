@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/supervise"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -39,9 +40,9 @@ func (p *program) lock(c *cli.Context) error {
 	if len(words) == 0 { // to wait for the locks was all
 		return nil
 	}
-	signals, stop := receiveSignals()
+	signals, stop := supervise.Signals()
 	defer stop()
-	return p.supervise("lock", exec.Command(words[0], words[1:]...), signals)
+	return supervise.Run(&p.Program, "lock", exec.Command(words[0], words[1:]...), signals)
 }
 
 // silentWait is how long `genv lock` waits before it says so.

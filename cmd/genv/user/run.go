@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
+	"github.com/seed-3119e985/genv/cmd/genv/supervise"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
@@ -41,9 +42,9 @@ type job struct {
 func (p *program) runJob(c *cli.Context, j job) error {
 	words := j.words
 	if _, err := exec.LookPath(words[0]); err != nil {
-		return p.notStarted("run", err) // before anything is registered
+		return supervise.NotStarted(&p.Program, "run", err) // before anything is registered
 	}
-	signals, stop := receiveSignals()
+	signals, stop := supervise.Signals()
 	defer stop()
 	who := p.person()
 	active, err := p.runEntry(c, who, j.name)
@@ -64,7 +65,7 @@ func (p *program) runJob(c *cli.Context, j job) error {
 			j.meanwhile(ctx)
 		}
 	}()
-	status := p.supervise("run", cmd, signals)
+	status := supervise.Run(&p.Program, "run", cmd, signals)
 	cancel()
 	<-done
 	if err := p.runLeave(c.Context, who); err != nil {

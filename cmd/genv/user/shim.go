@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/cmd/genv/shell/docker"
 	"github.com/seed-3119e985/genv/cmd/genv/shell/smi"
+	"github.com/seed-3119e985/genv/cmd/genv/supervise"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -35,7 +36,7 @@ func RunShim(ctx context.Context, with command.Program, name string, args []stri
 	fmt.Fprintf(p.Err, "genv: %s\n", text.PrintableLines(err.Error()))
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return exitNotFound
+		return supervise.ExitNotFound
 	case name == "docker":
 		return docker.FailedStatus
 	}
