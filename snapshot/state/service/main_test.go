@@ -114,7 +114,13 @@ func (h *host) Look(_ context.Context, name string) (json.RawMessage, error) {
 
 func newHost(t testing.TB, devices int) *host {
 	t.Helper()
-	top, err := os.MkdirTemp("/tmp", "genv-service-") // a socket's path is short
+	return newHostIn(t, "/tmp", devices) // a socket's path is short
+}
+
+// newHostIn is newHost with the host's files in a new folder of parent.
+func newHostIn(t testing.TB, parent string, devices int) *host {
+	t.Helper()
+	top, err := os.MkdirTemp(parent, "genv-service-")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(top)) })
 	require.NoError(t, os.Chmod(top, 0o755))
