@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/container/record"
+	"github.com/seed-3119e985/genv/snapshot/container/rootless"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -26,6 +27,9 @@ type claimed struct {
 
 // claim gives a container its environment. Its error is a whole message.
 func (r *runtime) claim(ctx context.Context, request grant.Request) (*claimed, error) {
+	if rootless.Engine() {
+		return r.claimRootless(ctx, request)
+	}
 	pid := snapshot.PID(os.Getpid())
 	stat, err := r.host.Machine.Proc.Stat(pid)
 	if err != nil {
@@ -112,6 +116,10 @@ func (r *runtime) proof(ctx context.Context, request grant.Request) (grant.Proof
 
 // undo ends what was claimed, for a container that is not created.
 func (c *claimed) undo(ctx context.Context) {
+	if c.record.Proof == record.Rootless {
+		_, _ = c.host.Service.Container(ctx, rootless.Asked{ID: c.id, Ended: true}) // or the service finds that this process has ended
+		return
+	}
 	run := localhost.RunDir(c.Getenv)
 	_ = c.host.Store.Update(ctx, func(f *state.Files) error {
 		forget(f, &c.record)

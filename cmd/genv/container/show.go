@@ -27,6 +27,9 @@ func (c *claimed) show(config *oci.Config, request grant.Request) error {
 		return err
 	}
 	c.Show(config)
+	if c.record.Proof == record.Rootless && c.EID == "" {
+		return config.Write() // root's service has nothing to be told
+	}
 	if err := c.addHooks(config, self); err != nil {
 		return err
 	}
@@ -85,7 +88,11 @@ func bind(config *oci.Config, from, to, mode string) {
 func (c *claimed) mountGenv(config *oci.Config, self string) {
 	bind(config, self, filepath.Join(insideBin, "genv"), "ro")
 	prependPath(config, insideBin)
-	if owned := c.host.Store.OwnedDir(); owned != "" {
+	owned := c.host.Store.OwnedDir()
+	if c.record.Proof == record.Rootless { // root isn't known as such here
+		owned = c.host.Store.OwnedPath()
+	}
+	if owned != "" {
 		bind(config, owned, owned, "ro")
 	} else {
 		dir := disk.Dir(c.Getenv)

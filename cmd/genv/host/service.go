@@ -86,8 +86,9 @@ func (p *program) hostServe(c *cli.Context) error {
 	work.Go(func() { h.upkeep(ctx, log) })
 	work.Go(func() { p.keepGuard(ctx, log) })
 	work.Go(func() { systemd.PingWatchdog(ctx, log, func() bool { return true }) })
+	backend := &changes{host: h}
 	server := &service.Server{
-		Backend: &changes{host: h}, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Users{}.Username, Owner: new(system.Subordinates).Owner,
+		Backend: backend, Containers: backend.containers(), Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Users{}.Username, Owner: new(system.Subordinates).Owner,
 		Failed: func(err error) { log.Warn().Err(err).Msg("a connection failed") },
 	}
 	systemd.Notify(log, daemon.SdNotifyReady)

@@ -78,19 +78,31 @@ func Asked(c *oci.Config, nvidia bool) (Request, error) {
 		}
 	}
 	r.Called = c.Getenv(Name)
+	return r, r.Check()
+}
+
+// Check refuses what Asked doesn't return, for a request of another process. Its error wraps
+// ErrRequest.
+func (r *Request) Check() error {
 	if err := snapshot.CheckName(Name, r.Called); err != nil {
-		return r, fmt.Errorf("%w: %w", ErrRequest, err)
+		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}
-	if len(r.Names)+len(r.Minors) > maxDevices {
-		return r, fmt.Errorf("%w: more than %d devices", ErrRequest, maxDevices)
+	switch {
+	case len(r.Names)+len(r.Minors) > maxDevices, r.Count < 0, r.Count > maxCount:
+		return fmt.Errorf("%w: more than %d devices", ErrRequest, maxDevices)
+	case r.EID != "" && snapshot.Claim(string(r.EID)) != r.EID:
+		return fmt.Errorf("%w: no environment has such an id", ErrRequest)
+	case len(r.Memory.String()) > maxMemory, r.Memory.Known() && r.Memory.Bytes() == 0:
+		return fmt.Errorf("%w: no amount of memory", ErrRequest)
 	}
-	return r, nil
+	return nil
 }
 
 const (
 	maxMemory  = 64   // bytes of an amount of memory
 	maxShown   = 60   // bytes of a value in a message
 	maxDevices = 1024 // no host has more
+	maxCount   = 1<<16 - 1
 )
 
 // isSet says whether a switch is on: set to anything but an empty value or 0.

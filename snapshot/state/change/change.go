@@ -170,7 +170,7 @@ func (c Change) Apply(f *state.Files, by Asker) (Result, error) {
 	f.Asker = by.PID
 	result, err := o.apply(f, by)
 	if grows := c.Enter != nil || c.Attach != nil || c.Configure != nil; err == nil && grows {
-		err = checkShare(f, by.UID)
+		err = CheckShare(f, by.UID)
 	}
 	if err != nil {
 		return Result{}, err

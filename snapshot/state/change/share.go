@@ -21,9 +21,9 @@ const (
 	commaWeight  = 8   // values are counted by the commas, also those in texts
 )
 
-// checkShare refuses state files in which a user has more than a share, or all users
+// CheckShare refuses state files in which a user has more than a share, or all users
 // together more than there is room for. Root has no share.
-func checkShare(f *state.Files, uid snapshot.UID) error {
+func CheckShare(f *state.Files, uid snapshot.UID) error {
 	owners := make(map[snapshot.EnvID]snapshot.UID, len(f.Environments))
 	var envs, devices usage
 	for i := range f.Environments {
